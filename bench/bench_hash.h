@@ -1,0 +1,25 @@
+/* bench_hash.h - the hash of everything that a run delivers: equal rows give an equal sum, in whatever order and batches they came. */
+#ifndef BENCH_HASH_H
+#define BENCH_HASH_H
+
+#include <iter/loader.h>
+
+typedef struct bench_hash {
+    uint64_t sum;  /* modulo 2^64 */
+    uint64_t rows; /* rows of fields that went in */
+    uint8_t *scratch;
+    size_t scratch_bytes;
+} bench_hash;
+
+/**
+ * Adds rows [0, n_rows) of every field of `batch`. docs/json.md defines what is hashed.
+ *
+ * Errors  ENOMEM.
+ */
+iter_status bench_hash_batch(bench_hash *hash, const iter_batch *batch, int32_t n_fields,
+                             uint32_t n_rows, iter_error *err);
+
+/** Frees its scratch. */
+void bench_hash_free(bench_hash *hash);
+
+#endif

@@ -1,0 +1,302 @@
+/*
+ * bench_options.c - the command line of iterbench.
+ *
+ * One row an option: name, kind, where it goes, its bounds, which commands know it and one line of help. Parser and --help both read the rows.
+ * An argument that no row knows, or a value that is not wholly understood, ends the program with status 2: a benchmark that guesses
+ * measures something else than was asked.
+ */
+#include "bench_options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench_util.h"
+
+/* ---- Types ------------------------------------------------------------------------------------------ */
+
+typedef enum option_kind { TEXT, COUNT, SIZE, REAL, CHOICE, FLAG, WORKERS, START } option_kind;
+
+typedef struct option_row {
+    const char *name;
+    option_kind kind;
+    size_t offset;
+    const char *value; /* of CHOICE the words, else what the help calls the value */
+    int32_t base;      /* CHOICE: number of the first word */
+    uint64_t min, max; /* COUNT and SIZE */
+    unsigned commands;
+    const char *help;
+} option_row;
+
+#define AT(field) offsetof(bench_options, field)
+#define LOADS     (BENCH_RUN | BENCH_PLAN | BENCH_LIMITS | BENCH_SERVE)
+#define RUNS      (BENCH_RUN | BENCH_SERVE)
+
+static const option_row rows[] = {
+    {"loader", CHOICE, AT(loader), "ndarray|dataloader", 1, 0, 0, RUNS | BENCH_PLAN,
+     "which iterator; without it both run, interleaved"},
+    {"data", TEXT, AT(data), "SPEC", 0, 0, 0, LOADS, "dataset, as format:path?key=value"},
+    {"chain", TEXT, AT(chain), "STAGES", 0, 0, 0, LOADS, "what happens to a sample (none)"},
+    {"batch", COUNT, AT(batch), "N", 0, 1, UINT32_MAX, LOADS, "samples a batch and rank (64)"},
+    {"workers", WORKERS, AT(workers), "N", 0, 0, 1024, LOADS,
+     "threads that make batches, or auto (0: in the caller's thread)"},
+    {"source", CHOICE, AT(source), "auto|memory|ring|pread|direct|null", 0, 0, 0, LOADS,
+     "where bytes come from (auto)"},
+    {"shuffle", CHOICE, AT(shuffle), "none|full|once|block|batch", 0, 0, 0, LOADS,
+     "order of the samples (full)"},
+    {"sampler", TEXT, AT(sampler), "NAME:KEY=VALUE", 0, 0, 0, LOADS, "instead of --shuffle"},
+    {"last-batch", CHOICE, AT(last_batch), "keep|pad|discard|roll_over", 1, 0, 0, LOADS,
+     "what becomes of a short last batch (keep)"},
+    {"prefetch", COUNT, AT(prefetch), "N", 0, 1, 4096, LOADS, "batches kept ready (2)"},
+    {"ranks", COUNT, AT(ranks), "N", 0, 1, 4096, RUNS | BENCH_PLAN,
+     "that many ranks in this process (1)"},
+    {"on-error", CHOICE, AT(on_error), "fail|replace|blank", 0, 0, 0, LOADS,
+     "what becomes of a failed sample (fail)"},
+    {"max-failures", COUNT, AT(max_failures), "N", 0, 1, UINT32_MAX, RUNS,
+     "failed samples before the run fails (no limit)"},
+    {"o-direct", FLAG, AT(o_direct), NULL, 0, 0, 0, LOADS, "reads bypass the page cache"},
+    {"start", START, AT(start_epoch), "EPOCH:SAMPLE", 0, 0, 0, RUNS, "position to begin at"},
+    {"cache", CHOICE, AT(cache), "asis|hot|cold", 0, 0, 0, RUNS | BENCH_LIMITS,
+     "page cache before the run (asis)"},
+    {"epochs", COUNT, AT(epochs), "N", 0, 1, UINT32_MAX, BENCH_RUN, "run that many epochs"},
+    {"seconds", REAL, AT(seconds), "S", 0, 0, 0, BENCH_RUN | BENCH_LIMITS,
+     "run that long (3, where --epochs is not given)"},
+    {"seed", COUNT, AT(seed), "N", 0, 0, UINT64_MAX, LOADS | BENCH_GENERATE,
+     "order and augmentation depend on it alone (0)"},
+    {"memory", SIZE, AT(memory), "BYTES", 0, 1, UINT64_MAX, LOADS,
+     "budget of a loader, e.g. 32MiB (half of what is free)"},
+    {"json", TEXT, AT(json), "FILE|-", 0, 0, 0, BENCH_RUN | BENCH_LIMITS | BENCH_VERSUS,
+     "write the results as JSON; - is stdout, and nothing else goes there"},
+    {"hash", FLAG, AT(hash), NULL, 0, 0, 0, BENCH_RUN,
+     "hash every row delivered (one epoch, unless --epochs)"},
+    {"dump", TEXT, AT(dump), "DIR", 0, 0, 0, BENCH_RUN, "write the first batches as .npy files"},
+    {"batches", COUNT, AT(batches), "N", 0, 1, UINT32_MAX, BENCH_RUN, "of --dump: how many"},
+    {"limit", CHOICE, AT(limit), "ordered|convert", 1, 0, 0, BENCH_SERVE,
+     "serve this straight loop instead of a loader"},
+    {"a", TEXT, AT(a), "COMMAND", 0, 0, 0, BENCH_VERSUS, "first program"},
+    {"b", TEXT, AT(b), "COMMAND", 0, 0, 0, BENCH_VERSUS, "second program"},
+    {"pairs", COUNT, AT(pairs), "N", 0, 6, 1000, BENCH_RUN | BENCH_VERSUS,
+     "pairs of slices to keep (15)"},
+    {"n", COUNT, AT(n), "N", 0, 1, 10000000, BENCH_GENERATE, "records a file (10000)"},
+};
+
+#define N_ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static const char *const sources[] = {"auto", "memory", "ring", "pread", "direct", "null"};
+static const char *const shuffles[] = {"none", "full", "once", "block", "batch", "replacement"};
+static const char *const last_batches[] = {"default", "keep", "pad", "discard", "roll_over"};
+static const char *const on_errors[] = {"fail", "replace", "blank"};
+
+/* ---- Values ------------------------------------------------------------------------------------------ */
+
+static bool read_count(const char *text, const char **out_end, uint64_t *out) {
+    if (text[0] < '0' || text[0] > '9') return false;
+    char *end;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    *out_end = end;
+    return errno == 0;
+}
+
+static bool read_size(const char *text, uint64_t *out) {
+    static const struct {
+        const char *text;
+        int shift;
+    } units[] = {{"", 0}, {"B", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
+    const char *end;
+    if (!read_count(text, &end, out)) return false;
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+        if (strcmp(end, units[i].text) == 0) {
+            if (*out > UINT64_MAX >> units[i].shift) return false;
+            *out <<= units[i].shift;
+            return true;
+        }
+    return false;
+}
+
+static bool read_choice(const char *text, const char *words, int32_t *out) {
+    size_t size = strlen(text);
+    for (int32_t i = 0;; i++) {
+        size_t length = strcspn(words, "|");
+        if (length == size && size > 0 && memcmp(words, text, size) == 0) {
+            *out = i;
+            return true;
+        }
+        if (words[length] == '\0') return false;
+        words += length + 1;
+    }
+}
+
+static bool read_start(const char *text, bench_options *out) {
+    const char *end;
+    out->has_start = true;
+    return read_count(text, &end, &out->start_epoch) && *end == ':' &&
+           out->start_epoch <= UINT32_MAX && read_count(end + 1, &end, &out->start_sample) &&
+           *end == '\0';
+}
+
+static bool read_real(const char *text, double *out) {
+    char *end;
+    *out = strtod(text, &end);
+    return end != text && *end == '\0' && isfinite(*out) && *out > 0;
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------------- */
+
+static bool store(const option_row *row, const char *text, bench_options *out) {
+    char *at = (char *)out + row->offset;
+    uint64_t number = 0;
+    int32_t choice = 0;
+    const char *end;
+    switch (row->kind) {
+    case TEXT: *(const char **)at = text; return true;
+    case FLAG: *(bool *)at = true; return true;
+    case REAL: return read_real(text, (double *)at);
+    case START: return read_start(text, out);
+    case CHOICE:
+        if (!read_choice(text, row->value, &choice)) return false;
+        *(int32_t *)at = choice + row->base;
+        return true;
+    case WORKERS:
+        if (strcmp(text, "auto") == 0) {
+            *(int64_t *)at = ITER_WORKERS_AUTO;
+            return true;
+        }
+        if (!read_count(text, &end, &number) || *end != '\0' || number > row->max) return false;
+        *(int64_t *)at = (int64_t)number;
+        return true;
+    case COUNT:
+        if (!read_count(text, &end, &number) || *end != '\0') return false;
+        break;
+    case SIZE:
+        if (!read_size(text, &number)) return false;
+        break;
+    }
+    *(uint64_t *)at = number;
+    return number >= row->min && number <= row->max;
+}
+
+static const option_row *find(const char *name, size_t length, bench_command command) {
+    for (size_t i = 0; i < N_ROWS; i++)
+        if ((rows[i].commands & command) != 0 && strlen(rows[i].name) == length &&
+            memcmp(rows[i].name, name, length) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+/* ---- Public ------------------------------------------------------------------------------------------ */
+
+iter_status bench_options_parse(int argc, char **argv, int first, bench_command command,
+                                bench_options *out, iter_error *err) {
+    *out = (bench_options){.batch = 64,
+                           .ranks = 1,
+                           .shuffle = ITER_SHUFFLE_FULL,
+                           .last_batch = ITER_LAST_KEEP,
+                           .pairs = 15,
+                           .n = 10000};
+    for (int i = first; i < argc; i++) {
+        const char *text = argv[i];
+        if (strncmp(text, "--", 2) != 0) {
+            if (text[0] == '-' || out->n_words == BENCH_WORDS_MAX)
+                return bench_fail(err, ITER_EINVAL, "unknown argument '%s'", text);
+            out->words[out->n_words++] = text;
+            continue;
+        }
+        const char *name = text + 2;
+        size_t length = strcspn(name, "=");
+        const option_row *row = find(name, length, command);
+        if (row == NULL)
+            return bench_fail(err, ITER_EINVAL, "unknown argument '--%.*s'", (int)length, name);
+        const char *value = name[length] == '=' ? name + length + 1 : NULL;
+        if (row->kind == FLAG && value != NULL)
+            return bench_fail(err, ITER_EINVAL, "--%s takes no value", row->name);
+        if (row->kind != FLAG && value == NULL) {
+            if (++i == argc)
+                return bench_fail(err, ITER_EINVAL, "--%s wants %s", row->name, row->value);
+            value = argv[i];
+        }
+        if (!store(row, value, out))
+            return bench_fail(err, ITER_EINVAL, "--%s wants %s, not '%s'", row->name, row->value,
+                              value);
+    }
+    return ITER_OK;
+}
+
+iter_status bench_options_check(const bench_options *options, bench_command command,
+                                iter_error *err) {
+    if (options->n_words > 0)
+        return bench_fail(err, ITER_EINVAL, "unknown argument '%s'", options->words[0]);
+    if (options->data == NULL) return bench_fail(err, ITER_EINVAL, "--data is missing");
+    if (command == BENCH_SERVE && options->loader == BENCH_BOTH &&
+        options->limit == BENCH_LIMIT_NONE)
+        return bench_fail(err, ITER_EINVAL, "serve wants --loader or --limit");
+    if (options->epochs > 0 && options->seconds > 0)
+        return bench_fail(err, ITER_EINVAL, "--epochs and --seconds exclude one another");
+    if (options->hash && options->seconds > 0)
+        return bench_fail(err, ITER_EINVAL,
+                          "--hash wants whole epochs: --seconds cannot stand beside it");
+    if ((options->dump != NULL) != (options->batches > 0))
+        return bench_fail(err, ITER_EINVAL, "--dump and --batches belong together");
+    if (options->dump != NULL &&
+        (options->hash || options->epochs > 0 || options->seconds > 0 || options->json != NULL))
+        return bench_fail(
+            err, ITER_EINVAL,
+            "--dump stands alone: no --hash, --epochs, --seconds or --json beside it");
+    return ITER_OK;
+}
+
+iter_loader_options bench_loader_options(const bench_options *options, uint32_t rank) {
+    iter_loader_options out = ITER_LOADER_OPTIONS_INIT;
+    out.batch_size = (uint32_t)options->batch;
+    out.workers = (int32_t)options->workers;
+    out.prefetch = (uint32_t)options->prefetch;
+    out.rank = rank;
+    out.ranks = (uint32_t)options->ranks;
+    out.seed = options->seed;
+    out.shuffle = options->shuffle;
+    out.last_batch = options->last_batch;
+    out.on_error = options->on_error;
+    out.max_failures = (uint32_t)options->max_failures;
+    out.source = options->source;
+    out.o_direct = options->o_direct ? 1 : 0;
+    out.memory_limit = options->memory;
+    out.sampler = options->sampler;
+    return out;
+}
+
+const char *bench_source_text(int32_t source) {
+    return source >= 0 && source < 6 ? sources[source] : "unknown";
+}
+const char *bench_shuffle_text(int32_t shuffle) {
+    return shuffle >= 0 && shuffle < 6 ? shuffles[shuffle] : "unknown";
+}
+const char *bench_last_batch_text(int32_t last_batch) {
+    return last_batch >= 0 && last_batch < 5 ? last_batches[last_batch] : "unknown";
+}
+const char *bench_on_error_text(int32_t on_error) {
+    return on_error >= 0 && on_error < 3 ? on_errors[on_error] : "unknown";
+}
+
+void bench_options_help(FILE *out) {
+    fputs("usage: iterbench [--loader ndarray|dataloader] --data SPEC [options]   measure\n"
+          "       iterbench list                                    what is built in\n"
+          "       iterbench plan --data SPEC [options]              how a loader would work\n"
+          "       iterbench limits --data SPEC [options]            what this machine allows\n"
+          "       iterbench compare A.json B.json                   two results side by side\n"
+          "       iterbench generate cifar10 DIR [--n N] [--seed N] a set in that format\n"
+          "       iterbench serve [options]                         'run N' on stdin, 'samples "
+          "seconds' on stdout\n"
+          "       iterbench versus --a COMMAND --b COMMAND [--pairs N] [--json FILE|-]\n"
+          "       iterbench --help | --version\n\noptions:\n",
+          out);
+    for (size_t i = 0; i < N_ROWS; i++) {
+        char left[64];
+        snprintf(left, sizeof(left), "--%s %s", rows[i].name,
+                 rows[i].value != NULL ? rows[i].value : "");
+        fprintf(out, "  %-46s %s\n", left, rows[i].help);
+    }
+    fputs("\nexit status: 0 done, 1 the run failed, 2 usage\n", out);
+}

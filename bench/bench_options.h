@@ -1,0 +1,89 @@
+/*
+ * bench_options.h - the command line of iterbench, read by one table.
+ */
+#ifndef BENCH_OPTIONS_H
+#define BENCH_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <iter/loader.h>
+
+/** Which commands know an option. */
+typedef enum bench_command {
+    BENCH_RUN = 1,
+    BENCH_LIST = 2,
+    BENCH_PLAN = 4,
+    BENCH_LIMITS = 8,
+    BENCH_COMPARE = 16,
+    BENCH_GENERATE = 32,
+    BENCH_SERVE = 64,
+    BENCH_VERSUS = 128
+} bench_command;
+
+typedef enum bench_loader { BENCH_BOTH = 0, BENCH_NDARRAY = 1, BENCH_DATALOADER = 2 } bench_loader;
+typedef enum bench_cache_want {
+    BENCH_CACHE_ASIS = 0,
+    BENCH_CACHE_HOT = 1,
+    BENCH_CACHE_COLD = 2
+} bench_cache_want;
+typedef enum bench_limit {
+    BENCH_LIMIT_NONE = 0,
+    BENCH_LIMIT_ORDERED = 1,
+    BENCH_LIMIT_CONVERT = 2
+} bench_limit;
+
+#define BENCH_WORDS_MAX 4
+
+/** What was asked for; pointers are into argv. */
+typedef struct bench_options {
+    int32_t loader; /* bench_loader */
+    const char *data;
+    const char *chain;
+    uint64_t batch;
+    int64_t workers;
+    int32_t source, shuffle, last_batch, on_error; /* the library's enums */
+    const char *sampler;
+    uint64_t prefetch, ranks, seed, memory, max_failures;
+    bool o_direct;
+    bool has_start;
+    uint64_t start_epoch, start_sample;
+    int32_t cache;   /* bench_cache_want */
+    uint64_t epochs; /* 0 = by time */
+    double seconds;  /* 0 = not given */
+    const char *json;
+    bool hash;
+    const char *dump;
+    uint64_t batches;
+    int32_t limit; /* bench_limit, of serve */
+    const char *a, *b;
+    uint64_t pairs; /* kept pairs wanted */
+    uint64_t n;     /* of generate: records a file */
+    const char *words[BENCH_WORDS_MAX];
+    int n_words; /* arguments that are no options */
+} bench_options;
+
+/**
+ * Reads argv[first..argc) into `out`.
+ *
+ * Errors  EINVAL with one line that says which argument and what is wrong with it.
+ */
+iter_status bench_options_parse(int argc, char **argv, int first, bench_command command,
+                                bench_options *out, iter_error *err);
+
+/** Checks what only holds for a run: data given, things that exclude one another. */
+iter_status bench_options_check(const bench_options *options, bench_command command,
+                                iter_error *err);
+
+/** The library's options for one rank. */
+iter_loader_options bench_loader_options(const bench_options *options, uint32_t rank);
+
+/** Words as they stand on the command line. */
+const char *bench_source_text(int32_t source);
+const char *bench_shuffle_text(int32_t shuffle);
+const char *bench_last_batch_text(int32_t last_batch);
+const char *bench_on_error_text(int32_t on_error);
+
+void bench_options_help(FILE *out);
+
+#endif

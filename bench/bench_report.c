@@ -1,0 +1,27 @@
+/* bench_report.c - where iterbench's words go: one line of error on stderr, JSON into a file or on stdout alone. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench_util.h"
+#include "iterbench.h"
+
+int bench_say(int status, const iter_error *err) {
+    char line[sizeof(err->message)];
+    snprintf(line, sizeof(line), "%s", err->message);
+    for (char *c = line; *c != '\0'; c++)
+        if (*c == '\n') *c = ' ';
+    fprintf(stderr, "iterbench: %s%s\n", line, status == BENCH_USAGE ? " (see --help)" : "");
+    return status;
+}
+
+iter_status bench_json_open(const char *path, FILE **out, iter_error *err) {
+    *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+    return *out != NULL ? ITER_OK : bench_fail(err, ITER_EIO, "%s: %s", path, strerror(errno));
+}
+
+iter_status bench_json_close(const char *path, FILE *file, iter_error *err) {
+    bool broken = ferror(file) != 0 || fflush(file) != 0;
+    if (file != stdout && fclose(file) != 0) broken = true;
+    return broken ? bench_fail(err, ITER_EIO, "%s: cannot be written", path) : ITER_OK;
+}

@@ -1,0 +1,32 @@
+/* bench_util.h - clocks, memory and one-line errors for iterbench. */
+#ifndef BENCH_UTIL_H
+#define BENCH_UTIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <iter/status.h>
+
+/** Writes a formatted message into `err` (NULL is legal) and returns `status`. */
+iter_status bench_fail(iter_error *err, iter_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/** Monotonic time in nanoseconds, and in seconds. */
+uint64_t bench_now_ns(void);
+double bench_now(void);
+
+/** CPU time of this process, all threads, user and system, in nanoseconds. */
+uint64_t bench_cpu_ns(void);
+
+/** Largest resident size of this process so far, in bytes. */
+uint64_t bench_peak_rss(void);
+
+/** Sleeps for at least so long. */
+void bench_sleep(double seconds);
+
+/** Zeroed memory in huge pages where the system has them; NULL when there is none. `bytes` may be 0. */
+void *bench_map(size_t bytes);
+void bench_unmap(void *memory, size_t bytes);
+
+#endif

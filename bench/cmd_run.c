@@ -1,0 +1,295 @@
+/*
+ * cmd_run.c - `iterbench --data ...`: measures one loader, or both against one another.
+ *
+ * The order of things decides what they mean: the page cache is prepared and proved first; arrays are loaded, then the loaders opened (timed
+ * apart); first batch; warm-up; the slices. Where the bytes come from memory the straight loops take their slices between the loader's, so that
+ * both meet the same machine; where they come from files they run afterwards, since they would warm the cache.
+ * Peak memory is read before the straight loops make arrays of their own.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench_util.h"
+#include "iterbench.h"
+#include "run_result.h"
+
+#define DEFAULT_SECONDS 3.0
+#define SLICE_S         0.1  /* of a single loader */
+#define LIMIT_SLICE_S   0.02 /* of a straight loop between them */
+#define WARM_S          0.15
+#define PROGRESS_S      0.2
+
+/* ---- Types ---------------------------------------------------------------------------------------------- */
+
+typedef struct run {
+    bench_options options; /* as asked, with what follows from it */
+    run_result *result;
+    bench_arrays arrays;
+    bool has_arrays;
+    yardstick yard;
+    bool has_yard, yard_between;
+    double started, shown;
+} run;
+
+/* ---- Progress --------------------------------------------------------------------------------------------- */
+
+static void progress(run *r, const char *what) {
+    double now = bench_now();
+    if (!isatty(STDERR_FILENO) || now - r->shown < PROGRESS_S) return;
+    r->shown = now;
+    const bench_arm *arm = &r->result->arms[r->result->n_arms - 1];
+    fprintf(stderr, "\r\033[K%5.1f s  %s  %.0f samples/s  epoch %" PRIu64, now - r->started, what,
+            arm_rate(arm), arm->epochs);
+    fflush(stderr);
+}
+
+static void progress_end(const run *r) {
+    if (r->shown > 0) fputs("\r\033[K", stderr);
+}
+
+/* ---- Straight loops ----------------------------------------------------------------------------------------- */
+
+static iter_status open_yard(run *r, iter_error *err) {
+    const bench_arm *arm = &r->result->arms[r->result->n_arms - 1];
+    r->result->peak_rss_bytes = bench_peak_rss();
+    r->has_yard = true;
+    return yardstick_open(&r->yard, &r->options, r->has_arrays ? &r->arrays : NULL, arm->loaders[0],
+                          arm_n_slots(arm), err);
+}
+
+/* In memory the straight loops may run between the slices; with a hash the rates are those of the hash anyway. */
+static bool between(const run *r) {
+    iter_loader_stats stats;
+    const bench_arm *arm = &r->result->arms[r->result->n_arms - 1];
+    if (r->options.epochs > 0) return false;
+    if (r->has_arrays && r->result->n_arms == 1) return true;
+    return arm_stats(arm, &stats, NULL) == ITER_OK && stats.source == ITER_SOURCE_MEMORY;
+}
+
+static iter_status limits(run *r, iter_error *err) {
+    iter_status s = r->has_yard ? ITER_OK : open_yard(r, err);
+    if (s == ITER_OK) s = yardstick_rates_of(&r->yard, &r->options, &r->result->limits, err);
+    if (s == ITER_OK)
+        snprintf(r->result->limits_why, sizeof(r->result->limits_why), "%s", r->yard.why);
+    return s;
+}
+
+/* ---- One loader ----------------------------------------------------------------------------------------------- */
+
+static iter_status warm_up(bench_arm *arm, iter_error *err) {
+    iter_status s = ITER_OK;
+    double start = bench_now();
+    for (uint64_t n = 1; s == ITER_OK && bench_now() - start < WARM_S && n < 1u << 20; n *= 2) {
+        uint64_t samples;
+        double seconds;
+        s = arm_run(arm, n, false, &samples, &seconds, err);
+    }
+    return s;
+}
+
+static iter_status run_slices(run *r, bench_arm *arm, iter_error *err) {
+    bool by_time = r->options.epochs == 0;
+    uint64_t n = 1, samples = 1;
+    iter_status s = ITER_OK;
+    while (s == ITER_OK && samples > 0 && (!by_time || arm->seconds < r->options.seconds)) {
+        double seconds;
+        s = arm_run(arm, n, true, &samples, &seconds, err);
+        if (seconds < SLICE_S / 2)
+            n *= 2;
+        else if (seconds > SLICE_S * 2 && n > 1)
+            n /= 2;
+        if (s == ITER_OK && r->yard_between) yardstick_slice(&r->yard, LIMIT_SLICE_S);
+        progress(r, arm->name);
+    }
+    return s;
+}
+
+static iter_status run_one(run *r, iter_error *err) {
+    bench_arm *arm = &r->result->arms[0];
+    bool by_time = r->options.epochs == 0;
+    iter_status s = arm_first_batch(arm, !by_time, err);
+    if (s == ITER_OK && by_time) s = warm_up(arm, err);
+    r->yard_between = s == ITER_OK && between(r);
+    if (r->yard_between) s = open_yard(r, err);
+    return s == ITER_OK ? run_slices(r, arm, err) : s;
+}
+
+/* ---- Two loaders ------------------------------------------------------------------------------------------------ */
+
+static void after_pair(void *user, uint32_t n_kept, uint32_t n_dropped) {
+    run *r = user;
+    char text[64];
+    if (r->yard_between) yardstick_slice(&r->yard, LIMIT_SLICE_S);
+    snprintf(text, sizeof(text), "pair %u (%u dropped)", n_kept, n_dropped);
+    progress(r, text);
+}
+
+/* By epochs both run to their end, whatever the witness says; by time until there are enough kept pairs, at most four times as long. */
+static iter_status run_both(run *r, iter_error *err) {
+    run_result *result = r->result;
+    bool by_time = r->options.epochs == 0;
+    iter_status s = ITER_OK;
+    for (int i = 0; s == ITER_OK && i < 2; i++) {
+        s = arm_first_batch(&result->arms[i], !by_time, err);
+        if (s == ITER_OK && by_time) s = warm_up(&result->arms[i], err);
+    }
+    r->yard_between = s == ITER_OK && between(r);
+    if (r->yard_between) s = open_yard(r, err);
+    if (s < 0) return s;
+    measure_options opt = MEASURE_OPTIONS_INIT;
+    measure_side a = arm_side(&result->arms[0]), b = arm_side(&result->arms[1]);
+    opt.min_pairs = (uint32_t)r->options.pairs;
+    opt.slice_s = by_time ? fmax(r->options.seconds / (2.0 * opt.min_pairs), 0.02) : SLICE_S;
+    opt.min_s = r->options.seconds;
+    opt.max_s = 4 * r->options.seconds;
+    opt.after_pair = after_pair;
+    opt.after_user = r;
+    if (!by_time) {
+        opt.warm_batches = 0;
+        opt.min_pairs = UINT32_MAX;
+        opt.max_s = INFINITY;
+    }
+    s = measure_pairs(&a, &b, &opt, &result->pairs, err);
+    /* One side's epochs may be over before the other's. */
+    for (int i = 0; s == ITER_OK && !by_time && i < 2; i++)
+        s = run_slices(r, &result->arms[i], err);
+    return s;
+}
+
+/* ---- Around them -------------------------------------------------------------------------------------------------- */
+
+static iter_status describe_set(run_result *result, iter_error *err) {
+    iter_dataset *dataset;
+    iter_status s = iter_dataset_open(result->options->data, NULL, &dataset, err);
+    if (s < 0) return s;
+    const iter_description *set = iter_dataset_describe(dataset);
+    result->n_samples = set->n_samples;
+    result->n_classes = set->n_classes;
+    snprintf(result->split, sizeof(result->split), "%s", set->split != NULL ? set->split : "");
+    iter_dataset_unref(dataset);
+    return ITER_OK;
+}
+
+static iter_status open_arms(run *r, iter_error *err) {
+    run_result *result = r->result;
+    bool both = r->options.loader == BENCH_BOTH;
+    iter_status s = ITER_OK;
+    if (r->options.loader != BENCH_DATALOADER) {
+        s = bench_arrays_load(&r->options, UINT64_MAX, &r->arrays, err);
+        r->has_arrays = s == ITER_OK;
+        result->load_s = r->arrays.load_s;
+    }
+    for (int i = 0; s == ITER_OK && i < 1 + both; i++) {
+        bool ndarray = both ? i == 0 : r->options.loader == BENCH_NDARRAY;
+        bench_arm *arm = &result->arms[i];
+        s = arm_open(&r->options, ndarray ? &r->arrays : NULL, arm, err);
+        if (s < 0) break;
+        result->n_arms = i + 1;
+        if (!both) arm->name = "loader";
+        if (r->options.hash) arm->hash = &result->hashes[i];
+        if (i == both) {
+            s = shuffle_quality_open(&result->quality, arm->loaders[0], err);
+            arm->quality = result->quality.n > 0 ? &result->quality : NULL;
+        }
+    }
+    return s;
+}
+
+static iter_status list_failures(run_result *result, iter_error *err) {
+    const bench_arm *arm = &result->arms[result->n_arms - 1];
+    result->failures = calloc(RUN_FAILURES_MAX, sizeof(iter_failure));
+    if (result->failures == NULL) return bench_fail(err, ITER_ENOMEM, "no memory for failures");
+    for (uint32_t rank = 0; rank < arm->options->ranks; rank++) {
+        size_t room = RUN_FAILURES_MAX - result->n_failures;
+        size_t n =
+            iter_loader_failures(arm->loaders[rank], result->failures + result->n_failures, room);
+        result->n_failures += n < room ? n : room;
+    }
+    return ITER_OK;
+}
+
+static iter_status look_back(run *r, iter_error *err) {
+    run_result *result = r->result;
+    iter_status s = ITER_OK;
+    for (int i = 0; s == ITER_OK && i < result->n_arms; i++)
+        s = arm_stats(&result->arms[i], &result->stats[i], err);
+    if (s == ITER_OK) s = list_failures(result, err);
+    if (s < 0) return s;
+    result->has_figures =
+        result->quality.n > 0 && shuffle_quality_figures(&result->quality, &result->figures);
+    for (int i = 0; i < result->n_arms; i++)
+        arm_measure_restore(&result->arms[i]);
+    if (result->n_arms == 2 && r->options.hash && result->hashes[0].sum != result->hashes[1].sum)
+        return bench_fail(err, ITER_EFORMAT,
+                          "ndarray hashes to %016" PRIx64 ", dataloader to %016" PRIx64,
+                          result->hashes[0].sum, result->hashes[1].sum);
+    return ITER_OK;
+}
+
+static iter_status measure(run *r, iter_error *err) {
+    iter_status s = bench_cache_prepare(&r->options, &r->result->cache, err);
+    if (s == ITER_OK) s = describe_set(r->result, err);
+    if (s == ITER_OK) s = open_arms(r, err);
+    r->started = bench_now();
+    if (s == ITER_OK) s = r->result->n_arms == 2 ? run_both(r, err) : run_one(r, err);
+    if (s == ITER_OK) s = look_back(r, err);
+    if (s == ITER_OK) s = limits(r, err);
+    progress_end(r);
+    return s;
+}
+
+static void clean_up(run *r) {
+    run_result *result = r->result;
+    if (r->has_yard) yardstick_close(&r->yard);
+    for (int i = 0; i < result->n_arms; i++) {
+        arm_close(&result->arms[i]);
+        bench_hash_free(&result->hashes[i]);
+    }
+    bench_arrays_free(&r->arrays); /* after the loaders, who borrow them */
+    shuffle_quality_close(&result->quality);
+    measure_free(&result->pairs);
+    free(result->failures);
+    free(result);
+}
+
+static iter_status report(const run *r, iter_error *err) {
+    const char *json = r->options.json;
+    if (json == NULL || strcmp(json, "-") != 0) run_result_table(r->result, stdout);
+    if (json == NULL) return ITER_OK;
+    FILE *out;
+    iter_status s = bench_json_open(json, &out, err);
+    if (s < 0) return s;
+    run_result_json(r->result, out);
+    return bench_json_close(json, out, err);
+}
+
+int cmd_run(const bench_options *options) {
+    iter_error err;
+    iter_status s;
+    if (options->dump != NULL) {
+        s = bench_dump(options, &err);
+        return s < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE;
+    }
+    run *r = calloc(1, sizeof(*r));
+    run_result *result = calloc(1, sizeof(*result));
+    if (r == NULL || result == NULL) {
+        free(r);
+        free(result);
+        bench_fail(&err, ITER_ENOMEM, "no memory");
+        return bench_say(BENCH_FAILED, &err);
+    }
+    r->options = *options;
+    if (options->hash && options->epochs == 0) r->options.epochs = 1;
+    if (r->options.epochs == 0 && options->seconds <= 0) r->options.seconds = DEFAULT_SECONDS;
+    r->result = result;
+    result->options = &r->options;
+    result->load_s = NAN;
+    s = measure(r, &err);
+    if (s == ITER_OK) s = report(r, &err);
+    clean_up(r);
+    free(r);
+    return s < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE;
+}

@@ -1,0 +1,56 @@
+/*
+ * iterbench.c - finds the bottleneck in front of a trainer: main() and dispatch.
+ */
+#include "iterbench.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <iter/version.h>
+
+#include "bench_util.h"
+
+static const struct {
+    const char *name;
+    bench_command command;
+    int (*run)(const bench_options *options);
+    bool loads; /* needs --data, and what belongs to it */
+} commands[] = {
+    {"list", BENCH_LIST, cmd_list, false},
+    {"plan", BENCH_PLAN, cmd_plan, true},
+    {"limits", BENCH_LIMITS, cmd_limits, true},
+    {"compare", BENCH_COMPARE, cmd_compare, false},
+    {"generate", BENCH_GENERATE, cmd_generate, false},
+    {"serve", BENCH_SERVE, cmd_serve, true},
+    {"versus", BENCH_VERSUS, cmd_versus, false},
+};
+
+static int dispatch(int argc, char **argv, int first, bench_command command,
+                    int (*run)(const bench_options *), bool loads) {
+    bench_options options;
+    iter_error err;
+    iter_status s = bench_options_parse(argc, argv, first, command, &options, &err);
+    if (s == ITER_OK && loads) s = bench_options_check(&options, command, &err);
+    return s < 0 ? bench_say(BENCH_USAGE, &err) : run(&options);
+}
+
+int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            bench_options_help(stdout);
+            return BENCH_DONE;
+        }
+        if (strcmp(argv[i], "--version") == 0) {
+            printf("iterbench %s\n", iter_version());
+            return BENCH_DONE;
+        }
+    }
+    if (argc < 2 || argv[1][0] == '-') return dispatch(argc, argv, 1, BENCH_RUN, cmd_run, true);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return dispatch(argc, argv, 2, commands[i].command, commands[i].run, commands[i].loads);
+    iter_error err;
+    bench_fail(&err, ITER_EINVAL, "unknown command '%s'", argv[1]);
+    return bench_say(BENCH_USAGE, &err);
+}

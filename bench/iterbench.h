@@ -1,0 +1,33 @@
+/*
+ * iterbench.h - the commands of iterbench. Each answers the program's exit status: 0 done, 1 failed, 2 usage.
+ */
+#ifndef ITERBENCH_H
+#define ITERBENCH_H
+
+#include "bench_options.h"
+
+#define BENCH_DONE   0
+#define BENCH_FAILED 1
+#define BENCH_USAGE  2
+
+int cmd_run(const bench_options *options);
+int cmd_list(const bench_options *options);
+int cmd_plan(const bench_options *options);
+int cmd_limits(const bench_options *options);
+int cmd_compare(const bench_options *options);
+int cmd_generate(const bench_options *options);
+int cmd_serve(const bench_options *options);
+int cmd_versus(const bench_options *options);
+
+/** Writes "iterbench: message" as one line to stderr and answers `status`. */
+int bench_say(int status, const iter_error *err);
+
+/** Writes the first batches of a run as .npy files (--dump). */
+iter_status bench_dump(const bench_options *options, iter_error *err);
+
+/** Opens FILE of --json for writing; "-" is stdout. Errors: EIO. */
+iter_status bench_json_open(const char *path, FILE **out, iter_error *err);
+/** Flushes, closes what is not stdout. Errors: EIO. */
+iter_status bench_json_close(const char *path, FILE *file, iter_error *err);
+
+#endif

@@ -1,0 +1,298 @@
+/*
+ * measure.c - how two things are compared.
+ *
+ * The speed of a shared machine swings by more than the differences that matter, within the hour and within the second. So A and B take turns in
+ * slices short enough to meet the same weather (A B, B A, A B, ...), only the ratio of neighbours counts, and a fixed loop that runs before and
+ * after each slice bears witness: where it moved by more than 5 % the pair is dropped. The interval of the median is the one of order
+ * statistics (Thompson 1936): with n ratios sorted, [x(k), x(n+1-k)] holds the true median with probability 1 - 2 P(Bin(n, 1/2) < k), whatever
+ * their distribution; k is the largest for which that is at least 95 %.
+ *
+ * What a side makes ahead while the other runs would be a present to its next slice: each slice is preceded by some batches that are
+ * not counted, and followed by a pause in which the side's threads come to rest before the witness runs.
+ */
+#include "measure.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench_util.h"
+
+#define SLICE_MAX_S   0.5
+#define WITNESS_PARTS 3
+#define WITNESS_TURNS 300000
+
+/* ---- Types -------------------------------------------------------------------------------------------- */
+
+typedef struct slice {
+    uint64_t samples;
+    double seconds;
+    bool steady;
+} slice;
+
+typedef struct side_state {
+    const measure_side *side;
+    double batches_per_s; /* by the last slice */
+} side_state;
+
+typedef struct comparison {
+    const measure_options *options;
+    side_state a, b;
+    double slice_s;
+    double witness; /* after the last slice */
+    uint32_t capacity;
+    measure_result *out;
+} comparison;
+
+struct measure_child {
+    pid_t pid;
+    FILE *to, *from;
+    char *command;
+};
+
+/* ---- Slices -------------------------------------------------------------------------------------------- */
+
+static iter_status warm(const side_state *s, uint64_t n, iter_error *err) {
+    if (n == 0) return ITER_OK;
+    if (s->side->warm != NULL) return s->side->warm(s->side->user, n, err);
+    uint64_t samples;
+    double seconds;
+    return s->side->run(s->side->user, n, &samples, &seconds, err);
+}
+
+/* Doubles the number of batches until one run fills a good part of a slice. END = nothing left. */
+static iter_status calibrate(const comparison *c, side_state *s, iter_error *err) {
+    for (uint64_t n = 1;; n *= 2) {
+        uint64_t samples = 0;
+        double seconds = 0;
+        iter_status status = s->side->run(s->side->user, n, &samples, &seconds, err);
+        if (status != ITER_OK) return status;
+        if (samples == 0) return ITER_END;
+        if (seconds > 0) s->batches_per_s = (double)n / seconds;
+        if (seconds >= c->slice_s / 4) return ITER_OK;
+    }
+}
+
+/* Threads that make batches ahead stop when their slots are full; a few batches' time is enough. */
+static void settle(const side_state *s) {
+    bench_sleep(fmin(fmax(6 / s->batches_per_s, 0.0005), 0.05));
+}
+
+static iter_status run_slice(comparison *c, side_state *s, slice *out, iter_error *err) {
+    iter_status status = warm(s, c->options->warm_batches, err);
+    if (status != ITER_OK) return status;
+    double n = fmax(s->batches_per_s * c->slice_s, 1);
+    status = s->side->run(s->side->user, (uint64_t)n, &out->samples, &out->seconds, err);
+    if (status != ITER_OK) return status;
+    if (out->samples == 0 || out->seconds <= 0) return ITER_END;
+    s->batches_per_s = (double)(uint64_t)n / out->seconds;
+    settle(s);
+    double before = c->witness;
+    c->witness = measure_witness();
+    double moved = fabs(c->witness - before) / fmin(c->witness, before);
+    out->steady = moved <= c->options->tolerance;
+    return ITER_OK;
+}
+
+static iter_status keep(comparison *c, const slice *a, const slice *b, iter_error *err) {
+    measure_result *out = c->out;
+    if (!a->steady || !b->steady) {
+        out->n_dropped++;
+        return ITER_OK;
+    }
+    if (out->n_pairs == c->capacity) {
+        uint32_t capacity = c->capacity * 2 + 64;
+        double **lists[] = {&out->ratios, &out->rates_a, &out->rates_b};
+        for (size_t i = 0; i < 3; i++) {
+            double *grown = realloc(*lists[i], capacity * sizeof(double));
+            if (grown == NULL)
+                return bench_fail(err, ITER_ENOMEM, "no memory for %u pairs", capacity);
+            *lists[i] = grown;
+        }
+        c->capacity = capacity;
+    }
+    double rate_a = (double)a->samples / a->seconds, rate_b = (double)b->samples / b->seconds;
+    out->rates_a[out->n_pairs] = rate_a;
+    out->rates_b[out->n_pairs] = rate_b;
+    out->ratios[out->n_pairs++] = rate_b / rate_a;
+    return ITER_OK;
+}
+
+static iter_status alternate(comparison *c, iter_error *err) {
+    double start = bench_now();
+    settle(&c->a);
+    c->witness = measure_witness();
+    for (uint32_t turn = 0;; turn++) {
+        double spent = bench_now() - start;
+        if (spent >= c->options->max_s ||
+            (c->out->n_pairs >= c->options->min_pairs && spent >= c->options->min_s))
+            return ITER_OK;
+        slice a = {0}, b = {0};
+        bool a_first = turn % 2 == 0;
+        iter_status status = run_slice(c, a_first ? &c->a : &c->b, a_first ? &a : &b, err);
+        if (status == ITER_OK)
+            status = run_slice(c, a_first ? &c->b : &c->a, a_first ? &b : &a, err);
+        if (status == ITER_OK) status = keep(c, &a, &b, err);
+        if (status != ITER_OK) return status == ITER_END ? ITER_OK : status;
+        if (c->options->after_pair != NULL) {
+            c->options->after_pair(c->options->after_user, c->out->n_pairs, c->out->n_dropped);
+            c->witness = measure_witness();
+        }
+    }
+}
+
+/* ---- Statistics ----------------------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The largest k with P(Bin(n, 1/2) < k) <= 0.025; 0 = none. */
+static uint32_t interval_rank(uint32_t n) {
+    double log_half_n = -(double)n * log(2), below = 0;
+    for (uint32_t k = 0; k <= n / 2; k++) {
+        below += exp(lgamma(n + 1.0) - lgamma(k + 1.0) - lgamma(n - k + 1.0) + log_half_n);
+        if (below > 0.025) return k;
+    }
+    return n / 2;
+}
+
+measure_interval measure_median(double *values, uint32_t n) {
+    measure_interval out = {NAN, NAN, NAN, n};
+    if (n == 0) return out;
+    qsort(values, n, sizeof(values[0]), by_value);
+    out.median = n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+    uint32_t k = interval_rank(n);
+    if (k > 0) {
+        out.low = values[k - 1];
+        out.high = values[n - k];
+    }
+    return out;
+}
+
+static iter_status median_of(const double *values, uint32_t n, measure_interval *out,
+                             iter_error *err) {
+    double *copy = malloc((n + 1) * sizeof(copy[0]));
+    if (copy == NULL) return bench_fail(err, ITER_ENOMEM, "no memory for %u pairs", n);
+    if (n > 0) memcpy(copy, values, n * sizeof(copy[0]));
+    *out = measure_median(copy, n);
+    free(copy);
+    return ITER_OK;
+}
+
+double measure_witness(void) {
+    double parts[WITNESS_PARTS];
+    for (int p = 0; p < WITNESS_PARTS; p++) {
+        double start = bench_now();
+        volatile uint64_t sink;
+        uint64_t x = 88172645463325252u;
+        for (int i = 0; i < WITNESS_TURNS; i++) {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+        }
+        sink = x;
+        (void)sink;
+        parts[p] = bench_now() - start;
+    }
+    return measure_median(parts, WITNESS_PARTS).median;
+}
+
+/* ---- Pairs ---------------------------------------------------------------------------------------------- */
+
+iter_status measure_pairs(const measure_side *a, const measure_side *b,
+                          const measure_options *options, measure_result *out, iter_error *err) {
+    *out = (measure_result){
+        {NAN, NAN, NAN, 0}, {NAN, NAN, NAN, 0}, {NAN, NAN, NAN, 0}, 0, 0, NULL, NULL, NULL};
+    comparison c = {.options = options, .a = {a, 1}, .b = {b, 1}, .out = out};
+    c.slice_s = fmin(options->slice_s, SLICE_MAX_S);
+    iter_status status = calibrate(&c, &c.a, err);
+    if (status == ITER_OK) status = calibrate(&c, &c.b, err);
+    if (status == ITER_OK) status = alternate(&c, err);
+    if (status < 0) return status;
+    status = median_of(out->ratios, out->n_pairs, &out->ratio, err);
+    if (status == ITER_OK) status = median_of(out->rates_a, out->n_pairs, &out->rate_a, err);
+    if (status == ITER_OK) status = median_of(out->rates_b, out->n_pairs, &out->rate_b, err);
+    return status;
+}
+
+void measure_free(measure_result *result) {
+    free(result->ratios);
+    free(result->rates_a);
+    free(result->rates_b);
+    result->ratios = result->rates_a = result->rates_b = NULL;
+}
+
+/* ---- Programs ------------------------------------------------------------------------------------------- */
+
+static iter_status child_run(void *user, uint64_t n_batches, uint64_t *out_samples,
+                             double *out_seconds, iter_error *err) {
+    measure_child *child = user;
+    char line[512];
+    unsigned long long samples;
+    int used = 0;
+    if (fprintf(child->to, "run %llu\n", (unsigned long long)n_batches) < 0 ||
+        fflush(child->to) != 0)
+        return bench_fail(err, ITER_EIO, "'%.200s' is gone: %s", child->command, strerror(errno));
+    if (fgets(line, sizeof(line), child->from) == NULL)
+        return bench_fail(err, ITER_EIO, "'%.200s' ended without an answer", child->command);
+    if (sscanf(line, "%llu %lf %n", &samples, out_seconds, &used) != 2 || line[used] != '\0')
+        return bench_fail(err, ITER_EFORMAT, "'%.200s' answered '%.*s', not 'samples seconds'",
+                          child->command, (int)strcspn(line, "\n"), line);
+    *out_samples = samples;
+    return ITER_OK;
+}
+
+/* In the child, between fork and exec. */
+static void become(const char *command, int in, int out) {
+    if (dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0) _exit(127);
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(127);
+}
+
+iter_status measure_child_start(const char *command, measure_child **out, iter_error *err) {
+    int to[2] = {-1, -1}, from[2] = {-1, -1};
+    measure_child *child = calloc(1, sizeof(*child));
+    *out = NULL;
+    if (child == NULL || (child->command = strdup(command)) == NULL) goto fail;
+    if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0) goto fail;
+    signal(SIGPIPE, SIG_IGN); /* a child that died is an error of its slice, not our end */
+    child->pid = fork();
+    if (child->pid < 0) goto fail;
+    if (child->pid == 0) become(command, to[0], from[1]);
+    close(to[0]);
+    close(from[1]);
+    child->to = fdopen(to[1], "w");
+    child->from = fdopen(from[0], "r");
+    *out = child;
+    return ITER_OK;
+fail:
+    for (int i = 0; i < 2; i++) {
+        if (to[i] >= 0) close(to[i]);
+        if (from[i] >= 0) close(from[i]);
+    }
+    if (child != NULL) free(child->command);
+    free(child);
+    return bench_fail(err, ITER_EIO, "cannot start '%.200s': %s", command, strerror(errno));
+}
+
+measure_side measure_child_side(measure_child *child, const char *name) {
+    return (measure_side){name, child_run, NULL, child};
+}
+
+void measure_child_stop(measure_child *child) {
+    if (child == NULL) return;
+    fputs("quit\n", child->to);
+    fclose(child->to);
+    fclose(child->from);
+    waitpid(child->pid, NULL, 0);
+    free(child->command);
+    free(child);
+}

@@ -1,0 +1,81 @@
+/*
+ * measure.h - how two things are compared: by short slices that alternate, between witnesses, pair by pair.
+ *
+ *     measure_side a = {"before", run_a, NULL, state_a}, b = {"after", run_b, NULL, state_b};
+ *     measure_options opt = MEASURE_OPTIONS_INIT;
+ *     measure_result result;
+ *     if (measure_pairs(&a, &b, &opt, &result, &err) == ITER_OK) printf("%.3f\n", result.ratio.median);
+ *     measure_free(&result);
+ *
+ * A side is a function, or a program that answers "run N" on its standard input by "samples seconds" on its standard output.
+ */
+#ifndef MEASURE_H
+#define MEASURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <iter/status.h>
+
+typedef struct measure_side {
+    const char *name;
+    /* Takes n batches; says how many samples that were and how long it took. No samples = it has none left. */
+    iter_status (*run)(void *user, uint64_t n_batches, uint64_t *out_samples, double *out_seconds,
+                       iter_error *err);
+    /* The same before a slice, not timed: what was made ahead while the other side ran is used up. NULL = run, its answer ignored. */
+    iter_status (*warm)(void *user, uint64_t n_batches, iter_error *err);
+    void *user;
+} measure_side;
+
+typedef struct measure_options {
+    double slice_s;        /* aim of one slice; at most 0.5 */
+    uint32_t min_pairs;    /* pairs to keep */
+    double min_s;          /* go on so long, even with enough pairs */
+    double max_s;          /* give up then, with what there is */
+    uint64_t warm_batches; /* before each slice */
+    double tolerance;      /* of the witness */
+    void (*after_pair)(void *user, uint32_t n_kept, uint32_t n_dropped); /* NULL = nothing */
+    void *after_user;
+} measure_options;
+
+#define MEASURE_OPTIONS_INIT \
+    { 0.25, 15, 0, 60, 6, 0.05, NULL, NULL }
+
+/** Median and the interval that holds it with at least 95 %; low and high are NaN below six values, all are NaN without any. */
+typedef struct measure_interval {
+    double median, low, high;
+    uint32_t n;
+} measure_interval;
+
+typedef struct measure_result {
+    measure_interval ratio;             /* rate of b / rate of a, kept pairs */
+    measure_interval rate_a, rate_b;    /* samples a second, kept slices */
+    uint32_t n_pairs, n_dropped;        /* kept; dropped because the witness moved */
+    double *ratios, *rates_a, *rates_b; /* [n_pairs], in order of time */
+} measure_result;
+
+/**
+ * Alternates a and b until enough pairs are kept, max_s is over or a side has nothing left.
+ *
+ * Errors  what a side answers, ENOMEM. The result is to be freed whatever the answer.
+ */
+iter_status measure_pairs(const measure_side *a, const measure_side *b,
+                          const measure_options *options, measure_result *out, iter_error *err);
+void measure_free(measure_result *result);
+
+/** Order-statistics interval of the median of values[0..n), which it sorts. */
+measure_interval measure_median(double *values, uint32_t n);
+
+/** Seconds that the fixed loop took just now. */
+double measure_witness(void);
+
+/** A program at the other end of two pipes, started by /bin/sh. */
+typedef struct measure_child measure_child;
+iter_status measure_child_start(const char *command, measure_child **out, iter_error *err);
+/** The side that it is; lives as long as the child. */
+measure_side measure_child_side(measure_child *child, const char *name);
+/** Says "quit", closes the pipes and waits for its end. NULL is ignored. */
+void measure_child_stop(measure_child *child);
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * run_result.h - everything that one run of iterbench found out, and its two forms: a JSON object and a table.
+ */
+#ifndef RUN_RESULT_H
+#define RUN_RESULT_H
+
+#include "arm.h"
+#include "bench_cache.h"
+#include "bench_json.h"
+#include "yardstick.h"
+
+#define RUN_FAILURES_MAX 1024
+
+typedef struct run_result {
+    const bench_options *options;
+    bench_cache_proof cache;
+    uint64_t n_samples; /* ITER_UNKNOWN for a stream */
+    int32_t n_classes;
+    char split[32];
+    double load_s; /* arrays; NaN where there were none */
+    int n_arms;    /* 1, or 2: ndarray, dataloader */
+    bench_arm arms[2];
+    iter_loader_stats stats[2];
+    bench_hash hashes[2];
+    shuffle_quality quality; /* of the last arm */
+    bool has_figures;
+    shuffle_figures figures;
+    measure_result pairs; /* of two arms */
+    yardstick_rates limits;
+    char limits_why[256]; /* why convert and ordered are not said, or "" */
+    uint64_t peak_rss_bytes;
+    iter_failure *failures; /* [n_failures] of the last arm, all ranks */
+    size_t n_failures;
+} run_result;
+
+void run_result_json(const run_result *result, FILE *out);
+void run_result_table(const run_result *result, FILE *out);
+
+/** limits{...}, also for the command of that name. */
+void run_limits_json(json_writer *w, const yardstick_rates *limits);
+void run_limits_table(const yardstick_rates *limits, const char *why, FILE *out);
+
+/** Samples a second, or NaN. */
+double arm_rate(const bench_arm *arm);
+
+#endif

@@ -1,0 +1,160 @@
+/*
+ * alloc.c - aligned, zeroed memory, counted, and failing on demand.
+ *
+ * A block is preceded by one 64-byte header with its size, so that iter__realloc can copy and so that the bytes behind the
+ * block are still guarded by AddressSanitizer. Mappings of 4 MiB and more begin at a multiple of 2 MiB, because the kernel
+ * backs only such stretches with huge pages; the address space in front of and behind them is given back.
+ *
+ * The counters are relaxed atomics: they order nothing, tests read them when all threads are joined.
+ */
+#include "iter/core/alloc.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define ALIGNMENT      64
+#define HUGE_PAGE      ((size_t)2 << 20)
+#define HUGE_FROM      ((size_t)4 << 20)
+#define BLOCK_IS_ALIVE 0x69746572u
+
+typedef struct header {
+    size_t bytes; /* that the caller asked for */
+    uint32_t alive;
+    char rest[ALIGNMENT - sizeof(size_t) - sizeof(uint32_t)];
+} header;
+
+_Static_assert(sizeof(header) == ALIGNMENT, "the block behind the header is aligned as the header");
+
+long iter__alloc_fail_after = -1;
+static long n_live;
+static long n_allocations;
+
+/* Counts one allocation; false = this one has to fail. */
+static bool may_allocate(void) {
+    __atomic_add_fetch(&n_allocations, 1, __ATOMIC_RELAXED);
+    long left = __atomic_load_n(&iter__alloc_fail_after, __ATOMIC_RELAXED);
+    while (left >= 0) {
+        if (__atomic_compare_exchange_n(&iter__alloc_fail_after, &left, left - 1, true,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+            return left > 0;
+    }
+    return true;
+}
+
+static void count_live(long change) {
+    __atomic_add_fetch(&n_live, change, __ATOMIC_RELAXED);
+}
+
+static header *header_of(const void *block) {
+    header *h = (header *)((uintptr_t)block - sizeof(header));
+    assert(h->alive == BLOCK_IS_ALIVE);
+    return h;
+}
+
+/* A block that is not zeroed. */
+static void *allocate(size_t bytes) {
+    if (!may_allocate() || bytes > PTRDIFF_MAX - sizeof(header)) return NULL;
+    void *memory;
+    if (posix_memalign(&memory, ALIGNMENT, sizeof(header) + bytes) != 0) return NULL;
+    header *h = memory;
+    h->bytes = bytes;
+    h->alive = BLOCK_IS_ALIVE;
+    count_live(1);
+    return h + 1;
+}
+
+void *iter__alloc(size_t n, size_t size) {
+    size_t bytes;
+    if (__builtin_mul_overflow(n, size, &bytes)) {
+        may_allocate();
+        return NULL;
+    }
+    void *block = allocate(bytes);
+    if (block) memset(block, 0, bytes);
+    return block;
+}
+
+void *iter__realloc(void *block, size_t bytes) {
+    void *grown = allocate(bytes);
+    if (!grown || !block) return grown;
+    const size_t old_bytes = header_of(block)->bytes;
+    memcpy(grown, block, old_bytes < bytes ? old_bytes : bytes);
+    iter__free(block);
+    return grown;
+}
+
+void iter__free(void *block) {
+    if (!block) return;
+    header *h = header_of(block);
+    h->alive = 0;
+    count_live(-1);
+    free(h);
+}
+
+char *iter__strdup(const char *text) {
+    const size_t bytes = strlen(text) + 1;
+    char *copy = allocate(bytes);
+    if (copy) memcpy(copy, text, bytes);
+    return copy;
+}
+
+char *iter__strf(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    const int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (length < 0) return NULL;
+    char *text = allocate((size_t)length + 1);
+    if (!text) return NULL;
+    va_start(args, format);
+    vsnprintf(text, (size_t)length + 1, format, args);
+    va_end(args);
+    return text;
+}
+
+/* Bytes of whole pages; 0 = too many. */
+static size_t whole_pages(size_t bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (bytes > PTRDIFF_MAX - HUGE_PAGE - page) return 0;
+    return bytes ? (bytes + page - 1) / page * page : page;
+}
+
+void *iter__map(size_t bytes) {
+    const size_t wanted = whole_pages(bytes);
+    if (!may_allocate() || wanted == 0) return NULL;
+    const bool huge = wanted >= HUGE_FROM;
+    const size_t mapped = huge ? wanted + HUGE_PAGE : wanted;
+    char *at = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) return NULL;
+    if (huge) {
+        const size_t before = (HUGE_PAGE - (uintptr_t)at % HUGE_PAGE) % HUGE_PAGE;
+        if (before > 0) munmap(at, before);
+        if (HUGE_PAGE - before > 0) munmap(at + before + wanted, HUGE_PAGE - before);
+        at += before;
+        madvise(at, wanted, MADV_HUGEPAGE); /* a wish: without it the pages are small */
+    }
+    count_live(1);
+    return at;
+}
+
+void iter__unmap(void *block, size_t bytes) {
+    if (!block) return;
+    const int failed = munmap(block, whole_pages(bytes));
+    assert(failed == 0);
+    (void)failed;
+    count_live(-1);
+}
+
+long iter__alloc_live(void) {
+    return __atomic_load_n(&n_live, __ATOMIC_RELAXED);
+}
+long iter__alloc_count(void) {
+    return __atomic_load_n(&n_allocations, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,28 @@
+/*
+ * alloc.h - every allocation of the library goes through here, so that tests can fail each one and count what is live.
+ */
+#ifndef ITER_CORE_ALLOC_H
+#define ITER_CORE_ALLOC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Zeroed, aligned to 64 bytes; NULL when there is no memory. n * size is checked for overflow. */
+void *iter__alloc(size_t n, size_t size);
+/* Grows or shrinks; the new part is not zeroed; NULL leaves `block` as it is. */
+void *iter__realloc(void *block, size_t bytes);
+void iter__free(void *block);
+char *iter__strdup(const char *text);
+/* printf into a new string; NULL when there is no memory. */
+char *iter__strf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Anonymous mapping for slots, arenas and resident sets: page-aligned, zero, in huge pages where the kernel gives them. */
+void *iter__map(size_t bytes);
+void iter__unmap(void *block, size_t bytes);
+
+/* For tests. fail_after = n: the n-th allocation from now (0 = the next) fails; -1 = none. All counters are atomic. */
+extern long iter__alloc_fail_after;
+long iter__alloc_live(void);  /* blocks and mappings that are not freed */
+long iter__alloc_count(void); /* allocations so far */
+
+#endif

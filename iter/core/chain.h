@@ -1,0 +1,18 @@
+/* chain.h - a chain as the planner reads it. */
+#ifndef ITER_CORE_CHAIN_H
+#define ITER_CORE_CHAIN_H
+
+#include <iter/chain.h>
+
+typedef struct iter_stage {
+    const iter_transform_ops *ops;
+    void *options;             /* ops->base.options_size bytes, owned by the chain */
+    char field[ITER_NAME_MAX]; /* "" = the first field of ops->role */
+    uint32_t occurrence;       /* 0 for the first stage of this name, 1 for the second, ... */
+} iter_stage;
+
+int32_t iter__chain_n_stages(const iter_chain *chain); /* chain NULL = 0 */
+const iter_stage *iter__chain_stage(const iter_chain *chain, int32_t i);
+void iter__chain_freeze(iter_chain *chain); /* from now on add answers ESTATE */
+
+#endif

@@ -1,0 +1,72 @@
+/*
+ * error.c - filling the caller's iter_error. A message that does not fit ends with "...". Arguments may point into the
+ * error that is written, so every text is made beside it first.
+ */
+#include "iter/core/error.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CAPACITY = sizeof(((iter_error *)0)->message) };
+
+/* Ends a text that snprintf cut (it would have had `length` characters) with dots, at a character's edge. */
+static void mark_cut(char *text, int capacity, int length) {
+    if (length < capacity) return;
+    int end = capacity - 4;
+    while (end > 0 && ((unsigned char)text[end] & 0xc0u) == 0x80u)
+        end--; /* never inside a UTF-8 sequence */
+    memcpy(text + end, "...", 4);
+}
+
+iter_status iter__fail(iter_error *err, iter_status status, const char *format, ...) {
+    if (!err) return status;
+    char text[CAPACITY];
+    va_list args;
+    va_start(args, format);
+    const int length = vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (length < 0) text[0] = '\0';
+    mark_cut(text, CAPACITY, length);
+    err->status = status;
+    memcpy(err->message, text, strlen(text) + 1);
+    return status;
+}
+
+iter_status iter__fail_in(iter_error *err, iter_status status, const char *format, ...) {
+    if (!err) return status;
+    char text[CAPACITY];
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (length < 0) text[length = 0] = '\0';
+    const bool filled = err->status < 0 && err->message[0] != '\0';
+    if (!filled) err->status = status;
+    if (length < CAPACITY) {
+        const int room = CAPACITY - length;
+        const char *cause = filled ? err->message : iter_status_text(status);
+        const int more = snprintf(text + length, (size_t)room, ": %s", cause);
+        length += more < 0 ? 0 : more;
+    }
+    mark_cut(text, CAPACITY, length);
+    memcpy(err->message, text, strlen(text) + 1);
+    return err->status;
+}
+
+const char *iter__os_error(int os_error, char *out, int capacity) {
+    if (capacity <= 0) return "";
+    char text[128];
+    text[0] = '\0';
+#if defined(__GLIBC__) && defined(_GNU_SOURCE)
+    const char *known = strerror_r(os_error, text, sizeof(text));
+#else
+    const char *known = strerror_r(os_error, text, sizeof(text)) == 0 ? text : "";
+#endif
+    if (known[0])
+        snprintf(out, (size_t)capacity, "%s", known);
+    else
+        snprintf(out, (size_t)capacity, "error %d", os_error);
+    return out;
+}

@@ -1,0 +1,27 @@
+/* error.h - how our own code fails. */
+#ifndef ITER_CORE_ERROR_H
+#define ITER_CORE_ERROR_H
+
+#include <iter/status.h>
+
+#define ITER_PRINTF(text, first) __attribute__((format(printf, text, first)))
+
+/* Fills err (may be NULL) and returns status: return iter__fail(err, ITER_EINVAL, "...", ...). */
+iter_status iter__fail(iter_error *err, iter_status status, const char *format, ...)
+    ITER_PRINTF(3, 4);
+
+/* Puts "<format>: " before the message that err holds already; returns err->status, or `status` where err is NULL. */
+iter_status iter__fail_in(iter_error *err, iter_status status, const char *format, ...)
+    ITER_PRINTF(3, 4);
+
+/* strerror without its global state: writes into out and returns it. */
+const char *iter__os_error(int os_error, char *out, int capacity);
+
+/* Propagates errors (< 0) unchanged. */
+#define ITER_TRY(expr)                      \
+    do {                                    \
+        const iter_status iter_s_ = (expr); \
+        if (iter_s_ < 0) return iter_s_;    \
+    } while (0)
+
+#endif

@@ -1,0 +1,271 @@
+/*
+ * grammar.c - one reader for dataset specs, chain stages and samplers.
+ *
+ * A scanner over the caller's text copies tokens, unquoted, into one block that lives beside the call. Each token is at most as long as its
+ * source and ends where a separator stood, so that a block of the text's length always suffices. Every message begins with the column,
+ * counted in characters of UTF-8.
+ */
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/core/grammar.h"
+#include "iter/core/options.h"
+
+/* Where a text is read, and where its tokens go. */
+typedef struct scanner {
+    const char *text, *at;
+    char *fill, *fill_end;
+    iter_error *err;
+} scanner;
+
+/* What ends a value that is not quoted, what stands between two arguments, and whether an argument needs its name. */
+typedef struct dialect {
+    const char *stops;
+    char between;
+    bool keys_only;
+} dialect;
+
+static const dialect dataset_dialect = {"&\"", '&', true};
+static const dialect stage_dialect = {",|\"", ',', false};
+
+static int column(const scanner *s, const char *at) {
+    int n = 1;
+    for (const char *p = s->text; p < at; p++)
+        n += ((unsigned char)*p & 0xc0) != 0x80; /* not the second and later bytes of a character */
+    return n;
+}
+
+static iter_status fail_at(const scanner *s, const char *at, const char *format, ...)
+    ITER_PRINTF(3, 4);
+static iter_status fail_at(const scanner *s, const char *at, const char *format, ...) {
+    char reason[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(reason, sizeof(reason), format, args);
+    va_end(args);
+    return iter__fail(s->err, ITER_EINVAL, "column %d: %s", column(s, at), reason);
+}
+
+static bool is_blank(char c) {
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static bool is_name(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+}
+
+static bool is_key(char c) {
+    return is_name(c) || c == '_' || (c >= 'A' && c <= 'Z');
+}
+
+static void skip_blanks(scanner *s) {
+    while (is_blank(*s->at))
+        s->at++;
+}
+
+static void put(scanner *s, char c) {
+    assert(s->fill < s->fill_end);
+    *s->fill++ = c;
+}
+
+/* Copies [from, to) and ends it. */
+static const char *token(scanner *s, const char *from, const char *to) {
+    const char *start = s->fill;
+    while (from < to)
+        put(s, *from++);
+    put(s, 0);
+    return start;
+}
+
+static iter_status begin(scanner *s, const char *text, const char *at, char **out_text,
+                         iter_error *err) {
+    *out_text = NULL;
+    const size_t bytes = strlen(at) + 2;
+    char *block = iter__alloc(bytes, 1);
+    if (!block) return iter__fail(err, ITER_ENOMEM, "out of memory");
+    *s = (scanner){text, at, block, block + bytes, err};
+    *out_text = block;
+    return ITER_OK;
+}
+
+static iter_status read_name(scanner *s, const char *what, iter_grammar_call *out) {
+    const char *start = s->at;
+    while (is_name(*s->at))
+        s->at++;
+    out->column = column(s, start);
+    if (s->at == start)
+        return fail_at(s, start, "the name of a %s is missing (of a to z, 0 to 9 and '-')", what);
+    out->name = token(s, start, s->at);
+    return ITER_OK;
+}
+
+/* From the opening quote past the closing one. */
+static iter_status read_quoted(scanner *s, const char **out) {
+    const char *open = s->at++;
+    *out = s->fill;
+    for (; *s->at && *s->at != '"'; s->at++) {
+        if (*s->at == '\\') {
+            s->at++;
+            if (*s->at != '"' && *s->at != '\\')
+                return fail_at(s, s->at - 1, "in quotes '\\' may only precede '\"' and '\\'");
+        }
+        put(s, *s->at);
+    }
+    if (!*s->at) return fail_at(s, open, "a quote is opened and never closed");
+    s->at++;
+    put(s, 0);
+    return ITER_OK;
+}
+
+static iter_status read_value(scanner *s, const char *stops, bool trim, const char **out) {
+    if (*s->at == '"') return read_quoted(s, out);
+    const char *start = s->at;
+    s->at += strcspn(s->at, stops);
+    if (*s->at == '"')
+        return fail_at(s, s->at, "a quote inside a value: put the whole value in quotes");
+    const char *end = s->at;
+    while (trim && end > start && is_blank(end[-1]))
+        end--;
+    *out = token(s, start, end);
+    return ITER_OK;
+}
+
+/* [key =] value */
+static iter_status read_arg(scanner *s, const dialect *d, iter_grammar_call *out) {
+    if (out->n_args == ITER_GRAMMAR_ARGS)
+        return fail_at(s, s->at, "%s: more than %d arguments", out->name, ITER_GRAMMAR_ARGS);
+    iter_grammar_arg *arg = &out->args[out->n_args];
+    *arg = (iter_grammar_arg){NULL, NULL, column(s, s->at)};
+
+    const char *start = s->at, *end = start;
+    while (is_key(*end))
+        end++;
+    const char *equals = end;
+    while (is_blank(*equals))
+        equals++;
+    if (end > start && *equals == '=') {
+        arg->key = token(s, start, end);
+        s->at = equals + 1;
+        if (!d->keys_only) skip_blanks(s);
+    } else if (d->keys_only) {
+        return fail_at(s, start, "%s: an option is written key=value", out->name);
+    }
+    ITER_TRY(read_value(s, d->stops, !d->keys_only, &arg->value));
+    if (!arg->key && !*arg->value && *start != '"')
+        return fail_at(s, start, "%s: an argument is missing", out->name);
+    out->n_args++;
+    return ITER_OK;
+}
+
+/* Arguments up to the end, or to '|' in a chain. */
+static iter_status read_args(scanner *s, const dialect *d, iter_grammar_call *out) {
+    for (;;) {
+        if (!d->keys_only) skip_blanks(s);
+        ITER_TRY(read_arg(s, d, out));
+        if (!d->keys_only) skip_blanks(s);
+        if (*s->at != d->between) break;
+        s->at++;
+    }
+    if (!*s->at || (*s->at == '|' && !d->keys_only)) return ITER_OK;
+    return fail_at(s, s->at, "%s: expected '%c' or the end after a quoted value", out->name,
+                   d->between);
+}
+
+static iter_status read_dataset(scanner *s, iter_grammar_call *out) {
+    ITER_TRY(read_name(s, "dataset", out));
+    if (*s->at != ':')
+        return fail_at(s, s->at, "expected ':' after the dataset's name, as in cifar10:path");
+    s->at++;
+    ITER_TRY(read_value(s, "?\"", false, &out->path));
+    if (!*s->at) return ITER_OK;
+    if (*s->at != '?')
+        return fail_at(s, s->at, "%s: expected '?' or the end after a quoted path", out->name);
+    s->at++;
+    return read_args(s, &dataset_dialect, out);
+}
+
+static iter_status read_stage(scanner *s, iter_grammar_call *out) {
+    skip_blanks(s);
+    ITER_TRY(read_name(s, "stage", out));
+    skip_blanks(s);
+    if (!*s->at || *s->at == '|') return ITER_OK;
+    if (*s->at != ':')
+        return fail_at(s, s->at, "%s: expected ':', '|' or the end after the name", out->name);
+    s->at++;
+    return read_args(s, &stage_dialect, out);
+}
+
+iter_status iter__grammar_dataset(const char *text, iter_grammar_call *out, char **out_text,
+                                  iter_error *err) {
+    scanner s;
+    *out = (iter_grammar_call){0};
+    ITER_TRY(begin(&s, text, text, out_text, err));
+    const iter_status status = read_dataset(&s, out);
+    if (status < 0) {
+        iter__free(*out_text);
+        *out_text = NULL;
+    }
+    return status;
+}
+
+iter_status iter__grammar_stage(const char *text, const char **cursor, iter_grammar_call *out,
+                                char **out_text, iter_error *err) {
+    scanner s;
+    *out = (iter_grammar_call){0};
+    ITER_TRY(begin(&s, text, *cursor, out_text, err));
+    const iter_status status = read_stage(&s, out);
+    if (status < 0) {
+        iter__free(*out_text);
+        *out_text = NULL;
+        return status;
+    }
+    *cursor = *s.at ? s.at + 1 : NULL;
+    return ITER_OK;
+}
+
+/* ---- Arguments into options ------------------------------------------------------------------------------- */
+
+static bool is_skipped(const iter_grammar_arg *arg, const char *skip) {
+    return skip && arg->key && strcmp(arg->key, skip) == 0;
+}
+
+/* The option an argument is for, `skip` itself for the caller's, or NULL. */
+static const void *target_of(const iter_grammar_call *call, int i, const iter_ops *ops,
+                             const char *skip, int *out_positional) {
+    const iter_grammar_arg *arg = &call->args[i];
+    *out_positional = 0;
+    if (is_skipped(arg, skip)) return skip;
+    for (int j = 0; j <= i; j++)
+        *out_positional += !call->args[j].key;
+    return iter__options_find(ops, arg->key, *out_positional);
+}
+
+static iter_status apply_arg(const iter_grammar_call *call, int i, const iter_ops *ops,
+                             void *values, const char *skip, iter_error *err) {
+    const iter_grammar_arg *arg = &call->args[i];
+    int positional, other;
+    const void *target = target_of(call, i, ops, skip, &positional);
+    for (int j = 0; target && j < i; j++)
+        if (target_of(call, j, ops, skip, &other) == target)
+            return iter__fail(err, ITER_EINVAL, "%s: option '%s' is given twice", ops->name,
+                              target == skip ? skip : ((const iter_option *)target)->name);
+    if (is_skipped(arg, skip)) return ITER_OK;
+    return iter__options_set(ops, values, arg->key, positional, arg->value, err);
+}
+
+iter_status iter__grammar_apply(const iter_grammar_call *call, const iter_ops *ops, void *values,
+                                const char *skip, iter_error *err) {
+    iter__options_defaults(ops, values);
+    for (int i = 0; i < call->n_args; i++) {
+        const iter_status status = apply_arg(call, i, ops, values, skip, err);
+        if (status < 0) {
+            iter__options_free(ops, values);
+            return iter__fail_in(err, status, "column %d", call->args[i].column);
+        }
+    }
+    return ITER_OK;
+}

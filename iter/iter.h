@@ -1,0 +1,19 @@
+/* iter.h - everything. */
+#ifndef ITER_ITER_H
+#define ITER_ITER_H
+
+#include <iter/chain.h>
+#include <iter/convert.h>
+#include <iter/dataset.h>
+#include <iter/dlpack.h>
+#include <iter/loader.h>
+#include <iter/ops.h>
+#include <iter/registry.h>
+#include <iter/rng.h>
+#include <iter/sampler.h>
+#include <iter/status.h>
+#include <iter/tensor.h>
+#include <iter/transforms.h>
+#include <iter/version.h>
+
+#endif

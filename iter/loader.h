@@ -1,0 +1,318 @@
+/*
+ * loader.h - the consumer's side: make a loader, take batches, save, resume.
+ *
+ *     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+ *     opt.batch_size = 64; opt.shuffle = ITER_SHUFFLE_FULL; opt.workers = 2; opt.seed = 7;
+ *     if (iter_dataloader_create(data, chain, &opt, &loader, &err) < 0) die(err.message);
+ *     for (int epoch = 0; epoch < 10; epoch++) {
+ *         while ((s = iter_loader_next(loader, &batch, &err)) == ITER_OK) {
+ *             train(iter_batch_tensor(batch, 0), iter_batch_tensor(batch, 1));
+ *             iter_batch_unref(batch);
+ *         }
+ *         if (s < 0 || (s = iter_loader_reset(loader, &err)) < 0) die(err.message);
+ *     }
+ *     iter_loader_unref(loader);
+ */
+#ifndef ITER_LOADER_H
+#define ITER_LOADER_H
+
+#include <iter/chain.h>
+#include <iter/dataset.h>
+
+ITER_BEGIN_DECLS
+
+typedef struct iter_loader iter_loader;
+typedef struct iter_batch iter_batch;
+
+#define ITER_WORKERS_AUTO (-1)
+
+typedef enum iter_shuffle {
+    ITER_SHUFFLE_NONE = 0,
+    ITER_SHUFFLE_FULL = 1, /* a new permutation of all samples every epoch */
+    ITER_SHUFFLE_ONCE = 2, /* one permutation, the same every epoch (MXNet up to 1.3) */
+    ITER_SHUFFLE_BLOCK =
+        3, /* blocks of neighbours in random order, and random order inside: for disks */
+    ITER_SHUFFLE_BATCH = 4, /* units of consecutive rows in random order, rows inside as they are */
+    ITER_SHUFFLE_REPLACEMENT = 5 /* independent draws */
+} iter_shuffle;
+
+typedef enum iter_last_batch {
+    ITER_LAST_DEFAULT = 0, /* pad for iter_ndarray_create(), keep for iter_dataloader_create() */
+    ITER_LAST_KEEP = 1,    /* a shorter batch */
+    ITER_LAST_PAD = 2,     /* filled with the epoch's first samples, `pad` says how many */
+    ITER_LAST_DISCARD = 3,
+    ITER_LAST_ROLL_OVER = 4 /* the rest begins the next epoch's first batch, `pad` says how many */
+} iter_last_batch;
+
+typedef enum iter_on_error {
+    ITER_ON_ERROR_FAIL =
+        0, /* the batch's error comes out of next(), in order; the next call goes on */
+    ITER_ON_ERROR_REPLACE = 1, /* another sample, drawn by the seed; after 8 tries as FAIL */
+    ITER_ON_ERROR_BLANK = 2    /* a row of zeros, iter_batch_valid()[i] = 0 */
+} iter_on_error;
+
+typedef enum iter_source {
+    ITER_SOURCE_AUTO = 0,   /* memory if the set fits, else ring, else pread */
+    ITER_SOURCE_MEMORY = 1, /* read everything once, at create */
+    ITER_SOURCE_RING = 2,   /* io_uring; pread where it is forbidden, said in the statistics */
+    ITER_SOURCE_PREAD = 3,  /* threads that call pread */
+    ITER_SOURCE_DIRECT =
+        4,               /* ring, and the batch itself is the target where no step stands between */
+    ITER_SOURCE_NULL = 5 /* no bytes at all: rows of zeros; what is left is the loader's own cost */
+} iter_source;
+
+typedef enum iter_lookahead {
+    ITER_LOOKAHEAD_ENDLESS = 0, /* the next epoch's batches are made while this one ends */
+    ITER_LOOKAHEAD_EPOCH =
+        1 /* nothing beyond this epoch: for programs that change something between epochs */
+} iter_lookahead;
+
+typedef enum iter_memory {
+    ITER_MEMORY_AUTO = 0,
+    ITER_MEMORY_HOST = 1,
+    ITER_MEMORY_PINNED = 2,
+    ITER_MEMORY_DEVICE = 3
+} iter_memory;
+
+/** How a loader runs. Zero in any field means its default. New fields go at the end. */
+typedef struct iter_loader_options {
+    size_t struct_size;  /* sizeof(iter_loader_options); ITER_LOADER_OPTIONS_INIT sets it */
+    uint32_t batch_size; /* samples per batch and rank; 0 = 32 */
+    int32_t
+        workers; /* threads that make batches; 0 = in the caller's thread, ITER_WORKERS_AUTO = one per core */
+    uint32_t prefetch;     /* finished batches kept ready; 0 = 2 */
+    uint32_t max_held;     /* batches the caller may hold at once; 0 = 2 */
+    uint32_t rank, ranks;  /* this process and how many share the data; 0, 0 = alone */
+    uint64_t seed;         /* order and augmentation depend on it alone */
+    int32_t shuffle;       /* iter_shuffle */
+    int32_t last_batch;    /* iter_last_batch */
+    uint32_t epochs;       /* after so many reset() answers END; 0 = endless */
+    int32_t lookahead;     /* iter_lookahead */
+    int32_t on_error;      /* iter_on_error */
+    uint32_t max_failures; /* failed samples delivered before next() gives up; 0 = no limit */
+    int32_t source;        /* iter_source */
+    int32_t o_direct;      /* 1 = reads bypass the page cache */
+    int32_t memory;        /* iter_memory of the batches */
+    int32_t copy;          /* iter_ndarray_create: 1 = copy the arrays */
+    uint64_t
+        memory_limit; /* bytes for slots, arena, scratch and preloaded data; 0 = half of what is free now */
+    uint64_t
+        max_sample_bytes; /* largest sample read or decoded; a larger one is a failed sample; 0 = 256 MiB */
+    int64_t timeout_ms; /* longest wait in next(); 0 = for ever */
+    int64_t grace_ms;   /* longest wait for a busy thread when the loader goes; 0 = 5000 */
+    uint32_t
+        block; /* ITER_SHUFFLE_BLOCK: samples a block; 0 = 256. ITER_SHUFFLE_BATCH: the unit; 0 = batch_size */
+    uint32_t buffer_blocks;        /* ITER_SHUFFLE_BLOCK: blocks mixed with one another; 0 = 16 */
+    const char *sampler;           /* "name:key=value", instead of `shuffle`; NULL = by `shuffle` */
+    const iter_registry *registry; /* for `sampler`; NULL = built-ins */
+    const iter_sampler_ops *sampler_ops; /* a table of the caller's own, instead of both */
+    const void *sampler_options;         /* its options struct, copied; NULL = its defaults */
+    const uint64_t
+        *subset; /* [n_subset] sample indices to use, in this order, copied; NULL = all */
+    uint64_t n_subset;
+    /* The caller's collate: last of the batch stages, in the thread that finishes the batch; changes tensors[0..n) in place, strides and
+     * lowered dims included. An error is the batch's. */
+    iter_status (*collate)(void *user, iter_batch_view *fields, int32_t n_fields, iter_error *err);
+    void *collate_user;
+    /* iter_ndarray_create: runs once when the arrays are no longer needed. NULL = nothing to do. */
+    void (*release)(void *user);
+    void *release_user;
+} iter_loader_options;
+
+#define ITER_LOADER_OPTIONS_INIT                                                                 \
+    {                                                                                            \
+        sizeof(iter_loader_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                \
+    }
+
+/**
+ * Makes a loader over any dataset: threads are running, and reads under way, when this returns.
+ *
+ *   chain    what happens to a sample; NULL = fields as stored
+ *   options  NULL = all defaults
+ *
+ * Ownership  takes its own references on dataset and chain; *out belongs to the caller, NULL on failure.
+ * Errors     EINVAL (options, or a chain that cannot be: stage and reason), EUNSUPPORTED, ENOMEM (the memory limit, with the numbers), EIO, EFORMAT.
+ * Threads    any.
+ */
+ITER_API ITER_NODISCARD iter_status iter_dataloader_create(iter_dataset *dataset, iter_chain *chain,
+                                                           const iter_loader_options *options,
+                                                           iter_loader **out, iter_error *err);
+
+/**
+ * Makes a loader over arrays in memory, by MXNet's rules for NDArrayIter; what follows is the same loader.
+ *
+ *   arrays   [n_arrays] equal first dimension, any dtype and rank; borrowed, not copied, until the last reference on loader
+ *            and batches is gone (then options->release runs once), unless options->copy
+ *
+ * Errors     EINVAL (unequal first dimensions, no array, no data), else as iter_dataloader_create(). When this fails, release() does not run.
+ * Threads    any.
+ */
+ITER_API ITER_NODISCARD iter_status iter_ndarray_create(const iter_array *arrays, int32_t n_arrays,
+                                                        iter_chain *chain,
+                                                        const iter_loader_options *options,
+                                                        iter_loader **out, iter_error *err);
+
+/**
+ * Takes the next batch, waiting for it if need be.
+ *
+ * Returns    OK with a batch; END at an epoch's end, again and again until iter_loader_reset(); *out is NULL then.
+ * Ownership  the caller owns one reference and gives it back with iter_batch_unref(). At most max_held may be out.
+ * Errors     the first failed sample's error, naming stage, sample and file; the next call goes on after that batch.
+ *            ESTATE (max_held batches are out; called from a callback of this loader, or after fork), ETIMEDOUT (what it waited for; call again),
+ *            ECANCELED after iter_loader_cancel().
+ * Threads    one consumer at a time.
+ */
+ITER_API ITER_NODISCARD iter_status iter_loader_next(iter_loader *loader, iter_batch **out,
+                                                     iter_error *err);
+
+/**
+ * Begins the next epoch. After END it acknowledges it. Before the first next() of an epoch it does nothing. In mid-epoch the rest of
+ * the epoch is dropped.
+ *
+ * Returns    OK, or END after the last of options.epochs.
+ * Errors     ECANCELED, ESTATE.
+ */
+ITER_API ITER_NODISCARD iter_status iter_loader_reset(iter_loader *loader, iter_error *err);
+
+/** Goes to sample `sample` of `epoch`, a multiple of batch_size x ranks (under roll_over: epoch x N + sample is). Errors: EINVAL naming the nearest legal one. */
+ITER_API ITER_NODISCARD iter_status iter_loader_seek(iter_loader *loader, uint32_t epoch,
+                                                     uint64_t sample, iter_error *err);
+
+/**
+ * Writes the position: everything needed to continue with the batch after the last one taken.
+ *
+ *   out, capacity   NULL, 0 asks for the size alone
+ *
+ * Errors     EINVAL (capacity too small; *out_size says what it takes).
+ */
+ITER_API ITER_NODISCARD iter_status iter_loader_save(iter_loader *loader, void *out,
+                                                     size_t capacity, size_t *out_size,
+                                                     iter_error *err);
+
+/**
+ * Continues from a saved position, at any time: batches made ahead are dropped, held ones stay valid. Workers, prefetch, source, ranks and batch size may differ from the
+ * saving loader's; dataset, seed, chain, sampler and roll_over may not.
+ *
+ * Errors     EINVAL (not this loader's data, or a position that this batch size cannot start at: the nearest is named), EFORMAT (not a position).
+ */
+ITER_API ITER_NODISCARD iter_status iter_loader_restore(iter_loader *loader, const void *saved,
+                                                        size_t size, iter_error *err);
+
+/** Wakes a blocked next() with ECANCELED, for good: afterwards only unref. Any thread, never blocks. */
+ITER_API void iter_loader_cancel(iter_loader *loader);
+
+/** Adds, drops a reference. Any thread. The last unref stops the threads. Live batches stay valid. unref(NULL) is ignored. */
+ITER_API iter_loader *iter_loader_ref(iter_loader *loader);
+ITER_API void iter_loader_unref(iter_loader *loader);
+
+/** cancel(), then waits at most grace_ms for the threads. Errors: ETIMEDOUT naming who is busy with what; its memory is then leaked on purpose. */
+ITER_API ITER_NODISCARD iter_status iter_loader_stop(iter_loader *loader, iter_error *err);
+
+/** Batches of the current epoch for this rank; ITER_UNKNOWN for streams and sequential samplers. */
+ITER_API uint64_t iter_loader_n_batches(iter_loader *loader);
+
+/** Samples of an epoch before batching (the sampler's length), or ITER_UNKNOWN. */
+ITER_API uint64_t iter_loader_n_samples(iter_loader *loader);
+
+/** Current epoch, and samples of it consumed by all ranks together. */
+ITER_API void iter_loader_position(iter_loader *loader, uint32_t *out_epoch, uint64_t *out_samples);
+
+/** One field of a loader's batches. */
+typedef struct iter_batch_field {
+    char name[ITER_NAME_MAX];
+    iter_role role;
+    iter_desc
+        desc; /* of a full batch: [batch_size, ...]; a variable dimension is ITER_VARIABLE with its capacity */
+} iter_batch_field;
+
+/** Fields of its batches, data first, in order; MXNet's provide_data and provide_label in one. Live as long as the loader. */
+ITER_API int32_t iter_loader_n_fields(const iter_loader *loader);
+ITER_API const iter_batch_field *iter_loader_field(const iter_loader *loader, int32_t i);
+
+/** The plan as text, a line a step, as `iterbench plan` prints it. Lives as long as the loader. */
+ITER_API const char *iter_loader_plan_text(const iter_loader *loader);
+
+/* ---- Batches ------------------------------------------------------------------------------------------- */
+
+/** Adds, drops a reference. Any thread. unref(NULL) is ignored. */
+ITER_API iter_batch *iter_batch_ref(iter_batch *batch);
+ITER_API void iter_batch_unref(iter_batch *batch);
+
+/** Tensor of field i: [rows, ...], host memory aligned to 64 bytes, valid while a reference is held. NULL past the last field. */
+ITER_API const iter_tensor *iter_batch_tensor(const iter_batch *batch, int32_t i);
+
+/** The tensor of the field called `name`, or NULL. */
+ITER_API const iter_tensor *iter_batch_find(const iter_batch *batch, const char *name);
+
+/** How a batch is filled. */
+typedef struct iter_batch_info {
+    uint32_t epoch;  /* the epoch it belongs to */
+    uint64_t number; /* of the global batch within its epoch, from 0 */
+    uint32_t slot;   /* which of the loader's slots it lies in: addresses are a function of it */
+    uint32_t n_rows; /* first dimension; 0 is legal on ranks without a share of a short tail */
+    uint32_t
+        pad; /* MXNet's pad: filler rows at the end (pad), or rows carried from earlier epochs at the front (roll_over) */
+    uint32_t first_valid; /* rows [first_valid, first_valid + n_valid) are this epoch's own */
+    uint32_t n_valid;
+    uint32_t n_failed; /* rows blanked or replaced */
+} iter_batch_info;
+
+ITER_API iter_batch_info iter_batch_describe(const iter_batch *batch);
+
+/** Per row, [n_rows]: sample index in the dataset (MXNet's index); position drawn at, and its epoch; 0 where the row was blanked. */
+ITER_API const uint64_t *iter_batch_index(const iter_batch *batch);
+ITER_API const uint64_t *iter_batch_position(const iter_batch *batch);
+ITER_API const uint32_t *iter_batch_row_epoch(const iter_batch *batch);
+ITER_API const uint8_t *iter_batch_valid(const iter_batch *batch);
+
+/** Lengths [n_rows] of field i where it is variable, else NULL. */
+ITER_API const int32_t *iter_batch_lengths(const iter_batch *batch, int32_t i);
+
+/* ---- Statistics ---------------------------------------------------------------------------------------- */
+
+/** One failed sample, as delivered. */
+typedef struct iter_failure {
+    uint32_t epoch;
+    uint64_t position, index;
+    iter_status status;
+    char message[200]; /* stage: sample n (file:offset): reason */
+} iter_failure;
+
+#define ITER_STATS_WORKERS   64
+#define ITER_STATS_FALLBACKS 8
+
+typedef struct iter_worker_stats {
+    uint64_t busy_ns, wait_bytes_ns, wait_slot_ns, cpu_ns;
+    uint64_t chunks;
+} iter_worker_stats;
+
+/** Counters since create. Plain numbers: subtract two for an interval. */
+typedef struct iter_loader_stats {
+    size_t struct_size;               /* sizeof(iter_loader_stats), set by the caller */
+    uint64_t batches, samples, bytes; /* delivered */
+    uint64_t path_bytes[ITER_PATH_COUNT];
+    uint64_t next_wait_ns; /* consumer: waiting for a batch */
+    uint64_t open_ns, read_ns, transform_ns,
+        batch_ns; /* all threads: opening, reading, decoding to pack, batch stages */
+    uint64_t n_failures;
+    uint64_t retried_reads;
+    uint64_t slot_bytes, arena_bytes, scratch_bytes, preload_bytes; /* allocated */
+    double preload_s; /* time spent preloading in create */
+    int32_t source;   /* iter_source in use after AUTO and fallbacks */
+    int32_t n_workers;
+    iter_worker_stats workers[ITER_STATS_WORKERS];
+    int32_t n_fallbacks;
+    char fallbacks[ITER_STATS_FALLBACKS][160]; /* what was asked for and is not used, and why */
+} iter_loader_stats;
+
+/** Reads the counters. Any thread; fields may be a batch apart from one another. Errors: EINVAL (struct_size). */
+ITER_API ITER_NODISCARD iter_status iter_loader_stats_read(iter_loader *loader,
+                                                           iter_loader_stats *out, iter_error *err);
+
+/** The first `capacity` failures of delivered batches, in order; returns how many there are in the list (at most 1,024 are kept). */
+ITER_API size_t iter_loader_failures(iter_loader *loader, iter_failure *out, size_t capacity);
+
+ITER_END_DECLS
+
+#endif

@@ -1,0 +1,132 @@
+/*
+ * batch.c - slots: the memory of batches, their free list, and what a consumer asks of a batch.
+ *
+ * All slots lie in one mapping. The free list is last-in first-out, so that a loader whose consumer gives each batch back before
+ * the next works in one hot slot although several exist.
+ */
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/runtime/runtime.h"
+
+/* Takes n * size bytes, aligned to 64, from a block laid out twice: first to count (base NULL), then for good. */
+static void *carve(uint8_t *base, size_t *at, size_t n, size_t size) {
+    const size_t offset = (*at + 63) & ~(size_t)63;
+    *at = offset + n * size;
+    return base ? base + offset : NULL;
+}
+
+static size_t lay_out(iter_loader *loader, iter_batch *batch, uint8_t *base) {
+    const size_t rows = loader->opt.batch_size;
+    const bool reads = loader->plan.needs_bytes;
+    const size_t extents = reads ? rows * (size_t)loader->dataset->desc.n_extents : 0;
+    size_t at = 0;
+    batch->index = carve(base, &at, rows, sizeof(*batch->index));
+    batch->position = carve(base, &at, rows, sizeof(*batch->position));
+    batch->row_epoch = carve(base, &at, rows, sizeof(*batch->row_epoch));
+    batch->valid = carve(base, &at, rows, sizeof(*batch->valid));
+    batch->row_status = carve(base, &at, rows, sizeof(*batch->row_status));
+    batch->failures = carve(base, &at, rows, sizeof(*batch->failures));
+    batch->chunks = carve(base, &at, loader->max_chunks, sizeof(*batch->chunks));
+    batch->extents = carve(base, &at, extents, sizeof(*batch->extents));
+    batch->bytes = carve(base, &at, extents, sizeof(*batch->bytes));
+    const size_t issued = reads && !loader->dataset->preload.memory ? extents : 0;
+    batch->reads = carve(base, &at, issued, sizeof(*batch->reads));
+    batch->parts = carve(base, &at, issued ? rows * (size_t)loader->dataset->desc.n_fields : 0, sizeof(*batch->parts));
+    return at;
+}
+
+iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
+    const iter_plan *plan = &loader->plan;
+    loader->batches = iter__alloc(loader->n_slots, sizeof(*loader->batches));
+    loader->slots_bytes = plan->slot_bytes * loader->n_slots;
+    loader->slots = iter__map(loader->slots_bytes ? loader->slots_bytes : 1);
+    if (!loader->batches || !loader->slots) {
+        return iter__fail(err, ITER_ENOMEM, "no memory for %u slots of %zu bytes", loader->n_slots, plan->slot_bytes);
+    }
+    for (uint32_t i = loader->n_slots; i-- > 0;) {
+        iter_batch *batch = &loader->batches[i];
+        const size_t bytes = lay_out(loader, batch, NULL);
+        uint8_t *book = iter__alloc(1, bytes);
+        if (!book) return iter__fail(err, ITER_ENOMEM, "no memory for the books of a slot, %zu bytes", bytes);
+        lay_out(loader, batch, book);
+        batch->loader = loader;
+        batch->slot = i;
+        batch->memory = loader->slots + i * plan->slot_bytes;
+        for (uint32_t c = 0; c < loader->max_chunks; c++) batch->chunks[c].batch = batch;
+        for (int32_t f = 0; f < plan->n_fields; f++) {
+            const iter_field_plan *field = &plan->fields[f];
+            if (field->variable) batch->lengths[f] = (int32_t *)(void *)(batch->memory + field->lengths_offset);
+        }
+        batch->next_free = loader->free_list;
+        loader->free_list = batch;
+        loader->n_free++;
+    }
+    return ITER_OK;
+}
+
+void iter__batches_free(iter_loader *loader) {
+    for (uint32_t i = 0; loader->batches && i < loader->n_slots; i++) iter__free(loader->batches[i].index);
+    iter__free(loader->batches);
+    iter__unmap(loader->slots, loader->slots_bytes ? loader->slots_bytes : 1);
+}
+
+void iter__batch_give_back(iter_batch *batch) {
+    iter_loader *loader = batch->loader;
+    batch->state = BATCH_FREE;
+    batch->dropped = false;
+    batch->next_free = loader->free_list;
+    loader->free_list = batch;
+    loader->n_free++;
+    /* Waking costs the caller more than it gains while there is other work: half of the slots, or nothing else queued. */
+    if (loader->sleepers && (2 * loader->n_free >= loader->n_slots || loader->queue_count <= 1)) {
+        pthread_cond_signal(&loader->work);
+    }
+    iter__io_wake(loader);
+}
+
+/* ---- Public ----------------------------------------------------------------------------------------------- */
+
+iter_batch *iter_batch_ref(iter_batch *batch) {
+    atomic_fetch_add_explicit(&batch->refs, 1, memory_order_relaxed);
+    return batch;
+}
+
+void iter_batch_unref(iter_batch *batch) {
+    if (!batch) return;
+    /* acq_rel: the slot is written again only after every reader is done with it. */
+    if (atomic_fetch_sub_explicit(&batch->refs, 1, memory_order_acq_rel) != 1) return;
+    iter_loader *loader = batch->loader;
+    if (*(volatile uint32_t *)loader->alive != 1) return; /* in a child of fork() the locks are nobody's */
+    pthread_mutex_lock(&loader->lock);
+    loader->n_held--;
+    iter__batch_give_back(batch);
+    pthread_mutex_unlock(&loader->lock);
+    iter__loader_hold_drop(loader);
+}
+
+const iter_tensor *iter_batch_tensor(const iter_batch *batch, int32_t i) {
+    return i >= 0 && i < batch->loader->plan.n_fields ? &batch->tensors[i] : NULL;
+}
+
+const iter_tensor *iter_batch_find(const iter_batch *batch, const char *name) {
+    for (int32_t i = 0; i < batch->loader->plan.n_fields; i++) {
+        if (strcmp(batch->loader->plan.fields[i].out.name, name) == 0) return &batch->tensors[i];
+    }
+    return NULL;
+}
+
+iter_batch_info iter_batch_describe(const iter_batch *batch) { return batch->info; }
+
+const uint64_t *iter_batch_index(const iter_batch *batch) { return batch->index; }
+
+const uint64_t *iter_batch_position(const iter_batch *batch) { return batch->position; }
+
+const uint32_t *iter_batch_row_epoch(const iter_batch *batch) { return batch->row_epoch; }
+
+const uint8_t *iter_batch_valid(const iter_batch *batch) { return batch->valid; }
+
+const int32_t *iter_batch_lengths(const iter_batch *batch, int32_t i) {
+    return i >= 0 && i < batch->loader->plan.n_fields ? batch->lengths[i] : NULL;
+}

@@ -1,0 +1,58 @@
+/* dataset.h - a dataset as the runtime reads it: a format, the user's own ops, or arrays. */
+#ifndef ITER_RUNTIME_DATASET_H
+#define ITER_RUNTIME_DATASET_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <iter/dataset.h>
+
+/* Memory that holds every row of one field. */
+typedef struct iter_resident {
+    const uint8_t *base; /* NULL = not resident */
+    size_t stride;
+} iter_resident;
+
+/* All files of a dataset in memory; made by the first loader that wants it, shared by all, gone with the dataset. */
+typedef struct iter_preload {
+    uint8_t *memory;
+    size_t bytes;
+    uint64_t *object_base; /* [n_files] offset of each file in memory */
+    double seconds;
+    uint64_t path_bytes[ITER_PATH_COUNT];
+} iter_preload;
+
+struct iter_dataset {
+    atomic_uint refs;
+    char *name;
+    iter_description desc;
+    iter_resident resident[ITER_MAX_FIELDS];
+
+    const iter_format_ops *format; /* a format, with its state and options ... */
+    void *state, *options;
+    const iter_dataset_ops *ops; /* ... or the user's own ... */
+    void *user;
+    void *owned; /* ... or arrays: the copy, if one was asked for */
+    size_t owned_bytes;
+    void (*release)(void *user);
+    void *release_user;
+
+    pthread_mutex_t one_at_a_time; /* serialises get() where ops has no start(), and next() */
+    pthread_mutex_t preload_lock;  /* guards preload */
+    iter_preload preload;
+};
+
+/* A dataset over arrays, by the rules of iter_ndarray_create(). */
+iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, bool copy, iter_dataset **out, iter_error *err);
+
+/* Bytes of all files, saturating; 0 where there are none. */
+uint64_t iter__dataset_bytes(const iter_dataset *dataset);
+
+/* Reads every file into memory unless that is done already. `source` is open over the dataset's files. */
+iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state, iter_error *err);
+
+/* Length of sample `index` in elements, or -1; the form samplers want. */
+int64_t iter__dataset_length(const void *dataset, uint64_t index);
+bool iter__dataset_has_length(const iter_dataset *dataset);
+
+#endif

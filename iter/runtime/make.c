@@ -1,0 +1,500 @@
+/*
+ * make.c - both constructors: options to cut, sampler, plan, source, slots and threads, against one memory limit; and the way back.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/core/grammar.h"
+#include "iter/core/hash.h"
+#include "iter/core/options.h"
+#include "iter/runtime/runtime.h"
+
+#define CHUNK_BYTES     ((size_t)256 << 10) /* what one claim works on, read and written together */
+#define CHUNK_ROWS      64
+#define WORKERS_MAX     ITER_STATS_WORKERS
+#define DEFAULT_SAMPLE  ((uint64_t)256 << 20)
+#define DEFAULT_GRACE   5000
+#define SOURCE_DEPTH    256
+#define ARENA_PREFERRED ((size_t)64 << 20)
+
+/* ---- Options ------------------------------------------------------------------------------------------- */
+
+static iter_status check_choice(const char *name, int32_t value, int32_t max, iter_error *err) {
+    if (value >= 0 && value <= max) return ITER_OK;
+    return iter__fail(err, ITER_EINVAL, "options: %s is %d; it can be 0 to %d", name, value, max);
+}
+
+static iter_status check_options(iter_loader *loader, int32_t default_last_batch, iter_error *err) {
+    iter_loader_options *opt = &loader->opt;
+    ITER_TRY(check_choice("shuffle", opt->shuffle, ITER_SHUFFLE_REPLACEMENT, err));
+    ITER_TRY(check_choice("last_batch", opt->last_batch, ITER_LAST_ROLL_OVER, err));
+    ITER_TRY(check_choice("on_error", opt->on_error, ITER_ON_ERROR_BLANK, err));
+    ITER_TRY(check_choice("source", opt->source, ITER_SOURCE_NULL, err));
+    ITER_TRY(check_choice("lookahead", opt->lookahead, ITER_LOOKAHEAD_EPOCH, err));
+    ITER_TRY(check_choice("memory", opt->memory, ITER_MEMORY_DEVICE, err));
+    if (opt->memory == ITER_MEMORY_PINNED || opt->memory == ITER_MEMORY_DEVICE) {
+        return iter__fail(err, ITER_EUNSUPPORTED, "options: pinned and device memory need a GPU, which this build has no support for");
+    }
+    if (opt->batch_size == 0) opt->batch_size = 32;
+    if (opt->batch_size > 1u << 24) return iter__fail(err, ITER_EINVAL, "options: batch_size %u is too large", opt->batch_size);
+    if (opt->prefetch == 0) opt->prefetch = 2;
+    if (opt->max_held == 0) opt->max_held = 2;
+    if (opt->prefetch > 4096 || opt->max_held > 4096) {
+        return iter__fail(err, ITER_EINVAL, "options: prefetch %u and max_held %u; at most 4096 each", opt->prefetch, opt->max_held);
+    }
+    if (opt->ranks == 0) opt->ranks = 1;
+    if (opt->rank >= opt->ranks) return iter__fail(err, ITER_EINVAL, "options: rank %u of %u ranks", opt->rank, opt->ranks);
+    if (opt->workers < ITER_WORKERS_AUTO || opt->workers > WORKERS_MAX) {
+        return iter__fail(err, ITER_EINVAL, "options: workers %d; 0 to %d, or ITER_WORKERS_AUTO", opt->workers, WORKERS_MAX);
+    }
+    if (opt->workers == ITER_WORKERS_AUTO) {
+        const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        opt->workers = cores < 1 ? 1 : cores > WORKERS_MAX ? WORKERS_MAX : (int32_t)cores;
+    }
+    if (opt->max_sample_bytes == 0) opt->max_sample_bytes = DEFAULT_SAMPLE;
+    if (opt->grace_ms == 0) opt->grace_ms = DEFAULT_GRACE;
+    if (opt->timeout_ms < 0 || opt->grace_ms < 0) return iter__fail(err, ITER_EINVAL, "options: a time is negative");
+    if (opt->last_batch == ITER_LAST_DEFAULT) opt->last_batch = default_last_batch;
+    if (!opt->subset != !opt->n_subset) return iter__fail(err, ITER_EINVAL, "options: subset and n_subset belong together");
+    loader->n_workers = opt->workers;
+    return ITER_OK;
+}
+
+/* ---- Sampler -------------------------------------------------------------------------------------------- */
+
+static const char *const shuffle_names[] = {"sequential", "shuffle", "once", "block", "batch", "replacement"};
+
+/* The options struct of the sampler that was asked for, in any of the three ways. */
+static iter_status sampler_options(iter_loader *loader, iter_error *err) {
+    const iter_loader_options *opt = &loader->opt;
+    iter_grammar_call call;
+    char *text = NULL, named[96];
+    const char *spec = opt->sampler;
+    if (!spec && !opt->sampler_ops) {
+        const char *name = shuffle_names[opt->shuffle];
+        snprintf(named, sizeof(named), "%s", name);
+        if (opt->shuffle == ITER_SHUFFLE_BLOCK) {
+            snprintf(named, sizeof(named), "block:block=%u,buffer=%u", opt->block ? opt->block : 256,
+                     opt->buffer_blocks ? opt->buffer_blocks : 16);
+        } else if (opt->shuffle == ITER_SHUFFLE_BATCH) {
+            snprintf(named, sizeof(named), "batch:unit=%u", opt->block ? opt->block : opt->batch_size);
+        }
+        spec = named;
+    }
+    if (spec) {
+        const char *cursor = spec;
+        ITER_TRY(iter__grammar_stage(spec, &cursor, &call, &text, err));
+        loader->sampler = iter_registry_sampler(opt->registry, call.name);
+        if (!loader->sampler) {
+            const iter_status status = iter__fail(err, ITER_EINVAL, "sampler: none is called '%s'", call.name);
+            iter__free(text);
+            return status;
+        }
+    } else {
+        loader->sampler = opt->sampler_ops;
+    }
+    const iter_ops *base = &loader->sampler->base;
+    loader->sampler_options = iter__alloc(1, base->options_size ? base->options_size : 1);
+    loader->sampler_state = iter__alloc(1, base->state_size ? base->state_size : 1);
+    iter_status status = ITER_OK;
+    if (!loader->sampler_options || !loader->sampler_state) {
+        status = iter__fail(err, ITER_ENOMEM, "sampler: out of memory");
+    } else if (spec) {
+        status = iter__grammar_apply(&call, base, loader->sampler_options, NULL, err);
+    } else if (opt->sampler_options) {
+        status = iter__options_dup(base, loader->sampler_options, opt->sampler_options, err);
+    } else {
+        iter__options_defaults(base, loader->sampler_options);
+    }
+    iter__free(text);
+    return status;
+}
+
+static void identify_sampler(iter_loader *loader) {
+    char text[512];
+    iter__options_text(&loader->sampler->base, loader->sampler_options, ',', text, sizeof(text));
+    uint64_t id = iter__fnv1a_text(iter__fnv1a_text(ITER_FNV_START, loader->sampler->base.name), text);
+    for (uint64_t i = 0; i < loader->opt.n_subset; i++) id = iter__fnv1a_u64(id, loader->subset[i]);
+    loader->sampler_id = id;
+}
+
+static int64_t subset_length(const void *user, uint64_t index) {
+    const iter_loader *loader = user;
+    return iter__dataset_length(loader->dataset, loader->subset ? loader->subset[index] : index);
+}
+
+static iter_status copy_subset(iter_loader *loader, iter_error *err) {
+    const iter_loader_options *opt = &loader->opt;
+    if (!opt->subset) return ITER_OK;
+    const uint64_t n = loader->dataset->desc.n_samples;
+    loader->subset = iter__alloc(opt->n_subset, sizeof(*loader->subset));
+    if (!loader->subset) return iter__fail(err, ITER_ENOMEM, "subset: out of memory");
+    memcpy(loader->subset, opt->subset, opt->n_subset * sizeof(*loader->subset));
+    for (uint64_t i = 0; i < opt->n_subset; i++) {
+        if (loader->subset[i] < n) continue;
+        return iter__fail(err, ITER_EINVAL, "subset: entry %llu is sample %llu of %llu", (unsigned long long)i,
+                          (unsigned long long)loader->subset[i], (unsigned long long)n);
+    }
+    return ITER_OK;
+}
+
+static iter_status refuse_for_unknown(const iter_loader *loader, iter_error *err) {
+    const iter_loader_options *opt = &loader->opt;
+    const char *what = opt->last_batch == ITER_LAST_PAD || opt->last_batch == ITER_LAST_ROLL_OVER ? "last_batch pad or roll_over"
+                       : opt->ranks > 1                                                            ? "ranks > 1"
+                       : opt->subset                                                               ? "a subset"
+                       : opt->on_error == ITER_ON_ERROR_REPLACE                                    ? "on_error replace"
+                       : loader->sampler->index && opt->shuffle != ITER_SHUFFLE_NONE               ? "shuffling"
+                                                                                                   : NULL;
+    if (!what) return ITER_OK;
+    return iter__fail(err, ITER_EINVAL, "options: %s needs a known number of samples, which %s has not", what,
+                      loader->dataset->name);
+}
+
+static iter_status make_cut(iter_loader *loader, iter_error *err) {
+    const iter_loader_options *opt = &loader->opt;
+    loader->cut = (iter_cut){.n = ITER_UNKNOWN,
+                             .global = (uint64_t)opt->batch_size * opt->ranks,
+                             .batch_size = opt->batch_size,
+                             .rank = opt->rank,
+                             .ranks = opt->ranks,
+                             .last_batch = opt->last_batch};
+    if (loader->cut.global > UINT32_MAX) return iter__fail(err, ITER_EINVAL, "options: batch_size x ranks is too large");
+    ITER_TRY(copy_subset(loader, err));
+    ITER_TRY(sampler_options(loader, err));
+    loader->stream = loader->dataset->desc.n_samples == ITER_UNKNOWN;
+    if (loader->stream) ITER_TRY(refuse_for_unknown(loader, err));
+    const bool lengths = iter__dataset_has_length(loader->dataset);
+    const iter_sampler_context context = {.n_samples = loader->subset ? opt->n_subset : loader->dataset->desc.n_samples,
+                                          .seed = opt->seed,
+                                          .batch_size = opt->batch_size,
+                                          .ranks = opt->ranks,
+                                          .length = lengths ? subset_length : NULL,
+                                          .length_user = loader};
+    const iter_sampler_ops *ops = loader->sampler;
+    if (!ops->open || (!ops->index && !ops->next_batch) || (ops->index && !ops->length) || (!ops->index && !ops->begin)) {
+        return iter__fail(err, ITER_EINVAL, "sampler %s: it needs open, and length + index or begin + next_batch", ops->base.name);
+    }
+    const iter_status status = ops->open(loader->sampler_state, loader->sampler_options, &context, err);
+    if (status < 0) return iter__fail_in(err, status, "sampler %s", ops->base.name);
+    loader->sampler_open = true;
+    if (ops->index) {
+        loader->cut.n = ops->length(loader->sampler_state);
+    } else {
+        loader->drawn = iter__alloc(loader->cut.global, sizeof(*loader->drawn));
+        if (!loader->drawn) return iter__fail(err, ITER_ENOMEM, "sampler: out of memory");
+        if (opt->on_error == ITER_ON_ERROR_REPLACE) {
+            return iter__fail(err, ITER_EINVAL, "options: on_error replace needs a sampler that can be asked by position; %s is not one",
+                              ops->base.name);
+        }
+        loader->cut.last_batch = ITER_LAST_KEEP; /* what the sampler returns is a batch */
+    }
+    identify_sampler(loader);
+    return ITER_OK;
+}
+
+/* ---- Source and memory ------------------------------------------------------------------------------------- */
+
+static uint64_t free_memory(void) {
+    FILE *file = fopen("/proc/meminfo", "re");
+    unsigned long long kib = 0;
+    char line[128];
+    while (file && fgets(line, sizeof(line), file)) {
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) break;
+    }
+    if (file) fclose(file);
+    if (kib) return kib * 1024;
+    const long pages = sysconf(_SC_AVPHYS_PAGES);
+    return pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : (uint64_t)1 << 30;
+}
+
+static const iter_source_ops *source_named(const char *name) {
+    for (int i = 0; iter_builtin_source(i); i++) {
+        if (strcmp(iter_builtin_source(i)->base.name, name) == 0) return iter_builtin_source(i);
+    }
+    return NULL;
+}
+
+static iter_status open_source(iter_loader *loader, const iter_source_ops *ops, const iter_source_config *config,
+                               iter_error *err) {
+    char fallback[160] = "";
+    loader->io.state = iter__alloc(1, ops->base.state_size ? ops->base.state_size : 1);
+    if (!loader->io.state) return iter__fail(err, ITER_ENOMEM, "source %s: out of memory", ops->base.name);
+    const iter_status status = ops->open(loader->io.state, config, fallback, sizeof(fallback), err);
+    if (status < 0) {
+        iter__free(loader->io.state);
+        loader->io.state = NULL;
+        return status;
+    }
+    if (fallback[0]) iter__fallback(loader, fallback);
+    loader->io.ops = ops;
+    loader->io.is_open = true;
+    loader->io.async = ops->submit != NULL;
+    return ITER_OK;
+}
+
+/* Opens the ring, or pread where it is not to be had; the fallback is said once. */
+static iter_status open_ring_or_pread(iter_loader *loader, const iter_source_config *config, bool want_ring, iter_error *err) {
+    const iter_source_ops *ring = source_named("ring");
+    if (want_ring && !ring) iter__fallback(loader, "ring: this build has no io_uring; reading with pread");
+    if (want_ring && ring) {
+        iter_error why = {.status = ITER_OK};
+        const iter_status status = open_source(loader, ring, config, &why);
+        if (status != ITER_EUNSUPPORTED) {
+            if (status < 0 && err) *err = why;
+            return status;
+        }
+        char text[160];
+        snprintf(text, sizeof(text), "ring: %.110s; reading with pread", why.message);
+        iter__fallback(loader, text);
+    }
+    return open_source(loader, source_named("pread"), config, err);
+}
+
+static void close_source(iter_loader *loader) {
+    iter_io *io = &loader->io;
+    iter__pool_free(io);
+    if (io->is_open) io->ops->close(io->state);
+    iter__free(io->state);
+    io->state = NULL;
+    io->ops = NULL;
+    io->is_open = io->async = false;
+}
+
+static uint64_t fixed_bytes(const iter_loader *loader) {
+    const uint64_t threads = (uint64_t)(loader->n_workers > 0 ? loader->n_workers : 1);
+    return (uint64_t)loader->plan.slot_bytes * loader->n_slots + iter__worker_bytes(loader) * threads;
+}
+
+static iter_status too_small(const iter_loader *loader, uint64_t limit, const char *what, uint64_t bytes, iter_error *err) {
+    return iter__fail(err, ITER_ENOMEM,
+                      "memory_limit of %llu bytes is too small: %u slots of %zu bytes, %d x %zu bytes of scratch, and %s of %llu bytes",
+                      (unsigned long long)limit, loader->n_slots, loader->plan.slot_bytes,
+                      loader->n_workers > 0 ? loader->n_workers : 1, iter__worker_bytes(loader), what,
+                      (unsigned long long)bytes);
+}
+
+/* Whether to hold all files in memory; decides AUTO. */
+static iter_status choose_source(iter_loader *loader, uint64_t limit, bool *out_preload, iter_error *err) {
+    const uint64_t files = iter__dataset_bytes(loader->dataset), fixed = fixed_bytes(loader);
+    const bool fits = files != ITER_UNKNOWN && fixed + files <= limit;
+    const int32_t wish = loader->opt.source;
+    loader->source = wish;
+    *out_preload = wish == ITER_SOURCE_MEMORY || (wish == ITER_SOURCE_AUTO && fits);
+    if (wish == ITER_SOURCE_AUTO) loader->source = fits ? ITER_SOURCE_MEMORY : ITER_SOURCE_RING;
+    if (wish == ITER_SOURCE_MEMORY && !fits) return too_small(loader, limit, "files", files, err);
+    if (wish == ITER_SOURCE_DIRECT && !loader->plan.direct) {
+        iter__fallback(loader, "direct: stages stand between bytes and batch; reading into the arena");
+        loader->source = ITER_SOURCE_RING;
+    }
+    return ITER_OK;
+}
+
+static iter_status preload(iter_loader *loader, iter_error *err) {
+    iter_dataset *dataset = loader->dataset;
+    const iter_source_config config = {.files = dataset->desc.files, .n_files = dataset->desc.n_files, .depth = 64,
+                                       .o_direct = loader->opt.o_direct};
+    ITER_TRY(open_ring_or_pread(loader, &config, true, err));
+    const iter_status status = iter__dataset_preload(dataset, loader->io.ops, loader->io.state, err);
+    for (int i = 0; i < ITER_PATH_COUNT; i++) atomic_store(&loader->io.path_bytes[i], dataset->preload.path_bytes[i]);
+    close_source(loader);
+    return status;
+}
+
+/* The arena: what all opened batches may need, if the limit allows; at least two chunks. */
+static iter_status make_arena(iter_loader *loader, uint64_t limit, iter_error *err) {
+    iter_io *io = &loader->io;
+    size_t least = 2 * iter__io_chunk_bytes(loader, loader->chunk_rows);
+    const uint64_t fixed = fixed_bytes(loader);
+    while (fixed + least > limit && loader->chunk_rows > 1) {
+        loader->chunk_rows /= 2;
+        least = 2 * iter__io_chunk_bytes(loader, loader->chunk_rows);
+    }
+    if (fixed + least > limit) return too_small(loader, limit, "an arena", least, err);
+    size_t bytes = iter__io_chunk_bytes(loader, loader->opt.batch_size) * loader->n_slots;
+    const size_t most = least > ARENA_PREFERRED ? least : ARENA_PREFERRED;
+    if (bytes > most) bytes = most;
+    if (bytes > limit - fixed) bytes = (size_t)(limit - fixed);
+    if (bytes < least) bytes = least;
+    io->arena_bytes = bytes & ~(size_t)4095;
+    io->arena = iter__map(io->arena_bytes);
+    if (!io->arena) return iter__fail(err, ITER_ENOMEM, "no memory for an arena of %zu bytes", io->arena_bytes);
+    return ITER_OK;
+}
+
+static iter_status open_reading(iter_loader *loader, uint64_t limit, iter_error *err) {
+    iter_io *io = &loader->io;
+    iter_dataset *dataset = loader->dataset;
+    io->direct = loader->source == ITER_SOURCE_DIRECT;
+    if (!io->direct) ITER_TRY(make_arena(loader, limit, err));
+    loader->max_chunks = (loader->opt.batch_size + loader->chunk_rows - 1) / loader->chunk_rows;
+    io->region_capacity = loader->max_chunks * loader->n_slots + 1;
+    io->regions = iter__alloc(io->region_capacity, sizeof(*io->regions));
+    if (!io->regions) return iter__fail(err, ITER_ENOMEM, "arena: out of memory");
+    const iter_source_config config = {.files = dataset->desc.files,
+                                       .n_files = dataset->desc.n_files,
+                                       .depth = SOURCE_DEPTH,
+                                       .o_direct = loader->opt.o_direct,
+                                       .arena = io->arena,
+                                       .arena_bytes = io->arena_bytes};
+    if (loader->source == ITER_SOURCE_NULL) {
+        ITER_TRY(open_source(loader, source_named("null"), &config, err));
+    } else {
+        ITER_TRY(open_ring_or_pread(loader, &config, loader->source != ITER_SOURCE_PREAD, err));
+        if (!io->async) {
+            ITER_TRY(iter__pool_make(io, SOURCE_DEPTH, err));
+            if (loader->source != ITER_SOURCE_DIRECT) loader->source = ITER_SOURCE_PREAD;
+        }
+    }
+    const bool can_try = io->ops->try_read && !loader->opt.o_direct;
+    atomic_store(&io->misses, can_try || !io->async ? 0 : INT32_MAX);
+    return ITER_OK;
+}
+
+static iter_status make_memory(iter_loader *loader, iter_error *err) {
+    const iter_loader_options *opt = &loader->opt;
+    const uint64_t limit = opt->memory_limit ? opt->memory_limit : free_memory() / 2;
+    loader->n_slots = opt->max_held + opt->prefetch + 1;
+    loader->queue_capacity = 2 * loader->n_slots + 2;
+    const iter_description *desc = &loader->dataset->desc;
+    size_t sample = loader->plan.slot_bytes / opt->batch_size;
+    for (int32_t e = 0; e < desc->n_extents; e++) sample += desc->max_extent_bytes[e];
+    const size_t fit = CHUNK_BYTES * 4 / (sample ? sample : 1);
+    loader->chunk_rows = fit < 1 ? 1 : fit > CHUNK_ROWS ? CHUNK_ROWS : (uint32_t)fit;
+    if (loader->chunk_rows > opt->batch_size) loader->chunk_rows = opt->batch_size;
+    if (fixed_bytes(loader) > limit) return too_small(loader, limit, "no room for files or an arena", 0, err);
+    if (loader->plan.needs_bytes) {
+        bool load_all;
+        ITER_TRY(choose_source(loader, limit, &load_all, err));
+        if (load_all) {
+            ITER_TRY(preload(loader, err));
+        } else {
+            ITER_TRY(open_reading(loader, limit, err));
+        }
+    } else {
+        loader->source = ITER_SOURCE_MEMORY;
+    }
+    loader->max_chunks = (opt->batch_size + loader->chunk_rows - 1) / loader->chunk_rows;
+    loader->queue = iter__alloc(loader->queue_capacity, sizeof(*loader->queue));
+    loader->failures = iter__alloc(ITER_FAILURES_MAX, sizeof(*loader->failures));
+    if (!loader->queue || !loader->failures) return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
+    ITER_TRY(iter__batches_make(loader, err));
+    return iter__workers_make(loader, err);
+}
+
+/* ---- Making and freeing --------------------------------------------------------------------------------------- */
+
+static iter_status init_locks(iter_loader *loader, iter_error *err) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&loader->lock, NULL);
+    pthread_mutex_init(&loader->io.lock, NULL);
+    pthread_cond_init(&loader->work, &monotonic);
+    pthread_cond_init(&loader->ready, &monotonic);
+    pthread_cond_init(&loader->left, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    /* A page that fork() gives to the child wiped: the child reads 0 and every call there is refused. */
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    void *alive = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (alive == MAP_FAILED) return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
+    madvise(alive, page, MADV_WIPEONFORK);
+    loader->alive = alive;
+    *loader->alive = 1;
+    return ITER_OK;
+}
+
+void iter__loader_free(iter_loader *loader) {
+    const int32_t n = loader->n_workers > 0 ? loader->n_workers : 1;
+    if (loader->workers && loader->n_workers == 0) iter__worker_end(&loader->workers[0]);
+    for (int32_t i = 0; loader->workers && i < n; i++) {
+        if (loader->workers[i].loader) iter__worker_stop(&loader->workers[i]);
+    }
+    iter__free(loader->workers);
+    if (loader->io.ops) close_source(loader);
+    iter__unmap(loader->io.arena, loader->io.arena_bytes);
+    iter__free(loader->io.regions);
+    iter__batches_free(loader);
+    iter__free(loader->queue);
+    iter__free(loader->failures);
+    iter__plan_free(&loader->plan);
+    if (loader->sampler_open && loader->sampler->close) loader->sampler->close(loader->sampler_state);
+    if (loader->sampler && loader->sampler_options) iter__options_free(&loader->sampler->base, loader->sampler_options);
+    iter__free(loader->sampler_options);
+    iter__free(loader->sampler_state);
+    iter__free(loader->drawn);
+    iter__free(loader->subset);
+    if (loader->alive) munmap(loader->alive, (size_t)sysconf(_SC_PAGESIZE));
+    pthread_mutex_destroy(&loader->lock);
+    pthread_mutex_destroy(&loader->io.lock);
+    pthread_cond_destroy(&loader->work);
+    pthread_cond_destroy(&loader->ready);
+    pthread_cond_destroy(&loader->left);
+    iter_chain_unref(loader->chain);
+    iter_dataset_unref(loader->dataset);
+    iter__free(loader);
+}
+
+static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_error *err) {
+    ITER_TRY(init_locks(loader, err));
+    ITER_TRY(check_options(loader, default_last_batch, err));
+    ITER_TRY(make_cut(loader, err));
+    ITER_TRY(iter__plan_make(&loader->plan, loader->dataset, loader->chain, loader->opt.batch_size,
+                             loader->opt.collate != NULL, err));
+    loader->get_key = iter_rng_key(loader->opt.seed, "get", 0);
+    loader->replace_key = iter_rng_key(loader->opt.seed, "replace", 0);
+    ITER_TRY(make_memory(loader, err));
+    loader->opener = loader->position = iter__cut_epoch(&loader->cut, 0);
+    if (loader->n_workers == 0) return iter__worker_begin(&loader->workers[0], err);
+    return iter__workers_run(loader, err);
+}
+
+static iter_status make(iter_dataset *dataset, iter_chain *chain, const iter_loader_options *options, int32_t default_last_batch,
+                        iter_loader **out, iter_error *err) {
+    iter_loader_options opt;
+    ITER_TRY(iter__options_copy(&opt, sizeof(opt), options, sizeof(size_t), err));
+    iter_loader *loader = iter__alloc(1, sizeof(*loader));
+    if (!loader) return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
+    loader->opt = opt;
+    atomic_init(&loader->refs, 1);
+    atomic_init(&loader->holds, 1);
+    loader->dataset = iter_dataset_ref(dataset);
+    if (chain) {
+        loader->chain = iter_chain_ref(chain);
+        iter__chain_freeze(chain);
+    }
+    const iter_status status = set_up(loader, default_last_batch, err);
+    if (status < 0) {
+        iter_loader_unref(loader);
+        return status;
+    }
+    *out = loader;
+    return ITER_OK;
+}
+
+iter_status iter_dataloader_create(iter_dataset *dataset, iter_chain *chain, const iter_loader_options *options,
+                                   iter_loader **out, iter_error *err) {
+    *out = NULL;
+    if (!dataset) return iter__fail(err, ITER_EINVAL, "dataloader: no dataset");
+    return make(dataset, chain, options, ITER_LAST_KEEP, out, err);
+}
+
+iter_status iter_ndarray_create(const iter_array *arrays, int32_t n_arrays, iter_chain *chain,
+                                const iter_loader_options *options, iter_loader **out, iter_error *err) {
+    *out = NULL;
+    iter_loader_options opt;
+    ITER_TRY(iter__options_copy(&opt, sizeof(opt), options, sizeof(size_t), err));
+    iter_dataset *dataset;
+    ITER_TRY(iter__dataset_arrays(arrays, n_arrays, opt.copy != 0, &dataset, err));
+    const iter_status status = make(dataset, chain, options, ITER_LAST_PAD, out, err);
+    if (status == ITER_OK) { /* on a failure the caller keeps its arrays, and release() does not run */
+        dataset->release = opt.release;
+        dataset->release_user = opt.release_user;
+    }
+    iter_dataset_unref(dataset);
+    return status;
+}

@@ -1,0 +1,349 @@
+/*
+ * plan.c - dataset description + chain + batch size to steps, shapes and bytes, once; or an error that names the stage.
+ *
+ * Neighbouring foldable stages of a field become one pack. Fields do not meet in sample stages, so the chain is read
+ * once per field. Data fields come out before labels, in the dataset's order; fields of lengths come last.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/runtime/runtime.h"
+
+#define ALIGN(n) (((n) + 63) & ~(size_t)63)
+
+/* The dataset field that a stage works on, or -1. */
+static int32_t stage_field(const iter_description *desc, const iter_stage *stage) {
+    for (int32_t f = 0; f < desc->n_fields; f++) {
+        const bool named = stage->field[0] != 0;
+        if (named ? strcmp(desc->fields[f].name, stage->field) == 0 : (int32_t)desc->fields[f].role == stage->ops->role) {
+            return f;
+        }
+    }
+    return -1;
+}
+
+static bool is_batch_stage(const iter_stage *stage) {
+    return stage->ops->apply_batch != NULL || stage->ops->adds_lengths;
+}
+
+static iter_row_from row_from(const iter_dataset *dataset, int32_t f) {
+    const iter_field *field = &dataset->desc.fields[f];
+    if (dataset->resident[f].base || (!dataset->format && !dataset->ops)) return ITER_ROW_RESIDENT;
+    if (dataset->ops || dataset->format->get) return ITER_ROW_GET;
+    if (field->extent == ITER_FROM_INDEX) return ITER_ROW_INDEX;
+    return field->decoder ? ITER_ROW_DECODE : ITER_ROW_BYTES;
+}
+
+/* ---- Sample stages ------------------------------------------------------------------------------------- */
+
+static iter_status add_pack(iter_plan *plan, iter_field_plan *field, const iter_stage *const *stages, int32_t n,
+                            iter_error *err) {
+    if (field->row.n_dims > 0 && field->row.dims[0] == ITER_VARIABLE) {
+        return iter__fail(err, ITER_EINVAL, "%s: field '%s' has rows of different lengths; give them one first",
+                          n ? stages[0]->ops->base.name : "copy", field->out.name);
+    }
+    iter_step *step = &field->steps[field->n_steps];
+    *step = (iter_step){.stage = n ? stages[0] : NULL, .in = field->row};
+    ITER_TRY(iter__pack.create(&step->in, stages, n, &step->pack, &step->out, &step->scratch_bytes, err));
+    field->n_steps++;
+    field->row = step->out;
+    if (step->scratch_bytes > plan->scratch_bytes) plan->scratch_bytes = step->scratch_bytes;
+    return ITER_OK;
+}
+
+static iter_status add_apply(iter_plan *plan, iter_field_plan *field, const iter_stage *stage, iter_error *err) {
+    iter_step *step = &field->steps[field->n_steps];
+    *step = (iter_step){.stage = stage, .in = field->row};
+    step->key = iter_rng_key(0, stage->ops->base.name, stage->occurrence);
+    const iter_status status = stage->ops->plan(stage->options, &step->in, &step->out, &step->scratch_bytes, err);
+    if (status < 0) return iter__fail_in(err, status, "%s (field '%s')", stage->ops->base.name, field->out.name);
+    step->state = plan->n_states++;
+    field->n_steps++;
+    field->row = step->out;
+    if (step->scratch_bytes > plan->scratch_bytes) plan->scratch_bytes = step->scratch_bytes;
+    return ITER_OK;
+}
+
+static iter_status plan_sample_stages(iter_plan *plan, iter_field_plan *field, const iter_stage **stages, int32_t n,
+                                      iter_error *err) {
+    field->steps = iter__alloc((size_t)n + 1, sizeof(*field->steps));
+    if (!field->steps) return iter__fail(err, ITER_ENOMEM, "plan: out of memory");
+    field->row = field->source;
+    for (int32_t i = 0; i < n;) {
+        int32_t run = 0;
+        while (i + run < n && stages[i + run]->ops->fold_plan) run++;
+        if (run) {
+            ITER_TRY(add_pack(plan, field, stages + i, run, err));
+            i += run;
+        } else {
+            ITER_TRY(add_apply(plan, field, stages[i++], err));
+        }
+    }
+    const bool by_copy = field->from == ITER_ROW_RESIDENT || field->from == ITER_ROW_BYTES;
+    if (n == 0 && by_copy) ITER_TRY(add_pack(plan, field, NULL, 0, err));
+    for (int32_t i = 0; i + 1 < field->n_steps; i++) {
+        const size_t bytes = iter_desc_bytes(&field->steps[i].out);
+        if (bytes > plan->step_bytes) plan->step_bytes = bytes;
+    }
+    if (field->n_steps && (field->from == ITER_ROW_DECODE || field->from == ITER_ROW_INDEX)) {
+        const size_t bytes = iter_desc_bytes(&field->source);
+        if (bytes > plan->step_bytes) plan->step_bytes = bytes;
+    }
+    if (field->n_steps && field->from == ITER_ROW_GET) plan->stage_row_bytes += ALIGN(iter_desc_bytes(&field->source));
+    return ITER_OK;
+}
+
+/* ---- Batch stages ---------------------------------------------------------------------------------------- */
+
+static iter_desc batch_of(const iter_desc *row, uint32_t batch_size) {
+    iter_desc desc = *row;
+    memmove(desc.dims + 1, desc.dims, sizeof(int64_t) * (ITER_MAX_DIMS - 1));
+    desc.dims[0] = batch_size;
+    desc.n_dims++;
+    if (row->layout[0] || row->n_dims == 0) snprintf(desc.layout, sizeof(desc.layout), "N%.14s", row->layout);
+    return desc;
+}
+
+static iter_status plan_batch_stages(iter_plan *plan, iter_field_plan *field, const iter_stage **stages, int32_t n,
+                                     iter_error *err) {
+    field->batch_steps = iter__alloc((size_t)n + 1, sizeof(*field->batch_steps));
+    if (!field->batch_steps) return iter__fail(err, ITER_ENOMEM, "plan: out of memory");
+    for (int32_t i = 0; i < n; i++) {
+        iter_batch_step *step = &field->batch_steps[field->n_batch_steps];
+        step->stage = stages[i];
+        const iter_status status =
+            stages[i]->ops->plan_batch(stages[i]->options, &field->out.desc, &step->scratch_bytes, err);
+        if (status < 0) return iter__fail_in(err, status, "%s (field '%s')", stages[i]->ops->base.name, field->out.name);
+        if (step->scratch_bytes > plan->batch_scratch_bytes) plan->batch_scratch_bytes = step->scratch_bytes;
+        field->n_batch_steps++;
+    }
+    return ITER_OK;
+}
+
+static iter_status add_lengths(iter_plan *plan, int32_t of, const iter_stage *stage, uint32_t batch_size, iter_error *err) {
+    const iter_field_plan *source = &plan->fields[of];
+    if (plan->n_fields == ITER_MAX_OUT) return iter__fail(err, ITER_EINVAL, "lengths: too many fields");
+    if (!source->variable) {
+        return iter__fail(err, ITER_EINVAL, "lengths: all rows of field '%s' have the same length", source->out.name);
+    }
+    iter_field_plan *field = &plan->fields[plan->n_fields];
+    *field = (iter_field_plan){.in = source->in, .lengths_of = of};
+    const char *name = *(const char *const *)stage->options;
+    if (name) {
+        snprintf(field->out.name, ITER_NAME_MAX, "%s", name);
+    } else {
+        snprintf(field->out.name, ITER_NAME_MAX, "%.24s_length", source->out.name);
+    }
+    field->out.role = ITER_LABEL;
+    field->out.desc = (iter_desc){.dtype = ITER_I32, .n_dims = 1, .dims = {batch_size}, .layout = "N"};
+    plan->n_fields++;
+    return ITER_OK;
+}
+
+/* ---- Fields ---------------------------------------------------------------------------------------------------- */
+
+static iter_status plan_field(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain, int32_t f,
+                              uint32_t batch_size, bool has_collate, iter_error *err) {
+    iter_field_plan *field = &plan->fields[plan->n_fields++];
+    *field = (iter_field_plan){.in = f, .lengths_of = -1, .from = row_from(dataset, f)};
+    field->source = dataset->desc.fields[f].desc;
+    field->out.role = dataset->desc.fields[f].role;
+    snprintf(field->out.name, ITER_NAME_MAX, "%s", dataset->desc.fields[f].name);
+
+    const int32_t n_stages = iter__chain_n_stages(chain);
+    const iter_stage **stages = iter__alloc((size_t)n_stages + 1, sizeof(*stages));
+    const iter_stage **batch_stages = iter__alloc((size_t)n_stages + 1, sizeof(*batch_stages));
+    iter_status status = stages && batch_stages ? ITER_OK : iter__fail(err, ITER_ENOMEM, "plan: out of memory");
+    int32_t n = 0, n_batch = 0;
+    for (int32_t i = 0; i < n_stages && status == ITER_OK; i++) {
+        const iter_stage *stage = iter__chain_stage(chain, i);
+        if (stage_field(&dataset->desc, stage) != f) continue;
+        if (!is_batch_stage(stage)) {
+            if (n_batch) {
+                status = iter__fail(err, ITER_EINVAL, "%s: works on samples, but stands behind the batch stage %s",
+                                    stage->ops->base.name, batch_stages[n_batch - 1]->ops->base.name);
+            }
+            stages[n++] = stage;
+        } else if (!stage->ops->adds_lengths) {
+            batch_stages[n_batch++] = stage;
+        }
+    }
+    if (status == ITER_OK) status = plan_sample_stages(plan, field, stages, n, err);
+    if (status == ITER_OK) {
+        field->variable = field->row.n_dims > 0 && field->row.dims[0] == ITER_VARIABLE;
+        field->row_bytes = iter_desc_bytes(&field->row);
+        field->out.desc = batch_of(&field->row, batch_size);
+        status = plan_batch_stages(plan, field, batch_stages, n_batch, err);
+    }
+    if (status == ITER_OK && field->variable && n_batch == 0 && !has_collate) {
+        status = iter__fail(err, ITER_EINVAL,
+                            "field '%s' has rows of different lengths: end the chain with a batch stage "
+                            "(pad-batch), or give a collate", field->out.name);
+    }
+    iter__free(stages);
+    iter__free(batch_stages);
+    return status;
+}
+
+/* Reads may go straight into the slot when each extent is tiled by rows that are copied as they are. */
+static bool can_read_direct(const iter_plan *plan, const iter_description *desc) {
+    if (!plan->needs_bytes) return false;
+    for (int32_t e = 0; e < desc->n_extents; e++) {
+        size_t covered = 0;
+        for (bool grew = true; grew;) {
+            grew = false;
+            for (int32_t i = 0; i < plan->n_fields; i++) {
+                const iter_field_plan *field = &plan->fields[i];
+                const iter_field *in = &desc->fields[field->in];
+                if (field->from != ITER_ROW_BYTES || in->extent != e || in->offset != covered || !field->row_bytes) continue;
+                if (field->n_steps != 1 || !field->steps[0].pack || !iter__pack.is_copy(field->steps[0].pack)) return false;
+                covered += field->row_bytes;
+                grew = true;
+            }
+        }
+        if (covered != desc->max_extent_bytes[e]) return false;
+    }
+    for (int32_t i = 0; i < plan->n_fields; i++) {
+        if (plan->fields[i].from == ITER_ROW_DECODE) return false;
+    }
+    return true;
+}
+
+static void lay_out_slot(iter_plan *plan, uint32_t batch_size) {
+    size_t at = 0;
+    for (int32_t i = 0; i < plan->n_fields; i++) {
+        iter_field_plan *field = &plan->fields[i];
+        field->slot_offset = at;
+        field->slot_bytes = field->lengths_of >= 0 ? 4 * (size_t)batch_size : field->row_bytes * batch_size;
+        at += ALIGN(field->slot_bytes + 64); /* kernels may load, never store, past a row */
+        if (field->variable) {
+            field->lengths_offset = at;
+            at += ALIGN(4 * (size_t)batch_size);
+        }
+    }
+    plan->slot_bytes = (at + 4095) & ~(size_t)4095;
+}
+
+/* ---- The plan as text -------------------------------------------------------------------------------------------- */
+
+static const char *const from_text[] = {"array", "index", "bytes", "bytes", "get"};
+
+static char *append(char *text, const char *more) {
+    if (!text || !more) return NULL;
+    char *joined = iter__strf("%s%s", text, more);
+    iter__free(text);
+    return joined;
+}
+
+static char *append_field(char *text, const iter_plan *plan, const iter_field_plan *field, const iter_description *desc) {
+    char shape[128], line[640], pack[256];
+    if (field->lengths_of >= 0) {
+        snprintf(line, sizeof(line), "%s: lengths of %s -> %s\n", field->out.name, plan->fields[field->lengths_of].out.name,
+                 iter_desc_text(&field->out.desc, shape, sizeof(shape)));
+        return append(text, line);
+    }
+    snprintf(line, sizeof(line), "%s: %s %s\n", field->out.name, from_text[field->from],
+             iter_desc_text(&field->source, shape, sizeof(shape)));
+    text = append(text, line);
+    if (field->from == ITER_ROW_DECODE) {
+        snprintf(line, sizeof(line), "  decode   %s\n", desc->fields[field->in].decoder->base.name);
+        text = append(text, line);
+    }
+    for (int32_t i = 0; i < field->n_steps; i++) {
+        const iter_step *step = &field->steps[i];
+        iter_desc_text(&step->out, shape, sizeof(shape));
+        if (step->pack) {
+            iter__pack.text(step->pack, pack, sizeof(pack));
+            snprintf(line, sizeof(line), "  pack     %s -> %s\n", pack, shape);
+        } else {
+            snprintf(line, sizeof(line), "  %-8s -> %s\n", step->stage->ops->base.name, shape);
+        }
+        text = append(text, line);
+    }
+    for (int32_t i = 0; i < field->n_batch_steps; i++) {
+        snprintf(line, sizeof(line), "  batch    %s\n", field->batch_steps[i].stage->ops->base.name);
+        text = append(text, line);
+    }
+    snprintf(line, sizeof(line), "  -> batch %s, %zu bytes\n", iter_desc_text(&field->out.desc, shape, sizeof(shape)),
+             field->slot_bytes);
+    return append(text, line);
+}
+
+static iter_status write_text(iter_plan *plan, const iter_description *desc, iter_error *err) {
+    char *text = iter__strdup("");
+    for (int32_t i = 0; i < plan->n_fields; i++) text = append_field(text, plan, &plan->fields[i], desc);
+    char *tail = iter__strf("slot %zu bytes%s\n", plan->slot_bytes,
+                            plan->direct ? "; rows are stored as they are read: a read may target the batch itself" : "");
+    text = append(text, tail);
+    iter__free(tail);
+    plan->text = text;
+    return text ? ITER_OK : iter__fail(err, ITER_ENOMEM, "plan: out of memory");
+}
+
+/* ---- Entry ------------------------------------------------------------------------------------------------------------ */
+
+static iter_status check_stages(const iter_description *desc, const iter_chain *chain, iter_error *err) {
+    for (int32_t i = 0; i < iter__chain_n_stages(chain); i++) {
+        const iter_stage *stage = iter__chain_stage(chain, i);
+        if (stage_field(desc, stage) >= 0) continue;
+        if (stage->field[0]) {
+            return iter__fail(err, ITER_EINVAL, "%s: the dataset has no field '%s'", stage->ops->base.name, stage->field);
+        }
+        return iter__fail(err, ITER_EINVAL, "%s: the dataset has no %s field", stage->ops->base.name,
+                          stage->ops->role == ITER_LABEL ? "label" : "data");
+    }
+    return ITER_OK;
+}
+
+static iter_status make_fields(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain, uint32_t batch_size,
+                               bool has_collate, iter_error *err) {
+    const iter_description *desc = &dataset->desc;
+    for (int32_t role = ITER_DATA; role <= ITER_LABEL; role++) {
+        for (int32_t f = 0; f < desc->n_fields; f++) {
+            if ((int32_t)desc->fields[f].role != role) continue;
+            ITER_TRY(plan_field(plan, dataset, chain, f, batch_size, has_collate, err));
+        }
+    }
+    const int32_t n_sampled = plan->n_fields;
+    for (int32_t i = 0; i < iter__chain_n_stages(chain); i++) {
+        const iter_stage *stage = iter__chain_stage(chain, i);
+        for (int32_t o = 0; o < n_sampled && stage->ops->adds_lengths; o++) {
+            if (plan->fields[o].in == stage_field(desc, stage)) ITER_TRY(add_lengths(plan, o, stage, batch_size, err));
+        }
+    }
+    return ITER_OK;
+}
+
+iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain, uint32_t batch_size,
+                            bool has_collate, iter_error *err) {
+    memset(plan, 0, sizeof(*plan));
+    ITER_TRY(check_stages(&dataset->desc, chain, err));
+    iter_status status = make_fields(plan, dataset, chain, batch_size, has_collate, err);
+    if (status == ITER_OK) {
+        for (int32_t i = 0; i < plan->n_fields; i++) {
+            const iter_row_from from = plan->fields[i].from;
+            plan->needs_get |= from == ITER_ROW_GET && plan->fields[i].lengths_of < 0;
+            plan->needs_bytes |= from == ITER_ROW_BYTES || from == ITER_ROW_DECODE;
+        }
+        plan->direct = can_read_direct(plan, &dataset->desc);
+        lay_out_slot(plan, batch_size);
+        status = write_text(plan, &dataset->desc, err);
+    }
+    if (status < 0) iter__plan_free(plan);
+    return status;
+}
+
+void iter__plan_free(iter_plan *plan) {
+    for (int32_t i = 0; i < plan->n_fields; i++) {
+        iter_field_plan *field = &plan->fields[i];
+        for (int32_t s = 0; s < field->n_steps; s++) {
+            if (field->steps[s].pack) iter__pack.destroy(field->steps[s].pack);
+        }
+        iter__free(field->steps);
+        iter__free(field->batch_steps);
+    }
+    iter__free(plan->text);
+    memset(plan, 0, sizeof(*plan));
+}

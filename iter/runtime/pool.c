@@ -1,0 +1,191 @@
+/*
+ * pool.c - threads that make a blocking source asynchronous: where io_uring is forbidden, read-ahead is theirs.
+ *
+ * It wraps the source in a table of the same kind. submit, commit, reap, wake and cancel come under the source lock; the pool's own
+ * lock guards two rings of reads, those to do and those done.
+ */
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/runtime/runtime.h"
+
+#define THREADS 8
+
+struct iter_pool {
+    const iter_source_ops *inner;
+    void *inner_state;
+    pthread_t threads[THREADS];
+    int n_threads;
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t todo_more, done_more;
+    iter_read **todo, **done; /* rings of `depth` */
+    uint32_t depth, todo_first, todo_count, done_first, done_count, busy;
+    bool stopping, woken, canceled;
+};
+
+static void push(iter_read **ring, uint32_t depth, uint32_t first, uint32_t *count, iter_read *read) {
+    ring[(first + *count) % depth] = read;
+    (*count)++;
+}
+
+static iter_read *pop(iter_read **ring, uint32_t depth, uint32_t *first, uint32_t *count) {
+    iter_read *read = ring[*first];
+    *first = (*first + 1) % depth;
+    (*count)--;
+    return read;
+}
+
+static void *serve(void *arg) {
+    iter_pool *pool = arg;
+    pthread_mutex_lock(&pool->lock);
+    for (;;) {
+        while (!pool->todo_count && !pool->stopping) pthread_cond_wait(&pool->todo_more, &pool->lock);
+        if (!pool->todo_count) break;
+        iter_read *read = pop(pool->todo, pool->depth, &pool->todo_first, &pool->todo_count);
+        pool->busy++;
+        const bool canceled = pool->canceled;
+        pthread_mutex_unlock(&pool->lock);
+        if (canceled) {
+            read->status = ITER_ECANCELED;
+        } else {
+            pool->inner->read(pool->inner_state, read);
+        }
+        pthread_mutex_lock(&pool->lock);
+        pool->busy--;
+        push(pool->done, pool->depth, pool->done_first, &pool->done_count, read);
+        pthread_cond_signal(&pool->done_more);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+/* ---- The table --------------------------------------------------------------------------------------------- */
+
+static iter_status pool_read(void *state, iter_read *read) {
+    iter_pool *pool = state;
+    return pool->inner->read(pool->inner_state, read);
+}
+
+static iter_status pool_try_read(void *state, iter_read *read) {
+    iter_pool *pool = state;
+    return pool->inner->try_read ? pool->inner->try_read(pool->inner_state, read) : ITER_AGAIN;
+}
+
+static iter_status pool_submit(void *state, iter_read *read) {
+    iter_pool *pool = state;
+    pthread_mutex_lock(&pool->lock);
+    const bool full = pool->todo_count + pool->busy + pool->done_count >= pool->depth;
+    if (!full) {
+        push(pool->todo, pool->depth, pool->todo_first, &pool->todo_count, read);
+        pthread_cond_signal(&pool->todo_more);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return full ? ITER_AGAIN : ITER_PENDING;
+}
+
+static iter_status pool_commit(void *state) {
+    (void)state;
+    return ITER_OK;
+}
+
+static int32_t pool_reap(void *state, iter_read **out, int32_t max) {
+    iter_pool *pool = state;
+    int32_t n = 0;
+    pthread_mutex_lock(&pool->lock);
+    while (n < max && pool->done_count) out[n++] = pop(pool->done, pool->depth, &pool->done_first, &pool->done_count);
+    pthread_mutex_unlock(&pool->lock);
+    return n;
+}
+
+static iter_status pool_wait(void *state, int64_t timeout_ns) {
+    iter_pool *pool = state;
+    struct timespec until;
+    if (timeout_ns >= 0) iter__deadline(timeout_ns, &until);
+    pthread_mutex_lock(&pool->lock);
+    int late = 0;
+    while (!pool->done_count && !pool->woken && !late) {
+        late = timeout_ns < 0 ? pthread_cond_wait(&pool->done_more, &pool->lock)
+                              : pthread_cond_timedwait(&pool->done_more, &pool->lock, &until);
+    }
+    pool->woken = false;
+    pthread_mutex_unlock(&pool->lock);
+    return ITER_OK;
+}
+
+static void pool_wake(void *state) {
+    iter_pool *pool = state;
+    pthread_mutex_lock(&pool->lock);
+    pool->woken = true;
+    pthread_cond_signal(&pool->done_more);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void pool_cancel(void *state) {
+    iter_pool *pool = state;
+    pthread_mutex_lock(&pool->lock);
+    pool->canceled = true;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static const iter_source_ops pool_ops = {
+    .base = {.struct_size = sizeof(iter_source_ops), .name = "pread", .help = "threads that call pread"},
+    .read = pool_read,
+    .try_read = pool_try_read,
+    .submit = pool_submit,
+    .commit = pool_commit,
+    .reap = pool_reap,
+    .wait = pool_wait,
+    .wake = pool_wake,
+    .cancel = pool_cancel,
+};
+
+/* ---- Making and stopping ------------------------------------------------------------------------------------- */
+
+iter_status iter__pool_make(iter_io *io, uint32_t depth, iter_error *err) {
+    iter_pool *pool = iter__alloc(1, sizeof(*pool));
+    if (!pool) return iter__fail(err, ITER_ENOMEM, "pread: out of memory");
+    pool->inner = io->ops;
+    pool->inner_state = io->state;
+    pool->depth = depth;
+    pool->todo = iter__alloc(depth, sizeof(iter_read *));
+    pool->done = iter__alloc(depth, sizeof(iter_read *));
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&pool->todo_more, NULL);
+    pthread_cond_init(&pool->done_more, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    io->pool = pool;
+    for (; pool->todo && pool->done && pool->n_threads < THREADS; pool->n_threads++) {
+        if (pthread_create(&pool->threads[pool->n_threads], NULL, serve, pool) != 0) break;
+    }
+    if (pool->n_threads == 0) {
+        iter__pool_free(io);
+        return iter__fail(err, ITER_ENOMEM, "pread: no thread could be started");
+    }
+    io->ops = &pool_ops;
+    io->state = pool;
+    io->async = true;
+    return ITER_OK;
+}
+
+void iter__pool_free(iter_io *io) {
+    iter_pool *pool = io->pool;
+    if (!pool) return;
+    pthread_mutex_lock(&pool->lock);
+    pool->stopping = true;
+    pthread_cond_broadcast(&pool->todo_more);
+    pthread_mutex_unlock(&pool->lock);
+    for (int i = 0; i < pool->n_threads; i++) pthread_join(pool->threads[i], NULL);
+    io->ops = pool->inner;
+    io->state = pool->inner_state;
+    io->pool = NULL;
+    pthread_mutex_destroy(&pool->lock);
+    pthread_cond_destroy(&pool->todo_more);
+    pthread_cond_destroy(&pool->done_more);
+    iter__free(pool->todo);
+    iter__free(pool->done);
+    iter__free(pool);
+}

@@ -1,0 +1,184 @@
+/*
+ * position.c - save, restore, seek: a position is (epoch, samples consumed by all ranks), so going anywhere costs the same.
+ *
+ * The blob, little-endian: "ITERPOS1", then the fields of struct saved, then the sampler's own bytes, then FNV-1a-64 of all that. What a
+ * position is worth depends on dataset, chain, sampler, seed and roll_over; each is hashed by itself, so that a refusal says which
+ * one differs. Sequential samplers also tie it to the size of the global batch.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "iter/core/error.h"
+#include "iter/core/hash.h"
+#include "iter/runtime/runtime.h"
+
+enum { ID_DATASET, ID_CHAIN, ID_SAMPLER, ID_SEED, ID_ROLL_OVER, ID_COUNT };
+
+static const char *const id_names[ID_COUNT] = {"dataset", "chain", "sampler", "seed", "last_batch (roll_over or not)"};
+
+typedef struct saved {
+    char magic[8];
+    uint64_t ids[ID_COUNT];
+    uint64_t sample;       /* of the epoch; under roll_over t */
+    uint64_t global_batch; /* G of the saving loader */
+    uint64_t number;       /* batches taken in the epoch */
+    uint32_t epoch;
+    uint32_t ended;
+    uint32_t sampler_bytes;
+    uint32_t reserved;
+} saved;
+
+static const char magic[8] = {'I', 'T', 'E', 'R', 'P', 'O', 'S', '1'};
+
+static void identify(const iter_loader *loader, uint64_t ids[ID_COUNT]) {
+    const iter_description *desc = &loader->dataset->desc;
+    uint64_t id = iter__fnv1a_u64(iter__fnv1a_u64(ITER_FNV_START, desc->identity), desc->n_samples);
+    for (int32_t f = 0; f < desc->n_fields; f++) {
+        const iter_field *field = &desc->fields[f];
+        id = iter__fnv1a_text(id, field->name);
+        id = iter__fnv1a_u64(id, (uint64_t)field->desc.dtype);
+        for (int32_t d = 0; d < field->desc.n_dims; d++) id = iter__fnv1a_u64(id, (uint64_t)field->desc.dims[d]);
+    }
+    ids[ID_DATASET] = id;
+    ids[ID_CHAIN] = iter__fnv1a_text(ITER_FNV_START, loader->chain ? iter_chain_text(loader->chain) : "");
+    ids[ID_SAMPLER] = loader->sampler_id;
+    ids[ID_SEED] = loader->opt.seed;
+    ids[ID_ROLL_OVER] = loader->cut.last_batch == ITER_LAST_ROLL_OVER;
+}
+
+/* ---- Save -------------------------------------------------------------------------------------------------- */
+
+static iter_status save_locked(iter_loader *loader, uint8_t *out, size_t capacity, size_t *out_size, iter_error *err) {
+    const size_t size = sizeof(saved) + loader->sampler_at_bytes + sizeof(uint64_t);
+    *out_size = size;
+    if (!out && capacity == 0) return ITER_OK;
+    if (!out || capacity < size) {
+        return iter__fail(err, ITER_EINVAL, "save: a position takes %zu bytes, %zu were given", size, capacity);
+    }
+    saved s = {.sample = loader->position.sample,
+               .global_batch = loader->cut.global,
+               .number = loader->position_number,
+               .epoch = loader->position.epoch,
+               .ended = loader->position.ended || loader->ended,
+               .sampler_bytes = (uint32_t)loader->sampler_at_bytes};
+    memcpy(s.magic, magic, sizeof(magic));
+    identify(loader, s.ids);
+    memcpy(out, &s, sizeof(s));
+    memcpy(out + sizeof(s), loader->sampler_at, loader->sampler_at_bytes);
+    const uint64_t sum = iter__fnv1a(ITER_FNV_START, out, size - sizeof(sum));
+    memcpy(out + size - sizeof(sum), &sum, sizeof(sum));
+    return ITER_OK;
+}
+
+iter_status iter_loader_save(iter_loader *loader, void *out, size_t capacity, size_t *out_size, iter_error *err) {
+    *out_size = 0;
+    ITER_TRY(iter__check_call(loader, err));
+    pthread_mutex_lock(&loader->lock);
+    const iter_status status = save_locked(loader, out, capacity, out_size, err);
+    pthread_mutex_unlock(&loader->lock);
+    return status;
+}
+
+/* ---- Restore ------------------------------------------------------------------------------------------------- */
+
+static iter_status parse(const uint8_t *bytes, size_t size, saved *out, iter_error *err) {
+    if (!bytes || size < sizeof(saved) + sizeof(uint64_t)) {
+        return iter__fail(err, ITER_EFORMAT, "restore: %zu bytes are too few for a position", size);
+    }
+    memcpy(out, bytes, sizeof(*out));
+    if (memcmp(out->magic, magic, sizeof(magic)) != 0) {
+        return iter__fail(err, ITER_EFORMAT, "restore: these bytes are not a saved position");
+    }
+    if (out->sampler_bytes > ITER_SAMPLER_BLOB || size != sizeof(saved) + out->sampler_bytes + sizeof(uint64_t)) {
+        return iter__fail(err, ITER_EFORMAT, "restore: the position is %zu bytes long, which it cannot be", size);
+    }
+    uint64_t sum;
+    memcpy(&sum, bytes + size - sizeof(sum), sizeof(sum));
+    if (sum != iter__fnv1a(ITER_FNV_START, bytes, size - sizeof(sum)) || out->ended > 1) {
+        return iter__fail(err, ITER_EFORMAT, "restore: the position is damaged (its checksum is wrong)");
+    }
+    return ITER_OK;
+}
+
+/* A sequential sampler, or a stream, at the place behind batch `number`. loader.lock held. */
+static iter_status place_sequential(iter_loader *loader, const saved *s, const uint8_t *state, iter_error *err) {
+    if (s->ended) return ITER_OK;
+    if (s->global_batch != loader->cut.global && !loader->stream) {
+        return iter__fail(err, ITER_EINVAL, "restore: sampler %s needs the same batch_size x ranks, %llu, not %llu",
+                          loader->sampler->base.name, (unsigned long long)s->global_batch,
+                          (unsigned long long)loader->cut.global);
+    }
+    if (!loader->stream && s->sampler_bytes && loader->sampler->restore) {
+        ITER_TRY(loader->sampler->begin(loader->sampler_state, s->epoch, err));
+        const iter_status status = loader->sampler->restore(loader->sampler_state, state, s->sampler_bytes);
+        if (status < 0) return iter__fail(err, status, "restore: sampler %s refuses its state", loader->sampler->base.name);
+        loader->opener_epoch_begun = true;
+        memcpy(loader->sampler_at, state, s->sampler_bytes);
+        loader->sampler_at_bytes = s->sampler_bytes;
+    } else if (s->number) {
+        char text[160];
+        snprintf(text, sizeof(text), "restore: %s cannot go to a place; what comes before it is %s again",
+                 loader->stream ? "a stream" : "the sampler", loader->stream ? "read" : "drawn");
+        iter__fallback(loader, text);
+        loader->replay = loader->stream ? s->sample : s->number;
+    }
+    loader->opener_number = s->number;
+    return ITER_OK;
+}
+
+static bool needs_replay(const iter_loader *loader) { return loader->stream || !loader->sampler->index; }
+
+static iter_status restore_locked(iter_loader *loader, const saved *s, const uint8_t *state, iter_error *err) {
+    uint64_t ids[ID_COUNT];
+    identify(loader, ids);
+    for (int i = 0; i < ID_COUNT; i++) {
+        if (ids[i] == s->ids[i]) continue;
+        return iter__fail(err, ITER_EINVAL, "restore: the position was saved with another %s", id_names[i]);
+    }
+    iter_cursor cursor;
+    ITER_TRY(iter__cut_place(&loader->cut, s->epoch, s->sample, s->ended, &cursor, err));
+    iter__loader_go(loader, &cursor);
+    loader->position_number = s->number;
+    loader->moved = true;
+    if (!needs_replay(loader)) return ITER_OK;
+    const iter_status status = place_sequential(loader, s, state, err);
+    if (status < 0) { /* at least a place that exists: the epoch's beginning */
+        cursor = iter__cut_epoch(&loader->cut, cursor.epoch);
+        iter__loader_go(loader, &cursor);
+    }
+    return status;
+}
+
+iter_status iter_loader_restore(iter_loader *loader, const void *bytes, size_t size, iter_error *err) {
+    saved s;
+    ITER_TRY(iter__check_call(loader, err));
+    ITER_TRY(parse(bytes, size, &s, err));
+    pthread_mutex_lock(&loader->lock);
+    const iter_status status = restore_locked(loader, &s, (const uint8_t *)bytes + sizeof(s), err);
+    pthread_mutex_unlock(&loader->lock);
+    return status;
+}
+
+/* ---- Seek ------------------------------------------------------------------------------------------------------ */
+
+static iter_status seek_locked(iter_loader *loader, uint32_t epoch, uint64_t sample, iter_error *err) {
+    if (needs_replay(loader) && sample != 0) {
+        return iter__fail(err, ITER_EINVAL, "seek: %s can only go to an epoch's beginning",
+                          loader->stream ? "a stream" : loader->sampler->base.name);
+    }
+    iter_cursor cursor;
+    uint64_t at = sample;
+    if (loader->cut.last_batch == ITER_LAST_ROLL_OVER) at += (uint64_t)epoch * loader->cut.n;
+    ITER_TRY(iter__cut_place(&loader->cut, epoch, at, false, &cursor, err));
+    iter__loader_go(loader, &cursor);
+    loader->moved = sample != 0;
+    return ITER_OK;
+}
+
+iter_status iter_loader_seek(iter_loader *loader, uint32_t epoch, uint64_t sample, iter_error *err) {
+    ITER_TRY(iter__check_call(loader, err));
+    pthread_mutex_lock(&loader->lock);
+    const iter_status status = seek_locked(loader, epoch, sample, err);
+    pthread_mutex_unlock(&loader->lock);
+    return status;
+}

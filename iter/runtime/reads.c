@@ -1,0 +1,362 @@
+/*
+ * reads.c - from extents to bytes: one source, one source lock, one byte arena per loader.
+ *
+ * A chunk's reads are issued by the thread that claimed it NEW. It first tries without blocking (hot files then never leave this
+ * thread), and queues what missed; a try that misses is switched off for a while. Neighbouring extents become one
+ * read. The completion of the last read makes the chunk READY for whichever worker comes first.
+ *
+ * The arena is a ring of regions, one per chunk, freed in order: a region is reused when it and all older ones are done. A chunk that
+ * finds no space stays NEW; older chunks need nothing more to end, so it gets its turn.
+ *
+ * A read that failed or came short leaves its rows to be read once more, one by one, by the worker that takes the chunk: that is the
+ * one retry, and it says which row it was.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/runtime/runtime.h"
+
+#define REGION_ALIGN  4096
+#define COALESCE_MAX  ((size_t)1 << 20)
+#define REAP_MAX      64
+#define TRY_OFF_READS 64
+
+/* ---- Arena: with io.lock held ---------------------------------------------------------------------------- */
+
+/* Space for `bytes`, or false. */
+static bool region_take(iter_io *io, size_t bytes, uint64_t *out_region, uint8_t **out_data) {
+    const size_t need = (bytes + REGION_ALIGN - 1) & ~(size_t)(REGION_ALIGN - 1);
+    if (io->region_next - io->region_first == io->region_capacity) return false;
+    size_t at = io->arena_head;
+    if (io->region_first == io->region_next) {
+        at = 0;
+        if (need > io->arena_bytes) return false;
+    } else {
+        const size_t tail = io->regions[io->region_first % io->region_capacity].at;
+        if (at > tail) { /* free: [at, end) and [0, tail) */
+            if (need > io->arena_bytes - at) {
+                if (need > tail) return false;
+                at = 0;
+            }
+        } else if (need > tail - at) { /* free: [at, tail); at == tail is full */
+            return false;
+        }
+    }
+    io->regions[io->region_next % io->region_capacity] = (iter_region){.at = at, .bytes = need};
+    io->arena_head = at + need;
+    *out_region = ++io->region_next;
+    *out_data = io->arena + at;
+    return true;
+}
+
+void iter__io_release(iter_loader *loader, iter_chunk *chunk) {
+    iter_io *io = &loader->io;
+    if (!chunk->region) return;
+    pthread_mutex_lock(&io->lock);
+    io->regions[(chunk->region - 1) % io->region_capacity].done = true;
+    while (io->region_first < io->region_next && io->regions[io->region_first % io->region_capacity].done) io->region_first++;
+    pthread_mutex_unlock(&io->lock);
+    chunk->region = 0;
+}
+
+size_t iter__io_chunk_bytes(const iter_loader *loader, uint32_t rows) {
+    const iter_description *desc = &loader->dataset->desc;
+    uint64_t sample = 0;
+    for (int32_t e = 0; e < desc->n_extents; e++) {
+        const uint64_t bytes = desc->max_extent_bytes[e];
+        sample += bytes < loader->opt.max_sample_bytes ? bytes : loader->opt.max_sample_bytes;
+    }
+    return (size_t)(sample * rows + REGION_ALIGN);
+}
+
+/* ---- Submission: with io.lock held -------------------------------------------------------------------------- */
+
+/* Submits from the backlog as far as the source takes it. */
+static void pump(iter_io *io) {
+    bool any = false;
+    while (io->backlog) {
+        iter_chunk_read *r = io->backlog;
+        if (io->ops->submit(io->state, &r->read) == ITER_AGAIN) break;
+        io->backlog = r->next;
+        any = true;
+    }
+    if (any) io->ops->commit(io->state);
+}
+
+static void backlog_add(iter_io *io, iter_chunk_read *r) {
+    r->next = NULL;
+    if (io->backlog) {
+        io->backlog_last->next = r;
+    } else {
+        io->backlog = r;
+    }
+    io->backlog_last = r;
+}
+
+/* ---- Completion --------------------------------------------------------------------------------------------------- */
+
+/* Takes one completed read into the books; true when it was its chunk's last. */
+static bool complete(iter_loader *loader, iter_chunk_read *r) {
+    iter_io *io = &loader->io;
+    const int32_t path = io->direct ? ITER_PATH_DIRECT : r->read.path;
+    atomic_fetch_add_explicit(&io->path_bytes[path], r->read.done, memory_order_relaxed);
+    iter_batch *batch = r->chunk->batch;
+    if (r->read.status < 0 || r->read.done < r->read.size) {
+        const int32_t n_extents = loader->dataset->desc.n_extents;
+        size_t end = 0;
+        for (uint32_t row = r->first_row; row < r->first_row + r->n_rows; row++) {
+            end += batch->extents[(size_t)row * n_extents + r->extent].size;
+            if (end > r->read.done) batch->row_status[row] = ITER_AGAIN;
+        }
+    }
+    /* acq_rel: who makes the chunk READY passes on what every read of it has written. */
+    return atomic_fetch_sub_explicit(&r->chunk->reads_left, 1, memory_order_acq_rel) == 1;
+}
+
+/* Reaps with io.lock held, then books outside it. Returns reads reaped. */
+static int32_t reap(iter_loader *loader, iter_worker *worker) {
+    iter_io *io = &loader->io;
+    iter_read *done[REAP_MAX];
+    int32_t n = io->ops->reap(io->state, done, REAP_MAX);
+    for (; io->canceled && io->backlog && n < REAP_MAX; io->backlog = io->backlog->next) {
+        io->backlog->read.status = ITER_ECANCELED;
+        done[n++] = &io->backlog->read;
+    }
+    if (n) pump(io);
+    pthread_mutex_unlock(&io->lock);
+
+    iter_chunk *ended[REAP_MAX];
+    int32_t n_ended = 0;
+    for (int32_t i = 0; i < n; i++) {
+        iter_chunk_read *r = (iter_chunk_read *)done[i];
+        iter_chunk *chunk = r->chunk;
+        if (complete(loader, r)) ended[n_ended++] = chunk;
+    }
+    if (n) atomic_fetch_sub(&io->pending, (unsigned)n);
+    for (int32_t i = 0; i < n_ended; i++) {
+        iter_chunk *chunk = ended[i];
+        pthread_mutex_lock(&loader->lock);
+        const bool dropped = chunk->batch->dropped;
+        atomic_store_explicit(&chunk->state, dropped ? CHUNK_DONE : CHUNK_READY, memory_order_release);
+        if (!dropped && loader->sleepers) pthread_cond_signal(&loader->work);
+        pthread_mutex_unlock(&loader->lock);
+        if (!dropped) continue;
+        iter__io_release(loader, chunk);
+        iter__chunk_done(loader, worker, chunk->batch, 1);
+    }
+    pthread_mutex_lock(&io->lock);
+    return n;
+}
+
+void iter__io_poll(iter_loader *loader, iter_worker *worker) {
+    iter_io *io = &loader->io;
+    if (!io->async || atomic_load(&io->pending) == 0) return;
+    pthread_mutex_lock(&io->lock);
+    while (reap(loader, worker) == REAP_MAX) {
+    }
+    pthread_mutex_unlock(&io->lock);
+}
+
+void iter__io_wait(iter_loader *loader, iter_worker *worker, int64_t timeout_ns) {
+    iter_io *io = &loader->io;
+    io->ops->wait(io->state, timeout_ns);
+    pthread_mutex_lock(&io->lock);
+    atomic_store(&io->reading, false);
+    while (reap(loader, worker) == REAP_MAX) {
+    }
+    pthread_mutex_unlock(&io->lock);
+}
+
+void iter__io_wake(iter_loader *loader) {
+    iter_io *io = &loader->io;
+    if (!io->async || !atomic_load(&io->reading)) return;
+    pthread_mutex_lock(&io->lock);
+    if (atomic_load(&io->reading)) io->ops->wake(io->state);
+    pthread_mutex_unlock(&io->lock);
+}
+
+void iter__io_cancel(iter_loader *loader) {
+    iter_io *io = &loader->io;
+    if (!io->async) return;
+    pthread_mutex_lock(&io->lock);
+    if (!io->canceled) {
+        io->canceled = true; /* what was never submitted completes by reap() */
+        if (io->ops->cancel) io->ops->cancel(io->state);
+    }
+    if (atomic_load(&io->reading)) io->ops->wake(io->state);
+    pthread_mutex_unlock(&io->lock);
+}
+
+bool iter__io_reads_ahead(iter_loader *loader) {
+    return loader->io.async && atomic_load_explicit(&loader->io.misses, memory_order_relaxed) > 0;
+}
+
+/* ---- Issue -------------------------------------------------------------------------------------------------------- */
+
+/* Scatter list of one row: its fields in the order of their bytes. */
+static int32_t slot_parts(iter_loader *loader, iter_batch *batch, uint32_t row, int32_t extent, iter_iovec *parts) {
+    const iter_plan *plan = &loader->plan;
+    int32_t n = 0;
+    for (size_t at = 0; at < loader->dataset->desc.max_extent_bytes[extent];) {
+        for (int32_t f = 0; f < plan->n_fields; f++) {
+            const iter_field_plan *field = &plan->fields[f];
+            const iter_field *in = &loader->dataset->desc.fields[field->in];
+            if (field->from != ITER_ROW_BYTES || in->extent != extent || in->offset != at) continue;
+            parts[n++] = (iter_iovec){batch->memory + field->slot_offset + row * field->row_bytes, field->row_bytes};
+            at += field->row_bytes;
+        }
+    }
+    return n;
+}
+
+/* Whether row's extent lies right behind the read and may join it. */
+static bool joins(const iter_chunk_read *r, const iter_extent *extent, int32_t n_parts) {
+    return r->read.object == extent->object && r->read.offset + r->read.size == extent->offset &&
+           r->read.size + extent->size <= COALESCE_MAX && r->read.n_parts + n_parts <= ITER_READ_PARTS_MAX;
+}
+
+static void new_read(iter_chunk_read *r, iter_chunk *chunk, const iter_extent *extent, uint32_t row, int32_t e) {
+    *r = (iter_chunk_read){.chunk = chunk, .first_row = row, .extent = e};
+    r->read.object = extent->object;
+    r->read.offset = extent->offset;
+    r->read.parts = &r->part;
+}
+
+/* Turns the chunk's extents into reads; `data` is its region, or NULL where the slot is the target. */
+static void build_reads(iter_loader *loader, iter_chunk *chunk, uint8_t *data) {
+    iter_batch *batch = chunk->batch;
+    const int32_t n_extents = loader->dataset->desc.n_extents;
+    iter_chunk_read *reads = batch->reads + (size_t)chunk->first * n_extents;
+    iter_iovec *parts = batch->parts + (size_t)chunk->first * loader->dataset->desc.n_fields;
+    uint32_t n = 0;
+    for (int32_t e = 0; e < n_extents; e++) {
+        iter_chunk_read *r = NULL;
+        for (uint32_t row = chunk->first; row < chunk->first + chunk->n; row++) {
+            const iter_extent *extent = &batch->extents[(size_t)row * n_extents + e];
+            if (extent->size > loader->opt.max_sample_bytes) {
+                iter__row_fail(loader, batch, row, ITER_EFORMAT, "read", "larger than max_sample_bytes");
+                r = NULL;
+                continue;
+            }
+            const int32_t n_parts = data ? 0 : slot_parts(loader, batch, row, e, parts);
+            if (!r || !joins(r, extent, n_parts)) {
+                r = &reads[n++];
+                new_read(r, chunk, extent, row, e);
+                if (data) {
+                    r->part.data = data;
+                    r->read.n_parts = 1;
+                } else {
+                    r->read.parts = parts;
+                }
+            }
+            if (data) {
+                batch->bytes[(size_t)row * n_extents + e] = data;
+                data += extent->size;
+                r->part.size += extent->size;
+            } else {
+                r->read.n_parts += n_parts;
+                parts += n_parts;
+            }
+            r->read.size += extent->size;
+            r->n_rows++;
+        }
+    }
+    chunk->n_reads = n;
+}
+
+/* Tries one read without blocking; true when all of it is there. */
+static bool try_now(iter_io *io, iter_chunk_read *r) {
+    if (!io->ops->try_read) return false;
+    const int misses = atomic_load_explicit(&io->misses, memory_order_relaxed);
+    if (misses > 0) {
+        if (misses < INT32_MAX) atomic_store_explicit(&io->misses, misses - 1, memory_order_relaxed);
+        return false;
+    }
+    if (io->ops->try_read(io->state, &r->read) == ITER_OK) return true;
+    const bool never = r->read.os_error == EOPNOTSUPP;
+    r->read.os_error = 0;
+    atomic_store_explicit(&io->misses, never ? INT32_MAX : TRY_OFF_READS, memory_order_relaxed);
+    return false;
+}
+
+int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
+    iter_io *io = &loader->io;
+    uint8_t *data = NULL;
+    if (!io->direct) {
+        size_t bytes = 0;
+        const int32_t n_extents = loader->dataset->desc.n_extents;
+        const iter_extent *extents = chunk->batch->extents + (size_t)chunk->first * n_extents;
+        for (uint32_t i = 0; i < chunk->n * (uint32_t)n_extents; i++) {
+            if (extents[i].size <= loader->opt.max_sample_bytes) bytes += extents[i].size;
+        }
+        pthread_mutex_lock(&io->lock);
+        const bool got = region_take(io, bytes ? bytes : 1, &chunk->region, &data);
+        pthread_mutex_unlock(&io->lock);
+        if (!got) {
+            atomic_store_explicit(&chunk->state, CHUNK_NEW, memory_order_release);
+            return -1;
+        }
+    }
+    const int64_t start = iter__now_ns();
+    iter__activity(worker, ACTIVITY_READ, chunk->batch->index[chunk->first]);
+    build_reads(loader, chunk, data);
+    iter_chunk_read *reads = chunk->batch->reads + (size_t)chunk->first * loader->dataset->desc.n_extents;
+    atomic_store(&chunk->reads_left, (int)chunk->n_reads + 1);
+    uint32_t queued = 0;
+    iter_chunk_read *first = NULL, **last = &first;
+    for (uint32_t i = 0; i < chunk->n_reads; i++) {
+        iter_chunk_read *r = &reads[i];
+        bool done = try_now(io, r);
+        if (!done && !io->async) {
+            io->ops->read(io->state, &r->read);
+            done = true;
+        }
+        if (done) {
+            complete(loader, r);
+        } else {
+            r->next = NULL;
+            *last = r;
+            last = &r->next;
+            queued++;
+        }
+    }
+    atomic_store_explicit(&chunk->state, CHUNK_WAITING, memory_order_relaxed);
+    if (queued) {
+        atomic_fetch_add(&io->pending, queued);
+        pthread_mutex_lock(&io->lock);
+        while (first) {
+            iter_chunk_read *r = first;
+            first = r->next;
+            backlog_add(io, r);
+        }
+        pump(io);
+        pthread_mutex_unlock(&io->lock);
+    }
+    iter__activity(worker, ACTIVITY_NONE, 0);
+    atomic_fetch_add_explicit(&loader->read_ns, (unsigned long long)(iter__now_ns() - start), memory_order_relaxed);
+    if (atomic_fetch_sub_explicit(&chunk->reads_left, 1, memory_order_acq_rel) != 1) return 0;
+    atomic_store_explicit(&chunk->state, CHUNK_CLAIMED, memory_order_relaxed);
+    return 1;
+}
+
+iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t row, iter_read *out_failed) {
+    iter_io *io = &loader->io;
+    const int32_t n_extents = loader->dataset->desc.n_extents;
+    const iter_source_ops *ops = io->ops;
+    for (int32_t e = 0; e < n_extents; e++) {
+        const iter_extent *extent = &batch->extents[(size_t)row * n_extents + e];
+        iter_iovec parts[ITER_MAX_FIELDS] = {{(void *)batch->bytes[(size_t)row * n_extents + e], extent->size}};
+        iter_read read = {.object = extent->object, .offset = extent->offset, .parts = parts, .n_parts = 1, .size = extent->size};
+        if (io->direct) read.n_parts = slot_parts(loader, batch, row, e, parts);
+        atomic_fetch_add_explicit(&io->retried, 1, memory_order_relaxed);
+        ops->read(io->state, &read);
+        atomic_fetch_add_explicit(&io->path_bytes[io->direct ? ITER_PATH_DIRECT : read.path], read.done, memory_order_relaxed);
+        if (read.status == ITER_OK && read.done == read.size) continue;
+        *out_failed = read;
+        return read.status < 0 ? read.status : ITER_EIO;
+    }
+    return ITER_OK;
+}

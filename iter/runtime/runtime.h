@@ -1,0 +1,376 @@
+/*
+ * runtime.h - the loader's inside. One loader: slots, a queue of opened batches, workers, one source.
+ *
+ * Life of a batch: FREE (on the free list) -> OPEN (rows frozen, in the queue; chunks are worked on) -> READY (published) -> HELD (the
+ * consumer has it) -> FREE. A batch that reset, seek or restore dropped goes from OPEN or READY to FREE as soon as nothing works on
+ * it or reads into it.
+ *
+ * Life of a chunk: NEW (reads not issued) -> WAITING (reads in flight) -> READY (bytes are there) -> CLAIMED (a thread works on it) -> DONE.
+ * Chunks that need no read start READY. NEW and READY are left by compare-and-swap alone, so claiming takes no lock; that the
+ * winner sees the rows follows from the release store that made the chunk NEW or READY.
+ *
+ * Locks, never held together except in this order: loader.lock, then io.lock. Neither is held while a callback, a read or a decode runs.
+ */
+#ifndef ITER_RUNTIME_RUNTIME_H
+#define ITER_RUNTIME_RUNTIME_H
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+#include <iter/loader.h>
+
+#include "iter/core/pack.h"
+#include "iter/runtime/cut.h"
+#include "iter/runtime/dataset.h"
+
+#define ITER_MAX_OUT      (2 * ITER_MAX_FIELDS)
+#define ITER_SAMPLER_BLOB 256
+#define ITER_FAILURES_MAX 1024
+
+/* ---- Plan: made once, read-only ----------------------------------------------------------------------- */
+
+typedef enum iter_row_from {
+    ITER_ROW_RESIDENT, /* base + index * stride */
+    ITER_ROW_INDEX,    /* format.index_row */
+    ITER_ROW_BYTES,    /* a slice of the sample's bytes */
+    ITER_ROW_DECODE,   /* decoder over the sample's bytes */
+    ITER_ROW_GET       /* written by get() or next(); rows are dense */
+} iter_row_from;
+
+typedef struct iter_step {
+    const iter_stage *stage; /* apply: this stage; pack: the first of the run */
+    iter_pack *pack;         /* or NULL: stage->ops->apply */
+    uint64_t key;            /* of the stage's random numbers, without the seed */
+    iter_desc in, out;
+    size_t scratch_bytes;
+    int32_t state; /* apply: which of the worker's transform states */
+} iter_step;
+
+typedef struct iter_batch_step {
+    const iter_stage *stage;
+    size_t scratch_bytes;
+} iter_batch_step;
+
+/* One output field: where its row comes from, what is done to it, where it goes. */
+typedef struct iter_field_plan {
+    int32_t in;      /* dataset field */
+    iter_row_from from;
+    iter_desc source; /* the row as it comes */
+    int32_t n_steps, n_batch_steps;
+    iter_step *steps;
+    iter_batch_step *batch_steps;
+    iter_desc row; /* after the steps */
+    size_t row_bytes; /* its capacity */
+    size_t slot_offset, slot_bytes;
+    size_t lengths_offset; /* in the slot, where the row is variable */
+    bool variable;
+    int32_t lengths_of; /* this field is the lengths of that plan entry, else -1 */
+    iter_batch_field out;
+} iter_field_plan;
+
+typedef struct iter_plan {
+    int32_t n_fields; /* outputs, data first */
+    iter_field_plan fields[ITER_MAX_OUT];
+    int32_t n_states; /* transform states per worker */
+    size_t slot_bytes;
+    size_t step_bytes;    /* two buffers of this size per worker for rows between steps */
+    size_t scratch_bytes; /* one per worker, for pack and apply */
+    size_t batch_scratch_bytes;
+    size_t stage_row_bytes; /* staging of get() rows per sample, all fields */
+    bool needs_get, needs_bytes;
+    bool direct; /* every byte read lands in a row as it is: reads may target the slot */
+    char *text;
+} iter_plan;
+
+iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain, uint32_t batch_size,
+                            bool has_collate, iter_error *err);
+void iter__plan_free(iter_plan *plan);
+
+/* ---- Batches -------------------------------------------------------------------------------------------- */
+
+enum { CHUNK_DONE = 0, CHUNK_NEW, CHUNK_WAITING, CHUNK_READY, CHUNK_CLAIMED };
+
+typedef struct iter_chunk {
+    atomic_int state;
+    uint32_t first, n; /* rows of the batch */
+    atomic_int reads_left; /* completions to come, plus one while reads are being issued */
+    uint32_t n_reads;      /* at reads[first * n_extents] of its batch */
+    uint64_t region;       /* number of its region in the arena, from 1; 0 = none */
+    struct iter_batch *batch;
+} iter_chunk;
+
+/* One read of a chunk: rows [first_row, first_row + n_rows) of the batch, extent e of each. */
+typedef struct iter_chunk_read {
+    iter_read read; /* first: reap() hands it back */
+    iter_chunk *chunk;
+    uint32_t first_row, n_rows;
+    int32_t extent;
+    struct iter_chunk_read *next; /* backlog */
+    iter_iovec part; /* the single target, where there is one */
+} iter_chunk_read;
+
+typedef enum iter_batch_state { BATCH_FREE, BATCH_OPEN, BATCH_READY, BATCH_HELD } iter_batch_state;
+
+struct iter_batch {
+    iter_loader *loader;
+    atomic_uint refs;
+    uint32_t slot;
+    uint8_t *memory;
+    iter_tensor tensors[ITER_MAX_OUT];
+    uint64_t *index, *position;
+    uint32_t *row_epoch;
+    uint8_t *valid;
+    int32_t *lengths[ITER_MAX_OUT];
+    iter_batch_info info;
+    iter_status status;
+    iter_error error;
+    iter_status *row_status; /* [batch_size] OK; AGAIN: its bytes did not come, to be read once more; < 0: it failed */
+    iter_failure *failures; /* [batch_size] of failed rows, by row */
+
+    /* Guarded by loader.lock: */
+    iter_batch_state state;
+    bool dropped;
+    iter_batch *next_free;
+    iter_cursor after; /* the position once it is taken */
+    uint8_t sampler_after[ITER_SAMPLER_BLOB];
+    size_t sampler_after_bytes;
+
+    atomic_uint n_chunks; /* atomic for those who still look at a batch that ended under them */
+    iter_chunk *chunks;
+    atomic_uint chunks_left;
+    iter_extent *extents;      /* [batch_size * n_extents] */
+    const uint8_t **bytes;     /* [batch_size * n_extents] where each extent's bytes are */
+    iter_chunk_read *reads;    /* [batch_size * n_extents] */
+    iter_iovec *parts;         /* direct: scatter lists */
+    int64_t opened_ns;
+    uint64_t skip; /* streams: samples to read and forget before the first row */
+};
+
+/* The queue of opened batches, in order, with the ENDs between epochs. */
+typedef struct iter_entry {
+    iter_batch *batch; /* NULL = END */
+    uint32_t epoch;
+    bool empty;        /* END of an epoch without batches */
+    iter_cursor after; /* END: the position once it is answered */
+} iter_entry;
+
+/* ---- Reading ---------------------------------------------------------------------------------------------- */
+
+/* Bytes from the source: one lock, one byte arena. See reads.c. */
+typedef struct iter_pool iter_pool;
+
+typedef struct iter_region {
+    size_t at, bytes;
+    bool done;
+} iter_region;
+
+typedef struct iter_io {
+    const iter_source_ops *ops; /* NULL = nothing is read */
+    void *state;
+    bool async;           /* reads are queued and reaped */
+    bool direct;          /* reads target the slot */
+    bool is_open;
+    iter_pool *pool; /* threads that make a blocking source asynchronous, or NULL */
+    pthread_mutex_t lock; /* the source lock: guards all below and the source's submission side */
+    uint8_t *arena;
+    size_t arena_bytes, arena_head; /* a ring of regions; next free byte */
+    iter_region *regions;           /* in allocation order, region k at [k % region_capacity] */
+    uint64_t region_first, region_next;
+    uint32_t region_capacity;
+    iter_chunk_read *backlog, *backlog_last; /* not submitted yet, the source being full */
+    bool canceled;
+    atomic_bool reading;  /* somebody waits in the source */
+    atomic_uint pending;  /* reads that have not completed */
+    atomic_int misses;    /* try_read is switched off for so many reads */
+    atomic_ullong path_bytes[ITER_PATH_COUNT];
+    atomic_ullong retried;
+} iter_io;
+
+/* ---- Workers ---------------------------------------------------------------------------------------------- */
+
+/* What a thread does just now, for timeouts; written by it alone, read by anyone. */
+typedef struct iter_activity {
+    atomic_int stage; /* iter_activity_stage */
+    atomic_ullong index;
+    atomic_llong since_ns;
+} iter_activity;
+
+typedef enum iter_activity_stage {
+    ACTIVITY_NONE, ACTIVITY_READ, ACTIVITY_GET, ACTIVITY_DECODE, ACTIVITY_TRANSFORM, ACTIVITY_BATCH
+} iter_activity_stage;
+
+typedef struct iter_worker {
+    iter_loader *loader;
+    pthread_t thread;
+    int32_t number;
+    bool running;            /* the thread was started and not joined */
+    bool gone;               /* guarded by loader.lock: it has left its loop */
+    bool detached;
+    clockid_t cpu_clock;
+    uint8_t *memory;         /* step buffers, staging, scratch, in one block */
+    uint8_t *step[2], *staging, *scratch, *batch_scratch;
+    uint32_t staging_rows;   /* rows that one get() is asked for */
+    int32_t *get_lengths;    /* [n_fields * staging_rows] */
+    iter_rng *rng;           /* [staging_rows] */
+    iter_batch *current;     /* where this worker found its last chunk; chunks are claimed there without a lock */
+    void **transform_states; /* [plan.n_states] */
+    void *decoder_states[ITER_MAX_FIELDS];
+    void *user_state;
+    bool begun; /* the user's start() has run */
+    iter_activity activity;
+    atomic_ullong busy_ns, wait_bytes_ns, wait_slot_ns, chunks;
+} iter_worker;
+
+/* ---- Loader ------------------------------------------------------------------------------------------------ */
+
+struct iter_loader {
+    atomic_uint refs;  /* handles */
+    atomic_uint holds; /* the handles together, each batch out, each leaked thread: memory goes with the last */
+    uint32_t *alive;   /* a page that fork() wipes: 1 here, 0 in a child */
+    iter_dataset *dataset;
+    iter_chain *chain;
+    iter_loader_options opt;
+    iter_plan plan;
+    iter_cut cut;
+    bool stream; /* samples come from ops->next, batch after batch */
+
+    const iter_sampler_ops *sampler;
+    void *sampler_state, *sampler_options;
+    bool sampler_open;
+    uint64_t *subset;
+    uint64_t sampler_id; /* enters the fingerprint */
+
+    uint8_t *slots;
+    size_t slots_bytes;
+    uint32_t n_slots, chunk_rows, max_chunks;
+    iter_batch *batches;
+    int32_t source; /* iter_source in use */
+
+    iter_io io;
+    int32_t n_workers;
+    iter_worker *workers;   /* [max(n_workers, 1)]; number 0 serves the caller's thread when n_workers is 0 */
+    uint64_t get_key, replace_key; /* of the random numbers handed to get(), and of replacement draws */
+
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t work;  /* something to claim, open or read */
+    pthread_cond_t ready; /* the head of the queue became READY, or cancel */
+    iter_batch *free_list;
+    uint32_t n_free;
+    iter_entry *queue;
+    uint32_t queue_first, queue_count, queue_capacity;
+    iter_cursor opener;       /* where the next batch is opened */
+    bool opener_epoch_begun;  /* sequential samplers and streams: begin() or rewind() ran for opener.epoch */
+    bool opener_any;          /* a batch of opener.epoch was opened */
+    bool opener_done;         /* behind the last of opt.epochs */
+    uint64_t opener_number;   /* sequential, streams: batches opened in this epoch */
+    uint64_t *drawn;          /* sequential: [G] the global batch as it was drawn */
+    uint64_t replay;          /* sequential: batches to draw and forget; streams: samples to read and forget */
+    bool stream_busy;         /* a batch of a stream is being made: its length decides what comes next */
+    bool stream_ended;        /* the stream has no more samples in this epoch */
+    iter_cursor position;     /* the consumer's */
+    uint64_t position_number; /* batches taken in this epoch */
+    bool ended;               /* END was answered, reset() not yet called */
+    bool moved;               /* seek or restore went into the middle of an epoch, or to its end */
+    bool finished;            /* behind the last of opt.epochs */
+    uint8_t sampler_at[ITER_SAMPLER_BLOB];
+    size_t sampler_at_bytes;
+    uint32_t n_held;
+    uint32_t sleepers;        /* workers waiting on `work` */
+    bool consumer_waits;
+    bool stopping;
+    atomic_bool canceled;
+    bool stopped;
+    uint32_t n_gone;
+    pthread_cond_t left;      /* a worker has left its loop */
+    bool broken;              /* a worker could not begin: next() answers why */
+    iter_error broken_error;
+    bool gave_up;             /* max_failures */
+    iter_error gave_up_error;
+
+    /* Statistics: */
+    atomic_ullong n_batches, n_samples, n_bytes, next_wait_ns, open_ns, read_ns, transform_ns, batch_ns;
+    uint64_t n_failures;
+    iter_failure *failures; /* [ITER_FAILURES_MAX] */
+    uint32_t n_failures_kept;
+    int32_t n_fallbacks;
+    char fallbacks[ITER_STATS_FALLBACKS][160];
+    size_t scratch_total;
+};
+
+/* time.c */
+int64_t iter__now_ns(void);
+void iter__deadline(int64_t ns_from_now, struct timespec *out);
+
+/* batch.c */
+iter_status iter__batches_make(iter_loader *loader, iter_error *err);
+void iter__batches_free(iter_loader *loader);
+void iter__batch_give_back(iter_batch *batch); /* loader.lock held: to the free list, waking who waits */
+
+/* open.c: all with loader.lock held */
+bool iter__can_open(const iter_loader *loader);
+void iter__open_next(iter_loader *loader);
+void iter__queue_clear(iter_loader *loader);
+void iter__queue_pop(iter_loader *loader);
+void iter__queue_drop(iter_loader *loader, uint32_t n); /* the first n entries, batches all */
+iter_entry *iter__queue_at(iter_loader *loader, uint32_t i);
+
+/* reads.c */
+iter_status iter__io_open(iter_loader *loader, iter_error *err);
+void iter__io_close(iter_loader *loader);
+/* Issues the reads of a claimed NEW chunk. 1 = its bytes are here, the chunk is the caller's to work on; 0 = in flight; -1 = no arena space, the
+ * chunk is NEW again. */
+int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk);
+/* As the reader (io.reading was won by the caller): waits in the source, reaps, hands the role back. */
+void iter__io_wait(iter_loader *loader, iter_worker *worker, int64_t timeout_ns);
+void iter__io_poll(iter_loader *loader, iter_worker *worker); /* reaps what is there */
+void iter__io_release(iter_loader *loader, iter_chunk *chunk); /* the chunk's bytes are no longer needed */
+void iter__io_wake(iter_loader *loader); /* makes a waiting reader return */
+void iter__io_cancel(iter_loader *loader);
+bool iter__io_reads_ahead(iter_loader *loader); /* cold: issue reads before working on what is there */
+iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t row, iter_read *out_failed); /* blocking */
+size_t iter__io_chunk_bytes(const iter_loader *loader, uint32_t rows); /* arena that a chunk may need */
+/* pool.c: wraps a blocking source; afterwards ops and state are the pool's. */
+iter_status iter__pool_make(iter_io *io, uint32_t depth, iter_error *err);
+void iter__pool_free(iter_io *io);
+
+/* work.c */
+void iter__chunk_work(iter_loader *loader, iter_worker *worker, iter_chunk *chunk);
+void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t n_chunks);
+iter_status iter__worker_start(iter_worker *worker, iter_error *err); /* memory, transforms, decoders */
+void iter__worker_stop(iter_worker *worker);
+iter_status iter__worker_begin(iter_worker *worker, iter_error *err); /* the user's start(), in the worker's thread */
+void iter__worker_end(iter_worker *worker);
+size_t iter__worker_bytes(const iter_loader *loader);
+void iter__activity(iter_worker *worker, iter_activity_stage stage, uint64_t index);
+
+/* sample.c: row after row of one chunk; see there */
+void iter__rows_make(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first, uint32_t n);
+/* Rows of a stream's next batch: how many there were; batch->status tells an error. */
+uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch *batch, iter_error *err);
+/* Replaces or blanks failed rows, as the loader's on_error says. */
+void iter__rows_mend(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first, uint32_t n);
+/* Records why a row failed: stage, sample, file. */
+void iter__row_fail(iter_loader *loader, iter_batch *batch, uint32_t row, iter_status status, const char *stage, const char *reason);
+
+/* The loader whose code this thread runs just now: its callbacks may not call into it. */
+extern _Thread_local const iter_loader *iter__in_callback_of;
+
+/* worker.c */
+typedef enum iter_work { ITER_WORK_NONE, ITER_WORK_DONE, ITER_WORK_WAITED } iter_work;
+/* One unit of work; else waits in the source as the reader, at most timeout_ns (< 0: for ever); else sleeps, if it may. NONE: there was nothing
+ * to do or to wait for, or the loader stops. */
+iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sleep, int64_t timeout_ns);
+iter_status iter__workers_make(iter_loader *loader, iter_error *err); /* their memory and states */
+iter_status iter__workers_run(iter_loader *loader, iter_error *err);  /* their threads */
+
+/* make.c */
+void iter__loader_free(iter_loader *loader);
+
+/* loader.c */
+void iter__loader_go(iter_loader *loader, const iter_cursor *cursor); /* loader.lock held */
+void iter__loader_hold_drop(iter_loader *loader);
+void iter__fallback(iter_loader *loader, const char *text);
+iter_status iter__check_call(iter_loader *loader, iter_error *err); /* fork, callbacks, cancel */
+
+#endif

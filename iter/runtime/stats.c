@@ -1,0 +1,65 @@
+/* stats.c - the counters as plain numbers, and the list of failures. */
+#include <string.h>
+#include <time.h>
+
+#include "iter/core/error.h"
+#include "iter/runtime/runtime.h"
+
+#define LOAD(counter) ((uint64_t)atomic_load_explicit(&(counter), memory_order_relaxed))
+
+static void read_workers(iter_loader *loader, iter_loader_stats *out) {
+    out->n_workers = loader->n_workers;
+    const int32_t n = loader->n_workers > 0 ? loader->n_workers : 1;
+    for (int32_t i = 0; i < n; i++) {
+        const iter_worker *worker = &loader->workers[i];
+        iter_worker_stats *stats = &out->workers[i];
+        stats->busy_ns = LOAD(worker->busy_ns);
+        stats->wait_bytes_ns = LOAD(worker->wait_bytes_ns);
+        stats->wait_slot_ns = LOAD(worker->wait_slot_ns);
+        stats->chunks = LOAD(worker->chunks);
+        struct timespec cpu;
+        if (worker->running && worker->cpu_clock && clock_gettime(worker->cpu_clock, &cpu) == 0) {
+            stats->cpu_ns = (uint64_t)cpu.tv_sec * 1000000000 + (uint64_t)cpu.tv_nsec;
+        }
+    }
+}
+
+iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, iter_error *err) {
+    if (!out || out->struct_size != sizeof(*out)) {
+        return iter__fail(err, ITER_EINVAL, "stats: struct_size is not %zu", sizeof(*out));
+    }
+    if (*(volatile uint32_t *)loader->alive != 1) return iter__fail(err, ITER_ESTATE, "loader: made before fork()");
+    memset(out, 0, sizeof(*out));
+    out->struct_size = sizeof(*out);
+    out->batches = LOAD(loader->n_batches);
+    out->samples = LOAD(loader->n_samples);
+    out->bytes = LOAD(loader->n_bytes);
+    for (int i = 0; i < ITER_PATH_COUNT; i++) out->path_bytes[i] = LOAD(loader->io.path_bytes[i]);
+    out->next_wait_ns = LOAD(loader->next_wait_ns);
+    out->open_ns = LOAD(loader->open_ns);
+    out->read_ns = LOAD(loader->read_ns);
+    out->transform_ns = LOAD(loader->transform_ns);
+    out->batch_ns = LOAD(loader->batch_ns);
+    out->retried_reads = LOAD(loader->io.retried);
+    out->slot_bytes = loader->slots_bytes;
+    out->arena_bytes = loader->io.arena_bytes;
+    out->scratch_bytes = iter__worker_bytes(loader) * (size_t)(loader->n_workers > 0 ? loader->n_workers : 1);
+    out->preload_bytes = loader->dataset->preload.bytes;
+    out->preload_s = loader->dataset->preload.seconds;
+    out->source = loader->source;
+    pthread_mutex_lock(&loader->lock);
+    read_workers(loader, out);
+    out->n_failures = loader->n_failures;
+    out->n_fallbacks = loader->n_fallbacks;
+    memcpy(out->fallbacks, loader->fallbacks, sizeof(out->fallbacks));
+    pthread_mutex_unlock(&loader->lock);
+    return ITER_OK;
+}
+
+size_t iter_loader_failures(iter_loader *loader, iter_failure *out, size_t capacity) {
+    pthread_mutex_lock(&loader->lock);
+    const size_t n = loader->n_failures_kept;
+    if (out) memcpy(out, loader->failures, (n < capacity ? n : capacity) * sizeof(*out));
+    pthread_mutex_unlock(&loader->lock);
+    return n;
+}

@@ -1,0 +1,222 @@
+/*
+ * worker.c - who does what next: the same decision for worker threads and, without workers, for the caller's thread.
+ *
+ * In order: the rest of the batch at hand (no lock) · a READY chunk, oldest batch first · a NEW one, to issue its reads · a batch to open ·
+ * waiting in the source as the reader · sleep. Where reads miss the page cache, opening and issuing come first, so that the
+ * device always has work queued.
+ */
+#include <stdio.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/runtime/runtime.h"
+
+static bool claim(iter_chunk *chunk, int from) {
+    int expected = from;
+    return atomic_load_explicit(&chunk->state, memory_order_relaxed) == from &&
+           atomic_compare_exchange_strong(&chunk->state, &expected, CHUNK_CLAIMED);
+}
+
+/* A chunk of `batch` in state `from`, claimed; or NULL. */
+static iter_chunk *claim_of(iter_batch *batch, int from) {
+    const uint32_t n = atomic_load_explicit(&batch->n_chunks, memory_order_relaxed);
+    for (uint32_t c = 0; c < n; c++) {
+        if (claim(&batch->chunks[c], from)) return &batch->chunks[c];
+    }
+    return NULL;
+}
+
+/* The same over all opened batches, oldest first. loader.lock held. */
+static iter_chunk *claim_any(iter_loader *loader, int from) {
+    for (uint32_t i = 0; i < loader->queue_count; i++) {
+        iter_batch *batch = iter__queue_at(loader, i)->batch;
+        if (!batch || batch->state != BATCH_OPEN) continue;
+        iter_chunk *chunk = claim_of(batch, from);
+        if (chunk) return chunk;
+    }
+    return NULL;
+}
+
+/* Without workers one batch at a time is made, in one hot slot, unless reads must run ahead. */
+static bool wants_open(iter_loader *loader) {
+    if (!iter__can_open(loader)) return false;
+    if (loader->n_workers > 0 || iter__io_reads_ahead(loader)) return true;
+    for (uint32_t i = 0; i < loader->queue_count; i++) {
+        if (iter__queue_at(loader, i)->batch) return false;
+    }
+    return loader->queue_count == 0;
+}
+
+/* Claims what to do next, opening batches on the way. loader.lock held. *out_new: its reads are to be issued. */
+static iter_chunk *find(iter_loader *loader, bool may_issue, bool *out_new) {
+    for (;;) {
+        iter_chunk *chunk = NULL;
+        *out_new = false;
+        if (loader->stopping) return NULL;
+        const bool ahead = iter__io_reads_ahead(loader);
+        if (ahead && wants_open(loader)) {
+            iter__open_next(loader);
+            continue;
+        }
+        if (ahead && may_issue && (chunk = claim_any(loader, CHUNK_NEW))) {
+            *out_new = true;
+            return chunk;
+        }
+        if ((chunk = claim_any(loader, CHUNK_READY))) return chunk;
+        if (may_issue && (chunk = claim_any(loader, CHUNK_NEW))) {
+            *out_new = true;
+            return chunk;
+        }
+        if (!wants_open(loader)) return NULL;
+        iter__open_next(loader);
+    }
+}
+
+/* More for others to do: wakes one, who may wake the next. loader.lock held. */
+static void share_work(iter_loader *loader, const iter_chunk *chunk) {
+    if (!loader->sleepers) return;
+    const bool rest = atomic_load_explicit(&chunk->batch->n_chunks, memory_order_relaxed) > 1;
+    if (rest || 2 * loader->n_free >= loader->n_slots) pthread_cond_signal(&loader->work);
+}
+
+/* With loader.lock held: true when the caller is to wait in the source, as the only reader. */
+static bool become_reader(iter_loader *loader) {
+    iter_io *io = &loader->io;
+    bool expected = false;
+    return io->async && atomic_load(&io->pending) > 0 && atomic_compare_exchange_strong(&io->reading, &expected, true);
+}
+
+static void count(atomic_ullong *counter, int64_t since) {
+    atomic_fetch_add_explicit(counter, (unsigned long long)(iter__now_ns() - since), memory_order_relaxed);
+}
+
+iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sleep, int64_t timeout_ns) {
+    bool is_new = false, may_issue = true;
+    iter_chunk *chunk = worker->current ? claim_of(worker->current, CHUNK_READY) : NULL;
+    for (;;) {
+        if (!chunk) {
+            iter__io_poll(loader, worker);
+            pthread_mutex_lock(&loader->lock);
+            chunk = find(loader, may_issue, &is_new);
+            if (!chunk) break;
+            share_work(loader, chunk);
+            pthread_mutex_unlock(&loader->lock);
+        }
+        worker->current = chunk->batch;
+        const int issued = is_new ? iter__io_issue(loader, worker, chunk) : 1;
+        if (issued == 1) iter__chunk_work(loader, worker, chunk);
+        if (issued >= 0) return ITER_WORK_DONE;
+        may_issue = false; /* no space in the arena until older chunks are done */
+        chunk = NULL;
+    }
+    worker->current = NULL;
+    const int64_t start = iter__now_ns();
+    if (loader->stopping) {
+        pthread_mutex_unlock(&loader->lock);
+        return ITER_WORK_NONE;
+    }
+    if (become_reader(loader)) {
+        pthread_mutex_unlock(&loader->lock);
+        iter__io_wait(loader, worker, timeout_ns);
+        count(&worker->wait_bytes_ns, start);
+        return ITER_WORK_WAITED;
+    }
+    if (may_sleep) {
+        const bool bytes = atomic_load(&loader->io.pending) > 0;
+        loader->sleepers++;
+        pthread_cond_wait(&loader->work, &loader->lock);
+        loader->sleepers--;
+        count(bytes ? &worker->wait_bytes_ns : &worker->wait_slot_ns, start);
+    }
+    pthread_mutex_unlock(&loader->lock);
+    return may_sleep ? ITER_WORK_WAITED : ITER_WORK_NONE;
+}
+
+/* ---- Threads --------------------------------------------------------------------------------------------------- */
+
+/* At the end no read of this thread may be in flight: it would die with the thread. */
+static void drain(iter_loader *loader, iter_worker *worker) {
+    while (atomic_load(&loader->io.pending) > 0) {
+        bool expected = false;
+        if (atomic_compare_exchange_strong(&loader->io.reading, &expected, true)) {
+            iter__io_wait(loader, worker, 50 * 1000000);
+        } else {
+            const struct timespec pause = {.tv_nsec = 1000000};
+            nanosleep(&pause, NULL);
+        }
+    }
+}
+
+/* The last thread out of a loader that nobody waits for any more takes the loader with it. */
+static void leave(iter_loader *loader, iter_worker *worker) {
+    pthread_mutex_lock(&loader->lock);
+    worker->gone = true;
+    loader->n_gone++;
+    pthread_cond_broadcast(&loader->left);
+    const bool orphan = worker->detached;
+    pthread_mutex_unlock(&loader->lock);
+    if (orphan) iter__loader_hold_drop(loader);
+}
+
+static void *worker_main(void *arg) {
+    iter_worker *worker = arg;
+    iter_loader *loader = worker->loader;
+    iter_error error;
+    if (iter__worker_begin(worker, &error) < 0) {
+        pthread_mutex_lock(&loader->lock);
+        if (!loader->broken) {
+            loader->broken = true;
+            loader->broken_error = error;
+        }
+        pthread_cond_broadcast(&loader->ready);
+        pthread_mutex_unlock(&loader->lock);
+        leave(loader, worker);
+        return NULL;
+    }
+    for (;;) {
+        pthread_mutex_lock(&loader->lock);
+        const bool stopping = loader->stopping;
+        pthread_mutex_unlock(&loader->lock);
+        if (stopping) break;
+        while (iter__work_once(loader, worker, true, -1) != ITER_WORK_NONE) {
+        }
+    }
+    drain(loader, worker);
+    iter__worker_end(worker);
+    leave(loader, worker);
+    return NULL;
+}
+
+iter_status iter__workers_make(iter_loader *loader, iter_error *err) {
+    const int32_t n = loader->n_workers > 0 ? loader->n_workers : 1;
+    loader->workers = iter__alloc((size_t)n, sizeof(*loader->workers));
+    if (!loader->workers) return iter__fail(err, ITER_ENOMEM, "workers: out of memory");
+    for (int32_t i = 0; i < n; i++) {
+        loader->workers[i].loader = loader;
+        loader->workers[i].number = i;
+        ITER_TRY(iter__worker_start(&loader->workers[i], err));
+    }
+    return ITER_OK;
+}
+
+iter_status iter__workers_run(iter_loader *loader, iter_error *err) {
+    for (int32_t i = 0; i < loader->n_workers; i++) {
+        iter_worker *worker = &loader->workers[i];
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's business */
+        const int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (failed) {
+            char reason[96];
+            return iter__fail(err, ITER_ENOMEM, "workers: thread %d of %d could not be started: %s", i + 1,
+                              loader->n_workers, iter__os_error(failed, reason, sizeof(reason)));
+        }
+        worker->running = true;
+        char name[16];
+        snprintf(name, sizeof(name), "iter-%d", i);
+        pthread_setname_np(worker->thread, name);
+        if (pthread_getcpuclockid(worker->thread, &worker->cpu_clock) != 0) worker->cpu_clock = 0;
+    }
+    return ITER_OK;
+}

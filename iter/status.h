@@ -1,0 +1,47 @@
+/*
+ * status.h - what every call answers.
+ *
+ * < 0 is an error, 0 is done, > 0 is fine but not done. Calls that a person makes also take a
+ * caller-owned iter_error, whose message names the stage, the sample and the file. NULL is legal.
+ */
+#ifndef ITER_STATUS_H
+#define ITER_STATUS_H
+
+#include <iter/export.h>
+
+ITER_BEGIN_DECLS
+
+/* Every status: X(name, value, text). */
+#define ITER_STATUS_MAP(X)                             \
+    X(OK, 0, "success")                                \
+    X(END, 1, "end of data")                           \
+    X(AGAIN, 2, "not ready, call again")               \
+    X(PENDING, 3, "queued, will complete later")       \
+    X(ENOMEM, -1, "out of memory")                     \
+    X(EINVAL, -2, "invalid argument")                  \
+    X(EIO, -3, "input/output error")                   \
+    X(EFORMAT, -4, "malformed or truncated data")      \
+    X(EUNSUPPORTED, -5, "not supported by this build") \
+    X(ESTATE, -6, "call not allowed in this state")    \
+    X(ECANCELED, -7, "canceled")                       \
+    X(EDEVICE, -8, "device runtime error")             \
+    X(ETIMEDOUT, -9, "timed out")
+
+typedef enum iter_status {
+#define ITER_X(name, value, text) ITER_##name = (value),
+    ITER_STATUS_MAP(ITER_X)
+#undef ITER_X
+} iter_status;
+
+/** Filled on failure; caller-owned, usually on the stack. NULL is always legal where one is asked for. */
+typedef struct iter_error {
+    iter_status status;
+    char message[504];
+} iter_error;
+
+/** A short English text for `status`, never NULL. */
+ITER_API const char *iter_status_text(iter_status status);
+
+ITER_END_DECLS
+
+#endif

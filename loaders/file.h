@@ -1,0 +1,51 @@
+/*
+ * file.h - files as formats read them when they open: checked, read whole, or from the beginning on, gzip or not.
+ *
+ * Every message names the file and the reason. Short reads and EINTR are continued inside.
+ */
+#ifndef ITER_LOADERS_FILE_H
+#define ITER_LOADERS_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <iter/status.h>
+
+/* The last part of a path; never NULL. */
+const char *iter__path_base(const char *path);
+
+/* "folder/name" (iter__free), or `name` alone where it is absolute or `folder` is ""; NULL when there is no memory. */
+char *iter__path_join(const char *folder, const char *name);
+
+bool iter__path_exists(const char *path);
+bool iter__path_is_folder(const char *path);
+
+/* Opens `path` and looks at it: a regular file that may be read. *out_bytes is its size.
+ * Errors: EIO (missing, a directory, not a regular file, no permission). */
+iter_status iter__file_check(const char *path, uint64_t *out_bytes, iter_error *err);
+
+/* The whole file, with a NUL behind it, in *out (iter__free); *out_bytes without the NUL.
+ * Errors: EIO, EFORMAT (larger than limit_bytes), ENOMEM. */
+iter_status iter__file_load(const char *path, uint64_t limit_bytes, char **out, size_t *out_bytes,
+                            iter_error *err);
+
+/* A file read from its beginning, inflated on the way where it begins as gzip does (RFC 1952). */
+typedef struct iter_input iter_input;
+
+/* Errors: EIO, ENOMEM. `path` is borrowed until close. */
+iter_status iter__input_open(const char *path, iter_input **out, iter_error *err);
+
+/* The next n bytes; *out_done < n only at the end. Errors: EIO, EFORMAT (gzip data that is corrupt or ends early), ENOMEM. */
+iter_status iter__input_read(iter_input *input, void *out, size_t n, size_t *out_done,
+                             iter_error *err);
+
+bool iter__input_is_gzip(const iter_input *input);
+
+/* No more than this can come out of the file: its size, or for gzip what deflate can reach at most. */
+uint64_t iter__input_most_bytes(const iter_input *input);
+
+/* NULL is ignored. */
+void iter__input_close(iter_input *input);
+
+#endif

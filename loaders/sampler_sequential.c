@@ -1,0 +1,36 @@
+/* sampler_sequential.c - samples as they are stored. The only order for streams, whose count is not known. */
+#include "loaders/samplers.h"
+
+typedef struct state {
+    uint64_t n_samples;
+} state;
+
+static iter_status open_sequential(void *opaque, const void *options,
+                                   const iter_sampler_context *context, iter_error *err) {
+    (void)options;
+    (void)err;
+    state *s = opaque;
+    s->n_samples = context->n_samples;
+    return ITER_OK;
+}
+
+static uint64_t length(const void *opaque) {
+    return ((const state *)opaque)->n_samples;
+}
+
+static void index_rows(void *opaque, uint32_t epoch, uint64_t position, uint32_t n, uint64_t *out) {
+    (void)opaque;
+    (void)epoch;
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = position + i;
+}
+
+const iter_sampler_ops iter__sampler_sequential = {
+    .base = {.struct_size = sizeof(iter_sampler_ops),
+             .name = "sequential",
+             .help = "samples in the order they are stored",
+             .state_size = sizeof(state)},
+    .open = open_sequential,
+    .length = length,
+    .index = index_rows,
+};

@@ -1,0 +1,118 @@
+/*
+ * sampler_shuffle.c - all samples in random order: `shuffle` anew every epoch, `once` in the order of epoch 0 for ever.
+ *
+ * Position p of epoch e is the image of p under the keyed permutation of (key, e), so there is no table to fill when an epoch begins and none to save.
+ * The permutation is cheaper by the hundreds than by the batch; so while positions are asked for in sequence, the next AHEAD of them are
+ * evaluated together and handed out of the state.
+ */
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "loaders/samplers.h"
+
+#define AHEAD 512
+
+typedef struct state {
+    uint64_t n_samples, key;
+    bool is_once, is_ready;
+    uint32_t epoch; /* of the permutation, where is_ready */
+    iter_permutation permutation;
+    uint16_t *table;            /* [n_samples] where they are few */
+    uint64_t ahead[AHEAD];      /* images of ahead_start, ahead_start + 1, ... */
+    uint64_t ahead_start, next; /* next: the position behind the last that was asked for */
+    uint32_t n_ahead;
+} state;
+
+static iter_status open_with(state *s, const char *name, const iter_sampler_context *context,
+                             iter_error *err) {
+    ITER_TRY(iter__sampler_needs_count(name, context, err));
+    s->n_samples = context->n_samples;
+    s->key = iter_rng_key(context->seed, "shuffle", 0);
+    if (s->n_samples > ITER_PERMUTATION_TABLE) return ITER_OK;
+    s->table = iter__alloc(s->n_samples, sizeof(*s->table));
+    return s->table ? ITER_OK : iter__fail(err, ITER_ENOMEM, "sampler %s: out of memory", name);
+}
+
+static iter_status open_shuffle(void *opaque, const void *options,
+                                const iter_sampler_context *context, iter_error *err) {
+    (void)options;
+    return open_with(opaque, "shuffle", context, err);
+}
+
+static iter_status open_once(void *opaque, const void *options, const iter_sampler_context *context,
+                             iter_error *err) {
+    (void)options;
+    state *s = opaque;
+    s->is_once = true;
+    return open_with(s, "once", context, err);
+}
+
+static void close_shuffle(void *opaque) {
+    state *s = opaque;
+    iter__free(s->table);
+    s->table = 0;
+}
+
+static uint64_t length(const void *opaque) {
+    return ((const state *)opaque)->n_samples;
+}
+
+static void start_epoch(state *s, uint32_t epoch) {
+    if (s->is_ready && s->epoch == epoch) return;
+    iter__permutation_init(&s->permutation, s->key, epoch, s->n_samples, s->table);
+    s->epoch = epoch;
+    s->is_ready = true;
+    s->n_ahead = 0;
+}
+
+/* Hands out what is ready at `position`; returns how many, at most n. */
+static uint32_t serve_ahead(const state *s, uint64_t position, uint32_t n, uint64_t *out) {
+    if (position < s->ahead_start || position - s->ahead_start >= s->n_ahead) return 0;
+    const uint32_t from = (uint32_t)(position - s->ahead_start);
+    const uint32_t n_ready = s->n_ahead - from < n ? s->n_ahead - from : n;
+    memcpy(out, s->ahead + from, n_ready * sizeof(*out));
+    return n_ready;
+}
+
+static void index_rows(void *opaque, uint32_t epoch, uint64_t position, uint32_t n, uint64_t *out) {
+    state *s = opaque;
+    start_epoch(s, s->is_once ? 0 : epoch);
+    const bool in_sequence = position == s->next;
+    s->next = position + n;
+    const uint32_t n_served = serve_ahead(s, position, n, out);
+    position += n_served;
+    n -= n_served;
+    out += n_served;
+    if (n == 0) return;
+    if (!in_sequence || n >= AHEAD) {
+        iter__permutation_run(&s->permutation, position, n, out);
+        return;
+    }
+    const uint64_t left = s->n_samples - position;
+    s->ahead_start = position;
+    s->n_ahead = left < AHEAD ? (uint32_t)left : AHEAD;
+    iter__permutation_run(&s->permutation, position, s->n_ahead, s->ahead);
+    serve_ahead(s, position, n, out);
+}
+
+const iter_sampler_ops iter__sampler_shuffle = {
+    .base = {.struct_size = sizeof(iter_sampler_ops),
+             .name = "shuffle",
+             .help = "a new random order of all samples every epoch",
+             .state_size = sizeof(state)},
+    .open = open_shuffle,
+    .close = close_shuffle,
+    .length = length,
+    .index = index_rows,
+};
+
+const iter_sampler_ops iter__sampler_once = {
+    .base = {.struct_size = sizeof(iter_sampler_ops),
+             .name = "once",
+             .help = "one random order of all samples, the same every epoch",
+             .state_size = sizeof(state)},
+    .open = open_once,
+    .close = close_shuffle,
+    .length = length,
+    .index = index_rows,
+};

@@ -1,0 +1,70 @@
+/*
+ * samplers.h - what the built-in samplers share: the list, and cutting n rows into units whose last one may be short.
+ *
+ * Units are served in a permuted order. The short one stands at some place in it, and all rows behind that place come `missing` rows earlier than
+ * if it were whole. So a position is put on the grid of whole units by adding `missing` behind the short unit; no table, no search.
+ */
+#ifndef LOADERS_SAMPLERS_H
+#define LOADERS_SAMPLERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "iter/core/error.h"
+#include "iter/core/permutation.h"
+#include <iter/ops.h>
+
+extern const iter_sampler_ops iter__sampler_sequential;
+extern const iter_sampler_ops iter__sampler_shuffle;
+extern const iter_sampler_ops iter__sampler_once;
+extern const iter_sampler_ops iter__sampler_block;
+extern const iter_sampler_ops iter__sampler_batch;
+extern const iter_sampler_ops iter__sampler_replacement;
+extern const iter_sampler_ops iter__sampler_bucket;
+
+/* Samplers other than sequential need to know how many samples there are. */
+static inline iter_status
+iter__sampler_needs_count(const char *name, const iter_sampler_context *context, iter_error *err) {
+    if (context->n_samples == ITER_UNKNOWN)
+        return iter__fail(
+            err, ITER_EINVAL,
+            "sampler %s: needs the number of samples, which this dataset does not know "
+            "(a stream has sequential order alone)",
+            name);
+    if (context->n_samples >> 63)
+        return iter__fail(err, ITER_EINVAL, "sampler %s: %llu samples are more than 2^63 - 1", name,
+                          (unsigned long long)context->n_samples);
+    return ITER_OK;
+}
+
+typedef struct iter_units {
+    uint64_t n_rows, n_units;
+    uint64_t unit;       /* rows of a whole unit */
+    uint64_t missing;    /* what the last unit is short of a whole one */
+    uint64_t short_slot; /* its place in the served order, set once an epoch */
+} iter_units;
+
+static inline iter_units iter__units_cut(uint64_t n_rows, uint64_t unit) {
+    iter_units units = {.n_rows = n_rows, .unit = unit};
+    units.n_units = n_rows / unit + (n_rows % unit != 0);
+    units.missing = units.n_units * unit - n_rows;
+    return units;
+}
+
+/* The order of an epoch is `order`; call before the next two. */
+static inline void iter__units_order(iter_units *units, const iter_permutation *order) {
+    units->short_slot = units->n_units ? iter__permutation_find(order, units->n_units - 1) : 0;
+}
+
+/* A served position on the grid of whole units: / unit = slot, % unit = row inside. */
+static inline uint64_t iter__units_grid(const iter_units *units, uint64_t position) {
+    const uint64_t short_end = (units->short_slot + 1) * units->unit - units->missing;
+    return position >= short_end ? position + units->missing : position;
+}
+
+/* Rows served in the slots before `slot`. */
+static inline uint64_t iter__units_before(const iter_units *units, uint64_t slot) {
+    return slot * units->unit - (slot > units->short_slot ? units->missing : 0);
+}
+
+#endif

@@ -1,0 +1,123 @@
+/*
+ * source_step.c - see source_step.h.
+ *
+ * No step carries a vector of its own: a read that stopped inside a part is continued by a step over the rest of that part,
+ * then by one over the untouched parts behind it. So nothing is copied or allocated, however often the kernel stops short.
+ *
+ * Under O_DIRECT whatever lies right (offset, address and at least a block) is read in place; a ragged head or tail goes through
+ * the bounce buffer, in whole blocks, and what was asked for is copied out.
+ */
+#include "loaders/source_step.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+
+/* The kernel reads at most 2 GiB - 4 KiB at once and a ring's length has 32 bits. */
+#define ITER_STEP_MAX_BYTES ((size_t)1 << 30)
+
+_Static_assert(sizeof(iter_iovec) == sizeof(struct iovec), "parts are handed to the kernel");
+_Static_assert(offsetof(iter_iovec, data) == offsetof(struct iovec, iov_base), "same order");
+_Static_assert(offsetof(iter_iovec, size) == offsetof(struct iovec, iov_len), "same order");
+
+static size_t min_size(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+static uint64_t round_down(uint64_t value, uint64_t to) {
+    return value & ~(to - 1);
+}
+
+/* The part that holds byte `at` of the read, which is not its end, and where in it; skips empty ones. */
+static int32_t find_part(const iter_read *read, size_t at, size_t *out_inside) {
+    int32_t i = 0;
+    while (i + 1 < read->n_parts && at >= read->parts[i].size)
+        at -= read->parts[i++].size;
+    assert(at < read->parts[i].size && "size is the sum of the parts");
+    *out_inside = at;
+    return i;
+}
+
+/* Copies into the parts from byte read->done on; `bytes` fit. */
+static void scatter(const iter_read *read, const uint8_t *from, size_t bytes) {
+    size_t inside;
+    int32_t i = find_part(read, read->done, &inside);
+    while (bytes > 0) {
+        const size_t n = min_size(bytes, read->parts[i].size - inside);
+        if (n > 0) memcpy((uint8_t *)read->parts[i].data + inside, from, n);
+        from += n;
+        bytes -= n;
+        inside = 0;
+        i++;
+    }
+}
+
+static void plan_blocks(const iter_read *read, const iter__blocks *blocks, iter__step *out) {
+    size_t inside;
+    const int32_t i = find_part(read, read->done, &inside);
+    const uint64_t at = read->offset + read->done;
+    uint8_t *base = (uint8_t *)read->parts[i].data + inside;
+    const size_t here = min_size(read->parts[i].size - inside, ITER_STEP_MAX_BYTES);
+    const uint64_t block = blocks->offset_align;
+    if (at % block == 0 && (uintptr_t)base % blocks->memory_align == 0 && here >= block) {
+        out->kind = ITER_STEP_ONE;
+        out->base = base;
+        out->length = (size_t)round_down(here, block);
+        return;
+    }
+    const uint64_t start = round_down(at, block);
+    const uint64_t end = round_down(at + (read->size - read->done) + block - 1, block);
+    out->kind = ITER_STEP_BOUNCE;
+    out->offset = start;
+    out->length = end - start < blocks->bounce_bytes ? (size_t)(end - start) : blocks->bounce_bytes;
+}
+
+void iter__step_plan(const iter_read *read, const iter__blocks *blocks, iter__step *out) {
+    *out = (iter__step){.kind = ITER_STEP_NONE, .offset = read->offset + read->done};
+    if (read->done >= read->size) return;
+    if (blocks->offset_align > 0) {
+        plan_blocks(read, blocks, out);
+        return;
+    }
+    size_t inside;
+    const int32_t i = find_part(read, read->done, &inside);
+    if (inside == 0 && i + 1 < read->n_parts) {
+        out->kind = ITER_STEP_MANY;
+        out->parts = read->parts + i;
+        out->n_parts = read->n_parts - i;
+        out->length = read->size - read->done;
+        return;
+    }
+    out->kind = ITER_STEP_ONE;
+    out->base = (uint8_t *)read->parts[i].data + inside;
+    out->length = min_size(read->parts[i].size - inside, ITER_STEP_MAX_BYTES);
+}
+
+iter__after iter__step_book(iter_read *read, const iter__step *step, const void *bounce,
+                            int64_t answer) {
+    if (answer == -EINTR || answer == -EAGAIN) return ITER_AFTER_AGAIN;
+    if (answer == -ECANCELED || answer == -EFAULT) return ITER_AFTER_LOST;
+    if (answer < 0) {
+        iter__step_end(read, (int32_t)-answer);
+        return ITER_AFTER_DONE;
+    }
+    size_t got = (size_t)answer;
+    assert(got <= step->length);
+    if (step->kind == ITER_STEP_BOUNCE) { /* what ends inside a block ends with the file */
+        const size_t before = (size_t)(read->offset + read->done - step->offset);
+        got = got > before ? min_size(got - before, read->size - read->done) : 0;
+        if (got > 0) scatter(read, (const uint8_t *)bounce + before, got);
+    }
+    read->done += got;
+    if (got == 0 || read->done >= read->size) { /* 0 bytes: the object ends here */
+        iter__step_end(read, 0);
+        return ITER_AFTER_DONE;
+    }
+    return ITER_AFTER_NEXT;
+}
+
+void iter__step_end(iter_read *read, int32_t os_error) {
+    read->os_error = os_error;
+    read->status = os_error == 0 ? ITER_OK : ITER_EIO;
+}

@@ -1,0 +1,36 @@
+#!/bin/sh
+# The demonstration: CIFAR-10 through both loaders, side by side. `make demo` builds first, then runs this.
+# Real data is taken from $ITER_DATA or ./data; without it a set of the same size and format is generated.
+set -eu
+cd "$(dirname "$0")/.."
+bench=build/release/bench/iterbench
+
+data=
+for folder in "${ITER_DATA:-data}/cifar-10-batches-bin" data/cifar-10-batches-bin; do
+    if [ -f "$folder/data_batch_1.bin" ]; then data=$folder; break; fi
+done
+if [ -n "$data" ]; then
+    echo "CIFAR-10, the real files: $data"
+else
+    data=build/demo-data/cifar-10-batches-bin
+    if [ ! -f "$data/.complete" ]; then
+        mkdir -p "$data"
+        $bench generate cifar10 "$data" >/dev/null
+        touch "$data/.complete"
+    fi
+    echo "CIFAR-10, generated in the very same binary format (README.md says where the real set comes from): $data"
+fi
+
+chain='normalize:mean=0.4914;0.4822;0.4465,std=0.2470;0.2435;0.2616 | to:f32,nchw'
+echo "+ iterbench --data cifar10:$data --batch 64 --chain \"$chain\" --seconds 4"
+$bench --data "cifar10:$data" --batch 64 --chain "$chain" --seconds 4
+
+cat <<TEXT
+
+Next, with PATH=$PWD/build/release/bench:\$PATH
+  iterbench --data cifar10:$data --workers 2 --chain "random-crop:size=32,pad=4 | random-flip | to:f32,nchw" --seconds 4
+  iterbench plan --data cifar10:$data --chain "normalize | to:f32,nchw"    what will run, and where memory goes
+  iterbench --data cifar10:$data --loader dataloader --epochs 1 --hash      the same hash for any --workers and --source
+  iterbench list                                                           formats, samplers and stages with their options
+  build/release/examples/01_*                                              the smallest program; make test runs everything
+TEXT

@@ -1,0 +1,81 @@
+#!/bin/bash
+# All tests, as `make test` runs them: gcc, clang, ThreadSanitizer, AddressSanitizer with UBSan, libFuzzer, and the build
+# without optional parts. Goes on after a failure; ends with the sum. Usage: test.sh [STEP...] (default: all of them)
+set -u
+cd "$(dirname "$0")/.."
+jobs=${JOBS:-$(nproc)}
+passed=0 failed=0 skipped=0
+failures=()
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-second_deadlock_stack=1}
+
+# step PRESET TITLE [ctest options...]: configures and builds a preset, then runs its tests
+step() {
+    local preset=$1 title=$2 begin=$SECONDS
+    shift 2
+    printf '\n== %s: %s\n' "$preset" "$title"
+    local log=build/$preset.log
+    if ! { cmake --preset "$preset" && cmake --build "build/$preset" -j "$jobs"; } >"$log" 2>&1; then
+        grep -E 'error|FAILED|warning' -A 4 "$log" | head -n 40
+        echo "$preset: does not build (all of it: $log)"
+        failed=$((failed + 1)) failures+=("$preset: does not build")
+        return
+    fi
+    local built=$SECONDS
+    ctest --test-dir "build/$preset" -j "$jobs" --no-tests=error --output-on-failure \
+        --output-junit junit.xml --test-output-size-passed 65536 --test-output-size-failed 65536 "$@" >"$log" 2>&1
+    local code=$?
+    local suite
+    suite=$(grep -m 1 -A 8 '<testsuite' "build/$preset/junit.xml" 2>/dev/null | tr '\n\t' '  ')
+    count() { sed -nE "s/.*[ <]$1=\"([0-9]+)\".*/\1/p" <<<"$suite"; }
+    local n bad out
+    n=$(count tests) bad=$(count failures) out=$(count skipped)
+    n=${n:-0} bad=${bad:-0} out=${out:-0}
+    if [ "$code" != 0 ] && [ "$bad" = 0 ]; then bad=1 n=$((n + 1)); fi
+    if [ "$bad" != 0 ]; then
+        cat "$log"
+        while read -r name; do failures+=("$preset: $name"); done < <(
+            sed -nE '/^The following tests FAILED/,$ s/^[[:space:]]+[0-9]+ - ([^ ]+) \(.*$/\1/p' "$log")
+    fi
+    # What was skipped says why; a skip is no pass. Criterion's skips are cases within a test.
+    awk -F'"' '/<testcase / { name = $2 }
+        /skipped: / { sub(/.*skipped: /, ""); print "   skipped " name ": " $0 }
+        /\[SKIP\]/ { sub(/.*\[SKIP\] */, ""); print "   skipped " name ": " $0 }' "build/$preset/junit.xml" | uniq
+    passed=$((passed + n - bad - out)) failed=$((failed + bad)) skipped=$((skipped + out))
+    echo "   $((n - bad - out)) passed, $bad failed, $out skipped ($((built - begin)) s to build, $((SECONDS - built)) s to run)"
+}
+
+# The Python tests want numpy with versioned DLPack, which Debian 12 does not have; a venv under build/ has.
+python_venv() {
+    [ -z "${ITER_PYTHON:-}" ] && ls tests/python/*.py >/dev/null 2>&1 || return 0
+    local python=$PWD/build/venv/bin/python
+    if ! "$python" -c 'import numpy' 2>/dev/null; then
+        echo "+ python3 -m venv build/venv && build/venv/bin/pip install 'numpy>=2.1'"
+        { python3 -m venv build/venv && timeout 180 build/venv/bin/pip install -q --retries 1 --timeout 15 \
+            --disable-pip-version-check 'numpy>=2.1'; } >build/venv.log 2>&1 ||
+            { tail -n 2 build/venv.log; echo "   no numpy: the Python tests will be skipped"; return 0; }
+    fi
+    export ITER_PYTHON=$python
+}
+
+mkdir -p build
+[ $# -gt 0 ] || set -- dev clang tsan asan fuzz minimal
+for name in "$@"; do
+    case $name in
+    dev)
+        python_venv
+        step dev "gcc, warnings are errors; everything, with style, layers, symbols, documents and install" ;;
+    clang) step clang "the same by clang" -LE check ;;
+    tsan) step tsan "everything with threads, under ThreadSanitizer" -L '^(stress|backend)$' ;;
+    asan) step asan "everything under AddressSanitizer and UBSan" ;;
+    fuzz) step fuzz "parsers: the corpus, then a short search from a fixed seed" ;;
+    minimal) step minimal "optimised, static, without liburing" -E 'check\.(style|words|docs|layers)' ;;
+    *) echo "usage: test.sh [dev|clang|tsan|asan|fuzz|minimal...]" >&2; exit 2 ;;
+    esac
+done
+
+echo
+for failure in ${failures[@]+"${failures[@]}"}; do echo "FAILED $failure"; done
+[ "$skipped" = 0 ] || echo "$skipped skipped, with their reasons in the logs under build/"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

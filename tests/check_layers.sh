@@ -1,0 +1,44 @@
+#!/bin/sh
+# Fails when an include, or a lock, is on the wrong side of a layer (ARCHITECTURE.md). Usage: check_layers.sh SOURCE_DIR
+cd "$1" || exit 2
+bad=0
+deny() { # deny WHY PATTERN PATH...: no source under PATH may match; absent paths are fine
+    why=$1; pattern=$2; shift 2
+    present=
+    for path in "$@"; do [ -e "$path" ] && present="$present $path"; done
+    [ -n "$present" ] || return 0
+    # shellcheck disable=SC2086 # the paths are ours and have no blanks
+    if grep -rnE --include='*.[ch]' --include='*.cu' "$pattern" $present; then
+        echo "  ^ $why"; bad=1
+    fi
+}
+public=$(ls iter/*.h)
+deny "the library may not know these" '#include ["<](loaders|transforms|engine|bench|examples|tests)/' iter
+deny "below the runtime, only the core" '#include ["<]iter/(runtime|device)/' iter/core loaders transforms
+deny "loaders know the core alone" '#include ["<](transforms|engine|bench|examples|tests)/' loaders
+deny "transforms know the core alone" '#include ["<](loaders|engine|bench|examples|tests)/' transforms
+deny "programs use public headers" \
+    '#include ["<](iter/(core|runtime|device)|loaders|transforms|tests)/' engine examples bench
+deny "examples and bench do without the engine" '#include ["<]engine/' examples bench
+# shellcheck disable=SC2086
+deny "a public header includes public headers" \
+    '#include ["<](iter/(core|runtime|device)|loaders|transforms|engine)/' $public
+deny "threads and locks live in iter/runtime" \
+    'pthread_|#include <(pthread|stdatomic|threads)\.h>|__atomic|__sync_' loaders transforms
+# The core has ref-counts and the allocator's test counters, but no thread and no lock.
+deny "no threads and locks in the core" 'pthread_(create|mutex|cond|rwlock|spin)|mtx_lock' iter/core
+# Public headers with <>, our own with "" from the root.
+deny "public headers are included with <>" '#include "iter/[a-z_0-9]+\.h"' \
+    iter loaders transforms bench examples tests
+deny "private headers are included with \"\"" \
+    '#include <(iter/(core|runtime|device)|loaders|transforms|bench|tests)/' \
+    iter loaders transforms bench examples tests
+deny "nothing is printed by the library" '\b(printf|puts|perror|fputs|putchar) ?\(' \
+    iter loaders transforms
+deny "the library does not end the program" '\b(exit|_exit|abort) ?\(' iter loaders transforms
+# One allocator, so that tests can fail each allocation.
+if grep -rnE --include='*.[ch]' '(^|[^>._a-zA-Z0-9])(malloc|calloc|realloc|free|strdup|asprintf|aligned_alloc|posix_memalign) ?\(' \
+    iter loaders transforms 2>/dev/null | grep -vE '^iter/core/alloc\.[ch]:|^[^:]*:[0-9]*: *(/?\*|//)'; then
+    echo "  ^ memory comes from iter/core/alloc.h"; bad=1
+fi
+exit $bad

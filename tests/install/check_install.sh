@@ -1,0 +1,48 @@
+#!/bin/sh
+# Installs into a scratch prefix, moves it (a package must be relocatable), then builds and runs a consumer
+# by find_package and by pkg-config; the same for the library in its other form (static or shared).
+# Every public header alone is also compiled as C11 and as C++17. Usage: check_install.sh SOURCE_DIR BINARY_DIR
+set -e
+source=$1; build=$2; here=$source/tests/install
+: "${CC:=cc}"
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+
+consume() { # consume BINARY_DIR NAME static|shared
+    cmake --install "$1" --prefix "$work/$2.staged" >/dev/null
+    mv "$work/$2.staged" "$work/$2.root"
+    pc=$(dirname "$(find "$work/$2.root" -name iter.pc)")
+    lib=$(dirname "$pc")
+    cmake -S "$here/consumer" -B "$work/$2.cmake" -DCMAKE_C_COMPILER="$CC" \
+        -DCMAKE_PREFIX_PATH="$work/$2.root" >/dev/null
+    cmake --build "$work/$2.cmake" >/dev/null
+    "$work/$2.cmake/consumer" >/dev/null
+    [ "$3" = static ] && static=--static || static=
+    # shellcheck disable=SC2046,SC2086
+    PKG_CONFIG_PATH="$pc" "$CC" -std=c11 "$here/consumer/main.c" -o "$work/$2.pc" \
+        $(PKG_CONFIG_PATH="$pc" pkg-config $static --cflags --libs iter)
+    LD_LIBRARY_PATH="$lib" "$work/$2.pc"
+    case $3 in # the form that was asked for is the form that was linked
+    shared) LD_LIBRARY_PATH="$lib" ldd "$work/$2.pc" | grep -q "$lib/libiter" ;;
+    static) ! ldd "$work/$2.pc" | grep -q libiter ;;
+    esac
+    echo "  $3: find_package and pkg-config"
+}
+
+if [ "$ITER_SHARED" = 1 ]; then this=shared other=static flag=OFF; else this=static other=shared flag=ON; fi
+consume "$build" this $this
+
+cmake -S "$source" -B "$work/other" -DCMAKE_C_COMPILER="$CC" -DCMAKE_BUILD_TYPE=Debug -DBUILD_SHARED_LIBS=$flag \
+    -DITER_BUILD_TESTS=OFF -DITER_BUILD_BENCH=OFF -DITER_BUILD_EXAMPLES=OFF >/dev/null
+cmake --build "$work/other" >/dev/null
+consume "$work/other" other $other
+
+case $CC in *clang*) cxx=clang++ ;; *) cxx=g++ ;; esac
+command -v $cxx >/dev/null || { echo "no $cxx for the headers"; exit 1; }
+for header in "$work"/this.root/include/iter/*.h; do
+    name=iter/$(basename "$header")
+    printf '#include <%s>\nint main(void) { return 0; }\n' "$name" >"$work/h.c"
+    cp "$work/h.c" "$work/h.cc"
+    "$CC" -std=c11 -Wall -Wextra -Wpedantic -Wundef -Werror -I"$work/this.root/include" -c "$work/h.c" -o "$work/h.o"
+    "$cxx" -std=c++17 -Wall -Wextra -Wpedantic -Wundef -Werror -I"$work/this.root/include" -c "$work/h.cc" -o "$work/h.o"
+done
+echo "  headers alone: C11 and C++17"

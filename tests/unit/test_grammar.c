@@ -1,0 +1,234 @@
+/*
+ * test_grammar.c - what docs/grammar.md says, both ways: what is read, and what is refused at which column.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/grammar.h"
+#include "iter/core/options.h"
+#include "tests/support/sample_ops.h"
+
+TestSuite(grammar, .timeout = 30);
+
+/* The call as one line: name<path>[column:key=value]... */
+static void flatten(const iter_grammar_call *call, char *out, size_t capacity) {
+    size_t n = (size_t)snprintf(out, capacity, "%s", call->name);
+    if (call->path) n += (size_t)snprintf(out + n, capacity - n, "<%s>", call->path);
+    for (int i = 0; i < call->n_args && n < capacity; i++)
+        n += (size_t)snprintf(out + n, capacity - n, "[%d:%s=%s]", call->args[i].column,
+                              call->args[i].key ? call->args[i].key : "", call->args[i].value);
+}
+
+typedef struct reading {
+    const char *text, *means;
+} reading;
+
+static const reading datasets[] = {
+    {"cifar10:", "cifar10<>"},
+    {"synthetic:cifar10", "synthetic<cifar10>"},
+    {"cifar10:data/cifar-10-batches-bin?split=train",
+     "cifar10<data/cifar-10-batches-bin>[35:split=train]"},
+    {"npy:a:b=c&d|e,f.npy", "npy<a:b=c&d|e,f.npy>"},
+    {"npy:C:\\x\\y", "npy<C:\\x\\y>"},
+    {"npy: a b ?label= c d &n=1", "npy< a b >[11:label= c d ][23:n=1]"},
+    {"npy:\"what?.npy\"?label=\"a&b\\\"\\\\\"&n=3", "npy<what?.npy>[17:label=a&b\"\\][33:n=3]"},
+    {"npy:\"\"", "npy<>"},
+    {"npy:x?label=", "npy<x>[7:label=]"},
+    {"npy:x?label=a?b=c", "npy<x>[7:label=a?b=c]"},
+    {"imdb:\xc3\xa4\xe2\x82\xac?num_words=5", "imdb<\xc3\xa4\xe2\x82\xac>[9:num_words=5]"},
+};
+
+static const reading stages[] = {
+    {"random-flip", "random-flip"},
+    {"  random-flip \n", "random-flip"},
+    {"to:f32,nchw", "to[4:=f32][8:=nchw]"},
+    {"crop : size = 32 , pad=4 ", "crop[8:size=32][20:pad=4]"},
+    {"normalize:mean=0.491;0.482,std=0.2", "normalize[11:mean=0.491;0.482][28:std=0.2]"},
+    {"a:b=c=d", "a[3:b=c=d]"},
+    {"a:\"x|y,z\", k = \"q\"", "a[3:=x|y,z][12:k=q]"},
+    {"a:\"\"", "a[3:=]"},
+    {"a:k=", "a[3:k=]"},
+    {"a:two words", "a[3:=two words]"},
+    {"a:=5", "a[3:==5]"},
+};
+
+static const reading bad_datasets[] = {
+    {"", "column 1: the name of a dataset is missing"},
+    {":x", "column 1: the name of a dataset is missing"},
+    {"CIFAR10:x", "column 1: the name"},
+    {"cifar10", "column 8: expected ':'"},
+    {"data/cifar", "column 5: expected ':'"},
+    {"npy:x?", "column 7: npy: an option is written key=value"},
+    {"npy:x?n=1&", "column 11: npy: an option is written key=value"},
+    {"npy:x?n=1&&m=2", "column 11: npy: an option"},
+    {"npy:x?shuffle", "column 7: npy: an option is written key=value"},
+    {"npy:\"x", "column 5: a quote is opened and never closed"},
+    {"npy:x?n=\"abc", "column 9: a quote is opened and never closed"},
+    {"npy:\"x\"y", "column 8: npy: expected '?' or the end after a quoted path"},
+    {"npy:x\"y\"", "column 6: a quote inside a value"},
+    {"npy:x?n=\"a\"b", "column 12: npy: expected '&' or the end after a quoted value"},
+    {"npy:\"a\\n\"", "column 7: in quotes"},
+    {"npy:\"a\\", "column 7: in quotes"},
+    {"npy:\xc3\xa4?n", "column 7: npy: an option"},
+};
+
+static const reading bad_stages[] = {
+    {"", "column 1: the name of a stage is missing"},
+    {"  ", "column 3: the name of a stage is missing"},
+    {"| a", "column 1: the name of a stage is missing"},
+    {"random_crop", "column 7: random: expected ':', '|' or the end after the name"},
+    {"a b", "column 3: a: expected ':'"},
+    {"a:", "column 3: a: an argument is missing"},
+    {"a:1,", "column 5: a: an argument is missing"},
+    {"a:1,,2", "column 5: a: an argument is missing"},
+    {"a:\"x\"y", "column 6: a: expected ',' or the end after a quoted value"},
+    {"a:k=\"x", "column 5: a quote is opened and never closed"},
+    {"a:x\"y\"", "column 4: a quote inside a value"},
+};
+
+static iter_status parse(const reading *r, bool stage, iter_grammar_call *call, char **block,
+                         iter_error *err) {
+    const char *cursor = r->text;
+    if (!stage) return iter__grammar_dataset(r->text, call, block, err);
+    return iter__grammar_stage(r->text, &cursor, call, block, err);
+}
+
+static void check_good(const reading *r, bool stage) {
+    iter_grammar_call call;
+    iter_error err = {0};
+    char *block, line[400];
+    cr_assert_eq(parse(r, stage, &call, &block, &err), ITER_OK, "%s: %s", r->text, err.message);
+    flatten(&call, line, sizeof(line));
+    cr_expect_str_eq(line, r->means);
+    iter__free(block);
+    cr_assert_eq(iter__alloc_live(), 0);
+}
+
+static void check_bad(const reading *r, bool stage) {
+    iter_grammar_call call;
+    iter_error err = {0};
+    char *block;
+    cr_expect_eq(parse(r, stage, &call, &block, &err), ITER_EINVAL, "%s", r->text);
+    cr_expect_null(block);
+    cr_expect(strncmp(err.message, r->means, strlen(r->means)) == 0, "'%s' gives '%s', not '%s'",
+              r->text, err.message, r->means);
+    cr_assert_eq(iter__alloc_live(), 0);
+}
+
+Test(grammar, datasets) {
+    for (size_t i = 0; i < sizeof(datasets) / sizeof(datasets[0]); i++)
+        check_good(&datasets[i], false);
+    for (size_t i = 0; i < sizeof(bad_datasets) / sizeof(bad_datasets[0]); i++)
+        check_bad(&bad_datasets[i], false);
+}
+
+Test(grammar, stages) {
+    for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); i++)
+        check_good(&stages[i], true);
+    for (size_t i = 0; i < sizeof(bad_stages) / sizeof(bad_stages[0]); i++)
+        check_bad(&bad_stages[i], true);
+}
+
+Test(grammar, a_cursor_walks_the_stages) {
+    const char *text = "a:1 | b:\"|\",k=2|c", *cursor = text;
+    static const char *const want[] = {"a[3:=1]", "b[9:=|][13:k=2]", "c"};
+    static const int columns[] = {1, 7, 17};
+    for (int i = 0; i < 3; i++) {
+        iter_grammar_call call;
+        char *block, line[100];
+        cr_assert_not_null(cursor);
+        cr_assert_eq(iter__grammar_stage(text, &cursor, &call, &block, NULL), ITER_OK);
+        flatten(&call, line, sizeof(line));
+        cr_expect_str_eq(line, want[i]);
+        cr_expect_eq(call.column, columns[i]);
+        iter__free(block);
+    }
+    cr_expect_null(cursor);
+}
+
+Test(grammar, arguments_are_limited) {
+    char text[200] = "a:1", *block;
+    iter_grammar_call call;
+    iter_error err;
+    for (int i = 1; i < ITER_GRAMMAR_ARGS; i++)
+        strcat(text, ",1");
+    const char *cursor = text;
+    cr_assert_eq(iter__grammar_stage(text, &cursor, &call, &block, NULL), ITER_OK);
+    cr_expect_eq(call.n_args, ITER_GRAMMAR_ARGS);
+    iter__free(block);
+    strcat(text, ",1");
+    cursor = text;
+    cr_assert_eq(iter__grammar_stage(text, &cursor, &call, &block, &err), ITER_EINVAL);
+    cr_expect_str_eq(err.message, "column 67: a: more than 32 arguments");
+}
+
+static iter_status apply(const char *text, const iter_ops *ops, void *values, const char *skip,
+                         iter_error *err) {
+    iter_grammar_call call;
+    const char *cursor = text;
+    char *block;
+    const iter_status status = iter__grammar_stage(text, &cursor, &call, &block, err);
+    if (status < 0) return status;
+    const iter_status applied = iter__grammar_apply(&call, ops, values, skip, err);
+    iter__free(block);
+    return applied;
+}
+
+Test(grammar, arguments_become_options) {
+    sample_options o;
+    cr_assert_eq(apply("sample:mode=edge,64,field=x,\"a, b\",ratio=.25", &sample_ops.base, &o,
+                       "field", NULL),
+                 ITER_OK);
+    cr_expect_eq(o.size, 64);
+    cr_expect_str_eq(o.path, "a, b");
+    cr_expect_eq(o.mode, 2);
+    cr_expect_eq(o.ratio, 0.25);
+    cr_expect_str_eq(o.word, "plain");
+    iter__options_free(&sample_ops.base, &o);
+    cr_expect_eq(iter__alloc_live(), 0);
+}
+
+Test(grammar, refused_arguments_name_their_column) {
+    static const reading cases[] = {
+        {"sample:size=3, sise=4", "column 16: sample: unknown option 'sise'; it has size, flag"},
+        {"sample:field=x", "column 8: sample: unknown option 'field'"},
+        {"sample:size=3,size=3", "column 15: sample: option 'size' is given twice"},
+        {"sample:3,word=a,size=3", "column 17: sample: option 'size' is given twice"},
+        {"sample:size=3,3", "column 15: sample: option 'size' is given twice"},
+        {"sample:path=a,word=b,size=0", "column 22: sample: size is 0, it may be 1 to 65536"},
+        {"sample:1,b,c", "column 12: sample: unnamed argument 3 belongs to no option"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        sample_options o;
+        iter_error err = {0};
+        cr_expect_eq(apply(cases[i].text, &sample_ops.base, &o, NULL, &err), ITER_EINVAL);
+        cr_expect(strncmp(err.message, cases[i].means, strlen(cases[i].means)) == 0,
+                  "'%s' gives '%s'", cases[i].text, err.message);
+        cr_expect_eq(iter__alloc_live(), 0, "%s", cases[i].text);
+    }
+    iter_error err;
+    sample_options o;
+    cr_expect_eq(apply("sample:field=a,field=b", &sample_ops.base, &o, "field", &err), ITER_EINVAL);
+    cr_expect_str_eq(err.message, "column 16: sample: option 'field' is given twice");
+    cr_expect_eq(apply("sample:size=0", &sample_ops.base, &o, NULL, NULL), ITER_EINVAL);
+}
+
+Test(grammar, every_allocation_failure_is_clean) {
+    for (long n = 0;; n++) {
+        sample_options o;
+        iter_error err = {0};
+        iter__alloc_fail_after = n;
+        const iter_status status = apply("sample:path=a,word=b", &sample_ops.base, &o, NULL, &err);
+        iter__alloc_fail_after = -1;
+        if (status == ITER_OK) {
+            iter__options_free(&sample_ops.base, &o);
+            cr_expect_eq(n, 3);
+            break;
+        }
+        cr_assert_eq(status, ITER_ENOMEM);
+        cr_assert_eq(iter__alloc_live(), 0, "failure %ld", n);
+    }
+    cr_expect_eq(iter__alloc_live(), 0);
+}

@@ -1,0 +1,32 @@
+/* builtin_transforms.c - the stages that come with the library, in listing order. */
+#include "iter/core/builtins.h"
+#include "transforms/stages.h"
+#include "transforms/token_stages.h"
+
+/* clang-format off */
+const iter_transform_ops *const iter__builtin_transforms[] = {
+    /* Images. */
+    &iter__transform_random_crop,
+    &iter__transform_center_crop,
+    &iter__transform_crop,
+    &iter__transform_pad,
+    &iter__transform_random_flip,
+    &iter__transform_flip,
+    &iter__transform_cutout,
+    /* Values. */
+    &iter__transform_scale,
+    &iter__transform_normalize,
+    &iter__transform_cast,
+    &iter__transform_to,
+    /* Labels. */
+    &iter__transform_one_hot,
+    /* Tokens. */
+    &iter__transform_truncate,
+    &iter__transform_pad_tokens,
+    &iter__transform_tokens,
+    /* Batches. */
+    &iter__transform_pad_batch,
+    &iter__transform_lengths,
+    &iter__transform_tnc,
+    NULL,
+};

@@ -1,0 +1,179 @@
+/*
+ * pack_kernels_avx512.c - the kernels with AVX-512 F, BW, DQ and VL. Only called where the processor has them all.
+ */
+#include "transforms/pack_kernels.h"
+
+#if defined(__x86_64__)
+
+#if defined(__clang__)
+#pragma clang attribute push(                                                                      \
+    __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
+#else
+#pragma GCC target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")
+#endif
+
+#include <immintrin.h>
+
+typedef __m512 vec;
+
+static inline vec load16(const int type, const char *p) {
+    if (type == ITER__TYPE_U8)
+        return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
+    if (type == ITER__TYPE_F16) return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+    if (type == ITER__TYPE_BF16)
+        return _mm512_castsi512_ps(_mm512_slli_epi32(
+            _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+    return _mm512_loadu_ps(p);
+}
+
+/* max_ps answers its second operand for NaN. */
+static inline __m128i u8_from_vec(vec v) {
+    const vec cut = _mm512_min_ps(_mm512_max_ps(v, _mm512_setzero_ps()), _mm512_set1_ps(255.0f));
+    return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(cut));
+}
+
+static inline __m256i f16_from_vec(vec v) {
+    return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+static inline __m256i bf16_from_vec(vec v) {
+    const __m512i bits = _mm512_castps_si512(v);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i near = _mm512_srli_epi32(
+        _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd), 16);
+    const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
+    const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(near, is_nan, quiet));
+}
+
+static inline void store16(const int type, char *p, vec v) {
+    if (type == ITER__TYPE_U8)
+        _mm_storeu_si128((__m128i *)p, u8_from_vec(v));
+    else if (type == ITER__TYPE_F16)
+        _mm256_storeu_si256((__m256i *)p, f16_from_vec(v));
+    else if (type == ITER__TYPE_BF16)
+        _mm256_storeu_si256((__m256i *)p, bf16_from_vec(v));
+    else
+        _mm512_storeu_ps(p, v);
+}
+
+static inline void store16_some(const int type, char *p, vec v, __mmask16 some) {
+    if (type == ITER__TYPE_U8)
+        _mm_mask_storeu_epi8(p, some, u8_from_vec(v));
+    else if (type == ITER__TYPE_F16)
+        _mm256_mask_storeu_epi16(p, some, f16_from_vec(v));
+    else if (type == ITER__TYPE_BF16)
+        _mm256_mask_storeu_epi16(p, some, bf16_from_vec(v));
+    else
+        _mm512_mask_storeu_ps(p, some, v);
+}
+
+static inline vec set16(float x) {
+    return _mm512_set1_ps(x);
+}
+
+static inline vec table16(const float *p) {
+    return _mm512_loadu_ps(p);
+}
+
+static inline vec affine16(vec v, vec a, vec b) {
+    return _mm512_add_ps(_mm512_mul_ps(v, a), b);
+}
+
+/* Element 3 i + c stands in vector (3 i + c) / 16 at place (3 i + c) % 16. 3 and 16 have no common factor, so over i the places of a channel
+ * are all different: blend first, then one permutation a channel. The masks say which places channel c takes from vectors 1 and 2. */
+static inline void split16(const vec *in, vec *out) {
+    const __m512i order0 = _mm512_setr_epi32(0, 3, 6, 9, 12, 15, 2, 5, 8, 11, 14, 1, 4, 7, 10, 13);
+    const __m512i order1 = _mm512_setr_epi32(1, 4, 7, 10, 13, 0, 3, 6, 9, 12, 15, 2, 5, 8, 11, 14);
+    const __m512i order2 = _mm512_setr_epi32(2, 5, 8, 11, 14, 1, 4, 7, 10, 13, 0, 3, 6, 9, 12, 15);
+    vec v = _mm512_mask_blend_ps(0x4924, in[0], in[1]);
+    out[0] = _mm512_permutexvar_ps(order0, _mm512_mask_blend_ps(0x2492, v, in[2]));
+    v = _mm512_mask_blend_ps(0x9249, in[0], in[1]);
+    out[1] = _mm512_permutexvar_ps(order1, _mm512_mask_blend_ps(0x4924, v, in[2]));
+    v = _mm512_mask_blend_ps(0x2492, in[0], in[1]);
+    out[2] = _mm512_permutexvar_ps(order2, _mm512_mask_blend_ps(0x9249, v, in[2]));
+}
+
+/* The inverse permutation of each channel first, then blends: place p of vector j belongs to channel (16 j + p) % 3. */
+static inline void join16(const vec *in, vec *out) {
+    const __m512i order0 = _mm512_setr_epi32(0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15, 10, 5);
+    const __m512i order1 = _mm512_setr_epi32(5, 0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15, 10);
+    const __m512i order2 = _mm512_setr_epi32(10, 5, 0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15);
+    const vec c0 = _mm512_permutexvar_ps(order0, in[0]);
+    const vec c1 = _mm512_permutexvar_ps(order1, in[1]);
+    const vec c2 = _mm512_permutexvar_ps(order2, in[2]);
+    out[0] = _mm512_mask_blend_ps(0x4924, _mm512_mask_blend_ps(0x2492, c0, c1), c2);
+    out[1] = _mm512_mask_blend_ps(0x2492, _mm512_mask_blend_ps(0x9249, c0, c1), c2);
+    out[2] = _mm512_mask_blend_ps(0x9249, _mm512_mask_blend_ps(0x4924, c0, c1), c2);
+}
+
+/* Bits of the positions in [low, high) among 16 from `at`. */
+static inline __mmask16 interval_mask(int64_t low, int64_t high, int64_t at) {
+    const int64_t from = low - at < 0 ? 0 : low - at > 16 ? 16 : low - at;
+    const int64_t to = high - at < 0 ? 0 : high - at > 16 ? 16 : high - at;
+    return (__mmask16)(((1u << to) - 1u) & ~((1u << from) - 1u));
+}
+
+static inline unsigned mirror16(unsigned mask) {
+    mask = (mask & 0x5555u) << 1 | (mask >> 1 & 0x5555u);
+    mask = (mask & 0x3333u) << 2 | (mask >> 2 & 0x3333u);
+    mask = (mask & 0x0f0fu) << 4 | (mask >> 4 & 0x0f0fu);
+    return (mask & 0xffu) << 8 | mask >> 8;
+}
+
+/* One block of 16: masked load (what is masked out is not touched, wherever it is), mirrored where asked, and `fill` where masked out. */
+static inline vec window16(const int reverse, const uint8_t *in, __mmask16 from, __mmask16 valid,
+                           vec a, vec b, vec fill) {
+    const __m128i mirror = _mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    __m128i bytes = _mm_maskz_loadu_epi8(from, in);
+    if (reverse) bytes = _mm_shuffle_epi8(bytes, mirror);
+    const vec v = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
+    return _mm512_mask_add_ps(fill, valid, _mm512_mul_ps(v, a), b);
+}
+
+/* blocks = 2: rows of exactly 32 pixels; 0: any length. */
+static inline __attribute__((always_inline)) void
+window_rows(const int type, const int reverse, const int blocks, void *out, const uint8_t *in,
+            const iter__window *w, iter__fetch *fetch) {
+    const vec a = set16(w->a), b = set16(w->b), fill = set16(w->fill);
+    const ptrdiff_t bytes = type == ITER__TYPE_U8 ? 1 : type == ITER__TYPE_F32 ? 4 : 2;
+    const ptrdiff_t n_blocks = blocks ? blocks : (w->n + 15) / 16;
+    const ptrdiff_t step = reverse ? -16 : 16;
+    const uint8_t *row = in + (reverse ? w->offset - 15 : w->offset);
+    char *to = out;
+    __mmask16 valid[2] = {interval_mask(w->low, w->high, 0), interval_mask(w->low, w->high, 16)};
+    __mmask16 from[2] = {valid[0], valid[1]};
+    if (reverse) {
+        from[0] = (__mmask16)mirror16(valid[0]);
+        from[1] = (__mmask16)mirror16(valid[1]);
+    }
+    iter__fetch ahead = *fetch;
+    for (int64_t y = 0; y < w->n_rows; y++) {
+        iter__fetch_row(&ahead);
+        if (blocks) {
+            store16(type, to, window16(reverse, row, from[0], valid[0], a, b, fill));
+            store16(type, to + 16 * bytes,
+                    window16(reverse, row + step, from[1], valid[1], a, b, fill));
+        } else {
+            for (ptrdiff_t i = 0; i < n_blocks; i++) {
+                const __mmask16 m = interval_mask(w->low, w->high, 16 * i);
+                const __mmask16 f = reverse ? (__mmask16)mirror16(m) : m;
+                const vec v = window16(reverse, row + step * i, f, m, a, b, fill);
+                store16_some(type, to + 16 * i * bytes, v, interval_mask(0, w->n, 16 * i));
+            }
+        }
+        row += w->in_step;
+        to += w->n * bytes;
+    }
+    *fetch = ahead;
+}
+
+#define LEVEL avx512
+#define HAVE_WINDOW
+#include "transforms/pack_kernels_template.h"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+
+#endif

@@ -1,0 +1,68 @@
+/* token_stages.h - the token and batch stages, and what those for tokens share: the types that ids come in. */
+#ifndef ITER_TRANSFORMS_TOKEN_STAGES_H
+#define ITER_TRANSFORMS_TOKEN_STAGES_H
+
+#include <inttypes.h>
+#include <stdbool.h>
+
+#include <iter/ops.h>
+
+#include "iter/core/error.h"
+
+extern const iter_transform_ops iter__transform_truncate;
+extern const iter_transform_ops iter__transform_pad_tokens;
+extern const iter_transform_ops iter__transform_tokens;
+extern const iter_transform_ops iter__transform_pad_batch;
+extern const iter_transform_ops iter__transform_lengths;
+extern const iter_transform_ops iter__transform_tnc;
+
+/* Elements of one index of dimension 1 of a batch [N, T, ...]. */
+static inline int64_t batch_step_elements(const iter_desc *desc) {
+    int64_t n = 1;
+    for (int32_t d = 2; d < desc->n_dims; d++)
+        n *= desc->dims[d];
+    return n;
+}
+
+/* True where `id` is a value of the type. */
+static inline bool token_fits(iter_dtype dtype, int64_t id) {
+    if (dtype == ITER_U16) return id >= 0 && id <= UINT16_MAX;
+    if (dtype == ITER_I32) return id >= INT32_MIN && id <= INT32_MAX;
+    return true;
+}
+
+/* u16, i32 or i64 [T], fixed or variable. */
+static inline iter_status token_check(const iter_desc *in, iter_error *err) {
+    char text[128];
+    const bool known = in->dtype == ITER_U16 || in->dtype == ITER_I32 || in->dtype == ITER_I64;
+    if (known && in->n_dims == 1) return ITER_OK;
+    return iter__fail(err, ITER_EINVAL, "needs u16, i32 or i64 [T], not %s",
+                      iter_desc_text(in, text, sizeof(text)));
+}
+
+/* An id given as an option has to be a value of the field's type. */
+static inline iter_status token_check_id(const iter_desc *in, const char *option, int64_t id,
+                                         iter_error *err) {
+    if (token_fits(in->dtype, id)) return ITER_OK;
+    return iter__fail(err, ITER_EINVAL, "%s=%" PRId64 " is no %s", option, id,
+                      iter_dtype_text(in->dtype));
+}
+
+/* The most tokens a sample can have. */
+static inline int64_t token_capacity(const iter_desc *desc) {
+    return desc->dims[0] == ITER_VARIABLE ? desc->capacity : desc->dims[0];
+}
+
+static inline void token_fill(iter_dtype dtype, void *out, int64_t n, int64_t id) {
+    for (int64_t i = 0; i < n; i++) {
+        if (dtype == ITER_U16) {
+            ((uint16_t *)out)[i] = (uint16_t)id;
+        } else if (dtype == ITER_I32) {
+            ((int32_t *)out)[i] = (int32_t)id;
+        } else {
+            ((int64_t *)out)[i] = id;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,112 @@
+/*
+ * tokens.c - renumbers ids: an offset for reserved ids, one id for all words beyond a limit, a start id in front.
+ *
+ * In that order, so that an id is what Keras' load_data() makes of a rank: offset=3,limit=30000,unknown=2,start=1.
+ */
+#include <iter/transforms.h>
+
+#include "transforms/token_stages.h"
+
+static const iter_option option_rows[] = {
+    {"offset", "added to every id", ITER_OPTION_INT, offsetof(iter_tokens_options, offset),
+     INT32_MIN, INT32_MAX, NULL, 0},
+    {"start", "id put in front; -1 = none", ITER_OPTION_INT, offsetof(iter_tokens_options, start),
+     -1, INT32_MAX, NULL, 0},
+    {"unknown", "id of what is not below limit", ITER_OPTION_INT,
+     offsetof(iter_tokens_options, unknown), 0, INT32_MAX, NULL, 0},
+    {"limit", "ids from here on become unknown; 0 = none do", ITER_OPTION_INT,
+     offsetof(iter_tokens_options, limit), 0, INT32_MAX, NULL, 0},
+    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+};
+
+static const iter_tokens_options defaults = ITER_TOKENS_OPTIONS_INIT;
+
+/* out[i] for in[i], from the last to the first because the two may overlap. Returns the place of an id that does not fit, or -1. */
+#define RENUMBER(type)                                                                             \
+    static int64_t renumber_##type(const iter_tokens_options *o, iter_dtype dtype, const type *in, \
+                                   type *out, int64_t n) {                                         \
+        int64_t bad = -1;                                                                          \
+        for (int64_t i = n - 1; i >= 0; i--) {                                                     \
+            int64_t id;                                                                            \
+            const bool wide = __builtin_add_overflow((int64_t)in[i], o->offset, &id);              \
+            if (o->limit > 0 && (wide || id < 0 || id >= o->limit)) {                              \
+                id = o->unknown;                                                                   \
+            } else if (wide || !token_fits(dtype, id)) {                                           \
+                bad = i;                                                                           \
+            }                                                                                      \
+            out[i] = (type)id;                                                                     \
+        }                                                                                          \
+        return bad;                                                                                \
+    }
+
+RENUMBER(uint16_t)
+RENUMBER(int32_t)
+RENUMBER(int64_t)
+
+#undef RENUMBER
+
+static int64_t renumber(const iter_tokens_options *o, const iter_tensor *in, void *out,
+                        size_t skip) {
+    const int64_t n = in->desc.dims[0];
+    switch (in->desc.dtype) {
+    case ITER_U16: return renumber_uint16_t(o, ITER_U16, in->data, (uint16_t *)out + skip, n);
+    case ITER_I32: return renumber_int32_t(o, ITER_I32, in->data, (int32_t *)out + skip, n);
+    default: return renumber_int64_t(o, ITER_I64, in->data, (int64_t *)out + skip, n);
+    }
+}
+
+/* ---- callbacks -------------------------------------------------------------------------------------------- */
+
+static iter_status tokens_plan(const void *options, const iter_desc *in, iter_desc *out,
+                               size_t *out_scratch, iter_error *err) {
+    const iter_tokens_options *o = options;
+    ITER_TRY(token_check(in, err));
+    if (o->limit > 0) {
+        ITER_TRY(token_check_id(in, "limit - 1", o->limit - 1, err));
+        if (o->unknown >= o->limit || o->start >= o->limit) {
+            return iter__fail(err, ITER_EINVAL,
+                              "unknown=%" PRId64 " and start=%" PRId64
+                              " have to be below limit=%" PRId64,
+                              o->unknown, o->start, o->limit);
+        }
+    }
+    if (o->start >= 0) ITER_TRY(token_check_id(in, "start", o->start, err));
+    *out = *in;
+    if (o->start >= 0) {
+        if (in->dims[0] == ITER_VARIABLE) {
+            out->capacity++;
+        } else {
+            out->dims[0]++;
+        }
+    }
+    *out_scratch = 0;
+    return ITER_OK;
+}
+
+static iter_status tokens_apply(void *state, const void *options, const iter_tensor *in,
+                                iter_tensor *out, iter_rng *rng, void *scratch, iter_error *err) {
+    const iter_tokens_options *o = options;
+    const size_t skip = o->start >= 0;
+    (void)state, (void)rng, (void)scratch;
+    const int64_t bad = renumber(o, in, out->data, skip);
+    if (bad >= 0) {
+        return iter__fail(err, ITER_EFORMAT,
+                          "token %" PRId64 " with offset=%" PRId64 " is no %s; give a limit", bad,
+                          o->offset, iter_dtype_text(in->desc.dtype));
+    }
+    token_fill(in->desc.dtype, out->data, (int64_t)skip, o->start);
+    out->desc.dims[0] = in->desc.dims[0] + (int64_t)skip;
+    return ITER_OK;
+}
+
+const iter_transform_ops iter__transform_tokens = {
+    .base = {.struct_size = sizeof(iter_transform_ops),
+             .name = "tokens",
+             .help = "renumbers ids: offset, limit, start",
+             .options = option_rows,
+             .defaults = &defaults,
+             .options_size = sizeof(iter_tokens_options)},
+    .role = ITER_DATA,
+    .plan = tokens_plan,
+    .apply = tokens_apply,
+};
