@@ -92,7 +92,7 @@ static iter_status arrays_read(const bench_options *options, iter_dataset *datas
     plain.shuffle = ITER_SHUFFLE_NONE;
     plain.sampler = NULL;
     plain.last_batch = ITER_LAST_KEEP;
-    plain.on_error = ITER_ON_ERROR_FAIL;
+    plain.max_failures = 0;
     iter_loader_options opt = bench_loader_options(&plain, 0);
     iter_loader *loader;
     s = iter_dataloader_create(dataset, NULL, &opt, &loader, err);

@@ -26,7 +26,7 @@ typedef struct bench_arrays {
 /**
  * Reads fields as stored, in order, through a loader without chain. At most `max_bytes` of rows (UINT64_MAX = all of them).
  *
- * Errors  EUNSUPPORTED (a field of variable size, a stream), what the loader answers, ENOMEM.
+ * Errors  EUNSUPPORTED (a field of variable size, a stream), what the loader answers (a failed sample, unless on_error is blank), ENOMEM.
  */
 iter_status bench_arrays_load(const bench_options *options, uint64_t max_bytes, bench_arrays *out,
                               iter_error *err);

@@ -109,9 +109,7 @@ static iter_status run_slices(run *r, bench_arm *arm, iter_error *err) {
 
 static iter_status run_one(run *r, iter_error *err) {
     bench_arm *arm = &r->result->arms[0];
-    bool by_time = r->options.epochs == 0;
-    iter_status s = arm_first_batch(arm, !by_time, err);
-    if (s == ITER_OK && by_time) s = warm_up(arm, err);
+    iter_status s = r->options.epochs == 0 ? warm_up(arm, err) : ITER_OK;
     r->yard_between = s == ITER_OK && between(r);
     if (r->yard_between) s = open_yard(r, err);
     return s == ITER_OK ? run_slices(r, arm, err) : s;
@@ -132,10 +130,8 @@ static iter_status run_both(run *r, iter_error *err) {
     run_result *result = r->result;
     bool by_time = r->options.epochs == 0;
     iter_status s = ITER_OK;
-    for (int i = 0; s == ITER_OK && i < 2; i++) {
-        s = arm_first_batch(&result->arms[i], !by_time, err);
-        if (s == ITER_OK && by_time) s = warm_up(&result->arms[i], err);
-    }
+    for (int i = 0; s == ITER_OK && by_time && i < 2; i++)
+        s = warm_up(&result->arms[i], err);
     r->yard_between = s == ITER_OK && between(r);
     if (r->yard_between) s = open_yard(r, err);
     if (s < 0) return s;
@@ -173,27 +169,36 @@ static iter_status describe_set(run_result *result, iter_error *err) {
     return ITER_OK;
 }
 
+/* The first batch is taken at once: it counts from here, and what is opened next would be in its time. */
+static iter_status open_arm(run *r, int i, bool ndarray, bool last, iter_error *err) {
+    run_result *result = r->result;
+    bench_arm *arm = &result->arms[i];
+    iter_status s = arm_open(&r->options, ndarray ? &r->arrays : NULL, arm, err);
+    if (s < 0) return s;
+    result->n_arms = i + 1;
+    if (r->options.loader != BENCH_BOTH) arm->name = "loader";
+    if (r->options.hash) arm->hash = &result->hashes[i];
+    if (last) {
+        s = shuffle_quality_open(&result->quality, arm->loaders[0], err);
+        arm->quality = result->quality.n > 0 ? &result->quality : NULL;
+    }
+    return s == ITER_OK ? arm_first_batch(arm, r->options.epochs > 0, err) : s;
+}
+
 static iter_status open_arms(run *r, iter_error *err) {
     run_result *result = r->result;
     bool both = r->options.loader == BENCH_BOTH;
     iter_status s = ITER_OK;
     if (r->options.loader != BENCH_DATALOADER) {
-        s = bench_arrays_load(&r->options, UINT64_MAX, &r->arrays, err);
+        bench_options whole = r->options; /* an array has no samples that failed */
+        whole.on_error = ITER_ON_ERROR_FAIL;
+        s = bench_arrays_load(&whole, UINT64_MAX, &r->arrays, err);
         r->has_arrays = s == ITER_OK;
         result->load_s = r->arrays.load_s;
     }
     for (int i = 0; s == ITER_OK && i < 1 + both; i++) {
         bool ndarray = both ? i == 0 : r->options.loader == BENCH_NDARRAY;
-        bench_arm *arm = &result->arms[i];
-        s = arm_open(&r->options, ndarray ? &r->arrays : NULL, arm, err);
-        if (s < 0) break;
-        result->n_arms = i + 1;
-        if (!both) arm->name = "loader";
-        if (r->options.hash) arm->hash = &result->hashes[i];
-        if (i == both) {
-            s = shuffle_quality_open(&result->quality, arm->loaders[0], err);
-            arm->quality = result->quality.n > 0 ? &result->quality : NULL;
-        }
+        s = open_arm(r, i, ndarray, i == both, err);
     }
     return s;
 }

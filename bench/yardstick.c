@@ -125,8 +125,21 @@ static bool push_normalize(affine *a, const char *arguments) {
 static bool push_scale(affine *a, const char *arguments) {
     double factor[CHANNELS_MAX] = {1}, offset[CHANNELS_MAX] = {0};
     int32_t n_factor = numbers(arguments, "factor", 1, factor);
-    int32_t n_offset = numbers(arguments, "offset", 2, offset);
+    int32_t n_offset = numbers(arguments, "bias", 2, offset);
     return push(a, n_factor, factor, n_offset, offset);
+}
+
+/* cast and to: what follows works on another type. */
+static bool push_type(affine *a, const char *arguments) {
+    size_t length;
+    char name[16];
+    const char *text = argument(arguments, "dtype", 1, &length);
+    if (text == NULL || length >= sizeof(name)) return text == NULL;
+    memcpy(name, text, length);
+    name[length] = '\0';
+    iter_dtype dtype = iter_dtype_parse(name);
+    if (dtype != ITER_DTYPE_NONE) a->dtype = dtype;
+    return true;
 }
 
 /* Reads one stage, "name" or "name:arguments", into the field's affine. False = it has no straight loop. */
@@ -146,7 +159,8 @@ static bool read_stage(char *stage, const char *field, bool first_of_role, iter_
     stage[length] = '\0';
     if (strcmp(stage, "normalize") == 0) return push_normalize(out, arguments);
     if (strcmp(stage, "scale") == 0) return push_scale(out, arguments);
-    return strcmp(stage, "cast") == 0 || strcmp(stage, "to") == 0;
+    if (strcmp(stage, "cast") == 0) return push_type(out, arguments);
+    return strcmp(stage, "to") == 0 && push_type(out, arguments);
 }
 
 static bool read_chain(const char *text, const char *field, bool first_of_role, iter_role role,
@@ -262,10 +276,14 @@ iter_status yardstick_open(yardstick *out, const bench_options *options, const b
     memset(out, 0, sizeof(*out));
     out->arrays = arrays;
     if (arrays == NULL) {
-        iter_status s = bench_arrays_load(options, LOAD_MAX_BYTES, &out->own, err);
-        if (s == ITER_EUNSUPPORTED && err != NULL)
-            snprintf(out->why, sizeof(out->why), "%.255s", err->message);
-        if (s < 0) return s == ITER_EUNSUPPORTED ? ITER_OK : s;
+        /* A set that cannot be loaded has no straight loop; that is no failure of the run. */
+        bench_options plain = *options;
+        iter_error reason;
+        plain.on_error = ITER_ON_ERROR_BLANK;
+        if (bench_arrays_load(&plain, LOAD_MAX_BYTES, &out->own, &reason) < 0) {
+            snprintf(out->why, sizeof(out->why), "%.255s", reason.message);
+            return ITER_OK;
+        }
         out->arrays = &out->own;
     }
     out->work.n_rows = out->arrays->n_rows;
@@ -300,15 +318,16 @@ static double run_loop(yardstick *y, bench_limit limit, uint64_t n_batches) {
     return bench_now() - start;
 }
 
+/* As many batches as `seconds` hold by the rate so far: a size taken from one short run would follow the scheduler's whims. */
 static void slice_of(yardstick *y, bench_limit limit, double seconds, uint64_t *samples,
                      double *spent) {
     uint64_t n = 1;
     double took = run_loop(y, limit, n);
-    while (took < seconds / 16) {
+    while (*samples == 0 && took < seconds / 4) {
         n *= 2;
         took = run_loop(y, limit, n);
     }
-    n = (uint64_t)(seconds / took * (double)n) + 1;
+    if (*samples > 0) n = (uint64_t)(seconds * (double)*samples / *spent / y->work.batch) + 1;
     *spent += run_loop(y, limit, n);
     *samples += n * y->work.batch;
 }

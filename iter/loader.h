@@ -114,6 +114,9 @@ typedef struct iter_loader_options {
      * lowered dims included. An error is the batch's. */
     iter_status (*collate)(void *user, iter_batch_view *fields, int32_t n_fields, iter_error *err);
     void *collate_user;
+    /* The caller's own source of bytes for the dataset's files, instead of ring and pread; NULL = by `source`. Without an
+     * asynchronous side it is called from threads of the loader. */
+    const iter_source_ops *source_ops;
     /* iter_ndarray_create: runs once when the arrays are no longer needed. NULL = nothing to do. */
     void (*release)(void *user);
     void *release_user;
@@ -122,7 +125,7 @@ typedef struct iter_loader_options {
 #define ITER_LOADER_OPTIONS_INIT                                                                 \
     {                                                                                            \
         sizeof(iter_loader_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                \
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                             \
     }
 
 /**
@@ -258,6 +261,7 @@ typedef struct iter_batch_info {
     uint32_t n_failed; /* rows blanked or replaced */
 } iter_batch_info;
 
+/** How a batch is filled. Any thread that holds a reference. */
 ITER_API iter_batch_info iter_batch_describe(const iter_batch *batch);
 
 /** Per row, [n_rows]: sample index in the dataset (MXNet's index); position drawn at, and its epoch; 0 where the row was blanked. */

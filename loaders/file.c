@@ -46,9 +46,9 @@ static iter_status fail_os(iter_error *err, const char *path, int os_error) {
 static iter_status open_regular(const char *path, int *out_fd, uint64_t *out_bytes,
                                 iter_error *err) {
     int fd;
-    do
+    do {
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    while (fd < 0 && errno == EINTR);
+    } while (fd < 0 && errno == EINTR);
     if (fd < 0) return fail_os(err, path, errno);
 
     struct stat st;

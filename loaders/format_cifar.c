@@ -10,6 +10,7 @@
  * Source: A. Krizhevsky, "The CIFAR-10 dataset", section "Binary version".
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "iter/core/alloc.h"
@@ -23,7 +24,7 @@
 #define META_BYTES_MAX  65536u
 #define CLASS_NAMES_MAX 100
 
-typedef enum split { SPLIT_TRAIN, SPLIT_TEST, SPLIT_ALL } split;
+typedef enum split { ITER_SPLIT_TRAIN, ITER_SPLIT_TEST, ITER_SPLIT_ALL } split;
 
 typedef struct cifar_options {
     int32_t split;
@@ -31,7 +32,7 @@ typedef struct cifar_options {
 
 static const iter_option option_rows[] = {
     {"split", "which files of the folder", ITER_OPTION_CHOICE, offsetof(cifar_options, split), 0, 0,
-     "train|test|all", 1},
+     "train|test|all", 0},
     {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
 };
 
@@ -106,8 +107,8 @@ static iter_status add_file(cifar_state *s, const cifar_kind *kind, char *path, 
 static iter_status add_folder(cifar_state *s, const cifar_kind *kind, const char *folder,
                               split which, iter_error *err) {
     const int n_train = kind->n_files - 1;
-    const int begin = which == SPLIT_TEST ? n_train : 0;
-    const int end = which == SPLIT_TRAIN ? n_train : kind->n_files;
+    const int begin = which == ITER_SPLIT_TEST ? n_train : 0;
+    const int end = which == ITER_SPLIT_TRAIN ? n_train : kind->n_files;
     for (int i = begin; i < end; i++)
         ITER_TRY(add_file(s, kind, iter__path_join(folder, kind->files[i]), err));
     return ITER_OK;
@@ -153,7 +154,7 @@ static iter_status load_names(cifar_state *s, const cifar_kind *kind, const char
 
 static void set_field(iter_field *field, const char *name, iter_role role, size_t offset) {
     memset(field, 0, sizeof(*field));
-    strcpy(field->name, name); /* ours, all short */
+    (void)snprintf(field->name, sizeof(field->name), "%s", name);
     field->role = role;
     field->desc.dtype = ITER_U8;
     field->offset = offset;
@@ -162,8 +163,8 @@ static void set_field(iter_field *field, const char *name, iter_role role, size_
 static void fill_description(const cifar_state *s, const cifar_kind *kind, iter_description *out) {
     out->n_samples = s->first[s->n_files];
     set_field(&out->fields[0], "data", ITER_DATA, kind->n_label_bytes);
-    out->fields[0].desc = (iter_desc){.dtype = ITER_U8, .n_dims = 3, .dims = {3, 32, 32}};
-    strcpy(out->fields[0].desc.layout, "CHW");
+    out->fields[0].desc =
+        (iter_desc){.dtype = ITER_U8, .n_dims = 3, .dims = {3, 32, 32}, .layout = "CHW"};
     for (uint32_t i = 0; i < kind->n_label_bytes; i++) {
         iter_field *field = &out->fields[1 + i];
         set_field(field, kind->labels[i].name, ITER_LABEL, kind->labels[i].offset);

@@ -8,6 +8,7 @@
  * Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", section "File formats".
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "iter/core/alloc.h"
@@ -16,7 +17,7 @@
 #include "loaders/file.h"
 #include "loaders/formats.h"
 
-typedef enum split { SPLIT_TRAIN, SPLIT_TEST } split;
+typedef enum split { ITER_SPLIT_TRAIN, ITER_SPLIT_TEST } split;
 
 typedef struct mnist_options {
     int32_t split;
@@ -26,7 +27,7 @@ typedef struct mnist_options {
 
 static const iter_option option_rows[] = {
     {"split", "which pair of files of the folder", ITER_OPTION_CHOICE,
-     offsetof(mnist_options, split), 0, 0, "train|test", 1},
+     offsetof(mnist_options, split), 0, 0, "train|test", 0},
     {"images", "an IDX file in the folder, instead of the published name", ITER_OPTION_STRING,
      offsetof(mnist_options, images), 0, 0, NULL, 0},
     {"labels", "an IDX file in the folder with the labels of images=", ITER_OPTION_STRING,
@@ -206,7 +207,7 @@ static iter_status no_memory(const char *path, iter_error *err) {
 static iter_status find_published(const char *folder, split which, const char *what, int rank,
                                   char **out, iter_error *err) {
     static const char *const endings[] = {"", ".gz"};
-    const char *set = which == SPLIT_TEST ? "t10k" : "train";
+    const char *set = which == ITER_SPLIT_TEST ? "t10k" : "train";
     for (int e = 0; e < 2; e++) {
         for (int dot = 0; dot < 2; dot++) {
             char *path = iter__strf("%s/%s-%s%cidx%d-ubyte%s", folder, set, what, dot ? '.' : '-',
@@ -270,13 +271,13 @@ static iter_status open_arrays(mnist_state *s, const char *path, const mnist_opt
 
 static void fill_field(const idx_file *idx, iter_role role, iter_field *out) {
     memset(out, 0, sizeof(*out));
-    strcpy(out->name, role == ITER_LABEL ? "label" : "data");
+    (void)snprintf(out->name, sizeof(out->name), "%s", role == ITER_LABEL ? "label" : "data");
     out->role = role;
     out->desc.dtype = idx->dtype;
     out->desc.n_dims = idx->n_dims - 1;
     for (int32_t i = 1; i < idx->n_dims; i++)
         out->desc.dims[i - 1] = (int64_t)idx->dims[i];
-    if (role == ITER_DATA && idx->n_dims == 3) strcpy(out->desc.layout, "HW");
+    if (role == ITER_DATA && idx->n_dims == 3) memcpy(out->desc.layout, "HW", 3);
     out->extent = idx->rows ? ITER_FROM_INDEX : 0;
 }
 
@@ -328,7 +329,7 @@ static iter_status mnist_open(void *state, const char *path, const void *options
         out->max_extent_bytes[0] = images->row_bytes;
     }
     const bool published = !o->images && iter__path_is_folder(path);
-    out->split = !published ? "" : o->split == SPLIT_TEST ? "test" : "train";
+    out->split = !published ? "" : o->split == ITER_SPLIT_TEST ? "test" : "train";
     return ITER_OK;
 }
 

@@ -31,7 +31,7 @@ typedef struct npy_options {
 
 static const iter_option option_rows[] = {
     {"label", "a .npy file with the labels", ITER_OPTION_STRING, offsetof(npy_options, label), 0, 0,
-     NULL, 1},
+     NULL, 0},
     {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
 };
 
@@ -122,7 +122,8 @@ static iter_status read_descr(npy_array *array, cursor *c, iter_error *err) {
     }
     if (!take_string(c, text, sizeof(text))) return malformed(c, "no type in descr", err);
     const char *kind = text;
-    const char order = strchr("<>=|", text[0]) && text[0] ? *kind++ : '=';
+    char order = '=';
+    if (text[0] && strchr("<>=|", text[0])) order = *kind++;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (strcmp(kind, kinds[i].text) == 0) array->dtype = kinds[i].dtype;
     }
@@ -362,10 +363,11 @@ static iter_status list_folder(const char *folder, char *names[ITER_MAX_EXTENTS]
                                 ITER_MAX_EXTENTS);
         } else {
             names[*out_n] = iter__strdup(entry->d_name);
-            if (!names[*out_n])
-                status = iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", folder);
-            else
+            if (names[*out_n]) {
                 (*out_n)++;
+            } else {
+                status = iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", folder);
+            }
         }
         errno = 0;
     }

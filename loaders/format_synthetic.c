@@ -18,6 +18,7 @@
  */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "iter/core/alloc.h"
@@ -26,7 +27,7 @@
 #include "loaders/formats.h"
 
 #define LANES      16 /* blocks computed side by side */
-#define LANE_WORDS (4 * LANES)
+#define LANE_WORDS ((size_t)4 * LANES)
 #define STAGE      "synthetic" /* names the stream, see iter_rng_key() */
 
 #define SAMPLES_MAX   9007199254740992.0 /* 2^53: an option's number is exact up to here */
@@ -47,7 +48,7 @@ static const synthetic_options option_defaults = {.n = -1, .classes = 10, .maxle
 
 static const iter_option option_rows[] = {
     {"n", "samples; -1 = as the real set has", ITER_OPTION_INT, offsetof(synthetic_options, n), -1,
-     SAMPLES_MAX, NULL, 1},
+     SAMPLES_MAX, NULL, 0},
     {"seed", "of the samples", ITER_OPTION_INT, offsetof(synthetic_options, seed), 0, SAMPLES_MAX,
      NULL, 0},
     {"shape", "of a sample, where no name is given: 3x32x32", ITER_OPTION_STRING,
@@ -65,15 +66,15 @@ static const iter_option option_rows[] = {
 
 /* How the rows of a field are made. */
 typedef enum fill {
-    FILL_BITS,
-    FILL_BOOL,
-    FILL_NORMAL_F32,
-    FILL_NORMAL_F64,
-    FILL_HALF, /* f16 and bf16 */
-    FILL_TOKENS,
-    FILL_CLASS,
-    FILL_COARSE, /* class / 5, of the class in field 1 */
-    FILL_TARGET
+    ITER_FILL_BITS,
+    ITER_FILL_BOOL,
+    ITER_FILL_NORMAL_F32,
+    ITER_FILL_NORMAL_F64,
+    ITER_FILL_HALF, /* f16 and bf16 */
+    ITER_FILL_TOKENS,
+    ITER_FILL_CLASS,
+    ITER_FILL_COARSE, /* class / 5, of the class in field 1 */
+    ITER_FILL_TARGET
 } fill;
 
 typedef struct maker {
@@ -106,11 +107,11 @@ typedef struct shape_row {
 } shape_row;
 
 static const shape_row shapes[] = {
-    {"cifar10", 50000, ITER_U8, 3, {3, 32, 32}, "CHW", FILL_BITS, 10},
-    {"cifar100", 50000, ITER_U8, 3, {3, 32, 32}, "CHW", FILL_BITS, 100},
-    {"mnist", 60000, ITER_U8, 2, {28, 28, 0}, "HW", FILL_BITS, 10},
-    {"imdb", 25000, ITER_I32, 1, {0, 0, 0}, "T", FILL_TOKENS, 2},
-    {"cs224", 90000, ITER_F32, 1, {REGRESSORS, 0, 0}, "C", FILL_NORMAL_F32, 0},
+    {"cifar10", 50000, ITER_U8, 3, {3, 32, 32}, "CHW", ITER_FILL_BITS, 10},
+    {"cifar100", 50000, ITER_U8, 3, {3, 32, 32}, "CHW", ITER_FILL_BITS, 100},
+    {"mnist", 60000, ITER_U8, 2, {28, 28, 0}, "HW", ITER_FILL_BITS, 10},
+    {"imdb", 25000, ITER_I32, 1, {0, 0, 0}, "T", ITER_FILL_TOKENS, 2},
+    {"cs224", 90000, ITER_F32, 1, {REGRESSORS, 0, 0}, "C", ITER_FILL_NORMAL_F32, 0},
 };
 
 /* ---- random words ---------------------------------------------------------------------------------------------- */
@@ -138,7 +139,7 @@ static void make_words(const uint32_t key[2], uint64_t index, uint32_t first_dra
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    for (int i = 0; i < LANES; i++) {
+    for (size_t i = 0; i < LANES; i++) {
         out[4 * i + 0] = c0[i];
         out[4 * i + 1] = c1[i];
         out[4 * i + 2] = c2[i];
@@ -192,8 +193,8 @@ static double minus_2_log(uint32_t w) {
     double sum = factors[0];
     for (int i = 1; i < 10; i++)
         sum = sum * t + factors[i];
-    const double e = (double)((int32_t)(exponent >> 32) / (1 << 20));
-    return -2.0 * (e * 0.6931471805599453 + 2.0 * s * sum);
+    const int32_t e = (int32_t)(exponent >> 32) / (1 << 20); /* exact */
+    return -2.0 * ((double)e * 0.6931471805599453 + 2.0 * s * sum);
 }
 
 /* Cosine and sine of 2 pi w / 2^32: the nearest quarter turn q, and Taylor's series of the rest x, at most pi/4 either way;
@@ -233,7 +234,7 @@ static void cos_sin(uint32_t w, double *out_cos, double *out_sin) {
 
 /* Two words to two independent numbers, for a lane of blocks. */
 static void make_normals(const uint32_t words[LANE_WORDS], double out[LANE_WORDS]) {
-    for (int i = 0; i < LANE_WORDS; i += 2) {
+    for (size_t i = 0; i < LANE_WORDS; i += 2) {
         double c, s;
         const double radius = sqrt(minus_2_log(words[i]));
         cos_sin(words[i + 1], &c, &s);
@@ -252,10 +253,11 @@ static void fill_normals(const maker *m, uint64_t index, void *row) {
         make_words(m->key, index, draw, words);
         make_normals(words, numbers);
         for (size_t i = 0; i < part; i++) {
-            if (m->kind == FILL_NORMAL_F64)
+            if (m->kind == ITER_FILL_NORMAL_F64) {
                 ((double *)row)[done + i] = numbers[i];
-            else
+            } else {
                 ((float *)row)[done + i] = (float)numbers[i];
+            }
         }
     }
 }
@@ -320,7 +322,7 @@ static iter_field *add_field(iter_description *out, const char *name, iter_role 
                              iter_dtype dtype) {
     iter_field *field = &out->fields[out->n_fields++];
     memset(field, 0, sizeof(*field));
-    strcpy(field->name, name); /* ours, all short */
+    (void)snprintf(field->name, sizeof(field->name), "%s", name);
     field->role = role;
     field->desc.dtype = dtype;
     field->extent = ITER_FROM_INDEX;
@@ -329,7 +331,7 @@ static iter_field *add_field(iter_description *out, const char *name, iter_role 
 
 static void add_label(synthetic_state *s, iter_description *out, uint32_t n_classes, int64_t seed) {
     iter_field *label = add_field(out, "label", ITER_LABEL, n_classes <= 256 ? ITER_U8 : ITER_I32);
-    add_maker(s, label, FILL_CLASS, seed, n_classes);
+    add_maker(s, label, ITER_FILL_CLASS, seed, n_classes);
     out->n_classes = (int32_t)n_classes;
 }
 
@@ -337,7 +339,7 @@ static iter_status make_weights(synthetic_state *s, int64_t seed, iter_error *er
     s->weights = iter__alloc(2 * (size_t)REGRESSORS, sizeof(*s->weights));
     if (!s->weights) return iter__fail(err, ITER_ENOMEM, "synthetic: no memory for the weights");
     const uint64_t key = iter_rng_key((uint64_t)seed, STAGE "-weights", 0);
-    const maker m = {.kind = FILL_NORMAL_F32,
+    const maker m = {.kind = ITER_FILL_NORMAL_F32,
                      .key = {(uint32_t)key, (uint32_t)(key >> 32)},
                      .dtype = ITER_F32,
                      .row_bytes = REGRESSORS * sizeof(float)};
@@ -355,8 +357,8 @@ static iter_status open_named(synthetic_state *s, const shape_row *shape,
     iter_field *data = add_field(out, "data", ITER_DATA, shape->dtype);
     data->desc.n_dims = shape->n_dims;
     memcpy(data->desc.dims, shape->dims, sizeof(shape->dims));
-    strcpy(data->desc.layout, shape->layout);
-    if (shape->data == FILL_TOKENS) {
+    (void)snprintf(data->desc.layout, sizeof(data->desc.layout), "%s", shape->layout);
+    if (shape->data == ITER_FILL_TOKENS) {
         s->length = o->maxlen;
         s->variable = o->variable;
         data->desc.dims[0] = o->variable ? ITER_VARIABLE : o->maxlen;
@@ -367,11 +369,13 @@ static iter_status open_named(synthetic_state *s, const shape_row *shape,
     if (shape->n_classes > 0) {
         add_label(s, out, shape->n_classes, o->seed);
     } else {
-        add_maker(s, add_field(out, "label", ITER_LABEL, ITER_F32), FILL_TARGET, o->seed, 0);
+        add_maker(s, add_field(out, "label", ITER_LABEL, ITER_F32), ITER_FILL_TARGET, o->seed, 0);
         ITER_TRY(make_weights(s, o->seed, err));
     }
-    if (shape->n_classes == 100)
-        add_maker(s, add_field(out, "coarse_label", ITER_LABEL, ITER_U8), FILL_COARSE, o->seed, 0);
+    if (shape->n_classes == 100) {
+        const iter_field *coarse = add_field(out, "coarse_label", ITER_LABEL, ITER_U8);
+        add_maker(s, coarse, ITER_FILL_COARSE, o->seed, 0);
+    }
     return ITER_OK;
 }
 
@@ -406,15 +410,15 @@ static iter_status open_free(synthetic_state *s, const synthetic_options *o, ite
     if (o->n < 0) return iter__fail(err, ITER_EINVAL, "synthetic: shape= needs n= too");
     iter_field *data = add_field(out, "data", ITER_DATA, o->dtype ? (iter_dtype)o->dtype : ITER_U8);
     ITER_TRY(parse_shape(o->shape, &data->desc, err));
-    if (data->desc.n_dims == 3) strcpy(data->desc.layout, "CHW");
-    if (data->desc.n_dims == 2) strcpy(data->desc.layout, "HW");
-    fill kind = FILL_BITS;
+    if (data->desc.n_dims == 3) memcpy(data->desc.layout, "CHW", 4);
+    if (data->desc.n_dims == 2) memcpy(data->desc.layout, "HW", 3);
+    fill kind = ITER_FILL_BITS;
     switch (data->desc.dtype) {
-    case ITER_BOOL: kind = FILL_BOOL; break;
+    case ITER_BOOL: kind = ITER_FILL_BOOL; break;
     case ITER_F16:
-    case ITER_BF16: kind = FILL_HALF; break;
-    case ITER_F32: kind = FILL_NORMAL_F32; break;
-    case ITER_F64: kind = FILL_NORMAL_F64; break;
+    case ITER_BF16: kind = ITER_FILL_HALF; break;
+    case ITER_F32: kind = ITER_FILL_NORMAL_F32; break;
+    case ITER_F64: kind = ITER_FILL_NORMAL_F64; break;
     default: break;
     }
     add_maker(s, data, kind, o->seed, 0);
@@ -469,36 +473,40 @@ static iter_status synthetic_open(void *state, const char *path, const void *opt
     return ITER_OK;
 }
 
+/* Row i of field f. */
+static void fill_row(const synthetic_state *s, int f, uint32_t i, uint64_t index,
+                     const iter_tensor *rows) {
+    const maker *m = &s->makers[f];
+    const int64_t at = (int64_t)i * rows[f].strides[0];
+    void *row = (char *)rows[f].data + at * (int64_t)iter_dtype_bytes(m->dtype);
+    switch (m->kind) {
+    case ITER_FILL_BITS: fill_bits(m, index, row); break;
+    case ITER_FILL_BOOL: fill_bool(m, index, row); break;
+    case ITER_FILL_HALF: fill_half(m, index, row); break;
+    case ITER_FILL_NORMAL_F32:
+    case ITER_FILL_NORMAL_F64: fill_normals(m, index, row); break;
+    case ITER_FILL_CLASS: store_class(m, class_of(m, index), row); break;
+    case ITER_FILL_COARSE: store_class(m, class_of(&s->makers[1], index) / 5, row); break;
+    case ITER_FILL_TOKENS: {
+        const int64_t length = fill_tokens(s, m, index, row);
+        if (s->variable) iter_rows_set_length(rows, f, i, length);
+        break;
+    }
+    case ITER_FILL_TARGET: { /* of the row of field 0, which stands already */
+        const float *x = rows[0].data;
+        *(float *)row = target_of(s->weights, x + (int64_t)i * rows[0].strides[0]);
+        break;
+    }
+    }
+}
+
 static iter_status synthetic_get(const void *state, uint32_t n, const uint64_t *indices,
                                  const iter_tensor *rows, iter_rng *rng, iter_error *err) {
     const synthetic_state *s = state;
     (void)rng, (void)err;
     for (int f = 0; f < s->n_makers; f++) {
-        const maker *m = &s->makers[f];
-        const size_t stride = (size_t)rows[f].strides[0] * iter_dtype_bytes(m->dtype);
-        for (uint32_t i = 0; i < n; i++) {
-            char *row = (char *)rows[f].data + i * stride;
-            switch (m->kind) {
-            case FILL_BITS: fill_bits(m, indices[i], row); break;
-            case FILL_BOOL: fill_bool(m, indices[i], row); break;
-            case FILL_HALF: fill_half(m, indices[i], row); break;
-            case FILL_NORMAL_F32:
-            case FILL_NORMAL_F64: fill_normals(m, indices[i], row); break;
-            case FILL_CLASS: store_class(m, class_of(m, indices[i]), row); break;
-            case FILL_COARSE: store_class(m, class_of(&s->makers[1], indices[i]) / 5, row); break;
-            case FILL_TOKENS: {
-                const int64_t length = fill_tokens(s, m, indices[i], row);
-                if (s->variable) iter_rows_set_length(rows, f, i, length);
-                break;
-            }
-            case FILL_TARGET: {
-                const char *x =
-                    (const char *)rows[0].data + i * (size_t)rows[0].strides[0] * sizeof(float);
-                *(float *)(void *)row = target_of(s->weights, (const float *)(const void *)x);
-                break;
-            }
-            }
-        }
+        for (uint32_t i = 0; i < n; i++)
+            fill_row(s, f, i, indices[i], rows);
     }
     return ITER_OK;
 }

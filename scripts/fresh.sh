@@ -21,12 +21,13 @@ echo "+ debootstrap --variant=minbase --include=make bookworm build/fresh"
 debootstrap --variant=minbase --include=make,ca-certificates bookworm "$root" "$mirror" >build/fresh.log 2>&1 ||
     { tail -n 5 build/fresh.log; exit 1; }
 
-echo "+ this machine's package sources and resolver, and the working tree without build outputs"
+echo "+ this machine's package sources, resolver and certificates, and the working tree without build outputs"
 rm -rf "$root/etc/apt/sources.list" "$root/etc/apt/sources.list.d" "$root/etc/apt/apt.conf.d"
 for part in sources.list sources.list.d apt.conf apt.conf.d auth.conf.d keyrings trusted.gpg trusted.gpg.d; do
     if [ -e "/etc/apt/$part" ]; then cp -rL "/etc/apt/$part" "$root/etc/apt/"; fi
 done
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
+cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 if [ -f /etc/pip.conf ]; then cp -L /etc/pip.conf "$root/etc/"; fi
 mkdir -p "$root/src/iter"
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then

@@ -13,6 +13,8 @@
 
 #include <immintrin.h>
 
+#define NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+
 typedef struct vec {
     __m256 lo, hi;
 } vec;
@@ -59,9 +61,8 @@ static inline void store16(const int type, char *p, vec v) {
         _mm_storeu_si128((__m128i *)p, _mm_packus_epi16(_mm256_castsi256_si128(words),
                                                         _mm256_extracti128_si256(words, 1)));
     } else if (type == ITER__TYPE_F16) {
-        const int near = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-        _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v.lo, near));
-        _mm_storeu_si128((__m128i *)(p + 16), _mm256_cvtps_ph(v.hi, near));
+        _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v.lo, NEAREST));
+        _mm_storeu_si128((__m128i *)(p + 16), _mm256_cvtps_ph(v.hi, NEAREST));
     } else if (type == ITER__TYPE_BF16) {
         _mm256_storeu_si256((__m256i *)p, narrow16(bf16_from_vec(v.lo), bf16_from_vec(v.hi)));
     } else {

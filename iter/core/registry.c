@@ -98,13 +98,14 @@ iter_status iter__format_check(const iter_format_ops *ops, iter_error *err) {
 
 iter_status iter__transform_check(const iter_transform_ops *ops, iter_error *err) {
     ITER_TRY(check_base(ops ? &ops->base : NULL, sizeof(*ops), "transform", err));
-    const int kinds = !!ops->apply + !!ops->fold_plan + !!ops->apply_batch + !!ops->adds_lengths;
+    const bool batch = ops->apply_batch || ops->adds_lengths;
+    const int kinds = !!ops->apply + !!ops->fold_plan + batch;
     if (kinds == 0)
         return missing(&ops->base, "apply, fold_plan, apply_batch or adds_lengths", err);
     if (kinds > 1)
         return iter__fail(err, ITER_EINVAL,
-                          "%s: only one of apply, fold_plan, apply_batch and adds_lengths may be "
-                          "set",
+                          "%s: apply, fold_plan and batch stages (apply_batch, adds_lengths) "
+                          "exclude one another",
                           ops->base.name);
     if ((ops->apply || ops->fold_plan) && !ops->plan) return missing(&ops->base, "plan", err);
     if (ops->fold_sample && !ops->fold_plan) return missing(&ops->base, "fold_plan", err);

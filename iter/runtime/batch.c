@@ -31,7 +31,7 @@ static size_t lay_out(iter_loader *loader, iter_batch *batch, uint8_t *base) {
     batch->chunks = carve(base, &at, loader->max_chunks, sizeof(*batch->chunks));
     batch->extents = carve(base, &at, extents, sizeof(*batch->extents));
     batch->bytes = carve(base, &at, extents, sizeof(*batch->bytes));
-    const size_t issued = reads && !loader->dataset->preload.memory ? extents : 0;
+    const size_t issued = reads && !loader->preload ? extents : 0;
     batch->reads = carve(base, &at, issued, sizeof(*batch->reads));
     batch->parts = carve(base, &at, issued ? rows * (size_t)loader->dataset->desc.n_fields : 0, sizeof(*batch->parts));
     return at;

@@ -239,6 +239,7 @@ static iter_status open_source(iter_loader *loader, const iter_source_ops *ops, 
 
 /* Opens the ring, or pread where it is not to be had; the fallback is said once. */
 static iter_status open_ring_or_pread(iter_loader *loader, const iter_source_config *config, bool want_ring, iter_error *err) {
+    if (loader->opt.source_ops) return open_source(loader, loader->opt.source_ops, config, err);
     const iter_source_ops *ring = source_named("ring");
     if (want_ring && !ring) iter__fallback(loader, "ring: this build has no io_uring; reading with pread");
     if (want_ring && ring) {
@@ -299,8 +300,12 @@ static iter_status preload(iter_loader *loader, iter_error *err) {
     const iter_source_config config = {.files = dataset->desc.files, .n_files = dataset->desc.n_files, .depth = 64,
                                        .o_direct = loader->opt.o_direct};
     ITER_TRY(open_ring_or_pread(loader, &config, true, err));
-    const iter_status status = iter__dataset_preload(dataset, loader->io.ops, loader->io.state, err);
-    for (int i = 0; i < ITER_PATH_COUNT; i++) atomic_store(&loader->io.path_bytes[i], dataset->preload.path_bytes[i]);
+    bool now;
+    const iter_status status = iter__dataset_preload(dataset, loader->io.ops, loader->io.state, &now, err);
+    if (status == ITER_OK) loader->preload = &dataset->preload;
+    for (int i = 0; now && i < ITER_PATH_COUNT; i++) {
+        atomic_store(&loader->io.path_bytes[i], dataset->preload.path_bytes[i]);
+    }
     close_source(loader);
     return status;
 }
@@ -370,11 +375,19 @@ static iter_status make_memory(iter_loader *loader, iter_error *err) {
     if (loader->plan.needs_bytes) {
         bool load_all;
         ITER_TRY(choose_source(loader, limit, &load_all, err));
-        if (load_all) {
-            ITER_TRY(preload(loader, err));
-        } else {
-            ITER_TRY(open_reading(loader, limit, err));
+        iter_error why = {.status = ITER_OK};
+        const iter_status loaded = load_all ? preload(loader, &why) : ITER_AGAIN;
+        if (loaded < 0 && (opt->source == ITER_SOURCE_MEMORY || loaded != ITER_EIO)) {
+            if (err) *err = why;
+            return loaded;
         }
+        if (loaded < 0) { /* AUTO: the samples that can be read are read one by one */
+            char text[160];
+            snprintf(text, sizeof(text), "memory: %.120s; reading as needed", why.message);
+            iter__fallback(loader, text);
+            loader->source = ITER_SOURCE_RING;
+        }
+        if (loaded != ITER_OK) ITER_TRY(open_reading(loader, limit, err));
     } else {
         loader->source = ITER_SOURCE_MEMORY;
     }

@@ -130,11 +130,11 @@ static void rows_as_drawn(iter_loader *loader, iter_batch *batch, const iter_spa
 static void locate_rows(iter_loader *loader, iter_batch *batch, uint32_t n_rows) {
     const iter_dataset *dataset = loader->dataset;
     const int32_t n_extents = dataset->desc.n_extents;
-    const iter_preload *preload = &dataset->preload;
+    const iter_preload *preload = loader->preload;
     for (uint32_t r = 0; r < n_rows; r++) {
         iter_extent *extents = batch->extents + (size_t)r * n_extents;
         dataset->format->locate(dataset->state, batch->index[r], extents);
-        for (int32_t e = 0; preload->memory && e < n_extents; e++) {
+        for (int32_t e = 0; preload && e < n_extents; e++) {
             batch->bytes[(size_t)r * n_extents + e] =
                 preload->memory + preload->object_base[extents[e].object] + extents[e].offset;
         }
@@ -166,7 +166,7 @@ static void set_tensors(iter_loader *loader, iter_batch *batch, uint32_t n_rows)
 static void set_chunks(iter_loader *loader, iter_batch *batch, uint32_t n_rows) {
     const uint32_t rows = loader->stream ? loader->opt.batch_size : loader->chunk_rows;
     const uint32_t n_chunks = (n_rows + rows - 1) / rows;
-    const bool read = loader->plan.needs_bytes && !loader->dataset->preload.memory;
+    const bool read = loader->plan.needs_bytes && !loader->preload;
     atomic_store_explicit(&batch->chunks_left, n_chunks, memory_order_relaxed);
     atomic_store_explicit(&batch->n_chunks, n_chunks, memory_order_relaxed);
     for (uint32_t c = 0; c < n_chunks; c++) {

@@ -130,12 +130,10 @@ static iter_status add_lengths(iter_plan *plan, int32_t of, const iter_stage *st
     }
     iter_field_plan *field = &plan->fields[plan->n_fields];
     *field = (iter_field_plan){.in = source->in, .lengths_of = of};
-    const char *name = *(const char *const *)stage->options;
-    if (name) {
-        snprintf(field->out.name, ITER_NAME_MAX, "%s", name);
-    } else {
-        snprintf(field->out.name, ITER_NAME_MAX, "%.24s_length", source->out.name);
-    }
+    char name[ITER_NAME_MAX];
+    const char *given = *(const char *const *)stage->options;
+    snprintf(name, sizeof(name), given ? "%s" : "%.24s_length", given ? given : source->out.name);
+    memcpy(field->out.name, name, sizeof(name));
     field->out.role = ITER_LABEL;
     field->out.desc = (iter_desc){.dtype = ITER_I32, .n_dims = 1, .dims = {batch_size}, .layout = "N"};
     plan->n_fields++;

@@ -49,7 +49,12 @@ static bool next_piece(preload *p, iter_read *read, iter_iovec *part) {
     return true;
 }
 
-static void take(preload *p, const iter_read *read) {
+/* Books a piece that has been read; what failed is asked for once more. */
+static void take(preload *p, const iter_source_ops *source, void *state, iter_read *read) {
+    if (read->status < 0 || read->done < read->size) {
+        *read = (iter_read){.object = read->object, .offset = read->offset, .parts = read->parts, .n_parts = 1, .size = read->size};
+        source->read(state, read);
+    }
     if (read->path >= 0 && read->path < ITER_PATH_COUNT) p->path_bytes[read->path] += read->done;
     if (p->status < 0 || (read->status == ITER_OK && read->done == read->size)) return;
     const iter_file *file = &p->dataset->desc.files[read->object];
@@ -87,7 +92,7 @@ static iter_status read_async(preload *p, const iter_source_ops *source, void *s
         }
         for (int32_t i = 0; i < n; i++) {
             piece *slot = (piece *)done[i];
-            take(p, &slot->read);
+            take(p, source, state, &slot->read);
             *slot = (piece){.busy = false};
             in_flight--;
         }
@@ -114,7 +119,7 @@ static void *read_some(void *arg) {
         if (!more) return NULL;
         r->source->read(r->state, &read);
         pthread_mutex_lock(&r->p->lock);
-        take(r->p, &read);
+        take(r->p, r->source, r->state, &read);
         pthread_mutex_unlock(&r->p->lock);
     }
 }
@@ -164,9 +169,12 @@ static iter_status preload_now(iter_dataset *dataset, const iter_source_ops *sou
     return ITER_OK;
 }
 
-iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state, iter_error *err) {
+iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state, bool *out_now,
+                                  iter_error *err) {
     pthread_mutex_lock(&dataset->preload_lock);
-    const iter_status status = dataset->preload.memory ? ITER_OK : preload_now(dataset, source, state, err);
+    const bool there = dataset->preload.memory != NULL;
+    const iter_status status = there ? ITER_OK : preload_now(dataset, source, state, err);
+    *out_now = !there && status == ITER_OK;
     pthread_mutex_unlock(&dataset->preload_lock);
     return status;
 }

@@ -231,6 +231,7 @@ struct iter_loader {
     iter_dataset *dataset;
     iter_chain *chain;
     iter_loader_options opt;
+    const iter_preload *preload; /* the dataset's files in memory, if this loader works from there */
     iter_plan plan;
     iter_cut cut;
     bool stream; /* samples come from ops->next, batch after batch */

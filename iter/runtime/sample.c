@@ -380,20 +380,20 @@ static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t 
     dataset->format->locate(dataset->state, batch->index[row], extents);
     size_t bytes = 0;
     for (int32_t e = 0; e < n_extents; e++) bytes += extents[e].size;
-    const iter_preload *preload = &dataset->preload;
+    const iter_preload *preload = loader->preload;
     uint8_t *own = NULL;
-    if (!preload->memory && !loader->io.direct) {
+    if (!preload && !loader->io.direct) {
         if (bytes > loader->opt.max_sample_bytes) return ITER_EFORMAT;
         *out_own = own = iter__alloc(1, bytes ? bytes : 1);
         if (!own) return ITER_ENOMEM;
     }
     for (int32_t e = 0; e < n_extents; e++) {
         batch->bytes[(size_t)row * n_extents + e] =
-            preload->memory ? preload->memory + preload->object_base[extents[e].object] + extents[e].offset : own;
+            preload ? preload->memory + preload->object_base[extents[e].object] + extents[e].offset : own;
         if (own) own += extents[e].size;
     }
     iter_read failed;
-    return preload->memory ? ITER_OK : iter__io_read_row(loader, batch, row, &failed);
+    return preload ? ITER_OK : iter__io_read_row(loader, batch, row, &failed);
 }
 
 static void replace_row(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row) {
@@ -431,7 +431,7 @@ void iter__rows_mend(iter_loader *loader, iter_worker *worker, iter_batch *batch
 }
 
 void iter__rows_make(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first, uint32_t n) {
-    if (loader->plan.needs_bytes && !loader->dataset->preload.memory) settle_reads(loader, batch, first, n);
+    if (loader->plan.needs_bytes && !loader->preload) settle_reads(loader, batch, first, n);
     make_fields(loader, worker, batch, first, n);
     iter__rows_mend(loader, worker, batch, first, n);
 }

@@ -44,8 +44,10 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
     out->slot_bytes = loader->slots_bytes;
     out->arena_bytes = loader->io.arena_bytes;
     out->scratch_bytes = iter__worker_bytes(loader) * (size_t)(loader->n_workers > 0 ? loader->n_workers : 1);
-    out->preload_bytes = loader->dataset->preload.bytes;
-    out->preload_s = loader->dataset->preload.seconds;
+    if (loader->preload) {
+        out->preload_bytes = loader->preload->bytes;
+        out->preload_s = loader->preload->seconds;
+    }
     out->source = loader->source;
     pthread_mutex_lock(&loader->lock);
     read_workers(loader, out);

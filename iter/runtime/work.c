@@ -138,7 +138,7 @@ void iter__chunk_work(iter_loader *loader, iter_worker *worker, iter_chunk *chun
     } else {
         iter__rows_make(loader, worker, batch, chunk->first, chunk->n);
     }
-    if (loader->dataset->preload.memory && loader->plan.needs_bytes) {
+    if (loader->preload && loader->plan.needs_bytes) {
         uint64_t bytes = 0;
         const int32_t n_extents = loader->dataset->desc.n_extents;
         for (uint32_t i = 0; i < chunk->n * (uint32_t)n_extents; i++) {

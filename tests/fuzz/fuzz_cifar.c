@@ -28,7 +28,7 @@ static void gone(void) {
 /* A file of `size` zeros, without blocks behind them; below 0 = no such file. */
 static void set_size(const char *name, long size) {
     char path[MAKE_PATH_MAX];
-    unlink(make_path(path, folder, name));
+    (void)unlink(make_path(path, folder, name));
     if (size < 0) return;
     const int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     FUZZ_REQUIRE(fd >= 0 && ftruncate(fd, size) == 0);
@@ -68,9 +68,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const int hundred = flags & 1;
     const long record = hundred ? 3074 : 3073;
     for (int i = 0; i < N_FILES && names[hundred][i]; i++) {
-        const int change = (int8_t)data[2 + 2 * i];
+        const int change = data[2 + 2 * (size_t)i] - 128;
         set_size(names[hundred][i],
-                 data[1 + 2 * i] * record + (change > -100 && change < 100 ? 0 : change));
+                 data[1 + 2 * (size_t)i] * record + (change > -100 && change < 100 ? 0 : change));
     }
     const char *meta = hundred ? "fine_label_names.txt" : "batches.meta.txt";
     set_size(meta, -1);

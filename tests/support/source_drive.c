@@ -61,10 +61,16 @@ uint32_t source_drive_run(source_drive *d, iter_read *reads, size_t n) {
     return most;
 }
 
+void source_make_durable(const char *path) {
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    (void)fsync(fd);
+    close(fd);
+}
+
 void source_make_cold(const char *path) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return;
-    (void)fsync(fd); /* dirty pages stay */
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     close(fd);
 }

@@ -28,7 +28,8 @@ void source_drive_close(source_drive *d);
  * come back so. Returns how many were in flight at most, 1 without an asynchronous side. */
 uint32_t source_drive_run(source_drive *d, iter_read *reads, size_t n);
 
-/* Drops the file from the page cache as far as the system does. */
+/* Writes the file to its disk, once; and drops it from the page cache, as far as the system does and what was written is there. */
+void source_make_durable(const char *path);
 void source_make_cold(const char *path);
 /* 1 = the block at `offset` is in the page cache, 0 = it is not, -1 = the file system does not tell. A miss may start reading it. */
 int source_is_hot(const char *path, uint64_t offset);

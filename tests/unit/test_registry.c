@@ -185,11 +185,11 @@ Test(registry, transforms_are_one_kind) {
     cr_assert_eq(iter_registry_create(&r, NULL), ITER_OK);
     REFUSED(transform, sample_ops, t.apply = NULL, "apply, fold_plan, apply_batch or adds_lengths");
     REFUSED(transform, sample_ops, t.plan = NULL, "no plan");
-    REFUSED(transform, sample_ops, t.fold_plan = fold_plan, "only one of");
+    REFUSED(transform, sample_ops, t.fold_plan = fold_plan, "exclude one another");
     REFUSED(transform, sample_ops, (t.apply = NULL, t.fold_plan = fold_plan, t.plan = NULL),
             "no plan");
     REFUSED(transform, sample_ops, (t.apply = NULL, t.apply_batch = apply_batch), "no plan_batch");
-    REFUSED(transform, sample_ops, t.adds_lengths = 1, "only one of");
+    REFUSED(transform, sample_ops, t.adds_lengths = 1, "exclude one another");
     REFUSED(transform, sample_ops, (t.apply = NULL, t.adds_lengths = 1), "option 'name'");
     REFUSED(transform, sample_ops, t.role = 2, "role is 2");
 
@@ -199,6 +199,17 @@ Test(registry, transforms_are_one_kind) {
     batch.apply_batch = apply_batch, batch.plan_batch = plan_batch;
     cr_expect_eq(iter_registry_add_transform(r, &fold, NULL), ITER_OK);
     cr_expect_eq(iter_registry_add_transform(r, &batch, NULL), ITER_OK);
+
+    static const iter_option name_row[] = {
+        {"name", "of the new field", ITER_OPTION_STRING, 0, 0, 0, NULL, 1},
+        {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0}};
+    iter_transform_ops lengths = batch, alone = batch;
+    lengths.base.name = "lengths-1", lengths.base.options = name_row;
+    lengths.base.options_size = sizeof(const char *), lengths.adds_lengths = 1;
+    alone = lengths, alone.base.name = "lengths-2";
+    alone.plan_batch = NULL, alone.apply_batch = NULL;
+    cr_expect_eq(iter_registry_add_transform(r, &lengths, NULL), ITER_OK);
+    cr_expect_eq(iter_registry_add_transform(r, &alone, NULL), ITER_OK);
     iter_registry_destroy(r);
 }
 

@@ -1,0 +1,153 @@
+#!/bin/sh
+# iterbench from outside: exit codes, one line of error, clean stdout, JSON as documented, hashes, dumps.
+# Usage: ITERBENCH=build/bench/iterbench check_iterbench.sh SOURCE_DIR
+cd "$1" || exit 2
+if [ -z "$ITERBENCH" ]; then echo "skipped: no iterbench"; exit 77; fi
+dir=$(mktemp -d) || exit 2
+trap 'rm -rf "$dir"' EXIT
+bad=0
+fault() { echo "check_iterbench: $*"; bad=1; }
+
+# status WANTED ARGUMENTS: the exit status; an error is one line on stderr and nothing on stdout.
+status() {
+    want=$1; shift
+    "$ITERBENCH" "$@" >"$dir/out" 2>"$dir/err"; got=$?
+    [ $got = "$want" ] || fault "status $got, not $want: $*: $(head -c 200 "$dir/err")"
+    if [ "$want" != 0 ]; then
+        [ "$(wc -l <"$dir/err")" = 1 ] || fault "stderr is not one line: $*: $(cat "$dir/err")"
+        [ ! -s "$dir/out" ] || fault "an error wrote to stdout: $*"
+    else
+        [ ! -s "$dir/err" ] || fault "stderr is not empty: $*: $(head -c 300 "$dir/err")"
+    fi
+}
+hash_of() { "$ITERBENCH" "$@" --hash --json - | sed -n 's/^  "hash": "\([0-9a-f]*\)"$/\1/p'; }
+
+status 0 --help
+status 0 --version
+status 0 list
+grep -q '^  cifar10 ' "$dir/out" || fault "list has no cifar10"
+set=$dir/set
+status 0 generate cifar10 "$set" --n 200
+[ "$(wc -c <"$set/data_batch_3.bin")" = $((200 * 3073)) ] || fault "size of a generated file"
+status 1 generate cifar10 "$set" --n 200 # never over files that exist
+status 0 generate cifar10 "$dir/again" --n 200
+cmp -s "$set/test_batch.bin" "$dir/again/test_batch.bin" || fault "generate is not deterministic"
+
+# Usage.
+for arguments in "" "--data" "--wrong 1" "--data x: --batch 0" "--data x: --batch 1x" "--data x: --batch -1" "--data x: --loader torch" \
+    "--data x: --epochs 1 --seconds 1" "--data x: --hash --seconds 1" "--data x: --start 1" "--data x: --start 1:" "--data x: --start 99999999999:0" \
+    "--data x: --memory 1KB" "--data x: --memory 99999999999GiB" "--data x: --seconds 0" "--data x: --seconds nan" "--data x: --hash=1" \
+    "--data x: --dump d" "--data x: --batches 1" "--data x: word" "wrong" "compare a.json" "generate mnist d" "versus --a true" "plan" "limits" \
+    "list word" "serve --data x:" "--data x: --pairs 1" "-x"; do
+    # shellcheck disable=SC2086
+    status 2 $arguments
+done
+
+# Runs that fail.
+status 1 --data nothing:here --seconds 0.1
+status 1 --data "cifar10:$dir/missing" --seconds 0.1
+status 1 --data "cifar10:$set" --chain no-such-stage --seconds 0.1
+status 1 --data "cifar10:$set" --memory 1KiB --seconds 0.1
+status 1 --data "cifar10:$set" --last-batch discard --batch 5000 --seconds 0.1
+status 1 --data "synthetic:imdb?variable=1&n=100" --loader ndarray --seconds 0.1
+status 1 --data "cifar10:$set" --start 0:7 --loader dataloader --seconds 0.1
+status 1 --data "synthetic:cifar10?n=100" --cache cold --seconds 0.1
+status 1 compare "$dir/no.json" "$dir/no.json"
+printf '{"arms": [1, ' >"$dir/broken.json"
+status 1 compare "$dir/broken.json" "$dir/broken.json"
+head -c 4000 "$set/data_batch_1.bin" >"$dir/short.bin"
+status 1 --data "cifar10:$dir/short.bin" --seconds 0.1
+if [ -d /dev/shm ] && cp "$set/data_batch_1.bin" "/dev/shm/iterbench-$$.bin" 2>/dev/null; then
+    status 1 --data "cifar10:/dev/shm/iterbench-$$.bin" --cache cold --seconds 0.1
+    rm -f "/dev/shm/iterbench-$$.bin"
+fi
+
+# JSON as documented.
+normalize="normalize:mean=0.5,std=0.25 | to:f32,nchw"
+json() {
+    section=$1; shift
+    status 0 "$@" --json -
+    python3 tests/check_json.py docs/json.md "$section" <"$dir/out" || fault "JSON of: $*"
+}
+json "A run" --data "cifar10:$set" --chain "$normalize" --seconds 0.3
+cp "$dir/out" "$dir/a.json"
+json "A run" --data "cifar10:$set" --loader dataloader --seconds 0.2 --workers 1 --cache hot
+cp "$dir/out" "$dir/b.json"
+json "A run" --data "cifar10:$set" --loader ndarray --hash --ranks 2 --start 3:128
+json "A run" --data "synthetic:imdb?variable=1&n=300" --chain "pad-batch" --loader dataloader --epochs 2
+json limits limits --data "cifar10:$set" --chain "$normalize"
+status 0 --data "cifar10:$set" --loader dataloader --seconds 0.2 --json "$dir/c.json"
+grep -q samples/s "$dir/out" || fault "a table goes to stdout where the JSON goes to a file"
+status 0 compare "$dir/b.json" "$dir/c.json"
+status 1 compare "$dir/a.json" "$dir/c.json" # no arm in common
+status 0 plan --data "cifar10:$set" --chain "$normalize"
+[ -s "$dir/out" ] || fault "plan is empty"
+
+# A broken record: the label 200 in sample 5.
+cp "$set/data_batch_1.bin" "$dir/label.bin"
+printf '\310' | dd of="$dir/label.bin" bs=1 seek=$((5 * 3073)) conv=notrunc 2>/dev/null
+status 1 --data "cifar10:$dir/label.bin" --loader dataloader --epochs 1
+grep -q 'label.bin' "$dir/err" || fault "the message names no file: $(cat "$dir/err")"
+json "A run" --data "cifar10:$dir/label.bin" --loader dataloader --epochs 1 --on-error blank
+grep -q '"count": 1,' "$dir/out" || fault "one failed sample is not counted"
+status 1 --data "cifar10:$dir/label.bin" --loader ndarray --epochs 1
+
+# Hashes: equal whatever does not matter, and different where it does.
+base=$(hash_of --data "cifar10:$set" --loader dataloader)
+[ ${#base} = 16 ] || fault "no hash"
+for arguments in "--workers 1" "--workers 2 --prefetch 5" "--batch 17" "--batch 17 --last-batch pad --ranks 3" "--source pread" "--source ring --workers 1" \
+    "--loader ndarray" "--ranks 4"; do
+    # shellcheck disable=SC2086
+    other=$(hash_of --data "cifar10:$set" $(case "$arguments" in *--loader*) ;; *) echo --loader dataloader ;; esac) $arguments)
+    [ "$other" = "$base" ] || fault "hash $other, not $base: $arguments"
+done
+text=$(hash_of --data "synthetic:imdb?variable=1&n=300" --chain pad-batch --loader dataloader)
+for chain in "pad-batch:multiple=8" "pad-batch:to=400" "pad-batch | tnc"; do # a row counts with its own length, as it was before batch stages
+    other=$(hash_of --data "synthetic:imdb?variable=1&n=300" --chain "$chain" --loader dataloader --batch 9 --workers 1)
+    [ "$other" = "$text" ] || fault "hash $other, not $text: $chain"
+done
+[ "$(hash_of --data "cifar10:$set" --loader dataloader --seed 1)" != "$base" ] || fault "another seed, the same hash"
+first=$(hash_of --data "cifar10:$set" --loader dataloader --epochs 1)
+second=$(hash_of --data "cifar10:$set" --loader dataloader --epochs 1 --start 1:0)
+both=$(hash_of --data "cifar10:$set" --loader dataloader --epochs 2)
+python3 -c "import sys; a, b, c = (int(x, 16) for x in sys.argv[1:]); sys.exit((a + b) % 2**64 != c)" "$first" "$second" "$both" \
+    || fault "hashes of two epochs do not add up: $first + $second, $both"
+
+# The protocol, and pairs over it.
+serve="$ITERBENCH serve --loader dataloader --data cifar10:$set"
+printf 'run 3\nrun 2\nquit\n' | $serve >"$dir/out" 2>"$dir/err" || fault "serve: $(cat "$dir/err")"
+[ "$(cut -d' ' -f1 "$dir/out" | tr '\n' ' ')" = "192 128 " ] || fault "serve answered: $(cat "$dir/out")"
+printf 'walk 3\n' | $serve >/dev/null 2>"$dir/err" && fault "serve took nonsense"
+printf 'run 3\n' | $ITERBENCH serve --limit ordered --data "cifar10:$set" --chain "$normalize" >"$dir/out" 2>"$dir/err" || fault "serve --limit: $(cat "$dir/err")"
+status 1 versus --a "exit 3" --b "exit 3"
+status 1 versus --a "read x; echo nonsense" --b "exit 3"
+peer='while read word n; do [ "$word" = run ] || exit 0; echo "$((n * 10)) $(awk "BEGIN { print $n / 100 }")"; done'
+twice='while read word n; do [ "$word" = run ] || exit 0; echo "$((n * 20)) $(awk "BEGIN { print $n / 100 }")"; done'
+if "$ITERBENCH" versus --a "$peer" --b "$twice" --pairs 6 --json - >"$dir/out" 2>"$dir/err"; then
+    python3 tests/check_json.py docs/json.md versus <"$dir/out" || fault "JSON of versus"
+    grep -q '"median": 2,' "$dir/out" || fault "versus: $(cat "$dir/out")"
+else
+    echo "note: no six steady pairs just now: $(cat "$dir/err")"
+fi
+
+# Dumps, read back by the header alone: shape, and the first pixels against the file.
+status 0 --data "cifar10:$set" --loader dataloader --shuffle none --dump "$dir/dump" --batches 17
+python3 - "$dir/dump" "$set" <<'PYTHON' || fault "dump"
+import ast, struct, sys
+def load(name):
+    raw = open('%s/%s.npy' % (sys.argv[1], name), 'rb').read()
+    assert raw[:8] == b'\x93NUMPY\x01\x00'
+    size = struct.unpack('<H', raw[8:10])[0]
+    assert (10 + size) % 64 == 0
+    return ast.literal_eval(raw[10:10 + size].decode()), raw[10 + size:]
+head, data = load('data')
+assert head == {'descr': '|u1', 'fortran_order': False, 'shape': (1064, 3, 32, 32)}, head
+records = b''.join(open('%s/data_batch_%d.bin' % (sys.argv[2], i), 'rb').read() for i in range(1, 6))
+rows = [records[i * 3073:(i + 1) * 3073] for i in list(range(1000)) + list(range(64))]  # one epoch of 16 batches, and one batch
+assert data == b''.join(r[1:] for r in rows)
+head, labels = load('label')
+assert head['shape'] == (1064,) and labels == bytes(r[0] for r in rows), head
+head, index = load('index')
+assert head['descr'] == '<u8' and struct.unpack('<1064Q', index) == tuple(list(range(1000)) + list(range(64)))
+PYTHON
+exit $bad

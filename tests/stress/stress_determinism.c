@@ -1,0 +1,140 @@
+/*
+ * stress_determinism.c - the same rows, bit for bit, for any number of workers, any source, any number of ranks, and from any
+ * saved position; every row is what its index says.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support/drive.h"
+#include "tests/support/expect.h"
+#include "tests/support/make_data.h"
+
+#define N 483
+
+static const char *const augment = "random-crop:size=32,pad=4 | random-flip | normalize:mean=0.49;0.48;0.45,std=0.25;0.24;0.26 | to:f32,nchw";
+static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_DIRECT};
+static const int32_t all_workers[] = {0, 1, 2, 8};
+static char folder[512];
+
+static iter_loader_options base(void) {
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    opt.batch_size = 16;
+    opt.shuffle = ITER_SHUFFLE_FULL;
+    opt.seed = 7;
+    opt.memory_limit = 64 << 20;
+    return opt;
+}
+
+/* Runs two epochs; with `resume`, saves after every batch and goes on in a new loader. */
+static uint64_t run_resuming(iter_dataset *data, iter_chain *chain, const iter_loader_options *opt) {
+    uint64_t sum = 0;
+    uint8_t saved[1024];
+    size_t size = 0;
+    for (uint32_t epochs = 0; epochs < 2;) {
+        iter_error err;
+        iter_batch *batch;
+        iter_loader *loader = drive_loader(data, chain, opt);
+        if (size) EXPECT_OK(iter_loader_restore(loader, saved, size, &err), &err);
+        const iter_status s = iter_loader_next(loader, &batch, &err);
+        if (s == ITER_OK) {
+            sum += drive_hash(batch);
+            iter_batch_unref(batch);
+        } else {
+            EXPECT_STATUS(s, ITER_END, &err);
+            EXPECT_OK(iter_loader_reset(loader, &err), &err);
+            epochs++;
+        }
+        EXPECT_OK(iter_loader_save(loader, saved, sizeof(saved), &size, &err), &err);
+        iter_loader_unref(loader);
+    }
+    return sum;
+}
+
+static uint64_t run_ranks(iter_dataset *data, iter_chain *chain, iter_loader_options opt, uint32_t ranks) {
+    uint64_t sum = 0;
+    opt.ranks = ranks;
+    for (opt.rank = 0; opt.rank < ranks; opt.rank++) {
+        iter_loader *loader = drive_loader(data, chain, &opt);
+        sum += drive_run(loader, 2);
+        iter_loader_unref(loader);
+    }
+    return sum;
+}
+
+static void same_for_all(const char *chain_text, int32_t last_batch) {
+    iter_dataset *data = drive_open(folder);
+    iter_chain *chain = chain_text ? drive_chain(chain_text) : NULL;
+    uint64_t want = 0;
+    for (size_t s = 0; s < sizeof(sources) / sizeof(sources[0]); s++) {
+        for (size_t w = 0; w < sizeof(all_workers) / sizeof(all_workers[0]); w++) {
+            iter_dataset *own = drive_open(folder); /* a shared one would stay in memory once it was loaded */
+            iter_loader_options opt = base();
+            opt.source = sources[s];
+            opt.workers = all_workers[w];
+            opt.last_batch = last_batch;
+            iter_loader *loader = drive_loader(own, chain, &opt);
+            const uint64_t got = drive_run(loader, 2);
+            iter_loader_unref(loader);
+            if (!want) want = got;
+            EXPECT_EQ(got, want);
+            if (w < 3) EXPECT_EQ(run_resuming(own, chain, &opt), want);
+            for (uint32_t ranks = 2; ranks <= 4 && w < 3; ranks *= 2) EXPECT_EQ(run_ranks(own, chain, opt, ranks), want);
+            opt.batch_size = 64;
+            loader = drive_loader(own, chain, &opt);
+            EXPECT_EQ(drive_run(loader, 2), want);
+            iter_loader_unref(loader);
+            iter_dataset_unref(own);
+        }
+    }
+    iter_chain_unref(chain);
+    iter_dataset_unref(data);
+}
+
+/* Rows are right, each sample comes once an epoch, epochs differ, and O_DIRECT reads the same. */
+static void rows_are_right(int32_t source, int32_t workers, int32_t o_direct) {
+    iter_dataset *data = drive_open(folder);
+    iter_loader_options opt = base();
+    opt.source = source;
+    opt.workers = workers;
+    opt.o_direct = o_direct;
+    iter_loader *loader = drive_loader(data, NULL, &opt);
+    uint64_t first[2] = {0};
+    for (int e = 0; e < 2; e++) {
+        uint8_t seen[N] = {0};
+        iter_error err;
+        iter_batch *batch;
+        iter_status s;
+        for (int b = 0; (s = iter_loader_next(loader, &batch, &err)) == ITER_OK; b++) {
+            EXPECT_EQ(drive_wrong_rows(batch), 0);
+            if (b == 0) first[e] = iter_batch_index(batch)[0] << 32 | iter_batch_index(batch)[1];
+            for (uint32_t i = 0; i < iter_batch_describe(batch).n_rows; i++) seen[iter_batch_index(batch)[i]]++;
+            iter_batch_unref(batch);
+        }
+        EXPECT_STATUS(s, ITER_END, &err);
+        for (int i = 0; i < N; i++) EXPECT_EQ(seen[i], 1);
+        EXPECT_OK(iter_loader_reset(loader, &err), &err);
+    }
+    EXPECT(first[0] != first[1]);
+    iter_loader_stats stats = {.struct_size = sizeof(stats)};
+    iter_error err;
+    EXPECT_OK(iter_loader_stats_read(loader, &stats, &err), &err);
+    if (source == ITER_SOURCE_DIRECT) {
+        EXPECT_EQ(stats.path_bytes[ITER_PATH_RING] + stats.path_bytes[ITER_PATH_PREAD], 0);
+        EXPECT(stats.path_bytes[ITER_PATH_DIRECT] >= 2 * N * 3073);
+    }
+    iter_loader_unref(loader);
+    iter_dataset_unref(data);
+}
+
+int main(void) {
+    drive_cifar(folder, N);
+    for (size_t s = 0; s < sizeof(sources) / sizeof(sources[0]); s++) {
+        for (int32_t workers = 0; workers <= 2; workers++) rows_are_right(sources[s], workers, 0);
+        rows_are_right(sources[s], 2, 1);
+    }
+    same_for_all(NULL, ITER_LAST_KEEP);
+    same_for_all(augment, ITER_LAST_KEEP);
+    same_for_all(augment, ITER_LAST_PAD);
+    make_folder_gone(folder);
+    return EXPECT_DONE();
+}

@@ -1,0 +1,45 @@
+/*
+ * reference.h - the image and value stages, naively: one stage after the other over doubles, no folding, no SIMD.
+ *
+ * Each value also remembers the source value x and the factors a and b it was made of, because the bound for f32 results is stated in |a x| + |b|.
+ */
+#ifndef TESTS_SUPPORT_REFERENCE_H
+#define TESTS_SUPPORT_REFERENCE_H
+
+#include <iter/tensor.h>
+
+#include "iter/core/chain.h"
+#include "iter/core/pack.h"
+
+typedef struct reference_value {
+    double x, a, b; /* the value is a * x + b */
+} reference_value;
+
+typedef struct reference_image {
+    int64_t height, width, channels;
+    int is_hwc;
+    iter_dtype dtype;
+    reference_value *values; /* [channels][height][width] */
+} reference_image;
+
+/* Number i of dense memory as double; from any type. */
+double reference_load(iter_dtype dtype, const void *data, int64_t i);
+
+/* The nearest value of a type: integers by rint and saturation (NaN = 0), floats to nearest even. */
+double reference_round(iter_dtype dtype, double x);
+
+/* Distance from |x| to the next larger value of a float type. */
+double reference_ulp(iter_dtype dtype, double x);
+
+/* From dense memory; fields without an image layout become one row. Freed by reference_free(). */
+reference_image reference_image_from(const iter_desc *desc, const void *data);
+void reference_free(reference_image *image);
+
+/* Applies one stage with this sample's random numbers. Answers 0 where it does not know the stage. */
+int reference_apply(reference_image *image, const iter_stage *stage,
+                    const iter_pack_sample *sample);
+
+/* The value that element i of the dense result has, i counted in memory order of the image's layout. */
+reference_value reference_at(const reference_image *image, int64_t i);
+
+#endif

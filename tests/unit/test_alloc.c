@@ -1,0 +1,129 @@
+/* test_alloc.c - alignment, zeroes, sizes that cannot be, counters, failures on demand, mappings. */
+#include <criterion/criterion.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "iter/core/alloc.h"
+
+TestSuite(alloc, .timeout = 30);
+
+#define MIB ((size_t)1 << 20)
+
+static int is_zero(const void *block, size_t n) {
+    const unsigned char *bytes = block;
+    for (size_t i = 0; i < n; i++)
+        if (bytes[i]) return 0;
+    return 1;
+}
+
+Test(alloc, blocks_are_aligned_and_zero) {
+    for (size_t bytes = 0; bytes < 5000; bytes += 1 + bytes / 3) {
+        unsigned char *block = iter__alloc(1, bytes);
+        cr_assert(block);
+        cr_expect_eq((uintptr_t)block % 64, 0);
+        cr_expect(is_zero(block, bytes));
+        memset(block, 0xff, bytes); /* so that the next one finds used memory */
+        iter__free(block);
+    }
+    iter__free(NULL);
+}
+
+Test(alloc, sizes_that_cannot_be_are_refused) {
+    const long live = iter__alloc_live();
+    volatile size_t huge = SIZE_MAX; /* hidden from the compiler's warnings */
+    cr_expect_null(iter__alloc(huge / 2, 3));
+    cr_expect_null(iter__alloc(huge, 1));
+    cr_expect_null(iter__alloc(1, huge - 32));
+    cr_expect_null(iter__realloc(NULL, huge - 32));
+    cr_expect_null(iter__map(huge));
+    cr_expect_null(iter__map(huge - 5 * MIB));
+    cr_expect_eq(iter__alloc_live(), live);
+}
+
+Test(alloc, realloc_keeps_contents) {
+    unsigned char *block = iter__realloc(NULL, 10);
+    cr_assert(block);
+    memcpy(block, "0123456789", 10);
+    for (size_t bytes = 20; bytes < 100000; bytes *= 3) {
+        block = iter__realloc(block, bytes);
+        cr_assert(block);
+        cr_expect_eq((uintptr_t)block % 64, 0);
+        cr_expect(memcmp(block, "0123456789", 10) == 0);
+    }
+    block = iter__realloc(block, 4);
+    cr_expect(memcmp(block, "0123", 4) == 0);
+    iter__alloc_fail_after = 0;
+    cr_expect_null(iter__realloc(block, 1000));
+    cr_expect(memcmp(block, "0123", 4) == 0, "a failure leaves the block");
+    iter__free(block);
+}
+
+Test(alloc, texts) {
+    char *copy = iter__strdup("shard-0007.tar");
+    char *text = iter__strf("%s:%d", copy, 4711);
+    cr_expect_str_eq(copy, "shard-0007.tar");
+    cr_expect_str_eq(text, "shard-0007.tar:4711");
+    iter__free(copy);
+    iter__free(text);
+}
+
+Test(alloc, counters) {
+    const long live = iter__alloc_live(), count = iter__alloc_count();
+    void *a = iter__alloc(1, 1), *b = iter__strdup("b"), *c = iter__map(100);
+    cr_expect_eq(iter__alloc_live(), live + 3);
+    cr_expect_eq(iter__alloc_count(), count + 3);
+    a = iter__realloc(a, 100);
+    cr_expect_eq(iter__alloc_live(), live + 3);
+    cr_expect_eq(iter__alloc_count(), count + 4);
+    iter__free(a);
+    iter__free(b);
+    iter__unmap(c, 100);
+    cr_expect_eq(iter__alloc_live(), live);
+    cr_expect_eq(iter__alloc_count(), count + 4);
+}
+
+static void *allocate(int how) {
+    switch (how) {
+    case 0: return iter__alloc(1, 8);
+    case 1: return iter__realloc(NULL, 8);
+    case 2: return iter__strdup("8");
+    case 3: return iter__strf("%d", 8);
+    default: return iter__map(8);
+    }
+}
+
+static void release(int how, void *block) {
+    if (how < 4)
+        iter__free(block);
+    else
+        iter__unmap(block, 8);
+}
+
+Test(alloc, the_nth_allocation_fails_once) {
+    for (int how = 0; how < 5; how++)
+        for (long n = 0; n < 3; n++) {
+            iter__alloc_fail_after = n;
+            for (long i = 0; i < 5; i++) {
+                void *block = allocate(how);
+                cr_expect_eq(block == NULL, i == n, "way %d, %ld of %ld", how, i, n);
+                release(how, block);
+            }
+            cr_expect_eq(iter__alloc_fail_after, -1);
+        }
+}
+
+Test(alloc, mappings) {
+    static const size_t some[] = {0,       1,           4096,           4097, 4 * MIB - 4096,
+                                  4 * MIB, 4 * MIB + 1, 9 * MIB + 12345};
+    for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+        unsigned char *block = iter__map(some[i]);
+        cr_assert(block);
+        cr_expect_eq((uintptr_t)block % (size_t)sysconf(_SC_PAGESIZE), 0);
+        if (some[i] >= 4 * MIB) cr_expect_eq((uintptr_t)block % (2 * MIB), 0);
+        cr_expect(is_zero(block, some[i]));
+        memset(block, 1, some[i]);
+        iter__unmap(block, some[i]);
+    }
+    iter__unmap(NULL, 5);
+}

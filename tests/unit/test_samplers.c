@@ -1,0 +1,560 @@
+/*
+ * test_samplers.c - the built-in samplers: every sample once, the same answer however it is asked for, refusals with their reason.
+ *
+ * Orders are compared with naive ones that hold whole epochs in memory. The permutation under them has its own test.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/builtins.h"
+#include "iter/core/permutation.h"
+#include <iter/sampler.h>
+
+TestSuite(samplers, .timeout = 60);
+
+#define N_OF(list) (sizeof(list) / sizeof(list[0]))
+#define MAX_N      20000
+
+static const uint64_t sizes[] = {0, 1, 2, 5, 100, 999, 4096, 4097, 10007};
+
+typedef struct sampler {
+    const iter_sampler_ops *ops;
+    void *state;
+    uint64_t n;
+} sampler;
+
+static const iter_sampler_ops *table_of(const char *name) {
+    for (int i = 0; iter__builtin_samplers[i]; i++)
+        if (strcmp(iter__builtin_samplers[i]->base.name, name) == 0)
+            return iter__builtin_samplers[i];
+    cr_assert_fail("no sampler %s", name);
+    return NULL;
+}
+
+static iter_status try_open(sampler *s, const char *name, const void *options,
+                            const iter_sampler_context *context, iter_error *err) {
+    s->ops = table_of(name);
+    s->state = iter__alloc(1, s->ops->base.state_size);
+    if (!s->state) return ITER_ENOMEM;
+    const iter_status status =
+        s->ops->open(s->state, options ? options : s->ops->base.defaults, context, err);
+    if (status < 0) {
+        iter__free(s->state);
+        s->state = NULL;
+    } else if (s->ops->length) {
+        s->n = s->ops->length(s->state);
+    }
+    return status;
+}
+
+static sampler open_sampler(const char *name, const void *options, uint64_t n, uint64_t seed) {
+    const iter_sampler_context context = {
+        .n_samples = n, .seed = seed, .batch_size = 32, .ranks = 1};
+    iter_error err = {0};
+    sampler s = {0};
+    cr_assert_eq(try_open(&s, name, options, &context, &err), ITER_OK, "%s: %s", name, err.message);
+    return s;
+}
+
+static void close_sampler(sampler *s) {
+    if (s->ops->close) s->ops->close(s->state);
+    iter__free(s->state);
+}
+
+/* A whole epoch in pieces of `piece`. */
+static void epoch_of(const sampler *s, uint32_t epoch, uint32_t piece, uint64_t *out) {
+    for (uint64_t at = 0; at < s->n; at += piece) {
+        const uint64_t left = s->n - at;
+        s->ops->index(s->state, epoch, at, left < piece ? (uint32_t)left : piece, out + at);
+    }
+}
+
+static void expect_each_once(const uint64_t *order, uint64_t n, const char *what) {
+    static uint8_t seen[MAX_N];
+    memset(seen, 0, sizeof(seen));
+    for (uint64_t i = 0; i < n; i++) {
+        cr_assert(order[i] < n, "%s: %lu of %lu", what, order[i], n);
+        cr_assert_eq(seen[order[i]]++, 0, "%s: %lu comes twice", what, order[i]);
+    }
+}
+
+/* ---- All pure samplers ------------------------------------------------------------------------------------------ */
+
+static const iter_block_options small_blocks = {10, 3}, odd_blocks = {7, 1},
+                                one_group = {64, 100000};
+static const iter_batch_order_options units_of_48 = {48};
+static const iter_replacement_options draws_777 = {777};
+
+static const struct {
+    const char *name;
+    const void *options;
+    bool is_permutation;
+} pure[] = {
+    {"sequential", NULL, true},
+    {"shuffle", NULL, true},
+    {"once", NULL, true},
+    {"block", NULL, true},
+    {"block", &small_blocks, true},
+    {"block", &odd_blocks, true},
+    {"block", &one_group, true},
+    {"batch", NULL, true},
+    {"batch", &units_of_48, true},
+    {"replacement", NULL, false},
+    {"replacement", &draws_777, false},
+};
+
+Test(samplers, every_sample_once_an_epoch) {
+    static uint64_t order[MAX_N];
+    for (size_t k = 0; k < N_OF(pure); k++)
+        for (size_t i = 0; i < N_OF(sizes); i++) {
+            if (!pure[k].is_permutation) continue;
+            sampler s = open_sampler(pure[k].name, pure[k].options, sizes[i], 5);
+            cr_assert_eq(s.n, sizes[i]);
+            for (uint32_t epoch = 0; epoch < 3; epoch++) {
+                epoch_of(&s, epoch, 64, order);
+                expect_each_once(order, s.n, pure[k].name);
+            }
+            close_sampler(&s);
+        }
+}
+
+/* Positions in any order and any pieces, epochs back and forth: always what a fresh sampler says about them. */
+Test(samplers, answers_depend_on_epoch_and_position_alone) {
+    static uint64_t order[3][MAX_N], piece[MAX_N];
+    for (size_t k = 0; k < N_OF(pure); k++)
+        for (size_t i = 1; i < N_OF(sizes); i++) {
+            sampler s = open_sampler(pure[k].name, pure[k].options, sizes[i], 17);
+            for (uint32_t epoch = 0; epoch < 3; epoch++) {
+                sampler fresh = open_sampler(pure[k].name, pure[k].options, sizes[i], 17);
+                epoch_of(&fresh, epoch, (uint32_t)fresh.n, order[epoch]);
+                close_sampler(&fresh);
+                for (uint32_t size = 1; size <= 700; size = size * 3 + 1) {
+                    epoch_of(&s, epoch, size, piece);
+                    cr_assert_arr_eq(piece, order[epoch], s.n * sizeof(*piece),
+                                     "%s in pieces of %u", pure[k].name, size);
+                }
+            }
+            iter_rng rng = iter_rng_at(1, 2, 3);
+            for (int turn = 0; turn < 200; turn++) {
+                const uint32_t epoch = (uint32_t)iter_rng_below(&rng, 3);
+                const uint64_t at = iter_rng_below(&rng, s.n);
+                const uint32_t n = (uint32_t)iter_rng_below(&rng, s.n - at + 1);
+                s.ops->index(s.state, epoch, at, n, piece);
+                cr_assert_arr_eq(piece, order[epoch] + at, n * sizeof(*piece), "%s", pure[k].name);
+            }
+            close_sampler(&s);
+        }
+}
+
+Test(samplers, seeds_and_epochs_change_the_order) {
+    static uint64_t a[MAX_N], b[MAX_N];
+    for (size_t k = 1; k < N_OF(pure); k++) {
+        sampler one = open_sampler(pure[k].name, pure[k].options, 10007, 1);
+        sampler two = open_sampler(pure[k].name, pure[k].options, 10007, 2);
+        epoch_of(&one, 0, 100, a);
+        epoch_of(&two, 0, 100, b);
+        cr_expect(memcmp(a, b, one.n * sizeof(*a)) != 0, "%s: seeds", pure[k].name);
+        epoch_of(&one, 1, 100, b);
+        const bool differs = memcmp(a, b, one.n * sizeof(*a)) != 0;
+        cr_expect_eq(differs, strcmp(pure[k].name, "once") != 0, "%s: epochs", pure[k].name);
+        close_sampler(&one);
+        close_sampler(&two);
+    }
+}
+
+Test(samplers, only_sequential_takes_streams) {
+    const iter_sampler_context stream = {.n_samples = ITER_UNKNOWN, .batch_size = 32, .ranks = 1};
+    for (int i = 0; iter__builtin_samplers[i]; i++) {
+        const char *name = iter__builtin_samplers[i]->base.name;
+        iter_error err = {0};
+        sampler s = {0};
+        const iter_status status = try_open(&s, name, NULL, &stream, &err);
+        if (strcmp(name, "sequential") == 0) {
+            uint64_t out[3];
+            cr_assert_eq(status, ITER_OK);
+            cr_expect_eq(s.n, ITER_UNKNOWN);
+            s.ops->index(s.state, 0, UINT64_C(1) << 40, 3, out);
+            cr_expect_eq(out[2], (UINT64_C(1) << 40) + 2);
+            close_sampler(&s);
+        } else {
+            cr_expect_eq(status, ITER_EINVAL, "%s", name);
+            cr_expect(strstr(err.message, name) && strstr(err.message, "number of samples"), "%s",
+                      err.message);
+        }
+    }
+}
+
+static int64_t length_of(const void *user, uint64_t index) {
+    (void)user;
+    return (int64_t)(index * 7919 % 300);
+}
+
+Test(samplers, every_failed_allocation_is_an_error_and_no_leak) {
+    const iter_sampler_context context = {
+        .n_samples = 1000, .batch_size = 32, .ranks = 1, .length = length_of};
+    for (int i = 0; iter__builtin_samplers[i]; i++)
+        for (long n = 0;; n++) {
+            const long live = iter__alloc_live();
+            iter_error err = {0};
+            sampler s = {0};
+            iter__alloc_fail_after = n;
+            const iter_status status =
+                try_open(&s, iter__builtin_samplers[i]->base.name, NULL, &context, &err);
+            const bool all_allocated = iter__alloc_fail_after >= 0;
+            iter__alloc_fail_after = -1;
+            if (status >= 0) close_sampler(&s);
+            cr_assert_eq(status, all_allocated ? ITER_OK : ITER_ENOMEM);
+            cr_assert_eq(iter__alloc_live(), live);
+            if (all_allocated) break;
+        }
+}
+
+/* ---- One by one ---------------------------------------------------------------------------------------------------- */
+
+Test(samplers, shuffle_is_the_permutation_and_once_its_epoch_0) {
+    static uint64_t a[MAX_N], b[MAX_N], expected[MAX_N];
+    static uint16_t table[ITER_PERMUTATION_TABLE];
+    for (uint64_t n = 3000; n < MAX_N; n += 4000) {
+        sampler shuffle = open_sampler("shuffle", NULL, n, 99),
+                once = open_sampler("once", NULL, n, 99);
+        for (uint32_t epoch = 0; epoch < 3; epoch++) {
+            iter_permutation p;
+            iter__permutation_init(&p, iter_rng_key(99, "shuffle", 0), epoch, n, table);
+            iter__permutation_run(&p, 0, (uint32_t)n, expected);
+            epoch_of(&shuffle, epoch, 64, a);
+            cr_expect_arr_eq(a, expected, n * sizeof(*a));
+            if (epoch == 0) memcpy(b, a, n * sizeof(*b));
+            epoch_of(&once, epoch, 64, a);
+            cr_expect_arr_eq(a, b, n * sizeof(*a));
+        }
+        close_sampler(&shuffle);
+        close_sampler(&once);
+    }
+}
+
+/* From the order of the rows alone: which blocks, in which order, and that a group is served before the next begins. */
+static void check_blocks(const uint64_t *order, uint64_t n, uint64_t block, uint64_t buffer) {
+    static uint64_t left[MAX_N]; /* rows of a block that are still to come */
+    const uint64_t n_blocks = (n + block - 1) / block;
+    for (uint64_t b = 0; b < n_blocks; b++)
+        left[b] = b + 1 < n_blocks ? block : n - b * block;
+    for (uint64_t at = 0, first = 0; at < n; first += buffer) {
+        uint64_t group_rows = 0, n_open = 0;
+        const uint64_t group_blocks = n_blocks - first < buffer ? n_blocks - first : buffer;
+        const uint64_t start = at;
+        do { /* a group ends where as many blocks as it has are begun and all are done */
+            const uint64_t b = order[at++] / block;
+            const uint64_t whole = b + 1 < n_blocks ? block : n - b * block;
+            if (left[b] == whole) n_open++, group_rows += whole;
+            cr_assert(left[b]-- > 0);
+        } while (n_open < group_blocks || at - start < group_rows);
+        cr_assert_eq(n_open, group_blocks);
+    }
+}
+
+Test(samplers, block_serves_group_after_group) {
+    static uint64_t order[MAX_N];
+    const iter_block_options cases[] = {{10, 3}, {7, 1}, {256, 16}, {100, 4}, {1, 5}, {5000, 2}};
+    for (size_t k = 0; k < N_OF(cases); k++)
+        for (size_t i = 1; i < N_OF(sizes); i++)
+            for (uint64_t seed = 0; seed < 5; seed++) {
+                sampler s = open_sampler("block", &cases[k], sizes[i], seed);
+                epoch_of(&s, 3, 32, order);
+                check_blocks(order, s.n, (uint64_t)cases[k].block, (uint64_t)cases[k].buffer);
+                close_sampler(&s);
+            }
+}
+
+/* One position an epoch, by the sample there, in 30 x 30 cells: 30 x 29 degrees of freedom, a deviation of 41.7. Above 5 deviations for one
+ * seed in a million. */
+static double unevenness(const char *name, const void *options) {
+    enum { N = 6000, EPOCHS = 18000 };
+    sampler s = open_sampler(name, options, N, 1);
+    double cells[30][30] = {{0}}, sum = 0;
+    for (uint32_t epoch = 0; epoch < EPOCHS; epoch++) {
+        const uint64_t position = epoch * 197 % N; /* each comes 3 times */
+        uint64_t sample;
+        s.ops->index(s.state, epoch, position, 1, &sample);
+        cells[position * 30 / N][sample * 30 / N]++;
+    }
+    for (int i = 0; i < 30; i++)
+        for (int j = 0; j < 30; j++)
+            sum += pow(cells[i][j] - 20, 2) / 20;
+    close_sampler(&s);
+    return (sum - 870) / 41.7;
+}
+
+Test(samplers, positions_are_uniform_over_epochs) {
+    const iter_block_options blocks = {16, 4};
+    const iter_batch_order_options units = {7}; /* and one of 1 */
+    cr_expect_lt(fabs(unevenness("shuffle", NULL)), 5);
+    cr_expect_lt(fabs(unevenness("block", &blocks)), 5);
+    cr_expect_lt(fabs(unevenness("batch", &units)), 5);
+    cr_expect_gt(unevenness("once", NULL), 20, "the same 6000 draws three times over: about 40");
+}
+
+Test(samplers, block_mixes_rows_and_changes_neighbours) {
+    static uint64_t order[MAX_N];
+    sampler s = open_sampler("block", NULL, 10007, 4);
+    uint64_t n_adjacent = 0, n_in_place = 0;
+    for (uint32_t epoch = 0; epoch < 10; epoch++) {
+        epoch_of(&s, epoch, 64, order);
+        for (uint64_t i = 1; i < s.n; i++) {
+            n_adjacent += order[i] == order[i - 1] + 1;
+            n_in_place += order[i] == i;
+        }
+    }
+    /* Of groups of up to 4096 rows: about 1 a group and 1 an epoch; bounds at 5 deviations and more. */
+    cr_expect(n_adjacent < 70 && n_in_place < 40, "%lu adjacent, %lu in place", n_adjacent,
+              n_in_place);
+    close_sampler(&s);
+}
+
+Test(samplers, batch_keeps_units_whole) {
+    static uint64_t order[MAX_N];
+    uint32_t n_short_last = 0;
+    for (uint32_t epoch = 0; epoch < 200; epoch++) {
+        sampler s = open_sampler("batch", NULL, 1000, 8); /* 31 units of 32 and one of 8 */
+        epoch_of(&s, epoch, 24, order);
+        uint64_t at = 0;
+        for (int unit = 0; unit < 32; unit++) {
+            const uint64_t first = order[at], n = first == 992 ? 8 : 32;
+            cr_assert_eq(first % 32, 0);
+            for (uint64_t i = 0; i < n; i++)
+                cr_assert_eq(order[at + i], first + i);
+            at += n;
+        }
+        cr_assert_eq(at, 1000);
+        n_short_last += order[999] == 999;
+        close_sampler(&s);
+    }
+    cr_expect(n_short_last < 20, "last in %u of 200 epochs, 6 expected", n_short_last);
+}
+
+Test(samplers, replacement_draws_independently) {
+    enum { N = 100, EPOCHS = 200 };
+    uint64_t order[1000];
+    uint32_t bins[N] = {0}, n_repeats = 0;
+    const iter_replacement_options options = {1000};
+    sampler s = open_sampler("replacement", &options, N, 3);
+    cr_assert_eq(s.n, 1000);
+    for (uint32_t epoch = 0; epoch < EPOCHS; epoch++) {
+        epoch_of(&s, epoch, 64, order);
+        for (int i = 0; i < 1000; i++) {
+            iter_rng rng = iter_rng_at(iter_rng_key(3, "replacement", 0), epoch, (uint64_t)i);
+            cr_assert_eq(order[i], iter_rng_below(&rng, N));
+            bins[order[i]]++;
+            n_repeats += i > 0 && order[i] == order[i - 1];
+        }
+    }
+    double chi_square = 0;
+    for (int i = 0; i < N; i++)
+        chi_square += pow(bins[i] - 2000.0, 2) / 2000;
+    cr_expect(chi_square > 45 && chi_square < 185, "%.1f", chi_square); /* 99 degrees, 1e-6 */
+    cr_expect(abs((int)n_repeats - 1998) < 225, "%u", n_repeats);       /* 5 deviations */
+    close_sampler(&s);
+}
+
+Test(samplers, options_that_cannot_be) {
+    const iter_sampler_context context = {.n_samples = 0, .batch_size = 32, .ranks = 1};
+    const iter_replacement_options draws = {5};
+    const iter_block_options huge = {2147483647, 1048576};
+    iter_error err = {0};
+    sampler s;
+    cr_expect_eq(try_open(&s, "replacement", &draws, &context, &err), ITER_EINVAL);
+    cr_expect(strstr(err.message, "without samples"), "%s", err.message);
+    cr_expect_eq(try_open(&s, "block", &huge, &context, &err), ITER_EINVAL);
+    cr_expect(strstr(err.message, "1048576 blocks of 2147483647"), "%s", err.message);
+}
+
+/* ---- Buckets ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct epoch_batches {
+    uint32_t n_batches;
+    uint32_t n[MAX_N];
+    uint64_t rows[MAX_N]; /* one batch behind the other */
+    uint64_t n_rows;
+} epoch_batches;
+
+static sampler open_buckets(const iter_bucket_options *options, uint64_t n, uint32_t ranks) {
+    const iter_sampler_context context = {
+        .n_samples = n, .seed = 21, .batch_size = 32, .ranks = ranks, .length = length_of};
+    iter_error err = {0};
+    sampler s = {0};
+    cr_assert_eq(try_open(&s, "bucket", options, &context, &err), ITER_OK, "%s", err.message);
+    return s;
+}
+
+/* The rest of the epoch from where the sampler stands. */
+static void take_rest(sampler *s, uint32_t capacity, epoch_batches *out) {
+    iter_error err = {0};
+    out->n_batches = 0;
+    out->n_rows = 0;
+    for (;;) {
+        uint32_t n = 77;
+        cr_assert_eq(s->ops->next_batch(s->state, capacity, out->rows + out->n_rows, &n, &err),
+                     ITER_OK);
+        if (n == 0) break;
+        out->n[out->n_batches++] = n;
+        out->n_rows += n;
+    }
+}
+
+static void take_epoch(sampler *s, uint32_t epoch, uint32_t capacity, epoch_batches *out) {
+    cr_assert_eq(s->ops->begin(s->state, epoch, NULL), ITER_OK);
+    take_rest(s, capacity, out);
+}
+
+static int bucket_by_hand(const iter_option_list *bounds, int64_t length) {
+    int b = 0;
+    while (b < bounds->n && (double)length > bounds->values[b])
+        b++;
+    return b;
+}
+
+Test(samplers, buckets_by_bounds) {
+    static epoch_batches e;
+    const iter_bucket_options options = {{3, {49, 120, 250}}, 0, true, false};
+    sampler s = open_buckets(&options, 3001, 2);
+    for (uint32_t epoch = 0; epoch < 3; epoch++) {
+        take_epoch(&s, epoch, 64, &e);
+        expect_each_once(e.rows, e.n_rows, "bucket");
+        cr_expect_eq(e.n_rows, 3001);
+        uint32_t n_short[4] = {0}, n_changes = 0;
+        int before = -1;
+        for (uint64_t at = 0, k = 0; k < e.n_batches; at += e.n[k++]) {
+            const int b = bucket_by_hand(&options.buckets, length_of(NULL, e.rows[at]));
+            for (uint32_t i = 0; i < e.n[k]; i++)
+                cr_assert_eq(bucket_by_hand(&options.buckets, length_of(NULL, e.rows[at + i])), b);
+            cr_assert(e.n[k] <= 64);
+            n_short[b] += e.n[k] < 64;
+            n_changes += b != before;
+            before = b;
+        }
+        for (int b = 0; b < 4; b++)
+            cr_expect(n_short[b] <= 1);
+        cr_expect(n_changes > 10, "batches of different buckets are mixed: %u changes", n_changes);
+    }
+    close_sampler(&s);
+}
+
+Test(samplers, buckets_by_number_are_filled_alike) {
+    static epoch_batches e;
+    const iter_bucket_options options = {{0, {0}}, 5, false, false};
+    sampler s = open_buckets(&options, 3000, 1);
+    take_epoch(&s, 0, 32, &e);
+    expect_each_once(e.rows, e.n_rows, "bucket");
+    /* Without shuffle: bucket by bucket, 600 samples each, in 18 batches of 32 and one of 24; in a bucket as stored. */
+    cr_assert_eq(e.n_batches, 5 * 19);
+    int64_t longest_before = -1;
+    for (uint32_t b = 0; b < 5; b++) {
+        int64_t shortest = INT64_MAX, longest = 0;
+        for (uint32_t k = 0; k < 19; k++)
+            cr_expect_eq(e.n[b * 19 + k], k < 18 ? 32 : 24);
+        for (uint32_t i = 0; i < 600; i++) {
+            const int64_t length = length_of(NULL, e.rows[b * 600 + i]);
+            shortest = length < shortest ? length : shortest;
+            longest = length > longest ? length : longest;
+            if (i > 0) cr_assert(e.rows[b * 600 + i] > e.rows[b * 600 + i - 1]);
+        }
+        cr_expect(shortest > longest_before);
+        longest_before = longest;
+    }
+    close_sampler(&s);
+}
+
+Test(samplers, buckets_drop_what_fills_no_batch) {
+    static epoch_batches e;
+    static uint8_t seen[3001];
+    const iter_bucket_options options = {{3, {49, 120, 250}}, 0, true, true};
+    sampler s = open_buckets(&options, 3001, 1);
+    uint64_t per_bucket[4] = {0}, expected = 0;
+    for (uint64_t i = 0; i < 3001; i++)
+        per_bucket[bucket_by_hand(&options.buckets, length_of(NULL, i))]++;
+    for (int b = 0; b < 4; b++)
+        expected += per_bucket[b] / 32 * 32;
+    for (uint32_t epoch = 0; epoch < 40; epoch++) {
+        take_epoch(&s, epoch, 32, &e);
+        cr_assert_eq(e.n_rows, expected);
+        for (uint32_t k = 0; k < e.n_batches; k++)
+            cr_assert_eq(e.n[k], 32);
+        for (uint64_t i = 0; i < e.n_rows; i++)
+            seen[e.rows[i]] = 1;
+    }
+    for (uint64_t i = 0; i < 3001; i++)
+        cr_expect(seen[i], "%lu was dropped in every epoch", i);
+    close_sampler(&s);
+}
+
+Test(samplers, buckets_restore_at_every_batch) {
+    static epoch_batches whole, rest;
+    sampler s = open_buckets(NULL, 3001, 1);
+    take_epoch(&s, 6, 32, &whole);
+    uint64_t at = 0;
+    for (uint32_t k = 0; k <= whole.n_batches; at += whole.n[k++]) {
+        uint8_t saved[256];
+        size_t size;
+        uint64_t rows[32];
+        uint32_t n;
+        sampler walked = open_buckets(NULL, 3001, 1), other = open_buckets(NULL, 3001, 1);
+        cr_assert_eq(walked.ops->begin(walked.state, 6, NULL), ITER_OK);
+        for (uint32_t i = 0; i < k; i++)
+            cr_assert_eq(walked.ops->next_batch(walked.state, 32, rows, &n, NULL), ITER_OK);
+        cr_assert_eq(walked.ops->save(walked.state, saved, sizeof(saved), &size), ITER_OK);
+        cr_assert_eq(walked.ops->save(walked.state, saved, 3, &(size_t){0}), ITER_EINVAL);
+        take_epoch(&other, 2, 32, &rest); /* something else before */
+        cr_assert_eq(other.ops->restore(other.state, saved, size), ITER_OK);
+        take_rest(&other, 32, &rest);
+        cr_assert_eq(rest.n_rows, whole.n_rows - at);
+        cr_assert_arr_eq(rest.rows, whole.rows + at, rest.n_rows * sizeof(*rest.rows));
+        cr_assert_eq(other.ops->restore(other.state, saved, size - 1), ITER_EINVAL);
+        saved[size - 1] ^= 1; /* the number of batches */
+        cr_assert_eq(other.ops->restore(other.state, saved, size), ITER_EINVAL);
+        close_sampler(&walked);
+        close_sampler(&other);
+    }
+    close_sampler(&s);
+}
+
+Test(samplers, buckets_of_no_samples_and_of_equal_ones) {
+    static epoch_batches e;
+    sampler none = open_buckets(NULL, 0, 1), one = open_buckets(NULL, 1, 1);
+    take_epoch(&none, 0, 32, &e);
+    cr_expect_eq(e.n_batches, 0);
+    take_epoch(&one, 0, 32, &e);
+    cr_expect_eq(e.n_rows, 1);
+    close_sampler(&none);
+    close_sampler(&one);
+}
+
+static int64_t no_length(const void *user, uint64_t index) {
+    (void)user;
+    return index == 41 ? -1 : 5;
+}
+
+Test(samplers, buckets_that_cannot_be) {
+    iter_sampler_context context = {.n_samples = 100, .batch_size = 32, .ranks = 1};
+    const iter_bucket_options descending = {{2, {50, 50}}, 0, true, false},
+                              both = {{1, {50}}, 3, true, false};
+    iter_error err = {0};
+    sampler s = {0};
+    cr_expect_eq(try_open(&s, "bucket", NULL, &context, &err), ITER_EINVAL);
+    cr_expect(strstr(err.message, "does not tell the length"), "%s", err.message);
+    context.length = no_length;
+    cr_expect_eq(try_open(&s, "bucket", NULL, &context, &err), ITER_EINVAL);
+    cr_expect(strstr(err.message, "sample 41"), "%s", err.message);
+    context.length = length_of;
+    cr_expect_eq(try_open(&s, "bucket", &descending, &context, &err), ITER_EINVAL);
+    cr_expect(strstr(err.message, "ascend"), "%s", err.message);
+    cr_expect_eq(try_open(&s, "bucket", &both, &context, &err), ITER_EINVAL);
+    uint64_t rows[32];
+    uint32_t n;
+    s = open_buckets(NULL, 100, 2);
+    cr_assert_eq(s.ops->begin(s.state, 0, NULL), ITER_OK);
+    cr_expect_eq(s.ops->next_batch(s.state, 32, rows, &n, &err), ITER_EINVAL);
+    cr_expect(strstr(err.message, "64"), "%s", err.message);
+    close_sampler(&s);
+}
