@@ -70,6 +70,8 @@ static const option_row rows[] = {
      "budget of a loader, e.g. 32MiB (half of what is free)"},
     {"json", TEXT, AT(json), "FILE|-", 0, 0, 0, BENCH_RUN | BENCH_LIMITS | BENCH_VERSUS,
      "write the results as JSON; - is stdout, and nothing else goes there"},
+    {"consumer", CHOICE, AT(consumer), "touch|none", 0, 0, 0, RUNS,
+     "reads a byte of every cache line of a batch, or nothing (touch)"},
     {"hash", FLAG, AT(hash), NULL, 0, 0, 0, BENCH_RUN,
      "hash every row delivered (one epoch, unless --epochs)"},
     {"dump", TEXT, AT(dump), "DIR", 0, 0, 0, BENCH_RUN, "write the first batches as .npy files"},

@@ -33,6 +33,11 @@ typedef enum bench_limit {
     BENCH_LIMIT_CONVERT = 2
 } bench_limit;
 
+typedef enum bench_consumer {
+    BENCH_CONSUMER_TOUCH = 0, /* reads one byte of every cache line of every tensor */
+    BENCH_CONSUMER_NONE = 1   /* gives the batch back as it came */
+} bench_consumer;
+
 #define BENCH_WORDS_MAX 4
 
 /** What was asked for; pointers are into argv. */
@@ -55,7 +60,8 @@ typedef struct bench_options {
     bool hash;
     const char *dump;
     uint64_t batches;
-    int32_t limit; /* bench_limit, of serve */
+    int32_t limit;    /* bench_limit, of serve */
+    int32_t consumer; /* bench_consumer */
     const char *a, *b;
     uint64_t pairs; /* kept pairs wanted */
     uint64_t n;     /* of generate: records a file */

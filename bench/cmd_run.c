@@ -181,6 +181,7 @@ static iter_status open_arm(run *r, int i, bool ndarray, bool last, iter_error *
     if (last) {
         s = shuffle_quality_open(&result->quality, arm->loaders[0], err);
         arm->quality = result->quality.n > 0 ? &result->quality : NULL;
+        if (r->options.source == ITER_SOURCE_NULL) result->quality.label = -1; /* all zeros */
     }
     return s == ITER_OK ? arm_first_batch(arm, r->options.epochs > 0, err) : s;
 }
@@ -198,7 +199,10 @@ static iter_status open_arms(run *r, iter_error *err) {
     }
     for (int i = 0; s == ITER_OK && i < 1 + both; i++) {
         bool ndarray = both ? i == 0 : r->options.loader == BENCH_NDARRAY;
-        s = open_arm(r, i, ndarray, i == both, err);
+        /* The arrays were read from the same files. */
+        if (i == 1 && r->options.cache == BENCH_CACHE_COLD)
+            s = bench_cache_prepare(&r->options, &result->cache, err);
+        if (s == ITER_OK) s = open_arm(r, i, ndarray, i == both, err);
     }
     return s;
 }

@@ -39,6 +39,7 @@ static void write_config(json_writer *w, const run_result *result) {
     json_text(w, "last_batch", bench_last_batch_text(o->last_batch));
     json_count(w, "prefetch", o->prefetch);
     json_count(w, "ranks", o->ranks);
+    json_text(w, "consumer", o->consumer == BENCH_CONSUMER_NONE ? "none" : "touch");
     json_text(w, "on_error", bench_on_error_text(o->on_error));
     json_count(w, "max_failures", o->max_failures);
     json_bool(w, "o_direct", o->o_direct);

@@ -124,7 +124,7 @@ static const struct {
     {"samples/s", cell_rate},
     {"MB/s delivered", cell_bytes},
     {"next p50 / p99 / max", cell_next},
-    {"waiting for batches", cell_wait},
+    {"of the time in next", cell_wait},
     {"CPU ns a sample", cell_cpu},
     {"of ordered", cell_ordered},
     {"of convert", cell_convert},
@@ -141,9 +141,10 @@ static void head(const run_result *result, FILE *out) {
     bench_machine m = bench_machine_here();
     char a[32];
     fprintf(out, "iterbench %s   %.100s\n", iter_version(), o->data);
-    fprintf(out, "  %s samples, %d classes   chain %.90s\n",
+    fprintf(out, "  chain %.92s\n", o->chain != NULL ? o->chain : "none");
+    fprintf(out, "  %s samples, %d classes",
             result->n_samples == ITER_UNKNOWN ? "unknown" : grouped((double)result->n_samples, a),
-            result->n_classes, o->chain != NULL ? o->chain : "none");
+            result->n_classes);
     fprintf(out,
             "  batch %" PRIu64 "  shuffle %s  last batch %s  ranks %" PRIu64 "  seed %" PRIu64
             "  cache %s\n",
@@ -179,8 +180,9 @@ static void body(const run_result *result, FILE *out) {
 static void shuffle_line(const run_result *result, FILE *out) {
     const shuffle_figures *f = &result->figures;
     if (!result->has_figures) return;
-    fprintf(out, "%-*s displacement %.4f (random: %.4f)  neighbours kept %.5f (%.5f)", LEFT,
-            "order", f->displacement, f->displacement_ideal, f->adjacency, f->adjacency_ideal);
+    fprintf(out, "%-*s displacement %.4f (%.4f)  neighbours %.5f (%.5f)", LEFT,
+            "order (random order)", f->displacement, f->displacement_ideal, f->adjacency,
+            f->adjacency_ideal);
     if (isfinite(f->class_run))
         fprintf(out, "  class runs %.3f (%.3f)", f->class_run, f->class_run_ideal);
     if (f->share < 1) fprintf(out, "  of %.0f %% of an epoch", 100 * f->share);

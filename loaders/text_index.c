@@ -189,6 +189,10 @@ static iter_status end_load(iter__text *text, iter_status status, const char *na
                             iter_error *err) {
     if (status == ITER_OK && text->vocab.n_words == 0)
         status = iter__fail(err, ITER_EFORMAT, "%s: no word that could get an id", name);
+    if (status == ITER_OK) {
+        status = iter__vocab_settle(&text->vocab, err);
+        if (status < 0) iter__fail_in(err, status, "%s", name);
+    }
     if (status < 0) iter__vocab_free(&text->vocab);
     return status;
 }

@@ -6,6 +6,8 @@
  */
 #include "loaders/text_vocab.h"
 
+#include <stdlib.h>
+
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
@@ -32,6 +34,15 @@ static size_t n_slots(const iter__vocab *vocab) {
     return (size_t)1 << (64 - vocab->shift);
 }
 
+static const uint8_t *tail_of(const iter__vocab *vocab, const text_word *word) {
+    return vocab->tails ? vocab->tails + word->tail : NULL;
+}
+
+static int by_id(const void *a, const void *b) {
+    const int32_t x = ((const text_word *)a)->id, y = ((const text_word *)b)->id;
+    return (x > y) - (x < y);
+}
+
 /* The slot that has the word, or the free one where it belongs. */
 static text_word *slot_of(const iter__vocab *vocab, const uint64_t head[2], const uint8_t *tail,
                           size_t length) {
@@ -55,8 +66,7 @@ static iter_status grow_slots(iter__vocab *vocab, int32_t bits, iter_error *err)
     vocab->shift = 64 - bits;
     for (size_t i = 0; i < n_old; i++) {
         if (old[i].length == 0) continue;
-        const uint8_t *tail = vocab->tails ? vocab->tails + old[i].tail : NULL;
-        *slot_of(vocab, old[i].head, tail, old[i].length) = old[i];
+        *slot_of(vocab, old[i].head, tail_of(vocab, &old[i]), old[i].length) = old[i];
     }
     iter__free(old);
     return ITER_OK;
@@ -112,6 +122,21 @@ iter_status iter__vocab_put(iter__vocab *vocab, const uint8_t *word, size_t leng
         if (length > vocab->longest) vocab->longest = length;
     }
     slot->id = id;
+    return ITER_OK;
+}
+
+iter_status iter__vocab_settle(iter__vocab *vocab, iter_error *err) {
+    const size_t n_all = n_slots(vocab);
+    text_word *words = iter__alloc((size_t)vocab->n_words + 1, sizeof(*words));
+    if (!words) return iter__fail(err, ITER_ENOMEM, "no memory for the vocabulary's table");
+    size_t n = 0;
+    for (size_t i = 0; i < n_all; i++)
+        if (vocab->slots[i].length > 0) words[n++] = vocab->slots[i];
+    qsort(words, n, sizeof(*words), by_id);
+    memset(vocab->slots, 0, n_all * sizeof(*words));
+    for (size_t i = 0; i < n; i++)
+        *slot_of(vocab, words[i].head, tail_of(vocab, &words[i]), words[i].length) = words[i];
+    iter__free(words);
     return ITER_OK;
 }
 

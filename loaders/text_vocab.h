@@ -39,6 +39,9 @@ void iter__vocab_free(iter__vocab *vocab);
 iter_status iter__vocab_put(iter__vocab *vocab, const uint8_t *word, size_t length, int32_t id,
                             iter_error *err);
 
+/* Puts the words with the smallest ids, which are the common ones, where they are found at the first look. Errors: ENOMEM. */
+iter_status iter__vocab_settle(iter__vocab *vocab, iter_error *err);
+
 /* The word's id, or -1. */
 int32_t iter__vocab_find(const iter__vocab *vocab, const uint8_t *word, size_t length);
 

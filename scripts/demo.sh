@@ -25,12 +25,13 @@ chain='normalize:mean=0.4914;0.4822;0.4465,std=0.2470;0.2435;0.2616 | to:f32,nch
 echo "+ iterbench --data cifar10:$data --batch 64 --chain \"$chain\" --seconds 4"
 $bench --data "cifar10:$data" --batch 64 --chain "$chain" --seconds 4
 
+first=$(ls examples/01_*.c 2>/dev/null | head -n 1)
 cat <<TEXT
 
 Next, with PATH=$PWD/build/release/bench:\$PATH
   iterbench --data cifar10:$data --workers 2 --chain "random-crop:size=32,pad=4 | random-flip | to:f32,nchw" --seconds 4
   iterbench plan --data cifar10:$data --chain "normalize | to:f32,nchw"    what will run, and where memory goes
-  iterbench --data cifar10:$data --loader dataloader --epochs 1 --hash      the same hash for any --workers and --source
-  iterbench list                                                           formats, samplers and stages with their options
-  build/release/examples/01_*                                              the smallest program; make test runs everything
+  iterbench --data cifar10:$data --loader dataloader --epochs 1 --hash     the same hash for any --workers and --source
+  iterbench list    formats, samplers and stages with their options
+  ${first:-README.md}    the smallest program; make test runs everything
 TEXT

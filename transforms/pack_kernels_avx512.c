@@ -131,41 +131,50 @@ static inline vec window16(const int reverse, const uint8_t *in, __mmask16 from,
     return _mm512_mask_add_ps(fill, valid, _mm512_mul_ps(v, a), b);
 }
 
-/* blocks = 2: rows of exactly 32 pixels; 0: any length. */
+/*
+ * Columns of 32 pixels from top to bottom: two blocks, whose masks stay in registers. whole = 0: the last column, of up to 32 pixels, with
+ * masked stores. The next source's lines are fetched along the first column.
+ */
 static inline __attribute__((always_inline)) void
-window_rows(const int type, const int reverse, const int blocks, void *out, const uint8_t *in,
-            const iter__window *w, iter__fetch *fetch) {
+window_column(const int type, const int reverse, const int whole, char *out, const uint8_t *in,
+              const iter__window *w, int64_t x, iter__fetch *fetch) {
     const vec a = set16(w->a), b = set16(w->b), fill = set16(w->fill);
     const ptrdiff_t bytes = type == ITER__TYPE_U8 ? 1 : type == ITER__TYPE_F32 ? 4 : 2;
-    const ptrdiff_t n_blocks = blocks ? blocks : (w->n + 15) / 16;
     const ptrdiff_t step = reverse ? -16 : 16;
-    const uint8_t *row = in + (reverse ? w->offset - 15 : w->offset);
-    char *to = out;
-    __mmask16 valid[2] = {interval_mask(w->low, w->high, 0), interval_mask(w->low, w->high, 16)};
-    __mmask16 from[2] = {valid[0], valid[1]};
-    if (reverse) {
-        from[0] = (__mmask16)mirror16(valid[0]);
-        from[1] = (__mmask16)mirror16(valid[1]);
-    }
+    const __mmask16 valid0 = interval_mask(w->low, w->high, x);
+    const __mmask16 valid1 = interval_mask(w->low, w->high, x + 16);
+    const __mmask16 from0 = reverse ? (__mmask16)mirror16(valid0) : valid0;
+    const __mmask16 from1 = reverse ? (__mmask16)mirror16(valid1) : valid1;
+    const __mmask16 some0 = interval_mask(0, w->n, x), some1 = interval_mask(0, w->n, x + 16);
+    const ptrdiff_t in_step = w->in_step, out_step = w->n * bytes;
+    const uint8_t *row = in + (reverse ? w->offset - x - 15 : w->offset + x);
+    char *to = out + x * bytes;
     iter__fetch ahead = *fetch;
-    for (int64_t y = 0; y < w->n_rows; y++) {
+    if (x > 0) ahead.n_lines = 0;
+    for (int64_t y = w->n_rows; y > 0; y--) {
         iter__fetch_row(&ahead);
-        if (blocks) {
-            store16(type, to, window16(reverse, row, from[0], valid[0], a, b, fill));
-            store16(type, to + 16 * bytes,
-                    window16(reverse, row + step, from[1], valid[1], a, b, fill));
+        const vec v0 = window16(reverse, row, from0, valid0, a, b, fill);
+        const vec v1 = window16(reverse, row + step, from1, valid1, a, b, fill);
+        if (whole) {
+            store16(type, to, v0);
+            store16(type, to + 16 * bytes, v1);
         } else {
-            for (ptrdiff_t i = 0; i < n_blocks; i++) {
-                const __mmask16 m = interval_mask(w->low, w->high, 16 * i);
-                const __mmask16 f = reverse ? (__mmask16)mirror16(m) : m;
-                const vec v = window16(reverse, row + step * i, f, m, a, b, fill);
-                store16_some(type, to + 16 * i * bytes, v, interval_mask(0, w->n, 16 * i));
-            }
+            store16_some(type, to, v0, some0);
+            store16_some(type, to + 16 * bytes, v1, some1);
         }
-        row += w->in_step;
-        to += w->n * bytes;
+        row += in_step;
+        to += out_step;
     }
-    *fetch = ahead;
+    if (x == 0) *fetch = ahead;
+}
+
+static inline __attribute__((always_inline)) void
+window_rows(const int type, const int reverse, void *out, const uint8_t *in, const iter__window *w,
+            iter__fetch *fetch) {
+    int64_t x = 0;
+    for (; x + 32 <= w->n; x += 32)
+        window_column(type, reverse, 1, out, in, w, x, fetch);
+    if (x < w->n) window_column(type, reverse, 0, out, in, w, x, fetch);
 }
 
 #define LEVEL avx512

@@ -216,17 +216,12 @@ DEFINE_ROW(ITER__TYPE_F32)
 
 #ifdef HAVE_WINDOW
 
-/* Rows of 32 pixels are the common case (CIFAR): two blocks, whose masks then stay in registers. */
 INLINE void window_body(const int out_type, void *out, const uint8_t *in, const iter__window *w,
                         iter__fetch *fetch) {
-    if (w->n == 32 && w->reverse)
-        window_rows(out_type, 1, 2, out, in, w, fetch);
-    else if (w->n == 32)
-        window_rows(out_type, 0, 2, out, in, w, fetch);
-    else if (w->reverse)
-        window_rows(out_type, 1, 0, out, in, w, fetch);
+    if (w->reverse)
+        window_rows(out_type, 1, out, in, w, fetch);
     else
-        window_rows(out_type, 0, 0, out, in, w, fetch);
+        window_rows(out_type, 0, out, in, w, fetch);
 }
 
 #define DEFINE_WINDOW(out)                                                                         \

@@ -125,11 +125,27 @@ static void run_whole(const pack_pass *pass, const char *in, char *out, const ch
 
 /* ---- Fills -------------------------------------------------------------------------------------------------- */
 
+/* Dense: a pattern of 64 bytes, copied. */
+static void fill_dense(char *out, size_t bytes, const char *element, size_t n) {
+    char pattern[64];
+    for (size_t i = 0; i < sizeof(pattern); i += bytes)
+        memcpy(pattern + i, element, bytes);
+    size_t rest = n * bytes;
+    for (; rest >= sizeof(pattern); rest -= sizeof(pattern), out += sizeof(pattern))
+        memcpy(out, pattern, sizeof(pattern));
+    for (; rest > 0; rest -= bytes, out += bytes)
+        memcpy(out, element, bytes);
+}
+
 static void fill_elements(char *out, size_t bytes, const char *element, size_t n, size_t step) {
     switch (bytes) {
-#define FILL_CASE(width)                          \
-    case width:                                   \
-        for (size_t i = 0; i < n; i++)            \
+#define FILL_CASE(width)                            \
+    case width:                                     \
+        if (step == (width)) {                      \
+            fill_dense(out, width, element, n);     \
+            break;                                  \
+        }                                           \
+        for (size_t i = 0; i < n; i++)              \
             memcpy(out + i * step, element, width); \
         break;
         FILL_CASE(1)

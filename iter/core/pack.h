@@ -5,7 +5,7 @@
 #ifndef ITER_CORE_PACK_H
 #define ITER_CORE_PACK_H
 
-#include <iter/core/chain.h>
+#include "iter/core/chain.h"
 
 typedef struct iter_pack iter_pack;
 

@@ -114,12 +114,17 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
     return status;
 }
 
-static void identify_sampler(iter_loader *loader) {
-    char text[512];
-    iter__options_text(&loader->sampler->base, loader->sampler_options, ',', text, sizeof(text));
-    uint64_t id = iter__fnv1a_text(iter__fnv1a_text(ITER_FNV_START, loader->sampler->base.name), text);
+static iter_status identify_sampler(iter_loader *loader, iter_error *err) {
+    const iter_ops *base = &loader->sampler->base;
+    const int length = iter__options_text(base, loader->sampler_options, ',', NULL, 0);
+    char *text = iter__alloc(1, (size_t)length + 1);
+    if (!text) return iter__fail(err, ITER_ENOMEM, "sampler: out of memory");
+    iter__options_text(base, loader->sampler_options, ',', text, (size_t)length + 1);
+    uint64_t id = iter__fnv1a_text(iter__fnv1a_text(ITER_FNV_START, base->name), text);
+    iter__free(text);
     for (uint64_t i = 0; i < loader->opt.n_subset; i++) id = iter__fnv1a_u64(id, loader->subset[i]);
     loader->sampler_id = id;
+    return ITER_OK;
 }
 
 static int64_t subset_length(const void *user, uint64_t index) {
@@ -193,8 +198,7 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
         }
         loader->cut.last_batch = ITER_LAST_KEEP; /* what the sampler returns is a batch */
     }
-    identify_sampler(loader);
-    return ITER_OK;
+    return identify_sampler(loader, err);
 }
 
 /* ---- Source and memory ------------------------------------------------------------------------------------- */

@@ -296,6 +296,8 @@ static void open_stream(iter_loader *loader) {
     span.n_rows = span.n_valid = loader->opt.batch_size;
     iter_batch *batch = take_slot(loader, &span);
     rows_as_drawn(loader, batch, &span, 0);
+    batch->rewinds = !loader->opener_epoch_begun;
+    loader->opener_epoch_begun = true;
     batch->skip = loader->replay;
     loader->replay = 0;
     loader->stream_busy = true;

@@ -132,7 +132,15 @@ static iter_status add_lengths(iter_plan *plan, int32_t of, const iter_stage *st
     *field = (iter_field_plan){.in = source->in, .lengths_of = of};
     char name[ITER_NAME_MAX];
     const char *given = *(const char *const *)stage->options;
-    snprintf(name, sizeof(name), given ? "%s" : "%.24s_length", given ? given : source->out.name);
+    const int length = snprintf(name, sizeof(name), given ? "%s" : "%.24s_length", given ? given : source->out.name);
+    if (length >= (int)sizeof(name)) {
+        return iter__fail(err, ITER_EINVAL, "lengths: the name '%s' is longer than %d characters", given, ITER_NAME_MAX - 1);
+    }
+    for (int32_t i = 0; i < plan->n_fields; i++) {
+        if (strcmp(plan->fields[i].out.name, name) == 0) {
+            return iter__fail(err, ITER_EINVAL, "lengths: there is a field '%s' already", name);
+        }
+    }
     memcpy(field->out.name, name, sizeof(name));
     field->out.role = ITER_LABEL;
     field->out.desc = (iter_desc){.dtype = ITER_I32, .n_dims = 1, .dims = {batch_size}, .layout = "N"};

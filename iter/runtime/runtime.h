@@ -144,6 +144,7 @@ struct iter_batch {
     iter_chunk_read *reads;    /* [batch_size * n_extents] */
     iter_iovec *parts;         /* direct: scatter lists */
     int64_t opened_ns;
+    bool rewinds;  /* streams: this batch begins an epoch */
     uint64_t skip; /* streams: samples to read and forget before the first row */
 };
 

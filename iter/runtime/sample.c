@@ -310,8 +310,8 @@ uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch 
     const iter_dataset_ops *ops = loader->dataset->ops;
     uint32_t made = 0;
     iter_status status = ITER_OK;
-    if (batch->info.number == 0 && ops->rewind) status = ops->rewind(loader->dataset->user, err);
-    if (batch->info.number == 0 && !ops->rewind && batch->info.epoch > 0) return 0;
+    if (batch->rewinds && !ops->rewind && batch->info.epoch > 0) return 0; /* it can be read once */
+    if (batch->rewinds && ops->rewind) status = ops->rewind(loader->dataset->user, err);
     while (status >= 0 && made < batch->info.n_rows) {
         const uint32_t left = batch->info.n_rows - made;
         uint32_t k = left < worker->staging_rows ? left : worker->staging_rows, got = 0;

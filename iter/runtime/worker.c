@@ -213,8 +213,9 @@ iter_status iter__workers_run(iter_loader *loader, iter_error *err) {
                               loader->n_workers, iter__os_error(failed, reason, sizeof(reason)));
         }
         worker->running = true;
-        char name[16];
+        char name[32]; /* the kernel keeps 15 characters */
         snprintf(name, sizeof(name), "iter-%d", i);
+        name[15] = 0;
         pthread_setname_np(worker->thread, name);
         if (pthread_getcpuclockid(worker->thread, &worker->cpu_clock) != 0) worker->cpu_clock = 0;
     }

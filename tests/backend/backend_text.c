@@ -220,9 +220,10 @@ static bool load_imdb(reviews *all, iter__text *text) {
     return all->n == 25000;
 }
 
+/* Of this thread's own work: other programs on the machine do not count. */
 static double seconds(void) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 

@@ -85,9 +85,9 @@ static void expect_padded(const batch *b, int64_t length, bool pre, const void *
             const int64_t from = pre ? s - (length - b->lengths[i]) : s;
             for (int64_t k = 0; k < b->inner; k++) {
                 const void *got = b->slot + (size_t)((i * length + s) * b->inner + k) * b->element;
-                const void *want =
-                    b->copy + (size_t)((i * CAPACITY + from) * b->inner + k) * b->element;
-                if (from < 0 || from >= b->lengths[i]) want = value;
+                const void *want = value;
+                if (from >= 0 && from < b->lengths[i])
+                    want = b->copy + (size_t)((i * CAPACITY + from) * b->inner + k) * b->element;
                 cr_assert_eq(memcmp(got, want, b->element), 0, "row %" PRId64 ", step %" PRId64, i,
                              s);
             }
