@@ -62,7 +62,7 @@ static const option_row rows[] = {
     {"cache", CHOICE, AT(cache), "asis|hot|cold", 0, 0, 0, RUNS | BENCH_LIMITS,
      "page cache before the run (asis)"},
     {"epochs", COUNT, AT(epochs), "N", 0, 1, UINT32_MAX, BENCH_RUN, "run that many epochs"},
-    {"seconds", REAL, AT(seconds), "S", 0, 0, 0, BENCH_RUN | BENCH_LIMITS,
+    {"seconds", REAL, AT(seconds), "S", 0, 0, 0, BENCH_RUN,
      "run that long (3, where --epochs is not given)"},
     {"seed", COUNT, AT(seed), "N", 0, 0, UINT64_MAX, LOADS | BENCH_GENERATE,
      "order and augmentation depend on it alone (0)"},

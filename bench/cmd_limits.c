@@ -21,7 +21,10 @@ typedef struct limits_run {
 static iter_status measure(const bench_options *options, limits_run *r, iter_error *err) {
     uint64_t samples;
     double seconds;
-    iter_status s = arm_open(options, NULL, &r->arm, err);
+    bench_cache_proof proof;
+    iter_status s = ITER_OK;
+    if (options->cache != BENCH_CACHE_ASIS) s = bench_cache_prepare(options, &proof, err);
+    if (s == ITER_OK) s = arm_open(options, NULL, &r->arm, err);
     if (s < 0) return s;
     s = arm_run(&r->arm, LOOK_BATCHES, false, &samples, &seconds, err);
     if (s == ITER_OK) {

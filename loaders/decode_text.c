@@ -1,7 +1,7 @@
 /*
  * decode_text.c - the bytes of one text to a row of ids; text_tokens.h has the rule.
  *
- * A state holds nothing but room for one word, as long as the longest of the vocabulary.
+ * A state holds room for one word, as long as the longest of the vocabulary.
  */
 #include "loaders/decode_text.h"
 
@@ -9,34 +9,30 @@
 #include "iter/core/cpu.h"
 #include "iter/core/error.h"
 
-typedef struct decode_state {
-    uint8_t *scratch;
-    iter__text_way way;
-} decode_state;
-
 /* ---- callbacks -------------------------------------------------------------------------------------------- */
 
 static iter_status decode_start(void *state, const void *shared, iter_error *err) {
-    decode_state *s = state;
-    s->scratch = iter__alloc(iter__text_scratch_bytes(shared), 1);
-    if (!s->scratch) return iter__fail(err, ITER_ENOMEM, "no memory for a word");
-    s->way = iter__cpu_level() == ITER_CPU_GENERIC ? ITER_TEXT_PLAIN : ITER_TEXT_FAST;
+    iter__text_reader *reader = state;
+    reader->text = shared;
+    reader->scratch = iter__alloc(iter__text_scratch_bytes(shared), 1);
+    if (!reader->scratch) return iter__fail(err, ITER_ENOMEM, "no memory for a word");
+    reader->way = iter__cpu_level() == ITER_CPU_GENERIC ? ITER_TEXT_PLAIN : ITER_TEXT_FAST;
     return ITER_OK;
 }
 
 static void decode_stop(void *state) {
-    decode_state *s = state;
-    iter__free(s->scratch);
-    s->scratch = NULL;
+    iter__text_reader *reader = state;
+    iter__free(reader->scratch);
+    reader->scratch = NULL;
 }
 
 static iter_status decode_text(void *state, const void *shared, const uint8_t *bytes, size_t size,
                                iter_tensor *out, iter_error *err) {
-    const decode_state *s = state;
     const bool variable = out->desc.dims[0] == ITER_VARIABLE;
     const int64_t capacity = variable ? out->desc.capacity : out->desc.dims[0];
     int64_t n;
-    ITER_TRY(iter__text_ids(shared, s->way, bytes, size, s->scratch, out->data, capacity, &n, err));
+    (void)shared; /* the state has it */
+    ITER_TRY(iter__text_ids(state, bytes, size, out->data, capacity, &n, err));
     if (variable) out->desc.dims[0] = n;
     return ITER_OK;
 }
@@ -45,7 +41,7 @@ const iter_decoder_ops iter__decoder_text = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "text",
              .help = "UTF-8 text to the ids of its words",
-             .state_size = sizeof(decode_state)},
+             .state_size = sizeof(iter__text_reader)},
     .start = decode_start,
     .stop = decode_stop,
     .decode = decode_text,

@@ -27,7 +27,7 @@
 #define INDEX_BYTES_MAX  ((uint64_t)1 << 30)
 #define REVIEW_BYTES_MAX ((uint64_t)1 << 30)
 
-typedef enum split { SPLIT_TRAIN, SPLIT_TEST, SPLIT_ALL } split;
+typedef enum split { ITER_IMDB_TRAIN, ITER_IMDB_TEST, ITER_IMDB_ALL } split;
 
 typedef struct imdb_options {
     int32_t split;
@@ -148,7 +148,8 @@ static iter_status add_folder(imdb_state *s, const char *folder, uint8_t label, 
     iter_status status = ITER_OK;
     while (status == ITER_OK) {
         errno = 0;
-        const struct dirent *entry = readdir(dir);
+        const struct dirent *entry =
+            readdir(dir); /* NOLINT(concurrency-mt-unsafe): the stream is ours alone */
         if (!entry) {
             if (errno) status = fail_os(err, folder, errno);
             break;
@@ -167,7 +168,7 @@ static iter_status add_folder(imdb_state *s, const char *folder, uint8_t label, 
 
 static iter_status add_reviews(imdb_state *s, const char *path, split which, iter_error *err) {
     static const char *const splits[] = {"train", "test"};
-    const int begin = which == SPLIT_TEST ? 1 : 0, end = which == SPLIT_TRAIN ? 1 : 2;
+    const int begin = which == ITER_IMDB_TEST ? 1 : 0, end = which == ITER_IMDB_TRAIN ? 1 : 2;
     for (int i = begin; i < end; i++) {
         for (uint8_t label = 0; label < 2; label++) {
             char *folder = iter__strf("%s/%s/%s", path, splits[i], class_names[label]);

@@ -63,16 +63,16 @@ static bool is_final_sigma(const text_job *job, size_t begin, size_t end) {
     uint8_t flags = 0;
     size_t n;
     while (begin > 0) {
-        do
+        begin--;
+        while (text_is_tail(job->bytes[begin]))
             begin--;
-        while (text_is_tail(job->bytes[begin]));
         flags = text_lookup(text_code_at(job->bytes + begin, &n))->flags;
-        if (!(flags & TEXT_IGNORABLE)) break;
+        if (!(flags & ITER_TEXT_IGNORABLE)) break;
     }
-    if (!(flags & TEXT_CASED)) return false;
+    if (!(flags & ITER_TEXT_CASED)) return false;
     for (; end < job->size; end += n) {
         flags = text_lookup(text_code_at(job->bytes + end, &n))->flags;
-        if (!(flags & TEXT_IGNORABLE)) return !(flags & TEXT_CASED);
+        if (!(flags & ITER_TEXT_IGNORABLE)) return !(flags & ITER_TEXT_CASED);
     }
     return true;
 }
@@ -139,7 +139,7 @@ static bool add_wide_spaces(text_job *job, size_t base, uint64_t high, uint64_t 
         const size_t begin = at > base ? at - base : 0, end = at + n - base;
         const uint64_t below = end < BLOCK ? ((uint64_t)1 << end) - 1 : ~(uint64_t)0;
         const uint64_t bits = below & ~(uint64_t)0 << begin;
-        if (text_lookup(code)->flags & TEXT_SPACE) *separator |= bits;
+        if (text_lookup(code)->flags & ITER_TEXT_SPACE) *separator |= bits;
         high &= ~bits;
     }
     return true;
@@ -319,15 +319,15 @@ int64_t iter__text_most_ids(const iter__text_rule *rule, uint64_t bytes) {
     return (int64_t)words + (rule->start >= 0);
 }
 
-iter_status iter__text_ids(const iter__text *text, iter__text_way way, const uint8_t *bytes,
-                           size_t size, uint8_t *scratch, int32_t *out, int64_t capacity,
-                           int64_t *out_n, iter_error *err) {
-    text_job job = {text, bytes ? bytes : (const uint8_t *)"", size, scratch, false};
-    const iter__text_rule *rule = &text->rule;
+iter_status iter__text_ids(const iter__text_reader *reader, const uint8_t *bytes, size_t size,
+                           int32_t *out, int64_t capacity, int64_t *out_n, iter_error *err) {
+    const iter__text_rule *rule = &reader->text->rule;
     classify_fn classify = classify_plain;
 #ifdef __SSE2__
-    if (way == ITER_TEXT_FAST) classify = classify_sse2;
+    if (reader->way == ITER_TEXT_FAST) classify = classify_sse2;
 #endif
+    if (size == 0) bytes = (const uint8_t *)""; /* it may be NULL */
+    text_job job = {reader->text, bytes, size, reader->scratch, false};
     *out_n = 0;
     if (rule->maxlen == 0 && capacity < iter__text_most_ids(rule, size)) {
         return iter__fail(err, ITER_EFORMAT,

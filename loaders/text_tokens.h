@@ -35,14 +35,19 @@ typedef enum iter__text_way {
     ITER_TEXT_PLAIN /* in portable C */
 } iter__text_way;
 
-/* Bytes that one thread needs as `scratch`. */
+/* What one thread needs to read texts. */
+typedef struct iter__text_reader {
+    const iter__text *text;
+    uint8_t *scratch; /* iter__text_scratch_bytes() of them, this thread's own */
+    iter__text_way way;
+} iter__text_reader;
+
 size_t iter__text_scratch_bytes(const iter__text *text);
 
 /* One text to out[capacity]; capacity >= maxlen. *out_n = ids, padding included.
  * Errors: EFORMAT (invalid UTF-8, with the byte; more than capacity ids). */
-iter_status iter__text_ids(const iter__text *text, iter__text_way way, const uint8_t *bytes,
-                           size_t size, uint8_t *scratch, int32_t *out, int64_t capacity,
-                           int64_t *out_n, iter_error *err);
+iter_status iter__text_ids(const iter__text_reader *reader, const uint8_t *bytes, size_t size,
+                           int32_t *out, int64_t capacity, int64_t *out_n, iter_error *err);
 
 /* The most ids that a text of so many bytes can give. */
 int64_t iter__text_most_ids(const iter__text_rule *rule, uint64_t bytes);

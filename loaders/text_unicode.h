@@ -12,7 +12,7 @@
 
 #define ITER_TEXT_UNICODE_VERSION "14.0.0"
 
-enum { TEXT_SPACE = 1, TEXT_CASED = 2, TEXT_IGNORABLE = 4 };
+enum { ITER_TEXT_SPACE = 1, ITER_TEXT_CASED = 2, ITER_TEXT_IGNORABLE = 4 };
 
 typedef struct text_record {
     int32_t delta; /* to the lower-case letter */

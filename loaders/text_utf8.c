@@ -31,25 +31,25 @@ size_t iter__utf8_check(const uint8_t *bytes, size_t size) {
     return size;
 }
 
-size_t iter__utf8_put(uint8_t *p, uint32_t code) {
+size_t iter__utf8_put(uint8_t *out, uint32_t code) {
     if (code < 0x80) {
-        p[0] = (uint8_t)code;
+        out[0] = (uint8_t)code;
         return 1;
     }
     if (code < 0x800) {
-        p[0] = (uint8_t)(0xc0 | code >> 6);
-        p[1] = (uint8_t)(0x80 | (code & 0x3f));
+        out[0] = (uint8_t)(0xc0 | code >> 6);
+        out[1] = (uint8_t)(0x80 | (code & 0x3f));
         return 2;
     }
     if (code < 0x10000) {
-        p[0] = (uint8_t)(0xe0 | code >> 12);
-        p[1] = (uint8_t)(0x80 | (code >> 6 & 0x3f));
-        p[2] = (uint8_t)(0x80 | (code & 0x3f));
+        out[0] = (uint8_t)(0xe0 | code >> 12);
+        out[1] = (uint8_t)(0x80 | (code >> 6 & 0x3f));
+        out[2] = (uint8_t)(0x80 | (code & 0x3f));
         return 3;
     }
-    p[0] = (uint8_t)(0xf0 | code >> 18);
-    p[1] = (uint8_t)(0x80 | (code >> 12 & 0x3f));
-    p[2] = (uint8_t)(0x80 | (code >> 6 & 0x3f));
-    p[3] = (uint8_t)(0x80 | (code & 0x3f));
+    out[0] = (uint8_t)(0xf0 | code >> 18);
+    out[1] = (uint8_t)(0x80 | (code >> 12 & 0x3f));
+    out[2] = (uint8_t)(0x80 | (code >> 6 & 0x3f));
+    out[3] = (uint8_t)(0x80 | (code & 0x3f));
     return 4;
 }

@@ -77,7 +77,7 @@ def main():
 
 #define ITER_TEXT_UNICODE_VERSION "{unicodedata.unidata_version}"
 
-enum {{ TEXT_SPACE = {SPACE}, TEXT_CASED = {CASED}, TEXT_IGNORABLE = {IGNORABLE} }};
+enum {{ ITER_TEXT_SPACE = {SPACE}, ITER_TEXT_CASED = {CASED}, ITER_TEXT_IGNORABLE = {IGNORABLE} }};
 
 typedef struct text_record {{
     int32_t delta; /* to the lower-case letter */

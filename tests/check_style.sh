@@ -13,8 +13,9 @@ twice=$(for file in $files; do basename "$file"; done | grep '\.c$' | sort | uni
 # shellcheck disable=SC2086
 grep -nE '[[:blank:]]+$' $files && { echo "  ^ blanks at the end of a line"; bad=1; }
 if command -v clang-format >/dev/null 2>&1; then
-    # shellcheck disable=SC2086
-    clang-format --dry-run -Werror $files || bad=1
+    for file in $files; do
+        clang-format --dry-run -Werror "$file" 2>/dev/null || { echo "$file: not as clang-format has it (make format)"; bad=1; }
+    done
 elif [ $bad = 0 ]; then
     echo "skipped: no clang-format"; exit 77
 fi

@@ -95,11 +95,12 @@ static iter_status find_axes(const iter_desc *in, const iter_desc *out, const in
             return iter__fail(err, ITER_EINVAL, "convert: axes are not a permutation of 0..%d",
                               (int)in->n_dims - 1);
         used[axes[i]] = true;
+    }
+    for (int32_t i = 0; i < out->n_dims; i++)
         if (in->dims[axes[i]] != out->dims[i])
             return iter__fail(err, ITER_EINVAL,
                               "convert: dimension %d of the output is %lld, of the input %lld",
                               (int)i, (long long)out->dims[i], (long long)in->dims[axes[i]]);
-    }
     return ITER_OK;
 }
 
@@ -188,14 +189,14 @@ static void choose_mode(iter_convert *c, convert_axis *axes, int32_t *n) {
         take_axis(c, axes, n, *n - 1, &c->b);
         take_axis(c, axes, n, *n - 1, &c->a);
     } else if (c->kernels && dense >= 0 && axes[dense].n == 3 && dense != *n - 1 &&
-               last.out == out_bytes && last.in == 3 * in_bytes &&
+               last.out == out_bytes && last.in == 3 * in_bytes && !last.is_channel &&
                axes[dense].out % out_bytes == 0 && axes[dense].out > 0) {
         c->mode = ITER__CONVERT_SPLIT3;
         take_axis(c, axes, n, *n - 1, &c->b);
         take_axis(c, axes, n, dense, &c->a);
     } else if (c->kernels && is_pair && last.n == 3 && last.out == out_bytes &&
-               before.out == 3 * out_bytes && before.in == in_bytes && last.in % in_bytes == 0 &&
-               last.in > 0) {
+               before.out == 3 * out_bytes && before.in == in_bytes && !before.is_channel &&
+               last.in % in_bytes == 0 && last.in > 0) {
         c->mode = ITER__CONVERT_JOIN3;
         take_axis(c, axes, n, *n - 1, &c->b);
         take_axis(c, axes, n, *n - 1, &c->a);

@@ -30,17 +30,6 @@ static void transpose(const char *in, size_t row, char *out, int64_t n_rows, int
     }
 }
 
-static void swap_front(iter_desc *desc) {
-    const int64_t rows = desc->dims[0];
-    desc->dims[0] = desc->dims[1];
-    desc->dims[1] = rows;
-    if (desc->layout[0] && desc->layout[1]) {
-        const char letter = desc->layout[0];
-        desc->layout[0] = desc->layout[1];
-        desc->layout[1] = letter;
-    }
-}
-
 /* ---- callbacks -------------------------------------------------------------------------------------------- */
 
 static iter_status tnc_plan(const void *options, iter_desc *desc, size_t *out_scratch,
@@ -53,7 +42,14 @@ static iter_status tnc_plan(const void *options, iter_desc *desc, size_t *out_sc
     const int64_t steps = desc->dims[1] == ITER_VARIABLE ? desc->capacity : desc->dims[1];
     *out_scratch =
         (size_t)(desc->dims[0] * steps * batch_step_elements(desc)) * iter_dtype_bytes(desc->dtype);
-    swap_front(desc);
+    const int64_t rows = desc->dims[0];
+    desc->dims[0] = desc->dims[1];
+    desc->dims[1] = rows;
+    if (desc->layout[0] && desc->layout[1]) {
+        const char letter = desc->layout[0];
+        desc->layout[0] = desc->layout[1];
+        desc->layout[1] = letter;
+    }
     return ITER_OK;
 }
 
@@ -66,7 +62,8 @@ static iter_status tnc_apply(const void *options, iter_batch_view *view, iter_er
     transpose(tensor->data, (size_t)tensor->strides[0] * element, view->scratch, n_rows, n_steps,
               step);
     memcpy(tensor->data, view->scratch, (size_t)(n_rows * n_steps) * step);
-    swap_front(&tensor->desc);
+    tensor->desc.dims[0] = n_steps; /* the layout is the plan's already */
+    tensor->desc.dims[1] = n_rows;
     tensor->strides[0] = n_rows * inner;
     tensor->strides[1] = inner;
     return ITER_OK;

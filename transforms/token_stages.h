@@ -48,21 +48,24 @@ static inline iter_status token_check_id(const iter_desc *in, const char *option
                       iter_dtype_text(in->dtype));
 }
 
-/* The most tokens a sample can have. */
-static inline int64_t token_capacity(const iter_desc *desc) {
-    return desc->dims[0] == ITER_VARIABLE ? desc->capacity : desc->dims[0];
+static inline int64_t token_get(iter_dtype dtype, const void *row, int64_t i) {
+    if (dtype == ITER_U16) return ((const uint16_t *)row)[i];
+    return dtype == ITER_I32 ? ((const int32_t *)row)[i] : ((const int64_t *)row)[i];
+}
+
+static inline void token_put(iter_dtype dtype, void *row, int64_t i, int64_t id) {
+    if (dtype == ITER_U16) {
+        ((uint16_t *)row)[i] = (uint16_t)id;
+    } else if (dtype == ITER_I32) {
+        ((int32_t *)row)[i] = (int32_t)id;
+    } else {
+        ((int64_t *)row)[i] = id;
+    }
 }
 
 static inline void token_fill(iter_dtype dtype, void *out, int64_t n, int64_t id) {
-    for (int64_t i = 0; i < n; i++) {
-        if (dtype == ITER_U16) {
-            ((uint16_t *)out)[i] = (uint16_t)id;
-        } else if (dtype == ITER_I32) {
-            ((int32_t *)out)[i] = (int32_t)id;
-        } else {
-            ((int64_t *)out)[i] = id;
-        }
-    }
+    for (int64_t i = 0; i < n; i++)
+        token_put(dtype, out, i, id);
 }
 
 #endif

@@ -21,37 +21,31 @@ static const iter_option option_rows[] = {
 
 static const iter_tokens_options defaults = ITER_TOKENS_OPTIONS_INIT;
 
-/* out[i] for in[i], from the last to the first because the two may overlap. Returns the place of an id that does not fit, or -1. */
-#define RENUMBER(type)                                                                             \
-    static int64_t renumber_##type(const iter_tokens_options *o, iter_dtype dtype, const type *in, \
-                                   type *out, int64_t n) {                                         \
-        int64_t bad = -1;                                                                          \
-        for (int64_t i = n - 1; i >= 0; i--) {                                                     \
-            int64_t id;                                                                            \
-            const bool wide = __builtin_add_overflow((int64_t)in[i], o->offset, &id);              \
-            if (o->limit > 0 && (wide || id < 0 || id >= o->limit)) {                              \
-                id = o->unknown;                                                                   \
-            } else if (wide || !token_fits(dtype, id)) {                                           \
-                bad = i;                                                                           \
-            }                                                                                      \
-            out[i] = (type)id;                                                                     \
-        }                                                                                          \
-        return bad;                                                                                \
+/* out[skip + i] for in[i], from the last to the first because the two may overlap. Returns the place of an id that does not fit, or -1. */
+static inline int64_t renumber_as(iter_dtype dtype, const iter_tokens_options *o, const void *in,
+                                  void *out, int64_t n, int64_t skip) {
+    int64_t bad = -1;
+    for (int64_t i = n - 1; i >= 0; i--) {
+        int64_t id;
+        const bool wide = __builtin_add_overflow(token_get(dtype, in, i), o->offset, &id);
+        if (o->limit > 0 && (wide || id < 0 || id >= o->limit)) {
+            id = o->unknown;
+        } else if (wide || !token_fits(dtype, id)) {
+            bad = i;
+        }
+        token_put(dtype, out, skip + i, id);
     }
+    return bad;
+}
 
-RENUMBER(uint16_t)
-RENUMBER(int32_t)
-RENUMBER(int64_t)
-
-#undef RENUMBER
-
+/* One loop a type. */
 static int64_t renumber(const iter_tokens_options *o, const iter_tensor *in, void *out,
-                        size_t skip) {
+                        int64_t skip) {
     const int64_t n = in->desc.dims[0];
     switch (in->desc.dtype) {
-    case ITER_U16: return renumber_uint16_t(o, ITER_U16, in->data, (uint16_t *)out + skip, n);
-    case ITER_I32: return renumber_int32_t(o, ITER_I32, in->data, (int32_t *)out + skip, n);
-    default: return renumber_int64_t(o, ITER_I64, in->data, (int64_t *)out + skip, n);
+    case ITER_U16: return renumber_as(ITER_U16, o, in->data, out, n, skip);
+    case ITER_I32: return renumber_as(ITER_I32, o, in->data, out, n, skip);
+    default: return renumber_as(ITER_I64, o, in->data, out, n, skip);
     }
 }
 
@@ -86,7 +80,7 @@ static iter_status tokens_plan(const void *options, const iter_desc *in, iter_de
 static iter_status tokens_apply(void *state, const void *options, const iter_tensor *in,
                                 iter_tensor *out, iter_rng *rng, void *scratch, iter_error *err) {
     const iter_tokens_options *o = options;
-    const size_t skip = o->start >= 0;
+    const int64_t skip = o->start >= 0;
     (void)state, (void)rng, (void)scratch;
     const int64_t bad = renumber(o, in, out->data, skip);
     if (bad >= 0) {
@@ -94,8 +88,8 @@ static iter_status tokens_apply(void *state, const void *options, const iter_ten
                           "token %" PRId64 " with offset=%" PRId64 " is no %s; give a limit", bad,
                           o->offset, iter_dtype_text(in->desc.dtype));
     }
-    token_fill(in->desc.dtype, out->data, (int64_t)skip, o->start);
-    out->desc.dims[0] = in->desc.dims[0] + (int64_t)skip;
+    token_fill(in->desc.dtype, out->data, skip, o->start);
+    out->desc.dims[0] = in->desc.dims[0] + skip;
     return ITER_OK;
 }
 

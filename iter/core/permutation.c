@@ -6,7 +6,7 @@
  * n <= 4096: Fisher-Yates. table = 0..n-1; for i = n-1 down to 1: exchange table[i] and table[iter_rng_below(i + 1)].
  *
  * n > 4096: with b = ceil(log2 n), the network permutes 0..2^b-1, and its image is put in again while it is >= n ("cycle
- * walking", at most 2 rounds of it on average). Drawn are offset, then multiply[r] and add[r] of round r = 0..7, 64 bits each. One evaluation of x:
+ * walking", fewer than 2 evaluations on average). Drawn are offset, then multiply[r] and add[r] of round r = 0..7, 64 bits each. One evaluation of x:
  *
  *     x = (x + offset) mod 2^b;  left = x >> R, right = x mod 2^R, R = ceil(b / 2), L = b - R
  *     even rounds  left  ^= f_r(right) mod 2^L
@@ -21,8 +21,8 @@
  * 16-bit lanes: two multiplications which every SIMD level has, so the plain C below becomes vector code without
  * more versions. A Feistel network alone gives even permutations only; the offset gives both kinds.
  *
- * Because walking ends after a different number of evaluations in each lane, 64 lanes are kept busy: what is to walk on moves to the front
- * (without a branch), new positions fill up behind it.
+ * Because walking ends after a different number of evaluations in each lane, 64 lanes are kept busy: what is to walk on moves to the front,
+ * new positions fill up behind it.
  *
  * Sources: Black, Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002 (cycle walking); Dietzfelbinger, "Universal
  * hashing and k-wise independent random variables via integer arithmetic without primes", STACS 1996.
@@ -37,9 +37,7 @@
 
 #define ROUNDS ITER_PERMUTATION_ROUNDS
 #define LANES  64 /* one bit each in a word of 64 */
-#define FEW    16
-#define GROUP \
-    16 /* lanes are evaluated in multiples of this, so that loops over them need no remainder */
+#define FEW    16 /* up to so many lanes have a version of their own */
 
 static uint64_t mask_of(unsigned bits) {
     return (UINT64_C(1) << bits) - 1;

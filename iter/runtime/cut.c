@@ -90,7 +90,7 @@ uint64_t iter__cut_n_batches(const iter_cut *cut, uint32_t epoch) {
 static iter_status not_a_start(const iter_cut *cut, uint64_t sample, iter_error *err) {
     const uint64_t below = sample / cut->global * cut->global;
     const uint64_t above = below + cut->global;
-    const bool go_up = above - sample < sample - below && above <= cut->n;
+    const bool go_up = above - sample < sample - below && (rolls(cut) || above <= cut->n);
     return iter__fail(err, ITER_EINVAL,
                       "position: sample %llu is not a multiple of batch_size x ranks = %llu; the nearest is %llu",
                       (unsigned long long)sample, (unsigned long long)cut->global,

@@ -154,7 +154,9 @@ static iter_status next_locked(iter_loader *loader, iter_batch **out, iter_error
         return loader->gave_up_error.status;
     }
     if (loader->finished || loader->ended) return ITER_END;
-    const bool end_ahead = loader->queue_count && !iter__queue_at(loader, 0)->batch;
+    iter_span span; /* by the position, so that the answer does not depend on how far the workers are */
+    const bool end_ahead = (loader->queue_count && !iter__queue_at(loader, 0)->batch) ||
+                           (loader->sampler->index && !loader->stream && !iter__cut_batch(&loader->cut, &loader->position, &span));
     if (!end_ahead && loader->n_held >= loader->opt.max_held) {
         return iter__fail(err, ITER_ESTATE, "next: %u batches are held, as many as max_held allows; unref one first", loader->n_held);
     }

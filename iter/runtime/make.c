@@ -18,6 +18,7 @@
 #define WORKERS_MAX     ITER_STATS_WORKERS
 #define DEFAULT_SAMPLE  ((uint64_t)256 << 20)
 #define DEFAULT_GRACE   5000
+#define LONGEST_MS      ((int64_t)1000 * 1000000000) /* 31 years; in nanoseconds it fits beside a clock */
 #define SOURCE_DEPTH    256
 #define ARENA_PREFERRED ((size_t)64 << 20)
 
@@ -58,6 +59,8 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     if (opt->max_sample_bytes == 0) opt->max_sample_bytes = DEFAULT_SAMPLE;
     if (opt->grace_ms == 0) opt->grace_ms = DEFAULT_GRACE;
     if (opt->timeout_ms < 0 || opt->grace_ms < 0) return iter__fail(err, ITER_EINVAL, "options: a time is negative");
+    if (opt->timeout_ms > LONGEST_MS) opt->timeout_ms = LONGEST_MS;
+    if (opt->grace_ms > LONGEST_MS) opt->grace_ms = LONGEST_MS;
     if (opt->last_batch == ITER_LAST_DEFAULT) opt->last_batch = default_last_batch;
     if (!opt->subset != !opt->n_subset) return iter__fail(err, ITER_EINVAL, "options: subset and n_subset belong together");
     loader->n_workers = opt->workers;

@@ -306,6 +306,8 @@ static void open_stream(iter_loader *loader) {
 
 void iter__open_next(iter_loader *loader) {
     const int64_t start = iter__now_ns();
+    const iter_loader *outer = iter__in_callback_of;
+    iter__in_callback_of = loader; /* a user's sampler may not call back */
     if (loader->stream) {
         open_stream(loader);
     } else if (loader->sampler->index) {
@@ -313,5 +315,6 @@ void iter__open_next(iter_loader *loader) {
     } else {
         open_sequential(loader);
     }
+    iter__in_callback_of = outer;
     atomic_fetch_add_explicit(&loader->open_ns, (unsigned long long)(iter__now_ns() - start), memory_order_relaxed);
 }

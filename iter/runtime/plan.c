@@ -11,6 +11,7 @@
 #include "iter/core/error.h"
 #include "iter/runtime/runtime.h"
 
+#define SLOT_MAX ((size_t)1 << 48) /* times the number of slots it still fits 64 bits */
 #define ALIGN(n) (((n) + 63) & ~(size_t)63)
 
 /* The dataset field that a stage works on, or -1. */
@@ -217,12 +218,18 @@ static bool can_read_direct(const iter_plan *plan, const iter_description *desc)
     return true;
 }
 
-static void lay_out_slot(iter_plan *plan, uint32_t batch_size) {
+static iter_status lay_out_slot(iter_plan *plan, uint32_t batch_size, iter_error *err) {
     size_t at = 0;
     for (int32_t i = 0; i < plan->n_fields; i++) {
         iter_field_plan *field = &plan->fields[i];
+        if (field->lengths_of < 0 && field->row_bytes > SLOT_MAX / batch_size - at / batch_size) {
+            return iter__fail(err, ITER_EINVAL, "plan: %u rows of %zu bytes (field '%s') are too large", batch_size,
+                              field->row_bytes, field->out.name);
+        }
         field->slot_offset = at;
-        field->slot_bytes = field->lengths_of >= 0 ? 4 * (size_t)batch_size : field->row_bytes * batch_size;
+        const size_t rows = field->lengths_of >= 0 ? 4 * (size_t)batch_size : field->row_bytes * batch_size;
+        const size_t staged = iter_desc_bytes(&field->out.desc); /* batch stages may pad to more than the rows */
+        field->slot_bytes = rows > staged ? rows : staged;
         at += ALIGN(field->slot_bytes + 64); /* kernels may load, never store, past a row */
         if (field->variable) {
             field->lengths_offset = at;
@@ -230,6 +237,7 @@ static void lay_out_slot(iter_plan *plan, uint32_t batch_size) {
         }
     }
     plan->slot_bytes = (at + 4095) & ~(size_t)4095;
+    return ITER_OK;
 }
 
 /* ---- The plan as text -------------------------------------------------------------------------------------------- */
@@ -334,7 +342,9 @@ iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset, const 
             plan->needs_bytes |= from == ITER_ROW_BYTES || from == ITER_ROW_DECODE;
         }
         plan->direct = can_read_direct(plan, &dataset->desc);
-        lay_out_slot(plan, batch_size);
+        status = lay_out_slot(plan, batch_size, err);
+    }
+    if (status == ITER_OK) {
         status = write_text(plan, &dataset->desc, err);
     }
     if (status < 0) iter__plan_free(plan);

@@ -97,6 +97,7 @@ static iter_status parse(const uint8_t *bytes, size_t size, saved *out, iter_err
     if (sum != iter__fnv1a(ITER_FNV_START, bytes, size - sizeof(sum)) || out->ended > 1) {
         return iter__fail(err, ITER_EFORMAT, "restore: the position is damaged (its checksum is wrong)");
     }
+    if (out->reserved != 0) return iter__fail(err, ITER_EFORMAT, "restore: the position is of a later version");
     return ITER_OK;
 }
 
@@ -138,8 +139,9 @@ static iter_status restore_locked(iter_loader *loader, const saved *s, const uin
     iter_cursor cursor;
     ITER_TRY(iter__cut_place(&loader->cut, s->epoch, s->sample, s->ended, &cursor, err));
     iter__loader_go(loader, &cursor);
+    const iter_cursor start = iter__cut_epoch(&loader->cut, cursor.epoch);
     loader->position_number = s->number;
-    loader->moved = true;
+    loader->moved = cursor.ended || cursor.sample != start.sample;
     if (!needs_replay(loader)) return ITER_OK;
     const iter_status status = place_sequential(loader, s, state, err);
     if (status < 0) { /* at least a place that exists: the epoch's beginning */
@@ -168,7 +170,13 @@ static iter_status seek_locked(iter_loader *loader, uint32_t epoch, uint64_t sam
     }
     iter_cursor cursor;
     uint64_t at = sample;
-    if (loader->cut.last_batch == ITER_LAST_ROLL_OVER) at += (uint64_t)epoch * loader->cut.n;
+    if (loader->cut.last_batch == ITER_LAST_ROLL_OVER) {
+        uint64_t before;
+        if (__builtin_mul_overflow(epoch, loader->cut.n, &before) || __builtin_add_overflow(at, before, &at)) {
+            return iter__fail(err, ITER_EINVAL, "seek: epoch %u is out of reach: %llu samples each", epoch,
+                              (unsigned long long)loader->cut.n);
+        }
+    }
     ITER_TRY(iter__cut_place(&loader->cut, epoch, at, false, &cursor, err));
     iter__loader_go(loader, &cursor);
     loader->moved = sample != 0;

@@ -15,6 +15,7 @@
 #define PIECE   ((uint64_t)1 << 20)
 #define DEPTH   64
 #define READERS 4
+#define RETRY_NS 1000000
 
 typedef struct piece {
     iter_read read; /* first: reap() hands it back */
@@ -75,19 +76,20 @@ static iter_status read_async(preload *p, const iter_source_ops *source, void *s
     if (!pieces) return iter__fail(&p->error, ITER_ENOMEM, "preload: out of memory");
     uint32_t in_flight = 0;
     for (;;) {
-        for (int i = 0; i < DEPTH; i++) {
+        bool full = false;
+        for (int i = 0; i < DEPTH && !full; i++) {
             piece *slot = &pieces[i];
             if (slot->busy || (!slot->read.size && !next_piece(p, &slot->read, &slot->part))) continue;
-            if (source->submit(state, &slot->read) == ITER_AGAIN) break; /* keeps its piece */
-            slot->busy = true;
-            in_flight++;
+            full = source->submit(state, &slot->read) == ITER_AGAIN; /* then it keeps its piece */
+            slot->busy = !full;
+            in_flight += !full;
         }
-        if (in_flight == 0) break;
+        if (in_flight == 0 && !full) break;
         source->commit(state);
         iter_read *done[DEPTH];
         int32_t n = source->reap(state, done, DEPTH);
         if (n == 0) {
-            source->wait(state, -1);
+            source->wait(state, full ? RETRY_NS : -1);
             n = source->reap(state, done, DEPTH);
         }
         for (int32_t i = 0; i < n; i++) {

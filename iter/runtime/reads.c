@@ -23,6 +23,7 @@
 #define COALESCE_MAX  ((size_t)1 << 20)
 #define REAP_MAX      64
 #define TRY_OFF_READS 64
+#define BACKLOG_NS    1000000
 
 /* ---- Arena: with io.lock held ---------------------------------------------------------------------------- */
 
@@ -56,6 +57,7 @@ void iter__io_release(iter_loader *loader, iter_chunk *chunk) {
     iter_io *io = &loader->io;
     if (!chunk->region) return;
     pthread_mutex_lock(&io->lock);
+    atomic_fetch_add_explicit(&io->releases, 1, memory_order_relaxed);
     io->regions[(chunk->region - 1) % io->region_capacity].done = true;
     while (io->region_first < io->region_next && io->regions[io->region_first % io->region_capacity].done) io->region_first++;
     pthread_mutex_unlock(&io->lock);
@@ -125,7 +127,7 @@ static int32_t reap(iter_loader *loader, iter_worker *worker) {
         io->backlog->read.status = ITER_ECANCELED;
         done[n++] = &io->backlog->read;
     }
-    if (n) pump(io);
+    pump(io); /* also when nothing came: a source may turn a read away although it is idle */
     pthread_mutex_unlock(&io->lock);
 
     iter_chunk *ended[REAP_MAX];
@@ -157,11 +159,18 @@ void iter__io_poll(iter_loader *loader, iter_worker *worker) {
     pthread_mutex_lock(&io->lock);
     while (reap(loader, worker) == REAP_MAX) {
     }
+    /* This may have taken the wake or the completion that a reader on its way into wait() was to find there. */
+    const bool last = io->canceled || atomic_load(&io->pending) == 0;
+    if (last && atomic_load(&io->reading)) io->ops->wake(io->state);
     pthread_mutex_unlock(&io->lock);
 }
 
 void iter__io_wait(iter_loader *loader, iter_worker *worker, int64_t timeout_ns) {
     iter_io *io = &loader->io;
+    pthread_mutex_lock(&io->lock);
+    const bool more = io->backlog != NULL;
+    pthread_mutex_unlock(&io->lock);
+    if (more && (timeout_ns < 0 || timeout_ns > BACKLOG_NS)) timeout_ns = BACKLOG_NS; /* what was turned away is offered again */
     io->ops->wait(io->state, timeout_ns);
     pthread_mutex_lock(&io->lock);
     atomic_store(&io->reading, false);
@@ -282,6 +291,16 @@ static bool try_now(iter_io *io, iter_chunk_read *r) {
     return false;
 }
 
+/* A claimed chunk that found no space is NEW again, unless its batch was dropped meanwhile: then nobody would come for it. */
+static int put_back(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
+    pthread_mutex_lock(&loader->lock);
+    const bool dropped = chunk->batch->dropped;
+    atomic_store_explicit(&chunk->state, dropped ? CHUNK_DONE : CHUNK_NEW, memory_order_release);
+    pthread_mutex_unlock(&loader->lock);
+    if (dropped) iter__chunk_done(loader, worker, chunk->batch, 1);
+    return dropped ? 0 : -1;
+}
+
 int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
     iter_io *io = &loader->io;
     uint8_t *data = NULL;
@@ -295,10 +314,7 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
         pthread_mutex_lock(&io->lock);
         const bool got = region_take(io, bytes ? bytes : 1, &chunk->region, &data);
         pthread_mutex_unlock(&io->lock);
-        if (!got) {
-            atomic_store_explicit(&chunk->state, CHUNK_NEW, memory_order_release);
-            return -1;
-        }
+        if (!got) return put_back(loader, worker, chunk);
     }
     const int64_t start = iter__now_ns();
     iter__activity(worker, ACTIVITY_READ, chunk->batch->index[chunk->first]);

@@ -130,7 +130,7 @@ struct iter_batch {
 
     /* Guarded by loader.lock: */
     iter_batch_state state;
-    bool dropped;
+    atomic_bool dropped; /* also read where the last chunk ends: some may not have been made */
     iter_batch *next_free;
     iter_cursor after; /* the position once it is taken */
     uint8_t sampler_after[ITER_SAMPLER_BLOB];
@@ -178,6 +178,7 @@ typedef struct iter_io {
     size_t arena_bytes, arena_head; /* a ring of regions; next free byte */
     iter_region *regions;           /* in allocation order, region k at [k % region_capacity] */
     uint64_t region_first, region_next;
+    atomic_uint releases; /* regions given back so far: has there been one since? */
     uint32_t region_capacity;
     iter_chunk_read *backlog, *backlog_last; /* not submitted yet, the source being full */
     bool canceled;

@@ -103,8 +103,9 @@ static void publish(iter_loader *loader, iter_batch *batch) {
 void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t n_chunks) {
     /* acq_rel: who ends the batch has seen every row of it. */
     if (atomic_fetch_sub_explicit(&batch->chunks_left, n_chunks, memory_order_acq_rel) != n_chunks) return;
-    judge(loader, batch);
-    if (batch->status >= 0) {
+    const bool dropped = atomic_load_explicit(&batch->dropped, memory_order_relaxed);
+    if (!dropped) judge(loader, batch);
+    if (batch->status >= 0 && !dropped) {
         const int64_t start = iter__now_ns();
         iter__activity(worker, ACTIVITY_BATCH, batch->info.number);
         copy_lengths(loader, batch);

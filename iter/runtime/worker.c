@@ -93,12 +93,17 @@ static void count(atomic_ullong *counter, int64_t since) {
 iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sleep, int64_t timeout_ns) {
     bool is_new = false, may_issue = true;
     iter_chunk *chunk = worker->current ? claim_of(worker->current, CHUNK_READY) : NULL;
+    unsigned releases = 0;
     for (;;) {
         if (!chunk) {
             iter__io_poll(loader, worker);
             pthread_mutex_lock(&loader->lock);
             chunk = find(loader, may_issue, &is_new);
+            if (!chunk && !may_issue && releases != atomic_load(&loader->io.releases)) {
+                chunk = find(loader, true, &is_new); /* space was made meanwhile, by who does not come for the chunk */
+            }
             if (!chunk) break;
+            releases = atomic_load(&loader->io.releases);
             share_work(loader, chunk);
             pthread_mutex_unlock(&loader->lock);
         }

@@ -6,11 +6,9 @@
  *
  * --perf times the CIFAR cases instead and prints a table.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <iter/chain.h>
 #include <iter/convert.h>
@@ -18,6 +16,7 @@
 #include "iter/core/chain.h"
 #include "iter/core/pack.h"
 #include "tests/support/expect.h"
+#include "tests/support/guarded.h"
 #include "tests/support/reference.h"
 
 #define MAX_STAGES 16
@@ -31,79 +30,14 @@ static int use_level(int level) {
     return strcmp(iter_cpu_level(), levels[level]) == 0;
 }
 
-/* ---- Memory between pages that fault -------------------------------------------------------------------------------- */
-
-typedef struct guarded {
-    char *map, *first, *data;
-    size_t map_bytes, room, bytes;
-} guarded;
-
-/* `bytes` of memory whose end (or, where at_start, whose start) touches a page that faults; `shift` bytes away from it. */
-static guarded guarded_new(size_t bytes, int at_start, size_t shift) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    guarded g = {0};
-    g.room = (bytes + shift + page - 1) / page * page + page;
-    g.map_bytes = g.room + 2 * page;
-    g.bytes = bytes;
-    g.map = mmap(NULL, g.map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (g.map == MAP_FAILED) abort();
-    g.first = g.map + page;
-    if (mprotect(g.first, g.room, PROT_READ | PROT_WRITE) != 0) abort();
-    memset(g.first, 0xa5, g.room);
-    g.data = at_start ? g.first + shift : g.first + g.room - bytes - shift;
-    return g;
-}
-
-/* Nothing around the data was written. */
-static int guarded_is_clean(const guarded *g) {
-    for (const char *p = g->first; p < g->first + g->room; p++)
-        if ((p < g->data || p >= g->data + g->bytes) && (unsigned char)*p != 0xa5) return 0;
-    return 1;
-}
-
-static void guarded_free(guarded *g) {
-    munmap(g->map, g->map_bytes);
-}
-
 /* ---- Sources ------------------------------------------------------------------------------------------------------------ */
 
 static uint64_t random_state;
 
-static uint64_t random_u64(void) { /* splitmix64 */
-    uint64_t z = random_state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-/* Any bits for integers; for floats numbers of moderate size, all exact in f16 or bf16. */
-static void random_element(iter_dtype dtype, char *out) {
-    const uint64_t bits = random_u64();
-    const float number = (float)((int)(bits % 511) - 255) / 64;
-    const double wide = number * 1.000030517578125;
-    uint32_t word;
-    uint16_t half;
-    switch ((int)dtype) {
-    case ITER_BOOL: *out = (char)(bits & 1); break;
-    case ITER_F32: memcpy(out, &number, sizeof(number)); break;
-    case ITER_F64: memcpy(out, &wide, sizeof(wide)); break;
-    case ITER_BF16:
-        memcpy(&word, &number, sizeof(word));
-        half = (uint16_t)(word >> 16);
-        memcpy(out, &half, sizeof(half));
-        break;
-    case ITER_F16: /* any finite sign, exponent and mantissa of middling size */
-        half = (uint16_t)((bits & 0x83ffu) | (8 + (bits >> 20) % 12) << 10);
-        memcpy(out, &half, sizeof(half));
-        break;
-    default: memcpy(out, &bits, iter_dtype_bytes(dtype));
-    }
-}
-
 static void fill_source(const iter_desc *desc, char *data) {
     const size_t bytes = iter_dtype_bytes(desc->dtype);
     for (int64_t i = 0; i < iter_desc_elements(desc); i++)
-        random_element(desc->dtype, data + (size_t)i * bytes);
+        reference_random(&random_state, desc->dtype, data + (size_t)i * bytes);
 }
 
 /* ---- One case ------------------------------------------------------------------------------------------------------------ */
@@ -120,19 +54,6 @@ static int32_t stages_of(const iter_chain *chain) {
     for (int32_t i = 0; i < n && i < MAX_STAGES; i++)
         stages[i] = iter__chain_stage(chain, i);
     return n;
-}
-
-static int is_float(iter_dtype dtype) {
-    return dtype == ITER_F16 || dtype == ITER_BF16 || dtype == ITER_F32 || dtype == ITER_F64;
-}
-
-static int is_close(iter_dtype dtype, double got, reference_value want) {
-    const double value = want.a * want.x + want.b;
-    const double bound = 4 * 0x1p-24 * (fabs(want.a * want.x) + fabs(want.b));
-    if (dtype == ITER_F32 || dtype == ITER_F64) return fabs(got - value) <= bound;
-    const double once = reference_round(dtype, value);
-    if (is_float(dtype)) return got == once || fabs(got - once) <= reference_ulp(dtype, once);
-    return got == once;
 }
 
 static void say_case(const pack_case *test, const char *level) {
@@ -153,7 +74,7 @@ static int check_against_reference(const pack_case *test, const iter_desc *out_d
     for (int64_t i = 0; i < iter_desc_elements(out_desc) && ok; i++) {
         const double got = reference_load(out_desc->dtype, out, i);
         const reference_value want = reference_at(&image, i);
-        ok = EXPECT(is_close(out_desc->dtype, got, want));
+        ok = EXPECT(reference_is_close(out_desc->dtype, got, want));
         if (!ok)
             fprintf(stderr, "  element %lld: got %.9g, want %.9g * %.9g + %.9g = %.9g\n",
                     (long long)i, got, want.a, want.x, want.b, want.a * want.x + want.b);
@@ -528,7 +449,7 @@ static int perf(void) {
     char *source = huge((size_t)PERF_IMAGES * 3072);
     random_state = 1;
     for (size_t i = 0; i < (size_t)PERF_IMAGES * 3072; i += 8) {
-        const uint64_t bits = random_u64();
+        const uint64_t bits = reference_u64(&random_state);
         memcpy(source + i, &bits, sizeof(bits));
     }
     work.source = source;
@@ -539,7 +460,7 @@ static int perf(void) {
     for (uint32_t i = 0; i < PERF_IMAGES; i++)
         work.order[i] = i;
     for (uint32_t i = PERF_IMAGES - 1; i > 0; i--) {
-        const uint32_t j = (uint32_t)(random_u64() % (i + 1)), t = work.order[i];
+        const uint32_t j = (uint32_t)(reference_u64(&random_state) % (i + 1)), t = work.order[i];
         work.order[i] = work.order[j];
         work.order[j] = t;
     }

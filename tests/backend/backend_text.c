@@ -126,8 +126,8 @@ static void compare(const iter__text *text, const uint8_t *bytes, size_t size, u
     memcpy(copy, bytes, size);
     const int wrong = reference_text_ids(text, copy, size, &want, &n_want);
     for (int way = 0; way < N_WAYS; way++) {
-        const iter_status status =
-            iter__text_ids(text, (iter__text_way)way, copy, size, scratch, ids, IDS_MAX, &n, &err);
+        const iter__text_reader reader = {text, scratch, (iter__text_way)way};
+        const iter_status status = iter__text_ids(&reader, copy, size, ids, IDS_MAX, &n, &err);
         if (wrong) {
             char part[64];
             snprintf(part, sizeof(part), "at byte %" PRId64 " ", n_want);
@@ -227,14 +227,12 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void run_all(const reviews *all, const iter__text *text, iter__text_way way,
-                    uint8_t *scratch, int32_t *ids) {
+static void run_all(const reviews *all, const iter__text_reader *reader, int32_t *ids) {
     iter_error err;
     for (size_t i = 0; i < all->n; i++) {
         int64_t n;
-        EXPECT_OK(iter__text_ids(text, way, all->bytes + all->begin[i],
-                                 all->begin[i + 1] - all->begin[i], scratch, ids + 150 * i, 150, &n,
-                                 &err),
+        const size_t begin = all->begin[i], size = all->begin[i + 1] - begin;
+        EXPECT_OK(iter__text_ids(reader, all->bytes + begin, size, ids + 150 * i, 150, &n, &err),
                   &err);
     }
 }
@@ -258,7 +256,8 @@ static void real_texts(bool perf) {
     for (int round = 0; round < (perf ? 9 : 1); round++) {
         for (int way = 0; way < N_WAYS; way++) {
             const double t = seconds();
-            run_all(&all, &text, (iter__text_way)way, scratch, ids);
+            const iter__text_reader reader = {&text, scratch, (iter__text_way)way};
+            run_all(&all, &reader, ids);
             const double us = (seconds() - t) / (double)all.n * 1e6;
             int64_t sum = 0;
             for (size_t i = 0; i < all.n * 150; i++)
@@ -291,15 +290,14 @@ static void set_rule(iter__text_rule *rule, const char *text) {
     if (strcmp(text, "pad_side=pre") == 0) rule->pad_first = 1;
 }
 
-static void answer(const iter__text *text, iter__text_way way, const uint8_t *bytes, uint32_t size,
-                   uint8_t *scratch) {
-    const int64_t capacity = iter__text_most_ids(&text->rule, size) + 1;
+static void answer(const iter__text_reader *reader, const uint8_t *bytes, uint32_t size) {
+    const int64_t capacity = iter__text_most_ids(&reader->text->rule, size) + 1;
     int32_t *ids = calloc((size_t)capacity, sizeof(int32_t));
     int64_t n;
     iter_error err;
     if (!ids) exit(1);
     int32_t n_out;
-    if (iter__text_ids(text, way, bytes, size, scratch, ids, capacity, &n, &err) < 0) {
+    if (iter__text_ids(reader, bytes, size, ids, capacity, &n, &err) < 0) {
         const uint32_t length = (uint32_t)strlen(err.message);
         n_out = -1;
         fwrite(&n_out, sizeof(n_out), 1, stdout);
@@ -335,7 +333,8 @@ static int serve(int argc, char **argv) {
     while (scratch && fread(&size, sizeof(size), 1, stdin) == 1) {
         uint8_t *in = malloc(size ? size : 1);
         if (!in || fread(in, 1, size, stdin) != size) return 1;
-        answer(&text, way, in, size, scratch);
+        const iter__text_reader reader = {&text, scratch, way};
+        answer(&reader, in, size);
         free(in);
     }
     free(scratch);

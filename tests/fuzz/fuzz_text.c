@@ -41,8 +41,8 @@ static void check_text(const iter__text_rule *rule, const uint8_t *bytes, size_t
     const int wrong = reference_text_ids(&text, bytes, size, &want, &n_want);
     for (int way = 0; way < 2; way++) {
         ids[capacity] = 77;
-        const iter_status status = iter__text_ids(&text, (iter__text_way)way, bytes, size, scratch,
-                                                  ids, capacity, &n, &err);
+        const iter__text_reader reader = {&text, scratch, (iter__text_way)way};
+        const iter_status status = iter__text_ids(&reader, bytes, size, ids, capacity, &n, &err);
         if (wrong) {
             char part[64];
             snprintf(part, sizeof(part), "invalid UTF-8 at byte %" PRId64 " ", n_want);

@@ -91,6 +91,48 @@ double reference_ulp(iter_dtype dtype, double x) {
     return spacing(x, 24, -149);
 }
 
+int reference_is_close(iter_dtype dtype, double got, reference_value want) {
+    const double value = want.a * want.x + want.b;
+    const double bound = 4 * 0x1p-24 * (fabs(want.a * want.x) + fabs(want.b));
+    if (dtype == ITER_F32 || dtype == ITER_F64) return fabs(got - value) <= bound;
+    const double once = reference_round(dtype, value);
+    if (dtype == ITER_F16 || dtype == ITER_BF16)
+        return got == once || fabs(got - once) <= reference_ulp(dtype, once);
+    return got == once;
+}
+
+/* ---- Random sources ---------------------------------------------------------------------------------------------- */
+
+uint64_t reference_u64(uint64_t *state) { /* splitmix64 */
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+void reference_random(uint64_t *state, iter_dtype dtype, void *out) {
+    const uint64_t bits = reference_u64(state);
+    const float number = (float)((int)(bits % 511) - 255) / 64;
+    const double wide = number * 1.000030517578125;
+    uint32_t word;
+    uint16_t half;
+    switch ((int)dtype) {
+    case ITER_BOOL: *(char *)out = (char)(bits & 1); break;
+    case ITER_F32: memcpy(out, &number, sizeof(number)); break;
+    case ITER_F64: memcpy(out, &wide, sizeof(wide)); break;
+    case ITER_BF16:
+        memcpy(&word, &number, sizeof(word));
+        half = (uint16_t)(word >> 16);
+        memcpy(out, &half, sizeof(half));
+        break;
+    case ITER_F16: /* any finite sign, exponent and mantissa of middling size */
+        half = (uint16_t)((bits & 0x83ffu) | (8 + (bits >> 20) % 12) << 10);
+        memcpy(out, &half, sizeof(half));
+        break;
+    default: memcpy(out, &bits, iter_dtype_bytes(dtype));
+    }
+}
+
 /* ---- Images ------------------------------------------------------------------------------------------------------ */
 
 static reference_value *value_at(const reference_image *image, int64_t c, int64_t y, int64_t x) {

@@ -31,6 +31,13 @@ double reference_round(iter_dtype dtype, double x);
 /* Distance from |x| to the next larger value of a float type. */
 double reference_ulp(iter_dtype dtype, double x);
 
+/* Integers: equal. f32, f64: within 4 * 2^-24 * (|a x| + |b|). f16, bf16: within one unit in the last place of a x + b rounded once. */
+int reference_is_close(iter_dtype dtype, double got, reference_value want);
+
+/* Random numbers for sources, and one element: any bits for integers, numbers of moderate size for floats. */
+uint64_t reference_u64(uint64_t *state);
+void reference_random(uint64_t *state, iter_dtype dtype, void *out);
+
 /* From dense memory; fields without an image layout become one row. Freed by reference_free(). */
 reference_image reference_image_from(const iter_desc *desc, const void *data);
 void reference_free(reference_image *image);

@@ -38,15 +38,15 @@ static int64_t decode(const uint8_t *bytes, size_t size, uint32_t *codes) {
 }
 
 static int cased_before(const uint32_t *codes, int64_t i) {
-    while (--i >= 0 && (text_lookup(codes[i])->flags & TEXT_IGNORABLE)) {
+    while (--i >= 0 && (text_lookup(codes[i])->flags & ITER_TEXT_IGNORABLE)) {
     }
-    return i >= 0 && (text_lookup(codes[i])->flags & TEXT_CASED);
+    return i >= 0 && (text_lookup(codes[i])->flags & ITER_TEXT_CASED);
 }
 
 static int cased_behind(const uint32_t *codes, int64_t i, int64_t n) {
-    while (++i < n && (text_lookup(codes[i])->flags & TEXT_IGNORABLE)) {
+    while (++i < n && (text_lookup(codes[i])->flags & ITER_TEXT_IGNORABLE)) {
     }
-    return i < n && (text_lookup(codes[i])->flags & TEXT_CASED);
+    return i < n && (text_lookup(codes[i])->flags & ITER_TEXT_CASED);
 }
 
 /* At most twice as many come out. */
@@ -68,7 +68,7 @@ static int64_t lower(const uint32_t *codes, int64_t n, uint32_t *out) {
 static int is_blank(uint32_t code) {
     static const char blanks[] = "!\"#$%&()*+,-./:;<=>?@[\\]^_`{|}~\t\n";
     if (code != 0 && code < 0x80 && strchr(blanks, (int)code)) return 1;
-    return (text_lookup(code)->flags & TEXT_SPACE) != 0;
+    return (text_lookup(code)->flags & ITER_TEXT_SPACE) != 0;
 }
 
 static size_t encode(uint32_t code, uint8_t *out) {

@@ -15,7 +15,7 @@
 
 #include "tests/golden/permutation_vectors.h"
 
-TestSuite(permutation, .timeout = 120);
+TestSuite(permutation, .timeout = 240);
 
 #define N_ROWS     (sizeof(permutation_rows) / sizeof(permutation_rows[0]))
 #define N_SIZES    (sizeof(sizes) / sizeof(sizes[0]))

@@ -81,6 +81,14 @@ static void expect_each_once(const uint64_t *order, uint64_t n, const char *what
     }
 }
 
+Test(samplers, tables_are_complete) {
+    for (int i = 0; iter__builtin_samplers[i]; i++) {
+        iter_error err = {0};
+        cr_expect_eq(iter__sampler_check(iter__builtin_samplers[i], &err), ITER_OK, "%s",
+                     err.message);
+    }
+}
+
 /* ---- All pure samplers ------------------------------------------------------------------------------------------ */
 
 static const iter_block_options small_blocks = {10, 3}, odd_blocks = {7, 1},

@@ -26,11 +26,11 @@ static void load(iter__text *text, iter__text_rule rule, const char *json) {
 /* Ids of a text in out[64]; returns how many. */
 static int64_t ids_of(const iter__text *text, const char *bytes, int32_t *out) {
     uint8_t scratch[256];
+    const iter__text_reader reader = {text, scratch, ITER_TEXT_FAST};
     int64_t n;
     iter_error err;
     cr_assert_leq(iter__text_scratch_bytes(text), sizeof(scratch));
-    cr_assert_eq(iter__text_ids(text, ITER_TEXT_FAST, (const uint8_t *)bytes, strlen(bytes),
-                                scratch, out, 64, &n, &err),
+    cr_assert_eq(iter__text_ids(&reader, (const uint8_t *)bytes, strlen(bytes), out, 64, &n, &err),
                  ITER_OK, "%s", err.message);
     return n;
 }
@@ -42,12 +42,13 @@ Test(text, every_golden_text_both_ways) {
     for (size_t i = 0; i < N_TEXTS; i++) {
         const struct golden_text *g = &golden_texts[i];
         for (int way = 0; way < 2; way++) {
+            const iter__text_reader reader = {&text, scratch, (iter__text_way)way};
             int32_t ids[1024];
             int64_t n;
             iter_error err;
-            cr_assert_eq(iter__text_ids(&text, (iter__text_way)way, (const uint8_t *)g->text,
-                                        g->size, scratch, ids, 1024, &n, &err),
-                         ITER_OK, "text %zu: %s", i, err.message);
+            cr_assert_eq(
+                iter__text_ids(&reader, (const uint8_t *)g->text, g->size, ids, 1024, &n, &err),
+                ITER_OK, "text %zu: %s", i, err.message);
             cr_assert_eq(n, g->n, "text %zu has %" PRId64 " words, not %" PRId64, i, g->n, n);
             for (int64_t k = 0; k < n; k++)
                 cr_assert_eq(ids[k], g->ids[k], "text %zu, word %" PRId64, i, k);
@@ -211,6 +212,7 @@ Test(text, invalid_utf8_names_the_byte) {
         for (int front = 0; front < 2; front++) {
             char bytes[512], part[64];
             uint8_t scratch[64];
+            const iter__text_reader reader = {&text, scratch, ITER_TEXT_FAST};
             int32_t ids[2];
             int64_t n;
             iter_error err = {0};
@@ -220,8 +222,8 @@ Test(text, invalid_utf8_names_the_byte) {
                      (unsigned char)cases[c].bytes[cases[c].at]);
             for (int first = 0; first < 2; first++) {
                 text.rule.keep_first = first;
-                cr_assert_eq(iter__text_ids(&text, ITER_TEXT_FAST, (const uint8_t *)bytes,
-                                            strlen(bytes), scratch, ids, 2, &n, &err),
+                cr_assert_eq(iter__text_ids(&reader, (const uint8_t *)bytes, strlen(bytes), ids, 2,
+                                            &n, &err),
                              ITER_EFORMAT, "case %zu", c);
                 cr_assert_str_eq(err.message, part);
             }
@@ -233,12 +235,12 @@ Test(text, invalid_utf8_names_the_byte) {
 Test(text, a_row_that_is_too_short) {
     iter__text text;
     uint8_t scratch[64];
+    const iter__text_reader reader = {&text, scratch, ITER_TEXT_FAST};
     int32_t ids[4];
     int64_t n;
     iter_error err = {0};
     load(&text, everything, "{\"a\": 1}");
-    cr_assert_eq(iter__text_ids(&text, ITER_TEXT_FAST, (const uint8_t *)"a a a a a", 9, scratch,
-                                ids, 4, &n, &err),
+    cr_assert_eq(iter__text_ids(&reader, (const uint8_t *)"a a a a a", 9, ids, 4, &n, &err),
                  ITER_EFORMAT);
     cr_assert(strstr(err.message, "may have more than 4 words"), "%s", err.message);
     iter__vocab_free(&text.vocab);
