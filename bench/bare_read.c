@@ -42,8 +42,9 @@ typedef struct loop {
     uint8_t *buffers; /* [depth][buffer_bytes] */
     const char *const *paths;
     size_t n_paths;
-    int *fds;             /* NULL = opened one by one */
-    uint64_t *file_bytes; /* bare_read_files() */
+    int *fds;              /* NULL = opened one by one */
+    uint64_t *file_bytes;  /* bare_read_files() */
+    const uint64_t *sizes; /* bare_read_many() */
     const bare_record *records;
     size_t n_records;
     size_t next; /* what the generators count */
@@ -101,11 +102,10 @@ static bool next_record(loop *l, piece *out) {
 
 static bool next_file(loop *l, piece *out) {
     if (l->next == l->n_paths) return false;
-    *out = (piece){.fd = -1,
-                   .path = l->paths[l->next],
-                   .bytes = l->buffer_bytes,
-                   .any_size = true,
-                   .number = l->next++};
+    *out = (piece){.fd = -1, .path = l->paths[l->next], .any_size = l->sizes == NULL};
+    out->bytes = out->any_size ? l->buffer_bytes : (size_t)l->sizes[l->next];
+    out->expected = out->bytes;
+    out->number = l->next++;
     return true;
 }
 
@@ -165,8 +165,10 @@ static void queue_piece(struct io_uring *ring, const piece *p, uint32_t slot, ui
         sqe->fd = p->fd;
         return;
     }
-    /* Shorter than asked is how these end, so the close goes on whatever the read says. */
-    io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE | IOSQE_IO_HARDLINK);
+    /* Where a read may be shorter than asked the close goes on whatever it says; else it speaks for both. */
+    io_uring_sqe_set_flags(sqe, p->any_size
+                                    ? IOSQE_FIXED_FILE | IOSQE_IO_HARDLINK
+                                    : IOSQE_FIXED_FILE | IOSQE_IO_LINK | IOSQE_CQE_SKIP_SUCCESS);
     sqe = io_uring_get_sqe(ring);
     io_uring_prep_close_direct(sqe, slot);
     sqe->user_data = (uint64_t)slot << 8 | TAG_CLOSE;
@@ -181,12 +183,14 @@ static iter_status drain(loop *l, struct io_uring *ring, piece *pieces, uint32_t
         const int32_t got = cqe->res;
         io_uring_cqe_seen(ring, cqe);
         uint8_t *buffer = l->buffers + (size_t)slot * l->buffer_bytes;
-        if (tag == TAG_OPEN) return fail(l, ITER_EIO, pieces[slot].path, -got);
-        if (tag != TAG_CLOSE) {
-            const iter_status status = take(l, &pieces[slot], buffer, got);
+        const piece *p = &pieces[slot];
+        if (tag == TAG_OPEN) return fail(l, ITER_EIO, p->path, -got);
+        if (tag != TAG_CLOSE || !p->any_size) {
+            const iter_status status =
+                take(l, p, buffer, tag == TAG_CLOSE && got >= 0 ? (int64_t)p->expected : got);
             if (status < 0) return status;
         }
-        if (pieces[slot].fd < 0 && tag != TAG_CLOSE) continue; /* its close is still to come */
+        if (p->any_size && tag != TAG_CLOSE) continue; /* its close is still to come */
         if (l->generate(l, &pieces[slot])) {
             queue_piece(ring, &pieces[slot], slot, buffer);
         } else {
@@ -305,13 +309,17 @@ iter_status bare_read_records(const char *const *paths, size_t n_paths, const ba
     return run(&l, true);
 }
 
-iter_status bare_read_many(const char *const *paths, size_t n_paths, size_t max_bytes,
-                           const bare_read_options *options, bare_read_result *out,
-                           iter_error *err) {
+iter_status bare_read_many(const char *const *paths, size_t n_paths, const uint64_t *bytes,
+                           size_t max_bytes, const bare_read_options *options,
+                           bare_read_result *out, iter_error *err) {
+    size_t largest = max_bytes > 0 && bytes == NULL ? max_bytes : 1;
+    for (size_t i = 0; bytes != NULL && i < n_paths; i++)
+        if (bytes[i] > largest) largest = (size_t)bytes[i];
     loop l = {.options = options,
               .paths = paths,
               .n_paths = n_paths,
-              .buffer_bytes = max_bytes > 0 ? max_bytes : 1,
+              .sizes = bytes,
+              .buffer_bytes = largest,
               .generate = next_file,
               .result = out,
               .err = err};

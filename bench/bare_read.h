@@ -49,9 +49,10 @@ iter_status bare_read_records(const char *const *paths, size_t n_paths, const ba
                               size_t n_records, const bare_read_options *options,
                               bare_read_result *out, iter_error *err);
 
-/** Many files of at most max_bytes each: open, read, close, one after another in one thread, or chained in the ring. */
-iter_status bare_read_many(const char *const *paths, size_t n_paths, size_t max_bytes,
-                           const bare_read_options *options, bare_read_result *out,
-                           iter_error *err);
+/** Many files: open, read, close, one after another in one thread, or chained in the ring. `bytes`[n_paths] are their sizes (a shorter
+ * file is an error), or NULL: whatever a read of max_bytes gives. */
+iter_status bare_read_many(const char *const *paths, size_t n_paths, const uint64_t *bytes,
+                           size_t max_bytes, const bare_read_options *options,
+                           bare_read_result *out, iter_error *err);
 
 #endif

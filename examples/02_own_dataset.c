@@ -10,18 +10,21 @@ static iter_status describe(void *user, iter_description *out, iter_error *err) 
     (void)user, (void)err;
     out->n_samples = N;
     out->n_fields = 2;
-    out->fields[0] = (iter_field){.name = "data", .desc = {.dtype = ITER_F32, .n_dims = 1, .dims = {4}}};
+    out->fields[0] =
+        (iter_field){.name = "data", .desc = {.dtype = ITER_F32, .n_dims = 1, .dims = {4}}};
     out->fields[1] = (iter_field){.name = "label", .role = ITER_LABEL, .desc = {.dtype = ITER_I32}};
     return ITER_OK;
 }
 
 /* n samples at once; called by several workers, each with its own state (here none, so start() and stop() say nothing). */
-static iter_status get(void *user, void *state, uint32_t n, const uint64_t *indices, const iter_tensor *rows, iter_rng *rng,
-                       iter_error *err) {
+static iter_status get(void *user, void *state, uint32_t n, const uint64_t *indices,
+                       const iter_tensor *rows, iter_rng *rng, iter_error *err) {
     (void)user, (void)state, (void)err;
     for (uint32_t i = 0; i < n; i++) {
         float *x = (float *)rows[0].data + i * rows[0].strides[0];
-        for (int j = 0; j < 4; j++) x[j] = (float)indices[i] + iter_rng_uniform(&rng[i]); /* noise by seed, epoch, position */
+        for (int j = 0; j < 4; j++)
+            x[j] =
+                (float)indices[i] + iter_rng_uniform(&rng[i]); /* noise by seed, epoch, position */
         ((int32_t *)rows[1].data)[i * rows[1].strides[0]] = (int32_t)(indices[i] % 10);
     }
     return ITER_OK;
@@ -33,10 +36,16 @@ static iter_status start(void *user, void **out_state, iter_error *err) {
     return ITER_OK;
 }
 
-static void stop(void *user, void *state) { (void)user, (void)state; }
+static void stop(void *user, void *state) {
+    (void)user, (void)state;
+}
 
-static const iter_dataset_ops ops = {
-    .struct_size = sizeof(ops), .name = "vectors", .describe = describe, .start = start, .stop = stop, .get = get};
+static const iter_dataset_ops ops = {.struct_size = sizeof(ops),
+                                     .name = "vectors",
+                                     .describe = describe,
+                                     .start = start,
+                                     .stop = stop,
+                                     .get = get};
 
 int main(void) {
     iter_error err;
@@ -52,7 +61,8 @@ int main(void) {
         uint32_t n = 0;
         while ((s = iter_loader_next(loader, &batch, &err)) == ITER_OK) {
             const iter_tensor *x = iter_batch_find(batch, "data");
-            for (int64_t i = 0; i < iter_desc_elements(&x->desc); i++) sum += ((const float *)x->data)[i];
+            for (int64_t i = 0; i < iter_desc_elements(&x->desc); i++)
+                sum += ((const float *)x->data)[i];
             n += iter_batch_describe(batch).n_rows;
             iter_batch_unref(batch);
         }

@@ -22,10 +22,10 @@ typedef struct iter_convert_options {
     size_t struct_size;  /* sizeof(iter_convert_options); ITER_CONVERT_OPTIONS_INIT sets it */
     const double *scale; /* [n_channels] factor a channel; NULL = 1 */
     const double *bias;  /* [n_channels] added after the factor; NULL = 0 */
-    int32_t
-        n_channels; /* length of scale and bias: that of dimension 'C', or 1 for all elements alike */
-    const int32_t *
-        axes; /* [n_dims] out dimension i is in dimension axes[i]; NULL = by layout letters, else as is */
+    /* length of scale and bias: that of dimension 'C', or 1 for all elements alike */
+    int32_t n_channels;
+    /* [n_dims] out dimension i is in dimension axes[i]; NULL = by layout letters, else as is */
+    const int32_t *axes;
     const int64_t *in_strides;  /* [n_dims] elements; NULL = dense in C order */
     const int64_t *out_strides; /* [n_dims] elements; NULL = dense in C order */
 } iter_convert_options;

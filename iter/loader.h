@@ -78,8 +78,8 @@ typedef enum iter_memory {
 typedef struct iter_loader_options {
     size_t struct_size;  /* sizeof(iter_loader_options); ITER_LOADER_OPTIONS_INIT sets it */
     uint32_t batch_size; /* samples per batch and rank; 0 = 32 */
-    int32_t
-        workers; /* threads that make batches; 0 = in the caller's thread, ITER_WORKERS_AUTO = one per core */
+    /* threads that make batches; 0 = in the caller's thread, ITER_WORKERS_AUTO = one per core */
+    int32_t workers;
     uint32_t prefetch;     /* finished batches kept ready; 0 = 2 */
     uint32_t max_held;     /* batches the caller may hold at once; 0 = 2 */
     uint32_t rank, ranks;  /* this process and how many share the data; 0, 0 = alone */
@@ -94,21 +94,22 @@ typedef struct iter_loader_options {
     int32_t o_direct;      /* 1 = reads bypass the page cache */
     int32_t memory;        /* iter_memory of the batches */
     int32_t copy;          /* iter_ndarray_create: 1 = copy the arrays */
-    uint64_t
-        memory_limit; /* bytes for slots, arena, scratch and preloaded data; 0 = half of what is free now */
-    uint64_t
-        max_sample_bytes; /* largest sample read or decoded; a larger one is a failed sample; 0 = 256 MiB */
+    /* bytes for slots, arena, scratch and preloaded data; 0 = half of what is free now */
+    uint64_t memory_limit;
+    /* largest sample read or decoded; a larger one is a failed sample; 0 = 256 MiB */
+    uint64_t max_sample_bytes;
     int64_t timeout_ms; /* longest wait in next(); 0 = for ever */
     int64_t grace_ms;   /* longest wait for a busy thread when the loader goes; 0 = 5000 */
-    uint32_t
-        block; /* ITER_SHUFFLE_BLOCK: samples a block; 0 = 256. ITER_SHUFFLE_BATCH: the unit; 0 = batch_size */
+    /* ITER_SHUFFLE_BLOCK: samples a block; 0 = 256. ITER_SHUFFLE_BATCH: the unit; 0 =
+     * batch_size */
+    uint32_t block;
     uint32_t buffer_blocks;        /* ITER_SHUFFLE_BLOCK: blocks mixed with one another; 0 = 16 */
     const char *sampler;           /* "name:key=value", instead of `shuffle`; NULL = by `shuffle` */
     const iter_registry *registry; /* for `sampler`; NULL = built-ins */
     const iter_sampler_ops *sampler_ops; /* a table of the caller's own, instead of both */
     const void *sampler_options;         /* its options struct, copied; NULL = its defaults */
-    const uint64_t
-        *subset; /* [n_subset] sample indices to use, in this order, copied; NULL = all */
+    /* [n_subset] sample indices to use, in this order, copied; NULL = all */
+    const uint64_t *subset;
     uint64_t n_subset;
     /* The caller's collate: last of the batch stages, in the thread that finishes the batch; changes tensors[0..n) in place, strides and
      * lowered dims included. An error is the batch's. */
@@ -225,8 +226,9 @@ ITER_API void iter_loader_position(iter_loader *loader, uint32_t *out_epoch, uin
 typedef struct iter_batch_field {
     char name[ITER_NAME_MAX];
     iter_role role;
-    iter_desc
-        desc; /* of a full batch: [batch_size, ...]; a variable dimension is ITER_VARIABLE with its capacity */
+    /* of a full batch: [batch_size, ...]; a variable dimension is ITER_VARIABLE with its
+     * capacity */
+    iter_desc desc;
 } iter_batch_field;
 
 /** Fields of its batches, data first, in order; MXNet's provide_data and provide_label in one. Live as long as the loader. */
@@ -254,8 +256,9 @@ typedef struct iter_batch_info {
     uint64_t number; /* of the global batch within its epoch, from 0 */
     uint32_t slot;   /* which of the loader's slots it lies in: addresses are a function of it */
     uint32_t n_rows; /* first dimension; 0 is legal on ranks without a share of a short tail */
-    uint32_t
-        pad; /* MXNet's pad: filler rows at the end (pad), or rows carried from earlier epochs at the front (roll_over) */
+    /* MXNet's pad: filler rows at the end (pad), or rows carried from earlier epochs at the
+     * front (roll_over) */
+    uint32_t pad;
     uint32_t first_valid; /* rows [first_valid, first_valid + n_valid) are this epoch's own */
     uint32_t n_valid;
     uint32_t n_failed; /* rows blanked or replaced */

@@ -42,11 +42,12 @@ typedef struct iter_option {
     const char *name;
     const char *help;
     iter_option_type type;
-    size_t offset;       /* offsetof(struct <plugin>_options, field) */
-    double min, max;     /* bounds of INT, DOUBLE and every number of a LIST; both 0 = any */
-    const char *choices; /* CHOICE: words separated by '|' */
-    int32_t
-        positional; /* 1, 2, ...: may also be given without its name, as the first, second, ... such argument */
+    size_t offset;   /* offsetof(struct <plugin>_options, field) */
+    double min, max; /* bounds of INT, DOUBLE and every number of a LIST; both 0 = any */
+    /* CHOICE: words separated by '|'; INT: a word that stands for 0, or NULL */
+    const char *choices;
+    /* 1, 2, ...: may also be given without its name, as the first, second, ... such argument */
+    int32_t positional;
 } iter_option;
 
 typedef struct iter_ops {
@@ -82,10 +83,10 @@ typedef struct iter_field {
     iter_desc desc; /* of one sample, without the batch dimension */
     int32_t extent; /* which of the sample's extents holds it, or ITER_FROM_INDEX */
     size_t offset;  /* bytes from the extent's start, where there is no decoder */
-    const iter_decoder_ops
-        *decoder; /* NULL: the dense row as it is stored, in this machine's byte order */
-    uint32_t
-        limit; /* an integer scalar must be in 0..limit - 1, else the sample fails; 0 = any value */
+    /* NULL: the dense row as it is stored, in this machine's byte order */
+    const iter_decoder_ops *decoder;
+    /* an integer scalar must be in 0..limit - 1, else the sample fails; 0 = any value */
+    uint32_t limit;
 } iter_field;
 
 /** A file that a dataset reads. An extent's `object` is its place in this list. */
@@ -107,8 +108,8 @@ typedef struct iter_description {
     int32_t n_classes;
     const char *split;  /* "train", "test", or "" */
     const void *shared; /* handed to the decoders' start(): a vocabulary, say */
-    uint64_t
-        identity; /* hash of all that decides its samples (names, sizes, options); enters saved positions */
+    /* hash of all that decides its samples (names, sizes, options); enters saved positions */
+    uint64_t identity;
 } iter_description;
 
 /* ---- Source: bytes by (object, offset). One state per loader. ----------------------------------------- */
@@ -147,9 +148,9 @@ typedef struct iter_source_config {
     const iter_file *files; /* borrowed until close */
     uint64_t n_files;
     uint32_t depth; /* reads in flight that the caller wants at most */
-    int32_t
-        o_direct; /* 1 = bypass the page cache; the source widens to aligned blocks and slices */
-    void *arena;  /* memory that most reads go to, to be registered where it helps; NULL = none */
+    /* 1 = bypass the page cache; the source widens to aligned blocks and slices */
+    int32_t o_direct;
+    void *arena; /* memory that most reads go to, to be registered where it helps; NULL = none */
     size_t arena_bytes;
 } iter_source_config;
 
@@ -179,6 +180,9 @@ typedef struct iter_source_ops {
     void (*wake)(void *state);
     /* Asks for everything in flight to end soon; the reads still complete, by reap, with ECANCELED or as they are. */
     void (*cancel)(void *state);
+    /* These bytes will be read soon: begins to fetch them into the page cache. Any thread; does not wait for the
+     * device. NULL = nothing. */
+    void (*advise)(void *state, uint64_t object, uint64_t offset, uint64_t size);
 } iter_source_ops;
 
 /* ---- Format: sample index to where its bytes are ------------------------------------------------------- */
@@ -231,8 +235,9 @@ typedef struct iter_fold iter_fold;
 
 /** The output of a batch, as a batch stage sees and changes it. */
 typedef struct iter_batch_view {
-    iter_tensor
-        tensor; /* [n_rows, ...]; a stage may lower dims, permute strides, or move data within [data, data + capacity_bytes) */
+    /* [n_rows, ...]; a stage may lower dims, permute strides, or move data within [data, data
+     * + capacity_bytes) */
+    iter_tensor tensor;
     int64_t n_rows;
     size_t capacity_bytes;
     const int32_t *lengths; /* [n_rows] where the field is variable, else NULL */
@@ -242,8 +247,8 @@ typedef struct iter_batch_view {
 /** A table has plan and apply, or plan and fold_*, or plan_batch and apply_batch. */
 typedef struct iter_transform_ops {
     iter_ops base;
-    int32_t
-        role; /* iter_role of the field it works on where `field=` is not given: the first of that role */
+    /* iter_role of the field it works on where `field=` is not given: the first of that role */
+    int32_t role;
     /* Pure, called once: output shape and scratch bytes, or why it cannot be (name the reason, the core adds the stage).
      * A variable first dimension stays variable unless the stage fixes it. Required, but for batch stages. */
     iter_status (*plan)(const void *options, const iter_desc *in, iter_desc *out,
@@ -265,6 +270,8 @@ typedef struct iter_transform_ops {
     iter_status (*apply_batch)(const void *options, iter_batch_view *view, iter_error *err);
     /* Batch stage that adds a field i32 [N] with the lengths of a variable one; its option `name` comes first in its options struct. */
     int32_t adds_lengths;
+    /* Batch stage that fills up rows of different lengths; on such a field no other one may come first. */
+    int32_t fills_rows;
 } iter_transform_ops;
 
 typedef enum iter_edge {

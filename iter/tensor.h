@@ -47,8 +47,8 @@ typedef struct iter_desc {
     int32_t n_dims; /* 0 = a scalar */
     int64_t dims[ITER_MAX_DIMS];
     int64_t capacity; /* most that dims[0] can be where it is ITER_VARIABLE, else 0 */
-    char
-        layout[ITER_MAX_DIMS + 8]; /* a letter a dimension, e.g. "CHW", "NCHW", "T"; "" = unnamed */
+    /* a letter a dimension, e.g. "CHW", "NCHW", "T"; "" = unnamed */
+    char layout[ITER_MAX_DIMS + 8];
 } iter_desc;
 
 /** Elements with a place in memory. Who owns `data` is said where the tensor comes from. */

@@ -114,7 +114,11 @@ typedef struct iter_normalize_options {
 } iter_normalize_options;
 #define ITER_NORMALIZE_OPTIONS_INIT \
     {                               \
-        {0, {0}}, { 0, {0} }        \
+        {0, {0}}, {                 \
+            0, {                    \
+                0                   \
+            }                       \
+        }                           \
     }
 
 /** cast: another element type; into integers rounded to nearest even and saturated, NaN = 0. Any shape, any field. */
@@ -191,7 +195,7 @@ typedef struct iter_tokens_options {
 
 /** pad-batch: the rows of a variable field, of any type, to one length: [N, T, ...], dense. A batch stage. */
 typedef struct iter_pad_batch_options {
-    int64_t to;       /* (1) that length; a longer row fails the batch. 0 = as long as the batch's longest row */
+    int64_t to;       /* (1) that length; a longer row fails the batch; 0 = the longest row's */
     int64_t multiple; /* (2) the longest is rounded up to a multiple of this; 0 = 1 */
     double value;     /* what is filled in; a value of the field's type */
     int32_t side;     /* iter_pad_side */

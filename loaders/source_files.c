@@ -27,13 +27,17 @@
 
 static int open_path(const char *path, int flags) {
     int fd;
-    do
+    do {
         fd = open(path, flags);
-    while (fd < 0 && errno == EINTR);
+    } while (fd < 0 && errno == EINTR);
     return fd >= 0 ? fd : -errno;
 }
 
-/* What O_DIRECT on this file asks for. False where the file system says that it has none. */
+static uint32_t larger(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+
+/* What O_DIRECT on this file asks for, and what earlier ones did. False where the file system says that it has none. */
 static bool ask_blocks(int fd, iter__blocks *blocks) {
     uint32_t offset_align = ITER_DEFAULT_BLOCK;
     uint32_t memory_align = ITER_DEFAULT_BLOCK;
@@ -48,8 +52,10 @@ static bool ask_blocks(int fd, iter__blocks *blocks) {
 #else
     (void)fd;
 #endif
-    if (offset_align > blocks->offset_align) blocks->offset_align = offset_align;
-    if (memory_align > blocks->memory_align) blocks->memory_align = memory_align;
+    blocks->offset_align = larger(blocks->offset_align, offset_align);
+    blocks->memory_align = larger(blocks->memory_align, memory_align);
+    blocks->bounce_bytes =
+        larger(ITER_SOURCE_BOUNCE_BYTES, larger(2 * blocks->offset_align, blocks->memory_align));
     return true;
 }
 
@@ -64,12 +70,9 @@ static void choose_direct(iter__source_files *files, char *fallback, size_t capa
     }
     if (fd >= 0 && ask_blocks(fd, &files->blocks)) {
         files->open_flags |= O_DIRECT;
-        const uint32_t block = files->blocks.offset_align;
-        files->blocks.bounce_bytes =
-            block > ITER_SOURCE_BOUNCE_BYTES / 2 ? 2 * block : ITER_SOURCE_BOUNCE_BYTES;
     } else if (fd >= 0 || fd == -EINVAL) {
-        snprintf(fallback, capacity,
-                 "O_DIRECT is not supported for %s: reading through the page cache", path);
+        (void)snprintf(fallback, capacity,
+                       "O_DIRECT is not supported for %s: reading through the page cache", path);
     }
     if (fd >= 0) close(fd);
 }
@@ -90,8 +93,9 @@ static void give_fd(const iter__source_files *files, int fd) {
 }
 
 static void close_all(int32_t *fds, uint64_t n) {
-    for (uint64_t i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++) {
         if (fds[i] >= 0) close(fds[i]);
+    }
     iter__free(fds);
 }
 
@@ -104,8 +108,9 @@ iter_status iter__source_files_open(iter__source_files *files, const iter_source
     if (config->n_files > ITER_SOURCE_OPEN_MAX) return ITER_OK;
 
     int32_t *fds = iter__alloc(config->n_files + 1, sizeof *fds);
-    if (fds == NULL)
+    if (fds == NULL) {
         return iter__fail(err, ITER_ENOMEM, "out of memory for %d files", (int)config->n_files);
+    }
     for (uint64_t i = 0; i < config->n_files; i++) {
         fds[i] = take_fd(files, i);
         if (fds[i] == -EMFILE || fds[i] == -ENFILE) { /* then not even these few: one by one */
@@ -127,12 +132,13 @@ void iter__source_files_close(iter__source_files *files) {
 
 static int64_t ask(int fd, const iter__step *step, void *bounce) {
     ssize_t got;
-    if (step->kind == ITER_STEP_MANY)
+    if (step->kind == ITER_STEP_MANY) {
         got = preadv(fd, (const struct iovec *)(const void *)step->parts, step->n_parts,
                      (off_t)step->offset);
-    else
+    } else {
         got = pread(fd, step->kind == ITER_STEP_BOUNCE ? bounce : step->base, step->length,
                     (off_t)step->offset);
+    }
     return got >= 0 ? (int64_t)got : -(int64_t)errno;
 }
 
@@ -160,7 +166,7 @@ iter_status iter__source_files_read(const iter__source_files *files, iter_read *
                 iter__step_end(read, ENOMEM);
                 break;
             }
-            bounce = (uint8_t *)(((uintptr_t)block + align - 1) & ~(uintptr_t)(align - 1));
+            bounce = (uint8_t *)block + (align - (uintptr_t)block % align) % align;
         }
         const int64_t answer = ask(fd, &step, bounce);
         after = iter__step_book(read, &step, bounce, answer);
@@ -215,4 +221,10 @@ iter_status iter__source_files_try_read(const iter__source_files *files, iter_re
     }
     give_fd(files, fd);
     return status;
+}
+
+void iter__source_files_advise(const iter__source_files *files, uint64_t object, uint64_t offset,
+                               uint64_t size) {
+    if (files->fds == NULL || files->fds[object] < 0 || (files->open_flags & O_DIRECT) != 0) return;
+    posix_fadvise(files->fds[object], (off_t)offset, (off_t)size, POSIX_FADV_WILLNEED);
 }

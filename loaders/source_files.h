@@ -17,8 +17,8 @@
 typedef struct iter__source_files {
     const iter_file *files; /* borrowed */
     uint64_t n_files;
-    int32_t *
-        fds; /* [n_files], -errno where a file could not be opened; NULL = opened as they are read */
+    /* [n_files], -errno where a file could not be opened; NULL = opened as they are read */
+    int32_t *fds;
     int32_t open_flags;
     iter__blocks blocks; /* zero unless O_DIRECT is in open_flags */
 } iter__source_files;
@@ -31,5 +31,9 @@ void iter__source_files_close(iter__source_files *files);
 /* iter_source_ops.read and .try_read. Any number of threads. */
 iter_status iter__source_files_read(const iter__source_files *files, iter_read *read);
 iter_status iter__source_files_try_read(const iter__source_files *files, iter_read *read);
+
+/* iter_source_ops.advise, for files that are kept open. */
+void iter__source_files_advise(const iter__source_files *files, uint64_t object, uint64_t offset,
+                               uint64_t size);
 
 #endif

@@ -16,8 +16,8 @@
 typedef struct iter__blocks {
     uint32_t offset_align; /* of file offset and length */
     uint32_t memory_align;
-    uint32_t
-        bounce_bytes; /* the most that one step may read into a bounce buffer; a multiple of offset_align */
+    /* the most that one step may read into a bounce buffer; a multiple of offset_align */
+    uint32_t bounce_bytes;
 } iter__blocks;
 
 typedef enum iter__step_kind {

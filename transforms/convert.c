@@ -316,7 +316,7 @@ static void run_line(const iter_convert *c, char *out, const char *in, size_t n,
 static void run_pixels(const iter_convert *c, char *out, const char *in, const char *next) {
     const size_t channels = (size_t)c->b.n;
     if (channels == 3) {
-        c->kernels->pixels3(out, in, (size_t)c->a.n, c->scale32, c->bias32, next);
+        c->kernels->pixels3(out, in, (size_t)c->a.n, c->scale_row, c->bias_row, next);
         return;
     }
     for (int64_t i = 0; i < c->a.n; i += 16) {

@@ -57,6 +57,7 @@ static void pass_free(pack_pass *pass) {
     iter__free(pass->b);
     iter__free(pass->a32);
     iter__free(pass->b32);
+    iter__free(pass->zeros);
     iter__free(pass->a_row);
     iter__free(pass->b_row);
     *pass = (pack_pass){0};
@@ -118,7 +119,8 @@ static bool make_factors(pack_pass *pass) {
     pass->b = iter__alloc(c, sizeof(double));
     pass->a32 = iter__alloc(c, sizeof(float));
     pass->b32 = iter__alloc(c, sizeof(float));
-    if (!pass->a || !pass->b || !pass->a32 || !pass->b32) return false;
+    pass->zeros = iter__alloc(c, sizeof(float));
+    if (!pass->a || !pass->b || !pass->a32 || !pass->b32 || !pass->zeros) return false;
     pass->same_factor = true;
     for (size_t i = 0; i < c; i++) {
         double a = 1, b = pass->has_affine ? 0 : -0.0;
@@ -230,7 +232,11 @@ static iter_status pass_close(pack_pass *pass, const iter_fold *fold, int32_t n_
     if (pass->kind == ITER__KIND_F32 ||
         (pass->kind == ITER__KIND_RAW && pass->in.dtype == ITER_U8))
         pass->kernels = iter__kernels_get(level, pass->in.dtype, pass->out.dtype);
+    if (pass->in.dtype == ITER_U8) pass->bytes_kernels = iter__kernels_get(level, ITER_U8, ITER_U8);
     if (!pass->has_geometry) pass->is_random = false;
+    pass->in_element = iter_dtype_bytes(pass->in.dtype);
+    pass->out_element = iter_dtype_bytes(pass->out.dtype);
+    pass->in_bytes = iter_desc_bytes(&pass->in);
     pass->is_copy = pass->kind == ITER__KIND_RAW && !pass->has_geometry &&
                     pass->in_hwc == pass->out_hwc;
     bool ok = make_factors(pass) && make_rows(pass);

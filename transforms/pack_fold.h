@@ -77,8 +77,11 @@ typedef struct pack_pass {
     int64_t max_height, max_width; /* the largest along the way: room in the tables */
     /* Made when the pass is complete. */
     int64_t out_height, out_width;
+    size_t in_element, out_element, in_bytes;
+    float *zeros; /* [c], for pixels that no fill was told for */
     iter__kind kind;
-    const iter__kernels *kernels;
+    const iter__kernels *kernels;       /* NULL = element by element */
+    const iter__kernels *bytes_kernels; /* u8 to u8 */
     double *a, *b;     /* [c] */
     float *a32, *b32;  /* [c] */
     float *a_row, *b_row; /* [16 * c], where channels stand side by side on both sides; else NULL */

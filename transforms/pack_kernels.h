@@ -18,29 +18,44 @@
 
 #include "iter/core/cpu.h"
 
-/* Spreads the cache lines of the next source over the rows of this one, as Bresenham's line does. */
+/*
+ * Spreads the cache lines of the next source over the rows of this one: each row asks for n_lines neighbouring ones and goes on by `step` bytes.
+ * No branch depends on where it is, so some lines are asked for twice, which costs less than a branch that cannot be predicted.
+ */
 typedef struct iter__fetch {
     const char *at;
-    int64_t n_lines, n_rows, error; /* error starts at 0 and stays below n_rows */
+    ptrdiff_t step;
+    int64_t n_lines;
 } iter__fetch;
 
-static inline void iter__fetch_row(iter__fetch *fetch) {
-    for (fetch->error += fetch->n_lines; fetch->error >= fetch->n_rows;
-         fetch->error -= fetch->n_rows) {
-        __builtin_prefetch(fetch->at, 0, 3);
-        fetch->at += 64;
-    }
+/* For n_rows rows; next NULL = nothing to fetch. */
+static inline iter__fetch iter__fetch_start(const void *next, size_t bytes, int64_t n_rows) {
+    iter__fetch fetch = {next, 0, 0};
+    if (!next || n_rows < 1) return fetch;
+    fetch.step = ((ptrdiff_t)bytes + n_rows - 1) / n_rows;
+    fetch.n_lines = (fetch.step + 63) / 64;
+    return fetch;
 }
 
-/* Rows cut out of a plane of bytes, mirrored or not, with a constant where the source has no pixel. */
+static inline void iter__fetch_row(iter__fetch *fetch) {
+    for (int64_t i = 0; i < fetch->n_lines; i++)
+        __builtin_prefetch(fetch->at + 64 * i, 0, 3);
+    fetch->at += fetch->step;
+}
+
+/* A rectangle cut out of planes of bytes, mirrored or not, with a constant where the source has no pixel. Output planes follow one another. */
 typedef struct iter__window {
-    int64_t n;          /* pixels of an output row */
-    int64_t low, high;  /* those in [low, high) have a source */
-    int64_t offset;     /* pixel p comes from byte offset + p of the source row, or offset - p where reverse */
+    int64_t height, width;  /* of the output */
+    int64_t top, bottom;    /* rows in [top, bottom) have a source, the first of them at `in` */
+    int64_t left, right;    /* and of those the pixels in [left, right) */
+    int64_t offset;         /* pixel x comes from byte offset + x of the source row, or offset - x where reverse */
     int32_t reverse;
-    float a, b, fill;   /* fill: what a pixel without source holds, before it is rounded to the output type */
-    int64_t n_rows;
-    ptrdiff_t in_step;  /* bytes from source row to source row; negative upwards */
+    ptrdiff_t in_step;      /* bytes from source row to source row; negative upwards */
+    ptrdiff_t in_plane;     /* bytes from plane to plane */
+    int64_t n_planes;
+    const float *a, *b;     /* [n_planes] */
+    const float *fill;      /* [n_planes] what a pixel without source holds, before it is rounded to the output type */
+    iter__fetch fetch;      /* asks once for each row that has a source */
 } iter__window;
 
 typedef struct iter__kernels {
@@ -48,7 +63,7 @@ typedef struct iter__kernels {
     void (*line)(void *out, const void *in, size_t n, float a, float b, const void *next);
     /* n elements, a[i] and b[i] for each. */
     void (*table)(void *out, const void *in, size_t n, const float *a, const float *b);
-    /* n pixels of three channels side by side, to the same. */
+    /* n pixels of three channels side by side, to the same; a and b [48], three factors 16 times. */
     void (*pixels3)(void *out, const void *in, size_t n, const float *a, const float *b,
                     const void *next);
     /* n pixels, three channels side by side, to three planes `plane` elements apart. */
@@ -57,8 +72,8 @@ typedef struct iter__kernels {
     /* n pixels from three planes, `plane` elements apart, to three channels side by side; next as one plane of n, in three places. */
     void (*join3)(void *out, const void *in, size_t plane, size_t n, const float *a, const float *b,
                   const void *next);
-    /* u8 only, NULL at levels without masked loads: dense output rows. */
-    void (*window)(void *out, const uint8_t *in, const iter__window *window, iter__fetch *fetch);
+    /* From u8 only, NULL at levels without masked loads. */
+    void (*window)(void *out, const uint8_t *in, const iter__window *window);
 } iter__kernels;
 
 /* The kernels of a level for a pair of types, or NULL where there are none. */

@@ -10,7 +10,7 @@
  *   set16(x), table16(p)        one float 16 times; 16 floats from memory
  *   affine16(v, a, b)           v * a + b, rounded twice
  *   split16(in[3], out[3])      48 floats, three channels side by side, into three channels; join16 is its inverse
- *   HAVE_WINDOW, window_rows    where the level has masked loads
+ *   HAVE_WINDOW, window_planes  where the level has masked loads
  *
  * and includes this file last. `type` is a constant wherever these are called, so the bodies below become one straight loop for each pair
  * of types; the macro at the end names them.
@@ -89,17 +89,12 @@ INLINE void table_body(const int in_type, const int out_type, void *out, const v
 
 INLINE void pixels3_body(const int in_type, const int out_type, void *out, const void *in, size_t n,
                          const float *a, const float *b, const void *next) {
-    float a48[48], b48[48];
-    for (int i = 0; i < 48; i++) {
-        a48[i] = a[i % 3];
-        b48[i] = b[i % 3];
-    }
     if (n < 16) {
-        table_body(in_type, out_type, out, in, 3 * n, a48, b48);
+        table_body(in_type, out_type, out, in, 3 * n, a, b);
         return;
     }
-    const vec a0 = table16(a48), a1 = table16(a48 + 16), a2 = table16(a48 + 32);
-    const vec b0 = table16(b48), b1 = table16(b48 + 16), b2 = table16(b48 + 32);
+    const vec a0 = table16(a), a1 = table16(a + 16), a2 = table16(a + 32);
+    const vec b0 = table16(b), b1 = table16(b + 16), b2 = table16(b + 32);
     for (size_t i = 0; i < n; i += 16) {
         if (i + 16 > n) i = n - 16;
         const char *from = AT(in, in_type, 3 * i);
@@ -216,17 +211,12 @@ DEFINE_ROW(ITER__TYPE_F32)
 
 #ifdef HAVE_WINDOW
 
-INLINE void window_body(const int out_type, void *out, const uint8_t *in, const iter__window *w,
-                        iter__fetch *fetch) {
-    if (w->reverse)
-        window_rows(out_type, 1, out, in, w, fetch);
-    else
-        window_rows(out_type, 0, out, in, w, fetch);
-}
-
-#define DEFINE_WINDOW(out)                                                                         \
-    static void window_##out(void *o, const uint8_t *i, const iter__window *w, iter__fetch *f) {   \
-        window_body(out, o, i, w, f);                                                              \
+#define DEFINE_WINDOW(out)                                                            \
+    static void window_##out(void *o, const uint8_t *i, const iter__window *w) {     \
+        if (w->reverse)                                                              \
+            window_planes(out, 1, o, i, w);                                          \
+        else                                                                         \
+            window_planes(out, 0, o, i, w);                                          \
     }
 
 DEFINE_WINDOW(ITER__TYPE_U8)

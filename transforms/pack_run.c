@@ -24,14 +24,18 @@ typedef struct pixel_run {
     size_t n;
 } pixel_run;
 
+static size_t round_up(size_t bytes) {
+    return (bytes + 63) & ~(size_t)63;
+}
+
 static size_t pixel_stride(int64_t channels, bool side_by_side) {
     return side_by_side ? (size_t)channels : 1;
 }
 
 /* Any types, any layouts: channel by channel. */
 static void convert_slowly(const pack_pass *pass, const pixel_run *run) {
-    const size_t in_bytes = iter_dtype_bytes(pass->in.dtype);
-    const size_t out_bytes = iter_dtype_bytes(pass->out.dtype);
+    const size_t in_bytes = pass->in_element;
+    const size_t out_bytes = pass->out_element;
     const size_t in_step = pixel_stride(pass->channels, pass->in_hwc) * in_bytes;
     const size_t out_step = pixel_stride(pass->channels, pass->out_hwc) * out_bytes;
     for (int64_t c = 0; c < pass->channels; c++) {
@@ -62,15 +66,15 @@ static void copy_bytes(char *out, const char *in, size_t n, const char *next) {
 static void convert_alike(const pack_pass *pass, const pixel_run *run, const char *next) {
     const iter__kernels *k = pass->kernels;
     const size_t c = (size_t)pass->channels;
-    const size_t in_bytes = iter_dtype_bytes(pass->in.dtype);
-    const size_t out_bytes = iter_dtype_bytes(pass->out.dtype);
+    const size_t in_bytes = pass->in_element;
+    const size_t out_bytes = pass->out_element;
     if (pass->in_hwc) {
         if (pass->kind == ITER__KIND_RAW) {
             copy_bytes(run->out, run->in, run->n * c * in_bytes, next);
         } else if (pass->same_factor) {
             k->line(run->out, run->in, run->n * c, pass->a32[0], pass->b32[0], next);
         } else if (c == 3) {
-            k->pixels3(run->out, run->in, run->n, pass->a32, pass->b32, next);
+            k->pixels3(run->out, run->in, run->n, pass->a_row, pass->b_row, next);
         } else {
             size_t i = 0;
             for (; i + 16 <= run->n; i += 16)
@@ -115,7 +119,7 @@ static void run_whole(const pack_pass *pass, const char *in, char *out, const ch
         const size_t all = n * (size_t)pass->channels;
         if (!next) next = in;
         if (pass->kind == ITER__KIND_RAW)
-            copy_bytes(out, in, all * iter_dtype_bytes(pass->in.dtype), next);
+            copy_bytes(out, in, all * pass->in_element, next);
         else
             pass->kernels->line(out, in, all, pass->a32[0], pass->b32[0], next);
         return;
@@ -159,13 +163,13 @@ static void fill_elements(char *out, size_t bytes, const char *element, size_t n
 static const char *fill_bytes(const pack_pass *pass, int32_t fill, int64_t channel) {
     static const char zero[8] = {0};
     if (fill < 0) return zero;
-    return pass->fills[fill].bytes + (size_t)channel * iter_dtype_bytes(pass->out.dtype);
+    return pass->fills[fill].bytes + (size_t)channel * pass->out_element;
 }
 
 static void fill_rectangle(const pack_pass *pass, char *out, int64_t y0, int64_t y1, int64_t x0,
                            int64_t x1, int32_t fill) {
     if (x0 >= x1 || y0 >= y1) return;
-    const size_t bytes = iter_dtype_bytes(pass->out.dtype);
+    const size_t bytes = pass->out_element;
     const size_t step = pixel_stride(pass->channels, pass->out_hwc) * bytes;
     const size_t row = (size_t)pass->out_width * step;
     const size_t plane = pass->out_hwc ? bytes : (size_t)pass->out_height * row;
@@ -184,43 +188,58 @@ static void fill_rectangle(const pack_pass *pass, char *out, int64_t y0, int64_t
 
 /* ---- Intervals ---------------------------------------------------------------------------------------------- */
 
-static void start_fetch(const pack_pass *pass, const void *in, const void *next_in, int64_t n_rows,
-                        iter__fetch *fetch) {
-    const int64_t bytes = (int64_t)iter_desc_bytes(&pass->in);
-    fetch->at = next_in ? next_in : in;
-    fetch->n_lines = next_in ? (bytes + 63) / 64 : 0;
-    fetch->n_rows = n_rows > 0 ? n_rows : 1;
-    fetch->error = 0;
-}
-
-/* u8 planes to planes. */
-static void run_window(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
-                       const void *next_in) {
-    const size_t plane = (size_t)(pass->in_height * pass->in_width);
-    const size_t out_row = (size_t)pass->out_width * iter_dtype_bytes(pass->out.dtype);
+/* u8 planes to planes; `in` is source row 0 of the first plane, planes in_plane bytes apart. */
+static void run_window(const pack_pass *pass, const iter_fold *fold, const char *in,
+                       int64_t in_plane, char *out, const void *next_in) {
     const int32_t fill = fold->pad < 0 ? -1 : fold->fill_of[fold->pad];
-    const int64_t y_first = fold->y.offset + fold->y.step * fold->y.low;
-    iter__window window = {
-        .n = pass->out_width,
-        .low = fold->x.low,
-        .high = fold->x.high,
+    const int64_t n_rows = fold->y.high - fold->y.low;
+    const int64_t calls = pass->channels == 3 ? 1 : pass->channels;
+    const int64_t first = fold->y.offset + fold->y.step * fold->y.low;
+    const iter__window window = {
+        .height = pass->out_height,
+        .width = pass->out_width,
+        .top = fold->y.low,
+        .bottom = fold->y.high,
+        .left = fold->x.low,
+        .right = fold->x.high,
         .offset = fold->x.offset,
         .reverse = fold->x.step < 0,
-        .n_rows = fold->y.high - fold->y.low,
         .in_step = fold->y.step * pass->in_width,
+        .in_plane = in_plane,
+        .n_planes = pass->channels,
+        .a = pass->a32,
+        .b = pass->b32,
+        .fill = fill < 0 ? pass->zeros : pass->fills[fill].f32,
+        .fetch = iter__fetch_start(next_in, pass->in_bytes, n_rows * calls),
     };
-    iter__fetch fetch;
-    start_fetch(pass, in, next_in, pass->channels * window.n_rows, &fetch);
-    for (int64_t c = 0; c < pass->channels; c++) {
-        window.a = pass->a32[c];
-        window.b = pass->b32[c];
-        window.fill = fill < 0 ? 0 : pass->fills[fill].f32[c];
-        pass->kernels->window(out + (size_t)(c * pass->out_height + fold->y.low) * out_row,
-                              (const uint8_t *)in + (size_t)c * plane + y_first * pass->in_width,
-                              &window, &fetch);
-    }
-    fill_rectangle(pass, out, 0, fold->y.low, 0, pass->out_width, fill);
-    fill_rectangle(pass, out, fold->y.high, pass->out_height, 0, pass->out_width, fill);
+    pass->kernels->window(out, (const uint8_t *)in + first * pass->in_width, &window);
+}
+
+/* Channels side by side to planes, where most of the width is used: planes of bytes first, then as above. */
+static bool splits_first(const pack_pass *pass) {
+    return pass->in_hwc && !pass->out_hwc && pass->channels == 3 && pass->bytes_kernels &&
+           pass->kernels && pass->kernels->window && pass->in_width <= 2 * pass->out_width;
+}
+
+static void run_split_window(const pack_pass *pass, const iter_fold *fold, const char *in,
+                             char *out, char *line, const void *next_in) {
+    static const float one[3] = {1, 1, 1}, none[3] = {-0.0f, -0.0f, -0.0f};
+    const fold_axis *y = &fold->y;
+    const int64_t n_rows = y->high - y->low;
+    const int64_t first = y->step > 0 ? y->offset + y->low : y->offset - (y->high - 1);
+    const size_t n = (size_t)(n_rows * pass->in_width);
+    const char *from = in + (size_t)(first * pass->in_width) * 3;
+    if (n > 0) pass->bytes_kernels->split3(line, n, from, n, one, none, from);
+    run_window(pass, fold, line - first * pass->in_width, (int64_t)n, out, next_in);
+}
+
+/* Three bytes a pixel: moved as four, but for the last pixel written, whose fourth byte would lie outside. */
+static void mirror_triples(char *out, const char *in, size_t n) {
+    if (n == 0) return;
+    memcpy(out, in + (n - 1) * 3, 3); /* its fourth byte may lie outside of the source */
+    for (size_t i = 1; i + 1 < n; i++)
+        memcpy(out + i * 3, in + (n - 1 - i) * 3, 4);
+    memcpy(out + (n - 1) * 3, in, 3);
 }
 
 /* n pixels of `bytes` each, last one first. */
@@ -233,8 +252,8 @@ static void mirror_pixels(char *out, const char *in, size_t n, size_t bytes) {
         break;
         MIRROR_CASE(1)
         MIRROR_CASE(2)
-        MIRROR_CASE(3)
         MIRROR_CASE(4)
+    case 3: mirror_triples(out, in, n); break;
     default:
         for (size_t i = 0; i < n; i++)
             memcpy(out + i * bytes, in + (n - 1 - i) * bytes, bytes);
@@ -244,7 +263,7 @@ static void mirror_pixels(char *out, const char *in, size_t n, size_t bytes) {
 /* Row y of the interval: its n pixels from `source`, mirrored into `line` where need be, to `out`. */
 static void run_row(const pack_pass *pass, bool mirror, const char *in, char *out, size_t n,
                     char *line) {
-    const size_t bytes = iter_dtype_bytes(pass->in.dtype);
+    const size_t bytes = pass->in_element;
     pixel_run run = {in, out, (size_t)(pass->in_height * pass->in_width),
                      (size_t)(pass->out_height * pass->out_width), n};
     if (mirror && pass->in_hwc) {
@@ -263,15 +282,14 @@ static void run_row(const pack_pass *pass, bool mirror, const char *in, char *ou
 static void run_rows(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
                      char *line, const void *next_in) {
     const size_t in_pixel =
-        pixel_stride(pass->channels, pass->in_hwc) * iter_dtype_bytes(pass->in.dtype);
+        pixel_stride(pass->channels, pass->in_hwc) * pass->in_element;
     const size_t out_pixel =
-        pixel_stride(pass->channels, pass->out_hwc) * iter_dtype_bytes(pass->out.dtype);
+        pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
     const fold_axis *x = &fold->x, *y = &fold->y;
     const int32_t fill = fold->pad < 0 ? -1 : fold->fill_of[fold->pad];
     const bool mirror = x->step < 0;
     const int64_t x_first = mirror ? x->offset - (x->high - 1) : x->offset + x->low;
-    iter__fetch fetch;
-    start_fetch(pass, in, next_in, y->high - y->low, &fetch);
+    iter__fetch fetch = iter__fetch_start(next_in, pass->in_bytes, y->high - y->low);
     for (int64_t row = y->low; row < y->high && x->low < x->high; row++) {
         iter__fetch_row(&fetch);
         const int64_t source = y->offset + y->step * row;
@@ -287,31 +305,37 @@ static void run_rows(const pack_pass *pass, const iter_fold *fold, const char *i
 
 /* ---- Tables ------------------------------------------------------------------------------------------------- */
 
-/* Pixels of one source row by the x table; those without source become zero. `bytes` a pixel. */
-static void gather_row(const fold_place *x, size_t n, const char *row, char *out, size_t bytes) {
-    if (bytes == 1) {
+/* Pixels of one source row by index. `bytes` a pixel. */
+static void gather_row(const int32_t *index, size_t n, const char *row, char *out, size_t bytes) {
+    switch (bytes) {
+#define GATHER_CASE(width)                                                      \
+    case width:                                                                 \
+        for (size_t i = 0; i < n; i++)                                          \
+            memcpy(out + i * (width), row + (ptrdiff_t)index[i] * (width), width); \
+        break;
+        GATHER_CASE(1)
+        GATHER_CASE(2)
+        GATHER_CASE(3)
+        GATHER_CASE(4)
+    default:
         for (size_t i = 0; i < n; i++)
-            out[i] = x[i].source < 0 ? 0 : row[x[i].source];
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (x[i].source < 0)
-            memset(out + i * bytes, 0, bytes);
-        else
-            memcpy(out + i * bytes, row + (size_t)x[i].source * bytes, bytes);
+            memcpy(out + i * bytes, row + (size_t)index[i] * bytes, bytes);
     }
 }
 
 static void run_tables(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
                        char *line, const void *next_in) {
-    const size_t bytes = iter_dtype_bytes(pass->in.dtype);
+    const size_t bytes = pass->in_element;
     const size_t in_pixel = pixel_stride(pass->channels, pass->in_hwc) * bytes;
     const size_t out_pixel =
-        pixel_stride(pass->channels, pass->out_hwc) * iter_dtype_bytes(pass->out.dtype);
+        pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
     const size_t n = (size_t)pass->out_width;
     const size_t in_plane = (size_t)(pass->in_height * pass->in_width);
-    iter__fetch fetch;
-    start_fetch(pass, in, next_in, pass->out_height, &fetch);
+    iter__fetch fetch = iter__fetch_start(next_in, pass->in_bytes, pass->out_height);
+    int32_t *index = (int32_t *)(void *)line; /* a place without source takes pixel 0, and is filled afterwards */
+    line += round_up(n * sizeof(*index));
+    for (size_t x = 0; x < n; x++)
+        index[x] = fold->x_table[x].source < 0 ? 0 : fold->x_table[x].source;
     for (int64_t y = 0; y < pass->out_height; y++) {
         const fold_place *place = &fold->y_table[y];
         char *to = out + (size_t)y * n * out_pixel;
@@ -319,10 +343,10 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const char 
         if (place->source >= 0) {
             const char *row = in + (size_t)place->source * (size_t)pass->in_width * in_pixel;
             if (pass->in_hwc)
-                gather_row(fold->x_table, n, row, line, in_pixel);
+                gather_row(index, n, row, line, in_pixel);
             else
                 for (int64_t c = 0; c < pass->channels; c++)
-                    gather_row(fold->x_table, n, row + (size_t)c * in_plane * bytes,
+                    gather_row(index, n, row + (size_t)c * in_plane * bytes,
                                line + (size_t)c * n * bytes, bytes);
             const pixel_run run = {line, to, n, (size_t)pass->out_height * n, n};
             convert_run(pass, &run, NULL);
@@ -344,7 +368,9 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const char 
 
 size_t iter__pass_line_bytes(const pack_pass *pass) {
     const int64_t width = pass->in_width > pass->out_width ? pass->in_width : pass->out_width;
-    return (size_t)(width * pass->channels) * iter_dtype_bytes(pass->in.dtype);
+    const size_t row = round_up((size_t)pass->out_width * sizeof(int32_t)) +
+                       (size_t)(width * pass->channels) * pass->in_element;
+    return splits_first(pass) && pass->in_bytes > row ? pass->in_bytes : row;
 }
 
 void iter__pass_run(const pack_pass *pass, const iter_fold *fold, const void *in, void *out,
@@ -363,8 +389,10 @@ void iter__pass_run(const pack_pass *pass, const iter_fold *fold, const void *in
         return;
     }
     const bool is_planar = !pass->in_hwc && !pass->out_hwc;
-    if (is_planar && pass->kernels && pass->kernels->window && pass->kind == ITER__KIND_F32)
-        run_window(pass, fold, in, out, next_in);
+    if (is_planar && pass->kernels && pass->kernels->window)
+        run_window(pass, fold, in, pass->in_height * pass->in_width, out, next_in);
+    else if (splits_first(pass))
+        run_split_window(pass, fold, in, out, line, next_in);
     else
         run_rows(pass, fold, in, out, line, next_in);
     for (int32_t i = 0; i < fold->n_cuts; i++) {

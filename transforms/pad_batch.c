@@ -16,7 +16,7 @@
 
 static const iter_option option_rows[] = {
     {"to", "length of every row; 0 = the batch's longest", ITER_OPTION_INT,
-     offsetof(iter_pad_batch_options, to), 0, INT32_MAX, NULL, 1},
+     offsetof(iter_pad_batch_options, to), 0, INT32_MAX, "longest", 1},
     {"multiple", "the longest is rounded up to a multiple of this", ITER_OPTION_INT,
      offsetof(iter_pad_batch_options, multiple), 0, 1 << 20, NULL, 2},
     {"value", "what is filled in", ITER_OPTION_DOUBLE, offsetof(iter_pad_batch_options, value), 0,
@@ -142,4 +142,5 @@ const iter_transform_ops iter__transform_pad_batch = {
     .role = ITER_DATA,
     .plan_batch = pad_plan,
     .apply_batch = pad_apply,
+    .fills_rows = 1,
 };

@@ -255,6 +255,7 @@ static iter_status set_bool(const iter_ops *ops, const iter_option *row, void *v
 static iter_status set_int(const iter_ops *ops, const iter_option *row, void *values,
                            const char *text, iter_error *err) {
     int64_t value;
+    if (row->choices && strcmp(text, row->choices) == 0) text = "0"; /* the word for 0 */
     if (!parse_int(text, &value))
         return fail_value(ops, row, text, "a whole number (k, M, G, KiB, MiB, GiB may follow)",
                           err);

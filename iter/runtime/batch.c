@@ -33,7 +33,8 @@ static size_t lay_out(iter_loader *loader, iter_batch *batch, uint8_t *base) {
     batch->bytes = carve(base, &at, extents, sizeof(*batch->bytes));
     const size_t issued = reads && !loader->preload ? extents : 0;
     batch->reads = carve(base, &at, issued, sizeof(*batch->reads));
-    batch->parts = carve(base, &at, issued ? rows * (size_t)loader->dataset->desc.n_fields : 0, sizeof(*batch->parts));
+    batch->parts = carve(base, &at, issued ? rows * (size_t)loader->dataset->desc.n_fields : 0,
+                         sizeof(*batch->parts));
     return at;
 }
 
@@ -43,21 +44,26 @@ iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
     loader->slots_bytes = plan->slot_bytes * loader->n_slots;
     loader->slots = iter__map(loader->slots_bytes ? loader->slots_bytes : 1);
     if (!loader->batches || !loader->slots) {
-        return iter__fail(err, ITER_ENOMEM, "no memory for %u slots of %zu bytes", loader->n_slots, plan->slot_bytes);
+        return iter__fail(err, ITER_ENOMEM, "no memory for %u slots of %zu bytes", loader->n_slots,
+                          plan->slot_bytes);
     }
     for (uint32_t i = loader->n_slots; i-- > 0;) {
         iter_batch *batch = &loader->batches[i];
         const size_t bytes = lay_out(loader, batch, NULL);
         uint8_t *book = iter__alloc(1, bytes);
-        if (!book) return iter__fail(err, ITER_ENOMEM, "no memory for the books of a slot, %zu bytes", bytes);
+        if (!book)
+            return iter__fail(err, ITER_ENOMEM, "no memory for the books of a slot, %zu bytes",
+                              bytes);
         lay_out(loader, batch, book);
         batch->loader = loader;
         batch->slot = i;
         batch->memory = loader->slots + i * plan->slot_bytes;
-        for (uint32_t c = 0; c < loader->max_chunks; c++) batch->chunks[c].batch = batch;
+        for (uint32_t c = 0; c < loader->max_chunks; c++)
+            batch->chunks[c].batch = batch;
         for (int32_t f = 0; f < plan->n_fields; f++) {
             const iter_field_plan *field = &plan->fields[f];
-            if (field->variable) batch->lengths[f] = (int32_t *)(void *)(batch->memory + field->lengths_offset);
+            if (field->variable)
+                batch->lengths[f] = (int32_t *)(void *)(batch->memory + field->lengths_offset);
         }
         batch->next_free = loader->free_list;
         loader->free_list = batch;
@@ -67,7 +73,8 @@ iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
 }
 
 void iter__batches_free(iter_loader *loader) {
-    for (uint32_t i = 0; loader->batches && i < loader->n_slots; i++) iter__free(loader->batches[i].index);
+    for (uint32_t i = 0; loader->batches && i < loader->n_slots; i++)
+        iter__free(loader->batches[i].index);
     iter__free(loader->batches);
     iter__unmap(loader->slots, loader->slots_bytes ? loader->slots_bytes : 1);
 }
@@ -98,7 +105,8 @@ void iter_batch_unref(iter_batch *batch) {
     /* acq_rel: the slot is written again only after every reader is done with it. */
     if (atomic_fetch_sub_explicit(&batch->refs, 1, memory_order_acq_rel) != 1) return;
     iter_loader *loader = batch->loader;
-    if (*(volatile uint32_t *)loader->alive != 1) return; /* in a child of fork() the locks are nobody's */
+    if (*(volatile uint32_t *)loader->alive != 1)
+        return; /* in a child of fork() the locks are nobody's */
     pthread_mutex_lock(&loader->lock);
     loader->n_held--;
     iter__batch_give_back(batch);
@@ -117,15 +125,25 @@ const iter_tensor *iter_batch_find(const iter_batch *batch, const char *name) {
     return NULL;
 }
 
-iter_batch_info iter_batch_describe(const iter_batch *batch) { return batch->info; }
+iter_batch_info iter_batch_describe(const iter_batch *batch) {
+    return batch->info;
+}
 
-const uint64_t *iter_batch_index(const iter_batch *batch) { return batch->index; }
+const uint64_t *iter_batch_index(const iter_batch *batch) {
+    return batch->index;
+}
 
-const uint64_t *iter_batch_position(const iter_batch *batch) { return batch->position; }
+const uint64_t *iter_batch_position(const iter_batch *batch) {
+    return batch->position;
+}
 
-const uint32_t *iter_batch_row_epoch(const iter_batch *batch) { return batch->row_epoch; }
+const uint32_t *iter_batch_row_epoch(const iter_batch *batch) {
+    return batch->row_epoch;
+}
 
-const uint8_t *iter_batch_valid(const iter_batch *batch) { return batch->valid; }
+const uint8_t *iter_batch_valid(const iter_batch *batch) {
+    return batch->valid;
+}
 
 const int32_t *iter_batch_lengths(const iter_batch *batch, int32_t i) {
     return i >= 0 && i < batch->loader->plan.n_fields ? batch->lengths[i] : NULL;

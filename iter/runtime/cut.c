@@ -5,7 +5,9 @@
 
 __extension__ typedef unsigned __int128 wide;
 
-static bool rolls(const iter_cut *cut) { return cut->last_batch == ITER_LAST_ROLL_OVER; }
+static bool rolls(const iter_cut *cut) {
+    return cut->last_batch == ITER_LAST_ROLL_OVER;
+}
 
 /* floor(epoch * N / G): the first batch of `epoch` in the endless sequence. */
 static uint64_t roll_first(const iter_cut *cut, uint64_t epoch) {
@@ -62,7 +64,9 @@ bool iter__cut_batch(const iter_cut *cut, const iter_cursor *cursor, iter_span *
     return true;
 }
 
-static bool at_end(const iter_cut *cut, const iter_cursor *cursor) { return global_rows(cut, cursor) == 0; }
+static bool at_end(const iter_cut *cut, const iter_cursor *cursor) {
+    return global_rows(cut, cursor) == 0;
+}
 
 iter_cursor iter__cut_after(const iter_cut *cut, const iter_cursor *cursor) {
     iter_cursor next = *cursor;
@@ -91,14 +95,15 @@ static iter_status not_a_start(const iter_cut *cut, uint64_t sample, iter_error 
     const uint64_t below = sample / cut->global * cut->global;
     const uint64_t above = below + cut->global;
     const bool go_up = above - sample < sample - below && (rolls(cut) || above <= cut->n);
-    return iter__fail(err, ITER_EINVAL,
-                      "position: sample %llu is not a multiple of batch_size x ranks = %llu; the nearest is %llu",
-                      (unsigned long long)sample, (unsigned long long)cut->global,
-                      (unsigned long long)(go_up ? above : below));
+    return iter__fail(
+        err, ITER_EINVAL,
+        "position: sample %llu is not a multiple of batch_size x ranks = %llu; the nearest is %llu",
+        (unsigned long long)sample, (unsigned long long)cut->global,
+        (unsigned long long)(go_up ? above : below));
 }
 
-static iter_status place_rolling(const iter_cut *cut, uint32_t epoch, uint64_t t, bool ended, iter_cursor *out,
-                                 iter_error *err) {
+static iter_status place_rolling(const iter_cut *cut, uint32_t epoch, uint64_t t, bool ended,
+                                 iter_cursor *out, iter_error *err) {
     if (cut->n == 0) {
         *out = (iter_cursor){.epoch = epoch, .sample = t, .ended = ended};
         return ITER_OK;
@@ -122,13 +127,14 @@ static iter_status place_rolling(const iter_cut *cut, uint32_t epoch, uint64_t t
     return ITER_OK;
 }
 
-iter_status iter__cut_place(const iter_cut *cut, uint32_t epoch, uint64_t sample, bool ended, iter_cursor *out,
-                            iter_error *err) {
+iter_status iter__cut_place(const iter_cut *cut, uint32_t epoch, uint64_t sample, bool ended,
+                            iter_cursor *out, iter_error *err) {
     *out = (iter_cursor){.epoch = epoch, .sample = sample, .ended = ended};
     if (!rolls(cut) && ended) return ITER_OK; /* any batch size: next answers END */
     if (cut->n == ITER_UNKNOWN) return ITER_OK;
     if (!rolls(cut) && sample > cut->n) {
-        return iter__fail(err, ITER_EINVAL, "position: sample %llu of an epoch of %llu; the nearest is %llu",
+        return iter__fail(err, ITER_EINVAL,
+                          "position: sample %llu of an epoch of %llu; the nearest is %llu",
                           (unsigned long long)sample, (unsigned long long)cut->n,
                           (unsigned long long)(cut->n / cut->global * cut->global));
     }

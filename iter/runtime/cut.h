@@ -11,8 +11,8 @@
 #include <iter/loader.h>
 
 typedef struct iter_cut {
-    uint64_t n;          /* samples of an epoch, or ITER_UNKNOWN: cut by a sampler as it comes */
-    uint64_t global;     /* G */
+    uint64_t n;      /* samples of an epoch, or ITER_UNKNOWN: cut by a sampler as it comes */
+    uint64_t global; /* G */
     uint32_t batch_size, rank, ranks;
     int32_t last_batch; /* iter_last_batch, never DEFAULT */
 } iter_cut;
@@ -27,9 +27,9 @@ typedef struct iter_cursor {
 /* One global batch, and this rank's share of it. */
 typedef struct iter_span {
     uint32_t epoch;
-    uint64_t number;    /* within the epoch */
-    uint64_t start;     /* first row of the share: position in the epoch, or t under roll_over */
-    uint32_t n_rows;    /* of the share */
+    uint64_t number; /* within the epoch */
+    uint64_t start;  /* first row of the share: position in the epoch, or t under roll_over */
+    uint32_t n_rows; /* of the share */
     uint32_t n_valid, first_valid, pad; /* of the share */
 } iter_span;
 
@@ -47,10 +47,12 @@ uint64_t iter__cut_n_batches(const iter_cut *cut, uint32_t epoch);
 
 /* Whether (epoch, sample, ended) is legal here, and as what; EINVAL names the nearest legal place.
  * Under roll_over `sample` is t and `epoch` a hint for empty epochs. */
-iter_status iter__cut_place(const iter_cut *cut, uint32_t epoch, uint64_t sample, bool ended, iter_cursor *out, iter_error *err);
+iter_status iter__cut_place(const iter_cut *cut, uint32_t epoch, uint64_t sample, bool ended,
+                            iter_cursor *out, iter_error *err);
 
 /* Epoch and position of row `row` of a span. */
-void iter__cut_row(const iter_cut *cut, const iter_span *span, uint32_t row, uint32_t *out_epoch, uint64_t *out_position);
+void iter__cut_row(const iter_cut *cut, const iter_span *span, uint32_t row, uint32_t *out_epoch,
+                   uint64_t *out_position);
 
 /* This rank's share [*out_first, *out_first + result) of m rows. */
 uint32_t iter__cut_share(const iter_cut *cut, uint64_t m, uint64_t *out_first);

@@ -46,7 +46,8 @@ static void dataset_free(iter_dataset *dataset) {
 
 /* ---- What every description must obey ------------------------------------------------------------------ */
 
-static iter_status check_field(const iter_description *desc, int32_t f, bool needs_place, iter_error *err) {
+static iter_status check_field(const iter_description *desc, int32_t f, bool needs_place,
+                               iter_error *err) {
     const iter_field *field = &desc->fields[f];
     if (!field->name[0] || !memchr(field->name, 0, sizeof(field->name))) {
         return iter__fail(err, ITER_EINVAL, "field %d has no name", f);
@@ -57,49 +58,58 @@ static iter_status check_field(const iter_description *desc, int32_t f, bool nee
         }
     }
     const iter_desc *shape = &field->desc;
-    if (iter_dtype_bytes(shape->dtype) == 0 || shape->n_dims < 0 || shape->n_dims > ITER_MAX_DIMS - 1) {
-        return iter__fail(err, ITER_EINVAL, "field '%s': dtype %d with %d dimensions cannot be", field->name,
-                          (int)shape->dtype, shape->n_dims);
+    if (iter_dtype_bytes(shape->dtype) == 0 || shape->n_dims < 0 ||
+        shape->n_dims > ITER_MAX_DIMS - 1) {
+        return iter__fail(err, ITER_EINVAL, "field '%s': dtype %d with %d dimensions cannot be",
+                          field->name, (int)shape->dtype, shape->n_dims);
     }
     for (int32_t d = 0; d < shape->n_dims; d++) {
         const bool variable = d == 0 && shape->dims[0] == ITER_VARIABLE;
         const int64_t size = variable ? shape->capacity : shape->dims[d];
         if (size < (variable ? 1 : 0) || size > INT32_MAX) {
-            return iter__fail(err, ITER_EINVAL, "field '%s': dimension %d is %lld", field->name, d, (long long)size);
+            return iter__fail(err, ITER_EINVAL, "field '%s': dimension %d is %lld", field->name, d,
+                              (long long)size);
         }
     }
     if (iter_desc_bytes(shape) > INT64_MAX / 2) {
         return iter__fail(err, ITER_EINVAL, "field '%s': too large", field->name);
     }
-    if (needs_place && field->extent != ITER_FROM_INDEX && (field->extent < 0 || field->extent >= desc->n_extents)) {
-        return iter__fail(err, ITER_EINVAL, "field '%s' lies in extent %d of %d", field->name, field->extent,
-                          desc->n_extents);
+    if (needs_place && field->extent != ITER_FROM_INDEX &&
+        (field->extent < 0 || field->extent >= desc->n_extents)) {
+        return iter__fail(err, ITER_EINVAL, "field '%s' lies in extent %d of %d", field->name,
+                          field->extent, desc->n_extents);
     }
     return ITER_OK;
 }
 
-static iter_status check_description(const iter_description *desc, bool needs_place, iter_error *err) {
+static iter_status check_description(const iter_description *desc, bool needs_place,
+                                     iter_error *err) {
     if (desc->n_fields < 1 || desc->n_fields > ITER_MAX_FIELDS) {
-        return iter__fail(err, ITER_EINVAL, "%d fields; 1 to %d can be", desc->n_fields, ITER_MAX_FIELDS);
+        return iter__fail(err, ITER_EINVAL, "%d fields; 1 to %d can be", desc->n_fields,
+                          ITER_MAX_FIELDS);
     }
     if (desc->n_extents < 0 || desc->n_extents > ITER_MAX_EXTENTS) {
-        return iter__fail(err, ITER_EINVAL, "%d extents a sample; 0 to %d can be", desc->n_extents, ITER_MAX_EXTENTS);
+        return iter__fail(err, ITER_EINVAL, "%d extents a sample; 0 to %d can be", desc->n_extents,
+                          ITER_MAX_EXTENTS);
     }
     if (desc->n_samples != ITER_UNKNOWN && desc->n_samples > INT64_MAX) {
-        return iter__fail(err, ITER_EINVAL, "%llu samples are too many", (unsigned long long)desc->n_samples);
+        return iter__fail(err, ITER_EINVAL, "%llu samples are too many",
+                          (unsigned long long)desc->n_samples);
     }
-    for (int32_t f = 0; f < desc->n_fields; f++) ITER_TRY(check_field(desc, f, needs_place, err));
+    for (int32_t f = 0; f < desc->n_fields; f++)
+        ITER_TRY(check_field(desc, f, needs_place, err));
     return ITER_OK;
 }
 
 /* ---- Formats ------------------------------------------------------------------------------------------------ */
 
-static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops, const iter_grammar_call *call,
-                               iter_error *err) {
+static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops,
+                               const iter_grammar_call *call, iter_error *err) {
     dataset->format = ops;
     dataset->options = iter__alloc(1, ops->base.options_size ? ops->base.options_size : 1);
     dataset->state = iter__alloc(1, ops->base.state_size ? ops->base.state_size : 1);
-    if (!dataset->options || !dataset->state) return iter__fail(err, ITER_ENOMEM, "%s: out of memory", call->name);
+    if (!dataset->options || !dataset->state)
+        return iter__fail(err, ITER_ENOMEM, "%s: out of memory", call->name);
     ITER_TRY(iter__grammar_apply(call, &ops->base, dataset->options, NULL, err));
     ITER_TRY(ops->open(dataset->state, call->path, dataset->options, &dataset->desc, err));
 
@@ -115,7 +125,8 @@ static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops
     return status;
 }
 
-iter_status iter_dataset_open(const char *spec, const iter_registry *registry, iter_dataset **out, iter_error *err) {
+iter_status iter_dataset_open(const char *spec, const iter_registry *registry, iter_dataset **out,
+                              iter_error *err) {
     *out = NULL;
     if (!spec) return iter__fail(err, ITER_EINVAL, "dataset: no spec");
     iter_grammar_call call;
@@ -126,7 +137,9 @@ iter_status iter_dataset_open(const char *spec, const iter_registry *registry, i
     iter_status status = ITER_OK;
     const iter_format_ops *ops = iter_registry_format(registry, call.name);
     if (!ops) {
-        status = iter__fail(err, ITER_EINVAL, "dataset: no format is called '%s' (`iterbench list` names them)", call.name);
+        status = iter__fail(err, ITER_EINVAL,
+                            "dataset: no format is called '%s' (`iterbench list` names them)",
+                            call.name);
         goto done;
     }
     dataset = dataset_new(spec);
@@ -147,12 +160,15 @@ done:
 
 /* ---- The user's own ------------------------------------------------------------------------------------------- */
 
-iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user, iter_dataset **out, iter_error *err) {
+iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user, iter_dataset **out,
+                                iter_error *err) {
     *out = NULL;
     if (!ops || ops->struct_size < sizeof(*ops) || !ops->describe || (!ops->get && !ops->next)) {
-        return iter__fail(err, ITER_EINVAL, "dataset: ops need struct_size, describe, and get or next");
+        return iter__fail(err, ITER_EINVAL,
+                          "dataset: ops need struct_size, describe, and get or next");
     }
-    if (!ops->start != !ops->stop) return iter__fail(err, ITER_EINVAL, "dataset: start and stop belong together");
+    if (!ops->start != !ops->stop)
+        return iter__fail(err, ITER_EINVAL, "dataset: start and stop belong together");
     iter_dataset *dataset = dataset_new(ops->name ? ops->name : "dataset");
     if (!dataset) return iter__fail(err, ITER_ENOMEM, "dataset: out of memory");
     iter_status status = ops->describe(user, &dataset->desc, err);
@@ -161,7 +177,8 @@ iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user, iter_da
         status = iter__fail(err, ITER_EINVAL, "dataset: an unknown number of samples needs next()");
     }
     if (status >= 0 && dataset->desc.n_samples != ITER_UNKNOWN && !ops->get) {
-        status = iter__fail(err, ITER_EINVAL, "dataset: next() is for streams; n_samples must be ITER_UNKNOWN");
+        status = iter__fail(err, ITER_EINVAL,
+                            "dataset: next() is for streams; n_samples must be ITER_UNKNOWN");
     }
     if (status < 0) {
         dataset_free(dataset);
@@ -175,7 +192,8 @@ iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user, iter_da
 
 /* ---- Arrays ----------------------------------------------------------------------------------------------------- */
 
-static void name_array(const iter_array *arrays, int32_t n_arrays, int32_t i, char out[ITER_NAME_MAX]) {
+static void name_array(const iter_array *arrays, int32_t n_arrays, int32_t i,
+                       char out[ITER_NAME_MAX]) {
     const char *base = arrays[i].role == ITER_LABEL ? "label" : "data";
     int32_t same = 0, place = 0;
     for (int32_t j = 0; j < n_arrays; j++) {
@@ -192,18 +210,21 @@ static void name_array(const iter_array *arrays, int32_t n_arrays, int32_t i, ch
     }
 }
 
-static iter_status describe_array(iter_dataset *dataset, const iter_array *arrays, int32_t n_arrays, int32_t i,
-                                  iter_error *err) {
+static iter_status describe_array(iter_dataset *dataset, const iter_array *arrays, int32_t n_arrays,
+                                  int32_t i, iter_error *err) {
     const iter_array *array = &arrays[i];
     iter_field *field = &dataset->desc.fields[i];
     name_array(arrays, n_arrays, i, field->name);
     if (array->desc.n_dims < 1 || array->desc.n_dims > ITER_MAX_DIMS || array->desc.dims[0] < 0) {
-        return iter__fail(err, ITER_EINVAL, "ndarray: '%s' has no first dimension to go along", field->name);
+        return iter__fail(err, ITER_EINVAL, "ndarray: '%s' has no first dimension to go along",
+                          field->name);
     }
     if (array->desc.dims[0] != arrays[0].desc.dims[0]) {
-        return iter__fail(err, ITER_EINVAL, "ndarray: '%s' has %lld rows, '%s' has %lld; all arrays need equally many",
-                          field->name, (long long)array->desc.dims[0], dataset->desc.fields[0].name,
-                          (long long)arrays[0].desc.dims[0]);
+        return iter__fail(
+            err, ITER_EINVAL,
+            "ndarray: '%s' has %lld rows, '%s' has %lld; all arrays need equally many", field->name,
+            (long long)array->desc.dims[0], dataset->desc.fields[0].name,
+            (long long)arrays[0].desc.dims[0]);
     }
     if (!array->data && array->desc.dims[0] > 0) {
         return iter__fail(err, ITER_EINVAL, "ndarray: '%s' has no data", field->name);
@@ -214,13 +235,15 @@ static iter_status describe_array(iter_dataset *dataset, const iter_array *array
     field->desc.n_dims--;
     field->desc.capacity = 0;
     memmove(field->desc.dims, field->desc.dims + 1, sizeof(int64_t) * (ITER_MAX_DIMS - 1));
-    if (field->desc.layout[0]) memmove(field->desc.layout, field->desc.layout + 1, sizeof(field->desc.layout) - 1);
+    if (field->desc.layout[0])
+        memmove(field->desc.layout, field->desc.layout + 1, sizeof(field->desc.layout) - 1);
     const size_t dense = iter_desc_bytes(&field->desc);
     dataset->resident[i].base = array->data;
     dataset->resident[i].stride = array->stride_bytes ? array->stride_bytes : dense;
     if (dataset->resident[i].stride < dense) {
-        return iter__fail(err, ITER_EINVAL, "ndarray: '%s': a stride of %zu bytes is less than a row, %zu", field->name,
-                          array->stride_bytes, dense);
+        return iter__fail(err, ITER_EINVAL,
+                          "ndarray: '%s': a stride of %zu bytes is less than a row, %zu",
+                          field->name, array->stride_bytes, dense);
     }
     return ITER_OK;
 }
@@ -235,24 +258,27 @@ static iter_status copy_arrays(iter_dataset *dataset, iter_error *err) {
     if (total == 0) return ITER_OK;
     dataset->owned = iter__map(total);
     dataset->owned_bytes = total;
-    if (!dataset->owned) return iter__fail(err, ITER_ENOMEM, "ndarray: no memory for a copy of %zu bytes", total);
+    if (!dataset->owned)
+        return iter__fail(err, ITER_ENOMEM, "ndarray: no memory for a copy of %zu bytes", total);
     uint8_t *to = dataset->owned;
     for (int32_t f = 0; f < dataset->desc.n_fields; f++) {
         const size_t row = iter_desc_bytes(&dataset->desc.fields[f].desc);
         iter_resident *resident = &dataset->resident[f];
-        for (uint64_t i = 0; i < n; i++) memcpy(to + i * row, resident->base + i * resident->stride, row);
+        for (uint64_t i = 0; i < n; i++)
+            memcpy(to + i * row, resident->base + i * resident->stride, row);
         *resident = (iter_resident){to, row};
         to += (row * n + 63) & ~(size_t)63;
     }
     return ITER_OK;
 }
 
-iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, bool copy, iter_dataset **out,
-                                 iter_error *err) {
+iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, bool copy,
+                                 iter_dataset **out, iter_error *err) {
     *out = NULL;
     if (!arrays || n_arrays < 1) return iter__fail(err, ITER_EINVAL, "ndarray: no array");
     if (n_arrays > ITER_MAX_FIELDS) {
-        return iter__fail(err, ITER_EINVAL, "ndarray: %d arrays; at most %d", n_arrays, ITER_MAX_FIELDS);
+        return iter__fail(err, ITER_EINVAL, "ndarray: %d arrays; at most %d", n_arrays,
+                          ITER_MAX_FIELDS);
     }
     iter_dataset *dataset = dataset_new("arrays");
     if (!dataset) return iter__fail(err, ITER_ENOMEM, "ndarray: out of memory");
@@ -294,9 +320,13 @@ void iter_dataset_unref(iter_dataset *dataset) {
     dataset_free(dataset);
 }
 
-const iter_description *iter_dataset_describe(const iter_dataset *dataset) { return &dataset->desc; }
+const iter_description *iter_dataset_describe(const iter_dataset *dataset) {
+    return &dataset->desc;
+}
 
-const char *iter_dataset_name(const iter_dataset *dataset) { return dataset->name; }
+const char *iter_dataset_name(const iter_dataset *dataset) {
+    return dataset->name;
+}
 
 uint64_t iter__dataset_bytes(const iter_dataset *dataset) {
     uint64_t total = 0;
@@ -314,7 +344,8 @@ bool iter__dataset_has_length(const iter_dataset *dataset) {
 
 int64_t iter__dataset_length(const void *user, uint64_t index) {
     const iter_dataset *dataset = user;
-    if (dataset->format && dataset->format->length) return dataset->format->length(dataset->state, index);
+    if (dataset->format && dataset->format->length)
+        return dataset->format->length(dataset->state, index);
     if (dataset->ops && dataset->ops->length) return dataset->ops->length(dataset->user, index);
     return -1;
 }

@@ -43,13 +43,15 @@ struct iter_dataset {
 };
 
 /* A dataset over arrays, by the rules of iter_ndarray_create(). */
-iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, bool copy, iter_dataset **out, iter_error *err);
+iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, bool copy,
+                                 iter_dataset **out, iter_error *err);
 
 /* Bytes of all files, saturating; 0 where there are none. */
 uint64_t iter__dataset_bytes(const iter_dataset *dataset);
 
 /* Reads every file into memory unless that is done already; *out_now: it was done by this call. `source` is open over the dataset's files. */
-iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state, bool *out_now, iter_error *err);
+iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state,
+                                  bool *out_now, iter_error *err);
 
 /* Length of sample `index` in elements, or -1; the form samplers want. */
 int64_t iter__dataset_length(const void *dataset, uint64_t index);

@@ -36,35 +36,46 @@ void iter__fallback(iter_loader *loader, const char *text) {
 
 /* Writes what the batch at the head of the queue waits for. loader.lock held. */
 static iter_status say_timeout(iter_loader *loader, iter_error *err) {
-    static const char *const stages[] = {"nothing", "issuing a read", "get", "decoding", "transforming", "batch stages"};
+    static const char *const stages[] = {"nothing",  "issuing a read", "get",
+                                         "decoding", "transforming",   "batch stages"};
     iter_batch *batch = loader->queue_count ? iter__queue_at(loader, 0)->batch : NULL;
-    if (!batch) return iter__fail(err, ITER_ETIMEDOUT, "next: no batch was begun within %lld ms", (long long)loader->opt.timeout_ms);
+    if (!batch)
+        return iter__fail(err, ITER_ETIMEDOUT, "next: no batch was begun within %lld ms",
+                          (long long)loader->opt.timeout_ms);
     const double age = (double)(iter__now_ns() - batch->opened_ns) * 1e-6;
     for (uint32_t c = 0; c < atomic_load(&batch->n_chunks); c++) {
         iter_chunk *chunk = &batch->chunks[c];
         if (atomic_load(&chunk->state) != CHUNK_WAITING) continue;
-        const iter_extent *extent = &batch->extents[(size_t)chunk->first * loader->dataset->desc.n_extents];
-        return iter__fail(err, ITER_ETIMEDOUT, "next: waits for a read of %s (offset %llu, sample %llu and on), %.0f ms after batch %llu of epoch %u was opened",
-                          loader->dataset->desc.files[extent->object].path, (unsigned long long)extent->offset,
-                          (unsigned long long)batch->index[chunk->first], age, (unsigned long long)batch->info.number,
-                          batch->info.epoch);
+        const iter_extent *extent =
+            &batch->extents[(size_t)chunk->first * loader->dataset->desc.n_extents];
+        return iter__fail(err, ITER_ETIMEDOUT,
+                          "next: waits for a read of %s (offset %llu, sample %llu and on), %.0f ms "
+                          "after batch %llu of epoch %u was opened",
+                          loader->dataset->desc.files[extent->object].path,
+                          (unsigned long long)extent->offset,
+                          (unsigned long long)batch->index[chunk->first], age,
+                          (unsigned long long)batch->info.number, batch->info.epoch);
     }
     for (int32_t i = 0; i < loader->n_workers; i++) {
         const int stage = atomic_load(&loader->workers[i].activity.stage);
         if (stage == ACTIVITY_NONE) continue;
-        return iter__fail(err, ITER_ETIMEDOUT, "next: worker %d is in %s (%s), sample %llu, %.0f ms after batch %llu of epoch %u was opened",
+        return iter__fail(err, ITER_ETIMEDOUT,
+                          "next: worker %d is in %s (%s), sample %llu, %.0f ms after batch %llu of "
+                          "epoch %u was opened",
                           i, stages[stage], loader->dataset->name,
                           (unsigned long long)atomic_load(&loader->workers[i].activity.index), age,
                           (unsigned long long)batch->info.number, batch->info.epoch);
     }
-    return iter__fail(err, ITER_ETIMEDOUT, "next: batch %llu of epoch %u is not ready %.0f ms after it was opened",
+    return iter__fail(err, ITER_ETIMEDOUT,
+                      "next: batch %llu of epoch %u is not ready %.0f ms after it was opened",
                       (unsigned long long)batch->info.number, batch->info.epoch, age);
 }
 
 /* Waits until the head of the queue can be answered. loader.lock held; deadline_ns 0 = for ever. */
 static iter_status wait_for_head(iter_loader *loader, int64_t deadline_ns, iter_error *err) {
     for (;;) {
-        if (atomic_load(&loader->canceled)) return iter__fail(err, ITER_ECANCELED, "loader: canceled");
+        if (atomic_load(&loader->canceled))
+            return iter__fail(err, ITER_ECANCELED, "loader: canceled");
         if (loader->broken) {
             if (err) *err = loader->broken_error;
             return loader->broken_error.status;
@@ -99,19 +110,23 @@ static void book_failures(iter_loader *loader, const iter_batch *batch) {
     for (uint32_t row = 0; row < batch->info.n_rows; row++) {
         if (batch->row_status[row] == ITER_OK) continue;
         loader->n_failures++;
-        if (loader->n_failures_kept < ITER_FAILURES_MAX) loader->failures[loader->n_failures_kept++] = batch->failures[row];
+        if (loader->n_failures_kept < ITER_FAILURES_MAX)
+            loader->failures[loader->n_failures_kept++] = batch->failures[row];
     }
 }
 
 /* Whether max_failures is exceeded with this batch; then the loader is done for. */
 static bool gives_up(iter_loader *loader, const iter_batch *batch) {
     if (!loader->opt.max_failures || loader->n_failures <= loader->opt.max_failures) return false;
-    const iter_failure *last = loader->n_failures_kept ? &loader->failures[loader->n_failures_kept - 1] : NULL;
+    const iter_failure *last =
+        loader->n_failures_kept ? &loader->failures[loader->n_failures_kept - 1] : NULL;
     loader->gave_up = true;
     iter__fail(&loader->gave_up_error, last ? last->status : ITER_EIO,
-               "%llu samples failed on this rank, more than max_failures = %u, by batch %llu of epoch %u; the last: %s",
-               (unsigned long long)loader->n_failures, loader->opt.max_failures, (unsigned long long)batch->info.number,
-               batch->info.epoch, last ? last->message : "?");
+               "%llu samples failed on this rank, more than max_failures = %u, by batch %llu of "
+               "epoch %u; the last: %s",
+               (unsigned long long)loader->n_failures, loader->opt.max_failures,
+               (unsigned long long)batch->info.number, batch->info.epoch,
+               last ? last->message : "?");
     return true;
 }
 
@@ -142,7 +157,8 @@ static iter_status take(iter_loader *loader, iter_batch **out, iter_error *err) 
     atomic_fetch_add_explicit(&loader->n_batches, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&loader->n_samples, batch->info.n_rows, memory_order_relaxed);
     uint64_t bytes = 0;
-    for (int32_t f = 0; f < loader->plan.n_fields; f++) bytes += iter_desc_bytes(&batch->tensors[f].desc);
+    for (int32_t f = 0; f < loader->plan.n_fields; f++)
+        bytes += iter_desc_bytes(&batch->tensors[f].desc);
     atomic_fetch_add_explicit(&loader->n_bytes, bytes, memory_order_relaxed);
     *out = batch;
     return ITER_OK;
@@ -154,15 +170,21 @@ static iter_status next_locked(iter_loader *loader, iter_batch **out, iter_error
         return loader->gave_up_error.status;
     }
     if (loader->finished || loader->ended) return ITER_END;
-    iter_span span; /* by the position, so that the answer does not depend on how far the workers are */
+    iter_span
+        span; /* by the position, so that the answer does not depend on how far the workers are */
     const bool end_ahead = (loader->queue_count && !iter__queue_at(loader, 0)->batch) ||
-                           (loader->sampler->index && !loader->stream && !iter__cut_batch(&loader->cut, &loader->position, &span));
+                           (loader->sampler->index && !loader->stream &&
+                            !iter__cut_batch(&loader->cut, &loader->position, &span));
     if (!end_ahead && loader->n_held >= loader->opt.max_held) {
-        return iter__fail(err, ITER_ESTATE, "next: %u batches are held, as many as max_held allows; unref one first", loader->n_held);
+        return iter__fail(err, ITER_ESTATE,
+                          "next: %u batches are held, as many as max_held allows; unref one first",
+                          loader->n_held);
     }
     const int64_t start = iter__now_ns();
-    ITER_TRY(wait_for_head(loader, loader->opt.timeout_ms ? start + loader->opt.timeout_ms * 1000000 : 0, err));
-    atomic_fetch_add_explicit(&loader->next_wait_ns, (unsigned long long)(iter__now_ns() - start), memory_order_relaxed);
+    ITER_TRY(wait_for_head(
+        loader, loader->opt.timeout_ms ? start + loader->opt.timeout_ms * 1000000 : 0, err));
+    atomic_fetch_add_explicit(&loader->next_wait_ns, (unsigned long long)(iter__now_ns() - start),
+                              memory_order_relaxed);
     const iter_entry *head = iter__queue_at(loader, 0);
     if (head->batch) return take(loader, out, err);
     loader->position = head->after;
@@ -199,7 +221,8 @@ void iter__loader_go(iter_loader *loader, const iter_cursor *cursor) {
 /* Whether END stands somewhere in the queue; drops everything before it. loader.lock held. */
 static bool drop_to_end(iter_loader *loader) {
     uint32_t at = 0;
-    while (at < loader->queue_count && iter__queue_at(loader, at)->batch) at++;
+    while (at < loader->queue_count && iter__queue_at(loader, at)->batch)
+        at++;
     if (at == loader->queue_count) return false;
     iter__queue_drop(loader, at);
     return true;
@@ -253,12 +276,14 @@ void iter_loader_cancel(iter_loader *loader) {
 
 void iter__loader_hold_drop(iter_loader *loader) {
     /* acq_rel: who frees has seen all that the others did. */
-    if (atomic_fetch_sub_explicit(&loader->holds, 1, memory_order_acq_rel) == 1) iter__loader_free(loader);
+    if (atomic_fetch_sub_explicit(&loader->holds, 1, memory_order_acq_rel) == 1)
+        iter__loader_free(loader);
 }
 
 static bool is_own_thread(const iter_loader *loader) {
     for (int32_t i = 0; i < loader->n_workers; i++) {
-        if (loader->workers[i].running && pthread_equal(loader->workers[i].thread, pthread_self())) return true;
+        if (loader->workers[i].running && pthread_equal(loader->workers[i].thread, pthread_self()))
+            return true;
     }
     return false;
 }
@@ -279,8 +304,10 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
     iter_status status = ITER_OK;
     pthread_mutex_lock(&loader->lock);
     uint32_t running = 0;
-    for (int32_t i = 0; i < loader->n_workers; i++) running += loader->workers[i].running;
-    while (loader->n_gone < running && pthread_cond_timedwait(&loader->left, &loader->lock, &until) != ETIMEDOUT) {
+    for (int32_t i = 0; i < loader->n_workers; i++)
+        running += loader->workers[i].running;
+    while (loader->n_gone < running &&
+           pthread_cond_timedwait(&loader->left, &loader->lock, &until) != ETIMEDOUT) {
     }
     for (int32_t i = 0; i < loader->n_workers; i++) {
         iter_worker *worker = &loader->workers[i];
@@ -288,9 +315,10 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
         let_go(loader, worker);
         if (own || status < 0) continue;
         status = iter__fail(err, ITER_ETIMEDOUT,
-                            "stop: worker %d is still busy with sample %llu of %s after %lld ms; its thread, the slots and the arena are left to it",
-                            i, (unsigned long long)atomic_load(&worker->activity.index), loader->dataset->name,
-                            (long long)loader->opt.grace_ms);
+                            "stop: worker %d is still busy with sample %llu of %s after %lld ms; "
+                            "its thread, the slots and the arena are left to it",
+                            i, (unsigned long long)atomic_load(&worker->activity.index),
+                            loader->dataset->name, (long long)loader->opt.grace_ms);
     }
     pthread_mutex_unlock(&loader->lock);
     for (int32_t i = 0; i < loader->n_workers; i++) {
@@ -308,17 +336,23 @@ static iter_status wait_for_reads(iter_loader *loader, iter_error *err) {
         const int64_t left = until - iter__now_ns();
         bool expected = false;
         if (left <= 0) {
-            atomic_fetch_add_explicit(&loader->holds, 1, memory_order_relaxed); /* never given back: the memory may still be written */
-            return iter__fail(err, ITER_ETIMEDOUT, "stop: %u reads have not ended after %lld ms; slots and arena are left to them",
-                              atomic_load(&loader->io.pending), (long long)loader->opt.grace_ms);
+            atomic_fetch_add_explicit(
+                &loader->holds, 1,
+                memory_order_relaxed); /* never given back: the memory may still be written */
+            return iter__fail(
+                err, ITER_ETIMEDOUT,
+                "stop: %u reads have not ended after %lld ms; slots and arena are left to them",
+                atomic_load(&loader->io.pending), (long long)loader->opt.grace_ms);
         }
-        if (atomic_compare_exchange_strong(&loader->io.reading, &expected, true)) iter__io_wait(loader, &loader->workers[0], left);
+        if (atomic_compare_exchange_strong(&loader->io.reading, &expected, true))
+            iter__io_wait(loader, &loader->workers[0], left);
     }
     return ITER_OK;
 }
 
 iter_status iter_loader_stop(iter_loader *loader, iter_error *err) {
-    if (*(volatile uint32_t *)loader->alive != 1) return iter__fail(err, ITER_ESTATE, "loader: made before fork()");
+    if (*(volatile uint32_t *)loader->alive != 1)
+        return iter__fail(err, ITER_ESTATE, "loader: made before fork()");
     iter_loader_cancel(loader);
     pthread_mutex_lock(&loader->lock);
     const bool again = loader->stopped;
@@ -336,7 +370,8 @@ iter_loader *iter_loader_ref(iter_loader *loader) {
 
 void iter_loader_unref(iter_loader *loader) {
     if (!loader || atomic_fetch_sub_explicit(&loader->refs, 1, memory_order_acq_rel) != 1) return;
-    if (loader->alive && *(volatile uint32_t *)loader->alive != 1) return; /* a child of fork() has no threads to stop: it leaves all as it is */
+    if (loader->alive && *(volatile uint32_t *)loader->alive != 1)
+        return; /* a child of fork() has no threads to stop: it leaves all as it is */
     iter_error ignored;
     const iter_status status = loader->alive ? iter_loader_stop(loader, &ignored) : ITER_OK;
     (void)status; /* who wants to know calls iter_loader_stop() */
@@ -352,7 +387,9 @@ uint64_t iter_loader_n_batches(iter_loader *loader) {
     return n;
 }
 
-uint64_t iter_loader_n_samples(iter_loader *loader) { return loader->cut.n; }
+uint64_t iter_loader_n_samples(iter_loader *loader) {
+    return loader->cut.n;
+}
 
 void iter_loader_position(iter_loader *loader, uint32_t *out_epoch, uint64_t *out_samples) {
     pthread_mutex_lock(&loader->lock);
@@ -361,10 +398,14 @@ void iter_loader_position(iter_loader *loader, uint32_t *out_epoch, uint64_t *ou
     pthread_mutex_unlock(&loader->lock);
 }
 
-int32_t iter_loader_n_fields(const iter_loader *loader) { return loader->plan.n_fields; }
+int32_t iter_loader_n_fields(const iter_loader *loader) {
+    return loader->plan.n_fields;
+}
 
 const iter_batch_field *iter_loader_field(const iter_loader *loader, int32_t i) {
     return i >= 0 && i < loader->plan.n_fields ? &loader->plan.fields[i].out : NULL;
 }
 
-const char *iter_loader_plan_text(const iter_loader *loader) { return loader->plan.text; }
+const char *iter_loader_plan_text(const iter_loader *loader) {
+    return loader->plan.text;
+}

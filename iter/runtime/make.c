@@ -13,12 +13,13 @@
 #include "iter/core/options.h"
 #include "iter/runtime/runtime.h"
 
-#define CHUNK_BYTES     ((size_t)256 << 10) /* what one claim works on, read and written together */
-#define CHUNK_ROWS      64
-#define WORKERS_MAX     ITER_STATS_WORKERS
-#define DEFAULT_SAMPLE  ((uint64_t)256 << 20)
-#define DEFAULT_GRACE   5000
-#define LONGEST_MS      ((int64_t)1000 * 1000000000) /* 31 years; in nanoseconds it fits beside a clock */
+#define CHUNK_BYTES    ((size_t)256 << 10) /* what one claim works on, read and written together */
+#define CHUNK_ROWS     64
+#define WORKERS_MAX    ITER_STATS_WORKERS
+#define DEFAULT_SAMPLE ((uint64_t)256 << 20)
+#define DEFAULT_GRACE  5000
+#define LONGEST_MS \
+    ((int64_t)1000 * 1000000000) /* 31 years; in nanoseconds it fits beside a clock */
 #define SOURCE_DEPTH    256
 #define ARENA_PREFERRED ((size_t)64 << 20)
 
@@ -38,19 +39,26 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     ITER_TRY(check_choice("lookahead", opt->lookahead, ITER_LOOKAHEAD_EPOCH, err));
     ITER_TRY(check_choice("memory", opt->memory, ITER_MEMORY_DEVICE, err));
     if (opt->memory == ITER_MEMORY_PINNED || opt->memory == ITER_MEMORY_DEVICE) {
-        return iter__fail(err, ITER_EUNSUPPORTED, "options: pinned and device memory need a GPU, which this build has no support for");
+        return iter__fail(
+            err, ITER_EUNSUPPORTED,
+            "options: pinned and device memory need a GPU, which this build has no support for");
     }
     if (opt->batch_size == 0) opt->batch_size = 32;
-    if (opt->batch_size > 1u << 24) return iter__fail(err, ITER_EINVAL, "options: batch_size %u is too large", opt->batch_size);
+    if (opt->batch_size > 1u << 24)
+        return iter__fail(err, ITER_EINVAL, "options: batch_size %u is too large", opt->batch_size);
     if (opt->prefetch == 0) opt->prefetch = 2;
     if (opt->max_held == 0) opt->max_held = 2;
     if (opt->prefetch > 4096 || opt->max_held > 4096) {
-        return iter__fail(err, ITER_EINVAL, "options: prefetch %u and max_held %u; at most 4096 each", opt->prefetch, opt->max_held);
+        return iter__fail(err, ITER_EINVAL,
+                          "options: prefetch %u and max_held %u; at most 4096 each", opt->prefetch,
+                          opt->max_held);
     }
     if (opt->ranks == 0) opt->ranks = 1;
-    if (opt->rank >= opt->ranks) return iter__fail(err, ITER_EINVAL, "options: rank %u of %u ranks", opt->rank, opt->ranks);
+    if (opt->rank >= opt->ranks)
+        return iter__fail(err, ITER_EINVAL, "options: rank %u of %u ranks", opt->rank, opt->ranks);
     if (opt->workers < ITER_WORKERS_AUTO || opt->workers > WORKERS_MAX) {
-        return iter__fail(err, ITER_EINVAL, "options: workers %d; 0 to %d, or ITER_WORKERS_AUTO", opt->workers, WORKERS_MAX);
+        return iter__fail(err, ITER_EINVAL, "options: workers %d; 0 to %d, or ITER_WORKERS_AUTO",
+                          opt->workers, WORKERS_MAX);
     }
     if (opt->workers == ITER_WORKERS_AUTO) {
         const long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -58,18 +66,21 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     }
     if (opt->max_sample_bytes == 0) opt->max_sample_bytes = DEFAULT_SAMPLE;
     if (opt->grace_ms == 0) opt->grace_ms = DEFAULT_GRACE;
-    if (opt->timeout_ms < 0 || opt->grace_ms < 0) return iter__fail(err, ITER_EINVAL, "options: a time is negative");
+    if (opt->timeout_ms < 0 || opt->grace_ms < 0)
+        return iter__fail(err, ITER_EINVAL, "options: a time is negative");
     if (opt->timeout_ms > LONGEST_MS) opt->timeout_ms = LONGEST_MS;
     if (opt->grace_ms > LONGEST_MS) opt->grace_ms = LONGEST_MS;
     if (opt->last_batch == ITER_LAST_DEFAULT) opt->last_batch = default_last_batch;
-    if (!opt->subset != !opt->n_subset) return iter__fail(err, ITER_EINVAL, "options: subset and n_subset belong together");
+    if (!opt->subset != !opt->n_subset)
+        return iter__fail(err, ITER_EINVAL, "options: subset and n_subset belong together");
     loader->n_workers = opt->workers;
     return ITER_OK;
 }
 
 /* ---- Sampler -------------------------------------------------------------------------------------------- */
 
-static const char *const shuffle_names[] = {"sequential", "shuffle", "once", "block", "batch", "replacement"};
+static const char *const shuffle_names[] = {"sequential", "shuffle", "once",
+                                            "block",      "batch",   "replacement"};
 
 /* The options struct of the sampler that was asked for, in any of the three ways. */
 static iter_status sampler_options(iter_loader *loader, iter_error *err) {
@@ -81,10 +92,11 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
         const char *name = shuffle_names[opt->shuffle];
         snprintf(named, sizeof(named), "%s", name);
         if (opt->shuffle == ITER_SHUFFLE_BLOCK) {
-            snprintf(named, sizeof(named), "block:block=%u,buffer=%u", opt->block ? opt->block : 256,
-                     opt->buffer_blocks ? opt->buffer_blocks : 16);
+            snprintf(named, sizeof(named), "block:block=%u,buffer=%u",
+                     opt->block ? opt->block : 256, opt->buffer_blocks ? opt->buffer_blocks : 16);
         } else if (opt->shuffle == ITER_SHUFFLE_BATCH) {
-            snprintf(named, sizeof(named), "batch:unit=%u", opt->block ? opt->block : opt->batch_size);
+            snprintf(named, sizeof(named), "batch:unit=%u",
+                     opt->block ? opt->block : opt->batch_size);
         }
         spec = named;
     }
@@ -93,7 +105,8 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
         ITER_TRY(iter__grammar_stage(spec, &cursor, &call, &text, err));
         loader->sampler = iter_registry_sampler(opt->registry, call.name);
         if (!loader->sampler) {
-            const iter_status status = iter__fail(err, ITER_EINVAL, "sampler: none is called '%s'", call.name);
+            const iter_status status =
+                iter__fail(err, ITER_EINVAL, "sampler: none is called '%s'", call.name);
             iter__free(text);
             return status;
         }
@@ -125,7 +138,8 @@ static iter_status identify_sampler(iter_loader *loader, iter_error *err) {
     iter__options_text(base, loader->sampler_options, ',', text, (size_t)length + 1);
     uint64_t id = iter__fnv1a_text(iter__fnv1a_text(ITER_FNV_START, base->name), text);
     iter__free(text);
-    for (uint64_t i = 0; i < loader->opt.n_subset; i++) id = iter__fnv1a_u64(id, loader->subset[i]);
+    for (uint64_t i = 0; i < loader->opt.n_subset; i++)
+        id = iter__fnv1a_u64(id, loader->subset[i]);
     loader->sampler_id = id;
     return ITER_OK;
 }
@@ -144,22 +158,25 @@ static iter_status copy_subset(iter_loader *loader, iter_error *err) {
     memcpy(loader->subset, opt->subset, opt->n_subset * sizeof(*loader->subset));
     for (uint64_t i = 0; i < opt->n_subset; i++) {
         if (loader->subset[i] < n) continue;
-        return iter__fail(err, ITER_EINVAL, "subset: entry %llu is sample %llu of %llu", (unsigned long long)i,
-                          (unsigned long long)loader->subset[i], (unsigned long long)n);
+        return iter__fail(err, ITER_EINVAL, "subset: entry %llu is sample %llu of %llu",
+                          (unsigned long long)i, (unsigned long long)loader->subset[i],
+                          (unsigned long long)n);
     }
     return ITER_OK;
 }
 
 static iter_status refuse_for_unknown(const iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
-    const char *what = opt->last_batch == ITER_LAST_PAD || opt->last_batch == ITER_LAST_ROLL_OVER ? "last_batch pad or roll_over"
-                       : opt->ranks > 1                                                            ? "ranks > 1"
-                       : opt->subset                                                               ? "a subset"
-                       : opt->on_error == ITER_ON_ERROR_REPLACE                                    ? "on_error replace"
-                       : loader->sampler->index && opt->shuffle != ITER_SHUFFLE_NONE               ? "shuffling"
-                                                                                                   : NULL;
+    const char *what = opt->last_batch == ITER_LAST_PAD || opt->last_batch == ITER_LAST_ROLL_OVER
+                           ? "last_batch pad or roll_over"
+                       : opt->ranks > 1                         ? "ranks > 1"
+                       : opt->subset                            ? "a subset"
+                       : opt->on_error == ITER_ON_ERROR_REPLACE ? "on_error replace"
+                       : loader->sampler->index && opt->shuffle != ITER_SHUFFLE_NONE ? "shuffling"
+                                                                                     : NULL;
     if (!what) return ITER_OK;
-    return iter__fail(err, ITER_EINVAL, "options: %s needs a known number of samples, which %s has not", what,
+    return iter__fail(err, ITER_EINVAL,
+                      "options: %s needs a known number of samples, which %s has not", what,
                       loader->dataset->name);
 }
 
@@ -171,23 +188,29 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
                              .rank = opt->rank,
                              .ranks = opt->ranks,
                              .last_batch = opt->last_batch};
-    if (loader->cut.global > UINT32_MAX) return iter__fail(err, ITER_EINVAL, "options: batch_size x ranks is too large");
+    if (loader->cut.global > UINT32_MAX)
+        return iter__fail(err, ITER_EINVAL, "options: batch_size x ranks is too large");
     ITER_TRY(copy_subset(loader, err));
     ITER_TRY(sampler_options(loader, err));
     loader->stream = loader->dataset->desc.n_samples == ITER_UNKNOWN;
     if (loader->stream) ITER_TRY(refuse_for_unknown(loader, err));
     const bool lengths = iter__dataset_has_length(loader->dataset);
-    const iter_sampler_context context = {.n_samples = loader->subset ? opt->n_subset : loader->dataset->desc.n_samples,
-                                          .seed = opt->seed,
-                                          .batch_size = opt->batch_size,
-                                          .ranks = opt->ranks,
-                                          .length = lengths ? subset_length : NULL,
-                                          .length_user = loader};
+    const iter_sampler_context context = {
+        .n_samples = loader->subset ? opt->n_subset : loader->dataset->desc.n_samples,
+        .seed = opt->seed,
+        .batch_size = opt->batch_size,
+        .ranks = opt->ranks,
+        .length = lengths ? subset_length : NULL,
+        .length_user = loader};
     const iter_sampler_ops *ops = loader->sampler;
-    if (!ops->open || (!ops->index && !ops->next_batch) || (ops->index && !ops->length) || (!ops->index && !ops->begin)) {
-        return iter__fail(err, ITER_EINVAL, "sampler %s: it needs open, and length + index or begin + next_batch", ops->base.name);
+    if (!ops->open || (!ops->index && !ops->next_batch) || (ops->index && !ops->length) ||
+        (!ops->index && !ops->begin)) {
+        return iter__fail(err, ITER_EINVAL,
+                          "sampler %s: it needs open, and length + index or begin + next_batch",
+                          ops->base.name);
     }
-    const iter_status status = ops->open(loader->sampler_state, loader->sampler_options, &context, err);
+    const iter_status status =
+        ops->open(loader->sampler_state, loader->sampler_options, &context, err);
     if (status < 0) return iter__fail_in(err, status, "sampler %s", ops->base.name);
     loader->sampler_open = true;
     if (ops->index) {
@@ -196,7 +219,9 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
         loader->drawn = iter__alloc(loader->cut.global, sizeof(*loader->drawn));
         if (!loader->drawn) return iter__fail(err, ITER_ENOMEM, "sampler: out of memory");
         if (opt->on_error == ITER_ON_ERROR_REPLACE) {
-            return iter__fail(err, ITER_EINVAL, "options: on_error replace needs a sampler that can be asked by position; %s is not one",
+            return iter__fail(err, ITER_EINVAL,
+                              "options: on_error replace needs a sampler that can be asked by "
+                              "position; %s is not one",
                               ops->base.name);
         }
         loader->cut.last_batch = ITER_LAST_KEEP; /* what the sampler returns is a batch */
@@ -226,11 +251,12 @@ static const iter_source_ops *source_named(const char *name) {
     return NULL;
 }
 
-static iter_status open_source(iter_loader *loader, const iter_source_ops *ops, const iter_source_config *config,
-                               iter_error *err) {
+static iter_status open_source(iter_loader *loader, const iter_source_ops *ops,
+                               const iter_source_config *config, iter_error *err) {
     char fallback[160] = "";
     loader->io.state = iter__alloc(1, ops->base.state_size ? ops->base.state_size : 1);
-    if (!loader->io.state) return iter__fail(err, ITER_ENOMEM, "source %s: out of memory", ops->base.name);
+    if (!loader->io.state)
+        return iter__fail(err, ITER_ENOMEM, "source %s: out of memory", ops->base.name);
     const iter_status status = ops->open(loader->io.state, config, fallback, sizeof(fallback), err);
     if (status < 0) {
         iter__free(loader->io.state);
@@ -245,10 +271,12 @@ static iter_status open_source(iter_loader *loader, const iter_source_ops *ops, 
 }
 
 /* Opens the ring, or pread where it is not to be had; the fallback is said once. */
-static iter_status open_ring_or_pread(iter_loader *loader, const iter_source_config *config, bool want_ring, iter_error *err) {
+static iter_status open_ring_or_pread(iter_loader *loader, const iter_source_config *config,
+                                      bool want_ring, iter_error *err) {
     if (loader->opt.source_ops) return open_source(loader, loader->opt.source_ops, config, err);
     const iter_source_ops *ring = source_named("ring");
-    if (want_ring && !ring) iter__fallback(loader, "ring: this build has no io_uring; reading with pread");
+    if (want_ring && !ring)
+        iter__fallback(loader, "ring: this build has no io_uring; reading with pread");
     if (want_ring && ring) {
         iter_error why = {.status = ITER_OK};
         const iter_status status = open_source(loader, ring, config, &why);
@@ -275,19 +303,23 @@ static void close_source(iter_loader *loader) {
 
 static uint64_t fixed_bytes(const iter_loader *loader) {
     const uint64_t threads = (uint64_t)(loader->n_workers > 0 ? loader->n_workers : 1);
-    return (uint64_t)loader->plan.slot_bytes * loader->n_slots + iter__worker_bytes(loader) * threads;
+    return (uint64_t)loader->plan.slot_bytes * loader->n_slots +
+           iter__worker_bytes(loader) * threads;
 }
 
-static iter_status too_small(const iter_loader *loader, uint64_t limit, const char *what, uint64_t bytes, iter_error *err) {
+static iter_status too_small(const iter_loader *loader, uint64_t limit, const char *what,
+                             uint64_t bytes, iter_error *err) {
     return iter__fail(err, ITER_ENOMEM,
-                      "memory_limit of %llu bytes is too small: %u slots of %zu bytes, %d x %zu bytes of scratch, and %s of %llu bytes",
+                      "memory_limit of %llu bytes is too small: %u slots of %zu bytes, %d x %zu "
+                      "bytes of scratch, and %s of %llu bytes",
                       (unsigned long long)limit, loader->n_slots, loader->plan.slot_bytes,
-                      loader->n_workers > 0 ? loader->n_workers : 1, iter__worker_bytes(loader), what,
-                      (unsigned long long)bytes);
+                      loader->n_workers > 0 ? loader->n_workers : 1, iter__worker_bytes(loader),
+                      what, (unsigned long long)bytes);
 }
 
 /* Whether to hold all files in memory; decides AUTO. */
-static iter_status choose_source(iter_loader *loader, uint64_t limit, bool *out_preload, iter_error *err) {
+static iter_status choose_source(iter_loader *loader, uint64_t limit, bool *out_preload,
+                                 iter_error *err) {
     const uint64_t files = iter__dataset_bytes(loader->dataset), fixed = fixed_bytes(loader);
     const bool fits = files != ITER_UNKNOWN && fixed + files <= limit;
     const int32_t wish = loader->opt.source;
@@ -296,7 +328,8 @@ static iter_status choose_source(iter_loader *loader, uint64_t limit, bool *out_
     if (wish == ITER_SOURCE_AUTO) loader->source = fits ? ITER_SOURCE_MEMORY : ITER_SOURCE_RING;
     if (wish == ITER_SOURCE_MEMORY && !fits) return too_small(loader, limit, "files", files, err);
     if (wish == ITER_SOURCE_DIRECT && !loader->plan.direct) {
-        iter__fallback(loader, "direct: stages stand between bytes and batch; reading into the arena");
+        iter__fallback(loader,
+                       "direct: stages stand between bytes and batch; reading into the arena");
         loader->source = ITER_SOURCE_RING;
     }
     return ITER_OK;
@@ -304,11 +337,14 @@ static iter_status choose_source(iter_loader *loader, uint64_t limit, bool *out_
 
 static iter_status preload(iter_loader *loader, iter_error *err) {
     iter_dataset *dataset = loader->dataset;
-    const iter_source_config config = {.files = dataset->desc.files, .n_files = dataset->desc.n_files, .depth = 64,
+    const iter_source_config config = {.files = dataset->desc.files,
+                                       .n_files = dataset->desc.n_files,
+                                       .depth = 64,
                                        .o_direct = loader->opt.o_direct};
     ITER_TRY(open_ring_or_pread(loader, &config, true, err));
     bool now;
-    const iter_status status = iter__dataset_preload(dataset, loader->io.ops, loader->io.state, &now, err);
+    const iter_status status =
+        iter__dataset_preload(dataset, loader->io.ops, loader->io.state, &now, err);
     if (status == ITER_OK) loader->preload = &dataset->preload;
     for (int i = 0; now && i < ITER_PATH_COUNT; i++) {
         atomic_store(&loader->io.path_bytes[i], dataset->preload.path_bytes[i]);
@@ -334,7 +370,8 @@ static iter_status make_arena(iter_loader *loader, uint64_t limit, iter_error *e
     if (bytes < least) bytes = least;
     io->arena_bytes = bytes & ~(size_t)4095;
     io->arena = iter__map(io->arena_bytes);
-    if (!io->arena) return iter__fail(err, ITER_ENOMEM, "no memory for an arena of %zu bytes", io->arena_bytes);
+    if (!io->arena)
+        return iter__fail(err, ITER_ENOMEM, "no memory for an arena of %zu bytes", io->arena_bytes);
     return ITER_OK;
 }
 
@@ -362,6 +399,7 @@ static iter_status open_reading(iter_loader *loader, uint64_t limit, iter_error 
             if (loader->source != ITER_SOURCE_DIRECT) loader->source = ITER_SOURCE_PREAD;
         }
     }
+    ITER_TRY(iter__ahead_make(loader, err));
     const bool can_try = io->ops->try_read && !loader->opt.o_direct;
     atomic_store(&io->misses, can_try || !io->async ? 0 : INT32_MAX);
     return ITER_OK;
@@ -374,11 +412,13 @@ static iter_status make_memory(iter_loader *loader, iter_error *err) {
     loader->queue_capacity = 2 * loader->n_slots + 2;
     const iter_description *desc = &loader->dataset->desc;
     size_t sample = loader->plan.slot_bytes / opt->batch_size;
-    for (int32_t e = 0; e < desc->n_extents; e++) sample += desc->max_extent_bytes[e];
+    for (int32_t e = 0; e < desc->n_extents; e++)
+        sample += desc->max_extent_bytes[e];
     const size_t fit = CHUNK_BYTES * 4 / (sample ? sample : 1);
     loader->chunk_rows = fit < 1 ? 1 : fit > CHUNK_ROWS ? CHUNK_ROWS : (uint32_t)fit;
     if (loader->chunk_rows > opt->batch_size) loader->chunk_rows = opt->batch_size;
-    if (fixed_bytes(loader) > limit) return too_small(loader, limit, "no room for files or an arena", 0, err);
+    if (fixed_bytes(loader) > limit)
+        return too_small(loader, limit, "no room for files or an arena", 0, err);
     if (loader->plan.needs_bytes) {
         bool load_all;
         ITER_TRY(choose_source(loader, limit, &load_all, err));
@@ -401,7 +441,8 @@ static iter_status make_memory(iter_loader *loader, iter_error *err) {
     loader->max_chunks = (opt->batch_size + loader->chunk_rows - 1) / loader->chunk_rows;
     loader->queue = iter__alloc(loader->queue_capacity, sizeof(*loader->queue));
     loader->failures = iter__alloc(ITER_FAILURES_MAX, sizeof(*loader->failures));
-    if (!loader->queue || !loader->failures) return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
+    if (!loader->queue || !loader->failures)
+        return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
     ITER_TRY(iter__batches_make(loader, err));
     return iter__workers_make(loader, err);
 }
@@ -438,12 +479,15 @@ void iter__loader_free(iter_loader *loader) {
     if (loader->io.ops) close_source(loader);
     iter__unmap(loader->io.arena, loader->io.arena_bytes);
     iter__free(loader->io.regions);
+    iter__free(loader->io.ahead_windows);
     iter__batches_free(loader);
     iter__free(loader->queue);
     iter__free(loader->failures);
     iter__plan_free(&loader->plan);
-    if (loader->sampler_open && loader->sampler->close) loader->sampler->close(loader->sampler_state);
-    if (loader->sampler && loader->sampler_options) iter__options_free(&loader->sampler->base, loader->sampler_options);
+    if (loader->sampler_open && loader->sampler->close)
+        loader->sampler->close(loader->sampler_state);
+    if (loader->sampler && loader->sampler_options)
+        iter__options_free(&loader->sampler->base, loader->sampler_options);
     iter__free(loader->sampler_options);
     iter__free(loader->sampler_state);
     iter__free(loader->drawn);
@@ -473,7 +517,8 @@ static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_
     return iter__workers_run(loader, err);
 }
 
-static iter_status make(iter_dataset *dataset, iter_chain *chain, const iter_loader_options *options, int32_t default_last_batch,
+static iter_status make(iter_dataset *dataset, iter_chain *chain,
+                        const iter_loader_options *options, int32_t default_last_batch,
                         iter_loader **out, iter_error *err) {
     iter_loader_options opt;
     ITER_TRY(iter__options_copy(&opt, sizeof(opt), options, sizeof(size_t), err));
@@ -496,22 +541,25 @@ static iter_status make(iter_dataset *dataset, iter_chain *chain, const iter_loa
     return ITER_OK;
 }
 
-iter_status iter_dataloader_create(iter_dataset *dataset, iter_chain *chain, const iter_loader_options *options,
-                                   iter_loader **out, iter_error *err) {
+iter_status iter_dataloader_create(iter_dataset *dataset, iter_chain *chain,
+                                   const iter_loader_options *options, iter_loader **out,
+                                   iter_error *err) {
     *out = NULL;
     if (!dataset) return iter__fail(err, ITER_EINVAL, "dataloader: no dataset");
     return make(dataset, chain, options, ITER_LAST_KEEP, out, err);
 }
 
 iter_status iter_ndarray_create(const iter_array *arrays, int32_t n_arrays, iter_chain *chain,
-                                const iter_loader_options *options, iter_loader **out, iter_error *err) {
+                                const iter_loader_options *options, iter_loader **out,
+                                iter_error *err) {
     *out = NULL;
     iter_loader_options opt;
     ITER_TRY(iter__options_copy(&opt, sizeof(opt), options, sizeof(size_t), err));
     iter_dataset *dataset;
     ITER_TRY(iter__dataset_arrays(arrays, n_arrays, opt.copy != 0, &dataset, err));
     const iter_status status = make(dataset, chain, options, ITER_LAST_PAD, out, err);
-    if (status == ITER_OK) { /* on a failure the caller keeps its arrays, and release() does not run */
+    if (status ==
+        ITER_OK) { /* on a failure the caller keeps its arrays, and release() does not run */
         dataset->release = opt.release;
         dataset->release_user = opt.release_user;
     }

@@ -69,11 +69,14 @@ void iter__queue_drop(iter_loader *loader, uint32_t n) {
 /* ---- What may be opened ---------------------------------------------------------------------------------- */
 
 bool iter__can_open(const iter_loader *loader) {
-    if (!loader->free_list || loader->opener_done || loader->stopping || loader->stream_busy) return false;
+    if (!loader->free_list || loader->opener_done || loader->stopping || loader->stream_busy)
+        return false;
     if (loader->queue_count == loader->queue_capacity) return false;
     for (uint32_t i = 0; i < loader->queue_count; i++) {
-        const iter_entry *entry = &loader->queue[(loader->queue_first + i) % loader->queue_capacity];
-        if (!entry->batch && (entry->empty || loader->opt.lookahead == ITER_LOOKAHEAD_EPOCH)) return false;
+        const iter_entry *entry =
+            &loader->queue[(loader->queue_first + i) % loader->queue_capacity];
+        if (!entry->batch && (entry->empty || loader->opt.lookahead == ITER_LOOKAHEAD_EPOCH))
+            return false;
     }
     return true;
 }
@@ -113,11 +116,13 @@ static void rows_by_position(iter_loader *loader, iter_batch *batch, const iter_
         r += run;
     }
     if (!loader->subset) return;
-    for (uint32_t r = 0; r < span->n_rows; r++) batch->index[r] = loader->subset[batch->index[r]];
+    for (uint32_t r = 0; r < span->n_rows; r++)
+        batch->index[r] = loader->subset[batch->index[r]];
 }
 
 /* The same by a sequential sampler, which has just drawn the global batch. */
-static void rows_as_drawn(iter_loader *loader, iter_batch *batch, const iter_span *span, uint64_t first) {
+static void rows_as_drawn(iter_loader *loader, iter_batch *batch, const iter_span *span,
+                          uint64_t first) {
     for (uint32_t r = 0; r < span->n_rows; r++) {
         const uint64_t drawn = loader->drawn ? loader->drawn[first + r] : span->start + r;
         batch->index[r] = loader->subset && loader->drawn ? loader->subset[drawn] : drawn;
@@ -149,7 +154,8 @@ static void set_tensors(iter_loader *loader, iter_batch *batch, uint32_t n_rows)
         tensor->desc = field->out.desc;
         if (field->lengths_of < 0) { /* as it is before the batch stages */
             tensor->desc.n_dims = field->row.n_dims + 1;
-            memcpy(tensor->desc.dims + 1, field->row.dims, sizeof(int64_t) * (size_t)field->row.n_dims);
+            memcpy(tensor->desc.dims + 1, field->row.dims,
+                   sizeof(int64_t) * (size_t)field->row.n_dims);
             if (field->variable) tensor->desc.dims[1] = field->row.capacity;
         }
         tensor->desc.dims[0] = n_rows;
@@ -241,18 +247,25 @@ static iter_status draw(iter_loader *loader, uint32_t *out_n, iter_error *err) {
     }
     const uint32_t capacity = (uint32_t)loader->cut.global;
     for (; loader->replay; loader->replay--) {
-        ITER_TRY(loader->sampler->next_batch(loader->sampler_state, capacity, loader->drawn, out_n, err));
+        ITER_TRY(loader->sampler->next_batch(loader->sampler_state, capacity, loader->drawn, out_n,
+                                             err));
+        if (*out_n == 0) { /* the epoch is shorter than it was */
+            loader->replay = 0;
+            return ITER_OK;
+        }
     }
-    ITER_TRY(loader->sampler->next_batch(loader->sampler_state, capacity, loader->drawn, out_n, err));
+    ITER_TRY(
+        loader->sampler->next_batch(loader->sampler_state, capacity, loader->drawn, out_n, err));
     if (*out_n > capacity) {
-        return iter__fail(err, ITER_EINVAL, "sampler %s: drew %u samples where %u fit", loader->sampler->base.name, *out_n,
-                          capacity);
+        return iter__fail(err, ITER_EINVAL, "sampler %s: drew %u samples where %u fit",
+                          loader->sampler->base.name, *out_n, capacity);
     }
     for (uint32_t i = 0; i < *out_n; i++) {
         const uint64_t n = loader->subset ? loader->opt.n_subset : loader->dataset->desc.n_samples;
         if (loader->drawn[i] < n) continue;
-        return iter__fail(err, ITER_EINVAL, "sampler %s: drew sample %llu of %llu", loader->sampler->base.name,
-                          (unsigned long long)loader->drawn[i], (unsigned long long)n);
+        return iter__fail(err, ITER_EINVAL, "sampler %s: drew sample %llu of %llu",
+                          loader->sampler->base.name, (unsigned long long)loader->drawn[i],
+                          (unsigned long long)n);
     }
     return ITER_OK;
 }
@@ -279,8 +292,9 @@ static void open_sequential(iter_loader *loader) {
     loader->opener.sample += m;
     batch->after = loader->opener;
     if (status == ITER_OK && loader->sampler->save) {
-        const iter_status saved = loader->sampler->save(loader->sampler_state, batch->sampler_after, ITER_SAMPLER_BLOB,
-                                                        &batch->sampler_after_bytes);
+        const iter_status saved =
+            loader->sampler->save(loader->sampler_state, batch->sampler_after, ITER_SAMPLER_BLOB,
+                                  &batch->sampler_after_bytes);
         if (saved < 0) batch->sampler_after_bytes = 0;
     }
     publish_in_queue(loader, batch);
@@ -292,7 +306,9 @@ static void open_stream(iter_loader *loader) {
         push_end(loader);
         return;
     }
-    iter_span span = {.epoch = loader->opener.epoch, .number = loader->opener_number++, .start = loader->opener.sample};
+    iter_span span = {.epoch = loader->opener.epoch,
+                      .number = loader->opener_number++,
+                      .start = loader->opener.sample};
     span.n_rows = span.n_valid = loader->opt.batch_size;
     iter_batch *batch = take_slot(loader, &span);
     rows_as_drawn(loader, batch, &span, 0);
@@ -316,5 +332,6 @@ void iter__open_next(iter_loader *loader) {
         open_sequential(loader);
     }
     iter__in_callback_of = outer;
-    atomic_fetch_add_explicit(&loader->open_ns, (unsigned long long)(iter__now_ns() - start), memory_order_relaxed);
+    atomic_fetch_add_explicit(&loader->open_ns, (unsigned long long)(iter__now_ns() - start),
+                              memory_order_relaxed);
 }

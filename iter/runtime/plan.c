@@ -18,7 +18,8 @@
 static int32_t stage_field(const iter_description *desc, const iter_stage *stage) {
     for (int32_t f = 0; f < desc->n_fields; f++) {
         const bool named = stage->field[0] != 0;
-        if (named ? strcmp(desc->fields[f].name, stage->field) == 0 : (int32_t)desc->fields[f].role == stage->ops->role) {
+        if (named ? strcmp(desc->fields[f].name, stage->field) == 0
+                  : (int32_t)desc->fields[f].role == stage->ops->role) {
             return f;
         }
     }
@@ -39,27 +40,33 @@ static iter_row_from row_from(const iter_dataset *dataset, int32_t f) {
 
 /* ---- Sample stages ------------------------------------------------------------------------------------- */
 
-static iter_status add_pack(iter_plan *plan, iter_field_plan *field, const iter_stage *const *stages, int32_t n,
-                            iter_error *err) {
+static iter_status add_pack(iter_plan *plan, iter_field_plan *field,
+                            const iter_stage *const *stages, int32_t n, iter_error *err) {
     if (field->row.n_dims > 0 && field->row.dims[0] == ITER_VARIABLE) {
-        return iter__fail(err, ITER_EINVAL, "%s: field '%s' has rows of different lengths; give them one first",
+        return iter__fail(err, ITER_EINVAL,
+                          "%s: field '%s' has rows of different lengths; give them one first",
                           n ? stages[0]->ops->base.name : "copy", field->out.name);
     }
     iter_step *step = &field->steps[field->n_steps];
     *step = (iter_step){.stage = n ? stages[0] : NULL, .in = field->row};
-    ITER_TRY(iter__pack.create(&step->in, stages, n, &step->pack, &step->out, &step->scratch_bytes, err));
+    ITER_TRY(iter__pack.create(&step->in, stages, n, &step->pack, &step->out, &step->scratch_bytes,
+                               err));
     field->n_steps++;
     field->row = step->out;
     if (step->scratch_bytes > plan->scratch_bytes) plan->scratch_bytes = step->scratch_bytes;
     return ITER_OK;
 }
 
-static iter_status add_apply(iter_plan *plan, iter_field_plan *field, const iter_stage *stage, iter_error *err) {
+static iter_status add_apply(iter_plan *plan, iter_field_plan *field, const iter_stage *stage,
+                             iter_error *err) {
     iter_step *step = &field->steps[field->n_steps];
     *step = (iter_step){.stage = stage, .in = field->row};
     step->key = iter_rng_key(0, stage->ops->base.name, stage->occurrence);
-    const iter_status status = stage->ops->plan(stage->options, &step->in, &step->out, &step->scratch_bytes, err);
-    if (status < 0) return iter__fail_in(err, status, "%s (field '%s')", stage->ops->base.name, field->out.name);
+    const iter_status status =
+        stage->ops->plan(stage->options, &step->in, &step->out, &step->scratch_bytes, err);
+    if (status < 0)
+        return iter__fail_in(err, status, "%s (field '%s')", stage->ops->base.name,
+                             field->out.name);
     step->state = plan->n_states++;
     field->n_steps++;
     field->row = step->out;
@@ -67,14 +74,15 @@ static iter_status add_apply(iter_plan *plan, iter_field_plan *field, const iter
     return ITER_OK;
 }
 
-static iter_status plan_sample_stages(iter_plan *plan, iter_field_plan *field, const iter_stage **stages, int32_t n,
-                                      iter_error *err) {
+static iter_status plan_sample_stages(iter_plan *plan, iter_field_plan *field,
+                                      const iter_stage **stages, int32_t n, iter_error *err) {
     field->steps = iter__alloc((size_t)n + 1, sizeof(*field->steps));
     if (!field->steps) return iter__fail(err, ITER_ENOMEM, "plan: out of memory");
     field->row = field->source;
     for (int32_t i = 0; i < n;) {
         int32_t run = 0;
-        while (i + run < n && stages[i + run]->ops->fold_plan) run++;
+        while (i + run < n && stages[i + run]->ops->fold_plan)
+            run++;
         if (run) {
             ITER_TRY(add_pack(plan, field, stages + i, run, err));
             i += run;
@@ -92,7 +100,8 @@ static iter_status plan_sample_stages(iter_plan *plan, iter_field_plan *field, c
         const size_t bytes = iter_desc_bytes(&field->source);
         if (bytes > plan->step_bytes) plan->step_bytes = bytes;
     }
-    if (field->n_steps && field->from == ITER_ROW_GET) plan->stage_row_bytes += ALIGN(iter_desc_bytes(&field->source));
+    if (field->n_steps && field->from == ITER_ROW_GET)
+        plan->stage_row_bytes += ALIGN(iter_desc_bytes(&field->source));
     return ITER_OK;
 }
 
@@ -103,39 +112,53 @@ static iter_desc batch_of(const iter_desc *row, uint32_t batch_size) {
     memmove(desc.dims + 1, desc.dims, sizeof(int64_t) * (ITER_MAX_DIMS - 1));
     desc.dims[0] = batch_size;
     desc.n_dims++;
-    if (row->layout[0] || row->n_dims == 0) snprintf(desc.layout, sizeof(desc.layout), "N%.14s", row->layout);
+    if (row->layout[0] || row->n_dims == 0)
+        snprintf(desc.layout, sizeof(desc.layout), "N%.14s", row->layout);
     return desc;
 }
 
-static iter_status plan_batch_stages(iter_plan *plan, iter_field_plan *field, const iter_stage **stages, int32_t n,
-                                     iter_error *err) {
+static iter_status plan_batch_stages(iter_plan *plan, iter_field_plan *field,
+                                     const iter_stage **stages, int32_t n, iter_error *err) {
     field->batch_steps = iter__alloc((size_t)n + 1, sizeof(*field->batch_steps));
     if (!field->batch_steps) return iter__fail(err, ITER_ENOMEM, "plan: out of memory");
+    if (field->variable && n && !stages[0]->ops->fills_rows) {
+        return iter__fail(err, ITER_EINVAL,
+                          "%s: rows of field '%s' have different lengths; pad-batch comes first",
+                          stages[0]->ops->base.name, field->out.name);
+    }
     for (int32_t i = 0; i < n; i++) {
         iter_batch_step *step = &field->batch_steps[field->n_batch_steps];
         step->stage = stages[i];
-        const iter_status status =
-            stages[i]->ops->plan_batch(stages[i]->options, &field->out.desc, &step->scratch_bytes, err);
-        if (status < 0) return iter__fail_in(err, status, "%s (field '%s')", stages[i]->ops->base.name, field->out.name);
-        if (step->scratch_bytes > plan->batch_scratch_bytes) plan->batch_scratch_bytes = step->scratch_bytes;
+        const iter_status status = stages[i]->ops->plan_batch(stages[i]->options, &field->out.desc,
+                                                              &step->scratch_bytes, err);
+        if (status < 0)
+            return iter__fail_in(err, status, "%s (field '%s')", stages[i]->ops->base.name,
+                                 field->out.name);
+        if (step->scratch_bytes > plan->batch_scratch_bytes)
+            plan->batch_scratch_bytes = step->scratch_bytes;
         field->n_batch_steps++;
     }
     return ITER_OK;
 }
 
-static iter_status add_lengths(iter_plan *plan, int32_t of, const iter_stage *stage, uint32_t batch_size, iter_error *err) {
+static iter_status add_lengths(iter_plan *plan, int32_t of, const iter_stage *stage,
+                               uint32_t batch_size, iter_error *err) {
     const iter_field_plan *source = &plan->fields[of];
-    if (plan->n_fields == ITER_MAX_OUT) return iter__fail(err, ITER_EINVAL, "lengths: too many fields");
+    if (plan->n_fields == ITER_MAX_OUT)
+        return iter__fail(err, ITER_EINVAL, "lengths: too many fields");
     if (!source->variable) {
-        return iter__fail(err, ITER_EINVAL, "lengths: all rows of field '%s' have the same length", source->out.name);
+        return iter__fail(err, ITER_EINVAL, "lengths: all rows of field '%s' have the same length",
+                          source->out.name);
     }
     iter_field_plan *field = &plan->fields[plan->n_fields];
     *field = (iter_field_plan){.in = source->in, .lengths_of = of};
     char name[ITER_NAME_MAX];
     const char *given = *(const char *const *)stage->options;
-    const int length = snprintf(name, sizeof(name), given ? "%s" : "%.24s_length", given ? given : source->out.name);
+    const int length = snprintf(name, sizeof(name), given ? "%s" : "%.24s_length",
+                                given ? given : source->out.name);
     if (length >= (int)sizeof(name)) {
-        return iter__fail(err, ITER_EINVAL, "lengths: the name '%s' is longer than %d characters", given, ITER_NAME_MAX - 1);
+        return iter__fail(err, ITER_EINVAL, "lengths: the name '%s' is longer than %d characters",
+                          given, ITER_NAME_MAX - 1);
     }
     for (int32_t i = 0; i < plan->n_fields; i++) {
         if (strcmp(plan->fields[i].out.name, name) == 0) {
@@ -144,15 +167,16 @@ static iter_status add_lengths(iter_plan *plan, int32_t of, const iter_stage *st
     }
     memcpy(field->out.name, name, sizeof(name));
     field->out.role = ITER_LABEL;
-    field->out.desc = (iter_desc){.dtype = ITER_I32, .n_dims = 1, .dims = {batch_size}, .layout = "N"};
+    field->out.desc =
+        (iter_desc){.dtype = ITER_I32, .n_dims = 1, .dims = {batch_size}, .layout = "N"};
     plan->n_fields++;
     return ITER_OK;
 }
 
 /* ---- Fields ---------------------------------------------------------------------------------------------------- */
 
-static iter_status plan_field(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain, int32_t f,
-                              uint32_t batch_size, bool has_collate, iter_error *err) {
+static iter_status plan_field(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain,
+                              int32_t f, uint32_t batch_size, bool has_collate, iter_error *err) {
     iter_field_plan *field = &plan->fields[plan->n_fields++];
     *field = (iter_field_plan){.in = f, .lengths_of = -1, .from = row_from(dataset, f)};
     field->source = dataset->desc.fields[f].desc;
@@ -162,15 +186,17 @@ static iter_status plan_field(iter_plan *plan, const iter_dataset *dataset, cons
     const int32_t n_stages = iter__chain_n_stages(chain);
     const iter_stage **stages = iter__alloc((size_t)n_stages + 1, sizeof(*stages));
     const iter_stage **batch_stages = iter__alloc((size_t)n_stages + 1, sizeof(*batch_stages));
-    iter_status status = stages && batch_stages ? ITER_OK : iter__fail(err, ITER_ENOMEM, "plan: out of memory");
+    iter_status status =
+        stages && batch_stages ? ITER_OK : iter__fail(err, ITER_ENOMEM, "plan: out of memory");
     int32_t n = 0, n_batch = 0;
     for (int32_t i = 0; i < n_stages && status == ITER_OK; i++) {
         const iter_stage *stage = iter__chain_stage(chain, i);
         if (stage_field(&dataset->desc, stage) != f) continue;
         if (!is_batch_stage(stage)) {
             if (n_batch) {
-                status = iter__fail(err, ITER_EINVAL, "%s: works on samples, but stands behind the batch stage %s",
-                                    stage->ops->base.name, batch_stages[n_batch - 1]->ops->base.name);
+                status = iter__fail(
+                    err, ITER_EINVAL, "%s: works on samples, but stands behind the batch stage %s",
+                    stage->ops->base.name, batch_stages[n_batch - 1]->ops->base.name);
             }
             stages[n++] = stage;
         } else if (!stage->ops->adds_lengths) {
@@ -185,9 +211,11 @@ static iter_status plan_field(iter_plan *plan, const iter_dataset *dataset, cons
         status = plan_batch_stages(plan, field, batch_stages, n_batch, err);
     }
     if (status == ITER_OK && field->variable && n_batch == 0 && !has_collate) {
-        status = iter__fail(err, ITER_EINVAL,
-                            "field '%s' has rows of different lengths: end the chain with a batch stage "
-                            "(pad-batch), or give a collate", field->out.name);
+        status =
+            iter__fail(err, ITER_EINVAL,
+                       "field '%s' has rows of different lengths: end the chain with a batch stage "
+                       "(pad-batch), or give a collate",
+                       field->out.name);
     }
     iter__free(stages);
     iter__free(batch_stages);
@@ -204,8 +232,12 @@ static bool can_read_direct(const iter_plan *plan, const iter_description *desc)
             for (int32_t i = 0; i < plan->n_fields; i++) {
                 const iter_field_plan *field = &plan->fields[i];
                 const iter_field *in = &desc->fields[field->in];
-                if (field->from != ITER_ROW_BYTES || in->extent != e || in->offset != covered || !field->row_bytes) continue;
-                if (field->n_steps != 1 || !field->steps[0].pack || !iter__pack.is_copy(field->steps[0].pack)) return false;
+                if (field->from != ITER_ROW_BYTES || in->extent != e || in->offset != covered ||
+                    !field->row_bytes)
+                    continue;
+                if (field->n_steps != 1 || !field->steps[0].pack ||
+                    !iter__pack.is_copy(field->steps[0].pack))
+                    return false;
                 covered += field->row_bytes;
                 grew = true;
             }
@@ -223,12 +255,15 @@ static iter_status lay_out_slot(iter_plan *plan, uint32_t batch_size, iter_error
     for (int32_t i = 0; i < plan->n_fields; i++) {
         iter_field_plan *field = &plan->fields[i];
         if (field->lengths_of < 0 && field->row_bytes > SLOT_MAX / batch_size - at / batch_size) {
-            return iter__fail(err, ITER_EINVAL, "plan: %u rows of %zu bytes (field '%s') are too large", batch_size,
+            return iter__fail(err, ITER_EINVAL,
+                              "plan: %u rows of %zu bytes (field '%s') are too large", batch_size,
                               field->row_bytes, field->out.name);
         }
         field->slot_offset = at;
-        const size_t rows = field->lengths_of >= 0 ? 4 * (size_t)batch_size : field->row_bytes * batch_size;
-        const size_t staged = iter_desc_bytes(&field->out.desc); /* batch stages may pad to more than the rows */
+        const size_t rows =
+            field->lengths_of >= 0 ? 4 * (size_t)batch_size : field->row_bytes * batch_size;
+        const size_t staged =
+            iter_desc_bytes(&field->out.desc); /* batch stages may pad to more than the rows */
         field->slot_bytes = rows > staged ? rows : staged;
         at += ALIGN(field->slot_bytes + 64); /* kernels may load, never store, past a row */
         if (field->variable) {
@@ -245,16 +280,17 @@ static iter_status lay_out_slot(iter_plan *plan, uint32_t batch_size, iter_error
 static const char *const from_text[] = {"array", "index", "bytes", "bytes", "get"};
 
 static char *append(char *text, const char *more) {
-    if (!text || !more) return NULL;
-    char *joined = iter__strf("%s%s", text, more);
+    char *joined = text && more ? iter__strf("%s%s", text, more) : NULL;
     iter__free(text);
     return joined;
 }
 
-static char *append_field(char *text, const iter_plan *plan, const iter_field_plan *field, const iter_description *desc) {
+static char *append_field(char *text, const iter_plan *plan, const iter_field_plan *field,
+                          const iter_description *desc) {
     char shape[128], line[640], pack[256];
     if (field->lengths_of >= 0) {
-        snprintf(line, sizeof(line), "%s: lengths of %s -> %s\n", field->out.name, plan->fields[field->lengths_of].out.name,
+        snprintf(line, sizeof(line), "%s: lengths of %s -> %s\n", field->out.name,
+                 plan->fields[field->lengths_of].out.name,
                  iter_desc_text(&field->out.desc, shape, sizeof(shape)));
         return append(text, line);
     }
@@ -277,19 +313,23 @@ static char *append_field(char *text, const iter_plan *plan, const iter_field_pl
         text = append(text, line);
     }
     for (int32_t i = 0; i < field->n_batch_steps; i++) {
-        snprintf(line, sizeof(line), "  batch    %s\n", field->batch_steps[i].stage->ops->base.name);
+        snprintf(line, sizeof(line), "  batch    %s\n",
+                 field->batch_steps[i].stage->ops->base.name);
         text = append(text, line);
     }
-    snprintf(line, sizeof(line), "  -> batch %s, %zu bytes\n", iter_desc_text(&field->out.desc, shape, sizeof(shape)),
-             field->slot_bytes);
+    snprintf(line, sizeof(line), "  -> batch %s, %zu bytes\n",
+             iter_desc_text(&field->out.desc, shape, sizeof(shape)), field->slot_bytes);
     return append(text, line);
 }
 
 static iter_status write_text(iter_plan *plan, const iter_description *desc, iter_error *err) {
     char *text = iter__strdup("");
-    for (int32_t i = 0; i < plan->n_fields; i++) text = append_field(text, plan, &plan->fields[i], desc);
-    char *tail = iter__strf("slot %zu bytes%s\n", plan->slot_bytes,
-                            plan->direct ? "; rows are stored as they are read: a read may target the batch itself" : "");
+    for (int32_t i = 0; i < plan->n_fields; i++)
+        text = append_field(text, plan, &plan->fields[i], desc);
+    char *tail = iter__strf(
+        "slot %zu bytes%s\n", plan->slot_bytes,
+        plan->direct ? "; rows are stored as they are read: a read may target the batch itself"
+                     : "");
     text = append(text, tail);
     iter__free(tail);
     plan->text = text;
@@ -298,21 +338,24 @@ static iter_status write_text(iter_plan *plan, const iter_description *desc, ite
 
 /* ---- Entry ------------------------------------------------------------------------------------------------------------ */
 
-static iter_status check_stages(const iter_description *desc, const iter_chain *chain, iter_error *err) {
+static iter_status check_stages(const iter_description *desc, const iter_chain *chain,
+                                iter_error *err) {
     for (int32_t i = 0; i < iter__chain_n_stages(chain); i++) {
         const iter_stage *stage = iter__chain_stage(chain, i);
         if (stage_field(desc, stage) >= 0) continue;
         if (stage->field[0]) {
-            return iter__fail(err, ITER_EINVAL, "%s: the dataset has no field '%s'", stage->ops->base.name, stage->field);
+            return iter__fail(err, ITER_EINVAL, "%s: the dataset has no field '%s'",
+                              stage->ops->base.name, stage->field);
         }
-        return iter__fail(err, ITER_EINVAL, "%s: the dataset has no %s field", stage->ops->base.name,
-                          stage->ops->role == ITER_LABEL ? "label" : "data");
+        return iter__fail(err, ITER_EINVAL, "%s: the dataset has no %s field",
+                          stage->ops->base.name, stage->ops->role == ITER_LABEL ? "label" : "data");
     }
     return ITER_OK;
 }
 
-static iter_status make_fields(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain, uint32_t batch_size,
-                               bool has_collate, iter_error *err) {
+static iter_status make_fields(iter_plan *plan, const iter_dataset *dataset,
+                               const iter_chain *chain, uint32_t batch_size, bool has_collate,
+                               iter_error *err) {
     const iter_description *desc = &dataset->desc;
     for (int32_t role = ITER_DATA; role <= ITER_LABEL; role++) {
         for (int32_t f = 0; f < desc->n_fields; f++) {
@@ -324,14 +367,15 @@ static iter_status make_fields(iter_plan *plan, const iter_dataset *dataset, con
     for (int32_t i = 0; i < iter__chain_n_stages(chain); i++) {
         const iter_stage *stage = iter__chain_stage(chain, i);
         for (int32_t o = 0; o < n_sampled && stage->ops->adds_lengths; o++) {
-            if (plan->fields[o].in == stage_field(desc, stage)) ITER_TRY(add_lengths(plan, o, stage, batch_size, err));
+            if (plan->fields[o].in == stage_field(desc, stage))
+                ITER_TRY(add_lengths(plan, o, stage, batch_size, err));
         }
     }
     return ITER_OK;
 }
 
-iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain, uint32_t batch_size,
-                            bool has_collate, iter_error *err) {
+iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain,
+                            uint32_t batch_size, bool has_collate, iter_error *err) {
     memset(plan, 0, sizeof(*plan));
     ITER_TRY(check_stages(&dataset->desc, chain, err));
     iter_status status = make_fields(plan, dataset, chain, batch_size, has_collate, err);

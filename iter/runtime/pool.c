@@ -24,7 +24,8 @@ struct iter_pool {
     bool stopping, woken, canceled;
 };
 
-static void push(iter_read **ring, uint32_t depth, uint32_t first, uint32_t *count, iter_read *read) {
+static void push(iter_read **ring, uint32_t depth, uint32_t first, uint32_t *count,
+                 iter_read *read) {
     ring[(first + *count) % depth] = read;
     (*count)++;
 }
@@ -40,7 +41,8 @@ static void *serve(void *arg) {
     iter_pool *pool = arg;
     pthread_mutex_lock(&pool->lock);
     for (;;) {
-        while (!pool->todo_count && !pool->stopping) pthread_cond_wait(&pool->todo_more, &pool->lock);
+        while (!pool->todo_count && !pool->stopping)
+            pthread_cond_wait(&pool->todo_more, &pool->lock);
         if (!pool->todo_count) break;
         iter_read *read = pop(pool->todo, pool->depth, &pool->todo_first, &pool->todo_count);
         pool->busy++;
@@ -93,7 +95,8 @@ static int32_t pool_reap(void *state, iter_read **out, int32_t max) {
     iter_pool *pool = state;
     int32_t n = 0;
     pthread_mutex_lock(&pool->lock);
-    while (n < max && pool->done_count) out[n++] = pop(pool->done, pool->depth, &pool->done_first, &pool->done_count);
+    while (n < max && pool->done_count)
+        out[n++] = pop(pool->done, pool->depth, &pool->done_first, &pool->done_count);
     pthread_mutex_unlock(&pool->lock);
     return n;
 }
@@ -128,8 +131,15 @@ static void pool_cancel(void *state) {
     pthread_mutex_unlock(&pool->lock);
 }
 
+static void pool_advise(void *state, uint64_t object, uint64_t offset, uint64_t size) {
+    iter_pool *pool = state;
+    if (pool->inner->advise) pool->inner->advise(pool->inner_state, object, offset, size);
+}
+
 static const iter_source_ops pool_ops = {
-    .base = {.struct_size = sizeof(iter_source_ops), .name = "pread", .help = "threads that call pread"},
+    .base = {.struct_size = sizeof(iter_source_ops),
+             .name = "pread",
+             .help = "threads that call pread"},
     .read = pool_read,
     .try_read = pool_try_read,
     .submit = pool_submit,
@@ -138,6 +148,7 @@ static const iter_source_ops pool_ops = {
     .wait = pool_wait,
     .wake = pool_wake,
     .cancel = pool_cancel,
+    .advise = pool_advise,
 };
 
 /* ---- Making and stopping ------------------------------------------------------------------------------------- */
@@ -178,7 +189,8 @@ void iter__pool_free(iter_io *io) {
     pool->stopping = true;
     pthread_cond_broadcast(&pool->todo_more);
     pthread_mutex_unlock(&pool->lock);
-    for (int i = 0; i < pool->n_threads; i++) pthread_join(pool->threads[i], NULL);
+    for (int i = 0; i < pool->n_threads; i++)
+        pthread_join(pool->threads[i], NULL);
     io->ops = pool->inner;
     io->state = pool->inner_state;
     io->pool = NULL;

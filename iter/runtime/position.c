@@ -14,7 +14,8 @@
 
 enum { ID_DATASET, ID_CHAIN, ID_SAMPLER, ID_SEED, ID_ROLL_OVER, ID_COUNT };
 
-static const char *const id_names[ID_COUNT] = {"dataset", "chain", "sampler", "seed", "last_batch (roll_over or not)"};
+static const char *const id_names[ID_COUNT] = {"dataset", "chain", "sampler", "seed",
+                                               "last_batch (roll_over or not)"};
 
 typedef struct saved {
     char magic[8];
@@ -37,10 +38,12 @@ static void identify(const iter_loader *loader, uint64_t ids[ID_COUNT]) {
         const iter_field *field = &desc->fields[f];
         id = iter__fnv1a_text(id, field->name);
         id = iter__fnv1a_u64(id, (uint64_t)field->desc.dtype);
-        for (int32_t d = 0; d < field->desc.n_dims; d++) id = iter__fnv1a_u64(id, (uint64_t)field->desc.dims[d]);
+        for (int32_t d = 0; d < field->desc.n_dims; d++)
+            id = iter__fnv1a_u64(id, (uint64_t)field->desc.dims[d]);
     }
     ids[ID_DATASET] = id;
-    ids[ID_CHAIN] = iter__fnv1a_text(ITER_FNV_START, loader->chain ? iter_chain_text(loader->chain) : "");
+    ids[ID_CHAIN] =
+        iter__fnv1a_text(ITER_FNV_START, loader->chain ? iter_chain_text(loader->chain) : "");
     ids[ID_SAMPLER] = loader->sampler_id;
     ids[ID_SEED] = loader->opt.seed;
     ids[ID_ROLL_OVER] = loader->cut.last_batch == ITER_LAST_ROLL_OVER;
@@ -48,12 +51,14 @@ static void identify(const iter_loader *loader, uint64_t ids[ID_COUNT]) {
 
 /* ---- Save -------------------------------------------------------------------------------------------------- */
 
-static iter_status save_locked(iter_loader *loader, uint8_t *out, size_t capacity, size_t *out_size, iter_error *err) {
+static iter_status save_locked(iter_loader *loader, uint8_t *out, size_t capacity, size_t *out_size,
+                               iter_error *err) {
     const size_t size = sizeof(saved) + loader->sampler_at_bytes + sizeof(uint64_t);
     *out_size = size;
     if (!out && capacity == 0) return ITER_OK;
     if (!out || capacity < size) {
-        return iter__fail(err, ITER_EINVAL, "save: a position takes %zu bytes, %zu were given", size, capacity);
+        return iter__fail(err, ITER_EINVAL, "save: a position takes %zu bytes, %zu were given",
+                          size, capacity);
     }
     saved s = {.sample = loader->position.sample,
                .global_batch = loader->cut.global,
@@ -70,7 +75,8 @@ static iter_status save_locked(iter_loader *loader, uint8_t *out, size_t capacit
     return ITER_OK;
 }
 
-iter_status iter_loader_save(iter_loader *loader, void *out, size_t capacity, size_t *out_size, iter_error *err) {
+iter_status iter_loader_save(iter_loader *loader, void *out, size_t capacity, size_t *out_size,
+                             iter_error *err) {
     *out_size = 0;
     ITER_TRY(iter__check_call(loader, err));
     pthread_mutex_lock(&loader->lock);
@@ -89,36 +95,46 @@ static iter_status parse(const uint8_t *bytes, size_t size, saved *out, iter_err
     if (memcmp(out->magic, magic, sizeof(magic)) != 0) {
         return iter__fail(err, ITER_EFORMAT, "restore: these bytes are not a saved position");
     }
-    if (out->sampler_bytes > ITER_SAMPLER_BLOB || size != sizeof(saved) + out->sampler_bytes + sizeof(uint64_t)) {
-        return iter__fail(err, ITER_EFORMAT, "restore: the position is %zu bytes long, which it cannot be", size);
+    if (out->sampler_bytes > ITER_SAMPLER_BLOB ||
+        size != sizeof(saved) + out->sampler_bytes + sizeof(uint64_t)) {
+        return iter__fail(err, ITER_EFORMAT,
+                          "restore: the position is %zu bytes long, which it cannot be", size);
     }
     uint64_t sum;
     memcpy(&sum, bytes + size - sizeof(sum), sizeof(sum));
     if (sum != iter__fnv1a(ITER_FNV_START, bytes, size - sizeof(sum)) || out->ended > 1) {
-        return iter__fail(err, ITER_EFORMAT, "restore: the position is damaged (its checksum is wrong)");
+        return iter__fail(err, ITER_EFORMAT,
+                          "restore: the position is damaged (its checksum is wrong)");
     }
-    if (out->reserved != 0) return iter__fail(err, ITER_EFORMAT, "restore: the position is of a later version");
+    if (out->reserved != 0)
+        return iter__fail(err, ITER_EFORMAT, "restore: the position is of a later version");
     return ITER_OK;
 }
 
 /* A sequential sampler, or a stream, at the place behind batch `number`. loader.lock held. */
-static iter_status place_sequential(iter_loader *loader, const saved *s, const uint8_t *state, iter_error *err) {
+static iter_status place_sequential(iter_loader *loader, const saved *s, const uint8_t *state,
+                                    iter_error *err) {
     if (s->ended) return ITER_OK;
     if (s->global_batch != loader->cut.global && !loader->stream) {
-        return iter__fail(err, ITER_EINVAL, "restore: sampler %s needs the same batch_size x ranks, %llu, not %llu",
+        return iter__fail(err, ITER_EINVAL,
+                          "restore: sampler %s needs the same batch_size x ranks, %llu, not %llu",
                           loader->sampler->base.name, (unsigned long long)s->global_batch,
                           (unsigned long long)loader->cut.global);
     }
     if (!loader->stream && s->sampler_bytes && loader->sampler->restore) {
         ITER_TRY(loader->sampler->begin(loader->sampler_state, s->epoch, err));
-        const iter_status status = loader->sampler->restore(loader->sampler_state, state, s->sampler_bytes);
-        if (status < 0) return iter__fail(err, status, "restore: sampler %s refuses its state", loader->sampler->base.name);
+        const iter_status status =
+            loader->sampler->restore(loader->sampler_state, state, s->sampler_bytes);
+        if (status < 0)
+            return iter__fail(err, status, "restore: sampler %s refuses its state",
+                              loader->sampler->base.name);
         loader->opener_epoch_begun = true;
         memcpy(loader->sampler_at, state, s->sampler_bytes);
         loader->sampler_at_bytes = s->sampler_bytes;
     } else if (s->number) {
         char text[160];
-        snprintf(text, sizeof(text), "restore: %s cannot go to a place; what comes before it is %s again",
+        snprintf(text, sizeof(text),
+                 "restore: %s cannot go to a place; what comes before it is %s again",
                  loader->stream ? "a stream" : "the sampler", loader->stream ? "read" : "drawn");
         iter__fallback(loader, text);
         loader->replay = loader->stream ? s->sample : s->number;
@@ -127,14 +143,18 @@ static iter_status place_sequential(iter_loader *loader, const saved *s, const u
     return ITER_OK;
 }
 
-static bool needs_replay(const iter_loader *loader) { return loader->stream || !loader->sampler->index; }
+static bool needs_replay(const iter_loader *loader) {
+    return loader->stream || !loader->sampler->index;
+}
 
-static iter_status restore_locked(iter_loader *loader, const saved *s, const uint8_t *state, iter_error *err) {
+static iter_status restore_locked(iter_loader *loader, const saved *s, const uint8_t *state,
+                                  iter_error *err) {
     uint64_t ids[ID_COUNT];
     identify(loader, ids);
     for (int i = 0; i < ID_COUNT; i++) {
         if (ids[i] == s->ids[i]) continue;
-        return iter__fail(err, ITER_EINVAL, "restore: the position was saved with another %s", id_names[i]);
+        return iter__fail(err, ITER_EINVAL, "restore: the position was saved with another %s",
+                          id_names[i]);
     }
     iter_cursor cursor;
     ITER_TRY(iter__cut_place(&loader->cut, s->epoch, s->sample, s->ended, &cursor, err));
@@ -151,7 +171,8 @@ static iter_status restore_locked(iter_loader *loader, const saved *s, const uin
     return status;
 }
 
-iter_status iter_loader_restore(iter_loader *loader, const void *bytes, size_t size, iter_error *err) {
+iter_status iter_loader_restore(iter_loader *loader, const void *bytes, size_t size,
+                                iter_error *err) {
     saved s;
     ITER_TRY(iter__check_call(loader, err));
     ITER_TRY(parse(bytes, size, &s, err));
@@ -163,7 +184,8 @@ iter_status iter_loader_restore(iter_loader *loader, const void *bytes, size_t s
 
 /* ---- Seek ------------------------------------------------------------------------------------------------------ */
 
-static iter_status seek_locked(iter_loader *loader, uint32_t epoch, uint64_t sample, iter_error *err) {
+static iter_status seek_locked(iter_loader *loader, uint32_t epoch, uint64_t sample,
+                               iter_error *err) {
     if (needs_replay(loader) && sample != 0) {
         return iter__fail(err, ITER_EINVAL, "seek: %s can only go to an epoch's beginning",
                           loader->stream ? "a stream" : loader->sampler->base.name);
@@ -172,9 +194,10 @@ static iter_status seek_locked(iter_loader *loader, uint32_t epoch, uint64_t sam
     uint64_t at = sample;
     if (loader->cut.last_batch == ITER_LAST_ROLL_OVER) {
         uint64_t before;
-        if (__builtin_mul_overflow(epoch, loader->cut.n, &before) || __builtin_add_overflow(at, before, &at)) {
-            return iter__fail(err, ITER_EINVAL, "seek: epoch %u is out of reach: %llu samples each", epoch,
-                              (unsigned long long)loader->cut.n);
+        if (__builtin_mul_overflow(epoch, loader->cut.n, &before) ||
+            __builtin_add_overflow(at, before, &at)) {
+            return iter__fail(err, ITER_EINVAL, "seek: epoch %u is out of reach: %llu samples each",
+                              epoch, (unsigned long long)loader->cut.n);
         }
     }
     ITER_TRY(iter__cut_place(&loader->cut, epoch, at, false, &cursor, err));
@@ -183,7 +206,8 @@ static iter_status seek_locked(iter_loader *loader, uint32_t epoch, uint64_t sam
     return ITER_OK;
 }
 
-iter_status iter_loader_seek(iter_loader *loader, uint32_t epoch, uint64_t sample, iter_error *err) {
+iter_status iter_loader_seek(iter_loader *loader, uint32_t epoch, uint64_t sample,
+                             iter_error *err) {
     ITER_TRY(iter__check_call(loader, err));
     pthread_mutex_lock(&loader->lock);
     const iter_status status = seek_locked(loader, epoch, sample, err);

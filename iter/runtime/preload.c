@@ -12,9 +12,9 @@
 #include "iter/core/error.h"
 #include "iter/runtime/runtime.h"
 
-#define PIECE   ((uint64_t)1 << 20)
-#define DEPTH   64
-#define READERS 4
+#define PIECE    ((uint64_t)1 << 20)
+#define DEPTH    64
+#define READERS  4
 #define RETRY_NS 1000000
 
 typedef struct piece {
@@ -27,7 +27,7 @@ typedef struct preload {
     const iter_dataset *dataset;
     uint8_t *memory;
     const uint64_t *base;
-    pthread_mutex_t lock; /* guards file, offset, status and path_bytes while threads read */
+    pthread_mutex_t lock;  /* guards file, offset, status and path_bytes while threads read */
     uint64_t file, offset; /* the next piece */
     iter_status status;
     iter_error error;
@@ -45,7 +45,8 @@ static bool next_piece(preload *p, iter_read *read, iter_iovec *part) {
     const uint64_t left = desc->files[p->file].bytes - p->offset;
     const uint64_t size = left < PIECE ? left : PIECE;
     *part = (iter_iovec){p->memory + p->base[p->file] + p->offset, size};
-    *read = (iter_read){.object = p->file, .offset = p->offset, .parts = part, .n_parts = 1, .size = size};
+    *read = (iter_read){
+        .object = p->file, .offset = p->offset, .parts = part, .n_parts = 1, .size = size};
     p->offset += size;
     return true;
 }
@@ -53,7 +54,11 @@ static bool next_piece(preload *p, iter_read *read, iter_iovec *part) {
 /* Books a piece that has been read; what failed is asked for once more. */
 static void take(preload *p, const iter_source_ops *source, void *state, iter_read *read) {
     if (read->status < 0 || read->done < read->size) {
-        *read = (iter_read){.object = read->object, .offset = read->offset, .parts = read->parts, .n_parts = 1, .size = read->size};
+        *read = (iter_read){.object = read->object,
+                            .offset = read->offset,
+                            .parts = read->parts,
+                            .n_parts = 1,
+                            .size = read->size};
         source->read(state, read);
     }
     if (read->path >= 0 && read->path < ITER_PATH_COUNT) p->path_bytes[read->path] += read->done;
@@ -65,7 +70,8 @@ static void take(preload *p, const iter_source_ops *source, void *state, iter_re
                                (unsigned long long)read->offset,
                                iter__os_error(read->os_error, reason, sizeof(reason)));
     } else {
-        p->status = iter__fail(&p->error, ITER_EIO, "preload: %s: it shrank from %llu bytes to %llu while open",
+        p->status = iter__fail(&p->error, ITER_EIO,
+                               "preload: %s: it shrank from %llu bytes to %llu while open",
                                file->path, (unsigned long long)file->bytes,
                                (unsigned long long)(read->offset + read->done));
     }
@@ -79,7 +85,8 @@ static iter_status read_async(preload *p, const iter_source_ops *source, void *s
         bool full = false;
         for (int i = 0; i < DEPTH && !full; i++) {
             piece *slot = &pieces[i];
-            if (slot->busy || (!slot->read.size && !next_piece(p, &slot->read, &slot->part))) continue;
+            if (slot->busy || (!slot->read.size && !next_piece(p, &slot->read, &slot->part)))
+                continue;
             full = source->submit(state, &slot->read) == ITER_AGAIN; /* then it keeps its piece */
             slot->busy = !full;
             in_flight += !full;
@@ -135,11 +142,13 @@ static iter_status read_threads(preload *p, const iter_source_ops *source, void 
     }
     reader own = {.p = p, .source = source, .state = state};
     read_some(&own);
-    for (int i = 0; i < n; i++) pthread_join(readers[i].thread, NULL);
+    for (int i = 0; i < n; i++)
+        pthread_join(readers[i].thread, NULL);
     return p->status;
 }
 
-static iter_status preload_now(iter_dataset *dataset, const iter_source_ops *source, void *state, iter_error *err) {
+static iter_status preload_now(iter_dataset *dataset, const iter_source_ops *source, void *state,
+                               iter_error *err) {
     const iter_description *desc = &dataset->desc;
     const int64_t start = iter__now_ns();
     iter_preload made = {.bytes = 0};
@@ -157,7 +166,8 @@ static iter_status preload_now(iter_dataset *dataset, const iter_source_ops *sou
     }
     preload p = {.dataset = dataset, .memory = made.memory, .base = made.object_base};
     pthread_mutex_init(&p.lock, NULL);
-    const iter_status status = source->submit ? read_async(&p, source, state) : read_threads(&p, source, state);
+    const iter_status status =
+        source->submit ? read_async(&p, source, state) : read_threads(&p, source, state);
     pthread_mutex_destroy(&p.lock);
     if (status < 0) {
         if (err) *err = p.error;
@@ -171,8 +181,8 @@ static iter_status preload_now(iter_dataset *dataset, const iter_source_ops *sou
     return ITER_OK;
 }
 
-iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state, bool *out_now,
-                                  iter_error *err) {
+iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state,
+                                  bool *out_now, iter_error *err) {
     pthread_mutex_lock(&dataset->preload_lock);
     const bool there = dataset->preload.memory != NULL;
     const iter_status status = there ? ITER_OK : preload_now(dataset, source, state, err);

@@ -24,6 +24,7 @@
 #define REAP_MAX      64
 #define TRY_OFF_READS 64
 #define BACKLOG_NS    1000000
+#define LOST_TRIES    8
 
 /* ---- Arena: with io.lock held ---------------------------------------------------------------------------- */
 
@@ -59,7 +60,9 @@ void iter__io_release(iter_loader *loader, iter_chunk *chunk) {
     pthread_mutex_lock(&io->lock);
     atomic_fetch_add_explicit(&io->releases, 1, memory_order_relaxed);
     io->regions[(chunk->region - 1) % io->region_capacity].done = true;
-    while (io->region_first < io->region_next && io->regions[io->region_first % io->region_capacity].done) io->region_first++;
+    while (io->region_first < io->region_next &&
+           io->regions[io->region_first % io->region_capacity].done)
+        io->region_first++;
     pthread_mutex_unlock(&io->lock);
     chunk->region = 0;
 }
@@ -142,7 +145,8 @@ static int32_t reap(iter_loader *loader, iter_worker *worker) {
         iter_chunk *chunk = ended[i];
         pthread_mutex_lock(&loader->lock);
         const bool dropped = chunk->batch->dropped;
-        atomic_store_explicit(&chunk->state, dropped ? CHUNK_DONE : CHUNK_READY, memory_order_release);
+        atomic_store_explicit(&chunk->state, dropped ? CHUNK_DONE : CHUNK_READY,
+                              memory_order_release);
         if (!dropped && loader->sleepers) pthread_cond_signal(&loader->work);
         pthread_mutex_unlock(&loader->lock);
         if (!dropped) continue;
@@ -170,7 +174,8 @@ void iter__io_wait(iter_loader *loader, iter_worker *worker, int64_t timeout_ns)
     pthread_mutex_lock(&io->lock);
     const bool more = io->backlog != NULL;
     pthread_mutex_unlock(&io->lock);
-    if (more && (timeout_ns < 0 || timeout_ns > BACKLOG_NS)) timeout_ns = BACKLOG_NS; /* what was turned away is offered again */
+    if (more && (timeout_ns < 0 || timeout_ns > BACKLOG_NS))
+        timeout_ns = BACKLOG_NS; /* what was turned away is offered again */
     io->ops->wait(io->state, timeout_ns);
     pthread_mutex_lock(&io->lock);
     atomic_store(&io->reading, false);
@@ -206,7 +211,8 @@ bool iter__io_reads_ahead(iter_loader *loader) {
 /* ---- Issue -------------------------------------------------------------------------------------------------------- */
 
 /* Scatter list of one row: its fields in the order of their bytes. */
-static int32_t slot_parts(iter_loader *loader, iter_batch *batch, uint32_t row, int32_t extent, iter_iovec *parts) {
+static int32_t slot_parts(iter_loader *loader, iter_batch *batch, uint32_t row, int32_t extent,
+                          iter_iovec *parts) {
     const iter_plan *plan = &loader->plan;
     int32_t n = 0;
     for (size_t at = 0; at < loader->dataset->desc.max_extent_bytes[extent];) {
@@ -214,7 +220,8 @@ static int32_t slot_parts(iter_loader *loader, iter_batch *batch, uint32_t row, 
             const iter_field_plan *field = &plan->fields[f];
             const iter_field *in = &loader->dataset->desc.fields[field->in];
             if (field->from != ITER_ROW_BYTES || in->extent != extent || in->offset != at) continue;
-            parts[n++] = (iter_iovec){batch->memory + field->slot_offset + row * field->row_bytes, field->row_bytes};
+            parts[n++] = (iter_iovec){batch->memory + field->slot_offset + row * field->row_bytes,
+                                      field->row_bytes};
             at += field->row_bytes;
         }
     }
@@ -224,10 +231,12 @@ static int32_t slot_parts(iter_loader *loader, iter_batch *batch, uint32_t row, 
 /* Whether row's extent lies right behind the read and may join it. */
 static bool joins(const iter_chunk_read *r, const iter_extent *extent, int32_t n_parts) {
     return r->read.object == extent->object && r->read.offset + r->read.size == extent->offset &&
-           r->read.size + extent->size <= COALESCE_MAX && r->read.n_parts + n_parts <= ITER_READ_PARTS_MAX;
+           r->read.size + extent->size <= COALESCE_MAX &&
+           r->read.n_parts + n_parts <= ITER_READ_PARTS_MAX;
 }
 
-static void new_read(iter_chunk_read *r, iter_chunk *chunk, const iter_extent *extent, uint32_t row, int32_t e) {
+static void new_read(iter_chunk_read *r, iter_chunk *chunk, const iter_extent *extent, uint32_t row,
+                     int32_t e) {
     *r = (iter_chunk_read){.chunk = chunk, .first_row = row, .extent = e};
     r->read.object = extent->object;
     r->read.offset = extent->offset;
@@ -246,7 +255,8 @@ static void build_reads(iter_loader *loader, iter_chunk *chunk, uint8_t *data) {
         for (uint32_t row = chunk->first; row < chunk->first + chunk->n; row++) {
             const iter_extent *extent = &batch->extents[(size_t)row * n_extents + e];
             if (extent->size > loader->opt.max_sample_bytes) {
-                iter__row_fail(loader, batch, row, ITER_EFORMAT, "read", "larger than max_sample_bytes");
+                iter__row_fail(loader, batch, row, ITER_EFORMAT, "read",
+                               "larger than max_sample_bytes");
                 r = NULL;
                 continue;
             }
@@ -281,7 +291,8 @@ static bool try_now(iter_io *io, iter_chunk_read *r) {
     if (!io->ops->try_read) return false;
     const int misses = atomic_load_explicit(&io->misses, memory_order_relaxed);
     if (misses > 0) {
-        if (misses < INT32_MAX) atomic_store_explicit(&io->misses, misses - 1, memory_order_relaxed);
+        if (misses < INT32_MAX)
+            atomic_store_explicit(&io->misses, misses - 1, memory_order_relaxed);
         return false;
     }
     if (io->ops->try_read(io->state, &r->read) == ITER_OK) return true;
@@ -319,7 +330,8 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
     const int64_t start = iter__now_ns();
     iter__activity(worker, ACTIVITY_READ, chunk->batch->index[chunk->first]);
     build_reads(loader, chunk, data);
-    iter_chunk_read *reads = chunk->batch->reads + (size_t)chunk->first * loader->dataset->desc.n_extents;
+    iter_chunk_read *reads =
+        chunk->batch->reads + (size_t)chunk->first * loader->dataset->desc.n_extents;
     atomic_store(&chunk->reads_left, (int)chunk->n_reads + 1);
     uint32_t queued = 0;
     iter_chunk_read *first = NULL, **last = &first;
@@ -352,27 +364,42 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
         pthread_mutex_unlock(&io->lock);
     }
     iter__activity(worker, ACTIVITY_NONE, 0);
-    atomic_fetch_add_explicit(&loader->read_ns, (unsigned long long)(iter__now_ns() - start), memory_order_relaxed);
+    atomic_fetch_add_explicit(&loader->read_ns, (unsigned long long)(iter__now_ns() - start),
+                              memory_order_relaxed);
     if (atomic_fetch_sub_explicit(&chunk->reads_left, 1, memory_order_acq_rel) != 1) return 0;
     atomic_store_explicit(&chunk->state, CHUNK_CLAIMED, memory_order_relaxed);
     return 1;
 }
 
-iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t row, iter_read *out_failed) {
+iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t row,
+                              iter_read *out_failed) {
     iter_io *io = &loader->io;
     const int32_t n_extents = loader->dataset->desc.n_extents;
     const iter_source_ops *ops = io->ops;
     for (int32_t e = 0; e < n_extents; e++) {
         const iter_extent *extent = &batch->extents[(size_t)row * n_extents + e];
-        iter_iovec parts[ITER_MAX_FIELDS] = {{(void *)batch->bytes[(size_t)row * n_extents + e], extent->size}};
-        iter_read read = {.object = extent->object, .offset = extent->offset, .parts = parts, .n_parts = 1, .size = extent->size};
+        iter_iovec parts[ITER_MAX_FIELDS] = {
+            {(void *)batch->bytes[(size_t)row * n_extents + e], extent->size}};
+        iter_read read = {.object = extent->object,
+                          .offset = extent->offset,
+                          .parts = parts,
+                          .n_parts = 1,
+                          .size = extent->size};
         if (io->direct) read.n_parts = slot_parts(loader, batch, row, e, parts);
         atomic_fetch_add_explicit(&io->retried, 1, memory_order_relaxed);
+        const iter_read fresh = read;
         ops->read(io->state, &read);
-        atomic_fetch_add_explicit(&io->path_bytes[io->direct ? ITER_PATH_DIRECT : read.path], read.done, memory_order_relaxed);
+        /* Canceled, but not by us: a read that died with its thread. It is no failure, so it does not use up the one retry. */
+        for (int i = 0; i < LOST_TRIES && read.status == ITER_ECANCELED && !atomic_load(&loader->canceled); i++) {
+            read = fresh;
+            ops->read(io->state, &read);
+        }
+        atomic_fetch_add_explicit(&io->path_bytes[io->direct ? ITER_PATH_DIRECT : read.path],
+                                  read.done, memory_order_relaxed);
         if (read.status == ITER_OK && read.done == read.size) continue;
         *out_failed = read;
-        return read.status < 0 ? read.status : ITER_EIO;
+        const bool lost = read.status == ITER_ECANCELED && !atomic_load(&loader->canceled);
+        return read.status < 0 && !lost ? read.status : ITER_EIO;
     }
     return ITER_OK;
 }

@@ -54,13 +54,13 @@ typedef struct iter_batch_step {
 
 /* One output field: where its row comes from, what is done to it, where it goes. */
 typedef struct iter_field_plan {
-    int32_t in;      /* dataset field */
+    int32_t in; /* dataset field */
     iter_row_from from;
     iter_desc source; /* the row as it comes */
     int32_t n_steps, n_batch_steps;
     iter_step *steps;
     iter_batch_step *batch_steps;
-    iter_desc row; /* after the steps */
+    iter_desc row;    /* after the steps */
     size_t row_bytes; /* its capacity */
     size_t slot_offset, slot_bytes;
     size_t lengths_offset; /* in the slot, where the row is variable */
@@ -83,8 +83,8 @@ typedef struct iter_plan {
     char *text;
 } iter_plan;
 
-iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain, uint32_t batch_size,
-                            bool has_collate, iter_error *err);
+iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain,
+                            uint32_t batch_size, bool has_collate, iter_error *err);
 void iter__plan_free(iter_plan *plan);
 
 /* ---- Batches -------------------------------------------------------------------------------------------- */
@@ -93,7 +93,7 @@ enum { CHUNK_DONE = 0, CHUNK_NEW, CHUNK_WAITING, CHUNK_READY, CHUNK_CLAIMED };
 
 typedef struct iter_chunk {
     atomic_int state;
-    uint32_t first, n; /* rows of the batch */
+    uint32_t first, n;     /* rows of the batch */
     atomic_int reads_left; /* completions to come, plus one while reads are being issued */
     uint32_t n_reads;      /* at reads[first * n_extents] of its batch */
     uint64_t region;       /* number of its region in the arena, from 1; 0 = none */
@@ -107,7 +107,7 @@ typedef struct iter_chunk_read {
     uint32_t first_row, n_rows;
     int32_t extent;
     struct iter_chunk_read *next; /* backlog */
-    iter_iovec part; /* the single target, where there is one */
+    iter_iovec part;              /* the single target, where there is one */
 } iter_chunk_read;
 
 typedef enum iter_batch_state { BATCH_FREE, BATCH_OPEN, BATCH_READY, BATCH_HELD } iter_batch_state;
@@ -125,7 +125,8 @@ struct iter_batch {
     iter_batch_info info;
     iter_status status;
     iter_error error;
-    iter_status *row_status; /* [batch_size] OK; AGAIN: its bytes did not come, to be read once more; < 0: it failed */
+    /* [batch_size] OK; AGAIN: its bytes did not come, to be read once more; < 0: it failed */
+    iter_status *row_status;
     iter_failure *failures; /* [batch_size] of failed rows, by row */
 
     /* Guarded by loader.lock: */
@@ -139,10 +140,10 @@ struct iter_batch {
     atomic_uint n_chunks; /* atomic for those who still look at a batch that ended under them */
     iter_chunk *chunks;
     atomic_uint chunks_left;
-    iter_extent *extents;      /* [batch_size * n_extents] */
-    const uint8_t **bytes;     /* [batch_size * n_extents] where each extent's bytes are */
-    iter_chunk_read *reads;    /* [batch_size * n_extents] */
-    iter_iovec *parts;         /* direct: scatter lists */
+    iter_extent *extents;   /* [batch_size * n_extents] */
+    const uint8_t **bytes;  /* [batch_size * n_extents] where each extent's bytes are */
+    iter_chunk_read *reads; /* [batch_size * n_extents] */
+    iter_iovec *parts;      /* direct: scatter lists */
     int64_t opened_ns;
     bool rewinds;  /* streams: this batch begins an epoch */
     uint64_t skip; /* streams: samples to read and forget before the first row */
@@ -169,10 +170,10 @@ typedef struct iter_region {
 typedef struct iter_io {
     const iter_source_ops *ops; /* NULL = nothing is read */
     void *state;
-    bool async;           /* reads are queued and reaped */
-    bool direct;          /* reads target the slot */
+    bool async;  /* reads are queued and reaped */
+    bool direct; /* reads target the slot */
     bool is_open;
-    iter_pool *pool; /* threads that make a blocking source asynchronous, or NULL */
+    iter_pool *pool;      /* threads that make a blocking source asynchronous, or NULL */
     pthread_mutex_t lock; /* the source lock: guards all below and the source's submission side */
     uint8_t *arena;
     size_t arena_bytes, arena_head; /* a ring of regions; next free byte */
@@ -182,11 +183,16 @@ typedef struct iter_io {
     uint32_t region_capacity;
     iter_chunk_read *backlog, *backlog_last; /* not submitted yet, the source being full */
     bool canceled;
-    atomic_bool reading;  /* somebody waits in the source */
-    atomic_uint pending;  /* reads that have not completed */
-    atomic_int misses;    /* try_read is switched off for so many reads */
+    atomic_bool reading; /* somebody waits in the source */
+    atomic_uint pending; /* reads that have not completed */
+    atomic_int misses;   /* try_read is switched off for so many reads */
     atomic_ullong path_bytes[ITER_PATH_COUNT];
     atomic_ullong retried;
+    /* Read-ahead for block shuffles, see readahead.c: */
+    uint64_t ahead_rows;       /* how far ahead of the opener; 0 = off */
+    atomic_ullong ahead_until; /* row of the endless sequence up to which was advised */
+    atomic_bool advising;      /* somebody is at it */
+    uint64_t *ahead_windows;   /* which window was advised last, by hash */
 } iter_io;
 
 /* ---- Workers ---------------------------------------------------------------------------------------------- */
@@ -199,23 +205,29 @@ typedef struct iter_activity {
 } iter_activity;
 
 typedef enum iter_activity_stage {
-    ACTIVITY_NONE, ACTIVITY_READ, ACTIVITY_GET, ACTIVITY_DECODE, ACTIVITY_TRANSFORM, ACTIVITY_BATCH
+    ACTIVITY_NONE,
+    ACTIVITY_READ,
+    ACTIVITY_GET,
+    ACTIVITY_DECODE,
+    ACTIVITY_TRANSFORM,
+    ACTIVITY_BATCH
 } iter_activity_stage;
 
 typedef struct iter_worker {
     iter_loader *loader;
     pthread_t thread;
     int32_t number;
-    bool running;            /* the thread was started and not joined */
-    bool gone;               /* guarded by loader.lock: it has left its loop */
+    bool running; /* the thread was started and not joined */
+    bool gone;    /* guarded by loader.lock: it has left its loop */
     bool detached;
     clockid_t cpu_clock;
-    uint8_t *memory;         /* step buffers, staging, scratch, in one block */
+    uint8_t *memory; /* step buffers, staging, scratch, in one block */
     uint8_t *step[2], *staging, *scratch, *batch_scratch;
-    uint32_t staging_rows;   /* rows that one get() is asked for */
-    int32_t *get_lengths;    /* [n_fields * staging_rows] */
-    iter_rng *rng;           /* [staging_rows] */
-    iter_batch *current;     /* where this worker found its last chunk; chunks are claimed there without a lock */
+    uint32_t staging_rows; /* rows that one get() is asked for */
+    int32_t *get_lengths;  /* [n_fields * staging_rows] */
+    iter_rng *rng;         /* [staging_rows] */
+    /* where this worker found its last chunk; chunks are claimed there without a lock */
+    iter_batch *current;
     void **transform_states; /* [plan.n_states] */
     void *decoder_states[ITER_MAX_FIELDS];
     void *user_state;
@@ -227,13 +239,15 @@ typedef struct iter_worker {
 /* ---- Loader ------------------------------------------------------------------------------------------------ */
 
 struct iter_loader {
-    atomic_uint refs;  /* handles */
-    atomic_uint holds; /* the handles together, each batch out, each leaked thread: memory goes with the last */
-    uint32_t *alive;   /* a page that fork() wipes: 1 here, 0 in a child */
+    atomic_uint refs; /* handles */
+    /* the handles together, each batch out, each leaked thread: memory goes with the last */
+    atomic_uint holds;
+    uint32_t *alive; /* a page that fork() wipes: 1 here, 0 in a child */
     iter_dataset *dataset;
     iter_chain *chain;
     iter_loader_options opt;
-    const iter_preload *preload; /* the dataset's files in memory, if this loader works from there */
+    /* the dataset's files in memory, if this loader works from there */
+    const iter_preload *preload;
     iter_plan plan;
     iter_cut cut;
     bool stream; /* samples come from ops->next, batch after batch */
@@ -252,8 +266,10 @@ struct iter_loader {
 
     iter_io io;
     int32_t n_workers;
-    iter_worker *workers;   /* [max(n_workers, 1)]; number 0 serves the caller's thread when n_workers is 0 */
-    uint64_t get_key, replace_key; /* of the random numbers handed to get(), and of replacement draws */
+    /* [max(n_workers, 1)]; number 0 serves the caller's thread when n_workers is 0 */
+    iter_worker *workers;
+    uint64_t get_key,
+        replace_key; /* of the random numbers handed to get(), and of replacement draws */
 
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t work;  /* something to claim, open or read */
@@ -262,15 +278,17 @@ struct iter_loader {
     uint32_t n_free;
     iter_entry *queue;
     uint32_t queue_first, queue_count, queue_capacity;
-    iter_cursor opener;       /* where the next batch is opened */
-    bool opener_epoch_begun;  /* sequential samplers and streams: begin() or rewind() ran for opener.epoch */
-    bool opener_any;          /* a batch of opener.epoch was opened */
-    bool opener_done;         /* behind the last of opt.epochs */
-    uint64_t opener_number;   /* sequential, streams: batches opened in this epoch */
-    uint64_t *drawn;          /* sequential: [G] the global batch as it was drawn */
-    uint64_t replay;          /* sequential: batches to draw and forget; streams: samples to read and forget */
-    bool stream_busy;         /* a batch of a stream is being made: its length decides what comes next */
-    bool stream_ended;        /* the stream has no more samples in this epoch */
+    iter_cursor opener; /* where the next batch is opened */
+    /* sequential samplers and streams: begin() or rewind() ran for opener.epoch */
+    bool opener_epoch_begun;
+    bool opener_any;        /* a batch of opener.epoch was opened */
+    bool opener_done;       /* behind the last of opt.epochs */
+    uint64_t opener_number; /* sequential, streams: batches opened in this epoch */
+    uint64_t *drawn;        /* sequential: [G] the global batch as it was drawn */
+    /* sequential: batches to draw and forget; streams: samples to read and forget */
+    uint64_t replay;
+    bool stream_busy;  /* a batch of a stream is being made: its length decides what comes next */
+    bool stream_ended; /* the stream has no more samples in this epoch */
     iter_cursor position;     /* the consumer's */
     uint64_t position_number; /* batches taken in this epoch */
     bool ended;               /* END was answered, reset() not yet called */
@@ -279,20 +297,21 @@ struct iter_loader {
     uint8_t sampler_at[ITER_SAMPLER_BLOB];
     size_t sampler_at_bytes;
     uint32_t n_held;
-    uint32_t sleepers;        /* workers waiting on `work` */
+    uint32_t sleepers; /* workers waiting on `work` */
     bool consumer_waits;
     bool stopping;
     atomic_bool canceled;
     bool stopped;
     uint32_t n_gone;
-    pthread_cond_t left;      /* a worker has left its loop */
-    bool broken;              /* a worker could not begin: next() answers why */
+    pthread_cond_t left; /* a worker has left its loop */
+    bool broken;         /* a worker could not begin: next() answers why */
     iter_error broken_error;
-    bool gave_up;             /* max_failures */
+    bool gave_up; /* max_failures */
     iter_error gave_up_error;
 
     /* Statistics: */
-    atomic_ullong n_batches, n_samples, n_bytes, next_wait_ns, open_ns, read_ns, transform_ns, batch_ns;
+    atomic_ullong n_batches, n_samples, n_bytes, next_wait_ns, open_ns, read_ns, transform_ns,
+        batch_ns;
     uint64_t n_failures;
     iter_failure *failures; /* [ITER_FAILURES_MAX] */
     uint32_t n_failures_kept;
@@ -308,7 +327,8 @@ void iter__deadline(int64_t ns_from_now, struct timespec *out);
 /* batch.c */
 iter_status iter__batches_make(iter_loader *loader, iter_error *err);
 void iter__batches_free(iter_loader *loader);
-void iter__batch_give_back(iter_batch *batch); /* loader.lock held: to the free list, waking who waits */
+void iter__batch_give_back(
+    iter_batch *batch); /* loader.lock held: to the free list, waking who waits */
 
 /* open.c: all with loader.lock held */
 bool iter__can_open(const iter_loader *loader);
@@ -327,34 +347,48 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk);
 /* As the reader (io.reading was won by the caller): waits in the source, reaps, hands the role back. */
 void iter__io_wait(iter_loader *loader, iter_worker *worker, int64_t timeout_ns);
 void iter__io_poll(iter_loader *loader, iter_worker *worker); /* reaps what is there */
-void iter__io_release(iter_loader *loader, iter_chunk *chunk); /* the chunk's bytes are no longer needed */
-void iter__io_wake(iter_loader *loader); /* makes a waiting reader return */
+void iter__io_release(iter_loader *loader,
+                      iter_chunk *chunk); /* the chunk's bytes are no longer needed */
+void iter__io_wake(iter_loader *loader);  /* makes a waiting reader return */
 void iter__io_cancel(iter_loader *loader);
-bool iter__io_reads_ahead(iter_loader *loader); /* cold: issue reads before working on what is there */
-iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t row, iter_read *out_failed); /* blocking */
-size_t iter__io_chunk_bytes(const iter_loader *loader, uint32_t rows); /* arena that a chunk may need */
+bool iter__io_reads_ahead(
+    iter_loader *loader); /* cold: issue reads before working on what is there */
+iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t row,
+                              iter_read *out_failed); /* blocking */
+size_t iter__io_chunk_bytes(const iter_loader *loader,
+                            uint32_t rows); /* arena that a chunk may need */
+/* readahead.c */
+iter_status iter__ahead_make(iter_loader *loader, iter_error *err);
+void iter__ahead_advance(iter_loader *loader);
 /* pool.c: wraps a blocking source; afterwards ops and state are the pool's. */
 iter_status iter__pool_make(iter_io *io, uint32_t depth, iter_error *err);
 void iter__pool_free(iter_io *io);
 
 /* work.c */
 void iter__chunk_work(iter_loader *loader, iter_worker *worker, iter_chunk *chunk);
-void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t n_chunks);
-iter_status iter__worker_start(iter_worker *worker, iter_error *err); /* memory, transforms, decoders */
+void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                      uint32_t n_chunks);
+iter_status iter__worker_start(iter_worker *worker,
+                               iter_error *err); /* memory, transforms, decoders */
 void iter__worker_stop(iter_worker *worker);
-iter_status iter__worker_begin(iter_worker *worker, iter_error *err); /* the user's start(), in the worker's thread */
+iter_status iter__worker_begin(iter_worker *worker,
+                               iter_error *err); /* the user's start(), in the worker's thread */
 void iter__worker_end(iter_worker *worker);
 size_t iter__worker_bytes(const iter_loader *loader);
 void iter__activity(iter_worker *worker, iter_activity_stage stage, uint64_t index);
 
 /* sample.c: row after row of one chunk; see there */
-void iter__rows_make(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first, uint32_t n);
+void iter__rows_make(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
+                     uint32_t n);
 /* Rows of a stream's next batch: how many there were; batch->status tells an error. */
-uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch *batch, iter_error *err);
+uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                           iter_error *err);
 /* Replaces or blanks failed rows, as the loader's on_error says. */
-void iter__rows_mend(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first, uint32_t n);
+void iter__rows_mend(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
+                     uint32_t n);
 /* Records why a row failed: stage, sample, file. */
-void iter__row_fail(iter_loader *loader, iter_batch *batch, uint32_t row, iter_status status, const char *stage, const char *reason);
+void iter__row_fail(iter_loader *loader, iter_batch *batch, uint32_t row, iter_status status,
+                    const char *stage, const char *reason);
 
 /* The loader whose code this thread runs just now: its callbacks may not call into it. */
 extern _Thread_local const iter_loader *iter__in_callback_of;
@@ -363,7 +397,8 @@ extern _Thread_local const iter_loader *iter__in_callback_of;
 typedef enum iter_work { ITER_WORK_NONE, ITER_WORK_DONE, ITER_WORK_WAITED } iter_work;
 /* One unit of work; else waits in the source as the reader, at most timeout_ns (< 0: for ever); else sleeps, if it may. NONE: there was nothing
  * to do or to wait for, or the loader stops. */
-iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sleep, int64_t timeout_ns);
+iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sleep,
+                          int64_t timeout_ns);
 iter_status iter__workers_make(iter_loader *loader, iter_error *err); /* their memory and states */
 iter_status iter__workers_run(iter_loader *loader, iter_error *err);  /* their threads */
 

@@ -22,13 +22,14 @@ typedef struct get_rows {
 
 void iter_rows_set_length(const iter_tensor *rows, int32_t field, uint32_t i, int64_t length) {
     const get_rows *get = (const get_rows *)(const void *)rows;
-    if (field >= 0 && field < ITER_MAX_FIELDS && get->lengths[field]) get->lengths[field][i] = (int32_t)length;
+    if (field >= 0 && field < ITER_MAX_FIELDS && get->lengths[field])
+        get->lengths[field][i] = (int32_t)length;
 }
 
 /* ---- Failures --------------------------------------------------------------------------------------------- */
 
-void iter__row_fail(iter_loader *loader, iter_batch *batch, uint32_t row, iter_status status, const char *stage,
-                    const char *reason) {
+void iter__row_fail(iter_loader *loader, iter_batch *batch, uint32_t row, iter_status status,
+                    const char *stage, const char *reason) {
     iter_failure *failure = &batch->failures[row];
     batch->row_status[row] = status;
     failure->epoch = batch->row_epoch[row];
@@ -41,8 +42,8 @@ void iter__row_fail(iter_loader *loader, iter_batch *batch, uint32_t row, iter_s
         const char *path = loader->dataset->desc.files[extent->object].path;
         const size_t length = strlen(path);
         const char *tail = length > 80 ? path + length - 77 : path;
-        snprintf(failure->message, sizeof(failure->message), "%s: sample %llu (%s%s:%llu): %s", stage,
-                 (unsigned long long)failure->index, tail == path ? "" : "...", tail,
+        snprintf(failure->message, sizeof(failure->message), "%s: sample %llu (%s%s:%llu): %s",
+                 stage, (unsigned long long)failure->index, tail == path ? "" : "...", tail,
                  (unsigned long long)extent->offset, reason);
     } else {
         snprintf(failure->message, sizeof(failure->message), "%s: sample %llu: %s", stage,
@@ -50,9 +51,10 @@ void iter__row_fail(iter_loader *loader, iter_batch *batch, uint32_t row, iter_s
     }
 }
 
-static void row_fail_error(iter_loader *loader, iter_batch *batch, uint32_t row, iter_status status, const char *stage,
-                           const iter_error *error) {
-    iter__row_fail(loader, batch, row, status, stage, error->message[0] ? error->message : iter_status_text(status));
+static void row_fail_error(iter_loader *loader, iter_batch *batch, uint32_t row, iter_status status,
+                           const char *stage, const iter_error *error) {
+    iter__row_fail(loader, batch, row, status, stage,
+                   error->message[0] ? error->message : iter_status_text(status));
 }
 
 /* ---- Bytes ------------------------------------------------------------------------------------------------- */
@@ -74,9 +76,11 @@ static void settle_reads(iter_loader *loader, iter_batch *batch, uint32_t first,
         }
         if (failed.status < 0) {
             snprintf(reason, sizeof(reason), "%s",
-                     failed.os_error ? iter__os_error(failed.os_error, text, sizeof(text)) : iter_status_text(status));
+                     failed.os_error ? iter__os_error(failed.os_error, text, sizeof(text))
+                                     : iter_status_text(status));
         } else {
-            snprintf(reason, sizeof(reason), "the file ends after %llu of %llu bytes: it changed while open",
+            snprintf(reason, sizeof(reason),
+                     "the file ends after %llu of %llu bytes: it changed while open",
                      (unsigned long long)failed.done, (unsigned long long)failed.size);
         }
         iter__row_fail(loader, batch, row, status, "read", reason);
@@ -84,8 +88,8 @@ static void settle_reads(iter_loader *loader, iter_batch *batch, uint32_t first,
 }
 
 /* Where a row comes from, for fields that lie in memory. */
-static inline const uint8_t *row_source(const iter_loader *loader, const iter_batch *batch, const iter_field_plan *field,
-                                        uint32_t row) {
+static inline const uint8_t *row_source(const iter_loader *loader, const iter_batch *batch,
+                                        const iter_field_plan *field, uint32_t row) {
     if (field->from == ITER_ROW_RESIDENT) {
         const iter_resident *resident = &loader->dataset->resident[field->in];
         return resident->base + batch->index[row] * resident->stride;
@@ -95,7 +99,8 @@ static inline const uint8_t *row_source(const iter_loader *loader, const iter_ba
     return batch->bytes[(size_t)row * desc->n_extents + in->extent] + in->offset;
 }
 
-static inline uint8_t *row_target(const iter_batch *batch, const iter_field_plan *field, uint32_t row) {
+static inline uint8_t *row_target(const iter_batch *batch, const iter_field_plan *field,
+                                  uint32_t row) {
     return batch->memory + field->slot_offset + (size_t)row * field->row_bytes;
 }
 
@@ -104,23 +109,44 @@ static uint64_t scalar_value(const uint8_t *at, iter_dtype dtype) {
     switch (dtype) {
     case ITER_U8: return *at;
     case ITER_I8: return (uint64_t)(int8_t)*at;
-    case ITER_U16: { uint16_t v; memcpy(&v, at, 2); return v; }
-    case ITER_I16: { int16_t v; memcpy(&v, at, 2); return (uint64_t)v; }
-    case ITER_U32: { uint32_t v; memcpy(&v, at, 4); return v; }
-    case ITER_I32: { int32_t v; memcpy(&v, at, 4); return (uint64_t)v; }
+    case ITER_U16: {
+        uint16_t v;
+        memcpy(&v, at, 2);
+        return v;
+    }
+    case ITER_I16: {
+        int16_t v;
+        memcpy(&v, at, 2);
+        return (uint64_t)v;
+    }
+    case ITER_U32: {
+        uint32_t v;
+        memcpy(&v, at, 4);
+        return v;
+    }
+    case ITER_I32: {
+        int32_t v;
+        memcpy(&v, at, 4);
+        return (uint64_t)v;
+    }
     case ITER_U64:
-    case ITER_I64: { uint64_t v; memcpy(&v, at, 8); return v; }
+    case ITER_I64: {
+        uint64_t v;
+        memcpy(&v, at, 8);
+        return v;
+    }
     default: return 0;
     }
 }
 
-static bool within_limit(iter_loader *loader, iter_batch *batch, const iter_field_plan *field, uint32_t row,
-                         const uint8_t *at) {
+static bool within_limit(iter_loader *loader, iter_batch *batch, const iter_field_plan *field,
+                         uint32_t row, const uint8_t *at) {
     const iter_field *in = &loader->dataset->desc.fields[field->in];
     const uint64_t value = scalar_value(at, in->desc.dtype);
     if (value < in->limit) return true;
     char reason[96];
-    snprintf(reason, sizeof(reason), "%s %lld is not in 0..%u", in->name, (long long)value, in->limit - 1);
+    snprintf(reason, sizeof(reason), "%s %lld is not in 0..%u", in->name, (long long)value,
+             in->limit - 1);
     iter__row_fail(loader, batch, row, ITER_EFORMAT, "label", reason);
     return false;
 }
@@ -128,8 +154,9 @@ static bool within_limit(iter_loader *loader, iter_batch *batch, const iter_fiel
 /* ---- Steps --------------------------------------------------------------------------------------------------- */
 
 /* Runs the steps over one row that lies at `in`, `length` long where it is variable. */
-static void run_steps(iter_loader *loader, iter_worker *worker, iter_batch *batch, const iter_field_plan *field,
-                      uint32_t row, const void *in, int64_t length, const void *next_in) {
+static void run_steps(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                      const iter_field_plan *field, uint32_t row, const void *in, int64_t length,
+                      const void *next_in) {
     const iter_pack_sample sample = {loader->opt.seed, batch->position[row], batch->row_epoch[row]};
     for (int32_t i = 0; i < field->n_steps; i++) {
         const iter_step *step = &field->steps[i];
@@ -138,19 +165,22 @@ static void run_steps(iter_loader *loader, iter_worker *worker, iter_batch *batc
             iter__pack.run(step->pack, in, out, &sample, worker->scratch, i == 0 ? next_in : NULL);
         } else {
             iter_error error = {.status = ITER_OK};
-            iter_tensor from = iter_tensor_dense(&step->in, (void *)in), to = iter_tensor_dense(&step->out, out);
+            iter_tensor from = iter_tensor_dense(&step->in, (void *)in),
+                        to = iter_tensor_dense(&step->out, out);
             if (step->in.n_dims && step->in.dims[0] == ITER_VARIABLE) from.desc.dims[0] = length;
             iter_rng rng = iter_rng_at(loader->opt.seed ^ step->key, sample.epoch, sample.position);
             void *state = worker->transform_states[step->state];
-            const iter_status status =
-                step->stage->ops->apply(state, step->stage->options, &from, &to, &rng, worker->scratch, &error);
+            const iter_status status = step->stage->ops->apply(state, step->stage->options, &from,
+                                                               &to, &rng, worker->scratch, &error);
             if (status < 0) {
                 row_fail_error(loader, batch, row, status, step->stage->ops->base.name, &error);
                 return;
             }
             length = to.desc.dims[0];
-            if (step->out.n_dims && step->out.dims[0] == ITER_VARIABLE && (length < 0 || length > step->out.capacity)) {
-                iter__row_fail(loader, batch, row, ITER_EINVAL, step->stage->ops->base.name, "length out of bounds");
+            if (step->out.n_dims && step->out.dims[0] == ITER_VARIABLE &&
+                (length < 0 || length > step->out.capacity)) {
+                iter__row_fail(loader, batch, row, ITER_EINVAL, step->stage->ops->base.name,
+                               "length out of bounds");
                 return;
             }
         }
@@ -159,30 +189,33 @@ static void run_steps(iter_loader *loader, iter_worker *worker, iter_batch *batc
     if (field->variable) batch->lengths[field - loader->plan.fields][row] = (int32_t)length;
 }
 
-static void make_copied(iter_loader *loader, iter_worker *worker, iter_batch *batch, const iter_field_plan *field,
-                        uint32_t first, uint32_t n) {
+static void make_copied(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                        const iter_field_plan *field, uint32_t first, uint32_t n) {
     const bool limited = loader->dataset->desc.fields[field->in].limit != 0;
     const bool in_place = loader->io.direct && field->from == ITER_ROW_BYTES;
     const bool one_pack = field->n_steps == 1 && field->steps[0].pack;
     iter_pack_sample sample = {.seed = loader->opt.seed};
     for (uint32_t row = first; row < first + n; row++) {
         if (batch->row_status[row] < 0) continue;
-        const uint8_t *in = in_place ? row_target(batch, field, row) : row_source(loader, batch, field, row);
+        const uint8_t *in =
+            in_place ? row_target(batch, field, row) : row_source(loader, batch, field, row);
         if (limited && !within_limit(loader, batch, field, row, in)) continue;
         if (in_place) continue;
-        const uint8_t *next = row + 1 < first + n ? row_source(loader, batch, field, row + 1) : NULL;
+        const uint8_t *next =
+            row + 1 < first + n ? row_source(loader, batch, field, row + 1) : NULL;
         if (one_pack) {
             sample.position = batch->position[row];
             sample.epoch = batch->row_epoch[row];
-            iter__pack.run(field->steps[0].pack, in, row_target(batch, field, row), &sample, worker->scratch, next);
+            iter__pack.run(field->steps[0].pack, in, row_target(batch, field, row), &sample,
+                           worker->scratch, next);
         } else {
             run_steps(loader, worker, batch, field, row, in, 0, next);
         }
     }
 }
 
-static void make_indexed(iter_loader *loader, iter_worker *worker, iter_batch *batch, const iter_field_plan *field,
-                         uint32_t first, uint32_t n) {
+static void make_indexed(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                         const iter_field_plan *field, uint32_t first, uint32_t n) {
     const iter_dataset *dataset = loader->dataset;
     const bool limited = dataset->desc.fields[field->in].limit != 0;
     for (uint32_t row = first; row < first + n; row++) {
@@ -194,30 +227,34 @@ static void make_indexed(iter_loader *loader, iter_worker *worker, iter_batch *b
     }
 }
 
-static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *batch, const iter_field_plan *field,
-                         uint32_t first, uint32_t n) {
+static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                         const iter_field_plan *field, uint32_t first, uint32_t n) {
     const iter_description *desc = &loader->dataset->desc;
     const iter_field *in = &desc->fields[field->in];
     for (uint32_t row = first; row < first + n; row++) {
         if (batch->row_status[row] < 0) continue;
         const size_t at = (size_t)row * desc->n_extents + in->extent;
         iter_error error = {.status = ITER_OK};
-        iter_tensor out = iter_tensor_dense(&field->source, field->n_steps ? worker->step[1] : row_target(batch, field, row));
+        iter_tensor out = iter_tensor_dense(
+            &field->source, field->n_steps ? worker->step[1] : row_target(batch, field, row));
         iter__activity(worker, ACTIVITY_DECODE, batch->index[row]);
-        const iter_status status = in->decoder->decode(worker->decoder_states[field->in], desc->shared, batch->bytes[at],
-                                                       batch->extents[at].size, &out, &error);
+        const iter_status status =
+            in->decoder->decode(worker->decoder_states[field->in], desc->shared, batch->bytes[at],
+                                batch->extents[at].size, &out, &error);
         if (status < 0) {
             row_fail_error(loader, batch, row, status, in->decoder->base.name, &error);
             continue;
         }
-        run_steps(loader, worker, batch, field, row, out.data, field->source.n_dims ? out.desc.dims[0] : 0, NULL);
+        run_steps(loader, worker, batch, field, row, out.data,
+                  field->source.n_dims ? out.desc.dims[0] : 0, NULL);
     }
 }
 
 /* ---- get() --------------------------------------------------------------------------------------------------------- */
 
 /* Where get() shall write rows [row, row + n): the slot, or staging where steps follow. */
-static void aim(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row, uint32_t n, get_rows *out) {
+static void aim(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row,
+                uint32_t n, get_rows *out) {
     uint8_t *staging = worker->staging;
     memset(out, 0, sizeof(*out));
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
@@ -239,31 +276,36 @@ static void aim(iter_loader *loader, iter_worker *worker, iter_batch *batch, uin
         }
         if (!variable) continue;
         out->lengths[field->in] = worker->get_lengths + (size_t)field->in * worker->staging_rows;
-        for (uint32_t i = 0; i < n; i++) out->lengths[field->in][i] = (int32_t)field->source.capacity;
+        for (uint32_t i = 0; i < n; i++)
+            out->lengths[field->in][i] = (int32_t)field->source.capacity;
     }
 }
 
-static iter_status call_get(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row, uint32_t n,
-                            const get_rows *get, iter_error *err) {
+static iter_status call_get(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                            uint32_t row, uint32_t n, const get_rows *get, iter_error *err) {
     iter_dataset *dataset = loader->dataset;
     for (uint32_t i = 0; i < n; i++) {
-        worker->rng[i] = iter_rng_at(loader->get_key, batch->row_epoch[row + i], batch->position[row + i]);
+        worker->rng[i] =
+            iter_rng_at(loader->get_key, batch->row_epoch[row + i], batch->position[row + i]);
     }
     iter__activity(worker, ACTIVITY_GET, batch->index[row]);
     const uint64_t *indices = batch->index + row;
-    if (dataset->format) return dataset->format->get(dataset->state, n, indices, get->rows, worker->rng, err);
+    if (dataset->format)
+        return dataset->format->get(dataset->state, n, indices, get->rows, worker->rng, err);
     if (dataset->ops->start) {
-        return dataset->ops->get(dataset->user, worker->user_state, n, indices, get->rows, worker->rng, err);
+        return dataset->ops->get(dataset->user, worker->user_state, n, indices, get->rows,
+                                 worker->rng, err);
     }
     pthread_mutex_lock(&dataset->one_at_a_time);
-    const iter_status status = dataset->ops->get(dataset->user, NULL, n, indices, get->rows, worker->rng, err);
+    const iter_status status =
+        dataset->ops->get(dataset->user, NULL, n, indices, get->rows, worker->rng, err);
     pthread_mutex_unlock(&dataset->one_at_a_time);
     return status;
 }
 
 /* After get(): lengths, limits and steps of rows [row, row + n). */
-static void use_got(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row, uint32_t n,
-                    const get_rows *get) {
+static void use_got(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row,
+                    uint32_t n, const get_rows *get) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter_field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of >= 0 || field->from != ITER_ROW_GET) continue;
@@ -274,16 +316,19 @@ static void use_got(iter_loader *loader, iter_worker *worker, iter_batch *batch,
         for (uint32_t i = 0; i < n; i++, in += stride) {
             if (batch->row_status[row + i] < 0) continue;
             if (lengths && (lengths[i] < 0 || lengths[i] > field->source.capacity)) {
-                iter__row_fail(loader, batch, row + i, ITER_EINVAL, loader->dataset->name, "length out of bounds");
+                iter__row_fail(loader, batch, row + i, ITER_EINVAL, loader->dataset->name,
+                               "length out of bounds");
                 continue;
             }
             if (limited && !within_limit(loader, batch, field, row + i, in)) continue;
-            run_steps(loader, worker, batch, field, row + i, in, lengths ? lengths[i] : 0, i + 1 < n ? in + stride : NULL);
+            run_steps(loader, worker, batch, field, row + i, in, lengths ? lengths[i] : 0,
+                      i + 1 < n ? in + stride : NULL);
         }
     }
 }
 
-static void make_got(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first, uint32_t n) {
+static void make_got(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
+                     uint32_t n) {
     for (uint32_t row = first, k; row < first + n; row += k) {
         k = first + n - row < worker->staging_rows ? first + n - row : worker->staging_rows;
         get_rows get;
@@ -306,7 +351,8 @@ static void make_got(iter_loader *loader, iter_worker *worker, iter_batch *batch
     }
 }
 
-uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch *batch, iter_error *err) {
+uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                           iter_error *err) {
     const iter_dataset_ops *ops = loader->dataset->ops;
     uint32_t made = 0;
     iter_status status = ITER_OK;
@@ -335,7 +381,8 @@ uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch 
 
 /* ---- All fields of some rows ---------------------------------------------------------------------------------------- */
 
-static void make_fields(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first, uint32_t n) {
+static void make_fields(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
+                        uint32_t n) {
     if (loader->plan.needs_get) make_got(loader, worker, batch, first, n);
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter_field_plan *field = &loader->plan.fields[f];
@@ -361,7 +408,8 @@ static void blank_row(iter_loader *loader, iter_batch *batch, uint32_t row) {
 }
 
 /* Draws the sample for attempt k of a failed row: a pure function of (seed, epoch, position, k). */
-static uint64_t draw_replacement(iter_loader *loader, const iter_batch *batch, uint32_t row, uint32_t attempt) {
+static uint64_t draw_replacement(iter_loader *loader, const iter_batch *batch, uint32_t row,
+                                 uint32_t attempt) {
     iter_rng rng = iter_rng_at(loader->replace_key, batch->row_epoch[row], batch->position[row]);
     rng.counter[0] = attempt;
     const uint64_t position = iter_rng_below(&rng, loader->cut.n);
@@ -373,13 +421,15 @@ static uint64_t draw_replacement(iter_loader *loader, const iter_batch *batch, u
 }
 
 /* Fetches the bytes of a row whose index has changed, into memory of its own where they are not resident. */
-static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t row, void **out_own) {
+static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t row,
+                               void **out_own) {
     const iter_dataset *dataset = loader->dataset;
     const int32_t n_extents = dataset->desc.n_extents;
     iter_extent *extents = batch->extents + (size_t)row * n_extents;
     dataset->format->locate(dataset->state, batch->index[row], extents);
     size_t bytes = 0;
-    for (int32_t e = 0; e < n_extents; e++) bytes += extents[e].size;
+    for (int32_t e = 0; e < n_extents; e++)
+        bytes += extents[e].size;
     const iter_preload *preload = loader->preload;
     uint8_t *own = NULL;
     if (!preload && !loader->io.direct) {
@@ -389,7 +439,8 @@ static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t 
     }
     for (int32_t e = 0; e < n_extents; e++) {
         batch->bytes[(size_t)row * n_extents + e] =
-            preload ? preload->memory + preload->object_base[extents[e].object] + extents[e].offset : own;
+            preload ? preload->memory + preload->object_base[extents[e].object] + extents[e].offset
+                    : own;
         if (own) own += extents[e].size;
     }
     iter_read failed;
@@ -402,7 +453,8 @@ static void replace_row(iter_loader *loader, iter_worker *worker, iter_batch *ba
         void *own = NULL;
         batch->index[row] = draw_replacement(loader, batch, row, attempt);
         batch->row_status[row] = ITER_OK;
-        iter_status status = loader->plan.needs_bytes ? fetch_again(loader, batch, row, &own) : ITER_OK;
+        iter_status status =
+            loader->plan.needs_bytes ? fetch_again(loader, batch, row, &own) : ITER_OK;
         if (status == ITER_OK) {
             make_fields(loader, worker, batch, row, 1);
             status = batch->row_status[row];
@@ -419,7 +471,8 @@ static void replace_row(iter_loader *loader, iter_worker *worker, iter_batch *ba
     batch->failures[row] = why;
 }
 
-void iter__rows_mend(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first, uint32_t n) {
+void iter__rows_mend(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
+                     uint32_t n) {
     for (uint32_t row = first; row < first + n; row++) {
         if (batch->row_status[row] >= 0) continue;
         if (loader->opt.on_error == ITER_ON_ERROR_REPLACE) {
@@ -430,7 +483,8 @@ void iter__rows_mend(iter_loader *loader, iter_worker *worker, iter_batch *batch
     }
 }
 
-void iter__rows_make(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first, uint32_t n) {
+void iter__rows_make(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
+                     uint32_t n) {
     if (loader->plan.needs_bytes && !loader->preload) settle_reads(loader, batch, first, n);
     make_fields(loader, worker, batch, first, n);
     iter__rows_mend(loader, worker, batch, first, n);

@@ -28,13 +28,15 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
     if (!out || out->struct_size != sizeof(*out)) {
         return iter__fail(err, ITER_EINVAL, "stats: struct_size is not %zu", sizeof(*out));
     }
-    if (*(volatile uint32_t *)loader->alive != 1) return iter__fail(err, ITER_ESTATE, "loader: made before fork()");
+    if (*(volatile uint32_t *)loader->alive != 1)
+        return iter__fail(err, ITER_ESTATE, "loader: made before fork()");
     memset(out, 0, sizeof(*out));
     out->struct_size = sizeof(*out);
     out->batches = LOAD(loader->n_batches);
     out->samples = LOAD(loader->n_samples);
     out->bytes = LOAD(loader->n_bytes);
-    for (int i = 0; i < ITER_PATH_COUNT; i++) out->path_bytes[i] = LOAD(loader->io.path_bytes[i]);
+    for (int i = 0; i < ITER_PATH_COUNT; i++)
+        out->path_bytes[i] = LOAD(loader->io.path_bytes[i]);
     out->next_wait_ns = LOAD(loader->next_wait_ns);
     out->open_ns = LOAD(loader->open_ns);
     out->read_ns = LOAD(loader->read_ns);
@@ -43,7 +45,8 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
     out->retried_reads = LOAD(loader->io.retried);
     out->slot_bytes = loader->slots_bytes;
     out->arena_bytes = loader->io.arena_bytes;
-    out->scratch_bytes = iter__worker_bytes(loader) * (size_t)(loader->n_workers > 0 ? loader->n_workers : 1);
+    out->scratch_bytes =
+        iter__worker_bytes(loader) * (size_t)(loader->n_workers > 0 ? loader->n_workers : 1);
     if (loader->preload) {
         out->preload_bytes = loader->preload->bytes;
         out->preload_s = loader->preload->seconds;

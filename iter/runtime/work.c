@@ -7,7 +7,8 @@
 #include "iter/core/error.h"
 #include "iter/runtime/runtime.h"
 
-#define STAGING_BYTES ((size_t)48 << 10) /* rows between get() and the steps stay in the first-level caches */
+#define STAGING_BYTES \
+    ((size_t)48 << 10) /* rows between get() and the steps stay in the first-level caches */
 
 _Thread_local const iter_loader *iter__in_callback_of;
 
@@ -25,7 +26,8 @@ static void judge(iter_loader *loader, iter_batch *batch) {
         const iter_status status = batch->row_status[row];
         if (status == ITER_OK) continue;
         batch->info.n_failed++;
-        if (status >= 0 || batch->status < 0 || loader->opt.on_error == ITER_ON_ERROR_BLANK) continue;
+        if (status >= 0 || batch->status < 0 || loader->opt.on_error == ITER_ON_ERROR_BLANK)
+            continue;
         batch->status = iter__fail(&batch->error, status, "%s", batch->failures[row].message);
     }
 }
@@ -34,7 +36,8 @@ static void copy_lengths(const iter_loader *loader, iter_batch *batch) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter_field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of < 0) continue;
-        memcpy(batch->memory + field->slot_offset, batch->lengths[field->lengths_of], 4 * (size_t)batch->info.n_rows);
+        memcpy(batch->memory + field->slot_offset, batch->lengths[field->lengths_of],
+               4 * (size_t)batch->info.n_rows);
     }
 }
 
@@ -54,17 +57,21 @@ static iter_status run_batch_stages(iter_loader *loader, iter_worker *worker, it
             const iter_stage *stage = field->batch_steps[i].stage;
             const iter_status status = stage->ops->apply_batch(stage->options, view, &batch->error);
             if (status < 0) {
-                return iter__fail_in(&batch->error, status, "%s (batch %llu of epoch %u)", stage->ops->base.name,
-                                     (unsigned long long)batch->info.number, batch->info.epoch);
+                return iter__fail_in(&batch->error, status, "%s (batch %llu of epoch %u)",
+                                     stage->ops->base.name, (unsigned long long)batch->info.number,
+                                     batch->info.epoch);
             }
         }
         batch->tensors[f] = view->tensor;
     }
     if (!collates) return ITER_OK;
-    const iter_status status = loader->opt.collate(loader->opt.collate_user, views, loader->plan.n_fields, &batch->error);
-    if (status < 0) return iter__fail_in(&batch->error, status, "collate (batch %llu of epoch %u)",
-                                         (unsigned long long)batch->info.number, batch->info.epoch);
-    for (int32_t f = 0; f < loader->plan.n_fields; f++) batch->tensors[f] = views[f].tensor;
+    const iter_status status =
+        loader->opt.collate(loader->opt.collate_user, views, loader->plan.n_fields, &batch->error);
+    if (status < 0)
+        return iter__fail_in(&batch->error, status, "collate (batch %llu of epoch %u)",
+                             (unsigned long long)batch->info.number, batch->info.epoch);
+    for (int32_t f = 0; f < loader->plan.n_fields; f++)
+        batch->tensors[f] = views[f].tensor;
     return ITER_OK;
 }
 
@@ -75,7 +82,8 @@ static bool settle_stream(iter_loader *loader, iter_batch *batch) {
     const uint32_t n = batch->info.n_rows;
     if (n < loader->opt.batch_size) loader->stream_ended = true;
     if (batch->status < 0) loader->stream_ended = true;
-    const bool discard = n == 0 || (n < loader->opt.batch_size && loader->opt.last_batch == ITER_LAST_DISCARD);
+    const bool discard =
+        n == 0 || (n < loader->opt.batch_size && loader->opt.last_batch == ITER_LAST_DISCARD);
     if (discard && batch->status >= 0) {
         loader->queue_count--; /* it is the newest entry: streams open one batch at a time */
         if (n == 0 && batch->info.number == 0) loader->opener_any = false;
@@ -93,16 +101,19 @@ static void publish(iter_loader *loader, iter_batch *batch) {
         iter__batch_give_back(batch);
     } else {
         batch->state = BATCH_READY;
-        if (loader->consumer_waits && loader->queue_count && iter__queue_at(loader, 0)->batch == batch) {
+        if (loader->consumer_waits && loader->queue_count &&
+            iter__queue_at(loader, 0)->batch == batch) {
             pthread_cond_signal(&loader->ready);
         }
     }
     pthread_mutex_unlock(&loader->lock);
 }
 
-void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t n_chunks) {
+void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                      uint32_t n_chunks) {
     /* acq_rel: who ends the batch has seen every row of it. */
-    if (atomic_fetch_sub_explicit(&batch->chunks_left, n_chunks, memory_order_acq_rel) != n_chunks) return;
+    if (atomic_fetch_sub_explicit(&batch->chunks_left, n_chunks, memory_order_acq_rel) != n_chunks)
+        return;
     const bool dropped = atomic_load_explicit(&batch->dropped, memory_order_relaxed);
     if (!dropped) judge(loader, batch);
     if (batch->status >= 0 && !dropped) {
@@ -111,7 +122,8 @@ void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batc
         copy_lengths(loader, batch);
         const iter_status status = run_batch_stages(loader, worker, batch);
         if (status < 0) batch->status = status;
-        atomic_fetch_add_explicit(&loader->batch_ns, (unsigned long long)(iter__now_ns() - start), memory_order_relaxed);
+        atomic_fetch_add_explicit(&loader->batch_ns, (unsigned long long)(iter__now_ns() - start),
+                                  memory_order_relaxed);
     }
     publish(loader, batch);
 }
@@ -124,7 +136,8 @@ static void make_stream_rows(iter_loader *loader, iter_worker *worker, iter_batc
     }
     iter__rows_mend(loader, worker, batch, 0, n);
     batch->info.n_rows = batch->info.n_valid = n;
-    for (int32_t f = 0; f < loader->plan.n_fields; f++) batch->tensors[f].desc.dims[0] = n;
+    for (int32_t f = 0; f < loader->plan.n_fields; f++)
+        batch->tensors[f].desc.dims[0] = n;
 }
 
 void iter__chunk_work(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
@@ -145,7 +158,8 @@ void iter__chunk_work(iter_loader *loader, iter_worker *worker, iter_chunk *chun
         for (uint32_t i = 0; i < chunk->n * (uint32_t)n_extents; i++) {
             bytes += batch->extents[(size_t)chunk->first * n_extents + i].size;
         }
-        atomic_fetch_add_explicit(&loader->io.path_bytes[ITER_PATH_MEMORY], bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&loader->io.path_bytes[ITER_PATH_MEMORY], bytes,
+                                  memory_order_relaxed);
     }
     iter__io_release(loader, chunk);
     atomic_store_explicit(&chunk->state, CHUNK_DONE, memory_order_release);
@@ -173,10 +187,10 @@ static size_t lay_out(const iter_loader *loader, iter_worker *worker, uint8_t *b
     const iter_plan *plan = &loader->plan;
     const uint32_t rows = staging_rows(loader);
     size_t at = 0;
-#define PART(member, bytes)                               \
-    do {                                                  \
-        if (base) worker->member = (void *)(base + at);   \
-        at += ((bytes) + 63 + 64) & ~(size_t)63;          \
+#define PART(member, bytes)                             \
+    do {                                                \
+        if (base) worker->member = (void *)(base + at); \
+        at += ((bytes) + 63 + 64) & ~(size_t)63;        \
     } while (0)
     PART(step[0], plan->step_bytes);
     PART(step[1], plan->step_bytes);
@@ -190,7 +204,9 @@ static size_t lay_out(const iter_loader *loader, iter_worker *worker, uint8_t *b
     return at;
 }
 
-size_t iter__worker_bytes(const iter_loader *loader) { return lay_out(loader, NULL, NULL); }
+size_t iter__worker_bytes(const iter_loader *loader) {
+    return lay_out(loader, NULL, NULL);
+}
 
 static iter_status start_state(const iter_ops *ops, void **out, iter_error *err) {
     *out = iter__alloc(1, ops->state_size ? ops->state_size : 1);
@@ -209,7 +225,8 @@ static iter_status start_transforms(iter_worker *worker, iter_error *err) {
             const iter_transform_ops *ops = step->stage->ops;
             void *state;
             ITER_TRY(start_state(&ops->base, &state, err));
-            const iter_status status = ops->start ? ops->start(state, step->stage->options, err) : ITER_OK;
+            const iter_status status =
+                ops->start ? ops->start(state, step->stage->options, err) : ITER_OK;
             if (status < 0) {
                 iter__free(state);
                 return iter__fail_in(err, status, "%s", ops->base.name);
@@ -240,7 +257,9 @@ static iter_status start_decoders(iter_worker *worker, iter_error *err) {
 iter_status iter__worker_start(iter_worker *worker, iter_error *err) {
     iter_loader *loader = worker->loader;
     worker->memory = iter__alloc(1, iter__worker_bytes(loader));
-    if (!worker->memory) return iter__fail(err, ITER_ENOMEM, "worker: no memory for %zu bytes", iter__worker_bytes(loader));
+    if (!worker->memory)
+        return iter__fail(err, ITER_ENOMEM, "worker: no memory for %zu bytes",
+                          iter__worker_bytes(loader));
     lay_out(loader, worker, worker->memory);
     ITER_TRY(start_transforms(worker, err));
     return start_decoders(worker, err);
@@ -280,7 +299,8 @@ void iter__worker_stop(iter_worker *worker) {
     for (int32_t f = 0; f < loader->dataset->desc.n_fields; f++) {
         void *state = worker->decoder_states[f];
         if (!state) continue;
-        if (loader->dataset->desc.fields[f].decoder->stop) loader->dataset->desc.fields[f].decoder->stop(state);
+        if (loader->dataset->desc.fields[f].decoder->stop)
+            loader->dataset->desc.fields[f].decoder->stop(state);
         iter__free(state);
     }
     iter__free(worker->memory);

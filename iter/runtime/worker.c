@@ -83,14 +83,17 @@ static void share_work(iter_loader *loader, const iter_chunk *chunk) {
 static bool become_reader(iter_loader *loader) {
     iter_io *io = &loader->io;
     bool expected = false;
-    return io->async && atomic_load(&io->pending) > 0 && atomic_compare_exchange_strong(&io->reading, &expected, true);
+    return io->async && atomic_load(&io->pending) > 0 &&
+           atomic_compare_exchange_strong(&io->reading, &expected, true);
 }
 
 static void count(atomic_ullong *counter, int64_t since) {
-    atomic_fetch_add_explicit(counter, (unsigned long long)(iter__now_ns() - since), memory_order_relaxed);
+    atomic_fetch_add_explicit(counter, (unsigned long long)(iter__now_ns() - since),
+                              memory_order_relaxed);
 }
 
-iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sleep, int64_t timeout_ns) {
+iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sleep,
+                          int64_t timeout_ns) {
     bool is_new = false, may_issue = true;
     iter_chunk *chunk = worker->current ? claim_of(worker->current, CHUNK_READY) : NULL;
     unsigned releases = 0;
@@ -100,7 +103,9 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
             pthread_mutex_lock(&loader->lock);
             chunk = find(loader, may_issue, &is_new);
             if (!chunk && !may_issue && releases != atomic_load(&loader->io.releases)) {
-                chunk = find(loader, true, &is_new); /* space was made meanwhile, by who does not come for the chunk */
+                chunk = find(
+                    loader, true,
+                    &is_new); /* space was made meanwhile, by who does not come for the chunk */
             }
             if (!chunk) break;
             releases = atomic_load(&loader->io.releases);
@@ -108,6 +113,7 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
             pthread_mutex_unlock(&loader->lock);
         }
         worker->current = chunk->batch;
+        if (is_new) iter__ahead_advance(loader);
         const int issued = is_new ? iter__io_issue(loader, worker, chunk) : 1;
         if (issued == 1) iter__chunk_work(loader, worker, chunk);
         if (issued >= 0) return ITER_WORK_DONE;
@@ -214,8 +220,9 @@ iter_status iter__workers_run(iter_loader *loader, iter_error *err) {
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         if (failed) {
             char reason[96];
-            return iter__fail(err, ITER_ENOMEM, "workers: thread %d of %d could not be started: %s", i + 1,
-                              loader->n_workers, iter__os_error(failed, reason, sizeof(reason)));
+            return iter__fail(err, ITER_ENOMEM, "workers: thread %d of %d could not be started: %s",
+                              i + 1, loader->n_workers,
+                              iter__os_error(failed, reason, sizeof(reason)));
         }
         worker->running = true;
         char name[32]; /* the kernel keeps 15 characters */

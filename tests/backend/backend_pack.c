@@ -209,6 +209,11 @@ static void test_layouts(void) {
                     }
 }
 
+/* More than a fold keeps as rectangles. */
+#define TEN_CUTOUTS                                                                            \
+    "cutout:3 | cutout:3,fill=1 | cutout:3,fill=2 | cutout:3,fill=3 | cutout:3,fill=4 | "      \
+    "cutout:3,fill=5 | cutout:3,fill=6 | cutout:3,fill=7 | cutout:3,fill=8 | cutout:3,fill=9"
+
 static const char *const geometry[] = {
     "random-crop:size=5,pad=2",
     "random-crop:size=5,pad=2,fill=200 | random-flip",
@@ -236,8 +241,7 @@ static const char *const geometry[] = {
     "cutout:size=4,fill=77",
     "cutout:20",
     "cutout:3,fill=1 | pad:2,5 | cutout:3,fill=9 | flip",
-    "cutout:3 | cutout:3,fill=1 | cutout:3,fill=2 | cutout:3,fill=3 | cutout:3,fill=4 | cutout:3,fill=5 | "
-    "cutout:3,fill=6 | cutout:3,fill=7 | cutout:3,fill=8 | cutout:3,fill=9",
+    TEN_CUTOUTS,
     "cutout:3,fill=5 | pad:4,mode=reflect | cutout:2,fill=6 | random-crop:6 | flip",
     "random-crop:size=5,pad=2 | random-flip | cutout:2 | random-flip:axis=vertical | center-crop:4",
 };

@@ -11,8 +11,10 @@
 
 #define N 483
 
-static const char *const augment = "random-crop:size=32,pad=4 | random-flip | normalize:mean=0.49;0.48;0.45,std=0.25;0.24;0.26 | to:f32,nchw";
-static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_DIRECT};
+static const char *const augment = "random-crop:size=32,pad=4 | random-flip | "
+                                   "normalize:mean=0.49;0.48;0.45,std=0.25;0.24;0.26 | to:f32,nchw";
+static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_RING, ITER_SOURCE_PREAD,
+                                  ITER_SOURCE_DIRECT};
 static const int32_t all_workers[] = {0, 1, 2, 8};
 static char folder[512];
 
@@ -26,7 +28,8 @@ static iter_loader_options base(void) {
 }
 
 /* Runs two epochs; with `resume`, saves after every batch and goes on in a new loader. */
-static uint64_t run_resuming(iter_dataset *data, iter_chain *chain, const iter_loader_options *opt) {
+static uint64_t run_resuming(iter_dataset *data, iter_chain *chain,
+                             const iter_loader_options *opt) {
     uint64_t sum = 0;
     uint8_t saved[1024];
     size_t size = 0;
@@ -50,7 +53,8 @@ static uint64_t run_resuming(iter_dataset *data, iter_chain *chain, const iter_l
     return sum;
 }
 
-static uint64_t run_ranks(iter_dataset *data, iter_chain *chain, iter_loader_options opt, uint32_t ranks) {
+static uint64_t run_ranks(iter_dataset *data, iter_chain *chain, iter_loader_options opt,
+                          uint32_t ranks) {
     uint64_t sum = 0;
     opt.ranks = ranks;
     for (opt.rank = 0; opt.rank < ranks; opt.rank++) {
@@ -67,7 +71,8 @@ static void same_for_all(const char *chain_text, int32_t last_batch) {
     uint64_t want = 0;
     for (size_t s = 0; s < sizeof(sources) / sizeof(sources[0]); s++) {
         for (size_t w = 0; w < sizeof(all_workers) / sizeof(all_workers[0]); w++) {
-            iter_dataset *own = drive_open(folder); /* a shared one would stay in memory once it was loaded */
+            iter_dataset *own =
+                drive_open(folder); /* a shared one would stay in memory once it was loaded */
             iter_loader_options opt = base();
             opt.source = sources[s];
             opt.workers = all_workers[w];
@@ -78,7 +83,8 @@ static void same_for_all(const char *chain_text, int32_t last_batch) {
             if (!want) want = got;
             EXPECT_EQ(got, want);
             if (w < 3) EXPECT_EQ(run_resuming(own, chain, &opt), want);
-            for (uint32_t ranks = 2; ranks <= 4 && w < 3; ranks *= 2) EXPECT_EQ(run_ranks(own, chain, opt, ranks), want);
+            for (uint32_t ranks = 2; ranks <= 4 && w < 3; ranks *= 2)
+                EXPECT_EQ(run_ranks(own, chain, opt, ranks), want);
             opt.batch_size = 64;
             loader = drive_loader(own, chain, &opt);
             EXPECT_EQ(drive_run(loader, 2), want);
@@ -107,11 +113,13 @@ static void rows_are_right(int32_t source, int32_t workers, int32_t o_direct) {
         for (int b = 0; (s = iter_loader_next(loader, &batch, &err)) == ITER_OK; b++) {
             EXPECT_EQ(drive_wrong_rows(batch), 0);
             if (b == 0) first[e] = iter_batch_index(batch)[0] << 32 | iter_batch_index(batch)[1];
-            for (uint32_t i = 0; i < iter_batch_describe(batch).n_rows; i++) seen[iter_batch_index(batch)[i]]++;
+            for (uint32_t i = 0; i < iter_batch_describe(batch).n_rows; i++)
+                seen[iter_batch_index(batch)[i]]++;
             iter_batch_unref(batch);
         }
         EXPECT_STATUS(s, ITER_END, &err);
-        for (int i = 0; i < N; i++) EXPECT_EQ(seen[i], 1);
+        for (int i = 0; i < N; i++)
+            EXPECT_EQ(seen[i], 1);
         EXPECT_OK(iter_loader_reset(loader, &err), &err);
     }
     EXPECT(first[0] != first[1]);
@@ -129,7 +137,8 @@ static void rows_are_right(int32_t source, int32_t workers, int32_t o_direct) {
 int main(void) {
     drive_cifar(folder, N);
     for (size_t s = 0; s < sizeof(sources) / sizeof(sources[0]); s++) {
-        for (int32_t workers = 0; workers <= 2; workers++) rows_are_right(sources[s], workers, 0);
+        for (int32_t workers = 0; workers <= 2; workers++)
+            rows_are_right(sources[s], workers, 0);
         rows_are_right(sources[s], 2, 1);
     }
     same_for_all(augment, ITER_LAST_KEEP);

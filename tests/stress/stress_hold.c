@@ -12,7 +12,8 @@
 
 static char folder[512];
 
-static void hold(iter_dataset *data, int32_t source, int32_t workers, uint32_t k, uint32_t prefetch) {
+static void hold(iter_dataset *data, int32_t source, int32_t workers, uint32_t k,
+                 uint32_t prefetch) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 16;
     opt.shuffle = ITER_SHUFFLE_FULL;
@@ -56,7 +57,8 @@ int main(void) {
     for (int s = 0; s < 3; s++) {
         iter_dataset *data = drive_open(folder);
         for (int32_t workers = 0; workers <= 3; workers++) {
-            for (uint32_t k = 0; k < 20; k++) hold(data, sources[s], workers, k, k % 3 == 0 ? 1 : 2);
+            for (uint32_t k = 0; k < 20; k++)
+                hold(data, sources[s], workers, k, k % 3 == 0 ? 1 : 2);
         }
         iter_dataset_unref(data);
     }

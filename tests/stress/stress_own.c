@@ -38,7 +38,8 @@ static uint32_t one_epoch(iter_loader *loader, bool variable) {
             EXPECT_EQ(label[i], index % 7);
             if (!variable) continue;
             EXPECT_EQ(iter_batch_lengths(batch, 0)[i], index % 5 + 1);
-            for (int64_t j = 0; j < data->desc.dims[1]; j++) EXPECT_EQ(row[j], j < (int64_t)(index % 5) + 1 ? (int64_t)index : -1);
+            for (int64_t j = 0; j < data->desc.dims[1]; j++)
+                EXPECT_EQ(row[j], j < (int64_t)(index % 5) + 1 ? (int64_t)index : -1);
         }
         n += info.n_rows;
         iter_batch_unref(batch);
@@ -54,8 +55,10 @@ static void states(void) {
         iter_dataset *data = own_open(&own, &own_ops), *one = own_open(&serial, &own_ops_serial);
         const iter_loader_options opt = options(workers);
         iter_loader *a = drive_loader(data, NULL, &opt), *b = drive_loader(one, NULL, &opt);
-        for (int e = 0; e < 3; e++) EXPECT_EQ(one_epoch(a, false), 203);
-        for (int e = 0; e < 2; e++) EXPECT_EQ(one_epoch(b, false), 203);
+        for (int e = 0; e < 3; e++)
+            EXPECT_EQ(one_epoch(a, false), 203);
+        for (int e = 0; e < 2; e++)
+            EXPECT_EQ(one_epoch(b, false), 203);
         iter_loader_unref(a);
         iter_loader_unref(b);
         EXPECT_EQ(own.n_started, workers ? workers : 1);
@@ -82,7 +85,8 @@ static void failures(int32_t on_error, int32_t workers, uint32_t max_failures) {
         const iter_status s = iter_loader_next(loader, &batch, &err);
         if (s < 0) {
             n_bad++;
-            EXPECT_ERROR(s, ITER_EFORMAT, &err, max_failures && n_bad > 1 ? "max_failures" : "own: sample");
+            EXPECT_ERROR(s, ITER_EFORMAT, &err,
+                         max_failures && n_bad > 1 ? "max_failures" : "own: sample");
             continue;
         }
         EXPECT_OK(s, &err);
@@ -97,12 +101,15 @@ static void failures(int32_t on_error, int32_t workers, uint32_t max_failures) {
         iter_batch_unref(batch);
     }
     if (max_failures == 0) {
-        EXPECT_EQ(n_ok, on_error == ITER_ON_ERROR_FAIL ? 3 : 13); /* ten bad rows lie in ten of thirteen batches */
+        EXPECT_EQ(n_ok, on_error == ITER_ON_ERROR_FAIL
+                            ? 3
+                            : 13); /* ten bad rows lie in ten of thirteen batches */
         EXPECT_EQ(n_blank, on_error == ITER_ON_ERROR_BLANK ? 10 : 0);
         EXPECT_EQ(n_moved, on_error == ITER_ON_ERROR_REPLACE ? 10 : 0);
         iter_failure list[16];
         EXPECT_EQ(iter_loader_failures(loader, list, 16), 10);
-        for (uint32_t i = 0; i < 10; i++) EXPECT_EQ(list[i].index, 10 * i + 1);
+        for (uint32_t i = 0; i < 10; i++)
+            EXPECT_EQ(list[i].index, 10 * i + 1);
         EXPECT(strstr(list[0].message, "sample 1") != NULL);
     } else {
         EXPECT_EQ(n_bad, 13); /* the second failure ends it: from then on the answer stays */
@@ -117,7 +124,8 @@ static void variable(int32_t workers) {
     const iter_loader_options opt = options(workers);
     iter_error err;
     iter_loader *refused;
-    EXPECT_ERROR(iter_dataloader_create(data, NULL, &opt, &refused, &err), ITER_EINVAL, &err, "different lengths");
+    EXPECT_ERROR(iter_dataloader_create(data, NULL, &opt, &refused, &err), ITER_EINVAL, &err,
+                 "different lengths");
     iter_chain *chain = drive_chain("pad-batch:value=-1 | lengths:name=n");
     iter_loader *loader = drive_loader(data, chain, &opt);
     EXPECT_EQ(iter_loader_n_fields(loader), 3);
@@ -125,7 +133,8 @@ static void variable(int32_t workers) {
     EXPECT_EQ(one_epoch(loader, true), 77);
     iter_batch *batch;
     EXPECT_OK(iter_loader_next(loader, &batch, &err), &err);
-    for (int i = 0; i < 8; i++) EXPECT_EQ(((const int32_t *)iter_batch_find(batch, "n")->data)[i], i % 5 + 1);
+    for (int i = 0; i < 8; i++)
+        EXPECT_EQ(((const int32_t *)iter_batch_find(batch, "n")->data)[i], i % 5 + 1);
     iter_batch_unref(batch);
     iter_loader_unref(loader);
     iter_chain_unref(chain);
@@ -139,7 +148,8 @@ static void streams(int32_t workers, uint64_t n, int32_t last_batch) {
     opt.last_batch = last_batch;
     iter_loader *loader = drive_loader(data, NULL, &opt);
     const uint64_t want = last_batch == ITER_LAST_DISCARD ? n / 8 * 8 : n;
-    for (int e = 0; e < 3; e++) EXPECT_EQ(one_epoch(loader, false), want);
+    for (int e = 0; e < 3; e++)
+        EXPECT_EQ(one_epoch(loader, false), want);
     iter_error err;
     iter_batch *batch;
     if (n >= 24) { /* resume behind the second batch */
@@ -161,7 +171,8 @@ static void streams(int32_t workers, uint64_t n, int32_t last_batch) {
     }
     iter_loader_unref(loader);
     opt.last_batch = ITER_LAST_PAD;
-    EXPECT_ERROR(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_EINVAL, &err, "known number of samples");
+    EXPECT_ERROR(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_EINVAL, &err,
+                 "known number of samples");
     opt.last_batch = ITER_LAST_KEEP;
     opt.shuffle = ITER_SHUFFLE_FULL;
     EXPECT(iter_dataloader_create(data, NULL, &opt, &loader, &err) == ITER_EINVAL);
@@ -178,11 +189,14 @@ static void stuck(void) {
     iter_loader *loader = drive_loader(data, NULL, &opt);
     iter_error err;
     iter_batch *batch;
-    EXPECT_ERROR(iter_loader_next(loader, &batch, &err), ITER_ETIMEDOUT, &err, "get (own), sample 0");
-    EXPECT_ERROR(iter_loader_stop(loader, &err), ITER_ETIMEDOUT, &err, "worker 0 is still busy with sample 0 of own");
+    EXPECT_ERROR(iter_loader_next(loader, &batch, &err), ITER_ETIMEDOUT, &err,
+                 "get (own), sample 0");
+    EXPECT_ERROR(iter_loader_stop(loader, &err), ITER_ETIMEDOUT, &err,
+                 "worker 0 is still busy with sample 0 of own");
     iter_loader_unref(loader);
     EXPECT_EQ(own.n_stopped, 0);
-    atomic_store(&own.block, false); /* the thread that was left behind ends, and its memory with it */
+    atomic_store(&own.block,
+                 false); /* the thread that was left behind ends, and its memory with it */
     iter_dataset_unref(data);
     for (int i = 0; i < 5000 && !atomic_load(&own.n_closed); i++) {
         const struct timespec pause = {.tv_nsec = 1000000};
@@ -221,7 +235,8 @@ static void forks(void) {
     const pid_t child = fork();
     if (child == 0) {
         iter_batch *other;
-        const bool right = iter_loader_next(loader, &other, &err) == ITER_ESTATE && strstr(err.message, "fork") &&
+        const bool right = iter_loader_next(loader, &other, &err) == ITER_ESTATE &&
+                           strstr(err.message, "fork") &&
                            iter_loader_reset(loader, &err) == ITER_ESTATE;
         iter_batch_unref(batch);
         iter_loader_unref(loader);
@@ -261,10 +276,12 @@ static void epochs(int32_t workers) {
 int main(void) {
     states();
     for (int32_t workers = 0; workers <= 2; workers++) {
-        for (int32_t policy = ITER_ON_ERROR_FAIL; policy <= ITER_ON_ERROR_BLANK; policy++) failures(policy, workers, 0);
+        for (int32_t policy = ITER_ON_ERROR_FAIL; policy <= ITER_ON_ERROR_BLANK; policy++)
+            failures(policy, workers, 0);
         failures(ITER_ON_ERROR_FAIL, workers, 1);
         variable(workers);
-        for (uint64_t n = 0; n <= 40; n += 4) streams(workers, n, n % 8 ? ITER_LAST_KEEP : ITER_LAST_DISCARD);
+        for (uint64_t n = 0; n <= 40; n += 4)
+            streams(workers, n, n % 8 ? ITER_LAST_KEEP : ITER_LAST_DISCARD);
         streams(workers, 27, ITER_LAST_DISCARD);
         calls_back(workers);
         epochs(workers);

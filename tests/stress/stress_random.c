@@ -22,7 +22,8 @@ static uint32_t draw(uint64_t *state, uint32_t n) {
 }
 
 static iter_loader_options random_options(uint64_t *rng) {
-    static const int32_t sources[] = {ITER_SOURCE_AUTO, ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_DIRECT};
+    static const int32_t sources[] = {ITER_SOURCE_AUTO, ITER_SOURCE_RING, ITER_SOURCE_PREAD,
+                                      ITER_SOURCE_DIRECT};
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 8u << draw(rng, 3);
     opt.workers = (int32_t)draw(rng, 5);
@@ -35,11 +36,13 @@ static iter_loader_options random_options(uint64_t *rng) {
     opt.source = sources[draw(rng, 4)];
     opt.memory_limit = 64 << 20;
     opt.on_error = ITER_ON_ERROR_BLANK;
-    if (draw(rng, 3) == 0) opt.source_ops = draw(rng, 2) ? &source_fault_ops : &source_fault_sync_ops;
+    if (draw(rng, 3) == 0)
+        opt.source_ops = draw(rng, 2) ? &source_fault_ops : &source_fault_sync_ops;
     return opt;
 }
 
-static void one_step(iter_loader *loader, bool rolls, uint64_t *rng, uint8_t saved[1024], size_t *size) {
+static void one_step(iter_loader *loader, bool rolls, uint64_t *rng, uint8_t saved[1024],
+                     size_t *size) {
     iter_error err;
     iter_batch *batch;
     const uint32_t what = draw(rng, 20);
@@ -78,9 +81,17 @@ static void *cancel_later(void *loader) {
 
 static void run(uint64_t seed) {
     uint64_t rng = seed * 77 + 1;
-    const source_fault_plan plan = {.inner = iter_builtin_source(0), .seed = seed, .eio_once = 30, .eio_always = 10, .lost = 20,
-                                    .interrupted = 30, .queue_full = 30, .try_again = 100, .idle_waits = 100,
-                                    .delay_ns = 50000, .reorder = true};
+    const source_fault_plan plan = {.inner = iter_builtin_source(0),
+                                    .seed = seed,
+                                    .eio_once = 30,
+                                    .eio_always = 10,
+                                    .lost = 20,
+                                    .interrupted = 30,
+                                    .queue_full = 30,
+                                    .try_again = 100,
+                                    .idle_waits = 100,
+                                    .delay_ns = 50000,
+                                    .reorder = true};
     source_fault_set(&plan);
     iter_dataset *data = drive_open(folder);
     const iter_loader_options opt = random_options(&rng);
@@ -94,14 +105,16 @@ static void run(uint64_t seed) {
     uint8_t saved[1024];
     size_t size = 0;
     const uint32_t steps = 5 + draw(&rng, 120);
-    for (uint32_t i = 0; i < steps; i++) one_step(loader, opt.last_batch == ITER_LAST_ROLL_OVER, &rng, saved, &size);
+    for (uint32_t i = 0; i < steps; i++)
+        one_step(loader, opt.last_batch == ITER_LAST_ROLL_OVER, &rng, saved, &size);
     iter_loader_unref(loader);
     if (cancels) pthread_join(other, NULL);
     iter_dataset_unref(data);
 }
 
 int main(int argc, char **argv) {
-    const uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 0, n = argc > 2 ? strtoull(argv[2], NULL, 10) : 300;
+    const uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 0,
+                   n = argc > 2 ? strtoull(argv[2], NULL, 10) : 300;
     drive_cifar(folder, N);
     for (uint64_t seed = first; seed < first + n && !EXPECT_DONE(); seed++) {
         run(seed);

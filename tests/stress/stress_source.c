@@ -166,8 +166,8 @@ static void wait_once(crowd *c) {
 }
 
 /* Submits until its reads are used up, reaping on the way, and exits whatever is in flight. */
-static void *live(void *crowd_) {
-    crowd *c = crowd_;
+static void *live(void *arg) {
+    crowd *c = arg;
     const source_drive *d = &c->drive;
     pthread_mutex_lock(&c->lock);
     for (uint32_t left = LIFE_READS; left > 0;) {
@@ -231,8 +231,8 @@ static bool run_crowd(const char *title, const iter_source_ops *ops, const sourc
     return true;
 }
 
-static void *submit_all(void *crowd_) {
-    crowd *c = crowd_;
+static void *submit_all(void *arg) {
+    crowd *c = arg;
     const source_drive *d = &c->drive;
     pthread_mutex_lock(&c->lock);
     while (c->free != NULL) {

@@ -36,7 +36,8 @@ iter_dataset *drive_open(const char *folder) {
 
 static uint64_t fnv(uint64_t hash, const void *bytes, size_t n) {
     const uint8_t *p = bytes;
-    for (size_t i = 0; i < n; i++) hash = (hash ^ p[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ p[i]) * 0x100000001b3u;
     return hash;
 }
 
@@ -51,7 +52,8 @@ uint64_t drive_hash(const iter_batch *batch) {
             const bool padding = info.first_valid == 0 && i >= info.n_valid;
             if (padding) continue;
             uint64_t hash = 0xcbf29ce484222325u;
-            const uint64_t place[3] = {iter_batch_row_epoch(batch)[i], iter_batch_position(batch)[i], (uint64_t)f};
+            const uint64_t place[3] = {iter_batch_row_epoch(batch)[i],
+                                       iter_batch_position(batch)[i], (uint64_t)f};
             hash = fnv(hash, place, sizeof(place));
             sum += fnv(hash, (const uint8_t *)tensor->data + i * row, row);
         }
@@ -61,14 +63,16 @@ uint64_t drive_hash(const iter_batch *batch) {
 
 uint32_t drive_wrong_rows(const iter_batch *batch) {
     const iter_batch_info info = iter_batch_describe(batch);
-    const iter_tensor *data = iter_batch_find(batch, "data"), *label = iter_batch_find(batch, "label");
+    const iter_tensor *data = iter_batch_find(batch, "data"),
+                      *label = iter_batch_find(batch, "label");
     uint32_t wrong = 0;
     for (uint32_t i = 0; i < info.n_rows; i++) {
         if (!iter_batch_valid(batch)[i]) continue;
         const uint32_t index = (uint32_t)iter_batch_index(batch)[i];
         const uint8_t *pixels = (const uint8_t *)data->data + (size_t)i * 3072;
         bool right = ((const uint8_t *)label->data)[i] == index % 10;
-        for (uint32_t j = 0; j < 3072 && right; j += 61) right = pixels[j] == make_pixel(index, j);
+        for (uint32_t j = 0; j < 3072 && right; j += 61)
+            right = pixels[j] == make_pixel(index, j);
         wrong += !right;
     }
     return wrong;
@@ -90,7 +94,8 @@ uint64_t drive_run(iter_loader *loader, uint32_t epochs) {
     return sum;
 }
 
-iter_loader *drive_loader(iter_dataset *dataset, iter_chain *chain, const iter_loader_options *opt) {
+iter_loader *drive_loader(iter_dataset *dataset, iter_chain *chain,
+                          const iter_loader_options *opt) {
     iter_error err;
     iter_loader *loader;
     if (iter_dataloader_create(dataset, chain, opt, &loader, &err) < 0) die("dataloader", &err);

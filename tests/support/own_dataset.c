@@ -13,7 +13,8 @@ static iter_status describe(void *user, iter_description *out, iter_error *err) 
     (void)err;
     out->n_samples = own->n;
     out->n_fields = 2;
-    out->fields[0] = (iter_field){.name = "data", .role = ITER_DATA, .desc = {.dtype = ITER_I32, .n_dims = 1, .dims = {2}}};
+    out->fields[0] = (iter_field){
+        .name = "data", .role = ITER_DATA, .desc = {.dtype = ITER_I32, .n_dims = 1, .dims = {2}}};
     if (own->variable) {
         out->fields[0].desc.dims[0] = ITER_VARIABLE;
         out->fields[0].desc.capacity = 5;
@@ -40,7 +41,8 @@ static void write_row(const own_dataset *own, const iter_tensor *rows, uint32_t 
     int32_t *data = (int32_t *)rows[0].data + i * rows[0].strides[0];
     if (own->variable) {
         const int64_t length = (int64_t)(index % 5) + 1;
-        for (int64_t j = 0; j < length; j++) data[j] = (int32_t)index;
+        for (int64_t j = 0; j < length; j++)
+            data[j] = (int32_t)index;
         iter_rows_set_length(rows, 0, i, length);
     } else {
         data[0] = (int32_t)index;
@@ -49,15 +51,16 @@ static void write_row(const own_dataset *own, const iter_tensor *rows, uint32_t 
     ((uint8_t *)rows[1].data)[i * rows[1].strides[0]] = (uint8_t)(index % 7);
 }
 
-static iter_status get(void *user, void *state, uint32_t n, const uint64_t *indices, const iter_tensor *rows, iter_rng *rng,
-                       iter_error *err) {
+static iter_status get(void *user, void *state, uint32_t n, const uint64_t *indices,
+                       const iter_tensor *rows, iter_rng *rng, iter_error *err) {
     own_dataset *own = user;
     (void)state, (void)rng;
     const int inside = atomic_fetch_add(&own->n_inside, 1) + 1;
     if (inside > atomic_load(&own->max_inside)) atomic_store(&own->max_inside, inside);
     const struct timespec pause = {.tv_nsec = own->sleep_ns ? own->sleep_ns : 1000000};
     if (own->sleep_ns) nanosleep(&pause, NULL);
-    while (atomic_load(&own->block)) nanosleep(&pause, NULL);
+    while (atomic_load(&own->block))
+        nanosleep(&pause, NULL);
     if (own->call_back) {
         iter_batch *batch;
         own->called_back = iter_loader_next(own->call_back, &batch, err);
@@ -66,7 +69,8 @@ static iter_status get(void *user, void *state, uint32_t n, const uint64_t *indi
     for (uint32_t i = 0; i < n; i++) {
         write_row(own, rows, i, indices[i]);
         if (!own->fail_modulo || indices[i] % own->fail_modulo != 1) continue;
-        snprintf(err->message, sizeof(err->message), "sample %llu is bad on purpose", (unsigned long long)indices[i]);
+        snprintf(err->message, sizeof(err->message), "sample %llu is bad on purpose",
+                 (unsigned long long)indices[i]);
         status = err->status = ITER_EFORMAT;
         break;
     }
@@ -74,11 +78,13 @@ static iter_status get(void *user, void *state, uint32_t n, const uint64_t *indi
     return status;
 }
 
-static iter_status next(void *user, uint32_t n, const iter_tensor *rows, uint32_t *out_n, iter_error *err) {
+static iter_status next(void *user, uint32_t n, const iter_tensor *rows, uint32_t *out_n,
+                        iter_error *err) {
     own_dataset *own = user;
     (void)err;
     *out_n = 0;
-    for (; *out_n < n && own->at < own->stream_n; own->at++) write_row(own, rows, (*out_n)++, own->at);
+    for (; *out_n < n && own->at < own->stream_n; own->at++)
+        write_row(own, rows, (*out_n)++, own->at);
     return ITER_OK;
 }
 
@@ -88,14 +94,28 @@ static iter_status rewind_stream(void *user, iter_error *err) {
     return ITER_OK;
 }
 
-static void close_own(void *user) { atomic_fetch_add(&((own_dataset *)user)->n_closed, 1); }
+static void close_own(void *user) {
+    atomic_fetch_add(&((own_dataset *)user)->n_closed, 1);
+}
 
-const iter_dataset_ops own_ops = {.struct_size = sizeof(own_ops), .name = "own", .describe = describe, .start = start, .stop = stop,
-                                  .get = get, .close = close_own};
-const iter_dataset_ops own_ops_serial = {.struct_size = sizeof(own_ops_serial), .name = "own", .describe = describe, .get = get,
+const iter_dataset_ops own_ops = {.struct_size = sizeof(own_ops),
+                                  .name = "own",
+                                  .describe = describe,
+                                  .start = start,
+                                  .stop = stop,
+                                  .get = get,
+                                  .close = close_own};
+const iter_dataset_ops own_ops_serial = {.struct_size = sizeof(own_ops_serial),
+                                         .name = "own",
+                                         .describe = describe,
+                                         .get = get,
                                          .close = close_own};
-const iter_dataset_ops own_ops_stream = {.struct_size = sizeof(own_ops_stream), .name = "own-stream", .describe = describe,
-                                         .next = next, .rewind = rewind_stream, .close = close_own};
+const iter_dataset_ops own_ops_stream = {.struct_size = sizeof(own_ops_stream),
+                                         .name = "own-stream",
+                                         .describe = describe,
+                                         .next = next,
+                                         .rewind = rewind_stream,
+                                         .close = close_own};
 
 iter_dataset *own_open(own_dataset *own, const iter_dataset_ops *ops) {
     iter_error err;

@@ -9,15 +9,15 @@
 #include <iter/iter.h>
 
 typedef struct own_dataset {
-    uint64_t n;              /* samples, or ITER_UNKNOWN: a stream of stream_n */
+    uint64_t n; /* samples, or ITER_UNKNOWN: a stream of stream_n */
     uint64_t stream_n;
-    uint32_t fail_modulo;    /* index % fail_modulo == 1 fails; 0 = none */
-    bool variable;           /* "data" is i32 [index % 5 + 1], all equal to index */
-    int64_t sleep_ns;        /* per get() */
-    atomic_bool block;       /* get() does not return while this is set */
+    uint32_t fail_modulo; /* index % fail_modulo == 1 fails; 0 = none */
+    bool variable;        /* "data" is i32 [index % 5 + 1], all equal to index */
+    int64_t sleep_ns;     /* per get() */
+    atomic_bool block;    /* get() does not return while this is set */
     atomic_int n_started, n_stopped, n_closed, n_inside, max_inside;
-    uint64_t at;             /* stream */
-    iter_loader *call_back;  /* get() calls next() on it and keeps the answer: */
+    uint64_t at;            /* stream */
+    iter_loader *call_back; /* get() calls next() on it and keeps the answer: */
     iter_status called_back;
 } own_dataset;
 

@@ -15,15 +15,15 @@
 #define FAULT_MEMORY    65536u
 
 typedef enum fault_kind {
-    FAULT_EIO_ONCE = 1,
-    FAULT_EIO_ALWAYS,
-    FAULT_LOST,
-    FAULT_INTERRUPTED,
-    FAULT_SHRUNK,
-    FAULT_HANG,
-    FAULT_QUEUE_FULL,
-    FAULT_TRY,
-    FAULT_DELAY
+    ITER_FAULT_EIO_ONCE = 1,
+    ITER_FAULT_EIO_ALWAYS,
+    ITER_FAULT_LOST,
+    ITER_FAULT_INTERRUPTED,
+    ITER_FAULT_SHRUNK,
+    ITER_FAULT_HANG,
+    ITER_FAULT_QUEUE_FULL,
+    ITER_FAULT_TRY,
+    ITER_FAULT_DELAY
 } fault_kind;
 
 typedef struct fault_queued {
@@ -71,11 +71,11 @@ static bool hit(const source_fault_plan *plan, fault_kind kind, int32_t chance, 
 }
 
 bool source_fault_fails_always(const source_fault_plan *plan, uint64_t object, uint64_t offset) {
-    return hit(plan, FAULT_EIO_ALWAYS, plan->eio_always, object, offset);
+    return hit(plan, ITER_FAULT_EIO_ALWAYS, plan->eio_always, object, offset);
 }
 
 bool source_fault_shrinks(const source_fault_plan *plan, uint64_t object, uint64_t offset) {
-    return hit(plan, FAULT_SHRUNK, plan->shrunk, object, offset);
+    return hit(plan, ITER_FAULT_SHRUNK, plan->shrunk, object, offset);
 }
 
 /* True the first time that this fault asks for this place. */
@@ -103,7 +103,7 @@ static void sleep_ns(uint64_t ns) {
 /* ---- One read ------------------------------------------------------------------------------------------ */
 
 static bool hangs(fault_state *s, const iter_read *read) {
-    return hit(&s->plan, FAULT_HANG, s->plan.hang, read->object, read->offset) &&
+    return hit(&s->plan, ITER_FAULT_HANG, s->plan.hang, read->object, read->offset) &&
            !atomic_load(&released);
 }
 
@@ -138,13 +138,13 @@ static iter_status take_bytes(fault_state *s, iter_read *read, size_t end) {
 static iter_status serve(fault_state *s, iter_read *read) {
     const source_fault_plan *plan = &s->plan;
     atomic_fetch_add(&counts.reads, 1);
-    const uint64_t chance = draw(plan, FAULT_INTERRUPTED, read->object, read->offset) >> 10;
+    const uint64_t chance = draw(plan, ITER_FAULT_INTERRUPTED, read->object, read->offset) >> 10;
     if (source_fault_fails_always(plan, read->object, read->offset) ||
-        once(s, FAULT_EIO_ONCE, plan->eio_once, read)) {
+        once(s, ITER_FAULT_EIO_ONCE, plan->eio_once, read)) {
         atomic_fetch_add(&counts.eio, 1);
         return end_with(read, ITER_EIO, EIO);
     }
-    if (once(s, FAULT_LOST, plan->lost, read)) {
+    if (once(s, ITER_FAULT_LOST, plan->lost, read)) {
         atomic_fetch_add(&counts.lost, 1);
         return end_with(read, ITER_ECANCELED, chance & 1 ? EFAULT : ECANCELED);
     }
@@ -153,7 +153,7 @@ static iter_status serve(fault_state *s, iter_read *read) {
         const size_t end = (size_t)(chance % read->size);
         return take_bytes(s, read, end > read->done ? end : read->done);
     }
-    if (hit(plan, FAULT_INTERRUPTED, plan->interrupted, read->object, read->offset) &&
+    if (hit(plan, ITER_FAULT_INTERRUPTED, plan->interrupted, read->object, read->offset) &&
         read->size > read->done) {
         atomic_fetch_add(&counts.interrupted, 1);
         const size_t end = read->done + (size_t)(chance % (read->size - read->done));
@@ -199,7 +199,7 @@ static iter_status fault_open(void *state, const iter_source_config *config, cha
 
 static uint64_t delay_of(const fault_state *s, const iter_read *read) {
     if (s->plan.delay_ns == 0) return 0;
-    return draw(&s->plan, FAULT_DELAY, read->object, read->offset) % s->plan.delay_ns;
+    return draw(&s->plan, ITER_FAULT_DELAY, read->object, read->offset) % s->plan.delay_ns;
 }
 
 static iter_status fault_read(void *state, iter_read *read) {
@@ -221,10 +221,11 @@ static iter_status fault_try_read(void *state, iter_read *read) {
     read->os_error = EAGAIN;
     /* What is to fail or to wait does so in read() or submit(). */
     if (hangs(s, read) || delay_of(s, read) > 0) return ITER_AGAIN;
-    if (!hit(plan, FAULT_TRY, plan->try_again, read->object, read->offset)) return serve(s, read);
+    if (!hit(plan, ITER_FAULT_TRY, plan->try_again, read->object, read->offset))
+        return serve(s, read);
     atomic_fetch_add(&counts.try_again, 1);
     if (read->size > 0) {
-        const uint64_t chance = draw(plan, FAULT_TRY, read->object, read->offset) >> 10;
+        const uint64_t chance = draw(plan, ITER_FAULT_TRY, read->object, read->offset) >> 10;
         const size_t end = (size_t)(chance % read->size);
         if (end > read->done) (void)take_bytes(s, read, end);
     }
@@ -235,7 +236,7 @@ static iter_status fault_try_read(void *state, iter_read *read) {
 static iter_status fault_submit(void *state, iter_read *read) {
     fault_state *s = state;
     if (s->n_queued == s->depth) return ITER_AGAIN;
-    if (once(s, FAULT_QUEUE_FULL, s->plan.queue_full, read)) {
+    if (once(s, ITER_FAULT_QUEUE_FULL, s->plan.queue_full, read)) {
         atomic_fetch_add(&counts.queue_full, 1);
         return ITER_AGAIN;
     }
@@ -308,9 +309,9 @@ static void fault_wake(void *state) {
     fault_state *s = state;
     const uint64_t one = 1;
     ssize_t n;
-    do
+    do {
         n = write(s->event, &one, sizeof one);
-    while (n < 0 && errno == EINTR);
+    } while (n < 0 && errno == EINTR);
 }
 
 static void fault_cancel(void *state) {

@@ -20,12 +20,12 @@ typedef struct source_fault_plan {
     uint64_t seed;
     int32_t eio_once;   /* EIO the first time, fine when asked again */
     int32_t eio_always; /* EIO every time */
-    int32_t
-        lost; /* the first time ECANCELED with os_error EFAULT or ECANCELED, though nobody canceled */
-    int32_t
-        interrupted; /* EINTR, EAGAIN or a short answer inside the source, which goes on by itself */
-    int32_t shrunk;  /* done < size with OK: the file ends in the middle of it */
-    int32_t hang;    /* does not complete before cancel(), and then with ECANCELED */
+    /* the first time ECANCELED with os_error EFAULT or ECANCELED, though nobody canceled */
+    int32_t lost;
+    /* EINTR, EAGAIN or a short answer inside the source, which goes on by itself */
+    int32_t interrupted;
+    int32_t shrunk;     /* done < size with OK: the file ends in the middle of it */
+    int32_t hang;       /* does not complete before cancel(), and then with ECANCELED */
     int32_t queue_full; /* submit() answers AGAIN the first time */
     int32_t try_again;  /* try_read() answers AGAIN with a part done */
     int32_t try_errno;  /* not 0: try_read() always answers AGAIN with this os_error */

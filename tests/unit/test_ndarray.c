@@ -10,11 +10,14 @@
 TestSuite(ndarray, .timeout = 60);
 
 static iter_array rows_array(const int32_t *data, int64_t n) {
-    return (iter_array){.role = ITER_DATA, .desc = {.dtype = ITER_I32, .n_dims = 1, .dims = {n}}, .data = data};
+    return (iter_array){
+        .role = ITER_DATA, .desc = {.dtype = ITER_I32, .n_dims = 1, .dims = {n}}, .data = data};
 }
 
 static int32_t last_batch_of(const char *name) {
-    return strcmp(name, "pad") == 0 ? ITER_LAST_PAD : strcmp(name, "discard") == 0 ? ITER_LAST_DISCARD : ITER_LAST_ROLL_OVER;
+    return strcmp(name, "pad") == 0       ? ITER_LAST_PAD
+           : strcmp(name, "discard") == 0 ? ITER_LAST_DISCARD
+                                          : ITER_LAST_ROLL_OVER;
 }
 
 /* Appends one batch as "0 1 2+pad". */
@@ -58,7 +61,8 @@ static void run_script(iter_loader *loader, const char *script, char *out) {
 
 static void check_golden(int workers) {
     int32_t data[256];
-    for (int i = 0; i < 256; i++) data[i] = i;
+    for (int i = 0; i < 256; i++)
+        data[i] = i;
     for (size_t r = 0; r < sizeof(mxnet_rows) / sizeof(mxnet_rows[0]); r++) {
         const iter_array array = rows_array(data, mxnet_rows[r].n);
         cr_assert_leq(mxnet_rows[r].n, 256);
@@ -68,33 +72,45 @@ static void check_golden(int workers) {
         opt.workers = workers;
         iter_error err;
         iter_loader *loader;
-        cr_assert_eq(iter_ndarray_create(&array, 1, NULL, &opt, &loader, &err), ITER_OK, "%s", err.message);
+        cr_assert_eq(iter_ndarray_create(&array, 1, NULL, &opt, &loader, &err), ITER_OK, "%s",
+                     err.message);
         static char seen[1 << 16];
         seen[0] = 0;
         run_script(loader, mxnet_rows[r].script, seen);
-        cr_assert_str_eq(seen, mxnet_rows[r].expected, "n %d, batch %d, %s, %s: got %s, expected %s", mxnet_rows[r].n,
+        cr_assert_str_eq(seen, mxnet_rows[r].expected,
+                         "n %d, batch %d, %s, %s: got %s, expected %s", mxnet_rows[r].n,
                          mxnet_rows[r].batch, mxnet_rows[r].last_batch, mxnet_rows[r].script, seen,
                          mxnet_rows[r].expected);
         iter_loader_unref(loader);
     }
 }
 
-Test(ndarray, golden_inline) { check_golden(0); }
+Test(ndarray, golden_inline) {
+    check_golden(0);
+}
 
-Test(ndarray, golden_one_worker) { check_golden(1); }
+Test(ndarray, golden_one_worker) {
+    check_golden(1);
+}
 
-Test(ndarray, golden_three_workers) { check_golden(3); }
+Test(ndarray, golden_three_workers) {
+    check_golden(3);
+}
 
 Test(ndarray, names_follow_mxnet) {
     int32_t a[2] = {0}, b[2] = {0}, c[2] = {0};
-    const iter_array arrays[] = {{.role = ITER_LABEL, .desc = {.dtype = ITER_I32, .n_dims = 1, .dims = {2}}, .data = c},
-                                 {.role = ITER_DATA, .desc = {.dtype = ITER_I32, .n_dims = 1, .dims = {2}}, .data = a},
-                                 {.role = ITER_DATA, .desc = {.dtype = ITER_I32, .n_dims = 2, .dims = {2, 1}, .layout = "NC"}, .data = b}};
+    const iter_array arrays[] = {
+        {.role = ITER_LABEL, .desc = {.dtype = ITER_I32, .n_dims = 1, .dims = {2}}, .data = c},
+        {.role = ITER_DATA, .desc = {.dtype = ITER_I32, .n_dims = 1, .dims = {2}}, .data = a},
+        {.role = ITER_DATA,
+         .desc = {.dtype = ITER_I32, .n_dims = 2, .dims = {2, 1}, .layout = "NC"},
+         .data = b}};
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 2;
     iter_error err;
     iter_loader *loader;
-    cr_assert_eq(iter_ndarray_create(arrays, 3, NULL, &opt, &loader, &err), ITER_OK, "%s", err.message);
+    cr_assert_eq(iter_ndarray_create(arrays, 3, NULL, &opt, &loader, &err), ITER_OK, "%s",
+                 err.message);
     cr_assert_eq(iter_loader_n_fields(loader), 3);
     cr_assert_str_eq(iter_loader_field(loader, 0)->name, "_0_data");
     cr_assert_str_eq(iter_loader_field(loader, 1)->name, "_1_data");
@@ -107,7 +123,11 @@ Test(ndarray, names_follow_mxnet) {
 
 Test(ndarray, unequal_first_dimensions_are_refused) {
     int32_t a[3] = {0};
-    const iter_array arrays[] = {rows_array(a, 3), {.role = ITER_LABEL, .name = "y", .desc = {.dtype = ITER_I32, .n_dims = 1, .dims = {2}}, .data = a}};
+    const iter_array arrays[] = {rows_array(a, 3),
+                                 {.role = ITER_LABEL,
+                                  .name = "y",
+                                  .desc = {.dtype = ITER_I32, .n_dims = 1, .dims = {2}},
+                                  .data = a}};
     iter_error err;
     iter_loader *loader;
     cr_assert_eq(iter_ndarray_create(arrays, 2, NULL, NULL, &loader, &err), ITER_EINVAL);
@@ -160,12 +180,17 @@ Test(ndarray, copy_leaves_the_callers_arrays_alone) {
 
 Test(ndarray, strided_rows_are_read_where_they_are) {
     int16_t a[12];
-    for (int i = 0; i < 12; i++) a[i] = (int16_t)i;
-    const iter_array array = {.role = ITER_DATA, .desc = {.dtype = ITER_I16, .n_dims = 2, .dims = {3, 2}}, .data = a, .stride_bytes = 8};
+    for (int i = 0; i < 12; i++)
+        a[i] = (int16_t)i;
+    const iter_array array = {.role = ITER_DATA,
+                              .desc = {.dtype = ITER_I16, .n_dims = 2, .dims = {3, 2}},
+                              .data = a,
+                              .stride_bytes = 8};
     iter_error err;
     iter_loader *loader;
     iter_batch *batch;
-    cr_assert_eq(iter_ndarray_create(&array, 1, NULL, NULL, &loader, &err), ITER_OK, "%s", err.message);
+    cr_assert_eq(iter_ndarray_create(&array, 1, NULL, NULL, &loader, &err), ITER_OK, "%s",
+                 err.message);
     cr_assert_eq(iter_loader_next(loader, &batch, &err), ITER_OK);
     const int16_t *rows = iter_batch_tensor(batch, 0)->data;
     const int16_t want[] = {0, 1, 4, 5, 8, 9};
