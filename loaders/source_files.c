@@ -68,11 +68,12 @@ static void choose_direct(iter__source_files *files, char *fallback, size_t capa
         path = files->files[i].path;
         fd = open_path(path, files->open_flags | O_DIRECT);
     }
-    if (fd >= 0 && ask_blocks(fd, &files->blocks)) {
-        files->open_flags |= O_DIRECT;
-    } else if (fd >= 0 || fd == -EINVAL) {
+    if (fd == -EINVAL || (fd >= 0 && !ask_blocks(fd, &files->blocks))) {
         (void)snprintf(fallback, capacity,
                        "O_DIRECT is not supported for %s: reading through the page cache", path);
+    } else {
+        files->open_flags |= O_DIRECT;
+        if (fd < 0) (void)ask_blocks(-1, &files->blocks); /* nothing opens: as it is with most */
     }
     if (fd >= 0) close(fd);
 }

@@ -47,11 +47,12 @@ struct iter_convert {
     convert_mode mode;
     convert_axis outer[ITER_MAX_DIMS];
     int32_t n_outer;
-    convert_axis a, b; /* the kernel's axes: b the last, a the other of two (n = 1 where there is none) */
+    convert_axis a,
+        b; /* the kernel's axes: b the last, a the other of two (n = 1 where there is none) */
     bool is_empty;
-    int64_t n_factors; /* channels with factors of their own, or 1 */
-    double *scale, *bias;     /* [n_factors] */
-    float *scale32, *bias32;  /* [n_factors] */
+    int64_t n_factors;           /* channels with factors of their own, or 1 */
+    double *scale, *bias;        /* [n_factors] */
+    float *scale32, *bias32;     /* [n_factors] */
     float *scale_row, *bias_row; /* [16 * n_factors], for pixels */
 };
 
@@ -142,7 +143,8 @@ static int32_t merge_axes(convert_axis *axes, int32_t n) {
         convert_axis *last = m ? &axes[m - 1] : NULL;
         const convert_axis *next = &axes[i];
         if (last && !last->is_channel && !next->is_channel &&
-            last->in == next->in * (ptrdiff_t)next->n && last->out == next->out * (ptrdiff_t)next->n) {
+            last->in == next->in * (ptrdiff_t)next->n &&
+            last->out == next->out * (ptrdiff_t)next->n) {
             last->n *= next->n;
             last->in = next->in;
             last->out = next->out;
@@ -307,10 +309,9 @@ static void run_line(const iter_convert *c, char *out, const char *in, size_t n,
     else if (c->kernels)
         c->kernels->line(out, in, n, c->scale32[channel], c->bias32[channel], next);
     else
-        iter__elements_convert(c->in_type, c->out_type, c->kind, in,
-                               (ptrdiff_t)iter_dtype_bytes(c->in_type), out,
-                               (ptrdiff_t)iter_dtype_bytes(c->out_type), n, c->scale[channel],
-                               c->bias[channel]);
+        iter__elements_convert(
+            c->in_type, c->out_type, c->kind, in, (ptrdiff_t)iter_dtype_bytes(c->in_type), out,
+            (ptrdiff_t)iter_dtype_bytes(c->out_type), n, c->scale[channel], c->bias[channel]);
 }
 
 static void run_pixels(const iter_convert *c, char *out, const char *in, const char *next) {

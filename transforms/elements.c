@@ -65,40 +65,40 @@ static inline int64_t cut_u64(uint64_t x) {
     return x > (uint64_t)INT64_MAX ? INT64_MAX : (int64_t)x;
 }
 
-#define FLOAT_LOADS(X, T)               \
-    X(ITER_U8, uint8_t, (T)x)           \
-    X(ITER_I8, int8_t, (T)x)            \
-    X(ITER_U16, uint16_t, (T)x)         \
-    X(ITER_I16, int16_t, (T)x)          \
-    X(ITER_U32, uint32_t, (T)x)         \
-    X(ITER_I32, int32_t, (T)x)          \
-    X(ITER_U64, uint64_t, (T)x)         \
-    X(ITER_I64, int64_t, (T)x)          \
-    X(ITER_F16, uint16_t, f32_from_f16(x)) \
+#define FLOAT_LOADS(X, T)                    \
+    X(ITER_U8, uint8_t, (T)x)                \
+    X(ITER_I8, int8_t, (T)x)                 \
+    X(ITER_U16, uint16_t, (T)x)              \
+    X(ITER_I16, int16_t, (T)x)               \
+    X(ITER_U32, uint32_t, (T)x)              \
+    X(ITER_I32, int32_t, (T)x)               \
+    X(ITER_U64, uint64_t, (T)x)              \
+    X(ITER_I64, int64_t, (T)x)               \
+    X(ITER_F16, uint16_t, f32_from_f16(x))   \
     X(ITER_BF16, uint16_t, f32_from_bf16(x)) \
-    X(ITER_F32, float, (T)x)            \
-    X(ITER_F64, double, (T)x)           \
+    X(ITER_F32, float, (T)x)                 \
+    X(ITER_F64, double, (T)x)                \
     X(ITER_BOOL, uint8_t, (T)(x != 0))
 
-#define INTEGER_LOADS(X)          \
-    X(ITER_U8, uint8_t, x)        \
-    X(ITER_I8, int8_t, x)         \
-    X(ITER_U16, uint16_t, x)      \
-    X(ITER_I16, int16_t, x)       \
-    X(ITER_U32, uint32_t, x)      \
-    X(ITER_I32, int32_t, x)       \
+#define INTEGER_LOADS(X)              \
+    X(ITER_U8, uint8_t, x)            \
+    X(ITER_I8, int8_t, x)             \
+    X(ITER_U16, uint16_t, x)          \
+    X(ITER_I16, int16_t, x)           \
+    X(ITER_U32, uint32_t, x)          \
+    X(ITER_I32, int32_t, x)           \
     X(ITER_U64, uint64_t, cut_u64(x)) \
-    X(ITER_I64, int64_t, x)       \
+    X(ITER_I64, int64_t, x)           \
     X(ITER_BOOL, uint8_t, x != 0)
 
-#define LOAD_CASE(dtype, type, value)            \
-    case dtype:                                  \
-        for (size_t i = 0; i < n; i++) {         \
-            type x;                              \
-            memcpy(&x, in, sizeof(x));           \
-            block[i] = value;                    \
-            in += stride;                        \
-        }                                        \
+#define LOAD_CASE(dtype, type, value)    \
+    case dtype:                          \
+        for (size_t i = 0; i < n; i++) { \
+            type x;                      \
+            memcpy(&x, in, sizeof(x));   \
+            block[i] = value;            \
+            in += stride;                \
+        }                                \
         break;
 
 static void load_f32(iter_dtype dtype, float *block, const char *in, ptrdiff_t stride, size_t n) {
@@ -136,35 +136,35 @@ static inline int64_t clamp_i64(int64_t x, int64_t low, int64_t high) {
     return x < low ? low : x > high ? high : x;
 }
 
-#define FLOAT_TO_INTEGER_STORES(X)                             \
-    X(ITER_U8, uint8_t, (uint8_t)round_i64(x, 0, 255))         \
-    X(ITER_I8, int8_t, (int8_t)round_i64(x, -128, 127))        \
-    X(ITER_U16, uint16_t, (uint16_t)round_i64(x, 0, 65535))    \
-    X(ITER_I16, int16_t, (int16_t)round_i64(x, -32768, 32767)) \
-    X(ITER_U32, uint32_t, (uint32_t)round_i64(x, 0, 4294967295.0)) \
+#define FLOAT_TO_INTEGER_STORES(X)                                           \
+    X(ITER_U8, uint8_t, (uint8_t)round_i64(x, 0, 255))                       \
+    X(ITER_I8, int8_t, (int8_t)round_i64(x, -128, 127))                      \
+    X(ITER_U16, uint16_t, (uint16_t)round_i64(x, 0, 65535))                  \
+    X(ITER_I16, int16_t, (int16_t)round_i64(x, -32768, 32767))               \
+    X(ITER_U32, uint32_t, (uint32_t)round_i64(x, 0, 4294967295.0))           \
     X(ITER_I32, int32_t, (int32_t)round_i64(x, -2147483648.0, 2147483647.0)) \
-    X(ITER_U64, uint64_t, f64_to_u64(x))                       \
-    X(ITER_I64, int64_t, f64_to_i64(x))                        \
+    X(ITER_U64, uint64_t, f64_to_u64(x))                                     \
+    X(ITER_I64, int64_t, f64_to_i64(x))                                      \
     X(ITER_BOOL, uint8_t, x != 0)
 
-#define INTEGER_STORES(X)                                                \
-    X(ITER_U8, uint8_t, (uint8_t)clamp_i64(x, 0, UINT8_MAX))             \
-    X(ITER_I8, int8_t, (int8_t)clamp_i64(x, INT8_MIN, INT8_MAX))         \
-    X(ITER_U16, uint16_t, (uint16_t)clamp_i64(x, 0, UINT16_MAX))         \
-    X(ITER_I16, int16_t, (int16_t)clamp_i64(x, INT16_MIN, INT16_MAX))    \
-    X(ITER_U32, uint32_t, (uint32_t)clamp_i64(x, 0, UINT32_MAX))         \
-    X(ITER_I32, int32_t, (int32_t)clamp_i64(x, INT32_MIN, INT32_MAX))    \
-    X(ITER_U64, uint64_t, x < 0 ? 0 : (uint64_t)x)                       \
-    X(ITER_I64, int64_t, x)                                              \
+#define INTEGER_STORES(X)                                             \
+    X(ITER_U8, uint8_t, (uint8_t)clamp_i64(x, 0, UINT8_MAX))          \
+    X(ITER_I8, int8_t, (int8_t)clamp_i64(x, INT8_MIN, INT8_MAX))      \
+    X(ITER_U16, uint16_t, (uint16_t)clamp_i64(x, 0, UINT16_MAX))      \
+    X(ITER_I16, int16_t, (int16_t)clamp_i64(x, INT16_MIN, INT16_MAX)) \
+    X(ITER_U32, uint32_t, (uint32_t)clamp_i64(x, 0, UINT32_MAX))      \
+    X(ITER_I32, int32_t, (int32_t)clamp_i64(x, INT32_MIN, INT32_MAX)) \
+    X(ITER_U64, uint64_t, x < 0 ? 0 : (uint64_t)x)                    \
+    X(ITER_I64, int64_t, x)                                           \
     X(ITER_BOOL, uint8_t, x != 0)
 
-#define STORE_CASE(dtype, type, value)       \
-    case dtype:                              \
-        for (size_t i = 0; i < n; i++) {     \
-            const type y = value;            \
-            memcpy(out, &y, sizeof(y));      \
-            out += stride;                   \
-        }                                    \
+#define STORE_CASE(dtype, type, value)   \
+    case dtype:                          \
+        for (size_t i = 0; i < n; i++) { \
+            const type y = value;        \
+            memcpy(out, &y, sizeof(y));  \
+            out += stride;               \
+        }                                \
         break;
 
 #define STORE_X(dtype, type, value) STORE_CASE(dtype, type, (x = block[i], value))
@@ -207,13 +207,13 @@ static void copy_raw(size_t bytes, const char *in, ptrdiff_t in_stride, char *ou
         return;
     }
     switch (bytes) {
-#define COPY_CASE(width)                    \
-    case width:                             \
-        for (size_t i = 0; i < n; i++) {    \
-            memcpy(out, in, width);         \
-            in += in_stride;                \
-            out += out_stride;              \
-        }                                   \
+#define COPY_CASE(width)                 \
+    case width:                          \
+        for (size_t i = 0; i < n; i++) { \
+            memcpy(out, in, width);      \
+            in += in_stride;             \
+            out += out_stride;           \
+        }                                \
         break;
         COPY_CASE(1)
         COPY_CASE(2)

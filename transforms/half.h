@@ -42,8 +42,7 @@ static inline float f32_from_f16(uint16_t half) {
     const uint32_t mantissa = half & 0x3ffu;
     if (exponent == 31)
         return f32_from_bits(sign | 0x7f800000u | mantissa << 13 | (mantissa ? 0x400000u : 0u));
-    if (exponent == 0)
-        return f32_from_bits(sign | f32_bits((float)mantissa * 0x1p-24f));
+    if (exponent == 0) return f32_from_bits(sign | f32_bits((float)mantissa * 0x1p-24f));
     return f32_from_bits(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 

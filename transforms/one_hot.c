@@ -22,8 +22,7 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
     *out_scratch = 0;
     if (o->classes < 1)
         return iter__fail(err, ITER_EINVAL, "wants the number of classes: classes=N");
-    if (in->n_dims > 1 || (in->n_dims == 1 && in->dims[0] != 1) ||
-        iter__dtype_is_float(in->dtype))
+    if (in->n_dims > 1 || (in->n_dims == 1 && in->dims[0] != 1) || iter__dtype_is_float(in->dtype))
         return iter__fail(err, ITER_EINVAL, "wants one whole number, [] or [1], but got %s",
                           iter_desc_text(in, shape, sizeof(shape)));
     *out = (iter_desc){.dtype = result_type(o), .n_dims = 1, .dims = {o->classes}};
@@ -38,9 +37,8 @@ static iter_status apply(void *state, const void *options, const iter_tensor *in
     (void)state;
     (void)rng;
     (void)scratch;
-    iter__elements_convert(in->desc.dtype, ITER_I64,
-                           iter__kind_of(in->desc.dtype, ITER_I64, false), in->data, 0, &label, 0,
-                           1, 1.0, -0.0);
+    iter__elements_convert(in->desc.dtype, ITER_I64, iter__kind_of(in->desc.dtype, ITER_I64, false),
+                           in->data, 0, &label, 0, 1, 1.0, -0.0);
     if (label < 0 || label >= o->classes)
         return iter__fail(err, ITER_EFORMAT, "label %lld is not in 0..%lld", (long long)label,
                           (long long)(o->classes - 1));

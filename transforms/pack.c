@@ -27,7 +27,8 @@ struct iter_pack {
     const iter_stage **stages; /* [n_stages], borrowed tables and options */
     uint64_t *keys;            /* [n_stages] */
     iter_cpu level;
-    size_t line_bytes, table_bytes, between_bytes; /* scratch: line, tables, two buffers between passes */
+    size_t line_bytes, table_bytes,
+        between_bytes; /* scratch: line, tables, two buffers between passes */
 };
 
 /* ---- Making a pass -------------------------------------------------------------------------------------------- */
@@ -65,8 +66,8 @@ static void pass_free(pack_pass *pass) {
 
 static void pass_open(pack_pass *pass, iter_fold *fold, const iter_desc *in, int32_t first_stage) {
     *pass = (pack_pass){.in = *in, .out = *in, .first_stage = first_stage, .channels = 1};
-    pass->is_image = iter__image_of(in, &pass->in_height, &pass->in_width, &pass->channels,
-                                    &pass->in_hwc);
+    pass->is_image =
+        iter__image_of(in, &pass->in_height, &pass->in_width, &pass->channels, &pass->in_hwc);
     if (!pass->is_image) {
         pass->in_height = 1;
         pass->in_width = iter_desc_elements(in);
@@ -91,8 +92,8 @@ typedef struct pass_mark {
 } pass_mark;
 
 static void pass_mark_take(const pack_pass *pass, const iter_fold *fold, pass_mark *mark) {
-    *mark = (pass_mark){*fold, pass->n_calls, pass->n_fills, pass->max_height, pass->max_width,
-                        pass->has_geometry, pass->has_affine, pass->last_affine};
+    *mark = (pass_mark){*fold,           pass->n_calls,      pass->n_fills,    pass->max_height,
+                        pass->max_width, pass->has_geometry, pass->has_affine, pass->last_affine};
 }
 
 static void pass_mark_restore(pack_pass *pass, iter_fold *fold, const pass_mark *mark) {
@@ -229,16 +230,15 @@ static iter_status pass_close(pack_pass *pass, const iter_fold *fold, int32_t n_
                           FOLD_MAX_FILLS);
     if (pass->channels == 1) pass->in_hwc = pass->out_hwc = false;
     pass->kind = iter__kind_of(pass->in.dtype, pass->out.dtype, pass->has_affine);
-    if (pass->kind == ITER__KIND_F32 ||
-        (pass->kind == ITER__KIND_RAW && pass->in.dtype == ITER_U8))
+    if (pass->kind == ITER__KIND_F32 || (pass->kind == ITER__KIND_RAW && pass->in.dtype == ITER_U8))
         pass->kernels = iter__kernels_get(level, pass->in.dtype, pass->out.dtype);
     if (pass->in.dtype == ITER_U8) pass->bytes_kernels = iter__kernels_get(level, ITER_U8, ITER_U8);
     if (!pass->has_geometry) pass->is_random = false;
     pass->in_element = iter_dtype_bytes(pass->in.dtype);
     pass->out_element = iter_dtype_bytes(pass->out.dtype);
     pass->in_bytes = iter_desc_bytes(&pass->in);
-    pass->is_copy = pass->kind == ITER__KIND_RAW && !pass->has_geometry &&
-                    pass->in_hwc == pass->out_hwc;
+    pass->is_copy =
+        pass->kind == ITER__KIND_RAW && !pass->has_geometry && pass->in_hwc == pass->out_hwc;
     bool ok = make_factors(pass) && make_rows(pass);
     for (int32_t i = 0; ok && i < pass->n_fills; i++)
         ok = make_fill(pass, &pass->fills[i]);
@@ -270,8 +270,7 @@ static iter_status fold_stages(iter_pack *pack, const iter_desc *in, iter_error 
         ITER_TRY(fold_stage(pack->stages[i], &fold, err));
         if (!fold.must_split) continue;
         if (i == pass->first_stage || pack->n_passes == MAX_PASSES)
-            return iter__fail(err, ITER_EUNSUPPORTED,
-                              "%s: arithmetic after a cast that rounds, %s",
+            return iter__fail(err, ITER_EUNSUPPORTED, "%s: arithmetic after a cast that rounds, %s",
                               pack->stages[i]->ops->base.name,
                               i == pass->first_stage ? "within one stage" : "too many times");
         pass_mark_restore(pass, &fold, &mark);
@@ -300,8 +299,8 @@ static size_t plan_scratch(iter_pack *pack) {
             pack->line_bytes = larger(pack->line_bytes, round_up(iter__pass_line_bytes(pass)));
         if (pass->is_random)
             pack->table_bytes =
-                larger(pack->table_bytes, round_up((size_t)(pass->max_height + pass->max_width) *
-                                                   sizeof(fold_place)));
+                larger(pack->table_bytes,
+                       round_up((size_t)(pass->max_height + pass->max_width) * sizeof(fold_place)));
         if (i + 1 < pack->n_passes)
             pack->between_bytes =
                 larger(pack->between_bytes, round_up(iter_desc_bytes(&pass->out)));
@@ -363,8 +362,7 @@ static void fold_sample(const iter_pack *pack, const pack_pass *pass,
             iter__fold_replay(fold, i);
             continue;
         }
-        iter_rng rng =
-            iter_rng_at(sample->seed ^ pack->keys[k], sample->epoch, sample->position);
+        iter_rng rng = iter_rng_at(sample->seed ^ pack->keys[k], sample->epoch, sample->position);
         stage->ops->fold_sample(stage->options, fold, &rng);
     }
 }

@@ -141,8 +141,8 @@ static void table_pad(fold_place *table, int64_t n, int64_t before, int64_t afte
     memmove(table + before, table, (size_t)n * sizeof(*table));
     const fold_place fill = {-1, order, 0};
     for (int64_t i = 0; i < before; i++)
-        table[i] = edge == ITER_EDGE_CONSTANT ? fill
-                                              : table[before + edge_source(i - before, n, edge)];
+        table[i] =
+            edge == ITER_EDGE_CONSTANT ? fill : table[before + edge_source(i - before, n, edge)];
     for (int64_t i = 0; i < after; i++)
         table[before + n + i] =
             edge == ITER_EDGE_CONSTANT ? fill : table[before + edge_source(n + i, n, edge)];
@@ -164,8 +164,7 @@ static int32_t next_order(iter_fold *fold, double value) {
     const pack_pass *pass = fold->pass;
     int16_t fill = -1;
     for (int32_t i = 0; i < pass->n_fills && i < INT16_MAX; i++)
-        if (pass->fills[i].stage == fold->stage && pass->fills[i].value == value)
-            fill = (int16_t)i;
+        if (pass->fills[i].stage == fold->stage && pass->fills[i].value == value) fill = (int16_t)i;
     fold->fill_of[fold->n_orders] = fill;
     return fold->n_orders++;
 }

@@ -41,8 +41,8 @@ typedef struct fold_fill {
     int32_t stage;
     double value;
     iter_dtype dtype; /* at that stage: the value is one of this type */
-    float *f32;  /* [c] before rounding to the output type, where that is computed in f32 */
-    char *bytes; /* [c] elements of the output type */
+    float *f32;       /* [c] before rounding to the output type, where that is computed in f32 */
+    char *bytes;      /* [c] elements of the output type */
 } fold_fill;
 
 typedef struct fold_affine {
@@ -52,7 +52,12 @@ typedef struct fold_affine {
 } fold_affine;
 
 /* A geometry call told in plan: replayed per sample for stages that have no fold_sample. */
-typedef enum fold_verb { ITER__FOLD_CROP, ITER__FOLD_PAD, ITER__FOLD_FLIP, ITER__FOLD_CUTOUT } fold_verb;
+typedef enum fold_verb {
+    ITER__FOLD_CROP,
+    ITER__FOLD_PAD,
+    ITER__FOLD_FLIP,
+    ITER__FOLD_CUTOUT
+} fold_verb;
 typedef struct fold_call {
     fold_verb verb;
     int32_t stage;
@@ -82,16 +87,16 @@ typedef struct pack_pass {
     iter__kind kind;
     const iter__kernels *kernels;       /* NULL = element by element */
     const iter__kernels *bytes_kernels; /* u8 to u8 */
-    double *a, *b;     /* [c] */
-    float *a32, *b32;  /* [c] */
+    double *a, *b;                      /* [c] */
+    float *a32, *b32;                   /* [c] */
     float *a_row, *b_row; /* [16 * c], where channels stand side by side on both sides; else NULL */
-    bool same_factor;  /* all channels alike */
+    bool same_factor;     /* all channels alike */
     bool is_copy;
     struct iter_fold *fixed; /* the geometry, where it is the same for every sample */
 } pack_pass;
 
 struct iter_fold {
-    pack_pass *plan;       /* not NULL in plan */
+    pack_pass *plan; /* not NULL in plan */
     const pack_pass *pass;
     int32_t stage; /* whose call this is, counted from the pass's first */
     fold_axis y, x;

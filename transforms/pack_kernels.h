@@ -45,17 +45,19 @@ static inline void iter__fetch_row(iter__fetch *fetch) {
 
 /* A rectangle cut out of planes of bytes, mirrored or not, with a constant where the source has no pixel. Output planes follow one another. */
 typedef struct iter__window {
-    int64_t height, width;  /* of the output */
-    int64_t top, bottom;    /* rows in [top, bottom) have a source, the first of them at `in` */
-    int64_t left, right;    /* and of those the pixels in [left, right) */
-    int64_t offset;         /* pixel x comes from byte offset + x of the source row, or offset - x where reverse */
+    int64_t height, width; /* of the output */
+    int64_t top, bottom;   /* rows in [top, bottom) have a source, the first of them at `in` */
+    int64_t left, right;   /* and of those the pixels in [left, right) */
+    int64_t
+        offset; /* pixel x comes from byte offset + x of the source row, or offset - x where reverse */
     int32_t reverse;
-    ptrdiff_t in_step;      /* bytes from source row to source row; negative upwards */
-    ptrdiff_t in_plane;     /* bytes from plane to plane */
+    ptrdiff_t in_step;  /* bytes from source row to source row; negative upwards */
+    ptrdiff_t in_plane; /* bytes from plane to plane */
     int64_t n_planes;
-    const float *a, *b;     /* [n_planes] */
-    const float *fill;      /* [n_planes] what a pixel without source holds, before it is rounded to the output type */
-    iter__fetch fetch;      /* asks once for each row that has a source */
+    const float *a, *b; /* [n_planes] */
+    const float *
+        fill; /* [n_planes] what a pixel without source holds, before it is rounded to the output type */
+    iter__fetch fetch; /* asks once for each row that has a source */
 } iter__window;
 
 typedef struct iter__kernels {

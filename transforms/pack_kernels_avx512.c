@@ -6,7 +6,7 @@
 #if defined(__x86_64__)
 
 #if defined(__clang__)
-#pragma clang attribute push(                                                                      \
+#pragma clang attribute push( \
     __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
 #else
 #pragma GCC target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")
@@ -21,8 +21,8 @@ static inline vec load16(const int type, const char *p) {
         return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
     if (type == ITER__TYPE_F16) return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
     if (type == ITER__TYPE_BF16)
-        return _mm512_castsi512_ps(_mm512_slli_epi32(
-            _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+        return _mm512_castsi512_ps(
+            _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
     return _mm512_loadu_ps(p);
 }
 
@@ -161,7 +161,8 @@ static inline void store32(const int type, const int whole, char *to, const colu
 static inline void window32(const int type, const int reverse, const int whole, char *to,
                             const uint8_t *in, const column *c, vec a, vec b, vec fill) {
     const vec v0 = window16(reverse, in, c->from[0], c->valid[0], a, b, fill);
-    const vec v1 = window16(reverse, in + (reverse ? -16 : 16), c->from[1], c->valid[1], a, b, fill);
+    const vec v1 =
+        window16(reverse, in + (reverse ? -16 : 16), c->from[1], c->valid[1], a, b, fill);
     store32(type, whole, to, c, v0, v1);
 }
 

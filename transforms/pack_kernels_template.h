@@ -36,8 +36,8 @@ INLINE size_t type_bytes(const int type) {
 #define FETCH(next, type, i) __builtin_prefetch(AT(next, type, i), 0, 3)
 
 /* Fewer than 16 elements, safely. a and b are whole vectors. */
-INLINE void rest16(const int in_type, const int out_type, void *out, const void *in, size_t n, vec a,
-                   vec b) {
+INLINE void rest16(const int in_type, const int out_type, void *out, const void *in, size_t n,
+                   vec a, vec b) {
     char from[64] = {0}, to[64];
     memcpy(from, in, n * type_bytes(in_type));
     store16(out_type, to, affine16(load16(in_type, from), a, b));
@@ -198,7 +198,7 @@ INLINE void join3_body(const int in_type, const int out_type, void *out, const v
         join3_body(in, out, o, i, plane, n, a, b, next);                                           \
     }
 
-#define DEFINE_ROW(in)        \
+#define DEFINE_ROW(in)               \
     DEFINE_PAIR(in, ITER__TYPE_U8)   \
     DEFINE_PAIR(in, ITER__TYPE_F16)  \
     DEFINE_PAIR(in, ITER__TYPE_BF16) \
@@ -211,12 +211,12 @@ DEFINE_ROW(ITER__TYPE_F32)
 
 #ifdef HAVE_WINDOW
 
-#define DEFINE_WINDOW(out)                                                            \
-    static void window_##out(void *o, const uint8_t *i, const iter__window *w) {     \
-        if (w->reverse)                                                              \
-            window_planes(out, 1, o, i, w);                                          \
-        else                                                                         \
-            window_planes(out, 0, o, i, w);                                          \
+#define DEFINE_WINDOW(out)                                                       \
+    static void window_##out(void *o, const uint8_t *i, const iter__window *w) { \
+        if (w->reverse)                                                          \
+            window_planes(out, 1, o, i, w);                                      \
+        else                                                                     \
+            window_planes(out, 0, o, i, w);                                      \
     }
 
 DEFINE_WINDOW(ITER__TYPE_U8)
@@ -228,16 +228,23 @@ DEFINE_WINDOW(ITER__TYPE_F32)
 #define WINDOW(out) NULL
 #endif
 
-#define PAIR(in, out, window)                                                                  \
-    { line_##in##_##out, table_##in##_##out, pixels3_##in##_##out, split3_##in##_##out, \
-      join3_##in##_##out, window }
+#define PAIR(in, out, window)                                                             \
+    {                                                                                     \
+        line_##in##_##out, table_##in##_##out, pixels3_##in##_##out, split3_##in##_##out, \
+            join3_##in##_##out, window                                                    \
+    }
 
-#define ROW(in) \
-    { PAIR(in, ITER__TYPE_U8, NULL), PAIR(in, ITER__TYPE_F16, NULL), PAIR(in, ITER__TYPE_BF16, NULL), PAIR(in, ITER__TYPE_F32, NULL) }
+#define ROW(in)                                                             \
+    {                                                                       \
+        PAIR(in, ITER__TYPE_U8, NULL), PAIR(in, ITER__TYPE_F16, NULL),      \
+            PAIR(in, ITER__TYPE_BF16, NULL), PAIR(in, ITER__TYPE_F32, NULL) \
+    }
 
 const iter__kernels PASTE(iter__kernels_, LEVEL)[ITER__KERNEL_TYPES][ITER__KERNEL_TYPES] = {
-    {PAIR(ITER__TYPE_U8, ITER__TYPE_U8, WINDOW(ITER__TYPE_U8)), PAIR(ITER__TYPE_U8, ITER__TYPE_F16, WINDOW(ITER__TYPE_F16)),
-     PAIR(ITER__TYPE_U8, ITER__TYPE_BF16, WINDOW(ITER__TYPE_BF16)), PAIR(ITER__TYPE_U8, ITER__TYPE_F32, WINDOW(ITER__TYPE_F32))},
+    {PAIR(ITER__TYPE_U8, ITER__TYPE_U8, WINDOW(ITER__TYPE_U8)),
+     PAIR(ITER__TYPE_U8, ITER__TYPE_F16, WINDOW(ITER__TYPE_F16)),
+     PAIR(ITER__TYPE_U8, ITER__TYPE_BF16, WINDOW(ITER__TYPE_BF16)),
+     PAIR(ITER__TYPE_U8, ITER__TYPE_F32, WINDOW(ITER__TYPE_F32))},
     ROW(ITER__TYPE_F16),
     ROW(ITER__TYPE_BF16),
     ROW(ITER__TYPE_F32),

@@ -245,9 +245,9 @@ static void mirror_triples(char *out, const char *in, size_t n) {
 /* n pixels of `bytes` each, last one first. */
 static void mirror_pixels(char *out, const char *in, size_t n, size_t bytes) {
     switch (bytes) {
-#define MIRROR_CASE(width)                                          \
-    case width:                                                     \
-        for (size_t i = 0; i < n; i++)                              \
+#define MIRROR_CASE(width)                                            \
+    case width:                                                       \
+        for (size_t i = 0; i < n; i++)                                \
             memcpy(out + i * width, in + (n - 1 - i) * width, width); \
         break;
         MIRROR_CASE(1)
@@ -281,10 +281,8 @@ static void run_row(const pack_pass *pass, bool mirror, const char *in, char *ou
 
 static void run_rows(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
                      char *line, const void *next_in) {
-    const size_t in_pixel =
-        pixel_stride(pass->channels, pass->in_hwc) * pass->in_element;
-    const size_t out_pixel =
-        pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
+    const size_t in_pixel = pixel_stride(pass->channels, pass->in_hwc) * pass->in_element;
+    const size_t out_pixel = pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
     const fold_axis *x = &fold->x, *y = &fold->y;
     const int32_t fill = fold->pad < 0 ? -1 : fold->fill_of[fold->pad];
     const bool mirror = x->step < 0;
@@ -308,9 +306,9 @@ static void run_rows(const pack_pass *pass, const iter_fold *fold, const char *i
 /* Pixels of one source row by index. `bytes` a pixel. */
 static void gather_row(const int32_t *index, size_t n, const char *row, char *out, size_t bytes) {
     switch (bytes) {
-#define GATHER_CASE(width)                                                      \
-    case width:                                                                 \
-        for (size_t i = 0; i < n; i++)                                          \
+#define GATHER_CASE(width)                                                         \
+    case width:                                                                    \
+        for (size_t i = 0; i < n; i++)                                             \
             memcpy(out + i * (width), row + (ptrdiff_t)index[i] * (width), width); \
         break;
         GATHER_CASE(1)
@@ -327,12 +325,12 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const char 
                        char *line, const void *next_in) {
     const size_t bytes = pass->in_element;
     const size_t in_pixel = pixel_stride(pass->channels, pass->in_hwc) * bytes;
-    const size_t out_pixel =
-        pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
+    const size_t out_pixel = pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
     const size_t n = (size_t)pass->out_width;
     const size_t in_plane = (size_t)(pass->in_height * pass->in_width);
     iter__fetch fetch = iter__fetch_start(next_in, pass->in_bytes, pass->out_height);
-    int32_t *index = (int32_t *)(void *)line; /* a place without source takes pixel 0, and is filled afterwards */
+    int32_t *index = (int32_t *)(void *)
+        line; /* a place without source takes pixel 0, and is filled afterwards */
     line += round_up(n * sizeof(*index));
     for (size_t x = 0; x < n; x++)
         index[x] = fold->x_table[x].source < 0 ? 0 : fold->x_table[x].source;
@@ -355,8 +353,7 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const char 
         for (int64_t x = 0; x < pass->out_width;) {
             const int32_t order = iter__fold_order(place, &fold->x_table[x]);
             int64_t end = x + 1;
-            while (end < pass->out_width &&
-                   iter__fold_order(place, &fold->x_table[end]) == order)
+            while (end < pass->out_width && iter__fold_order(place, &fold->x_table[end]) == order)
                 end++;
             if (order >= 0) fill_rectangle(pass, out, y, y + 1, x, end, fold->fill_of[order]);
             x = end;

@@ -31,8 +31,8 @@ static const iter_option rows[] = {
     {"bottom", "pixels below, besides `all`", ITER_OPTION_INT, AT(bottom), 0, 65535, NULL, 0},
     {"right", "pixels on the right, besides `all`", ITER_OPTION_INT, AT(right), 0, 65535, NULL, 0},
     {"value", "value of added pixels", ITER_OPTION_DOUBLE, AT(value), 0, 0, NULL, 2},
-    {"mode", "what added pixels hold", ITER_OPTION_CHOICE, AT(mode), 0, 0,
-     "constant|reflect|edge", 0},
+    {"mode", "what added pixels hold", ITER_OPTION_CHOICE, AT(mode), 0, 0, "constant|reflect|edge",
+     0},
     {0},
 };
 static const iter_pad_options defaults = ITER_PAD_OPTIONS_INIT;

@@ -63,8 +63,8 @@ static const iter_option rows[] = {
     {"width", "width, where there is no size", ITER_OPTION_INT, AT(width), 0, 65535, NULL, 0},
     {"pad", "pixels added on every side first", ITER_OPTION_INT, AT(pad), 0, 65535, NULL, 0},
     {"fill", "value of added pixels", ITER_OPTION_DOUBLE, AT(fill), 0, 0, NULL, 0},
-    {"mode", "what added pixels hold", ITER_OPTION_CHOICE, AT(mode), 0, 0,
-     "constant|reflect|edge", 0},
+    {"mode", "what added pixels hold", ITER_OPTION_CHOICE, AT(mode), 0, 0, "constant|reflect|edge",
+     0},
     {0},
 };
 static const iter_random_crop_options defaults = ITER_RANDOM_CROP_OPTIONS_INIT;

@@ -25,21 +25,21 @@ typedef uint64_t vec8 __attribute__((vector_size(16)));
 #define HIGH8 1, 3
 
 /* The block of 16 / bytes rows and columns at in, transposed to out; steps in bytes. */
-#define DEFINE_BLOCK(bytes, rounds)                                                                \
-    static void block##bytes(const char *in, ptrdiff_t in_step, char *out, ptrdiff_t out_step) {   \
-        enum { ITER__N = 16 / (bytes) };                                                           \
-        vec##bytes a[ITER__N], b[ITER__N];                                                         \
-        for (int i = 0; i < ITER__N; i++)                                                          \
-            memcpy(&a[i], in + i * in_step, 16);                                                   \
-        for (int round = 0; round < (rounds); round++) {                                           \
-            for (int i = 0; i < ITER__N / 2; i++) {                                                \
-                b[2 * i] = __builtin_shufflevector(a[i], a[i + ITER__N / 2], LOW##bytes);          \
-                b[2 * i + 1] = __builtin_shufflevector(a[i], a[i + ITER__N / 2], HIGH##bytes);     \
-            }                                                                                      \
-            memcpy(a, b, sizeof(a));                                                               \
-        }                                                                                          \
-        for (int i = 0; i < ITER__N; i++)                                                          \
-            memcpy(out + i * out_step, &a[i], 16);                                                 \
+#define DEFINE_BLOCK(bytes, rounds)                                                              \
+    static void block##bytes(const char *in, ptrdiff_t in_step, char *out, ptrdiff_t out_step) { \
+        enum { ITER__N = 16 / (bytes) };                                                         \
+        vec##bytes a[ITER__N], b[ITER__N];                                                       \
+        for (int i = 0; i < ITER__N; i++)                                                        \
+            memcpy(&a[i], in + i * in_step, 16);                                                 \
+        for (int round = 0; round < (rounds); round++) {                                         \
+            for (int i = 0; i < ITER__N / 2; i++) {                                              \
+                b[2 * i] = __builtin_shufflevector(a[i], a[i + ITER__N / 2], LOW##bytes);        \
+                b[2 * i + 1] = __builtin_shufflevector(a[i], a[i + ITER__N / 2], HIGH##bytes);   \
+            }                                                                                    \
+            memcpy(a, b, sizeof(a));                                                             \
+        }                                                                                        \
+        for (int i = 0; i < ITER__N; i++)                                                        \
+            memcpy(out + i * out_step, &a[i], 16);                                               \
     }
 
 DEFINE_BLOCK(1, 4)

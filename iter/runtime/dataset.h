@@ -13,11 +13,12 @@ typedef struct iter_resident {
     size_t stride;
 } iter_resident;
 
-/* All files of a dataset in memory; made by the first loader that wants it, shared by all, gone with the dataset. */
+/* All of a dataset in memory, as rows or as files; made by the first loader that wants it, shared by all, gone with the dataset. */
 typedef struct iter_preload {
     uint8_t *memory;
     size_t bytes;
-    uint64_t *object_base; /* [n_files] offset of each file in memory */
+    uint64_t *object_base; /* [n_files] offset of each file in memory; NULL = rows lie as arrays: */
+    iter_resident rows[ITER_MAX_FIELDS];
     double seconds;
     uint64_t path_bytes[ITER_PATH_COUNT];
 } iter_preload;

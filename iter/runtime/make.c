@@ -335,6 +335,20 @@ static iter_status choose_source(iter_loader *loader, uint64_t limit, bool *out_
     return ITER_OK;
 }
 
+/* From files in memory to a plan over them: rows that lie as arrays need no bytes any more. */
+static void use_preload(iter_loader *loader) {
+    const iter_preload *preload = &loader->dataset->preload;
+    loader->preload = preload;
+    if (preload->object_base) return;
+    for (int32_t i = 0; i < loader->plan.n_fields; i++) {
+        iter_field_plan *field = &loader->plan.fields[i];
+        if (field->from != ITER_ROW_BYTES) continue;
+        field->from = ITER_ROW_RESIDENT;
+        loader->resident[field->in] = preload->rows[field->in];
+    }
+    loader->plan.needs_bytes = false;
+}
+
 static iter_status preload(iter_loader *loader, iter_error *err) {
     iter_dataset *dataset = loader->dataset;
     const iter_source_config config = {.files = dataset->desc.files,
@@ -345,7 +359,7 @@ static iter_status preload(iter_loader *loader, iter_error *err) {
     bool now;
     const iter_status status =
         iter__dataset_preload(dataset, loader->io.ops, loader->io.state, &now, err);
-    if (status == ITER_OK) loader->preload = &dataset->preload;
+    if (status == ITER_OK) use_preload(loader);
     for (int i = 0; now && i < ITER_PATH_COUNT; i++) {
         atomic_store(&loader->io.path_bytes[i], dataset->preload.path_bytes[i]);
     }
@@ -509,6 +523,7 @@ static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_
     ITER_TRY(make_cut(loader, err));
     ITER_TRY(iter__plan_make(&loader->plan, loader->dataset, loader->chain, loader->opt.batch_size,
                              loader->opt.collate != NULL, err));
+    memcpy(loader->resident, loader->dataset->resident, sizeof(loader->resident));
     loader->get_key = iter_rng_key(loader->opt.seed, "get", 0);
     loader->replace_key = iter_rng_key(loader->opt.seed, "replace", 0);
     ITER_TRY(make_memory(loader, err));

@@ -390,7 +390,9 @@ iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t r
         const iter_read fresh = read;
         ops->read(io->state, &read);
         /* Canceled, but not by us: a read that died with its thread. It is no failure, so it does not use up the one retry. */
-        for (int i = 0; i < LOST_TRIES && read.status == ITER_ECANCELED && !atomic_load(&loader->canceled); i++) {
+        for (int i = 0;
+             i < LOST_TRIES && read.status == ITER_ECANCELED && !atomic_load(&loader->canceled);
+             i++) {
             read = fresh;
             ops->read(io->state, &read);
         }

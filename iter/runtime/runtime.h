@@ -247,6 +247,7 @@ struct iter_loader {
     iter_chain *chain;
     iter_loader_options opt;
     /* the dataset's files in memory, if this loader works from there */
+    iter_resident resident[ITER_MAX_FIELDS]; /* where the rows of ITER_ROW_RESIDENT fields lie */
     const iter_preload *preload;
     iter_plan plan;
     iter_cut cut;

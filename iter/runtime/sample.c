@@ -37,8 +37,10 @@ void iter__row_fail(iter_loader *loader, iter_batch *batch, uint32_t row, iter_s
     failure->index = batch->index[row];
     failure->status = status;
     const int32_t n_extents = loader->dataset->desc.n_extents;
-    if (loader->plan.needs_bytes && n_extents) {
-        const iter_extent *extent = &batch->extents[(size_t)row * n_extents];
+    if (loader->dataset->format && n_extents) {
+        iter_extent all[ITER_MAX_EXTENTS];
+        const iter_extent *extent = all;
+        loader->dataset->format->locate(loader->dataset->state, failure->index, all);
         const char *path = loader->dataset->desc.files[extent->object].path;
         const size_t length = strlen(path);
         const char *tail = length > 80 ? path + length - 77 : path;
@@ -91,7 +93,7 @@ static void settle_reads(iter_loader *loader, iter_batch *batch, uint32_t first,
 static inline const uint8_t *row_source(const iter_loader *loader, const iter_batch *batch,
                                         const iter_field_plan *field, uint32_t row) {
     if (field->from == ITER_ROW_RESIDENT) {
-        const iter_resident *resident = &loader->dataset->resident[field->in];
+        const iter_resident *resident = &loader->resident[field->in];
         return resident->base + batch->index[row] * resident->stride;
     }
     const iter_description *desc = &loader->dataset->desc;

@@ -22,8 +22,9 @@ static int use_level(int level) {
     return strcmp(iter_cpu_level(), levels[level]) == 0;
 }
 
-static const iter_dtype types[] = {ITER_U8,  ITER_I8,   ITER_U16, ITER_I16, ITER_U32, ITER_I32, ITER_U64,
-                                   ITER_I64, ITER_F16,  ITER_BF16, ITER_F32, ITER_F64, ITER_BOOL};
+static const iter_dtype types[] = {ITER_U8,  ITER_I8,  ITER_U16, ITER_I16, ITER_U32,
+                                   ITER_I32, ITER_U64, ITER_I64, ITER_F16, ITER_BF16,
+                                   ITER_F32, ITER_F64, ITER_BOOL};
 #define N_TYPES ((int)(sizeof(types) / sizeof(types[0])))
 
 /* ---- One case against loops ------------------------------------------------------------------------------------------ */
@@ -280,7 +281,8 @@ static void test_random(int rounds) {
         const iter_dtype in = exact ? ITER_U8 : types[reference_u64(&random_state) % N_TYPES];
         const iter_dtype out = types[reference_u64(&random_state) % N_TYPES];
         convert_case test = new_case(in, out, n, dims, axes);
-        if (exact && n > 0) add_factors(&test, (int32_t)(reference_u64(&random_state) % (uint64_t)n));
+        if (exact && n > 0)
+            add_factors(&test, (int32_t)(reference_u64(&random_state) % (uint64_t)n));
         for (int32_t i = 0; i < n; i++) { /* gaps, and now and then backwards */
             if (reference_u64(&random_state) % 3 == 0)
                 for (int32_t k = 0; k <= i; k++)
@@ -357,14 +359,16 @@ static void test_half_boundaries(void) {
     for (int t = 0; t < 2; t++) {
         for (int i = 0; i < 32767; i++) {
             const uint16_t pair[2] = {(uint16_t)i, (uint16_t)(i + 1)};
-            double low = reference_load(halves[t], pair, 0), high = reference_load(halves[t], pair, 1);
+            double low = reference_load(halves[t], pair, 0),
+                   high = reference_load(halves[t], pair, 1);
             if (!isfinite(low)) low = 1;
             if (!isfinite(high)) high = low + reference_ulp(halves[t], low);
             const double middle = (low + high) / 2;
-            const double x[PER] = {low, middle, nextafter(middle, low), nextafter(middle, high), -middle, high};
+            const double x[PER] = {low,     middle, nextafter(middle, low), nextafter(middle, high),
+                                   -middle, high};
             for (int k = 0; k < PER; k++) {
                 f64[i * PER + k] = x[k];
-                f32[i * PER + k] = k == 2 ? nextafterf((float)middle, (float)low)
+                f32[i * PER + k] = k == 2   ? nextafterf((float)middle, (float)low)
                                    : k == 3 ? nextafterf((float)middle, INFINITY)
                                             : (float)x[k];
             }
@@ -374,11 +378,13 @@ static void test_half_boundaries(void) {
             if (!use_level(level)) continue;
             convert_flat(ITER_F64, f64, halves[t], got, N);
             for (int i = 0; i < N; i++)
-                bad += !same_number(reference_load(halves[t], got, i), reference_round(halves[t], f64[i]));
+                bad += !same_number(reference_load(halves[t], got, i),
+                                    reference_round(halves[t], f64[i]));
             EXPECT_EQ(bad, 0);
             convert_flat(ITER_F32, f32, halves[t], got, N);
             for (int i = 0; i < N; i++)
-                bad += !same_number(reference_load(halves[t], got, i), reference_round(halves[t], f32[i]));
+                bad += !same_number(reference_load(halves[t], got, i),
+                                    reference_round(halves[t], f32[i]));
             EXPECT_EQ(bad, 0);
         }
     }
@@ -389,10 +395,10 @@ static void test_half_boundaries(void) {
 
 /* Saturation, ties and NaN into integers; NaN, infinities and -0 into floats. */
 static void test_specials(void) {
-    static const double x[] = {0.0,     -0.0,   0.5,        1.5,         2.5,      -0.5,     -1.5,
-                               126.5,   127.5,  128.5,      254.5,       255.49,   255.5,    256,
-                               -127.5,  -128.5, -129,       32767.5,     65535.5,  2147483647.5,
-                               4294967295.5, 1e19, -1e19, 1e30, -1e30, INFINITY, -INFINITY, NAN};
+    static const double x[] = {0.0,    -0.0,   0.5,   1.5,     2.5,      -0.5,         -1.5,
+                               126.5,  127.5,  128.5, 254.5,   255.49,   255.5,        256,
+                               -127.5, -128.5, -129,  32767.5, 65535.5,  2147483647.5, 4294967295.5,
+                               1e19,   -1e19,  1e30,  -1e30,   INFINITY, -INFINITY,    NAN};
     enum { N = sizeof(x) / sizeof(x[0]) };
     float f32[N];
     char out[N * 8];
@@ -427,7 +433,8 @@ static void test_bits(void) {
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < 4; j++)
             for (int way = 0; way < 4; way++) {
-                const iter_desc chw = {0, 3, {3, 32, 32}, 0, "CHW"}, hwc = {0, 3, {32, 32, 3}, 0, "HWC"};
+                const iter_desc chw = {0, 3, {3, 32, 32}, 0, "CHW"},
+                                hwc = {0, 3, {32, 32, 3}, 0, "HWC"};
                 iter_desc a = way & 1 ? hwc : chw, b = way & 2 ? hwc : chw;
                 a.dtype = fast[i];
                 b.dtype = fast[j];
@@ -454,7 +461,8 @@ static void expect_refused(const iter_desc *in, const iter_desc *out, const iter
 }
 
 static void test_refusals(void) {
-    const iter_desc chw = {ITER_U8, 3, {3, 4, 5}, 0, "CHW"}, hwc = {ITER_F32, 3, {4, 5, 3}, 0, "HWC"};
+    const iter_desc chw = {ITER_U8, 3, {3, 4, 5}, 0, "CHW"},
+                    hwc = {ITER_F32, 3, {4, 5, 3}, 0, "HWC"};
     const iter_desc flat = {ITER_U8, 1, {60}, 0, ""}, list = {ITER_U8, 1, {ITER_VARIABLE}, 9, "T"};
     iter_convert_options o = ITER_CONVERT_OPTIONS_INIT;
     iter_desc other = hwc;

@@ -58,13 +58,12 @@ static int32_t stages_of(const iter_chain *chain) {
 
 static void say_case(const pack_case *test, const char *level) {
     char shape[128];
-    fprintf(stderr, "  in %s through \"%s\", %s\n",
-            iter_desc_text(&test->in, shape, sizeof(shape)), test->chain, level);
+    fprintf(stderr, "  in %s through \"%s\", %s\n", iter_desc_text(&test->in, shape, sizeof(shape)),
+            test->chain, level);
 }
 
-static int check_against_reference(const pack_case *test, const iter_desc *out_desc,
-                                   const char *in, const char *out, int32_t n,
-                                   const iter_pack_sample *sample) {
+static int check_against_reference(const pack_case *test, const iter_desc *out_desc, const char *in,
+                                   const char *out, int32_t n, const iter_pack_sample *sample) {
     reference_image image = reference_image_from(&test->in, in);
     int ok = 1;
     for (int32_t i = 0; i < n && ok; i++)
@@ -123,8 +122,8 @@ static void run_case(const pack_case *test) {
         size_t scratch_bytes = 0;
         int ok = 1;
         if (!use_level(level)) continue;
-        if (!EXPECT_OK(
-                iter__pack.create(&test->in, stages, n, &pack, &out, &scratch_bytes, &err), &err)) {
+        if (!EXPECT_OK(iter__pack.create(&test->in, stages, n, &pack, &out, &scratch_bytes, &err),
+                       &err)) {
             say_case(test, levels[level]);
             break;
         }
@@ -159,8 +158,8 @@ static void run_chain(iter_desc in, const char *chain) {
 
 /* ---- The cases -------------------------------------------------------------------------------------------------------------- */
 
-static const iter_dtype all_types[] = {ITER_U8,  ITER_I8,  ITER_U16, ITER_I16,  ITER_U32,
-                                       ITER_I32, ITER_U64, ITER_I64, ITER_F16,  ITER_BF16,
+static const iter_dtype all_types[] = {ITER_U8,  ITER_I8,  ITER_U16, ITER_I16, ITER_U32,
+                                       ITER_I32, ITER_U64, ITER_I64, ITER_F16, ITER_BF16,
                                        ITER_F32, ITER_F64, ITER_BOOL};
 #define N_TYPES ((int)(sizeof(all_types) / sizeof(all_types[0])))
 
@@ -210,8 +209,8 @@ static void test_layouts(void) {
 }
 
 /* More than a fold keeps as rectangles. */
-#define TEN_CUTOUTS                                                                            \
-    "cutout:3 | cutout:3,fill=1 | cutout:3,fill=2 | cutout:3,fill=3 | cutout:3,fill=4 | "      \
+#define TEN_CUTOUTS                                                                       \
+    "cutout:3 | cutout:3,fill=1 | cutout:3,fill=2 | cutout:3,fill=3 | cutout:3,fill=4 | " \
     "cutout:3,fill=5 | cutout:3,fill=6 | cutout:3,fill=7 | cutout:3,fill=8 | cutout:3,fill=9"
 
 static const char *const geometry[] = {
@@ -280,15 +279,18 @@ static void test_windows(void) {
     for (int i = 0; i < (int)(sizeof(widths) / sizeof(widths[0])); i++)
         for (int type = 0; type < 4; type++) {
             const iter_desc in = image(ITER_U8, i % 2 ? "HWC" : "CHW", 5, widths[i], 3);
-            snprintf(chain, sizeof(chain),
-                     "random-crop:height=5,width=%d,pad=4 | random-flip | normalize:0.5,0.25 | to:%s",
-                     (int)widths[i], sizes_text[type]);
+            snprintf(
+                chain, sizeof(chain),
+                "random-crop:height=5,width=%d,pad=4 | random-flip | normalize:0.5,0.25 | to:%s",
+                (int)widths[i], sizes_text[type]);
             if (type == 0)
                 snprintf(chain, sizeof(chain),
-                         "random-crop:height=5,width=%d,pad=4,fill=255 | random-flip | scale:0.25,1 | to:u8,chw",
+                         "random-crop:height=5,width=%d,pad=4,fill=255 | random-flip | "
+                         "scale:0.25,1 | to:u8,chw",
                          (int)widths[i]);
             run_chain(in, chain);
-            snprintf(chain, sizeof(chain), "random-crop:height=5,width=%d,pad=9 | random-flip | to:%s",
+            snprintf(chain, sizeof(chain),
+                     "random-crop:height=5,width=%d,pad=9 | random-flip | to:%s",
                      (int)widths[i] + 3, sizes_text[type]);
             run_chain(in, chain);
         }
@@ -339,8 +341,7 @@ static void expect_refused(iter_desc in, const char *text, const char *part) {
         status = stages[i]->ops->plan(stages[i]->options, &desc, &out, &scratch, &err);
         desc = out;
     }
-    if (status == ITER_OK)
-        status = iter__pack.create(&in, stages, n, &pack, &out, &scratch, &err);
+    if (status == ITER_OK) status = iter__pack.create(&in, stages, n, &pack, &out, &scratch, &err);
     EXPECT(pack == NULL);
     EXPECT_ERROR(status, ITER_EINVAL, &err, part);
     iter__pack.destroy(pack);
@@ -434,9 +435,8 @@ static void perf_chain(const perf_work *work, const iter_desc *in, const char *t
     for (int round = 0; round < ROUNDS; round++)
         for (int slots = 0; slots < 3; slots++)
             for (int mode = 0; mode < ITER__MODES; mode++) {
-                const double rate =
-                    perf_epoch(work, pack, iter_desc_bytes(in), iter_desc_bytes(&out),
-                               (perf_mode)mode, 1u << slots);
+                const double rate = perf_epoch(work, pack, iter_desc_bytes(in),
+                                               iter_desc_bytes(&out), (perf_mode)mode, 1u << slots);
                 if (rate > best[mode][slots]) best[mode][slots] = rate;
             }
     printf("%s, %s \"%s\"\n", text, iter_cpu_level(), in->layout);

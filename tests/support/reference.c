@@ -24,11 +24,11 @@ static double small_float(unsigned bits, int exponent_bits, int mantissa_bits) {
 double reference_load(iter_dtype dtype, const void *data, int64_t i) {
     const char *p = (const char *)data + (size_t)i * iter_dtype_bytes(dtype);
     switch ((int)dtype) {
-#define LOAD(name, type)        \
-    case name: {                \
-        type x;                 \
+#define LOAD(name, type)         \
+    case name: {                 \
+        type x;                  \
         memcpy(&x, p, sizeof x); \
-        return (double)x;       \
+        return (double)x;        \
     }
         LOAD(ITER_U8, uint8_t)
         LOAD(ITER_I8, int8_t)
@@ -237,8 +237,7 @@ static void pad(reference_image *image, sides s, int32_t mode, double value) {
         for (int64_t y = 0; y < out.height; y++)
             for (int64_t x = 0; x < out.width; x++) {
                 int64_t sy = y - s.top, sx = x - s.left;
-                const int inside =
-                    sy >= 0 && sy < image->height && sx >= 0 && sx < image->width;
+                const int inside = sy >= 0 && sy < image->height && sx >= 0 && sx < image->width;
                 if (mode == ITER_PAD_REFLECT) {
                     sy = bounce(sy, image->height);
                     sx = bounce(sx, image->width);
@@ -257,8 +256,8 @@ static void flip(reference_image *image, int32_t axis) {
     for (int64_t c = 0; c < out.channels; c++)
         for (int64_t y = 0; y < out.height; y++)
             for (int64_t x = 0; x < out.width; x++)
-                *value_at(&out, c, y, x) =
-                    axis == ITER_FLIP_VERTICAL ? *value_at(image, c, image->height - 1 - y, x)
+                *value_at(&out, c, y, x) = axis == ITER_FLIP_VERTICAL
+                                               ? *value_at(image, c, image->height - 1 - y, x)
                                                : *value_at(image, c, y, image->width - 1 - x);
     replace(image, out);
 }
@@ -340,7 +339,8 @@ int reference_apply(reference_image *image, const iter_stage *stage,
         crop(image, o->y, o->x, o->height, o->width);
     } else if (strcmp(name, "pad") == 0) {
         const iter_pad_options *o = options;
-        pad(image, (sides){o->all + o->top, o->all + o->left, o->all + o->bottom, o->all + o->right},
+        pad(image,
+            (sides){o->all + o->top, o->all + o->left, o->all + o->bottom, o->all + o->right},
             o->mode, o->value);
     } else if (strcmp(name, "flip") == 0) {
         flip(image, ((const iter_flip_options *)options)->axis);

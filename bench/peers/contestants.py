@@ -1,0 +1,107 @@
+"""The workloads and who takes part: data only, so that everything that lists, checks, runs or prints them agrees.
+
+A workload is what libiter is asked to do (arguments of `iterbench serve`); a contestant is one configuration of one
+peer. `threads` are the peer's own (its workers where it has such, else its library's pool); libiter gets as many
+`--workers` as `workers` says and the same cores. `whole` marks peers that pay notably at the start of an epoch (a
+reshuffle of the whole array, a shuffle buffer to fill): they answer in whole epochs, or the median slice would not hold
+that cost.
+"""
+from collections import namedtuple
+
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+
+_NUMBERS = {"mean": ";".join(map(str, MEAN)), "std": ";".join("%.4f" % s for s in STD)}
+_NORMALISE = "normalize:mean={mean},std={std} | to:f32,nchw".format(**_NUMBERS)
+_CIFAR = '--loader ndarray --data "cifar10:$ITER_DATA/cifar-10-batches-bin" --chain "%s"'
+_IMDB = '--data "imdb:$ITER_DATA/aclImdb?index=$ITER_DATA/imdb_word_index.json"'
+
+Workload = namedtuple("Workload", "key title unit ours")
+Contestant = namedtuple("Contestant", "workload family name peer config threads workers cores whole")
+
+WORKLOADS = [
+    Workload("A1", "CIFAR-10 train set in memory, u8, full shuffle, to normalised f32 NCHW, batch 64", "samples/s",
+             _CIFAR % _NORMALISE),
+    Workload("A2", "The same with a random 32x32 crop out of 4 pixels of zero padding and a random flip", "samples/s",
+             _CIFAR % ("random-crop:size=32,pad=4 | random-flip | " + _NORMALISE)),
+    Workload("C", "IMDB train set as a ready int32 array 25,000 x 150, full shuffle, batch 64", "samples/s",
+             "--loader ndarray " + _IMDB),
+    Workload("C-tokenise", "IMDB train set: 25,000 reviews as text in memory, in order, to 150 ids each, batch 64",
+             "reviews/s", "--loader dataloader --source memory --shuffle none " + _IMDB),
+]
+
+# The distribution whose version is printed, by family.
+DISTRIBUTIONS = {"numpy": "numpy", "turbo": "turboloader", "mxnet": "mxnet", "torch": "torch", "tf": "tensorflow-cpu",
+                 "dali": "nvidia-dali-cuda120", "ffcv": "ffcv"}
+
+ALL = []
+
+
+def _add(workload, family, name, peer, config, threads=1, workers=0, cores=1, whole=False):
+    ALL.append(Contestant(workload, family, name, peer, config, threads, workers, cores, whole))
+
+
+def _by_workers(workload, family, name, peer, config, counts=(0, 1, 2)):
+    """A loader with worker processes: on one core without them, on two with them."""
+    for n in counts:
+        _add(workload, family, "%s-w%d" % (name, n), peer, "%s; %d workers" % (config, n), 1, n, 2 if n else 1)
+
+
+def _by_threads(workload, family, name, peer, config, counts=(1, 2), whole=False):
+    """A peer with a pool of threads: one on one core, two on two (beside libiter with two workers)."""
+    for n in counts:
+        _add(workload, family, "%s-t%d" % (name, n), peer, "%s; %d thread%s" % (config, n, "s" * (n > 1)), n,
+             0 if n == 1 else n, n, whole)
+
+
+_add("A1", "numpy", "rows", "numpy by hand", "ready-made f32, x[perm]")
+_add("A1", "numpy", "take", "numpy by hand", "ready-made f32, np.take into one buffer")
+_add("A1", "numpy", "convert", "numpy by hand", "u8 gather, astype, normalise in place")
+_add("A1", "turbo", "array", "TurboLoader ArrayDataLoader", "ready-made f32")
+_by_threads("A1", "turbo", "kernel", "TurboLoader normalize_u8_gather", "its fused kernel called by hand, one buffer")
+_by_threads("A1", "torch", "hand", "torch by hand", "index_select u8, float, normalise")
+_by_workers("A1", "torch", "map", "torch DataLoader", "map-style, converts per sample")
+_by_workers("A1", "torch", "rows", "torch DataLoader", "TensorDataset of ready-made f32", (0,))
+_by_workers("A1", "torch", "sampler", "torch DataLoader", "vectorised: BatchSampler as sampler")
+_by_workers("A1", "torch", "getitems", "torch DataLoader", "vectorised: __getitems__")
+_add("A1", "mxnet", "ndarrayiter", "MXNet NDArrayIter", "ready-made f32, shuffle=True", whole=True)
+_add("A1", "mxnet", "ndarrayiter-ordered", "MXNet NDArrayIter", "ready-made f32, shuffle=False (in order)")
+_by_workers("A1", "mxnet", "gluon-rows", "MXNet gluon DataLoader", "ready-made f32", (0,))
+_by_workers("A1", "mxnet", "gluon-u8", "MXNet gluon DataLoader", "ToTensor and Normalize per sample", (0,))
+_by_workers("A1", "mxnet", "gluon", "MXNet gluon DataLoader", "dataset of numpy views, converts per sample")
+_add("A1", "mxnet", "gluon-pool2", "MXNet gluon DataLoader", "dataset of numpy views; 2 threads (thread_pool)", 1, 2, 2)
+_by_threads("A1", "tf", "gather", "tf.data", "range, shuffle, batch, map(gather, normalise), prefetch", whole=True)
+_by_threads("A1", "tf", "slices", "tf.data", "slices, shuffle, batch, map(normalise), prefetch", (1,), whole=True)
+_by_threads("A1", "dali", "cmn", "DALI on the CPU", "external_source of batches, crop_mirror_normalize")
+_by_threads("A1", "ffcv", "nchw", "FFCV", "raw, os_cache, NormalizeImage, NCHW")
+_by_threads("A1", "ffcv", "nhwc", "FFCV", "raw, os_cache, NormalizeImage, delivers NHWC in memory")
+
+_add("A2", "numpy", "windows", "numpy by hand", "gather of windows of the padded set, flip, normalise")
+_by_threads("A2", "torch", "masks", "torch by hand", "a masked copy per offset (airbench)")
+_by_threads("A2", "torch", "gather", "torch by hand", "one gather by computed indices")
+_by_workers("A2", "torch", "v2", "torch DataLoader", "torchvision v2 transforms per sample")
+_by_workers("A2", "mxnet", "gluon-aug", "MXNet gluon DataLoader", "transforms per sample, pads by numpy")
+_by_threads("A2", "mxnet", "record", "MXNet ImageRecordIter", "PNG records, pad, rand_crop, rand_mirror")
+_by_threads("A2", "tf", "sample", "tf.data", "shuffle, map(pad, crop, flip) per sample, batch, normalise", whole=True)
+_by_threads("A2", "tf", "batch", "tf.data", "shuffle, batch, crop and flip by gathers, normalise", (1,), whole=True)
+_by_threads("A2", "dali", "aug", "DALI on the CPU", "slice with padding, crop_mirror_normalize")
+_by_threads("A2", "ffcv", "aug", "FFCV", "raw, flip, RandomTranslate(4), NormalizeImage, NCHW")
+
+_add("C", "numpy", "ids", "numpy by hand", "x[perm]")
+_add("C", "numpy", "ids-take", "numpy by hand", "np.take into one buffer")
+_add("C", "turbo", "ids", "TurboLoader ArrayDataLoader", "int32 array")
+_add("C", "torch", "ids-hand", "torch by hand", "index by permutation")
+_by_workers("C", "torch", "ids", "torch DataLoader", "TensorDataset")
+_add("C", "mxnet", "ids", "MXNet NDArrayIter", "shuffle=True (delivers f32)")
+_by_workers("C", "mxnet", "ids-gluon", "MXNet gluon DataLoader", "ArrayDataset", (0,))
+_by_threads("C", "tf", "ids", "tf.data", "slices, shuffle, batch, prefetch", (1,), whole=True)
+
+_add("C-tokenise", "numpy", "words", "plain Python", "lower, translate, split, dict")
+_add("C-tokenise", "tf", "words", "tensorflow strings", "lower, regex_replace, split, StaticHashTable, batch 64", whole=True)
+_add("C-tokenise", "tf", "words-256", "tensorflow strings", "the same, batch 256", whole=True)
+
+
+def find(family, name):
+    for contestant in ALL:
+        if (contestant.family, contestant.name) == (family, name):
+            return contestant
+    raise SystemExit("no contestant %s %s" % (family, name))

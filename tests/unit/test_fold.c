@@ -1,0 +1,338 @@
+/* test_fold.c - what a pack is planned to be, user stages through the fold calls, one-hot, and every allocation failing. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <iter/chain.h>
+#include <iter/convert.h>
+#include <iter/transforms.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/chain.h"
+#include "iter/core/cpu.h"
+#include "iter/core/pack.h"
+#include "transforms/stages.h"
+
+TestSuite(fold, .timeout = 60);
+
+static const iter_desc chw = {ITER_U8, 3, {3, 4, 5}, 0, "CHW"};
+
+/* A pack made from text; the chain lives on until the test's end. */
+typedef struct planned {
+    iter_pack *pack;
+    iter_desc out;
+    size_t scratch_bytes;
+    iter_status status;
+    iter_error err;
+} planned;
+
+static planned plan(const iter_desc *in, const char *text, const iter_registry *registry) {
+    planned p = {0};
+    iter_chain *chain = NULL;
+    const iter_stage *stages[16];
+    if (*text)
+        cr_assert_eq(iter_chain_parse(text, registry, &chain, &p.err), ITER_OK, "%s",
+                     p.err.message);
+    const int32_t n = iter__chain_n_stages(chain);
+    for (int32_t i = 0; i < n; i++)
+        stages[i] = iter__chain_stage(chain, i);
+    p.status = iter__pack.create(in, stages, n, &p.pack, &p.out, &p.scratch_bytes, &p.err);
+    return p;
+}
+
+static void expect_copy(const iter_desc *in, const char *text, bool is_copy) {
+    planned p = plan(in, text, NULL);
+    cr_assert_eq(p.status, ITER_OK, "%s", p.err.message);
+    cr_expect_eq(iter__pack.is_copy(p.pack), is_copy, "\"%s\"", text);
+    iter__pack.destroy(p.pack);
+}
+
+Test(fold, copies_are_known) {
+    const iter_desc hw = {ITER_F64, 2, {4, 5}, 0, "HW"}, grey = {ITER_U8, 3, {1, 4, 5}, 0, "CHW"};
+    expect_copy(&chw, "", true);
+    expect_copy(&chw, "to:u8,nchw", true);
+    expect_copy(&chw, "cast:u8", true);
+    expect_copy(&hw, "to:f64,nchw", true);
+    expect_copy(&grey, "to:u8,nhwc", true); /* one channel: the same bytes */
+    expect_copy(&chw, "to:u8,nhwc", false);
+    expect_copy(&chw, "cast:i8", false);
+    expect_copy(&chw, "scale", false);
+    expect_copy(&chw, "flip", false);
+}
+
+static void expect_shape(const iter_desc *in, const char *text, const char *shape) {
+    char got[128];
+    planned p = plan(in, text, NULL);
+    cr_assert_eq(p.status, ITER_OK, "%s", p.err.message);
+    cr_expect_str_eq(iter_desc_text(&p.out, got, sizeof(got)), shape);
+    iter__pack.destroy(p.pack);
+}
+
+Test(fold, shapes_and_types) {
+    const iter_desc hw = {ITER_U8, 2, {4, 5}, 0, "HW"}, scalar = {ITER_U8, 0, {0}, 0, ""};
+    expect_shape(&chw, "pad:1 | crop:0,1,2,6 | to:f16,nhwc", "f16 [2, 6, 3] \"HWC\"");
+    expect_shape(&hw, "normalize | pad:1", "f32 [6, 7] \"HW\"");
+    expect_shape(&hw, "normalize | to:f32,nchw", "f32 [1, 4, 5] \"CHW\"");
+    expect_shape(&hw, "to:u8,hwc", "u8 [4, 5, 1] \"HWC\"");
+    expect_shape(&scalar, "cast:i64", "i64 []");
+}
+
+Test(fold, text_says_what_runs) {
+    char text[512];
+    planned p =
+        plan(&chw, "random-crop:4,pad=1 | random-flip | normalize:mean=0;1;2 | to:f32,nhwc", NULL);
+    cr_assert_eq(p.status, ITER_OK);
+    iter__pack.text(p.pack, text, sizeof(text));
+    cr_expect(strstr(text, "random-crop + random-flip + normalize + to") != NULL, "%s", text);
+    cr_expect(strstr(text, "4x5 to 4x4") != NULL, "%s", text);
+    cr_expect(strstr(text, "a*x+b per channel, u8 to f32, CHW to HWC") != NULL, "%s", text);
+    cr_expect(strstr(text, iter_cpu_level()) != NULL, "%s", text);
+    char shorter[10];
+    iter__pack.text(p.pack, shorter, sizeof(shorter));
+    cr_expect_eq(strlen(shorter), 9u);
+    cr_expect_eq(strncmp(shorter, text, 9), 0);
+    iter__pack.destroy(p.pack);
+    p = plan(&chw, "scale | cast:u8 | scale", NULL);
+    iter__pack.text(p.pack, text, sizeof(text));
+    cr_expect(strstr(text, "; then ") != NULL, "%s", text);
+    iter__pack.destroy(p.pack);
+}
+
+Test(fold, refuses_what_cannot_be_folded) {
+    const iter_desc ids = {ITER_I32, 1, {ITER_VARIABLE}, 10, "T"};
+    planned p = plan(&ids, "cast:i64", NULL);
+    cr_expect_eq(p.status, ITER_EINVAL);
+    cr_expect(strstr(p.err.message, "cast: wants a fixed shape") != NULL, "%s", p.err.message);
+    p = plan(&(iter_desc){ITER_U8, 0, {0}, 0, ""}, "one-hot:10", NULL);
+    cr_expect_eq(p.status, ITER_EINVAL);
+    cr_expect(strstr(p.err.message, "one-hot: not a foldable stage") != NULL, "%s", p.err.message);
+    cr_expect_null(p.pack);
+}
+
+/* ---- Stages of a user's own ------------------------------------------------------------------------------------- */
+
+static iter_status same_plan(const void *options, const iter_desc *in, iter_desc *out,
+                             size_t *out_scratch, iter_error *err) {
+    (void)options;
+    (void)err;
+    *out_scratch = 0;
+    *out = *in;
+    return ITER_OK;
+}
+
+/* A cast that rounds, and arithmetic behind it, in one stage: there is no place to cut. */
+static iter_status round_and_scale(const void *options, iter_fold *fold, iter_error *err) {
+    const double two = 2, zero = 0;
+    (void)options;
+    (void)err;
+    iter_fold_affine(fold, 1, &two, &zero);
+    iter_fold_cast(fold, ITER_I8);
+    iter_fold_affine(fold, 1, &two, &zero);
+    return ITER_OK;
+}
+
+/* The values that mark_sample may use. */
+static iter_status mark_plan(const void *options, iter_fold *fold, iter_error *err) {
+    (void)options;
+    (void)err;
+    iter_fold_cutout(fold, 0, 0, 1, 1, 9);
+    iter_fold_cutout(fold, 0, 0, 1, 1, 5);
+    return ITER_OK;
+}
+
+/* One square, its place and value by the sample's numbers, inside and far outside of the image. */
+static void mark_sample(const void *options, iter_fold *fold, iter_rng *rng) {
+    (void)options;
+    const int64_t y = (int64_t)iter_rng_below(rng, 40) - 20,
+                  x = (int64_t)iter_rng_below(rng, 40) - 20;
+    iter_fold_cutout(fold, y, x, 30, 30, iter_rng_below(rng, 2) ? 9 : 5);
+}
+
+static iter_status wrong_channels(const void *options, iter_fold *fold, iter_error *err) {
+    const double two[2] = {2, 2};
+    (void)options;
+    (void)err;
+    iter_fold_affine(fold, 2, two, two);
+    return ITER_OK;
+}
+
+static iter_status wrong_crop(const void *options, iter_fold *fold, iter_error *err) {
+    (void)options;
+    (void)err;
+    iter_fold_crop(fold, 0, 0, 99, 1);
+    return ITER_OK;
+}
+
+#define USER_STAGE(id, text, ...)                                         \
+    static const iter_transform_ops id = {                                \
+        .base = {sizeof(iter_transform_ops), text, "", NULL, NULL, 0, 0}, \
+        .plan = same_plan,                                                \
+        __VA_ARGS__}
+USER_STAGE(round_ops, "round-and-scale", .fold_plan = round_and_scale);
+USER_STAGE(mark_ops, "mark", .fold_plan = mark_plan, .fold_sample = mark_sample);
+USER_STAGE(channels_ops, "wrong-channels", .fold_plan = wrong_channels);
+USER_STAGE(crop_ops, "wrong-crop", .fold_plan = wrong_crop);
+
+static iter_registry *user_registry(void) {
+    iter_registry *registry = NULL;
+    cr_assert_eq(iter_registry_create(&registry, NULL), ITER_OK);
+    cr_assert_eq(iter_registry_add_transform(registry, &round_ops, NULL), ITER_OK);
+    cr_assert_eq(iter_registry_add_transform(registry, &mark_ops, NULL), ITER_OK);
+    cr_assert_eq(iter_registry_add_transform(registry, &channels_ops, NULL), ITER_OK);
+    cr_assert_eq(iter_registry_add_transform(registry, &crop_ops, NULL), ITER_OK);
+    return registry;
+}
+
+Test(fold, user_stages_that_cannot_be) {
+    iter_registry *registry = user_registry();
+    planned p = plan(&chw, "flip | round-and-scale", registry);
+    cr_expect_eq(p.status, ITER_EUNSUPPORTED);
+    cr_expect(strstr(p.err.message, "round-and-scale: arithmetic after a cast that rounds") != NULL,
+              "%s", p.err.message);
+    p = plan(&chw, "wrong-channels", registry);
+    cr_expect_eq(p.status, ITER_EINVAL);
+    cr_expect(strstr(p.err.message, "wrong-channels: numbers per channel") != NULL, "%s",
+              p.err.message);
+    p = plan(&chw, "wrong-crop", registry);
+    cr_expect_eq(p.status, ITER_EINVAL);
+    cr_expect(strstr(p.err.message, "wrong-crop: crop does not fit") != NULL, "%s", p.err.message);
+    iter_registry_destroy(registry);
+}
+
+Test(fold, user_stage_with_its_own_numbers) {
+    iter_registry *registry = user_registry();
+    uint8_t in[60], out[60];
+    int seen[2] = {0, 0}, kept = 0;
+    memset(in, 1, sizeof(in));
+    planned p = plan(&chw, "mark", registry);
+    cr_assert_eq(p.status, ITER_OK, "%s", p.err.message);
+    void *scratch = iter__alloc(1, p.scratch_bytes + 64);
+    for (uint64_t i = 0; i < 200; i++) {
+        const iter_pack_sample sample = {3, i, 0};
+        iter_rng rng = iter_rng_at(iter_rng_key(3, "mark", 0), 0, i);
+        const int64_t y0 = (int64_t)iter_rng_below(&rng, 40) - 20,
+                      x0 = (int64_t)iter_rng_below(&rng, 40) - 20;
+        const uint8_t value = iter_rng_below(&rng, 2) ? 9 : 5;
+        iter__pack.run(p.pack, in, out, &sample, scratch, NULL);
+        for (int64_t c = 0; c < 3; c++)
+            for (int64_t y = 0; y < 4; y++)
+                for (int64_t x = 0; x < 5; x++) {
+                    const bool cut = y >= y0 && y < y0 + 30 && x >= x0 && x < x0 + 30;
+                    cr_assert_eq(out[(c * 4 + y) * 5 + x], cut ? value : 1);
+                    if (cut)
+                        seen[value == 9]++;
+                    else
+                        kept++;
+                }
+    }
+    cr_expect(seen[0] > 0 && seen[1] > 0 && kept > 0);
+    iter__free(scratch);
+    iter__pack.destroy(p.pack);
+    iter_registry_destroy(registry);
+}
+
+/* ---- one-hot ------------------------------------------------------------------------------------------------------ */
+
+static iter_status one_hot(iter_dtype type, const void *label, int64_t classes, iter_dtype to,
+                           void *out, iter_error *err) {
+    const iter_one_hot_options o = {classes, to};
+    const iter_desc in = {type, 0, {0}, 0, ""};
+    iter_desc desc;
+    size_t scratch;
+    iter_status status = iter__transform_one_hot.plan(&o, &in, &desc, &scratch, err);
+    if (status < 0) return status;
+    cr_assert_eq(desc.n_dims, 1);
+    cr_assert_eq(desc.dims[0], classes);
+    const iter_tensor from = iter_tensor_dense(&in, (void *)(uintptr_t)label);
+    iter_tensor row = iter_tensor_dense(&desc, out);
+    return iter__transform_one_hot.apply(NULL, &o, &from, &row, NULL, NULL, err);
+}
+
+Test(fold, one_hot_labels) {
+    const uint8_t small = 2;
+    const int64_t last = 3, beyond = 4, negative = -1;
+    const float half = 1;
+    float f32[4];
+    uint8_t u8[4];
+    iter_error err = {0};
+    cr_assert_eq(one_hot(ITER_U8, &small, 4, ITER_DTYPE_NONE, f32, &err), ITER_OK);
+    for (int i = 0; i < 4; i++)
+        cr_expect_eq(f32[i], i == 2 ? 1.0f : 0.0f);
+    cr_assert_eq(one_hot(ITER_I64, &last, 4, ITER_U8, u8, &err), ITER_OK);
+    for (int i = 0; i < 4; i++)
+        cr_expect_eq(u8[i], i == 3);
+    cr_expect_eq(one_hot(ITER_I64, &beyond, 4, ITER_DTYPE_NONE, f32, &err), ITER_EFORMAT);
+    cr_expect(strstr(err.message, "label 4 is not in 0..3") != NULL, "%s", err.message);
+    cr_expect_eq(one_hot(ITER_I64, &negative, 4, ITER_DTYPE_NONE, f32, &err), ITER_EFORMAT);
+    cr_expect(strstr(err.message, "label -1") != NULL, "%s", err.message);
+    cr_expect_eq(one_hot(ITER_F32, &half, 4, ITER_DTYPE_NONE, f32, &err), ITER_EINVAL);
+    cr_expect(strstr(err.message, "wants one whole number") != NULL, "%s", err.message);
+    cr_expect_eq(one_hot(ITER_U8, &small, 0, ITER_DTYPE_NONE, f32, &err), ITER_EINVAL);
+}
+
+/* ---- Levels and memory ---------------------------------------------------------------------------------------------- */
+
+Test(fold, unknown_levels_are_ignored) {
+    unsetenv("ITER_CPU");
+    const iter_cpu best = iter__cpu_level();
+    setenv("ITER_CPU", "sse9", 1);
+    cr_expect_eq(iter__cpu_level(), best);
+    setenv("ITER_CPU", "", 1);
+    cr_expect_eq(iter__cpu_level(), best);
+    setenv("ITER_CPU", "generic", 1);
+    cr_expect_str_eq(iter_cpu_level(), "generic");
+}
+
+Test(fold, every_allocation_failure_is_clean) {
+    iter_chain *chain = NULL;
+    const iter_stage *stages[16];
+    const char *text = "random-crop:4,pad=1 | cutout:2 | normalize:mean=0;1;2 | cast:u8 | scale:2 "
+                       "| pad:1,mode=reflect | to:f16,nhwc";
+    cr_assert_eq(iter_chain_parse(text, NULL, &chain, NULL), ITER_OK);
+    const int32_t n_stages = iter__chain_n_stages(chain);
+    for (int32_t i = 0; i < n_stages; i++)
+        stages[i] = iter__chain_stage(chain, i);
+    const long before = iter__alloc_live();
+    for (long n = 0;; n++) {
+        iter_pack *pack = NULL;
+        iter_desc out;
+        size_t scratch;
+        iter_error err = {0};
+        iter__alloc_fail_after = n;
+        const iter_status status =
+            iter__pack.create(&chw, stages, n_stages, &pack, &out, &scratch, &err);
+        iter__alloc_fail_after = -1;
+        iter__pack.destroy(pack);
+        cr_assert_eq(iter__alloc_live(), before, "leak when allocation %ld fails", n);
+        if (status == ITER_OK) {
+            cr_expect_gt(n, 20);
+            break;
+        }
+        cr_assert_eq(status, ITER_ENOMEM, "allocation %ld: %s", n, err.message);
+    }
+    iter_chain_unref(chain);
+}
+
+Test(fold, convert_survives_every_allocation_failure) {
+    const iter_desc hwc = {ITER_F32, 3, {4, 5, 3}, 0, "HWC"};
+    const double scale[3] = {1, 2, 3};
+    const long before = iter__alloc_live();
+    for (long n = 0;; n++) {
+        iter_convert *convert = NULL;
+        iter_convert_options o = ITER_CONVERT_OPTIONS_INIT;
+        o.scale = scale;
+        o.n_channels = 3;
+        iter__alloc_fail_after = n;
+        const iter_status status = iter_convert_prepare(&chw, &hwc, &o, &convert, NULL);
+        iter__alloc_fail_after = -1;
+        iter_convert_destroy(convert);
+        cr_assert_eq(iter__alloc_live(), before, "leak when allocation %ld fails", n);
+        if (status == ITER_OK) {
+            cr_expect_gt(n, 2);
+            break;
+        }
+        cr_assert_eq(status, ITER_ENOMEM);
+    }
+    iter_convert_destroy(NULL);
+}
