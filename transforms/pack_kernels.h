@@ -30,7 +30,7 @@ typedef struct iter__fetch {
 
 /* For n_rows rows; next NULL = nothing to fetch. */
 static inline iter__fetch iter__fetch_start(const void *next, size_t bytes, int64_t n_rows) {
-    iter__fetch fetch = {next, 0, 0};
+    iter__fetch fetch = {next ? next : "", 0, 0};
     if (!next || n_rows < 1) return fetch;
     fetch.step = ((ptrdiff_t)bytes + n_rows - 1) / n_rows;
     fetch.n_lines = (fetch.step + 63) / 64;

@@ -2,9 +2,7 @@
 
 A workload is what libiter is asked to do (arguments of `iterbench serve`); a contestant is one configuration of one
 peer. `threads` are the peer's own (its workers where it has such, else its library's pool); libiter gets as many
-`--workers` as `workers` says and the same cores. `whole` marks peers that pay notably at the start of an epoch (a
-reshuffle of the whole array, a shuffle buffer to fill): they answer in whole epochs, or the median slice would not hold
-that cost.
+`--workers` as `workers` says and the same cores.
 """
 from collections import namedtuple
 
@@ -16,7 +14,7 @@ _CIFAR = '--loader ndarray --data "cifar10:$ITER_DATA/cifar-10-batches-bin" --ch
 _IMDB = '--data "imdb:$ITER_DATA/aclImdb?index=$ITER_DATA/imdb_word_index.json"'
 
 Workload = namedtuple("Workload", "key title unit ours")
-Contestant = namedtuple("Contestant", "workload family name peer config threads workers cores whole")
+Contestant = namedtuple("Contestant", "workload family name peer config threads workers cores")
 
 WORKLOADS = [
     Workload("A1", "CIFAR-10 train set in memory, u8, full shuffle, to normalised f32 NCHW, batch 64", "samples/s",
@@ -36,8 +34,8 @@ DISTRIBUTIONS = {"numpy": "numpy", "turbo": "turboloader", "mxnet": "mxnet", "to
 ALL = []
 
 
-def _add(workload, family, name, peer, config, threads=1, workers=0, cores=1, whole=False):
-    ALL.append(Contestant(workload, family, name, peer, config, threads, workers, cores, whole))
+def _add(workload, family, name, peer, config, threads=1, workers=0, cores=1):
+    ALL.append(Contestant(workload, family, name, peer, config, threads, workers, cores))
 
 
 def _by_workers(workload, family, name, peer, config, counts=(0, 1, 2)):
@@ -46,11 +44,11 @@ def _by_workers(workload, family, name, peer, config, counts=(0, 1, 2)):
         _add(workload, family, "%s-w%d" % (name, n), peer, "%s; %d workers" % (config, n), 1, n, 2 if n else 1)
 
 
-def _by_threads(workload, family, name, peer, config, counts=(1, 2), whole=False):
+def _by_threads(workload, family, name, peer, config, counts=(1, 2)):
     """A peer with a pool of threads: one on one core, two on two (beside libiter with two workers)."""
     for n in counts:
         _add(workload, family, "%s-t%d" % (name, n), peer, "%s; %d thread%s" % (config, n, "s" * (n > 1)), n,
-             0 if n == 1 else n, n, whole)
+             0 if n == 1 else n, n)
 
 
 _add("A1", "numpy", "rows", "numpy by hand", "ready-made f32, x[perm]")
@@ -63,14 +61,14 @@ _by_workers("A1", "torch", "map", "torch DataLoader", "map-style, converts per s
 _by_workers("A1", "torch", "rows", "torch DataLoader", "TensorDataset of ready-made f32", (0,))
 _by_workers("A1", "torch", "sampler", "torch DataLoader", "vectorised: BatchSampler as sampler")
 _by_workers("A1", "torch", "getitems", "torch DataLoader", "vectorised: __getitems__")
-_add("A1", "mxnet", "ndarrayiter", "MXNet NDArrayIter", "ready-made f32, shuffle=True", whole=True)
+_add("A1", "mxnet", "ndarrayiter", "MXNet NDArrayIter", "ready-made f32, shuffle=True")
 _add("A1", "mxnet", "ndarrayiter-ordered", "MXNet NDArrayIter", "ready-made f32, shuffle=False (in order)")
 _by_workers("A1", "mxnet", "gluon-rows", "MXNet gluon DataLoader", "ready-made f32", (0,))
 _by_workers("A1", "mxnet", "gluon-u8", "MXNet gluon DataLoader", "ToTensor and Normalize per sample", (0,))
 _by_workers("A1", "mxnet", "gluon", "MXNet gluon DataLoader", "dataset of numpy views, converts per sample")
 _add("A1", "mxnet", "gluon-pool2", "MXNet gluon DataLoader", "dataset of numpy views; 2 threads (thread_pool)", 1, 2, 2)
-_by_threads("A1", "tf", "gather", "tf.data", "range, shuffle, batch, map(gather, normalise), prefetch", whole=True)
-_by_threads("A1", "tf", "slices", "tf.data", "slices, shuffle, batch, map(normalise), prefetch", (1,), whole=True)
+_by_threads("A1", "tf", "gather", "tf.data", "range, shuffle, batch, map(gather, normalise), prefetch")
+_by_threads("A1", "tf", "slices", "tf.data", "slices, shuffle, batch, map(normalise), prefetch", (1,))
 _by_threads("A1", "dali", "cmn", "DALI on the CPU", "external_source of batches, crop_mirror_normalize")
 _by_threads("A1", "ffcv", "nchw", "FFCV", "raw, os_cache, NormalizeImage, NCHW")
 _by_threads("A1", "ffcv", "nhwc", "FFCV", "raw, os_cache, NormalizeImage, delivers NHWC in memory")
@@ -81,8 +79,8 @@ _by_threads("A2", "torch", "gather", "torch by hand", "one gather by computed in
 _by_workers("A2", "torch", "v2", "torch DataLoader", "torchvision v2 transforms per sample")
 _by_workers("A2", "mxnet", "gluon-aug", "MXNet gluon DataLoader", "transforms per sample, pads by numpy")
 _by_threads("A2", "mxnet", "record", "MXNet ImageRecordIter", "PNG records, pad, rand_crop, rand_mirror")
-_by_threads("A2", "tf", "sample", "tf.data", "shuffle, map(pad, crop, flip) per sample, batch, normalise", whole=True)
-_by_threads("A2", "tf", "batch", "tf.data", "shuffle, batch, crop and flip by gathers, normalise", (1,), whole=True)
+_by_threads("A2", "tf", "sample", "tf.data", "shuffle, map(pad, crop, flip) per sample, batch, normalise")
+_by_threads("A2", "tf", "batch", "tf.data", "shuffle, batch, crop and flip by gathers, normalise", (1,))
 _by_threads("A2", "dali", "aug", "DALI on the CPU", "slice with padding, crop_mirror_normalize")
 _by_threads("A2", "ffcv", "aug", "FFCV", "raw, flip, RandomTranslate(4), NormalizeImage, NCHW")
 
@@ -93,11 +91,11 @@ _add("C", "torch", "ids-hand", "torch by hand", "index by permutation")
 _by_workers("C", "torch", "ids", "torch DataLoader", "TensorDataset")
 _add("C", "mxnet", "ids", "MXNet NDArrayIter", "shuffle=True (delivers f32)")
 _by_workers("C", "mxnet", "ids-gluon", "MXNet gluon DataLoader", "ArrayDataset", (0,))
-_by_threads("C", "tf", "ids", "tf.data", "slices, shuffle, batch, prefetch", (1,), whole=True)
+_by_threads("C", "tf", "ids", "tf.data", "slices, shuffle, batch, prefetch", (1,))
 
 _add("C-tokenise", "numpy", "words", "plain Python", "lower, translate, split, dict")
-_add("C-tokenise", "tf", "words", "tensorflow strings", "lower, regex_replace, split, StaticHashTable, batch 64", whole=True)
-_add("C-tokenise", "tf", "words-256", "tensorflow strings", "the same, batch 256", whole=True)
+_add("C-tokenise", "tf", "words", "tensorflow strings", "lower, regex_replace, split, StaticHashTable, batch 64")
+_add("C-tokenise", "tf", "words-256", "tensorflow strings", "the same, batch 256")
 
 
 def find(family, name):

@@ -50,9 +50,15 @@ iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, boo
 /* Bytes of all files, saturating; 0 where there are none. */
 uint64_t iter__dataset_bytes(const iter_dataset *dataset);
 
+/* Memory that preloading takes for the while beside what it fills. */
+#define ITER_PRELOAD_STAGING ((uint64_t)32 << 20)
+
 /* Reads every file into memory unless that is done already; *out_now: it was done by this call. `source` is open over the dataset's files. */
 iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state,
                                   bool *out_now, iter_error *err);
+
+/* Whether most of its files, all large, are not in the page cache, by a few reads that do not block. */
+bool iter__dataset_is_cold(const iter_dataset *dataset, const iter_source_ops *source, void *state);
 
 /* Length of sample `index` in elements, or -1; the form samplers want. */
 int64_t iter__dataset_length(const void *dataset, uint64_t index);

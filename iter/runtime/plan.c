@@ -92,6 +92,8 @@ static iter_status plan_sample_stages(iter_plan *plan, iter_field_plan *field,
     }
     const bool by_copy = field->from == ITER_ROW_RESIDENT || field->from == ITER_ROW_BYTES;
     if (n == 0 && by_copy) ITER_TRY(add_pack(plan, field, NULL, 0, err));
+    field->copies =
+        field->n_steps == 1 && field->steps[0].pack && iter__pack.is_copy(field->steps[0].pack);
     for (int32_t i = 0; i + 1 < field->n_steps; i++) {
         const size_t bytes = iter_desc_bytes(&field->steps[i].out);
         if (bytes > plan->step_bytes) plan->step_bytes = bytes;
@@ -235,9 +237,7 @@ static bool can_read_direct(const iter_plan *plan, const iter_description *desc)
                 if (field->from != ITER_ROW_BYTES || in->extent != e || in->offset != covered ||
                     !field->row_bytes)
                     continue;
-                if (field->n_steps != 1 || !field->steps[0].pack ||
-                    !iter__pack.is_copy(field->steps[0].pack))
-                    return false;
+                if (!field->copies) return false;
                 covered += field->row_bytes;
                 grew = true;
             }

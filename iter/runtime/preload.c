@@ -1,12 +1,13 @@
 /*
  * preload.c - reads a whole dataset into memory, once, with many large reads in flight.
  *
- * Where every extent is tiled by rows as they are stored, the reads scatter them into an array a field (readv): each row then
- * lies dense and aligned, and the loader works as over arrays. Else the files lie behind one another as they are, for the
- * decoders. Either way in one mapping of huge pages. Pieces are issued in order, so that a spinning disk sees a sequential scan, with
- * DEPTH of them in flight. A source without an asynchronous side is read by a few threads that take the next piece from a
- * shared counter.
+ * Where every extent is tiled by rows as they are stored, each field becomes an array: rows dense, the loader works as over arrays. Files are
+ * then read in aligned pieces into staging, and each piece is dealt out to the arrays while the next ones are on their way; aligned,
+ * so that cold files can be read past the page cache, which halves the time. Else the files lie behind one another as they
+ * are, for the decoders. Either way in one mapping of huge pages. Pieces are issued in order, so that a spinning disk sees a
+ * sequential scan. A source without an asynchronous side is read by a few threads that take the next piece from a shared counter.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,24 +16,36 @@
 #include "iter/runtime/runtime.h"
 
 #define PIECE    ((uint64_t)1 << 20)
-#define DEPTH    64
+#define BLOCK    ((uint64_t)4096)
+#define DEPTH    ((int)(ITER_PRELOAD_STAGING / PIECE))
 #define READERS  4
+#define RUNS_MAX 4096
 #define RETRY_NS 1000000 /* how soon a piece that the full source refused is offered again */
 #define ALIGN(n) (((n) + 63) & ~(size_t)63)
 
+/* Samples [first, first + n) whose extent `extent` lies side by side in one file. */
+typedef struct stretch {
+    uint64_t object, offset, bytes;
+    uint64_t first;
+    int32_t extent;
+} stretch;
+
 typedef struct piece {
     iter_read read; /* first: reap() hands it back */
-    iter_iovec parts[ITER_READ_PARTS_MAX];
+    iter_iovec part;
+    uint64_t wanted;    /* bytes that must come; the read may ask for more, up to a block's end */
+    const stretch *run; /* NULL = the bytes go where they belong */
+    uint8_t *staging;
     bool busy;
 } piece;
 
 typedef struct preload {
     const iter_dataset *dataset;
     const iter_preload *made;
+    stretch *runs;
+    uint64_t n_runs;
     pthread_mutex_t lock;  /* guards the next piece, status and path_bytes while threads read */
-    uint64_t file, offset; /* files: the next piece */
-    uint64_t sample;       /* rows: the next piece */
-    int32_t extent;
+    uint64_t file, offset; /* the next piece: of a run, or of a file */
     iter_status status;
     iter_error error;
     uint64_t path_bytes[ITER_PATH_COUNT];
@@ -40,7 +53,7 @@ typedef struct preload {
 
 /* ---- Rows: an array a field ------------------------------------------------------------------------------ */
 
-/* Bytes of extent `e` that rows as they are stored cover, in order and without a gap; *out_n fields in out. */
+/* Fields of extent `e` in the order of their bytes, into out; returns the bytes that they cover from its start without a gap. */
 static size_t tiles(const iter_description *desc, int32_t e, int32_t out[ITER_MAX_FIELDS],
                     int32_t *out_n) {
     size_t covered = 0;
@@ -71,6 +84,28 @@ static bool is_tiled(const iter_description *desc) {
     return true;
 }
 
+/* Finds the runs; false where samples are not all of one size, or lie too scattered. */
+static bool find_runs(preload *p) {
+    const iter_dataset *dataset = p->dataset;
+    for (int32_t e = 0; e < dataset->desc.n_extents; e++) {
+        stretch *last = NULL;
+        for (uint64_t i = 0; i < dataset->desc.n_samples; i++) {
+            iter_extent all[ITER_MAX_EXTENTS];
+            dataset->format->locate(dataset->state, i, all);
+            if (all[e].size != dataset->desc.max_extent_bytes[e]) return false;
+            if (last && last->object == all[e].object &&
+                last->offset + last->bytes == all[e].offset) {
+                last->bytes += all[e].size;
+                continue;
+            }
+            if (p->n_runs == RUNS_MAX) return false;
+            last = &p->runs[p->n_runs++];
+            *last = (stretch){all[e].object, all[e].offset, all[e].size, i, e};
+        }
+    }
+    return true;
+}
+
 static size_t lay_out_rows(const iter_description *desc, iter_resident *rows, uint8_t *memory) {
     size_t at = 0;
     for (int32_t f = 0; f < desc->n_fields; f++) {
@@ -83,52 +118,56 @@ static size_t lay_out_rows(const iter_description *desc, iter_resident *rows, ui
     return at;
 }
 
-/* Adds a target to a scatter list, joining what lies side by side. */
-static void add_part(piece *p, uint8_t *data, size_t size) {
-    iter_iovec *last = p->read.n_parts ? &p->parts[p->read.n_parts - 1] : NULL;
-    if (last && (uint8_t *)last->data + last->size == data) {
-        last->size += size;
-    } else {
-        p->parts[p->read.n_parts++] = (iter_iovec){data, size};
-    }
-    p->read.size += size;
-}
-
-/* As many samples as lie side by side in a file and fit one read. */
-static bool next_rows(preload *p, piece *out) {
+/* Deals a piece of a run out to the arrays; its first and last samples may lie partly in other pieces. */
+static void deal_out(const preload *p, const piece *one) {
     const iter_description *desc = &p->dataset->desc;
-    while (p->extent < desc->n_extents && p->sample == desc->n_samples) {
-        p->extent++;
-        p->sample = 0;
-    }
-    if (p->extent >= desc->n_extents || desc->n_samples == 0) return false;
+    const stretch *run = one->run;
     int32_t fields[ITER_MAX_FIELDS], n;
-    tiles(desc, p->extent, fields, &n);
-    out->read = (iter_read){.parts = out->parts};
-    for (; p->sample < desc->n_samples; p->sample++) {
-        iter_extent all[ITER_MAX_EXTENTS];
-        p->dataset->format->locate(p->dataset->state, p->sample, all);
-        const iter_extent *extent = &all[p->extent];
-        if (out->read.size == 0) {
-            out->read.object = extent->object;
-            out->read.offset = extent->offset;
-        } else if (out->read.object != extent->object ||
-                   out->read.offset + out->read.size != extent->offset ||
-                   out->read.size + extent->size > PIECE ||
-                   out->read.n_parts + n > ITER_READ_PARTS_MAX) {
-            break;
-        }
+    const uint64_t size = tiles(desc, run->extent, fields, &n);
+    const uint64_t begin = one->read.offset > run->offset ? one->read.offset - run->offset : 0;
+    const uint64_t end = one->read.offset + one->wanted - run->offset; /* in bytes of the run */
+    const uint8_t *from =
+        one->staging - one->read.offset + run->offset; /* byte 0 of the run, if it were there */
+    for (uint64_t at = begin / size * size; at < end; at += size) {
+        const uint64_t sample = run->first + at / size;
+        uint64_t field_at = at;
         for (int32_t i = 0; i < n; i++) {
             const iter_resident *rows = &p->made->rows[fields[i]];
-            add_part(out, (uint8_t *)rows->base + p->sample * rows->stride, rows->stride);
+            const uint64_t lo = field_at > begin ? field_at : begin;
+            const uint64_t hi = field_at + rows->stride < end ? field_at + rows->stride : end;
+            if (lo < hi) {
+                memcpy((uint8_t *)rows->base + sample * rows->stride + (lo - field_at), from + lo,
+                       hi - lo);
+            }
+            field_at += rows->stride;
         }
+    }
+}
+
+/* Pieces end where the file offset is a multiple of PIECE, and begin at a block. */
+static bool next_of_runs(preload *p, piece *out) {
+    if (p->file == p->n_runs) return false;
+    const stretch *run = &p->runs[p->file];
+    const uint64_t at = run->offset + p->offset, last = run->offset + run->bytes;
+    const uint64_t begin = at & ~(BLOCK - 1);
+    const uint64_t border = (at / PIECE + 1) * PIECE, end = border < last ? border : last;
+    const uint64_t size = (end - begin + BLOCK - 1) & ~(BLOCK - 1);
+    out->run = run;
+    out->wanted = end - begin;
+    out->part = (iter_iovec){out->staging, size};
+    out->read = (iter_read){
+        .object = run->object, .offset = begin, .parts = &out->part, .n_parts = 1, .size = size};
+    p->offset = end - run->offset;
+    if (p->offset == run->bytes) {
+        p->file++;
+        p->offset = 0;
     }
     return true;
 }
 
 /* ---- Files as they are ------------------------------------------------------------------------------------ */
 
-static bool next_bytes(preload *p, piece *out) {
+static bool next_of_files(preload *p, piece *out) {
     const iter_description *desc = &p->dataset->desc;
     while (p->file < desc->n_files && p->offset >= desc->files[p->file].bytes) {
         p->file++;
@@ -137,33 +176,41 @@ static bool next_bytes(preload *p, piece *out) {
     if (p->file >= desc->n_files) return false;
     const uint64_t left = desc->files[p->file].bytes - p->offset;
     const uint64_t size = left < PIECE ? left : PIECE;
-    out->parts[0] = (iter_iovec){p->made->memory + p->made->object_base[p->file] + p->offset, size};
+    out->run = NULL;
+    out->wanted = size;
+    out->part = (iter_iovec){p->made->memory + p->made->object_base[p->file] + p->offset, size};
     out->read = (iter_read){
-        .object = p->file, .offset = p->offset, .parts = out->parts, .n_parts = 1, .size = size};
+        .object = p->file, .offset = p->offset, .parts = &out->part, .n_parts = 1, .size = size};
     p->offset += size;
     return true;
 }
 
+/* ---- Reading ------------------------------------------------------------------------------------------------ */
+
 /* The next piece, or false when all were handed out or an error stopped the run. */
 static bool next_piece(preload *p, piece *out) {
     if (p->status < 0) return false;
-    return p->made->object_base ? next_bytes(p, out) : next_rows(p, out);
+    return p->made->object_base ? next_of_files(p, out) : next_of_runs(p, out);
 }
 
-/* ---- Reading ------------------------------------------------------------------------------------------------ */
-
-/* Books a piece that has been read; what failed is asked for once more. */
-static void take(preload *p, const iter_source_ops *source, void *state, iter_read *read) {
-    if (read->status < 0 || read->done < read->size) {
+/* What failed or came short is asked for once more; then its bytes are dealt out. */
+static void settle(const preload *p, const iter_source_ops *source, void *state, piece *one) {
+    iter_read *read = &one->read;
+    if (read->status < 0 || read->done < one->wanted) {
         *read = (iter_read){.object = read->object,
                             .offset = read->offset,
-                            .parts = read->parts,
-                            .n_parts = read->n_parts,
+                            .parts = &one->part,
+                            .n_parts = 1,
                             .size = read->size};
         source->read(state, read);
     }
+    if (read->status == ITER_OK && read->done >= one->wanted && one->run) deal_out(p, one);
+}
+
+static void book(preload *p, const piece *one) {
+    const iter_read *read = &one->read;
     if (read->path >= 0 && read->path < ITER_PATH_COUNT) p->path_bytes[read->path] += read->done;
-    if (p->status < 0 || (read->status == ITER_OK && read->done == read->size)) return;
+    if (p->status < 0 || (read->status == ITER_OK && read->done >= one->wanted)) return;
     const iter_file *file = &p->dataset->desc.files[read->object];
     char reason[128];
     if (read->status < 0) {
@@ -178,9 +225,8 @@ static void take(preload *p, const iter_source_ops *source, void *state, iter_re
     }
 }
 
-static iter_status read_async(preload *p, const iter_source_ops *source, void *state) {
-    piece *pieces = iter__alloc(DEPTH, sizeof(*pieces));
-    if (!pieces) return iter__fail(&p->error, ITER_ENOMEM, "preload: out of memory");
+static iter_status read_async(preload *p, const iter_source_ops *source, void *state,
+                              piece *pieces) {
     uint32_t in_flight = 0;
     for (;;) {
         bool full = false;
@@ -193,21 +239,21 @@ static iter_status read_async(preload *p, const iter_source_ops *source, void *s
         }
         if (in_flight == 0 && !full) break;
         source->commit(state);
-        iter_read *done[DEPTH];
-        int32_t n = source->reap(state, done, DEPTH);
+        iter_read *done[8]; /* few, so that new reads are sent before all of these are dealt out */
+        int32_t n = source->reap(state, done, 8);
         if (n == 0) {
             source->wait(state, full ? RETRY_NS : -1);
-            n = source->reap(state, done, DEPTH);
+            n = source->reap(state, done, 8);
         }
         for (int32_t i = 0; i < n; i++) {
             piece *slot = (piece *)done[i];
-            take(p, source, state, &slot->read);
+            settle(p, source, state, slot);
+            book(p, slot);
             slot->busy = false;
             slot->read.size = 0;
             in_flight--;
         }
     }
-    iter__free(pieces);
     return p->status;
 }
 
@@ -215,48 +261,56 @@ typedef struct reader {
     preload *p;
     const iter_source_ops *source;
     void *state;
+    piece *piece;
     pthread_t thread;
-    piece piece;
 } reader;
 
 static void *read_some(void *arg) {
     reader *r = arg;
-    piece *one = &r->piece;
     for (;;) {
         pthread_mutex_lock(&r->p->lock);
-        const bool more = next_piece(r->p, one);
+        const bool more = next_piece(r->p, r->piece);
         pthread_mutex_unlock(&r->p->lock);
         if (!more) return NULL;
-        r->source->read(r->state, &one->read);
+        r->source->read(r->state, &r->piece->read);
+        settle(r->p, r->source, r->state, r->piece);
         pthread_mutex_lock(&r->p->lock);
-        take(r->p, r->source, r->state, &one->read);
+        book(r->p, r->piece);
         pthread_mutex_unlock(&r->p->lock);
     }
 }
 
-static iter_status read_threads(preload *p, const iter_source_ops *source, void *state) {
+static iter_status read_threads(preload *p, const iter_source_ops *source, void *state,
+                                piece *pieces) {
     reader readers[READERS];
     int n = 0;
-    for (; n < READERS - 1; n++) {
-        readers[n] = (reader){.p = p, .source = source, .state = state};
-        if (pthread_create(&readers[n].thread, NULL, read_some, &readers[n]) != 0) break;
+    for (; n < READERS; n++) {
+        readers[n] = (reader){.p = p, .source = source, .state = state, .piece = &pieces[n]};
+        if (n < READERS - 1 &&
+            pthread_create(&readers[n].thread, NULL, read_some, &readers[n]) != 0)
+            break;
     }
-    reader own = {.p = p, .source = source, .state = state};
-    read_some(&own);
-    for (int i = 0; i < n; i++)
+    read_some(&readers[n < READERS ? n : READERS - 1]); /* this thread is the last reader */
+    for (int i = 0; i < n && i < READERS - 1; i++)
         pthread_join(readers[i].thread, NULL);
     return p->status;
 }
 
+/* ---- Entry ---------------------------------------------------------------------------------------------------- */
+
 /* Where everything will lie. */
-static iter_status lay_out(const iter_dataset *dataset, iter_preload *made, iter_error *err) {
-    const iter_description *desc = &dataset->desc;
-    if (is_tiled(desc)) {
+static iter_status lay_out(preload *p, iter_preload *made, iter_error *err) {
+    const iter_description *desc = &p->dataset->desc;
+    p->runs = iter__alloc(RUNS_MAX, sizeof(*p->runs));
+    if (!p->runs) return iter__fail(err, ITER_ENOMEM, "preload: out of memory");
+    if (is_tiled(desc) && find_runs(p)) {
         made->bytes = lay_out_rows(desc, made->rows, NULL);
     } else {
-        made->object_base = iter__alloc(desc->n_files, sizeof(*made->object_base));
+        made->object_base = iter__alloc(desc->n_files + 1, sizeof(*made->object_base));
         if (!made->object_base) return iter__fail(err, ITER_ENOMEM, "preload: out of memory");
         for (uint64_t i = 0; i < desc->n_files; i++) {
+            const uint64_t align = desc->files[i].bytes >= PIECE ? BLOCK : 1;
+            made->bytes = (made->bytes + align - 1) & ~(align - 1);
             made->object_base[i] = made->bytes;
             made->bytes += desc->files[i].bytes;
         }
@@ -269,17 +323,36 @@ static iter_status lay_out(const iter_dataset *dataset, iter_preload *made, iter
     return ITER_OK;
 }
 
+static iter_status read_all(preload *p, const iter_source_ops *source, void *state,
+                            iter_error *err) {
+    const size_t staging_bytes = p->made->object_base ? 0 : (size_t)PIECE * DEPTH;
+    piece *pieces = iter__alloc(DEPTH, sizeof(*pieces));
+    uint8_t *staging = staging_bytes ? iter__map(staging_bytes) : NULL;
+    iter_status status = ITER_OK;
+    if (!pieces || (staging_bytes && !staging)) {
+        status = iter__fail(err, ITER_ENOMEM, "preload: no memory for %zu bytes of staging",
+                            staging_bytes);
+    } else {
+        for (int i = 0; i < DEPTH && staging; i++)
+            pieces[i].staging = staging + (size_t)i * PIECE;
+        status = source->submit ? read_async(p, source, state, pieces)
+                                : read_threads(p, source, state, pieces);
+    }
+    iter__unmap(staging, staging_bytes);
+    iter__free(pieces);
+    return status;
+}
+
 static iter_status preload_now(iter_dataset *dataset, const iter_source_ops *source, void *state,
                                iter_error *err) {
     const int64_t start = iter__now_ns();
     iter_preload made = {.bytes = 0};
     preload p = {.dataset = dataset, .made = &made};
     pthread_mutex_init(&p.lock, NULL);
-    iter_status status = lay_out(dataset, &made, &p.error);
-    if (status == ITER_OK) {
-        status = source->submit ? read_async(&p, source, state) : read_threads(&p, source, state);
-    }
+    iter_status status = lay_out(&p, &made, &p.error);
+    if (status == ITER_OK) status = read_all(&p, source, state, &p.error);
     pthread_mutex_destroy(&p.lock);
+    iter__free(p.runs);
     if (status < 0) {
         if (err) *err = p.error;
         iter__unmap(made.memory, made.bytes);
@@ -290,6 +363,25 @@ static iter_status preload_now(iter_dataset *dataset, const iter_source_ops *sou
     made.seconds = (double)(iter__now_ns() - start) * 1e-9;
     dataset->preload = made;
     return ITER_OK;
+}
+
+bool iter__dataset_is_cold(const iter_dataset *dataset, const iter_source_ops *source,
+                           void *state) {
+    const iter_description *desc = &dataset->desc;
+    uint32_t n_cold = 0, n = 0;
+    for (uint64_t i = 0; i < desc->n_files && source->try_read && n < 16; i++) {
+        const uint64_t bytes = desc->files[i].bytes;
+        if (bytes == ITER_UNKNOWN || bytes < PIECE) return false; /* small files gain nothing */
+        for (uint64_t k = 1; k <= 3; k++, n++) {
+            uint8_t one;
+            const iter_iovec part = {&one, 1};
+            iter_read read = {
+                .object = i, .offset = bytes / 4 * k, .parts = &part, .n_parts = 1, .size = 1};
+            const iter_status status = source->try_read(state, &read);
+            n_cold += status == ITER_AGAIN && read.os_error != EOPNOTSUPP;
+        }
+    }
+    return n && 2 * n_cold > n;
 }
 
 iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state,

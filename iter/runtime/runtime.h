@@ -57,6 +57,7 @@ typedef struct iter_field_plan {
     int32_t in; /* dataset field */
     iter_row_from from;
     iter_desc source; /* the row as it comes */
+    bool copies;      /* one step, which only copies the row */
     int32_t n_steps, n_batch_steps;
     iter_step *steps;
     iter_batch_step *batch_steps;

@@ -13,6 +13,7 @@
 #include "iter/runtime/runtime.h"
 
 #define REPLACE_TRIES 8
+#define TINY_BYTES    16 /* copied here: a call of the kernel would cost more */
 
 /* What get() is handed; the caller sees `rows` alone. */
 typedef struct get_rows {
@@ -196,6 +197,7 @@ static void make_copied(iter_loader *loader, iter_worker *worker, iter_batch *ba
     const bool limited = loader->dataset->desc.fields[field->in].limit != 0;
     const bool in_place = loader->io.direct && field->from == ITER_ROW_BYTES;
     const bool one_pack = field->n_steps == 1 && field->steps[0].pack;
+    const bool tiny = field->copies && field->row_bytes <= TINY_BYTES;
     iter_pack_sample sample = {.seed = loader->opt.seed};
     for (uint32_t row = first; row < first + n; row++) {
         if (batch->row_status[row] < 0) continue;
@@ -203,6 +205,10 @@ static void make_copied(iter_loader *loader, iter_worker *worker, iter_batch *ba
             in_place ? row_target(batch, field, row) : row_source(loader, batch, field, row);
         if (limited && !within_limit(loader, batch, field, row, in)) continue;
         if (in_place) continue;
+        if (tiny) {
+            memcpy(row_target(batch, field, row), in, field->row_bytes);
+            continue;
+        }
         const uint8_t *next =
             row + 1 < first + n ? row_source(loader, batch, field, row + 1) : NULL;
         if (one_pack) {

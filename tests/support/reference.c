@@ -22,7 +22,7 @@ static double small_float(unsigned bits, int exponent_bits, int mantissa_bits) {
 }
 
 double reference_load(iter_dtype dtype, const void *data, int64_t i) {
-    const char *p = (const char *)data + (size_t)i * iter_dtype_bytes(dtype);
+    const char *p = (const char *)data + i * (ptrdiff_t)iter_dtype_bytes(dtype);
     switch ((int)dtype) {
 #define LOAD(name, type)         \
     case name: {                 \

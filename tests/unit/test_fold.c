@@ -1,6 +1,5 @@
 /* test_fold.c - what a pack is planned to be, user stages through the fold calls, one-hot, and every allocation failing. */
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +17,9 @@ TestSuite(fold, .timeout = 60);
 
 static const iter_desc chw = {ITER_U8, 3, {3, 4, 5}, 0, "CHW"};
 
-/* A pack made from text; the chain lives on until the test's end. */
+/* A pack made from text, with the chain whose options it borrows. */
 typedef struct planned {
+    iter_chain *chain;
     iter_pack *pack;
     iter_desc out;
     size_t scratch_bytes;
@@ -29,23 +29,27 @@ typedef struct planned {
 
 static planned plan(const iter_desc *in, const char *text, const iter_registry *registry) {
     planned p = {0};
-    iter_chain *chain = NULL;
     const iter_stage *stages[16];
     if (*text)
-        cr_assert_eq(iter_chain_parse(text, registry, &chain, &p.err), ITER_OK, "%s",
+        cr_assert_eq(iter_chain_parse(text, registry, &p.chain, &p.err), ITER_OK, "%s",
                      p.err.message);
-    const int32_t n = iter__chain_n_stages(chain);
+    const int32_t n = iter__chain_n_stages(p.chain);
     for (int32_t i = 0; i < n; i++)
-        stages[i] = iter__chain_stage(chain, i);
+        stages[i] = iter__chain_stage(p.chain, i);
     p.status = iter__pack.create(in, stages, n, &p.pack, &p.out, &p.scratch_bytes, &p.err);
     return p;
+}
+
+static void drop(planned *p) {
+    iter__pack.destroy(p->pack);
+    iter_chain_unref(p->chain);
 }
 
 static void expect_copy(const iter_desc *in, const char *text, bool is_copy) {
     planned p = plan(in, text, NULL);
     cr_assert_eq(p.status, ITER_OK, "%s", p.err.message);
     cr_expect_eq(iter__pack.is_copy(p.pack), is_copy, "\"%s\"", text);
-    iter__pack.destroy(p.pack);
+    drop(&p);
 }
 
 Test(fold, copies_are_known) {
@@ -66,7 +70,7 @@ static void expect_shape(const iter_desc *in, const char *text, const char *shap
     planned p = plan(in, text, NULL);
     cr_assert_eq(p.status, ITER_OK, "%s", p.err.message);
     cr_expect_str_eq(iter_desc_text(&p.out, got, sizeof(got)), shape);
-    iter__pack.destroy(p.pack);
+    drop(&p);
 }
 
 Test(fold, shapes_and_types) {
@@ -84,30 +88,33 @@ Test(fold, text_says_what_runs) {
         plan(&chw, "random-crop:4,pad=1 | random-flip | normalize:mean=0;1;2 | to:f32,nhwc", NULL);
     cr_assert_eq(p.status, ITER_OK);
     iter__pack.text(p.pack, text, sizeof(text));
-    cr_expect(strstr(text, "random-crop + random-flip + normalize + to") != NULL, "%s", text);
-    cr_expect(strstr(text, "4x5 to 4x4") != NULL, "%s", text);
-    cr_expect(strstr(text, "a*x+b per channel, u8 to f32, CHW to HWC") != NULL, "%s", text);
-    cr_expect(strstr(text, iter_cpu_level()) != NULL, "%s", text);
+    cr_expect_not_null(strstr(text, "random-crop + random-flip + normalize + to"), "%s", text);
+    cr_expect_not_null(strstr(text, "4x5 to 4x4"), "%s", text);
+    cr_expect_not_null(strstr(text, "a*x+b per channel, u8 to f32, CHW to HWC"), "%s", text);
+    cr_expect_not_null(strstr(text, iter_cpu_level()), "%s", text);
     char shorter[10];
     iter__pack.text(p.pack, shorter, sizeof(shorter));
     cr_expect_eq(strlen(shorter), 9u);
     cr_expect_eq(strncmp(shorter, text, 9), 0);
-    iter__pack.destroy(p.pack);
+    drop(&p);
     p = plan(&chw, "scale | cast:u8 | scale", NULL);
     iter__pack.text(p.pack, text, sizeof(text));
-    cr_expect(strstr(text, "; then ") != NULL, "%s", text);
-    iter__pack.destroy(p.pack);
+    cr_expect_not_null(strstr(text, "; then "), "%s", text);
+    drop(&p);
 }
 
 Test(fold, refuses_what_cannot_be_folded) {
     const iter_desc ids = {ITER_I32, 1, {ITER_VARIABLE}, 10, "T"};
     planned p = plan(&ids, "cast:i64", NULL);
     cr_expect_eq(p.status, ITER_EINVAL);
-    cr_expect(strstr(p.err.message, "cast: wants a fixed shape") != NULL, "%s", p.err.message);
+    cr_expect_not_null(strstr(p.err.message, "cast: wants a fixed shape"), "%s", p.err.message);
+    cr_expect_null(p.pack);
+    drop(&p);
     p = plan(&(iter_desc){ITER_U8, 0, {0}, 0, ""}, "one-hot:10", NULL);
     cr_expect_eq(p.status, ITER_EINVAL);
-    cr_expect(strstr(p.err.message, "one-hot: not a foldable stage") != NULL, "%s", p.err.message);
+    cr_expect_not_null(strstr(p.err.message, "one-hot: not a foldable stage"), "%s", p.err.message);
     cr_expect_null(p.pack);
+    drop(&p);
 }
 
 /* ---- Stages of a user's own ------------------------------------------------------------------------------------- */
@@ -188,15 +195,22 @@ Test(fold, user_stages_that_cannot_be) {
     iter_registry *registry = user_registry();
     planned p = plan(&chw, "flip | round-and-scale", registry);
     cr_expect_eq(p.status, ITER_EUNSUPPORTED);
-    cr_expect(strstr(p.err.message, "round-and-scale: arithmetic after a cast that rounds") != NULL,
-              "%s", p.err.message);
+    cr_expect_not_null(
+        strstr(p.err.message, "round-and-scale: arithmetic after a cast that rounds"), "%s",
+        p.err.message);
+    cr_expect_null(p.pack);
+    drop(&p);
     p = plan(&chw, "wrong-channels", registry);
     cr_expect_eq(p.status, ITER_EINVAL);
-    cr_expect(strstr(p.err.message, "wrong-channels: numbers per channel") != NULL, "%s",
-              p.err.message);
+    cr_expect_not_null(strstr(p.err.message, "wrong-channels: numbers per channel"), "%s",
+                       p.err.message);
+    cr_expect_null(p.pack);
+    drop(&p);
     p = plan(&chw, "wrong-crop", registry);
     cr_expect_eq(p.status, ITER_EINVAL);
-    cr_expect(strstr(p.err.message, "wrong-crop: crop does not fit") != NULL, "%s", p.err.message);
+    cr_expect_not_null(strstr(p.err.message, "wrong-crop: crop does not fit"), "%s", p.err.message);
+    cr_expect_null(p.pack);
+    drop(&p);
     iter_registry_destroy(registry);
 }
 
@@ -226,9 +240,11 @@ Test(fold, user_stage_with_its_own_numbers) {
                         kept++;
                 }
     }
-    cr_expect(seen[0] > 0 && seen[1] > 0 && kept > 0);
+    cr_expect_gt(seen[0], 0);
+    cr_expect_gt(seen[1], 0);
+    cr_expect_gt(kept, 0);
     iter__free(scratch);
-    iter__pack.destroy(p.pack);
+    drop(&p);
     iter_registry_destroy(registry);
 }
 
@@ -263,11 +279,11 @@ Test(fold, one_hot_labels) {
     for (int i = 0; i < 4; i++)
         cr_expect_eq(u8[i], i == 3);
     cr_expect_eq(one_hot(ITER_I64, &beyond, 4, ITER_DTYPE_NONE, f32, &err), ITER_EFORMAT);
-    cr_expect(strstr(err.message, "label 4 is not in 0..3") != NULL, "%s", err.message);
+    cr_expect_not_null(strstr(err.message, "label 4 is not in 0..3"), "%s", err.message);
     cr_expect_eq(one_hot(ITER_I64, &negative, 4, ITER_DTYPE_NONE, f32, &err), ITER_EFORMAT);
-    cr_expect(strstr(err.message, "label -1") != NULL, "%s", err.message);
+    cr_expect_not_null(strstr(err.message, "label -1"), "%s", err.message);
     cr_expect_eq(one_hot(ITER_F32, &half, 4, ITER_DTYPE_NONE, f32, &err), ITER_EINVAL);
-    cr_expect(strstr(err.message, "wants one whole number") != NULL, "%s", err.message);
+    cr_expect_not_null(strstr(err.message, "wants one whole number"), "%s", err.message);
     cr_expect_eq(one_hot(ITER_U8, &small, 0, ITER_DTYPE_NONE, f32, &err), ITER_EINVAL);
 }
 

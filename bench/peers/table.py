@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Writes the table of a results.jsonl: `table.py DIR/results.jsonl > DIR/table.md`. run.py does so at its end."""
+import json
+import sys
+
+import contestants
+
+COLUMNS = "| peer | version | configuration | cores | peer | ours | ours / peer, 95 % interval | pairs kept (dropped) |"
+RULE = "|---|---|---|--:|--:|--:|---|--:|"
+
+
+def interval(ratio):
+    text = "%.2f" % ratio["median"]
+    if ratio.get("low") is not None and ratio.get("high") is not None:
+        text += " [%.2f, %.2f]" % (ratio["low"], ratio["high"])
+    return text
+
+
+def head(first):
+    m = first["machine"]
+    lines = ["# libiter beside other loaders", "",
+             "%s, %s (%s), on %s, %d cores, %s GiB, %s." % (first["date"], first["iterbench"], first["git"], m["cpu"],
+                                                          m["cores"], m["memory_gib"], m["kernel"]), "",
+             "    " + first["command"], ""]
+    if first["quick"]:
+        lines += ["**A smoke run: everything was started, nothing was measured.**", ""]
+    lines += ["Each row is a pair of live processes that took turns on the same cores: the peer, and `iterbench serve` with as "
+              "many workers as the peer has on the side (none on one core). Rates are medians of slices in samples (reviews) "
+              "a second, the ratio is that of pairs; it says how many times faster libiter is. Both consumers read a byte of each "
+              "cache line of a batch. \"Ready-made f32\" peers convert nothing; libiter converts from u8 in the same row.", ""]
+    return lines
+
+
+def row_text(r):
+    ratio = r["ratio"]
+    return "| %s | %s | %s | %d | %s | %s | %s | %d (%d) |" % (
+        r["peer"], r["version"], r["config"], r["cores"], format(round(r["peer_samples_per_s"]), ","),
+        format(round(r["ours_samples_per_s"]), ","), interval(ratio), ratio["pairs"], ratio["dropped"])
+
+
+def markdown(path):
+    with open(path) as file:
+        first, *rows = [json.loads(line) for line in file]
+    latest = {(r["workload"], r["family"], r["name"]): r for r in rows}.values()
+    lines = head(first)
+    for workload in contestants.WORKLOADS:
+        mine = [r for r in latest if r["workload"] == workload.key]
+        good = sorted((r for r in mine if "error" not in r), key=lambda r: r["ratio"]["median"])
+        if not mine:
+            continue
+        lines += ["## %s: %s" % (workload.key, workload.title), "", "    iterbench serve %s --batch 64" % workload.ours, ""]
+        if good:
+            lines += [COLUMNS, RULE] + [row_text(r) for r in good] + [""]
+        failed = ["* %s, %s: %s" % (r["peer"], r["config"], r["error"]) for r in mine if "error" in r]
+        lines += ["Not measured:", ""] * bool(failed) + failed + [""] * bool(failed)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown(sys.argv[1]))
