@@ -1,8 +1,9 @@
 /*
  * arm.c - one loader under measurement.
  *
- * The consumer is the same whatever the loader: it takes a batch, reads one byte of every cache line of every tensor (unless --consumer none), and
- * gives the batch back. The clock is read twice a batch (before and after next), which is some 70 ns beside tens of microseconds.
+ * The consumer is the same whatever the loader: it takes a batch, reads one byte of every cache
+ * line of every tensor (unless --consumer none), and gives the batch back. The clock is read twice
+ * a batch (before and after next), which is some 70 ns beside tens of microseconds.
  */
 #include "arm.h"
 
@@ -13,7 +14,7 @@
 #include "bench_row.h"
 #include "bench_util.h"
 
-/* ---- Arrays --------------------------------------------------------------------------------------------- */
+/* ---- Arrays ---------------------------------------------------------------------------------- */
 
 static iter_status check_fixed(const iter_description *set, iter_error *err) {
     if (set->n_samples == ITER_UNKNOWN)
@@ -125,7 +126,7 @@ void bench_arrays_free(bench_arrays *arrays) {
     *arrays = (bench_arrays){0};
 }
 
-/* ---- Open and close -------------------------------------------------------------------------------------- */
+/* ---- Open and close -------------------------------------------------------------------------- */
 
 static iter_status open_loader(bench_arm *arm, const bench_arrays *arrays, uint32_t rank,
                                iter_error *err) {
@@ -179,7 +180,9 @@ void arm_close(bench_arm *arm) {
     arm->dataset = NULL;
 }
 
-/* ---- Run -------------------------------------------------------------------------------------------------- */
+/* ---- Run
+ *
+ * -------------------------------------------------------------------------------------------------- */
 
 /* Rows that are samples: padding stands at the end and is none. */
 static uint32_t own_rows(const bench_arm *arm, const iter_batch_info *info) {
@@ -283,7 +286,7 @@ iter_status arm_first_batch(bench_arm *arm, bool timed, iter_error *err) {
     return s;
 }
 
-/* ---- Look into -------------------------------------------------------------------------------------------- */
+/* ---- Look into ------------------------------------------------------------------------------- */
 
 void arm_measure_restore(bench_arm *arm) {
     iter_loader *loader = arm->loaders[0];

@@ -1,7 +1,8 @@
 /*
  * arm.h - one loader under measurement: opened, run by batches, looked into.
  *
- * An arm is all ranks of one run (--ranks N has N loaders take turns), what its consumer did with the batches, and what was counted.
+ * An arm is all ranks of one run (--ranks N has N loaders take turns), what its consumer did with
+ * the batches, and what was counted.
  */
 #ifndef ARM_H
 #define ARM_H
@@ -24,9 +25,11 @@ typedef struct bench_arrays {
 } bench_arrays;
 
 /**
- * Reads fields as stored, in order, through a loader without chain. At most `max_bytes` of rows (UINT64_MAX = all of them).
+ * Reads fields as stored, in order, through a loader without chain. At most `max_bytes` of rows
+ * (UINT64_MAX = all of them).
  *
- * Errors  EUNSUPPORTED (a field of variable size, a stream), what the loader answers (a failed sample, unless on_error is blank), ENOMEM.
+ * Errors  EUNSUPPORTED (a field of variable size, a stream), what the loader answers (a failed
+ *         sample, unless on_error is blank), ENOMEM.
  */
 iter_status bench_arrays_load(const bench_options *options, uint64_t max_bytes, bench_arrays *out,
                               iter_error *err);
@@ -66,7 +69,8 @@ iter_status arm_open(const bench_options *options, const bench_arrays *arrays, b
                      iter_error *err);
 void arm_close(bench_arm *arm);
 
-/** Takes up to n batches, touches them, counts. Fewer than n only where --epochs are over: then *out_samples may be 0. */
+/** Takes up to n batches, touches them, counts. Fewer than n only where --epochs are over: then
+ * *out_samples may be 0. */
 iter_status arm_run(bench_arm *arm, uint64_t n_batches, bool timed, uint64_t *out_samples,
                     double *out_seconds, iter_error *err);
 
@@ -76,7 +80,8 @@ measure_side arm_side(bench_arm *arm);
 /** Takes the first batch; from arm_open() to here is first_batch_s. Not counted unless `timed`. */
 iter_status arm_first_batch(bench_arm *arm, bool timed, iter_error *err);
 
-/** Restores the position of the epoch's last batch and sets restore_ms where the loader can; leaves it there. */
+/** Restores the position of the epoch's last batch and sets restore_ms where the loader can; leaves
+ * it there. */
 void arm_measure_restore(bench_arm *arm);
 
 /** Sums over ranks; source, workers and fallbacks are those of rank 0. */

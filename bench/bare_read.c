@@ -1,9 +1,10 @@
 /*
  * bare_read.c - see bare_read.h.
  *
- * All three are the same loop: a generator says what to read next, into one of `depth` buffers, until it has no more. Without a
- * ring the loop is a pread each; with one it keeps the ring full and takes what comes. Files of bare_read_many() are opened and
- * closed by the loop itself, in the ring as one chain of three.
+ * All three are the same loop: a generator says what to read next, into one of `depth` buffers,
+ * until it has no more. Without a ring the loop is a pread each; with one it keeps the ring full
+ * and takes what comes. Files of bare_read_many() are opened and closed by the loop itself, in the
+ * ring as one chain of three.
  */
 #include "bench/bare_read.h"
 
@@ -69,7 +70,7 @@ static iter_status fail(const loop *l, iter_status status, const char *what, int
     return status;
 }
 
-/* ---- Generators ---------------------------------------------------------------------------------------- */
+/* ---- Generators ------------------------------------------------------------------------------ */
 
 static bool next_block(loop *l, piece *out) {
     while (l->next < l->n_paths && l->next_offset >= l->file_bytes[l->next]) {
@@ -109,7 +110,7 @@ static bool next_file(loop *l, piece *out) {
     return true;
 }
 
-/* ---- The loop, plain ----------------------------------------------------------------------------------- */
+/* ---- The loop, plain ------------------------------------------------------------------------- */
 
 static iter_status take(loop *l, const piece *p, const uint8_t *bytes, int64_t got) {
     if (got < 0) return fail(l, ITER_EIO, p->path, (int)-got);
@@ -136,7 +137,7 @@ static iter_status run_plain(loop *l) {
     return ITER_OK;
 }
 
-/* ---- The loop, through a ring -------------------------------------------------------------------------- */
+/* ---- The loop, through a ring ---------------------------------------------------------------- */
 
 #ifdef ITER_HAVE_URING
 
@@ -165,7 +166,8 @@ static void queue_piece(struct io_uring *ring, const piece *p, uint32_t slot, ui
         sqe->fd = p->fd;
         return;
     }
-    /* Where a read may be shorter than asked the close goes on whatever it says; else it speaks for both. */
+    /* Where a read may be shorter than asked the close goes on whatever it says; else it speaks for
+     * both. */
     io_uring_sqe_set_flags(sqe, p->any_size
                                     ? IOSQE_FIXED_FILE | IOSQE_IO_HARDLINK
                                     : IOSQE_FIXED_FILE | IOSQE_IO_LINK | IOSQE_CQE_SKIP_SUCCESS);
@@ -237,7 +239,7 @@ static iter_status run_ring(loop *l) {
 
 #endif
 
-/* ---- Around the loop ----------------------------------------------------------------------------------- */
+/* ---- Around the loop ------------------------------------------------------------------------- */
 
 static iter_status open_files(loop *l) {
     const int flags = O_RDONLY | O_CLOEXEC | (l->options->direct ? O_DIRECT : 0);

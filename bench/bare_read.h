@@ -1,8 +1,9 @@
 /*
- * bare_read.h - straight reading loops: what the machine gives without a loader. No loader object, no lock, no counter.
+ * bare_read.h - straight reading loops: what the machine gives without a loader. No loader object,
+ * no lock, no counter.
  *
- * Each function opens its files, reads, closes them, and answers the bytes and the seconds of just that; buffers are made and
- * touched before the clock starts. Nothing is cached between calls.
+ * Each function opens its files, reads, closes them, and answers the bytes and the seconds of just
+ * that; buffers are made and touched before the clock starts. Nothing is cached between calls.
  */
 #ifndef BENCH_BARE_READ_H
 #define BENCH_BARE_READ_H
@@ -18,8 +19,8 @@ typedef struct bare_read_options {
     bool direct;    /* O_DIRECT; bare_read_files() only */
     uint32_t depth; /* 0 = 32 */
     size_t block_bytes; /* of one read of bare_read_files(), a multiple of 4096; 0 = 1 MiB */
-    /* Gets every piece that was read, in any order; NULL = nobody looks. `number` is its place in the list, for bare_read_files() the
-     * number of the file. */
+    /* Gets every piece that was read, in any order; NULL = nobody looks. `number` is its place in
+     * the list, for bare_read_files() the number of the file. */
     void (*each)(void *user, size_t number, const uint8_t *bytes, size_t n);
     void *user;
 } bare_read_options;
@@ -44,13 +45,15 @@ iter_status bare_read_files(const char *const *paths, size_t n_paths,
                             const bare_read_options *options, bare_read_result *out,
                             iter_error *err);
 
-/** Records at given places, in the order given, by preadv2 or the ring; the files are opened once. */
+/** Records at given places, in the order given, by preadv2 or the ring; the files are opened
+ * once. */
 iter_status bare_read_records(const char *const *paths, size_t n_paths, const bare_record *records,
                               size_t n_records, const bare_read_options *options,
                               bare_read_result *out, iter_error *err);
 
-/** Many files: open, read, close, one after another in one thread, or chained in the ring. `bytes`[n_paths] are their sizes (a shorter
- * file is an error), or NULL: whatever a read of max_bytes gives. */
+/** Many files: open, read, close, one after another in one thread, or chained in the ring.
+ * `bytes`[n_paths] are their sizes (a shorter file is an error), or NULL: whatever a read of
+ * max_bytes gives. */
 iter_status bare_read_many(const char *const *paths, size_t n_paths, const uint64_t *bytes,
                            size_t max_bytes, const bare_read_options *options,
                            bare_read_result *out, iter_error *err);

@@ -1,9 +1,11 @@
 /*
  * bench_cache.c - makes the page cache hot or cold for a set's files, and proves what it is.
  *
- * The proof looks at up to 64 places, drawn anew each time, spread over the bytes of all files. Where the kernel has cachestat (Linux 6.5) it
- * answers without touching anything; else a 4 KiB read with RWF_NOWAIT says EAGAIN where the page is not there (and starts reading it, which is
- * why the places are never used twice). A file system that answers neither, as tmpfs, has no cold state.
+ * The proof looks at up to 64 places, drawn anew each time, spread over the bytes of all files.
+ * Where the kernel has cachestat (Linux 6.5) it answers without touching anything; else a 4 KiB
+ * read with RWF_NOWAIT says EAGAIN where the page is not there (and starts reading it, which is why
+ * the places are never used twice). A file system that answers neither, as tmpfs, has no cold
+ * state.
  */
 #include "bench_cache.h"
 
@@ -27,7 +29,7 @@
 
 typedef enum page_state { PAGE_IN, PAGE_OUT, PAGE_UNKNOWN } page_state;
 
-/* ---- One page --------------------------------------------------------------------------------------------- */
+/* ---- One page -------------------------------------------------------------------------------- */
 
 static page_state by_cachestat(int file, uint64_t offset) {
     struct {
@@ -61,7 +63,7 @@ static page_state look(const char *path, uint64_t offset) {
     return state;
 }
 
-/* ---- All files ---------------------------------------------------------------------------------------------- */
+/* ---- All files ------------------------------------------------------------------------------- */
 
 static uint64_t total_bytes(const iter_description *set) {
     uint64_t total = 0;
@@ -124,7 +126,9 @@ static iter_status warm_all(const iter_description *set, iter_error *err) {
     return s;
 }
 
-/* ---- Public --------------------------------------------------------------------------------------------------- */
+/* ---- Public
+ *
+ * --------------------------------------------------------------------------------------------------- */
 
 const char *bench_cache_text(bench_cache_state state) {
     static const char *const texts[] = {"unknown", "hot", "cold", "none"};

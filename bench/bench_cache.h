@@ -25,7 +25,8 @@ iter_status bench_cache_drop(const iter_description *set, iter_error *err);
 /**
  * Does what --cache wants for the files of options->data, then proves it.
  *
- * Errors  EUNSUPPORTED (cold where the file system cannot tell, as tmpfs, or where the pages stay), EIO, what opening the set answers.
+ * Errors  EUNSUPPORTED (cold where the file system cannot tell, as tmpfs, or where the pages stay),
+ *         EIO, what opening the set answers.
  */
 iter_status bench_cache_prepare(const bench_options *options, bench_cache_proof *out,
                                 iter_error *err);

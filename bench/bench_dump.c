@@ -1,9 +1,11 @@
 /*
- * bench_dump.c - `--dump DIR --batches N`: the first batches as .npy files, one a field, and index.npy.
+ * bench_dump.c - `--dump DIR --batches N`: the first batches as .npy files, one a field, and
+ * index.npy.
  *
- * Rows stand one behind the other in the order of delivery, padding included, in C order. Where batches differ in width (rows of their own lengths)
- * shorter rows are filled with zeros up to the widest, and NAME_lengths.npy says how long each is. numpy has no bfloat16: such a field is written
- * as its 16 bits, u2.
+ * Rows stand one behind the other in the order of delivery, padding included, in C order. Where
+ * batches differ in width (rows of their own lengths) shorter rows are filled with zeros up to the
+ * widest, and NAME_lengths.npy says how long each is. numpy has no bfloat16: such a field is
+ * written as its 16 bits, u2.
  *
  * Format: NEP 1, version 1.0.
  */
@@ -18,7 +20,7 @@
 #include "bench_util.h"
 #include "iterbench.h"
 
-/* ---- Types ---------------------------------------------------------------------------------------------- */
+/* ---- Types ----------------------------------------------------------------------------------- */
 
 /* Rows as they came: dims and bytes of each, one behind the other. */
 typedef struct column {
@@ -41,7 +43,7 @@ typedef struct dump {
     uint64_t n_rows, capacity;
 } dump;
 
-/* ---- Columns ---------------------------------------------------------------------------------------------- */
+/* ---- Columns --------------------------------------------------------------------------------- */
 
 static bool grow(void **list, size_t element_bytes, uint64_t capacity) {
     void *grown = realloc(*list, element_bytes * capacity);
@@ -106,7 +108,9 @@ static iter_status add_batch(dump *d, const iter_batch *batch, iter_error *err) 
     return ITER_OK;
 }
 
-/* ---- Files ------------------------------------------------------------------------------------------------- */
+/* ---- Files
+ *
+ * ------------------------------------------------------------------------------------------------- */
 
 static const char *npy_type(iter_dtype dtype) {
     switch (dtype) {
@@ -199,7 +203,7 @@ static iter_status write_column(const char *folder, const char *name, const colu
                        err);
 }
 
-/* ---- All of it ---------------------------------------------------------------------------------------------- */
+/* ---- All of it ------------------------------------------------------------------------------- */
 
 static iter_status collect(dump *d, bench_arm *arm, iter_error *err) {
     d->n_fields = iter_loader_n_fields(arm->loaders[0]);

@@ -1,9 +1,11 @@
 /*
  * bench_hash.c - the hash of everything that a run delivers.
  *
- * FNV-1a-64 (Fowler, Noll, Vo) of each row of each field, behind a head that says where the row belongs; summed modulo 2^64, so that
- * parts of a run, ranks and batches of any size add up to the same number. FNV-1a takes one byte after the other through a multiplication:
- * about 1.6 ns a byte. Eight rows at once hide most of that time behind one another; still, a run with --hash measures the hash.
+ * FNV-1a-64 (Fowler, Noll, Vo) of each row of each field, behind a head that says where the row
+ * belongs; summed modulo 2^64, so that parts of a run, ranks and batches of any size add up to the
+ * same number. FNV-1a takes one byte after the other through a multiplication: about 1.6 ns a byte.
+ * Eight rows at once hide most of that time behind one another; still, a run with --hash measures
+ * the hash.
  */
 #include "bench_hash.h"
 

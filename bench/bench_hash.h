@@ -1,4 +1,5 @@
-/* bench_hash.h - the hash of everything that a run delivers: equal rows give an equal sum, in whatever order and batches they came. */
+/* bench_hash.h - the hash of everything that a run delivers: equal rows give an equal sum, in
+ * whatever order and batches they came. */
 #ifndef BENCH_HASH_H
 #define BENCH_HASH_H
 

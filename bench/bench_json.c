@@ -1,8 +1,9 @@
 /*
  * bench_json.c - writes JSON, and reads it back for `compare` (RFC 8259).
  *
- * Numbers are written by printf in the C locale, which this program never leaves. Control characters, quotes and backslashes in texts are
- * escaped; bytes that are no UTF-8 (file names may hold them) become U+FFFD, since a JSON text must be UTF-8.
+ * Numbers are written by printf in the C locale, which this program never leaves. Control
+ * characters, quotes and backslashes in texts are escaped; bytes that are no UTF-8 (file names may
+ * hold them) become U+FFFD, since a JSON text must be UTF-8.
  */
 #include "bench_json.h"
 
@@ -14,7 +15,7 @@
 
 #include "bench_util.h"
 
-/* ---- Writer ------------------------------------------------------------------------------------------ */
+/* ---- Writer ---------------------------------------------------------------------------------- */
 
 /* Bytes of the UTF-8 character at `s`, or 0 where there is none. */
 static int character_bytes(const unsigned char *s) {
@@ -109,7 +110,7 @@ void json_null(json_writer *w, const char *key) {
     fputs("null", w->out);
 }
 
-/* ---- Reader ------------------------------------------------------------------------------------------ */
+/* ---- Reader ---------------------------------------------------------------------------------- */
 
 typedef struct reader {
     const char *start, *at, *end;
@@ -135,7 +136,8 @@ static json_value *fail_at(reader *r, const char *error) {
     return NULL;
 }
 
-/* One code unit of \uXXXX as UTF-8; surrogates become U+FFFD, which is enough to compare two results. */
+/* One code unit of \uXXXX as UTF-8; surrogates become U+FFFD, which is enough to compare two
+ * results. */
 static char *put_unit(char *to, unsigned unit) {
     if (unit >= 0xd800 && unit < 0xe000) unit = 0xfffd;
     if (unit < 0x80) {

@@ -15,7 +15,7 @@
 
 #include <iter/status.h>
 
-/* ---- Writer ------------------------------------------------------------------------------------------ */
+/* ---- Writer ---------------------------------------------------------------------------------- */
 
 #define JSON_DEPTH 16
 
@@ -37,7 +37,7 @@ void json_integer(json_writer *w, const char *key, int64_t number);
 void json_bool(json_writer *w, const char *key, bool value);
 void json_null(json_writer *w, const char *key);
 
-/* ---- Reader ------------------------------------------------------------------------------------------ */
+/* ---- Reader ---------------------------------------------------------------------------------- */
 
 typedef enum json_kind {
     JSON_NULL,

@@ -1,4 +1,5 @@
-/* bench_machine.c - what a result was measured on: /proc/cpuinfo, uname, and the cores that the affinity mask leaves. */
+/* bench_machine.c - what a result was measured on: /proc/cpuinfo, uname, and the cores that the
+ * affinity mask leaves. */
 #include "bench_machine.h"
 
 #include <sched.h>

@@ -1,9 +1,10 @@
 /*
  * bench_options.c - the command line of iterbench.
  *
- * One row an option: name, kind, where it goes, its bounds, which commands know it and one line of help. Parser and --help both read the rows.
- * An argument that no row knows, or a value that is not wholly understood, ends the program with status 2: a benchmark that guesses
- * measures something else than was asked.
+ * One row an option: name, kind, where it goes, its bounds, which commands know it and one line of
+ * help. Parser and --help both read the rows. An argument that no row knows, or a value that is not
+ * wholly understood, ends the program with status 2: a benchmark that guesses measures something
+ * else than was asked.
  */
 #include "bench_options.h"
 
@@ -16,7 +17,7 @@
 
 #include "bench_util.h"
 
-/* ---- Types ------------------------------------------------------------------------------------------ */
+/* ---- Types ----------------------------------------------------------------------------------- */
 
 typedef enum option_kind { TEXT, COUNT, SIZE, REAL, CHOICE, FLAG, WORKERS, START } option_kind;
 
@@ -92,7 +93,7 @@ static const char *const shuffles[] = {"none", "full", "once", "block", "batch",
 static const char *const last_batches[] = {"default", "keep", "pad", "discard", "roll_over"};
 static const char *const on_errors[] = {"fail", "replace", "blank"};
 
-/* ---- Values ------------------------------------------------------------------------------------------ */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 static bool read_count(const char *text, const char **out_end, uint64_t *out) {
     if (text[0] < '0' || text[0] > '9') return false;
@@ -146,7 +147,7 @@ static bool read_real(const char *text, double *out) {
     return end != text && *end == '\0' && isfinite(*out) && *out > 0;
 }
 
-/* ---- Rows -------------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 static bool store(const option_row *row, const char *text, bench_options *out) {
     char *at = (char *)out + row->offset;
@@ -189,7 +190,7 @@ static const option_row *find(const char *name, size_t length, bench_command com
     return NULL;
 }
 
-/* ---- Public ------------------------------------------------------------------------------------------ */
+/* ---- Public ---------------------------------------------------------------------------------- */
 
 iter_status bench_options_parse(int argc, char **argv, int first, bench_command command,
                                 bench_options *out, iter_error *err) {

@@ -1,4 +1,5 @@
-/* bench_report.c - where iterbench's words go: one line of error on stderr, JSON into a file or on stdout alone. */
+/* bench_report.c - where iterbench's words go: one line of error on stderr, JSON into a file or on
+ * stdout alone. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /*
  * bench_row.c - one row of a batch's tensor.
  *
- * Batch stages may permute the axes ([T, N, C]) and lower them (fewer columns), so nothing here takes a tensor to be dense or its
- * rows to be its first dimension.
+ * Batch stages may permute the axes ([T, N, C]) and lower them (fewer columns), so nothing here
+ * takes a tensor to be dense or its rows to be its first dimension.
  */
 #include "bench_row.h"
 
@@ -10,7 +10,7 @@
 
 #define LINE_BYTES 64
 
-/* ---- Blocks of memory --------------------------------------------------------------------------------- */
+/* ---- Blocks of memory ------------------------------------------------------------------------ */
 
 /* Dimensions from the widest stride to the narrowest, those that continue one another merged. */
 typedef struct walk {
@@ -78,7 +78,7 @@ static uint8_t *copy_dims(const bench_row *row, int32_t dim, const uint8_t *data
     return out;
 }
 
-/* ---- Public ------------------------------------------------------------------------------------------ */
+/* ---- Public ---------------------------------------------------------------------------------- */
 
 int32_t bench_row_dim(const iter_desc *desc) {
     const char *letter = strchr(desc->layout, 'N');

@@ -28,7 +28,8 @@ bool bench_row_dense(const bench_row *row);
 /** Writes the elements in C order. */
 void bench_row_copy(const bench_row *row, uint8_t *out);
 
-/** Reads one byte of every cache line that the tensor's elements lie in; returns their sum, so that nobody removes the reads. */
+/** Reads one byte of every cache line that the tensor's elements lie in; returns their sum, so that
+ * nobody removes the reads. */
 uint64_t bench_tensor_touch(const iter_tensor *tensor);
 
 #endif

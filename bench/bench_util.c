@@ -1,7 +1,8 @@
 /*
  * bench_util.c - clocks, memory and one-line errors for iterbench.
  *
- * Big arrays come from mmap with MADV_HUGEPAGE, because a shuffled gather over small pages measures the TLB.
+ * Big arrays come from mmap with MADV_HUGEPAGE, because a shuffled gather over small pages measures
+ * the TLB.
  */
 #include "bench_util.h"
 

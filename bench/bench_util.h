@@ -25,7 +25,8 @@ uint64_t bench_peak_rss(void);
 /** Sleeps for at least so long. */
 void bench_sleep(double seconds);
 
-/** Zeroed memory in huge pages where the system has them; NULL when there is none. `bytes` may be 0. */
+/** Zeroed memory in huge pages where the system has them; NULL when there is none. `bytes` may be
+ * 0. */
 void *bench_map(size_t bytes);
 void bench_unmap(void *memory, size_t bytes);
 

@@ -1,8 +1,8 @@
 /*
  * cmd_compare.c - `iterbench compare A.json B.json`: two results side by side.
  *
- * They were not measured in turns, so a difference may be the machine's: what differs between the two runs besides the rates is said, and
- * so is the way to a sure answer (versus).
+ * They were not measured in turns, so a difference may be the machine's: what differs between the
+ * two runs besides the rates is said, and so is the way to a sure answer (versus).
  */
 #include <math.h>
 #include <stdio.h>

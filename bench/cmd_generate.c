@@ -1,8 +1,10 @@
 /*
- * cmd_generate.c - `iterbench generate cifar10 DIR`: a set in the binary format of CIFAR-10, for machines that have not got it.
+ * cmd_generate.c - `iterbench generate cifar10 DIR`: a set in the binary format of CIFAR-10, for
+ * machines that have not got it.
  *
- * A record is a label byte and 3 x 32 x 32 pixels. Pixels are a pattern of the class under noise, so that a network has something to learn.
- * The bytes depend on --seed and --n alone: splitmix64 (Steele, Lea, Flood 2014), a stream a file.
+ * A record is a label byte and 3 x 32 x 32 pixels. Pixels are a pattern of the class under noise,
+ * so that a network has something to learn. The bytes depend on --seed and --n alone: splitmix64
+ * (Steele, Lea, Flood 2014), a stream a file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +28,9 @@ static const char *const file_names[] = {"data_batch_1.bin", "data_batch_2.bin",
 static const char class_names[] =
     "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n";
 
-/* ---- Bytes ------------------------------------------------------------------------------------------------ */
+/* ---- Bytes
+ *
+ * ------------------------------------------------------------------------------------------------ */
 
 static uint64_t splitmix(uint64_t *state) {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -62,7 +66,9 @@ static void make_record(uint64_t *state, uint8_t patterns[N_CLASSES][PIXELS], ui
     }
 }
 
-/* ---- Files ------------------------------------------------------------------------------------------------ */
+/* ---- Files
+ *
+ * ------------------------------------------------------------------------------------------------ */
 
 static iter_status write_all(int file, const void *bytes, size_t size, const char *path,
                              iter_error *err) {

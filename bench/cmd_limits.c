@@ -1,7 +1,9 @@
 /*
- * cmd_limits.c - `iterbench limits`: what this machine does at best for the work of a loader, measured by straight loops.
+ * cmd_limits.c - `iterbench limits`: what this machine does at best for the work of a loader,
+ * measured by straight loops.
  *
- * How many slots a loader works in decides the figures, so a loader runs first, for a moment, and is looked at.
+ * How many slots a loader works in decides the figures, so a loader runs first, for a moment, and
+ * is looked at.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /*
- * cmd_list.c - `iterbench list`: every built-in format, transform, sampler and source, with its options.
+ * cmd_list.c - `iterbench list`: every built-in format, transform, sampler and source, with its
+ * options.
  */
 #include <float.h>
 #include <math.h>

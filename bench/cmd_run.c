@@ -1,10 +1,11 @@
 /*
  * cmd_run.c - `iterbench --data ...`: measures one loader, or both against one another.
  *
- * The order of things decides what they mean: the page cache is prepared and proved first; arrays are loaded, then the loaders opened (timed
- * apart); first batch; warm-up; the slices. Where the bytes come from memory the straight loops take their slices between the loader's, so that
- * both meet the same machine; where they come from files they run afterwards, since they would warm the cache.
- * Peak memory is read before the straight loops make arrays of their own.
+ * The order of things decides what they mean: the page cache is prepared and proved first; arrays
+ * are loaded, then the loaders opened (timed apart); first batch; warm-up; the slices. Where the
+ * bytes come from memory the straight loops take their slices between the loader's, so that both
+ * meet the same machine; where they come from files they run afterwards, since they would warm the
+ * cache. Peak memory is read before the straight loops make arrays of their own.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -22,7 +23,7 @@
 #define WARM_S          0.15
 #define PROGRESS_S      0.2
 
-/* ---- Types ---------------------------------------------------------------------------------------------- */
+/* ---- Types ----------------------------------------------------------------------------------- */
 
 typedef struct run {
     bench_options options; /* as asked, with what follows from it */
@@ -34,7 +35,7 @@ typedef struct run {
     double started, shown;
 } run;
 
-/* ---- Progress --------------------------------------------------------------------------------------------- */
+/* ---- Progress -------------------------------------------------------------------------------- */
 
 static void progress(run *r, const char *what) {
     double now = bench_now();
@@ -50,7 +51,7 @@ static void progress_end(const run *r) {
     if (r->shown > 0) fputs("\r\033[K", stderr);
 }
 
-/* ---- Straight loops ----------------------------------------------------------------------------------------- */
+/* ---- Straight loops -------------------------------------------------------------------------- */
 
 static iter_status open_yard(run *r, iter_error *err) {
     const bench_arm *arm = &r->result->arms[r->result->n_arms - 1];
@@ -60,7 +61,8 @@ static iter_status open_yard(run *r, iter_error *err) {
                           arm_n_slots(arm), err);
 }
 
-/* In memory the straight loops may run between the slices; with a hash the rates are those of the hash anyway. */
+/* In memory the straight loops may run between the slices; with a hash the rates are those of the
+ * hash anyway. */
 static bool between(const run *r) {
     iter_loader_stats stats;
     const bench_arm *arm = &r->result->arms[r->result->n_arms - 1];
@@ -77,7 +79,9 @@ static iter_status limits(run *r, iter_error *err) {
     return s;
 }
 
-/* ---- One loader ----------------------------------------------------------------------------------------------- */
+/* ---- One loader
+ *
+ * ----------------------------------------------------------------------------------------------- */
 
 static iter_status warm_up(bench_arm *arm, iter_error *err) {
     iter_status s = ITER_OK;
@@ -115,7 +119,9 @@ static iter_status run_one(run *r, iter_error *err) {
     return s == ITER_OK ? run_slices(r, arm, err) : s;
 }
 
-/* ---- Two loaders ------------------------------------------------------------------------------------------------ */
+/* ---- Two loaders
+ *
+ * ------------------------------------------------------------------------------------------------ */
 
 static void after_pair(void *user, uint32_t n_kept, uint32_t n_dropped) {
     run *r = user;
@@ -125,7 +131,8 @@ static void after_pair(void *user, uint32_t n_kept, uint32_t n_dropped) {
     progress(r, text);
 }
 
-/* By epochs both run to their end, whatever the witness says; by time until there are enough kept pairs, at most four times as long. */
+/* By epochs both run to their end, whatever the witness says; by time until there are enough kept
+ * pairs, at most four times as long. */
 static iter_status run_both(run *r, iter_error *err) {
     run_result *result = r->result;
     bool by_time = r->options.epochs == 0;
@@ -155,7 +162,9 @@ static iter_status run_both(run *r, iter_error *err) {
     return s;
 }
 
-/* ---- Around them -------------------------------------------------------------------------------------------------- */
+/* ---- Around them
+ *
+ * -------------------------------------------------------------------------------------------------- */
 
 static iter_status describe_set(run_result *result, iter_error *err) {
     iter_dataset *dataset;
@@ -169,7 +178,8 @@ static iter_status describe_set(run_result *result, iter_error *err) {
     return ITER_OK;
 }
 
-/* The first batch is taken at once: it counts from here, and what is opened next would be in its time. */
+/* The first batch is taken at once: it counts from here, and what is opened next would be in its
+ * time. */
 static iter_status open_arm(run *r, int i, bool ndarray, bool last, iter_error *err) {
     run_result *result = r->result;
     bench_arm *arm = &result->arms[i];

@@ -4,7 +4,8 @@
  *     run N     takes N batches, answers "samples seconds" as one line
  *     quit      ends; so does the end of the input
  *
- * The protocol is that of measure.h, and any program in any language can speak it. Epochs follow one another without end.
+ * The protocol is that of measure.h, and any program in any language can speak it. Epochs follow
+ * one another without end.
  */
 #include <inttypes.h>
 #include <stdio.h>

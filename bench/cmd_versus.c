@@ -1,5 +1,6 @@
 /*
- * cmd_versus.c - `iterbench versus`: pairs two programs that speak the protocol of `serve`, whatever they are written in.
+ * cmd_versus.c - `iterbench versus`: pairs two programs that speak the protocol of `serve`,
+ * whatever they are written in.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* histogram.h - durations, counted in buckets 1/64 of a power of two wide, so that a quantile is within 1.6 %. */
+/* histogram.h - durations, counted in buckets 1/64 of a power of two wide, so that a quantile is
+ * within 1.6 %. */
 #ifndef HISTOGRAM_H
 #define HISTOGRAM_H
 
@@ -24,7 +25,8 @@ static inline void histogram_add(histogram *h, uint64_t value) {
     if (value > h->max) h->max = value;
 }
 
-/** The value that a share q of all values does not exceed, rounded to its bucket's middle; 0 where there is none. */
+/** The value that a share q of all values does not exceed, rounded to its bucket's middle; 0 where
+ * there is none. */
 static inline uint64_t histogram_quantile(const histogram *h, double q) {
     uint64_t want = (uint64_t)(q * (double)h->n), seen = 0;
     for (uint32_t i = 0; i < HISTOGRAM_BUCKETS; i++) {

@@ -1,5 +1,6 @@
 /*
- * iterbench.h - the commands of iterbench. Each answers the program's exit status: 0 done, 1 failed, 2 usage.
+ * iterbench.h - the commands of iterbench. Each answers the program's exit status: 0 done, 1
+ * failed, 2 usage.
  */
 #ifndef ITERBENCH_H
 #define ITERBENCH_H

@@ -1,8 +1,9 @@
 /*
  * limits.c - straight loops: what this machine does when nothing but the work is left.
  *
- * They use the library's own pack kernel (iter_convert_run), handing it the next row as the loader does, so that a loader's rate beside `ordered`
- * says what the loader costs, and `ordered` beside `convert` says what the memory costs. There is no consumer here: nobody reads the slots.
+ * They use the library's own pack kernel (iter_convert_run), handing it the next row as the loader
+ * does, so that a loader's rate beside `ordered` says what the loader costs, and `ordered` beside
+ * `convert` says what the memory costs. There is no consumer here: nobody reads the slots.
  */
 #include "limits.h"
 
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- One batch --------------------------------------------------------------------------------------- */
+/* ---- One batch ------------------------------------------------------------------------------- */
 
 /* Rows first, first + 1, ... of one field; those past `wrap` begin again at row 0. */
 static void field_rows(const limits_field *field, uint64_t first, uint64_t wrap, uint32_t n,
@@ -35,7 +36,7 @@ static void one_batch(const limits_work *work, uint64_t first, uint64_t wrap, ui
                    memory + work->fields[f].slot_offset);
 }
 
-/* ---- Public ------------------------------------------------------------------------------------------ */
+/* ---- Public ---------------------------------------------------------------------------------- */
 
 void limits_copy(uint8_t *out, const uint8_t *in, size_t bytes) {
     memcpy(out, in, bytes);

@@ -1,7 +1,8 @@
 /*
  * limits.h - straight loops: what this machine does when nothing but the work is left.
  *
- * No loader object, no lock, no counter and no allocation in here. Who calls prepares the memory (yardstick.h).
+ * No loader object, no lock, no counter and no allocation in here. Who calls prepares the memory
+ * (yardstick.h).
  */
 #ifndef LIMITS_H
 #define LIMITS_H
@@ -34,13 +35,15 @@ typedef struct limits_work {
 /** Copies `bytes` from one buffer to the other. */
 void limits_copy(uint8_t *out, const uint8_t *in, size_t bytes);
 
-/** Makes n batches in storage order, from row *cursor on, round and round; row and slot go on where the last call stopped. */
+/** Makes n batches in storage order, from row *cursor on, round and round; row and slot go on where
+ * the last call stopped. */
 void limits_ordered(const limits_work *work, uint64_t n_batches, uint64_t *cursor, uint32_t *slot);
 
 /** Makes n batches of the first LIMITS_HOT_ROWS rows again and again. */
 void limits_convert(const limits_work *work, uint64_t n_batches, uint32_t *slot);
 
-/** Reads an open file from its start to its end into buffer[capacity], again and again; bytes read, or -1 with errno. */
+/** Reads an open file from its start to its end into buffer[capacity], again and again; bytes read,
+ * or -1 with errno. */
 int64_t limits_read(int file, uint8_t *buffer, size_t capacity);
 
 #endif

@@ -1,14 +1,17 @@
 /*
  * measure.c - how two things are compared.
  *
- * The speed of a shared machine swings by more than the differences that matter, within the hour and within the second. So A and B take turns in
- * slices short enough to meet the same weather (A B, B A, A B, ...), only the ratio of neighbours counts, and a fixed loop that runs before and
- * after each slice bears witness: where it moved by more than 5 % the pair is dropped. The interval of the median is the one of order
- * statistics (Thompson 1936): with n ratios sorted, [x(k), x(n+1-k)] holds the true median with probability 1 - 2 P(Bin(n, 1/2) < k), whatever
- * their distribution; k is the largest for which that is at least 95 %.
+ * The speed of a shared machine swings by more than the differences that matter, within the hour
+ * and within the second. So A and B take turns in slices short enough to meet the same weather (A
+ * B, B A, A B, ...), only the ratio of neighbours counts, and a fixed loop that runs before and
+ * after each slice bears witness: where it moved by more than 5 % the pair is dropped. The interval
+ * of the median is the one of order statistics (Thompson 1936): with n ratios sorted, [x(k),
+ * x(n+1-k)] holds the true median with probability 1 - 2 P(Bin(n, 1/2) < k), whatever their
+ * distribution; k is the largest for which that is at least 95 %.
  *
- * What a side makes ahead while the other runs would be a present to its next slice: each slice is preceded by some batches that are
- * not counted, and followed by a pause in which the side's threads come to rest before the witness runs.
+ * What a side makes ahead while the other runs would be a present to its next slice: each slice is
+ * preceded by some batches that are not counted, and followed by a pause in which the side's
+ * threads come to rest before the witness runs.
  */
 #include "measure.h"
 
@@ -28,7 +31,7 @@
 #define WITNESS_PARTS 3
 #define WITNESS_TURNS 300000
 
-/* ---- Types -------------------------------------------------------------------------------------------- */
+/* ---- Types ----------------------------------------------------------------------------------- */
 
 typedef struct slice {
     uint64_t samples;
@@ -56,7 +59,7 @@ struct measure_child {
     char *command;
 };
 
-/* ---- Slices -------------------------------------------------------------------------------------------- */
+/* ---- Slices ---------------------------------------------------------------------------------- */
 
 static iter_status warm(const side_state *s, uint64_t n, iter_error *err) {
     if (n == 0) return ITER_OK;
@@ -147,7 +150,7 @@ static iter_status alternate(comparison *c, iter_error *err) {
     }
 }
 
-/* ---- Statistics ----------------------------------------------------------------------------------------- */
+/* ---- Statistics ------------------------------------------------------------------------------ */
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -205,7 +208,7 @@ double measure_witness(void) {
     return measure_median(parts, WITNESS_PARTS).median;
 }
 
-/* ---- Pairs ---------------------------------------------------------------------------------------------- */
+/* ---- Pairs ----------------------------------------------------------------------------------- */
 
 iter_status measure_pairs(const measure_side *a, const measure_side *b,
                           const measure_options *options, measure_result *out, iter_error *err) {
@@ -230,7 +233,7 @@ void measure_free(measure_result *result) {
     result->ratios = result->rates_a = result->rates_b = NULL;
 }
 
-/* ---- Programs ------------------------------------------------------------------------------------------- */
+/* ---- Programs -------------------------------------------------------------------------------- */
 
 static iter_status child_run(void *user, uint64_t n_batches, uint64_t *out_samples,
                              double *out_seconds, iter_error *err) {

@@ -1,13 +1,14 @@
 /*
- * measure.h - how two things are compared: by short slices that alternate, between witnesses, pair by pair.
+ * measure.h - how two things are compared: by short slices that alternate, between witnesses, pair
+ * by pair.
  *
  *     measure_side a = {"before", run_a, NULL, state_a}, b = {"after", run_b, NULL, state_b};
- *     measure_options opt = MEASURE_OPTIONS_INIT;
- *     measure_result result;
- *     if (measure_pairs(&a, &b, &opt, &result, &err) == ITER_OK) printf("%.3f\n", result.ratio.median);
+ *     measure_options opt = MEASURE_OPTIONS_INIT; measure_result result; if (measure_pairs(&a, &b,
+ *     &opt, &result, &err) == ITER_OK) printf("%.3f\n", result.ratio.median);
  *     measure_free(&result);
  *
- * A side is a function, or a program that answers "run N" on its standard input by "samples seconds" on its standard output.
+ * A side is a function, or a program that answers "run N" on its standard input by "samples
+ * seconds" on its standard output.
  */
 #ifndef MEASURE_H
 #define MEASURE_H
@@ -20,10 +21,12 @@
 
 typedef struct measure_side {
     const char *name;
-    /* Takes n batches; says how many samples that were and how long it took. No samples = it has none left. */
+    /* Takes n batches; says how many samples that were and how long it took. No samples = it has
+     * none left. */
     iter_status (*run)(void *user, uint64_t n_batches, uint64_t *out_samples, double *out_seconds,
                        iter_error *err);
-    /* The same before a slice, not timed: what was made ahead while the other side ran is used up. NULL = run, its answer ignored. */
+    /* The same before a slice, not timed: what was made ahead while the other side ran is used up.
+     * NULL = run, its answer ignored. */
     iter_status (*warm)(void *user, uint64_t n_batches, iter_error *err);
     void *user;
 } measure_side;
@@ -42,7 +45,8 @@ typedef struct measure_options {
 #define MEASURE_OPTIONS_INIT \
     { 0.25, 15, 0, 60, 6, 0.05, NULL, NULL }
 
-/** Median and the interval that holds it with at least 95 %; low and high are NaN below six values, all are NaN without any. */
+/** Median and the interval that holds it with at least 95 %; low and high are NaN below six values,
+ * all are NaN without any. */
 typedef struct measure_interval {
     double median, low, high;
     uint32_t n;

@@ -1,5 +1,6 @@
 /*
- * run_result.h - everything that one run of iterbench found out, and its two forms: a JSON object and a table.
+ * run_result.h - everything that one run of iterbench found out, and its two forms: a JSON object
+ * and a table.
  */
 #ifndef RUN_RESULT_H
 #define RUN_RESULT_H

@@ -1,8 +1,9 @@
 /*
  * shuffle_quality.c - how well one epoch was mixed.
  *
- * Three figures that see three faults: displacement sees samples that stay near their place (a shuffle buffer too small), adjacency sees blocks
- * that travel together, class runs see an order of the files that shines through. Each stands beside what a uniform permutation gives.
+ * Three figures that see three faults: displacement sees samples that stay near their place (a
+ * shuffle buffer too small), adjacency sees blocks that travel together, class runs see an order of
+ * the files that shines through. Each stands beside what a uniform permutation gives.
  */
 #include "shuffle_quality.h"
 
@@ -80,7 +81,8 @@ void shuffle_quality_note(shuffle_quality *quality, const iter_batch *batch, uin
     }
 }
 
-/* Mean run of equal classes, and what random order of the same classes gives: runs expected = 1 + (m - 1) P(neighbours differ). */
+/* Mean run of equal classes, and what random order of the same classes gives: runs expected = 1 +
+ * (m - 1) P(neighbours differ). */
 static void class_runs(const shuffle_quality *quality, uint64_t first, uint64_t end,
                        shuffle_figures *out) {
     uint64_t counts[CLASS_MAX] = {0};

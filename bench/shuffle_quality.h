@@ -28,7 +28,8 @@ typedef struct shuffle_figures {
         class_run_ideal; /* mean length of runs of one class; NaN where there is no class */
 } shuffle_figures;
 
-/** Prepares to collect the epoch that `loader` is at. Does nothing (n = 0) where its length is unknown or beyond SHUFFLE_QUALITY_MAX. Errors: ENOMEM. */
+/** Prepares to collect the epoch that `loader` is at. Does nothing (n = 0) where its length is
+ * unknown or beyond SHUFFLE_QUALITY_MAX. Errors: ENOMEM. */
 iter_status shuffle_quality_open(shuffle_quality *out, iter_loader *loader, iter_error *err);
 void shuffle_quality_close(shuffle_quality *quality);
 

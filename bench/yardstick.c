@@ -1,9 +1,10 @@
 /*
  * yardstick.c - prepares the straight loops of limits.c for the work of a loader, and times them.
  *
- * The work must be the loader's own: the same rows in, the same kernel, slots of the same size and as many as the loader was seen to use.
- * Only chains of value and layout stages have such a loop (normalize, scale, cast, to); for others `convert` and `ordered` are not said, which is
- * better than said for other work. Coefficients are folded as the planner folds them.
+ * The work must be the loader's own: the same rows in, the same kernel, slots of the same size and
+ * as many as the loader was seen to use. Only chains of value and layout stages have such a loop
+ * (normalize, scale, cast, to); for others `convert` and `ordered` are not said, which is better
+ * than said for other work. Coefficients are folded as the planner folds them.
  */
 #include "yardstick.h"
 
@@ -30,7 +31,7 @@
 #define CHANNELS_MAX   ITER_OPTION_LIST_MAX
 #define STAGE_TEXT_MAX 512
 
-/* ---- Chain ------------------------------------------------------------------------------------------- */
+/* ---- Chain ----------------------------------------------------------------------------------- */
 
 /* x * scale[c] + bias[c], as far as the chain has been read. */
 typedef struct affine {
@@ -49,7 +50,8 @@ static const iter_transform_ops *transform_named(const char *name, size_t length
     }
 }
 
-/* The value of `key` in "a,b,key=value", or the positional argument `place` (1, 2, ...), or NULL. */
+/* The value of `key` in "a,b,key=value", or the positional argument `place` (1, 2, ...), or
+ * NULL. */
 static const char *argument(const char *arguments, const char *key, int place, size_t *out_length) {
     size_t key_length = strlen(key);
     for (const char *at = arguments; *at != '\0';) {
@@ -142,7 +144,8 @@ static bool push_type(affine *a, const char *arguments) {
     return true;
 }
 
-/* Reads one stage, "name" or "name:arguments", into the field's affine. False = it has no straight loop. */
+/* Reads one stage, "name" or "name:arguments", into the field's affine. False = it has no straight
+ * loop. */
 static bool read_stage(char *stage, const char *field, bool first_of_role, iter_role role,
                        affine *out) {
     stage += strspn(stage, " ");
@@ -178,7 +181,7 @@ static bool read_chain(const char *text, const char *field, bool first_of_role, 
     return true;
 }
 
-/* ---- Preparation ---------------------------------------------------------------------------------------- */
+/* ---- Preparation ----------------------------------------------------------------------------- */
 
 static iter_desc row_of(const iter_desc *desc) {
     iter_desc row = *desc;
@@ -307,7 +310,7 @@ void yardstick_close(yardstick *y) {
     memset(y, 0, sizeof(*y));
 }
 
-/* ---- Slices ---------------------------------------------------------------------------------------------- */
+/* ---- Slices ---------------------------------------------------------------------------------- */
 
 static double run_loop(yardstick *y, bench_limit limit, uint64_t n_batches) {
     double start = bench_now();
@@ -318,7 +321,8 @@ static double run_loop(yardstick *y, bench_limit limit, uint64_t n_batches) {
     return bench_now() - start;
 }
 
-/* As many batches as `seconds` hold by the rate so far: a size taken from one short run would follow the scheduler's whims. */
+/* As many batches as `seconds` hold by the rate so far: a size taken from one short run would
+ * follow the scheduler's whims. */
 static void slice_of(yardstick *y, bench_limit limit, double seconds, uint64_t *samples,
                      double *spent) {
     uint64_t n = 1;
@@ -362,7 +366,7 @@ measure_side yardstick_side(yardstick *y, bench_limit limit) {
                           NULL, y};
 }
 
-/* ---- Copy and read --------------------------------------------------------------------------------------- */
+/* ---- Copy and read --------------------------------------------------------------------------- */
 
 double yardstick_cache_bytes(void) {
     long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);

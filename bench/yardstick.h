@@ -36,7 +36,8 @@ typedef struct yardstick {
  *
  *   arrays  the set, or NULL: at most 256 MiB of it are loaded here
  *
- * Errors  ENOMEM, EIO and the like. Work that has no straight loop is no error: `works` is false then.
+ * Errors  ENOMEM, EIO and the like. Work that has no straight loop is no error: `works` is false
+ *         then.
  */
 iter_status yardstick_open(yardstick *out, const bench_options *options, const bench_arrays *arrays,
                            const iter_loader *loader, uint32_t n_slots, iter_error *err);

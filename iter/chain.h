@@ -1,7 +1,8 @@
 /*
  * chain.h - what happens to a sample between dataset and batch.
  *
- *     iter_chain_parse("random-crop:size=32,pad=4 | random-flip | normalize:mean=0.491;0.482;0.447,std=0.247;0.243;0.261 | to:f32,nchw", NULL, &chain, &err);
+ *     iter_chain_parse("random-crop:size=32,pad=4 | random-flip |
+ *     normalize:mean=0.491;0.482;0.447,std=0.247;0.243;0.261 | to:f32,nchw", NULL, &chain, &err);
  *
  * or call by call:
  *
@@ -23,8 +24,8 @@ typedef struct iter_chain iter_chain;
 ITER_API ITER_NODISCARD iter_status iter_chain_create(iter_chain **out, iter_error *err);
 
 /**
- * Reads a chain from text: stages separated by '|', each `name:argument,argument,key=value`. docs/grammar.md has the grammar.
- * Every stage also knows field=NAME, the field it works on.
+ * Reads a chain from text: stages separated by '|', each `name:argument,argument,key=value`.
+ * docs/grammar.md has the grammar. Every stage also knows field=NAME, the field it works on.
  *
  *   registry  the caller's own transforms; NULL = built-ins alone
  *
@@ -35,7 +36,8 @@ ITER_API ITER_NODISCARD iter_status iter_chain_parse(const char *text,
                                                      const iter_registry *registry,
                                                      iter_chain **out, iter_error *err);
 
-/** Appends one stage given as text, without '|'. Errors as iter_chain_parse(). A chain in use by a loader is frozen: ESTATE. */
+/** Appends one stage given as text, without '|'. Errors as iter_chain_parse(). A chain in use by a
+ * loader is frozen: ESTATE. */
 ITER_API ITER_NODISCARD iter_status iter_chain_add_text(iter_chain *chain,
                                                         const iter_registry *registry,
                                                         const char *stage, iter_error *err);
@@ -46,7 +48,8 @@ ITER_API ITER_NODISCARD iter_status iter_chain_add_text(iter_chain *chain,
  *   field    field it works on; NULL = the first of the stage's role
  *   options  the plugin's options struct, copied (strings in it too); NULL = defaults
  *
- * Errors     EINVAL (unknown name, options_size not the plugin's, a value out of bounds), ESTATE, ENOMEM.
+ * Errors     EINVAL (unknown name, options_size not the plugin's, a value out of bounds), ESTATE,
+ *            ENOMEM.
  */
 ITER_API ITER_NODISCARD iter_status iter_chain_add(iter_chain *chain, const char *name,
                                                    const iter_transform_ops *ops, const char *field,

@@ -1,12 +1,11 @@
 /*
- * convert.h - the pack kernel as a plain call: type, scale, normalise, layout, strides, in one pass.
+ * convert.h - the pack kernel as a plain call: type, scale, normalise, layout, strides, in one
+ * pass.
  *
- *     iter_convert *convert;
- *     iter_convert_options opt = ITER_CONVERT_OPTIONS_INIT;
- *     opt.n_channels = 3; opt.scale = scale; opt.bias = bias;            // out = in * scale[c] + bias[c]
- *     iter_convert_prepare(&in, &out, &opt, &convert, &err);            // u8 [3,32,32] "CHW" to f32 [32,32,3] "HWC"
- *     iter_convert_run(convert, pixels, row, NULL);
- *     iter_convert_destroy(convert);
+ *     iter_convert *convert; iter_convert_options opt = ITER_CONVERT_OPTIONS_INIT; opt.n_channels =
+ *     3; opt.scale = scale; opt.bias = bias; // out = in * scale[c] + bias[c]
+ *     iter_convert_prepare(&in, &out, &opt, &convert, &err); // u8 [3,32,32] "CHW" to f32 [32,32,3]
+ *     "HWC" iter_convert_run(convert, pixels, row, NULL); iter_convert_destroy(convert);
  */
 #ifndef ITER_CONVERT_H
 #define ITER_CONVERT_H
@@ -38,9 +37,10 @@ typedef struct iter_convert_options {
  *
  *   in, out  fixed shapes; any dtype to any
  *
- * Numbers    Integer to the same or another integer type without scale and bias: exact, saturating. Else computed in f32
- *            (f64 where either side is f64 or a 32/64-bit integer): one rounded multiply, one rounded add, never fused;
- *            then rounded to nearest even into f16, bf16, f32; into integers rounded to nearest even and saturated, NaN = 0.
+ * Numbers    Integer to the same or another integer type without scale and bias: exact, saturating.
+ *            Else computed in f32 (f64 where either side is f64 or a 32/64-bit integer): one
+ *            rounded multiply, one rounded add, never fused; then rounded to nearest even into f16,
+ *            bf16, f32; into integers rounded to nearest even and saturated, NaN = 0.
  * Ownership  *out_convert belongs to the caller; options are copied.
  * Errors     EINVAL (shapes that do not match, bad axes), EUNSUPPORTED, ENOMEM.
  * Threads    any; a prepared conversion is read-only and may be run by several threads at once.
@@ -69,7 +69,8 @@ ITER_API ITER_NODISCARD iter_status iter_convert_tensor(const iter_tensor *in,
                                                         const double *bias, int32_t n_channels,
                                                         iter_error *err);
 
-/** The SIMD level in use: "generic", "avx2", "avx512" or "neon". The environment variable ITER_CPU lowers it. */
+/** The SIMD level in use: "generic", "avx2", "avx512" or "neon". The environment variable ITER_CPU
+ * lowers it. */
 ITER_API const char *iter_cpu_level(void);
 
 ITER_END_DECLS

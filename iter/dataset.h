@@ -1,5 +1,6 @@
 /*
- * dataset.h - where samples come from: files in known formats, arrays in memory, the user's own code.
+ * dataset.h - where samples come from: files in known formats, arrays in memory, the user's own
+ * code.
  */
 #ifndef ITER_DATASET_H
 #define ITER_DATASET_H
@@ -12,8 +13,9 @@ ITER_BEGIN_DECLS
 typedef struct iter_dataset iter_dataset;
 
 /**
- * Opens a dataset by its name: "format:path?key=value&key=value", e.g. "cifar10:data/cifar-10-batches-bin?split=train".
- * docs/grammar.md has the grammar; `iterbench list` has every format with its options.
+ * Opens a dataset by its name: "format:path?key=value&key=value", e.g.
+ * "cifar10:data/cifar-10-batches-bin?split=train". docs/grammar.md has the grammar; `iterbench
+ * list` has every format with its options.
  *
  *   registry  the caller's own formats; NULL = built-ins alone
  *
@@ -26,10 +28,11 @@ ITER_API ITER_NODISCARD iter_status iter_dataset_open(const char *spec,
                                                       iter_dataset **out, iter_error *err);
 
 /**
- * Makes a dataset of the caller's own code. `ops` and `user` are borrowed until the last reference is gone; then ops->close(user) runs once.
- * When this fails, close() does not run.
+ * Makes a dataset of the caller's own code. `ops` and `user` are borrowed until the last reference
+ * is gone; then ops->close(user) runs once. When this fails, close() does not run.
  *
- * Errors     EINVAL (a required member missing, fields that cannot be), what describe() answered, ENOMEM.
+ * Errors     EINVAL (a required member missing, fields that cannot be), what describe() answered,
+ *            ENOMEM.
  */
 ITER_API ITER_NODISCARD iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user,
                                                         iter_dataset **out, iter_error *err);

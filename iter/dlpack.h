@@ -1,12 +1,15 @@
 /*
- * dlpack.h - tensors to and from other libraries without a copy, as versioned DLPack (dmlc/dlpack 1.x).
+ * dlpack.h - tensors to and from other libraries without a copy, as versioned DLPack (dmlc/dlpack
+ * 1.x).
  *
  *     struct DLManagedTensorVersioned *managed;
- *     iter_batch_to_dlpack(batch, 0, &managed, &err);      // e.g. into a PyCapsule called "dltensor_versioned"
- *     iter_batch_unref(batch);                             // the memory stays until managed->deleter(managed)
+ *     iter_batch_to_dlpack(batch, 0, &managed, &err);      // e.g. into a PyCapsule called
+ *                                                          "dltensor_versioned"
+ *     iter_batch_unref(batch);                             // the memory stays until
+ *                                                          managed->deleter(managed)
  *
- * The functions speak of DLPack's own struct by its tag, so that this header lives beside any <dlpack/dlpack.h>, before or behind it. Who has
- * none reads the same bytes as iter_dlpack.
+ * The functions speak of DLPack's own struct by its tag, so that this header lives beside any
+ * <dlpack/dlpack.h>, before or behind it. Who has none reads the same bytes as iter_dlpack.
  */
 #ifndef ITER_DLPACK_H
 #define ITER_DLPACK_H
@@ -57,10 +60,11 @@ typedef struct iter_dlpack {
 } iter_dlpack;
 
 /**
- * Gives field `field` of a batch away. A batch may be given away any number of times; consumers may write into it.
+ * Gives field `field` of a batch away. A batch may be given away any number of times; consumers may
+ * write into it.
  *
- * Ownership  *out holds a reference of its own on the batch, which its deleter drops; that may be in any thread, and after the loader is gone.
- *            Until then the batch counts as held.
+ * Ownership  *out holds a reference of its own on the batch, which its deleter drops; that may be
+ *            in any thread, and after the loader is gone. Until then the batch counts as held.
  * Errors     EINVAL (no such field), ENOMEM.
  * Threads    any.
  */
@@ -73,7 +77,8 @@ ITER_API ITER_NODISCARD iter_status iter_batch_to_dlpack(iter_batch *batch, int3
  *
  *   release  runs once, with `user`, in the deleter; NULL = nothing to do
  *
- * Ownership  tensor->data is borrowed until then, the rest is copied. When this fails, release() does not run.
+ * Ownership  tensor->data is borrowed until then, the rest is copied. When this fails, release()
+ *            does not run.
  * Errors     EINVAL (no data, an unknown dtype, a variable dimension), ENOMEM.
  */
 ITER_API ITER_NODISCARD iter_status iter_tensor_to_dlpack(const iter_tensor *tensor,
@@ -82,23 +87,26 @@ ITER_API ITER_NODISCARD iter_status iter_tensor_to_dlpack(const iter_tensor *ten
                                                           iter_error *err);
 
 /**
- * Looks at another library's tensor: type, shape, strides, first element. Where the producer set ITER_DLPACK_READ_ONLY, data may not be
- * written to.
+ * Looks at another library's tensor: type, shape, strides, first element. Where the producer set
+ * ITER_DLPACK_READ_ONLY, data may not be written to.
  *
  * Ownership  *out borrows from `managed`, which stays the caller's: he runs its deleter afterwards.
- * Errors     EUNSUPPORTED (another major version, memory of a device, lanes, types of less than a byte, complex, more than 8 dimensions),
- *            EINVAL (a shape that cannot be).
+ * Errors     EUNSUPPORTED (another major version, memory of a device, lanes, types of less than a
+ *            byte, complex, more than 8 dimensions), EINVAL (a shape that cannot be).
  */
 ITER_API ITER_NODISCARD iter_status iter_tensor_from_dlpack(
     const struct DLManagedTensorVersioned *managed, iter_tensor *out, iter_error *err);
 
 /**
- * The same as an array for iter_ndarray_create(): [n, ...] with dense rows, which may lie apart or overlap.
+ * The same as an array for iter_ndarray_create(): [n, ...] with dense rows, which may lie apart or
+ * overlap.
  *
  *   name     as iter_array.name, borrowed
  *
- * Ownership  *out borrows from `managed`: run its deleter in options->release of iter_ndarray_create(), or when a copy was asked for at once.
- * Errors     as iter_tensor_from_dlpack(); EUNSUPPORTED too where rows are not dense or do not lie at growing addresses, EINVAL for a scalar.
+ * Ownership  *out borrows from `managed`: run its deleter in options->release of
+ *            iter_ndarray_create(), or when a copy was asked for at once.
+ * Errors     as iter_tensor_from_dlpack(); EUNSUPPORTED too where rows are not dense or do not lie
+ *            at growing addresses, EINVAL for a scalar.
  */
 ITER_API ITER_NODISCARD iter_status
 iter_array_from_dlpack(const struct DLManagedTensorVersioned *managed, const char *name,

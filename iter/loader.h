@@ -111,12 +111,13 @@ typedef struct iter_loader_options {
     /* [n_subset] sample indices to use, in this order, copied; NULL = all */
     const uint64_t *subset;
     uint64_t n_subset;
-    /* The caller's collate: last of the batch stages, in the thread that finishes the batch; changes tensors[0..n) in place, strides and
-     * lowered dims included. An error is the batch's. */
+    /* The caller's collate: last of the batch stages, in the thread that finishes the batch;
+     * changes tensors[0..n) in place, strides and lowered dims included. An error is the
+     * batch's. */
     iter_status (*collate)(void *user, iter_batch_view *fields, int32_t n_fields, iter_error *err);
     void *collate_user;
-    /* The caller's own source of bytes for the dataset's files, instead of ring and pread; NULL = by `source`. Without an
-     * asynchronous side it is called from threads of the loader. */
+    /* The caller's own source of bytes for the dataset's files, instead of ring and pread; NULL =
+     * by `source`. Without an asynchronous side it is called from threads of the loader. */
     const iter_source_ops *source_ops;
     /* iter_ndarray_create: runs once when the arrays are no longer needed. NULL = nothing to do. */
     void (*release)(void *user);
@@ -135,8 +136,10 @@ typedef struct iter_loader_options {
  *   chain    what happens to a sample; NULL = fields as stored
  *   options  NULL = all defaults
  *
- * Ownership  takes its own references on dataset and chain; *out belongs to the caller, NULL on failure.
- * Errors     EINVAL (options, or a chain that cannot be: stage and reason), EUNSUPPORTED, ENOMEM (the memory limit, with the numbers), EIO, EFORMAT.
+ * Ownership  takes its own references on dataset and chain; *out belongs to the caller, NULL on
+ *            failure.
+ * Errors     EINVAL (options, or a chain that cannot be: stage and reason), EUNSUPPORTED, ENOMEM
+ *            (the memory limit, with the numbers), EIO, EFORMAT.
  * Threads    any.
  */
 ITER_API ITER_NODISCARD iter_status iter_dataloader_create(iter_dataset *dataset, iter_chain *chain,
@@ -144,12 +147,15 @@ ITER_API ITER_NODISCARD iter_status iter_dataloader_create(iter_dataset *dataset
                                                            iter_loader **out, iter_error *err);
 
 /**
- * Makes a loader over arrays in memory, by MXNet's rules for NDArrayIter; what follows is the same loader.
+ * Makes a loader over arrays in memory, by MXNet's rules for NDArrayIter; what follows is the same
+ * loader.
  *
- *   arrays   [n_arrays] equal first dimension, any dtype and rank; borrowed, not copied, until the last reference on loader
- *            and batches is gone (then options->release runs once), unless options->copy
+ *   arrays   [n_arrays] equal first dimension, any dtype and rank; borrowed, not copied, until the
+ *            last reference on loader and batches is gone (then options->release runs once), unless
+ *            options->copy
  *
- * Errors     EINVAL (unequal first dimensions, no array, no data), else as iter_dataloader_create(). When this fails, release() does not run.
+ * Errors     EINVAL (unequal first dimensions, no array, no data), else as
+ *            iter_dataloader_create(). When this fails, release() does not run.
  * Threads    any.
  */
 ITER_API ITER_NODISCARD iter_status iter_ndarray_create(const iter_array *arrays, int32_t n_arrays,
@@ -160,26 +166,30 @@ ITER_API ITER_NODISCARD iter_status iter_ndarray_create(const iter_array *arrays
 /**
  * Takes the next batch, waiting for it if need be.
  *
- * Returns    OK with a batch; END at an epoch's end, again and again until iter_loader_reset(); *out is NULL then.
- * Ownership  the caller owns one reference and gives it back with iter_batch_unref(). At most max_held may be out.
- * Errors     the first failed sample's error, naming stage, sample and file; the next call goes on after that batch.
- *            ESTATE (max_held batches are out; called from a callback of this loader, or after fork), ETIMEDOUT (what it waited for; call again),
- *            ECANCELED after iter_loader_cancel().
+ * Returns    OK with a batch; END at an epoch's end, again and again until iter_loader_reset();
+ *            *out is NULL then.
+ * Ownership  the caller owns one reference and gives it back with iter_batch_unref(). At most
+ *            max_held may be out.
+ * Errors     the first failed sample's error, naming stage, sample and file; the next call goes on
+ *            after that batch. ESTATE (max_held batches are out; called from a callback of this
+ *            loader, or after fork), ETIMEDOUT (what it waited for; call again), ECANCELED after
+ *            iter_loader_cancel().
  * Threads    one consumer at a time.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_next(iter_loader *loader, iter_batch **out,
                                                      iter_error *err);
 
 /**
- * Begins the next epoch. After END it acknowledges it. Before the first next() of an epoch it does nothing. In mid-epoch the rest of
- * the epoch is dropped.
+ * Begins the next epoch. After END it acknowledges it. Before the first next() of an epoch it does
+ * nothing. In mid-epoch the rest of the epoch is dropped.
  *
  * Returns    OK, or END after the last of options.epochs.
  * Errors     ECANCELED, ESTATE.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_reset(iter_loader *loader, iter_error *err);
 
-/** Goes to sample `sample` of `epoch`, a multiple of batch_size x ranks (under roll_over: epoch x N + sample is). Errors: EINVAL naming the nearest legal one. */
+/** Goes to sample `sample` of `epoch`, a multiple of batch_size x ranks (under roll_over: epoch x N
+ * + sample is). Errors: EINVAL naming the nearest legal one. */
 ITER_API ITER_NODISCARD iter_status iter_loader_seek(iter_loader *loader, uint32_t epoch,
                                                      uint64_t sample, iter_error *err);
 
@@ -195,22 +205,27 @@ ITER_API ITER_NODISCARD iter_status iter_loader_save(iter_loader *loader, void *
                                                      iter_error *err);
 
 /**
- * Continues from a saved position, at any time: batches made ahead are dropped, held ones stay valid. Workers, prefetch, source, ranks and batch size may differ from the
- * saving loader's; dataset, seed, chain, sampler and roll_over may not.
+ * Continues from a saved position, at any time: batches made ahead are dropped, held ones stay
+ * valid. Workers, prefetch, source, ranks and batch size may differ from the saving loader's;
+ * dataset, seed, chain, sampler and roll_over may not.
  *
- * Errors     EINVAL (not this loader's data, or a position that this batch size cannot start at: the nearest is named), EFORMAT (not a position).
+ * Errors     EINVAL (not this loader's data, or a position that this batch size cannot start at:
+ *            the nearest is named), EFORMAT (not a position).
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_restore(iter_loader *loader, const void *saved,
                                                         size_t size, iter_error *err);
 
-/** Wakes a blocked next() with ECANCELED, for good: afterwards only unref. Any thread, never blocks. */
+/** Wakes a blocked next() with ECANCELED, for good: afterwards only unref. Any thread, never
+ * blocks. */
 ITER_API void iter_loader_cancel(iter_loader *loader);
 
-/** Adds, drops a reference. Any thread. The last unref stops the threads. Live batches stay valid. unref(NULL) is ignored. */
+/** Adds, drops a reference. Any thread. The last unref stops the threads. Live batches stay valid.
+ * unref(NULL) is ignored. */
 ITER_API iter_loader *iter_loader_ref(iter_loader *loader);
 ITER_API void iter_loader_unref(iter_loader *loader);
 
-/** cancel(), then waits at most grace_ms for the threads. Errors: ETIMEDOUT naming who is busy with what; its memory is then leaked on purpose. */
+/** cancel(), then waits at most grace_ms for the threads. Errors: ETIMEDOUT naming who is busy with
+ * what; its memory is then leaked on purpose. */
 ITER_API ITER_NODISCARD iter_status iter_loader_stop(iter_loader *loader, iter_error *err);
 
 /** Batches of the current epoch for this rank; ITER_UNKNOWN for streams and sequential samplers. */
@@ -231,20 +246,22 @@ typedef struct iter_batch_field {
     iter_desc desc;
 } iter_batch_field;
 
-/** Fields of its batches, data first, in order; MXNet's provide_data and provide_label in one. Live as long as the loader. */
+/** Fields of its batches, data first, in order; MXNet's provide_data and provide_label in one. Live
+ * as long as the loader. */
 ITER_API int32_t iter_loader_n_fields(const iter_loader *loader);
 ITER_API const iter_batch_field *iter_loader_field(const iter_loader *loader, int32_t i);
 
 /** The plan as text, a line a step, as `iterbench plan` prints it. Lives as long as the loader. */
 ITER_API const char *iter_loader_plan_text(const iter_loader *loader);
 
-/* ---- Batches ------------------------------------------------------------------------------------------- */
+/* ---- Batches --------------------------------------------------------------------------------- */
 
 /** Adds, drops a reference. Any thread. unref(NULL) is ignored. */
 ITER_API iter_batch *iter_batch_ref(iter_batch *batch);
 ITER_API void iter_batch_unref(iter_batch *batch);
 
-/** Tensor of field i: [rows, ...], host memory aligned to 64 bytes, valid while a reference is held. NULL past the last field. */
+/** Tensor of field i: [rows, ...], host memory aligned to 64 bytes, valid while a reference is
+ * held. NULL past the last field. */
 ITER_API const iter_tensor *iter_batch_tensor(const iter_batch *batch, int32_t i);
 
 /** The tensor of the field called `name`, or NULL. */
@@ -267,7 +284,8 @@ typedef struct iter_batch_info {
 /** How a batch is filled. Any thread that holds a reference. */
 ITER_API iter_batch_info iter_batch_describe(const iter_batch *batch);
 
-/** Per row, [n_rows]: sample index in the dataset (MXNet's index); position drawn at, and its epoch; 0 where the row was blanked. */
+/** Per row, [n_rows]: sample index in the dataset (MXNet's index); position drawn at, and its
+ * epoch; 0 where the row was blanked. */
 ITER_API const uint64_t *iter_batch_index(const iter_batch *batch);
 ITER_API const uint64_t *iter_batch_position(const iter_batch *batch);
 ITER_API const uint32_t *iter_batch_row_epoch(const iter_batch *batch);
@@ -276,7 +294,7 @@ ITER_API const uint8_t *iter_batch_valid(const iter_batch *batch);
 /** Lengths [n_rows] of field i where it is variable, else NULL. */
 ITER_API const int32_t *iter_batch_lengths(const iter_batch *batch, int32_t i);
 
-/* ---- Statistics ---------------------------------------------------------------------------------------- */
+/* ---- Statistics ------------------------------------------------------------------------------ */
 
 /** One failed sample, as delivered. */
 typedef struct iter_failure {
@@ -313,11 +331,13 @@ typedef struct iter_loader_stats {
     char fallbacks[ITER_STATS_FALLBACKS][160]; /* what was asked for and is not used, and why */
 } iter_loader_stats;
 
-/** Reads the counters. Any thread; fields may be a batch apart from one another. Errors: EINVAL (struct_size). */
+/** Reads the counters. Any thread; fields may be a batch apart from one another. Errors: EINVAL
+ * (struct_size). */
 ITER_API ITER_NODISCARD iter_status iter_loader_stats_read(iter_loader *loader,
                                                            iter_loader_stats *out, iter_error *err);
 
-/** The first `capacity` failures of delivered batches, in order; returns how many there are in the list (at most 1,024 are kept). */
+/** The first `capacity` failures of delivered batches, in order; returns how many there are in the
+ * list (at most 1,024 are kept). */
 ITER_API size_t iter_loader_failures(iter_loader *loader, iter_failure *out, size_t capacity);
 
 ITER_END_DECLS

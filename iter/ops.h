@@ -1,11 +1,13 @@
 /*
- * ops.h - every seam of libiter. Everything in loaders/ and transforms/, and every plugin, implements one of these tables.
+ * ops.h - every seam of libiter. Everything in loaders/ and transforms/, and every plugin,
+ * implements one of these tables.
  *
  *     sampler -> format -> source -> decoder -> transforms -> row of the slot -> batch stages
  *     which      where     bytes     tensor     tensor                           batch
  *
- * A table is const data and is borrowed until the last dataset, chain or loader that uses it is gone. The core allocates
- * plugin state (base.state_size bytes, zeroed, 64-byte aligned) and checks required members once.
+ * A table is const data and is borrowed until the last dataset, chain or loader that uses it is
+ * gone. The core allocates plugin state (base.state_size bytes, zeroed, 64-byte aligned) and checks
+ * required members once.
  */
 #ifndef ITER_OPS_H
 #define ITER_OPS_H
@@ -18,7 +20,7 @@
 
 ITER_BEGIN_DECLS
 
-/* ---- What every ops table starts with --------------------------------------------------------------- */
+/* ---- What every ops table starts with -------------------------------------------------------- */
 
 typedef enum iter_option_type {
     ITER_OPTION_BOOL,   /* bool: 0, 1, true, false, yes, no */
@@ -37,7 +39,8 @@ typedef struct iter_option_list {
     double values[ITER_OPTION_LIST_MAX];
 } iter_option_list;
 
-/** One user-visible option of a plugin: parser, bounds, `iterbench list` and the docs come from this row. */
+/** One user-visible option of a plugin: parser, bounds, `iterbench list` and the docs come from
+ * this row. */
 typedef struct iter_option {
     const char *name;
     const char *help;
@@ -60,7 +63,7 @@ typedef struct iter_ops {
     size_t state_size;
 } iter_ops;
 
-/* ---- What a sample is made of ------------------------------------------------------------------------ */
+/* ---- What a sample is made of ---------------------------------------------------------------- */
 
 #define ITER_MAX_FIELDS  8
 #define ITER_MAX_EXTENTS 4
@@ -112,7 +115,7 @@ typedef struct iter_description {
     uint64_t identity;
 } iter_description;
 
-/* ---- Source: bytes by (object, offset). One state per loader. ----------------------------------------- */
+/* ---- Source: bytes by (object, offset). One state per loader. -------------------------------- */
 
 typedef struct iter_iovec {
     void *data; /* borrowed until completion */
@@ -156,36 +159,41 @@ typedef struct iter_source_config {
 
 typedef struct iter_source_ops {
     iter_ops base;
-    /* Prepares to read the files; opens them now or as they are read. `fallback`[capacity] gets one sentence, or "", when
-     * something asked for is not to be had here and something else is used. Required. */
+    /* Prepares to read the files; opens them now or as they are read. `fallback`[capacity] gets one
+     * sentence, or "", when something asked for is not to be had here and something else is used.
+     * Required. */
     iter_status (*open)(void *state, const iter_source_config *config, char *fallback,
                         size_t capacity, iter_error *err);
     /* No read is in flight. Required. */
     void (*close)(void *state);
-    /* Reads now, in the calling thread, any number of threads at once; may block. Sets done, status, os_error, path. A short read or an interrupted one is continued here; less than size only at the object's end. Required. */
+    /* Reads now, in the calling thread, any number of threads at once; may block. Sets done,
+     * status, os_error, path. A short read or an interrupted one is continued here; less than size
+     * only at the object's end. Required. */
     iter_status (*read)(void *state, iter_read *read);
-    /* As read, but only if it does not block: OK, or AGAIN with nothing or a first part done (read->done says how much).
-     * NULL = always AGAIN. */
+    /* As read, but only if it does not block: OK, or AGAIN with nothing or a first part done
+     * (read->done says how much). NULL = always AGAIN. */
     iter_status (*try_read)(void *state, iter_read *read);
-    /* The asynchronous side; NULL for all six = the loader has threads call read(). submit, commit, reap, wake and cancel
-     * run under the source lock and never block. A read with done > 0 is continued from there.
-     * submit: PENDING = queued; AGAIN = the queue is full: commit and reap first. */
+    /* The asynchronous side; NULL for all six = the loader has threads call read(). submit, commit,
+     * reap, wake and cancel run under the source lock and never block. A read with done > 0 is
+     * continued from there. submit: PENDING = queued; AGAIN = the queue is full: commit and reap
+     * first. */
     iter_status (*submit)(void *state, iter_read *read);
     iter_status (*commit)(void *state);
     /* Hands out up to `max` completed reads; 0 is an answer. */
     int32_t (*reap)(void *state, iter_read **out, int32_t max);
-    /* Outside the lock, one thread at a time; returns when there may be something to reap, after timeout_ns (< 0 = never),
-     * or when wake() was called; may return with nothing to reap. */
+    /* Outside the lock, one thread at a time; returns when there may be something to reap, after
+     * timeout_ns (< 0 = never), or when wake() was called; may return with nothing to reap. */
     iter_status (*wait)(void *state, int64_t timeout_ns);
     void (*wake)(void *state);
-    /* Asks for everything in flight to end soon; the reads still complete, by reap, with ECANCELED or as they are. */
+    /* Asks for everything in flight to end soon; the reads still complete, by reap, with ECANCELED
+     * or as they are. */
     void (*cancel)(void *state);
-    /* These bytes will be read soon: begins to fetch them into the page cache. Any thread; does not wait for the
-     * device. NULL = nothing. */
+    /* These bytes will be read soon: begins to fetch them into the page cache. Any thread; does not
+     * wait for the device. NULL = nothing. */
     void (*advise)(void *state, uint64_t object, uint64_t offset, uint64_t size);
 } iter_source_ops;
 
-/* ---- Format: sample index to where its bytes are ------------------------------------------------------- */
+/* ---- Format: sample index to where its bytes are --------------------------------------------- */
 
 typedef struct iter_extent {
     uint64_t object, offset;
@@ -194,41 +202,46 @@ typedef struct iter_extent {
 
 typedef struct iter_format_ops {
     iter_ops base;
-    /* Opens what is at `path` and fills `out`. From then on the state is read-only, shared by threads. On an error it has
-     * released everything itself. Required. */
+    /* Opens what is at `path` and fills `out`. From then on the state is read-only, shared by
+     * threads. On an error it has released everything itself. Required. */
     iter_status (*open)(void *state, const char *path, const void *options, iter_description *out,
                         iter_error *err);
     /* Required. */
     void (*close)(void *state);
-    /* Where sample `index` (< n_samples) is: description.n_extents extents. Any thread, never blocks. Required where n_extents > 0. */
+    /* Where sample `index` (< n_samples) is: description.n_extents extents. Any thread, never
+     * blocks. Required where n_extents > 0. */
     void (*locate)(const void *state, uint64_t index, iter_extent *out);
-    /* Writes the row of a field that comes from the index. Any thread, never blocks. Required where such a field exists. */
+    /* Writes the row of a field that comes from the index. Any thread, never blocks. Required where
+     * such a field exists. */
     void (*index_row)(const void *state, uint64_t index, int32_t field, void *row);
-    /* For formats without extents: memory that holds every row of `field`, row i at *out_base + i * *out_stride. NULL = none. */
+    /* For formats without extents: memory that holds every row of `field`, row i at *out_base + i *
+     * *out_stride. NULL = none. */
     iter_status (*resident)(const void *state, int32_t field, const void **out_base,
                             size_t *out_stride);
-    /* For formats that make samples instead of reading them: writes rows as iter_dataset_ops.get does. NULL = none. */
+    /* For formats that make samples instead of reading them: writes rows as iter_dataset_ops.get
+     * does. NULL = none. */
     iter_status (*get)(const void *state, uint32_t n, const uint64_t *indices,
                        const iter_tensor *rows, iter_rng *rng, iter_error *err);
-    /* Length of the first variable field of sample `index` in elements; NULL = not known before reading. */
+    /* Length of the first variable field of sample `index` in elements; NULL = not known before
+     * reading. */
     int64_t (*length)(const void *state, uint64_t index);
 } iter_format_ops;
 
-/* ---- Decoder: bytes to one tensor. One state per worker. ----------------------------------------------- */
+/* ---- Decoder: bytes to one tensor. One state per worker. ------------------------------------- */
 
 struct iter_decoder_ops {
     iter_ops base; /* its options are the format's business: shared carries them */
     /* NULL = nothing to do. */
     iter_status (*start)(void *state, const void *shared, iter_error *err);
     void (*stop)(void *state);
-    /* Writes one row into out->data (out->desc is the field's; 64-byte aligned is not promised); where dims[0] is variable it sets out->desc.dims[0]
-     * to this sample's length. Allocates nothing in steady state. Required.
-     * Errors: EFORMAT (the bytes are wrong), ENOMEM. */
+    /* Writes one row into out->data (out->desc is the field's; 64-byte aligned is not promised);
+     * where dims[0] is variable it sets out->desc.dims[0] to this sample's length. Allocates
+     * nothing in steady state. Required. Errors: EFORMAT (the bytes are wrong), ENOMEM. */
     iter_status (*decode)(void *state, const void *shared, const uint8_t *bytes, size_t size,
                           iter_tensor *out, iter_error *err);
 };
 
-/* ---- Transform: tensor to tensor. plan() once, start/stop per worker. ----------------------------------- */
+/* ---- Transform: tensor to tensor. plan() once, start/stop per worker. ------------------------ */
 
 /** Several stages folded into one pass; see iter_fold_*(). */
 typedef struct iter_fold iter_fold;
@@ -249,28 +262,33 @@ typedef struct iter_transform_ops {
     iter_ops base;
     /* iter_role of the field it works on where `field=` is not given: the first of that role */
     int32_t role;
-    /* Pure, called once: output shape and scratch bytes, or why it cannot be (name the reason, the core adds the stage).
-     * A variable first dimension stays variable unless the stage fixes it. Required, but for batch stages. */
+    /* Pure, called once: output shape and scratch bytes, or why it cannot be (name the reason, the
+     * core adds the stage). A variable first dimension stays variable unless the stage fixes it.
+     * Required, but for batch stages. */
     iter_status (*plan)(const void *options, const iter_desc *in, iter_desc *out,
                         size_t *out_scratch, iter_error *err);
     /* Per worker; NULL = nothing to do. */
     iter_status (*start)(void *state, const void *options, iter_error *err);
     void (*stop)(void *state);
-    /* Hot: allocates nothing, takes no lock; randomness only from `rng`. Sets out->desc.dims[0] where it is variable. */
+    /* Hot: allocates nothing, takes no lock; randomness only from `rng`. Sets out->desc.dims[0]
+     * where it is variable. */
     iter_status (*apply)(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
                          iter_rng *rng, void *scratch, iter_error *err);
-    /* Foldable stages instead of apply: what is the same for every sample (iter_fold_affine, _cast, _layout, and the
-     * geometry's output size), told once. */
+    /* Foldable stages instead of apply: what is the same for every sample (iter_fold_affine, _cast,
+     * _layout, and the geometry's output size), told once. */
     iter_status (*fold_plan)(const void *options, iter_fold *fold, iter_error *err);
-    /* What differs from sample to sample (iter_fold_crop, _flip, _cutout); NULL = nothing. Called with the same stages in the same order. */
+    /* What differs from sample to sample (iter_fold_crop, _flip, _cutout); NULL = nothing. Called
+     * with the same stages in the same order. */
     void (*fold_sample)(const void *options, iter_fold *fold, iter_rng *rng);
     /* Batch stages instead: in/out description with the batch dimension first. */
     iter_status (*plan_batch)(const void *options, iter_desc *desc, size_t *out_scratch,
                               iter_error *err);
     iter_status (*apply_batch)(const void *options, iter_batch_view *view, iter_error *err);
-    /* Batch stage that adds a field i32 [N] with the lengths of a variable one; its option `name` comes first in its options struct. */
+    /* Batch stage that adds a field i32 [N] with the lengths of a variable one; its option `name`
+     * comes first in its options struct. */
     int32_t adds_lengths;
-    /* Batch stage that fills up rows of different lengths; on such a field no other one may come first. */
+    /* Batch stage that fills up rows of different lengths; on such a field no other one may come
+     * first. */
     int32_t fills_rows;
 } iter_transform_ops;
 
@@ -280,13 +298,15 @@ typedef enum iter_edge {
     ITER_EDGE_REPLICATE = 2
 } iter_edge;
 
-/** Current shape inside a fold, height, width and channels of an image (1 where there is no such dimension). */
+/** Current shape inside a fold, height, width and channels of an image (1 where there is no such
+ * dimension). */
 ITER_API void iter_fold_size(const iter_fold *fold, int64_t *out_height, int64_t *out_width,
                              int64_t *out_channels);
 /** Element type at this point of the fold. */
 ITER_API iter_dtype iter_fold_dtype(const iter_fold *fold);
-/** Geometry, in plan (with any offsets) and per sample. Offsets in pixels of the current shape; values in current units, per sample one of those
- * told in plan by the same stage. Within one stage geometry comes before values, type and layout. */
+/** Geometry, in plan (with any offsets) and per sample. Offsets in pixels of the current shape;
+ * values in current units, per sample one of those told in plan by the same stage. Within one stage
+ * geometry comes before values, type and layout. */
 ITER_API void iter_fold_crop(iter_fold *fold, int64_t y, int64_t x, int64_t height, int64_t width);
 ITER_API void iter_fold_pad(iter_fold *fold, int64_t top, int64_t left, int64_t bottom,
                             int64_t right, iter_edge edge, double value);
@@ -299,7 +319,7 @@ ITER_API void iter_fold_affine(iter_fold *fold, int32_t n, const double *scale, 
 ITER_API void iter_fold_cast(iter_fold *fold, iter_dtype dtype);
 ITER_API void iter_fold_layout(iter_fold *fold, const char *layout);
 
-/* ---- Sampler: position to sample index ------------------------------------------------------------------ */
+/* ---- Sampler: position to sample index ------------------------------------------------------- */
 
 typedef struct iter_sampler_context {
     uint64_t n_samples; /* of the dataset, or ITER_UNKNOWN */
@@ -310,7 +330,8 @@ typedef struct iter_sampler_context {
     const void *length_user;
 } iter_sampler_context;
 
-/** Pure: length and index. Sequential: next_batch, with begin. All calls of one state come one at a time. */
+/** Pure: length and index. Sequential: next_batch, with begin. All calls of one state come one at a
+ * time. */
 typedef struct iter_sampler_ops {
     iter_ops base;
     /* Required. */
@@ -319,18 +340,21 @@ typedef struct iter_sampler_ops {
     void (*close)(void *state); /* NULL = nothing to do */
     /* Pure: samples in every epoch; ITER_UNKNOWN only for sequential order over a stream. */
     uint64_t (*length)(const void *state);
-    /* Pure: out[i] = sample at position + i of `epoch`, i < n; position + n <= length. The same answer on every rank. */
+    /* Pure: out[i] = sample at position + i of `epoch`, i < n; position + n <= length. The same
+     * answer on every rank. */
     void (*index)(void *state, uint32_t epoch, uint64_t position, uint32_t n, uint64_t *out);
-    /* Sequential: start `epoch` from its beginning; then up to `capacity` samples of the next global batch, *out_n = 0 at its end. */
+    /* Sequential: start `epoch` from its beginning; then up to `capacity` samples of the next
+     * global batch, *out_n = 0 at its end. */
     iter_status (*begin)(void *state, uint32_t epoch, iter_error *err);
     iter_status (*next_batch)(void *state, uint32_t capacity, uint64_t *out, uint32_t *out_n,
                               iter_error *err);
-    /* Sequential, optional: state at a batch's edge, as at most 256 bytes. NULL = restore replays. */
+    /* Sequential, optional: state at a batch's edge, as at most 256 bytes. NULL = restore
+     * replays. */
     iter_status (*save)(const void *state, void *out, size_t capacity, size_t *out_size);
     iter_status (*restore)(void *state, const void *saved, size_t size);
 } iter_sampler_ops;
 
-/* ---- A user's own dataset --------------------------------------------------------------------------------- */
+/* ---- A user's own dataset -------------------------------------------------------------------- */
 
 /** Rows are written straight into the batch where no stage of the chain stands between. */
 typedef struct iter_dataset_ops {
@@ -338,12 +362,14 @@ typedef struct iter_dataset_ops {
     const char *name; /* for messages and statistics */
     /* Fills `out` (fields without extents or decoders; n_samples or ITER_UNKNOWN). Required. */
     iter_status (*describe)(void *user, iter_description *out, iter_error *err);
-    /* Per worker, in its thread; NULL for both = get is called by one worker at a time, with state NULL. */
+    /* Per worker, in its thread; NULL for both = get is called by one worker at a time, with state
+     * NULL. */
     iter_status (*start)(void *user, void **out_state, iter_error *err);
     void (*stop)(void *user, void *state);
-    /* Writes samples indices[0..n): row i of field f goes to rows[f].data + i * rows[f].strides[0] elements. rows[f].desc is
-     * [n, ...]; of a variable field lengths are told by iter_rows_set_length(). rng[i] belongs to sample i. An error fails the call; the core then asks
-     * again one by one to learn which sample it was. Required, or `next`. */
+    /* Writes samples indices[0..n): row i of field f goes to rows[f].data + i * rows[f].strides[0]
+     * elements. rows[f].desc is [n, ...]; of a variable field lengths are told by
+     * iter_rows_set_length(). rng[i] belongs to sample i. An error fails the call; the core then
+     * asks again one by one to learn which sample it was. Required, or `next`. */
     iter_status (*get)(void *user, void *state, uint32_t n, const uint64_t *indices,
                        const iter_tensor *rows, iter_rng *rng, iter_error *err);
     /* Streams: the next n samples in order, one caller at a time; *out_n < n only at the end. */
@@ -351,13 +377,15 @@ typedef struct iter_dataset_ops {
                         iter_error *err);
     /* Streams: back to the first sample, at each epoch's start. */
     iter_status (*rewind)(void *user, iter_error *err);
-    /* Length of the first variable field of a sample, in elements, before it is read; NULL = not known. Any thread. */
+    /* Length of the first variable field of a sample, in elements, before it is read; NULL = not
+     * known. Any thread. */
     int64_t (*length)(const void *user, uint64_t index);
     /* Once, with the last reference of the dataset. NULL = nothing to do. */
     void (*close)(void *user);
 } iter_dataset_ops;
 
-/** In get() and next(): row i of the variable field f has this many elements along its first dimension. */
+/** In get() and next(): row i of the variable field f has this many elements along its first
+ * dimension. */
 ITER_API void iter_rows_set_length(const iter_tensor *rows, int32_t field, uint32_t i,
                                    int64_t length);
 

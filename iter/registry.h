@@ -1,8 +1,9 @@
 /*
  * registry.h - a caller's own formats, transforms and samplers beside the built-in ones.
  *
- * Create one, add tables, pass it in the options of iter_dataset_open() and iter_chain_parse(). Add everything before first use; afterwards it
- * is read-only and may be used by any thread. A name found here hides a built-in one.
+ * Create one, add tables, pass it in the options of iter_dataset_open() and iter_chain_parse(). Add
+ * everything before first use; afterwards it is read-only and may be used by any thread. A name
+ * found here hides a built-in one.
  */
 #ifndef ITER_REGISTRY_H
 #define ITER_REGISTRY_H
@@ -16,13 +17,15 @@ typedef struct iter_registry iter_registry;
 /** Makes an empty registry. Errors: ENOMEM. */
 ITER_API ITER_NODISCARD iter_status iter_registry_create(iter_registry **out, iter_error *err);
 
-/** Frees the registry, not the tables. It must outlive the calls it is passed to, not what they made. NULL is ignored. */
+/** Frees the registry, not the tables. It must outlive the calls it is passed to, not what they
+ * made. NULL is ignored. */
 ITER_API void iter_registry_destroy(iter_registry *registry);
 
 /**
  * Adds a table, borrowed until the last dataset, chain or loader that uses it is gone.
  *
- * Errors     EINVAL (a name that is not [a-z0-9-]+ or stands already, a required member missing: the message says which), ENOMEM.
+ * Errors     EINVAL (a name that is not [a-z0-9-]+ or stands already, a required member missing:
+ *            the message says which), ENOMEM.
  */
 ITER_API ITER_NODISCARD iter_status iter_registry_add_format(iter_registry *registry,
                                                              const iter_format_ops *ops,

@@ -2,8 +2,8 @@
  * rng.h - counter-based random numbers.
  *
  * Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011).
- * A number is a function of (seed, stage, epoch, position, draw) alone, so the same sample gets the same
- * numbers whatever thread works on it, and in whatever order.
+ * A number is a function of (seed, stage, epoch, position, draw) alone, so the same sample gets the
+ * same numbers whatever thread works on it, and in whatever order.
  */
 #ifndef ITER_RNG_H
 #define ITER_RNG_H
@@ -18,7 +18,8 @@ ITER_BEGIN_DECLS
 /** One block: counter[4] and key[2] to out[4], words in the published order. out may be counter. */
 ITER_API void iter_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-/** The key of a stage: seed XOR FNV-1a-64(name '#' occurrence), occurrence in decimal, counted from 0. */
+/** The key of a stage: seed XOR FNV-1a-64(name '#' occurrence), occurrence in decimal, counted from
+ * 0. */
 ITER_API uint64_t iter_rng_key(uint64_t seed, const char *stage, uint32_t occurrence);
 
 /** A stream for one sample in one stage. Fields are private; copy it freely. */
@@ -38,7 +39,8 @@ ITER_API uint32_t iter_rng_u32(iter_rng *rng);
 /** The next 64 bits (two words, low first). */
 ITER_API uint64_t iter_rng_u64(iter_rng *rng);
 
-/** Uniform in 0..n-1 without bias (Lemire 2019, with rejection); n >= 1. Draws are of 32 bits where n < 2^32, else of 64. */
+/** Uniform in 0..n-1 without bias (Lemire 2019, with rejection); n >= 1. Draws are of 32 bits where
+ * n < 2^32, else of 64. */
 ITER_API uint64_t iter_rng_below(iter_rng *rng, uint64_t n);
 
 /** Uniform in [0, 1): the top 24 bits of one word. */

@@ -1,7 +1,8 @@
 /*
  * sampler.h - the order of samples: the built-in samplers and their options.
  *
- *     opt.sampler = "block:block=512,buffer=8";                  by name, in the options of a loader
+ *     opt.sampler = "block:block=512,buffer=8";                  by name, in the options of a
+ *                                                                loader
  *
  * or with a table and a struct of options:
  *
@@ -9,17 +10,19 @@
  *     block.block = 512; block.buffer = 8;
  *     opt.sampler_ops = iter_registry_sampler(NULL, "block"); opt.sampler_options = &block;
  *
- * | name        | order                                                                    | form       |
- * | ----------- | ------------------------------------------------------------------------ | ---------- |
- * | sequential  | as stored; the only one for streams                                      | pure       |
- * | shuffle     | a new permutation of all samples every epoch                             | pure       |
- * | once        | one permutation, the same every epoch: that of `shuffle` in epoch 0      | pure       |
- * | block       | blocks of neighbours in random order, rows of `buffer` blocks mixed      | pure       |
- * | batch       | units of consecutive rows in random order                                | pure       |
- * | replacement | independent draws: a sample may come twice, or not at all                | pure       |
- * | bucket      | batches of samples of similar length, in random order                    | sequential |
+ * | name        | order | form |
+ * | ----------- | ------------------------------------------------------------------------ |
+ * ---------- |
+ * | sequential  | as stored; the only one for streams | pure |
+ * | shuffle     | a new permutation of all samples every epoch | pure |
+ * | once        | one permutation, the same every epoch: that of `shuffle` in epoch 0 | pure |
+ * | block       | blocks of neighbours in random order, rows of `buffer` blocks mixed | pure |
+ * | batch       | units of consecutive rows in random order | pure |
+ * | replacement | independent draws: a sample may come twice, or not at all | pure |
+ * | bucket      | batches of samples of similar length, in random order | sequential |
  *
- * All depend on the seed, the epoch and the position alone. A pure sampler answers any position at once, so restoring costs nothing.
+ * All depend on the seed, the epoch and the position alone. A pure sampler answers any position at
+ * once, so restoring costs nothing.
  */
 #ifndef ITER_SAMPLER_H
 #define ITER_SAMPLER_H
@@ -31,9 +34,10 @@
 ITER_BEGIN_DECLS
 
 /**
- * Blocks of `block` consecutive samples in random order; `buffer` blocks that follow one another in that order are a group, and the rows of a
- * group are mixed. All rows of a group are served before any of the next, so at most `buffer` blocks are being read at a time. The
- * dataset's last block may be shorter and takes part like the others. block * buffer < 2^32.
+ * Blocks of `block` consecutive samples in random order; `buffer` blocks that follow one another in
+ * that order are a group, and the rows of a group are mixed. All rows of a group are served before
+ * any of the next, so at most `buffer` blocks are being read at a time. The dataset's last block
+ * may be shorter and takes part like the others. block * buffer < 2^32.
  */
 typedef struct iter_block_options {
     int64_t block;  /* samples a block; 0 = 256 */
@@ -44,8 +48,10 @@ typedef struct iter_block_options {
     { 256, 16 }
 
 /**
- * Units of `unit` consecutive samples in random order, in each unit as stored. The dataset's last unit may be shorter; it takes part like the
- * others, so behind it batches and units are no longer cut at the same rows (and with last_batch = discard it is not always the same rows that are left out).
+ * Units of `unit` consecutive samples in random order, in each unit as stored. The dataset's last
+ * unit may be shorter; it takes part like the others, so behind it batches and units are no longer
+ * cut at the same rows (and with last_batch = discard it is not always the same rows that are left
+ * out).
  */
 typedef struct iter_batch_order_options {
     int64_t unit; /* samples a unit; 0 = the loader's batch_size, whatever the number of ranks */
@@ -63,10 +69,11 @@ typedef struct iter_replacement_options {
     { 0 }
 
 /**
- * Batches of samples of similar length, so that padding them costs little. Bucket i holds the lengths above bound i - 1 and up to bound i; what is
- * longer than the last bound has a bucket of its own. A batch is of one bucket; a bucket's last batch may be shorter. The dataset must tell lengths
- * before reading. It costs 6 bytes a sample (8 more while
- * the loader is made) and three passes over all lengths.
+ * Batches of samples of similar length, so that padding them costs little. Bucket i holds the
+ * lengths above bound i - 1 and up to bound i; what is longer than the last bound has a bucket of
+ * its own. A batch is of one bucket; a bucket's last batch may be shorter. The dataset must tell
+ * lengths before reading. It costs 6 bytes a sample (8 more while the loader is made) and three
+ * passes over all lengths.
  */
 typedef struct iter_bucket_options {
     iter_option_list buckets; /* upper bounds, ascending; none = by n_buckets */

@@ -33,7 +33,8 @@ typedef enum iter_status {
 #undef ITER_X
 } iter_status;
 
-/** Filled on failure; caller-owned, usually on the stack. NULL is always legal where one is asked for. */
+/** Filled on failure; caller-owned, usually on the stack. NULL is always legal where one is asked
+ * for. */
 typedef struct iter_error {
     iter_status status;
     char message[504];

@@ -13,7 +13,8 @@
 
 ITER_BEGIN_DECLS
 
-/** Every element type: X(name, code, bytes, text). Codes are stable: they enter hashes and saved positions. */
+/** Every element type: X(name, code, bytes, text). Codes are stable: they enter hashes and saved
+ * positions. */
 #define ITER_DTYPE_MAP(X)  \
     X(U8, 1, 1, "u8")      \
     X(I8, 2, 1, "i8")      \
@@ -67,13 +68,16 @@ ITER_API const char *iter_dtype_text(iter_dtype dtype);
 /** The dtype called `text` ("u8", "f32", also numpy's "uint8", "float32"), or ITER_DTYPE_NONE. */
 ITER_API iter_dtype iter_dtype_parse(const char *text);
 
-/** Number of elements; a variable first dimension counts as its capacity. INT64_MAX where it does not fit. */
+/** Number of elements; a variable first dimension counts as its capacity. INT64_MAX where it does
+ * not fit. */
 ITER_API int64_t iter_desc_elements(const iter_desc *desc);
 
-/** Bytes of a dense tensor of this shape; a variable first dimension counts as its capacity. SIZE_MAX where it does not fit. */
+/** Bytes of a dense tensor of this shape; a variable first dimension counts as its capacity.
+ * SIZE_MAX where it does not fit. */
 ITER_API size_t iter_desc_bytes(const iter_desc *desc);
 
-/** Writes e.g. `u8 [3, 32, 32] "CHW"` or `i32 [<=150] "T"` into out[capacity], cut where it does not fit; returns out. */
+/** Writes e.g. `u8 [3, 32, 32] "CHW"` or `i32 [<=150] "T"` into out[capacity], cut where it does
+ * not fit; returns out. */
 ITER_API char *iter_desc_text(const iter_desc *desc, char *out, size_t capacity);
 
 /** A tensor over dense memory in C order. */

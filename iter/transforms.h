@@ -6,11 +6,12 @@
  *     crop.pad = 4;
  *     iter_chain_add(chain, "random-crop", NULL, &crop, sizeof(crop), &err);
  *
- * In text a stage has the same options under the same names; those marked (1), (2) may be given by place: `crop:y=0,x=0,height=8,width=8`
- * is `crop:0,0,8,8`. Every stage also takes field=NAME.
+ * In text a stage has the same options under the same names; those marked (1), (2) may be given by
+ * place: `crop:y=0,x=0,height=8,width=8` is `crop:0,0,8,8`. Every stage also takes field=NAME.
  *
- * Image stages want a layout: "CHW", "HWC" or "HW". Stages that stand side by side are folded into one pass over the pixels; the result is
- * what they would give one after the other. Fill values are in the units of the pixels where the stage stands, and are rounded to their type.
+ * Image stages want a layout: "CHW", "HWC" or "HW". Stages that stand side by side are folded into
+ * one pass over the pixels; the result is what they would give one after the other. Fill values are
+ * in the units of the pixels where the stage stands, and are rounded to their type.
  */
 #ifndef ITER_TRANSFORMS_H
 #define ITER_TRANSFORMS_H
@@ -19,7 +20,7 @@
 
 ITER_BEGIN_DECLS
 
-/* ---- Images ---------------------------------------------------------------------------------------------- */
+/* ---- Images ---------------------------------------------------------------------------------- */
 
 /** What lies beyond an image's edge. */
 typedef enum iter_pad_mode {
@@ -28,7 +29,8 @@ typedef enum iter_pad_mode {
     ITER_PAD_EDGE = 2      /* the edge pixel repeated */
 } iter_pad_mode;
 
-/** random-crop: a window at a random place, after padding all sides. Draws y, then x, each uniform over the places where it fits. */
+/** random-crop: a window at a random place, after padding all sides. Draws y, then x, each uniform
+ * over the places where it fits. */
 typedef struct iter_random_crop_options {
     int64_t size;          /* (1) height and width of the window; 0 = by height and width */
     int64_t height, width; /* used where size is 0 */
@@ -87,8 +89,8 @@ typedef struct iter_flip_options {
     { ITER_FLIP_HORIZONTAL }
 
 /**
- * cutout: one square overwritten. Its centre is uniform over the image's pixels (draws y, then x), and what falls outside is cut off: rows
- * from y - size / 2, `size` of them. DeVries, Taylor 2017.
+ * cutout: one square overwritten. Its centre is uniform over the image's pixels (draws y, then x),
+ * and what falls outside is cut off: rows from y - size / 2, `size` of them. DeVries, Taylor 2017.
  */
 typedef struct iter_cutout_options {
     int64_t size; /* (1) side of the square, at least 1 */
@@ -97,7 +99,7 @@ typedef struct iter_cutout_options {
 #define ITER_CUTOUT_OPTIONS_INIT \
     { 0, 0 }
 
-/* ---- Values ---------------------------------------------------------------------------------------------- */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 /** scale: x * factor + bias, as f32 (f64 stays f64). Any shape. */
 typedef struct iter_scale_options {
@@ -107,7 +109,8 @@ typedef struct iter_scale_options {
 #define ITER_SCALE_OPTIONS_INIT \
     { 1, 0 }
 
-/** normalize: (x - mean) / std per channel, where x of u8 pixels is x / 255; as f32 (f64 stays f64). */
+/** normalize: (x - mean) / std per channel, where x of u8 pixels is x / 255; as f32 (f64 stays
+ * f64). */
 typedef struct iter_normalize_options {
     iter_option_list mean; /* one number, or one a channel; none = 0 */
     iter_option_list std;  /* one number, or one a channel, none of them 0; none = 1 */
@@ -121,7 +124,8 @@ typedef struct iter_normalize_options {
         }                           \
     }
 
-/** cast: another element type; into integers rounded to nearest even and saturated, NaN = 0. Any shape, any field. */
+/** cast: another element type; into integers rounded to nearest even and saturated, NaN = 0. Any
+ * shape, any field. */
 typedef struct iter_cast_options {
     int32_t dtype; /* (1) iter_dtype */
 } iter_cast_options;
@@ -145,9 +149,10 @@ typedef struct iter_to_options {
 #define ITER_TO_OPTIONS_INIT \
     { ITER_DTYPE_NONE, ITER_LAYOUT_KEEP }
 
-/* ---- Labels ---------------------------------------------------------------------------------------------- */
+/* ---- Labels ---------------------------------------------------------------------------------- */
 
-/** one-hot: a whole number, [] or [1], becomes [classes], one at its place and zero elsewhere. A label that is not in 0 .. classes - 1 is a failed sample. */
+/** one-hot: a whole number, [] or [1], becomes [classes], one at its place and zero elsewhere. A
+ * label that is not in 0 .. classes - 1 is a failed sample. */
 typedef struct iter_one_hot_options {
     int64_t classes; /* (1) at least 1 */
     int32_t dtype;   /* iter_dtype of the result; none = f32 */
@@ -155,7 +160,7 @@ typedef struct iter_one_hot_options {
 #define ITER_ONE_HOT_OPTIONS_INIT \
     { 0, ITER_DTYPE_NONE }
 
-/* ---- Tokens ---- */
+/* ---- Tokens ---------------------------------------------------------------------------------- */
 
 /** Which end of a sequence is kept. */
 typedef enum iter_side { ITER_SIDE_LAST = 0, ITER_SIDE_FIRST = 1 } iter_side;
@@ -171,7 +176,8 @@ typedef struct iter_truncate_options {
 #define ITER_TRUNCATE_OPTIONS_INIT \
     { 0, ITER_SIDE_LAST }
 
-/** pad-tokens: u16, i32 or i64 [T] filled up to [length]. A longer sample fails, so truncate first. */
+/** pad-tokens: u16, i32 or i64 [T] filled up to [length]. A longer sample fails, so truncate
+ * first. */
 typedef struct iter_pad_tokens_options {
     int64_t length; /* (1) at least 1 */
     int32_t side;   /* (2) iter_pad_side: post, pre */
@@ -181,8 +187,9 @@ typedef struct iter_pad_tokens_options {
     { 0, ITER_PAD_POST, 0 }
 
 /**
- * tokens: adds `offset` to every id of u16, i32 or i64 [T]; what is then negative or not below `limit` becomes `unknown`; `start` is put in front, and
- * the row is longer by one. Without a limit an id that its type cannot hold is a failed sample.
+ * tokens: adds `offset` to every id of u16, i32 or i64 [T]; what is then negative or not below
+ * `limit` becomes `unknown`; `start` is put in front, and the row is longer by one. Without a limit
+ * an id that its type cannot hold is a failed sample.
  */
 typedef struct iter_tokens_options {
     int64_t offset;
@@ -193,7 +200,8 @@ typedef struct iter_tokens_options {
 #define ITER_TOKENS_OPTIONS_INIT \
     { 0, -1, 2, 0 }
 
-/** pad-batch: the rows of a variable field, of any type, to one length: [N, T, ...], dense. A batch stage. */
+/** pad-batch: the rows of a variable field, of any type, to one length: [N, T, ...], dense. A batch
+ * stage. */
 typedef struct iter_pad_batch_options {
     int64_t to;       /* (1) that length; a longer row fails the batch; 0 = the longest row's */
     int64_t multiple; /* (2) the longest is rounded up to a multiple of this; 0 = 1 */
@@ -210,7 +218,8 @@ typedef struct iter_lengths_options {
 #define ITER_LENGTHS_OPTIONS_INIT \
     { NULL }
 
-/* tnc: [N, T, ...] becomes [T, N, ...]; rows of a variable field are made equally long by pad-batch first. A batch stage without options. */
+/* tnc: [N, T, ...] becomes [T, N, ...]; rows of a variable field are made equally long by pad-batch
+ * first. A batch stage without options. */
 
 ITER_END_DECLS
 

@@ -11,7 +11,8 @@
 
 ITER_BEGIN_DECLS
 
-/** The version of the library that is linked, e.g. "0.1.0"; a header of another version says so by ITER_VERSION_STRING. */
+/** The version of the library that is linked, e.g. "0.1.0"; a header of another version says so by
+ * ITER_VERSION_STRING. */
 ITER_API const char *iter_version(void);
 
 ITER_END_DECLS

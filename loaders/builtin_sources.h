@@ -1,4 +1,5 @@
-/* builtin_sources.h - the tables that loaders/builtin_sources.c lists, each defined in the file of its name. */
+/* builtin_sources.h - the tables that loaders/builtin_sources.c lists, each defined in the file of
+ * its name. */
 #ifndef LOADERS_BUILTIN_SOURCES_H
 #define LOADERS_BUILTIN_SOURCES_H
 

@@ -9,7 +9,7 @@
 #include "iter/core/cpu.h"
 #include "iter/core/error.h"
 
-/* ---- callbacks -------------------------------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 static iter_status decode_start(void *state, const void *shared, iter_error *err) {
     iter__text_reader *reader = state;

@@ -1,11 +1,12 @@
 /*
  * file.c - see file.h.
  *
- * Files are opened with O_NONBLOCK so that a named pipe in the place of a file is refused instead of waited for; on regular files the flag
- * means nothing. gzip is known by its first two bytes, not by the file's name. zlib's memory comes from our own allocator, so that the
- * tests can fail it.
+ * Files are opened with O_NONBLOCK so that a named pipe in the place of a file is refused instead
+ * of waited for; on regular files the flag means nothing. gzip is known by its first two bytes, not
+ * by the file's name. zlib's memory comes from our own allocator, so that the tests can fail it.
  *
- * Source: RFC 1952 (members may follow one another); zlib.h. Deflate makes at most 1032 bytes of one (zlib, "Maximum Compression Factor").
+ * Source: RFC 1952 (members may follow one another); zlib.h. Deflate makes at most 1032 bytes of
+ * one (zlib, "Maximum Compression Factor").
  */
 #include "loaders/file.h"
 
@@ -85,7 +86,7 @@ static iter_status read_at(int fd, const char *path, uint64_t offset, void *out,
     return ITER_OK;
 }
 
-/* ---- gzip --------------------------------------------------------------------------------------------- */
+/* ---- gzip ------------------------------------------------------------------------------------ */
 
 static voidpf z_alloc(voidpf opaque, uInt n, uInt size) {
     (void)opaque;
@@ -162,7 +163,7 @@ static iter_status read_gzip(iter_input *input, void *out, size_t n, size_t *out
     return ITER_OK;
 }
 
-/* ---- functions of file.h -------------------------------------------------------------------------------- */
+/* ---- functions of file.h --------------------------------------------------------------------- */
 
 const char *iter__path_base(const char *path) {
     const char *slash = strrchr(path, '/');

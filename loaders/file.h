@@ -1,5 +1,6 @@
 /*
- * file.h - files as formats read them when they open: checked, read whole, or from the beginning on, gzip or not.
+ * file.h - files as formats read them when they open: checked, read whole, or from the beginning
+ * on, gzip or not.
  *
  * Every message names the file and the reason. Short reads and EINTR are continued inside.
  */
@@ -15,7 +16,8 @@
 /* The last part of a path; never NULL. */
 const char *iter__path_base(const char *path);
 
-/* "folder/name" (iter__free), or `name` alone where it is absolute or `folder` is ""; NULL when there is no memory. */
+/* "folder/name" (iter__free), or `name` alone where it is absolute or `folder` is ""; NULL when
+ * there is no memory. */
 char *iter__path_join(const char *folder, const char *name);
 
 bool iter__path_exists(const char *path);
@@ -36,13 +38,15 @@ typedef struct iter_input iter_input;
 /* Errors: EIO, ENOMEM. `path` is borrowed until close. */
 iter_status iter__input_open(const char *path, iter_input **out, iter_error *err);
 
-/* The next n bytes; *out_done < n only at the end. Errors: EIO, EFORMAT (gzip data that is corrupt or ends early), ENOMEM. */
+/* The next n bytes; *out_done < n only at the end. Errors: EIO, EFORMAT (gzip data that is corrupt
+ * or ends early), ENOMEM. */
 iter_status iter__input_read(iter_input *input, void *out, size_t n, size_t *out_done,
                              iter_error *err);
 
 bool iter__input_is_gzip(const iter_input *input);
 
-/* No more than this can come out of the file: its size, or for gzip what deflate can reach at most. */
+/* No more than this can come out of the file: its size, or for gzip what deflate can reach at
+ * most. */
 uint64_t iter__input_most_bytes(const iter_input *input);
 
 /* NULL is ignored. */

@@ -1,11 +1,13 @@
 /*
  * format_cifar.c - CIFAR-10 and CIFAR-100, binary version.
  *
- * A file is records of equal size and nothing else: one label byte (CIFAR-100: coarse, then fine), then 3,072 bytes of pixels, the red, green and
- * blue planes of 32 x 32, row by row. A record is one extent, so that label and pixels come by one read.
+ * A file is records of equal size and nothing else: one label byte (CIFAR-100: coarse, then fine),
+ * then 3,072 bytes of pixels, the red, green and blue planes of 32 x 32, row by row. A record is
+ * one extent, so that label and pixels come by one read.
  *
- * Opening looks at sizes only: reading the set here would double the cost of the first epoch from cold files. That labels are in range is
- * checked where their rows are delivered (iter_field.limit).
+ * Opening looks at sizes only: reading the set here would double the cost of the first epoch from
+ * cold files. That labels are in range is checked where their rows are delivered
+ * (iter_field.limit).
  *
  * Source: A. Krizhevsky, "The CIFAR-10 dataset", section "Binary version".
  */
@@ -204,7 +206,7 @@ static iter_status cifar_open(cifar_state *s, const cifar_kind *kind, const char
     return ITER_OK;
 }
 
-/* ---- callbacks -------------------------------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 static iter_status cifar10_open(void *state, const char *path, const void *options,
                                 iter_description *out, iter_error *err) {

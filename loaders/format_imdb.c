@@ -1,13 +1,17 @@
 /*
- * format_imdb.c - the Large Movie Review Dataset: one text file a review, in the folders SPLIT/neg and SPLIT/pos, and a word list beside them.
+ * format_imdb.c - the Large Movie Review Dataset: one text file a review, in the folders SPLIT/neg
+ * and SPLIT/pos, and a word list beside them.
  *
- * A sample is one whole file. Opening reads the folders and asks every file's size (the memory of a batch depends on the largest), but opens none.
- * Samples come in a fixed order: neg before pos, names sorted as bytes, so that an index means the same review everywhere. The
- * label is the folder.
+ * A sample is one whole file. Opening reads the folders and asks every file's size (the memory of a
+ * batch depends on the largest), but opens none. Samples come in a fixed order: neg before pos,
+ * names sorted as bytes, so that an index means the same review everywhere. The label is the
+ * folder.
  *
- * The word list is Keras' imdb_word_index.json, or imdb.vocab of the set itself, a word a line, when asked for.
+ * The word list is Keras' imdb_word_index.json, or imdb.vocab of the set itself, a word a line,
+ * when asked for.
  *
- * Source: A. Maas et al., "Learning Word Vectors for Sentiment Analysis", ACL 2011, and the README of aclImdb.
+ * Source: A. Maas et al., "Learning Word Vectors for Sentiment Analysis", ACL 2011, and the README
+ * of aclImdb.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -95,7 +99,7 @@ static void imdb_close(void *state) {
     memset(s, 0, sizeof(*s));
 }
 
-/* ---- the reviews ------------------------------------------------------------------------------------------- */
+/* ---- the reviews ----------------------------------------------------------------------------- */
 
 static iter_status fail_os(iter_error *err, const char *path, int os_error) {
     char text[128];
@@ -181,7 +185,7 @@ static iter_status add_reviews(imdb_state *s, const char *path, split which, ite
     return ITER_OK;
 }
 
-/* ---- the word list ----------------------------------------------------------------------------------------- */
+/* ---- the word list --------------------------------------------------------------------------- */
 
 static iter_status no_memory(iter_error *err, const char *path) {
     return iter__fail(err, ITER_ENOMEM, "%s: no memory for a file name", path);
@@ -232,7 +236,7 @@ static iter_status load_words(imdb_state *s, const char *path, const imdb_option
     return status;
 }
 
-/* ---- what it is made of ------------------------------------------------------------------------------------ */
+/* ---- what it is made of ---------------------------------------------------------------------- */
 
 static uint64_t identity_of(const imdb_state *s) {
     const iter__text_rule *r = &s->text.rule;
@@ -285,7 +289,7 @@ static void fill_description(const imdb_state *s, split which, iter_description 
     out->identity = identity_of(s);
 }
 
-/* ---- callbacks -------------------------------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 static iter_status imdb_open(void *state, const char *path, const void *options,
                              iter_description *out, iter_error *err) {

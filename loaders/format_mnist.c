@@ -1,11 +1,15 @@
 /*
- * format_mnist.c - IDX files: MNIST and its successors (Fashion-, K-, EMNIST), or any pair of IDX files.
+ * format_mnist.c - IDX files: MNIST and its successors (Fashion-, K-, EMNIST), or any pair of IDX
+ * files.
  *
- * An IDX file is: two zero bytes, a type code, the number of dimensions, each dimension as a big-endian u32, then the elements in C order,
- * big-endian. Images of one-byte elements in a plain file are read as extents, where they lie. What is gzipped or must have its bytes swapped is
- * loaded when the set is opened, and so are labels always: they are small, and a read for each would cost more than the label.
+ * An IDX file is: two zero bytes, a type code, the number of dimensions, each dimension as a
+ * big-endian u32, then the elements in C order, big-endian. Images of one-byte elements in a plain
+ * file are read as extents, where they lie. What is gzipped or must have its bytes swapped is
+ * loaded when the set is opened, and so are labels always: they are small, and a read for each
+ * would cost more than the label.
  *
- * Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", section "File formats".
+ * Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", section "File
+ * formats".
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -52,7 +56,7 @@ typedef struct mnist_state {
     iter_file file; /* the images, where they are read by extents */
 } mnist_state;
 
-/* ---- one IDX file ------------------------------------------------------------------------------------------ */
+/* ---- one IDX file ---------------------------------------------------------------------------- */
 
 static iter_dtype dtype_of_code(unsigned code) {
     switch (code) {
@@ -188,7 +192,7 @@ static iter_status idx_open(idx_file *idx, char *path, bool load, iter_error *er
     return status;
 }
 
-/* ---- the pair ---------------------------------------------------------------------------------------------- */
+/* ---- the pair -------------------------------------------------------------------------------- */
 
 static void mnist_close(void *state) {
     mnist_state *s = state;
@@ -203,7 +207,8 @@ static iter_status no_memory(const char *path, iter_error *err) {
     return iter__fail(err, ITER_ENOMEM, "%s: no memory for a file name", path);
 }
 
-/* The file published as "<set>-<what>-idx<rank>-ubyte", with '-' or '.' before idx, gzipped or not. */
+/* The file published as "<set>-<what>-idx<rank>-ubyte", with '-' or '.' before idx, gzipped or
+ * not. */
 static iter_status find_published(const char *folder, split which, const char *what, int rank,
                                   char **out, iter_error *err) {
     static const char *const endings[] = {"", ".gz"};
@@ -225,7 +230,8 @@ static iter_status find_published(const char *folder, split which, const char *w
                       folder, set, what, rank, rank);
 }
 
-/* The paths of images and, where there are any, labels. What was made before an error is the caller's too. */
+/* The paths of images and, where there are any, labels. What was made before an error is the
+ * caller's too. */
 static iter_status find_files(const char *path, const mnist_options *o, char *out[2],
                               iter_error *err) {
     const bool folder = iter__path_is_folder(path);
@@ -291,7 +297,8 @@ static int32_t count_classes(const idx_file *labels) {
     return most + 1;
 }
 
-/* The same for a file and its gzipped twin: the name without .gz, and sizes as they are inflated. */
+/* The same for a file and its gzipped twin: the name without .gz, and sizes as they are
+ * inflated. */
 static uint64_t hash_array(uint64_t hash, const idx_file *idx) {
     const char *name = iter__path_base(idx->path);
     size_t n = strlen(name);
@@ -300,7 +307,9 @@ static uint64_t hash_array(uint64_t hash, const idx_file *idx) {
     return iter__fnv1a_u64(hash, idx->file_bytes);
 }
 
-/* ---- callbacks ----------------------------------------------------------------------------------------------- */
+/* ---- callbacks
+ *
+ * ----------------------------------------------------------------------------------------------- */
 
 static iter_status mnist_open(void *state, const char *path, const void *options,
                               iter_description *out, iter_error *err) {

@@ -1,9 +1,10 @@
 /*
  * format_npy.c - arrays as numpy.save() writes them.
  *
- * A .npy file is a magic, a version, the length of the header, and the header: a Python dictionary as text with exactly the keys descr, fortran_order
- * and shape; then the elements. The first dimension counts the samples. Each array is a field with an extent of its own, read where it lies, so
- * the elements must be in this machine's byte order and in C order.
+ * A .npy file is a magic, a version, the length of the header, and the header: a Python dictionary
+ * as text with exactly the keys descr, fortran_order and shape; then the elements. The first
+ * dimension counts the samples. Each array is a field with an extent of its own, read where it
+ * lies, so the elements must be in this machine's byte order and in C order.
  *
  * Source: numpy/lib/format.py (versions 1.0, 2.0 and 3.0).
  */
@@ -51,7 +52,7 @@ typedef struct npy_state {
     iter_file files[ITER_MAX_EXTENTS];
 } npy_state;
 
-/* ---- the header -------------------------------------------------------------------------------------------- */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 /* Where the parser stands in the header's text, which ends with NUL. */
 typedef struct cursor {
@@ -293,7 +294,7 @@ static iter_status read_array(npy_array *array, iter_error *err) {
     return status;
 }
 
-/* ---- the set of arrays --------------------------------------------------------------------------------------- */
+/* ---- the set of arrays ----------------------------------------------------------------------- */
 
 static void npy_close(void *state) {
     npy_state *s = state;
@@ -402,7 +403,9 @@ static iter_status add_files(npy_state *s, const char *path, const char *label, 
     return add_array(s, iter__strdup(label), "label", 5, ITER_LABEL, err);
 }
 
-/* ---- callbacks -------------------------------------------------------------------------------------------------- */
+/* ---- callbacks
+ *
+ * -------------------------------------------------------------------------------------------------- */
 
 static iter_status npy_open(void *state, const char *path, const void *options,
                             iter_description *out, iter_error *err) {

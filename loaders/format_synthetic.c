@@ -1,20 +1,23 @@
 /*
  * format_synthetic.c - samples made on the spot, in the shapes of the real sets; no file is read.
  *
- * A row is a function of (seed, field, index) alone: Philox blocks with the field in the key, and counter words draw, index low, index high, 0. Blocks
- * are independent of one another, so sixteen are computed side by side in loops that compilers turn into SIMD.
+ * A row is a function of (seed, field, index) alone: Philox blocks with the field in the key, and
+ * counter words draw, index low, index high, 0. Blocks are independent of one another, so sixteen
+ * are computed side by side in loops that compilers turn into SIMD.
  *
  *   integers       the blocks' bytes
  *   bool           the lowest bit of each byte
  *   f32, f64       N(0, 1) by Box and Muller's transform, two words to two numbers
  *   f16, bf16      uniform in [1, 2)
  *   labels         uniform classes
- *   cs224          a linear regression: data X ~ N(0, 1) f32 [1000], label y = sum over j of (W1[j] X[j] + W0[j]), W ~ N(0, 1)
+ *   cs224          a linear regression: data X ~ N(0, 1) f32 [1000], label y = sum over j of (W1[j]
+ *                  X[j] + W0[j]), W ~ N(0, 1)
  *
- * Logarithm, sine and cosine are power series written out here: a C library's may differ in the last bit from one processor to the next, and
- * then so would the samples.
+ * Logarithm, sine and cosine are power series written out here: a C library's may differ in the
+ * last bit from one processor to the next, and then so would the samples.
  *
- * Source: Box, Muller, "A note on the generation of random normal deviates", Ann. Math. Stat. 29 (1958).
+ * Source: Box, Muller, "A note on the generation of random normal deviates", Ann. Math. Stat. 29
+ * (1958).
  */
 #include <inttypes.h>
 #include <math.h>
@@ -114,7 +117,7 @@ static const shape_row shapes[] = {
     {"cs224", 90000, ITER_F32, 1, {REGRESSORS, 0, 0}, "C", ITER_FILL_NORMAL_F32, 0},
 };
 
-/* ---- random words ---------------------------------------------------------------------------------------------- */
+/* ---- random words ---------------------------------------------------------------------------- */
 
 /* Blocks first_draw .. first_draw + 15 of a row's stream, word after word. */
 static void make_words(const uint32_t key[2], uint64_t index, uint32_t first_draw,
@@ -174,10 +177,11 @@ static void fill_half(const maker *m, uint64_t index, void *row) {
         p[i] = (uint16_t)(one | (p[i] & fraction));
 }
 
-/* ---- normal numbers ---------------------------------------------------------------------------------------------- */
+/* ---- normal numbers -------------------------------------------------------------------------- */
 
-/* -2 ln u for u = (2w + 1) / 2^33. With u = m 2^e, m in [1/sqrt 2, sqrt 2), and s = (m - 1) / (m + 1):
- * ln u = e ln 2 + 2 (s + s^3/3 + s^5/5 + ...); |s| < 0.1716, so what is left out after s^19 is below 1e-17. */
+/* -2 ln u for u = (2w + 1) / 2^33. With u = m 2^e, m in [1/sqrt 2, sqrt 2), and s = (m - 1) / (m +
+ * 1): ln u = e ln 2 + 2 (s + s^3/3 + s^5/5 + ...); |s| < 0.1716, so what is left out after s^19 is
+ * below 1e-17. */
 static double minus_2_log(uint32_t w) {
     static const double factors[] = {1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11,
                                      1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3,  1.0};
@@ -197,8 +201,8 @@ static double minus_2_log(uint32_t w) {
     return -2.0 * ((double)e * 0.6931471805599453 + 2.0 * s * sum);
 }
 
-/* Cosine and sine of 2 pi w / 2^32: the nearest quarter turn q, and Taylor's series of the rest x, at most pi/4 either way;
- * what is left out after x^17 is below 1e-19. */
+/* Cosine and sine of 2 pi w / 2^32: the nearest quarter turn q, and Taylor's series of the rest x,
+ * at most pi/4 either way; what is left out after x^17 is below 1e-19. */
 static void cos_sin(uint32_t w, double *out_cos, double *out_sin) {
     static const double cosine[] = {1.0 / 20922789888000.0,
                                     -1.0 / 87178291200.0,
@@ -262,7 +266,7 @@ static void fill_normals(const maker *m, uint64_t index, void *row) {
     }
 }
 
-/* ---- labels and tokens --------------------------------------------------------------------------------------------- */
+/* ---- labels and tokens ----------------------------------------------------------------------- */
 
 static void store_class(const maker *m, uint32_t class, void *row) {
     if (m->dtype == ITER_U8) {
@@ -298,7 +302,9 @@ static float target_of(const float *weights, const float *x) {
     return (float)sum;
 }
 
-/* ---- open -------------------------------------------------------------------------------------------------------------- */
+/* ---- open
+ *
+ * -------------------------------------------------------------------------------------------------------------- */
 
 static const char *shape_names(void) {
     return "cifar10, cifar100, mnist, imdb, cs224, or no name and shape=";
@@ -427,7 +433,9 @@ static iter_status open_free(synthetic_state *s, const synthetic_options *o, ite
     return ITER_OK;
 }
 
-/* ---- callbacks --------------------------------------------------------------------------------------------------------- */
+/* ---- callbacks
+ *
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void synthetic_close(void *state) {
     synthetic_state *s = state;

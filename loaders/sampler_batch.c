@@ -1,6 +1,6 @@
 /*
- * sampler_batch.c - units of consecutive rows in random order, rows inside as they are stored: as cheap to read as sequential order, where a
- * unit is a batch.
+ * sampler_batch.c - units of consecutive rows in random order, rows inside as they are stored: as
+ * cheap to read as sequential order, where a unit is a batch.
  */
 #include "iter/core/alloc.h"
 #include "loaders/samplers.h"

@@ -1,10 +1,12 @@
 /*
  * sampler_block.c - blocks of neighbours in random order, for sets that are read from disks.
  *
- * The outer permutation orders the blocks; `buffer` slots of that order are a group; the rows of a group are ordered by an inner permutation
- * keyed by (epoch, group). What is kept is one group: its block numbers and its permutation, made anew where a position enters another group.
+ * The outer permutation orders the blocks; `buffer` slots of that order are a group; the rows of a
+ * group are ordered by an inner permutation keyed by (epoch, group). What is kept is one group: its
+ * block numbers and its permutation, made anew where a position enters another group.
  *
- *     position -> group, row j of the group -> inner permutation -> slot, row inside -> block = outer permutation of the slot
+ *     position -> group, row j of the group -> inner permutation -> slot, row inside -> block =
+ *     outer permutation of the slot
  */
 #include <assert.h>
 
@@ -104,7 +106,8 @@ static void enter_group(state *s, uint64_t position) {
     s->has_group = true;
 }
 
-/* Rows of the current group, in served order, to samples. A group has less than 2^32 rows, and narrow divisions are cheap. */
+/* Rows of the current group, in served order, to samples. A group has less than 2^32 rows, and
+ * narrow divisions are cheap. */
 static void rows_to_samples(const state *s, uint32_t n, uint64_t *rows) {
     const uint32_t unit = (uint32_t)s->blocks.unit;
     const uint64_t first = s->group * s->buffer;

@@ -1,9 +1,11 @@
 /*
  * sampler_bucket.c - batches of samples of similar length.
  *
- * open() sorts the samples by bucket, once. A bucket's samples are cut into batches; the batches of all buckets are numbered 0, 1, ... An epoch is a
- * permutation of these numbers, and in each bucket a permutation of its samples, keyed by (epoch, bucket). So although the sampler has the sequential
- * form (its batches are not all equally long), the k-th batch of an epoch can be made from k alone, and the saved position is (epoch, k).
+ * open() sorts the samples by bucket, once. A bucket's samples are cut into batches; the batches of
+ * all buckets are numbered 0, 1, ... An epoch is a permutation of these numbers, and in each bucket
+ * a permutation of its samples, keyed by (epoch, bucket). So although the sampler has the
+ * sequential form (its batches are not all equally long), the k-th batch of an epoch can be made
+ * from k alone, and the saved position is (epoch, k).
  */
 #include <stdlib.h>
 
@@ -100,7 +102,8 @@ static iter_status listed_bounds(const iter_option_list *list, bounds *out, iter
     return ITER_OK;
 }
 
-/* Bounds at the quantiles: bucket i of m ends with the length of rank ceil((i + 1) n / m). Equal lengths stay together. */
+/* Bounds at the quantiles: bucket i of m ends with the length of rank ceil((i + 1) n / m). Equal
+ * lengths stay together. */
 static void quantile_bounds(int64_t *lengths, uint64_t n, uint64_t m, bounds *out) {
     out->n = 0;
     qsort(lengths, n, sizeof(*lengths), compare_lengths);

@@ -1,4 +1,5 @@
-/* sampler_replacement.c - independent draws: position p of epoch e is iter_rng_below(n) of the stream of (key, e, p). */
+/* sampler_replacement.c - independent draws: position p of epoch e is iter_rng_below(n) of the
+ * stream of (key, e, p). */
 #include "loaders/samplers.h"
 #include <iter/sampler.h>
 

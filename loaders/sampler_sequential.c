@@ -1,4 +1,5 @@
-/* sampler_sequential.c - samples as they are stored. The only order for streams, whose count is not known. */
+/* sampler_sequential.c - samples as they are stored. The only order for streams, whose count is not
+ * known. */
 #include "loaders/samplers.h"
 
 typedef struct state {

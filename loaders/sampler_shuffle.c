@@ -1,8 +1,10 @@
 /*
- * sampler_shuffle.c - all samples in random order: `shuffle` anew every epoch, `once` in the order of epoch 0 for ever.
+ * sampler_shuffle.c - all samples in random order: `shuffle` anew every epoch, `once` in the order
+ * of epoch 0 for ever.
  *
- * Position p of epoch e is the image of p under the keyed permutation of (key, e), so there is no table to fill when an epoch begins and none to save.
- * The permutation is cheaper by the hundreds than by the batch; so while positions are asked for in sequence, the next AHEAD of them are
+ * Position p of epoch e is the image of p under the keyed permutation of (key, e), so there is no
+ * table to fill when an epoch begins and none to save. The permutation is cheaper by the hundreds
+ * than by the batch; so while positions are asked for in sequence, the next AHEAD of them are
  * evaluated together and handed out of the state.
  */
 #include <string.h>

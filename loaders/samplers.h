@@ -1,8 +1,10 @@
 /*
- * samplers.h - what the built-in samplers share: the list, and cutting n rows into units whose last one may be short.
+ * samplers.h - what the built-in samplers share: the list, and cutting n rows into units whose last
+ * one may be short.
  *
- * Units are served in a permuted order. The short one stands at some place in it, and all rows behind that place come `missing` rows earlier than
- * if it were whole. So a position is put on the grid of whole units by adding `missing` behind the short unit; no table, no search.
+ * Units are served in a permuted order. The short one stands at some place in it, and all rows
+ * behind that place come `missing` rows earlier than if it were whole. So a position is put on the
+ * grid of whole units by adding `missing` behind the short unit; no table, no search.
  */
 #ifndef LOADERS_SAMPLERS_H
 #define LOADERS_SAMPLERS_H

@@ -1,9 +1,10 @@
 /*
  * source_files.c - see source_files.h.
  *
- * try_read() asks with RWF_NOWAIT (preadv2(2)), which answers from the page cache alone; where files are not kept open, openat2(2) with
- * RESOLVE_CACHED does the same for the path. What was learned is not remembered here: any number of threads call it, so the
- * answer (os_error EOPNOTSUPP: never on this file system) goes to the caller, who knows how to remember.
+ * try_read() asks with RWF_NOWAIT (preadv2(2)), which answers from the page cache alone; where
+ * files are not kept open, openat2(2) with RESOLVE_CACHED does the same for the path. What was
+ * learned is not remembered here: any number of threads call it, so the answer (os_error
+ * EOPNOTSUPP: never on this file system) goes to the caller, who knows how to remember.
  */
 #include "loaders/source_files.h"
 
@@ -23,7 +24,7 @@
 
 #define ITER_DEFAULT_BLOCK 4096u
 
-/* ---- Opening ------------------------------------------------------------------------------------------- */
+/* ---- Opening --------------------------------------------------------------------------------- */
 
 static int open_path(const char *path, int flags) {
     int fd;
@@ -37,7 +38,8 @@ static uint32_t larger(uint32_t a, uint32_t b) {
     return a > b ? a : b;
 }
 
-/* What O_DIRECT on this file asks for, and what earlier ones did. False where the file system says that it has none. */
+/* What O_DIRECT on this file asks for, and what earlier ones did. False where the file system says
+ * that it has none. */
 static bool ask_blocks(int fd, iter__blocks *blocks) {
     uint32_t offset_align = ITER_DEFAULT_BLOCK;
     uint32_t memory_align = ITER_DEFAULT_BLOCK;
@@ -129,7 +131,7 @@ void iter__source_files_close(iter__source_files *files) {
     files->fds = NULL;
 }
 
-/* ---- Reading ------------------------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 static int64_t ask(int fd, const iter__step *step, void *bounce) {
     ssize_t got;

@@ -1,8 +1,9 @@
 /*
  * source_files.h - the files of a source and plain reads from them, in the calling thread.
  *
- * Few files stay open; many (more than ITER_SOURCE_OPEN_MAX, or than the process may open) are opened, read and closed one by one.
- * A file that cannot be opened fails the reads that want it, not the source: what a lost sample means is for others to decide.
+ * Few files stay open; many (more than ITER_SOURCE_OPEN_MAX, or than the process may open) are
+ * opened, read and closed one by one. A file that cannot be opened fails the reads that want it,
+ * not the source: what a lost sample means is for others to decide.
  */
 #ifndef LOADERS_SOURCE_FILES_H
 #define LOADERS_SOURCE_FILES_H

@@ -1,7 +1,9 @@
 /*
- * source_null.c - no bytes at all: every read is done at once and gives zeros. What a loader costs over it is the loader's own.
+ * source_null.c - no bytes at all: every read is done at once and gives zeros. What a loader costs
+ * over it is the loader's own.
  *
- * Sizes are kept: a read past the end of a file whose size is known comes back short, as it would from the file.
+ * Sizes are kept: a read past the end of a file whose size is known comes back short, as it would
+ * from the file.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /*
- * source_pread.c - plain reads. What makes them asynchronous is that the loader has threads call them: the way that works wherever
- * files do, and the one that every other source is compared with.
+ * source_pread.c - plain reads. What makes them asynchronous is that the loader has threads call
+ * them: the way that works wherever files do, and the one that every other source is compared with.
  */
 #include "loaders/builtin_sources.h"
 #include "loaders/source_files.h"

@@ -1,11 +1,13 @@
 /*
  * source_step.c - see source_step.h.
  *
- * No step carries a vector of its own: a read that stopped inside a part is continued by a step over the rest of that part,
- * then by one over the untouched parts behind it. So nothing is copied or allocated, however often the kernel stops short.
+ * No step carries a vector of its own: a read that stopped inside a part is continued by a step
+ * over the rest of that part, then by one over the untouched parts behind it. So nothing is copied
+ * or allocated, however often the kernel stops short.
  *
- * Under O_DIRECT whatever lies right (offset, address and at least a block) is read in place; a ragged head or tail goes through
- * the bounce buffer, in whole blocks, and what was asked for is copied out.
+ * Under O_DIRECT whatever lies right (offset, address and at least a block) is read in place; a
+ * ragged head or tail goes through the bounce buffer, in whole blocks, and what was asked for is
+ * copied out.
  */
 #include "loaders/source_step.h"
 
@@ -29,7 +31,8 @@ static uint64_t round_down(uint64_t value, uint64_t to) {
     return value & ~(to - 1);
 }
 
-/* The part that holds byte `at` of the read, which is not its end, and where in it; skips empty ones. */
+/* The part that holds byte `at` of the read, which is not its end, and where in it; skips empty
+ * ones. */
 static int32_t find_part(const iter_read *read, size_t at, size_t *out_inside) {
     int32_t i = 0;
     while (i + 1 < read->n_parts && at >= read->parts[i].size)

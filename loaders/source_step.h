@@ -1,9 +1,10 @@
 /*
  * source_step.h - a read as a row of steps, each one system call or one request to a ring.
  *
- * Every source goes the same way: plan() says what to ask of the system next, the source asks, book() takes the answer
- * (bytes, or -errno) and says what comes then. Short reads, interruptions and the blocks of O_DIRECT are handled in these two,
- * which call nothing, so that a test can give them any answer.
+ * Every source goes the same way: plan() says what to ask of the system next, the source asks,
+ * book() takes the answer (bytes, or -errno) and says what comes then. Short reads, interruptions
+ * and the blocks of O_DIRECT are handled in these two, which call nothing, so that a test can give
+ * them any answer.
  */
 #ifndef LOADERS_SOURCE_STEP_H
 #define LOADERS_SOURCE_STEP_H
@@ -12,7 +13,8 @@
 
 #include <iter/ops.h>
 
-/* What O_DIRECT asks of offsets, lengths and addresses; all 0 = the page cache serves, nothing is asked. Powers of two. */
+/* What O_DIRECT asks of offsets, lengths and addresses; all 0 = the page cache serves, nothing is
+ * asked. Powers of two. */
 typedef struct iter__blocks {
     uint32_t offset_align; /* of file offset and length */
     uint32_t memory_align;
@@ -46,7 +48,8 @@ typedef enum iter__after {
 /* The next step of `read`, from read->done. */
 void iter__step_plan(const iter_read *read, const iter__blocks *blocks, iter__step *out);
 
-/* Takes the answer to `step`: bytes, or -errno. `bounce` holds them where the step says so, else it may be NULL. */
+/* Takes the answer to `step`: bytes, or -errno. `bounce` holds them where the step says so, else it
+ * may be NULL. */
 iter__after iter__step_book(iter_read *read, const iter__step *step, const void *bounce,
                             int64_t answer);
 

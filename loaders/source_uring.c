@@ -1,23 +1,28 @@
 /*
  * source_uring.c - reads through one plain io_uring.
  *
- * Plain: no SQPOLL, whose thread takes a core; no SINGLE_ISSUER or DEFER_TASKRUN, which deliver nothing while the thread that owns the ring
- * decodes; no COOP_TASKRUN, which made no difference. Any thread submits and reaps, under the caller's lock; one waits, outside of
- * it, by a single io_uring_enter() that touches no submission state. (io_uring_wait_cqe() would sleep on when another thread took
- * the completion.)
+ * Plain: no SQPOLL, whose thread takes a core; no SINGLE_ISSUER or DEFER_TASKRUN, which deliver
+ * nothing while the thread that owns the ring decodes; no COOP_TASKRUN, which made no difference.
+ * Any thread submits and reaps, under the caller's lock; one waits, outside of it, by a single
+ * io_uring_enter() that touches no submission state. (io_uring_wait_cqe() would sleep on when
+ * another thread took the completion.)
  *
- * A read is a row of steps (source_step.h), one of them in flight at a time. Few files are registered with the ring, and a step is one
- * request. Many files are opened as they are read, and a step is a chain of three, openat -> read -> close on a registered
- * slot, that posts one completion: the first two are silent when they succeed, and when one fails the rest of its chain is canceled
- * silently, so that whichever completion comes is the answer for the whole (IOSQE_CQE_SKIP_SUCCESS, io_uring_enter(2)). Against
- * open, read and close in one thread, 50,000 cold files of 1.3 KB took a third of the time at depth 128; opening synchronously in
- * submit(), or leaving the close to the next open of the slot, were no faster.
+ * A read is a row of steps (source_step.h), one of them in flight at a time. Few files are
+ * registered with the ring, and a step is one request. Many files are opened as they are read, and
+ * a step is a chain of three, openat -> read -> close on a registered slot, that posts one
+ * completion: the first two are silent when they succeed, and when one fails the rest of its chain
+ * is canceled silently, so that whichever completion comes is the answer for the whole
+ * (IOSQE_CQE_SKIP_SUCCESS, io_uring_enter(2)). Against open, read and close in one thread, 50,000
+ * cold files of 1.3 KB took a third of the time at depth 128; opening synchronously in submit(), or
+ * leaving the close to the next open of the slot, were no faster.
  *
- * A request belongs to the thread that submitted it. When that thread exits, a read that waits for the disk ends with -ECANCELED or
+ * A request belongs to the thread that submitted it. When that thread exits, a read that waits for
+ * the disk ends with -ECANCELED or
  * -EFAULT; reap() submits it again from the thread it runs in.
  *
- * Every submission entry has its place: a read has at most one step in the submission queue, a wake and a cancel are posted once
- * until their completion was seen. So io_uring_get_sqe() never fails, and the queue is full when the reads are.
+ * Every submission entry has its place: a read has at most one step in the submission queue, a wake
+ * and a cancel are posted once until their completion was seen. So io_uring_get_sqe() never fails,
+ * and the queue is full when the reads are.
  */
 #include "loaders/builtin_sources.h"
 
@@ -52,7 +57,8 @@
 #define ITER_RING_PIECES      64u
 #define ITER_RING_ARENA_MIN   ((size_t)1 << 20)
 
-/* What a completion answers; the lowest byte of its user_data, below the number of the read and its generation. */
+/* What a completion answers; the lowest byte of its user_data, below the number of the read and its
+ * generation. */
 typedef enum ring_tag {
     ITER_TAG_READ,
     ITER_TAG_OPEN,   /* only if it failed */
@@ -89,9 +95,10 @@ typedef struct ring_state {
     bool unsent;            /* reap() queued steps that are not submitted yet */
 } ring_state;
 
-/* ---- Asking -------------------------------------------------------------------------------------------- */
+/* ---- Asking ---------------------------------------------------------------------------------- */
 
-/* Hands the queue to the kernel. OK, AGAIN where it takes no more just now (something remains queued), or EIO. */
+/* Hands the queue to the kernel. OK, AGAIN where it takes no more just now (something remains
+ * queued), or EIO. */
 static iter_status flush(ring_state *s) {
     while (io_uring_sq_ready(&s->ring) > 0) {
         const int n = io_uring_submit(&s->ring);
@@ -162,7 +169,8 @@ static void prepare_chain(ring_state *s, const ring_op *op) {
     sqe->user_data = tag_of(s, op, ITER_TAG_CLOSE);
 }
 
-/* An answer that is known without asking takes the same way as all others, so that wait() sees it. */
+/* An answer that is known without asking takes the same way as all others, so that wait() sees
+ * it. */
 static void prepare_preset(ring_state *s, ring_op *op, int32_t answer) {
     op->preset = answer;
     struct io_uring_sqe *sqe = take_sqe(s);
@@ -188,7 +196,7 @@ static void queue_step(ring_state *s, ring_op *op) {
     }
 }
 
-/* ---- Answers ------------------------------------------------------------------------------------------- */
+/* ---- Answers --------------------------------------------------------------------------------- */
 
 static void end_canceled(iter_read *read, int32_t os_error) {
     read->status = ITER_ECANCELED;
@@ -230,7 +238,7 @@ static bool settle(ring_state *s, ring_op *op, ring_tag tag, int32_t answer) {
     return true;
 }
 
-/* ---- Opening ------------------------------------------------------------------------------------------- */
+/* ---- Opening --------------------------------------------------------------------------------- */
 
 static void add_note(char *fallback, size_t capacity, const char *text) {
     const size_t used = capacity > 0 ? strlen(fallback) : 0;
@@ -292,7 +300,8 @@ static int probe_ring(ring_state *s) {
 /* Few files: all of them, failing alone. Many: one slot for each read. 0, or -errno. */
 static int register_files(ring_state *s, char *fallback, size_t capacity) {
     if (s->files.fds == NULL) {
-        /* Paths that are not cached are looked up by kernel threads, 4 for each core unless told otherwise. */
+        /* Paths that are not cached are looked up by kernel threads, 4 for each core unless told
+         * otherwise. */
         unsigned workers[2] = {ITER_RING_LOOKUPS, 0};
         (void)io_uring_register_iowq_max_workers(&s->ring, workers);
         return io_uring_register_files_sparse(&s->ring, s->depth);
@@ -308,9 +317,10 @@ static int register_files(ring_state *s, char *fallback, size_t capacity) {
     return 0;
 }
 
-/* As much of the arena as may be locked in memory; the rest is read to as any other memory. Under O_DIRECT that saves pinning its
- * pages for every read. Copies from the page cache gain nothing by it: 3 KB took 1.3 us of CPU with and without, 64 KiB 13 instead
- * of 11, because the kernel then copies page by page. */
+/* As much of the arena as may be locked in memory; the rest is read to as any other memory. Under
+ * O_DIRECT that saves pinning its pages for every read. Copies from the page cache gain nothing by
+ * it: 3 KB took 1.3 us of CPU with and without, 64 KiB 13 instead of 11, because the kernel then
+ * copies page by page. */
 static void register_arena(ring_state *s, const iter_source_config *config, char *fallback,
                            size_t capacity) {
     if (config->arena == NULL || config->arena_bytes == 0 || s->files.blocks.offset_align == 0)
@@ -384,7 +394,7 @@ static iter_status refuse(ring_state *s, bool created, const char *what, int sta
                       iter__os_error(-status, reason, sizeof reason));
 }
 
-/* ---- The table's functions ----------------------------------------------------------------------------- */
+/* ---- The table's functions ------------------------------------------------------------------- */
 
 static iter_status uring_open(void *state, const iter_source_config *config, char *fallback,
                               size_t capacity, iter_error *err) {

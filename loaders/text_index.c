@@ -1,8 +1,9 @@
 /*
  * text_index.c - word lists: Keras' {"word": rank, ...} and a word a line.
  *
- * The index is one flat JSON object of strings and whole numbers, so this reads that and nothing else; what else JSON knows is an error with the
- * byte where it stands. As in Python the last of two equal keys counts. Source: RFC 8259.
+ * The index is one flat JSON object of strings and whole numbers, so this reads that and nothing
+ * else; what else JSON knows is an error with the byte where it stands. As in Python the last of
+ * two equal keys counts. Source: RFC 8259.
  */
 #include <inttypes.h>
 
@@ -59,7 +60,8 @@ static uint32_t hex_four(json_reader *r) {
     return code;
 }
 
-/* The code point of a \u escape, whose first six bytes begin at `from`; the cursor stands behind \u. */
+/* The code point of a \u escape, whose first six bytes begin at `from`; the cursor stands behind
+ * \u. */
 static iter_status read_unicode(json_reader *r, size_t from, uint32_t *out) {
     uint32_t code = hex_four(r);
     if (code == UINT32_MAX) return fail_at(r, from, "\\u without four hex digits");

@@ -1,14 +1,18 @@
 /*
  * text_tokens.c - see text_tokens.h.
  *
- * Nearly every text is ASCII, and of a long one only the end is wanted. So a bit mask of the separators is made of 64 bytes at a time, from the text's
- * end backwards, words are stepped through by counting zero bits, and looked up straight from the text: 16 bytes loaded, the ones behind the
- * word cleared, lower-cased eight at a time. It stops at the first word that is not wanted; the rest is only checked to be UTF-8.
+ * Nearly every text is ASCII, and of a long one only the end is wanted. So a bit mask of the
+ * separators is made of 64 bytes at a time, from the text's end backwards, words are stepped
+ * through by counting zero bits, and looked up straight from the text: 16 bytes loaded, the ones
+ * behind the word cleared, lower-cased eight at a time. It stops at the first word that is not
+ * wanted; the rest is only checked to be UTF-8.
  *
- * Bytes above 0x7f count as letters, but for the white space among them, and a word that has some is lower-cased code point by code point,
- * with the two rules of Python's that are more than a table: one letter grows (U+0130), and a capital sigma becomes a final one where a
- * cased letter stands before it and none behind it, case-ignorable ones not counted (The Unicode Standard, section 3.13, Final_Sigma). Those look
- * beyond the word, into the text as it was before any separator became a blank.
+ * Bytes above 0x7f count as letters, but for the white space among them, and a word that has some
+ * is lower-cased code point by code point, with the two rules of Python's that are more than a
+ * table: one letter grows (U+0130), and a capital sigma becomes a final one where a cased letter
+ * stands before it and none behind it, case-ignorable ones not counted (The Unicode Standard,
+ * section 3.13, Final_Sigma). Those look beyond the word, into the text as it was before any
+ * separator became a blank.
  */
 #include "loaders/text_tokens.h"
 
@@ -24,7 +28,8 @@
 #define BLOCK   64
 #define INVALID (-1)
 
-/* 1 = a separator: punctuation without the apostrophe, and ASCII white space as str.split() knows it. */
+/* 1 = a separator: punctuation without the apostrophe, and ASCII white space as str.split() knows
+ * it. */
 /* clang-format off */
 static const uint8_t separators[128] = {
     0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, /* 0x00 */
@@ -50,7 +55,7 @@ typedef struct text_job {
 /* The separators of 64 bytes, bit i = byte i; *out_high has the bytes above 0x7f. */
 typedef uint64_t (*classify_fn)(const uint8_t *bytes, uint64_t *out_high);
 
-/* ---- Lower case ----------------------------------------------------------------------------------- */
+/* ---- Lower case ------------------------------------------------------------------------------ */
 
 #define CAPITAL_I_DOT 0x130u
 #define CAPITAL_SIGMA 0x3a3u
@@ -77,7 +82,8 @@ static bool is_final_sigma(const text_job *job, size_t begin, size_t end) {
     return true;
 }
 
-/* Lower-cases the code point at `i` into out; returns the bytes written, at most 4; *out_bytes were read. */
+/* Lower-cases the code point at `i` into out; returns the bytes written, at most 4; *out_bytes were
+ * read. */
 static size_t lower_at(const text_job *job, size_t i, uint8_t *out, size_t *out_bytes) {
     const uint32_t code = text_code_at(job->bytes + i, out_bytes);
     if (code == CAPITAL_SIGMA) {
@@ -91,7 +97,7 @@ static size_t lower_at(const text_job *job, size_t i, uint8_t *out, size_t *out_
     return iter__utf8_put(out, (uint32_t)((int32_t)code + text_lookup(code)->delta));
 }
 
-/* ---- Separators ----------------------------------------------------------------------------------- */
+/* ---- Separators ------------------------------------------------------------------------------ */
 
 static uint64_t classify_plain(const uint8_t *bytes, uint64_t *out_high) {
     uint64_t separator = 0, high = 0;
@@ -127,7 +133,8 @@ static uint64_t classify_sse2(const uint8_t *bytes, uint64_t *out_high) {
 }
 #endif
 
-/* Adds the white space among the bytes above 0x7f of the block at `base`; false where the text is not UTF-8. */
+/* Adds the white space among the bytes above 0x7f of the block at `base`; false where the text is
+ * not UTF-8. */
 static bool add_wide_spaces(text_job *job, size_t base, uint64_t high, uint64_t *separator) {
     if (!job->is_utf8 && iter__utf8_check(job->bytes, job->size) < job->size) return false;
     job->is_utf8 = true;
@@ -145,7 +152,8 @@ static bool add_wide_spaces(text_job *job, size_t base, uint64_t high, uint64_t 
     return true;
 }
 
-/* The separators of the block at `base`; what lies behind the text counts as one. False where the text is not UTF-8. */
+/* The separators of the block at `base`; what lies behind the text counts as one. False where the
+ * text is not UTF-8. */
 static inline bool classify_at(text_job *job, classify_fn classify, size_t base, uint64_t *out) {
     uint64_t high;
     if (job->size - base >= BLOCK) {
@@ -161,11 +169,12 @@ static inline bool classify_at(text_job *job, classify_fn classify, size_t base,
     return add_wide_spaces(job, base, high, out);
 }
 
-/* ---- Words ---------------------------------------------------------------------------------------- */
+/* ---- Words ----------------------------------------------------------------------------------- */
 
 #define HIGH_BITS 0x8080808080808080u
 
-/* Lower-cases eight ASCII bytes: adding carries into a byte's top bit from 'A' on, and again behind 'Z'. */
+/* Lower-cases eight ASCII bytes: adding carries into a byte's top bit from 'A' on, and again behind
+ * 'Z'. */
 static inline uint64_t lower_eight(uint64_t x) {
     const uint64_t from_a = x + 0x3f3f3f3f3f3f3f3fu, above_z = x + 0x2525252525252525u;
     return x | ((from_a & ~above_z & HIGH_BITS) >> 2);
@@ -209,8 +218,8 @@ static inline int32_t find_at(const text_job *job, size_t begin, size_t end) {
     return id >= 0 ? id : (int32_t)job->text->rule.oov;
 }
 
-/* Words from the end backwards, so that the last of `wanted` ids lies at row[wanted - 1]. Returns how many, INVALID where the text is not UTF-8;
- * what lies before *out_base was not looked at. */
+/* Words from the end backwards, so that the last of `wanted` ids lies at row[wanted - 1]. Returns
+ * how many, INVALID where the text is not UTF-8; what lies before *out_base was not looked at. */
 static int64_t ids_backwards(text_job *job, classify_fn classify, int32_t *row, int64_t wanted,
                              size_t *out_base) {
     int32_t *last_id = row + wanted - 1;
@@ -248,7 +257,8 @@ static int64_t ids_backwards(text_job *job, classify_fn classify, int32_t *row, 
     return n;
 }
 
-/* Words from the beginning, up to `wanted` ids. As above, but what lies behind *out_base was not looked at. */
+/* Words from the beginning, up to `wanted` ids. As above, but what lies behind *out_base was not
+ * looked at. */
 static int64_t ids_forwards(text_job *job, classify_fn classify, int32_t *row, int64_t wanted,
                             size_t *out_base) {
     const size_t none = SIZE_MAX;
@@ -307,7 +317,7 @@ static int64_t ids_of(text_job *job, classify_fn classify, int32_t *row, int64_t
     return n;
 }
 
-/* ---- functions of text_tokens.h ------------------------------------------------------------------- */
+/* ---- functions of text_tokens.h -------------------------------------------------------------- */
 
 size_t iter__text_scratch_bytes(const iter__text *text) {
     return text->vocab.longest + 16;

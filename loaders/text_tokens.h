@@ -1,8 +1,9 @@
 /*
  * text_tokens.h - from a text to ids, by the rule of Keras' IMDB set.
  *
- * Lower-case as Python's str.lower(); each of !"#$%&()*+,-./:;<=>?@[\]^_`{|}~, tab and newline becomes a blank; split as str.split(); a word's id
- * is its rank + index_from, or `oov` where it is unknown or the id would be num_words or more; `start` stands before the first; of more than
+ * Lower-case as Python's str.lower(); each of !"#$%&()*+,-./:;<=>?@[\]^_`{|}~, tab and newline
+ * becomes a blank; split as str.split(); a word's id is its rank + index_from, or `oov` where it is
+ * unknown or the id would be num_words or more; `start` stands before the first; of more than
  * maxlen ids one end is kept, fewer are filled up.
  */
 #ifndef ITER_LOADERS_TEXT_TOKENS_H
@@ -52,8 +53,8 @@ iter_status iter__text_ids(const iter__text_reader *reader, const uint8_t *bytes
 /* The most ids that a text of so many bytes can give. */
 int64_t iter__text_most_ids(const iter__text_rule *rule, uint64_t bytes);
 
-/* Reads {"word": rank, ...} into text->vocab, by text->rule. `name` is for messages. The vocabulary is empty after an error.
- * Errors: EFORMAT (with the byte), ENOMEM. */
+/* Reads {"word": rank, ...} into text->vocab, by text->rule. `name` is for messages. The vocabulary
+ * is empty after an error. Errors: EFORMAT (with the byte), ENOMEM. */
 iter_status iter__text_load_index(iter__text *text, const char *json, size_t size, const char *name,
                                   iter_error *err);
 

@@ -1,8 +1,8 @@
 /*
  * text_vocab.c - see text_vocab.h.
  *
- * The hash is one multiplication of the 16 bytes of the head; its upper bits choose the slot. The bytes of a long word's tail are added to it by
- * FNV-1a: one word in a thousand is that long.
+ * The hash is one multiplication of the 16 bytes of the head; its upper bits choose the slot. The
+ * bytes of a long word's tail are added to it by FNV-1a: one word in a thousand is that long.
  */
 #include "loaders/text_vocab.h"
 

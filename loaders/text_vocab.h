@@ -1,8 +1,9 @@
 /*
  * text_vocab.h - from words to ids: one flat hash table, built once, read by any number of threads.
  *
- * A slot is half a cache line and holds the word itself up to 16 bytes, so that finding one of the common words touches one line. Longer words
- * keep the rest of their bytes aside. Linear probing, never more than half full.
+ * A slot is half a cache line and holds the word itself up to 16 bytes, so that finding one of the
+ * common words touches one line. Longer words keep the rest of their bytes aside. Linear probing,
+ * never more than half full.
  */
 #ifndef ITER_LOADERS_TEXT_VOCAB_H
 #define ITER_LOADERS_TEXT_VOCAB_H
@@ -39,7 +40,8 @@ void iter__vocab_free(iter__vocab *vocab);
 iter_status iter__vocab_put(iter__vocab *vocab, const uint8_t *word, size_t length, int32_t id,
                             iter_error *err);
 
-/* Puts the words with the smallest ids, which are the common ones, where they are found at the first look. Errors: ENOMEM. */
+/* Puts the words with the smallest ids, which are the common ones, where they are found at the
+ * first look. Errors: ENOMEM. */
 iter_status iter__vocab_settle(iter__vocab *vocab, iter_error *err);
 
 /* The word's id, or -1. */

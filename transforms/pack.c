@@ -367,6 +367,14 @@ static void fold_sample(const iter_pack *pack, const pack_pass *pass,
     }
 }
 
+/* Drawing and composing touch no memory: time for the first lines of the next source to arrive. */
+static void fetch_ahead(const pack_pass *pass, const char *next_in) {
+    if (!next_in) return;
+    const size_t n = iter__pass_early_bytes(pass);
+    for (size_t i = 0; i < n; i += 64)
+        __builtin_prefetch(next_in + i, 0, 3);
+}
+
 static void pack_run(const iter_pack *pack, const void *in, void *out,
                      const iter_pack_sample *sample, void *scratch, const void *next_in) {
     char *line = scratch;
@@ -379,6 +387,7 @@ static void pack_run(const iter_pack *pack, const void *in, void *out,
         const iter_fold *geometry = pass->fixed;
         iter_fold fold;
         if (pass->is_random) {
+            fetch_ahead(pass, next_in);
             fold_place *y_table = (fold_place *)(void *)table;
             iter__fold_start(&fold, pass, y_table, y_table + pass->max_height);
             fold_sample(pack, pass, sample, &fold);

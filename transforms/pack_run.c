@@ -188,6 +188,13 @@ static void fill_rectangle(const pack_pass *pass, char *out, int64_t y0, int64_t
 
 /* ---- Intervals ---------------------------------------------------------------------------------------------- */
 
+/* Over n_rows rows, what was not fetched before. */
+static iter__fetch rest_of_fetch(const pack_pass *pass, const void *next_in, int64_t n_rows) {
+    const size_t early = iter__pass_early_bytes(pass);
+    if (!next_in || early == pass->in_bytes) return iter__fetch_start(NULL, 0, n_rows);
+    return iter__fetch_start((const char *)next_in + early, pass->in_bytes - early, n_rows);
+}
+
 /* u8 planes to planes; `in` is source row 0 of the first plane, planes in_plane bytes apart. */
 static void run_window(const pack_pass *pass, const iter_fold *fold, const char *in,
                        int64_t in_plane, char *out, const void *next_in) {
@@ -210,7 +217,7 @@ static void run_window(const pack_pass *pass, const iter_fold *fold, const char 
         .a = pass->a32,
         .b = pass->b32,
         .fill = fill < 0 ? pass->zeros : pass->fills[fill].f32,
-        .fetch = iter__fetch_start(next_in, pass->in_bytes, n_rows * calls),
+        .fetch = rest_of_fetch(pass, next_in, n_rows * calls),
     };
     pass->kernels->window(out, (const uint8_t *)in + first * pass->in_width, &window);
 }
@@ -287,7 +294,7 @@ static void run_rows(const pack_pass *pass, const iter_fold *fold, const char *i
     const int32_t fill = fold->pad < 0 ? -1 : fold->fill_of[fold->pad];
     const bool mirror = x->step < 0;
     const int64_t x_first = mirror ? x->offset - (x->high - 1) : x->offset + x->low;
-    iter__fetch fetch = iter__fetch_start(next_in, pass->in_bytes, y->high - y->low);
+    iter__fetch fetch = rest_of_fetch(pass, next_in, y->high - y->low);
     for (int64_t row = y->low; row < y->high && x->low < x->high; row++) {
         iter__fetch_row(&fetch);
         const int64_t source = y->offset + y->step * row;
@@ -328,7 +335,7 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const char 
     const size_t out_pixel = pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
     const size_t n = (size_t)pass->out_width;
     const size_t in_plane = (size_t)(pass->in_height * pass->in_width);
-    iter__fetch fetch = iter__fetch_start(next_in, pass->in_bytes, pass->out_height);
+    iter__fetch fetch = rest_of_fetch(pass, next_in, pass->out_height);
     int32_t *index = (int32_t *)(void *)
         line; /* a place without source takes pixel 0, and is filled afterwards */
     line += round_up(n * sizeof(*index));

@@ -15,4 +15,11 @@ void iter__pass_run(const pack_pass *pass, const struct iter_fold *fold, const v
 
 size_t iter__pass_line_bytes(const pack_pass *pass);
 
+/* How much of the next source the caller fetches before it composes the geometry of a random pass: as many lines as a core tracks misses. */
+#define ITER__EARLY_LINES 12
+static inline size_t iter__pass_early_bytes(const pack_pass *pass) {
+    const size_t most = (size_t)ITER__EARLY_LINES * 64;
+    return !pass->is_random ? 0 : pass->in_bytes < most ? pass->in_bytes : most;
+}
+
 #endif

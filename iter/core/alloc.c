@@ -1,11 +1,13 @@
 /*
  * alloc.c - aligned, zeroed memory, counted, and failing on demand.
  *
- * A block is preceded by one 64-byte header with its size, so that iter__realloc can copy and so that the bytes behind the
- * block are still guarded by AddressSanitizer. Mappings of 4 MiB and more begin at a multiple of 2 MiB, because the kernel
- * backs only such stretches with huge pages; the address space in front of and behind them is given back.
+ * A block is preceded by one 64-byte header with its size, so that iter__realloc can copy and so
+ * that the bytes behind the block are still guarded by AddressSanitizer. Mappings of 4 MiB and more
+ * begin at a multiple of 2 MiB, because the kernel backs only such stretches with huge pages; the
+ * address space in front of and behind them is given back.
  *
- * The counters are relaxed atomics: they order nothing, tests read them when all threads are joined.
+ * The counters are relaxed atomics: they order nothing, tests read them when all threads are
+ * joined.
  */
 #include "iter/core/alloc.h"
 

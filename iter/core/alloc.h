@@ -1,5 +1,6 @@
 /*
- * alloc.h - every allocation of the library goes through here, so that tests can fail each one and count what is live.
+ * alloc.h - every allocation of the library goes through here, so that tests can fail each one and
+ * count what is live.
  */
 #ifndef ITER_CORE_ALLOC_H
 #define ITER_CORE_ALLOC_H
@@ -16,11 +17,13 @@ char *iter__strdup(const char *text);
 /* printf into a new string; NULL when there is no memory. */
 char *iter__strf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Anonymous mapping for slots, arenas and resident sets: page-aligned, zero, in huge pages where the kernel gives them. */
+/* Anonymous mapping for slots, arenas and resident sets: page-aligned, zero, in huge pages where
+ * the kernel gives them. */
 void *iter__map(size_t bytes);
 void iter__unmap(void *block, size_t bytes);
 
-/* For tests. fail_after = n: the n-th allocation from now (0 = the next) fails; -1 = none. All counters are atomic. */
+/* For tests. fail_after = n: the n-th allocation from now (0 = the next) fails; -1 = none. All
+ * counters are atomic. */
 extern long iter__alloc_fail_after;
 long iter__alloc_live(void);  /* blocks and mappings that are not freed */
 long iter__alloc_count(void); /* allocations so far */

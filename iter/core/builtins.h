@@ -1,6 +1,6 @@
 /*
- * builtins.h - the lists in loaders/builtin_*.c and transforms/builtin_transforms.c, each ending with NULL, and what every table must have,
- * built-in or not.
+ * builtins.h - the lists in loaders/builtin_*.c and transforms/builtin_transforms.c, each ending
+ * with NULL, and what every table must have, built-in or not.
  */
 #ifndef ITER_CORE_BUILTINS_H
 #define ITER_CORE_BUILTINS_H
@@ -13,7 +13,8 @@ extern const iter_source_ops *const iter__builtin_sources[];
 extern const iter_sampler_ops *const iter__builtin_samplers[];
 extern const iter_transform_ops *const iter__builtin_transforms[];
 
-/* Required members, name, struct_size and option rows. Errors: EINVAL naming what is missing, EUNSUPPORTED (a member this version does not know). */
+/* Required members, name, struct_size and option rows. Errors: EINVAL naming what is missing,
+ * EUNSUPPORTED (a member this version does not know). */
 iter_status iter__format_check(const iter_format_ops *ops, iter_error *err);
 iter_status iter__transform_check(const iter_transform_ops *ops, iter_error *err);
 iter_status iter__sampler_check(const iter_sampler_ops *ops, iter_error *err);

@@ -1,8 +1,8 @@
 /*
  * chain.c - a list of stages with their options, shared by reference count.
  *
- * The text is made when a stage is added, not when it is asked for: so iter_chain_text() is const, needs no lock and cannot fail. A stage
- * that cannot be added leaves the chain as it was.
+ * The text is made when a stage is added, not when it is asked for: so iter_chain_text() is const,
+ * needs no lock and cannot fail. A stage that cannot be added leaves the chain as it was.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -49,7 +49,8 @@ static iter_status set_field(iter_stage *stage, const char *field, iter_error *e
     return ITER_OK;
 }
 
-/* "name:key=value,field=label", with what precedes it in the chain; NULL when there is no memory. */
+/* "name:key=value,field=label", with what precedes it in the chain; NULL when there is no
+ * memory. */
 static char *text_with(const iter_chain *chain, const iter_stage *stage) {
     const iter_ops *base = &stage->ops->base;
     char field[2 * ITER_NAME_MAX + 3] = "";

@@ -1,8 +1,9 @@
 /*
  * cpu.c - which SIMD level to use.
  *
- * What the processor has is asked on every call (a few cached loads); ITER_CPU only lowers it, so that a test can force every level that
- * the machine has, and a wrong value can never lead to an illegal instruction.
+ * What the processor has is asked on every call (a few cached loads); ITER_CPU only lowers it, so
+ * that a test can force every level that the machine has, and a wrong value can never lead to an
+ * illegal instruction.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,8 @@ static const char *const cpu_names[] = {"generic", "avx2", "avx512", "neon"};
 
 #if defined(__x86_64__)
 
-/* F16C has no name in every compiler's __builtin_cpu_supports. AVX2 there means that the system saves the wide registers. */
+/* F16C has no name in every compiler's __builtin_cpu_supports. AVX2 there means that the system
+ * saves the wide registers. */
 static int has_f16c(void) {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx >> 29 & 1u);

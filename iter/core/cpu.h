@@ -1,4 +1,5 @@
-/* cpu.h - which SIMD level to use: what the processor has, lowered by the environment variable ITER_CPU. */
+/* cpu.h - which SIMD level to use: what the processor has, lowered by the environment variable
+ * ITER_CPU. */
 #ifndef ITER_CORE_CPU_H
 #define ITER_CORE_CPU_H
 
@@ -9,7 +10,8 @@ typedef enum iter_cpu {
     ITER_CPU_NEON = 3
 } iter_cpu;
 
-/* Read once a call; ITER_CPU is "generic", "avx2", "avx512" or "neon"; an unknown or unavailable level is ignored. AVX512 means F, BW, DQ and VL. */
+/* Read once a call; ITER_CPU is "generic", "avx2", "avx512" or "neon"; an unknown or unavailable
+ * level is ignored. AVX512 means F, BW, DQ and VL. */
 iter_cpu iter__cpu_level(void);
 const char *iter__cpu_text(iter_cpu level);
 

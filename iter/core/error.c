@@ -1,6 +1,6 @@
 /*
- * error.c - filling the caller's iter_error. A message that does not fit ends with "...". Arguments may point into the
- * error that is written, so every text is made beside it first.
+ * error.c - filling the caller's iter_error. A message that does not fit ends with "...". Arguments
+ * may point into the error that is written, so every text is made beside it first.
  */
 #include "iter/core/error.h"
 
@@ -11,7 +11,8 @@
 
 enum { CAPACITY = sizeof(((iter_error *)0)->message) };
 
-/* Ends a text that snprintf cut (it would have had `length` characters) with dots, at a character's edge. */
+/* Ends a text that snprintf cut (it would have had `length` characters) with dots, at a character's
+ * edge. */
 static void mark_cut(char *text, int capacity, int length) {
     if (length < capacity) return;
     int end = capacity - 4;

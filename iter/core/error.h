@@ -10,7 +10,8 @@
 iter_status iter__fail(iter_error *err, iter_status status, const char *format, ...)
     ITER_PRINTF(3, 4);
 
-/* Puts "<format>: " before the message that err holds already; returns err->status, or `status` where err is NULL. */
+/* Puts "<format>: " before the message that err holds already; returns err->status, or `status`
+ * where err is NULL. */
 iter_status iter__fail_in(iter_error *err, iter_status status, const char *format, ...)
     ITER_PRINTF(3, 4);
 

@@ -1,9 +1,10 @@
 /*
  * grammar.c - one reader for dataset specs, chain stages and samplers.
  *
- * A scanner over the caller's text copies tokens, unquoted, into one block that lives beside the call. Each token is at most as long as its
- * source and ends where a separator stood, so that a block of the text's length always suffices. Every message begins with the column,
- * counted in characters of UTF-8.
+ * A scanner over the caller's text copies tokens, unquoted, into one block that lives beside the
+ * call. Each token is at most as long as its source and ends where a separator stood, so that a
+ * block of the text's length always suffices. Every message begins with the column, counted in
+ * characters of UTF-8.
  */
 #include <assert.h>
 #include <stdarg.h>
@@ -22,7 +23,8 @@ typedef struct scanner {
     iter_error *err;
 } scanner;
 
-/* What ends a value that is not quoted, what stands between two arguments, and whether an argument needs its name. */
+/* What ends a value that is not quoted, what stands between two arguments, and whether an argument
+ * needs its name. */
 typedef struct dialect {
     const char *stops;
     char between;
@@ -227,7 +229,7 @@ iter_status iter__grammar_stage(const char *text, const char **cursor, iter_gram
     return ITER_OK;
 }
 
-/* ---- Arguments into options ------------------------------------------------------------------------------- */
+/* ---- Arguments into options ------------------------------------------------------------------ */
 
 static bool is_skipped(const iter_grammar_arg *arg, const char *skip) {
     return skip && arg->key && strcmp(arg->key, skip) == 0;

@@ -2,7 +2,8 @@
  * grammar.h - one grammar for datasets, chains and samplers. docs/grammar.md has it as EBNF.
  *
  *   dataset  name ":" path [ "?" key "=" value { "&" key "=" value } ]
- *   chain    stage { "|" stage }     stage = name [ ":" argument { "," argument } ]     argument = [ key "=" ] value
+ *   chain    stage { "|" stage } stage = name [ ":" argument { "," argument } ] argument = [ key
+ *            "=" ] value
  *   value    text without the separators, or quoted "..." with \" and \\
  *
  * Every message says the column, counted from 1.
@@ -32,11 +33,13 @@ typedef struct iter_grammar_call {
 iter_status iter__grammar_dataset(const char *text, iter_grammar_call *out, char **out_text,
                                   iter_error *err);
 
-/* Parses one stage or sampler, "name:a,k=v", from *cursor up to '|' or the end; *cursor moves past the '|', or to NULL at the end. */
+/* Parses one stage or sampler, "name:a,k=v", from *cursor up to '|' or the end; *cursor moves past
+ * the '|', or to NULL at the end. */
 iter_status iter__grammar_stage(const char *text, const char **cursor, iter_grammar_call *out,
                                 char **out_text, iter_error *err);
 
-/* Defaults, then every argument of the call, into values[ops->options_size]; an argument called `skip` (NULL = none) is left to the caller. */
+/* Defaults, then every argument of the call, into values[ops->options_size]; an argument called
+ * `skip` (NULL = none) is left to the caller. */
 iter_status iter__grammar_apply(const iter_grammar_call *call, const iter_ops *ops, void *values,
                                 const char *skip, iter_error *err);
 

@@ -1,11 +1,14 @@
 /*
- * options.c - options structs by struct_size, and plugin options by rows: parser, bounds, text and copies from one table.
+ * options.c - options structs by struct_size, and plugin options by rows: parser, bounds, text and
+ * copies from one table.
  *
- * Texts mean the same in every locale. A number is read by taking its decimal point out and moving the exponent instead ("12.5e3" is "125e2"):
- * strtod() then sees nothing that a locale can change, and rounds correctly. Writing goes the other way, from the digits of "%.*e" alone.
+ * Texts mean the same in every locale. A number is read by taking its decimal point out and moving
+ * the exponent instead ("12.5e3" is "125e2"): strtod() then sees nothing that a locale can change,
+ * and rounds correctly. Writing goes the other way, from the digits of "%.*e" alone.
  *
- * Who owns strings: a string in filled values either is the table's own default, by address, or belongs to the values. So defaults need
- * no allocation, and iter__options_free() knows what to free.
+ * Who owns strings: a string in filled values either is the table's own default, by address, or
+ * belongs to the values. So defaults need no allocation, and iter__options_free() knows what to
+ * free.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +19,8 @@
 #include "iter/core/error.h"
 #include "iter/core/options.h"
 
-/* Significant digits of a number's text; a double never needs more than 17 to be told from its neighbours. */
+/* Significant digits of a number's text; a double never needs more than 17 to be told from its
+ * neighbours. */
 #define NUMBER_DIGITS 128
 
 /* A struct_size beyond this was never initialised. */
@@ -28,7 +32,7 @@ typedef struct text_sink {
     size_t capacity, n;
 } text_sink;
 
-/* ---- Numbers --------------------------------------------------------------------------------------------- */
+/* ---- Numbers --------------------------------------------------------------------------------- */
 
 static bool is_digit(char c) {
     return c >= '0' && c <= '9';
@@ -146,7 +150,7 @@ static bool parse_int(const char *text, int64_t *out) {
     return false;
 }
 
-/* ---- Rows and values ------------------------------------------------------------------------------------- */
+/* ---- Rows and values ------------------------------------------------------------------------- */
 
 static const iter_option *first_row(const iter_ops *ops) {
     static const iter_option none = {0};
@@ -239,7 +243,7 @@ static iter_status fail_unknown(const iter_ops *ops, const char *name, int posit
                       ops->name, positional, known);
 }
 
-/* ---- Values from text ------------------------------------------------------------------------------------ */
+/* ---- Values from text ------------------------------------------------------------------------ */
 
 static iter_status set_bool(const iter_ops *ops, const iter_option *row, void *values,
                             const char *text, iter_error *err) {
@@ -352,7 +356,7 @@ iter_status iter__options_set(const iter_ops *ops, void *values, const char *nam
                       row->name);
 }
 
-/* ---- Filled values --------------------------------------------------------------------------------------- */
+/* ---- Filled values --------------------------------------------------------------------------- */
 
 void iter__options_defaults(const iter_ops *ops, void *values) {
     if (!ops->options_size) return;
@@ -362,7 +366,8 @@ void iter__options_defaults(const iter_ops *ops, void *values) {
         memset(values, 0, ops->options_size);
 }
 
-/* True where a value is the default, bit for bit, or stands for "not given", which means the default. */
+/* True where a value is the default, bit for bit, or stands for "not given", which means the
+ * default. */
 static bool is_default(const iter_ops *ops, const iter_option *row, const void *values) {
     const void *value = place_const(row, values);
     if (row->type == ITER_OPTION_STRING) {
@@ -468,7 +473,7 @@ iter_status iter__options_dup(const iter_ops *ops, void *dst, const void *src, i
     return ITER_OK;
 }
 
-/* ---- Values to text -------------------------------------------------------------------------------------- */
+/* ---- Values to text -------------------------------------------------------------------------- */
 
 static void put_char(text_sink *sink, char c) {
     if (sink->n + 1 < sink->capacity) sink->out[sink->n] = c;
@@ -561,7 +566,7 @@ int iter__options_text(const iter_ops *ops, const void *values, char sep, char *
     return finish(&sink);
 }
 
-/* ---- Structs that begin with their size ------------------------------------------------------------------- */
+/* ---- Structs that begin with their size ------------------------------------------------------ */
 
 iter_status iter__options_copy(void *dst, size_t dst_size, const void *src, size_t min_size,
                                iter_error *err) {

@@ -3,29 +3,34 @@
  *
  * Numbers come in order from the Philox stream of (key, epoch, position 0), see rng.h.
  *
- * n <= 4096: Fisher-Yates. table = 0..n-1; for i = n-1 down to 1: exchange table[i] and table[iter_rng_below(i + 1)].
+ * n <= 4096: Fisher-Yates. table = 0..n-1; for i = n-1 down to 1: exchange table[i] and
+ * table[iter_rng_below(i + 1)].
  *
- * n > 4096: with b = ceil(log2 n), the network permutes 0..2^b-1, and its image is put in again while it is >= n ("cycle
- * walking", fewer than 2 evaluations on average). Drawn are offset, then multiply[r] and add[r] of round r = 0..7, 64 bits each. One evaluation of x:
+ * n > 4096: with b = ceil(log2 n), the network permutes 0..2^b-1, and its image is put in again
+ * while it is >= n ("cycle walking", fewer than 2 evaluations on average). Drawn are offset, then
+ * multiply[r] and add[r] of round r = 0..7, 64 bits each. One evaluation of x:
  *
  *     x = (x + offset) mod 2^b;  left = x >> R, right = x mod 2^R, R = ceil(b / 2), L = b - R
  *     even rounds  left  ^= f_r(right) mod 2^L
  *     odd rounds   right ^= f_r(left)  mod 2^R
  *     image = left << R | right
  *
- *     b <= 32: f(h) = low16(m1 * h) + high16(m0 * h) + add      m0, m1 = bits 0..15, 16..31 of multiply[r]
+ *     b <= 32: f(h) = low16(m1 * h) + high16(m0 * h) + add m0, m1 = bits 0..15, 16..31 of
+ *     multiply[r]
  *     b  > 32: f(h) = (multiply * h + add) >> 32
  *
- * f is multiply-add-shift hashing with a random multiplier and addend: two different halves give (nearly) independent, uniform
- * answers, because the product keeps bits(h) + bits(f) bits and more. The first form is the top of a 16 x 32 bit product, taken in
- * 16-bit lanes: two multiplications which every SIMD level has, so the plain C below becomes vector code without
- * more versions. A Feistel network alone gives even permutations only; the offset gives both kinds.
+ * f is multiply-add-shift hashing with a random multiplier and addend: two different halves give
+ * (nearly) independent, uniform answers, because the product keeps bits(h) + bits(f) bits and more.
+ * The first form is the top of a 16 x 32 bit product, taken in 16-bit lanes: two multiplications
+ * which every SIMD level has, so the plain C below becomes vector code without more versions. A
+ * Feistel network alone gives even permutations only; the offset gives both kinds.
  *
- * Because walking ends after a different number of evaluations in each lane, 64 lanes are kept busy: what is to walk on moves to the front,
- * new positions fill up behind it.
+ * Because walking ends after a different number of evaluations in each lane, 64 lanes are kept
+ * busy: what is to walk on moves to the front, new positions fill up behind it.
  *
- * Sources: Black, Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002 (cycle walking); Dietzfelbinger, "Universal
- * hashing and k-wise independent random variables via integer arithmetic without primes", STACS 1996.
+ * Sources: Black, Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002 (cycle walking);
+ * Dietzfelbinger, "Universal hashing and k-wise independent random variables via integer arithmetic
+ * without primes", STACS 1996.
  */
 #include "iter/core/permutation.h"
 
@@ -73,7 +78,8 @@ static void split(const iter_permutation *p, const uint32_t *x, uint16_t *left, 
     }
 }
 
-/* One evaluation of all lanes, round by round: the multiplications of one lane wait for one another, those of different lanes do not. */
+/* One evaluation of all lanes, round by round: the multiplications of one lane wait for one
+ * another, those of different lanes do not. */
 static void evaluate_lanes(const iter_permutation *p, uint32_t *x) {
     const uint16_t right_mask = (uint16_t)mask_of(p->right_bits);
     const uint16_t left_mask = (uint16_t)mask_of((unsigned)p->bits - p->right_bits);
@@ -89,7 +95,8 @@ static void evaluate_lanes(const iter_permutation *p, uint32_t *x) {
         x[i] = (uint32_t)left[i] << p->right_bits | right[i];
 }
 
-/* The same of the first FEW lanes, all rounds of a lane at once: where there are few, the way through memory is what costs. */
+/* The same of the first FEW lanes, all rounds of a lane at once: where there are few, the way
+ * through memory is what costs. */
 static void evaluate_few(const iter_permutation *p, uint32_t *x) {
     const uint16_t right_mask = (uint16_t)mask_of(p->right_bits);
     const uint16_t left_mask = (uint16_t)mask_of((unsigned)p->bits - p->right_bits);

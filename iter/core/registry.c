@@ -1,8 +1,8 @@
 /*
  * registry.c - a caller's tables beside the built-in ones, and what a table must have.
  *
- * A table is checked once, when it is added, so that nothing behind the seams asks again whether a member is there. Tables are few: plain
- * arrays, searched from the front.
+ * A table is checked once, when it is added, so that nothing behind the seams asks again whether a
+ * member is there. Tables are few: plain arrays, searched from the front.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@ struct iter_registry {
     table_list formats, transforms, samplers;
 };
 
-/* ---- What a table must have ------------------------------------------------------------------------------- */
+/* ---- What a table must have ------------------------------------------------------------------ */
 
 static bool is_name(const char *name, const char *extra) {
     if (!name || !*name) return false;
@@ -139,7 +139,9 @@ iter_status iter__sampler_check(const iter_sampler_ops *ops, iter_error *err) {
     return ITER_OK;
 }
 
-/* ---- Lists ------------------------------------------------------------------------------------------------ */
+/* ---- Lists
+ *
+ * ------------------------------------------------------------------------------------------------ */
 
 static const iter_ops *find(const table_list *list, const char *name) {
     for (int32_t i = 0; i < list->n; i++)

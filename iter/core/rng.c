@@ -1,9 +1,10 @@
 /*
  * rng.c - counter-based random numbers: Philox 4x32-10.
  *
- * Ten rounds of two 32 x 32 -> 64 bit multiplications; the key is bumped by the Weyl constants between rounds.
- * Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC11, and its published known answers.
- * Bounded numbers: Lemire, "Fast random integer generation in an interval", ACM TOMACS 29 (2019), algorithm 5.
+ * Ten rounds of two 32 x 32 -> 64 bit multiplications; the key is bumped by the Weyl constants
+ * between rounds. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2,
+ * 3", SC11, and its published known answers. Bounded numbers: Lemire, "Fast random integer
+ * generation in an interval", ACM TOMACS 29 (2019), algorithm 5.
  */
 #include <iter/rng.h>
 
@@ -71,8 +72,9 @@ uint64_t iter_rng_u64(iter_rng *rng) {
     return low | (uint64_t)iter_rng_u32(rng) << 32;
 }
 
-/* With w the bits of a draw: a draw x falls into slot floor(x * n / 2^w); of each slot's draws the first 2^w mod n, told by the low
- * half of the product, are drawn again, so that every slot keeps the same number of them. */
+/* With w the bits of a draw: a draw x falls into slot floor(x * n / 2^w); of each slot's draws the
+ * first 2^w mod n, told by the low half of the product, are drawn again, so that every slot keeps
+ * the same number of them. */
 static uint32_t below_32(iter_rng *rng, uint32_t n) {
     uint64_t product = (uint64_t)iter_rng_u32(rng) * n;
     if ((uint32_t)product < n) {

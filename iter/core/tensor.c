@@ -1,4 +1,5 @@
-/* tensor.c - element types and shapes. Sizes that do not fit saturate, so that a bound check refuses them. */
+/* tensor.c - element types and shapes. Sizes that do not fit saturate, so that a bound check
+ * refuses them. */
 #include <iter/tensor.h>
 
 #include <assert.h>

@@ -1,8 +1,8 @@
 /*
  * batch.c - slots: the memory of batches, their free list, and what a consumer asks of a batch.
  *
- * All slots lie in one mapping. The free list is last-in first-out, so that a loader whose consumer gives each batch back before
- * the next works in one hot slot although several exist.
+ * All slots lie in one mapping. The free list is last-in first-out, so that a loader whose consumer
+ * gives each batch back before the next works in one hot slot although several exist.
  */
 #include <string.h>
 
@@ -10,7 +10,8 @@
 #include "iter/core/error.h"
 #include "iter/runtime/runtime.h"
 
-/* Takes n * size bytes, aligned to 64, from a block laid out twice: first to count (base NULL), then for good. */
+/* Takes n * size bytes, aligned to 64, from a block laid out twice: first to count (base NULL),
+ * then for good. */
 static void *carve(uint8_t *base, size_t *at, size_t n, size_t size) {
     const size_t offset = (*at + 63) & ~(size_t)63;
     *at = offset + n * size;
@@ -86,14 +87,17 @@ void iter__batch_give_back(iter_batch *batch) {
     batch->next_free = loader->free_list;
     loader->free_list = batch;
     loader->n_free++;
-    /* Waking costs the caller more than it gains while there is other work: half of the slots, or nothing else queued. */
+    /* Waking costs the caller more than it gains while there is other work: half of the slots, or
+     * nothing else queued. */
     if (loader->sleepers && (2 * loader->n_free >= loader->n_slots || loader->queue_count <= 1)) {
         pthread_cond_signal(&loader->work);
     }
     iter__io_wake(loader);
 }
 
-/* ---- Public ----------------------------------------------------------------------------------------------- */
+/* ---- Public
+ *
+ * ----------------------------------------------------------------------------------------------- */
 
 iter_batch *iter_batch_ref(iter_batch *batch) {
     atomic_fetch_add_explicit(&batch->refs, 1, memory_order_relaxed);

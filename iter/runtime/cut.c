@@ -1,4 +1,5 @@
-/* cut.c - see cut.h. Products of an epoch and a length are taken in 128 bits: epochs < 2^32, samples < 2^63. */
+/* cut.c - see cut.h. Products of an epoch and a length are taken in 128 bits: epochs < 2^32,
+ * samples < 2^63. */
 #include "iter/runtime/cut.h"
 
 #include "iter/core/error.h"

@@ -2,8 +2,9 @@
  * cut.h - where batches begin and end: pure arithmetic on (epoch, samples), without a loader.
  *
  * Global batch g of an epoch is rows [gG, (g+1)G), G = batch_size x ranks; rank r of R gets rows
- * [floor(r m / R), floor((r+1) m / R)) of a batch with m rows. Under roll_over the rows of all epochs form one sequence t = 0, 1, ...
- * and batch g of the whole run belongs to the epoch e with floor(eN/G) <= g < floor((e+1)N/G).
+ * [floor(r m / R), floor((r+1) m / R)) of a batch with m rows. Under roll_over the rows of all
+ * epochs form one sequence t = 0, 1, ... and batch g of the whole run belongs to the epoch e with
+ * floor(eN/G) <= g < floor((e+1)N/G).
  */
 #ifndef ITER_RUNTIME_CUT_H
 #define ITER_RUNTIME_CUT_H

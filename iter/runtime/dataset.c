@@ -1,8 +1,9 @@
 /*
  * dataset.c - opens formats by name, wraps the user's own ops, and arrays in memory.
  *
- * A dataset is read-only once it is made, but for the files it holds in memory (preload.c). MXNet's naming of arrays: one
- * unnamed array is "data" (or "softmax_label"); several are "_0_data", "_1_data", ...
+ * A dataset is read-only once it is made, but for the files it holds in memory (preload.c). MXNet's
+ * naming of arrays: one unnamed array is "data" (or "softmax_label"); several are "_0_data",
+ * "_1_data", ...
  */
 #include "iter/runtime/dataset.h"
 
@@ -44,7 +45,7 @@ static void dataset_free(iter_dataset *dataset) {
     iter__free(dataset);
 }
 
-/* ---- What every description must obey ------------------------------------------------------------------ */
+/* ---- What every description must obey -------------------------------------------------------- */
 
 static iter_status check_field(const iter_description *desc, int32_t f, bool needs_place,
                                iter_error *err) {
@@ -101,7 +102,9 @@ static iter_status check_description(const iter_description *desc, bool needs_pl
     return ITER_OK;
 }
 
-/* ---- Formats ------------------------------------------------------------------------------------------------ */
+/* ---- Formats
+ *
+ * ------------------------------------------------------------------------------------------------ */
 
 static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops,
                                const iter_grammar_call *call, iter_error *err) {
@@ -158,7 +161,7 @@ done:
     return status;
 }
 
-/* ---- The user's own ------------------------------------------------------------------------------------------- */
+/* ---- The user's own -------------------------------------------------------------------------- */
 
 iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user, iter_dataset **out,
                                 iter_error *err) {
@@ -190,7 +193,9 @@ iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user, iter_da
     return ITER_OK;
 }
 
-/* ---- Arrays ----------------------------------------------------------------------------------------------------- */
+/* ---- Arrays
+ *
+ * ----------------------------------------------------------------------------------------------------- */
 
 static void name_array(const iter_array *arrays, int32_t n_arrays, int32_t i,
                        char out[ITER_NAME_MAX]) {
@@ -303,7 +308,9 @@ iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, boo
     return ITER_OK;
 }
 
-/* ---- Shared by all -------------------------------------------------------------------------------------------------- */
+/* ---- Shared by all
+ *
+ * -------------------------------------------------------------------------------------------------- */
 
 iter_dataset *iter_dataset_ref(iter_dataset *dataset) {
     atomic_fetch_add_explicit(&dataset->refs, 1, memory_order_relaxed);

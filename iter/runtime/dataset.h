@@ -13,7 +13,8 @@ typedef struct iter_resident {
     size_t stride;
 } iter_resident;
 
-/* All of a dataset in memory, as rows or as files; made by the first loader that wants it, shared by all, gone with the dataset. */
+/* All of a dataset in memory, as rows or as files; made by the first loader that wants it, shared
+ * by all, gone with the dataset. */
 typedef struct iter_preload {
     uint8_t *memory;
     size_t bytes;
@@ -53,11 +54,13 @@ uint64_t iter__dataset_bytes(const iter_dataset *dataset);
 /* Memory that preloading takes for the while beside what it fills. */
 #define ITER_PRELOAD_STAGING ((uint64_t)32 << 20)
 
-/* Reads every file into memory unless that is done already; *out_now: it was done by this call. `source` is open over the dataset's files. */
+/* Reads every file into memory unless that is done already; *out_now: it was done by this call.
+ * `source` is open over the dataset's files. */
 iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state,
                                   bool *out_now, iter_error *err);
 
-/* Whether most of its files, all large, are not in the page cache, by a few reads that do not block. */
+/* Whether most of its files, all large, are not in the page cache, by a few reads that do not
+ * block. */
 bool iter__dataset_is_cold(const iter_dataset *dataset, const iter_source_ops *source, void *state);
 
 /* Length of sample `index` in elements, or -1; the form samplers want. */

@@ -1,9 +1,10 @@
 /*
  * dlpack.c - tensors to and from versioned DLPack.
  *
- * One block holds the managed tensor with its shape and strides, so that a deleter frees one thing. Layout and meaning are those of
- * include/dlpack/dlpack.h of dmlc/dlpack, version 1.0; what 1.1 and later add are codes that no iter_dtype stands for. Strides are always
- * given, because consumers of 1.2 may rely on them.
+ * One block holds the managed tensor with its shape and strides, so that a deleter frees one thing.
+ * Layout and meaning are those of include/dlpack/dlpack.h of dmlc/dlpack, version 1.0; what 1.1 and
+ * later add are codes that no iter_dtype stands for. Strides are always given, because consumers of
+ * 1.2 may rely on them.
  */
 #include <stddef.h>
 #include <string.h>
@@ -48,7 +49,9 @@ static const struct {
 
 #define N_DTYPES ((int)(sizeof(dtypes) / sizeof(dtypes[0])))
 
-/* ---- Out -------------------------------------------------------------------------------------------------- */
+/* ---- Out
+ *
+ * -------------------------------------------------------------------------------------------------- */
 
 static void delete_export(struct DLManagedTensorVersioned *self) {
     if (!self) return;
@@ -124,7 +127,9 @@ iter_status iter_batch_to_dlpack(iter_batch *batch, int32_t field,
     return ITER_OK;
 }
 
-/* ---- In --------------------------------------------------------------------------------------------------- */
+/* ---- In
+ *
+ * --------------------------------------------------------------------------------------------------- */
 
 static iter_status take_dtype(const iter_dlpack_tensor *in, iter_desc *out, iter_error *err) {
     if (in->dtype_lanes != 1)

@@ -1,8 +1,9 @@
 /*
  * loader.c - what the consumer calls: next, reset, cancel, stop, and the reference counts.
  *
- * `refs` counts handles; the last one stops the threads. `holds` counts whoever needs the memory: the handles together, every batch that is
- * out, every thread that could not be joined. Shutdown has three steps: cancel (wakes everyone) - stop (joins, at most grace_ms) - free.
+ * `refs` counts handles; the last one stops the threads. `holds` counts whoever needs the memory:
+ * the handles together, every batch that is out, every thread that could not be joined. Shutdown
+ * has three steps: cancel (wakes everyone) - stop (joins, at most grace_ms) - free.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -32,7 +33,9 @@ void iter__fallback(iter_loader *loader, const char *text) {
     snprintf(loader->fallbacks[loader->n_fallbacks++], sizeof(loader->fallbacks[0]), "%s", text);
 }
 
-/* ---- next -------------------------------------------------------------------------------------------------- */
+/* ---- next
+ *
+ * -------------------------------------------------------------------------------------------------- */
 
 /* Writes what the batch at the head of the queue waits for. loader.lock held. */
 static iter_status say_timeout(iter_loader *loader, iter_error *err) {
@@ -201,7 +204,9 @@ iter_status iter_loader_next(iter_loader *loader, iter_batch **out, iter_error *
     return status;
 }
 
-/* ---- reset --------------------------------------------------------------------------------------------------- */
+/* ---- reset
+ *
+ * --------------------------------------------------------------------------------------------------- */
 
 /* Everything made ahead is dropped; work goes on at `cursor`. loader.lock held. */
 void iter__loader_go(iter_loader *loader, const iter_cursor *cursor) {
@@ -261,7 +266,7 @@ iter_status iter_loader_reset(iter_loader *loader, iter_error *err) {
     return status;
 }
 
-/* ---- End of life --------------------------------------------------------------------------------------------- */
+/* ---- End of life ----------------------------------------------------------------------------- */
 
 void iter_loader_cancel(iter_loader *loader) {
     if (*(volatile uint32_t *)loader->alive != 1) return;
@@ -288,7 +293,8 @@ static bool is_own_thread(const iter_loader *loader) {
     return false;
 }
 
-/* A thread that is not waited for: it takes a hold of its own, and the memory stays until it leaves. loader.lock held. */
+/* A thread that is not waited for: it takes a hold of its own, and the memory stays until it
+ * leaves. loader.lock held. */
 static void let_go(iter_loader *loader, iter_worker *worker) {
     worker->detached = true;
     worker->running = false;
@@ -329,7 +335,8 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
     return status;
 }
 
-/* Without workers the caller's thread has reads in flight: they are waited for here, at most grace_ms. */
+/* Without workers the caller's thread has reads in flight: they are waited for here, at most
+ * grace_ms. */
 static iter_status wait_for_reads(iter_loader *loader, iter_error *err) {
     const int64_t until = iter__now_ns() + loader->opt.grace_ms * 1000000;
     while (atomic_load(&loader->io.pending) > 0) {
@@ -378,7 +385,9 @@ void iter_loader_unref(iter_loader *loader) {
     iter__loader_hold_drop(loader);
 }
 
-/* ---- Facts ----------------------------------------------------------------------------------------------------- */
+/* ---- Facts
+ *
+ * ----------------------------------------------------------------------------------------------------- */
 
 uint64_t iter_loader_n_batches(iter_loader *loader) {
     pthread_mutex_lock(&loader->lock);

@@ -1,5 +1,6 @@
 /*
- * make.c - both constructors: options to cut, sampler, plan, source, slots and threads, against one memory limit; and the way back.
+ * make.c - both constructors: options to cut, sampler, plan, source, slots and threads, against one
+ * memory limit; and the way back.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +24,7 @@
 #define SOURCE_DEPTH    256
 #define ARENA_PREFERRED ((size_t)64 << 20)
 
-/* ---- Options ------------------------------------------------------------------------------------------- */
+/* ---- Options --------------------------------------------------------------------------------- */
 
 static iter_status check_choice(const char *name, int32_t value, int32_t max, iter_error *err) {
     if (value >= 0 && value <= max) return ITER_OK;
@@ -77,7 +78,7 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     return ITER_OK;
 }
 
-/* ---- Sampler -------------------------------------------------------------------------------------------- */
+/* ---- Sampler --------------------------------------------------------------------------------- */
 
 static const char *const shuffle_names[] = {"sequential", "shuffle", "once",
                                             "block",      "batch",   "replacement"};
@@ -229,7 +230,7 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
     return identify_sampler(loader, err);
 }
 
-/* ---- Source and memory ------------------------------------------------------------------------------------- */
+/* ---- Source and memory ----------------------------------------------------------------------- */
 
 static uint64_t free_memory(void) {
     FILE *file = fopen("/proc/meminfo", "re");
@@ -467,7 +468,7 @@ static iter_status make_memory(iter_loader *loader, iter_error *err) {
     return iter__workers_make(loader, err);
 }
 
-/* ---- Making and freeing --------------------------------------------------------------------------------------- */
+/* ---- Making and freeing ---------------------------------------------------------------------- */
 
 static iter_status init_locks(iter_loader *loader, iter_error *err) {
     pthread_condattr_t monotonic;
@@ -479,7 +480,8 @@ static iter_status init_locks(iter_loader *loader, iter_error *err) {
     pthread_cond_init(&loader->ready, &monotonic);
     pthread_cond_init(&loader->left, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    /* A page that fork() gives to the child wiped: the child reads 0 and every call there is refused. */
+    /* A page that fork() gives to the child wiped: the child reads 0 and every call there is
+     * refused. */
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     void *alive = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (alive == MAP_FAILED) return iter__fail(err, ITER_ENOMEM, "loader: out of memory");

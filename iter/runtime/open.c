@@ -1,16 +1,17 @@
 /*
  * open.c - opens batches: strictly in order, one short lock each.
  *
- * Opening takes a slot, asks the sampler which samples, asks the format where their bytes are, and freezes all of it in the slot.
- * From then on any thread may work on the batch's chunks. Between epochs an END stands in the queue, so that the consumer
- * sees epochs end in order while the next one's batches are made.
+ * Opening takes a slot, asks the sampler which samples, asks the format where their bytes are, and
+ * freezes all of it in the slot. From then on any thread may work on the batch's chunks. Between
+ * epochs an END stands in the queue, so that the consumer sees epochs end in order while the next
+ * one's batches are made.
  */
 #include <string.h>
 
 #include "iter/core/error.h"
 #include "iter/runtime/runtime.h"
 
-/* ---- Queue -------------------------------------------------------------------------------------------- */
+/* ---- Queue ----------------------------------------------------------------------------------- */
 
 iter_entry *iter__queue_at(iter_loader *loader, uint32_t i) {
     return &loader->queue[(loader->queue_first + i) % loader->queue_capacity];
@@ -66,7 +67,7 @@ void iter__queue_drop(iter_loader *loader, uint32_t n) {
     }
 }
 
-/* ---- What may be opened ---------------------------------------------------------------------------------- */
+/* ---- What may be opened ---------------------------------------------------------------------- */
 
 bool iter__can_open(const iter_loader *loader) {
     if (!loader->free_list || loader->opener_done || loader->stopping || loader->stream_busy)
@@ -98,7 +99,9 @@ static void push_end(iter_loader *loader) {
     }
 }
 
-/* ---- Rows ---------------------------------------------------------------------------------------------------- */
+/* ---- Rows
+ *
+ * ---------------------------------------------------------------------------------------------------- */
 
 /* Which sample each row is, by a pure sampler: runs of neighbouring positions in one call. */
 static void rows_by_position(iter_loader *loader, iter_batch *batch, const iter_span *span) {
@@ -186,7 +189,9 @@ static void set_chunks(iter_loader *loader, iter_batch *batch, uint32_t n_rows) 
     }
 }
 
-/* ---- Opening --------------------------------------------------------------------------------------------------- */
+/* ---- Opening
+ *
+ * --------------------------------------------------------------------------------------------------- */
 
 static iter_batch *take_slot(iter_loader *loader, const iter_span *span) {
     iter_batch *batch = loader->free_list;
@@ -300,7 +305,8 @@ static void open_sequential(iter_loader *loader) {
     publish_in_queue(loader, batch);
 }
 
-/* A batch of a stream: how many rows it has is known when it is made, so only one is open at a time. */
+/* A batch of a stream: how many rows it has is known when it is made, so only one is open at a
+ * time. */
 static void open_stream(iter_loader *loader) {
     if (loader->opener.ended || loader->stream_ended) {
         push_end(loader);

@@ -1,8 +1,10 @@
 /*
- * plan.c - dataset description + chain + batch size to steps, shapes and bytes, once; or an error that names the stage.
+ * plan.c - dataset description + chain + batch size to steps, shapes and bytes, once; or an error
+ * that names the stage.
  *
- * Neighbouring foldable stages of a field become one pack. Fields do not meet in sample stages, so the chain is read
- * once per field. Data fields come out before labels, in the dataset's order; fields of lengths come last.
+ * Neighbouring foldable stages of a field become one pack. Fields do not meet in sample stages, so
+ * the chain is read once per field. Data fields come out before labels, in the dataset's order;
+ * fields of lengths come last.
  */
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +40,7 @@ static iter_row_from row_from(const iter_dataset *dataset, int32_t f) {
     return field->decoder ? ITER_ROW_DECODE : ITER_ROW_BYTES;
 }
 
-/* ---- Sample stages ------------------------------------------------------------------------------------- */
+/* ---- Sample stages --------------------------------------------------------------------------- */
 
 static iter_status add_pack(iter_plan *plan, iter_field_plan *field,
                             const iter_stage *const *stages, int32_t n, iter_error *err) {
@@ -107,7 +109,7 @@ static iter_status plan_sample_stages(iter_plan *plan, iter_field_plan *field,
     return ITER_OK;
 }
 
-/* ---- Batch stages ---------------------------------------------------------------------------------------- */
+/* ---- Batch stages ---------------------------------------------------------------------------- */
 
 static iter_desc batch_of(const iter_desc *row, uint32_t batch_size) {
     iter_desc desc = *row;
@@ -175,7 +177,9 @@ static iter_status add_lengths(iter_plan *plan, int32_t of, const iter_stage *st
     return ITER_OK;
 }
 
-/* ---- Fields ---------------------------------------------------------------------------------------------------- */
+/* ---- Fields
+ *
+ * ---------------------------------------------------------------------------------------------------- */
 
 static iter_status plan_field(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain,
                               int32_t f, uint32_t batch_size, bool has_collate, iter_error *err) {
@@ -224,7 +228,8 @@ static iter_status plan_field(iter_plan *plan, const iter_dataset *dataset, cons
     return status;
 }
 
-/* Reads may go straight into the slot when each extent is tiled by rows that are copied as they are. */
+/* Reads may go straight into the slot when each extent is tiled by rows that are copied as they
+ * are. */
 static bool can_read_direct(const iter_plan *plan, const iter_description *desc) {
     if (!plan->needs_bytes) return false;
     for (int32_t e = 0; e < desc->n_extents; e++) {
@@ -275,7 +280,7 @@ static iter_status lay_out_slot(iter_plan *plan, uint32_t batch_size, iter_error
     return ITER_OK;
 }
 
-/* ---- The plan as text -------------------------------------------------------------------------------------------- */
+/* ---- The plan as text ------------------------------------------------------------------------ */
 
 static const char *const from_text[] = {"array", "index", "bytes", "bytes", "get"};
 
@@ -336,7 +341,9 @@ static iter_status write_text(iter_plan *plan, const iter_description *desc, ite
     return text ? ITER_OK : iter__fail(err, ITER_ENOMEM, "plan: out of memory");
 }
 
-/* ---- Entry ------------------------------------------------------------------------------------------------------------ */
+/* ---- Entry
+ *
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static iter_status check_stages(const iter_description *desc, const iter_chain *chain,
                                 iter_error *err) {

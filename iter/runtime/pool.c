@@ -1,8 +1,9 @@
 /*
- * pool.c - threads that make a blocking source asynchronous: where io_uring is forbidden, read-ahead is theirs.
+ * pool.c - threads that make a blocking source asynchronous: where io_uring is forbidden,
+ * read-ahead is theirs.
  *
- * It wraps the source in a table of the same kind. submit, commit, reap, wake and cancel come under the source lock; the pool's own
- * lock guards two rings of reads, those to do and those done.
+ * It wraps the source in a table of the same kind. submit, commit, reap, wake and cancel come under
+ * the source lock; the pool's own lock guards two rings of reads, those to do and those done.
  */
 #include <string.h>
 
@@ -62,7 +63,7 @@ static void *serve(void *arg) {
     return NULL;
 }
 
-/* ---- The table --------------------------------------------------------------------------------------------- */
+/* ---- The table ------------------------------------------------------------------------------- */
 
 static iter_status pool_read(void *state, iter_read *read) {
     iter_pool *pool = state;
@@ -151,7 +152,7 @@ static const iter_source_ops pool_ops = {
     .advise = pool_advise,
 };
 
-/* ---- Making and stopping ------------------------------------------------------------------------------------- */
+/* ---- Making and stopping --------------------------------------------------------------------- */
 
 iter_status iter__pool_make(iter_io *io, uint32_t depth, iter_error *err) {
     iter_pool *pool = iter__alloc(1, sizeof(*pool));

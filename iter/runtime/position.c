@@ -1,9 +1,11 @@
 /*
- * position.c - save, restore, seek: a position is (epoch, samples consumed by all ranks), so going anywhere costs the same.
+ * position.c - save, restore, seek: a position is (epoch, samples consumed by all ranks), so going
+ * anywhere costs the same.
  *
- * The blob, little-endian: "ITERPOS1", then the fields of struct saved, then the sampler's own bytes, then FNV-1a-64 of all that. What a
- * position is worth depends on dataset, chain, sampler, seed and roll_over; each is hashed by itself, so that a refusal says which
- * one differs. Sequential samplers also tie it to the size of the global batch.
+ * The blob, little-endian: "ITERPOS1", then the fields of struct saved, then the sampler's own
+ * bytes, then FNV-1a-64 of all that. What a position is worth depends on dataset, chain, sampler,
+ * seed and roll_over; each is hashed by itself, so that a refusal says which one differs.
+ * Sequential samplers also tie it to the size of the global batch.
  */
 #include <stdio.h>
 #include <string.h>
@@ -49,7 +51,9 @@ static void identify(const iter_loader *loader, uint64_t ids[ID_COUNT]) {
     ids[ID_ROLL_OVER] = loader->cut.last_batch == ITER_LAST_ROLL_OVER;
 }
 
-/* ---- Save -------------------------------------------------------------------------------------------------- */
+/* ---- Save
+ *
+ * -------------------------------------------------------------------------------------------------- */
 
 static iter_status save_locked(iter_loader *loader, uint8_t *out, size_t capacity, size_t *out_size,
                                iter_error *err) {
@@ -85,7 +89,9 @@ iter_status iter_loader_save(iter_loader *loader, void *out, size_t capacity, si
     return status;
 }
 
-/* ---- Restore ------------------------------------------------------------------------------------------------- */
+/* ---- Restore
+ *
+ * ------------------------------------------------------------------------------------------------- */
 
 static iter_status parse(const uint8_t *bytes, size_t size, saved *out, iter_error *err) {
     if (!bytes || size < sizeof(saved) + sizeof(uint64_t)) {
@@ -182,7 +188,9 @@ iter_status iter_loader_restore(iter_loader *loader, const void *bytes, size_t s
     return status;
 }
 
-/* ---- Seek ------------------------------------------------------------------------------------------------------ */
+/* ---- Seek
+ *
+ * ------------------------------------------------------------------------------------------------------ */
 
 static iter_status seek_locked(iter_loader *loader, uint32_t epoch, uint64_t sample,
                                iter_error *err) {

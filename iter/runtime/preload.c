@@ -1,11 +1,13 @@
 /*
  * preload.c - reads a whole dataset into memory, once, with many large reads in flight.
  *
- * Where every extent is tiled by rows as they are stored, each field becomes an array: rows dense, the loader works as over arrays. Files are
- * then read in aligned pieces into staging, and each piece is dealt out to the arrays while the next ones are on their way; aligned,
- * so that cold files can be read past the page cache, which halves the time. Else the files lie behind one another as they
- * are, for the decoders. Either way in one mapping of huge pages. Pieces are issued in order, so that a spinning disk sees a
- * sequential scan. A source without an asynchronous side is read by a few threads that take the next piece from a shared counter.
+ * Where every extent is tiled by rows as they are stored, each field becomes an array: rows dense,
+ * the loader works as over arrays. Files are then read in aligned pieces into staging, and each
+ * piece is dealt out to the arrays while the next ones are on their way; aligned, so that cold
+ * files can be read past the page cache, which halves the time. Else the files lie behind one
+ * another as they are, for the decoders. Either way in one mapping of huge pages. Pieces are issued
+ * in order, so that a spinning disk sees a sequential scan. A source without an asynchronous side
+ * is read by a few threads that take the next piece from a shared counter.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -51,9 +53,10 @@ typedef struct preload {
     uint64_t path_bytes[ITER_PATH_COUNT];
 } preload;
 
-/* ---- Rows: an array a field ------------------------------------------------------------------------------ */
+/* ---- Rows: an array a field ------------------------------------------------------------------ */
 
-/* Fields of extent `e` in the order of their bytes, into out; returns the bytes that they cover from its start without a gap. */
+/* Fields of extent `e` in the order of their bytes, into out; returns the bytes that they cover
+ * from its start without a gap. */
 static size_t tiles(const iter_description *desc, int32_t e, int32_t out[ITER_MAX_FIELDS],
                     int32_t *out_n) {
     size_t covered = 0;
@@ -118,7 +121,8 @@ static size_t lay_out_rows(const iter_description *desc, iter_resident *rows, ui
     return at;
 }
 
-/* Deals a piece of a run out to the arrays; its first and last samples may lie partly in other pieces. */
+/* Deals a piece of a run out to the arrays; its first and last samples may lie partly in other
+ * pieces. */
 static void deal_out(const preload *p, const piece *one) {
     const iter_description *desc = &p->dataset->desc;
     const stretch *run = one->run;
@@ -165,7 +169,7 @@ static bool next_of_runs(preload *p, piece *out) {
     return true;
 }
 
-/* ---- Files as they are ------------------------------------------------------------------------------------ */
+/* ---- Files as they are ----------------------------------------------------------------------- */
 
 static bool next_of_files(preload *p, piece *out) {
     const iter_description *desc = &p->dataset->desc;
@@ -185,7 +189,9 @@ static bool next_of_files(preload *p, piece *out) {
     return true;
 }
 
-/* ---- Reading ------------------------------------------------------------------------------------------------ */
+/* ---- Reading
+ *
+ * ------------------------------------------------------------------------------------------------ */
 
 /* The next piece, or false when all were handed out or an error stopped the run. */
 static bool next_piece(preload *p, piece *out) {
@@ -296,7 +302,9 @@ static iter_status read_threads(preload *p, const iter_source_ops *source, void 
     return p->status;
 }
 
-/* ---- Entry ---------------------------------------------------------------------------------------------------- */
+/* ---- Entry
+ *
+ * ---------------------------------------------------------------------------------------------------- */
 
 /* Where everything will lie. */
 static iter_status lay_out(preload *p, iter_preload *made, iter_error *err) {

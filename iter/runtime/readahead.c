@@ -1,9 +1,11 @@
 /*
  * readahead.c - tells the kernel which parts of the files a block shuffle will want next.
  *
- * Rows of a block shuffle lie scattered over a group of blocks, a few MiB wide: read one by one from a cold disk they are small random reads. But the
- * sampler answers for any position, so what is wanted a group from now is known: its windows are advised in large pieces, the device reads
- * them in order, and the small reads then hit the page cache without blocking. Each window is advised once while it is in use.
+ * Rows of a block shuffle lie scattered over a group of blocks, a few MiB wide: read one by one
+ * from a cold disk they are small random reads. But the sampler answers for any position, so what
+ * is wanted a group from now is known: its windows are advised in large pieces, the device reads
+ * them in order, and the small reads then hit the page cache without blocking. Each window is
+ * advised once while it is in use.
  */
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"

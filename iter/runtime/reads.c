@@ -1,15 +1,17 @@
 /*
  * reads.c - from extents to bytes: one source, one source lock, one byte arena per loader.
  *
- * A chunk's reads are issued by the thread that claimed it NEW. It first tries without blocking (hot files then never leave this
- * thread), and queues what missed; a try that misses is switched off for a while. Neighbouring extents become one
- * read. The completion of the last read makes the chunk READY for whichever worker comes first.
+ * A chunk's reads are issued by the thread that claimed it NEW. It first tries without blocking
+ * (hot files then never leave this thread), and queues what missed; a try that misses is switched
+ * off for a while. Neighbouring extents become one read. The completion of the last read makes the
+ * chunk READY for whichever worker comes first.
  *
- * The arena is a ring of regions, one per chunk, freed in order: a region is reused when it and all older ones are done. A chunk that
- * finds no space stays NEW; older chunks need nothing more to end, so it gets its turn.
+ * The arena is a ring of regions, one per chunk, freed in order: a region is reused when it and all
+ * older ones are done. A chunk that finds no space stays NEW; older chunks need nothing more to
+ * end, so it gets its turn.
  *
- * A read that failed or came short leaves its rows to be read once more, one by one, by the worker that takes the chunk: that is the
- * one retry, and it says which row it was.
+ * A read that failed or came short leaves its rows to be read once more, one by one, by the worker
+ * that takes the chunk: that is the one retry, and it says which row it was.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -26,7 +28,7 @@
 #define BACKLOG_NS    1000000
 #define LOST_TRIES    8
 
-/* ---- Arena: with io.lock held ---------------------------------------------------------------------------- */
+/* ---- Arena: with io.lock held ---------------------------------------------------------------- */
 
 /* Space for `bytes`, or false. */
 static bool region_take(iter_io *io, size_t bytes, uint64_t *out_region, uint8_t **out_data) {
@@ -77,7 +79,7 @@ size_t iter__io_chunk_bytes(const iter_loader *loader, uint32_t rows) {
     return (size_t)(sample * rows + REGION_ALIGN);
 }
 
-/* ---- Submission: with io.lock held -------------------------------------------------------------------------- */
+/* ---- Submission: with io.lock held ----------------------------------------------------------- */
 
 /* Submits from the backlog as far as the source takes it. */
 static void pump(iter_io *io) {
@@ -101,7 +103,9 @@ static void backlog_add(iter_io *io, iter_chunk_read *r) {
     io->backlog_last = r;
 }
 
-/* ---- Completion --------------------------------------------------------------------------------------------------- */
+/* ---- Completion
+ *
+ * --------------------------------------------------------------------------------------------------- */
 
 /* Takes one completed read into the books; true when it was its chunk's last. */
 static bool complete(iter_loader *loader, iter_chunk_read *r) {
@@ -163,7 +167,8 @@ void iter__io_poll(iter_loader *loader, iter_worker *worker) {
     pthread_mutex_lock(&io->lock);
     while (reap(loader, worker) == REAP_MAX) {
     }
-    /* This may have taken the wake or the completion that a reader on its way into wait() was to find there. */
+    /* This may have taken the wake or the completion that a reader on its way into wait() was to
+     * find there. */
     const bool last = io->canceled || atomic_load(&io->pending) == 0;
     if (last && atomic_load(&io->reading)) io->ops->wake(io->state);
     pthread_mutex_unlock(&io->lock);
@@ -208,7 +213,9 @@ bool iter__io_reads_ahead(iter_loader *loader) {
     return loader->io.async && atomic_load_explicit(&loader->io.misses, memory_order_relaxed) > 0;
 }
 
-/* ---- Issue -------------------------------------------------------------------------------------------------------- */
+/* ---- Issue
+ *
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* Scatter list of one row: its fields in the order of their bytes. */
 static int32_t slot_parts(iter_loader *loader, iter_batch *batch, uint32_t row, int32_t extent,
@@ -243,7 +250,8 @@ static void new_read(iter_chunk_read *r, iter_chunk *chunk, const iter_extent *e
     r->read.parts = &r->part;
 }
 
-/* Turns the chunk's extents into reads; `data` is its region, or NULL where the slot is the target. */
+/* Turns the chunk's extents into reads; `data` is its region, or NULL where the slot is the
+ * target. */
 static void build_reads(iter_loader *loader, iter_chunk *chunk, uint8_t *data) {
     iter_batch *batch = chunk->batch;
     const int32_t n_extents = loader->dataset->desc.n_extents;
@@ -302,7 +310,8 @@ static bool try_now(iter_io *io, iter_chunk_read *r) {
     return false;
 }
 
-/* A claimed chunk that found no space is NEW again, unless its batch was dropped meanwhile: then nobody would come for it. */
+/* A claimed chunk that found no space is NEW again, unless its batch was dropped meanwhile: then
+ * nobody would come for it. */
 static int put_back(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
     pthread_mutex_lock(&loader->lock);
     const bool dropped = chunk->batch->dropped;
@@ -389,7 +398,8 @@ iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t r
         atomic_fetch_add_explicit(&io->retried, 1, memory_order_relaxed);
         const iter_read fresh = read;
         ops->read(io->state, &read);
-        /* Canceled, but not by us: a read that died with its thread. It is no failure, so it does not use up the one retry. */
+        /* Canceled, but not by us: a read that died with its thread. It is no failure, so it does
+         * not use up the one retry. */
         for (int i = 0;
              i < LOST_TRIES && read.status == ITER_ECANCELED && !atomic_load(&loader->canceled);
              i++) {

@@ -1,15 +1,18 @@
 /*
- * runtime.h - the loader's inside. One loader: slots, a queue of opened batches, workers, one source.
+ * runtime.h - the loader's inside. One loader: slots, a queue of opened batches, workers, one
+ * source.
  *
- * Life of a batch: FREE (on the free list) -> OPEN (rows frozen, in the queue; chunks are worked on) -> READY (published) -> HELD (the
- * consumer has it) -> FREE. A batch that reset, seek or restore dropped goes from OPEN or READY to FREE as soon as nothing works on
- * it or reads into it.
+ * Life of a batch: FREE (on the free list) -> OPEN (rows frozen, in the queue; chunks are worked
+ * on) -> READY (published) -> HELD (the consumer has it) -> FREE. A batch that reset, seek or
+ * restore dropped goes from OPEN or READY to FREE as soon as nothing works on it or reads into it.
  *
- * Life of a chunk: NEW (reads not issued) -> WAITING (reads in flight) -> READY (bytes are there) -> CLAIMED (a thread works on it) -> DONE.
- * Chunks that need no read start READY. NEW and READY are left by compare-and-swap alone, so claiming takes no lock; that the
- * winner sees the rows follows from the release store that made the chunk NEW or READY.
+ * Life of a chunk: NEW (reads not issued) -> WAITING (reads in flight) -> READY (bytes are there)
+ * -> CLAIMED (a thread works on it) -> DONE. Chunks that need no read start READY. NEW and READY
+ * are left by compare-and-swap alone, so claiming takes no lock; that the winner sees the rows
+ * follows from the release store that made the chunk NEW or READY.
  *
- * Locks, never held together except in this order: loader.lock, then io.lock. Neither is held while a callback, a read or a decode runs.
+ * Locks, never held together except in this order: loader.lock, then io.lock. Neither is held while
+ * a callback, a read or a decode runs.
  */
 #ifndef ITER_RUNTIME_RUNTIME_H
 #define ITER_RUNTIME_RUNTIME_H
@@ -28,7 +31,7 @@
 #define ITER_SAMPLER_BLOB 256
 #define ITER_FAILURES_MAX 1024
 
-/* ---- Plan: made once, read-only ----------------------------------------------------------------------- */
+/* ---- Plan: made once, read-only -------------------------------------------------------------- */
 
 typedef enum iter_row_from {
     ITER_ROW_RESIDENT, /* base + index * stride */
@@ -88,7 +91,7 @@ iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset, const 
                             uint32_t batch_size, bool has_collate, iter_error *err);
 void iter__plan_free(iter_plan *plan);
 
-/* ---- Batches -------------------------------------------------------------------------------------------- */
+/* ---- Batches --------------------------------------------------------------------------------- */
 
 enum { CHUNK_DONE = 0, CHUNK_NEW, CHUNK_WAITING, CHUNK_READY, CHUNK_CLAIMED };
 
@@ -158,7 +161,7 @@ typedef struct iter_entry {
     iter_cursor after; /* END: the position once it is answered */
 } iter_entry;
 
-/* ---- Reading ---------------------------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 /* Bytes from the source: one lock, one byte arena. See reads.c. */
 typedef struct iter_pool iter_pool;
@@ -196,7 +199,7 @@ typedef struct iter_io {
     uint64_t *ahead_windows;   /* which window was advised last, by hash */
 } iter_io;
 
-/* ---- Workers ---------------------------------------------------------------------------------------------- */
+/* ---- Workers --------------------------------------------------------------------------------- */
 
 /* What a thread does just now, for timeouts; written by it alone, read by anyone. */
 typedef struct iter_activity {
@@ -237,7 +240,9 @@ typedef struct iter_worker {
     atomic_ullong busy_ns, wait_bytes_ns, wait_slot_ns, chunks;
 } iter_worker;
 
-/* ---- Loader ------------------------------------------------------------------------------------------------ */
+/* ---- Loader
+ *
+ * ------------------------------------------------------------------------------------------------ */
 
 struct iter_loader {
     atomic_uint refs; /* handles */
@@ -343,10 +348,11 @@ iter_entry *iter__queue_at(iter_loader *loader, uint32_t i);
 /* reads.c */
 iter_status iter__io_open(iter_loader *loader, iter_error *err);
 void iter__io_close(iter_loader *loader);
-/* Issues the reads of a claimed NEW chunk. 1 = its bytes are here, the chunk is the caller's to work on; 0 = in flight; -1 = no arena space, the
- * chunk is NEW again. */
+/* Issues the reads of a claimed NEW chunk. 1 = its bytes are here, the chunk is the caller's to
+ * work on; 0 = in flight; -1 = no arena space, the chunk is NEW again. */
 int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk);
-/* As the reader (io.reading was won by the caller): waits in the source, reaps, hands the role back. */
+/* As the reader (io.reading was won by the caller): waits in the source, reaps, hands the role
+ * back. */
 void iter__io_wait(iter_loader *loader, iter_worker *worker, int64_t timeout_ns);
 void iter__io_poll(iter_loader *loader, iter_worker *worker); /* reaps what is there */
 void iter__io_release(iter_loader *loader,
@@ -397,8 +403,8 @@ extern _Thread_local const iter_loader *iter__in_callback_of;
 
 /* worker.c */
 typedef enum iter_work { ITER_WORK_NONE, ITER_WORK_DONE, ITER_WORK_WAITED } iter_work;
-/* One unit of work; else waits in the source as the reader, at most timeout_ns (< 0: for ever); else sleeps, if it may. NONE: there was nothing
- * to do or to wait for, or the loader stops. */
+/* One unit of work; else waits in the source as the reader, at most timeout_ns (< 0: for ever);
+ * else sleeps, if it may. NONE: there was nothing to do or to wait for, or the loader stops. */
 iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sleep,
                           int64_t timeout_ns);
 iter_status iter__workers_make(iter_loader *loader, iter_error *err); /* their memory and states */

@@ -1,9 +1,11 @@
 /*
- * sample.c - makes the rows of one chunk: bytes or get() -> decoder -> steps -> row of the slot, field after field.
+ * sample.c - makes the rows of one chunk: bytes or get() -> decoder -> steps -> row of the slot,
+ * field after field.
  *
- * A field's rows are made one behind the other, each telling the kernel where the next one's bytes are. Data comes before labels: where
- * both lie in one record the label is then in the cache. A row that fails is remembered with its reason and skipped by the
- * fields that follow; what becomes of it is the loader's on_error.
+ * A field's rows are made one behind the other, each telling the kernel where the next one's bytes
+ * are. Data comes before labels: where both lie in one record the label is then in the cache. A row
+ * that fails is remembered with its reason and skipped by the fields that follow; what becomes of
+ * it is the loader's on_error.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +29,7 @@ void iter_rows_set_length(const iter_tensor *rows, int32_t field, uint32_t i, in
         get->lengths[field][i] = (int32_t)length;
 }
 
-/* ---- Failures --------------------------------------------------------------------------------------------- */
+/* ---- Failures -------------------------------------------------------------------------------- */
 
 void iter__row_fail(iter_loader *loader, iter_batch *batch, uint32_t row, iter_status status,
                     const char *stage, const char *reason) {
@@ -60,7 +62,9 @@ static void row_fail_error(iter_loader *loader, iter_batch *batch, uint32_t row,
                    error->message[0] ? error->message : iter_status_text(status));
 }
 
-/* ---- Bytes ------------------------------------------------------------------------------------------------- */
+/* ---- Bytes
+ *
+ * ------------------------------------------------------------------------------------------------- */
 
 /* Reads once more, one by one, the rows whose reads failed or came short. */
 static void settle_reads(iter_loader *loader, iter_batch *batch, uint32_t first, uint32_t n) {
@@ -154,7 +158,9 @@ static bool within_limit(iter_loader *loader, iter_batch *batch, const iter_fiel
     return false;
 }
 
-/* ---- Steps --------------------------------------------------------------------------------------------------- */
+/* ---- Steps
+ *
+ * --------------------------------------------------------------------------------------------------- */
 
 /* Runs the steps over one row that lies at `in`, `length` long where it is variable. */
 static void run_steps(iter_loader *loader, iter_worker *worker, iter_batch *batch,
@@ -258,7 +264,9 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
     }
 }
 
-/* ---- get() --------------------------------------------------------------------------------------------------------- */
+/* ---- get()
+ *
+ * --------------------------------------------------------------------------------------------------------- */
 
 /* Where get() shall write rows [row, row + n): the slot, or staging where steps follow. */
 static void aim(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row,
@@ -387,7 +395,7 @@ uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch 
     return made;
 }
 
-/* ---- All fields of some rows ---------------------------------------------------------------------------------------- */
+/* ---- All fields of some rows ----------------------------------------------------------------- */
 
 static void make_fields(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
                         uint32_t n) {
@@ -428,7 +436,8 @@ static uint64_t draw_replacement(iter_loader *loader, const iter_batch *batch, u
     return loader->subset ? loader->subset[index] : index;
 }
 
-/* Fetches the bytes of a row whose index has changed, into memory of its own where they are not resident. */
+/* Fetches the bytes of a row whose index has changed, into memory of its own where they are not
+ * resident. */
 static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t row,
                                void **out_own) {
     const iter_dataset *dataset = loader->dataset;

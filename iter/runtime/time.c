@@ -1,4 +1,5 @@
-/* time.c - the one clock of the runtime: monotonic, by vDSO, so that reading it is no system call. */
+/* time.c - the one clock of the runtime: monotonic, by vDSO, so that reading it is no system
+ * call. */
 #include <time.h>
 
 #include "iter/runtime/runtime.h"

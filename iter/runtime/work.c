@@ -1,5 +1,6 @@
 /*
- * work.c - one chunk from READY to DONE, the batch stages behind a batch's last chunk, and what a worker needs for both.
+ * work.c - one chunk from READY to DONE, the batch stages behind a batch's last chunk, and what a
+ * worker needs for both.
  */
 #include <string.h>
 
@@ -17,7 +18,7 @@ void iter__activity(iter_worker *worker, iter_activity_stage stage, uint64_t ind
     atomic_store_explicit(&worker->activity.stage, (int)stage, memory_order_relaxed);
 }
 
-/* ---- Behind the last chunk ---------------------------------------------------------------------------------- */
+/* ---- Behind the last chunk ------------------------------------------------------------------- */
 
 /* The batch's status: that of its first row that failed and was not mended. */
 static void judge(iter_loader *loader, iter_batch *batch) {
@@ -75,7 +76,8 @@ static iter_status run_batch_stages(iter_loader *loader, iter_worker *worker, it
     return ITER_OK;
 }
 
-/* A stream's batch tells how long it became. True when there is no batch at all: the stream had ended. */
+/* A stream's batch tells how long it became. True when there is no batch at all: the stream had
+ * ended. */
 static bool settle_stream(iter_loader *loader, iter_batch *batch) {
     loader->stream_busy = false;
     if (batch->dropped) return false;
@@ -180,7 +182,7 @@ void iter__chunk_work(iter_loader *loader, iter_worker *worker, iter_chunk *chun
     iter__in_callback_of = outer;
 }
 
-/* ---- What a worker needs --------------------------------------------------------------------------------------- */
+/* ---- What a worker needs --------------------------------------------------------------------- */
 
 static uint32_t staging_rows(const iter_loader *loader) {
     const size_t row = loader->plan.stage_row_bytes;

@@ -1,9 +1,11 @@
 /*
- * worker.c - who does what next: the same decision for worker threads and, without workers, for the caller's thread.
+ * worker.c - who does what next: the same decision for worker threads and, without workers, for the
+ * caller's thread.
  *
- * In order: the rest of the batch at hand (no lock) · a READY chunk, oldest batch first · a NEW one, to issue its reads · a batch to open ·
- * waiting in the source as the reader · sleep. Where reads miss the page cache, opening and issuing come first, so that the
- * device always has work queued.
+ * In order: the rest of the batch at hand (no lock) · a READY chunk, oldest batch first · a NEW
+ * one, to issue its reads · a batch to open · waiting in the source as the reader · sleep. Where
+ * reads miss the page cache, opening and issuing come first, so that the device always has work
+ * queued.
  */
 #include <stdio.h>
 
@@ -47,7 +49,8 @@ static bool wants_open(iter_loader *loader) {
     return loader->queue_count == 0;
 }
 
-/* Claims what to do next, opening batches on the way. loader.lock held. *out_new: its reads are to be issued. */
+/* Claims what to do next, opening batches on the way. loader.lock held. *out_new: its reads are to
+ * be issued. */
 static iter_chunk *find(iter_loader *loader, bool may_issue, bool *out_new) {
     for (;;) {
         iter_chunk *chunk = NULL;
@@ -143,7 +146,9 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
     return may_sleep ? ITER_WORK_WAITED : ITER_WORK_NONE;
 }
 
-/* ---- Threads --------------------------------------------------------------------------------------------------- */
+/* ---- Threads
+ *
+ * --------------------------------------------------------------------------------------------------- */
 
 /* At the end no read of this thread may be in flight: it would die with the thread. */
 static void drain(iter_loader *loader, iter_worker *worker) {

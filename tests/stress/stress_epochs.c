@@ -261,14 +261,19 @@ static void end_costs_nothing(int32_t workers) {
     for (uint32_t e = 0; e < 3; e++) {
         take_epoch(loader);
         const uint64_t want = (e + 1) * 8 + 3; /* half of max_held + prefetch + 1 slots at least */
-        for (int i = 0; i < 2000 && chunks_done(loader) < want; i++) sleep_ms(1);
-        EXPECT(chunks_done(loader) >= want);
+        uint64_t before = 0;
+        for (int i = 0, still = 0; i < 3000 && still < 20; i++, sleep_ms(1)) { /* until nobody does anything any more */
+            const uint64_t now = chunks_done(loader);
+            still = now == before && now >= want && atomic_load(&own.n_inside) == 0 ? still + 1 : 0;
+            before = now;
+        }
+        EXPECT(before >= want);
         atomic_store(&own.block, true);
         EXPECT_OK(iter_loader_reset(loader, NULL), NULL);
         iter_batch *batches[2];
         iter_error err;
         for (int b = 0; b < 2; b++) {
-            EXPECT_OK(iter_loader_next(loader, &batches[b], &err), &err);
+            if (!EXPECT_OK(iter_loader_next(loader, &batches[b], &err), &err)) exit(1);
             EXPECT_EQ(iter_batch_describe(batches[b]).epoch, e + 1);
             EXPECT_EQ(iter_batch_describe(batches[b]).number, b);
         }
