@@ -180,9 +180,7 @@ void arm_close(bench_arm *arm) {
     arm->dataset = NULL;
 }
 
-/* ---- Run
- *
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Run ------------------------------------------------------------------------------------- */
 
 /* Rows that are samples: padding stands at the end and is none. */
 static uint32_t own_rows(const bench_arm *arm, const iter_batch_info *info) {

@@ -126,9 +126,7 @@ static iter_status warm_all(const iter_description *set, iter_error *err) {
     return s;
 }
 
-/* ---- Public
- *
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Public ---------------------------------------------------------------------------------- */
 
 const char *bench_cache_text(bench_cache_state state) {
     static const char *const texts[] = {"unknown", "hot", "cold", "none"};

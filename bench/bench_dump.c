@@ -108,9 +108,7 @@ static iter_status add_batch(dump *d, const iter_batch *batch, iter_error *err) 
     return ITER_OK;
 }
 
-/* ---- Files
- *
- * ------------------------------------------------------------------------------------------------- */
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 static const char *npy_type(iter_dtype dtype) {
     switch (dtype) {

@@ -28,9 +28,7 @@ static const char *const file_names[] = {"data_batch_1.bin", "data_batch_2.bin",
 static const char class_names[] =
     "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n";
 
-/* ---- Bytes
- *
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Bytes ----------------------------------------------------------------------------------- */
 
 static uint64_t splitmix(uint64_t *state) {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -66,9 +64,7 @@ static void make_record(uint64_t *state, uint8_t patterns[N_CLASSES][PIXELS], ui
     }
 }
 
-/* ---- Files
- *
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 static iter_status write_all(int file, const void *bytes, size_t size, const char *path,
                              iter_error *err) {

@@ -79,9 +79,7 @@ static iter_status limits(run *r, iter_error *err) {
     return s;
 }
 
-/* ---- One loader
- *
- * ----------------------------------------------------------------------------------------------- */
+/* ---- One loader ------------------------------------------------------------------------------ */
 
 static iter_status warm_up(bench_arm *arm, iter_error *err) {
     iter_status s = ITER_OK;
@@ -119,9 +117,7 @@ static iter_status run_one(run *r, iter_error *err) {
     return s == ITER_OK ? run_slices(r, arm, err) : s;
 }
 
-/* ---- Two loaders
- *
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Two loaders ----------------------------------------------------------------------------- */
 
 static void after_pair(void *user, uint32_t n_kept, uint32_t n_dropped) {
     run *r = user;
@@ -162,9 +158,7 @@ static iter_status run_both(run *r, iter_error *err) {
     return s;
 }
 
-/* ---- Around them
- *
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Around them ----------------------------------------------------------------------------- */
 
 static iter_status describe_set(run_result *result, iter_error *err) {
     iter_dataset *dataset;

@@ -1,10 +1,12 @@
 /*
- * measure.h - how two things are compared: by short slices that alternate, between witnesses, pair
- * by pair.
+ * measure.h - how two things are compared: by short slices that alternate, between witnesses,
+ * pair by pair.
  *
  *     measure_side a = {"before", run_a, NULL, state_a}, b = {"after", run_b, NULL, state_b};
- *     measure_options opt = MEASURE_OPTIONS_INIT; measure_result result; if (measure_pairs(&a, &b,
- *     &opt, &result, &err) == ITER_OK) printf("%.3f\n", result.ratio.median);
+ *     measure_options opt = MEASURE_OPTIONS_INIT;
+ *     measure_result result;
+ *     if (measure_pairs(&a, &b, &opt, &result, &err) == ITER_OK)
+ *         printf("%.3f\n", result.ratio.median);
  *     measure_free(&result);
  *
  * A side is a function, or a program that answers "run N" on its standard input by "samples

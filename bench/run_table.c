@@ -56,9 +56,7 @@ static void in_share(double part, double whole, char out[32]) {
         strcpy(out, "-");
 }
 
-/* ---- Rows
- *
- * ------------------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 typedef void (*cell)(const run_result *result, int arm, char out[RIGHT * 2]);
 
@@ -136,9 +134,7 @@ static const struct {
     {"restore", cell_restore},
 };
 
-/* ---- Parts
- *
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Parts ----------------------------------------------------------------------------------- */
 
 static void head(const run_result *result, FILE *out) {
     const bench_options *o = result->options;

@@ -1,8 +1,9 @@
 /*
  * chain.h - what happens to a sample between dataset and batch.
  *
- *     iter_chain_parse("random-crop:size=32,pad=4 | random-flip |
- *     normalize:mean=0.491;0.482;0.447,std=0.247;0.243;0.261 | to:f32,nchw", NULL, &chain, &err);
+ *     iter_chain_parse("random-crop:size=32,pad=4 | random-flip | "
+ *                      "normalize:mean=0.491;0.482;0.447,std=0.247;0.243;0.261 | to:f32,nchw",
+ *                      NULL, &chain, &err);
  *
  * or call by call:
  *

@@ -1,11 +1,13 @@
 /*
- * convert.h - the pack kernel as a plain call: type, scale, normalise, layout, strides, in one
- * pass.
+ * convert.h - the pack kernel as a plain call: type, scale, normalise, layout,
+ * strides, in one pass.
  *
- *     iter_convert *convert; iter_convert_options opt = ITER_CONVERT_OPTIONS_INIT; opt.n_channels =
- *     3; opt.scale = scale; opt.bias = bias; // out = in * scale[c] + bias[c]
- *     iter_convert_prepare(&in, &out, &opt, &convert, &err); // u8 [3,32,32] "CHW" to f32 [32,32,3]
- *     "HWC" iter_convert_run(convert, pixels, row, NULL); iter_convert_destroy(convert);
+ *     iter_convert *convert;
+ *     iter_convert_options opt = ITER_CONVERT_OPTIONS_INIT;
+ *     opt.n_channels = 3; opt.scale = scale; opt.bias = bias; // out = in * scale[c] + bias[c]
+ *     iter_convert_prepare(&in, &out, &opt, &convert, &err); // u8 CHW to f32 HWC, say
+ *     iter_convert_run(convert, pixels, row, NULL);
+ *     iter_convert_destroy(convert);
  */
 #ifndef ITER_CONVERT_H
 #define ITER_CONVERT_H

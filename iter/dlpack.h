@@ -1,12 +1,10 @@
 /*
- * dlpack.h - tensors to and from other libraries without a copy, as versioned DLPack (dmlc/dlpack
- * 1.x).
+ * dlpack.h - tensors to and from other libraries without a copy, as versioned DLPack
+ * (dmlc/dlpack 1.x).
  *
  *     struct DLManagedTensorVersioned *managed;
- *     iter_batch_to_dlpack(batch, 0, &managed, &err);      // e.g. into a PyCapsule called
- *                                                          "dltensor_versioned"
- *     iter_batch_unref(batch);                             // the memory stays until
- *                                                          managed->deleter(managed)
+ *     iter_batch_to_dlpack(batch, 0, &managed, &err); // e.g. into a PyCapsule
+ *     iter_batch_unref(batch); // the memory stays until managed->deleter(managed)
  *
  * The functions speak of DLPack's own struct by its tag, so that this header lives beside any
  * <dlpack/dlpack.h>, before or behind it. Who has none reads the same bytes as iter_dlpack.

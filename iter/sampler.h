@@ -1,8 +1,7 @@
 /*
  * sampler.h - the order of samples: the built-in samplers and their options.
  *
- *     opt.sampler = "block:block=512,buffer=8";                  by name, in the options of a
- *                                                                loader
+ *     opt.sampler = "block:block=512,buffer=8";                  by name, in the options of a loader
  *
  * or with a table and a struct of options:
  *
@@ -10,19 +9,17 @@
  *     block.block = 512; block.buffer = 8;
  *     opt.sampler_ops = iter_registry_sampler(NULL, "block"); opt.sampler_options = &block;
  *
- * | name        | order | form |
- * | ----------- | ------------------------------------------------------------------------ |
- * ---------- |
- * | sequential  | as stored; the only one for streams | pure |
- * | shuffle     | a new permutation of all samples every epoch | pure |
- * | once        | one permutation, the same every epoch: that of `shuffle` in epoch 0 | pure |
- * | block       | blocks of neighbours in random order, rows of `buffer` blocks mixed | pure |
- * | batch       | units of consecutive rows in random order | pure |
- * | replacement | independent draws: a sample may come twice, or not at all | pure |
- * | bucket      | batches of samples of similar length, in random order | sequential |
+ * | name        | order                                                                    | form       |
+ * | ----------- | ------------------------------------------------------------------------ | ---------- |
+ * | sequential  | as stored; the only one for streams                                      | pure       |
+ * | shuffle     | a new permutation of all samples every epoch                             | pure       |
+ * | once        | one permutation, the same every epoch: that of `shuffle` in epoch 0      | pure       |
+ * | block       | blocks of neighbours in random order, rows of `buffer` blocks mixed      | pure       |
+ * | batch       | units of consecutive rows in random order                                | pure       |
+ * | replacement | independent draws: a sample may come twice, or not at all                | pure       |
+ * | bucket      | batches of samples of similar length, in random order                    | sequential |
  *
- * All depend on the seed, the epoch and the position alone. A pure sampler answers any position at
- * once, so restoring costs nothing.
+ * All depend on the seed, the epoch and the position alone. A pure sampler answers any position at once, so restoring costs nothing.
  */
 #ifndef ITER_SAMPLER_H
 #define ITER_SAMPLER_H

@@ -307,9 +307,7 @@ static uint64_t hash_array(uint64_t hash, const idx_file *idx) {
     return iter__fnv1a_u64(hash, idx->file_bytes);
 }
 
-/* ---- callbacks
- *
- * ----------------------------------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 static iter_status mnist_open(void *state, const char *path, const void *options,
                               iter_description *out, iter_error *err) {

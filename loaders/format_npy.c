@@ -403,9 +403,7 @@ static iter_status add_files(npy_state *s, const char *path, const char *label, 
     return add_array(s, iter__strdup(label), "label", 5, ITER_LABEL, err);
 }
 
-/* ---- callbacks
- *
- * -------------------------------------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 static iter_status npy_open(void *state, const char *path, const void *options,
                             iter_description *out, iter_error *err) {

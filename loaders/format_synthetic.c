@@ -302,9 +302,7 @@ static float target_of(const float *weights, const float *x) {
     return (float)sum;
 }
 
-/* ---- open
- *
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- open ------------------------------------------------------------------------------------ */
 
 static const char *shape_names(void) {
     return "cifar10, cifar100, mnist, imdb, cs224, or no name and shape=";
@@ -433,9 +431,7 @@ static iter_status open_free(synthetic_state *s, const synthetic_options *o, ite
     return ITER_OK;
 }
 
-/* ---- callbacks
- *
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 static void synthetic_close(void *state) {
     synthetic_state *s = state;

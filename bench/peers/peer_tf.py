@@ -2,15 +2,13 @@
 import os
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-import numpy as np
 import tensorflow as tf
 
-from peer_common import (BATCH, MAX_LENGTH, MEAN, OOV, SHIFT, START, STD, WORDS, Contestant, cifar, main, review_ids,
-                         review_texts, touch_array, word_ranks)
+from peer_common import (BATCH, MAX_LENGTH, MEAN, OOV, SHIFT, START, STD, WORDS, Contestant, cifar, main, per_channel,
+                         review_ids, review_texts, touch_array, word_ranks)
 
 AHEAD = 2  # batches
-MINUS = tf.constant(MEAN, shape=(1, 3, 1, 1)) * 255
-TIMES = 1 / (255 * tf.constant(STD, shape=(1, 3, 1, 1)))
+MINUS, TIMES = per_channel(MEAN) * 255, 1 / (255 * per_channel(STD))  # tensors would fix the number of threads
 PUNCTUATION = r'[!"#$%&()*+,\-./:;<=>?@\[\\\]^_`{|}~\t\n]'
 
 

@@ -15,8 +15,8 @@
  *     odd rounds   right ^= f_r(left)  mod 2^R
  *     image = left << R | right
  *
- *     b <= 32: f(h) = low16(m1 * h) + high16(m0 * h) + add m0, m1 = bits 0..15, 16..31 of
- *     multiply[r]
+ *     b <= 32: f(h) = low16(m1 * h) + high16(m0 * h) + add
+ *              with m0, m1 = bits 0..15, 16..31 of multiply[r]
  *     b  > 32: f(h) = (multiply * h + add) >> 32
  *
  * f is multiply-add-shift hashing with a random multiplier and addend: two different halves give

@@ -139,9 +139,7 @@ iter_status iter__sampler_check(const iter_sampler_ops *ops, iter_error *err) {
     return ITER_OK;
 }
 
-/* ---- Lists
- *
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Lists ----------------------------------------------------------------------------------- */
 
 static const iter_ops *find(const table_list *list, const char *name) {
     for (int32_t i = 0; i < list->n; i++)

@@ -95,9 +95,7 @@ void iter__batch_give_back(iter_batch *batch) {
     iter__io_wake(loader);
 }
 
-/* ---- Public
- *
- * ----------------------------------------------------------------------------------------------- */
+/* ---- Public ---------------------------------------------------------------------------------- */
 
 iter_batch *iter_batch_ref(iter_batch *batch) {
     atomic_fetch_add_explicit(&batch->refs, 1, memory_order_relaxed);

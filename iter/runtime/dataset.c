@@ -102,9 +102,7 @@ static iter_status check_description(const iter_description *desc, bool needs_pl
     return ITER_OK;
 }
 
-/* ---- Formats
- *
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Formats --------------------------------------------------------------------------------- */
 
 static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops,
                                const iter_grammar_call *call, iter_error *err) {
@@ -193,9 +191,7 @@ iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user, iter_da
     return ITER_OK;
 }
 
-/* ---- Arrays
- *
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- Arrays ---------------------------------------------------------------------------------- */
 
 static void name_array(const iter_array *arrays, int32_t n_arrays, int32_t i,
                        char out[ITER_NAME_MAX]) {
@@ -308,9 +304,7 @@ iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, boo
     return ITER_OK;
 }
 
-/* ---- Shared by all
- *
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Shared by all --------------------------------------------------------------------------- */
 
 iter_dataset *iter_dataset_ref(iter_dataset *dataset) {
     atomic_fetch_add_explicit(&dataset->refs, 1, memory_order_relaxed);

@@ -49,9 +49,7 @@ static const struct {
 
 #define N_DTYPES ((int)(sizeof(dtypes) / sizeof(dtypes[0])))
 
-/* ---- Out
- *
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Out ------------------------------------------------------------------------------------- */
 
 static void delete_export(struct DLManagedTensorVersioned *self) {
     if (!self) return;
@@ -127,9 +125,7 @@ iter_status iter_batch_to_dlpack(iter_batch *batch, int32_t field,
     return ITER_OK;
 }
 
-/* ---- In
- *
- * --------------------------------------------------------------------------------------------------- */
+/* ---- In -------------------------------------------------------------------------------------- */
 
 static iter_status take_dtype(const iter_dlpack_tensor *in, iter_desc *out, iter_error *err) {
     if (in->dtype_lanes != 1)

@@ -33,9 +33,7 @@ void iter__fallback(iter_loader *loader, const char *text) {
     snprintf(loader->fallbacks[loader->n_fallbacks++], sizeof(loader->fallbacks[0]), "%s", text);
 }
 
-/* ---- next
- *
- * -------------------------------------------------------------------------------------------------- */
+/* ---- next ------------------------------------------------------------------------------------ */
 
 /* Writes what the batch at the head of the queue waits for. loader.lock held. */
 static iter_status say_timeout(iter_loader *loader, iter_error *err) {
@@ -204,9 +202,7 @@ iter_status iter_loader_next(iter_loader *loader, iter_batch **out, iter_error *
     return status;
 }
 
-/* ---- reset
- *
- * --------------------------------------------------------------------------------------------------- */
+/* ---- reset ----------------------------------------------------------------------------------- */
 
 /* Everything made ahead is dropped; work goes on at `cursor`. loader.lock held. */
 void iter__loader_go(iter_loader *loader, const iter_cursor *cursor) {
@@ -385,9 +381,7 @@ void iter_loader_unref(iter_loader *loader) {
     iter__loader_hold_drop(loader);
 }
 
-/* ---- Facts
- *
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- Facts ----------------------------------------------------------------------------------- */
 
 uint64_t iter_loader_n_batches(iter_loader *loader) {
     pthread_mutex_lock(&loader->lock);

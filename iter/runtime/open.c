@@ -99,9 +99,7 @@ static void push_end(iter_loader *loader) {
     }
 }
 
-/* ---- Rows
- *
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 /* Which sample each row is, by a pure sampler: runs of neighbouring positions in one call. */
 static void rows_by_position(iter_loader *loader, iter_batch *batch, const iter_span *span) {
@@ -189,9 +187,7 @@ static void set_chunks(iter_loader *loader, iter_batch *batch, uint32_t n_rows) 
     }
 }
 
-/* ---- Opening
- *
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Opening --------------------------------------------------------------------------------- */
 
 static iter_batch *take_slot(iter_loader *loader, const iter_span *span) {
     iter_batch *batch = loader->free_list;

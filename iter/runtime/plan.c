@@ -177,9 +177,7 @@ static iter_status add_lengths(iter_plan *plan, int32_t of, const iter_stage *st
     return ITER_OK;
 }
 
-/* ---- Fields
- *
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Fields ---------------------------------------------------------------------------------- */
 
 static iter_status plan_field(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain,
                               int32_t f, uint32_t batch_size, bool has_collate, iter_error *err) {
@@ -341,9 +339,7 @@ static iter_status write_text(iter_plan *plan, const iter_description *desc, ite
     return text ? ITER_OK : iter__fail(err, ITER_ENOMEM, "plan: out of memory");
 }
 
-/* ---- Entry
- *
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- Entry ----------------------------------------------------------------------------------- */
 
 static iter_status check_stages(const iter_description *desc, const iter_chain *chain,
                                 iter_error *err) {

@@ -51,9 +51,7 @@ static void identify(const iter_loader *loader, uint64_t ids[ID_COUNT]) {
     ids[ID_ROLL_OVER] = loader->cut.last_batch == ITER_LAST_ROLL_OVER;
 }
 
-/* ---- Save
- *
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Save ------------------------------------------------------------------------------------ */
 
 static iter_status save_locked(iter_loader *loader, uint8_t *out, size_t capacity, size_t *out_size,
                                iter_error *err) {
@@ -89,9 +87,7 @@ iter_status iter_loader_save(iter_loader *loader, void *out, size_t capacity, si
     return status;
 }
 
-/* ---- Restore
- *
- * ------------------------------------------------------------------------------------------------- */
+/* ---- Restore --------------------------------------------------------------------------------- */
 
 static iter_status parse(const uint8_t *bytes, size_t size, saved *out, iter_error *err) {
     if (!bytes || size < sizeof(saved) + sizeof(uint64_t)) {
@@ -188,9 +184,7 @@ iter_status iter_loader_restore(iter_loader *loader, const void *bytes, size_t s
     return status;
 }
 
-/* ---- Seek
- *
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- Seek ------------------------------------------------------------------------------------ */
 
 static iter_status seek_locked(iter_loader *loader, uint32_t epoch, uint64_t sample,
                                iter_error *err) {

@@ -189,9 +189,7 @@ static bool next_of_files(preload *p, piece *out) {
     return true;
 }
 
-/* ---- Reading
- *
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 /* The next piece, or false when all were handed out or an error stopped the run. */
 static bool next_piece(preload *p, piece *out) {
@@ -302,9 +300,7 @@ static iter_status read_threads(preload *p, const iter_source_ops *source, void 
     return p->status;
 }
 
-/* ---- Entry
- *
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Entry ----------------------------------------------------------------------------------- */
 
 /* Where everything will lie. */
 static iter_status lay_out(preload *p, iter_preload *made, iter_error *err) {

@@ -103,9 +103,7 @@ static void backlog_add(iter_io *io, iter_chunk_read *r) {
     io->backlog_last = r;
 }
 
-/* ---- Completion
- *
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Completion ------------------------------------------------------------------------------ */
 
 /* Takes one completed read into the books; true when it was its chunk's last. */
 static bool complete(iter_loader *loader, iter_chunk_read *r) {
@@ -213,9 +211,7 @@ bool iter__io_reads_ahead(iter_loader *loader) {
     return loader->io.async && atomic_load_explicit(&loader->io.misses, memory_order_relaxed) > 0;
 }
 
-/* ---- Issue
- *
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- Issue ----------------------------------------------------------------------------------- */
 
 /* Scatter list of one row: its fields in the order of their bytes. */
 static int32_t slot_parts(iter_loader *loader, iter_batch *batch, uint32_t row, int32_t extent,

@@ -240,9 +240,7 @@ typedef struct iter_worker {
     atomic_ullong busy_ns, wait_bytes_ns, wait_slot_ns, chunks;
 } iter_worker;
 
-/* ---- Loader
- *
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Loader ---------------------------------------------------------------------------------- */
 
 struct iter_loader {
     atomic_uint refs; /* handles */

@@ -62,9 +62,7 @@ static void row_fail_error(iter_loader *loader, iter_batch *batch, uint32_t row,
                    error->message[0] ? error->message : iter_status_text(status));
 }
 
-/* ---- Bytes
- *
- * ------------------------------------------------------------------------------------------------- */
+/* ---- Bytes ----------------------------------------------------------------------------------- */
 
 /* Reads once more, one by one, the rows whose reads failed or came short. */
 static void settle_reads(iter_loader *loader, iter_batch *batch, uint32_t first, uint32_t n) {
@@ -158,9 +156,7 @@ static bool within_limit(iter_loader *loader, iter_batch *batch, const iter_fiel
     return false;
 }
 
-/* ---- Steps
- *
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Steps ----------------------------------------------------------------------------------- */
 
 /* Runs the steps over one row that lies at `in`, `length` long where it is variable. */
 static void run_steps(iter_loader *loader, iter_worker *worker, iter_batch *batch,
@@ -264,9 +260,7 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
     }
 }
 
-/* ---- get()
- *
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- get() ----------------------------------------------------------------------------------- */
 
 /* Where get() shall write rows [row, row + n): the slot, or staging where steps follow. */
 static void aim(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row,

@@ -146,9 +146,7 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
     return may_sleep ? ITER_WORK_WAITED : ITER_WORK_NONE;
 }
 
-/* ---- Threads
- *
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Threads --------------------------------------------------------------------------------- */
 
 /* At the end no read of this thread may be in flight: it would die with the thread. */
 static void drain(iter_loader *loader, iter_worker *worker) {
