@@ -17,13 +17,14 @@
 #include "iter/core/error.h"
 #include "iter/runtime/runtime.h"
 
-#define PIECE    ((uint64_t)1 << 20)
-#define BLOCK    ((uint64_t)4096)
-#define DEPTH    ((int)(ITER_PRELOAD_STAGING / PIECE))
-#define READERS  4
-#define RUNS_MAX 4096
-#define RETRY_NS 1000000 /* how soon a piece that the full source refused is offered again */
-#define ALIGN(n) (((n) + 63) & ~(size_t)63)
+#define PIECE       ((uint64_t)1 << 20)
+#define BLOCK       ((uint64_t)4096)
+#define DEPTH_ROWS  ((int)(ITER_PRELOAD_STAGING / PIECE))
+#define DEPTH_FILES 256 /* many small files want many in flight */
+#define READERS     4
+#define RUNS_MAX    4096
+#define RETRY_NS    1000000 /* how soon a piece that the full source refused is offered again */
+#define ALIGN(n)    (((n) + 63) & ~(size_t)63)
 
 /* Samples [first, first + n) whose extent `extent` lies side by side in one file. */
 typedef struct stretch {
@@ -229,12 +230,12 @@ static void book(preload *p, const piece *one) {
     }
 }
 
-static iter_status read_async(preload *p, const iter_source_ops *source, void *state,
-                              piece *pieces) {
+static iter_status read_async(preload *p, const iter_source_ops *source, void *state, piece *pieces,
+                              int depth) {
     uint32_t in_flight = 0;
     for (;;) {
         bool full = false;
-        for (int i = 0; i < DEPTH && !full; i++) {
+        for (int i = 0; i < depth && !full; i++) {
             piece *slot = &pieces[i];
             if (slot->busy || (!slot->read.size && !next_piece(p, slot))) continue;
             full = source->submit(state, &slot->read) == ITER_AGAIN; /* then it keeps its piece */
@@ -243,7 +244,7 @@ static iter_status read_async(preload *p, const iter_source_ops *source, void *s
         }
         if (in_flight == 0 && !full) break;
         source->commit(state);
-        iter_read *done[8]; /* few, so that new reads are sent before all of these are dealt out */
+        iter_read *done[8]; /* few, so that new reads are sent before all are dealt out */
         int32_t n = source->reap(state, done, 8);
         if (n == 0) {
             source->wait(state, full ? RETRY_NS : -1);
@@ -329,17 +330,18 @@ static iter_status lay_out(preload *p, iter_preload *made, iter_error *err) {
 
 static iter_status read_all(preload *p, const iter_source_ops *source, void *state,
                             iter_error *err) {
-    const size_t staging_bytes = p->made->object_base ? 0 : (size_t)PIECE * DEPTH;
-    piece *pieces = iter__alloc(DEPTH, sizeof(*pieces));
+    const int depth = p->made->object_base ? DEPTH_FILES : DEPTH_ROWS;
+    const size_t staging_bytes = p->made->object_base ? 0 : (size_t)PIECE * DEPTH_ROWS;
+    piece *pieces = iter__alloc((size_t)depth, sizeof(*pieces));
     uint8_t *staging = staging_bytes ? iter__map(staging_bytes) : NULL;
     iter_status status = ITER_OK;
     if (!pieces || (staging_bytes && !staging)) {
         status = iter__fail(err, ITER_ENOMEM, "preload: no memory for %zu bytes of staging",
                             staging_bytes);
     } else {
-        for (int i = 0; i < DEPTH && staging; i++)
+        for (int i = 0; i < depth && staging; i++)
             pieces[i].staging = staging + (size_t)i * PIECE;
-        status = source->submit ? read_async(p, source, state, pieces)
+        status = source->submit ? read_async(p, source, state, pieces, depth)
                                 : read_threads(p, source, state, pieces);
     }
     iter__unmap(staging, staging_bytes);
