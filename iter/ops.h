@@ -188,9 +188,6 @@ typedef struct iter_source_ops {
     /* Asks for everything in flight to end soon; the reads still complete, by reap, with ECANCELED
      * or as they are. */
     void (*cancel)(void *state);
-    /* These bytes will be read soon: begins to fetch them into the page cache. Any thread; does not
-     * wait for the device. NULL = nothing. */
-    void (*advise)(void *state, uint64_t object, uint64_t offset, uint64_t size);
 } iter_source_ops;
 
 /* ---- Format: sample index to where its bytes are --------------------------------------------- */

@@ -225,9 +225,3 @@ iter_status iter__source_files_try_read(const iter__source_files *files, iter_re
     give_fd(files, fd);
     return status;
 }
-
-void iter__source_files_advise(const iter__source_files *files, uint64_t object, uint64_t offset,
-                               uint64_t size) {
-    if (files->fds == NULL || files->fds[object] < 0 || (files->open_flags & O_DIRECT) != 0) return;
-    posix_fadvise(files->fds[object], (off_t)offset, (off_t)size, POSIX_FADV_WILLNEED);
-}

@@ -33,8 +33,4 @@ void iter__source_files_close(iter__source_files *files);
 iter_status iter__source_files_read(const iter__source_files *files, iter_read *read);
 iter_status iter__source_files_try_read(const iter__source_files *files, iter_read *read);
 
-/* iter_source_ops.advise, for files that are kept open. */
-void iter__source_files_advise(const iter__source_files *files, uint64_t object, uint64_t offset,
-                               uint64_t size);
-
 #endif

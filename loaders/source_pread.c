@@ -22,10 +22,6 @@ static iter_status pread_try_read(void *state, iter_read *read) {
     return iter__source_files_try_read(state, read);
 }
 
-static void pread_advise(void *state, uint64_t object, uint64_t offset, uint64_t size) {
-    iter__source_files_advise(state, object, offset, size);
-}
-
 const iter_source_ops iter__source_pread = {
     .base = {.struct_size = sizeof(iter_source_ops),
              .name = "pread",
@@ -35,5 +31,4 @@ const iter_source_ops iter__source_pread = {
     .close = pread_close,
     .read = pread_read,
     .try_read = pread_try_read,
-    .advise = pread_advise,
 };

@@ -522,11 +522,6 @@ static void uring_cancel(void *state) {
     (void)flush(s);
 }
 
-static void uring_advise(void *state, uint64_t object, uint64_t offset, uint64_t size) {
-    const ring_state *s = state;
-    iter__source_files_advise(&s->files, object, offset, size);
-}
-
 const iter_source_ops iter__source_uring = {
     .base = {.struct_size = sizeof(iter_source_ops),
              .name = "ring",
@@ -542,7 +537,6 @@ const iter_source_ops iter__source_uring = {
     .wait = uring_wait,
     .wake = uring_wake,
     .cancel = uring_cancel,
-    .advise = uring_advise,
 };
 
 #endif

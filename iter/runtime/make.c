@@ -384,8 +384,11 @@ static iter_status make_arena(iter_loader *loader, uint64_t limit, iter_error *e
         least = 2 * iter__io_chunk_bytes(loader, loader->chunk_rows);
     }
     if (fixed + least > limit) return too_small(loader, limit, "an arena", least, err);
+    uint32_t n_frames;
+    const size_t frames = iter__frames_bytes(loader, &n_frames) * n_frames;
     size_t bytes = iter__io_chunk_bytes(loader, loader->opt.batch_size) * loader->n_slots;
-    const size_t most = least > ARENA_PREFERRED ? least : ARENA_PREFERRED;
+    size_t most = least > ARENA_PREFERRED ? least : ARENA_PREFERRED;
+    if (frames) bytes = most = frames;
     if (bytes > most) bytes = most;
     if (bytes > limit - fixed) bytes = (size_t)(limit - fixed);
     if (bytes < least) bytes = least;
@@ -405,23 +408,31 @@ static iter_status open_reading(iter_loader *loader, uint64_t limit, iter_error 
     io->region_capacity = loader->max_chunks * loader->n_slots + 1;
     io->regions = iter__alloc(io->region_capacity, sizeof(*io->regions));
     if (!io->regions) return iter__fail(err, ITER_ENOMEM, "arena: out of memory");
-    const iter_source_config config = {.files = dataset->desc.files,
-                                       .n_files = dataset->desc.n_files,
-                                       .depth = SOURCE_DEPTH,
-                                       .o_direct = loader->opt.o_direct,
-                                       .arena = io->arena,
-                                       .arena_bytes = io->arena_bytes};
+    iter_source_config config = {.files = dataset->desc.files,
+                                 .n_files = dataset->desc.n_files,
+                                 .depth = SOURCE_DEPTH,
+                                 .o_direct = loader->opt.o_direct,
+                                 .arena = io->arena,
+                                 .arena_bytes = io->arena_bytes};
+    uint32_t n_frames;
+    const bool large_reads = !io->direct && iter__frames_bytes(loader, &n_frames) > 0;
     if (loader->source == ITER_SOURCE_NULL) {
         ITER_TRY(open_source(loader, source_named("null"), &config, err));
     } else {
-        ITER_TRY(open_ring_or_pread(loader, &config, loader->source != ITER_SOURCE_PREAD, err));
+        const bool ring = loader->source != ITER_SOURCE_PREAD;
+        ITER_TRY(open_ring_or_pread(loader, &config, ring, err));
+        if (large_reads && !config.o_direct && iter__dataset_is_cold(dataset, io->ops, io->state)) {
+            close_source(loader); /* large and aligned: past the page cache it takes less */
+            config.o_direct = 1;
+            ITER_TRY(open_ring_or_pread(loader, &config, ring, err));
+        }
         if (!io->async) {
             ITER_TRY(iter__pool_make(io, SOURCE_DEPTH, err));
             if (loader->source != ITER_SOURCE_DIRECT) loader->source = ITER_SOURCE_PREAD;
         }
     }
-    ITER_TRY(iter__ahead_make(loader, err));
-    const bool can_try = io->ops->try_read && !loader->opt.o_direct;
+    ITER_TRY(iter__frames_make(loader, err));
+    const bool can_try = io->ops->try_read && !loader->opt.o_direct && !io->frames;
     atomic_store(&io->misses, can_try || !io->async ? 0 : INT32_MAX);
     return ITER_OK;
 }
@@ -501,7 +512,7 @@ void iter__loader_free(iter_loader *loader) {
     if (loader->io.ops) close_source(loader);
     iter__unmap(loader->io.arena, loader->io.arena_bytes);
     iter__free(loader->io.regions);
-    iter__free(loader->io.ahead_windows);
+    iter__free(loader->io.frames);
     iter__batches_free(loader);
     iter__free(loader->queue);
     iter__free(loader->failures);

@@ -132,11 +132,6 @@ static void pool_cancel(void *state) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-static void pool_advise(void *state, uint64_t object, uint64_t offset, uint64_t size) {
-    iter_pool *pool = state;
-    if (pool->inner->advise) pool->inner->advise(pool->inner_state, object, offset, size);
-}
-
 static const iter_source_ops pool_ops = {
     .base = {.struct_size = sizeof(iter_source_ops),
              .name = "pread",
@@ -149,7 +144,6 @@ static const iter_source_ops pool_ops = {
     .wait = pool_wait,
     .wake = pool_wake,
     .cancel = pool_cancel,
-    .advise = pool_advise,
 };
 
 /* ---- Making and stopping --------------------------------------------------------------------- */

@@ -61,6 +61,12 @@ void iter__io_release(iter_loader *loader, iter_chunk *chunk) {
     if (!chunk->region) return;
     pthread_mutex_lock(&io->lock);
     atomic_fetch_add_explicit(&io->releases, 1, memory_order_relaxed);
+    if (io->frames) {
+        iter__frames_release(loader, chunk);
+        pthread_mutex_unlock(&io->lock);
+        chunk->region = 0;
+        return;
+    }
     io->regions[(chunk->region - 1) % io->region_capacity].done = true;
     while (io->region_first < io->region_next &&
            io->regions[io->region_first % io->region_capacity].done)
@@ -82,7 +88,7 @@ size_t iter__io_chunk_bytes(const iter_loader *loader, uint32_t rows) {
 /* ---- Submission: with io.lock held ----------------------------------------------------------- */
 
 /* Submits from the backlog as far as the source takes it. */
-static void pump(iter_io *io) {
+void iter__io_pump(iter_io *io) {
     bool any = false;
     while (io->backlog) {
         iter_chunk_read *r = io->backlog;
@@ -93,7 +99,7 @@ static void pump(iter_io *io) {
     if (any) io->ops->commit(io->state);
 }
 
-static void backlog_add(iter_io *io, iter_chunk_read *r) {
+void iter__io_queue(iter_io *io, iter_chunk_read *r) {
     r->next = NULL;
     if (io->backlog) {
         io->backlog_last->next = r;
@@ -123,6 +129,18 @@ static bool complete(iter_loader *loader, iter_chunk_read *r) {
     return atomic_fetch_sub_explicit(&r->chunk->reads_left, 1, memory_order_acq_rel) == 1;
 }
 
+/* The chunk's last read has completed: READY, or done with if its batch was dropped. */
+static void bytes_are_there(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
+    pthread_mutex_lock(&loader->lock);
+    const bool dropped = chunk->batch->dropped;
+    atomic_store_explicit(&chunk->state, dropped ? CHUNK_DONE : CHUNK_READY, memory_order_release);
+    if (!dropped && loader->sleepers) pthread_cond_signal(&loader->work);
+    pthread_mutex_unlock(&loader->lock);
+    if (!dropped) return;
+    iter__io_release(loader, chunk);
+    iter__chunk_done(loader, worker, chunk->batch, 1);
+}
+
 /* Reaps with io.lock held, then books outside it. Returns reads reaped. */
 static int32_t reap(iter_loader *loader, iter_worker *worker) {
     iter_io *io = &loader->io;
@@ -132,28 +150,33 @@ static int32_t reap(iter_loader *loader, iter_worker *worker) {
         io->backlog->read.status = ITER_ECANCELED;
         done[n++] = &io->backlog->read;
     }
-    pump(io); /* also when nothing came: a source may turn a read away although it is idle */
+    iter_chunk_read *waiters[REAP_MAX]; /* rows whose frame came */
+    for (int32_t i = 0; i < n; i++) {
+        iter_chunk_read *r = (iter_chunk_read *)done[i];
+        waiters[i] = r->chunk ? NULL : iter__frame_loaded(loader, r);
+        if (!r->chunk) done[i] = NULL;
+    }
+    iter__io_pump(
+        io); /* also when nothing came: a source may turn a read away although it is idle */
     pthread_mutex_unlock(&io->lock);
 
     iter_chunk *ended[REAP_MAX];
     int32_t n_ended = 0;
     for (int32_t i = 0; i < n; i++) {
         iter_chunk_read *r = (iter_chunk_read *)done[i];
-        iter_chunk *chunk = r->chunk;
-        if (complete(loader, r)) ended[n_ended++] = chunk;
+        iter_chunk *chunk = r ? r->chunk : NULL;
+        if (chunk && complete(loader, r)) ended[n_ended++] = chunk;
     }
     if (n) atomic_fetch_sub(&io->pending, (unsigned)n);
-    for (int32_t i = 0; i < n_ended; i++) {
-        iter_chunk *chunk = ended[i];
-        pthread_mutex_lock(&loader->lock);
-        const bool dropped = chunk->batch->dropped;
-        atomic_store_explicit(&chunk->state, dropped ? CHUNK_DONE : CHUNK_READY,
-                              memory_order_release);
-        if (!dropped && loader->sleepers) pthread_cond_signal(&loader->work);
-        pthread_mutex_unlock(&loader->lock);
-        if (!dropped) continue;
-        iter__io_release(loader, chunk);
-        iter__chunk_done(loader, worker, chunk->batch, 1);
+    for (int32_t i = 0; i < n_ended; i++)
+        bytes_are_there(loader, worker, ended[i]);
+    for (int32_t i = 0; i < n; i++) {
+        for (iter_chunk_read *node = waiters[i], *next; node; node = next) {
+            iter_chunk *chunk = node->chunk;
+            next = node->next; /* the last one's chunk may be worked on, and its reads used again */
+            if (atomic_fetch_sub_explicit(&chunk->reads_left, 1, memory_order_acq_rel) == 1)
+                bytes_are_there(loader, worker, chunk);
+        }
     }
     pthread_mutex_lock(&io->lock);
     return n;
@@ -320,6 +343,11 @@ static int put_back(iter_loader *loader, iter_worker *worker, iter_chunk *chunk)
 int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
     iter_io *io = &loader->io;
     uint8_t *data = NULL;
+    if (io->frames) {
+        iter__frames_read_ahead(loader);
+        const int issued = iter__frames_issue(loader, chunk);
+        return issued < 0 ? put_back(loader, worker, chunk) : issued;
+    }
     if (!io->direct) {
         size_t bytes = 0;
         const int32_t n_extents = loader->dataset->desc.n_extents;
@@ -363,9 +391,9 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
         while (first) {
             iter_chunk_read *r = first;
             first = r->next;
-            backlog_add(io, r);
+            iter__io_queue(io, r);
         }
-        pump(io);
+        iter__io_pump(io);
         pthread_mutex_unlock(&io->lock);
     }
     iter__activity(worker, ACTIVITY_NONE, 0);

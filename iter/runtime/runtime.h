@@ -104,12 +104,15 @@ typedef struct iter_chunk {
     struct iter_batch *batch;
 } iter_chunk;
 
+typedef struct iter_frame iter_frame;
+
 /* One read of a chunk: rows [first_row, first_row + n_rows) of the batch, extent e of each. */
 typedef struct iter_chunk_read {
     iter_read read; /* first: reap() hands it back */
     iter_chunk *chunk;
     uint32_t first_row, n_rows;
     int32_t extent;
+    struct iter_frame *frame; /* the frame that it fills, or that its row lies in; NULL = none */
     struct iter_chunk_read *next; /* backlog */
     iter_iovec part;              /* the single target, where there is one */
 } iter_chunk_read;
@@ -165,6 +168,7 @@ typedef struct iter_entry {
 
 /* Bytes from the source: one lock, one byte arena. See reads.c. */
 typedef struct iter_pool iter_pool;
+typedef struct iter_frames iter_frames;
 
 typedef struct iter_region {
     size_t at, bytes;
@@ -192,11 +196,7 @@ typedef struct iter_io {
     atomic_int misses;   /* try_read is switched off for so many reads */
     atomic_ullong path_bytes[ITER_PATH_COUNT];
     atomic_ullong retried;
-    /* Read-ahead for block shuffles, see readahead.c: */
-    uint64_t ahead_rows;       /* how far ahead of the opener; 0 = off */
-    atomic_ullong ahead_until; /* row of the endless sequence up to which was advised */
-    atomic_bool advising;      /* somebody is at it */
-    uint64_t *ahead_windows;   /* which window was advised last, by hash */
+    iter_frames *frames; /* block shuffles: the arena as windows of files, see frames.c */
 } iter_io;
 
 /* ---- Workers --------------------------------------------------------------------------------- */
@@ -362,10 +362,17 @@ bool iter__io_reads_ahead(
 iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t row,
                               iter_read *out_failed); /* blocking */
 size_t iter__io_chunk_bytes(const iter_loader *loader,
-                            uint32_t rows); /* arena that a chunk may need */
-/* readahead.c */
-iter_status iter__ahead_make(iter_loader *loader, iter_error *err);
-void iter__ahead_advance(iter_loader *loader);
+                            uint32_t rows);           /* arena that a chunk may need */
+void iter__io_queue(iter_io *io, iter_chunk_read *r); /* io.lock held: to be submitted */
+void iter__io_pump(iter_io *io);                      /* io.lock held: submits what is queued */
+
+/* frames.c. issue: as iter__io_issue(). loaded: io.lock held; rows that waited, by `next`. */
+size_t iter__frames_bytes(const iter_loader *loader, uint32_t *out_n);
+iter_status iter__frames_make(iter_loader *loader, iter_error *err);
+int iter__frames_issue(iter_loader *loader, iter_chunk *chunk);
+void iter__frames_release(iter_loader *loader, iter_chunk *chunk); /* io.lock held */
+iter_chunk_read *iter__frame_loaded(iter_loader *loader, iter_chunk_read *r);
+void iter__frames_read_ahead(iter_loader *loader);
 /* pool.c: wraps a blocking source; afterwards ops and state are the pool's. */
 iter_status iter__pool_make(iter_io *io, uint32_t depth, iter_error *err);
 void iter__pool_free(iter_io *io);

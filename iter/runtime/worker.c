@@ -116,7 +116,6 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
             pthread_mutex_unlock(&loader->lock);
         }
         worker->current = chunk->batch;
-        if (is_new) iter__ahead_advance(loader);
         const int issued = is_new ? iter__io_issue(loader, worker, chunk) : 1;
         if (issued == 1) iter__chunk_work(loader, worker, chunk);
         if (issued >= 0) return ITER_WORK_DONE;

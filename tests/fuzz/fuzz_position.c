@@ -26,25 +26,32 @@ static iter_status describe(void *user, iter_description *out, iter_error *err) 
     (void)user, (void)err;
     out->n_samples = N;
     out->n_fields = 1;
-    out->fields[0] = (iter_field){.name = "data", .role = ITER_DATA, .desc = {.dtype = ITER_U8, .n_dims = 1, .dims = {2}}};
+    out->fields[0] = (iter_field){
+        .name = "data", .role = ITER_DATA, .desc = {.dtype = ITER_U8, .n_dims = 1, .dims = {2}}};
     return ITER_OK;
 }
 
-static iter_status get(void *user, void *state, uint32_t n, const uint64_t *indices, const iter_tensor *rows, iter_rng *rng, iter_error *err) {
+static iter_status get(void *user, void *state, uint32_t n, const uint64_t *indices,
+                       const iter_tensor *rows, iter_rng *rng, iter_error *err) {
     (void)user, (void)state, (void)rng, (void)err;
-    for (uint32_t i = 0; i < n; i++) ((uint8_t *)rows[0].data)[2 * i] = (uint8_t)indices[i];
+    for (uint32_t i = 0; i < n; i++)
+        ((uint8_t *)rows[0].data)[2 * i] = (uint8_t)indices[i];
     return ITER_OK;
 }
 
-static const iter_dataset_ops ops = {.struct_size = sizeof(ops), .name = "fuzz", .describe = describe, .get = get, .length = length};
+static const iter_dataset_ops ops = {
+    .struct_size = sizeof(ops), .name = "fuzz", .describe = describe, .get = get, .length = length};
 
 static iter_loader *make(int kind) {
-    static const char *const samplers[KINDS] = {"shuffle", "shuffle", "bucket:buckets=2;4", "sequential"};
+    static const char *const samplers[KINDS] = {"shuffle", "shuffle", "bucket:buckets=2;4",
+                                                "sequential"};
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 4;
     opt.memory_limit = 64 << 20;
     opt.sampler = samplers[kind];
-    opt.last_batch = kind == 1 ? ITER_LAST_ROLL_OVER : kind == 3 ? ITER_LAST_DISCARD : ITER_LAST_KEEP;
+    opt.last_batch = kind == 1   ? ITER_LAST_ROLL_OVER
+                     : kind == 3 ? ITER_LAST_DISCARD
+                                 : ITER_LAST_KEEP;
     iter_dataset *dataset;
     iter_loader *loader;
     FUZZ_REQUIRE(iter_dataset_create(&ops, NULL, &dataset, NULL) == ITER_OK);
@@ -74,7 +81,8 @@ static void go_on(iter_loader *loader) {
         FUZZ_REQUIRE(n >= 1 && n <= 4);
         for (uint32_t r = 0; r < n; r++) {
             FUZZ_REQUIRE(iter_batch_index(batch)[r] < N);
-            FUZZ_REQUIRE(((const uint8_t *)iter_batch_tensor(batch, 0)->data)[2 * r] == iter_batch_index(batch)[r]);
+            FUZZ_REQUIRE(((const uint8_t *)iter_batch_tensor(batch, 0)->data)[2 * r] ==
+                         iter_batch_index(batch)[r]);
         }
         iter_batch_unref(batch);
     }

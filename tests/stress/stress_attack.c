@@ -68,7 +68,9 @@ static void wander(iter_loader *loader, uint32_t batch_size, uint64_t seed, int 
         if (what < 15) {
             EXPECT_OK(iter_loader_reset(loader, &err), &err);
         } else if (what < 25) {
-            EXPECT_OK(iter_loader_seek(loader, draw(&seed) % 3, draw(&seed) % (N / batch_size + 1) * batch_size, &err), &err);
+            EXPECT_OK(iter_loader_seek(loader, draw(&seed) % 3,
+                                       draw(&seed) % (N / batch_size + 1) * batch_size, &err),
+                      &err);
         } else if (what < 35) {
             EXPECT_OK(iter_loader_save(loader, saved, sizeof(saved), &size, &err), &err);
         } else if (what < 45 && size) {
@@ -81,7 +83,8 @@ static void wander(iter_loader *loader, uint32_t batch_size, uint64_t seed, int 
                 return;
             } else {
                 EXPECT_EQ(drive_wrong_rows(batch), 0);
-                if (what > 90) EXPECT_OK(iter_loader_reset(loader, &err), &err); /* with the batch still out */
+                if (what > 90)
+                    EXPECT_OK(iter_loader_reset(loader, &err), &err); /* with the batch still out */
                 EXPECT_EQ(drive_wrong_rows(batch), 0);
             }
         }
@@ -90,7 +93,8 @@ static void wander(iter_loader *loader, uint32_t batch_size, uint64_t seed, int 
 }
 
 static void tight(void) {
-    static const int32_t sources[] = {ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_DIRECT, ITER_SOURCE_MEMORY};
+    static const int32_t sources[] = {ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_DIRECT,
+                                      ITER_SOURCE_MEMORY};
     static const uint32_t sizes[] = {1, 7, 64, 299};
     iter_dataset *data = drive_open(folder);
     for (int s = 0; s < 4; s++) {
@@ -112,8 +116,13 @@ static void tight_and_slow(void) {
     iter_dataset *data = drive_open(folder);
     for (int w = 0; w < 4; w++) {
         for (uint64_t seed = 0; seed < 6; seed++) {
-            source_fault_set(&(source_fault_plan){.inner = &iter__source_pread, .seed = seed, .delay_ns = 200000, .reorder = true,
-                                                  .queue_full = 200, .idle_waits = 200, .try_errno = seed % 2 ? 11 : 95});
+            source_fault_set(&(source_fault_plan){.inner = &iter__source_pread,
+                                                  .seed = seed,
+                                                  .delay_ns = 200000,
+                                                  .reorder = true,
+                                                  .queue_full = 200,
+                                                  .idle_waits = 200,
+                                                  .try_errno = seed % 2 ? 11 : 95});
             iter_loader_options opt = options(worker_counts[w], 40);
             opt.source = ITER_SOURCE_RING;
             opt.source_ops = seed % 3 ? &source_fault_ops : &source_fault_sync_ops;
@@ -184,18 +193,26 @@ static void canceled(void) {
     uint64_t seed = 7;
     iter_dataset *data = drive_open(folder);
     for (int round = 0; round < 160; round++) {
-        source_fault_set(&(source_fault_plan){.inner = &iter__source_pread, .seed = seed, .delay_ns = draw(&seed) % 1000000, .reorder = true,
-                                              .hang = round % 4 == 0 ? 30 : 0, .try_errno = 11});
+        source_fault_set(&(source_fault_plan){.inner = &iter__source_pread,
+                                              .seed = seed,
+                                              .delay_ns = draw(&seed) % 1000000,
+                                              .reorder = true,
+                                              .hang = round % 4 == 0 ? 30 : 0,
+                                              .try_errno = 11});
         iter_loader_options opt = options(worker_counts[round % 4], 16);
-        static const int32_t sources[] = {ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_MEMORY, ITER_SOURCE_DIRECT};
+        static const int32_t sources[] = {ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_MEMORY,
+                                          ITER_SOURCE_DIRECT};
         opt.source = sources[round / 4 % 4];
         if (round % 4 == 0 || round % 5 == 0) {
             opt.source_ops = &source_fault_ops;
             opt.source = ITER_SOURCE_RING;
         }
         iter_loader *loader = drive_loader(data, NULL, &opt);
-        killer k = {.loader = iter_loader_ref(loader), .after_ns = (long)(draw(&seed) % 3000000), .stops = draw(&seed) % 2};
-        if (opt.workers == 0) k.stops = false; /* its thread is the consumer's: only that may stop it */
+        killer k = {.loader = iter_loader_ref(loader),
+                    .after_ns = (long)(draw(&seed) % 3000000),
+                    .stops = draw(&seed) % 2};
+        if (opt.workers == 0)
+            k.stops = false; /* its thread is the consumer's: only that may stop it */
         pthread_t thread;
         EXPECT_EQ(pthread_create(&thread, NULL, kill_later, &k), 0);
         iter_error err;
@@ -268,18 +285,22 @@ static void from_inside(int32_t source) {
         atomic_store(&s->loader, loader);
         iter_batch *gone = NULL;
         const struct timespec pause = {.tv_nsec = 1000000};
-        if (round % 2) gone = atomic_exchange(&s->batch, NULL); /* a slot for the worker to go on with */
+        if (round % 2)
+            gone = atomic_exchange(&s->batch, NULL); /* a slot for the worker to go on with */
         iter_batch_unref(gone);
         int waits = 0;
-        while (!atomic_load(&s->n_done) && waits++ < 50) nanosleep(&pause, NULL);
+        while (!atomic_load(&s->n_done) && waits++ < 50)
+            nanosleep(&pause, NULL);
         if (!atomic_load(&s->n_done)) { /* all slots were full already: nobody collates any more */
             iter_batch_unref(atomic_exchange(&s->batch, NULL));
-            for (waits = 0; !atomic_load(&s->n_done) && waits < 50; waits++) nanosleep(&pause, NULL);
+            for (waits = 0; !atomic_load(&s->n_done) && waits < 50; waits++)
+                nanosleep(&pause, NULL);
             iter_loader_unref(atomic_exchange(&s->loader, NULL));
         }
         if (kept) EXPECT_EQ(drive_wrong_rows(kept), 0);
         iter_batch_unref(kept);
-        for (waits = 0; waits < 5000 && iter__alloc_live() > live + 2 * preloaded; waits++) nanosleep(&pause, NULL);
+        for (waits = 0; waits < 5000 && iter__alloc_live() > live + 2 * preloaded; waits++)
+            nanosleep(&pause, NULL);
         EXPECT(iter__alloc_live() <= live + 2 * preloaded); /* the last thread took it with it */
     }
     iter_dataset_unref(data);
@@ -308,7 +329,9 @@ static void *make_and_run(void *arg) {
 /* liburing maps its rings by system calls that ThreadSanitizer does not see: a ring where another thread's was before looks like a race. That
  * the calls on one ring come one at a time is what the other stress programs look at. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
-const char *__tsan_default_suppressions(void) { return "race:probe_ring\nrace:uring_\n"; }
+const char *__tsan_default_suppressions(void) {
+    return "race:probe_ring\nrace:uring_\n";
+}
 
 static void many_at_once(void) {
     for (int round = 0; round < 6; round++) {
@@ -316,13 +339,16 @@ static void many_at_once(void) {
         maker makers[6];
         pthread_t threads[6];
         for (int i = 0; i < 6; i++) {
-            static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_AUTO, ITER_SOURCE_RING};
+            static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_AUTO,
+                                              ITER_SOURCE_RING};
             makers[i] = (maker){iter_dataset_ref(data), sources[(i + round) % 3], i % 3, 0};
             EXPECT_EQ(pthread_create(&threads[i], NULL, make_and_run, &makers[i]), 0);
         }
         iter_dataset_unref(data);
-        for (int i = 0; i < 6; i++) pthread_join(threads[i], NULL);
-        for (int i = 1; i < 6; i++) EXPECT(makers[i].hash == makers[0].hash);
+        for (int i = 0; i < 6; i++)
+            pthread_join(threads[i], NULL);
+        for (int i = 1; i < 6; i++)
+            EXPECT(makers[i].hash == makers[0].hash);
     }
 }
 
@@ -331,7 +357,8 @@ static void many_at_once(void) {
 static iter_loader *_Atomic called_loader;
 static atomic_int call_status; /* of the last call from inside */
 
-static iter_status nosy_open(void *state, const void *opt, const iter_sampler_context *context, iter_error *err) {
+static iter_status nosy_open(void *state, const void *opt, const iter_sampler_context *context,
+                             iter_error *err) {
     (void)state, (void)opt, (void)context, (void)err;
     return ITER_OK;
 }
@@ -343,13 +370,17 @@ static uint64_t nosy_length(const void *state) {
 
 static void nosy_index(void *state, uint32_t epoch, uint64_t position, uint32_t n, uint64_t *out) {
     (void)state, (void)epoch;
-    for (uint32_t i = 0; i < n; i++) out[i] = position + i;
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = position + i;
     iter_loader *loader = atomic_load(&called_loader);
     iter_batch *batch;
     if (loader) atomic_store(&call_status, (int)iter_loader_next(loader, &batch, NULL));
 }
 
-static const iter_sampler_ops nosy = {.base = {.struct_size = sizeof(nosy), .name = "nosy"}, .open = nosy_open, .length = nosy_length, .index = nosy_index};
+static const iter_sampler_ops nosy = {.base = {.struct_size = sizeof(nosy), .name = "nosy"},
+                                      .open = nosy_open,
+                                      .length = nosy_length,
+                                      .index = nosy_index};
 
 static void called_back(void) {
     for (int w = 0; w < 3; w++) {
@@ -383,24 +414,30 @@ static iter_status describe_huge(void *user, iter_description *out, iter_error *
     out->n_samples = 100;
     out->n_fields = 2;
     for (int f = 0; f < 2; f++) {
-        out->fields[f] = (iter_field){.role = f ? ITER_LABEL : ITER_DATA, .desc = {.dtype = ITER_U8, .n_dims = huge_n_dims}};
+        out->fields[f] = (iter_field){.role = f ? ITER_LABEL : ITER_DATA,
+                                      .desc = {.dtype = ITER_U8, .n_dims = huge_n_dims}};
         snprintf(out->fields[f].name, sizeof(out->fields[f].name), "field%d", f);
-        for (int d = 0; d < huge_n_dims; d++) out->fields[f].desc.dims[d] = huge_dims[d];
+        for (int d = 0; d < huge_n_dims; d++)
+            out->fields[f].desc.dims[d] = huge_dims[d];
     }
     return ITER_OK;
 }
 
-static iter_status get_nothing(void *user, void *state, uint32_t n, const uint64_t *indices, const iter_tensor *rows, iter_rng *rng, iter_error *err) {
+static iter_status get_nothing(void *user, void *state, uint32_t n, const uint64_t *indices,
+                               const iter_tensor *rows, iter_rng *rng, iter_error *err) {
     (void)user, (void)state, (void)n, (void)indices, (void)rows, (void)rng, (void)err;
     return ITER_OK;
 }
 
-static const iter_dataset_ops huge_ops = {.struct_size = sizeof(huge_ops), .name = "huge", .describe = describe_huge, .get = get_nothing};
+static const iter_dataset_ops huge_ops = {
+    .struct_size = sizeof(huge_ops), .name = "huge", .describe = describe_huge, .get = get_nothing};
 
 /* Rows, batches and slots whose bytes do not fit a size_t, or not this machine: refused, never wrapped around. */
 static void huge(void) {
-    static const int64_t shapes[][3] = {{INT32_MAX, INT32_MAX, 1},  {INT32_MAX, INT32_MAX, 2}, {1 << 30, 1 << 30, 2}, {1 << 30, 1 << 30, 4},
-                                        {INT32_MAX, INT32_MAX, 7}, {1 << 20, 1 << 20, 1 << 7}, {1 << 30, 1 << 12, 1}, {1 << 30, 1 << 24, 1 << 9}};
+    static const int64_t shapes[][3] = {{INT32_MAX, INT32_MAX, 1}, {INT32_MAX, INT32_MAX, 2},
+                                        {1 << 30, 1 << 30, 2},     {1 << 30, 1 << 30, 4},
+                                        {INT32_MAX, INT32_MAX, 7}, {1 << 20, 1 << 20, 1 << 7},
+                                        {1 << 30, 1 << 12, 1},     {1 << 30, 1 << 24, 1 << 9}};
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         for (uint32_t batch_size = 1; batch_size <= 1u << 24; batch_size *= 4) {
             for (uint32_t slots = 1; slots <= 4096; slots *= 64) {
@@ -429,7 +466,11 @@ static void huge(void) {
 
 /* A number that is likely to hurt. */
 static uint64_t odd(uint64_t *seed) {
-    static const uint64_t values[] = {0, 0, 0, 1, 2, 3, 4, 5, 17, 64, 255, 256, 4096, 65537, 1u << 24, INT32_MAX, 1u << 31, UINT32_MAX, INT64_MAX, (uint64_t)1 << 63, UINT64_MAX};
+    static const uint64_t values[] = {0,         0,        0,          1,         2,
+                                      3,         4,        5,          17,        64,
+                                      255,       256,      4096,       65537,     1u << 24,
+                                      INT32_MAX, 1u << 31, UINT32_MAX, INT64_MAX, (uint64_t)1 << 63,
+                                      UINT64_MAX};
     const uint64_t value = values[draw(seed) % (sizeof(values) / sizeof(values[0]))];
     return draw(seed) % 4 ? value : value + draw(seed) % 7 - 3;
 }
@@ -483,7 +524,8 @@ static void garbage(void) {
             } else if (got == ITER_OK) {
                 if (opt.source != ITER_SOURCE_NULL) EXPECT_EQ(drive_wrong_rows(batch), 0);
             } else {
-                EXPECT(opt.max_sample_bytes > 0 && opt.max_sample_bytes < 3073); /* the only reason for a failed sample here */
+                EXPECT(opt.max_sample_bytes > 0 &&
+                       opt.max_sample_bytes < 3073); /* the only reason for a failed sample here */
             }
             iter_batch_unref(batch);
         }
@@ -494,14 +536,15 @@ static void garbage(void) {
     iter_dataset_unref(data);
 }
 
-#define STEP(call)                                                                                                   \
-    do {                                                                                                             \
-        struct timespec from, to;                                                                                    \
-        clock_gettime(CLOCK_MONOTONIC, &from);                                                                       \
-        call;                                                                                                        \
-        clock_gettime(CLOCK_MONOTONIC, &to);                                                                         \
-        printf("%-32s %.2f s\n", #call, (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) * 1e-9); \
-        fflush(stdout);                                                                                              \
+#define STEP(call)                                                                              \
+    do {                                                                                        \
+        struct timespec from, to;                                                               \
+        clock_gettime(CLOCK_MONOTONIC, &from);                                                  \
+        call;                                                                                   \
+        clock_gettime(CLOCK_MONOTONIC, &to);                                                    \
+        printf("%-32s %.2f s\n", #call,                                                         \
+               (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) * 1e-9); \
+        fflush(stdout);                                                                         \
     } while (0)
 
 int main(void) {

@@ -65,7 +65,7 @@ static uint64_t run_ranks(iter_dataset *data, iter_chain *chain, iter_loader_opt
     return sum;
 }
 
-static void same_for_all(const char *chain_text, int32_t last_batch) {
+static void same_for_all(const char *chain_text, int32_t last_batch, int32_t shuffle) {
     iter_dataset *data = drive_open(folder);
     iter_chain *chain = chain_text ? drive_chain(chain_text) : NULL;
     uint64_t want = 0;
@@ -77,6 +77,9 @@ static void same_for_all(const char *chain_text, int32_t last_batch) {
             opt.source = sources[s];
             opt.workers = all_workers[w];
             opt.last_batch = last_batch;
+            opt.shuffle = shuffle;
+            opt.block = 32; /* of a block shuffle */
+            opt.buffer_blocks = 4;
             iter_loader *loader = drive_loader(own, chain, &opt);
             const uint64_t got = drive_run(loader, 2);
             iter_loader_unref(loader);
@@ -141,10 +144,11 @@ int main(void) {
             rows_are_right(sources[s], workers, 0);
         rows_are_right(sources[s], 2, 1);
     }
-    same_for_all(augment, ITER_LAST_KEEP);
+    same_for_all(augment, ITER_LAST_KEEP, ITER_SHUFFLE_FULL);
+    same_for_all(NULL, ITER_LAST_KEEP, ITER_SHUFFLE_BLOCK);
 #ifndef __SANITIZE_THREAD__ /* ten times slower there, and nothing new for the threads */
-    same_for_all(NULL, ITER_LAST_KEEP);
-    same_for_all(augment, ITER_LAST_PAD);
+    same_for_all(NULL, ITER_LAST_KEEP, ITER_SHUFFLE_FULL);
+    same_for_all(augment, ITER_LAST_PAD, ITER_SHUFFLE_FULL);
 #endif
     make_folder_gone(folder);
     return EXPECT_DONE();

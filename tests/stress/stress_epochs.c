@@ -13,7 +13,8 @@
 static int32_t numbers[1000];
 
 static iter_loader *over_numbers(int64_t n, const iter_loader_options *opt) {
-    const iter_array array = {.role = ITER_DATA, .desc = {.dtype = ITER_I32, .n_dims = 1, .dims = {n}}, .data = numbers};
+    const iter_array array = {
+        .role = ITER_DATA, .desc = {.dtype = ITER_I32, .n_dims = 1, .dims = {n}}, .data = numbers};
     iter_error err;
     iter_loader *loader = NULL;
     if (!EXPECT_OK(iter_ndarray_create(&array, 1, NULL, opt, &loader, &err), &err)) exit(1);
@@ -60,12 +61,15 @@ static void rules(int32_t workers) {
     iter_loader_options opt = options(workers, 4, ITER_LAST_KEEP);
     opt.epochs = 4;
     iter_loader *loader = over_numbers(10, &opt);
-    for (int i = 0; i < 3; i++) EXPECT_OK(iter_loader_reset(loader, NULL), NULL); /* before the first next: nothing */
+    for (int i = 0; i < 3; i++)
+        EXPECT_OK(iter_loader_reset(loader, NULL), NULL); /* before the first next: nothing */
     expect_batch(loader, 0, 0, 0);
     expect_batch(loader, 0, 1, 4);
     expect_batch(loader, 0, 2, 8);
-    for (int i = 0; i < 5; i++) expect_end(loader);
-    for (int i = 0; i < 3; i++) EXPECT_OK(iter_loader_reset(loader, NULL), NULL); /* the second and third do nothing */
+    for (int i = 0; i < 5; i++)
+        expect_end(loader);
+    for (int i = 0; i < 3; i++)
+        EXPECT_OK(iter_loader_reset(loader, NULL), NULL); /* the second and third do nothing */
     expect_batch(loader, 1, 0, 0);
     EXPECT_OK(iter_loader_reset(loader, NULL), NULL); /* in mid-epoch: the rest is dropped */
     expect_batch(loader, 2, 0, 0);
@@ -73,7 +77,8 @@ static void rules(int32_t workers) {
     expect_batch(loader, 2, 2, 8);
     EXPECT_OK(iter_loader_reset(loader, NULL), NULL); /* all batches taken, END not asked for */
     expect_batch(loader, 3, 0, 0);
-    for (int i = 0; i < 3; i++) EXPECT_STATUS(iter_loader_reset(loader, NULL), ITER_END, NULL); /* there is no fifth */
+    for (int i = 0; i < 3; i++)
+        EXPECT_STATUS(iter_loader_reset(loader, NULL), ITER_END, NULL); /* there is no fifth */
     expect_end(loader);
     EXPECT_OK(iter_loader_seek(loader, 0, 0, NULL), NULL); /* hard_reset */
     expect_batch(loader, 0, 0, 0);
@@ -111,7 +116,8 @@ static void empty(int32_t workers, int64_t n, int32_t last_batch, int32_t lookah
         uint64_t sample;
         iter_loader_position(loader, &epoch, &sample);
         EXPECT_EQ(epoch, e);
-        const uint64_t want = last_batch == ITER_LAST_ROLL_OVER ? (e + 1) * (uint64_t)n / 8 - e * (uint64_t)n / 8
+        const uint64_t want = last_batch == ITER_LAST_ROLL_OVER
+                                  ? (e + 1) * (uint64_t)n / 8 - e * (uint64_t)n / 8
                               : last_batch == ITER_LAST_DISCARD ? (uint64_t)n / 8
                                                                 : ((uint64_t)n + 7) / 8;
         EXPECT_EQ(iter_loader_n_batches(loader), want);
@@ -135,7 +141,8 @@ static void empty(int32_t workers, int64_t n, int32_t last_batch, int32_t lookah
 static void empty_epochs(int32_t workers) {
     for (int32_t lookahead = 0; lookahead < 2; lookahead++) {
         for (int64_t n = 0; n <= 11; n++) {
-            for (int32_t mode = ITER_LAST_KEEP; mode <= ITER_LAST_ROLL_OVER; mode++) empty(workers, n, mode, lookahead);
+            for (int32_t mode = ITER_LAST_KEEP; mode <= ITER_LAST_ROLL_OVER; mode++)
+                empty(workers, n, mode, lookahead);
         }
     }
 }
@@ -148,7 +155,8 @@ static void rolls_over(int32_t workers, uint64_t n, uint32_t global, int taken) 
     iter_loader *loader = over_numbers((int64_t)n, &opt);
     for (uint32_t e = 0; e < 12; e++) {
         const uint64_t first = e * n / global, end = (e + 1) * n / global;
-        const uint64_t stop = taken >= 0 && first + (uint64_t)taken < end ? first + (uint64_t)taken : end;
+        const uint64_t stop =
+            taken >= 0 && first + (uint64_t)taken < end ? first + (uint64_t)taken : end;
         for (uint64_t g = first; g < stop; g++) {
             iter_error err;
             iter_batch *batch;
@@ -179,7 +187,8 @@ static void rolls_over(int32_t workers, uint64_t n, uint32_t global, int taken) 
 /* ---- Ranks --------------------------------------------------------------------------------------------------------------------- */
 
 /* All ranks take equally many batches, and together exactly the epoch. */
-static void ranks(int32_t workers, int64_t n, uint32_t batch_size, uint32_t n_ranks, int32_t last_batch) {
+static void ranks(int32_t workers, int64_t n, uint32_t batch_size, uint32_t n_ranks,
+                  int32_t last_batch) {
     iter_loader *loaders[5];
     uint32_t seen[64] = {0}, n_empty = 0, n_rows = 0;
     for (uint32_t r = 0; r < n_ranks; r++) {
@@ -218,16 +227,19 @@ static void ranks(int32_t workers, int64_t n, uint32_t batch_size, uint32_t n_ra
     }
     const uint32_t whole = (uint32_t)n / global * global;
     EXPECT_EQ(n_rows, last_batch == ITER_LAST_DISCARD ? whole : (uint32_t)n);
-    for (int64_t i = 0; i < n; i++) EXPECT(seen[i] == 1 || (last_batch == ITER_LAST_DISCARD && seen[i] == 0));
+    for (int64_t i = 0; i < n; i++)
+        EXPECT(seen[i] == 1 || (last_batch == ITER_LAST_DISCARD && seen[i] == 0));
     const uint32_t tail = (uint32_t)n - whole;
     EXPECT_EQ(n_empty, last_batch == ITER_LAST_KEEP && tail && tail < n_ranks ? n_ranks - tail : 0);
-    for (uint32_t r = 0; r < n_ranks; r++) iter_loader_unref(loaders[r]);
+    for (uint32_t r = 0; r < n_ranks; r++)
+        iter_loader_unref(loaders[r]);
 }
 
 static void all_ranks(int32_t workers) {
     for (int64_t n = 0; n <= 31; n += workers ? 5 : 1) {
         for (uint32_t n_ranks = 1; n_ranks <= 5; n_ranks++) {
-            for (int32_t mode = ITER_LAST_KEEP; mode <= ITER_LAST_DISCARD; mode++) ranks(workers, n, 3, n_ranks, mode);
+            for (int32_t mode = ITER_LAST_KEEP; mode <= ITER_LAST_DISCARD; mode++)
+                ranks(workers, n, 3, n_ranks, mode);
         }
     }
 }
@@ -238,7 +250,8 @@ static uint64_t chunks_done(iter_loader *loader) {
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
     EXPECT_OK(iter_loader_stats_read(loader, &stats, NULL), NULL);
     uint64_t n = 0;
-    for (int32_t i = 0; i < stats.n_workers; i++) n += stats.workers[i].chunks;
+    for (int32_t i = 0; i < stats.n_workers; i++)
+        n += stats.workers[i].chunks;
     return n;
 }
 
@@ -246,7 +259,8 @@ static void take_epoch(iter_loader *loader) {
     iter_error err;
     iter_batch *batch;
     iter_status s;
-    while ((s = iter_loader_next(loader, &batch, &err)) == ITER_OK) iter_batch_unref(batch);
+    while ((s = iter_loader_next(loader, &batch, &err)) == ITER_OK)
+        iter_batch_unref(batch);
     EXPECT_STATUS(s, ITER_END, &err);
 }
 
@@ -262,7 +276,8 @@ static void end_costs_nothing(int32_t workers) {
         take_epoch(loader);
         const uint64_t want = (e + 1) * 8 + 3; /* half of max_held + prefetch + 1 slots at least */
         uint64_t before = 0;
-        for (int i = 0, still = 0; i < 3000 && still < 20; i++, sleep_ms(1)) { /* until nobody does anything any more */
+        for (int i = 0, still = 0; i < 3000 && still < 20;
+             i++, sleep_ms(1)) { /* until nobody does anything any more */
             const uint64_t now = chunks_done(loader);
             still = now == before && now >= want && atomic_load(&own.n_inside) == 0 ? still + 1 : 0;
             before = now;
@@ -277,7 +292,8 @@ static void end_costs_nothing(int32_t workers) {
             EXPECT_EQ(iter_batch_describe(batches[b]).epoch, e + 1);
             EXPECT_EQ(iter_batch_describe(batches[b]).number, b);
         }
-        for (int b = 0; b < 2; b++) iter_batch_unref(batches[b]);
+        for (int b = 0; b < 2; b++)
+            iter_batch_unref(batches[b]);
         atomic_store(&own.block, false);
     }
     iter_loader_unref(loader);
@@ -302,7 +318,8 @@ static void stays_in_epoch(int32_t workers) {
 }
 
 int main(void) {
-    for (int i = 0; i < 1000; i++) numbers[i] = i;
+    for (int i = 0; i < 1000; i++)
+        numbers[i] = i;
     for (int w = 0; w < 4; w++) {
         const int32_t workers = worker_counts[w];
         rules(workers);

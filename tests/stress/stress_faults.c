@@ -74,7 +74,8 @@ static seen one_epoch(iter_loader *loader) {
         out.n_rows += info.n_rows;
         out.n_failed += info.n_failed;
         out.wrong += drive_wrong_rows(batch);
-        for (uint32_t i = 0; i < info.n_rows; i++) out.n_invalid += !iter_batch_valid(batch)[i];
+        for (uint32_t i = 0; i < info.n_rows; i++)
+            out.n_invalid += !iter_batch_valid(batch)[i];
         out.hash = out.hash * 31 + drive_hash(batch);
         iter_batch_unref(batch);
     }
@@ -91,8 +92,11 @@ static void mended(const char *what, source_fault_plan plan) {
             iter_loader *loader = open_with(&plan, &opt);
             for (int e = 0; e < 2; e++) {
                 const seen got = one_epoch(loader);
-                const int fine = EXPECT_EQ(got.n_bad, 0) & EXPECT_EQ(got.n_rows, N) & EXPECT_EQ(got.wrong, 0) & EXPECT_EQ(got.n_failed, 0);
-                if (!fine) fprintf(stderr, "  %s, source %d, %d workers, epoch %d: %s\n", what, s, worker_counts[w], e, got.first);
+                const int fine = EXPECT_EQ(got.n_bad, 0) & EXPECT_EQ(got.n_rows, N) &
+                                 EXPECT_EQ(got.wrong, 0) & EXPECT_EQ(got.n_failed, 0);
+                if (!fine)
+                    fprintf(stderr, "  %s, source %d, %d workers, epoch %d: %s\n", what, s,
+                            worker_counts[w], e, got.first);
             }
             EXPECT_EQ(stats_of(loader).n_failures, 0);
             iter_loader_unref(loader);
@@ -108,11 +112,23 @@ static void all_mended(void) {
     EXPECT(atomic_load(&source_fault_seen()->lost) > 0);
     mended("short", (source_fault_plan){.seed = 4, .interrupted = 500, .try_again = 500});
     EXPECT(atomic_load(&source_fault_seen()->interrupted) > 0);
-    mended("full once each", (source_fault_plan){.seed = 5, .queue_full = 1000, .try_errno = EOPNOTSUPP});
-    mended("full and idle", (source_fault_plan){.seed = 6, .queue_full = 500, .idle_waits = 900, .reorder = true, .try_errno = EAGAIN});
-    mended("slow, in any order", (source_fault_plan){.seed = 7, .delay_ns = 300000, .reorder = true, .idle_waits = 200});
-    mended("all of it", (source_fault_plan){.seed = 8, .eio_once = 30, .lost = 30, .interrupted = 100, .queue_full = 200, .try_again = 300,
-                                            .idle_waits = 300, .delay_ns = 100000, .reorder = true});
+    mended("full once each",
+           (source_fault_plan){.seed = 5, .queue_full = 1000, .try_errno = EOPNOTSUPP});
+    mended(
+        "full and idle",
+        (source_fault_plan){
+            .seed = 6, .queue_full = 500, .idle_waits = 900, .reorder = true, .try_errno = EAGAIN});
+    mended("slow, in any order",
+           (source_fault_plan){.seed = 7, .delay_ns = 300000, .reorder = true, .idle_waits = 200});
+    mended("all of it", (source_fault_plan){.seed = 8,
+                                            .eio_once = 30,
+                                            .lost = 30,
+                                            .interrupted = 100,
+                                            .queue_full = 200,
+                                            .try_again = 300,
+                                            .idle_waits = 300,
+                                            .delay_ns = 100000,
+                                            .reorder = true});
 }
 
 /* A source that is full at times must not leave holes in what is loaded ahead. */
@@ -120,7 +136,12 @@ static void preload_full(void) {
     for (int s = 0; s < 2; s++) {
         iter_loader_options opt = options(1, sources[s]);
         opt.source = ITER_SOURCE_MEMORY;
-        iter_loader *loader = open_with(&(source_fault_plan){.seed = 9, .queue_full = 1000, .eio_once = 300, .reorder = true, .interrupted = 300}, &opt);
+        iter_loader *loader = open_with(&(source_fault_plan){.seed = 9,
+                                                             .queue_full = 1000,
+                                                             .eio_once = 300,
+                                                             .reorder = true,
+                                                             .interrupted = 300},
+                                        &opt);
         const seen got = one_epoch(loader);
         EXPECT_EQ(got.n_rows, N);
         EXPECT_EQ(got.wrong, 0);
@@ -128,9 +149,31 @@ static void preload_full(void) {
     }
 }
 
+/* The only read there is is turned away by an idle source: nothing else will come that offers it again. */
+static void full_and_alone(void) {
+    for (int w = 0; w < 4; w++) {
+        iter_loader_options opt = options(worker_counts[w], &source_fault_ops);
+        const uint64_t one = 77;
+        opt.subset = &one;
+        opt.n_subset = 1;
+        opt.lookahead = ITER_LOOKAHEAD_EPOCH;
+        opt.timeout_ms = 5000;
+        iter_loader *loader = open_with(
+            &(source_fault_plan){.seed = 10, .queue_full = 1000, .try_errno = EOPNOTSUPP}, &opt);
+        iter_error err;
+        iter_batch *batch;
+        if (EXPECT_OK(iter_loader_next(loader, &batch, &err), &err))
+            EXPECT_EQ(drive_wrong_rows(batch), 0);
+        iter_batch_unref(batch);
+        EXPECT_STATUS(iter_loader_next(loader, &batch, &err), ITER_END, &err);
+        iter_loader_unref(loader);
+    }
+}
+
 /* ---- Faults that stay ---------------------------------------------------------------------------------------------------- */
 
-static void same_for_all(const char *what, source_fault_plan plan, int32_t on_error, bool must_fail) {
+static void same_for_all(const char *what, source_fault_plan plan, int32_t on_error,
+                         bool must_fail) {
     seen want = {.hash = 0};
     for (int s = 0; s < 2; s++) {
         for (int w = 0; w < 4; w++) {
@@ -140,21 +183,28 @@ static void same_for_all(const char *what, source_fault_plan plan, int32_t on_er
             const seen got = one_epoch(loader);
             if (s + w == 0) want = got;
             int fine = EXPECT_EQ(got.n_ok + got.n_bad, (N + 31) / 32) & EXPECT_EQ(got.wrong, 0);
-            fine &= EXPECT(got.hash == want.hash) & EXPECT_EQ(got.n_invalid, want.n_invalid) & EXPECT_EQ(got.n_failed, want.n_failed);
+            fine &= EXPECT(got.hash == want.hash) & EXPECT_EQ(got.n_invalid, want.n_invalid) &
+                    EXPECT_EQ(got.n_failed, want.n_failed);
             const iter_loader_stats stats = stats_of(loader);
             if (must_fail) fine &= EXPECT(stats.n_failures > 0);
-            if (on_error == ITER_ON_ERROR_FAIL) fine &= EXPECT(got.n_bad > 0 && strstr(got.first, "data_batch_") && strstr(got.first, ".bin:"));
-            if (on_error != ITER_ON_ERROR_FAIL) fine &= EXPECT_EQ(got.n_bad, 0) & EXPECT_EQ(got.n_failed, stats.n_failures);
+            if (on_error == ITER_ON_ERROR_FAIL)
+                fine &= EXPECT(got.n_bad > 0 && strstr(got.first, "data_batch_") &&
+                               strstr(got.first, ".bin:"));
+            if (on_error != ITER_ON_ERROR_FAIL)
+                fine &= EXPECT_EQ(got.n_bad, 0) & EXPECT_EQ(got.n_failed, stats.n_failures);
             if (on_error == ITER_ON_ERROR_BLANK) fine &= EXPECT_EQ(got.n_invalid, got.n_failed);
             if (on_error == ITER_ON_ERROR_REPLACE) fine &= EXPECT_EQ(got.n_invalid, 0);
             iter_failure list[ITER_STATS_WORKERS];
             const size_t n = iter_loader_failures(loader, list, ITER_STATS_WORKERS);
             EXPECT_EQ(n, stats.n_failures);
             for (size_t i = 0; i < n && i < ITER_STATS_WORKERS; i++) {
-                fine &= EXPECT_EQ(list[i].status, ITER_EIO) & EXPECT(strstr(list[i].message, "data_batch_"));
+                fine &= EXPECT_EQ(list[i].status, ITER_EIO) &
+                        EXPECT(strstr(list[i].message, "data_batch_"));
                 if (i) fine &= EXPECT(list[i].position / 32 >= list[i - 1].position / 32);
             }
-            if (!fine) fprintf(stderr, "  %s, on_error %d, source %d, %d workers: %s\n", what, on_error, s, worker_counts[w], got.first);
+            if (!fine)
+                fprintf(stderr, "  %s, on_error %d, source %d, %d workers: %s\n", what, on_error, s,
+                        worker_counts[w], got.first);
             iter_loader_unref(loader);
         }
     }
@@ -163,8 +213,12 @@ static void same_for_all(const char *what, source_fault_plan plan, int32_t on_er
 static void all_that_stays(void) {
     for (int32_t on_error = ITER_ON_ERROR_FAIL; on_error <= ITER_ON_ERROR_BLANK; on_error++) {
         same_for_all("EIO", (source_fault_plan){.seed = 11, .eio_always = 20}, on_error, true);
-        same_for_all("EIO behind misses", (source_fault_plan){.seed = 12, .eio_always = 20, .try_errno = EAGAIN, .reorder = true}, on_error, true);
-        same_for_all("shrunk", (source_fault_plan){.seed = 13, .shrunk = 20, .delay_ns = 50000}, on_error, true);
+        same_for_all(
+            "EIO behind misses",
+            (source_fault_plan){.seed = 12, .eio_always = 20, .try_errno = EAGAIN, .reorder = true},
+            on_error, true);
+        same_for_all("shrunk", (source_fault_plan){.seed = 13, .shrunk = 20, .delay_ns = 50000},
+                     on_error, true);
     }
 }
 
@@ -207,7 +261,8 @@ static void hang_and_return(void) {
             if (s == 1 && w == 3) continue;
             iter_loader_options opt = options(worker_counts[w], sources[s]);
             opt.timeout_ms = 30;
-            iter_loader *loader = open_with(&(source_fault_plan){.seed = 21, .hang = 20, .try_errno = EAGAIN}, &opt);
+            iter_loader *loader =
+                open_with(&(source_fault_plan){.seed = 21, .hang = 20, .try_errno = EAGAIN}, &opt);
             iter_error err;
             iter_batch *batch;
             iter_status status;
@@ -216,7 +271,8 @@ static void hang_and_return(void) {
                 if (status == ITER_ETIMEDOUT) {
                     EXPECT_ERROR(status, ITER_ETIMEDOUT, &err, "next: ");
                     EXPECT(batch == NULL);
-                    n_named += strstr(err.message, "data_batch_") != NULL; /* on a busy machine also a thread may be late */
+                    n_named += strstr(err.message, "data_batch_") !=
+                               NULL; /* on a busy machine also a thread may be late */
                     if (++n_late == 5) source_fault_release();
                     if (n_late > 1000) break;
                     continue;
@@ -241,7 +297,8 @@ static void hang_and_go(void) {
         iter_loader_options opt = options(worker_counts[w], &source_fault_ops);
         opt.timeout_ms = 20;
         opt.grace_ms = 5000;
-        iter_loader *loader = open_with(&(source_fault_plan){.seed = 22, .hang = 300, .try_errno = EAGAIN}, &opt);
+        iter_loader *loader =
+            open_with(&(source_fault_plan){.seed = 22, .hang = 300, .try_errno = EAGAIN}, &opt);
         iter_error err;
         iter_batch *batch, *held = NULL;
         iter_status status;
@@ -271,11 +328,13 @@ static void hang_for_good(void) {
         opt.grace_ms = 60;
         const long live = iter__alloc_live();
         if (w == 0 && __lsan_disable) __lsan_disable();
-        iter_loader *loader = open_with(&(source_fault_plan){.seed = 23, .hang = 300, .deaf = true, .try_errno = EAGAIN}, &opt);
+        iter_loader *loader = open_with(
+            &(source_fault_plan){.seed = 23, .hang = 300, .deaf = true, .try_errno = EAGAIN}, &opt);
         iter_error err;
         iter_batch *batch;
         iter_status status = ITER_OK;
-        for (int i = 0; i < 1000; i++) { /* on a busy machine next() may be late before any read is */
+        for (int i = 0; i < 1000;
+             i++) { /* on a busy machine next() may be late before any read is */
             status = iter_loader_next(loader, &batch, &err);
             iter_batch_unref(batch);
             if (status < 0 && strstr(err.message, "data_batch_")) break;
@@ -289,7 +348,8 @@ static void hang_for_good(void) {
         EXPECT(iter__alloc_live() > live); /* the reads may still write there */
         source_fault_release();
         const struct timespec pause = {.tv_nsec = 5000000};
-        for (int i = 0; i < 1000 && w > 0 && iter__alloc_live() != live; i++) nanosleep(&pause, NULL);
+        for (int i = 0; i < 1000 && w > 0 && iter__alloc_live() != live; i++)
+            nanosleep(&pause, NULL);
         /* The threads leave, and the last takes the loader with it; without threads it stays for good. */
         if (w > 0) EXPECT_EQ(iter__alloc_live(), live);
         if (w == 0 && __lsan_enable) __lsan_enable();
@@ -303,7 +363,12 @@ static void drop_in_flight(int32_t source) {
         opt.source = source;
         opt.batch_size = 16;
         opt.memory_limit = 3 << 20;
-        iter_loader *loader = open_with(&(source_fault_plan){.seed = 31, .delay_ns = 400000, .reorder = true, .queue_full = 100, .try_errno = EAGAIN}, &opt);
+        iter_loader *loader = open_with(&(source_fault_plan){.seed = 31,
+                                                             .delay_ns = 400000,
+                                                             .reorder = true,
+                                                             .queue_full = 100,
+                                                             .try_errno = EAGAIN},
+                                        &opt);
         char saved[512];
         size_t size = 0;
         uint32_t random = 12345;
@@ -359,7 +424,8 @@ static void real_truncation(void) {
             EXPECT_EQ(n, N / 5 - 40);
             for (size_t i = 0; i < n; i++) {
                 EXPECT(list[i].index >= 2 * N / 5 + 40 && list[i].index < 3 * N / 5);
-                EXPECT(strstr(list[i].message, "data_batch_3.bin") && strstr(list[i].message, "changed while open"));
+                EXPECT(strstr(list[i].message, "data_batch_3.bin") &&
+                       strstr(list[i].message, "changed while open"));
             }
             iter_loader_unref(loader);
             iter_dataset_unref(data);
@@ -378,7 +444,8 @@ static void real_truncation_in_memory(void) {
     iter_loader_options opt = options(0, NULL);
     opt.source = ITER_SOURCE_MEMORY;
     iter_loader *loader;
-    EXPECT_ERROR(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_EIO, &err, "data_batch_3.bin");
+    EXPECT_ERROR(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_EIO, &err,
+                 "data_batch_3.bin");
     opt.source = ITER_SOURCE_AUTO;
     opt.on_error = ITER_ON_ERROR_BLANK;
     loader = drive_loader(data, NULL, &opt);
@@ -421,6 +488,7 @@ static void real_deletion(void) {
 int main(void) {
     drive_cifar(folder, N);
     STEP(all_mended());
+    STEP(full_and_alone());
     STEP(preload_full());
     STEP(all_that_stays());
     STEP(gives_up());

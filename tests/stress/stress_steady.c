@@ -17,7 +17,9 @@
 
 #define N 1600
 
-#define IMAGES "random-crop:size=32,pad=4 | random-flip | normalize:mean=0.5;0.5;0.5,std=0.2;0.2;0.2 | to:f32,nchw"
+#define IMAGES                                                                                \
+    "random-crop:size=32,pad=4 | random-flip | normalize:mean=0.5;0.5;0.5,std=0.2;0.2;0.2 | " \
+    "to:f32,nchw"
 
 static char folder[512];
 
@@ -55,7 +57,8 @@ static void no_allocations(const char *what, iter_loader *loader) {
 }
 
 static void allocations(void) {
-    static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_DIRECT, ITER_SOURCE_NULL};
+    static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_RING, ITER_SOURCE_PREAD,
+                                      ITER_SOURCE_DIRECT, ITER_SOURCE_NULL};
     static const char *const names[] = {"memory", "ring", "pread", "direct", "null"};
     iter_dataset *data = drive_open(folder);
     iter_chain *chain = drive_chain(IMAGES);
@@ -64,7 +67,9 @@ static void allocations(void) {
     for (int32_t workers = 0; workers <= 2; workers += 2) {
         for (int s = 0; s < 5; s++) {
             iter_loader_options opt = options(sources[s], workers);
-            no_allocations(names[s], drive_loader(data, sources[s] == ITER_SOURCE_DIRECT ? NULL : chain, &opt));
+            no_allocations(
+                names[s],
+                drive_loader(data, sources[s] == ITER_SOURCE_DIRECT ? NULL : chain, &opt));
             opt.sampler = "block:block=64,buffer=4";
             no_allocations(names[s], drive_loader(data, NULL, &opt));
         }
@@ -94,8 +99,9 @@ static int run(int epochs) {
 /* System calls of a run over so many epochs, or -1. */
 static long traced(const char *self, int epochs) {
     char command[4096], line[256];
-    snprintf(command, sizeof(command), "strace -f -qq -o '%s/trace' '%s' run %d '%s' 2>'%s/message'; wc -l < '%s/trace'", folder, self,
-             epochs, folder, folder, folder);
+    snprintf(command, sizeof(command),
+             "strace -f -qq -o '%s/trace' '%s' run %d '%s' 2>'%s/message'; wc -l < '%s/trace'",
+             folder, self, epochs, folder, folder, folder);
     FILE *pipe = popen(command, "r");
     long n = -1;
     if (pipe && fgets(line, sizeof(line), pipe)) n = strtol(line, NULL, 10);
@@ -119,7 +125,8 @@ int main(int argc, char **argv) {
     make_folder_gone(folder);
     if (EXPECT_DONE()) return EXPECT_DONE();
     if (!can_trace) {
-        printf("skipped: the system calls of a batch, strace is not to be had here; allocations were checked\n");
+        printf("skipped: the system calls of a batch, strace is not to be had here; allocations "
+               "were checked\n");
         return 77;
     }
     EXPECT(one > 20);

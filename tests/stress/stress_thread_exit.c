@@ -49,7 +49,8 @@ static void *take_some(void *arg) {
         t->status = iter_loader_next(t->loader, &batch, &t->err);
         if (t->status != ITER_OK) return NULL;
         t->wrong += drive_wrong_rows(batch);
-        for (uint32_t r = 0; r < iter_batch_describe(batch).n_rows; r++, t->n_rows++) t->seen[iter_batch_index(batch)[r]]++;
+        for (uint32_t r = 0; r < iter_batch_describe(batch).n_rows; r++, t->n_rows++)
+            t->seen[iter_batch_index(batch)[r]]++;
         iter_batch_unref(batch);
     }
     return NULL;
@@ -81,7 +82,8 @@ static uint64_t round_of(int32_t source, int32_t workers, uint32_t batch_size, i
         EXPECT_EQ(t.n_rows, N);
         EXPECT_EQ(t.wrong, 0);
         uint32_t n_other = 0;
-        for (int i = 0; i < N; i++) n_other += seen[i] != 1;
+        for (int i = 0; i < N; i++)
+            n_other += seen[i] != 1;
         EXPECT_EQ(n_other, 0);
         make_cold();
         EXPECT_OK(iter_loader_reset(loader, NULL), NULL);
@@ -106,8 +108,11 @@ int main(void) {
     for (int s = 0; s < 3; s++) {
         for (int32_t workers = 0; workers <= 2; workers += 2) {
             for (uint32_t k = 0; k < 3; k++) {
-                const uint64_t by_ring = round_of(sources[s], workers, 32u << k, k == 1 ? ITER_SHUFFLE_NONE : ITER_SHUFFLE_FULL);
-                if (k == 0) printf("source %d, %d workers: %.1f MB by the ring\n", sources[s], workers, (double)by_ring * 1e-6);
+                const uint64_t by_ring = round_of(sources[s], workers, 32u << k,
+                                                  k == 1 ? ITER_SHUFFLE_NONE : ITER_SHUFFLE_FULL);
+                if (k == 0)
+                    printf("source %d, %d workers: %.1f MB by the ring\n", sources[s], workers,
+                           (double)by_ring * 1e-6);
             }
         }
     }

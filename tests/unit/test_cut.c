@@ -12,7 +12,8 @@ TestSuite(cut, .timeout = 120);
 
 __extension__ typedef unsigned __int128 u128;
 
-#define MODES ((const int32_t[]){ITER_LAST_KEEP, ITER_LAST_PAD, ITER_LAST_DISCARD, ITER_LAST_ROLL_OVER})
+#define MODES \
+    ((const int32_t[]){ITER_LAST_KEEP, ITER_LAST_PAD, ITER_LAST_DISCARD, ITER_LAST_ROLL_OVER})
 enum { MAX_BATCHES = 64, MAX_G = 32, EPOCHS = 5 };
 
 /* ---- The reference: rows written down one by one ----------------------------------------------------------- */
@@ -58,7 +59,8 @@ static void by_epoch(uint64_t n, uint64_t global, int32_t mode, epoch_rows out[E
             global_batch *batch = &out[e].batches[out[e].n_batches++];
             batch->n_rows = (uint32_t)(mode == ITER_LAST_PAD || left > global ? global : left);
             for (uint32_t i = 0; i < batch->n_rows; i++) {
-                batch->rows[i] = at + i < n ? (row){e, at + i, true} : (row){e, (at + i) % n, false};
+                batch->rows[i] =
+                    at + i < n ? (row){e, at + i, true} : (row){e, (at + i) % n, false};
             }
         }
     }
@@ -74,16 +76,25 @@ static void reference(uint64_t n, uint64_t global, int32_t mode, epoch_rows out[
 
 /* ---- Comparing --------------------------------------------------------------------------------------------- */
 
-static iter_cut cut_of(uint64_t n, uint32_t batch_size, uint32_t rank, uint32_t ranks, int32_t mode) {
-    return (iter_cut){.n = n, .global = (uint64_t)batch_size * ranks, .batch_size = batch_size, .rank = rank, .ranks = ranks, .last_batch = mode};
+static iter_cut cut_of(uint64_t n, uint32_t batch_size, uint32_t rank, uint32_t ranks,
+                       int32_t mode) {
+    return (iter_cut){.n = n,
+                      .global = (uint64_t)batch_size * ranks,
+                      .batch_size = batch_size,
+                      .rank = rank,
+                      .ranks = ranks,
+                      .last_batch = mode};
 }
 
 #define WHERE "n %llu, batch_size %u, rank %u of %u, mode %d, epoch %u, batch %u"
-#define PLACE(cut, e, b) \
-    (unsigned long long)(cut)->n, (cut)->batch_size, (cut)->rank, (cut)->ranks, (cut)->last_batch, e, b
+#define PLACE(cut, e, b)                                                                           \
+    (unsigned long long)(cut)->n, (cut)->batch_size, (cut)->rank, (cut)->ranks, (cut)->last_batch, \
+        e, b
 
-static void compare_share(const iter_cut *cut, const iter_span *span, const global_batch *want, uint32_t e, uint32_t b) {
-    const uint32_t first = cut->rank * want->n_rows / cut->ranks, end = (cut->rank + 1) * want->n_rows / cut->ranks;
+static void compare_share(const iter_cut *cut, const iter_span *span, const global_batch *want,
+                          uint32_t e, uint32_t b) {
+    const uint32_t first = cut->rank * want->n_rows / cut->ranks,
+                   end = (cut->rank + 1) * want->n_rows / cut->ranks;
     cr_assert_eq(span->n_rows, end - first, WHERE, PLACE(cut, e, b));
     uint32_t n_own = 0, first_own = 0;
     for (uint32_t i = 0; i < end - first; i++) {
@@ -117,10 +128,15 @@ static void compare(const iter_cut *cut, const epoch_rows *want) {
             cursor = iter__cut_after(cut, &cursor);
             cr_assert_eq(cursor.epoch, e);
             cr_assert_eq(cursor.ended, b + 1 == want[e].n_batches, WHERE, PLACE(cut, e, b));
-            const uint64_t own = cut->last_batch != ITER_LAST_ROLL_OVER && cut->n - before < cut->global ? cut->n - before : cut->global;
-            cr_assert_eq(cursor.sample - before, own, WHERE, PLACE(cut, e, b)); /* padding is not consumed */
+            const uint64_t own =
+                cut->last_batch != ITER_LAST_ROLL_OVER && cut->n - before < cut->global
+                    ? cut->n - before
+                    : cut->global;
+            cr_assert_eq(cursor.sample - before, own, WHERE,
+                         PLACE(cut, e, b)); /* padding is not consumed */
         }
-        cr_assert_not(iter__cut_batch(cut, &cursor, &span), WHERE, PLACE(cut, e, want[e].n_batches));
+        cr_assert_not(iter__cut_batch(cut, &cursor, &span), WHERE,
+                      PLACE(cut, e, want[e].n_batches));
     }
 }
 
@@ -151,7 +167,9 @@ static uint64_t named(const iter_error *err) {
     return strtoull(at + strlen("nearest is "), NULL, 10);
 }
 
-static uint64_t distance(uint64_t a, uint64_t b) { return a > b ? a - b : b - a; }
+static uint64_t distance(uint64_t a, uint64_t b) {
+    return a > b ? a - b : b - a;
+}
 
 Test(cut, places) {
     for (int m = 0; m < 3; m++) {
@@ -171,9 +189,11 @@ Test(cut, places) {
                         const uint64_t got = named(&err);
                         cr_assert(got <= n && got % global == 0, "%s", err.message);
                         for (uint64_t legal = 0; legal <= n; legal += global)
-                            cr_assert_leq(distance(got, sample), distance(legal, sample), "%s", err.message);
+                            cr_assert_leq(distance(got, sample), distance(legal, sample), "%s",
+                                          err.message);
                     }
-                    cr_assert_eq(iter__cut_place(&cut, 3, sample, true, &at, &err), ITER_OK); /* any batch size */
+                    cr_assert_eq(iter__cut_place(&cut, 3, sample, true, &at, &err),
+                                 ITER_OK); /* any batch size */
                     cr_assert(at.ended && at.epoch == 3 && at.sample == sample);
                     iter_span span;
                     cr_assert_not(iter__cut_batch(&cut, &at, &span));
@@ -193,27 +213,32 @@ Test(cut, places_rolling) {
                 for (bool more = true; more; from = more ? iter__cut_after(&cut, &from) : from) {
                     iter_span span;
                     iter_cursor at;
-                    cr_assert_eq(iter__cut_place(&cut, e, from.sample, from.ended, &at, NULL), ITER_OK);
+                    cr_assert_eq(iter__cut_place(&cut, e, from.sample, from.ended, &at, NULL),
+                                 ITER_OK);
                     cr_assert(at.epoch == e && at.sample == from.sample && at.ended == from.ended);
                     for (uint32_t other = 1; other <= 9; other++) {
                         const iter_cut second = cut_of(n, other, 0, 1, ITER_LAST_ROLL_OVER);
                         iter_error err;
-                        const iter_status s = iter__cut_place(&second, e, from.sample, from.ended, &at, &err);
+                        const iter_status s =
+                            iter__cut_place(&second, e, from.sample, from.ended, &at, &err);
                         if (from.sample % other != 0) {
                             cr_assert_eq(s, ITER_EINVAL);
                             const uint64_t got = named(&err), below = from.sample / other * other;
                             cr_assert_eq(got % other, 0);
                             cr_assert_leq(distance(got, from.sample), distance(below, from.sample));
-                            cr_assert_leq(distance(got, from.sample), distance(below + other, from.sample), "%s", err.message);
+                            cr_assert_leq(distance(got, from.sample),
+                                          distance(below + other, from.sample), "%s", err.message);
                             continue;
                         }
                         cr_assert_eq(s, ITER_OK, "%s", err.message);
                         cr_assert_eq(at.sample, from.sample);
-                        const uint64_t first = at.epoch * n / other * other, end = (at.epoch + 1) * n / other * other;
+                        const uint64_t first = at.epoch * n / other * other,
+                                       end = (at.epoch + 1) * n / other * other;
                         if (at.ended) {
                             cr_assert(from.ended && end == at.sample);
                         } else {
-                            cr_assert(first == at.sample || (first <= at.sample && at.sample < end));
+                            cr_assert(first == at.sample ||
+                                      (first <= at.sample && at.sample < end));
                         }
                     }
                     more = iter__cut_batch(&cut, &from, &span);
@@ -226,7 +251,8 @@ Test(cut, places_rolling) {
 Test(cut, places_nothing) {
     iter_cursor at;
     const iter_cut cut = cut_of(10, 4, 0, 1, ITER_LAST_ROLL_OVER);
-    cr_assert_eq(iter__cut_place(&cut, 0, 11, false, &at, NULL), ITER_EINVAL); /* NULL is a legal error */
+    cr_assert_eq(iter__cut_place(&cut, 0, 11, false, &at, NULL),
+                 ITER_EINVAL); /* NULL is a legal error */
     iter_error err;
     cr_assert_eq(iter__cut_place(&cut, 0, 4003, false, &at, &err), ITER_EINVAL);
     cr_assert_eq(named(&err), 4004); /* beyond one epoch's length */
@@ -238,7 +264,8 @@ Test(cut, places_nothing) {
 
 static void check_far_epoch(uint64_t n, uint32_t batch_size, uint32_t ranks, uint32_t epoch) {
     const uint64_t global = (uint64_t)batch_size * ranks;
-    const uint64_t first = (uint64_t)((u128)epoch * n / global), end = (uint64_t)(((u128)epoch + 1) * n / global);
+    const uint64_t first = (uint64_t)((u128)epoch * n / global),
+                   end = (uint64_t)(((u128)epoch + 1) * n / global);
     uint32_t rows = 0, own = 0;
     for (uint32_t rank = 0; rank < ranks; rank++) {
         const iter_cut cut = cut_of(n, batch_size, rank, ranks, ITER_LAST_ROLL_OVER);
@@ -264,7 +291,8 @@ static void check_far_epoch(uint64_t n, uint32_t batch_size, uint32_t ranks, uin
         cursor = iter__cut_after(&cut, &cursor);
         cr_assert(cursor.ended);
         cr_assert_not(iter__cut_batch(&cut, &cursor, &span));
-        cr_assert_eq(iter__cut_place(&cut, 0, (first + 1) * global, false, &at, NULL), ITER_OK); /* any hint */
+        cr_assert_eq(iter__cut_place(&cut, 0, (first + 1) * global, false, &at, NULL),
+                     ITER_OK); /* any hint */
         cr_assert_eq(at.epoch, epoch);
         cr_assert_eq(iter__cut_place(&cut, epoch, end * global, true, &at, NULL), ITER_OK);
         cr_assert(at.ended && at.epoch == epoch);
@@ -290,7 +318,8 @@ Test(cut, many_samples) {
         for (uint32_t rank = 0; rank < 3; rank++) {
             const iter_cut cut = cut_of(n, 64, rank, 3, MODES[m]);
             const uint64_t whole = n / global, tail = n % global;
-            cr_assert_eq(iter__cut_n_batches(&cut, 7), whole + (MODES[m] != ITER_LAST_DISCARD && tail));
+            cr_assert_eq(iter__cut_n_batches(&cut, 7),
+                         whole + (MODES[m] != ITER_LAST_DISCARD && tail));
             iter_cursor cursor = {.epoch = 7, .sample = whole * global};
             iter_span span;
             const bool any = iter__cut_batch(&cut, &cursor, &span);
@@ -314,7 +343,8 @@ Test(cut, many_samples) {
         if (MODES[m] == ITER_LAST_PAD) cr_assert_eq(rows, global);
         if (rows) cr_assert_eq(own, n % global);
     }
-    const iter_cut cut = cut_of(n, 1000, 0, 1, ITER_LAST_ROLL_OVER); /* t stays below 2^64 for three epochs */
+    const iter_cut cut =
+        cut_of(n, 1000, 0, 1, ITER_LAST_ROLL_OVER); /* t stays below 2^64 for three epochs */
     for (uint32_t e = 0; e < 3; e++) {
         const u128 first = (u128)e * n / 1000, end = ((u128)e + 1) * n / 1000;
         cr_assert(iter__cut_epoch(&cut, e).sample == first * 1000);

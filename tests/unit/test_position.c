@@ -25,8 +25,10 @@ typedef struct blob {
 static int32_t numbers[70000];
 
 static iter_array numbers_array(int64_t n) {
-    for (int i = 0; i < 70000; i++) numbers[i] = i;
-    return (iter_array){.role = ITER_DATA, .desc = {.dtype = ITER_I32, .n_dims = 1, .dims = {n}}, .data = numbers};
+    for (int i = 0; i < 70000; i++)
+        numbers[i] = i;
+    return (iter_array){
+        .role = ITER_DATA, .desc = {.dtype = ITER_I32, .n_dims = 1, .dims = {n}}, .data = numbers};
 }
 
 static iter_loader_options options(const char *sampler, uint32_t batch_size, int32_t last_batch) {
@@ -43,22 +45,27 @@ static iter_loader *make_n(int64_t n, iter_chain *chain, const iter_loader_optio
     const iter_array array = numbers_array(n);
     iter_error err;
     iter_loader *loader;
-    cr_assert_eq(iter_ndarray_create(&array, 1, chain, opt, &loader, &err), ITER_OK, "%s", err.message);
+    cr_assert_eq(iter_ndarray_create(&array, 1, chain, opt, &loader, &err), ITER_OK, "%s",
+                 err.message);
     return loader;
 }
 
-static iter_loader *make(const iter_loader_options *opt) { return make_n(N, NULL, opt); }
+static iter_loader *make(const iter_loader_options *opt) {
+    return make_n(N, NULL, opt);
+}
 
 static blob save(iter_loader *loader) {
     blob out;
     iter_error err;
-    cr_assert_eq(iter_loader_save(loader, out.bytes, sizeof(out.bytes), &out.size, &err), ITER_OK, "%s", err.message);
+    cr_assert_eq(iter_loader_save(loader, out.bytes, sizeof(out.bytes), &out.size, &err), ITER_OK,
+                 "%s", err.message);
     return out;
 }
 
 static void restore(iter_loader *loader, const blob *at) {
     iter_error err;
-    cr_assert_eq(iter_loader_restore(loader, at->bytes, at->size, &err), ITER_OK, "%s", err.message);
+    cr_assert_eq(iter_loader_restore(loader, at->bytes, at->size, &err), ITER_OK, "%s",
+                 err.message);
 }
 
 static void refuse(iter_loader *loader, const blob *at, iter_status want, const char *part) {
@@ -96,7 +103,8 @@ static void read_order(const iter_loader_options *like, uint64_t order[EPOCHS + 
 }
 
 /* Each of `loaders` stands at (epoch, sample): their batches together are the order from there to the epoch's end, and the next epoch whole. */
-static void follow(iter_loader **loaders, uint32_t ranks, uint32_t epoch, uint64_t sample, uint64_t order[EPOCHS + 1][N]) {
+static void follow(iter_loader **loaders, uint32_t ranks, uint32_t epoch, uint64_t sample,
+                   uint64_t order[EPOCHS + 1][N]) {
     for (uint32_t e = epoch; e <= epoch + 1 && e <= EPOCHS; e++) {
         uint64_t at = e == epoch ? sample : 0;
         for (;;) {
@@ -119,12 +127,13 @@ static void follow(iter_loader **loaders, uint32_t ranks, uint32_t epoch, uint64
             if (n_ok == 0) break;
         }
         cr_assert_eq(at, N);
-        for (uint32_t r = 0; r < ranks; r++) cr_assert_eq(iter_loader_reset(loaders[r], NULL), ITER_OK);
+        for (uint32_t r = 0; r < ranks; r++)
+            cr_assert_eq(iter_loader_reset(loaders[r], NULL), ITER_OK);
     }
 }
 
-static void restore_elsewhere(const iter_loader_options *like, const blob *at, uint32_t epoch, uint64_t sample, bool ended,
-                              uint64_t order[EPOCHS + 1][N]) {
+static void restore_elsewhere(const iter_loader_options *like, const blob *at, uint32_t epoch,
+                              uint64_t sample, bool ended, uint64_t order[EPOCHS + 1][N]) {
     static const uint32_t shapes[][2] = {{1, 1}, {4, 1}, {5, 1}, {8, 1}, {2, 2}, {2, 3}, {64, 1}};
     for (size_t k = 0; k < sizeof(shapes) / sizeof(shapes[0]); k++) {
         const uint32_t ranks = shapes[k][1], global = shapes[k][0] * ranks;
@@ -144,7 +153,10 @@ static void restore_elsewhere(const iter_loader_options *like, const blob *at, u
             if (!ended && sample % global != 0) {
                 char nearest[64];
                 const uint64_t below = sample / global * global, above = below + global;
-                snprintf(nearest, sizeof(nearest), "nearest is %llu", (unsigned long long)(above <= N && above - sample < sample - below ? above : below));
+                snprintf(nearest, sizeof(nearest), "nearest is %llu",
+                         (unsigned long long)(above <= N && above - sample < sample - below
+                                                  ? above
+                                                  : below));
                 refuse(loaders[r], at, ITER_EINVAL, nearest);
                 continue;
             }
@@ -155,7 +167,8 @@ static void restore_elsewhere(const iter_loader_options *like, const blob *at, u
             cr_assert(e == epoch && s == sample);
         }
         if (ended || sample % global == 0) follow(loaders, ranks, epoch, ended ? N : sample, order);
-        for (uint32_t r = 0; r < ranks; r++) iter_loader_unref(loaders[r]);
+        for (uint32_t r = 0; r < ranks; r++)
+            iter_loader_unref(loaders[r]);
     }
 }
 
@@ -180,12 +193,24 @@ static void every_position(const char *sampler) {
     iter_loader_unref(loader);
 }
 
-Test(position, sequential) { every_position("sequential"); }
-Test(position, shuffle) { every_position("shuffle"); }
-Test(position, once) { every_position("once"); }
-Test(position, block) { every_position("block:block=4,buffer=2"); }
-Test(position, batch_level) { every_position("batch:unit=3"); }
-Test(position, replacement) { every_position("replacement"); }
+Test(position, sequential) {
+    every_position("sequential");
+}
+Test(position, shuffle) {
+    every_position("shuffle");
+}
+Test(position, once) {
+    every_position("once");
+}
+Test(position, block) {
+    every_position("block:block=4,buffer=2");
+}
+Test(position, batch_level) {
+    every_position("batch:unit=3");
+}
+Test(position, replacement) {
+    every_position("replacement");
+}
 
 /* ---- roll_over: the position is t alone ---------------------------------------------------------------------------- */
 
@@ -199,8 +224,10 @@ static void collect(iter_loader *loader, int count, uint64_t *out) {
             continue;
         }
         for (uint32_t i = 0; i < iter_batch_describe(batch).n_rows; i++) {
-            out[at++] = (uint64_t)iter_batch_row_epoch(batch)[i] * N + iter_batch_position(batch)[i];
-            cr_assert_eq(((const int32_t *)iter_batch_tensor(batch, 0)->data)[i], (int32_t)iter_batch_index(batch)[i]);
+            out[at++] =
+                (uint64_t)iter_batch_row_epoch(batch)[i] * N + iter_batch_position(batch)[i];
+            cr_assert_eq(((const int32_t *)iter_batch_tensor(batch, 0)->data)[i],
+                         (int32_t)iter_batch_index(batch)[i]);
         }
         iter_batch_unref(batch);
         b++;
@@ -223,7 +250,8 @@ Test(position, roll_over) {
                 restore(copy, &at);
                 const int n = other > 8 ? 1 : 8 / (int)other;
                 collect(copy, n, rows);
-                for (uint32_t i = 0; i < (uint32_t)n * other; i++) cr_assert_eq(rows[i], t + i);
+                for (uint32_t i = 0; i < (uint32_t)n * other; i++)
+                    cr_assert_eq(rows[i], t + i);
             }
             iter_loader_unref(copy);
         }
@@ -261,8 +289,10 @@ Test(position, ended_elsewhere) {
                     const iter_loader_options second = options("shuffle", size, modes[to]);
                     loader = make(&second);
                     restore(loader, &at);
-                    for (int i = 0; i < 2 * (int)(size & 1 ? size % 3 : 1); i++) cr_assert_eq(next(loader, &batch), ITER_END);
-                    cr_assert_eq(iter_loader_reset(loader, NULL), ITER_OK); /* with or without having asked first */
+                    for (int i = 0; i < 2 * (int)(size & 1 ? size % 3 : 1); i++)
+                        cr_assert_eq(next(loader, &batch), ITER_END);
+                    cr_assert_eq(iter_loader_reset(loader, NULL),
+                                 ITER_OK); /* with or without having asked first */
                     uint32_t e;
                     uint64_t s;
                     iter_loader_position(loader, &e, &s);
@@ -295,7 +325,8 @@ Test(position, reset_after_restore) {
     uint32_t e;
     uint64_t s;
     restore(loader, &start);
-    cr_assert_eq(iter_loader_reset(loader, NULL), ITER_OK); /* no batch of the epoch was taken: nothing to do */
+    cr_assert_eq(iter_loader_reset(loader, NULL),
+                 ITER_OK); /* no batch of the epoch was taken: nothing to do */
     iter_loader_position(loader, &e, &s);
     cr_assert(e == 0 && s == 0, "epoch %u, sample %llu", e, (unsigned long long)s);
     restore(loader, &middle);
@@ -305,7 +336,8 @@ Test(position, reset_after_restore) {
     cr_assert_eq(iter_loader_reset(loader, NULL), ITER_OK);
     iter_loader_position(loader, &e, &s);
     cr_assert(e == 1 && s == 0);
-    cr_assert_eq(memcmp(before, iter_batch_tensor(batch, 0)->data, sizeof(before)), 0); /* held all the while */
+    cr_assert_eq(memcmp(before, iter_batch_tensor(batch, 0)->data, sizeof(before)),
+                 0); /* held all the while */
     iter_batch_unref(batch);
     iter_loader_unref(loader);
 }
@@ -369,7 +401,8 @@ Test(position, says_what_differs) {
     iter_loader_unref(other);
 
     uint64_t few[N];
-    for (int i = 0; i < N; i++) few[i] = (uint64_t)i;
+    for (int i = 0; i < N; i++)
+        few[i] = (uint64_t)i;
     second = opt;
     second.subset = few;
     second.n_subset = N;
@@ -455,11 +488,13 @@ Test(position, seek) {
         for (uint64_t s = 0; s < N; s++) {
             iter_error err;
             const uint64_t t = e * N + s;
-            cr_assert_eq(iter_loader_seek(loader, e, s, &err), t % 4 ? ITER_EINVAL : ITER_OK, "%s", err.message);
+            cr_assert_eq(iter_loader_seek(loader, e, s, &err), t % 4 ? ITER_EINVAL : ITER_OK, "%s",
+                         err.message);
             uint64_t rows[4];
             if (t % 4) continue;
             collect(loader, 1, rows);
-            for (int i = 0; i < 4; i++) cr_assert_eq(rows[i], t + (uint64_t)i);
+            for (int i = 0; i < 4; i++)
+                cr_assert_eq(rows[i], t + (uint64_t)i);
         }
     }
     iter_loader_unref(loader);
@@ -479,7 +514,8 @@ Test(position, far) {
         iter_loader_options opt = options("shuffle", 32, modes[m]);
         iter_loader *loader = make_n(60000, NULL, &opt);
         iter_error err;
-        cr_assert_eq(iter_loader_seek(loader, 1000000, 60000 - 32, &err), ITER_OK, "%s", err.message);
+        cr_assert_eq(iter_loader_seek(loader, 1000000, 60000 - 32, &err), ITER_OK, "%s",
+                     err.message);
         const blob at = save(loader);
         iter_batch *batch;
         uint64_t want[32];
@@ -502,7 +538,8 @@ Test(position, far) {
             iter_batch_unref(batch);
             cr_assert_eq(next(loader, &batch), ITER_END);
         }
-        cr_assert_lt(best, 20.0, "restoring takes %.3f ms", best); /* a loop over the epochs would take seconds */
+        cr_assert_lt(best, 20.0, "restoring takes %.3f ms",
+                     best); /* a loop over the epochs would take seconds */
         cr_assert_eq(iter_loader_reset(loader, &err), ITER_OK);
         cr_assert_eq(next(loader, &batch), ITER_OK);
         cr_assert_eq(iter_batch_describe(batch).epoch, 1000001);
@@ -569,8 +606,10 @@ static void sequential_sampler(bool forgets) {
         const blob again = save(copy);
         cr_assert(again.size == at.size && memcmp(again.bytes, at.bytes, at.size) == 0);
         got[0] = 0;
-        for (int i = 0; i < FURTHER; i++) describe_step(copy, got);
-        cr_assert_eq(strncmp(all + from[step], got, strlen(got)), 0, "step %d: %.60s ... instead of %.60s ...", step, got, all + from[step]);
+        for (int i = 0; i < FURTHER; i++)
+            describe_step(copy, got);
+        cr_assert_eq(strncmp(all + from[step], got, strlen(got)), 0,
+                     "step %d: %.60s ... instead of %.60s ...", step, got, all + from[step]);
         iter_loader_stats stats = {.struct_size = sizeof(stats)};
         cr_assert_eq(iter_loader_stats_read(copy, &stats, NULL), ITER_OK);
         if (step == 2) cr_assert_eq(stats.n_fallbacks > 0, forgets, "%s", stats.fallbacks[0]);
@@ -592,5 +631,9 @@ static void sequential_sampler(bool forgets) {
     iter_dataset_unref(data);
 }
 
-Test(position, bucket) { sequential_sampler(false); }
-Test(position, replayed) { sequential_sampler(true); }
+Test(position, bucket) {
+    sequential_sampler(false);
+}
+Test(position, replayed) {
+    sequential_sampler(true);
+}
