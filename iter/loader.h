@@ -80,7 +80,7 @@ typedef struct iter_loader_options {
     uint32_t batch_size; /* samples per batch and rank; 0 = 32 */
     /* threads that make batches; 0 = in the caller's thread, ITER_WORKERS_AUTO = one per core */
     int32_t workers;
-    uint32_t prefetch;     /* finished batches kept ready; 0 = 2 */
+    uint32_t prefetch;     /* batches made ahead, at most; 0 = 2 */
     uint32_t max_held;     /* batches the caller may hold at once; 0 = 2 */
     uint32_t rank, ranks;  /* this process and how many share the data; 0, 0 = alone */
     uint64_t seed;         /* order and augmentation depend on it alone */
@@ -219,8 +219,8 @@ ITER_API ITER_NODISCARD iter_status iter_loader_restore(iter_loader *loader, con
  * blocks. */
 ITER_API void iter_loader_cancel(iter_loader *loader);
 
-/** Adds, drops a reference. Any thread. The last unref stops the threads. Live batches stay valid.
- * unref(NULL) is ignored. */
+/** Adds, drops a reference. Any thread. The last unref stops the threads; with `workers` 0 it may
+ * not happen in a callback of this loader. Live batches stay valid. unref(NULL) is ignored. */
 ITER_API iter_loader *iter_loader_ref(iter_loader *loader);
 ITER_API void iter_loader_unref(iter_loader *loader);
 

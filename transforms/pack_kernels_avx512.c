@@ -215,7 +215,7 @@ static inline __attribute__((always_inline)) void window_planes(const int type, 
         char *to = (char *)out + p * w->height * w->width * bytes;
         const uint8_t *from = in + p * w->in_plane;
         iter__fetch fetch = w->fetch;
-        fetch.at += fetch.step * (w->bottom - w->top) * p;
+        if (fetch.at) fetch.at += fetch.step * (w->bottom - w->top) * p;
         for (int64_t x = 0; x < w->width; x += 32) {
             if (x > 0) fetch.n_lines = 0;
             if (x + 32 <= w->width && group == 3)

@@ -52,14 +52,18 @@ class Field:
                                stderr=subprocess.DEVNULL, text=True)
         return found.stdout.strip()
 
-    def prepare(self, families):
-        """Makes what contestants read, where it is not there yet. The reason by family of those that could not."""
-        failed = {}
-        for family in ["numpy"] + [f for f in families if f != "numpy"]:
-            done = self.shell(self.peer(family, "prepare", 1), timeout=1200)
-            if done.returncode:
-                failed[family] = "prepare: " + last_line(done.stderr)
-        return failed
+    def absent(self, rows):
+        """By family, why it cannot take part. Makes what contestants read, where it is not there yet."""
+        reasons = {}
+        for family in dict.fromkeys(row.family for row in rows):
+            reason = self.missing(family)
+            # The tokenised reviews are made by the first family here, and only where they are read.
+            if not reason and (family != "numpy" or any(row.workload.startswith("C") for row in rows)):
+                done = self.shell(self.peer(family, "prepare", 1), timeout=1200)
+                reason = "prepare: " + last_line(done.stderr) if done.returncode else None
+            if reason:
+                reasons[family] = reason
+        return reasons
 
     def peer(self, family, verb, threads, name=""):
         """A line for /bin/sh. It speaks in variables, so that it reads the same on every machine."""

@@ -115,7 +115,7 @@ def versus(place, ours, peer, cores, pairs):
             raise RuntimeError(field.last_line(done.stderr))
         result = json.load(out)
     return {"peer_samples_per_s": result["a"]["samples_per_s"], "ours_samples_per_s": result["b"]["samples_per_s"],
-            "ratio": result["ratio"], "ratios": result["ratios"]}
+            "ratio": result["ratio"], "ratios": result["ratios"], "git": result["git"]}
 
 
 def measure(place, row, workload, arguments):
@@ -169,9 +169,7 @@ def main():
         raise SystemExit("%s is there already: --resume, or another --out" % path)
     done = done_before(path)
     rows = [r for r in contestants.ALL if re.search(arguments.only, "%s %s %s" % r[:3]) and r[:3] not in done]
-    families = list(dict.fromkeys(r.family for r in rows))
-    absent = {f: place.missing(f) for f in families if place.missing(f)}
-    absent.update(place.prepare([f for f in families if f not in absent]))
+    absent = place.absent(rows)
     workloads = {w.key: w for w in contestants.WORKLOADS}
     with open(path, "a") as out:
         def write(line):

@@ -14,9 +14,7 @@ def main():
     arguments = parser.parse_args()
     place = field.Field(arguments)
     rows = [r for r in contestants.ALL if re.search(arguments.only, "%s %s %s" % r[:3])]
-    families = list(dict.fromkeys(r.family for r in rows))
-    absent = {f: place.missing(f) for f in families if place.missing(f)}
-    absent.update(place.prepare([f for f in families if f not in absent]))
+    absent = place.absent(rows)
     wrong = 0
     for row in rows:
         print("%-10s %-6s %-20s " % row[:3], end="", flush=True)

@@ -59,6 +59,9 @@ uint64_t iter__dataset_bytes(const iter_dataset *dataset);
 iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state,
                                   bool *out_now, iter_error *err);
 
+/* Whether a loader has preloaded it already. */
+bool iter__dataset_is_preloaded(iter_dataset *dataset);
+
 /* Whether most of its files, all large, are not in the page cache, by a few reads that do not
  * block. */
 bool iter__dataset_is_cold(const iter_dataset *dataset, const iter_source_ops *source, void *state);

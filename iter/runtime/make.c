@@ -16,6 +16,7 @@
 
 #define CHUNK_BYTES    ((size_t)256 << 10) /* what one claim works on, read and written together */
 #define CHUNK_ROWS     64
+#define READ_BYTES     ((uint64_t)48 << 10)
 #define WORKERS_MAX    ITER_STATS_WORKERS
 #define DEFAULT_SAMPLE ((uint64_t)256 << 20)
 #define DEFAULT_GRACE  5000
@@ -323,7 +324,8 @@ static iter_status choose_source(iter_loader *loader, uint64_t limit, bool *out_
                                  iter_error *err) {
     const uint64_t files = iter__dataset_bytes(loader->dataset), fixed = fixed_bytes(loader);
     const uint64_t staging = files < ITER_PRELOAD_STAGING ? files : ITER_PRELOAD_STAGING;
-    const bool fits = files != ITER_UNKNOWN && fixed + files + staging <= limit;
+    const bool there = iter__dataset_is_preloaded(loader->dataset); /* by another loader */
+    const bool fits = files != ITER_UNKNOWN && (there || fixed + files + staging <= limit);
     const int32_t wish = loader->opt.source;
     loader->source = wish;
     *out_preload = wish == ITER_SOURCE_MEMORY || (wish == ITER_SOURCE_AUTO && fits);
@@ -437,6 +439,17 @@ static iter_status open_reading(iter_loader *loader, uint64_t limit, iter_error 
     return ITER_OK;
 }
 
+/* Bytes that are read row by row are worked on while they are in the first-level caches. */
+static void shrink_chunks(iter_loader *loader) {
+    const iter_description *desc = &loader->dataset->desc;
+    uint64_t sample = 1;
+    for (int32_t e = 0; e < desc->n_extents; e++)
+        sample += desc->max_extent_bytes[e];
+    const uint64_t fit = READ_BYTES / sample > 8 ? READ_BYTES / sample : 8;
+    const bool runs = loader->opt.shuffle == ITER_SHUFFLE_NONE; /* then neighbours are one read */
+    if (!runs && loader->chunk_rows > fit) loader->chunk_rows = (uint32_t)fit;
+}
+
 static iter_status make_memory(iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
     const uint64_t limit = opt->memory_limit ? opt->memory_limit : free_memory() / 2;
@@ -456,7 +469,8 @@ static iter_status make_memory(iter_loader *loader, iter_error *err) {
         ITER_TRY(choose_source(loader, limit, &load_all, err));
         iter_error why = {.status = ITER_OK};
         const iter_status loaded = load_all ? preload(loader, &why) : ITER_AGAIN;
-        if (loaded < 0 && (opt->source == ITER_SOURCE_MEMORY || loaded != ITER_EIO)) {
+        if (loaded < 0 &&
+            (opt->source == ITER_SOURCE_MEMORY || (loaded != ITER_EIO && loaded != ITER_ENOMEM))) {
             if (err) *err = why;
             return loaded;
         }
@@ -466,7 +480,10 @@ static iter_status make_memory(iter_loader *loader, iter_error *err) {
             iter__fallback(loader, text);
             loader->source = ITER_SOURCE_RING;
         }
-        if (loaded != ITER_OK) ITER_TRY(open_reading(loader, limit, err));
+        if (loaded != ITER_OK) {
+            shrink_chunks(loader);
+            ITER_TRY(open_reading(loader, limit, err));
+        }
     } else {
         loader->source = ITER_SOURCE_MEMORY;
     }

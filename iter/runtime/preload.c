@@ -390,6 +390,13 @@ bool iter__dataset_is_cold(const iter_dataset *dataset, const iter_source_ops *s
     return n && 2 * n_cold > n;
 }
 
+bool iter__dataset_is_preloaded(iter_dataset *dataset) {
+    pthread_mutex_lock(&dataset->preload_lock);
+    const bool there = dataset->preload.memory != NULL;
+    pthread_mutex_unlock(&dataset->preload_lock);
+    return there;
+}
+
 iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state,
                                   bool *out_now, iter_error *err) {
     pthread_mutex_lock(&dataset->preload_lock);
