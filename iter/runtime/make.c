@@ -16,7 +16,7 @@
 
 #define CHUNK_BYTES    ((size_t)256 << 10) /* what one claim works on, read and written together */
 #define CHUNK_ROWS     64
-#define READ_BYTES     ((uint64_t)48 << 10)
+#define READ_BYTES     ((uint64_t)24 << 10)
 #define WORKERS_MAX    ITER_STATS_WORKERS
 #define DEFAULT_SAMPLE ((uint64_t)256 << 20)
 #define DEFAULT_GRACE  5000
@@ -445,7 +445,7 @@ static void shrink_chunks(iter_loader *loader) {
     uint64_t sample = 1;
     for (int32_t e = 0; e < desc->n_extents; e++)
         sample += desc->max_extent_bytes[e];
-    const uint64_t fit = READ_BYTES / sample > 8 ? READ_BYTES / sample : 8;
+    const uint64_t fit = READ_BYTES / sample > 4 ? READ_BYTES / sample : 4;
     const bool runs = loader->opt.shuffle == ITER_SHUFFLE_NONE; /* then neighbours are one read */
     if (!runs && loader->chunk_rows > fit) loader->chunk_rows = (uint32_t)fit;
 }
