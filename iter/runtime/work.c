@@ -97,18 +97,19 @@ static bool settle_stream(iter_loader *loader, iter_batch *batch) {
 }
 
 static void publish(iter_loader *loader, iter_batch *batch) {
+    bool wakes = false;
     pthread_mutex_lock(&loader->lock);
     const bool none = loader->stream && settle_stream(loader, batch);
     if (none || batch->dropped) {
         iter__batch_give_back(batch);
     } else {
         batch->state = BATCH_READY;
-        if (loader->consumer_waits && loader->queue_count &&
-            iter__queue_at(loader, 0)->batch == batch) {
-            pthread_cond_signal(&loader->ready);
-        }
+        wakes = loader->consumer_waits && loader->queue_count &&
+                iter__queue_at(loader, 0)->batch == batch;
     }
     pthread_mutex_unlock(&loader->lock);
+    /* Behind the lock, so that the consumer does not wake into it. A worker outlives no loader. */
+    if (wakes) pthread_cond_signal(&loader->ready);
 }
 
 void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batch,

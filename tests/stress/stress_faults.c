@@ -450,7 +450,11 @@ static void real_truncation_in_memory(void) {
     opt.on_error = ITER_ON_ERROR_BLANK;
     loader = drive_loader(data, NULL, &opt);
     EXPECT_EQ(one_epoch(loader).n_invalid, N / 5 - 1);
-    EXPECT(strstr(stats_of(loader).fallbacks[0], "reading as needed"));
+    const iter_loader_stats stats = stats_of(loader);
+    bool said = false; /* behind another one where there is no io_uring */
+    for (int32_t i = 0; i < stats.n_fallbacks; i++)
+        said = said || strstr(stats.fallbacks[i], "reading as needed");
+    EXPECT(said);
     iter_loader_unref(loader);
     iter_dataset_unref(data);
     make_folder_gone(own);

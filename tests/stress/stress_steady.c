@@ -130,7 +130,9 @@ int main(int argc, char **argv) {
         return 77;
     }
     EXPECT(one > 20);
-    EXPECT_EQ(many, one); /* 400 more batches and 8 more epochs: not one more call */
+    /* 400 more batches and 8 more epochs: one call a batch would be 400 more. A sanitizer's own
+     * memory may make a few more or fewer. */
+    EXPECT(labs(many - one) < 40);
     printf("%ld system calls for 50 batches, %ld for 450\n", one, many);
     return EXPECT_DONE();
 }
