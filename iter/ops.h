@@ -365,7 +365,7 @@ typedef struct iter_dataset_ops {
     void (*stop)(void *user, void *state);
     /* Writes samples indices[0..n): row i of field f goes to rows[f].data + i * rows[f].strides[0]
      * elements. rows[f].desc is [n, ...]; of a variable field lengths are told by
-     * iter_rows_set_length(). rng[i] belongs to sample i. An error fails the call; the core then
+     * iter_rows_set_length(). rng[i] belongs to sample i. An error (its reason goes into err->message) fails the call; the core then
      * asks again one by one to learn which sample it was. Required, or `next`. */
     iter_status (*get)(void *user, void *state, uint32_t n, const uint64_t *indices,
                        const iter_tensor *rows, iter_rng *rng, iter_error *err);

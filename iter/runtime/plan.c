@@ -49,6 +49,14 @@ static iter_status add_pack(iter_plan *plan, iter_field_plan *field,
                           "%s: field '%s' has rows of different lengths; give them one first",
                           n ? stages[0]->ops->base.name : "copy", field->out.name);
     }
+    iter_desc in = field->row, out;
+    for (int32_t i = 0; i < n; i++, in = out) { /* each says why it cannot be */
+        size_t scratch;
+        const iter_transform_ops *ops = stages[i]->ops;
+        const iter_status status = ops->plan(stages[i]->options, &in, &out, &scratch, err);
+        if (status < 0)
+            return iter__fail_in(err, status, "%s (field '%s')", ops->base.name, field->out.name);
+    }
     iter_step *step = &field->steps[field->n_steps];
     *step = (iter_step){.stage = n ? stages[0] : NULL, .in = field->row};
     ITER_TRY(iter__pack.create(&step->in, stages, n, &step->pack, &step->out, &step->scratch_bytes,

@@ -302,14 +302,17 @@ static iter_status call_get(iter_loader *loader, iter_worker *worker, iter_batch
     const uint64_t *indices = batch->index + row;
     if (dataset->format)
         return dataset->format->get(dataset->state, n, indices, get->rows, worker->rng, err);
+    iter_status status;
     if (dataset->ops->start) {
-        return dataset->ops->get(dataset->user, worker->user_state, n, indices, get->rows,
-                                 worker->rng, err);
+        status = dataset->ops->get(dataset->user, worker->user_state, n, indices, get->rows,
+                                   worker->rng, err);
+    } else {
+        pthread_mutex_lock(&dataset->one_at_a_time);
+        status = dataset->ops->get(dataset->user, NULL, n, indices, get->rows, worker->rng, err);
+        pthread_mutex_unlock(&dataset->one_at_a_time);
     }
-    pthread_mutex_lock(&dataset->one_at_a_time);
-    const iter_status status =
-        dataset->ops->get(dataset->user, NULL, n, indices, get->rows, worker->rng, err);
-    pthread_mutex_unlock(&dataset->one_at_a_time);
+    if (status > 0) /* its rows were not written: that is no success */
+        return iter__fail(err, ITER_EINVAL, "get() answered \"%s\"", iter_status_text(status));
     return status;
 }
 
