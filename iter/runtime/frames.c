@@ -87,6 +87,12 @@ static iter_frame *load(iter_loader *loader, const iter_extent *extent) {
     return frame;
 }
 
+/* Whether a frame that was read lacks bytes of this extent. */
+static bool is_missing(const iter_frame *frame, const iter_extent *extent) {
+    const iter_read *read = &frame->r.read;
+    return read->status < 0 || extent->offset + extent->size - read->offset > read->done;
+}
+
 /* Gives back the first `n` rows of a chunk. */
 static void leave(iter_loader *loader, iter_chunk *chunk, uint32_t n) {
     const int32_t n_extents = loader->dataset->desc.n_extents;
@@ -96,8 +102,7 @@ static void leave(iter_loader *loader, iter_chunk *chunk, uint32_t n) {
     }
 }
 
-/* ---- Chunks
- * ------------------------------------------------------------------------------------- */
+/* ---- Chunks ---------------------------------------------------------------------------------- */
 
 int iter__frames_issue(iter_loader *loader, iter_chunk *chunk) {
     iter_io *io = &loader->io;
@@ -130,7 +135,11 @@ int iter__frames_issue(iter_loader *loader, iter_chunk *chunk) {
     }
     for (uint32_t i = 0; i < n; i++) {
         iter_chunk_read *node = &batch->reads[first + i];
-        if (!node->frame->loading) continue;
+        if (!node->frame->loading) { /* it is there, unless the file ended before */
+            if (is_missing(node->frame, &batch->extents[first + i]))
+                batch->row_status[node->first_row] = ITER_AGAIN;
+            continue;
+        }
         node->next = node->frame->waiters;
         node->frame->waiters = node;
         atomic_fetch_add(&chunk->reads_left, 1);
@@ -163,14 +172,12 @@ iter_chunk_read *iter__frame_loaded(iter_loader *loader, iter_chunk_read *r) {
         const iter_extent *extent =
             &batch->extents[(size_t)node->first_row * loader->dataset->desc.n_extents +
                             node->extent];
-        const uint64_t end = extent->offset + extent->size - read->offset;
-        if (read->status < 0 || end > read->done) batch->row_status[node->first_row] = ITER_AGAIN;
+        if (is_missing(frame, extent)) batch->row_status[node->first_row] = ITER_AGAIN;
     }
     return waiters;
 }
 
-/* ---- Reading ahead
- * ---------------------------------------------------------------------------------- */
+/* ---- Reading ahead --------------------------------------------------------------------------- */
 
 /* Row of the endless sequence that the opener is at. loader.lock held. */
 static uint64_t opener_row(const iter_loader *loader) {
@@ -225,8 +232,7 @@ void iter__frames_read_ahead(iter_loader *loader) {
     atomic_store(&frames->at_it, false);
 }
 
-/* ---- Making
- * -------------------------------------------------------------------------------------------- */
+/* ---- Making ---------------------------------------------------------------------------------- */
 
 size_t iter__frames_bytes(const iter_loader *loader, uint32_t *out_n) {
     const iter_loader_options *opt = &loader->opt;
