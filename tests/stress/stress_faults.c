@@ -401,7 +401,7 @@ static void drop_in_flight(int32_t source) {
 
 /* ---- Real files that change while they are open -------------------------------------------------------------------------- */
 
-static void real_truncation(void) {
+static void real_truncation(int32_t shuffle) {
     static const int32_t real[] = {ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_DIRECT};
     for (int s = 0; s < 3; s++) {
         for (int w = 0; w < 3; w++) {
@@ -410,6 +410,7 @@ static void real_truncation(void) {
             iter_dataset *data = drive_open(own);
             iter_loader_options opt = options(worker_counts[w], NULL);
             opt.source = real[s];
+            opt.shuffle = shuffle;
             opt.on_error = ITER_ON_ERROR_BLANK;
             const int32_t cut_at = 3073 * 40 + 100; /* in the middle of its record 40 */
             EXPECT_EQ(truncate(make_path(path, own, "data_batch_3.bin"), cut_at), 0);
@@ -501,7 +502,8 @@ int main(void) {
     STEP(hang_for_good());
     STEP(drop_in_flight(ITER_SOURCE_RING));
     STEP(drop_in_flight(ITER_SOURCE_DIRECT));
-    STEP(real_truncation());
+    STEP(real_truncation(ITER_SHUFFLE_FULL));
+    STEP(real_truncation(ITER_SHUFFLE_BLOCK)); /* by windows */
     STEP(real_truncation_in_memory());
     STEP(real_deletion());
     make_folder_gone(folder);
