@@ -38,6 +38,7 @@ format: ## clang-format all sources in place
 
 install: all ## install the release build (PREFIX=/usr/local)
 	@cmake --install build/release $(if $(PREFIX),--prefix $(PREFIX))
+	@if [ "$$(id -u)" = 0 ] && [ -z "$(PREFIX)$(DESTDIR)" ]; then ldconfig; fi # else the loader does not know of it
 
 fresh: ## make demo and make test on a bare Debian 12, in a chroot (root only)
 	@scripts/fresh.sh

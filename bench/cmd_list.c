@@ -1,14 +1,16 @@
 /*
- * cmd_list.c - `iterbench list`: every built-in format, transform, sampler and source, with its
- * options.
+ * cmd_list.c - `iterbench list`: every built-in format, transform and sampler with its options, and
+ * the words of --source.
  */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include <iter/loader.h>
 #include <iter/registry.h>
 
+#include "bench_options.h"
 #include "bench_util.h"
 #include "iterbench.h"
 
@@ -69,6 +71,23 @@ static void write_ops(const iter_ops *ops) {
     }
 }
 
+/* The words of --source: those that stand for a choice, and those that are tables of this build. */
+static void write_sources(void) {
+    static const char *const choices[][2] = {
+        {"auto", "memory if the set fits, else ring, else pread"},
+        {"memory", "everything is read once, when the loader is made"},
+        {"direct", "as ring, into the batch itself where no step stands between"}};
+    for (int32_t i = ITER_SOURCE_AUTO; i <= ITER_SOURCE_NULL; i++) {
+        const char *name = bench_source_text(i), *help = "not in this build";
+        for (size_t k = 0; k < sizeof(choices) / sizeof(choices[0]); k++)
+            if (strcmp(choices[k][0], name) == 0) help = choices[k][1];
+        for (int k = 0; iter_builtin_source(k) != NULL; k++)
+            if (strcmp(iter_builtin_source(k)->base.name, name) == 0)
+                help = iter_builtin_source(k)->base.help;
+        printf("  %-16s %s\n", name, help);
+    }
+}
+
 int cmd_list(const bench_options *options) {
     iter_error err;
     if (options->n_words > 0) {
@@ -85,7 +104,6 @@ int cmd_list(const bench_options *options) {
     for (int i = 0; iter_builtin_sampler(i) != NULL; i++)
         write_ops(&iter_builtin_sampler(i)->base);
     printf("\nsources (--source)\n");
-    for (int i = 0; iter_builtin_source(i) != NULL; i++)
-        write_ops(&iter_builtin_source(i)->base);
+    write_sources();
     return BENCH_DONE;
 }

@@ -3,7 +3,7 @@
  *
  *     numbers own WORKERS DATA CHAIN     serves (as iterbench serve) a user's own dataset: get()
  *                                        copies one record an index out of an array
- *     numbers hot DATA                   serves the bare loop for reads from hot files: preadv2 of
+ *     numbers hot DATA                   serves the bare loop for reads from hot files: pread of
  *                                        a record, then the conversion, in the loader's order
  *     numbers first DATA PAIRS           cold: first batch of a loader against O_DIRECT reads of
  *                                        the same files

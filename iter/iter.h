@@ -1,4 +1,4 @@
-/* iter.h - everything. */
+/* iter.h - everything but the trainer (iter/engine.h). */
 #ifndef ITER_ITER_H
 #define ITER_ITER_H
 
@@ -11,6 +11,7 @@
 #include <iter/registry.h>
 #include <iter/rng.h>
 #include <iter/sampler.h>
+#include <iter/stages.h>
 #include <iter/status.h>
 #include <iter/tensor.h>
 #include <iter/transforms.h>

@@ -111,6 +111,9 @@ typedef struct iter_description {
     int32_t n_classes;
     const char *split;  /* "train", "test", or "" */
     const void *shared; /* handed to the decoders' start(): a vocabulary, say */
+    /* For formats with get(): 1 = a row is a function of its index alone, and making it costs more
+     * than copying it: all are made once and kept where they fit into memory */
+    int32_t keep_rows;
     /* hash of all that decides its samples (names, sizes, options); enters saved positions */
     uint64_t identity;
 } iter_description;

@@ -463,6 +463,7 @@ static iter_status synthetic_open(void *state, const char *path, const void *opt
         return status;
     }
     out->split = "";
+    out->keep_rows = 1;
     out->identity = iter__fnv1a_text(ITER_FNV_START, "synthetic");
     out->identity = iter__fnv1a_text(out->identity, path);
     out->identity = iter__fnv1a_u64(out->identity, (uint64_t)o->seed);

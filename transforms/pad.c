@@ -10,6 +10,9 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
     stage_image image;
     *out_scratch = 0;
     ITER_TRY(iter__stage_image(in, &image, err));
+    if (o->all + o->top + o->left + o->bottom + o->right < 1)
+        return iter__fail(err, ITER_EINVAL,
+                          "wants pixels to add: all=N, or some of top, left, bottom, right");
     iter__stage_resize(in, image.height + 2 * o->all + o->top + o->bottom,
                        image.width + 2 * o->all + o->left + o->right, out);
     return ITER_OK;

@@ -2,7 +2,7 @@
  * alloc.c - aligned, zeroed memory, counted, and failing on demand.
  *
  * A block is preceded by one 64-byte header with its size, so that iter__realloc can copy and so
- * that the bytes behind the block are still guarded by AddressSanitizer. Mappings of 4 MiB and more
+ * that the bytes behind the block are still guarded by AddressSanitizer. Mappings of 2 MiB and more
  * begin at a multiple of 2 MiB, because the kernel backs only such stretches with huge pages; the
  * address space in front of and behind them is given back.
  *
@@ -22,7 +22,7 @@
 
 #define ALIGNMENT      64
 #define HUGE_PAGE      ((size_t)2 << 20)
-#define HUGE_FROM      ((size_t)4 << 20)
+#define HUGE_FROM      HUGE_PAGE
 #define BLOCK_IS_ALIVE 0x69746572u
 
 typedef struct header {

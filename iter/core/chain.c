@@ -14,6 +14,7 @@
 #include "iter/core/error.h"
 #include "iter/core/grammar.h"
 #include "iter/core/options.h"
+#include "iter/core/suggest.h"
 
 struct iter_chain {
     atomic_int references;
@@ -106,10 +107,11 @@ static iter_status check_open(const iter_chain *chain, iter_error *err) {
 static iter_status add_call(iter_chain *chain, const iter_registry *registry,
                             const iter_grammar_call *call, iter_error *err) {
     iter_stage stage = {0};
+    char hint[ITER_HINT_MAX];
     stage.ops = iter_registry_transform(registry, call->name);
     if (!stage.ops)
-        return iter__fail(err, ITER_EINVAL, "column %d: no stage is called '%.40s'", call->column,
-                          call->name);
+        return iter__fail(err, ITER_EINVAL, "column %d: no stage is called '%.40s'%s", call->column,
+                          call->name, iter__hint_transform(registry, call->name, hint));
     ITER_TRY(alloc_options(stage.ops, &stage.options, err));
     iter_status status = iter__grammar_apply(call, &stage.ops->base, stage.options, "field", err);
     for (int i = 0; status >= 0 && i < call->n_args; i++) {
@@ -186,12 +188,14 @@ iter_status iter_chain_add(iter_chain *chain, const char *name, const iter_trans
                            const char *field, const void *options, size_t options_size,
                            iter_error *err) {
     iter_stage stage = {0};
+    char hint[ITER_HINT_MAX];
     ITER_TRY(check_open(chain, err));
     if (ops) ITER_TRY(iter__transform_check(ops, err));
     if (!ops && !name) return iter__fail(err, ITER_EINVAL, "chain: neither name nor table given");
     stage.ops = ops ? ops : iter_registry_transform(NULL, name);
     if (!stage.ops)
-        return iter__fail(err, ITER_EINVAL, "chain: no built-in stage is called '%.40s'", name);
+        return iter__fail(err, ITER_EINVAL, "chain: no built-in stage is called '%.40s'%s", name,
+                          iter__hint_transform(NULL, name, hint));
     const iter_ops *base = &stage.ops->base;
     if (options && options_size != base->options_size)
         return iter__fail(err, ITER_EINVAL,

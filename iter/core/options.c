@@ -18,6 +18,7 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/options.h"
+#include "iter/core/suggest.h"
 
 /* Significant digits of a number's text; a double never needs more than 17 to be told from its
  * neighbours. */
@@ -230,15 +231,19 @@ static iter_status fail_value(const iter_ops *ops, const iter_option *row, const
 /* "random-crop: unknown option 'sise'; it has size, pad, fill, mode" */
 static iter_status fail_unknown(const iter_ops *ops, const char *name, int positional,
                                 iter_error *err) {
-    char known[320];
+    char known[320], hint[ITER_HINT_MAX];
+    iter__suggestion suggestion = {name, NULL, 0};
     size_t n = 0;
     known[0] = 0;
-    for (const iter_option *row = first_row(ops); row->name && n < sizeof(known); row++)
-        n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", n ? ", " : "", row->name);
+    for (const iter_option *row = first_row(ops); row->name; row++) {
+        if (n < sizeof(known))
+            n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", n ? ", " : "", row->name);
+        if (name) iter__suggestion_offer(&suggestion, row->name);
+    }
     if (!n) snprintf(known, sizeof(known), "none");
     if (name)
-        return iter__fail(err, ITER_EINVAL, "%s: unknown option '%.40s'; it has %s", ops->name,
-                          name, known);
+        return iter__fail(err, ITER_EINVAL, "%s: unknown option '%.40s'; it has %s%s", ops->name,
+                          name, known, iter__suggestion_text(&suggestion, hint));
     return iter__fail(err, ITER_EINVAL, "%s: unnamed argument %d belongs to no option; it has %s",
                       ops->name, positional, known);
 }

@@ -11,6 +11,7 @@
 #include "iter/core/builtins.h"
 #include "iter/core/error.h"
 #include "iter/core/options.h"
+#include "iter/core/suggest.h"
 
 /* A struct_size this far beyond ours was never set. */
 #define UNKNOWN_BYTES_MAX 4096
@@ -223,6 +224,36 @@ const iter_sampler_ops *iter_registry_sampler(const iter_registry *registry, con
         if (strcmp((*p)->base.name, name) == 0) return *p;
     return NULL;
 }
+
+/* ---- Names that are near ---------------------------------------------------------------------- */
+
+/* Offers the registry's own tables of a kind, then the built-in ones. */
+#define HINT(own, builtin, wanted, out)                                  \
+    do {                                                                 \
+        iter__suggestion s_ = {wanted, NULL, 0};                         \
+        for (int32_t k_ = 0; registry && k_ < registry->own.n; k_++)     \
+            iter__suggestion_offer(&s_, registry->own.tables[k_]->name); \
+        for (int k_ = 0; (builtin)[k_]; k_++)                            \
+            iter__suggestion_offer(&s_, (builtin)[k_]->base.name);       \
+        return iter__suggestion_text(&s_, out);                          \
+    } while (0)
+
+const char *iter__hint_format(const iter_registry *registry, const char *wanted,
+                              char out[ITER_HINT_MAX]) {
+    HINT(formats, iter__builtin_formats, wanted, out);
+}
+
+const char *iter__hint_transform(const iter_registry *registry, const char *wanted,
+                                 char out[ITER_HINT_MAX]) {
+    HINT(transforms, iter__builtin_transforms, wanted, out);
+}
+
+const char *iter__hint_sampler(const iter_registry *registry, const char *wanted,
+                               char out[ITER_HINT_MAX]) {
+    HINT(samplers, iter__builtin_samplers, wanted, out);
+}
+
+/* ---- Built-in tables by number ---------------------------------------------------------------- */
 
 /* Number i of a list that ends with NULL, or NULL past its end. */
 #define NTH(list, i)                          \

@@ -15,6 +15,7 @@
 #include "iter/core/grammar.h"
 #include "iter/core/hash.h"
 #include "iter/core/options.h"
+#include "iter/core/suggest.h"
 
 static iter_dataset *dataset_new(const char *name) {
     iter_dataset *dataset = iter__alloc(1, sizeof(*dataset));
@@ -138,9 +139,10 @@ iter_status iter_dataset_open(const char *spec, const iter_registry *registry, i
     iter_status status = ITER_OK;
     const iter_format_ops *ops = iter_registry_format(registry, call.name);
     if (!ops) {
+        char hint[ITER_HINT_MAX];
         status = iter__fail(err, ITER_EINVAL,
-                            "dataset: no format is called '%s' (`iterbench list` names them)",
-                            call.name);
+                            "dataset: no format is called '%s' (`iterbench list` names them)%s",
+                            call.name, iter__hint_format(registry, call.name, hint));
         goto done;
     }
     dataset = dataset_new(spec);

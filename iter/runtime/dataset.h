@@ -62,6 +62,11 @@ iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *
 /* Whether a loader has preloaded it already. */
 bool iter__dataset_is_preloaded(iter_dataset *dataset);
 
+/* Whether rows made from their index are to be kept (keep_rows, and all of a fixed size), and what
+ * that takes; ITER_UNKNOWN = too much. */
+bool iter__description_keeps(const iter_description *desc);
+uint64_t iter__description_kept_bytes(const iter_description *desc);
+
 /* Whether most of its files, all large, are not in the page cache, by a few reads that do not
  * block. */
 bool iter__dataset_is_cold(const iter_dataset *dataset, const iter_source_ops *source, void *state);

@@ -4,10 +4,16 @@
  *
  * The rows of a block shuffle lie scattered over a group of blocks, some MiB wide. Read one by one
  * from a cold disk they are small random reads; so the arena is cut into frames, each holds one
- * window of a file (and, beyond it, as much as one sample may stick out), and a row points into its
- * frame. A frame stays as long as rows of open chunks are in it, and then until it is the one that
- * was not used for the longest time. The sampler answers for any position, so the windows that are
- * wanted a group from now are read ahead, as far as there are frames for both groups.
+ * window of a file, and a row points into its frame. A block is cut into equal pieces of rows, and
+ * a window is a piece widened to whole disk blocks, so that little is read that no row of the block
+ * wants. Where a piece is no one stretch of a file (it goes over a file's end, or its samples are
+ * no neighbours) its rows lie in windows of a fixed grid, which reach so far beyond their end as
+ * one sample may stick out.
+ *
+ * The sampler answers for any position, so the windows that are wanted a group from now are read
+ * ahead, into frames that are spent: whose group has been worked off. What is wanted now and is not
+ * there takes the frame that was not used for the longest time, spent or not, but for those that
+ * rows of open chunks are in.
  */
 #include <string.h>
 
@@ -15,40 +21,92 @@
 #include "iter/core/error.h"
 #include "iter/runtime/runtime.h"
 
-#define WINDOW       ((uint64_t)128 << 10)
+#define PIECE        ((uint64_t)256 << 10)
 #define BLOCK        ((uint64_t)4096)
 #define FRAMES_MAX   1024
 #define SAMPLE_MAX   ((uint64_t)32 << 10) /* larger ones are large reads already */
 #define STEP         64
 #define ROWS_BLOCK   256 /* the sampler's defaults */
 #define BLOCKS_GROUP 16
+#define SPARE        4    /* frames a group, for pieces that go over a file's end */
+#define FILES_MAX    4096 /* so many fit into a window's id */
 
 struct iter_frame {
     iter_chunk_read r; /* first: reap() hands it back */
     uint8_t *data;
-    uint64_t window; /* number in its file */
-    uint64_t used;   /* tick of the last use */
-    uint32_t users;  /* rows of open chunks */
+    uint64_t used;  /* tick of the last use */
+    uint64_t until; /* row of the endless sequence where the group ends that wants it; 0 = none */
+    uint32_t users; /* rows of open chunks */
     bool loading;
     iter_chunk_read *waiters; /* rows that wait for it, by `next` */
 };
 
+/* Where a row's bytes are to be found. */
+typedef struct window {
+    uint64_t object, start, bytes; /* whole blocks, as far as the file goes */
+    uint64_t id;                   /* object, block of the start, kind; never 0 */
+} window;
+
 struct iter_frames {
-    uint64_t bytes; /* of one frame */
-    uint32_t n, n_ahead;
-    uint64_t ids[FRAMES_MAX]; /* object << 40 | window, plus 1; 0 = holds nothing */
+    uint64_t bytes, grid_bytes; /* of one frame; between windows of the grid */
+    uint64_t block_rows, piece_rows;
+    uint32_t n;
+    uint64_t ids[FRAMES_MAX]; /* of the window that it holds; 0 = none */
     iter_frame frames[FRAMES_MAX];
     uint64_t tick;
-    uint64_t ahead_rows;       /* how far ahead of the opener; 0 = off */
-    atomic_ullong ahead_until; /* row of the endless sequence up to which was read ahead */
-    atomic_bool at_it;         /* somebody reads ahead just now */
+    uint64_t group_rows;
+    /* Rows of the endless sequence, which `until` counts too: where the opener was when it was
+     * looked at last, and those before which all are made. */
+    uint64_t at, spent;
+    uint64_t ahead_rows;         /* how far ahead of the opener; 0 = off */
+    uint64_t held_from, held_at; /* where reading ahead found no spent frame, and the opener was */
+    atomic_ullong ahead_until;   /* row of the endless sequence up to which was read ahead */
+    atomic_bool at_it;           /* somebody reads ahead just now */
 };
 
-/* ---- Frames: with io.lock held --------------------------------------------------------------- */
+/* ---- Windows --------------------------------------------------------------------------------- */
 
-static uint64_t id_of(const iter_extent *extent) {
-    return (extent->object << 40 | extent->offset / WINDOW) + 1;
+static uint64_t round_down(uint64_t bytes) {
+    return bytes & ~(BLOCK - 1);
 }
+
+static uint64_t round_up(uint64_t bytes) {
+    return round_down(bytes + BLOCK - 1);
+}
+
+/* The window of extent `e` of sample `index`: its piece, if that is one stretch, or the grid's. A
+ * pure function of the sample. */
+static window window_of(const iter_loader *loader, uint64_t index, int32_t e,
+                        const iter_extent *extent) {
+    const iter_frames *frames = loader->io.frames;
+    const iter_dataset *dataset = loader->dataset;
+    const uint64_t n = dataset->desc.n_samples, in_block = index % frames->block_rows;
+    const uint64_t first = index - in_block % frames->piece_rows;
+    uint64_t end = first + frames->piece_rows;
+    if (end > index - in_block + frames->block_rows) end = index - in_block + frames->block_rows;
+    if (end > n) end = n;
+    iter_extent from[ITER_MAX_EXTENTS], to[ITER_MAX_EXTENTS];
+    dataset->format->locate(dataset->state, first, from);
+    dataset->format->locate(dataset->state, end - 1, to);
+    window out = {.object = extent->object, .start = round_down(from[e].offset)};
+    const uint64_t stop = to[e].offset + to[e].size;
+    const bool one_stretch = from[e].object == extent->object && to[e].object == extent->object &&
+                             extent->offset >= from[e].offset &&
+                             extent->offset + extent->size <= stop &&
+                             stop - out.start <= frames->bytes;
+    if (one_stretch) {
+        out.bytes = round_up(stop) - out.start;
+    } else {
+        out.start = extent->offset / frames->grid_bytes * frames->grid_bytes;
+        const uint64_t file = dataset->desc.files[extent->object].bytes;
+        const uint64_t left = round_up(file > out.start ? file - out.start : 1);
+        out.bytes = left < frames->bytes ? left : frames->bytes;
+    }
+    out.id = out.object << 52 | out.start / BLOCK << 2 | (uint64_t)one_stretch << 1 | 1;
+    return out;
+}
+
+/* ---- Frames: with io.lock held --------------------------------------------------------------- */
 
 static iter_frame *find(iter_frames *frames, uint64_t id) {
     for (uint32_t i = 0; i < frames->n; i++) {
@@ -57,34 +115,61 @@ static iter_frame *find(iter_frames *frames, uint64_t id) {
     return NULL;
 }
 
-/* Begins to read a window into the frame that was not used for the longest time; NULL where all are
- * in use. */
-static iter_frame *load(iter_loader *loader, const iter_extent *extent) {
+/* Begins to read a window into the spent frame that was not used for the longest time, or, where
+ * it is wanted now, into any such that is not in use; NULL where there is none. */
+static iter_frame *load(iter_loader *loader, const window *w, bool ahead) {
     iter_io *io = &loader->io;
     iter_frames *frames = io->frames;
     iter_frame *frame = NULL;
+    bool spent = false;
     for (uint32_t i = 0; i < frames->n; i++) {
         iter_frame *other = &frames->frames[i];
-        if (other->users || other->loading) continue;
-        if (!frame || other->used < frame->used) frame = other;
+        const bool other_spent = other->until <= frames->spent;
+        if (other->users || other->loading || other_spent < (ahead || spent)) continue;
+        if (frame && other_spent == spent && other->used >= frame->used) continue;
+        frame = other;
+        spent = other_spent;
     }
     if (!frame) return NULL;
-    const uint64_t window = extent->offset / WINDOW, offset = window * WINDOW;
-    const uint64_t file = loader->dataset->desc.files[extent->object].bytes;
-    const uint64_t left = ((file > offset ? file - offset : 1) + BLOCK - 1) & ~(BLOCK - 1);
-    frames->ids[frame - frames->frames] = id_of(extent);
-    frame->window = window;
+    frames->ids[frame - frames->frames] = w->id;
     frame->loading = true;
     frame->r = (iter_chunk_read){.frame = frame};
-    frame->r.part = (iter_iovec){frame->data, left < frames->bytes ? left : frames->bytes};
-    frame->r.read = (iter_read){.object = extent->object,
-                                .offset = offset,
+    frame->r.part = (iter_iovec){frame->data, w->bytes};
+    frame->r.read = (iter_read){.object = w->object,
+                                .offset = w->start,
                                 .parts = &frame->r.part,
                                 .n_parts = 1,
-                                .size = frame->r.part.size};
+                                .size = w->bytes};
     atomic_fetch_add(&io->pending, 1);
     iter__io_queue(io, &frame->r);
     return frame;
+}
+
+/* The frame of an extent of a sample that is row `position` of an epoch; its window is read if it
+ * was not there. NULL where no frame is to be had. */
+static iter_frame *frame_of(iter_loader *loader, uint64_t index, int32_t e,
+                            const iter_extent *extent, uint64_t epoch, uint64_t position,
+                            bool ahead) {
+    iter_frames *frames = loader->io.frames;
+    const window w = window_of(loader, index, e, extent);
+    iter_frame *frame = find(frames, w.id);
+    if (!frame) {
+        frame = load(loader, &w, ahead);
+        if (!frame) return NULL;
+        frame->until = 0;
+    }
+    uint64_t end = (position / frames->group_rows + 1) * frames->group_rows;
+    if (end > loader->cut.n) end = loader->cut.n;
+    end += epoch * loader->cut.n;
+    if (end > frame->until) frame->until = end;
+    frame->used = ++frames->tick;
+    return frame;
+}
+
+/* The loader went back: what the rows behind it wanted says nothing any more. */
+static void forget_wishes(iter_frames *frames) {
+    for (uint32_t i = 0; i < frames->n; i++)
+        frames->frames[i].until = 0;
 }
 
 /* Whether a frame that was read lacks bytes of this extent. */
@@ -106,7 +191,6 @@ static void leave(iter_loader *loader, iter_chunk *chunk, uint32_t n) {
 
 int iter__frames_issue(iter_loader *loader, iter_chunk *chunk) {
     iter_io *io = &loader->io;
-    iter_frames *frames = io->frames;
     iter_batch *batch = chunk->batch;
     const int32_t n_extents = loader->dataset->desc.n_extents;
     const size_t first = (size_t)chunk->first * n_extents;
@@ -116,22 +200,20 @@ int iter__frames_issue(iter_loader *loader, iter_chunk *chunk) {
     for (uint32_t i = 0; i < n; i++) { /* all frames first: a chunk has them, or waits for others */
         const iter_extent *extent = &batch->extents[first + i];
         iter_chunk_read *node = &batch->reads[first + i];
-        iter_frame *frame = find(frames, id_of(extent));
-        if (!frame) frame = load(loader, extent);
+        const uint32_t row = chunk->first + i / (uint32_t)n_extents;
+        const int32_t e = (int32_t)(i % (uint32_t)n_extents);
+        iter_frame *frame = frame_of(loader, batch->index[row], e, extent, batch->row_epoch[row],
+                                     batch->position[row], false);
         if (!frame) {
             leave(loader, chunk, i);
             iter__io_pump(io);
             pthread_mutex_unlock(&io->lock);
             return -1;
         }
-        *node = (iter_chunk_read){.chunk = chunk,
-                                  .first_row = chunk->first + i / (uint32_t)n_extents,
-                                  .n_rows = 1,
-                                  .extent = (int32_t)(i % (uint32_t)n_extents),
-                                  .frame = frame};
+        *node = (iter_chunk_read){
+            .chunk = chunk, .first_row = row, .n_rows = 1, .extent = e, .frame = frame};
         frame->users++;
-        frame->used = ++frames->tick;
-        batch->bytes[first + i] = frame->data + (extent->offset - frame->window * WINDOW);
+        batch->bytes[first + i] = frame->data + (extent->offset - frame->r.read.offset);
     }
     for (uint32_t i = 0; i < n; i++) {
         iter_chunk_read *node = &batch->reads[first + i];
@@ -185,8 +267,10 @@ static uint64_t opener_row(const iter_loader *loader) {
     return loader->opener.sample + (rolls ? 0 : (uint64_t)loader->opener.epoch * loader->cut.n);
 }
 
-/* The next samples to read ahead, at most STEP; 0 = none for now. */
-static uint64_t next_ahead(iter_loader *loader, uint64_t indices[STEP], uint64_t *out_from) {
+/* The next samples to read ahead, at most STEP, from row *out_from of the endless sequence on; 0 =
+ * none for now. */
+static uint64_t next_ahead(iter_loader *loader, uint64_t indices[STEP], uint64_t *out_from,
+                           uint64_t *out_at) {
     iter_frames *frames = loader->io.frames;
     pthread_mutex_lock(&loader->lock);
     const uint64_t at = opener_row(loader), until = at + frames->ahead_rows;
@@ -197,12 +281,30 @@ static uint64_t next_ahead(iter_loader *loader, uint64_t indices[STEP], uint64_t
     if (n > STEP) n = STEP;
     if (n > loader->cut.n - position) n = loader->cut.n - position;
     const bool past = epoch > UINT32_MAX || (loader->opt.epochs && epoch >= loader->opt.epochs);
-    if (past || loader->stopping) n = 0;
+    const bool held = from == frames->held_from && at == frames->held_at;
+    if (past || held || loader->stopping) n = 0;
     if (n)
         loader->sampler->index(loader->sampler_state, (uint32_t)epoch, position, (uint32_t)n,
                                indices);
     pthread_mutex_unlock(&loader->lock);
     *out_from = from;
+    *out_at = at;
+    return n;
+}
+
+/* Reads ahead for samples that are rows [from, from + n) of the endless sequence, of one epoch;
+ * how many found a frame. io.lock held. */
+static uint64_t load_ahead(iter_loader *loader, const uint64_t *indices, uint64_t from,
+                           uint64_t n) {
+    const iter_dataset *dataset = loader->dataset;
+    for (uint64_t i = 0; i < n && !loader->io.canceled; i++) {
+        iter_extent extents[ITER_MAX_EXTENTS];
+        dataset->format->locate(dataset->state, indices[i], extents);
+        const uint64_t epoch = from / loader->cut.n, position = from % loader->cut.n + i;
+        for (int32_t e = 0; e < dataset->desc.n_extents; e++) {
+            if (!frame_of(loader, indices[i], e, &extents[e], epoch, position, true)) return i;
+        }
+    }
     return n;
 }
 
@@ -212,45 +314,67 @@ void iter__frames_read_ahead(iter_loader *loader) {
     bool expected = false;
     if (!frames->ahead_rows || !atomic_compare_exchange_strong(&frames->at_it, &expected, true))
         return;
-    uint64_t indices[STEP], from, n;
-    while ((n = next_ahead(loader, indices, &from)) > 0) {
-        const iter_dataset *dataset = loader->dataset;
+    /* All opened batches together: what lies farther behind the opener has been made. */
+    const uint64_t open_rows = loader->n_slots * loader->cut.global;
+    uint64_t indices[STEP], from, at, n, done;
+    do {
+        n = next_ahead(loader, indices, &from, &at);
+        if (n == 0) break;
         pthread_mutex_lock(&io->lock);
-        for (uint64_t i = 0; i < n && !io->canceled; i++) {
-            iter_extent extents[ITER_MAX_EXTENTS];
-            dataset->format->locate(dataset->state, indices[i], extents);
-            for (int32_t e = 0; e < dataset->desc.n_extents; e++) {
-                iter_frame *frame = find(frames, id_of(&extents[e]));
-                if (!frame) frame = load(loader, &extents[e]);
-                if (frame) frame->used = ++frames->tick;
-            }
-        }
+        if (at < frames->at) forget_wishes(frames);
+        frames->at = at;
+        frames->spent = at > open_rows ? at - open_rows : 0;
+        done = load_ahead(loader, indices, from, n);
         iter__io_pump(io);
         pthread_mutex_unlock(&io->lock);
-        atomic_store_explicit(&frames->ahead_until, from + n, memory_order_relaxed);
-    }
+        if (done < n) {
+            frames->held_from = from + done;
+            frames->held_at = at;
+        }
+        atomic_store_explicit(&frames->ahead_until, from + done, memory_order_relaxed);
+    } while (done == n);
     atomic_store(&frames->at_it, false);
 }
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
+/* How a block is cut. */
+typedef struct cutting {
+    uint64_t sample; /* the largest extent */
+    uint64_t block_rows, piece_rows, group_rows;
+    uint64_t n_frames; /* for the group in use and the one that is read ahead */
+} cutting;
+
+static cutting cut_blocks(const iter_loader *loader) {
+    const iter_loader_options *opt = &loader->opt;
+    const iter_description *desc = &loader->dataset->desc;
+    cutting out = {.sample = 1, .block_rows = opt->block ? opt->block : ROWS_BLOCK};
+    const uint64_t blocks = opt->buffer_blocks ? opt->buffer_blocks : BLOCKS_GROUP;
+    for (int32_t e = 0; e < desc->n_extents; e++) {
+        if (desc->max_extent_bytes[e] > out.sample) out.sample = desc->max_extent_bytes[e];
+    }
+    uint64_t pieces = (out.block_rows * out.sample + PIECE / 2) / PIECE;
+    if (pieces == 0) pieces = 1;
+    out.piece_rows = (out.block_rows + pieces - 1) / pieces;
+    pieces = (out.block_rows + out.piece_rows - 1) / out.piece_rows;
+    out.group_rows = out.block_rows * blocks;
+    out.n_frames = 2 * (blocks * pieces * (uint64_t)desc->n_extents + SPARE);
+    return out;
+}
+
 size_t iter__frames_bytes(const iter_loader *loader, uint32_t *out_n) {
     const iter_loader_options *opt = &loader->opt;
     const iter_description *desc = &loader->dataset->desc;
-    uint64_t sample = 0;
+    const cutting cut = cut_blocks(loader);
     *out_n = 0;
-    for (int32_t e = 0; e < desc->n_extents; e++)
-        sample += desc->max_extent_bytes[e];
     const bool block = opt->shuffle == ITER_SHUFFLE_BLOCK && !opt->sampler && !opt->sampler_ops;
-    if (!block || sample > SAMPLE_MAX || loader->subset || loader->cut.n == 0 ||
-        desc->n_files > 4096)
+    if (!block || cut.sample > SAMPLE_MAX || loader->subset || loader->cut.n == 0 ||
+        desc->n_files > FILES_MAX)
         return 0;
-    const uint64_t blocks = opt->buffer_blocks ? opt->buffer_blocks : BLOCKS_GROUP;
-    const uint64_t rows = opt->block ? opt->block : ROWS_BLOCK;
-    const uint64_t group = blocks * (rows * sample / WINDOW + 2) * (uint64_t)desc->n_extents;
-    const uint64_t n = 2 * group + 8;
+    const uint64_t chunk = loader->chunk_rows * (uint64_t)desc->n_extents;
+    const uint64_t n = cut.n_frames > chunk ? cut.n_frames : chunk;
     *out_n = n < FRAMES_MAX ? (uint32_t)n : FRAMES_MAX;
-    return (size_t)(WINDOW + ((sample + BLOCK - 1) & ~(BLOCK - 1)));
+    return (size_t)(round_up(cut.piece_rows * cut.sample) + BLOCK);
 }
 
 iter_status iter__frames_make(iter_loader *loader, iter_error *err) {
@@ -259,21 +383,20 @@ iter_status iter__frames_make(iter_loader *loader, iter_error *err) {
     const size_t bytes = iter__frames_bytes(loader, &n);
     if (!bytes || !io->async || io->direct) return ITER_OK;
     const uint32_t fit = (uint32_t)(io->arena_bytes / bytes);
-    if (fit < loader->chunk_rows * 2 * (uint32_t)loader->dataset->desc.n_extents)
+    if (fit < loader->chunk_rows * (uint32_t)loader->dataset->desc.n_extents)
         return ITER_OK; /* a chunk may want so many */
     io->frames = iter__alloc(1, sizeof(*io->frames));
     if (!io->frames) return iter__fail(err, ITER_ENOMEM, "frames: out of memory");
+    const cutting cut = cut_blocks(loader);
     io->frames->n = fit < FRAMES_MAX ? fit : FRAMES_MAX;
     io->frames->bytes = bytes;
+    io->frames->grid_bytes = round_down(bytes - cut.sample);
+    io->frames->block_rows = cut.block_rows;
+    io->frames->piece_rows = cut.piece_rows;
     for (uint32_t i = 0; i < io->frames->n; i++)
         io->frames->frames[i].data = io->arena + i * bytes;
-    const uint64_t group = (uint64_t)(loader->opt.block ? loader->opt.block : ROWS_BLOCK) *
-                           (loader->opt.buffer_blocks ? loader->opt.buffer_blocks : BLOCKS_GROUP);
-    /* as far ahead as there are frames beside those of the group in use */
-    const uint32_t wanted = (n - 8) / 2;
-    if (io->frames->n > wanted + 8) {
-        const uint64_t spare = io->frames->n - wanted - 8;
-        io->frames->ahead_rows = spare >= wanted ? group : 0;
-    }
+    io->frames->group_rows = cut.group_rows;
+    io->frames->held_from = UINT64_MAX;
+    io->frames->ahead_rows = io->frames->n >= cut.n_frames / 2 ? cut.group_rows : 0;
     return ITER_OK;
 }

@@ -12,6 +12,7 @@
 #include "iter/core/grammar.h"
 #include "iter/core/hash.h"
 #include "iter/core/options.h"
+#include "iter/core/suggest.h"
 #include "iter/runtime/runtime.h"
 
 #define CHUNK_BYTES    ((size_t)256 << 10) /* what one claim works on, read and written together */
@@ -107,8 +108,10 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
         ITER_TRY(iter__grammar_stage(spec, &cursor, &call, &text, err));
         loader->sampler = iter_registry_sampler(opt->registry, call.name);
         if (!loader->sampler) {
+            char hint[ITER_HINT_MAX];
             const iter_status status =
-                iter__fail(err, ITER_EINVAL, "sampler: none is called '%s'", call.name);
+                iter__fail(err, ITER_EINVAL, "sampler: none is called '%s'%s", call.name,
+                           iter__hint_sampler(opt->registry, call.name, hint));
             iter__free(text);
             return status;
         }
@@ -376,6 +379,28 @@ static iter_status preload(iter_loader *loader, iter_error *err) {
     return status;
 }
 
+static iter_status make_plan(iter_loader *loader, iter_error *err) {
+    return iter__plan_make(&loader->plan, loader->dataset, loader->resident, loader->chain,
+                           loader->opt.batch_size, loader->opt.collate != NULL, err);
+}
+
+/* Rows that are dear to make are made once, where they fit; the plan is then one over arrays. */
+static iter_status keep_rows(iter_loader *loader, uint64_t limit, iter_error *err) {
+    iter_dataset *dataset = loader->dataset;
+    if (!dataset->format || !dataset->format->get || !iter__description_keeps(&dataset->desc))
+        return ITER_OK;
+    const uint64_t bytes = iter__description_kept_bytes(&dataset->desc);
+    const uint64_t fixed = fixed_bytes(loader);
+    const bool there = iter__dataset_is_preloaded(dataset); /* by another loader */
+    if (!there && (fixed > limit || bytes > limit - fixed)) return ITER_OK;
+    bool now;
+    ITER_TRY(iter__dataset_preload(dataset, NULL, NULL, &now, err));
+    loader->preload = &dataset->preload;
+    memcpy(loader->resident, dataset->preload.rows, sizeof(loader->resident));
+    iter__plan_free(&loader->plan);
+    return make_plan(loader, err);
+}
+
 /* The arena: what all opened batches may need, if the limit allows; at least two chunks. */
 static iter_status make_arena(iter_loader *loader, uint64_t limit, iter_error *err) {
     iter_io *io = &loader->io;
@@ -436,17 +461,26 @@ static iter_status open_reading(iter_loader *loader, uint64_t limit, iter_error 
     ITER_TRY(iter__frames_make(loader, err));
     const bool can_try = io->ops->try_read && !loader->opt.o_direct && !io->frames;
     atomic_store(&io->misses, can_try || !io->async ? 0 : INT32_MAX);
+    if (!can_try) loader->try_bytes = 0;
     return ITER_OK;
 }
 
-/* Bytes that are read row by row are worked on while they are in the first-level caches. */
-static void shrink_chunks(iter_loader *loader) {
+/* Bytes that are read row by row are worked on while they are in the first-level caches: each row
+ * as it comes, in a buffer of the worker's, or in small chunks. */
+static void fit_caches(iter_loader *loader) {
+    const iter_loader_options *opt = &loader->opt;
     const iter_description *desc = &loader->dataset->desc;
     uint64_t sample = 1;
     for (int32_t e = 0; e < desc->n_extents; e++)
         sample += desc->max_extent_bytes[e];
+    uint32_t n_frames;
+    const bool past_cache = opt->o_direct || iter__frames_bytes(loader, &n_frames) > 0;
+    if (!past_cache && sample <= READ_BYTES && loader->source != ITER_SOURCE_DIRECT) {
+        loader->try_bytes = READ_BYTES;
+        return;
+    }
     const uint64_t fit = READ_BYTES / sample > 4 ? READ_BYTES / sample : 4;
-    const bool runs = loader->opt.shuffle == ITER_SHUFFLE_NONE; /* then neighbours are one read */
+    const bool runs = opt->shuffle == ITER_SHUFFLE_NONE; /* then neighbours are one read */
     if (!runs && loader->chunk_rows > fit) loader->chunk_rows = (uint32_t)fit;
 }
 
@@ -481,11 +515,12 @@ static iter_status make_memory(iter_loader *loader, iter_error *err) {
             loader->source = ITER_SOURCE_RING;
         }
         if (loaded != ITER_OK) {
-            shrink_chunks(loader);
+            fit_caches(loader);
             ITER_TRY(open_reading(loader, limit, err));
         }
     } else {
         loader->source = ITER_SOURCE_MEMORY;
+        ITER_TRY(keep_rows(loader, limit, err));
     }
     loader->max_chunks = (opt->batch_size + loader->chunk_rows - 1) / loader->chunk_rows;
     loader->queue = iter__alloc(loader->queue_capacity, sizeof(*loader->queue));
@@ -557,9 +592,8 @@ static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_
     ITER_TRY(init_locks(loader, err));
     ITER_TRY(check_options(loader, default_last_batch, err));
     ITER_TRY(make_cut(loader, err));
-    ITER_TRY(iter__plan_make(&loader->plan, loader->dataset, loader->chain, loader->opt.batch_size,
-                             loader->opt.collate != NULL, err));
     memcpy(loader->resident, loader->dataset->resident, sizeof(loader->resident));
+    ITER_TRY(make_plan(loader, err));
     loader->get_key = iter_rng_key(loader->opt.seed, "get", 0);
     loader->replace_key = iter_rng_key(loader->opt.seed, "replace", 0);
     ITER_TRY(make_memory(loader, err));

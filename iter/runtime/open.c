@@ -180,6 +180,7 @@ static void set_chunks(iter_loader *loader, iter_batch *batch, uint32_t n_rows) 
         iter_chunk *chunk = &batch->chunks[c];
         chunk->first = c * rows;
         chunk->n = n_rows - chunk->first < rows ? n_rows - chunk->first : rows;
+        chunk->n_made = 0;
         chunk->region = 0;
         chunk->n_reads = 0;
         /* release: whoever claims the chunk sees its rows and the batch's. */

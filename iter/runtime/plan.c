@@ -32,9 +32,10 @@ static bool is_batch_stage(const iter_stage *stage) {
     return stage->ops->apply_batch != NULL || stage->ops->adds_lengths;
 }
 
-static iter_row_from row_from(const iter_dataset *dataset, int32_t f) {
+static iter_row_from row_from(const iter_dataset *dataset, const iter_resident *resident,
+                              int32_t f) {
     const iter_field *field = &dataset->desc.fields[f];
-    if (dataset->resident[f].base || (!dataset->format && !dataset->ops)) return ITER_ROW_RESIDENT;
+    if (resident[f].base || (!dataset->format && !dataset->ops)) return ITER_ROW_RESIDENT;
     if (dataset->ops || dataset->format->get) return ITER_ROW_GET;
     if (field->extent == ITER_FROM_INDEX) return ITER_ROW_INDEX;
     return field->decoder ? ITER_ROW_DECODE : ITER_ROW_BYTES;
@@ -190,7 +191,8 @@ static iter_status add_lengths(iter_plan *plan, int32_t of, const iter_stage *st
 static iter_status plan_field(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain,
                               int32_t f, uint32_t batch_size, bool has_collate, iter_error *err) {
     iter_field_plan *field = &plan->fields[plan->n_fields++];
-    *field = (iter_field_plan){.in = f, .lengths_of = -1, .from = row_from(dataset, f)};
+    *field =
+        (iter_field_plan){.in = f, .lengths_of = -1, .from = row_from(dataset, plan->resident, f)};
     field->source = dataset->desc.fields[f].desc;
     field->out.role = dataset->desc.fields[f].role;
     snprintf(field->out.name, ITER_NAME_MAX, "%s", dataset->desc.fields[f].name);
@@ -385,9 +387,11 @@ static iter_status make_fields(iter_plan *plan, const iter_dataset *dataset,
     return ITER_OK;
 }
 
-iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain,
+iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset,
+                            const iter_resident *resident, const iter_chain *chain,
                             uint32_t batch_size, bool has_collate, iter_error *err) {
     memset(plan, 0, sizeof(*plan));
+    plan->resident = resident;
     ITER_TRY(check_stages(&dataset->desc, chain, err));
     iter_status status = make_fields(plan, dataset, chain, batch_size, has_collate, err);
     if (status == ITER_OK) {

@@ -7,7 +7,8 @@
  * files can be read past the page cache, which halves the time. Else the files lie behind one
  * another as they are, for the decoders. Either way in one mapping of huge pages. Pieces are issued
  * in order, so that a spinning disk sees a sequential scan. A source without an asynchronous side
- * is read by a few threads that take the next piece from a shared counter.
+ * is read by a few threads that take the next piece from a shared counter. Rows that are made from
+ * their index, at a cost, are made once in the same way.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,6 +23,7 @@
 #define DEPTH_ROWS  ((int)(ITER_PRELOAD_STAGING / PIECE))
 #define DEPTH_FILES 256 /* many small files want many in flight */
 #define READERS     4
+#define MADE_ROWS   256 /* that a thread makes before it asks for more */
 #define RUNS_MAX    4096
 #define RETRY_NS    1000000 /* how soon a piece that the full source refused is offered again */
 #define ALIGN(n)    (((n) + 63) & ~(size_t)63)
@@ -47,8 +49,10 @@ typedef struct preload {
     const iter_preload *made;
     stretch *runs;
     uint64_t n_runs;
-    pthread_mutex_t lock;  /* guards the next piece, status and path_bytes while threads read */
+    pthread_mutex_t
+        lock; /* guards the next piece or row, status and path_bytes while threads work */
     uint64_t file, offset; /* the next piece: of a run, or of a file */
+    uint64_t sample;       /* the next row to be made */
     iter_status status;
     iter_error error;
     uint64_t path_bytes[ITER_PATH_COUNT];
@@ -113,7 +117,7 @@ static bool find_runs(preload *p) {
 static size_t lay_out_rows(const iter_description *desc, iter_resident *rows, uint8_t *memory) {
     size_t at = 0;
     for (int32_t f = 0; f < desc->n_fields; f++) {
-        if (desc->fields[f].extent == ITER_FROM_INDEX) continue;
+        if (desc->n_extents > 0 && desc->fields[f].extent == ITER_FROM_INDEX) continue;
         const size_t bytes = iter_desc_bytes(&desc->fields[f].desc);
         rows[f] = (iter_resident){memory ? memory + at : NULL, bytes};
         at += ALIGN(bytes * desc->n_samples +
@@ -301,6 +305,78 @@ static iter_status read_threads(preload *p, const iter_source_ops *source, void 
     return p->status;
 }
 
+/* ---- Rows made from their index --------------------------------------------------------------- */
+
+static iter_status make_rows(const preload *p, uint64_t first, uint32_t n, iter_error *err) {
+    const iter_dataset *dataset = p->dataset;
+    uint64_t indices[MADE_ROWS];
+    iter_rng rng[MADE_ROWS]; /* they may not matter */
+    iter_tensor rows[ITER_MAX_FIELDS];
+    for (uint32_t i = 0; i < n; i++) {
+        indices[i] = first + i;
+        rng[i] = iter_rng_at(0, 0, first + i);
+    }
+    for (int32_t f = 0; f < dataset->desc.n_fields; f++) {
+        const iter_resident *to = &p->made->rows[f];
+        iter_desc desc = dataset->desc.fields[f].desc;
+        memmove(desc.dims + 1, desc.dims, (size_t)desc.n_dims * sizeof(desc.dims[0]));
+        desc.dims[0] = n;
+        desc.n_dims++;
+        rows[f] = iter_tensor_dense(&desc, (uint8_t *)to->base + first * to->stride);
+    }
+    return dataset->format->get(dataset->state, n, indices, rows, rng, err);
+}
+
+static void *make_some(void *arg) {
+    preload *p = arg;
+    const iter_description *desc = &p->dataset->desc;
+    for (;;) {
+        pthread_mutex_lock(&p->lock);
+        const uint64_t first = p->sample;
+        p->sample = desc->n_samples - first > MADE_ROWS ? first + MADE_ROWS : desc->n_samples;
+        const uint64_t last = p->sample;
+        pthread_mutex_unlock(&p->lock);
+        if (first == last) return NULL;
+        iter_error err = {ITER_OK, ""};
+        const iter_status status = make_rows(p, first, (uint32_t)(last - first), &err);
+        if (status == ITER_OK) continue;
+        pthread_mutex_lock(&p->lock);
+        if (p->status == ITER_OK)
+            p->status = iter__fail(&p->error, status, "preload: %.400s", err.message);
+        p->sample = desc->n_samples;
+        pthread_mutex_unlock(&p->lock);
+    }
+}
+
+static void make_threads(preload *p) {
+    pthread_t threads[READERS - 1];
+    int n = 0;
+    while (n < READERS - 1 && pthread_create(&threads[n], NULL, make_some, p) == 0)
+        n++;
+    make_some(p);
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+}
+
+bool iter__description_keeps(const iter_description *desc) {
+    if (!desc->keep_rows || desc->n_extents > 0 || desc->n_samples == ITER_UNKNOWN) return false;
+    for (int32_t f = 0; f < desc->n_fields; f++) {
+        const iter_desc *row = &desc->fields[f].desc;
+        if (row->n_dims > 0 && row->dims[0] == ITER_VARIABLE) return false;
+    }
+    return true;
+}
+
+uint64_t iter__description_kept_bytes(const iter_description *desc) {
+    uint64_t total = 0;
+    for (int32_t f = 0; f < desc->n_fields; f++) {
+        const uint64_t bytes = iter_desc_bytes(&desc->fields[f].desc) + 1; /* and its alignment */
+        if (desc->n_samples > (ITER_UNKNOWN - total) / bytes) return ITER_UNKNOWN;
+        total += bytes * desc->n_samples;
+    }
+    return total;
+}
+
 /* ---- Entry ----------------------------------------------------------------------------------- */
 
 /* Where everything will lie. */
@@ -356,7 +432,11 @@ static iter_status preload_now(iter_dataset *dataset, const iter_source_ops *sou
     preload p = {.dataset = dataset, .made = &made};
     pthread_mutex_init(&p.lock, NULL);
     iter_status status = lay_out(&p, &made, &p.error);
-    if (status == ITER_OK) status = read_all(&p, source, state, &p.error);
+    if (status == ITER_OK && source) status = read_all(&p, source, state, &p.error);
+    if (status == ITER_OK && !source) {
+        make_threads(&p);
+        status = p.status;
+    }
     pthread_mutex_destroy(&p.lock);
     iter__free(p.runs);
     if (status < 0) {

@@ -84,10 +84,13 @@ typedef struct iter_plan {
     size_t stage_row_bytes; /* staging of get() rows per sample, all fields */
     bool needs_get, needs_bytes;
     bool direct; /* every byte read lands in a row as it is: reads may target the slot */
+    const iter_resident *resident; /* [n_fields of the dataset] as the loader's */
     char *text;
 } iter_plan;
 
-iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain,
+/* `resident` says which rows lie in memory; it is kept. */
+iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset,
+                            const iter_resident *resident, const iter_chain *chain,
                             uint32_t batch_size, bool has_collate, iter_error *err);
 void iter__plan_free(iter_plan *plan);
 
@@ -98,6 +101,7 @@ enum { CHUNK_DONE = 0, CHUNK_NEW, CHUNK_WAITING, CHUNK_READY, CHUNK_CLAIMED };
 typedef struct iter_chunk {
     atomic_int state;
     uint32_t first, n;     /* rows of the batch */
+    uint32_t n_made;       /* of them, those that were made while the reads were issued */
     atomic_int reads_left; /* completions to come, plus one while reads are being issued */
     uint32_t n_reads;      /* at reads[first * n_extents] of its batch */
     uint64_t region;       /* number of its region in the arena, from 1; 0 = none */
@@ -140,6 +144,7 @@ struct iter_batch {
     iter_batch_state state;
     atomic_bool dropped; /* also read where the last chunk ends: some may not have been made */
     iter_batch *next_free;
+    int32_t writer;    /* number of the worker that opened it last, from 1; 0 = none yet */
     iter_cursor after; /* the position once it is taken */
     uint8_t sampler_after[ITER_SAMPLER_BLOB];
     size_t sampler_after_bytes;
@@ -227,6 +232,7 @@ typedef struct iter_worker {
     clockid_t cpu_clock;
     uint8_t *memory; /* step buffers, staging, scratch, in one block */
     uint8_t *step[2], *staging, *scratch, *batch_scratch;
+    uint8_t *hot;          /* [loader.try_bytes] rows that are read and made at once */
     uint32_t staging_rows; /* rows that one get() is asked for */
     int32_t *get_lengths;  /* [n_fields * staging_rows] */
     iter_rng *rng;         /* [staging_rows] */
@@ -266,6 +272,7 @@ struct iter_loader {
     uint8_t *slots;
     size_t slots_bytes;
     uint32_t n_slots, chunk_rows, max_chunks;
+    size_t try_bytes; /* of a worker's buffer for rows that come without blocking; 0 = none */
     iter_batch *batches;
     int32_t source; /* iter_source in use */
 

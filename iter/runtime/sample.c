@@ -262,32 +262,43 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
 
 /* ---- get() ----------------------------------------------------------------------------------- */
 
-/* Where get() shall write rows [row, row + n): the slot, or staging where steps follow. */
-static void aim(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row,
-                uint32_t n, get_rows *out) {
+/* What does not change from one get() to the next: shapes, strides, and the staging of those fields
+ * that steps follow. */
+static void prepare_get(const iter_loader *loader, const iter_worker *worker, get_rows *out) {
     uint8_t *staging = worker->staging;
     memset(out, 0, sizeof(*out));
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter_field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of >= 0 || field->from != ITER_ROW_GET) continue;
-        iter_tensor *rows = &out->rows[field->in];
         iter_desc desc = field->source;
         memmove(desc.dims + 1, desc.dims, sizeof(int64_t) * (ITER_MAX_DIMS - 1));
-        desc.dims[0] = n;
+        desc.dims[0] = worker->staging_rows;
         desc.n_dims++;
         const bool variable = field->source.n_dims && field->source.dims[0] == ITER_VARIABLE;
-        if (variable) desc.dims[1] = field->source.capacity;
-        const size_t row_bytes = iter_desc_bytes(&field->source);
-        if (field->n_steps) {
-            *rows = iter_tensor_dense(&desc, staging);
-            staging += ((row_bytes + 63) & ~(size_t)63) * worker->staging_rows;
-        } else {
-            *rows = iter_tensor_dense(&desc, row_target(batch, field, row));
+        if (variable) {
+            desc.dims[1] = field->source.capacity;
+            out->lengths[field->in] =
+                worker->get_lengths + (size_t)field->in * worker->staging_rows;
         }
-        if (!variable) continue;
-        out->lengths[field->in] = worker->get_lengths + (size_t)field->in * worker->staging_rows;
-        for (uint32_t i = 0; i < n; i++)
-            out->lengths[field->in][i] = (int32_t)field->source.capacity;
+        out->rows[field->in] = iter_tensor_dense(&desc, field->n_steps ? staging : NULL);
+        if (field->n_steps)
+            staging +=
+                ((iter_desc_bytes(&field->source) + 63) & ~(size_t)63) * worker->staging_rows;
+    }
+}
+
+/* Where get() shall write rows [row, row + n): the slot, or staging where steps follow. */
+static void aim(const iter_loader *loader, const iter_batch *batch, uint32_t row, uint32_t n,
+                get_rows *out) {
+    for (int32_t f = 0; f < loader->plan.n_fields; f++) {
+        const iter_field_plan *field = &loader->plan.fields[f];
+        if (field->lengths_of >= 0 || field->from != ITER_ROW_GET) continue;
+        iter_tensor *rows = &out->rows[field->in];
+        rows->desc.dims[0] = n;
+        if (!field->n_steps) rows->data = row_target(batch, field, row);
+        int32_t *lengths = out->lengths[field->in];
+        for (uint32_t i = 0; lengths && i < n; i++)
+            lengths[i] = (int32_t)field->source.capacity;
     }
 }
 
@@ -326,6 +337,9 @@ static void use_got(iter_loader *loader, iter_worker *worker, iter_batch *batch,
         const size_t stride = iter_desc_bytes(&field->source);
         const uint8_t *in = get->rows[field->in].data;
         const int32_t *lengths = get->lengths[field->in];
+        if (!field->n_steps && !lengths && !limited) continue; /* it lies where it shall */
+        const bool one_pack = field->n_steps == 1 && field->steps[0].pack && !field->variable;
+        iter_pack_sample sample = {.seed = loader->opt.seed};
         for (uint32_t i = 0; i < n; i++, in += stride) {
             if (batch->row_status[row + i] < 0) continue;
             if (lengths && (lengths[i] < 0 || lengths[i] > field->source.capacity)) {
@@ -334,26 +348,34 @@ static void use_got(iter_loader *loader, iter_worker *worker, iter_batch *batch,
                 continue;
             }
             if (limited && !within_limit(loader, batch, field, row + i, in)) continue;
-            run_steps(loader, worker, batch, field, row + i, in, lengths ? lengths[i] : 0,
-                      i + 1 < n ? in + stride : NULL);
+            if (one_pack) {
+                sample.position = batch->position[row + i];
+                sample.epoch = batch->row_epoch[row + i];
+                iter__pack.run(field->steps[0].pack, in, row_target(batch, field, row + i), &sample,
+                               worker->scratch, NULL);
+            } else {
+                run_steps(loader, worker, batch, field, row + i, in, lengths ? lengths[i] : 0,
+                          NULL);
+            }
         }
     }
 }
 
 static void make_got(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
                      uint32_t n) {
+    get_rows get;
+    prepare_get(loader, worker, &get);
     for (uint32_t row = first, k; row < first + n; row += k) {
         k = first + n - row < worker->staging_rows ? first + n - row : worker->staging_rows;
-        get_rows get;
         iter_error error = {.status = ITER_OK};
-        aim(loader, worker, batch, row, k, &get);
+        aim(loader, batch, row, k, &get);
         if (call_get(loader, worker, batch, row, k, &get, &error) >= 0) {
             use_got(loader, worker, batch, row, k, &get);
             continue;
         }
         for (uint32_t i = 0; i < k; i++) { /* once more, one by one: which sample was it? */
             error = (iter_error){.status = ITER_OK};
-            aim(loader, worker, batch, row + i, 1, &get);
+            aim(loader, batch, row + i, 1, &get);
             const iter_status status = call_get(loader, worker, batch, row + i, 1, &get, &error);
             if (status < 0) {
                 row_fail_error(loader, batch, row + i, status, loader->dataset->name, &error);
@@ -369,14 +391,15 @@ uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch 
     const iter_dataset_ops *ops = loader->dataset->ops;
     uint32_t made = 0;
     iter_status status = ITER_OK;
+    get_rows get;
+    prepare_get(loader, worker, &get);
     if (batch->rewinds && !ops->rewind && batch->info.epoch > 0) return 0; /* it can be read once */
     if (batch->rewinds && ops->rewind) status = ops->rewind(loader->dataset->user, err);
     while (status >= 0 && made < batch->info.n_rows) {
         const uint32_t left = batch->info.n_rows - made;
         uint32_t k = left < worker->staging_rows ? left : worker->staging_rows, got = 0;
         if (batch->skip) k = batch->skip < k ? (uint32_t)batch->skip : k;
-        get_rows get;
-        aim(loader, worker, batch, made, k, &get);
+        aim(loader, batch, made, k, &get);
         iter__activity(worker, ACTIVITY_GET, batch->position[made]);
         status = ops->next(loader->dataset->user, k, get.rows, &got, err);
         if (status < 0) break;

@@ -49,16 +49,33 @@ static bool wants_open(iter_loader *loader) {
     return loader->queue_count == 0;
 }
 
+/* Opens the next batch, in a slot that this worker wrote before if one is free: in another's its
+ * lines would have to come, changed, out of the other core's cache. Else in the one that was given
+ * back last. loader.lock held. */
+static void open_batch(iter_loader *loader, const iter_worker *worker) {
+    iter_batch **link = &loader->free_list;
+    while (*link && (*link)->writer != worker->number + 1)
+        link = &(*link)->next_free;
+    if (!*link) link = &loader->free_list;
+    iter_batch *batch = *link;
+    *link = batch->next_free;
+    batch->next_free = loader->free_list;
+    batch->writer = worker->number + 1;
+    loader->free_list = batch;
+    iter__open_next(loader);
+}
+
 /* Claims what to do next, opening batches on the way. loader.lock held. *out_new: its reads are to
  * be issued. */
-static iter_chunk *find(iter_loader *loader, bool may_issue, bool *out_new) {
+static iter_chunk *find(iter_loader *loader, const iter_worker *worker, bool may_issue,
+                        bool *out_new) {
     for (;;) {
         iter_chunk *chunk = NULL;
         *out_new = false;
         if (loader->stopping) return NULL;
         const bool ahead = iter__io_reads_ahead(loader);
         if (ahead && wants_open(loader)) {
-            iter__open_next(loader);
+            open_batch(loader, worker);
             continue;
         }
         if (ahead && may_issue && (chunk = claim_any(loader, CHUNK_NEW))) {
@@ -71,7 +88,7 @@ static iter_chunk *find(iter_loader *loader, bool may_issue, bool *out_new) {
             return chunk;
         }
         if (!wants_open(loader)) return NULL;
-        iter__open_next(loader);
+        open_batch(loader, worker);
     }
 }
 
@@ -104,10 +121,10 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
         if (!chunk) {
             iter__io_poll(loader, worker);
             pthread_mutex_lock(&loader->lock);
-            chunk = find(loader, may_issue, &is_new);
+            chunk = find(loader, worker, may_issue, &is_new);
             if (!chunk && !may_issue && releases != atomic_load(&loader->io.releases)) {
                 chunk = find(
-                    loader, true,
+                    loader, worker, true,
                     &is_new); /* space was made meanwhile, by who does not come for the chunk */
             }
             if (!chunk) break;

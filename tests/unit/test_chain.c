@@ -103,6 +103,7 @@ Test(chain, refusals_name_stage_and_column) {
         const char *text, *says;
     } cases[] = {
         {"bare | nosuch:3", "chain: column 8: no stage is called 'nosuch'"},
+        {"baer", "chain: column 1: no stage is called 'baer'; did you mean 'bare'?"},
         {"bare | sample:sise=3",
          "chain: column 15: sample: unknown option 'sise'; it has size, flag"},
         {"sample:size=0", "chain: column 8: sample: size is 0, it may be 1 to 65536"},

@@ -117,6 +117,35 @@ Test(fold, refuses_what_cannot_be_folded) {
     drop(&p);
 }
 
+Test(fold, stages_without_their_size_say_so) {
+    static const char *const cases[][2] = {
+        {"random-crop", "wants a size: size=N, or height=N,width=N"},
+        {"random-crop:height=3", "wants a size"},
+        {"random-crop:pad=4", "wants a size"},
+        {"center-crop", "wants a size"},
+        {"crop:1,1", "wants y,x,height,width"},
+        {"cutout", "wants a size of at least 1: size=N"},
+        {"pad", "wants pixels to add: all=N, or some of top, left, bottom, right"},
+        {"pad:value=3,mode=edge", "wants pixels to add"},
+        {"pad:0", "wants pixels to add"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        iter_chain *chain;
+        iter_error err = {0};
+        iter_desc out;
+        size_t scratch;
+        cr_assert_eq(iter_chain_parse(cases[i][0], NULL, &chain, &err), ITER_OK);
+        const iter_stage *stage = iter__chain_stage(chain, 0);
+        cr_expect_eq(stage->ops->plan(stage->options, &chw, &out, &scratch, &err), ITER_EINVAL,
+                     "%s", cases[i][0]);
+        cr_expect_eq(err.status, ITER_EINVAL);
+        cr_expect(strncmp(err.message, cases[i][1], strlen(cases[i][1])) == 0, "'%s' gives '%s'",
+                  cases[i][0], err.message);
+        iter_chain_unref(chain);
+    }
+    expect_shape(&chw, "pad:right=1", "u8 [3, 4, 6] \"CHW\"");
+}
+
 /* ---- Stages of a user's own ------------------------------------------------------------------------------------- */
 
 static iter_status same_plan(const void *options, const iter_desc *in, iter_desc *out,

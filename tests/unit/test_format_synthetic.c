@@ -11,6 +11,7 @@
 #include "iter/core/alloc.h"
 #include "iter/core/hash.h"
 #include "loaders/formats.h"
+#include "tests/support/drive.h"
 #include "tests/support/make_data.h"
 
 TestSuite(format_synthetic, .timeout = 60);
@@ -319,5 +320,38 @@ Test(format_synthetic, every_allocation_failure_is_clean) {
             break;
         }
         cr_assert_eq(s, ITER_ENOMEM);
+    }
+}
+
+/* Rows that are kept in memory are those that are made on the spot, whatever the chain does with
+ * them. */
+Test(format_synthetic, kept_rows_are_the_same) {
+    static const char *const chains[] = {NULL, "scale:factor=0.5", "one-hot:classes=10"};
+    static const char *const specs[] = {"synthetic:cs224?n=700", "synthetic:cs224?n=700",
+                                        "synthetic:cifar10?n=700"};
+    for (int c = 0; c < 3; c++) {
+        uint64_t hashes[3];
+        for (int i = 0; i < 3; i++) {
+            iter_dataset *data;
+            iter_error err;
+            cr_assert_eq(iter_dataset_open(specs[c], NULL, &data, &err), ITER_OK, "%s",
+                         err.message);
+            iter_chain *chain = chains[c] ? drive_chain(chains[c]) : NULL;
+            iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+            opt.batch_size = 16;
+            opt.shuffle = ITER_SHUFFLE_FULL;
+            opt.workers = i; /* 0: too little memory to keep them */
+            opt.memory_limit = i == 0 ? (uint64_t)1 << 20 : 0;
+            iter_loader *loader = drive_loader(data, chain, &opt);
+            iter_loader_stats stats = {.struct_size = sizeof(stats)};
+            cr_assert_eq(iter_loader_stats_read(loader, &stats, NULL), ITER_OK);
+            cr_assert_eq(stats.preload_bytes > 0, i > 0);
+            hashes[i] = drive_run(loader, 2);
+            iter_loader_unref(loader);
+            iter_chain_unref(chain);
+            iter_dataset_unref(data);
+        }
+        cr_assert_eq(hashes[0], hashes[1]);
+        cr_assert_eq(hashes[0], hashes[2]);
     }
 }

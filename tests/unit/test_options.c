@@ -224,7 +224,7 @@ Test(options, refusals_name_option_value_and_bounds) {
         {"dtype", 0, "f31", "element type"},
         {"sise", 0, "3",
          "sample: unknown option 'sise'; it has size, flag, ratio, path, word, mode, mean, dtype, "
-         "any"},
+         "any; did you mean 'size'?"},
         {NULL, 3, "3", "unnamed argument 3"},
     };
     sample_options o, before;

@@ -1,0 +1,111 @@
+/*
+ * stress_windows.c - a block shuffle read by windows: right rows, and not many more bytes than they have.
+ */
+#include <stdio.h>
+
+#include "tests/support/drive.h"
+#include "tests/support/expect.h"
+#include "tests/support/make_data.h"
+
+#define ROW 3073u
+
+static const int32_t worker_counts[] = {0, 1, 2, 4};
+
+/* Blocks of 196,672 bytes: a window that is cut at their edges reads up to 8,190 bytes more. */
+static iter_loader *open_blocks(const char *folder, int32_t workers, uint32_t ranks) {
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    opt.batch_size = 32;
+    opt.workers = workers;
+    opt.shuffle = ITER_SHUFFLE_BLOCK;
+    opt.block = 64;
+    opt.buffer_blocks = 4;
+    opt.source = ITER_SOURCE_RING;
+    opt.ranks = ranks;
+    opt.seed = 5;
+    iter_dataset *data = drive_open(folder);
+    iter_loader *loader = drive_loader(data, NULL, &opt);
+    iter_dataset_unref(data);
+    return loader;
+}
+
+static uint64_t bytes_read(iter_loader *loader) {
+    iter_loader_stats stats = {.struct_size = sizeof(stats)};
+    EXPECT_OK(iter_loader_stats_read(loader, &stats, NULL), NULL);
+    return stats.path_bytes[ITER_PATH_RING] + stats.path_bytes[ITER_PATH_PREAD];
+}
+
+/* Rows until END, or `most` batches. */
+static uint32_t take(iter_loader *loader, uint32_t most) {
+    uint32_t rows = 0, wrong = 0;
+    iter_batch *batch;
+    for (uint32_t i = 0; i < most && iter_loader_next(loader, &batch, NULL) == ITER_OK; i++) {
+        rows += iter_batch_describe(batch).n_rows;
+        wrong += drive_wrong_rows(batch);
+        iter_batch_unref(batch);
+    }
+    EXPECT_EQ(wrong, 0);
+    return rows;
+}
+
+/* Whole blocks in each file: what is read is what is delivered, but for ragged ends, and for the
+ * group that is read ahead. */
+static void reads_little(const char *folder, uint32_t n) {
+    for (int w = 0; w < 4; w++) {
+        iter_loader *loader = open_blocks(folder, worker_counts[w], 1);
+        for (int e = 0; e < 3; e++) {
+            EXPECT_EQ(take(loader, UINT32_MAX), n);
+            EXPECT_OK(iter_loader_reset(loader, NULL), NULL);
+        }
+        const uint64_t ahead = 2 * 4 * 64 * ROW;
+        const double more = (double)bytes_read(loader) / (double)(3 * (uint64_t)n * ROW + ahead);
+        if (!EXPECT(more < 1.06)) fprintf(stderr, "  %d workers: %.3f\n", worker_counts[w], more);
+        iter_loader_unref(loader);
+    }
+}
+
+/* Back to where it was before: what was wanted since then must not keep the frames. */
+static void goes_back(const char *folder, uint32_t n) {
+    for (int w = 0; w < 4; w++) {
+        iter_loader *loader = open_blocks(folder, worker_counts[w], 1);
+        for (uint32_t i = 0; i < 3; i++) {
+            take(loader, n / 32 * 3 / 4);
+            EXPECT_OK(iter_loader_seek(loader, 0, 0, NULL), NULL);
+        }
+        const uint64_t before = bytes_read(loader);
+        EXPECT_EQ(take(loader, UINT32_MAX), n);
+        const uint64_t ahead = 2 * 4 * 64 * ROW;
+        const double more = (double)(bytes_read(loader) - before) / (double)(n * ROW + ahead);
+        if (!EXPECT(more < 1.06)) fprintf(stderr, "  %d workers: %.3f\n", worker_counts[w], more);
+        iter_loader_unref(loader);
+    }
+}
+
+/* Blocks that go over the ends of files, and two ranks, each of which wants half of the rows. */
+static void over_the_ends(void) {
+    char folder[MAKE_PATH_MAX];
+    drive_cifar(folder, 3499);
+    for (int w = 0; w < 4; w++) {
+        for (uint32_t ranks = 1; ranks <= 2; ranks++) {
+            iter_loader *loader = open_blocks(folder, worker_counts[w], ranks);
+            uint32_t rows = 0;
+            for (int e = 0; e < 2; e++) {
+                rows = take(loader, UINT32_MAX);
+                EXPECT_OK(iter_loader_reset(loader, NULL), NULL);
+            }
+            EXPECT(rows == (ranks == 1 ? 3499u : 1749u));
+            iter_loader_unref(loader);
+        }
+    }
+    make_folder_gone(folder);
+}
+
+int main(void) {
+    char folder[MAKE_PATH_MAX];
+    const uint32_t n = 5 * 1280;
+    drive_cifar(folder, n);
+    reads_little(folder, n);
+    goes_back(folder, n);
+    make_folder_gone(folder);
+    over_the_ends();
+    return EXPECT_DONE();
+}
