@@ -2,8 +2,8 @@
 # Sees to it that what `make demo` (or `make test`) needs is installed; asks apt only for what is missing.
 # Usage: need.sh demo|test|PACKAGE...
 set -eu
-demo="gcc libc6-dev make cmake ninja-build pkg-config zlib1g-dev liburing-dev"
-tests="$demo g++ binutils libcriterion-dev clang libclang-rt-dev clang-format clang-tidy file git python3 python3-venv"
+demo="gcc libc6-dev make cmake ninja-build pkg-config zlib1g-dev liburing-dev libjansson-dev libdnnl-dev"
+tests="$demo g++ binutils libcriterion-dev clang libclang-rt-dev clang-format clang-tidy file git python3 python3-venv strace"
 case ${1:-} in
 demo) packages=$demo ;;
 test) packages=$tests ;;

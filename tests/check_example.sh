@@ -1,10 +1,64 @@
 #!/bin/sh
-# The program shown in README.md is the text of the first example, character by character.
-# Usage: check_example.sh SOURCE_DIR
+# The program shown in README.md is the text of the first example, character by character; the numbered examples are shorter than 80
+# lines, run without arguments and over real data where it is, and print what they should. Usage: check_example.sh SOURCE_DIR BINARY_DIR
 cd "$1" || exit 2
+programs=$2/examples
 example=$(ls examples/01_*.c 2>/dev/null | head -n 1)
 if [ -z "$example" ] || [ ! -f README.md ]; then echo "skipped: no README.md or no examples/01_*.c"; exit 77; fi
-shown=$(mktemp) && trap 'rm -f "$shown"' EXIT
-awk '/^```c$/ && !done { inside = 1; next } /^```$/ && inside { inside = 0; done = 1 } inside' README.md >"$shown"
-[ -s "$shown" ] || { echo "README.md shows no C program"; exit 1; }
-diff -u "$example" "$shown" || { echo "README.md differs from $example"; exit 1; }
+dir=$(mktemp -d) || exit 2
+trap 'rm -rf "$dir"' EXIT
+bad=0
+fault() { echo "check_example: $*"; bad=1; }
+
+awk '/^```c$/ && !done { inside = 1; next } /^```$/ && inside { inside = 0; done = 1 } inside' README.md >"$dir/shown"
+[ -s "$dir/shown" ] || fault "README.md shows no C program"
+diff -u "$example" "$dir/shown" || fault "README.md differs from $example"
+for file in examples/[0-9]*.c; do
+    [ "$(wc -l <"$file")" -lt 80 ] || fault "$file has 80 lines or more"
+done
+if [ ! -x "$programs/01_first_batch" ]; then
+    [ $bad = 0 ] || exit 1
+    echo "skipped: the examples are not built"; exit 77
+fi
+
+# run NAME ARGUMENTS: its output in $dir/out. expect LINE: one line of it, whole.
+run() {
+    name=$1; shift
+    "$programs/$name" "$@" >"$dir/out" 2>"$dir/err" || fault "$name $*: $(cat "$dir/err")"
+    [ -s "$dir/out" ] || fault "$name $* prints nothing"
+}
+expect() { grep -qxF -- "$1" "$dir/out" || fault "$name does not print '$1', but: $(cat "$dir/out")"; }
+
+run 01_first_batch
+run 02_arrays # the rules of MXNet's NDArrayIter
+expect "keep       [0 1 2 3] [4 5 6 7] [8 9]  | [0 1 2 3] [4 5 6 7] [8 9]"
+expect "pad        [0 1 2 3] [4 5 6 7] [8 9 0 1; pad 2]  | [0 1 2 3] [4 5 6 7] [8 9 0 1; pad 2]"
+expect "discard    [0 1 2 3] [4 5 6 7]  | [0 1 2 3] [4 5 6 7]"
+expect "roll_over  [0 1 2 3] [4 5 6 7]  | [8 9 0 1; pad 2] [2 3 4 5] [6 7 8 9]"
+run 03_chain
+expect "the two are the same: yes"
+expect 'f32 [32, 3, 32, 32] "NCHW"'
+run 04_workers # the same batches whoever makes them
+[ "$(sed 's/^workers [0-9]: //' "$dir/out" | sort -u | wc -l)" = 1 ] && [ "$(wc -l <"$dir/out")" = 3 ] || fault "04_workers: $(cat "$dir/out")"
+run 05_own_dataset # sample i is i + noise in 0 .. 1, of 1000 samples
+[ "$(sed -n 's/^epoch [01]: 1000 samples, mean \(499\|500\)\..*/x/p' "$dir/out" | wc -l)" = 2 ] || fault "05_own_dataset: $(cat "$dir/out")"
+run 06_own_transform
+expect "25088 numbers, the largest 0.500"
+run 07_save_resume # what the first run would have had next is what the second one begins with
+[ "$(sed -n 2p "$dir/out")" = "$(sed -n 3p "$dir/out")" ] && [ "$(wc -l <"$dir/out")" = 4 ] || fault "07_save_resume: $(cat "$dir/out")"
+run 08_ranks
+expect "1001 of 1001 samples were seen once"
+
+# A set that is not there: one line that says so.
+for name in 01_first_batch 03_chain 04_workers 06_own_transform 07_save_resume 08_ranks; do
+    if "$programs/$name" "cifar10:$dir/missing" >"$dir/out" 2>"$dir/err"; then fault "$name takes a set that is not there"; fi
+    grep -q missing "$dir/err" || fault "$name does not say what is missing: $(cat "$dir/err")"
+done
+real=${ITER_DATA:-}/cifar-10-batches-bin
+if [ -f "$real/data_batch_1.bin" ]; then
+    for name in 01_first_batch 03_chain 04_workers 06_own_transform 07_save_resume 08_ranks; do run "$name" "cifar10:$real"; done
+    expect "50000 of 50000 samples were seen once"
+else
+    echo "note: no CIFAR-10 below ITER_DATA, the examples ran on synthetic samples alone"
+fi
+exit $bad

@@ -26,6 +26,9 @@ status 0 --help
 status 0 --version
 status 0 list
 grep -q '^  cifar10 ' "$dir/out" || fault "list has no cifar10"
+for word in auto memory ring pread direct null; do
+    grep -q "^  $word  *[a-z]" "$dir/out" || fault "list has no source $word"
+done
 set=$dir/set
 status 0 generate cifar10 "$set" --n 200
 [ "$(wc -c <"$set/data_batch_3.bin")" = $((200 * 3073)) ] || fault "size of a generated file"
@@ -47,6 +50,8 @@ done
 status 1 --data nothing:here --seconds 0.1
 status 1 --data "cifar10:$dir/missing" --seconds 0.1
 status 1 --data "cifar10:$set" --chain no-such-stage --seconds 0.1
+status 1 --data "cifar10:$set" --chain "normalise | to:f32" --seconds 0.1
+grep -q "did you mean 'normalize'?" "$dir/err" || fault "no suggestion for normalise: $(cat "$dir/err")"
 status 1 --data "cifar10:$set" --memory 1KiB --seconds 0.1
 status 1 --data "cifar10:$set" --last-batch discard --batch 5000 --seconds 0.1
 status 1 --data "synthetic:imdb?variable=1&n=100" --loader ndarray --seconds 0.1
@@ -122,6 +127,23 @@ printf 'run 3\n' | $ITERBENCH serve --limit ordered --data "cifar10:$set" --chai
 status 1 versus --a "exit 3" --b "exit 3"
 status 1 versus --a "read x; echo nonsense" --b "exit 3"
 peer='while read word n; do [ "$word" = run ] || exit 0; echo "$((n * 10)) $(awk "BEGIN { print $n / 100 }")"; done'
+# Training: the three arms, a sweep, and a trainer at the other end of a pipe.
+small="synthetic:cs224?n=2000"
+if "$ITERBENCH" --data "$small" --model mlp --seconds 0.1 --batch 256 >"$dir/out" 2>"$dir/err"; then
+    grep -q '^The .* limits this run: \|^Neither holds' "$dir/out" || fault "no verdict: $(cat "$dir/out")"
+    json "A training run" --data "$small" --model mlp --seconds 0.1 --batch 256 --loader ndarray --threads 1
+    json "A training run" --data "$small" --model mlp --seconds 0.1 --batch 256 --sweep loader --threads 1
+    printf 'run 2\nquit\n' | "$ITERBENCH" serve --data "$small" --model mlp >"$dir/out" 2>"$dir/err"
+    grep -qE '^128 0\.[0-9]+$' "$dir/out" || fault "serve --model: $(cat "$dir/out" "$dir/err")"
+    status 1 --data "$small" --model cnn --seconds 0.1 # rows are no images
+    status 1 --data "cifar10:$set" --model mlp --seconds 0.1
+    status 2 --data "$small" --model mlp --hash
+    status 2 --data "$small" --model mlp --epochs 1
+else
+    grep -q 'without the trainer' "$dir/err" || fault "--model: $(cat "$dir/err")"
+fi
+status 2 --data "$small" --threads 1
+
 twice='while read word n; do [ "$word" = run ] || exit 0; echo "$((n * 20)) $(awk "BEGIN { print $n / 100 }")"; done'
 if "$ITERBENCH" versus --a "$peer" --b "$twice" --pairs 6 --json - >"$dir/out" 2>"$dir/err"; then
     python3 tests/check_json.py docs/json.md versus <"$dir/out" || fault "JSON of versus"

@@ -19,7 +19,14 @@ deny "loaders know the core alone" '#include ["<](transforms|engine|bench|exampl
 deny "transforms know the core alone" '#include ["<](loaders|engine|bench|examples|tests)/' transforms
 deny "programs use public headers" \
     '#include ["<](iter/(core|runtime|device)|loaders|transforms|tests)/' engine examples bench
-deny "examples and bench do without the engine" '#include ["<]engine/' examples bench
+deny "examples and bench do without the engine's inside" '#include ["<]engine/' examples bench
+deny "the engine knows nobody above it" '#include ["<](bench|examples|tests)/' engine
+# shellcheck disable=SC2046 # the paths are ours and have no blanks
+deny "oneDNN is called in engine/cpu/onednn* alone" '#include [<"](oneapi/)?dnnl' iter loaders transforms bench examples \
+    $(find engine -name '*.[ch]' ! -path 'engine/cpu/onednn*')
+# shellcheck disable=SC2046
+deny "threads of the engine are OpenMP's, in engine/cpu" 'pthread_|#include <(pthread|threads)\.h>|#pragma omp' \
+    $(find engine -maxdepth 1 -name '*.[ch]')
 # shellcheck disable=SC2086
 deny "a public header includes public headers" \
     '#include ["<](iter/(core|runtime|device)|loaders|transforms|engine)/' $public
@@ -29,16 +36,16 @@ deny "threads and locks live in iter/runtime" \
 deny "no threads and locks in the core" 'pthread_(create|mutex|cond|rwlock|spin)|mtx_lock' iter/core
 # Public headers with <>, our own with "" from the root.
 deny "public headers are included with <>" '#include "iter/[a-z_0-9]+\.h"' \
-    iter loaders transforms bench examples tests
+    iter loaders transforms engine bench examples tests
 deny "private headers are included with \"\"" \
-    '#include <(iter/(core|runtime|device)|loaders|transforms|bench|tests)/' \
-    iter loaders transforms bench examples tests
+    '#include <(iter/(core|runtime|device)|loaders|transforms|engine|bench|tests)/' \
+    iter loaders transforms engine bench examples tests
 deny "nothing is printed by the library" '\b(printf|puts|perror|fputs|putchar) ?\(' \
-    iter loaders transforms
-deny "the library does not end the program" '\b(exit|_exit|abort) ?\(' iter loaders transforms
+    iter loaders transforms engine
+deny "the library does not end the program" '\b(exit|_exit|abort) ?\(' iter loaders transforms engine
 # One allocator, so that tests can fail each allocation.
 if grep -rnE --include='*.[ch]' '(^|[^>._a-zA-Z0-9])(malloc|calloc|realloc|free|strdup|asprintf|aligned_alloc|posix_memalign) ?\(' \
-    iter loaders transforms 2>/dev/null | grep -vE '^iter/core/alloc\.[ch]:|^[^:]*:[0-9]*: *(/?\*|//)'; then
-    echo "  ^ memory comes from iter/core/alloc.h"; bad=1
+    iter loaders transforms engine 2>/dev/null | grep -vE '^(iter/core/alloc|engine/engine_memory)\.[ch]:|^[^:]*:[0-9]*: *(/?\*|//)'; then
+    echo "  ^ memory comes from iter/core/alloc.h, the engine's from engine/engine_memory.h"; bad=1
 fi
 exit $bad

@@ -16,15 +16,32 @@ consume() { # consume BINARY_DIR NAME static|shared
         -DCMAKE_PREFIX_PATH="$work/$2.root" >/dev/null
     cmake --build "$work/$2.cmake" >/dev/null
     "$work/$2.cmake/consumer" >/dev/null
+    if [ -f "$work/$2.root/include/iter/engine.h" ]; then "$work/$2.cmake/engine"; fi
     [ "$3" = static ] && static=--static || static=
     # shellcheck disable=SC2046,SC2086
     PKG_CONFIG_PATH="$pc" "$CC" -std=c11 "$here/consumer/main.c" -o "$work/$2.pc" \
         $(PKG_CONFIG_PATH="$pc" pkg-config $static --cflags --libs iter)
     LD_LIBRARY_PATH="$lib" "$work/$2.pc"
+    if [ -f "$pc/iter-engine.pc" ]; then
+        # shellcheck disable=SC2046,SC2086
+        PKG_CONFIG_PATH="$pc" "$CC" -std=c11 "$here/consumer/engine.c" -o "$work/$2.engine" \
+            $(PKG_CONFIG_PATH="$pc" pkg-config $static --cflags --libs iter-engine)
+        LD_LIBRARY_PATH="$lib" "$work/$2.engine"
+    fi
     case $3 in # the form that was asked for is the form that was linked
     shared) LD_LIBRARY_PATH="$lib" ldd "$work/$2.pc" | grep -q "$lib/libiter" ;;
     static) ! ldd "$work/$2.pc" | grep -q libiter ;;
     esac
+    # A form that is asked for is found, or it is said which one is there.
+    mkdir -p "$work/$2.form"
+    printf 'cmake_minimum_required(VERSION 3.25)\nproject(form C)\nfind_package(iter REQUIRED COMPONENTS ${form})\n' \
+        >"$work/$2.form/CMakeLists.txt"
+    [ "$3" = static ] && absent=shared || absent=static
+    cmake -S "$work/$2.form" -B "$work/$2.form/$absent" -Dform=$absent -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$work/$2.root" >"$work/form.log" 2>&1 &&
+        { echo "$3: component $absent was found"; exit 1; }
+    tr -s '\n ' ' ' <"$work/form.log" | grep -q "has no component '$absent'" || { cat "$work/form.log"; exit 1; }
+    cmake -S "$here/consumer" -B "$work/$2.form/cmake" -DCMAKE_C_COMPILER="$CC" -Dform="$3" \
+        -DCMAKE_PREFIX_PATH="$work/$2.root" >/dev/null
     echo "  $3: find_package and pkg-config"
 }
 

@@ -1,4 +1,5 @@
-/* 02_own_dataset.c - samples from your own code: batched get(), written straight into the batch, over any number of workers. */
+/* 05_own_dataset.c - samples from your own code, written straight into the batch, by any number of
+ * workers. */
 #include <iter/iter.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,8 @@ static iter_status describe(void *user, iter_description *out, iter_error *err) 
     return ITER_OK;
 }
 
-/* n samples at once; called by several workers, each with its own state (here none, so start() and stop() say nothing). */
+/* n samples at once. Several workers call it, each with a state of its own (here none, so start()
+ * and stop() have nothing to do). */
 static iter_status get(void *user, void *state, uint32_t n, const uint64_t *indices,
                        const iter_tensor *rows, iter_rng *rng, iter_error *err) {
     (void)user, (void)state, (void)err;

@@ -1,0 +1,228 @@
+/*
+ * backend_cpu.c - the backend for processors: oneDNN for convolution, pooling and matrix products,
+ * loops of our own for the rest, on a fixed number of threads.
+ *
+ * A net becomes a plan once (cpu_plan.h); a run goes forward over its nodes, through the loss, and in
+ * training back, then over all parameters. The loss is known before anything is updated, so a loss
+ * that is not finite leaves the weights as they were; values it may have left behind are cleared,
+ * because rows that a later batch has not must not be NaN.
+ *
+ * In a run all threads treat numbers below the smallest normal one as zero: gradients that die away
+ * get there, and arithmetic on them is a hundred times slower.
+ */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <iter/convert.h>
+
+#include "engine/cpu/cpu_parallel.h"
+#include "engine/cpu/cpu_plan.h"
+#include "engine/engine_error.h"
+
+/* ---- Runs ------------------------------------------------------------------------------------ */
+
+static iter_status go_forward(cpu_plan *plan, const cpu_run *run, iter_error *err) {
+    if (!plan->shared.net->input.ids) {
+        const float *data =
+            iter__cpu_input(&plan->shared, &plan->places[0], run->batch, plan->staging);
+        plan->places[0].values = (float *)(uintptr_t)data; /* nobody writes to what is `kept` */
+    }
+    for (int32_t i = 1; i < plan->n_places; i++)
+        if (plan->places[i].alias) plan->places[i].values = plan->places[i].alias->values;
+    for (int32_t i = 0; i < plan->n_nodes; i++)
+        ENGINE_TRY(plan->nodes[i]->ops->forward(plan->nodes[i], run, err));
+    return ITER_OK;
+}
+
+static iter_status go_backward(cpu_plan *plan, const cpu_run *run, iter_error *err) {
+    for (int32_t i = plan->n_nodes - 1; i >= 0; i--)
+        ENGINE_TRY(plan->nodes[i]->ops->backward(plan->nodes[i], run, err));
+    return ITER_OK;
+}
+
+static void update(cpu_plan *plan, const cpu_run *run) {
+    for (int32_t i = 0; i < plan->n_nodes; i++) {
+        cpu_node *node = plan->nodes[i];
+        if (node->ops->update) {
+            node->ops->update(node, run);
+            continue;
+        }
+        for (int32_t p = 0; p < node->n_params; p++)
+            iter__node_update(node, &node->params[p], run);
+    }
+}
+
+static void clear_values(cpu_plan *plan) {
+    for (int32_t i = 1; i < plan->n_places; i++)
+        if (!plan->places[i].alias)
+            memset(plan->places[i].values, 0, (size_t)plan->places[i].n_elements * sizeof(float));
+}
+
+static iter_status go(cpu_plan *plan, const cpu_run *run, iter_error *err) {
+    ENGINE_TRY(go_forward(plan, run, err));
+    const bool learns = run->what != ENGINE_RUN_FORWARD && plan->outputs->wants;
+    iter__cpu_loss(&plan->shared, run, plan->outputs->values,
+                   learns ? plan->outputs->gradient : NULL, plan->row_losses);
+    if (!isfinite(run->out->loss_sum)) {
+        clear_values(plan);
+        return ITER_OK;
+    }
+    if (!learns) return ITER_OK;
+    ENGINE_TRY(go_backward(plan, run, err));
+    if (run->what == ENGINE_RUN_TRAIN && run->batch->n_counted > 0) update(plan, run);
+    return ITER_OK;
+}
+
+/* ---- Callbacks ------------------------------------------------------------------------------- */
+
+/* A first convolution reads its few channels as planes; sequences are kept with the time first; ids may
+ * come either way. */
+static const char *cpu_layout(const engine_net *net) {
+    for (int32_t i = 0; i < net->n_layers; i++)
+        switch (net->layers[i].kind) {
+        case ENGINE_CONV2D:
+        case ENGINE_MAXPOOL:
+        case ENGINE_AVGPOOL:
+        case ENGINE_FLATTEN: return "nchw";
+        case ENGINE_EMBEDDING: return "nt";
+        case ENGINE_GRU:
+        case ENGINE_LAST_STEP:
+        case ENGINE_MEAN_STEPS: return "tn";
+        case ENGINE_DENSE: return "";
+        default: break;
+        }
+    return "";
+}
+
+static iter_status cpu_create(void *state, const engine_backend_config *config, iter_error *err) {
+    const cpu_team team = iter__cpu_team_begin(config->threads);
+    const iter_status status = iter__cpu_plan_make(state, config, err);
+    iter__cpu_team_end(&team);
+    return status;
+}
+
+static void cpu_destroy(void *state) {
+    iter__cpu_plan_drop(state);
+}
+
+static iter_status cpu_run_batch(void *state, const engine_batch *batch, engine_run what,
+                                 engine_outcome *out, iter_error *err) {
+    cpu_plan *plan = state;
+    const uint64_t n_converted = plan->shared.n_converted;
+    const cpu_run run = {batch, what, out};
+    const cpu_team team = iter__cpu_team_begin(plan->shared.threads);
+    const iter_status status = go(plan, &run, err);
+    iter__cpu_team_end(&team);
+    if (plan->shared.n_converted > n_converted) plan->shared.n_converted = n_converted + 1;
+    return status;
+}
+
+/* Who has the parameter, and which of its own it is there. */
+static cpu_node *find_param(cpu_plan *plan, int32_t param, int32_t *which) {
+    for (int32_t i = 0; i < plan->n_nodes; i++)
+        for (int32_t p = 0; p < plan->nodes[i]->n_params; p++)
+            if (plan->nodes[i]->params[p].index == param) {
+                *which = p;
+                return plan->nodes[i];
+            }
+    assert(false);
+    return NULL;
+}
+
+static iter_status convert(cpu_plan *plan, int32_t param, iter_value value, cpu_way way,
+                           void *canonical, iter_error *err) {
+    int32_t which = 0;
+    cpu_node *node = find_param(plan, param, &which);
+    if (node->ops->convert) {
+        const cpu_team team = iter__cpu_team_begin(plan->shared.threads);
+        const iter_status status = node->ops->convert(node, which, value, way, canonical, err);
+        iter__cpu_team_end(&team);
+        return status;
+    }
+    float *own = iter__param_at(&node->params[which], value);
+    memcpy(way == CPU_OUT ? canonical : own, way == CPU_OUT ? own : canonical,
+           (size_t)node->params[which].n_elements * sizeof(float));
+    return ITER_OK;
+}
+
+/* The data's gradient in data's own layout: as the first place has it, but for sequences whose rows
+ * come first. */
+static void get_input_gradient(const cpu_plan *plan, float *out) {
+    const cpu_place *place = &plan->places[0];
+    const engine_net *net = plan->shared.net;
+    if (place->shape.n_dims != 2 || iter__net_time_first(net)) {
+        memcpy(out, place->gradient, (size_t)place->n_elements * sizeof(float));
+        return;
+    }
+    const int64_t rows = net->batch, steps = place->shape.dims[0], n = place->shape.dims[1];
+    for (int64_t t = 0; t < steps; t++)
+        for (int64_t i = 0; i < rows; i++)
+            memcpy(out + (i * steps + t) * n, place->gradient + (t * rows + i) * n,
+                   (size_t)n * sizeof(float));
+}
+
+static iter_status cpu_get(void *state, int32_t param, iter_value value, void *out,
+                           iter_error *err) {
+    cpu_plan *plan = state;
+    if (value != ITER_VALUE_INPUT_GRADIENT) return convert(plan, param, value, CPU_OUT, out, err);
+    if (!plan->places[0].gradient)
+        return iter__engine_fail(err, ITER_EINVAL, "the data's gradient is not kept");
+    get_input_gradient(plan, out);
+    return ITER_OK;
+}
+
+static iter_status cpu_set(void *state, int32_t param, iter_value value, const void *from,
+                           iter_error *err) {
+    return convert(state, param, value, CPU_IN, (void *)(uintptr_t)from, err);
+}
+
+static void cpu_outputs(void *state, int64_t n_rows, void *out) {
+    const cpu_plan *plan = state;
+    memcpy(out, plan->outputs->values,
+           (size_t)(n_rows * plan->shared.net->n_outputs) * sizeof(float));
+}
+
+static void cpu_describe(const void *state, engine_backend_info *out) {
+    const cpu_plan *plan = state;
+    char library[32];
+    iter__dnn_text(library, sizeof(library));
+    snprintf(out->text, sizeof(out->text), "%s, %s", library, plan->shared.maps->name);
+    out->n_bytes = plan->n_bytes;
+    out->n_converted = plan->shared.n_converted;
+    out->convert_seconds = plan->shared.convert_seconds;
+    snprintf(out->convert_text, sizeof(out->convert_text), "%s",
+             plan->shared.n_converted ? plan->shared.convert_text : "");
+}
+
+/* What all nodes say that work on the layer. */
+static void cpu_layer_text(const void *state, int32_t layer, char *out, size_t capacity) {
+    const cpu_plan *plan = state;
+    size_t n = 0;
+    out[0] = '\0';
+    for (int32_t i = 0; i < plan->n_nodes && n < capacity; i++) {
+        const cpu_node *node = plan->nodes[i];
+        if (layer < node->first_layer || layer >= node->first_layer + node->n_layers) continue;
+        if (!node->ops->text) continue;
+        if (n > 0 && n + 2 < capacity) n += (size_t)snprintf(out + n, capacity - n, ", ");
+        node->ops->text(node, layer, out + n, capacity - n);
+        n += strlen(out + n);
+    }
+}
+
+const engine_backend_ops iter__backend_cpu = {
+    .name = "cpu",
+    .help = "oneDNN's convolution, pooling and matrix products, own loops for the rest",
+    .real = ITER_F32,
+    .state_size = sizeof(cpu_plan),
+    .layout = cpu_layout,
+    .create = cpu_create,
+    .destroy = cpu_destroy,
+    .get = cpu_get,
+    .set = cpu_set,
+    .run = cpu_run_batch,
+    .outputs = cpu_outputs,
+    .describe = cpu_describe,
+    .layer_text = cpu_layer_text,
+};

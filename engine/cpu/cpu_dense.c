@@ -1,0 +1,112 @@
+/*
+ * cpu_dense.c - products with a matrix.
+ *
+ *     out = in W^T + bias      dW = dout^T in      din = dout W      dbias = sum of rows of dout
+ *
+ * Each product is divided among the threads by ourselves, along the side of W: every thread then
+ * reads a part of W once, and multiplies alone.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/cpu/cpu.h"
+#include "engine/cpu/cpu_parallel.h"
+#include "engine/engine_error.h"
+
+#define COLUMNS 16 /* of a part, at least: a cache line */
+
+typedef struct dense_node {
+    cpu_node node;
+    int64_t rows, in, out;
+    bool bias;
+} dense_node;
+
+/* This thread's part of n columns. */
+static int64_t part(int64_t n, uint32_t t, uint32_t threads, int64_t *begin) {
+    const int64_t lines = (n + COLUMNS - 1) / COLUMNS;
+    int64_t end = COLUMNS * iter__cpu_part(lines, t + 1, threads);
+    *begin = COLUMNS * iter__cpu_part(lines, t, threads);
+    if (end > n) end = n;
+    return end - *begin;
+}
+
+static uint32_t team(const dense_node *d) {
+    return iter__cpu_worth(d->node.shared, d->in * d->out);
+}
+
+static void forward_part(void *user, uint32_t t, uint32_t threads) {
+    const dense_node *d = user;
+    const cpu_node *node = &d->node;
+    int64_t at;
+    const int64_t n = part(d->out, t, threads, &at);
+    float *out = node->out->values + at;
+    if (n <= 0) return;
+    for (int64_t i = 0; d->bias && i < d->rows; i++)
+        memcpy(out + i * d->out, node->params[1].weight + at, (size_t)n * sizeof(float));
+    iter__dnn_sgemm(false, true, d->rows, n, d->in, node->in->values, d->in,
+                    node->params[0].weight + at * d->in, d->in, d->bias ? 1.0f : 0.0f, out, d->out);
+}
+
+static void weights_part(void *user, uint32_t t, uint32_t threads) {
+    const dense_node *d = user;
+    const cpu_node *node = &d->node;
+    int64_t at;
+    const int64_t n = part(d->out, t, threads, &at);
+    const float *dout = node->out->gradient + at;
+    if (n <= 0) return;
+    iter__dnn_sgemm(true, false, n, d->in, d->rows, dout, d->out, node->in->values, d->in, 0.0f,
+                    node->params[0].gradient + at * d->in, d->in);
+    if (!d->bias) return;
+    float *dbias = node->params[1].gradient + at;
+    memset(dbias, 0, (size_t)n * sizeof(float));
+    for (int64_t i = 0; i < d->rows; i++)
+        node->shared->kernels->add(n, dout + i * d->out, dbias);
+}
+
+static void data_part(void *user, uint32_t t, uint32_t threads) {
+    const dense_node *d = user;
+    const cpu_node *node = &d->node;
+    int64_t at;
+    const int64_t n = part(d->in, t, threads, &at);
+    if (n <= 0) return;
+    iter__dnn_sgemm(false, false, d->rows, n, d->out, node->out->gradient, d->out,
+                    node->params[0].weight + at, d->in, 0.0f, node->in->gradient + at, d->in);
+}
+
+static iter_status forward(cpu_node *node, const cpu_run *run, iter_error *err) {
+    (void)run, (void)err;
+    iter__cpu_parallel(team((dense_node *)node), forward_part, node);
+    return ITER_OK;
+}
+
+static iter_status backward(cpu_node *node, const cpu_run *run, iter_error *err) {
+    (void)run, (void)err;
+    iter__cpu_parallel(team((dense_node *)node), weights_part, node);
+    if (node->in->gradient) iter__cpu_parallel(team((dense_node *)node), data_part, node);
+    return ITER_OK;
+}
+
+static void text(const cpu_node *node, int32_t layer, char *out, size_t capacity) {
+    (void)node, (void)layer;
+    snprintf(out, capacity, "sgemm");
+}
+
+static const cpu_node_ops ops = {.forward = forward, .backward = backward, .text = text};
+
+iter_status iter__node_dense(cpu_planner *planner, int32_t first, cpu_place *in, cpu_place **out,
+                             int32_t *n_layers, iter_error *err) {
+    const cpu_shared *shared = iter__plan_shared(planner);
+    const engine_layer *layer = &shared->net->layers[first];
+    cpu_node *node;
+    *n_layers = 1;
+    *out = iter__plan_place(planner, in, &layer->out, CPU_ORDER_NCHW);
+    ENGINE_TRY(iter__plan_node(planner, sizeof(dense_node), &ops, first, 1, in, *out, &node, err));
+    dense_node *d = (dense_node *)node;
+    d->rows = shared->net->batch;
+    d->in = layer->in.dims[0];
+    d->out = layer->out.dims[0];
+    d->bias = layer->options.dense.bias;
+    iter__plan_param(planner, node, layer->first_param, d->in * d->out, true);
+    if (d->bias) iter__plan_param(planner, node, layer->first_param + 1, d->out, true);
+    return ITER_OK;
+}

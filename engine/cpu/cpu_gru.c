@@ -1,0 +1,415 @@
+/*
+ * cpu_gru.c - see cpu_gru.h. The equations are in cpu_gates_body.h.
+ *
+ * Memory. Each thread has a block of rows of the batch, and its steps follow one another: [steps + 1,
+ * rows of the block, .] states, [steps, rows, 4 units] of what the way back needs. So a run of steps
+ * is one matrix, and gradients of the recurrent weights are summed over runs that fit the cache, by
+ * products that are deep enough to be fast.
+ *
+ * Biases are one more row of the weights, to which states and table rows have a 1; their gradients
+ * come out of the same products. Widths are padded to 16 floats, where oneDNN is faster; pads are
+ * zero throughout.
+ */
+#include "engine/cpu/cpu_gru.h"
+
+#include <string.h>
+
+#include "engine/cpu/cpu_parallel.h"
+#include "engine/cpu/onednn.h"
+#include "engine/engine_error.h"
+#include "engine/engine_memory.h"
+
+/* Rows times steps of one product for the recurrent weights' gradient: 2 KB each, which stay in the
+ * second-level cache. */
+#define RUN_ROWS 256
+
+/* The rows of the batch of one thread, and its memory. */
+typedef struct block {
+    int64_t first, rows;
+    float *states;   /* [steps + 1, rows, state_ld] */
+    float *saved;    /* [steps, rows, 4 units] */
+    float *products; /* [rows, gates_ld] of one step */
+    float *dh;       /* [rows, state_ld] */
+    float *gradient; /* [state_ld, gates_ld] of the recurrent weights, from these rows */
+} block;
+
+struct cpu_gru {
+    cpu_gru_config config;
+    int64_t table_ld; /* features + 1, padded; so are the next two */
+    int64_t state_ld; /* units + 1 */
+    int64_t gates_ld; /* 3 units */
+    /* Weights as the products want them, made anew by every forward(). */
+    float *w_forward;  /* [table_ld, gates_ld] input weights transposed, then a row of biases */
+    float *w_backward; /* [gates_ld, table_ld] */
+    float *r_forward;  /* [state_ld, gates_ld] recurrent weights transposed, then biases */
+    float *r_backward; /* [3 units, state_ld] */
+    float *gradient;   /* [max(table_ld, state_ld), gates_ld] transposed, biases last */
+    float *table;      /* [steps * batch, table_ld] */
+    float *projected;  /* [steps * batch, gates_ld]; on the way back gradients summed by token */
+    float *states, *saved, *products, *dh, *partial; /* of all blocks */
+    float *heads;                                    /* [threads, gates_ld] */
+    int32_t *place_of;                               /* [steps * batch] row of `saved` of a token */
+    int32_t *places;  /* [steps * batch] the same in the order of sums */
+    int32_t *numbers; /* [steps * batch + 1] 0, 1, 2, ..: tokens of a table without repetition */
+    block *blocks;    /* [threads] */
+    cpu_tokens all_different;
+};
+
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+static int64_t padded(int64_t n) {
+    return (n + 15) / 16 * 16;
+}
+
+static float *floats(int64_t rows, int64_t columns) {
+    return iter__engine_alloc((size_t)rows * (size_t)columns, sizeof(float));
+}
+
+static bool allocate(cpu_gru *g) {
+    const cpu_gru_config *c = &g->config;
+    const int64_t tokens = c->batch * c->steps, u = c->units;
+    const int64_t tall = g->table_ld > g->state_ld ? g->table_ld : g->state_ld;
+    return (g->w_forward = floats(g->table_ld, g->gates_ld)) &&
+           (g->w_backward = floats(g->gates_ld, g->table_ld)) &&
+           (g->r_forward = floats(g->state_ld, g->gates_ld)) &&
+           (g->r_backward = floats(3 * u, g->state_ld)) &&
+           (g->gradient = floats(tall, g->gates_ld)) && (g->table = floats(tokens, g->table_ld)) &&
+           (g->projected = floats(tokens, g->gates_ld)) &&
+           (g->states = floats(tokens + c->batch, g->state_ld)) &&
+           (g->saved = floats(tokens, 4 * u)) && (g->products = floats(c->batch, g->gates_ld)) &&
+           (g->dh = floats(c->batch, g->state_ld)) &&
+           (g->partial = floats(c->threads * g->state_ld, g->gates_ld)) &&
+           (g->heads = floats(c->threads, g->gates_ld)) &&
+           (g->place_of = iter__engine_alloc((size_t)tokens, sizeof *g->place_of)) &&
+           (g->places = iter__engine_alloc((size_t)tokens, sizeof *g->places)) &&
+           (g->numbers = iter__engine_alloc((size_t)tokens + 1, sizeof *g->numbers)) &&
+           (g->blocks = iter__engine_alloc(c->threads, sizeof *g->blocks));
+}
+
+static void divide(cpu_gru *g) {
+    const int64_t batch = g->config.batch, steps = g->config.steps, u = g->config.units;
+    for (uint32_t t = 0; t < g->config.threads; t++) {
+        const int64_t first = iter__cpu_part(batch, t, g->config.threads);
+        const int64_t end = iter__cpu_part(batch, t + 1, g->config.threads);
+        g->blocks[t] = (block){.first = first,
+                               .rows = end - first,
+                               .states = g->states + first * (steps + 1) * g->state_ld,
+                               .saved = g->saved + first * steps * 4 * u,
+                               .products = g->products + first * g->gates_ld,
+                               .dh = g->dh + first * g->state_ld,
+                               .gradient = g->partial + t * g->state_ld * g->gates_ld};
+        for (int64_t step = 0; step < steps; step++)
+            for (int64_t i = first; i < end; i++)
+                g->place_of[step * batch + i] =
+                    (int32_t)(first * steps + step * (end - first) + i - first);
+    }
+}
+
+iter_status iter__cpu_gru_create(const cpu_gru_config *config, cpu_gru **out, iter_error *err) {
+    *out = NULL;
+    cpu_gru *g = iter__engine_alloc(1, sizeof *g);
+    if (g) {
+        g->config = *config;
+        g->table_ld = padded(config->features + 1);
+        g->state_ld = padded(config->units + 1);
+        g->gates_ld = padded(3 * config->units);
+    }
+    if (!g || !allocate(g)) {
+        iter__cpu_gru_destroy(g);
+        return iter__engine_fail(err, ITER_ENOMEM,
+                                 "gru: no memory for batches of %lld x %lld steps",
+                                 (long long)config->batch, (long long)config->steps);
+    }
+    divide(g);
+    const int64_t tokens = config->batch * config->steps;
+    for (int64_t i = 0; i < tokens + config->batch; i++)
+        g->states[i * g->state_ld + config->units] = 1.0f;
+    for (int64_t i = 0; i <= tokens; i++)
+        g->numbers[i] = (int32_t)i;
+    g->all_different = (cpu_tokens){tokens, tokens, g->numbers, g->numbers, g->numbers, g->numbers};
+    *out = g;
+    return ITER_OK;
+}
+
+void iter__cpu_gru_destroy(cpu_gru *g) {
+    if (!g) return;
+    void *const all[] = {g->w_forward, g->w_backward, g->r_forward, g->r_backward, g->gradient,
+                         g->table,     g->projected,  g->states,    g->saved,      g->products,
+                         g->dh,        g->partial,    g->heads,     g->place_of,   g->places,
+                         g->numbers,   g->blocks};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        iter__engine_free(all[i]);
+    iter__engine_free(g);
+}
+
+/* ---- The table ------------------------------------------------------------------------------- */
+
+float *iter__cpu_gru_table(cpu_gru *g, int64_t *ld) {
+    *ld = g->table_ld;
+    return g->table;
+}
+
+const cpu_tokens *iter__cpu_gru_fill(cpu_gru *g, const float *x) {
+    const int64_t f = g->config.features;
+    for (int64_t k = 0; k < g->all_different.n_tokens; k++) {
+        float *row = g->table + k * g->table_ld;
+        memcpy(row, x + k * f, (size_t)f * sizeof *row);
+        row[f] = 1.0f;
+        memset(row + f + 1, 0, (size_t)(g->table_ld - f - 1) * sizeof *row);
+    }
+    return &g->all_different;
+}
+
+void iter__cpu_gru_unfill(const cpu_gru *g, float *dx) {
+    const int64_t f = g->config.features;
+    for (int64_t k = 0; k < g->all_different.n_tokens; k++)
+        memcpy(dx + k * f, g->table + k * g->table_ld, (size_t)f * sizeof *dx);
+}
+
+/* ---- Weights in, gradients out --------------------------------------------------------------- */
+
+/* [rows, columns] dense into out[column * ld + row]. */
+static void transpose(const float *in, int64_t rows, int64_t columns, float *out, int64_t ld) {
+    for (int64_t i = 0; i < rows; i += 16)
+        for (int64_t j = 0; j < columns; j++)
+            for (int64_t k = i; k < rows && k < i + 16; k++)
+                out[j * ld + k] = in[k * columns + j];
+}
+
+/* out [rows, columns] dense from in[column * ld + row]. */
+static void transpose_back(const float *in, int64_t ld, int64_t rows, int64_t columns, float *out) {
+    for (int64_t i = 0; i < rows; i += 16)
+        for (int64_t j = 0; j < columns; j++)
+            for (int64_t k = i; k < rows && k < i + 16; k++)
+                out[k * columns + j] = in[j * ld + k];
+}
+
+static void pack(cpu_gru *g, const cpu_gru_params *weights) {
+    const int64_t f = g->config.features, u = g->config.units, rows = 3 * u;
+    transpose(weights->input, rows, f, g->w_forward, g->gates_ld);
+    transpose(weights->recurrent, rows, u, g->r_forward, g->gates_ld);
+    float *wb = g->w_forward + f * g->gates_ld, *rb = g->r_forward + u * g->gates_ld;
+    memcpy(wb, weights->input_bias, (size_t)rows * sizeof *wb);
+    memcpy(rb, weights->recurrent_bias, (size_t)rows * sizeof *rb);
+    if (g->config.reset_before) /* r h has no 1 beside it: both biases of n go in with x */
+        g->config.kernels->add(u, rb + 2 * u, wb + 2 * u);
+    for (int64_t i = 0; i < rows; i++) {
+        memcpy(g->w_backward + i * g->table_ld, weights->input + i * f, (size_t)f * sizeof *wb);
+        memcpy(g->r_backward + i * g->state_ld, weights->recurrent + i * u, (size_t)u * sizeof *wb);
+    }
+}
+
+/*
+ * The products over the table are shared out by us, not by oneDNN, so that they too run without
+ * denormal numbers: what reaches the words of 100 steps ago is often that small.
+ */
+typedef struct wide_product {
+    bool transpose_a; /* then threads share the columns of C, else its rows */
+    int64_t m, n, k;
+    const float *a;
+    int64_t lda;
+    const float *b;
+    int64_t ldb;
+    float *c;
+    int64_t ldc;
+} wide_product;
+
+static void wide_part(void *user, uint32_t t, uint32_t threads) {
+    const wide_product *p = user;
+    const int64_t all = p->transpose_a ? p->n : p->m, lines = (all + 15) / 16;
+    const int64_t from = 16 * iter__cpu_part(lines, t, threads);
+    int64_t n = 16 * iter__cpu_part(lines, t + 1, threads) - from;
+    if (n > all - from) n = all - from;
+    if (n <= 0) return;
+    if (p->transpose_a)
+        iter__dnn_sgemm(true, false, p->m, n, p->k, p->a, p->lda, p->b + from, p->ldb, 0,
+                        p->c + from, p->ldc);
+    else
+        iter__dnn_sgemm(false, false, n, p->n, p->k, p->a + from * p->lda, p->lda, p->b, p->ldb, 0,
+                        p->c + from * p->ldc, p->ldc);
+}
+
+/* What the blocks work on. */
+typedef struct sweep {
+    cpu_gru *gru;
+    const cpu_tokens *tokens;
+    float *y;
+    const float *dy;
+} sweep;
+
+/* ---- Forward --------------------------------------------------------------------------------- */
+
+static void step_forward(const cpu_gru *g, const block *b, const cpu_gates_forward *s) {
+    const int64_t u = s->units, ld = g->gates_ld;
+    if (!g->config.reset_before) {
+        iter__dnn_sgemm(false, false, b->rows, ld, u + 1, s->h_before, s->h_ld, g->r_forward, ld, 0,
+                        b->products, ld);
+        g->config.kernels->after_forward(s);
+        return;
+    }
+    iter__dnn_sgemm(false, false, b->rows, 2 * u, u + 1, s->h_before, s->h_ld, g->r_forward, ld, 0,
+                    b->products, ld);
+    g->config.kernels->before_forward_reset(s);
+    iter__dnn_sgemm(false, false, b->rows, u, u, s->saved + 3 * u, 4 * u, g->r_forward + 2 * u, ld,
+                    0, b->products, ld);
+    g->config.kernels->before_forward_state(s);
+}
+
+static void forward_part(void *user, uint32_t thread, uint32_t n_threads) {
+    (void)n_threads;
+    const sweep *x = user;
+    const cpu_gru *g = x->gru;
+    const block *b = &g->blocks[thread];
+    const int64_t u = g->config.units, steps = g->config.steps, batch = g->config.batch;
+    if (b->rows == 0) return;
+    for (int64_t i = 0; i < b->rows; i++)
+        memset(b->states + i * g->state_ld, 0, (size_t)u * sizeof(float));
+    for (int64_t step = 0; step < steps; step++) {
+        const int32_t *index = x->tokens->index + step * batch + b->first;
+        float *h = b->states + (step + 1) * b->rows * g->state_ld;
+        const cpu_gates_forward s = {.rows = b->rows,
+                                     .units = u,
+                                     .projected = g->projected,
+                                     .projected_ld = g->gates_ld,
+                                     .index = index,
+                                     .index_next = step + 1 < steps ? index + batch : NULL,
+                                     .recurrent = b->products,
+                                     .recurrent_ld = g->gates_ld,
+                                     .h_before = h - b->rows * g->state_ld,
+                                     .h = h,
+                                     .h_ld = g->state_ld,
+                                     .saved = b->saved + step * b->rows * 4 * u};
+        step_forward(g, b, &s);
+        if (g->config.only_last && step + 1 < steps) continue;
+        float *y = x->y + ((g->config.only_last ? 0 : step * batch) + b->first) * u;
+        for (int64_t i = 0; i < b->rows; i++)
+            memcpy(y + i * u, h + i * g->state_ld, (size_t)u * sizeof(float));
+    }
+}
+
+void iter__cpu_gru_forward(cpu_gru *g, const cpu_gru_params *weights, const cpu_tokens *tokens,
+                           float *y) {
+    pack(g, weights);
+    wide_product projection = {
+        false,       tokens->n_different, g->gates_ld, g->config.features + 1, g->table,
+        g->table_ld, g->w_forward,        g->gates_ld, g->projected,           g->gates_ld};
+    iter__cpu_parallel(g->config.threads, wide_part, &projection);
+    sweep x = {.gru = g, .tokens = tokens, .y = y};
+    iter__cpu_parallel(g->config.threads, forward_part, &x);
+}
+
+/* ---- Backward -------------------------------------------------------------------------------- */
+
+/* Adds what n rows, of steps that follow one another, give to the recurrent weights. */
+static void add_recurrent(const cpu_gru *g, const block *b, int64_t n, const float *states,
+                          const float *saved, float beta) {
+    const int64_t u = g->config.units, ld = g->gates_ld;
+    if (!g->config.reset_before) {
+        iter__dnn_sgemm(true, false, g->state_ld, 3 * u, n, states, g->state_ld, saved + u, 4 * u,
+                        beta, b->gradient, ld);
+        return;
+    }
+    iter__dnn_sgemm(true, false, g->state_ld, 2 * u, n, states, g->state_ld, saved + u, 4 * u, beta,
+                    b->gradient, ld);
+    iter__dnn_sgemm(true, false, u, u, n, saved + 3 * u, 4 * u, saved, 4 * u, beta,
+                    b->gradient + 2 * u, ld);
+}
+
+/* dh <- gradient of the state before this step. */
+static void step_backward(const cpu_gru *g, const block *b, const cpu_gates_backward *s) {
+    const int64_t u = s->units, ld = g->state_ld;
+    if (!g->config.reset_before) {
+        g->config.kernels->after_backward(s);
+        iter__dnn_sgemm(false, false, b->rows, ld, 3 * u, s->saved + u, 4 * u, g->r_backward, ld, 1,
+                        s->dh, ld);
+        return;
+    }
+    g->config.kernels->before_backward_state(s);
+    iter__dnn_sgemm(false, false, b->rows, ld, u, s->saved, 4 * u, g->r_backward + 2 * u * ld, ld,
+                    0, b->products, ld);
+    g->config.kernels->before_backward_reset(s);
+    iter__dnn_sgemm(false, false, b->rows, ld, 2 * u, s->saved + u, 4 * u, g->r_backward, ld, 1,
+                    s->dh, ld);
+}
+
+static void backward_part(void *user, uint32_t thread, uint32_t n_threads) {
+    (void)n_threads;
+    const sweep *x = user;
+    const cpu_gru *g = x->gru;
+    const block *b = &g->blocks[thread];
+    const int64_t u = g->config.units, steps = g->config.steps, batch = g->config.batch;
+    if (b->rows == 0) return;
+    memset(b->dh, 0, (size_t)(b->rows * g->state_ld) * sizeof(float));
+    const int64_t run = b->rows < RUN_ROWS ? RUN_ROWS / b->rows : 1;
+    int64_t run_end = steps;
+    for (int64_t step = steps - 1; step >= 0; step--) {
+        cpu_gates_backward s = {.rows = b->rows,
+                                .units = u,
+                                .h_before = b->states + step * b->rows * g->state_ld,
+                                .dh = b->dh,
+                                .h_ld = g->state_ld,
+                                .product = b->products,
+                                .saved = b->saved + step * b->rows * 4 * u,
+                                .dy_ld = u};
+        if (!g->config.only_last)
+            s.dy = x->dy + (step * batch + b->first) * u;
+        else if (step == steps - 1)
+            s.dy = x->dy + b->first * u;
+        step_backward(g, b, &s);
+        if (run_end - step == run || step == 0) {
+            add_recurrent(g, b, (run_end - step) * b->rows, s.h_before, s.saved,
+                          run_end == steps ? 0.0f : 1.0f);
+            run_end = step;
+        }
+    }
+}
+
+static void finish_recurrent(cpu_gru *g, const cpu_gru_params *gradients) {
+    const int64_t u = g->config.units, size = g->state_ld * g->gates_ld;
+    memset(g->gradient, 0, (size_t)size * sizeof(float));
+    for (uint32_t t = 0; t < g->config.threads; t++)
+        if (g->blocks[t].rows > 0) g->config.kernels->add(size, g->blocks[t].gradient, g->gradient);
+    transpose_back(g->gradient, g->gates_ld, 3 * u, u, gradients->recurrent);
+    memcpy(gradients->recurrent_bias, g->gradient + u * g->gates_ld,
+           (size_t)(3 * u) * sizeof(float));
+}
+
+/* projected <- gradients of the sums before the activations, r, z, n, by row of the table. */
+static void sum_by_token(cpu_gru *g, const cpu_tokens *tokens) {
+    const int64_t u = g->config.units;
+    for (int64_t j = 0; j < tokens->n_tokens; j++)
+        g->places[j] = g->place_of[tokens->order[j]];
+    const cpu_token_sums sums = {.kernels = g->config.kernels,
+                                 .tokens = tokens,
+                                 .places = g->places,
+                                 .x = g->saved,
+                                 .x_ld = 4 * u,
+                                 .runs = {{u, 0, 2 * u}, {0, 2 * u, u}},
+                                 .out = g->projected,
+                                 .ld = g->gates_ld,
+                                 .heads = g->heads,
+                                 .threads = g->config.threads};
+    iter__cpu_token_sums(&sums);
+}
+
+void iter__cpu_gru_backward(cpu_gru *g, const cpu_tokens *tokens, const float *dy,
+                            const cpu_gru_params *gradients) {
+    const int64_t u = g->config.units, f = g->config.features, n = tokens->n_different;
+    sweep x = {.gru = g, .tokens = tokens, .dy = dy};
+    iter__cpu_parallel(g->config.threads, backward_part, &x);
+    finish_recurrent(g, gradients);
+
+    sum_by_token(g, tokens);
+    wide_product weights = {true,        g->table_ld,  g->gates_ld, n,           g->table,
+                            g->table_ld, g->projected, g->gates_ld, g->gradient, g->gates_ld};
+    iter__cpu_parallel(g->config.threads, wide_part, &weights);
+    transpose_back(g->gradient, g->gates_ld, 3 * u, f, gradients->input);
+    memcpy(gradients->input_bias, g->gradient + f * g->gates_ld, (size_t)(3 * u) * sizeof(float));
+    if (g->config.reset_before)
+        memcpy(gradients->recurrent_bias + 2 * u, gradients->input_bias + 2 * u,
+               (size_t)u * sizeof(float));
+    wide_product back = {false,        n,           g->table_ld,   g->gates_ld,
+                         g->projected, g->gates_ld, g->w_backward, g->table_ld,
+                         g->table,     g->table_ld};
+    if (g->config.input_gradient) iter__cpu_parallel(g->config.threads, wide_part, &back);
+}

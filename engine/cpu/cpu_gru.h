@@ -1,0 +1,62 @@
+/*
+ * cpu_gru.h - a gated recurrent unit over sequences, there and back through time.
+ *
+ * What goes in is a table of rows and, for every token, which row it is (cpu_embedding.h); a sequence
+ * of features is a table in which no row occurs twice. What the input weights do is then three
+ * products over the table. The recurrence is split by rows of the batch: a thread takes its rows
+ * through all steps without waiting for anybody, so its products are small ones, its own.
+ */
+#ifndef ENGINE_CPU_GRU_H
+#define ENGINE_CPU_GRU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <iter/status.h>
+
+#include "engine/cpu/cpu_embedding.h"
+#include "engine/cpu/cpu_kernels.h"
+
+typedef struct cpu_gru_config {
+    const cpu_kernels *kernels;
+    int64_t batch, steps, features, units;
+    bool reset_before;
+    bool only_last;      /* of the outputs, the last step's alone is used */
+    bool input_gradient; /* backward() makes it */
+    uint32_t threads;    /* what oneDNN uses, too */
+} cpu_gru_config;
+
+/* Weights as iter_gru_options says, or their gradients. */
+typedef struct cpu_gru_params {
+    float *input;          /* [3 units, features] */
+    float *recurrent;      /* [3 units, units] */
+    float *input_bias;     /* [3 units] */
+    float *recurrent_bias; /* [3 units] */
+} cpu_gru_params;
+
+typedef struct cpu_gru cpu_gru;
+
+/* Allocates all that it will ever need. Errors: ENOMEM. */
+iter_status iter__cpu_gru_create(const cpu_gru_config *config, cpu_gru **out, iter_error *err);
+void iter__cpu_gru_destroy(cpu_gru *gru);
+
+/* Where the rows of the table go, [steps * batch, ld]: features, then 1, then zeros, as
+ * iter__cpu_embedding_gather() writes them. After backward() the gradient of row i stands there,
+ * where config asked for it. */
+float *iter__cpu_gru_table(cpu_gru *gru, int64_t *ld);
+
+/* Fills the table from x, dense [steps, batch, features]; answers its tokens, which live as long as
+ * the unit. And back: dx from the table. */
+const cpu_tokens *iter__cpu_gru_fill(cpu_gru *gru, const float *x);
+void iter__cpu_gru_unfill(const cpu_gru *gru, float *dx);
+
+/* y, dense: [batch, units] with only_last, else [steps, batch, units]. */
+void iter__cpu_gru_forward(cpu_gru *gru, const cpu_gru_params *weights, const cpu_tokens *tokens,
+                           float *y);
+
+/* After forward() with the same tokens, whose weights it remembers: dy of y's shape. Gradients are
+ * overwritten. */
+void iter__cpu_gru_backward(cpu_gru *gru, const cpu_tokens *tokens, const float *dy,
+                            const cpu_gru_params *gradients);
+
+#endif

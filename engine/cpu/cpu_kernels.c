@@ -1,0 +1,14 @@
+/* cpu_kernels.c - which kernels to use. */
+#include "engine/cpu/cpu_kernels.h"
+
+#include <string.h>
+
+const cpu_kernels *iter__cpu_kernels(const char *level) {
+#if defined(__x86_64__)
+    if (strcmp(level, "avx512") == 0) return &iter__cpu_kernels_avx512;
+    if (strcmp(level, "avx2") == 0) return &iter__cpu_kernels_avx2;
+#else
+    (void)level;
+#endif
+    return &iter__cpu_kernels_generic;
+}

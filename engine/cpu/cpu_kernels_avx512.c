@@ -1,0 +1,91 @@
+/*
+ * cpu_kernels_avx512.c - the kernels with AVX-512 F and DQ. Only called where the processor has
+ * them.
+ */
+#include "engine/cpu/cpu_kernels.h"
+
+#if defined(__x86_64__)
+
+#if defined(__clang__)
+#pragma clang attribute push( \
+    __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
+#else
+#pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")
+#endif
+
+#include <immintrin.h>
+
+#define LANES      16
+#define LEVEL      avx512
+#define LEVEL_NAME "avx512"
+
+typedef __m512 vec;
+typedef int32_t ints __attribute__((vector_size(64)));
+
+static inline vec all(float x) {
+    return _mm512_set1_ps(x);
+}
+
+static inline vec load(const float *p) {
+    return _mm512_loadu_ps(p);
+}
+
+static inline void store(float *p, vec v) {
+    _mm512_storeu_ps(p, v);
+}
+
+static inline __mmask16 first(int64_t n) {
+    return (__mmask16)((1u << n) - 1u);
+}
+
+static inline vec load_some(const float *p, int64_t n) {
+    return _mm512_maskz_loadu_ps(first(n), p);
+}
+
+static inline void store_some(float *p, vec v, int64_t n) {
+    _mm512_mask_storeu_ps(p, first(n), v);
+}
+
+static inline vec fma_of(vec a, vec b, vec c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+/* 14 bits from a table, doubled by one step of Newton's. x is neither 0 nor infinite, nor nearly. */
+static inline vec reciprocal(vec x) {
+    const vec y = _mm512_rcp14_ps(x);
+    return _mm512_fmadd_ps(y, _mm512_fnmadd_ps(x, y, _mm512_set1_ps(1.0f)), y);
+}
+
+/* One more step of Newton's, for the quotient itself: half a unit in the last place, nearly always. */
+static inline vec quotient(vec a, vec b) {
+    const vec y = reciprocal(b), q = _mm512_mul_ps(a, y);
+    return _mm512_fmadd_ps(_mm512_fnmadd_ps(q, b, a), y, q);
+}
+
+/* m / (sqrt(v) + epsilon), two roundings from exact: from 14 bits each by one step of Newton's, in
+ * half the time of the processor's own root and quotient. v is at least 0. */
+static inline vec over_root(vec m, vec v, vec epsilon) {
+    v = _mm512_min_ps(v, _mm512_set1_ps(0x1.fffffep127f)); /* an infinite one would be NaN */
+    const __mmask16 some = _mm512_cmp_ps_mask(v, _mm512_set1_ps(0x1p-126f), _CMP_GE_OQ);
+    const vec y = _mm512_maskz_rsqrt14_ps(some, v);
+    const vec s = _mm512_mul_ps(v, y), half = _mm512_mul_ps(y, _mm512_set1_ps(0.5f));
+    const vec root = _mm512_fmadd_ps(_mm512_fnmadd_ps(s, s, v), half, s);
+    return _mm512_mul_ps(m, reciprocal(_mm512_add_ps(root, epsilon)));
+}
+
+static inline vec pick(ints mask, vec yes, vec no) {
+    return _mm512_mask_mov_ps(no, _mm512_movepi32_mask((__m512i)mask), yes);
+}
+
+#include "engine/cpu/cpu_math_body.h"
+
+#include "engine/cpu/cpu_gates_body.h"
+#include "engine/cpu/cpu_update_body.h"
+
+#include "engine/cpu/cpu_table_body.h"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+
+#endif

@@ -1,0 +1,103 @@
+/*
+ * engine_memory.c - zeroed memory, counted, and failing on demand.
+ *
+ * In front of every block lies its size: one cache line before a small block, one page before a
+ * mapping, so that both keep their alignment. Mappings begin at a multiple of 2 MiB, because the
+ * kernel backs only such stretches with huge pages, and are written once, page by page: what a step
+ * touches is there before the first step.
+ *
+ * The counters are relaxed atomics: they order nothing, tests read them between calls.
+ */
+#include "engine/engine_memory.h"
+
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define ALIGNMENT      64
+#define PAGE           4096
+#define HUGE_PAGE      ((size_t)2 << 20)
+#define HUGE_FROM      ((size_t)4 << 20)
+#define BLOCK_IS_ALIVE 0x656e6769u
+
+typedef struct header {
+    size_t mapped; /* bytes of the mapping, the header's page included; 0 = from the heap */
+    uint32_t alive;
+    char rest[ALIGNMENT - sizeof(size_t) - sizeof(uint32_t)];
+} header;
+
+_Static_assert(sizeof(header) == ALIGNMENT, "the block behind the header is aligned as the header");
+
+long iter__engine_fail_after = -1;
+static long n_live;
+static long n_allocations;
+
+/* Counts one allocation; false = this one has to fail. */
+static bool may_allocate(void) {
+    __atomic_add_fetch(&n_allocations, 1, __ATOMIC_RELAXED);
+    long left = __atomic_load_n(&iter__engine_fail_after, __ATOMIC_RELAXED);
+    while (left >= 0) {
+        if (__atomic_compare_exchange_n(&iter__engine_fail_after, &left, left - 1, true,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+            return left > 0;
+    }
+    return true;
+}
+
+/* The header of a new mapping that holds `bytes` behind the header's page; NULL = no memory. */
+static header *map_block(size_t bytes) {
+    const size_t wanted = (PAGE + bytes + PAGE - 1) / PAGE * PAGE;
+    char *at =
+        mmap(NULL, wanted + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) return NULL;
+    const size_t before = (HUGE_PAGE - (uintptr_t)at % HUGE_PAGE) % HUGE_PAGE;
+    if (before > 0) munmap(at, before);
+    if (HUGE_PAGE - before > 0) munmap(at + before + wanted, HUGE_PAGE - before);
+    at += before;
+    madvise(at, wanted, MADV_HUGEPAGE); /* a wish: without it the pages are small */
+    for (size_t i = 0; i < wanted; i += PAGE)
+        *(volatile char *)(at + i) = 0;
+    header *h = (header *)(void *)(at + PAGE - sizeof(header));
+    h->mapped = wanted;
+    return h;
+}
+
+static header *heap_block(size_t bytes) {
+    void *memory;
+    if (posix_memalign(&memory, ALIGNMENT, sizeof(header) + bytes) != 0) return NULL;
+    memset(memory, 0, sizeof(header) + bytes);
+    return memory;
+}
+
+void *iter__engine_alloc(size_t n, size_t size) {
+    size_t bytes;
+    const bool fits = !__builtin_mul_overflow(n, size, &bytes) && bytes < PTRDIFF_MAX - HUGE_PAGE;
+    if (!may_allocate() || !fits) return NULL;
+    header *h = bytes >= HUGE_FROM ? map_block(bytes) : heap_block(bytes);
+    if (!h) return NULL;
+    h->alive = BLOCK_IS_ALIVE;
+    __atomic_add_fetch(&n_live, 1, __ATOMIC_RELAXED);
+    return h + 1;
+}
+
+void iter__engine_free(void *block) {
+    if (!block) return;
+    header *h = (header *)((uintptr_t)block - sizeof(header));
+    assert(h->alive == BLOCK_IS_ALIVE);
+    h->alive = 0;
+    __atomic_sub_fetch(&n_live, 1, __ATOMIC_RELAXED);
+    if (h->mapped)
+        munmap((char *)block - PAGE, h->mapped);
+    else
+        free(h);
+}
+
+long iter__engine_live(void) {
+    return __atomic_load_n(&n_live, __ATOMIC_RELAXED);
+}
+
+long iter__engine_count(void) {
+    return __atomic_load_n(&n_allocations, __ATOMIC_RELAXED);
+}

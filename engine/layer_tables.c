@@ -1,0 +1,214 @@
+/*
+ * layer_tables.c - every layer and optimiser with its options, as rows.
+ *
+ * A default of 0 where 0 is out of bounds means that the option has to be given:
+ * iter__layer_check() asks for it.
+ */
+#include <stddef.h>
+
+#include <iter/stages.h>
+
+#include "engine/engine_error.h"
+#include "engine/layer_tables.h"
+#include "engine/optimizer.h"
+
+#define CHANNELS_MAX 65536
+#define UNITS_MAX    (1 << 20)
+#define WINDOW_MAX   1024
+#define ROWS_MAX     2147483647 /* ids are i32 */
+#define RATE_MAX     1e6
+
+#define INT(name, help, type, field, min, max, place) \
+    { name, help, ITER_OPTION_INT, offsetof(type, field), min, max, NULL, place }
+#define DOUBLE(name, help, type, field, min, max, place) \
+    { name, help, ITER_OPTION_DOUBLE, offsetof(type, field), min, max, NULL, place }
+#define BOOL(name, help, type, field) \
+    { name, help, ITER_OPTION_BOOL, offsetof(type, field), 0, 0, NULL, 0 }
+#define CHOICE(name, help, type, field, words) \
+    { name, help, ITER_OPTION_CHOICE, offsetof(type, field), 0, 0, words, 0 }
+#define INIT_ROWS(type)                                                                            \
+    CHOICE("init", "how weights begin", type, init, "glorot|he|uniform"),                          \
+        DOUBLE("init-range", "of init=uniform: weights in +- this", type, init_range, 0, RATE_MAX, \
+               0)
+#define END_ROW \
+    { NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0 }
+
+/* ---- Layers ---------------------------------------------------------------------------------- */
+
+static const iter_option conv2d_rows[] = {
+    INT("channels", "of the output", iter_conv2d_options, channels, 1, CHANNELS_MAX, 1),
+    INT("kernel", "height and width", iter_conv2d_options, kernel, 1, WINDOW_MAX, 2),
+    INT("stride", "from one place to the next", iter_conv2d_options, stride, 1, WINDOW_MAX, 0),
+    INT("pad", "zeros on every side", iter_conv2d_options, pad, 0, WINDOW_MAX, 0),
+    BOOL("bias", "adds one number a channel", iter_conv2d_options, bias),
+    INIT_ROWS(iter_conv2d_options),
+    END_ROW,
+};
+static const iter_conv2d_options conv2d_defaults = {.kernel = 3, .stride = 1, .bias = true};
+
+static const iter_option pool_rows[] = {
+    INT("size", "height and width of a window", iter_pool_options, size, 1, WINDOW_MAX, 1),
+    INT("stride", "from one window to the next; 0 = size", iter_pool_options, stride, 0, WINDOW_MAX,
+        0),
+    INT("pad", "on every side, less than size", iter_pool_options, pad, 0, WINDOW_MAX - 1, 0),
+    END_ROW,
+};
+
+static const iter_option dropout_rows[] = {
+    DOUBLE("p", "share that is zeroed, below 1", iter_dropout_options, p, 0, 1, 1),
+    END_ROW,
+};
+
+static const iter_option dense_rows[] = {
+    INT("units", "features of the output", iter_dense_options, units, 1, UNITS_MAX, 1),
+    BOOL("bias", "adds one number a unit", iter_dense_options, bias),
+    INIT_ROWS(iter_dense_options),
+    END_ROW,
+};
+static const iter_dense_options dense_defaults = {.bias = true};
+
+static const iter_option embedding_rows[] = {
+    INT("rows", "ids are 0 to rows - 1", iter_embedding_options, rows, 1, ROWS_MAX, 1),
+    INT("units", "features of a row", iter_embedding_options, units, 1, UNITS_MAX, 2),
+    INIT_ROWS(iter_embedding_options),
+    END_ROW,
+};
+
+static const iter_option gru_rows[] = {
+    INT("units", "features of the state", iter_gru_options, units, 1, UNITS_MAX, 1),
+    CHOICE("reset", "the reset gate works after or before the product", iter_gru_options, reset,
+           "after|before"),
+    INIT_ROWS(iter_gru_options),
+    END_ROW,
+};
+
+#define TABLE(text, rows, start, size, what)                                          \
+    {                                                                                 \
+        .struct_size = sizeof(iter_ops), .name = text, .help = what, .options = rows, \
+        .defaults = start, .options_size = size                                       \
+    }
+
+static const iter_ops tables[ENGINE_N_KINDS] = {
+    [ENGINE_CONV2D] = TABLE("conv2d", conv2d_rows, &conv2d_defaults, sizeof(iter_conv2d_options),
+                            "convolution of images with zero padding"),
+    [ENGINE_MAXPOOL] = TABLE("maxpool", pool_rows, NULL, sizeof(iter_pool_options),
+                             "largest value of every window"),
+    [ENGINE_AVGPOOL] = TABLE("avgpool", pool_rows, NULL, sizeof(iter_pool_options),
+                             "mean of every window, of what lies inside"),
+    [ENGINE_RELU] = TABLE("relu", NULL, NULL, 0, "max(x, 0)"),
+    [ENGINE_TANH] = TABLE("tanh", NULL, NULL, 0, "tanh(x)"),
+    [ENGINE_SIGMOID] = TABLE("sigmoid", NULL, NULL, 0, "1 / (1 + exp(-x))"),
+    [ENGINE_DROPOUT] = TABLE("dropout", dropout_rows, NULL, sizeof(iter_dropout_options),
+                             "zero with probability p, else times 1 / (1 - p)"),
+    [ENGINE_FLATTEN] = TABLE("flatten", NULL, NULL, 0, "one row of features, in the order C, H, W"),
+    [ENGINE_DENSE] = TABLE("dense", dense_rows, &dense_defaults, sizeof(iter_dense_options),
+                           "product with a matrix"),
+    [ENGINE_EMBEDDING] = TABLE("embedding", embedding_rows, NULL, sizeof(iter_embedding_options),
+                               "a row of a table for every id"),
+    [ENGINE_GRU] = TABLE("gru", gru_rows, NULL, sizeof(iter_gru_options), "gated recurrent unit"),
+    [ENGINE_LAST_STEP] = TABLE("last-step", NULL, NULL, 0, "features of the last step"),
+    [ENGINE_MEAN_STEPS] = TABLE("mean-steps", NULL, NULL, 0, "mean over the steps"),
+    [ENGINE_SOFTMAX_CROSS_ENTROPY] =
+        TABLE("softmax-cross-entropy", NULL, NULL, 0, "loss of a classifier"),
+    [ENGINE_MSE] = TABLE("mse", NULL, NULL, 0, "loss: mean squared difference"),
+    [ENGINE_L2] = TABLE("l2", NULL, NULL, 0, "loss: half of the mean squared difference"),
+};
+
+const iter_ops *const iter__layer_tables[ENGINE_N_KINDS] = {
+    [ENGINE_CONV2D] = &tables[ENGINE_CONV2D],
+    [ENGINE_MAXPOOL] = &tables[ENGINE_MAXPOOL],
+    [ENGINE_AVGPOOL] = &tables[ENGINE_AVGPOOL],
+    [ENGINE_RELU] = &tables[ENGINE_RELU],
+    [ENGINE_TANH] = &tables[ENGINE_TANH],
+    [ENGINE_SIGMOID] = &tables[ENGINE_SIGMOID],
+    [ENGINE_DROPOUT] = &tables[ENGINE_DROPOUT],
+    [ENGINE_FLATTEN] = &tables[ENGINE_FLATTEN],
+    [ENGINE_DENSE] = &tables[ENGINE_DENSE],
+    [ENGINE_EMBEDDING] = &tables[ENGINE_EMBEDDING],
+    [ENGINE_GRU] = &tables[ENGINE_GRU],
+    [ENGINE_LAST_STEP] = &tables[ENGINE_LAST_STEP],
+    [ENGINE_MEAN_STEPS] = &tables[ENGINE_MEAN_STEPS],
+    [ENGINE_SOFTMAX_CROSS_ENTROPY] = &tables[ENGINE_SOFTMAX_CROSS_ENTROPY],
+    [ENGINE_MSE] = &tables[ENGINE_MSE],
+    [ENGINE_L2] = &tables[ENGINE_L2],
+};
+
+static iter_status missing(engine_kind kind, const char *option, iter_error *err) {
+    return iter__engine_fail(err, ITER_EINVAL, "%s: %s has to be given", tables[kind].name, option);
+}
+
+static iter_status check_init(engine_kind kind, int32_t init, double range, iter_error *err) {
+    if (init != ITER_INIT_UNIFORM || range > 0) return ITER_OK;
+    return iter__engine_fail(err, ITER_EINVAL, "%s: init=uniform needs init-range above 0",
+                             tables[kind].name);
+}
+
+iter_status iter__layer_check(engine_kind kind, const engine_layer_options *o, iter_error *err) {
+    if (tables[kind].options_size) ENGINE_TRY(iter_stage_check(&tables[kind], o, err));
+    switch (kind) {
+    case ENGINE_CONV2D:
+        if (!o->conv2d.channels) return missing(kind, "channels", err);
+        return check_init(kind, o->conv2d.init, o->conv2d.init_range, err);
+    case ENGINE_MAXPOOL:
+    case ENGINE_AVGPOOL:
+        if (!o->pool.size) return missing(kind, "size", err);
+        if (o->pool.pad < o->pool.size) return ITER_OK;
+        return iter__engine_fail(
+            err, ITER_EINVAL, "%s: pad is %lld, it must be less than size, %lld", tables[kind].name,
+            (long long)o->pool.pad, (long long)o->pool.size);
+    case ENGINE_DROPOUT:
+        if (o->dropout.p < 1) return ITER_OK;
+        return iter__engine_fail(err, ITER_EINVAL, "dropout: p is 1, it must be less");
+    case ENGINE_DENSE:
+        if (!o->dense.units) return missing(kind, "units", err);
+        return check_init(kind, o->dense.init, o->dense.init_range, err);
+    case ENGINE_EMBEDDING:
+        if (!o->embedding.rows) return missing(kind, "rows", err);
+        if (!o->embedding.units) return missing(kind, "units", err);
+        return check_init(kind, o->embedding.init, o->embedding.init_range, err);
+    case ENGINE_GRU:
+        if (!o->gru.units) return missing(kind, "units", err);
+        return check_init(kind, o->gru.init, o->gru.init_range, err);
+    default: return ITER_OK;
+    }
+}
+
+/* ---- Optimisers ------------------------------------------------------------------------------ */
+
+#define SCHEDULE_ROWS                                                                             \
+    DOUBLE("weight-decay", "of weights, not of biases", engine_optimizer, weight_decay, 0,        \
+           RATE_MAX, 0),                                                                          \
+        INT("step", "epochs after which lr is multiplied by factor; 0 = never", engine_optimizer, \
+            step_epochs, 0, 4294967295.0, 0),                                                     \
+        DOUBLE("factor", "what lr is multiplied by", engine_optimizer, factor, 0, RATE_MAX, 0)
+
+static const iter_option sgd_rows[] = {
+    DOUBLE("lr", "learning rate", engine_optimizer, lr, 0, RATE_MAX, 1),
+    DOUBLE("momentum", "share of the last change that is kept", engine_optimizer, momentum, 0, 1,
+           2),
+    SCHEDULE_ROWS,
+    END_ROW,
+};
+static const engine_optimizer sgd_defaults = {.kind = ENGINE_SGD, .lr = 0.01, .factor = 0.1};
+
+static const iter_option adam_rows[] = {
+    DOUBLE("lr", "learning rate", engine_optimizer, lr, 0, RATE_MAX, 1),
+    DOUBLE("beta1", "decay of the first moment, below 1", engine_optimizer, beta1, 0, 1, 0),
+    DOUBLE("beta2", "decay of the second moment, below 1", engine_optimizer, beta2, 0, 1, 0),
+    DOUBLE("epsilon", "added to the root of the second moment", engine_optimizer, epsilon, 0,
+           RATE_MAX, 0),
+    SCHEDULE_ROWS,
+    END_ROW,
+};
+static const engine_optimizer adam_defaults = {
+    .kind = ENGINE_ADAM, .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .factor = 0.1};
+
+static const iter_ops sgd_table = TABLE("sgd", sgd_rows, &sgd_defaults, sizeof(engine_optimizer),
+                                        "stochastic gradient descent, with momentum");
+static const iter_ops adam_table =
+    TABLE("adam", adam_rows, &adam_defaults, sizeof(engine_optimizer), "Kingma & Ba 2015");
+
+const iter_ops *const iter__optimizer_tables[ENGINE_N_OPTIMIZERS] = {
+    [ENGINE_SGD] = &sgd_table,
+    [ENGINE_ADAM] = &adam_table,
+};

@@ -1,0 +1,342 @@
+/*
+ * trainer.c - trainers are made, asked and changed here; batches run in trainer_run.c.
+ *
+ * Everything a step needs is allocated in iter_trainer_create(): the net, the backend with its
+ * memory, and the few buffers of our own. Weights begin as a function of (seed, name), whatever the
+ * backend.
+ */
+#include "engine/trainer.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/engine_error.h"
+#include "engine/engine_memory.h"
+#include "engine/model.h"
+
+#define TEXT_MAX 128
+
+/* A text that is filled line by line; the rest is cut. */
+typedef struct text_block {
+    char *at;
+    size_t left;
+} text_block;
+
+static iter_status no_memory(iter_error *err) {
+    return iter__engine_fail(err, ITER_ENOMEM, "trainer: out of memory");
+}
+
+/* ---- Making ---------------------------------------------------------------------------------- */
+
+/* Copies what the caller knows of the options; unknown bytes must be zero. */
+static iter_status copy_options(const iter_trainer_options *from, iter_trainer_options *out,
+                                iter_error *err) {
+    *out = (iter_trainer_options)ITER_TRAINER_OPTIONS_INIT;
+    if (!from) return ITER_OK;
+    const size_t size = from->struct_size, known = sizeof(*out);
+    if (size < sizeof(size) || size > known + 65536)
+        return iter__engine_fail(err, ITER_EINVAL,
+                                 "trainer: struct_size is %zu; begin with the _INIT macro", size);
+    for (size_t i = known; i < size; i++)
+        if (((const unsigned char *)from)[i])
+            return iter__engine_fail(err, ITER_EUNSUPPORTED,
+                                     "trainer: byte %zu of the options is set, which this version "
+                                     "does not know",
+                                     i);
+    memcpy(out, from, size < known ? size : known);
+    return ITER_OK;
+}
+
+static uint32_t n_cores(void) {
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
+    if (n < 1) n = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : (uint32_t)n;
+}
+
+/* One thread a core, less those that make batches. */
+static uint32_t default_threads(const iter_loader *loader) {
+    iter_loader_stats stats = {.struct_size = sizeof(stats)};
+    /* Reading counters changes nothing, whatever the prototype says. */
+    iter_loader *asked = (iter_loader *)(uintptr_t)loader;
+    if (iter_loader_stats_read(asked, &stats, NULL) < 0 || stats.n_workers < 0) stats.n_workers = 0;
+    const uint32_t cores = n_cores(), workers = (uint32_t)stats.n_workers;
+    return cores > workers ? cores - workers : 1;
+}
+
+static int32_t first_field(const iter_loader *loader, iter_role role) {
+    for (int32_t i = 0; i < iter_loader_n_fields(loader); i++)
+        if (iter_loader_field(loader, i)->role == role) return i;
+    return -1;
+}
+
+static iter_status plan_net(iter_trainer *trainer, const iter_loader *loader, iter_error *err) {
+    trainer->data_field = first_field(loader, ITER_DATA);
+    trainer->label_field = first_field(loader, ITER_LABEL);
+    if (trainer->data_field < 0 || trainer->label_field < 0)
+        return iter__engine_fail(err, ITER_EINVAL, "the loader has no field of %s",
+                                 trainer->data_field < 0 ? "data" : "labels");
+    const iter_batch_field *data = iter_loader_field(loader, trainer->data_field);
+    const iter_batch_field *label = iter_loader_field(loader, trainer->label_field);
+    memcpy(trainer->data_name, data->name, sizeof(data->name));
+    memcpy(trainer->label_name, label->name, sizeof(label->name));
+    return iter__net_plan(trainer->model, &data->desc, &label->desc, trainer->seed, &trainer->net,
+                          err);
+}
+
+static iter_status make_buffers(iter_trainer *trainer, iter_error *err) {
+    const engine_net *net = &trainer->net;
+    const size_t rows = (size_t)net->batch, label_bytes = iter_desc_bytes(&net->label);
+    const size_t n_outputs =
+        trainer->ops->real == ITER_F64 ? rows * (size_t)net->n_outputs : 0; /* checked by the net */
+    trainer->counts = iter__engine_alloc(rows, 1);
+    trainer->blank_label = iter__engine_alloc(label_bytes, 1);
+    if (n_outputs) trainer->outputs = iter__engine_alloc(n_outputs, sizeof(double));
+    if (!trainer->counts || !trainer->blank_label || (n_outputs && !trainer->outputs))
+        return no_memory(err);
+    trainer->n_bytes = sizeof(*trainer) + rows + label_bytes + n_outputs * sizeof(double);
+    return ITER_OK;
+}
+
+static iter_status make_backend(iter_trainer *trainer, iter_error *err) {
+    const engine_backend_config config = {
+        .net = &trainer->net,
+        .optimizer = &trainer->optimizer,
+        .threads = trainer->threads,
+        .keep_input_gradient = trainer->keep_input_gradient,
+    };
+    void *state = iter__engine_alloc(1, trainer->ops->state_size);
+    if (!state) return no_memory(err);
+    const iter_status status = trainer->ops->create(state, &config, err);
+    if (status < 0) {
+        iter__engine_free(state);
+        return iter__engine_fail_in(err, status, "backend %s", trainer->ops->name);
+    }
+    trainer->state = state;
+    return ITER_OK;
+}
+
+/* Weights by seed and name, given to the backend in its own kind of number. */
+static iter_status make_weights(iter_trainer *trainer, iter_error *err) {
+    const engine_net *net = &trainer->net;
+    int64_t most = 1;
+    for (int32_t i = 0; i < net->n_params; i++)
+        if (net->params[i].n_elements > most) most = net->params[i].n_elements;
+    const bool wide = trainer->ops->real == ITER_F64;
+    float *values = iter__engine_alloc((size_t)most, sizeof(*values));
+    double *doubles = wide ? iter__engine_alloc((size_t)most, sizeof(*doubles)) : NULL;
+    iter_status status = values && (!wide || doubles) ? ITER_OK : no_memory(err);
+    for (int32_t i = 0; i < net->n_params && status >= 0; i++) {
+        iter__param_init(&net->params[i], trainer->seed, values);
+        for (int64_t j = 0; wide && j < net->params[i].n_elements; j++)
+            doubles[j] = values[j];
+        status = trainer->ops->set(trainer->state, i, ITER_VALUE_WEIGHT,
+                                   wide ? (const void *)doubles : values, err);
+    }
+    iter__engine_free(values);
+    iter__engine_free(doubles);
+    return status;
+}
+
+/* ---- The plan as text ------------------------------------------------------------------------ */
+
+static void put(text_block *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put(text_block *text, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(text->at, text->left, format, args);
+    va_end(args);
+    const size_t taken = n < 0 ? 0 : (size_t)n < text->left ? (size_t)n : text->left - 1;
+    text->at += taken;
+    text->left -= taken;
+}
+
+static char *shape_text(const engine_shape *shape, iter_dtype dtype, char out[TEXT_MAX]) {
+    iter_desc desc = {.dtype = dtype, .n_dims = shape->n_dims};
+    memcpy(desc.dims, shape->dims, sizeof(shape->dims));
+    return iter_desc_text(&desc, out, TEXT_MAX);
+}
+
+/* "conv2d0: f32 [3, 32, 32] -> f32 [50, 32, 32], 1400 weights; jit:avx512" */
+static void put_layer(text_block *text, const iter_trainer *trainer, int32_t i) {
+    const engine_net *net = &trainer->net;
+    const engine_layer *layer = &net->layers[i];
+    char in[TEXT_MAX], out[TEXT_MAX], how[TEXT_MAX] = "";
+    int64_t n = 0;
+    for (int32_t p = layer->first_param; p < layer->first_param + layer->n_params; p++)
+        n += net->params[p].n_elements;
+    shape_text(&layer->in, i == 0 ? net->data.dtype : ITER_F32, in);
+    shape_text(&layer->out, ITER_F32, out);
+    if (iter__kind_is_loss(layer->kind))
+        put(text, "%s: %s and label %s", layer->name, in,
+            iter_desc_text(&net->label, out, TEXT_MAX));
+    else
+        put(text, "%s: %s -> %s", layer->name, in, out);
+    if (n) put(text, ", %lld weights", (long long)n);
+    trainer->ops->layer_text(trainer->state, i, how, sizeof(how));
+    put(text, "%s%s\n", how[0] ? "; " : "", how);
+}
+
+static uint64_t n_weights(const engine_net *net) {
+    uint64_t n = 0;
+    for (int32_t i = 0; i < net->n_params; i++)
+        n += (uint64_t)net->params[i].n_elements;
+    return n;
+}
+
+static iter_status write_plan_text(iter_trainer *trainer, iter_error *err) {
+    const engine_net *net = &trainer->net;
+    const size_t capacity = (size_t)(net->n_layers + 2) * 4 * TEXT_MAX;
+    trainer->plan_text = iter__engine_alloc(capacity, 1);
+    if (!trainer->plan_text) return no_memory(err);
+    text_block text = {trainer->plan_text, capacity};
+    char line[2 * TEXT_MAX];
+    put(&text, "data: %s\n", iter_desc_text(&net->data, line, sizeof(line)));
+    for (int32_t i = 0; i < net->n_layers; i++)
+        put_layer(&text, trainer, i);
+    const iter_trainer_info info = iter_trainer_describe(trainer);
+    iter__optimizer_text(&trainer->optimizer, line, sizeof(line));
+    put(&text, "%llu weights, %s; %s, %u thread%s, %llu bytes\n",
+        (unsigned long long)info.n_weights, line, info.backend, info.threads,
+        info.threads == 1 ? "" : "s", (unsigned long long)info.n_bytes);
+    return ITER_OK;
+}
+
+/* ---- Values ---------------------------------------------------------------------------------- */
+
+/* What iter_trainer_get() and iter_trainer_set() ask for is there, and of this size. */
+static iter_status check_value(const iter_trainer *trainer, int32_t param, iter_value value,
+                               bool for_set, size_t bytes, iter_error *err) {
+    const engine_net *net = &trainer->net;
+    const bool of_input = value == ITER_VALUE_INPUT_GRADIENT && !for_set;
+    if (!of_input && (param < 0 || param >= net->n_params))
+        return iter__engine_fail(err, ITER_EINVAL,
+                                 "trainer: there is no parameter %d, there are %d", (int)param,
+                                 (int)net->n_params);
+    const int32_t n_moments = iter__optimizer_n_moments(&trainer->optimizer);
+    if ((value == ITER_VALUE_MOMENT && n_moments < 1) ||
+        (value == ITER_VALUE_MOMENT2 && n_moments < 2))
+        return iter__engine_fail(err, ITER_EINVAL, "trainer: this optimizer keeps %d moment%s",
+                                 (int)n_moments, n_moments == 1 ? "" : "s");
+    const bool gradient = value == ITER_VALUE_GRADIENT || value == ITER_VALUE_INPUT_GRADIENT;
+    if ((int)value < 0 || value > ITER_VALUE_INPUT_GRADIENT || (for_set && gradient))
+        return iter__engine_fail(err, ITER_EINVAL, "trainer: value %d cannot be %s", (int)value,
+                                 for_set ? "set" : "asked for");
+    if (of_input && !trainer->keep_input_gradient)
+        return iter__engine_fail(err, ITER_EINVAL,
+                                 "trainer: keep_input_gradient was not asked for");
+    if (gradient && !trainer->has_gradient)
+        return iter__engine_fail(err, ITER_ESTATE, "trainer: no step has been taken yet");
+    const int64_t n =
+        of_input ? net->batch * iter__shape_elements(&net->input) : net->params[param].n_elements;
+    const size_t wanted = (size_t)n * iter_dtype_bytes(trainer->ops->real);
+    if (bytes == wanted) return ITER_OK;
+    return iter__engine_fail(
+        err, ITER_EINVAL, "trainer: %s has %zu bytes, not %zu",
+        of_input ? "the gradient of the input" : net->params[param].public.name, wanted, bytes);
+}
+
+/* ---- Public ---------------------------------------------------------------------------------- */
+
+iter_status iter_trainer_create(iter_model *model, const iter_loader *loader,
+                                const iter_trainer_options *options, iter_trainer **out,
+                                iter_error *err) {
+    if (!out) return iter__engine_fail(err, ITER_EINVAL, "trainer: no place for the result");
+    *out = NULL;
+    if (!model || !loader)
+        return iter__engine_fail(err, ITER_EINVAL, "trainer: no model or loader");
+    iter_trainer_options opt;
+    ENGINE_TRY(copy_options(options, &opt, err));
+    iter_trainer *trainer = iter__engine_alloc(1, sizeof(*trainer));
+    if (!trainer) return no_memory(err);
+    trainer->model = iter_model_ref(model);
+    trainer->seed = opt.seed;
+    trainer->threads = opt.threads ? opt.threads : default_threads(loader);
+    trainer->keep_input_gradient = opt.keep_input_gradient != 0;
+    iter_status status = iter__backend_find(opt.backend, &trainer->ops, err);
+    if (status >= 0) status = iter__optimizer_parse(opt.optimizer, &trainer->optimizer, err);
+    if (status >= 0) {
+        iter__model_freeze(model);
+        status = plan_net(trainer, loader, err);
+    }
+    if (status >= 0 && trainer->keep_input_gradient && trainer->net.input.ids)
+        status = iter__engine_fail(err, ITER_EINVAL, "token ids have no gradient to keep");
+    if (status >= 0) status = make_buffers(trainer, err);
+    if (status >= 0) status = make_backend(trainer, err);
+    if (status >= 0) status = make_weights(trainer, err);
+    if (status >= 0) status = write_plan_text(trainer, err);
+    if (status < 0) {
+        iter_trainer_destroy(trainer);
+        return iter__engine_fail_in(err, status, "trainer");
+    }
+    *out = trainer;
+    return ITER_OK;
+}
+
+void iter_trainer_destroy(iter_trainer *trainer) {
+    if (!trainer) return;
+    if (trainer->state) trainer->ops->destroy(trainer->state);
+    iter__engine_free(trainer->state);
+    iter__engine_free(trainer->counts);
+    iter__engine_free(trainer->blank_label);
+    iter__engine_free(trainer->outputs);
+    iter__engine_free(trainer->plan_text);
+    iter_model_unref(trainer->model);
+    iter__engine_free(trainer);
+}
+
+const char *iter_model_layout(const iter_model *model, const char *backend) {
+    const engine_backend_ops *ops;
+    engine_net net;
+    if (!model || iter__model_n_layers(model) == 0) return "";
+    if (iter__backend_find(backend, &ops, NULL) < 0) return "";
+    iter__net_layers(model, &net);
+    return ops->layout(&net);
+}
+
+int32_t iter_trainer_n_params(const iter_trainer *trainer) {
+    return trainer->net.n_params;
+}
+
+const iter_param *iter_trainer_param(const iter_trainer *trainer, int32_t i) {
+    return i >= 0 && i < trainer->net.n_params ? &trainer->net.params[i].public : NULL;
+}
+
+iter_status iter_trainer_get(iter_trainer *trainer, int32_t param, iter_value value, void *out,
+                             size_t bytes, iter_error *err) {
+    if (!trainer || !out) return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no place");
+    ENGINE_TRY(check_value(trainer, param, value, false, bytes, err));
+    return trainer->ops->get(trainer->state, param, value, out, err);
+}
+
+iter_status iter_trainer_set(iter_trainer *trainer, int32_t param, iter_value value,
+                             const void *from, size_t bytes, iter_error *err) {
+    if (!trainer || !from)
+        return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no values");
+    ENGINE_TRY(check_value(trainer, param, value, true, bytes, err));
+    return trainer->ops->set(trainer->state, param, value, from, err);
+}
+
+iter_trainer_info iter_trainer_describe(const iter_trainer *trainer) {
+    engine_backend_info of = {.n_bytes = 0};
+    trainer->ops->describe(trainer->state, &of);
+    iter_trainer_info info = {
+        .threads = trainer->threads,
+        .n_weights = n_weights(&trainer->net),
+        .n_bytes = trainer->n_bytes + of.n_bytes,
+        .n_steps = trainer->n_steps,
+        .n_converted = of.n_converted,
+        .convert_seconds = of.convert_seconds,
+    };
+    snprintf(info.backend, sizeof(info.backend), "%s%s%.60s", trainer->ops->name,
+             of.text[0] ? ": " : "", of.text);
+    memcpy(info.convert_text, of.convert_text, sizeof(info.convert_text));
+    return info;
+}
+
+const char *iter_trainer_plan_text(const iter_trainer *trainer) {
+    return trainer->plan_text;
+}

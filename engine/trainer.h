@@ -1,0 +1,30 @@
+/* trainer.h - what a trainer is, for the files that are its parts: trainer.c, trainer_run.c,
+ * checkpoint.c. */
+#ifndef ENGINE_TRAINER_H
+#define ENGINE_TRAINER_H
+
+#include "engine/backend.h"
+
+struct iter_trainer {
+    iter_model *model; /* a reference */
+    engine_net net;
+    engine_optimizer optimizer;
+    const engine_backend_ops *ops;
+    void *state; /* the backend's */
+    uint32_t threads;
+    uint64_t seed;
+    uint64_t n_steps;  /* since the weights were made; checkpoints carry it on */
+    bool has_gradient; /* a step has run */
+    bool keep_input_gradient;
+    /* The loader's fields: batches are asked for them by name, then by place. */
+    char data_name[ITER_NAME_MAX], label_name[ITER_NAME_MAX];
+    int32_t data_field, label_field;
+    uint8_t *counts;   /* [net.batch] */
+    void *blank_label; /* of a full batch, zeros: predicting needs no labels */
+    void *outputs;     /* f64 [net.batch, net.n_outputs] where the backend's `real` is f64: predict
+                        * answers f32 */
+    uint64_t n_bytes;  /* of all these */
+    char *plan_text;
+};
+
+#endif

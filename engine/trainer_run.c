@@ -1,0 +1,347 @@
+/*
+ * trainer_run.c - batches through a trainer: what is checked, what counts, what is summed up.
+ *
+ * A batch is checked here once, so that backends may read labels and ids as indices without asking.
+ * Which rows count: blanked rows never do. Padding at the end of a padded batch does in training, as
+ * MXNet trains on it, and does not in evaluation. Rows that roll_over carried from the epoch before
+ * stand in front of first_valid; they are real samples, seen once, and always count.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine/engine_error.h"
+#include "engine/trainer.h"
+
+#define TEXT_MAX 128
+
+/* Sample indices that a message names. */
+#define INDICES_SHOWN 4
+
+/* A checked batch; tensors are the net's view of the loader's. */
+typedef struct checked_batch {
+    const iter_batch *source;
+    iter_tensor data, label;
+    iter_batch_info info;
+    engine_batch batch;
+} checked_batch;
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- Checks ---------------------------------------------------------------------------------- */
+
+static const iter_tensor *find_tensor(const iter_batch *batch, const char *name, int32_t field) {
+    const iter_tensor *tensor = iter_batch_find(batch, name);
+    return tensor ? tensor : iter_batch_tensor(batch, field);
+}
+
+/* As planned, but for fewer rows. */
+static iter_status check_shape(const iter_desc *got, const iter_desc *planned, const char *what,
+                               iter_error *err) {
+    const int32_t rows = iter__net_batch_dim(planned);
+    bool same = got->dtype == planned->dtype && got->n_dims == planned->n_dims &&
+                strcmp(got->layout, planned->layout) == 0;
+    for (int32_t i = 0; same && i < got->n_dims; i++)
+        same = i == rows ? got->dims[i] <= planned->dims[i] : got->dims[i] == planned->dims[i];
+    if (same) return ITER_OK;
+    char a[TEXT_MAX], b[TEXT_MAX];
+    return iter__engine_fail(err, ITER_EINVAL, "%s: the batch has %s, planned is %s", what,
+                             iter_desc_text(got, a, sizeof(a)),
+                             iter_desc_text(planned, b, sizeof(b)));
+}
+
+static int64_t integer_at(const iter_tensor *tensor, int64_t at) {
+    switch (tensor->desc.dtype) {
+    case ITER_U8: return ((const uint8_t *)tensor->data)[at];
+    case ITER_I32: return ((const int32_t *)tensor->data)[at];
+    default: return ((const int64_t *)tensor->data)[at];
+    }
+}
+
+static iter_status check_classes(const checked_batch *c, int64_t n_classes, iter_error *err) {
+    for (int64_t row = 0; row < c->batch.n_rows; row++) {
+        const int64_t label = integer_at(&c->label, row * c->label.strides[0]);
+        if (label >= 0 && label < n_classes) continue;
+        return iter__engine_fail(err, ITER_EINVAL,
+                                 "label of row %" PRId64 " (sample %" PRIu64 ") is %" PRId64
+                                 ", the model has the classes 0 to %" PRId64,
+                                 row, iter_batch_index(c->source)[row], label, n_classes - 1);
+    }
+    return ITER_OK;
+}
+
+/* True where a line of ids lies inside 0 .. rows - 1; written so that compilers vectorise it. */
+static bool line_inside(const iter_tensor *data, int64_t at, int64_t n, int64_t stride,
+                        int64_t rows) {
+    bool outside = false;
+    if (data->desc.dtype == ITER_I32) {
+        const int32_t *ids = (const int32_t *)data->data + at;
+        for (int64_t i = 0; i < n; i++)
+            outside |= (uint32_t)ids[i * stride] >= (uint32_t)rows;
+    } else {
+        const int64_t *ids = (const int64_t *)data->data + at;
+        for (int64_t i = 0; i < n; i++)
+            outside |= (uint64_t)ids[i * stride] >= (uint64_t)rows;
+    }
+    return !outside;
+}
+
+static iter_status fail_id(const checked_batch *c, int64_t i, int64_t j, int64_t rows,
+                           iter_error *err) {
+    const int64_t *strides = c->data.strides;
+    const bool time_first = iter__net_batch_dim(&c->data.desc) == 1;
+    const int64_t row = time_first ? j : i, step = time_first ? i : j;
+    return iter__engine_fail(err, ITER_EINVAL,
+                             "id %" PRId64 " of row %" PRId64 " (sample %" PRIu64 ") is %" PRId64
+                             ", the embedding has the rows 0 to %" PRId64,
+                             step, row, iter_batch_index(c->source)[row],
+                             integer_at(&c->data, i * strides[0] + j * strides[1]), rows - 1);
+}
+
+static iter_status check_ids(const checked_batch *c, int64_t rows, iter_error *err) {
+    const int64_t *dims = c->data.desc.dims, *strides = c->data.strides;
+    for (int64_t i = 0; i < dims[0]; i++) {
+        if (line_inside(&c->data, i * strides[0], dims[1], strides[1], rows)) continue;
+        for (int64_t j = 0; j < dims[1]; j++)
+            if (!line_inside(&c->data, i * strides[0] + j * strides[1], 1, 1, rows))
+                return fail_id(c, i, j, rows, err);
+    }
+    return ITER_OK;
+}
+
+/* Fills `counts`; answers how many rows count. */
+static int64_t count_rows(iter_trainer *trainer, const checked_batch *c, bool training) {
+    const uint8_t *valid = iter_batch_valid(c->source);
+    const int64_t n_real = training ? c->info.n_rows : c->info.first_valid + c->info.n_valid;
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->batch.n_rows; i++) {
+        trainer->counts[i] = valid[i] && i < n_real;
+        n += trainer->counts[i];
+    }
+    return n;
+}
+
+static iter_status check_data(iter_trainer *trainer, const iter_batch *batch, checked_batch *out,
+                              iter_error *err) {
+    const engine_net *net = &trainer->net;
+    const iter_tensor *data = find_tensor(batch, trainer->data_name, trainer->data_field);
+    *out = (checked_batch){.source = batch, .info = iter_batch_describe(batch)};
+    if (!data) return iter__engine_fail(err, ITER_EINVAL, "the batch has no data");
+    out->data = *data;
+    iter__net_view_data(&out->data);
+    ENGINE_TRY(check_shape(&out->data.desc, &net->data, "data", err));
+    out->batch.n_rows = out->data.desc.dims[iter__net_batch_dim(&net->data)];
+    if (out->batch.n_rows != (int64_t)out->info.n_rows)
+        return iter__engine_fail(err, ITER_EINVAL,
+                                 "data: the batch has %u rows, its tensor %" PRId64,
+                                 out->info.n_rows, out->batch.n_rows);
+    if (net->input.ids) ENGINE_TRY(check_ids(out, net->layers[0].options.embedding.rows, err));
+    return ITER_OK;
+}
+
+/* Everything a backend relies on. */
+static iter_status check_batch(iter_trainer *trainer, const iter_batch *batch, bool training,
+                               checked_batch *out, iter_error *err) {
+    const engine_net *net = &trainer->net;
+    const engine_kind loss = net->layers[net->n_layers - 1].kind;
+    ENGINE_TRY(check_data(trainer, batch, out, err));
+    const iter_tensor *label = find_tensor(batch, trainer->label_name, trainer->label_field);
+    if (!label) return iter__engine_fail(err, ITER_EINVAL, "the batch has no label");
+    out->label = *label;
+    iter__net_view_label(loss, &out->label);
+    ENGINE_TRY(check_shape(&out->label.desc, &net->label, "label", err));
+    if (out->label.desc.dims[0] != out->batch.n_rows)
+        return iter__engine_fail(err, ITER_EINVAL, "label: %" PRId64 " rows, the data has %" PRId64,
+                                 out->label.desc.dims[0], out->batch.n_rows);
+    if (loss == ENGINE_SOFTMAX_CROSS_ENTROPY) ENGINE_TRY(check_classes(out, net->n_outputs, err));
+    out->batch.n_counted = count_rows(trainer, out, training);
+    return ITER_OK;
+}
+
+/* ---- Runs ------------------------------------------------------------------------------------ */
+
+/* True where a value of the row is NaN or infinite. */
+static bool is_broken_row(const iter_tensor *tensor, int32_t batch_dim, int64_t row) {
+    const iter_desc *desc = &tensor->desc;
+    int64_t place[ITER_MAX_DIMS] = {0};
+    place[batch_dim] = row;
+    if (desc->dtype != ITER_F32 && desc->dtype != ITER_F64) return false;
+    for (;;) {
+        int64_t at = 0;
+        for (int32_t d = 0; d < desc->n_dims; d++)
+            at += place[d] * tensor->strides[d];
+        const double value = desc->dtype == ITER_F32 ? ((const float *)tensor->data)[at]
+                                                     : ((const double *)tensor->data)[at];
+        if (!isfinite(value)) return true;
+        int32_t d = desc->n_dims - 1;
+        for (; d >= 0; d--) {
+            if (d == batch_dim) continue;
+            if (++place[d] < desc->dims[d]) break;
+            place[d] = 0;
+        }
+        if (d < 0) return false;
+    }
+}
+
+/* "the loss is nan in epoch 3, over samples 17, 4, 99, 3, ...; weights are unchanged. Data and labels
+ * are finite, so a lower lr may help" */
+static iter_status fail_loss(const checked_batch *c, double loss, iter_error *err) {
+    const uint64_t *index = iter_batch_index(c->source);
+    char list[128] = "", hint[160];
+    size_t n = 0;
+    for (int64_t i = 0; i < c->batch.n_rows && i < INDICES_SHOWN; i++)
+        n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%" PRIu64, i ? ", " : "", index[i]);
+    snprintf(hint, sizeof(hint), "Data and labels are finite, so a lower lr may help");
+    for (int64_t i = c->batch.n_rows - 1; i >= 0; i--) {
+        const bool data = is_broken_row(&c->data, iter__net_batch_dim(&c->data.desc), i);
+        if (data || is_broken_row(&c->label, 0, i))
+            snprintf(hint, sizeof(hint),
+                     "%s of row %" PRId64 " (sample %" PRIu64 ") holds a value that is not finite",
+                     data ? "Data" : "The label", i, index[i]);
+    }
+    return iter__engine_fail(
+        err, ITER_EFORMAT,
+        "the loss is %s in epoch %u, over samples %s%s; weights are unchanged. %s",
+        isnan(loss) ? "nan" : "infinite", c->info.epoch, list,
+        c->batch.n_rows > INDICES_SHOWN ? ", ..." : "", hint);
+}
+
+static iter_status run(iter_trainer *trainer, checked_batch *c, engine_run what,
+                       engine_outcome *out, iter_error *err) {
+    c->batch.data = &c->data;
+    c->batch.label = &c->label;
+    c->batch.counts = trainer->counts;
+    c->batch.step = trainer->n_steps;
+    c->batch.lr = iter__optimizer_rate(&trainer->optimizer, c->info.epoch);
+    *out = (engine_outcome){0};
+    return trainer->ops->run(trainer->state, &c->batch, what, out, err);
+}
+
+/* One batch; what it came to is added to *sum, whose loss is a sum meanwhile. */
+static iter_status run_batch(iter_trainer *trainer, const iter_batch *batch, bool training,
+                             iter_result *sum, iter_error *err) {
+    checked_batch checked;
+    engine_outcome outcome = {0};
+    iter_status status = check_batch(trainer, batch, training, &checked, err);
+    if (status >= 0 && checked.batch.n_counted > 0) {
+        status =
+            run(trainer, &checked, training ? ENGINE_RUN_TRAIN : ENGINE_RUN_FORWARD, &outcome, err);
+        if (status >= 0 && !isfinite(outcome.loss_sum))
+            status = fail_loss(&checked, outcome.loss_sum, err);
+    }
+    if (status < 0)
+        return iter__engine_fail_in(err, status, "%s %" PRIu64, training ? "step" : "test at step",
+                                    trainer->n_steps);
+    if (training && checked.batch.n_counted > 0) {
+        trainer->n_steps++;
+        trainer->has_gradient = true;
+    }
+    sum->loss += outcome.loss_sum;
+    sum->n_correct += (uint64_t)outcome.n_correct;
+    sum->n_rows += (uint64_t)checked.batch.n_counted;
+    sum->n_steps++;
+    return ITER_OK;
+}
+
+/* The sum as a mean, with the time since `begin`. */
+static iter_result result_of(const iter_result *sum, double begin) {
+    iter_result result = *sum;
+    if (sum->n_rows) result.loss = sum->loss / (double)sum->n_rows;
+    result.seconds = seconds_now() - begin;
+    return result;
+}
+
+static iter_status run_one(iter_trainer *trainer, const iter_batch *batch, bool training,
+                           iter_result *out, iter_error *err) {
+    iter_result sum = {0};
+    const double begin = seconds_now();
+    if (out) *out = sum;
+    if (!trainer || !batch)
+        return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no batch");
+    ENGINE_TRY(run_batch(trainer, batch, training, &sum, err));
+    if (out) *out = result_of(&sum, begin);
+    return ITER_OK;
+}
+
+/* Batches until END; AGAIN where `progress` ended it. */
+static iter_status run_all(iter_trainer *trainer, iter_loader *loader, bool training,
+                           iter_progress_fn progress, void *user, iter_result *out,
+                           iter_error *err) {
+    iter_result sum = {0};
+    const double begin = seconds_now();
+    if (out) *out = sum;
+    if (!trainer || !loader)
+        return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no loader");
+    iter_status status = ITER_OK;
+    while (status == ITER_OK) {
+        iter_batch *batch;
+        const double asked = seconds_now();
+        status = iter_loader_next(loader, &batch, err);
+        sum.wait_seconds += seconds_now() - asked;
+        if (status != ITER_OK) break;
+        status = run_batch(trainer, batch, training, &sum, err);
+        iter_batch_unref(batch);
+        if (status < 0 || !progress) continue;
+        const iter_result so_far = result_of(&sum, begin);
+        if (!progress(user, &so_far)) status = ITER_AGAIN;
+    }
+    if (out) *out = result_of(&sum, begin);
+    return status == ITER_END ? ITER_OK : status;
+}
+
+/* ---- Public ---------------------------------------------------------------------------------- */
+
+iter_status iter_trainer_step(iter_trainer *trainer, const iter_batch *batch, iter_result *out,
+                              iter_error *err) {
+    return run_one(trainer, batch, true, out, err);
+}
+
+iter_status iter_trainer_test(iter_trainer *trainer, const iter_batch *batch, iter_result *out,
+                              iter_error *err) {
+    return run_one(trainer, batch, false, out, err);
+}
+
+iter_status iter_trainer_predict(iter_trainer *trainer, const iter_batch *batch, float *out,
+                                 size_t capacity, iter_error *err) {
+    checked_batch c;
+    engine_outcome outcome; /* of labels that are not there: no loss */
+    if (!trainer || !batch || !out)
+        return iter__engine_fail(err, ITER_EINVAL, "trainer: none, no batch, or no place");
+    const iter_status status = check_data(trainer, batch, &c, err);
+    if (status < 0) return iter__engine_fail_in(err, status, "predict");
+    const int64_t n_rows = c.batch.n_rows, n = n_rows * trainer->net.n_outputs;
+    if ((uint64_t)n > capacity)
+        return iter__engine_fail(err, ITER_EINVAL,
+                                 "predict: %" PRId64 " numbers come out, there is room for %zu", n,
+                                 capacity);
+    if (n_rows == 0) return ITER_OK;
+    c.label = iter_tensor_dense(&trainer->net.label, trainer->blank_label);
+    c.label.desc.dims[0] = n_rows;
+    memset(trainer->counts, 1, (size_t)n_rows);
+    c.batch.n_counted = n_rows;
+    ENGINE_TRY(run(trainer, &c, ENGINE_RUN_FORWARD, &outcome, err));
+    const bool wide = trainer->ops->real == ITER_F64;
+    trainer->ops->outputs(trainer->state, n_rows, wide ? trainer->outputs : out);
+    for (int64_t i = 0; wide && i < n; i++)
+        out[i] = (float)((const double *)trainer->outputs)[i];
+    return ITER_OK;
+}
+
+iter_status iter_trainer_epoch(iter_trainer *trainer, iter_loader *loader,
+                               iter_progress_fn progress, void *user, iter_result *out,
+                               iter_error *err) {
+    return run_all(trainer, loader, true, progress, user, out, err);
+}
+
+iter_status iter_trainer_evaluate(iter_trainer *trainer, iter_loader *loader, iter_result *out,
+                                  iter_error *err) {
+    ENGINE_TRY(run_all(trainer, loader, false, NULL, NULL, out, err));
+    const iter_status status = iter_loader_reset(loader, err);
+    return status == ITER_END ? ITER_OK : status; /* END: it was the loader's last epoch */
+}

@@ -1,0 +1,300 @@
+/*
+ * train_common.c - one run: open, resume, train and evaluate epoch by epoch, save, report.
+ *
+ * A checkpoint is one file in --checkpoint's folder, written anew after every epoch, when a run is
+ * interrupted, and at its end. It holds the position within the epoch too, so that a resumed run goes
+ * on with the very next batch; only the losses and counts of that epoch's first part are not in it.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "train_common.h"
+
+typedef struct run {
+    const train_program *program;
+    train_options options;
+    train_summary summary;
+    FILE *out; /* for people */
+    char train_spec[TRAIN_PATH_MAX], test_spec[TRAIN_PATH_MAX], generated[TRAIN_PATH_MAX];
+    char checkpoint[TRAIN_PATH_MAX];
+    char layout[32];
+    iter_model *model;
+    iter_chain *chain;
+    iter_loader *train, *test;
+    iter_trainer *trainer;
+    uint64_t n_steps;     /* of this run */
+    uint64_t epoch_first; /* step of the epoch that this run began it with */
+    uint64_t epoch_steps; /* steps of a whole epoch */
+    uint32_t epoch;       /* counted from 0 */
+    train_row *rows;
+    size_t n_rows;
+} run;
+
+static volatile sig_atomic_t interrupted;
+static volatile double interrupted_at;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* The first signal asks the run to end, a later one ends it at once. What comes within a second is
+ * the first one again: timeout(1) sends it to the program and to its group. */
+static void on_signal(int number) {
+    if (interrupted != 0 && now() - interrupted_at > 1) _exit(128 + number);
+    if (interrupted == 0) interrupted_at = now();
+    interrupted = number;
+}
+
+/* A full quota is an error of write(), not the program's end. */
+static void set_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaddset(&action.sa_mask, SIGINT);
+    sigaddset(&action.sa_mask, SIGTERM);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+/* OpenMP's threads spin while they wait for work, and take the cores from the loader's workers. What
+ * turns that off is read when the program is loaded, so it is loaded once more. */
+static void wait_passively(char **argv) {
+    if (getenv("OMP_WAIT_POLICY") != NULL) return;
+    if (setenv("OMP_WAIT_POLICY", "passive", 1) == 0) execv("/proc/self/exe", argv);
+}
+
+/* ---- Open ------------------------------------------------------------------------------------ */
+
+static iter_status open_model(run *r, iter_error *err) {
+    iter_status s = iter_model_parse(r->program->models[r->options.model].text, &r->model, err);
+    if (s < 0) return s;
+    /* The layout that costs the model nothing, unless another one was asked for. */
+    const char *layouts = r->program->layouts;
+    int32_t layout = r->options.layout;
+    if (layout < 0) {
+        char second[32];
+        train_word(layouts, 1, second);
+        layout = strcmp(iter_model_layout(r->model, r->options.backend), second) == 0 ? 1 : 0;
+    }
+    train_word(layouts, layout, r->layout);
+    return iter_chain_parse(r->program->chains[layout], NULL, &r->chain, err);
+}
+
+static iter_status open_trainer(run *r, iter_error *err) {
+    iter_trainer_options opt = ITER_TRAINER_OPTIONS_INIT;
+    opt.backend = r->options.backend;
+    opt.optimizer = r->program->optimizer;
+    opt.threads = (uint32_t)r->options.threads; /* 0: cores less workers */
+    opt.seed = r->options.seed;
+    return iter_trainer_create(r->model, r->train, &opt, &r->trainer, err);
+}
+
+/* The folder of checkpoints is made; going on from a file that is not there means from the start. */
+static iter_status open_checkpoint(run *r, iter_error *err) {
+    const char *folder = r->options.checkpoint;
+    if (folder == NULL) return ITER_OK;
+    if (snprintf(r->checkpoint, sizeof(r->checkpoint), "%s/%s.safetensors", folder,
+                 r->program->name) >= (int)sizeof(r->checkpoint))
+        return train_fail(err, ITER_EINVAL, "--checkpoint: the path is too long");
+    if (mkdir(folder, 0755) < 0 && errno != EEXIST)
+        return train_fail(err, ITER_EIO, "%.300s: %s", folder, strerror(errno));
+    if (!r->options.resume) return ITER_OK;
+    if (access(r->checkpoint, F_OK) < 0 && errno == ENOENT) {
+        fprintf(r->out, "%s: not there yet, so this run begins at the beginning\n", r->checkpoint);
+        return ITER_OK;
+    }
+    iter_status s = iter_trainer_load(r->trainer, r->train, r->checkpoint, err);
+    if (s < 0) return s;
+    uint32_t epoch;
+    uint64_t samples;
+    iter_loader_position(r->train, &epoch, &samples);
+    fprintf(r->out, "resumed from %s: epoch %u, sample %" PRIu64 ", after %" PRIu64 " steps\n",
+            r->checkpoint, epoch + 1, samples, iter_trainer_describe(r->trainer).n_steps);
+    return ITER_OK;
+}
+
+static iter_status open_run(run *r, iter_error *err) {
+    r->rows = calloc(r->options.epochs, sizeof(*r->rows));
+    if (r->rows == NULL) return train_fail(err, ITER_ENOMEM, "no memory for the table");
+    iter_status s = open_model(r, err);
+    if (s == ITER_OK)
+        s = train_find_data(r->program, &r->options, r->train_spec, r->test_spec, r->generated,
+                            err);
+    if (s < 0) return s;
+    fprintf(r->out, "%s%s\n", r->train_spec,
+            r->generated[0] != '\0' ? ": generated, ITER_DATA has no real one" : "");
+    s = train_open_loader(&r->options, r->train_spec, r->chain, true, &r->train, err);
+    if (s == ITER_OK)
+        s = train_open_loader(&r->options, r->test_spec, r->chain, false, &r->test, err);
+    if (s == ITER_OK) s = open_trainer(r, err);
+    if (s < 0) return s;
+    fprintf(r->out, "%s", iter_trainer_plan_text(r->trainer));
+    fflush(r->out);
+    return open_checkpoint(r, err);
+}
+
+static void close_run(run *r) {
+    iter_trainer_destroy(r->trainer);
+    iter_loader_unref(r->train);
+    iter_loader_unref(r->test);
+    iter_chain_unref(r->chain);
+    iter_model_unref(r->model);
+    train_remove_data(r->generated);
+    free(r->rows);
+}
+
+/* ---- Train ----------------------------------------------------------------------------------- */
+
+/* What failed is said, and no reason to stop: the last good checkpoint is still there. */
+static void save(run *r) {
+    iter_error err;
+    if (r->options.checkpoint == NULL) return;
+    char *said = r->summary.checkpoint_error;
+    const bool good = iter_trainer_save(r->trainer, r->train, r->checkpoint, &err) == ITER_OK;
+    snprintf(said, sizeof(r->summary.checkpoint_error), "%s", good ? "" : err.message);
+    if (!good)
+        fprintf(stderr, "%s: not saved: %s; training goes on\n", r->program->name, err.message);
+}
+
+/* After every step: shows it, and says whether to go on. */
+static bool look(void *user, const iter_result *so_far) {
+    run *r = user;
+    r->n_steps++;
+    const uint64_t step = r->epoch_first + so_far->n_steps;
+    const double one = so_far->seconds / (double)so_far->n_steps;
+    double left = (double)(r->options.epochs - r->epoch) * (double)r->epoch_steps - (double)step;
+    if (r->options.limit_steps > 0 && left > (double)(r->options.limit_steps - r->n_steps))
+        left = (double)(r->options.limit_steps - r->n_steps);
+    train_progress(r->out, &r->options, r->epoch + 1, step, r->epoch_steps, so_far, left * one);
+    return interrupted == 0 && r->n_steps != r->options.limit_steps;
+}
+
+/* The test split, batch by batch, so that it can be interrupted. */
+static iter_status evaluate(run *r, double *out_accuracy, iter_error *err) {
+    iter_batch *batch;
+    iter_status s;
+    uint64_t n = 0, n_correct = 0;
+    *out_accuracy = NAN;
+    while ((s = iter_loader_next(r->test, &batch, err)) == ITER_OK) {
+        iter_result result;
+        s = iter_trainer_test(r->trainer, batch, &result, err);
+        iter_batch_unref(batch);
+        if (s < 0 || interrupted != 0) break;
+        n += result.n_rows;
+        n_correct += result.n_correct;
+    }
+    if (s < 0 || interrupted != 0) return s;
+    if (n > 0) *out_accuracy = (double)n_correct / (double)n;
+    return iter_loader_reset(r->test, err);
+}
+
+static void begin_epoch(run *r) {
+    uint64_t samples;
+    iter_loader_position(r->train, &r->epoch, &samples);
+    r->epoch_steps = iter_loader_n_batches(r->train);
+    r->epoch_first = samples / r->options.batch;
+}
+
+/* One epoch, or what is left of it: a row of the table. END = the run is to end here. */
+static iter_status one_epoch(run *r, iter_error *err) {
+    iter_result result = {0};
+    const iter_status end = iter_trainer_epoch(r->trainer, r->train, look, r, &result, err);
+    if (end < 0) return end;
+    if (result.n_steps == 0) return iter_loader_reset(r->train, err); /* resumed at its very end */
+    train_row *row = &r->rows[r->n_rows++];
+    const double n = result.n_rows > 0 ? (double)result.n_rows : 1;
+    *row = (train_row){r->epoch + 1,
+                       result.n_rows,
+                       result.seconds,
+                       result.loss,
+                       (double)result.n_correct / n,
+                       result.seconds > 0 ? result.wait_seconds / result.seconds : 0,
+                       NAN};
+    r->summary.seconds += result.seconds;
+    r->summary.wait_seconds += result.wait_seconds;
+    iter_status s = ITER_OK;
+    if (end == ITER_OK) s = iter_loader_reset(r->train, err);
+    if (s >= 0 && interrupted != 0) save(r); /* at once: somebody waits */
+    if (s >= 0 && interrupted == 0) {
+        s = evaluate(r, &row->test_accuracy, err);
+        if (s >= 0) save(r);
+    }
+    if (s < 0) return s;
+    train_epoch_line(r->out, &r->options, row);
+    if (interrupted != 0)
+        r->summary.stopped = interrupted == SIGINT ? "SIGINT" : "SIGTERM";
+    else if (r->n_steps == r->options.limit_steps)
+        r->summary.stopped = "--limit-steps";
+    return r->summary.stopped != NULL ? ITER_END : ITER_OK;
+}
+
+static iter_status train(run *r, iter_error *err) {
+    iter_status s = ITER_OK;
+    for (begin_epoch(r); s == ITER_OK && r->epoch < r->options.epochs; begin_epoch(r))
+        s = one_epoch(r, err);
+    if (s == ITER_OK && r->n_rows == 0) {
+        double accuracy;
+        fprintf(r->out, "all %" PRIu64 " epochs are done\n", r->options.epochs);
+        s = evaluate(r, &accuracy, err);
+        r->rows[r->n_rows++] = (train_row){r->epoch, 0, 0, NAN, NAN, 0, accuracy};
+    }
+    return s;
+}
+
+/* ---- Report ---------------------------------------------------------------------------------- */
+
+static iter_status report(run *r, iter_error *err) {
+    iter_loader_stats stats = {.struct_size = sizeof(stats)};
+    iter_status s = iter_loader_stats_read(r->train, &stats, err);
+    if (s < 0) return s;
+    train_summary *sum = &r->summary;
+    sum->program = r->program;
+    sum->options = &r->options;
+    sum->data = r->train_spec;
+    sum->layout = r->layout;
+    sum->trainer = iter_trainer_describe(r->trainer);
+    sum->workers = stats.n_workers;
+    train_table(r->out, sum, r->rows, r->n_rows);
+    return train_json(sum, r->rows, r->n_rows, err);
+}
+
+int train_main(int argc, char **argv, const train_program *program) {
+    iter_error err = {ITER_OK, ""};
+    wait_passively(argv);
+    run *r = calloc(1, sizeof(*r));
+    if (r == NULL) return 1;
+    r->program = program;
+    if (train_flags(argc, argv, program, &r->options, &err) < 0) {
+        fprintf(stderr, "%s: %s (--help)\n", program->name, err.message);
+        free(r);
+        return 2;
+    }
+    if (r->options.help) {
+        train_help(program, stdout);
+        free(r);
+        return 0;
+    }
+    r->out = r->options.json != NULL && strcmp(r->options.json, "-") == 0 ? stderr : stdout;
+    set_signals();
+    iter_status s = open_run(r, &err);
+    const bool opened = s >= 0;
+    if (opened) s = train(r, &err);
+    if (s < 0) fprintf(stderr, "%s%s: %s\n", opened ? "\n" : "", program->name, err.message);
+    if (opened && report(r, &err) < 0) {
+        fprintf(stderr, "%s: %s\n", program->name, err.message);
+        s = ITER_EIO;
+    }
+    if (r->summary.checkpoint_error[0] != '\0') s = ITER_EIO;
+    close_run(r);
+    free(r);
+    return s < 0 ? 1 : interrupted != 0 ? 130 : 0;
+}

@@ -1,0 +1,118 @@
+/*
+ * train_common.h - what train_mnist, train_cifar and train_imdb share: flags, data, the run, the
+ * report. Each of them is a network, its published settings and a line of data.
+ *
+ *     train_common.c         the run: open, resume, train, evaluate, save
+ *     train_common_data.c    where the samples are, and arrays made of them
+ *     train_common_files.c   a small set in the real set's format, for who has not got it
+ *     train_common_flags.c   the command line
+ *     train_common_report.c  progress, table, JSON
+ */
+#ifndef TRAIN_COMMON_H
+#define TRAIN_COMMON_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <iter/engine.h>
+#include <iter/iter.h>
+
+#define TRAIN_PATH_MAX 4096
+
+/** A network and how it is trained; `models[i].text` is what iter_model_parse() reads. */
+typedef struct train_program {
+    const char *name, *about;
+    struct {
+        const char *name, *text;
+    } models[3]; /* the first is the default; ended by a NULL name */
+    const char *optimizer;
+    uint32_t epochs;
+    const char *format;  /* "cifar10" */
+    const char *folder;  /* below $ITER_DATA */
+    const char *layouts; /* what --layout may be: "nchw|nhwc" */
+    /* The chain for a layout, in the same order. */
+    const char *chains[2];
+    /* Writes the generated set into an empty folder; returns false, with errno, where it cannot. */
+    bool (*generate)(const char *folder);
+} train_program;
+
+/** The command line. */
+typedef struct train_options {
+    int32_t loader;        /* 0 dataloader, 1 ndarray */
+    int32_t model, layout; /* places in the program's lists; layout -1 = what the model wants */
+    int64_t workers;
+    uint64_t epochs, batch, seed, threads, limit_steps;
+    const char *data, *backend, *checkpoint, *json;
+    bool resume, help;
+} train_options;
+
+/** One finished or interrupted epoch. */
+typedef struct train_row {
+    uint32_t epoch; /* counted from 1 */
+    uint64_t n_rows;
+    double seconds, loss, train_accuracy, wait_share;
+    double test_accuracy; /* NAN where it was not evaluated */
+} train_row;
+
+/** What the report says, beside the rows. */
+typedef struct train_summary {
+    const train_program *program;
+    const train_options *options;
+    const char *data; /* as it was opened */
+    const char *layout;
+    const char *stopped;        /* why it ended early, or NULL */
+    char checkpoint_error[512]; /* of the last save, or "" */
+    iter_trainer_info trainer;
+    int32_t workers;
+    double seconds, wait_seconds;
+} train_summary;
+
+/** All of main(): answers its exit status. 0 done, 1 failed, 2 usage, 130 interrupted. */
+int train_main(int argc, char **argv, const train_program *program);
+
+/* ---- Flags ----------------------------------------------------------------------------------- */
+
+/** Reads the command line; an error names the argument. */
+iter_status train_flags(int argc, char **argv, const train_program *program, train_options *out,
+                        iter_error *err);
+void train_help(const train_program *program, FILE *out);
+
+/** The i-th word of "a|b" in out[32], or "". */
+const char *train_word(const char *words, int32_t i, char out[32]);
+
+/* ---- Data ------------------------------------------------------------------------------------ */
+
+/** The specs of the two splits: from --data, $ITER_DATA, or generated into a folder of its own, whose
+ * name is left in generated[] ("" = none). */
+iter_status train_find_data(const train_program *program, const train_options *options,
+                            char train[TRAIN_PATH_MAX], char test[TRAIN_PATH_MAX],
+                            char generated[TRAIN_PATH_MAX], iter_error *err);
+
+/** A loader of the kind that was asked for. */
+iter_status train_open_loader(const train_options *options, const char *spec, iter_chain *chain,
+                              bool training, iter_loader **out, iter_error *err);
+
+/** Away with the generated folder. */
+void train_remove_data(const char *generated);
+
+/** Small sets in the formats of the real ones, whose classes can be learned. */
+bool train_generate_cifar(const char *folder);
+bool train_generate_mnist(const char *folder);
+bool train_generate_imdb(const char *folder);
+
+/* ---- Report ---------------------------------------------------------------------------------- */
+
+/** One line over and over on a terminal, else a line every ten seconds. `left` = seconds to the end of
+ * training. */
+void train_progress(FILE *out, const train_options *options, uint32_t epoch, uint64_t step,
+                    uint64_t n_steps, const iter_result *so_far, double left);
+void train_epoch_line(FILE *out, const train_options *options, const train_row *row);
+void train_table(FILE *out, const train_summary *summary, const train_row *rows, size_t n);
+iter_status train_json(const train_summary *summary, const train_row *rows, size_t n,
+                       iter_error *err);
+
+/** Fills err as printf would, and answers the status. */
+iter_status train_fail(iter_error *err, iter_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,209 @@
+/*
+ * train_common_data.c - where the samples are, and loaders over them.
+ *
+ * A dataset is named by a spec, "cifar10:data/cifar-10-batches-bin?split=train". For NDArrayIter the
+ * whole set becomes arrays first, read through a plain DataLoader: fields as they are stored, so that
+ * an image takes its 3 KB, and becomes floats only in the batch.
+ */
+#include <errno.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "train_common.h"
+
+iter_status train_fail(iter_error *err, iter_status status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    err->status = status;
+    vsnprintf(err->message, sizeof(err->message), format, args);
+    va_end(args);
+    return status;
+}
+
+/* ---- Specs ----------------------------------------------------------------------------------- */
+
+/* format:"path"?split=SPLIT, the path quoted as the grammar has it. False where it is too long. */
+static bool make_spec(const char *format, const char *path, const char *split,
+                      char out[TRAIN_PATH_MAX]) {
+    int n = snprintf(out, TRAIN_PATH_MAX, "%s:\"", format);
+    for (; *path != '\0' && n < TRAIN_PATH_MAX - 40; path++) {
+        if (*path == '"' || *path == '\\') out[n++] = '\\';
+        out[n++] = *path;
+    }
+    snprintf(out + n, (size_t)(TRAIN_PATH_MAX - n), "\"?split=%s", split);
+    return *path == '\0';
+}
+
+/* The spec of the test split: the value of `split` becomes test; where it has none, it gets one.
+ * Samples that are made on the spot have no splits, but a seed. */
+static bool make_test_spec(const char *train, char out[TRAIN_PATH_MAX]) {
+    const bool synthetic = strncmp(train, "synthetic:", 10) == 0;
+    const char *key = synthetic ? "seed=" : "split=", *value = synthetic ? "4711" : "test";
+    const char *options = strrchr(train, '?'), *at = options;
+    while (at != NULL && (at = strstr(at + 1, key)) != NULL)
+        if (at[-1] == '?' || at[-1] == '&') break;
+    int n;
+    if (at != NULL)
+        n = snprintf(out, TRAIN_PATH_MAX, "%.*s%s%s%s", (int)(at - train), train, key, value,
+                     at + strcspn(at, "&"));
+    else
+        n = snprintf(out, TRAIN_PATH_MAX, "%s%c%s%s", train, options != NULL ? '&' : '?', key,
+                     value);
+    return n < TRAIN_PATH_MAX;
+}
+
+/* A new folder with the generated set, in *out. */
+static iter_status generate(const train_program *program, char out[TRAIN_PATH_MAX],
+                            iter_error *err) {
+    const char *parent = getenv("TMPDIR");
+    snprintf(out, TRAIN_PATH_MAX, "%.4000s/iter-XXXXXX",
+             parent != NULL && parent[0] != '\0' ? parent : "/tmp");
+    if (mkdtemp(out) == NULL) {
+        out[0] = '\0';
+        return train_fail(err, ITER_EIO, "no folder for a generated set: %s", strerror(errno));
+    }
+    if (program->generate(out)) return ITER_OK;
+    return train_fail(err, ITER_EIO, "%.300s: no generated set: %s", out, strerror(errno));
+}
+
+iter_status train_find_data(const train_program *program, const train_options *options,
+                            char train[TRAIN_PATH_MAX], char test[TRAIN_PATH_MAX],
+                            char generated[TRAIN_PATH_MAX], iter_error *err) {
+    const char *root = getenv("ITER_DATA");
+    char path[TRAIN_PATH_MAX];
+    bool fits = true;
+    generated[0] = path[0] = '\0';
+    if (options->data == NULL && root != NULL)
+        fits = snprintf(path, sizeof(path), "%s/%s", root, program->folder) < (int)sizeof(path);
+    if (options->data != NULL) {
+        fits = snprintf(train, TRAIN_PATH_MAX, "%s", options->data) < TRAIN_PATH_MAX;
+    } else if (fits && path[0] != '\0' && access(path, F_OK) == 0) {
+        fits = make_spec(program->format, path, "train", train);
+    } else if (fits) {
+        iter_status s = generate(program, generated, err);
+        if (s < 0) return s;
+        fits = make_spec(program->format, generated, "train", train);
+    }
+    if (fits) fits = make_test_spec(train, test);
+    return fits ? ITER_OK : train_fail(err, ITER_EINVAL, "the path of the data is too long");
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *where) {
+    (void)info, (void)kind, (void)where;
+    return remove(path);
+}
+
+void train_remove_data(const char *generated) {
+    if (generated[0] != '\0') nftw(generated, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- Arrays for NDArrayIter ------------------------------------------------------------------ */
+
+typedef struct arrays {
+    int32_t n;
+    uint64_t n_rows;
+    char names[ITER_MAX_FIELDS][ITER_NAME_MAX];
+    iter_array list[ITER_MAX_FIELDS];
+    uint8_t *values[ITER_MAX_FIELDS];
+} arrays;
+
+static void free_arrays(void *user) {
+    arrays *a = user;
+    for (int32_t i = 0; i < a->n; i++)
+        free(a->values[i]);
+    free(a);
+}
+
+/* One array a field, of n_rows rows. */
+static iter_status make_arrays(const iter_loader *loader, uint64_t n_rows, arrays *out,
+                               iter_error *err) {
+    out->n_rows = n_rows;
+    for (int32_t i = 0; i < iter_loader_n_fields(loader); i++) {
+        const iter_batch_field *field = iter_loader_field(loader, i);
+        iter_array *array = &out->list[i];
+        if (field->desc.n_dims > 1 && field->desc.dims[1] == ITER_VARIABLE)
+            return train_fail(err, ITER_EINVAL, "rows of '%s' differ in length: no array",
+                              field->name);
+        snprintf(out->names[i], ITER_NAME_MAX, "%s", field->name);
+        *array = (iter_array){.name = out->names[i], .role = field->role, .desc = field->desc};
+        array->desc.dims[0] = (int64_t)n_rows;
+        array->data = out->values[i] = malloc(iter_desc_bytes(&array->desc));
+        out->n = i + 1;
+        if (array->data == NULL) return train_fail(err, ITER_ENOMEM, "no memory for the arrays");
+    }
+    return ITER_OK;
+}
+
+/* Copies all batches, in order; what a loader without chain delivers is dense. */
+static iter_status fill_arrays(iter_loader *loader, arrays *out, iter_error *err) {
+    iter_batch *batch;
+    iter_status s;
+    uint64_t at = 0;
+    while ((s = iter_loader_next(loader, &batch, err)) == ITER_OK) {
+        const uint32_t n = iter_batch_describe(batch).n_rows;
+        for (int32_t i = 0; i < out->n && at + n <= out->n_rows; i++) {
+            const size_t row_bytes = iter_desc_bytes(&out->list[i].desc) / out->n_rows;
+            memcpy(out->values[i] + at * row_bytes, iter_batch_tensor(batch, i)->data,
+                   n * row_bytes);
+        }
+        at += n;
+        iter_batch_unref(batch);
+    }
+    if (s == ITER_END && at != out->n_rows)
+        return train_fail(err, ITER_EFORMAT, "the set ended early");
+    return s < 0 ? s : ITER_OK;
+}
+
+static iter_status open_arrays(iter_dataset *dataset, iter_chain *chain, iter_loader_options *opt,
+                               iter_loader **out, iter_error *err) {
+    const uint64_t n = iter_dataset_describe(dataset)->n_samples;
+    arrays *a = calloc(1, sizeof(*a));
+    if (a == NULL) return train_fail(err, ITER_ENOMEM, "no memory for the arrays");
+    iter_loader *plain;
+    iter_loader_options in_order = ITER_LOADER_OPTIONS_INIT;
+    in_order.batch_size = 256;
+    iter_status s = iter_dataloader_create(dataset, NULL, &in_order, &plain, err);
+    if (s == ITER_OK) {
+        s = make_arrays(plain, n, a, err);
+        if (s == ITER_OK) s = fill_arrays(plain, a, err);
+        iter_loader_unref(plain);
+    }
+    opt->release = free_arrays; /* once loader and batches need them no longer */
+    opt->release_user = a;
+    if (s == ITER_OK) s = iter_ndarray_create(a->list, a->n, chain, opt, out, err);
+    if (s < 0) free_arrays(a);
+    return s;
+}
+
+/* ---- Loaders --------------------------------------------------------------------------------- */
+
+iter_status train_open_loader(const train_options *options, const char *spec, iter_chain *chain,
+                              bool training, iter_loader **out, iter_error *err) {
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    opt.batch_size = (uint32_t)options->batch;
+    opt.workers = (int32_t)options->workers;
+    opt.seed = options->seed;
+    /* Whole batches in a new order each epoch to learn from, as published; every sample once to be
+     * judged by. */
+    opt.shuffle = training ? ITER_SHUFFLE_FULL : ITER_SHUFFLE_NONE;
+    opt.last_batch = training ? ITER_LAST_DISCARD : ITER_LAST_KEEP;
+    iter_dataset *dataset;
+    iter_status s = iter_dataset_open(spec, NULL, &dataset, err);
+    if (s < 0) return s;
+    const uint64_t n = iter_dataset_describe(dataset)->n_samples;
+    if (n == ITER_UNKNOWN)
+        s = train_fail(err, ITER_EINVAL, "%.300s: is a stream, a set of known length is wanted",
+                       spec);
+    else if (training && n < options->batch)
+        s = train_fail(err, ITER_EINVAL, "%.300s: has %llu samples, a batch wants %llu", spec,
+                       (unsigned long long)n, (unsigned long long)options->batch);
+    else if (options->loader == 1)
+        s = open_arrays(dataset, chain, &opt, out, err);
+    else
+        s = iter_dataloader_create(dataset, chain, &opt, out, err);
+    iter_dataset_unref(dataset);
+    return s;
+}

@@ -1,0 +1,161 @@
+/*
+ * train_common_flags.c - the command line of the training programs: a row an option, which parser and
+ * --help both read. Values follow as --name VALUE or --name=VALUE. What is not wholly understood ends
+ * the program: a run that guesses trains something else than was asked for.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train_common.h"
+
+typedef enum flag_kind { TEXT, COUNT, CHOICE, MODEL, LAYOUT, WORKERS, FLAG } flag_kind;
+
+typedef struct flag_row {
+    const char *name;
+    flag_kind kind;
+    size_t offset;
+    const char *value; /* of CHOICE the words, else what the help calls the value */
+    uint64_t min, max; /* COUNT */
+    const char *help;
+} flag_row;
+
+#define AT(field) offsetof(train_options, field)
+
+static const flag_row rows[] = {
+    {"data", TEXT, AT(data), "SPEC", 0, 0,
+     "training split, as format:path?split=train; the test split of the same path evaluates. "
+     "Without it: $ITER_DATA, else a generated set"},
+    {"loader", CHOICE, AT(loader), "dataloader|ndarray", 0, 0,
+     "samples read as they are needed, or all of them held as arrays"},
+    {"model", MODEL, AT(model), NULL, 0, 0, "which network"},
+    {"epochs", COUNT, AT(epochs), "N", 1, 100000, "how often through the set"},
+    {"batch", COUNT, AT(batch), "N", 1, 1 << 20, "samples a step (64)"},
+    {"workers", WORKERS, AT(workers), "N|auto", 0, 1024,
+     "threads that make batches (0: made between steps)"},
+    {"threads", COUNT, AT(threads), "N", 1, 1024, "threads that train (cores less workers)"},
+    {"seed", COUNT, AT(seed), "N", 0, UINT64_MAX, "of weights, dropout and order (0)"},
+    {"backend", TEXT, AT(backend), "NAME", 0, 0, "what computes: cpu, reference, reference-f64"},
+    {"layout", LAYOUT, AT(layout), NULL, 0, 0,
+     "order of the batches' dimensions (what the model wants)"},
+    {"checkpoint", TEXT, AT(checkpoint), "DIR", 0, 0,
+     "save there after every epoch and at the end"},
+    {"resume", FLAG, AT(resume), NULL, 0, 0, "go on from --checkpoint's file, if it is there"},
+    {"limit-steps", COUNT, AT(limit_steps), "N", 1, UINT64_MAX, "stop after so many steps"},
+    {"json", TEXT, AT(json), "FILE|-", 0, 0, "write the results; -: to stdout, the rest to stderr"},
+    {"help", FLAG, AT(help), NULL, 0, 0, "this text"},
+};
+
+#define N_ROWS (sizeof(rows) / sizeof(rows[0]))
+
+/* The place of a word in "a|b|c", or -1. */
+static int32_t find_word(const char *words, const char *text) {
+    char word[32];
+    for (int32_t i = 0; *train_word(words, i, word) != '\0'; i++)
+        if (strcmp(word, text) == 0) return i;
+    return -1;
+}
+
+static bool read_count(const char *text, const flag_row *row, uint64_t *out) {
+    char *end;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *out >= row->min &&
+           *out <= row->max;
+}
+
+/* The words that a row's value may be, for messages and help. */
+static const char *words_of(const flag_row *row, const train_program *program, char out[64]) {
+    if (row->kind == LAYOUT) return program->layouts;
+    if (row->kind != MODEL) return row->value;
+    out[0] = '\0';
+    for (int i = 0; program->models[i].name != NULL; i++)
+        snprintf(out + strlen(out), 64 - strlen(out), "%s%s", i > 0 ? "|" : "",
+                 program->models[i].name);
+    return out;
+}
+
+static bool store(const flag_row *row, const train_program *program, const char *text,
+                  train_options *out) {
+    char *at = (char *)out + row->offset, words[64];
+    uint64_t number = 0;
+    bool known = true;
+    switch (row->kind) {
+    case TEXT: *(const char **)at = text; return text[0] != '\0';
+    case FLAG: *(bool *)at = true; return true;
+    case COUNT: return read_count(text, row, (uint64_t *)at);
+    case WORKERS:
+        if (strcmp(text, "auto") == 0)
+            out->workers = ITER_WORKERS_AUTO;
+        else if ((known = read_count(text, row, &number)))
+            out->workers = (int64_t)number;
+        return known;
+    case CHOICE:
+    case MODEL:
+    case LAYOUT:
+        *(int32_t *)at = find_word(words_of(row, program, words), text);
+        return *(int32_t *)at >= 0;
+    }
+    return false;
+}
+
+static const flag_row *find_row(const char *name, size_t length) {
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (strlen(rows[i].name) == length && memcmp(rows[i].name, name, length) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+/* ---- Public ---------------------------------------------------------------------------------- */
+
+const char *train_word(const char *words, int32_t i, char out[32]) {
+    out[0] = '\0';
+    for (; words != NULL && i > 0; i--) {
+        words = strchr(words, '|');
+        if (words != NULL) words++;
+    }
+    if (words != NULL) snprintf(out, 32, "%.*s", (int)strcspn(words, "|"), words);
+    return out;
+}
+
+iter_status train_flags(int argc, char **argv, const train_program *program, train_options *out,
+                        iter_error *err) {
+    *out = (train_options){.batch = 64, .epochs = program->epochs, .layout = -1};
+    for (int i = 1; i < argc; i++) {
+        const char *name = strncmp(argv[i], "--", 2) == 0 ? argv[i] + 2 : "";
+        const size_t length = strcspn(name, "=");
+        const flag_row *row = find_row(name, length);
+        if (row == NULL) return train_fail(err, ITER_EINVAL, "unknown argument '%s'", argv[i]);
+        const char *value = name[length] == '=' ? name + length + 1 : NULL;
+        char words[64];
+        const char *wants = words_of(row, program, words);
+        if (row->kind == FLAG && value != NULL)
+            return train_fail(err, ITER_EINVAL, "--%s takes no value", row->name);
+        if (row->kind != FLAG && value == NULL) {
+            if (++i == argc) return train_fail(err, ITER_EINVAL, "--%s wants %s", row->name, wants);
+            value = argv[i];
+        }
+        if (!store(row, program, value, out))
+            return train_fail(err, ITER_EINVAL, "--%s wants %s, not '%s'", row->name, wants, value);
+    }
+    if (out->resume && out->checkpoint == NULL)
+        return train_fail(err, ITER_EINVAL, "--resume wants --checkpoint beside it");
+    return ITER_OK;
+}
+
+void train_help(const train_program *program, FILE *out) {
+    fprintf(out, "usage: %s [options]      %s\n\n", program->name, program->about);
+    for (size_t i = 0; i < N_ROWS; i++) {
+        char left[80], words[64];
+        const char *value = words_of(&rows[i], program, words);
+        snprintf(left, sizeof(left), "--%s %s", rows[i].name, value != NULL ? value : "");
+        fprintf(out, "  %-30s %s", left, rows[i].help);
+        if (rows[i].offset == AT(epochs)) fprintf(out, " (%u)", program->epochs);
+        fputc('\n', out);
+    }
+    fputs("\nCtrl-C finishes the step, saves and prints the table; a second one, a second later, "
+          "ends it at once.\n"
+          "exit status: 0 done, 1 failed, 2 usage, 130 interrupted\n",
+          out);
+}

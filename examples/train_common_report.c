@@ -1,0 +1,176 @@
+/*
+ * train_common_report.c - what a run shows while it trains, and what is left of it.
+ *
+ * The share of waiting is the cost of feeding as the trainer sees it: the part of an epoch's time
+ * that passed inside iter_loader_next(). With workers it is what they did not hide; without them it
+ * is all the work of making batches.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "train_common.h"
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static double share(double part, double whole) {
+    return whole > 0 ? part / whole : 0;
+}
+
+/* ---- While it trains ------------------------------------------------------------------------- */
+
+void train_progress(FILE *out, const train_options *options, uint32_t epoch, uint64_t step,
+                    uint64_t n_steps, const iter_result *so_far, double left) {
+    static double shown; /* when the last line was */
+    const bool terminal = isatty(fileno(out)) != 0;
+    const double time = now();
+    if (shown == 0) shown = terminal ? 0 : time;
+    if (time - shown < (terminal ? 0.1 : 10.0)) return;
+    shown = time;
+    const double n = so_far->n_rows > 0 ? (double)so_far->n_rows : 1;
+    char bar[24] = "";
+    const int filled = n_steps > 0 ? (int)(20 * step / n_steps) : 0;
+    for (int i = 0; terminal && i < 20; i++)
+        bar[i] = i < filled ? '#' : '.';
+    fprintf(out,
+            "%sepoch %u/%" PRIu64 " %s%s%s%" PRIu64 "/%" PRIu64
+            "  %.0f/s  loss %.4f  accuracy %.3f  waiting %.1f %%  %d:%02d left%s",
+            terminal ? "\r" : "", epoch, options->epochs, terminal ? "[" : "", bar,
+            terminal ? "] " : "", step, n_steps, share((double)so_far->n_rows, so_far->seconds),
+            so_far->loss, (double)so_far->n_correct / n,
+            100 * share(so_far->wait_seconds, so_far->seconds), (int)(left / 60), (int)left % 60,
+            terminal ? "\033[K" : "\n");
+    fflush(out);
+}
+
+static void put_accuracy(FILE *out, double value) {
+    if (isnan(value))
+        fprintf(out, "  %8s", "-");
+    else
+        fprintf(out, "  %8.4f", value);
+}
+
+void train_epoch_line(FILE *out, const train_options *options, const train_row *row) {
+    fprintf(out, "%sepoch %u/%" PRIu64 ": loss %.4f, train accuracy %.4f, test accuracy ",
+            isatty(fileno(out)) != 0 ? "\r\033[K" : "", row->epoch, options->epochs, row->loss,
+            row->train_accuracy);
+    if (isnan(row->test_accuracy))
+        fputs("not taken", out);
+    else
+        fprintf(out, "%.4f", row->test_accuracy);
+    fprintf(out, ", %.1f s, %.1f %% of them waiting\n", row->seconds, 100 * row->wait_share);
+    fflush(out);
+}
+
+/* ---- At the end ------------------------------------------------------------------------------ */
+
+static void put_layout(FILE *out, const train_summary *sum) {
+    const iter_trainer_info *trainer = &sum->trainer;
+    if (trainer->n_converted == 0) return;
+    fprintf(out,
+            "layout: %" PRIu64 " batches were converted (%s), which took %.2f s, %.1f %% of "
+            "the time\n",
+            trainer->n_converted, trainer->convert_text, trainer->convert_seconds,
+            100 * share(trainer->convert_seconds, sum->seconds));
+}
+
+void train_table(FILE *out, const train_summary *sum, const train_row *rows, size_t n) {
+    fprintf(out, "\nepoch   seconds   samples/s      loss     train      test   waiting\n");
+    for (size_t i = 0; i < n; i++) {
+        fprintf(out, "%5u  %8.2f  %10.0f  %8.4f", rows[i].epoch, rows[i].seconds,
+                share((double)rows[i].n_rows, rows[i].seconds), rows[i].loss);
+        put_accuracy(out, rows[i].train_accuracy);
+        put_accuracy(out, rows[i].test_accuracy);
+        fprintf(out, "  %6.2f %%\n", 100 * rows[i].wait_share);
+    }
+    fprintf(out, "\n%s, %u thread%s; %s, %d worker%s\n", sum->trainer.backend, sum->trainer.threads,
+            sum->trainer.threads == 1 ? "" : "s",
+            sum->options->loader == 1 ? "NDArrayIter" : "DataLoader", sum->workers,
+            sum->workers == 1 ? "" : "s");
+    fprintf(out, "cost of feeding: %.2f s of %.2f s, %.2f %%, went by waiting for batches\n",
+            sum->wait_seconds, sum->seconds, 100 * share(sum->wait_seconds, sum->seconds));
+    put_layout(out, sum);
+    if (sum->checkpoint_error[0] != '\0')
+        fprintf(out, "the last checkpoint was NOT saved: %s\n", sum->checkpoint_error);
+    if (sum->stopped != NULL) fprintf(out, "stopped early: %s\n", sum->stopped);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void put_text(FILE *out, const char *key, const char *text) {
+    fprintf(out, "  \"%s\": \"", key);
+    for (; *text != '\0'; text++) {
+        const unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\')
+            fprintf(out, "\\%c", c);
+        else if (c < 0x20)
+            fprintf(out, "\\u%04x", c);
+        else
+            fputc(c, out);
+    }
+    fputs("\",\n", out);
+}
+
+/* A number that is none is null. */
+static void put_number(FILE *out, const char *key, double value, const char *end) {
+    if (isfinite(value))
+        fprintf(out, "\"%s\": %.9g%s", key, value, end);
+    else
+        fprintf(out, "\"%s\": null%s", key, end);
+}
+
+static void put_json(FILE *out, const train_summary *sum, const train_row *rows, size_t n) {
+    const train_options *options = sum->options;
+    fputs("{\n", out);
+    put_text(out, "program", sum->program->name);
+    put_text(out, "model", sum->program->models[options->model].name);
+    put_text(out, "data", sum->data);
+    put_text(out, "loader", options->loader == 1 ? "ndarray" : "dataloader");
+    put_text(out, "backend", sum->trainer.backend);
+    put_text(out, "layout", sum->layout);
+    put_text(out, "stopped", sum->stopped != NULL ? sum->stopped : "");
+    put_text(out, "checkpoint_error", sum->checkpoint_error);
+    fprintf(out,
+            "  \"batch\": %" PRIu64
+            ",\n  \"workers\": %d,\n  \"threads\": %u,\n  \"seed\": %" PRIu64
+            ",\n  \"steps\": %" PRIu64 ",\n  \"converted_batches\": %" PRIu64 ",\n  ",
+            options->batch, sum->workers, sum->trainer.threads, options->seed, sum->trainer.n_steps,
+            sum->trainer.n_converted);
+    put_number(out, "convert_seconds", sum->trainer.convert_seconds, ",\n  ");
+    put_number(out, "seconds", sum->seconds, ",\n  ");
+    put_number(out, "wait_share", share(sum->wait_seconds, sum->seconds), ",\n  ");
+    fputs("\"epochs\": [", out);
+    double test_accuracy = NAN;
+    for (size_t i = 0; i < n; i++) {
+        fprintf(out, "%s\n    {\"epoch\": %u, ", i > 0 ? "," : "", rows[i].epoch);
+        put_number(out, "seconds", rows[i].seconds, ", ");
+        put_number(out, "loss", rows[i].loss, ", ");
+        put_number(out, "train_accuracy", rows[i].train_accuracy, ", ");
+        put_number(out, "test_accuracy", rows[i].test_accuracy, ", ");
+        put_number(out, "wait_share", rows[i].wait_share, "}");
+        test_accuracy = rows[i].test_accuracy;
+    }
+    fprintf(out, "%s],\n  ", n > 0 ? "\n  " : "");
+    put_number(out, "test_accuracy", test_accuracy, "\n}\n");
+}
+
+iter_status train_json(const train_summary *sum, const train_row *rows, size_t n, iter_error *err) {
+    const char *path = sum->options->json;
+    if (path == NULL) return ITER_OK;
+    const bool plain = strcmp(path, "-") == 0;
+    FILE *out = plain ? stdout : fopen(path, "w");
+    if (out == NULL) return train_fail(err, ITER_EIO, "%.300s: %s", path, strerror(errno));
+    put_json(out, sum, rows, n);
+    const bool good = fflush(out) == 0 && !ferror(out);
+    const int os_error = errno;
+    if (!plain && fclose(out) != 0 && good)
+        return train_fail(err, ITER_EIO, "%.300s: %s", path, strerror(errno));
+    return good ? ITER_OK : train_fail(err, ITER_EIO, "%.300s: %s", path, strerror(os_error));
+}

@@ -1,0 +1,147 @@
+#!/bin/sh
+# The training programs from outside: a few steps each on small sets, resumed runs equal to uninterrupted ones, bad flags, JSON, signals.
+# Usage: ITERBENCH=build/bench/iterbench check_train.sh SOURCE_DIR BINARY_DIR
+cd "$1" || exit 2
+programs=$2/examples
+if [ ! -x "$programs/train_mnist" ]; then echo "skipped: the training programs are not built"; exit 77; fi
+if [ ! -x "$ITERBENCH" ]; then echo "skipped: no iterbench, which generates a set"; exit 77; fi
+dir=$(mktemp -d) || exit 2
+trap 'rm -rf "$dir"' EXIT
+mkdir "$dir/tmp"
+TMPDIR=$dir/tmp; export TMPDIR
+unset ITER_DATA
+bad=0
+fault() { echo "check_train: $*"; bad=1; }
+
+# status WANTED PROGRAM ARGUMENTS
+status() {
+    want=$1 name=$2; shift 2
+    "$programs/$name" "$@" >"$dir/out" 2>"$dir/err"; got=$?
+    [ $got = "$want" ] || fault "status $got, not $want: $name $*: $(head -c 400 "$dir/err")"
+}
+# json FILE EXPRESSION: a Python expression over the JSON, as `j`, must hold.
+json() {
+    python3 -c "import json, math, sys
+j = json.load(open(sys.argv[1]))
+keys = {'program', 'model', 'data', 'loader', 'backend', 'layout', 'stopped', 'checkpoint_error', 'batch', 'workers', 'threads', 'seed', 'steps',
+        'converted_batches', 'convert_seconds', 'seconds', 'wait_share', 'epochs', 'test_accuracy'}
+assert set(j) == keys, set(j) ^ keys
+for i, e in enumerate(j['epochs']):
+    assert set(e) == {'epoch', 'seconds', 'loss', 'train_accuracy', 'test_accuracy', 'wait_share'}, e
+    assert e['seconds'] > 0 and math.isfinite(e['loss']) and 0 <= e['wait_share'] <= 1 and 0 <= e['train_accuracy'] <= 1, e
+assert $2, j" "$1" 2>"$dir/json" || fault "JSON of $name: $(tail -n 1 "$dir/json")"
+}
+
+# ---- Small sets
+"$ITERBENCH" generate cifar10 "$dir/cifar" --n 8 >/dev/null || fault "no generated set"
+cifar="cifar10:$dir/cifar?split=train"
+mkdir -p "$dir/imdb/train/pos" "$dir/imdb/train/neg" "$dir/imdb/test/pos" "$dir/imdb/test/neg"
+echo '{"good": 1, "bad": 2, "film": 3}' >"$dir/imdb/imdb_word_index.json"
+for i in 0 1 2 3 4 5; do
+    for split in train test; do
+        echo "a film so good, good $i" >"$dir/imdb/$split/pos/${i}_9.txt"
+        echo "bad film! bad" >"$dir/imdb/$split/neg/${i}_1.txt"
+    done
+done
+imdb="imdb:$dir/imdb?split=train"
+
+# ---- Each of them runs, and says what came out
+status 0 train_mnist --epochs 3 --json "$dir/a.json" --threads 1
+grep -q '^epoch   seconds' "$dir/out" || fault "no table: $(cat "$dir/out")"
+grep -q '^cost of feeding: ' "$dir/out" || fault "no cost of feeding"
+[ ! -s "$dir/err" ] || fault "train_mnist on stderr: $(cat "$dir/err")"
+json "$dir/a.json" "len(j['epochs']) == 3 and [e['epoch'] for e in j['epochs']] == [1, 2, 3] and j['steps'] == 93 and j['workers'] == 0 and j['threads'] == 1"
+json "$dir/a.json" "j['test_accuracy'] == j['epochs'][2]['test_accuracy'] > 0.4 and j['epochs'][2]['loss'] < j['epochs'][0]['loss'] and j['stopped'] == ''"
+[ -z "$(ls "$dir/tmp")" ] || fault "the generated set is still there: $(ls "$dir/tmp")"
+# The other loader, workers, arguments with '=': the same batches, so the same losses to the last digit.
+status 0 train_mnist --loader=ndarray --epochs=3 --json="$dir/b.json" --threads=1
+json "$dir/b.json" "j['epochs'][2]['loss'] == json.load(open('$dir/a.json'))['epochs'][2]['loss'] and j['loader'] == 'ndarray'"
+status 0 train_mnist --workers 2 --epochs 3 --json "$dir/b.json" --threads 1
+json "$dir/b.json" "j['epochs'][2]['loss'] == json.load(open('$dir/a.json'))['epochs'][2]['loss'] and j['workers'] == 2"
+status 0 train_mnist --seed 1 --epochs 1 --json "$dir/b.json" --threads 1
+json "$dir/b.json" "j['epochs'][0]['loss'] != json.load(open('$dir/a.json'))['epochs'][0]['loss']"
+status 0 train_mnist --model cnn --batch 4 --limit-steps 2 --json -
+cp "$dir/out" "$dir/b.json" # nothing else is there
+json "$dir/b.json" "j['model'] == 'cnn' and j['steps'] == 2 and j['stopped'] == '--limit-steps'"
+for layout in nchw nhwc; do
+    status 0 train_cifar --data "$cifar" --batch 4 --limit-steps 2 --layout $layout --json "$dir/$layout.json"
+    json "$dir/$layout.json" "j['layout'] == '$layout' and j['program'] == 'train_cifar' and len(j['epochs']) == 1"
+done
+json "$dir/nhwc.json" "abs(j['epochs'][0]['loss'] - json.load(open('$dir/nchw.json'))['epochs'][0]['loss']) < 1e-3"
+for layout in nt tn; do
+    status 0 train_imdb --data "$imdb" --batch 4 --limit-steps 2 --layout $layout --json "$dir/$layout.json"
+    json "$dir/$layout.json" "j['layout'] == '$layout' and j['program'] == 'train_imdb'"
+done
+json "$dir/tn.json" "abs(j['epochs'][0]['loss'] - json.load(open('$dir/nt.json'))['epochs'][0]['loss']) < 1e-3"
+status 0 train_imdb --limit-steps 1 --batch 1 --data "synthetic:imdb?n=8" # no splits: another seed is the test
+status 0 train_mnist --help
+grep -q -- '--limit-steps' "$dir/out" || fault "--help is no help"
+
+# ---- Resumed equals uninterrupted: the files are the same, byte by byte
+status 0 train_mnist --epochs 2 --threads 1 --checkpoint "$dir/whole"
+status 0 train_mnist --epochs 2 --threads 1 --checkpoint "$dir/parts" --resume --limit-steps 20
+grep -q 'begins at the beginning' "$dir/out" || fault "resuming without a file does not say so"
+status 0 train_mnist --epochs 2 --threads 1 --checkpoint "$dir/parts" --resume --limit-steps 11 --workers 2 # to the very end of an epoch
+grep -q 'resumed from .* epoch 1, sample 1280, after 20 steps' "$dir/out" || fault "resume says: $(head -n 30 "$dir/out")"
+status 0 train_mnist --epochs 2 --threads 1 --checkpoint "$dir/parts" --resume
+cmp "$dir/whole/train_mnist.safetensors" "$dir/parts/train_mnist.safetensors" || fault "train_mnist: resumed is not uninterrupted"
+status 0 train_mnist --epochs 2 --threads 1 --checkpoint "$dir/parts" --resume
+grep -q '^all 2 epochs are done' "$dir/out" || fault "nothing left to do: $(tail -n 20 "$dir/out")"
+resume() { # PROGRAM DATA
+    status 0 "$1" --data "$2" --batch 4 --threads 1 --checkpoint "$dir/whole" --limit-steps 4
+    status 0 "$1" --data "$2" --batch 4 --threads 1 --checkpoint "$dir/parts" --limit-steps 2
+    status 0 "$1" --data "$2" --batch 4 --threads 1 --checkpoint "$dir/parts" --limit-steps 2 --resume
+    cmp "$dir/whole/$1.safetensors" "$dir/parts/$1.safetensors" || fault "$1: resumed is not uninterrupted"
+}
+resume train_cifar "$cifar"
+resume train_imdb "$imdb"
+
+# ---- What is wrong: one line on stderr, nothing on stdout
+for arguments in "--wrong" "word" "-x" "--epochs" "--epochs 0" "--epochs x" "--epochs=1x" "--epochs -1" "--batch 0" "--loader torch" "--model gru" \
+    "--layout nt" "--layout" "--resume" "--resume=1 --checkpoint d" "--threads 0" "--workers -2" "--seed 99999999999999999999" "--data=" "--help=1"; do
+    # shellcheck disable=SC2086
+    status 2 train_mnist $arguments
+    [ "$(wc -l <"$dir/err")" = 1 ] && [ ! -s "$dir/out" ] || fault "usage of $arguments: $(cat "$dir/err" "$dir/out")"
+done
+fails() { # PART PROGRAM ARGUMENTS
+    part=$1; shift
+    status 1 "$@"
+    grep -q -- "$part" "$dir/err" || fault "'$part' is not said: $*: $(cat "$dir/err")"
+}
+fails missing train_cifar --data "cifar10:$dir/missing"
+fails "no-such" train_mnist --backend no-such
+fails "a batch wants 64" train_cifar --data "$cifar" --batch 64
+fails "another model" train_mnist --model cnn --threads 1 --checkpoint "$dir/whole" --resume
+fails "saved with" train_cifar --data "$cifar" --batch 4 --seed 9 --checkpoint "$dir/whole" --resume --limit-steps 1
+fails "/file/" train_mnist --checkpoint "$dir/a.json/file/x" --limit-steps 1
+head -c 5000 "$dir/whole/train_mnist.safetensors" >"$dir/parts/train_mnist.safetensors"
+fails "outside the file\|truncated" train_mnist --checkpoint "$dir/parts" --resume
+fails "No such file" train_mnist --limit-steps 1 --json "$dir/missing/x.json"
+
+# ---- No room to save: it goes on to its end, and says so
+(ulimit -f 8; "$programs/train_mnist" --data "synthetic:mnist?n=200" --epochs 2 --checkpoint "$dir/full" >"$dir/out" 2>"$dir/err"); got=$?
+[ $got = 1 ] || fault "no room: status $got"
+[ "$(grep -c 'File too large; training goes on' "$dir/err")" = 2 ] || fault "no room: $(cat "$dir/err")"
+grep -q 'the last checkpoint was NOT saved' "$dir/out" || fault "no room: $(tail -n 5 "$dir/out")"
+[ -z "$(ls "$dir/full")" ] || fault "no room: something is left: $(ls "$dir/full")"
+
+# ---- Ctrl-C: the step is finished, the file saved, the table printed
+interrupt() { # SIGNAL STATUS WORDS
+    rm -rf "$dir/stop"
+    # Only in a shell of its own is SIGINT not ignored by what runs in the background.
+    python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])' "$programs/train_mnist" --epochs 100000 --threads 1 --checkpoint "$dir/stop" >"$dir/out" 2>"$dir/err" &
+    pid=$!
+    n=0
+    while [ ! -f "$dir/stop/train_mnist.safetensors" ] && [ $n -lt 600 ]; do sleep 0.1; n=$((n + 1)); done
+    kill -"$1" $pid
+    wait $pid; got=$?
+    [ $got = "$2" ] || fault "SIG$1: status $got: $(cat "$dir/err")"
+    grep -q "^stopped early: $3" "$dir/out" || fault "SIG$1: $(tail -n 5 "$dir/out")"
+    status 0 train_mnist --epochs 100000 --threads 1 --checkpoint "$dir/stop" --resume --limit-steps 1
+}
+interrupt INT 130 SIGINT
+interrupt TERM 130 SIGTERM
+[ -z "$(ls "$dir/tmp")" ] || fault "a generated set is still there: $(ls "$dir/tmp")"
+exit $bad
