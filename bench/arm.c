@@ -195,8 +195,13 @@ static iter_status consume(bench_arm *arm, const iter_batch *batch, uint64_t *sa
     uint32_t n_rows = own_rows(arm, &info);
     for (int32_t f = 0; f < n_fields; f++) {
         const iter_tensor *tensor = iter_batch_tensor(batch, f);
-        if (arm->options->consumer == BENCH_CONSUMER_TOUCH) bench_tensor_touch(tensor);
+        if (arm->options->consumer == BENCH_CONSUMER_TOUCH && arm->take == NULL)
+            bench_tensor_touch(tensor);
         *bytes += iter_desc_bytes(&tensor->desc);
+    }
+    if (arm->take != NULL) {
+        iter_status s = arm->take(arm->take_user, batch, err);
+        if (s < 0) return s;
     }
     *samples += n_rows;
     arm->slots_seen |= (uint64_t)1 << (info.slot & 63u);

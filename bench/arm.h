@@ -50,6 +50,9 @@ typedef struct bench_arm {
     /* What runs beside the loader: NULL = not wanted. */
     bench_hash *hash;
     shuffle_quality *quality;
+    /* What takes the batches instead of the touching consumer, e.g. a trainer. */
+    iter_status (*take)(void *user, const iter_batch *batch, iter_error *err);
+    void *take_user;
 
     /* Counted in timed slices. */
     uint64_t samples, batches, bytes, cpu_ns, wait_ns;

@@ -73,6 +73,13 @@ static const option_row rows[] = {
      "write the results as JSON; - is stdout, and nothing else goes there"},
     {"consumer", CHOICE, AT(consumer), "touch|none", 0, 0, 0, RUNS,
      "reads a byte of every cache line of a batch, or nothing (touch)"},
+    {"model", CHOICE, AT(model), "none|cnn|gru|mlp", 0, 0, 0, RUNS,
+     "train this network on the batches, and measure what feeding it costs (none)"},
+    {"device", CHOICE, AT(device), "cpu", 0, 0, 0, RUNS, "where it trains (cpu)"},
+    {"threads", COUNT, AT(threads), "N", 0, 1, 1024, RUNS,
+     "threads of the trainer (cores less workers, at least 1)"},
+    {"sweep", CHOICE, AT(sweep), "loader", 1, 0, 0, BENCH_RUN,
+     "with --model: every setting of the loader against one another"},
     {"hash", FLAG, AT(hash), NULL, 0, 0, 0, BENCH_RUN,
      "hash every row delivered (one epoch, unless --epochs)"},
     {"dump", TEXT, AT(dump), "DIR", 0, 0, 0, BENCH_RUN, "write the first batches as .npy files"},
@@ -91,6 +98,7 @@ static const option_row rows[] = {
 static const char *const sources[] = {"auto", "memory", "ring", "pread", "direct", "null"};
 static const char *const shuffles[] = {"none", "full", "once", "block", "batch", "replacement"};
 static const char *const last_batches[] = {"default", "keep", "pad", "discard", "roll_over"};
+static const char *const models[] = {"none", "cnn", "gru", "mlp"};
 static const char *const on_errors[] = {"fail", "replace", "blank"};
 
 /* ---- Values ---------------------------------------------------------------------------------- */
@@ -234,8 +242,16 @@ iter_status bench_options_check(const bench_options *options, bench_command comm
         return bench_fail(err, ITER_EINVAL, "unknown argument '%s'", options->words[0]);
     if (options->data == NULL) return bench_fail(err, ITER_EINVAL, "--data is missing");
     if (command == BENCH_SERVE && options->loader == BENCH_BOTH &&
-        options->limit == BENCH_LIMIT_NONE)
-        return bench_fail(err, ITER_EINVAL, "serve wants --loader or --limit");
+        options->limit == BENCH_LIMIT_NONE && options->model == BENCH_MODEL_NONE)
+        return bench_fail(err, ITER_EINVAL, "serve wants --loader, --limit or --model");
+    if (options->model != BENCH_MODEL_NONE &&
+        (options->hash || options->dump != NULL || options->epochs > 0 || options->ranks > 1 ||
+         options->limit != BENCH_LIMIT_NONE || options->has_start))
+        return bench_fail(err, ITER_EINVAL,
+                          "--model is measured by time and one rank: no --hash, --dump, --epochs, "
+                          "--ranks, --start or --limit beside it");
+    if (options->model == BENCH_MODEL_NONE && (options->threads > 0 || options->sweep != 0))
+        return bench_fail(err, ITER_EINVAL, "--threads and --sweep belong to --model");
     if (options->epochs > 0 && options->seconds > 0)
         return bench_fail(err, ITER_EINVAL, "--epochs and --seconds exclude one another");
     if (options->hash && options->seconds > 0)
@@ -256,6 +272,7 @@ iter_loader_options bench_loader_options(const bench_options *options, uint32_t 
     out.batch_size = (uint32_t)options->batch;
     out.workers = (int32_t)options->workers;
     out.prefetch = (uint32_t)options->prefetch;
+    out.max_held = (uint32_t)options->max_held;
     out.rank = rank;
     out.ranks = (uint32_t)options->ranks;
     out.seed = options->seed;
@@ -270,6 +287,9 @@ iter_loader_options bench_loader_options(const bench_options *options, uint32_t 
     return out;
 }
 
+const char *bench_model_text(int32_t model) {
+    return model >= 0 && model < 4 ? models[model] : "unknown";
+}
 const char *bench_source_text(int32_t source) {
     return source >= 0 && source < 6 ? sources[source] : "unknown";
 }

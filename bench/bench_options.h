@@ -33,6 +33,13 @@ typedef enum bench_limit {
     BENCH_LIMIT_CONVERT = 2
 } bench_limit;
 
+typedef enum bench_model {
+    BENCH_MODEL_NONE = 0,
+    BENCH_MODEL_CNN = 1,
+    BENCH_MODEL_GRU = 2,
+    BENCH_MODEL_MLP = 3
+} bench_model;
+
 typedef enum bench_consumer {
     BENCH_CONSUMER_TOUCH = 0, /* reads one byte of every cache line of every tensor */
     BENCH_CONSUMER_NONE = 1   /* gives the batch back as it came */
@@ -60,8 +67,13 @@ typedef struct bench_options {
     bool hash;
     const char *dump;
     uint64_t batches;
-    int32_t limit;    /* bench_limit, of serve */
-    int32_t consumer; /* bench_consumer */
+    int32_t limit;     /* bench_limit, of serve */
+    int32_t consumer;  /* bench_consumer */
+    int32_t model;     /* bench_model */
+    int32_t device;    /* 0 = cpu */
+    int32_t sweep;     /* 1 = over loader settings */
+    uint64_t max_held; /* set by programs: batches held at once; 0 = the library's default */
+    uint64_t threads;  /* of the trainer; 0 = cores less workers */
     const char *a, *b;
     uint64_t pairs; /* kept pairs wanted */
     uint64_t n;     /* of generate: records a file */
@@ -85,6 +97,7 @@ iter_status bench_options_check(const bench_options *options, bench_command comm
 iter_loader_options bench_loader_options(const bench_options *options, uint32_t rank);
 
 /** Words as they stand on the command line. */
+const char *bench_model_text(int32_t model);
 const char *bench_source_text(int32_t source);
 const char *bench_shuffle_text(int32_t shuffle);
 const char *bench_last_batch_text(int32_t last_batch);

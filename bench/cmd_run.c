@@ -282,6 +282,7 @@ static iter_status report(const run *r, iter_error *err) {
 int cmd_run(const bench_options *options) {
     iter_error err;
     iter_status s;
+    if (options->model != BENCH_MODEL_NONE) return cmd_train(options);
     if (options->dump != NULL) {
         s = bench_dump(options, &err);
         return s < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE;

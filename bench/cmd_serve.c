@@ -4,6 +4,9 @@
  *     run N     takes N batches, answers "samples seconds" as one line
  *     quit      ends; so does the end of the input
  *
+ * With --model it is the trainer alone that is served, by replayed batches; with --model and
+ * --loader the loader feeding it.
+ *
  * The protocol is that of measure.h, and any program in any language can speak it. Epochs follow
  * one another without end.
  */
@@ -28,7 +31,7 @@ typedef struct served {
     measure_side side;
 } served;
 
-static iter_status answer(const measure_side *side, iter_error *err) {
+iter_status bench_serve(const measure_side *side, iter_error *err) {
     char line[128];
     while (fgets(line, sizeof(line), stdin) != NULL) {
         uint64_t n, samples;
@@ -75,11 +78,12 @@ static iter_status open_served(const bench_options *options, served *s, iter_err
 }
 
 int cmd_serve(const bench_options *options) {
+    if (options->model != BENCH_MODEL_NONE) return cmd_serve_model(options);
     iter_error err = {ITER_ENOMEM, "no memory"};
     served *s = calloc(1, sizeof(*s));
     if (s == NULL) return bench_say(BENCH_FAILED, &err);
     iter_status status = open_served(options, s, &err);
-    if (status == ITER_OK) status = answer(&s->side, &err);
+    if (status == ITER_OK) status = bench_serve(&s->side, &err);
     yardstick_close(&s->yard);
     if (s->has_arm) arm_close(&s->arm);
     bench_arrays_free(&s->arrays);

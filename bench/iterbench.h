@@ -6,12 +6,15 @@
 #define ITERBENCH_H
 
 #include "bench_options.h"
+#include "measure.h"
 
 #define BENCH_DONE   0
 #define BENCH_FAILED 1
 #define BENCH_USAGE  2
 
 int cmd_run(const bench_options *options);
+int cmd_train(const bench_options *options);       /* cmd_run() with --model */
+int cmd_serve_model(const bench_options *options); /* cmd_serve() with --model */
 int cmd_list(const bench_options *options);
 int cmd_plan(const bench_options *options);
 int cmd_limits(const bench_options *options);
@@ -25,6 +28,9 @@ int bench_say(int status, const iter_error *err);
 
 /** Writes the first batches of a run as .npy files (--dump). */
 iter_status bench_dump(const bench_options *options, iter_error *err);
+
+/** Answers 'run N' from stdin until 'quit' or its end. */
+iter_status bench_serve(const measure_side *side, iter_error *err);
 
 /** Opens FILE of --json for writing; "-" is stdout. Errors: EIO. */
 iter_status bench_json_open(const char *path, FILE **out, iter_error *err);

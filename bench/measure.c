@@ -46,11 +46,11 @@ typedef struct side_state {
 
 typedef struct comparison {
     const measure_options *options;
-    side_state a, b;
+    side_state sides[MEASURE_SIDES_MAX];
+    int n_sides;
     double slice_s;
     double witness; /* after the last slice */
-    uint32_t capacity;
-    measure_result *out;
+    measure_rounds *out;
 } comparison;
 
 struct measure_child {
@@ -103,48 +103,53 @@ static iter_status run_slice(comparison *c, side_state *s, slice *out, iter_erro
     return ITER_OK;
 }
 
-static iter_status keep(comparison *c, const slice *a, const slice *b, iter_error *err) {
-    measure_result *out = c->out;
-    if (!a->steady || !b->steady) {
+static iter_status keep(measure_rounds *out, const slice *slices, iter_error *err) {
+    bool steady = true;
+    for (int i = 0; i < out->n_sides; i++)
+        steady = steady && slices[i].steady;
+    if (!steady) {
         out->n_dropped++;
         return ITER_OK;
     }
-    if (out->n_pairs == c->capacity) {
-        uint32_t capacity = c->capacity * 2 + 64;
-        double **lists[] = {&out->ratios, &out->rates_a, &out->rates_b};
-        for (size_t i = 0; i < 3; i++) {
-            double *grown = realloc(*lists[i], capacity * sizeof(double));
-            if (grown == NULL)
-                return bench_fail(err, ITER_ENOMEM, "no memory for %u pairs", capacity);
-            *lists[i] = grown;
-        }
-        c->capacity = capacity;
+    const size_t n = (size_t)out->n_sides;
+    if (out->n_rounds == out->capacity) {
+        uint32_t capacity = out->capacity * 2 + 64;
+        double *grown = realloc(out->rates, capacity * n * sizeof(double));
+        if (grown == NULL) return bench_fail(err, ITER_ENOMEM, "no memory for %u rounds", capacity);
+        out->rates = grown;
+        out->capacity = capacity;
     }
-    double rate_a = (double)a->samples / a->seconds, rate_b = (double)b->samples / b->seconds;
-    out->rates_a[out->n_pairs] = rate_a;
-    out->rates_b[out->n_pairs] = rate_b;
-    out->ratios[out->n_pairs++] = rate_b / rate_a;
+    for (size_t i = 0; i < n; i++)
+        out->rates[out->n_rounds * n + i] = (double)slices[i].samples / slices[i].seconds;
+    out->n_rounds++;
     return ITER_OK;
+}
+
+/* One slice of each side, beginning with side `first`. END = a side has nothing left. */
+static iter_status run_round(comparison *c, uint32_t first, slice *slices, iter_error *err) {
+    iter_status status = ITER_OK;
+    for (uint32_t k = 0; status == ITER_OK && k < (uint32_t)c->n_sides; k++) {
+        uint32_t i = (first + k) % (uint32_t)c->n_sides;
+        status = run_slice(c, &c->sides[i], &slices[i], err);
+    }
+    return status;
 }
 
 static iter_status alternate(comparison *c, iter_error *err) {
     double start = bench_now();
-    settle(&c->a);
+    settle(&c->sides[0]);
     c->witness = measure_witness();
     for (uint32_t turn = 0;; turn++) {
         double spent = bench_now() - start;
         if (spent >= c->options->max_s ||
-            (c->out->n_pairs >= c->options->min_pairs && spent >= c->options->min_s))
+            (c->out->n_rounds >= c->options->min_pairs && spent >= c->options->min_s))
             return ITER_OK;
-        slice a = {0}, b = {0};
-        bool a_first = turn % 2 == 0;
-        iter_status status = run_slice(c, a_first ? &c->a : &c->b, a_first ? &a : &b, err);
-        if (status == ITER_OK)
-            status = run_slice(c, a_first ? &c->b : &c->a, a_first ? &b : &a, err);
-        if (status == ITER_OK) status = keep(c, &a, &b, err);
+        slice slices[MEASURE_SIDES_MAX] = {{0}};
+        iter_status status = run_round(c, turn % (uint32_t)c->n_sides, slices, err);
+        if (status == ITER_OK) status = keep(c->out, slices, err);
         if (status != ITER_OK) return status == ITER_END ? ITER_OK : status;
         if (c->options->after_pair != NULL) {
-            c->options->after_pair(c->options->after_user, c->out->n_pairs, c->out->n_dropped);
+            c->options->after_pair(c->options->after_user, c->out->n_rounds, c->out->n_dropped);
             c->witness = measure_witness();
         }
     }
@@ -180,16 +185,6 @@ measure_interval measure_median(double *values, uint32_t n) {
     return out;
 }
 
-static iter_status median_of(const double *values, uint32_t n, measure_interval *out,
-                             iter_error *err) {
-    double *copy = malloc((n + 1) * sizeof(copy[0]));
-    if (copy == NULL) return bench_fail(err, ITER_ENOMEM, "no memory for %u pairs", n);
-    if (n > 0) memcpy(copy, values, n * sizeof(copy[0]));
-    *out = measure_median(copy, n);
-    free(copy);
-    return ITER_OK;
-}
-
 double measure_witness(void) {
     double parts[WITNESS_PARTS];
     for (int p = 0; p < WITNESS_PARTS; p++) {
@@ -208,28 +203,76 @@ double measure_witness(void) {
     return measure_median(parts, WITNESS_PARTS).median;
 }
 
+/* ---- Rounds ---------------------------------------------------------------------------------- */
+
+iter_status measure_sides(const measure_side *sides, int n_sides, const measure_options *options,
+                          measure_rounds *out, iter_error *err) {
+    *out = (measure_rounds){.n_sides = n_sides};
+    if (n_sides < 1 || n_sides > MEASURE_SIDES_MAX)
+        return bench_fail(err, ITER_EINVAL, "1 to %d sides, not %d", MEASURE_SIDES_MAX, n_sides);
+    comparison c = {.options = options, .n_sides = n_sides, .out = out};
+    c.slice_s = fmin(options->slice_s, SLICE_MAX_S);
+    iter_status status = ITER_OK;
+    for (int i = 0; status == ITER_OK && i < n_sides; i++) {
+        c.sides[i] = (side_state){&sides[i], 1};
+        status = calibrate(&c, &c.sides[i], err);
+    }
+    if (status == ITER_OK) status = alternate(&c, err);
+    return status < 0 ? status : ITER_OK;
+}
+
+void measure_rounds_free(measure_rounds *rounds) {
+    free(rounds->rates);
+    rounds->rates = NULL;
+}
+
+iter_status measure_rounds_ratio(const measure_rounds *rounds, int a, int b, measure_interval *out,
+                                 iter_error *err) {
+    double *values = malloc((rounds->n_rounds + 1) * sizeof(values[0]));
+    if (values == NULL)
+        return bench_fail(err, ITER_ENOMEM, "no memory for %u rounds", rounds->n_rounds);
+    for (uint32_t i = 0; i < rounds->n_rounds; i++) {
+        const double *rates = &rounds->rates[(size_t)i * (size_t)rounds->n_sides];
+        values[i] = a == b ? rates[a] : rates[b] / rates[a];
+    }
+    *out = measure_median(values, rounds->n_rounds);
+    free(values);
+    return ITER_OK;
+}
+
 /* ---- Pairs ----------------------------------------------------------------------------------- */
 
 iter_status measure_pairs(const measure_side *a, const measure_side *b,
                           const measure_options *options, measure_result *out, iter_error *err) {
-    *out = (measure_result){
-        {NAN, NAN, NAN, 0}, {NAN, NAN, NAN, 0}, {NAN, NAN, NAN, 0}, 0, 0, NULL, NULL, NULL};
-    comparison c = {.options = options, .a = {a, 1}, .b = {b, 1}, .out = out};
-    c.slice_s = fmin(options->slice_s, SLICE_MAX_S);
-    iter_status status = calibrate(&c, &c.a, err);
-    if (status == ITER_OK) status = calibrate(&c, &c.b, err);
-    if (status == ITER_OK) status = alternate(&c, err);
-    if (status < 0) return status;
-    status = median_of(out->ratios, out->n_pairs, &out->ratio, err);
-    if (status == ITER_OK) status = median_of(out->rates_a, out->n_pairs, &out->rate_a, err);
-    if (status == ITER_OK) status = median_of(out->rates_b, out->n_pairs, &out->rate_b, err);
+    const measure_interval none = {NAN, NAN, NAN, 0};
+    *out = (measure_result){.ratio = none, .rate_a = none, .rate_b = none};
+    const measure_side sides[] = {*a, *b};
+    measure_rounds rounds;
+    iter_status status = measure_sides(sides, 2, options, &rounds, err);
+    out->n_pairs = rounds.n_rounds;
+    out->n_dropped = rounds.n_dropped;
+    double *values = malloc((3 * (size_t)rounds.n_rounds + 1) * sizeof(values[0]));
+    if (values == NULL) {
+        measure_rounds_free(&rounds);
+        return bench_fail(err, ITER_ENOMEM, "no memory for %u pairs", rounds.n_rounds);
+    }
+    out->ratios = values;
+    out->rates_a = values + rounds.n_rounds;
+    out->rates_b = values + 2 * (size_t)rounds.n_rounds;
+    for (uint32_t i = 0; i < rounds.n_rounds; i++) {
+        out->rates_a[i] = rounds.rates[2 * i];
+        out->rates_b[i] = rounds.rates[2 * i + 1];
+        out->ratios[i] = out->rates_b[i] / out->rates_a[i];
+    }
+    if (status == ITER_OK) status = measure_rounds_ratio(&rounds, 0, 1, &out->ratio, err);
+    if (status == ITER_OK) status = measure_rounds_ratio(&rounds, 0, 0, &out->rate_a, err);
+    if (status == ITER_OK) status = measure_rounds_ratio(&rounds, 1, 1, &out->rate_b, err);
+    measure_rounds_free(&rounds);
     return status;
 }
 
 void measure_free(measure_result *result) {
-    free(result->ratios);
-    free(result->rates_a);
-    free(result->rates_b);
+    free(result->ratios); /* one block for all three */
     result->ratios = result->rates_a = result->rates_b = NULL;
 }
 

@@ -70,6 +70,31 @@ iter_status measure_pairs(const measure_side *a, const measure_side *b,
                           const measure_options *options, measure_result *out, iter_error *err);
 void measure_free(measure_result *result);
 
+#define MEASURE_SIDES_MAX 16
+
+/** What a round came to: each side's slice, or a round that was dropped. */
+typedef struct measure_rounds {
+    int n_sides;
+    uint32_t n_rounds, n_dropped;
+    uint32_t capacity;
+    double *rates; /* [n_rounds][n_sides] samples a second, in order of time */
+} measure_rounds;
+
+/**
+ * The same for any number of sides: a slice each a round, the first one moving on by one every
+ * round, and dropped as a whole where the witness moved around any slice.
+ *
+ * Errors  as measure_pairs().
+ */
+iter_status measure_sides(const measure_side *sides, int n_sides, const measure_options *options,
+                          measure_rounds *out, iter_error *err);
+void measure_rounds_free(measure_rounds *rounds);
+
+/** The interval of rate of side b / rate of side a over the rounds; b = a: of the rate of a
+ * itself. Errors: ENOMEM. */
+iter_status measure_rounds_ratio(const measure_rounds *rounds, int a, int b, measure_interval *out,
+                                 iter_error *err);
+
 /** Order-statistics interval of the median of values[0..n), which it sorts. */
 measure_interval measure_median(double *values, uint32_t n);
 

@@ -97,6 +97,24 @@ _add("C-tokenise", "numpy", "words", "plain Python", "lower, translate, split, d
 _add("C-tokenise", "tf", "words", "tensorflow strings", "lower, regex_replace, split, StaticHashTable, batch 64")
 _add("C-tokenise", "tf", "words-256", "tensorflow strings", "the same, batch 256")
 
+_by_threads("T-cnn", "tf", "cnn", "tensorflow keras", "NHWC, tf.function")
+_by_threads("T-cnn", "tf", "cnn-xla", "tensorflow keras", "NHWC, tf.function, XLA")
+_by_threads("T-cnn", "torch", "cnn-nhwc", "torch", "channels_last")
+_by_threads("T-cnn", "torch", "cnn-nhwc-compiled", "torch.compile", "channels_last")
+_by_threads("T-cnn", "torch", "cnn-nchw", "torch", "NCHW")
+_by_threads("T-cnn", "mxnet", "cnn", "MXNet gluon", "hybridized, static")
+
+_by_threads("T-gru", "mxnet", "gru", "MXNet gluon", "fused GRU, TNC, hybridized, static")
+_by_threads("T-gru", "torch", "gru", "torch", "nn.GRU, batch first")
+_by_threads("T-gru", "torch", "gru-fused", "torch", "nn.GRU, batch first, Adam(fused=True)")
+_by_threads("T-gru", "tf", "gru", "tensorflow keras", "GRU, tf.function")
+
+_by_threads("T-mlp", "torch", "mlp-slices", "torch", "bare slices of the tensors")
+_by_threads("T-mlp", "torch", "mlp-loader", "torch DataLoader", "TensorDataset, no worker", (2,))
+_by_threads("T-mlp", "mxnet", "mlp-module", "MXNet Module", "NDArrayIter, forward_backward, update, metric")
+_by_threads("T-mlp", "mxnet", "mlp-ndarrayiter", "MXNet gluon", "NDArrayIter, hybridized, static", (2,))
+_by_threads("T-mlp", "mxnet", "mlp-loader", "MXNet gluon", "DataLoader, no worker, hybridized, static", (2,))
+
 
 def find(family, name):
     for contestant in ALL:

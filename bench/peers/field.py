@@ -74,8 +74,10 @@ class Field:
     def contestant(self, row, verb="serve"):
         return self.peer(row.family, verb, row.threads, row.name)
 
-    def ours(self, workload, workers):
-        return 'exec "$ITERBENCH" serve %s --batch 64 --workers %d' % (workload.ours, workers)
+    def ours(self, workload, row):
+        trains = workload.key.startswith("T")
+        return 'exec "$ITERBENCH" serve --batch 64 %s --workers %d%s' % (
+            workload.ours, 0 if trains else row.workers, " --threads %d" % row.threads if trains else "")
 
     def shell(self, command, cores=None, timeout=600):
         pinned = ["taskset", "-c", cores] if cores else []

@@ -99,7 +99,17 @@ def _check_ids(workload, batches, faults):
     return result
 
 
+def _check_training(contestant, n_steps=60):
+    """It learns: the loss falls over some steps."""
+    n_samples = sum(n for _, _, n in islice(contestant.epoch(), n_steps))
+    first, last = (float(np.mean(losses)) for losses in (contestant.losses[:5], contestant.losses[-5:]))
+    faults = [] if last < first else ["the loss does not fall: %.4f, then %.4f" % (first, last)]
+    return {"faults": faults, "loss": [first, last], "samples": n_samples}
+
+
 def check(row, contestant, n_batches=8):
+    if hasattr(contestant, "losses"):
+        return _check_training(contestant)
     batches, sizes = [], []
     for data, labels, n in islice(contestant.epoch(), n_batches):
         contestant.touch(data)

@@ -140,6 +140,60 @@ class Contestant:
         return np.array(data)
 
 
+# ---- Training ------------------------------------------------------------------------------------------------------
+
+HELD = 5  # batches that are replayed, as many as libiter's loader has slots
+
+
+def step_data(model):
+    """Batches of the train set: f32 NCHW images (x / 255), or int64 ids [64, 150]; int64 labels."""
+    if model == "cnn":
+        images, labels = cifar()
+        data = images[:HELD * BATCH].astype(np.float32) / 255
+    else:
+        ids, labels = review_ids()
+        some = np.random.RandomState(7).permutation(len(ids))[:HELD * BATCH]
+        data, labels = ids[some].astype(np.int64), labels[some]
+    return [(data[i:i + BATCH], labels[i:i + BATCH]) for i in range(0, HELD * BATCH, BATCH)]
+
+
+def cs224():
+    """90,000 rows of 1,000 normal numbers, and a linear function of them."""
+    random = np.random.RandomState(43)
+    x = random.standard_normal((90000, 1000)).astype(np.float32)
+    return x, (x @ random.standard_normal((1000, 1)).astype(np.float32) * .1 + .5).astype(np.float32)
+
+
+class Steps(Contestant):
+    """Training steps over batches that are there: step(data, labels) answers the loss."""
+    size = 100 * BATCH
+
+    def __init__(self, step, batches):
+        self.step, self.batches, self.losses = step, batches, []
+
+    def epoch(self):
+        for i in range(self.size // BATCH):
+            data, labels = self.batches[i % len(self.batches)]
+            self.losses.append(self.step(data, labels))
+            yield None, None, BATCH
+
+    def touch(self, data):
+        pass
+
+
+class Epochs(Steps):
+    """Whole epochs: what a loader delivers is trained on."""
+
+    def __init__(self, step, loader, size):
+        super().__init__(step, None)
+        self.loader, self.size = loader, size
+
+    def epoch(self):
+        for data, labels in self.loader():
+            self.losses.append(self.step(data, labels))
+            yield None, None, len(data)
+
+
 # ---- Protocol ------------------------------------------------------------------------------------------------------
 
 class Run:

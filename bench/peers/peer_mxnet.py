@@ -11,6 +11,7 @@ import numpy as np
 from mxnet import gluon
 from mxnet.gluon.data.vision import transforms
 
+import step_mxnet
 from peer_common import (BATCH, MEAN, STD, Contestant, cifar, main, normalised, per_channel, review_ids, scratch,
                          touch_address)
 
@@ -137,4 +138,5 @@ main("mxnet", {
     "record": record_iter,
     "ids": lambda row: ids_iter(),
     "ids-gluon": ids_gluon,
+    **step_mxnet.MAKE,
 }, prepare)

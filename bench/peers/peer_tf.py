@@ -4,6 +4,7 @@ import os
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 import tensorflow as tf
 
+import step_tf
 from peer_common import (BATCH, MAX_LENGTH, MEAN, OOV, SHIFT, START, STD, WORDS, Contestant, cifar, main, per_channel,
                          review_ids, review_texts, touch_array, word_ranks)
 
@@ -117,4 +118,5 @@ def threads(make):
 main("tf", {name: threads(make) for name, make in {
     "gather": by_gather, "slices": by_slices, "sample": augmented, "batch": augmented, "ids": ids, "words": words,
     "words-256": words,
+    **step_tf.MAKE,
 }.items()})

@@ -3,6 +3,7 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
+import step_torch
 from peer_common import BATCH, MEAN, STD, Contestant, cifar, main, normalised, review_ids, touch_address
 
 MINUS, TIMES = torch.tensor(MEAN).view(3, 1, 1) * 255, 1 / (torch.tensor(STD).view(3, 1, 1) * 255)
@@ -155,4 +156,5 @@ main("torch", {name: threads(make) for name, make in {
     "v2": v2,
     "ids-hand": lambda row: Ids(*ids()),
     "ids": lambda row: Loader(row, TensorDataset(*ids())),
+    **step_torch.MAKE,
 }.items()})

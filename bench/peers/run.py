@@ -119,7 +119,7 @@ def versus(place, ours, peer, cores, pairs):
 
 
 def measure(place, row, workload, arguments):
-    line = dict(row._asdict(), version=place.version(row.family), ours_command=place.ours(workload, row.workers),
+    line = dict(row._asdict(), version=place.version(row.family), ours_command=place.ours(workload, row),
                 peer_command=place.contestant(row))
     cores = field.first_cores(row.cores)
     began = time.time()

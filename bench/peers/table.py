@@ -48,7 +48,7 @@ def markdown(path):
         good = sorted((r for r in mine if "error" not in r), key=lambda r: r["ratio"]["median"])
         if not mine:
             continue
-        lines += ["## %s: %s" % (workload.key, workload.title), "", "    iterbench serve %s --batch 64" % workload.ours, ""]
+        lines += ["## %s: %s" % (workload.key, workload.title), "", "    iterbench serve --batch 64 %s" % workload.ours, ""]
         if good:
             lines += [COLUMNS, RULE] + [row_text(r) for r in good] + [""]
         failed = ["* %s, %s: %s" % (r["peer"], r["config"], r["error"]) for r in mine if "error" in r]

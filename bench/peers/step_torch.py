@@ -1,0 +1,72 @@
+"""PyTorch training: the published CNN and GRU by replayed batches, and the MLP's epochs by its loaders."""
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from peer_common import Epochs, Steps, cs224, step_data
+
+
+class Cnn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolutions = nn.ModuleList(nn.Conv2d(i, o, 3, padding=1) for i, o in
+                                          ((3, 50), (50, 50), (50, 100), (100, 100)))
+        self.hidden, self.out = nn.Linear(6400, 512), nn.Linear(512, 10)
+
+    def forward(self, x):
+        for i in (0, 2):
+            x = F.relu(self.convolutions[i](x))
+            x = F.dropout(F.relu(F.max_pool2d(self.convolutions[i + 1](x), 2)), .25, self.training)
+        return self.out(F.dropout(F.relu(self.hidden(x.flatten(1))), .5, self.training))
+
+
+class Gru(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.gru, self.out = nn.Embedding(30000, 125), nn.GRU(125, 100, batch_first=True), nn.Linear(100, 2)
+
+    def forward(self, x):
+        return self.out(self.gru(self.embedding(x))[0][:, -1])
+
+
+def stepper(model, optimizer, loss_of):
+    def step(x, y):
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+    return step
+
+
+def batches(model):
+    return [[torch.from_numpy(array) for array in batch] for batch in step_data(model)]
+
+
+def cnn(row):
+    model, data = Cnn(), batches("cnn")
+    if "nhwc" in row.name:
+        model = model.to(memory_format=torch.channels_last)
+        data = [(x.contiguous(memory_format=torch.channels_last), y) for x, y in data]
+    optimizer = torch.optim.SGD(model.parameters(), .01, momentum=.9)
+    return Steps(stepper(torch.compile(model) if "compiled" in row.name else model, optimizer, F.cross_entropy), data)
+
+
+def gru(row):
+    model = Gru()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused="fused" in row.name)
+    return Steps(stepper(model, optimizer, F.cross_entropy), batches("gru"))
+
+
+def mlp(row):
+    x, y = (torch.from_numpy(array) for array in cs224())
+    model = nn.Sequential(nn.Linear(1000, 300), nn.ReLU(), nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 1))
+    step = stepper(model, torch.optim.Adam(model.parameters()), F.mse_loss)
+    if row.name.startswith("mlp-slices"):
+        return Epochs(step, lambda: ((x[i:i + 256], y[i:i + 256]) for i in range(0, len(x), 256)), len(x))
+    loader = DataLoader(TensorDataset(x, y), 256, num_workers=row.workers, persistent_workers=row.workers > 0)
+    return Epochs(step, lambda: loader, len(x))
+
+
+MAKE = {"cnn-nchw": cnn, "cnn-nhwc": cnn, "cnn-nhwc-compiled": cnn, "gru": gru, "gru-fused": gru, "mlp-slices": mlp, "mlp-loader": mlp}
