@@ -25,6 +25,12 @@ WORKLOADS = [
              "--loader ndarray " + _IMDB),
     Workload("C-tokenise", "IMDB train set: 25,000 reviews as text in memory, in order, to 150 ids each, batch 64",
              "reviews/s", "--loader dataloader --source memory --shuffle none " + _IMDB),
+    Workload("T-cnn", "Training steps of the published CNN over replayed CIFAR-10 batches of 64 (SGD, momentum)", "images/s",
+             '--model cnn --data "cifar10:$ITER_DATA/cifar-10-batches-bin"'),
+    Workload("T-gru", "Training steps of the published GRU over replayed IMDB batches of 64 x 150 (dense Adam)", "reviews/s",
+             "--model gru " + _IMDB),
+    Workload("T-mlp", "Epochs of the MLP 1000-300-100-1 over 90,000 rows, batch 256, in order; libiter by its DataLoader",
+             "rows/s", "--model mlp --loader dataloader --shuffle none --data synthetic:cs224 --batch 256"),
 ]
 
 # The distribution whose version is printed, by family.

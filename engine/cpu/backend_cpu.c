@@ -7,6 +7,10 @@
  * that is not finite leaves the weights as they were; values it may have left behind are cleared,
  * because rows that a later batch has not must not be NaN.
  *
+ * oneDNN's relu and its largest of a window take NaN for something small: a net of images may answer
+ * NaN data, or an overflow, with a loss that looks well. So images are looked at before, and the
+ * gradients of convolutions afterwards; if there is something that is not finite, the loss is NaN.
+ *
  * In a run all threads treat numbers below the smallest normal one as zero: gradients that die away
  * get there, and arithmetic on them is a hundred times slower.
  */
@@ -22,6 +26,20 @@
 #include "engine/engine_error.h"
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
+
+/* False where images hold something that is not finite. */
+static bool is_sound_data(const cpu_plan *plan) {
+    const cpu_place *data = &plan->places[0];
+    return data->shape.n_dims != 3 || plan->shared.maps->finite(data->n_elements, data->values);
+}
+
+static bool is_sound_gradient(const cpu_plan *plan) {
+    for (int32_t i = 0; i < plan->n_nodes; i++) {
+        const cpu_node *node = plan->nodes[i];
+        if (node->ops->sound && !node->ops->sound(node)) return false;
+    }
+    return true;
+}
 
 static iter_status go_forward(cpu_plan *plan, const cpu_run *run, iter_error *err) {
     if (!plan->shared.net->input.ids) {
@@ -65,24 +83,25 @@ static iter_status go(cpu_plan *plan, const cpu_run *run, iter_error *err) {
     const bool learns = run->what != ENGINE_RUN_FORWARD && plan->outputs->wants;
     iter__cpu_loss(&plan->shared, run, plan->outputs->values,
                    learns ? plan->outputs->gradient : NULL, plan->row_losses);
-    if (!isfinite(run->out->loss_sum)) {
-        clear_values(plan);
-        return ITER_OK;
+    if (!is_sound_data(plan)) run->out->loss_sum = NAN;
+    if (learns && isfinite(run->out->loss_sum)) {
+        ENGINE_TRY(go_backward(plan, run, err));
+        if (!is_sound_gradient(plan)) run->out->loss_sum = NAN;
     }
-    if (!learns) return ITER_OK;
-    ENGINE_TRY(go_backward(plan, run, err));
-    if (run->what == ENGINE_RUN_TRAIN && run->batch->n_counted > 0) update(plan, run);
+    if (!isfinite(run->out->loss_sum))
+        clear_values(plan);
+    else if (run->what == ENGINE_RUN_TRAIN && run->batch->n_counted > 0)
+        update(plan, run);
     return ITER_OK;
 }
 
 /* ---- Callbacks ------------------------------------------------------------------------------- */
 
-/* A first convolution reads its few channels as planes; sequences are kept with the time first; ids may
- * come either way. */
+/* Ids may come either way; sequences of numbers are kept with the time first. */
 static const char *cpu_layout(const engine_net *net) {
     for (int32_t i = 0; i < net->n_layers; i++)
         switch (net->layers[i].kind) {
-        case ENGINE_CONV2D:
+        case ENGINE_CONV2D: return iter__dnn_order() == CPU_ORDER_NHWC ? "nhwc" : "nchw";
         case ENGINE_MAXPOOL:
         case ENGINE_AVGPOOL:
         case ENGINE_FLATTEN: return "nchw";

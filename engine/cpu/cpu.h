@@ -76,6 +76,8 @@ typedef struct cpu_node_ops {
     iter_status (*forward)(cpu_node *node, const cpu_run *run, iter_error *err);
     /* From the gradient of out: gradients of the parameters, and where in wants one, of in. */
     iter_status (*backward)(cpu_node *node, const cpu_run *run, iter_error *err);
+    /* After backward(): whether this batch may be learnt from. NULL = yes. */
+    bool (*sound)(const cpu_node *node);
     /* NULL = the optimiser's dense pass over every parameter. */
     void (*update)(cpu_node *node, const cpu_run *run);
     /* Between memory and the canonical form; NULL = they are the same. */

@@ -4,7 +4,8 @@
  *     out = in W^T + bias      dW = dout^T in      din = dout W      dbias = sum of rows of dout
  *
  * Each product is divided among the threads by ourselves, along the side of W: every thread then
- * reads a part of W once, and multiplies alone.
+ * reads a part of W once, and multiplies alone. The first is computed as W in^T and turned: oneDNN's
+ * sgemm needs a third less time for that where W is large (2.6.3, 512 x 6400 and 64 rows).
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,11 +15,13 @@
 #include "engine/engine_error.h"
 
 #define COLUMNS 16 /* of a part, at least: a cache line */
+#define SQUARE  16
 
 typedef struct dense_node {
     cpu_node node;
     int64_t rows, in, out;
     bool bias;
+    float *turned; /* [out, rows] */
 } dense_node;
 
 /* This thread's part of n columns. */
@@ -34,17 +37,26 @@ static uint32_t team(const dense_node *d) {
     return iter__cpu_worth(d->node.shared, d->in * d->out);
 }
 
+/* out [rows, columns at .. at + n) from turned and the bias, in squares that stay in the cache. */
+static void turn(const dense_node *d, int64_t at, int64_t n) {
+    const float *bias = d->bias ? d->node.params[1].weight : NULL;
+    for (int64_t i = 0; i < d->rows; i += SQUARE)
+        for (int64_t j = at; j < at + n; j += SQUARE)
+            for (int64_t r = i; r < i + SQUARE && r < d->rows; r++)
+                for (int64_t c = j; c < j + SQUARE && c < at + n; c++)
+                    d->node.out->values[r * d->out + c] =
+                        d->turned[c * d->rows + r] + (bias ? bias[c] : 0.0f);
+}
+
 static void forward_part(void *user, uint32_t t, uint32_t threads) {
     const dense_node *d = user;
     const cpu_node *node = &d->node;
     int64_t at;
     const int64_t n = part(d->out, t, threads, &at);
-    float *out = node->out->values + at;
     if (n <= 0) return;
-    for (int64_t i = 0; d->bias && i < d->rows; i++)
-        memcpy(out + i * d->out, node->params[1].weight + at, (size_t)n * sizeof(float));
-    iter__dnn_sgemm(false, true, d->rows, n, d->in, node->in->values, d->in,
-                    node->params[0].weight + at * d->in, d->in, d->bias ? 1.0f : 0.0f, out, d->out);
+    iter__dnn_sgemm(false, true, n, d->rows, d->in, node->params[0].weight + at * d->in, d->in,
+                    node->in->values, d->in, 0.0f, d->turned + at * d->rows, d->rows);
+    turn(d, at, n);
 }
 
 static void weights_part(void *user, uint32_t t, uint32_t threads) {
@@ -106,6 +118,7 @@ iter_status iter__node_dense(cpu_planner *planner, int32_t first, cpu_place *in,
     d->in = layer->in.dims[0];
     d->out = layer->out.dims[0];
     d->bias = layer->options.dense.bias;
+    iter__plan_memory(planner, &d->turned, (size_t)(d->rows * d->out) * sizeof(float));
     iter__plan_param(planner, node, layer->first_param, d->in * d->out, true);
     if (d->bias) iter__plan_param(planner, node, layer->first_param + 1, d->out, true);
     return ITER_OK;

@@ -77,11 +77,23 @@ static const cpu_node_ops repack_ops = {
     .close = repack_close,
 };
 
+/* With one channel or one pixel, channels first and channels last are the same. */
+static bool is_same_memory(const cpu_image *image, cpu_order order) {
+    const bool plain = (image->order == CPU_ORDER_NCHW || image->order == CPU_ORDER_NHWC) &&
+                       (order == CPU_ORDER_NCHW || order == CPU_ORDER_NHWC);
+    return image->order == order || (plain && (image->c == 1 || image->h * image->w == 1));
+}
+
 /* The images of `in` in another order. */
 static iter_status repack(cpu_planner *planner, int32_t layer, cpu_place *in, cpu_order order,
                           cpu_place **out, iter_error *err) {
     cpu_shared *shared = iter__plan_shared(planner);
     cpu_node *node;
+    if (is_same_memory(&in->image, order)) {
+        *out = iter__plan_alias(planner, in, &in->shape);
+        (*out)->image.order = order;
+        return ITER_OK;
+    }
     *out = iter__plan_place(planner, in, &in->shape, order);
     ENGINE_TRY(
         iter__plan_node(planner, sizeof(repack_node), &repack_ops, layer, 1, in, *out, &node, err));
@@ -141,6 +153,15 @@ static iter_status conv_backward(cpu_node *node, const cpu_run *run, iter_error 
                                         node->in->gradient, shared->scratch, err);
 }
 
+/* What is NaN or infinite may not come out of a net of images as such (see backend_cpu.c), but it does
+ * come out here. */
+static bool conv_sound(const cpu_node *node) {
+    for (int32_t i = 0; i < node->n_params; i++)
+        if (!node->shared->maps->finite(node->params[i].n_elements, node->params[i].gradient))
+            return false;
+    return true;
+}
+
 static iter_status conv_convert(cpu_node *node, int32_t param, iter_value value, cpu_way way,
                                 void *canonical, iter_error *err) {
     const conv_node *c = (const conv_node *)node;
@@ -170,6 +191,7 @@ static void conv_close(cpu_node *node) {
 static const cpu_node_ops conv_ops = {
     .forward = conv_forward,
     .backward = conv_backward,
+    .sound = conv_sound,
     .convert = conv_convert,
     .text = conv_text,
     .close = conv_close,
@@ -328,20 +350,14 @@ iter_status iter__node_pool(cpu_planner *planner, int32_t first, cpu_place *in, 
 
 /* ---- Flatten --------------------------------------------------------------------------------- */
 
-/* What is in the order C, H, W already is only looked at in another way. */
-static bool is_flat(const cpu_place *place) {
-    const cpu_image *image = &place->image;
-    if (place->shape.n_dims != 3 || image->order == CPU_ORDER_NCHW) return true;
-    return image->h * image->w == 1 && iter__image_channels(image) == image->c;
-}
-
 iter_status iter__node_flatten(cpu_planner *planner, int32_t first, cpu_place *in, cpu_place **out,
                                int32_t *n_layers, iter_error *err) {
     const engine_layer *layer = &iter__plan_shared(planner)->net->layers[first];
     if (in->shape.n_dims == 2)
         return iter__node_flatten_steps(planner, first, in, out, n_layers, err);
     *n_layers = 1;
-    if (!is_flat(in)) ENGINE_TRY(repack(planner, first, in, CPU_ORDER_NCHW, &in, err));
+    if (in->shape.n_dims == 3 && in->image.order != CPU_ORDER_NCHW)
+        ENGINE_TRY(repack(planner, first, in, CPU_ORDER_NCHW, &in, err));
     *out = iter__plan_alias(planner, in, &layer->out);
     return ITER_OK;
 }

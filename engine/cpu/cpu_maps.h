@@ -21,6 +21,8 @@ typedef struct cpu_draw {
 
 typedef struct cpu_maps {
     const char *name;
+    /* True where no value is NaN or infinite. */
+    bool (*finite)(int64_t n, const float *x);
     /* y = max(x, 0); NaN stays. */
     void (*relu)(int64_t n, const float *x, float *y);
     /* dx = y > 0 ? dy * scale : 0 */

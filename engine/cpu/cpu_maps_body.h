@@ -7,6 +7,20 @@
 
 #define PHILOX_ROUNDS 10
 
+/* x * 0 is 0, or NaN. */
+static bool all_finite(int64_t n, const float *x) {
+    vec sums = all(0.0f);
+    float lanes[LANES], sum = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        sums += load(x + i) * 0.0f;
+    if (i < n) sums += load_some(x + i, n - i) * 0.0f;
+    store(lanes, sums);
+    for (int k = 0; k < LANES; k++)
+        sum += lanes[k];
+    return sum == 0;
+}
+
 static void each_relu(int64_t n, const float *x, float *y) {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -97,6 +111,7 @@ static void drop(int64_t n, const float *x, const uint8_t *bits, float scale, bo
 
 const cpu_maps TABLE(LEVEL) = {
     .name = LEVEL_NAME,
+    .finite = all_finite,
     .relu = each_relu,
     .relu_back = each_relu_back,
     .tanh_back = each_tanh_back,

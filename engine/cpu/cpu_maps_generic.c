@@ -3,6 +3,14 @@
 
 #include "engine/cpu/cpu_maps.h"
 
+/* x * 0 is 0, or NaN. */
+static bool all_finite(int64_t n, const float *x) {
+    float sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] * 0.0f;
+    return sum == 0;
+}
+
 static inline float rectified(float x) {
     return x < 0 ? 0.0f : x;
 }
@@ -48,6 +56,7 @@ static void drop(int64_t n, const float *x, const uint8_t *bits, float scale, bo
 
 const cpu_maps iter__cpu_maps_generic = {
     .name = "generic",
+    .finite = all_finite,
     .relu = each_relu,
     .relu_back = each_relu_back,
     .tanh_back = each_tanh_back,

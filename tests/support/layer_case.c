@@ -129,6 +129,7 @@ bool layer_case_plan(const layer_spec *spec, layer_case *out) {
     out->spec = *spec;
     if (out->spec.n_rows == 0) out->spec.n_rows = spec->batch;
     if (out->spec.n_steps == 0) out->spec.n_steps = 1;
+    if (spec->n_ids) out->spec.no_input_gradient = true;
     if (!out->spec.optimizer) out->spec.optimizer = LAYER_OPTIMIZER;
     if (iter_model_parse(spec->model, &out->model, &err) < 0) {
         fprintf(stderr, "%s: %s\n", spec->model, err.message);
@@ -291,7 +292,7 @@ bool layer_machine_open(layer_machine *m, const layer_case *test, const layer_fo
     const engine_backend_config config = {.net = &m->net,
                                           .optimizer = &test->optimizer,
                                           .threads = threads,
-                                          .keep_input_gradient = test->spec.n_ids == 0};
+                                          .keep_input_gradient = !test->spec.no_input_gradient};
     m->state = layer_alloc((int64_t)ops->state_size, 1);
     if (ops->create(m->state, &config, &err) < 0) {
         fprintf(stderr, "%s, %s: %s\n", test->spec.model, ops->name, err.message);
@@ -378,7 +379,7 @@ static void take_first(layer_result *out, layer_machine *m) {
     out->outputs = layer_alloc(n_outputs, sizeof(double));
     m->ops->outputs(m->state, test->spec.n_rows, out->outputs);
     widen(m->ops, out->outputs, n_outputs);
-    if (!test->spec.n_ids) {
+    if (!test->spec.no_input_gradient) {
         out->input_gradient = layer_alloc(test->spec.batch * test->n_elements, sizeof(double));
         layer_machine_input_gradient(m, out->input_gradient);
     }

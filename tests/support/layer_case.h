@@ -19,13 +19,14 @@ typedef struct layer_spec {
     int64_t batch;
     int32_t n_dims; /* of a row: C, H, W; T, F; F; or T for ids */
     int64_t dims[3];
-    int64_t n_ids;         /* the data are token ids below it */
-    int64_t n_rows;        /* of the batch that is run; 0 = batch */
-    bool some_rows;        /* every third row does not count */
-    uint64_t rows_out;     /* bits of rows that do not count either */
-    bool bytes;            /* the data are whole numbers 0 .. 255 */
-    const char *optimizer; /* NULL = LAYER_OPTIMIZER */
-    int32_t n_steps;       /* of training; 0 = 1 */
+    int64_t n_ids;          /* the data are token ids below it */
+    int64_t n_rows;         /* of the batch that is run; 0 = batch */
+    bool some_rows;         /* every third row does not count */
+    uint64_t rows_out;      /* bits of rows that do not count either */
+    bool no_input_gradient; /* nobody asks for the gradient of the data */
+    bool bytes;             /* the data are whole numbers 0 .. 255 */
+    const char *optimizer;  /* NULL = LAYER_OPTIMIZER */
+    int32_t n_steps;        /* of training; 0 = 1 */
 } layer_spec;
 
 /* How a batch arrives. */
