@@ -1,5 +1,5 @@
 #!/bin/sh
-# The demonstration: CIFAR-10 through both loaders, side by side. `make demo` builds first, then runs this.
+# The demonstration: CIFAR-10 through both loaders, side by side, then into a trainer. `make demo` builds first, then runs this.
 # Real data is taken from $ITER_DATA or ./data; without it a set of the same size and format is generated.
 set -eu
 cd "$(dirname "$0")/.."
@@ -25,6 +25,11 @@ chain='normalize:mean=0.4914;0.4822;0.4465,std=0.2470;0.2435;0.2616 | to:f32,nch
 echo "+ iterbench --data cifar10:$data --batch 64 --chain \"$chain\" --seconds 4"
 $bench --data "cifar10:$data" --batch 64 --chain "$chain" --seconds 4
 
+# What feeding costs a trainer; a build without one says so in one line.
+echo
+echo "+ iterbench --loader dataloader --data cifar10:$data --model cnn --seconds 4"
+$bench --loader dataloader --data "cifar10:$data" --model cnn --seconds 4 || true
+
 first=$(ls examples/01_*.c 2>/dev/null | head -n 1)
 cat <<TEXT
 
@@ -32,6 +37,7 @@ Next, with PATH=$PWD/build/release/bench:\$PATH
   iterbench --data cifar10:$data --workers 2 --chain "random-crop:size=32,pad=4 | random-flip | to:f32,nchw" --seconds 4
   iterbench plan --data cifar10:$data --chain "normalize | to:f32,nchw"    what will run, and where memory goes
   iterbench --data cifar10:$data --loader dataloader --epochs 1 --hash     the same hash for any --workers and --source
+  build/release/examples/train_mnist    trains end to end; train_cifar, train_imdb: the published networks
   iterbench list    formats, samplers and stages with their options
   ${first:-README.md}    the smallest program; make test runs everything
 TEXT
