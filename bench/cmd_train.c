@@ -22,7 +22,8 @@
 
 #define MIN_ROUNDS      7
 #define DEFAULT_SECONDS 10.0
-#define SLICE_S         0.25
+#define SLICE_S         0.25 /* at most, and */
+#define SLICE_MIN_S     0.02
 #define N_ARMS          3
 
 /* ---- Types ----------------------------------------------------------------------------------- */
@@ -148,11 +149,12 @@ static iter_status measure(train_run *r, iter_error *err) {
         sides[n++] = arm_side(&r->arms[1]);
     }
     measure_options opt = MEASURE_OPTIONS_INIT;
-    opt.slice_s = SLICE_S;
+    const double seconds = r->options->seconds > 0 ? r->options->seconds : DEFAULT_SECONDS;
+    opt.slice_s = fmin(SLICE_S, fmax(seconds / (n * MIN_ROUNDS), SLICE_MIN_S));
     opt.warm_batches = 2;
     opt.min_pairs = MIN_ROUNDS;
-    opt.min_s = r->options->seconds > 0 ? r->options->seconds : DEFAULT_SECONDS;
-    opt.max_s = fmax(6 * opt.min_s, 30);
+    opt.min_s = seconds;
+    opt.max_s = fmax(6 * seconds, 3);
     opt.after_pair = after_round;
     opt.after_user = r;
     iter_status s = measure_sides(sides, n, &opt, &r->rounds, err);

@@ -176,12 +176,13 @@ static image_part part_inside(const image_window *v, int64_t y, int64_t x) {
     return part;
 }
 
-/* The place of the first of the largest pixels. */
+/* The place of the first of the largest pixels, or of one that is no number. */
 static int64_t largest_of(const image_window *v, const image_part *part, const REAL *channel) {
     int64_t best = part->top * v->width + part->left;
     for (int64_t y = part->top; y < part->bottom; y++)
         for (int64_t x = part->left; x < part->right; x++)
-            if (channel[y * v->width + x] > channel[best]) best = y * v->width + x;
+            if (channel[y * v->width + x] > channel[best] || isnan(channel[y * v->width + x]))
+                best = y * v->width + x;
     return best;
 }
 

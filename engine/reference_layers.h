@@ -94,7 +94,7 @@ static inline double sigmoid(double x) {
 
 static void relu_forward(const layer_work *w) {
     for (int64_t i = 0; i < n_in(w); i++)
-        w->out[i] = w->in[i] > 0 ? w->in[i] : 0;
+        w->out[i] = w->in[i] <= 0 ? 0 : w->in[i]; /* what is no number stays so */
 }
 
 static void relu_backward(const layer_work *w) {

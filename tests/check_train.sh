@@ -47,6 +47,7 @@ imdb="imdb:$dir/imdb?split=train"
 
 # ---- Each of them runs, and says what came out
 status 0 train_mnist --epochs 3 --json "$dir/a.json" --threads 1
+python3 tests/check_json.py docs/json.md "A training program" <"$dir/a.json" || fault "JSON keys of train_mnist"
 grep -q '^epoch   seconds' "$dir/out" || fault "no table: $(cat "$dir/out")"
 grep -q '^cost of feeding: ' "$dir/out" || fault "no cost of feeding"
 [ ! -s "$dir/err" ] || fault "train_mnist on stderr: $(cat "$dir/err")"

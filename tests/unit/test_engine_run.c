@@ -377,6 +377,30 @@ Test(engine_run, a_bad_batch_changes_no_backend) {
     }
 }
 
+/* A relu and a maximum would turn it into a number; it is seen all the same. */
+Test(engine_run, a_pixel_that_is_no_number_is_seen) {
+    static float x[4][2][6][6];
+    int32_t y[4] = {0, 1, 2, 0};
+    x[2][1][3][3] = NAN;
+    const iter_array arrays[] = {ARRAY(ITER_DATA, ITER_F32, "NCHW", x, 4, 2, 6, 6),
+                                 ARRAY(ITER_LABEL, ITER_I32, "", y, 4)};
+    for (const char *const *name = iter_engine_backends(); *name; name++) {
+        iter_loader *loader = loader_of(arrays, 2, 4, ITER_LAST_KEEP);
+        iter_trainer *trainer = trainer_of(
+            "conv2d:4,kernel=3,pad=1 | relu | conv2d:4,kernel=3,pad=1 | maxpool:2 | relu | "
+            "flatten | dense:3 | softmax-cross-entropy",
+            loader, *name, NULL);
+        iter_batch *batch = next_batch(loader);
+        iter_error err = {0};
+        cr_expect_eq(iter_trainer_step(trainer, batch, NULL, &err), ITER_EFORMAT, "%s", *name);
+        cr_expect(strstr(err.message, "row 2 (sample 2)"), "%s: %s", *name, err.message);
+        cr_expect_eq(iter_trainer_describe(trainer).n_steps, 0);
+        iter_batch_unref(batch);
+        iter_trainer_destroy(trainer);
+        iter_loader_unref(loader);
+    }
+}
+
 Test(engine_run, a_label_outside_the_classes_is_named) {
     static float x[6][2];
     int32_t y[6] = {0, 1, 2, 3, 0, 1};
