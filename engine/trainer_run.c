@@ -12,6 +12,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <iter/profile.h>
+
 #include "engine/engine_error.h"
 #include "engine/trainer.h"
 
@@ -191,13 +193,14 @@ static bool is_broken_row(const iter_tensor *tensor, int32_t batch_dim, int64_t 
 
 /* "the loss is nan in epoch 3, over samples 17, 4, 99, 3, ...; weights are unchanged. Data and labels
  * are finite, so a lower lr may help" */
-static iter_status fail_loss(const checked_batch *c, double loss, iter_error *err) {
+static iter_status fail_not_finite(const checked_batch *c, const char *what, const char *else_hint,
+                                   iter_error *err) {
     const uint64_t *index = iter_batch_index(c->source);
     char list[128] = "", hint[160];
     size_t n = 0;
     for (int64_t i = 0; i < c->batch.n_rows && i < INDICES_SHOWN; i++)
         n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%" PRIu64, i ? ", " : "", index[i]);
-    snprintf(hint, sizeof(hint), "Data and labels are finite, so a lower lr may help");
+    snprintf(hint, sizeof(hint), "%s", else_hint);
     for (int64_t i = c->batch.n_rows - 1; i >= 0; i--) {
         const bool data = is_broken_row(&c->data, iter__net_batch_dim(&c->data.desc), i);
         if (data || is_broken_row(&c->label, 0, i))
@@ -206,10 +209,8 @@ static iter_status fail_loss(const checked_batch *c, double loss, iter_error *er
                      data ? "Data" : "The label", i, index[i]);
     }
     return iter__engine_fail(
-        err, ITER_EFORMAT,
-        "the loss is %s in epoch %u, over samples %s%s; weights are unchanged. %s",
-        isnan(loss) ? "nan" : "infinite", c->info.epoch, list,
-        c->batch.n_rows > INDICES_SHOWN ? ", ..." : "", hint);
+        err, ITER_EFORMAT, "%s in epoch %u, over samples %s%s; weights are unchanged. %s", what,
+        c->info.epoch, list, c->batch.n_rows > INDICES_SHOWN ? ", ..." : "", hint);
 }
 
 static iter_status run(iter_trainer *trainer, checked_batch *c, engine_run what,
@@ -220,7 +221,10 @@ static iter_status run(iter_trainer *trainer, checked_batch *c, engine_run what,
     c->batch.step = trainer->n_steps;
     c->batch.lr = iter__optimizer_rate(&trainer->optimizer, c->info.epoch);
     *out = (engine_outcome){0};
-    return trainer->ops->run(trainer->state, &c->batch, what, out, err);
+    if (what == ENGINE_RUN_TRAIN) iter_profile_scope_begin("step");
+    const iter_status status = trainer->ops->run(trainer->state, &c->batch, what, out, err);
+    if (what == ENGINE_RUN_TRAIN) iter_profile_scope_end();
+    return status;
 }
 
 /* One batch; what it came to is added to *sum, whose loss is a sum meanwhile. */
@@ -233,7 +237,9 @@ static iter_status run_batch(iter_trainer *trainer, const iter_batch *batch, boo
         status =
             run(trainer, &checked, training ? ENGINE_RUN_TRAIN : ENGINE_RUN_FORWARD, &outcome, err);
         if (status >= 0 && !isfinite(outcome.loss_sum))
-            status = fail_loss(&checked, outcome.loss_sum, err);
+            status = fail_not_finite(
+                &checked, isnan(outcome.loss_sum) ? "the loss is nan" : "the loss is infinite",
+                "Data and labels are finite, so a lower lr may help", err);
     }
     if (status < 0)
         return iter__engine_fail_in(err, status, "%s %" PRIu64, training ? "step" : "test at step",
@@ -310,10 +316,10 @@ iter_status iter_trainer_test(iter_trainer *trainer, const iter_batch *batch, it
 iter_status iter_trainer_predict(iter_trainer *trainer, const iter_batch *batch, float *out,
                                  size_t capacity, iter_error *err) {
     checked_batch c;
-    engine_outcome outcome; /* of labels that are not there: no loss */
+    engine_outcome outcome; /* of labels that are all 0; finite where the outputs are */
     if (!trainer || !batch || !out)
         return iter__engine_fail(err, ITER_EINVAL, "trainer: none, no batch, or no place");
-    const iter_status status = check_data(trainer, batch, &c, err);
+    iter_status status = check_data(trainer, batch, &c, err);
     if (status < 0) return iter__engine_fail_in(err, status, "predict");
     const int64_t n_rows = c.batch.n_rows, n = n_rows * trainer->net.n_outputs;
     if ((uint64_t)n > capacity)
@@ -325,7 +331,11 @@ iter_status iter_trainer_predict(iter_trainer *trainer, const iter_batch *batch,
     c.label.desc.dims[0] = n_rows;
     memset(trainer->counts, 1, (size_t)n_rows);
     c.batch.n_counted = n_rows;
-    ENGINE_TRY(run(trainer, &c, ENGINE_RUN_FORWARD, &outcome, err));
+    status = run(trainer, &c, ENGINE_RUN_FORWARD, &outcome, err);
+    if (status >= 0 && !isfinite(outcome.loss_sum))
+        status = fail_not_finite(&c, "an output is not finite",
+                                 "Data are finite, so the weights are not, or too large", err);
+    if (status < 0) return iter__engine_fail_in(err, status, "predict");
     const bool wide = trainer->ops->real == ITER_F64;
     trainer->ops->outputs(trainer->state, n_rows, wide ? trainer->outputs : out);
     for (int64_t i = 0; wide && i < n; i++)

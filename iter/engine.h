@@ -151,8 +151,8 @@ typedef struct iter_trainer_options {
      * epsilon=1e-8,weight-decay=0"; both know step=EPOCHS,factor=F: lr times F after every so many
      * epochs. NULL = "sgd:lr=0.01" */
     const char *optimizer;
-    uint32_t threads; /* of the backend; 0 = one a core, less the workers of the loader, at least
-                       * 1 */
+    uint32_t threads; /* of the backend, at most 1024; 0 = one a core, less the workers of the
+                       * loader, at least 1 */
     uint64_t seed;    /* initial weights and dropout depend on it alone */
     int32_t keep_input_gradient; /* 1 = for iter_trainer_get() of ITER_VALUE_INPUT_GRADIENT */
 } iter_trainer_options;
@@ -172,14 +172,13 @@ typedef struct iter_trainer_options {
  * Threads    any; the trainer then by one thread at a time, always the same where the backend is
  *            cpu.
  */
-ITER_API ITER_NODISCARD iter_status iter_trainer_create(iter_model *model,
-                                                        const iter_loader *loader,
+ITER_API ITER_NODISCARD iter_status iter_trainer_create(iter_model *model, iter_loader *loader,
                                                         const iter_trainer_options *options,
                                                         iter_trainer **out, iter_error *err);
 ITER_API void iter_trainer_destroy(iter_trainer *trainer);
 
 /** The layout of data that costs the model's first layer nothing on that backend (NULL = the
- * default one), for `to:f32,LAYOUT`: "nchw" or "nhwc" for images, "nt" or "tn" for token ids, "" for
+ * default one), for `to:f32,LAYOUT`: "nchw" or "nhwc" for images, "nt" or "tn" for sequences, "" for
  * rows. Other layouts are converted, and counted in iter_trainer_stats. */
 ITER_API const char *iter_model_layout(const iter_model *model, const char *backend);
 
@@ -199,9 +198,9 @@ typedef struct iter_result {
  * by the rows it has; blanked rows and, in evaluation, padding do not count.
  *
  * Errors  EINVAL (shape or dtype is not the planned one; a label outside the classes, or an id
- *         outside the embedding: row and sample index are named; weights are unchanged then),
- *         EFORMAT (the loss is not finite: step and sample indices are named; weights are unchanged
- *         where the backend is cpu).
+ *         outside the embedding: row and sample index are named), EFORMAT (the loss is not finite:
+ *         step and sample indices are named), ENOMEM (oneDNN wants some for a product). Weights are
+ *         unchanged then.
  */
 ITER_API ITER_NODISCARD iter_status iter_trainer_step(iter_trainer *trainer,
                                                       const iter_batch *batch, iter_result *out,
@@ -213,7 +212,7 @@ ITER_API ITER_NODISCARD iter_status iter_trainer_test(iter_trainer *trainer,
                                                       iter_error *err);
 
 /** Outputs of the layer before the loss: out f32 [rows, outputs]; softmax is not applied. Errors: as
- * a step; EINVAL where capacity (in floats) is too small. */
+ * a step (EFORMAT: an output is not finite); EINVAL where capacity (in floats) is too small. */
 ITER_API ITER_NODISCARD iter_status iter_trainer_predict(iter_trainer *trainer,
                                                          const iter_batch *batch, float *out,
                                                          size_t capacity, iter_error *err);
@@ -302,8 +301,8 @@ typedef struct iter_trainer_info {
     char backend[96];       /* "cpu: oneDNN 2.6.3, avx512" */
     uint32_t threads;       /* of the backend */
     uint64_t n_weights;     /* numbers, all parameters together */
-    uint64_t n_bytes;       /* of memory, planned once */
-    uint64_t n_steps;       /* since it was made or loaded from scratch */
+    uint64_t n_bytes;       /* of memory, taken once; without what oneDNN takes for itself */
+    uint64_t n_steps;       /* since the weights were made; a checkpoint carries them on */
     uint64_t n_converted;   /* batches that came in another layout than iter_model_layout() says */
     double convert_seconds; /* what that took */
     char convert_text[96];  /* from what to what; "" = nothing was converted */

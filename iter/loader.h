@@ -74,6 +74,27 @@ typedef enum iter_memory {
     ITER_MEMORY_DEVICE = 3
 } iter_memory;
 
+#define ITER_FILE_SHOWN 256 /* room for a file's path; of a longer one the end is shown */
+#define ITER_STALL_TEXT 480
+
+/** A next() that waits longer than options.stall_ms, and where its batch is stuck, as far as that
+ * can be seen from outside. */
+typedef struct iter_stall {
+    size_t struct_size; /* sizeof(iter_stall), set by the library */
+    uint32_t epoch;
+    uint64_t batch;     /* its number within the epoch, or ITER_UNKNOWN */
+    uint64_t waited_ns; /* next(), so far */
+    /* who sits in that stage, from 0 (with `workers` 0: the caller's thread); -1 = no thread of the
+     * loader: a read is in flight, or nobody is at it */
+    int32_t worker;
+    char stage[ITER_NAME_MAX];  /* as iter_loader_stage_name() has it; "" = nobody is at it */
+    uint64_t sample;            /* index in the dataset, or ITER_UNKNOWN */
+    char file[ITER_FILE_SHOWN]; /* where the sample's bytes are, or what is being read; "" = none */
+    uint64_t offset;
+    uint64_t since_ns; /* how long it is in that stage, or the read in flight */
+    char message[ITER_STALL_TEXT];
+} iter_stall;
+
 /** How a loader runs. Zero in any field means its default. New fields go at the end. */
 typedef struct iter_loader_options {
     size_t struct_size;  /* sizeof(iter_loader_options); ITER_LOADER_OPTIONS_INIT sets it */
@@ -122,12 +143,24 @@ typedef struct iter_loader_options {
     /* iter_ndarray_create: runs once when the arrays are no longer needed. NULL = nothing to do. */
     void (*release)(void *user);
     void *release_user;
+    /* 1 = bytes are read and dropped, rows are not made: they stay zero. The cost of reading alone,
+     * for measuring. get() and next() of a dataset run, the chain and collate do not. Where reads
+     * target the batch itself (ITER_SOURCE_DIRECT) rows hold what was read. */
+    int32_t only_reads;
+    /* A next() that waits longer is said once per batch: to on_stall, and in the statistics.
+     * 0 = nobody watches. */
+    int64_t stall_ms;
+    /* Called from a thread of the loader's own that holds no lock; `stall` is borrowed for the
+     * call. It may call iter_loader_cancel(), _stats_read() and _activity(). NULL = statistics
+     * alone. */
+    void (*on_stall)(void *user, const iter_stall *stall);
+    void *on_stall_user;
 } iter_loader_options;
 
 #define ITER_LOADER_OPTIONS_INIT                                                                 \
     {                                                                                            \
         sizeof(iter_loader_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                             \
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                 \
     }
 
 /**
@@ -310,6 +343,8 @@ typedef struct iter_failure {
 typedef struct iter_worker_stats {
     uint64_t busy_ns, wait_bytes_ns, wait_slot_ns, cpu_ns;
     uint64_t chunks;
+    /* runnable, but another thread had the core; 0 where the kernel does not count it */
+    uint64_t run_delay_ns;
 } iter_worker_stats;
 
 /** Counters since create. Plain numbers: subtract two for an interval. */
@@ -329,6 +364,8 @@ typedef struct iter_loader_stats {
     iter_worker_stats workers[ITER_STATS_WORKERS];
     int32_t n_fallbacks;
     char fallbacks[ITER_STATS_FALLBACKS][160]; /* what was asked for and is not used, and why */
+    uint64_t n_stalls;                         /* batches that stalled, by options.stall_ms */
+    char stall_text[ITER_STALL_TEXT];          /* the last one's message; "" = none */
 } iter_loader_stats;
 
 /** Reads the counters. Any thread; fields may be a batch apart from one another. Errors: EINVAL
@@ -339,6 +376,46 @@ ITER_API ITER_NODISCARD iter_status iter_loader_stats_read(iter_loader *loader,
 /** The first `capacity` failures of delivered batches, in order; returns how many there are in the
  * list (at most 1,024 are kept). */
 ITER_API size_t iter_loader_failures(iter_loader *loader, iter_failure *out, size_t capacity);
+
+/* ---- What the workers do just now ------------------------------------------------------------ */
+
+/**
+ * Stages that a worker can be in, numbered from 0, fixed when the loader is made. First "idle",
+ * "wait-bytes" (in the source), "wait-slot" (asleep: no free batch, nothing to do), "wait-turn"
+ * (another worker is in get(), and the dataset lets in one at a time), "open", "read", "get",
+ * "decode", "batch" (batch stages and collate); then "copy", if rows are copied as they are; then
+ * the chain's sample stages that run by themselves or head a folded pass, by name, a later one of
+ * the same name as "name#2".
+ */
+ITER_API int32_t iter_loader_n_stages(const iter_loader *loader);
+/** Name of stage `id`, as long as the loader lives; NULL past the last. */
+ITER_API const char *iter_loader_stage_name(const iter_loader *loader, int32_t id);
+
+/** The stage that a worker is in; worker 0 also is the caller's thread, where `workers` is 0. -1 =
+ * no such worker. Any thread; one load, so a sampling thread may ask as often as it likes. */
+ITER_API int32_t iter_loader_stage_now(const iter_loader *loader, int32_t worker);
+
+/** What one worker does. */
+typedef struct iter_activity_info {
+    int32_t worker;
+    char stage[ITER_NAME_MAX];
+    uint64_t sample;            /* index in the dataset (of several, the first), or ITER_UNKNOWN */
+    char file[ITER_FILE_SHOWN]; /* where the sample's bytes begin; "" = it has no file */
+    uint64_t offset;
+    /* how long it is at it. Without a watchdog (options.stall_ms) the clock is read once per chunk,
+     * so it may be less. */
+    uint64_t since_ns;
+} iter_activity_info;
+
+/**
+ * What each worker does just now: out[0..capacity), one entry a worker.
+ *
+ * Returns    how many workers there are, 1 where `workers` is 0.
+ * Threads    any; takes no lock and makes no system call. Members of one entry may be a moment
+ *            apart.
+ */
+ITER_API int32_t iter_loader_activity(const iter_loader *loader, iter_activity_info *out,
+                                      int32_t capacity);
 
 ITER_END_DECLS
 

@@ -36,6 +36,7 @@ _Static_assert(sizeof(header) == ALIGNMENT, "the block behind the header is alig
 long iter__alloc_fail_after = -1;
 static long n_live;
 static long n_allocations;
+static iter_alloc_bytes held[ITER_ALLOC_KINDS];
 
 /* Counts one allocation; false = this one has to fail. */
 static bool may_allocate(void) {
@@ -53,6 +54,19 @@ static void count_live(long change) {
     __atomic_add_fetch(&n_live, change, __ATOMIC_RELAXED);
 }
 
+void iter__alloc_book(iter_alloc_kind kind, long long bytes) {
+    const long long now = __atomic_add_fetch(&held[kind].now, bytes, __ATOMIC_RELAXED);
+    long long peak = __atomic_load_n(&held[kind].peak, __ATOMIC_RELAXED);
+    while (now > peak && !__atomic_compare_exchange_n(&held[kind].peak, &peak, now, true,
+                                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
+iter_alloc_bytes iter__alloc_bytes(iter_alloc_kind kind) {
+    return (iter_alloc_bytes){__atomic_load_n(&held[kind].now, __ATOMIC_RELAXED),
+                              __atomic_load_n(&held[kind].peak, __ATOMIC_RELAXED)};
+}
+
 static header *header_of(const void *block) {
     header *h = (header *)((uintptr_t)block - sizeof(header));
     assert(h->alive == BLOCK_IS_ALIVE);
@@ -68,6 +82,7 @@ static void *allocate(size_t bytes) {
     h->bytes = bytes;
     h->alive = BLOCK_IS_ALIVE;
     count_live(1);
+    iter__alloc_book(ITER_ALLOC_HOST, (long long)bytes);
     return h + 1;
 }
 
@@ -96,6 +111,7 @@ void iter__free(void *block) {
     header *h = header_of(block);
     h->alive = 0;
     count_live(-1);
+    iter__alloc_book(ITER_ALLOC_HOST, -(long long)h->bytes);
     free(h);
 }
 
@@ -143,6 +159,7 @@ void *iter__map(size_t bytes) {
         madvise(at, wanted, MADV_HUGEPAGE); /* a wish: without it the pages are small */
     }
     count_live(1);
+    iter__alloc_book(ITER_ALLOC_HOST, (long long)wanted);
     return at;
 }
 
@@ -152,6 +169,7 @@ void iter__unmap(void *block, size_t bytes) {
     assert(failed == 0);
     (void)failed;
     count_live(-1);
+    iter__alloc_book(ITER_ALLOC_HOST, -(long long)whole_pages(bytes));
 }
 
 long iter__alloc_live(void) {

@@ -22,6 +22,23 @@ char *iter__strf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *iter__map(size_t bytes);
 void iter__unmap(void *block, size_t bytes);
 
+/* Bytes held now and at most so far, by where they lie: blocks as asked for, mappings in whole
+ * pages. All from here are HOST; what comes from elsewhere (page-locked, on a device) is booked by
+ * whoever takes it, and taken off with a negative number. */
+typedef enum iter_alloc_kind {
+    ITER_ALLOC_HOST,
+    ITER_ALLOC_PINNED,
+    ITER_ALLOC_DEVICE,
+    ITER_ALLOC_KINDS
+} iter_alloc_kind;
+
+typedef struct iter_alloc_bytes {
+    long long now, peak;
+} iter_alloc_bytes;
+
+void iter__alloc_book(iter_alloc_kind kind, long long bytes);
+iter_alloc_bytes iter__alloc_bytes(iter_alloc_kind kind);
+
 /* For tests. fail_after = n: the n-th allocation from now (0 = the next) fails; -1 = none. All
  * counters are atomic. */
 extern long iter__alloc_fail_after;

@@ -95,6 +95,13 @@ void iter__batch_give_back(iter_batch *batch) {
     iter__io_wake(loader);
 }
 
+static void profile_held(const iter_batch *batch) {
+    iter_profile_record record =
+        iter__profile_span(batch, PROFILE_HELD, batch->taken_ns, iter__now_ns());
+    record.type = ITER_PROFILE_ASYNC;
+    iter__profile_put(&record);
+}
+
 /* ---- Public ---------------------------------------------------------------------------------- */
 
 iter_batch *iter_batch_ref(iter_batch *batch) {
@@ -109,6 +116,7 @@ void iter_batch_unref(iter_batch *batch) {
     iter_loader *loader = batch->loader;
     if (*(volatile uint32_t *)loader->alive != 1)
         return; /* in a child of fork() the locks are nobody's */
+    if (batch->taken_ns && iter__profiling()) profile_held(batch);
     pthread_mutex_lock(&loader->lock);
     loader->n_held--;
     iter__batch_give_back(batch);

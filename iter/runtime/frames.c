@@ -38,6 +38,7 @@ struct iter_frame {
     uint64_t until; /* row of the endless sequence where the group ends that wants it; 0 = none */
     uint32_t users; /* rows of open chunks */
     bool loading;
+    int64_t issued_ns;
     iter_chunk_read *waiters; /* rows that wait for it, by `next` */
 };
 
@@ -133,6 +134,7 @@ static iter_frame *load(iter_loader *loader, const window *w, bool ahead) {
     if (!frame) return NULL;
     frames->ids[frame - frames->frames] = w->id;
     frame->loading = true;
+    frame->issued_ns = iter__now_ns();
     frame->r = (iter_chunk_read){.frame = frame};
     frame->r.part = (iter_iovec){frame->data, w->bytes};
     frame->r.read = (iter_read){.object = w->object,
@@ -210,8 +212,12 @@ int iter__frames_issue(iter_loader *loader, iter_chunk *chunk) {
             pthread_mutex_unlock(&io->lock);
             return -1;
         }
-        *node = (iter_chunk_read){
-            .chunk = chunk, .first_row = row, .n_rows = 1, .extent = e, .frame = frame};
+        *node = (iter_chunk_read){.chunk = chunk,
+                                  .first_row = row,
+                                  .n_rows = 1,
+                                  .extent = e,
+                                  .frame = frame,
+                                  .sample = batch->index[row]};
         frame->users++;
         batch->bytes[first + i] = frame->data + (extent->offset - frame->r.read.offset);
     }
@@ -229,7 +235,8 @@ int iter__frames_issue(iter_loader *loader, iter_chunk *chunk) {
     chunk->region = 1;
     iter__io_pump(io);
     pthread_mutex_unlock(&io->lock);
-    atomic_store_explicit(&chunk->state, CHUNK_WAITING, memory_order_relaxed);
+    /* release: as in reads.c. */
+    atomic_store_explicit(&chunk->state, CHUNK_WAITING, memory_order_release);
     if (atomic_fetch_sub_explicit(&chunk->reads_left, 1, memory_order_acq_rel) != 1) return 0;
     atomic_store_explicit(&chunk->state, CHUNK_CLAIMED, memory_order_relaxed);
     return 1;
@@ -259,6 +266,26 @@ iter_chunk_read *iter__frame_loaded(iter_loader *loader, iter_chunk_read *r) {
     return waiters;
 }
 
+bool iter__frames_awaited(iter_loader *loader, const iter_chunk *chunk, iter_chunk_read *out,
+                          int64_t *out_issued_ns) {
+    const uint32_t n_extents = (uint32_t)loader->dataset->desc.n_extents;
+    iter_chunk_read *nodes = chunk->batch->reads + (size_t)chunk->first * n_extents;
+    bool found = false;
+    pthread_mutex_lock(&loader->io.lock);
+    for (uint32_t i = 0; i < chunk->n * n_extents && !found; i++) {
+        const iter_frame *frame = nodes[i].frame;
+        found = frame && frame->loading;
+        if (!found) continue;
+        out->read.object = frame->r.read.object;
+        out->read.offset = frame->r.read.offset;
+        out->read.size = frame->r.read.size;
+        out->sample = nodes[i].sample;
+        *out_issued_ns = frame->issued_ns;
+    }
+    pthread_mutex_unlock(&loader->io.lock);
+    return found;
+}
+
 /* ---- Reading ahead --------------------------------------------------------------------------- */
 
 /* Row of the endless sequence that the opener is at. loader.lock held. */
@@ -268,7 +295,7 @@ static uint64_t opener_row(const iter_loader *loader) {
 }
 
 /* The next samples to read ahead, at most STEP, from row *out_from of the endless sequence on; 0 =
- * none for now. */
+ * none until the opener is further. */
 static uint64_t next_ahead(iter_loader *loader, uint64_t indices[STEP], uint64_t *out_from,
                            uint64_t *out_at) {
     iter_frames *frames = loader->io.frames;

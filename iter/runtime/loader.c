@@ -37,39 +37,9 @@ void iter__fallback(iter_loader *loader, const char *text) {
 
 /* Writes what the batch at the head of the queue waits for. loader.lock held. */
 static iter_status say_timeout(iter_loader *loader, iter_error *err) {
-    static const char *const stages[] = {"nothing",  "issuing a read", "get",
-                                         "decoding", "transforming",   "batch stages"};
-    iter_batch *batch = loader->queue_count ? iter__queue_at(loader, 0)->batch : NULL;
-    if (!batch)
-        return iter__fail(err, ITER_ETIMEDOUT, "next: no batch was begun within %lld ms",
-                          (long long)loader->opt.timeout_ms);
-    const double age = (double)(iter__now_ns() - batch->opened_ns) * 1e-6;
-    for (uint32_t c = 0; c < atomic_load(&batch->n_chunks); c++) {
-        iter_chunk *chunk = &batch->chunks[c];
-        if (atomic_load(&chunk->state) != CHUNK_WAITING) continue;
-        const iter_extent *extent =
-            &batch->extents[(size_t)chunk->first * loader->dataset->desc.n_extents];
-        return iter__fail(err, ITER_ETIMEDOUT,
-                          "next: waits for a read of %s (offset %llu, sample %llu and on), %.0f ms "
-                          "after batch %llu of epoch %u was opened",
-                          loader->dataset->desc.files[extent->object].path,
-                          (unsigned long long)extent->offset,
-                          (unsigned long long)batch->index[chunk->first], age,
-                          (unsigned long long)batch->info.number, batch->info.epoch);
-    }
-    for (int32_t i = 0; i < loader->n_workers; i++) {
-        const int stage = atomic_load(&loader->workers[i].activity.stage);
-        if (stage == ACTIVITY_NONE) continue;
-        return iter__fail(err, ITER_ETIMEDOUT,
-                          "next: worker %d is in %s (%s), sample %llu, %.0f ms after batch %llu of "
-                          "epoch %u was opened",
-                          i, stages[stage], loader->dataset->name,
-                          (unsigned long long)atomic_load(&loader->workers[i].activity.index), age,
-                          (unsigned long long)batch->info.number, batch->info.epoch);
-    }
-    return iter__fail(err, ITER_ETIMEDOUT,
-                      "next: batch %llu of epoch %u is not ready %.0f ms after it was opened",
-                      (unsigned long long)batch->info.number, batch->info.epoch, age);
+    iter_stall stall;
+    iter__stall_find(loader, true, loader->opt.timeout_ms * 1000000, &stall);
+    return iter__fail(err, ITER_ETIMEDOUT, "next: %s", stall.message);
 }
 
 /* Waits until the head of the queue can be answered. loader.lock held; deadline_ns 0 = for ever. */
@@ -165,6 +135,11 @@ static iter_status take(iter_loader *loader, iter_batch **out, iter_error *err) 
     return ITER_OK;
 }
 
+static void profile_next(const iter_batch *batch, int64_t start, int64_t end) {
+    const iter_profile_record record = iter__profile_span(batch, PROFILE_NEXT, start, end);
+    iter__profile_put(&record);
+}
+
 static iter_status next_locked(iter_loader *loader, iter_batch **out, iter_error *err) {
     if (loader->gave_up) {
         if (err) *err = loader->gave_up_error;
@@ -184,10 +159,16 @@ static iter_status next_locked(iter_loader *loader, iter_batch **out, iter_error
     const int64_t start = iter__now_ns();
     ITER_TRY(wait_for_head(
         loader, loader->opt.timeout_ms ? start + loader->opt.timeout_ms * 1000000 : 0, err));
-    atomic_fetch_add_explicit(&loader->next_wait_ns, (unsigned long long)(iter__now_ns() - start),
+    const int64_t end = iter__now_ns();
+    atomic_fetch_add_explicit(&loader->next_wait_ns, (unsigned long long)(end - start),
                               memory_order_relaxed);
     const iter_entry *head = iter__queue_at(loader, 0);
-    if (head->batch) return take(loader, out, err);
+    if (head->batch) {
+        const bool profiling = iter__profiling();
+        head->batch->taken_ns = profiling ? end : 0;
+        if (profiling) profile_next(head->batch, start, end);
+        return take(loader, out, err);
+    }
     loader->position = head->after;
     loader->ended = true;
     return ITER_END;
@@ -196,9 +177,12 @@ static iter_status next_locked(iter_loader *loader, iter_batch **out, iter_error
 iter_status iter_loader_next(iter_loader *loader, iter_batch **out, iter_error *err) {
     *out = NULL;
     ITER_TRY(iter__check_call(loader, err));
+    atomic_llong *waiting = loader->opt.stall_ms ? &loader->watch.waiting_since : NULL;
+    if (waiting) atomic_store_explicit(waiting, iter__now_ns(), memory_order_relaxed);
     pthread_mutex_lock(&loader->lock);
     const iter_status status = next_locked(loader, out, err);
     pthread_mutex_unlock(&loader->lock);
+    if (waiting) atomic_store_explicit(waiting, 0, memory_order_relaxed);
     return status;
 }
 
@@ -272,6 +256,7 @@ void iter_loader_cancel(iter_loader *loader) {
     pthread_cond_broadcast(&loader->work);
     pthread_cond_broadcast(&loader->ready);
     pthread_mutex_unlock(&loader->lock);
+    iter__watch_cancel(loader);
     iter__io_cancel(loader);
 }
 
@@ -316,11 +301,15 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
         if (!worker->running || worker->gone) continue;
         let_go(loader, worker);
         if (own || status < 0) continue;
+        const unsigned long long index = atomic_load(&worker->activity.index);
+        char sample[48] = "";
+        if (index != ITER_UNKNOWN) snprintf(sample, sizeof(sample), "sample %llu of ", index);
         status = iter__fail(err, ITER_ETIMEDOUT,
-                            "stop: worker %d is still busy with sample %llu of %s after %lld ms; "
-                            "its thread, the slots and the arena are left to it",
-                            i, (unsigned long long)atomic_load(&worker->activity.index),
-                            loader->dataset->name, (long long)loader->opt.grace_ms);
+                            "stop: worker %d is still busy with %s%s (%s) after %lld ms; its "
+                            "thread, the slots and the arena are left to it",
+                            i, sample, loader->dataset->name,
+                            loader->stages[atomic_load(&worker->activity.stage)],
+                            (long long)loader->opt.grace_ms);
     }
     pthread_mutex_unlock(&loader->lock);
     for (int32_t i = 0; i < loader->n_workers; i++) {
@@ -362,8 +351,10 @@ iter_status iter_loader_stop(iter_loader *loader, iter_error *err) {
     loader->stopped = true;
     pthread_mutex_unlock(&loader->lock);
     if (again || !loader->workers) return ITER_OK;
-    ITER_TRY(wait_for_threads(loader, err));
-    return loader->n_workers == 0 ? wait_for_reads(loader, err) : ITER_OK;
+    iter_status status = wait_for_threads(loader, err);
+    if (status == ITER_OK && loader->n_workers == 0) status = wait_for_reads(loader, err);
+    const iter_status watch = iter__watch_stop(loader, status == ITER_OK ? err : NULL);
+    return status < 0 ? status : watch;
 }
 
 iter_loader *iter_loader_ref(iter_loader *loader) {

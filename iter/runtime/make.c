@@ -41,6 +41,7 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     ITER_TRY(check_choice("source", opt->source, ITER_SOURCE_NULL, err));
     ITER_TRY(check_choice("lookahead", opt->lookahead, ITER_LOOKAHEAD_EPOCH, err));
     ITER_TRY(check_choice("memory", opt->memory, ITER_MEMORY_DEVICE, err));
+    ITER_TRY(check_choice("only_reads", opt->only_reads, 1, err));
     if (opt->memory == ITER_MEMORY_PINNED || opt->memory == ITER_MEMORY_DEVICE) {
         return iter__fail(
             err, ITER_EUNSUPPORTED,
@@ -69,10 +70,11 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     }
     if (opt->max_sample_bytes == 0) opt->max_sample_bytes = DEFAULT_SAMPLE;
     if (opt->grace_ms == 0) opt->grace_ms = DEFAULT_GRACE;
-    if (opt->timeout_ms < 0 || opt->grace_ms < 0)
+    if (opt->timeout_ms < 0 || opt->grace_ms < 0 || opt->stall_ms < 0)
         return iter__fail(err, ITER_EINVAL, "options: a time is negative");
     if (opt->timeout_ms > LONGEST_MS) opt->timeout_ms = LONGEST_MS;
     if (opt->grace_ms > LONGEST_MS) opt->grace_ms = LONGEST_MS;
+    if (opt->stall_ms > LONGEST_MS) opt->stall_ms = LONGEST_MS;
     if (opt->last_batch == ITER_LAST_DEFAULT) opt->last_batch = default_last_batch;
     if (!opt->subset != !opt->n_subset)
         return iter__fail(err, ITER_EINVAL, "options: subset and n_subset belong together");
@@ -542,6 +544,8 @@ static iter_status init_locks(iter_loader *loader, iter_error *err) {
     pthread_cond_init(&loader->work, &monotonic);
     pthread_cond_init(&loader->ready, &monotonic);
     pthread_cond_init(&loader->left, &monotonic);
+    pthread_mutex_init(&loader->watch.lock, NULL);
+    pthread_cond_init(&loader->watch.changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     /* A page that fork() gives to the child wiped: the child reads 0 and every call there is
      * refused. */
@@ -561,6 +565,7 @@ void iter__loader_free(iter_loader *loader) {
         if (loader->workers[i].loader) iter__worker_stop(&loader->workers[i]);
     }
     iter__free(loader->workers);
+    iter__free(loader->stages);
     if (loader->io.ops) close_source(loader);
     iter__unmap(loader->io.arena, loader->io.arena_bytes);
     iter__free(loader->io.regions);
@@ -583,9 +588,26 @@ void iter__loader_free(iter_loader *loader) {
     pthread_cond_destroy(&loader->work);
     pthread_cond_destroy(&loader->ready);
     pthread_cond_destroy(&loader->left);
+    pthread_mutex_destroy(&loader->watch.lock);
+    pthread_cond_destroy(&loader->watch.changed);
     iter_chain_unref(loader->chain);
     iter_dataset_unref(loader->dataset);
     iter__free(loader);
+    iter__profile_memory();
+}
+
+/* Under which name the profiler has the making of chunks: the stage that leads. */
+static uint32_t leading_stage(const iter_loader *loader) {
+    const iter_plan *plan = &loader->plan;
+    int32_t stage = loader->opt.only_reads ? ACTIVITY_READ : plan->needs_get ? ACTIVITY_GET : -1;
+    for (int32_t f = 0; stage < 0 && f < plan->n_fields; f++) {
+        const iter_field_plan *field = &plan->fields[f];
+        if (field->lengths_of >= 0) continue;
+        if (field->from == ITER_ROW_DECODE) stage = ACTIVITY_DECODE;
+        if (field->from == ITER_ROW_INDEX) stage = ACTIVITY_GET;
+        if (stage < 0 && field->n_steps > 0) stage = field->steps[0].activity;
+    }
+    return iter__profile_name(CATEGORY_STAGE, stage < 0 ? "copy" : loader->stages[stage]);
 }
 
 static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_error *err) {
@@ -597,9 +619,12 @@ static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_
     loader->get_key = iter_rng_key(loader->opt.seed, "get", 0);
     loader->replace_key = iter_rng_key(loader->opt.seed, "replace", 0);
     ITER_TRY(make_memory(loader, err));
+    ITER_TRY(iter__stages_make(loader, err));
+    loader->stage_name = leading_stage(loader);
     loader->opener = loader->position = iter__cut_epoch(&loader->cut, 0);
-    if (loader->n_workers == 0) return iter__worker_begin(&loader->workers[0], err);
-    return iter__workers_run(loader, err);
+    ITER_TRY(loader->n_workers == 0 ? iter__worker_begin(&loader->workers[0], err)
+                                    : iter__workers_run(loader, err));
+    return iter__watch_start(loader, err);
 }
 
 static iter_status make(iter_dataset *dataset, iter_chain *chain,
@@ -612,6 +637,10 @@ static iter_status make(iter_dataset *dataset, iter_chain *chain,
     loader->opt = opt;
     atomic_init(&loader->refs, 1);
     atomic_init(&loader->holds, 1);
+    loader->number = iter__profile_loader_number();
+    char why[160];
+    iter__profile_autostart(why, sizeof(why));
+    if (why[0]) iter__fallback(loader, why);
     loader->dataset = iter_dataset_ref(dataset);
     if (chain) {
         loader->chain = iter_chain_ref(chain);
@@ -622,6 +651,7 @@ static iter_status make(iter_dataset *dataset, iter_chain *chain,
         iter_loader_unref(loader);
         return status;
     }
+    iter__profile_memory();
     *out = loader;
     return ITER_OK;
 }

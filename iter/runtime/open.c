@@ -198,6 +198,7 @@ static iter_batch *take_slot(iter_loader *loader, const iter_span *span) {
     batch->dropped = false;
     batch->status = ITER_OK;
     batch->sampler_after_bytes = 0;
+    batch->serial = ++loader->n_opened;
     batch->info = (iter_batch_info){.epoch = span->epoch,
                                     .number = span->number,
                                     .slot = batch->slot,
@@ -335,6 +336,12 @@ void iter__open_next(iter_loader *loader) {
         open_sequential(loader);
     }
     iter__in_callback_of = outer;
-    atomic_fetch_add_explicit(&loader->open_ns, (unsigned long long)(iter__now_ns() - start),
+    const int64_t end = iter__now_ns();
+    atomic_fetch_add_explicit(&loader->open_ns, (unsigned long long)(end - start),
                               memory_order_relaxed);
+    if (!iter__profiling()) return;
+    const iter_batch *batch = iter__queue_at(loader, loader->queue_count - 1)->batch;
+    if (!batch) return; /* an END */
+    const iter_profile_record record = iter__profile_span(batch, PROFILE_OPEN, start, end);
+    iter__profile_put(&record);
 }

@@ -132,12 +132,30 @@ static bool complete(iter_loader *loader, iter_chunk_read *r) {
     const int32_t path = io->direct ? ITER_PATH_DIRECT : r->read.path;
     atomic_fetch_add_explicit(&io->path_bytes[path], r->read.done, memory_order_relaxed);
     mark_missing(loader, r->chunk->batch, &r->read, r->first_row, r->n_rows, r->extent);
+    atomic_store_explicit(&r->completed, true, memory_order_relaxed);
     /* acq_rel: who makes the chunk READY passes on what every read of it has written. */
     return atomic_fetch_sub_explicit(&r->chunk->reads_left, 1, memory_order_acq_rel) == 1;
 }
 
+/* Tells the profiler that a chunk's reads were issued, or are there since now. The chunk is the
+ * caller's still. */
+static void profile_reads(const iter_chunk *chunk, uint32_t name, int64_t start, int64_t end) {
+    const iter_batch *batch = chunk->batch;
+    const iter_chunk_read *reads =
+        batch->reads + (size_t)chunk->first * batch->loader->dataset->desc.n_extents;
+    iter_profile_record record = iter__profile_span(batch, name, start, end);
+    record.type = name == PROFILE_READ ? ITER_PROFILE_ASYNC : ITER_PROFILE_SPAN;
+    record.chunk = (uint32_t)(chunk - batch->chunks);
+    record.value = 0;
+    for (uint32_t i = 0; i < chunk->n_reads; i++)
+        record.value += (int64_t)reads[i].read.size;
+    iter__profile_put(&record);
+}
+
 /* The chunk's last read has completed: READY, or done with if its batch was dropped. */
 static void bytes_are_there(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
+    if (iter__profiling() && chunk->issued_ns)
+        profile_reads(chunk, PROFILE_READ, chunk->issued_ns, iter__now_ns());
     pthread_mutex_lock(&loader->lock);
     const bool dropped = chunk->batch->dropped;
     atomic_store_explicit(&chunk->state, dropped ? CHUNK_DONE : CHUNK_READY, memory_order_release);
@@ -270,7 +288,8 @@ static bool joins(const iter_chunk_read *r, const iter_extent *extent, int32_t n
 
 static void new_read(iter_chunk_read *r, iter_chunk *chunk, const iter_extent *extent, uint32_t row,
                      int32_t e) {
-    *r = (iter_chunk_read){.chunk = chunk, .first_row = row, .extent = e};
+    *r = (iter_chunk_read){
+        .chunk = chunk, .first_row = row, .extent = e, .sample = chunk->batch->index[row]};
     r->read.object = extent->object;
     r->read.offset = extent->offset;
     r->read.parts = &r->part;
@@ -384,11 +403,17 @@ static bool try_run(iter_loader *loader, iter_worker *worker, iter_batch *batch,
     return true;
 }
 
+/* For the profiler: rows that were read and made one after the other are one span, the stage's. */
+static void profile_hot(const iter_chunk *chunk, uint32_t n_before, int64_t start, int64_t end) {
+    if (chunk->n_made > n_before)
+        iter__profile_chunk(chunk, chunk->n_made - n_before, chunk->n_made == chunk->n, start, end);
+}
+
 /* Makes the chunk's rows one run after the other, each while its bytes are in the first-level
  * cache, as long as they come without blocking. */
 static void make_hot(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
     iter_batch *batch = chunk->batch;
-    const uint32_t end = chunk->first + chunk->n;
+    const uint32_t end = chunk->first + chunk->n, n_before = chunk->n_made;
     const int64_t start = iter__now_ns();
     int64_t read_ns = 0;
     uint32_t n_runs = 0, n_timed = 0;
@@ -396,7 +421,7 @@ static void make_hot(iter_loader *loader, iter_worker *worker, iter_chunk *chunk
     iter_read read = {.n_parts = 1}; /* one for all: there is much of it */
     const iter_loader *outer = iter__in_callback_of;
     iter__in_callback_of = loader;
-    atomic_store_explicit(&worker->activity.since_ns, start, memory_order_relaxed);
+    iter__activity_of(worker, batch, start);
     for (uint32_t row = chunk->first + chunk->n_made, n; row < end; row += n) {
         const bool timed = n_runs++ % TIMED_RUNS == 0;
         const int64_t from = timed ? iter__now_ns() : 0;
@@ -405,12 +430,10 @@ static void make_hot(iter_loader *loader, iter_worker *worker, iter_chunk *chunk
         if (n == 0 || !try_run(loader, worker, batch, row, n, &read, path_bytes)) break;
         if (timed) read_ns += iter__now_ns() - from;
         n_timed += timed;
-        iter__activity(worker, ACTIVITY_TRANSFORM, batch->index[row]);
         iter__rows_make(loader, worker, batch, row, n);
         chunk->n_made += n;
     }
     iter__in_callback_of = outer;
-    iter__activity(worker, ACTIVITY_NONE, 0);
     for (int i = 0; i < ITER_PATH_COUNT; i++) {
         if (path_bytes[i])
             atomic_fetch_add_explicit(&loader->io.path_bytes[i], path_bytes[i],
@@ -418,6 +441,9 @@ static void make_hot(iter_loader *loader, iter_worker *worker, iter_chunk *chunk
     }
     /* The clock is asked for some of the runs: it costs as much as a tenth of one. */
     const int64_t spent = iter__now_ns() - start;
+    if (iter__profiling()) profile_hot(chunk, n_before, start, start + spent);
+    iter__activity_of(worker, NULL, start + spent);
+    iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
     if (n_timed) read_ns = read_ns * n_runs / n_timed;
     if (read_ns > spent) read_ns = spent;
     const unsigned long long made = (unsigned long long)(spent - read_ns);
@@ -445,8 +471,11 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
         if (chunk->n_made == chunk->n) return 1;
     }
     if (io->frames) {
+        iter__activity_begins(worker, ACTIVITY_READ, ITER_UNKNOWN);
         iter__frames_read_ahead(loader);
+        chunk->issued_ns = iter__profiling() ? iter__now_ns() : 0;
         const int issued = iter__frames_issue(loader, chunk);
+        iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
         return issued < 0 ? put_back(loader, worker, chunk) : issued;
     }
     if (!io->direct) {
@@ -463,6 +492,8 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
         if (!got) return put_back(loader, worker, chunk);
     }
     const int64_t start = iter__now_ns();
+    chunk->issued_ns = start;
+    iter__activity_of(worker, chunk->batch, start);
     iter__activity(worker, ACTIVITY_READ, chunk->batch->index[chunk->first]);
     build_reads(loader, chunk, data);
     iter_chunk_read *reads =
@@ -486,7 +517,8 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
             queued++;
         }
     }
-    atomic_store_explicit(&chunk->state, CHUNK_WAITING, memory_order_relaxed);
+    /* release: who asks what keeps the batch sees the reads as they were built. */
+    atomic_store_explicit(&chunk->state, CHUNK_WAITING, memory_order_release);
     if (queued) {
         atomic_fetch_add(&io->pending, queued);
         pthread_mutex_lock(&io->lock);
@@ -498,9 +530,12 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
         iter__io_pump(io);
         pthread_mutex_unlock(&io->lock);
     }
-    iter__activity(worker, ACTIVITY_NONE, 0);
-    atomic_fetch_add_explicit(&loader->read_ns, (unsigned long long)(iter__now_ns() - start),
+    const int64_t end = iter__now_ns();
+    iter__activity_of(worker, NULL, end);
+    iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
+    atomic_fetch_add_explicit(&loader->read_ns, (unsigned long long)(end - start),
                               memory_order_relaxed);
+    if (iter__profiling()) profile_reads(chunk, PROFILE_ISSUE, start, end);
     if (atomic_fetch_sub_explicit(&chunk->reads_left, 1, memory_order_acq_rel) != 1) return 0;
     atomic_store_explicit(&chunk->state, CHUNK_CLAIMED, memory_order_relaxed);
     return 1;

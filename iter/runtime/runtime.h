@@ -26,6 +26,7 @@
 #include "iter/core/pack.h"
 #include "iter/runtime/cut.h"
 #include "iter/runtime/dataset.h"
+#include "iter/runtime/profiler.h"
 
 #define ITER_MAX_OUT      (2 * ITER_MAX_FIELDS)
 #define ITER_SAMPLER_BLOB 256
@@ -47,7 +48,8 @@ typedef struct iter_step {
     uint64_t key;            /* of the stage's random numbers, without the seed */
     iter_desc in, out;
     size_t scratch_bytes;
-    int32_t state; /* apply: which of the worker's transform states */
+    int32_t state;    /* apply: which of the worker's transform states */
+    int32_t activity; /* number of the stage that a worker is in meanwhile */
 } iter_step;
 
 typedef struct iter_batch_step {
@@ -105,6 +107,7 @@ typedef struct iter_chunk {
     atomic_int reads_left; /* completions to come, plus one while reads are being issued */
     uint32_t n_reads;      /* at reads[first * n_extents] of its batch */
     uint64_t region;       /* number of its region in the arena, from 1; 0 = none */
+    int64_t issued_ns;     /* when its reads were; valid while it is WAITING */
     struct iter_batch *batch;
 } iter_chunk;
 
@@ -119,6 +122,8 @@ typedef struct iter_chunk_read {
     struct iter_frame *frame; /* the frame that it fills, or that its row lies in; NULL = none */
     struct iter_chunk_read *next; /* backlog */
     iter_iovec part;              /* the single target, where there is one */
+    uint64_t sample;              /* index of its first row, for who looks from outside */
+    atomic_bool completed;        /* likewise */
 } iter_chunk_read;
 
 typedef enum iter_batch_state { BATCH_FREE, BATCH_OPEN, BATCH_READY, BATCH_HELD } iter_batch_state;
@@ -157,8 +162,10 @@ struct iter_batch {
     iter_chunk_read *reads; /* [batch_size * n_extents] */
     iter_iovec *parts;      /* direct: scatter lists */
     int64_t opened_ns;
-    bool rewinds;  /* streams: this batch begins an epoch */
-    uint64_t skip; /* streams: samples to read and forget before the first row */
+    int64_t taken_ns; /* by next(), while the profiler was on; else 0 */
+    uint64_t serial;  /* of the loader's opened batches, from 1 */
+    bool rewinds;     /* streams: this batch begins an epoch */
+    uint64_t skip;    /* streams: samples to read and forget before the first row */
 };
 
 /* The queue of opened batches, in order, with the ENDs between epochs. */
@@ -206,21 +213,27 @@ typedef struct iter_io {
 
 /* ---- Workers --------------------------------------------------------------------------------- */
 
-/* What a thread does just now, for timeouts; written by it alone, read by anyone. */
+/* What a thread does just now, for timeouts and samplers; written by it alone, read by anyone.
+ * Relaxed, all of it: readers make do with members that are a moment apart. */
 typedef struct iter_activity {
-    atomic_int stage; /* iter_activity_stage */
-    atomic_ullong index;
-    atomic_llong since_ns;
+    atomic_int stage;      /* number of a stage: one of these, or one of the plan's steps */
+    atomic_int slot;       /* of the batch that it works on, from 1; 0 = none */
+    atomic_ullong index;   /* sample, or ITER_UNKNOWN */
+    atomic_llong since_ns; /* when it began; without a watchdog, when its chunk or wait did */
 } iter_activity;
 
-typedef enum iter_activity_stage {
-    ACTIVITY_NONE,
+enum {
+    ACTIVITY_IDLE,
+    ACTIVITY_WAIT_BYTES,
+    ACTIVITY_WAIT_SLOT,
+    ACTIVITY_WAIT_TURN,
+    ACTIVITY_OPEN, /* from here on it is at work */
     ACTIVITY_READ,
     ACTIVITY_GET,
     ACTIVITY_DECODE,
-    ACTIVITY_TRANSFORM,
-    ACTIVITY_BATCH
-} iter_activity_stage;
+    ACTIVITY_BATCH,
+    ACTIVITY_FIXED /* the plan's steps follow, see activity.c */
+};
 
 typedef struct iter_worker {
     iter_loader *loader;
@@ -243,13 +256,30 @@ typedef struct iter_worker {
     void *user_state;
     bool begun; /* the user's start() has run */
     iter_activity activity;
+    atomic_int tid; /* the kernel's number of its thread; 0 = none of the loader's own */
     atomic_ullong busy_ns, wait_bytes_ns, wait_slot_ns, chunks;
 } iter_worker;
+
+/* ---- Watchdog -------------------------------------------------------------------------------- */
+
+/* A thread that is there where options.stall_ms asks for one, see watch.c. */
+typedef struct iter_watch {
+    pthread_t thread;
+    bool running;               /* the thread was started and not joined */
+    atomic_llong waiting_since; /* when the next() that is under way was called; 0 = none is */
+    pthread_mutex_t lock;       /* guards all below; taken behind no other lock */
+    pthread_cond_t changed;     /* stopping, gone */
+    bool stopping, gone, detached;
+    uint64_t n_stalls;
+    char text[ITER_STALL_TEXT]; /* the last one's */
+} iter_watch;
 
 /* ---- Loader ---------------------------------------------------------------------------------- */
 
 struct iter_loader {
     atomic_uint refs; /* handles */
+    /* for the profiler: which loader it is, and under which name chunks are made */
+    uint32_t number, stage_name;
     /* the handles together, each batch out, each leaked thread: memory goes with the last */
     atomic_uint holds;
     uint32_t *alive; /* a page that fork() wipes: 1 here, 0 in a child */
@@ -280,6 +310,9 @@ struct iter_loader {
     int32_t n_workers;
     /* [max(n_workers, 1)]; number 0 serves the caller's thread when n_workers is 0 */
     iter_worker *workers;
+    char (*stages)[ITER_NAME_MAX]; /* [n_stages] names, by number */
+    int32_t n_stages;
+    iter_watch watch;
     uint64_t get_key,
         replace_key; /* of the random numbers handed to get(), and of replacement draws */
 
@@ -295,6 +328,7 @@ struct iter_loader {
     bool opener_epoch_begun;
     bool opener_any;        /* a batch of opener.epoch was opened */
     bool opener_done;       /* behind the last of opt.epochs */
+    uint64_t n_opened;      /* batches so far */
     uint64_t opener_number; /* sequential, streams: batches opened in this epoch */
     uint64_t *drawn;        /* sequential: [G] the global batch as it was drawn */
     /* sequential: batches to draw and forget; streams: samples to read and forget */
@@ -331,6 +365,20 @@ struct iter_loader {
     char fallbacks[ITER_STATS_FALLBACKS][160];
     size_t scratch_total;
 };
+
+/* A span of a batch, for the profiler; the caller adds what else there is to say. */
+static inline iter_profile_record iter__profile_span(const iter_batch *batch, uint32_t name,
+                                                     int64_t start_ns, int64_t end_ns) {
+    return (iter_profile_record){.name = name,
+                                 .type = ITER_PROFILE_SPAN,
+                                 .loader = batch->loader->number,
+                                 .epoch = batch->info.epoch,
+                                 .start_ns = start_ns,
+                                 .duration_ns = end_ns - start_ns,
+                                 .batch = batch->info.number,
+                                 .serial = batch->serial,
+                                 .value = batch->info.n_rows};
+}
 
 /* time.c */
 int64_t iter__now_ns(void);
@@ -379,6 +427,9 @@ iter_status iter__frames_make(iter_loader *loader, iter_error *err);
 int iter__frames_issue(iter_loader *loader, iter_chunk *chunk);
 void iter__frames_release(iter_loader *loader, iter_chunk *chunk); /* io.lock held */
 iter_chunk_read *iter__frame_loaded(iter_loader *loader, iter_chunk_read *r);
+/* The first frame that a WAITING chunk waits for: its read, and since when. loader.lock held. */
+bool iter__frames_awaited(iter_loader *loader, const iter_chunk *chunk, iter_chunk_read *out,
+                          int64_t *out_issued_ns);
 void iter__frames_read_ahead(iter_loader *loader);
 /* pool.c: wraps a blocking source; afterwards ops and state are the pool's. */
 iter_status iter__pool_make(iter_io *io, uint32_t depth, iter_error *err);
@@ -388,6 +439,9 @@ void iter__pool_free(iter_io *io);
 void iter__chunk_work(iter_loader *loader, iter_worker *worker, iter_chunk *chunk);
 void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batch,
                       uint32_t n_chunks);
+/* Tells the profiler that rows of a chunk were made, and whether they were the last ones. */
+void iter__profile_chunk(const iter_chunk *chunk, uint32_t n_rows, bool ends, int64_t start,
+                         int64_t end);
 iter_status iter__worker_start(iter_worker *worker,
                                iter_error *err); /* memory, transforms, decoders */
 void iter__worker_stop(iter_worker *worker);
@@ -395,7 +449,37 @@ iter_status iter__worker_begin(iter_worker *worker,
                                iter_error *err); /* the user's start(), in the worker's thread */
 void iter__worker_end(iter_worker *worker);
 size_t iter__worker_bytes(const iter_loader *loader);
-void iter__activity(iter_worker *worker, iter_activity_stage stage, uint64_t index);
+
+/* activity.c. The worker is in this stage from now on. */
+static inline void iter__activity(iter_worker *worker, int32_t stage, uint64_t index) {
+    atomic_store_explicit(&worker->activity.index, index, memory_order_relaxed);
+    atomic_store_explicit(&worker->activity.stage, stage, memory_order_relaxed);
+}
+/* The same, where a step may take its time: a watchdog is told when it began. */
+static inline void iter__activity_begins(iter_worker *worker, int32_t stage, uint64_t index) {
+    if (worker->loader->opt.stall_ms)
+        atomic_store_explicit(&worker->activity.since_ns, iter__now_ns(), memory_order_relaxed);
+    iter__activity(worker, stage, index);
+}
+/* It works on rows of this batch, or waits or idles (NULL), since then. */
+static inline void iter__activity_of(iter_worker *worker, const iter_batch *batch,
+                                     int64_t since_ns) {
+    atomic_store_explicit(&worker->activity.since_ns, since_ns, memory_order_relaxed);
+    atomic_store_explicit(&worker->activity.slot, batch ? (int)batch->slot + 1 : 0,
+                          memory_order_relaxed);
+}
+iter_status iter__stages_make(iter_loader *loader, iter_error *err); /* numbers and names */
+/* Where a sample's bytes begin: file, as much of its end as fits, and offset; false = nowhere. */
+bool iter__where(const iter_loader *loader, uint64_t index, char *file, size_t capacity,
+                 uint64_t *out_offset);
+/* Who keeps the batch that next() waits for, as the message says too. `locked`: loader.lock is
+ * held; without it there is less to be seen. */
+void iter__stall_find(iter_loader *loader, bool locked, int64_t waited_ns, iter_stall *out);
+
+/* watch.c */
+iter_status iter__watch_start(iter_loader *loader, iter_error *err);
+void iter__watch_cancel(iter_loader *loader); /* it is to end; does not wait */
+iter_status iter__watch_stop(iter_loader *loader, iter_error *err);
 
 /* sample.c: row after row of one chunk; see there */
 void iter__rows_make(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,

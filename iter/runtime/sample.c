@@ -39,17 +39,11 @@ void iter__row_fail(iter_loader *loader, iter_batch *batch, uint32_t row, iter_s
     failure->position = batch->position[row];
     failure->index = batch->index[row];
     failure->status = status;
-    const int32_t n_extents = loader->dataset->desc.n_extents;
-    if (loader->dataset->format && n_extents) {
-        iter_extent all[ITER_MAX_EXTENTS];
-        const iter_extent *extent = all;
-        loader->dataset->format->locate(loader->dataset->state, failure->index, all);
-        const char *path = loader->dataset->desc.files[extent->object].path;
-        const size_t length = strlen(path);
-        const char *tail = length > 80 ? path + length - 77 : path;
-        snprintf(failure->message, sizeof(failure->message), "%s: sample %llu (%s%s:%llu): %s",
-                 stage, (unsigned long long)failure->index, tail == path ? "" : "...", tail,
-                 (unsigned long long)extent->offset, reason);
+    char file[81];
+    uint64_t offset;
+    if (iter__where(loader, failure->index, file, sizeof(file), &offset)) {
+        snprintf(failure->message, sizeof(failure->message), "%s: sample %llu (%s:%llu): %s", stage,
+                 (unsigned long long)failure->index, file, (unsigned long long)offset, reason);
     } else {
         snprintf(failure->message, sizeof(failure->message), "%s: sample %llu: %s", stage,
                  (unsigned long long)failure->index, reason);
@@ -65,9 +59,11 @@ static void row_fail_error(iter_loader *loader, iter_batch *batch, uint32_t row,
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
 /* Reads once more, one by one, the rows whose reads failed or came short. */
-static void settle_reads(iter_loader *loader, iter_batch *batch, uint32_t first, uint32_t n) {
+static void settle_reads(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                         uint32_t first, uint32_t n) {
     for (uint32_t row = first; row < first + n; row++) {
         if (batch->row_status[row] != ITER_AGAIN) continue;
+        iter__activity_begins(worker, ACTIVITY_READ, batch->index[row]);
         if (atomic_load_explicit(&loader->canceled, memory_order_relaxed)) {
             iter__row_fail(loader, batch, row, ITER_ECANCELED, "read", "canceled");
             continue;
@@ -166,6 +162,7 @@ static void run_steps(iter_loader *loader, iter_worker *worker, iter_batch *batc
     for (int32_t i = 0; i < field->n_steps; i++) {
         const iter_step *step = &field->steps[i];
         void *out = i + 1 == field->n_steps ? row_target(batch, field, row) : worker->step[i & 1];
+        iter__activity_begins(worker, step->activity, batch->index[row]);
         if (step->pack) {
             iter__pack.run(step->pack, in, out, &sample, worker->scratch, i == 0 ? next_in : NULL);
         } else {
@@ -201,6 +198,8 @@ static void make_copied(iter_loader *loader, iter_worker *worker, iter_batch *ba
     const bool one_pack = field->n_steps == 1 && field->steps[0].pack;
     const bool tiny = field->copies && field->row_bytes <= TINY_BYTES;
     iter_pack_sample sample = {.seed = loader->opt.seed};
+    /* Once for all of them: what takes longer says so row by row. */
+    iter__activity(worker, field->steps[0].activity, batch->index[first]);
     for (uint32_t row = first; row < first + n; row++) {
         if (batch->row_status[row] < 0) continue;
         const uint8_t *in =
@@ -228,6 +227,7 @@ static void make_indexed(iter_loader *loader, iter_worker *worker, iter_batch *b
                          const iter_field_plan *field, uint32_t first, uint32_t n) {
     const iter_dataset *dataset = loader->dataset;
     const bool limited = dataset->desc.fields[field->in].limit != 0;
+    iter__activity(worker, ACTIVITY_GET, batch->index[first]);
     for (uint32_t row = first; row < first + n; row++) {
         if (batch->row_status[row] < 0) continue;
         uint8_t *to = field->n_steps ? worker->step[1] : row_target(batch, field, row);
@@ -247,7 +247,7 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
         iter_error error = {.status = ITER_OK};
         iter_tensor out = iter_tensor_dense(
             &field->source, field->n_steps ? worker->step[1] : row_target(batch, field, row));
-        iter__activity(worker, ACTIVITY_DECODE, batch->index[row]);
+        iter__activity_begins(worker, ACTIVITY_DECODE, batch->index[row]);
         const iter_status status =
             in->decoder->decode(worker->decoder_states[field->in], desc->shared, batch->bytes[at],
                                 batch->extents[at].size, &out, &error);
@@ -309,16 +309,19 @@ static iter_status call_get(iter_loader *loader, iter_worker *worker, iter_batch
         worker->rng[i] =
             iter_rng_at(loader->get_key, batch->row_epoch[row + i], batch->position[row + i]);
     }
-    iter__activity(worker, ACTIVITY_GET, batch->index[row]);
     const uint64_t *indices = batch->index + row;
+    iter_status status;
+    if (dataset->format || dataset->ops->start)
+        iter__activity_begins(worker, ACTIVITY_GET, batch->index[row]);
     if (dataset->format)
         return dataset->format->get(dataset->state, n, indices, get->rows, worker->rng, err);
-    iter_status status;
     if (dataset->ops->start) {
         status = dataset->ops->get(dataset->user, worker->user_state, n, indices, get->rows,
                                    worker->rng, err);
     } else {
+        iter__activity_begins(worker, ACTIVITY_WAIT_TURN, batch->index[row]);
         pthread_mutex_lock(&dataset->one_at_a_time);
+        iter__activity_begins(worker, ACTIVITY_GET, batch->index[row]);
         status = dataset->ops->get(dataset->user, NULL, n, indices, get->rows, worker->rng, err);
         pthread_mutex_unlock(&dataset->one_at_a_time);
     }
@@ -330,6 +333,7 @@ static iter_status call_get(iter_loader *loader, iter_worker *worker, iter_batch
 /* After get(): lengths, limits and steps of rows [row, row + n). */
 static void use_got(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row,
                     uint32_t n, const get_rows *get) {
+    if (loader->opt.only_reads) return;
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter_field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of >= 0 || field->from != ITER_ROW_GET) continue;
@@ -340,6 +344,7 @@ static void use_got(iter_loader *loader, iter_worker *worker, iter_batch *batch,
         if (!field->n_steps && !lengths && !limited) continue; /* it lies where it shall */
         const bool one_pack = field->n_steps == 1 && field->steps[0].pack && !field->variable;
         iter_pack_sample sample = {.seed = loader->opt.seed};
+        if (one_pack) iter__activity(worker, field->steps[0].activity, batch->index[row]);
         for (uint32_t i = 0; i < n; i++, in += stride) {
             if (batch->row_status[row + i] < 0) continue;
             if (lengths && (lengths[i] < 0 || lengths[i] > field->source.capacity)) {
@@ -394,13 +399,14 @@ uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch 
     get_rows get;
     prepare_get(loader, worker, &get);
     if (batch->rewinds && !ops->rewind && batch->info.epoch > 0) return 0; /* it can be read once */
+    iter__activity_begins(worker, ACTIVITY_GET, ITER_UNKNOWN);
     if (batch->rewinds && ops->rewind) status = ops->rewind(loader->dataset->user, err);
     while (status >= 0 && made < batch->info.n_rows) {
         const uint32_t left = batch->info.n_rows - made;
         uint32_t k = left < worker->staging_rows ? left : worker->staging_rows, got = 0;
         if (batch->skip) k = batch->skip < k ? (uint32_t)batch->skip : k;
         aim(loader, batch, made, k, &get);
-        iter__activity(worker, ACTIVITY_GET, batch->position[made]);
+        iter__activity_begins(worker, ACTIVITY_GET, batch->position[made]);
         status = ops->next(loader->dataset->user, k, get.rows, &got, err);
         if (status < 0) break;
         if (batch->skip) {
@@ -420,6 +426,7 @@ uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch 
 static void make_fields(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
                         uint32_t n) {
     if (loader->plan.needs_get) make_got(loader, worker, batch, first, n);
+    if (loader->opt.only_reads) return;
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter_field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of >= 0) continue;
@@ -490,6 +497,7 @@ static void replace_row(iter_loader *loader, iter_worker *worker, iter_batch *ba
         void *own = NULL;
         batch->index[row] = draw_replacement(loader, batch, row, attempt);
         batch->row_status[row] = ITER_OK;
+        iter__activity_begins(worker, ACTIVITY_READ, batch->index[row]);
         iter_status status =
             loader->plan.needs_bytes ? fetch_again(loader, batch, row, &own) : ITER_OK;
         if (status == ITER_OK) {
@@ -522,7 +530,7 @@ void iter__rows_mend(iter_loader *loader, iter_worker *worker, iter_batch *batch
 
 void iter__rows_make(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
                      uint32_t n) {
-    if (loader->plan.needs_bytes && !loader->preload) settle_reads(loader, batch, first, n);
+    if (loader->plan.needs_bytes && !loader->preload) settle_reads(loader, worker, batch, first, n);
     make_fields(loader, worker, batch, first, n);
     iter__rows_mend(loader, worker, batch, first, n);
 }

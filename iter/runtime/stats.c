@@ -1,13 +1,35 @@
 /* stats.c - the counters as plain numbers, and the list of failures. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "iter/core/error.h"
 #include "iter/runtime/runtime.h"
 
 #define LOAD(counter) ((uint64_t)atomic_load_explicit(&(counter), memory_order_relaxed))
 
-static void read_workers(iter_loader *loader, iter_loader_stats *out) {
+/* How long a thread has been runnable without a core: the second number of its schedstat. Read
+ * outside the loader's lock: it is three system calls. */
+static uint64_t run_delay(int tid) {
+    char path[64], text[96];
+    snprintf(path, sizeof(path), "/proc/self/task/%d/schedstat", tid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    const ssize_t n = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (n <= 0) return 0;
+    text[n] = 0;
+    char *second;
+    (void)strtoull(text, &second, 10);
+    return strtoull(second, NULL, 10);
+}
+
+/* Also the kernel's numbers of the threads; 0 = none. */
+static void read_workers(iter_loader *loader, iter_loader_stats *out,
+                         int tids[ITER_STATS_WORKERS]) {
     out->n_workers = loader->n_workers;
     const int32_t n = loader->n_workers > 0 ? loader->n_workers : 1;
     for (int32_t i = 0; i < n; i++) {
@@ -17,6 +39,7 @@ static void read_workers(iter_loader *loader, iter_loader_stats *out) {
         stats->wait_bytes_ns = LOAD(worker->wait_bytes_ns);
         stats->wait_slot_ns = LOAD(worker->wait_slot_ns);
         stats->chunks = LOAD(worker->chunks);
+        tids[i] = worker->running ? (int)LOAD(worker->tid) : 0;
         struct timespec cpu;
         if (worker->running && worker->cpu_clock && clock_gettime(worker->cpu_clock, &cpu) == 0) {
             stats->cpu_ns = (uint64_t)cpu.tv_sec * 1000000000 + (uint64_t)cpu.tv_nsec;
@@ -52,12 +75,19 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
         out->preload_s = loader->preload->seconds;
     }
     out->source = loader->source;
+    int tids[ITER_STATS_WORKERS] = {0};
     pthread_mutex_lock(&loader->lock);
-    read_workers(loader, out);
+    read_workers(loader, out, tids);
     out->n_failures = loader->n_failures;
     out->n_fallbacks = loader->n_fallbacks;
     memcpy(out->fallbacks, loader->fallbacks, sizeof(out->fallbacks));
     pthread_mutex_unlock(&loader->lock);
+    for (int32_t i = 0; i < loader->n_workers; i++)
+        out->workers[i].run_delay_ns = tids[i] ? run_delay(tids[i]) : 0;
+    pthread_mutex_lock(&loader->watch.lock);
+    out->n_stalls = loader->watch.n_stalls;
+    memcpy(out->stall_text, loader->watch.text, sizeof(out->stall_text));
+    pthread_mutex_unlock(&loader->watch.lock);
     return ITER_OK;
 }
 

@@ -15,11 +15,6 @@
 
 _Thread_local const iter_loader *iter__in_callback_of;
 
-void iter__activity(iter_worker *worker, iter_activity_stage stage, uint64_t index) {
-    atomic_store_explicit(&worker->activity.index, index, memory_order_relaxed);
-    atomic_store_explicit(&worker->activity.stage, (int)stage, memory_order_relaxed);
-}
-
 /* ---- Behind the last chunk ------------------------------------------------------------------- */
 
 /* The batch's status: that of its first row that failed and was not mended. */
@@ -114,6 +109,32 @@ static void publish(iter_loader *loader, iter_batch *batch) {
     if (wakes) pthread_cond_signal(&loader->ready);
 }
 
+/* Whether arrows go from chunks to their batch: not where it is plain to see. */
+static bool shows_chunks(const iter_batch *batch) {
+    return atomic_load_explicit(&batch->n_chunks, memory_order_relaxed) > 1 ||
+           batch->chunks[0].n_reads > 0;
+}
+
+static void profile_batch(const iter_batch *batch, int64_t start, int64_t end) {
+    iter_profile_record record = iter__profile_span(batch, PROFILE_BATCH, start, end);
+    record.chunk = atomic_load_explicit(&batch->n_chunks, memory_order_relaxed);
+    record.flows = shows_chunks(batch) ? FLOW_TO_BATCH : 0;
+    iter__profile_put(&record);
+}
+
+void iter__profile_chunk(const iter_chunk *chunk, uint32_t n_rows, bool ends, int64_t start,
+                         int64_t end) {
+    const iter_batch *batch = chunk->batch;
+    iter_profile_record record = iter__profile_span(batch, batch->loader->stage_name, start, end);
+    record.chunk = (uint32_t)(chunk - batch->chunks);
+    if (ends) {
+        record.flows =
+            (shows_chunks(batch) ? FLOW_TO_BATCH : 0) | (chunk->n_reads > 0 ? FLOW_FROM_READ : 0);
+    }
+    record.value = n_rows;
+    iter__profile_put(&record);
+}
+
 void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batch,
                       uint32_t n_chunks) {
     /* acq_rel: who ends the batch has seen every row of it. */
@@ -121,14 +142,17 @@ void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batc
         return;
     const bool dropped = atomic_load_explicit(&batch->dropped, memory_order_relaxed);
     if (!dropped) judge(loader, batch);
-    if (batch->status >= 0 && !dropped) {
+    if (batch->status >= 0 && !dropped && !loader->opt.only_reads) {
         const int64_t start = iter__now_ns();
-        iter__activity(worker, ACTIVITY_BATCH, batch->info.number);
+        iter__activity_of(worker, batch, start);
+        iter__activity(worker, ACTIVITY_BATCH, ITER_UNKNOWN);
         copy_lengths(loader, batch);
         const iter_status status = run_batch_stages(loader, worker, batch);
         if (status < 0) batch->status = status;
-        atomic_fetch_add_explicit(&loader->batch_ns, (unsigned long long)(iter__now_ns() - start),
+        const int64_t end = iter__now_ns();
+        atomic_fetch_add_explicit(&loader->batch_ns, (unsigned long long)(end - start),
                                   memory_order_relaxed);
+        if (iter__profiling()) profile_batch(batch, start, end);
     }
     publish(loader, batch);
 }
@@ -163,26 +187,29 @@ static void count_memory(iter_loader *loader, const iter_chunk *chunk) {
 
 void iter__chunk_work(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
     iter_batch *batch = chunk->batch;
+    const uint32_t n_rows = chunk->n - chunk->n_made; /* the others were made as they were read */
     const iter_loader *outer = iter__in_callback_of;
     iter__in_callback_of = loader;
     const int64_t start = iter__now_ns();
-    atomic_store_explicit(&worker->activity.since_ns, start, memory_order_relaxed);
-    iter__activity(worker, ACTIVITY_TRANSFORM, batch->index[chunk->first]);
+    iter__activity_of(worker, batch, start);
     if (loader->stream) {
         make_stream_rows(loader, worker, batch);
     } else {
-        iter__rows_make(loader, worker, batch, chunk->first + chunk->n_made,
-                        chunk->n - chunk->n_made);
+        iter__rows_make(loader, worker, batch, chunk->first + chunk->n_made, n_rows);
     }
     if (loader->preload) count_memory(loader, chunk);
     iter__io_release(loader, chunk);
     atomic_store_explicit(&chunk->state, CHUNK_DONE, memory_order_release);
     const unsigned long long spent = (unsigned long long)(iter__now_ns() - start);
+    if (iter__profiling() && n_rows > 0)
+        iter__profile_chunk(chunk, loader->stream ? batch->info.n_rows : n_rows, true, start,
+                            start + (int64_t)spent);
     atomic_fetch_add_explicit(&loader->transform_ns, spent, memory_order_relaxed);
     atomic_fetch_add_explicit(&worker->busy_ns, spent, memory_order_relaxed);
     atomic_fetch_add_explicit(&worker->chunks, 1, memory_order_relaxed);
     iter__chunk_done(loader, worker, batch, 1);
-    iter__activity(worker, ACTIVITY_NONE, 0);
+    iter__activity_of(worker, NULL, start + (int64_t)spent);
+    iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
     iter__in_callback_of = outer;
 }
 
@@ -285,7 +312,9 @@ iter_status iter__worker_begin(iter_worker *worker, iter_error *err) {
     if (!dataset->ops || !dataset->ops->start || worker->begun) return ITER_OK;
     const iter_loader *outer = iter__in_callback_of;
     iter__in_callback_of = worker->loader;
+    iter__activity_begins(worker, ACTIVITY_GET, ITER_UNKNOWN);
     const iter_status status = dataset->ops->start(dataset->user, &worker->user_state, err);
+    iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
     iter__in_callback_of = outer;
     if (status < 0) return iter__fail_in(err, status, "%s: start", dataset->name);
     worker->begun = true;

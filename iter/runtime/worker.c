@@ -8,6 +8,7 @@
  * queued.
  */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
@@ -52,7 +53,7 @@ static bool wants_open(iter_loader *loader) {
 /* Opens the next batch, in a slot that this worker wrote before if one is free: in another's its
  * lines would have to come, changed, out of the other core's cache. Else in the one that was given
  * back last. loader.lock held. */
-static void open_batch(iter_loader *loader, const iter_worker *worker) {
+static void open_batch(iter_loader *loader, iter_worker *worker) {
     iter_batch **link = &loader->free_list;
     while (*link && (*link)->writer != worker->number + 1)
         link = &(*link)->next_free;
@@ -62,13 +63,14 @@ static void open_batch(iter_loader *loader, const iter_worker *worker) {
     batch->next_free = loader->free_list;
     batch->writer = worker->number + 1;
     loader->free_list = batch;
+    iter__activity_begins(worker, ACTIVITY_OPEN, ITER_UNKNOWN);
     iter__open_next(loader);
+    iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
 }
 
 /* Claims what to do next, opening batches on the way. loader.lock held. *out_new: its reads are to
  * be issued. */
-static iter_chunk *find(iter_loader *loader, const iter_worker *worker, bool may_issue,
-                        bool *out_new) {
+static iter_chunk *find(iter_loader *loader, iter_worker *worker, bool may_issue, bool *out_new) {
     for (;;) {
         iter_chunk *chunk = NULL;
         *out_new = false;
@@ -107,9 +109,17 @@ static bool become_reader(iter_loader *loader) {
            atomic_compare_exchange_strong(&io->reading, &expected, true);
 }
 
-static void count(atomic_ullong *counter, int64_t since) {
-    atomic_fetch_add_explicit(counter, (unsigned long long)(iter__now_ns() - since),
-                              memory_order_relaxed);
+/* A wait that ends now, for bytes or for a slot. */
+static void count(iter_worker *worker, bool bytes, int64_t since) {
+    const int64_t now = iter__now_ns();
+    atomic_fetch_add_explicit(bytes ? &worker->wait_bytes_ns : &worker->wait_slot_ns,
+                              (unsigned long long)(now - since), memory_order_relaxed);
+    if (!iter__profiling()) return;
+    iter__profile_put(&(iter_profile_record){.name = bytes ? PROFILE_WAIT_BYTES : PROFILE_WAIT_SLOT,
+                                             .type = ITER_PROFILE_SPAN,
+                                             .loader = worker->loader->number,
+                                             .start_ns = since,
+                                             .duration_ns = now - since});
 }
 
 iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sleep,
@@ -147,16 +157,22 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
     }
     if (become_reader(loader)) {
         pthread_mutex_unlock(&loader->lock);
+        iter__activity_of(worker, NULL, start);
+        iter__activity(worker, ACTIVITY_WAIT_BYTES, ITER_UNKNOWN);
         iter__io_wait(loader, worker, timeout_ns);
-        count(&worker->wait_bytes_ns, start);
+        iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
+        count(worker, true, start);
         return ITER_WORK_WAITED;
     }
     if (may_sleep) {
         const bool bytes = atomic_load(&loader->io.pending) > 0;
+        iter__activity_of(worker, NULL, start);
+        iter__activity(worker, bytes ? ACTIVITY_WAIT_BYTES : ACTIVITY_WAIT_SLOT, ITER_UNKNOWN);
         loader->sleepers++;
         pthread_cond_wait(&loader->work, &loader->lock);
         loader->sleepers--;
-        count(bytes ? &worker->wait_bytes_ns : &worker->wait_slot_ns, start);
+        iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
+        count(worker, bytes, start);
     }
     pthread_mutex_unlock(&loader->lock);
     return may_sleep ? ITER_WORK_WAITED : ITER_WORK_NONE;
@@ -192,6 +208,10 @@ static void *worker_main(void *arg) {
     iter_worker *worker = arg;
     iter_loader *loader = worker->loader;
     iter_error error;
+    char track[ITER_PROFILE_TRACK];
+    snprintf(track, sizeof(track), "loader %u worker %d", loader->number, worker->number);
+    iter__profile_thread(track);
+    atomic_store_explicit(&worker->tid, (int)gettid(), memory_order_relaxed);
     if (iter__worker_begin(worker, &error) < 0) {
         pthread_mutex_lock(&loader->lock);
         if (!loader->broken) {

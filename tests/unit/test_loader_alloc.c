@@ -128,6 +128,7 @@ static iter_status go(const way *w, uint64_t *sum, iter_error *err) {
     opt.copy = 1;
     opt.release = release;
     opt.release_user = &n_released;
+    opt.stall_ms = w->workers ? 60000 : 0;
     uint64_t few[40];
     for (uint64_t i = 0; i < 40; i++)
         few[i] = 59 - i;

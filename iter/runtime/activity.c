@@ -1,0 +1,286 @@
+/*
+ * activity.c - what each worker does just now: for samplers, for timeouts, for the watchdog.
+ *
+ * A worker stores the number of its stage, the sample and, where it matters, the time, relaxed and
+ * without telling anybody; whoever wants to know looks. Stages are numbered when the loader is
+ * made: some fixed ones, then one for each step of the plan. Where one pass over a row is all there
+ * is, it is said once for the rows of a chunk, since saying it costs as much as a part of the row.
+ *
+ * From the same stores follows who keeps a batch: the worker that has been at one of its rows for
+ * the longest time, or a read. A read is to blame only if somebody waits in the source: else it may
+ * have come long ago, and nobody has fetched it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/runtime/runtime.h"
+
+#define NOW(member) atomic_load_explicit(&(member), memory_order_relaxed)
+
+static const char *const fixed_names[ACTIVITY_FIXED] = {
+    [ACTIVITY_IDLE] = "idle",
+    [ACTIVITY_WAIT_BYTES] = "wait-bytes",
+    [ACTIVITY_WAIT_SLOT] = "wait-slot",
+    [ACTIVITY_WAIT_TURN] = "wait-turn",
+    [ACTIVITY_OPEN] = "open",
+    [ACTIVITY_READ] = "read",
+    [ACTIVITY_GET] = "get",
+    [ACTIVITY_DECODE] = "decode",
+    [ACTIVITY_BATCH] = "batch",
+};
+
+/* What may keep a batch: a worker, or a read (worker -1). */
+typedef struct suspect {
+    int32_t worker;
+    int32_t stage; /* -1 = there is none */
+    uint64_t sample;
+    int64_t since_ns;
+    const char *path; /* reads: what is read */
+    uint64_t offset, bytes;
+} suspect;
+
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+static int32_t name_stage(iter_loader *loader, const char *name, uint32_t occurrence) {
+    char *to = loader->stages[loader->n_stages];
+    if (occurrence) {
+        snprintf(to, ITER_NAME_MAX, "%.24s#%u", name, occurrence + 1);
+    } else {
+        snprintf(to, ITER_NAME_MAX, "%s", name);
+    }
+    return loader->n_stages++;
+}
+
+iter_status iter__stages_make(iter_loader *loader, iter_error *err) {
+    iter_plan *plan = &loader->plan;
+    size_t n = ACTIVITY_FIXED + 1;
+    for (int32_t f = 0; f < plan->n_fields; f++)
+        n += (size_t)plan->fields[f].n_steps;
+    loader->stages = iter__alloc(n, sizeof(*loader->stages));
+    if (!loader->stages) return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
+    for (int32_t i = 0; i < ACTIVITY_FIXED; i++)
+        name_stage(loader, fixed_names[i], 0);
+    int32_t copy = -1;
+    for (int32_t f = 0; f < plan->n_fields; f++) {
+        for (int32_t s = 0; s < plan->fields[f].n_steps; s++) {
+            if (plan->fields[f].steps[s].stage) continue;
+            if (copy < 0) copy = name_stage(loader, "copy", 0);
+            plan->fields[f].steps[s].activity = copy;
+        }
+    }
+    for (int32_t f = 0; f < plan->n_fields; f++) {
+        for (int32_t s = 0; s < plan->fields[f].n_steps; s++) {
+            iter_step *step = &plan->fields[f].steps[s];
+            if (step->stage)
+                step->activity =
+                    name_stage(loader, step->stage->ops->base.name, step->stage->occurrence);
+        }
+    }
+    return ITER_OK;
+}
+
+/* ---- Where ----------------------------------------------------------------------------------- */
+
+/* As much of a path's end as fits. */
+static void show_path(char *out, size_t capacity, const char *path) {
+    const size_t length = strlen(path);
+    const bool fits = length < capacity;
+    const size_t n = fits ? length : capacity - 4;
+    if (!fits) memcpy(out, "...", 3);
+    memcpy(out + (fits ? 0 : 3), path + length - n, n + 1);
+}
+
+bool iter__where(const iter_loader *loader, uint64_t index, char *file, size_t capacity,
+                 uint64_t *out_offset) {
+    const iter_description *desc = &loader->dataset->desc;
+    *out_offset = 0;
+    file[0] = 0;
+    if (!loader->dataset->format || !desc->n_extents || index >= desc->n_samples) return false;
+    iter_extent all[ITER_MAX_EXTENTS];
+    loader->dataset->format->locate(loader->dataset->state, index, all);
+    show_path(file, capacity, desc->files[all[0].object].path);
+    *out_offset = all[0].offset;
+    return true;
+}
+
+/* ---- Who keeps a batch ----------------------------------------------------------------------- */
+
+static int32_t n_shown(const iter_loader *loader) {
+    return loader->n_workers > 0 ? loader->n_workers : 1;
+}
+
+/* The worker that has been at work for the longest time: on the batch in `slot` (from 1; 0 = on
+ * any), in `stage` (-1 = any in which it works). */
+static suspect oldest_worker(const iter_loader *loader, int slot, int32_t stage) {
+    suspect out = {.worker = -1, .stage = -1};
+    for (int32_t i = 0; i < n_shown(loader); i++) {
+        const iter_activity *activity = &loader->workers[i].activity;
+        const int32_t in = NOW(activity->stage);
+        if (in < ACTIVITY_OPEN || (stage >= 0 && in != stage)) continue;
+        if (slot && NOW(activity->slot) != slot) continue;
+        const int64_t since = NOW(activity->since_ns);
+        if (out.stage >= 0 && since >= out.since_ns) continue;
+        out =
+            (suspect){.worker = i, .stage = in, .sample = NOW(activity->index), .since_ns = since};
+    }
+    return out;
+}
+
+/* The read in flight that a WAITING chunk waits for. loader.lock held: no chunk is issued anew. */
+static suspect read_of(iter_loader *loader, const iter_chunk *chunk) {
+    const int32_t n_extents = loader->dataset->desc.n_extents;
+    iter_chunk_read framed;
+    const iter_chunk_read *r = NULL;
+    int64_t since = chunk->issued_ns;
+    if (loader->io.frames) {
+        if (iter__frames_awaited(loader, chunk, &framed, &since)) r = &framed;
+    } else {
+        const iter_chunk_read *reads = chunk->batch->reads + (size_t)chunk->first * n_extents;
+        for (uint32_t i = 0; i < chunk->n_reads && !r; i++) {
+            if (!NOW(reads[i].completed)) r = &reads[i];
+        }
+    }
+    if (!r) return (suspect){.worker = -1, .stage = -1};
+    return (suspect){.worker = -1,
+                     .stage = ACTIVITY_READ,
+                     .sample = r->sample,
+                     .since_ns = since,
+                     .path = loader->dataset->desc.files[r->read.object].path,
+                     .offset = r->read.offset,
+                     .bytes = r->read.size};
+}
+
+/* The oldest read of a batch. loader.lock held. */
+static suspect oldest_read(iter_loader *loader, const iter_batch *batch) {
+    suspect out = {.worker = -1, .stage = -1};
+    for (uint32_t c = 0; c < atomic_load(&batch->n_chunks); c++) {
+        const iter_chunk *chunk = &batch->chunks[c];
+        /* acquire: its reads are seen as they were built. */
+        if (atomic_load_explicit(&chunk->state, memory_order_acquire) != CHUNK_WAITING) continue;
+        const suspect one = read_of(loader, chunk);
+        if (one.stage >= 0 && (out.stage < 0 || one.since_ns < out.since_ns)) out = one;
+    }
+    return out;
+}
+
+static suspect blame(iter_loader *loader, const iter_batch *head, bool locked) {
+    if (!locked) { /* who opens a batch has the lock */
+        const suspect opener = oldest_worker(loader, 0, ACTIVITY_OPEN);
+        return opener.stage >= 0 ? opener : oldest_worker(loader, 0, -1);
+    }
+    const suspect on_it = head ? oldest_worker(loader, (int)head->slot + 1, -1)
+                               : (suspect){.worker = -1, .stage = -1};
+    const suspect read = head ? oldest_read(loader, head) : (suspect){.worker = -1, .stage = -1};
+    if (atomic_load(&loader->io.reading) && read.stage >= 0)
+        return on_it.stage >= 0 && on_it.since_ns < read.since_ns ? on_it : read;
+    if (on_it.stage >= 0) return on_it;
+    const suspect other = oldest_worker(loader, 0, -1); /* all are busy with later batches, or one
+                                                           keeps the others out of get() */
+    return other.stage >= 0 ? other : read;
+}
+
+/* Which batch next() waits for. */
+static void name_batch(iter_loader *loader, const iter_batch *head, bool locked, iter_stall *out) {
+    out->batch = ITER_UNKNOWN;
+    if (!locked) return;
+    iter_span span;
+    out->epoch = loader->position.epoch;
+    if (head) {
+        out->epoch = head->info.epoch;
+        out->batch = head->info.number;
+    } else if (loader->sampler->index && !loader->stream &&
+               iter__cut_batch(&loader->cut, &loader->position, &span)) {
+        out->batch = span.number;
+    } else if (!loader->moved) {
+        out->batch = loader->position_number;
+    }
+}
+
+static void write_message(const iter_loader *loader, const suspect *who, iter_stall *out) {
+    char batch[64] = "no batch is", where[160] = "", sample[48] = "", at[128], place[48];
+    if (out->batch != ITER_UNKNOWN)
+        snprintf(batch, sizeof(batch), "batch %llu of epoch %u is not",
+                 (unsigned long long)out->batch, out->epoch);
+    const double waited = (double)out->waited_ns * 1e-6, since = (double)out->since_ns * 1e-6;
+    if (out->sample != ITER_UNKNOWN)
+        snprintf(sample, sizeof(sample), ", sample %llu", (unsigned long long)out->sample);
+    show_path(at, sizeof(at), out->file);
+    if (who->stage < 0) {
+        snprintf(out->message, sizeof(out->message),
+                 "%s there after %.0f ms: nobody is at it, %d workers wait or idle", batch, waited,
+                 loader->n_workers);
+    } else if (who->worker < 0) {
+        snprintf(out->message, sizeof(out->message),
+                 "%s there after %.0f ms: a read of %s (offset %llu, %llu bytes%s and on) is in "
+                 "flight for %.0f ms",
+                 batch, waited, at, (unsigned long long)out->offset, (unsigned long long)who->bytes,
+                 sample, since);
+    } else {
+        if (at[0])
+            snprintf(where, sizeof(where), " (%s:%llu)", at, (unsigned long long)out->offset);
+        snprintf(place, sizeof(place), loader->n_workers ? "worker %d" : "the caller's thread",
+                 who->worker);
+        snprintf(out->message, sizeof(out->message),
+                 "%s there after %.0f ms: %s is in %s (%.64s)%s%s, for %.0f ms", batch, waited,
+                 place, out->stage, loader->dataset->name, sample, where, since);
+    }
+}
+
+void iter__stall_find(iter_loader *loader, bool locked, int64_t waited_ns, iter_stall *out) {
+    const int64_t now = iter__now_ns();
+    const iter_batch *head =
+        locked && loader->queue_count ? iter__queue_at(loader, 0)->batch : NULL;
+    const suspect who = blame(loader, head, locked);
+    memset(out, 0, sizeof(*out));
+    out->struct_size = sizeof(*out);
+    out->waited_ns = waited_ns > 0 ? (uint64_t)waited_ns : 0;
+    out->worker = who.worker;
+    out->sample = ITER_UNKNOWN;
+    name_batch(loader, head, locked, out);
+    if (who.stage >= 0) {
+        memcpy(out->stage, loader->stages[who.stage], sizeof(out->stage));
+        out->sample = who.sample;
+        out->since_ns = now > who.since_ns ? (uint64_t)(now - who.since_ns) : 0;
+        if (who.path) {
+            show_path(out->file, sizeof(out->file), who.path);
+            out->offset = who.offset;
+        } else {
+            iter__where(loader, who.sample, out->file, sizeof(out->file), &out->offset);
+        }
+    }
+    write_message(loader, &who, out);
+}
+
+/* ---- Public ---------------------------------------------------------------------------------- */
+
+int32_t iter_loader_n_stages(const iter_loader *loader) {
+    return loader->n_stages;
+}
+
+const char *iter_loader_stage_name(const iter_loader *loader, int32_t id) {
+    return id >= 0 && id < loader->n_stages ? loader->stages[id] : NULL;
+}
+
+int32_t iter_loader_stage_now(const iter_loader *loader, int32_t worker) {
+    if (worker < 0 || worker >= n_shown(loader)) return -1;
+    return NOW(loader->workers[worker].activity.stage);
+}
+
+int32_t iter_loader_activity(const iter_loader *loader, iter_activity_info *out, int32_t capacity) {
+    const int32_t n = n_shown(loader);
+    const int64_t now = iter__now_ns();
+    for (int32_t i = 0; i < n && i < capacity; i++) {
+        const iter_activity *activity = &loader->workers[i].activity;
+        const int64_t since = NOW(activity->since_ns);
+        iter_activity_info *info = &out[i];
+        memset(info, 0, sizeof(*info));
+        info->worker = i;
+        memcpy(info->stage, loader->stages[NOW(activity->stage)], sizeof(info->stage));
+        info->sample = NOW(activity->index);
+        info->since_ns = since && now > since ? (uint64_t)(now - since) : 0;
+        iter__where(loader, info->sample, info->file, sizeof(info->file), &info->offset);
+    }
+    return n;
+}

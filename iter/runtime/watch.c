@@ -1,0 +1,148 @@
+/*
+ * watch.c - the watchdog: says which batch next() waits for longer than options.stall_ms, and why.
+ *
+ * next() leaves the time when it was called, and takes it back when it returns; it wakes nobody.
+ * The watchdog's thread sleeps until that call would be late. While nobody waits it sleeps
+ * stall_ms: whoever begins to wait meanwhile is late after it wakes, not before. So it looks in
+ * about once per stall_ms, and is on time.
+ *
+ * It looks at the loader under loader.lock if that can be had; a sampler that hangs keeps the lock,
+ * and is then found by what the workers say. on_stall runs without any lock, so it may cancel; when
+ * it drops the last reference, the thread is not joined but takes the memory with it.
+ */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "iter/core/error.h"
+#include "iter/runtime/runtime.h"
+
+#define LOCK_TRIES 20 /* a millisecond each */
+
+/* The stall that was said last: the same batch is not said again. */
+typedef struct said {
+    int64_t since_ns; /* the call of next() that was looked at */
+    bool any;
+    uint32_t epoch;
+    uint64_t batch, n_batches;
+} said;
+
+static bool try_lock(iter_loader *loader) {
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        if (pthread_mutex_trylock(&loader->lock) == 0) return true;
+        const struct timespec pause = {.tv_nsec = 1000000};
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+/* next() is late: says so, unless it has returned meanwhile or its batch was said before. */
+static void look(iter_loader *loader, int64_t since, said *last) {
+    iter_watch *watch = &loader->watch;
+    iter_stall stall;
+    const bool locked = try_lock(loader);
+    const bool waits = atomic_load_explicit(&watch->waiting_since, memory_order_relaxed) == since &&
+                       !atomic_load_explicit(&loader->canceled, memory_order_relaxed);
+    if (waits) iter__stall_find(loader, locked, iter__now_ns() - since, &stall);
+    const uint64_t n_batches = atomic_load_explicit(&loader->n_batches, memory_order_relaxed);
+    if (locked) pthread_mutex_unlock(&loader->lock);
+    if (!waits) return;
+    if (last->any && last->epoch == stall.epoch && last->batch == stall.batch &&
+        last->n_batches == n_batches)
+        return;
+    last->any = true;
+    last->epoch = stall.epoch;
+    last->batch = stall.batch;
+    last->n_batches = n_batches;
+
+    pthread_mutex_lock(&watch->lock);
+    const bool stopping = watch->stopping;
+    watch->n_stalls++;
+    memcpy(watch->text, stall.message, sizeof(watch->text));
+    pthread_mutex_unlock(&watch->lock);
+    if (stopping || !loader->opt.on_stall) return;
+    iter__in_callback_of = loader;
+    loader->opt.on_stall(loader->opt.on_stall_user, &stall);
+    iter__in_callback_of = NULL;
+}
+
+static void *watch_main(void *arg) {
+    iter_loader *loader = arg;
+    iter_watch *watch = &loader->watch;
+    const int64_t limit = loader->opt.stall_ms * 1000000;
+    said last = {.since_ns = 0};
+    pthread_mutex_lock(&watch->lock);
+    while (!watch->stopping) {
+        const int64_t since = atomic_load_explicit(&watch->waiting_since, memory_order_relaxed);
+        const bool waits = since != 0 && since != last.since_ns;
+        const int64_t left = waits ? since + limit - iter__now_ns() : limit;
+        if (left > 0) {
+            struct timespec until;
+            iter__deadline(left, &until);
+            pthread_cond_timedwait(&watch->changed, &watch->lock, &until);
+            continue;
+        }
+        last.since_ns = since;
+        pthread_mutex_unlock(&watch->lock);
+        look(loader, since, &last);
+        pthread_mutex_lock(&watch->lock);
+    }
+    watch->gone = true;
+    const bool orphan = watch->detached;
+    pthread_cond_broadcast(&watch->changed);
+    pthread_mutex_unlock(&watch->lock);
+    if (orphan) iter__loader_hold_drop(loader);
+    return NULL;
+}
+
+/* ---- Its life -------------------------------------------------------------------------------- */
+
+iter_status iter__watch_start(iter_loader *loader, iter_error *err) {
+    iter_watch *watch = &loader->watch;
+    if (!loader->opt.stall_ms) return ITER_OK;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int failed = pthread_create(&watch->thread, NULL, watch_main, loader);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) {
+        char reason[96];
+        return iter__fail(err, ITER_ENOMEM, "watchdog: its thread could not be started: %s",
+                          iter__os_error(failed, reason, sizeof(reason)));
+    }
+    watch->running = true;
+    pthread_setname_np(watch->thread, "iter-watch");
+    return ITER_OK;
+}
+
+void iter__watch_cancel(iter_loader *loader) {
+    pthread_mutex_lock(&loader->watch.lock);
+    loader->watch.stopping = true;
+    pthread_cond_broadcast(&loader->watch.changed);
+    pthread_mutex_unlock(&loader->watch.lock);
+}
+
+iter_status iter__watch_stop(iter_loader *loader, iter_error *err) {
+    iter_watch *watch = &loader->watch;
+    if (!watch->running) return ITER_OK;
+    watch->running = false;
+    const bool own = pthread_equal(watch->thread, pthread_self());
+    struct timespec until;
+    iter__deadline(own ? 0 : loader->opt.grace_ms * 1000000, &until);
+    pthread_mutex_lock(&watch->lock);
+    while (!watch->gone && !own &&
+           pthread_cond_timedwait(&watch->changed, &watch->lock, &until) != ETIMEDOUT) {
+    }
+    const bool gone = watch->gone;
+    if (!gone) { /* it takes a hold of its own, and the memory stays until it leaves */
+        watch->detached = true;
+        atomic_fetch_add_explicit(&loader->holds, 1, memory_order_relaxed);
+        pthread_detach(watch->thread);
+    }
+    pthread_mutex_unlock(&watch->lock);
+    if (gone) pthread_join(watch->thread, NULL);
+    if (gone || own) return ITER_OK;
+    return iter__fail(err, ITER_ETIMEDOUT,
+                      "stop: on_stall() has not returned after %lld ms; its thread is left to it",
+                      (long long)loader->opt.grace_ms);
+}

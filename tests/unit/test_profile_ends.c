@@ -1,0 +1,234 @@
+/*
+ * test_profile_ends.c - the profiler's ends: killed, left, forked, out of memory, threads that come
+ * and go. JSON is judged by tests/support/json_valid.c.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <iter/iter.h>
+
+#include "iter/core/alloc.h"
+#include "iter/runtime/profiler.h"
+#include "tests/support/drive.h"
+#include "tests/support/json_valid.h"
+#include "tests/support/make_data.h"
+
+TestSuite(profile_ends, .timeout = 120);
+
+/* Sees an event, and looks at it no further. */
+static void see(void *user, const iter_profile_event *event) {
+    *(int *)user += event->name != NULL;
+}
+
+static void start_with(const char *path, uint32_t events, int64_t period_ms) {
+    iter_error err;
+    iter_profile_options opt = ITER_PROFILE_OPTIONS_INIT;
+    opt.filename = path;
+    opt.events_per_thread = events;
+    opt.dump_period_ms = period_ms;
+    opt.no_memory = 1;
+    cr_assert_eq(iter_profile_start(&opt, &err), ITER_OK, "%s", err.message);
+}
+
+static void stop_now(void) {
+    iter_error err;
+    cr_assert_eq(iter_profile_stop(&err), ITER_OK, "%s", err.message);
+}
+
+static void scope(const char *name) {
+    iter_profile_scope_begin(name);
+    iter_profile_scope_end();
+}
+
+/* ---- Ends ------------------------------------------------------------------------------------ */
+
+static void pause_ms(int64_t ms) {
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+/* A child that writes all the time and is ended at any time. */
+static pid_t busy_child(const char *path, bool ends_itself) {
+    const pid_t child = fork();
+    cr_assert_geq(child, 0);
+    if (child) return child;
+    iter_profile_options opt = ITER_PROFILE_OPTIONS_INIT;
+    opt.filename = path;
+    opt.dump_period_ms = 1;
+    if (iter_profile_start(&opt, NULL) < 0) _exit(3);
+    for (int i = 0;; i++) {
+        scope("busy");
+        iter_profile_counter_add("turns", 1);
+        if (ends_itself && i == 50000) _exit(4);
+    }
+}
+
+static bool holds(const char *path, const char *part) {
+    size_t n;
+    char *text = json_read(path, &n);
+    const bool found = text && strstr(text, part);
+    free(text);
+    return found;
+}
+
+Test(profile_ends, killed) {
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], *trace;
+    make_folder(folder);
+    make_path(path, folder, "trace.json");
+    for (int round = 0; round < 25; round++) {
+        const pid_t child = busy_child(path, false);
+        int status;
+        while (!holds(path, "\"name\":\"busy\""))
+            pause_ms(1);
+        pause_ms(round * 7 % 40);
+        kill(child, SIGKILL);
+        cr_assert_eq(waitpid(child, &status, 0), child);
+        cr_assert(WIFSIGNALED(status));
+        cr_assert(json_file_valid(path, &trace), "round %d", round);
+        cr_assert_gt(json_count(trace, "\"name\":\"busy\""), 0, "round %d", round);
+        free(trace);
+        unlink(path);
+    }
+    make_folder_gone(folder);
+}
+
+Test(profile_ends, left_by_exit) {
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], *trace;
+    make_folder(folder);
+    make_path(path, folder, "trace.json");
+    int status;
+    const pid_t child = busy_child(path, true);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 4);
+    cr_assert(json_file_valid(path, &trace));
+    cr_assert_gt(json_count(trace, "\"name\":\"busy\""), 0);
+    free(trace);
+    make_folder_gone(folder);
+}
+
+Test(profile_ends, forked_children_write_nothing) {
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], other[MAKE_PATH_MAX], *trace;
+    make_folder(folder);
+    start_with(make_path(path, folder, "parent.json"), 0, -1);
+    make_path(other, folder, "child.json");
+    iter_error err;
+    scope("parent");
+    const pid_t child = fork();
+    if (child == 0) {
+        const bool off = !iter_profile_is_on() && iter_profile_dump(&err) == ITER_ESTATE;
+        scope("lost");
+        iter_profile_options opt = ITER_PROFILE_OPTIONS_INIT;
+        opt.filename = other;
+        if (!off || iter_profile_start(&opt, &err) < 0) _exit(3);
+        scope("child");
+        if (iter_profile_stop(&err) < 0) _exit(4);
+        iter_profile_clear();
+        _exit(0);
+    }
+    int status;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", status);
+    cr_assert(json_file_valid(other, &trace));
+    cr_assert_eq(json_count(trace, "\"name\":\"child\""), 1);
+    cr_assert_eq(json_count(trace, "\"name\":\"parent\""), 0);
+    cr_assert_eq(json_count(trace, "\"name\":\"lost\""), 0);
+    free(trace);
+    scope("parent");
+    stop_now();
+    cr_assert(json_file_valid(path, &trace));
+    cr_assert_eq(json_count(trace, "\"name\":\"parent\""), 2);
+    cr_assert_eq(json_count(trace, "\"name\":\"child\""), 0);
+    free(trace);
+    iter_profile_clear();
+    char next[MAKE_PATH_MAX + 8];
+    snprintf(next, sizeof(next), "%s.next", path);
+    cr_assert_lt(access(next, F_OK), 0, "the second file goes");
+    make_folder_gone(folder);
+}
+
+/* ---- Allocations ----------------------------------------------------------------------------- */
+
+/* From nothing to nothing. */
+static iter_status whole_life(const char *path, iter_error *err) {
+    iter_profile_options opt = ITER_PROFILE_OPTIONS_INIT;
+    size_t n;
+    int n_seen = 0;
+    char text[4096];
+    opt.filename = path;
+    opt.dump_period_ms = -1;
+    iter_status s = iter_profile_start(&opt, err);
+    scope("walk");
+    iter_profile_counter_set("walk", 1);
+    iter_status later = s;
+    if (s == ITER_OK) later = iter_profile_each(see, &n_seen, err);
+    if (later == ITER_OK) later = iter_profile_table(0, 0, 0, 0, text, sizeof(text), &n, err);
+    if (s == ITER_OK && later == ITER_OK) later = iter_profile_stop(err);
+    iter_profile_clear();
+    return later;
+}
+
+Test(profile_ends, every_allocation_fails_once) {
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    iter_error err = {.status = ITER_OK};
+    make_folder(folder);
+    make_path(path, folder, "trace.json");
+    cr_assert_eq(whole_life(path, &err), ITER_OK, "%s", err.message);
+    const long live = iter__alloc_live(), before = iter__alloc_count();
+    cr_assert_eq(whole_life(path, &err), ITER_OK);
+    const long n = iter__alloc_count() - before;
+    cr_assert_gt(n, 5);
+    int n_refused = 0;
+    for (long i = 0; i < n; i++) {
+        err = (iter_error){.status = ITER_OK};
+        iter__alloc_fail_after = i;
+        const iter_status s = whole_life(path, &err);
+        const bool happened = iter__alloc_fail_after < 0;
+        iter__alloc_fail_after = -1;
+        cr_assert(happened, "allocation %ld of %ld was not asked for", i, n);
+        cr_assert_eq(iter__alloc_live(), live, "blocks stay behind after allocation %ld", i);
+        cr_assert(s == ITER_OK || s == ITER_ENOMEM, "allocation %ld: %s", i, err.message);
+        n_refused += s == ITER_ENOMEM;
+        if (s == ITER_ENOMEM) cr_assert_gt(strlen(err.message), 0);
+        cr_assert(access(path, F_OK) < 0 || json_file_valid(path, NULL));
+    }
+    cr_assert_geq(n_refused, 4);
+    make_folder_gone(folder);
+}
+
+static void *one_event(void *arg) {
+    iter_profile_instant("once");
+    return arg;
+}
+
+/* Threads come and go: their rings are used again. */
+Test(profile_ends, rings_are_given_back) {
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], *trace;
+    make_folder(folder);
+    start_with(make_path(path, folder, "trace.json"), 64, -1);
+    iter_error err;
+    iter_profile_instant("once");
+    pthread_t thread;
+    long live = 0;
+    for (int i = 0; i < 300; i++) {
+        cr_assert_eq(pthread_create(&thread, NULL, one_event, NULL), 0);
+        pthread_join(thread, NULL);
+        if (i % 2) cr_assert_eq(iter_profile_dump(&err), ITER_OK);
+        if (i == 20) live = iter__alloc_live();
+    }
+    cr_assert_eq(iter__alloc_live(), live);
+    cr_assert_eq(iter_profile_dropped(), 0);
+    stop_now();
+    cr_assert(json_file_valid(path, &trace));
+    cr_assert_eq(json_count(trace, "\"name\":\"once\""), 301);
+    cr_assert_eq(json_count(trace, "\"thread_name\""), 301, "each thread has a track of its own");
+    free(trace);
+    iter_profile_clear();
+    make_folder_gone(folder);
+}
