@@ -14,6 +14,8 @@
 #include "bench_row.h"
 #include "bench_util.h"
 
+#define WARM_MAX_S 0.15
+
 /* ---- Arrays ---------------------------------------------------------------------------------- */
 
 static iter_status check_fixed(const iter_description *set, iter_error *err) {
@@ -78,6 +80,14 @@ static iter_status arrays_fill(bench_arrays *out, iter_loader *loader, iter_erro
     return ITER_OK;
 }
 
+/* A reference of the caller's: opened for this run, or shared by several arms. */
+static iter_status arm_dataset(const bench_options *options, iter_dataset **out, iter_error *err) {
+    if (options->dataset == NULL)
+        return iter_dataset_open(options->data, options->registry, out, err);
+    *out = iter_dataset_ref(options->dataset);
+    return ITER_OK;
+}
+
 static iter_status arrays_read(const bench_options *options, iter_dataset *dataset,
                                uint64_t max_bytes, bench_arrays *out, iter_error *err) {
     const iter_description *set = iter_dataset_describe(dataset);
@@ -90,6 +100,7 @@ static iter_status arrays_read(const bench_options *options, iter_dataset *datas
     if (n == 0) return bench_fail(err, ITER_EUNSUPPORTED, "no samples for the arrays");
     bench_options plain = *options;
     plain.ranks = 1;
+    plain.workers = ITER_WORKERS_AUTO;
     plain.shuffle = ITER_SHUFFLE_NONE;
     plain.sampler = NULL;
     plain.last_batch = ITER_LAST_KEEP;
@@ -109,7 +120,7 @@ iter_status bench_arrays_load(const bench_options *options, uint64_t max_bytes, 
     *out = (bench_arrays){0};
     double start = bench_now();
     iter_dataset *dataset;
-    iter_status s = iter_dataset_open(options->data, NULL, &dataset, err);
+    iter_status s = arm_dataset(options, &dataset, err);
     if (s < 0) return s;
     s = arrays_read(options, dataset, max_bytes, out, err);
     iter_dataset_unref(dataset);
@@ -158,10 +169,9 @@ iter_status arm_open(const bench_options *options, const bench_arrays *arrays, b
     if (out->loaders == NULL)
         s = bench_fail(err, ITER_ENOMEM, "no memory for %llu ranks",
                        (unsigned long long)options->ranks);
-    if (s == ITER_OK && arrays == NULL)
-        s = iter_dataset_open(options->data, NULL, &out->dataset, err);
+    if (s == ITER_OK && arrays == NULL) s = arm_dataset(options, &out->dataset, err);
     if (s == ITER_OK && options->chain != NULL)
-        s = iter_chain_parse(options->chain, NULL, &out->chain, err);
+        s = iter_chain_parse(options->chain, options->registry, &out->chain, err);
     for (uint32_t rank = 0; s == ITER_OK && rank < options->ranks; rank++)
         s = open_loader(out, arrays, rank, err);
     out->open_s = bench_now() - out->opened_at;
@@ -271,14 +281,36 @@ static iter_status side_run(void *user, uint64_t n, uint64_t *out_samples, doubl
     return arm_run(user, n, true, out_samples, out_seconds, err);
 }
 
+/* All that was made ahead is used up, as far as that takes no longer than a good part of a slice. */
 static iter_status side_warm(void *user, uint64_t n, iter_error *err) {
-    uint64_t samples;
-    double seconds;
-    return arm_run(user, n, false, &samples, &seconds, err);
+    bench_arm *arm = user;
+    const double until = bench_now() + WARM_MAX_S;
+    const uint64_t ahead = (arm->options->prefetch > 0 ? arm->options->prefetch : 2) + 3;
+    iter_status s = ITER_OK;
+    for (uint64_t i = 0; s == ITER_OK && (i < n || (i < ahead && bench_now() < until)); i++) {
+        uint64_t samples;
+        double seconds;
+        s = arm_run(arm, 1, false, &samples, &seconds, err);
+    }
+    return s;
+}
+
+/* No worker has anything left to do. */
+static bool side_rests(void *user) {
+    const bench_arm *arm = user;
+    for (uint32_t rank = 0; rank < arm->options->ranks; rank++) {
+        const iter_loader *loader = arm->loaders[rank];
+        int32_t stage;
+        for (int32_t w = 0; (stage = iter_loader_stage_now(loader, w)) >= 0; w++) {
+            const char *name = iter_loader_stage_name(loader, stage);
+            if (strcmp(name, "wait-slot") != 0 && strcmp(name, "idle") != 0) return false;
+        }
+    }
+    return true;
 }
 
 measure_side arm_side(bench_arm *arm) {
-    return (measure_side){arm->name, side_run, side_warm, arm};
+    return (measure_side){arm->name, side_run, side_warm, arm, side_rests};
 }
 
 iter_status arm_first_batch(bench_arm *arm, bool timed, iter_error *err) {

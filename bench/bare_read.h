@@ -16,7 +16,7 @@
 
 typedef struct bare_read_options {
     bool ring;      /* an io_uring with `depth` reads in flight; else pread, one after another */
-    bool direct;    /* O_DIRECT; bare_read_files() only */
+    bool direct;    /* O_DIRECT; of records, where these lie on 4 KiB edges */
     uint32_t depth; /* 0 = 32 */
     size_t block_bytes; /* of one read of bare_read_files(), a multiple of 4096; 0 = 1 MiB */
     /* Gets every piece that was read, in any order; NULL = nobody looks. `number` is its place in

@@ -7,6 +7,7 @@
  */
 #include "bench_json.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -153,29 +154,44 @@ static char *put_unit(char *to, unsigned unit) {
     return to;
 }
 
-/* After the opening quote; NULL = malformed or no memory. */
+/* The four digits of \uXXXX; false where they are not. */
+static bool read_unit(const char *at, const char *end, unsigned *out) {
+    *out = 0;
+    for (int i = 0; i < 4; i++) {
+        static const char digits[] = "0123456789abcdef";
+        const char *digit = at + i < end ? strchr(digits, tolower((unsigned char)at[i])) : NULL;
+        if (digit == NULL || *digit == '\0') return false;
+        *out = *out << 4 | (unsigned)(digit - digits);
+    }
+    return true;
+}
+
+/* After the opening quote; NULL = malformed or no memory. No text is longer than what stands for it. */
 static char *read_text(reader *r) {
-    char *text = malloc((size_t)(r->end - r->at) + 1), *to = text;
+    const char *close = r->at;
+    while (close < r->end && *close != '"')
+        close += *close == '\\' && close + 1 < r->end ? 2 : 1;
+    char *text = malloc((size_t)(close - r->at) + 1), *to = text;
     if (text == NULL) return NULL;
-    while (r->at < r->end && *r->at != '"') {
+    while (r->at < close) {
         if (*r->at != '\\') {
             *to++ = *r->at++;
             continue;
         }
         static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
-        const char *letter = r->at + 1 < r->end ? strchr(letters, r->at[1]) : NULL;
+        const char *letter = r->at + 1 < close ? strchr(letters, r->at[1]) : NULL;
         unsigned unit;
         if (letter != NULL && *letter != '\0') {
             *to++ = values[letter - letters];
             r->at += 2;
-        } else if (r->end - r->at > 6 && r->at[1] == 'u' && sscanf(r->at + 2, "%4x", &unit) == 1) {
+        } else if (r->at + 1 < close && r->at[1] == 'u' && read_unit(r->at + 2, close, &unit)) {
             to = put_unit(to, unit);
             r->at += 6;
         } else {
             break;
         }
     }
-    if (r->at < r->end && *r->at == '"') {
+    if (r->at == close && close < r->end) {
         r->at++;
         *to = '\0';
         return text;
@@ -262,7 +278,7 @@ static json_value *read_value(reader *r, int depth) {
     return NULL;
 }
 
-static char *read_file(const char *path, size_t *out_size, iter_error *err) {
+char *json_load(const char *path, size_t *out_bytes, iter_error *err) {
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
         bench_fail(err, ITER_EIO, "%s: %s", path, strerror(errno));
@@ -285,28 +301,34 @@ static char *read_file(const char *path, size_t *out_size, iter_error *err) {
         return NULL;
     }
     text[size] = '\0';
-    *out_size = size;
+    *out_bytes = size;
     return text;
 }
 
-iter_status json_read(const char *path, json_value **out, iter_error *err) {
-    size_t size;
-    *out = NULL;
-    char *text = read_file(path, &size, err);
-    if (text == NULL) return ITER_EIO;
-    reader r = {text, text, text + size, NULL};
+iter_status json_parse(const char *name, const char *text, size_t bytes, json_value **out,
+                       iter_error *err) {
+    reader r = {text, text, text + bytes, NULL};
     json_value *value = read_value(&r, 0);
     skip_blanks(&r);
     if (value != NULL && r.at != r.end) fail_at(&r, "something follows the value");
     iter_status s = ITER_OK;
     if (value == NULL || r.error != NULL) {
-        s = bench_fail(err, ITER_EFORMAT, "%s: byte %td: %s", path, r.at - r.start,
+        s = bench_fail(err, ITER_EFORMAT, "%s: byte %td: %s", name, r.at - r.start,
                        r.error != NULL ? r.error : "no memory");
         json_free(value);
         value = NULL;
     }
-    free(text);
     *out = value;
+    return s;
+}
+
+iter_status json_read(const char *path, json_value **out, iter_error *err) {
+    size_t bytes;
+    *out = NULL;
+    char *text = json_load(path, &bytes, err);
+    if (text == NULL) return ITER_EIO;
+    iter_status s = json_parse(path, text, bytes, out, err);
+    free(text);
     return s;
 }
 

@@ -58,6 +58,11 @@ typedef struct json_value {
 
 /** Reads a whole file. Errors: EIO, EFORMAT with the place, ENOMEM. */
 iter_status json_read(const char *path, json_value **out, iter_error *err);
+/** The two halves of it: the bytes of a file, the caller's to free, with a NUL behind them (NULL =
+ * EIO, ENOMEM); and text[0..bytes), followed by a NUL, as a value. `name` stands in messages. */
+char *json_load(const char *path, size_t *out_bytes, iter_error *err);
+iter_status json_parse(const char *name, const char *text, size_t bytes, json_value **out,
+                       iter_error *err);
 void json_free(json_value *value);
 
 /** The member called by a dotted path, or NULL. */

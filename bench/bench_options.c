@@ -39,7 +39,8 @@ typedef struct option_row {
 static const option_row rows[] = {
     {"loader", CHOICE, AT(loader), "ndarray|dataloader", 1, 0, 0, RUNS | BENCH_PLAN,
      "which iterator; without it both run, interleaved"},
-    {"data", TEXT, AT(data), "SPEC", 0, 0, 0, LOADS, "dataset, as format:path?key=value"},
+    {"data", TEXT, AT(data), "SPEC", 0, 0, 0, LOADS | BENCH_DOCTOR,
+     "dataset, as format:path?key=value"},
     {"chain", TEXT, AT(chain), "STAGES", 0, 0, 0, LOADS, "what happens to a sample (none)"},
     {"batch", COUNT, AT(batch), "N", 0, 1, UINT32_MAX, LOADS, "samples a batch and rank (64)"},
     {"workers", WORKERS, AT(workers), "N", 0, 0, 1024, LOADS,
@@ -69,8 +70,11 @@ static const option_row rows[] = {
      "order and augmentation depend on it alone (0)"},
     {"memory", SIZE, AT(memory), "BYTES", 0, 1, UINT64_MAX, LOADS,
      "budget of a loader, e.g. 32MiB (half of what is free)"},
-    {"json", TEXT, AT(json), "FILE|-", 0, 0, 0, BENCH_RUN | BENCH_LIMITS | BENCH_VERSUS,
+    {"json", TEXT, AT(json), "FILE|-", 0, 0, 0,
+     BENCH_RUN | BENCH_LIMITS | BENCH_VERSUS | BENCH_DOCTOR,
      "write the results as JSON; - is stdout, and nothing else goes there"},
+    {"html", TEXT, AT(html), "FILE", 0, 0, 0, BENCH_RUN,
+     "write the results as a report: one HTML file, nothing beside it"},
     {"consumer", CHOICE, AT(consumer), "touch|none", 0, 0, 0, RUNS,
      "reads a byte of every cache line of a batch, or nothing (touch)"},
     {"model", CHOICE, AT(model), "none|cnn|gru|mlp", 0, 0, 0, RUNS,
@@ -78,6 +82,17 @@ static const option_row rows[] = {
     {"device", CHOICE, AT(device), "cpu", 0, 0, 0, RUNS, "where it trains (cpu)"},
     {"threads", COUNT, AT(threads), "N", 0, 1, 1024, RUNS,
      "threads of the trainer (cores less workers, at least 1)"},
+    {"compute-ms", REAL, AT(compute_ms), "MS", 0, 0, 0, BENCH_RUN,
+     "instead of --model: an accelerator that takes so long over a batch, emulated by sleeping"},
+    {"wants", CHOICE, AT(wants), "nchw|nhwc", 1, 0, 0, BENCH_RUN,
+     "with --compute-ms: the layout it wants; batches in the other are turned first (any)"},
+    {"prove", FLAG, AT(prove), NULL, 0, 0, 0, BENCH_RUN,
+     "apply the verdict's first change and measure what it gains"},
+    {"trace", TEXT, AT(trace), "FILE", 0, 0, 0, BENCH_RUN,
+     "with --model or --compute-ms: a second of the run as Perfetto events"},
+    {"plant", TEXT, AT(plant), "KIND[:FACTOR]", 0, 0, 0, BENCH_RUN,
+     "a bottleneck to be found: slow-disk, slow-decode, slow-transform, slow-worker, few-workers, "
+     "small-prefetch, slow-consumer, layout, tiny-batch, oversubscribed"},
     {"sweep", CHOICE, AT(sweep), "loader", 1, 0, 0, BENCH_RUN,
      "with --model: every setting of the loader against one another"},
     {"hash", FLAG, AT(hash), NULL, 0, 0, 0, BENCH_RUN,
@@ -252,6 +267,16 @@ iter_status bench_options_check(const bench_options *options, bench_command comm
                           "--ranks, --start or --limit beside it");
     if (options->model == BENCH_MODEL_NONE && (options->threads > 0 || options->sweep != 0))
         return bench_fail(err, ITER_EINVAL, "--threads and --sweep belong to --model");
+    if (options->compute_ms > 0 && options->model != BENCH_MODEL_NONE)
+        return bench_fail(err, ITER_EINVAL, "--compute-ms stands instead of --model");
+    if (options->wants != 0 && options->compute_ms <= 0)
+        return bench_fail(err, ITER_EINVAL, "--wants belongs to --compute-ms");
+    if (bench_options_diagnose(options) && options->model == BENCH_MODEL_NONE &&
+        (options->hash || options->dump != NULL || options->epochs > 0 || options->ranks > 1 ||
+         options->has_start))
+        return bench_fail(err, ITER_EINVAL,
+                          "--compute-ms, --plant and --prove are measured by time and one rank: no "
+                          "--hash, --dump, --epochs, --ranks or --start beside them");
     if (options->epochs > 0 && options->seconds > 0)
         return bench_fail(err, ITER_EINVAL, "--epochs and --seconds exclude one another");
     if (options->hash && options->seconds > 0)
@@ -259,12 +284,18 @@ iter_status bench_options_check(const bench_options *options, bench_command comm
                           "--hash wants whole epochs: --seconds cannot stand beside it");
     if ((options->dump != NULL) != (options->batches > 0))
         return bench_fail(err, ITER_EINVAL, "--dump and --batches belong together");
-    if (options->dump != NULL &&
-        (options->hash || options->epochs > 0 || options->seconds > 0 || options->json != NULL))
+    if (options->dump != NULL && (options->hash || options->epochs > 0 || options->seconds > 0 ||
+                                  options->json != NULL || options->html != NULL))
         return bench_fail(
             err, ITER_EINVAL,
-            "--dump stands alone: no --hash, --epochs, --seconds or --json beside it");
+            "--dump stands alone: no --hash, --epochs, --seconds, --json or --html beside it");
     return ITER_OK;
+}
+
+bool bench_options_diagnose(const bench_options *options) {
+    return options->sweep == 0 &&
+           (options->model != BENCH_MODEL_NONE || options->compute_ms > 0 ||
+            options->plant != NULL || options->prove || options->trace != NULL);
 }
 
 iter_loader_options bench_loader_options(const bench_options *options, uint32_t rank) {
@@ -284,6 +315,8 @@ iter_loader_options bench_loader_options(const bench_options *options, uint32_t 
     out.o_direct = options->o_direct ? 1 : 0;
     out.memory_limit = options->memory;
     out.sampler = options->sampler;
+    out.source_ops = options->source_ops;
+    out.only_reads = options->only_reads ? 1 : 0;
     return out;
 }
 
@@ -309,6 +342,8 @@ void bench_options_help(FILE *out) {
           "       iterbench plan --data SPEC [options]              how a loader would work\n"
           "       iterbench limits --data SPEC [options]            what this machine allows\n"
           "       iterbench compare A.json B.json                   two results side by side\n"
+          "       iterbench report RESULT.json OUT.html             a result as a page to look at\n"
+          "       iterbench doctor [--data SPEC] [--json FILE|-]    what this machine gives\n"
           "       iterbench generate cifar10 DIR [--n N] [--seed N] a set in that format\n"
           "       iterbench serve [options]                         'run N' on stdin, 'samples "
           "seconds' on stdout\n"

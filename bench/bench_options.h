@@ -18,7 +18,9 @@ typedef enum bench_command {
     BENCH_COMPARE = 16,
     BENCH_GENERATE = 32,
     BENCH_SERVE = 64,
-    BENCH_VERSUS = 128
+    BENCH_VERSUS = 128,
+    BENCH_DOCTOR = 256,
+    BENCH_REPORT = 1024
 } bench_command;
 
 typedef enum bench_loader { BENCH_BOTH = 0, BENCH_NDARRAY = 1, BENCH_DATALOADER = 2 } bench_loader;
@@ -64,6 +66,7 @@ typedef struct bench_options {
     uint64_t epochs; /* 0 = by time */
     double seconds;  /* 0 = not given */
     const char *json;
+    const char *html; /* where the report goes */
     bool hash;
     const char *dump;
     uint64_t batches;
@@ -74,6 +77,16 @@ typedef struct bench_options {
     int32_t sweep;     /* 1 = over loader settings */
     uint64_t max_held; /* set by programs: batches held at once; 0 = the library's default */
     uint64_t threads;  /* of the trainer; 0 = cores less workers */
+    double compute_ms; /* of an emulated accelerator, a batch; 0 = none */
+    int32_t wants;     /* the layout it wants: 0 = any, 1 = nchw, 2 = nhwc */
+    const char *plant; /* a bottleneck to plant: KIND[:FACTOR] */
+    const char *trace; /* a second of both as Chrome/Perfetto events */
+    bool prove;        /* apply the first change and measure again */
+    uint64_t turns;    /* set by programs: times that a layout is turned; 0 = once */
+    bool only_reads;   /* set by programs: the loader reads and makes nothing */
+    const iter_registry *registry;     /* set by programs: where formats and stages are looked up */
+    const iter_source_ops *source_ops; /* set by programs: bytes come from here */
+    iter_dataset *dataset;             /* set by programs: opened already; `data` names it */
     const char *a, *b;
     uint64_t pairs; /* kept pairs wanted */
     uint64_t n;     /* of generate: records a file */
@@ -92,6 +105,9 @@ iter_status bench_options_parse(int argc, char **argv, int first, bench_command 
 /** Checks what only holds for a run: data given, things that exclude one another. */
 iter_status bench_options_check(const bench_options *options, bench_command command,
                                 iter_error *err);
+
+/** Whether the run is taken apart (a verdict), instead of only measured. */
+bool bench_options_diagnose(const bench_options *options);
 
 /** The library's options for one rank. */
 iter_loader_options bench_loader_options(const bench_options *options, uint32_t rank);

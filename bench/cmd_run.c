@@ -15,6 +15,7 @@
 
 #include "bench_util.h"
 #include "iterbench.h"
+#include "report_html.h"
 #include "run_result.h"
 
 #define DEFAULT_SECONDS 3.0
@@ -268,12 +269,18 @@ static void clean_up(run *r) {
     free(result);
 }
 
+static void write_json(const void *user, FILE *out) {
+    run_result_json(user, out);
+}
+
 static iter_status report(const run *r, iter_error *err) {
     const char *json = r->options.json;
     if (json == NULL || strcmp(json, "-") != 0) run_result_table(r->result, stdout);
-    if (json == NULL) return ITER_OK;
+    iter_status s = ITER_OK;
+    if (r->options.html != NULL) s = report_html_by(r->options.html, write_json, r->result, err);
+    if (s < 0 || json == NULL) return s;
     FILE *out;
-    iter_status s = bench_json_open(json, &out, err);
+    s = bench_json_open(json, &out, err);
     if (s < 0) return s;
     run_result_json(r->result, out);
     return bench_json_close(json, out, err);
@@ -282,7 +289,8 @@ static iter_status report(const run *r, iter_error *err) {
 int cmd_run(const bench_options *options) {
     iter_error err;
     iter_status s;
-    if (options->model != BENCH_MODEL_NONE) return cmd_train(options);
+    if (options->sweep != 0) return cmd_sweep(options);
+    if (bench_options_diagnose(options)) return cmd_diagnose(options);
     if (options->dump != NULL) {
         s = bench_dump(options, &err);
         return s < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE;

@@ -1,5 +1,5 @@
 /*
- * feed.c - a trainer beside a loader.
+ * feed.c - a consumer beside a loader.
  *
  * The replayed batches lie in slots of a loader that has as many of them as the measured one plus
  * those that are held back: the trainer reads the same kind of memory, through the same number of
@@ -9,37 +9,21 @@
 #include "feed.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "bench_util.h"
 
 #define DEFAULT_SLOTS 5 /* max_held 2 + prefetch 2 + 1 */
 
-static const struct {
-    const char *chain; /* %s = the layout that the backend wants */
-    const char *optimizer;
-} recipes[] = {
-    [BENCH_MODEL_CNN] = {"scale:factor=0.00392156862745098 | to:f32,%s",
-                         "sgd:lr=0.01,momentum=0.9"},
-    [BENCH_MODEL_GRU] = {"", "adam:lr=0.001"},
-    [BENCH_MODEL_MLP] = {"", "adam:lr=0.001"},
-};
-
 iter_status feed_options(const bench_options *options, bench_options *out, char chain[96],
                          iter_error *err) {
     *out = *options;
-    if (options->chain != NULL) return ITER_OK;
-    iter_model *model;
-    iter_status s = iter_model_parse(bench_model_text(options->model), &model, err);
-    if (s < 0) return s;
-    const char *layout = iter_model_layout(model, NULL);
-    if (strcmp(layout, "tn") == 0)
-        snprintf(chain, 96, "tnc");
-    else
-        snprintf(chain, 96, recipes[options->model].chain, layout);
+    if (options->chain != NULL || options->model == BENCH_MODEL_NONE) return ITER_OK;
+    iter_status s = feed_model_chain(options, chain, err);
     out->chain = chain[0] != '\0' ? chain : NULL;
-    iter_model_unref(model);
-    return ITER_OK;
+    return s;
 }
 
 /* A loader with room for one whole set of slots in the consumer's hands, and that many batches. */
@@ -62,15 +46,10 @@ iter_status feed_open(const bench_options *options, const bench_arrays *arrays, 
                       iter_error *err) {
     memset(out, 0, sizeof(*out));
     iter_status s = feed_options(options, &out->options, out->chain, err);
-    if (s == ITER_OK) s = iter_model_parse(bench_model_text(options->model), &out->model, err);
     if (s == ITER_OK) s = hold_batches(out, arrays, err);
-    if (s == ITER_OK) {
-        iter_trainer_options opt = ITER_TRAINER_OPTIONS_INIT;
-        opt.optimizer = recipes[options->model].optimizer;
-        opt.threads = (uint32_t)options->threads;
-        opt.seed = options->seed;
-        s = iter_trainer_create(out->model, out->replay.loaders[0], &opt, &out->trainer, err);
-    }
+    if (s == ITER_OK && options->model != BENCH_MODEL_NONE) s = feed_model_open(out, err);
+    if (options->model == BENCH_MODEL_NONE)
+        prctl(PR_SET_TIMERSLACK, 1ul); /* sleeps end when they should, not 50 us later */
     if (s < 0) feed_close(out);
     return s;
 }
@@ -80,17 +59,72 @@ void feed_close(feed_trainer *feed) {
         iter_batch_unref(feed->held[i]);
     feed->n_held = 0;
     if (feed->replay.loaders != NULL) arm_close(&feed->replay);
-    iter_trainer_destroy(feed->trainer);
-    feed->trainer = NULL;
-    iter_model_unref(feed->model);
-    feed->model = NULL;
+    if (feed->options.model != BENCH_MODEL_NONE) feed_model_close(feed);
+    iter_convert_destroy(feed->compute.convert);
+    feed->compute.convert = NULL;
+    free(feed->compute.turned);
+    feed->compute.turned = NULL;
+}
+
+/* ---- The emulated accelerator ---------------------------------------------------------------- */
+
+static iter_status prepare_turn(feed_compute *c, const iter_tensor *batch, const char *layout,
+                                iter_error *err) {
+    const bool to_nchw = strcmp(layout, "NCHW") == 0;
+    const int to[2][4] = {{0, 2, 3, 1}, {0, 3, 1, 2}};
+    iter_desc out = batch->desc;
+    for (int i = 0; i < 4; i++)
+        out.dims[i] = batch->desc.dims[to[to_nchw][i]];
+    snprintf(out.layout, sizeof(out.layout), "%s", layout);
+    c->from = batch->desc;
+    iter_convert_destroy(c->convert);
+    c->convert = NULL;
+    free(c->turned);
+    c->turned = malloc(iter_desc_bytes(&out));
+    if (c->turned == NULL) return bench_fail(err, ITER_ENOMEM, "no memory to turn a batch");
+    snprintf(c->text, sizeof(c->text), "%s to %s", to_nchw ? "nhwc" : "nchw",
+             to_nchw ? "nchw" : "nhwc");
+    return iter_convert_prepare(&batch->desc, &out, NULL, &c->convert, err);
+}
+
+/* Turns the batch's images into the layout that the accelerator wants, `turns` times over. */
+static iter_status turn(feed_trainer *feed, const iter_batch *batch, iter_error *err) {
+    static const char *const layouts[] = {"", "NCHW", "NHWC"};
+    feed_compute *c = &feed->compute;
+    const iter_tensor *data = iter_batch_tensor(batch, 0);
+    const char *wants = layouts[feed->options.wants];
+    if (wants[0] == '\0' || data == NULL || data->desc.n_dims != 4 ||
+        data->desc.layout[0] == '\0' || strcmp(data->desc.layout, wants) == 0)
+        return ITER_OK;
+    const uint64_t start = bench_now_ns();
+    if (c->convert == NULL || memcmp(c->from.dims, data->desc.dims, sizeof(c->from.dims)) != 0) {
+        iter_status s = prepare_turn(c, data, wants, err);
+        if (s < 0) return s;
+    }
+    for (uint64_t i = 0; i < (feed->options.turns > 0 ? feed->options.turns : 1); i++)
+        iter_convert_run(c->convert, data->data, c->turned, NULL);
+    c->convert_ns += bench_now_ns() - start;
+    c->n_converted++;
+    return ITER_OK;
 }
 
 static iter_status take(void *user, const iter_batch *batch, iter_error *err) {
     feed_trainer *feed = user;
-    iter_result result;
-    return iter_trainer_step(feed->trainer, batch, &result, err);
+    if (feed->options.model != BENCH_MODEL_NONE) return feed_model_take(feed, batch, err);
+    iter_status s = turn(feed, batch, err);
+    bench_sleep(feed->options.compute_ms * 1e-3);
+    return s;
 }
+
+feed_turning feed_turns(const feed_trainer *feed) {
+    if (feed->options.model != BENCH_MODEL_NONE) return feed_model_turns(feed);
+    feed_turning out = {feed->compute.n_converted, (double)feed->compute.convert_ns * 1e-9, "",
+                        feed->options.wants == 2 ? "nhwc" : "nchw"};
+    snprintf(out.text, sizeof(out.text), "%s", feed->compute.text);
+    return out;
+}
+
+/* ---- Replay ---------------------------------------------------------------------------------- */
 
 static iter_status replay(feed_trainer *feed, uint64_t n, bool timed, uint64_t *out_samples,
                           double *out_seconds, iter_error *err) {
@@ -124,7 +158,7 @@ static iter_status side_warm(void *user, uint64_t n, iter_error *err) {
 }
 
 measure_side feed_side(feed_trainer *feed, const char *name) {
-    return (measure_side){name, side_run, side_warm, feed};
+    return (measure_side){name, side_run, side_warm, feed, NULL};
 }
 
 void feed_from(feed_trainer *feed, bench_arm *arm) {

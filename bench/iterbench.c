@@ -23,6 +23,8 @@ static const struct {
     {"plan", BENCH_PLAN, cmd_plan, true},
     {"limits", BENCH_LIMITS, cmd_limits, true},
     {"compare", BENCH_COMPARE, cmd_compare, false},
+    {"report", BENCH_REPORT, cmd_report, false},
+    {"doctor", BENCH_DOCTOR, cmd_doctor, false},
     {"generate", BENCH_GENERATE, cmd_generate, false},
     {"serve", BENCH_SERVE, cmd_serve, true},
     {"versus", BENCH_VERSUS, cmd_versus, false},

@@ -13,12 +13,15 @@
 #define BENCH_USAGE  2
 
 int cmd_run(const bench_options *options);
-int cmd_train(const bench_options *options);       /* cmd_run() with --model */
+int cmd_diagnose(const bench_options *options);    /* cmd_run() with a consumer, or --plant */
+int cmd_sweep(const bench_options *options);       /* cmd_run() with --model and --sweep */
 int cmd_serve_model(const bench_options *options); /* cmd_serve() with --model */
 int cmd_list(const bench_options *options);
 int cmd_plan(const bench_options *options);
 int cmd_limits(const bench_options *options);
 int cmd_compare(const bench_options *options);
+int cmd_report(const bench_options *options);
+int cmd_doctor(const bench_options *options);
 int cmd_generate(const bench_options *options);
 int cmd_serve(const bench_options *options);
 int cmd_versus(const bench_options *options);

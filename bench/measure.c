@@ -28,6 +28,7 @@
 #include "bench_util.h"
 
 #define SLICE_MAX_S   0.5
+#define REST_MAX_S    0.5
 #define WITNESS_PARTS 3
 #define WITNESS_TURNS 300000
 
@@ -82,9 +83,17 @@ static iter_status calibrate(const comparison *c, side_state *s, iter_error *err
     }
 }
 
-/* Threads that make batches ahead stop when their slots are full; a few batches' time is enough. */
+/* Threads that make batches ahead stop when their slots are full; where nobody can be asked, a few
+ * batches' time is enough. */
 static void settle(const side_state *s) {
-    bench_sleep(fmin(fmax(6 / s->batches_per_s, 0.0005), 0.05));
+    if (s->side->rests == NULL) {
+        bench_sleep(fmin(fmax(6 / s->batches_per_s, 0.0005), 0.05));
+        return;
+    }
+    const double until = bench_now() + REST_MAX_S;
+    do
+        bench_sleep(0.0005);
+    while (!s->side->rests(s->side->user) && bench_now() < until);
 }
 
 static iter_status run_slice(comparison *c, side_state *s, slice *out, iter_error *err) {
@@ -103,26 +112,45 @@ static iter_status run_slice(comparison *c, side_state *s, slice *out, iter_erro
     return ITER_OK;
 }
 
+static iter_status grow(measure_rounds *out, iter_error *err) {
+    const size_t n = (size_t)out->n_sides, row = n * sizeof(double);
+    const uint32_t capacity = out->capacity * 2 + 64;
+    double *grown = malloc(capacity * row);
+    if (grown == NULL) return bench_fail(err, ITER_ENOMEM, "no memory for %u rounds", capacity);
+    if (out->rates != NULL) {
+        memcpy(grown, out->rates, out->n_rounds * row);
+        memcpy(grown + (capacity - out->n_dropped) * n,
+               out->rates + (out->capacity - out->n_dropped) * n, out->n_dropped * row);
+    }
+    free(out->rates);
+    out->rates = grown;
+    out->capacity = capacity;
+    return ITER_OK;
+}
+
 static iter_status keep(measure_rounds *out, const slice *slices, iter_error *err) {
     bool steady = true;
     for (int i = 0; i < out->n_sides; i++)
         steady = steady && slices[i].steady;
-    if (!steady) {
-        out->n_dropped++;
-        return ITER_OK;
+    if (out->n_rounds + out->n_dropped == out->capacity) {
+        iter_status status = grow(out, err);
+        if (status < 0) return status;
     }
     const size_t n = (size_t)out->n_sides;
-    if (out->n_rounds == out->capacity) {
-        uint32_t capacity = out->capacity * 2 + 64;
-        double *grown = realloc(out->rates, capacity * n * sizeof(double));
-        if (grown == NULL) return bench_fail(err, ITER_ENOMEM, "no memory for %u rounds", capacity);
-        out->rates = grown;
-        out->capacity = capacity;
-    }
+    const uint32_t at = steady ? out->n_rounds++ : out->capacity - ++out->n_dropped;
     for (size_t i = 0; i < n; i++)
-        out->rates[out->n_rounds * n + i] = (double)slices[i].samples / slices[i].seconds;
-    out->n_rounds++;
+        out->rates[at * n + i] = (double)slices[i].samples / slices[i].seconds;
     return ITER_OK;
+}
+
+/* Where hardly a round was steady, better figures from a restless machine than none. */
+static void count_dropped(measure_rounds *out, uint32_t least) {
+    out->steady = out->n_rounds >= least;
+    if (out->steady || out->n_dropped == 0) return;
+    const size_t n = (size_t)out->n_sides;
+    memmove(out->rates + out->n_rounds * n, out->rates + (out->capacity - out->n_dropped) * n,
+            out->n_dropped * n * sizeof(double));
+    out->n_rounds += out->n_dropped;
 }
 
 /* One slice of each side, beginning with side `first`. END = a side has nothing left. */
@@ -218,6 +246,7 @@ iter_status measure_sides(const measure_side *sides, int n_sides, const measure_
         status = calibrate(&c, &c.sides[i], err);
     }
     if (status == ITER_OK) status = alternate(&c, err);
+    count_dropped(out, options->least_rounds);
     return status < 0 ? status : ITER_OK;
 }
 
@@ -330,7 +359,7 @@ fail:
 }
 
 measure_side measure_child_side(measure_child *child, const char *name) {
-    return (measure_side){name, child_run, NULL, child};
+    return (measure_side){name, child_run, NULL, child, NULL};
 }
 
 void measure_child_stop(measure_child *child) {

@@ -31,6 +31,8 @@ typedef struct measure_side {
      * NULL = run, its answer ignored. */
     iter_status (*warm)(void *user, uint64_t n_batches, iter_error *err);
     void *user;
+    /* Whether its threads have come to rest after a slice. NULL = a few batches' time is waited. */
+    bool (*rests)(void *user);
 } measure_side;
 
 typedef struct measure_options {
@@ -42,10 +44,13 @@ typedef struct measure_options {
     double tolerance;      /* of the witness */
     void (*after_pair)(void *user, uint32_t n_kept, uint32_t n_dropped); /* NULL = nothing */
     void *after_user;
+    /* rounds around which the witness moved are set aside; where fewer than so many others come
+     * about, they count after all */
+    uint32_t least_rounds;
 } measure_options;
 
 #define MEASURE_OPTIONS_INIT \
-    { 0.25, 15, 0, 60, 6, 0.05, NULL, NULL }
+    { 0.25, 15, 0, 60, 6, 0.05, NULL, NULL, 0 }
 
 /** Median and the interval that holds it with at least 95 %; low and high are NaN below six values,
  * all are NaN without any. */
@@ -76,8 +81,10 @@ void measure_free(measure_result *result);
 typedef struct measure_rounds {
     int n_sides;
     uint32_t n_rounds, n_dropped;
-    uint32_t capacity;
+    bool steady;   /* false: the rounds that were set aside count */
     double *rates; /* [n_rounds][n_sides] samples a second, in order of time */
+    /* while it is measured: kept ones from the front, those set aside from the back */
+    uint32_t capacity;
 } measure_rounds;
 
 /**

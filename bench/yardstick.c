@@ -363,7 +363,7 @@ static iter_status run_convert(void *user, uint64_t n, uint64_t *out_samples, do
 measure_side yardstick_side(yardstick *y, bench_limit limit) {
     bool ordered = limit == BENCH_LIMIT_ORDERED;
     return (measure_side){ordered ? "ordered" : "convert", ordered ? run_ordered : run_convert,
-                          NULL, y};
+                          NULL, y, NULL};
 }
 
 /* ---- Copy and read --------------------------------------------------------------------------- */

@@ -130,9 +130,15 @@ peer='while read word n; do [ "$word" = run ] || exit 0; echo "$((n * 10)) $(awk
 # Training: the three arms, a sweep, and a trainer at the other end of a pipe.
 small="synthetic:cs224?n=2000"
 if "$ITERBENCH" --data "$small" --model mlp --seconds 0.1 --batch 256 >"$dir/out" 2>"$dir/err"; then
-    grep -q '^The .* limits this run: \|^Neither holds' "$dir/out" || fault "no verdict: $(cat "$dir/out")"
-    json "A training run" --data "$small" --model mlp --seconds 0.1 --batch 256 --loader ndarray --threads 1
-    json "A training run" --data "$small" --model mlp --seconds 0.1 --batch 256 --sweep loader --threads 1
+    grep -q 'Alone, .* samples/s' "$dir/out" || fault "no verdict: $(cat "$dir/out")"
+    json "A diagnosis" --data "$small" --model mlp --seconds 0.1 --batch 256 --loader ndarray --threads 1
+    json "A sweep" --data "$small" --model mlp --seconds 0.1 --batch 256 --sweep loader --threads 1
+    python3 -c "import json, sys
+j = json.load(open(sys.argv[1]))
+for a in j['arms']:
+    assert abs(sum(a['time'].values()) - 1) < 1e-6 and min(a['time'].values()) >= 0, a
+    assert a['emulated'] == a['name'].startswith('emulated')
+assert len(j['arms']) == 14 and '47 s' in j['answer']" "$dir/out" || fault "shares of the sweep"
     printf 'run 2\nquit\n' | "$ITERBENCH" serve --data "$small" --model mlp >"$dir/out" 2>"$dir/err"
     grep -qE '^128 0\.[0-9]+$' "$dir/out" || fault "serve --model: $(cat "$dir/out" "$dir/err")"
     status 1 --data "$small" --model cnn --seconds 0.1 # rows are no images
@@ -143,6 +149,33 @@ else
     grep -q 'without the trainer' "$dir/err" || fault "--model: $(cat "$dir/err")"
 fi
 status 2 --data "$small" --threads 1
+
+# What the machine gives. A filter as containers have it forbids io_uring: then it says so, and what the loader falls back to.
+json doctor doctor
+json doctor doctor --data "cifar10:$set"
+status 0 doctor
+grep -q '^[a-z]*  *io_uring ' "$dir/out" || fault "doctor says nothing of io_uring: $(cat "$dir/out")"
+status 1 doctor --data "cifar10:$dir/missing"
+status 2 doctor word
+status 2 doctor --workers 1
+python3 - "$ITERBENCH" >"$dir/out" 2>"$dir/err" <<'PYTHON'
+import ctypes, os, platform, struct, sys
+if platform.machine() != 'x86_64': sys.exit(77)
+code = b''.join(struct.pack('HBBI', *line) for line in ((0x20, 0, 0, 0), (0x15, 0, 1, 425), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)))
+buffer = ctypes.create_string_buffer(code)
+program = ctypes.create_string_buffer(struct.pack('HxxxxxxP', 4, ctypes.addressof(buffer)))
+prctl = ctypes.CDLL(None).prctl
+if prctl(38, 1, 0, 0, 0) != 0 or prctl(22, 2, ctypes.byref(program), 0, 0) != 0: sys.exit(77)
+os.execv(sys.argv[1], [sys.argv[1], 'doctor'])
+PYTHON
+case $? in
+0)
+    grep -q '^costs  *io_uring .*not permitted' "$dir/out" || fault "a forbidden ring: $(grep io_uring "$dir/out")"
+    grep -q 'mend: .*seccomp' "$dir/out" || fault "who forbids it is not said"
+    grep -q '^costs  *reading .* by pread' "$dir/out" || fault "the fallback is not said: $(grep reading "$dir/out")" ;;
+77) echo "note: no seccomp filter here, so no forbidden ring" ;;
+*) fault "doctor without io_uring: $(cat "$dir/err")" ;;
+esac
 
 twice='while read word n; do [ "$word" = run ] || exit 0; echo "$((n * 20)) $(awk "BEGIN { print $n / 100 }")"; done'
 if "$ITERBENCH" versus --a "$peer" --b "$twice" --pairs 6 --json - >"$dir/out" 2>"$dir/err"; then

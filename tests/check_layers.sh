@@ -43,6 +43,9 @@ deny "private headers are included with \"\"" \
 deny "nothing is printed by the library" '\b(printf|puts|perror|fputs|putchar) ?\(' \
     iter loaders transforms engine
 deny "the library does not end the program" '\b(exit|_exit|abort) ?\(' iter loaders transforms engine
+# shellcheck disable=SC2046
+deny "what judges a run knows of no plant" '#include "plant' \
+    $(find bench -maxdepth 1 -name '*.[ch]' ! -name 'plant*' ! -name cmd_diagnose.c)
 # One allocator, so that tests can fail each allocation.
 if grep -rnE --include='*.[ch]' '(^|[^>._a-zA-Z0-9])(malloc|calloc|realloc|free|strdup|asprintf|aligned_alloc|posix_memalign) ?\(' \
     iter loaders transforms engine 2>/dev/null | grep -vE '^(iter/core/alloc|engine/engine_memory)\.[ch]:|^[^:]*:[0-9]*: *(/?\*|//)'; then

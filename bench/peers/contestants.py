@@ -33,6 +33,11 @@ WORKLOADS = [
              "rows/s", "--model mlp --loader dataloader --shuffle none --data synthetic:cs224 --batch 256"),
 ]
 
+def trains(workload):
+    """Whether it is training steps; else batches of a loader."""
+    return workload.key.startswith("T-")
+
+
 # The distribution whose version is printed, by family.
 DISTRIBUTIONS = {"numpy": "numpy", "turbo": "turboloader", "mxnet": "mxnet", "torch": "torch", "tf": "tensorflow-cpu",
                  "dali": "nvidia-dali-cuda120", "ffcv": "ffcv"}

@@ -75,7 +75,7 @@ class Field:
         return self.peer(row.family, verb, row.threads, row.name)
 
     def ours(self, workload, row):
-        trains = workload.key.startswith("T")
+        trains = contestants.trains(workload)
         return 'exec "$ITERBENCH" serve --batch 64 %s --workers %d%s' % (
             workload.ours, 0 if trains else row.workers, " --threads %d" % row.threads if trains else "")
 

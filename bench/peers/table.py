@@ -16,19 +16,27 @@ def interval(ratio):
     return text
 
 
-def head(first):
+def head(first, workloads):
     m = first["machine"]
-    lines = ["# libiter beside other loaders", "",
+    trained = [contestants.trains(workload) for workload in workloads]
+    peers = "trainers" if all(trained) else "loaders and trainers" if any(trained) else "loaders"
+    lines = ["# libiter beside other " + peers, "",
              "%s, %s (%s), on %s, %d cores, %s GiB, %s." % (first["date"], first["iterbench"], first["git"], m["cpu"],
                                                           m["cores"], m["memory_gib"], m["kernel"]), "",
              "    " + first["command"], ""]
     if first["quick"]:
         lines += ["**A smoke run: everything was started, nothing was measured.**", ""]
-    lines += ["Each row is a pair of live processes that took turns on the same cores: the peer, and `iterbench serve` with as "
-              "many workers as the peer has on the side (none on one core). Rates are medians of slices in samples (reviews) "
-              "a second, the ratio is that of pairs; it says how many times faster libiter is. Both consumers read a byte of each "
-              "cache line of a batch. \"Ready-made f32\" peers convert nothing; libiter converts from u8 in the same row.", ""]
-    return lines
+    text = ("Each row is a pair of live processes that took turns on the same cores: the peer, and `iterbench serve`. Rates are "
+            "medians of slices, in the unit that the workload names, the ratio is that of pairs; it says how many times faster "
+            "libiter is.")
+    if not all(trained):
+        text += (" Of loaders: libiter has as many workers as the peer has on the side (none on one core), and both consumers "
+                 "read a byte of each cache line of a batch. \"Ready-made f32\" peers convert nothing; libiter converts from "
+                 "u8 in the same row.")
+    if any(trained):
+        text += (" Of trainers (T-): both sides have a thread a core and take whole training steps: forward, backward, update; "
+                 "a loader that feeds them has no workers.")
+    return lines + [text, ""]
 
 
 def row_text(r):
@@ -42,13 +50,14 @@ def markdown(path):
     with open(path) as file:
         first, *rows = [json.loads(line) for line in file]
     latest = {(r["workload"], r["family"], r["name"]): r for r in rows}.values()
-    lines = head(first)
-    for workload in contestants.WORKLOADS:
+    present = {r["workload"] for r in latest}
+    workloads = [workload for workload in contestants.WORKLOADS if workload.key in present]
+    lines = head(first, workloads)
+    for workload in workloads:
         mine = [r for r in latest if r["workload"] == workload.key]
         good = sorted((r for r in mine if "error" not in r), key=lambda r: r["ratio"]["median"])
-        if not mine:
-            continue
-        lines += ["## %s: %s" % (workload.key, workload.title), "", "    iterbench serve --batch 64 %s" % workload.ours, ""]
+        lines += ["## %s: %s, %s" % (workload.key, workload.title, workload.unit), "",
+                  "    iterbench serve --batch 64 %s" % workload.ours, ""]
         if good:
             lines += [COLUMNS, RULE] + [row_text(r) for r in good] + [""]
         failed = ["* %s, %s: %s" % (r["peer"], r["config"], r["error"]) for r in mine if "error" in r]

@@ -69,7 +69,7 @@ static iter_status fake_warm(void *user, uint64_t n, iter_error *err) {
 }
 
 static measure_side side_of(fake *f) {
-    return (measure_side){"fake", fake_run, fake_warm, f};
+    return (measure_side){"fake", fake_run, fake_warm, f, NULL};
 }
 
 Test(bench_measure, ratio_is_rate_of_b_over_rate_of_a) {

@@ -1,0 +1,289 @@
+/*
+ * cmd_diagnose.c - `iterbench --model ...` and `--compute-ms ...`: runs a training, or something
+ * that takes batches like one, says which term holds it back, what to change, and with --prove
+ * changes it and measures again.
+ *
+ * Arms over the same batches take turns: reading alone, with decoding, the whole loader, the consumer
+ * alone, both. While both run, an observer looks at the workers. Then each change that may mend the
+ * run is tried with loader and consumer alone, the verdict is a function of all that, and the proof
+ * runs both, with the change and without, in turns.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench_cache.h"
+#include "bench_machine.h"
+#include "bench_util.h"
+#include "diagnosis.h"
+#include "iterbench.h"
+#include "plant.h"
+#include "report_html.h"
+#include "rounds.h"
+
+#define RECORD_S   1.0 /* about, and in batches: */
+#define RECORD_MIN 12
+#define RECORD_MAX 5000
+
+/* ---- Opening --------------------------------------------------------------------------------- */
+
+iter_status diagnosis_arrays(diagnosis *d, iter_error *err) {
+    if (d->has_arrays) return ITER_OK;
+    iter_status s = bench_arrays_load(&d->run, UINT64_MAX, &d->arrays, err);
+    d->has_arrays = s == ITER_OK;
+    return s;
+}
+
+static iter_status open_arm(diagnosis *d, evidence_arm arm, iter_error *err) {
+    bench_options *o = &d->arm_options[arm];
+    *o = d->run;
+    if (arm == EVIDENCE_READ) o->only_reads = true;
+    if (arm == EVIDENCE_READ || arm == EVIDENCE_DECODE) o->chain = NULL;
+    if (arm == EVIDENCE_READ) o->consumer = BENCH_CONSUMER_NONE;
+    iter_status s = arm_open(o, d->ndarray ? &d->arrays : NULL, &d->arms[arm], err);
+    d->is_open[arm] = s == ITER_OK;
+    if (s == ITER_OK && arm == EVIDENCE_BOTH) feed_from(&d->feed, &d->arms[arm]);
+    return s;
+}
+
+static bool reads_while_running(const diagnosis *d) {
+    iter_loader_stats stats;
+    if (d->ndarray || arm_stats(&d->arms[EVIDENCE_LOADER], &stats, NULL) < 0) return false;
+    return stats.source != ITER_SOURCE_MEMORY && stats.source != ITER_SOURCE_NULL;
+}
+
+static iter_status open_arms(diagnosis *d, iter_error *err) {
+    iter_status s = open_arm(d, EVIDENCE_LOADER, err);
+    d->e.reads = s == ITER_OK && reads_while_running(d);
+    if (s == ITER_OK && d->run.chain != NULL) s = open_arm(d, EVIDENCE_DECODE, err);
+    if (s == ITER_OK && d->e.reads) s = open_arm(d, EVIDENCE_READ, err);
+    if (s == ITER_OK && d->e.consumes) s = open_arm(d, EVIDENCE_BOTH, err);
+    d->watched = d->e.consumes ? EVIDENCE_BOTH : EVIDENCE_LOADER;
+    return s;
+}
+
+static iter_status open_all(diagnosis *d, iter_error *err) {
+    const bench_options *o = &d->asked;
+    d->e.trains = o->model != BENCH_MODEL_NONE;
+    iter_status s = plant_make(o, &d->planted, &d->run, err);
+    d->e.consumes = d->e.trains || d->run.compute_ms > 0;
+    d->ndarray = o->loader == BENCH_NDARRAY;
+    if (s == ITER_OK && o->cache != BENCH_CACHE_ASIS) {
+        bench_cache_proof proof;
+        s = bench_cache_prepare(o, &proof, err);
+    }
+    if (s == ITER_OK) s = iter_dataset_open(d->run.data, d->run.registry, &d->dataset, err);
+    d->run.dataset = d->dataset;
+    if (s == ITER_OK && d->ndarray) s = diagnosis_arrays(d, err);
+    if (s == ITER_OK && d->e.consumes) {
+        s = feed_open(&d->run, d->ndarray ? &d->arrays : NULL, &d->feed, err);
+        d->has_feed = s == ITER_OK;
+        if (d->has_feed) d->run.chain = d->feed.options.chain;
+    }
+    if (s == ITER_OK) s = open_arms(d, err);
+    if (s == ITER_OK) s = observer_start(d->arms[d->watched].loaders[0], &d->observer, err);
+    return s;
+}
+
+static void close_all(diagnosis *d) {
+    observer_stop(d->observer);
+    probe_free(d);
+    for (int i = 0; i < EVIDENCE_ARMS; i++)
+        if (d->is_open[i]) arm_close(&d->arms[i]);
+    if (d->has_feed) feed_close(&d->feed);
+    if (d->has_arrays) bench_arrays_free(&d->arrays); /* after the loaders, who borrow them */
+    iter_dataset_unref(d->dataset);
+    plant_free(d->planted);
+    measure_rounds_free(&d->rounds);
+    timeline_free(&d->lives);
+}
+
+/* ---- Arms ------------------------------------------------------------------------------------ */
+
+static iter_status watched_run(void *user, uint64_t n, uint64_t *out_samples, double *out_seconds,
+                               iter_error *err) {
+    diagnosis *d = user;
+    observer_on(d->observer);
+    iter_status s = arm_run(&d->arms[d->watched], n, true, out_samples, out_seconds, err);
+    observer_off(d->observer);
+    return s;
+}
+
+static iter_status watched_warm(void *user, uint64_t n, iter_error *err) {
+    measure_side side = arm_side(&((diagnosis *)user)->arms[((diagnosis *)user)->watched]);
+    return side.warm(side.user, n, err);
+}
+
+static bool watched_rests(void *user) {
+    measure_side side = arm_side(&((diagnosis *)user)->arms[((diagnosis *)user)->watched]);
+    return side.rests(side.user);
+}
+
+measure_side diagnosis_side(diagnosis *d, evidence_arm arm) {
+    static const char *const names[] = {"read", "decode", "loader", "consumer", "both"};
+    measure_side side =
+        arm == EVIDENCE_CONSUMER ? feed_side(&d->feed, names[arm]) : arm_side(&d->arms[arm]);
+    if (arm == d->watched)
+        side = (measure_side){names[arm], watched_run, watched_warm, d, watched_rests};
+    side.name = names[arm];
+    return side;
+}
+
+static double per_sample(uint64_t ns, uint64_t samples) {
+    return samples > 0 ? (double)ns * 1e-9 / (double)samples : NAN;
+}
+
+static iter_status ratio_of(const measure_rounds *rounds, int a, int b, measure_interval *out,
+                            iter_error *err) {
+    *out = (measure_interval){NAN, NAN, NAN, 0};
+    return a < 0 || b < 0 ? ITER_OK : measure_rounds_ratio(rounds, a, b, out, err);
+}
+
+static iter_status measure_arms(diagnosis *d, iter_error *err) {
+    measure_side sides[EVIDENCE_ARMS];
+    int at[EVIDENCE_ARMS], n = 0;
+    evidence *e = &d->e;
+    for (int arm = 0; arm < EVIDENCE_ARMS; arm++) {
+        e->has[arm] = arm == EVIDENCE_CONSUMER ? d->has_feed : d->is_open[arm];
+        at[arm] = e->has[arm] ? n : -1;
+        if (e->has[arm]) sides[n++] = diagnosis_side(d, (evidence_arm)arm);
+    }
+    const double seconds = d->run.seconds > 0 ? d->run.seconds : ROUNDS_SECONDS;
+    iter_status s =
+        rounds_measure("arms", sides, n, seconds, 1.5 * seconds, &d->rounds, &e->steady, err);
+    e->rounds = d->rounds.n_rounds;
+    for (int arm = 0; s == ITER_OK && arm < EVIDENCE_ARMS; arm++) {
+        s = ratio_of(&d->rounds, at[arm], at[arm], &e->rate[arm], err);
+        e->cpu[arm] = !e->has[arm] ? NAN
+                      : arm == EVIDENCE_CONSUMER
+                          ? per_sample(d->feed.cpu_ns, d->feed.samples)
+                          : per_sample(d->arms[arm].cpu_ns, d->arms[arm].samples);
+    }
+    const int read = at[EVIDENCE_READ], decode = at[EVIDENCE_DECODE], loader = at[EVIDENCE_LOADER],
+              consumer = at[EVIDENCE_CONSUMER], both = at[EVIDENCE_BOTH];
+    if (s == ITER_OK) s = ratio_of(&d->rounds, consumer, loader, &e->loader_by_consumer, err);
+    if (s == ITER_OK) s = ratio_of(&d->rounds, consumer, both, &e->both_by_consumer, err);
+    if (s == ITER_OK) s = ratio_of(&d->rounds, loader, both, &e->both_by_loader, err);
+    if (s == ITER_OK) s = ratio_of(&d->rounds, decode, loader, &e->loader_by_decode, err);
+    if (s == ITER_OK) s = ratio_of(&d->rounds, read, decode, &e->decode_by_read, err);
+    return s;
+}
+
+static void gather(diagnosis *d) {
+    evidence *e = &d->e;
+    e->cores = bench_machine_here().cores;
+    d->stats.struct_size = sizeof(d->stats);
+    arm_stats(&d->arms[d->watched], &d->stats, NULL);
+    e->workers = d->stats.n_workers;
+    e->prefetch = d->run.prefetch > 0 ? d->run.prefetch : 2;
+    e->batch = d->run.batch;
+    e->threads = d->e.trains ? feed_model_threads(&d->feed) : 0;
+    observer_read(d->observer, e);
+    if (!d->has_feed) return;
+    const feed_turning turning = feed_turns(&d->feed);
+    if (turning.n_batches > 0) e->convert_s = turning.seconds / (double)turning.n_batches;
+    snprintf(e->convert_text, sizeof(e->convert_text), "%.60s", turning.text);
+}
+
+/* ---- A second of the run, event by event ----------------------------------------------------- */
+
+/* Apart from the measuring, so that recording disturbs no figure. */
+static iter_status record(diagnosis *d, iter_error *err) {
+    const bench_options *o = &d->asked;
+    if (o->json == NULL && o->html == NULL && o->trace == NULL) return ITER_OK;
+    iter_profile_options opt = ITER_PROFILE_OPTIONS_INIT;
+    opt.filename = o->trace != NULL ? o->trace : "";
+    const double rate = d->e.rate[d->watched].median / (double)d->e.batch;
+    const double n = fmin(fmax(rate * RECORD_S, RECORD_MIN), RECORD_MAX);
+    uint64_t samples;
+    double seconds;
+    iter_status s = iter_profile_start(&opt, err);
+    if (s < 0) return s;
+    s = arm_run(&d->arms[d->watched], (uint64_t)n, false, &samples, &seconds, err);
+    iter_profile_pause();
+    if (s == ITER_OK) s = timeline_collect(0, &d->lives, err);
+    iter_status stopped = iter_profile_stop(s == ITER_OK ? err : NULL);
+    iter_profile_clear();
+    return s == ITER_OK ? stopped : s;
+}
+
+/* ---- Proof ----------------------------------------------------------------------------------- */
+
+static iter_status prove(diagnosis *d, iter_error *err) {
+    d->proved = (measure_interval){NAN, NAN, NAN, 0};
+    if (!d->asked.prove || d->v.n_changes == 0) return ITER_OK;
+    const probe *p = &d->probes[d->v.changes[0].of];
+    feed_trainer other;
+    bench_arm arm;
+    bool steady, has_other = false;
+    measure_rounds rounds = {0};
+    iter_status s = ITER_OK;
+    if (p->moves_consumer) {
+        s = feed_open(&p->options, p->ndarray ? &d->arrays : NULL, &other, err);
+        has_other = s == ITER_OK;
+    }
+    if (s == ITER_OK) s = arm_open(&p->options, p->ndarray ? &d->arrays : NULL, &arm, err);
+    if (s == ITER_OK) {
+        if (d->e.consumes) feed_from(has_other ? &other : &d->feed, &arm);
+        measure_side sides[] = {arm_side(&d->arms[d->watched]), arm_side(&arm)};
+        const double seconds = d->run.seconds > 0 ? d->run.seconds : ROUNDS_SECONDS;
+        s = rounds_measure("proof", sides, 2, 0.6 * seconds, seconds, &rounds, &steady, err);
+        if (s == ITER_OK) s = measure_rounds_ratio(&rounds, 0, 1, &d->proved, err);
+        d->has_proof = s == ITER_OK && rounds.n_rounds > 0;
+        measure_rounds_free(&rounds);
+        arm_close(&arm);
+    }
+    if (has_other) feed_close(&other);
+    return s;
+}
+
+/* ---- Public ---------------------------------------------------------------------------------- */
+
+static iter_status write_html(const diagnosis *d, iter_error *err) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (out == NULL) return bench_fail(err, ITER_ENOMEM, "no memory for a report");
+    diagnosis_json(d, out);
+    iter_status s = fclose(out) == 0 ? report_html_write(d->asked.html, text, bytes, err)
+                                     : bench_fail(err, ITER_ENOMEM, "no memory for a report");
+    free(text);
+    return s;
+}
+
+static iter_status deliver(const diagnosis *d, iter_error *err) {
+    const char *json = d->asked.json;
+    if (json == NULL || strcmp(json, "-") != 0) diagnosis_print(d, stdout);
+    iter_status s = d->asked.html != NULL ? write_html(d, err) : ITER_OK;
+    if (s < 0 || json == NULL) return s;
+    FILE *out;
+    s = bench_json_open(json, &out, err);
+    if (s < 0) return s;
+    diagnosis_json(d, out);
+    return bench_json_close(json, out, err);
+}
+
+int cmd_diagnose(const bench_options *options) {
+    iter_error err = {ITER_ENOMEM, "no memory"};
+    diagnosis *d = calloc(1, sizeof(*d));
+    if (d == NULL) return bench_say(BENCH_FAILED, &err);
+    d->asked = *options;
+    iter_status s = open_all(d, &err);
+    if (s == ITER_OK) s = measure_arms(d, &err);
+    if (s == ITER_OK) {
+        gather(d);
+        s = record(d, &err);
+    }
+    if (s == ITER_OK) {
+        s = probe_changes(d, &err);
+    }
+    if (s == ITER_OK) {
+        d->v = verdict_make(&d->e);
+        s = prove(d, &err);
+    }
+    if (s == ITER_OK) s = deliver(d, &err);
+    close_all(d);
+    free(d);
+    return s < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE;
+}

@@ -1,0 +1,152 @@
+/*
+ * cmd_doctor.c - `iterbench doctor [--data SPEC]`: what this machine gives, what that costs, and how
+ * to mend it.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench_machine.h"
+#include "bench_util.h"
+#include "doctor.h"
+#include "iterbench.h"
+
+static const char *const states[] = {"ok", "note", "costs"};
+
+/* ---- Items ----------------------------------------------------------------------------------- */
+
+doctor_item *doctor_add(doctor *d, const char *item, doctor_state state, const char *value, ...) {
+    doctor_item *out = &d->items[d->n_items < DOCTOR_ITEMS_MAX ? d->n_items++ : d->n_items - 1];
+    va_list args;
+    *out = (doctor_item){.item = item, .state = state};
+    va_start(args, value);
+    vsnprintf(out->value, sizeof(out->value), value, args);
+    va_end(args);
+    return out;
+}
+
+void doctor_costs(doctor_item *item, const char *text, ...) {
+    va_list args;
+    va_start(args, text);
+    vsnprintf(item->costs, sizeof(item->costs), text, args);
+    va_end(args);
+}
+
+void doctor_mend(doctor_item *item, const char *text, ...) {
+    va_list args;
+    va_start(args, text);
+    vsnprintf(item->mend, sizeof(item->mend), text, args);
+    va_end(args);
+}
+
+bool doctor_line(const char *path, char *out, size_t capacity) {
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return false;
+    const bool good = fgets(out, (int)capacity, file) != NULL;
+    fclose(file);
+    for (size_t n = good ? strlen(out) : 0; n > 0 && strchr(" \t\n", out[n - 1]) != NULL; n--)
+        out[n - 1] = '\0';
+    return good;
+}
+
+bool doctor_number(const char *path, const char *key, unsigned long long *out) {
+    char line[256];
+    FILE *file = fopen(path, "re");
+    const size_t n = strlen(key);
+    bool found = false;
+    while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL)
+        if (strncmp(line, key, n) == 0 && (line[n] == ':' || line[n] == ' '))
+            found = sscanf(line + n + 1, "%llu", out) == 1;
+    if (file != NULL) fclose(file);
+    return found;
+}
+
+/* ---- Report ---------------------------------------------------------------------------------- */
+
+static void print(const doctor *d) {
+    int costly = 0;
+    for (int i = 0; i < d->n_items; i++) {
+        const doctor_item *item = &d->items[i];
+        costly += item->state == DOCTOR_COSTS;
+        printf("%-6s %-23s %s\n", states[item->state], item->item, item->value);
+        if (item->costs[0] != '\0') printf("%31s%s\n", "costs: ", item->costs);
+        if (item->mend[0] != '\0') printf("%31s%s\n", "mend: ", item->mend);
+    }
+    if (costly == 0)
+        puts("\nnothing here holds a loader back");
+    else
+        printf("\n%d of %d items cost something\n", costly, d->n_items);
+}
+
+static void write_rates(json_writer *w, const doctor_rates *r) {
+    json_begin(w, "rates", '{');
+    json_number(w, "copy_one_bytes_per_s", r->copy_one);
+    json_number(w, "copy_all_bytes_per_s", r->copy_all);
+    json_number(w, "page_cache_bytes_per_s", r->page_cache);
+    json_number(w, "disk_sequential_bytes_per_s", r->disk_sequential);
+    json_number(w, "disk_random_bytes_per_s", r->disk_random);
+    json_null(w, "gpu_copy_bytes_per_s");
+    json_number(w, "clock_ns", r->clock_ns);
+    json_number(w, "witness_spread", r->witness_spread);
+    json_number(w, "steal_share", r->steal_share);
+    json_end(w);
+}
+
+static iter_status report(const doctor *d, iter_error *err) {
+    const char *path = d->options->json;
+    if (path == NULL || strcmp(path, "-") != 0) print(d);
+    if (path == NULL) return ITER_OK;
+    json_writer writer = {0}, *w = &writer;
+    iter_status s = bench_json_open(path, &w->out, err);
+    if (s < 0) return s;
+    json_begin(w, NULL, '{');
+    bench_machine_json(w);
+    json_text(w, "data", d->options->data);
+    json_begin(w, "doctor", '[');
+    for (int i = 0; i < d->n_items; i++) {
+        const doctor_item *item = &d->items[i];
+        json_begin(w, NULL, '{');
+        json_text(w, "item", item->item);
+        json_text(w, "state", states[item->state]);
+        json_text(w, "value", item->value);
+        json_text(w, "costs", item->costs[0] != '\0' ? item->costs : NULL);
+        json_text(w, "mend", item->mend[0] != '\0' ? item->mend : NULL);
+        json_end(w);
+    }
+    json_end(w);
+    write_rates(w, &d->rates);
+    json_end(w);
+    return bench_json_close(path, w->out, err);
+}
+
+/* ---- Public ---------------------------------------------------------------------------------- */
+
+int cmd_doctor(const bench_options *options) {
+    iter_error err = {ITER_ENOMEM, "no memory"};
+    iter_dataset *data = NULL;
+    iter_status s = ITER_OK;
+    if (options->n_words > 0) {
+        bench_fail(&err, ITER_EINVAL, "unknown argument '%s'", options->words[0]);
+        return bench_say(BENCH_USAGE, &err);
+    }
+    doctor *d = calloc(1, sizeof(*d));
+    if (d == NULL) return bench_say(BENCH_FAILED, &err);
+    d->options = options;
+    d->rates = (doctor_rates){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+    if (options->data != NULL) s = iter_dataset_open(options->data, NULL, &data, &err);
+    if (s == ITER_OK) {
+        const iter_description *set = data != NULL ? iter_dataset_describe(data) : NULL;
+        d->files = set != NULL ? set->files : NULL;
+        d->n_files = set != NULL ? set->n_files : 0;
+        doctor_machine(d);
+        doctor_speed(d);
+        doctor_reading(d);
+        doctor_disk(d);
+        s = report(d, &err);
+    }
+    iter_dataset_unref(data);
+    free(d);
+    return s < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE;
+}

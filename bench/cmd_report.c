@@ -1,0 +1,34 @@
+/*
+ * cmd_report.c - `iterbench report RESULT.json OUT.html`: draws a result that was written before.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench_json.h"
+#include "bench_util.h"
+#include "iterbench.h"
+#include "report_html.h"
+
+static iter_status report(const char *from, const char *to, iter_error *err) {
+    size_t bytes;
+    json_value *value = NULL;
+    char *text = json_load(from, &bytes, err);
+    if (text == NULL) return ITER_EIO;
+    iter_status s = json_parse(from, text, bytes, &value, err);
+    if (s == ITER_OK && value->kind != JSON_OBJECT)
+        s = bench_fail(err, ITER_EFORMAT, "%s: not a result of iterbench: no object", from);
+    if (s == ITER_OK) s = report_html_write(to, text, bytes, err);
+    json_free(value);
+    free(text);
+    return s;
+}
+
+int cmd_report(const bench_options *options) {
+    iter_error err;
+    if (options->n_words != 2 || strcmp(options->words[0], options->words[1]) == 0) {
+        bench_fail(&err, ITER_EINVAL, "report wants two files: RESULT.json OUT.html");
+        return bench_say(BENCH_USAGE, &err);
+    }
+    iter_status s = report(options->words[0], options->words[1], &err);
+    return s < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE;
+}

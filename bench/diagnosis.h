@@ -1,0 +1,60 @@
+/*
+ * diagnosis.h - one run taken apart: arms, evidence, changes that were tried, verdict, proof.
+ */
+#ifndef DIAGNOSIS_H
+#define DIAGNOSIS_H
+
+#include "feed.h"
+#include "observer.h"
+#include "timeline.h"
+#include "verdict.h"
+
+/** What a change would be: the run's options, otherwise. */
+typedef struct probe {
+    bench_options options;
+    char *chain; /* of `options`, where it is another; owned */
+    bool ndarray;
+    bool moves_consumer; /* the consumer alone becomes another, too */
+} probe;
+
+typedef struct diagnosis {
+    bench_options asked, run; /* run: with what was planted, and the chain that the model wants */
+    bool ndarray;
+    struct plant *planted; /* opaque: nothing that judges knows of it */
+    iter_dataset *dataset; /* shared by all arms */
+    bench_arrays arrays;   /* loaded when first needed */
+    bool has_arrays;
+    feed_trainer feed;
+    bool has_feed;
+    bench_options arm_options[EVIDENCE_ARMS];
+    bench_arm arms[EVIDENCE_ARMS]; /* all but EVIDENCE_CONSUMER, which is the feed */
+    bool is_open[EVIDENCE_ARMS];
+    evidence_arm watched; /* BOTH, or LOADER where nothing is fed */
+    observer *observer;
+    iter_loader_stats stats; /* of the watched arm, at the end */
+    measure_rounds rounds;
+    evidence e;
+    probe probes[EVIDENCE_CHANGES]; /* of e.changes[] */
+    timeline lives;                 /* of two batches, where a report wants them */
+    verdict v;
+    measure_interval proved; /* rate with the first change / rate without; NaN = not tried */
+    bool has_proof;
+} diagnosis;
+
+/** Loads the whole set into arrays, once. Errors: as bench_arrays_load(). */
+iter_status diagnosis_arrays(diagnosis *d, iter_error *err);
+
+/** The side of an arm, or of the consumer. */
+measure_side diagnosis_side(diagnosis *d, evidence_arm arm);
+
+/* probe.c */
+/** Chooses what may mend the run, tries each with loader (and consumer) alone, and writes
+ * e.changes[]. What cannot be opened is left infeasible. */
+iter_status probe_changes(diagnosis *d, iter_error *err);
+void probe_free(diagnosis *d);
+
+/* diagnosis_report.c */
+void diagnosis_print(const diagnosis *d, FILE *out);
+void diagnosis_json(const diagnosis *d, FILE *out);
+
+#endif

@@ -1,0 +1,372 @@
+/*
+ * diagnosis_report.c - a diagnosis as text and as JSON. docs/json.md has every key.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench_json.h"
+#include "bench_machine.h"
+#include "bench_util.h"
+#include "diagnosis.h"
+
+static const char *arm_name(const diagnosis *d, int arm) {
+    static const char *const names[] = {"read", "decode", "loader", "consumer", "both"};
+    return arm == EVIDENCE_CONSUMER && d->e.trains ? "trainer" : names[arm];
+}
+
+/* t_both / t_consumer - 1, with its interval turned over. */
+static measure_interval cost_of_feeding(const diagnosis *d) {
+    const measure_interval *fed = &d->e.both_by_consumer;
+    return (measure_interval){1 / fed->median - 1, 1 / fed->high - 1, 1 / fed->low - 1, fed->n};
+}
+
+static double loader_cpu_share(const diagnosis *d) {
+    const double loader = d->e.cpu[EVIDENCE_LOADER], consumer = d->e.cpu[EVIDENCE_CONSUMER];
+    return loader / (loader + (isfinite(consumer) ? consumer : 0));
+}
+
+/* ---- Text ------------------------------------------------------------------------------------ */
+
+static void print_head(const diagnosis *d, FILE *out) {
+    const evidence *e = &d->e;
+    fprintf(out, "data        %s%s%s\n", d->run.data, d->run.chain != NULL ? " | " : "",
+            d->run.chain != NULL ? d->run.chain : "");
+    fprintf(out,
+            "loader      %s, batch %" PRIu64 ", %" PRId64 " worker%s, prefetch %" PRIu64
+            ", source %s\n",
+            d->ndarray ? "ndarray" : "dataloader", e->batch, e->workers, e->workers == 1 ? "" : "s",
+            e->prefetch, bench_source_text(d->stats.source));
+    if (e->trains)
+        fprintf(out, "trainer     %s, %" PRIu64 " thread%s\n", bench_model_text(d->run.model),
+                e->threads, e->threads == 1 ? "" : "s");
+    else if (e->consumes)
+        fprintf(out, "consumer    %.3g ms a batch, emulated\n", d->run.compute_ms);
+    for (int32_t i = 0; i < d->stats.n_fallbacks; i++)
+        fprintf(out, "fallback    %s\n", d->stats.fallbacks[i]);
+    fprintf(out, "rounds      %u kept, %u dropped%s\n\n", d->rounds.n_rounds, d->rounds.n_dropped,
+            e->steady ? ""
+                      : "; the machine's speed moved around every round, so none is dropped now");
+}
+
+static void print_arms(const diagnosis *d, FILE *out) {
+    fprintf(out, "%-10s %14s %26s %16s\n", "alone", "samples/s", "95 %", "CPU us/sample");
+    for (int i = 0; i < EVIDENCE_ARMS; i++) {
+        const measure_interval *rate = &d->e.rate[i];
+        char interval[48] = "";
+        if (!d->e.has[i]) continue;
+        if (isfinite(rate->low))
+            snprintf(interval, sizeof(interval), "[%.0f, %.0f]", rate->low, rate->high);
+        fprintf(out, "%-10s %14.0f %26s %16.2f\n", arm_name(d, i), rate->median, interval,
+                d->e.cpu[i] * 1e6);
+    }
+    const verdict_bounds bound = verdict_bound(&d->e);
+    fprintf(out, "%-10s %14.0f   what the three terms would allow\n\n", "model", bound.model);
+}
+
+static void print_workers(const diagnosis *d, FILE *out) {
+    const evidence *e = &d->e;
+    fprintf(out, "%-10s %8s %8s %11s %10s %9s   most of it\n", "while both", "chunks", "busy %",
+            "bytes %", "no slot %", "no core %");
+    for (int w = 0; w < e->n_workers; w++) {
+        const evidence_worker *worker = &e->worker[w];
+        char name[24];
+        int most = -1;
+        snprintf(name, sizeof(name), e->workers == 0 ? "inline" : "worker %d", w);
+        for (int s = 0; s < e->n_stages; s++)
+            if (e->stages[s].kind != EVIDENCE_OF_NONE &&
+                (most < 0 || worker->stages[s] > worker->stages[most]))
+                most = s;
+        fprintf(out, "%-10s %8" PRIu64 " %8.1f %11.1f %10.1f %9.1f   %s\n", name, worker->chunks,
+                100 * worker->busy, 100 * worker->wait_bytes, 100 * worker->wait_slot,
+                100 * worker->runnable, most >= 0 ? e->stages[most].name : "");
+    }
+    if (e->consumes)
+        fprintf(out, "%-10s waits for a batch %.1f %% of the time, for a core %.1f %%\n",
+                e->trains ? "trainer" : "consumer", 100 * e->wait_share,
+                100 * e->consumer_runnable);
+}
+
+static void print_cost(const diagnosis *d, FILE *out) {
+    const measure_interval cost = cost_of_feeding(d);
+    if (!d->e.consumes) return;
+    fprintf(out, "\ncost of feeding %.1f %%", 100 * cost.median);
+    if (isfinite(cost.low)) fprintf(out, " [%.1f, %.1f]", 100 * cost.low, 100 * cost.high);
+    fprintf(out, "; the loader's share of CPU time %.2f %%\n", 100 * loader_cpu_share(d));
+}
+
+void diagnosis_print(const diagnosis *d, FILE *out) {
+    print_head(d, out);
+    print_arms(d, out);
+    print_workers(d, out);
+    print_cost(d, out);
+    fprintf(out, "\n%s\n", d->v.text);
+    for (int i = 0; i < d->v.n_changes; i++)
+        fprintf(out, "  %d. %s\n", i + 1, d->v.changes[i].text);
+    if (d->has_proof) {
+        fprintf(out, "proof: %s %s -> %s gains %+.0f %%", d->e.changes[d->v.changes[0].of].option,
+                d->e.changes[d->v.changes[0].of].from, d->e.changes[d->v.changes[0].of].to,
+                100 * (d->proved.median - 1));
+        if (isfinite(d->proved.low))
+            fprintf(out, " [%+.0f, %+.0f]", 100 * (d->proved.low - 1), 100 * (d->proved.high - 1));
+        fprintf(out, "; expected %+.0f %%\n", 100 * d->v.changes[0].gain);
+    }
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void interval_json(json_writer *w, const char *key, const measure_interval *i) {
+    json_begin(w, key, '{');
+    json_number(w, "median", i->median);
+    json_number(w, "low", i->low);
+    json_number(w, "high", i->high);
+    json_end(w);
+}
+
+/* One word, quoted where a shell would not take it as it is. */
+static void write_word(FILE *out, const char *word) {
+    if (word[0] != '\0' && word[strcspn(word, " |&;<>()$`\\\"'*?[]#~%!{}\n\t")] == '\0') {
+        fputs(word, out);
+        return;
+    }
+    fputc('\'', out);
+    for (; *word != '\0'; word++)
+        if (*word == '\'')
+            fputs("'\\''", out);
+        else
+            fputc(*word, out);
+    fputc('\'', out);
+}
+
+/* This process's arguments as a line that a shell reads back. */
+static void command_json(json_writer *w) {
+    char raw[4096], *text = NULL;
+    size_t bytes;
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    const size_t n = file != NULL ? fread(raw, 1, sizeof(raw) - 1, file) : 0;
+    if (file != NULL) fclose(file);
+    raw[n] = '\0';
+    FILE *out = open_memstream(&text, &bytes);
+    if (out == NULL) {
+        json_null(w, "command");
+        return;
+    }
+    for (size_t at = 0; at < n; at += strlen(raw + at) + 1) {
+        if (at > 0) fputc(' ', out);
+        write_word(out, raw + at);
+    }
+    fclose(out);
+    json_text(w, "command", text);
+    free(text);
+}
+
+static void config_json(json_writer *w, const diagnosis *d) {
+    static const char *const wants[] = {NULL, "nchw", "nhwc"};
+    json_begin(w, "config", '{');
+    json_text(w, "loader", d->ndarray ? "ndarray" : "dataloader");
+    json_text(w, "data", d->asked.data);
+    json_count(w, "n_samples", iter_loader_n_samples(d->arms[d->watched].loaders[0]));
+    json_text(w, "chain", d->run.chain);
+    json_count(w, "batch", d->run.batch);
+    json_integer(w, "workers", d->e.workers);
+    json_count(w, "prefetch", d->e.prefetch);
+    json_text(w, "source", bench_source_text(d->stats.source));
+    json_text(w, "shuffle", bench_shuffle_text(d->run.shuffle));
+    json_count(w, "seed", d->run.seed);
+    json_number(w, "compute_ms", d->run.compute_ms > 0 ? d->run.compute_ms : NAN);
+    json_text(w, "wants", wants[d->run.wants]);
+    json_text(w, "plant", d->asked.plant);
+    json_end(w);
+}
+
+static void model_json(json_writer *w, const diagnosis *d) {
+    const feed_turning turning = feed_turns(&d->feed);
+    if (!d->e.trains) {
+        json_null(w, "model");
+        json_null(w, "threads");
+        return;
+    }
+    json_begin(w, "model", '{');
+    feed_model_json(w, &d->feed);
+    json_text(w, "layout", turning.wants);
+    json_count(w, "converted_batches", turning.n_batches);
+    json_number(w, "convert_s", turning.seconds);
+    json_end(w);
+    json_count(w, "threads", d->e.threads);
+}
+
+static void arms_json(json_writer *w, const diagnosis *d) {
+    json_begin(w, "arms", '[');
+    for (int i = 0; i < EVIDENCE_ARMS; i++) {
+        const bench_arm *arm = &d->arms[i];
+        if (!d->e.has[i]) continue;
+        json_begin(w, NULL, '{');
+        json_text(w, "name", arm_name(d, i));
+        interval_json(w, "samples_per_s", &d->e.rate[i]);
+        json_number(w, "cpu_ns_per_sample", d->e.cpu[i] * 1e9);
+        json_number(w, "wait_share",
+                    i == EVIDENCE_BOTH ? (double)arm->wait_ns * 1e-9 / arm->seconds : NAN);
+        if (i == EVIDENCE_CONSUMER) {
+            json_null(w, "next_ns");
+        } else {
+            json_begin(w, "next_ns", '{');
+            json_count(w, "p50", histogram_quantile(&arm->next_ns, 0.5));
+            json_count(w, "p99", histogram_quantile(&arm->next_ns, 0.99));
+            json_count(w, "max", arm->next_ns.max);
+            json_end(w);
+        }
+        json_end(w);
+    }
+    json_end(w);
+}
+
+static void stages_json(json_writer *w, const evidence *e, const double *shares) {
+    json_begin(w, "stages", '[');
+    for (int s = 0; s < e->n_stages; s++) {
+        const double share = shares != NULL ? shares[s] : e->stages[s].share;
+        if (share <= 0) continue;
+        json_begin(w, NULL, '{');
+        json_text(w, "stage", e->stages[s].name);
+        json_number(w, "share", share);
+        json_end(w);
+    }
+    json_end(w);
+}
+
+static void attribution_json(json_writer *w, const diagnosis *d) {
+    const evidence *e = &d->e;
+    json_begin(w, "attribution", '{');
+    json_number(w, "seconds", e->observed_s);
+    json_integer(w, "cores", e->cores);
+    json_begin(w, "consumer", '{');
+    json_number(w, "busy", fmax(1 - e->wait_share, 0));
+    json_number(w, "waiting", e->wait_share);
+    json_number(w, "runnable", e->consumer_runnable);
+    json_end(w);
+    stages_json(w, e, NULL);
+    json_begin(w, "workers", '[');
+    for (int i = 0; i < e->n_workers; i++) {
+        const evidence_worker *worker = &e->worker[i];
+        json_begin(w, NULL, '{');
+        json_integer(w, "worker", i);
+        json_count(w, "chunks", worker->chunks);
+        json_number(w, "chunk_s", worker->busy_s);
+        json_number(w, "busy", worker->busy);
+        json_number(w, "wait_bytes", worker->wait_bytes);
+        json_number(w, "wait_slot", worker->wait_slot);
+        json_number(w, "runnable", worker->runnable);
+        stages_json(w, e, worker->stages);
+        json_end(w);
+    }
+    json_end(w);
+    json_end(w);
+}
+
+static void bounds_json(json_writer *w, const diagnosis *d) {
+    const verdict_bounds b = verdict_bound(&d->e);
+    const struct {
+        const char *term;
+        double rate;
+    } terms[] = {{"loader", b.loader},
+                 {d->e.trains ? "trainer" : "consumer", b.consumer},
+                 {"cpu", b.cpu},
+                 {"model", b.model}};
+    json_begin(w, "bounds", '[');
+    for (size_t i = 0; i < sizeof(terms) / sizeof(terms[0]); i++) {
+        json_begin(w, NULL, '{');
+        json_text(w, "term", terms[i].term);
+        json_number(w, "samples_per_s", terms[i].rate);
+        json_end(w);
+    }
+    json_end(w);
+}
+
+/* Powers of two, as far as there are any. */
+static void histogram_json(json_writer *w, const histogram *h) {
+    uint64_t counts[64] = {0};
+    int last = 0;
+    for (uint32_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        const int power =
+            i < HISTOGRAM_SUB ? (i < 2 ? 0 : 31 - __builtin_clz(i)) : (int)(i / HISTOGRAM_SUB) + 5;
+        counts[power] += h->counts[i];
+        if (h->counts[i] > 0) last = power;
+    }
+    json_begin(w, "next_histogram", '{');
+    json_begin(w, "lower_ns", '[');
+    for (int i = 0; i <= last; i++)
+        json_count(w, NULL, i == 0 ? 0 : (uint64_t)1 << i);
+    json_end(w);
+    json_begin(w, "counts", '[');
+    for (int i = 0; i <= last; i++)
+        json_count(w, NULL, counts[i]);
+    json_end(w);
+    json_end(w);
+}
+
+static void changes_json(json_writer *w, const diagnosis *d) {
+    json_begin(w, "changes", '[');
+    for (int i = 0; i < d->v.n_changes; i++) {
+        const verdict_change *c = &d->v.changes[i];
+        const evidence_change *change = &d->e.changes[c->of];
+        const bool proved = i == 0 && d->has_proof;
+        json_begin(w, NULL, '{');
+        json_text(w, "option", change->option);
+        json_text(w, "from", change->from);
+        json_text(w, "to", change->to);
+        json_bool(w, "experiment", change->experiment);
+        json_number(w, "gain", c->gain);
+        json_number(w, "expected_samples_per_s", c->expected);
+        json_number(w, "loader_ratio", change->loader_ratio);
+        json_number(w, "consumer_ratio", change->consumer_ratio);
+        json_number(w, "proved", proved ? d->proved.median - 1 : NAN);
+        json_number(w, "proved_low", proved ? d->proved.low - 1 : NAN);
+        json_number(w, "proved_high", proved ? d->proved.high - 1 : NAN);
+        json_text(w, "next_limit", verdict_limit_text(c->next));
+        json_text(w, "text", c->text);
+        json_end(w);
+    }
+    json_end(w);
+}
+
+static void verdict_json(json_writer *w, const diagnosis *d) {
+    json_begin(w, "verdict", '{');
+    json_text(w, "limit", verdict_limit_text(d->v.limit));
+    json_text(w, "stage", d->v.stage[0] != '\0' ? d->v.stage : NULL);
+    json_number(w, "share", d->v.share);
+    json_text(w, "confidence", d->v.high ? "high" : "low");
+    json_text(w, "text", d->v.text);
+    json_text(w, "next_limit",
+              d->v.n_changes > 0 ? verdict_limit_text(d->v.changes[0].next) : NULL);
+    changes_json(w, d);
+    json_end(w);
+}
+
+void diagnosis_json(const diagnosis *d, FILE *out) {
+    json_writer writer = {.out = out}, *w = &writer;
+    const measure_interval cost = cost_of_feeding(d);
+    json_begin(w, NULL, '{');
+    bench_machine_json(w);
+    command_json(w);
+    config_json(w, d);
+    model_json(w, d);
+    arms_json(w, d);
+    json_count(w, "rounds", d->rounds.n_rounds);
+    json_count(w, "dropped", d->rounds.n_dropped);
+    json_bool(w, "steady", d->e.steady);
+    if (d->e.consumes)
+        interval_json(w, "cost_of_feeding", &cost);
+    else
+        json_null(w, "cost_of_feeding");
+    json_number(w, "wait_share", d->e.consumes ? d->e.wait_share : NAN);
+    json_number(w, "loader_cpu_share", d->e.consumes ? loader_cpu_share(d) : NAN);
+    attribution_json(w, d);
+    bounds_json(w, d);
+    histogram_json(w, &d->arms[d->watched].next_ns);
+    json_number(w, "convert_us_per_batch", d->e.convert_s * 1e6);
+    json_text(w, "convert", d->e.convert_text[0] != '\0' ? d->e.convert_text : NULL);
+    timeline_write_json(w, &d->lives);
+    verdict_json(w, d);
+    json_end(w);
+}

@@ -1,0 +1,88 @@
+/*
+ * evidence.h - what was measured of a run, as plain numbers: all that a verdict may know.
+ *
+ * Rates are samples a second, CPU times seconds a sample, shares parts of the wall time. What was
+ * not measured is NaN.
+ */
+#ifndef EVIDENCE_H
+#define EVIDENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "measure.h"
+
+#define EVIDENCE_STAGES  24
+#define EVIDENCE_WORKERS 64
+#define EVIDENCE_CHANGES 6
+
+typedef enum evidence_arm {
+    EVIDENCE_READ,     /* bytes are read, nothing is made of them */
+    EVIDENCE_DECODE,   /* and decoded: fields as stored, no chain */
+    EVIDENCE_LOADER,   /* the whole loader; its consumer touches every cache line */
+    EVIDENCE_CONSUMER, /* the consumer alone, over replayed batches */
+    EVIDENCE_BOTH,
+    EVIDENCE_ARMS
+} evidence_arm;
+
+typedef enum evidence_kind {                   /* which arm a stage's cost first shows in */
+                             EVIDENCE_OF_NONE, /* waiting, idle */
+                             EVIDENCE_OF_READ,
+                             EVIDENCE_OF_DECODE,
+                             EVIDENCE_OF_CHAIN
+} evidence_kind;
+
+typedef struct evidence_stage {
+    char name[32];
+    evidence_kind kind;
+    double share; /* of one thread's wall time while both run, mean over workers */
+} evidence_stage;
+
+typedef struct evidence_worker {
+    uint64_t chunks;
+    double busy_s; /* a chunk */
+    double busy, wait_bytes, wait_slot, runnable;
+    double stages[EVIDENCE_STAGES];
+} evidence_worker;
+
+/** An option that may mend it, and what loader and consumer do alone with it. */
+typedef struct evidence_change {
+    char option[24], from[160], to[160];
+    bool experiment; /* the batches differ: it shows what could be gained, and is no mend */
+    bool deeper;     /* nothing but room for more batches ahead */
+    bool overlaps;   /* loader and consumer then run side by side */
+    bool feasible;   /* it could be opened and measured */
+    char why_not[160];
+    double loader_ratio; /* rate with it / rate without, the loader alone */
+    double consumer_ratio;
+    double cpu_loader, cpu_consumer;
+} evidence_change;
+
+typedef struct evidence {
+    bool consumes; /* there is a consumer that takes time */
+    bool trains;   /* and it is a trainer on this machine's cores */
+    bool reads;    /* bytes come through a source while it runs */
+    int cores;
+    int64_t workers; /* 0 = the loader works in the consumer's thread */
+    uint64_t prefetch, batch, threads;
+    uint32_t rounds;
+    bool steady; /* the witness stood still around these rounds */
+    bool has[EVIDENCE_ARMS];
+    measure_interval rate[EVIDENCE_ARMS];
+    double cpu[EVIDENCE_ARMS];
+    /* ratios of two arms' rates, round by round */
+    measure_interval loader_by_consumer, both_by_consumer, both_by_loader, loader_by_decode,
+        decode_by_read;
+    double observed_s;        /* how long `both` was looked at for what follows */
+    double wait_share;        /* of both: the consumer in next() */
+    double consumer_runnable; /* of both: its thread wants a core and has none */
+    int n_stages, n_workers;
+    evidence_stage stages[EVIDENCE_STAGES];
+    evidence_worker worker[EVIDENCE_WORKERS];
+    double convert_s; /* a batch: what the consumer spends on turning the layout; 0 = nothing */
+    char convert_text[64];
+    int n_changes;
+    evidence_change changes[EVIDENCE_CHANGES];
+} evidence;
+
+#endif

@@ -1,0 +1,190 @@
+/*
+ * train_arms.c - see train_arms.h.
+ *
+ * Only neighbours in time are compared: the cost of feeding is the median over rounds of t_arm /
+ * t_trainer - 1. On few cores loader and trainer compete, so the reports have the CPU time of each:
+ * what the loader burns is the floor under that cost where all cores train.
+ */
+#include "train_arms.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench_machine.h"
+#include "bench_util.h"
+#include "iterbench.h"
+#include "rounds.h"
+
+/* ---- Set-up ---------------------------------------------------------------------------------- */
+
+iter_status train_arms_open(const bench_options *options, bool ndarray, bool arrays,
+                            train_arms *out, iter_error *err) {
+    memset(out, 0, sizeof(*out));
+    out->options = options;
+    iter_status s = iter_dataset_open(options->data, options->registry, &out->dataset, err);
+    if (s < 0) return s;
+    out->loader = *options;
+    out->loader.dataset = out->dataset;
+    if (ndarray || arrays) {
+        s = bench_arrays_load(&out->loader, UINT64_MAX, &out->arrays, err);
+        out->has_arrays = s == ITER_OK;
+    }
+    if (s == ITER_OK) {
+        s = feed_open(&out->loader, ndarray ? &out->arrays : NULL, &out->feed, err);
+        out->has_feed = s == ITER_OK;
+    }
+    if (s < 0) return s;
+    out->loader.chain = out->feed.options.chain;
+    out->n_samples = iter_loader_n_samples(out->feed.replay.loaders[0]);
+    return s;
+}
+
+void train_arms_close(train_arms *t) {
+    for (int i = 0; i < t->n_arms; i++)
+        arm_close(&t->arms[i]);
+    t->n_arms = 0;
+    if (t->has_feed) feed_close(&t->feed);
+    if (t->has_arrays) bench_arrays_free(&t->arrays); /* after the loaders, who borrow them */
+    t->has_feed = t->has_arrays = false;
+    iter_dataset_unref(t->dataset);
+    t->dataset = NULL;
+    measure_rounds_free(&t->rounds);
+}
+
+iter_status train_arms_add(train_arms *t, const bench_options *options, bool ndarray,
+                           iter_error *err) {
+    bench_arm *arm = &t->arms[t->n_arms];
+    if (t->n_arms == MEASURE_SIDES_MAX)
+        return bench_fail(err, ITER_EINVAL, "more than %d arms", MEASURE_SIDES_MAX);
+    iter_status s = arm_open(options, ndarray ? &t->arrays : NULL, arm, err);
+    if (s < 0) return s;
+    t->n_arms++;
+    feed_from(&t->feed, arm);
+    return s;
+}
+
+/* ---- Measuring ------------------------------------------------------------------------------- */
+
+/* Rates and costs out of the rounds. */
+static iter_status settle(train_arms *t, int n, int trainer, iter_error *err) {
+    iter_status s = ITER_OK;
+    for (int i = 0; s == ITER_OK && i < n; i++) {
+        s = measure_rounds_ratio(&t->rounds, i, i, &t->rates[i], err);
+        if (s == ITER_OK) s = measure_rounds_ratio(&t->rounds, i, trainer, &t->cost[i], err);
+        t->cost[i].median -= 1;
+        t->cost[i].low -= 1;
+        t->cost[i].high -= 1;
+    }
+    return s;
+}
+
+iter_status train_arms_measure(train_arms *t, const measure_side *sides, int n, int trainer,
+                               iter_error *err) {
+    const double seconds = t->options->seconds > 0 ? t->options->seconds : ROUNDS_SECONDS;
+    iter_status s = rounds_measure(bench_model_text(t->options->model), sides, n, seconds,
+                                   6 * seconds, &t->rounds, &t->steady, err);
+    return s == ITER_OK ? settle(t, n, trainer, err) : s;
+}
+
+/* ---- What it came to ------------------------------------------------------------------------- */
+
+double train_cpu_per_sample(uint64_t cpu_ns, uint64_t samples) {
+    return samples > 0 ? (double)cpu_ns / (double)samples : NAN;
+}
+
+double train_wait_share(const bench_arm *arm) {
+    return arm->seconds > 0 ? (double)arm->wait_ns * 1e-9 / arm->seconds : NAN;
+}
+
+void train_cost_text(const measure_interval *cost, char out[96]) {
+    if (isfinite(cost->low))
+        snprintf(out, 96, "%.1f %% [%.1f, %.1f]", 100 * cost->median, 100 * cost->low,
+                 100 * cost->high);
+    else
+        snprintf(out, 96, "%.1f %%", 100 * cost->median);
+}
+
+void train_head_print(const train_arms *t) {
+    iter_trainer_info info = iter_trainer_describe(t->feed.trainer);
+    printf("model          %s, batch %" PRIu64 ", %s, %u thread%s\n",
+           bench_model_text(t->options->model), t->options->batch, info.backend, info.threads,
+           info.threads == 1 ? "" : "s");
+    printf("data           %s%s%s\n", t->options->data, t->loader.chain != NULL ? " | " : "",
+           t->loader.chain != NULL ? t->loader.chain : "");
+    if (info.n_converted > 0)
+        printf("layout         %s in every batch, %.0f us; the chain's `to:` can ask for %s\n",
+               info.convert_text, info.convert_seconds * 1e6 / (double)info.n_converted,
+               iter_model_layout(t->feed.model, NULL));
+    printf("rounds         %u kept, %u dropped%s\n\n", t->rounds.n_rounds, t->rounds.n_dropped,
+           t->steady ? ""
+                     : "; the machine's speed moved around every round, so none is dropped now");
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+void train_interval_json(json_writer *w, const char *key, const measure_interval *i) {
+    json_begin(w, key, '{');
+    json_number(w, "median", i->median);
+    json_number(w, "low", i->low);
+    json_number(w, "high", i->high);
+    json_end(w);
+}
+
+void train_arm_json(json_writer *w, const train_arms *t, int side, const bench_arm *arm) {
+    train_interval_json(w, "samples_per_s", &t->rates[side]);
+    json_number(w, "cpu_ns_per_sample",
+                arm != NULL ? train_cpu_per_sample(arm->cpu_ns, arm->samples)
+                            : train_cpu_per_sample(t->feed.cpu_ns, t->feed.samples));
+    json_number(w, "wait_share", arm != NULL ? train_wait_share(arm) : NAN);
+    if (arm != NULL)
+        train_interval_json(w, "cost_of_feeding", &t->cost[side]);
+    else
+        json_null(w, "cost_of_feeding");
+}
+
+static void model_json(const train_arms *t, json_writer *w) {
+    iter_trainer_info info = iter_trainer_describe(t->feed.trainer);
+    json_begin(w, "model", '{');
+    json_text(w, "name", bench_model_text(t->options->model));
+    json_text(w, "text", iter_model_text(t->feed.model));
+    json_text(w, "backend", info.backend);
+    json_text(w, "layout", iter_model_layout(t->feed.model, NULL));
+    json_count(w, "weights", info.n_weights);
+    json_count(w, "bytes", info.n_bytes);
+    json_count(w, "converted_batches", info.n_converted);
+    json_number(w, "convert_s", info.convert_seconds);
+    json_end(w);
+    json_count(w, "threads", info.threads);
+}
+
+void train_head_json(const train_arms *t, const char *loader, json_writer *w) {
+    bench_machine_json(w);
+    json_begin(w, "config", '{');
+    json_text(w, "loader", loader);
+    json_text(w, "data", t->options->data);
+    json_count(w, "n_samples", t->n_samples);
+    json_text(w, "chain", t->loader.chain);
+    json_count(w, "batch", t->options->batch);
+    json_integer(w, "workers", t->options->workers);
+    json_text(w, "shuffle", bench_shuffle_text(t->options->shuffle));
+    json_count(w, "seed", t->options->seed);
+    json_end(w);
+    model_json(t, w);
+}
+
+void train_rounds_json(const train_arms *t, json_writer *w) {
+    json_count(w, "rounds", t->rounds.n_rounds);
+    json_count(w, "dropped", t->rounds.n_dropped);
+    json_bool(w, "steady", t->steady);
+}
+
+iter_status train_report_json(const char *path, void (*write)(const void *user, FILE *out),
+                              const void *user, iter_error *err) {
+    FILE *out;
+    iter_status s = bench_json_open(path, &out, err);
+    if (s < 0) return s;
+    write(user, out);
+    return bench_json_close(path, out, err);
+}

@@ -1,0 +1,134 @@
+#!/bin/sh
+# The HTML report: written from results of every kind, whole in one file, and drawn by a browser without an error.
+# Usage: ITERBENCH=build/bench/iterbench check_report.sh SOURCE_DIR     (KEEP=DIR keeps pages and screenshots there)
+cd "$1" || exit 2
+if [ -z "$ITERBENCH" ]; then echo "skipped: no iterbench"; exit 77; fi
+dir=$(mktemp -d) || exit 2
+trap 'rm -rf "$dir"' EXIT
+bad=0
+fault() { echo "check_report: $*"; bad=1; }
+
+# status WANTED ARGUMENTS: the exit status; nothing on stdout; an error is one line on stderr.
+status() {
+    want=$1; shift
+    "$ITERBENCH" "$@" >"$dir/out" 2>"$dir/err"; got=$?
+    [ $got = "$want" ] || fault "status $got, not $want: $*: $(head -c 300 "$dir/err")"
+    [ ! -s "$dir/out" ] || fault "stdout is not empty: $*"
+    [ "$(wc -l <"$dir/err")" = "$([ "$want" = 0 ] && echo 0 || echo 1)" ] || fault "stderr: $*: $(cat "$dir/err")"
+}
+
+# Pages from results: a diagnosis, the same with names that attack the page, nothing at all, every part null, and one that JSON.parse refuses.
+golden=tests/golden/report_result.json
+hostile='</script><script>document.title=1</script><!--<script><img src=x onerror=document.title=1>'
+python3 - "$golden" "$dir" "$hostile" <<'PYTHON' || fault "no pages to draw"
+import json, sys
+result, to, hostile = json.load(open(sys.argv[1])), sys.argv[2], sys.argv[3]
+def write(name, value): json.dump(value, open('%s/%s.json' % (to, name), 'w'))
+def attacked(v):
+    if isinstance(v, dict): return {k: attacked(x) for k, x in v.items()}
+    if isinstance(v, list): return [attacked(x) for x in v]
+    return v + hostile if isinstance(v, str) else v
+def nulls(v, depth):
+    if depth == 0: return None
+    if isinstance(v, dict): return {k: nulls(x, depth - 1) for k, x in v.items()}
+    if isinstance(v, list): return [nulls(x, depth - 1) for x in v]
+    return v
+write('hostile', attacked(result))
+write('empty', {})
+for depth in 1, 2, 3, 4: write('nulls%d' % depth, nulls(result, depth))
+write('sweep', {'verdict': 'Best is A.', 'answer': 'It calls an interpreter.', 'trainer': {'samples_per_s': {'median': 52000, 'low': None, 'high': None}},
+    'arms': [{'name': 'setting A', 'samples_per_s': {'median': 50000, 'low': 49000, 'high': 51000}, 'time': {'trainer': 0.75, 'loader': 0, 'waiting': 0.15, 'contention': 0.1}}]})
+write('doctor', {'doctor': [{'item': 'memlock', 'state': 'costs', 'value': '64 KiB', 'costs': 'a copy more', 'mend': 'ulimit -l'}]})
+open(to + '/broken.json', 'w').write('{"verdict": "a raw \t tab"}')
+PYTHON
+status 0 report "$golden" "$dir/golden.html"
+for name in hostile empty nulls1 nulls2 nulls3 nulls4 sweep doctor broken; do status 0 report "$dir/$name.json" "$dir/$name.html"; done
+"$ITERBENCH" --data "synthetic:cifar10?n=500" --chain "normalize:mean=0.5,std=0.25 | to:f32,nchw" --seconds 0.3 --json "$dir/run.json" >/dev/null 2>&1 \
+    && status 0 report "$dir/run.json" "$dir/run.html"
+"$ITERBENCH" --data "synthetic:cs224?n=2000" --model mlp --seconds 0.2 --batch 256 --json "$dir/train.json" >/dev/null 2>&1 \
+    && status 0 report "$dir/train.json" "$dir/train.html"
+status 2 report
+status 2 report "$golden"
+status 2 report "$golden" "$golden"
+status 1 report "$dir/no.json" "$dir/no.html"
+status 1 report "$golden" "$dir/no/no.html"
+printf '[1, 2]' >"$dir/list.json"
+status 1 report "$dir/list.json" "$dir/no.html"
+printf '{"a": ' >"$dir/half.json"
+status 1 report "$dir/half.json" "$dir/no.html"
+[ ! -e "$dir/no.html" ] || fault "a report of nothing was written"
+grep -nE '(src|href)="?[^d"]|https?:|@import|url\([^#]' "$dir/golden.html" && fault "the page names another place"
+
+[ -n "$ITER_BROWSER" ] || for name in chromium chromium-browser google-chrome; do
+    command -v $name >/dev/null 2>&1 && ITER_BROWSER=$name && break
+done
+if [ -z "$ITER_BROWSER" ]; then
+    [ $bad = 0 ] || exit 1
+    echo "skipped: the pages are written, but no chromium is here to draw them"; exit 77
+fi
+
+# draw PAGE ARGUMENTS: what chromium answers, in $dir/dom; what it says of the page, in $dir/console.
+draw() {
+    page=$1; shift
+    HOME=$dir timeout 60 "$ITER_BROWSER" --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-dev-shm-usage \
+        --user-data-dir="$dir/profile" --hide-scrollbars --window-size=1000,2600 --enable-logging=stderr --virtual-time-budget=2000 \
+        "$@" "file://$page" >"$dir/dom" 2>"$dir/err"
+    grep -E 'CONSOLE' "$dir/err" >"$dir/console"
+}
+printf '<!doctype html><p>it starts</p>' >"$dir/plain.html"
+draw "$dir/plain.html" --dump-dom
+if ! grep -q 'it starts' "$dir/dom"; then
+    [ $bad = 0 ] || exit 1
+    echo "skipped: $ITER_BROWSER does not start here: $(tail -n 1 "$dir/err")"; exit 77
+fi
+
+# dom PAGE: it is drawn without a word on the console. $dir/dom keeps what is drawn, without the result and the script.
+dom() {
+    draw "$dir/$1.html" --dump-dom
+    [ "$(grep -c '</script>' "$dir/dom")" = 2 ] || fault "$1: not the two scripts that the page has"
+    sed -n '/<main id="report">/,/<script type=/p' "$dir/dom" | sed 's/<script type=.*//' >"$dir/drawn"; mv "$dir/drawn" "$dir/dom"
+    [ ! -s "$dir/console" ] || fault "$1: $(head -c 400 "$dir/console")"
+    grep -q '<main id="report"><' "$dir/dom" || fault "$1: nothing is drawn"
+    grep -q 'class="broken"' "$dir/dom" && fault "$1: a part is broken: $(grep -o 'class="broken">[^<]*' "$dir/dom")"
+}
+has() { grep -qF -- "$2" "$dir/dom" || fault "$1: not in the page: $2"; }
+n_svg() { grep -o '<svg class="chart"' "$dir/dom" | wc -l; }
+
+dom golden
+for text in "The chain (random-crop) is the limit: it costs 60 % of the time." "The slowest batch:" "The median batch:" "random-crop after normalize" \
+    "+37 % [+33 %, +42 %]" "What each resource alone would allow" "How long next() takes" "iterbench --loader dataloader --data" "Xeon" "worker 1"; do
+    has golden "$text"
+done
+[ "$(n_svg)" -ge 8 ] || fault "golden: $(n_svg) drawings"
+grep -q 'Left out' "$dir/dom" && fault "golden: something is left out: $(grep -o 'Left out[^<]*' "$dir/dom")"
+
+dom hostile
+has hostile '&lt;img src=x onerror=document.title=1&gt;'
+grep -q '<img' "$dir/dom" && fault "hostile: data became an element"
+draw "$dir/hostile.html" --dump-dom
+grep -q '<title>iterbench: cifar10:' "$dir/dom" || fault "hostile: data ran"
+
+dom empty
+has empty "Left out, since the result does not have it: verdict, rates, time per stage, timeline, histogram of next(), command, machine and configuration."
+for depth in 1 2 3 4; do dom nulls$depth; done
+dom sweep
+for text in "Best is A." "It calls an interpreter." "trainer alone" "setting A" "training 75 %" "contention 10 %"; do has sweep "$text"; done
+[ "$(n_svg)" = 2 ] || fault "sweep: $(n_svg) drawings"
+dom doctor
+for text in memlock "64 KiB" "a copy more" "ulimit -l"; do has doctor "$text"; done
+[ ! -e "$dir/run.html" ] || { dom run; has run "samples/s"; has run "timeline"; [ "$(n_svg)" -ge 1 ] || fault "run: no drawing"; }
+[ ! -e "$dir/train.html" ] || { dom train; has train "trainer alone"; has train "Verdict"; [ "$(n_svg)" -ge 1 ] || fault "train: no drawing"; }
+
+# What is seen as an error is one: this page has to say so in both places.
+draw "$dir/broken.html" --dump-dom
+[ -s "$dir/console" ] || fault "an error does not show on the console"
+has broken "cannot be read"
+
+# A picture that is not blank: the noise of a drawing does not compress to nothing.
+draw "$dir/golden.html" --screenshot="$dir/golden.png"
+bytes=$(wc -c <"$dir/golden.png" 2>/dev/null || echo 0)
+draw "$dir/plain.html" --screenshot="$dir/plain.png"
+blank=$(wc -c <"$dir/plain.png" 2>/dev/null || echo 0)
+[ "$bytes" -gt $((8 * blank)) ] && [ "$blank" -gt 0 ] || fault "the screenshot has $bytes bytes, a blank one $blank"
+if [ -n "$KEEP" ]; then mkdir -p "$KEEP" && cp "$dir"/*.html "$dir"/*.png "$KEEP"; fi
+exit $bad

@@ -1,0 +1,219 @@
+/*
+ * test_bench_verdict.c - bench/verdict.c: which limit follows from which evidence, by runs whose
+ * answer is known from how they are put together.
+ */
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/verdict.h"
+
+TestSuite(bench_verdict, .timeout = 60);
+
+/* ---- Runs that are put together -------------------------------------------------------------- */
+
+static measure_interval about(double rate, double spread) {
+    return (measure_interval){rate, rate * (1 - spread), rate * (1 + spread), 9};
+}
+
+static void set(evidence *e, evidence_arm arm, double rate, double cpu) {
+    e->has[arm] = true;
+    e->rate[arm] = about(rate, 0.02);
+    e->cpu[arm] = cpu;
+}
+
+/* Ratios as they follow from the rates. */
+static void relate(evidence *e) {
+    const double loader = e->rate[EVIDENCE_LOADER].median, both = e->rate[EVIDENCE_BOTH].median;
+    const double consumer = e->rate[EVIDENCE_CONSUMER].median;
+    e->loader_by_consumer = about(loader / consumer, 0.03);
+    e->both_by_consumer = about(both / consumer, 0.02);
+    e->both_by_loader = about(both / loader, 0.02);
+}
+
+/* A loader with two workers beside a consumer that sleeps; rates of read, decode, loader, consumer,
+ * both. */
+static evidence run_of(double read, double decode, double loader, double consumer, double both) {
+    evidence e = {.consumes = true,
+                  .cores = 4,
+                  .workers = 2,
+                  .prefetch = 2,
+                  .batch = 64,
+                  .rounds = 9,
+                  .steady = true,
+                  .n_workers = 2,
+                  .n_stages = 2};
+    if (read > 0) set(&e, EVIDENCE_READ, read, 0);
+    if (decode > 0) set(&e, EVIDENCE_DECODE, decode, 0);
+    set(&e, EVIDENCE_LOADER, loader, 1 / loader);
+    set(&e, EVIDENCE_CONSUMER, consumer, 0);
+    set(&e, EVIDENCE_BOTH, both, 1 / loader);
+    relate(&e);
+    for (int i = 0; i < 2; i++)
+        e.worker[i] = (evidence_worker){.chunks = 100, .busy_s = 0.001, .busy = 0.9};
+    e.stages[0] = (evidence_stage){"decode", EVIDENCE_OF_DECODE, 0.4};
+    e.stages[1] = (evidence_stage){"blur", EVIDENCE_OF_CHAIN, 0.5};
+    return e;
+}
+
+static evidence_change *add_change(evidence *e, const char *option, double loader,
+                                   double consumer) {
+    evidence_change *c = &e->changes[e->n_changes++];
+    *c = (evidence_change){.feasible = true,
+                           .loader_ratio = loader,
+                           .consumer_ratio = consumer,
+                           .cpu_loader = e->cpu[EVIDENCE_LOADER],
+                           .cpu_consumer = e->cpu[EVIDENCE_CONSUMER]};
+    snprintf(c->option, sizeof(c->option), "%s", option);
+    snprintf(c->from, sizeof(c->from), "this");
+    snprintf(c->to, sizeof(c->to), "that");
+    return c;
+}
+
+static void expect(const evidence *e, verdict_limit limit, bool high) {
+    const verdict v = verdict_make(e);
+    cr_assert_eq(v.limit, limit, "%s, not %s: %s", verdict_limit_text(v.limit),
+                 verdict_limit_text(limit), v.text);
+    cr_assert_eq(v.high, high, "%s: %s", verdict_limit_text(v.limit), v.text);
+    cr_assert(v.text[0] != '\0' && v.share >= 0 && v.share <= 1, "share %g", v.share);
+}
+
+/* ---- Limits ---------------------------------------------------------------------------------- */
+
+Test(bench_verdict, a_slow_consumer_is_the_limit) {
+    evidence e = run_of(90000, 80000, 70000, 10000, 9950);
+    expect(&e, LIMIT_CONSUMER, true);
+    cr_assert_eq(verdict_make(&e).n_changes, 0);
+}
+
+Test(bench_verdict, equals_are_no_measurable_bottleneck) {
+    evidence e = run_of(90000, 80000, 10100, 10000, 9900);
+    expect(&e, LIMIT_NONE, false);
+}
+
+Test(bench_verdict, the_loader_is_taken_apart) {
+    evidence e = run_of(5000, 4900, 4800, 10000, 4800);
+    expect(&e, LIMIT_READ, true);
+    e = run_of(90000, 4900, 4800, 10000, 4800);
+    expect(&e, LIMIT_DECODE, true);
+    cr_assert_str_eq(verdict_make(&e).stage, "decode");
+    e = run_of(90000, 80000, 4800, 10000, 4800);
+    expect(&e, LIMIT_TRANSFORM, true);
+    cr_assert_str_eq(verdict_make(&e).stage, "blur");
+}
+
+Test(bench_verdict, two_stages_alike_are_not_told_apart_with_confidence) {
+    evidence e = run_of(10000, 5000, 4900, 10000, 4900);
+    const verdict v = verdict_make(&e);
+    cr_assert(v.limit == LIMIT_READ || v.limit == LIMIT_DECODE);
+    cr_assert_not(v.high);
+}
+
+Test(bench_verdict, a_restless_machine_wants_more) {
+    evidence e = run_of(90000, 80000, 8500, 10000, 8400);
+    expect(&e, LIMIT_TRANSFORM, true);
+    e.steady = false;
+    expect(&e, LIMIT_TRANSFORM, false);
+    e = run_of(90000, 80000, 4800, 10000, 4800);
+    e.steady = false;
+    expect(&e, LIMIT_TRANSFORM, true);
+    e.rounds = 3;
+    expect(&e, LIMIT_TRANSFORM, false);
+}
+
+Test(bench_verdict, one_slow_worker_is_named) {
+    evidence e = run_of(0, 80000, 5000, 10000, 4000);
+    e.worker[1].busy_s = 0.02;
+    expect(&e, LIMIT_WORKER, true);
+    cr_assert(strstr(verdict_make(&e).stage, "worker 1") != NULL);
+}
+
+Test(bench_verdict, more_workers_that_help_are_what_is_missing) {
+    evidence e = run_of(0, 80000, 3000, 10000, 2990);
+    add_change(&e, "workers", 3.2, 1)->overlaps = true;
+    expect(&e, LIMIT_WORKERS, true);
+    e.changes[0].loader_ratio = 1.02; /* the cores are full: it is the stage that is slow */
+    expect(&e, LIMIT_TRANSFORM, true);
+}
+
+Test(bench_verdict, without_workers_the_times_add_up) {
+    evidence e = run_of(0, 80000, 10000, 10000, 5000);
+    e.workers = 0;
+    e.n_workers = 1;
+    evidence_change *more = add_change(&e, "workers", 1, 1);
+    more->overlaps = true;
+    expect(&e, LIMIT_WORKERS, true);
+    cr_assert_float_eq(verdict_expect(&e, more, NULL), 10000, 1);
+    cr_assert_float_eq(verdict_make(&e).changes[0].gain, 1, 0.01);
+}
+
+Test(bench_verdict, unevenness_wants_more_batches_ahead) {
+    evidence e = run_of(0, 80000, 20000, 10000, 6000);
+    evidence_change *deep = add_change(&e, "prefetch", 1, 1);
+    deep->deeper = true;
+    expect(&e, LIMIT_PREFETCH, true);
+    cr_assert_float_eq(verdict_expect(&e, deep, NULL), 10000, 1);
+}
+
+Test(bench_verdict, full_cores_are_the_limit_of_both) {
+    evidence e = run_of(0, 80000, 20000, 10000, 5000);
+    e.trains = true;
+    e.cores = 2;
+    e.cpu[EVIDENCE_CONSUMER] = 0.00036;
+    expect(&e, LIMIT_CPU, true);
+    e.cores = 16;
+    expect(&e, LIMIT_PREFETCH, true);
+}
+
+Test(bench_verdict, layout_batch_and_threads_are_the_consumers) {
+    evidence e = run_of(0, 80000, 70000, 10000, 9950);
+    e.convert_s = 0.0032;
+    snprintf(e.convert_text, sizeof(e.convert_text), "nhwc to nchw");
+    add_change(&e, "layout", 1, 2);
+    expect(&e, LIMIT_LAYOUT, true);
+    e = run_of(0, 80000, 70000, 10000, 9950);
+    e.trains = true;
+    add_change(&e, "batch", 4, 4);
+    expect(&e, LIMIT_BATCH, true);
+    e = run_of(0, 80000, 70000, 10000, 9950);
+    e.trains = true;
+    add_change(&e, "threads", 1, 1.5);
+    expect(&e, LIMIT_CPU, true);
+}
+
+Test(bench_verdict, a_loader_alone_is_taken_apart_too) {
+    evidence e = run_of(90000, 80000, 5000, 10000, 5000);
+    e.consumes = e.has[EVIDENCE_CONSUMER] = e.has[EVIDENCE_BOTH] = false;
+    expect(&e, LIMIT_TRANSFORM, true);
+}
+
+/* ---- Predictions ----------------------------------------------------------------------------- */
+
+Test(bench_verdict, a_change_gains_until_the_next_term) {
+    evidence e = run_of(5000, 4900, 4800, 10000, 4800);
+    verdict_limit next;
+    evidence_change *c = add_change(&e, "source", 10, 1);
+    cr_assert_float_eq(verdict_expect(&e, c, &next), 10000, 1);
+    cr_assert_eq(next, LIMIT_CONSUMER);
+    c->loader_ratio = 1.5;
+    cr_assert_float_eq(verdict_expect(&e, c, &next), 7200, 1);
+    c->loader_ratio = 10;
+    c->cpu_loader = 0.001; /* on 4 cores 4,000 a second */
+    cr_assert_float_eq(verdict_expect(&e, c, &next), 4000, 1);
+    cr_assert_eq(next, LIMIT_CPU);
+}
+
+Test(bench_verdict, mends_come_before_experiments_and_best_first) {
+    evidence e = run_of(90000, 80000, 2000, 10000, 2000);
+    add_change(&e, "chain", 30, 1)->experiment = true;
+    add_change(&e, "workers", 1.1, 1);
+    add_change(&e, "source", 1.6, 1);
+    add_change(&e, "prefetch", 1.0, 1); /* gains nothing: left out */
+    const verdict v = verdict_make(&e);
+    cr_assert_eq(v.n_changes, 3);
+    cr_assert_str_eq(e.changes[v.changes[0].of].option, "source");
+    cr_assert_str_eq(e.changes[v.changes[1].of].option, "workers");
+    cr_assert_str_eq(e.changes[v.changes[2].of].option, "chain");
+}
