@@ -13,10 +13,12 @@
 #include "engine/net.h"
 #include "engine/optimizer.h"
 
+#define ENGINE_MAX_THREADS 1024
+
 typedef struct engine_backend_config {
     const engine_net *net;             /* outlives the backend */
     const engine_optimizer *optimizer; /* outlives the backend */
-    uint32_t threads;                  /* at least 1 */
+    uint32_t threads;                  /* 1 to ENGINE_MAX_THREADS */
     bool keep_input_gradient;
 } engine_backend_config;
 

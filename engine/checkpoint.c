@@ -296,7 +296,7 @@ static int32_t exchange(const contents *c, loaded *values, int32_t n, iter_error
 }
 
 static iter_status put(contents *c, loaded *values, const numbers *saved, iter_loader *loader,
-                       iter_error *err) {
+                       const char *path, iter_error *err) {
     iter_error why = {ITER_OK, ""};
     int32_t n = exchange(c, values, c->n_values, &why);
     iter_status s = n < c->n_values ? why.status : ITER_OK;
@@ -304,7 +304,7 @@ static iter_status put(contents *c, loaded *values, const numbers *saved, iter_l
         s = iter_loader_restore(loader, c->position, c->position_bytes, &why);
     if (s < 0) {
         (void)exchange(c, values, n, NULL);
-        return iter__engine_fail(err, s, "%s", why.message);
+        return iter__engine_fail(err, s, "%.200s: %s", path, why.message);
     }
     c->trainer->seed = saved->seed;
     c->trainer->n_steps = saved->n_steps;
@@ -327,7 +327,7 @@ iter_status iter_trainer_load(iter_trainer *trainer, iter_loader *loader, const 
     if (s == ITER_OK) s = check_texts(trainer, file, path, &saved, err);
     if (s == ITER_OK && loader != NULL) s = read_position(c, file, path, err);
     if (s == ITER_OK) s = read_values(c, file, path, values, err);
-    if (s == ITER_OK) s = put(c, values, &saved, loader, err);
+    if (s == ITER_OK) s = put(c, values, &saved, loader, path, err);
     iter__safetensors_close(file);
     contents_free(c);
     if (values != NULL) {

@@ -24,14 +24,16 @@
 
 typedef struct header {
     size_t mapped; /* bytes of the mapping, the header's page included; 0 = from the heap */
+    size_t asked;  /* bytes of the block behind */
     uint32_t alive;
-    char rest[ALIGNMENT - sizeof(size_t) - sizeof(uint32_t)];
+    char rest[ALIGNMENT - 2 * sizeof(size_t) - sizeof(uint32_t)];
 } header;
 
 _Static_assert(sizeof(header) == ALIGNMENT, "the block behind the header is aligned as the header");
 
 long iter__engine_fail_after = -1;
 static long n_live;
+static long n_live_bytes;
 static long n_allocations;
 
 /* Counts one allocation; false = this one has to fail. */
@@ -78,7 +80,9 @@ void *iter__engine_alloc(size_t n, size_t size) {
     header *h = bytes >= HUGE_FROM ? map_block(bytes) : heap_block(bytes);
     if (!h) return NULL;
     h->alive = BLOCK_IS_ALIVE;
+    h->asked = bytes;
     __atomic_add_fetch(&n_live, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&n_live_bytes, (long)bytes, __ATOMIC_RELAXED);
     return h + 1;
 }
 
@@ -88,6 +92,7 @@ void iter__engine_free(void *block) {
     assert(h->alive == BLOCK_IS_ALIVE);
     h->alive = 0;
     __atomic_sub_fetch(&n_live, 1, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&n_live_bytes, (long)h->asked, __ATOMIC_RELAXED);
     if (h->mapped)
         munmap((char *)block - PAGE, h->mapped);
     else
@@ -96,6 +101,10 @@ void iter__engine_free(void *block) {
 
 long iter__engine_live(void) {
     return __atomic_load_n(&n_live, __ATOMIC_RELAXED);
+}
+
+long iter__engine_live_bytes(void) {
+    return __atomic_load_n(&n_live_bytes, __ATOMIC_RELAXED);
 }
 
 long iter__engine_count(void) {

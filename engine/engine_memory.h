@@ -13,7 +13,8 @@ void iter__engine_free(void *block);
 
 /* For tests: the n-th allocation from now (0 = the next) fails; -1 = none. Counters are atomic. */
 extern long iter__engine_fail_after;
-long iter__engine_live(void);
-long iter__engine_count(void);
+long iter__engine_live(void);       /* blocks */
+long iter__engine_live_bytes(void); /* as they were asked for */
+long iter__engine_count(void);      /* of allocations up to now */
 
 #endif

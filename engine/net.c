@@ -176,7 +176,7 @@ static iter_status plan_dense(planner *p) {
 
 static iter_status plan_embedding(planner *p) {
     const iter_embedding_options *o = &p->layer->options.embedding;
-    if (!p->layer->in.ids) return fail_wants(p, "token ids, i32 or i64 [T],");
+    if (!p->layer->in.ids) return fail_wants(p, "token ids, i32 or i64 [T]");
     p->layer->out = (engine_shape){.n_dims = 2, .dims = {p->layer->in.dims[0], o->units}};
     /* Fans as MXNet's Xavier takes them from the shape. */
     return add_weight(p, "weight", "", 2, (int64_t[]){o->rows, o->units}, o->init, o->init_range,

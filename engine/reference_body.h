@@ -354,7 +354,7 @@ static iter_status reference_create(void *state, const engine_backend_config *co
     s->net = config->net;
     if (take_params(s) && take_values(s)) return ITER_OK;
     reference_destroy(state);
-    return iter__engine_fail(err, ITER_ENOMEM, "backend %s: out of memory", BACKEND_NAME);
+    return iter__engine_fail(err, ITER_ENOMEM, "out of memory");
 }
 
 /* The memory behind a value; NULL with a status in *status where there is none. */

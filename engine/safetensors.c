@@ -28,6 +28,7 @@
 
 #define PREFIX_BYTES 8
 #define DATA_ALIGN   64
+#define OPEN_TRIES   1000
 #define METADATA     "__metadata__"
 
 struct engine_tensor_file {
@@ -445,9 +446,10 @@ static iter_status write_all(int fd, const char *path, const void *bytes, uint64
 }
 
 /* The temporary file, empty and ours alone. Where another process renamed it away between our open()
- * and our lock, what we hold is its finished file: then again. */
+ * and our lock, what we hold is its finished file: then again, but not for ever, since there are file
+ * systems that number one file in two ways. */
 static iter_status open_part(const char *part, int *out, iter_error *err) {
-    for (;;) {
+    for (int left = OPEN_TRIES; left > 0; left--) {
         struct stat ours, named;
         int fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
         if (fd < 0 && errno == EINTR) continue;
@@ -467,6 +469,7 @@ static iter_status open_part(const char *part, int *out, iter_error *err) {
         close(fd);
         if (same) return fail_os(err, part, "cannot be emptied", os_error);
     }
+    return iter__engine_fail(err, ITER_EIO, "%.300s: is another file whenever it is opened", part);
 }
 
 /* A rename is on the disk when its folder is. File systems that cannot sync one answer EINVAL. */

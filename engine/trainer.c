@@ -26,7 +26,7 @@ typedef struct text_block {
 } text_block;
 
 static iter_status no_memory(iter_error *err) {
-    return iter__engine_fail(err, ITER_ENOMEM, "trainer: out of memory");
+    return iter__engine_fail(err, ITER_ENOMEM, "out of memory");
 }
 
 /* ---- Making ---------------------------------------------------------------------------------- */
@@ -58,13 +58,13 @@ static uint32_t n_cores(void) {
 }
 
 /* One thread a core, less those that make batches. */
-static uint32_t default_threads(const iter_loader *loader) {
+static uint32_t default_threads(iter_loader *loader) {
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
-    /* Reading counters changes nothing, whatever the prototype says. */
-    iter_loader *asked = (iter_loader *)(uintptr_t)loader;
-    if (iter_loader_stats_read(asked, &stats, NULL) < 0 || stats.n_workers < 0) stats.n_workers = 0;
+    if (iter_loader_stats_read(loader, &stats, NULL) < 0 || stats.n_workers < 0)
+        stats.n_workers = 0;
     const uint32_t cores = n_cores(), workers = (uint32_t)stats.n_workers;
-    return cores > workers ? cores - workers : 1;
+    const uint32_t left = cores > workers ? cores - workers : 1;
+    return left < ENGINE_MAX_THREADS ? left : ENGINE_MAX_THREADS;
 }
 
 static int32_t first_field(const iter_loader *loader, iter_role role) {
@@ -241,7 +241,7 @@ static iter_status check_value(const iter_trainer *trainer, int32_t param, iter_
 
 /* ---- Public ---------------------------------------------------------------------------------- */
 
-iter_status iter_trainer_create(iter_model *model, const iter_loader *loader,
+iter_status iter_trainer_create(iter_model *model, iter_loader *loader,
                                 const iter_trainer_options *options, iter_trainer **out,
                                 iter_error *err) {
     if (!out) return iter__engine_fail(err, ITER_EINVAL, "trainer: no place for the result");
@@ -250,8 +250,11 @@ iter_status iter_trainer_create(iter_model *model, const iter_loader *loader,
         return iter__engine_fail(err, ITER_EINVAL, "trainer: no model or loader");
     iter_trainer_options opt;
     ENGINE_TRY(copy_options(options, &opt, err));
+    if (opt.threads > ENGINE_MAX_THREADS)
+        return iter__engine_fail(err, ITER_EINVAL, "trainer: %u threads, at most %d", opt.threads,
+                                 ENGINE_MAX_THREADS);
     iter_trainer *trainer = iter__engine_alloc(1, sizeof(*trainer));
-    if (!trainer) return no_memory(err);
+    if (!trainer) return iter__engine_fail(err, ITER_ENOMEM, "trainer: out of memory");
     trainer->model = iter_model_ref(model);
     trainer->seed = opt.seed;
     trainer->threads = opt.threads ? opt.threads : default_threads(loader);

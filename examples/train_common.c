@@ -6,6 +6,7 @@
  * on with the very next batch; only the losses and counts of that epoch's first part are not in it.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -21,7 +22,8 @@ typedef struct run {
     const train_program *program;
     train_options options;
     train_summary summary;
-    FILE *out; /* for people */
+    FILE *out;  /* for people */
+    FILE *json; /* NULL = not asked for */
     char train_spec[TRAIN_PATH_MAX], test_spec[TRAIN_PATH_MAX], generated[TRAIN_PATH_MAX];
     char checkpoint[TRAIN_PATH_MAX];
     char layout[32];
@@ -98,15 +100,28 @@ static iter_status open_trainer(run *r, iter_error *err) {
     return iter_trainer_create(r->model, r->train, &opt, &r->trainer, err);
 }
 
-/* The folder of checkpoints is made; going on from a file that is not there means from the start. */
-static iter_status open_checkpoint(run *r, iter_error *err) {
-    const char *folder = r->options.checkpoint;
+/* What will be written can be, as far as that is known before; the folder of checkpoints is made. */
+static iter_status open_outputs(run *r, iter_error *err) {
+    const char *folder = r->options.checkpoint, *json = r->options.json;
+    if (json != NULL && r->json == NULL) {
+        const int fd = open(json, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        if (fd >= 0) r->json = fdopen(fd, "w"); /* what stands there goes when there is better */
+        if (r->json == NULL) return train_fail(err, ITER_EIO, "%.300s: %s", json, strerror(errno));
+    }
     if (folder == NULL) return ITER_OK;
     if (snprintf(r->checkpoint, sizeof(r->checkpoint), "%s/%s.safetensors", folder,
                  r->program->name) >= (int)sizeof(r->checkpoint))
         return train_fail(err, ITER_EINVAL, "--checkpoint: the path is too long");
-    if (mkdir(folder, 0755) < 0 && errno != EEXIST)
-        return train_fail(err, ITER_EIO, "%.300s: %s", folder, strerror(errno));
+    char inside[TRAIN_PATH_MAX + 2];
+    snprintf(inside, sizeof(inside), "%s/.", folder);
+    if ((mkdir(folder, 0755) < 0 && errno != EEXIST) || access(inside, W_OK | X_OK) < 0)
+        return train_fail(err, ITER_EIO, "%.300s: no folder for checkpoints: %s", folder,
+                          strerror(errno));
+    return ITER_OK;
+}
+
+/* Going on from a file that is not there means from the start. */
+static iter_status resume(run *r, iter_error *err) {
     if (!r->options.resume) return ITER_OK;
     if (access(r->checkpoint, F_OK) < 0 && errno == ENOENT) {
         fprintf(r->out, "%s: not there yet, so this run begins at the beginning\n", r->checkpoint);
@@ -125,7 +140,8 @@ static iter_status open_checkpoint(run *r, iter_error *err) {
 static iter_status open_run(run *r, iter_error *err) {
     r->rows = calloc(r->options.epochs, sizeof(*r->rows));
     if (r->rows == NULL) return train_fail(err, ITER_ENOMEM, "no memory for the table");
-    iter_status s = open_model(r, err);
+    iter_status s = open_outputs(r, err);
+    if (s == ITER_OK) s = open_model(r, err);
     if (s == ITER_OK)
         s = train_find_data(r->program, &r->options, r->train_spec, r->test_spec, r->generated,
                             err);
@@ -139,7 +155,7 @@ static iter_status open_run(run *r, iter_error *err) {
     if (s < 0) return s;
     fprintf(r->out, "%s", iter_trainer_plan_text(r->trainer));
     fflush(r->out);
-    return open_checkpoint(r, err);
+    return resume(r, err);
 }
 
 static void close_run(run *r) {
@@ -149,6 +165,7 @@ static void close_run(run *r) {
     iter_chain_unref(r->chain);
     iter_model_unref(r->model);
     train_remove_data(r->generated);
+    if (r->json != NULL && r->json != stdout) fclose(r->json);
     free(r->rows);
 }
 
@@ -263,8 +280,10 @@ static iter_status report(run *r, iter_error *err) {
     sum->layout = r->layout;
     sum->trainer = iter_trainer_describe(r->trainer);
     sum->workers = stats.n_workers;
-    train_table(r->out, sum, r->rows, r->n_rows);
-    return train_json(sum, r->rows, r->n_rows, err);
+    if (r->n_rows > 0) train_table(r->out, sum, r->rows, r->n_rows);
+    FILE *json = r->json;
+    r->json = NULL; /* it will be closed */
+    return json != NULL ? train_json(json, sum, r->rows, r->n_rows, err) : ITER_OK;
 }
 
 int train_main(int argc, char **argv, const train_program *program) {
@@ -283,12 +302,17 @@ int train_main(int argc, char **argv, const train_program *program) {
         free(r);
         return 0;
     }
-    r->out = r->options.json != NULL && strcmp(r->options.json, "-") == 0 ? stderr : stdout;
+    if (r->options.json != NULL && strcmp(r->options.json, "-") == 0) r->json = stdout;
+    r->out = r->json == stdout ? stderr : stdout;
     set_signals();
     iter_status s = open_run(r, &err);
     const bool opened = s >= 0;
     if (opened) s = train(r, &err);
-    if (s < 0) fprintf(stderr, "%s%s: %s\n", opened ? "\n" : "", program->name, err.message);
+    if (s < 0) {
+        fflush(r->out);
+        const bool behind_progress = opened && isatty(fileno(r->out)) != 0;
+        fprintf(stderr, "%s%s: %s\n", behind_progress ? "\n" : "", program->name, err.message);
+    }
     if (opened && report(r, &err) < 0) {
         fprintf(stderr, "%s: %s\n", program->name, err.message);
         s = ITER_EIO;

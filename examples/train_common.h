@@ -108,7 +108,8 @@ void train_progress(FILE *out, const train_options *options, uint32_t epoch, uin
                     uint64_t n_steps, const iter_result *so_far, double left);
 void train_epoch_line(FILE *out, const train_options *options, const train_row *row);
 void train_table(FILE *out, const train_summary *summary, const train_row *rows, size_t n);
-iter_status train_json(const train_summary *summary, const train_row *rows, size_t n,
+/** Writes the results to `out`, in place of what stands there if that is a file, and closes it. */
+iter_status train_json(FILE *out, const train_summary *summary, const train_row *rows, size_t n,
                        iter_error *err);
 
 /** Fills err as printf would, and answers the status. */

@@ -4,6 +4,7 @@
  * the program: a run that guesses trains something else than was asked for.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,7 @@ static const flag_row rows[] = {
     {"model", MODEL, AT(model), NULL, 0, 0, "which network"},
     {"epochs", COUNT, AT(epochs), "N", 1, 100000, "how often through the set"},
     {"batch", COUNT, AT(batch), "N", 1, 1 << 20, "samples a step (64)"},
-    {"workers", WORKERS, AT(workers), "N|auto", 0, 1024,
+    {"workers", WORKERS, AT(workers), "N|auto", 0, ITER_STATS_WORKERS,
      "threads that make batches (0: made between steps)"},
     {"threads", COUNT, AT(threads), "N", 1, 1024, "threads that train (cores less workers)"},
     {"seed", COUNT, AT(seed), "N", 0, UINT64_MAX, "of weights, dropout and order (0)"},
@@ -73,6 +74,19 @@ static const char *words_of(const flag_row *row, const train_program *program, c
     for (int i = 0; program->models[i].name != NULL; i++)
         snprintf(out + strlen(out), 64 - strlen(out), "%s%s", i > 0 ? "|" : "",
                  program->models[i].name);
+    return out;
+}
+
+/* What a value has to be, for messages. */
+static const char *wants_of(const flag_row *row, const train_program *program, char out[64]) {
+    if (row->kind == WORKERS)
+        snprintf(out, 64, "auto or a number from 0 to %" PRIu64, row->max);
+    else if (row->kind != COUNT)
+        return words_of(row, program, out);
+    else if (row->max == UINT64_MAX)
+        snprintf(out, 64, "a whole number from %" PRIu64 " on", row->min);
+    else
+        snprintf(out, 64, "a number from %" PRIu64 " to %" PRIu64, row->min, row->max);
     return out;
 }
 
@@ -129,7 +143,7 @@ iter_status train_flags(int argc, char **argv, const train_program *program, tra
         if (row == NULL) return train_fail(err, ITER_EINVAL, "unknown argument '%s'", argv[i]);
         const char *value = name[length] == '=' ? name + length + 1 : NULL;
         char words[64];
-        const char *wants = words_of(row, program, words);
+        const char *wants = wants_of(row, program, words);
         if (row->kind == FLAG && value != NULL)
             return train_fail(err, ITER_EINVAL, "--%s takes no value", row->name);
         if (row->kind != FLAG && value == NULL) {

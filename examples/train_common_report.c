@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -161,16 +162,15 @@ static void put_json(FILE *out, const train_summary *sum, const train_row *rows,
     put_number(out, "test_accuracy", test_accuracy, "\n}\n");
 }
 
-iter_status train_json(const train_summary *sum, const train_row *rows, size_t n, iter_error *err) {
-    const char *path = sum->options->json;
-    if (path == NULL) return ITER_OK;
-    const bool plain = strcmp(path, "-") == 0;
-    FILE *out = plain ? stdout : fopen(path, "w");
-    if (out == NULL) return train_fail(err, ITER_EIO, "%.300s: %s", path, strerror(errno));
-    put_json(out, sum, rows, n);
-    const bool good = fflush(out) == 0 && !ferror(out);
-    const int os_error = errno;
-    if (!plain && fclose(out) != 0 && good)
-        return train_fail(err, ITER_EIO, "%.300s: %s", path, strerror(errno));
-    return good ? ITER_OK : train_fail(err, ITER_EIO, "%.300s: %s", path, strerror(os_error));
+iter_status train_json(FILE *out, const train_summary *sum, const train_row *rows, size_t n,
+                       iter_error *err) {
+    struct stat info;
+    const int fd = fileno(out);
+    bool good =
+        fstat(fd, &info) == 0 && (!S_ISREG(info.st_mode) || out == stdout || ftruncate(fd, 0) == 0);
+    if (good) put_json(out, sum, rows, n);
+    good = good && fflush(out) == 0 && !ferror(out);
+    if (out != stdout && fclose(out) != 0) good = false;
+    return good ? ITER_OK
+                : train_fail(err, ITER_EIO, "%.300s: %s", sum->options->json, strerror(errno));
 }

@@ -99,15 +99,18 @@ resume train_imdb "$imdb"
 
 # ---- What is wrong: one line on stderr, nothing on stdout
 for arguments in "--wrong" "word" "-x" "--epochs" "--epochs 0" "--epochs x" "--epochs=1x" "--epochs -1" "--batch 0" "--loader torch" "--model gru" \
-    "--layout nt" "--layout" "--resume" "--resume=1 --checkpoint d" "--threads 0" "--workers -2" "--seed 99999999999999999999" "--data=" "--help=1"; do
+    "--layout nt" "--layout" "--resume" "--resume=1 --checkpoint d" "--threads 0" "--threads 1025" "--workers -2" "--workers 65" "--seed 99999999999999999999" "--data=" "--help=1"; do
     # shellcheck disable=SC2086
     status 2 train_mnist $arguments
     [ "$(wc -l <"$dir/err")" = 1 ] && [ ! -s "$dir/out" ] || fault "usage of $arguments: $(cat "$dir/err" "$dir/out")"
 done
+status 2 train_mnist --threads 1025
+grep -q "a number from 1 to 1024, not '1025'" "$dir/err" || fault "bounds are not said: $(cat "$dir/err")"
 fails() { # PART PROGRAM ARGUMENTS
     part=$1; shift
     status 1 "$@"
     grep -q -- "$part" "$dir/err" || fault "'$part' is not said: $*: $(cat "$dir/err")"
+    [ "$(wc -l <"$dir/err")" = 1 ] || fault "more than a line: $*: $(cat "$dir/err")"
 }
 fails missing train_cifar --data "cifar10:$dir/missing"
 fails "no-such" train_mnist --backend no-such
@@ -117,7 +120,23 @@ fails "saved with" train_cifar --data "$cifar" --batch 4 --seed 9 --checkpoint "
 fails "/file/" train_mnist --checkpoint "$dir/a.json/file/x" --limit-steps 1
 head -c 5000 "$dir/whole/train_mnist.safetensors" >"$dir/parts/train_mnist.safetensors"
 fails "outside the file\|truncated" train_mnist --checkpoint "$dir/parts" --resume
-fails "No such file" train_mnist --limit-steps 1 --json "$dir/missing/x.json"
+cp "$dir/whole/train_cifar.safetensors" "$dir/parts/train_cifar.safetensors"
+fails "parts/train_cifar.safetensors: .*another dataset" train_cifar --data "synthetic:cifar10?n=64" --batch 4 --checkpoint "$dir/parts" --resume
+fails "wants token ids, i32 or i64 .T., what comes is u8" train_imdb --data "$cifar" --batch 4
+# A label that is no class of the model, and one that the format itself refuses.
+fails "label of row 0 (sample [0-9]*) is [0-9]*, the model has the classes 0 to 9" train_cifar --data "synthetic:cifar100?n=64" --batch 8
+printf '\071' | dd of="$dir/cifar/data_batch_2.bin" bs=1 conv=notrunc 2>/dev/null
+fails "data_batch_2.bin:0): label 57 is not in 0..9" train_cifar --data "$cifar" --batch 4 --epochs 1
+[ -z "$(sed -n '/^epoch  /p' "$dir/out")" ] || fault "a table of nothing: $(tail -n 5 "$dir/out")"
+# What cannot be written is said before anything is trained.
+echo 'the last result' >"$dir/kept.json"
+fails missing train_cifar --data "cifar10:$dir/missing" --json "$dir/kept.json"
+[ "$(cat "$dir/kept.json")" = 'the last result' ] || fault "the last result is gone"
+for arguments in "--json $dir/missing/x.json" "--checkpoint $dir/kept.json" "--checkpoint $dir/missing/x"; do
+    # shellcheck disable=SC2086
+    fails "missing/x\|kept.json" train_mnist --epochs 1 $arguments
+    [ ! -s "$dir/out" ] || fault "$arguments is found out late: $(head -n 3 "$dir/out")"
+done
 
 # ---- No room to save: it goes on to its end, and says so
 (ulimit -f 8; "$programs/train_mnist" --data "synthetic:mnist?n=200" --epochs 2 --checkpoint "$dir/full" >"$dir/out" 2>"$dir/err"); got=$?

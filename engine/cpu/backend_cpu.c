@@ -4,15 +4,12 @@
  *
  * A net becomes a plan once (cpu_plan.h); a run goes forward over its nodes, through the loss, and in
  * training back, then over all parameters. The loss is known before anything is updated, so a loss
- * that is not finite leaves the weights as they were; values it may have left behind are cleared,
- * because rows that a later batch has not must not be NaN.
+ * that is not finite leaves the weights as they were, and so does a run that fails; values that these
+ * may have left behind are cleared, because rows that a later batch has not must not be NaN.
  *
  * oneDNN's relu and its largest of a window take NaN for something small: a net of images may answer
  * NaN data, or an overflow, with a loss that looks well. So images are looked at before, and the
  * gradients of convolutions afterwards; if there is something that is not finite, the loss is NaN.
- *
- * In a run all threads treat numbers below the smallest normal one as zero: gradients that die away
- * get there, and arithmetic on them is a hundred times slower.
  */
 #include <assert.h>
 #include <math.h>
@@ -41,6 +38,10 @@ static bool is_sound_gradient(const cpu_plan *plan) {
     return true;
 }
 
+static iter_status fail_at(const cpu_node *node, iter_status status, iter_error *err) {
+    return iter__engine_fail_in(err, status, "%s", iter__node_layer(node)->name);
+}
+
 static iter_status go_forward(cpu_plan *plan, const cpu_run *run, iter_error *err) {
     if (!plan->shared.net->input.ids) {
         const float *data =
@@ -49,14 +50,20 @@ static iter_status go_forward(cpu_plan *plan, const cpu_run *run, iter_error *er
     }
     for (int32_t i = 1; i < plan->n_places; i++)
         if (plan->places[i].alias) plan->places[i].values = plan->places[i].alias->values;
-    for (int32_t i = 0; i < plan->n_nodes; i++)
-        ENGINE_TRY(plan->nodes[i]->ops->forward(plan->nodes[i], run, err));
+    for (int32_t i = 0; i < plan->n_nodes; i++) {
+        cpu_node *node = plan->nodes[i];
+        const iter_status status = node->ops->forward(node, run, err);
+        if (status < 0) return fail_at(node, status, err);
+    }
     return ITER_OK;
 }
 
 static iter_status go_backward(cpu_plan *plan, const cpu_run *run, iter_error *err) {
-    for (int32_t i = plan->n_nodes - 1; i >= 0; i--)
-        ENGINE_TRY(plan->nodes[i]->ops->backward(plan->nodes[i], run, err));
+    for (int32_t i = plan->n_nodes - 1; i >= 0; i--) {
+        cpu_node *node = plan->nodes[i];
+        const iter_status status = node->ops->backward(node, run, err);
+        if (status < 0) return fail_at(node, status, err);
+    }
     return ITER_OK;
 }
 
@@ -78,6 +85,7 @@ static void clear_values(cpu_plan *plan) {
             memset(plan->places[i].values, 0, (size_t)plan->places[i].n_elements * sizeof(float));
 }
 
+/* Forward, through the loss, and in training back. */
 static iter_status go(cpu_plan *plan, const cpu_run *run, iter_error *err) {
     ENGINE_TRY(go_forward(plan, run, err));
     const bool learns = run->what != ENGINE_RUN_FORWARD && plan->outputs->wants;
@@ -88,11 +96,16 @@ static iter_status go(cpu_plan *plan, const cpu_run *run, iter_error *err) {
         ENGINE_TRY(go_backward(plan, run, err));
         if (!is_sound_gradient(plan)) run->out->loss_sum = NAN;
     }
-    if (!isfinite(run->out->loss_sum))
+    return ITER_OK;
+}
+
+static iter_status go_and_update(cpu_plan *plan, const cpu_run *run, iter_error *err) {
+    const iter_status status = go(plan, run, err);
+    if (status < 0 || !isfinite(run->out->loss_sum))
         clear_values(plan);
     else if (run->what == ENGINE_RUN_TRAIN && run->batch->n_counted > 0)
         update(plan, run);
-    return ITER_OK;
+    return status;
 }
 
 /* ---- Callbacks ------------------------------------------------------------------------------- */
@@ -116,7 +129,8 @@ static const char *cpu_layout(const engine_net *net) {
 }
 
 static iter_status cpu_create(void *state, const engine_backend_config *config, iter_error *err) {
-    const cpu_team team = iter__cpu_team_begin(config->threads);
+    cpu_team team;
+    iter__cpu_team_begin(&team, config->threads);
     const iter_status status = iter__cpu_plan_make(state, config, err);
     iter__cpu_team_end(&team);
     return status;
@@ -131,8 +145,9 @@ static iter_status cpu_run_batch(void *state, const engine_batch *batch, engine_
     cpu_plan *plan = state;
     const uint64_t n_converted = plan->shared.n_converted;
     const cpu_run run = {batch, what, out};
-    const cpu_team team = iter__cpu_team_begin(plan->shared.threads);
-    const iter_status status = go(plan, &run, err);
+    cpu_team team;
+    iter__cpu_team_begin(&team, plan->shared.threads);
+    const iter_status status = go_and_update(plan, &run, err);
     iter__cpu_team_end(&team);
     if (plan->shared.n_converted > n_converted) plan->shared.n_converted = n_converted + 1;
     return status;
@@ -155,7 +170,8 @@ static iter_status convert(cpu_plan *plan, int32_t param, iter_value value, cpu_
     int32_t which = 0;
     cpu_node *node = find_param(plan, param, &which);
     if (node->ops->convert) {
-        const cpu_team team = iter__cpu_team_begin(plan->shared.threads);
+        cpu_team team;
+        iter__cpu_team_begin(&team, plan->shared.threads);
         const iter_status status = node->ops->convert(node, which, value, way, canonical, err);
         iter__cpu_team_end(&team);
         return status;
@@ -208,7 +224,7 @@ static void cpu_describe(const void *state, engine_backend_info *out) {
     char library[32];
     iter__dnn_text(library, sizeof(library));
     snprintf(out->text, sizeof(out->text), "%s, %s", library, plan->shared.maps->name);
-    out->n_bytes = plan->n_bytes;
+    out->n_bytes = plan->shared.n_bytes;
     out->n_converted = plan->shared.n_converted;
     out->convert_seconds = plan->shared.convert_seconds;
     snprintf(out->convert_text, sizeof(out->convert_text), "%s",

@@ -54,6 +54,7 @@ typedef struct cpu_shared {
     const cpu_maps *maps;
     cpu_dnn *dnn;
     void *scratch;
+    uint64_t n_bytes;     /* of memory, nodes' own included */
     uint64_t n_converted; /* batches whose data came otherwise than the first layer wants it */
     double convert_seconds;
     char convert_text[96];
@@ -71,7 +72,8 @@ typedef enum cpu_way { CPU_OUT, CPU_IN } cpu_way;
 typedef struct cpu_node cpu_node;
 
 typedef struct cpu_node_ops {
-    /* Once, when the memory is there. NULL = nothing to do. */
+    /* Once, when the memory is there. What it takes itself is added to shared->n_bytes. NULL = nothing
+     * to do. */
     iter_status (*ready)(cpu_node *node, iter_error *err);
     iter_status (*forward)(cpu_node *node, const cpu_run *run, iter_error *err);
     /* From the gradient of out: gradients of the parameters, and where in wants one, of in. */
@@ -143,14 +145,11 @@ cpu_make iter__node_conv, iter__node_pool, iter__node_flatten;   /* cpu_images.c
 cpu_make iter__node_elementwise;                                 /* cpu_elementwise.c */
 cpu_make iter__node_dense;                                       /* cpu_dense.c */
 cpu_make iter__node_embedding, iter__node_gru, iter__node_steps; /* cpu_sequences.c */
-cpu_make iter__node_flatten_steps;                               /* its part of flatten */
 
 /* The optimiser's dense pass over a parameter. */
 void iter__node_update(cpu_node *node, cpu_param *param, const cpu_run *run);
 /* Where a value of a parameter lies; NULL where it is not kept. */
 float *iter__param_at(const cpu_param *param, iter_value value);
-/* What is worth sharing among all threads is; `n` floats. */
-uint32_t iter__cpu_worth(const cpu_shared *shared, int64_t n);
 
 /* ---- The two ends ---------------------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
  * reads a part of W once, and multiplies alone. The first is computed as W in^T and turned: oneDNN's
  * sgemm needs a third less time for that where W is large (2.6.3, 512 x 6400 and 64 rows).
  */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,8 @@ typedef struct dense_node {
     int64_t rows, in, out;
     bool bias;
     float *turned; /* [out, rows] */
+    atomic_bool
+        failed; /* a part of this run; relaxed, for the end of a parallel region orders it */
 } dense_node;
 
 /* This thread's part of n columns. */
@@ -31,10 +34,6 @@ static int64_t part(int64_t n, uint32_t t, uint32_t threads, int64_t *begin) {
     *begin = COLUMNS * iter__cpu_part(lines, t, threads);
     if (end > n) end = n;
     return end - *begin;
-}
-
-static uint32_t team(const dense_node *d) {
-    return iter__cpu_worth(d->node.shared, d->in * d->out);
 }
 
 /* out [rows, columns at .. at + n) from turned and the bias, in squares that stay in the cache. */
@@ -48,26 +47,32 @@ static void turn(const dense_node *d, int64_t at, int64_t n) {
                         d->turned[c * d->rows + r] + (bias ? bias[c] : 0.0f);
 }
 
+static void fail_part(dense_node *d) {
+    atomic_store_explicit(&d->failed, true, memory_order_relaxed);
+}
+
 static void forward_part(void *user, uint32_t t, uint32_t threads) {
-    const dense_node *d = user;
+    dense_node *d = user;
     const cpu_node *node = &d->node;
     int64_t at;
     const int64_t n = part(d->out, t, threads, &at);
     if (n <= 0) return;
-    iter__dnn_sgemm(false, true, n, d->rows, d->in, node->params[0].weight + at * d->in, d->in,
-                    node->in->values, d->in, 0.0f, d->turned + at * d->rows, d->rows);
+    if (!iter__dnn_sgemm(false, true, n, d->rows, d->in, node->params[0].weight + at * d->in, d->in,
+                         node->in->values, d->in, 0.0f, d->turned + at * d->rows, d->rows))
+        fail_part(d);
     turn(d, at, n);
 }
 
 static void weights_part(void *user, uint32_t t, uint32_t threads) {
-    const dense_node *d = user;
+    dense_node *d = user;
     const cpu_node *node = &d->node;
     int64_t at;
     const int64_t n = part(d->out, t, threads, &at);
     const float *dout = node->out->gradient + at;
     if (n <= 0) return;
-    iter__dnn_sgemm(true, false, n, d->in, d->rows, dout, d->out, node->in->values, d->in, 0.0f,
-                    node->params[0].gradient + at * d->in, d->in);
+    if (!iter__dnn_sgemm(true, false, n, d->in, d->rows, dout, d->out, node->in->values, d->in,
+                         0.0f, node->params[0].gradient + at * d->in, d->in))
+        fail_part(d);
     if (!d->bias) return;
     float *dbias = node->params[1].gradient + at;
     memset(dbias, 0, (size_t)n * sizeof(float));
@@ -76,26 +81,34 @@ static void weights_part(void *user, uint32_t t, uint32_t threads) {
 }
 
 static void data_part(void *user, uint32_t t, uint32_t threads) {
-    const dense_node *d = user;
+    dense_node *d = user;
     const cpu_node *node = &d->node;
     int64_t at;
     const int64_t n = part(d->in, t, threads, &at);
     if (n <= 0) return;
-    iter__dnn_sgemm(false, false, d->rows, n, d->out, node->out->gradient, d->out,
-                    node->params[0].weight + at, d->in, 0.0f, node->in->gradient + at, d->in);
+    if (!iter__dnn_sgemm(false, false, d->rows, n, d->out, node->out->gradient, d->out,
+                         node->params[0].weight + at, d->in, 0.0f, node->in->gradient + at, d->in))
+        fail_part(d);
+}
+
+static iter_status run_parts(cpu_node *node, void (*part_of)(void *, uint32_t, uint32_t),
+                             iter_error *err) {
+    dense_node *d = (dense_node *)node;
+    atomic_store_explicit(&d->failed, false, memory_order_relaxed);
+    iter__cpu_parallel(iter__cpu_worth(d->in * d->out, node->shared->threads), part_of, d);
+    if (!atomic_load_explicit(&d->failed, memory_order_relaxed)) return ITER_OK;
+    return iter__engine_fail(err, ITER_ENOMEM, "oneDNN has no memory for a product of matrices");
 }
 
 static iter_status forward(cpu_node *node, const cpu_run *run, iter_error *err) {
-    (void)run, (void)err;
-    iter__cpu_parallel(team((dense_node *)node), forward_part, node);
-    return ITER_OK;
+    (void)run;
+    return run_parts(node, forward_part, err);
 }
 
 static iter_status backward(cpu_node *node, const cpu_run *run, iter_error *err) {
-    (void)run, (void)err;
-    iter__cpu_parallel(team((dense_node *)node), weights_part, node);
-    if (node->in->gradient) iter__cpu_parallel(team((dense_node *)node), data_part, node);
-    return ITER_OK;
+    (void)run;
+    ENGINE_TRY(run_parts(node, weights_part, err));
+    return node->in->gradient ? run_parts(node, data_part, err) : ITER_OK;
 }
 
 static void text(const cpu_node *node, int32_t layer, char *out, size_t capacity) {

@@ -47,7 +47,7 @@ typedef struct work {
 } work;
 
 static uint32_t team(const elementwise *e) {
-    return iter__cpu_worth(e->node.shared, e->node.out->n_elements);
+    return iter__cpu_worth(e->node.out->n_elements, e->node.shared->threads);
 }
 
 /* This thread's floats, whole cache lines. */

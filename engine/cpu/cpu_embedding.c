@@ -24,42 +24,57 @@ struct cpu_embedding {
     uint64_t *seen;   /* [rows] bits; all 0 between calls */
     int32_t *slot_of; /* [rows] of the ids of this batch */
     int32_t *index, *ids, *order, *start;
-    float *heads; /* [threads, units] */
+    float *heads;     /* [threads, units] */
+    uint64_t n_bytes; /* of all these */
 };
+
+/* Zeroed memory that destroy() frees, counted; false = there is none. */
+static bool take(cpu_embedding *e, void *where, size_t n, size_t size) {
+    void *block = iter__engine_alloc(n, size);
+    memcpy(where, &block, sizeof block);
+    if (block) e->n_bytes += n * size;
+    return block != NULL;
+}
+
+static bool allocate(cpu_embedding *e) {
+    const size_t n = (size_t)e->tokens.n_tokens, rows = (size_t)e->rows;
+    return take(e, &e->seen, rows / 64 + 1, sizeof *e->seen) &&
+           take(e, &e->slot_of, rows, sizeof *e->slot_of) &&
+           take(e, &e->index, n, sizeof *e->index) && take(e, &e->ids, n, sizeof *e->ids) &&
+           take(e, &e->order, n, sizeof *e->order) && take(e, &e->start, n + 1, sizeof *e->start) &&
+           take(e, &e->heads, (size_t)e->threads * (size_t)e->units, sizeof *e->heads);
+}
 
 iter_status iter__cpu_embedding_create(const cpu_kernels *kernels, int64_t rows, int64_t units,
                                        int64_t batch, int64_t steps, uint32_t threads,
                                        cpu_embedding **out, iter_error *err) {
     *out = NULL;
+    if (batch > INT32_MAX / steps)
+        return iter__engine_fail(err, ITER_EUNSUPPORTED,
+                                 "embedding: batches of %lld x %lld ids are too large",
+                                 (long long)batch, (long long)steps);
     cpu_embedding *e = iter__engine_alloc(1, sizeof *e);
-    if (!e) goto fail;
-    e->kernels = kernels;
-    e->threads = threads;
-    e->rows = rows;
-    e->units = units;
-    e->batch = batch;
-    e->steps = steps;
-    const size_t n = (size_t)(batch * steps);
-    if (!(e->seen = iter__engine_alloc((size_t)rows / 64 + 1, sizeof *e->seen)) ||
-        !(e->slot_of = iter__engine_alloc((size_t)rows, sizeof *e->slot_of)) ||
-        !(e->index = iter__engine_alloc(n, sizeof *e->index)) ||
-        !(e->ids = iter__engine_alloc(n, sizeof *e->ids)) ||
-        !(e->order = iter__engine_alloc(n, sizeof *e->order)) ||
-        !(e->start = iter__engine_alloc(n + 1, sizeof *e->start)) ||
-        !(e->heads = iter__engine_alloc((size_t)threads * (size_t)units, sizeof *e->heads)))
-        goto fail;
-    e->tokens.n_tokens = batch * steps;
+    if (e)
+        *e = (cpu_embedding){.kernels = kernels,
+                             .threads = threads,
+                             .rows = rows,
+                             .units = units,
+                             .batch = batch,
+                             .steps = steps,
+                             .tokens = {.n_tokens = batch * steps},
+                             .n_bytes = sizeof *e};
+    if (!e || !allocate(e)) {
+        iter__cpu_embedding_destroy(e);
+        return iter__engine_fail(err, ITER_ENOMEM,
+                                 "embedding: no memory for batches of %lld x %lld ids",
+                                 (long long)batch, (long long)steps);
+    }
     e->tokens.index = e->index;
     e->tokens.ids = e->ids;
     e->tokens.order = e->order;
     e->tokens.start = e->start;
     *out = e;
     return ITER_OK;
-fail:
-    iter__cpu_embedding_destroy(e);
-    return iter__engine_fail(err, ITER_ENOMEM,
-                             "embedding: no memory for batches of %lld x %lld ids",
-                             (long long)batch, (long long)steps);
 }
 
 void iter__cpu_embedding_destroy(cpu_embedding *e) {
@@ -74,7 +89,11 @@ void iter__cpu_embedding_destroy(cpu_embedding *e) {
     iter__engine_free(e);
 }
 
-/* Ids into index[], for now as they are. */
+uint64_t iter__cpu_embedding_bytes(const cpu_embedding *e) {
+    return e->n_bytes;
+}
+
+/* Ids as they are into index[], which holds them until they are counted. */
 static void copy_ids(cpu_embedding *e, const iter_tensor *ids, bool time_first, int64_t n_rows) {
     const int64_t row_stride = ids->strides[time_first ? 1 : 0];
     const int64_t step_stride = ids->strides[time_first ? 0 : 1];

@@ -26,11 +26,13 @@ typedef struct cpu_tokens {
 
 typedef struct cpu_embedding cpu_embedding;
 
-/* For batches of ids [steps, batch] into a table [rows, units]. Errors: ENOMEM. */
+/* For batches of ids [steps, batch] into a table [rows, units]. Errors: ENOMEM, EUNSUPPORTED (2^31
+ * tokens or more). */
 iter_status iter__cpu_embedding_create(const cpu_kernels *kernels, int64_t rows, int64_t units,
                                        int64_t batch, int64_t steps, uint32_t threads,
                                        cpu_embedding **out, iter_error *err);
 void iter__cpu_embedding_destroy(cpu_embedding *embedding);
+uint64_t iter__cpu_embedding_bytes(const cpu_embedding *embedding);
 
 /* Reads ids, i32 or i64 [N, T], or [T, N] with time_first; the first n_rows of N, the rest of the
  * batch is id 0. All lie in the table. What it answers lives until the next call. */

@@ -12,6 +12,7 @@
  */
 #include "engine/cpu/cpu_gru.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "engine/cpu/cpu_parallel.h"
@@ -53,6 +54,7 @@ struct cpu_gru {
     int32_t *numbers; /* [steps * batch + 1] 0, 1, 2, ..: tokens of a table without repetition */
     block *blocks;    /* [threads] */
     cpu_tokens all_different;
+    uint64_t n_bytes; /* of all these */
 };
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
@@ -61,29 +63,38 @@ static int64_t padded(int64_t n) {
     return (n + 15) / 16 * 16;
 }
 
-static float *floats(int64_t rows, int64_t columns) {
-    return iter__engine_alloc((size_t)rows * (size_t)columns, sizeof(float));
+/* Zeroed memory that destroy() frees, counted; NULL = there is none. */
+static void *take(cpu_gru *g, int64_t n, size_t size) {
+    void *memory = iter__engine_alloc((size_t)n, size);
+    if (memory) g->n_bytes += (uint64_t)n * size;
+    return memory;
+}
+
+static float *floats(cpu_gru *g, int64_t rows, int64_t columns) {
+    return take(g, rows * columns, sizeof(float));
 }
 
 static bool allocate(cpu_gru *g) {
     const cpu_gru_config *c = &g->config;
     const int64_t tokens = c->batch * c->steps, u = c->units;
     const int64_t tall = g->table_ld > g->state_ld ? g->table_ld : g->state_ld;
-    return (g->w_forward = floats(g->table_ld, g->gates_ld)) &&
-           (g->w_backward = floats(g->gates_ld, g->table_ld)) &&
-           (g->r_forward = floats(g->state_ld, g->gates_ld)) &&
-           (g->r_backward = floats(3 * u, g->state_ld)) &&
-           (g->gradient = floats(tall, g->gates_ld)) && (g->table = floats(tokens, g->table_ld)) &&
-           (g->projected = floats(tokens, g->gates_ld)) &&
-           (g->states = floats(tokens + c->batch, g->state_ld)) &&
-           (g->saved = floats(tokens, 4 * u)) && (g->products = floats(c->batch, g->gates_ld)) &&
-           (g->dh = floats(c->batch, g->state_ld)) &&
-           (g->partial = floats(c->threads * g->state_ld, g->gates_ld)) &&
-           (g->heads = floats(c->threads, g->gates_ld)) &&
-           (g->place_of = iter__engine_alloc((size_t)tokens, sizeof *g->place_of)) &&
-           (g->places = iter__engine_alloc((size_t)tokens, sizeof *g->places)) &&
-           (g->numbers = iter__engine_alloc((size_t)tokens + 1, sizeof *g->numbers)) &&
-           (g->blocks = iter__engine_alloc(c->threads, sizeof *g->blocks));
+    return (g->w_forward = floats(g, g->table_ld, g->gates_ld)) &&
+           (g->w_backward = floats(g, g->gates_ld, g->table_ld)) &&
+           (g->r_forward = floats(g, g->state_ld, g->gates_ld)) &&
+           (g->r_backward = floats(g, 3 * u, g->state_ld)) &&
+           (g->gradient = floats(g, tall, g->gates_ld)) &&
+           (g->table = floats(g, tokens, g->table_ld)) &&
+           (g->projected = floats(g, tokens, g->gates_ld)) &&
+           (g->states = floats(g, tokens + c->batch, g->state_ld)) &&
+           (g->saved = floats(g, tokens, 4 * u)) &&
+           (g->products = floats(g, c->batch, g->gates_ld)) &&
+           (g->dh = floats(g, c->batch, g->state_ld)) &&
+           (g->partial = floats(g, c->threads * g->state_ld, g->gates_ld)) &&
+           (g->heads = floats(g, c->threads, g->gates_ld)) &&
+           (g->place_of = take(g, tokens, sizeof *g->place_of)) &&
+           (g->places = take(g, tokens, sizeof *g->places)) &&
+           (g->numbers = take(g, tokens + 1, sizeof *g->numbers)) &&
+           (g->blocks = take(g, c->threads, sizeof *g->blocks));
 }
 
 static void divide(cpu_gru *g) {
@@ -107,9 +118,14 @@ static void divide(cpu_gru *g) {
 
 iter_status iter__cpu_gru_create(const cpu_gru_config *config, cpu_gru **out, iter_error *err) {
     *out = NULL;
+    if (config->batch > INT32_MAX / config->steps)
+        return iter__engine_fail(err, ITER_EUNSUPPORTED,
+                                 "gru: batches of %lld x %lld steps are too large",
+                                 (long long)config->batch, (long long)config->steps);
     cpu_gru *g = iter__engine_alloc(1, sizeof *g);
     if (g) {
         g->config = *config;
+        g->n_bytes = sizeof *g;
         g->table_ld = padded(config->features + 1);
         g->state_ld = padded(config->units + 1);
         g->gates_ld = padded(3 * config->units);
@@ -140,6 +156,10 @@ void iter__cpu_gru_destroy(cpu_gru *g) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         iter__engine_free(all[i]);
     iter__engine_free(g);
+}
+
+uint64_t iter__cpu_gru_bytes(const cpu_gru *g) {
+    return g->n_bytes;
 }
 
 /* ---- The table ------------------------------------------------------------------------------- */
@@ -199,10 +219,7 @@ static void pack(cpu_gru *g, const cpu_gru_params *weights) {
     }
 }
 
-/*
- * The products over the table are shared out by us, not by oneDNN, so that they too run without
- * denormal numbers: what reaches the words of 100 steps ago is often that small.
- */
+/* A product over the table, shared out by us: every thread multiplies alone, as in the recurrence. */
 typedef struct wide_product {
     bool transpose_a; /* then threads share the columns of C, else its rows */
     int64_t m, n, k;
@@ -214,50 +231,72 @@ typedef struct wide_product {
     int64_t ldc;
 } wide_product;
 
-static void wide_part(void *user, uint32_t t, uint32_t threads) {
-    const wide_product *p = user;
-    const int64_t all = p->transpose_a ? p->n : p->m, lines = (all + 15) / 16;
-    const int64_t from = 16 * iter__cpu_part(lines, t, threads);
-    int64_t n = 16 * iter__cpu_part(lines, t + 1, threads) - from;
-    if (n > all - from) n = all - from;
-    if (n <= 0) return;
-    if (p->transpose_a)
-        iter__dnn_sgemm(true, false, p->m, n, p->k, p->a, p->lda, p->b + from, p->ldb, 0,
-                        p->c + from, p->ldc);
-    else
-        iter__dnn_sgemm(false, false, n, p->n, p->k, p->a + from * p->lda, p->lda, p->b, p->ldb, 0,
-                        p->c + from * p->ldc, p->ldc);
-}
-
-/* What the blocks work on. */
+/* What all threads work on. */
 typedef struct sweep {
     cpu_gru *gru;
     const cpu_tokens *tokens;
     float *y;
     const float *dy;
+    const wide_product *product;
+    atomic_bool failed; /* relaxed, for the end of a parallel region orders it */
 } sweep;
+
+static void fail_part(sweep *x) {
+    atomic_store_explicit(&x->failed, true, memory_order_relaxed);
+}
+
+static void wide_part(void *user, uint32_t t, uint32_t threads) {
+    sweep *x = user;
+    const wide_product *p = x->product;
+    const int64_t all = p->transpose_a ? p->n : p->m, lines = (all + 15) / 16;
+    const int64_t from = 16 * iter__cpu_part(lines, t, threads);
+    int64_t n = 16 * iter__cpu_part(lines, t + 1, threads) - from;
+    if (n > all - from) n = all - from;
+    if (n <= 0) return;
+    const bool good = p->transpose_a
+                          ? iter__dnn_sgemm(true, false, p->m, n, p->k, p->a, p->lda, p->b + from,
+                                            p->ldb, 0, p->c + from, p->ldc)
+                          : iter__dnn_sgemm(false, false, n, p->n, p->k, p->a + from * p->lda,
+                                            p->lda, p->b, p->ldb, 0, p->c + from * p->ldc, p->ldc);
+    if (!good) fail_part(x);
+}
+
+static iter_status run_parts(sweep *x, void (*part)(void *, uint32_t, uint32_t), iter_error *err) {
+    iter__cpu_parallel(x->gru->config.threads, part, x);
+    if (!atomic_load_explicit(&x->failed, memory_order_relaxed)) return ITER_OK;
+    return iter__engine_fail(err, ITER_ENOMEM, "oneDNN has no memory for a product of matrices");
+}
+
+static iter_status multiply(sweep *x, const wide_product *product, iter_error *err) {
+    x->product = product;
+    return run_parts(x, wide_part, err);
+}
 
 /* ---- Forward --------------------------------------------------------------------------------- */
 
-static void step_forward(const cpu_gru *g, const block *b, const cpu_gates_forward *s) {
+static bool step_forward(const cpu_gru *g, const block *b, const cpu_gates_forward *s) {
     const int64_t u = s->units, ld = g->gates_ld;
     if (!g->config.reset_before) {
-        iter__dnn_sgemm(false, false, b->rows, ld, u + 1, s->h_before, s->h_ld, g->r_forward, ld, 0,
-                        b->products, ld);
+        if (!iter__dnn_sgemm(false, false, b->rows, ld, u + 1, s->h_before, s->h_ld, g->r_forward,
+                             ld, 0, b->products, ld))
+            return false;
         g->config.kernels->after_forward(s);
-        return;
+        return true;
     }
-    iter__dnn_sgemm(false, false, b->rows, 2 * u, u + 1, s->h_before, s->h_ld, g->r_forward, ld, 0,
-                    b->products, ld);
+    if (!iter__dnn_sgemm(false, false, b->rows, 2 * u, u + 1, s->h_before, s->h_ld, g->r_forward,
+                         ld, 0, b->products, ld))
+        return false;
     g->config.kernels->before_forward_reset(s);
-    iter__dnn_sgemm(false, false, b->rows, u, u, s->saved + 3 * u, 4 * u, g->r_forward + 2 * u, ld,
-                    0, b->products, ld);
+    if (!iter__dnn_sgemm(false, false, b->rows, u, u, s->saved + 3 * u, 4 * u, g->r_forward + 2 * u,
+                         ld, 0, b->products, ld))
+        return false;
     g->config.kernels->before_forward_state(s);
+    return true;
 }
 
 static void forward_part(void *user, uint32_t thread, uint32_t n_threads) {
     (void)n_threads;
-    const sweep *x = user;
+    sweep *x = user;
     const cpu_gru *g = x->gru;
     const block *b = &g->blocks[thread];
     const int64_t u = g->config.units, steps = g->config.steps, batch = g->config.batch;
@@ -279,7 +318,10 @@ static void forward_part(void *user, uint32_t thread, uint32_t n_threads) {
                                      .h = h,
                                      .h_ld = g->state_ld,
                                      .saved = b->saved + step * b->rows * 4 * u};
-        step_forward(g, b, &s);
+        if (!step_forward(g, b, &s)) {
+            fail_part(x);
+            return;
+        }
         if (g->config.only_last && step + 1 < steps) continue;
         float *y = x->y + ((g->config.only_last ? 0 : step * batch) + b->first) * u;
         for (int64_t i = 0; i < b->rows; i++)
@@ -287,54 +329,52 @@ static void forward_part(void *user, uint32_t thread, uint32_t n_threads) {
     }
 }
 
-void iter__cpu_gru_forward(cpu_gru *g, const cpu_gru_params *weights, const cpu_tokens *tokens,
-                           float *y) {
+iter_status iter__cpu_gru_forward(cpu_gru *g, const cpu_gru_params *weights,
+                                  const cpu_tokens *tokens, float *y, iter_error *err) {
     pack(g, weights);
-    wide_product projection = {
+    sweep x = {.gru = g, .tokens = tokens, .y = y};
+    const wide_product projection = {
         false,       tokens->n_different, g->gates_ld, g->config.features + 1, g->table,
         g->table_ld, g->w_forward,        g->gates_ld, g->projected,           g->gates_ld};
-    iter__cpu_parallel(g->config.threads, wide_part, &projection);
-    sweep x = {.gru = g, .tokens = tokens, .y = y};
-    iter__cpu_parallel(g->config.threads, forward_part, &x);
+    ENGINE_TRY(multiply(&x, &projection, err));
+    return run_parts(&x, forward_part, err);
 }
 
 /* ---- Backward -------------------------------------------------------------------------------- */
 
 /* Adds what n rows, of steps that follow one another, give to the recurrent weights. */
-static void add_recurrent(const cpu_gru *g, const block *b, int64_t n, const float *states,
+static bool add_recurrent(const cpu_gru *g, const block *b, int64_t n, const float *states,
                           const float *saved, float beta) {
     const int64_t u = g->config.units, ld = g->gates_ld;
-    if (!g->config.reset_before) {
-        iter__dnn_sgemm(true, false, g->state_ld, 3 * u, n, states, g->state_ld, saved + u, 4 * u,
-                        beta, b->gradient, ld);
-        return;
-    }
-    iter__dnn_sgemm(true, false, g->state_ld, 2 * u, n, states, g->state_ld, saved + u, 4 * u, beta,
-                    b->gradient, ld);
-    iter__dnn_sgemm(true, false, u, u, n, saved + 3 * u, 4 * u, saved, 4 * u, beta,
-                    b->gradient + 2 * u, ld);
+    if (!g->config.reset_before)
+        return iter__dnn_sgemm(true, false, g->state_ld, 3 * u, n, states, g->state_ld, saved + u,
+                               4 * u, beta, b->gradient, ld);
+    return iter__dnn_sgemm(true, false, g->state_ld, 2 * u, n, states, g->state_ld, saved + u,
+                           4 * u, beta, b->gradient, ld) &&
+           iter__dnn_sgemm(true, false, u, u, n, saved + 3 * u, 4 * u, saved, 4 * u, beta,
+                           b->gradient + 2 * u, ld);
 }
 
 /* dh <- gradient of the state before this step. */
-static void step_backward(const cpu_gru *g, const block *b, const cpu_gates_backward *s) {
+static bool step_backward(const cpu_gru *g, const block *b, const cpu_gates_backward *s) {
     const int64_t u = s->units, ld = g->state_ld;
     if (!g->config.reset_before) {
         g->config.kernels->after_backward(s);
-        iter__dnn_sgemm(false, false, b->rows, ld, 3 * u, s->saved + u, 4 * u, g->r_backward, ld, 1,
-                        s->dh, ld);
-        return;
+        return iter__dnn_sgemm(false, false, b->rows, ld, 3 * u, s->saved + u, 4 * u, g->r_backward,
+                               ld, 1, s->dh, ld);
     }
     g->config.kernels->before_backward_state(s);
-    iter__dnn_sgemm(false, false, b->rows, ld, u, s->saved, 4 * u, g->r_backward + 2 * u * ld, ld,
-                    0, b->products, ld);
+    if (!iter__dnn_sgemm(false, false, b->rows, ld, u, s->saved, 4 * u, g->r_backward + 2 * u * ld,
+                         ld, 0, b->products, ld))
+        return false;
     g->config.kernels->before_backward_reset(s);
-    iter__dnn_sgemm(false, false, b->rows, ld, 2 * u, s->saved + u, 4 * u, g->r_backward, ld, 1,
-                    s->dh, ld);
+    return iter__dnn_sgemm(false, false, b->rows, ld, 2 * u, s->saved + u, 4 * u, g->r_backward, ld,
+                           1, s->dh, ld);
 }
 
 static void backward_part(void *user, uint32_t thread, uint32_t n_threads) {
     (void)n_threads;
-    const sweep *x = user;
+    sweep *x = user;
     const cpu_gru *g = x->gru;
     const block *b = &g->blocks[thread];
     const int64_t u = g->config.units, steps = g->config.steps, batch = g->config.batch;
@@ -355,11 +395,15 @@ static void backward_part(void *user, uint32_t thread, uint32_t n_threads) {
             s.dy = x->dy + (step * batch + b->first) * u;
         else if (step == steps - 1)
             s.dy = x->dy + b->first * u;
-        step_backward(g, b, &s);
-        if (run_end - step == run || step == 0) {
-            add_recurrent(g, b, (run_end - step) * b->rows, s.h_before, s.saved,
-                          run_end == steps ? 0.0f : 1.0f);
+        bool good = step_backward(g, b, &s);
+        if (good && (run_end - step == run || step == 0)) {
+            good = add_recurrent(g, b, (run_end - step) * b->rows, s.h_before, s.saved,
+                                 run_end == steps ? 0.0f : 1.0f);
             run_end = step;
+        }
+        if (!good) {
+            fail_part(x);
+            return;
         }
     }
 }
@@ -392,24 +436,24 @@ static void sum_by_token(cpu_gru *g, const cpu_tokens *tokens) {
     iter__cpu_token_sums(&sums);
 }
 
-void iter__cpu_gru_backward(cpu_gru *g, const cpu_tokens *tokens, const float *dy,
-                            const cpu_gru_params *gradients) {
+iter_status iter__cpu_gru_backward(cpu_gru *g, const cpu_tokens *tokens, const float *dy,
+                                   const cpu_gru_params *gradients, iter_error *err) {
     const int64_t u = g->config.units, f = g->config.features, n = tokens->n_different;
     sweep x = {.gru = g, .tokens = tokens, .dy = dy};
-    iter__cpu_parallel(g->config.threads, backward_part, &x);
+    ENGINE_TRY(run_parts(&x, backward_part, err));
     finish_recurrent(g, gradients);
 
     sum_by_token(g, tokens);
-    wide_product weights = {true,        g->table_ld,  g->gates_ld, n,           g->table,
-                            g->table_ld, g->projected, g->gates_ld, g->gradient, g->gates_ld};
-    iter__cpu_parallel(g->config.threads, wide_part, &weights);
+    const wide_product weights = {true,        g->table_ld,  g->gates_ld, n,           g->table,
+                                  g->table_ld, g->projected, g->gates_ld, g->gradient, g->gates_ld};
+    ENGINE_TRY(multiply(&x, &weights, err));
     transpose_back(g->gradient, g->gates_ld, 3 * u, f, gradients->input);
     memcpy(gradients->input_bias, g->gradient + f * g->gates_ld, (size_t)(3 * u) * sizeof(float));
     if (g->config.reset_before)
         memcpy(gradients->recurrent_bias + 2 * u, gradients->input_bias + 2 * u,
                (size_t)u * sizeof(float));
-    wide_product back = {false,        n,           g->table_ld,   g->gates_ld,
-                         g->projected, g->gates_ld, g->w_backward, g->table_ld,
-                         g->table,     g->table_ld};
-    if (g->config.input_gradient) iter__cpu_parallel(g->config.threads, wide_part, &back);
+    const wide_product back = {false,        n,           g->table_ld,   g->gates_ld,
+                               g->projected, g->gates_ld, g->w_backward, g->table_ld,
+                               g->table,     g->table_ld};
+    return g->config.input_gradient ? multiply(&x, &back, err) : ITER_OK;
 }

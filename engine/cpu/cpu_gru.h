@@ -36,9 +36,10 @@ typedef struct cpu_gru_params {
 
 typedef struct cpu_gru cpu_gru;
 
-/* Allocates all that it will ever need. Errors: ENOMEM. */
+/* Allocates all that it will ever need. Errors: ENOMEM, EUNSUPPORTED (2^31 tokens or more). */
 iter_status iter__cpu_gru_create(const cpu_gru_config *config, cpu_gru **out, iter_error *err);
 void iter__cpu_gru_destroy(cpu_gru *gru);
+uint64_t iter__cpu_gru_bytes(const cpu_gru *gru);
 
 /* Where the rows of the table go, [steps * batch, ld]: features, then 1, then zeros, as
  * iter__cpu_embedding_gather() writes them. After backward() the gradient of row i stands there,
@@ -50,13 +51,14 @@ float *iter__cpu_gru_table(cpu_gru *gru, int64_t *ld);
 const cpu_tokens *iter__cpu_gru_fill(cpu_gru *gru, const float *x);
 void iter__cpu_gru_unfill(const cpu_gru *gru, float *dx);
 
-/* y, dense: [batch, units] with only_last, else [steps, batch, units]. */
-void iter__cpu_gru_forward(cpu_gru *gru, const cpu_gru_params *weights, const cpu_tokens *tokens,
-                           float *y);
+/* y, dense: [batch, units] with only_last, else [steps, batch, units]. Errors: ENOMEM (oneDNN has none
+ * for a product); y holds anything then. */
+iter_status iter__cpu_gru_forward(cpu_gru *gru, const cpu_gru_params *weights,
+                                  const cpu_tokens *tokens, float *y, iter_error *err);
 
 /* After forward() with the same tokens, whose weights it remembers: dy of y's shape. Gradients are
- * overwritten. */
-void iter__cpu_gru_backward(cpu_gru *gru, const cpu_tokens *tokens, const float *dy,
-                            const cpu_gru_params *gradients);
+ * overwritten. Errors: as forward(). */
+iter_status iter__cpu_gru_backward(cpu_gru *gru, const cpu_tokens *tokens, const float *dy,
+                                   const cpu_gru_params *gradients, iter_error *err);
 
 #endif

@@ -144,7 +144,8 @@ static iter_status conv_backward(cpu_node *node, const cpu_run *run, iter_error 
     const conv_node *c = (const conv_node *)node;
     const cpu_shared *shared = node->shared;
     if (c->relu)
-        iter__cpu_parallel(iter__cpu_worth(shared, node->out->n_elements), relu_part, node);
+        iter__cpu_parallel(iter__cpu_worth(node->out->n_elements, shared->threads), relu_part,
+                           node);
     ENGINE_TRY(iter__dnn_conv_backward_weights(
         c->conv, node->in->values, node->out->gradient, node->params[0].gradient,
         c->bias ? node->params[1].gradient : NULL, shared->scratch, err));
@@ -213,7 +214,10 @@ static iter_status choose_conv(cpu_shared *shared, cpu_conv_spec *spec, cpu_orde
     as_is.in.order = comes;
     cpu_conv *other = NULL;
     const iter_status status = iter__dnn_conv_create(shared->dnn, &as_is, &other, NULL);
-    if (status == ITER_ENOMEM) return iter__engine_fail(err, status, "out of memory");
+    if (status == ITER_ENOMEM) {
+        iter__dnn_conv_destroy(*out);
+        return iter__engine_fail(err, status, "out of memory");
+    }
     if (status < 0) return ITER_OK;
     const cpu_conv_needs needs = iter__dnn_conv_needs(other);
     if (is_made_for(needs.forward) && is_made_for(needs.backward_data) &&
@@ -353,8 +357,7 @@ iter_status iter__node_pool(cpu_planner *planner, int32_t first, cpu_place *in, 
 iter_status iter__node_flatten(cpu_planner *planner, int32_t first, cpu_place *in, cpu_place **out,
                                int32_t *n_layers, iter_error *err) {
     const engine_layer *layer = &iter__plan_shared(planner)->net->layers[first];
-    if (in->shape.n_dims == 2)
-        return iter__node_flatten_steps(planner, first, in, out, n_layers, err);
+    if (in->shape.n_dims == 2) return iter__node_steps(planner, first, in, out, n_layers, err);
     *n_layers = 1;
     if (in->shape.n_dims == 3 && in->image.order != CPU_ORDER_NCHW)
         ENGINE_TRY(repack(planner, first, in, CPU_ORDER_NCHW, &in, err));

@@ -99,7 +99,7 @@ const float *iter__cpu_input(cpu_shared *shared, const cpu_place *place, const e
     const double before = seconds_now();
     if (batch->n_rows < shared->net->batch)
         memset(staging, 0, (size_t)place->n_elements * sizeof(float));
-    iter__cpu_parallel(iter__cpu_worth(shared, place->n_elements), copy_part, &c);
+    iter__cpu_parallel(iter__cpu_worth(place->n_elements, shared->threads), copy_part, &c);
     if (wanted) return staging;
     shared->n_converted++;
     shared->convert_seconds += seconds_now() - before;

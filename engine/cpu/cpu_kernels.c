@@ -6,7 +6,8 @@
 const cpu_kernels *iter__cpu_kernels(const char *level) {
 #if defined(__x86_64__)
     if (strcmp(level, "avx512") == 0) return &iter__cpu_kernels_avx512;
-    if (strcmp(level, "avx2") == 0) return &iter__cpu_kernels_avx2;
+    /* The level does not say that there is FMA. */
+    if (strcmp(level, "avx2") == 0 && __builtin_cpu_supports("fma")) return &iter__cpu_kernels_avx2;
 #else
     (void)level;
 #endif

@@ -6,45 +6,9 @@
 
 #if defined(__x86_64__)
 
-#if defined(__clang__)
-#pragma clang attribute push( \
-    __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
-#else
-#pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")
-#endif
+#include "engine/cpu/cpu_vec_avx512.h"
 
-#include <immintrin.h>
-
-#define LANES      16
-#define LEVEL      avx512
-#define LEVEL_NAME "avx512"
-
-typedef __m512 vec;
 typedef int32_t ints __attribute__((vector_size(64)));
-
-static inline vec all(float x) {
-    return _mm512_set1_ps(x);
-}
-
-static inline vec load(const float *p) {
-    return _mm512_loadu_ps(p);
-}
-
-static inline void store(float *p, vec v) {
-    _mm512_storeu_ps(p, v);
-}
-
-static inline __mmask16 first(int64_t n) {
-    return (__mmask16)((1u << n) - 1u);
-}
-
-static inline vec load_some(const float *p, int64_t n) {
-    return _mm512_maskz_loadu_ps(first(n), p);
-}
-
-static inline void store_some(float *p, vec v, int64_t n) {
-    _mm512_mask_storeu_ps(p, first(n), v);
-}
 
 static inline vec fma_of(vec a, vec b, vec c) {
     return _mm512_fmadd_ps(a, b, c);
@@ -83,9 +47,5 @@ static inline vec pick(ints mask, vec yes, vec no) {
 #include "engine/cpu/cpu_update_body.h"
 
 #include "engine/cpu/cpu_table_body.h"
-
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
 
 #endif

@@ -99,7 +99,7 @@ void iter__cpu_loss(const cpu_shared *shared, const cpu_run *run, const float *o
     const engine_net *net = shared->net;
     work w = {shared, run->batch,    net->layers[net->n_layers - 1].kind, outputs, gradient,
               rows,   net->n_outputs};
-    iter__cpu_parallel(iter__cpu_worth(shared, net->batch * w.n), rows_part, &w);
+    iter__cpu_parallel(iter__cpu_worth(net->batch * w.n, shared->threads), rows_part, &w);
     run->out->loss_sum = 0;
     for (int64_t i = 0; i < run->batch->n_rows; i++)
         run->out->loss_sum += rows[i];

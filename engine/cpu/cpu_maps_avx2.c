@@ -3,49 +3,13 @@
 
 #if defined(__x86_64__)
 
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
-#else
-#pragma GCC target("avx2,fma")
-#endif
+#include "engine/cpu/cpu_vec_avx2.h"
 
-#include <immintrin.h>
-
-#define LANES      8
-#define LEVEL      avx2
-#define LEVEL_NAME "avx2"
-
-typedef __m256 vec;
 typedef __m256i word;
 
 typedef struct product {
     word low, high;
 } product;
-
-static inline vec all(float x) {
-    return _mm256_set1_ps(x);
-}
-
-static inline vec load(const float *p) {
-    return _mm256_loadu_ps(p);
-}
-
-static inline void store(float *p, vec v) {
-    _mm256_storeu_ps(p, v);
-}
-
-static inline word first(int64_t n) {
-    const word place = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), place);
-}
-
-static inline vec load_some(const float *p, int64_t n) {
-    return _mm256_maskload_ps(p, first(n));
-}
-
-static inline void store_some(float *p, vec v, int64_t n) {
-    _mm256_maskstore_ps(p, first(n), v);
-}
 
 /* The second operand where one is NaN. */
 static inline vec rectified(vec x) {
@@ -105,9 +69,5 @@ static inline void store_bits(const word words[4], uint32_t threshold, uint8_t *
 }
 
 #include "engine/cpu/cpu_maps_body.h"
-
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
 
 #endif

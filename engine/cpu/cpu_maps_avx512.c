@@ -5,49 +5,13 @@
 
 #if defined(__x86_64__)
 
-#if defined(__clang__)
-#pragma clang attribute push( \
-    __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
-#else
-#pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")
-#endif
+#include "engine/cpu/cpu_vec_avx512.h"
 
-#include <immintrin.h>
-
-#define LANES      16
-#define LEVEL      avx512
-#define LEVEL_NAME "avx512"
-
-typedef __m512 vec;
 typedef __m512i word;
 
 typedef struct product {
     word low, high;
 } product;
-
-static inline vec all(float x) {
-    return _mm512_set1_ps(x);
-}
-
-static inline vec load(const float *p) {
-    return _mm512_loadu_ps(p);
-}
-
-static inline void store(float *p, vec v) {
-    _mm512_storeu_ps(p, v);
-}
-
-static inline __mmask16 first(int64_t n) {
-    return (__mmask16)((1u << n) - 1u);
-}
-
-static inline vec load_some(const float *p, int64_t n) {
-    return _mm512_maskz_loadu_ps(first(n), p);
-}
-
-static inline void store_some(float *p, vec v, int64_t n) {
-    _mm512_mask_storeu_ps(p, first(n), v);
-}
 
 /* The second operand where one is NaN. */
 static inline vec rectified(vec x) {
@@ -102,9 +66,5 @@ static inline void store_bits(const word words[4], uint32_t threshold, uint8_t *
 }
 
 #include "engine/cpu/cpu_maps_body.h"
-
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
 
 #endif

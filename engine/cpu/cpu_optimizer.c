@@ -53,8 +53,7 @@ static void dense_part(void *user, uint32_t t, uint32_t threads) {
 void iter__cpu_update_run(const cpu_kernels *kernels, const cpu_update *update, int64_t n, float *w,
                           const float *g, float *m, float *v, uint32_t threads) {
     dense_work work = {kernels, update, n, w, g, m, v};
-    const int64_t worth = n / 16384 + 1; /* a team for less costs more than it saves */
-    iter__cpu_parallel((int64_t)threads < worth ? threads : (uint32_t)worth, dense_part, &work);
+    iter__cpu_parallel(iter__cpu_worth(n, threads), dense_part, &work);
 }
 
 iter_status iter__cpu_rows_start(cpu_rows *rows, const cpu_kernels *kernels, int64_t n_rows,
@@ -75,6 +74,10 @@ iter_status iter__cpu_rows_start(cpu_rows *rows, const cpu_kernels *kernels, int
 void iter__cpu_rows_stop(cpu_rows *rows) {
     iter__engine_free(rows->n_taken);
     rows->n_taken = NULL;
+}
+
+uint64_t iter__cpu_rows_bytes(const cpu_rows *rows) {
+    return (uint64_t)rows->n_rows * sizeof *rows->n_taken;
 }
 
 static void bring_up_to_date(cpu_rows *rows, int64_t row) {

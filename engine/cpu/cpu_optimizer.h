@@ -55,6 +55,7 @@ iter_status iter__cpu_rows_start(cpu_rows *rows, const cpu_kernels *kernels, int
                                  int64_t units, float *w, float *m, float *v, uint32_t threads,
                                  iter_error *err);
 void iter__cpu_rows_stop(cpu_rows *rows);
+uint64_t iter__cpu_rows_bytes(const cpu_rows *rows); /* of its own */
 
 /* Brings the rows of `ids` [n] up to date. Before every reading of them. */
 void iter__cpu_rows_fetch(cpu_rows *rows, const int32_t *ids, int64_t n);

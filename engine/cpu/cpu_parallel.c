@@ -1,7 +1,12 @@
-/* cpu_parallel.c - OpenMP's team, because oneDNN computes in the same one. */
+/*
+ * cpu_parallel.c - OpenMP's team, because oneDNN computes in the same one.
+ *
+ * A region always has the whole team, also where there are fewer parts: behind a smaller region gcc's
+ * runtime ends the threads that had nothing to do there, and starts new ones for the next.
+ */
 #include "engine/cpu/cpu_parallel.h"
 
-#include <stdbool.h>
+#include <assert.h>
 
 #if defined(_OPENMP)
 #include <omp.h>
@@ -10,60 +15,80 @@
 #include <immintrin.h>
 #endif
 
-/* Parts first, first + step, ..: one each, unless the runtime gave fewer threads than asked for. */
-static void parts(void (*work)(void *user, uint32_t t, uint32_t threads), void *user,
-                  uint32_t first, uint32_t step, uint32_t threads) {
-#if defined(__x86_64__)
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | 0x8040u); /* flush to zero, denormals are zeros; of this thread alone */
-#endif
-    for (uint32_t t = first; t < threads; t += step)
-        work(user, t, threads);
-#if defined(__x86_64__)
-    _mm_setcsr(before);
-#endif
-}
-
-void iter__cpu_parallel(uint32_t threads, void (*work)(void *user, uint32_t t, uint32_t threads),
+void iter__cpu_parallel(uint32_t parts, void (*work)(void *user, uint32_t t, uint32_t parts),
                         void *user) {
 #if defined(_OPENMP)
-    if (threads > 1) {
-#pragma omp parallel num_threads((int)threads)
-        parts(work, user, (uint32_t)omp_get_thread_num(), (uint32_t)omp_get_num_threads(), threads);
+    if (parts > 1) {
+#pragma omp parallel
+        /* One each, unless there are fewer threads than parts. */
+        for (uint32_t t = (uint32_t)omp_get_thread_num(); t < parts;
+             t += (uint32_t)omp_get_num_threads())
+            work(user, t, parts);
         return;
     }
 #endif
-    parts(work, user, 0, 1, threads);
+    for (uint32_t t = 0; t < parts; t++)
+        work(user, t, parts);
 }
 
-/* oneDNN's loops run in the same team, so the switch is set in each of its threads. */
-static void switch_denormals(uint32_t threads, bool off) {
 #if defined(__x86_64__)
-#define SWITCHES (_MM_FLUSH_ZERO_ON | 0x40u /* denormals are zeros */)
+
+#define NO_DENORMALS 0x8040u /* of MXCSR: flush to zero, denormals are zeros */
+
+/* This thread's place in the team, and how many there are. */
+static uint32_t place(uint32_t *n_threads) {
 #if defined(_OPENMP)
-#pragma omp parallel num_threads((int)threads)
-#endif
-    _mm_setcsr(off ? _mm_getcsr() | SWITCHES : _mm_getcsr() & ~SWITCHES);
-#undef SWITCHES
+    *n_threads = (uint32_t)omp_get_num_threads();
+    return (uint32_t)omp_get_thread_num();
 #else
-    (void)off;
+    *n_threads = 1;
+    return 0;
 #endif
-    (void)threads;
 }
 
-cpu_team iter__cpu_team_begin(uint32_t threads) {
-    cpu_team team = {.threads = threads};
+#endif
+
+void iter__cpu_team_begin(cpu_team *team, uint32_t threads) {
+    assert(threads >= 1 && threads <= ENGINE_MAX_THREADS);
 #if defined(_OPENMP)
-    team.n_threads = omp_get_max_threads();
+    team->n_threads_before = omp_get_max_threads();
     omp_set_num_threads((int)threads);
 #endif
-    switch_denormals(threads, true);
-    return team;
+    (void)threads;
+#if defined(__x86_64__)
+    /* The caller's thread outside of the region: clang's runtime puts back there what was set inside. */
+    team->control[0] = _mm_getcsr();
+    _mm_setcsr(team->control[0] | NO_DENORMALS);
+#if defined(_OPENMP)
+#pragma omp parallel
+#endif
+    {
+        uint32_t n_threads;
+        const uint32_t t = place(&n_threads);
+        if (t == 0) {
+            team->n_threads = n_threads;
+        } else {
+            team->control[t] = _mm_getcsr();
+            _mm_setcsr(team->control[t] | NO_DENORMALS);
+        }
+    }
+#endif
 }
 
 void iter__cpu_team_end(const cpu_team *team) {
-    switch_denormals(team->threads, false);
+#if defined(__x86_64__)
 #if defined(_OPENMP)
-    omp_set_num_threads(team->n_threads);
+#pragma omp parallel
+#endif
+    {
+        uint32_t n_threads;
+        const uint32_t t = place(&n_threads);
+        /* A thread that came later began as the caller's. */
+        if (t > 0) _mm_setcsr(team->control[t < team->n_threads ? t : 0]);
+    }
+    _mm_setcsr(team->control[0]);
+#endif
+#if defined(_OPENMP)
+    omp_set_num_threads(team->n_threads_before);
 #endif
 }

@@ -4,29 +4,39 @@
 
 #include <stdint.h>
 
-/*
- * Calls work(user, t, threads) for t = 0 .. threads - 1, at the same time where OpenMP is there and
- * one after the other where it is not, and returns when all are done. Meanwhile numbers below the
- * smallest normal one count as zero, in and out: gradients that die away over many steps and moments
- * that decay for ever get there, and arithmetic on them is a hundred times slower.
- */
-void iter__cpu_parallel(uint32_t threads, void (*work)(void *user, uint32_t t, uint32_t threads),
+#include "engine/backend.h"
+
+/* Calls work(user, t, parts) for t = 0 .. parts - 1, by the team's threads where OpenMP is there and
+ * one after the other where it is not, and returns when all are done. */
+void iter__cpu_parallel(uint32_t parts, void (*work)(void *user, uint32_t t, uint32_t parts),
                         void *user);
 
-/* What iter__cpu_team_begin() changed. */
+/* What iter__cpu_team_begin() changed: OpenMP's number of threads, and each thread's MXCSR. */
 typedef struct cpu_team {
-    int n_threads;
-    uint32_t threads;
+    int n_threads_before;
+    uint32_t n_threads;
+    unsigned control[ENGINE_MAX_THREADS];
 } cpu_team;
 
-/* Until the end, oneDNN's calls from this thread use `threads` threads, and numbers below the smallest
- * normal one count as zero in all of them. */
-cpu_team iter__cpu_team_begin(uint32_t threads);
+/*
+ * Until the end, calls from this thread, ours and oneDNN's, use `threads` threads, and on x86 numbers
+ * below the smallest normal one count as zero in all of them, in and out: gradients that die away over
+ * many steps and moments that decay for ever get there, and arithmetic on them is a hundred times
+ * slower. The end leaves every thread as it was, since the caller's own code may run in the same ones.
+ */
+void iter__cpu_team_begin(cpu_team *team, uint32_t threads);
 void iter__cpu_team_end(const cpu_team *team);
 
 /* Where part t of `parts` of n things begins. */
 static inline int64_t iter__cpu_part(int64_t n, uint32_t t, uint32_t parts) {
     return n * t / parts;
+}
+
+/* Into how many parts n floats are shared, so that one more thread pays. */
+#define CPU_WORTH 16384
+static inline uint32_t iter__cpu_worth(int64_t n, uint32_t threads) {
+    const int64_t worth = n / CPU_WORTH + 1;
+    return worth < (int64_t)threads ? (uint32_t)worth : threads;
 }
 
 #endif

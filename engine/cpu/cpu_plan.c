@@ -13,12 +13,10 @@
 
 #include <iter/convert.h>
 
-#include "engine/cpu/cpu_parallel.h"
 #include "engine/engine_error.h"
 #include "engine/engine_memory.h"
 
 #define ALIGNMENT 64
-#define WORTH     16384 /* floats for which one more thread pays */
 #define MAX_WANTS (8 * (CPU_MAX_NODES + CPU_MAX_PLACES))
 
 typedef struct want {
@@ -116,6 +114,7 @@ iter_status iter__plan_node(cpu_planner *planner, size_t bytes, const cpu_node_o
                         .out = out};
     assert(plan->n_nodes < CPU_MAX_NODES);
     plan->nodes[plan->n_nodes++] = *node;
+    plan->shared.n_bytes += bytes;
     return ITER_OK;
 }
 
@@ -149,11 +148,6 @@ float *iter__param_at(const cpu_param *param, iter_value value) {
     case ITER_VALUE_MOMENT2: return param->moment[1];
     default: return NULL;
     }
-}
-
-uint32_t iter__cpu_worth(const cpu_shared *shared, int64_t n) {
-    const int64_t worth = n / WORTH + 1;
-    return worth < (int64_t)shared->threads ? (uint32_t)worth : shared->threads;
 }
 
 /* ---- The plan -------------------------------------------------------------------------------- */
@@ -220,7 +214,7 @@ static iter_status take_memory(cpu_planner *planner, iter_error *err) {
         else if (place->wants)
             place->gradient = turns[place->turn];
     }
-    plan->n_bytes += total;
+    plan->shared.n_bytes += total;
     return ITER_OK;
 }
 
@@ -245,7 +239,7 @@ iter_status iter__cpu_plan_make(cpu_plan *plan, const engine_backend_config *con
     plan->shared.threads = config->threads;
     plan->shared.kernels = iter__cpu_kernels(iter_cpu_level());
     plan->shared.maps = iter__cpu_maps(iter_cpu_level());
-    plan->n_bytes = sizeof(*plan);
+    plan->shared.n_bytes = sizeof(*plan);
     cpu_planner *planner = iter__engine_alloc(1, sizeof(*planner));
     if (!planner) return iter__engine_fail(err, ITER_ENOMEM, "out of memory");
     planner->plan = plan;

@@ -15,10 +15,8 @@ typedef struct cpu_plan {
     cpu_place places[CPU_MAX_PLACES]; /* [0] is the data */
     cpu_place *outputs;               /* what the loss reads */
     char *arena;
-    uint64_t n_bytes;
-    float *staging;       /* of data that cannot be taken as it is */
-    float *loss_gradient; /* where outputs want none */
-    double *row_losses;   /* [batch] */
+    float *staging;     /* of data that cannot be taken as it is */
+    double *row_losses; /* [batch] */
 } cpu_plan;
 
 /* Plans the net of the config, and takes all memory. What it made is given back where it fails.

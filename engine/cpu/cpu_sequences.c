@@ -53,8 +53,11 @@ static iter_status table_ready(table *t, cpu_node *node, iter_error *err) {
     const cpu_param *param = &node->params[0];
     ENGINE_TRY(iter__cpu_embedding_create(shared->kernels, o->rows, o->units, shared->net->batch,
                                           layer->in.dims[0], shared->threads, &t->embedding, err));
-    return iter__cpu_rows_start(&t->rows, shared->kernels, o->rows, o->units, param->weight,
-                                param->moment[0], param->moment[1], shared->threads, err);
+    ENGINE_TRY(iter__cpu_rows_start(&t->rows, shared->kernels, o->rows, o->units, param->weight,
+                                    param->moment[0], param->moment[1], shared->threads, err));
+    node->shared->n_bytes +=
+        iter__cpu_embedding_bytes(t->embedding) + iter__cpu_rows_bytes(&t->rows);
+    return ITER_OK;
 }
 
 static void table_close(table *t) {
@@ -219,11 +222,12 @@ static iter_status gru_ready(cpu_node *node, iter_error *err) {
         .threads = shared->threads,
     };
     if (g->has_table) ENGINE_TRY(table_ready(&g->table, node, err));
-    return iter__cpu_gru_create(&config, &g->gru, err);
+    ENGINE_TRY(iter__cpu_gru_create(&config, &g->gru, err));
+    node->shared->n_bytes += iter__cpu_gru_bytes(g->gru);
+    return ITER_OK;
 }
 
 static iter_status gru_forward(cpu_node *node, const cpu_run *run, iter_error *err) {
-    (void)err;
     gru_node *g = (gru_node *)node;
     const cpu_gru_params weights = params_of(g, ITER_VALUE_WEIGHT);
     if (g->has_table) {
@@ -235,15 +239,14 @@ static iter_status gru_forward(cpu_node *node, const cpu_run *run, iter_error *e
     } else {
         g->tokens = iter__cpu_gru_fill(g->gru, node->in->values);
     }
-    iter__cpu_gru_forward(g->gru, &weights, g->tokens, node->out->values);
-    return ITER_OK;
+    return iter__cpu_gru_forward(g->gru, &weights, g->tokens, node->out->values, err);
 }
 
 static iter_status gru_backward(cpu_node *node, const cpu_run *run, iter_error *err) {
-    (void)run, (void)err;
+    (void)run;
     gru_node *g = (gru_node *)node;
     const cpu_gru_params gradients = params_of(g, ITER_VALUE_GRADIENT);
-    iter__cpu_gru_backward(g->gru, g->tokens, node->out->gradient, &gradients);
+    ENGINE_TRY(iter__cpu_gru_backward(g->gru, g->tokens, node->out->gradient, &gradients, err));
     if (g->has_table) {
         int64_t ld;
         const float *rows = iter__cpu_gru_table(g->gru, &ld);
@@ -288,7 +291,7 @@ static void gru_text(const cpu_node *node, int32_t layer, char *out, size_t capa
 
 static void gru_close(cpu_node *node) {
     gru_node *g = (gru_node *)node;
-    if (g->gru) iter__cpu_gru_destroy(g->gru);
+    iter__cpu_gru_destroy(g->gru);
     if (g->has_table) table_close(&g->table);
 }
 
@@ -372,41 +375,44 @@ static void steps_backward_part(void *user, uint32_t t, uint32_t threads) {
     }
 }
 
-/* [steps, rows, n] to [rows, steps, n]. */
-static void flatten_forward_part(void *user, uint32_t t, uint32_t threads) {
-    const cpu_node *node = user;
-    const steps_part p = part_of(node, t, threads);
+typedef struct flatten_work {
+    const cpu_node *node;
+    bool back;
+} flatten_work;
+
+/* [steps, rows, n] to [rows, steps, n]; back the other way. */
+static void flatten_part(void *user, uint32_t t, uint32_t parts) {
+    const flatten_work *w = user;
+    const cpu_place *in = w->node->in, *out = w->node->out;
+    const steps_part p = part_of(w->node, t, parts);
+    float *by_step = w->back ? in->gradient : in->values;
+    float *by_row = w->back ? out->gradient : out->values;
     for (int64_t i = p.from; i < p.to; i++)
-        for (int64_t s = 0; s < p.steps; s++)
-            memcpy(node->out->values + (i * p.steps + s) * p.n,
-                   node->in->values + (s * p.rows + i) * p.n, (size_t)p.n * sizeof(float));
+        for (int64_t s = 0; s < p.steps; s++) {
+            float *a = by_step + (s * p.rows + i) * p.n, *b = by_row + (i * p.steps + s) * p.n;
+            memcpy(w->back ? a : b, w->back ? b : a, (size_t)p.n * sizeof(float));
+        }
 }
 
-static void flatten_backward_part(void *user, uint32_t t, uint32_t threads) {
-    const cpu_node *node = user;
-    const steps_part p = part_of(node, t, threads);
-    for (int64_t i = p.from; i < p.to; i++)
-        for (int64_t s = 0; s < p.steps; s++)
-            memcpy(node->in->gradient + (s * p.rows + i) * p.n,
-                   node->out->gradient + (i * p.steps + s) * p.n, (size_t)p.n * sizeof(float));
-}
-
-static bool is_flatten(const cpu_node *node) {
-    return iter__node_layer(node)->kind == ENGINE_FLATTEN;
+static void run_steps(cpu_node *node, bool back) {
+    const uint32_t parts = iter__cpu_worth(node->in->n_elements, node->shared->threads);
+    if (iter__node_layer(node)->kind == ENGINE_FLATTEN) {
+        flatten_work work = {node, back};
+        iter__cpu_parallel(parts, flatten_part, &work);
+    } else {
+        iter__cpu_parallel(parts, back ? steps_backward_part : steps_forward_part, node);
+    }
 }
 
 static iter_status steps_forward(cpu_node *node, const cpu_run *run, iter_error *err) {
     (void)run, (void)err;
-    iter__cpu_parallel(iter__cpu_worth(node->shared, node->in->n_elements),
-                       is_flatten(node) ? flatten_forward_part : steps_forward_part, node);
+    run_steps(node, false);
     return ITER_OK;
 }
 
 static iter_status steps_backward(cpu_node *node, const cpu_run *run, iter_error *err) {
     (void)run, (void)err;
-    if (node->in->gradient)
-        iter__cpu_parallel(iter__cpu_worth(node->shared, node->in->n_elements),
-                           is_flatten(node) ? flatten_backward_part : steps_backward_part, node);
+    if (node->in->gradient) run_steps(node, true);
     return ITER_OK;
 }
 
@@ -419,9 +425,4 @@ iter_status iter__node_steps(cpu_planner *planner, int32_t first, cpu_place *in,
     *n_layers = 1;
     *out = iter__plan_place(planner, in, &layer->out, CPU_ORDER_NCHW);
     return iter__plan_node(planner, sizeof(cpu_node), &steps_ops, first, 1, in, *out, &node, err);
-}
-
-iter_status iter__node_flatten_steps(cpu_planner *planner, int32_t first, cpu_place *in,
-                                     cpu_place **out, int32_t *n_layers, iter_error *err) {
-    return iter__node_steps(planner, first, in, out, n_layers, err);
 }

@@ -210,17 +210,18 @@ cpu_order iter__dnn_order(void) {
 }
 
 /* Which of our orders an image has that oneDNN chose; ANY = none of them. */
-static cpu_order order_of(const dnn_desc *desc, const cpu_image *image) {
-    for (int i = CPU_ORDER_NCHW; i < N_ORDERS; i++) {
+static dnnl_status_t find_order(const dnn_desc *desc, const cpu_image *image, cpu_order *out) {
+    *out = CPU_ORDER_ANY;
+    for (int i = CPU_ORDER_NCHW; i < N_ORDERS && *out == CPU_ORDER_ANY; i++) {
         cpu_image with = *image;
         with.order = (cpu_order)i;
         dnn_desc *other = NULL;
-        if (describe_image(&other, &with) != dnnl_success) continue;
-        const bool same = iter__dnn_desc_equal(desc, other);
+        const dnnl_status_t status = describe_image(&other, &with);
+        if (status == dnnl_out_of_memory) return status;
+        if (status == dnnl_success && iter__dnn_desc_equal(desc, other)) *out = (cpu_order)i;
         iter__dnn_desc_destroy(other);
-        if (same) return (cpu_order)i;
     }
-    return CPU_ORDER_ANY;
+    return dnnl_success;
 }
 
 /* ---- Convolution ----------------------------------------------------------------------------- */
@@ -299,7 +300,7 @@ static dnnl_status_t conv_describe(cpu_conv *conv, const conv_descs *d, dnn_pass
         const dnn_wish wish = conv_wish(conv, d, pass, dnnl_convolution_winograd);
         status = iter__dnn_describe(&op->desc, &wish, conv->dnn->engine);
     }
-    if (status != dnnl_success) {
+    if (status != dnnl_success && status != dnnl_out_of_memory) {
         const dnn_wish wish = conv_wish(conv, d, pass, dnnl_convolution_direct);
         status = iter__dnn_describe(&op->desc, &wish, conv->dnn->engine);
     }
@@ -315,8 +316,8 @@ static iter_status conv_describe_forward(cpu_conv *conv, conv_descs *d, const cp
     DNN_TRY(conv_describe(conv, d, DNN_FORWARD, &conv->forward), "a convolution");
     const dnn_desc *src = iter__dnn_desc_of(conv->forward.desc, DNNL_ARG_SRC);
     const dnn_desc *dst = iter__dnn_desc_of(conv->forward.desc, DNNL_ARG_DST);
-    conv->spec.in.order = order_of(src, &spec->in);
-    conv->spec.out.order = order_of(dst, &spec->out);
+    DNN_TRY(find_order(src, &spec->in, &conv->spec.in.order), "an image");
+    DNN_TRY(find_order(dst, &spec->out, &conv->spec.out.order), "an image");
     if (conv->spec.in.order != CPU_ORDER_ANY && conv->spec.out.order != CPU_ORDER_ANY)
         return ITER_OK;
     dnnl_primitive_desc_destroy(conv->forward.desc);
@@ -616,26 +617,9 @@ iter_status iter__dnn_repack_run(cpu_repack *repack, const float *from, float *t
     return operation_run(repack->dnn, &repack->run, at, err);
 }
 
-/* The product by plain loops. */
-static void sgemm_plainly(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
-                          const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
-                          float *c, int64_t ldc) {
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++) {
-            float sum = 0;
-            for (int64_t l = 0; l < k; l++)
-                sum += a[transpose_a ? l * lda + i : i * lda + l] *
-                       b[transpose_b ? j * ldb + l : l * ldb + j];
-            c[i * ldc + j] = sum + (beta == 0 ? 0 : beta * c[i * ldc + j]);
-        }
-}
-
-void iter__dnn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
+bool iter__dnn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
                      const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                      int64_t ldc) {
-    const dnnl_status_t status = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n,
-                                            k, 1.0f, a, lda, b, ldb, beta, c, ldc);
-    /* oneDNN packs matrices into memory of its own, of which there may be none. */
-    if (status != dnnl_success)
-        sgemm_plainly(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc);
+    return dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a, lda, b,
+                      ldb, beta, c, ldc) == dnnl_success;
 }

@@ -125,9 +125,10 @@ iter_status iter__dnn_repack_run(cpu_repack *repack, const float *from, float *t
 /*
  * C = A B + beta C, row by row: C [m, n], A [m, k] or where transpose_a [k, m], B [k, n] or where
  * transpose_b [n, k]; ld* = floats from one row in memory to the next. Several threads may call it
- * at once; in a parallel region each call runs on its own thread. It may allocate inside.
+ * at once; in a parallel region each call runs on its own thread. oneDNN may pack matrices into
+ * memory of its own: false = there was none, and C holds anything.
  */
-void iter__dnn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
+bool iter__dnn_sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
                      const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                      int64_t ldc);
 

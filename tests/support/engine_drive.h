@@ -46,7 +46,7 @@ static inline iter_loader *loader_of(const iter_array *arrays, int32_t n, uint32
     return loader_with(arrays, n, opt);
 }
 
-static inline iter_status try_trainer(const char *text, const iter_loader *loader,
+static inline iter_status try_trainer(const char *text, iter_loader *loader,
                                       iter_trainer_options opt, iter_trainer **out,
                                       iter_error *err) {
     iter_model *model;
@@ -57,8 +57,8 @@ static inline iter_status try_trainer(const char *text, const iter_loader *loade
     return status;
 }
 
-static inline iter_trainer *trainer_of(const char *text, const iter_loader *loader,
-                                       const char *backend, const char *optimizer) {
+static inline iter_trainer *trainer_of(const char *text, iter_loader *loader, const char *backend,
+                                       const char *optimizer) {
     iter_trainer_options opt = ITER_TRAINER_OPTIONS_INIT;
     iter_trainer *trainer;
     iter_error err = {0};

@@ -520,8 +520,8 @@ static void check_gru(const cpu_kernels *kernels, bool before, bool last, uint32
     for (int twice = 0; twice < 2; twice++) {
         memset(d, 1, sizeof d);
         const cpu_tokens *tokens = iter__cpu_gru_fill(gru, AT(f, x));
-        iter__cpu_gru_forward(gru, &weights, tokens, y);
-        iter__cpu_gru_backward(gru, tokens, AT(f, dy), &gradients);
+        cr_assert(iter__cpu_gru_forward(gru, &weights, tokens, y, &err) == ITER_OK);
+        cr_assert(iter__cpu_gru_backward(gru, tokens, AT(f, dy), &gradients, &err) == ITER_OK);
         iter__cpu_gru_unfill(gru, AT(d, x));
     }
     double total = 0;
@@ -545,7 +545,27 @@ Test(cpu_kernels, gru_against_central_differences) {
             check_gru(kernels, k & 1, k & 2, threads);
 }
 
-/* ---- Without memory -------------------------------------------------------------------------- */
+/* ---- Limits, and without memory -------------------------------------------------------------- */
+
+/* Tokens are numbered in 32 bits. */
+Test(cpu_kernels, batches_of_too_many_tokens_are_refused) {
+    const cpu_kernels *kernels = iter__cpu_kernels("generic");
+    const cpu_gru_config config = {.kernels = kernels,
+                                   .batch = 1 << 20,
+                                   .steps = 2048,
+                                   .features = 1,
+                                   .units = 1,
+                                   .threads = 1};
+    cpu_gru *gru;
+    cpu_embedding *e;
+    iter_error err;
+    cr_assert(iter__cpu_gru_create(&config, &gru, &err) == ITER_EUNSUPPORTED && gru == NULL);
+    cr_assert(strstr(err.message, "too large"), "%s", err.message);
+    cr_assert(iter__cpu_embedding_create(kernels, 9, 1, 1 << 20, 2048, 1, &e, &err) ==
+                  ITER_EUNSUPPORTED &&
+              e == NULL);
+    cr_assert(strstr(err.message, "too large"), "%s", err.message);
+}
 
 Test(cpu_kernels, every_allocation_may_fail) {
     const cpu_kernels *kernels = iter__cpu_kernels("generic");

@@ -50,6 +50,34 @@ Test(engine_trainer, predicts_without_labels) {
     iter_loader_unref(loader);
 }
 
+/* Values that are not finite do not come out as others that are, on no backend. */
+Test(engine_trainer, predicts_nothing_from_what_is_not_finite) {
+    float pixels[4][1][6][5] = {{{{0}}}};
+    static const uint8_t labels[4];
+    const iter_array arrays[] = {ARRAY(ITER_DATA, ITER_F32, "NCHW", pixels, 4, 1, 6, 5),
+                                 ARRAY(ITER_LABEL, ITER_U8, "", labels, 4)};
+    for (const char *const *name = iter_engine_backends(); *name; name++) {
+        iter_loader *loader = loader_of(arrays, 2, 4, ITER_LAST_KEEP);
+        iter_trainer *trainer = trainer_of("conv2d:3 | relu | maxpool:2 | flatten | dense:2 | "
+                                           "softmax-cross-entropy",
+                                           loader, *name, NULL);
+        iter_error err = {0};
+        for (int broken = 1; broken >= 0; broken--) {
+            float out[8];
+            pixels[2][0][3][3] = broken ? NAN : 1;
+            iter_batch *batch = next_batch(loader);
+            cr_expect_eq(iter_trainer_predict(trainer, batch, out, 8, &err),
+                         broken ? ITER_EFORMAT : ITER_OK, "%s: %s", *name, err.message);
+            cr_expect(!broken || strstr(err.message, "Data of row 2 (sample 2) holds a value"),
+                      "%s", err.message);
+            iter_batch_unref(batch);
+            cr_assert_eq(iter_loader_reset(loader, &err), ITER_OK);
+        }
+        iter_trainer_destroy(trainer);
+        iter_loader_unref(loader);
+    }
+}
+
 Test(engine_trainer, gray_images_are_images_with_one_channel) {
     uint8_t pixels[4][6][5];
     static const uint8_t labels[4] = {0, 1, 1, 0};
@@ -306,7 +334,7 @@ Test(engine_trainer, what_cannot_be_made_is_told) {
     iter_loader *tokens = loader_of(token_arrays, 2, 4, ITER_LAST_KEEP);
     const struct {
         const char *model;
-        const iter_loader *loader;
+        iter_loader *loader;
         iter_trainer_options opt;
         const char *says;
         iter_status want;
@@ -337,6 +365,11 @@ Test(engine_trainer, what_cannot_be_made_is_told) {
          tokens,
          {sizeof(iter_trainer_options), "reference", NULL, 0, 0, 1},
          "token ids have no gradient",
+         ITER_EINVAL},
+        {"dense:1 | mse",
+         loader,
+         {sizeof(iter_trainer_options), NULL, NULL, 1025, 0, 0},
+         "trainer: 1025 threads, at most 1024",
          ITER_EINVAL},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -425,7 +458,7 @@ Test(engine_trainer, steps_allocate_nothing) {
     }
 }
 
-static void walk(const char *backend, const iter_loader *loader, iter_model *model, long *counter) {
+static void walk(const char *backend, iter_loader *loader, iter_model *model, long *counter) {
     iter_trainer_options opt = ITER_TRAINER_OPTIONS_INIT;
     const long live = iter__engine_live(), core_live = iter__alloc_live();
     opt.backend = backend;
