@@ -55,6 +55,8 @@ static const option_row rows[] = {
     {"prefetch", COUNT, AT(prefetch), "N", 0, 1, 4096, LOADS, "batches kept ready (2)"},
     {"ranks", COUNT, AT(ranks), "N", 0, 1, 4096, RUNS | BENCH_PLAN,
      "that many ranks in this process (1)"},
+    {"stall-ms", COUNT, AT(stall_ms), "MS", 0, 1, UINT32_MAX, RUNS,
+     "say on stderr where a batch is stuck that does not come for so long (never)"},
     {"on-error", CHOICE, AT(on_error), "fail|replace|blank", 0, 0, 0, LOADS,
      "what becomes of a failed sample (fail)"},
     {"max-failures", COUNT, AT(max_failures), "N", 0, 1, UINT32_MAX, RUNS,
@@ -298,6 +300,12 @@ bool bench_options_diagnose(const bench_options *options) {
             options->plant != NULL || options->prove || options->trace != NULL);
 }
 
+/* From the loader's watchdog. */
+static void say_stall(void *user, const iter_stall *stall) {
+    (void)user;
+    fprintf(stderr, "iterbench: %s\n", stall->message);
+}
+
 iter_loader_options bench_loader_options(const bench_options *options, uint32_t rank) {
     iter_loader_options out = ITER_LOADER_OPTIONS_INIT;
     out.batch_size = (uint32_t)options->batch;
@@ -317,6 +325,8 @@ iter_loader_options bench_loader_options(const bench_options *options, uint32_t 
     out.sampler = options->sampler;
     out.source_ops = options->source_ops;
     out.only_reads = options->only_reads ? 1 : 0;
+    out.stall_ms = (int64_t)options->stall_ms;
+    out.on_stall = options->stall_ms > 0 ? say_stall : NULL;
     return out;
 }
 

@@ -82,6 +82,7 @@ typedef struct bench_options {
     const char *plant; /* a bottleneck to plant: KIND[:FACTOR] */
     const char *trace; /* a second of both as Chrome/Perfetto events */
     bool prove;        /* apply the first change and measure again */
+    uint64_t stall_ms; /* say where a batch is stuck that does not come for so long; 0 = never */
     uint64_t turns;    /* set by programs: times that a layout is turned; 0 = once */
     bool only_reads;   /* set by programs: the loader reads and makes nothing */
     const iter_registry *registry;     /* set by programs: where formats and stages are looked up */

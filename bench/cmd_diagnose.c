@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_cache.h"
 #include "bench_machine.h"
 #include "bench_util.h"
 #include "diagnosis.h"
@@ -69,10 +68,7 @@ static iter_status open_all(diagnosis *d, iter_error *err) {
     iter_status s = plant_make(o, &d->planted, &d->run, err);
     d->e.consumes = d->e.trains || d->run.compute_ms > 0;
     d->ndarray = o->loader == BENCH_NDARRAY;
-    if (s == ITER_OK && o->cache != BENCH_CACHE_ASIS) {
-        bench_cache_proof proof;
-        s = bench_cache_prepare(o, &proof, err);
-    }
+    if (s == ITER_OK) s = bench_cache_prepare(o, &d->cache, err);
     if (s == ITER_OK) s = iter_dataset_open(d->run.data, d->run.registry, &d->dataset, err);
     d->run.dataset = d->dataset;
     if (s == ITER_OK && d->ndarray) s = diagnosis_arrays(d, err);
@@ -110,24 +106,34 @@ static iter_status watched_run(void *user, uint64_t n, uint64_t *out_samples, do
     return s;
 }
 
-static iter_status watched_warm(void *user, uint64_t n, iter_error *err) {
-    measure_side side = arm_side(&((diagnosis *)user)->arms[((diagnosis *)user)->watched]);
-    return side.warm(side.user, n, err);
+/* An arm as one of the sides, with what it belongs to. */
+typedef struct arm_turn {
+    diagnosis *d;
+    evidence_arm arm;
+} arm_turn;
+
+static iter_status turn_run(void *user, uint64_t n, uint64_t *out_samples, double *out_seconds,
+                            iter_error *err) {
+    const arm_turn *t = user;
+    if (t->arm != t->d->watched)
+        return arm_run(&t->d->arms[t->arm], n, true, out_samples, out_seconds, err);
+    return watched_run(t->d, n, out_samples, out_seconds, err);
 }
 
-static bool watched_rests(void *user) {
-    measure_side side = arm_side(&((diagnosis *)user)->arms[((diagnosis *)user)->watched]);
+/* Cold files are made cold for every slice: the slice before has read them. */
+static iter_status turn_warm(void *user, uint64_t n, iter_error *err) {
+    const arm_turn *t = user;
+    iter_status s = ITER_OK;
+    if (t->d->e.reads && t->d->asked.cache == BENCH_CACHE_COLD)
+        s = bench_cache_drop(iter_dataset_describe(t->d->dataset), err);
+    const measure_side side = arm_side(&t->d->arms[t->arm]);
+    return s == ITER_OK ? side.warm(side.user, n, err) : s;
+}
+
+static bool turn_rests(void *user) {
+    const arm_turn *t = user;
+    const measure_side side = arm_side(&t->d->arms[t->arm]);
     return side.rests(side.user);
-}
-
-measure_side diagnosis_side(diagnosis *d, evidence_arm arm) {
-    static const char *const names[] = {"read", "decode", "loader", "consumer", "both"};
-    measure_side side =
-        arm == EVIDENCE_CONSUMER ? feed_side(&d->feed, names[arm]) : arm_side(&d->arms[arm]);
-    if (arm == d->watched)
-        side = (measure_side){names[arm], watched_run, watched_warm, d, watched_rests};
-    side.name = names[arm];
-    return side;
 }
 
 static double per_sample(uint64_t ns, uint64_t samples) {
@@ -142,12 +148,17 @@ static iter_status ratio_of(const measure_rounds *rounds, int a, int b, measure_
 
 static iter_status measure_arms(diagnosis *d, iter_error *err) {
     measure_side sides[EVIDENCE_ARMS];
+    arm_turn turns[EVIDENCE_ARMS];
     int at[EVIDENCE_ARMS], n = 0;
     evidence *e = &d->e;
     for (int arm = 0; arm < EVIDENCE_ARMS; arm++) {
         e->has[arm] = arm == EVIDENCE_CONSUMER ? d->has_feed : d->is_open[arm];
         at[arm] = e->has[arm] ? n : -1;
-        if (e->has[arm]) sides[n++] = diagnosis_side(d, (evidence_arm)arm);
+        turns[arm] = (arm_turn){d, (evidence_arm)arm};
+        if (!e->has[arm]) continue;
+        sides[n++] = arm == EVIDENCE_CONSUMER
+                         ? feed_side(&d->feed, "consumer")
+                         : (measure_side){"arm", turn_run, turn_warm, &turns[arm], turn_rests};
     }
     const double seconds = d->run.seconds > 0 ? d->run.seconds : ROUNDS_SECONDS;
     iter_status s =
@@ -178,12 +189,16 @@ static void gather(diagnosis *d) {
     e->workers = d->stats.n_workers;
     e->prefetch = d->run.prefetch > 0 ? d->run.prefetch : 2;
     e->batch = d->run.batch;
+    const iter_description *desc = iter_dataset_describe(d->dataset);
+    for (int32_t i = 0; e->reads && i < desc->n_extents; i++)
+        e->sample_bytes += (double)desc->max_extent_bytes[i];
     e->threads = d->e.trains ? feed_model_threads(&d->feed) : 0;
     observer_read(d->observer, e);
     if (!d->has_feed) return;
     const feed_turning turning = feed_turns(&d->feed);
     if (turning.n_batches > 0) e->convert_s = turning.seconds / (double)turning.n_batches;
     snprintf(e->convert_text, sizeof(e->convert_text), "%.60s", turning.text);
+    snprintf(e->wants, sizeof(e->wants), "%.7s", turning.wants);
 }
 
 /* ---- A second of the run, event by event ----------------------------------------------------- */

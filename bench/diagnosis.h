@@ -4,6 +4,7 @@
 #ifndef DIAGNOSIS_H
 #define DIAGNOSIS_H
 
+#include "bench_cache.h"
 #include "feed.h"
 #include "observer.h"
 #include "timeline.h"
@@ -20,6 +21,8 @@ typedef struct probe {
 typedef struct diagnosis {
     bench_options asked, run; /* run: with what was planted, and the chain that the model wants */
     bool ndarray;
+    bench_cache_proof
+        cache;             /* before the run; where it was made cold, it is again for each slice */
     struct plant *planted; /* opaque: nothing that judges knows of it */
     iter_dataset *dataset; /* shared by all arms */
     bench_arrays arrays;   /* loaded when first needed */
@@ -43,9 +46,6 @@ typedef struct diagnosis {
 
 /** Loads the whole set into arrays, once. Errors: as bench_arrays_load(). */
 iter_status diagnosis_arrays(diagnosis *d, iter_error *err);
-
-/** The side of an arm, or of the consumer. */
-measure_side diagnosis_side(diagnosis *d, evidence_arm arm);
 
 /* probe.c */
 /** Chooses what may mend the run, tries each with loader (and consumer) alone, and writes

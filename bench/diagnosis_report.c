@@ -179,6 +179,7 @@ static void config_json(json_writer *w, const diagnosis *d) {
     json_text(w, "wants", wants[d->run.wants]);
     json_text(w, "plant", d->asked.plant);
     json_end(w);
+    json_text(w, "cache", bench_cache_text(d->cache.state));
 }
 
 static void model_json(json_writer *w, const diagnosis *d) {

@@ -80,7 +80,8 @@ typedef struct evidence {
     evidence_stage stages[EVIDENCE_STAGES];
     evidence_worker worker[EVIDENCE_WORKERS];
     double convert_s; /* a batch: what the consumer spends on turning the layout; 0 = nothing */
-    char convert_text[64];
+    char convert_text[64], wants[8]; /* from what to what; the layout that costs nothing */
+    double sample_bytes;             /* at most, that are read of a sample; 0 = nothing is read */
     int n_changes;
     evidence_change changes[EVIDENCE_CHANGES];
 } evidence;

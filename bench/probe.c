@@ -19,6 +19,7 @@
 #define WORKERS_MAX      16
 #define DEEP_PREFETCH    14 /* more, at least */
 #define DEEPEST_PREFETCH 128
+#define ROOM_BYTES       ((uint64_t)256 << 20) /* of a budget, for slots and scratch */
 #define GOOD_BATCH       64
 #define MEMORY_SHARE     0.25 /* of the machine's, for rows that are kept */
 
@@ -103,10 +104,26 @@ static uint64_t machine_bytes(void) {
     return bench_machine_here().memory_bytes;
 }
 
+/* A budget that holds the whole set, where the present one does not. */
+static void propose_memory(diagnosis *d, uint64_t needed) {
+    evidence_change *change;
+    probe *p = propose(d, "memory", &change);
+    if (p == NULL) return;
+    p->options.memory = needed;
+    p->options.source = ITER_SOURCE_AUTO;
+    snprintf(change->from, sizeof(change->from), "%llu MiB",
+             (unsigned long long)(d->run.memory >> 20));
+    snprintf(change->to, sizeof(change->to), "%llu MiB", (unsigned long long)(needed >> 20));
+}
+
 static void propose_source(diagnosis *d) {
     evidence_change *change;
     if (!d->e.reads || (double)file_bytes(d) > MEMORY_SHARE * (double)machine_bytes()) return;
-    if (d->run.memory > 0 && file_bytes(d) > d->run.memory / 2) return;
+    const uint64_t needed = 2 * file_bytes(d) + ROOM_BYTES;
+    if (d->run.memory > 0 && d->run.memory < needed) {
+        propose_memory(d, needed);
+        return;
+    }
     probe *p = propose(d, "source", &change);
     if (p == NULL) return;
     p->options.source = ITER_SOURCE_MEMORY;

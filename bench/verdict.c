@@ -199,7 +199,7 @@ static verdict_limit limit_of_loader(const evidence *e, const terms *now, double
     if (slow_worker(e, &times) >= 0) return LIMIT_WORKER;
     double possible = now->consumer > 0 ? both / now->consumer - 1 : INFINITY;
     double more = gain_by(e, "workers");
-    double others = fmax(gain_by(e, "source"), gain_by(e, "loader"));
+    double others = fmax(fmax(gain_by(e, "source"), gain_by(e, "memory")), gain_by(e, "loader"));
     /* Without workers the loader's time is the consumer's: that alone is the cheapest to mend. */
     bool enough = isfinite(possible) ? more >= MORE_HANDS * possible : more >= MORE_HANDS;
     if (more >= 2 * WORTH && (enough || more >= 1) && more >= 0.7 * others) return LIMIT_WORKERS;
@@ -363,6 +363,9 @@ static void say_limit(const evidence *e, verdict *v) {
         break;
     case LIMIT_READ:
         add(t, n, "Reading is the limit: it costs %.0f %% of the time.", percent);
+        if (e->has[EVIDENCE_READ] && e->sample_bytes > 0)
+            add(t, n, " What is read from gives %.0f MB/s.",
+                e->rate[EVIDENCE_READ].median * e->sample_bytes * 1e-6);
         break;
     case LIMIT_DECODE:
         add(t, n, "Decoding (%s) is the limit: it costs %.0f %% of the time.",
@@ -432,8 +435,10 @@ static void say_evidence(const evidence *e, verdict *v) {
     if (runnable >= RUNNABLE)
         add(t, n, " Threads want a core and have none up to %.0f %% of the time.", 100 * runnable);
     if (e->convert_s > 0 && v->limit != LIMIT_LAYOUT)
-        add(t, n, " %s turns the layout of every batch (%s), %.0f us each.",
-            e->trains ? "The trainer" : "The consumer", e->convert_text, e->convert_s * 1e6);
+        add(t, n,
+            " %s turns the layout of every batch (%s), %.0f us each; `to:` with %s avoids it.",
+            e->trains ? "The trainer" : "The consumer", e->convert_text, e->convert_s * 1e6,
+            e->wants);
     if (!e->steady) add(t, n, " The machine was restless; take it with a grain of salt.");
 }
 
