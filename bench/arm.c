@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench_cache.h"
 #include "bench_row.h"
 #include "bench_util.h"
 
@@ -287,6 +288,8 @@ static iter_status side_warm(void *user, uint64_t n, iter_error *err) {
     const double until = bench_now() + WARM_MAX_S;
     const uint64_t ahead = (arm->options->prefetch > 0 ? arm->options->prefetch : 2) + 3;
     iter_status s = ITER_OK;
+    if (arm->options->cold_slices && arm->dataset != NULL) /* the slice before has read them */
+        s = bench_cache_drop(iter_dataset_describe(arm->dataset), err);
     for (uint64_t i = 0; s == ITER_OK && (i < n || (i < ahead && bench_now() < until)); i++) {
         uint64_t samples;
         double seconds;

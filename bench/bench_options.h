@@ -84,7 +84,8 @@ typedef struct bench_options {
     bool prove;        /* apply the first change and measure again */
     uint64_t stall_ms; /* say where a batch is stuck that does not come for so long; 0 = never */
     uint64_t turns;    /* set by programs: times that a layout is turned; 0 = once */
-    bool only_reads;   /* set by programs: the loader reads and makes nothing */
+    bool cold_slices; /* set by programs: files are dropped from the page cache before each slice */
+    bool only_reads;  /* set by programs: the loader reads and makes nothing */
     const iter_registry *registry;     /* set by programs: where formats and stages are looked up */
     const iter_source_ops *source_ops; /* set by programs: bytes come from here */
     iter_dataset *dataset;             /* set by programs: opened already; `data` names it */

@@ -71,6 +71,7 @@ static iter_status open_all(diagnosis *d, iter_error *err) {
     if (s == ITER_OK) s = bench_cache_prepare(o, &d->cache, err);
     if (s == ITER_OK) s = iter_dataset_open(d->run.data, d->run.registry, &d->dataset, err);
     d->run.dataset = d->dataset;
+    d->run.cold_slices = o->cache == BENCH_CACHE_COLD;
     if (s == ITER_OK && d->ndarray) s = diagnosis_arrays(d, err);
     if (s == ITER_OK && d->e.consumes) {
         s = feed_open(&d->run, d->ndarray ? &d->arrays : NULL, &d->feed, err);
@@ -106,34 +107,23 @@ static iter_status watched_run(void *user, uint64_t n, uint64_t *out_samples, do
     return s;
 }
 
-/* An arm as one of the sides, with what it belongs to. */
-typedef struct arm_turn {
-    diagnosis *d;
-    evidence_arm arm;
-} arm_turn;
-
-static iter_status turn_run(void *user, uint64_t n, uint64_t *out_samples, double *out_seconds,
-                            iter_error *err) {
-    const arm_turn *t = user;
-    if (t->arm != t->d->watched)
-        return arm_run(&t->d->arms[t->arm], n, true, out_samples, out_seconds, err);
-    return watched_run(t->d, n, out_samples, out_seconds, err);
+static iter_status watched_warm(void *user, uint64_t n, iter_error *err) {
+    diagnosis *d = user;
+    const measure_side side = arm_side(&d->arms[d->watched]);
+    return side.warm(side.user, n, err);
 }
 
-/* Cold files are made cold for every slice: the slice before has read them. */
-static iter_status turn_warm(void *user, uint64_t n, iter_error *err) {
-    const arm_turn *t = user;
-    iter_status s = ITER_OK;
-    if (t->d->e.reads && t->d->asked.cache == BENCH_CACHE_COLD)
-        s = bench_cache_drop(iter_dataset_describe(t->d->dataset), err);
-    const measure_side side = arm_side(&t->d->arms[t->arm]);
-    return s == ITER_OK ? side.warm(side.user, n, err) : s;
-}
-
-static bool turn_rests(void *user) {
-    const arm_turn *t = user;
-    const measure_side side = arm_side(&t->d->arms[t->arm]);
+static bool watched_rests(void *user) {
+    diagnosis *d = user;
+    const measure_side side = arm_side(&d->arms[d->watched]);
     return side.rests(side.user);
+}
+
+static measure_side side_of(diagnosis *d, evidence_arm arm) {
+    if (arm == EVIDENCE_CONSUMER) return feed_side(&d->feed, "consumer");
+    if (arm == d->watched)
+        return (measure_side){"watched", watched_run, watched_warm, d, watched_rests};
+    return arm_side(&d->arms[arm]);
 }
 
 static double per_sample(uint64_t ns, uint64_t samples) {
@@ -148,17 +138,12 @@ static iter_status ratio_of(const measure_rounds *rounds, int a, int b, measure_
 
 static iter_status measure_arms(diagnosis *d, iter_error *err) {
     measure_side sides[EVIDENCE_ARMS];
-    arm_turn turns[EVIDENCE_ARMS];
     int at[EVIDENCE_ARMS], n = 0;
     evidence *e = &d->e;
     for (int arm = 0; arm < EVIDENCE_ARMS; arm++) {
         e->has[arm] = arm == EVIDENCE_CONSUMER ? d->has_feed : d->is_open[arm];
         at[arm] = e->has[arm] ? n : -1;
-        turns[arm] = (arm_turn){d, (evidence_arm)arm};
-        if (!e->has[arm]) continue;
-        sides[n++] = arm == EVIDENCE_CONSUMER
-                         ? feed_side(&d->feed, "consumer")
-                         : (measure_side){"arm", turn_run, turn_warm, &turns[arm], turn_rests};
+        if (e->has[arm]) sides[n++] = side_of(d, (evidence_arm)arm);
     }
     const double seconds = d->run.seconds > 0 ? d->run.seconds : ROUNDS_SECONDS;
     iter_status s =

@@ -46,9 +46,12 @@ static void print_head(const diagnosis *d, FILE *out) {
         fprintf(out, "consumer    %.3g ms a batch, emulated\n", d->run.compute_ms);
     for (int32_t i = 0; i < d->stats.n_fallbacks; i++)
         fprintf(out, "fallback    %s\n", d->stats.fallbacks[i]);
-    fprintf(out, "rounds      %u kept, %u dropped%s\n\n", d->rounds.n_rounds, d->rounds.n_dropped,
-            e->steady ? ""
-                      : "; the machine's speed moved around every round, so none is dropped now");
+    if (e->steady)
+        fprintf(out, "rounds      %u kept, %u dropped\n\n", d->rounds.n_rounds,
+                d->rounds.n_dropped);
+    else
+        fprintf(out, "rounds      %u; the machine's speed moved around %u of them\n\n",
+                d->rounds.n_rounds, d->rounds.n_dropped);
 }
 
 static void print_arms(const diagnosis *d, FILE *out) {

@@ -117,9 +117,11 @@ void train_head_print(const train_arms *t) {
         printf("layout         %s in every batch, %.0f us; the chain's `to:` can ask for %s\n",
                info.convert_text, info.convert_seconds * 1e6 / (double)info.n_converted,
                iter_model_layout(t->feed.model, NULL));
-    printf("rounds         %u kept, %u dropped%s\n\n", t->rounds.n_rounds, t->rounds.n_dropped,
-           t->steady ? ""
-                     : "; the machine's speed moved around every round, so none is dropped now");
+    if (t->steady)
+        printf("rounds         %u kept, %u dropped\n\n", t->rounds.n_rounds, t->rounds.n_dropped);
+    else
+        printf("rounds         %u; the machine's speed moved around %u of them\n\n",
+               t->rounds.n_rounds, t->rounds.n_dropped);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
