@@ -103,9 +103,18 @@ static bool has_interval(const figure *f) {
     return isfinite(f->low) && isfinite(f->high) && f->low > 0;
 }
 
+static void write_number(double number) {
+    if (isfinite(number))
+        printf(" %16.6g", number);
+    else
+        printf(" %16s", "none");
+}
+
 static void row(const char *name, double a, double b) {
     if (!isfinite(a) && !isfinite(b)) return;
-    printf("  %-24s %16.6g %16.6g", name, a, b);
+    printf("  %-24s", name);
+    write_number(a);
+    write_number(b);
     if (isfinite(a) && isfinite(b) && a != 0) printf("   x %.*f", b / a < 1000 ? 3 : 0, b / a);
     printf("\n");
 }

@@ -8,14 +8,17 @@
  * run is tried with loader and consumer alone, the verdict is a function of all that, and the proof
  * runs both, with the change and without, in turns.
  */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench_machine.h"
 #include "bench_util.h"
 #include "diagnosis.h"
+#include "doctor.h"
 #include "iterbench.h"
 #include "plant.h"
 #include "report_html.h"
@@ -65,7 +68,7 @@ static iter_status open_arms(diagnosis *d, iter_error *err) {
 static iter_status open_all(diagnosis *d, iter_error *err) {
     const bench_options *o = &d->asked;
     d->e.trains = o->model != BENCH_MODEL_NONE;
-    iter_status s = plant_make(o, &d->planted, &d->run, err);
+    iter_status s = ITER_OK;
     d->e.consumes = d->e.trains || d->run.compute_ms > 0;
     d->ndarray = o->loader == BENCH_NDARRAY;
     if (s == ITER_OK) s = bench_cache_prepare(o, &d->cache, err);
@@ -160,7 +163,6 @@ static iter_status measure_arms(diagnosis *d, iter_error *err) {
               consumer = at[EVIDENCE_CONSUMER], both = at[EVIDENCE_BOTH];
     if (s == ITER_OK) s = ratio_of(&d->rounds, consumer, loader, &e->loader_by_consumer, err);
     if (s == ITER_OK) s = ratio_of(&d->rounds, consumer, both, &e->both_by_consumer, err);
-    if (s == ITER_OK) s = ratio_of(&d->rounds, loader, both, &e->both_by_loader, err);
     if (s == ITER_OK) s = ratio_of(&d->rounds, decode, loader, &e->loader_by_decode, err);
     if (s == ITER_OK) s = ratio_of(&d->rounds, read, decode, &e->decode_by_read, err);
     return s;
@@ -168,7 +170,8 @@ static iter_status measure_arms(diagnosis *d, iter_error *err) {
 
 static void gather(diagnosis *d) {
     evidence *e = &d->e;
-    e->cores = bench_machine_here().cores;
+    const double allowed = doctor_cpu_limit("/proc/self/cgroup", "/sys/fs/cgroup");
+    e->cores = (int)fmax(fmin(bench_machine_here().cores, ceil(allowed)), 1);
     d->stats.struct_size = sizeof(d->stats);
     arm_stats(&d->arms[d->watched], &d->stats, NULL);
     e->workers = d->stats.n_workers;
@@ -199,6 +202,8 @@ static iter_status record(diagnosis *d, iter_error *err) {
     uint64_t samples;
     double seconds;
     iter_status s = iter_profile_start(&opt, err);
+    /* ITER_PROFILE records all of this run already: there is no second of its own then. */
+    if (s == ITER_ESTATE && o->trace == NULL) return ITER_OK;
     if (s < 0) return s;
     s = arm_run(&d->arms[d->watched], (uint64_t)n, false, &samples, &seconds, err);
     iter_profile_pause();
@@ -238,6 +243,25 @@ static iter_status prove(diagnosis *d, iter_error *err) {
     return s;
 }
 
+/* ---- Output ----------------------------------------------------------------------------------- */
+
+/* A file that cannot be written is better known before the measuring than after it. */
+static iter_status check_path(const char *path, iter_error *err) {
+    if (path == NULL || strcmp(path, "-") == 0) return ITER_OK;
+    const bool was_there = access(path, F_OK) == 0;
+    FILE *file = fopen(path, "ae");
+    if (file == NULL) return bench_fail(err, ITER_EIO, "%s: %s", path, strerror(errno));
+    fclose(file);
+    if (!was_there) unlink(path);
+    return ITER_OK;
+}
+
+static iter_status check_paths(const bench_options *o, iter_error *err) {
+    iter_status s = check_path(o->json, err);
+    if (s == ITER_OK) s = check_path(o->html, err);
+    return s == ITER_OK ? check_path(o->trace, err) : s;
+}
+
 /* ---- Public ---------------------------------------------------------------------------------- */
 
 static iter_status write_html(const diagnosis *d, iter_error *err) {
@@ -269,6 +293,15 @@ int cmd_diagnose(const bench_options *options) {
     diagnosis *d = calloc(1, sizeof(*d));
     if (d == NULL) return bench_say(BENCH_FAILED, &err);
     d->asked = *options;
+    if (check_paths(options, &err) < 0) {
+        free(d);
+        return bench_say(BENCH_FAILED, &err);
+    }
+    if (plant_make(options, &d->planted, &d->run, &err) < 0) {
+        plant_free(d->planted);
+        free(d);
+        return bench_say(err.status == ITER_EINVAL ? BENCH_USAGE : BENCH_FAILED, &err);
+    }
     iter_status s = open_all(d, &err);
     if (s == ITER_OK) s = measure_arms(d, &err);
     if (s == ITER_OK) {
@@ -280,9 +313,10 @@ int cmd_diagnose(const bench_options *options) {
     }
     if (s == ITER_OK) {
         d->v = verdict_make(&d->e);
-        s = prove(d, &err);
+        const iter_status proof = prove(d, &err);
+        s = deliver(d, &err); /* also where the change could not be made */
+        if (s == ITER_OK) s = proof;
     }
-    if (s == ITER_OK) s = deliver(d, &err);
     close_all(d);
     free(d);
     return s < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE;

@@ -17,6 +17,8 @@ static iter_status report(const char *from, const char *to, iter_error *err) {
     iter_status s = json_parse(from, text, bytes, &value, err);
     if (s == ITER_OK && value->kind != JSON_OBJECT)
         s = bench_fail(err, ITER_EFORMAT, "%s: not a result of iterbench: no object", from);
+    if (s == ITER_OK && json_find(value, "traceEvents") != NULL)
+        s = bench_fail(err, ITER_EFORMAT, "%s: a trace, not a result; Perfetto draws those", from);
     if (s == ITER_OK) s = report_html_write(to, text, bytes, err);
     json_free(value);
     free(text);

@@ -87,9 +87,10 @@ static void print_workers(const diagnosis *d, FILE *out) {
                 100 * worker->runnable, most >= 0 ? e->stages[most].name : "");
     }
     if (e->consumes)
-        fprintf(out, "%-10s waits for a batch %.1f %% of the time, for a core %.1f %%\n",
-                e->trains ? "trainer" : "consumer", 100 * e->wait_share,
-                100 * e->consumer_runnable);
+        fprintf(out, "%-10s %s %.1f %% of the time, waits for a core %.1f %%\n",
+                e->trains ? "trainer" : "consumer",
+                e->workers == 0 ? "has the loader at work in its thread" : "waits for a batch",
+                100 * e->wait_share, 100 * e->consumer_runnable);
 }
 
 static void print_cost(const diagnosis *d, FILE *out) {
@@ -108,6 +109,12 @@ void diagnosis_print(const diagnosis *d, FILE *out) {
     fprintf(out, "\n%s\n", d->v.text);
     for (int i = 0; i < d->v.n_changes; i++)
         fprintf(out, "  %d. %s\n", i + 1, d->v.changes[i].text);
+    for (int i = 0; i < d->e.n_changes; i++)
+        if (!d->e.changes[i].feasible)
+            fprintf(out, "  (%s %s -> %s could not be tried: %s)\n", d->e.changes[i].option,
+                    d->e.changes[i].from, d->e.changes[i].to, d->e.changes[i].why_not);
+    if (d->asked.prove && d->v.n_changes == 0)
+        fprintf(out, "proof: nothing to prove, no change is worth it\n");
     if (d->has_proof) {
         fprintf(out, "proof: %s %s -> %s gains %+.0f %%", d->e.changes[d->v.changes[0].of].option,
                 d->e.changes[d->v.changes[0].of].from, d->e.changes[d->v.changes[0].of].to,

@@ -71,8 +71,7 @@ typedef struct evidence {
     measure_interval rate[EVIDENCE_ARMS];
     double cpu[EVIDENCE_ARMS];
     /* ratios of two arms' rates, round by round */
-    measure_interval loader_by_consumer, both_by_consumer, both_by_loader, loader_by_decode,
-        decode_by_read;
+    measure_interval loader_by_consumer, both_by_consumer, loader_by_decode, decode_by_read;
     double observed_s;        /* how long `both` was looked at for what follows */
     double wait_share;        /* of both: the consumer in next() */
     double consumer_runnable; /* of both: its thread wants a core and has none */

@@ -101,7 +101,7 @@ void observer_stop(observer *o) {
 
 /* ---- Run queues ------------------------------------------------------------------------------ */
 
-/* The consumer's threads: all that are neither a loader's nor the observer. */
+/* The consumer's threads: all that are neither a loader's, nor a ring's, nor the observer. */
 static bool is_consumer(const char *task) {
     char path[64], name[32] = "";
     snprintf(path, sizeof(path), "/proc/self/task/%.16s/comm", task);
@@ -109,7 +109,8 @@ static bool is_consumer(const char *task) {
     if (file == NULL) return false;
     if (fgets(name, sizeof(name), file) == NULL) name[0] = '\0';
     fclose(file);
-    return strncmp(name, "iter-", 5) != 0 && strncmp(name, OWN_NAME, strlen(OWN_NAME)) != 0;
+    return strncmp(name, "iter-", 5) != 0 && strncmp(name, "iou-", 4) != 0 &&
+           strncmp(name, OWN_NAME, strlen(OWN_NAME)) != 0;
 }
 
 static uint64_t delay_of(const char *task) {
@@ -140,7 +141,7 @@ static double most_delayed(const observer *o) {
     double most = 0;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < o->n_before; k++)
-            if (o->delays[k].id == now[i].id)
+            if (o->delays[k].id == now[i].id && now[i].ns > o->delays[k].ns)
                 most = fmax(most, (double)(now[i].ns - o->delays[k].ns) * 1e-9);
     return most;
 }

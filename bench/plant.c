@@ -20,6 +20,7 @@
 
 #define SAMPLE_US      20.0
 #define DEFAULT_FACTOR 3.0
+#define MAX_FACTOR     100.0
 #define SLOTS          6   /* batches that are under way beside a slow worker's */
 #define BURST_LOAD     0.6 /* of small-prefetch: the loader's time, on average, over the consumer's */
 
@@ -271,8 +272,9 @@ static iter_status read_kind(const char *text, char *kind, size_t capacity, doub
     if (text[length] == '\0') return ITER_OK;
     char *end;
     *out_factor = strtod(text + length + 1, &end);
-    if (end == text + length + 1 || *end != '\0' || !isfinite(*out_factor) || *out_factor <= 0)
-        return bench_fail(err, ITER_EINVAL, "--plant: factor '%s'", text + length + 1);
+    if (end == text + length + 1 || *end != '\0' || !(*out_factor > 0 && *out_factor <= MAX_FACTOR))
+        return bench_fail(err, ITER_EINVAL, "--plant: FACTOR is above 0, at most %g, not '%s'",
+                          MAX_FACTOR, text + length + 1);
     return ITER_OK;
 }
 

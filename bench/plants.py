@@ -24,7 +24,7 @@ def runs(data, seed):
     cifar = ["--loader", "dataloader", "--data", "cifar10:%s/cifar-10-batches-bin" % data]
     imdb = ["--loader", "dataloader", "--data", "imdb:%s/aclImdb" % data]
     mlp = ["--loader", "dataloader", "--data", "synthetic:cs224", "--model", "mlp"]
-    cpu = os.cpu_count() or 1
+    cpu = len(os.sched_getaffinity(0))
     two_ms = cifar + ["--chain", SCALE, "--compute-ms", "2"]
     base = {
         "slow-disk": (two_ms + ["--workers", "1"], "read"),
@@ -99,7 +99,7 @@ def main():
     parser.add_argument("--seconds", default="6")
     a = parser.parse_args()
     os.makedirs(a.out, exist_ok=True)
-    rows = []
+    rows, failed = [], []
     for name, arguments, limits, planted in runs(a.data, a.seed):
         if not re.search(a.only, name):
             continue
@@ -109,6 +109,7 @@ def main():
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
             print("%s failed: %s" % (name, done.stderr.strip()), file=sys.stderr)
+            failed.append(name)
             continue
         with open(path) as file:
             row = one_line(name, limits, json.load(file), time.monotonic() - start)
@@ -126,9 +127,11 @@ def main():
                      sum(bool(r["right"]) for r in rows if r["name"].startswith("healthy")),
                      sum(r["name"].startswith("healthy") for r in rows), sum(r["holds"] for r in proved), len(proved),
                      max([r["seconds"] for r in rows] or [0]))]
+    if failed:
+        lines.append("Runs that failed, and are in none of these counts: %s." % ", ".join(failed))
     with open(os.path.join(a.out, "table.md"), "w") as file:
         file.write("\n".join(lines) + "\n")
-    print(lines[-1])
+    print("\n".join(lines[2 + len(rows):]).strip())
 
 
 if __name__ == "__main__":

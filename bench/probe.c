@@ -13,6 +13,7 @@
 #include "bench_machine.h"
 #include "bench_util.h"
 #include "diagnosis.h"
+#include "doctor.h"
 #include "rounds.h"
 
 #define PROBE_SECONDS    6.0
@@ -100,8 +101,10 @@ static uint64_t file_bytes(const diagnosis *d) {
     return bytes;
 }
 
-static uint64_t machine_bytes(void) {
-    return bench_machine_here().memory_bytes;
+/* What this process may have of the machine's memory: a container may be allowed less. */
+static double machine_bytes(void) {
+    return fmin((double)bench_machine_here().memory_bytes,
+                doctor_memory_limit("/proc/self/cgroup", "/sys/fs/cgroup"));
 }
 
 /* A budget that holds the whole set, where the present one does not. */
@@ -118,7 +121,7 @@ static void propose_memory(diagnosis *d, uint64_t needed) {
 
 static void propose_source(diagnosis *d) {
     evidence_change *change;
-    if (!d->e.reads || (double)file_bytes(d) > MEMORY_SHARE * (double)machine_bytes()) return;
+    if (!d->e.reads || (double)file_bytes(d) > MEMORY_SHARE * machine_bytes()) return;
     const uint64_t needed = 2 * file_bytes(d) + ROOM_BYTES;
     if (d->run.memory > 0 && d->run.memory < needed) {
         propose_memory(d, needed);
@@ -142,7 +145,7 @@ static void propose_arrays(diagnosis *d, iter_error *err) {
         if (field->n_dims > 0 && field->dims[0] == ITER_VARIABLE) return;
         bytes += (double)iter_desc_bytes(field) * (double)desc->n_samples;
     }
-    if (bytes > MEMORY_SHARE * (double)machine_bytes()) return;
+    if (bytes > MEMORY_SHARE * machine_bytes()) return;
     if (diagnosis_arrays(d, err) < 0) return;
     probe *p = propose(d, "loader", &change);
     if (p == NULL) return;
@@ -150,6 +153,16 @@ static void propose_arrays(diagnosis *d, iter_error *err) {
     p->options.loader = BENCH_NDARRAY;
     snprintf(change->from, sizeof(change->from), "dataloader");
     snprintf(change->to, sizeof(change->to), "ndarray");
+}
+
+/* Where a stage of that name begins in a chain; NULL = nowhere. */
+static const char *stage_in(const char *chain, const char *name) {
+    const size_t length = strlen(name);
+    for (const char *at = chain; at != NULL; at = strchr(at, '|')) {
+        at += strspn(at, "| ");
+        if (strncmp(at, name, length) == 0 && strchr(": |", at[length]) != NULL) return at;
+    }
+    return NULL;
 }
 
 /* The chain without the stage that takes most of the workers' time. */
@@ -162,7 +175,7 @@ static void propose_without_stage(diagnosis *d) {
             (worst == NULL || e->stages[i].share > worst->share))
             worst = &e->stages[i];
     if (worst == NULL || d->run.chain == NULL) return;
-    const char *at = strstr(d->run.chain, worst->name);
+    const char *at = stage_in(d->run.chain, worst->name);
     if (at == NULL) return;
     const char *bar = strchr(at, '|');
     size_t before = (size_t)(at - d->run.chain);

@@ -149,12 +149,8 @@ void train_arm_json(json_writer *w, const train_arms *t, int side, const bench_a
 static void model_json(const train_arms *t, json_writer *w) {
     iter_trainer_info info = iter_trainer_describe(t->feed.trainer);
     json_begin(w, "model", '{');
-    json_text(w, "name", bench_model_text(t->options->model));
-    json_text(w, "text", iter_model_text(t->feed.model));
-    json_text(w, "backend", info.backend);
+    feed_model_json(w, &t->feed);
     json_text(w, "layout", iter_model_layout(t->feed.model, NULL));
-    json_count(w, "weights", info.n_weights);
-    json_count(w, "bytes", info.n_bytes);
     json_count(w, "converted_batches", info.n_converted);
     json_number(w, "convert_s", info.convert_seconds);
     json_end(w);

@@ -24,6 +24,8 @@
 #define RUNNABLE    0.10 /* share of the time that a thread waits for a core */
 #define CLEARLY     1.4  /* the first term over the second */
 #define MIN_ROUNDS  6
+#define POSSIBLE    0.8  /* both's time / the model's, below which the figures contradict */
+#define MIN_CHUNKS  4    /* of a worker that is said to be slow */
 #define RESTLESS    1.25 /* what an interval must clear besides, where the machine was restless */
 
 /* ---- The model ------------------------------------------------------------------------------- */
@@ -60,7 +62,7 @@ static double evenness(const terms *t) {
     return most > 0 ? fmin(t->loader, t->consumer) / most : 0;
 }
 
-static verdict_limit part_of_loader(const evidence *e);
+static verdict_limit part_after(const evidence *e, const evidence_change *change);
 
 double verdict_expect(const evidence *e, const evidence_change *change, verdict_limit *out_next) {
     terms now = terms_now(e);
@@ -75,10 +77,12 @@ double verdict_expect(const evidence *e, const evidence_change *change, verdict_
         left *= fmin(evenness(&then) / evenness(&now), 1);
     else if (then.overlap != now.overlap)
         left = 0;
-    if (out_next != NULL)
+    if (out_next != NULL && left > UNEXPLAINED - 1 && then.overlap)
+        *out_next = LIMIT_PREFETCH; /* what is uneven stays so */
+    else if (out_next != NULL)
         *out_next = then.overlap && then.cpu > 1.02 * fmax(then.loader, then.consumer) ? LIMIT_CPU
                     : then.consumer >= then.loader ? LIMIT_CONSUMER
-                                                   : part_of_loader(e);
+                                                   : part_after(e, change);
     return 1 / (then.both * (1 + left));
 }
 
@@ -101,10 +105,24 @@ static parts parts_of(const evidence *e) {
     return (parts){read, fmax(decode - read, 0), fmax(loader - decode, 0)};
 }
 
+static verdict_limit largest(const parts *p) {
+    if (p->read >= p->decode && p->read >= p->chain) return LIMIT_READ;
+    return p->decode >= p->chain ? LIMIT_DECODE : LIMIT_TRANSFORM;
+}
+
 static verdict_limit part_of_loader(const evidence *e) {
+    const parts p = parts_of(e);
+    return largest(&p);
+}
+
+/* The same where a change has taken a part away. */
+static verdict_limit part_after(const evidence *e, const evidence_change *change) {
     parts p = parts_of(e);
-    if (p.read >= p.decode && p.read >= p.chain) return LIMIT_READ;
-    return p.decode >= p.chain ? LIMIT_DECODE : LIMIT_TRANSFORM;
+    const bool arrays = strcmp(change->option, "loader") == 0;
+    if (arrays || strcmp(change->option, "source") == 0 || strcmp(change->option, "memory") == 0)
+        p.read = 0;
+    if (arrays) p.decode = 0;
+    return largest(&p);
 }
 
 /* The largest part over the second; infinite where there is but one. */
@@ -215,6 +233,8 @@ static verdict_limit limit_of(const evidence *e) {
     if (fed->median >= FED_ENOUGH || (isfinite(fed->high) && fed->high >= 1))
         return limit_of_consumer(e);
     if (e->trains && batch >= 0.5 && batch >= 2 * gain_by(e, "workers")) return LIMIT_BATCH;
+    if (gain_by(e, "layout") >= 2 * WORTH && gain_by(e, "layout") >= gain_by(e, "workers"))
+        return LIMIT_LAYOUT;
     if (threads >= 2 * WORTH && threads >= gain_by(e, "workers")) return LIMIT_CPU;
     if (slow_worker(e, &times) >= 0) return LIMIT_WORKER;
     if (now.loader >= now.consumer && both <= UNEXPLAINED * UNEXPLAINED * now.both)
@@ -231,6 +251,18 @@ verdict_limit verdict_look(const evidence *e) {
 
 /* ---- How sure -------------------------------------------------------------------------------- */
 
+/* Whether the intervals of the arms' ratios bear out that this part is the largest. */
+static bool parts_apart(const evidence *e, verdict_limit limit) {
+    const measure_interval *decode = &e->decode_by_read, *loader = &e->loader_by_decode;
+    const bool reads = isfinite(decode->low), chained = isfinite(loader->low);
+    switch (limit) {
+    case LIMIT_READ: return (!reads || decode->low > 0.5) && (!chained || loader->low > 0.5);
+    case LIMIT_DECODE:
+        return (!reads || decode->high < 1 / CLEARLY) && (!chained || loader->low > 0.5);
+    default: return !chained || loader->high < 1 / CLEARLY;
+    }
+}
+
 static bool is_sure(const evidence *e, verdict_limit limit) {
     if (e->rounds < MIN_ROUNDS) return false;
     const double margin = e->steady ? 1 : RESTLESS;
@@ -238,22 +270,30 @@ static bool is_sure(const evidence *e, verdict_limit limit) {
     const bool faster = isfinite(race->low) && race->low > margin;
     const bool slower = !e->consumes || (isfinite(race->high) && race->high < 1 / margin);
     const bool fed_less = !e->consumes || (isfinite(fed->high) && fed->high < FED_ENOUGH / margin);
+    const terms now = terms_now(e);
+    const double both = 1 / rate_now(e), lost = 1 - now.consumer / both;
     double times = 0;
+    int slow;
+    if (both < POSSIBLE * now.both) return false;
     switch (limit) {
-    case LIMIT_CONSUMER:
-        return faster && fed->low * margin > 0.9 && e->threads <= (uint64_t)e->cores;
+    case LIMIT_CONSUMER: return faster && fed->low > 0.9 && e->threads <= (uint64_t)e->cores;
     case LIMIT_READ:
     case LIMIT_DECODE:
     case LIMIT_TRANSFORM:
-        return (slower || e->workers == 0) && fed_less && dominance(e) >= CLEARLY * margin;
+        return parts_apart(e, limit) && (slower || e->workers == 0) && fed_less &&
+               dominance(e) >= CLEARLY * margin;
     case LIMIT_WORKER:
-        return fed_less && slow_worker(e, &times) >= 0 && times >= 1.5 * SLOW_WORKER * margin;
+        slow = slow_worker(e, &times);
+        return fed_less && slow >= 0 && e->worker[slow].chunks >= MIN_CHUNKS &&
+               times >= 1.5 * SLOW_WORKER * margin;
     case LIMIT_WORKERS: return fed_less && gain_by(e, "workers") >= 0.2 * margin;
-    case LIMIT_PREFETCH:
-        return fed_less && faster &&
+    case LIMIT_PREFETCH: /* the time is lost in next(), not in steps that are slower side by side */
+        return fed_less && faster && e->wait_share >= 0.5 * lost &&
                1 / (fed->high * e->rate[EVIDENCE_CONSUMER].median) >
-                   UNEXPLAINED * margin * terms_now(e).both;
-    case LIMIT_CPU: return fed_less || gain_by(e, "threads") >= 0.15 * margin;
+                   UNEXPLAINED * margin * now.both;
+    case LIMIT_CPU: /* one worker that waits for a core now and then need not cost anything */
+        return gain_by(e, "threads") >= 0.15 * margin ||
+               (fed_less && (now.cpu >= CPU_FULL * both || e->consumer_runnable >= 0.5 * lost));
     case LIMIT_LAYOUT: return gain_by(e, "layout") >= 2 * WORTH * margin;
     case LIMIT_BATCH: return gain_by(e, "batch") >= 0.5 * margin;
     case LIMIT_NONE: return false;
@@ -413,11 +453,14 @@ static void say_limit(const evidence *e, verdict *v) {
             percent, (unsigned long long)e->batch);
         break;
     case LIMIT_CPU:
+        if (e->cores == 1)
+            add(t, n, "The only core is the limit");
+        else
+            add(t, n, "The %d cores are the limit", e->cores);
         add(t, n,
-            "The %d cores are the limit: threads of loader and %s take them from one another, "
-            "which "
-            "costs %.0f %% of the time.",
-            e->cores, who_takes(e) + 4, percent);
+            ": threads of loader and %s take %s from one another, which costs %.0f %% of the "
+            "time.",
+            who_takes(e) + 4, e->cores == 1 ? "it" : "them", percent);
         break;
     }
 }
@@ -428,7 +471,8 @@ static void say_evidence(const evidence *e, verdict *v) {
     say_rates(e, t, n);
     if (e->consumes && e->has[EVIDENCE_BOTH] && v->limit != LIMIT_CONSUMER &&
         v->limit != LIMIT_LAYOUT)
-        add(t, n, " It spends %.0f %% of the time in next().", 100 * e->wait_share);
+        add(t, n, " %s spends %.0f %% of the time in next().",
+            e->trains ? "The trainer" : "The consumer", 100 * e->wait_share);
     double runnable = e->consumer_runnable;
     for (int i = 0; i < e->n_workers; i++)
         runnable = fmax(runnable, e->worker[i].runnable);
@@ -439,7 +483,8 @@ static void say_evidence(const evidence *e, verdict *v) {
             " %s turns the layout of every batch (%s), %.0f us each; `to:` with %s avoids it.",
             e->trains ? "The trainer" : "The consumer", e->convert_text, e->convert_s * 1e6,
             e->wants);
-    if (!e->steady) add(t, n, " The machine was restless; take it with a grain of salt.");
+    if (!e->steady && !v->high)
+        add(t, n, " The machine was restless; take it with a grain of salt.");
 }
 
 static void say_change(const evidence *e, const verdict *v, verdict_change *c) {
@@ -450,10 +495,11 @@ static void say_change(const evidence *e, const verdict *v, verdict_change *c) {
              c->next == v->limit ? "the same limit again"
              : c->next == LIMIT_CONSUMER
                  ? (e->trains ? "the trainer is the limit" : "the consumer is the limit")
-             : c->next == LIMIT_CPU    ? "the cores are the limit"
-             : c->next == LIMIT_READ   ? "reading is the limit"
-             : c->next == LIMIT_DECODE ? "decoding is the limit"
-                                       : "the chain is the limit");
+             : c->next == LIMIT_PREFETCH ? "batches still come unevenly"
+             : c->next == LIMIT_CPU      ? "the cores are the limit"
+             : c->next == LIMIT_READ     ? "reading is the limit"
+             : c->next == LIMIT_DECODE   ? "decoding is the limit"
+                                         : "the chain is the limit");
 }
 
 /* Real mends before experiments, larger gains before smaller ones. */

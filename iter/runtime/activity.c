@@ -205,7 +205,8 @@ static void write_message(const iter_loader *loader, const suspect *who, iter_st
                  (unsigned long long)out->batch, out->epoch);
     const double waited = (double)out->waited_ns * 1e-6, since = (double)out->since_ns * 1e-6;
     if (out->sample != ITER_UNKNOWN)
-        snprintf(sample, sizeof(sample), ", sample %llu", (unsigned long long)out->sample);
+        snprintf(sample, sizeof(sample), ", sample %llu%s", (unsigned long long)out->sample,
+                 strcmp(out->stage, "get") == 0 ? " and on" : ""); /* get() makes several */
     show_path(at, sizeof(at), out->file);
     if (who->stage < 0) {
         snprintf(out->message, sizeof(out->message),
@@ -213,8 +214,8 @@ static void write_message(const iter_loader *loader, const suspect *who, iter_st
                  loader->n_workers);
     } else if (who->worker < 0) {
         snprintf(out->message, sizeof(out->message),
-                 "%s there after %.0f ms: a read of %s (offset %llu, %llu bytes%s and on) is in "
-                 "flight for %.0f ms",
+                 "%s there after %.0f ms: a read of %s (offset %llu, %llu bytes%s and on) has been "
+                 "in flight for %.0f ms",
                  batch, waited, at, (unsigned long long)out->offset, (unsigned long long)who->bytes,
                  sample, since);
     } else {

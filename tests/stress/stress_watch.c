@@ -344,7 +344,7 @@ static void timeout_says_the_same(int32_t workers) {
         iter_batch_unref(batch);
     EXPECT_ERROR(s, ITER_ETIMEDOUT, &err,
                  "next: batch 4 of epoch 0 is not there after 50 ms: worker ");
-    EXPECT(strstr(err.message, "is in get (slow), sample 32, for "));
+    EXPECT(strstr(err.message, "is in get (slow), sample 32 and on, for "));
     atomic_store(&hold, false);
     iter_loader_unref(loader);
     iter_dataset_unref(data);

@@ -28,9 +28,13 @@ static void set(evidence *e, evidence_arm arm, double rate, double cpu) {
 static void relate(evidence *e) {
     const double loader = e->rate[EVIDENCE_LOADER].median, both = e->rate[EVIDENCE_BOTH].median;
     const double consumer = e->rate[EVIDENCE_CONSUMER].median;
+    const measure_interval none = {NAN, NAN, NAN, 0};
+    const double read = e->rate[EVIDENCE_READ].median, decode = e->rate[EVIDENCE_DECODE].median;
+    const bool decodes = e->has[EVIDENCE_DECODE];
+    e->decode_by_read = decodes && e->has[EVIDENCE_READ] ? about(decode / read, 0.03) : none;
+    e->loader_by_decode = decodes ? about(loader / decode, 0.03) : none;
     e->loader_by_consumer = about(loader / consumer, 0.03);
     e->both_by_consumer = about(both / consumer, 0.02);
-    e->both_by_loader = about(both / loader, 0.02);
 }
 
 /* A loader with two workers beside a consumer that sleeps; rates of read, decode, loader, consumer,
@@ -153,8 +157,43 @@ Test(bench_verdict, unevenness_wants_more_batches_ahead) {
     evidence e = run_of(0, 80000, 20000, 10000, 6000);
     evidence_change *deep = add_change(&e, "prefetch", 1, 1);
     deep->deeper = true;
+    e.wait_share = 0.4;
     expect(&e, LIMIT_PREFETCH, true);
     cr_assert_float_eq(verdict_expect(&e, deep, NULL), 10000, 1);
+    e.wait_share = 0.02; /* both are slower beside one another, and nobody waits for a batch */
+    cr_assert_not(verdict_make(&e).high);
+}
+
+Test(bench_verdict, a_worker_without_a_core_is_no_sure_sign) {
+    evidence e = run_of(0, 80000, 20000, 10000, 6000);
+    e.wait_share = 0.4;
+    e.worker[0].runnable = 0.12; /* the cores are idle for the most part */
+    cr_assert_not(verdict_make(&e).high);
+    e.consumer_runnable = 0.35; /* this is where the time went */
+    expect(&e, LIMIT_CPU, true);
+}
+
+Test(bench_verdict, a_restless_machine_is_not_surer_of_the_consumer) {
+    evidence e = run_of(90000, 80000, 70000, 10000, 9000);
+    e.both_by_consumer = (measure_interval){0.9, 0.75, 1.02, 9};
+    e.steady = false;
+    expect(&e, LIMIT_CONSUMER, false);
+}
+
+Test(bench_verdict, both_faster_than_one_of_them_is_not_believed) {
+    evidence e = run_of(0, 90000, 2700, 31000, 5200);
+    expect(&e, LIMIT_TRANSFORM, false);
+}
+
+Test(bench_verdict, what_a_change_takes_away_is_not_next) {
+    evidence e = run_of(2000, 1500, 1400, 10000, 1400);
+    verdict_limit next;
+    evidence_change *c = add_change(&e, "source", 2, 1);
+    verdict_expect(&e, c, &next);
+    cr_assert_eq(next, LIMIT_DECODE);
+    snprintf(c->option, sizeof(c->option), "loader");
+    verdict_expect(&e, c, &next);
+    cr_assert_eq(next, LIMIT_TRANSFORM);
 }
 
 Test(bench_verdict, full_cores_are_the_limit_of_both) {
@@ -164,6 +203,7 @@ Test(bench_verdict, full_cores_are_the_limit_of_both) {
     e.cpu[EVIDENCE_CONSUMER] = 0.00036;
     expect(&e, LIMIT_CPU, true);
     e.cores = 16;
+    e.wait_share = 0.5;
     expect(&e, LIMIT_PREFETCH, true);
 }
 
