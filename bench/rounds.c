@@ -5,9 +5,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define MIN_ROUNDS  8
-#define SLICE_S     0.25 /* at most, and */
-#define SLICE_MIN_S 0.02
+#define MIN_ROUNDS   8
+#define LEAST_ROUNDS 6    /* fewer have no interval */
+#define SLICE_S      0.25 /* at most, and */
+#define SLICE_MIN_S  0.02
 
 static void after_round(void *user, uint32_t n_kept, uint32_t n_dropped) {
     if (!isatty(STDERR_FILENO)) return;
@@ -28,7 +29,7 @@ iter_status rounds_measure(const char *what, const measure_side *sides, int n, d
     opt.max_s = fmax(max_seconds, 3);
     opt.after_pair = after_round;
     opt.after_user = label;
-    opt.least_rounds = MIN_ROUNDS / 2;
+    opt.least_rounds = LEAST_ROUNDS;
     iter_status s = measure_sides(sides, n, &opt, out, err);
     *out_steady = out->steady;
     if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
