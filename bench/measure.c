@@ -145,8 +145,8 @@ static iter_status keep(measure_rounds *out, const slice *slices, iter_error *er
 
 /* Where hardly a round was steady, better figures from a restless machine than none. */
 static void count_dropped(measure_rounds *out, uint32_t least) {
-    out->steady = out->n_rounds >= least;
-    if (out->steady || out->n_dropped == 0) return;
+    out->steady = out->n_rounds >= least || out->n_dropped == 0;
+    if (out->steady) return;
     const size_t n = (size_t)out->n_sides;
     memmove(out->rates + out->n_rounds * n, out->rates + (out->capacity - out->n_dropped) * n,
             out->n_dropped * n * sizeof(double));

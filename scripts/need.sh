@@ -3,7 +3,8 @@
 # Usage: need.sh demo|test|PACKAGE...
 set -eu
 demo="gcc libc6-dev make cmake ninja-build pkg-config zlib1g-dev liburing-dev libjansson-dev libdnnl-dev"
-tests="$demo g++ binutils libcriterion-dev clang libclang-rt-dev clang-format clang-tidy file git python3 python3-venv strace"
+# ocl-icd-opencl-dev: a program that links our static trainer asks for oneDNN by its package file, and that for OpenCL.
+tests="$demo ocl-icd-opencl-dev g++ binutils libcriterion-dev clang libclang-rt-dev clang-format clang-tidy file git python3 python3-venv strace"
 case ${1:-} in
 demo) packages=$demo ;;
 test) packages=$tests ;;
