@@ -201,6 +201,8 @@ typedef struct iter_result {
  *         outside the embedding: row and sample index are named), EFORMAT (the loss is not finite:
  *         step and sample indices are named), ENOMEM (oneDNN wants some for a product). Weights are
  *         unchanged then.
+ * Signals are held back in all threads that compute, the caller's among them, until the step is done;
+ *         only those of a fault of its own (SIGSEGV, SIGFPE and the like) come through.
  */
 ITER_API ITER_NODISCARD iter_status iter_trainer_step(iter_trainer *trainer,
                                                       const iter_batch *batch, iter_result *out,

@@ -7,6 +7,8 @@
 #include "engine/cpu/cpu_parallel.h"
 
 #include <assert.h>
+#include <pthread.h>
+#include <stddef.h>
 
 #if defined(_OPENMP)
 #include <omp.h>
@@ -48,6 +50,16 @@ static uint32_t place(uint32_t *n_threads) {
 
 #endif
 
+/* Nothing but what the thread brings upon itself interrupts it; `before` gets its mask. */
+static void hold_signals(sigset_t *before) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigset_t held;
+    sigfillset(&held);
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+        sigdelset(&held, faults[i]);
+    pthread_sigmask(SIG_BLOCK, &held, before);
+}
+
 void iter__cpu_team_begin(cpu_team *team, uint32_t threads) {
     assert(threads >= 1 && threads <= ENGINE_MAX_THREADS);
 #if defined(_OPENMP)
@@ -55,6 +67,7 @@ void iter__cpu_team_begin(cpu_team *team, uint32_t threads) {
     omp_set_num_threads((int)threads);
 #endif
     (void)threads;
+    hold_signals(&team->signals);
 #if defined(__x86_64__)
     /* The caller's thread outside of the region: clang's runtime puts back there what was set inside. */
     team->control[0] = _mm_getcsr();
@@ -70,6 +83,7 @@ void iter__cpu_team_begin(cpu_team *team, uint32_t threads) {
         } else {
             team->control[t] = _mm_getcsr();
             _mm_setcsr(team->control[t] | NO_DENORMALS);
+            hold_signals(NULL);
         }
     }
 #endif
@@ -84,10 +98,14 @@ void iter__cpu_team_end(const cpu_team *team) {
         uint32_t n_threads;
         const uint32_t t = place(&n_threads);
         /* A thread that came later began as the caller's. */
-        if (t > 0) _mm_setcsr(team->control[t < team->n_threads ? t : 0]);
+        if (t > 0) {
+            _mm_setcsr(team->control[t < team->n_threads ? t : 0]);
+            pthread_sigmask(SIG_SETMASK, &team->signals, NULL);
+        }
     }
     _mm_setcsr(team->control[0]);
 #endif
+    pthread_sigmask(SIG_SETMASK, &team->signals, NULL);
 #if defined(_OPENMP)
     omp_set_num_threads(team->n_threads_before);
 #endif

@@ -2,6 +2,7 @@
 #ifndef ENGINE_CPU_PARALLEL_H
 #define ENGINE_CPU_PARALLEL_H
 
+#include <signal.h>
 #include <stdint.h>
 
 #include "engine/backend.h"
@@ -11,10 +12,12 @@
 void iter__cpu_parallel(uint32_t parts, void (*work)(void *user, uint32_t t, uint32_t parts),
                         void *user);
 
-/* What iter__cpu_team_begin() changed: OpenMP's number of threads, and each thread's MXCSR. */
+/* What iter__cpu_team_begin() changed: OpenMP's number of threads, the caller's signal mask, and each
+ * thread's MXCSR. */
 typedef struct cpu_team {
     int n_threads_before;
     uint32_t n_threads;
+    sigset_t signals; /* of the caller, whose mask its team has, too */
     unsigned control[ENGINE_MAX_THREADS];
 } cpu_team;
 
@@ -22,7 +25,10 @@ typedef struct cpu_team {
  * Until the end, calls from this thread, ours and oneDNN's, use `threads` threads, and on x86 numbers
  * below the smallest normal one count as zero in all of them, in and out: gradients that die away over
  * many steps and moments that decay for ever get there, and arithmetic on them is a hundred times
- * slower. The end leaves every thread as it was, since the caller's own code may run in the same ones.
+ * slower. Signals that are no fault of the thread's own wait: products of matrices in oneDNN 2.6 keep a
+ * pointer into the heap where the stack pointer belongs, and the frame of a handler without a stack of
+ * its own would be written there. The end leaves every thread as it was, since the caller's own code may
+ * run in the same ones.
  */
 void iter__cpu_team_begin(cpu_team *team, uint32_t threads);
 void iter__cpu_team_end(const cpu_team *team);

@@ -8,7 +8,10 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <sys/time.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -46,6 +49,59 @@ static iter_loader *sentences(uint32_t batch) {
     const iter_array arrays[] = {ARRAY(ITER_DATA, ITER_I32, "", ids, 24, 7),
                                  ARRAY(ITER_LABEL, ITER_I64, "", labels, 24)};
     return loader_of(arrays, 2, batch, ITER_LAST_KEEP);
+}
+
+/* ---- Signals --------------------------------------------------------------------------------- */
+
+static atomic_int n_signals;
+
+static void on_alarm(int number) {
+    (void)number;
+    atomic_fetch_add(&n_signals, 1);
+}
+
+static void alarms(long us) {
+    const struct itimerval every = {{0, us}, {0, us}};
+    cr_assert_eq(setitimer(ITIMER_REAL, &every, NULL), 0);
+}
+
+/* A handler's frame lies where the stack pointer is, and in oneDNN's products of matrices that is a
+ * buffer on the heap. */
+Test(cpu_backend, signals_do_not_write_into_the_heap) {
+    static float rows[256][784];
+    static uint8_t labels[256];
+    const iter_array arrays[] = {ARRAY(ITER_DATA, ITER_F32, "", rows, 256, 784),
+                                 ARRAY(ITER_LABEL, ITER_U8, "", labels, 256)};
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    sigset_t before, after;
+    iter_error err = {0};
+    iter_result result;
+    for (int i = 0; i < 256 * 784; i++)
+        rows[i / 784][i % 784] = (float)(i % 97) / 97;
+    for (int i = 0; i < 256; i++)
+        labels[i] = (uint8_t)(i % 10);
+    sigaction(SIGALRM, &action, NULL);
+    sigemptyset(&before);
+    sigaddset(&before, SIGUSR2);
+    cr_assert_eq(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    for (uint32_t threads = 1; threads <= 2; threads++) {
+        iter_loader *loader = loader_of(arrays, 2, 64, ITER_LAST_KEEP);
+        iter_trainer *trainer = trainer_on("dense:128 | relu | dense:64 | relu | dense:10 | "
+                                           "softmax-cross-entropy",
+                                           loader, threads);
+        alarms(200);
+        for (int epoch = 0; epoch < 150; epoch++) {
+            cr_assert_eq(iter_trainer_epoch(trainer, loader, NULL, NULL, &result, &err), ITER_OK,
+                         "%s", err.message);
+        }
+        alarms(0);
+        iter_trainer_destroy(trainer);
+        iter_loader_unref(loader);
+    }
+    cr_assert_gt(atomic_load(&n_signals), 20, "too few signals to tell");
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    for (int i = 1; i < 32; i++)
+        cr_assert_eq(sigismember(&after, i), sigismember(&before, i), "signal %d", i);
 }
 
 /* ---- The caller's threads -------------------------------------------------------------------- */
