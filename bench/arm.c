@@ -2,7 +2,8 @@
  * arm.c - one loader under measurement.
  *
  * The consumer is the same whatever the loader: it takes a batch, reads one byte of every cache
- * line of every tensor (unless --consumer none), and gives the batch back. The clock is read twice
+ * line of every tensor, or waits until it has arrived on the GPU where it goes to one (unless
+ * --consumer none), and gives the batch back. The clock is read twice
  * a batch (before and after next), which is some 70 ns beside tens of microseconds.
  */
 #include "arm.h"
@@ -14,6 +15,7 @@
 #include "bench_cache.h"
 #include "bench_row.h"
 #include "bench_util.h"
+#include "gpu_link.h"
 
 #define WARM_MAX_S 0.15
 
@@ -99,7 +101,7 @@ static iter_status arrays_read(const bench_options *options, iter_dataset *datas
         row_bytes += iter_desc_bytes(&set->fields[i].desc);
     if (row_bytes > 0 && n > max_bytes / row_bytes) n = max_bytes / row_bytes;
     if (n == 0) return bench_fail(err, ITER_EUNSUPPORTED, "no samples for the arrays");
-    bench_options plain = *options;
+    bench_options plain = bench_options_on_host(options);
     plain.ranks = 1;
     plain.workers = ITER_WORKERS_AUTO;
     plain.shuffle = ITER_SHUFFLE_NONE;
@@ -175,12 +177,16 @@ iter_status arm_open(const bench_options *options, const bench_arrays *arrays, b
         s = iter_chain_parse(options->chain, options->registry, &out->chain, err);
     for (uint32_t rank = 0; s == ITER_OK && rank < options->ranks; rank++)
         s = open_loader(out, arrays, rank, err);
+    if (s == ITER_OK && options->device != 0 && options->hash)
+        s = gpu_link_open(options->device, &out->link, err);
     out->open_s = bench_now() - out->opened_at;
     if (s < 0) arm_close(out);
     return s;
 }
 
 void arm_close(bench_arm *arm) {
+    gpu_link_close(arm->link);
+    arm->link = NULL;
     for (uint32_t rank = 0; arm->loaders != NULL && rank < arm->options->ranks; rank++)
         iter_loader_unref(arm->loaders[rank]);
     free(arm->loaders);
@@ -199,25 +205,46 @@ static uint32_t own_rows(const bench_arm *arm, const iter_batch_info *info) {
                                                      : info->n_rows;
 }
 
-static iter_status consume(bench_arm *arm, const iter_batch *batch, uint64_t *samples,
-                           uint64_t *bytes, iter_error *err) {
+/* The consumer that computes nothing: reads a byte of every cache line, or waits until the batch has
+ * arrived on its GPU. */
+static iter_status touch(bench_arm *arm, iter_batch *batch, int32_t n_fields, iter_error *err) {
+    if (arm->options->consumer == BENCH_CONSUMER_NONE) return ITER_OK;
+    if (arm->options->device != 0) {
+        const uint64_t start = bench_now_ns();
+        iter_status s = iter_batch_synchronize(batch, err);
+        arm->arrive_ns += bench_now_ns() - start;
+        return s;
+    }
+    for (int32_t f = 0; f < n_fields; f++)
+        bench_tensor_touch(iter_batch_tensor(batch, f));
+    return ITER_OK;
+}
+
+static iter_status hash(bench_arm *arm, iter_batch *batch, int32_t n_fields, uint32_t n_rows,
+                        iter_error *err) {
+    iter_tensor tensors[ITER_MAX_FIELDS];
+    if (arm->link == NULL) return bench_hash_batch(arm->hash, batch, n_fields, n_rows, err);
+    iter_status s = gpu_link_fetch(arm->link, batch, n_fields, tensors, err);
+    return s == ITER_OK ? bench_hash_tensors(arm->hash, batch, tensors, n_fields, n_rows, err) : s;
+}
+
+static iter_status consume(bench_arm *arm, iter_batch *batch, uint64_t *samples, uint64_t *bytes,
+                           iter_error *err) {
     iter_batch_info info = iter_batch_describe(batch);
     int32_t n_fields = iter_loader_n_fields(arm->loaders[0]);
     uint32_t n_rows = own_rows(arm, &info);
     for (int32_t f = 0; f < n_fields; f++) {
-        const iter_tensor *tensor = iter_batch_tensor(batch, f);
-        if (arm->options->consumer == BENCH_CONSUMER_TOUCH && arm->take == NULL)
-            bench_tensor_touch(tensor);
-        *bytes += iter_desc_bytes(&tensor->desc);
+        const iter_tensor *device = iter_batch_device_tensor(batch, f);
+        *bytes +=
+            iter_desc_bytes(device != NULL ? &device->desc : &iter_batch_tensor(batch, f)->desc);
     }
-    if (arm->take != NULL) {
-        iter_status s = arm->take(arm->take_user, batch, err);
-        if (s < 0) return s;
-    }
+    iter_status s = arm->take != NULL ? arm->take(arm->take_user, batch, err)
+                                      : touch(arm, batch, n_fields, err);
+    if (s < 0) return s;
     *samples += n_rows;
     arm->slots_seen |= (uint64_t)1 << (info.slot & 63u);
     if (arm->quality != NULL) shuffle_quality_note(arm->quality, batch, n_rows);
-    return arm->hash != NULL ? bench_hash_batch(arm->hash, batch, n_fields, n_rows, err) : ITER_OK;
+    return arm->hash != NULL ? hash(arm, batch, n_fields, n_rows, err) : ITER_OK;
 }
 
 /* All ranks are at their epoch's end. */
@@ -238,15 +265,21 @@ static bool finished(const bench_arm *arm) {
     return arm->options->epochs > 0 && arm->epochs >= arm->options->epochs;
 }
 
-static uint64_t wait_ns(const bench_arm *arm) {
+/* What the loaders count, added to the arm's; `sign` -1 before a slice, 1 after it. */
+static void count(bench_arm *arm, uint64_t sign) {
     iter_loader_stats stats;
-    return arm_stats(arm, &stats, NULL) == ITER_OK ? stats.next_wait_ns : 0;
+    if (arm_stats(arm, &stats, NULL) < 0) return;
+    arm->wait_ns += sign * stats.next_wait_ns;
+    arm->copies += sign * stats.n_copies;
+    arm->copied_bytes += sign * stats.copied_bytes;
 }
 
 iter_status arm_run(bench_arm *arm, uint64_t n_batches, bool timed, uint64_t *out_samples,
                     double *out_seconds, iter_error *err) {
     uint64_t samples = 0, bytes = 0, taken = 0;
-    uint64_t wait = wait_ns(arm), cpu = bench_cpu_ns(), start = bench_now_ns(), before = start;
+    const uint64_t arrive_ns = arm->arrive_ns;
+    if (timed) count(arm, (uint64_t)-1);
+    uint64_t cpu = bench_cpu_ns(), start = bench_now_ns(), before = start;
     iter_status s = ITER_OK;
     while (taken < n_batches && !finished(arm)) {
         iter_batch *batch;
@@ -272,7 +305,9 @@ iter_status arm_run(bench_arm *arm, uint64_t n_batches, bool timed, uint64_t *ou
         arm->batches += taken;
         arm->seconds += *out_seconds;
         arm->cpu_ns += bench_cpu_ns() - cpu;
-        arm->wait_ns += wait_ns(arm) - wait;
+        count(arm, 1);
+    } else {
+        arm->arrive_ns = arrive_ns;
     }
     return s < 0 ? s : ITER_OK;
 }
@@ -365,6 +400,11 @@ static void add_stats(iter_loader_stats *sum, const iter_loader_stats *one) {
     sum->scratch_bytes += one->scratch_bytes;
     sum->preload_bytes += one->preload_bytes;
     sum->preload_s += one->preload_s;
+    sum->pinned_bytes += one->pinned_bytes;
+    sum->device_bytes += one->device_bytes;
+    sum->n_copies += one->n_copies;
+    sum->copied_bytes += one->copied_bytes;
+    sum->device_wait_ns += one->device_wait_ns;
 }
 
 iter_status arm_stats(const bench_arm *arm, iter_loader_stats *out, iter_error *err) {

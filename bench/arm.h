@@ -50,12 +50,15 @@ typedef struct bench_arm {
     /* What runs beside the loader: NULL = not wanted. */
     bench_hash *hash;
     shuffle_quality *quality;
+    struct gpu_link *link; /* to read batches back from a GPU, for the hash */
     /* What takes the batches instead of the touching consumer, e.g. a trainer. */
-    iter_status (*take)(void *user, const iter_batch *batch, iter_error *err);
+    iter_status (*take)(void *user, iter_batch *batch, iter_error *err);
     void *take_user;
 
     /* Counted in timed slices. */
     uint64_t samples, batches, bytes, cpu_ns, wait_ns;
+    uint64_t copies, copied_bytes; /* to a GPU */
+    uint64_t arrive_ns;            /* waiting until batches were there; not with `take` */
     double seconds;
     histogram next_ns;
 

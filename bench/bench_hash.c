@@ -72,9 +72,8 @@ static iter_status hash_one(bench_hash *hash, const bench_row *row, uint64_t hea
     return ITER_OK;
 }
 
-static iter_status hash_field(bench_hash *hash, const iter_batch *batch, int32_t field,
-                              uint32_t n_rows, iter_error *err) {
-    const iter_tensor *tensor = iter_batch_tensor(batch, field);
+static iter_status hash_field(bench_hash *hash, const iter_batch *batch, const iter_tensor *tensor,
+                              int32_t field, uint32_t n_rows, iter_error *err) {
     const int32_t *lengths = iter_batch_lengths(batch, field);
     const uint64_t *position = iter_batch_position(batch);
     const uint32_t *epoch = iter_batch_row_epoch(batch);
@@ -106,10 +105,20 @@ iter_status bench_hash_batch(bench_hash *hash, const iter_batch *batch, int32_t 
                              uint32_t n_rows, iter_error *err) {
     if (n_rows == 0) return ITER_OK;
     for (int32_t field = 0; field < n_fields; field++) {
-        iter_status s = hash_field(hash, batch, field, n_rows, err);
+        iter_status s =
+            hash_field(hash, batch, iter_batch_tensor(batch, field), field, n_rows, err);
         if (s < 0) return s;
     }
     return ITER_OK;
+}
+
+iter_status bench_hash_tensors(bench_hash *hash, const iter_batch *batch,
+                               const iter_tensor *tensors, int32_t n_fields, uint32_t n_rows,
+                               iter_error *err) {
+    iter_status s = ITER_OK;
+    for (int32_t field = 0; s == ITER_OK && n_rows > 0 && field < n_fields; field++)
+        s = hash_field(hash, batch, &tensors[field], field, n_rows, err);
+    return s;
 }
 
 void bench_hash_free(bench_hash *hash) {

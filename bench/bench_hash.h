@@ -19,6 +19,11 @@ typedef struct bench_hash {
  */
 iter_status bench_hash_batch(bench_hash *hash, const iter_batch *batch, int32_t n_fields,
                              uint32_t n_rows, iter_error *err);
+/** The same of tensors that the host can read, where the batch's own are not there:
+ * tensors[n_fields]. */
+iter_status bench_hash_tensors(bench_hash *hash, const iter_batch *batch,
+                               const iter_tensor *tensors, int32_t n_fields, uint32_t n_rows,
+                               iter_error *err);
 
 /** Frees its scratch. */
 void bench_hash_free(bench_hash *hash);

@@ -111,6 +111,14 @@ void json_null(json_writer *w, const char *key) {
     fputs("null", w->out);
 }
 
+void json_interval(json_writer *w, const char *key, double median, double low, double high) {
+    json_begin(w, key, '{');
+    json_number(w, "median", median);
+    json_number(w, "low", low);
+    json_number(w, "high", high);
+    json_end(w);
+}
+
 /* ---- Reader ---------------------------------------------------------------------------------- */
 
 typedef struct reader {

@@ -36,6 +36,8 @@ void json_count(json_writer *w, const char *key, uint64_t number);
 void json_integer(json_writer *w, const char *key, int64_t number);
 void json_bool(json_writer *w, const char *key, bool value);
 void json_null(json_writer *w, const char *key);
+/** {"median": .., "low": .., "high": ..}: a median with its 95 % interval. */
+void json_interval(json_writer *w, const char *key, double median, double low, double high);
 
 /* ---- Reader ---------------------------------------------------------------------------------- */
 

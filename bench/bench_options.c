@@ -19,7 +19,17 @@
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 
-typedef enum option_kind { TEXT, COUNT, SIZE, REAL, CHOICE, FLAG, WORKERS, START } option_kind;
+typedef enum option_kind {
+    TEXT,
+    COUNT,
+    SIZE,
+    REAL,
+    CHOICE,
+    FLAG,
+    WORKERS,
+    START,
+    DEVICE
+} option_kind;
 
 typedef struct option_row {
     const char *name;
@@ -32,9 +42,10 @@ typedef struct option_row {
     const char *help;
 } option_row;
 
-#define AT(field) offsetof(bench_options, field)
-#define LOADS     (BENCH_RUN | BENCH_PLAN | BENCH_LIMITS | BENCH_SERVE)
-#define RUNS      (BENCH_RUN | BENCH_SERVE)
+#define DEVICES_MAX 64
+#define AT(field)   offsetof(bench_options, field)
+#define LOADS       (BENCH_RUN | BENCH_PLAN | BENCH_LIMITS | BENCH_SERVE)
+#define RUNS        (BENCH_RUN | BENCH_SERVE)
 
 static const option_row rows[] = {
     {"loader", CHOICE, AT(loader), "ndarray|dataloader", 1, 0, 0, RUNS | BENCH_PLAN,
@@ -81,7 +92,19 @@ static const option_row rows[] = {
      "reads a byte of every cache line of a batch, or nothing (touch)"},
     {"model", CHOICE, AT(model), "none|cnn|gru|mlp", 0, 0, 0, RUNS,
      "train this network on the batches, and measure what feeding it costs (none)"},
-    {"device", CHOICE, AT(device), "cpu", 0, 0, 0, RUNS, "where it trains (cpu)"},
+    {"device", DEVICE, AT(device), "cpu|cuda|cuda:N", 0, 0, DEVICES_MAX, LOADS,
+     "where batches go, and where it trains (cpu)"},
+    {"finish", CHOICE, AT(finish), "auto|host|device", 0, 0, 0, LOADS,
+     "with --device cuda: where rows of images are converted and normalised (auto: as the plan "
+     "weighs)"},
+    {"resident", CHOICE, AT(resident), "no|auto|yes", 0, 0, 0, LOADS,
+     "with --device cuda: the whole set is kept on the GPU (no)"},
+    {"precision", CHOICE, AT(precision), "f32|tf32|f16", 0, 0, 0, RUNS,
+     "with --device cuda and --model: numbers it computes with (f32)"},
+    {"algorithms", CHOICE, AT(algorithms), "deterministic|tuned|fast", 0, 0, 0, RUNS,
+     "with --device cuda and --model: the same bits in every run, the fastest of these as "
+     "measured, "
+     "or the fastest of all (deterministic)"},
     {"threads", COUNT, AT(threads), "N", 0, 1, 1024, RUNS,
      "threads of the trainer (cores less workers, at least 1)"},
     {"compute-ms", REAL, AT(compute_ms), "MS", 0, 0, 0, BENCH_RUN,
@@ -115,6 +138,10 @@ static const option_row rows[] = {
 static const char *const sources[] = {"auto", "memory", "ring", "pread", "direct", "null"};
 static const char *const shuffles[] = {"none", "full", "once", "block", "batch", "replacement"};
 static const char *const last_batches[] = {"default", "keep", "pad", "discard", "roll_over"};
+static const char *const finishes[] = {"auto", "host", "device"};
+static const char *const residents[] = {"no", "auto", "yes"};
+static const char *const precisions[] = {"f32", "tf32", "f16"};
+static const char *const algorithms[] = {"deterministic", "tuned", "fast"};
 static const char *const models[] = {"none", "cnn", "gru", "mlp"};
 static const char *const on_errors[] = {"fail", "replace", "blank"};
 
@@ -172,6 +199,19 @@ static bool read_real(const char *text, double *out) {
     return end != text && *end == '\0' && isfinite(*out) && *out > 0;
 }
 
+static bool read_device(const char *text, uint64_t most, int32_t *out) {
+    uint64_t number = 0;
+    const char *end = "";
+    if (strcmp(text, "cpu") == 0) {
+        *out = 0;
+        return true;
+    }
+    if (strncmp(text, "cuda", 4) != 0) return false;
+    if (text[4] != '\0' && (text[4] != ':' || !read_count(text + 5, &end, &number))) return false;
+    *out = ITER_DEVICE((int32_t)number);
+    return *end == '\0' && number < most;
+}
+
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
 static bool store(const option_row *row, const char *text, bench_options *out) {
@@ -184,6 +224,7 @@ static bool store(const option_row *row, const char *text, bench_options *out) {
     case FLAG: *(bool *)at = true; return true;
     case REAL: return read_real(text, (double *)at);
     case START: return read_start(text, out);
+    case DEVICE: return read_device(text, row->max, (int32_t *)at);
     case CHOICE:
         if (!read_choice(text, row->value, &choice)) return false;
         *(int32_t *)at = choice + row->base;
@@ -253,6 +294,19 @@ iter_status bench_options_parse(int argc, char **argv, int first, bench_command 
     return ITER_OK;
 }
 
+static iter_status check_device(const bench_options *options, iter_error *err) {
+    if (options->device == 0 && (options->finish != 0 || options->resident != 0))
+        return bench_fail(err, ITER_EINVAL, "--finish and --resident belong to --device cuda");
+    if ((options->device == 0 || options->model == BENCH_MODEL_NONE) &&
+        (options->precision != 0 || options->algorithms != 0))
+        return bench_fail(err, ITER_EINVAL,
+                          "--precision and --algorithms belong to --device cuda with --model");
+    if (options->device != 0 && (options->wants != 0 || options->dump != NULL))
+        return bench_fail(err, ITER_EINVAL,
+                          "--wants and --dump look at rows in host memory: --device cpu");
+    return ITER_OK;
+}
+
 iter_status bench_options_check(const bench_options *options, bench_command command,
                                 iter_error *err) {
     if (options->n_words > 0)
@@ -279,6 +333,7 @@ iter_status bench_options_check(const bench_options *options, bench_command comm
         return bench_fail(err, ITER_EINVAL,
                           "--compute-ms, --plant and --prove are measured by time and one rank: no "
                           "--hash, --dump, --epochs, --ranks or --start beside them");
+    if (check_device(options, err) < 0) return ITER_EINVAL;
     if (options->epochs > 0 && options->seconds > 0)
         return bench_fail(err, ITER_EINVAL, "--epochs and --seconds exclude one another");
     if (options->hash && options->seconds > 0)
@@ -327,11 +382,41 @@ iter_loader_options bench_loader_options(const bench_options *options, uint32_t 
     out.only_reads = options->only_reads ? 1 : 0;
     out.stall_ms = (int64_t)options->stall_ms;
     out.on_stall = options->stall_ms > 0 ? say_stall : NULL;
+    if (options->device == 0) return out;
+    out.memory = ITER_MEMORY_DEVICE;
+    out.device = options->device;
+    out.finish = options->finish;
+    out.resident = options->resident;
+    return out;
+}
+
+bench_options bench_options_on_host(const bench_options *options) {
+    bench_options out = *options;
+    out.device = 0;
     return out;
 }
 
 const char *bench_model_text(int32_t model) {
     return model >= 0 && model < 4 ? models[model] : "unknown";
+}
+const char *bench_device_text(int32_t device, char out[16]) {
+    if (device == 0)
+        snprintf(out, 16, "cpu");
+    else
+        snprintf(out, 16, "cuda:%u", (unsigned)(device - ITER_DEVICE(0)) % 1000);
+    return out;
+}
+const char *bench_finish_text(int32_t finish) {
+    return finish >= 0 && finish < 3 ? finishes[finish] : "unknown";
+}
+const char *bench_resident_text(int32_t resident) {
+    return resident >= 0 && resident < 3 ? residents[resident] : "unknown";
+}
+const char *bench_precision_text(int32_t precision) {
+    return precision >= 0 && precision < 3 ? precisions[precision] : "unknown";
+}
+const char *bench_algorithms_text(int32_t algorithm) {
+    return algorithm >= 0 && algorithm < 3 ? algorithms[algorithm] : "unknown";
 }
 const char *bench_source_text(int32_t source) {
     return source >= 0 && source < 6 ? sources[source] : "unknown";

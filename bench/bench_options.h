@@ -70,11 +70,14 @@ typedef struct bench_options {
     bool hash;
     const char *dump;
     uint64_t batches;
-    int32_t limit;     /* bench_limit, of serve */
-    int32_t consumer;  /* bench_consumer */
-    int32_t model;     /* bench_model */
-    int32_t device;    /* 0 = cpu */
-    int32_t sweep;     /* 1 = over loader settings */
+    int32_t limit;    /* bench_limit, of serve */
+    int32_t consumer; /* bench_consumer */
+    int32_t model;    /* bench_model */
+    int32_t
+        device; /* 0 = cpu, else ITER_DEVICE(n): batches go to that GPU, and are trained there */
+    int32_t finish, resident;      /* the library's enums; with a GPU */
+    int32_t precision, algorithms; /* of a trainer on a GPU, the engine's enums */
+    int32_t sweep;                 /* 1 = over loader settings */
     uint64_t max_held; /* set by programs: batches held at once; 0 = the library's default */
     uint64_t threads;  /* of the trainer; 0 = cores less workers */
     double compute_ms; /* of an emulated accelerator, a batch; 0 = none */
@@ -111,11 +114,20 @@ iter_status bench_options_check(const bench_options *options, bench_command comm
 /** Whether the run is taken apart (a verdict), instead of only measured. */
 bool bench_options_diagnose(const bench_options *options);
 
+/** The same run with its batches in host memory. */
+bench_options bench_options_on_host(const bench_options *options);
+
 /** The library's options for one rank. */
 iter_loader_options bench_loader_options(const bench_options *options, uint32_t rank);
 
 /** Words as they stand on the command line. */
 const char *bench_model_text(int32_t model);
+/** "cpu", "cuda:0". */
+const char *bench_device_text(int32_t device, char out[16]);
+const char *bench_finish_text(int32_t finish);
+const char *bench_resident_text(int32_t resident);
+const char *bench_precision_text(int32_t precision);
+const char *bench_algorithms_text(int32_t algorithms);
 const char *bench_source_text(int32_t source);
 const char *bench_shuffle_text(int32_t shuffle);
 const char *bench_last_batch_text(int32_t last_batch);

@@ -40,6 +40,7 @@ iter_status diagnosis_arrays(diagnosis *d, iter_error *err) {
 static iter_status open_arm(diagnosis *d, evidence_arm arm, iter_error *err) {
     bench_options *o = &d->arm_options[arm];
     *o = d->run;
+    if (arm == EVIDENCE_READ || arm == EVIDENCE_DECODE) *o = bench_options_on_host(&d->run);
     if (arm == EVIDENCE_READ) o->only_reads = true;
     if (arm == EVIDENCE_READ || arm == EVIDENCE_DECODE) o->chain = NULL;
     if (arm == EVIDENCE_READ) o->consumer = BENCH_CONSUMER_NONE;
@@ -124,6 +125,7 @@ static bool watched_rests(void *user) {
 
 static measure_side side_of(diagnosis *d, evidence_arm arm) {
     if (arm == EVIDENCE_CONSUMER) return feed_side(&d->feed, "consumer");
+    if (arm == EVIDENCE_RESIDENT) return feed_resident_side(&d->feed, "resident");
     if (arm == d->watched)
         return (measure_side){"watched", watched_run, watched_warm, d, watched_rests};
     return arm_side(&d->arms[arm]);
@@ -139,12 +141,24 @@ static iter_status ratio_of(const measure_rounds *rounds, int a, int b, measure_
     return a < 0 || b < 0 ? ITER_OK : measure_rounds_ratio(rounds, a, b, out, err);
 }
 
+/* Whether an arm is the consumer over replayed batches, and what it did. */
+static const feed_count *replays(const diagnosis *d, int arm) {
+    return arm == EVIDENCE_CONSUMER   ? &d->feed.alone
+           : arm == EVIDENCE_RESIDENT ? &d->feed.resident
+                                      : NULL;
+}
+
+static bool has_arm(const diagnosis *d, int arm) {
+    if (arm == EVIDENCE_RESIDENT) return d->has_feed && d->feed.copies.link != NULL;
+    return arm == EVIDENCE_CONSUMER ? d->has_feed : d->is_open[arm];
+}
+
 static iter_status measure_arms(diagnosis *d, iter_error *err) {
     measure_side sides[EVIDENCE_ARMS];
     int at[EVIDENCE_ARMS], n = 0;
     evidence *e = &d->e;
     for (int arm = 0; arm < EVIDENCE_ARMS; arm++) {
-        e->has[arm] = arm == EVIDENCE_CONSUMER ? d->has_feed : d->is_open[arm];
+        e->has[arm] = has_arm(d, arm);
         at[arm] = e->has[arm] ? n : -1;
         if (e->has[arm]) sides[n++] = side_of(d, (evidence_arm)arm);
     }
@@ -154,17 +168,40 @@ static iter_status measure_arms(diagnosis *d, iter_error *err) {
     e->rounds = d->rounds.n_rounds;
     for (int arm = 0; s == ITER_OK && arm < EVIDENCE_ARMS; arm++) {
         s = ratio_of(&d->rounds, at[arm], at[arm], &e->rate[arm], err);
-        e->cpu[arm] = !e->has[arm] ? NAN
-                      : arm == EVIDENCE_CONSUMER
-                          ? per_sample(d->feed.cpu_ns, d->feed.samples)
-                          : per_sample(d->arms[arm].cpu_ns, d->arms[arm].samples);
+        const feed_count *count = replays(d, arm);
+        e->cpu[arm] = !e->has[arm]    ? NAN
+                      : count != NULL ? per_sample(count->cpu_ns, count->samples)
+                                      : per_sample(d->arms[arm].cpu_ns, d->arms[arm].samples);
     }
     const int read = at[EVIDENCE_READ], decode = at[EVIDENCE_DECODE], loader = at[EVIDENCE_LOADER],
               consumer = at[EVIDENCE_CONSUMER], both = at[EVIDENCE_BOTH];
     if (s == ITER_OK) s = ratio_of(&d->rounds, consumer, loader, &e->loader_by_consumer, err);
     if (s == ITER_OK) s = ratio_of(&d->rounds, consumer, both, &e->both_by_consumer, err);
+    if (s == ITER_OK)
+        s = ratio_of(&d->rounds, at[EVIDENCE_RESIDENT], both, &e->both_by_resident, err);
     if (s == ITER_OK) s = ratio_of(&d->rounds, decode, loader, &e->loader_by_decode, err);
     if (s == ITER_OK) s = ratio_of(&d->rounds, read, decode, &e->decode_by_read, err);
+    return s;
+}
+
+/* What travels to the GPU for a sample, and what the link to it gives. */
+static iter_status gather_link(diagnosis *d, iter_error *err) {
+    const bench_arm *arm = &d->arms[EVIDENCE_LOADER];
+    evidence *e = &d->e;
+    d->link = (gpu_link_rates)GPU_LINK_RATES_NONE;
+    e->to_device = d->run.device != 0;
+    if (!e->to_device) return ITER_OK;
+    const double batches = (double)arm->batches;
+    gpu_link *link; /* apart from the feed's, whose buffers are needed again */
+    iter_status s = gpu_link_open(d->run.device, &link, err);
+    if (s < 0) return s;
+    s = gpu_link_measure(link, d->feed.held, d->has_feed ? d->feed.n_held : 0,
+                         iter_loader_n_fields(arm->loaders[0]), (double)arm->copied_bytes / batches,
+                         &d->link, err);
+    gpu_link_close(link);
+    e->copy_bytes = d->link.batch_bytes / (double)d->run.batch;
+    e->row_bytes = (double)arm->bytes / (double)arm->samples;
+    e->link_bytes_per_s = d->link.plain_bytes_per_s;
     return s;
 }
 
@@ -306,7 +343,8 @@ int cmd_diagnose(const bench_options *options) {
     if (s == ITER_OK) s = measure_arms(d, &err);
     if (s == ITER_OK) {
         gather(d);
-        s = record(d, &err);
+        s = gather_link(d, &err);
+        if (s == ITER_OK) s = record(d, &err);
     }
     if (s == ITER_OK) {
         s = probe_changes(d, &err);

@@ -87,7 +87,7 @@ static void write_rates(json_writer *w, const doctor_rates *r) {
     json_number(w, "page_cache_bytes_per_s", r->page_cache);
     json_number(w, "disk_sequential_bytes_per_s", r->disk_sequential);
     json_number(w, "disk_random_bytes_per_s", r->disk_random);
-    json_null(w, "gpu_copy_bytes_per_s");
+    json_number(w, "gpu_copy_bytes_per_s", r->gpu_copy);
     json_number(w, "clock_ns", r->clock_ns);
     json_number(w, "witness_spread", r->witness_spread);
     json_number(w, "steal_share", r->steal_share);
@@ -134,13 +134,14 @@ int cmd_doctor(const bench_options *options) {
     doctor *d = calloc(1, sizeof(*d));
     if (d == NULL) return bench_say(BENCH_FAILED, &err);
     d->options = options;
-    d->rates = (doctor_rates){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+    d->rates = (doctor_rates){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     if (options->data != NULL) s = iter_dataset_open(options->data, NULL, &data, &err);
     if (s == ITER_OK) {
         const iter_description *set = data != NULL ? iter_dataset_describe(data) : NULL;
         d->files = set != NULL ? set->files : NULL;
         d->n_files = set != NULL ? set->n_files : 0;
         doctor_machine(d);
+        doctor_gpu(d);
         doctor_speed(d);
         doctor_reading(d);
         doctor_disk(d);

@@ -18,6 +18,7 @@ typedef struct limits_run {
     bench_arm arm;
     yardstick yard;
     yardstick_rates rates;
+    gpu_link_rates link;
 } limits_run;
 
 static iter_status measure(const bench_options *options, limits_run *r, iter_error *err) {
@@ -28,10 +29,11 @@ static iter_status measure(const bench_options *options, limits_run *r, iter_err
     if (options->cache != BENCH_CACHE_ASIS) s = bench_cache_prepare(options, &proof, err);
     if (s == ITER_OK) s = arm_open(options, NULL, &r->arm, err);
     if (s < 0) return s;
-    s = arm_run(&r->arm, LOOK_BATCHES, false, &samples, &seconds, err);
+    s = arm_run(&r->arm, LOOK_BATCHES, true, &samples, &seconds, err);
     if (s == ITER_OK) {
         s = yardstick_open(&r->yard, options, NULL, r->arm.loaders[0], arm_n_slots(&r->arm), err);
         if (s == ITER_OK) s = yardstick_rates_of(&r->yard, options, &r->rates, err);
+        if (s == ITER_OK) s = run_link(&r->arm, &r->link, err);
     }
     arm_close(&r->arm);
     return s;
@@ -39,7 +41,7 @@ static iter_status measure(const bench_options *options, limits_run *r, iter_err
 
 static iter_status report(const bench_options *options, const limits_run *r, iter_error *err) {
     if (options->json == NULL || strcmp(options->json, "-") != 0)
-        run_limits_table(&r->rates, r->yard.why, stdout);
+        run_limits_table(&r->rates, options->device != 0 ? &r->link : NULL, r->yard.why, stdout);
     if (options->json == NULL) return ITER_OK;
     json_writer w = {0};
     iter_status s = bench_json_open(options->json, &w.out, err);
@@ -49,7 +51,7 @@ static iter_status report(const bench_options *options, const limits_run *r, ite
     json_text(&w, "data", options->data);
     json_text(&w, "chain", options->chain);
     json_count(&w, "batch", options->batch);
-    run_limits_json(&w, &r->rates);
+    run_limits_json(&w, &r->rates, options->device != 0 ? &r->link : NULL);
     json_end(&w);
     return bench_json_close(options->json, w.out, err);
 }

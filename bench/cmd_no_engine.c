@@ -35,7 +35,7 @@ iter_status feed_model_open(feed_trainer *feed, iter_error *err) {
     return no_trainer(&feed->options, err);
 }
 
-iter_status feed_model_take(feed_trainer *feed, const iter_batch *batch, iter_error *err) {
+iter_status feed_model_take(feed_trainer *feed, iter_batch *batch, iter_error *err) {
     (void)batch;
     return no_trainer(&feed->options, err);
 }

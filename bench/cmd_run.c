@@ -75,6 +75,7 @@ static bool between(const run *r) {
 static iter_status limits(run *r, iter_error *err) {
     iter_status s = r->has_yard ? ITER_OK : open_yard(r, err);
     if (s == ITER_OK) s = yardstick_rates_of(&r->yard, &r->options, &r->result->limits, err);
+    if (s == ITER_OK) s = run_link(&r->result->arms[r->result->n_arms - 1], &r->result->link, err);
     if (s == ITER_OK)
         snprintf(r->result->limits_why, sizeof(r->result->limits_why), "%s", r->yard.why);
     return s;

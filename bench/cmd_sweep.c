@@ -306,7 +306,7 @@ static void print(const sweep_run *r) {
            "cost of feeding");
     printf("%-34s %10.0f %8.3f %8s %8.2f\n", "trainer alone (replayed batches)", t->rates[0].median,
            (double)t->n_samples / t->rates[0].median, "",
-           train_cpu_per_sample(t->feed.cpu_ns, t->feed.samples) * 1e-3);
+           train_cpu_per_sample(t->feed.alone.cpu_ns, t->feed.alone.samples) * 1e-3);
     for (int i = 0; i < N_SETTINGS; i++) {
         const bench_arm *arm = &t->arms[i];
         char cost[96];

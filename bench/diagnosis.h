@@ -35,6 +35,7 @@ typedef struct diagnosis {
     evidence_arm watched; /* BOTH, or LOADER where nothing is fed */
     observer *observer;
     iter_loader_stats stats; /* of the watched arm, at the end */
+    gpu_link_rates link;     /* where batches go to a GPU */
     measure_rounds rounds;
     evidence e;
     probe probes[EVIDENCE_CHANGES]; /* of e.changes[] */

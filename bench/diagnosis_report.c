@@ -13,7 +13,7 @@
 #include "diagnosis.h"
 
 static const char *arm_name(const diagnosis *d, int arm) {
-    static const char *const names[] = {"read", "decode", "loader", "consumer", "both"};
+    static const char *const names[] = {"read", "decode", "loader", "consumer", "both", "resident"};
     return arm == EVIDENCE_CONSUMER && d->e.trains ? "trainer" : names[arm];
 }
 
@@ -21,6 +21,14 @@ static const char *arm_name(const diagnosis *d, int arm) {
 static measure_interval cost_of_feeding(const diagnosis *d) {
     const measure_interval *fed = &d->e.both_by_consumer;
     return (measure_interval){1 / fed->median - 1, 1 / fed->high - 1, 1 / fed->low - 1, fed->n};
+}
+
+/* Share of the run in which the accelerator computes: the time that it takes for a sample that is
+ * there, over the time that a sample takes. */
+static double utilisation(const diagnosis *d) {
+    const measure_interval *r =
+        d->e.has[EVIDENCE_RESIDENT] ? &d->e.both_by_resident : &d->e.both_by_consumer;
+    return d->e.consumes ? fmin(r->median, 1) : NAN;
 }
 
 static double loader_cpu_share(const diagnosis *d) {
@@ -44,6 +52,7 @@ static void print_head(const diagnosis *d, FILE *out) {
                 e->threads, e->threads == 1 ? "" : "s");
     else if (e->consumes)
         fprintf(out, "consumer    %.3g ms a batch, emulated\n", d->run.compute_ms);
+    if (e->to_device) fprintf(out, "device      %s\n", d->stats.device);
     for (int32_t i = 0; i < d->stats.n_fallbacks; i++)
         fprintf(out, "fallback    %s\n", d->stats.fallbacks[i]);
     if (e->steady)
@@ -93,6 +102,24 @@ static void print_workers(const diagnosis *d, FILE *out) {
                 100 * e->wait_share, 100 * e->consumer_runnable);
 }
 
+static double copied_bytes_per_s(const bench_arm *arm) {
+    return arm->seconds > 0 ? (double)arm->copied_bytes / arm->seconds : NAN;
+}
+
+static void print_device(const diagnosis *d, FILE *out) {
+    const evidence *e = &d->e;
+    if (!e->to_device) return;
+    fprintf(out, "\nto the GPU  %.0f bytes a sample; %.2f GB/s while the loader runs alone",
+            e->copy_bytes, copied_bytes_per_s(&d->arms[EVIDENCE_LOADER]) * 1e-9);
+    if (isfinite(d->link.plain_bytes_per_s))
+        fprintf(out, ", %.2f GB/s by plain copies of a batch's size",
+                d->link.plain_bytes_per_s * 1e-9);
+    if (isfinite(d->link.slots_by_plain.median))
+        fprintf(out, ", from the slots %.1f %% of that", 100 * d->link.slots_by_plain.median);
+    if (e->consumes) fprintf(out, "\nthe GPU computes %.1f %% of the time", 100 * utilisation(d));
+    fputc('\n', out);
+}
+
 static void print_cost(const diagnosis *d, FILE *out) {
     const measure_interval cost = cost_of_feeding(d);
     if (!d->e.consumes) return;
@@ -105,6 +132,7 @@ void diagnosis_print(const diagnosis *d, FILE *out) {
     print_head(d, out);
     print_arms(d, out);
     print_workers(d, out);
+    print_device(d, out);
     print_cost(d, out);
     fprintf(out, "\n%s\n", d->v.text);
     for (int i = 0; i < d->v.n_changes; i++)
@@ -126,14 +154,6 @@ void diagnosis_print(const diagnosis *d, FILE *out) {
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
-
-static void interval_json(json_writer *w, const char *key, const measure_interval *i) {
-    json_begin(w, key, '{');
-    json_number(w, "median", i->median);
-    json_number(w, "low", i->low);
-    json_number(w, "high", i->high);
-    json_end(w);
-}
 
 /* One word, quoted where a shell would not take it as it is. */
 static void write_word(FILE *out, const char *word) {
@@ -174,6 +194,8 @@ static void command_json(json_writer *w) {
 
 static void config_json(json_writer *w, const diagnosis *d) {
     static const char *const wants[] = {NULL, "nchw", "nhwc"};
+    const bool on_gpu = d->run.device != 0, trains = on_gpu && d->e.trains;
+    char device[16];
     json_begin(w, "config", '{');
     json_text(w, "loader", d->ndarray ? "ndarray" : "dataloader");
     json_text(w, "data", d->asked.data);
@@ -188,6 +210,11 @@ static void config_json(json_writer *w, const diagnosis *d) {
     json_number(w, "compute_ms", d->run.compute_ms > 0 ? d->run.compute_ms : NAN);
     json_text(w, "wants", wants[d->run.wants]);
     json_text(w, "plant", d->asked.plant);
+    json_text(w, "device", bench_device_text(d->run.device, device));
+    json_text(w, "finish", on_gpu ? bench_finish_text(d->run.finish) : NULL);
+    json_text(w, "resident", on_gpu ? bench_resident_text(d->run.resident) : NULL);
+    json_text(w, "precision", trains ? bench_precision_text(d->run.precision) : NULL);
+    json_text(w, "algorithms", trains ? bench_algorithms_text(d->run.algorithms) : NULL);
     json_end(w);
     json_text(w, "cache", bench_cache_text(d->cache.state));
 }
@@ -215,11 +242,14 @@ static void arms_json(json_writer *w, const diagnosis *d) {
         if (!d->e.has[i]) continue;
         json_begin(w, NULL, '{');
         json_text(w, "name", arm_name(d, i));
-        interval_json(w, "samples_per_s", &d->e.rate[i]);
+        json_interval(w, "samples_per_s", d->e.rate[i].median, d->e.rate[i].low, d->e.rate[i].high);
         json_number(w, "cpu_ns_per_sample", d->e.cpu[i] * 1e9);
         json_number(w, "wait_share",
                     i == EVIDENCE_BOTH ? (double)arm->wait_ns * 1e-9 / arm->seconds : NAN);
-        if (i == EVIDENCE_CONSUMER) {
+        const bool loads = i != EVIDENCE_CONSUMER && i != EVIDENCE_RESIDENT;
+        json_number(w, "copied_bytes_per_s",
+                    loads && arm->copied_bytes > 0 ? copied_bytes_per_s(arm) : NAN);
+        if (!loads) {
             json_null(w, "next_ns");
         } else {
             json_begin(w, "next_ns", '{');
@@ -283,14 +313,40 @@ static void bounds_json(json_writer *w, const diagnosis *d) {
     } terms[] = {{"loader", b.loader},
                  {d->e.trains ? "trainer" : "consumer", b.consumer},
                  {"cpu", b.cpu},
+                 {"copy", b.copy},
                  {"model", b.model}};
     json_begin(w, "bounds", '[');
     for (size_t i = 0; i < sizeof(terms) / sizeof(terms[0]); i++) {
+        if (strcmp(terms[i].term, "copy") == 0 && !d->e.to_device) continue;
         json_begin(w, NULL, '{');
         json_text(w, "term", terms[i].term);
         json_number(w, "samples_per_s", terms[i].rate);
         json_end(w);
     }
+    json_end(w);
+}
+
+static void device_json(json_writer *w, const diagnosis *d) {
+    const gpu_link_rates *link = &d->link;
+    if (!d->e.to_device) {
+        json_null(w, "device");
+        return;
+    }
+    json_begin(w, "device", '{');
+    json_text(w, "name", d->stats.device);
+    json_count(w, "pinned_bytes", d->stats.pinned_bytes);
+    json_count(w, "bytes", d->stats.device_bytes);
+    json_number(w, "copied_bytes_per_sample", d->e.copy_bytes);
+    json_number(w, "delivered_bytes_per_sample", d->e.row_bytes);
+    json_number(w, "plain_bytes_per_s", link->plain_bytes_per_s);
+    json_number(w, "slots_bytes_per_s", link->slots_bytes_per_s);
+    json_interval(w, "slots_by_plain", link->slots_by_plain.median, link->slots_by_plain.low,
+                  link->slots_by_plain.high);
+    if (d->e.has[EVIDENCE_RESIDENT])
+        json_interval(w, "both_by_resident", d->e.both_by_resident.median,
+                      d->e.both_by_resident.low, d->e.both_by_resident.high);
+    else
+        json_null(w, "both_by_resident");
     json_end(w);
 }
 
@@ -367,9 +423,11 @@ void diagnosis_json(const diagnosis *d, FILE *out) {
     json_count(w, "dropped", d->rounds.n_dropped);
     json_bool(w, "steady", d->e.steady);
     if (d->e.consumes)
-        interval_json(w, "cost_of_feeding", &cost);
+        json_interval(w, "cost_of_feeding", cost.median, cost.low, cost.high);
     else
         json_null(w, "cost_of_feeding");
+    json_number(w, "utilisation", utilisation(d));
+    device_json(w, d);
     json_number(w, "wait_share", d->e.consumes ? d->e.wait_share : NAN);
     json_number(w, "loader_cpu_share", d->e.consumes ? loader_cpu_share(d) : NAN);
     attribution_json(w, d);

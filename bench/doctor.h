@@ -28,6 +28,7 @@ typedef struct doctor_rates {
     double copy_one, copy_all;           /* bytes a second by memcpy, one core and all of them */
     double page_cache;                   /* bytes a second by pread, what was read before */
     double disk_sequential, disk_random; /* bytes a second past the page cache */
+    double gpu_copy;                     /* bytes a second from page-locked memory to a GPU */
     double clock_ns;                     /* of one reading of the clock */
     double witness_spread;               /* (p90 - p10) / median of the same loop over a second */
     double steal_share;                  /* of CPU time that others took meanwhile */
@@ -60,6 +61,8 @@ double doctor_memory_limit(const char *groups, const char *root);
 
 /** CPU, cores, memory: what the system says. */
 void doctor_machine(doctor *d);
+/** The first GPU, and the way there; half a second where there is one. */
+void doctor_gpu(doctor *d);
 /** Clock, copies, steadiness: what is measured, in about two seconds. */
 void doctor_speed(doctor *d);
 /** io_uring, limits, and what a loader falls back to. */

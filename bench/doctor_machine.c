@@ -190,25 +190,6 @@ static void add_openmp(doctor *d) {
                       "does so by itself");
 }
 
-static void add_gpu(doctor *d) {
-    DIR *folder = opendir("/dev");
-    int n = 0;
-    const struct dirent *entry;
-    while (folder != NULL && (entry = readdir(folder)) != NULL)
-        n += strncmp(entry->d_name, "nvidia", 6) == 0 && entry->d_name[6] >= '0' &&
-             entry->d_name[6] <= '9';
-    if (folder != NULL) closedir(folder);
-    const bool amd = access("/dev/kfd", F_OK) == 0;
-    char what[64] = "none to be seen";
-    if (n > 0) snprintf(what, sizeof(what), "%d by NVIDIA", n);
-    doctor_item *item = doctor_add(d, "gpu", n > 0 || amd ? DOCTOR_NOTE : DOCTOR_OK,
-                                   "%s%s; copy rate not measured: this build has no GPU support",
-                                   what, amd ? ", AMD's driver" : "");
-    if (n > 0 || amd)
-        doctor_costs(item, "batches lie in host memory: copying them to the device is left to the "
-                           "program");
-}
-
 /* ---- Public ---------------------------------------------------------------------------------- */
 
 void doctor_machine(doctor *d) {
@@ -221,5 +202,4 @@ void doctor_machine(doctor *d) {
     add_huge_pages(d);
     add_slack(d);
     add_openmp(d);
-    add_gpu(d);
 }

@@ -19,9 +19,11 @@
 typedef enum evidence_arm {
     EVIDENCE_READ,     /* bytes are read, nothing is made of them */
     EVIDENCE_DECODE,   /* and decoded: fields as stored, no chain */
-    EVIDENCE_LOADER,   /* the whole loader; its consumer touches every cache line */
-    EVIDENCE_CONSUMER, /* the consumer alone, over replayed batches */
+    EVIDENCE_LOADER,   /* the whole loader; its consumer touches every cache line, or waits for the
+                        * copy */
+    EVIDENCE_CONSUMER, /* the consumer alone, over replayed batches; copied, if it is on a GPU */
     EVIDENCE_BOTH,
+    EVIDENCE_RESIDENT, /* the consumer alone, over batches that are on its GPU already */
     EVIDENCE_ARMS
 } evidence_arm;
 
@@ -72,6 +74,7 @@ typedef struct evidence {
     double cpu[EVIDENCE_ARMS];
     /* ratios of two arms' rates, round by round */
     measure_interval loader_by_consumer, both_by_consumer, loader_by_decode, decode_by_read;
+    measure_interval both_by_resident;
     double observed_s;        /* how long `both` was looked at for what follows */
     double wait_share;        /* of both: the consumer in next() */
     double consumer_runnable; /* of both: its thread wants a core and has none */
@@ -81,6 +84,10 @@ typedef struct evidence {
     double convert_s; /* a batch: what the consumer spends on turning the layout; 0 = nothing */
     char convert_text[64], wants[8]; /* from what to what; the layout that costs nothing */
     double sample_bytes;             /* at most, that are read of a sample; 0 = nothing is read */
+    /* batches go to a GPU: bytes of a sample that travel, and that are delivered there; what the link
+     * gives at best */
+    bool to_device;
+    double copy_bytes, row_bytes, link_bytes_per_s;
     int n_changes;
     evidence_change changes[EVIDENCE_CHANGES];
 } evidence;

@@ -5,6 +5,12 @@
  * those that are held back: the trainer reads the same kind of memory, through the same number of
  * different buffers, whether it is fed or replays. Weights go on changing in both, so that no arm
  * trains on special values.
+ *
+ * With a GPU each replayed batch is copied there once more, from its slot to where it lies on the
+ * device, while the one before is trained on: the same bytes over the same link at the same time as
+ * a loader's. Where rows are finished on the device their bytes as stored are in memory of the
+ * loader's own, and plain copies of that size stand in for them. A set that is resident sends
+ * nothing worth a copy.
  */
 #include "feed.h"
 
@@ -16,6 +22,8 @@
 #include "bench_util.h"
 
 #define DEFAULT_SLOTS 5 /* max_held 2 + prefetch 2 + 1 */
+#define SETTLE_TIMES  100
+#define SETTLE_S      0.002
 
 iter_status feed_options(const bench_options *options, bench_options *out, char chain[96],
                          iter_error *err) {
@@ -25,6 +33,56 @@ iter_status feed_options(const bench_options *options, bench_options *out, char 
     out->chain = chain[0] != '\0' ? chain : NULL;
     return s;
 }
+
+/* ---- Copies ---------------------------------------------------------------------------------- */
+
+/* Bytes that travel for a batch, once no worker has anything left to send. */
+static double bytes_a_batch(const feed_trainer *feed) {
+    iter_loader_stats stats = {.struct_size = sizeof(stats)};
+    const uint64_t ahead = feed->options.prefetch > 0 ? feed->options.prefetch : 2;
+    uint64_t before = UINT64_MAX;
+    for (int i = 0; i < SETTLE_TIMES; i++) {
+        if (arm_stats(&feed->replay, &stats, NULL) < 0) return 0;
+        if (stats.copied_bytes == before) break;
+        before = stats.copied_bytes;
+        bench_sleep(SETTLE_S);
+    }
+    return (double)stats.copied_bytes /
+           (double)(feed->n_held + (stats.n_workers > 0 ? ahead + 1 : 0));
+}
+
+static iter_status open_copies(feed_trainer *feed, iter_error *err) {
+    feed_copies *c = &feed->copies;
+    const int32_t n_fields = iter_loader_n_fields(feed->replay.loaders[0]);
+    limits_cuda_copy plain[FEED_HELD_MAX];
+    iter_status s = gpu_link_open(feed->options.device, &c->link, err);
+    if (s < 0) return s;
+    for (uint32_t i = 0; i < feed->n_held; i++) {
+        s = iter_batch_synchronize(feed->held[i], err);
+        if (s < 0) return s;
+        c->n[i] = gpu_link_copies(feed->held[i], n_fields, c->list[i]);
+        c->same = c->n[i] > 0;
+    }
+    if (c->same || feed->options.resident != ITER_RESIDENT_NO) return ITER_OK;
+    const double bytes = bytes_a_batch(feed);
+    if (bytes < 1) return ITER_OK;
+    s = limits_cuda_buffers(gpu_link_cuda(c->link), (size_t)bytes, feed->n_held, plain, err);
+    for (uint32_t i = 0; s == ITER_OK && i < feed->n_held; i++) {
+        c->list[i][0] = plain[i];
+        c->n[i] = 1;
+    }
+    return s;
+}
+
+static iter_status send(feed_trainer *feed, uint32_t which, iter_error *err) {
+    feed_copies *c = &feed->copies;
+    iter_status s = ITER_OK;
+    for (uint32_t i = 0; s == ITER_OK && i < c->n[which]; i++)
+        s = limits_cuda_queue(gpu_link_cuda(c->link), &c->list[which][i], err);
+    return s;
+}
+
+/* ---- Opening --------------------------------------------------------------------------------- */
 
 /* A loader with room for one whole set of slots in the consumer's hands, and that many batches. */
 static iter_status hold_batches(feed_trainer *feed, const bench_arrays *arrays, iter_error *err) {
@@ -47,6 +105,7 @@ iter_status feed_open(const bench_options *options, const bench_arrays *arrays, 
     memset(out, 0, sizeof(*out));
     iter_status s = feed_options(options, &out->options, out->chain, err);
     if (s == ITER_OK) s = hold_batches(out, arrays, err);
+    if (s == ITER_OK && options->device != 0) s = open_copies(out, err);
     if (s == ITER_OK && options->model != BENCH_MODEL_NONE) s = feed_model_open(out, err);
     if (options->model == BENCH_MODEL_NONE)
         prctl(PR_SET_TIMERSLACK, 1ul); /* sleeps end when they should, not 50 us later */
@@ -55,6 +114,8 @@ iter_status feed_open(const bench_options *options, const bench_arrays *arrays, 
 }
 
 void feed_close(feed_trainer *feed) {
+    gpu_link_close(feed->copies.link); /* waits for copies into what follows */
+    feed->copies.link = NULL;
     for (uint32_t i = 0; i < feed->n_held; i++)
         iter_batch_unref(feed->held[i]);
     feed->n_held = 0;
@@ -108,10 +169,11 @@ static iter_status turn(feed_trainer *feed, const iter_batch *batch, iter_error 
     return ITER_OK;
 }
 
-static iter_status take(void *user, const iter_batch *batch, iter_error *err) {
+static iter_status take(void *user, iter_batch *batch, iter_error *err) {
     feed_trainer *feed = user;
     if (feed->options.model != BENCH_MODEL_NONE) return feed_model_take(feed, batch, err);
-    iter_status s = turn(feed, batch, err);
+    iter_status s =
+        feed->options.device != 0 ? iter_batch_synchronize(batch, err) : turn(feed, batch, err);
     bench_sleep(feed->options.compute_ms * 1e-3);
     return s;
 }
@@ -126,39 +188,63 @@ feed_turning feed_turns(const feed_trainer *feed) {
 
 /* ---- Replay ---------------------------------------------------------------------------------- */
 
-static iter_status replay(feed_trainer *feed, uint64_t n, bool timed, uint64_t *out_samples,
-                          double *out_seconds, iter_error *err) {
+/* With copies: waits for this batch's, queues the next one's, and then trains. */
+static iter_status replay(feed_trainer *feed, uint64_t n, bool copies, feed_count *count,
+                          uint64_t *out_samples, double *out_seconds, iter_error *err) {
     uint64_t samples = 0, cpu = bench_cpu_ns(), start = bench_now_ns();
-    iter_status s = ITER_OK;
+    limits_cuda *cuda = copies ? gpu_link_cuda(feed->copies.link) : NULL;
+    iter_status s = cuda != NULL ? send(feed, feed->turn, err) : ITER_OK;
     for (uint64_t i = 0; s == ITER_OK && i < n; i++) {
-        const iter_batch *batch = feed->held[feed->turn];
+        iter_batch *batch = feed->held[feed->turn];
         feed->turn = (feed->turn + 1) % feed->n_held;
-        s = take(feed, batch, err);
+        if (cuda != NULL) s = limits_cuda_wait(cuda, err);
+        if (s == ITER_OK && cuda != NULL && i + 1 < n) s = send(feed, feed->turn, err);
+        if (s == ITER_OK) s = take(feed, batch, err);
         samples += iter_batch_describe(batch).n_rows;
     }
     *out_samples = samples;
     *out_seconds = (double)(bench_now_ns() - start) * 1e-9;
-    if (timed) {
-        feed->samples += samples;
-        feed->seconds += *out_seconds;
-        feed->cpu_ns += bench_cpu_ns() - cpu;
+    if (count != NULL) {
+        count->samples += samples;
+        count->seconds += *out_seconds;
+        count->cpu_ns += bench_cpu_ns() - cpu;
     }
     return s;
 }
 
+static iter_status warm(feed_trainer *feed, uint64_t n, bool copies, iter_error *err) {
+    uint64_t samples;
+    double seconds; /* nothing is made ahead */
+    return replay(feed, n < 2 ? n : 2, copies, NULL, &samples, &seconds, err);
+}
+
 static iter_status side_run(void *user, uint64_t n, uint64_t *out_samples, double *out_seconds,
                             iter_error *err) {
-    return replay(user, n, true, out_samples, out_seconds, err);
+    feed_trainer *feed = user;
+    return replay(feed, n, feed->copies.link != NULL, &feed->alone, out_samples, out_seconds, err);
 }
 
 static iter_status side_warm(void *user, uint64_t n, iter_error *err) {
-    uint64_t samples;
-    double seconds;
-    return replay(user, n < 2 ? n : 2, false, &samples, &seconds, err); /* nothing is made ahead */
+    feed_trainer *feed = user;
+    return warm(feed, n, feed->copies.link != NULL, err);
+}
+
+static iter_status resident_run(void *user, uint64_t n, uint64_t *out_samples, double *out_seconds,
+                                iter_error *err) {
+    feed_trainer *feed = user;
+    return replay(feed, n, false, &feed->resident, out_samples, out_seconds, err);
+}
+
+static iter_status resident_warm(void *user, uint64_t n, iter_error *err) {
+    return warm(user, n, false, err);
 }
 
 measure_side feed_side(feed_trainer *feed, const char *name) {
     return (measure_side){name, side_run, side_warm, feed, NULL};
+}
+
+measure_side feed_resident_side(feed_trainer *feed, const char *name) {
+    return (measure_side){name, resident_run, resident_warm, feed, NULL};
 }
 
 void feed_from(feed_trainer *feed, bench_arm *arm) {

@@ -5,6 +5,9 @@
  * cache line), the consumer alone (it replays batches that a loader made, at least as many different
  * ones as that loader has slots, out of those slots), and both. The consumer is a trainer (--model),
  * or an accelerator that is emulated by sleeping (--compute-ms), as MLPerf Storage does it.
+ *
+ * Where batches go to a GPU the consumer alone has them copied there again and again, as a loader
+ * would; one way more leaves that out (`resident`): batches are there already, and nothing travels.
  */
 #ifndef BENCH_FEED_H
 #define BENCH_FEED_H
@@ -14,6 +17,7 @@
 
 #include "arm.h"
 #include "bench_json.h"
+#include "gpu_link.h"
 
 #define FEED_HELD_MAX 64
 
@@ -27,6 +31,20 @@ typedef struct feed_compute {
     char text[96];
 } feed_compute;
 
+/** What the consumer did in timed slices. */
+typedef struct feed_count {
+    uint64_t samples, cpu_ns;
+    double seconds;
+} feed_count;
+
+/** Batches that go to a GPU while others are replayed. */
+typedef struct feed_copies {
+    gpu_link *link; /* NULL = there is no GPU */
+    limits_cuda_copy list[FEED_HELD_MAX][ITER_MAX_FIELDS];
+    uint32_t n[FEED_HELD_MAX]; /* 0 = nothing of that batch travels */
+    bool same;                 /* from slot to device; false: plain ones that are as large */
+} feed_copies;
+
 /** What takes the batches, whatever feeds it. */
 typedef struct feed_trainer {
     bench_options options; /* with the chain that the model wants, if none was given */
@@ -37,8 +55,9 @@ typedef struct feed_trainer {
     bench_arm replay; /* a loader whose batches are all held */
     iter_batch *held[FEED_HELD_MAX];
     uint32_t n_held, turn;
-    uint64_t samples, cpu_ns; /* in timed replays */
-    double seconds;
+    feed_count alone,
+        resident; /* of replays with copies, and without; on the host there are none */
+    feed_copies copies;
 } feed_trainer;
 
 /**
@@ -66,8 +85,9 @@ typedef struct feed_turning {
 } feed_turning;
 feed_turning feed_turns(const feed_trainer *feed);
 
-/** The consumer alone. */
+/** The consumer alone; and, with a GPU, over batches that are there already. */
 measure_side feed_side(feed_trainer *feed, const char *name);
+measure_side feed_resident_side(feed_trainer *feed, const char *name);
 
 /** From here on the arm's batches are trained on instead of touched. */
 void feed_from(feed_trainer *feed, bench_arm *arm);
@@ -75,7 +95,7 @@ void feed_from(feed_trainer *feed, bench_arm *arm);
 /* feed_model.c: what needs the trainer; where it was not built, they answer EUNSUPPORTED. */
 iter_status feed_model_chain(const bench_options *options, char chain[96], iter_error *err);
 iter_status feed_model_open(feed_trainer *feed, iter_error *err);
-iter_status feed_model_take(feed_trainer *feed, const iter_batch *batch, iter_error *err);
+iter_status feed_model_take(feed_trainer *feed, iter_batch *batch, iter_error *err);
 feed_turning feed_model_turns(const feed_trainer *feed);
 void feed_model_close(feed_trainer *feed);
 /** Name, text, backend, weights and bytes into the open object; threads in use. */

@@ -15,11 +15,16 @@ static const struct {
     [BENCH_MODEL_MLP] = {"", "adam:lr=0.001"},
 };
 
+/* NULL = the default one. */
+static const char *backend_of(const bench_options *options) {
+    return options->device != 0 ? "cuda" : NULL;
+}
+
 iter_status feed_model_chain(const bench_options *options, char chain[96], iter_error *err) {
     iter_model *model;
     iter_status s = iter_model_parse(bench_model_text(options->model), &model, err);
     if (s < 0) return s;
-    const char *layout = iter_model_layout(model, NULL);
+    const char *layout = iter_model_layout(model, backend_of(options));
     if (strcmp(layout, "tn") == 0)
         snprintf(chain, 96, "tnc");
     else
@@ -33,13 +38,17 @@ iter_status feed_model_open(feed_trainer *feed, iter_error *err) {
     iter_status s = iter_model_parse(bench_model_text(options->model), &feed->model, err);
     if (s < 0) return s;
     iter_trainer_options opt = ITER_TRAINER_OPTIONS_INIT;
+    opt.backend = backend_of(options);
     opt.optimizer = recipes[options->model].optimizer;
     opt.threads = (uint32_t)options->threads;
     opt.seed = options->seed;
+    opt.precision = options->precision;
+    opt.algorithms = options->algorithms;
+    opt.device = options->device;
     return iter_trainer_create(feed->model, feed->replay.loaders[0], &opt, &feed->trainer, err);
 }
 
-iter_status feed_model_take(feed_trainer *feed, const iter_batch *batch, iter_error *err) {
+iter_status feed_model_take(feed_trainer *feed, iter_batch *batch, iter_error *err) {
     iter_result result;
     return iter_trainer_step(feed->trainer, batch, &result, err);
 }
@@ -47,7 +56,7 @@ iter_status feed_model_take(feed_trainer *feed, const iter_batch *batch, iter_er
 feed_turning feed_model_turns(const feed_trainer *feed) {
     iter_trainer_info info = iter_trainer_describe(feed->trainer);
     feed_turning out = {info.n_converted, info.convert_seconds, "",
-                        iter_model_layout(feed->model, NULL)};
+                        iter_model_layout(feed->model, backend_of(&feed->options))};
     snprintf(out.text, sizeof(out.text), "%s", info.convert_text);
     return out;
 }

@@ -134,6 +134,26 @@ static void propose_source(diagnosis *d) {
     snprintf(change->to, sizeof(change->to), "memory");
 }
 
+/* Fewer bytes on the way to the GPU: as they are stored, or none. */
+static void propose_device(diagnosis *d) {
+    const evidence *e = &d->e;
+    evidence_change *change;
+    probe *p = NULL;
+    if (!e->to_device) return;
+    if (d->run.finish != ITER_FINISH_DEVICE && e->copy_bytes > 0.9 * e->row_bytes)
+        p = propose(d, "finish", &change);
+    if (p != NULL) {
+        p->options.finish = ITER_FINISH_DEVICE;
+        snprintf(change->from, sizeof(change->from), "%s", bench_finish_text(d->run.finish));
+        snprintf(change->to, sizeof(change->to), "device");
+    }
+    p = d->run.resident == ITER_RESIDENT_NO ? propose(d, "resident", &change) : NULL;
+    if (p == NULL) return;
+    p->options.resident = ITER_RESIDENT_YES;
+    snprintf(change->from, sizeof(change->from), "no");
+    snprintf(change->to, sizeof(change->to), "yes");
+}
+
 /* Rows made once and kept as arrays, where they are of one size and fit. */
 static void propose_arrays(diagnosis *d, iter_error *err) {
     const iter_description *desc = iter_dataset_describe(d->dataset);
@@ -247,6 +267,7 @@ static void choose(diagnosis *d, iter_error *err) {
     propose_threads(d);
     propose_batch(d);
     if (look == LIMIT_CONSUMER || look == LIMIT_NONE) return;
+    propose_device(d);
     propose_workers(d);
     propose_source(d);
     if (look == LIMIT_DECODE) propose_arrays(d, err);
@@ -294,9 +315,10 @@ static iter_status take_ratios(diagnosis *d, const trial *trials, const measure_
         change->loader_ratio = loader.median;
         change->consumer_ratio = consumer.median;
         change->cpu_loader = per_sample(t->arm.cpu_ns, t->arm.samples, d->e.cpu[EVIDENCE_LOADER]);
-        change->cpu_consumer = t->consumer_side >= 0 ? per_sample(t->feed.cpu_ns, t->feed.samples,
-                                                                  d->e.cpu[EVIDENCE_CONSUMER])
-                                                     : d->e.cpu[EVIDENCE_CONSUMER];
+        change->cpu_consumer = t->consumer_side >= 0
+                                   ? per_sample(t->feed.alone.cpu_ns, t->feed.alone.samples,
+                                                d->e.cpu[EVIDENCE_CONSUMER])
+                                   : d->e.cpu[EVIDENCE_CONSUMER];
         change->feasible = isfinite(change->loader_ratio) && isfinite(change->consumer_ratio);
     }
     return s;

@@ -21,6 +21,7 @@ static void write_config(json_writer *w, const run_result *result) {
     static const char *const loaders[] = {"both", "ndarray", "dataloader"};
     static const char *const caches[] = {"asis", "hot", "cold"};
     const bench_options *o = result->options;
+    char device[16];
     json_begin(w, "config", '{');
     json_text(w, "loader", loaders[o->loader]);
     json_text(w, "data", o->data);
@@ -49,6 +50,9 @@ static void write_config(json_writer *w, const run_result *result) {
     json_number(w, "seconds", o->seconds > 0 ? o->seconds : NAN);
     json_count(w, "seed", o->seed);
     json_count(w, "memory", o->memory);
+    json_text(w, "device", bench_device_text(o->device, device));
+    json_text(w, "finish", o->device != 0 ? bench_finish_text(o->finish) : NULL);
+    json_text(w, "resident", o->device != 0 ? bench_resident_text(o->resident) : NULL);
     json_begin(w, "fields", '[');
     const iter_loader *loader = result->arms[0].loaders[0];
     for (int32_t i = 0; i < iter_loader_n_fields(loader); i++) {
@@ -88,6 +92,24 @@ static void write_hash(json_writer *w, const run_result *result, int i) {
     json_text(w, "hash", result->options->hash ? text : NULL);
 }
 
+static void write_device(json_writer *w, const bench_arm *arm, const iter_loader_stats *stats) {
+    if (stats->device[0] == '\0' || arm->options->device == 0) {
+        json_null(w, "device");
+        return;
+    }
+    json_begin(w, "device", '{');
+    json_text(w, "name", stats->device);
+    json_count(w, "copies", arm->copies);
+    json_count(w, "copied_bytes", arm->copied_bytes);
+    json_number(w, "copied_bytes_per_s",
+                arm->seconds > 0 ? (double)arm->copied_bytes / arm->seconds : NAN);
+    json_number(w, "arrive_share",
+                arm->seconds > 0 ? (double)arm->arrive_ns * 1e-9 / arm->seconds : NAN);
+    json_count(w, "pinned_bytes", stats->pinned_bytes);
+    json_count(w, "bytes", stats->device_bytes);
+    json_end(w);
+}
+
 static void write_arm(json_writer *w, const run_result *result, int i) {
     const bench_arm *arm = &result->arms[i];
     const iter_loader_stats *stats = &result->stats[i];
@@ -111,6 +133,7 @@ static void write_arm(json_writer *w, const run_result *result, int i) {
     json_integer(w, "workers", stats->n_workers);
     json_count(w, "slots_seen", arm_n_slots(arm));
     write_paths(w, stats);
+    write_device(w, arm, stats);
     write_setup(w, result, arm);
     json_begin(w, "loader_bytes", '{');
     json_count(w, "slots", stats->slot_bytes);
@@ -179,12 +202,15 @@ static void write_figures(json_writer *w, const run_result *result) {
     json_end(w);
 }
 
-void run_limits_json(json_writer *w, const yardstick_rates *limits) {
+void run_limits_json(json_writer *w, const yardstick_rates *limits, const gpu_link_rates *link) {
     json_begin(w, "limits", '{');
     json_number(w, "copy_bytes_per_s", limits->copy_bytes_per_s);
     json_number(w, "convert_samples_per_s", limits->convert_samples_per_s);
     json_number(w, "ordered_samples_per_s", limits->ordered_samples_per_s);
     json_number(w, "read_bytes_per_s", limits->read_bytes_per_s);
+    json_number(w, "gpu_copy_bytes_per_s", link != NULL ? link->plain_bytes_per_s : NAN);
+    json_number(w, "gpu_slots_bytes_per_s", link != NULL ? link->slots_bytes_per_s : NAN);
+    json_number(w, "gpu_slots_by_copy", link != NULL ? link->slots_by_plain.median : NAN);
     json_end(w);
 }
 
@@ -209,7 +235,7 @@ void run_result_json(const run_result *result, FILE *out) {
     json_end(w);
     write_fallbacks(w, result);
     json_count(w, "peak_rss_bytes", result->peak_rss_bytes);
-    run_limits_json(w, &result->limits);
+    run_limits_json(w, &result->limits, result->options->device != 0 ? &result->link : NULL);
     write_figures(w, result);
     write_hash(w, result, last);
     json_end(w);

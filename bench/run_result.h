@@ -8,6 +8,7 @@
 #include "arm.h"
 #include "bench_cache.h"
 #include "bench_json.h"
+#include "gpu_link.h"
 #include "yardstick.h"
 
 #define RUN_FAILURES_MAX 1024
@@ -28,6 +29,7 @@ typedef struct run_result {
     shuffle_figures figures;
     measure_result pairs; /* of two arms */
     yardstick_rates limits;
+    gpu_link_rates link;  /* where batches go to a GPU */
     char limits_why[256]; /* why convert and ordered are not said, or "" */
     uint64_t peak_rss_bytes;
     iter_failure *failures; /* [n_failures] of the last arm, all ranks */
@@ -37,9 +39,14 @@ typedef struct run_result {
 void run_result_json(const run_result *result, FILE *out);
 void run_result_table(const run_result *result, FILE *out);
 
-/** limits{...}, also for the command of that name. */
-void run_limits_json(json_writer *w, const yardstick_rates *limits);
-void run_limits_table(const yardstick_rates *limits, const char *why, FILE *out);
+/** limits{...}, also for the command of that name; `link` NULL = there is no GPU. */
+void run_limits_json(json_writer *w, const yardstick_rates *limits, const gpu_link_rates *link);
+void run_limits_table(const yardstick_rates *limits, const gpu_link_rates *link, const char *why,
+                      FILE *out);
+
+/** Measures the link to the GPU that an arm's batches go to, by up to two of them; nothing where they
+ * go to none. The arm has gone on by those. */
+iter_status run_link(bench_arm *arm, gpu_link_rates *out, iter_error *err);
 
 /** Samples a second, or NaN. */
 double arm_rate(const bench_arm *arm);

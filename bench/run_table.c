@@ -117,6 +117,16 @@ static void cell_workers(const run_result *r, int i, char *out) {
              bench_source_text(r->stats[i].source), arm_n_slots(&r->arms[i]));
 }
 
+static void cell_device(const run_result *r, int i, char *out) {
+    const bench_arm *arm = &r->arms[i];
+    if (r->options->device != 0)
+        snprintf(out, 2 * RIGHT, "%.2f GB/s / %.1f %%",
+                 (double)arm->copied_bytes / arm->seconds * 1e-9,
+                 100 * (double)arm->arrive_ns * 1e-9 / arm->seconds);
+    else
+        strcpy(out, "-");
+}
+
 static const struct {
     const char *name;
     cell value;
@@ -130,6 +140,7 @@ static const struct {
     {"of convert", cell_convert},
     {"workers / source / slots", cell_workers},
     {"bytes read", cell_paths},
+    {"to the GPU / waited", cell_device},
     {"open / first batch", cell_open},
     {"restore", cell_restore},
 };
@@ -151,7 +162,11 @@ static void head(const run_result *result, FILE *out) {
             o->batch, o->sampler != NULL ? o->sampler : bench_shuffle_text(o->shuffle),
             bench_last_batch_text(o->last_batch), o->ranks, o->seed,
             bench_cache_text(result->cache.state));
-    fprintf(out, "  %s, %d cores, %s, %s\n\n", m.cpu, m.cores, m.isa, m.kernel);
+    fprintf(out, "  %s, %d cores, %s, %s\n", m.cpu, m.cores, m.isa, m.kernel);
+    if (o->device != 0)
+        fprintf(out, "  %s, finish %s, resident %s\n", result->stats[0].device,
+                bench_finish_text(o->finish), bench_resident_text(o->resident));
+    fputc('\n', out);
 }
 
 static void body(const run_result *result, FILE *out) {
@@ -160,6 +175,7 @@ static void body(const run_result *result, FILE *out) {
         fprintf(out, " %*s", RIGHT, result->arms[i].name);
     fputc('\n', out);
     for (size_t k = 0; k < sizeof(cells) / sizeof(cells[0]); k++) {
+        if (cells[k].value == cell_device && result->options->device == 0) continue;
         fprintf(out, "%-*s", LEFT, cells[k].name);
         for (int i = 0; i < result->n_arms; i++) {
             char text[RIGHT * 2];
@@ -189,7 +205,23 @@ static void shuffle_line(const run_result *result, FILE *out) {
     fputc('\n', out);
 }
 
-void run_limits_table(const yardstick_rates *l, const char *why, FILE *out) {
+static void link_line(const gpu_link_rates *link, FILE *out) {
+    char a[32];
+    if (!isfinite(link->plain_bytes_per_s)) {
+        fprintf(out, "%-*s nothing of a batch travels\n", LEFT, "link to the GPU");
+        return;
+    }
+    fprintf(out, "%-*s plain copies of a batch's %s at %.2f GB/s", LEFT, "link to the GPU",
+            in_bytes(link->batch_bytes, a), link->plain_bytes_per_s * 1e-9);
+    if (isfinite(link->slots_bytes_per_s))
+        fprintf(out, ", from the slots at %.2f (%.1f %%)", link->slots_bytes_per_s * 1e-9,
+                100 * link->slots_by_plain.median);
+    fputc('\n', out);
+}
+
+void run_limits_table(const yardstick_rates *l, const gpu_link_rates *link, const char *why,
+                      FILE *out) {
+    if (link != NULL) link_line(link, out);
     char a[32], b[32], c[32];
     double copies = 2 * l->copy_bytes_per_s / (l->in_bytes + l->out_bytes);
     fprintf(out, "%-*s ordered %s, convert %s samples/s\n", LEFT, "limits of this machine",
@@ -234,7 +266,8 @@ static void notes(const run_result *result, FILE *out) {
 void run_result_table(const run_result *result, FILE *out) {
     head(result, out);
     body(result, out);
-    run_limits_table(&result->limits, result->limits_why, out);
+    run_limits_table(&result->limits, result->options->device != 0 ? &result->link : NULL,
+                     result->limits_why, out);
     shuffle_line(result, out);
     notes(result, out);
 }

@@ -68,6 +68,10 @@ void shuffle_quality_note(shuffle_quality *quality, const iter_batch *batch, uin
     const uint32_t *epoch = iter_batch_row_epoch(batch);
     const iter_tensor *labels =
         quality->label >= 0 ? iter_batch_tensor(batch, quality->label) : NULL;
+    if (labels != NULL && labels->data == NULL) { /* they are on a GPU alone */
+        quality->label = -1;
+        labels = NULL;
+    }
     for (uint32_t i = 0; i < n_rows; i++) {
         uint64_t p = position[i];
         if (epoch[i] != quality->epoch || p >= quality->n || quality->index[p] != NOT_SEEN)

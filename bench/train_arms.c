@@ -116,7 +116,7 @@ void train_head_print(const train_arms *t) {
     if (info.n_converted > 0)
         printf("layout         %s in every batch, %.0f us; the chain's `to:` can ask for %s\n",
                info.convert_text, info.convert_seconds * 1e6 / (double)info.n_converted,
-               iter_model_layout(t->feed.model, NULL));
+               feed_turns(&t->feed).wants);
     if (t->steady)
         printf("rounds         %u kept, %u dropped\n\n", t->rounds.n_rounds, t->rounds.n_dropped);
     else
@@ -126,22 +126,15 @@ void train_head_print(const train_arms *t) {
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-void train_interval_json(json_writer *w, const char *key, const measure_interval *i) {
-    json_begin(w, key, '{');
-    json_number(w, "median", i->median);
-    json_number(w, "low", i->low);
-    json_number(w, "high", i->high);
-    json_end(w);
-}
-
 void train_arm_json(json_writer *w, const train_arms *t, int side, const bench_arm *arm) {
-    train_interval_json(w, "samples_per_s", &t->rates[side]);
+    const measure_interval *rate = &t->rates[side], *cost = &t->cost[side];
+    json_interval(w, "samples_per_s", rate->median, rate->low, rate->high);
     json_number(w, "cpu_ns_per_sample",
                 arm != NULL ? train_cpu_per_sample(arm->cpu_ns, arm->samples)
-                            : train_cpu_per_sample(t->feed.cpu_ns, t->feed.samples));
+                            : train_cpu_per_sample(t->feed.alone.cpu_ns, t->feed.alone.samples));
     json_number(w, "wait_share", arm != NULL ? train_wait_share(arm) : NAN);
     if (arm != NULL)
-        train_interval_json(w, "cost_of_feeding", &t->cost[side]);
+        json_interval(w, "cost_of_feeding", cost->median, cost->low, cost->high);
     else
         json_null(w, "cost_of_feeding");
 }
@@ -150,7 +143,7 @@ static void model_json(const train_arms *t, json_writer *w) {
     iter_trainer_info info = iter_trainer_describe(t->feed.trainer);
     json_begin(w, "model", '{');
     feed_model_json(w, &t->feed);
-    json_text(w, "layout", iter_model_layout(t->feed.model, NULL));
+    json_text(w, "layout", feed_turns(&t->feed).wants);
     json_count(w, "converted_batches", info.n_converted);
     json_number(w, "convert_s", info.convert_seconds);
     json_end(w);

@@ -60,7 +60,6 @@ double train_wait_share(const bench_arm *arm);
 void train_cost_text(const measure_interval *cost, char out[96]);
 void train_head_print(const train_arms *t);
 void train_head_json(const train_arms *t, const char *loader, json_writer *w);
-void train_interval_json(json_writer *w, const char *key, const measure_interval *i);
 void train_rounds_json(const train_arms *t, json_writer *w);
 /** One of arms[] into the open object; `arm` NULL = the trainer alone. */
 void train_arm_json(json_writer *w, const train_arms *t, int side, const bench_arm *arm);

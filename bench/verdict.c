@@ -21,6 +21,7 @@
 #define SLOW_WORKER 1.8  /* seconds a chunk, beside the other workers' */
 #define MORE_HANDS  0.5  /* part of the possible gain that more workers must bring */
 #define CPU_FULL    0.85 /* CPU term / both's time, from where the cores are the suspects */
+#define LINK_FULL   0.85 /* time of the copies / the loader's, from where the link is the suspect */
 #define RUNNABLE    0.10 /* share of the time that a thread waits for a core */
 #define CLEARLY     1.4  /* the first term over the second */
 #define MIN_ROUNDS  6
@@ -31,7 +32,7 @@
 /* ---- The model ------------------------------------------------------------------------------- */
 
 typedef struct terms {
-    double loader, consumer, cpu; /* seconds a sample */
+    double loader, consumer, cpu, copy; /* seconds a sample */
     bool overlap;
     double both;
 } terms;
@@ -44,16 +45,17 @@ static double seconds(const evidence *e, evidence_arm arm) {
     return e->has[arm] && e->rate[arm].median > 0 ? 1 / e->rate[arm].median : 0;
 }
 
-static terms terms_of(double loader, double consumer, double cpu, bool overlap) {
-    terms t = {loader, consumer, cpu, overlap, 0};
-    t.both = overlap ? fmax(fmax(loader, consumer), cpu) : fmax(loader + consumer, cpu);
+static terms terms_of(double loader, double consumer, double cpu, double copy, bool overlap) {
+    terms t = {loader, consumer, cpu, copy, overlap, 0};
+    t.both = fmax(overlap ? fmax(loader, consumer) : loader + consumer, fmax(cpu, copy));
     return t;
 }
 
 static terms terms_now(const evidence *e) {
     double cpu = or_zero(e->cpu[EVIDENCE_LOADER]) + or_zero(e->cpu[EVIDENCE_CONSUMER]);
+    double copy = e->link_bytes_per_s > 0 ? or_zero(e->copy_bytes / e->link_bytes_per_s) : 0;
     return terms_of(seconds(e, EVIDENCE_LOADER), seconds(e, EVIDENCE_CONSUMER), cpu / e->cores,
-                    e->workers > 0);
+                    copy, e->workers > 0);
 }
 
 /* How even loader and consumer are, 0 to 1: of equals each waits for the other now and then. */
@@ -67,8 +69,10 @@ static verdict_limit part_after(const evidence *e, const evidence_change *change
 double verdict_expect(const evidence *e, const evidence_change *change, verdict_limit *out_next) {
     terms now = terms_now(e);
     double cpu = (or_zero(change->cpu_loader) + or_zero(change->cpu_consumer)) / e->cores;
-    terms then = terms_of(now.loader / change->loader_ratio, now.consumer / change->consumer_ratio,
-                          cpu, now.overlap || change->overlaps);
+    /* The loader was measured with its copies, so they take no longer than it does. */
+    const double loader = now.loader / change->loader_ratio;
+    terms then = terms_of(loader, now.consumer / change->consumer_ratio, cpu,
+                          fmin(now.copy, loader), now.overlap || change->overlaps);
     double both = e->has[EVIDENCE_BOTH] ? seconds(e, EVIDENCE_BOTH) : now.both;
     double left = fmax(both / now.both - 1, 0);
     if (change->deeper)
@@ -90,7 +94,7 @@ verdict_bounds verdict_bound(const evidence *e) {
     terms t = terms_now(e);
     return (verdict_bounds){t.loader > 0 ? 1 / t.loader : NAN,
                             t.consumer > 0 ? 1 / t.consumer : NAN, t.cpu > 0 ? 1 / t.cpu : NAN,
-                            t.both > 0 ? 1 / t.both : NAN};
+                            t.copy > 0 ? 1 / t.copy : NAN, t.both > 0 ? 1 / t.both : NAN};
 }
 
 /* ---- Parts of the loader --------------------------------------------------------------------- */
@@ -214,6 +218,7 @@ static verdict_limit limit_of_consumer(const evidence *e) {
 
 static verdict_limit limit_of_loader(const evidence *e, const terms *now, double both) {
     double times;
+    if (now->copy >= LINK_FULL * now->loader) return LIMIT_COPY;
     if (slow_worker(e, &times) >= 0) return LIMIT_WORKER;
     double possible = now->consumer > 0 ? both / now->consumer - 1 : INFINITY;
     double more = gain_by(e, "workers");
@@ -296,6 +301,7 @@ static bool is_sure(const evidence *e, verdict_limit limit) {
                (fed_less && (now.cpu >= CPU_FULL * both || e->consumer_runnable >= 0.5 * lost));
     case LIMIT_LAYOUT: return gain_by(e, "layout") >= 2 * WORTH * margin;
     case LIMIT_BATCH: return gain_by(e, "batch") >= 0.5 * margin;
+    case LIMIT_COPY: return (slower || e->workers == 0) && fed_less;
     case LIMIT_NONE: return false;
     }
     return false;
@@ -306,7 +312,7 @@ static bool is_sure(const evidence *e, verdict_limit limit) {
 const char *verdict_limit_text(verdict_limit limit) {
     static const char *const names[] = {"none",      "consumer", "read",    "decode",
                                         "transform", "worker",   "workers", "prefetch",
-                                        "layout",    "batch",    "cpu"};
+                                        "layout",    "batch",    "cpu",     "copy"};
     return names[limit];
 }
 
@@ -366,6 +372,8 @@ static double share_of(const evidence *e, verdict_limit limit) {
         return limit == LIMIT_READ     ? p.read / now.loader
                : limit == LIMIT_DECODE ? p.decode / now.loader
                                        : p.chain / now.loader;
+    case LIMIT_COPY:
+        return e->consumes ? fmax(1 - now.consumer / both, 0) : fmin(now.copy / now.loader, 1);
     case LIMIT_WORKER:
     case LIMIT_WORKERS:
     case LIMIT_PREFETCH: return e->consumes ? fmax(1 - now.consumer / both, 0) : 1;
@@ -383,6 +391,26 @@ static void say_rates(const evidence *e, char *text, size_t n) {
         add(text, n, ", %s takes %.0f; together %.0f", who_takes(e),
             e->rate[EVIDENCE_CONSUMER].median, rate_now(e));
     add(text, n, ".");
+}
+
+static void say_cores(const evidence *e, verdict *v) {
+    char *t = v->text;
+    const size_t n = sizeof(v->text);
+    if (e->cores == 1)
+        add(t, n, "The only core is the limit");
+    else
+        add(t, n, "The %d cores are the limit", e->cores);
+    add(t, n,
+        ": threads of loader and %s take %s from one another, which costs %.0f %% of the "
+        "time.",
+        who_takes(e) + 4, e->cores == 1 ? "it" : "them", 100 * v->share);
+}
+
+static void say_copy(const evidence *e, verdict *v) {
+    add(v->text, sizeof(v->text),
+        "The link to the GPU is the limit: %.0f bytes a sample travel, it gives %.1f GB/s, and "
+        "that costs %.0f %% of the time.",
+        e->copy_bytes, e->link_bytes_per_s * 1e-9, 100 * v->share);
 }
 
 static void say_limit(const evidence *e, verdict *v) {
@@ -452,16 +480,8 @@ static void say_limit(const evidence *e, verdict *v) {
             "anew.",
             percent, (unsigned long long)e->batch);
         break;
-    case LIMIT_CPU:
-        if (e->cores == 1)
-            add(t, n, "The only core is the limit");
-        else
-            add(t, n, "The %d cores are the limit", e->cores);
-        add(t, n,
-            ": threads of loader and %s take %s from one another, which costs %.0f %% of the "
-            "time.",
-            who_takes(e) + 4, e->cores == 1 ? "it" : "them", percent);
-        break;
+    case LIMIT_CPU: say_cores(e, v); break;
+    case LIMIT_COPY: say_copy(e, v); break;
     }
 }
 
@@ -473,6 +493,9 @@ static void say_evidence(const evidence *e, verdict *v) {
         v->limit != LIMIT_LAYOUT)
         add(t, n, " %s spends %.0f %% of the time in next().",
             e->trains ? "The trainer" : "The consumer", 100 * e->wait_share);
+    if (e->has[EVIDENCE_RESIDENT])
+        add(t, n, " Over batches that are on the GPU already it takes %.0f.",
+            e->rate[EVIDENCE_RESIDENT].median);
     double runnable = e->consumer_runnable;
     for (int i = 0; i < e->n_workers; i++)
         runnable = fmax(runnable, e->worker[i].runnable);
@@ -497,6 +520,7 @@ static void say_change(const evidence *e, const verdict *v, verdict_change *c) {
                  ? (e->trains ? "the trainer is the limit" : "the consumer is the limit")
              : c->next == LIMIT_PREFETCH ? "batches still come unevenly"
              : c->next == LIMIT_CPU      ? "the cores are the limit"
+             : c->next == LIMIT_COPY     ? "the link to the GPU is the limit"
              : c->next == LIMIT_READ     ? "reading is the limit"
              : c->next == LIMIT_DECODE   ? "decoding is the limit"
                                          : "the chain is the limit");

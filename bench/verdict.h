@@ -4,9 +4,10 @@
  *
  * The model, in seconds a sample: a loader with workers and its consumer run side by side, so that
  *
- *     both >= max(loader, consumer, (CPU of loader + CPU of consumer) / cores)
+ *     both >= max(loader, consumer, (CPU of loader + CPU of consumer) / cores, copies)
  *
- * and without workers both = loader + consumer. A change is predicted by this model from what
+ * where copies = bytes / bandwidth of the link to a GPU, and without workers both = loader +
+ * consumer. A change is predicted by this model from what
  * loader and consumer do alone with it; the part of the present time that the model leaves
  * unexplained shrinks as the two become less alike.
  */
@@ -26,7 +27,8 @@ typedef enum verdict_limit {
     LIMIT_PREFETCH,
     LIMIT_LAYOUT,
     LIMIT_BATCH,
-    LIMIT_CPU
+    LIMIT_CPU,
+    LIMIT_COPY /* the link to the GPU */
 } verdict_limit;
 
 #define VERDICT_CHANGES 3
@@ -51,7 +53,7 @@ typedef struct verdict {
 
 /** Bounds that follow from the evidence, samples/s; NaN where unknown. */
 typedef struct verdict_bounds {
-    double loader, consumer, cpu, model; /* model: what both should reach */
+    double loader, consumer, cpu, copy, model; /* model: what both should reach */
 } verdict_bounds;
 verdict_bounds verdict_bound(const evidence *e);
 

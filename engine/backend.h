@@ -20,6 +20,9 @@ typedef struct engine_backend_config {
     const engine_optimizer *optimizer; /* outlives the backend */
     uint32_t threads;                  /* 1 to ENGINE_MAX_THREADS */
     bool keep_input_gradient;
+    int32_t precision;  /* iter_precision; others than 0 where ops->on_device */
+    int32_t algorithms; /* iter_algorithms; likewise */
+    int32_t device;     /* ITER_DEVICE(n); likewise */
 } engine_backend_config;
 
 typedef enum engine_run {
@@ -29,23 +32,48 @@ typedef enum engine_run {
 } engine_run;
 
 /* One batch, checked by the trainer: shapes and dtypes are the net's, class labels lie inside the
- * classes, ids inside the embedding. Borrowed for the call. */
+ * classes, ids inside the embedding (of what lies on a device, the backend finds out).
+ * Borrowed for the call; with a source, tensors are those on the device. */
 typedef struct engine_batch {
     const iter_tensor *data;  /* [n_rows, ...] or [T, n_rows]; f32, f64 or u8; ids i32 or i64.
                                * dense unless strides say else */
     const iter_tensor *label; /* [n_rows], i32, i64 or u8 (classes); [n_rows] or [n_rows, F] f32
-                               * or f64 (values) */
+                               * or f64 (values). `data` NULL, only with a source: all zeros */
     int64_t n_rows;           /* at most net->batch; fewer only at an epoch's end */
     const uint8_t *counts;    /* [n_rows] 0 = this row has no part in loss and gradient */
     int64_t n_counted;        /* rows that count; the loss is a mean over them. 0 = no update */
     uint64_t step;            /* counted from 0 over the trainer's life; for dropout, Adam's bias */
     double lr;                /* of this step, schedule applied */
+    iter_batch *source;       /* whose memory data and label are: waited for and released by stream,
+                               * where they lie on the device; NULL = host memory */
 } engine_batch;
 
 typedef struct engine_outcome {
     double loss_sum;   /* over the rows that count */
     int64_t n_correct; /* label = first class of the largest output; 0 for values */
+    bool pending;      /* it is not known yet: collect() will say */
 } engine_outcome;
+
+typedef enum engine_trouble {
+    ENGINE_TROUBLE_NONE,
+    ENGINE_TROUBLE_LOSS,  /* it is not finite: `loss` */
+    ENGINE_TROUBLE_LABEL, /* `value` in row `row` is outside the classes */
+    ENGINE_TROUBLE_ID     /* `value` in row `row`, step `place`, is outside the embedding */
+} engine_trouble;
+
+/* What the runs since the last collect came to. From the first that had trouble on nothing was
+ * updated, and nothing is in the sums. */
+typedef struct engine_collected {
+    double loss_sum;
+    int64_t n_correct;
+    engine_trouble trouble;
+    uint32_t run; /* the one that had it; 0 = the first */
+    double loss;
+    int64_t row, place, value;
+} engine_collected;
+
+/* Runs that a backend may be asked for before they are collected. */
+#define ENGINE_MAX_PENDING 64
 
 typedef struct engine_backend_info {
     char text[96]; /* "oneDNN 2.6.3, avx512" */
@@ -81,10 +109,18 @@ typedef struct engine_backend_ops {
                        iter_error *err);
     /* Outputs before the loss of the last run, dense [n_rows, n_outputs] in `real`, copied to
      * out. */
-    void (*outputs)(void *state, int64_t n_rows, void *out);
+    iter_status (*outputs)(void *state, int64_t n_rows, void *out, iter_error *err);
     void (*describe)(const void *state, engine_backend_info *out);
     /* A line about layer i for the plan: what computes it. "" where there is nothing to say. */
     void (*layer_text)(const void *state, int32_t layer, char *out, size_t capacity);
+
+    /* For backends that compute on a device, and only there. */
+
+    /* Batches on a device are read there, labels and ids are checked there, and precision, algorithms and
+     * device may be asked for. */
+    bool on_device;
+    /* Waits for the runs since the last collect, which left their outcome pending. */
+    iter_status (*collect)(void *state, engine_collected *out, iter_error *err);
 } engine_backend_ops;
 
 /* All backends of this build, best first, ended by NULL. */

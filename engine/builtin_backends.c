@@ -6,6 +6,7 @@
 #include "engine/engine_error.h"
 
 extern const engine_backend_ops iter__backend_reference, iter__backend_reference_f64;
+extern const engine_backend_ops iter__backend_cuda;
 #ifdef ITER_HAVE_DNNL
 extern const engine_backend_ops iter__backend_cpu;
 #endif
@@ -16,6 +17,7 @@ const engine_backend_ops *const iter__backends[] = {
 #endif
     &iter__backend_reference,
     &iter__backend_reference_f64,
+    &iter__backend_cuda, /* by name alone: there may be no GPU */
     NULL,
 };
 
@@ -23,9 +25,7 @@ static const char *const names[] = {
 #ifdef ITER_HAVE_DNNL
     "cpu",
 #endif
-    "reference",
-    "reference-f64",
-    NULL,
+    "reference", "reference-f64", "cuda", NULL,
 };
 
 _Static_assert(sizeof(names) / sizeof(names[0]) ==

@@ -115,6 +115,7 @@ iter_status iter_trainer_save(iter_trainer *trainer, iter_loader *loader, const 
                               iter_error *err) {
     if (trainer == NULL || path == NULL || path[0] == '\0')
         return iter__engine_fail(err, ITER_EINVAL, "a trainer and a path are needed");
+    ENGINE_TRY(iter__trainer_settle(trainer, err));
     contents *c = contents_make(trainer, err);
     if (c == NULL) return ITER_ENOMEM;
     char optimizer[512], seed[24], steps[24];
@@ -316,6 +317,7 @@ iter_status iter_trainer_load(iter_trainer *trainer, iter_loader *loader, const 
                               iter_error *err) {
     if (trainer == NULL || path == NULL || path[0] == '\0')
         return iter__engine_fail(err, ITER_EINVAL, "a trainer and a path are needed");
+    ENGINE_TRY(iter__trainer_settle(trainer, err));
     engine_tensor_file *file = NULL;
     numbers saved = {0, 0};
     loaded *values = iter__engine_alloc(1, sizeof(*values));

@@ -423,7 +423,7 @@ static iter_status reference_set(void *state, int32_t param, iter_value value, c
 static iter_status reference_run(void *state, const engine_batch *batch, engine_run what,
                                  engine_outcome *out, iter_error *err) {
     reference_state *s = state;
-    const engine_outcome nothing = {0, 0};
+    const engine_outcome nothing = {0, 0, false};
     (void)err;
     *out = nothing;
     read_data(s, batch);
@@ -436,10 +436,12 @@ static iter_status reference_run(void *state, const engine_batch *batch, engine_
     return ITER_OK;
 }
 
-static void reference_outputs(void *state, int64_t n_rows, void *out) {
+static iter_status reference_outputs(void *state, int64_t n_rows, void *out, iter_error *err) {
     const reference_state *s = state;
+    (void)err;
     memcpy(out, s->values[s->net->n_layers - 1],
            (size_t)(n_rows * s->net->n_outputs) * sizeof(REAL));
+    return ITER_OK;
 }
 
 static void reference_describe(const void *state, engine_backend_info *out) {
@@ -466,7 +468,7 @@ static void reference_layer_text(const void *state, int32_t layer, char *out, si
     {                                                                                         \
         BACKEND_NAME, help_text, REAL_DTYPE, sizeof(reference_state), reference_layout,       \
             reference_create, reference_destroy, reference_get, reference_set, reference_run, \
-            reference_outputs, reference_describe, reference_layer_text                       \
+            reference_outputs, reference_describe, reference_layer_text, false, NULL          \
     }
 
 #endif

@@ -98,15 +98,38 @@ static iter_status make_buffers(iter_trainer *trainer, iter_error *err) {
     if (!trainer->counts || !trainer->blank_label || (n_outputs && !trainer->outputs))
         return no_memory(err);
     trainer->n_bytes = sizeof(*trainer) + rows + label_bytes + n_outputs * sizeof(double);
+    if (!trainer->ops->collect) return ITER_OK;
+    trainer->pending = iter__engine_alloc(ENGINE_MAX_PENDING, sizeof(*trainer->pending));
+    trainer->pending_indices =
+        iter__engine_alloc(ENGINE_MAX_PENDING * rows, sizeof(*trainer->pending_indices));
+    if (!trainer->pending || !trainer->pending_indices) return no_memory(err);
+    trainer->n_bytes += ENGINE_MAX_PENDING * (sizeof(*trainer->pending) + rows * sizeof(uint64_t));
     return ITER_OK;
 }
 
-static iter_status make_backend(iter_trainer *trainer, iter_error *err) {
+static iter_status check_device_options(const iter_trainer_options *opt,
+                                        const engine_backend_ops *ops, iter_error *err) {
+    if (opt->precision < 0 || opt->precision > ITER_PRECISION_F16 || opt->algorithms < 0 ||
+        opt->algorithms > ITER_ALGORITHMS_FAST || opt->device < 0)
+        return iter__engine_fail(err, ITER_EINVAL,
+                                 "there is no precision %d, algorithms %d or device %d",
+                                 opt->precision, opt->algorithms, opt->device);
+    if (ops->on_device || (!opt->precision && !opt->algorithms && !opt->device)) return ITER_OK;
+    return iter__engine_fail(
+        err, ITER_EUNSUPPORTED,
+        "backend %s: precision, algorithms and device are for the cuda backend", ops->name);
+}
+
+static iter_status make_backend(iter_trainer *trainer, const iter_trainer_options *opt,
+                                iter_error *err) {
     const engine_backend_config config = {
         .net = &trainer->net,
         .optimizer = &trainer->optimizer,
         .threads = trainer->threads,
         .keep_input_gradient = trainer->keep_input_gradient,
+        .precision = opt->precision,
+        .algorithms = opt->algorithms,
+        .device = opt->device,
     };
     void *state = iter__engine_alloc(1, trainer->ops->state_size);
     if (!state) return no_memory(err);
@@ -260,6 +283,7 @@ iter_status iter_trainer_create(iter_model *model, iter_loader *loader,
     trainer->threads = opt.threads ? opt.threads : default_threads(loader);
     trainer->keep_input_gradient = opt.keep_input_gradient != 0;
     iter_status status = iter__backend_find(opt.backend, &trainer->ops, err);
+    if (status >= 0) status = check_device_options(&opt, trainer->ops, err);
     if (status >= 0) status = iter__optimizer_parse(opt.optimizer, &trainer->optimizer, err);
     if (status >= 0) {
         iter__model_freeze(model);
@@ -268,7 +292,7 @@ iter_status iter_trainer_create(iter_model *model, iter_loader *loader,
     if (status >= 0 && trainer->keep_input_gradient && trainer->net.input.ids)
         status = iter__engine_fail(err, ITER_EINVAL, "token ids have no gradient to keep");
     if (status >= 0) status = make_buffers(trainer, err);
-    if (status >= 0) status = make_backend(trainer, err);
+    if (status >= 0) status = make_backend(trainer, &opt, err);
     if (status >= 0) status = make_weights(trainer, err);
     if (status >= 0) status = write_plan_text(trainer, err);
     if (status < 0) {
@@ -286,6 +310,8 @@ void iter_trainer_destroy(iter_trainer *trainer) {
     iter__engine_free(trainer->counts);
     iter__engine_free(trainer->blank_label);
     iter__engine_free(trainer->outputs);
+    iter__engine_free(trainer->pending);
+    iter__engine_free(trainer->pending_indices);
     iter__engine_free(trainer->plan_text);
     iter_model_unref(trainer->model);
     iter__engine_free(trainer);
@@ -312,6 +338,7 @@ iter_status iter_trainer_get(iter_trainer *trainer, int32_t param, iter_value va
                              size_t bytes, iter_error *err) {
     if (!trainer || !out) return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no place");
     ENGINE_TRY(check_value(trainer, param, value, false, bytes, err));
+    ENGINE_TRY(iter__trainer_settle(trainer, err));
     return trainer->ops->get(trainer->state, param, value, out, err);
 }
 
@@ -320,6 +347,7 @@ iter_status iter_trainer_set(iter_trainer *trainer, int32_t param, iter_value va
     if (!trainer || !from)
         return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no values");
     ENGINE_TRY(check_value(trainer, param, value, true, bytes, err));
+    ENGINE_TRY(iter__trainer_settle(trainer, err));
     return trainer->ops->set(trainer->state, param, value, from, err);
 }
 

@@ -5,6 +5,14 @@
 
 #include "engine/backend.h"
 
+/* A run whose outcome is not known yet: what a message about it would say. */
+typedef struct engine_pending {
+    uint64_t step;
+    uint32_t epoch;
+    int64_t n_rows, n_counted;
+    bool training;
+} engine_pending;
+
 struct iter_trainer {
     iter_model *model; /* a reference */
     engine_net net;
@@ -23,8 +31,19 @@ struct iter_trainer {
     void *blank_label; /* of a full batch, zeros: predicting needs no labels */
     void *outputs;     /* f64 [net.batch, net.n_outputs] where the backend's `real` is f64: predict
                         * answers f32 */
-    uint64_t n_bytes;  /* of all these */
+    /* Where the backend collects: runs since then, and the indices of their samples. What was
+     * collected stands in `settled` until the call that runs batches takes it, and so does the error
+     * of a run that had trouble. */
+    engine_pending *pending;   /* [ENGINE_MAX_PENDING] */
+    uint64_t *pending_indices; /* [ENGINE_MAX_PENDING, net.batch] */
+    uint32_t n_pending;
+    iter_result settled;
+    iter_error trouble; /* status 0 = none */
+    uint64_t n_bytes;   /* of all these */
     char *plan_text;
 };
+
+/* Waits for what is pending. Errors: those of a step; weights are those of before it. */
+iter_status iter__trainer_settle(iter_trainer *trainer, iter_error *err);
 
 #endif

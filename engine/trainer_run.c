@@ -5,6 +5,10 @@
  * Which rows count: blanked rows never do. Padding at the end of a padded batch does in training, as
  * MXNet trains on it, and does not in evaluation. Rows that roll_over carried from the epoch before
  * stand in front of first_valid; they are real samples, seen once, and always count.
+ *
+ * A backend on a device answers a run later. Runs are then counted as they are asked for, and what they
+ * came to is collected every ENGINE_MAX_PENDING of them and at the end of each call; a step that had
+ * trouble is named by what was noted of it. Rows, loss and hits of a result are those collected.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -25,7 +29,9 @@
 /* A checked batch; tensors are the net's view of the loader's. */
 typedef struct checked_batch {
     const iter_batch *source;
-    iter_tensor data, label;
+    iter_tensor data, label;         /* in host memory; `data` is NULL where they are not there */
+    iter_tensor far_data, far_label; /* on the device, where the backend reads them there */
+    bool is_far;
     iter_batch_info info;
     engine_batch batch;
 } checked_batch;
@@ -38,8 +44,15 @@ static double seconds_now(void) {
 
 /* ---- Checks ---------------------------------------------------------------------------------- */
 
-static const iter_tensor *find_tensor(const iter_batch *batch, const char *name, int32_t field) {
-    const iter_tensor *tensor = iter_batch_find(batch, name);
+/* By name, then by place; *out_far: the same one on the device, NULL = it is not there. */
+static const iter_tensor *find_tensor(const iter_batch *batch, const char *name, int32_t field,
+                                      const iter_tensor **out_far) {
+    const iter_tensor *tensor = iter_batch_find(batch, name), *at = NULL;
+    int32_t i = field;
+    if (tensor)
+        for (i = 0; (at = iter_batch_tensor(batch, i)) && at != tensor; i++) {
+        }
+    *out_far = iter_batch_device_tensor(batch, i);
     return tensor ? tensor : iter_batch_tensor(batch, field);
 }
 
@@ -132,18 +145,29 @@ static int64_t count_rows(iter_trainer *trainer, const checked_batch *c, bool tr
 static iter_status check_data(iter_trainer *trainer, const iter_batch *batch, checked_batch *out,
                               iter_error *err) {
     const engine_net *net = &trainer->net;
-    const iter_tensor *data = find_tensor(batch, trainer->data_name, trainer->data_field);
+    const iter_tensor *far,
+        *data = find_tensor(batch, trainer->data_name, trainer->data_field, &far);
     *out = (checked_batch){.source = batch, .info = iter_batch_describe(batch)};
     if (!data) return iter__engine_fail(err, ITER_EINVAL, "the batch has no data");
+    out->is_far = trainer->ops->on_device && far;
+    if (!out->is_far && !data->data)
+        return iter__engine_fail(
+            err, ITER_EUNSUPPORTED,
+            "the batch is on a device alone, where backend %s does not read it: "
+            "the cuda backend does, and so does any with ITER_MEMORY_HOST",
+            trainer->ops->name);
     out->data = *data;
+    out->far_data = out->is_far ? *far : *data;
     iter__net_view_data(&out->data);
-    ENGINE_TRY(check_shape(&out->data.desc, &net->data, "data", err));
-    out->batch.n_rows = out->data.desc.dims[iter__net_batch_dim(&net->data)];
+    iter__net_view_data(&out->far_data);
+    ENGINE_TRY(check_shape(&out->far_data.desc, &net->data, "data", err));
+    out->batch.n_rows = out->far_data.desc.dims[iter__net_batch_dim(&net->data)];
     if (out->batch.n_rows != (int64_t)out->info.n_rows)
         return iter__engine_fail(err, ITER_EINVAL,
                                  "data: the batch has %u rows, its tensor %" PRId64,
                                  out->info.n_rows, out->batch.n_rows);
-    if (net->input.ids) ENGINE_TRY(check_ids(out, net->layers[0].options.embedding.rows, err));
+    if (net->input.ids && out->data.data)
+        ENGINE_TRY(check_ids(out, net->layers[0].options.embedding.rows, err));
     return ITER_OK;
 }
 
@@ -153,15 +177,20 @@ static iter_status check_batch(iter_trainer *trainer, const iter_batch *batch, b
     const engine_net *net = &trainer->net;
     const engine_kind loss = net->layers[net->n_layers - 1].kind;
     ENGINE_TRY(check_data(trainer, batch, out, err));
-    const iter_tensor *label = find_tensor(batch, trainer->label_name, trainer->label_field);
-    if (!label) return iter__engine_fail(err, ITER_EINVAL, "the batch has no label");
+    const iter_tensor *far,
+        *label = find_tensor(batch, trainer->label_name, trainer->label_field, &far);
+    if (!label || (out->is_far && !far))
+        return iter__engine_fail(err, ITER_EINVAL, "the batch has no label");
     out->label = *label;
+    out->far_label = out->is_far ? *far : *label;
     iter__net_view_label(loss, &out->label);
-    ENGINE_TRY(check_shape(&out->label.desc, &net->label, "label", err));
-    if (out->label.desc.dims[0] != out->batch.n_rows)
+    iter__net_view_label(loss, &out->far_label);
+    ENGINE_TRY(check_shape(&out->far_label.desc, &net->label, "label", err));
+    if (out->far_label.desc.dims[0] != out->batch.n_rows)
         return iter__engine_fail(err, ITER_EINVAL, "label: %" PRId64 " rows, the data has %" PRId64,
-                                 out->label.desc.dims[0], out->batch.n_rows);
-    if (loss == ENGINE_SOFTMAX_CROSS_ENTROPY) ENGINE_TRY(check_classes(out, net->n_outputs, err));
+                                 out->far_label.desc.dims[0], out->batch.n_rows);
+    if (loss == ENGINE_SOFTMAX_CROSS_ENTROPY && out->label.data)
+        ENGINE_TRY(check_classes(out, net->n_outputs, err));
     out->batch.n_counted = count_rows(trainer, out, training);
     return ITER_OK;
 }
@@ -191,32 +220,51 @@ static bool is_broken_row(const iter_tensor *tensor, int32_t batch_dim, int64_t 
     }
 }
 
-/* "the loss is nan in epoch 3, over samples 17, 4, 99, 3, ...; weights are unchanged. Data and labels
- * are finite, so a lower lr may help" */
-static iter_status fail_not_finite(const checked_batch *c, const char *what, const char *else_hint,
-                                   iter_error *err) {
-    const uint64_t *index = iter_batch_index(c->source);
-    char list[128] = "", hint[160];
+/* What a message says of a run: "the loss is nan in epoch 3, over samples 17, 4, 99, 3, ...". */
+static iter_status fail_not_finite(const engine_pending *p, const uint64_t *index, const char *what,
+                                   const char *hint, iter_error *err) {
+    char list[128] = "";
     size_t n = 0;
-    for (int64_t i = 0; i < c->batch.n_rows && i < INDICES_SHOWN; i++)
+    for (int64_t i = 0; i < p->n_rows && i < INDICES_SHOWN; i++)
         n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%" PRIu64, i ? ", " : "", index[i]);
-    snprintf(hint, sizeof(hint), "%s", else_hint);
+    return iter__engine_fail(err, ITER_EFORMAT,
+                             "%s in epoch %u, over samples %s%s; weights are unchanged. %s", what,
+                             p->epoch, list, p->n_rows > INDICES_SHOWN ? ", ..." : "", hint);
+}
+
+/* Of a batch that is still there: which row is to blame, if one is. */
+static const char *find_hint(const checked_batch *c, const char *else_hint, char out[160]) {
+    const uint64_t *index = iter_batch_index(c->source);
+    snprintf(out, 160, "%s", else_hint);
+    if (!c->data.data || !c->label.data) {
+        snprintf(out, 160, "The batch is on the device: whether it is finite was not looked at");
+        return out;
+    }
     for (int64_t i = c->batch.n_rows - 1; i >= 0; i--) {
         const bool data = is_broken_row(&c->data, iter__net_batch_dim(&c->data.desc), i);
         if (data || is_broken_row(&c->label, 0, i))
-            snprintf(hint, sizeof(hint),
+            snprintf(out, 160,
                      "%s of row %" PRId64 " (sample %" PRIu64 ") holds a value that is not finite",
                      data ? "Data" : "The label", i, index[i]);
     }
-    return iter__engine_fail(
-        err, ITER_EFORMAT, "%s in epoch %u, over samples %s%s; weights are unchanged. %s", what,
-        c->info.epoch, list, c->batch.n_rows > INDICES_SHOWN ? ", ..." : "", hint);
+    return out;
+}
+
+static const char *loss_text(double loss) {
+    return isnan(loss) ? "the loss is nan" : "the loss is infinite";
+}
+
+static engine_pending note_of(const iter_trainer *trainer, const checked_batch *c, bool training) {
+    const engine_pending note = {trainer->n_steps, c->info.epoch, c->batch.n_rows,
+                                 c->batch.n_counted, training};
+    return note;
 }
 
 static iter_status run(iter_trainer *trainer, checked_batch *c, engine_run what,
                        engine_outcome *out, iter_error *err) {
-    c->batch.data = &c->data;
-    c->batch.label = &c->label;
+    c->batch.data = c->is_far ? &c->far_data : &c->data;
+    if (!c->batch.label) c->batch.label = c->is_far ? &c->far_label : &c->label;
+    if (c->is_far) c->batch.source = (iter_batch *)(uintptr_t)c->source; /* it is waited for */
     c->batch.counts = trainer->counts;
     c->batch.step = trainer->n_steps;
     c->batch.lr = iter__optimizer_rate(&trainer->optimizer, c->info.epoch);
@@ -227,32 +275,127 @@ static iter_status run(iter_trainer *trainer, checked_batch *c, engine_run what,
     return status;
 }
 
-/* One batch; what it came to is added to *sum, whose loss is a sum meanwhile. */
+static iter_status fail_step(const engine_pending *p, iter_status status, iter_error *err) {
+    return iter__engine_fail_in(err, status, "%s %" PRIu64, p->training ? "step" : "test at step",
+                                p->step);
+}
+
+/* What is wrong with a run that was collected; c: its batch, where it is still there. */
+static iter_status fail_collected(const iter_trainer *trainer, const engine_collected *found,
+                                  const checked_batch *c, iter_error *err) {
+    const engine_pending *p = &trainer->pending[found->run];
+    const uint64_t *index = trainer->pending_indices + found->run * trainer->net.batch;
+    const uint64_t sample = index[found->row < p->n_rows ? found->row : 0];
+    char hint[160] = "A lower lr may help, if data and labels are finite";
+    switch (found->trouble) {
+    case ENGINE_TROUBLE_LABEL:
+        return iter__engine_fail(err, ITER_EINVAL,
+                                 "label of row %" PRId64 " (sample %" PRIu64 ") is %" PRId64
+                                 ", the model has the classes 0 to %" PRId64,
+                                 found->row, sample, found->value, trainer->net.n_outputs - 1);
+    case ENGINE_TROUBLE_ID:
+        return iter__engine_fail(err, ITER_EINVAL,
+                                 "id %" PRId64 " of row %" PRId64 " (sample %" PRIu64
+                                 ") is %" PRId64 ", the embedding has the rows 0 to %" PRId64,
+                                 found->place, found->row, sample, found->value,
+                                 trainer->net.layers[0].options.embedding.rows - 1);
+    default:
+        if (c) find_hint(c, "Data and labels are finite, so a lower lr may help", hint);
+        return fail_not_finite(p, index, loss_text(found->loss), hint, err);
+    }
+}
+
+/* Collects; c: the batch of the last run, where it is still there. */
+static iter_status settle(iter_trainer *trainer, const checked_batch *c, iter_error *err) {
+    engine_collected found;
+    const uint32_t n = trainer->n_pending;
+    if (n == 0) return ITER_OK;
+    trainer->n_pending = 0;
+    iter_status status = trainer->ops->collect(trainer->state, &found, err);
+    if (status < 0) return fail_step(&trainer->pending[0], status, err);
+    const uint32_t n_fine = found.trouble ? found.run : n;
+    trainer->settled.loss += found.loss_sum;
+    trainer->settled.n_correct += (uint64_t)found.n_correct;
+    for (uint32_t i = 0; i < n_fine; i++)
+        trainer->settled.n_rows += (uint64_t)trainer->pending[i].n_counted;
+    if (!found.trouble) return ITER_OK;
+    const engine_pending *bad = &trainer->pending[found.run];
+    if (bad->training) trainer->n_steps = bad->step; /* those behind it did nothing */
+    status = fail_collected(trainer, &found, found.run == n - 1 ? c : NULL, err);
+    return fail_step(bad, status, err);
+}
+
+/* What was settled goes into the sum, and so does the error that came out meanwhile. */
+static iter_status take_settled(iter_trainer *trainer, iter_status status, iter_result *sum,
+                                iter_error *err) {
+    sum->loss += trainer->settled.loss;
+    sum->n_correct += trainer->settled.n_correct;
+    sum->n_rows += trainer->settled.n_rows;
+    trainer->settled = (iter_result){0};
+    if (trainer->trouble.status >= 0) return status;
+    const iter_error trouble = trainer->trouble;
+    trainer->trouble.status = ITER_OK;
+    if (err) *err = trouble;
+    return trouble.status;
+}
+
+iter_status iter__trainer_settle(iter_trainer *trainer, iter_error *err) {
+    if (trainer->n_pending == 0) return ITER_OK;
+    const iter_status status = settle(trainer, NULL, &trainer->trouble);
+    trainer->trouble.status = status; /* for the call that runs batches */
+    if (status < 0 && err) *err = trainer->trouble;
+    return status;
+}
+
+/* Before a call runs batches: one inside another's `progress` leaves that one's sums alone. */
+static iter_status begin_runs(iter_trainer *trainer, iter_result *out_outer, iter_error *err) {
+    ENGINE_TRY(iter__trainer_settle(trainer, err));
+    *out_outer = trainer->settled;
+    trainer->settled = (iter_result){0};
+    return ITER_OK;
+}
+
+static void remember(iter_trainer *trainer, const checked_batch *c, bool training) {
+    const uint32_t i = trainer->n_pending++;
+    trainer->pending[i] = note_of(trainer, c, training);
+    memcpy(trainer->pending_indices + i * trainer->net.batch, iter_batch_index(c->source),
+           (size_t)c->batch.n_rows * sizeof(uint64_t));
+}
+
+/* One batch; what it came to is added to *sum, whose loss is a sum meanwhile. `waits`: not to be
+ * left pending. */
 static iter_status run_batch(iter_trainer *trainer, const iter_batch *batch, bool training,
-                             iter_result *sum, iter_error *err) {
+                             bool waits, iter_result *sum, iter_error *err) {
     checked_batch checked;
     engine_outcome outcome = {0};
     iter_status status = check_batch(trainer, batch, training, &checked, err);
-    if (status >= 0 && checked.batch.n_counted > 0) {
+    const engine_pending note = note_of(trainer, &checked, training);
+    const bool runs = status >= 0 && checked.batch.n_counted > 0;
+    if (runs) {
         status =
             run(trainer, &checked, training ? ENGINE_RUN_TRAIN : ENGINE_RUN_FORWARD, &outcome, err);
-        if (status >= 0 && !isfinite(outcome.loss_sum))
-            status = fail_not_finite(
-                &checked, isnan(outcome.loss_sum) ? "the loss is nan" : "the loss is infinite",
-                "Data and labels are finite, so a lower lr may help", err);
+        if (status >= 0 && !outcome.pending && !isfinite(outcome.loss_sum)) {
+            char hint[160];
+            find_hint(&checked, "Data and labels are finite, so a lower lr may help", hint);
+            status = fail_not_finite(&note, iter_batch_index(batch), loss_text(outcome.loss_sum),
+                                     hint, err);
+        }
     }
-    if (status < 0)
-        return iter__engine_fail_in(err, status, "%s %" PRIu64, training ? "step" : "test at step",
-                                    trainer->n_steps);
-    if (training && checked.batch.n_counted > 0) {
+    if (status < 0) return fail_step(&note, status, err);
+    if (runs && outcome.pending) remember(trainer, &checked, training);
+    if (training && runs) {
         trainer->n_steps++;
         trainer->has_gradient = true;
     }
-    sum->loss += outcome.loss_sum;
-    sum->n_correct += (uint64_t)outcome.n_correct;
-    sum->n_rows += (uint64_t)checked.batch.n_counted;
     sum->n_steps++;
-    return ITER_OK;
+    if (!outcome.pending) {
+        sum->loss += outcome.loss_sum;
+        sum->n_correct += (uint64_t)outcome.n_correct;
+        sum->n_rows += (uint64_t)checked.batch.n_counted;
+    }
+    if (waits || trainer->n_pending == ENGINE_MAX_PENDING)
+        status = settle(trainer, waits ? &checked : NULL, err);
+    return take_settled(trainer, status, sum, err);
 }
 
 /* The sum as a mean, with the time since `begin`. */
@@ -265,40 +408,76 @@ static iter_result result_of(const iter_result *sum, double begin) {
 
 static iter_status run_one(iter_trainer *trainer, const iter_batch *batch, bool training,
                            iter_result *out, iter_error *err) {
-    iter_result sum = {0};
+    iter_result sum = {0}, outer;
     const double begin = seconds_now();
     if (out) *out = sum;
     if (!trainer || !batch)
         return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no batch");
-    ENGINE_TRY(run_batch(trainer, batch, training, &sum, err));
-    if (out) *out = result_of(&sum, begin);
-    return ITER_OK;
+    ENGINE_TRY(begin_runs(trainer, &outer, err));
+    const iter_status status = run_batch(trainer, batch, training, true, &sum, err);
+    trainer->settled = outer;
+    if (status >= 0 && out) *out = result_of(&sum, begin);
+    return status;
 }
 
 /* Batches until END; AGAIN where `progress` ended it. */
 static iter_status run_all(iter_trainer *trainer, iter_loader *loader, bool training,
                            iter_progress_fn progress, void *user, iter_result *out,
                            iter_error *err) {
-    iter_result sum = {0};
+    iter_result sum = {0}, outer;
     const double begin = seconds_now();
     if (out) *out = sum;
     if (!trainer || !loader)
         return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no loader");
-    iter_status status = ITER_OK;
+    iter_status status = begin_runs(trainer, &outer, err);
+    if (status < 0) return status;
     while (status == ITER_OK) {
         iter_batch *batch;
         const double asked = seconds_now();
         status = iter_loader_next(loader, &batch, err);
         sum.wait_seconds += seconds_now() - asked;
         if (status != ITER_OK) break;
-        status = run_batch(trainer, batch, training, &sum, err);
+        status = run_batch(trainer, batch, training, false, &sum, err);
         iter_batch_unref(batch);
         if (status < 0 || !progress) continue;
         const iter_result so_far = result_of(&sum, begin);
         if (!progress(user, &so_far)) status = ITER_AGAIN;
     }
+    iter_error late; /* of a step before whatever ended the run: it comes first */
+    iter_status settled = settle(trainer, NULL, &late);
+    settled = take_settled(trainer, settled, &sum, &late);
+    if (settled < 0) {
+        status = settled;
+        if (err) *err = late;
+    }
+    trainer->settled = outer;
     if (out) *out = result_of(&sum, begin);
     return status == ITER_END ? ITER_OK : status;
+}
+
+/* Forward alone, with labels that are all 0. */
+static iter_status predict(iter_trainer *trainer, checked_batch *c, engine_outcome *outcome,
+                           iter_error *err) {
+    static const char hint_of_finite[] = "Data are finite, so the weights are not, or too large";
+    const engine_pending note = note_of(trainer, c, false);
+    engine_collected found = {.loss_sum = 0};
+    c->far_label = c->label;
+    if (c->is_far) c->far_label.data = NULL;
+    ENGINE_TRY(run(trainer, c, ENGINE_RUN_FORWARD, outcome, err));
+    if (outcome->pending) {
+        ENGINE_TRY(trainer->ops->collect(trainer->state, &found, err));
+        outcome->loss_sum = found.trouble == ENGINE_TROUBLE_LOSS ? found.loss : found.loss_sum;
+    }
+    if (found.trouble == ENGINE_TROUBLE_ID) {
+        trainer->pending[0] = note;
+        memcpy(trainer->pending_indices, iter_batch_index(c->source),
+               (size_t)c->batch.n_rows * sizeof(uint64_t));
+        return fail_collected(trainer, &found, c, err);
+    }
+    if (isfinite(outcome->loss_sum)) return ITER_OK;
+    char hint[160];
+    return fail_not_finite(&note, iter_batch_index(c->source), "an output is not finite",
+                           find_hint(c, hint_of_finite, hint), err);
 }
 
 /* ---- Public ---------------------------------------------------------------------------------- */
@@ -319,6 +498,7 @@ iter_status iter_trainer_predict(iter_trainer *trainer, const iter_batch *batch,
     engine_outcome outcome; /* of labels that are all 0; finite where the outputs are */
     if (!trainer || !batch || !out)
         return iter__engine_fail(err, ITER_EINVAL, "trainer: none, no batch, or no place");
+    ENGINE_TRY(iter__trainer_settle(trainer, err));
     iter_status status = check_data(trainer, batch, &c, err);
     if (status < 0) return iter__engine_fail_in(err, status, "predict");
     const int64_t n_rows = c.batch.n_rows, n = n_rows * trainer->net.n_outputs;
@@ -331,13 +511,11 @@ iter_status iter_trainer_predict(iter_trainer *trainer, const iter_batch *batch,
     c.label.desc.dims[0] = n_rows;
     memset(trainer->counts, 1, (size_t)n_rows);
     c.batch.n_counted = n_rows;
-    status = run(trainer, &c, ENGINE_RUN_FORWARD, &outcome, err);
-    if (status >= 0 && !isfinite(outcome.loss_sum))
-        status = fail_not_finite(&c, "an output is not finite",
-                                 "Data are finite, so the weights are not, or too large", err);
-    if (status < 0) return iter__engine_fail_in(err, status, "predict");
+    status = predict(trainer, &c, &outcome, err);
     const bool wide = trainer->ops->real == ITER_F64;
-    trainer->ops->outputs(trainer->state, n_rows, wide ? trainer->outputs : out);
+    if (status >= 0)
+        status = trainer->ops->outputs(trainer->state, n_rows, wide ? trainer->outputs : out, err);
+    if (status < 0) return iter__engine_fail_in(err, status, "predict");
     for (int64_t i = 0; wide && i < n; i++)
         out[i] = (float)((const double *)trainer->outputs)[i];
     return ITER_OK;

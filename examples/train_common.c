@@ -97,6 +97,9 @@ static iter_status open_trainer(run *r, iter_error *err) {
     opt.optimizer = r->program->optimizer;
     opt.threads = (uint32_t)r->options.threads; /* 0: cores less workers */
     opt.seed = r->options.seed;
+    opt.precision = r->options.precision;
+    opt.algorithms = r->options.algorithms;
+    opt.device = r->options.device;
     return iter_trainer_create(r->model, r->train, &opt, &r->trainer, err);
 }
 
@@ -270,16 +273,15 @@ static iter_status train(run *r, iter_error *err) {
 /* ---- Report ---------------------------------------------------------------------------------- */
 
 static iter_status report(run *r, iter_error *err) {
-    iter_loader_stats stats = {.struct_size = sizeof(stats)};
-    iter_status s = iter_loader_stats_read(r->train, &stats, err);
-    if (s < 0) return s;
     train_summary *sum = &r->summary;
+    sum->loader.struct_size = sizeof(sum->loader);
+    iter_status s = iter_loader_stats_read(r->train, &sum->loader, err);
+    if (s < 0) return s;
     sum->program = r->program;
     sum->options = &r->options;
     sum->data = r->train_spec;
     sum->layout = r->layout;
     sum->trainer = iter_trainer_describe(r->trainer);
-    sum->workers = stats.n_workers;
     if (r->n_rows > 0) train_table(r->out, sum, r->rows, r->n_rows);
     FILE *json = r->json;
     r->json = NULL; /* it will be closed */

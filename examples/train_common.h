@@ -40,6 +40,9 @@ typedef struct train_program {
 typedef struct train_options {
     int32_t loader;        /* 0 dataloader, 1 ndarray */
     int32_t model, layout; /* places in the program's lists; layout -1 = what the model wants */
+    int32_t
+        device; /* 0 = cpu, else ITER_DEVICE(n): batches go to that GPU, and are trained there */
+    int32_t finish, resident, precision, algorithms; /* the libraries' enums, with a GPU */
     int64_t workers;
     uint64_t epochs, batch, seed, threads, limit_steps;
     const char *data, *backend, *checkpoint, *json;
@@ -63,7 +66,7 @@ typedef struct train_summary {
     const char *stopped;        /* why it ended early, or NULL */
     char checkpoint_error[512]; /* of the last save, or "" */
     iter_trainer_info trainer;
-    int32_t workers;
+    iter_loader_stats loader; /* of the training split */
     double seconds, wait_seconds;
 } train_summary;
 
@@ -76,6 +79,9 @@ int train_main(int argc, char **argv, const train_program *program);
 iter_status train_flags(int argc, char **argv, const train_program *program, train_options *out,
                         iter_error *err);
 void train_help(const train_program *program, FILE *out);
+
+/** The words of a flag that is a choice, "f32|tf32|f16"; NULL = it is none. */
+const char *train_choices(const char *flag);
 
 /** The i-th word of "a|b" in out[32], or "". */
 const char *train_word(const char *words, int32_t i, char out[32]);

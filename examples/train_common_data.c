@@ -37,9 +37,23 @@ static bool make_spec(const char *format, const char *path, const char *split,
     return *path == '\0';
 }
 
+/* Arrays have a file each: "train" in a name becomes "test". */
+static bool make_test_files(const char *train, char out[TRAIN_PATH_MAX]) {
+    size_t n = 0;
+    const char *at = train;
+    while (*at != '\0' && n < TRAIN_PATH_MAX - 8) {
+        const bool found = strncmp(at, "train", 5) == 0;
+        n += (size_t)snprintf(out + n, TRAIN_PATH_MAX - n, "%.*s", found ? 4 : 1,
+                              found ? "test" : at);
+        at += found ? 5 : 1;
+    }
+    return *at == '\0';
+}
+
 /* The spec of the test split: the value of `split` becomes test; where it has none, it gets one.
  * Samples that are made on the spot have no splits, but a seed. */
 static bool make_test_spec(const char *train, char out[TRAIN_PATH_MAX]) {
+    if (strncmp(train, "npy:", 4) == 0) return make_test_files(train, out);
     const bool synthetic = strncmp(train, "synthetic:", 10) == 0;
     const char *key = synthetic ? "seed=" : "split=", *value = synthetic ? "4711" : "test";
     const char *options = strrchr(train, '?'), *at = options;
@@ -190,6 +204,12 @@ iter_status train_open_loader(const train_options *options, const char *spec, it
      * judged by. */
     opt.shuffle = training ? ITER_SHUFFLE_FULL : ITER_SHUFFLE_NONE;
     opt.last_batch = training ? ITER_LAST_DISCARD : ITER_LAST_KEEP;
+    if (options->device != 0) {
+        opt.memory = ITER_MEMORY_DEVICE;
+        opt.device = options->device;
+        opt.finish = options->finish;
+        opt.resident = options->resident;
+    }
     iter_dataset *dataset;
     iter_status s = iter_dataset_open(spec, NULL, &dataset, err);
     if (s < 0) return s;

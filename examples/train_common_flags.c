@@ -11,7 +11,7 @@
 
 #include "train_common.h"
 
-typedef enum flag_kind { TEXT, COUNT, CHOICE, MODEL, LAYOUT, WORKERS, FLAG } flag_kind;
+typedef enum flag_kind { TEXT, COUNT, CHOICE, MODEL, LAYOUT, WORKERS, DEVICE, FLAG } flag_kind;
 
 typedef struct flag_row {
     const char *name;
@@ -37,7 +37,17 @@ static const flag_row rows[] = {
      "threads that make batches (0: made between steps)"},
     {"threads", COUNT, AT(threads), "N", 1, 1024, "threads that train (cores less workers)"},
     {"seed", COUNT, AT(seed), "N", 0, UINT64_MAX, "of weights, dropout and order (0)"},
-    {"backend", TEXT, AT(backend), "NAME", 0, 0, "what computes: cpu, reference, reference-f64"},
+    {"backend", TEXT, AT(backend), "NAME", 0, 0,
+     "what computes: cpu, cuda, reference, reference-f64 (cuda with --device cuda, else cpu)"},
+    {"device", DEVICE, AT(device), "cpu|cuda|cuda:N", 0, 64, "where batches go (cpu)"},
+    {"precision", CHOICE, AT(precision), "f32|tf32|f16", 0, 0,
+     "with --device cuda: numbers it computes with"},
+    {"algorithms", CHOICE, AT(algorithms), "deterministic|tuned|fast", 0, 0,
+     "with --device cuda: the same bits in every run, the fastest of these, or of all"},
+    {"resident", CHOICE, AT(resident), "no|auto|yes", 0, 0,
+     "with --device cuda: the whole set is kept on the GPU"},
+    {"finish", CHOICE, AT(finish), "auto|host|device", 0, 0,
+     "with --device cuda: where images become numbers (auto: as the plan weighs)"},
     {"layout", LAYOUT, AT(layout), NULL, 0, 0,
      "order of the batches' dimensions (what the model wants)"},
     {"checkpoint", TEXT, AT(checkpoint), "DIR", 0, 0,
@@ -64,6 +74,16 @@ static bool read_count(const char *text, const flag_row *row, uint64_t *out) {
     *out = strtoull(text, &end, 10);
     return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *out >= row->min &&
            *out <= row->max;
+}
+
+static bool read_device(const char *text, const flag_row *row, int32_t *out) {
+    uint64_t number = 0;
+    *out = 0;
+    if (strcmp(text, "cpu") == 0) return true;
+    if (strncmp(text, "cuda", 4) != 0) return false;
+    if (text[4] != '\0' && (text[4] != ':' || !read_count(text + 5, row, &number))) return false;
+    *out = ITER_DEVICE((int32_t)number);
+    return true;
 }
 
 /* The words that a row's value may be, for messages and help. */
@@ -105,6 +125,7 @@ static bool store(const flag_row *row, const train_program *program, const char 
         else if ((known = read_count(text, row, &number)))
             out->workers = (int64_t)number;
         return known;
+    case DEVICE: return read_device(text, row, (int32_t *)at);
     case CHOICE:
     case MODEL:
     case LAYOUT:
@@ -122,6 +143,11 @@ static const flag_row *find_row(const char *name, size_t length) {
 }
 
 /* ---- Public ---------------------------------------------------------------------------------- */
+
+const char *train_choices(const char *flag) {
+    const flag_row *row = find_row(flag, strlen(flag));
+    return row != NULL && row->kind == CHOICE ? row->value : NULL;
+}
 
 const char *train_word(const char *words, int32_t i, char out[32]) {
     out[0] = '\0';
@@ -153,6 +179,11 @@ iter_status train_flags(int argc, char **argv, const train_program *program, tra
         if (!store(row, program, value, out))
             return train_fail(err, ITER_EINVAL, "--%s wants %s, not '%s'", row->name, wants, value);
     }
+    if (out->device == 0 &&
+        (out->precision != 0 || out->algorithms != 0 || out->resident != 0 || out->finish != 0))
+        return train_fail(err, ITER_EINVAL,
+                          "--precision, --algorithms, --resident and --finish want --device cuda");
+    if (out->device != 0 && out->backend == NULL) out->backend = "cuda";
     if (out->resume && out->checkpoint == NULL)
         return train_fail(err, ITER_EINVAL, "--resume wants --checkpoint beside it");
     return ITER_OK;

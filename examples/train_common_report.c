@@ -82,6 +82,28 @@ static void put_layout(FILE *out, const train_summary *sum) {
             100 * share(trainer->convert_seconds, sum->seconds));
 }
 
+/* Share of the time in which training did not wait for a batch. */
+static double utilisation(const train_summary *sum) {
+    return 1 - share(sum->wait_seconds, sum->seconds);
+}
+
+static const char *device_name(const train_options *options, char out[16]) {
+    snprintf(out, 16, options->device == 0 ? "cpu" : "cuda:%u",
+             (unsigned)(options->device - ITER_DEVICE(0)) % 1000);
+    return out;
+}
+
+static void put_device(FILE *out, const train_summary *sum) {
+    const train_options *options = sum->options;
+    char device[16], precision[32], resident[32];
+    if (options->device == 0) return;
+    fprintf(out, "%s: %s, %s, resident %s; %.1f MB went there\n", device_name(options, device),
+            sum->loader.device,
+            train_word(train_choices("precision"), options->precision, precision),
+            train_word(train_choices("resident"), options->resident, resident),
+            (double)sum->loader.copied_bytes * 1e-6);
+}
+
 void train_table(FILE *out, const train_summary *sum, const train_row *rows, size_t n) {
     fprintf(out, "\nepoch   seconds   samples/s      loss     train      test   waiting\n");
     for (size_t i = 0; i < n; i++) {
@@ -93,10 +115,13 @@ void train_table(FILE *out, const train_summary *sum, const train_row *rows, siz
     }
     fprintf(out, "\n%s, %u thread%s; %s, %d worker%s\n", sum->trainer.backend, sum->trainer.threads,
             sum->trainer.threads == 1 ? "" : "s",
-            sum->options->loader == 1 ? "NDArrayIter" : "DataLoader", sum->workers,
-            sum->workers == 1 ? "" : "s");
+            sum->options->loader == 1 ? "NDArrayIter" : "DataLoader", sum->loader.n_workers,
+            sum->loader.n_workers == 1 ? "" : "s");
+    put_device(out, sum);
     fprintf(out, "cost of feeding: %.2f s of %.2f s, %.2f %%, went by waiting for batches\n",
             sum->wait_seconds, sum->seconds, 100 * share(sum->wait_seconds, sum->seconds));
+    fprintf(out, "utilisation: %.2f %% of the time there was a batch to train on\n",
+            100 * utilisation(sum));
     put_layout(out, sum);
     if (sum->checkpoint_error[0] != '\0')
         fprintf(out, "the last checkpoint was NOT saved: %s\n", sum->checkpoint_error);
@@ -119,6 +144,10 @@ static void put_text(FILE *out, const char *key, const char *text) {
     fputs("\",\n", out);
 }
 
+static const char *word_of(const char *flag, int32_t choice, char out[32]) {
+    return train_word(train_choices(flag), choice, out);
+}
+
 /* A number that is none is null. */
 static void put_number(FILE *out, const char *key, double value, const char *end) {
     if (isfinite(value))
@@ -129,6 +158,7 @@ static void put_number(FILE *out, const char *key, double value, const char *end
 
 static void put_json(FILE *out, const train_summary *sum, const train_row *rows, size_t n) {
     const train_options *options = sum->options;
+    char device[16], word[32];
     fputs("{\n", out);
     put_text(out, "program", sum->program->name);
     put_text(out, "model", sum->program->models[options->model].name);
@@ -136,17 +166,25 @@ static void put_json(FILE *out, const train_summary *sum, const train_row *rows,
     put_text(out, "loader", options->loader == 1 ? "ndarray" : "dataloader");
     put_text(out, "backend", sum->trainer.backend);
     put_text(out, "layout", sum->layout);
+    put_text(out, "device", device_name(options, device));
+    put_text(out, "device_name", sum->loader.device);
+    put_text(out, "precision", word_of("precision", options->precision, word));
+    put_text(out, "algorithms", word_of("algorithms", options->algorithms, word));
+    put_text(out, "resident", word_of("resident", options->resident, word));
+    put_text(out, "finish", word_of("finish", options->finish, word));
     put_text(out, "stopped", sum->stopped != NULL ? sum->stopped : "");
     put_text(out, "checkpoint_error", sum->checkpoint_error);
     fprintf(out,
             "  \"batch\": %" PRIu64
             ",\n  \"workers\": %d,\n  \"threads\": %u,\n  \"seed\": %" PRIu64
             ",\n  \"steps\": %" PRIu64 ",\n  \"converted_batches\": %" PRIu64 ",\n  ",
-            options->batch, sum->workers, sum->trainer.threads, options->seed, sum->trainer.n_steps,
-            sum->trainer.n_converted);
+            options->batch, sum->loader.n_workers, sum->trainer.threads, options->seed,
+            sum->trainer.n_steps, sum->trainer.n_converted);
     put_number(out, "convert_seconds", sum->trainer.convert_seconds, ",\n  ");
     put_number(out, "seconds", sum->seconds, ",\n  ");
     put_number(out, "wait_share", share(sum->wait_seconds, sum->seconds), ",\n  ");
+    put_number(out, "utilisation", utilisation(sum), ",\n  ");
+    fprintf(out, "\"copied_bytes\": %" PRIu64 ",\n  ", sum->loader.copied_bytes);
     fputs("\"epochs\": [", out);
     double test_accuracy = NAN;
     for (size_t i = 0; i < n; i++) {

@@ -25,8 +25,10 @@ struct DLManagedTensorVersioned;
 #define ITER_DLPACK_READ_ONLY 1u
 #define ITER_DLPACK_IS_COPIED 2u
 
-/** DLDeviceType, where the host can read the memory. */
+/** DLDeviceType. Page-locked memory is CUDA_HOST where ITER_MEMORY_PINNED was asked for; where
+ * ITER_MEMORY_AUTO came to it by itself it is CPU, as it would be without a GPU. */
 #define ITER_DLPACK_CPU       1
+#define ITER_DLPACK_CUDA      2
 #define ITER_DLPACK_CUDA_HOST 3
 
 /** DLDataTypeCode, as far as there is an iter_dtype for it. */
@@ -58,8 +60,14 @@ typedef struct iter_dlpack {
 } iter_dlpack;
 
 /**
- * Gives field `field` of a batch away. A batch may be given away any number of times; consumers may
- * write into it.
+ * Gives field `field` of a batch away, on the device where the batch is there. A batch may be given
+ * away any number of times; consumers may write into it.
+ *
+ * Streams: DLPack has the producer make the consumer's stream wait. So call iter_batch_wait(batch,
+ * stream) before the consumer gets the tensor, with the stream that __dlpack__(stream=...) names
+ * (DLPack's 1, the legacy default stream, is NULL here), and not at all for -1. The deleter tells
+ * nothing of streams: call iter_batch_release(batch, stream) behind the consumer's last work on the
+ * tensor, before the deleter runs; or the consumer waits for that work himself.
  *
  * Ownership  *out holds a reference of its own on the batch, which its deleter drops; that may be
  *            in any thread, and after the loader is gone. Until then the batch counts as held.

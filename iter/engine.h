@@ -142,10 +142,28 @@ ITER_API const char *iter_model_preset(const char *name);
 
 /* ---- Trainers -------------------------------------------------------------------------------- */
 
+/** Arithmetic of the cuda backend. Weights, moments and losses are f32 in each. */
+typedef enum iter_precision {
+    ITER_PRECISION_F32 = 0,
+    ITER_PRECISION_TF32 = 1, /* products by tensor cores, their factors rounded to 10 bits */
+    ITER_PRECISION_F16 =
+        2 /* activations and gradients in f16, sums in f32; gradients are scaled, and
+                              * a step whose gradients overflow nevertheless is left out */
+} iter_precision;
+
+/** Which algorithms of cuDNN the cuda backend takes. */
+typedef enum iter_algorithms {
+    ITER_ALGORITHMS_DETERMINISTIC = 0, /* by cuDNN's advice, the same in every process: a run can be
+                                        * repeated bit for bit on the same machine */
+    ITER_ALGORITHMS_TUNED = 1, /* the fastest of these, measured at create: another trainer may
+                                        * get others */
+    ITER_ALGORITHMS_FAST = 2   /* the fastest of all, measured; may add up in any order */
+} iter_algorithms;
+
 typedef struct iter_trainer_options {
     size_t struct_size; /* sizeof(iter_trainer_options); ITER_TRAINER_OPTIONS_INIT sets it */
-    /* "cpu" (oneDNN), "reference" (naive loops), "reference-f64" (the same in double); NULL = cpu
-     * where it was built, else reference */
+    /* "cpu" (oneDNN), "cuda" (cuDNN and cuBLAS, opened at run time), "reference" (naive loops),
+     * "reference-f64" (the same in double); NULL = cpu where it was built, else reference */
     const char *backend;
     /* "sgd:lr=0.01,momentum=0.9,weight-decay=0" or "adam:lr=0.001,beta1=0.9,beta2=0.999,
      * epsilon=1e-8,weight-decay=0"; both know step=EPOCHS,factor=F: lr times F after every so many
@@ -155,10 +173,16 @@ typedef struct iter_trainer_options {
                        * loader, at least 1 */
     uint64_t seed;    /* initial weights and dropout depend on it alone */
     int32_t keep_input_gradient; /* 1 = for iter_trainer_get() of ITER_VALUE_INPUT_GRADIENT */
+    /* The cuda backend's; others refuse what is not 0 (EUNSUPPORTED). */
+    int32_t precision;  /* iter_precision */
+    int32_t algorithms; /* iter_algorithms */
+    int32_t
+        device; /* ITER_DEVICE(n); 0 = the one whose context is current in the calling thread, else
+                     * number 0. Batches on a device must be on the same one. */
 } iter_trainer_options;
 
 #define ITER_TRAINER_OPTIONS_INIT \
-    { sizeof(iter_trainer_options), 0, 0, 0, 0, 0 }
+    { sizeof(iter_trainer_options), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
  * Plans the model for the batches of a loader, makes weights, and allocates all memory that steps
@@ -220,7 +244,8 @@ ITER_API ITER_NODISCARD iter_status iter_trainer_predict(iter_trainer *trainer,
                                                          size_t capacity, iter_error *err);
 
 /** Looks at the run after every step, `so_far` since iter_trainer_epoch() began; false ends it
- * there. */
+ * there. On the cuda backend steps are counted as they are queued, and rows, loss and hits as they are
+ * heard of, at most 64 steps later; an error of a step, too, comes up to 64 batches late. */
 typedef bool (*iter_progress_fn)(void *user, const iter_result *so_far);
 
 /**

@@ -67,12 +67,34 @@ typedef enum iter_lookahead {
         1 /* nothing beyond this epoch: for programs that change something between epochs */
 } iter_lookahead;
 
+/** Where batches are. */
 typedef enum iter_memory {
+    /* HOST; PINNED if a CUDA context is current in the thread that makes the loader, and pages may
+     * be locked: else HOST, and a fallback is noted */
     ITER_MEMORY_AUTO = 0,
     ITER_MEMORY_HOST = 1,
+    /* page-locked, for copies of the caller's own; EUNSUPPORTED without a driver or a GPU */
     ITER_MEMORY_PINNED = 2,
-    ITER_MEMORY_DEVICE = 3
+    ITER_MEMORY_DEVICE = 3 /* copied to the GPU by the loader; EUNSUPPORTED likewise */
 } iter_memory;
+
+/** Where rows of images are finished (converted, normalised, cropped, flipped) that go to a GPU.
+ * Both give the same bits. */
+typedef enum iter_finish {
+    ITER_FINISH_AUTO = 0,  /* as the plan weighs: on the device where that halves what is copied */
+    ITER_FINISH_HOST = 1,  /* by the workers: finished rows are copied */
+    ITER_FINISH_DEVICE = 2 /* bytes as stored are copied, a kernel finishes them; EUNSUPPORTED with
+                            * the reason where the chain does not allow it */
+} iter_finish;
+
+/** Whether the whole set is kept on the GPU: uploaded once, when the loader is made, and its own; a
+ * batch then copies no more than what says which rows it has and how they are cropped. Samples that
+ * could not be read then fail as on_error says, each time. */
+typedef enum iter_resident_mode {
+    ITER_RESIDENT_NO = 0,
+    ITER_RESIDENT_AUTO = 1, /* if it fits in half of what is free there, else a fallback is noted */
+    ITER_RESIDENT_YES = 2   /* ENOMEM or EUNSUPPORTED where it cannot be, with the reason */
+} iter_resident_mode;
 
 #define ITER_FILE_SHOWN 256 /* room for a file's path; of a longer one the end is shown */
 #define ITER_STALL_TEXT 480
@@ -115,7 +137,8 @@ typedef struct iter_loader_options {
     int32_t o_direct;      /* 1 = reads bypass the page cache */
     int32_t memory;        /* iter_memory of the batches */
     int32_t copy;          /* iter_ndarray_create: 1 = copy the arrays */
-    /* bytes for slots, arena, scratch and preloaded data; 0 = half of what is free now */
+    /* bytes for slots, arena, scratch and preloaded data; 0 = half of what is free now, on the
+     * machine and in the control group that the process is in */
     uint64_t memory_limit;
     /* largest sample read or decoded; a larger one is a failed sample; 0 = 256 MiB */
     uint64_t max_sample_bytes;
@@ -155,12 +178,20 @@ typedef struct iter_loader_options {
      * alone. */
     void (*on_stall)(void *user, const iter_stall *stall);
     void *on_stall_user;
+    /* ITER_MEMORY_PINNED and _DEVICE: which GPU. ITER_DEVICE(n); 0 = the one whose context is
+     * current in the calling thread, else number 0. */
+    int32_t device;
+    int32_t finish;   /* iter_finish */
+    int32_t resident; /* iter_resident_mode: ITER_MEMORY_DEVICE */
 } iter_loader_options;
+
+/** GPU number n, as options.device has it. */
+#define ITER_DEVICE(n) ((n) + 1)
 
 #define ITER_LOADER_OPTIONS_INIT                                                                 \
     {                                                                                            \
         sizeof(iter_loader_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                 \
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                        \
     }
 
 /**
@@ -204,9 +235,11 @@ ITER_API ITER_NODISCARD iter_status iter_ndarray_create(const iter_array *arrays
  * Ownership  the caller owns one reference and gives it back with iter_batch_unref(). At most
  *            max_held may be out.
  * Errors     the first failed sample's error, naming stage, sample and file; the next call goes on
- *            after that batch. ESTATE (max_held batches are out; called from a callback of this
- *            loader, or after fork), ETIMEDOUT (what it waited for; call again), ECANCELED after
- *            iter_loader_cancel().
+ *            after that batch. EDEVICE (the batch could not be copied to the GPU; or the GPU is
+ *            lost: then every call answers so). ESTATE (max_held batches are out; called from a
+ *            callback of this loader, or after fork), ETIMEDOUT (what it waited for; call again),
+ *            ECANCELED after iter_loader_cancel(). With `workers` 0 a timeout covers waiting for
+ *            reads and for a GPU, not the work on rows.
  * Threads    one consumer at a time.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_next(iter_loader *loader, iter_batch **out,
@@ -257,8 +290,9 @@ ITER_API void iter_loader_cancel(iter_loader *loader);
 ITER_API iter_loader *iter_loader_ref(iter_loader *loader);
 ITER_API void iter_loader_unref(iter_loader *loader);
 
-/** cancel(), then waits at most grace_ms for the threads. Errors: ETIMEDOUT naming who is busy with
- * what; its memory is then leaked on purpose. */
+/** cancel(), then waits at most grace_ms for the threads, and as long for the GPU where streams read
+ * batches that were released. Errors: ETIMEDOUT naming who is busy with what; its memory is then
+ * leaked on purpose. */
 ITER_API ITER_NODISCARD iter_status iter_loader_stop(iter_loader *loader, iter_error *err);
 
 /** Batches of the current epoch for this rank; ITER_UNKNOWN for streams and sequential samplers. */
@@ -294,7 +328,7 @@ ITER_API iter_batch *iter_batch_ref(iter_batch *batch);
 ITER_API void iter_batch_unref(iter_batch *batch);
 
 /** Tensor of field i: [rows, ...], host memory aligned to 64 bytes, valid while a reference is
- * held. NULL past the last field. */
+ * held. NULL past the last field; `data` is NULL where rows are finished on the device. */
 ITER_API const iter_tensor *iter_batch_tensor(const iter_batch *batch, int32_t i);
 
 /** The tensor of the field called `name`, or NULL. */
@@ -326,6 +360,55 @@ ITER_API const uint8_t *iter_batch_valid(const iter_batch *batch);
 
 /** Lengths [n_rows] of field i where it is variable, else NULL. */
 ITER_API const int32_t *iter_batch_lengths(const iter_batch *batch, int32_t i);
+
+/* ---- Batches on a device ---------------------------------------------------------------------
+ *
+ *     while ((s = iter_loader_next(loader, &batch, &err)) == ITER_OK) {
+ *         iter_batch_wait(batch, stream, &err);      // the stream, not this thread
+ *         train<<<..., stream>>>(iter_batch_device_tensor(batch, 0)->data, ...);
+ *         iter_batch_release(batch, stream, &err);   // behind the last kernel that reads it
+ *         iter_batch_unref(batch);                   // at once: the slot waits for the stream
+ *     }
+ *
+ * Copies are queued on a stream of the loader's own when a batch is finished, before next() hands it
+ * out. Until iter_batch_synchronize() the tensors on the host may be read, but not written. A slot
+ * that streams still read is not given to a new batch; when all are, next() waits for the oldest,
+ * which is how a GPU that is behind holds the loader back. */
+
+/** Number of the batch's slot, 0 to slots - 1. Addresses, on the host and on the device, are a
+ * function of it for as long as the loader lives. */
+ITER_API uint32_t iter_batch_slot(const iter_batch *batch);
+
+/** Tensor of field i on the device (`data` is a device address), complete behind iter_batch_wait().
+ * NULL where the loader's memory is not ITER_MEMORY_DEVICE, and past the last field. */
+ITER_API const iter_tensor *iter_batch_device_tensor(const iter_batch *batch, int32_t i);
+
+/**
+ * Makes a stream wait until the batch has arrived on the device; does not wait itself.
+ *
+ *   stream  a CUstream or cudaStream_t; NULL = CUDA's default stream
+ *
+ * Errors   ESTATE (the batch is not on a device; the stream is being captured), EDEVICE.
+ * Threads  any that holds a reference.
+ */
+ITER_API ITER_NODISCARD iter_status iter_batch_wait(iter_batch *batch, void *stream,
+                                                    iter_error *err);
+
+/**
+ * Says that what was queued on `stream` so far reads the batch: its slot is not written again before
+ * that is done, also after the last unref. Once per stream used, before unref (again: the mark moves on); at
+ * most 8 streams. For pinned host memory too, where the copies are the caller's. Where it fails nothing is known of
+ * the stream: synchronise it before unref.
+ *
+ * Errors   ESTATE (neither pinned nor on a device; the stream is being captured; a ninth stream),
+ *          EDEVICE.
+ * Threads  any that holds a reference.
+ */
+ITER_API ITER_NODISCARD iter_status iter_batch_release(iter_batch *batch, void *stream,
+                                                       iter_error *err);
+
+/** Waits in this thread until the batch has arrived on the device. Errors: as iter_batch_wait(). */
+ITER_API ITER_NODISCARD iter_status iter_batch_synchronize(iter_batch *batch, iter_error *err);
 
 /* ---- Statistics ------------------------------------------------------------------------------ */
 
@@ -366,6 +449,10 @@ typedef struct iter_loader_stats {
     char fallbacks[ITER_STATS_FALLBACKS][160]; /* what was asked for and is not used, and why */
     uint64_t n_stalls;                         /* batches that stalled, by options.stall_ms */
     char stall_text[ITER_STALL_TEXT];          /* the last one's message; "" = none */
+    char device[96];                           /* "NVIDIA H200, sm_90, driver 13.0"; "" = none */
+    uint64_t pinned_bytes, device_bytes;       /* allocated */
+    uint64_t n_copies, copied_bytes;           /* to the device, since create; uploads included */
+    uint64_t device_wait_ns;                   /* opening: waiting for a slot that a stream reads */
 } iter_loader_stats;
 
 /** Reads the counters. Any thread; fields may be a batch apart from one another. Errors: EINVAL

@@ -26,7 +26,7 @@
  *             by row within it
  *     read    issue (reads of a chunk handed to the system), read (from then until its last byte
  *             was there, whoever waited)
- *     wait    wait-bytes, wait-slot: a worker had nothing to do
+ *     wait    wait-bytes, wait-slot: a worker had nothing to do; wait-device: a GPU read all slots
  *     memory  host, pinned, device: bytes that the library holds; the trainer's are its own
  * Scopes and instants of the program are of category user, its counters of category counter.
  */

@@ -18,7 +18,20 @@ deny "below the runtime, only the core" '#include ["<]iter/(runtime|device)/' it
 deny "loaders know the core alone" '#include ["<](transforms|engine|bench|examples|tests)/' loaders
 deny "transforms know the core alone" '#include ["<](loaders|engine|bench|examples|tests)/' transforms
 deny "programs use public headers" \
-    '#include ["<](iter/(core|runtime|device)|loaders|transforms|tests)/' engine examples bench
+    '#include ["<](iter/(core|runtime)|loaders|transforms|tests)/' engine examples bench
+deny "programs use public headers" '#include ["<]iter/device/' examples
+# The one exception: the driver's table depends on nothing; who calls the driver compiles it for itself.
+for folder in engine bench; do
+    [ -d $folder ] || continue
+    if grep -rnE --include='*.[ch]' '#include ["<]iter/device/' $folder |
+        grep -vE '^(engine/cuda/[^:]+|bench/limits_cuda\.[ch]):[0-9]+:#include "iter/device/cuda_(api|driver)\.h"'; then
+        echo "  ^ of the device, the driver's table alone is for others"; bad=1
+    fi
+done
+deny "the device knows the core alone" '#include ["<](iter/runtime|loaders|transforms)/' iter/device
+deny "the driver's table depends on nothing" \
+    '#include "(iter/core|iter/device/(device|cuda_device))' iter/device/cuda_api.h iter/device/cuda_driver.h iter/device/cuda_driver.c
+deny "no locks and threads on the device" 'pthread_|mtx_lock' iter/device
 deny "examples and bench do without the engine's inside" '#include ["<]engine/' examples bench
 deny "the engine knows nobody above it" '#include ["<](bench|examples|tests)/' engine
 # shellcheck disable=SC2046 # the paths are ours and have no blanks

@@ -24,7 +24,8 @@ json() {
     python3 -c "import json, math, sys
 j = json.load(open(sys.argv[1]))
 keys = {'program', 'model', 'data', 'loader', 'backend', 'layout', 'stopped', 'checkpoint_error', 'batch', 'workers', 'threads', 'seed', 'steps',
-        'converted_batches', 'convert_seconds', 'seconds', 'wait_share', 'epochs', 'test_accuracy'}
+        'converted_batches', 'convert_seconds', 'seconds', 'wait_share', 'epochs', 'test_accuracy',
+        'device', 'device_name', 'precision', 'algorithms', 'resident', 'finish', 'utilisation', 'copied_bytes'}
 assert set(j) == keys, set(j) ^ keys
 for i, e in enumerate(j['epochs']):
     assert set(e) == {'epoch', 'seconds', 'loss', 'train_accuracy', 'test_accuracy', 'wait_share'}, e

@@ -14,22 +14,7 @@
 #include "iter/core/alloc.h"
 #include "iter/core/cpu.h"
 #include "iter/core/error.h"
-#include "iter/core/pack.h"
-#include "transforms/pack_run.h"
-
-/* More rounding casts than any sensible chain has. */
-#define MAX_PASSES 8
-
-struct iter_pack {
-    pack_pass passes[MAX_PASSES];
-    int32_t n_passes;
-    int32_t n_stages;
-    const iter_stage **stages; /* [n_stages], borrowed tables and options */
-    uint64_t *keys;            /* [n_stages] */
-    iter_cpu level;
-    size_t line_bytes, table_bytes,
-        between_bytes; /* scratch: line, tables, two buffers between passes */
-};
+#include "transforms/pack_state.h"
 
 /* ---- Making a pass -------------------------------------------------------------------------------------------- */
 
@@ -269,7 +254,7 @@ static iter_status fold_stages(iter_pack *pack, const iter_desc *in, iter_error 
         fold.stage = i - pass->first_stage;
         ITER_TRY(fold_stage(pack->stages[i], &fold, err));
         if (!fold.must_split) continue;
-        if (i == pass->first_stage || pack->n_passes == MAX_PASSES)
+        if (i == pass->first_stage || pack->n_passes == PACK_MAX_PASSES)
             return iter__fail(err, ITER_EUNSUPPORTED, "%s: arithmetic after a cast that rounds, %s",
                               pack->stages[i]->ops->base.name,
                               i == pass->first_stage ? "within one stage" : "too many times");
@@ -351,9 +336,8 @@ static iter_status pack_create(const iter_desc *in, const iter_stage *const *sta
     return ITER_OK;
 }
 
-/* This sample's geometry. */
-static void fold_sample(const iter_pack *pack, const pack_pass *pass,
-                        const iter_pack_sample *sample, iter_fold *fold) {
+void iter__pack_fold(const iter_pack *pack, const pack_pass *pass, const iter_pack_sample *sample,
+                     iter_fold *fold) {
     for (int32_t i = 0; i < pass->n_stages; i++) {
         const int32_t k = pass->first_stage + i;
         const iter_stage *stage = pack->stages[k];
@@ -390,7 +374,7 @@ static void pack_run(const iter_pack *pack, const void *in, void *out,
             fetch_ahead(pass, next_in);
             fold_place *y_table = (fold_place *)(void *)table;
             iter__fold_start(&fold, pass, y_table, y_table + pass->max_height);
-            fold_sample(pack, pass, sample, &fold);
+            iter__pack_fold(pack, pass, sample, &fold);
             geometry = &fold;
         }
         iter__pass_run(pass, geometry, in, to, line, next_in);
@@ -450,4 +434,12 @@ static void pack_text(const iter_pack *pack, char *out, size_t capacity) {
     }
 }
 
-const iter_pack_ops iter__pack = {pack_create, pack_destroy, pack_run, pack_is_copy, pack_text};
+const iter_pack_ops iter__pack = {
+    .create = pack_create,
+    .destroy = pack_destroy,
+    .run = pack_run,
+    .is_copy = pack_is_copy,
+    .program = iter__pack_program,
+    .row = iter__pack_row,
+    .text = pack_text,
+};

@@ -213,10 +213,12 @@ static iter_status cpu_set(void *state, int32_t param, iter_value value, const v
     return convert(state, param, value, CPU_IN, (void *)(uintptr_t)from, err);
 }
 
-static void cpu_outputs(void *state, int64_t n_rows, void *out) {
+static iter_status cpu_outputs(void *state, int64_t n_rows, void *out, iter_error *err) {
     const cpu_plan *plan = state;
+    (void)err;
     memcpy(out, plan->outputs->values,
            (size_t)(n_rows * plan->shared.net->n_outputs) * sizeof(float));
+    return ITER_OK;
 }
 
 static void cpu_describe(const void *state, engine_backend_info *out) {

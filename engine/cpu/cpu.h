@@ -118,8 +118,8 @@ void iter__plan_scratch(cpu_planner *planner, size_t bytes);
 
 /* A new place of that shape behind `in`: of images in an order, ANY as far as order does not
  * matter. */
-cpu_place *iter__plan_place(cpu_planner *planner, const cpu_place *in, const engine_shape *shape,
-                            cpu_order order);
+cpu_place *iter__cpu_place_new(cpu_planner *planner, const cpu_place *in, const engine_shape *shape,
+                               cpu_order order);
 /* The memory of `in` under another shape. */
 cpu_place *iter__plan_alias(cpu_planner *planner, cpu_place *in, const engine_shape *shape);
 

@@ -124,7 +124,7 @@ iter_status iter__node_dense(cpu_planner *planner, int32_t first, cpu_place *in,
     const engine_layer *layer = &shared->net->layers[first];
     cpu_node *node;
     *n_layers = 1;
-    *out = iter__plan_place(planner, in, &layer->out, CPU_ORDER_NCHW);
+    *out = iter__cpu_place_new(planner, in, &layer->out, CPU_ORDER_NCHW);
     ENGINE_TRY(iter__plan_node(planner, sizeof(dense_node), &ops, first, 1, in, *out, &node, err));
     dense_node *d = (dense_node *)node;
     d->rows = shared->net->batch;

@@ -303,7 +303,7 @@ iter_status iter__node_elementwise(cpu_planner *planner, int32_t first, cpu_plac
     const bool pair = layer->kind == ENGINE_RELU && layer[1].kind == ENGINE_DROPOUT;
     const engine_layer *dropout = layer->kind == ENGINE_DROPOUT ? layer : pair ? layer + 1 : NULL;
     *n_layers = pair ? 2 : 1;
-    *out = in->kept ? iter__plan_place(planner, in, &in->shape, in->image.order) : in;
+    *out = in->kept ? iter__cpu_place_new(planner, in, &in->shape, in->image.order) : in;
     (*out)->turn = in->turn;
     (*out)->kept = layer->kind != ENGINE_DROPOUT;
     cpu_node *node;

@@ -94,7 +94,7 @@ static iter_status repack(cpu_planner *planner, int32_t layer, cpu_place *in, cp
         (*out)->image.order = order;
         return ITER_OK;
     }
-    *out = iter__plan_place(planner, in, &in->shape, order);
+    *out = iter__cpu_place_new(planner, in, &in->shape, order);
     ENGINE_TRY(
         iter__plan_node(planner, sizeof(repack_node), &repack_ops, layer, 1, in, *out, &node, err));
     repack_node *r = (repack_node *)node;
@@ -241,7 +241,7 @@ static iter_status add_conv(cpu_planner *planner, int32_t first, const cpu_conv_
     if (spec->in.order != in->image.order)
         status = repack(planner, first, in, spec->in.order, &in, err);
     if (status >= 0) {
-        *out = iter__plan_place(planner, in, &layer->out, spec->out.order);
+        *out = iter__cpu_place_new(planner, in, &layer->out, spec->out.order);
         (*out)->kept = spec->relu;
         status = iter__plan_node(planner, sizeof(conv_node), &conv_ops, first, spec->relu ? 2 : 1,
                                  in, *out, &node, err);
@@ -333,7 +333,7 @@ iter_status iter__node_pool(cpu_planner *planner, int32_t first, cpu_place *in, 
     const iter_pool_options *o = &layer->options.pool;
     cpu_node *node;
     *n_layers = 1;
-    *out = iter__plan_place(planner, in, &layer->out, in->image.order);
+    *out = iter__cpu_place_new(planner, in, &layer->out, in->image.order);
     ENGINE_TRY(
         iter__plan_node(planner, sizeof(pool_node), &pool_ops, first, 1, in, *out, &node, err));
     pool_node *p = (pool_node *)node;

@@ -81,8 +81,8 @@ static cpu_place *add_place(cpu_planner *planner, const engine_shape *shape, cpu
     return place;
 }
 
-cpu_place *iter__plan_place(cpu_planner *planner, const cpu_place *in, const engine_shape *shape,
-                            cpu_order order) {
+cpu_place *iter__cpu_place_new(cpu_planner *planner, const cpu_place *in, const engine_shape *shape,
+                               cpu_order order) {
     cpu_place *place = add_place(planner, shape, order);
     place->wants = in->wants;
     place->turn = !in->turn;

@@ -180,7 +180,7 @@ iter_status iter__node_embedding(cpu_planner *planner, int32_t first, cpu_place 
     cpu_node *node;
     if (layer[1].kind == ENGINE_GRU) return iter__node_gru(planner, first, in, out, n_layers, err);
     *n_layers = 1;
-    *out = iter__plan_place(planner, in, &layer->out, CPU_ORDER_NCHW);
+    *out = iter__cpu_place_new(planner, in, &layer->out, CPU_ORDER_NCHW);
     ENGINE_TRY(iter__plan_node(planner, sizeof(embedding_node), &embedding_ops, first, 1, in, *out,
                                &node, err));
     embedding_node *e = (embedding_node *)node;
@@ -313,7 +313,8 @@ iter_status iter__node_gru(cpu_planner *planner, int32_t first, cpu_place *in, c
     const bool only_last = layer[1].kind == ENGINE_LAST_STEP;
     cpu_node *node;
     *n_layers = 1 + has_table + only_last;
-    *out = iter__plan_place(planner, in, only_last ? &layer[1].out : &layer->out, CPU_ORDER_NCHW);
+    *out =
+        iter__cpu_place_new(planner, in, only_last ? &layer[1].out : &layer->out, CPU_ORDER_NCHW);
     ENGINE_TRY(iter__plan_node(planner, sizeof(gru_node), &gru_ops, first, *n_layers, in, *out,
                                &node, err));
     gru_node *g = (gru_node *)node;
@@ -423,6 +424,6 @@ iter_status iter__node_steps(cpu_planner *planner, int32_t first, cpu_place *in,
     const engine_layer *layer = &iter__plan_shared(planner)->net->layers[first];
     cpu_node *node;
     *n_layers = 1;
-    *out = iter__plan_place(planner, in, &layer->out, CPU_ORDER_NCHW);
+    *out = iter__cpu_place_new(planner, in, &layer->out, CPU_ORDER_NCHW);
     return iter__plan_node(planner, sizeof(cpu_node), &steps_ops, first, 1, in, *out, &node, err);
 }

@@ -16,6 +16,38 @@ typedef struct iter_pack_sample {
     uint32_t epoch;
 } iter_pack_sample;
 
+/* The same pass for who runs it elsewhere: image in, image out, one multiply and one add. What is the
+ * same for all rows. */
+#define ITER_PACK_CHANNELS 8
+#define ITER_PACK_CUTS     4
+
+typedef struct iter_pack_program {
+    int32_t in_dtype, out_dtype; /* iter_dtype; u8 in; u8, f16, bf16 or f32 out */
+    int32_t in_height, in_width, out_height, out_width, channels;
+    int32_t in_hwc, out_hwc; /* 1 = channels stand side by side */
+    int32_t moves_bytes;     /* 1 = values are copied as they are; a and b are not used */
+    float a[ITER_PACK_CHANNELS], b[ITER_PACK_CHANNELS];
+    /* finished output elements, by number: what pads and cutouts write */
+    int32_t n_fills;
+    float fills[1 + ITER_PACK_CUTS][ITER_PACK_CHANNELS]; /* as f32, to be rounded as the rest is */
+} iter_pack_program;
+
+/* One row's geometry. Output pixel (y, x) inside [y_low, y_high) x [x_low, x_high) comes from source
+ * pixel (y_offset + y_step * y, x_offset + x_step * x); outside it is fill `pad`; then cuts are
+ * written over, in order. Fixed layout: kernels read it. */
+typedef struct iter_pack_row {
+    uint64_t source; /* which row of the source; the caller's to set */
+    int32_t y_offset, y_low, y_high, x_offset, x_low, x_high;
+    int8_t y_step, x_step; /* 1 or -1 */
+    int8_t pad;            /* number of a fill; -1 = zero */
+    int8_t n_cuts;
+    struct {
+        int16_t y0, y1, x0, x1;
+        int32_t fill;
+    } cuts[ITER_PACK_CUTS];
+    uint32_t unused;
+} iter_pack_row;
+
 typedef struct iter_pack_ops {
     /* Folds stages[0..n) (each with fold_plan) over a fixed shape. *out_desc is the row's shape;
      * *out_scratch the bytes run() needs. Errors name the stage. n = 0 is a plain copy. */
@@ -30,6 +62,12 @@ typedef struct iter_pack_ops {
                 void *scratch, const void *next_in);
     /* True where run() only copies bytes: the row may be read straight into its place. */
     bool (*is_copy)(const iter_pack *pack);
+    /* True where every row can be said by a program and an iter_pack_row; else `why`[capacity] says
+     * what stands against it. */
+    bool (*program)(const iter_pack *pack, iter_pack_program *out, char *why, size_t capacity);
+    /* The geometry that run() would use for this sample; `source` is left alone. */
+    void (*row)(const iter_pack *pack, const iter_pack_sample *sample, void *scratch,
+                iter_pack_row *out);
     /* One line for the plan: "crop 32x32 of 40x40, flip, a*x+b per channel, u8 to f32, CHW to CHW
      * (avx512)". */
     void (*text)(const iter_pack *pack, char *out, size_t capacity);

@@ -198,7 +198,9 @@ static void name_batch(iter_loader *loader, const iter_batch *head, bool locked,
     }
 }
 
-static void write_message(const iter_loader *loader, const suspect *who, iter_stall *out) {
+/* `no_slot`: a GPU reads them all. */
+static void write_message(const iter_loader *loader, const suspect *who, bool no_slot,
+                          iter_stall *out) {
     char batch[64] = "no batch is", where[160] = "", sample[48] = "", at[128], place[48];
     if (out->batch != ITER_UNKNOWN)
         snprintf(batch, sizeof(batch), "batch %llu of epoch %u is not",
@@ -208,7 +210,12 @@ static void write_message(const iter_loader *loader, const suspect *who, iter_st
         snprintf(sample, sizeof(sample), ", sample %llu%s", (unsigned long long)out->sample,
                  strcmp(out->stage, "get") == 0 ? " and on" : ""); /* get() makes several */
     show_path(at, sizeof(at), out->file);
-    if (who->stage < 0) {
+    if (who->stage < 0 && no_slot) {
+        snprintf(out->message, sizeof(out->message),
+                 "%s there after %.0f ms: no slot is free, streams of the GPU still read batches "
+                 "that were released",
+                 batch, waited);
+    } else if (who->stage < 0) {
         snprintf(out->message, sizeof(out->message),
                  "%s there after %.0f ms: nobody is at it, %d workers wait or idle", batch, waited,
                  loader->n_workers);
@@ -251,7 +258,9 @@ void iter__stall_find(iter_loader *loader, bool locked, int64_t waited_ns, iter_
             iter__where(loader, who.sample, out->file, sizeof(out->file), &out->offset);
         }
     }
-    write_message(loader, &who, out);
+    const bool no_slot =
+        locked && !loader->free_list && (loader->device.n_released > 0 || loader->device.awaited);
+    write_message(loader, &who, no_slot, out);
 }
 
 /* ---- Public ---------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /*
- * batch.c - slots: the memory of batches, their free list, and what a consumer asks of a batch.
+ * batch.c - slots: the memory of batches, their free list, and what a consumer asks of a batch. What
+ * a GPU does with them is in device_slots.c.
  *
  * All slots lie in one mapping. The free list is last-in first-out, so that a loader whose consumer
  * gives each batch back before the next works in one hot slot although several exist.
@@ -39,15 +40,24 @@ static size_t lay_out(iter_loader *loader, iter_batch *batch, uint8_t *base) {
     return at;
 }
 
+static iter_status no_memory(const iter_loader *loader, iter_error *err) {
+    return iter__fail(err, ITER_ENOMEM, "no memory for %u slots of %zu bytes", loader->n_slots,
+                      loader->plan.slot_bytes);
+}
+
+iter_status iter__slots_map(iter_loader *loader, iter_error *err) {
+    if (loader->slots) return ITER_OK;
+    loader->slots_bytes = loader->plan.slot_bytes * loader->n_slots;
+    loader->slots = iter__map(loader->slots_bytes ? loader->slots_bytes : 1);
+    if (!loader->slots) return no_memory(loader, err);
+    return loader->device.handle ? iter__device_slots_pin(loader, err) : ITER_OK;
+}
+
 iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
     const iter_plan *plan = &loader->plan;
+    ITER_TRY(iter__slots_map(loader, err));
     loader->batches = iter__alloc(loader->n_slots, sizeof(*loader->batches));
-    loader->slots_bytes = plan->slot_bytes * loader->n_slots;
-    loader->slots = iter__map(loader->slots_bytes ? loader->slots_bytes : 1);
-    if (!loader->batches || !loader->slots) {
-        return iter__fail(err, ITER_ENOMEM, "no memory for %u slots of %zu bytes", loader->n_slots,
-                          plan->slot_bytes);
-    }
+    if (!loader->batches) return no_memory(loader, err);
     for (uint32_t i = loader->n_slots; i-- > 0;) {
         iter_batch *batch = &loader->batches[i];
         const size_t bytes = lay_out(loader, batch, NULL);
@@ -70,7 +80,7 @@ iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
         loader->free_list = batch;
         loader->n_free++;
     }
-    return ITER_OK;
+    return loader->device.handle ? iter__device_slots_make(loader, err) : ITER_OK;
 }
 
 void iter__batches_free(iter_loader *loader) {
@@ -82,14 +92,21 @@ void iter__batches_free(iter_loader *loader) {
 
 void iter__batch_give_back(iter_batch *batch) {
     iter_loader *loader = batch->loader;
-    batch->state = BATCH_FREE;
+    const bool is_read = loader->device.handle && (batch->device.arrives || batch->device.marked);
     batch->dropped = false;
-    batch->next_free = loader->free_list;
-    loader->free_list = batch;
-    loader->n_free++;
+    if (is_read) {
+        iter__slot_put_released(loader, batch);
+    } else {
+        batch->state = BATCH_FREE;
+        batch->next_free = loader->free_list;
+        loader->free_list = batch;
+        loader->n_free++;
+    }
     /* Waking costs the caller more than it gains while there is other work: half of the slots, or
-     * nothing else queued. */
-    if (loader->sleepers && (2 * loader->n_free >= loader->n_slots || loader->queue_count <= 1)) {
+     * nothing else queued. Who naps until a GPU has done with a slot asks for this one by itself. */
+    const uint32_t n = loader->n_free + loader->device.n_released;
+    if (loader->sleepers && !(is_read && loader->device.awaited) &&
+        (2 * n >= loader->n_slots || loader->queue_count <= 1)) {
         pthread_cond_signal(&loader->work);
     }
     iter__io_wake(loader);

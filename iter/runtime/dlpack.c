@@ -13,6 +13,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
+#include "iter/runtime/runtime.h"
 
 /* The published offsets; every ABI that we build for has 8-byte pointers. */
 _Static_assert(offsetof(iter_dlpack, manager_ctx) == 8, "as in dlpack.h");
@@ -120,7 +121,16 @@ iter_status iter_batch_to_dlpack(iter_batch *batch, int32_t field,
     const iter_tensor *tensor = batch && field >= 0 ? iter_batch_tensor(batch, field) : NULL;
     if (!tensor)
         return iter__fail(err, ITER_EINVAL, "dlpack: the batch has no field %d", (int)field);
-    ITER_TRY(iter_tensor_to_dlpack(tensor, release_batch, batch, out, err));
+    const iter_tensor *device = iter_batch_device_tensor(batch, field);
+    ITER_TRY(iter_tensor_to_dlpack(device ? device : tensor, release_batch, batch, out, err));
+    const iter_loader *loader = batch->loader;
+    iter_dlpack_tensor *managed = &((iter_dlpack *)(void *)*out)->tensor;
+    if (device) {
+        managed->device_type = ITER_DLPACK_CUDA;
+        managed->device_id = iter__device_ordinal(loader->device.handle);
+    } else if (loader->opt.memory == ITER_MEMORY_PINNED) {
+        managed->device_type = ITER_DLPACK_CUDA_HOST;
+    }
     iter_batch_ref(batch);
     return ITER_OK;
 }

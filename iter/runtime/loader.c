@@ -342,6 +342,14 @@ static iter_status wait_for_reads(iter_loader *loader, iter_error *err) {
     return ITER_OK;
 }
 
+/* Slots that a GPU still reads are left to it. */
+static iter_status wait_for_device(iter_loader *loader, iter_error *err) {
+    const iter_status status = iter__device_slots_settle(loader, err);
+    if (status == ITER_ETIMEDOUT)
+        atomic_fetch_add_explicit(&loader->holds, 1, memory_order_relaxed); /* never given back */
+    return status;
+}
+
 iter_status iter_loader_stop(iter_loader *loader, iter_error *err) {
     if (*(volatile uint32_t *)loader->alive != 1)
         return iter__fail(err, ITER_ESTATE, "loader: made before fork()");
@@ -353,6 +361,7 @@ iter_status iter_loader_stop(iter_loader *loader, iter_error *err) {
     if (again || !loader->workers) return ITER_OK;
     iter_status status = wait_for_threads(loader, err);
     if (status == ITER_OK && loader->n_workers == 0) status = wait_for_reads(loader, err);
+    if (status == ITER_OK && loader->device.handle) status = wait_for_device(loader, err);
     const iter_status watch = iter__watch_stop(loader, status == ITER_OK ? err : NULL);
     return status < 0 ? status : watch;
 }

@@ -13,6 +13,7 @@
 #include "iter/core/hash.h"
 #include "iter/core/options.h"
 #include "iter/core/suggest.h"
+#include "iter/runtime/memory.h"
 #include "iter/runtime/runtime.h"
 
 #define CHUNK_BYTES    ((size_t)256 << 10) /* what one claim works on, read and written together */
@@ -42,11 +43,9 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     ITER_TRY(check_choice("lookahead", opt->lookahead, ITER_LOOKAHEAD_EPOCH, err));
     ITER_TRY(check_choice("memory", opt->memory, ITER_MEMORY_DEVICE, err));
     ITER_TRY(check_choice("only_reads", opt->only_reads, 1, err));
-    if (opt->memory == ITER_MEMORY_PINNED || opt->memory == ITER_MEMORY_DEVICE) {
-        return iter__fail(
-            err, ITER_EUNSUPPORTED,
-            "options: pinned and device memory need a GPU, which this build has no support for");
-    }
+    ITER_TRY(check_choice("device", opt->device, INT32_MAX, err));
+    ITER_TRY(check_choice("finish", opt->finish, ITER_FINISH_DEVICE, err));
+    ITER_TRY(check_choice("resident", opt->resident, ITER_RESIDENT_YES, err));
     if (opt->batch_size == 0) opt->batch_size = 32;
     if (opt->batch_size > 1u << 24)
         return iter__fail(err, ITER_EINVAL, "options: batch_size %u is too large", opt->batch_size);
@@ -238,19 +237,6 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
 
 /* ---- Source and memory ----------------------------------------------------------------------- */
 
-static uint64_t free_memory(void) {
-    FILE *file = fopen("/proc/meminfo", "re");
-    unsigned long long kib = 0;
-    char line[128];
-    while (file && fgets(line, sizeof(line), file)) {
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) break;
-    }
-    if (file) fclose(file);
-    if (kib) return kib * 1024;
-    const long pages = sysconf(_SC_AVPHYS_PAGES);
-    return pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) : (uint64_t)1 << 30;
-}
-
 static const iter_source_ops *source_named(const char *name) {
     for (int i = 0; iter_builtin_source(i); i++) {
         if (strcmp(iter_builtin_source(i)->base.name, name) == 0) return iter_builtin_source(i);
@@ -382,8 +368,27 @@ static iter_status preload(iter_loader *loader, iter_error *err) {
 }
 
 static iter_status make_plan(iter_loader *loader, iter_error *err) {
-    return iter__plan_make(&loader->plan, loader->dataset, loader->resident, loader->chain,
-                           loader->opt.batch_size, loader->opt.collate != NULL, err);
+    ITER_TRY(iter__plan_make(&loader->plan, loader->dataset, loader->resident, loader->chain,
+                             loader->opt.batch_size, loader->opt.collate != NULL, err));
+    return loader->memory == ITER_MEMORY_DEVICE ? iter__device_rows_plan(loader, err) : ITER_OK;
+}
+
+/* Where rows come from a resident set: puts it on the device, or does without, if it may. */
+static iter_status make_set(iter_loader *loader, iter_error *err) {
+    iter_error why = {.status = ITER_OK};
+    char text[160];
+    if (!loader->plan.has_set) return ITER_OK;
+    const iter_status status = iter__resident_upload(loader, &why);
+    if (status == ITER_OK) return ITER_OK;
+    if (loader->opt.resident == ITER_RESIDENT_YES) {
+        if (err) *err = why;
+        return iter__fail_in(err, status, "resident");
+    }
+    snprintf(text, sizeof(text), "resident: %.120s; batches are copied", why.message);
+    iter__fallback(loader, text);
+    loader->device.set.is_off = true;
+    iter__plan_free(&loader->plan);
+    return make_plan(loader, err);
 }
 
 /* Rows that are dear to make are made once, where they fit; the plan is then one over arrays. */
@@ -391,6 +396,7 @@ static iter_status keep_rows(iter_loader *loader, uint64_t limit, iter_error *er
     iter_dataset *dataset = loader->dataset;
     if (!dataset->format || !dataset->format->get || !iter__description_keeps(&dataset->desc))
         return ITER_OK;
+    if (loader->once || loader->plan.has_set) return ITER_OK;
     const uint64_t bytes = iter__description_kept_bytes(&dataset->desc);
     const uint64_t fixed = fixed_bytes(loader);
     const bool there = iter__dataset_is_preloaded(dataset); /* by another loader */
@@ -443,6 +449,11 @@ static iter_status open_reading(iter_loader *loader, uint64_t limit, iter_error 
                                  .o_direct = loader->opt.o_direct,
                                  .arena = io->arena,
                                  .arena_bytes = io->arena_bytes};
+    if (io->direct && loader->device.handle) { /* page-locked for both who write there */
+        ITER_TRY(iter__slots_map(loader, err));
+        config.arena = loader->slots;
+        config.arena_bytes = loader->slots_bytes;
+    }
     uint32_t n_frames;
     const bool large_reads = !io->direct && iter__frames_bytes(loader, &n_frames) > 0;
     if (loader->source == ITER_SOURCE_NULL) {
@@ -488,7 +499,8 @@ static void fit_caches(iter_loader *loader) {
 
 static iter_status make_memory(iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
-    const uint64_t limit = opt->memory_limit ? opt->memory_limit : free_memory() / 2;
+    const uint64_t limit =
+        opt->memory_limit ? opt->memory_limit : iter__memory_free("/proc", "/sys/fs/cgroup") / 2;
     loader->n_slots = opt->max_held + opt->prefetch + 1;
     loader->queue_capacity = 2 * loader->n_slots + 2;
     const iter_description *desc = &loader->dataset->desc;
@@ -559,6 +571,8 @@ static iter_status init_locks(iter_loader *loader, iter_error *err) {
 }
 
 void iter__loader_free(iter_loader *loader) {
+    if (loader->device.handle && iter__device_slots_settle(loader, NULL) < 0)
+        return; /* left to whoever still reads it, on purpose */
     const int32_t n = loader->n_workers > 0 ? loader->n_workers : 1;
     if (loader->workers && loader->n_workers == 0) iter__worker_end(&loader->workers[0]);
     for (int32_t i = 0; loader->workers && i < n; i++) {
@@ -567,6 +581,7 @@ void iter__loader_free(iter_loader *loader) {
     iter__free(loader->workers);
     iter__free(loader->stages);
     if (loader->io.ops) close_source(loader);
+    iter__device_slots_free(loader);
     iter__unmap(loader->io.arena, loader->io.arena_bytes);
     iter__free(loader->io.regions);
     iter__free(loader->io.frames);
@@ -613,9 +628,11 @@ static uint32_t leading_stage(const iter_loader *loader) {
 static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_error *err) {
     ITER_TRY(init_locks(loader, err));
     ITER_TRY(check_options(loader, default_last_batch, err));
+    ITER_TRY(iter__device_slots_open(loader, err));
     ITER_TRY(make_cut(loader, err));
     memcpy(loader->resident, loader->dataset->resident, sizeof(loader->resident));
     ITER_TRY(make_plan(loader, err));
+    ITER_TRY(make_set(loader, err));
     loader->get_key = iter_rng_key(loader->opt.seed, "get", 0);
     loader->replace_key = iter_rng_key(loader->opt.seed, "replace", 0);
     ITER_TRY(make_memory(loader, err));
@@ -628,13 +645,14 @@ static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_
 }
 
 static iter_status make(iter_dataset *dataset, iter_chain *chain,
-                        const iter_loader_options *options, int32_t default_last_batch,
+                        const iter_loader_options *options, int32_t default_last_batch, bool once,
                         iter_loader **out, iter_error *err) {
     iter_loader_options opt;
     ITER_TRY(iter__options_copy(&opt, sizeof(opt), options, sizeof(size_t), err));
     iter_loader *loader = iter__alloc(1, sizeof(*loader));
     if (!loader) return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
     loader->opt = opt;
+    loader->once = once;
     atomic_init(&loader->refs, 1);
     atomic_init(&loader->holds, 1);
     loader->number = iter__profile_loader_number();
@@ -661,7 +679,13 @@ iter_status iter_dataloader_create(iter_dataset *dataset, iter_chain *chain,
                                    iter_error *err) {
     *out = NULL;
     if (!dataset) return iter__fail(err, ITER_EINVAL, "dataloader: no dataset");
-    return make(dataset, chain, options, ITER_LAST_KEEP, out, err);
+    return make(dataset, chain, options, ITER_LAST_KEEP, false, out, err);
+}
+
+iter_status iter__loader_once(iter_dataset *dataset, const iter_loader_options *options,
+                              iter_loader **out, iter_error *err) {
+    *out = NULL;
+    return make(dataset, NULL, options, ITER_LAST_KEEP, true, out, err);
 }
 
 iter_status iter_ndarray_create(const iter_array *arrays, int32_t n_arrays, iter_chain *chain,
@@ -672,7 +696,7 @@ iter_status iter_ndarray_create(const iter_array *arrays, int32_t n_arrays, iter
     ITER_TRY(iter__options_copy(&opt, sizeof(opt), options, sizeof(size_t), err));
     iter_dataset *dataset;
     ITER_TRY(iter__dataset_arrays(arrays, n_arrays, opt.copy != 0, &dataset, err));
-    const iter_status status = make(dataset, chain, options, ITER_LAST_PAD, out, err);
+    const iter_status status = make(dataset, chain, options, ITER_LAST_PAD, false, out, err);
     if (status ==
         ITER_OK) { /* on a failure the caller keeps its arrays, and release() does not run */
         dataset->release = opt.release;

@@ -6,6 +6,7 @@
  * epochs an END stands in the queue, so that the consumer sees epochs end in order while the next
  * one's batches are made.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "iter/core/error.h"
@@ -69,9 +70,8 @@ void iter__queue_drop(iter_loader *loader, uint32_t n) {
 
 /* ---- What may be opened ---------------------------------------------------------------------- */
 
-bool iter__can_open(const iter_loader *loader) {
-    if (!loader->free_list || loader->opener_done || loader->stopping || loader->stream_busy)
-        return false;
+bool iter__may_open(const iter_loader *loader) {
+    if (loader->opener_done || loader->stopping || loader->stream_busy) return false;
     if (loader->queue_count == loader->queue_capacity) return false;
     for (uint32_t i = 0; i < loader->queue_count; i++) {
         const iter_entry *entry =
@@ -151,7 +151,7 @@ static void set_tensors(iter_loader *loader, iter_batch *batch, uint32_t n_rows)
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter_field_plan *field = &loader->plan.fields[f];
         iter_tensor *tensor = &batch->tensors[f];
-        tensor->data = batch->memory + field->slot_offset;
+        tensor->data = field->way == ITER_WAY_HOST ? batch->memory + field->slot_offset : NULL;
         tensor->desc = field->out.desc;
         if (field->lengths_of < 0) { /* as it is before the batch stages */
             tensor->desc.n_dims = field->row.n_dims + 1;
@@ -166,6 +166,11 @@ static void set_tensors(iter_loader *loader, iter_batch *batch, uint32_t n_rows)
             tensor->strides[d] = stride;
             stride *= tensor->desc.dims[d];
         }
+    }
+    if (batch->device.tensors) {
+        const iter_status status = iter__device_tensors(loader, batch, NULL);
+        assert(status == ITER_OK && "the plan's own tensors lie in the slot");
+        (void)status;
     }
 }
 

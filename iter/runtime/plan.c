@@ -51,15 +51,17 @@ static iter_status add_pack(iter_plan *plan, iter_field_plan *field,
                           n ? stages[0]->ops->base.name : "copy", field->out.name);
     }
     iter_desc in = field->row, out;
+    bool is_random = false;
     for (int32_t i = 0; i < n; i++, in = out) { /* each says why it cannot be */
         size_t scratch;
+        is_random |= stages[i]->ops->fold_sample != NULL;
         const iter_transform_ops *ops = stages[i]->ops;
         const iter_status status = ops->plan(stages[i]->options, &in, &out, &scratch, err);
         if (status < 0)
             return iter__fail_in(err, status, "%s (field '%s')", ops->base.name, field->out.name);
     }
     iter_step *step = &field->steps[field->n_steps];
-    *step = (iter_step){.stage = n ? stages[0] : NULL, .in = field->row};
+    *step = (iter_step){.stage = n ? stages[0] : NULL, .in = field->row, .is_random = is_random};
     ITER_TRY(iter__pack.create(&step->in, stages, n, &step->pack, &step->out, &step->scratch_bytes,
                                err));
     field->n_steps++;
@@ -220,7 +222,8 @@ static iter_status plan_field(iter_plan *plan, const iter_dataset *dataset, cons
     if (status == ITER_OK) status = plan_sample_stages(plan, field, stages, n, err);
     if (status == ITER_OK) {
         field->variable = field->row.n_dims > 0 && field->row.dims[0] == ITER_VARIABLE;
-        field->row_bytes = iter_desc_bytes(&field->row);
+        field->row_bytes = field->made_bytes = iter_desc_bytes(&field->row);
+        field->n_made = field->n_steps;
         field->out.desc = batch_of(&field->row, batch_size);
         status = plan_batch_stages(plan, field, batch_stages, n_batch, err);
     }
@@ -263,6 +266,47 @@ static bool can_read_direct(const iter_plan *plan, const iter_description *desc)
     return true;
 }
 
+/* What workers leave of a field in the slot; returns where the next one begins. */
+static size_t lay_out_field(iter_field_plan *field, uint32_t batch_size, size_t at) {
+    field->slot_offset = field->device_offset = at;
+    if (field->way != ITER_WAY_HOST) {
+        field->slot_bytes = field->row_bytes * batch_size;
+        if (field->made_bytes) at += ALIGN(field->made_bytes * batch_size + 64);
+        field->rows_offset = at;
+        return field->owns_rows ? at + ALIGN(sizeof(iter_pack_row) * batch_size) : at;
+    }
+    const size_t rows =
+        field->lengths_of >= 0 ? 4 * (size_t)batch_size : field->row_bytes * batch_size;
+    const size_t staged =
+        iter_desc_bytes(&field->out.desc); /* batch stages may pad to more than the rows */
+    field->slot_bytes = rows > staged ? rows : staged;
+    at += ALIGN(field->slot_bytes + 64); /* kernels may load, never store, past a row */
+    if (field->variable) {
+        field->lengths_offset = at;
+        at += ALIGN(4 * (size_t)batch_size);
+    }
+    return at;
+}
+
+/* The twin: the slot as it is, and behind it what kernels make. */
+static void lay_out_twin(iter_plan *plan) {
+    const iter_field_plan *shared = NULL; /* whose rows the gathering fields use */
+    size_t at = plan->slot_bytes;
+    for (int32_t i = 0; i < plan->n_fields; i++) {
+        iter_field_plan *field = &plan->fields[i];
+        if (field->way == ITER_WAY_HOST) continue;
+        if (!shared && field->owns_rows && field->way != ITER_WAY_FINISH) shared = field;
+        field->device_offset = at;
+        at += (field->slot_bytes + 64 + 255) & ~(size_t)255;
+    }
+    plan->device_slot_bytes = (at + 4095) & ~(size_t)4095;
+    for (int32_t i = 0; i < plan->n_fields; i++) {
+        iter_field_plan *field = &plan->fields[i];
+        if (field->way != ITER_WAY_HOST && !field->owns_rows)
+            field->rows_offset = shared->rows_offset;
+    }
+}
+
 static iter_status lay_out_slot(iter_plan *plan, uint32_t batch_size, iter_error *err) {
     size_t at = 0;
     for (int32_t i = 0; i < plan->n_fields; i++) {
@@ -272,30 +316,41 @@ static iter_status lay_out_slot(iter_plan *plan, uint32_t batch_size, iter_error
                               "plan: %u rows of %zu bytes (field '%s') are too large", batch_size,
                               field->row_bytes, field->out.name);
         }
-        field->slot_offset = at;
-        const size_t rows =
-            field->lengths_of >= 0 ? 4 * (size_t)batch_size : field->row_bytes * batch_size;
-        const size_t staged =
-            iter_desc_bytes(&field->out.desc); /* batch stages may pad to more than the rows */
-        field->slot_bytes = rows > staged ? rows : staged;
-        at += ALIGN(field->slot_bytes + 64); /* kernels may load, never store, past a row */
-        if (field->variable) {
-            field->lengths_offset = at;
-            at += ALIGN(4 * (size_t)batch_size);
-        }
+        at = lay_out_field(field, batch_size, at);
     }
     plan->slot_bytes = (at + 4095) & ~(size_t)4095;
+    lay_out_twin(plan);
     return ITER_OK;
 }
 
 /* ---- The plan as text ------------------------------------------------------------------------ */
 
-static const char *const from_text[] = {"array", "index", "bytes", "bytes", "get"};
+static const char *const from_text[] = {"array", "index", "bytes", "bytes", "get", "resident"};
 
 static char *append(char *text, const char *more) {
     char *joined = text && more ? iter__strf("%s%s", text, more) : NULL;
     iter__free(text);
     return joined;
+}
+
+/* Where its rows are finished, if that was a question. */
+static void append_way(const iter_field_plan *field, char *line, size_t capacity) {
+    line[0] = '\0';
+    switch (field->way) {
+    case ITER_WAY_HOST:
+        if (field->why[0]) snprintf(line, capacity, "  finished by workers: %s\n", field->why);
+        break;
+    case ITER_WAY_FINISH:
+        snprintf(line, capacity, "  to the device: %zu + %zu bytes a row, finished there\n",
+                 field->made_bytes, sizeof(iter_pack_row));
+        break;
+    case ITER_WAY_SET:
+    case ITER_WAY_GATHER:
+        snprintf(line, capacity, "  on the device: all rows, %s%s\n",
+                 field->way == ITER_WAY_SET ? "as they come" : "finished",
+                 field->owns_rows ? "; a batch copies what says which" : "");
+        break;
+    }
 }
 
 static char *append_field(char *text, const iter_plan *plan, const iter_field_plan *field,
@@ -319,7 +374,8 @@ static char *append_field(char *text, const iter_plan *plan, const iter_field_pl
         iter_desc_text(&step->out, shape, sizeof(shape));
         if (step->pack) {
             iter__pack.text(step->pack, pack, sizeof(pack));
-            snprintf(line, sizeof(line), "  pack     %s -> %s\n", pack, shape);
+            snprintf(line, sizeof(line), "  pack     %s -> %s%s\n", pack, shape,
+                     i >= field->n_made && field->way != ITER_WAY_GATHER ? ", on the device" : "");
         } else {
             snprintf(line, sizeof(line), "  %-8s -> %s\n", step->stage->ops->base.name, shape);
         }
@@ -330,6 +386,8 @@ static char *append_field(char *text, const iter_plan *plan, const iter_field_pl
                  field->batch_steps[i].stage->ops->base.name);
         text = append(text, line);
     }
+    append_way(field, line, sizeof(line));
+    text = append(text, line);
     snprintf(line, sizeof(line), "  -> batch %s, %zu bytes\n",
              iter_desc_text(&field->out.desc, shape, sizeof(shape)), field->slot_bytes);
     return append(text, line);
@@ -337,6 +395,8 @@ static char *append_field(char *text, const iter_plan *plan, const iter_field_pl
 
 static iter_status write_text(iter_plan *plan, const iter_description *desc, iter_error *err) {
     char *text = iter__strdup("");
+    iter__free(plan->text);
+    plan->text = NULL;
     for (int32_t i = 0; i < plan->n_fields; i++)
         text = append_field(text, plan, &plan->fields[i], desc);
     char *tail = iter__strf(
@@ -394,20 +454,25 @@ iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset,
     plan->resident = resident;
     ITER_TRY(check_stages(&dataset->desc, chain, err));
     iter_status status = make_fields(plan, dataset, chain, batch_size, has_collate, err);
-    if (status == ITER_OK) {
-        for (int32_t i = 0; i < plan->n_fields; i++) {
-            const iter_row_from from = plan->fields[i].from;
-            plan->needs_get |= from == ITER_ROW_GET && plan->fields[i].lengths_of < 0;
-            plan->needs_bytes |= from == ITER_ROW_BYTES || from == ITER_ROW_DECODE;
-        }
-        plan->direct = can_read_direct(plan, &dataset->desc);
-        status = lay_out_slot(plan, batch_size, err);
-    }
-    if (status == ITER_OK) {
-        status = write_text(plan, &dataset->desc, err);
-    }
+    if (status == ITER_OK) status = iter__plan_place(plan, dataset, batch_size, err);
     if (status < 0) iter__plan_free(plan);
     return status;
+}
+
+iter_status iter__plan_place(iter_plan *plan, const iter_dataset *dataset, uint32_t batch_size,
+                             iter_error *err) {
+    plan->needs_get = plan->needs_bytes = plan->has_ways = plan->has_set = false;
+    for (int32_t i = 0; i < plan->n_fields; i++) {
+        const iter_field_plan *field = &plan->fields[i];
+        if (field->lengths_of >= 0) continue;
+        plan->needs_get |= field->from == ITER_ROW_GET;
+        plan->needs_bytes |= field->from == ITER_ROW_BYTES || field->from == ITER_ROW_DECODE;
+        plan->has_ways |= field->way != ITER_WAY_HOST;
+        plan->has_set |= field->from == ITER_ROW_SET;
+    }
+    plan->direct = can_read_direct(plan, &dataset->desc);
+    ITER_TRY(lay_out_slot(plan, batch_size, err));
+    return write_text(plan, &dataset->desc, err);
 }
 
 void iter__plan_free(iter_plan *plan) {

@@ -29,6 +29,7 @@ static name_entry entries[ITER_PROFILE_NAMES] = {
     [PROFILE_READ] = {.text = "read", .category = CATEGORY_READ},
     [PROFILE_WAIT_BYTES] = {.text = "wait-bytes", .category = CATEGORY_WAIT},
     [PROFILE_WAIT_SLOT] = {.text = "wait-slot", .category = CATEGORY_WAIT},
+    [PROFILE_WAIT_DEVICE] = {.text = "wait-device", .category = CATEGORY_WAIT},
     [PROFILE_HOST] = {.text = "host", .category = CATEGORY_MEMORY},
     [PROFILE_PINNED] = {.text = "pinned", .category = CATEGORY_MEMORY},
     [PROFILE_DEVICE] = {.text = "device", .category = CATEGORY_MEMORY},

@@ -3,8 +3,9 @@
  * source.
  *
  * Life of a batch: FREE (on the free list) -> OPEN (rows frozen, in the queue; chunks are worked
- * on) -> READY (published) -> HELD (the consumer has it) -> FREE. A batch that reset, seek or
- * restore dropped goes from OPEN or READY to FREE as soon as nothing works on it or reads into it.
+ * on) -> READY (published) -> HELD (the consumer has it) -> FREE, on the way there RELEASED where a
+ * GPU still reads its slot (device_slots.c). A batch that reset, seek or restore dropped goes from
+ * OPEN or READY to FREE as soon as nothing works on it or reads into it.
  *
  * Life of a chunk: NEW (reads not issued) -> WAITING (reads in flight) -> READY (bytes are there)
  * -> CLAIMED (a thread works on it) -> DONE. Chunks that need no read start READY. NEW and READY
@@ -24,6 +25,7 @@
 #include <iter/loader.h>
 
 #include "iter/core/pack.h"
+#include "iter/device/device.h"
 #include "iter/runtime/cut.h"
 #include "iter/runtime/dataset.h"
 #include "iter/runtime/profiler.h"
@@ -31,6 +33,7 @@
 #define ITER_MAX_OUT      (2 * ITER_MAX_FIELDS)
 #define ITER_SAMPLER_BLOB 256
 #define ITER_FAILURES_MAX 1024
+#define ITER_STREAMS_MAX  8 /* that may release a batch */
 
 /* ---- Plan: made once, read-only -------------------------------------------------------------- */
 
@@ -39,8 +42,17 @@ typedef enum iter_row_from {
     ITER_ROW_INDEX,    /* format.index_row */
     ITER_ROW_BYTES,    /* a slice of the sample's bytes */
     ITER_ROW_DECODE,   /* decoder over the sample's bytes */
-    ITER_ROW_GET       /* written by get() or next(); rows are dense */
+    ITER_ROW_GET,      /* written by get() or next(); rows are dense */
+    ITER_ROW_SET       /* on the device already, see resident.c */
 } iter_row_from;
+
+/* Who makes a field's rows that go to a device, see device_rows.c. */
+typedef enum iter_way {
+    ITER_WAY_HOST,   /* workers */
+    ITER_WAY_FINISH, /* workers up to the last step, a pack: that is a kernel's */
+    ITER_WAY_SET,    /* a kernel, by the pack, from the resident set */
+    ITER_WAY_GATHER  /* a kernel copies finished rows of the resident set */
+} iter_way;
 
 typedef struct iter_step {
     const iter_stage *stage; /* apply: this stage; pack: the first of the run */
@@ -48,6 +60,7 @@ typedef struct iter_step {
     uint64_t key;            /* of the stage's random numbers, without the seed */
     iter_desc in, out;
     size_t scratch_bytes;
+    bool is_random;   /* pack: geometry is drawn */
     int32_t state;    /* apply: which of the worker's transform states */
     int32_t activity; /* number of the stage that a worker is in meanwhile */
 } iter_step;
@@ -69,7 +82,16 @@ typedef struct iter_field_plan {
     iter_desc row;    /* after the steps */
     size_t row_bytes; /* its capacity */
     size_t slot_offset, slot_bytes;
-    size_t lengths_offset; /* in the slot, where the row is variable */
+    iter_way way;
+    int32_t n_made;    /* steps that workers do: all, or all but the last, or none */
+    size_t made_bytes; /* of a row as they leave it in the slot; 0 = they leave nothing */
+    /* Where the way is not HOST: [batch_size] iter_pack_row in the slot, which fields may share */
+    size_t rows_offset;
+    bool owns_rows;            /* it is the first of those that do */
+    iter_pack_program program; /* FINISH, SET */
+    char why[128];             /* why the way is HOST; "" = nobody asked */
+    size_t device_offset;      /* in the slot's twin on a device */
+    size_t lengths_offset;     /* in the slot, where the row is variable */
     bool variable;
     int32_t lengths_of; /* this field is the lengths of that plan entry, else -1 */
     iter_batch_field out;
@@ -80,12 +102,14 @@ typedef struct iter_plan {
     iter_field_plan fields[ITER_MAX_OUT];
     int32_t n_states; /* transform states per worker */
     size_t slot_bytes;
-    size_t step_bytes;    /* two buffers of this size per worker for rows between steps */
-    size_t scratch_bytes; /* one per worker, for pack and apply */
+    size_t device_slot_bytes; /* of the slot's twin on a device */
+    size_t step_bytes;        /* two buffers of this size per worker for rows between steps */
+    size_t scratch_bytes;     /* one per worker, for pack and apply */
     size_t batch_scratch_bytes;
     size_t stage_row_bytes; /* staging of get() rows per sample, all fields */
     bool needs_get, needs_bytes;
-    bool direct; /* every byte read lands in a row as it is: reads may target the slot */
+    bool direct;            /* every byte read lands in a row as it is: reads may target the slot */
+    bool has_ways, has_set; /* a field's way is not HOST; is SET or GATHER */
     const iter_resident *resident; /* [n_fields of the dataset] as the loader's */
     char *text;
 } iter_plan;
@@ -95,6 +119,9 @@ iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset,
                             const iter_resident *resident, const iter_chain *chain,
                             uint32_t batch_size, bool has_collate, iter_error *err);
 void iter__plan_free(iter_plan *plan);
+/* Once more, after ways were changed: places in the slot and its twin, and the text. */
+iter_status iter__plan_place(iter_plan *plan, const iter_dataset *dataset, uint32_t batch_size,
+                             iter_error *err);
 
 /* ---- Batches --------------------------------------------------------------------------------- */
 
@@ -126,7 +153,23 @@ typedef struct iter_chunk_read {
     atomic_bool completed;        /* likewise */
 } iter_chunk_read;
 
-typedef enum iter_batch_state { BATCH_FREE, BATCH_OPEN, BATCH_READY, BATCH_HELD } iter_batch_state;
+typedef enum iter_batch_state {
+    BATCH_FREE,
+    BATCH_OPEN,
+    BATCH_READY,
+    BATCH_HELD,
+    BATCH_RELEASED
+} iter_batch_state;
+
+/* A slot as a GPU's streams see it; all zero where slots are plain host memory. */
+typedef struct iter_slot_device {
+    iter_tensor *tensors;       /* [n_fields] in the twin, or NULL */
+    iter_device_event *arrived; /* behind the copies of the batch */
+    iter_device_event *released[ITER_STREAMS_MAX];
+    atomic_uint marked; /* bit i: released[i] was marked and is not known to have passed */
+    atomic_uintptr_t streams[ITER_STREAMS_MAX]; /* 1 + the stream that marked it; 0 = none yet */
+    atomic_bool arrives;                        /* likewise `arrived` */
+} iter_slot_device;
 
 struct iter_batch {
     iter_loader *loader;
@@ -145,12 +188,14 @@ struct iter_batch {
     iter_status *row_status;
     iter_failure *failures; /* [batch_size] of failed rows, by row */
 
+    iter_slot_device device;
+
     /* Guarded by loader.lock: */
     iter_batch_state state;
-    atomic_bool dropped; /* also read where the last chunk ends: some may not have been made */
-    iter_batch *next_free;
-    int32_t writer;    /* number of the worker that opened it last, from 1; 0 = none yet */
-    iter_cursor after; /* the position once it is taken */
+    atomic_bool dropped;   /* also read where the last chunk ends: some may not have been made */
+    iter_batch *next_free; /* or the next released one */
+    int32_t writer;        /* number of the worker that opened it last, from 1; 0 = none yet */
+    iter_cursor after;     /* the position once it is taken */
     uint8_t sampler_after[ITER_SAMPLER_BLOB];
     size_t sampler_after_bytes;
 
@@ -274,6 +319,36 @@ typedef struct iter_watch {
     char text[ITER_STALL_TEXT]; /* the last one's */
 } iter_watch;
 
+/* ---- Device ---------------------------------------------------------------------------------- */
+
+/* All rows of a dataset on the device, see resident.c. */
+typedef struct iter_resident_set {
+    iter_device_address memory; /* 0 = there is none */
+    size_t bytes;
+    iter_device_address fields[ITER_MAX_OUT]; /* [n_rows + 1] rows each; the last one is zero */
+    uint64_t n_rows;
+    iter_failure *failed; /* [n_failed] samples without a row, by index */
+    size_t n_failed, failed_capacity;
+    bool is_off; /* it is not to be had */
+} iter_resident_set;
+
+/* Slots that a GPU reads, see device_slots.c. */
+typedef struct iter_loader_device {
+    iter_device *handle; /* NULL = slots are plain host memory */
+    bool pinned;         /* the slots' mapping is page-locked */
+    /* of the slots' twins, one behind the other; 0 = batches stay on the host */
+    iter_device_address twins;
+    size_t twin_bytes;
+    iter_resident_set set;
+    bool no_kernels;         /* they cannot be loaded */
+    iter_device_event *last; /* for who waits until the loader's stream is done */
+    atomic_ullong n_copies, copied_bytes, wait_ns;
+    /* Guarded by loader.lock: */
+    iter_batch *oldest, *newest; /* RELEASED batches, in order */
+    uint32_t n_released;
+    bool awaited; /* a worker naps until one of them has passed */
+} iter_loader_device;
+
 /* ---- Loader ---------------------------------------------------------------------------------- */
 
 struct iter_loader {
@@ -292,6 +367,7 @@ struct iter_loader {
     iter_plan plan;
     iter_cut cut;
     bool stream; /* samples come from ops->next, batch after batch */
+    bool once;   /* it reads every row once, for a resident set: nothing is kept in memory for it */
 
     const iter_sampler_ops *sampler;
     void *sampler_state, *sampler_options;
@@ -305,6 +381,8 @@ struct iter_loader {
     size_t try_bytes; /* of a worker's buffer for rows that come without blocking; 0 = none */
     iter_batch *batches;
     int32_t source; /* iter_source in use */
+    int32_t memory; /* iter_memory in use, not AUTO */
+    iter_loader_device device;
 
     iter_io io;
     int32_t n_workers;
@@ -350,7 +428,7 @@ struct iter_loader {
     bool stopped;
     uint32_t n_gone;
     pthread_cond_t left; /* a worker has left its loop */
-    bool broken;         /* a worker could not begin: next() answers why */
+    bool broken;         /* a worker could not begin, or the device is lost: next() answers why */
     iter_error broken_error;
     bool gave_up; /* max_failures */
     iter_error gave_up_error;
@@ -389,9 +467,49 @@ iter_status iter__batches_make(iter_loader *loader, iter_error *err);
 void iter__batches_free(iter_loader *loader);
 void iter__batch_give_back(
     iter_batch *batch); /* loader.lock held: to the free list, waking who waits */
+iter_status iter__slots_map(iter_loader *loader, iter_error *err); /* once; page-locked, if asked */
+
+/* device_slots.c: slots that a GPU reads */
+iter_status iter__device_slots_open(iter_loader *loader,
+                                    iter_error *err);                     /* the device, if asked */
+iter_status iter__device_slots_pin(iter_loader *loader, iter_error *err); /* behind the mapping */
+iter_status iter__device_slots_make(iter_loader *loader, iter_error *err); /* twins and events */
+/* At most grace_ms: nothing is read any more, but for batches that are held. ETIMEDOUT otherwise;
+ * then memory is to be leaked. No thread works on the loader. */
+iter_status iter__device_slots_settle(iter_loader *loader, iter_error *err);
+void iter__device_slots_free(iter_loader *loader); /* all of it settled, or the device lost */
+/* The batch's tensors in the twin, from those on the host. EINVAL where one lies elsewhere. */
+iter_status iter__device_tensors(iter_loader *loader, iter_batch *batch, iter_error *err);
+/* Queues the copies of a finished batch; what goes wrong is the batch's error. */
+void iter__batch_send(iter_loader *loader, iter_batch *batch);
+/* With loader.lock held; it is let go in between. reclaim: looks at released slots without waiting;
+ * true = the free list has one. await: until there is one, at most timeout_ns (< 0: for ever), or
+ * until `work` is signaled. */
+void iter__slot_put_released(iter_loader *loader, iter_batch *batch);
+bool iter__slots_reclaim(iter_loader *loader);
+void iter__slots_await(iter_loader *loader, int64_t timeout_ns);
+
+/* device_rows.c: rows that a kernel finishes. plan: chooses ways, as asked; behind make_plan(). */
+iter_status iter__device_rows_plan(iter_loader *loader, iter_error *err);
+/* Says by kernel rows what is to become of rows [first, first + n); of a row that failed: zero. */
+void iter__device_rows_make(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                            uint32_t first, uint32_t n);
+void iter__device_row_blank(iter_loader *loader, iter_batch *batch, uint32_t row);
+/* Bytes [*out_first, *out_end) of the slot that go to the twin for such a field, part 0 or 1. */
+bool iter__device_rows_span(const iter_batch *batch, const iter_field_plan *field, int part,
+                            size_t *out_first, size_t *out_end);
+/* Behind the copies of a batch: a launch a field. `twin` is the address of the slot's. */
+iter_status iter__device_rows_launch(iter_loader *loader, const iter_batch *batch,
+                                     iter_device_address twin, iter_error *err);
+
+/* resident.c. upload: makes loader.device.set, for fields whose way is SET or GATHER; on an error
+ * there is none. fail: rows of samples that could not be read fail as they did then. */
+iter_status iter__resident_upload(iter_loader *loader, iter_error *err);
+void iter__resident_fail(iter_loader *loader, iter_batch *batch, uint32_t first, uint32_t n);
+void iter__resident_free(iter_loader *loader);
 
 /* open.c: all with loader.lock held */
-bool iter__can_open(const iter_loader *loader);
+bool iter__may_open(const iter_loader *loader); /* given a slot */
 void iter__open_next(iter_loader *loader);
 void iter__queue_clear(iter_loader *loader);
 void iter__queue_pop(iter_loader *loader);
@@ -508,6 +626,9 @@ iter_status iter__workers_run(iter_loader *loader, iter_error *err);  /* their t
 
 /* make.c */
 void iter__loader_free(iter_loader *loader);
+/* A loader of all rows as they come, in order, which keeps nothing in memory. */
+iter_status iter__loader_once(iter_dataset *dataset, const iter_loader_options *options,
+                              iter_loader **out, iter_error *err);
 
 /* loader.c */
 void iter__loader_go(iter_loader *loader, const iter_cursor *cursor); /* loader.lock held */

@@ -102,7 +102,7 @@ static inline const uint8_t *row_source(const iter_loader *loader, const iter_ba
 
 static inline uint8_t *row_target(const iter_batch *batch, const iter_field_plan *field,
                                   uint32_t row) {
-    return batch->memory + field->slot_offset + (size_t)row * field->row_bytes;
+    return batch->memory + field->slot_offset + (size_t)row * field->made_bytes;
 }
 
 /* An integer scalar as u64; negative ones become huge. */
@@ -154,14 +154,14 @@ static bool within_limit(iter_loader *loader, iter_batch *batch, const iter_fiel
 
 /* ---- Steps ----------------------------------------------------------------------------------- */
 
-/* Runs the steps over one row that lies at `in`, `length` long where it is variable. */
+/* Runs the workers' steps over one row that lies at `in`, `length` long where it is variable. */
 static void run_steps(iter_loader *loader, iter_worker *worker, iter_batch *batch,
                       const iter_field_plan *field, uint32_t row, const void *in, int64_t length,
                       const void *next_in) {
     const iter_pack_sample sample = {loader->opt.seed, batch->position[row], batch->row_epoch[row]};
-    for (int32_t i = 0; i < field->n_steps; i++) {
+    for (int32_t i = 0; i < field->n_made; i++) {
         const iter_step *step = &field->steps[i];
-        void *out = i + 1 == field->n_steps ? row_target(batch, field, row) : worker->step[i & 1];
+        void *out = i + 1 == field->n_made ? row_target(batch, field, row) : worker->step[i & 1];
         iter__activity_begins(worker, step->activity, batch->index[row]);
         if (step->pack) {
             iter__pack.run(step->pack, in, out, &sample, worker->scratch, i == 0 ? next_in : NULL);
@@ -195,8 +195,8 @@ static void make_copied(iter_loader *loader, iter_worker *worker, iter_batch *ba
                         const iter_field_plan *field, uint32_t first, uint32_t n) {
     const bool limited = loader->dataset->desc.fields[field->in].limit != 0;
     const bool in_place = loader->io.direct && field->from == ITER_ROW_BYTES;
-    const bool one_pack = field->n_steps == 1 && field->steps[0].pack;
-    const bool tiny = field->copies && field->row_bytes <= TINY_BYTES;
+    const bool one_pack = field->n_made == 1 && field->steps[0].pack;
+    const bool as_it_is = field->n_made == 0 || (field->copies && field->row_bytes <= TINY_BYTES);
     iter_pack_sample sample = {.seed = loader->opt.seed};
     /* Once for all of them: what takes longer says so row by row. */
     iter__activity(worker, field->steps[0].activity, batch->index[first]);
@@ -206,8 +206,8 @@ static void make_copied(iter_loader *loader, iter_worker *worker, iter_batch *ba
             in_place ? row_target(batch, field, row) : row_source(loader, batch, field, row);
         if (limited && !within_limit(loader, batch, field, row, in)) continue;
         if (in_place) continue;
-        if (tiny) {
-            memcpy(row_target(batch, field, row), in, field->row_bytes);
+        if (as_it_is) {
+            memcpy(row_target(batch, field, row), in, field->made_bytes);
             continue;
         }
         const uint8_t *next =
@@ -230,10 +230,10 @@ static void make_indexed(iter_loader *loader, iter_worker *worker, iter_batch *b
     iter__activity(worker, ACTIVITY_GET, batch->index[first]);
     for (uint32_t row = first; row < first + n; row++) {
         if (batch->row_status[row] < 0) continue;
-        uint8_t *to = field->n_steps ? worker->step[1] : row_target(batch, field, row);
+        uint8_t *to = field->n_made ? worker->step[1] : row_target(batch, field, row);
         dataset->format->index_row(dataset->state, batch->index[row], field->in, to);
         if (limited && !within_limit(loader, batch, field, row, to)) continue;
-        if (field->n_steps) run_steps(loader, worker, batch, field, row, to, 0, NULL);
+        if (field->n_made) run_steps(loader, worker, batch, field, row, to, 0, NULL);
     }
 }
 
@@ -246,7 +246,7 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
         const size_t at = (size_t)row * desc->n_extents + in->extent;
         iter_error error = {.status = ITER_OK};
         iter_tensor out = iter_tensor_dense(
-            &field->source, field->n_steps ? worker->step[1] : row_target(batch, field, row));
+            &field->source, field->n_made ? worker->step[1] : row_target(batch, field, row));
         iter__activity_begins(worker, ACTIVITY_DECODE, batch->index[row]);
         const iter_status status =
             in->decoder->decode(worker->decoder_states[field->in], desc->shared, batch->bytes[at],
@@ -280,8 +280,8 @@ static void prepare_get(const iter_loader *loader, const iter_worker *worker, ge
             out->lengths[field->in] =
                 worker->get_lengths + (size_t)field->in * worker->staging_rows;
         }
-        out->rows[field->in] = iter_tensor_dense(&desc, field->n_steps ? staging : NULL);
-        if (field->n_steps)
+        out->rows[field->in] = iter_tensor_dense(&desc, field->n_made ? staging : NULL);
+        if (field->n_made)
             staging +=
                 ((iter_desc_bytes(&field->source) + 63) & ~(size_t)63) * worker->staging_rows;
     }
@@ -295,7 +295,7 @@ static void aim(const iter_loader *loader, const iter_batch *batch, uint32_t row
         if (field->lengths_of >= 0 || field->from != ITER_ROW_GET) continue;
         iter_tensor *rows = &out->rows[field->in];
         rows->desc.dims[0] = n;
-        if (!field->n_steps) rows->data = row_target(batch, field, row);
+        if (!field->n_made) rows->data = row_target(batch, field, row);
         int32_t *lengths = out->lengths[field->in];
         for (uint32_t i = 0; lengths && i < n; i++)
             lengths[i] = (int32_t)field->source.capacity;
@@ -341,8 +341,8 @@ static void use_got(iter_loader *loader, iter_worker *worker, iter_batch *batch,
         const size_t stride = iter_desc_bytes(&field->source);
         const uint8_t *in = get->rows[field->in].data;
         const int32_t *lengths = get->lengths[field->in];
-        if (!field->n_steps && !lengths && !limited) continue; /* it lies where it shall */
-        const bool one_pack = field->n_steps == 1 && field->steps[0].pack && !field->variable;
+        if (!field->n_made && !lengths && !limited) continue; /* it lies where it shall */
+        const bool one_pack = field->n_made == 1 && field->steps[0].pack && !field->variable;
         iter_pack_sample sample = {.seed = loader->opt.seed};
         if (one_pack) iter__activity(worker, field->steps[0].activity, batch->index[row]);
         for (uint32_t i = 0; i < n; i++, in += stride) {
@@ -413,6 +413,8 @@ uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch 
             batch->skip -= got;
         } else {
             use_got(loader, worker, batch, made, got, &get);
+            if (loader->plan.has_ways && !loader->opt.only_reads)
+                iter__device_rows_make(loader, worker, batch, made, got);
             made += got;
         }
         if (got < k) break;
@@ -425,6 +427,7 @@ uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch 
 
 static void make_fields(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
                         uint32_t n) {
+    if (loader->device.set.n_failed) iter__resident_fail(loader, batch, first, n);
     if (loader->plan.needs_get) make_got(loader, worker, batch, first, n);
     if (loader->opt.only_reads) return;
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
@@ -435,18 +438,21 @@ static void make_fields(iter_loader *loader, iter_worker *worker, iter_batch *ba
         case ITER_ROW_BYTES: make_copied(loader, worker, batch, field, first, n); break;
         case ITER_ROW_INDEX: make_indexed(loader, worker, batch, field, first, n); break;
         case ITER_ROW_DECODE: make_decoded(loader, worker, batch, field, first, n); break;
-        case ITER_ROW_GET: break;
+        case ITER_ROW_GET:
+        case ITER_ROW_SET: break;
         }
     }
+    if (loader->plan.has_ways) iter__device_rows_make(loader, worker, batch, first, n);
 }
 
 static void blank_row(iter_loader *loader, iter_batch *batch, uint32_t row) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter_field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of >= 0) continue;
-        memset(row_target(batch, field, row), 0, field->row_bytes);
+        if (field->made_bytes) memset(row_target(batch, field, row), 0, field->made_bytes);
         if (field->variable) batch->lengths[f][row] = 0;
     }
+    if (loader->plan.has_ways) iter__device_row_blank(loader, batch, row);
     batch->valid[row] = 0;
 }
 

@@ -75,6 +75,13 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
         out->preload_s = loader->preload->seconds;
     }
     out->source = loader->source;
+    if (loader->device.handle)
+        snprintf(out->device, sizeof(out->device), "%s", iter__device_text(loader->device.handle));
+    out->pinned_bytes = loader->device.pinned ? loader->slots_bytes : 0;
+    out->device_bytes = loader->device.twin_bytes + loader->device.set.bytes;
+    out->n_copies = LOAD(loader->device.n_copies);
+    out->copied_bytes = LOAD(loader->device.copied_bytes);
+    out->device_wait_ns = LOAD(loader->device.wait_ns);
     int tids[ITER_STATS_WORKERS] = {0};
     pthread_mutex_lock(&loader->lock);
     read_workers(loader, out, tids);

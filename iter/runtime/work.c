@@ -149,6 +149,7 @@ void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batc
         copy_lengths(loader, batch);
         const iter_status status = run_batch_stages(loader, worker, batch);
         if (status < 0) batch->status = status;
+        if (batch->status >= 0 && batch->device.tensors) iter__batch_send(loader, batch);
         const int64_t end = iter__now_ns();
         atomic_fetch_add_explicit(&loader->batch_ns, (unsigned long long)(end - start),
                                   memory_order_relaxed);
@@ -173,6 +174,7 @@ static void make_stream_rows(iter_loader *loader, iter_worker *worker, iter_batc
 static void count_memory(iter_loader *loader, const iter_chunk *chunk) {
     const iter_description *desc = &loader->dataset->desc;
     uint64_t bytes = 0;
+    if (loader->plan.has_set) return; /* none did */
     if (loader->plan.needs_bytes) {
         const iter_extent *extents = chunk->batch->extents + (size_t)chunk->first * desc->n_extents;
         for (uint32_t i = 0; i < chunk->n * (uint32_t)desc->n_extents; i++)

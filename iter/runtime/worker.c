@@ -3,9 +3,9 @@
  * caller's thread.
  *
  * In order: the rest of the batch at hand (no lock) · a READY chunk, oldest batch first · a NEW
- * one, to issue its reads · a batch to open · waiting in the source as the reader · sleep. Where
- * reads miss the page cache, opening and issuing come first, so that the device always has work
- * queued.
+ * one, to issue its reads · a batch to open, in a free slot or in one that a GPU has done with ·
+ * waiting in the source as the reader · waiting for a slot that a GPU reads · sleep. Where reads
+ * miss the page cache, opening and issuing come first, so that the device always has work queued.
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -40,14 +40,24 @@ static iter_chunk *claim_any(iter_loader *loader, int from) {
     return NULL;
 }
 
-/* Without workers one batch at a time is made, in one hot slot, unless reads must run ahead. */
-static bool wants_open(iter_loader *loader) {
-    if (!iter__can_open(loader)) return false;
+/* Whether a batch is to be opened, given a slot. Without workers one batch at a time is made, in one
+ * hot slot, unless reads must run ahead. */
+static bool wants_slot(iter_loader *loader) {
+    if (!iter__may_open(loader)) return false;
     if (loader->n_workers > 0 || iter__io_reads_ahead(loader)) return true;
     for (uint32_t i = 0; i < loader->queue_count; i++) {
         if (iter__queue_at(loader, i)->batch) return false;
     }
     return loader->queue_count == 0;
+}
+
+static bool wants_open(iter_loader *loader) {
+    return loader->free_list && wants_slot(loader);
+}
+
+/* All that keeps a batch from being opened is that a GPU reads the slots. loader.lock held. */
+static bool lacks_slot(iter_loader *loader) {
+    return loader->device.n_released && !loader->free_list && !loader->broken && wants_slot(loader);
 }
 
 /* Opens the next batch, in a slot that this worker wrote before if one is free: in another's its
@@ -98,7 +108,9 @@ static iter_chunk *find(iter_loader *loader, iter_worker *worker, bool may_issue
 static void share_work(iter_loader *loader, const iter_chunk *chunk) {
     if (!loader->sleepers) return;
     const bool rest = atomic_load_explicit(&chunk->batch->n_chunks, memory_order_relaxed) > 1;
-    if (rest || 2 * loader->n_free >= loader->n_slots) pthread_cond_signal(&loader->work);
+    if (rest || 2 * loader->n_free >= loader->n_slots ||
+        (lacks_slot(loader) && !loader->device.awaited))
+        pthread_cond_signal(&loader->work);
 }
 
 /* With loader.lock held: true when the caller is to wait in the source, as the only reader. */
@@ -109,13 +121,17 @@ static bool become_reader(iter_loader *loader) {
            atomic_compare_exchange_strong(&io->reading, &expected, true);
 }
 
-/* A wait that ends now, for bytes or for a slot. */
-static void count(iter_worker *worker, bool bytes, int64_t since) {
+/* A wait that ends now, for bytes or for a slot; `name` is the profiler's. */
+static void count(iter_worker *worker, uint32_t name, int64_t since) {
     const int64_t now = iter__now_ns();
-    atomic_fetch_add_explicit(bytes ? &worker->wait_bytes_ns : &worker->wait_slot_ns,
-                              (unsigned long long)(now - since), memory_order_relaxed);
+    const unsigned long long ns = (unsigned long long)(now - since);
+    atomic_fetch_add_explicit(name == PROFILE_WAIT_BYTES ? &worker->wait_bytes_ns
+                                                         : &worker->wait_slot_ns,
+                              ns, memory_order_relaxed);
+    if (name == PROFILE_WAIT_DEVICE)
+        atomic_fetch_add_explicit(&worker->loader->device.wait_ns, ns, memory_order_relaxed);
     if (!iter__profiling()) return;
-    iter__profile_put(&(iter_profile_record){.name = bytes ? PROFILE_WAIT_BYTES : PROFILE_WAIT_SLOT,
+    iter__profile_put(&(iter_profile_record){.name = name,
                                              .type = ITER_PROFILE_SPAN,
                                              .loader = worker->loader->number,
                                              .start_ns = since,
@@ -131,7 +147,13 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
         if (!chunk) {
             iter__io_poll(loader, worker);
             pthread_mutex_lock(&loader->lock);
+            if (loader->device.n_released && iter__io_reads_ahead(loader) && lacks_slot(loader))
+                iter__slots_reclaim(loader);
             chunk = find(loader, worker, may_issue, &is_new);
+            if (!chunk && lacks_slot(loader)) {
+                iter__slots_reclaim(loader); /* much may have happened behind it */
+                chunk = find(loader, worker, may_issue, &is_new);
+            }
             if (!chunk && !may_issue && releases != atomic_load(&loader->io.releases)) {
                 chunk = find(
                     loader, worker, true,
@@ -161,7 +183,16 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
         iter__activity(worker, ACTIVITY_WAIT_BYTES, ITER_UNKNOWN);
         iter__io_wait(loader, worker, timeout_ns);
         iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
-        count(worker, true, start);
+        count(worker, PROFILE_WAIT_BYTES, start);
+        return ITER_WORK_WAITED;
+    }
+    if (lacks_slot(loader) && !loader->device.awaited) {
+        iter__activity_of(worker, NULL, start);
+        iter__activity(worker, ACTIVITY_WAIT_SLOT, ITER_UNKNOWN);
+        iter__slots_await(loader, timeout_ns);
+        pthread_mutex_unlock(&loader->lock);
+        iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
+        count(worker, PROFILE_WAIT_DEVICE, start);
         return ITER_WORK_WAITED;
     }
     if (may_sleep) {
@@ -172,7 +203,7 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
         pthread_cond_wait(&loader->work, &loader->lock);
         loader->sleepers--;
         iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
-        count(worker, bytes, start);
+        count(worker, bytes ? PROFILE_WAIT_BYTES : PROFILE_WAIT_SLOT, start);
     }
     pthread_mutex_unlock(&loader->lock);
     return may_sleep ? ITER_WORK_WAITED : ITER_WORK_NONE;

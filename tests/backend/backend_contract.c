@@ -1,6 +1,10 @@
 /*
  * backend_contract.c - what engine/backend.h and engine/net.h promise of every backend, beside the
  * numbers: what a run may touch, what counts, the dropout mask, ties, memory.
+ *
+ *     backend_contract [--backend cuda]
+ *
+ * A backend on a device is looked at where it is asked for by name.
  */
 #include <math.h>
 
@@ -177,7 +181,8 @@ static void test_mask(const engine_backend_ops *ops, const layer_spec *spec, dou
     layer_machine *m = open_machine(&test, ops);
     layer_machine_run(m, ENGINE_RUN_GRADIENT, step);
     double *wide = layer_alloc(spec->batch * test.n_elements, sizeof(double));
-    ops->outputs(m->state, spec->batch, wide);
+    iter_error err = {0};
+    EXPECT_OK(ops->outputs(m->state, spec->batch, wide, &err), &err);
     const float *floats = (const float *)wide;
     int64_t n_wrong = 0, n_met = 0;
     for (int64_t i = 0; i < spec->batch * test.n_elements; i++) {
@@ -253,7 +258,10 @@ static void test_allocations(const engine_backend_ops *ops, const layer_spec *sp
     layer_case test;
     iter_error err = {0};
     if (!make_case(spec, &test)) return;
-    const engine_backend_config config = {&test.net, &test.optimizer, 2, spec->n_ids == 0};
+    const engine_backend_config config = {.net = &test.net,
+                                          .optimizer = &test.optimizer,
+                                          .threads = 2,
+                                          .keep_input_gradient = spec->n_ids == 0};
     const long live = iter__engine_live();
     bool failed = true;
     int n = 0;
@@ -309,29 +317,37 @@ static const layer_spec orders_spec = {"conv2d:20,kernel=3 | relu | conv2d:3,ker
                                        "mse",
                                        .batch = 3, .n_dims = 3, .dims = {3, 9, 9}};
 
-int main(void) {
+static void test_all(const engine_backend_ops *ops) {
     const layer_spec gru = {"embedding:30,5 | gru:7 | last-step | dense:2 | softmax-cross-entropy",
                             .batch = 5,
                             .n_dims = 1,
                             .dims = {6},
                             .n_ids = 30,
                             .optimizer = "adam:lr=0.01"};
+    printf("%s\n", ops->name);
+    test_touches(ops);
+    test_nothing_learnt(ops, true);
+    test_nothing_learnt(ops, false);
+    test_short_batch(ops);
+    test_carry_on(ops);
+    test_masks(ops);
+    test_equal_outputs(ops);
+    test_equal_pixels(ops);
+    test_allocations(ops, &classes_spec);
+    test_allocations(ops, &image_spec);
+    test_allocations(ops, &orders_spec);
+    test_allocations(ops, &gru);
+    test_description(ops);
+}
+
+int main(int argc, char **argv) {
+    const engine_backend_ops *asked = NULL;
+    bool fake;
+    if (argc == 3 && strcmp(argv[1], "--backend") == 0) iter__backend_find(argv[2], &asked, NULL);
+    if (asked && asked->on_device && !layer_backend_is_there(asked, &fake)) return 77;
     for (int i = 0; iter__backends[i]; i++) {
         const engine_backend_ops *ops = iter__backends[i];
-        printf("%s\n", ops->name);
-        test_touches(ops);
-        test_nothing_learnt(ops, true);
-        test_nothing_learnt(ops, false);
-        test_short_batch(ops);
-        test_carry_on(ops);
-        test_masks(ops);
-        test_equal_outputs(ops);
-        test_equal_pixels(ops);
-        test_allocations(ops, &classes_spec);
-        test_allocations(ops, &image_spec);
-        test_allocations(ops, &orders_spec);
-        test_allocations(ops, &gru);
-        test_description(ops);
+        if (asked ? ops == asked : !ops->on_device) test_all(ops);
     }
     return EXPECT_DONE();
 }

@@ -107,6 +107,8 @@ static void free_golden(golden_case *g) {
     }
 }
 
+static const engine_backend_ops *asked; /* NULL = all but those on a device */
+
 static void check_golden(const golden_case *g, const layer_case *test,
                          const engine_backend_ops *ops, double most) {
     const layer_form form = {.data = g->spec.n_ids ? ITER_I64 : ITER_F64,
@@ -142,16 +144,21 @@ static void test_case(golden_case *g) {
         for (int p = 0; p < g->n_params; p++)
             memcpy(test.params[p], g->params[p],
                    (size_t)test.net.params[p].n_elements * sizeof(double));
-        for (int i = 0; iter__backends[i]; i++)
-            check_golden(g, &test, iter__backends[i],
-                         iter__backends[i]->real == ITER_F64 ? 2e-8 : 1e-5);
+        for (int i = 0; iter__backends[i]; i++) {
+            const engine_backend_ops *ops = iter__backends[i];
+            if (asked ? ops == asked : !ops->on_device)
+                check_golden(g, &test, ops, ops->real == ITER_F64 ? 2e-8 : 1e-5);
+        }
     }
     layer_case_free(&test);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     golden_case g;
     int n = 0;
+    bool fake;
+    if (argc == 3 && strcmp(argv[1], "--backend") == 0) iter__backend_find(argv[2], &asked, NULL);
+    if (asked && asked->on_device && !layer_backend_is_there(asked, &fake)) return 77;
     FILE *file = fopen(GOLDEN, "r");
     if (!EXPECT(file != NULL)) return 1;
     while (read_golden(file, &g)) {

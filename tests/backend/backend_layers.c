@@ -3,14 +3,16 @@
  *
  *   - the reference in double against central differences, away from kinks;
  *   - the reference in float against the one in double; any dtype, layout, strides: the same bits;
- *   - the cpu backend against the reference: each SIMD level, 1 and 2 threads, each layout.
+ *   - the cpu backend against the reference: each SIMD level, 1 and 2 threads, each layout;
+ *   - the cuda backend against the reference: each layout and precision.
  *
  * The measure is max |a - b| / max |b| of each tensor: outputs, gradients, weights after the update.
  *
- *     backend_layers [--quick] [--perf] [--kinks] [PART OF A MODEL'S TEXT]
+ *     backend_layers [--backend cuda] [--quick] [--perf] [--kinks] [PART OF A MODEL'S TEXT]
  *
- * --quick leaves out the published sizes, as do builds with sanitizers; --perf times the cpu backend
- * at those sizes instead and prints a table; --kinks prints rows of theirs that are near a kink.
+ * --backend cuda looks at that one alone, on a GPU or on the fake one. --quick leaves out the published
+ * sizes, as do builds with sanitizers and the fake; --perf times the backend at those sizes instead and
+ * prints a table; --kinks prints rows of theirs that are near a kink.
  */
 #include <math.h>
 #include <time.h>
@@ -392,6 +394,67 @@ static void test_cpu(const layer_spec *spec, const engine_backend_ops *cpu, bool
     layer_case_free(&test);
 }
 
+/* ---- The cuda backend ------------------------------------------------------------------------ */
+
+static bool on_fake; /* it has no tensor cores, and rounds as f32 does where they would be */
+
+/* What tensor cores may differ by: their factors have 10 bits behind the point. */
+static double precision_tolerance(const layer_case *test, int32_t precision) {
+    if (precision == ITER_PRECISION_F16) return 5e-2;
+    if (precision == ITER_PRECISION_TF32 && !on_fake) return 2e-2;
+    return layer_tolerance(test);
+}
+
+static void check_cuda(const layer_case *test, const layer_result *want,
+                       const engine_backend_ops *cuda, const layer_form *form) {
+    static const char *const precisions[] = {"f32", "TF32", "f16"};
+    static const char *const choices[] = {"", ", tuned", ", fast"};
+    layer_result got;
+    char how[96];
+    snprintf(how, sizeof(how), "cuda, %s%s%s%s", precisions[form->precision],
+             choices[form->algorithms],
+             form->other_layout ? ", channels or time the other way" : "",
+             form->strided ? ", strided" : "");
+    if (!EXPECT(layer_result_make(&got, test, form, cuda, 1))) return;
+    expect_near(&got, want, precision_tolerance(test, form->precision), how);
+    layer_result_free(&got);
+}
+
+static void test_cuda(const layer_spec *spec, const engine_backend_ops *cuda, bool all) {
+    layer_case test;
+    layer_result want;
+    if (!make_case(spec, 1, &test)) return;
+    const layer_form forms[] = {
+        {.other_layout = true},
+        {.strided = true},
+        {.data = test.spec.n_ids ? ITER_I64 : ITER_F64,
+         .label = test.classes ? ITER_U8 : ITER_F64,
+         .other_layout = true,
+         .strided = true},
+        {.algorithms = ITER_ALGORITHMS_TUNED},
+        {.algorithms = ITER_ALGORITHMS_FAST},
+        {.precision = ITER_PRECISION_TF32},
+        {.precision = ITER_PRECISION_TF32,
+         .other_layout = true,
+         .algorithms = ITER_ALGORITHMS_TUNED},
+        {.precision = ITER_PRECISION_F16},
+    };
+    if (!EXPECT(layer_result_make(&want, &test, &plain_form, &iter__backend_reference, 1))) return;
+    check_cuda(&test, &want, cuda, &plain_form);
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+        if (all || forms[i].other_layout) check_cuda(&test, &want, cuda, &forms[i]);
+    layer_result_free(&want);
+    layer_case_free(&test);
+}
+
+static int test_all_cuda(const engine_backend_ops *cuda, bool quick) {
+    for (int i = 0; i < N_SMALL; i++)
+        if (is_asked(&small_cases[i])) test_cuda(&small_cases[i], cuda, true);
+    for (int i = 0; i < N_PUBLISHED && !quick && !on_fake; i++)
+        if (is_asked(&published_cases[i])) test_cuda(&published_cases[i], cuda, false);
+    return EXPECT_DONE();
+}
+
 /* ---- Times ----------------------------------------------------------------------------------- */
 
 static double seconds_now(void) {
@@ -489,9 +552,11 @@ static int print_kinks(void) {
 
 int main(int argc, char **argv) {
     bool quick = is_slow_build(), time_it = false, kinks = false;
-    const engine_backend_ops *cpu = NULL;
+    const engine_backend_ops *cpu = NULL, *cuda = NULL;
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--quick") == 0)
+        if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc && strcmp(argv[i + 1], "cuda") == 0)
+            i++, iter__backend_find("cuda", &cuda, NULL);
+        else if (strcmp(argv[i], "--quick") == 0)
             quick = true;
         else if (strcmp(argv[i], "--perf") == 0)
             time_it = true;
@@ -503,7 +568,9 @@ int main(int argc, char **argv) {
     if (iter__backend_find("cpu", &cpu, NULL) < 0) cpu = NULL;
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (kinks) return print_kinks();
-    if (time_it) return perf(cpu);
+    if (cuda && !layer_backend_is_there(cuda, &on_fake)) return 77;
+    if (time_it) return perf(cuda ? cuda : cpu);
+    if (cuda) return test_all_cuda(cuda, quick);
     if (!cpu) printf("skipped: the cpu backend is not in this build, nothing is checked of it\n");
     for (int i = 0; i < N_SMALL; i++) {
         if (!is_asked(&small_cases[i])) continue;

@@ -41,11 +41,12 @@ static uint64_t fnv(uint64_t hash, const void *bytes, size_t n) {
     return hash;
 }
 
-uint64_t drive_hash(const iter_batch *batch) {
+static uint64_t hash_of(const iter_batch *batch, bool on_device) {
     const iter_batch_info info = iter_batch_describe(batch);
     uint64_t sum = 0;
     for (int32_t f = 0; iter_batch_tensor(batch, f); f++) {
-        const iter_tensor *tensor = iter_batch_tensor(batch, f);
+        const iter_tensor *tensor =
+            on_device ? iter_batch_device_tensor(batch, f) : iter_batch_tensor(batch, f);
         if (info.n_rows == 0) continue;
         const size_t row = iter_desc_bytes(&tensor->desc) / info.n_rows;
         for (uint32_t i = 0; i < info.n_rows; i++) {
@@ -59,6 +60,14 @@ uint64_t drive_hash(const iter_batch *batch) {
         }
     }
     return sum;
+}
+
+uint64_t drive_hash(const iter_batch *batch) {
+    return hash_of(batch, false);
+}
+
+uint64_t drive_hash_device(const iter_batch *batch) {
+    return hash_of(batch, true);
 }
 
 uint32_t drive_wrong_rows(const iter_batch *batch) {

@@ -13,6 +13,9 @@ iter_dataset *drive_open(const char *folder);
 /* The sum over rows of FNV-1a-64 of (epoch, position, field, row bytes), padding rows left out: equal however rows are cut into batches. */
 uint64_t drive_hash(const iter_batch *batch);
 
+/* The same of the tensors on the device, where that is the fake one: its memory is the host's. Behind iter_batch_synchronize(). */
+uint64_t drive_hash_device(const iter_batch *batch);
+
 /* Rows of a batch of that set without a chain: each must be what its index says. Returns rows that are not. */
 uint32_t drive_wrong_rows(const iter_batch *batch);
 

@@ -29,6 +29,11 @@ static inline void engine_no_leak(void) {
         }                                                                            \
     }
 
+/* Over the backends that need no GPU; cuda's tests are tests/backend/backend_cuda_*. */
+#define FOR_EACH_HOST_BACKEND(name)                                       \
+    for (const char *const *name = iter_engine_backends(); *name; name++) \
+        if (strcmp(*name, "cuda") != 0)
+
 static inline iter_loader *loader_with(const iter_array *arrays, int32_t n,
                                        iter_loader_options opt) {
     iter_loader *loader;

@@ -8,6 +8,9 @@
 
 #include <iter/rng.h>
 
+#include "tests/fake/fake_cuda.h"
+#include "tests/fake/fake_library.h"
+
 #define SEED 7
 
 extern const engine_backend_ops iter__backend_reference_f64;
@@ -201,7 +204,8 @@ double *layer_case_values(const layer_case *test, int32_t n_layers, int64_t *out
     layer_machine_run(m, ENGINE_RUN_GRADIENT, test->first_step);
     *out_n = m->net.n_outputs;
     double *values = layer_alloc(part.spec.n_rows * *out_n, sizeof(double));
-    m->ops->outputs(m->state, part.spec.n_rows, values);
+    iter_error err = {0};
+    must(m->ops->outputs(m->state, part.spec.n_rows, values, &err), &err);
     layer_machine_close(m);
     free(m);
     free(part.label);
@@ -292,7 +296,9 @@ bool layer_machine_open(layer_machine *m, const layer_case *test, const layer_fo
     const engine_backend_config config = {.net = &m->net,
                                           .optimizer = &test->optimizer,
                                           .threads = threads,
-                                          .keep_input_gradient = !test->spec.no_input_gradient};
+                                          .keep_input_gradient = !test->spec.no_input_gradient,
+                                          .precision = form->precision,
+                                          .algorithms = form->algorithms};
     m->state = layer_alloc((int64_t)ops->state_size, 1);
     if (ops->create(m->state, &config, &err) < 0) {
         fprintf(stderr, "%s, %s: %s\n", test->spec.model, ops->name, err.message);
@@ -319,7 +325,43 @@ engine_outcome layer_machine_run(layer_machine *m, engine_run what, uint64_t ste
     iter_error err = {0};
     m->batch.step = step;
     must(m->ops->run(m->state, &m->batch, what, &out, &err), &err);
+    if (!out.pending) return out;
+    engine_collected found;
+    must(m->ops->collect(m->state, &found, &err), &err);
+    out.loss_sum = found.trouble == ENGINE_TROUBLE_LOSS ? found.loss : found.loss_sum;
+    out.n_correct = found.n_correct;
     return out;
+}
+
+void layer_backend_set_fake(bool *out_fake) {
+    const fake_library *fake = fake_library_get("libcudnn.so.9", "fake_cudnn_control");
+    *out_fake = fake && fake_cuda_get();
+    if (!*out_fake) return;
+    fake_cuda_machine machine = fake_cuda_get()->machine();
+    machine.memory_bytes = (size_t)64 << 20; /* new memory is written all over: for speed */
+    machine.capability = 80;                 /* with less workspace for cuBLAS */
+    fake_cuda_get()->set_machine(&machine);
+    fake->kernels();
+}
+
+bool layer_backend_is_there(const engine_backend_ops *ops, bool *out_fake) {
+    const layer_spec spec = {"dense:2 | mse", .batch = 2, .n_dims = 1, .dims = {2}};
+    layer_case test;
+    iter_error err = {0};
+    layer_backend_set_fake(out_fake);
+    if (!layer_case_plan(&spec, &test)) return false;
+    const engine_backend_config config = {.net = &test.net, .optimizer = &test.optimizer};
+    void *state = layer_alloc((int64_t)ops->state_size, 1);
+    const bool there = ops->create(state, &config, &err) >= 0;
+    engine_backend_info info = {.n_bytes = 0};
+    if (there) {
+        ops->describe(state, &info);
+        ops->destroy(state);
+    }
+    printf("%s%s: %s\n", there ? "" : "skipped: ", ops->name, there ? info.text : err.message);
+    free(state);
+    layer_case_free(&test);
+    return there;
 }
 
 /* ---- Values ---------------------------------------------------------------------------------- */
@@ -377,7 +419,8 @@ static void take_first(layer_result *out, layer_machine *m) {
     const layer_case *test = m->test;
     const int64_t n_outputs = test->spec.n_rows * test->net.n_outputs;
     out->outputs = layer_alloc(n_outputs, sizeof(double));
-    m->ops->outputs(m->state, test->spec.n_rows, out->outputs);
+    iter_error err = {0};
+    must(m->ops->outputs(m->state, test->spec.n_rows, out->outputs, &err), &err);
     widen(m->ops, out->outputs, n_outputs);
     if (!test->spec.no_input_gradient) {
         out->input_gradient = layer_alloc(test->spec.batch * test->n_elements, sizeof(double));

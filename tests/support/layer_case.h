@@ -31,10 +31,11 @@ typedef struct layer_spec {
 
 /* How a batch arrives. */
 typedef struct layer_form {
-    iter_dtype data;   /* 0 = f32, or i32 for ids */
-    iter_dtype label;  /* 0 = f32, or i32 for classes */
-    bool other_layout; /* NHWC, TN, TNF */
-    bool strided;      /* every dimension has a gap */
+    iter_dtype data;               /* 0 = f32, or i32 for ids */
+    iter_dtype label;              /* 0 = f32, or i32 for classes */
+    bool other_layout;             /* NHWC, TN, TNF */
+    bool strided;                  /* every dimension has a gap */
+    int32_t precision, algorithms; /* of the cuda backend */
 } layer_form;
 
 typedef struct layer_case {
@@ -87,6 +88,12 @@ void layer_machine_set(layer_machine *m, int32_t param, const double *from);
 void layer_machine_get(layer_machine *m, int32_t param, iter_value value, double *out);
 /* [batch, n_elements] in the net's own order. */
 void layer_machine_input_gradient(layer_machine *m, double *out);
+
+/* Whether the fake driver and the fake cuDNN are found: then they become a small GPU that knows the
+ * kernels' twins. */
+void layer_backend_set_fake(bool *out_fake);
+/* The same; and true where a backend on a device can be made here, else says why not. */
+bool layer_backend_is_there(const engine_backend_ops *ops, bool *out_fake);
 
 /* ---- Results --------------------------------------------------------------------------------- */
 

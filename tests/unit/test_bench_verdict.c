@@ -108,6 +108,33 @@ Test(bench_verdict, the_loader_is_taken_apart) {
     cr_assert_str_eq(verdict_make(&e).stage, "blur");
 }
 
+/* 12,288 bytes a sample over a link of 60 MB/s: 4,883 samples/s. */
+Test(bench_verdict, the_link_to_a_gpu_can_be_the_limit) {
+    evidence e = run_of(90000, 80000, 4800, 10000, 4790);
+    e.to_device = true;
+    e.copy_bytes = e.row_bytes = 12288;
+    e.link_bytes_per_s = 60e6;
+    set(&e, EVIDENCE_RESIDENT, 10100, 0);
+    expect(&e, LIMIT_COPY, true);
+    cr_assert_float_eq(verdict_bound(&e).copy, 60e6 / 12288, 1e-6);
+    add_change(&e, "finish", 3.9, 1);
+    const verdict v = verdict_make(&e);
+    cr_assert_eq(v.limit, LIMIT_COPY);
+    cr_assert_eq(v.n_changes, 1);
+    cr_assert_eq(v.changes[0].next, LIMIT_CONSUMER);
+    cr_assert(v.changes[0].gain > 0.9 && v.changes[0].gain < 1.2, "%g", v.changes[0].gain);
+}
+
+Test(bench_verdict, a_link_that_is_fast_enough_is_not) {
+    evidence e = run_of(90000, 80000, 4800, 10000, 4790);
+    e.to_device = true;
+    e.copy_bytes = e.row_bytes = 12288;
+    e.link_bytes_per_s = 50e9;
+    expect(&e, LIMIT_TRANSFORM, true);
+    e.link_bytes_per_s = NAN; /* nothing travels */
+    expect(&e, LIMIT_TRANSFORM, true);
+}
+
 Test(bench_verdict, two_stages_alike_are_not_told_apart_with_confidence) {
     evidence e = run_of(10000, 5000, 4900, 10000, 4900);
     const verdict v = verdict_make(&e);

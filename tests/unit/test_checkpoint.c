@@ -187,6 +187,8 @@ Test(checkpoint, resumed_is_bit_for_bit_uninterrupted, .init = make, .fini = dro
                                              "sgd:lr=0.05,momentum=0.9,step=1,factor=0.1"};
     for (const char *const *backend = iter_engine_backends(); *backend != NULL; backend++)
         for (size_t i = 0; i < sizeof(optimizers) / sizeof(optimizers[0]); i++) {
+            if (strcmp(*backend, "cuda") == 0)
+                continue; /* it wants a GPU, and has tests of its own */
             setup s = usual();
             s.backend = *backend;
             s.optimizer = optimizers[i];
@@ -199,6 +201,7 @@ Test(checkpoint, resumed_is_bit_for_bit_uninterrupted, .init = make, .fini = dro
 
 Test(checkpoint, other_layers_go_on_too, .init = make, .fini = drop) {
     for (const char *const *backend = iter_engine_backends(); *backend != NULL; backend++) {
+        if (strcmp(*backend, "cuda") == 0) continue; /* it wants a GPU, and has tests of its own */
         setup s = usual();
         s.backend = *backend;
         s.model = "flatten | dense:6 | tanh | dropout:0.5 | dense:4 | softmax-cross-entropy";

@@ -213,8 +213,9 @@ static void learn(const char *backend) {
 }
 
 Test(engine_run, learns) {
-    for (const char *const *name = iter_engine_backends(); *name; name++)
+    FOR_EACH_HOST_BACKEND(name) {
         learn(*name);
+    }
 }
 
 typedef struct progress_log {
@@ -347,7 +348,7 @@ Test(engine_run, a_bad_batch_changes_no_backend) {
     float x[6][2] = {{1, 2}, {3, 4}, {5, 6}, {7, 8}, {NAN, 1}, {2, 3}}, y[6] = {1};
     const iter_array arrays[] = {ARRAY(ITER_DATA, ITER_F32, "", x, 6, 2),
                                  ARRAY(ITER_LABEL, ITER_F32, "", y, 6)};
-    for (const char *const *name = iter_engine_backends(); *name; name++) {
+    FOR_EACH_HOST_BACKEND(name) {
         iter_loader *loader = loader_of(arrays, 2, 3, ITER_LAST_KEEP);
         iter_trainer *trainer = trainer_of("dense:4 | tanh | dense:1 | mse", loader, *name, "adam");
         const size_t bytes = strcmp(*name, "reference-f64") == 0 ? 64 : 32;
@@ -384,7 +385,7 @@ Test(engine_run, a_pixel_that_is_no_number_is_seen) {
     x[2][1][3][3] = NAN;
     const iter_array arrays[] = {ARRAY(ITER_DATA, ITER_F32, "NCHW", x, 4, 2, 6, 6),
                                  ARRAY(ITER_LABEL, ITER_I32, "", y, 4)};
-    for (const char *const *name = iter_engine_backends(); *name; name++) {
+    FOR_EACH_HOST_BACKEND(name) {
         iter_loader *loader = loader_of(arrays, 2, 4, ITER_LAST_KEEP);
         iter_trainer *trainer = trainer_of(
             "conv2d:4,kernel=3,pad=1 | relu | conv2d:4,kernel=3,pad=1 | maxpool:2 | relu | "

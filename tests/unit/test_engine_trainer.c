@@ -56,7 +56,7 @@ Test(engine_trainer, predicts_nothing_from_what_is_not_finite) {
     static const uint8_t labels[4];
     const iter_array arrays[] = {ARRAY(ITER_DATA, ITER_F32, "NCHW", pixels, 4, 1, 6, 5),
                                  ARRAY(ITER_LABEL, ITER_U8, "", labels, 4)};
-    for (const char *const *name = iter_engine_backends(); *name; name++) {
+    FOR_EACH_HOST_BACKEND(name) {
         iter_loader *loader = loader_of(arrays, 2, 4, ITER_LAST_KEEP);
         iter_trainer *trainer = trainer_of("conv2d:3 | relu | maxpool:2 | flatten | dense:2 | "
                                            "softmax-cross-entropy",
@@ -347,28 +347,26 @@ Test(engine_trainer, what_cannot_be_made_is_told) {
          ITER_EINVAL},
         {"dense:1 | mse",
          loader,
-         {sizeof(iter_trainer_options), "abacus", NULL, 0, 0, 0},
+         {.struct_size = sizeof(iter_trainer_options), .backend = "abacus"},
          "trainer: backend: none is called 'abacus'",
          ITER_EINVAL},
         {"dense:1 | mse",
          loader,
-         {sizeof(iter_trainer_options), NULL, "sgd:lr=x", 0, 0, 0},
+         {.struct_size = sizeof(iter_trainer_options), .optimizer = "sgd:lr=x"},
          "trainer: optimizer: column 5: sgd: lr is 'x'",
          ITER_EINVAL},
-        {"dense:1 | mse", loader, {0, NULL, NULL, 0, 0, 0}, "struct_size is 0", ITER_EINVAL},
-        {"dense:1 | mse",
-         loader,
-         {(size_t)1 << 40, NULL, NULL, 0, 0, 0},
-         "struct_size is",
-         ITER_EINVAL},
+        {"dense:1 | mse", loader, {.struct_size = 0}, "struct_size is 0", ITER_EINVAL},
+        {"dense:1 | mse", loader, {.struct_size = (size_t)1 << 40}, "struct_size is", ITER_EINVAL},
         {"embedding:5,1 | last-step | mse",
          tokens,
-         {sizeof(iter_trainer_options), "reference", NULL, 0, 0, 1},
+         {.struct_size = sizeof(iter_trainer_options),
+          .backend = "reference",
+          .keep_input_gradient = 1},
          "token ids have no gradient",
          ITER_EINVAL},
         {"dense:1 | mse",
          loader,
-         {sizeof(iter_trainer_options), NULL, NULL, 1025, 0, 0},
+         {.struct_size = sizeof(iter_trainer_options), .threads = 1025},
          "trainer: 1025 threads, at most 1024",
          ITER_EINVAL},
     };
@@ -440,7 +438,7 @@ Test(engine_trainer, steps_allocate_nothing) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 20;
     opt.last_batch = ITER_LAST_KEEP;
-    for (const char *const *name = iter_engine_backends(); *name; name++) {
+    FOR_EACH_HOST_BACKEND(name) {
         iter_loader *loader = clouds(opt);
         iter_trainer *trainer = trainer_of("dense:8 | relu | dropout:0.5 | dense:3 | "
                                            "softmax-cross-entropy",
@@ -496,7 +494,7 @@ Test(engine_trainer, every_failed_allocation_is_told) {
     cr_assert_eq(iter_model_parse("dense:8 | relu | dropout:0.5 | dense:3 | softmax-cross-entropy",
                                   &model, &err),
                  ITER_OK);
-    for (const char *const *name = iter_engine_backends(); *name; name++) {
+    FOR_EACH_HOST_BACKEND(name) {
         walk(*name, loader, model, &iter__engine_fail_after);
         walk(*name, loader, model, &iter__alloc_fail_after);
     }

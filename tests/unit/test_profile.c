@@ -19,6 +19,7 @@
 #include "tests/support/drive.h"
 #include "tests/support/json_valid.h"
 #include "tests/support/make_data.h"
+#include "tests/support/profile_drive.h"
 
 TestSuite(profile, .timeout = 120);
 
@@ -62,26 +63,6 @@ static const iter_profile_event *first_of(const char *name) {
     return NULL;
 }
 
-static void start_with(const char *path, uint32_t events, int64_t period_ms) {
-    iter_error err;
-    iter_profile_options opt = ITER_PROFILE_OPTIONS_INIT;
-    opt.filename = path;
-    opt.events_per_thread = events;
-    opt.dump_period_ms = period_ms;
-    opt.no_memory = 1;
-    cr_assert_eq(iter_profile_start(&opt, &err), ITER_OK, "%s", err.message);
-}
-
-static void stop_now(void) {
-    iter_error err;
-    cr_assert_eq(iter_profile_stop(&err), ITER_OK, "%s", err.message);
-}
-
-static void scope(const char *name) {
-    iter_profile_scope_begin(name);
-    iter_profile_scope_end();
-}
-
 static char *table_text(int32_t sort_by, int32_t ascending, int32_t reset, int32_t format) {
     static char text[65536];
     size_t n;
@@ -108,17 +89,17 @@ static double number_of(const char *text, const char *name, const char *key) {
 /* ---- What is recorded ------------------------------------------------------------------------ */
 
 Test(profile, scopes_nest) {
-    scope("before"); /* nothing runs yet */
-    start_with("", 0, 0);
+    profile_scope("before"); /* nothing runs yet */
+    profile_start("", 0, 0);
     cr_assert_eq(iter_profile_is_on(), 1);
     iter_profile_scope_begin("outer");
     iter_profile_scope_begin("inner");
     iter_profile_instant("moment");
     iter_profile_scope_end();
-    scope("second");
+    profile_scope("second");
     iter_profile_scope_end();
     iter_profile_scope_end(); /* one too many does nothing */
-    scope("after");
+    profile_scope("after");
     look();
     cr_assert_eq(all.n, 5);
     cr_assert_str_eq(all.events[0].name, "outer");
@@ -135,8 +116,8 @@ Test(profile, scopes_nest) {
     }
     cr_assert_eq(first_of("moment")->type, ITER_PROFILE_INSTANT);
     cr_assert_geq(first_of("after")->start_ns, outer->start_ns + outer->duration_ns);
-    stop_now();
-    scope("late");
+    profile_stop();
+    profile_scope("late");
     look();
     cr_assert_eq(all.n, 5, "events stay after stop, and none come");
     iter_profile_clear();
@@ -145,12 +126,12 @@ Test(profile, scopes_nest) {
 }
 
 Test(profile, deep_scopes) {
-    start_with("", 0, 0);
+    profile_start("", 0, 0);
     for (int i = 0; i < 100; i++)
         iter_profile_scope_begin("deep");
     for (int i = 0; i < 100; i++)
         iter_profile_scope_end();
-    scope("flat");
+    profile_scope("flat");
     look();
     cr_assert_eq(count_of("deep"), ITER_PROFILE_DEPTH, "inner ones are left out");
     cr_assert_eq(count_of("flat"), 1);
@@ -158,21 +139,21 @@ Test(profile, deep_scopes) {
 }
 
 Test(profile, pause_resume) {
-    start_with("", 0, 0);
+    profile_start("", 0, 0);
     iter_profile_scope_begin("open");
     iter_profile_pause();
     cr_assert_eq(iter_profile_is_on(), 0);
-    scope("unseen"); /* must not close "open" */
+    profile_scope("unseen"); /* must not close "open" */
     iter_profile_scope_begin("half");
     iter_profile_counter_set("unset", 5);
     iter_profile_resume();
     iter_profile_scope_end(); /* "half" began unseen */
-    scope("seen");
+    profile_scope("seen");
     iter_profile_scope_end();
     iter_profile_pause();
     iter_profile_scope_begin("outside");
     iter_profile_resume();
-    scope("within");
+    profile_scope("within");
     iter_profile_scope_end();
     look();
     cr_assert_eq(all.n, 3);
@@ -185,10 +166,10 @@ Test(profile, pause_resume) {
 }
 
 Test(profile, scopes_do_not_outlive_their_session) {
-    start_with("", 0, 0);
+    profile_start("", 0, 0);
     iter_profile_scope_begin("old");
     iter_profile_clear();
-    start_with("", 0, 0);
+    profile_start("", 0, 0);
     iter_profile_scope_end();
     look();
     cr_assert_eq(all.n, 0);
@@ -196,7 +177,7 @@ Test(profile, scopes_do_not_outlive_their_session) {
 }
 
 Test(profile, counters) {
-    start_with("", 0, 0);
+    profile_start("", 0, 0);
     iter_profile_counter_set("queue", 3);
     iter_profile_counter_add("queue", 4);
     iter_profile_counter_add("queue", -10);
@@ -244,7 +225,7 @@ Test(profile, memory) {
 
 Test(profile, overflow_is_counted) {
     enum { RING = 64, N = 1000, KEPT = RING - 1 };
-    start_with("", RING, 0);
+    profile_start("", RING, 0);
     for (int i = 0; i < N; i++)
         iter_profile_counter_set("n", i);
     look();
@@ -258,10 +239,10 @@ Test(profile, overflow_is_counted) {
     iter_profile_clear();
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], *trace;
     make_folder(folder);
-    start_with(make_path(path, folder, "trace.json"), RING, -1);
+    profile_start(make_path(path, folder, "trace.json"), RING, -1);
     for (int i = 0; i < N; i++)
         iter_profile_counter_set("n", i);
-    stop_now();
+    profile_stop();
     cr_assert_eq(iter_profile_dropped(), N - KEPT);
     cr_assert(json_file_valid(path, &trace));
     cr_assert_eq(json_count(trace, "\"cat\":\"counter\""), KEPT);
@@ -308,7 +289,7 @@ static void check_against_naive(const char *name, int64_t *values, int n) {
 Test(profile, table_against_naive) {
     enum { N = 10007 };
     static int64_t values[N];
-    start_with("", 64, 0);
+    profile_start("", 64, 0);
     uint64_t state = 1;
     for (int i = 0; i < N; i++) { /* over nine decades */
         state = state * 6364136223846793005u + 1442695040888963407u;
@@ -341,7 +322,7 @@ Test(profile, table_sorts_and_resets) {
     size_t n;
     char few[16];
     cr_assert_eq(iter_profile_table(0, 0, 0, 0, few, sizeof(few), &n, &err), ITER_ESTATE);
-    start_with("", 0, 0);
+    profile_start("", 0, 0);
     const uint32_t a = iter__profile_name(CATEGORY_USER, "aaa");
     const uint32_t b = iter__profile_name(CATEGORY_USER, "bbb");
     const uint32_t c = iter__profile_name(CATEGORY_USER, "ccc");
@@ -378,7 +359,7 @@ Test(profile, without_aggregate) {
     opt.filename = "";
     opt.no_aggregate = 1;
     cr_assert_eq(iter_profile_start(&opt, &err), ITER_OK);
-    scope("x");
+    profile_scope("x");
     look();
     cr_assert_eq(count_of("x"), 1);
     cr_assert_eq(iter_profile_table(0, 0, 0, 0, NULL, 0, &n, &err), ITER_ESTATE);
@@ -399,7 +380,7 @@ static void call_control(void *user, const iter_profile_event *event) {
     status_inside[2] = iter_profile_each(call_control, NULL, &err);
     status_inside[3] = iter_profile_table(0, 0, 0, 0, NULL, 0, &n, &err);
     iter_profile_clear();
-    scope("a name that is new in a callback");
+    profile_scope("a name that is new in a callback");
 }
 
 Test(profile, states) {
@@ -409,20 +390,20 @@ Test(profile, states) {
     iter_profile_pause();
     iter_profile_clear();
     cr_assert_eq(iter_profile_dropped(), 0);
-    start_with("", 0, 0);
+    profile_start("", 0, 0);
     cr_assert_eq(iter_profile_start(NULL, &err), ITER_ESTATE);
     cr_assert(strstr(err.message, "runs already"));
-    scope("x");
+    profile_scope("x");
     cr_assert_eq(iter_profile_each(call_control, NULL, &err), ITER_OK);
     for (int i = 0; i < 3; i++)
         cr_assert_eq(status_inside[i], ITER_ESTATE);
     cr_assert_eq(status_inside[3], ITER_OK);
     cr_assert_eq(iter_profile_is_on(), 1, "clear() in a callback does nothing");
     cr_assert_eq(iter_profile_each(NULL, NULL, &err), ITER_EINVAL);
-    stop_now();
-    stop_now();
+    profile_stop();
+    profile_stop();
     cr_assert_eq(iter_profile_dump(&err), ITER_OK);
-    start_with("", 0, 0); /* a stopped one gives way */
+    profile_start("", 0, 0); /* a stopped one gives way */
     look();
     cr_assert_eq(all.n, 0);
     iter_profile_clear();
@@ -453,18 +434,18 @@ Test(profile, options) {
 Test(profile, trace_is_json_whatever_the_names) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], *trace;
     make_folder(folder);
-    start_with(make_path(path, folder, "odd \"name\".json"), 0, -1);
+    profile_start(make_path(path, folder, "odd \"name\".json"), 0, -1);
     iter_error err;
     cr_assert(json_file_valid(path, NULL), "an empty trace is one too");
-    scope("a \"quoted\\\" name\n\twith\x01 control");
-    scope("\xc3\xa4\xf0\x9f\x98\x80");  /* UTF-8 */
-    scope("\xff\xfe\xc3(\xed\xa0\x80"); /* not UTF-8 */
+    profile_scope("a \"quoted\\\" name\n\twith\x01 control");
+    profile_scope("\xc3\xa4\xf0\x9f\x98\x80");  /* UTF-8 */
+    profile_scope("\xff\xfe\xc3(\xed\xa0\x80"); /* not UTF-8 */
     char longer[200];
     for (int i = 0; i < 40; i++)
         memcpy(longer + (size_t)i * 2, "\xc3\xa9", 2); /* cut within a character by bytes */
     longer[80] = 0;
-    scope(longer);
-    scope("");
+    profile_scope(longer);
+    profile_scope("");
     iter_profile_instant("moment");
     iter_profile_counter_set("depth", -4);
     cr_assert_eq(iter_profile_dump(&err), ITER_OK);
@@ -482,13 +463,13 @@ Test(profile, trace_is_json_whatever_the_names) {
 }
 
 Test(profile, names_are_bounded) {
-    start_with("", 0, 0);
+    profile_start("", 0, 0);
     for (int i = 0; i < 600; i++) {
         char name[32];
         snprintf(name, sizeof(name), "name %d", i);
-        scope(name);
+        profile_scope(name);
     }
-    scope("name 7");
+    profile_scope("name 7");
     look();
     cr_assert_eq(all.n, 601);
     cr_assert_eq(count_of("(other)"), 600 - (ITER_PROFILE_NAMES - PROFILE_FIXED));
@@ -537,7 +518,7 @@ static void check_batch(int b, uint32_t n_chunks, uint32_t n_rows) {
 static void run_loader(const char *folder, int32_t source, int32_t workers, const char *path) {
     enum { N = 200, BATCH = 40 };
     iter_error err;
-    start_with(path, 0, 0);
+    profile_start(path, 0, 0);
     iter_dataset *data = drive_open(folder);
     iter_chain *chain = drive_chain("normalize:mean=0.5;0.5;0.5,std=0.2;0.2;0.2 | to:f32,nchw");
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
@@ -553,7 +534,7 @@ static void run_loader(const char *folder, int32_t source, int32_t workers, cons
     iter_loader_unref(loader);
     iter_chain_unref(chain);
     iter_dataset_unref(data);
-    stop_now();
+    profile_stop();
     look();
     cr_assert_eq(iter_profile_dropped(), 0);
     for (int b = 0; b < N / BATCH; b++)
@@ -624,7 +605,7 @@ Test(profile, reads) {
     char folder[MAKE_PATH_MAX];
     iter_error err;
     drive_cifar(folder, 200);
-    start_with("", 0, 0);
+    profile_start("", 0, 0);
     iter_dataset *data = drive_open(folder);
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 40;

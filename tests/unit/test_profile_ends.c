@@ -19,32 +19,13 @@
 #include "tests/support/drive.h"
 #include "tests/support/json_valid.h"
 #include "tests/support/make_data.h"
+#include "tests/support/profile_drive.h"
 
 TestSuite(profile_ends, .timeout = 120);
 
 /* Sees an event, and looks at it no further. */
 static void see(void *user, const iter_profile_event *event) {
     *(int *)user += event->name != NULL;
-}
-
-static void start_with(const char *path, uint32_t events, int64_t period_ms) {
-    iter_error err;
-    iter_profile_options opt = ITER_PROFILE_OPTIONS_INIT;
-    opt.filename = path;
-    opt.events_per_thread = events;
-    opt.dump_period_ms = period_ms;
-    opt.no_memory = 1;
-    cr_assert_eq(iter_profile_start(&opt, &err), ITER_OK, "%s", err.message);
-}
-
-static void stop_now(void) {
-    iter_error err;
-    cr_assert_eq(iter_profile_stop(&err), ITER_OK, "%s", err.message);
-}
-
-static void scope(const char *name) {
-    iter_profile_scope_begin(name);
-    iter_profile_scope_end();
 }
 
 /* ---- Ends ------------------------------------------------------------------------------------ */
@@ -64,7 +45,7 @@ static pid_t busy_child(const char *path, bool ends_itself) {
     opt.dump_period_ms = 1;
     if (iter_profile_start(&opt, NULL) < 0) _exit(3);
     for (int i = 0;; i++) {
-        scope("busy");
+        profile_scope("busy");
         iter_profile_counter_add("turns", 1);
         if (ends_itself && i == 50000) _exit(4);
     }
@@ -116,18 +97,18 @@ Test(profile_ends, left_by_exit) {
 Test(profile_ends, forked_children_write_nothing) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], other[MAKE_PATH_MAX], *trace;
     make_folder(folder);
-    start_with(make_path(path, folder, "parent.json"), 0, -1);
+    profile_start(make_path(path, folder, "parent.json"), 0, -1);
     make_path(other, folder, "child.json");
     iter_error err;
-    scope("parent");
+    profile_scope("parent");
     const pid_t child = fork();
     if (child == 0) {
         const bool off = !iter_profile_is_on() && iter_profile_dump(&err) == ITER_ESTATE;
-        scope("lost");
+        profile_scope("lost");
         iter_profile_options opt = ITER_PROFILE_OPTIONS_INIT;
         opt.filename = other;
         if (!off || iter_profile_start(&opt, &err) < 0) _exit(3);
-        scope("child");
+        profile_scope("child");
         if (iter_profile_stop(&err) < 0) _exit(4);
         iter_profile_clear();
         _exit(0);
@@ -140,8 +121,8 @@ Test(profile_ends, forked_children_write_nothing) {
     cr_assert_eq(json_count(trace, "\"name\":\"parent\""), 0);
     cr_assert_eq(json_count(trace, "\"name\":\"lost\""), 0);
     free(trace);
-    scope("parent");
-    stop_now();
+    profile_scope("parent");
+    profile_stop();
     cr_assert(json_file_valid(path, &trace));
     cr_assert_eq(json_count(trace, "\"name\":\"parent\""), 2);
     cr_assert_eq(json_count(trace, "\"name\":\"child\""), 0);
@@ -164,7 +145,7 @@ static iter_status whole_life(const char *path, iter_error *err) {
     opt.filename = path;
     opt.dump_period_ms = -1;
     iter_status s = iter_profile_start(&opt, err);
-    scope("walk");
+    profile_scope("walk");
     iter_profile_counter_set("walk", 1);
     iter_status later = s;
     if (s == ITER_OK) later = iter_profile_each(see, &n_seen, err);
@@ -211,7 +192,7 @@ static void *one_event(void *arg) {
 Test(profile_ends, rings_are_given_back) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], *trace;
     make_folder(folder);
-    start_with(make_path(path, folder, "trace.json"), 64, -1);
+    profile_start(make_path(path, folder, "trace.json"), 64, -1);
     iter_error err;
     iter_profile_instant("once");
     pthread_t thread;
@@ -224,7 +205,7 @@ Test(profile_ends, rings_are_given_back) {
     }
     cr_assert_eq(iter__alloc_live(), live);
     cr_assert_eq(iter_profile_dropped(), 0);
-    stop_now();
+    profile_stop();
     cr_assert(json_file_valid(path, &trace));
     cr_assert_eq(json_count(trace, "\"name\":\"once\""), 301);
     cr_assert_eq(json_count(trace, "\"thread_name\""), 301, "each thread has a track of its own");

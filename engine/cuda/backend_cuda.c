@@ -1,0 +1,326 @@
+/*
+ * backend_cuda.c - the backend for NVIDIA's GPUs: cuDNN for convolutions, means over windows and the gru,
+ * cuBLAS for other products, kernels of our own for the rest; all opened at run time.
+ *
+ * A run is queued and not waited for. What it came to is added up on the device (engine_tally), and
+ * collect() asks for it. A run that has trouble updates nothing, nor does any behind it until that
+ * has been collected: so weights stay those of before the step that is to blame, although the host
+ * hears of it later.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/cuda/cuda_backend.h"
+#include "engine/engine_error.h"
+#include "engine/engine_memory.h"
+
+/* ---- Making ---------------------------------------------------------------------------------- */
+
+/* What costs nothing in f32. Ids are read by a kernel in any case. */
+static const char *cuda_layout(const engine_net *net) {
+    if (net->input.ids) return "nt";
+    for (int32_t i = 0; i < net->n_layers; i++)
+        switch (net->layers[i].kind) {
+        case ENGINE_CONV2D:
+        case ENGINE_MAXPOOL:
+        case ENGINE_AVGPOOL:
+        case ENGINE_FLATTEN: return "nchw";
+        case ENGINE_GRU:
+        case ENGINE_LAST_STEP:
+        case ENGINE_MEAN_STEPS: return "tn";
+        case ENGINE_DENSE: return "";
+        default: break;
+        }
+    return "";
+}
+
+static void cuda_destroy(void *state) {
+    cuda_backend *b = state;
+    cuda_machine *m = &b->plan.machine;
+    if (iter__machine_enter_to_free(m)) {
+        m->cuda.cuStreamSynchronize(m->stream);
+        iter__cuda_graphs_drop(b);
+        iter__cuda_stages_drop(b);
+        iter__machine_leave(m);
+    }
+    iter__cuda_plan_drop(&b->plan);
+}
+
+static iter_status cuda_create(void *state, const engine_backend_config *config, iter_error *err) {
+    cuda_backend *b = state;
+    ENGINE_TRY(iter__cuda_plan_make(&b->plan, config, err));
+    iter_status status = iter__machine_enter(&b->plan.machine, err);
+    if (status >= 0) {
+        status = iter__cuda_stages_make(b, err);
+        iter__machine_leave(&b->plan.machine);
+    }
+    if (status < 0) cuda_destroy(state);
+    return status;
+}
+
+/* ---- Runs ------------------------------------------------------------------------------------ */
+
+/* What changes from step to step, by a copy that the stream does first. */
+static iter_status write_step(cuda_backend *b, const engine_batch *batch, engine_run what,
+                              iter_error *err) {
+    cuda_plan *plan = &b->plan;
+    cuda_machine *m = &plan->machine;
+    const engine_optimizer *o = plan->optimizer;
+    const double t = (double)batch->step + 1;
+    unsigned char *at = b->steps + b->n_pending * plan->step_bytes;
+    engine_step step = {.words = {(uint32_t)batch->step, (uint32_t)(batch->step >> 32)},
+                        .run = b->n_pending,
+                        .updates = what == ENGINE_RUN_TRAIN && batch->n_counted > 0,
+                        .lr = (float)batch->lr,
+                        .rate = (float)batch->lr};
+    if (batch->n_counted > 0) step.share = 1 / (double)batch->n_counted;
+    if (o->kind == ENGINE_ADAM)
+        step.rate = (float)(batch->lr * sqrt(1 - pow(o->beta2, t)) / (1 - pow(o->beta1, t)));
+    memcpy(at, &step, sizeof(step));
+    memset(at + sizeof(step), 0, (size_t)plan->net->batch);
+    memcpy(at + sizeof(step), batch->counts, (size_t)batch->n_rows);
+    CUDA_CALL(m, err, cuMemcpyHtoDAsync, (plan->step, at, plan->step_bytes, m->stream));
+    return ITER_OK;
+}
+
+static iter_status queue_run(cuda_backend *b, const engine_batch *batch, engine_run what,
+                             iter_error *err) {
+    cuda_input input;
+    if (b->n_pending == ENGINE_MAX_PENDING)
+        return iter__engine_fail(err, ITER_ESTATE, "%d runs were not collected",
+                                 ENGINE_MAX_PENDING);
+    ENGINE_TRY(write_step(b, batch, what, err));
+    ENGINE_TRY(iter__cuda_stage(b, batch, &input, err));
+    iter_status status = iter__cuda_go(b, &input, what, err);
+    if (batch->source) { /* also of a step that was queued in part */
+        const iter_status released =
+            iter_batch_release(batch->source, b->plan.machine.stream, status < 0 ? NULL : err);
+        if (status >= 0) status = released;
+    }
+    return status;
+}
+
+/* Forgets what was queued: the tally is that of no runs. */
+static iter_status clear_tally(cuda_backend *b, iter_error *err) {
+    cuda_machine *m = &b->plan.machine;
+    engine_tally *tally = b->tally;
+    tally->loss_sum = tally->bad_loss = 0;
+    tally->n_correct = 0;
+    tally->n_runs = tally->failure = tally->failed_run = 0;
+    tally->bad_id = tally->bad_label = ENGINE_NO_PLACE;
+    tally->overflow = 0;
+    b->n_pending = 0;
+    CUDA_CALL(m, err, cuMemcpyHtoDAsync, (b->plan.tally, tally, sizeof(*tally), m->stream));
+    return ITER_OK;
+}
+
+static iter_status read_tally(cuda_backend *b, iter_error *err) {
+    return iter__machine_read(&b->plan.machine, b->tally, b->plan.tally, sizeof(*b->tally), err);
+}
+
+static iter_status cuda_run(void *state, const engine_batch *batch, engine_run what,
+                            engine_outcome *out, iter_error *err) {
+    cuda_backend *b = state;
+    cuda_machine *m = &b->plan.machine;
+    *out = (engine_outcome){.pending = true};
+    ENGINE_TRY(iter__machine_enter(m, err));
+    const iter_status status = queue_run(b, batch, what, err);
+    if (status >= 0) {
+        b->n_pending++;
+        b->n_converted += iter__cuda_turns(&b->plan);
+    } else if (read_tally(b, NULL) >= 0) {
+        const iter_status cleared = clear_tally(b, NULL); /* what is lost says so the next time */
+        (void)cleared;
+    }
+    iter__machine_leave(m);
+    return status;
+}
+
+static iter_status cuda_collect(void *state, engine_collected *out, iter_error *err) {
+    static const engine_trouble troubles[] = {
+        [ENGINE_FINE] = ENGINE_TROUBLE_NONE,
+        [ENGINE_BAD_LOSS] = ENGINE_TROUBLE_LOSS,
+        [ENGINE_BAD_LABEL] = ENGINE_TROUBLE_LABEL,
+        [ENGINE_BAD_ID] = ENGINE_TROUBLE_ID,
+    };
+    cuda_backend *b = state;
+    cuda_machine *m = &b->plan.machine;
+    const engine_tally *tally = b->tally;
+    *out = (engine_collected){.loss_sum = 0};
+    if (b->n_pending == 0) return ITER_OK;
+    ENGINE_TRY(iter__machine_enter(m, err));
+    iter_status status = read_tally(b, err);
+    if (status >= 0) {
+        *out = (engine_collected){.loss_sum = tally->loss_sum,
+                                  .n_correct = (int64_t)tally->n_correct,
+                                  .trouble = troubles[tally->failure % 4],
+                                  .run = tally->failed_run,
+                                  .loss = tally->bad_loss,
+                                  .row = tally->row,
+                                  .place = tally->place,
+                                  .value = tally->value};
+        status = clear_tally(b, err);
+    }
+    iter__machine_leave(m);
+    return status;
+}
+
+/* ---- Values ---------------------------------------------------------------------------------- */
+
+static CUdeviceptr value_at(const cuda_plan *plan, int32_t param, iter_value value) {
+    const CUdeviceptr base = value == ITER_VALUE_WEIGHT   ? plan->weights
+                             : value == ITER_VALUE_MOMENT ? plan->moments[0]
+                                                          : plan->moments[1];
+    return base ? base + plan->params[param].first * sizeof(float) : 0;
+}
+
+/* The data's gradient, dense in data's own layout, f32. */
+static iter_status get_input_gradient(cuda_backend *b, float *out, iter_error *err) {
+    cuda_plan *plan = &b->plan;
+    const engine_net *net = plan->net;
+    const cuda_place *place = &plan->places[0];
+    const int64_t n = net->batch * iter__shape_elements(&net->input);
+    if (!plan->data_gradient)
+        return iter__engine_fail(err, ITER_EINVAL, "the data's gradient is not kept");
+    cuda_input input = {.n_rows = net->batch};
+    input.data_view = iter_tensor_dense(&net->data, NULL);
+    cuda_numbers_at to = iter__cuda_data_end(plan, &input.data_view, plan->data_gradient);
+    to.source = ENGINE_FROM_F32;
+    const cuda_numbers_at from = iter__cuda_end_of(plan, place, place->gradient);
+    ENGINE_TRY(iter__cuda_copy(plan, place, &from, &to, net->batch, err));
+    ENGINE_TRY(iter__machine_read(&plan->machine, out, plan->data_gradient,
+                                  (size_t)n * sizeof(float), err));
+    if (!plan->numbers.half) return ITER_OK;
+    ENGINE_TRY(read_tally(b, err));
+    for (int64_t i = 0; i < n; i++)
+        out[i] /= b->tally->used;
+    return ITER_OK;
+}
+
+static iter_status get_inside(cuda_backend *b, int32_t param, iter_value value, void *out,
+                              iter_error *err) {
+    cuda_plan *plan = &b->plan;
+    if (value == ITER_VALUE_INPUT_GRADIENT) return get_input_gradient(b, out, err);
+    const size_t bytes = (size_t)plan->net->params[param].n_elements * sizeof(float);
+    CUdeviceptr at = plan->gathered;
+    if (value == ITER_VALUE_GRADIENT)
+        ENGINE_TRY(iter__cuda_gather(plan, param, err));
+    else
+        at = value_at(plan, param, value);
+    if (!at) return iter__engine_fail(err, ITER_EINVAL, "there is no such value");
+    return iter__machine_read(&plan->machine, out, at, bytes, err);
+}
+
+static iter_status cuda_get(void *state, int32_t param, iter_value value, void *out,
+                            iter_error *err) {
+    cuda_backend *b = state;
+    ENGINE_TRY(iter__machine_enter(&b->plan.machine, err));
+    const iter_status status = get_inside(b, param, value, out, err);
+    iter__machine_leave(&b->plan.machine);
+    return status;
+}
+
+static iter_status cuda_set(void *state, int32_t param, iter_value value, const void *from,
+                            iter_error *err) {
+    cuda_backend *b = state;
+    cuda_plan *plan = &b->plan;
+    const CUdeviceptr at = value_at(plan, param, value);
+    const size_t bytes = (size_t)plan->net->params[param].n_elements * sizeof(float);
+    if (!at) return iter__engine_fail(err, ITER_EINVAL, "there is no such value");
+    ENGINE_TRY(iter__machine_enter(&plan->machine, err));
+    iter_status status = iter__machine_write(&plan->machine, at, from, bytes, err);
+    if (status >= 0 && value == ITER_VALUE_WEIGHT) status = iter__cuda_spread(plan, param, err);
+    iter__machine_leave(&plan->machine);
+    return status;
+}
+
+static iter_status cuda_outputs(void *state, int64_t n_rows, void *out, iter_error *err) {
+    cuda_backend *b = state;
+    cuda_plan *plan = &b->plan;
+    const cuda_place *outputs = &plan->places[plan->n_places - 1];
+    const size_t bytes = (size_t)(n_rows * plan->net->n_outputs) * sizeof(float);
+    CUdeviceptr at = outputs->values;
+    ENGINE_TRY(iter__machine_enter(&plan->machine, err));
+    iter_status status = ITER_OK;
+    if (plan->numbers.half) {
+        const cuda_numbers_at from = iter__cuda_end_of(plan, outputs, at);
+        cuda_numbers_at to = from;
+        at = to.at = plan->outputs;
+        to.source = ENGINE_FROM_F32;
+        status = iter__cuda_copy(plan, outputs, &from, &to, plan->net->batch, err);
+    }
+    if (status >= 0) status = iter__machine_read(&plan->machine, out, at, bytes, err);
+    iter__machine_leave(&plan->machine);
+    return status;
+}
+
+/* ---- What it is ------------------------------------------------------------------------------ */
+
+/* "NVIDIA H200, sm_90; cuDNN 9.15, cuBLAS 13.1; f32 NCHW" */
+static void cuda_describe(const void *state, engine_backend_info *out) {
+    const cuda_backend *b = state;
+    const cuda_machine *m = &b->plan.machine;
+    const cuda_numbers *numbers = &b->plan.numbers;
+    char dnn[64] = "", blas[64] = "";
+    if (m->dnn.version)
+        snprintf(dnn, sizeof(dnn), "; cuDNN %zu.%zu", m->dnn.version / 10000,
+                 m->dnn.version / 100 % 100);
+    if (m->blas.version)
+        snprintf(blas, sizeof(blas), "; cuBLAS %d.%d", m->blas.version / 10000,
+                 m->blas.version / 100 % 100);
+    snprintf(out->text, sizeof(out->text), "%.32s; %s%s%.20s%.20s%s", m->device,
+             numbers->half   ? "f16"
+             : numbers->tf32 ? "TF32"
+                             : "f32",
+             b->plan.net->input.n_dims < 3 ? ""
+             : numbers->channels_last      ? " NHWC"
+                                           : " NCHW",
+             dnn, blas, b->no_graphs[0] ? "; no graphs" : "");
+    out->n_bytes = b->plan.memory_bytes + b->plan.workspace_bytes + b->pinned_bytes;
+    out->n_converted = b->n_converted;
+    out->convert_seconds = (double)b->n_converted * b->convert_ms * 1e-3;
+    out->convert_text[0] = '\0';
+    if (b->n_converted > 0)
+        snprintf(out->convert_text, sizeof(out->convert_text), "%s, by a kernel",
+                 b->plan.net->input.n_dims < 3 ? "rows to time first"
+                 : numbers->channels_last      ? "NCHW to NHWC"
+                                               : "NHWC to NCHW");
+}
+
+/* What all nodes say that work on the layer. */
+static void cuda_layer_text(const void *state, int32_t layer, char *out, size_t capacity) {
+    const cuda_backend *b = state;
+    size_t n = 0;
+    out[0] = '\0';
+    for (int32_t i = 0; i < b->plan.n_nodes && n < capacity; i++) {
+        const cuda_node *node = &b->plan.nodes[i];
+        if (layer < node->first_layer || layer >= node->first_layer + node->n_layers) continue;
+        if (!node->ops->text) continue;
+        const size_t begin = n;
+        if (n > 0 && n + 2 < capacity) n += (size_t)snprintf(out + n, capacity - n, ", ");
+        const size_t at = n;
+        node->ops->text(&b->plan, node, out + n, capacity - n);
+        n += strlen(out + n);
+        if (n == at) out[n = begin] = '\0';
+    }
+}
+
+extern const engine_backend_ops iter__backend_cuda;
+const engine_backend_ops iter__backend_cuda = {
+    .name = "cuda",
+    .help = "cuDNN's convolution and gru, cuBLAS's products, own kernels for the rest",
+    .real = ITER_F32,
+    .state_size = sizeof(cuda_backend),
+    .layout = cuda_layout,
+    .create = cuda_create,
+    .destroy = cuda_destroy,
+    .get = cuda_get,
+    .set = cuda_set,
+    .run = cuda_run,
+    .outputs = cuda_outputs,
+    .describe = cuda_describe,
+    .layer_text = cuda_layer_text,
+    .on_device = true,
+    .collect = cuda_collect,
+};

@@ -1,0 +1,86 @@
+/*
+ * cuda_graphs.c - a step as one launch.
+ *
+ * The calls of a step are captured once for every place that a full batch may lie at: each slot of a
+ * loader on the device, or the one place for batches from the host. Not before such a step has gone
+ * call by call, because the first time loads kernels and makes the libraries choose. Where a capture does not
+ * work, for whatever reason, steps go call by call from then on, and the backend's text says so.
+ */
+#include <stdio.h>
+
+#include "engine/cuda/cuda_backend.h"
+#include "engine/engine_error.h"
+
+static cuda_graph *find(cuda_backend *b, const cuda_input *input, engine_run what) {
+    for (int32_t i = 0; i < b->n_graphs; i++) {
+        cuda_graph *graph = &b->graphs[i];
+        if (graph->data == input->data && graph->label == input->label && graph->what == what)
+            return graph;
+    }
+    return NULL;
+}
+
+static void give_up(cuda_backend *b, const char *why) {
+    snprintf(b->no_graphs, sizeof(b->no_graphs), "%.90s", why);
+}
+
+/* The calls of a run as an executable graph; NULL where that does not work. */
+static CUgraphExec capture(cuda_backend *b, const cuda_input *input, engine_run what) {
+    cuda_machine *m = &b->plan.machine;
+    iter_error err = {ITER_OK, ""};
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
+    if (m->cuda.cuStreamBeginCapture(m->stream, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS) {
+        give_up(b, "capturing does not begin");
+        return NULL;
+    }
+    const iter_status status = iter__cuda_body(&b->plan, input, what, &err);
+    CUresult ended = m->cuda.cuStreamEndCapture(m->stream, &graph);
+    if (ended != CUDA_SUCCESS) { /* one that goes on would swallow whatever comes */
+        CUgraph rest = NULL;
+        if (m->cuda.cuStreamEndCapture(m->stream, &rest) == CUDA_SUCCESS && rest)
+            m->cuda.cuGraphDestroy(rest);
+        graph = NULL;
+    }
+    if (status < 0)
+        give_up(b, err.message);
+    else if (ended != CUDA_SUCCESS || !graph)
+        give_up(b, "a call of the step cannot be captured");
+    else if (m->cuda.cuGraphInstantiateWithFlags(&exec, graph, 0) != CUDA_SUCCESS) {
+        exec = NULL;
+        give_up(b, "the graph cannot be instantiated");
+    }
+    if (graph) m->cuda.cuGraphDestroy(graph);
+    return b->no_graphs[0] ? NULL : exec;
+}
+
+static cuda_graph *make(cuda_backend *b, const cuda_input *input, engine_run what) {
+    const bool full = input->n_rows == b->plan.net->batch;
+    if (!full || !b->warm[what] || b->no_graphs[0] || b->n_graphs == CUDA_MAX_GRAPHS) return NULL;
+    CUgraphExec exec = capture(b, input, what);
+    if (!exec) return NULL;
+    cuda_graph *graph = &b->graphs[b->n_graphs++];
+    *graph = (cuda_graph){input->data, input->label, what, exec};
+    return graph;
+}
+
+iter_status iter__cuda_go(cuda_backend *b, const cuda_input *input, engine_run what,
+                          iter_error *err) {
+    cuda_machine *m = &b->plan.machine;
+    const bool full = input->n_rows == b->plan.net->batch;
+    cuda_graph *graph = full && what != ENGINE_RUN_GRADIENT ? find(b, input, what) : NULL;
+    if (!graph && what != ENGINE_RUN_GRADIENT) graph = make(b, input, what);
+    if (graph) {
+        CUDA_CALL(m, err, cuGraphLaunch, (graph->exec, m->stream));
+        return ITER_OK;
+    }
+    ENGINE_TRY(iter__cuda_body(&b->plan, input, what, err));
+    b->warm[what] = true;
+    return ITER_OK;
+}
+
+void iter__cuda_graphs_drop(cuda_backend *b) {
+    for (int32_t i = 0; i < b->n_graphs; i++)
+        b->plan.machine.cuda.cuGraphExecDestroy(b->graphs[i].exec);
+    b->n_graphs = 0;
+}

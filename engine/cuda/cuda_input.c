@@ -1,0 +1,135 @@
+/*
+ * cuda_input.c - batches to the device.
+ *
+ * What a loader has put there is only waited for, by the stream. What lies in host memory is copied as
+ * it is, without gaps, into page-locked memory and from there by the device, while the host goes on
+ * with the next: there are two such stages, and an event behind each copy says when one is free.
+ */
+#include <string.h>
+
+#include "engine/cuda/cuda_backend.h"
+#include "engine/engine_error.h"
+
+static size_t round_up(size_t n) {
+    return (n + 255) / 256 * 256;
+}
+
+/* ---- Making ---------------------------------------------------------------------------------- */
+
+static size_t stage_bytes(const engine_net *net) {
+    return round_up(iter_desc_bytes(&net->data)) + round_up(iter_desc_bytes(&net->label));
+}
+
+/* What one batch in another layout costs. */
+static iter_status time_turning(cuda_backend *b, iter_error *err) {
+    cuda_plan *plan = &b->plan;
+    cuda_machine *m = &plan->machine;
+    CUevent events[2] = {NULL, NULL};
+    float ms = 0;
+    cuda_input input = {.data = plan->staged[0], .n_rows = plan->net->batch};
+    input.data_view = iter_tensor_dense(&plan->net->data, NULL);
+    CUresult result = m->cuda.cuEventCreate(&events[0], CU_EVENT_DEFAULT);
+    if (result == CUDA_SUCCESS) result = m->cuda.cuEventCreate(&events[1], CU_EVENT_DEFAULT);
+    iter_status status = ITER_OK;
+    for (int i = 0; i < 2 && result == CUDA_SUCCESS && status >= 0; i++) {
+        result = m->cuda.cuEventRecord(events[0], m->stream); /* the first time loads the kernel */
+        status = iter__cuda_feed(plan, &input, err);
+        if (result == CUDA_SUCCESS) result = m->cuda.cuEventRecord(events[1], m->stream);
+    }
+    if (result == CUDA_SUCCESS) result = m->cuda.cuEventSynchronize(events[1]);
+    if (result == CUDA_SUCCESS) result = m->cuda.cuEventElapsedTime(&ms, events[0], events[1]);
+    for (int i = 0; i < 2; i++)
+        if (events[i]) m->cuda.cuEventDestroy(events[i]);
+    b->convert_ms = (double)ms;
+    if (status < 0) return status;
+    return result == CUDA_SUCCESS ? ITER_OK : iter__machine_failed(m, err, result, "timing events");
+}
+
+iter_status iter__cuda_stages_make(cuda_backend *b, iter_error *err) {
+    cuda_machine *m = &b->plan.machine;
+    const size_t stage = stage_bytes(b->plan.net), step = b->plan.step_bytes;
+    void *memory = NULL;
+    b->pinned_bytes =
+        CUDA_STAGES * stage + ENGINE_MAX_PENDING * step + round_up(sizeof(engine_tally));
+    const CUresult result =
+        m->cuda.cuMemHostAlloc(&memory, b->pinned_bytes, CU_MEMHOSTALLOC_PORTABLE);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return iter__engine_fail(err, ITER_ENOMEM,
+                                 "%s: out of memory: no %zu KiB of host memory can be page-locked; "
+                                 "lower the batch size, or raise the limit (ulimit -l)",
+                                 m->device, b->pinned_bytes >> 10);
+    if (result != CUDA_SUCCESS)
+        return iter__machine_failed(m, err, result, "cuMemHostAlloc of %zu bytes", b->pinned_bytes);
+    b->pinned = memory;
+    memset(memory, 0, b->pinned_bytes);
+    for (int i = 0; i < CUDA_STAGES; i++) {
+        b->stages[i] = b->pinned + (size_t)i * stage;
+        CUDA_CALL(m, err, cuEventCreate,
+                  (&b->copied[i], CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
+    }
+    b->steps = b->pinned + CUDA_STAGES * stage;
+    b->tally = (engine_tally *)(void *)(b->steps + ENGINE_MAX_PENDING * step);
+    return iter__cuda_turns(&b->plan) ? time_turning(b, err) : ITER_OK;
+}
+
+void iter__cuda_stages_drop(cuda_backend *b) {
+    cuda_machine *m = &b->plan.machine;
+    for (int i = 0; i < CUDA_STAGES; i++)
+        if (b->copied[i]) m->cuda.cuEventDestroy(b->copied[i]);
+    if (b->pinned) m->cuda.cuMemFreeHost(b->pinned);
+    b->pinned = NULL;
+}
+
+/* ---- Batches --------------------------------------------------------------------------------- */
+
+/* Copies a tensor of any strides to dense memory; answers its bytes. */
+static size_t pack(const iter_tensor *from, unsigned char *to) {
+    const iter_desc *d = &from->desc;
+    const iter_tensor dense = iter_tensor_dense(d, to);
+    const size_t size = iter_dtype_bytes(d->dtype), total = iter_desc_bytes(d);
+    const unsigned char *bytes = from->data;
+    int64_t place[ITER_MAX_DIMS] = {0};
+    int32_t run = d->n_dims; /* dimensions from it on lie side by side in both */
+    size_t length = size;
+    while (run > 0 && (from->strides[run - 1] == dense.strides[run - 1] || d->dims[run - 1] == 1))
+        length *= (size_t)d->dims[--run];
+    for (size_t done = 0; done < total; done += length) {
+        int64_t at = 0;
+        for (int32_t i = 0; i < run; i++)
+            at += place[i] * from->strides[i];
+        memcpy(to + done, bytes + at * (int64_t)size, length);
+        for (int32_t i = run - 1; i >= 0 && ++place[i] == d->dims[i]; i--)
+            place[i] = 0;
+    }
+    return total;
+}
+
+static iter_status stage_host(cuda_backend *b, const engine_batch *batch, cuda_input *out,
+                              iter_error *err) {
+    const cuda_plan *plan = &b->plan;
+    cuda_machine *m = &b->plan.machine;
+    const uint32_t i = b->next_stage++ % CUDA_STAGES;
+    unsigned char *data = b->stages[i], *label = data + round_up(iter_desc_bytes(&plan->net->data));
+    CUDA_CALL(m, err, cuEventSynchronize, (b->copied[i]));
+    const size_t data_bytes = pack(batch->data, data), label_bytes = pack(batch->label, label);
+    out->data = plan->staged[0];
+    out->label = plan->staged[1];
+    out->data_view = iter_tensor_dense(&batch->data->desc, NULL);
+    out->label_view = iter_tensor_dense(&batch->label->desc, NULL);
+    CUDA_CALL(m, err, cuMemcpyHtoDAsync, (out->data, data, data_bytes, m->stream));
+    CUDA_CALL(m, err, cuMemcpyHtoDAsync, (out->label, label, label_bytes, m->stream));
+    CUDA_CALL(m, err, cuEventRecord, (b->copied[i], m->stream));
+    return ITER_OK;
+}
+
+iter_status iter__cuda_stage(cuda_backend *b, const engine_batch *batch, cuda_input *out,
+                             iter_error *err) {
+    *out = (cuda_input){.n_rows = batch->n_rows};
+    if (!batch->source) return stage_host(b, batch, out, err);
+    out->data = (CUdeviceptr)(uintptr_t)batch->data->data;
+    out->label =
+        batch->label->data ? (CUdeviceptr)(uintptr_t)batch->label->data : b->plan.blank_label;
+    out->data_view = *batch->data;
+    out->label_view = *batch->label;
+    return iter_batch_wait(batch->source, b->plan.machine.stream, err);
+}

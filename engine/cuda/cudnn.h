@@ -1,0 +1,111 @@
+/*
+ * cudnn.h - the three things that cuDNN computes for us: convolutions, average pooling and the gru.
+ * All its calls stand in cudnn.c.
+ *
+ * make() describes, and answers what memory the object wants; it owns no memory of the device. A
+ * make() that failed leaves what drop() takes; all zeros are nothing to drop. Workspace is shared: one
+ * call at a time uses it.
+ */
+#ifndef ENGINE_CUDA_CUDNN_H
+#define ENGINE_CUDA_CUDNN_H
+
+#include <iter/engine.h>
+
+#include "engine/cuda/cuda_machine.h"
+
+/* Kinds of numbers, and where channels stand. */
+typedef struct cuda_numbers {
+    bool half;          /* f16, else f32 */
+    bool tf32;          /* products of f32 may be rounded to TF32 */
+    bool channels_last; /* NHWC */
+} cuda_numbers;
+
+/* n images of `channels`; windows of size x size. */
+typedef struct dnn_images {
+    int64_t n, channels, height, width, out_channels, out_height, out_width, size, stride, pad;
+} dnn_images;
+
+typedef enum dnn_pass { DNN_FORWARD, DNN_BY_DATA, DNN_BY_WEIGHTS, DNN_PASSES } dnn_pass;
+
+typedef struct dnn_conv {
+    cudnnTensorDescriptor_t x, y;
+    cudnnFilterDescriptor_t w;
+    /* of each pass: its arithmetic, its algorithm, the workspace it wants */
+    cudnnConvolutionDescriptor_t conv[DNN_PASSES];
+    unsigned algorithms[DNN_PASSES];
+    size_t workspace[DNN_PASSES];
+    bool by_data; /* somebody wants the gradient of x */
+} dnn_conv;
+
+/* Memory that measuring may use and write to: as large as the call will have it. */
+typedef struct dnn_trial {
+    CUdeviceptr x, d_x, y, d_y, w, d_w, workspace;
+    size_t workspace_bytes;
+} dnn_trial;
+
+/* Chooses by cuDNN's own advice, the same in every process, among those that are deterministic
+ * unless `any`. */
+iter_status iter__cudnn_conv_make(cuda_machine *machine, dnn_conv *conv, const dnn_images *images,
+                                  cuda_numbers numbers, bool by_data, bool any, iter_error *err);
+/* Chooses anew, by measuring; waits. */
+iter_status iter__cudnn_conv_measure(cuda_machine *machine, dnn_conv *conv, const dnn_trial *trial,
+                                     bool any, bool half_or_tf32, iter_error *err);
+void iter__cudnn_conv_drop(cuda_machine *machine, dnn_conv *conv);
+/* "cuDNN, winograd forward, algorithm 1 by data, algorithm 1 by weights" */
+void iter__cudnn_conv_text(const dnn_conv *conv, char *out, size_t capacity);
+
+iter_status iter__cudnn_conv_forward(cuda_machine *machine, const dnn_conv *conv, CUdeviceptr x,
+                                     CUdeviceptr w, CUdeviceptr y, CUdeviceptr workspace,
+                                     iter_error *err);
+iter_status iter__cudnn_conv_by_data(cuda_machine *machine, const dnn_conv *conv, CUdeviceptr w,
+                                     CUdeviceptr d_y, CUdeviceptr d_x, CUdeviceptr workspace,
+                                     iter_error *err);
+iter_status iter__cudnn_conv_by_weights(cuda_machine *machine, const dnn_conv *conv, CUdeviceptr x,
+                                        CUdeviceptr d_y, CUdeviceptr d_w, CUdeviceptr workspace,
+                                        iter_error *err);
+
+/* The mean of a window's pixels inside the picture. */
+typedef struct dnn_pool {
+    cudnnTensorDescriptor_t x, y;
+    cudnnPoolingDescriptor_t pool;
+} dnn_pool;
+
+iter_status iter__cudnn_pool_make(cuda_machine *machine, dnn_pool *pool, const dnn_images *images,
+                                  cuda_numbers numbers, iter_error *err);
+void iter__cudnn_pool_drop(cuda_machine *machine, dnn_pool *pool);
+iter_status iter__cudnn_pool_forward(cuda_machine *machine, const dnn_pool *pool, CUdeviceptr x,
+                                     CUdeviceptr y, iter_error *err);
+iter_status iter__cudnn_pool_back(cuda_machine *machine, const dnn_pool *pool, CUdeviceptr x,
+                                  CUdeviceptr y, CUdeviceptr d_y, CUdeviceptr d_x, iter_error *err);
+
+/* The gru that resets after the product; x [steps, n, features], y [steps, n, units]. */
+typedef struct dnn_gru {
+    cudnnRNNDescriptor_t rnn;
+    cudnnDropoutDescriptor_t dropout;
+    cudnnRNNDataDescriptor_t x, y;
+    cudnnTensorDescriptor_t h;
+    size_t weight_bytes, workspace_bytes, reserve_bytes;
+} dnn_gru;
+
+/* Where it keeps its tensors: all addresses may be given before each call. */
+typedef struct dnn_gru_memory {
+    CUdeviceptr x, d_x, y, d_y, weights, d_weights, reserve, workspace;
+    CUdeviceptr lengths; /* i32 [n], each of them `steps` */
+} dnn_gru_memory;
+
+iter_status iter__cudnn_gru_make(cuda_machine *machine, dnn_gru *gru, int64_t n, int64_t steps,
+                                 int64_t features, int64_t units, cuda_numbers numbers,
+                                 iter_error *err);
+void iter__cudnn_gru_drop(cuda_machine *machine, dnn_gru *gru);
+/* Where product `which` (0 to 2: r, z, n over x; 3 to 5: over h) has its matrix, dense [units, columns],
+ * and its bias, in bytes from the weights' begin. */
+iter_status iter__cudnn_gru_place(cuda_machine *machine, const dnn_gru *gru, CUdeviceptr weights,
+                                  int32_t which, int64_t units, int64_t columns, size_t *out_matrix,
+                                  size_t *out_bias, iter_error *err);
+iter_status iter__cudnn_gru_forward(cuda_machine *machine, const dnn_gru *gru,
+                                    const dnn_gru_memory *at, bool training, iter_error *err);
+/* d_x, which is never left out, then d_weights, which are zero before. */
+iter_status iter__cudnn_gru_back(cuda_machine *machine, const dnn_gru *gru,
+                                 const dnn_gru_memory *at, iter_error *err);
+
+#endif

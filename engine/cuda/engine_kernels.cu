@@ -1,0 +1,793 @@
+/*
+ * engine_kernels.cu - the trainer's own kernels, beside those of cuDNN and cuBLAS.
+ *
+ * Written so that a C compiler reads it, too: a block is a loop over its threads, cut where they meet
+ * (MEET), and what a thread keeps across a cut lies in shared memory. So the very same lines run in
+ * tests without a GPU. Compiled ahead by
+ *
+ *     nvcc -arch=compute_80 -ptx -fmad=false engine_kernels.cu
+ *
+ * to engine_kernels.ptx, which is what the library carries. Everything is summed in an order that
+ * depends on the shapes alone: the same bits from run to run.
+ */
+#include "engine/cuda/kernel_args.h"
+
+#ifdef __CUDACC__
+#include <cuda_fp16.h>
+#define KERNEL(name, type) \
+    extern "C" __global__ void __launch_bounds__(ENGINE_BLOCK) name(const type a)
+#define THREADS           for (int t = (int)threadIdx.x, once = 1; once; once = 0)
+#define MEET              __syncthreads()
+#define SHARED            __shared__
+#define BLOCK_NUMBER      ((int64_t)blockIdx.x)
+#define DEVICE            static __device__ __forceinline__
+#define MIN_OF(at, value) atomicMin((at), (value))
+#define ADD_ONE(at)       atomicAdd((at), 1)
+#define IS_FINITE(x)      isfinite(x)
+DEVICE float half_get(const uint16_t *at) {
+    return __half2float(__ushort_as_half(*at));
+}
+DEVICE void half_put(uint16_t *at, float value) {
+    *at = __half_as_ushort(__float2half_rn(value));
+}
+#endif
+
+/* A tree over the block: `body` for pairs t and t + w, down to `least` of them. */
+#define HALVE(least, body)                                 \
+    for (int w = ENGINE_BLOCK / 2; w >= (least); w /= 2) { \
+        THREADS {                                          \
+            if (t < w) body                                \
+        }                                                  \
+        MEET;                                              \
+    }
+
+#define AT(type, address) ((type *)(uintptr_t)(address))
+
+/* Element numbers of a grid over n of them, n < 2^32; divisions are of 32 bits, which take a fraction
+ * of the time. */
+#define ELEMENT ((uint32_t)(BLOCK_NUMBER * ENGINE_BLOCK + t))
+
+DEVICE float get(engine_address base, int64_t i, int half) {
+    return half ? half_get(AT(const uint16_t, base) + i) : AT(const float, base)[i];
+}
+
+DEVICE void put(engine_address base, int64_t i, float value, int half) {
+    if (half)
+        half_put(AT(uint16_t, base) + i, value);
+    else
+        AT(float, base)[i] = value;
+}
+
+DEVICE double number_at(engine_address base, int64_t i, int source) {
+    switch (source) {
+    case ENGINE_FROM_F16: return (double)half_get(AT(const uint16_t, base) + i);
+    case ENGINE_FROM_F64: return AT(const double, base)[i];
+    case ENGINE_FROM_U8: return (double)AT(const uint8_t, base)[i];
+    case ENGINE_FROM_I32: return (double)AT(const int32_t, base)[i];
+    default: return (double)AT(const float, base)[i];
+    }
+}
+
+DEVICE int64_t integer_at(engine_address base, int64_t i, int source) {
+    switch (source) {
+    case ENGINE_FROM_U8: return AT(const uint8_t, base)[i];
+    case ENGINE_FROM_I32: return AT(const int32_t, base)[i];
+    default: return AT(const int64_t, base)[i];
+    }
+}
+
+/* ---- Numbers in, and elsewhere --------------------------------------------------------------- */
+
+KERNEL(engine_copy, engine_copy_args) {
+    THREADS {
+        const uint32_t i = ELEMENT;
+        if (i < a.n) {
+            const uint32_t d0 = (uint32_t)a.dims[0], d1 = (uint32_t)a.dims[1];
+            const uint32_t d2 = (uint32_t)a.dims[2], line = i / d2, plane = line / d1;
+            const int64_t z = i - line * d2, y = line - plane * d1;
+            const int64_t x = plane % d0, row = plane / d0;
+            const int64_t from = row * a.from_row + x * a.from_strides[0] + y * a.from_strides[1] +
+                                 z * a.from_strides[2];
+            const int64_t to =
+                row * a.to_row + x * a.to_strides[0] + y * a.to_strides[1] + z * a.to_strides[2];
+            put(a.to, to, row < a.n_rows ? (float)number_at(a.from, from, a.source) : 0, a.half);
+        }
+    }
+}
+
+KERNEL(engine_ids, engine_ids_args) {
+    THREADS {
+        const uint32_t i = ELEMENT;
+        if (i < (int64_t)a.steps * a.rows) {
+            const int64_t row = i % (uint32_t)a.rows, step = i / (uint32_t)a.rows;
+            int64_t id = 0;
+            if (row < a.n_rows)
+                id = integer_at(a.from, row * a.row_stride + step * a.step_stride,
+                                a.wide ? ENGINE_FROM_I64 : ENGINE_FROM_I32);
+            if (id < 0 || id >= a.limit) {
+                MIN_OF(&AT(engine_tally, a.tally)->bad_id,
+                       (unsigned long long)row << 32 | (unsigned long long)step);
+                id = 0;
+            }
+            AT(int32_t, a.to)[i] = (int32_t)id;
+        }
+    }
+}
+
+/* ---- Bias, activation, dropout --------------------------------------------------------------- */
+
+/* One round of Philox 4x32: two products, two keys. */
+DEVICE void philox_round(uint32_t c[4], uint32_t k0, uint32_t k1) {
+    const uint64_t p = (uint64_t)0xD2511F53u * c[0], q = (uint64_t)0xCD9E8D57u * c[2];
+    const uint32_t c1 = c[1], c3 = c[3];
+    c[0] = (uint32_t)(q >> 32) ^ c1 ^ k0;
+    c[1] = (uint32_t)q;
+    c[2] = (uint32_t)(p >> 32) ^ c3 ^ k1;
+    c[3] = (uint32_t)p;
+}
+
+/* Whether dropout keeps the element at `place` of a row (engine/net.h). */
+DEVICE int is_kept(const engine_map_args *a, int64_t row, int64_t place) {
+    const engine_step *step = AT(const engine_step, a->step);
+    uint32_t c[4], k0 = a->key[0], k1 = a->key[1];
+    c[0] = (uint32_t)(place / 8);
+    c[1] = (uint32_t)row;
+    c[2] = step->words[0];
+    c[3] = step->words[1];
+    for (int i = 0; i < 10; i++) {
+        philox_round(c, k0, k1);
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    const uint32_t word = c[place % 8 / 2];
+    return (place % 2 ? word >> 16 : word & 0xffffu) >= a->threshold;
+}
+
+typedef struct map_place {
+    int64_t row, channel, place;
+} map_place;
+
+DEVICE map_place map_place_of(const engine_map_args *a, uint32_t i) {
+    const uint32_t line = i / (uint32_t)a->c, plane = line / (uint32_t)a->b;
+    const int64_t z = i - line * (uint32_t)a->c, y = line - plane * (uint32_t)a->b, x = plane;
+    map_place p;
+    p.row = a->order == ENGINE_TNF ? y : x;
+    p.channel = a->order == ENGINE_NCHW ? y : z;
+    p.place = a->order == ENGINE_NCHW   ? z * a->block + y
+              : a->order == ENGINE_NHWC ? y * a->block + z
+                                        : x * a->c + z;
+    return p;
+}
+
+DEVICE float activate(float x, int activation) {
+    switch (activation) {
+    case ENGINE_ACT_RELU: return x <= 0 ? 0 : x; /* what is no number stays so */
+    case ENGINE_ACT_TANH: return tanhf(x);
+    case ENGINE_ACT_SIGMOID: return 1 / (1 + expf(-x));
+    default: return x;
+    }
+}
+
+/* The derivative, by what came out. */
+DEVICE float slope(float y, int activation) {
+    switch (activation) {
+    case ENGINE_ACT_RELU: return y > 0 ? 1 : 0;
+    case ENGINE_ACT_TANH: return 1 - y * y;
+    case ENGINE_ACT_SIGMOID: return y * (1 - y);
+    default: return 1;
+    }
+}
+
+KERNEL(engine_map, engine_map_args) {
+    THREADS {
+        const uint32_t i = ELEMENT;
+        if (i < a.n) {
+            const map_place p = map_place_of(&a, i);
+            float x = get(a.in, i, a.half);
+            if (a.bias && p.channel < a.channels) x += AT(const float, a.bias)[p.channel];
+            x = activate(x, a.activation);
+            if (a.drops) x = is_kept(&a, p.row, p.place) ? x * a.scale : 0;
+            put(a.out, i, p.channel < a.channels ? x : 0, a.half);
+        }
+    }
+}
+
+/* in is the gradient of what came out, out what came out, gradient where the result goes. */
+KERNEL(engine_map_back, engine_map_args) {
+    THREADS {
+        const uint32_t i = ELEMENT;
+        if (i < a.n) {
+            const map_place p = map_place_of(&a, i);
+            float d = get(a.in, i, a.half);
+            float y = a.activation == ENGINE_AS_IT_IS ? 0 : get(a.out, i, a.half);
+            if (a.drops) {
+                d = is_kept(&a, p.row, p.place) ? d * a.scale : 0;
+                y /= a.scale;
+            }
+            if (a.activation == ENGINE_ACT_RELU)
+                d = y > 0 ? d : 0;
+            else
+                d *= slope(y, a.activation);
+            put(a.gradient, i, p.channel < a.channels ? d : 0, a.half);
+        }
+    }
+}
+
+/* ---- The largest of a window: the first of them, or what is no number ------------------------ */
+
+typedef struct pool_place {
+    int64_t image, c, y, x; /* image: n where channels come last, else n * channels + c */
+} pool_place;
+
+DEVICE pool_place pool_place_of(const engine_pool_args *a, uint32_t i, int height, int width) {
+    const uint32_t channels = a->order == ENGINE_NHWC ? (uint32_t)a->channels : 1;
+    const uint32_t pixel = i / channels, line = pixel / (uint32_t)width;
+    const uint32_t image = line / (uint32_t)height;
+    pool_place p;
+    p.c = i - pixel * channels;
+    p.x = pixel - line * (uint32_t)width;
+    p.y = line - image * (uint32_t)height;
+    p.image = image;
+    return p;
+}
+
+DEVICE int64_t pool_index(const engine_pool_args *a, const pool_place *p, int64_t y, int64_t x,
+                          int height, int width) {
+    const int channels = a->order == ENGINE_NHWC ? a->channels : 1;
+    return ((p->image * height + y) * width + x) * channels + p->c;
+}
+
+/* The place y * width + x of the largest of window (y, x). */
+DEVICE int64_t largest_of(const engine_pool_args *a, const pool_place *p, int64_t oy, int64_t ox,
+                          float *out) {
+    const int64_t top = oy * a->stride - a->pad, left = ox * a->stride - a->pad;
+    int64_t best = -1;
+    float most = 0;
+    for (int64_t y = top < 0 ? 0 : top; y < top + a->size && y < a->height; y++)
+        for (int64_t x = left < 0 ? 0 : left; x < left + a->size && x < a->width; x++) {
+            const float value = get(a->in, pool_index(a, p, y, x, a->height, a->width), a->half);
+            if (best < 0 || value > most || value != value) {
+                best = y * a->width + x;
+                most = value;
+            }
+        }
+    *out = most;
+    return best;
+}
+
+KERNEL(engine_pool, engine_pool_args) {
+    THREADS {
+        const uint32_t i = ELEMENT;
+        if (i < a.n) {
+            const pool_place p = pool_place_of(&a, i, a.out_height, a.out_width);
+            float most;
+            largest_of(&a, &p, p.y, p.x, &most);
+            put(a.out, i, most, a.half);
+        }
+    }
+}
+
+/* Each pixel asks the windows that it lies in. */
+KERNEL(engine_pool_back, engine_pool_args) {
+    THREADS {
+        const uint32_t i = ELEMENT;
+        if (i < a.n) {
+            const pool_place p = pool_place_of(&a, i, a.height, a.width);
+            const int y = (int)p.y + a.pad, x = (int)p.x + a.pad;
+            const int top = y < a.size ? 0 : (y - a.size) / a.stride + 1;
+            const int left = x < a.size ? 0 : (x - a.size) / a.stride + 1;
+            float sum = 0;
+            for (int oy = top; oy <= y / a.stride && oy < a.out_height; oy++)
+                for (int ox = left; ox <= x / a.stride && ox < a.out_width; ox++) {
+                    float most;
+                    if (largest_of(&a, &p, oy, ox, &most) == p.y * a.width + p.x)
+                        sum += get(a.d_out, pool_index(&a, &p, oy, ox, a.out_height, a.out_width),
+                                   a.half);
+                }
+            put(a.d_in, i, sum, a.half);
+        }
+    }
+}
+
+/* ---- Sums over rows: biases ------------------------------------------------------------------ */
+
+/* A block a channel and chunk: channels that have many numbers side by side. */
+KERNEL(engine_sums_inner, engine_sums_args) {
+    SHARED float sums[ENGINE_BLOCK];
+    const int64_t channel = BLOCK_NUMBER % a.channels, chunk = BLOCK_NUMBER / a.channels;
+    const int64_t n = a.outer * a.inner;
+    const int64_t begin = n * chunk / a.chunks, end = n * (chunk + 1) / a.chunks;
+    THREADS {
+        float sum = 0;
+        for (int64_t e = begin + t; e < end; e += ENGINE_BLOCK) {
+            const uint32_t row = (uint32_t)e / (uint32_t)a.inner;
+            sum += get(a.in, (row * (a.channels - 1ll) + channel) * a.inner + e, a.half);
+        }
+        sums[t] = sum;
+    }
+    MEET;
+    HALVE(1, { sums[t] += sums[t + w]; })
+    THREADS {
+        if (t == 0) AT(float, a.partial)[chunk * a.channels + channel] = sums[0];
+    }
+}
+
+/* A block 32 channels and a chunk: channels side by side. */
+KERNEL(engine_sums_outer, engine_sums_args) {
+    SHARED float sums[ENGINE_BLOCK];
+    const int64_t groups = (a.channels + 31) / 32;
+    const int64_t group = BLOCK_NUMBER % groups, chunk = BLOCK_NUMBER / groups;
+    const int64_t begin = a.outer * chunk / a.chunks, end = a.outer * (chunk + 1) / a.chunks;
+    THREADS {
+        const int64_t channel = group * 32 + t % 32;
+        float sum = 0;
+        if (channel < a.channels)
+            for (int64_t row = begin + t / 32; row < end; row += ENGINE_BLOCK / 32)
+                sum += get(a.in, row * a.channels + channel, a.half);
+        sums[t] = sum;
+    }
+    MEET;
+    HALVE(32, { sums[t] += sums[t + w]; })
+    THREADS {
+        if (t < 32 && group * 32 + t < a.channels)
+            AT(float, a.partial)[chunk * a.channels + group * 32 + t] = sums[t];
+    }
+}
+
+KERNEL(engine_sums_end, engine_sums_args) {
+    THREADS {
+        const uint32_t channel = ELEMENT;
+        if (channel < (uint32_t)a.n_out) {
+            float sum = 0;
+            for (int chunk = 0; chunk < a.chunks; chunk++)
+                sum += AT(const float, a.partial)[(int64_t)chunk * a.channels + channel];
+            AT(float, a.out)[channel] = sum;
+        }
+    }
+}
+
+/* ---- Embedding and steps --------------------------------------------------------------------- */
+
+KERNEL(engine_embedding, engine_embedding_args) {
+    THREADS {
+        const uint32_t i = ELEMENT;
+        if (i < (int64_t)a.positions * a.units) {
+            const uint32_t position = i / (uint32_t)a.units;
+            const int64_t id = AT(const int32_t, a.ids)[position],
+                          u = i - position * (uint32_t)a.units;
+            put(a.values, i, AT(const float, a.weight)[id * a.units + u], a.half);
+        }
+    }
+}
+
+/* The first position of each id, and how many it has: whole numbers, in whatever order. */
+KERNEL(engine_embedding_find, engine_embedding_args) {
+    THREADS {
+        const uint32_t i = ELEMENT;
+        if (i < (uint32_t)a.positions) {
+            const int32_t id = AT(const int32_t, a.ids)[i];
+            MIN_OF(AT(int32_t, a.first) + id, (int32_t)i);
+            ADD_ONE(AT(int32_t, a.count) + id);
+        }
+    }
+}
+
+#define TILE 2048 /* positions that are looked through at once */
+#define MINE (TILE / ENGINE_BLOCK)
+
+/* A block a position; the first of an id gathers all others of it, in their order. The gradient is
+ * all zeros before. */
+KERNEL(engine_embedding_back, engine_embedding_args) {
+    SHARED int32_t counts[ENGINE_BLOCK], list[TILE], n_found;
+    const int64_t position = BLOCK_NUMBER;
+    const int32_t *ids = AT(const int32_t, a.ids);
+    const int32_t id = ids[position];
+    if (AT(const int32_t, a.first)[id] != position) return;
+    const int32_t n = AT(const int32_t, a.count)[id];
+    int32_t n_before = 0;
+    for (int64_t tile = position; n_before < n && tile < a.positions; tile += TILE) {
+        THREADS {
+            int32_t found = 0;
+            for (int64_t i = tile + t * MINE; i < tile + (t + 1) * MINE && i < a.positions; i++)
+                found += ids[i] == id;
+            counts[t] = found;
+        }
+        MEET;
+        THREADS {
+            if (t == 0) {
+                int32_t sum = 0;
+                for (int i = 0; i < ENGINE_BLOCK; i++) {
+                    const int32_t found = counts[i];
+                    counts[i] = sum;
+                    sum += found;
+                }
+                n_found = sum;
+            }
+        }
+        MEET;
+        THREADS {
+            int32_t at = counts[t];
+            for (int64_t i = tile + t * MINE; i < tile + (t + 1) * MINE && i < a.positions; i++)
+                if (ids[i] == id) list[at++] = (int32_t)i;
+        }
+        MEET;
+        THREADS {
+            for (int64_t u = t; u < a.units; u += ENGINE_BLOCK) {
+                float *to = AT(float, a.gradient) + (int64_t)id * a.units + u;
+                double sum = (double)*to;
+                for (int32_t i = 0; i < n_found; i++)
+                    sum += (double)get(a.values, (int64_t)list[i] * a.units + u, a.half);
+                *to = (float)sum;
+            }
+        }
+        n_before += n_found;
+        MEET;
+    }
+}
+
+KERNEL(engine_steps_mean, engine_steps_args) {
+    THREADS {
+        const uint32_t i = ELEMENT;
+        if (i < a.n) {
+            double sum = 0;
+            for (int step = 0; step < a.steps; step++)
+                sum += (double)get(a.in, step * a.n + i, a.half);
+            put(a.out, i, (float)(sum / a.steps), a.half);
+        }
+    }
+}
+
+/* in [rows * features] is shared out to [steps, rows * features]. */
+KERNEL(engine_steps_back, engine_steps_args) {
+    THREADS {
+        const uint32_t i = ELEMENT;
+        if (i < a.n * a.steps) {
+            float d = 0;
+            if (!a.last)
+                d = get(a.in, i % (uint32_t)a.n, a.half) / (float)a.steps;
+            else if (i / (uint32_t)a.n == (uint32_t)a.steps - 1)
+                d = get(a.in, i % (uint32_t)a.n, a.half);
+            put(a.out, i, d, a.half);
+        }
+    }
+}
+
+/* ---- Losses ---------------------------------------------------------------------------------- */
+
+DEVICE int does_count(const engine_loss_args *a, int64_t row) {
+    return row < a->n_rows && (AT(const uint8_t, a->step) + sizeof(engine_step))[row];
+}
+
+/* What all gradients are times: a mean over rows that count, and f16's scale. */
+DEVICE double share_of(const engine_loss_args *a) {
+    const double scale = a->half ? (double)AT(const engine_tally, a->tally)->scale : 1;
+    return AT(const engine_step, a->step)->share * scale;
+}
+
+DEVICE void put_gradient(const engine_loss_args *a, int64_t i, double value) {
+    if (a->gradient) put(a->gradient, i, (float)value, a->half);
+}
+
+/* A block a row. */
+KERNEL(engine_loss_classes, engine_loss_args) {
+    SHARED float tops[ENGINE_BLOCK];
+    SHARED int32_t places[ENGINE_BLOCK];
+    SHARED double sums[ENGINE_BLOCK];
+    const int64_t row = BLOCK_NUMBER, at = row * a.n;
+    if (!does_count(&a, row)) {
+        THREADS {
+            for (int i = t; i < a.n; i += ENGINE_BLOCK)
+                put_gradient(&a, at + i, 0);
+            if (t == 0) {
+                AT(double, a.losses)[row] = 0;
+                AT(int32_t, a.correct)[row] = 0;
+            }
+        }
+        return;
+    }
+    int64_t label = integer_at(a.label, row * a.label_row, a.label_source);
+    const int bad = label < 0 || label >= a.n;
+    if (bad) label = 0;
+    THREADS {
+        float top = -INFINITY;
+        int32_t place = a.n;
+        for (int i = t; i < a.n; i += ENGINE_BLOCK) {
+            const float x = get(a.outputs, at + i, a.half);
+            if (x > top || place == a.n) {
+                place = i;
+                top = x > top ? x : top;
+            }
+        }
+        tops[t] = top;
+        places[t] = place;
+    }
+    MEET;
+    for (int w = ENGINE_BLOCK / 2; w > 0; w /= 2) {
+        THREADS {
+            if (t < w &&
+                (tops[t + w] > tops[t] || (tops[t + w] == tops[t] && places[t + w] < places[t]))) {
+                tops[t] = tops[t + w];
+                places[t] = places[t + w];
+            }
+        }
+        MEET;
+    }
+    THREADS {
+        double sum = 0;
+        for (int i = t; i < a.n; i += ENGINE_BLOCK)
+            sum += exp((double)get(a.outputs, at + i, a.half) - (double)tops[0]);
+        sums[t] = sum;
+    }
+    MEET;
+    HALVE(1, { sums[t] += sums[t + w]; })
+    const double share = share_of(&a);
+    THREADS {
+        for (int i = t; i < a.n && a.gradient; i += ENGINE_BLOCK)
+            put_gradient(&a, at + i,
+                         (exp((double)get(a.outputs, at + i, a.half) - (double)tops[0]) / sums[0] -
+                          (i == label ? 1 : 0)) *
+                             share);
+        if (t == 0) {
+            AT(double, a.losses)
+            [row] = log(sums[0]) + (double)tops[0] - (double)get(a.outputs, at + label, a.half);
+            AT(int32_t, a.correct)[row] = places[0] == label;
+            if (bad) MIN_OF(&AT(engine_tally, a.tally)->bad_label, (unsigned long long)row);
+        }
+    }
+}
+
+KERNEL(engine_loss_squares, engine_loss_args) {
+    SHARED double sums[ENGINE_BLOCK];
+    const int64_t row = BLOCK_NUMBER, at = row * a.n;
+    const int counts = does_count(&a, row);
+    const double share = share_of(&a);
+    THREADS {
+        double sum = 0;
+        for (int i = t; i < a.n; i += ENGINE_BLOCK) {
+            double d = 0;
+            if (counts)
+                d = (double)get(a.outputs, at + i, a.half) -
+                    number_at(a.label, row * a.label_row + i * a.label_feature, a.label_source);
+            sum += d * d;
+            put_gradient(&a, at + i, counts ? 2 * (double)a.factor * d / a.n * share : 0);
+        }
+        sums[t] = sum;
+    }
+    MEET;
+    HALVE(1, { sums[t] += sums[t + w]; })
+    THREADS {
+        if (t == 0) {
+            AT(double, a.losses)[row] = counts ? (double)a.factor * sums[0] / a.n : 0;
+            AT(int32_t, a.correct)[row] = 0;
+        }
+    }
+}
+
+/* What was wrong with the run in hand, if anything. */
+DEVICE uint32_t find_failure(const engine_loss_args *a, engine_tally *tally, double loss) {
+    if (a->has_ids && tally->bad_id != ENGINE_NO_PLACE) {
+        const engine_ids_args *ids = &a->ids;
+        tally->row = (int32_t)(tally->bad_id >> 32);
+        tally->place = (int32_t)(tally->bad_id & 0xffffffffu);
+        tally->value =
+            integer_at(ids->from, tally->row * ids->row_stride + tally->place * ids->step_stride,
+                       ids->wide ? ENGINE_FROM_I64 : ENGINE_FROM_I32);
+        return ENGINE_BAD_ID;
+    }
+    if (tally->bad_label != ENGINE_NO_PLACE) {
+        tally->row = (int32_t)tally->bad_label;
+        tally->value = integer_at(a->label, tally->row * a->label_row, a->label_source);
+        return ENGINE_BAD_LABEL;
+    }
+    if (IS_FINITE(loss)) return ENGINE_FINE;
+    tally->bad_loss = loss;
+    return ENGINE_BAD_LOSS;
+}
+
+/* One block: the rows' losses in order, and whether the run may update. */
+KERNEL(engine_loss_end, engine_loss_args) {
+    SHARED double sums[ENGINE_BLOCK];
+    SHARED int32_t correct[ENGINE_BLOCK];
+    THREADS {
+        double sum = 0;
+        int32_t n = 0;
+        for (int row = t; row < a.rows; row += ENGINE_BLOCK) {
+            sum += AT(const double, a.losses)[row];
+            n += AT(const int32_t, a.correct)[row];
+        }
+        sums[t] = sum;
+        correct[t] = n;
+    }
+    MEET;
+    HALVE(1, {
+        sums[t] += sums[t + w];
+        correct[t] += correct[t + w];
+    })
+    THREADS {
+        if (t == 0) {
+            engine_tally *tally = AT(engine_tally, a.tally);
+            const engine_step *step = AT(const engine_step, a.step);
+            if (tally->failure == ENGINE_FINE) {
+                tally->failure = find_failure(&a, tally, sums[0]);
+                tally->failed_run = step->run;
+                if (tally->failure == ENGINE_FINE) {
+                    tally->loss_sum += sums[0];
+                    tally->n_correct += (uint64_t)correct[0];
+                    tally->n_runs++;
+                }
+            }
+            tally->used = tally->scale;
+            tally->go = tally->failure == ENGINE_FINE && step->updates;
+            tally->bad_id = ENGINE_NO_PLACE;
+            tally->bad_label = ENGINE_NO_PLACE;
+        }
+    }
+}
+
+/* ---- Parameters ------------------------------------------------------------------------------ */
+
+/* Where number i of a piece stands as the libraries want it. */
+DEVICE int64_t piece_place(const engine_piece *p, int64_t i) {
+    if (p->plain) return i;
+    const uint32_t d0 = (uint32_t)p->dims[0], d1 = (uint32_t)p->dims[1], d2 = (uint32_t)p->dims[2];
+    const uint32_t line = (uint32_t)i / d2, plane = line / d1;
+    const int64_t r = (uint32_t)i - line * d2, q = line - plane * d1, s = plane % d0,
+                  o = plane / d0;
+    return o * p->strides[0] + s * p->strides[1] + q * p->strides[2] + r * p->strides[3];
+}
+
+DEVICE void update(const engine_params_args *a, const engine_piece *p, int64_t i) {
+    const int64_t at = (int64_t)p->first + i, place = piece_place(p, i);
+    const engine_step *step = AT(const engine_step, a->step);
+    float *weight = AT(float, a->weights) + at, w = *weight;
+    float g = get(p->gradient, place, p->gradient_half);
+    if (a->scaled) g /= AT(const engine_tally, a->tally)->scale;
+    if (p->decays) g += a->decay * w;
+    if (a->mode == ENGINE_PARAMS_ADAM) {
+        float *first = AT(float, a->first) + at, *second = AT(float, a->second) + at;
+        const float m = a->beta1 * *first + a->rest1 * g;
+        const float v = a->beta2 * *second + a->rest2 * g * g;
+        *first = m;
+        *second = v;
+        w -= step->rate * m / (sqrtf(v) + a->epsilon);
+    } else {
+        float m = -step->lr * g;
+        if (a->first) {
+            m += a->momentum * AT(const float, a->first)[at];
+            AT(float, a->first)[at] = m;
+        }
+        w += m;
+    }
+    *weight = w;
+    if (p->compute) put(p->compute, place, w, p->compute_half);
+}
+
+/* A block a chunk of a piece. */
+KERNEL(engine_params, engine_params_args) {
+    const engine_chunk *chunk = AT(const engine_chunk, a.chunks) + BLOCK_NUMBER;
+    const engine_piece *p = AT(const engine_piece, a.pieces) + chunk->piece;
+    engine_tally *tally = AT(engine_tally, a.tally);
+    const int updates = a.mode == ENGINE_PARAMS_SGD || a.mode == ENGINE_PARAMS_ADAM;
+    if (updates && (!tally->go || tally->overflow)) return;
+    THREADS {
+        for (int k = t; k < ENGINE_CHUNK; k += ENGINE_BLOCK) {
+            const int64_t i = (int64_t)chunk->first + k;
+            if (i >= (int64_t)p->n) continue;
+            if (updates) {
+                update(&a, p, i);
+            } else if (a.mode == ENGINE_PARAMS_SPREAD) {
+                if (p->compute)
+                    put(p->compute, piece_place(p, i),
+                        AT(const float, a.weights)[(int64_t)p->first + i], p->compute_half);
+            } else {
+                const float g = get(p->gradient, piece_place(p, i), p->gradient_half);
+                if (a.mode == ENGINE_PARAMS_GATHER) AT(float, a.out)
+                [(int64_t)(p->first - a.out_first) + i] = a.scaled ? g / tally->used : g;
+                else if (!IS_FINITE(g)) tally->overflow = 1;
+            }
+        }
+    }
+}
+
+#define SCALE_MOST  65536.0f
+#define SCALE_STEPS 2000 /* without an overflow, before it is doubled */
+
+/* f16: after an update, or what was left out of it. */
+KERNEL(engine_scale, engine_params_args) {
+    THREADS {
+        engine_tally *tally = AT(engine_tally, a.tally);
+        if (t == 0 && tally->go) {
+            if (tally->overflow) {
+                if (tally->scale > 1) tally->scale /= 2;
+                tally->n_good = 0;
+                tally->n_skipped++;
+            } else if (++tally->n_good == SCALE_STEPS) {
+                if (tally->scale < SCALE_MOST) tally->scale *= 2;
+                tally->n_good = 0;
+            }
+        }
+        if (t == 0) tally->overflow = 0;
+    }
+}
+
+/* ---- The gru that resets before the product -------------------------------------------------- */
+
+DEVICE float sigmoid(float x) {
+    return 1 / (1 + expf(-x));
+}
+
+/* r, z and r * h of a step, from the sums over x and h. */
+KERNEL(engine_gru_gates, engine_gru_args) {
+    THREADS {
+        const uint32_t i = ELEMENT;
+        if (i < (int64_t)a.rows * a.units) {
+            const int64_t row = i / (uint32_t)a.units, u = i % (uint32_t)a.units;
+            const int64_t at = row * 3 * a.units + u;
+            const float *bias = AT(const float, a.bias_input),
+                        *more = AT(const float, a.bias_state);
+            float over[2];
+            for (int g = 0; g < 2; g++) {
+                over[g] = get(a.over_input, at + g * a.units, a.half) + bias[g * a.units + u] +
+                          more[g * a.units + u];
+                if (a.before) over[g] += get(a.over_state, at + g * a.units, a.half);
+            }
+            const float r = sigmoid(over[0]);
+            put(a.r, i, r, a.half);
+            put(a.z, i, sigmoid(over[1]), a.half);
+            put(a.aid, i, a.before ? r * get(a.before, i, a.half) : 0, a.half);
+        }
+    }
+}
+
+/* n and the state after, from the sum over r * h. */
+KERNEL(engine_gru_state, engine_gru_args) {
+    THREADS {
+        const uint32_t i = ELEMENT;
+        if (i < (int64_t)a.rows * a.units) {
+            const int64_t row = i / (uint32_t)a.units, u = i % (uint32_t)a.units;
+            const int64_t at = row * 3 * a.units + 2 * a.units + u;
+            float over = get(a.over_input, at, a.half) +
+                         AT(const float, a.bias_input)[2 * a.units + u] +
+                         AT(const float, a.bias_state)[2 * a.units + u];
+            if (a.before) over += get(a.over_state, at, a.half);
+            const float n = tanhf(over), z = get(a.z, i, a.half);
+            const float h = a.before ? get(a.before, i, a.half) : 0;
+            put(a.cell, i, n, a.half);
+            put(a.after, i, (1 - z) * n + z * h, a.half);
+        }
+    }
+}
+
+/* Backward, first half: gradients of the sums of n and z; d_state becomes z's part of the one before. */
+KERNEL(engine_gru_back, engine_gru_args) {
+    THREADS {
+        const uint32_t i = ELEMENT;
+        if (i < (int64_t)a.rows * a.units) {
+            const int64_t row = i / (uint32_t)a.units, u = i % (uint32_t)a.units;
+            const int64_t at = row * 3 * a.units + u;
+            const float z = get(a.z, i, a.half), n = get(a.cell, i, a.half);
+            const float h = a.before ? get(a.before, i, a.half) : 0;
+            const float d = get(a.d_after, i, a.half) + AT(const float, a.d_state)[i];
+            const float d_z = d * (h - n) * z * (1 - z), d_n = d * (1 - z) * (1 - n * n);
+            put(a.d_gates, at + a.units, d_z, a.half);
+            put(a.d_gates, at + 2 * a.units, d_n, a.half);
+            AT(float, a.d_state)[i] = d * z;
+        }
+    }
+}
+
+/* Second half: of r, by the gradient of r * h. */
+KERNEL(engine_gru_back_reset, engine_gru_args) {
+    THREADS {
+        const uint32_t i = ELEMENT;
+        if (i < (int64_t)a.rows * a.units) {
+            const int64_t row = i / (uint32_t)a.units, u = i % (uint32_t)a.units;
+            const int64_t at = row * 3 * a.units + u;
+            const float r = get(a.r, i, a.half), d_aid = AT(const float, a.d_aid)[i];
+            const float h = a.before ? get(a.before, i, a.half) : 0;
+            const float d_r = d_aid * h * r * (1 - r);
+            put(a.d_gates, at, d_r, a.half);
+            AT(float, a.d_state)[i] += d_aid * r;
+        }
+    }
+}

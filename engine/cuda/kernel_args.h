@@ -1,0 +1,216 @@
+/*
+ * kernel_args.h - what our kernels are given: one struct each, by value, and what they keep on the
+ * device between steps. Read by C11, by nvcc (engine_kernels.cu), and by the kernels' C twins.
+ *
+ * Addresses are of the device's memory; 0 = there is none. Numbers are f32, or f16 where `half` says
+ * so. Strides and offsets count elements.
+ */
+#ifndef ENGINE_CUDA_KERNEL_ARGS_H
+#define ENGINE_CUDA_KERNEL_ARGS_H
+
+#include <stdint.h>
+
+#define ENGINE_BLOCK 256 /* threads of every block */
+
+typedef unsigned long long engine_address;
+
+/* What changes from step to step: written by the host before each run, so that a captured graph
+ * stays the same. counts[batch] follow it. */
+typedef struct engine_step {
+    double share;      /* 1 / rows that count; 0 = none does */
+    uint32_t words[2]; /* the step's number, for dropout */
+    uint32_t run;      /* counted from the last collect */
+    uint32_t updates;  /* 1 = weights may change */
+    float lr, rate;    /* Adam's: the rate with its bias corrections */
+    uint32_t reserved[2];
+} engine_step;
+
+typedef enum engine_failure {
+    ENGINE_FINE,
+    ENGINE_BAD_LOSS,  /* not finite */
+    ENGINE_BAD_LABEL, /* outside the classes: row, value */
+    ENGINE_BAD_ID     /* outside the embedding: row, place, value */
+} engine_failure;
+
+#define ENGINE_NO_PLACE 0xffffffffffffffffull
+
+/* What runs came to, since the last collect. After a failure nothing is added and nothing is
+ * updated. */
+typedef struct engine_tally {
+    double loss_sum;
+    double bad_loss;
+    int64_t value;
+    uint64_t n_correct;
+    uint32_t n_runs; /* without a failure */
+    uint32_t failure, failed_run;
+    int32_t row, place;
+    uint32_t go; /* of the run in hand: update */
+    /* of the run in hand: the least row << 32 | place with a bad id, the least bad row; 64 bits each,
+     * ENGINE_NO_PLACE = none */
+    unsigned long long bad_id, bad_label;
+    /* f16: gradients are times `scale`, which is halved where one overflows, and such a step is left
+     * out; it is doubled after many steps without. Not reset by a collect. */
+    float scale;
+    float used; /* what the last gradients are times */
+    uint32_t overflow, n_good, n_skipped, reserved;
+} engine_tally;
+
+/* Numbers that go elsewhere: [rows, d0, d1, d2] by strides, of other types. Rows from n_rows on
+ * become zero. */
+typedef enum engine_source {
+    ENGINE_FROM_F32,
+    ENGINE_FROM_F16,
+    ENGINE_FROM_F64,
+    ENGINE_FROM_U8,
+    ENGINE_FROM_I32,
+    ENGINE_FROM_I64
+} engine_source;
+
+typedef struct engine_copy_args {
+    engine_address from, to;
+    int64_t n; /* rows * d0 * d1 * d2 */
+    int64_t dims[3];
+    int64_t from_row, from_strides[3];
+    int64_t to_row, to_strides[3];
+    int32_t n_rows;
+    int32_t source; /* engine_source */
+    int32_t half;   /* of `to` */
+    int32_t unused;
+} engine_copy_args;
+
+/* Ids in any form to i32 [steps, rows]. */
+typedef struct engine_ids_args {
+    engine_address from, to, tally;
+    int64_t row_stride, step_stride;
+    int32_t wide; /* i64, else i32 */
+    int32_t n_rows, rows, steps;
+    int32_t limit;
+    int32_t unused;
+} engine_ids_args;
+
+/* Bias, activation and dropout, in this order, each where asked for; in place or not. Elements lie
+ * as [a, b, c]. */
+typedef enum engine_order {
+    ENGINE_NCHW, /* a row, b channel, c pixel */
+    ENGINE_NHWC, /* a row, b pixel, c channel */
+    ENGINE_TNF   /* a step, b row, c feature; features alone have one step */
+} engine_order;
+
+typedef enum engine_activation {
+    ENGINE_AS_IT_IS,
+    ENGINE_ACT_RELU,
+    ENGINE_ACT_TANH,
+    ENGINE_ACT_SIGMOID
+} engine_activation;
+
+typedef struct engine_map_args {
+    engine_address in, out, gradient; /* backward: in is the gradient of out, out the values */
+    engine_address bias, step;
+    int64_t n;
+    int32_t b, c;
+    int32_t order, activation, half;
+    int32_t channels; /* those that are real; the others are zero */
+    int32_t block;    /* dropout: channels rounded up to 16 */
+    uint32_t threshold;
+    uint32_t key[2];
+    float scale;
+    int32_t drops;
+} engine_map_args;
+
+/* The largest of windows. Backward: in the values, d_out to d_in. */
+typedef struct engine_pool_args {
+    engine_address in, out, d_out, d_in;
+    int64_t n; /* of outputs; backward of inputs */
+    int32_t channels, height, width, out_height, out_width, size, stride, pad;
+    int32_t order, half;
+} engine_pool_args;
+
+/* Sums over rows: out[c] = sum over outer, inner of in[outer, c, inner]. First in `chunks` parts. */
+typedef struct engine_sums_args {
+    engine_address in, partial, out;
+    int64_t outer;
+    int32_t channels, inner, chunks, n_out;
+    int32_t half, unused;
+} engine_sums_args;
+
+typedef struct engine_embedding_args {
+    engine_address ids, weight, values; /* values: out, or their gradient */
+    engine_address gradient, first, count;
+    int32_t positions, units, half, unused;
+} engine_embedding_args;
+
+/* Means over steps, and back: every step's share, or all to the last one. */
+typedef struct engine_steps_args {
+    engine_address in,
+        out;   /* [steps, rows * features] and [rows * features]; backward the other way */
+    int64_t n; /* rows * features */
+    int32_t steps, half;
+    int32_t last, unused;
+} engine_steps_args;
+
+typedef enum engine_loss { ENGINE_LOSS_CLASSES, ENGINE_LOSS_SQUARES } engine_loss;
+
+typedef struct engine_loss_args {
+    engine_address outputs, gradient, label;
+    engine_address step, tally, losses, correct; /* f64, i32 [rows] */
+    int64_t label_row, label_feature;            /* strides */
+    int32_t label_source;                        /* engine_source */
+    int32_t kind, n, rows, n_rows, half;
+    float factor; /* of squares: 1, or a half */
+    int32_t has_ids;
+    engine_ids_args ids; /* where it has: to say what was wrong */
+} engine_loss_args;
+
+/* A stretch of a parameter: n numbers of the master, and where they stand as the libraries want them:
+ * number i = ((o * d0 + p) * d1 + q) * d2 + r at o * s[0] + p * s[1] + q * s[2] + r * s[3]. */
+typedef struct engine_piece {
+    uint64_t first; /* in the masters */
+    uint64_t n;
+    engine_address gradient; /* where it stands */
+    engine_address compute;  /* the weights once more; 0 = the master will do */
+    int64_t strides[4];
+    int32_t dims[3];
+    int32_t plain; /* 1 = number i stands at i */
+    int32_t gradient_half, compute_half;
+    int32_t decays;
+    int32_t unused;
+} engine_piece;
+
+/* What one block works on. */
+#define ENGINE_CHUNK 1024
+typedef struct engine_chunk {
+    uint32_t piece, unused;
+    uint64_t first; /* in the piece */
+} engine_chunk;
+
+typedef enum engine_params_mode {
+    ENGINE_PARAMS_SGD,
+    ENGINE_PARAMS_ADAM,
+    ENGINE_PARAMS_SPREAD, /* masters to compute */
+    ENGINE_PARAMS_GATHER, /* gradients to `out`, canonical, unscaled */
+    ENGINE_PARAMS_CHECK   /* tally.overflow where a gradient is not finite */
+} engine_params_mode;
+
+typedef struct engine_params_args {
+    engine_address pieces, chunks, weights, first, second, step, tally;
+    engine_address out;
+    uint64_t out_first; /* the master's number that goes to out[0] */
+    int32_t mode, scaled;
+    float momentum, decay, beta1, beta2, epsilon, rest1, rest2; /* rest = 1 - beta */
+    int32_t unused;
+} engine_params_args;
+
+/* One step of a gru that resets before the product; gates r, z, n. */
+typedef struct engine_gru_args {
+    engine_address over_input; /* [rows, 3 units] without biases */
+    engine_address over_state; /* the same: r and z over h, n over r * h */
+    engine_address bias_input, bias_state;
+    engine_address before, after;   /* h; before 0 = zeros */
+    engine_address r, z, cell, aid; /* [rows, units], kept; aid = r * h */
+    engine_address d_after;         /* the gradient from above */
+    engine_address d_state, d_aid;  /* f32: of h, carried from step to step; of r * h */
+    engine_address d_gates;         /* [rows, 3 units]: of the sums, over x and over h alike */
+    int32_t rows, units, half, unused;
+} engine_gru_args;
+
+#endif

@@ -1,0 +1,293 @@
+/*
+ * resident.c - all rows of a dataset on the device, uploaded once, when the loader is made.
+ *
+ * Rows come from a loader of their own over the same dataset, in order, without a chain: so files are
+ * read, decoded and checked by the same code as ever, and a sample that cannot be had is known here
+ * with the reason that a batch would give. Its slots are page-locked, where that is to be had; two
+ * are in use at a time, one being made while the other is copied. Fields that a kernel only copies
+ * are finished on the way.
+ *
+ * A set belongs to its loader: two loaders over one dataset upload it twice.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/runtime/runtime.h"
+
+#define BATCH_BYTES ((size_t)4 << 20)
+#define BATCH_MOST  4096
+#define IN_FLIGHT   2
+
+typedef struct upload {
+    iter_loader *to; /* whose set it is */
+    iter_loader *from;
+    uint8_t *finished[IN_FLIGHT]; /* rows of the fields that are finished here */
+    uint8_t *scratch;
+    size_t finished_bytes; /* of all those fields, a row */
+    iter_device_event *copied[IN_FLIGHT];
+    iter_batch *batches[IN_FLIGHT];
+} upload;
+
+static size_t round_up(size_t bytes) {
+    return (bytes + 255) & ~(size_t)255;
+}
+
+/* Bytes of a row on the device. */
+static size_t set_row_bytes(const iter_field_plan *field) {
+    return field->way == ITER_WAY_SET ? iter_desc_bytes(&field->source) : field->row_bytes;
+}
+
+/* Rows of the field are not as they come. */
+static bool is_finished_here(const iter_field_plan *field) {
+    return field->way == ITER_WAY_GATHER && field->n_steps > 0 && !field->copies;
+}
+
+/* ---- Making ---------------------------------------------------------------------------------- */
+
+static iter_status alloc_set(iter_loader *loader, iter_error *err) {
+    iter_resident_set *set = &loader->device.set;
+    const size_t n = (size_t)loader->dataset->desc.n_samples + 1;
+    size_t bytes = 0, offsets[ITER_MAX_OUT];
+    for (int32_t f = 0; f < loader->plan.n_fields; f++) {
+        size_t field;
+        offsets[f] = bytes;
+        if (__builtin_mul_overflow(set_row_bytes(&loader->plan.fields[f]), n, &field) ||
+            field > SIZE_MAX / 4 || bytes > SIZE_MAX / 4)
+            return iter__fail(err, ITER_ENOMEM, "the set is larger than any memory");
+        bytes += round_up(field + 64); /* kernels may load the word that a row ends in */
+    }
+    const iter_status status = iter__device_alloc(loader->device.handle, bytes, &set->memory, err);
+    if (status < 0)
+        return iter__fail_in(err, status, "%llu rows of the set, %zu bytes",
+                             (unsigned long long)loader->dataset->desc.n_samples, bytes);
+    set->bytes = bytes;
+    set->n_rows = n - 1;
+    iter__alloc_book(ITER_ALLOC_DEVICE, (long long)bytes);
+    for (int32_t f = 0; f < loader->plan.n_fields; f++)
+        set->fields[f] = set->memory + offsets[f];
+    return ITER_OK;
+}
+
+void iter__resident_free(iter_loader *loader) {
+    iter_resident_set *set = &loader->device.set;
+    if (set->memory) iter__device_free(loader->device.handle, set->memory);
+    iter__alloc_book(ITER_ALLOC_DEVICE, -(long long)set->bytes);
+    iter__free(set->failed);
+    *set = (iter_resident_set){.is_off = set->is_off};
+}
+
+static iter_status open_reader(upload *up, iter_error *err) {
+    const iter_loader *to = up->to;
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    size_t row = 1;
+    for (int32_t f = 0; f < to->plan.n_fields; f++)
+        row += iter_desc_bytes(&to->plan.fields[f].source);
+    const uint64_t n = to->dataset->desc.n_samples, fit = BATCH_BYTES / row;
+    opt.batch_size = (uint32_t)(fit < 1 ? 1 : fit < BATCH_MOST ? fit : BATCH_MOST);
+    if (opt.batch_size > n) opt.batch_size = (uint32_t)(n ? n : 1);
+    opt.workers = to->opt.workers;
+    opt.max_held = IN_FLIGHT;
+    opt.last_batch = ITER_LAST_KEEP;
+    opt.epochs = 1;
+    opt.on_error = ITER_ON_ERROR_BLANK;
+    opt.source = to->opt.source;
+    opt.source_ops = to->opt.source_ops;
+    opt.o_direct = to->opt.o_direct;
+    opt.max_sample_bytes = to->opt.max_sample_bytes;
+    opt.memory_limit = to->opt.memory_limit;
+    opt.registry = to->opt.registry;
+    /* Each file is read once: it need not stay in memory. */
+    if (opt.source == ITER_SOURCE_AUTO && !iter__dataset_is_preloaded(to->dataset))
+        opt.source = ITER_SOURCE_RING;
+    opt.memory = ITER_MEMORY_PINNED;
+    opt.device = to->opt.device;
+    const iter_status status = iter__loader_once(to->dataset, &opt, &up->from, err);
+    if (status == ITER_OK) return ITER_OK;
+    opt.memory = ITER_MEMORY_HOST; /* only slower */
+    return iter__loader_once(to->dataset, &opt, &up->from, err);
+}
+
+static iter_status make_staging(upload *up, iter_error *err) {
+    const iter_plan *plan = &up->to->plan;
+    for (int32_t f = 0; f < plan->n_fields; f++) {
+        if (is_finished_here(&plan->fields[f])) up->finished_bytes += plan->fields[f].row_bytes;
+    }
+    for (int i = 0; i < IN_FLIGHT; i++) {
+        ITER_TRY(iter__device_event_new(up->to->device.handle, &up->copied[i], err));
+        up->finished[i] = iter__alloc(up->from->opt.batch_size, up->finished_bytes + 64);
+        if (!up->finished[i]) return iter__fail(err, ITER_ENOMEM, "out of memory");
+    }
+    up->scratch = iter__alloc(1, plan->scratch_bytes + 64);
+    return up->scratch ? ITER_OK : iter__fail(err, ITER_ENOMEM, "out of memory");
+}
+
+/* Waits until no copy uses batch `i` any more, and gives it back. */
+static iter_status settle(upload *up, int i, iter_error *err) {
+    iter_status status = ITER_OK;
+    if (up->batches[i]) status = iter__device_sync(up->to->device.handle, up->copied[i], err);
+    iter_batch_unref(up->batches[i]);
+    up->batches[i] = NULL;
+    return status;
+}
+
+static void end(upload *up) {
+    for (int i = 0; i < IN_FLIGHT; i++) {
+        if (up->batches[i]) (void)settle(up, i, NULL);
+        iter__device_event_free(up->to->device.handle, up->copied[i]);
+        iter__free(up->finished[i]);
+    }
+    iter__free(up->scratch);
+    iter_loader_unref(up->from);
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------ */
+
+static iter_status copy(upload *up, iter_device_address at, const void *from, size_t bytes,
+                        iter_error *err) {
+    iter_loader_device *device = &up->to->device;
+    ITER_TRY(iter__device_copy(device->handle, at, from, bytes, err));
+    atomic_fetch_add_explicit(&device->n_copies, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&device->copied_bytes, bytes, memory_order_relaxed);
+    return ITER_OK;
+}
+
+static iter_status note_failures(upload *up, const iter_batch *batch, iter_error *err) {
+    iter_resident_set *set = &up->to->device.set;
+    for (uint32_t row = 0; row < batch->info.n_rows; row++) {
+        if (batch->row_status[row] >= 0) continue;
+        if (set->n_failed == set->failed_capacity) {
+            const size_t more = set->failed_capacity ? 2 * set->failed_capacity : 16;
+            iter_failure *failed = iter__realloc(set->failed, more * sizeof(*failed));
+            if (!failed) return iter__fail(err, ITER_ENOMEM, "out of memory");
+            set->failed = failed;
+            set->failed_capacity = more;
+        }
+        set->failed[set->n_failed++] = batch->failures[row];
+    }
+    return ITER_OK;
+}
+
+/* The rows of one field as they are to lie on the device. */
+static const uint8_t *finish(upload *up, int i, size_t *used, const iter_field_plan *field,
+                             const iter_batch *batch, const uint8_t *in) {
+    if (!is_finished_here(field)) return in;
+    const iter_pack_sample sample = {0}; /* nothing is drawn */
+    const size_t in_bytes = iter_desc_bytes(&field->source);
+    uint8_t *const rows = up->finished[i] + *used;
+    for (uint32_t row = 0; row < batch->info.n_rows; row++)
+        iter__pack.run(field->steps[0].pack, in + row * in_bytes, rows + row * field->row_bytes,
+                       &sample, up->scratch, NULL);
+    *used += batch->info.n_rows * field->row_bytes;
+    return rows;
+}
+
+/* The reader's field that comes from the same field of the dataset. */
+static const iter_tensor *read_field(const upload *up, const iter_batch *batch, int32_t in) {
+    for (int32_t f = 0; f < up->from->plan.n_fields; f++) {
+        if (up->from->plan.fields[f].in == in) return &batch->tensors[f];
+    }
+    return NULL;
+}
+
+static iter_status send(upload *up, int i, uint64_t first, iter_error *err) {
+    const iter_loader *to = up->to;
+    const iter_batch *batch = up->batches[i];
+    size_t used = 0;
+    ITER_TRY(note_failures(up, batch, err));
+    for (int32_t f = 0; f < to->plan.n_fields; f++) {
+        const iter_field_plan *field = &to->plan.fields[f];
+        const uint8_t *rows =
+            finish(up, i, &used, field, batch, read_field(up, batch, field->in)->data);
+        const size_t bytes = set_row_bytes(field);
+        ITER_TRY(copy(up, to->device.set.fields[f] + first * bytes, rows,
+                      batch->info.n_rows * bytes, err));
+    }
+    return ITER_OK;
+}
+
+/* Rows that are blank are copied from here. */
+static iter_status send_zeros(upload *up, iter_error *err) {
+    const iter_plan *plan = &up->to->plan;
+    const iter_resident_set *set = &up->to->device.set;
+    size_t most = 1;
+    for (int32_t f = 0; f < plan->n_fields; f++) {
+        const size_t bytes = set_row_bytes(&plan->fields[f]);
+        most = bytes > most ? bytes : most;
+    }
+    uint8_t *zeros = iter__alloc(1, most);
+    if (!zeros) return iter__fail(err, ITER_ENOMEM, "out of memory");
+    iter_status status = ITER_OK;
+    for (int32_t f = 0; f < plan->n_fields && status == ITER_OK; f++) {
+        const size_t bytes = set_row_bytes(&plan->fields[f]);
+        status = copy(up, set->fields[f] + set->n_rows * bytes, zeros, bytes, err);
+    }
+    /* Queued or not: nothing reads the zeros behind this. */
+    if (status == ITER_OK) status = iter__device_mark(up->to->device.handle, up->copied[0], err);
+    if (status == ITER_OK) status = iter__device_sync(up->to->device.handle, up->copied[0], err);
+    iter__free(zeros);
+    return status;
+}
+
+static iter_status send_all(upload *up, iter_error *err) {
+    uint64_t first = 0;
+    for (int i = 0;; i = (i + 1) % IN_FLIGHT) {
+        ITER_TRY(settle(up, i, err));
+        const iter_status status = iter_loader_next(up->from, &up->batches[i], err);
+        if (status == ITER_END) break;
+        if (status != ITER_OK) return status;
+        const iter_status sent = send(up, i, first, err);
+        /* Also where a copy failed: those before it are under way. */
+        const iter_status marked =
+            iter__device_mark(up->to->device.handle, up->copied[i], sent == ITER_OK ? err : NULL);
+        if (sent < 0) return sent;
+        if (marked < 0) return marked;
+        first += up->batches[i]->info.n_rows;
+    }
+    for (int i = 0; i < IN_FLIGHT; i++)
+        ITER_TRY(settle(up, i, err));
+    return send_zeros(up, err);
+}
+
+iter_status iter__resident_upload(iter_loader *loader, iter_error *err) {
+    upload up = {.to = loader};
+    iter_status status = alloc_set(loader, err);
+    if (status == ITER_OK) status = open_reader(&up, err);
+    if (status == ITER_OK) status = make_staging(&up, err);
+    if (status == ITER_OK) status = send_all(&up, err);
+    for (int i = 0; up.from && i < ITER_PATH_COUNT; i++) {
+        atomic_fetch_add_explicit(
+            &loader->io.path_bytes[i],
+            atomic_load_explicit(&up.from->io.path_bytes[i], memory_order_relaxed),
+            memory_order_relaxed);
+    }
+    if (status < 0) iter__resident_free(loader); /* waits for copies under way, whatever of */
+    end(&up);
+    return status;
+}
+
+/* ---- Samples without a row ------------------------------------------------------------------- */
+
+static const iter_failure *failure_of(const iter_resident_set *set, uint64_t index) {
+    size_t low = 0, high = set->n_failed;
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        if (set->failed[middle].index < index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < set->n_failed && set->failed[low].index == index ? &set->failed[low] : NULL;
+}
+
+void iter__resident_fail(iter_loader *loader, iter_batch *batch, uint32_t first, uint32_t n) {
+    for (uint32_t row = first; row < first + n; row++) {
+        const iter_failure *failure = failure_of(&loader->device.set, batch->index[row]);
+        if (!failure) continue;
+        batch->row_status[row] = failure->status;
+        batch->failures[row] = *failure;
+        batch->failures[row].epoch = batch->row_epoch[row];
+        batch->failures[row].position = batch->position[row];
+    }
+}

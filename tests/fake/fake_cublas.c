@@ -1,0 +1,158 @@
+/* fake_cublas.c - libcublas.so.13 for tests: products of matrices by three loops. */
+#include "engine/cuda/cublas_api.h"
+#include "tests/fake/fake_library_calls.h"
+
+#define ITER_X(name, suffix, parameters) FAKE_EXPORT cublasStatus_t name##suffix parameters;
+CUBLAS_CALLS(ITER_X)
+#undef ITER_X
+FAKE_EXPORT const fake_library *fake_cublas_control(void);
+
+struct cublasContext {
+    CUstream stream;
+    bool has_stream;
+};
+
+static fake_calls calls = {.fail_call = -1, .version = 130100};
+
+#define BEGIN(name)                                                                    \
+    unsigned status = CUBLAS_STATUS_SUCCESS;                                           \
+    if (!fake_calls_begin(&calls, name, &status)) return status;                       \
+    if (!fake_check(fake_has_context(), name, "no context is current in this thread")) \
+    return CUBLAS_STATUS_NOT_INITIALIZED
+
+cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) {
+    BEGIN("cublasCreate");
+    const fake_library *dnn = fake_library_get("libcudnn.so.9", "fake_cudnn_control");
+    if (dnn) dnn->kernels();
+    *handle = calloc(1, sizeof(**handle));
+    calls.n_live++;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
+    unsigned status = CUBLAS_STATUS_SUCCESS;
+    const bool ok = fake_calls_begin(&calls, "cublasDestroy", &status);
+    free(handle);
+    calls.n_live--;
+    return ok ? CUBLAS_STATUS_SUCCESS : status;
+}
+
+cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version) {
+    BEGIN("cublasGetVersion");
+    *version = (int)calls.version;
+    return handle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;
+}
+
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, CUstream stream) {
+    BEGIN("cublasSetStream");
+    handle->stream = stream;
+    handle->has_stream = true;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes) {
+    BEGIN("cublasSetWorkspace");
+    if (!fake_check(handle->has_stream, "cublasSetWorkspace", "the stream, set later, undoes it") ||
+        !fake_check_memory(workspace, bytes, 256, "cublasSetWorkspace", "workspace"))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+typedef struct product {
+    bool trans_a, trans_b, half, c_half;
+    int m, n, k, lda, ldb, ldc;
+    float alpha, beta;
+    const void *a, *b;
+    void *c;
+} product;
+
+static void run_product(void *state) {
+    const product *p = state;
+    for (int64_t j = 0; j < p->n; j++)
+        for (int64_t i = 0; i < p->m; i++) {
+            double sum = 0;
+            for (int64_t k = 0; k < p->k; k++)
+                sum += fake_number(p->a, p->trans_a ? i * p->lda + k : k * p->lda + i, p->half) *
+                       fake_number(p->b, p->trans_b ? k * p->ldb + j : j * p->ldb + k, p->half);
+            sum *= (double)p->alpha;
+            if (p->beta != 0) sum += (double)p->beta * fake_number(p->c, j * p->ldc + i, p->c_half);
+            fake_put(p->c, j * p->ldc + i, sum, p->c_half);
+        }
+}
+
+/* Bytes that a matrix of `rows` numbers in each of `columns` spans. */
+static size_t span(int rows, int columns, int ld, bool half) {
+    return ((size_t)(columns - 1) * (size_t)ld + (size_t)rows) * (half ? 2 : 4);
+}
+
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t trans_a,
+                            cublasOperation_t trans_b, int m, int n, int k, const void *alpha,
+                            const void *a, cudaDataType a_type, int lda, const void *b,
+                            cudaDataType b_type, int ldb, const void *beta, void *c,
+                            cudaDataType c_type, int ldc, cublasComputeType_t compute,
+                            cublasGemmAlgo_t algo) {
+    static const char name[] = "cublasGemmEx";
+    BEGIN(name);
+    const bool half = a_type == CUDA_R_16F, c_half = c_type == CUDA_R_16F;
+    const int a_rows = trans_a ? k : m, b_rows = trans_b ? n : k;
+    if (!fake_check(handle && handle->has_stream, name, "no stream") ||
+        !fake_check(m > 0 && n > 0 && k > 0, name, "an empty product") ||
+        !fake_check(lda >= a_rows && ldb >= b_rows && ldc >= m, name, "a leading dimension") ||
+        !fake_check(a_type == b_type && (a_type == CUDA_R_32F || half), name, "types") ||
+        !fake_check(c_type == CUDA_R_32F || (c_half && half), name, "the type of c") ||
+        !fake_check(compute == CUBLAS_COMPUTE_32F ||
+                        (compute == CUBLAS_COMPUTE_32F_FAST_TF32 && !half),
+                    name, "the kind of arithmetic") ||
+        !fake_check(algo == CUBLAS_GEMM_DEFAULT, name, "the algorithm") ||
+        !fake_check_memory(a, span(a_rows, trans_a ? m : k, lda, half), half ? 2 : 4, name, "a") ||
+        !fake_check_memory(b, span(b_rows, trans_b ? k : n, ldb, half), half ? 2 : 4, name, "b") ||
+        !fake_check_memory(c, span(m, n, ldc, c_half), c_half ? 2 : 4, name, "c"))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    product p = {.trans_a = trans_a == CUBLAS_OP_T,
+                 .trans_b = trans_b == CUBLAS_OP_T,
+                 .half = half,
+                 .c_half = c_half,
+                 .m = m,
+                 .n = n,
+                 .k = k,
+                 .lda = lda,
+                 .ldb = ldb,
+                 .ldc = ldc,
+                 .a = a,
+                 .b = b,
+                 .c = c};
+    memcpy(&p.alpha, alpha, sizeof(p.alpha));
+    memcpy(&p.beta, beta, sizeof(p.beta));
+    return fake_driver()->launch(handle->stream, run_product, &p, sizeof(p)) == CUDA_SUCCESS
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+/* ---- Control --------------------------------------------------------------------------------- */
+
+static void reset(void) {
+    fake_calls_reset(&calls);
+}
+
+static void set_version(size_t version) {
+    calls.version = version;
+}
+
+static void fail(const char *function, long call, unsigned status) {
+    calls.fail_function = function;
+    calls.fail_call = call;
+    calls.fail_status = status;
+}
+
+static long count(const char *function) {
+    return fake_calls_count(&calls, function);
+}
+
+static long live(void) {
+    return calls.n_live;
+}
+
+const fake_library *fake_cublas_control(void) {
+    static const fake_library control = {reset, set_version, fail, count, live, NULL};
+    return &control;
+}

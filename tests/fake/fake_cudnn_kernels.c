@@ -1,0 +1,52 @@
+/*
+ * fake_cudnn_kernels.c - the engine's kernels on the host: engine/cuda/engine_kernels.cu itself, read by
+ * the C compiler. A block is a loop over its threads, cut where they meet; blocks go one after the other.
+ *
+ * They are told to the driver whenever a handle of cuDNN or cuBLAS is made, so that programs which know
+ * nothing of fakes find them; a test whose net needs neither asks for it.
+ */
+#include <math.h>
+
+#include "tests/fake/fake_cudnn_internal.h"
+
+#define KERNEL(name, type)                                                               \
+    static void block_of_##name(const type a, int64_t block_number);                     \
+    static void twin_of_##name(void **parameters, const unsigned grid[3],                \
+                               const unsigned block[3]) {                                \
+        type arguments;                                                                  \
+        memcpy(&arguments, parameters[0], sizeof(arguments));                            \
+        if (block[0] != ENGINE_BLOCK || block[1] != 1 || grid[1] != 1 || grid[2] != 1) { \
+            fprintf(stderr, "%s: %u threads in a block\n", #name, block[0]);             \
+            abort();                                                                     \
+        }                                                                                \
+        for (unsigned i = 0; i < grid[0]; i++)                                           \
+            block_of_##name(arguments, i);                                               \
+    }                                                                                    \
+    static void block_of_##name(const type a, __attribute__((unused)) int64_t block_number)
+#define THREADS for (int t = 0; t < ENGINE_BLOCK; t++)
+#define MEET    ((void)0)
+#define SHARED
+#define BLOCK_NUMBER      block_number
+#define DEVICE            static inline
+#define MIN_OF(at, value) ((void)(*(at) = (value) < *(at) ? (value) : *(at)))
+#define ADD_ONE(at)       ((void)++*(at))
+#define IS_FINITE(x)      isfinite(x)
+
+static inline float half_get(const uint16_t *at) {
+    return f32_from_f16(*at);
+}
+
+static inline void half_put(uint16_t *at, float value) {
+    *at = f16_from_f32(value);
+}
+
+#include "engine/cuda/engine_kernels.cu"
+
+#include "engine/cuda/cuda_machine.h" /* their names */
+
+void fake__dnn_kernels(void) {
+    const fake_cuda *fake = fake_driver();
+#define ITER_X(name) fake->kernel(#name, twin_of_##name);
+    ENGINE_KERNELS(ITER_X)
+#undef ITER_X
+}

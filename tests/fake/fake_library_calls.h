@@ -1,0 +1,106 @@
+/*
+ * fake_library_calls.h - what the fakes of both libraries count and check: include it once per library, with
+ * FAKE_CALLS(X) naming its calls. Called from one thread at a time.
+ */
+#ifndef TESTS_FAKE_LIBRARY_CALLS_H
+#define TESTS_FAKE_LIBRARY_CALLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/fake/fake_cuda.h"
+#include "tests/fake/fake_library.h"
+#include "transforms/half.h"
+
+#define FAKE_EXPORT __attribute__((visibility("default")))
+
+typedef struct fake_calls {
+    long n, n_live;
+    struct {
+        const char *name;
+        long n;
+    } of[96];
+    const char *fail_function; /* a copy of the name lies in the caller's memory */
+    long fail_call;            /* -1 = none */
+    unsigned fail_status;
+    size_t version;
+} fake_calls;
+
+/* Counts a call; false: it has to answer *out_status. */
+static inline bool fake_calls_begin(fake_calls *c, const char *name, unsigned *out_status) {
+    int i = 0;
+    while (i < 95 && c->of[i].name && strcmp(c->of[i].name, name) != 0)
+        i++;
+    c->of[i].name = name;
+    c->of[i].n++;
+    c->n++;
+    if (c->fail_call < 0 || (c->fail_function && strcmp(c->fail_function, name) != 0)) return true;
+    if (c->fail_call-- > 0) return true;
+    *out_status = c->fail_status;
+    return false;
+}
+
+static inline long fake_calls_count(const fake_calls *c, const char *name) {
+    if (!name) return c->n;
+    for (int i = 0; i < 96; i++)
+        if (c->of[i].name && strcmp(c->of[i].name, name) == 0) return c->of[i].n;
+    return 0;
+}
+
+static inline void fake_calls_reset(fake_calls *c) {
+    const long n_live = c->n_live;
+    const size_t version = c->version;
+    memset(c, 0, sizeof(*c));
+    c->n_live = n_live;
+    c->version = version;
+    c->fail_call = -1;
+}
+
+/* The driver below, and whether this thread has a context. */
+static inline const fake_cuda *fake_driver(void) {
+    const fake_cuda *fake = fake_cuda_get();
+    if (fake) return fake;
+    fprintf(stderr, "a fake library over a driver that is none\n");
+    abort();
+}
+
+static inline bool fake_has_context(void) {
+    void *library = dlopen(ITER_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    void *symbol = library ? dlsym(library, "cuCtxGetCurrent") : NULL;
+    CUresult (*get)(CUcontext * context);
+    CUcontext context = NULL;
+    if (!symbol) return false;
+    memcpy(&get, &symbol, sizeof(get));
+    return get(&context) != CUDA_SUCCESS || context; /* a failure of it is the driver's to tell */
+}
+
+static inline bool fake_check(bool ok, const char *function, const char *what) {
+    if (!ok) fprintf(stderr, "%s: %s\n", function, what);
+    return ok;
+}
+
+/* Memory of the device, aligned. */
+static inline bool fake_check_memory(const void *at, size_t bytes, size_t alignment,
+                                     const char *function, const char *what) {
+    const bool ok = at && (uintptr_t)at % alignment == 0 &&
+                    fake_driver()->is_device((CUdeviceptr)(uintptr_t)at, bytes);
+    if (!ok)
+        fprintf(stderr, "%s: %s: %p is not %zu bytes of the device, aligned to %zu\n", function,
+                what, at, bytes, alignment);
+    return ok;
+}
+
+static inline double fake_number(const void *at, int64_t i, bool half) {
+    return half ? (double)f32_from_f16(((const uint16_t *)at)[i]) : (double)((const float *)at)[i];
+}
+
+static inline void fake_put(void *at, int64_t i, double value, bool half) {
+    if (half)
+        ((uint16_t *)at)[i] = f16_from_f32((float)value);
+    else
+        ((float *)at)[i] = (float)value;
+}
+
+#endif

@@ -1,0 +1,89 @@
+/*
+ * test_memory.c - free memory under control groups, by trees of files as the kernel lays them out.
+ * The numbers are Linux's rules (admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst) worked out by hand.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "iter/runtime/memory.h"
+
+static char root[64], proc[80], groups[80];
+
+static void put(const char *name, const char *text) {
+    char path[512];
+    snprintf(path, sizeof(path), "%s/%s", root, name);
+    for (char *slash = path + strlen(root) + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        mkdir(path, 0755);
+        *slash = '/';
+    }
+    FILE *file = fopen(path, "w");
+    cr_assert(file, "%s", path);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void set_up(void) {
+    snprintf(root, sizeof(root), "/tmp/iter-memory-XXXXXX");
+    cr_assert(mkdtemp(root));
+    snprintf(proc, sizeof(proc), "%s/proc", root);
+    snprintf(groups, sizeof(groups), "%s/groups", root);
+    put("proc/meminfo", "MemTotal:       2000 kB\nMemAvailable:   1000 kB\n");
+}
+
+static void tear_down(void) {
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf %s", root);
+    cr_assert_eq(system(command), 0);
+}
+
+TestSuite(memory, .init = set_up, .fini = tear_down);
+
+static unsigned long long left(void) {
+    return iter__memory_free(proc, groups);
+}
+
+Test(memory, without_groups_what_the_machine_has) {
+    cr_assert_eq(left(), 1000 * 1024);
+    put("proc/self/cgroup", "0::/\n");
+    cr_assert_eq(left(), 1000 * 1024, "a root without limits");
+}
+
+Test(memory, version_2) {
+    put("proc/self/cgroup", "1:name=systemd:/x\n0::/pod/box\n");
+    put("groups/pod/box/memory.max", "max\n");
+    put("groups/pod/box/memory.current", "1000\n");
+    cr_assert_eq(left(), 1000 * 1024, "no limit");
+    put("groups/pod/box/memory.max", "500000\n");
+    put("groups/pod/box/memory.current", "300000\n");
+    cr_assert_eq(left(), 200000);
+    put("groups/pod/box/memory.stat", "anon 100\ninactive_file 50000\nactive_file 7\n");
+    cr_assert_eq(left(), 250000, "page cache that is not in use goes");
+    put("groups/pod/memory.max", "400000\n");
+    put("groups/pod/memory.current", "350000\n");
+    cr_assert_eq(left(), 50000, "the group above has less");
+    put("groups/pod/box/memory.current", "600000\n");
+    put("groups/pod/box/memory.stat", "inactive_file 0\n");
+    cr_assert_eq(left(), 0, "over the limit");
+}
+
+Test(memory, version_1) {
+    put("proc/self/cgroup", "4:memory:/box\n0::/\n");
+    put("groups/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put("groups/memory/memory.usage_in_bytes", "700000\n");
+    cr_assert_eq(left(), 1000 * 1024, "that number is none");
+    put("groups/memory/box/memory.limit_in_bytes", "90000\n");
+    put("groups/memory/box/memory.usage_in_bytes", "50000\n");
+    put("groups/memory/box/memory.stat", "inactive_file 1\ntotal_inactive_file 20000\n");
+    cr_assert_eq(left(), 60000);
+}
+
+Test(memory, a_container_that_is_told_the_path_of_the_machine) {
+    put("proc/self/cgroup", "0::/kubepods/pod1/abc\n");
+    put("groups/memory.max", "64000\n");
+    put("groups/memory.current", "4000\n");
+    cr_assert_eq(left(), 60000);
+}
