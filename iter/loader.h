@@ -117,7 +117,8 @@ typedef struct iter_loader_options {
     int32_t copy;          /* iter_ndarray_create: 1 = copy the arrays */
     /* bytes for slots, arena, scratch and preloaded data; 0 = half of what is free now */
     uint64_t memory_limit;
-    /* largest sample read or decoded; a larger one is a failed sample; 0 = 256 MiB */
+    /* largest sample read or decoded; a larger one is a failed sample; 0 = 256 MiB (decoded images:
+     * at most a 16th of memory_limit, where there is one) */
     uint64_t max_sample_bytes;
     int64_t timeout_ms; /* longest wait in next(); 0 = for ever */
     int64_t grace_ms;   /* longest wait for a busy thread when the loader goes; 0 = 5000 */
@@ -366,6 +367,8 @@ typedef struct iter_loader_stats {
     char fallbacks[ITER_STATS_FALLBACKS][160]; /* what was asked for and is not used, and why */
     uint64_t n_stalls;                         /* batches that stalled, by options.stall_ms */
     char stall_text[ITER_STALL_TEXT];          /* the last one's message; "" = none */
+    uint64_t n_warnings;                       /* samples made so far that a decoder warned about */
+    char warning_text[ITER_STALL_TEXT];        /* the first one's; "" = none */
 } iter_loader_stats;
 
 /** Reads the counters. Any thread; fields may be a batch apart from one another. Errors: EINVAL
