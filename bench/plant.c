@@ -45,20 +45,40 @@ typedef struct slow_format {
 
 #define HEAD ((sizeof(slow_format) + 63) & ~(size_t)63)
 
+static double thread_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
 static iter_status slow_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
                                iter_tensor *out, iter_error *err) {
     const slow_format *f = shared;
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    const double until = (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3 + f->us;
+    const double until = thread_us() + f->us;
     iter_status s = ITER_OK;
     if (f->decoder != NULL)
         s = f->decoder->decode(state, f->shared, bytes, size, out, err);
     else
         memcpy(out->data, bytes + f->offset, iter_desc_bytes(&out->desc));
-    do {
-        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    } while ((double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3 < until);
+    while (thread_us() < until) {
+    }
+    return s;
+}
+
+static iter_status slow_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                               iter_desc *out, iter_error *err) {
+    const slow_format *f = shared;
+    return f->decoder->header(state, f->shared, bytes, size, out, err);
+}
+
+static iter_status slow_decode_image(void *state, const void *shared, const uint8_t *bytes,
+                                     size_t size, const iter_image_wish *wish, iter_tensor *out,
+                                     iter_error *err) {
+    const slow_format *f = shared;
+    const double until = thread_us() + f->us;
+    const iter_status s = f->decoder->decode_image(state, f->shared, bytes, size, wish, out, err);
+    while (thread_us() < until) {
+    }
     return s;
 }
 
@@ -105,7 +125,11 @@ static iter_status slow_open(void *state, const char *path, const void *options,
                  .state_size = f->decoder != NULL ? f->decoder->base.state_size : 0},
         .start = slow_start,
         .stop = f->decoder != NULL ? f->decoder->stop : NULL,
-        .decode = slow_decode};
+        .decode = f->decoder == NULL || f->decoder->decode != NULL ? slow_decode : NULL};
+    if (f->decoder != NULL && f->decoder->decode_image != NULL) {
+        f->table.header = slow_header;
+        f->table.decode_image = slow_decode_image;
+    }
     field->decoder = &f->table;
     out->shared = f;
     return ITER_OK;

@@ -140,7 +140,8 @@ typedef struct iter_loader_options {
     /* bytes for slots, arena, scratch and preloaded data; 0 = half of what is free now, on the
      * machine and in the control group that the process is in */
     uint64_t memory_limit;
-    /* largest sample read or decoded; a larger one is a failed sample; 0 = 256 MiB */
+    /* largest sample read or decoded; a larger one is a failed sample; 0 = 256 MiB (decoded images:
+     * at most a 16th of memory_limit, where there is one) */
     uint64_t max_sample_bytes;
     int64_t timeout_ms; /* longest wait in next(); 0 = for ever */
     int64_t grace_ms;   /* longest wait for a busy thread when the loader goes; 0 = 5000 */
@@ -453,6 +454,8 @@ typedef struct iter_loader_stats {
     uint64_t pinned_bytes, device_bytes;       /* allocated */
     uint64_t n_copies, copied_bytes;           /* to the device, since create; uploads included */
     uint64_t device_wait_ns;                   /* opening: waiting for a slot that a stream reads */
+    uint64_t n_warnings;                       /* samples made so far that a decoder warned about */
+    char warning_text[ITER_STALL_TEXT];        /* the first one's; "" = none */
 } iter_loader_stats;
 
 /** Reads the counters. Any thread; fields may be a batch apart from one another. Errors: EINVAL

@@ -79,6 +79,19 @@ typedef enum iter_role { ITER_DATA = 0, ITER_LABEL = 1 } iter_role;
 
 typedef struct iter_decoder_ops iter_decoder_ops;
 
+/** A part of an image, in pixels. */
+typedef struct iter_rect {
+    int64_t y, x, height, width;
+} iter_rect;
+
+/** What is wanted of an image: a part of it, and from where on it may be made smaller. */
+typedef struct iter_image_wish {
+    iter_rect part;
+    /* the part may come smaller, by whatever factor the decoder has at no cost, as long as it stays
+     * at least this large; 0, 0 = exactly as it is */
+    int64_t min_height, min_width;
+} iter_image_wish;
+
 /** One named field of a sample. */
 typedef struct iter_field {
     char name[ITER_NAME_MAX]; /* "data", "label"; unique in its dataset */
@@ -236,9 +249,19 @@ struct iter_decoder_ops {
     void (*stop)(void *state);
     /* Writes one row into out->data (out->desc is the field's; 64-byte aligned is not promised);
      * where dims[0] is variable it sets out->desc.dims[0] to this sample's length. Allocates
-     * nothing in steady state. Required. Errors: EFORMAT (the bytes are wrong), ENOMEM. */
+     * nothing in steady state. Required where the field has a size. Errors: EFORMAT (the bytes are
+     * wrong), ENOMEM. OK with a message in err is a warning: the row is used, the loader counts. */
     iter_status (*decode)(void *state, const void *shared, const uint8_t *bytes, size_t size,
                           iter_tensor *out, iter_error *err);
+    /* Instead of decode, for images of any size (the field is u8 [ITER_VARIABLE, ITER_VARIABLE, C]
+     * "HWC", capacity 0). header: height and width of this one, from its first bytes; out->dims[0]
+     * and [1] are set. decode_image: exactly the wished part, to dense out->data; where the wish
+     * allows less, out->desc.dims[0] and [1] say what came. Errors: EFORMAT (with the reason), ENOMEM
+     * (more than the format's max-pixels). */
+    iter_status (*header)(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                          iter_desc *out, iter_error *err);
+    iter_status (*decode_image)(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                                const iter_image_wish *wish, iter_tensor *out, iter_error *err);
 };
 
 /* ---- Transform: tensor to tensor. plan() once, start/stop per worker. ------------------------ */
@@ -257,7 +280,10 @@ typedef struct iter_batch_view {
     void *scratch;          /* the bytes asked for by plan_batch */
 } iter_batch_view;
 
-/** A table has plan and apply, or plan and fold_*, or plan_batch and apply_batch. */
+/** A table has plan and apply, or plan and fold_*, or both (folded where the size is fixed, applied to
+ * images of any size), or plan_batch and apply_batch. Images of any size: plan() gets them as dims
+ * {ITER_VARIABLE, ITER_VARIABLE, C}, capacity 0, once, and again for each sample with the size that
+ * apply() gets; so it does where there is a wish(). What has a size in the first plan keeps it. */
 typedef struct iter_transform_ops {
     iter_ops base;
     /* iter_role of the field it works on where `field=` is not given: the first of that role */
@@ -274,6 +300,9 @@ typedef struct iter_transform_ops {
      * where it is variable. */
     iter_status (*apply)(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
                          iter_rng *rng, void *scratch, iter_error *err);
+    /* The part of the image `in` (HWC) that apply() needs, drawn from rng: apply() then gets that
+     * part alone, dense, and the same rng as it was left. NULL = all of it. */
+    void (*wish)(const void *options, const iter_desc *in, iter_rng *rng, iter_image_wish *out);
     /* Foldable stages instead of apply: what is the same for every sample (iter_fold_affine, _cast,
      * _layout, and the geometry's output size), told once. */
     iter_status (*fold_plan)(const void *options, iter_fold *fold, iter_error *err);

@@ -12,9 +12,15 @@
  * Image stages want a layout: "CHW", "HWC" or "HW". Stages that stand side by side are folded into
  * one pass over the pixels; the result is what they would give one after the other. Fill values are
  * in the units of the pixels where the stage stands, and are rounded to their type.
+ *
+ * Images of any size are u8 "HWC": resizes, crops, flips, colour and random-erasing take them, and a
+ * resize or a crop gives them one size, which everything else wants. Resizes and colour work on u8
+ * "HWC" of 1 to 4 channels alone (`to:layout=hwc` first where needed).
  */
 #ifndef ITER_TRANSFORMS_H
 #define ITER_TRANSFORMS_H
+
+#include <stdbool.h>
 
 #include <iter/ops.h>
 
@@ -40,6 +46,71 @@ typedef struct iter_random_crop_options {
 } iter_random_crop_options;
 #define ITER_RANDOM_CROP_OPTIONS_INIT \
     { 0, 0, 0, 0, 0, ITER_PAD_CONSTANT }
+
+/** What a resized pixel is made of. */
+typedef enum iter_filter {
+    ITER_FILTER_BILINEAR = 0,
+    ITER_FILTER_AREA = 1,   /* the mean of what it covers, weighted by how much */
+    ITER_FILTER_NEAREST = 2 /* the pixel that holds its centre; between two, the one behind */
+} iter_filter;
+
+/** How a JPEG comes from the decoder where the part wished for is made smaller afterwards. */
+typedef enum iter_jpeg_scale {
+    ITER_JPEG_EXACT = 0, /* in full */
+    ITER_JPEG_FAST = 1   /* by 1/2, 1/4 or 1/8, as long as it stays as large as what is asked for */
+} iter_jpeg_scale;
+
+/**
+ * resize: another height and width, whatever the aspect. One pass after the other with bytes between
+ * them, in fixed point, the same bits on every processor.
+ *
+ * bilinear with antialias is Pillow's, bit for bit (version 13; before, passes went in another order
+ * where the height loses more than twice the pixels of the width, and some bytes are one away).
+ * Without, it interpolates between the two nearest, as torch's interpolate(align_corners=False) and
+ * OpenCV's INTER_LINEAR: one level away from these at most. area is OpenCV's INTER_AREA where
+ * neither side grows, likewise.
+ */
+typedef struct iter_resize_options {
+    int64_t size;          /* (1) height and width; 0 = by height and width */
+    int64_t height, width; /* used where size is 0 */
+    int32_t filter;        /* iter_filter: bilinear, area, nearest */
+    bool antialias;        /* of bilinear */
+    int32_t jpeg_scale;    /* iter_jpeg_scale: exact, fast */
+} iter_resize_options;
+#define ITER_RESIZE_OPTIONS_INIT \
+    { 0, 0, 0, ITER_FILTER_BILINEAR, true, ITER_JPEG_EXACT }
+
+/** resize-short: the short side becomes `size`, the long one floor(size * long / short). As
+ * resize. With jpeg-scale=fast the long side may be another by one. */
+typedef struct iter_resize_short_options {
+    int64_t size;       /* (1) at least 1 */
+    int32_t filter;     /* iter_filter */
+    bool antialias;     /* of bilinear */
+    int32_t jpeg_scale; /* iter_jpeg_scale */
+} iter_resize_short_options;
+#define ITER_RESIZE_SHORT_OPTIONS_INIT \
+    { 0, ITER_FILTER_BILINEAR, true, ITER_JPEG_EXACT }
+
+/**
+ * random-resized-crop: a window of random area and aspect, resized. As torchvision's: up to ten times
+ * it draws the share of the image's area, then width / height (uniform in the logarithm), rounds the
+ * sides to nearest, and where they fit draws y, then x. Else it takes the largest window in the
+ * middle whose aspect is within bounds. Szegedy et al. 2015.
+ */
+typedef struct iter_random_resized_crop_options {
+    int64_t size;           /* (1) height and width of the result; 0 = by height and width */
+    int64_t height, width;  /* used where size is 0 */
+    iter_option_list scale; /* least and largest share of the area, above 0 */
+    iter_option_list ratio; /* least and largest width / height, above 0 */
+    int32_t filter;         /* iter_filter */
+    bool antialias;         /* of bilinear */
+    int32_t jpeg_scale;     /* iter_jpeg_scale */
+} iter_random_resized_crop_options;
+#define ITER_RANDOM_RESIZED_CROP_OPTIONS_INIT                                               \
+    {                                                                                       \
+        0, 0, 0, {2, {0.08, 1.0}}, {2, {3.0 / 4.0, 4.0 / 3.0}}, ITER_FILTER_BILINEAR, true, \
+            ITER_JPEG_EXACT                                                                 \
+    }
 
 /** center-crop: the window in the middle; where that is between two pixels, the upper left one. */
 typedef struct iter_center_crop_options {
@@ -98,6 +169,47 @@ typedef struct iter_cutout_options {
 } iter_cutout_options;
 #define ITER_CUTOUT_OPTIONS_INIT \
     { 0, 0 }
+
+/**
+ * random-erasing: with probability p one rectangle overwritten. Up to ten times it draws the share of
+ * the image's area, then height / width (uniform in the logarithm), rounds the sides to nearest, and
+ * where both are smaller than the image draws y, then x, and is done. As torchvision's with a value;
+ * Zhong et al. 2017.
+ */
+typedef struct iter_random_erasing_options {
+    double p;               /* (1) 0 .. 1 */
+    iter_option_list scale; /* least and largest share of the area */
+    iter_option_list ratio; /* least and largest height / width, above 0 */
+    double fill;
+} iter_random_erasing_options;
+#define ITER_RANDOM_ERASING_OPTIONS_INIT \
+    { 0.5, {2, {0.02, 0.33}}, {2, {0.3, 3.3}}, 0 }
+
+/**
+ * color-jitter: brightness, contrast, saturation and hue changed, one after the other in an order
+ * that is drawn, too. As torchvision's over Pillow's images, byte for byte: factors are uniform in
+ * max(0, 1 - x) .. 1 + x, the hue's shift in -hue .. hue of the circle. Draws the order (three
+ * numbers), then four, whatever is asked for. u8 "HWC" of 1 or 3 channels; one alone has neither
+ * saturation nor hue.
+ */
+typedef struct iter_color_jitter_options {
+    double brightness; /* (1) 0 = as it is */
+    double contrast;   /* (2) towards and away from the mean of the image in gray */
+    double saturation; /* (3) towards and away from each pixel's gray */
+    double hue;        /* (4) 0 .. 0.5 */
+} iter_color_jitter_options;
+#define ITER_COLOR_JITTER_OPTIONS_INIT \
+    { 0, 0, 0, 0 }
+
+/** random-grayscale: with probability p all channels become gray, (19595 R + 38470 G + 7471 B +
+ * 32768) / 65536 rounded down, as Pillow's. Draws one number. u8 "HWC" of 1 or 3 channels. */
+typedef struct iter_random_grayscale_options {
+    double p; /* (1) 0 .. 1 */
+} iter_random_grayscale_options;
+#define ITER_RANDOM_GRAYSCALE_OPTIONS_INIT \
+    { 0.1 }
+
+/* grayscale: the same always. Without options; there are as many channels as before. */
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 

@@ -9,6 +9,9 @@ const iter_format_ops *const iter__builtin_formats[] = {
     &iter__format_mnist,
     &iter__format_imdb,
     &iter__format_npy,
+    &iter__format_folder,
+    &iter__format_recordio,
+    &iter__format_tar,
     &iter__format_synthetic,
     NULL,
 };

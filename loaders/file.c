@@ -43,9 +43,7 @@ static iter_status fail_os(iter_error *err, const char *path, int os_error) {
     return iter__fail(err, ITER_EIO, "%s: %s", path, iter__os_error(os_error, text, sizeof(text)));
 }
 
-/* An open descriptor of a regular file, and its size. */
-static iter_status open_regular(const char *path, int *out_fd, uint64_t *out_bytes,
-                                iter_error *err) {
+iter_status iter__file_open(const char *path, int *out_fd, uint64_t *out_bytes, iter_error *err) {
     int fd;
     do {
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -70,9 +68,8 @@ static iter_status open_regular(const char *path, int *out_fd, uint64_t *out_byt
     return ITER_OK;
 }
 
-/* Up to n bytes at `offset`; *out_done < n only at the file's end. */
-static iter_status read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,
-                           size_t *out_done, iter_error *err) {
+iter_status iter__file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,
+                               size_t *out_done, iter_error *err) {
     size_t done = 0;
     while (done < n) {
         const size_t step = n - done < STEP_BYTES ? n - done : STEP_BYTES;
@@ -111,8 +108,8 @@ static iter_status inflate_start(iter_input *input, iter_error *err) {
 
 static iter_status refill(iter_input *input, iter_error *err) {
     size_t got = 0;
-    ITER_TRY(
-        read_at(input->fd, input->path, input->offset, input->buffer, BUFFER_BYTES, &got, err));
+    ITER_TRY(iter__file_read_at(input->fd, input->path, input->offset, input->buffer, BUFFER_BYTES,
+                                &got, err));
     input->offset += got;
     input->z.next_in = input->buffer;
     input->z.avail_in = (uInt)got;
@@ -186,9 +183,13 @@ bool iter__path_is_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+void iter__file_close(int fd) {
+    close(fd);
+}
+
 iter_status iter__file_check(const char *path, uint64_t *out_bytes, iter_error *err) {
     int fd = -1;
-    ITER_TRY(open_regular(path, &fd, out_bytes, err));
+    ITER_TRY(iter__file_open(path, &fd, out_bytes, err));
     close(fd);
     return ITER_OK;
 }
@@ -199,7 +200,7 @@ iter_status iter__file_load(const char *path, uint64_t limit_bytes, char **out, 
     uint64_t bytes = 0;
     *out = NULL;
     *out_bytes = 0;
-    ITER_TRY(open_regular(path, &fd, &bytes, err));
+    ITER_TRY(iter__file_open(path, &fd, &bytes, err));
 
     iter_status status = ITER_OK;
     size_t done = 0;
@@ -216,7 +217,7 @@ iter_status iter__file_load(const char *path, uint64_t limit_bytes, char **out, 
             iter__fail(err, ITER_ENOMEM, "%s: no memory for its %" PRIu64 " bytes", path, bytes);
         goto fail;
     }
-    status = read_at(fd, path, 0, text, (size_t)bytes, &done, err);
+    status = iter__file_read_at(fd, path, 0, text, (size_t)bytes, &done, err);
     if (status < 0) goto fail;
     if (done != bytes) {
         status = iter__fail(err, ITER_EIO,
@@ -239,7 +240,7 @@ iter_status iter__input_open(const char *path, iter_input **out, iter_error *err
     int fd = -1;
     uint64_t bytes = 0;
     *out = NULL;
-    ITER_TRY(open_regular(path, &fd, &bytes, err));
+    ITER_TRY(iter__file_open(path, &fd, &bytes, err));
 
     iter_input *input = iter__alloc(1, sizeof(*input));
     if (!input) {
@@ -252,7 +253,7 @@ iter_status iter__input_open(const char *path, iter_input **out, iter_error *err
 
     unsigned char magic[2] = {0, 0};
     size_t got = 0;
-    iter_status status = read_at(fd, path, 0, magic, sizeof(magic), &got, err);
+    iter_status status = iter__file_read_at(fd, path, 0, magic, sizeof(magic), &got, err);
     input->gzip = got == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
     if (status == ITER_OK && input->gzip) status = inflate_start(input, err);
     if (status < 0) {
@@ -267,7 +268,7 @@ iter_status iter__input_read(iter_input *input, void *out, size_t n, size_t *out
                              iter_error *err) {
     *out_done = 0;
     if (input->gzip) return read_gzip(input, out, n, out_done, err);
-    ITER_TRY(read_at(input->fd, input->path, input->offset, out, n, out_done, err));
+    ITER_TRY(iter__file_read_at(input->fd, input->path, input->offset, out, n, out_done, err));
     input->offset += *out_done;
     return ITER_OK;
 }

@@ -27,6 +27,14 @@ bool iter__path_is_folder(const char *path);
  * Errors: EIO (missing, a directory, not a regular file, no permission). */
 iter_status iter__file_check(const char *path, uint64_t *out_bytes, iter_error *err);
 
+/* The same, left open: *out_fd is the caller's. */
+iter_status iter__file_open(const char *path, int *out_fd, uint64_t *out_bytes, iter_error *err);
+void iter__file_close(int fd);
+
+/* Up to n bytes at `offset`; *out_done < n only at the file's end. Errors: EIO. */
+iter_status iter__file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,
+                               size_t *out_done, iter_error *err);
+
 /* The whole file, with a NUL behind it, in *out (iter__free); *out_bytes without the NUL.
  * Errors: EIO, EFORMAT (larger than limit_bytes), ENOMEM. */
 iter_status iter__file_load(const char *path, uint64_t limit_bytes, char **out, size_t *out_bytes,

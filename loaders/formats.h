@@ -9,6 +9,9 @@ extern const iter_format_ops iter__format_cifar100;
 extern const iter_format_ops iter__format_mnist;
 extern const iter_format_ops iter__format_imdb;
 extern const iter_format_ops iter__format_npy;
+extern const iter_format_ops iter__format_folder;
+extern const iter_format_ops iter__format_recordio;
+extern const iter_format_ops iter__format_tar;
 extern const iter_format_ops iter__format_synthetic;
 
 #endif

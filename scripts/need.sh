@@ -2,7 +2,7 @@
 # Sees to it that what `make demo` (or `make test`) needs is installed; asks apt only for what is missing.
 # Usage: need.sh demo|test|PACKAGE...
 set -eu
-demo="gcc libc6-dev make cmake ninja-build pkg-config zlib1g-dev liburing-dev libjansson-dev libdnnl-dev"
+demo="gcc libc6-dev make cmake ninja-build pkg-config zlib1g-dev liburing-dev libjpeg62-turbo-dev libpng-dev libjansson-dev libdnnl-dev"
 # ocl-icd-opencl-dev: a program that links our static trainer asks for oneDNN by its package file, and that for OpenCL.
 tests="$demo ocl-icd-opencl-dev g++ binutils libcriterion-dev clang libclang-rt-dev clang-format clang-tidy file git python3 python3-venv strace"
 case ${1:-} in

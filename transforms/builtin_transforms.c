@@ -6,6 +6,9 @@
 /* clang-format off */
 const iter_transform_ops *const iter__builtin_transforms[] = {
     /* Images. */
+    &iter__transform_random_resized_crop,
+    &iter__transform_resize,
+    &iter__transform_resize_short,
     &iter__transform_random_crop,
     &iter__transform_center_crop,
     &iter__transform_crop,
@@ -13,6 +16,10 @@ const iter_transform_ops *const iter__builtin_transforms[] = {
     &iter__transform_random_flip,
     &iter__transform_flip,
     &iter__transform_cutout,
+    &iter__transform_random_erasing,
+    &iter__transform_color_jitter,
+    &iter__transform_grayscale,
+    &iter__transform_random_grayscale,
     /* Values. */
     &iter__transform_scale,
     &iter__transform_normalize,

@@ -37,6 +37,27 @@ static void random_flip_sample(const void *options, iter_fold *fold, iter_rng *r
     if (iter_rng_chance(rng, o->p)) mirror(fold, o->axis);
 }
 
+/* ---- Images of any size ------------------------------------------------------------------------ */
+
+static iter_status flip_apply(void *state, const void *options, const iter_tensor *in,
+                              iter_tensor *out, iter_rng *rng, void *scratch, iter_error *err) {
+    const iter_flip_options *o = options;
+    (void)state, (void)rng, (void)scratch, (void)err;
+    iter__stage_copy(in, out, o->axis == ITER_FLIP_VERTICAL, o->axis == ITER_FLIP_HORIZONTAL);
+    return ITER_OK;
+}
+
+static iter_status random_flip_apply(void *state, const void *options, const iter_tensor *in,
+                                     iter_tensor *out, iter_rng *rng, void *scratch,
+                                     iter_error *err) {
+    const iter_random_flip_options *o = options;
+    (void)state, (void)scratch, (void)err;
+    const bool flips = iter_rng_chance(rng, o->p);
+    iter__stage_copy(in, out, flips && o->axis == ITER_FLIP_VERTICAL,
+                     flips && o->axis == ITER_FLIP_HORIZONTAL);
+    return ITER_OK;
+}
+
 static const iter_option flip_rows[] = {
     {"axis", "which way", ITER_OPTION_CHOICE, offsetof(iter_flip_options, axis), 0, 0,
      "horizontal|vertical", 1},
@@ -56,6 +77,7 @@ const iter_transform_ops iter__transform_flip = {
              sizeof(flip_defaults), 0},
     .role = ITER_DATA,
     .plan = plan,
+    .apply = flip_apply,
     .fold_plan = flip_plan,
 };
 
@@ -64,6 +86,7 @@ const iter_transform_ops iter__transform_random_flip = {
              random_flip_rows, &random_flip_defaults, sizeof(random_flip_defaults), 0},
     .role = ITER_DATA,
     .plan = plan,
+    .apply = random_flip_apply,
     .fold_plan = random_flip_plan,
     .fold_sample = random_flip_sample,
 };

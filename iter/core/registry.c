@@ -100,16 +100,17 @@ iter_status iter__format_check(const iter_format_ops *ops, iter_error *err) {
 iter_status iter__transform_check(const iter_transform_ops *ops, iter_error *err) {
     ITER_TRY(check_base(ops ? &ops->base : NULL, sizeof(*ops), "transform", err));
     const bool batch = ops->apply_batch || ops->adds_lengths;
-    const int kinds = !!ops->apply + !!ops->fold_plan + batch;
+    const int kinds = (ops->apply || ops->fold_plan) + batch;
     if (kinds == 0)
         return missing(&ops->base, "apply, fold_plan, apply_batch or adds_lengths", err);
     if (kinds > 1)
         return iter__fail(err, ITER_EINVAL,
-                          "%s: apply, fold_plan and batch stages (apply_batch, adds_lengths) "
+                          "%s: apply or fold_plan and batch stages (apply_batch, adds_lengths) "
                           "exclude one another",
                           ops->base.name);
     if ((ops->apply || ops->fold_plan) && !ops->plan) return missing(&ops->base, "plan", err);
     if (ops->fold_sample && !ops->fold_plan) return missing(&ops->base, "fold_plan", err);
+    if (ops->wish && !ops->apply) return missing(&ops->base, "apply", err);
     if (ops->apply_batch && !ops->plan_batch) return missing(&ops->base, "plan_batch", err);
     if (ops->role != ITER_DATA && ops->role != ITER_LABEL)
         return iter__fail(err, ITER_EINVAL, "%s: role is %d", ops->base.name, (int)ops->role);

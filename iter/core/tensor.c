@@ -35,7 +35,9 @@ static int64_t extent_of(const iter_desc *desc, int32_t dim) {
 static void append_dims(const iter_desc *desc, char *out, size_t capacity, size_t *length) {
     for (int32_t i = 0; i < desc->n_dims; i++) {
         const char *separator = i ? ", " : "";
-        if (desc->dims[i] == ITER_VARIABLE)
+        if (desc->dims[i] == ITER_VARIABLE && !desc->capacity)
+            APPEND("%sany", separator);
+        else if (desc->dims[i] == ITER_VARIABLE)
             APPEND("%s<=%lld", separator, (long long)desc->capacity);
         else
             APPEND("%s%lld", separator, (long long)desc->dims[i]);

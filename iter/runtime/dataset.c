@@ -48,6 +48,21 @@ static void dataset_free(iter_dataset *dataset) {
 
 /* ---- What every description must obey -------------------------------------------------------- */
 
+/* Images of any size need a decoder that knows sizes; rows of a size one that does not ask. */
+static iter_status check_decoder(const iter_field *field, bool any_size, iter_error *err) {
+    const iter_decoder_ops *ops = field->decoder;
+    if (any_size && (!ops || !ops->header || !ops->decode_image))
+        return iter__fail(err, ITER_EINVAL, "field '%s' is of any size, and has no image decoder",
+                          field->name);
+    if (any_size && (field->desc.dtype != ITER_U8 || strcmp(field->desc.layout, "HWC") != 0))
+        return iter__fail(err, ITER_EINVAL, "field '%s' is of any size, and not u8 \"HWC\"",
+                          field->name);
+    if (!any_size && ops && !ops->decode)
+        return iter__fail(err, ITER_EINVAL, "field '%s' has a size, and its decoder no decode",
+                          field->name);
+    return ITER_OK;
+}
+
 static iter_status check_field(const iter_description *desc, int32_t f, bool needs_place,
                                iter_error *err) {
     const iter_field *field = &desc->fields[f];
@@ -65,7 +80,9 @@ static iter_status check_field(const iter_description *desc, int32_t f, bool nee
         return iter__fail(err, ITER_EINVAL, "field '%s': dtype %d with %d dimensions cannot be",
                           field->name, (int)shape->dtype, shape->n_dims);
     }
-    for (int32_t d = 0; d < shape->n_dims; d++) {
+    const bool any_size = iter__is_any_size(shape);
+    ITER_TRY(check_decoder(field, any_size, err));
+    for (int32_t d = any_size ? 2 : 0; d < shape->n_dims; d++) {
         const bool variable = d == 0 && shape->dims[0] == ITER_VARIABLE;
         const int64_t size = variable ? shape->capacity : shape->dims[d];
         if (size < (variable ? 1 : 0) || size > INT32_MAX) {

@@ -48,6 +48,9 @@ struct iter_dataset {
 iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, bool copy,
                                  iter_dataset **out, iter_error *err);
 
+/* Whether it is [any, any, C], an image of any size. picture.c */
+bool iter__is_any_size(const iter_desc *desc);
+
 /* Bytes of all files, saturating; 0 where there are none. */
 uint64_t iter__dataset_bytes(const iter_dataset *dataset);
 

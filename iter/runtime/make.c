@@ -18,6 +18,7 @@
 
 #define CHUNK_BYTES    ((size_t)256 << 10) /* what one claim works on, read and written together */
 #define CHUNK_ROWS     64
+#define PICTURE_SHARE  16 /* of a memory limit that was given: one picture, unless told otherwise */
 #define READ_BYTES     ((uint64_t)24 << 10)
 #define WORKERS_MAX    ITER_STATS_WORKERS
 #define DEFAULT_SAMPLE ((uint64_t)256 << 20)
@@ -67,6 +68,10 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
         const long cores = sysconf(_SC_NPROCESSORS_ONLN);
         opt->workers = cores < 1 ? 1 : cores > WORKERS_MAX ? WORKERS_MAX : (int32_t)cores;
     }
+    loader->picture_max = opt->max_sample_bytes ? opt->max_sample_bytes : DEFAULT_SAMPLE;
+    if (!opt->max_sample_bytes && opt->memory_limit &&
+        opt->memory_limit / PICTURE_SHARE < loader->picture_max)
+        loader->picture_max = opt->memory_limit / PICTURE_SHARE;
     if (opt->max_sample_bytes == 0) opt->max_sample_bytes = DEFAULT_SAMPLE;
     if (opt->grace_ms == 0) opt->grace_ms = DEFAULT_GRACE;
     if (opt->timeout_ms < 0 || opt->grace_ms < 0 || opt->stall_ms < 0)
@@ -294,20 +299,28 @@ static void close_source(iter_loader *loader) {
     io->is_open = io->async = false;
 }
 
+/* Of one worker. Pictures count where a limit was given: they would fill any other. */
+static uint64_t scratch_bytes(const iter_loader *loader) {
+    const uint64_t pictures =
+        loader->opt.memory_limit ? (uint64_t)loader->plan.n_growing * loader->picture_max : 0;
+    return iter__worker_bytes(loader) + pictures;
+}
+
 static uint64_t fixed_bytes(const iter_loader *loader) {
     const uint64_t threads = (uint64_t)(loader->n_workers > 0 ? loader->n_workers : 1);
-    return (uint64_t)loader->plan.slot_bytes * loader->n_slots +
-           iter__worker_bytes(loader) * threads;
+    return (uint64_t)loader->plan.slot_bytes * loader->n_slots + scratch_bytes(loader) * threads;
 }
 
 static iter_status too_small(const iter_loader *loader, uint64_t limit, const char *what,
                              uint64_t bytes, iter_error *err) {
     return iter__fail(err, ITER_ENOMEM,
-                      "memory_limit of %llu bytes is too small: %u slots of %zu bytes, %d x %zu "
-                      "bytes of scratch, and %s of %llu bytes",
+                      "memory_limit of %llu bytes is too small: %u slots of %zu bytes, %d x %llu "
+                      "bytes of scratch%s, and %s of %llu bytes",
                       (unsigned long long)limit, loader->n_slots, loader->plan.slot_bytes,
-                      loader->n_workers > 0 ? loader->n_workers : 1, iter__worker_bytes(loader),
-                      what, (unsigned long long)bytes);
+                      loader->n_workers > 0 ? loader->n_workers : 1,
+                      (unsigned long long)scratch_bytes(loader),
+                      loader->plan.n_growing ? " (pictures of max_sample_bytes)" : "", what,
+                      (unsigned long long)bytes);
 }
 
 /* Whether to hold all files in memory; decides AUTO. */

@@ -70,10 +70,28 @@ static iter_status add_pack(iter_plan *plan, iter_field_plan *field,
     return ITER_OK;
 }
 
+#define ADVICE "random-resized-crop, resize or center-crop"
+
+/* A step that is planned again for each sample: the size differs, or a part is wished for. */
+static iter_status check_sized(const iter_field_plan *field, const iter_stage *stage,
+                               iter_error *err) {
+    const iter_transform_ops *ops = stage->ops;
+    const bool is_hwc = field->row.n_dims == 3 && strcmp(field->row.layout, "HWC") == 0;
+    if (!ops->apply)
+        return iter__fail(err, ITER_EINVAL,
+                          "%s: field '%s' has images of any size; put " ADVICE " before it",
+                          ops->base.name, field->out.name);
+    if (is_hwc) return ITER_OK;
+    return iter__fail(err, ITER_EINVAL, "%s (field '%s'): wants images in HWC", ops->base.name,
+                      field->out.name);
+}
+
 static iter_status add_apply(iter_plan *plan, iter_field_plan *field, const iter_stage *stage,
                              iter_error *err) {
     iter_step *step = &field->steps[field->n_steps];
     *step = (iter_step){.stage = stage, .in = field->row};
+    step->sized = iter__is_any_size(&field->row) || stage->ops->wish;
+    if (step->sized) ITER_TRY(check_sized(field, stage, err));
     step->key = iter_rng_key(0, stage->ops->base.name, stage->occurrence);
     const iter_status status =
         stage->ops->plan(stage->options, &step->in, &step->out, &step->scratch_bytes, err);
@@ -83,8 +101,26 @@ static iter_status add_apply(iter_plan *plan, iter_field_plan *field, const iter
     step->state = plan->n_states++;
     field->n_steps++;
     field->row = step->out;
-    if (step->scratch_bytes > plan->scratch_bytes) plan->scratch_bytes = step->scratch_bytes;
+    if (step->scratch_bytes > plan->scratch_bytes && !step->sized)
+        plan->scratch_bytes = step->scratch_bytes;
     return ITER_OK;
+}
+
+/* Images of any size must have been given one. */
+static iter_status check_size(iter_plan *plan, const iter_field_plan *field, iter_error *err) {
+    int32_t n_sized = 0;
+    for (int32_t i = 0; i < field->n_steps; i++)
+        n_sized += field->steps[i].sized;
+    if (n_sized) plan->n_growing = n_sized > 1 || plan->n_growing == 3 ? 3 : 2;
+    if (!iter__is_any_size(&field->row)) return ITER_OK;
+    if (field->n_steps == 0)
+        return iter__fail(err, ITER_EINVAL,
+                          "field '%s' has images of any size: a chain must give them one; begin it "
+                          "with " ADVICE,
+                          field->out.name);
+    return iter__fail(err, ITER_EINVAL,
+                      "%s: field '%s' still has images of any size behind it; add " ADVICE,
+                      field->steps[field->n_steps - 1].stage->ops->base.name, field->out.name);
 }
 
 static iter_status plan_sample_stages(iter_plan *plan, iter_field_plan *field,
@@ -94,7 +130,7 @@ static iter_status plan_sample_stages(iter_plan *plan, iter_field_plan *field,
     field->row = field->source;
     for (int32_t i = 0; i < n;) {
         int32_t run = 0;
-        while (i + run < n && stages[i + run]->ops->fold_plan)
+        while (i + run < n && stages[i + run]->ops->fold_plan && !iter__is_any_size(&field->row))
             run++;
         if (run) {
             ITER_TRY(add_pack(plan, field, stages + i, run, err));
@@ -105,6 +141,7 @@ static iter_status plan_sample_stages(iter_plan *plan, iter_field_plan *field,
     }
     const bool by_copy = field->from == ITER_ROW_RESIDENT || field->from == ITER_ROW_BYTES;
     if (n == 0 && by_copy) ITER_TRY(add_pack(plan, field, NULL, 0, err));
+    ITER_TRY(check_size(plan, field, err));
     field->copies =
         field->n_steps == 1 && field->steps[0].pack && iter__pack.is_copy(field->steps[0].pack);
     for (int32_t i = 0; i + 1 < field->n_steps; i++) {
@@ -196,6 +233,7 @@ static iter_status plan_field(iter_plan *plan, const iter_dataset *dataset, cons
     *field =
         (iter_field_plan){.in = f, .lengths_of = -1, .from = row_from(dataset, plan->resident, f)};
     field->source = dataset->desc.fields[f].desc;
+    field->any_size = iter__is_any_size(&field->source);
     field->out.role = dataset->desc.fields[f].role;
     snprintf(field->out.name, ITER_NAME_MAX, "%s", dataset->desc.fields[f].name);
 
@@ -377,7 +415,9 @@ static char *append_field(char *text, const iter_plan *plan, const iter_field_pl
             snprintf(line, sizeof(line), "  pack     %s -> %s%s\n", pack, shape,
                      i >= field->n_made && field->way != ITER_WAY_GATHER ? ", on the device" : "");
         } else {
-            snprintf(line, sizeof(line), "  %-8s -> %s\n", step->stage->ops->base.name, shape);
+            const bool wishes = i == 0 && field->any_size && step->stage->ops->wish;
+            snprintf(line, sizeof(line), "  %-8s -> %s%s\n", step->stage->ops->base.name, shape,
+                     wishes ? "; only its part is decoded" : "");
         }
         text = append(text, line);
     }

@@ -61,6 +61,7 @@ typedef struct iter_step {
     iter_desc in, out;
     size_t scratch_bytes;
     bool is_random;   /* pack: geometry is drawn */
+    bool sized;       /* apply: planned again for each sample, see picture.c; then scratch grows */
     int32_t state;    /* apply: which of the worker's transform states */
     int32_t activity; /* number of the stage that a worker is in meanwhile */
 } iter_step;
@@ -75,6 +76,7 @@ typedef struct iter_field_plan {
     int32_t in; /* dataset field */
     iter_row_from from;
     iter_desc source; /* the row as it comes */
+    bool any_size;    /* images of any size: their sizes are known from their headers */
     bool copies;      /* one step, which only copies the row */
     int32_t n_steps, n_batch_steps;
     iter_step *steps;
@@ -100,7 +102,8 @@ typedef struct iter_field_plan {
 typedef struct iter_plan {
     int32_t n_fields; /* outputs, data first */
     iter_field_plan fields[ITER_MAX_OUT];
-    int32_t n_states; /* transform states per worker */
+    int32_t n_states;  /* transform states per worker */
+    int32_t n_growing; /* buffers per worker that grow with the pictures */
     size_t slot_bytes;
     size_t device_slot_bytes; /* of the slot's twin on a device */
     size_t step_bytes;        /* two buffers of this size per worker for rows between steps */
@@ -280,6 +283,22 @@ enum {
     ACTIVITY_FIXED /* the plan's steps follow, see activity.c */
 };
 
+/* Memory that grows with the largest picture so far. */
+typedef struct iter_growing {
+    uint8_t *data;
+    size_t bytes;
+} iter_growing;
+
+#define ITER_GROWING 3 /* an image, what a step makes of it, scratch */
+
+/* An image on its way through steps that take any size. */
+typedef struct iter_picture {
+    iter_tensor image; /* dense */
+    int32_t buffer;    /* which of the worker's growing ones it lies in; -1 = in none */
+    bool wished;       /* it is the part that the next step wants; rng is as its wish left it */
+    iter_rng rng;      /* of the next step */
+} iter_picture;
+
 typedef struct iter_worker {
     iter_loader *loader;
     pthread_t thread;
@@ -294,6 +313,7 @@ typedef struct iter_worker {
     uint32_t staging_rows; /* rows that one get() is asked for */
     int32_t *get_lengths;  /* [n_fields * staging_rows] */
     iter_rng *rng;         /* [staging_rows] */
+    iter_growing growing[ITER_GROWING];
     /* where this worker found its last chunk; chunks are claimed there without a lock */
     iter_batch *current;
     void **transform_states; /* [plan.n_states] */
@@ -378,7 +398,8 @@ struct iter_loader {
     uint8_t *slots;
     size_t slots_bytes;
     uint32_t n_slots, chunk_rows, max_chunks;
-    size_t try_bytes; /* of a worker's buffer for rows that come without blocking; 0 = none */
+    size_t picture_max; /* bytes that a growing buffer may have */
+    size_t try_bytes;   /* of a worker's buffer for rows that come without blocking; 0 = none */
     iter_batch *batches;
     int32_t source; /* iter_source in use */
     int32_t memory; /* iter_memory in use, not AUTO */
@@ -442,6 +463,9 @@ struct iter_loader {
     int32_t n_fallbacks;
     char fallbacks[ITER_STATS_FALLBACKS][160];
     size_t scratch_total;
+    atomic_size_t picture_bytes; /* growing buffers, all workers */
+    atomic_ullong n_warnings;
+    char warning_text[ITER_STALL_TEXT]; /* the first one; guarded by loader.lock */
 };
 
 /* A span of a batch, for the profiler; the caller adds what else there is to say. */
@@ -567,6 +591,21 @@ iter_status iter__worker_begin(iter_worker *worker,
                                iter_error *err); /* the user's start(), in the worker's thread */
 void iter__worker_end(iter_worker *worker);
 size_t iter__worker_bytes(const iter_loader *loader);
+
+/* picture.c */
+void iter__pictures_free(iter_worker *worker);
+/* The random numbers of a step for one row. */
+iter_rng iter__step_rng(const iter_loader *loader, const iter_batch *batch, uint32_t row,
+                        const iter_step *step);
+/* An image that lies somewhere, dense and not to be changed. */
+void iter__picture_lies(iter_picture *p, const iter_desc *desc, const void *data);
+/* Decodes what the field's first step wants. */
+iter_status iter__picture_decode(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                                 const iter_field_plan *field, uint32_t row, const uint8_t *bytes,
+                                 size_t size, iter_picture *out, iter_error *err);
+/* A sized step over p, into `out`, or, where that is NULL, into a growing buffer. p->rng is set. */
+iter_status iter__picture_step(iter_loader *loader, iter_worker *worker, const iter_step *step,
+                               void *out, iter_picture *p, iter_error *err);
 
 /* activity.c. The worker is in this stage from now on. */
 static inline void iter__activity(iter_worker *worker, int32_t stage, uint64_t index) {

@@ -154,37 +154,66 @@ static bool within_limit(iter_loader *loader, iter_batch *batch, const iter_fiel
 
 /* ---- Steps ----------------------------------------------------------------------------------- */
 
-/* Runs the workers' steps over one row that lies at `in`, `length` long where it is variable. */
+static bool apply_step(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                       const iter_step *step, uint32_t row, const void *in, void *out,
+                       int64_t *length) {
+    iter_error error = {.status = ITER_OK};
+    const iter_transform_ops *ops = step->stage->ops;
+    iter_tensor from = iter_tensor_dense(&step->in, (void *)in),
+                to = iter_tensor_dense(&step->out, out);
+    if (step->in.n_dims && step->in.dims[0] == ITER_VARIABLE) from.desc.dims[0] = *length;
+    iter_rng rng = iter__step_rng(loader, batch, row, step);
+    const iter_status status =
+        ops->apply(worker->transform_states[step->state], step->stage->options, &from, &to, &rng,
+                   worker->scratch, &error);
+    if (status < 0) {
+        row_fail_error(loader, batch, row, status, ops->base.name, &error);
+        return false;
+    }
+    *length = to.desc.dims[0];
+    if (step->out.n_dims && step->out.dims[0] == ITER_VARIABLE &&
+        (*length < 0 || *length > step->out.capacity)) {
+        iter__row_fail(loader, batch, row, ITER_EINVAL, ops->base.name, "length out of bounds");
+        return false;
+    }
+    return true;
+}
+
+/* A step that takes any size: over `picture` where the row is one already, else over what lies at
+ * `in`. Into `out`, or into a buffer that grows where the step's result is of any size. */
+static bool sized_step(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                       const iter_step *step, uint32_t row, const void *in, void *out,
+                       iter_picture *picture) {
+    iter_error error = {.status = ITER_OK};
+    if (!iter__is_any_size(&step->in) && !picture->wished)
+        iter__picture_lies(picture, &step->in, in);
+    if (!picture->wished) picture->rng = iter__step_rng(loader, batch, row, step);
+    if (iter__is_any_size(&step->out)) out = NULL;
+    const iter_status status = iter__picture_step(loader, worker, step, out, picture, &error);
+    if (status >= 0) return true;
+    row_fail_error(loader, batch, row, status, step->stage->ops->base.name, &error);
+    return false;
+}
+
+/* Runs the workers' steps over one row that lies at `in`, `length` long where it is variable; or over a
+ * picture, where it is one of any size. */
 static void run_steps(iter_loader *loader, iter_worker *worker, iter_batch *batch,
                       const iter_field_plan *field, uint32_t row, const void *in, int64_t length,
-                      const void *next_in) {
+                      const void *next_in, iter_picture *picture) {
     const iter_pack_sample sample = {loader->opt.seed, batch->position[row], batch->row_epoch[row]};
+    iter_picture own = {.buffer = -1};
+    if (!picture) picture = &own;
     for (int32_t i = 0; i < field->n_made; i++) {
         const iter_step *step = &field->steps[i];
         void *out = i + 1 == field->n_made ? row_target(batch, field, row) : worker->step[i & 1];
         iter__activity_begins(worker, step->activity, batch->index[row]);
         if (step->pack) {
             iter__pack.run(step->pack, in, out, &sample, worker->scratch, i == 0 ? next_in : NULL);
-        } else {
-            iter_error error = {.status = ITER_OK};
-            iter_tensor from = iter_tensor_dense(&step->in, (void *)in),
-                        to = iter_tensor_dense(&step->out, out);
-            if (step->in.n_dims && step->in.dims[0] == ITER_VARIABLE) from.desc.dims[0] = length;
-            iter_rng rng = iter_rng_at(loader->opt.seed ^ step->key, sample.epoch, sample.position);
-            void *state = worker->transform_states[step->state];
-            const iter_status status = step->stage->ops->apply(state, step->stage->options, &from,
-                                                               &to, &rng, worker->scratch, &error);
-            if (status < 0) {
-                row_fail_error(loader, batch, row, status, step->stage->ops->base.name, &error);
-                return;
-            }
-            length = to.desc.dims[0];
-            if (step->out.n_dims && step->out.dims[0] == ITER_VARIABLE &&
-                (length < 0 || length > step->out.capacity)) {
-                iter__row_fail(loader, batch, row, ITER_EINVAL, step->stage->ops->base.name,
-                               "length out of bounds");
-                return;
-            }
+        } else if (step->sized) {
+            if (!sized_step(loader, worker, batch, step, row, in, out, picture)) return;
+            out = picture->image.data;
+        } else if (!apply_step(loader, worker, batch, step, row, in, out, &length)) {
+            return;
         }
         in = out;
     }
@@ -218,7 +247,7 @@ static void make_copied(iter_loader *loader, iter_worker *worker, iter_batch *ba
             iter__pack.run(field->steps[0].pack, in, row_target(batch, field, row), &sample,
                            worker->scratch, next);
         } else {
-            run_steps(loader, worker, batch, field, row, in, 0, next);
+            run_steps(loader, worker, batch, field, row, in, 0, next, NULL);
         }
     }
 }
@@ -233,8 +262,21 @@ static void make_indexed(iter_loader *loader, iter_worker *worker, iter_batch *b
         uint8_t *to = field->n_made ? worker->step[1] : row_target(batch, field, row);
         dataset->format->index_row(dataset->state, batch->index[row], field->in, to);
         if (limited && !within_limit(loader, batch, field, row, to)) continue;
-        if (field->n_made) run_steps(loader, worker, batch, field, row, to, 0, NULL);
+        if (field->n_made) run_steps(loader, worker, batch, field, row, to, 0, NULL, NULL);
     }
+}
+
+/* A decoder that says something, and OK, warns. */
+static void count_warning(iter_loader *loader, const iter_batch *batch, uint32_t row,
+                          const char *text) {
+    char file[81];
+    uint64_t offset;
+    if (atomic_fetch_add_explicit(&loader->n_warnings, 1, memory_order_relaxed) > 0) return;
+    const bool known = iter__where(loader, batch->index[row], file, sizeof(file), &offset);
+    pthread_mutex_lock(&loader->lock);
+    snprintf(loader->warning_text, sizeof(loader->warning_text), "sample %llu (%s): %.100s",
+             (unsigned long long)batch->index[row], known ? file : "", text);
+    pthread_mutex_unlock(&loader->lock);
 }
 
 static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *batch,
@@ -245,18 +287,25 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
         if (batch->row_status[row] < 0) continue;
         const size_t at = (size_t)row * desc->n_extents + in->extent;
         iter_error error = {.status = ITER_OK};
+        iter_picture picture;
         iter_tensor out = iter_tensor_dense(
             &field->source, field->n_made ? worker->step[1] : row_target(batch, field, row));
         iter__activity_begins(worker, ACTIVITY_DECODE, batch->index[row]);
+        const uint8_t *bytes = batch->bytes[at];
+        const size_t size = batch->extents[at].size;
         const iter_status status =
-            in->decoder->decode(worker->decoder_states[field->in], desc->shared, batch->bytes[at],
-                                batch->extents[at].size, &out, &error);
+            field->any_size ? iter__picture_decode(loader, worker, batch, field, row, bytes, size,
+                                                   &picture, &error)
+                            : in->decoder->decode(worker->decoder_states[field->in], desc->shared,
+                                                  bytes, size, &out, &error);
         if (status < 0) {
             row_fail_error(loader, batch, row, status, in->decoder->base.name, &error);
             continue;
         }
+        if (error.message[0]) count_warning(loader, batch, row, error.message);
         run_steps(loader, worker, batch, field, row, out.data,
-                  field->source.n_dims ? out.desc.dims[0] : 0, NULL);
+                  field->source.n_dims ? out.desc.dims[0] : 0, NULL,
+                  field->any_size ? &picture : NULL);
     }
 }
 
@@ -359,7 +408,7 @@ static void use_got(iter_loader *loader, iter_worker *worker, iter_batch *batch,
                 iter__pack.run(field->steps[0].pack, in, row_target(batch, field, row + i), &sample,
                                worker->scratch, NULL);
             } else {
-                run_steps(loader, worker, batch, field, row + i, in, lengths ? lengths[i] : 0,
+                run_steps(loader, worker, batch, field, row + i, in, lengths ? lengths[i] : 0, NULL,
                           NULL);
             }
         }

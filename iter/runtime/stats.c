@@ -69,7 +69,9 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
     out->slot_bytes = loader->slots_bytes;
     out->arena_bytes = loader->io.arena_bytes;
     out->scratch_bytes =
-        iter__worker_bytes(loader) * (size_t)(loader->n_workers > 0 ? loader->n_workers : 1);
+        iter__worker_bytes(loader) * (size_t)(loader->n_workers > 0 ? loader->n_workers : 1) +
+        atomic_load_explicit(&loader->picture_bytes, memory_order_relaxed);
+    out->n_warnings = LOAD(loader->n_warnings);
     if (loader->preload) {
         out->preload_bytes = loader->preload->bytes;
         out->preload_s = loader->preload->seconds;
@@ -86,6 +88,7 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
     pthread_mutex_lock(&loader->lock);
     read_workers(loader, out, tids);
     out->n_failures = loader->n_failures;
+    memcpy(out->warning_text, loader->warning_text, sizeof(out->warning_text));
     out->n_fallbacks = loader->n_fallbacks;
     memcpy(out->fallbacks, loader->fallbacks, sizeof(out->fallbacks));
     pthread_mutex_unlock(&loader->lock);

@@ -332,6 +332,7 @@ void iter__worker_end(iter_worker *worker) {
 void iter__worker_stop(iter_worker *worker) {
     const iter_loader *loader = worker->loader;
     const iter_plan *plan = &loader->plan;
+    iter__pictures_free(worker);
     for (int32_t f = 0; worker->transform_states && f < plan->n_fields; f++) {
         for (int32_t s = 0; s < plan->fields[f].n_steps; s++) {
             const iter_step *step = &plan->fields[f].steps[s];

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +172,10 @@ static const char *field_fault(const opened *format, int f) {
     }
     if (iter_dtype_bytes(field->desc.dtype) == 0) return "a field without dtype";
     if (field->desc.n_dims < 0 || field->desc.n_dims >= ITER_MAX_DIMS) return "wrong rank";
+    const bool any_size = field->desc.n_dims > 1 && field->desc.dims[0] == ITER_VARIABLE &&
+                          field->desc.dims[1] == ITER_VARIABLE && field->desc.capacity == 0;
+    if (any_size)
+        return field->decoder && field->decoder->decode_image ? NULL : "any size without a decoder";
     if (iter_desc_bytes(&field->desc) == 0) return "an empty row";
     if (field->extent == ITER_FROM_INDEX)
         return format->ops->index_row || format->ops->get ? NULL : "no index_row";

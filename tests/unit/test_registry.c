@@ -61,6 +61,10 @@ static iter_status apply_batch(const void *options, iter_batch_view *view, iter_
     return ITER_OK;
 }
 
+static void wish(const void *options, const iter_desc *in, iter_rng *rng, iter_image_wish *out) {
+    (void)options, (void)in, (void)rng, (void)out;
+}
+
 static const iter_format_ops good_format = {
     .base = {sizeof(iter_format_ops), "my-format", "mine", NULL, NULL, 0, 0},
     .open = open_format,
@@ -185,7 +189,10 @@ Test(registry, transforms_are_one_kind) {
     cr_assert_eq(iter_registry_create(&r, NULL), ITER_OK);
     REFUSED(transform, sample_ops, t.apply = NULL, "apply, fold_plan, apply_batch or adds_lengths");
     REFUSED(transform, sample_ops, t.plan = NULL, "no plan");
-    REFUSED(transform, sample_ops, t.fold_plan = fold_plan, "exclude one another");
+    REFUSED(transform, sample_ops, (t.fold_plan = fold_plan, t.apply_batch = apply_batch),
+            "exclude one another");
+    REFUSED(transform, sample_ops, (t.apply = NULL, t.fold_plan = fold_plan, t.wish = wish),
+            "no apply");
     REFUSED(transform, sample_ops, (t.apply = NULL, t.fold_plan = fold_plan, t.plan = NULL),
             "no plan");
     REFUSED(transform, sample_ops, (t.apply = NULL, t.apply_batch = apply_batch), "no plan_batch");
@@ -193,7 +200,9 @@ Test(registry, transforms_are_one_kind) {
     REFUSED(transform, sample_ops, (t.apply = NULL, t.adds_lengths = 1), "option 'name'");
     REFUSED(transform, sample_ops, t.role = 2, "role is 2");
 
-    iter_transform_ops fold = bare_ops, batch = bare_ops;
+    iter_transform_ops fold = bare_ops, batch = bare_ops, both = bare_ops;
+    both.base.name = "both", both.fold_plan = fold_plan, both.wish = wish;
+    cr_expect_eq(iter_registry_add_transform(r, &both, NULL), ITER_OK);
     fold.base.name = "fold", fold.apply = NULL, fold.fold_plan = fold_plan;
     batch.base.name = "batch", batch.apply = NULL, batch.plan = NULL;
     batch.apply_batch = apply_batch, batch.plan_batch = plan_batch;

@@ -1,0 +1,157 @@
+/*
+ * iterpack.c - packs images into MXNet's .rec files, and looks at such files: main(), errors, options.
+ */
+#include "iterpack.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <iter/version.h>
+
+static const char help[] =
+    "iterpack: images to MXNet's .rec files\n"
+    "\n"
+    "  iterpack list DIR [OUT.lst]    a list of the images under DIR, a class per folder\n"
+    "      --shuffle SEED             in an order that the seed decides (default: sorted)\n"
+    "      --ext a;b                  endings (default jpg;jpeg;png)\n"
+    "      --no-labels                label 0 for all, wherever they lie\n"
+    "  iterpack pack LIST OUT.rec     the files of a list, as they are, with an index\n"
+    "      --root DIR                 what names in the list are relative to (default: its "
+    "folder)\n"
+    "      --threads N                that read files (default 4)\n"
+    "      --shards N                 N files, OUT-00000.rec ..., each an equal part of the list\n"
+    "      --skip                     leave out files that cannot be read, and say how many\n"
+    "      --restart                  forget what an interrupted run has left\n"
+    "  iterpack verify FILE.rec ...   every record and the index; 1 = something is wrong\n"
+    "      --list LIST --root DIR     and that they hold what the list says, to the byte\n"
+    "  iterpack info FILE.rec ...     what is in it\n"
+    "\n"
+    "A list has a line per image: id TAB label [TAB label ...] TAB path. A run that was "
+    "interrupted is\n"
+    "taken up where its last 64 MiB were synced, by the same command. Files of either program are "
+    "read\n"
+    "by the other: MXNet's im2rec with --pass-through writes the same bytes. Images are not "
+    "changed:\n"
+    "there is no --resize and no --quality.\n";
+
+static void say(const char *format, va_list args, int os_error) {
+    fputs("iterpack: ", stderr);
+    vfprintf(stderr, format, args);
+    if (os_error) fprintf(stderr, ": %s", strerror(os_error));
+    fputc('\n', stderr);
+}
+
+int pack_fail(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    say(format, args, 0);
+    va_end(args);
+    return PACK_FAILED;
+}
+
+int pack_fail_os(const char *format, ...) {
+    const int os_error = errno;
+    va_list args;
+    va_start(args, format);
+    say(format, args, os_error);
+    va_end(args);
+    return PACK_FAILED;
+}
+
+int pack_usage(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    say(format, args, 0);
+    va_end(args);
+    return PACK_USAGE;
+}
+
+void *pack_memory(void *block, size_t n, size_t size) {
+    size_t bytes = 0;
+    void *memory = __builtin_mul_overflow(n, size, &bytes) ? NULL : realloc(block, bytes + 1);
+    if (!memory) {
+        fprintf(stderr, "iterpack: no memory for %zu x %zu bytes\n", n, size);
+        exit(PACK_FAILED);
+    }
+    return memory;
+}
+
+char *pack_text(const char *format, ...) {
+    va_list args;
+    char *text = NULL;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0) {
+        fputs("iterpack: no memory for a text\n", stderr);
+        exit(PACK_FAILED);
+    }
+    va_end(args);
+    return text;
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static int read_value(const pack_option *row, const char *value) {
+    char *end = NULL;
+    if (row->type == PACK_TEXT) {
+        *(const char **)row->value = value;
+        return PACK_DONE;
+    }
+    errno = 0;
+    const long long number = strtoll(value, &end, 10);
+    if (!*value || *end || errno || number < row->min || number > row->max) {
+        return pack_usage("--%s %s: a number from %lld to %lld is needed", row->name, value,
+                          (long long)row->min, (long long)row->max);
+    }
+    *(int64_t *)row->value = number;
+    return PACK_DONE;
+}
+
+int pack_options(int n_args, char **args, const pack_option *rows, const char **words, int n_words,
+                 int *out_n_words) {
+    *out_n_words = 0;
+    for (int i = 0; i < n_args; i++) {
+        if (strncmp(args[i], "--", 2) != 0) {
+            if (*out_n_words == n_words) return pack_usage("'%s' is one word too many", args[i]);
+            words[(*out_n_words)++] = args[i];
+            continue;
+        }
+        const pack_option *row = rows;
+        while (row->name && strcmp(row->name, args[i] + 2) != 0)
+            row++;
+        if (!row->name) return pack_usage("there is no option %s", args[i]);
+        if (row->type == PACK_FLAG) {
+            *(bool *)row->value = true;
+            continue;
+        }
+        if (++i == n_args) return pack_usage("%s needs a value", args[i - 1]);
+        const int status = read_value(row, args[i]);
+        if (status != PACK_DONE) return status;
+    }
+    return PACK_DONE;
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        int (*run)(int n_args, char **args);
+    } commands[] = {{"list", pack_cmd_list},
+                    {"pack", pack_cmd_pack},
+                    {"verify", pack_cmd_verify},
+                    {"info", pack_cmd_info}};
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            fputs(help, stdout);
+            return PACK_DONE;
+        }
+        if (strcmp(argv[i], "--version") == 0) {
+            printf("iterpack %s\n", iter_version());
+            return PACK_DONE;
+        }
+    }
+    if (argc < 2) return pack_usage("a command is needed: list, pack, verify or info (--help)");
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 2, argv + 2);
+    return pack_usage("there is no command '%s': list, pack, verify, info (--help)", argv[1]);
+}

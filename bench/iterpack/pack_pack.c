@@ -1,0 +1,326 @@
+/*
+ * pack_pack.c - `iterpack pack`: a list's files into .rec and .idx.
+ *
+ * Both are written under other names, *.part, and get their own when they are complete and synced,
+ * the index first: a .rec that is there has its index. On the way, every 64 MiB, the records are
+ * synced, and only then their lines go into the index and are synced, too. So after an interruption
+ * of any kind each whole line of the index stands for a record that is on the disk: the next run
+ * goes on behind the last one. What list and options made it is kept beside it, in *.part.of.
+ *
+ * A file's id is its key in the index. One label is written as the header's, several behind it, as
+ * im2rec does with --pack-label.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "iterpack.h"
+#include "pack_files.h"
+
+#define SYNC_BYTES ((uint64_t)64 << 20)
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number) {
+    (void)number;
+    interrupted = 1;
+}
+
+typedef struct pack_run {
+    const pack_list *list;
+    const char *list_path, *root;
+    int64_t threads, shards;
+    bool skip, restart;
+    uint64_t n_written, n_skipped, n_resumed;
+} pack_run;
+
+/* One .rec on its way. */
+typedef struct shard {
+    char *rec, *idx, *of; /* of: what made the parts */
+    uint64_t first, last; /* of the list */
+    uint64_t next;        /* item to go on with */
+    uint64_t synced;      /* bytes of the .rec */
+    pack_writer data, index;
+    char *lines; /* of the index, for records that are not synced yet */
+    size_t n_lines, capacity;
+} shard;
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static char *shard_name(const char *out, int64_t k, int64_t n) {
+    const size_t length = strlen(out);
+    if (n == 1) return pack_text("%s", out);
+    return pack_text("%.*s-%05" PRId64 ".rec", (int)(length - 4), out, k);
+}
+
+static char *part_of(const char *path) {
+    return pack_text("%s.part", path);
+}
+
+/* The folder's entries to the disk, so that renamed files stay renamed. */
+static int sync_folder(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? pack_text("%.*s/", (int)(slash - path), path) : pack_text(".");
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool good = fd >= 0 && fsync(fd) == 0;
+    const int status = good ? PACK_DONE : pack_fail_os("%s", folder);
+    if (fd >= 0) close(fd);
+    free(folder);
+    return status;
+}
+
+/* ---- going on -------------------------------------------------------------------------------- */
+
+/* What decides a shard's bytes, as one line. */
+static char *fingerprint(const pack_run *run, const shard *s) {
+    return pack_text("iterpack 1 list %016" PRIx64 " items %" PRIu64 " %" PRIu64 " skip %d\n",
+                     run->list->hash, s->first, s->last, run->skip);
+}
+
+/* Is there a part, and of the same work? *out_there. */
+static int check_part(const pack_run *run, const shard *s, bool *out_there) {
+    char text[256] = "";
+    *out_there = false;
+    FILE *file = fopen(s->of, "r");
+    if (!file) return errno == ENOENT ? PACK_DONE : pack_fail_os("%s", s->of);
+    const size_t n = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    char *expected = fingerprint(run, s);
+    const bool same = strcmp(text, expected) == 0;
+    free(expected);
+    if (run->restart) return PACK_DONE;
+    if (!same) {
+        return pack_fail("%s.part: was begun from another list or with other options; --restart "
+                         "forgets it",
+                         s->rec);
+    }
+    *out_there = true;
+    return PACK_DONE;
+}
+
+static int write_fingerprint(const pack_run *run, const shard *s) {
+    char *text = fingerprint(run, s);
+    FILE *file = fopen(s->of, "w");
+    bool good = file && fputs(text, file) >= 0 && fflush(file) == 0 && fsync(fileno(file)) == 0;
+    if (file && fclose(file) != 0) good = false;
+    free(text);
+    return good ? PACK_DONE : pack_fail_os("%s", s->of);
+}
+
+/* Finds how far the index has come: the item to go on with, and where its record goes. */
+static int find_end(const pack_run *run, shard *s, const char *rec, const pack_index *index,
+                    uint64_t *out_rec_bytes) {
+    pack_reader reader;
+    bool more = false;
+    char reason[160];
+    *out_rec_bytes = 0;
+    for (uint64_t i = 0; i < index->n; i++, s->next++) {
+        while (s->next < s->last && run->list->items[s->next].id != index->keys[i] && run->skip)
+            s->next++;
+        if (s->next == s->last || run->list->items[s->next].id != index->keys[i])
+            return pack_fail("%s.part: its key %" PRIu64 " is not the list's; --restart forgets it",
+                             s->idx, index->keys[i]);
+    }
+    if (index->n == 0) return PACK_DONE;
+    int status = pack_reader_open(&reader, rec);
+    if (status == PACK_DONE) {
+        reader.next = index->offsets[index->n - 1];
+        if (reader.next >= reader.bytes ||
+            pack_reader_next(&reader, &more, reason, sizeof(reason)) != PACK_DONE || !more) {
+            status = pack_fail("%s: ends before its index does; --restart forgets it", rec);
+        }
+        *out_rec_bytes = reader.next;
+    }
+    pack_reader_close(&reader);
+    return status;
+}
+
+static uint64_t lines_bytes(const pack_index *index) {
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < index->n; i++)
+        n += (uint64_t)snprintf(NULL, 0, "%" PRIu64 "\t%" PRIu64 "\n", index->keys[i],
+                                index->offsets[i]);
+    return n;
+}
+
+/* Opens the parts, empty or where the last run left off. */
+static int open_parts(pack_run *run, shard *s) {
+    char *rec = part_of(s->rec), *idx = part_of(s->idx);
+    uint64_t rec_bytes = 0, idx_bytes = 0;
+    pack_index index = {0};
+    bool there = false;
+    int status = check_part(run, s, &there);
+    if (status == PACK_DONE && there && access(idx, F_OK) == 0) {
+        status = pack_index_load(idx, &index);
+        if (status == PACK_DONE) status = find_end(run, s, rec, &index, &rec_bytes);
+        idx_bytes = lines_bytes(&index);
+        run->n_resumed += index.n;
+    }
+    if (status == PACK_DONE && !there) status = write_fingerprint(run, s);
+    pack_index_free(&index);
+    s->synced = rec_bytes;
+    if (status != PACK_DONE) {
+        free(rec);
+        free(idx);
+        return status;
+    }
+    status = pack_writer_open(&s->data, rec, rec_bytes);
+    if (status != PACK_DONE) {
+        free(idx);
+        return status;
+    }
+    return pack_writer_open(&s->index, idx, idx_bytes);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* Records first, then the lines that say where they are. */
+static int checkpoint(shard *s) {
+    int status = pack_writer_sync(&s->data);
+    if (status == PACK_DONE) status = pack_writer_text(&s->index, s->lines, s->n_lines);
+    if (status == PACK_DONE) status = pack_writer_sync(&s->index);
+    s->n_lines = 0;
+    s->synced = s->data.offset;
+    return status;
+}
+
+static int add_record(const pack_run *run, shard *s, uint64_t item, const pack_file *file) {
+    const pack_list *list = run->list;
+    const float *labels = list->labels + item * list->n_labels;
+    const bool one = list->n_labels == 1;
+    const pack_header header = {one ? 0 : list->n_labels, one ? labels[0] : 0, list->items[item].id,
+                                0};
+    const uint64_t offset = s->data.offset;
+    const int status = pack_writer_add(&s->data, &header, labels, file->bytes, file->n);
+    if (status != PACK_DONE) return status;
+    if (s->capacity - s->n_lines < 64) {
+        s->capacity = 2 * s->capacity + 4096;
+        s->lines = pack_memory(s->lines, s->capacity, 1);
+    }
+    s->n_lines += (size_t)snprintf(s->lines + s->n_lines, 64, "%" PRIu64 "\t%" PRIu64 "\n",
+                                   header.id, offset);
+    return s->data.offset - s->synced >= SYNC_BYTES ? checkpoint(s) : PACK_DONE;
+}
+
+static int write_items(pack_run *run, shard *s) {
+    pack_files *files = pack_files_start(run->list, s->next, s->last, run->root, run->threads);
+    int status = PACK_DONE;
+    for (; s->next < s->last && status == PACK_DONE && !interrupted; s->next++) {
+        pack_file file;
+        pack_files_take(files, &file);
+        if (file.os_error == 0) {
+            status = add_record(run, s, s->next, &file);
+            run->n_written += status == PACK_DONE;
+            continue;
+        }
+        errno = file.os_error;
+        status = pack_fail_os("%s: item %" PRIu64 ": %s", run->list_path, s->next + 1,
+                              run->list->items[s->next].path);
+        if (!run->skip) continue;
+        run->n_skipped++;
+        status = PACK_DONE;
+    }
+    pack_files_stop(files);
+    const int last = checkpoint(s); /* after an error, too: the next run goes on from here */
+    if (status != PACK_DONE || last != PACK_DONE) return PACK_FAILED;
+    return interrupted ? PACK_INTERRUPTED : PACK_DONE;
+}
+
+/* Gives the parts their names. */
+static int publish(const shard *s) {
+    if (rename(s->index.path, s->idx) < 0) return pack_fail_os("%s", s->idx);
+    if (rename(s->data.path, s->rec) < 0) return pack_fail_os("%s", s->rec);
+    if (sync_folder(s->rec) != PACK_DONE) return PACK_FAILED;
+    return unlink(s->of) < 0 ? pack_fail_os("%s", s->of) : PACK_DONE;
+}
+
+/* Did an earlier run finish it? What it may have left over goes. */
+static bool is_complete(const shard *s) {
+    char *part = part_of(s->rec);
+    const bool complete = access(s->rec, F_OK) == 0 && access(part, F_OK) != 0;
+    free(part);
+    if (complete) (void)unlink(s->of);
+    return complete;
+}
+
+static int pack_shard(pack_run *run, const char *out, int64_t k) {
+    const uint64_t n = run->list->n, all = (uint64_t)run->shards, i = (uint64_t)k;
+    shard s = {.first = n / all * i + n % all * i / all, .data.fd = -1, .index.fd = -1};
+    s.last = n / all * (i + 1) + n % all * (i + 1) / all;
+    s.next = s.first;
+    s.rec = shard_name(out, k, run->shards);
+    s.idx = pack_idx_path(s.rec);
+    s.of = pack_text("%s.part.of", s.rec);
+    int status;
+    if (is_complete(&s)) {
+        /* of a run that was interrupted behind this shard */
+        status =
+            run->shards > 1 && !run->restart ? PACK_DONE : pack_fail("%s: is there already", s.rec);
+    } else {
+        status = open_parts(run, &s);
+        if (status == PACK_DONE) status = write_items(run, &s);
+        if (status == PACK_DONE) status = publish(&s);
+    }
+    pack_writer_close(&s.data);
+    pack_writer_close(&s.index);
+    free(s.lines);
+    free(s.rec);
+    free(s.idx);
+    free(s.of);
+    return status;
+}
+
+/* ---- command --------------------------------------------------------------------------------- */
+
+static int run_all(pack_run *run, const char *out) {
+    int status = PACK_DONE;
+    for (int64_t k = 0; k < run->shards && status == PACK_DONE; k++)
+        status = pack_shard(run, out, k);
+    if (status == PACK_INTERRUPTED) {
+        fprintf(stderr, "iterpack: interrupted; the same command goes on from here\n");
+    } else if (status == PACK_DONE) {
+        printf("%" PRIu64 " records written", run->n_written);
+        if (run->n_resumed) printf(", %" PRIu64 " were there", run->n_resumed);
+        if (run->n_skipped) printf(", %" PRIu64 " files skipped", run->n_skipped);
+        printf("\n");
+    }
+    return status;
+}
+
+int pack_cmd_pack(int n_args, char **args) {
+    const char *words[2] = {NULL, NULL};
+    pack_list list = {0};
+    pack_run run = {.list = &list, .threads = 4, .shards = 1};
+    int n_words = 0;
+    const pack_option rows[] = {{"root", PACK_TEXT, &run.root, 0, 0},
+                                {"threads", PACK_NUMBER, &run.threads, 1, 64},
+                                {"shards", PACK_NUMBER, &run.shards, 1, 99999},
+                                {"skip", PACK_FLAG, &run.skip, 0, 0},
+                                {"restart", PACK_FLAG, &run.restart, 0, 0},
+                                {NULL, PACK_FLAG, NULL, 0, 0}};
+    int status = pack_options(n_args, args, rows, words, 2, &n_words);
+    if (status != PACK_DONE) return status;
+    if (n_words < 2) return pack_usage("pack: a list and a name for the .rec are needed");
+    const size_t length = strlen(words[1]);
+    if (length <= 4 || strcmp(words[1] + length - 4, ".rec") != 0)
+        return pack_usage("pack: '%s' should end with .rec", words[1]);
+
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    run.list_path = words[0];
+    const char *slash = strrchr(words[0], '/');
+    char *folder = slash ? pack_text("%.*s/", (int)(slash - words[0]), words[0]) : pack_text(".");
+    if (!run.root) run.root = folder;
+    status = pack_list_load(words[0], &list);
+    if (status == PACK_DONE) status = run_all(&run, words[1]);
+    pack_list_free(&list);
+    free(folder);
+    return status;
+}

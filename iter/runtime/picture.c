@@ -1,0 +1,184 @@
+/*
+ * picture.c - images of any size: what a step needs that knows the size only when the sample is
+ * there.
+ *
+ * A decoder that can decode parts tells the size from the header; the first stage says which part it
+ * wants (drawing from its random numbers); that part alone is decoded. Where the image is there
+ * already, the part is cut out of it. Then the stage is planned with the size at hand and applied,
+ * with the random numbers as its wish left them, so that a row does not depend on who cut.
+ *
+ * Decoded images, what steps make of them, and scratch lie in buffers of the worker that grow with
+ * the largest so far: a steady state allocates nothing. What would take more than picture_max is a
+ * failed sample, and that is known before anything is decoded. It depends on the sample alone, not on
+ * what came before it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/runtime/runtime.h"
+
+#define SLACK 64 /* kernels may load, never store, past an image */
+
+bool iter__is_any_size(const iter_desc *desc) {
+    return desc->n_dims == 3 && desc->dims[0] == ITER_VARIABLE && desc->dims[1] == ITER_VARIABLE;
+}
+
+/* At least `bytes` in the buffer; what is in it is lost when it grows. */
+static iter_status grow(iter_loader *loader, iter_growing *buffer, size_t bytes, const char *what,
+                        iter_error *err) {
+    if (bytes > loader->picture_max)
+        return iter__fail(err, ITER_ENOMEM, "%s takes %zu bytes, more than max_sample_bytes (%zu)",
+                          what, bytes, loader->picture_max);
+    if (bytes <= buffer->bytes) return ITER_OK;
+    size_t wanted = buffer->bytes + buffer->bytes / 2;
+    if (wanted > loader->picture_max) wanted = loader->picture_max;
+    if (wanted < bytes) wanted = bytes;
+    atomic_fetch_sub_explicit(&loader->picture_bytes, buffer->bytes, memory_order_relaxed);
+    iter__free(buffer->data);
+    buffer->bytes = 0;
+    buffer->data = iter__alloc(1, wanted + SLACK);
+    if (!buffer->data)
+        return iter__fail(err, ITER_ENOMEM, "%s: no memory for %zu bytes", what, wanted);
+    buffer->bytes = wanted;
+    atomic_fetch_add_explicit(&loader->picture_bytes, wanted, memory_order_relaxed);
+    return ITER_OK;
+}
+
+void iter__pictures_free(iter_worker *worker) {
+    for (int i = 0; i < ITER_GROWING; i++) {
+        iter__free(worker->growing[i].data);
+        worker->growing[i] = (iter_growing){0};
+    }
+}
+
+static bool has_part(const iter_desc *desc, const iter_rect *part) {
+    return part->y >= 0 && part->x >= 0 && part->height > 0 && part->width > 0 &&
+           part->height <= desc->dims[0] && part->width <= desc->dims[1] &&
+           part->y <= desc->dims[0] - part->height && part->x <= desc->dims[1] - part->width;
+}
+
+/* What the step wants of an image; all of it where it does not say. The random numbers are then where
+ * apply() goes on. */
+static iter_status ask(const iter_step *step, const iter_desc *desc, iter_rng *rng,
+                       iter_image_wish *out, iter_error *err) {
+    *out = (iter_image_wish){.part = {0, 0, desc->dims[0], desc->dims[1]}};
+    if (!step->stage->ops->wish) return ITER_OK;
+    step->stage->ops->wish(step->stage->options, desc, rng, out);
+    if (has_part(desc, &out->part)) return ITER_OK;
+    return iter__fail(err, ITER_EINVAL, "it wants %lld x %lld from (%lld, %lld) on of %lld x %lld",
+                      (long long)out->part.height, (long long)out->part.width,
+                      (long long)out->part.y, (long long)out->part.x, (long long)desc->dims[0],
+                      (long long)desc->dims[1]);
+}
+
+/* Cuts the part out of the image, in place where the image lies in a buffer of the worker. Only HWC
+ * images have wishes. */
+static iter_status cut(iter_loader *loader, iter_worker *worker, iter_picture *p,
+                       const iter_rect *part, iter_error *err) {
+    iter_tensor *image = &p->image;
+    const size_t pixel = (size_t)image->desc.dims[2] * iter_dtype_bytes(image->desc.dtype);
+    const size_t row = (size_t)part->width * pixel, whole = (size_t)image->desc.dims[1] * pixel;
+    if (part->height == image->desc.dims[0] && part->width == image->desc.dims[1]) return ITER_OK;
+    uint8_t *to = image->data;
+    if (p->buffer < 0) {
+        ITER_TRY(grow(loader, &worker->growing[0], row * (size_t)part->height, "a part", err));
+        to = worker->growing[0].data;
+    }
+    const uint8_t *from =
+        (const uint8_t *)image->data + (size_t)part->y * whole + (size_t)part->x * pixel;
+    for (int64_t y = 0; y < part->height; y++)
+        memmove(to + (size_t)y * row, from + (size_t)y * whole, row);
+    if (p->buffer < 0) p->buffer = 0;
+    iter_desc desc = image->desc;
+    desc.dims[0] = part->height;
+    desc.dims[1] = part->width;
+    *image = iter_tensor_dense(&desc, to);
+    return ITER_OK;
+}
+
+void iter__picture_lies(iter_picture *p, const iter_desc *desc, const void *data) {
+    p->image = iter_tensor_dense(desc, (void *)data);
+    p->buffer = -1;
+    p->wished = false;
+}
+
+iter_rng iter__step_rng(const iter_loader *loader, const iter_batch *batch, uint32_t row,
+                        const iter_step *step) {
+    return iter_rng_at(loader->opt.seed ^ step->key, batch->row_epoch[row], batch->position[row]);
+}
+
+iter_status iter__picture_decode(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                                 const iter_field_plan *field, uint32_t row, const uint8_t *bytes,
+                                 size_t size, iter_picture *out, iter_error *err) {
+    const iter_description *desc = &loader->dataset->desc;
+    const iter_decoder_ops *ops = desc->fields[field->in].decoder;
+    void *state = worker->decoder_states[field->in];
+    const iter_step *first = &field->steps[0];
+    iter_desc image = field->source;
+    iter_image_wish wish;
+    ITER_TRY(ops->header(state, desc->shared, bytes, size, &image, err));
+    out->rng = iter__step_rng(loader, batch, row, first);
+    const iter_status asked = ask(first, &image, &out->rng, &wish, err);
+    if (asked < 0) return iter__fail_in(err, asked, "%s", first->stage->ops->base.name);
+    out->wished = true;
+    out->buffer = 0;
+    image.dims[0] = wish.part.height;
+    image.dims[1] = wish.part.width;
+    ITER_TRY(grow(loader, &worker->growing[0], iter_desc_bytes(&image), "an image", err));
+    out->image = iter_tensor_dense(&image, worker->growing[0].data);
+    ITER_TRY(ops->decode_image(state, desc->shared, bytes, size, &wish, &out->image, err));
+    image.dims[0] = out->image.desc.dims[0];
+    image.dims[1] = out->image.desc.dims[1];
+    if (image.dims[0] <= 0 || image.dims[1] <= 0 || image.dims[0] > wish.part.height ||
+        image.dims[1] > wish.part.width)
+        return iter__fail(err, ITER_EINVAL,
+                          "its decoder made %lld x %lld pixels out of %lld x %lld",
+                          (long long)image.dims[0], (long long)image.dims[1],
+                          (long long)wish.part.height, (long long)wish.part.width);
+    out->image = iter_tensor_dense(&image, out->image.data);
+    return ITER_OK;
+}
+
+/* The step's plan with the size at hand must be the one that was made before, where that has sizes. */
+static bool keeps_plan(const iter_desc *planned, const iter_desc *now) {
+    if (now->n_dims != planned->n_dims || now->dtype != planned->dtype) return false;
+    for (int32_t i = 0; i < now->n_dims; i++) {
+        const bool open = planned->dims[i] == ITER_VARIABLE && now->dims[i] > 0;
+        if (!open && now->dims[i] != planned->dims[i]) return false;
+    }
+    return true;
+}
+
+iter_status iter__picture_step(iter_loader *loader, iter_worker *worker, const iter_step *step,
+                               void *out, iter_picture *p, iter_error *err) {
+    const iter_transform_ops *ops = step->stage->ops;
+    iter_desc desc;
+    size_t scratch;
+    if (!p->wished) {
+        iter_image_wish wish;
+        ITER_TRY(ask(step, &p->image.desc, &p->rng, &wish, err));
+        ITER_TRY(cut(loader, worker, p, &wish.part, err));
+    }
+    p->wished = false;
+    ITER_TRY(ops->plan(step->stage->options, &p->image.desc, &desc, &scratch, err));
+    if (!keeps_plan(&step->out, &desc)) {
+        char shape[128];
+        return iter__fail(err, ITER_EINVAL, "an image became %s, which was not planned",
+                          iter_desc_text(&desc, shape, sizeof(shape)));
+    }
+    ITER_TRY(grow(loader, &worker->growing[ITER_GROWING - 1], scratch, "scratch", err));
+    int32_t buffer = -1;
+    if (!out) {
+        buffer = p->buffer == 0 ? 1 : 0;
+        ITER_TRY(grow(loader, &worker->growing[buffer], iter_desc_bytes(&desc), "an image", err));
+        out = worker->growing[buffer].data;
+    }
+    iter_tensor to = iter_tensor_dense(&desc, out);
+    ITER_TRY(ops->apply(worker->transform_states[step->state], step->stage->options, &p->image, &to,
+                        &p->rng, worker->growing[ITER_GROWING - 1].data, err));
+    p->image = iter_tensor_dense(&desc, out);
+    p->buffer = buffer;
+    return ITER_OK;
+}

@@ -1,0 +1,150 @@
+/*
+ * decode_image.c - JPEG or PNG? Told by the first bytes; names of files often lie.
+ *
+ * Both codecs' states are made when a worker starts, so that decoding allocates for the size of
+ * pictures alone.
+ */
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "loaders/image.h"
+
+typedef struct codec {
+    const iter_decoder_ops *ops;
+    void *state;
+} codec;
+
+typedef struct image_state {
+    codec jpeg, png;
+} image_state;
+
+/* ---- static helpers -------------------------------------------------------------------------- */
+
+static iter_status codec_start(codec *c, const iter_decoder_ops *ops, const void *shared,
+                               iter_error *err) {
+    c->state = iter__alloc(1, ops->base.state_size ? ops->base.state_size : 1);
+    if (!c->state) return iter__fail(err, ITER_ENOMEM, "out of memory");
+    const iter_status status = ops->start ? ops->start(c->state, shared, err) : ITER_OK;
+    if (status < 0) {
+        iter__free(c->state);
+        c->state = NULL;
+        return status;
+    }
+    c->ops = ops;
+    return ITER_OK;
+}
+
+static void codec_stop(codec *c) {
+    if (c->ops && c->ops->stop) c->ops->stop(c->state);
+    iter__free(c->state);
+    *c = (codec){0};
+}
+
+static bool starts_with(const uint8_t *bytes, size_t size, const char *magic, size_t length) {
+    return size >= length && memcmp(bytes, magic, length) == 0;
+}
+
+/* What the bytes are instead, for the error. */
+static const char *other_kind(const uint8_t *bytes, size_t size) {
+    static const struct {
+        const char *magic;
+        size_t length;
+        const char *text;
+    } kinds[] = {
+        {"GIF8", 4, "a GIF"},
+        {"BM", 2, "a BMP"},
+        {"RIFF", 4, "a RIFF (WebP?)"},
+        {"II*\0", 4, "a TIFF"},
+        {"MM\0*", 4, "a TIFF"},
+        {"<", 1, "a text (HTML?)"},
+        {"\0\0\0", 3, "an ISO file (HEIF, AVIF?)"},
+        {"{", 1, "a text (JSON?)"},
+    };
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (starts_with(bytes, size, kinds[i].magic, kinds[i].length)) return kinds[i].text;
+    return NULL;
+}
+
+/* Which codec the bytes are for. */
+static iter_status sniff(image_state *s, const uint8_t *bytes, size_t size, codec **out,
+                         iter_error *err) {
+    *out = NULL;
+    if (size == 0) return iter__fail(err, ITER_EFORMAT, "the file is empty");
+    if (starts_with(bytes, size, "\xff\xd8\xff", 3)) {
+        *out = &s->jpeg;
+        return ITER_OK;
+    }
+    if (starts_with(bytes, size, "\x89PNG\r\n\x1a\n", 8)) {
+        *out = &s->png;
+        return ITER_OK;
+    }
+    const char *kind = other_kind(bytes, size);
+    if (kind) return iter__fail(err, ITER_EFORMAT, "neither JPEG nor PNG: it begins as %s", kind);
+    return iter__fail(err, ITER_EFORMAT, "neither JPEG nor PNG: it begins with %02x %02x %02x %02x",
+                      bytes[0], size > 1 ? bytes[1] : 0u, size > 2 ? bytes[2] : 0u,
+                      size > 3 ? bytes[3] : 0u);
+}
+
+/* ---- callbacks ------------------------------------------------------------------------------- */
+
+static void image_stop(void *state) {
+    image_state *s = state;
+    codec_stop(&s->png);
+    codec_stop(&s->jpeg);
+}
+
+static iter_status image_start(void *state, const void *shared, iter_error *err) {
+    image_state *s = state;
+    iter_status status = codec_start(&s->jpeg, &iter__decode_jpeg, shared, err);
+    if (status == ITER_OK) status = codec_start(&s->png, &iter__decode_png, shared, err);
+    if (status < 0) image_stop(s);
+    return status;
+}
+
+static iter_status image_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                                iter_desc *out, iter_error *err) {
+    codec *c;
+    ITER_TRY(sniff(state, bytes, size, &c, err));
+    return c->ops->header(c->state, shared, bytes, size, out, err);
+}
+
+static iter_status image_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                                const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
+    codec *c;
+    ITER_TRY(sniff(state, bytes, size, &c, err));
+    return c->ops->decode_image(c->state, shared, bytes, size, wish, out, err);
+}
+
+iter_status iter__image_check_size(const iter__image_options *options, int64_t height,
+                                   int64_t width, bool whole, iter_error *err) {
+    const int64_t most = whole ? options->max_pixels / 4 : options->max_pixels;
+    if (height <= 0 || width <= 0) return iter__fail(err, ITER_EFORMAT, "it has no pixels");
+    if (height <= most / width) return ITER_OK;
+    return iter__fail(err, ITER_ENOMEM, "%lld x %lld pixels are more than max-pixels=%lld%s",
+                      (long long)height, (long long)width, (long long)options->max_pixels,
+                      whole ? " allows a progressive or interlaced one (a quarter)" : "");
+}
+
+iter_status iter__image_check_wish(const iter_image_wish *wish, int64_t height, int64_t width,
+                                   iter_error *err) {
+    const iter_rect *r = &wish->part;
+    if (r->y >= 0 && r->x >= 0 && r->height > 0 && r->width > 0 && r->height <= height &&
+        r->width <= width && r->y <= height - r->height && r->x <= width - r->width)
+        return ITER_OK;
+    return iter__fail(err, ITER_EINVAL,
+                      "%lld x %lld pixels from (%lld, %lld) on are not in a picture of %lld x %lld",
+                      (long long)r->height, (long long)r->width, (long long)r->y, (long long)r->x,
+                      (long long)height, (long long)width);
+}
+
+const iter_decoder_ops iter__decode_image = {
+    .base = {.struct_size = sizeof(iter_decoder_ops),
+             .name = "image",
+             .help = "JPEG or PNG to pixels",
+             .state_size = sizeof(image_state)},
+    .start = image_start,
+    .stop = image_stop,
+    .header = image_header,
+    .decode_image = image_decode,
+};

@@ -1,0 +1,470 @@
+/*
+ * decode_jpeg.c - JPEG (ITU-T T.81) to pixels through libjpeg-turbo's jpeg_* interface, which alone
+ * decodes parts: jpeg_crop_scanline() spares the inverse DCT and colours of columns outside,
+ * jpeg_skip_scanlines() those of rows above, and nothing below the last row is read.
+ *
+ * A part is bit for bit what a cut from the whole picture is. Upsampling of chroma looks at the
+ * neighbours, and at the edge of what is decoded there are none: so one MCU more is decoded on each
+ * side and dropped. Smoothing between blocks, which libjpeg does while scans of a progressive
+ * picture are missing, looks further; it is switched off.
+ *
+ * One decompress object serves a worker for ever, which must not show: tables that an earlier file
+ * defined are overwritten before each one, Huffman tables with the standard ones (what a file without
+ * any means, as frames of motion JPEG are), quantisation tables with zeros, which no file may use.
+ *
+ * Data that end early fail. libjpeg would go on in grey; and an end that is met while bits are only
+ * looked at ahead of time is none: behind the last byte it finds an EOI, and if it then lacks bits it
+ * says so (JWRN_HIT_MARKER).
+ *
+ * CMYK pictures come from Adobe's programs, which store them inverted; so all are taken (Pillow,
+ * too). Red is C * K / 255 in stored values.
+ */
+#include "loaders/image.h"
+
+#include "iter/core/error.h"
+
+#ifdef ITER_HAVE_JPEG
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include "iter/core/alloc.h"
+
+#define MARKER_EXIF       (JPEG_APP0 + 1)
+#define ROWS_AT_ONCE      4 /* libjpeg makes at most so many at a time */
+#define ROW_ALIGN         32
+#define ROW_STRIDE(bytes) (((bytes) + 2 * ROW_ALIGN - 1) & ~(size_t)(ROW_ALIGN - 1))
+#define SCALE_MAX         8
+#define HUFFMAN_NONE      255 /* as a count of codes: such a table is refused */
+
+typedef struct jpeg_state {
+    struct jpeg_decompress_struct jpeg;
+    struct jpeg_error_mgr error;
+    struct jpeg_source_mgr source;
+    struct jpeg_progress_mgr progress;
+    jmp_buf fail;
+    iter_status status;
+    char text[JMSG_LENGTH_MAX]; /* why it failed, or the first warning */
+    const iter__image_options *options;
+    size_t size;
+    bool in_scans; /* the header has been read */
+    bool ended;    /* the last byte has been read */
+    int64_t n_warnings;
+    int32_t orientation;
+    uint8_t *rows; /* [ROWS_AT_ONCE] with what is decoded beside the part */
+    size_t rows_bytes;
+    struct jpeg_compress_struct writer; /* while the standard tables are asked for */
+    JHUFF_TBL standard_dc[2], standard_ac[2];
+} jpeg_state;
+
+/* The part in stored and scaled coordinates, and the columns that are decoded for it. */
+typedef struct stored_part {
+    iter_rect part;
+    int64_t first_x, n_x; /* columns that are decoded */
+} stored_part;
+
+/* ---- What libjpeg calls ---------------------------------------------------------------------- */
+
+static _Noreturn void fail_now(jpeg_state *s, iter_status status) {
+    s->status = status;
+    longjmp(s->fail, 1);
+}
+
+static _Noreturn void fail_early(jpeg_state *s) {
+    snprintf(s->text, sizeof(s->text), "the data end early, after %zu bytes", s->size);
+    fail_now(s, ITER_EFORMAT);
+}
+
+static void on_error(j_common_ptr common) {
+    jpeg_state *s = common->client_data;
+    common->err->format_message(common, s->text);
+    fail_now(s, common->err->msg_code == JERR_OUT_OF_MEMORY ? ITER_ENOMEM : ITER_EFORMAT);
+}
+
+static void on_message(j_common_ptr common, int level) {
+    jpeg_state *s = common->client_data;
+    if (level >= 0) return; /* traces */
+    if (s->ended && common->err->msg_code == JWRN_HIT_MARKER) fail_early(s);
+    if (s->n_warnings++ == 0) common->err->format_message(common, s->text);
+    if (s->options->on_warning == ITER_WARNING_REJECT) fail_now(s, ITER_EFORMAT);
+}
+
+static void on_output(j_common_ptr common) {
+    (void)common;
+}
+
+static void on_progress(j_common_ptr common) {
+    jpeg_state *s = common->client_data;
+    if (s->jpeg.input_scan_number <= s->options->max_scans) return;
+    snprintf(s->text, sizeof(s->text), "more scans than max-scans=%lld",
+             (long long)s->options->max_scans);
+    fail_now(s, ITER_EFORMAT);
+}
+
+static void source_nothing(j_decompress_ptr jpeg) {
+    (void)jpeg;
+}
+
+/* A picture in several scans may lack some of them: there is no telling when it is whole. */
+static boolean source_ended(j_decompress_ptr jpeg) {
+    static const JOCTET end[2] = {0xff, JPEG_EOI};
+    jpeg_state *s = jpeg->client_data;
+    if (!s->in_scans || jpeg_has_multiple_scans(jpeg)) fail_early(s);
+    s->ended = true;
+    s->source.next_input_byte = end;
+    s->source.bytes_in_buffer = sizeof(end);
+    return TRUE;
+}
+
+static void source_skip(j_decompress_ptr jpeg, long n) {
+    jpeg_state *s = jpeg->client_data;
+    if (n <= 0) return;
+    if (s->ended || (size_t)n > s->source.bytes_in_buffer) fail_early(s);
+    s->source.next_input_byte += n;
+    s->source.bytes_in_buffer -= (size_t)n;
+}
+
+/* An APP1 segment, which may be EXIF. */
+static boolean read_exif(j_decompress_ptr jpeg) {
+    jpeg_state *s = jpeg->client_data;
+    const JOCTET *at = s->source.next_input_byte;
+    if (s->source.bytes_in_buffer < 2) fail_early(s);
+    const size_t length = (size_t)at[0] << 8 | at[1];
+    if (length < 2) {
+        snprintf(s->text, sizeof(s->text), "a segment of %zu bytes", length);
+        fail_now(s, ITER_EFORMAT);
+    }
+    if (length > s->source.bytes_in_buffer) fail_early(s);
+    if (s->orientation == 0 && length >= 8 && memcmp(at + 2, "Exif\0\0", 6) == 0)
+        s->orientation = iter__exif_orientation(at + 8, length - 8);
+    s->source.next_input_byte += length;
+    s->source.bytes_in_buffer -= length;
+    return TRUE;
+}
+
+/* ---- Tables that no earlier file may leave behind -------------------------------------------- */
+
+/* What jpeg_set_defaults() gives who writes is what a file without tables means. */
+static void keep_standard_tables(jpeg_state *s) {
+    struct jpeg_compress_struct *writer = &s->writer;
+    writer->err = &s->error;
+    writer->client_data = s;
+    jpeg_create_compress(writer);
+    writer->in_color_space = JCS_RGB;
+    writer->input_components = 3;
+    jpeg_set_defaults(writer);
+    for (int i = 0; i < 2; i++) {
+        s->standard_dc[i] = *writer->dc_huff_tbl_ptrs[i];
+        s->standard_ac[i] = *writer->ac_huff_tbl_ptrs[i];
+    }
+    jpeg_destroy_compress(writer);
+}
+
+static void alloc_tables(jpeg_state *s) {
+    j_common_ptr common = (j_common_ptr)&s->jpeg;
+    for (int i = 0; i < NUM_HUFF_TBLS; i++) {
+        s->jpeg.dc_huff_tbl_ptrs[i] = jpeg_alloc_huff_table(common);
+        s->jpeg.ac_huff_tbl_ptrs[i] = jpeg_alloc_huff_table(common);
+    }
+    for (int i = 0; i < NUM_QUANT_TBLS; i++)
+        s->jpeg.quant_tbl_ptrs[i] = jpeg_alloc_quant_table(common);
+}
+
+static void forget_tables(jpeg_state *s) {
+    for (int i = 0; i < 2; i++) {
+        *s->jpeg.dc_huff_tbl_ptrs[i] = s->standard_dc[i];
+        *s->jpeg.ac_huff_tbl_ptrs[i] = s->standard_ac[i];
+    }
+    for (int i = 2; i < NUM_HUFF_TBLS; i++) {
+        memset(s->jpeg.dc_huff_tbl_ptrs[i]->bits, HUFFMAN_NONE, 17);
+        memset(s->jpeg.ac_huff_tbl_ptrs[i]->bits, HUFFMAN_NONE, 17);
+    }
+    for (int i = 0; i < NUM_QUANT_TBLS; i++)
+        memset(s->jpeg.quant_tbl_ptrs[i]->quantval, 0, sizeof(s->jpeg.quant_tbl_ptrs[i]->quantval));
+}
+
+/* Fails where a component was decoded with a table that the file does not have. */
+static void check_tables(jpeg_state *s) {
+    for (int i = 0; i < s->jpeg.num_components; i++) {
+        const JQUANT_TBL *table = s->jpeg.comp_info[i].quant_table;
+        if (!table || table->quantval[0]) continue;
+        snprintf(s->text, sizeof(s->text), "component %d has no quantization table", i);
+        fail_now(s, ITER_EFORMAT);
+    }
+}
+
+/* ---- Header ---------------------------------------------------------------------------------- */
+
+static void read_header(jpeg_state *s, const uint8_t *bytes, size_t size) {
+    s->size = size;
+    s->in_scans = s->ended = false;
+    s->n_warnings = 0;
+    s->orientation = 0;
+    s->text[0] = 0;
+    forget_tables(s);
+    s->source.next_input_byte = bytes;
+    s->source.bytes_in_buffer = size;
+    jpeg_read_header(&s->jpeg, TRUE);
+    s->in_scans = true;
+    if (!s->options->orient || s->orientation == 0) s->orientation = 1;
+    iter_error error;
+    const iter_status status =
+        iter__image_check_size(s->options, s->jpeg.image_height, s->jpeg.image_width,
+                               jpeg_has_multiple_scans(&s->jpeg), &error);
+    if (status == ITER_OK) return;
+    snprintf(s->text, sizeof(s->text), "%.*s", (int)sizeof(s->text) - 1, error.message);
+    fail_now(s, status);
+}
+
+static iter_status failed(jpeg_state *s, iter_error *err) {
+    jpeg_abort_decompress(&s->jpeg);
+    return iter__fail(err, s->status, "%s", s->text);
+}
+
+/* ---- Pixels ---------------------------------------------------------------------------------- */
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* The largest of 8, 4, 2, 1 by which the part may be made smaller; only these have fast transforms. */
+static int64_t scale_for(const iter_rect *part, int64_t min_height, int64_t min_width) {
+    if (min_height <= 0 || min_width <= 0) return 1;
+    int64_t scale = SCALE_MAX;
+    while (scale > 1 && (part->height / scale < min_height || part->width / scale < min_width))
+        scale /= 2;
+    return scale;
+}
+
+/* [at, at + n) of a picture made `scale` times smaller, `whole` long then: rounded, never less than
+ * n / scale. */
+static void scale_range(int64_t *at, int64_t *n, int64_t scale, int64_t whole) {
+    const int64_t length = most(*n / scale, 1);
+    *at = most(least((*at + scale / 2) / scale, whole - length), 0);
+    *n = least(length, whole);
+}
+
+static void start(jpeg_state *s, const iter_image_wish *wish, stored_part *out) {
+    j_decompress_ptr jpeg = &s->jpeg;
+    const bool swaps = iter__orient_swaps(s->orientation);
+    out->part =
+        iter__orient_rect(s->orientation, &wish->part, jpeg->image_height, jpeg->image_width);
+    const int64_t scale = scale_for(&out->part, swaps ? wish->min_width : wish->min_height,
+                                    swaps ? wish->min_height : wish->min_width);
+    jpeg->scale_num = 1;
+    jpeg->scale_denom = (unsigned)scale;
+    jpeg->do_block_smoothing = FALSE;
+    if (jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK)
+        jpeg->out_color_space = JCS_CMYK;
+    else
+        jpeg->out_color_space = s->options->channels == ITER_IMAGE_GRAY ? JCS_GRAYSCALE : JCS_RGB;
+    jpeg_start_decompress(jpeg);
+    if (scale > 1) {
+        scale_range(&out->part.y, &out->part.height, scale, jpeg->output_height);
+        scale_range(&out->part.x, &out->part.width, scale, jpeg->output_width);
+    }
+    const int64_t block = jpeg->min_DCT_scaled_size * jpeg->max_h_samp_factor;
+    const int64_t from = most(out->part.x / block - 1, 0) * block;
+    const int64_t to = least(out->part.x + out->part.width + block, jpeg->output_width);
+    out->first_x = 0;
+    out->n_x = jpeg->output_width;
+    if (to - from == out->n_x) return;
+    JDIMENSION x = (JDIMENSION)from, n = (JDIMENSION)(to - from);
+    jpeg_crop_scanline(jpeg, &x, &n);
+    out->first_x = x;
+    out->n_x = n;
+}
+
+static uint8_t divide_255(uint32_t product) {
+    const uint32_t t = product + 128;
+    return (uint8_t)((t + (t >> 8)) >> 8);
+}
+
+/* In place: RGB or gray takes less room. */
+static void from_cmyk(uint8_t *row, int64_t n, int64_t channels) {
+    uint8_t *to = row;
+    for (int64_t x = 0; x < n; x++, row += 4, to += channels) {
+        const uint8_t k = row[3];
+        const uint8_t r = (uint8_t)(k - divide_255((uint32_t)(255 - row[0]) * k));
+        const uint8_t g = (uint8_t)(k - divide_255((uint32_t)(255 - row[1]) * k));
+        const uint8_t b = (uint8_t)(k - divide_255((uint32_t)(255 - row[2]) * k));
+        if (channels == 1) {
+            to[0] = iter__luma(r, g, b);
+        } else {
+            to[0] = r;
+            to[1] = g;
+            to[2] = b;
+        }
+    }
+}
+
+static void room_for_rows(jpeg_state *s, size_t bytes) {
+    if (bytes <= s->rows_bytes) return;
+    iter__free(s->rows);
+    s->rows_bytes = 0;
+    s->rows = iter__alloc(1, bytes);
+    if (!s->rows) {
+        snprintf(s->text, sizeof(s->text), "no memory for %zu bytes of rows", bytes);
+        fail_now(s, ITER_ENOMEM);
+    }
+    s->rows_bytes = bytes;
+}
+
+/* Where row y of the part is decoded to: where it belongs, or the i-th of our own. libjpeg-turbo's
+ * colour conversion writes past the caches where a row is aligned, and whoever reads it next waits for
+ * memory (a twentieth of the decode); so no row is. */
+static JSAMPROW place_row(jpeg_state *s, uint8_t *out, size_t row_bytes, int64_t y, int64_t i) {
+    uint8_t *there = out ? out + (size_t)y * row_bytes : NULL;
+    if (there && (uintptr_t)there % ROW_ALIGN) return there;
+    return s->rows + (size_t)i * ROW_STRIDE(row_bytes) + ROW_ALIGN / 2;
+}
+
+static void read_rows(jpeg_state *s, const stored_part *p, uint8_t *out) {
+    j_decompress_ptr jpeg = &s->jpeg;
+    const iter_rect *part = &p->part;
+    const int64_t channels = iter__image_channels(s->options), from = jpeg->output_components;
+    const bool cmyk = jpeg->out_color_space == JCS_CMYK;
+    const bool straight = s->orientation == 1 && !cmyk && p->n_x == part->width;
+    const size_t row_bytes = (size_t)(p->n_x * from);
+    room_for_rows(s, ROWS_AT_ONCE * ROW_STRIDE(row_bytes));
+    if (part->y > 0) jpeg_skip_scanlines(jpeg, (JDIMENSION)part->y);
+    for (int64_t y = 0; y < part->height;) {
+        JSAMPROW rows[ROWS_AT_ONCE];
+        const int64_t n = least(part->height - y, ROWS_AT_ONCE);
+        for (int64_t i = 0; i < n; i++)
+            rows[i] = place_row(s, straight ? out : NULL, row_bytes, y + i, i);
+        const int64_t got = jpeg_read_scanlines(jpeg, rows, (JDIMENSION)n);
+        for (int64_t i = 0; i < got; i++) {
+            if (straight && rows[i] == out + (size_t)(y + i) * row_bytes) continue;
+            uint8_t *row = rows[i] + (part->x - p->first_x) * from;
+            if (cmyk) from_cmyk(row, part->width, channels);
+            iter__orient_row(s->orientation, part->height, part->width, channels, y + i, row, out);
+        }
+        y += got;
+    }
+}
+
+static void read_part(jpeg_state *s, const iter_image_wish *wish, iter_tensor *out) {
+    stored_part p;
+    start(s, wish, &p);
+    read_rows(s, &p, out->data);
+    check_tables(s);
+    const bool swaps = iter__orient_swaps(s->orientation);
+    out->desc.dims[0] = swaps ? p.part.width : p.part.height;
+    out->desc.dims[1] = swaps ? p.part.height : p.part.width;
+    jpeg_abort_decompress(&s->jpeg);
+}
+
+/* ---- callbacks ------------------------------------------------------------------------------- */
+
+static void jpeg_stop(void *state) {
+    jpeg_state *s = state;
+    jpeg_destroy_compress(&s->writer); /* both do nothing where there is nothing */
+    jpeg_destroy_decompress(&s->jpeg);
+    iter__free(s->rows);
+    s->rows = NULL;
+}
+
+static iter_status jpeg_start(void *state, const void *shared, iter_error *err) {
+    jpeg_state *s = state;
+    s->options = shared;
+    s->jpeg.err = jpeg_std_error(&s->error);
+    s->jpeg.client_data = s;
+    s->error.error_exit = on_error;
+    s->error.emit_message = on_message;
+    s->error.output_message = on_output;
+    if (setjmp(s->fail)) {
+        jpeg_stop(s);
+        return iter__fail(err, s->status, "%s", s->text);
+    }
+    keep_standard_tables(s);
+    jpeg_create_decompress(&s->jpeg);
+    alloc_tables(s);
+    s->source = (struct jpeg_source_mgr){.init_source = source_nothing,
+                                         .fill_input_buffer = source_ended,
+                                         .skip_input_data = source_skip,
+                                         .resync_to_restart = jpeg_resync_to_restart,
+                                         .term_source = source_nothing};
+    s->jpeg.src = &s->source;
+    s->progress.progress_monitor = on_progress;
+    s->jpeg.progress = &s->progress;
+    jpeg_set_marker_processor(&s->jpeg, MARKER_EXIF, read_exif);
+    return ITER_OK;
+}
+
+static iter_status jpeg_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                               iter_desc *out, iter_error *err) {
+    jpeg_state *s = state;
+    (void)shared; /* the state has it */
+    if (setjmp(s->fail)) return failed(s, err);
+    read_header(s, bytes, size);
+    const bool swaps = iter__orient_swaps(s->orientation);
+    out->dims[0] = swaps ? s->jpeg.image_width : s->jpeg.image_height;
+    out->dims[1] = swaps ? s->jpeg.image_height : s->jpeg.image_width;
+    jpeg_abort_decompress(&s->jpeg);
+    return ITER_OK;
+}
+
+static iter_status jpeg_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                               const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
+    jpeg_state *s = state;
+    (void)shared;
+    if (setjmp(s->fail)) return failed(s, err);
+    read_header(s, bytes, size);
+    const bool swaps = iter__orient_swaps(s->orientation);
+    const iter_status status =
+        iter__image_check_wish(wish, swaps ? s->jpeg.image_width : s->jpeg.image_height,
+                               swaps ? s->jpeg.image_height : s->jpeg.image_width, err);
+    if (status < 0) {
+        jpeg_abort_decompress(&s->jpeg);
+        return status;
+    }
+    read_part(s, wish, out);
+    if (s->n_warnings && s->options->on_warning == ITER_WARNING_COUNT && err)
+        snprintf(err->message, sizeof(err->message), "%s", s->text);
+    return ITER_OK;
+}
+
+const iter_decoder_ops iter__decode_jpeg = {
+    .base = {.struct_size = sizeof(iter_decoder_ops),
+             .name = "jpeg",
+             .help = "JPEG to pixels, by libjpeg-turbo",
+             .state_size = sizeof(jpeg_state)},
+    .start = jpeg_start,
+    .stop = jpeg_stop,
+    .header = jpeg_header,
+    .decode_image = jpeg_decode,
+};
+
+#else
+
+static iter_status absent_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                                 iter_desc *out, iter_error *err) {
+    (void)state, (void)shared, (void)bytes, (void)size, (void)out;
+    return iter__fail(err, ITER_EUNSUPPORTED,
+                      "a JPEG, and this build is without libjpeg-turbo (ITER_WITH_JPEG)");
+}
+
+static iter_status absent_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                                 const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
+    (void)wish;
+    return absent_header(state, shared, bytes, size, &out->desc, err);
+}
+
+const iter_decoder_ops iter__decode_jpeg = {
+    .base = {.struct_size = sizeof(iter_decoder_ops),
+             .name = "jpeg",
+             .help = "JPEG to pixels (not in this build)"},
+    .header = absent_header,
+    .decode_image = absent_decode,
+};
+
+#endif

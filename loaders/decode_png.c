@@ -1,0 +1,349 @@
+/*
+ * decode_png.c - PNG (ISO/IEC 15948) to pixels through libpng: 1 to 16 bits, palettes, interlacing.
+ *
+ * Pixels are what stands in the file, as other loaders take it: an alpha channel, or a transparent
+ * colour, is dropped and not blended with anything; of 16 bits the upper 8 count; chunks about
+ * colour spaces are not read. Gray from colours is Rec. 601 luma.
+ *
+ * Rows above a wished part are decompressed and dropped, those below are never read. An interlaced
+ * picture comes whole, into memory that the state keeps.
+ *
+ * libpng makes an object for each file. Its memory is one block of ours, handed out from the front and
+ * taken back at once when the file is done; what did not fit is allocated beside it, and the block is
+ * large enough the next time.
+ */
+#include "loaders/image.h"
+
+#include "iter/core/error.h"
+
+#ifdef ITER_HAVE_PNG
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <png.h>
+
+#include "iter/core/alloc.h"
+
+#define MAGIC_BYTES  8
+#define CHUNK_BYTES  12 /* of a chunk without data: length, type, checksum */
+#define HEADER_BYTES 13 /* data of IHDR */
+#define BLOCK_BYTES  ((size_t)96 << 10)
+
+/* Memory that did not fit into the block. */
+typedef struct extra {
+    struct extra *next;
+    uint8_t padding[64 - sizeof(struct extra *)]; /* what follows is aligned */
+} extra;
+
+typedef struct png_state {
+    png_structp png;
+    png_infop info;
+    jmp_buf fail;
+    iter_status status;
+    char text[160]; /* why it failed, or the first warning */
+    const iter__image_options *options;
+    const uint8_t *bytes;
+    size_t size, at;
+    int64_t n_warnings;
+    int32_t orientation;
+    uint8_t *block;
+    size_t block_bytes, block_used, needed;
+    extra *extras;
+    uint8_t *rows; /* a row, or the whole of an interlaced picture */
+    size_t rows_bytes;
+} png_state;
+
+/* ---- What libpng calls ----------------------------------------------------------------------- */
+
+static _Noreturn void fail_now(png_state *s, iter_status status) {
+    s->status = status;
+    longjmp(s->fail, 1);
+}
+
+static _Noreturn void on_error(png_structp png, png_const_charp text) {
+    png_state *s = png_get_error_ptr(png);
+    snprintf(s->text, sizeof(s->text), "%s", text);
+    fail_now(s, strstr(text, "memory") ? ITER_ENOMEM : ITER_EFORMAT);
+}
+
+static void on_warning(png_structp png, png_const_charp text) {
+    png_state *s = png_get_error_ptr(png);
+    if (s->n_warnings++ == 0) snprintf(s->text, sizeof(s->text), "%s", text);
+    if (s->options->on_warning == ITER_WARNING_REJECT) fail_now(s, ITER_EFORMAT);
+}
+
+static void on_read(png_structp png, png_bytep out, size_t n) {
+    png_state *s = png_get_io_ptr(png);
+    if (n > s->size - s->at) {
+        snprintf(s->text, sizeof(s->text), "the data end early, after %zu bytes", s->size);
+        fail_now(s, ITER_EFORMAT);
+    }
+    memcpy(out, s->bytes + s->at, n);
+    s->at += n;
+}
+
+static png_voidp on_alloc(png_structp png, png_alloc_size_t bytes) {
+    png_state *s = png_get_mem_ptr(png);
+    const size_t rounded = (bytes + 63) & ~(size_t)63;
+    s->needed += rounded;
+    if (rounded <= s->block_bytes - s->block_used) {
+        uint8_t *at = s->block + s->block_used;
+        s->block_used += rounded;
+        return at;
+    }
+    extra *more = iter__alloc(1, sizeof(*more) + rounded);
+    if (!more) return NULL;
+    more->next = s->extras;
+    s->extras = more;
+    return more + 1;
+}
+
+static void on_free(png_structp png, png_voidp block) {
+    (void)png, (void)block; /* all at once, by end_image() */
+}
+
+/* ---- static helpers -------------------------------------------------------------------------- */
+
+static uint32_t big_endian(const uint8_t *at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* Height, width and whether it is interlaced, from IHDR, which comes first. */
+static iter_status read_size(const uint8_t *bytes, size_t size, int64_t *out_height,
+                             int64_t *out_width, bool *out_interlaced, iter_error *err) {
+    const uint8_t *header = bytes + MAGIC_BYTES + 8;
+    if (size < MAGIC_BYTES + CHUNK_BYTES + HEADER_BYTES)
+        return iter__fail(err, ITER_EFORMAT, "the data end early, after %zu bytes", size);
+    if (big_endian(bytes + MAGIC_BYTES) != HEADER_BYTES || memcmp(header - 4, "IHDR", 4) != 0)
+        return iter__fail(err, ITER_EFORMAT, "it does not begin with IHDR");
+    *out_width = big_endian(header);
+    *out_height = big_endian(header + 4);
+    *out_interlaced = header[12] != 0;
+    if (*out_width > INT32_MAX || *out_height > INT32_MAX)
+        return iter__fail(err, ITER_EFORMAT, "%lld x %lld pixels", (long long)*out_height,
+                          (long long)*out_width);
+    return ITER_OK;
+}
+
+/* What the chunk eXIf says, wherever it stands. */
+static int32_t find_orientation(const uint8_t *bytes, size_t size) {
+    for (size_t at = MAGIC_BYTES; size - at >= CHUNK_BYTES;) {
+        const size_t n = big_endian(bytes + at);
+        if (n > size - at - CHUNK_BYTES) return 1;
+        if (memcmp(bytes + at + 4, "eXIf", 4) == 0)
+            return iter__exif_orientation(bytes + at + 8, n);
+        at += CHUNK_BYTES + n;
+    }
+    return 1;
+}
+
+static iter_status look(png_state *s, const uint8_t *bytes, size_t size, int64_t *out_height,
+                        int64_t *out_width, bool *out_interlaced, iter_error *err) {
+    ITER_TRY(read_size(bytes, size, out_height, out_width, out_interlaced, err));
+    s->orientation = s->options->orient ? find_orientation(bytes, size) : 1;
+    return iter__image_check_size(s->options, *out_height, *out_width, *out_interlaced, err);
+}
+
+static void end_image(png_state *s) {
+    png_destroy_read_struct(&s->png, &s->info, NULL);
+    while (s->extras) {
+        extra *next = s->extras->next;
+        iter__free(s->extras);
+        s->extras = next;
+    }
+    s->block_used = 0;
+}
+
+/* A larger block where the last file's memory did not fit; if there is none, it goes on as it is. */
+static void make_block(png_state *s) {
+    const size_t bytes = s->needed > BLOCK_BYTES ? s->needed : BLOCK_BYTES;
+    s->needed = 0;
+    if (bytes <= s->block_bytes) return;
+    uint8_t *block = iter__alloc(1, bytes);
+    if (!block) return;
+    iter__free(s->block);
+    s->block = block;
+    s->block_bytes = bytes;
+}
+
+static void room_for_rows(png_state *s, size_t bytes) {
+    if (bytes <= s->rows_bytes) return;
+    iter__free(s->rows);
+    s->rows_bytes = 0;
+    s->rows = iter__alloc(1, bytes);
+    if (!s->rows) {
+        snprintf(s->text, sizeof(s->text), "no memory for %zu bytes of pixels", bytes);
+        fail_now(s, ITER_ENOMEM);
+    }
+    s->rows_bytes = bytes;
+}
+
+/* Everything becomes 8 bits of gray or RGB; returns the channels. */
+static int64_t set_up(png_state *s) {
+    const int color = png_get_color_type(s->png, s->info);
+    const bool to_rgb = s->options->channels == ITER_IMAGE_RGB;
+    const bool gray = !(color & PNG_COLOR_MASK_COLOR);
+    if (color == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(s->png);
+    if (gray) png_set_expand_gray_1_2_4_to_8(s->png);
+    if (gray && to_rgb) png_set_gray_to_rgb(s->png);
+    png_set_strip_16(s->png);
+    png_set_strip_alpha(s->png);
+    png_set_interlace_handling(s->png);
+    png_read_update_info(s->png, s->info);
+    return gray && !to_rgb ? 1 : 3;
+}
+
+/* RGB to gray where that is asked for, and to its place. */
+static void store_row(png_state *s, const iter_rect *part, int64_t y, uint8_t *row,
+                      int64_t row_channels, uint8_t *out) {
+    const int64_t channels = iter__image_channels(s->options);
+    row += part->x * row_channels;
+    if (row_channels != channels) {
+        for (int64_t x = 0; x < part->width; x++)
+            row[x] = iter__luma(row[3 * x], row[3 * x + 1], row[3 * x + 2]);
+    }
+    iter__orient_row(s->orientation, part->height, part->width, channels, y, row, out);
+}
+
+/* Passes go over all rows, so an interlaced picture is kept whole. */
+static void read_interlaced(png_state *s, const iter_rect *part, int64_t height, int64_t channels,
+                            uint8_t *out) {
+    const size_t row_bytes = png_get_rowbytes(s->png, s->info);
+    room_for_rows(s, row_bytes * (size_t)height);
+    memset(s->rows, 0, row_bytes * (size_t)height);
+    for (int pass = 0; pass < PNG_INTERLACE_ADAM7_PASSES; pass++)
+        for (int64_t y = 0; y < height; y++)
+            png_read_row(s->png, s->rows + (size_t)y * row_bytes, NULL);
+    for (int64_t y = 0; y < part->height; y++)
+        store_row(s, part, y, s->rows + (size_t)(part->y + y) * row_bytes, channels, out);
+}
+
+static void read_rows(png_state *s, const iter_rect *part, int64_t width, int64_t channels,
+                      uint8_t *out) {
+    const size_t row_bytes = png_get_rowbytes(s->png, s->info);
+    const bool straight =
+        s->orientation == 1 && part->width == width && channels == iter__image_channels(s->options);
+    if (!straight || part->y > 0) room_for_rows(s, row_bytes);
+    for (int64_t y = 0; y < part->y; y++)
+        png_read_row(s->png, s->rows, NULL);
+    for (int64_t y = 0; y < part->height; y++) {
+        uint8_t *row = straight ? out + (size_t)y * row_bytes : s->rows;
+        png_read_row(s->png, row, NULL);
+        if (!straight) store_row(s, part, y, row, channels, out);
+    }
+}
+
+static void read_part(png_state *s, const iter_rect *part, int64_t height, int64_t width,
+                      bool interlaced, uint8_t *out) {
+    s->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, s, on_error, on_warning, s, on_alloc,
+                                      on_free);
+    if (s->png) s->info = png_create_info_struct(s->png);
+    if (!s->info) {
+        snprintf(s->text, sizeof(s->text), "no memory for libpng");
+        fail_now(s, ITER_ENOMEM);
+    }
+    png_set_user_limits(s->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+    png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* nor known ones */
+    png_set_read_fn(s->png, s, on_read);
+    png_read_info(s->png, s->info);
+    const int64_t channels = set_up(s);
+    if (interlaced)
+        read_interlaced(s, part, height, channels, out);
+    else
+        read_rows(s, part, width, channels, out);
+}
+
+/* ---- callbacks ------------------------------------------------------------------------------- */
+
+static void decode_stop(void *state) {
+    png_state *s = state;
+    iter__free(s->block);
+    iter__free(s->rows);
+    s->block = s->rows = NULL;
+}
+
+static iter_status decode_start(void *state, const void *shared, iter_error *err) {
+    png_state *s = state;
+    (void)err;
+    s->options = shared;
+    return ITER_OK;
+}
+
+static iter_status decode_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                                 iter_desc *out, iter_error *err) {
+    png_state *s = state;
+    int64_t height, width;
+    bool interlaced;
+    (void)shared; /* the state has it */
+    ITER_TRY(look(s, bytes, size, &height, &width, &interlaced, err));
+    const bool swaps = iter__orient_swaps(s->orientation);
+    out->dims[0] = swaps ? width : height;
+    out->dims[1] = swaps ? height : width;
+    return ITER_OK;
+}
+
+static iter_status decode_part(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                               const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
+    png_state *s = state;
+    int64_t height, width;
+    bool interlaced;
+    (void)shared;
+    ITER_TRY(look(s, bytes, size, &height, &width, &interlaced, err));
+    const bool swaps = iter__orient_swaps(s->orientation);
+    ITER_TRY(iter__image_check_wish(wish, swaps ? width : height, swaps ? height : width, err));
+    const iter_rect part = iter__orient_rect(s->orientation, &wish->part, height, width);
+    s->bytes = bytes;
+    s->size = size;
+    s->at = 0;
+    s->n_warnings = 0;
+    make_block(s);
+    if (setjmp(s->fail)) {
+        end_image(s);
+        return iter__fail(err, s->status, "%s", s->text);
+    }
+    read_part(s, &part, height, width, interlaced, out->data);
+    end_image(s);
+    out->desc.dims[0] = wish->part.height;
+    out->desc.dims[1] = wish->part.width;
+    if (s->n_warnings && s->options->on_warning == ITER_WARNING_COUNT && err)
+        snprintf(err->message, sizeof(err->message), "%s", s->text);
+    return ITER_OK;
+}
+
+const iter_decoder_ops iter__decode_png = {
+    .base = {.struct_size = sizeof(iter_decoder_ops),
+             .name = "png",
+             .help = "PNG to pixels, by libpng",
+             .state_size = sizeof(png_state)},
+    .start = decode_start,
+    .stop = decode_stop,
+    .header = decode_header,
+    .decode_image = decode_part,
+};
+
+#else
+
+static iter_status absent_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                                 iter_desc *out, iter_error *err) {
+    (void)state, (void)shared, (void)bytes, (void)size, (void)out;
+    return iter__fail(err, ITER_EUNSUPPORTED,
+                      "a PNG, and this build is without libpng (ITER_WITH_PNG)");
+}
+
+static iter_status absent_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                                 const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
+    (void)wish;
+    return absent_header(state, shared, bytes, size, &out->desc, err);
+}
+
+const iter_decoder_ops iter__decode_png = {
+    .base = {.struct_size = sizeof(iter_decoder_ops),
+             .name = "png",
+             .help = "PNG to pixels (not in this build)"},
+    .header = absent_header,
+    .decode_image = absent_decode,
+};
+
+#endif

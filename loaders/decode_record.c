@@ -1,0 +1,183 @@
+/*
+ * decode_record.c - one record's bytes to its label, its image, or its bytes.
+ *
+ * Labels are read off the record where it lies. An image in one piece goes to its decoder in place;
+ * only a record that was cut (its bytes hold the magic) is put together first, in memory that the
+ * state keeps.
+ */
+#include "loaders/decode_record.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "loaders/record.h"
+
+/* Opens a record and moves past header and labels; *out_header is zero where there is none. */
+static iter_status open_record(iter__record *record, const iter__record_rule *rule,
+                               const uint8_t *bytes, size_t size, iter__record_header *out_header,
+                               iter_error *err) {
+    memset(out_header, 0, sizeof(*out_header));
+    ITER_TRY(iter__record_open(record, bytes, size, err));
+    return rule->header ? iter__record_read_header(record, out_header, err) : ITER_OK;
+}
+
+static void skip_labels(iter__record *record, uint32_t n) {
+    if (iter__record_rest(record)) {
+        record->piece_next += 4 * (size_t)n;
+        record->piece_left -= 4 * (size_t)n;
+        record->left -= 4 * (size_t)n;
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        (void)iter__record_read_label(record);
+}
+
+/* ---- labels ---------------------------------------------------------------------------------- */
+
+static iter_status store_label(iter_tensor *out, int32_t i, float label, iter_error *err) {
+    if (out->desc.dtype == ITER_F32) {
+        ((float *)out->data)[i] = label;
+        return ITER_OK;
+    }
+    /* 2^31 is the first float beyond; NaN is none of these */
+    if (!(label >= -2147483648.0f && label < 2147483648.0f) || label != truncf(label)) {
+        return iter__fail(err, ITER_EFORMAT, "label %g is no integer of 32 bits", (double)label);
+    }
+    ((int32_t *)out->data)[i] = (int32_t)label;
+    return ITER_OK;
+}
+
+static iter_status decode_label(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                                iter_tensor *out, iter_error *err) {
+    const iter__record_rule *rule = shared;
+    iter__record record;
+    iter__record_header header;
+    (void)state;
+    ITER_TRY(open_record(&record, rule, bytes, size, &header, err));
+    const uint32_t n = header.flag ? header.flag : 1;
+    if (n != (uint32_t)rule->label_width) {
+        return iter__fail(err, ITER_EFORMAT, "record %" PRIu64 " has %u labels; label-width is %d",
+                          header.id, n, (int)rule->label_width);
+    }
+    if (header.flag == 0) return store_label(out, 0, header.label, err);
+    for (int32_t i = 0; i < rule->label_width; i++)
+        ITER_TRY(store_label(out, i, iter__record_read_label(&record), err));
+    return ITER_OK;
+}
+
+const iter_decoder_ops iter__decoder_record_label = {
+    .base = {.struct_size = sizeof(iter_decoder_ops),
+             .name = "record-label",
+             .help = "the labels of a RecordIO record"},
+    .decode = decode_label,
+};
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static iter_status decode_bytes(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                                iter_tensor *out, iter_error *err) {
+    iter__record record;
+    iter__record_header header;
+    (void)state;
+    ITER_TRY(open_record(&record, shared, bytes, size, &header, err));
+    skip_labels(&record, header.flag);
+    const bool variable = out->desc.dims[0] == ITER_VARIABLE;
+    const size_t room = iter_desc_bytes(&out->desc);
+    if (variable ? record.left > room : record.left != room) {
+        char shape[96];
+        return iter__fail(err, ITER_EFORMAT, "the record has %zu bytes of data, the field is %s",
+                          record.left, iter_desc_text(&out->desc, shape, sizeof(shape)));
+    }
+    if (variable) out->desc.dims[0] = (int64_t)record.left;
+    iter__record_read(&record, out->data, record.left);
+    return ITER_OK;
+}
+
+const iter_decoder_ops iter__decoder_record_bytes = {
+    .base = {.struct_size = sizeof(iter_decoder_ops),
+             .name = "record-bytes",
+             .help = "the bytes of a RecordIO record"},
+    .decode = decode_bytes,
+};
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+typedef struct image_state {
+    void *inner;     /* the image decoder's */
+    uint8_t *joined; /* a record that was cut, put together */
+    size_t capacity;
+} image_state;
+
+static void image_stop(void *state) {
+    image_state *s = state;
+    if (s->inner && iter__decode_image.stop) iter__decode_image.stop(s->inner);
+    iter__free(s->inner);
+    iter__free(s->joined);
+    memset(s, 0, sizeof(*s));
+}
+
+static iter_status image_start(void *state, const void *shared, iter_error *err) {
+    image_state *s = state;
+    const iter__record_rule *rule = shared;
+    s->inner = iter__alloc(1, iter__decode_image.base.state_size + 1);
+    if (!s->inner) return iter__fail(err, ITER_ENOMEM, "no memory for an image decoder");
+    if (!iter__decode_image.start) return ITER_OK;
+    const iter_status status = iter__decode_image.start(s->inner, &rule->image, err);
+    if (status < 0) {
+        iter__free(s->inner);
+        s->inner = NULL;
+    }
+    return status;
+}
+
+/* Where the image's own bytes are. */
+static iter_status find_image(image_state *s, const iter__record_rule *rule, const uint8_t *bytes,
+                              size_t size, const uint8_t **out, size_t *out_size, iter_error *err) {
+    iter__record record;
+    iter__record_header header;
+    ITER_TRY(open_record(&record, rule, bytes, size, &header, err));
+    skip_labels(&record, header.flag);
+    *out_size = record.left;
+    *out = iter__record_rest(&record);
+    if (*out) return ITER_OK;
+    if (s->capacity < record.left) {
+        uint8_t *joined = iter__realloc(s->joined, record.left);
+        if (!joined)
+            return iter__fail(err, ITER_ENOMEM, "no memory for a record of %zu bytes", record.left);
+        s->joined = joined;
+        s->capacity = record.left;
+    }
+    iter__record_read(&record, s->joined, record.left);
+    *out = s->joined;
+    return ITER_OK;
+}
+
+static iter_status image_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                                iter_desc *out, iter_error *err) {
+    image_state *s = state;
+    const iter__record_rule *rule = shared;
+    ITER_TRY(find_image(s, rule, bytes, size, &bytes, &size, err));
+    return iter__decode_image.header(s->inner, &rule->image, bytes, size, out, err);
+}
+
+static iter_status image_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                                const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
+    image_state *s = state;
+    const iter__record_rule *rule = shared;
+    ITER_TRY(find_image(s, rule, bytes, size, &bytes, &size, err));
+    return iter__decode_image.decode_image(s->inner, &rule->image, bytes, size, wish, out, err);
+}
+
+const iter_decoder_ops iter__decoder_record_image = {
+    .base = {.struct_size = sizeof(iter_decoder_ops),
+             .name = "record-image",
+             .help = "the image of a RecordIO record",
+             .state_size = sizeof(image_state)},
+    .start = image_start,
+    .stop = image_stop,
+    .header = image_header,
+    .decode_image = image_decode,
+};

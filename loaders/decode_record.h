@@ -1,0 +1,22 @@
+/* decode_record.h - the decoders of RecordIO's fields; their `shared` is an iter__record_rule. */
+#ifndef ITER_LOADERS_DECODE_RECORD_H
+#define ITER_LOADERS_DECODE_RECORD_H
+
+#include <iter/ops.h>
+
+#include "loaders/image.h"
+
+typedef struct iter__record_rule {
+    iter__image_options image;
+    bool header;         /* payloads begin with an IRHeader */
+    int32_t label_width; /* labels a record; 1 = a scalar */
+} iter__record_rule;
+
+/* f32 or i32, scalar or [label_width] */
+extern const iter_decoder_ops iter__decoder_record_label;
+/* what follows the labels, as an image */
+extern const iter_decoder_ops iter__decoder_record_image;
+/* the same as it is: u8 [<=n], or u8 of a fixed shape that has exactly these bytes */
+extern const iter_decoder_ops iter__decoder_record_bytes;
+
+#endif

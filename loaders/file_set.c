@@ -1,0 +1,94 @@
+/*
+ * file_set.c - see file_set.h.
+ *
+ * Names go one behind the other into blocks: a million allocations for a million files would cost
+ * more than looking at the files does. Sizes come from statx(2), which is told that an answer from
+ * the cache will do: a network file system then asks nobody.
+ */
+#include "loaders/file_set.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+
+#define BLOCK_BYTES ((size_t)1 << 18)
+
+struct iter__text_block {
+    iter__text_block *before;
+    size_t used, capacity;
+    char text[];
+};
+
+static char *take(iter__file_set *set, size_t n) {
+    iter__text_block *block = set->blocks;
+    if (!block || block->capacity - block->used < n) {
+        const size_t capacity = n > BLOCK_BYTES ? n : BLOCK_BYTES;
+        block = iter__alloc(1, sizeof(*block) + capacity);
+        if (!block) return NULL;
+        block->before = set->blocks;
+        block->capacity = capacity;
+        set->blocks = block;
+    }
+    char *text = block->text + block->used;
+    block->used += n;
+    return text;
+}
+
+char *iter__file_set_text(iter__file_set *set, const char *folder, const char *name) {
+    const size_t n_name = strlen(name);
+    size_t n_folder = name[0] == '/' ? 0 : strlen(folder);
+    const bool slash = n_folder > 0 && folder[n_folder - 1] != '/';
+    char *text = take(set, n_folder + slash + n_name + 1);
+    if (!text) return NULL;
+    memcpy(text, folder, n_folder);
+    if (slash) text[n_folder++] = '/';
+    memcpy(text + n_folder, name, n_name + 1);
+    return text;
+}
+
+iter_status iter__file_set_add(iter__file_set *set, const char *path, uint64_t bytes,
+                               iter_error *err) {
+    if (set->n == set->capacity) {
+        const uint64_t capacity = set->capacity ? 2 * set->capacity : 1024;
+        iter_file *files = iter__realloc(set->files, (size_t)capacity * sizeof(*files));
+        if (!files) return iter__fail(err, ITER_ENOMEM, "%s: no memory for one more file", path);
+        set->files = files;
+        set->capacity = capacity;
+    }
+    set->files[set->n++] = (iter_file){path, bytes};
+    if (bytes > set->largest) set->largest = bytes;
+    return ITER_OK;
+}
+
+static int by_path(const void *a, const void *b) {
+    return strcmp(((const iter_file *)a)->path, ((const iter_file *)b)->path);
+}
+
+void iter__file_set_sort(iter__file_set *set, uint64_t first) {
+    if (set->n > first)
+        qsort(set->files + first, (size_t)(set->n - first), sizeof(*set->files), by_path);
+}
+
+int iter__file_look(int fd, const char *name, uint32_t *out_mode, uint64_t *out_bytes) {
+    struct statx info;
+    if (statx(fd, name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE | STATX_SIZE, &info) < 0)
+        return errno;
+    *out_mode = info.stx_mode;
+    *out_bytes = info.stx_size;
+    return 0;
+}
+
+void iter__file_set_free(iter__file_set *set) {
+    iter__free(set->files);
+    for (iter__text_block *block = set->blocks, *before; block; block = before) {
+        before = block->before;
+        iter__free(block);
+    }
+    memset(set, 0, sizeof(*set));
+}

@@ -1,0 +1,33 @@
+/* file_set.h - many files by name and size: 17 bytes each beside the name itself. */
+#ifndef ITER_LOADERS_FILE_SET_H
+#define ITER_LOADERS_FILE_SET_H
+
+#include <iter/ops.h>
+
+typedef struct iter__text_block iter__text_block;
+
+typedef struct iter__file_set {
+    iter_file *files;
+    uint64_t n, capacity;
+    uint64_t largest;         /* bytes */
+    iter__text_block *blocks; /* the names */
+} iter__file_set;
+
+/* A copy of "folder/name" (of `name` where it is absolute or `folder` is "") that lives as long as
+ * the set; NULL when there is no memory. */
+char *iter__file_set_text(iter__file_set *set, const char *folder, const char *name);
+
+/* Appends a file; `path` is from iter__file_set_text(). Errors: ENOMEM. */
+iter_status iter__file_set_add(iter__file_set *set, const char *path, uint64_t bytes,
+                               iter_error *err);
+
+/* Sorts files [first, n) by the bytes of their names. */
+void iter__file_set_sort(iter__file_set *set, uint64_t first);
+
+/* What `name` in the open folder `fd` (AT_FDCWD: a path) is: *out_mode as st_mode, and its size.
+ * Returns 0, or errno. */
+int iter__file_look(int fd, const char *name, uint32_t *out_mode, uint64_t *out_bytes);
+
+void iter__file_set_free(iter__file_set *set);
+
+#endif

@@ -1,0 +1,338 @@
+/*
+ * format_folder.c - images as files: a folder per class, or a list.
+ *
+ * Opening reads every folder and asks every file's size, because the memory of a batch depends on
+ * them, but opens none. Classes are the folders' names, sorted as bytes; a folder without an image
+ * is a class all the same, so that the parts of one set agree on the numbers. What lies deeper
+ * belongs to the class above. Samples come class by class, sorted by the bytes of their names: an
+ * index means the same image everywhere.
+ *
+ * Source: torchvision's ImageFolder, whose order this is; image_list.h has that of lists.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/core/hash.h"
+#include "loaders/file.h"
+#include "loaders/file_set.h"
+#include "loaders/formats.h"
+#include "loaders/image.h"
+#include "loaders/image_list.h"
+#include "loaders/paths.h"
+
+#define DEPTH_MAX  32 /* of folders; links may go in circles */
+#define LABELS_MAX 255
+
+typedef struct folder_options {
+    iter__image_options image;
+    const char *ext;
+    bool labels;
+    iter__list_options list;
+} folder_options;
+
+#define LIST(field) (offsetof(folder_options, list) + offsetof(iter__list_options, field))
+
+static const iter_option option_rows[] = {
+    {"ext", "endings of images, in any case, between ';'", ITER_OPTION_STRING,
+     offsetof(folder_options, ext), 0, 0, NULL, 0},
+    {"labels", "no = images without classes, wherever they lie", ITER_OPTION_BOOL,
+     offsetof(folder_options, labels), 0, 0, NULL, 0},
+    {"root", "lists: what names are relative to; default: the list's folder", ITER_OPTION_STRING,
+     LIST(root), 0, 0, NULL, 0},
+    {"label-width", "lists: labels a line; 0 = as many as the first one has", ITER_OPTION_INT,
+     LIST(label_width), 0, LABELS_MAX, NULL, 0},
+    {"path-column", ".csv: the files' column, by name or number; default: found by its endings",
+     ITER_OPTION_STRING, LIST(path_column), 0, 0, NULL, 0},
+    {"label-columns", ".csv: the labels' columns, between ';'; default: all others",
+     ITER_OPTION_STRING, LIST(label_columns), 0, 0, NULL, 0},
+    ITER_IMAGE_OPTION_ROWS(folder_options, image),
+    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+};
+
+static const folder_options defaults = {
+    .image = ITER_IMAGE_OPTIONS_DEFAULT,
+    .ext = "jpg;jpeg;png",
+    .labels = true,
+};
+
+typedef struct folder_state {
+    iter__image_options image;
+    iter__list list;     /* its files are a folder's, too */
+    iter__paths classes; /* folders: their names */
+    uint64_t *ends;      /* [classes.n]: of each, the index behind its last sample */
+} folder_state;
+
+static void folder_close(void *state) {
+    folder_state *s = state;
+    iter__list_free(&s->list);
+    iter__paths_free(&s->classes);
+    iter__free(s->ends);
+    memset(s, 0, sizeof(*s));
+}
+
+static iter_status fail_os(iter_error *err, const char *path, int os_error) {
+    char text[128];
+    return iter__fail(err, ITER_EIO, "%s: %s", path, iter__os_error(os_error, text, sizeof(text)));
+}
+
+/* Does the name end with one of the endings, in any case? */
+static bool is_image(const char *name, const void *user) {
+    const char *dot = strrchr(name, '.');
+    if (!dot || dot == name) return false;
+    const size_t n = strlen(++dot);
+    for (const char *p = user; p; p = strchr(p, ';') ? strchr(p, ';') + 1 : NULL) {
+        p += *p == '.';
+        if (strcspn(p, ";") == n && strncasecmp(p, dot, n) == 0) return n > 0;
+    }
+    return false;
+}
+
+/* ---- folders --------------------------------------------------------------------------------- */
+
+/* What is done with each name in a folder; `kind` is its d_type, looked up where it is a link or
+ * unknown. */
+typedef iter_status visit(folder_state *s, int fd, const char *folder, const char *name, int kind,
+                          int depth, const folder_options *o, iter_error *err);
+
+/* DT_DIR, DT_REG or another; a link is what it points to, DT_UNKNOWN where that is nothing. */
+static int kind_of(int fd, const struct dirent *entry) {
+    uint32_t mode = 0;
+    uint64_t bytes = 0;
+    if (entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN) return entry->d_type;
+    if (iter__file_look(fd, entry->d_name, &mode, &bytes) != 0) return DT_UNKNOWN;
+    return S_ISDIR(mode) ? DT_DIR : S_ISREG(mode) ? DT_REG : DT_FIFO;
+}
+
+/* Calls `visit` for what the folder holds, but for names that begin with a dot. */
+static iter_status walk(folder_state *s, int at, const char *name, const char *folder, int depth,
+                        const folder_options *o, visit *visit_one, iter_error *err) {
+    if (depth > DEPTH_MAX) {
+        return iter__fail(err, ITER_EIO, "%s: lies more than %d folders deep", folder, DEPTH_MAX);
+    }
+    const int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) {
+        const int os_error = errno;
+        if (fd >= 0) close(fd);
+        return fail_os(err, folder, os_error);
+    }
+    iter_status status = ITER_OK;
+    while (status == ITER_OK) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir); /* NOLINT(concurrency-mt-unsafe): own DIR */
+        if (!entry) {
+            if (errno) status = fail_os(err, folder, errno);
+            break;
+        }
+        if (entry->d_name[0] == '.') continue;
+        status = visit_one(s, fd, folder, entry->d_name, kind_of(fd, entry), depth, o, err);
+    }
+    closedir(dir);
+    return status;
+}
+
+static iter_status add_class(folder_state *s, int fd, const char *folder, const char *name,
+                             int kind, int depth, const folder_options *o, iter_error *err) {
+    (void)fd, (void)folder, (void)depth, (void)o;
+    return kind == DT_DIR ? iter__paths_add(&s->classes, iter__strdup(name), err) : ITER_OK;
+}
+
+static iter_status add_image(folder_state *s, int fd, const char *folder, const char *name,
+                             int kind, int depth, const folder_options *o, iter_error *err) {
+    iter__file_set *files = &s->list.files;
+    if (kind == DT_DIR) {
+        char *inner = iter__path_join(folder, name);
+        if (!inner) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", folder);
+        const iter_status status = walk(s, fd, name, inner, depth + 1, o, add_image, err);
+        iter__free(inner);
+        return status;
+    }
+    if (!is_image(name, o->ext)) return ITER_OK;
+    uint32_t mode = 0;
+    uint64_t bytes = 0;
+    const char *path = iter__file_set_text(files, folder, name);
+    if (!path) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", folder);
+    const int answer = iter__file_look(fd, name, &mode, &bytes);
+    if (answer != 0) return fail_os(err, path, answer);
+    if (!S_ISREG(mode)) return iter__fail(err, ITER_EIO, "%s: is not a regular file", path);
+    return iter__file_set_add(files, path, bytes, err);
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static iter_status add_folder(folder_state *s, const char *path, const folder_options *o,
+                              iter_error *err) {
+    if (!o->labels) {
+        ITER_TRY(walk(s, AT_FDCWD, path, path, 0, o, add_image, err));
+        iter__file_set_sort(&s->list.files, 0);
+    } else {
+        ITER_TRY(walk(s, AT_FDCWD, path, path, 0, o, add_class, err));
+        if (s->classes.n == 0) {
+            return iter__fail(
+                err, ITER_EFORMAT,
+                "%s: holds no folders, which are the classes; labels=no is for images "
+                "without",
+                path);
+        }
+        qsort(s->classes.names, (size_t)s->classes.n, sizeof(char *), by_name);
+        s->ends = iter__alloc((size_t)s->classes.n, sizeof(*s->ends));
+        if (!s->ends) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its classes", path);
+    }
+    for (uint64_t c = 0; c < s->classes.n; c++) {
+        const uint64_t first = s->list.files.n;
+        char *folder = iter__path_join(path, s->classes.names[c]);
+        if (!folder) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", path);
+        const iter_status status = walk(s, AT_FDCWD, folder, folder, 1, o, add_image, err);
+        iter__free(folder);
+        ITER_TRY(status);
+        iter__file_set_sort(&s->list.files, first);
+        s->ends[c] = s->list.files.n;
+    }
+    if (s->list.files.n == 0) {
+        return iter__fail(err, ITER_EFORMAT, "%s: holds no image, no file that ends with %s", path,
+                          o->ext);
+    }
+    return ITER_OK;
+}
+
+/* ---- what it is made of ---------------------------------------------------------------------- */
+
+static uint64_t identity_of(const folder_state *s, const char *path) {
+    const iter__list *list = &s->list;
+    const uint64_t n_labels = list->files.n * (uint64_t)list->label_width;
+    size_t skip = iter__path_is_folder(path) ? strlen(path) : 0;
+    while (skip > 0 && path[skip - 1] == '/')
+        skip--;
+    uint64_t hash = iter__fnv1a_text(ITER_FNV_START, "folder");
+    hash = iter__fnv1a_u64(hash, (uint64_t)s->image.channels);
+    hash = iter__fnv1a_u64(hash, (uint64_t)s->image.orient);
+    for (uint64_t i = 0; i < list->files.n; i++) { /* wherever it was moved to */
+        const char *name = list->files.files[i].path;
+        hash = iter__fnv1a_text(hash, skip ? name + skip : iter__path_base(name));
+        hash = iter__fnv1a_u64(hash, list->files.files[i].bytes);
+    }
+    for (uint64_t c = 0; c < s->classes.n; c++) {
+        hash = iter__fnv1a_text(hash, s->classes.names[c]);
+        hash = iter__fnv1a_u64(hash, s->ends[c]);
+    }
+    return iter__fnv1a(hash, list->labels.memory, (size_t)n_labels * 4);
+}
+
+static int32_t n_classes(const folder_state *s) {
+    return s->classes.n > 0 ? (int32_t)s->classes.n : s->list.n_classes;
+}
+
+static void describe_label(const folder_state *s, iter_field *field) {
+    memset(field, 0, sizeof(*field));
+    strcpy(field->name, "label");
+    field->role = ITER_LABEL;
+    field->extent = ITER_FROM_INDEX;
+    field->desc.dtype = s->list.dtype;
+    if (s->list.label_width > 1) {
+        field->desc.n_dims = 1;
+        field->desc.dims[0] = s->list.label_width;
+    }
+    field->limit = (uint32_t)n_classes(s);
+}
+
+static void fill_description(const folder_state *s, const char *path, iter_description *out) {
+    const bool labels = s->classes.n > 0 || s->list.label_width > 0;
+    iter_field *data = &out->fields[0];
+    memset(data, 0, sizeof(*data));
+    strcpy(data->name, "data");
+    data->role = ITER_DATA;
+    data->decoder = &iter__decode_image;
+    data->desc = (iter_desc){.dtype = ITER_U8, .n_dims = 3, .layout = "HWC"};
+    data->desc.dims[0] = data->desc.dims[1] = ITER_VARIABLE;
+    data->desc.dims[2] = iter__image_channels(&s->image);
+    if (labels) describe_label(s, &out->fields[1]);
+    out->n_fields = labels ? 2 : 1;
+    out->n_samples = s->list.files.n;
+    out->n_extents = 1;
+    out->max_extent_bytes[0] = s->list.files.largest;
+    out->files = s->list.files.files;
+    out->n_files = s->list.files.n;
+    out->class_names =
+        s->classes.n > 0 ? (const char *const *)s->classes.names : s->list.class_names;
+    out->n_classes = n_classes(s);
+    out->split = "";
+    out->shared = &s->image;
+    out->identity = identity_of(s, path);
+}
+
+/* ---- callbacks ------------------------------------------------------------------------------- */
+
+static iter_status folder_open(void *state, const char *path, const void *options,
+                               iter_description *out, iter_error *err) {
+    folder_state *s = state;
+    const folder_options *o = options;
+    iter_status status;
+    s->image = o->image;
+    s->list.dtype = ITER_I32;
+    if (iter__path_is_folder(path)) {
+        status = add_folder(s, path, o, err);
+    } else if (iter__list_is_one(path) || !iter__path_exists(path)) {
+        status = iter__list_load(path, &o->list, is_image, o->ext, &s->list, err);
+        if (!o->labels) s->list.label_width = s->list.n_classes = 0;
+    } else {
+        status = iter__fail(err, ITER_EINVAL,
+                            "%s: is neither a folder nor a list (.lst, .csv, .txt)", path);
+    }
+    if (status < 0) {
+        folder_close(s);
+        return status;
+    }
+    fill_description(s, path, out);
+    return ITER_OK;
+}
+
+static void folder_locate(const void *state, uint64_t index, iter_extent *out) {
+    const folder_state *s = state;
+    *out = (iter_extent){.object = index, .offset = 0, .size = s->list.files.files[index].bytes};
+}
+
+static void folder_index_row(const void *state, uint64_t index, int32_t field, void *row) {
+    const folder_state *s = state;
+    (void)field; /* the label is the only one */
+    if (s->classes.n == 0) {
+        const size_t width = (size_t)s->list.label_width;
+        memcpy(row, s->list.labels.i32 + index * width, 4 * width);
+        return;
+    }
+    uint64_t c = 0, last = s->classes.n - 1; /* the first class whose end lies behind the index */
+    while (c < last) {
+        const uint64_t middle = c + (last - c) / 2;
+        if (s->ends[middle] > index) {
+            last = middle;
+        } else {
+            c = middle + 1;
+        }
+    }
+    const int32_t label = (int32_t)c;
+    memcpy(row, &label, sizeof(label));
+}
+
+const iter_format_ops iter__format_folder = {
+    .base = {.struct_size = sizeof(iter_format_ops),
+             .name = "folder",
+             .help = "JPEG and PNG files: a folder per class, or a list (.lst, .csv, .txt)",
+             .options = option_rows,
+             .defaults = &defaults,
+             .options_size = sizeof(folder_options),
+             .state_size = sizeof(folder_state)},
+    .open = folder_open,
+    .close = folder_close,
+    .locate = folder_locate,
+    .index_row = folder_index_row,
+};

@@ -1,0 +1,255 @@
+/*
+ * format_recordio.c - MXNet's .rec files, with the .idx beside them or without.
+ *
+ * A sample is one record, and its extent all that lies from its head to the next one's: so the index
+ * needs 8 bytes a record, an .idx is all that opening reads of a million of them, and a record that
+ * was cut into pieces is still one read. Samples come in the order of their offsets, file after
+ * file, as MXNet's own iterators have them. How many labels a record has is taken from the first
+ * one, unless it is given.
+ *
+ * Source: record.h names the layout's; MXNet, iter_image_recordio_2.cc for which label counts.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/core/hash.h"
+#include "loaders/decode_record.h"
+#include "loaders/file.h"
+#include "loaders/formats.h"
+#include "loaders/record.h"
+#include "loaders/record_index.h"
+
+#define LABELS_MAX       (1 << 20)
+#define FIRST_BYTES_MAX  ((uint64_t)1 << 31)
+#define DIM_MAX          (1 << 20)
+#define HEADER_BYTES_MIN (ITER_RECORD_HEAD + ITER_RECORD_HEADER)
+
+typedef enum decode { ITER_RECORD_IMAGE, ITER_RECORD_NONE } decode;
+
+typedef struct recordio_options {
+    iter__image_options image;
+    const char *idx;
+    bool save_idx;
+    bool header;
+    int32_t decode;
+    int32_t label_i32;
+    const char *raw;
+    int64_t label_width;
+} recordio_options;
+
+static const iter_option option_rows[] = {
+    {"idx", "index file; default: the .idx beside the .rec where there is one; none = do without",
+     ITER_OPTION_STRING, offsetof(recordio_options, idx), 0, 0, NULL, 0},
+    {"save-idx", "write the .idx beside a .rec that has none", ITER_OPTION_BOOL,
+     offsetof(recordio_options, save_idx), 0, 0, NULL, 0},
+    {"label-width", "labels a record; 0 = as many as the first one has", ITER_OPTION_INT,
+     offsetof(recordio_options, label_width), 0, LABELS_MAX, NULL, 0},
+    {"label-dtype", "what labels become", ITER_OPTION_CHOICE, offsetof(recordio_options, label_i32),
+     0, 0, "f32|i32", 0},
+    {"decode", "what data is: an image, or none, the record's bytes", ITER_OPTION_CHOICE,
+     offsetof(recordio_options, decode), 0, 0, "image|none", 0},
+    {"raw", "HxWxC: records hold such pixels as they are", ITER_OPTION_STRING,
+     offsetof(recordio_options, raw), 0, 0, NULL, 0},
+    {"header", "no = records without MXNet's header and labels; data is their bytes",
+     ITER_OPTION_BOOL, offsetof(recordio_options, header), 0, 0, NULL, 0},
+    ITER_IMAGE_OPTION_ROWS(recordio_options, image),
+    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+};
+
+static const recordio_options defaults = {
+    .image = ITER_IMAGE_OPTIONS_DEFAULT,
+    .header = true,
+};
+
+typedef struct recordio_state {
+    iter__record_rule rule;
+    iter__span_set records;
+} recordio_state;
+
+static void recordio_close(void *state) {
+    recordio_state *s = state;
+    iter__span_set_free(&s->records);
+    memset(s, 0, sizeof(*s));
+}
+
+/* ---- the records ----------------------------------------------------------------------------- */
+
+/* "x.idx" for "x.rec". */
+static char *beside(const char *rec) {
+    const size_t n = strlen(rec);
+    const size_t stem = n > 4 && strcmp(rec + n - 4, ".rec") == 0 ? n - 4 : n;
+    return iter__strf("%.*s.idx", (int)stem, rec);
+}
+
+/* Adds the records of the next file, by its index or by itself. */
+static iter_status add_file(recordio_state *s, const recordio_options *o, iter_error *err) {
+    const char *rec = s->records.files[s->records.n_done].path;
+    const bool none = o->idx && strcmp(o->idx, "none") == 0;
+    char *idx = o->idx && !none ? iter__strdup(o->idx) : beside(rec);
+    if (!idx) return iter__fail(err, ITER_ENOMEM, "%s: no memory for a file name", rec);
+
+    iter_status status;
+    if (!none && (o->idx || iter__path_exists(idx))) {
+        status = iter__record_index_load(&s->records, idx, err);
+    } else {
+        status = iter__record_index_scan(&s->records, err);
+        if (status == ITER_OK && o->save_idx)
+            status = iter__record_index_save(&s->records, idx, err);
+    }
+    iter__free(idx);
+    return status;
+}
+
+static iter_status add_files(recordio_state *s, const char *path, const recordio_options *o,
+                             iter_error *err) {
+    ITER_TRY(iter__span_set_open(&s->records, path, ".rec", err));
+    const uint64_t n = s->records.paths.n;
+    if (n > 1 && o->idx && strcmp(o->idx, "none") != 0) {
+        return iter__fail(err, ITER_EINVAL, "%s: names %" PRIu64 " files, idx=%s is for one", path,
+                          n, o->idx);
+    }
+    for (uint64_t f = 0; f < n; f++)
+        ITER_TRY(add_file(s, o, err));
+    if (iter__span_set_count(&s->records) == 0)
+        return iter__fail(err, ITER_EFORMAT, "%s: holds no records", path);
+    return ITER_OK;
+}
+
+/* ---- what it is made of ---------------------------------------------------------------------- */
+
+/* The first record's labels, and that what the index says is one at all. */
+static iter_status read_first(const recordio_state *s, int32_t *out_labels, iter_error *err) {
+    const iter_extent x = iter__span_set_locate(&s->records, 0);
+    const char *path = s->records.files[x.object].path;
+    iter__record record;
+    iter__record_header header = {0};
+    size_t done = 0;
+    int fd = -1;
+    uint64_t bytes = 0;
+    if (x.size > FIRST_BYTES_MAX) {
+        return iter__fail(err, ITER_EFORMAT, "%s: its first record has %" PRIu64 " bytes", path,
+                          x.size);
+    }
+    uint8_t *memory = iter__alloc((size_t)x.size, 1);
+    if (!memory) return iter__fail(err, ITER_ENOMEM, "%s: no memory for a record", path);
+    iter_status status = iter__file_open(path, &fd, &bytes, err);
+    if (status == ITER_OK) {
+        status = iter__file_read_at(fd, path, x.offset, memory, (size_t)x.size, &done, err);
+        iter__file_close(fd);
+        if (status == ITER_OK) {
+            status = iter__record_open(&record, memory, done, err);
+            if (status == ITER_OK && s->rule.header)
+                status = iter__record_read_header(&record, &header, err);
+            if (status < 0) status = iter__fail_in(err, status, "%s: at %" PRIu64, path, x.offset);
+        }
+    }
+    iter__free(memory);
+    *out_labels = header.flag <= LABELS_MAX ? (int32_t)header.flag : LABELS_MAX;
+    return status;
+}
+
+/* "224x224x3" */
+static iter_status read_raw(const char *text, iter_desc *out, iter_error *err) {
+    const char *p = text;
+    *out = (iter_desc){.dtype = ITER_U8, .n_dims = 3, .layout = "HWC"};
+    for (int d = 0; d < 3; d++) {
+        for (; *p >= '0' && *p <= '9' && out->dims[d] <= DIM_MAX; p++)
+            out->dims[d] = 10 * out->dims[d] + (*p - '0');
+        if (out->dims[d] < 1 || out->dims[d] > DIM_MAX || *p++ != (d < 2 ? 'x' : '\0')) {
+            return iter__fail(err, ITER_EINVAL, "raw=%s is not HEIGHTxWIDTHxCHANNELS", text);
+        }
+    }
+    return ITER_OK;
+}
+
+static iter_status describe_data(const recordio_state *s, const recordio_options *o,
+                                 iter_field *field, iter_error *err) {
+    memset(field, 0, sizeof(*field));
+    strcpy(field->name, "data");
+    field->role = ITER_DATA;
+    field->decoder = &iter__decoder_record_bytes;
+    if (o->raw) return read_raw(o->raw, &field->desc, err);
+    if (!o->header || o->decode == ITER_RECORD_NONE) {
+        const uint64_t head = o->header ? HEADER_BYTES_MIN : ITER_RECORD_HEAD;
+        field->desc = (iter_desc){.dtype = ITER_U8, .n_dims = 1, .dims = {ITER_VARIABLE}};
+        field->desc.capacity = s->records.largest > head ? (int64_t)(s->records.largest - head) : 1;
+        return ITER_OK;
+    }
+    field->decoder = &iter__decoder_record_image;
+    field->desc = (iter_desc){.dtype = ITER_U8, .n_dims = 3, .layout = "HWC"};
+    field->desc.dims[0] = field->desc.dims[1] = ITER_VARIABLE;
+    field->desc.dims[2] = iter__image_channels(&o->image);
+    return ITER_OK;
+}
+
+static void describe_label(const recordio_state *s, const recordio_options *o, iter_field *field) {
+    memset(field, 0, sizeof(*field));
+    strcpy(field->name, "label");
+    field->role = ITER_LABEL;
+    field->decoder = &iter__decoder_record_label;
+    field->desc.dtype = o->label_i32 ? ITER_I32 : ITER_F32;
+    if (s->rule.label_width > 1) {
+        field->desc.n_dims = 1;
+        field->desc.dims[0] = s->rule.label_width;
+    }
+}
+
+static uint64_t identity_of(const recordio_state *s, const recordio_options *o) {
+    const int64_t numbers[] = {o->header,    o->decode,         s->rule.label_width,
+                               o->label_i32, o->image.channels, o->image.orient};
+    uint64_t hash = iter__fnv1a_text(ITER_FNV_START, "recordio");
+    hash = iter__fnv1a(hash, numbers, sizeof(numbers));
+    hash = iter__fnv1a_text(hash, o->raw ? o->raw : "");
+    return iter__span_set_identity(&s->records, hash);
+}
+
+/* ---- callbacks ------------------------------------------------------------------------------- */
+
+static iter_status open_all(recordio_state *s, const char *path, const recordio_options *o,
+                            iter_description *out, iter_error *err) {
+    int32_t labels = 0;
+    s->rule = (iter__record_rule){.image = o->image, .header = o->header};
+    ITER_TRY(add_files(s, path, o, err));
+    ITER_TRY(read_first(s, &labels, err));
+    if (o->label_width) labels = (int32_t)o->label_width;
+    s->rule.label_width = labels > 1 ? labels : 1;
+    ITER_TRY(describe_data(s, o, &out->fields[0], err));
+    if (o->header) describe_label(s, o, &out->fields[1]);
+    out->n_fields = o->header ? 2 : 1;
+    out->n_samples = iter__span_set_count(&s->records);
+    out->n_extents = 1;
+    out->max_extent_bytes[0] = s->records.largest;
+    out->files = s->records.files;
+    out->n_files = s->records.paths.n;
+    out->split = "";
+    out->shared = &s->rule;
+    out->identity = identity_of(s, o);
+    return ITER_OK;
+}
+
+static void recordio_locate(const void *state, uint64_t index, iter_extent *out) {
+    const recordio_state *s = state;
+    *out = iter__span_set_locate(&s->records, index);
+}
+
+static iter_status recordio_open(void *state, const char *path, const void *options,
+                                 iter_description *out, iter_error *err) {
+    const iter_status status = open_all(state, path, options, out, err);
+    if (status < 0) recordio_close(state);
+    return status;
+}
+
+const iter_format_ops iter__format_recordio = {
+    .base = {.struct_size = sizeof(iter_format_ops),
+             .name = "recordio",
+             .help = "MXNet's .rec files: one, a folder, or a pattern (\"train-{000..012}.rec\")",
+             .options = option_rows,
+             .defaults = &defaults,
+             .options_size = sizeof(recordio_options),
+             .state_size = sizeof(recordio_state)},
+    .open = recordio_open,
+    .close = recordio_close,
+    .locate = recordio_locate,
+};

@@ -1,0 +1,292 @@
+/*
+ * format_tar.c - tar archives as WebDataset lays them out: the files of one sample stand together and
+ * share their name up to its first dot; what follows the dot is the field.
+ *
+ * A sample's extent goes from its first header to the next sample's: one read brings all its fields,
+ * and the index needs 8 bytes a sample. Opening walks through all headers, since a tar archive has
+ * no index. Without fields= the first sample decides: its image is "data", its .cls is "label".
+ *
+ * Source: WebDataset, tariterators.py (base_plus_ext, group_by_keys); tar.h names the archive's.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/core/hash.h"
+#include "loaders/decode_tar.h"
+#include "loaders/formats.h"
+#include "loaders/span_set.h"
+#include "loaders/tar.h"
+#include "loaders/window.h"
+
+#define IMAGES   "jpg;jpeg;png"
+#define INTEGERS "cls;cls2;class;count;index;inx;id"
+
+typedef struct tar_options {
+    iter__image_options image;
+    const char *fields;
+} tar_options;
+
+static const iter_option option_rows[] = {
+    {"fields",
+     "what a sample is made of, by endings, between ','; a;b = either; json:KEY = a number in it",
+     ITER_OPTION_STRING, offsetof(tar_options, fields), 0, 0, NULL, 0},
+    ITER_IMAGE_OPTION_ROWS(tar_options, image),
+    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+};
+
+static const tar_options defaults = {.image = ITER_IMAGE_OPTIONS_DEFAULT};
+
+typedef struct tar_state {
+    iter__tar_rule rule;
+    iter__span_set samples;
+    char *fields; /* the texts that the rules point to */
+    char names[ITER_MAX_FIELDS][ITER_NAME_MAX];
+    uint64_t largest[ITER_MAX_FIELDS]; /* bytes of its members */
+} tar_state;
+
+/* The walk through one archive. */
+typedef struct walk {
+    iter__tar tar;
+    iter__window window;
+    char key[ITER_TAR_NAME_MAX]; /* of the present sample; "" = none yet */
+    bool has_image, has_class;   /* the first sample of all does */
+} walk;
+
+static void tar_close(void *state) {
+    tar_state *s = state;
+    iter__span_set_free(&s->samples);
+    iter__free(s->fields);
+    memset(s, 0, sizeof(*s));
+}
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
+static iter_status add_field(tar_state *s, char *text, iter_error *err) {
+    iter__tar_rule *rule = &s->rule;
+    if (rule->n_fields == ITER_MAX_FIELDS)
+        return iter__fail(err, ITER_EINVAL, "fields= names more than %d", ITER_MAX_FIELDS);
+    iter__tar_field_rule *field = &rule->fields[rule->n_fields];
+    *field = (iter__tar_field_rule){.endings = text};
+    char *colon = strchr(text, ':');
+    char first[ITER_NAME_MAX];
+    snprintf(first, sizeof(first), "%.*s", (int)strcspn(text, ";"), text);
+    const char *name = first;
+    if (colon) {
+        *colon = '\0';
+        field->kind = ITER_TAR_JSON;
+        field->json = name = colon + 1;
+        if (strcasecmp(text, "json") != 0 || !*name)
+            return iter__fail(err, ITER_EINVAL, "fields=: '%s:%s' is not json:KEY", text, name);
+    } else if (iter__tar_match(IMAGES, first) >= 0) {
+        field->kind = ITER_TAR_IMAGE;
+    } else if (iter__tar_match(INTEGERS, first) >= 0) {
+        field->kind = ITER_TAR_INTEGER;
+    } else {
+        field->kind = ITER_TAR_BYTES;
+    }
+    if (!*text || strlen(name) >= ITER_NAME_MAX) {
+        return iter__fail(err, ITER_EINVAL, "fields=: '%s' as a name has not 1 to %d letters", name,
+                          ITER_NAME_MAX - 1);
+    }
+    /* the first image is the data, the first class the label */
+    const char *usual = field->kind == ITER_TAR_IMAGE     ? "data"
+                        : field->kind == ITER_TAR_INTEGER ? "label"
+                                                          : NULL;
+    for (int32_t f = 0; f < rule->n_fields && usual; f++) {
+        if (strcmp(s->names[f], usual) == 0) usual = NULL;
+    }
+    snprintf(s->names[rule->n_fields++], ITER_NAME_MAX, "%s", usual ? usual : name);
+    return ITER_OK;
+}
+
+/* Cuts the text at its commas; every ending knows its place. */
+static iter_status read_fields(tar_state *s, const char *text, iter_error *err) {
+    s->fields = iter__strdup(text);
+    if (!s->fields) return iter__fail(err, ITER_ENOMEM, "no memory for the names of fields");
+    for (char *p = s->fields; p;) {
+        char *comma = strchr(p, ',');
+        if (comma) *comma++ = '\0';
+        ITER_TRY(add_field(s, p, err));
+        p = comma;
+    }
+    return ITER_OK;
+}
+
+/* ---- the samples ----------------------------------------------------------------------------- */
+
+static iter_status bytes_of_file(void *user, uint64_t offset, size_t n, const uint8_t **out,
+                                 size_t *out_n, iter_error *err) {
+    return iter__window_at(user, offset, n, out, out_n, err);
+}
+
+/* Takes the present member into the books; *out_new: it begins a sample. */
+static void book_member(tar_state *s, walk *w, bool *out_new) {
+    size_t n_key = 0;
+    *out_new = false;
+    const char *field = w->tar.regular ? iter__tar_field(w->tar.name, &n_key) : NULL;
+    if (!field) return;
+    if (strncmp(w->key, w->tar.name, n_key) != 0 || w->key[n_key] != '\0') {
+        memcpy(w->key, w->tar.name, n_key);
+        w->key[n_key] = '\0';
+        *out_new = true;
+    }
+    if (iter__span_set_count(&s->samples) + *out_new == 1) {
+        w->has_image |= iter__tar_match(IMAGES, field) >= 0;
+        w->has_class |= strcasecmp(field, "cls") == 0;
+    }
+    for (int32_t f = 0; f < s->rule.n_fields; f++) {
+        if (w->tar.size > s->largest[f] && iter__tar_match(s->rule.fields[f].endings, field) >= 0)
+            s->largest[f] = w->tar.size;
+    }
+}
+
+static iter_status add_members(tar_state *s, walk *w, iter_error *err) {
+    uint64_t end = 0; /* of the last member */
+    for (;;) {
+        bool begins = false;
+        const iter_status status = iter__tar_next(&w->tar, err);
+        if (status < 0) return status;
+        if (status == ITER_END) return iter__span_set_end(&s->samples, end, err);
+        book_member(s, w, &begins);
+        if (begins) ITER_TRY(iter__span_set_add(&s->samples, w->tar.start, err));
+        end = w->tar.next;
+    }
+}
+
+static iter_status add_archive(tar_state *s, walk *w, iter_error *err) {
+    const char *path = s->samples.files[s->samples.n_done].path;
+    const uint8_t *p = NULL;
+    size_t n = 0;
+    w->key[0] = '\0';
+    ITER_TRY(iter__window_open(&w->window, path, err));
+    (void)posix_fadvise(w->window.fd, 0, 0, POSIX_FADV_RANDOM); /* headers lie far apart */
+    iter__tar_open(&w->tar, bytes_of_file, &w->window, w->window.bytes);
+    iter_status status = iter__window_at(&w->window, 0, 2, &p, &n, err);
+    if (status == ITER_OK && n == 2 && p[0] == 0x1f && p[1] == 0x8b) {
+        status = iter__fail(err, ITER_EUNSUPPORTED, "%s: is gzipped; unpack it first", path);
+    } else if (status == ITER_OK) {
+        status = add_members(s, w, err);
+        if (status == ITER_EFORMAT || status == ITER_EUNSUPPORTED)
+            status = iter__fail_in(err, status, "%s", path);
+    }
+    iter__window_close(&w->window);
+    return status;
+}
+
+static iter_status add_archives(tar_state *s, const char *path, const char *fields,
+                                iter_error *err) {
+    ITER_TRY(iter__span_set_open(&s->samples, path, ".tar", err));
+    if (fields) ITER_TRY(read_fields(s, fields, err));
+    walk *w = iter__alloc(1, sizeof(*w));
+    if (!w) return iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", path);
+    iter_status status = ITER_OK;
+    for (uint64_t f = 0; f < s->samples.paths.n && status == ITER_OK; f++)
+        status = add_archive(s, w, err);
+    if (status == ITER_OK && iter__span_set_count(&s->samples) == 0)
+        status = iter__fail(err, ITER_EFORMAT, "%s: holds no samples, no files with endings", path);
+    if (status == ITER_OK && !fields) {
+        if (w->has_image || w->has_class) {
+            status = read_fields(s,
+                                 !w->has_class   ? IMAGES
+                                 : !w->has_image ? "cls"
+                                                 : IMAGES ",cls",
+                                 err);
+        } else {
+            status = iter__fail(err, ITER_EINVAL,
+                                "%s: its first sample has neither an image nor .cls: name what is "
+                                "wanted by fields=",
+                                path);
+        }
+    }
+    iter__free(w);
+    return status;
+}
+
+/* ---- what it is made of ---------------------------------------------------------------------- */
+
+static iter_status describe_field(const tar_state *s, int32_t f, iter_field *field,
+                                  iter_error *err) {
+    const iter__tar_field_rule *rule = &s->rule.fields[f];
+    memset(field, 0, sizeof(*field));
+    memcpy(field->name, s->names[f], sizeof(field->name));
+    field->decoder = iter__decoder_tar(f, rule->kind);
+    field->role =
+        rule->kind == ITER_TAR_INTEGER || rule->kind == ITER_TAR_JSON ? ITER_LABEL : ITER_DATA;
+    if (rule->kind == ITER_TAR_IMAGE) {
+        field->desc = (iter_desc){.dtype = ITER_U8, .n_dims = 3, .layout = "HWC"};
+        field->desc.dims[0] = field->desc.dims[1] = ITER_VARIABLE;
+        field->desc.dims[2] = iter__image_channels(&s->rule.image);
+    } else if (rule->kind == ITER_TAR_BYTES) {
+        if (s->largest[f] == 0) {
+            return iter__fail(err, ITER_EFORMAT, "fields=: no sample has a member .%s",
+                              rule->endings);
+        }
+        field->desc = (iter_desc){.dtype = ITER_U8, .n_dims = 1, .dims = {ITER_VARIABLE}};
+        field->desc.capacity = (int64_t)s->largest[f];
+    } else {
+        field->desc.dtype = rule->kind == ITER_TAR_JSON ? ITER_F64 : ITER_I32;
+    }
+    return ITER_OK;
+}
+
+static uint64_t identity_of(const tar_state *s) {
+    uint64_t hash = iter__fnv1a_text(ITER_FNV_START, "tar");
+    hash = iter__fnv1a_u64(hash, (uint64_t)s->rule.image.channels);
+    hash = iter__fnv1a_u64(hash, (uint64_t)s->rule.image.orient);
+    for (int32_t f = 0; f < s->rule.n_fields; f++) {
+        hash = iter__fnv1a_text(hash, s->rule.fields[f].endings);
+        hash = iter__fnv1a_text(hash, s->rule.fields[f].json ? s->rule.fields[f].json : "");
+    }
+    return iter__span_set_identity(&s->samples, hash);
+}
+
+/* ---- callbacks ------------------------------------------------------------------------------- */
+
+static iter_status open_all(tar_state *s, const char *path, const tar_options *o,
+                            iter_description *out, iter_error *err) {
+    s->rule.image = o->image;
+    ITER_TRY(add_archives(s, path, o->fields, err));
+    for (int32_t f = 0; f < s->rule.n_fields; f++)
+        ITER_TRY(describe_field(s, f, &out->fields[f], err));
+    out->n_fields = s->rule.n_fields;
+    out->n_samples = iter__span_set_count(&s->samples);
+    out->n_extents = 1;
+    out->max_extent_bytes[0] = s->samples.largest;
+    out->files = s->samples.files;
+    out->n_files = s->samples.paths.n;
+    out->split = "";
+    out->shared = &s->rule;
+    out->identity = identity_of(s);
+    return ITER_OK;
+}
+
+static iter_status tar_open(void *state, const char *path, const void *options,
+                            iter_description *out, iter_error *err) {
+    const iter_status status = open_all(state, path, options, out, err);
+    if (status < 0) tar_close(state);
+    return status;
+}
+
+static void tar_locate(const void *state, uint64_t index, iter_extent *out) {
+    const tar_state *s = state;
+    *out = iter__span_set_locate(&s->samples, index);
+}
+
+const iter_format_ops iter__format_tar = {
+    .base = {.struct_size = sizeof(iter_format_ops),
+             .name = "tar",
+             .help =
+                 "WebDataset's archives: one, a folder, or a pattern (\"train-{000..012}.tar\")",
+             .options = option_rows,
+             .defaults = &defaults,
+             .options_size = sizeof(tar_options),
+             .state_size = sizeof(tar_state)},
+    .open = tar_open,
+    .close = tar_close,
+    .locate = tar_locate,
+};

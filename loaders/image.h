@@ -1,0 +1,103 @@
+/*
+ * image.h - images in files: what formats hand to the decoder, and the codecs behind it.
+ *
+ * A format gives an image's bytes as one extent, its field as u8 [ITER_VARIABLE, ITER_VARIABLE, C]
+ * "HWC" with iter__decode_image as its decoder, and an iter__image_options as description.shared. It
+ * takes the options of its user by the rows of ITER_IMAGE_OPTION_ROWS.
+ */
+#ifndef ITER_LOADERS_IMAGE_H
+#define ITER_LOADERS_IMAGE_H
+
+#include <iter/ops.h>
+
+enum { ITER_IMAGE_RGB = 0, ITER_IMAGE_GRAY = 1 };
+
+/* What becomes of an image whose decoder warns (damaged entropy data, bytes that belong nowhere) and
+ * goes on. Data that ends early is no warning: such a sample always fails. */
+enum { ITER_WARNING_ACCEPT = 0, ITER_WARNING_COUNT = 1, ITER_WARNING_REJECT = 2 };
+
+typedef struct iter__image_options {
+    int32_t channels;   /* CHOICE rgb | gray */
+    int32_t on_warning; /* CHOICE accept | count | reject */
+    bool orient;        /* turned as EXIF says */
+    int64_t max_pixels; /* of a picture; a quarter of it where it is progressive or interlaced */
+    int64_t max_scans;  /* of a progressive JPEG */
+} iter__image_options;
+
+#define ITER_IMAGE_OPTIONS_DEFAULT                                                 \
+    {                                                                              \
+        .channels = ITER_IMAGE_RGB, .on_warning = ITER_WARNING_COUNT, .orient = 0, \
+        .max_pixels = 100000000, .max_scans = 100                                  \
+    }
+
+/* Rows for the option table of a format whose options struct `holder` has an iter__image_options
+ * `member`. */
+#define ITER_IMAGE_OPTION_ROWS(holder, member)                                            \
+    {.name = "channels",                                                                  \
+     .help = "what an image becomes",                                                     \
+     .type = ITER_OPTION_CHOICE,                                                          \
+     .offset = offsetof(holder, member.channels),                                         \
+     .choices = "rgb|gray"},                                                              \
+        {.name = "orient",                                                                \
+         .help = "turn images as their EXIF says",                                        \
+         .type = ITER_OPTION_BOOL,                                                        \
+         .offset = offsetof(holder, member.orient)},                                      \
+        {.name = "on-warning",                                                            \
+         .help = "images that a decoder warns about",                                     \
+         .type = ITER_OPTION_CHOICE,                                                      \
+         .offset = offsetof(holder, member.on_warning),                                   \
+         .choices = "accept|count|reject"},                                               \
+        {.name = "max-pixels",                                                            \
+         .help = "larger images fail (progressive and interlaced ones: a quarter of it)", \
+         .type = ITER_OPTION_INT,                                                         \
+         .offset = offsetof(holder, member.max_pixels),                                   \
+         .min = 1,                                                                        \
+         .max = 1e12},                                                                    \
+    {                                                                                     \
+        .name = "max-scans", .help = "progressive JPEGs with more scans fail",            \
+        .type = ITER_OPTION_INT, .offset = offsetof(holder, member.max_scans), .min = 1,  \
+        .max = 1e6                                                                        \
+    }
+
+/* Channels of the decoded image: the field's dims[2]. */
+static inline int64_t iter__image_channels(const iter__image_options *options) {
+    return options->channels == ITER_IMAGE_GRAY ? 1 : 3;
+}
+
+/* "image": tells JPEG from PNG by their first bytes. header and decode_image, no decode. */
+extern const iter_decoder_ops iter__decode_image;
+
+/* The codecs behind it; EUNSUPPORTED naming the library where this build is without. */
+extern const iter_decoder_ops iter__decode_jpeg;
+extern const iter_decoder_ops iter__decode_png;
+
+/* ---- What codecs share ----------------------------------------------------------------------- */
+
+/* EXIF orientation, 1 to 8, out of a TIFF block (what follows "Exif\0\0" in a JPEG); 1 where it says
+ * nothing, or nothing that can be read. */
+int32_t iter__exif_orientation(const uint8_t *bytes, size_t size);
+
+/* Whether rows of the upright picture are columns of the stored one. */
+bool iter__orient_swaps(int32_t orientation);
+/* A part of the upright picture as a part of the stored one, which is height x width. */
+iter_rect iter__orient_rect(int32_t orientation, const iter_rect *upright, int64_t height,
+                            int64_t width);
+/* Stores row y of a stored part of height x width pixels where it belongs in the upright part `out`,
+ * dense. */
+void iter__orient_row(int32_t orientation, int64_t height, int64_t width, int64_t channels,
+                      int64_t y, const uint8_t *row, uint8_t *out);
+
+/* Rec. 601 luma in fixed point, as Pillow's "L" has it. */
+static inline uint8_t iter__luma(uint32_t r, uint32_t g, uint32_t b) {
+    return (uint8_t)((19595 * r + 38470 * g + 7471 * b + 32768) >> 16);
+}
+
+/* Fails (ENOMEM) where a picture has more pixels than the options allow; `whole`: its coefficients or
+ * all of its passes are kept while it is decoded. */
+iter_status iter__image_check_size(const iter__image_options *options, int64_t height,
+                                   int64_t width, bool whole, iter_error *err);
+/* The wished part must lie in the picture: EINVAL. */
+iter_status iter__image_check_wish(const iter_image_wish *wish, int64_t height, int64_t width,
+                                   iter_error *err);
+
+#endif

@@ -1,0 +1,495 @@
+/*
+ * image_list.c - see image_list.h.
+ *
+ * The text is taken into memory whole and cut into cells where it lies. Of each line one cell is the
+ * file's name and some are labels; which, the first line settles. Labels begin as integers and
+ * become floats with the first one that is none; where the first line's label is no number at all,
+ * all labels are names, kept in a table by their hash until the end, when they are sorted and
+ * numbered.
+ *
+ * Source: RFC 4180 for quotes in .csv; MXNet, tools/im2rec.py for .lst.
+ */
+#include "loaders/image_list.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/core/hash.h"
+#include "iter/core/options.h"
+#include "loaders/file.h"
+
+#define LIST_BYTES_MAX ((uint64_t)1 << 34)
+#define CELLS_MAX      256
+#define NO_CELL        (-1)
+
+typedef enum kind { KIND_LST, KIND_CSV, KIND_TXT } kind;
+
+typedef struct reader {
+    iter__list *list;
+    const iter__list_options *options;
+    bool (*is_image)(const char *name, const void *user);
+    const void *user;
+    const char *path;
+    char *folder; /* what names are relative to */
+    kind kind;
+    char *p, *end; /* what is left of the text; *end is NUL */
+    uint64_t line; /* of the present row, from 1 */
+    uint64_t next_line;
+    int n_cells;
+    char *cells[CELLS_MAX];
+    int path_cell, n_labels, label_cells[CELLS_MAX];
+    bool chosen; /* path_cell and labels are known */
+    /* names of classes by hash: place in list->class_names + 1; 0 = free */
+    uint32_t *table;
+    uint32_t table_size;
+} reader;
+
+static iter_status fail_line(const reader *r, iter_error *err, const char *reason,
+                             const char *what) {
+    return iter__fail(err, ITER_EFORMAT, "%s: line %" PRIu64 ": %s%s%s%s", r->path, r->line, reason,
+                      what ? " '" : "", what ? what : "", what ? "'" : "");
+}
+
+static iter_status no_memory(const reader *r, iter_error *err) {
+    return iter__fail(err, ITER_ENOMEM, "%s: no memory for line %" PRIu64, r->path, r->line);
+}
+
+/* ---- cells ----------------------------------------------------------------------------------- */
+
+/* The end of the line at r->p, which is made a text's end; goes behind it. */
+static char *take_line(reader *r) {
+    char *line = r->p, *newline = memchr(r->p, '\n', (size_t)(r->end - r->p));
+    char *end = newline ? newline : r->end;
+    r->p = newline ? newline + 1 : r->end;
+    r->next_line++;
+    if (end > line && end[-1] == '\r') end--;
+    *end = '\0';
+    return line;
+}
+
+static iter_status add_cell(reader *r, char *cell, iter_error *err) {
+    if (r->n_cells == CELLS_MAX) return fail_line(r, err, "too many columns", NULL);
+    r->cells[r->n_cells++] = cell;
+    return ITER_OK;
+}
+
+static iter_status cut_at_tabs(reader *r, iter_error *err) {
+    for (char *p = take_line(r); p;) {
+        char *tab = strchr(p, '\t');
+        if (tab) *tab++ = '\0';
+        ITER_TRY(add_cell(r, p, err));
+        p = tab;
+    }
+    return ITER_OK;
+}
+
+/* A quoted cell: moved over its own quotes. `p` is behind the first one; returns what follows the
+ * last one, NULL where there is none. */
+static char *unquote(reader *r, char *p, char **out_end) {
+    char *to = p;
+    for (; p < r->end; p++) {
+        if (*p == '"' && *++p != '"') {
+            *out_end = to;
+            return p;
+        }
+        if (*p == '\n') r->next_line++;
+        *to++ = *p;
+    }
+    return NULL;
+}
+
+/* Cells may hold commas, quotes and line ends where they are quoted. */
+static iter_status cut_csv(reader *r, iter_error *err) {
+    for (;;) {
+        char *cell = r->p, *end = r->p, *p = r->p;
+        if (*p == '"') {
+            p = unquote(r, ++cell, &end);
+            if (p && p < r->end && *p == '\r' && p[1] == '\n') p++;
+            if (!p || (p < r->end && *p != ',' && *p != '\n'))
+                return fail_line(r, err, "a quote is not closed where the cell ends", NULL);
+        } else {
+            while (p < r->end && *p != ',' && *p != '\n')
+                p++;
+            end = p > cell && *p != ',' && p[-1] == '\r' ? p - 1 : p;
+        }
+        const bool more = p < r->end && *p == ',';
+        if (p < r->end && *p == '\n') r->next_line++;
+        r->p = p < r->end ? p + 1 : p;
+        *end = '\0';
+        ITER_TRY(add_cell(r, cell, err));
+        if (!more) return ITER_OK;
+    }
+}
+
+static bool is_blank(char c) {
+    return c == ' ' || c == '\t';
+}
+
+static bool is_number(const char *text) {
+    double value;
+    return iter__parse_number(text, &value);
+}
+
+/* "name with blanks 1 2": numbers are cut off at the end, as many as label_width says or as there
+ * are; the name is cell 0. */
+static iter_status cut_txt(reader *r, iter_error *err) {
+    char *line = take_line(r), *end = line + strlen(line), *labels[CELLS_MAX];
+    const int64_t wanted = r->options->label_width ? r->options->label_width
+                           : r->chosen             ? r->n_labels
+                                                   : CELLS_MAX - 1;
+    int n = 0;
+    while (is_blank(*line))
+        line++;
+    for (;;) {
+        while (end > line && is_blank(end[-1]))
+            end--;
+        *end = '\0';
+        char *word = end;
+        while (word > line && !is_blank(word[-1]))
+            word--;
+        if (word == line || n == wanted || n == CELLS_MAX - 1 || !is_number(word)) break;
+        labels[n++] = word;
+        end = word;
+    }
+    ITER_TRY(add_cell(r, line, err));
+    while (n > 0)
+        ITER_TRY(add_cell(r, labels[--n], err));
+    return ITER_OK;
+}
+
+/* The cells of the next line that is not empty; none at the text's end. */
+static iter_status next_row(reader *r, iter_error *err) {
+    do {
+        r->n_cells = 0;
+        if (r->p == r->end) return ITER_OK;
+        r->line = r->next_line;
+        ITER_TRY(r->kind == KIND_LST   ? cut_at_tabs(r, err)
+                 : r->kind == KIND_CSV ? cut_csv(r, err)
+                                       : cut_txt(r, err));
+    } while (r->n_cells == 1 && r->cells[0][0] == '\0');
+    return ITER_OK;
+}
+
+/* ---- columns --------------------------------------------------------------------------------- */
+
+/* Which column text[n] means: a name in `header`, else a number from 1. */
+static int find_column(const reader *r, const char *text, size_t n, bool header) {
+    char number[32];
+    double value = 0;
+    for (int i = 0; i < r->n_cells && header; i++) {
+        if (strlen(r->cells[i]) == n && memcmp(r->cells[i], text, n) == 0) return i;
+    }
+    if (n >= sizeof(number)) return NO_CELL;
+    memcpy(number, text, n);
+    number[n] = '\0';
+    if (!iter__parse_number(number, &value)) return NO_CELL;
+    for (int i = 0; i < r->n_cells; i++) {
+        if (value == i + 1) return i;
+    }
+    return NO_CELL;
+}
+
+static iter_status choose_named(reader *r, bool header, iter_error *err) {
+    const char *path = r->options->path_column, *labels = r->options->label_columns;
+    if (path) {
+        r->path_cell = find_column(r, path, strlen(path), header);
+        if (r->path_cell < 0)
+            return iter__fail(err, ITER_EINVAL, "%s: has no column '%s'", r->path, path);
+    }
+    for (const char *end; labels; labels = *end ? end + 1 : NULL) {
+        end = strchrnul(labels, ';');
+        const int cell = find_column(r, labels, (size_t)(end - labels), header);
+        if (cell < 0 || r->n_labels == CELLS_MAX) {
+            return iter__fail(err, ITER_EINVAL, "%s: has no column '%.*s'", r->path,
+                              (int)(end - labels), labels);
+        }
+        r->label_cells[r->n_labels++] = cell;
+    }
+    return ITER_OK;
+}
+
+static int find_image(const reader *r) {
+    for (int i = 0; i < r->n_cells; i++) {
+        if (r->is_image(r->cells[i], r->user)) return i;
+    }
+    return NO_CELL;
+}
+
+/* Columns of a .csv: as told; else the first that looks like a file, and all others. */
+static iter_status choose_csv(reader *r, iter_error *err) {
+    const bool header = find_image(r) < 0;
+    ITER_TRY(choose_named(r, header, err));
+    if (header) ITER_TRY(next_row(r, err));
+    if (r->path_cell < 0) r->path_cell = find_image(r);
+    if (r->path_cell < 0 && r->n_cells > 0) {
+        return fail_line(r, err,
+                         "no cell ends like a file's name; name the column by path-column=", NULL);
+    }
+    if (r->options->label_columns) return ITER_OK;
+    for (int i = 0; i < r->n_cells; i++) {
+        if (i == r->path_cell) continue;
+        if (!is_number(r->cells[i]) && r->n_cells > 2) {
+            return fail_line(r, err,
+                             "several columns, not all numbers: label-columns= names those wanted; "
+                             "no number is",
+                             r->cells[i]);
+        }
+        r->label_cells[r->n_labels++] = i;
+    }
+    return ITER_OK;
+}
+
+/* Settles by the first row, which cells are what. */
+static iter_status choose_cells(reader *r, iter_error *err) {
+    r->path_cell = NO_CELL;
+    if (r->kind == KIND_CSV) {
+        ITER_TRY(choose_csv(r, err));
+    } else if (r->kind == KIND_LST) {
+        if (r->n_cells < 2) return fail_line(r, err, "should be ID TAB LABEL TAB FILE", NULL);
+        r->path_cell = r->n_cells - 1;
+        for (int i = 1; i < r->n_cells - 1; i++)
+            r->label_cells[r->n_labels++] = i;
+    } else {
+        r->path_cell = 0;
+        for (int i = 1; i < r->n_cells; i++)
+            r->label_cells[r->n_labels++] = i;
+    }
+    if (r->options->label_width && r->n_labels != r->options->label_width && r->n_cells > 0) {
+        return iter__fail(err, ITER_EFORMAT,
+                          "%s: line %" PRIu64 ": has %d labels; label-width is %" PRId64, r->path,
+                          r->line, r->n_labels, r->options->label_width);
+    }
+    r->list->label_width = r->n_labels;
+    r->chosen = true;
+    return ITER_OK;
+}
+
+/* ---- labels ---------------------------------------------------------------------------------- */
+
+static bool is_integer(const char *text, int32_t *out) {
+    char *end = NULL;
+    const char *digits = text + (*text == '-' || *text == '+');
+    if (strspn(digits, "0123456789") != strlen(digits) || strlen(digits) > 10) return false;
+    const long value = strtol(text, &end, 10);
+    *out = (int32_t)value;
+    return *digits && value >= INT32_MIN && value <= INT32_MAX;
+}
+
+static void become_floats(iter__list *list, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++)
+        list->labels.f32[i] = (float)list->labels.i32[i];
+    list->dtype = ITER_F32;
+}
+
+/* The table twice as large, or made. */
+static iter_status grow_table(reader *r, iter_error *err) {
+    iter__list *list = r->list;
+    const uint32_t size = r->table_size ? 2 * r->table_size : 256;
+    uint32_t *table = iter__alloc(size, sizeof(*table));
+    const char **names = iter__realloc(list->class_names, size / 2 * sizeof(*names));
+    if (names) list->class_names = names;
+    if (!table || !names) {
+        iter__free(table);
+        return no_memory(r, err);
+    }
+    for (int32_t c = 0; c < list->n_classes; c++) {
+        uint32_t at = (uint32_t)iter__fnv1a_text(ITER_FNV_START, names[c]) & (size - 1);
+        while (table[at])
+            at = (at + 1) & (size - 1);
+        table[at] = (uint32_t)c + 1;
+    }
+    iter__free(r->table);
+    r->table = table;
+    r->table_size = size;
+    return ITER_OK;
+}
+
+/* The number of a class, in the order of coming. */
+static iter_status class_of(reader *r, const char *name, int32_t *out, iter_error *err) {
+    iter__list *list = r->list;
+    if (2 * (uint32_t)list->n_classes >= r->table_size) ITER_TRY(grow_table(r, err));
+    const uint32_t mask = r->table_size - 1;
+    uint32_t at = (uint32_t)iter__fnv1a_text(ITER_FNV_START, name) & mask;
+    for (; r->table[at]; at = (at + 1) & mask) {
+        *out = (int32_t)r->table[at] - 1;
+        if (strcmp(list->class_names[*out], name) == 0) return ITER_OK;
+    }
+    const char *kept = iter__file_set_text(&list->files, "", name);
+    if (!kept) return no_memory(r, err);
+    *out = list->n_classes++;
+    list->class_names[*out] = kept;
+    r->table[at] = (uint32_t)*out + 1;
+    return ITER_OK;
+}
+
+static iter_status add_label(reader *r, uint64_t at, const char *text, iter_error *err) {
+    iter__list *list = r->list;
+    double value = 0;
+    if (r->table_size) return class_of(r, text, &list->labels.i32[at], err);
+    if (list->dtype == ITER_I32 && is_integer(text, &list->labels.i32[at])) return ITER_OK;
+    if (!iter__parse_number(text, &value)) {
+        if (at > 0 || r->n_labels > 1) return fail_line(r, err, "a label that is no number:", text);
+        ITER_TRY(grow_table(r, err)); /* names, then */
+        return class_of(r, text, &list->labels.i32[at], err);
+    }
+    if (list->dtype == ITER_I32) become_floats(list, at);
+    list->labels.f32[at] = (float)value;
+    return ITER_OK;
+}
+
+static iter_status add_labels(reader *r, uint64_t sample, iter_error *err) {
+    iter__list *list = r->list;
+    const uint64_t need = (sample + 1) * (uint64_t)r->n_labels;
+    if (need > list->capacity) {
+        const uint64_t capacity = need < 2048 ? 4096 : 2 * need;
+        void *labels = iter__realloc(list->labels.memory, (size_t)capacity * 4);
+        if (!labels) return no_memory(r, err);
+        list->labels.memory = labels;
+        list->capacity = capacity;
+    }
+    for (int i = 0; i < r->n_labels; i++) {
+        if (r->label_cells[i] >= r->n_cells) return fail_line(r, err, "has too few columns", NULL);
+        const char *text = r->cells[r->label_cells[i]];
+        while (is_blank(*text))
+            text++;
+        ITER_TRY(add_label(r, sample * (uint64_t)r->n_labels + (uint64_t)i, text, err));
+    }
+    return ITER_OK;
+}
+
+/* ---- names of classes, sorted ---------------------------------------------------------------- */
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Numbers the classes by the order of their names. */
+static iter_status sort_classes(reader *r, iter_error *err) {
+    iter__list *list = r->list;
+    const size_t n = (size_t)list->n_classes;
+    const char **sorted = iter__alloc(n + 1, sizeof(*sorted));
+    int32_t *number = iter__alloc(n + 1, sizeof(*number));
+    if (!sorted || !number) {
+        iter__free(sorted);
+        iter__free(number);
+        return no_memory(r, err);
+    }
+    memcpy(sorted, list->class_names, n * sizeof(*sorted));
+    qsort(sorted, n, sizeof(*sorted), by_text);
+    for (size_t c = 0; c < n; c++) {
+        const char **found = bsearch(&list->class_names[c], sorted, n, sizeof(*sorted), by_text);
+        number[c] = (int32_t)(found - sorted);
+    }
+    for (uint64_t i = 0; i < list->files.n; i++)
+        list->labels.i32[i] = number[list->labels.i32[i]];
+    iter__free(number);
+    iter__free(list->class_names);
+    list->class_names = sorted;
+    return ITER_OK;
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+static iter_status add_row(reader *r, iter_error *err) {
+    iter__list *list = r->list;
+    const int expected = r->kind == KIND_CSV ? r->path_cell + 1 : r->n_labels + 1;
+    if (r->kind == KIND_LST) {
+        if (r->n_cells != r->n_labels + 2) {
+            return iter__fail(err, ITER_EFORMAT,
+                              "%s: line %" PRIu64 ": has %d columns, the first line has %d",
+                              r->path, r->line, r->n_cells, r->n_labels + 2);
+        }
+    } else if (r->n_cells < expected) {
+        return iter__fail(err, ITER_EFORMAT, "%s: line %" PRIu64 ": has %d columns, %d are needed",
+                          r->path, r->line, r->n_cells, expected);
+    }
+    ITER_TRY(add_labels(r, list->files.n, err));
+
+    uint32_t mode = 0;
+    uint64_t bytes = 0;
+    char text[128];
+    const char *path = iter__file_set_text(&list->files, r->folder, r->cells[r->path_cell]);
+    if (!path) return no_memory(r, err);
+    const int answer = iter__file_look(AT_FDCWD, path, &mode, &bytes);
+    if (answer != 0) {
+        return iter__fail(err, ITER_EIO, "%s: line %" PRIu64 ": %s: %s", r->path, r->line, path,
+                          iter__os_error(answer, text, sizeof(text)));
+    }
+    if (!S_ISREG(mode)) {
+        return iter__fail(err, ITER_EIO, "%s: line %" PRIu64 ": %s: is not a regular file", r->path,
+                          r->line, path);
+    }
+    return iter__file_set_add(&list->files, path, bytes, err);
+}
+
+static iter_status read_rows(reader *r, iter_error *err) {
+    ITER_TRY(next_row(r, err));
+    if (r->n_cells > 0) ITER_TRY(choose_cells(r, err));
+    while (r->n_cells > 0) {
+        ITER_TRY(add_row(r, err));
+        ITER_TRY(next_row(r, err));
+    }
+    if (r->list->files.n == 0) return iter__fail(err, ITER_EFORMAT, "%s: names no file", r->path);
+    return r->list->class_names ? sort_classes(r, err) : ITER_OK;
+}
+
+static bool find_kind(const char *path, kind *out) {
+    static const char *const endings[] = {".lst", ".csv", ".txt"};
+    const size_t n = strlen(path);
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+        *out = (kind)i;
+        if (n > 4 && strcasecmp(path + n - 4, endings[i]) == 0) return true;
+    }
+    *out = KIND_TXT;
+    return false;
+}
+
+bool iter__list_is_one(const char *path) {
+    kind found;
+    return find_kind(path, &found);
+}
+
+iter_status iter__list_load(const char *path, const iter__list_options *options,
+                            bool (*is_image)(const char *name, const void *user), const void *user,
+                            iter__list *out, iter_error *err) {
+    char *text = NULL;
+    size_t bytes = 0;
+    memset(out, 0, sizeof(*out));
+    out->dtype = ITER_I32;
+    reader *r = iter__alloc(1, sizeof(*r));
+    if (!r) return iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", path);
+    *r =
+        (reader){.list = out, .options = options, .is_image = is_image, .user = user, .path = path};
+    r->next_line = 1;
+    (void)find_kind(path, &r->kind);
+    const char *base = iter__path_base(path);
+    r->folder =
+        options->root ? iter__strdup(options->root) : iter__strf("%.*s", (int)(base - path), path);
+    iter_status status =
+        r->folder ? iter__file_load(path, LIST_BYTES_MAX, &text, &bytes, err) : no_memory(r, err);
+    if (status == ITER_OK && memchr(text, '\0', bytes))
+        status = iter__fail(err, ITER_EFORMAT, "%s: is no text: it holds zero bytes", path);
+    if (status == ITER_OK) {
+        const bool mark = bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0;
+        r->p = text + (mark ? 3 : 0);
+        r->end = text + bytes;
+        status = read_rows(r, err);
+    }
+    iter__free(text);
+    iter__free(r->folder);
+    iter__free(r->table);
+    iter__free(r);
+    return status;
+}
+
+void iter__list_free(iter__list *list) {
+    iter__file_set_free(&list->files);
+    iter__free(list->labels.memory);
+    iter__free(list->class_names);
+    memset(list, 0, sizeof(*list));
+}

@@ -1,0 +1,51 @@
+/* image_list.h - lists of files with labels: .lst, .csv and .txt. */
+#ifndef ITER_LOADERS_IMAGE_LIST_H
+#define ITER_LOADERS_IMAGE_LIST_H
+
+#include <stdbool.h>
+
+#include "loaders/file_set.h"
+
+typedef struct iter__list_options {
+    const char *root;          /* what names are relative to; NULL = the list's folder */
+    const char *path_column;   /* .csv: name or number (from 1) of a column; NULL = found out */
+    const char *label_columns; /* .csv: the same, several between ';' */
+    int64_t label_width;       /* 0 = as many as the first line has */
+} iter__list_options;
+
+/* Samples in the order of the list. Labels are i32 where all of them are written as integers, ids of
+ * the names where they are names (sorted as bytes), else f32. */
+typedef struct iter__list {
+    iter__file_set files;
+    int32_t label_width; /* 0 = no labels */
+    iter_dtype dtype;    /* I32 or F32 */
+    union {
+        int32_t *i32;
+        float *f32;
+        void *memory;
+    } labels; /* [files.n * label_width] */
+    uint64_t capacity;
+    const char **class_names; /* NULL = labels are numbers */
+    int32_t n_classes;
+} iter__list;
+
+/* Is this the name of a list? By its ending. */
+bool iter__list_is_one(const char *path);
+
+/*
+ * Reads the list `path` and looks at every file in it.
+ *
+ *   .lst  id TAB label [TAB label ...] TAB file, as im2rec writes it
+ *   .csv  RFC 4180; the first line names columns where none of it looks like a file of `is_image`
+ *   .txt  file [label ...], between blanks; labels are the numbers at the end of the line
+ *
+ * Errors: EIO, EFORMAT (list, line, reason), EINVAL (options), ENOMEM. After an error, too, `out` is
+ * to be freed.
+ */
+iter_status iter__list_load(const char *path, const iter__list_options *options,
+                            bool (*is_image)(const char *name, const void *user), const void *user,
+                            iter__list *out, iter_error *err);
+
+void iter__list_free(iter__list *list);
+
+#endif

@@ -1,0 +1,256 @@
+/*
+ * record_index.c - see record_index.h.
+ *
+ * An .idx file is text of some 20 bytes a line: it is taken into memory whole, its lines are counted
+ * and then read by a loop over digits, since a million of them should cost milliseconds. A file
+ * without one is walked from head to head.
+ *
+ * Source: MXNet, python/mxnet/recordio.py (MXIndexedRecordIO); dmlc-core, indexed_recordio_split.cc,
+ * which ignores the keys and sorts the offsets, too.
+ */
+#include "loaders/record_index.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "loaders/file.h"
+#include "loaders/record.h"
+#include "loaders/window.h"
+
+#define IDX_BYTES_MAX ((uint64_t)1 << 36)
+#define SAVE_BYTES    ((size_t)1 << 16)
+#define LINE_BYTES    48
+
+/* ---- .idx files ------------------------------------------------------------------------------ */
+
+typedef struct idx_text {
+    const char *p, *end; /* what is left of the text */
+    const char *path;
+    uint64_t line; /* from 1 */
+} idx_text;
+
+static iter_status bad_line(const idx_text *text, const char *reason, iter_error *err) {
+    return iter__fail(err, ITER_EFORMAT, "%s: line %" PRIu64 ": %s", text->path, text->line,
+                      reason);
+}
+
+/* The offset of the line at text->p, which goes to the next one. */
+static iter_status read_line(idx_text *text, uint64_t *out, iter_error *err) {
+    const char *newline = memchr(text->p, '\n', (size_t)(text->end - text->p));
+    const char *end = newline ? newline : text->end;
+    const char *p = text->p;
+    while (p < end && *p != '\t')
+        p++;
+    if (p == end) return bad_line(text, "no tab; it should be KEY TAB OFFSET", err);
+    const char *digits = ++p;
+    uint64_t value = 0;
+    for (; p < end && *p >= '0' && *p <= '9'; p++)
+        value = 10 * value + (uint64_t)(*p - '0');
+    if (p == digits || p - digits > 18 || (p < end && !(*p == '\r' && p + 1 == end)))
+        return bad_line(text, "the offset is no number", err);
+    *out = value;
+    text->p = newline ? newline + 1 : text->end;
+    return ITER_OK;
+}
+
+static int by_offset(const void *a, const void *b) {
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static iter_status read_lines(iter__span_set *set, idx_text *text, iter_error *err) {
+    const iter_file *rec = &set->files[set->n_done];
+    const uint64_t first = set->n;
+    bool sorted = true;
+    for (; text->p < text->end; text->line++) {
+        uint64_t offset = 0;
+        if (*text->p == '\n') { /* an empty line */
+            text->p++;
+            continue;
+        }
+        ITER_TRY(read_line(text, &offset, err));
+        if (rec->bytes < ITER_RECORD_HEAD || offset > rec->bytes - ITER_RECORD_HEAD ||
+            offset % 4 != 0) {
+            return iter__fail(err, ITER_EFORMAT,
+                              "%s: line %" PRIu64 ": offset %" PRIu64
+                              " is no place in %s, which has %" PRIu64 " bytes",
+                              text->path, text->line, offset, iter__path_base(rec->path),
+                              rec->bytes);
+        }
+        sorted &= set->n == first || offset > set->offsets[set->n - 1];
+        ITER_TRY(iter__span_set_add(set, offset, err));
+    }
+    if (sorted) return ITER_OK;
+    qsort(set->offsets + first, (size_t)(set->n - first), sizeof(*set->offsets), by_offset);
+    for (uint64_t i = first + 1; i < set->n; i++) {
+        if (set->offsets[i] == set->offsets[i - 1]) {
+            return iter__fail(err, ITER_EFORMAT, "%s: offset %" PRIu64 " stands twice", text->path,
+                              set->offsets[i]);
+        }
+    }
+    return ITER_OK;
+}
+
+static uint64_t count_lines(const char *p, size_t n) {
+    uint64_t lines = 1;
+    for (const char *end = p + n; (p = memchr(p, '\n', (size_t)(end - p))); p++)
+        lines++;
+    return lines;
+}
+
+/* ---- walking through ------------------------------------------------------------------------- */
+
+/* The end of the piece whose head is at `offset`, and its flag. */
+static iter_status read_piece(iter__window *window, uint64_t offset, uint32_t *out_flag,
+                              uint64_t *out_end, iter_error *err) {
+    const uint8_t *p = NULL;
+    size_t n = 0;
+    ITER_TRY(iter__window_at(window, offset, ITER_RECORD_HEAD, &p, &n, err));
+    if (n < ITER_RECORD_HEAD) {
+        return iter__fail(err, ITER_EFORMAT,
+                          "%s: ends in the head of a record, at %" PRIu64 ", after %zu bytes of it",
+                          window->path, offset, n);
+    }
+    const uint32_t magic = iter__record_u32(p), word = iter__record_u32(p + 4);
+    if (magic != ITER_RECORD_MAGIC) {
+        return iter__fail(err, ITER_EFORMAT,
+                          "%s: at %" PRIu64 " is 0x%08x, a record's magic is 0x%08x", window->path,
+                          offset, magic, ITER_RECORD_MAGIC);
+    }
+    const uint32_t length = iter__record_length(word);
+    if (length > window->bytes - offset - ITER_RECORD_HEAD) {
+        return iter__fail(err, ITER_EFORMAT,
+                          "%s: the record at %" PRIu64 " has %u bytes, the file ends after %" PRIu64
+                          " of them",
+                          window->path, offset, length, window->bytes - offset - ITER_RECORD_HEAD);
+    }
+    const uint64_t end = offset + ITER_RECORD_HEAD + ((length + 3) & ~3u);
+    *out_flag = iter__record_flag(word);
+    *out_end = end < window->bytes ? end : window->bytes; /* the last one may lack its zeros */
+    return ITER_OK;
+}
+
+/* The file is as long as the last of its records says: else it was cut, or the index is another's. */
+static iter_status check_last(const iter__span_set *set, iter_error *err) {
+    const iter_file *rec = &set->files[set->n_done];
+    const uint64_t first = set->first[set->n_done] + set->n_done;
+    if (set->n == first) return ITER_OK;
+    iter__window window;
+    uint32_t flag = 0;
+    ITER_TRY(iter__window_open(&window, rec->path, err));
+    uint64_t at = set->offsets[set->n - 1];
+    iter_status status = read_piece(&window, at, &flag, &at, err);
+    while (status == ITER_OK && (flag == ITER_PIECE_FIRST || flag == ITER_PIECE_MIDDLE))
+        status = read_piece(&window, at, &flag, &at, err);
+    iter__window_close(&window);
+    return status;
+}
+
+static iter_status scan(iter__span_set *set, iter__window *window, iter_error *err) {
+    bool inside = false; /* of a record of several pieces */
+    for (uint64_t at = 0, end = 0; at < window->bytes; at = end) {
+        uint32_t flag = 0;
+        ITER_TRY(read_piece(window, at, &flag, &end, err));
+        const bool begins = flag == ITER_PIECE_WHOLE || flag == ITER_PIECE_FIRST;
+        if (flag > ITER_PIECE_LAST || begins == inside) {
+            return iter__fail(err, ITER_EFORMAT, "%s: the piece at %" PRIu64 " has flag %u, %s",
+                              window->path, at, flag,
+                              inside ? "but goes on with a record" : "but begins a record");
+        }
+        inside = flag == ITER_PIECE_FIRST || flag == ITER_PIECE_MIDDLE;
+        if (!begins) continue;
+        ITER_TRY(iter__span_set_add(set, at, err));
+    }
+    if (inside) {
+        return iter__fail(err, ITER_EFORMAT,
+                          "%s: ends in the record at %" PRIu64 ": its last piece is missing",
+                          window->path, set->offsets[set->n - 1]);
+    }
+    return ITER_OK;
+}
+
+iter_status iter__record_index_scan(iter__span_set *set, iter_error *err) {
+    iter__window window;
+    ITER_TRY(iter__window_open(&window, set->files[set->n_done].path, err));
+    (void)posix_fadvise(window.fd, 0, 0, POSIX_FADV_RANDOM); /* no reading ahead between heads */
+    iter_status status = scan(set, &window, err);
+    if (status == ITER_OK) status = iter__span_set_end(set, window.bytes, err);
+    iter__window_close(&window);
+    return status;
+}
+
+iter_status iter__record_index_load(iter__span_set *set, const char *idx, iter_error *err) {
+    char *bytes = NULL;
+    size_t n = 0;
+    ITER_TRY(iter__file_load(idx, IDX_BYTES_MAX, &bytes, &n, err));
+    idx_text text = {bytes, bytes + n, idx, 1};
+    iter_status status = iter__span_set_reserve(set, count_lines(bytes, n) + 1, err);
+    if (status == ITER_OK) status = read_lines(set, &text, err);
+    iter__free(bytes);
+    if (status == ITER_OK) status = check_last(set, err);
+    ITER_TRY(status);
+    return iter__span_set_end(set, set->files[set->n_done].bytes, err);
+}
+
+/* ---- keeping what was found ------------------------------------------------------------------ */
+
+static bool write_all(int fd, const char *p, size_t n) {
+    while (n > 0) {
+        const ssize_t done = write(fd, p, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return false;
+        p += done;
+        n -= (size_t)done;
+    }
+    return true;
+}
+
+static bool write_lines(const iter__span_set *set, int fd, char *buffer) {
+    const uint64_t f = set->n_done - 1, n = set->first[f + 1] - set->first[f];
+    const uint64_t *offsets = set->offsets + set->first[f] + f;
+    size_t used = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        used += (size_t)snprintf(buffer + used, LINE_BYTES, "%" PRIu64 "\t%" PRIu64 "\n", i,
+                                 offsets[i]);
+        if (used < SAVE_BYTES - LINE_BYTES && i + 1 < n) continue;
+        if (!write_all(fd, buffer, used)) return false;
+        used = 0;
+    }
+    return fsync(fd) == 0;
+}
+
+iter_status iter__record_index_save(const iter__span_set *set, const char *idx, iter_error *err) {
+    char text[128];
+    iter_status status = ITER_OK;
+    int fd = -1;
+    char *buffer = iter__alloc(SAVE_BYTES, 1);
+    char *other = iter__strf("%s.%ld.tmp", idx, (long)getpid());
+    if (!buffer || !other) {
+        status = iter__fail(err, ITER_ENOMEM, "%s: no memory to write it", idx);
+        goto done;
+    }
+    fd = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0 || !write_lines(set, fd, buffer)) {
+        status =
+            iter__fail(err, ITER_EIO, "%s: %s", other, iter__os_error(errno, text, sizeof(text)));
+    }
+    if (fd >= 0 && close(fd) < 0 && status == ITER_OK)
+        status = iter__fail(err, ITER_EIO, "%s: could not be written", other);
+    if (status == ITER_OK && rename(other, idx) < 0) {
+        status =
+            iter__fail(err, ITER_EIO, "%s: %s", idx, iter__os_error(errno, text, sizeof(text)));
+    }
+    if (status < 0 && fd >= 0) (void)unlink(other);
+done:
+    iter__free(other);
+    iter__free(buffer);
+    return status;
+}

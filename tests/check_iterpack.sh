@@ -1,0 +1,151 @@
+#!/bin/sh
+# iterpack from outside: MXNet's bytes, shards, going on after an interruption, verify finds what is wrong, exit codes.
+# Usage: ITERPACK=build/bench/iterpack/iterpack check_iterpack.sh SOURCE_DIR
+cd "$1" || exit 2
+if [ -z "$ITERPACK" ]; then echo "skipped: no iterpack"; exit 77; fi
+golden=$(pwd)/tests/golden/recordio
+dir=$(mktemp -d) || exit 2
+trap 'rm -rf "$dir"' EXIT
+bad=0
+fault() { echo "check_iterpack: $*"; bad=1; }
+
+# status WANTED ARGUMENTS: the exit status; what went wrong is on stderr alone.
+status() {
+    want=$1; shift
+    "$ITERPACK" "$@" >"$dir/out" 2>"$dir/err"; got=$?
+    [ $got = "$want" ] || fault "status $got, not $want: $*: $(head -c 300 "$dir/err")"
+    if [ "$want" = 0 ]; then
+        [ ! -s "$dir/err" ] || fault "stderr is not empty: $*: $(head -c 300 "$dir/err")"
+    else
+        [ -s "$dir/err" ] || fault "an error without a message: $*"
+    fi
+}
+says() { grep -q -- "$1" "$dir/$2" || fault "no \"$1\" in $2: $(head -c 300 "$dir/$2")"; }
+
+# The files of tests/golden/make_recordio.py; 0a 23 d7 ce is the magic.
+mkdir -p "$dir/set/a" "$dir/set/b"
+: >"$dir/set/a/0"
+printf hello >"$dir/set/a/1"
+printf '\012\043\327\316\012\043\327\316x' >"$dir/set/b/2"
+{ printf '%300s' '' | tr ' ' x; printf '\012\043\327\316yyyyyyy'; } >"$dir/set/b/3 3"
+
+for name in one three; do
+    for threads in 1 3; do
+        rm -f "$dir/$name.rec" "$dir/$name.idx"
+        status 0 pack "$golden/$name.lst" "$dir/$name.rec" --root "$dir/set" --threads $threads
+        says '^4 records written$' out
+        cmp -s "$golden/$name.rec" "$dir/$name.rec" || fault "$name.rec is not MXNet's"
+        cmp -s "$golden/$name.idx" "$dir/$name.idx" || fault "$name.idx is not MXNet's"
+    done
+    status 0 verify "$dir/$name.rec"
+    status 0 verify "$dir/$name.rec" --list "$golden/$name.lst" --root "$dir/set"
+    status 0 info "$dir/$name.rec"
+    says '^  content  0 to 311 bytes' out
+done
+says '3 a record, 1 to 3.42857' out
+[ -z "$(ls "$dir" | grep part)" ] || fault "parts are left: $(ls "$dir")"
+status 1 pack "$golden/one.lst" "$dir/one.rec" --root "$dir/set" # never over a file that exists
+says 'is there already' err
+
+# Shards: parts of the list in its order, together the same records.
+status 0 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
+[ "$(cat "$dir"/s-0000[012].idx | cut -f1 | tr '\n' ' ')" = "0 1 2 3 " ] || fault "keys of shards: $(cat "$dir"/s-*.idx)"
+cat "$dir"/s-0000[012].rec | cmp -s - "$golden/three.rec" || fault "shards are not the whole"
+status 0 verify "$dir/s-00000.rec" "$dir/s-00001.rec" "$dir/s-00002.rec" --list "$golden/three.lst" --root "$dir/set"
+
+# More files than are read ahead.
+i=0
+while [ $i -lt 300 ]; do printf '%d\t%d\tmany/%d\n' $i $i $i; i=$((i + 1)); done >"$dir/many.lst"
+mkdir "$dir/many"
+while read -r id label path; do printf "%${id}s" "$label" >"$dir/$path"; done <"$dir/many.lst"
+for threads in 1 4; do
+    rm -f "$dir"/m.*
+    status 0 pack "$dir/many.lst" "$dir/m.rec" --threads $threads
+    status 0 verify "$dir/m.rec" --list "$dir/many.lst"
+    says '300 records, as in its index, with labels and bytes' out
+done
+
+# A run that ended early, after 0 to 3 records on the disk and with any garbage behind them.
+for lines in 0 1 2 3; do
+    rm -f "$dir"/r.*
+    mkdir "$dir/gone" && cp -r "$dir/set/." "$dir/gone"
+    rm "$dir/gone/b/3 3"
+    status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone"
+    says 'b/3 3: No such file' err
+    [ ! -e "$dir/r.rec" ] || fault "a .rec before it is complete"
+    head -n $lines "$dir/r.idx.part" >"$dir/cut" && printf '9999' >>"$dir/cut" && mv "$dir/cut" "$dir/r.idx.part"
+    head -c 1000 /dev/zero >>"$dir/r.rec.part"
+    status 0 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/set"
+    says "^$((4 - lines)) records written" out
+    cmp -s "$golden/one.rec" "$dir/r.rec" || fault "taken up after $lines records: not the same .rec"
+    cmp -s "$golden/one.idx" "$dir/r.idx" || fault "taken up after $lines records: not the same .idx"
+    rm -r "$dir/gone"
+done
+# Not taken up: another list, a .rec that lost what its index has.
+rm -f "$dir"/r.*; mkdir "$dir/gone"
+status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone"
+status 1 pack "$golden/three.lst" "$dir/r.rec" --root "$dir/set"
+says 'another list or with other options' err
+status 0 pack "$golden/three.lst" "$dir/r.rec" --root "$dir/set" --restart
+cmp -s "$golden/three.rec" "$dir/r.rec" || fault "--restart: not the same .rec"
+rm -f "$dir"/r.*; cp -r "$dir/set/." "$dir/gone"; rm "$dir/gone/b/3 3"
+status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone"
+head -c 80 "$dir/r.rec.part" >"$dir/cut" && mv "$dir/cut" "$dir/r.rec.part"
+status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/set"
+says 'ends before its index' err
+
+# Files that cannot be read.
+rm -f "$dir"/r.*
+"$ITERPACK" pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone" --skip >"$dir/out" 2>"$dir/err" || fault "--skip"
+says 'one.lst: item 4: b/3 3: No such file' err
+[ "$(cut -f1 "$dir/r.idx" | tr '\n' ' ')" = "7 3 1099511627776 " ] || fault "--skip: $(cat "$dir/r.idx")"
+says '3 records written, 1 files skipped' out
+status 0 verify "$dir/r.rec"
+status 1 verify "$dir/r.rec" --list "$golden/one.lst" --root "$dir/set"
+says 'has 4 files, 3 records' err
+
+# What verify finds: bytes of one.rec changed; each place with what is said.
+damage() { # OFFSET OCTAL REASON
+    cp "$golden/one.rec" "$dir/d.rec"; cp "$golden/one.idx" "$dir/d.idx"
+    printf "\\$2" | dd of="$dir/d.rec" bs=1 seek="$1" conv=notrunc 2>/dev/null
+    status 1 verify "$dir/d.rec" --list "$golden/one.lst" --root "$dir/set"
+    says "$3" err
+}
+damage 0 013 'at 0: 0xced7230b is not a record'
+damage 7 040 'a piece has flag 0, which cannot be here'
+damage 7 100 'a piece has flag 2, which cannot be here'
+damage 40 002 'record 1 at 32: is shorter than its header'
+damage 44 001 'record 1 at 32: has another label'
+damage 48 001 'record 1 at 32: has another id'
+damage 64 001 'record 1 at 32: has other bytes than the file'
+cp "$golden/one.rec" "$dir/d.rec"; printf '7\t0\n3\t36\n1099511627776\t72\n14904420021132796682\t124\n' >"$dir/d.idx"
+status 1 verify "$dir/d.rec"; says 'the index has offset 36 for it (line 2)' err
+head -n 3 "$golden/one.idx" >"$dir/d.idx"; status 1 verify "$dir/d.rec"; says 'is not in the index' err
+head -c 470 "$golden/one.rec" >"$dir/d.rec"; status 1 verify "$dir/d.rec"; says 'the file ends' err
+
+# Lists.
+mkdir -p "$dir/photos/dog" "$dir/photos/cat" "$dir/photos/empty"
+for file in dog/2.jpg dog/10.JPG cat/x.png; do : >"$dir/photos/$file"; done
+status 0 list "$dir/photos"
+printf '0\t0.000000\tcat/x.png\n1\t1.000000\tdog/10.JPG\n2\t1.000000\tdog/2.jpg\n' | cmp -s - "$dir/out" || fault "list: $(cat "$dir/out")"
+status 0 list "$dir/photos/" "$dir/p.lst" --shuffle 3
+cut -f2- "$dir/p.lst" | sort | cmp -s - "$dir/out" && fault "list wrote to stdout, too"
+[ "$(cut -f3 "$dir/p.lst" | sort | tr '\n' ' ')" = "cat/x.png dog/10.JPG dog/2.jpg " ] || fault "shuffled list: $(cat "$dir/p.lst")"
+status 0 list "$dir/photos" --no-labels --ext png
+printf '0\t0.000000\tcat/x.png\n' | cmp -s - "$dir/out" || fault "list --ext: $(cat "$dir/out")"
+for text in '' '0\ta\n' '0\n' 'x\t1\ta\n' '0\t1x\ta\n' '0\t1\ta\n1\t1\t2\tb\n' '0\t1\ta\n1\tb\n' '-1\t1\ta\n' '0\t1\t\n'; do
+    # shellcheck disable=SC2059 # the text is a format
+    printf -- "$text" >"$dir/bad.lst"
+    status 1 pack "$dir/bad.lst" "$dir/bad.rec"
+    says 'bad.lst' err
+done
+status 0 --help
+status 0 --version
+for arguments in "" "wrong" "pack" "pack a" "pack a b" "pack a b.rec c" "pack a b.rec --threads" "pack a b.rec --threads 0" "pack a b.rec --threads x" \
+    "verify" "info" "list" "list a b c" "info --wrong a.rec"; do
+    # shellcheck disable=SC2086
+    status 2 $arguments
+done
+status 1 info "$dir/none.rec"
+status 1 pack "$dir/none.lst" "$dir/x.rec"
+exit $bad

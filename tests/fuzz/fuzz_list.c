@@ -1,0 +1,59 @@
+/*
+ * fuzz_list.c - any bytes as a list of images.
+ *
+ * Input: a byte that chooses .lst, .csv or .txt and options; the rest is the list. Files called "a.jpg" and "b" are there.
+ * Property: open answers OK or a documented error that names the list; if OK, every sample is one of the two files, and labels are as many
+ * as the field says, with names of classes sorted and each label one of them.
+ */
+#include "loaders/formats.h"
+#include "loaders/image_list.h"
+#include "tests/support/fuzz_format.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static char folder[MAKE_PATH_MAX];
+
+static void away(void) {
+    make_folder_gone(folder);
+}
+
+static void check_labels(const opened *f) {
+    if (f->desc.n_fields < 2) return;
+    const iter_desc *desc = &f->desc.fields[1].desc;
+    const size_t bytes = iter_desc_bytes(desc);
+    FUZZ_REQUIRE(bytes > 0 && bytes <= 1024 &&
+                 (desc->dtype == ITER_I32 || desc->dtype == ITER_F32));
+    for (int32_t c = 1; c < f->desc.n_classes; c++)
+        FUZZ_REQUIRE(strcmp(f->desc.class_names[c - 1], f->desc.class_names[c]) < 0);
+    for (uint64_t i = 0; i < f->desc.n_samples; i++) {
+        int32_t row[256];
+        f->ops->index_row(f->state, i, 1, row);
+        if (f->desc.n_classes > 0) FUZZ_REQUIRE(row[0] >= 0 && row[0] < f->desc.n_classes);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static const char *const names[] = {"x.lst", "x.csv", "x.txt"};
+    static const char *const options[] = {NULL, "label-width=1", "label-columns=2",
+                                          "path-column=1&label-columns=label;2"};
+    char path[MAKE_PATH_MAX];
+    if (size < 1 || size > 20000) return 0;
+    if (!folder[0]) {
+        make_folder(folder);
+        make_file(folder, "a.jpg", "x", 1);
+        make_file(folder, "b", "xy", 2);
+        atexit(away);
+    }
+    const char *name = names[data[0] % 3];
+    make_file(folder, name, data + 1, size - 1);
+    opened f;
+    if (fuzz_open(&iter__format_folder, make_path(path, folder, name), options[data[0] / 3 % 4],
+                  name, &f)) {
+        for (uint64_t i = 0; i < f.desc.n_files; i++)
+            FUZZ_REQUIRE(f.desc.files[i].bytes <= size);
+        check_labels(&f);
+        fuzz_close(&f);
+    }
+    FUZZ_REQUIRE(remove(path) == 0); /* the next list may not name it */
+    return 0;
+}

@@ -1,0 +1,17 @@
+/* color_avx2.c - the colour kernels with AVX2. Only called where the processor has it. */
+#if defined(__x86_64__)
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
+#pragma GCC target("avx2")
+#endif
+
+#define LEVEL avx2
+#include "transforms/color_template.h"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+
+#endif

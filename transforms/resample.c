@@ -1,0 +1,241 @@
+/*
+ * resample.c - an image of bytes to another size.
+ *
+ * Which pass comes first is Pillow's choice, because the bytes between the passes depend on it. Rows first: source rows go through the horizontal
+ * windows four at a time, when an output row asks for them, into a ring that holds no more than a vertical window and stays in the first cache.
+ * Columns first: four output rows are made as wide as the source and then go through the horizontal windows together.
+ *
+ * A horizontal kernel loads 16 bytes wherever a window lies; rows that would be read beyond the image's last byte are copied first. Where windows
+ * do not touch every source row (linear, far apart), only those that they touch are made.
+ */
+#include <assert.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "transforms/resample.h"
+
+#define ALIGN(n) (((size_t)(n) + 63) & ~(size_t)63)
+
+typedef struct plan {
+    resample_axis x, y;
+    int32_t channels;
+    bool columns_first;
+    int32_t *rows;       /* [n_rows] source row of each row that is made; NULL = all of them */
+    int32_t n_rows;      /* that go through the horizontal windows */
+    int32_t n_ring;      /* of these held at a time, a multiple of RESAMPLE_ROWS */
+    size_t ring_step;    /* bytes */
+    size_t reach;        /* bytes from a row's start that the horizontal kernel may read */
+    uint8_t *ring;       /* [n_ring][ring_step] */
+    uint8_t *copies;     /* [RESAMPLE_ROWS][ALIGN(reach)] */
+    const uint8_t **tap; /* [2 * y.n_pairs] */
+    void *room;
+} plan;
+
+/* Gives out parts of the scratch; with NULL only counts. */
+typedef struct bump {
+    char *base;
+    size_t used;
+} bump;
+
+static void *carve(bump *from, size_t bytes) {
+    void *at = from->base ? from->base + from->used : NULL;
+    from->used += ALIGN(bytes);
+    return at;
+}
+
+static int32_t pairs_of(resample_filter filter, int64_t n_in, int64_t n_out) {
+    return (iter__resample_taps(filter, n_in, n_out) + 1) / 2;
+}
+
+static void carve_axis(bump *from, resample_axis *axis, resample_filter filter, int64_t n_in,
+                       int64_t n_out) {
+    const size_t n = (size_t)(n_out + RESAMPLE_PIXELS - 1) / RESAMPLE_PIXELS * RESAMPLE_PIXELS;
+    const size_t pairs = (size_t)pairs_of(filter, n_in, n_out);
+    axis->first = carve(from, n * sizeof(*axis->first));
+    axis->weights = carve(from, n * pairs * 4 * sizeof(*axis->weights));
+}
+
+/* Pillow's rule: where the height loses more than twice the pixels that the width loses. */
+static bool is_columns_first(int64_t in_height, int64_t in_width, int64_t out_height,
+                             int64_t out_width) {
+    const int64_t width_lost = in_width > out_width ? in_width - out_width : 0;
+    return in_height - out_height > 2 * width_lost;
+}
+
+/* Lays out the scratch for the most that windows of these sizes can need. */
+static void lay_out(plan *p, bump *from, resample_filter filter, int64_t in_height,
+                    int64_t in_width, int64_t out_height, int64_t out_width, int32_t channels) {
+    const int32_t x_pairs = pairs_of(filter, in_width, out_width);
+    const int32_t y_pairs = pairs_of(filter, in_height, out_height);
+    p->channels = channels;
+    p->columns_first = is_columns_first(in_height, in_width, out_height, out_width);
+    carve_axis(from, &p->x, filter, in_width, out_width);
+    carve_axis(from, &p->y, filter, in_height, out_height);
+    p->n_ring = p->columns_first
+                    ? RESAMPLE_ROWS
+                    : (2 * y_pairs + 2 * RESAMPLE_ROWS - 1) / RESAMPLE_ROWS * RESAMPLE_ROWS;
+    p->ring_step = ALIGN(out_width * channels + RESAMPLE_LOAD) + 64;
+    p->reach = (size_t)(in_width + 2 * x_pairs) * (size_t)channels + RESAMPLE_LOAD;
+    p->ring = carve(from, (size_t)p->n_ring * p->ring_step);
+    p->copies = carve(from, RESAMPLE_ROWS * ALIGN(p->reach));
+    p->tap = carve(from, 2 * (size_t)y_pairs * sizeof(*p->tap));
+    p->room = carve(from, RESAMPLE_ROOM(2 * (x_pairs > y_pairs ? x_pairs : y_pairs) + 1));
+    p->rows = carve(from, 2 * (size_t)out_height * sizeof(*p->rows));
+}
+
+size_t iter__resample_scratch(resample_filter filter, int64_t in_height, int64_t in_width,
+                              int64_t out_height, int64_t out_width, int32_t channels) {
+    plan p;
+    bump from = {NULL, 0};
+    if (filter == RESAMPLE_NEAREST) return ALIGN(out_width * (int64_t)sizeof(int32_t));
+    lay_out(&p, &from, filter, in_height, in_width, out_height, out_width, channels);
+    return from.used;
+}
+
+/* ---- Rows first -------------------------------------------------------------------------------- */
+
+/* Numbers the rows that windows touch, and has the windows count in these numbers. Only for windows of at most two taps. */
+static void number_rows(plan *p) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->y.n_out; i++) {
+        const int32_t first = p->y.first[i];
+        while (n > 0 && p->rows[n - 1] >= first)
+            n--;
+        p->y.first[i] = n;
+        for (int32_t t = 0; t < p->y.n_taps && first + t < p->y.n_in; t++)
+            p->rows[n++] = first + t;
+    }
+    p->n_rows = n;
+}
+
+/* Source row of each of the four rows from `made` on, or a copy of it. */
+static void find_rows(const plan *p, const resample_image *in, int32_t made,
+                      const uint8_t *rows[RESAMPLE_ROWS]) {
+    const size_t row_bytes = (size_t)in->width * (size_t)p->channels;
+    const uint8_t *end = in->data + (in->height - 1) * in->row_step + row_bytes;
+    for (int32_t k = 0; k < RESAMPLE_ROWS; k++) {
+        const int32_t wanted = made + k < p->n_rows ? made + k : p->n_rows - 1;
+        rows[k] = in->data + (ptrdiff_t)(p->rows ? p->rows[wanted] : wanted) * in->row_step;
+        if ((size_t)(end - rows[k]) < p->reach) {
+            uint8_t *copy = p->copies + (size_t)k * ALIGN(p->reach);
+            memcpy(copy, rows[k], row_bytes);
+            memset(copy + row_bytes, 0, p->reach - row_bytes);
+            rows[k] = copy;
+        }
+    }
+}
+
+static const int16_t *weights_of(const resample_axis *axis, int32_t i) {
+    return axis->weights + (size_t)i * (size_t)axis->n_pairs * 4;
+}
+
+static void run_rows_first(plan *p, const resample_image *in, uint8_t *out,
+                           const resample_kernels *kernels) {
+    const size_t out_bytes = (size_t)p->x.n_out * (size_t)p->channels;
+    int32_t made = 0;
+    for (int32_t i = 0; i < p->y.n_out; i++, out += out_bytes) {
+        const int32_t first = p->y.first[i];
+        int32_t end = first + p->y.n_taps;
+        if (end > p->n_rows) end = p->n_rows;
+        for (; made < end; made += RESAMPLE_ROWS) {
+            const uint8_t *rows[RESAMPLE_ROWS];
+            find_rows(p, in, made, rows);
+            kernels->horizontal(p->ring + (size_t)(made % p->n_ring) * p->ring_step,
+                                (ptrdiff_t)p->ring_step, rows, &p->x, p->channels);
+        }
+        for (int32_t t = 0; t < 2 * p->y.n_pairs; t++) { /* beyond the window weights are 0 */
+            const int32_t row = first + t < end ? first + t : first;
+            p->tap[t] = p->ring + (size_t)(row % p->n_ring) * p->ring_step;
+        }
+        kernels->vertical(out, out_bytes, p->tap, weights_of(&p->y, i), p->y.n_pairs);
+    }
+}
+
+/* ---- Columns first ------------------------------------------------------------------------------ */
+
+/* Output row i, as wide as the source. */
+static void make_row(plan *p, const resample_image *in, int32_t i, uint8_t *out,
+                     const resample_kernels *kernels) {
+    const size_t row_bytes = (size_t)in->width * (size_t)p->channels;
+    const int32_t first = p->y.first[i];
+    for (int32_t t = 0; t < 2 * p->y.n_pairs; t++) { /* beyond the window weights are 0 */
+        const int32_t row = t < p->y.n_taps && first + t < p->y.n_in ? first + t : first;
+        p->tap[t] = in->data + (ptrdiff_t)row * in->row_step;
+    }
+    kernels->vertical(out, row_bytes, p->tap, weights_of(&p->y, i), p->y.n_pairs);
+    memset(out + row_bytes, 0, p->reach - row_bytes);
+}
+
+static void run_columns_first(plan *p, const resample_image *in, uint8_t *out,
+                              const resample_kernels *kernels) {
+    const size_t out_bytes = (size_t)p->x.n_out * (size_t)p->channels;
+    const size_t step = ALIGN(p->reach);
+    for (int32_t i = 0; i < p->y.n_out; i += RESAMPLE_ROWS) {
+        const uint8_t *rows[RESAMPLE_ROWS];
+        const int32_t n = p->y.n_out - i < RESAMPLE_ROWS ? p->y.n_out - i : RESAMPLE_ROWS;
+        for (int32_t k = 0; k < RESAMPLE_ROWS; k++) {
+            uint8_t *row = p->copies + (size_t)k * step;
+            if (k < n) make_row(p, in, i + k, row, kernels);
+            rows[k] = k < n ? row : rows[0];
+        }
+        kernels->horizontal(p->ring, (ptrdiff_t)p->ring_step, rows, &p->x, p->channels);
+        for (int32_t k = 0; k < n; k++, out += out_bytes)
+            memcpy(out, p->ring + (size_t)k * p->ring_step, out_bytes);
+    }
+}
+
+/* ---- Nearest: the pixel that holds the centre; a centre on an edge belongs to the pixel behind it ---------------------------------- */
+
+static int64_t nearest(int64_t i, int64_t n_in, int64_t n_out) {
+    return (2 * i + 1) * n_in / (2 * n_out);
+}
+
+static inline void pick(uint8_t *out, const uint8_t *in, const int32_t *offsets, int64_t n,
+                        const size_t bytes) {
+    for (int64_t i = 0; i < n; i++, out += bytes)
+        memcpy(out, in + offsets[i], bytes);
+}
+
+static void run_nearest(const resample_image *in, uint8_t *out, int64_t out_height,
+                        int64_t out_width, int32_t channels, int32_t *offsets) {
+    for (int64_t x = 0; x < out_width; x++)
+        offsets[x] = (int32_t)(nearest(x, in->width, out_width) * channels);
+    for (int64_t y = 0; y < out_height; y++, out += out_width * channels) {
+        const uint8_t *row = in->data + nearest(y, in->height, out_height) * in->row_step;
+        switch (channels) {
+        case 1: pick(out, row, offsets, out_width, 1); break;
+        case 2: pick(out, row, offsets, out_width, 2); break;
+        case 3: pick(out, row, offsets, out_width, 3); break;
+        default: pick(out, row, offsets, out_width, 4);
+        }
+    }
+}
+
+/* ---- Public ----------------------------------------------------------------------------------- */
+
+void iter__resample(resample_filter filter, const resample_image *in, uint8_t *out,
+                    int64_t out_height, int64_t out_width, int32_t channels,
+                    const resample_kernels *kernels, void *scratch) {
+    plan p;
+    bump from = {scratch, 0};
+    assert(channels >= 1 && channels <= RESAMPLE_MAX_CHANNELS);
+    if (filter == RESAMPLE_NEAREST) {
+        run_nearest(in, out, out_height, out_width, channels, scratch);
+        return;
+    }
+    lay_out(&p, &from, filter, in->height, in->width, out_height, out_width, channels);
+    iter__resample_windows(&p.x, filter, in->width, out_width, kernels, p.room);
+    iter__resample_windows(&p.y, filter, in->height, out_height, kernels, p.room);
+    if (p.x.n_taps > RESAMPLE_MAX_TAPS || p.y.n_taps > RESAMPLE_MAX_TAPS)
+        kernels = &iter__resample_generic;
+    p.n_rows = (int32_t)in->height;
+    if (p.columns_first) {
+        run_columns_first(&p, in, out, kernels);
+        return;
+    }
+    if (filter == RESAMPLE_LINEAR)
+        number_rows(&p);
+    else
+        p.rows = NULL;
+    run_rows_first(&p, in, out, kernels);
+}

@@ -1,0 +1,97 @@
+/*
+ * resample.h - an image of bytes to another size: separable filters in fixed point, the same bits at every SIMD level.
+ *
+ * As Pillow's Resample.c does it, so that bilinear with antialias equals its result bit for bit (since Pillow 13, which chooses the order of passes
+ * as below; before, rows came first, and some results are one level away): one pass after the other, bytes between them; a weight is a whole number
+ * of 2^-22. Weights are kept in two digits, 4 c = 1024 * high + low, because products of 16-bit numbers are what processors add up in pairs: with H
+ * and L the sums over the digits, the result is the top byte of 1024 H + L + 2^23. That cannot overflow: filters without negative weights
+ * answer at most 255, and windows with so many taps that roundings could add up are left to the generic kernels.
+ */
+#ifndef ITER_TRANSFORMS_RESAMPLE_H
+#define ITER_TRANSFORMS_RESAMPLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "iter/core/cpu.h"
+
+#define RESAMPLE_BITS         22   /* 32 of a sum, 8 of a byte, 2 to spare */
+#define RESAMPLE_LOW_BITS     10   /* of the lower digit */
+#define RESAMPLE_MAX_TAPS     4096 /* 255 * 4 * taps / 2 roundings, far below 2^23 */
+#define RESAMPLE_MAX_CHANNELS 4
+#define RESAMPLE_ROWS         4  /* rows that a horizontal kernel makes at once */
+#define RESAMPLE_PIXELS       4  /* output pixels that it makes at once */
+#define RESAMPLE_LOAD         16 /* bytes that it loads for four taps */
+
+/* Filters, by the resize option's numbers. */
+typedef enum resample_filter {
+    RESAMPLE_BILINEAR, /* triangle, as wide as the step: antialias */
+    RESAMPLE_LINEAR,   /* the two nearest, however large the step */
+    RESAMPLE_AREA,     /* mean of what an output pixel covers */
+    RESAMPLE_NEAREST   /* the pixel under the output pixel's centre */
+} resample_filter;
+
+/* The windows of one axis. Those of output position i: source positions first[i] .. first[i] + n_taps - 1, where weights are zero from the source's
+ * end on. weights[i * n_pairs + p] holds taps 2p and 2p + 1 as four numbers: high, high, low, low. */
+typedef struct resample_axis {
+    int32_t n_in, n_out, n_taps, n_pairs;
+    int32_t *first;   /* [n_out rounded up to RESAMPLE_PIXELS] */
+    int16_t *weights; /* [as many][n_pairs][4] */
+} resample_axis;
+
+/* Windows whose weights are computed at a time, and memory for them. */
+#define RESAMPLE_BATCH        8
+#define RESAMPLE_ROOM(n_taps) ((size_t)(n_taps)*RESAMPLE_BATCH * (sizeof(double) + sizeof(int32_t)))
+
+typedef struct resample_kernels {
+    /* Fills axis->first and ->weights for the triangle; n_in, n_out and n_pairs are set, n_taps is iter__resample_taps(). Answers how many taps
+     * there are up to the last that is not 0 in all windows. room: RESAMPLE_ROOM(n_taps) bytes. */
+    int32_t (*triangle)(resample_axis *axis, int32_t n_taps, void *room);
+    /* Rows in[0..4) through the windows of `axis` to rows out + k * out_step. Reads RESAMPLE_LOAD bytes from every fourth tap on, and writes whole
+     * groups of RESAMPLE_PIXELS pixels, the last as 16 bytes: there is room. */
+    void (*horizontal)(uint8_t *out, ptrdiff_t out_step, const uint8_t *const in[RESAMPLE_ROWS],
+                       const resample_axis *axis, int32_t channels);
+    /* One row of n bytes from 2 * n_pairs rows. */
+    void (*vertical)(uint8_t *out, size_t n, const uint8_t *const *rows, const int16_t *weights,
+                     int32_t n_pairs);
+} resample_kernels;
+
+extern const resample_kernels iter__resample_generic;
+extern const resample_kernels iter__resample_avx2;
+extern const resample_kernels iter__resample_avx512;
+extern const resample_kernels iter__resample_vnni; /* AVX-512 with its dot products of words */
+
+/* For each number of channels, shuffles of 16 bytes that hold pixels side by side (0x80 = a zero): taps 0 and 1, taps 2 and 3, tap 4 and nothing as
+ * words, four a channel; and last pixels of four bytes closed up. */
+extern const uint8_t iter__resample_orders[RESAMPLE_MAX_CHANNELS][4][16];
+
+/* The kernels of a level. */
+const resample_kernels *iter__resample_kernels(iter_cpu level);
+
+/* Most taps that a window can have. */
+int32_t iter__resample_taps(resample_filter filter, int64_t n_in, int64_t n_out);
+
+/* Fills axis->first and ->weights (room for iter__resample_taps() taps, in pairs) and sets the rest. room: RESAMPLE_ROOM of so many taps and one
+ * more, 64-byte aligned. */
+void iter__resample_windows(resample_axis *axis, resample_filter filter, int64_t n_in,
+                            int64_t n_out, const resample_kernels *kernels, void *room);
+
+/* Sizes from 1 to RESAMPLE_MAX_SIDE. */
+#define RESAMPLE_MAX_SIDE 65535
+
+typedef struct resample_image {
+    const uint8_t *data;
+    ptrdiff_t row_step; /* bytes from row to row, at least width * channels */
+    int64_t height, width;
+} resample_image;
+
+/* Bytes of scratch for iter__resample(); never 0. */
+size_t iter__resample_scratch(resample_filter filter, int64_t in_height, int64_t in_width,
+                              int64_t out_height, int64_t out_width, int32_t channels);
+
+/* `in` to dense out[out_height][out_width][channels]. scratch: 64-byte aligned. Nothing outside the images' bytes is touched. */
+void iter__resample(resample_filter filter, const resample_image *in, uint8_t *out,
+                    int64_t out_height, int64_t out_width, int32_t channels,
+                    const resample_kernels *kernels, void *scratch);
+
+#endif

@@ -1,0 +1,68 @@
+/* resample_kernels_avx2.c - the resampling kernels with AVX2. Only called where the processor has it. */
+#include "transforms/resample.h"
+
+#if defined(__x86_64__)
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
+#pragma GCC target("avx2")
+#endif
+
+#include <immintrin.h>
+#include <string.h>
+
+typedef __m256i vec;
+#define LANES             2
+#define zero()            _mm256_setzero_si256()
+#define set32(x)          _mm256_set1_epi32(x)
+#define repeat(p)         _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(p)))
+#define load(p)           _mm256_loadu_si256((const __m256i *)(p))
+#define shuffle(v, order) _mm256_shuffle_epi8(v, order)
+#define dot(sum, v, w)    _mm256_add_epi32(sum, _mm256_madd_epi16(v, w))
+#define add32(a, b)       _mm256_add_epi32(a, b)
+#define shift_left(v, n)  _mm256_slli_epi32(v, n)
+#define low8(a, b)        _mm256_unpacklo_epi8(a, b)
+#define high8(a, b)       _mm256_unpackhi_epi8(a, b)
+
+static inline vec top_bytes(const vec *v) {
+    const vec a = _mm256_packus_epi32(_mm256_srli_epi32(v[0], 24), _mm256_srli_epi32(v[1], 24));
+    const vec b = _mm256_packus_epi32(_mm256_srli_epi32(v[2], 24), _mm256_srli_epi32(v[3], 24));
+    return _mm256_packus_epi16(a, b);
+}
+
+static inline vec gather(const uint8_t *const *rows, ptrdiff_t at) {
+    const __m128i low = _mm_loadu_si128((const __m128i *)(rows[0] + at));
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(low),
+                                   _mm_loadu_si128((const __m128i *)(rows[1] + at)), 1);
+}
+
+static inline void scatter(uint8_t *out, ptrdiff_t step, vec v) {
+    _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(v));
+    _mm_storeu_si128((__m128i *)(out + step), _mm256_extracti128_si256(v, 1));
+}
+
+static inline vec load_some(const uint8_t *p, size_t n) {
+    uint8_t bytes[sizeof(vec)] = {0};
+    memcpy(bytes, p, n);
+    return load(bytes);
+}
+
+static inline void store_some(uint8_t *p, vec v, size_t n) {
+    if (n == sizeof(vec)) {
+        _mm256_storeu_si256((__m256i *)p, v);
+    } else {
+        uint8_t bytes[sizeof(vec)];
+        memcpy(bytes, &v, sizeof(vec));
+        memcpy(p, bytes, n);
+    }
+}
+
+#define LEVEL avx2
+#include "transforms/resample_kernels_template.h"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+
+#endif

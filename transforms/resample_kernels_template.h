@@ -1,0 +1,173 @@
+/*
+ * resample_kernels_template.h - the resampling kernels of one SIMD level, by inclusion.
+ *
+ * The including file defines, for its level:
+ *
+ *   LEVEL                        name of the table, e.g. avx2
+ *   vec, LANES                   a vector, and how many lanes of 16 bytes it has
+ *   zero(), set32(x)             all bits 0; one 32-bit number everywhere
+ *   repeat(p)                    16 bytes in each lane
+ *   gather(rows, at)             lane k = 16 bytes from rows[k] + at
+ *   scatter(out, step, v)        lane k to out + k * step
+ *   load(p), load_some(p, n)     a whole vector; its first n bytes, the others 0
+ *   store_some(p, v, n)          its first n bytes
+ *   shuffle(v, order)            bytes within each lane; order >= 0x80 = 0
+ *   dot(sum, v, w)               sum + pairs of 16-bit products, added up
+ *   add32(a, b), shift_left(v, n) of each 32-bit number
+ *   low8(a, b), high8(a, b)      bytes of the lower or upper half of each lane, interleaved
+ *   top_bytes(v)                 of four vectors, the top byte of each 32-bit number: v[0]'s first in each lane
+ *
+ * and includes this file last.
+ *
+ * Horizontal: a lane is a source row. 16 bytes hold four taps of up to four channels; a shuffle brings two taps of each channel side by side as
+ * words, one dot product adds them up, 32 bits a channel. All lanes have the same weights, so these are broadcast from memory, and four pixels
+ * pack to 16 bytes of their own rows. Vertical: bytes of two rows are interleaved and widened.
+ */
+#include <string.h>
+
+#include "transforms/resample.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+#define PASTE_(a, b) a##b
+#define PASTE(a, b)  PASTE_(a, b)
+#define NAME(x)      PASTE(x, LEVEL)
+
+#include "transforms/resample_windows_template.h"
+
+/* Two weights everywhere. */
+INLINE vec NAME(pair_)(const int16_t *w) {
+    int32_t pair;
+    memcpy(&pair, w, sizeof(pair));
+    return set32(pair);
+}
+
+/* What a sum of high digits starts with: one half, once it is shifted. */
+#define START set32(1 << (23 - RESAMPLE_LOW_BITS))
+
+/* ---- Horizontal ------------------------------------------------------------------------------ */
+
+/* Copies of what a store of bytes could be meant to change. */
+typedef struct NAME(source_) {
+    const uint8_t *rows[LANES];
+    vec orders[4];
+} NAME(source_);
+
+/* One output pixel of each row; up to 4 taps, or 5 where five pixels fit into one load. */
+INLINE vec NAME(pixel_)(const int32_t n_pairs, const NAME(source_) * from, ptrdiff_t at,
+                        const int16_t *w) {
+    const vec v = gather(from->rows, at);
+    vec sum = START;
+    for (int32_t p = 0; p < n_pairs; p++)
+        sum = dot(sum, shuffle(v, from->orders[p]), NAME(pair_)(w + 4 * p));
+    sum = shift_left(sum, RESAMPLE_LOW_BITS);
+    for (int32_t p = 0; p < n_pairs; p++)
+        sum = dot(sum, shuffle(v, from->orders[p]), NAME(pair_)(w + 4 * p + 2));
+    return sum;
+}
+
+/* The same, any number of taps. */
+INLINE vec NAME(wide_pixel_)(const int32_t n_pairs, const NAME(source_) * from, ptrdiff_t at,
+                             const int16_t *w, int32_t channels) {
+    vec high = START, low = zero();
+    for (int32_t p = 0; p < n_pairs; p += 2, at += 4 * channels) {
+        const vec v = gather(from->rows, at);
+        for (int32_t k = p; k < p + 2 && k < n_pairs; k++) {
+            const vec taps = shuffle(v, from->orders[k - p]);
+            high = dot(high, taps, NAME(pair_)(w + 4 * k));
+            low = dot(low, taps, NAME(pair_)(w + 4 * k + 2));
+        }
+    }
+    return add32(shift_left(high, RESAMPLE_LOW_BITS), low);
+}
+
+INLINE void NAME(rows_)(const int wide, const int32_t n_pairs, uint8_t *out, ptrdiff_t out_step,
+                        const uint8_t *const *rows, const resample_axis *axis, int32_t channels) {
+    const int16_t *w = axis->weights;
+    const int32_t *first = axis->first, n = axis->n_out;
+    NAME(source_) from;
+    for (int32_t k = 0; k < LANES; k++)
+        from.rows[k] = rows[k];
+    for (int32_t k = 0; k < 4; k++)
+        from.orders[k] = repeat(iter__resample_orders[channels - 1][k]);
+    for (int32_t i = 0; i < n; i += RESAMPLE_PIXELS) {
+        vec v[RESAMPLE_PIXELS];
+        for (int32_t k = 0; k < RESAMPLE_PIXELS; k++, w += 4 * n_pairs) {
+            const ptrdiff_t at = (ptrdiff_t)first[i + k] * channels;
+            v[k] = wide ? NAME(wide_pixel_)(n_pairs, &from, at, w, channels)
+                        : NAME(pixel_)(n_pairs, &from, at, w);
+        }
+        scatter(out + (ptrdiff_t)i * channels, out_step, shuffle(top_bytes(v), from.orders[3]));
+    }
+}
+
+static void NAME(horizontal_)(uint8_t *out, ptrdiff_t out_step,
+                              const uint8_t *const in[RESAMPLE_ROWS], const resample_axis *axis,
+                              int32_t channels) {
+    const int fits = axis->n_taps <= 4 || (axis->n_taps == 5 && channels < 4);
+    for (int32_t k = 0; k < RESAMPLE_ROWS; k += LANES, out += LANES * out_step) {
+        if (!fits)
+            NAME(rows_)(1, axis->n_pairs, out, out_step, in + k, axis, channels);
+        else if (axis->n_pairs == 1)
+            NAME(rows_)(0, 1, out, out_step, in + k, axis, channels);
+        else if (axis->n_pairs == 2)
+            NAME(rows_)(0, 2, out, out_step, in + k, axis, channels);
+        else
+            NAME(rows_)(0, 3, out, out_step, in + k, axis, channels);
+    }
+}
+
+/* ---- Vertical -------------------------------------------------------------------------------- */
+
+/* n bytes, or as many as a vector has, from offset `at` of the rows. */
+INLINE vec NAME(block_)(const int whole, const int32_t n_pairs, size_t at, size_t n,
+                        const uint8_t *const *rows, const int16_t *w) {
+    vec high[4], low[4];
+    for (int k = 0; k < 4; k++) {
+        high[k] = START;
+        low[k] = zero();
+    }
+    for (int32_t p = 0; p < n_pairs; p++) {
+        const uint8_t *from_a = rows[2 * p] + at, *from_b = rows[2 * p + 1] + at;
+        const vec a = whole ? load(from_a) : load_some(from_a, n);
+        const vec b = whole ? load(from_b) : load_some(from_b, n);
+        const vec half[2] = {low8(a, b), high8(a, b)};
+        for (int k = 0; k < 4; k++) {
+            const vec taps = k & 1 ? high8(half[k >> 1], zero()) : low8(half[k >> 1], zero());
+            high[k] = dot(high[k], taps, NAME(pair_)(w + 4 * p));
+            low[k] = dot(low[k], taps, NAME(pair_)(w + 4 * p + 2));
+        }
+    }
+    for (int k = 0; k < 4; k++)
+        high[k] = add32(shift_left(high[k], RESAMPLE_LOW_BITS), low[k]);
+    return top_bytes(high);
+}
+
+INLINE void NAME(row_)(const int32_t n_pairs, uint8_t *out, size_t n, const uint8_t *const *rows,
+                       const int16_t *w) {
+    size_t at = 0;
+    for (; at + sizeof(vec) <= n; at += sizeof(vec))
+        store_some(out + at, NAME(block_)(1, n_pairs, at, 0, rows, w), sizeof(vec));
+    if (at < n) store_some(out + at, NAME(block_)(0, n_pairs, at, n - at, rows, w), n - at);
+}
+
+static void NAME(vertical_)(uint8_t *out, size_t n, const uint8_t *const *rows,
+                            const int16_t *weights, int32_t n_pairs) {
+    if (n_pairs == 1)
+        NAME(row_)(1, out, n, rows, weights);
+    else if (n_pairs == 2)
+        NAME(row_)(2, out, n, rows, weights);
+    else if (n_pairs == 3)
+        NAME(row_)(3, out, n, rows, weights);
+    else
+        NAME(row_)(n_pairs, out, n, rows, weights);
+}
+
+const resample_kernels NAME(iter__resample_) = {NAME(triangle_), NAME(horizontal_),
+                                                NAME(vertical_)};
+
+#undef INLINE
+#undef PASTE_
+#undef PASTE
+#undef NAME
+#undef START

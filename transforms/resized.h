@@ -1,0 +1,44 @@
+/* resized.h - what the stages that resize share. */
+#ifndef ITER_TRANSFORMS_RESIZED_H
+#define ITER_TRANSFORMS_RESIZED_H
+
+#include <iter/transforms.h>
+
+#include "transforms/resample.h"
+#include "transforms/stages.h"
+
+/* State of a stage: chosen at its start. */
+typedef struct resized_state {
+    const resample_kernels *kernels;
+} resized_state;
+
+iter_status iter__resized_start(void *state, const void *options, iter_error *err);
+
+/* Options of a stage, in the terms of resample.h. */
+static inline resample_filter iter__resized_filter(int32_t filter, bool antialias) {
+    if (filter == ITER_FILTER_AREA) return RESAMPLE_AREA;
+    if (filter == ITER_FILTER_NEAREST) return RESAMPLE_NEAREST;
+    return antialias ? RESAMPLE_BILINEAR : RESAMPLE_LINEAR;
+}
+
+/* *out = *in as height x width (ITER_VARIABLE where it is not known yet), and the scratch for it; of images of any size 0. EINVAL where `in` is
+ * not u8 HWC, or something is too large. */
+iter_status iter__resized_plan(resample_filter filter, const iter_desc *in, int64_t height,
+                               int64_t width, iter_desc *out, size_t *out_scratch, iter_error *err);
+
+/* All of `in`, to out as large as planned. */
+void iter__resized_apply(const void *state, resample_filter filter, const iter_tensor *in,
+                         iter_tensor *out, void *scratch);
+
+/* The rows that every such stage has, for the option table of an options struct. */
+/* clang-format off */
+#define RESIZED_OPTION_ROWS(struct_name)                                                        \
+    {"filter", "what a pixel is made of", ITER_OPTION_CHOICE, offsetof(struct_name, filter),    \
+     0, 0, "bilinear|area|nearest", 0},                                                         \
+    {"antialias", "bilinear: over all pixels that fall into one, not the nearest two",          \
+     ITER_OPTION_BOOL, offsetof(struct_name, antialias), 0, 0, NULL, 0},                        \
+    {"jpeg-scale", "fast: let the decoder make JPEGs smaller on its way", ITER_OPTION_CHOICE,   \
+     offsetof(struct_name, jpeg_scale), 0, 0, "exact|fast", 0}
+/* clang-format on */
+
+#endif
