@@ -39,7 +39,13 @@
 #define ROW_ALIGN         32
 #define ROW_STRIDE(bytes) (((bytes) + 2 * ROW_ALIGN - 1) & ~(size_t)(ROW_ALIGN - 1))
 #define SCALE_MAX         8
-#define HUFFMAN_NONE      255 /* as a count of codes: such a table is refused */
+/* Columns of a block as it is decoded, by either of the interfaces that libjpeg-turbo is built with. */
+#if JPEG_LIB_VERSION >= 70
+#define BLOCK_WIDTH(jpeg) ((jpeg)->min_DCT_h_scaled_size)
+#else
+#define BLOCK_WIDTH(jpeg) ((jpeg)->min_DCT_scaled_size)
+#endif
+#define HUFFMAN_NONE 255 /* as a count of codes: such a table is refused */
 
 typedef struct jpeg_state {
     struct jpeg_decompress_struct jpeg;
@@ -271,7 +277,7 @@ static void start(jpeg_state *s, const iter_image_wish *wish, stored_part *out) 
         scale_range(&out->part.y, &out->part.height, scale, jpeg->output_height);
         scale_range(&out->part.x, &out->part.width, scale, jpeg->output_width);
     }
-    const int64_t block = jpeg->min_DCT_scaled_size * jpeg->max_h_samp_factor;
+    const int64_t block = (int64_t)BLOCK_WIDTH(jpeg) * jpeg->max_h_samp_factor;
     const int64_t from = most(out->part.x / block - 1, 0) * block;
     const int64_t to = least(out->part.x + out->part.width + block, jpeg->output_width);
     out->first_x = 0;

@@ -13,7 +13,8 @@
 enum { ITER_IMAGE_RGB = 0, ITER_IMAGE_GRAY = 1 };
 
 /* What becomes of an image whose decoder warns (damaged entropy data, bytes that belong nowhere) and
- * goes on. Data that ends early is no warning: such a sample always fails. */
+ * goes on. Data that ends within the rows that are wished for is no warning: such
+ * a sample fails; what is missing below them is not noticed. */
 enum { ITER_WARNING_ACCEPT = 0, ITER_WARNING_COUNT = 1, ITER_WARNING_REJECT = 2 };
 
 typedef struct iter__image_options {

@@ -53,6 +53,16 @@ status 0 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
 cat "$dir"/s-0000[012].rec | cmp -s - "$golden/three.rec" || fault "shards are not the whole"
 status 0 verify "$dir/s-00000.rec" "$dir/s-00001.rec" "$dir/s-00002.rec" --list "$golden/three.lst" --root "$dir/set"
 
+# Shards that are there already are another work's, or this one's that was interrupted behind them.
+status 1 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
+says 'is there already' err
+[ -z "$(ls "$dir"/s-*.of 2>/dev/null)" ] || fault "marks of shards are left: $(ls "$dir")"
+
+# Lines with more or fewer labels than the first.
+printf '0\t1\tx\n1\t2\t3\ty\n' >"$dir/labels.lst"
+status 1 pack "$dir/labels.lst" "$dir/l.rec"
+says 'line 2: 2 labels, 1 are expected' err
+
 # More files than are read ahead.
 i=0
 while [ $i -lt 300 ]; do printf '%d\t%d\tmany/%d\n' $i $i $i; i=$((i + 1)); done >"$dir/many.lst"

@@ -75,6 +75,7 @@ typedef struct pack_writer {
     uint64_t offset; /* of the next record */
     uint8_t *buffer;
     size_t used;
+    bool failed; /* a write did: it is no longer known what is in the file */
 } pack_writer;
 
 /* Opens or makes `path` (taken) to go on at `offset`; what lies behind is cut off. */

@@ -67,7 +67,10 @@ static int add_line(const char *path, uint64_t line, char *text, pack_list *list
     for (char *p = end; *p; n++) {
         char *cell = p + 1, *tab = strchr(cell, '\t');
         if (tab) *tab = '\0';
-        if (list->n > 0 && n == list->n_labels) break;
+        if (list->n > 0 && n == list->n_labels) { /* one too many */
+            n++;
+            break;
+        }
         if (list->n == 0) list->labels = pack_memory(list->labels, n + 1, sizeof(float));
         if (!read_label(cell, &list->labels[list->n * list->n_labels + n]))
             return pack_fail("%s: line %" PRIu64 ": label '%s' is no number", path, line, cell);

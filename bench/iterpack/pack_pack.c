@@ -233,20 +233,32 @@ static int write_items(pack_run *run, shard *s) {
 }
 
 /* Gives the parts their names. */
-static int publish(const shard *s) {
+static int publish(const pack_run *run, const shard *s) {
     if (rename(s->index.path, s->idx) < 0) return pack_fail_os("%s", s->idx);
     if (rename(s->data.path, s->rec) < 0) return pack_fail_os("%s", s->rec);
     if (sync_folder(s->rec) != PACK_DONE) return PACK_FAILED;
+    if (run->shards > 1) return PACK_DONE; /* it says whose shard this is until all are there */
     return unlink(s->of) < 0 ? pack_fail_os("%s", s->of) : PACK_DONE;
 }
 
-/* Did an earlier run finish it? What it may have left over goes. */
+/* Did an earlier run finish it? */
 static bool is_complete(const shard *s) {
     char *part = part_of(s->rec);
     const bool complete = access(s->rec, F_OK) == 0 && access(part, F_OK) != 0;
     free(part);
-    if (complete) (void)unlink(s->of);
     return complete;
+}
+
+/* A shard that is there: of this very work, interrupted behind it, or in the way. */
+static int take_complete(const pack_run *run, const shard *s) {
+    bool same = false;
+    if (run->shards > 1) {
+        const int status = check_part(run, s, &same);
+        if (status != PACK_DONE) return status;
+    } else {
+        (void)unlink(s->of);
+    }
+    return same ? PACK_DONE : pack_fail("%s: is there already", s->rec);
 }
 
 static int pack_shard(pack_run *run, const char *out, int64_t k) {
@@ -259,13 +271,11 @@ static int pack_shard(pack_run *run, const char *out, int64_t k) {
     s.of = pack_text("%s.part.of", s.rec);
     int status;
     if (is_complete(&s)) {
-        /* of a run that was interrupted behind this shard */
-        status =
-            run->shards > 1 && !run->restart ? PACK_DONE : pack_fail("%s: is there already", s.rec);
+        status = take_complete(run, &s);
     } else {
         status = open_parts(run, &s);
         if (status == PACK_DONE) status = write_items(run, &s);
-        if (status == PACK_DONE) status = publish(&s);
+        if (status == PACK_DONE) status = publish(run, &s);
     }
     pack_writer_close(&s.data);
     pack_writer_close(&s.index);
@@ -278,10 +288,23 @@ static int pack_shard(pack_run *run, const char *out, int64_t k) {
 
 /* ---- command --------------------------------------------------------------------------------- */
 
+/* All shards are there: nobody needs to know any more whose they are. */
+static int forget_marks(const pack_run *run, const char *out) {
+    int status = PACK_DONE;
+    for (int64_t k = 0; k < run->shards && run->shards > 1 && status == PACK_DONE; k++) {
+        char *rec = shard_name(out, k, run->shards), *of = pack_text("%s.part.of", rec);
+        if (unlink(of) < 0 && errno != ENOENT) status = pack_fail_os("%s", of);
+        free(rec);
+        free(of);
+    }
+    return status;
+}
+
 static int run_all(pack_run *run, const char *out) {
     int status = PACK_DONE;
     for (int64_t k = 0; k < run->shards && status == PACK_DONE; k++)
         status = pack_shard(run, out, k);
+    if (status == PACK_DONE) status = forget_marks(run, out);
     if (status == PACK_INTERRUPTED) {
         fprintf(stderr, "iterpack: interrupted; the same command goes on from here\n");
     } else if (status == PACK_DONE) {

@@ -63,7 +63,10 @@ static int write_all(pack_writer *writer, const uint8_t *p, size_t n) {
     while (n > 0) {
         const ssize_t done = write(writer->fd, p, n);
         if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return pack_fail_os("%s", writer->path);
+        if (done < 0) {
+            writer->failed = true; /* what was in the buffer is lost */
+            return pack_fail_os("%s", writer->path);
+        }
         p += done;
         n -= (size_t)done;
     }
@@ -130,7 +133,7 @@ int pack_writer_add(pack_writer *writer, const pack_header *header, const float 
 }
 
 int pack_writer_sync(pack_writer *writer) {
-    if (flush(writer) != PACK_DONE) return PACK_FAILED;
+    if (writer->failed || flush(writer) != PACK_DONE) return PACK_FAILED;
     return fdatasync(writer->fd) < 0 ? pack_fail_os("%s", writer->path) : PACK_DONE;
 }
 

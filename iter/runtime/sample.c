@@ -474,8 +474,23 @@ uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch 
 
 /* ---- All fields of some rows ----------------------------------------------------------------- */
 
+/* What is in memory already is not let through where reading it would have failed. */
+static void fail_large(iter_loader *loader, iter_batch *batch, uint32_t first, uint32_t n) {
+    const iter_description *desc = &loader->dataset->desc;
+    for (int32_t e = 0; e < desc->n_extents; e++) {
+        if (desc->max_extent_bytes[e] <= loader->opt.max_sample_bytes) continue;
+        for (uint32_t row = first; row < first + n; row++) {
+            const iter_extent *extent = &batch->extents[(size_t)row * desc->n_extents + e];
+            if (extent->size > loader->opt.max_sample_bytes)
+                iter__row_fail(loader, batch, row, ITER_EFORMAT, "read",
+                               "larger than max_sample_bytes");
+        }
+    }
+}
+
 static void make_fields(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
                         uint32_t n) {
+    if (loader->preload && loader->plan.needs_bytes) fail_large(loader, batch, first, n);
     if (loader->device.set.n_failed) iter__resident_fail(loader, batch, first, n);
     if (loader->plan.needs_get) make_got(loader, worker, batch, first, n);
     if (loader->opt.only_reads) return;
@@ -527,12 +542,13 @@ static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t 
     iter_extent *extents = batch->extents + (size_t)row * n_extents;
     dataset->format->locate(dataset->state, batch->index[row], extents);
     size_t bytes = 0;
-    for (int32_t e = 0; e < n_extents; e++)
+    for (int32_t e = 0; e < n_extents; e++) {
+        if (extents[e].size > loader->opt.max_sample_bytes) return ITER_EFORMAT;
         bytes += extents[e].size;
+    }
     const iter_preload *preload = loader->preload;
     uint8_t *own = NULL;
     if (!preload && !loader->io.direct) {
-        if (bytes > loader->opt.max_sample_bytes) return ITER_EFORMAT;
         *out_own = own = iter__alloc(1, bytes ? bytes : 1);
         if (!own) return ITER_ENOMEM;
     }

@@ -262,6 +262,20 @@ static void bounds(void) {
     EXPECT_OK(iter_loader_stats_read(loader, &stats, &err), &err);
     EXPECT(stats.scratch_bytes > 21 * 29 * 3);
     iter_loader_unref(loader);
+    /* files that are too large fail from memory as they do when they are read */
+    uint64_t n_failed[2];
+    opt.max_sample_bytes = 700;
+    for (int i = 0; i < 2; i++) {
+        opt.source = i ? ITER_SOURCE_MEMORY : ITER_SOURCE_PREAD;
+        loader = drive_loader(data, chain, &opt);
+        drive_run(loader, 1);
+        EXPECT_OK(iter_loader_stats_read(loader, &stats, &err), &err);
+        n_failed[i] = stats.n_failures;
+        iter_loader_unref(loader);
+    }
+    EXPECT(n_failed[0] > 0);
+    EXPECT_EQ(n_failed[0], n_failed[1]);
+    opt.source = ITER_SOURCE_AUTO;
     /* a limit counts what pictures may take */
     opt.max_sample_bytes = 1 << 20;
     opt.memory_limit = (2 << 20) - 1;
