@@ -154,7 +154,8 @@ typedef enum iter_precision {
 /** Which algorithms of cuDNN the cuda backend takes. */
 typedef enum iter_algorithms {
     ITER_ALGORITHMS_DETERMINISTIC = 0, /* by cuDNN's advice, the same in every process: a run can be
-                                        * repeated bit for bit on the same machine */
+                                        * repeated bit for bit on the same machine; a gru with
+                                        * CUBLAS_WORKSPACE_CONFIG=:16:8 in the environment */
     ITER_ALGORITHMS_TUNED = 1, /* the fastest of these, measured at create: another trainer may
                                         * get others */
     ITER_ALGORITHMS_FAST = 2   /* the fastest of all, measured; may add up in any order */

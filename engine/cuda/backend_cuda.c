@@ -130,6 +130,9 @@ static iter_status cuda_run(void *state, const engine_batch *batch, engine_run w
         b->n_pending++;
         b->n_converted += iter__cuda_turns(&b->plan);
     } else if (read_tally(b, NULL) >= 0) {
+        b->has_kept = b->n_pending > 0;
+        b->kept = *b->tally;
+        if (b->kept.failed_run >= b->n_pending) b->kept.failure = ENGINE_FINE; /* its own */
         const iter_status cleared = clear_tally(b, NULL); /* what is lost says so the next time */
         (void)cleared;
     }
@@ -137,29 +140,37 @@ static iter_status cuda_run(void *state, const engine_batch *batch, engine_run w
     return status;
 }
 
-static iter_status cuda_collect(void *state, engine_collected *out, iter_error *err) {
+static engine_collected collected_of(const engine_tally *tally) {
     static const engine_trouble troubles[] = {
         [ENGINE_FINE] = ENGINE_TROUBLE_NONE,
         [ENGINE_BAD_LOSS] = ENGINE_TROUBLE_LOSS,
         [ENGINE_BAD_LABEL] = ENGINE_TROUBLE_LABEL,
         [ENGINE_BAD_ID] = ENGINE_TROUBLE_ID,
     };
+    return (engine_collected){.loss_sum = tally->loss_sum,
+                              .n_correct = (int64_t)tally->n_correct,
+                              .trouble = troubles[tally->failure % 4],
+                              .run = tally->failed_run,
+                              .loss = tally->bad_loss,
+                              .row = tally->row,
+                              .place = tally->place,
+                              .value = tally->value};
+}
+
+static iter_status cuda_collect(void *state, engine_collected *out, iter_error *err) {
     cuda_backend *b = state;
     cuda_machine *m = &b->plan.machine;
-    const engine_tally *tally = b->tally;
     *out = (engine_collected){.loss_sum = 0};
+    if (b->has_kept) {
+        b->has_kept = false;
+        *out = collected_of(&b->kept);
+        return ITER_OK;
+    }
     if (b->n_pending == 0) return ITER_OK;
     ENGINE_TRY(iter__machine_enter(m, err));
     iter_status status = read_tally(b, err);
     if (status >= 0) {
-        *out = (engine_collected){.loss_sum = tally->loss_sum,
-                                  .n_correct = (int64_t)tally->n_correct,
-                                  .trouble = troubles[tally->failure % 4],
-                                  .run = tally->failed_run,
-                                  .loss = tally->bad_loss,
-                                  .row = tally->row,
-                                  .place = tally->place,
-                                  .value = tally->value};
+        *out = collected_of(b->tally);
         status = clear_tally(b, err);
     }
     iter__machine_leave(m);

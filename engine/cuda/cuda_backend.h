@@ -9,10 +9,12 @@
 
 #define CUDA_STAGES     2
 #define CUDA_MAX_GRAPHS 96
+#define CUDA_HOMES      32
 
 /* A full batch at these addresses. */
 typedef struct cuda_graph {
     CUdeviceptr data, label;
+    int64_t data_strides[ITER_MAX_DIMS], label_strides[ITER_MAX_DIMS]; /* they are in the calls */
     engine_run what;
     CUgraphExec exec;
 } cuda_graph;
@@ -29,7 +31,12 @@ typedef struct cuda_backend {
     uint32_t next_stage;
     engine_tally *tally;
 
-    uint32_t n_pending;              /* runs since the last collect */
+    uint32_t n_pending; /* runs since the last collect */
+    /* What runs before one that failed came to: for the next collect. */
+    engine_tally kept;
+    bool has_kept;
+    CUdeviceptr homes[CUDA_HOMES]; /* of batches that lie in this context */
+    uint32_t next_home;
     bool warm[ENGINE_RUN_TRAIN + 1]; /* such a run went without a graph: all is loaded */
     cuda_graph graphs[CUDA_MAX_GRAPHS];
     int32_t n_graphs;

@@ -7,14 +7,21 @@
  * work, for whatever reason, steps go call by call from then on, and the backend's text says so.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "engine/cuda/cuda_backend.h"
 #include "engine/engine_error.h"
 
+static bool same_strides(const int64_t *strides, const iter_tensor *view) {
+    return memcmp(strides, view->strides, (size_t)view->desc.n_dims * sizeof(*strides)) == 0;
+}
+
 static cuda_graph *find(cuda_backend *b, const cuda_input *input, engine_run what) {
     for (int32_t i = 0; i < b->n_graphs; i++) {
         cuda_graph *graph = &b->graphs[i];
-        if (graph->data == input->data && graph->label == input->label && graph->what == what)
+        if (graph->data == input->data && graph->label == input->label && graph->what == what &&
+            same_strides(graph->data_strides, &input->data_view) &&
+            same_strides(graph->label_strides, &input->label_view))
             return graph;
     }
     return NULL;
@@ -60,7 +67,9 @@ static cuda_graph *make(cuda_backend *b, const cuda_input *input, engine_run wha
     CUgraphExec exec = capture(b, input, what);
     if (!exec) return NULL;
     cuda_graph *graph = &b->graphs[b->n_graphs++];
-    *graph = (cuda_graph){input->data, input->label, what, exec};
+    *graph = (cuda_graph){.data = input->data, .label = input->label, .what = what, .exec = exec};
+    memcpy(graph->data_strides, input->data_view.strides, sizeof(graph->data_strides));
+    memcpy(graph->label_strides, input->label_view.strides, sizeof(graph->label_strides));
     return graph;
 }
 

@@ -122,6 +122,26 @@ static iter_status stage_host(cuda_backend *b, const engine_batch *batch, cuda_i
     return ITER_OK;
 }
 
+/* A batch of another GPU or context would be waited for, and then read where it is not. */
+static iter_status check_home(cuda_backend *b, CUdeviceptr data, iter_error *err) {
+    cuda_machine *m = &b->plan.machine;
+    CUcontext home = NULL;
+    int number = -1;
+    for (uint32_t i = 0; i < CUDA_HOMES; i++)
+        if (b->homes[i] == data) return ITER_OK;
+    CUDA_CALL(m, err, cuPointerGetAttribute, (&home, CU_POINTER_ATTRIBUTE_CONTEXT, data));
+    if (home == m->context) {
+        b->homes[b->next_home++ % CUDA_HOMES] = data;
+        return ITER_OK;
+    }
+    CUDA_CALL(m, err, cuPointerGetAttribute, (&number, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, data));
+    return iter__engine_fail(
+        err, ITER_EINVAL,
+        "the batch is on GPU %d in another context, the trainer on GPU %d: give "
+        "both the same options.device",
+        number, m->number);
+}
+
 iter_status iter__cuda_stage(cuda_backend *b, const engine_batch *batch, cuda_input *out,
                              iter_error *err) {
     *out = (cuda_input){.n_rows = batch->n_rows};
@@ -131,5 +151,6 @@ iter_status iter__cuda_stage(cuda_backend *b, const engine_batch *batch, cuda_in
         batch->label->data ? (CUdeviceptr)(uintptr_t)batch->label->data : b->plan.blank_label;
     out->data_view = *batch->data;
     out->label_view = *batch->label;
+    ENGINE_TRY(check_home(b, out->data, err));
     return iter_batch_wait(batch->source, b->plan.machine.stream, err);
 }

@@ -63,8 +63,18 @@ iter_status iter__machine_failed(cuda_machine *machine, iter_error *err, CUresul
                              lost ? "; the device is of no use to this process any more" : "");
 }
 
+/* Libraries only say that something failed; where the device is lost, the driver says why. */
+static bool is_lost_now(cuda_machine *machine, iter_error *err, const char *call) {
+    if (!machine->stream) return false;
+    const CUresult result = machine->cuda.cuStreamQuery(machine->stream);
+    if (!iter__cuda_is_lost(result)) return false;
+    const iter_status status = iter__machine_failed(machine, err, result, "%s", call);
+    return status < 0;
+}
+
 iter_status iter__cudnn_failed(cuda_machine *machine, iter_error *err, cudnnStatus_t status,
                                const char *call) {
+    if (is_lost_now(machine, err, call)) return ITER_EDEVICE;
     const bool memory = status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
                         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
     const char *text = machine->dnn.text(status);
@@ -81,6 +91,7 @@ iter_status iter__cudnn_failed(cuda_machine *machine, iter_error *err, cudnnStat
 
 iter_status iter__blas_failed(cuda_machine *machine, iter_error *err, cublasStatus_t status,
                               const char *call) {
+    if (is_lost_now(machine, err, call)) return ITER_EDEVICE;
     const char *text = status == CUBLAS_STATUS_ALLOC_FAILED       ? "out of memory"
                        : status == CUBLAS_STATUS_ARCH_MISMATCH    ? "not for this GPU"
                        : status == CUBLAS_STATUS_INVALID_VALUE    ? "an invalid value"
@@ -205,7 +216,15 @@ static iter_status find_context(cuda_machine *machine, int32_t device, iter_erro
                                  "there is no GPU number %d: this machine has %d", device - 1, n);
     if (device == 0) CUDA_CALL(machine, err, cuCtxGetCurrent, (&machine->context));
     if (machine->context) {
+        unsigned flags;
+        int active = 0;
+        CUcontext primary = NULL;
         CUDA_CALL(machine, err, cuCtxGetDevice, (&machine->number));
+        CUDA_CALL(machine, err, cuDevicePrimaryCtxGetState, (machine->number, &flags, &active));
+        if (!active) return ITER_OK;
+        CUDA_CALL(machine, err, cuDevicePrimaryCtxRetain, (&primary, machine->number));
+        machine->retained = primary == machine->context; /* then it can be held */
+        if (!machine->retained) machine->cuda.cuDevicePrimaryCtxRelease(machine->number);
         return ITER_OK;
     }
     CUDA_CALL(machine, err, cuDeviceGet, (&machine->number, device > 0 ? device - 1 : 0));

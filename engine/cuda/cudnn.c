@@ -81,6 +81,8 @@ iter_status iter__cudnn_conv_measure(cuda_machine *m, dnn_conv *c, const dnn_tri
                                      bool rounds, iter_error *err) {
     cudnnConvolutionFwdAlgoPerf_t found[CHOICES];
     int n = 0;
+    for (int i = 0; i < DNN_PASSES; i++) /* the advice may have narrowed it */
+        DNN_CALL(m, err, cudnnSetConvolutionMathType, (c->conv[i], c->math));
     DNN_CALL(m, err, cudnnFindConvolutionForwardAlgorithmEx,
              (m->dnn.handle, c->x, AT(t->x), c->w, AT(t->w), c->conv[DNN_FORWARD], c->y, AT(t->y),
               CHOICES, &n, found, AT(t->workspace), t->workspace_bytes));
@@ -101,6 +103,7 @@ iter_status iter__cudnn_conv_make(cuda_machine *m, dnn_conv *c, const dnn_images
     const dnn_images *s = images;
     memset(c, 0, sizeof(*c));
     c->by_data = by_data;
+    c->math = math_of(numbers);
     ENGINE_TRY(set_images(m, &c->x, numbers, s->n, s->channels, s->height, s->width, err));
     ENGINE_TRY(
         set_images(m, &c->y, numbers, s->n, s->out_channels, s->out_height, s->out_width, err));
@@ -113,7 +116,7 @@ iter_status iter__cudnn_conv_make(cuda_machine *m, dnn_conv *c, const dnn_images
         DNN_CALL(m, err, cudnnSetConvolution2dDescriptor,
                  (c->conv[i], (int)s->pad, (int)s->pad, (int)s->stride, (int)s->stride, 1, 1,
                   CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-        DNN_CALL(m, err, cudnnSetConvolutionMathType, (c->conv[i], math_of(numbers)));
+        DNN_CALL(m, err, cudnnSetConvolutionMathType, (c->conv[i], c->math));
     }
     return advise(m, c, any, numbers.half || numbers.tf32, err);
 }

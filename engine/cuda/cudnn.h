@@ -34,7 +34,8 @@ typedef struct dnn_conv {
     cudnnConvolutionDescriptor_t conv[DNN_PASSES];
     unsigned algorithms[DNN_PASSES];
     size_t workspace[DNN_PASSES];
-    bool by_data; /* somebody wants the gradient of x */
+    unsigned math; /* as the precision has it; the advice may narrow a pass */
+    bool by_data;  /* somebody wants the gradient of x */
 } dnn_conv;
 
 /* Memory that measuring may use and write to: as large as the call will have it. */

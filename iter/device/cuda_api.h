@@ -52,6 +52,9 @@ typedef unsigned long long CUdeviceptr;
     X(CUDA_ERROR_ILLEGAL_STATE, 401)                             \
     X(CUDA_ERROR_NOT_FOUND, 500)                                 \
     X(CUDA_ERROR_NOT_READY, 600)                                 \
+    X(CUDA_ERROR_CONTAINED, 226)                                 \
+    X(CUDA_ERROR_TENSOR_MEMORY_LEAK, 721)                        \
+    X(CUDA_ERROR_MPS_CLIENT_TERMINATED, 810)                     \
     X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                           \
     X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701)                   \
     X(CUDA_ERROR_LAUNCH_TIMEOUT, 702)                            \

@@ -57,6 +57,8 @@ static void draw_sets(void) {
     }
 }
 
+static int32_t loader_device; /* options.device */
+
 static iter_loader *open_loader(const char *model, int32_t memory) {
     const bool images = model[0] == 'c', ids = model[0] == 'e';
     iter_array arrays[2] = {{.role = ITER_DATA, .data = points}, {.role = ITER_LABEL}};
@@ -79,6 +81,7 @@ static iter_loader *open_loader(const char *model, int32_t memory) {
     opt.shuffle = ITER_SHUFFLE_FULL;
     opt.seed = 3;
     opt.memory = memory;
+    opt.device = loader_device;
     if (EXPECT_OK(iter_ndarray_create(arrays, 2, NULL, &opt, &loader, &err), &err)) return loader;
     exit(1);
 }
@@ -515,6 +518,28 @@ static void test_messages(void) {
     reset_fakes();
 }
 
+/* Batches on one GPU, weights on another: refused before anything reads them. */
+static void test_two_gpus(void) {
+    iter_error err = {0};
+    iter_batch *batch;
+    if (!fake) return;
+    reset_fakes();
+    fake_cuda_machine machine = fake->machine();
+    machine.n_devices = 2;
+    fake->set_machine(&machine);
+    loader_device = ITER_DEVICE(1);
+    iter_loader *loader = open_loader(MLP, ITER_MEMORY_DEVICE);
+    iter_trainer *trainer = open_trainer(MLP, loader, "cuda", 0);
+    EXPECT_OK(iter_loader_next(loader, &batch, &err), &err);
+    EXPECT_ERROR(iter_trainer_step(trainer, batch, NULL, &err), ITER_EINVAL, &err,
+                 "the batch is on GPU 1 in another context, the trainer on GPU 0");
+    iter_batch_unref(batch);
+    iter_trainer_destroy(trainer);
+    iter_loader_unref(loader);
+    loader_device = 0;
+    reset_fakes();
+}
+
 int main(void) {
     const layer_spec mlp = {"dense:2 | softmax-cross-entropy", .batch = 4, .n_dims = 1,
                             .dims = {3}};
@@ -543,6 +568,7 @@ int main(void) {
     test_checkpoint(GRU);
     test_messages();
     test_lost();
+    test_two_gpus();
     test_all_failures();
     return EXPECT_DONE();
 }

@@ -161,6 +161,7 @@ typedef struct fake_block {
     uintptr_t address;
     size_t bytes, mapped_bytes;
     int device;
+    CUcontext context; /* of which it was taken */
     bool live;
 } fake_block;
 

@@ -130,7 +130,8 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     return fake__end(&call);
 }
 
-static CUresult alloc_block(int device, size_t bytes, CUdeviceptr *out) {
+static CUresult alloc_block(CUcontext context, size_t bytes, CUdeviceptr *out) {
+    const int device = context->device;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     if (bytes > fake.machine.memory_bytes - fake.used_bytes[device])
@@ -146,6 +147,7 @@ static CUresult alloc_block(int device, size_t bytes, CUdeviceptr *out) {
                                                 .bytes = bytes,
                                                 .mapped_bytes = mapped,
                                                 .device = device,
+                                                .context = context,
                                                 .live = true};
     fake.used_bytes[device] += bytes;
     *out = (uintptr_t)(map + page);
@@ -154,8 +156,7 @@ static CUresult alloc_block(int device, size_t bytes, CUdeviceptr *out) {
 
 CUresult cuMemAlloc_v2(CUdeviceptr *memory, size_t bytes) {
     fake_call call;
-    if (fake__begin(&call, FAKE_cuMemAlloc))
-        call.result = alloc_block(call.context->device, bytes, memory);
+    if (fake__begin(&call, FAKE_cuMemAlloc)) call.result = alloc_block(call.context, bytes, memory);
     return fake__end(&call);
 }
 
@@ -190,6 +191,8 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdevic
             *(unsigned *)out = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
         } else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
             *(int *)out = device ? block->device : 0;
+        } else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT && device) {
+            *(CUcontext *)out = block->context;
         } else {
             call.result = CUDA_ERROR_INVALID_VALUE;
         }

@@ -224,6 +224,7 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
             call.result = CUDA_ERROR_INVALID_HANDLE;
         } else {
             own->alive = false;
+            if (own->capture) own->capture->ended = true; /* it goes with its stream */
             pthread_cond_broadcast(&fake.changed);
         }
     }
