@@ -74,7 +74,7 @@ done
 json "A run" "$ITERBENCH" --data "$set" --chain "normalize | to:f32,nchw" --loader dataloader --device cuda --finish host --workers 1 --seconds 0.2
 is "j['arms'][0]['device']['copied_bytes'] > 0 and j['config']['device'] == 'cuda:0' and j['limits']['gpu_copy_bytes_per_s'] > 0 and j['limits']['gpu_slots_by_copy'] > 0"
 json "A run" "$ITERBENCH" --data "$set" --chain "normalize | to:f32,nchw" --device cuda --finish device --seconds 0.2
-is "len(j['arms']) == 2 and j['limits']['gpu_slots_bytes_per_s'] is None and j['fallbacks'] == []"
+is "len(j['arms']) == 2 and j['limits']['gpu_slots_bytes_per_s'] is None and not [f for f in j['fallbacks'] if not f.startswith('ring: ')]"
 # An epoch may end short, so rows that travel as bytes, and the places that they go to, are less than a fifth more than what they are in the set.
 is "all(a['device']['copied_bytes'] < 1.2 * 3073 * (a['samples'] + 640) for a in j['arms'])"
 json limits "$ITERBENCH" limits --data "$set" --device cuda
