@@ -128,21 +128,14 @@ static void add_memory(doctor *d) {
     (void)doctor_number("/proc/meminfo", "SwapFree", &swap_free);
     const double limit = doctor_memory_limit("/proc/self/cgroup", "/sys/fs/cgroup"),
                  free_ = (double)available * 1024;
-    const bool bound = limit<free_ / 2, swapped = swap> swap_free;
+    const bool swapped = swap > swap_free;
     char text[64] = "no limit by a container";
     if (isfinite(limit))
         snprintf(text, sizeof(text), "a container's limit of %.1f GiB", limit / GIB);
-    doctor_item *item = doctor_add(d, "memory", bound || swapped ? DOCTOR_COSTS : DOCTOR_OK,
+    doctor_item *item = doctor_add(d, "memory", swapped ? DOCTOR_COSTS : DOCTOR_OK,
                                    "%.1f GiB, %.1f available, %s%s", (double)total * 1024 / GIB,
                                    free_ / GIB, text, swapped ? ", some of it swapped out" : "");
-    if (bound) {
-        doctor_costs(item,
-                     "a loader takes up to half of what the machine has free, %.1f GiB: more "
-                     "than the container may have, who is killed then",
-                     free_ / 2 / GIB);
-        doctor_mend(item, "--memory, or memory_limit in the options: at most %.0f MiB here",
-                    limit / 2 / (1 << 20));
-    } else if (swapped) {
+    if (swapped) {
         doctor_costs(item, "arrays and slots that were swapped out come back page by page");
         doctor_mend(item, "swapoff -a, where there is room for it");
     }

@@ -138,7 +138,8 @@ typedef struct iter_loader_options {
     int32_t memory;        /* iter_memory of the batches */
     int32_t copy;          /* iter_ndarray_create: 1 = copy the arrays */
     /* bytes for slots, arena, scratch and preloaded data; 0 = half of what is free now, on the
-     * machine and in the control group that the process is in */
+     * machine and in the control group that the process is in. What libjpeg and libpng take for
+     * themselves is not counted; the formats' max-pixels bounds it */
     uint64_t memory_limit;
     /* largest sample read or decoded; a larger one is a failed sample; 0 = 256 MiB (decoded images:
      * at most a 16th of memory_limit, where there is one) */

@@ -45,14 +45,14 @@ step() {
     echo "   $((n - bad - out)) passed, $bad failed, $out skipped ($((built - begin)) s to build, $((SECONDS - built)) s to run)"
 }
 
-# The Python tests want numpy with versioned DLPack, which Debian 12 does not have, and safetensors; a venv under build/ has them.
+# The Python tests want numpy with versioned DLPack, which Debian 12 does not have, safetensors, and Pillow of today; a venv under build/ has them.
 python_venv() {
     [ -z "${ITER_PYTHON:-}" ] && ls tests/python/*.py >/dev/null 2>&1 || return 0
     local python=$PWD/build/venv/bin/python
-    if ! "$python" -c 'import numpy, safetensors' 2>/dev/null; then
-        echo "+ python3 -m venv build/venv && build/venv/bin/pip install 'numpy>=2.1' safetensors"
+    if ! "$python" -c 'import numpy, safetensors, PIL' 2>/dev/null; then
+        echo "+ python3 -m venv build/venv && build/venv/bin/pip install 'numpy>=2.1' safetensors pillow"
         { python3 -m venv build/venv && timeout 180 build/venv/bin/pip install -q --retries 1 --timeout 15 \
-            --disable-pip-version-check 'numpy>=2.1' safetensors; } >build/venv.log 2>&1 ||
+            --disable-pip-version-check 'numpy>=2.1' safetensors pillow; } >build/venv.log 2>&1 ||
             { tail -n 2 build/venv.log; echo "   no numpy: the Python tests will be skipped"; return 0; }
     fi
     export ITER_PYTHON=$python

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs tests/python/*.py with the interpreter named by ITER_PYTHON (it needs numpy). 77 from a script means skipped.
+# Runs tests/python/check_*.py with the interpreter named by ITER_PYTHON (it needs numpy). 77 from a script means skipped.
 # Usage: ITER_PYTHON=venv/bin/python ITER_SHARED=1 ITER_LIBRARY=... ITERBENCH=... check_python.sh SOURCE_DIR
 cd "$1" || exit 2
 if [ -z "$ITER_PYTHON" ]; then echo "skipped: ITER_PYTHON names no interpreter with numpy"; exit 77; fi
-set -- tests/python/*.py
-if [ ! -e "$1" ]; then echo "skipped: no tests/python/*.py"; exit 77; fi
+set -- tests/python/check_*.py
+if [ ! -e "$1" ]; then echo "skipped: no tests/python/check_*.py"; exit 77; fi
 PYTHONDONTWRITEBYTECODE=1; export PYTHONDONTWRITEBYTECODE
 failed=0; ran=0
 for script in "$@"; do

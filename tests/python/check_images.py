@@ -8,6 +8,8 @@ bilinear without antialias (numpy, torch), area (numpy). Nearest takes the pixel
 """
 import glob, math, os, subprocess, sys, tempfile
 
+import philox
+
 iterbench, data = os.environ.get("ITERBENCH"), os.environ.get("ITER_DATA")
 
 
@@ -36,43 +38,13 @@ try:
 except ImportError:
     tv = None
 
-SEED, M32 = 7, 0xFFFFFFFF
+SEED = 7
 PILLOW = 0 if int(PIL.__version__.split(".")[0]) >= 13 else 1  # levels: before 13 passes could go in the other order
 
 
-# ---- Random numbers: Philox 4x32-10 (Salmon and others, 2011), key = seed ^ FNV-1a-64("name#occurrence") ----
-
-def philox(counter, key):
-    c, k = list(counter), list(key)
-    for _ in range(10):
-        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [(p1 >> 32) ^ c[1] ^ k[0], p1 & M32, (p0 >> 32) ^ c[3] ^ k[1], p0 & M32]
-        k = [(k[0] + 0x9E3779B9) & M32, (k[1] + 0xBB67AE85) & M32]
-    return c
-
-
-class Draws:
-    def __init__(self, name, position, occurrence=0, epoch=0):
-        key = 0xCBF29CE484222325
-        for byte in ("%s#%d" % (name, occurrence)).encode():
-            key = (key ^ byte) * 0x100000001B3 % 2**64
-        key ^= SEED
-        self.key, self.where, self.block, self.words = (key & M32, key >> 32), (position & M32, position >> 32, epoch), 0, []
-
-    def u32(self):
-        if not self.words:
-            self.words = philox((self.block,) + self.where, self.key)
-            self.block += 1
-        return self.words.pop(0)
-
-    def below(self, n):  # Lemire 2019
-        while True:
-            product = self.u32() * n
-            if product % 2**32 >= 2**32 % n:
-                return product >> 32
-
-    def chance(self, p):
-        return self.u32() < p * 2**32
+class Draws(philox.Draws):
+    def __init__(self, name, position):
+        super().__init__(SEED, name, position)
 
     def uniform(self, low=0.0, high=1.0):
         return low + (high - low) * ((self.u32() >> 8) / 2**24)

@@ -8,6 +8,8 @@ equal; f32 within 4 * 2^-24 * (|a x| + |b|); f16 and bf16 within one unit in the
 """
 import os, struct, subprocess, sys, tempfile
 
+from philox import Draws
+
 iterbench = os.environ.get("ITERBENCH")
 if not iterbench:
     print("skipped: ITERBENCH names no program")
@@ -19,42 +21,6 @@ except ImportError:
     sys.exit(77)
 
 SEED, N, BATCH = 7, 24, 8
-M32 = 0xFFFFFFFF
-
-
-# ---- Random numbers: Philox 4x32-10 (Salmon and others, 2011), key = seed ^ FNV-1a-64("name#occurrence") ----
-
-def philox(counter, key):
-    c, k = list(counter), list(key)
-    for _ in range(10):
-        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [(p1 >> 32) ^ c[1] ^ k[0], p1 & M32, (p0 >> 32) ^ c[3] ^ k[1], p0 & M32]
-        k = [(k[0] + 0x9E3779B9) & M32, (k[1] + 0xBB67AE85) & M32]
-    return c
-
-
-class Draws:
-    def __init__(self, name, occurrence, position, epoch=0):
-        key = 0xCBF29CE484222325
-        for byte in ("%s#%d" % (name, occurrence)).encode():
-            key = (key ^ byte) * 0x100000001B3 % 2**64
-        key ^= SEED
-        self.key, self.where, self.block, self.words = (key & M32, key >> 32), (position & M32, position >> 32, epoch), 0, []
-
-    def u32(self):
-        if not self.words:
-            self.words = philox((self.block,) + self.where, self.key)
-            self.block += 1
-        return self.words.pop(0)
-
-    def below(self, n):  # Lemire 2019
-        while True:
-            product = self.u32() * n
-            if product % 2**32 >= 2**32 % n:
-                return product >> 32
-
-    def chance(self, p):
-        return self.u32() < p * 2**32
 
 
 # ---- Stages in float64 over [C, H, W]. Beside the values v: a, x, b with v = a x + b, for the bound. ---------
@@ -177,7 +143,7 @@ def run_numpy(pixels, chain, position):
             else:
                 key, value, place = POSITIONAL[name][place], argument, place + 1
             options[key] = value
-        apply(image, name, options, Draws(name, seen.get(name, 0), position))
+        apply(image, name, options, Draws(SEED, name, position, seen.get(name, 0)))
         seen[name] = seen.get(name, 0) + 1
         if options.get("layout"):
             layout = {"nchw": "CHW", "chw": "CHW"}.get(options["layout"], "HWC")

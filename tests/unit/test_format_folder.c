@@ -10,27 +10,12 @@
 #include "loaders/formats.h"
 #include "tests/support/make_data.h"
 
+#define FORMAT iter__format_folder
+#include "tests/support/format_expect.h"
+
 TestSuite(format_folder, .timeout = 60);
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-static void expect_fails(const char *path, const char *options, iter_status want, const char *file,
-                         const char *reason) {
-    opened f;
-    iter_error err = {0};
-    const iter_status got = format_open(&iter__format_folder, path, options, &f, &err);
-    cr_assert_eq(got, want, "%s: got %d \"%s\"", reason, got, err.message);
-    cr_assert(strstr(err.message, file), "no \"%s\" in \"%s\"", file, err.message);
-    cr_assert(strstr(err.message, reason), "no \"%s\" in \"%s\"", reason, err.message);
-    cr_assert_eq(iter__alloc_live(), 0);
-}
-
-static void expect_open(const char *path, const char *options, opened *f) {
-    iter_error err = {0};
-    const iter_status s = format_open(&iter__format_folder, path, options, f, &err);
-    cr_assert_eq(s, ITER_OK, "%s: %s", path, err.message);
-    cr_assert_null(format_fault(f, 1000), "%s", format_fault(f, 1000));
-}
 
 /* Sample i is this file, and reads as these bytes. */
 static void expect_file(const opened *f, uint64_t i, const char *folder, const char *name) {
