@@ -10,7 +10,7 @@
  *     iter_chain_create(&chain, &err);
  *     iter_random_crop_options crop = ITER_RANDOM_CROP_OPTIONS_INIT;
  *     crop.size = 32; crop.pad = 4;
- *     iter_chain_add(chain, "random-crop", NULL, &crop, sizeof(crop), &err);
+ *     iter_chain_add(chain, "random-crop", NULL, NULL, &crop, sizeof(crop), &err);
  */
 #ifndef ITER_CHAIN_H
 #define ITER_CHAIN_H

@@ -4,7 +4,7 @@
  *     iter_random_crop_options crop = ITER_RANDOM_CROP_OPTIONS_INIT;
  *     crop.size = 32;
  *     crop.pad = 4;
- *     iter_chain_add(chain, "random-crop", NULL, &crop, sizeof(crop), &err);
+ *     iter_chain_add(chain, "random-crop", NULL, NULL, &crop, sizeof(crop), &err);
  *
  * In text a stage has the same options under the same names; those marked (1), (2) may be given by
  * place: `crop:y=0,x=0,height=8,width=8` is `crop:0,0,8,8`. Every stage also takes field=NAME.

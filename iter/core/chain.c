@@ -105,8 +105,8 @@ static iter_status check_open(const iter_chain *chain, iter_error *err) {
 
 /* One parsed stage, appended. The column is that of its name where the argument is not known. */
 static iter_status add_call(iter_chain *chain, const iter_registry *registry,
-                            const iter_grammar_call *call, iter_error *err) {
-    iter_stage stage = {0};
+                            const iter_grammar_call *call, int32_t column, iter_error *err) {
+    iter_stage stage = {.column = column};
     char hint[ITER_HINT_MAX];
     stage.ops = iter_registry_transform(registry, call->name);
     if (!stage.ops)
@@ -139,7 +139,7 @@ static iter_status add_stages(iter_chain *chain, const iter_registry *registry, 
             only_one && cursor
                 ? iter__fail(err, ITER_EINVAL, "column %d: one stage is expected, without '|'",
                              (int)(cursor - text))
-                : add_call(chain, registry, &call, err);
+                : add_call(chain, registry, &call, only_one ? 0 : call.column, err);
         iter__free(block);
         if (status < 0) return status;
     }

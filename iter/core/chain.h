@@ -9,6 +9,7 @@ typedef struct iter_stage {
     void *options;             /* ops->base.options_size bytes, owned by the chain */
     char field[ITER_NAME_MAX]; /* "" = the first field of ops->role */
     uint32_t occurrence;       /* 0 for the first stage of this name, 1 for the second, ... */
+    int32_t column;            /* where it stands in a parsed chain; 0 = added by a call */
 } iter_stage;
 
 int32_t iter__chain_n_stages(const iter_chain *chain); /* chain NULL = 0 */

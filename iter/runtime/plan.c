@@ -43,12 +43,19 @@ static iter_row_from row_from(const iter_dataset *dataset, const iter_resident *
 
 /* ---- Sample stages --------------------------------------------------------------------------- */
 
+/* An error of a stage, with the column at which the stage stands if the chain was text. */
+static iter_status in_chain(iter_status status, const iter_stage *stage, iter_error *err) {
+    if (status >= 0 || status == ITER_ENOMEM || !stage->column) return status;
+    return iter__fail_in(err, status, "chain: column %d", stage->column);
+}
+
 static iter_status add_pack(iter_plan *plan, iter_field_plan *field,
                             const iter_stage *const *stages, int32_t n, iter_error *err) {
     if (field->row.n_dims > 0 && field->row.dims[0] == ITER_VARIABLE) {
-        return iter__fail(err, ITER_EINVAL,
-                          "%s: field '%s' has rows of different lengths; give them one first",
-                          n ? stages[0]->ops->base.name : "copy", field->out.name);
+        const iter_status status = iter__fail(
+            err, ITER_EINVAL, "%s: field '%s' has rows of different lengths; give them one first",
+            n ? stages[0]->ops->base.name : "copy", field->out.name);
+        return n ? in_chain(status, stages[0], err) : status;
     }
     iter_desc in = field->row, out;
     bool is_random = false;
@@ -56,9 +63,11 @@ static iter_status add_pack(iter_plan *plan, iter_field_plan *field,
         size_t scratch;
         is_random |= stages[i]->ops->fold_sample != NULL;
         const iter_transform_ops *ops = stages[i]->ops;
-        const iter_status status = ops->plan(stages[i]->options, &in, &out, &scratch, err);
-        if (status < 0)
-            return iter__fail_in(err, status, "%s (field '%s')", ops->base.name, field->out.name);
+        iter_status status = ops->plan(stages[i]->options, &in, &out, &scratch, err);
+        if (status < 0) {
+            status = iter__fail_in(err, status, "%s (field '%s')", ops->base.name, field->out.name);
+            return in_chain(status, stages[i], err);
+        }
     }
     iter_step *step = &field->steps[field->n_steps];
     *step = (iter_step){.stage = n ? stages[0] : NULL, .in = field->row, .is_random = is_random};
@@ -118,9 +127,11 @@ static iter_status check_size(iter_plan *plan, const iter_field_plan *field, ite
                           "field '%s' has images of any size: a chain must give them one; begin it "
                           "with " ADVICE,
                           field->out.name);
-    return iter__fail(err, ITER_EINVAL,
-                      "%s: field '%s' still has images of any size behind it; add " ADVICE,
-                      field->steps[field->n_steps - 1].stage->ops->base.name, field->out.name);
+    const iter_stage *last = field->steps[field->n_steps - 1].stage;
+    const iter_status status = iter__fail(
+        err, ITER_EINVAL, "%s: field '%s' still has images of any size behind it; add " ADVICE,
+        last->ops->base.name, field->out.name);
+    return in_chain(status, last, err);
 }
 
 static iter_status plan_sample_stages(iter_plan *plan, iter_field_plan *field,
@@ -136,7 +147,8 @@ static iter_status plan_sample_stages(iter_plan *plan, iter_field_plan *field,
             ITER_TRY(add_pack(plan, field, stages + i, run, err));
             i += run;
         } else {
-            ITER_TRY(add_apply(plan, field, stages[i++], err));
+            ITER_TRY(in_chain(add_apply(plan, field, stages[i], err), stages[i], err));
+            i++;
         }
     }
     const bool by_copy = field->from == ITER_ROW_RESIDENT || field->from == ITER_ROW_BYTES;
@@ -174,18 +186,22 @@ static iter_status plan_batch_stages(iter_plan *plan, iter_field_plan *field,
     field->batch_steps = iter__alloc((size_t)n + 1, sizeof(*field->batch_steps));
     if (!field->batch_steps) return iter__fail(err, ITER_ENOMEM, "plan: out of memory");
     if (field->variable && n && !stages[0]->ops->fills_rows) {
-        return iter__fail(err, ITER_EINVAL,
-                          "%s: rows of field '%s' have different lengths; pad-batch comes first",
-                          stages[0]->ops->base.name, field->out.name);
+        const iter_status status =
+            iter__fail(err, ITER_EINVAL,
+                       "%s: rows of field '%s' have different lengths; pad-batch comes first",
+                       stages[0]->ops->base.name, field->out.name);
+        return in_chain(status, stages[0], err);
     }
     for (int32_t i = 0; i < n; i++) {
         iter_batch_step *step = &field->batch_steps[field->n_batch_steps];
         step->stage = stages[i];
-        const iter_status status = stages[i]->ops->plan_batch(stages[i]->options, &field->out.desc,
-                                                              &step->scratch_bytes, err);
-        if (status < 0)
-            return iter__fail_in(err, status, "%s (field '%s')", stages[i]->ops->base.name,
-                                 field->out.name);
+        iter_status status = stages[i]->ops->plan_batch(stages[i]->options, &field->out.desc,
+                                                        &step->scratch_bytes, err);
+        if (status < 0) {
+            status = iter__fail_in(err, status, "%s (field '%s')", stages[i]->ops->base.name,
+                                   field->out.name);
+            return in_chain(status, stages[i], err);
+        }
         if (step->scratch_bytes > plan->batch_scratch_bytes)
             plan->batch_scratch_bytes = step->scratch_bytes;
         field->n_batch_steps++;
@@ -251,6 +267,7 @@ static iter_status plan_field(iter_plan *plan, const iter_dataset *dataset, cons
                 status = iter__fail(
                     err, ITER_EINVAL, "%s: works on samples, but stands behind the batch stage %s",
                     stage->ops->base.name, batch_stages[n_batch - 1]->ops->base.name);
+                status = in_chain(status, stage, err);
             }
             stages[n++] = stage;
         } else if (!stage->ops->adds_lengths) {
@@ -456,12 +473,13 @@ static iter_status check_stages(const iter_description *desc, const iter_chain *
     for (int32_t i = 0; i < iter__chain_n_stages(chain); i++) {
         const iter_stage *stage = iter__chain_stage(chain, i);
         if (stage_field(desc, stage) >= 0) continue;
-        if (stage->field[0]) {
-            return iter__fail(err, ITER_EINVAL, "%s: the dataset has no field '%s'",
-                              stage->ops->base.name, stage->field);
-        }
-        return iter__fail(err, ITER_EINVAL, "%s: the dataset has no %s field",
-                          stage->ops->base.name, stage->ops->role == ITER_LABEL ? "label" : "data");
+        const char *role = stage->ops->role == ITER_LABEL ? "label" : "data";
+        const iter_status status =
+            stage->field[0] ? iter__fail(err, ITER_EINVAL, "%s: the dataset has no field '%s'",
+                                         stage->ops->base.name, stage->field)
+                            : iter__fail(err, ITER_EINVAL, "%s: the dataset has no %s field",
+                                         stage->ops->base.name, role);
+        return in_chain(status, stage, err);
     }
     return ITER_OK;
 }
@@ -481,7 +499,7 @@ static iter_status make_fields(iter_plan *plan, const iter_dataset *dataset,
         const iter_stage *stage = iter__chain_stage(chain, i);
         for (int32_t o = 0; o < n_sampled && stage->ops->adds_lengths; o++) {
             if (plan->fields[o].in == stage_field(desc, stage))
-                ITER_TRY(add_lengths(plan, o, stage, batch_size, err));
+                ITER_TRY(in_chain(add_lengths(plan, o, stage, batch_size, err), stage, err));
         }
     }
     return ITER_OK;
