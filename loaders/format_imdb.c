@@ -320,6 +320,13 @@ static void imdb_index_row(const void *state, uint64_t index, int32_t field, voi
     *(uint8_t *)row = s->folders[i].label;
 }
 
+/* What length buckets go by. How many ids a review has is known when it is read; its bytes grow with
+ * them. */
+static int64_t imdb_length(const void *state, uint64_t index) {
+    const imdb_state *s = state;
+    return s->text.rule.maxlen ? s->text.rule.maxlen : (int64_t)s->files[index].bytes;
+}
+
 const iter_format_ops iter__format_imdb = {
     .base = {.struct_size = sizeof(iter_format_ops),
              .name = "imdb",
@@ -332,4 +339,5 @@ const iter_format_ops iter__format_imdb = {
     .close = imdb_close,
     .locate = imdb_locate,
     .index_row = imdb_index_row,
+    .length = imdb_length,
 };

@@ -165,6 +165,11 @@ Test(format_imdb, variable_lengths) {
     cr_assert_eq(f.desc.fields[0].desc.capacity, 15); /* 27 bytes: 14 words and the start */
     expect_ids(&f, 3, 7, (const int32_t[]){1, 7, 4, 40003, 6, 2, 4});
     expect_ids(&f, 4, 1, (const int32_t[]){1});
+    cr_assert_eq(f.ops->length(f.state, 1), 11, "bytes of \"A BAD film.\"");
+    cr_assert_eq(f.ops->length(f.state, 4), 0);
+    format_close(&f);
+    must_open(set, "maxlen=9", &f);
+    cr_assert_eq(f.ops->length(f.state, 1), 9);
     format_close(&f);
     must_open(set, "maxlen=0&start=-1", &f);
     expect_ids(&f, 4, 0, NULL);
