@@ -7,7 +7,9 @@
  *
  * A table is const data and is borrowed until the last dataset, chain or loader that uses it is
  * gone. The core allocates plugin state (base.state_size bytes, zeroed, 64-byte aligned) and checks
- * required members once.
+ * required members once. A callback's `err` is never NULL, and empty when it is called: one that
+ * fails writes its reason there, and the core adds who it was and where (but for a format's open,
+ * which names the file itself).
  */
 #ifndef ITER_OPS_H
 #define ITER_OPS_H
@@ -235,8 +237,9 @@ typedef struct iter_format_ops {
      * does. NULL = none. */
     iter_status (*get)(const void *state, uint32_t n, const uint64_t *indices,
                        const iter_tensor *rows, iter_rng *rng, iter_error *err);
-    /* Length of the first variable field of sample `index` in elements; NULL = not known before
-     * reading. */
+    /* Length of the first variable field of sample `index` in elements or, where that is not known
+     * before reading, a number that grows with it (bytes of text, say): length buckets go by it.
+     * NULL = nothing is known. */
     int64_t (*length)(const void *state, uint64_t index);
 } iter_format_ops;
 
@@ -355,7 +358,7 @@ typedef struct iter_sampler_context {
     uint64_t seed;
     uint32_t batch_size, ranks;
     int64_t (*length)(const void *user,
-                      uint64_t index); /* of a sample, in elements; NULL = not known */
+                      uint64_t index); /* of a sample, as its dataset has it; NULL = not known */
     const void *length_user;
 } iter_sampler_context;
 
@@ -363,7 +366,8 @@ typedef struct iter_sampler_context {
  * time. */
 typedef struct iter_sampler_ops {
     iter_ops base;
-    /* Required. */
+    /* Required. Its messages, and those of begin and next_batch, name the reason; the core adds the
+     * sampler. */
     iter_status (*open)(void *state, const void *options, const iter_sampler_context *context,
                         iter_error *err);
     void (*close)(void *state); /* NULL = nothing to do */

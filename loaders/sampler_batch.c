@@ -27,14 +27,14 @@ static iter_status open_batch(void *opaque, const void *options,
                               const iter_sampler_context *context, iter_error *err) {
     state *s = opaque;
     const iter_batch_order_options *o = options ? options : &defaults;
-    ITER_TRY(iter__sampler_needs_count("batch", context, err));
+    ITER_TRY(iter__sampler_needs_count(context, err));
     const uint64_t unit = o->unit > 0 ? (uint64_t)o->unit : context->batch_size;
-    if (unit == 0) return iter__fail(err, ITER_EINVAL, "sampler batch: units of no samples");
+    if (unit == 0) return iter__fail(err, ITER_EINVAL, "units of no samples");
     s->units = iter__units_cut(context->n_samples, unit);
     s->key = iter_rng_key(context->seed, "batch", 0);
     if (s->units.n_units > ITER_PERMUTATION_TABLE) return ITER_OK;
     s->table = iter__alloc(s->units.n_units, sizeof(*s->table));
-    return s->table ? ITER_OK : iter__fail(err, ITER_ENOMEM, "sampler batch: out of memory");
+    return s->table ? ITER_OK : iter__fail(err, ITER_ENOMEM, "out of memory");
 }
 
 static void close_batch(void *opaque) {

@@ -56,12 +56,12 @@ static iter_status open_block(void *opaque, const void *options,
                               const iter_sampler_context *context, iter_error *err) {
     state *s = opaque;
     const iter_block_options *o = options ? options : &defaults;
-    ITER_TRY(iter__sampler_needs_count("block", context, err));
+    ITER_TRY(iter__sampler_needs_count(context, err));
     const uint64_t block = (uint64_t)(o->block > 0 ? o->block : defaults.block);
     s->buffer = (uint64_t)(o->buffer > 0 ? o->buffer : defaults.buffer);
     if (block > UINT32_MAX / s->buffer)
         return iter__fail(err, ITER_EINVAL,
-                          "sampler block: %llu blocks of %llu samples are too many to mix: block * "
+                          "%llu blocks of %llu samples are too many to mix: block * "
                           "buffer must be below 2^32",
                           (unsigned long long)s->buffer, (unsigned long long)block);
     const uint64_t n = context->n_samples;
@@ -75,7 +75,7 @@ static iter_status open_block(void *opaque, const void *options,
     s->group_blocks = iter__alloc(at_most(s->buffer, n_blocks), sizeof(*s->group_blocks));
     if (s->order_table && s->row_table && s->group_blocks) return ITER_OK;
     close_block(s);
-    return iter__fail(err, ITER_ENOMEM, "sampler block: out of memory");
+    return iter__fail(err, ITER_ENOMEM, "out of memory");
 }
 
 static uint64_t length(const void *opaque) {

@@ -83,7 +83,7 @@ static iter_status measure(const iter_sampler_context *context, int64_t *lengths
     for (uint64_t i = 0; i < context->n_samples; i++) {
         lengths[i] = context->length(context->length_user, i);
         if (lengths[i] < 0)
-            return iter__fail(err, ITER_EINVAL, "sampler bucket: sample %llu has no known length",
+            return iter__fail(err, ITER_EINVAL, "sample %llu has no known length",
                               (unsigned long long)i);
     }
     return ITER_OK;
@@ -94,8 +94,7 @@ static iter_status listed_bounds(const iter_option_list *list, bounds *out, iter
     for (int32_t i = 0; i < list->n; i++) {
         const int64_t upper = (int64_t)list->values[i];
         if (i > 0 && upper <= out->upper[i - 1])
-            return iter__fail(err, ITER_EINVAL,
-                              "sampler bucket: bounds must ascend, but %lld follows %lld",
+            return iter__fail(err, ITER_EINVAL, "bounds must ascend, but %lld follows %lld",
                               (long long)upper, (long long)out->upper[i - 1]);
         out->upper[out->n++] = upper;
     }
@@ -163,11 +162,11 @@ static void close_bucket(void *opaque) {
 static iter_status choose_bounds(const iter_bucket_options *o, const iter_sampler_context *context,
                                  bounds *out, iter_error *err) {
     if (o->buckets.n > 0 && o->n_buckets > 0)
-        return iter__fail(err, ITER_EINVAL, "sampler bucket: both buckets and n-buckets are given");
+        return iter__fail(err, ITER_EINVAL, "both buckets and n-buckets are given");
     if (o->n_buckets > MAX_BUCKETS)
-        return iter__fail(err, ITER_EINVAL, "sampler bucket: n-buckets is at most %d", MAX_BUCKETS);
+        return iter__fail(err, ITER_EINVAL, "n-buckets is at most %d", MAX_BUCKETS);
     int64_t *lengths = iter__alloc(context->n_samples, sizeof(*lengths));
-    if (!lengths) return iter__fail(err, ITER_ENOMEM, "sampler bucket: out of memory");
+    if (!lengths) return iter__fail(err, ITER_ENOMEM, "out of memory");
     iter_status status = measure(context, lengths, err);
     if (status >= 0 && o->buckets.n > 0)
         status = listed_bounds(&o->buckets, out, err);
@@ -179,17 +178,15 @@ static iter_status choose_bounds(const iter_bucket_options *o, const iter_sample
 }
 
 static iter_status check_context(const iter_sampler_context *context, iter_error *err) {
-    ITER_TRY(iter__sampler_needs_count("bucket", context, err));
+    ITER_TRY(iter__sampler_needs_count(context, err));
     if (!context->length)
-        return iter__fail(
-            err, ITER_EINVAL,
-            "sampler bucket: this dataset does not tell the length of a sample before "
-            "it is read");
+        return iter__fail(err, ITER_EINVAL,
+                          "this dataset does not tell the length of a sample before "
+                          "it is read");
     if (context->n_samples > UINT32_MAX)
-        return iter__fail(err, ITER_EINVAL, "sampler bucket: %llu samples are more than 2^32 - 1",
+        return iter__fail(err, ITER_EINVAL, "%llu samples are more than 2^32 - 1",
                           (unsigned long long)context->n_samples);
-    if (context->batch_size == 0)
-        return iter__fail(err, ITER_EINVAL, "sampler bucket: batches of no samples");
+    if (context->batch_size == 0) return iter__fail(err, ITER_EINVAL, "batches of no samples");
     return ITER_OK;
 }
 
@@ -199,7 +196,7 @@ static iter_status open_bucket(void *opaque, const void *options,
     const iter_bucket_options *o = options ? options : &defaults;
     ITER_TRY(check_context(context, err));
     bounds *b = iter__alloc(1, sizeof(*b));
-    if (!b) return iter__fail(err, ITER_ENOMEM, "sampler bucket: out of memory");
+    if (!b) return iter__fail(err, ITER_ENOMEM, "out of memory");
     iter_status status = choose_bounds(o, context, b, err);
     if (status < 0) goto fail;
     s->n_samples = context->n_samples;
@@ -216,7 +213,7 @@ static iter_status open_bucket(void *opaque, const void *options,
     if (s->buckets && s->order && s->tables && s->batch_table)
         fill_buckets(s, b, context);
     else
-        status = iter__fail(err, ITER_ENOMEM, "sampler bucket: out of memory");
+        status = iter__fail(err, ITER_ENOMEM, "out of memory");
 fail:
     iter__free(b);
     if (status < 0) close_bucket(s);
@@ -263,7 +260,7 @@ static iter_status next_batch(void *opaque, uint32_t capacity, uint64_t *out, ui
     if (s->batch >= s->n_batches) return ITER_OK;
     if (capacity < s->batch_rows)
         return iter__fail(err, ITER_EINVAL,
-                          "sampler bucket: room for %u samples, but its batches were cut for %llu",
+                          "room for %u samples, but its batches were cut for %llu",
                           (unsigned)capacity, (unsigned long long)s->batch_rows);
     uint64_t number = s->batch;
     if (s->shuffle) iter__permutation_run(&s->batches, s->batch, 1, &number);

@@ -19,13 +19,12 @@ static iter_status open_replacement(void *opaque, const void *options,
                                     const iter_sampler_context *context, iter_error *err) {
     state *s = opaque;
     const iter_replacement_options *o = options ? options : &defaults;
-    ITER_TRY(iter__sampler_needs_count("replacement", context, err));
+    ITER_TRY(iter__sampler_needs_count(context, err));
     s->n_samples = context->n_samples;
     s->n_draws = o->samples > 0 ? (uint64_t)o->samples : s->n_samples;
     s->key = iter_rng_key(context->seed, "replacement", 0);
     if (s->n_samples == 0 && s->n_draws > 0)
-        return iter__fail(err, ITER_EINVAL,
-                          "sampler replacement: %llu draws from a dataset without samples",
+        return iter__fail(err, ITER_EINVAL, "%llu draws from a dataset without samples",
                           (unsigned long long)s->n_draws);
     return ITER_OK;
 }

@@ -25,20 +25,19 @@ typedef struct state {
     uint32_t n_ahead;
 } state;
 
-static iter_status open_with(state *s, const char *name, const iter_sampler_context *context,
-                             iter_error *err) {
-    ITER_TRY(iter__sampler_needs_count(name, context, err));
+static iter_status open_with(state *s, const iter_sampler_context *context, iter_error *err) {
+    ITER_TRY(iter__sampler_needs_count(context, err));
     s->n_samples = context->n_samples;
     s->key = iter_rng_key(context->seed, "shuffle", 0);
     if (s->n_samples > ITER_PERMUTATION_TABLE) return ITER_OK;
     s->table = iter__alloc(s->n_samples, sizeof(*s->table));
-    return s->table ? ITER_OK : iter__fail(err, ITER_ENOMEM, "sampler %s: out of memory", name);
+    return s->table ? ITER_OK : iter__fail(err, ITER_ENOMEM, "out of memory");
 }
 
 static iter_status open_shuffle(void *opaque, const void *options,
                                 const iter_sampler_context *context, iter_error *err) {
     (void)options;
-    return open_with(opaque, "shuffle", context, err);
+    return open_with(opaque, context, err);
 }
 
 static iter_status open_once(void *opaque, const void *options, const iter_sampler_context *context,
@@ -46,7 +45,7 @@ static iter_status open_once(void *opaque, const void *options, const iter_sampl
     (void)options;
     state *s = opaque;
     s->is_once = true;
-    return open_with(s, "once", context, err);
+    return open_with(s, context, err);
 }
 
 static void close_shuffle(void *opaque) {

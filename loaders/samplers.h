@@ -25,16 +25,14 @@ extern const iter_sampler_ops iter__sampler_replacement;
 extern const iter_sampler_ops iter__sampler_bucket;
 
 /* Samplers other than sequential need to know how many samples there are. */
-static inline iter_status
-iter__sampler_needs_count(const char *name, const iter_sampler_context *context, iter_error *err) {
+static inline iter_status iter__sampler_needs_count(const iter_sampler_context *context,
+                                                    iter_error *err) {
     if (context->n_samples == ITER_UNKNOWN)
-        return iter__fail(
-            err, ITER_EINVAL,
-            "sampler %s: needs the number of samples, which this dataset does not know "
-            "(a stream has sequential order alone)",
-            name);
+        return iter__fail(err, ITER_EINVAL,
+                          "needs the number of samples, which this dataset does not know "
+                          "(a stream has sequential order alone)");
     if (context->n_samples >> 63)
-        return iter__fail(err, ITER_EINVAL, "sampler %s: %llu samples are more than 2^63 - 1", name,
+        return iter__fail(err, ITER_EINVAL, "%llu samples are more than 2^63 - 1",
                           (unsigned long long)context->n_samples);
     return ITER_OK;
 }

@@ -5,7 +5,6 @@
 #include "iter/core/error.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,6 +34,19 @@ iter_status iter__fail(iter_error *err, iter_status status, const char *format, 
     return status;
 }
 
+void iter__error_clear(iter_error *err) {
+    if (!err) return;
+    err->status = ITER_OK;
+    err->message[0] = '\0';
+}
+
+iter_status iter__error_settle(iter_error *err, iter_status status, const char *who) {
+    if (status >= 0 || !err) return status;
+    if (!err->message[0]) return iter__fail(err, status, "%s: %s", who, iter_status_text(status));
+    err->status = status;
+    return status;
+}
+
 iter_status iter__fail_in(iter_error *err, iter_status status, const char *format, ...) {
     if (!err) return status;
     char text[CAPACITY];
@@ -43,11 +55,10 @@ iter_status iter__fail_in(iter_error *err, iter_status status, const char *forma
     int length = vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     if (length < 0) text[length = 0] = '\0';
-    const bool filled = err->status < 0 && err->message[0] != '\0';
-    if (!filled) err->status = status;
+    if (err->status >= 0 || !err->message[0]) err->status = status;
     if (length < CAPACITY) {
         const int room = CAPACITY - length;
-        const char *cause = filled ? err->message : iter_status_text(status);
+        const char *cause = err->message[0] ? err->message : iter_status_text(status);
         const int more = snprintf(text + length, (size_t)room, ": %s", cause);
         length += more < 0 ? 0 : more;
     }

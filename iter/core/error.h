@@ -10,8 +10,14 @@
 iter_status iter__fail(iter_error *err, iter_status status, const char *format, ...)
     ITER_PRINTF(3, 4);
 
-/* Puts "<format>: " before the message that err holds already; returns err->status, or `status`
- * where err is NULL. */
+/* Empties err (may be NULL): before code is called that need not be ours, and so may say nothing. */
+void iter__error_clear(iter_error *err);
+
+/* Behind such a call: "<who>: " and the status in words where it failed and gave no reason. */
+iter_status iter__error_settle(iter_error *err, iter_status status, const char *who);
+
+/* Puts "<format>: " before the message that err holds already, or before the status in words where
+ * it holds none; returns err->status where err says both, else `status`. */
 iter_status iter__fail_in(iter_error *err, iter_status status, const char *format, ...)
     ITER_PRINTF(3, 4);
 

@@ -130,9 +130,14 @@ static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops
     if (!dataset->options || !dataset->state)
         return iter__fail(err, ITER_ENOMEM, "%s: out of memory", call->name);
     ITER_TRY(iter__grammar_apply(call, &ops->base, dataset->options, NULL, err));
-    ITER_TRY(ops->open(dataset->state, call->path, dataset->options, &dataset->desc, err));
+    iter_error own; /* callbacks get one even where the caller wants none */
+    if (!err) err = &own;
+    iter__error_clear(err);
+    iter_status status =
+        ops->open(dataset->state, call->path, dataset->options, &dataset->desc, err);
+    if (status < 0) return iter__error_settle(err, status, ops->base.name);
 
-    iter_status status = check_description(&dataset->desc, !ops->get && !ops->resident, err);
+    status = check_description(&dataset->desc, !ops->get && !ops->resident, err);
     if (status == ITER_OK && ops->resident) {
         for (int32_t f = 0; f < dataset->desc.n_fields && status == ITER_OK; f++) {
             const void *base = NULL;
@@ -191,7 +196,11 @@ iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user, iter_da
         return iter__fail(err, ITER_EINVAL, "dataset: start and stop belong together");
     iter_dataset *dataset = dataset_new(ops->name ? ops->name : "dataset");
     if (!dataset) return iter__fail(err, ITER_ENOMEM, "dataset: out of memory");
+    iter_error own; /* callbacks get one even where the caller wants none */
+    if (!err) err = &own;
+    iter__error_clear(err);
     iter_status status = ops->describe(user, &dataset->desc, err);
+    if (status < 0) status = iter__fail_in(err, status, "%s: describe", dataset->name);
     if (status >= 0) status = check_description(&dataset->desc, false, err);
     if (status >= 0 && dataset->desc.n_samples == ITER_UNKNOWN && !ops->next) {
         status = iter__fail(err, ITER_EINVAL, "dataset: an unknown number of samples needs next()");

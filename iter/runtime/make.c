@@ -259,7 +259,7 @@ static iter_status open_source(iter_loader *loader, const iter_source_ops *ops,
     if (status < 0) {
         iter__free(loader->io.state);
         loader->io.state = NULL;
-        return status;
+        return iter__error_settle(err, status, ops->base.name);
     }
     if (fallback[0]) iter__fallback(loader, fallback);
     loader->io.ops = ops;
@@ -661,6 +661,9 @@ static iter_status make(iter_dataset *dataset, iter_chain *chain,
                         const iter_loader_options *options, int32_t default_last_batch, bool once,
                         iter_loader **out, iter_error *err) {
     iter_loader_options opt;
+    iter_error own; /* callbacks get one even where the caller wants none */
+    if (!err) err = &own;
+    iter__error_clear(err);
     ITER_TRY(iter__options_copy(&opt, sizeof(opt), options, sizeof(size_t), err));
     iter_loader *loader = iter__alloc(1, sizeof(*loader));
     if (!loader) return iter__fail(err, ITER_ENOMEM, "loader: out of memory");

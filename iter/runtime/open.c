@@ -246,24 +246,35 @@ static void open_pure(iter_loader *loader) {
     publish_in_queue(loader, batch);
 }
 
+/* What a sampler says is wrong, with its name. */
+static iter_status in_sampler(const iter_loader *loader, iter_status status, iter_error *err) {
+    if (status >= 0) return status;
+    return iter__fail_in(err, status, "sampler %s", loader->sampler->base.name);
+}
+
+static iter_status ask(iter_loader *loader, uint32_t *out_n, iter_error *err) {
+    const iter_status status = loader->sampler->next_batch(
+        loader->sampler_state, (uint32_t)loader->cut.global, loader->drawn, out_n, err);
+    return in_sampler(loader, status, err);
+}
+
 /* The next global batch of a sequential sampler; *out_n = 0 at the epoch's end. */
 static iter_status draw(iter_loader *loader, uint32_t *out_n, iter_error *err) {
     *out_n = 0;
     if (!loader->opener_epoch_begun) {
-        ITER_TRY(loader->sampler->begin(loader->sampler_state, loader->opener.epoch, err));
+        ITER_TRY(in_sampler(
+            loader, loader->sampler->begin(loader->sampler_state, loader->opener.epoch, err), err));
         loader->opener_epoch_begun = true;
     }
     const uint32_t capacity = (uint32_t)loader->cut.global;
     for (; loader->replay; loader->replay--) {
-        ITER_TRY(loader->sampler->next_batch(loader->sampler_state, capacity, loader->drawn, out_n,
-                                             err));
+        ITER_TRY(ask(loader, out_n, err));
         if (*out_n == 0) { /* the epoch is shorter than it was */
             loader->replay = 0;
             return ITER_OK;
         }
     }
-    ITER_TRY(
-        loader->sampler->next_batch(loader->sampler_state, capacity, loader->drawn, out_n, err));
+    ITER_TRY(ask(loader, out_n, err));
     if (*out_n > capacity) {
         return iter__fail(err, ITER_EINVAL, "sampler %s: drew %u samples where %u fit",
                           loader->sampler->base.name, *out_n, capacity);
@@ -279,7 +290,7 @@ static iter_status draw(iter_loader *loader, uint32_t *out_n, iter_error *err) {
 }
 
 static void open_sequential(iter_loader *loader) {
-    iter_error error;
+    iter_error error = {.status = ITER_OK};
     uint32_t m = 0;
     const iter_status status = loader->opener.ended ? ITER_OK : draw(loader, &m, &error);
     if (status == ITER_OK && m == 0) {

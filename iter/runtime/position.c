@@ -124,9 +124,13 @@ static iter_status place_sequential(iter_loader *loader, const saved *s, const u
                           (unsigned long long)loader->cut.global);
     }
     if (!loader->stream && s->sampler_bytes && loader->sampler->restore) {
-        ITER_TRY(loader->sampler->begin(loader->sampler_state, s->epoch, err));
-        const iter_status status =
-            loader->sampler->restore(loader->sampler_state, state, s->sampler_bytes);
+        iter_error own; /* callbacks get one even where the caller wants none */
+        if (!err) err = &own;
+        iter__error_clear(err);
+        iter_status status = loader->sampler->begin(loader->sampler_state, s->epoch, err);
+        if (status < 0)
+            return iter__fail_in(err, status, "restore: sampler %s", loader->sampler->base.name);
+        status = loader->sampler->restore(loader->sampler_state, state, s->sampler_bytes);
         if (status < 0)
             return iter__fail(err, status, "restore: sampler %s refuses its state",
                               loader->sampler->base.name);

@@ -42,6 +42,7 @@ static void copy_lengths(const iter_loader *loader, iter_batch *batch) {
 static iter_status run_batch_stages(iter_loader *loader, iter_worker *worker, iter_batch *batch) {
     iter_batch_view views[ITER_MAX_OUT];
     const bool collates = loader->opt.collate != NULL;
+    iter__error_clear(&batch->error);
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter_field_plan *field = &loader->plan.fields[f];
         if (!collates && field->n_batch_steps == 0) continue;

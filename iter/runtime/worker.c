@@ -238,7 +238,7 @@ static void leave(iter_loader *loader, iter_worker *worker) {
 static void *worker_main(void *arg) {
     iter_worker *worker = arg;
     iter_loader *loader = worker->loader;
-    iter_error error;
+    iter_error error = {.status = ITER_OK};
     char track[ITER_PROFILE_TRACK];
     snprintf(track, sizeof(track), "loader %u worker %d", loader->number, worker->number);
     iter__profile_thread(track);

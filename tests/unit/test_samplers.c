@@ -189,8 +189,7 @@ Test(samplers, only_sequential_takes_streams) {
             close_sampler(&s);
         } else {
             cr_expect_eq(status, ITER_EINVAL, "%s", name);
-            cr_expect(strstr(err.message, name) && strstr(err.message, "number of samples"), "%s",
-                      err.message);
+            cr_expect(strstr(err.message, "number of samples"), "%s: %s", name, err.message);
         }
     }
 }
