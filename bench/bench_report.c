@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench_util.h"
 #include "iterbench.h"
@@ -14,6 +15,16 @@ int bench_say(int status, const iter_error *err) {
         if (*c == '\n') *c = ' ';
     fprintf(stderr, "iterbench: %s%s\n", line, status == BENCH_USAGE ? " (see --help)" : "");
     return status;
+}
+
+iter_status bench_path_check(const char *path, iter_error *err) {
+    if (path == NULL || strcmp(path, "-") == 0) return ITER_OK;
+    const bool was_there = access(path, F_OK) == 0;
+    FILE *file = fopen(path, "ae");
+    if (file == NULL) return bench_fail(err, ITER_EIO, "%s: %s", path, strerror(errno));
+    fclose(file);
+    if (!was_there) unlink(path);
+    return ITER_OK;
 }
 
 iter_status bench_json_open(const char *path, FILE **out, iter_error *err) {

@@ -282,25 +282,6 @@ static iter_status prove(diagnosis *d, iter_error *err) {
 
 /* ---- Output ----------------------------------------------------------------------------------- */
 
-/* A file that cannot be written is better known before the measuring than after it. */
-static iter_status check_path(const char *path, iter_error *err) {
-    if (path == NULL || strcmp(path, "-") == 0) return ITER_OK;
-    const bool was_there = access(path, F_OK) == 0;
-    FILE *file = fopen(path, "ae");
-    if (file == NULL) return bench_fail(err, ITER_EIO, "%s: %s", path, strerror(errno));
-    fclose(file);
-    if (!was_there) unlink(path);
-    return ITER_OK;
-}
-
-static iter_status check_paths(const bench_options *o, iter_error *err) {
-    iter_status s = check_path(o->json, err);
-    if (s == ITER_OK) s = check_path(o->html, err);
-    return s == ITER_OK ? check_path(o->trace, err) : s;
-}
-
-/* ---- Public ---------------------------------------------------------------------------------- */
-
 static iter_status write_html(const diagnosis *d, iter_error *err) {
     char *text = NULL;
     size_t bytes = 0;
@@ -330,10 +311,6 @@ int cmd_diagnose(const bench_options *options) {
     diagnosis *d = calloc(1, sizeof(*d));
     if (d == NULL) return bench_say(BENCH_FAILED, &err);
     d->asked = *options;
-    if (check_paths(options, &err) < 0) {
-        free(d);
-        return bench_say(BENCH_FAILED, &err);
-    }
     if (plant_make(options, &d->planted, &d->run, &err) < 0) {
         plant_free(d->planted);
         free(d);

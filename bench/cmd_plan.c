@@ -1,10 +1,26 @@
 /*
  * cmd_plan.c - `iterbench plan`: how a loader would do the work, as EXPLAIN does for a query.
  */
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "arm.h"
 #include "iterbench.h"
+
+/* What the plan's text leaves to the loader: source, memory, and what was asked for in vain. */
+static iter_status print_loader(iter_loader *loader, iter_error *err) {
+    iter_loader_stats stats = {.struct_size = sizeof(stats)};
+    iter_status s = iter_loader_stats_read(loader, &stats, err);
+    if (s < 0) return s;
+    printf("memory: batches %" PRIu64 ", reads %" PRIu64 ", scratch %" PRIu64 ", preloaded %" PRIu64
+           " bytes\n",
+           stats.slot_bytes, stats.arena_bytes, stats.scratch_bytes, stats.preload_bytes);
+    printf("source %s, %d worker%s\n", bench_source_text(stats.source), stats.n_workers,
+           stats.n_workers == 1 ? "" : "s");
+    for (int32_t i = 0; i < stats.n_fallbacks; i++)
+        printf("instead of what was asked for: %s\n", stats.fallbacks[i]);
+    return ITER_OK;
+}
 
 int cmd_plan(const bench_options *options) {
     iter_error err;
@@ -16,6 +32,7 @@ int cmd_plan(const bench_options *options) {
         s = arm_open(options, ndarray ? &arrays : NULL, &arm, &err);
         if (s == ITER_OK) {
             fputs(iter_loader_plan_text(arm.loaders[0]), stdout);
+            s = print_loader(arm.loaders[0], &err);
             arm_close(&arm);
         }
     }

@@ -36,7 +36,11 @@ static int dispatch(int argc, char **argv, int first, bench_command command,
     iter_error err;
     iter_status s = bench_options_parse(argc, argv, first, command, &options, &err);
     if (s == ITER_OK && loads) s = bench_options_check(&options, command, &err);
-    return s < 0 ? bench_say(BENCH_USAGE, &err) : run(&options);
+    if (s < 0) return bench_say(BENCH_USAGE, &err);
+    s = bench_path_check(options.json, &err);
+    if (s == ITER_OK) s = bench_path_check(options.html, &err);
+    if (s == ITER_OK) s = bench_path_check(options.trace, &err);
+    return s < 0 ? bench_say(BENCH_FAILED, &err) : run(&options);
 }
 
 /* An OpenMP team that spins while it waits takes the cores from the loader (and from a second team:

@@ -35,6 +35,9 @@ iter_status bench_dump(const bench_options *options, iter_error *err);
 /** Answers 'run N' from stdin until 'quit' or its end. */
 iter_status bench_serve(const measure_side *side, iter_error *err);
 
+/** Whether a result can be written there: better known before the measuring than after it. NULL and
+ * "-" can. Errors: EIO. */
+iter_status bench_path_check(const char *path, iter_error *err);
 /** Opens FILE of --json for writing; "-" is stdout. Errors: EIO. */
 iter_status bench_json_open(const char *path, FILE **out, iter_error *err);
 /** Flushes, closes what is not stdout. Errors: EIO. */

@@ -52,12 +52,22 @@ status 1 --data "cifar10:$dir/missing" --seconds 0.1
 status 1 --data "cifar10:$set" --chain no-such-stage --seconds 0.1
 status 1 --data "cifar10:$set" --chain "normalise | to:f32" --seconds 0.1
 grep -q "did you mean 'normalize'?" "$dir/err" || fault "no suggestion for normalise: $(cat "$dir/err")"
+status 1 --data "cifar10:$set" --chain "random-flip | center-crop:99" --seconds 0.1
+grep -q "column 15: center-crop" "$dir/err" || fault "no column for a stage that cannot be: $(cat "$dir/err")"
+status 1 --data "cifar10:$set" --loader dataloader --sampler bucket --seconds 0.1
+grep -q "^iterbench: sampler bucket: this dataset" "$dir/err" || fault "a sampler's message: $(cat "$dir/err")"
 status 1 --data "cifar10:$set" --memory 1KiB --seconds 0.1
 status 1 --data "cifar10:$set" --last-batch discard --batch 5000 --seconds 0.1
 status 1 --data "synthetic:imdb?variable=1&n=100" --loader ndarray --seconds 0.1
 status 1 --data "cifar10:$set" --start 0:7 --loader dataloader --seconds 0.1
 status 1 --data "synthetic:cifar10?n=100" --cache cold --seconds 0.1
 status 1 compare "$dir/no.json" "$dir/no.json"
+# What cannot be written is said at once: a run of an hour would end by the clock of the test.
+for option in "--json $dir/no/x.json" "--html $dir/no/x.html" "--json $dir" "--compute-ms 1 --trace $dir/no/x.trace"; do
+    # shellcheck disable=SC2086
+    status 1 --data "cifar10:$set" --seconds 3600 $option
+done
+status 1 limits --data "cifar10:$set" --json "$dir/no/x.json"
 printf '{"arms": [1, ' >"$dir/broken.json"
 status 1 compare "$dir/broken.json" "$dir/broken.json"
 head -c 4000 "$set/data_batch_1.bin" >"$dir/short.bin"
@@ -117,6 +127,14 @@ second=$(hash_of --data "cifar10:$set" --loader dataloader --epochs 1 --start 1:
 both=$(hash_of --data "cifar10:$set" --loader dataloader --epochs 2)
 python3 -c "import sys; a, b, c = (int(x, 16) for x in sys.argv[1:]); sys.exit((a + b) % 2**64 != c)" "$first" "$second" "$both" \
     || fault "hashes of two epochs do not add up: $first + $second, $both"
+
+# The plan: passes, where memory goes, and from where bytes come.
+status 0 plan --data "cifar10:$set" --chain "$normalize"
+grep -q '^  pack  .*normalize + to' "$dir/out" || fault "plan names no pass: $(cat "$dir/out")"
+grep -q '^memory: batches 39[0-9]*, reads 0, scratch [1-9][0-9]*, preloaded 3073[0-9]* bytes$' "$dir/out" || fault "plan's memory: $(cat "$dir/out")"
+grep -q '^source memory, 0 workers$' "$dir/out" || fault "plan's source: $(cat "$dir/out")"
+status 0 plan --data "cifar10:$set" --source direct --workers 1
+grep -q 'a read may target the batch itself$' "$dir/out" && grep -qE '^source (direct|pread), 1 worker$' "$dir/out" || fault "plan of direct reads: $(cat "$dir/out")"
 
 # The protocol, and pairs over it.
 serve="$ITERBENCH serve --loader dataloader --data cifar10:$set"
