@@ -149,6 +149,96 @@ for text in '' '0\ta\n' '0\n' 'x\t1\ta\n' '0\t1x\ta\n' '0\t1\ta\n1\t1\t2\tb\n' '
     status 1 pack "$dir/bad.lst" "$dir/bad.rec"
     says 'bad.lst' err
 done
+
+# Images made anew. What Pillow makes of them, to the bit (tests/golden/make_packed.py), with any number of threads.
+images=$(pwd)/tests/golden/images; packed=$(pwd)/tests/golden/packed
+i=0; : >"$dir/i.lst"
+for file in rgb420.jpg exif6.jpg gray.jpg progressive.jpg rgb8.png exif8.jpg; do printf '%d\t%d\t%s\n' $i $i $file >>"$dir/i.lst"; i=$((i + 1)); done
+contents() { # FILE BYTES: of each record, 32 bytes of heads between them
+    n=0; size=$(wc -c <"$1")
+    while [ $n -lt "$size" ]; do tail -c +$((n + 33)) "$1" | head -c "$2"; n=$((n + 32 + $2)); done
+}
+"$ITERPACK" pack "$dir/i.lst" "$dir/i.rec" --root "$images" --resize 16 --center-crop --encoding png >/dev/null 2>"$dir/err"
+if grep -q 'without lib' "$dir/err"; then
+    echo "skipped: images made anew: $(cat "$dir/err")"
+else
+    for threads in 1 2 4; do
+        rm -f "$dir"/c.* "$dir"/j.*
+        status 0 pack "$dir/i.lst" "$dir/c.rec" --root "$images" --resize 16 --center-crop --encoding raw --threads $threads
+        contents "$dir/c.rec" 768 | cmp -s - "$packed/crop16.bin" || fault "--center-crop --resize 16, $threads threads: not what Pillow makes"
+        status 0 pack "$dir/i.lst" "$dir/j.rec" --root "$images" --quality 80 --threads $threads
+        [ $threads = 1 ] && cp "$dir/j.rec" "$dir/j1"
+        cmp -s "$dir/j1" "$dir/j.rec" || fault "--quality 80, $threads threads: other bytes than with one"
+    done
+    status 0 verify "$dir/j.rec" --list "$dir/i.lst" --root "$images" --quality 80
+    status 1 verify "$dir/j.rec" --list "$dir/i.lst" --root "$images" --quality 70
+    says 'has other bytes than the file' err
+    status 0 info "$dir/j.rec"
+    says ' 6 JPEG$' out
+    status 0 info "$dir/i.rec"
+    says ' 6 PNG$' out
+    rm -f "$dir"/c.*
+    status 0 pack "$dir/i.lst" "$dir/c.rec" --root "$images" --resize 16 --center-crop --encoding raw --gray
+    contents "$dir/c.rec" 256 | cmp -s - "$packed/gray16.bin" || fault "--gray: not what Pillow makes"
+    # Images whose sides differ, read back by the library: lossless, and in a JPEG nearly so.
+    printf '0\t0\trgb420.jpg\n' >"$dir/s.lst"
+    if [ -n "$ITERBENCH" ]; then
+        for as in "--encoding png" "--quality 100" "--quality 20"; do
+            rm -rf "$dir"/s.rec "$dir"/s.idx "$dir/dump"
+            # shellcheck disable=SC2086
+            status 0 pack "$dir/s.lst" "$dir/s.rec" --root "$images" --resize 20 $as
+            "$ITERBENCH" --data "recordio:$dir/s.rec" --batch 1 --chain center-crop:height=20,width=23 --dump "$dir/dump" --batches 1 >/dev/null ||
+                fault "resized to 20, $as: is not 20 x 23"
+            tail -c 1380 "$dir/dump/data.npy" >"$dir/pixels"
+            cmp -l "$dir/pixels" "$packed/short20.bin" >"$dir/other"
+            mean=$(awk 'function value(o) { return int(o / 100) * 64 + int(o % 100 / 10) * 8 + o % 10 }
+                        { d = value($2) - value($3); sum += d < 0 ? -d : d } END { printf "%d", 100 * sum / 1380 }' "$dir/other")
+            case $as in
+            *png) [ "$mean" = 0 ] || fault "--resize 20: not what Pillow makes" ;;
+            *100) [ "$mean" -lt 400 ] || fault "--resize 20 --quality 100: pixels differ by $mean / 100 on average"; best=$mean ;;
+            *20) [ "$mean" -gt "$best" ] && [ "$mean" -lt 3000 ] || fault "--quality 20: pixels differ by $mean / 100, with 100 by $best" ;;
+            esac
+        done
+    fi
+
+    # Damaged ones, and what cannot be asked for.
+    printf '0\t0\trgb420.jpg\n1\t1\t../recordio/one.lst\n2\t2\tcut.jpg\n' >"$dir/k.lst"
+    mkdir "$dir/k" "$dir/recordio" && cp "$images/rgb420.jpg" "$dir/k" && cp "$golden/one.lst" "$dir/recordio"
+    head -c 700 "$images/rgb420.jpg" >"$dir/k/cut.jpg"
+    status 1 pack "$dir/k.lst" "$dir/k.rec" --root "$dir/k" --resize 16
+    says 'k.lst: item 2: ../recordio/one.lst: neither JPEG nor PNG' err
+    rm -f "$dir"/k.rec* "$dir"/k.idx*
+    "$ITERPACK" pack "$dir/k.lst" "$dir/k.rec" --root "$dir/k" --resize 16 --skip >"$dir/out" 2>"$dir/err" || fault "--skip of damaged images"
+    says 'item 3: cut.jpg: .*the data end early, after 700 bytes' err
+    says '^1 records written, 2 files skipped$' out
+    for arguments in "--encoding gif" "--encoding raw" "--encoding raw --resize 3" "--encoding png --quality 3" "--quality 0" "--quality 101" "--resize 0"; do
+        # shellcheck disable=SC2086
+        status 2 pack "$dir/i.lst" "$dir/x.rec" --root "$images" $arguments
+    done
+    status 2 verify "$dir/j.rec" --quality 80
+
+    # Interrupted by ^C: the same command goes on, and no other one; the bytes are those of a run in one go.
+    i=0; while [ $i -lt 400 ]; do printf '%d\t%d\trgb420.jpg\n' $i $i; i=$((i + 1)); done >"$dir/n.lst"
+    status 0 pack "$dir/n.lst" "$dir/whole.rec" --root "$images" --resize 400
+    rm -f "$dir"/n.rec* "$dir"/n.idx*
+    "$ITERPACK" pack "$dir/n.lst" "$dir/n.rec" --root "$images" --resize 400 --threads 1 >"$dir/out" 2>"$dir/err" &
+    pid=$!
+    while kill -0 $pid 2>/dev/null && [ ! -s "$dir/n.rec.part" ]; do sleep 0.02; done
+    kill -INT $pid 2>/dev/null; wait $pid; got=$?
+    if [ $got = 0 ]; then
+        echo "skipped: it was done before it could be interrupted"
+    else
+        [ $got = 130 ] || fault "interrupted: status $got: $(cat "$dir/err")"
+        says 'interrupted; the same command goes on' err
+        [ ! -e "$dir/n.rec" ] || fault "interrupted, and the .rec has its name"
+        status 1 pack "$dir/n.lst" "$dir/n.rec" --root "$images" --resize 401
+        says 'with other options' err
+        status 0 pack "$dir/n.lst" "$dir/n.rec" --root "$images" --resize 400 --threads 4
+        says ' records written, [0-9]* were there$' out
+    fi
+    cmp -s "$dir/whole.rec" "$dir/n.rec" || fault "interrupted and taken up: not the same .rec"
+    cmp -s "$dir/whole.idx" "$dir/n.idx" || fault "interrupted and taken up: not the same .idx"
+fi
 status 0 --help
 status 0 --version
 for arguments in "" "wrong" "pack" "pack a" "pack a b" "pack a b.rec c" "pack a b.rec --threads" "pack a b.rec --threads 0" "pack a b.rec --threads x" \

@@ -142,9 +142,8 @@ static void check_item(check *c, const pack_header *header, size_t begin) {
             }
         }
     }
-    if (file.os_error) {
-        errno = file.os_error;
-        pack_fail_os("%s", list->items[i].path);
+    if (file.reason) {
+        pack_fail("%s: %s", list->items[i].path, file.reason);
         c->n_bad++;
     } else if (file.n != c->reader.n - begin ||
                (file.n && memcmp(file.bytes, c->reader.payload + begin, file.n) != 0)) {
@@ -200,20 +199,26 @@ int pack_cmd_verify(int n_args, char **args) {
     const char *list_path = NULL, *root = NULL;
     pack_list list = {0};
     pack_files *files = NULL;
+    pack_image_options image = {0};
+    pack_images *images = NULL;
     uint64_t item = 0;
     int n_words = 0;
     char *folder = NULL;
     const pack_option rows[] = {{"list", PACK_TEXT, &list_path, 0, 0},
                                 {"root", PACK_TEXT, &root, 0, 0},
+                                PACK_IMAGE_ROWS(&image),
                                 {NULL, PACK_FLAG, NULL, 0, 0}};
     int status = pack_options(n_args, args, rows, words, n_args, &n_words);
     if (status == PACK_DONE && n_words == 0) status = pack_usage("verify: a .rec is needed");
+    if (status == PACK_DONE && pack_image_wanted(&image) && !list_path)
+        status = pack_usage("verify: --resize and its like belong to --list");
+    if (status == PACK_DONE) status = pack_images_open(&image, &images);
     if (status == PACK_DONE && list_path) {
         const char *slash = strrchr(list_path, '/');
         folder = slash ? pack_text("%.*s/", (int)(slash - list_path), list_path) : pack_text(".");
         status = pack_list_load(list_path, &list);
         if (status == PACK_DONE)
-            files = pack_files_start(&list, 0, list.n, root ? root : folder, 4);
+            files = pack_files_start(&list, 0, list.n, root ? root : folder, 4, images);
     }
     int worst = status;
     for (int i = 0; i < n_words && status == PACK_DONE; i++) {
@@ -224,6 +229,7 @@ int pack_cmd_verify(int n_args, char **args) {
         worst = pack_fail("%s: has %" PRIu64 " files, %" PRIu64 " records were found", list_path,
                           list.n, item);
     if (files) pack_files_stop(files);
+    pack_images_close(images);
     pack_list_free(&list);
     free(folder);
     free(words);

@@ -21,6 +21,7 @@
 
 #include "iterpack.h"
 #include "pack_files.h"
+#include "pack_image.h"
 
 #define SYNC_BYTES ((uint64_t)64 << 20)
 
@@ -36,7 +37,9 @@ typedef struct pack_run {
     const char *list_path, *root;
     int64_t threads, shards;
     bool skip, restart;
-    uint64_t n_written, n_skipped, n_resumed;
+    pack_image_options image;
+    pack_images *images; /* NULL = files as they are */
+    uint64_t n_written, n_skipped, n_resumed, n_warned;
 } pack_run;
 
 /* One .rec on its way. */
@@ -78,8 +81,12 @@ static int sync_folder(const char *path) {
 
 /* What decides a shard's bytes, as one line. */
 static char *fingerprint(const pack_run *run, const shard *s) {
-    return pack_text("iterpack 1 list %016" PRIx64 " items %" PRIu64 " %" PRIu64 " skip %d\n",
-                     run->list->hash, s->first, s->last, run->skip);
+    char *image = pack_image_text(&run->image);
+    char *text =
+        pack_text("iterpack 2 list %016" PRIx64 " items %" PRIu64 " %" PRIu64 " skip %d, %s\n",
+                  run->list->hash, s->first, s->last, run->skip, image);
+    free(image);
+    return text;
 }
 
 /* Is there a part, and of the same work? *out_there. */
@@ -209,19 +216,20 @@ static int add_record(const pack_run *run, shard *s, uint64_t item, const pack_f
 }
 
 static int write_items(pack_run *run, shard *s) {
-    pack_files *files = pack_files_start(run->list, s->next, s->last, run->root, run->threads);
+    pack_files *files =
+        pack_files_start(run->list, s->next, s->last, run->root, run->threads, run->images);
     int status = PACK_DONE;
     for (; s->next < s->last && status == PACK_DONE && !interrupted; s->next++) {
         pack_file file;
         pack_files_take(files, &file);
-        if (file.os_error == 0) {
+        if (!file.reason) {
             status = add_record(run, s, s->next, &file);
             run->n_written += status == PACK_DONE;
+            run->n_warned += file.warned;
             continue;
         }
-        errno = file.os_error;
-        status = pack_fail_os("%s: item %" PRIu64 ": %s", run->list_path, s->next + 1,
-                              run->list->items[s->next].path);
+        status = pack_fail("%s: item %" PRIu64 ": %s: %s", run->list_path, s->next + 1,
+                           run->list->items[s->next].path, file.reason);
         if (!run->skip) continue;
         run->n_skipped++;
         status = PACK_DONE;
@@ -311,21 +319,31 @@ static int run_all(pack_run *run, const char *out) {
         printf("%" PRIu64 " records written", run->n_written);
         if (run->n_resumed) printf(", %" PRIu64 " were there", run->n_resumed);
         if (run->n_skipped) printf(", %" PRIu64 " files skipped", run->n_skipped);
+        if (run->n_warned)
+            printf(", %" PRIu64 " images packed although their decoder warned", run->n_warned);
         printf("\n");
     }
     return status;
 }
 
+/* Reading waits for disks, decoding for processors. */
+static int64_t default_threads(const pack_image_options *image) {
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (!pack_image_wanted(image)) return 4;
+    return cores < 1 ? 1 : cores > 64 ? 64 : cores;
+}
+
 int pack_cmd_pack(int n_args, char **args) {
     const char *words[2] = {NULL, NULL};
     pack_list list = {0};
-    pack_run run = {.list = &list, .threads = 4, .shards = 1};
+    pack_run run = {.list = &list, .shards = 1};
     int n_words = 0;
     const pack_option rows[] = {{"root", PACK_TEXT, &run.root, 0, 0},
                                 {"threads", PACK_NUMBER, &run.threads, 1, 64},
                                 {"shards", PACK_NUMBER, &run.shards, 1, 99999},
                                 {"skip", PACK_FLAG, &run.skip, 0, 0},
                                 {"restart", PACK_FLAG, &run.restart, 0, 0},
+                                PACK_IMAGE_ROWS(&run.image),
                                 {NULL, PACK_FLAG, NULL, 0, 0}};
     int status = pack_options(n_args, args, rows, words, 2, &n_words);
     if (status != PACK_DONE) return status;
@@ -334,6 +352,9 @@ int pack_cmd_pack(int n_args, char **args) {
     if (length <= 4 || strcmp(words[1] + length - 4, ".rec") != 0)
         return pack_usage("pack: '%s' should end with .rec", words[1]);
 
+    if (run.threads == 0) run.threads = default_threads(&run.image);
+    status = pack_images_open(&run.image, &run.images);
+    if (status != PACK_DONE) return status;
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
@@ -344,6 +365,7 @@ int pack_cmd_pack(int n_args, char **args) {
     status = pack_list_load(words[0], &list);
     if (status == PACK_DONE) status = run_all(&run, words[1]);
     pack_list_free(&list);
+    pack_images_close(run.images);
     free(folder);
     return status;
 }
