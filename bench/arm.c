@@ -14,6 +14,7 @@
 
 #include "bench_cache.h"
 #include "bench_row.h"
+#include "bench_stop.h"
 #include "bench_util.h"
 #include "gpu_link.h"
 
@@ -281,7 +282,7 @@ iter_status arm_run(bench_arm *arm, uint64_t n_batches, bool timed, uint64_t *ou
     if (timed) count(arm, (uint64_t)-1);
     uint64_t cpu = bench_cpu_ns(), start = bench_now_ns(), before = start;
     iter_status s = ITER_OK;
-    while (taken < n_batches && !finished(arm)) {
+    while (taken < n_batches && !finished(arm) && !bench_stopped()) {
         iter_batch *batch;
         s = iter_loader_next(arm->loaders[arm->turn], &batch, err);
         if (s == ITER_OK) {

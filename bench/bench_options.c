@@ -72,6 +72,8 @@ static const option_row rows[] = {
      "what becomes of a failed sample (fail)"},
     {"max-failures", COUNT, AT(max_failures), "N", 0, 1, UINT32_MAX, RUNS,
      "failed samples before the run fails (no limit)"},
+    {"failures", TEXT, AT(failures), "FILE", 0, 0, 0, BENCH_RUN,
+     "write the samples that failed, a line each, also where the run fails of them"},
     {"o-direct", FLAG, AT(o_direct), NULL, 0, 0, 0, LOADS, "reads bypass the page cache"},
     {"start", START, AT(start_epoch), "EPOCH:SAMPLE", 0, 0, 0, RUNS, "position to begin at"},
     {"cache", CHOICE, AT(cache), "asis|hot|cold", 0, 0, 0, RUNS | BENCH_LIMITS,
@@ -333,6 +335,11 @@ iter_status bench_options_check(const bench_options *options, bench_command comm
         return bench_fail(err, ITER_EINVAL,
                           "--compute-ms, --plant and --prove are measured by time and one rank: no "
                           "--hash, --dump, --epochs, --ranks or --start beside them");
+    if (options->failures != NULL &&
+        (options->dump != NULL || options->sweep != 0 || bench_options_diagnose(options)))
+        return bench_fail(err, ITER_EINVAL,
+                          "--failures belongs to a plain run: no --model, --compute-ms, --plant, "
+                          "--prove, --trace, --sweep or --dump beside it");
     if (check_device(options, err) < 0) return ITER_EINVAL;
     if (options->epochs > 0 && options->seconds > 0)
         return bench_fail(err, ITER_EINVAL, "--epochs and --seconds exclude one another");

@@ -66,7 +66,8 @@ typedef struct bench_options {
     uint64_t epochs; /* 0 = by time */
     double seconds;  /* 0 = not given */
     const char *json;
-    const char *html; /* where the report goes */
+    const char *html;     /* where the report goes */
+    const char *failures; /* where the list of failed samples goes */
     bool hash;
     const char *dump;
     uint64_t batches;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "bench_machine.h"
+#include "bench_stop.h"
 #include "bench_util.h"
 #include "diagnosis.h"
 #include "doctor.h"
@@ -190,7 +191,7 @@ static iter_status gather_link(diagnosis *d, iter_error *err) {
     evidence *e = &d->e;
     d->link = (gpu_link_rates)GPU_LINK_RATES_NONE;
     e->to_device = d->run.device != 0;
-    if (!e->to_device) return ITER_OK;
+    if (!e->to_device || bench_stopped()) return ITER_OK;
     const double batches = (double)arm->batches;
     gpu_link *link; /* apart from the feed's, whose buffers are needed again */
     iter_status s = gpu_link_open(d->run.device, &link, err);
@@ -231,7 +232,7 @@ static void gather(diagnosis *d) {
 /* Apart from the measuring, so that recording disturbs no figure. */
 static iter_status record(diagnosis *d, iter_error *err) {
     const bench_options *o = &d->asked;
-    if (o->json == NULL && o->html == NULL && o->trace == NULL) return ITER_OK;
+    if (bench_stopped() || (o->json == NULL && o->html == NULL && o->trace == NULL)) return ITER_OK;
     iter_profile_options opt = ITER_PROFILE_OPTIONS_INIT;
     opt.filename = o->trace != NULL ? o->trace : "";
     const double rate = d->e.rate[d->watched].median / (double)d->e.batch;
@@ -254,7 +255,7 @@ static iter_status record(diagnosis *d, iter_error *err) {
 
 static iter_status prove(diagnosis *d, iter_error *err) {
     d->proved = (measure_interval){NAN, NAN, NAN, 0};
-    if (!d->asked.prove || d->v.n_changes == 0) return ITER_OK;
+    if (!d->asked.prove || d->v.n_changes == 0 || bench_stopped()) return ITER_OK;
     const probe *p = &d->probes[d->v.changes[0].of];
     feed_trainer other;
     bench_arm arm;
@@ -316,23 +317,25 @@ int cmd_diagnose(const bench_options *options) {
         free(d);
         return bench_say(err.status == ITER_EINVAL ? BENCH_USAGE : BENCH_FAILED, &err);
     }
+    bench_stop_install();
     iter_status s = open_all(d, &err);
     if (s == ITER_OK) s = measure_arms(d, &err);
+    if (s == ITER_OK && bench_stopped() && d->rounds.n_rounds == 0)
+        s = bench_fail(&err, ITER_ECANCELED, "interrupted before each arm had a turn");
     if (s == ITER_OK) {
         gather(d);
         s = gather_link(d, &err);
         if (s == ITER_OK) s = record(d, &err);
     }
-    if (s == ITER_OK) {
-        s = probe_changes(d, &err);
-    }
+    if (s == ITER_OK && !bench_stopped()) s = probe_changes(d, &err);
     if (s == ITER_OK) {
         d->v = verdict_make(&d->e);
         const iter_status proof = prove(d, &err);
+        d->interrupted = bench_stopped();
         s = deliver(d, &err); /* also where the change could not be made */
         if (s == ITER_OK) s = proof;
     }
     close_all(d);
     free(d);
-    return s < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE;
+    return bench_stop_status(s < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench_stop.h"
 #include "bench_util.h"
 #include "iterbench.h"
 #include "report_html.h"
@@ -72,7 +73,16 @@ static bool between(const run *r) {
     return arm_stats(arm, &stats, NULL) == ITER_OK && stats.source == ITER_SOURCE_MEMORY;
 }
 
+/* Nobody who interrupts a run waits for more measuring. */
+static iter_status no_limits(run_result *result) {
+    memset(&result->limits, 0xff, sizeof(result->limits)); /* each of them NaN */
+    result->link = (gpu_link_rates)GPU_LINK_RATES_NONE;
+    if (result->peak_rss_bytes == 0) result->peak_rss_bytes = bench_peak_rss();
+    return ITER_OK;
+}
+
 static iter_status limits(run *r, iter_error *err) {
+    if (r->result->interrupted) return no_limits(r->result);
     iter_status s = r->has_yard ? ITER_OK : open_yard(r, err);
     if (s == ITER_OK) s = yardstick_rates_of(&r->yard, &r->options, &r->result->limits, err);
     if (s == ITER_OK) s = run_link(&r->result->arms[r->result->n_arms - 1], &r->result->link, err);
@@ -223,7 +233,18 @@ static iter_status list_failures(run_result *result, iter_error *err) {
             iter_loader_failures(arm->loaders[rank], result->failures + result->n_failures, room);
         result->n_failures += n < room ? n : room;
     }
+    result->n_reasons =
+        bench_failure_reasons(result->failures, result->n_failures, result->reasons);
     return ITER_OK;
+}
+
+/* Also of a run that failed: that is when somebody wants to know. */
+static iter_status save_failures(run_result *result, iter_error *err) {
+    const char *path = result->options->failures;
+    iter_status s = ITER_OK;
+    if (path == NULL || result->n_arms == 0) return ITER_OK;
+    if (result->failures == NULL) s = list_failures(result, err);
+    return s == ITER_OK ? bench_failures_write(path, result->failures, result->n_failures, err) : s;
 }
 
 static iter_status look_back(run *r, iter_error *err) {
@@ -235,9 +256,10 @@ static iter_status look_back(run *r, iter_error *err) {
     if (s < 0) return s;
     result->has_figures =
         result->quality.n > 0 && shuffle_quality_figures(&result->quality, &result->figures);
-    for (int i = 0; i < result->n_arms; i++)
+    for (int i = 0; i < result->n_arms && !result->interrupted; i++)
         arm_measure_restore(&result->arms[i]);
-    if (result->n_arms == 2 && r->options.hash && result->hashes[0].sum != result->hashes[1].sum)
+    if (result->n_arms == 2 && r->options.hash && !result->interrupted &&
+        result->hashes[0].sum != result->hashes[1].sum)
         return bench_fail(err, ITER_EFORMAT,
                           "ndarray hashes to %016" PRIx64 ", dataloader to %016" PRIx64,
                           result->hashes[0].sum, result->hashes[1].sum);
@@ -250,6 +272,7 @@ static iter_status measure(run *r, iter_error *err) {
     if (s == ITER_OK) s = open_arms(r, err);
     r->started = bench_now();
     if (s == ITER_OK) s = r->result->n_arms == 2 ? run_both(r, err) : run_one(r, err);
+    r->result->interrupted = bench_stopped();
     if (s == ITER_OK) s = look_back(r, err);
     if (s == ITER_OK) s = limits(r, err);
     progress_end(r);
@@ -310,9 +333,15 @@ int cmd_run(const bench_options *options) {
     r->result = result;
     result->options = &r->options;
     result->load_s = NAN;
+    bench_stop_install();
     s = measure(r, &err);
+    iter_error list_err;
+    if (save_failures(result, &list_err) < 0 && s == ITER_OK) {
+        err = list_err;
+        s = err.status;
+    }
     if (s == ITER_OK) s = report(r, &err);
     clean_up(r);
     free(r);
-    return s < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE;
+    return s < 0 ? bench_say(BENCH_FAILED, &err) : bench_stop_status(BENCH_DONE);
 }

@@ -19,6 +19,7 @@ typedef struct probe {
 } probe;
 
 typedef struct diagnosis {
+    bool interrupted;         /* by ^C: no change was tried */
     bench_options asked, run; /* run: with what was planted, and the chain that the model wants */
     bool ndarray;
     bench_cache_proof

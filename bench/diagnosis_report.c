@@ -134,6 +134,8 @@ void diagnosis_print(const diagnosis *d, FILE *out) {
     print_workers(d, out);
     print_device(d, out);
     print_cost(d, out);
+    if (d->interrupted)
+        fprintf(out, "\ninterrupted after %u rounds: no change was tried\n", d->rounds.n_rounds);
     fprintf(out, "\n%s\n", d->v.text);
     for (int i = 0; i < d->v.n_changes; i++)
         fprintf(out, "  %d. %s\n", i + 1, d->v.changes[i].text);
@@ -172,23 +174,22 @@ static void write_word(FILE *out, const char *word) {
 
 /* This process's arguments as a line that a shell reads back. */
 static void command_json(json_writer *w) {
-    char raw[4096], *text = NULL;
-    size_t bytes;
+    char *raw = NULL, *text = NULL;
+    size_t capacity = 0, bytes;
     FILE *file = fopen("/proc/self/cmdline", "re");
-    const size_t n = file != NULL ? fread(raw, 1, sizeof(raw) - 1, file) : 0;
-    if (file != NULL) fclose(file);
-    raw[n] = '\0';
     FILE *out = open_memstream(&text, &bytes);
-    if (out == NULL) {
+    /* Each argument ends with a zero byte. */
+    for (bool first = true;
+         file != NULL && out != NULL && getdelim(&raw, &capacity, '\0', file) > 0; first = false) {
+        if (!first) fputc(' ', out);
+        write_word(out, raw);
+    }
+    if (file != NULL) fclose(file);
+    free(raw);
+    if (out == NULL || fclose(out) != 0)
         json_null(w, "command");
-        return;
-    }
-    for (size_t at = 0; at < n; at += strlen(raw + at) + 1) {
-        if (at > 0) fputc(' ', out);
-        write_word(out, raw + at);
-    }
-    fclose(out);
-    json_text(w, "command", text);
+    else
+        json_text(w, "command", text);
     free(text);
 }
 
@@ -416,6 +417,7 @@ void diagnosis_json(const diagnosis *d, FILE *out) {
     json_begin(w, NULL, '{');
     bench_machine_json(w);
     command_json(w);
+    json_bool(w, "interrupted", d->interrupted);
     config_json(w, d);
     model_json(w, d);
     arms_json(w, d);

@@ -25,6 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench_stop.h"
 #include "bench_util.h"
 
 #define SLICE_MAX_S   0.5
@@ -169,7 +170,7 @@ static iter_status alternate(comparison *c, iter_error *err) {
     c->witness = measure_witness();
     for (uint32_t turn = 0;; turn++) {
         double spent = bench_now() - start;
-        if (spent >= c->options->max_s ||
+        if (bench_stopped() || spent >= c->options->max_s ||
             (c->out->n_rounds >= c->options->min_pairs && spent >= c->options->min_s))
             return ITER_OK;
         slice slices[MEASURE_SIDES_MAX] = {{0}};

@@ -162,6 +162,14 @@ static void write_ratio(json_writer *w, const run_result *result) {
 static void write_failures(json_writer *w, const run_result *result) {
     json_begin(w, "failures", '{');
     json_count(w, "count", result->stats[result->n_arms - 1].n_failures);
+    json_begin(w, "reasons", '[');
+    for (size_t i = 0; i < result->n_reasons; i++) {
+        json_begin(w, NULL, '{');
+        json_text(w, "reason", result->reasons[i].text);
+        json_count(w, "count", result->reasons[i].count);
+        json_end(w);
+    }
+    json_end(w);
     json_begin(w, "list", '[');
     for (size_t i = 0; i < result->n_failures; i++) {
         const iter_failure *f = &result->failures[i];
@@ -174,6 +182,11 @@ static void write_failures(json_writer *w, const run_result *result) {
         json_end(w);
     }
     json_end(w);
+    json_end(w);
+    json_begin(w, "warnings", '{');
+    json_count(w, "count", result->stats[result->n_arms - 1].n_warnings);
+    const char *first = result->stats[result->n_arms - 1].warning_text;
+    json_text(w, "first", first[0] != '\0' ? first : NULL);
     json_end(w);
 }
 
@@ -219,6 +232,7 @@ void run_result_json(const run_result *result, FILE *out) {
     int last = result->n_arms - 1;
     json_begin(w, NULL, '{');
     bench_machine_json(w);
+    json_bool(w, "interrupted", result->interrupted);
     write_config(w, result);
     json_begin(w, "arms", '[');
     for (int i = 0; i < result->n_arms; i++)

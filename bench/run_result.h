@@ -7,6 +7,7 @@
 
 #include "arm.h"
 #include "bench_cache.h"
+#include "bench_failures.h"
 #include "bench_json.h"
 #include "gpu_link.h"
 #include "yardstick.h"
@@ -15,6 +16,7 @@
 
 typedef struct run_result {
     const bench_options *options;
+    bool interrupted; /* by ^C: there are no limits, and less of everything else */
     bench_cache_proof cache;
     uint64_t n_samples; /* ITER_UNKNOWN for a stream */
     int32_t n_classes;
@@ -34,6 +36,8 @@ typedef struct run_result {
     uint64_t peak_rss_bytes;
     iter_failure *failures; /* [n_failures] of the last arm, all ranks */
     size_t n_failures;
+    bench_reason reasons[BENCH_REASONS_MAX]; /* [n_reasons] of those */
+    size_t n_reasons;
 } run_result;
 
 void run_result_json(const run_result *result, FILE *out);

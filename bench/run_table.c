@@ -253,21 +253,32 @@ static void notes(const run_result *result, FILE *out) {
     char a[32];
     fprintf(out, "%-*s %s\n", LEFT, "peak memory", in_bytes((double)result->peak_rss_bytes, a));
     fprintf(out, "%-*s %" PRIu64, LEFT, "failed samples", stats->n_failures);
-    if (result->n_failures > 0) fprintf(out, ", first: %.120s", result->failures[0].message);
+    if (result->n_failures > 0) fprintf(out, ", first: %.200s", result->failures[0].message);
     fputc('\n', out);
+    for (size_t i = 0; i < result->n_reasons; i++)
+        fprintf(out, "%*zu %s\n", LEFT + 4, result->reasons[i].count, result->reasons[i].text);
+    if (result->n_failures > 0 && result->n_failures < stats->n_failures)
+        fprintf(out, "%-*s the first %zu are counted by reason\n", LEFT, "", result->n_failures);
+    if (stats->n_warnings > 0)
+        fprintf(out, "%-*s %" PRIu64 ", first: %.200s\n", LEFT, "decoder warned", stats->n_warnings,
+                stats->warning_text);
     for (int i = 0; i < result->n_arms; i++)
         for (int32_t k = 0; k < result->stats[i].n_fallbacks && k < ITER_STATS_FALLBACKS; k++)
             fprintf(out, "%-*s %s\n", LEFT, "fallback", result->stats[i].fallbacks[k]);
     if (result->options->hash)
         fprintf(out, "%-*s %016" PRIx64 "   (rates include the hashing)\n", LEFT, "hash",
                 result->hashes[result->n_arms - 1].sum);
+    if (result->interrupted)
+        fprintf(out, "%-*s after %.2f s of measuring\n", LEFT, "interrupted",
+                result->arms[result->n_arms - 1].seconds);
 }
 
 void run_result_table(const run_result *result, FILE *out) {
     head(result, out);
     body(result, out);
-    run_limits_table(&result->limits, result->options->device != 0 ? &result->link : NULL,
-                     result->limits_why, out);
+    if (!result->interrupted)
+        run_limits_table(&result->limits, result->options->device != 0 ? &result->link : NULL,
+                         result->limits_why, out);
     shuffle_line(result, out);
     notes(result, out);
 }

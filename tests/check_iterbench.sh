@@ -107,6 +107,52 @@ json "A run" --data "cifar10:$dir/label.bin" --loader dataloader --epochs 1 --on
 grep -q '"count": 1,' "$dir/out" || fault "one failed sample is not counted"
 status 1 --data "cifar10:$dir/label.bin" --loader ndarray --epochs 1
 
+# Photos of which 5 of 60 are damaged: replaced, with the same hash for any number of workers, counted by reason, listed.
+mkdir -p "$dir/photos/a" "$dir/photos/b"
+i=10
+while [ $i -lt 40 ]; do cp tests/golden/images/rgb420.jpg "$dir/photos/a/$i.jpg"; cp tests/golden/images/rgb444.jpg "$dir/photos/b/$i.jpg"; i=$((i + 1)); done
+head -c 700 tests/golden/images/rgb420.jpg >"$dir/photos/a/15.jpg"
+head -c 650 tests/golden/images/rgb420.jpg >"$dir/photos/a/31.jpg"
+printf '<html>404</html>' >"$dir/photos/b/12.jpg"
+: >"$dir/photos/b/13.jpg"
+: >"$dir/photos/b/14.jpg"
+resized="resize:16 | to:f32,nchw"
+if "$ITERBENCH" --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error replace --epochs 1 2>&1 | grep -q 'without libjpeg'; then
+    echo "skipped: damaged photos: no libjpeg-turbo"
+else
+    replaced=
+    for workers in 0 1 2 8; do
+        json "A run" --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error replace --hash --batch 7 --workers $workers --failures "$dir/failed.tsv"
+        replaced="$replaced$(sed -n 's/^  "hash": "\([0-9a-f]*\)"$/\1/p' "$dir/out") "
+        python3 - "$dir" <<'PYTHON' || fault "damaged photos, $workers workers"
+import json, sys
+failures = json.load(open(sys.argv[1] + '/out'))['failures']
+assert failures['count'] == 5 == len(failures['list']), failures
+assert failures['reasons'] == [{'reason': 'image: the data end early, after # bytes', 'count': 2}, {'reason': 'image: the file is empty', 'count': 2},
+                               {'reason': 'image: neither JPEG nor PNG: it begins as a text (HTML?)', 'count': 1}], failures['reasons']
+lines = [line.split('\t') for line in open(sys.argv[1] + '/failed.tsv').read().splitlines()]
+assert lines[0] == ['epoch', 'position', 'sample', 'status', 'message'] and len(lines) == 6, lines
+assert sorted(int(line[2]) for line in lines[1:]) == [5, 21, 32, 33, 34], lines
+assert [line[4] for line in lines[1:]] == [f['message'] for f in failures['list']]
+PYTHON
+    done
+    # shellcheck disable=SC2086
+    [ "$(printf '%s\n' $replaced | sort -u | wc -l)" = 1 ] || fault "damaged photos: hashes $replaced"
+    status 0 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error blank --epochs 3 --failures "$dir/failed.tsv"
+    grep -q '^failed samples  *15, first: image: sample' "$dir/out" || fault "failed samples of three epochs: $(grep failed "$dir/out")"
+    grep -q '^  *6 image: the file is empty$' "$dir/out" || fault "reasons of three epochs: $(cat "$dir/out")"
+    [ "$(wc -l <"$dir/failed.tsv")" = 6 ] || fault "a sample stands twice in the list: $(cat "$dir/failed.tsv")"
+    # The ceiling, and the list of what was met until then.
+    rm "$dir/failed.tsv"
+    status 1 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error replace --max-failures 2 --epochs 1 --batch 1 --failures "$dir/failed.tsv"
+    grep -q '3 samples failed on this rank, more than max_failures = 2' "$dir/err" || fault "the ceiling: $(cat "$dir/err")"
+    [ "$(wc -l <"$dir/failed.tsv")" = 4 ] || fault "the list of a run that failed: $(cat "$dir/failed.tsv")"
+    status 1 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --shuffle none --epochs 1
+    grep -q 'image: sample 5 (.*/a/15.jpg:0): the data end early, after 700 bytes' "$dir/err" || fault "the message of a cut photo: $(cat "$dir/err")"
+    status 1 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error blank --epochs 1 --failures "$dir/none/failed.tsv"
+fi
+status 2 --data "folder:$dir/photos" --compute-ms 1 --failures "$dir/failed.tsv"
+
 # Hashes: equal whatever does not matter, and different where it does.
 base=$(hash_of --data "cifar10:$set" --loader dataloader)
 [ ${#base} = 16 ] || fault "no hash"
@@ -206,6 +252,42 @@ if "$ITERBENCH" versus --a "$peer" --b "$twice" --pairs 6 --json - >"$dir/out" 2
 else
     echo "note: no six steady pairs just now: $(cat "$dir/err")"
 fi
+
+# ^C: what was measured until then, and 130. The second one ends it at once, here within a batch of 20 seconds.
+interrupt() { # SECONDS ARGUMENTS
+    after=$1; shift
+    timeout --preserve-status -s INT "$after" env --default-signal=INT,TERM "$ITERBENCH" "$@" >"$dir/out" 2>"$dir/err"; got=$?
+    [ $got = 130 ] || fault "interrupted after $after s: status $got: $*: $(head -c 200 "$dir/err")"
+}
+interrupt 1 --data "cifar10:$set" --chain "$normalize" --seconds 60 --workers 1
+grep -q '^interrupted  *after [0-9.]* s of measuring$' "$dir/out" || fault "a run that was interrupted: $(cat "$dir/out")"
+grep -q '^limits of this machine' "$dir/out" && fault "limits after an interruption"
+for loader in "--loader dataloader" ""; do
+    # shellcheck disable=SC2086
+    interrupt 1 --data "cifar10:$set" --chain "$normalize" --seconds 60 $loader --json -
+    python3 tests/check_json.py docs/json.md "A run" <"$dir/out" || fault "JSON of a run that was interrupted"
+    python3 -c "import json, sys
+j = json.load(open(sys.argv[1]))
+assert j['interrupted'] and j['limits']['copy_bytes_per_s'] is None, j
+for arm in j['arms']: assert arm['samples_per_s'] > 0 and arm['samples'] > 0, arm" "$dir/out" || fault "figures of a run that was interrupted"
+done
+interrupt 3 --data "cifar10:$set" --chain "$normalize" --seconds 60 --workers 1 --compute-ms 1 --prove --json -
+python3 tests/check_json.py docs/json.md "A diagnosis" <"$dir/out" || fault "JSON of a diagnosis that was interrupted"
+python3 -c "import json, sys
+j = json.load(open(sys.argv[1]))
+assert j['interrupted'] and j['rounds'] > 0 and j['verdict']['changes'] == [], j" "$dir/out" || fault "a diagnosis that was interrupted"
+env --default-signal=INT,TERM "$ITERBENCH" --data "cifar10:$set" --seconds 60 --compute-ms 20000 --json - >"$dir/out" 2>"$dir/err" &
+pid=$!
+sleep 0.5; kill -INT $pid; sleep 0.3
+kill -0 $pid 2>/dev/null || fault "the first ^C ended a run within a batch"
+kill -INT $pid; start=$(date +%s); wait $pid; got=$?
+[ $got = 130 ] && [ $(($(date +%s) - start)) -lt 5 ] && [ ! -s "$dir/out" ] || fault "the second ^C: status $got"
+
+# The command of a diagnosis is whole, however long it is.
+"$ITERBENCH" --data "cifar10:$set" --seconds 0.1 --compute-ms 1 --chain "$(printf '%6000s' '') $normalize" --seed 4711 --json - >"$dir/out" || fault "a long command"
+python3 -c "import json, sys
+command = json.load(open(sys.argv[1]))['command']
+assert len(command) > 6000 and command.endswith(' --seed 4711 --json -'), command[-80:]" "$dir/out" || fault "a long command is cut"
 
 # Dumps, read back by the header alone: shape, and the first pixels against the file.
 status 0 --data "cifar10:$set" --loader dataloader --shuffle none --dump "$dir/dump" --batches 17

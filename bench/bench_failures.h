@@ -1,0 +1,33 @@
+/* bench_failures.h - failed samples: how many for which reason, and as a list in a file. */
+#ifndef BENCH_FAILURES_H
+#define BENCH_FAILURES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <iter/loader.h>
+
+#define BENCH_REASONS_MAX 16
+#define BENCH_REASON_MAX  160
+
+/** What samples failed of, stage and reason, with '#' where messages have numbers of their own. */
+typedef struct bench_reason {
+    char text[BENCH_REASON_MAX];
+    size_t count;
+} bench_reason;
+
+/** Counts list[0..n) by reason, the most frequent first; what finds no place is in the last one,
+ * "other". Returns how many there are. */
+size_t bench_failure_reasons(const iter_failure *list, size_t n,
+                             bench_reason out[BENCH_REASONS_MAX]);
+
+/**
+ * Writes a line per sample, in the order in which they failed first: epoch, position, sample, status,
+ * message, between tabs, below a line with these names.
+ *
+ * Errors  EIO, ENOMEM.
+ */
+iter_status bench_failures_write(const char *path, const iter_failure *list, size_t n,
+                                 iter_error *err);
+
+#endif
