@@ -203,6 +203,12 @@ static bool crowded(const evidence *e, const terms *now, double both) {
     return now->cpu >= CPU_FULL * both || runnable >= RUNNABLE;
 }
 
+/* Whether the time that feeding costs is lost in next(), waiting, and not in steps that are slower side
+ * by side. */
+static bool lost_in_waiting(const evidence *e, const terms *now, double both) {
+    return e->wait_share >= 0.5 * (1 - now->consumer / both);
+}
+
 /* More threads than cores, and some of them in vain. */
 static bool crowded_by_threads(const evidence *e) {
     return e->trains && e->threads > (uint64_t)e->cores && e->consumer_runnable >= RUNNABLE;
@@ -212,8 +218,9 @@ static verdict_limit limit_of_consumer(const evidence *e) {
     if (gain_by(e, "layout") >= WORTH) return LIMIT_LAYOUT;
     if (gain_by(e, "batch") >= 5 * WORTH) return LIMIT_BATCH;
     if (gain_by(e, "threads") >= WORTH || crowded_by_threads(e)) return LIMIT_CPU;
+    /* A loader that is slower, or may be, is no proof that the consumer is the limit. */
     const measure_interval *r = &e->loader_by_consumer;
-    return isfinite(r->low) && r->low <= 1 && r->high >= 1 ? LIMIT_NONE : LIMIT_CONSUMER;
+    return (isfinite(r->low) ? r->low : r->median) > 1 ? LIMIT_CONSUMER : LIMIT_NONE;
 }
 
 static verdict_limit limit_of_loader(const evidence *e, const terms *now, double both) {
@@ -245,8 +252,9 @@ static verdict_limit limit_of(const evidence *e) {
     if (now.loader >= now.consumer && both <= UNEXPLAINED * UNEXPLAINED * now.both)
         return limit_of_loader(e, &now, both);
     if (!now.overlap) return limit_of_loader(e, &now, both);
-    if (both > UNEXPLAINED * now.both && !crowded(e, &now, both)) return LIMIT_PREFETCH;
-    if (now.cpu >= CPU_FULL * both || crowded(e, &now, both)) return LIMIT_CPU;
+    if (crowded(e, &now, both)) return LIMIT_CPU;
+    if (both > UNEXPLAINED * now.both)
+        return lost_in_waiting(e, &now, both) ? LIMIT_PREFETCH : LIMIT_CPU;
     return limit_of_consumer(e);
 }
 
@@ -292,8 +300,8 @@ static bool is_sure(const evidence *e, verdict_limit limit) {
         return fed_less && slow >= 0 && e->worker[slow].chunks >= MIN_CHUNKS &&
                times >= 1.5 * SLOW_WORKER * margin;
     case LIMIT_WORKERS: return fed_less && gain_by(e, "workers") >= 0.2 * margin;
-    case LIMIT_PREFETCH: /* the time is lost in next(), not in steps that are slower side by side */
-        return fed_less && faster && e->wait_share >= 0.5 * lost &&
+    case LIMIT_PREFETCH:
+        return fed_less && faster && lost_in_waiting(e, &now, both) &&
                1 / (fed->high * e->rate[EVIDENCE_CONSUMER].median) >
                    UNEXPLAINED * margin * now.both;
     case LIMIT_CPU: /* one worker that waits for a core now and then need not cost anything */
@@ -396,6 +404,15 @@ static void say_rates(const evidence *e, char *text, size_t n) {
 static void say_cores(const evidence *e, verdict *v) {
     char *t = v->text;
     const size_t n = sizeof(v->text);
+    const terms now = terms_now(e);
+    if (!crowded_by_threads(e) && gain_by(e, "threads") < WORTH &&
+        !crowded(e, &now, 1 / rate_now(e))) {
+        add(t, n,
+            "Side by side loader and %s are slower than each alone, and nobody waits: what they "
+            "share besides cores (caches, memory, the clock) costs %.0f %% of the time.",
+            who_takes(e) + 4, 100 * v->share);
+        return;
+    }
     if (e->cores == 1)
         add(t, n, "The only core is the limit");
     else
@@ -413,15 +430,25 @@ static void say_copy(const evidence *e, verdict *v) {
         e->copy_bytes, e->link_bytes_per_s * 1e-9, 100 * v->share);
 }
 
+static void say_none(const evidence *e, verdict *v) {
+    const measure_interval *fed = &e->both_by_consumer;
+    if (fed->median >= FED_ENOUGH || !isfinite(fed->high))
+        add(v->text, sizeof(v->text), "No measurable bottleneck: loader and %s are equally fast.",
+            who_takes(e) + 4);
+    else
+        add(v->text, sizeof(v->text),
+            "No bottleneck can be told: together they reach %.0f to %.0f %% of what %s takes "
+            "alone.",
+            100 * fed->low, 100 * fed->high, who_takes(e));
+}
+
 static void say_limit(const evidence *e, verdict *v) {
     char *t = v->text;
     const size_t n = sizeof(v->text);
     double percent = 100 * v->share, times = 0;
     int slow = slow_worker(e, &times);
     switch (v->limit) {
-    case LIMIT_NONE:
-        add(t, n, "No measurable bottleneck: loader and %s are equally fast.", who_takes(e) + 4);
-        break;
+    case LIMIT_NONE: say_none(e, v); break;
     case LIMIT_CONSUMER:
         add(t, n,
             "%s is the limit, not the loader: %.0f %% of the time is its own, and feeding it costs "

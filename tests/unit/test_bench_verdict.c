@@ -188,7 +188,18 @@ Test(bench_verdict, unevenness_wants_more_batches_ahead) {
     expect(&e, LIMIT_PREFETCH, true);
     cr_assert_float_eq(verdict_expect(&e, deep, NULL), 10000, 1);
     e.wait_share = 0.02; /* both are slower beside one another, and nobody waits for a batch */
-    cr_assert_not(verdict_make(&e).high);
+    expect(&e, LIMIT_CPU, false);
+    cr_assert(strstr(verdict_make(&e).text, "nobody waits") != NULL);
+}
+
+Test(bench_verdict, an_interval_that_holds_anything_names_nobody) {
+    evidence e = run_of(90000, 80000, 8500, 10000, 8400);
+    e.both_by_consumer = (measure_interval){0.84, 0.6, 1.1, 9};
+    e.loader_by_consumer = (measure_interval){0.85, 0.7, 1.2, 9};
+    expect(&e, LIMIT_NONE, false);
+    cr_assert(strstr(verdict_make(&e).text, "60 to 110 %") != NULL, "%s", verdict_make(&e).text);
+    e.loader_by_consumer = (measure_interval){0.85, 0.7, 0.95, 9}; /* slower, for sure */
+    expect(&e, LIMIT_NONE, false);
 }
 
 Test(bench_verdict, a_worker_without_a_core_is_no_sure_sign) {
