@@ -215,6 +215,7 @@ static void gather(diagnosis *d) {
     e->workers = d->stats.n_workers;
     e->prefetch = d->run.prefetch > 0 ? d->run.prefetch : 2;
     e->batch = d->run.batch;
+    e->in_order = d->run.shuffle == ITER_SHUFFLE_NONE && d->run.sampler == NULL;
     const iter_description *desc = iter_dataset_describe(d->dataset);
     for (int32_t i = 0; e->reads && i < desc->n_extents; i++)
         e->sample_bytes += (double)desc->max_extent_bytes[i];

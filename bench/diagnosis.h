@@ -15,6 +15,7 @@ typedef struct probe {
     bench_options options;
     char *chain; /* of `options`, where it is another; owned */
     bool ndarray;
+    char why_not[128];   /* it is not tried; "" = it is */
     bool moves_consumer; /* the consumer alone becomes another, too */
 } probe;
 

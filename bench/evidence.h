@@ -57,6 +57,7 @@ typedef struct evidence_change {
     char why_not[160];
     double loader_ratio; /* rate with it / rate without, the loader alone */
     double consumer_ratio;
+    double loader_low, consumer_low; /* where their intervals begin; NaN = there are none */
     double cpu_loader, cpu_consumer;
 } evidence_change;
 
@@ -68,7 +69,8 @@ typedef struct evidence {
     int64_t workers; /* 0 = the loader works in the consumer's thread */
     uint64_t prefetch, batch, threads;
     uint32_t rounds;
-    bool steady; /* the witness stood still around these rounds */
+    bool in_order; /* samples come as they are stored: one worker's may be larger than another's */
+    bool steady;   /* the witness stood still around these rounds */
     bool has[EVIDENCE_ARMS];
     measure_interval rate[EVIDENCE_ARMS];
     double cpu[EVIDENCE_ARMS];

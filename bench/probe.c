@@ -23,6 +23,7 @@
 #define ROOM_BYTES       ((uint64_t)256 << 20) /* of a budget, for slots and scratch */
 #define GOOD_BATCH       64
 #define MEMORY_SHARE     0.25 /* of the machine's, for rows that are kept */
+#define ARRAYS_S         30.0 /* that loading the whole set may take */
 
 /* ---- Choosing -------------------------------------------------------------------------------- */
 
@@ -166,9 +167,15 @@ static void propose_arrays(diagnosis *d, iter_error *err) {
         bytes += (double)iter_desc_bytes(field) * (double)desc->n_samples;
     }
     if (bytes > MEMORY_SHARE * machine_bytes()) return;
-    if (diagnosis_arrays(d, err) < 0) return;
+    const evidence_arm arm = d->e.has[EVIDENCE_DECODE] ? EVIDENCE_DECODE : EVIDENCE_LOADER;
+    const double takes = (double)desc->n_samples / d->e.rate[arm].median;
+    const bool quick = d->has_arrays || takes <= ARRAYS_S;
+    if (quick && diagnosis_arrays(d, err) < 0) return;
     probe *p = propose(d, "loader", &change);
     if (p == NULL) return;
+    if (!quick)
+        snprintf(p->why_not, sizeof(p->why_not), "making all %llu rows would take about %.0f s",
+                 (unsigned long long)desc->n_samples, takes);
     p->ndarray = true;
     p->options.loader = BENCH_NDARRAY;
     snprintf(change->from, sizeof(change->from), "dataloader");
@@ -289,7 +296,10 @@ static void open_trial(diagnosis *d, int i, trial *t) {
     const bench_arrays *arrays = p->ndarray ? &d->arrays : NULL;
     iter_error err;
     t->loader_side = t->consumer_side = -1;
-    t->has_arm = arm_open(&p->options, arrays, &t->arm, &err) == ITER_OK;
+    if (p->why_not[0] != '\0')
+        bench_fail(&err, ITER_EUNSUPPORTED, "%s", p->why_not);
+    else
+        t->has_arm = arm_open(&p->options, arrays, &t->arm, &err) == ITER_OK;
     if (t->has_arm && p->moves_consumer && d->has_feed)
         t->has_feed = feed_open(&p->options, arrays, &t->feed, &err) == ITER_OK;
     d->e.changes[i].feasible = t->has_arm && (!p->moves_consumer || !d->has_feed || t->has_feed);
@@ -314,6 +324,8 @@ static iter_status take_ratios(diagnosis *d, const trial *trials, const measure_
             s = measure_rounds_ratio(rounds, consumer_side, t->consumer_side, &consumer, err);
         change->loader_ratio = loader.median;
         change->consumer_ratio = consumer.median;
+        change->loader_low = loader.low;
+        change->consumer_low = consumer.low;
         change->cpu_loader = per_sample(t->arm.cpu_ns, t->arm.samples, d->e.cpu[EVIDENCE_LOADER]);
         change->cpu_consumer = t->consumer_side >= 0
                                    ? per_sample(t->feed.alone.cpu_ns, t->feed.alone.samples,

@@ -188,6 +188,21 @@ static const evidence_change *best_of(const evidence *e, const char *option, dou
     return best;
 }
 
+/* The least that the option gains by the intervals of what was measured; 0 where there are none. */
+static double sure_gain_by(const evidence *e, const char *option) {
+    double most = 0;
+    for (int i = 0; i < e->n_changes; i++) {
+        evidence_change least = e->changes[i];
+        if (strcmp(least.option, option) != 0 || !isfinite(least.loader_low) ||
+            !isfinite(least.consumer_low))
+            continue;
+        least.loader_ratio = least.loader_low;
+        least.consumer_ratio = least.consumer_low;
+        most = fmax(most, gain_of(e, &least));
+    }
+    return most;
+}
+
 static double gain_by(const evidence *e, const char *option) {
     double gain;
     best_of(e, option, &gain);
@@ -264,6 +279,11 @@ verdict_limit verdict_look(const evidence *e) {
 
 /* ---- How sure -------------------------------------------------------------------------------- */
 
+/* An option gains so much by the medians, and something worth it by all that was measured. */
+static bool gains(const evidence *e, const char *option, double least) {
+    return gain_by(e, option) >= least && sure_gain_by(e, option) >= WORTH;
+}
+
 /* Whether the intervals of the arms' ratios bear out that this part is the largest. */
 static bool parts_apart(const evidence *e, verdict_limit limit) {
     const measure_interval *decode = &e->decode_by_read, *loader = &e->loader_by_decode;
@@ -297,18 +317,18 @@ static bool is_sure(const evidence *e, verdict_limit limit) {
                dominance(e) >= CLEARLY * margin;
     case LIMIT_WORKER:
         slow = slow_worker(e, &times);
-        return fed_less && slow >= 0 && e->worker[slow].chunks >= MIN_CHUNKS &&
+        return fed_less && !e->in_order && slow >= 0 && e->worker[slow].chunks >= MIN_CHUNKS &&
                times >= 1.5 * SLOW_WORKER * margin;
-    case LIMIT_WORKERS: return fed_less && gain_by(e, "workers") >= 0.2 * margin;
+    case LIMIT_WORKERS: return fed_less && gains(e, "workers", 0.2 * margin);
     case LIMIT_PREFETCH:
         return fed_less && faster && lost_in_waiting(e, &now, both) &&
                1 / (fed->high * e->rate[EVIDENCE_CONSUMER].median) >
                    UNEXPLAINED * margin * now.both;
     case LIMIT_CPU: /* one worker that waits for a core now and then need not cost anything */
-        return gain_by(e, "threads") >= 0.15 * margin ||
+        return gains(e, "threads", 0.15 * margin) ||
                (fed_less && (now.cpu >= CPU_FULL * both || e->consumer_runnable >= 0.5 * lost));
-    case LIMIT_LAYOUT: return gain_by(e, "layout") >= 2 * WORTH * margin;
-    case LIMIT_BATCH: return gain_by(e, "batch") >= 0.5 * margin;
+    case LIMIT_LAYOUT: return gains(e, "layout", 2 * WORTH * margin);
+    case LIMIT_BATCH: return gains(e, "batch", 0.5 * margin);
     case LIMIT_COPY: return (slower || e->workers == 0) && fed_less;
     case LIMIT_NONE: return false;
     }
@@ -475,6 +495,8 @@ static void say_limit(const evidence *e, verdict *v) {
             "One slow worker is the limit: worker %d takes %.1f times as long for a chunk as the "
             "others, and batches come in order; that costs %.0f %% of the time.",
             slow, times, percent);
+        if (e->in_order)
+            add(t, n, " Or its samples are larger: without a shuffle they need not be alike.");
         break;
     case LIMIT_WORKERS:
         if (e->workers == 0)

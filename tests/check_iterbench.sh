@@ -271,14 +271,14 @@ j = json.load(open(sys.argv[1]))
 assert j['interrupted'] and j['limits']['copy_bytes_per_s'] is None, j
 for arm in j['arms']: assert arm['samples_per_s'] > 0 and arm['samples'] > 0, arm" "$dir/out" || fault "figures of a run that was interrupted"
 done
-interrupt 3 --data "cifar10:$set" --chain "$normalize" --seconds 60 --workers 1 --compute-ms 1 --prove --json -
+interrupt 5 --data "cifar10:$set" --chain "$normalize" --seconds 60 --workers 1 --compute-ms 1 --prove --json -
 python3 tests/check_json.py docs/json.md "A diagnosis" <"$dir/out" || fault "JSON of a diagnosis that was interrupted"
 python3 -c "import json, sys
 j = json.load(open(sys.argv[1]))
 assert j['interrupted'] and j['rounds'] > 0 and j['verdict']['changes'] == [], j" "$dir/out" || fault "a diagnosis that was interrupted"
 env --default-signal=INT,TERM "$ITERBENCH" --data "cifar10:$set" --seconds 60 --compute-ms 20000 --json - >"$dir/out" 2>"$dir/err" &
 pid=$!
-sleep 0.5; kill -INT $pid; sleep 0.3
+sleep 1.5; kill -INT $pid; sleep 0.5
 kill -0 $pid 2>/dev/null || fault "the first ^C ended a run within a batch"
 kill -INT $pid; start=$(date +%s); wait $pid; got=$?
 [ $got = 130 ] && [ $(($(date +%s) - start)) -lt 5 ] && [ ! -s "$dir/out" ] || fault "the second ^C: status $got"

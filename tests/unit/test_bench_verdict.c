@@ -68,6 +68,8 @@ static evidence_change *add_change(evidence *e, const char *option, double loade
     *c = (evidence_change){.feasible = true,
                            .loader_ratio = loader,
                            .consumer_ratio = consumer,
+                           .loader_low = 0.99 * loader,
+                           .consumer_low = 0.99 * consumer,
                            .cpu_loader = e->cpu[EVIDENCE_LOADER],
                            .cpu_consumer = e->cpu[EVIDENCE_CONSUMER]};
     snprintf(c->option, sizeof(c->option), "%s", option);
@@ -159,6 +161,32 @@ Test(bench_verdict, one_slow_worker_is_named) {
     e.worker[1].busy_s = 0.02;
     expect(&e, LIMIT_WORKER, true);
     cr_assert(strstr(verdict_make(&e).stage, "worker 1") != NULL);
+    e.in_order = true; /* its samples may be larger */
+    expect(&e, LIMIT_WORKER, false);
+    cr_assert(strstr(verdict_make(&e).text, "without a shuffle") != NULL);
+}
+
+Test(bench_verdict, medians_alone_are_not_sure) {
+    const struct {
+        const char *option;
+        double loader, consumer;
+        verdict_limit limit;
+    } cases[] = {{"workers", 3.2, 1, LIMIT_WORKERS},
+                 {"batch", 4, 4, LIMIT_BATCH},
+                 {"threads", 1, 1.5, LIMIT_CPU},
+                 {"layout", 1, 2, LIMIT_LAYOUT}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        evidence e =
+            i == 0 ? run_of(0, 80000, 3000, 10000, 2990) : run_of(0, 80000, 70000, 10000, 9950);
+        e.trains = i > 0;
+        evidence_change *c = add_change(&e, cases[i].option, cases[i].loader, cases[i].consumer);
+        expect(&e, cases[i].limit, true);
+        c->loader_low = fmin(0.9, c->loader_ratio); /* it may as well gain nothing */
+        c->consumer_low = fmin(0.9, c->consumer_ratio);
+        expect(&e, cases[i].limit, false);
+        c->loader_low = c->consumer_low = NAN; /* too few rounds */
+        expect(&e, cases[i].limit, false);
+    }
 }
 
 Test(bench_verdict, more_workers_that_help_are_what_is_missing) {
