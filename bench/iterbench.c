@@ -40,6 +40,7 @@ static int dispatch(int argc, char **argv, int first, bench_command command,
     s = bench_path_check(options.json, &err);
     if (s == ITER_OK) s = bench_path_check(options.html, &err);
     if (s == ITER_OK) s = bench_path_check(options.trace, &err);
+    if (s == ITER_OK) s = bench_path_check(options.failures, &err);
     return s < 0 ? bench_say(BENCH_FAILED, &err) : run(&options);
 }
 
