@@ -206,6 +206,18 @@ static uint32_t own_rows(const bench_arm *arm, const iter_batch_info *info) {
                                                      : info->n_rows;
 }
 
+/* Rows of different lengths, each as far as it goes. */
+static void touch_ragged(const iter_tensor *tensor, const int32_t *lengths, uint32_t n_rows) {
+    for (uint32_t i = 0; i < n_rows; i++) {
+        iter_tensor one = *tensor;
+        const bench_row row = bench_row_at(tensor, i, lengths);
+        one.data = (void *)(uintptr_t)row.data;
+        one.desc.dims[0] = 1;
+        one.desc.dims[1] = row.dims[0];
+        bench_tensor_touch(&one);
+    }
+}
+
 /* The consumer that computes nothing: reads a byte of every cache line, or waits until the batch has
  * arrived on its GPU. */
 static iter_status touch(bench_arm *arm, iter_batch *batch, int32_t n_fields, iter_error *err) {
@@ -216,8 +228,13 @@ static iter_status touch(bench_arm *arm, iter_batch *batch, int32_t n_fields, it
         arm->arrive_ns += bench_now_ns() - start;
         return s;
     }
-    for (int32_t f = 0; f < n_fields; f++)
-        bench_tensor_touch(iter_batch_tensor(batch, f));
+    for (int32_t f = 0; f < n_fields; f++) {
+        const int32_t *lengths = iter_batch_lengths(batch, f);
+        if (lengths != NULL && arm->options->ragged)
+            touch_ragged(iter_batch_tensor(batch, f), lengths, iter_batch_describe(batch).n_rows);
+        else
+            bench_tensor_touch(iter_batch_tensor(batch, f));
+    }
     return ITER_OK;
 }
 

@@ -74,6 +74,8 @@ static const option_row rows[] = {
      "failed samples before the run fails (no limit)"},
     {"failures", TEXT, AT(failures), "FILE", 0, 0, 0, BENCH_RUN,
      "write the samples that failed, a line each, also where the run fails of them"},
+    {"ragged", FLAG, AT(ragged), NULL, 0, 0, 0, BENCH_SERVE,
+     "rows of different lengths stay so: no stage need pad them"},
     {"o-direct", FLAG, AT(o_direct), NULL, 0, 0, 0, LOADS, "reads bypass the page cache"},
     {"start", START, AT(start_epoch), "EPOCH:SAMPLE", 0, 0, 0, RUNS, "position to begin at"},
     {"cache", CHOICE, AT(cache), "asis|hot|cold", 0, 0, 0, RUNS | BENCH_LIMITS,
@@ -132,6 +134,8 @@ static const option_row rows[] = {
     {"b", TEXT, AT(b), "COMMAND", 0, 0, 0, BENCH_VERSUS, "second program"},
     {"pairs", COUNT, AT(pairs), "N", 0, 6, 1000, BENCH_RUN | BENCH_VERSUS,
      "pairs of slices to keep (15)"},
+    {"slice", REAL, AT(slice_s), "S", 0, 0, 0, BENCH_VERSUS,
+     "seconds that a slice aims at, at most 0.5 (0.25)"},
     {"n", COUNT, AT(n), "N", 0, 1, 10000000, BENCH_GENERATE, "records a file (10000)"},
 };
 
@@ -368,6 +372,13 @@ static void say_stall(void *user, const iter_stall *stall) {
     fprintf(stderr, "iterbench: %s\n", stall->message);
 }
 
+/* Rows stay where they are, each with its length beside it. */
+static iter_status leave_rows(void *user, iter_batch_view *fields, int32_t n_fields,
+                              iter_error *err) {
+    (void)user, (void)fields, (void)n_fields, (void)err;
+    return ITER_OK;
+}
+
 iter_loader_options bench_loader_options(const bench_options *options, uint32_t rank) {
     iter_loader_options out = ITER_LOADER_OPTIONS_INIT;
     out.batch_size = (uint32_t)options->batch;
@@ -387,6 +398,7 @@ iter_loader_options bench_loader_options(const bench_options *options, uint32_t 
     out.sampler = options->sampler;
     out.source_ops = options->source_ops;
     out.only_reads = options->only_reads ? 1 : 0;
+    out.collate = options->ragged ? leave_rows : NULL;
     out.stall_ms = (int64_t)options->stall_ms;
     out.on_stall = options->stall_ms > 0 ? say_stall : NULL;
     if (options->device == 0) return out;
@@ -449,7 +461,8 @@ void bench_options_help(FILE *out) {
           "       iterbench generate cifar10 DIR [--n N] [--seed N] a set in that format\n"
           "       iterbench serve [options]                         'run N' on stdin, 'samples "
           "seconds' on stdout\n"
-          "       iterbench versus --a COMMAND --b COMMAND [--pairs N] [--json FILE|-]\n"
+          "       iterbench versus --a COMMAND --b COMMAND [--pairs N] [--slice S] [--json "
+          "FILE|-]\n"
           "       iterbench --help | --version\n\noptions:\n",
           out);
     for (size_t i = 0; i < N_ROWS; i++) {

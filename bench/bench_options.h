@@ -60,6 +60,7 @@ typedef struct bench_options {
     const char *sampler;
     uint64_t prefetch, ranks, seed, memory, max_failures;
     bool o_direct;
+    bool ragged; /* rows of different lengths are delivered as they are */
     bool has_start;
     uint64_t start_epoch, start_sample;
     int32_t cache;   /* bench_cache_want */
@@ -95,6 +96,7 @@ typedef struct bench_options {
     iter_dataset *dataset;             /* set by programs: opened already; `data` names it */
     const char *a, *b;
     uint64_t pairs; /* kept pairs wanted */
+    double slice_s; /* of versus; 0 = as measure.h has it */
     uint64_t n;     /* of generate: records a file */
     const char *words[BENCH_WORDS_MAX];
     int n_words; /* arguments that are no options */

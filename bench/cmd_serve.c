@@ -8,7 +8,8 @@
  * --loader the loader feeding it.
  *
  * The protocol is that of measure.h, and any program in any language can speak it. Epochs follow
- * one another without end.
+ * one another without end. An answer waits until no worker makes anything ahead any more, so that
+ * the other side of a comparison has the machine to itself.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,6 +23,7 @@
 #include "yardstick.h"
 
 #define LOOK_BATCHES 64
+#define REST_MAX_S   2.0
 
 typedef struct served {
     bench_arrays arrays;
@@ -30,6 +32,12 @@ typedef struct served {
     yardstick yard;
     measure_side side;
 } served;
+
+static void rest(const measure_side *side) {
+    const double until = bench_now() + REST_MAX_S;
+    while (side->rests != NULL && !side->rests(side->user) && bench_now() < until)
+        bench_sleep(0.0005);
+}
 
 iter_status bench_serve(const measure_side *side, iter_error *err) {
     char line[128];
@@ -43,6 +51,7 @@ iter_status bench_serve(const measure_side *side, iter_error *err) {
                               (int)strcspn(line, "\n"), line);
         iter_status s = side->run(side->user, n, &samples, &seconds, err);
         if (s < 0) return s;
+        rest(side);
         printf("%" PRIu64 " %.9f\n", samples, seconds);
         fflush(stdout);
     }

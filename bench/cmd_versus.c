@@ -12,7 +12,7 @@
 #include "iterbench.h"
 #include "measure.h"
 
-#define SECONDS_A_PAIR_MOST 4.0 /* of slices, pauses and dropped pairs, before giving up */
+#define SLICES_A_PAIR_MOST 16.0 /* with pauses and dropped pairs, before giving up */
 
 static void after_pair(void *user, uint32_t n_kept, uint32_t n_dropped) {
     const bench_options *options = user;
@@ -78,7 +78,8 @@ static iter_status run_pairs(const bench_options *options, iter_error *err) {
         measure_options opt = MEASURE_OPTIONS_INIT;
         measure_side side_a = measure_child_side(a, "a"), side_b = measure_child_side(b, "b");
         opt.min_pairs = (uint32_t)options->pairs;
-        opt.max_s = SECONDS_A_PAIR_MOST * (double)options->pairs;
+        if (options->slice_s > 0) opt.slice_s = fmin(options->slice_s, MEASURE_SLICE_MAX_S);
+        opt.max_s = SLICES_A_PAIR_MOST * opt.slice_s * (double)options->pairs;
         opt.after_pair = after_pair;
         opt.after_user = (void *)(uintptr_t)options;
         s = measure_pairs(&side_a, &side_b, &opt, &result, err);

@@ -28,7 +28,6 @@
 #include "bench_stop.h"
 #include "bench_util.h"
 
-#define SLICE_MAX_S   0.5
 #define REST_MAX_S    0.5
 #define WITNESS_PARTS 3
 #define WITNESS_TURNS 300000
@@ -240,7 +239,7 @@ iter_status measure_sides(const measure_side *sides, int n_sides, const measure_
     if (n_sides < 1 || n_sides > MEASURE_SIDES_MAX)
         return bench_fail(err, ITER_EINVAL, "1 to %d sides, not %d", MEASURE_SIDES_MAX, n_sides);
     comparison c = {.options = options, .n_sides = n_sides, .out = out};
-    c.slice_s = fmin(options->slice_s, SLICE_MAX_S);
+    c.slice_s = fmin(options->slice_s, MEASURE_SLICE_MAX_S);
     iter_status status = ITER_OK;
     for (int i = 0; status == ITER_OK && i < n_sides; i++) {
         c.sides[i] = (side_state){&sides[i], 1};

@@ -52,6 +52,8 @@ typedef struct measure_options {
 #define MEASURE_OPTIONS_INIT \
     { 0.25, 15, 0, 60, 6, 0.05, NULL, NULL, 0 }
 
+#define MEASURE_SLICE_MAX_S 0.5
+
 /** Median and the interval that holds it with at least 95 %; low and high are NaN below six values,
  * all are NaN without any. */
 typedef struct measure_interval {

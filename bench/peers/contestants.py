@@ -6,11 +6,19 @@ peer. `threads` are the peer's own (its workers where it has such, else its libr
 """
 from collections import namedtuple
 
-MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of CIFAR-10
+PHOTO_MEAN, PHOTO_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
 
-_NUMBERS = {"mean": ";".join(map(str, MEAN)), "std": ";".join("%.4f" % s for s in STD)}
-_NORMALISE = "normalize:mean={mean},std={std} | to:f32,nchw".format(**_NUMBERS)
+
+def _normalise(mean, std):
+    return "normalize:mean=%s,std=%s | to:f32,nchw" % tuple(";".join("%.4f" % x for x in numbers) for numbers in (mean, std))
+
+
+_NORMALISE = _normalise(MEAN, STD)
 _CIFAR = '--loader ndarray --data "cifar10:$ITER_DATA/cifar-10-batches-bin" --chain "%s"'
+_PHOTOS = ('--loader dataloader --data "folder:$ITER_PEERS_SCRATCH/photos.lst?root=$ITER_DATA/clothing" '
+           '--chain "random-resized-crop:size=224%s | random-flip | ' + _normalise(PHOTO_MEAN, PHOTO_STD) + '"')
+_RECORDS = '--loader dataloader --source %s --shuffle none --ragged --data "recordio:$ITER_PEERS_SCRATCH/photos.rec?decode=none"'
 _IMDB = '--data "imdb:$ITER_DATA/aclImdb?index=$ITER_DATA/imdb_word_index.json"'
 
 Workload = namedtuple("Workload", "key title unit ours")
@@ -25,6 +33,15 @@ WORKLOADS = [
              "--loader ndarray " + _IMDB),
     Workload("C-tokenise", "IMDB train set: 25,000 reviews as text in memory, in order, to 150 ids each, batch 64",
              "reviews/s", "--loader dataloader --source memory --shuffle none " + _IMDB),
+    Workload("J1", "713 photos as JPEG files in the page cache, each listed 4 times, full shuffle: a random resized crop "
+             "to 224x224 without antialias, a random flip, to normalised f32 NCHW, batch 64", "images/s", _PHOTOS % ",antialias=no"),
+    Workload("J2", "The same with antialias", "images/s", _PHOTOS % ""),
+    Workload("R1", "RecordIO in the page cache: 2,852 records of 26 kB and their labels, in order, as the bytes they are",
+             "records/s", _RECORDS % "pread"),
+    Workload("R1-memory", "The same; libiter has read the file when its loader was made", "records/s", _RECORDS % "memory"),
+    Workload("Z1", "96 images 400x533 in memory, u8 RGB, in order, each resized to 224x224: bilinear with antialias", "images/s",
+             '--loader dataloader --source memory --shuffle none --data "recordio:$ITER_PEERS_SCRATCH/stills.rec?raw=533x400x3" '
+             '--chain "resize:height=224,width=224"'),
     Workload("T-cnn", "Training steps of the published CNN over replayed CIFAR-10 batches of 64 (SGD, momentum)", "images/s",
              '--model cnn --data "cifar10:$ITER_DATA/cifar-10-batches-bin"'),
     Workload("T-gru", "Training steps of the published GRU over replayed IMDB batches of 64 x 150 (dense Adam)", "reviews/s",
@@ -38,9 +55,17 @@ def trains(workload):
     return workload.key.startswith("T-")
 
 
+def takes_photos(workload):
+    """Whether a batch takes a good part of a second to make: such sides get longer slices, and rest between them."""
+    return workload.key in ("J1", "J2")
+
+
+# Workloads whose data peer_photos.py makes.
+OF_PHOTOS = {"J1", "J2", "R1", "R1-memory", "Z1"}
+
 # The distribution whose version is printed, by family.
 DISTRIBUTIONS = {"numpy": "numpy", "turbo": "turboloader", "mxnet": "mxnet", "torch": "torch", "tf": "tensorflow-cpu",
-                 "dali": "nvidia-dali-cuda120", "ffcv": "ffcv"}
+                 "dali": "nvidia-dali-cuda120", "ffcv": "ffcv", "pillow": "pillow", "opencv": "opencv-python-headless"}
 
 ALL = []
 
@@ -107,6 +132,28 @@ _by_threads("C", "tf", "ids", "tf.data", "slices, shuffle, batch, prefetch", (1,
 _add("C-tokenise", "numpy", "words", "plain Python", "lower, translate, split, dict")
 _add("C-tokenise", "tf", "words", "tensorflow strings", "lower, regex_replace, split, StaticHashTable, batch 64")
 _add("C-tokenise", "tf", "words-256", "tensorflow strings", "the same, batch 256")
+
+_by_threads("J1", "dali", "noaa", "DALI on the CPU", "readers.file, image_random_crop, resize, crop_mirror_normalize")
+_by_threads("J1", "mxnet", "photos", "MXNet ImageRecordIter", "from RecordIO, random_resized_crop, rand_mirror")
+_by_threads("J1", "turbo", "noaa", "TurboLoader", "from a tar, train_aug, antialias=False")
+_by_workers("J1", "torch", "io-noaa", "torch DataLoader", "torchvision decode_jpeg, v2 transforms, antialias=False")
+_add("J1", "opencv", "linear", "OpenCV by hand", "imread, resize INTER_LINEAR, NumPy for the rest")
+
+_by_threads("J2", "dali", "aa", "DALI on the CPU", "readers.file, image_random_crop, resize, crop_mirror_normalize")
+_by_threads("J2", "turbo", "aa", "TurboLoader", "from a tar, train_aug, antialias=True")
+_by_workers("J2", "torch", "io-aa", "torch DataLoader", "torchvision decode_jpeg, v2 transforms")
+_by_workers("J2", "torch", "pil", "torch DataLoader", "PIL, torchvision v2 transforms")
+_add("J2", "opencv", "area", "OpenCV by hand", "imread, resize INTER_AREA, NumPy for the rest")
+_add("J2", "pillow", "photos", "Pillow by hand", "open, resize(box=...), NumPy for the rest")
+
+_add("R1", "mxnet", "records-unpack", "MXNet MXRecordIO", "read and unpack")
+_add("R1", "mxnet", "records", "MXNet MXRecordIO", "read alone: no label, no header taken off")
+_add("R1", "dali", "records", "DALI on the CPU", "readers.mxnet (maps the file: its consumer reads the page cache)")
+_add("R1-memory", "mxnet", "records-unpack-warm", "MXNet MXRecordIO", "read and unpack")
+
+_add("Z1", "pillow", "resize", "Pillow", "Image.resize, BILINEAR")
+_add("Z1", "opencv", "resize-area", "OpenCV", "cv2.resize, INTER_AREA, into one buffer")
+_add("Z1", "torch", "resize", "torchvision", "v2 resize of u8 (channels last in memory), antialias=True")
 
 _by_threads("T-cnn", "tf", "cnn", "tensorflow keras", "NHWC, tf.function")
 _by_threads("T-cnn", "tf", "cnn-xla", "tensorflow keras", "NHWC, tf.function, XLA")

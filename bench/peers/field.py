@@ -54,22 +54,25 @@ class Field:
 
     def absent(self, rows):
         """By family, why it cannot take part. Makes what contestants read, where it is not there yet."""
-        reasons = {}
+        reasons, wanted = {}, sorted({row.workload for row in rows})
+        drawn = contestants.OF_PHOTOS.intersection(wanted) and not self.missing("pillow")
+        if drawn:  # it alone draws what crops are checked by
+            self.shell(self.peer("pillow", "prepare", 1, "J1"), timeout=1200)
         for family in dict.fromkeys(row.family for row in rows):
             reason = self.missing(family)
             # The tokenised reviews are made by the first family here, and only where they are read.
-            if not reason and (family != "numpy" or any(row.workload.startswith("C") for row in rows)):
-                done = self.shell(self.peer(family, "prepare", 1), timeout=1200)
+            if not reason and (family != "numpy" or any(key.startswith("C") for key in wanted)):
+                done = self.shell(self.peer(family, "prepare", 1, " ".join(wanted)), timeout=1200)
                 reason = "prepare: " + last_line(done.stderr) if done.returncode else None
             if reason:
                 reasons[family] = reason
         return reasons
 
-    def peer(self, family, verb, threads, name=""):
+    def peer(self, family, verb, threads, names=""):
         """A line for /bin/sh. It speaks in variables, so that it reads the same on every machine."""
         limits = " ".join("%s_NUM_THREADS=%d" % (library, threads) for library in ("OMP", "MKL", "OPENBLAS"))
         return ('exec env %s "$ITER_PEERS_VENVS/%s/bin/python" "$ITER_PEERS/peer_%s.py" %s %s' %
-                (limits, family, family, verb, name)).rstrip()
+                (limits, family, family, verb, names)).rstrip()
 
     def contestant(self, row, verb="serve"):
         return self.peer(row.family, verb, row.threads, row.name)

@@ -8,6 +8,7 @@ from itertools import islice
 
 import numpy as np
 
+from contestants import OF_PHOTOS
 from peer_common import MAX_LENGTH, MEAN, STD, cifar, per_channel, review_ids
 
 
@@ -110,6 +111,9 @@ def _check_training(contestant, n_steps=60):
 def check(row, contestant, n_batches=8):
     if hasattr(contestant, "losses"):
         return _check_training(contestant)
+    if row.workload in OF_PHOTOS:
+        from photo_check import check_of_photos
+        return check_of_photos(row, contestant)
     batches, sizes = [], []
     for data, labels, n in islice(contestant.epoch(), n_batches):
         contestant.touch(data)

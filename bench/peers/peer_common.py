@@ -1,12 +1,13 @@
 """What every peer program shares: the data, the consumer, the protocol.
 
-    peer_x.py prepare            makes the files that this family's contestants need, once
+    peer_x.py prepare WORKLOAD.. makes the files that this family's contestants need for them, once
     peer_x.py serve NAME         answers "run N" by "samples seconds" on stdout, until "quit"
     peer_x.py check NAME         takes some batches apart and says as one line of JSON whether they are right
 
 A contestant is an object with `size` (samples of an epoch), `epoch()` (a fresh iteration: yields (data, labels, n) with
 n samples; labels may be None) and `touch(data)` (its consumer: waits for the batch where it is made asynchronously and
-reads a byte of each cache line). `close_early` says whether an iteration may be left before its end.
+reads a byte of each cache line). `close_early` says whether an iteration may be left before its end, `rests` whether
+what it makes ahead takes so long that the other side would feel it: then an answer waits until that is done.
 
 How time is taken: an epoch's start (its shuffle, its iterator, the first batch) may cost as much as the rest, and falls
 into few of the short slices that a comparison is made of. A median of slices would not hold it. So the time of starts is
@@ -116,6 +117,14 @@ def touch_address(address, n_bytes):
     _touch(address, n_bytes)
 
 
+_touch_bytes = ctypes.CDLL(scratch("touch.so")).iter_peer_touch
+_touch_bytes.argtypes, _touch_bytes.restype = (ctypes.c_char_p, ctypes.c_size_t), ctypes.c_uint
+
+
+def touch_bytes(some):
+    _touch_bytes(some, len(some))
+
+
 def touch_buffer(array, char=ctypes.c_char * 0):
     """Of a writable, C-contiguous array: the cheapest way from it to its address."""
     _touch(char.from_buffer(array), array.nbytes)
@@ -129,6 +138,7 @@ def touch_array(array):
 class Contestant:
     size = 50000
     close_early = True
+    rests = False
 
     def epoch(self):
         raise NotImplementedError
@@ -242,6 +252,30 @@ class Run:
         return samples, seconds + statistics.median(self.starts) * samples / self.contestant.size
 
 
+def cpu_seconds():
+    """Of this process and of its children that live."""
+    ticks = 0
+    for task in os.listdir("/proc/self/task"):
+        with open("/proc/self/task/%s/children" % task) as file:
+            children = file.read().split()
+        for child in children:
+            try:
+                with open("/proc/%s/stat" % child) as file:
+                    ticks += sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
+            except OSError:  # it has just ended
+                pass
+    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def rest(poll_s=.02, at_most_s=3):
+    """Until this process has hardly worked for two polls."""
+    until, before, quiet = time.perf_counter() + at_most_s, cpu_seconds(), 0
+    while quiet < 2 and time.perf_counter() < until:
+        time.sleep(poll_s)
+        now = cpu_seconds()
+        quiet, before = quiet + 1 if now - before < poll_s / 10 else 0, now
+
+
 def serve(contestant, answers):
     run = Run(contestant)
     run.warm_up()
@@ -251,18 +285,30 @@ def serve(contestant, answers):
             break
         if len(words) != 2 or words[0] != "run":
             raise SystemExit("knows 'run N' and 'quit', not %r" % line)
-        answers.write("%d %.9f\n" % run.take(int(words[1])))
+        answer = "%d %.9f\n" % run.take(int(words[1]))
+        if contestant.rests:
+            rest()
+        answers.write(answer)
         answers.flush()
 
 
 # ---- Program ------------------------------------------------------------------------------------------------------
 
-def main(family, make, prepare=lambda: None):
+def photo_files():
+    import peer_photos
+    peer_photos.prepare()
+
+
+def main(family, make, prepare=lambda: None, prepare_photos=photo_files):
     """make[NAME](row) is the contestant of that name."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints does not belong into the answers
     if sys.argv[1] == "prepare":
-        prepare()
+        wanted = set(sys.argv[2:])
+        if wanted & contestants.OF_PHOTOS:
+            prepare_photos()
+        if wanted - contestants.OF_PHOTOS:
+            prepare()
         return
     row = contestants.find(family, sys.argv[2])
     name = row.name if row.name in make else row.name.rsplit("-", 1)[0]

@@ -2,6 +2,7 @@
 import numpy as np
 from nvidia.dali import fn, pipeline_def, types
 
+import photo_dali
 from peer_common import BATCH, MEAN, STD, Contestant, cifar, main, touch_array
 
 
@@ -52,4 +53,4 @@ class Pipeline(Contestant):
             yield images.as_tensor(), labels.as_tensor(), BATCH
 
 
-main("dali", {"cmn": lambda row: Pipeline(row, False), "aug": lambda row: Pipeline(row, True)})
+main("dali", {"cmn": lambda row: Pipeline(row, False), "aug": lambda row: Pipeline(row, True), **photo_dali.MAKE})

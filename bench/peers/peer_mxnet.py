@@ -11,9 +11,11 @@ import numpy as np
 from mxnet import gluon
 from mxnet.gluon.data.vision import transforms
 
+import photo_mxnet
 import step_mxnet
 from peer_common import (BATCH, MEAN, STD, Contestant, cifar, main, normalised, per_channel, review_ids, scratch,
                          touch_address)
+from peer_photos import listed
 
 
 class Arrays(Contestant):
@@ -114,6 +116,12 @@ def record_iter(row):
     return Iter(iterator, 50000)
 
 
+def photos(row):
+    contestant = Iter(photo_mxnet.iterator(row), len(listed()))
+    contestant.rests = True
+    return contestant
+
+
 def prepare():
     """CIFAR-10 as PNG records: the one form in which ImageRecordIter takes it without loss."""
     if os.path.exists(scratch("cifar.idx")):
@@ -138,5 +146,9 @@ main("mxnet", {
     "record": record_iter,
     "ids": lambda row: ids_iter(),
     "ids-gluon": ids_gluon,
+    "photos": photos,
+    "records": lambda row: photo_mxnet.Records(False),
+    "records-unpack": lambda row: photo_mxnet.Records(True),
+    "records-unpack-warm": lambda row: photo_mxnet.Records(True),
     **step_mxnet.MAKE,
 }, prepare)

@@ -3,6 +3,7 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
+import photo_torch
 import step_torch
 from peer_common import BATCH, MEAN, STD, Contestant, cifar, main, normalised, review_ids, touch_address
 
@@ -124,6 +125,12 @@ def v2(row):
     return Loader(row, Samples(T.Compose(steps)))
 
 
+def photos(row):
+    loader = Loader(row, photo_torch.files(row))
+    loader.rests = True
+    return loader
+
+
 def ready(row):
     images, labels = cifar()
     return Loader(row, TensorDataset(torch.from_numpy(normalised(images)), torch.from_numpy(labels)))
@@ -156,5 +163,9 @@ main("torch", {name: threads(make) for name, make in {
     "v2": v2,
     "ids-hand": lambda row: Ids(*ids()),
     "ids": lambda row: Loader(row, TensorDataset(*ids())),
+    "io-noaa": photos,
+    "io-aa": photos,
+    "pil": photos,
+    "resize": lambda row: photo_torch.Resized(),
     **step_torch.MAKE,
 }.items()})

@@ -2,6 +2,7 @@
 import numpy as np
 import turboloader
 
+import photo_turbo
 from peer_common import BATCH, MEAN, STD, Contestant, cifar, main, normalised, order, review_ids
 
 
@@ -36,4 +37,5 @@ def ready():
     return Arrays(normalised(images), labels)
 
 
-main("turbo", {"array": lambda row: ready(), "kernel": lambda row: Kernel(), "ids": lambda row: Arrays(*review_ids())})
+main("turbo", {"array": lambda row: ready(), "kernel": lambda row: Kernel(), "ids": lambda row: Arrays(*review_ids()),
+               **photo_turbo.MAKE})

@@ -27,6 +27,7 @@ import field
 import table
 
 QUICK = bool(os.environ.get("ITER_PEERS_QUICK"))
+SLICE_S, SLICE_OF_PHOTOS_S = .25, .5
 
 
 def machine():
@@ -106,11 +107,11 @@ def smoke(place, ours, peer, cores):
             "ratio": {"median": rates[1] / rates[0], "low": None, "high": None, "pairs": 0, "dropped": 0}}
 
 
-def versus(place, ours, peer, cores, pairs):
+def versus(place, ours, peer, cores, pairs, slice_s):
     with tempfile.NamedTemporaryFile("r", suffix=".json") as out:
-        command = '"$ITERBENCH" versus --a %s --b %s --pairs %d --json %s' % (
-            shlex.quote(peer), shlex.quote(ours), pairs, shlex.quote(out.name))
-        done = place.shell(command, cores, timeout=120 + 10 * pairs)
+        command = '"$ITERBENCH" versus --a %s --b %s --pairs %d --slice %g --json %s' % (
+            shlex.quote(peer), shlex.quote(ours), pairs, slice_s, shlex.quote(out.name))
+        done = place.shell(command, cores, timeout=120 + 40 * slice_s * pairs)
         if done.returncode:
             raise RuntimeError(field.last_line(done.stderr))
         result = json.load(out)
@@ -129,7 +130,8 @@ def measure(place, row, workload, arguments):
         if QUICK:
             line.update(smoke(place, line["ours_command"], line["peer_command"], cores))
         else:
-            line.update(versus(place, line["ours_command"], line["peer_command"], cores, arguments.pairs))
+            line.update(versus(place, line["ours_command"], line["peer_command"], cores, arguments.pairs,
+                               SLICE_OF_PHOTOS_S if contestants.takes_photos(workload) else SLICE_S))
     except (RuntimeError, ValueError, KeyError) as error:  # a peer that cannot do it is a finding
         line["error"] = str(error)
     line["took_s"] = round(time.time() - began, 1)
