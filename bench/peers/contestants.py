@@ -65,7 +65,8 @@ OF_PHOTOS = {"J1", "J2", "R1", "R1-memory", "Z1"}
 
 # The distribution whose version is printed, by family.
 DISTRIBUTIONS = {"numpy": "numpy", "turbo": "turboloader", "mxnet": "mxnet", "torch": "torch", "tf": "tensorflow-cpu",
-                 "dali": "nvidia-dali-cuda120", "ffcv": "ffcv", "pillow": "pillow", "opencv": "opencv-python-headless"}
+                 "dali": "nvidia-dali-cuda120", "ffcv": "ffcv", "pillow": "pillow", "opencv": "opencv-python-headless",
+                 "grain": "grain", "spdl": "spdl"}
 
 ALL = []
 
@@ -137,12 +138,18 @@ _by_threads("J1", "dali", "noaa", "DALI on the CPU", "readers.file, image_random
 _by_threads("J1", "mxnet", "photos", "MXNet ImageRecordIter", "from RecordIO, random_resized_crop, rand_mirror")
 _by_threads("J1", "turbo", "noaa", "TurboLoader", "from a tar, train_aug, antialias=False")
 _by_workers("J1", "torch", "io-noaa", "torch DataLoader", "torchvision decode_jpeg, v2 transforms, antialias=False")
+_by_threads("J1", "tf", "noaa", "tf.data", "shuffle, map(decode_and_crop_jpeg, resize, flip, normalise), batch, prefetch")
+_by_workers("J1", "grain", "opencv", "grain", "OpenCV: imread, resize INTER_LINEAR")
+_by_threads("J1", "grain", "opencv", "grain", "OpenCV: imread, resize INTER_LINEAR; read threads", (2,))
 _add("J1", "opencv", "linear", "OpenCV by hand", "imread, resize INTER_LINEAR, NumPy for the rest")
 
 _by_threads("J2", "dali", "aa", "DALI on the CPU", "readers.file, image_random_crop, resize, crop_mirror_normalize")
 _by_threads("J2", "turbo", "aa", "TurboLoader", "from a tar, train_aug, antialias=True")
 _by_workers("J2", "torch", "io-aa", "torch DataLoader", "torchvision decode_jpeg, v2 transforms")
 _by_workers("J2", "torch", "pil", "torch DataLoader", "PIL, torchvision v2 transforms")
+_by_threads("J2", "tf", "aa", "tf.data", "shuffle, map(decode_and_crop_jpeg, resize(antialias), flip, normalise), batch, prefetch")
+_by_threads("J2", "ffcv", "photos", "FFCV", "JPEG written anew at quality 90, RandomResizedCrop by areas, flip, NCHW")
+_by_threads("J2", "spdl", "photos", "SPDL", "FFmpeg: decode, crop, scale, hflip; NumPy normalises")
 _add("J2", "opencv", "area", "OpenCV by hand", "imread, resize INTER_AREA, NumPy for the rest")
 _add("J2", "pillow", "photos", "Pillow by hand", "open, resize(box=...), NumPy for the rest")
 

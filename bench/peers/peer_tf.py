@@ -4,6 +4,7 @@ import os
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 import tensorflow as tf
 
+import photo_tf
 import step_tf
 from peer_common import (BATCH, MAX_LENGTH, MEAN, OOV, SHIFT, START, STD, WORDS, Contestant, cifar, main, per_channel,
                          review_ids, review_texts, touch_array, word_ranks)
@@ -27,6 +28,10 @@ class Data(Contestant):
     def epoch(self):
         for data, labels in self.dataset.as_numpy_iterator():
             yield data, labels, len(data)
+
+
+class Photos(Data):
+    rests = True
 
 
 class Reviews(Data):
@@ -84,6 +89,11 @@ def augmented(row):
     return Data(row, dataset.map(normalise_nhwc, row.threads), n)
 
 
+def photos(row):
+    dataset, size = photo_tf.files(row)
+    return Photos(row, dataset.batch(BATCH), size)
+
+
 def ids(row):
     arrays = review_ids()
     n = len(arrays[0])
@@ -117,6 +127,6 @@ def threads(make):
 
 main("tf", {name: threads(make) for name, make in {
     "gather": by_gather, "slices": by_slices, "sample": augmented, "batch": augmented, "ids": ids, "words": words,
-    "words-256": words,
+    "words-256": words, "noaa": photos, "aa": photos,
     **step_tf.MAKE,
 }.items()})

@@ -29,7 +29,7 @@ def _check_windows(found, labels, faults):
     if min(left.min(), top.min()) < -.02 or max((left + width).max(), (top + height).max()) > 1.02:
         faults.append("windows that reach out of the chart: colours are wrong")
     share, ratio = width * height, width * CHART_WIDTH / (height * CHART_HEIGHT)
-    if share.min() < SCALE[0] - .02 or share.max() < .8 or not .4 < share.mean() < .6:
+    if share.min() < SCALE[0] - .02 or share.max() < .8 or not .35 < share.mean() < .6:
         faults.append("windows of %.2f to %.2f of the chart, %.2f on average" % (share.min(), share.max(), share.mean()))
     if ratio.min() < RATIO[0] - .03 or ratio.max() > RATIO[1] + .03 or np.log(ratio).std() < .1:
         faults.append("windows of %.2f to %.2f times as wide as high" % (ratio.min(), ratio.max()))
