@@ -15,11 +15,11 @@ def add_arguments(parser):
     parser.add_argument("--iterbench", default=os.path.join(ROOT, "build/release/bench/iterbench"), metavar="FILE",
                         help="ours (build/release/bench/iterbench)")
     parser.add_argument("--data", default=os.environ.get("ITER_DATA"), metavar="DIR",
-                        help="folder with cifar-10-batches-bin, aclImdb and imdb_word_index.json ($ITER_DATA)")
+                        help="folder with cifar-10-batches-bin, aclImdb, imdb_word_index.json and clothing ($ITER_DATA)")
     parser.add_argument("--venvs", default=os.path.join(cache, "iter-peers"), metavar="DIR",
                         help="what setup.sh made (~/.cache/iter-peers)")
     parser.add_argument("--scratch", default=os.path.join(cache, "iter-peers-scratch"), metavar="DIR",
-                        help="for the packed forms of the data, about 1 GB (~/.cache/iter-peers-scratch)")
+                        help="for the packed forms of the data, about 1.5 GB (~/.cache/iter-peers-scratch)")
     parser.add_argument("--only", default="", metavar="REGEX",
                         help="only contestants whose 'workload family name' it is found in")
 

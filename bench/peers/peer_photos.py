@@ -114,7 +114,7 @@ def prepare(draw=None):
         os.makedirs(root_of("charts"), exist_ok=True)
         for i in range(N_CHARTS):
             draw(draw_chart(i), os.path.join(root_of("charts"), "%02d.jpg" % i))
-        write_list("charts", [(i % 10, "%02d.jpg" % i) for i in range(N_CHARTS)] * 16)
+        write_list("charts", [(i % 10, "%02d.jpg" % i) for i in range(N_CHARTS)] * 8)
     for name in ("photos", "charts"):
         if os.path.exists(packed("lst", name)):
             if not os.path.exists(packed("idx", name)):

@@ -6,7 +6,7 @@ turns in short slices and keeps the pairs of slices that a fixed loop found the 
 
     bench/peers/setup.sh                                  once: virtual environments
     bench/peers/selfcheck.py                              do the contestants deliver what they should?
-    bench/peers/run.py --out DIR                          the measurement, about half an hour
+    bench/peers/run.py --out DIR                          the measurement, about an hour
     ITER_PEERS_QUICK=1 bench/peers/run.py --out DIR       does everything run? its figures mean nothing
 
 DIR gets results.jsonl (one line of machine and command, then one a contestant, written as they come) and table.md.

@@ -3,7 +3,7 @@
 #
 #   setup.sh [--venvs DIR] [numpy|pillow|opencv|turbo|mxnet|torch|tf|grain|spdl|dali|ffcv ...]
 #
-# DIR is ~/.cache/iter-peers unless given; without names all of them are made, the small ones first. About 14 GB: the
+# DIR is ~/.cache/iter-peers unless given; without names all of them are made, the small ones first. About 15 GB: the
 # torch wheel brings its CUDA libraries even where there is no GPU. A family that cannot be installed does not stop the
 # others; what pip said is in DIR/NAME.log, and the last lines say which ones failed. Written for Python 3.11; another
 # interpreter is chosen with PYTHON=python3.x.
