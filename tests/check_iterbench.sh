@@ -41,7 +41,8 @@ for arguments in "" "--data" "--wrong 1" "--data x: --batch 0" "--data x: --batc
     "--data x: --epochs 1 --seconds 1" "--data x: --hash --seconds 1" "--data x: --start 1" "--data x: --start 1:" "--data x: --start 99999999999:0" \
     "--data x: --memory 1KB" "--data x: --memory 99999999999GiB" "--data x: --seconds 0" "--data x: --seconds nan" "--data x: --hash=1" \
     "--data x: --dump d" "--data x: --batches 1" "--data x: word" "wrong" "compare a.json" "generate mnist d" "versus --a true" "plan" "limits" \
-    "list word" "serve --data x:" "--data x: --pairs 1" "-x"; do
+    "list word" "serve --data x:" "--data x: --pairs 1" "-x" \
+    "versus --a true --b true --slice 0" "--data x: --ragged"; do
     # shellcheck disable=SC2086
     status 2 $arguments
 done
@@ -186,6 +187,14 @@ grep -q 'a read may target the batch itself$' "$dir/out" && grep -qE '^source (d
 serve="$ITERBENCH serve --loader dataloader --data cifar10:$set"
 printf 'run 3\nrun 2\nquit\n' | $serve >"$dir/out" 2>"$dir/err" || fault "serve: $(cat "$dir/err")"
 [ "$(cut -d' ' -f1 "$dir/out" | tr '\n' ' ')" = "192 128 " ] || fault "serve answered: $(cat "$dir/out")"
+ragged="serve --loader dataloader --shuffle none --batch 4 --data recordio:tests/golden/recordio/one.rec?decode=none"
+# shellcheck disable=SC2086
+{
+    printf 'run 2\nquit\n' | "$ITERBENCH" $ragged --ragged >"$dir/out" 2>"$dir/err" || fault "serve --ragged: $(cat "$dir/err")"
+    grep -qE '^8 0\.[0-9]+$' "$dir/out" || fault "serve --ragged answered: $(cat "$dir/out")"
+    status 1 $ragged
+}
+grep -q 'different lengths' "$dir/err" || fault "rows of different lengths: $(cat "$dir/err")"
 printf 'walk 3\n' | $serve >/dev/null 2>"$dir/err" && fault "serve took nonsense"
 printf 'run 3\n' | $ITERBENCH serve --limit ordered --data "cifar10:$set" --chain "$normalize" >"$dir/out" 2>"$dir/err" || fault "serve --limit: $(cat "$dir/err")"
 status 1 versus --a "exit 3" --b "exit 3"
@@ -246,7 +255,7 @@ case $? in
 esac
 
 twice='while read word n; do [ "$word" = run ] || exit 0; echo "$((n * 20)) $(awk "BEGIN { print $n / 100 }")"; done'
-if "$ITERBENCH" versus --a "$peer" --b "$twice" --pairs 6 --json - >"$dir/out" 2>"$dir/err"; then
+if "$ITERBENCH" versus --a "$peer" --b "$twice" --pairs 6 --slice 0.3 --json - >"$dir/out" 2>"$dir/err"; then
     python3 tests/check_json.py docs/json.md versus <"$dir/out" || fault "JSON of versus"
     grep -q '"median": 2,' "$dir/out" || fault "versus: $(cat "$dir/out")"
 else

@@ -18,7 +18,8 @@ _NORMALISE = _normalise(MEAN, STD)
 _CIFAR = '--loader ndarray --data "cifar10:$ITER_DATA/cifar-10-batches-bin" --chain "%s"'
 _PHOTOS = ('--loader dataloader --data "folder:$ITER_PEERS_SCRATCH/photos.lst?root=$ITER_DATA/clothing" '
            '--chain "random-resized-crop:size=224%s | random-flip | ' + _normalise(PHOTO_MEAN, PHOTO_STD) + '"')
-_RECORDS = '--loader dataloader --source %s --shuffle none --ragged --data "recordio:$ITER_PEERS_SCRATCH/photos.rec?decode=none"'
+_RECORDS = ('--loader dataloader --source %s --shuffle none --ragged '
+            '--data "recordio:$ITER_PEERS_SCRATCH/photos.rec?decode=none"')
 _IMDB = '--data "imdb:$ITER_DATA/aclImdb?index=$ITER_DATA/imdb_word_index.json"'
 
 Workload = namedtuple("Workload", "key title unit ours")

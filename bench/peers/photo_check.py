@@ -83,7 +83,7 @@ def check_records(contestant, n_batches):
         records = contestant.to_numpy(data)
         labels = None if labels is None else np.ravel(labels if isinstance(labels, list) else contestant.to_numpy(labels))
         for i, (content, label) in enumerate(islice(truth, n)):
-            if not records[i].endswith(content) or len(records[i]) > len(content) + 24:  # the header is left on, where nobody unpacks
+            if not records[i].endswith(content) or len(records[i]) > len(content) + 24:  # a header may be left on
                 faults.append("record %d is not its file" % (n_samples + i))
             if labels is not None and labels[i] != label:
                 faults.append("record %d has another's label" % (n_samples + i))
