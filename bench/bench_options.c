@@ -135,7 +135,7 @@ static const option_row rows[] = {
     {"pairs", COUNT, AT(pairs), "N", 0, 6, 1000, BENCH_RUN | BENCH_VERSUS,
      "pairs of slices to keep (15)"},
     {"slice", REAL, AT(slice_s), "S", 0, 0, 0, BENCH_VERSUS,
-     "seconds that a slice aims at, at most 0.5 (0.25)"},
+     "seconds that a slice aims at, at most 2 (0.25)"},
     {"n", COUNT, AT(n), "N", 0, 1, 10000000, BENCH_GENERATE, "records a file (10000)"},
 };
 

@@ -20,7 +20,8 @@
 #include "run_result.h"
 
 #define DEFAULT_SECONDS 3.0
-#define SLICE_S         0.1  /* of a single loader */
+#define SLICE_S         0.1 /* of a single loader */
+#define SLICE_MAX_S     0.5
 #define LIMIT_SLICE_S   0.02 /* of a straight loop between them */
 #define WARM_S          0.15
 #define PROGRESS_S      0.2
@@ -153,7 +154,8 @@ static iter_status run_both(run *r, iter_error *err) {
     measure_options opt = MEASURE_OPTIONS_INIT;
     measure_side a = arm_side(&result->arms[0]), b = arm_side(&result->arms[1]);
     opt.min_pairs = (uint32_t)r->options.pairs;
-    opt.slice_s = by_time ? fmax(r->options.seconds / (2.0 * opt.min_pairs), 0.02) : SLICE_S;
+    const double share = fmax(r->options.seconds / (2.0 * opt.min_pairs), 0.02);
+    opt.slice_s = by_time ? fmin(share, SLICE_MAX_S) : SLICE_S;
     opt.min_s = r->options.seconds;
     opt.max_s = 4 * r->options.seconds;
     opt.after_pair = after_pair;

@@ -36,7 +36,7 @@ typedef struct measure_side {
 } measure_side;
 
 typedef struct measure_options {
-    double slice_s;        /* aim of one slice; at most 0.5 */
+    double slice_s;        /* aim of one slice; at most MEASURE_SLICE_MAX_S */
     uint32_t min_pairs;    /* pairs to keep */
     double min_s;          /* go on so long, even with enough pairs */
     double max_s;          /* give up then, with what there is */
@@ -52,7 +52,7 @@ typedef struct measure_options {
 #define MEASURE_OPTIONS_INIT \
     { 0.25, 15, 0, 60, 6, 0.05, NULL, NULL, 0 }
 
-#define MEASURE_SLICE_MAX_S 0.5
+#define MEASURE_SLICE_MAX_S 2.0
 
 /** Median and the interval that holds it with at least 95 %; low and high are NaN below six values,
  * all are NaN without any. */

@@ -27,7 +27,7 @@ import field
 import table
 
 QUICK = bool(os.environ.get("ITER_PEERS_QUICK"))
-SLICE_S, SLICE_OF_PHOTOS_S = .25, .5
+SLICE_S, SLICE_OF_PHOTOS_S = .25, 1.5
 
 
 def machine():
