@@ -189,7 +189,7 @@ static iter_status load_kernels(cuda_machine *machine, iter_error *err) {
     case CUDA_SUCCESS: break;
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
         return iter__engine_fail(err, ITER_EUNSUPPORTED,
-                                 "%s: its driver (%d.%d) is too old for our kernels: CUDA 13.0 or "
+                                 "%s: its driver (%d.%d) is too old for our kernels: CUDA 12.0 or "
                                  "newer is needed",
                                  machine->device, machine->cuda.version / 1000,
                                  machine->cuda.version % 1000 / 10);

@@ -7,7 +7,7 @@
  *
  *     nvcc -arch=compute_80 -ptx -fmad=false engine_kernels.cu
  *
- * to engine_kernels.ptx, which is what the library carries. Everything is summed in an order that
+ * and marked for PTX 8.0 (tests/check_ptx.sh) to engine_kernels.ptx, which is what the library carries. Everything is summed in an order that
  * depends on the shapes alone: the same bits from run to run.
  */
 #include "engine/cuda/kernel_args.h"

@@ -12,7 +12,8 @@
 #include <stdint.h>
 
 #define ITER_CUDA_LIBRARY     "libcuda.so.1"
-#define ITER_CUDA_MIN_VERSION 12000 /* the driver's, and that of the calls below */
+/* The driver's, that of the calls below, and that of our kernels' text: PTX 8.0. */
+#define ITER_CUDA_MIN_VERSION 12000
 
 /* Handles: pointers to what only the driver knows. */
 typedef struct CUctx_st *CUcontext;

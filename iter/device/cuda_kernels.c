@@ -34,7 +34,7 @@ static iter_status load_failed(iter_device *device, iter_error *err, CUresult re
     const char *why = NULL;
     switch (result) {
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-        why = "the driver is older than they are: one for CUDA 13.0 is needed";
+        why = "the driver is too old for them: one for CUDA 12.0 is needed";
         break;
     case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
         why = "the driver's compiler, libnvidia-ptxjitcompiler.so.1, is not installed";

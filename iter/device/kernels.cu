@@ -5,7 +5,8 @@
  *
  *     nvcc -arch=compute_80 -fmad=false -I. -ptx iter/device/kernels.cu -o iter/device/kernels.ptx
  *
- * and tests/check_ptx.sh does so again where there is that nvcc. Compiled for compute_80, it runs on that and on everything newer.
+ * and by marking it for PTX 8.0 instead of nvcc's own version, so that drivers for CUDA 12.0 take it; tests/check_ptx.sh does both again where there is
+ * that nvcc. Compiled for compute_80, it runs on that and on everything newer.
  *
  * The fused pass. One thread makes 4 pixels of the output that stand side by side in one line (a quad), in all 3 channels or in one plane. Where a quad
  * comes from is a stretch of source bytes, at any address, forwards or backwards: aligned words around it are loaded and shifted together, and turned round

@@ -571,7 +571,7 @@ Test(device_rows, kernels_that_cannot_be_had) {
         CUresult result;
         const char *part;
     } cases[] = {{75, 90, CUDA_SUCCESS, "sm_80 or newer"},
-                 {90, 84, CUDA_SUCCESS, "CUDA 13.0 is needed"},
+                 {90, 78, CUDA_SUCCESS, "CUDA 12.0 is needed"},
                  {90, 90, CUDA_ERROR_JIT_COMPILER_NOT_FOUND, "ptxjitcompiler"},
                  {90, 90, CUDA_ERROR_JIT_COMPILATION_DISABLED, "CUDA_DISABLE_PTX_JIT"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
