@@ -53,6 +53,8 @@ typedef struct bench_arm {
     struct gpu_link *link; /* to read batches back from a GPU, for the hash */
     /* What takes the batches instead of the touching consumer, e.g. a trainer. */
     iter_status (*take)(void *user, iter_batch *batch, iter_error *err);
+    /* Waits for what it has only queued: part of every run's time. With `take`. */
+    iter_status (*settle)(void *user, iter_error *err);
     void *take_user;
 
     /* Counted in timed slices. */

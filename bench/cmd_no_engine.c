@@ -40,6 +40,10 @@ iter_status feed_model_take(feed_trainer *feed, iter_batch *batch, iter_error *e
     return no_trainer(&feed->options, err);
 }
 
+iter_status feed_model_settle(feed_trainer *feed, iter_error *err) {
+    return no_trainer(&feed->options, err);
+}
+
 feed_turning feed_model_turns(const feed_trainer *feed) {
     (void)feed;
     return (feed_turning){.wants = ""};

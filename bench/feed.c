@@ -8,7 +8,8 @@
  *
  * With a GPU each replayed batch is copied there once more, from its slot to where it lies on the
  * device, while the one before is trained on: the same bytes over the same link at the same time as
- * a loader's. Where rows are finished on the device their bytes as stored are in memory of the
+ * a loader's. The trainer only queues its steps, as a program's does, and is waited for where a run
+ * ends. Where rows are finished on the device their bytes as stored are in memory of the
  * loader's own, and plain copies of that size stand in for them. A set that is resident sends
  * nothing worth a copy.
  */
@@ -178,6 +179,11 @@ static iter_status take(void *user, iter_batch *batch, iter_error *err) {
     return s;
 }
 
+static iter_status settle(void *user, iter_error *err) {
+    feed_trainer *feed = user;
+    return feed->options.model != BENCH_MODEL_NONE ? feed_model_settle(feed, err) : ITER_OK;
+}
+
 feed_turning feed_turns(const feed_trainer *feed) {
     if (feed->options.model != BENCH_MODEL_NONE) return feed_model_turns(feed);
     feed_turning out = {feed->compute.n_converted, (double)feed->compute.convert_ns * 1e-9, "",
@@ -202,6 +208,7 @@ static iter_status replay(feed_trainer *feed, uint64_t n, bool copies, feed_coun
         if (s == ITER_OK) s = take(feed, batch, err);
         samples += iter_batch_describe(batch).n_rows;
     }
+    if (s == ITER_OK) s = settle(feed, err);
     *out_samples = samples;
     *out_seconds = (double)(bench_now_ns() - start) * 1e-9;
     if (count != NULL) {
@@ -249,5 +256,6 @@ measure_side feed_resident_side(feed_trainer *feed, const char *name) {
 
 void feed_from(feed_trainer *feed, bench_arm *arm) {
     arm->take = take;
+    arm->settle = settle;
     arm->take_user = feed;
 }

@@ -95,7 +95,9 @@ void feed_from(feed_trainer *feed, bench_arm *arm);
 /* feed_model.c: what needs the trainer; where it was not built, they answer EUNSUPPORTED. */
 iter_status feed_model_chain(const bench_options *options, char chain[96], iter_error *err);
 iter_status feed_model_open(feed_trainer *feed, iter_error *err);
+/** Takes a step, or queues it on a GPU: what was queued is done when feed_model_settle() is. */
 iter_status feed_model_take(feed_trainer *feed, iter_batch *batch, iter_error *err);
+iter_status feed_model_settle(feed_trainer *feed, iter_error *err);
 feed_turning feed_model_turns(const feed_trainer *feed);
 void feed_model_close(feed_trainer *feed);
 /** Name, text, backend, weights and bytes into the open object; threads in use. */

@@ -49,8 +49,11 @@ iter_status feed_model_open(feed_trainer *feed, iter_error *err) {
 }
 
 iter_status feed_model_take(feed_trainer *feed, iter_batch *batch, iter_error *err) {
-    iter_result result;
-    return iter_trainer_step(feed->trainer, batch, &result, err);
+    return iter_trainer_step(feed->trainer, batch, NULL, err);
+}
+
+iter_status feed_model_settle(feed_trainer *feed, iter_error *err) {
+    return iter_trainer_collect(feed->trainer, NULL, err);
 }
 
 feed_turning feed_model_turns(const feed_trainer *feed) {
@@ -75,6 +78,8 @@ void feed_model_json(json_writer *w, const feed_trainer *feed) {
     json_text(w, "backend", info.backend);
     json_count(w, "weights", info.n_weights);
     json_count(w, "bytes", info.n_bytes);
+    json_count(w, "graph_runs", info.n_graph_runs);
+    json_count(w, "call_runs", info.n_call_runs);
 }
 
 uint32_t feed_model_threads(const feed_trainer *feed) {

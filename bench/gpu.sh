@@ -101,6 +101,7 @@ row() {
 # Tests on the real driver.
 row test-kernels 40 "$build/tests/backend_cuda_kernels"
 row test-layers 60 "$build/tests/backend_layers" --backend cuda
+row test-steps 15 "$build/tests/backend_cuda_steps"
 row test-trainer 25 "$build/tests/backend_cuda_trainer"
 
 # Data: the real set, or one like it. Ids travel compressed.

@@ -51,7 +51,8 @@ typedef struct engine_batch {
 typedef struct engine_outcome {
     double loss_sum;   /* over the rows that count */
     int64_t n_correct; /* label = first class of the largest output; 0 for values */
-    bool pending;      /* it is not known yet: collect() will say */
+    bool pending;      /* it is not known yet: collect() will say; also where run() failed, but
+                        * only in giving the batch back: the run itself is queued and counts */
 } engine_outcome;
 
 typedef enum engine_trouble {
@@ -81,6 +82,7 @@ typedef struct engine_backend_info {
     uint64_t n_converted;
     double convert_seconds;
     char convert_text[96];
+    uint64_t n_graph_runs, n_call_runs;
 } engine_backend_info;
 
 typedef struct engine_backend_ops {

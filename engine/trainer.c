@@ -361,6 +361,8 @@ iter_trainer_info iter_trainer_describe(const iter_trainer *trainer) {
         .n_steps = trainer->n_steps,
         .n_converted = of.n_converted,
         .convert_seconds = of.convert_seconds,
+        .n_graph_runs = of.n_graph_runs,
+        .n_call_runs = of.n_call_runs,
     };
     snprintf(info.backend, sizeof(info.backend), "%s%s%.60s", trainer->ops->name,
              of.text[0] ? ": " : "", of.text);

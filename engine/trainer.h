@@ -33,13 +33,14 @@ struct iter_trainer {
                         * answers f32 */
     /* Where the backend collects: runs since then, and the indices of their samples. What was
      * collected stands in `settled` until the call that runs batches takes it, and so does the error
-     * of a run that had trouble. */
+     * of a run that had trouble; in between, `settled` is of steps whose outcome was not asked for. */
     engine_pending *pending;   /* [ENGINE_MAX_PENDING] */
     uint64_t *pending_indices; /* [ENGINE_MAX_PENDING, net.batch] */
     uint32_t n_pending;
-    iter_result settled;
-    iter_error trouble; /* status 0 = none */
-    uint64_t n_bytes;   /* of all these */
+    uint32_t runs;       /* epochs and evaluations under way: one inside another's `progress` */
+    iter_result settled; /* its loss is a sum */
+    iter_error trouble;  /* status 0 = none */
+    uint64_t n_bytes;    /* of all these */
     char *plan_text;
 };
 

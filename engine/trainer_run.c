@@ -7,8 +7,10 @@
  * stand in front of first_valid; they are real samples, seen once, and always count.
  *
  * A backend on a device answers a run later. Runs are then counted as they are asked for, and what they
- * came to is collected every ENGINE_MAX_PENDING of them and at the end of each call; a step that had
- * trouble is named by what was noted of it. Rows, loss and hits of a result are those collected.
+ * came to is collected every ENGINE_MAX_PENDING of them and at the end of each call, but for steps of
+ * which nobody asked what they came to: these are left to the device, and the next call that waits, or
+ * asks, collects them. A step that had trouble is named by what was noted of it. Rows, loss and hits of a
+ * result are those collected.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -341,13 +343,31 @@ static iter_status take_settled(iter_trainer *trainer, iter_status status, iter_
 
 iter_status iter__trainer_settle(iter_trainer *trainer, iter_error *err) {
     if (trainer->n_pending == 0) return ITER_OK;
-    const iter_status status = settle(trainer, NULL, &trainer->trouble);
-    trainer->trouble.status = status; /* for the call that runs batches */
-    if (status < 0 && err) *err = trainer->trouble;
+    iter_error error;
+    const iter_status status = settle(trainer, NULL, &error);
+    if (status >= 0) return status;
+    if (trainer->runs) { /* inside its `progress`: it ends with this, too */
+        trainer->trouble = error;
+        trainer->trouble.status = status;
+    }
+    if (err) *err = error;
     return status;
 }
 
-/* Before a call runs batches: one inside another's `progress` leaves that one's sums alone. */
+/* Settles at the end of a call that came to `status`: an error of a step before whatever ended it comes
+ * first. */
+static iter_status settle_last(iter_trainer *trainer, iter_status status, iter_result *sum,
+                               iter_error *err) {
+    iter_error late;
+    iter_status settled = settle(trainer, NULL, &late);
+    settled = take_settled(trainer, settled, sum, &late);
+    if (settled >= 0) return status;
+    if (err) *err = late;
+    return settled;
+}
+
+/* Before a call runs batches: one inside another's `progress` leaves that one's sums alone, and so does
+ * each with those of steps whose outcome nobody has asked for yet. */
 static iter_status begin_runs(iter_trainer *trainer, iter_result *out_outer, iter_error *err) {
     ENGINE_TRY(iter__trainer_settle(trainer, err));
     *out_outer = trainer->settled;
@@ -381,13 +401,14 @@ static iter_status run_batch(iter_trainer *trainer, const iter_batch *batch, boo
                                      hint, err);
         }
     }
-    if (status < 0) return fail_step(&note, status, err);
+    if (status < 0 && !outcome.pending) return fail_step(&note, status, err);
     if (runs && outcome.pending) remember(trainer, &checked, training);
     if (training && runs) {
         trainer->n_steps++;
         trainer->has_gradient = true;
     }
     sum->n_steps++;
+    if (status < 0) return fail_step(&note, status, err); /* the run itself counts */
     if (!outcome.pending) {
         sum->loss += outcome.loss_sum;
         sum->n_correct += (uint64_t)outcome.n_correct;
@@ -414,9 +435,22 @@ static iter_status run_one(iter_trainer *trainer, const iter_batch *batch, bool 
     if (!trainer || !batch)
         return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no batch");
     ENGINE_TRY(begin_runs(trainer, &outer, err));
-    const iter_status status = run_batch(trainer, batch, training, true, &sum, err);
+    iter_status status = run_batch(trainer, batch, training, true, &sum, err);
+    if (status < 0) status = settle_last(trainer, status, &sum, err);
     trainer->settled = outer;
     if (status >= 0 && out) *out = result_of(&sum, begin);
+    return status;
+}
+
+/* A step of which nobody asks yet what it came to: its sums stay in `settled`. */
+static iter_status queue_one(iter_trainer *trainer, const iter_batch *batch, iter_error *err) {
+    const double begin = seconds_now();
+    iter_result sum = trainer->settled;
+    trainer->settled = (iter_result){0};
+    iter_status status = run_batch(trainer, batch, true, false, &sum, err);
+    if (status < 0) status = settle_last(trainer, status, &sum, err);
+    sum.seconds += seconds_now() - begin;
+    trainer->settled = sum;
     return status;
 }
 
@@ -431,6 +465,7 @@ static iter_status run_all(iter_trainer *trainer, iter_loader *loader, bool trai
         return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no loader");
     iter_status status = begin_runs(trainer, &outer, err);
     if (status < 0) return status;
+    trainer->runs++;
     while (status == ITER_OK) {
         iter_batch *batch;
         const double asked = seconds_now();
@@ -443,13 +478,8 @@ static iter_status run_all(iter_trainer *trainer, iter_loader *loader, bool trai
         const iter_result so_far = result_of(&sum, begin);
         if (!progress(user, &so_far)) status = ITER_AGAIN;
     }
-    iter_error late; /* of a step before whatever ended the run: it comes first */
-    iter_status settled = settle(trainer, NULL, &late);
-    settled = take_settled(trainer, settled, &sum, &late);
-    if (settled < 0) {
-        status = settled;
-        if (err) *err = late;
-    }
+    status = settle_last(trainer, status, &sum, err);
+    trainer->runs--;
     trainer->settled = outer;
     if (out) *out = result_of(&sum, begin);
     return status == ITER_END ? ITER_OK : status;
@@ -463,7 +493,12 @@ static iter_status predict(iter_trainer *trainer, checked_batch *c, engine_outco
     engine_collected found = {.loss_sum = 0};
     c->far_label = c->label;
     if (c->is_far) c->far_label.data = NULL;
-    ENGINE_TRY(run(trainer, c, ENGINE_RUN_FORWARD, outcome, err));
+    const iter_status status = run(trainer, c, ENGINE_RUN_FORWARD, outcome, err);
+    if (status < 0 && outcome->pending) { /* the run itself is fine, and not to be left behind */
+        const iter_status collected = trainer->ops->collect(trainer->state, &found, NULL);
+        (void)collected; /* the first error says why */
+    }
+    if (status < 0) return status;
     if (outcome->pending) {
         ENGINE_TRY(trainer->ops->collect(trainer->state, &found, err));
         outcome->loss_sum = found.trouble == ENGINE_TROUBLE_LOSS ? found.loss : found.loss_sum;
@@ -484,7 +519,24 @@ static iter_status predict(iter_trainer *trainer, checked_batch *c, engine_outco
 
 iter_status iter_trainer_step(iter_trainer *trainer, const iter_batch *batch, iter_result *out,
                               iter_error *err) {
+    if (!out && trainer && batch && trainer->runs == 0) return queue_one(trainer, batch, err);
     return run_one(trainer, batch, true, out, err);
+}
+
+iter_status iter_trainer_collect(iter_trainer *trainer, iter_result *out, iter_error *err) {
+    if (out) *out = (iter_result){0};
+    if (!trainer) return iter__engine_fail(err, ITER_EINVAL, "trainer: none");
+    if (trainer->runs > 0)
+        return iter__engine_fail(
+            err, ITER_ESTATE, "collect: called from an epoch's progress, whose steps are its own");
+    const double begin = seconds_now();
+    const iter_status status = iter__trainer_settle(trainer, err);
+    const iter_result sum = trainer->settled;
+    trainer->settled = (iter_result){0};
+    if (!out) return status;
+    *out = result_of(&sum, begin);
+    out->seconds += sum.seconds;
+    return status;
 }
 
 iter_status iter_trainer_test(iter_trainer *trainer, const iter_batch *batch, iter_result *out,

@@ -222,16 +222,32 @@ typedef struct iter_result {
  * One step over one batch: forward, backward, update. A batch with fewer rows than batch_size counts
  * by the rows it has; blanked rows and, in evaluation, padding do not count.
  *
+ *   out  what it came to. NULL: added to what iter_trainer_collect() answers; a device is then not
+ *        waited for, and the batch may be given back at once all the same
+ *
  * Errors  EINVAL (shape or dtype is not the planned one; a label outside the classes, or an id
  *         outside the embedding: row and sample index are named), EFORMAT (the loss is not finite:
- *         step and sample indices are named), ENOMEM (oneDNN wants some for a product). Weights are
- *         unchanged then.
+ *         step and sample indices are named), ENOMEM (oneDNN wants some for a product), EDEVICE (the
+ *         batch could not be given back to its loader: says that the step was taken). Weights are
+ *         unchanged but for the last. With out NULL on a device, that of an earlier step, at
+ *         most 64 ago, which is named: weights are those of before it, and no later one was taken.
  * Signals are held back in all threads that compute, the caller's among them, until the step is done;
  *         only those of a fault of its own (SIGSEGV, SIGFPE and the like) come through.
  */
 ITER_API ITER_NODISCARD iter_status iter_trainer_step(iter_trainer *trainer,
                                                       const iter_batch *batch, iter_result *out,
                                                       iter_error *err);
+
+/**
+ * Waits for the steps that were taken without a result, and says what they came to since the last
+ * time.
+ *
+ *   out  NULL = not asked for. `seconds` are those in these calls. After an error: the steps before it
+ *
+ * Errors  those of such a step; ESTATE inside iter_trainer_epoch().
+ */
+ITER_API ITER_NODISCARD iter_status iter_trainer_collect(iter_trainer *trainer, iter_result *out,
+                                                         iter_error *err);
 
 /** The same without learning: dropout off, weights unchanged. */
 ITER_API ITER_NODISCARD iter_status iter_trainer_test(iter_trainer *trainer,
@@ -334,6 +350,9 @@ typedef struct iter_trainer_info {
     uint64_t n_converted;   /* batches that came in another layout than iter_model_layout() says */
     double convert_seconds; /* what that took */
     char convert_text[96];  /* from what to what; "" = nothing was converted */
+    /* On a GPU: batches that were one launch of a graph, and those that went call by call: the first of
+     * a kind, short ones, and those at more places than there are graphs for (96). */
+    uint64_t n_graph_runs, n_call_runs;
 } iter_trainer_info;
 
 /** What it is, and what it did up to now. */

@@ -2,7 +2,7 @@
  * backend_cuda.c - the backend for NVIDIA's GPUs: cuDNN for convolutions, means over windows and the gru,
  * cuBLAS for other products, kernels of our own for the rest; all opened at run time.
  *
- * A run is queued and not waited for. What it came to is added up on the device (engine_tally), and
+ * A run is queued and not waited for, but for the one CUDA_FLIGHTS before it. What it came to is added up on the device (engine_tally), and
  * collect() asks for it. A run that has trouble updates nothing, nor does any behind it until that
  * has been collected: so weights stay those of before the step that is to blame, although the host
  * hears of it later.
@@ -84,8 +84,20 @@ static iter_status write_step(cuda_backend *b, const engine_batch *batch, engine
     return ITER_OK;
 }
 
+/* Gives the batch back behind what was queued. Where that fails its loader may write to the slot as soon
+ * as nobody holds it: so nothing may read it any more. */
+static iter_status release(cuda_backend *b, const engine_batch *batch, iter_error *err) {
+    cuda_machine *m = &b->plan.machine;
+    const iter_status status = iter_batch_release(batch->source, m->stream, err);
+    if (status >= 0) return ITER_OK;
+    const iter_status waited = iter__machine_sync(m, NULL);
+    (void)waited; /* a device that does not answer reads nothing either */
+    return status;
+}
+
+/* *out_queued: the whole run is, whatever the answer. */
 static iter_status queue_run(cuda_backend *b, const engine_batch *batch, engine_run what,
-                             iter_error *err) {
+                             bool *out_queued, iter_error *err) {
     cuda_input input;
     if (b->n_pending == ENGINE_MAX_PENDING)
         return iter__engine_fail(err, ITER_ESTATE, "%d runs were not collected",
@@ -93,12 +105,13 @@ static iter_status queue_run(cuda_backend *b, const engine_batch *batch, engine_
     ENGINE_TRY(write_step(b, batch, what, err));
     ENGINE_TRY(iter__cuda_stage(b, batch, &input, err));
     iter_status status = iter__cuda_go(b, &input, what, err);
-    if (batch->source) { /* also of a step that was queued in part */
-        const iter_status released =
-            iter_batch_release(batch->source, b->plan.machine.stream, status < 0 ? NULL : err);
-        if (status >= 0) status = released;
-    }
-    return status;
+    *out_queued = status >= 0;
+    if (!batch->source) return status;
+    /* Also of a step that was queued in part. */
+    const iter_status released = release(b, batch, status < 0 ? NULL : err);
+    if (status < 0 || released >= 0) return status;
+    return iter__engine_fail_in(err, released, "%s; but its batch was not given back",
+                                what == ENGINE_RUN_TRAIN ? "taken" : "done");
 }
 
 /* Forgets what was queued: the tally is that of no runs. */
@@ -119,14 +132,29 @@ static iter_status read_tally(cuda_backend *b, iter_error *err) {
     return iter__machine_read(&b->plan.machine, b->tally, b->plan.tally, sizeof(*b->tally), err);
 }
 
+/* Waits until there are less than CUDA_FLIGHTS runs under way. */
+static iter_status await_flight(cuda_backend *b, iter_error *err) {
+    cuda_machine *m = &b->plan.machine;
+    CUDA_CALL(m, err, cuEventSynchronize, (b->landed[b->n_flights % CUDA_FLIGHTS]));
+    return ITER_OK;
+}
+
+/* Where this fails, one run more is under way. */
+static void mark_flight(cuda_backend *b) {
+    cuda_machine *m = &b->plan.machine;
+    m->cuda.cuEventRecord(b->landed[b->n_flights++ % CUDA_FLIGHTS], m->stream);
+}
+
 static iter_status cuda_run(void *state, const engine_batch *batch, engine_run what,
                             engine_outcome *out, iter_error *err) {
     cuda_backend *b = state;
     cuda_machine *m = &b->plan.machine;
-    *out = (engine_outcome){.pending = true};
+    *out = (engine_outcome){.pending = false};
     ENGINE_TRY(iter__machine_enter(m, err));
-    const iter_status status = queue_run(b, batch, what, err);
-    if (status >= 0) {
+    iter_status status = await_flight(b, err);
+    if (status >= 0) status = queue_run(b, batch, what, &out->pending, err);
+    if (out->pending) {
+        mark_flight(b);
         b->n_pending++;
         b->n_converted += iter__cuda_turns(&b->plan);
     } else if (read_tally(b, NULL) >= 0) {
@@ -289,6 +317,8 @@ static void cuda_describe(const void *state, engine_backend_info *out) {
                                            : " NCHW",
              dnn, blas, b->no_graphs[0] ? "; no graphs" : "");
     out->n_bytes = b->plan.memory_bytes + b->plan.workspace_bytes + b->pinned_bytes;
+    out->n_graph_runs = b->n_graph_runs;
+    out->n_call_runs = b->n_call_runs;
     out->n_converted = b->n_converted;
     out->convert_seconds = (double)b->n_converted * b->convert_ms * 1e-3;
     out->convert_text[0] = '\0';

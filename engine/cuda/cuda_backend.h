@@ -9,7 +9,12 @@
 
 #define CUDA_STAGES     2
 #define CUDA_MAX_GRAPHS 96
-#define CUDA_HOMES      32
+#define CUDA_GRAPH_STALE \
+    (4 * CUDA_MAX_GRAPHS) /* runs after which one that was not used gives way */
+#define CUDA_HOMES 32
+/* Runs that are under way at a time: enough that the device has the next when it is done with one, and
+ * few enough that the host waits here for it, and not in next() of a loader whose slots are all queued. */
+#define CUDA_FLIGHTS 3
 
 /* A full batch at these addresses. */
 typedef struct cuda_graph {
@@ -17,6 +22,7 @@ typedef struct cuda_graph {
     int64_t data_strides[ITER_MAX_DIMS], label_strides[ITER_MAX_DIMS]; /* they are in the calls */
     engine_run what;
     CUgraphExec exec;
+    uint64_t used; /* the run that used it last */
 } cuda_graph;
 
 typedef struct cuda_backend {
@@ -31,7 +37,9 @@ typedef struct cuda_backend {
     uint32_t next_stage;
     engine_tally *tally;
 
-    uint32_t n_pending; /* runs since the last collect */
+    uint32_t n_pending;           /* runs since the last collect */
+    CUevent landed[CUDA_FLIGHTS]; /* behind the last runs */
+    uint32_t n_flights;
     /* What runs before one that failed came to: for the next collect. */
     engine_tally kept;
     bool has_kept;
@@ -41,6 +49,7 @@ typedef struct cuda_backend {
     cuda_graph graphs[CUDA_MAX_GRAPHS];
     int32_t n_graphs;
     char no_graphs[96]; /* why none are captured; "" = they are */
+    uint64_t n_graph_runs, n_call_runs;
 
     uint64_t n_converted;
     double convert_ms; /* of one batch, measured at create */

@@ -5,6 +5,10 @@
  * loader on the device, or the one place for batches from the host. Not before such a step has gone
  * call by call, because the first time loads kernels and makes the libraries choose. Where a capture does not
  * work, for whatever reason, steps go call by call from then on, and the backend's text says so.
+ *
+ * There is room for so many graphs. When it is full, one that has long not been used gives way to a new
+ * one: its loader is gone. Where all are in use, batches at further places go call by call, because
+ * capturing each of them anew would take longer than the calls. Both kinds of runs are counted.
  */
 #include <stdio.h>
 #include <string.h>
@@ -61,12 +65,25 @@ static CUgraphExec capture(cuda_backend *b, const cuda_input *input, engine_run 
     return b->no_graphs[0] ? NULL : exec;
 }
 
-static cuda_graph *make(cuda_backend *b, const cuda_input *input, engine_run what) {
+/* A place for one more graph: a free one, or that of the one unused for longest; NULL = all are in use. */
+static cuda_graph *room(cuda_backend *b, uint64_t now) {
+    if (b->n_graphs < CUDA_MAX_GRAPHS) return &b->graphs[b->n_graphs];
+    cuda_graph *oldest = &b->graphs[0];
+    for (int32_t i = 1; i < b->n_graphs; i++)
+        if (b->graphs[i].used < oldest->used) oldest = &b->graphs[i];
+    return now - oldest->used > CUDA_GRAPH_STALE ? oldest : NULL;
+}
+
+static cuda_graph *make(cuda_backend *b, const cuda_input *input, engine_run what, uint64_t now) {
     const bool full = input->n_rows == b->plan.net->batch;
-    if (!full || !b->warm[what] || b->no_graphs[0] || b->n_graphs == CUDA_MAX_GRAPHS) return NULL;
-    CUgraphExec exec = capture(b, input, what);
+    if (!full || !b->warm[what] || b->no_graphs[0]) return NULL;
+    cuda_graph *graph = room(b, now);
+    CUgraphExec exec = graph ? capture(b, input, what) : NULL;
     if (!exec) return NULL;
-    cuda_graph *graph = &b->graphs[b->n_graphs++];
+    if (graph == &b->graphs[b->n_graphs])
+        b->n_graphs++;
+    else
+        b->plan.machine.cuda.cuGraphExecDestroy(graph->exec);
     *graph = (cuda_graph){.data = input->data, .label = input->label, .what = what, .exec = exec};
     memcpy(graph->data_strides, input->data_view.strides, sizeof(graph->data_strides));
     memcpy(graph->label_strides, input->label_view.strides, sizeof(graph->label_strides));
@@ -77,14 +94,18 @@ iter_status iter__cuda_go(cuda_backend *b, const cuda_input *input, engine_run w
                           iter_error *err) {
     cuda_machine *m = &b->plan.machine;
     const bool full = input->n_rows == b->plan.net->batch;
+    const uint64_t now = b->n_graph_runs + b->n_call_runs;
     cuda_graph *graph = full && what != ENGINE_RUN_GRADIENT ? find(b, input, what) : NULL;
-    if (!graph && what != ENGINE_RUN_GRADIENT) graph = make(b, input, what);
+    if (!graph && what != ENGINE_RUN_GRADIENT) graph = make(b, input, what, now);
     if (graph) {
         CUDA_CALL(m, err, cuGraphLaunch, (graph->exec, m->stream));
+        graph->used = now;
+        b->n_graph_runs++;
         return ITER_OK;
     }
     ENGINE_TRY(iter__cuda_body(&b->plan, input, what, err));
     b->warm[what] = true;
+    b->n_call_runs++;
     return ITER_OK;
 }
 

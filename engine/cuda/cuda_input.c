@@ -67,6 +67,9 @@ iter_status iter__cuda_stages_make(cuda_backend *b, iter_error *err) {
         CUDA_CALL(m, err, cuEventCreate,
                   (&b->copied[i], CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
     }
+    for (int i = 0; i < CUDA_FLIGHTS; i++)
+        CUDA_CALL(m, err, cuEventCreate,
+                  (&b->landed[i], CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
     b->steps = b->pinned + CUDA_STAGES * stage;
     b->tally = (engine_tally *)(void *)(b->steps + ENGINE_MAX_PENDING * step);
     return iter__cuda_turns(&b->plan) ? time_turning(b, err) : ITER_OK;
@@ -76,6 +79,8 @@ void iter__cuda_stages_drop(cuda_backend *b) {
     cuda_machine *m = &b->plan.machine;
     for (int i = 0; i < CUDA_STAGES; i++)
         if (b->copied[i]) m->cuda.cuEventDestroy(b->copied[i]);
+    for (int i = 0; i < CUDA_FLIGHTS; i++)
+        if (b->landed[i]) m->cuda.cuEventDestroy(b->landed[i]);
     if (b->pinned) m->cuda.cuMemFreeHost(b->pinned);
     b->pinned = NULL;
 }
