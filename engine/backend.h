@@ -20,9 +20,10 @@ typedef struct engine_backend_config {
     const engine_optimizer *optimizer; /* outlives the backend */
     uint32_t threads;                  /* 1 to ENGINE_MAX_THREADS */
     bool keep_input_gradient;
-    int32_t precision;  /* iter_precision; others than 0 where ops->on_device */
-    int32_t algorithms; /* iter_algorithms; likewise */
-    int32_t device;     /* ITER_DEVICE(n); likewise */
+    int32_t precision;           /* iter_precision; others than 0 where ops->on_device */
+    int32_t algorithms;          /* iter_algorithms; likewise */
+    int32_t device;              /* ITER_DEVICE(n); likewise */
+    const char *algorithms_file; /* for the call; NULL = none; likewise */
 } engine_backend_config;
 
 typedef enum engine_run {

@@ -154,10 +154,12 @@ typedef enum iter_precision {
 /** Which algorithms of cuDNN the cuda backend takes. */
 typedef enum iter_algorithms {
     ITER_ALGORITHMS_DETERMINISTIC = 0, /* by cuDNN's advice, the same in every process: a run can be
-                                        * repeated bit for bit on the same machine; a gru with
-                                        * CUBLAS_WORKSPACE_CONFIG=:16:8 in the environment */
+                                        * repeated bit for bit on the same machine. Releases of
+                                        * cuDNN whose gru calls cuBLAS want CUBLAS_WORKSPACE_CONFIG=
+                                        * :4096:2 in the environment, set before either is loaded;
+                                        * that of 9.15 calls cuBLASLt, which needs it not */
     ITER_ALGORITHMS_TUNED = 1, /* the fastest of these, measured at create: another trainer may
-                                        * get others */
+                                        * get others, but for algorithms_file */
     ITER_ALGORITHMS_FAST = 2   /* the fastest of all, measured; may add up in any order */
 } iter_algorithms;
 
@@ -180,10 +182,15 @@ typedef struct iter_trainer_options {
     int32_t
         device; /* ITER_DEVICE(n); 0 = the one whose context is current in the calling thread, else
                      * number 0. Batches on a device must be on the same one. */
+    /* TUNED and FAST: what was chosen is kept in this file, a line a kind of layer, GPU and release of
+     * cuDNN, and not measured again by trainers that name the file; so they have the same algorithms.
+     * It is written anew as a whole, and need not be there. NULL = none. Borrowed for the call. Errors
+     * then also EIO, EFORMAT. */
+    const char *algorithms_file;
 } iter_trainer_options;
 
 #define ITER_TRAINER_OPTIONS_INIT \
-    { sizeof(iter_trainer_options), 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(iter_trainer_options), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
  * Plans the model for the batches of a loader, makes weights, and allocates all memory that steps

@@ -57,8 +57,8 @@ static iter_status conv_prepare(cuda_plan *plan, cuda_node *node, iter_error *er
     return ITER_OK;
 }
 
-/* In f32 cuDNN reads the masters themselves, [O, C, H, W]; else a copy, [O, H, W, C] with channels
- * padded. */
+/* In f32 cuDNN reads the masters themselves, [O, C, H, W]; else a copy, of f16 or as [O, H, W, C] with
+ * channels padded. */
 static iter_status conv_place(cuda_plan *plan, cuda_node *node, iter_error *err) {
     (void)err;
     const dnn_images s = images_of(plan, node);
@@ -66,13 +66,13 @@ static iter_status conv_place(cuda_plan *plan, cuda_node *node, iter_error *err)
     const int64_t n = plan->net->params[p].n_elements, channels = layer_of(plan, node)->in.dims[0];
     const size_t size = iter__cuda_number_bytes(plan);
     const int64_t n_padded = s.out_channels * s.size * s.size * s.channels;
-    const bool own = plan->numbers.channels_last;
+    const bool own = plan->numbers.channels_last || plan->numbers.half;
     const CUdeviceptr copy = own ? iter__cuda_take(plan, n_padded, size) : 0;
     node->weights.gradient = iter__cuda_take(plan, n_padded, size);
     node->weights.at = own ? copy : iter__cuda_master(plan, p);
     engine_piece *piece = iter__cuda_add_piece(plan, p, 0, n, node->weights.gradient,
                                                plan->numbers.half, copy, plan->numbers.half);
-    if (!own) return ITER_OK;
+    if (!plan->numbers.channels_last) return ITER_OK;
     piece->plain = 0;
     piece->dims[0] = (int32_t)channels;
     piece->dims[1] = piece->dims[2] = (int32_t)s.size;
@@ -83,14 +83,42 @@ static iter_status conv_place(cuda_plan *plan, cuda_node *node, iter_error *err)
     return ITER_OK;
 }
 
+/* All that the choice depends on. */
+static void key_of(const cuda_plan *plan, const cuda_node *node, char out[CUDA_KEY_MAX]) {
+    const dnn_images s = images_of(plan, node);
+    const cuda_numbers *n = &plan->numbers;
+    snprintf(out, CUDA_KEY_MAX,
+             "%s; cuDNN %zu; %s %s %s; %lldx%lldx%lldx%lld to %lldx%lldx%lld, window %lld, stride "
+             "%lld, pad %lld%s",
+             plan->machine.device, plan->machine.dnn.version,
+             plan->algorithms == ITER_ALGORITHMS_FAST ? "fast" : "tuned",
+             n->half   ? "f16"
+             : n->tf32 ? "TF32"
+                       : "f32",
+             n->channels_last ? "NHWC" : "NCHW", (long long)s.n, (long long)s.channels,
+             (long long)s.height, (long long)s.width, (long long)s.out_channels,
+             (long long)s.out_height, (long long)s.out_width, (long long)s.size,
+             (long long)s.stride, (long long)s.pad, node->as.conv.by_data ? ", by data" : "");
+}
+
 static iter_status conv_measure(cuda_plan *plan, cuda_node *node, CUdeviceptr workspace,
                                 size_t bytes, iter_error *err) {
     const cuda_place *in = &plan->places[node->in], *out = &plan->places[node->out];
     const dnn_trial trial = {in->values,       in->gradient,           out->values, out->gradient,
                              node->weights.at, node->weights.gradient, workspace,   bytes};
-    ENGINE_TRY(iter__cudnn_conv_measure(&plan->machine, &node->as.conv, &trial,
-                                        plan->algorithms == ITER_ALGORITHMS_FAST,
-                                        plan->numbers.half || plan->numbers.tf32, err));
+    char key[CUDA_KEY_MAX];
+    dnn_choice chosen[DNN_PASSES];
+    key_of(plan, node, key);
+    const cuda_choice *known = iter__cuda_choices_find(&plan->choices, key);
+    if (known) {
+        ENGINE_TRY(iter__cudnn_conv_choose(&plan->machine, &node->as.conv, known->of, err));
+    } else {
+        ENGINE_TRY(iter__cudnn_conv_measure(&plan->machine, &node->as.conv, &trial,
+                                            plan->algorithms == ITER_ALGORITHMS_FAST,
+                                            plan->numbers.half || plan->numbers.tf32, err));
+        iter__cudnn_conv_chosen(&node->as.conv, chosen);
+        iter__cuda_choices_add(&plan->choices, key, chosen);
+    }
     set_workspace(node);
     return ITER_OK;
 }

@@ -251,8 +251,9 @@ static iter_status open_inside(cuda_machine *machine, bool needs_dnn, bool needs
                                iter_error *err) {
     CUDA_CALL(machine, err, cuStreamCreate, (&machine->stream, CU_STREAM_NON_BLOCKING));
     ENGINE_TRY(load_kernels(machine, err));
-    if (needs_dnn) ENGINE_TRY(open_dnn(machine, err));
+    /* First: with it comes the libcublasLt that cuDNN opens by name alone. */
     if (needs_blas) ENGINE_TRY(open_blas(machine, err));
+    if (needs_dnn) ENGINE_TRY(open_dnn(machine, err));
     return ITER_OK;
 }
 

@@ -152,6 +152,7 @@ static int32_t add_layer(cuda_plan *plan, int32_t i) {
 }
 
 void iter__cuda_make_nodes(cuda_plan *plan) {
+    memset(plan->places, 0, sizeof(plan->places));
     describe_places(plan);
     for (int32_t i = 0; i < plan->net->n_layers - 1;)
         i = add_layer(plan, i);

@@ -252,9 +252,14 @@ static iter_status check_sizes(const cuda_plan *plan, iter_error *err) {
                              (long long)most, INT32_MAX);
 }
 
-/* Behind enter(). */
-static iter_status make_inside(cuda_plan *plan, iter_error *err) {
-    cuda_machine *m = &plan->machine;
+static void drop_nodes(cuda_plan *plan) {
+    for (int32_t i = 0; i < plan->n_nodes; i++)
+        if (plan->nodes[i].ops->drop) plan->nodes[i].ops->drop(plan, &plan->nodes[i]);
+    plan->n_nodes = 0;
+}
+
+static iter_status prepare_nodes(cuda_plan *plan, iter_error *err) {
+    iter__cuda_make_nodes(plan);
     ENGINE_TRY(check_sizes(plan, err));
     for (int32_t i = 0; i < plan->n_nodes; i++) {
         cuda_node *node = &plan->nodes[i];
@@ -264,12 +269,30 @@ static iter_status make_inside(cuda_plan *plan, iter_error *err) {
             return iter__engine_fail_in(err, status, "%s",
                                         plan->net->layers[node->first_layer].name);
     }
+    return ITER_OK;
+}
+
+/* Behind enter(). */
+static iter_status make_inside(cuda_plan *plan, iter_error *err) {
+    cuda_machine *m = &plan->machine;
+    iter_status status = prepare_nodes(plan, err);
+    if (status == ITER_EUNSUPPORTED && plan->numbers.channels_last &&
+        plan->net->input.n_dims == 3) {
+        drop_nodes(plan); /* cuDNN has no algorithm for some layer in NHWC: in NCHW it may have */
+        plan->numbers.channels_last = false;
+        status = prepare_nodes(plan, err);
+    }
+    if (status < 0) return status;
     ENGINE_TRY(lay_out(plan, err));
     plan->memory_bytes = plan->taken;
     ENGINE_TRY(
         iter__machine_alloc(m, plan->memory_bytes, "the net and its batches", &plan->memory, err));
     ENGINE_TRY(lay_out(plan, err));
-    if (plan->algorithms != ITER_ALGORITHMS_DETERMINISTIC) ENGINE_TRY(measure(plan, err));
+    if (plan->algorithms != ITER_ALGORITHMS_DETERMINISTIC) {
+        ENGINE_TRY(iter__cuda_choices_read(&plan->choices, plan->algorithms_file, err));
+        ENGINE_TRY(measure(plan, err));
+        ENGINE_TRY(iter__cuda_choices_write(&plan->choices, plan->algorithms_file, err));
+    }
     ENGINE_TRY(fill(plan, err)); /* whatever measuring left there */
     return take_workspace(plan, err);
 }
@@ -282,20 +305,20 @@ iter_status iter__cuda_plan_make(cuda_plan *plan, const engine_backend_config *c
     plan->optimizer = config->optimizer;
     plan->keep_input_gradient = config->keep_input_gradient && !config->net->input.ids;
     plan->algorithms = config->algorithms;
+    plan->algorithms_file = config->algorithms_file;
     set_numbers(plan, config->precision);
     ENGINE_TRY(iter__machine_open(&plan->machine, config->device, has_kind(plan->net, of_dnn, 3),
                                   has_kind(plan->net, of_blas, 2), err));
     plan->pieces = iter__engine_alloc(CUDA_MAX_PIECES, sizeof(*plan->pieces));
     iter_status status =
         plan->pieces ? ITER_OK : iter__engine_fail(err, ITER_ENOMEM, "out of memory");
-    if (status >= 0) {
-        iter__cuda_make_nodes(plan);
-        status = iter__machine_enter(&plan->machine, err);
-    }
+    if (status >= 0) status = iter__machine_enter(&plan->machine, err);
     if (status >= 0) {
         status = make_inside(plan, err);
         iter__machine_leave(&plan->machine);
     }
+    iter__cuda_choices_drop(&plan->choices);
+    plan->algorithms_file = NULL;
     if (status < 0) iter__cuda_plan_drop(plan);
     return status;
 }
@@ -304,8 +327,7 @@ void iter__cuda_plan_drop(cuda_plan *plan) {
     cuda_machine *m = &plan->machine;
     if (iter__machine_enter_to_free(m)) {
         m->cuda.cuStreamSynchronize(m->stream);
-        for (int32_t i = 0; i < plan->n_nodes; i++)
-            if (plan->nodes[i].ops->drop) plan->nodes[i].ops->drop(plan, &plan->nodes[i]);
+        drop_nodes(plan);
         if (plan->workspace) m->cuda.cuMemFree(plan->workspace);
         if (plan->memory) m->cuda.cuMemFree(plan->memory);
         iter__machine_leave(m);

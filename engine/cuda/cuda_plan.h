@@ -3,7 +3,8 @@
  *
  * Place i is the input of layer i; the last one holds the outputs before the loss. All places have
  * the rows of a full batch; rows that a short one has not are zeros that do not count. Images are NCHW in f32
- * and NHWC, channels padded with zeros to a multiple of 8, where tensor cores compute (TF32, f16);
+ * and NHWC, channels padded with zeros to a multiple of 8, where tensor cores compute (TF32, f16) and
+ * cuDNN has algorithms for that;
  * sequences are [steps, rows, features].
  *
  *     conv2d | relu | dropout   is two nodes: cuDNN's, and one kernel in place for bias, relu, dropout
@@ -17,6 +18,7 @@
 
 #include "engine/backend.h"
 #include "engine/cuda/cublas.h"
+#include "engine/cuda/cuda_choices.h"
 #include "engine/cuda/cudnn.h"
 #include "engine/cuda/kernel_args.h"
 
@@ -107,7 +109,9 @@ struct cuda_plan {
     const engine_optimizer *optimizer;
     cuda_machine machine;
     cuda_numbers numbers;
-    int32_t algorithms; /* iter_algorithms */
+    int32_t algorithms;          /* iter_algorithms */
+    const char *algorithms_file; /* while it is made; NULL = none */
+    cuda_choices choices;        /* likewise */
     bool keep_input_gradient;
 
     int32_t n_places, n_nodes;
@@ -160,7 +164,7 @@ engine_piece *iter__cuda_add_piece(cuda_plan *plan, int32_t param, int64_t first
                                    bool compute_half);
 CUdeviceptr iter__cuda_master(const cuda_plan *plan, int32_t param);
 
-/* Which nodes a net becomes: cuda_nodes.c. */
+/* Which nodes a net becomes, by plan->numbers: cuda_nodes.c. */
 void iter__cuda_make_nodes(cuda_plan *plan);
 
 extern const cuda_node_ops iter__cuda_conv, iter__cuda_maxpool, iter__cuda_avgpool;

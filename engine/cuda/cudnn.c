@@ -15,9 +15,7 @@
 
 #define AT iter__device_pointer
 
-/* An algorithm that wants more is not taken. */
-#define WORKSPACE_MOST ((size_t)1 << 30)
-#define CHOICES        16
+#define CHOICES 16
 
 static const float one = 1, zero = 0;
 
@@ -48,18 +46,22 @@ static iter_status take(cuda_machine *m, dnn_conv *conv, dnn_pass pass,
                         const cudnnConvolutionFwdAlgoPerf_t *found, int n, bool any, bool rounds,
                         iter_error *err) {
     for (int i = 0; i < n; i++) {
-        if (found[i].status != CUDNN_STATUS_SUCCESS || found[i].memory > WORKSPACE_MOST) continue;
+        if (found[i].status != CUDNN_STATUS_SUCCESS || found[i].memory > DNN_WORKSPACE_MOST)
+            continue;
         if (!any && found[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (!rounds && found[i].mathType == CUDNN_TENSOR_OP_MATH) continue;
+        if (!rounds && (found[i].mathType == CUDNN_TENSOR_OP_MATH ||
+                        found[i].mathType == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION))
+            continue;
         conv->algorithms[pass] = found[i].algo;
         conv->workspace[pass] = found[i].memory;
+        conv->maths[pass] = rounds ? found[i].mathType : conv->math;
         if (rounds)
             DNN_CALL(m, err, cudnnSetConvolutionMathType, (conv->conv[pass], found[i].mathType));
         return ITER_OK;
     }
     return iter__engine_fail(err, ITER_EUNSUPPORTED,
                              "cuDNN has no %salgorithm for this convolution in at most %zu MiB",
-                             any ? "" : "deterministic ", WORKSPACE_MOST >> 20);
+                             any ? "" : "deterministic ", DNN_WORKSPACE_MOST >> 20);
 }
 
 static iter_status advise(cuda_machine *m, dnn_conv *c, bool any, bool rounds, iter_error *err) {
@@ -96,6 +98,23 @@ iter_status iter__cudnn_conv_measure(cuda_machine *m, dnn_conv *c, const dnn_tri
              (m->dnn.handle, c->w, AT(t->w), c->y, AT(t->d_y), c->conv[DNN_BY_DATA], c->x,
               AT(t->d_x), CHOICES, &n, found, AT(t->workspace), t->workspace_bytes));
     return take(m, c, DNN_BY_DATA, found, n, any, rounds, err);
+}
+
+void iter__cudnn_conv_chosen(const dnn_conv *c, dnn_choice out[DNN_PASSES]) {
+    for (int i = 0; i < DNN_PASSES; i++)
+        out[i] = (dnn_choice){c->algorithms[i], c->maths[i], c->workspace[i]};
+}
+
+iter_status iter__cudnn_conv_choose(cuda_machine *m, dnn_conv *c, const dnn_choice of[DNN_PASSES],
+                                    iter_error *err) {
+    for (int i = 0; i < DNN_PASSES; i++) {
+        if (i == DNN_BY_DATA && !c->by_data) continue;
+        c->algorithms[i] = of[i].algorithm;
+        c->workspace[i] = of[i].workspace;
+        c->maths[i] = of[i].math;
+        DNN_CALL(m, err, cudnnSetConvolutionMathType, (c->conv[i], of[i].math));
+    }
+    return ITER_OK;
 }
 
 iter_status iter__cudnn_conv_make(cuda_machine *m, dnn_conv *c, const dnn_images *images,

@@ -27,6 +27,14 @@ typedef struct dnn_images {
 
 typedef enum dnn_pass { DNN_FORWARD, DNN_BY_DATA, DNN_BY_WEIGHTS, DNN_PASSES } dnn_pass;
 
+#define DNN_ALGORITHMS     16 /* more than any pass has */
+#define DNN_WORKSPACE_MOST ((size_t)1 << 30)
+
+typedef struct dnn_choice {
+    unsigned algorithm, math;
+    size_t workspace;
+} dnn_choice;
+
 typedef struct dnn_conv {
     cudnnTensorDescriptor_t x, y;
     cudnnFilterDescriptor_t w;
@@ -34,6 +42,7 @@ typedef struct dnn_conv {
     cudnnConvolutionDescriptor_t conv[DNN_PASSES];
     unsigned algorithms[DNN_PASSES];
     size_t workspace[DNN_PASSES];
+    unsigned maths[DNN_PASSES];
     unsigned math; /* as the precision has it; the advice may narrow a pass */
     bool by_data;  /* somebody wants the gradient of x */
 } dnn_conv;
@@ -51,6 +60,10 @@ iter_status iter__cudnn_conv_make(cuda_machine *machine, dnn_conv *conv, const d
 /* Chooses anew, by measuring; waits. */
 iter_status iter__cudnn_conv_measure(cuda_machine *machine, dnn_conv *conv, const dnn_trial *trial,
                                      bool any, bool half_or_tf32, iter_error *err);
+/* What was chosen, and to choose that again: for the same shapes, arithmetic and cuDNN. */
+void iter__cudnn_conv_chosen(const dnn_conv *conv, dnn_choice out[DNN_PASSES]);
+iter_status iter__cudnn_conv_choose(cuda_machine *machine, dnn_conv *conv,
+                                    const dnn_choice of[DNN_PASSES], iter_error *err);
 void iter__cudnn_conv_drop(cuda_machine *machine, dnn_conv *conv);
 /* "cuDNN, winograd forward, algorithm 1 by data, algorithm 1 by weights" */
 void iter__cudnn_conv_text(const dnn_conv *conv, char *out, size_t capacity);

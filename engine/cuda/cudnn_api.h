@@ -30,6 +30,7 @@
     X(CUDNN_DATA_HALF, 2)                                         \
     X(CUDNN_DEFAULT_MATH, 0)                                      \
     X(CUDNN_TENSOR_OP_MATH, 1)                                    \
+    X(CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION, 2)                   \
     X(CUDNN_FMA_MATH, 3)                                          \
     X(CUDNN_PROPAGATE_NAN, 1)                                     \
     X(CUDNN_TENSOR_NCHW, 0)                                       \

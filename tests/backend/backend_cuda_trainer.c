@@ -106,6 +106,23 @@ static void test_graphs(const char *model) {
     reset_fakes();
 }
 
+/* cuDNN has nothing for a layer in NHWC: the whole net is NCHW then, says so, and comes to the same. */
+static void test_no_nhwc(int32_t precision, const char *says) {
+    if (!fake) return;
+    train(CNN, "cuda", ITER_MEMORY_HOST, precision, &want);
+    dnn->fail("cudnnGetConvolutionForwardAlgorithm_v7", 1, 3000); /* of the second layer */
+    train(CNN, "cuda", ITER_MEMORY_HOST, precision, &got);
+    expect_same(&got, &want, precision == ITER_PRECISION_F16 ? 0.2 : 1e-3, says);
+    reset_fakes();
+    dnn->fail("cudnnGetConvolutionForwardAlgorithm_v7", 1, 3000);
+    iter_loader *loader = open_loader(CNN, ITER_MEMORY_HOST);
+    iter_trainer *trainer = open_trainer(CNN, loader, "cuda", precision);
+    EXPECT(strstr(iter_trainer_describe(trainer).backend, says));
+    iter_trainer_destroy(trainer);
+    iter_loader_unref(loader);
+    reset_fakes();
+}
+
 typedef struct watch {
     uint64_t n, last_rows;
     iter_trainer *trainer;
@@ -276,6 +293,8 @@ static void expect_nothing_left(const char *when, long call) {
     EXPECT_EQ(blas->live(), 0);
 }
 
+static const char *choices_file;
+
 /* A trainer's life in short: every call that may fail is checked. False where one failed. */
 static bool live(const layer_case *test, const layer_form *form, iter_error *err) {
     layer_machine *m = layer_alloc(1, sizeof(*m));
@@ -288,7 +307,8 @@ static bool live(const layer_case *test, const layer_form *form, iter_error *err
                                           .optimizer = &test->optimizer,
                                           .keep_input_gradient = !test->spec.no_input_gradient,
                                           .precision = form->precision,
-                                          .algorithms = form->algorithms};
+                                          .algorithms = form->algorithms,
+                                          .algorithms_file = choices_file};
     void *state = layer_alloc((int64_t)cuda->state_size, 1);
     if (cuda->create(state, &config, err) >= 0) {
         float *values = layer_alloc(4096, sizeof(*values));
@@ -373,6 +393,60 @@ static void test_all_failures(void) {
         test_failures(&test, &plain_form, "cuBLAS", 14);
         layer_case_free(&test);
     }
+}
+
+/* What was measured is kept: layers that are alike are measured once, and with a file no second time. */
+static void test_kept_choices(void) {
+    const layer_spec spec = {
+        "conv2d:3,pad=1 | conv2d:3,pad=1 | conv2d:3,pad=1 | flatten | dense:2 | mse", .batch = 2,
+        .n_dims = 3, .dims = {3, 4, 4}, .no_input_gradient = true};
+    const char *const find = "cudnnFindConvolutionForwardAlgorithmEx";
+    char path[] = "/tmp/iter_choices_XXXXXX", line[512];
+    layer_case test;
+    iter_error err = {0};
+    if (!fake || !EXPECT(layer_case_plan(&spec, &test))) return;
+    close(mkstemp(path));
+    unlink(path);
+    const layer_form tuned = {.algorithms = ITER_ALGORITHMS_TUNED},
+                     fast = {.algorithms = ITER_ALGORITHMS_FAST};
+    const struct {
+        const layer_form *form;
+        const char *file;
+        long measured;
+    } lives[] = {{&tuned, NULL, 2},
+                 {&tuned, path, 2},
+                 {&tuned, path, 0},
+                 {&fast, path, 2},
+                 {&fast, path, 0}};
+    for (size_t i = 0; i < sizeof(lives) / sizeof(lives[0]); i++) {
+        reset_fakes();
+        choices_file = lives[i].file;
+        EXPECT(live(&test, lives[i].form, &err));
+        EXPECT_EQ(dnn->calls(find), lives[i].measured);
+    }
+    reset_fakes();
+    dnn->set_version(91600); /* another release chooses for itself */
+    EXPECT(live(&test, &tuned, &err));
+    EXPECT_EQ(dnn->calls(find), 2);
+    FILE *file = fopen(path, "r");
+    int n_lines = 0;
+    while (EXPECT(file) && fgets(line, sizeof(line), file))
+        n_lines++;
+    EXPECT_EQ(n_lines, 1 + 6);
+    if (file) fclose(file);
+    file = fopen(path, "a");
+    fputs("something else\t1 0\n", file);
+    fclose(file);
+    EXPECT(!live(&test, &tuned, &err));
+    EXPECT_ERROR(err.status, ITER_EFORMAT, &err, "line 8");
+    choices_file = "/nowhere/there/is/this";
+    EXPECT(!live(&test, &tuned, &err));
+    EXPECT_ERROR(err.status, ITER_EIO, &err, "/nowhere");
+    expect_nothing_left("kept choices", 0);
+    choices_file = NULL;
+    unlink(path);
+    layer_case_free(&test);
+    reset_fakes();
 }
 
 /* A device that is lost says so, and again. */
@@ -481,6 +555,9 @@ int main(void) {
     test_epochs(CNN);
     test_epochs(GRU);
     test_graphs(CNN);
+    test_kept_choices();
+    test_no_nhwc(ITER_PRECISION_TF32, "TF32 NCHW");
+    test_no_nhwc(ITER_PRECISION_F16, "f16 NCHW");
     test_progress();
     test_asynchrony();
     test_bad_data(ITER_MEMORY_HOST);
