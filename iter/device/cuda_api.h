@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ITER_CUDA_LIBRARY     "libcuda.so.1"
+#define ITER_CUDA_LIBRARY "libcuda.so.1"
 /* The driver's, that of the calls below, and that of our kernels' text: PTX 8.0. */
 #define ITER_CUDA_MIN_VERSION 12000
 
