@@ -2,10 +2,10 @@
  * backend_cuda.c - the backend for NVIDIA's GPUs: cuDNN for convolutions, means over windows and the gru,
  * cuBLAS for other products, kernels of our own for the rest; all opened at run time.
  *
- * A run is queued and not waited for, but for the one CUDA_FLIGHTS before it. What it came to is added up on the device (engine_tally), and
- * collect() asks for it. A run that has trouble updates nothing, nor does any behind it until that
- * has been collected: so weights stay those of before the step that is to blame, although the host
- * hears of it later.
+ * A run is queued and not waited for, but for the one CUDA_FLIGHTS before it. What it came to is added up
+ * on the device (engine_tally), and collect() asks for it. A run that has trouble updates nothing, nor does
+ * any behind it until that has been collected: so weights stay those of before the step that is to blame,
+ * although the host hears of it later.
  */
 #include <math.h>
 #include <stdio.h>

@@ -7,8 +7,8 @@
  *
  *     nvcc -arch=compute_80 -ptx -fmad=false engine_kernels.cu
  *
- * and marked for PTX 8.0 (tests/check_ptx.sh) to engine_kernels.ptx, which is what the library carries. Everything is summed in an order that
- * depends on the shapes alone: the same bits from run to run.
+ * and marked for PTX 8.0 (tests/check_ptx.sh) to engine_kernels.ptx, which is what the library carries.
+ * Everything is summed in an order that depends on the shapes alone: the same bits from run to run.
  */
 #include "engine/cuda/kernel_args.h"
 
