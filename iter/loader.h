@@ -138,11 +138,14 @@ typedef struct iter_loader_options {
     int32_t memory;        /* iter_memory of the batches */
     int32_t copy;          /* iter_ndarray_create: 1 = copy the arrays */
     /* bytes for slots, arena, scratch and preloaded data; 0 = half of what is free now, on the
-     * machine and in the control group that the process is in. What libjpeg and libpng take for
-     * themselves is not counted; the formats' max-pixels bounds it */
+     * machine and in the control group that the process is in. A limit that is given is a cap: it
+     * counts, too, the dataset's index, what pictures may take at a time in every worker, and what
+     * libjpeg and libpng take for one; ENOMEM with the numbers where it cannot be kept. What it does
+     * not count is a few MiB at most: threads, a source's own books, the C library's */
     uint64_t memory_limit;
-    /* largest sample read or decoded; a larger one is a failed sample; 0 = 256 MiB (decoded images:
-     * at most a 16th of memory_limit, where there is one) */
+    /* largest sample read or decoded; a larger one is a failed sample, and so is a picture whose
+     * decoder would take this and 2 MiB more for itself (progressive, interlaced); 0 = 256 MiB
+     * (decoded images: at most a 16th of memory_limit, where there is one) */
     uint64_t max_sample_bytes;
     int64_t timeout_ms; /* longest wait in next(); 0 = for ever */
     int64_t grace_ms;   /* longest wait for a busy thread when the loader goes; 0 = 5000 */

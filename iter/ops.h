@@ -131,6 +131,9 @@ typedef struct iter_description {
     int32_t keep_rows;
     /* hash of all that decides its samples (names, sizes, options); enters saved positions */
     uint64_t identity;
+    /* held while it is open, to know where samples are; counts in a loader's memory_limit. 0 =
+     * next to nothing */
+    uint64_t index_bytes;
 } iter_description;
 
 /* ---- Source: bytes by (object, offset). One state per loader. -------------------------------- */
@@ -265,6 +268,10 @@ struct iter_decoder_ops {
                           iter_desc *out, iter_error *err);
     iter_status (*decode_image)(void *state, const void *shared, const uint8_t *bytes, size_t size,
                                 const iter_image_wish *wish, iter_tensor *out, iter_error *err);
+    /* Called once, behind start(): the most that the state may hold at a time, over whatever sample,
+     * `out` aside. A sample that takes more is ENOMEM and says how much it takes, whatever came
+     * before it. NULL = it holds next to nothing. */
+    void (*limit)(void *state, size_t bytes);
 };
 
 /* ---- Transform: tensor to tensor. plan() once, start/stop per worker. ------------------------ */

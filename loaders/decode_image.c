@@ -8,6 +8,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
+#include "loaders/codec_memory.h"
 #include "loaders/image.h"
 
 typedef struct codec {
@@ -39,6 +40,10 @@ static void codec_stop(codec *c) {
     if (c->ops && c->ops->stop) c->ops->stop(c->state);
     iter__free(c->state);
     *c = (codec){0};
+}
+
+static void codec_limit(codec *c, size_t bytes) {
+    if (c->ops->limit) c->ops->limit(c->state, bytes);
 }
 
 static bool starts_with(const uint8_t *bytes, size_t size, const char *magic, size_t length) {
@@ -116,6 +121,14 @@ static iter_status image_decode(void *state, const void *shared, const uint8_t *
     return c->ops->decode_image(c->state, shared, bytes, size, wish, out, err);
 }
 
+/* One works at a time; the other one keeps a block. */
+static void image_limit(void *state, size_t bytes) {
+    image_state *s = state;
+    const size_t most = bytes > ITER_CODEC_KEPT ? bytes - ITER_CODEC_KEPT : 1;
+    codec_limit(&s->jpeg, most);
+    codec_limit(&s->png, most);
+}
+
 iter_status iter__image_check_size(const iter__image_options *options, int64_t height,
                                    int64_t width, bool whole, iter_error *err) {
     const int64_t most = whole ? options->max_pixels / 4 : options->max_pixels;
@@ -147,4 +160,5 @@ const iter_decoder_ops iter__decode_image = {
     .stop = image_stop,
     .header = image_header,
     .decode_image = image_decode,
+    .limit = image_limit,
 };

@@ -32,7 +32,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
-#include "iter/core/alloc.h"
+#include "loaders/jpeg_memory.h"
 
 #define MARKER_EXIF       (JPEG_APP0 + 1)
 #define ROWS_AT_ONCE      4 /* libjpeg makes at most so many at a time */
@@ -48,6 +48,7 @@
 #define HUFFMAN_NONE 255 /* as a count of codes: such a table is refused */
 
 typedef struct jpeg_state {
+    iter__jpeg_memory memory; /* first: libjpeg's memory manager finds it there */
     struct jpeg_decompress_struct jpeg;
     struct jpeg_error_mgr error;
     struct jpeg_source_mgr source;
@@ -61,8 +62,7 @@ typedef struct jpeg_state {
     bool ended;    /* the last byte has been read */
     int64_t n_warnings;
     int32_t orientation;
-    uint8_t *rows; /* [ROWS_AT_ONCE] with what is decoded beside the part */
-    size_t rows_bytes;
+    uint8_t *rows; /* [ROWS_AT_ONCE] with what is decoded beside the part; the picture's */
     struct jpeg_compress_struct writer; /* while the standard tables are asked for */
     JHUFF_TBL standard_dc[2], standard_ac[2];
 } jpeg_state;
@@ -89,6 +89,12 @@ static void on_error(j_common_ptr common) {
     jpeg_state *s = common->client_data;
     common->err->format_message(common, s->text);
     fail_now(s, common->err->msg_code == JERR_OUT_OF_MEMORY ? ITER_ENOMEM : ITER_EFORMAT);
+}
+
+static void on_no_memory(j_common_ptr common, const iter_error *error) {
+    jpeg_state *s = common->client_data;
+    snprintf(s->text, sizeof(s->text), "%.*s", (int)sizeof(s->text) - 1, error->message);
+    fail_now(s, error->status);
 }
 
 static void on_message(j_common_ptr common, int level) {
@@ -312,18 +318,6 @@ static void from_cmyk(uint8_t *row, int64_t n, int64_t channels) {
     }
 }
 
-static void room_for_rows(jpeg_state *s, size_t bytes) {
-    if (bytes <= s->rows_bytes) return;
-    iter__free(s->rows);
-    s->rows_bytes = 0;
-    s->rows = iter__alloc(1, bytes);
-    if (!s->rows) {
-        snprintf(s->text, sizeof(s->text), "no memory for %zu bytes of rows", bytes);
-        fail_now(s, ITER_ENOMEM);
-    }
-    s->rows_bytes = bytes;
-}
-
 /* Where row y of the part is decoded to: where it belongs, or the i-th of our own. libjpeg-turbo's
  * colour conversion writes past the caches where a row is aligned, and whoever reads it next waits for
  * memory (a twentieth of the decode); so no row is. */
@@ -340,7 +334,8 @@ static void read_rows(jpeg_state *s, const stored_part *p, uint8_t *out) {
     const bool cmyk = jpeg->out_color_space == JCS_CMYK;
     const bool straight = s->orientation == 1 && !cmyk && p->n_x == part->width;
     const size_t row_bytes = (size_t)(p->n_x * from);
-    room_for_rows(s, ROWS_AT_ONCE * ROW_STRIDE(row_bytes));
+    s->rows = jpeg->mem->alloc_large((j_common_ptr)jpeg, JPOOL_IMAGE,
+                                     ROWS_AT_ONCE * ROW_STRIDE(row_bytes));
     if (part->y > 0) jpeg_skip_scanlines(jpeg, (JDIMENSION)part->y);
     for (int64_t y = 0; y < part->height;) {
         JSAMPROW rows[ROWS_AT_ONCE];
@@ -375,8 +370,7 @@ static void jpeg_stop(void *state) {
     jpeg_state *s = state;
     jpeg_destroy_compress(&s->writer); /* both do nothing where there is nothing */
     jpeg_destroy_decompress(&s->jpeg);
-    iter__free(s->rows);
-    s->rows = NULL;
+    iter__codec_free(&s->memory.codec);
 }
 
 static iter_status jpeg_start(void *state, const void *shared, iter_error *err) {
@@ -394,6 +388,8 @@ static iter_status jpeg_start(void *state, const void *shared, iter_error *err) 
     keep_standard_tables(s);
     jpeg_create_decompress(&s->jpeg);
     alloc_tables(s);
+    s->memory.fail = on_no_memory;
+    iter__jpeg_memory_use(&s->memory, &s->jpeg);
     s->source = (struct jpeg_source_mgr){.init_source = source_nothing,
                                          .fill_input_buffer = source_ended,
                                          .skip_input_data = source_skip,
@@ -439,6 +435,11 @@ static iter_status jpeg_decode(void *state, const void *shared, const uint8_t *b
     return ITER_OK;
 }
 
+static void jpeg_limit(void *state, size_t bytes) {
+    jpeg_state *s = state;
+    s->memory.codec.most = bytes;
+}
+
 const iter_decoder_ops iter__decode_jpeg = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "jpeg",
@@ -448,6 +449,7 @@ const iter_decoder_ops iter__decode_jpeg = {
     .stop = jpeg_stop,
     .header = jpeg_header,
     .decode_image = jpeg_decode,
+    .limit = jpeg_limit,
 };
 
 #else

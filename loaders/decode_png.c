@@ -6,11 +6,9 @@
  * colour spaces are not read. Gray from colours is Rec. 601 luma.
  *
  * Rows above a wished part are decompressed and dropped, those below are never read. An interlaced
- * picture comes whole, into memory that the state keeps.
+ * picture comes whole, into memory of its own.
  *
- * libpng makes an object for each file. Its memory is one block of ours, handed out from the front and
- * taken back at once when the file is done; what did not fit is allocated beside it, and the block is
- * large enough the next time.
+ * libpng makes an object for each file. All of its memory, and ours, is a codec's (codec_memory.h).
  */
 #include "loaders/image.h"
 
@@ -24,35 +22,24 @@
 
 #include <png.h>
 
-#include "iter/core/alloc.h"
+#include "loaders/codec_memory.h"
 
 #define MAGIC_BYTES  8
 #define CHUNK_BYTES  12 /* of a chunk without data: length, type, checksum */
 #define HEADER_BYTES 13 /* data of IHDR */
-#define BLOCK_BYTES  ((size_t)96 << 10)
-
-/* Memory that did not fit into the block. */
-typedef struct extra {
-    struct extra *next;
-    uint8_t padding[64 - sizeof(struct extra *)]; /* what follows is aligned */
-} extra;
 
 typedef struct png_state {
     png_structp png;
     png_infop info;
     jmp_buf fail;
     iter_status status;
-    char text[160]; /* why it failed, or the first warning */
+    char text[256]; /* why it failed, or the first warning */
     const iter__image_options *options;
     const uint8_t *bytes;
     size_t size, at;
     int64_t n_warnings;
     int32_t orientation;
-    uint8_t *block;
-    size_t block_bytes, block_used, needed;
-    extra *extras;
-    uint8_t *rows; /* a row, or the whole of an interlaced picture */
-    size_t rows_bytes;
+    iter__codec_memory memory;
 } png_state;
 
 /* ---- What libpng calls ----------------------------------------------------------------------- */
@@ -84,24 +71,20 @@ static void on_read(png_structp png, png_bytep out, size_t n) {
     s->at += n;
 }
 
+static void *take(png_state *s, size_t bytes) {
+    iter_error error;
+    void *at;
+    if (iter__codec_take(&s->memory, bytes, &at, &error) == ITER_OK) return at;
+    snprintf(s->text, sizeof(s->text), "%.*s", (int)sizeof(s->text) - 1, error.message);
+    fail_now(s, error.status);
+}
+
 static png_voidp on_alloc(png_structp png, png_alloc_size_t bytes) {
-    png_state *s = png_get_mem_ptr(png);
-    const size_t rounded = (bytes + 63) & ~(size_t)63;
-    s->needed += rounded;
-    if (rounded <= s->block_bytes - s->block_used) {
-        uint8_t *at = s->block + s->block_used;
-        s->block_used += rounded;
-        return at;
-    }
-    extra *more = iter__alloc(1, sizeof(*more) + rounded);
-    if (!more) return NULL;
-    more->next = s->extras;
-    s->extras = more;
-    return more + 1;
+    return take(png_get_mem_ptr(png), bytes);
 }
 
 static void on_free(png_structp png, png_voidp block) {
-    (void)png, (void)block; /* all at once, by end_image() */
+    (void)png, (void)block; /* all at once, behind the picture */
 }
 
 /* ---- static helpers -------------------------------------------------------------------------- */
@@ -148,36 +131,7 @@ static iter_status look(png_state *s, const uint8_t *bytes, size_t size, int64_t
 
 static void end_image(png_state *s) {
     png_destroy_read_struct(&s->png, &s->info, NULL);
-    while (s->extras) {
-        extra *next = s->extras->next;
-        iter__free(s->extras);
-        s->extras = next;
-    }
-    s->block_used = 0;
-}
-
-/* A larger block where the last file's memory did not fit; if there is none, it goes on as it is. */
-static void make_block(png_state *s) {
-    const size_t bytes = s->needed > BLOCK_BYTES ? s->needed : BLOCK_BYTES;
-    s->needed = 0;
-    if (bytes <= s->block_bytes) return;
-    uint8_t *block = iter__alloc(1, bytes);
-    if (!block) return;
-    iter__free(s->block);
-    s->block = block;
-    s->block_bytes = bytes;
-}
-
-static void room_for_rows(png_state *s, size_t bytes) {
-    if (bytes <= s->rows_bytes) return;
-    iter__free(s->rows);
-    s->rows_bytes = 0;
-    s->rows = iter__alloc(1, bytes);
-    if (!s->rows) {
-        snprintf(s->text, sizeof(s->text), "no memory for %zu bytes of pixels", bytes);
-        fail_now(s, ITER_ENOMEM);
-    }
-    s->rows_bytes = bytes;
+    iter__codec_give_back(&s->memory);
 }
 
 /* Everything becomes 8 bits of gray or RGB; returns the channels. */
@@ -211,13 +165,13 @@ static void store_row(png_state *s, const iter_rect *part, int64_t y, uint8_t *r
 static void read_interlaced(png_state *s, const iter_rect *part, int64_t height, int64_t channels,
                             uint8_t *out) {
     const size_t row_bytes = png_get_rowbytes(s->png, s->info);
-    room_for_rows(s, row_bytes * (size_t)height);
-    memset(s->rows, 0, row_bytes * (size_t)height);
+    uint8_t *rows = take(s, row_bytes * (size_t)height);
+    memset(rows, 0, row_bytes * (size_t)height);
     for (int pass = 0; pass < PNG_INTERLACE_ADAM7_PASSES; pass++)
         for (int64_t y = 0; y < height; y++)
-            png_read_row(s->png, s->rows + (size_t)y * row_bytes, NULL);
+            png_read_row(s->png, rows + (size_t)y * row_bytes, NULL);
     for (int64_t y = 0; y < part->height; y++)
-        store_row(s, part, y, s->rows + (size_t)(part->y + y) * row_bytes, channels, out);
+        store_row(s, part, y, rows + (size_t)(part->y + y) * row_bytes, channels, out);
 }
 
 static void read_rows(png_state *s, const iter_rect *part, int64_t width, int64_t channels,
@@ -225,11 +179,11 @@ static void read_rows(png_state *s, const iter_rect *part, int64_t width, int64_
     const size_t row_bytes = png_get_rowbytes(s->png, s->info);
     const bool straight =
         s->orientation == 1 && part->width == width && channels == iter__image_channels(s->options);
-    if (!straight || part->y > 0) room_for_rows(s, row_bytes);
+    uint8_t *own = !straight || part->y > 0 ? take(s, row_bytes) : NULL;
     for (int64_t y = 0; y < part->y; y++)
-        png_read_row(s->png, s->rows, NULL);
+        png_read_row(s->png, own, NULL);
     for (int64_t y = 0; y < part->height; y++) {
-        uint8_t *row = straight ? out + (size_t)y * row_bytes : s->rows;
+        uint8_t *row = straight ? out + (size_t)y * row_bytes : own;
         png_read_row(s->png, row, NULL);
         if (!straight) store_row(s, part, y, row, channels, out);
     }
@@ -259,9 +213,7 @@ static void read_part(png_state *s, const iter_rect *part, int64_t height, int64
 
 static void decode_stop(void *state) {
     png_state *s = state;
-    iter__free(s->block);
-    iter__free(s->rows);
-    s->block = s->rows = NULL;
+    iter__codec_free(&s->memory);
 }
 
 static iter_status decode_start(void *state, const void *shared, iter_error *err) {
@@ -298,7 +250,6 @@ static iter_status decode_part(void *state, const void *shared, const uint8_t *b
     s->size = size;
     s->at = 0;
     s->n_warnings = 0;
-    make_block(s);
     if (setjmp(s->fail)) {
         end_image(s);
         return iter__fail(err, s->status, "%s", s->text);
@@ -312,6 +263,11 @@ static iter_status decode_part(void *state, const void *shared, const uint8_t *b
     return ITER_OK;
 }
 
+static void decode_limit(void *state, size_t bytes) {
+    png_state *s = state;
+    s->memory.most = bytes;
+}
+
 const iter_decoder_ops iter__decode_png = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "png",
@@ -321,6 +277,7 @@ const iter_decoder_ops iter__decode_png = {
     .stop = decode_stop,
     .header = decode_header,
     .decode_image = decode_part,
+    .limit = decode_limit,
 };
 
 #else

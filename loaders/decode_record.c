@@ -3,7 +3,7 @@
  *
  * Labels are read off the record where it lies. An image in one piece goes to its decoder in place;
  * only a record that was cut (its bytes hold the magic) is put together first, in memory that the
- * state keeps.
+ * state keeps where it is little; there is so much less left to the image's decoder.
  */
 #include "loaders/decode_record.h"
 
@@ -13,6 +13,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
+#include "loaders/codec_memory.h"
 #include "loaders/record.h"
 
 /* Opens a record and moves past header and labels; *out_header is zero where there is none. */
@@ -109,13 +110,20 @@ typedef struct image_state {
     void *inner;     /* the image decoder's */
     uint8_t *joined; /* a record that was cut, put together */
     size_t capacity;
+    size_t most; /* that all of this may take; 0 = there is no limit */
 } image_state;
+
+static void free_joined(image_state *s) {
+    if (s->joined) iter__free_large(s->joined, s->capacity);
+    s->joined = NULL;
+    s->capacity = 0;
+}
 
 static void image_stop(void *state) {
     image_state *s = state;
     if (s->inner && iter__decode_image.stop) iter__decode_image.stop(s->inner);
     iter__free(s->inner);
-    iter__free(s->joined);
+    free_joined(s);
     memset(s, 0, sizeof(*s));
 }
 
@@ -133,6 +141,22 @@ static iter_status image_start(void *state, const void *shared, iter_error *err)
     return status;
 }
 
+/* Memory for a record of `bytes`; what it takes beyond what may be kept is not the decoder's. */
+static iter_status room_for_record(image_state *s, size_t bytes, iter_error *err) {
+    if (s->most && bytes + 2 * ITER_CODEC_KEPT > s->most)
+        return iter__fail(err, ITER_ENOMEM,
+                          "a record of %zu bytes in pieces is put together, %zu are left for that: "
+                          "raise max_sample_bytes, or memory_limit",
+                          bytes, s->most);
+    if (bytes <= s->capacity) return ITER_OK;
+    free_joined(s);
+    s->joined = iter__alloc_large(bytes);
+    if (!s->joined)
+        return iter__fail(err, ITER_ENOMEM, "no memory for a record of %zu bytes", bytes);
+    s->capacity = bytes;
+    return ITER_OK;
+}
+
 /* Where the image's own bytes are. */
 static iter_status find_image(image_state *s, const iter__record_rule *rule, const uint8_t *bytes,
                               size_t size, const uint8_t **out, size_t *out_size, iter_error *err) {
@@ -143,32 +167,51 @@ static iter_status find_image(image_state *s, const iter__record_rule *rule, con
     *out_size = record.left;
     *out = iter__record_rest(&record);
     if (*out) return ITER_OK;
-    if (s->capacity < record.left) {
-        uint8_t *joined = iter__realloc(s->joined, record.left);
-        if (!joined)
-            return iter__fail(err, ITER_ENOMEM, "no memory for a record of %zu bytes", record.left);
-        s->joined = joined;
-        s->capacity = record.left;
-    }
+    ITER_TRY(room_for_record(s, record.left, err));
     iter__record_read(&record, s->joined, record.left);
     *out = s->joined;
     return ITER_OK;
+}
+
+/* Behind each record. */
+static void keep_little(image_state *s) {
+    if (s->capacity > ITER_CODEC_KEPT) free_joined(s);
+}
+
+static void limit_inner(image_state *s, size_t joined) {
+    if (joined < ITER_CODEC_KEPT) joined = ITER_CODEC_KEPT;
+    if (s->most) iter__decode_image.limit(s->inner, s->most > joined ? s->most - joined : 1);
+}
+
+static void image_limit(void *state, size_t bytes) {
+    image_state *s = state;
+    s->most = bytes;
+    limit_inner(s, 0);
 }
 
 static iter_status image_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
                                 iter_desc *out, iter_error *err) {
     image_state *s = state;
     const iter__record_rule *rule = shared;
-    ITER_TRY(find_image(s, rule, bytes, size, &bytes, &size, err));
-    return iter__decode_image.header(s->inner, &rule->image, bytes, size, out, err);
+    iter_status status = find_image(s, rule, bytes, size, &bytes, &size, err);
+    if (status == ITER_OK)
+        status = iter__decode_image.header(s->inner, &rule->image, bytes, size, out, err);
+    keep_little(s);
+    return status;
 }
 
 static iter_status image_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
                                 const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
     image_state *s = state;
     const iter__record_rule *rule = shared;
-    ITER_TRY(find_image(s, rule, bytes, size, &bytes, &size, err));
-    return iter__decode_image.decode_image(s->inner, &rule->image, bytes, size, wish, out, err);
+    iter_status status = find_image(s, rule, bytes, size, &bytes, &size, err);
+    if (status == ITER_OK) {
+        limit_inner(s, s->capacity);
+        status =
+            iter__decode_image.decode_image(s->inner, &rule->image, bytes, size, wish, out, err);
+    }
+    keep_little(s);
+    return status;
 }
 
 const iter_decoder_ops iter__decoder_record_image = {
@@ -180,4 +223,5 @@ const iter_decoder_ops iter__decoder_record_image = {
     .stop = image_stop,
     .header = image_header,
     .decode_image = image_decode,
+    .limit = image_limit,
 };

@@ -202,6 +202,11 @@ static iter_status image_start(void *state, const void *shared, iter_error *err)
     return status;
 }
 
+static void image_limit(void *state, size_t bytes) {
+    tar_state *s = state;
+    iter__decode_image.limit(s->inner, bytes);
+}
+
 static iter_status image_header(int f, void *state, const iter__tar_rule *rule,
                                 const uint8_t *bytes, size_t size, iter_desc *out,
                                 iter_error *err) {
@@ -266,6 +271,7 @@ FIELD(7)
                  .help = "an image in a tar sample",                                               \
                  .state_size = sizeof(tar_state)},                                                 \
         .start = image_start, .stop = image_stop, .header = header_##f, .decode_image = image_##f, \
+        .limit = image_limit,                                                                      \
     }
 #define VALUE_TABLE(f)                                                           \
     {                                                                            \

@@ -84,6 +84,13 @@ int iter__file_look(int fd, const char *name, uint32_t *out_mode, uint64_t *out_
     return 0;
 }
 
+uint64_t iter__file_set_bytes(const iter__file_set *set) {
+    uint64_t bytes = set->capacity * sizeof(*set->files);
+    for (const iter__text_block *block = set->blocks; block; block = block->before)
+        bytes += sizeof(*block) + block->capacity;
+    return bytes;
+}
+
 void iter__file_set_free(iter__file_set *set) {
     iter__free(set->files);
     for (iter__text_block *block = set->blocks, *before; block; block = before) {

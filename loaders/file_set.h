@@ -28,6 +28,9 @@ void iter__file_set_sort(iter__file_set *set, uint64_t first);
  * Returns 0, or errno. */
 int iter__file_look(int fd, const char *name, uint32_t *out_mode, uint64_t *out_bytes);
 
+/* Bytes held: names, sizes. */
+uint64_t iter__file_set_bytes(const iter__file_set *set);
+
 void iter__file_set_free(iter__file_set *set);
 
 #endif

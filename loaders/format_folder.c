@@ -267,6 +267,8 @@ static void fill_description(const folder_state *s, const char *path, iter_descr
         s->classes.n > 0 ? (const char *const *)s->classes.names : s->list.class_names;
     out->n_classes = n_classes(s);
     out->split = "";
+    out->index_bytes = iter__file_set_bytes(&s->list.files) + 4 * s->list.capacity +
+                       8 * s->classes.n; /* labels, ends */
     out->shared = &s->image;
     out->identity = identity_of(s, path);
 }

@@ -224,6 +224,7 @@ static iter_status open_all(recordio_state *s, const char *path, const recordio_
     out->files = s->records.files;
     out->n_files = s->records.paths.n;
     out->split = "";
+    out->index_bytes = iter__span_set_bytes(&s->records);
     out->shared = &s->rule;
     out->identity = identity_of(s, o);
     return ITER_OK;

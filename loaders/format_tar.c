@@ -260,6 +260,7 @@ static iter_status open_all(tar_state *s, const char *path, const tar_options *o
     out->files = s->samples.files;
     out->n_files = s->samples.paths.n;
     out->split = "";
+    out->index_bytes = iter__span_set_bytes(&s->samples);
     out->shared = &s->rule;
     out->identity = identity_of(s);
     return ITER_OK;

@@ -83,6 +83,14 @@ uint64_t iter__span_set_identity(const iter__span_set *set, uint64_t hash) {
     return iter__fnv1a_u64(hash, iter__span_set_count(set));
 }
 
+uint64_t iter__span_set_bytes(const iter__span_set *set) {
+    uint64_t bytes = set->capacity * sizeof(*set->offsets) + set->paths.capacity * sizeof(char *) +
+                     set->paths.n * (sizeof(*set->files) + sizeof(*set->first));
+    for (uint64_t f = 0; f < set->paths.n; f++)
+        bytes += strlen(set->paths.names[f]) + 1;
+    return bytes;
+}
+
 void iter__span_set_free(iter__span_set *set) {
     iter__paths_free(&set->paths);
     iter__free(set->files);

@@ -43,6 +43,9 @@ iter_extent iter__span_set_locate(const iter__span_set *set, uint64_t index);
 /* Of the files' names and sizes, going on from `hash`. */
 uint64_t iter__span_set_identity(const iter__span_set *set, uint64_t hash);
 
+/* Bytes held. */
+uint64_t iter__span_set_bytes(const iter__span_set *set);
+
 void iter__span_set_free(iter__span_set *set);
 
 #endif

@@ -23,6 +23,7 @@
 #define ALIGNMENT      64
 #define HUGE_PAGE      ((size_t)2 << 20)
 #define HUGE_FROM      HUGE_PAGE
+#define LARGE          ((size_t)256 << 10) /* a mapping costs what filling a few pages does */
 #define BLOCK_IS_ALIVE 0x69746572u
 
 typedef struct header {
@@ -170,6 +171,17 @@ void iter__unmap(void *block, size_t bytes) {
     (void)failed;
     count_live(-1);
     iter__alloc_book(ITER_ALLOC_HOST, -(long long)whole_pages(bytes));
+}
+
+void *iter__alloc_large(size_t bytes) {
+    return bytes < LARGE ? allocate(bytes) : iter__map(bytes);
+}
+
+void iter__free_large(void *block, size_t bytes) {
+    if (bytes < LARGE)
+        iter__free(block);
+    else
+        iter__unmap(block, bytes);
 }
 
 long iter__alloc_live(void) {

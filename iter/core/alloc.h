@@ -22,6 +22,12 @@ char *iter__strf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *iter__map(size_t bytes);
 void iter__unmap(void *block, size_t bytes);
 
+/* Memory whose size changes from sample to sample. What is large is a mapping of its own, which goes
+ * back to the system at once when it is freed: the C library would keep it, beside what comes next.
+ * Not zeroed; aligned to 64 bytes. `bytes` is what was asked for. */
+void *iter__alloc_large(size_t bytes);
+void iter__free_large(void *block, size_t bytes);
+
 /* Bytes held now and at most so far, by where they lie: blocks as asked for, mappings in whole
  * pages. All from here are HOST; what comes from elsewhere (page-locked, on a device) is booked by
  * whoever takes it, and taken off with a negative number. */

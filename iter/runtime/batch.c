@@ -45,6 +45,11 @@ static iter_status no_memory(const iter_loader *loader, iter_error *err) {
                       loader->plan.slot_bytes);
 }
 
+size_t iter__books_bytes(iter_loader *loader) {
+    iter_batch none;
+    return (lay_out(loader, &none, NULL) + sizeof(none)) * loader->n_slots;
+}
+
 iter_status iter__slots_map(iter_loader *loader, iter_error *err) {
     if (loader->slots) return ITER_OK;
     loader->slots_bytes = loader->plan.slot_bytes * loader->n_slots;

@@ -19,6 +19,8 @@
 #define CHUNK_BYTES    ((size_t)256 << 10) /* what one claim works on, read and written together */
 #define CHUNK_ROWS     64
 #define PICTURE_SHARE  16 /* of a memory limit that was given: one picture, unless told otherwise */
+#define DECODER_BYTES  ((uint64_t)2 << 20) /* of an image decoder, beside one picture */
+#define PICTURE_MOST   ((uint64_t)1 << 50) /* no sum of these overflows */
 #define READ_BYTES     ((uint64_t)24 << 10)
 #define WORKERS_MAX    ITER_STATS_WORKERS
 #define DEFAULT_SAMPLE ((uint64_t)256 << 20)
@@ -69,9 +71,11 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
         opt->workers = cores < 1 ? 1 : cores > WORKERS_MAX ? WORKERS_MAX : (int32_t)cores;
     }
     loader->picture_max = opt->max_sample_bytes ? opt->max_sample_bytes : DEFAULT_SAMPLE;
-    if (!opt->max_sample_bytes && opt->memory_limit &&
-        opt->memory_limit / PICTURE_SHARE < loader->picture_max)
-        loader->picture_max = opt->memory_limit / PICTURE_SHARE;
+    loader->picture_share = !opt->max_sample_bytes && opt->memory_limit &&
+                            opt->memory_limit / PICTURE_SHARE < loader->picture_max;
+    if (loader->picture_share) loader->picture_max = opt->memory_limit / PICTURE_SHARE;
+    if (loader->picture_max > PICTURE_MOST) loader->picture_max = PICTURE_MOST;
+    loader->decoder_max = loader->picture_max + DECODER_BYTES;
     if (opt->max_sample_bytes == 0) opt->max_sample_bytes = DEFAULT_SAMPLE;
     if (opt->grace_ms == 0) opt->grace_ms = DEFAULT_GRACE;
     if (opt->timeout_ms < 0 || opt->grace_ms < 0 || opt->stall_ms < 0)
@@ -299,28 +303,81 @@ static void close_source(iter_loader *loader) {
     io->is_open = io->async = false;
 }
 
-/* Of one worker. Pictures count where a limit was given: they would fill any other. */
+/* Image decoders that a worker has. */
+static uint64_t n_image_decoders(const iter_loader *loader) {
+    uint64_t n = 0;
+    for (int32_t f = 0; f < loader->plan.n_fields; f++) {
+        const iter_field_plan *field = &loader->plan.fields[f];
+        n += field->lengths_of < 0 && field->any_size && field->from == ITER_ROW_DECODE;
+    }
+    return n;
+}
+
+/* The most that a worker takes for pictures, and their decoders. */
+static uint64_t picture_bytes(const iter_loader *loader) {
+    return (uint64_t)loader->plan.n_growing * loader->picture_max +
+           n_image_decoders(loader) * loader->decoder_max;
+}
+
+/* A sample that takes another one's place is read into memory of its own. */
+static uint64_t replacement_bytes(const iter_loader *loader) {
+    const bool reads = loader->plan.needs_bytes && !loader->preload;
+    if (loader->opt.on_error != ITER_ON_ERROR_REPLACE || !reads) return 0;
+    return iter__io_chunk_bytes(loader, 1);
+}
+
+/* Of one worker. What depends on the samples counts where a limit was given: it would fill any
+ * other. */
 static uint64_t scratch_bytes(const iter_loader *loader) {
-    const uint64_t pictures =
-        loader->opt.memory_limit ? (uint64_t)loader->plan.n_growing * loader->picture_max : 0;
-    return iter__worker_bytes(loader) + pictures;
+    if (!loader->opt.memory_limit) return iter__worker_bytes(loader);
+    return iter__worker_bytes(loader) + picture_bytes(loader) + replacement_bytes(loader);
 }
 
-static uint64_t fixed_bytes(const iter_loader *loader) {
+/* What is there already, or is little beside any limit but one that was given. */
+static uint64_t index_bytes(const iter_loader *loader) {
+    if (!loader->opt.memory_limit) return 0;
+    return loader->dataset->desc.index_bytes + loader->opt.n_subset * sizeof(*loader->subset);
+}
+
+static uint64_t fixed_bytes(iter_loader *loader) {
     const uint64_t threads = (uint64_t)(loader->n_workers > 0 ? loader->n_workers : 1);
-    return (uint64_t)loader->plan.slot_bytes * loader->n_slots + scratch_bytes(loader) * threads;
+    const uint64_t books = loader->opt.memory_limit ? iter__books_bytes(loader) : 0;
+    return (uint64_t)loader->plan.slot_bytes * loader->n_slots + scratch_bytes(loader) * threads +
+           index_bytes(loader) + books;
 }
 
-static iter_status too_small(const iter_loader *loader, uint64_t limit, const char *what,
-                             uint64_t bytes, iter_error *err) {
-    return iter__fail(err, ITER_ENOMEM,
-                      "memory_limit of %llu bytes is too small: %u slots of %zu bytes, %d x %llu "
-                      "bytes of scratch%s, and %s of %llu bytes",
-                      (unsigned long long)limit, loader->n_slots, loader->plan.slot_bytes,
-                      loader->n_workers > 0 ? loader->n_workers : 1,
-                      (unsigned long long)scratch_bytes(loader),
-                      loader->plan.n_growing ? " (pictures of max_sample_bytes)" : "", what,
-                      (unsigned long long)bytes);
+static iter_status too_small(iter_loader *loader, uint64_t limit, const char *what, uint64_t bytes,
+                             iter_error *err) {
+    return iter__fail(
+        err, ITER_ENOMEM,
+        "memory_limit of %llu bytes is too small: %u slots of %zu bytes, %d x %llu bytes of "
+        "scratch%s, an index of %llu bytes, and %s of %llu bytes",
+        (unsigned long long)limit, loader->n_slots, loader->plan.slot_bytes,
+        loader->n_workers > 0 ? loader->n_workers : 1, (unsigned long long)scratch_bytes(loader),
+        loader->plan.n_growing ? " (pictures of max_sample_bytes)" : "",
+        (unsigned long long)index_bytes(loader), what, (unsigned long long)bytes);
+}
+
+/* What it all takes, as a line of the plan. */
+static iter_status note_memory(iter_loader *loader, iter_error *err) {
+    const int32_t threads = loader->n_workers > 0 ? loader->n_workers : 1;
+    char line[512], pictures[160] = "";
+    if (loader->plan.n_growing)
+        snprintf(pictures, sizeof(pictures), ", pictures up to %d x (%d x %zu + decoder %llu)",
+                 threads, loader->plan.n_growing, loader->picture_max,
+                 (unsigned long long)(n_image_decoders(loader) * loader->decoder_max));
+    const uint64_t limit = loader->opt.memory_limit;
+    const int n = snprintf(
+        line, sizeof(line),
+        "memory slots %u x %zu, arena %zu, files %zu, scratch %d x %zu%s, index %llu bytes",
+        loader->n_slots, loader->plan.slot_bytes, loader->io.arena_bytes,
+        loader->preload ? loader->preload->bytes : 0, threads, iter__worker_bytes(loader), pictures,
+        (unsigned long long)loader->dataset->desc.index_bytes);
+    if (limit)
+        snprintf(line + n, sizeof(line) - (size_t)n, "; at most %llu\n", (unsigned long long)limit);
+    else
+        snprintf(line + n, sizeof(line) - (size_t)n, "; no limit was given\n");
+    return iter__plan_note(&loader->plan, line, err);
 }
 
 /* Whether to hold all files in memory; decides AUTO. */
@@ -523,8 +580,9 @@ static iter_status make_memory(iter_loader *loader, iter_error *err) {
     const size_t fit = CHUNK_BYTES * 4 / (sample ? sample : 1);
     loader->chunk_rows = fit < 1 ? 1 : fit > CHUNK_ROWS ? CHUNK_ROWS : (uint32_t)fit;
     if (loader->chunk_rows > opt->batch_size) loader->chunk_rows = opt->batch_size;
+    loader->max_chunks = (opt->batch_size + loader->chunk_rows - 1) / loader->chunk_rows;
     if (fixed_bytes(loader) > limit)
-        return too_small(loader, limit, "no room for files or an arena", 0, err);
+        return too_small(loader, limit, "books", iter__books_bytes(loader), err);
     if (loader->plan.needs_bytes) {
         bool load_all;
         ITER_TRY(choose_source(loader, limit, &load_all, err));
@@ -649,6 +707,7 @@ static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_
     loader->get_key = iter_rng_key(loader->opt.seed, "get", 0);
     loader->replace_key = iter_rng_key(loader->opt.seed, "replace", 0);
     ITER_TRY(make_memory(loader, err));
+    ITER_TRY(note_memory(loader, err));
     ITER_TRY(iter__stages_make(loader, err));
     loader->stage_name = leading_stage(loader);
     loader->opener = loader->position = iter__cut_epoch(&loader->cut, 0);

@@ -9,8 +9,9 @@
  *
  * Decoded images, what steps make of them, and scratch lie in buffers of the worker that grow with
  * the largest so far: a steady state allocates nothing. What would take more than picture_max is a
- * failed sample, and that is known before anything is decoded. It depends on the sample alone, not on
- * what came before it.
+ * failed sample, and that is known before anything is decoded; so is one whose decoder would take
+ * more for itself than decoder_max, which keeps to that. It depends on the sample alone, not on what
+ * came before it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,20 +26,26 @@ bool iter__is_any_size(const iter_desc *desc) {
     return desc->n_dims == 3 && desc->dims[0] == ITER_VARIABLE && desc->dims[1] == ITER_VARIABLE;
 }
 
+static void release(iter_growing *buffer) {
+    if (buffer->data) iter__free_large(buffer->data, buffer->bytes + SLACK);
+    *buffer = (iter_growing){0};
+}
+
 /* At least `bytes` in the buffer; what is in it is lost when it grows. */
 static iter_status grow(iter_loader *loader, iter_growing *buffer, size_t bytes, const char *what,
                         iter_error *err) {
     if (bytes > loader->picture_max)
-        return iter__fail(err, ITER_ENOMEM, "%s takes %zu bytes, more than max_sample_bytes (%zu)",
-                          what, bytes, loader->picture_max);
+        return iter__fail(err, ITER_ENOMEM,
+                          "%s takes %zu bytes, more than max_sample_bytes (%zu%s)", what, bytes,
+                          loader->picture_max,
+                          loader->picture_share ? ", a 16th of memory_limit: raise either" : "");
     if (bytes <= buffer->bytes) return ITER_OK;
     size_t wanted = buffer->bytes + buffer->bytes / 2;
     if (wanted > loader->picture_max) wanted = loader->picture_max;
     if (wanted < bytes) wanted = bytes;
     atomic_fetch_sub_explicit(&loader->picture_bytes, buffer->bytes, memory_order_relaxed);
-    iter__free(buffer->data);
-    buffer->bytes = 0;
-    buffer->data = iter__alloc(1, wanted + SLACK);
+    release(buffer);
+    buffer->data = iter__alloc_large(wanted + SLACK);
     if (!buffer->data)
         return iter__fail(err, ITER_ENOMEM, "%s: no memory for %zu bytes", what, wanted);
     buffer->bytes = wanted;
@@ -47,10 +54,8 @@ static iter_status grow(iter_loader *loader, iter_growing *buffer, size_t bytes,
 }
 
 void iter__pictures_free(iter_worker *worker) {
-    for (int i = 0; i < ITER_GROWING; i++) {
-        iter__free(worker->growing[i].data);
-        worker->growing[i] = (iter_growing){0};
-    }
+    for (int i = 0; i < ITER_GROWING; i++)
+        release(&worker->growing[i]);
 }
 
 static bool has_part(const iter_desc *desc, const iter_rect *part) {

@@ -466,6 +466,11 @@ static iter_status write_text(iter_plan *plan, const iter_description *desc, ite
     return text ? ITER_OK : iter__fail(err, ITER_ENOMEM, "plan: out of memory");
 }
 
+iter_status iter__plan_note(iter_plan *plan, const char *line, iter_error *err) {
+    plan->text = append(plan->text, line);
+    return plan->text ? ITER_OK : iter__fail(err, ITER_ENOMEM, "plan: out of memory");
+}
+
 /* ---- Entry ----------------------------------------------------------------------------------- */
 
 static iter_status check_stages(const iter_description *desc, const iter_chain *chain,

@@ -125,6 +125,8 @@ void iter__plan_free(iter_plan *plan);
 /* Once more, after ways were changed: places in the slot and its twin, and the text. */
 iter_status iter__plan_place(iter_plan *plan, const iter_dataset *dataset, uint32_t batch_size,
                              iter_error *err);
+/* Adds a line to the text. */
+iter_status iter__plan_note(iter_plan *plan, const char *line, iter_error *err);
 
 /* ---- Batches --------------------------------------------------------------------------------- */
 
@@ -399,6 +401,8 @@ struct iter_loader {
     size_t slots_bytes;
     uint32_t n_slots, chunk_rows, max_chunks;
     size_t picture_max; /* bytes that a growing buffer may have */
+    bool picture_share; /* because that is a share of memory_limit */
+    size_t decoder_max; /* bytes that an image decoder's state may hold */
     size_t try_bytes;   /* of a worker's buffer for rows that come without blocking; 0 = none */
     iter_batch *batches;
     int32_t source; /* iter_source in use */
@@ -491,6 +495,7 @@ iter_status iter__batches_make(iter_loader *loader, iter_error *err);
 void iter__batches_free(iter_loader *loader);
 void iter__batch_give_back(
     iter_batch *batch); /* loader.lock held: to the free list, waking who waits */
+size_t iter__books_bytes(iter_loader *loader);                     /* of all slots */
 iter_status iter__slots_map(iter_loader *loader, iter_error *err); /* once; page-locked, if asked */
 
 /* device_slots.c: slots that a GPU reads */

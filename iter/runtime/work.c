@@ -294,6 +294,9 @@ static iter_status start_decoders(iter_worker *worker, iter_error *err) {
             iter__free(state);
             return iter__fail_in(err, status, "%s", ops->base.name);
         }
+        const size_t has_limit = offsetof(iter_decoder_ops, limit) + sizeof(ops->limit);
+        if (ops->base.struct_size >= has_limit && ops->limit)
+            ops->limit(state, worker->loader->decoder_max);
         worker->decoder_states[f] = state;
     }
     return ITER_OK;

@@ -127,3 +127,22 @@ Test(alloc, mappings) {
     }
     iter__unmap(NULL, 5);
 }
+
+Test(alloc, large_blocks_are_counted_however_they_lie) {
+    static const size_t some[] = {0, 1, 4096, 256 << 10, (256 << 10) - 1, 3 * MIB};
+    for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+        const long live = iter__alloc_live();
+        const long long now = iter__alloc_bytes(ITER_ALLOC_HOST).now;
+        unsigned char *block = iter__alloc_large(some[i]);
+        cr_assert(block);
+        cr_expect_eq((uintptr_t)block % 64, 0);
+        cr_expect_eq(iter__alloc_live(), live + 1);
+        cr_expect(iter__alloc_bytes(ITER_ALLOC_HOST).now >= now + (long long)some[i]);
+        memset(block, 1, some[i]);
+        iter__free_large(block, some[i]);
+        cr_expect_eq(iter__alloc_live(), live);
+        cr_expect_eq(iter__alloc_bytes(ITER_ALLOC_HOST).now, now);
+        iter__alloc_fail_after = 0;
+        cr_expect_null(iter__alloc_large(some[i]));
+    }
+}

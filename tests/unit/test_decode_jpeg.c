@@ -454,6 +454,34 @@ Test(decode_jpeg, damaged_photos) {
     cr_assert_eq(iter__alloc_live(), 0);
 }
 
+/* With more and more that it may take: refused up to some point, and from there on as ever. */
+Test(decode_jpeg, within_a_limit) {
+    size_t size;
+    uint8_t *bytes = golden("progressive", &size);
+    image_decoder decoder;
+    int n_refused = 0, n_done = 0;
+    image_decoder_open(&decoder, &iter__decode_jpeg, NULL);
+    for (size_t most = 1; most < 400000; most += 3999) {
+        image out;
+        iter_error err = {0};
+        decoder.ops->limit(decoder.state, most);
+        const iter_status status = image_decode(&decoder, bytes, size, NULL, &out, &err);
+        if (status == ITER_OK) {
+            n_done++;
+            image_free(&out);
+            continue;
+        }
+        cr_assert_eq(status, ITER_ENOMEM);
+        cr_assert(strstr(err.message, "raise max_sample_bytes"), "%s", err.message);
+        cr_assert_eq(n_done, 0, "refused with %zu bytes, after less was enough", most);
+        n_refused++;
+    }
+    cr_assert(n_refused > 3 && n_done > 3, "%d refused, %d done", n_refused, n_done);
+    image_decoder_close(&decoder);
+    cr_assert_eq(iter__alloc_live(), 0);
+    free(bytes);
+}
+
 Test(decode_jpeg, steady_state_allocates_nothing) {
     size_t size;
     image_decoder decoder;

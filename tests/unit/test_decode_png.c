@@ -150,11 +150,10 @@ Test(decode_png, ceilings_and_headers) {
     free(bytes);
 }
 
-/* Each allocation fails in turn: a message, and nothing leaks. */
+/* Each allocation fails in turn: a message, or it does without, and nothing leaks. */
 Test(decode_png, without_memory) {
     size_t size;
     uint8_t *bytes = golden("i_rgb8", &size);
-    int refused = 0;
     for (long k = 0; k < 40; k++) {
         image_decoder decoder;
         image out;
@@ -163,15 +162,41 @@ Test(decode_png, without_memory) {
         iter__alloc_fail_after = k;
         const iter_status status = image_decode(&decoder, bytes, size, NULL, &out, &err);
         iter__alloc_fail_after = -1;
-        refused += status != ITER_OK;
         if (status == ITER_OK)
-            image_free(&out); /* libpng's block is not needed: then it allocates one by one */
+            image_free(&out); /* the block is not needed: then it allocates one by one */
         else
             cr_assert_eq(status, ITER_ENOMEM, "%s", err.message);
         image_decoder_close(&decoder);
         cr_assert_eq(iter__alloc_live(), 0);
     }
-    cr_assert_gt(refused, 0);
+    free(bytes);
+}
+
+/* With more and more that it may take: refused up to some point, and from there on as ever. */
+Test(decode_png, within_a_limit) {
+    size_t size;
+    uint8_t *bytes = golden("i_rgb8", &size);
+    image_decoder decoder;
+    int n_refused = 0, n_done = 0;
+    image_decoder_open(&decoder, &iter__decode_png, NULL);
+    for (size_t most = 1; most < 200000; most += 1999) {
+        image out;
+        iter_error err = {0};
+        decoder.ops->limit(decoder.state, most);
+        const iter_status status = image_decode(&decoder, bytes, size, NULL, &out, &err);
+        if (status == ITER_OK) {
+            n_done++;
+            image_free(&out);
+            continue;
+        }
+        cr_assert_eq(status, ITER_ENOMEM);
+        cr_assert(strstr(err.message, "raise max_sample_bytes"), "%s", err.message);
+        cr_assert_eq(n_done, 0, "refused with %zu bytes, after less was enough", most);
+        n_refused++;
+    }
+    cr_assert(n_refused > 3 && n_done > 3, "%d refused, %d done", n_refused, n_done);
+    image_decoder_close(&decoder);
+    cr_assert_eq(iter__alloc_live(), 0);
     free(bytes);
 }
 

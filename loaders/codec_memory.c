@@ -1,0 +1,71 @@
+/* codec_memory.c - see codec_memory.h. */
+#include "loaders/codec_memory.h"
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+
+#define LINE        ((size_t)64)
+#define BLOCK_BYTES ((size_t)96 << 10) /* of the first one: most pictures need no more */
+
+/* What did not fit into the block; the memory follows behind a line. */
+struct iter__codec_extra {
+    iter__codec_extra *next;
+    size_t bytes;
+};
+
+_Static_assert(sizeof(iter__codec_extra) <= LINE, "what follows is aligned");
+
+/* A larger block, after a picture that did not fit. If there is none, it goes on as it is. */
+static void make_block(iter__codec_memory *memory, size_t bytes) {
+    if (bytes > ITER_CODEC_KEPT) bytes = ITER_CODEC_KEPT;
+    if (bytes <= memory->block_bytes) return;
+    uint8_t *block = iter__alloc(1, bytes);
+    if (!block) return;
+    iter__free(memory->block);
+    memory->block = block;
+    memory->block_bytes = bytes;
+}
+
+iter_status iter__codec_take(iter__codec_memory *memory, size_t bytes, void **out,
+                             iter_error *err) {
+    *out = NULL;
+    if (bytes > SIZE_MAX / 4) return iter__fail(err, ITER_ENOMEM, "no memory for %zu bytes", bytes);
+    const size_t rounded = (bytes + LINE - 1) & ~(LINE - 1);
+    if (memory->most && memory->taken + rounded > memory->most)
+        return iter__fail(err, ITER_ENOMEM,
+                          "decoding takes %zu bytes or more, %zu are left to it: raise "
+                          "max_sample_bytes, or memory_limit",
+                          memory->taken + rounded, memory->most);
+    if (memory->taken == 0) make_block(memory, BLOCK_BYTES);
+    if (rounded <= memory->block_bytes - memory->block_used) {
+        *out = memory->block + memory->block_used;
+        memory->block_used += rounded;
+    } else {
+        iter__codec_extra *extra = iter__alloc_large(LINE + rounded);
+        if (!extra) return iter__fail(err, ITER_ENOMEM, "no memory for %zu bytes", rounded);
+        *extra = (iter__codec_extra){memory->extras, LINE + rounded};
+        memory->extras = extra;
+        *out = (uint8_t *)extra + LINE;
+    }
+    memory->taken += rounded;
+    return ITER_OK;
+}
+
+void iter__codec_give_back(iter__codec_memory *memory) {
+    while (memory->extras) {
+        iter__codec_extra *next = memory->extras->next;
+        iter__free_large(memory->extras, memory->extras->bytes);
+        memory->extras = next;
+    }
+    memory->block_used = 0;
+    make_block(memory, memory->taken);
+    memory->taken = 0;
+}
+
+void iter__codec_free(iter__codec_memory *memory) {
+    memory->taken = 0; /* no block for a next one */
+    iter__codec_give_back(memory);
+    iter__free(memory->block);
+    memory->block = NULL;
+    memory->block_bytes = 0;
+}

@@ -1,0 +1,403 @@
+/*
+ * stress_memory.c - memory_limit is a cap: over pictures that their decoders need much memory for,
+ * and over sets that do not fit, the process never has more than the limit and SPARE.
+ *
+ * Each case is a process of its own (this program, with the case as its argument), so that the most
+ * that it ever had resident (VmHWM) is the case's; what it had before the first call is taken off.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/drive.h"
+#include "tests/support/expect.h"
+#include "tests/support/make_data.h"
+
+#define SPARE ((size_t)8 << 20) /* threads, libjpeg's own tables, pages of code */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+#if defined(SANITIZED) || !defined(ITER_HAVE_JPEG) || !defined(ITER_HAVE_PNG)
+
+int main(void) {
+    SKIP("what is resident means nothing under a sanitizer; and pictures want JPEG and PNG");
+}
+
+#else
+
+#include <jpeglib.h>
+#include <png.h>
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+enum { HEIGHT = 2000, WIDTH = 3000 };
+
+/* Soft, so that it is quickly coded. */
+static void paint(uint8_t *row, int y, int width) {
+    for (int x = 0; x < width; x++) {
+        row[3 * x] = (uint8_t)(x / 12);
+        row[3 * x + 1] = (uint8_t)(y / 8);
+        row[3 * x + 2] = (uint8_t)((x + y) / 20);
+    }
+}
+
+/* A JPEG of height x width; progressive ones with all of their colours, of which libjpeg keeps 6 bytes
+ * a pixel. malloc()ed. */
+static unsigned char *make_jpeg(int height, int width, bool progressive, unsigned long *out_size) {
+    struct jpeg_compress_struct jpeg;
+    struct jpeg_error_mgr error;
+    unsigned char *out = NULL;
+    uint8_t *row = malloc((size_t)width * 3);
+    jpeg.err = jpeg_std_error(&error);
+    jpeg_create_compress(&jpeg);
+    *out_size = 0;
+    jpeg_mem_dest(&jpeg, &out, out_size);
+    jpeg.image_height = (JDIMENSION)height;
+    jpeg.image_width = (JDIMENSION)width;
+    jpeg.input_components = 3;
+    jpeg.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&jpeg);
+    if (progressive) {
+        jpeg_simple_progression(&jpeg);
+        jpeg.comp_info[0].h_samp_factor = jpeg.comp_info[0].v_samp_factor = 1;
+    }
+    jpeg_start_compress(&jpeg, TRUE);
+    for (int y = 0; y < height; y++) {
+        paint(row, y, width);
+        jpeg_write_scanlines(&jpeg, &row, 1);
+    }
+    jpeg_finish_compress(&jpeg);
+    jpeg_destroy_compress(&jpeg);
+    free(row);
+    return out;
+}
+
+static void make_jpeg_file(const char *folder, const char *name, int height, int width,
+                           bool progressive) {
+    unsigned long size;
+    unsigned char *bytes = make_jpeg(height, width, progressive, &size);
+    make_file(folder, name, bytes, size);
+    free(bytes);
+}
+
+static void make_interlaced_file(const char *folder, const char *name) {
+    char path[MAKE_PATH_MAX];
+    FILE *file = fopen(make_path(path, folder, name), "wb");
+    uint8_t *row = malloc(WIDTH * 3);
+    png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL, NULL);
+    png_infop info = png_create_info_struct(png);
+    png_init_io(png, file);
+    png_set_compression_level(png, 1);
+    png_set_IHDR(png, info, WIDTH, HEIGHT, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_ADAM7,
+                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_write_info(png, info);
+    const int passes = png_set_interlace_handling(png);
+    for (int y = 0; y < passes * HEIGHT; y++) {
+        paint(row, y % HEIGHT, WIDTH);
+        png_write_row(png, row);
+    }
+    png_write_end(png, NULL);
+    png_destroy_write_struct(&png, &info);
+    free(row);
+    fclose(file);
+}
+
+static void put_u32(FILE *file, uint32_t value) {
+    const uint8_t bytes[] = {(uint8_t)value, (uint8_t)(value >> 8), (uint8_t)(value >> 16),
+                             (uint8_t)(value >> 24)};
+    fwrite(bytes, 1, 4, file);
+}
+
+/* A piece of a record (flag 0: all of it), with zeros up to a multiple of 4. */
+static void put_piece(FILE *file, uint32_t flag, const void *header, const void *bytes, size_t n) {
+    static const uint8_t zeros[4];
+    put_u32(file, 0xced7230a);
+    put_u32(file, flag << 29 | (uint32_t)(n + (header ? 24 : 0)));
+    if (header) fwrite(header, 1, 24, file);
+    fwrite(bytes, 1, n, file);
+    fwrite(zeros, 1, -n % 4, file);
+}
+
+#define CUT_BYTES ((size_t)16 << 20)
+
+/* Small pictures, each fourth of them in a record in two pieces of 16 MiB together. */
+static void make_cut_records(const char *path) {
+    static const uint8_t header[24];
+    unsigned long size;
+    unsigned char *picture = make_jpeg(100, 100, false, &size);
+    uint8_t *long_one = calloc(1, CUT_BYTES);
+    memcpy(long_one, picture, size);
+    FILE *file = fopen(path, "wb");
+    for (int i = 0; i < 16; i++) {
+        if (i % 4 == 3) {
+            put_piece(file, 1, header, long_one, CUT_BYTES / 2);
+            put_piece(file, 3, NULL, long_one + CUT_BYTES / 2, CUT_BYTES / 2);
+        } else {
+            put_piece(file, 0, header, picture, size);
+        }
+    }
+    fclose(file);
+    free(long_one);
+    free(picture);
+}
+
+enum { RAW_SIDE = 160, RAW_RECORDS = 1600 }; /* 123 MB */
+
+static void make_raw_records(const char *path) {
+    const size_t n = RAW_SIDE * RAW_SIDE * 3;
+    static const uint8_t header[24];
+    uint8_t *pixels = malloc(n);
+    FILE *file = fopen(path, "wb");
+    for (uint32_t i = 0; i < RAW_RECORDS; i++) {
+        for (size_t j = 0; j < n; j++)
+            pixels[j] = (uint8_t)((i * 31 + j) & 0x7f);
+        put_piece(file, 0, header, pixels, n);
+    }
+    fclose(file);
+    free(pixels);
+}
+
+enum { TINY_RECORDS = 600000 };
+
+static void make_tiny_records(const char *path) {
+    FILE *file = fopen(path, "wb");
+    for (uint32_t i = 0; i < TINY_RECORDS; i++)
+        put_piece(file, 0, NULL, &i, sizeof(i));
+    fclose(file);
+}
+
+/* All that the cases read. */
+static void make_all(const char *folder) {
+    char path[MAKE_PATH_MAX];
+    make_subfolder(folder, "mix");
+    make_path(path, folder, "mix");
+    make_subfolder(path, "a");
+    make_path(path, folder, "mix/a");
+    for (int i = 0; i < 4; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "%d0-progressive.jpg", i);
+        make_jpeg_file(path, name, HEIGHT, WIDTH, true);
+        snprintf(name, sizeof(name), "%d1-baseline.jpg", i);
+        make_jpeg_file(path, name, HEIGHT, WIDTH, false);
+        snprintf(name, sizeof(name), "%d2-small-progressive.jpg", i);
+        make_jpeg_file(path, name, HEIGHT / 8, WIDTH / 8, true);
+        snprintf(name, sizeof(name), "%d3-interlaced.png", i);
+        make_interlaced_file(path, name);
+    }
+    make_subfolder(folder, "large");
+    make_path(path, folder, "large");
+    make_jpeg_file(path, "baseline.jpg", 4000, 6000, false);
+    make_jpeg_file(path, "progressive.jpg", 3000, 4000, true);
+    make_cut_records(make_path(path, folder, "cut.rec"));
+    make_raw_records(make_path(path, folder, "raw.rec"));
+    make_tiny_records(make_path(path, folder, "tiny.rec"));
+}
+
+/* ---- Cases, each in a process of its own ------------------------------------------------------ */
+
+/* KiB of this process by the name in /proc/self/status, as bytes. */
+static size_t resident(const char *name) {
+    char line[128];
+    size_t kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof(line), file))
+        if (strncmp(line, name, strlen(name)) == 0) kib = strtoul(line + strlen(name), NULL, 10);
+    if (file) fclose(file);
+    return kib << 10;
+}
+
+static size_t resident_before;
+
+static void expect_below(const char *what, size_t limit) {
+    const size_t most = resident("VmHWM:") - resident_before;
+    printf("%s: %.1f MiB at most, the limit is %.1f\n", what, (double)most / (1 << 20),
+           (double)limit / (1 << 20));
+    EXPECT(resident_before > 0);
+    EXPECT(most <= limit + SPARE);
+}
+
+static iter_dataset *open_in(const char *folder, const char *format, const char *rest) {
+    char spec[700];
+    iter_error err;
+    iter_dataset *data;
+    snprintf(spec, sizeof(spec), "%s:\"%s/%s", format, folder, rest);
+    if (iter_dataset_open(spec, NULL, &data, &err) < 0) {
+        fprintf(stderr, "%s: %s\n", spec, err.message);
+        exit(1);
+    }
+    return data;
+}
+
+typedef struct outcome {
+    uint64_t hash;
+    size_t n_failed;
+    iter_failure failed[64];
+} outcome;
+
+static outcome run(iter_dataset *data, const char *chain_text, const iter_loader_options *opt,
+                   uint32_t epochs) {
+    outcome out;
+    iter_chain *chain = chain_text ? drive_chain(chain_text) : NULL;
+    iter_loader *loader = drive_loader(data, chain, opt);
+    out.hash = drive_run(loader, epochs);
+    out.n_failed = iter_loader_failures(loader, out.failed, 64);
+    iter_loader_unref(loader);
+    iter_chain_unref(chain);
+    return out;
+}
+
+static iter_loader_options options_with(uint64_t limit) {
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    opt.batch_size = 8;
+    opt.workers = 2;
+    opt.shuffle = ITER_SHUFFLE_FULL;
+    opt.on_error = ITER_ON_ERROR_BLANK;
+    opt.memory_limit = limit;
+    return opt;
+}
+
+/* Four large progressive and four interlaced pictures fail, the others do not. */
+static void mixed_pictures(const char *folder, bool limited) {
+    const size_t limit = (size_t)(limited ? 32 : 1024) << 20;
+    iter_dataset *data = open_in(folder, "folder", "mix\"");
+    const iter_loader_options opt = options_with(limit);
+    const outcome got = run(data, "center-crop:64 | to:f32,nchw", &opt, 4);
+    EXPECT_EQ(got.n_failed, limited ? 4 * 8 : 0);
+    for (size_t i = 0; i < got.n_failed; i++) {
+        EXPECT_EQ(got.failed[i].status, ITER_ENOMEM);
+        EXPECT(got.failed[i].index % 4 == 0 || got.failed[i].index % 4 == 3);
+        EXPECT(strstr(got.failed[i].message, "image: sample "));
+        EXPECT(strstr(got.failed[i].message, "decoding takes "));
+        EXPECT(strstr(got.failed[i].message, "raise max_sample_bytes, or memory_limit"));
+    }
+    if (got.n_failed) printf("%s\n", got.failed[0].message);
+    iter_dataset_unref(data);
+    expect_below("pictures", limit);
+}
+
+static void tight_pictures(const char *folder) {
+    mixed_pictures(folder, true);
+}
+
+static void ample_pictures(const char *folder) {
+    mixed_pictures(folder, false);
+}
+
+/* 24 million pixels as cameras write them, 12 million in progressive scans: no option is needed. */
+static void default_limits(const char *folder) {
+    iter_dataset *data = open_in(folder, "folder", "large\"?labels=no");
+    iter_loader_options opt = options_with(0);
+    opt.max_sample_bytes = 0;
+    const outcome got = run(data, "resize:size=64 | to:f32,nchw", &opt, 1);
+    EXPECT_EQ(got.n_failed, 0);
+    iter_dataset_unref(data);
+}
+
+/* In pieces: refused where they are too large to be put together. */
+static void cut_records(const char *folder) {
+    const size_t limit = (size_t)64 << 20;
+    iter_dataset *data = open_in(folder, "recordio", "cut.rec\"");
+    const iter_loader_options opt = options_with(limit);
+    const outcome got = run(data, "center-crop:64 | to:f32,nchw", &opt, 4);
+    EXPECT_EQ(got.n_failed, 4 * 4);
+    for (size_t i = 0; i < got.n_failed; i++) {
+        EXPECT_EQ(got.failed[i].status, ITER_ENOMEM);
+        EXPECT_EQ(got.failed[i].index % 4, 3);
+        EXPECT(strstr(got.failed[i].message, "in pieces is put together"));
+    }
+    iter_dataset_unref(data);
+    expect_below("records in pieces", limit);
+}
+
+/* Five times as large as the limit: the same rows in the same order as without one. */
+static void raw_records(const char *folder) {
+    static const int32_t orders[] = {ITER_SHUFFLE_NONE, ITER_SHUFFLE_FULL, ITER_SHUFFLE_BLOCK};
+    const size_t limit = (size_t)24 << 20;
+    char spec[64];
+    uint64_t hash[3];
+    snprintf(spec, sizeof(spec), "raw.rec\"?raw=%dx%dx3", RAW_SIDE, RAW_SIDE);
+    iter_dataset *data = open_in(folder, "recordio", spec);
+    iter_loader_options opt = options_with(limit);
+    opt.block = 64;
+    opt.buffer_blocks = 4;
+    for (int i = 0; i < 3; i++) {
+        opt.shuffle = orders[i];
+        const outcome got = run(data, NULL, &opt, 1);
+        EXPECT_EQ(got.n_failed, 0);
+        hash[i] = got.hash;
+    }
+    expect_below("raw records", limit);
+    opt.memory_limit = (uint64_t)1 << 30; /* the whole set is loaded */
+    for (int i = 0; i < 3; i++) {
+        opt.shuffle = orders[i];
+        EXPECT(run(data, NULL, &opt, 1).hash == hash[i]);
+    }
+    iter_dataset_unref(data);
+}
+
+/* An index that does not fit is refused, with how large it is. */
+static void large_index(const char *folder) {
+    char text[64];
+    iter_error err;
+    iter_loader *loader;
+    iter_dataset *data = open_in(folder, "recordio", "tiny.rec\"?header=no&raw=1x4x1");
+    const uint64_t bytes = iter_dataset_describe(data)->index_bytes;
+    iter_loader_options opt = options_with((uint64_t)4 << 20);
+    EXPECT(bytes >= TINY_RECORDS * 8 && bytes < TINY_RECORDS * 16);
+    EXPECT_STATUS(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_ENOMEM, &err);
+    snprintf(text, sizeof(text), "an index of %llu bytes", (unsigned long long)bytes);
+    EXPECT(strstr(err.message, "memory_limit of 4194304 bytes is too small"));
+    EXPECT(strstr(err.message, text));
+    opt.memory_limit = (uint64_t)12 << 20;
+    EXPECT_OK(iter_dataloader_create(data, NULL, &opt, &loader, &err), &err);
+    EXPECT(strstr(iter_loader_plan_text(loader), "; at most 12582912\n"));
+    iter_loader_unref(loader);
+    iter_dataset_unref(data);
+    expect_below("index", (size_t)12 << 20);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(const char *folder);
+} cases[] = {{"tight-pictures", tight_pictures}, {"ample-pictures", ample_pictures},
+             {"default-limits", default_limits}, {"cut-records", cut_records},
+             {"raw-records", raw_records},       {"large-index", large_index}};
+
+/* This program once more, for one case. */
+static int run_alone(const char *name, const char *folder) {
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        execl("/proc/self/exe", "stress_memory", name, folder, (char *)NULL);
+        _exit(127);
+    }
+    int status = -1;
+    if (child < 0 || waitpid(child, &status, 0) < 0) return 1;
+    return status;
+}
+
+int main(int argc, char **argv) {
+    resident_before = resident("VmRSS:");
+    for (size_t i = 0; argc == 3 && i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (strcmp(cases[i].name, argv[1]) != 0) continue;
+        cases[i].run(argv[2]);
+        return EXPECT_DONE();
+    }
+    char folder[MAKE_PATH_MAX];
+    make_folder(folder);
+    make_all(folder);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        EXPECT(run_alone(cases[i].name, folder) == 0);
+    make_folder_gone(folder);
+    return EXPECT_DONE();
+}
+
+#endif
