@@ -17,6 +17,7 @@
 
 #include "bench_machine.h"
 #include "bench_util.h"
+#include "wrapped.h"
 
 #define SAMPLE_US      20.0
 #define DEFAULT_FACTOR 3.0
@@ -26,24 +27,12 @@
 
 struct plant {
     iter_registry *registry; /* the planted stage and format */
-    iter_format_ops format;  /* the dataset's, with a slow decoder */
-    char *data, *chain;
+    wrapped decoded;         /* the dataset's format, with a slow decoder */
+    double us;               /* that it takes */
+    char *chain;
 };
 
 /* ---- A slow decoder around the dataset's own ------------------------------------------------- */
-
-/* State of the planted format: this, then the inner format's state. */
-typedef struct slow_format {
-    const iter_format_ops *inner;
-    void *state;
-    double us;
-    const iter_decoder_ops *decoder; /* of the field; NULL = it is copied */
-    const void *shared;
-    size_t offset;
-    iter_decoder_ops table;
-} slow_format;
-
-#define HEAD ((sizeof(slow_format) + 63) & ~(size_t)63)
 
 static double thread_us(void) {
     struct timespec t;
@@ -51,132 +40,54 @@ static double thread_us(void) {
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-static iter_status slow_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
-                               iter_tensor *out, iter_error *err) {
-    const slow_format *f = shared;
-    const double until = thread_us() + f->us;
-    iter_status s = ITER_OK;
-    if (f->decoder != NULL)
-        s = f->decoder->decode(state, f->shared, bytes, size, out, err);
-    else
-        memcpy(out->data, bytes + f->offset, iter_desc_bytes(&out->desc));
+static void spend_until(double until) {
     while (thread_us() < until) {
     }
+}
+
+static iter_status slow_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                               iter_tensor *out, iter_error *err) {
+    const wrapped_decoder *d = shared;
+    const double until = thread_us() + *(const double *)d->user;
+    iter_status s = ITER_OK;
+    if (d->inner != NULL)
+        s = d->inner->decode(state, d->shared, bytes, size, out, err);
+    else
+        memcpy(out->data, bytes + d->offset, iter_desc_bytes(&out->desc));
+    spend_until(until);
     return s;
 }
 
 static iter_status slow_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
                                iter_desc *out, iter_error *err) {
-    const slow_format *f = shared;
-    return f->decoder->header(state, f->shared, bytes, size, out, err);
+    const wrapped_decoder *d = shared;
+    return d->inner->header(state, d->shared, bytes, size, out, err);
 }
 
 static iter_status slow_decode_image(void *state, const void *shared, const uint8_t *bytes,
                                      size_t size, const iter_image_wish *wish, iter_tensor *out,
                                      iter_error *err) {
-    const slow_format *f = shared;
-    const double until = thread_us() + f->us;
-    const iter_status s = f->decoder->decode_image(state, f->shared, bytes, size, wish, out, err);
-    while (thread_us() < until) {
-    }
+    const wrapped_decoder *d = shared;
+    const double until = thread_us() + *(const double *)d->user;
+    const iter_status s = d->inner->decode_image(state, d->shared, bytes, size, wish, out, err);
+    spend_until(until);
     return s;
 }
 
-static iter_status slow_start(void *state, const void *shared, iter_error *err) {
-    const slow_format *f = shared;
-    return f->decoder != NULL && f->decoder->start != NULL
-               ? f->decoder->start(state, f->shared, err)
-               : ITER_OK;
-}
-
-/* `path` is "US:FORMAT:PATH". */
-static iter_status slow_open(void *state, const char *path, const void *options,
-                             iter_description *out, iter_error *err) {
-    slow_format *f = state;
-    char name[ITER_NAME_MAX], *rest;
-    f->us = strtod(path, &rest);
-    size_t length = rest[0] == ':' ? strcspn(rest + 1, ":") : 0;
-    if (length == 0 || length >= sizeof(name) || rest[1 + length] != ':')
-        return bench_fail(err, ITER_EINVAL, "planted decoder: path '%s'", path);
-    memcpy(name, rest + 1, length);
-    name[length] = '\0';
-    f->inner = iter_registry_format(NULL, name);
-    if (f->inner == NULL) return bench_fail(err, ITER_EINVAL, "no format is called '%s'", name);
-    f->state = (char *)state + HEAD;
-    iter_status s = f->inner->open(f->state, rest + 2 + length, options, out, err);
-    if (s < 0) return s;
-    iter_field *field = NULL;
-    int n_decoders = 0;
-    for (int32_t i = out->n_fields - 1; i >= 0; i--) {
-        n_decoders += out->fields[i].decoder != NULL;
-        if (out->fields[i].role == ITER_DATA && out->fields[i].extent >= 0) field = &out->fields[i];
-    }
-    if (field == NULL || n_decoders > (field->decoder != NULL)) {
-        f->inner->close(f->state);
-        return bench_fail(err, ITER_EUNSUPPORTED, "%s: nothing that a slow decoder fits to", name);
-    }
-    f->decoder = field->decoder;
-    f->shared = out->shared;
-    f->offset = field->offset;
-    f->table = (iter_decoder_ops){
-        .base = {.struct_size = sizeof(iter_decoder_ops),
-                 .name = "slow-decoder",
-                 .help = "",
-                 .state_size = f->decoder != NULL ? f->decoder->base.state_size : 0},
-        .start = slow_start,
-        .stop = f->decoder != NULL ? f->decoder->stop : NULL,
-        .decode = f->decoder == NULL || f->decoder->decode != NULL ? slow_decode : NULL};
-    if (f->decoder != NULL && f->decoder->decode_image != NULL) {
-        f->table.header = slow_header;
-        f->table.decode_image = slow_decode_image;
-    }
-    field->decoder = &f->table;
-    out->shared = f;
-    return ITER_OK;
-}
-
-static void slow_close(void *state) {
-    slow_format *f = state;
-    f->inner->close(f->state);
-}
-
-static void slow_locate(const void *state, uint64_t index, iter_extent *out) {
-    const slow_format *f = state;
-    f->inner->locate(f->state, index, out);
-}
-
-static void slow_index_row(const void *state, uint64_t index, int32_t field, void *row) {
-    const slow_format *f = state;
-    f->inner->index_row(f->state, index, field, row);
-}
-
-static int64_t slow_length(const void *state, uint64_t index) {
-    const slow_format *f = state;
-    return f->inner->length(f->state, index);
-}
+static const iter_decoder_ops slow_decoder = {
+    .base = {.struct_size = sizeof(iter_decoder_ops), .name = "slow-decoder"},
+    .decode = slow_decode,
+    .header = slow_header,
+    .decode_image = slow_decode_image,
+};
 
 static iter_status plant_decoder(const bench_options *options, double us, plant *made,
                                  bench_options *out, iter_error *err) {
-    char name[ITER_NAME_MAX];
-    size_t length = strcspn(options->data, ":");
-    snprintf(name, sizeof(name), "%.*s", (int)length, options->data);
-    const iter_format_ops *inner = iter_registry_format(NULL, name);
-    if (inner == NULL || inner->locate == NULL)
-        return bench_fail(err, ITER_EINVAL, "slow-decode: %s has no bytes to decode", name);
-    made->format = *inner;
-    made->format.base.name = "decoded-slowly";
-    made->format.base.state_size = HEAD + inner->base.state_size;
-    made->format.open = slow_open;
-    made->format.close = slow_close;
-    made->format.locate = slow_locate;
-    made->format.index_row = inner->index_row != NULL ? slow_index_row : NULL;
-    made->format.length = inner->length != NULL ? slow_length : NULL;
-    made->format.resident = NULL;
-    made->format.get = NULL;
-    if (asprintf(&made->data, "decoded-slowly:%.3f:%s", us, options->data) < 0)
-        return bench_fail(err, ITER_ENOMEM, "no memory for a plant");
-    out->data = made->data;
-    return iter_registry_add_format(made->registry, &made->format, err);
+    made->us = us;
+    iter_status s = wrapped_make("decoded-slowly", options->data, &slow_decoder, &made->us,
+                                 made->registry, &made->decoded, err);
+    out->data = made->decoded.data;
+    return s;
 }
 
 /* ---- The others ------------------------------------------------------------------------------ */
@@ -324,7 +235,7 @@ iter_status plant_make(const bench_options *options, plant **made, bench_options
 void plant_free(plant *made) {
     if (made == NULL) return;
     iter_registry_destroy(made->registry);
-    free(made->data);
+    wrapped_free(&made->decoded);
     free(made->chain);
     free(made);
 }
