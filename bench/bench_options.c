@@ -81,8 +81,8 @@ static const option_row rows[] = {
     {"cache", CHOICE, AT(cache), "asis|hot|cold", 0, 0, 0, RUNS | BENCH_LIMITS,
      "page cache before the run (asis)"},
     {"epochs", COUNT, AT(epochs), "N", 0, 1, UINT32_MAX, BENCH_RUN, "run that many epochs"},
-    {"seconds", REAL, AT(seconds), "S", 0, 0, 0, BENCH_RUN,
-     "run that long (3, where --epochs is not given)"},
+    {"seconds", REAL, AT(seconds), "S", 0, 0, 0, BENCH_RUN | BENCH_LIMITS,
+     "run that long (3, where --epochs is not given; limits: with --decode, 12)"},
     {"seed", COUNT, AT(seed), "N", 0, 0, UINT64_MAX, LOADS | BENCH_GENERATE,
      "order and augmentation depend on it alone (0)"},
     {"memory", SIZE, AT(memory), "BYTES", 0, 1, UINT64_MAX, LOADS,
@@ -130,13 +130,17 @@ static const option_row rows[] = {
     {"batches", COUNT, AT(batches), "N", 0, 1, UINT32_MAX, BENCH_RUN, "of --dump: how many"},
     {"limit", CHOICE, AT(limit), "ordered|convert", 1, 0, 0, BENCH_SERVE,
      "serve this straight loop instead of a loader"},
+    {"decode", FLAG, AT(decode), NULL, 0, 0, 0, BENCH_LIMITS,
+     "photos: one core's loader beside libjpeg-turbo's decode of the same parts (without --chain: "
+     "random-resized-crop:size=224 | random-flip | normalize | to:f32,nchw)"},
     {"a", TEXT, AT(a), "COMMAND", 0, 0, 0, BENCH_VERSUS, "first program"},
     {"b", TEXT, AT(b), "COMMAND", 0, 0, 0, BENCH_VERSUS, "second program"},
-    {"pairs", COUNT, AT(pairs), "N", 0, 6, 1000, BENCH_RUN | BENCH_VERSUS,
+    {"pairs", COUNT, AT(pairs), "N", 0, 6, 1000, BENCH_RUN | BENCH_VERSUS | BENCH_LIMITS,
      "pairs of slices to keep (15)"},
     {"slice", REAL, AT(slice_s), "S", 0, 0, 0, BENCH_VERSUS,
      "seconds that a slice aims at, at most 2 (0.25)"},
-    {"n", COUNT, AT(n), "N", 0, 1, 10000000, BENCH_GENERATE, "records a file (10000)"},
+    {"n", COUNT, AT(n), "N", 0, 1, 10000000, BENCH_GENERATE,
+     "cifar10: records a file (10000); photos: how many (300)"},
 };
 
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -270,8 +274,7 @@ iter_status bench_options_parse(int argc, char **argv, int first, bench_command 
                            .ranks = 1,
                            .shuffle = ITER_SHUFFLE_FULL,
                            .last_batch = ITER_LAST_KEEP,
-                           .pairs = 15,
-                           .n = 10000};
+                           .pairs = 15};
     for (int i = first; i < argc; i++) {
         const char *text = argv[i];
         if (strncmp(text, "--", 2) != 0) {
@@ -344,6 +347,11 @@ iter_status bench_options_check(const bench_options *options, bench_command comm
         return bench_fail(err, ITER_EINVAL,
                           "--failures belongs to a plain run: no --model, --compute-ms, --plant, "
                           "--prove, --trace, --sweep or --dump beside it");
+    if (options->decode && (options->workers != 0 || options->device != 0))
+        return bench_fail(err, ITER_EINVAL,
+                          "--decode is about one core: no --workers or --device beside it");
+    if (command == BENCH_LIMITS && !options->decode && options->seconds > 0)
+        return bench_fail(err, ITER_EINVAL, "limits: --seconds belongs to --decode");
     if (check_device(options, err) < 0) return ITER_EINVAL;
     if (options->epochs > 0 && options->seconds > 0)
         return bench_fail(err, ITER_EINVAL, "--epochs and --seconds exclude one another");
@@ -458,7 +466,7 @@ void bench_options_help(FILE *out) {
           "       iterbench compare A.json B.json                   two results side by side\n"
           "       iterbench report RESULT.json OUT.html             a result as a page to look at\n"
           "       iterbench doctor [--data SPEC] [--json FILE|-]    what this machine gives\n"
-          "       iterbench generate cifar10 DIR [--n N] [--seed N] a set in that format\n"
+          "       iterbench generate cifar10|photos DIR [--n N] [--seed N]\n"
           "       iterbench serve [options]                         'run N' on stdin, 'samples "
           "seconds' on stdout\n"
           "       iterbench versus --a COMMAND --b COMMAND [--pairs N] [--slice S] [--json "

@@ -73,6 +73,7 @@ typedef struct bench_options {
     const char *dump;
     uint64_t batches;
     int32_t limit;    /* bench_limit, of serve */
+    bool decode;      /* of limits: photos, against libjpeg-turbo itself */
     int32_t consumer; /* bench_consumer */
     int32_t model;    /* bench_model */
     int32_t
@@ -97,7 +98,7 @@ typedef struct bench_options {
     const char *a, *b;
     uint64_t pairs; /* kept pairs wanted */
     double slice_s; /* of versus; 0 = as measure.h has it */
-    uint64_t n;     /* of generate: records a file */
+    uint64_t n;     /* of generate: records a file, or photos; 0 = the default */
     const char *words[BENCH_WORDS_MAX];
     int n_words; /* arguments that are no options */
 } bench_options;

@@ -3,35 +3,61 @@
  * measured by straight loops.
  *
  * How many slots a loader works in decides the figures, so a loader runs first, for a moment, and
- * is looked at.
+ * is looked at. With --decode it goes on: over photos, in turns with what libjpeg-turbo itself does for
+ * the same parts of them.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench_machine.h"
+#include "bench_util.h"
+#include "decode_limit.h"
 #include "iterbench.h"
 #include "run_result.h"
 
-#define LOOK_BATCHES 64
+#define LOOK_BATCHES        64
+#define LOOK_BATCHES_PHOTOS 2 /* of photos: a batch takes long, and there is one slot */
+#define DECODE_CHAIN        "random-resized-crop:size=224 | random-flip | normalize | to:f32,nchw"
 
 typedef struct limits_run {
     bench_arm arm;
     yardstick yard;
     yardstick_rates rates;
     gpu_link_rates link;
+    decode_limit decode;
 } limits_run;
+
+static iter_status measure_decode(const bench_options *options, limits_run *r, iter_error *err) {
+    if (r->yard.why[0] != '\0')
+        return bench_fail(err, ITER_EUNSUPPORTED, "--decode: %s", r->yard.why);
+    return decode_limit_measure(&r->yard.photos, &r->arm, options, &r->decode, err);
+}
+
+static iter_status check_photos(const bench_options *options, iter_error *err) {
+    iter_dataset *dataset;
+    iter_status s = iter_dataset_open(options->data, NULL, &dataset, err);
+    if (s < 0) return s;
+    if (!photo_yard_fits(iter_dataset_describe(dataset)))
+        s = bench_fail(err, ITER_EUNSUPPORTED, "--decode: %s has no images of any size",
+                       options->data);
+    iter_dataset_unref(dataset);
+    return s;
+}
 
 static iter_status measure(const bench_options *options, limits_run *r, iter_error *err) {
     uint64_t samples;
     double seconds;
     bench_cache_proof proof;
-    iter_status s = ITER_OK;
-    if (options->cache != BENCH_CACHE_ASIS) s = bench_cache_prepare(options, &proof, err);
+    iter_status s = options->decode ? check_photos(options, err) : ITER_OK;
+    if (s == ITER_OK && options->cache != BENCH_CACHE_ASIS)
+        s = bench_cache_prepare(options, &proof, err);
     if (s == ITER_OK) s = arm_open(options, NULL, &r->arm, err);
     if (s < 0) return s;
-    s = arm_run(&r->arm, LOOK_BATCHES, true, &samples, &seconds, err);
+    s = arm_run(&r->arm, options->decode ? LOOK_BATCHES_PHOTOS : LOOK_BATCHES, true, &samples,
+                &seconds, err);
     if (s == ITER_OK) {
         s = yardstick_open(&r->yard, options, NULL, r->arm.loaders[0], arm_n_slots(&r->arm), err);
+        if (s == ITER_OK && options->decode) s = measure_decode(options, r, err);
         if (s == ITER_OK) s = yardstick_rates_of(&r->yard, options, &r->rates, err);
         if (s == ITER_OK) s = run_link(&r->arm, &r->link, err);
     }
@@ -42,6 +68,8 @@ static iter_status measure(const bench_options *options, limits_run *r, iter_err
 static iter_status report(const bench_options *options, const limits_run *r, iter_error *err) {
     if (options->json == NULL || strcmp(options->json, "-") != 0)
         run_limits_table(&r->rates, options->device != 0 ? &r->link : NULL, r->yard.why, stdout);
+    if (options->decode && (options->json == NULL || strcmp(options->json, "-") != 0))
+        decode_limit_table(&r->decode, stdout);
     if (options->json == NULL) return ITER_OK;
     json_writer w = {0};
     iter_status s = bench_json_open(options->json, &w.out, err);
@@ -52,12 +80,19 @@ static iter_status report(const bench_options *options, const limits_run *r, ite
     json_text(&w, "chain", options->chain);
     json_count(&w, "batch", options->batch);
     run_limits_json(&w, &r->rates, options->device != 0 ? &r->link : NULL);
+    decode_limit_json(&w, &r->decode);
     json_end(&w);
     return bench_json_close(options->json, w.out, err);
 }
 
-int cmd_limits(const bench_options *options) {
+int cmd_limits(const bench_options *asked) {
     iter_error err = {ITER_ENOMEM, "no memory"};
+    bench_options of_photos = *asked;
+    const bench_options *options = &of_photos;
+    if (asked->decode) {
+        if (asked->chain == NULL) of_photos.chain = DECODE_CHAIN;
+        of_photos.consumer = BENCH_CONSUMER_NONE; /* nobody reads what the loops write, either */
+    }
     limits_run *r = calloc(1, sizeof(*r));
     if (r == NULL) return bench_say(BENCH_FAILED, &err);
     iter_status s = measure(options, r, &err);

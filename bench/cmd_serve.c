@@ -79,7 +79,7 @@ static iter_status open_served(const bench_options *options, served *s, iter_err
                                 arm_n_slots(&s->arm), err);
     if (status == ITER_OK && !s->yard.works)
         status = bench_fail(err, ITER_EUNSUPPORTED, "no straight loop for this work: %.200s",
-                            s->yard.why);
+                            s->yard.has_photos ? "images of any size" : s->yard.why);
     if (status == ITER_OK) s->side = yardstick_side(&s->yard, (bench_limit)options->limit);
     arm_close(&s->arm); /* its threads and memory are out of the way */
     s->has_arm = false;

@@ -220,6 +220,7 @@ void run_limits_json(json_writer *w, const yardstick_rates *limits, const gpu_li
     json_number(w, "copy_bytes_per_s", limits->copy_bytes_per_s);
     json_number(w, "convert_samples_per_s", limits->convert_samples_per_s);
     json_number(w, "ordered_samples_per_s", limits->ordered_samples_per_s);
+    json_number(w, "decode_samples_per_s", limits->decode_samples_per_s);
     json_number(w, "read_bytes_per_s", limits->read_bytes_per_s);
     json_number(w, "gpu_copy_bytes_per_s", link != NULL ? link->plain_bytes_per_s : NAN);
     json_number(w, "gpu_slots_bytes_per_s", link != NULL ? link->slots_bytes_per_s : NAN);

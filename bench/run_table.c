@@ -89,6 +89,9 @@ static void cell_ordered(const run_result *r, int i, char *out) {
 static void cell_convert(const run_result *r, int i, char *out) {
     in_share(arm_rate(&r->arms[i]), r->limits.convert_samples_per_s, out);
 }
+static void cell_decode(const run_result *r, int i, char *out) {
+    in_share(arm_rate(&r->arms[i]), r->limits.decode_samples_per_s, out);
+}
 static void cell_open(const run_result *r, int i, char *out) {
     const bench_arm *arm = &r->arms[i];
     int n = 0;
@@ -137,6 +140,7 @@ static const struct {
     {"of the time in next", cell_wait},
     {"CPU ns a sample", cell_cpu},
     {"of ordered", cell_ordered},
+    {"of libjpeg on one core", cell_decode},
     {"of convert", cell_convert},
     {"workers / source / slots", cell_workers},
     {"bytes read", cell_paths},
@@ -170,12 +174,14 @@ static void head(const run_result *result, FILE *out) {
 }
 
 static void body(const run_result *result, FILE *out) {
+    const bool photos = isfinite(result->limits.decode_samples_per_s);
     fprintf(out, "%-*s", LEFT, "");
     for (int i = 0; i < result->n_arms; i++)
         fprintf(out, " %*s", RIGHT, result->arms[i].name);
     fputc('\n', out);
     for (size_t k = 0; k < sizeof(cells) / sizeof(cells[0]); k++) {
         if (cells[k].value == cell_device && result->options->device == 0) continue;
+        if (cells[k].value == (photos ? cell_ordered : cell_decode)) continue;
         fprintf(out, "%-*s", LEFT, cells[k].name);
         for (int i = 0; i < result->n_arms; i++) {
             char text[RIGHT * 2];
@@ -224,8 +230,13 @@ void run_limits_table(const yardstick_rates *l, const gpu_link_rates *link, cons
     if (link != NULL) link_line(link, out);
     char a[32], b[32], c[32];
     double copies = 2 * l->copy_bytes_per_s / (l->in_bytes + l->out_bytes);
-    fprintf(out, "%-*s ordered %s, convert %s samples/s\n", LEFT, "limits of this machine",
-            grouped(l->ordered_samples_per_s, a), grouped(l->convert_samples_per_s, b));
+    if (isfinite(l->decode_samples_per_s))
+        fprintf(out, "%-*s libjpeg-turbo alone %s, convert %s samples/s, on one core\n", LEFT,
+                "limits of this machine", grouped(l->decode_samples_per_s, a),
+                grouped(l->convert_samples_per_s, b));
+    else
+        fprintf(out, "%-*s ordered %s, convert %s samples/s\n", LEFT, "limits of this machine",
+                grouped(l->ordered_samples_per_s, a), grouped(l->convert_samples_per_s, b));
     fprintf(out, "%-*s copy %s MB/s, read %s MB/s", LEFT, "", grouped(l->copy_bytes_per_s / 1e6, a),
             grouped(l->read_bytes_per_s / 1e6, b));
     if (l->in_bytes > 0) fprintf(out, "; all through memory: %s samples/s", grouped(copies, c));

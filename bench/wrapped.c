@@ -14,12 +14,16 @@
 
 #include "bench_util.h"
 
+#define OTHERS 3
+
 /* State of the format: this, then the inner format's state. */
 typedef struct wrapped_state {
+    wrapped_decoder shared; /* first: what decoders get is this, and so all of the state */
     const iter_format_ops *inner;
     void *state;
-    wrapped_decoder shared;
     iter_decoder_ops table;
+    const iter_decoder_ops *others[OTHERS]; /* of the other fields */
+    iter_decoder_ops other_tables[OTHERS];
 } wrapped_state;
 
 #define HEAD ((sizeof(wrapped_state) + 63) & ~(size_t)63)
@@ -30,16 +34,55 @@ static iter_status start(void *state, const void *shared, iter_error *err) {
                                                        : ITER_OK;
 }
 
+/* ---- Other fields, whose decoders want the inner `shared`, too -------------------------------- */
+
+/* A decoder is not told which it is, so each has functions of its own. */
+#define OTHER(i)                                                                            \
+    static iter_status start_##i(void *state, const void *shared, iter_error *err) {        \
+        const wrapped_state *f = shared;                                                    \
+        const iter_decoder_ops *inner = f->others[i];                                       \
+        return inner->start != NULL ? inner->start(state, f->shared.shared, err) : ITER_OK; \
+    }                                                                                       \
+    static iter_status decode_##i(void *state, const void *shared, const uint8_t *bytes,    \
+                                  size_t size, iter_tensor *out, iter_error *err) {         \
+        const wrapped_state *f = shared;                                                    \
+        return f->others[i]->decode(state, f->shared.shared, bytes, size, out, err);        \
+    }
+OTHER(0)
+OTHER(1)
+OTHER(2)
+
+static const iter_decoder_ops other_tables[OTHERS] = {
+    {.start = start_0, .decode = decode_0},
+    {.start = start_1, .decode = decode_1},
+    {.start = start_2, .decode = decode_2},
+};
+
+static bool keep_other(wrapped_state *f, int n, iter_field *field) {
+    const iter_decoder_ops *inner = field->decoder;
+    if (n >= OTHERS || inner->decode == NULL) return false;
+    f->others[n] = inner;
+    f->other_tables[n] = other_tables[n];
+    f->other_tables[n].base = inner->base;
+    f->other_tables[n].stop = inner->stop;
+    field->decoder = &f->other_tables[n];
+    return true;
+}
+
+/* ---- The field in front of which ours stands ------------------------------------------------- */
+
 static iter_status put_in_front(wrapped_state *f, const wrapped *owner, iter_description *out,
                                 iter_error *err) {
     iter_field *field = NULL;
-    int n_decoders = 0;
-    for (int32_t i = out->n_fields - 1; i >= 0; i--) {
-        n_decoders += out->fields[i].decoder != NULL;
+    int n_others = 0;
+    bool fits = true;
+    for (int32_t i = out->n_fields - 1; i >= 0; i--)
         if (out->fields[i].role == ITER_DATA && out->fields[i].extent >= 0) field = &out->fields[i];
-    }
-    if (field == NULL || n_decoders > (field->decoder != NULL))
-        return bench_fail(err, ITER_EUNSUPPORTED, "%s: no field that is decoded by itself",
+    for (int32_t i = 0; i < out->n_fields; i++)
+        if (&out->fields[i] != field && out->fields[i].decoder != NULL)
+            fits = fits && keep_other(f, n_others++, &out->fields[i]);
+    if (field == NULL || !fits)
+        return bench_fail(err, ITER_EUNSUPPORTED, "%s: no field that a decoder can stand before",
                           f->inner->base.name);
     const iter_decoder_ops *inner = field->decoder, *front = owner->front;
     f->shared = (wrapped_decoder){owner->user, inner, out->shared, field->offset};

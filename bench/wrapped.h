@@ -28,7 +28,7 @@ typedef struct wrapped {
  *   out  lives as long as datasets that were opened by out->data; to be freed whatever the answer
  *
  * Errors  EINVAL (no such format, or nothing in it is decoded), ENOMEM. Opening the dataset also
- *         answers EUNSUPPORTED: the field of ours is not the only one with a decoder.
+ *         answers EUNSUPPORTED: more than three other fields are decoded, or one of them is an image.
  */
 iter_status wrapped_make(const char *name, const char *data, const iter_decoder_ops *front,
                          void *user, iter_registry *registry, wrapped *out, iter_error *err);

@@ -274,10 +274,38 @@ static iter_status prepare(yardstick *y, const char *chain, const iter_loader *l
     return ITER_OK;
 }
 
+static iter_status find_photos(const bench_options *options, bool *out, iter_error *err) {
+    iter_dataset *dataset;
+    iter_status s = iter_dataset_open(options->data, options->registry, &dataset, err);
+    if (s < 0) return s;
+    *out = photo_yard_fits(iter_dataset_describe(dataset));
+    iter_dataset_unref(dataset);
+    return ITER_OK;
+}
+
+/* Photos that cannot be had for the loops are no failure of the run, either. */
+static void open_photos(yardstick *y, const bench_options *options, const iter_loader *loader,
+                        uint32_t n_slots) {
+    iter_error reason;
+    iter_status s =
+        photo_yard_open(&y->photos, options, loader, n_slots,
+                        options->decode ? YARDSTICK_PHOTOS_DECODE : YARDSTICK_PHOTOS, &reason);
+    if (s < 0) snprintf(y->photos.why, sizeof(y->photos.why), "%.255s", reason.message);
+    snprintf(y->why, sizeof(y->why), "%s", y->photos.why);
+}
+
 iter_status yardstick_open(yardstick *out, const bench_options *options, const bench_arrays *arrays,
                            const iter_loader *loader, uint32_t n_slots, iter_error *err) {
     memset(out, 0, sizeof(*out));
     out->arrays = arrays;
+    if (arrays == NULL) {
+        iter_status found = find_photos(options, &out->has_photos, err);
+        if (found < 0) return found;
+    }
+    if (out->has_photos) {
+        open_photos(out, options, loader, n_slots);
+        return ITER_OK;
+    }
     if (arrays == NULL) {
         /* A set that cannot be loaded has no straight loop; that is no failure of the run. */
         bench_options plain = *options;
@@ -307,6 +335,7 @@ void yardstick_close(yardstick *y) {
     for (int i = 0; i < 64; i++)
         bench_unmap(y->slots[i], y->slot_bytes);
     bench_arrays_free(&y->own);
+    photo_yard_close(&y->photos);
     memset(y, 0, sizeof(*y));
 }
 
@@ -337,6 +366,7 @@ static void slice_of(yardstick *y, bench_limit limit, double seconds, uint64_t *
 }
 
 void yardstick_slice(yardstick *y, double seconds) {
+    if (y->has_photos) photo_yard_slice(&y->photos, seconds);
     if (!y->works) return;
     slice_of(y, BENCH_LIMIT_ORDERED, seconds, &y->ordered_samples, &y->ordered_s);
     slice_of(y, BENCH_LIMIT_CONVERT, seconds, &y->convert_samples, &y->convert_s);
@@ -429,13 +459,23 @@ static iter_status measure_read(const bench_options *options, double *out, iter_
     return s;
 }
 
+static void photo_rates(photo_yard *photos, yardstick_rates *out) {
+    while (photos->why[0] == '\0' && photos->decode_s < SLICES_WANTED * SLICE_S)
+        photo_yard_slice(photos, SLICE_S);
+    if (photos->why[0] != '\0') return;
+    out->decode_samples_per_s = (double)photos->n_decoded / photos->decode_s;
+    out->convert_samples_per_s = (double)photos->n_stored / photos->store_s;
+}
+
 iter_status yardstick_rates_of(yardstick *y, const bench_options *options, yardstick_rates *out,
                                iter_error *err) {
     *out = (yardstick_rates){.copy_bytes_per_s = NAN,
                              .convert_samples_per_s = NAN,
                              .ordered_samples_per_s = NAN,
                              .read_bytes_per_s = NAN,
+                             .decode_samples_per_s = NAN,
                              .cache_bytes = yardstick_cache_bytes()};
+    if (y->has_photos) photo_rates(&y->photos, out);
     if (y->works) {
         for (int i = 0; i < SLICES_WANTED && y->ordered_s < SLICES_WANTED * SLICE_S; i++)
             yardstick_slice(y, SLICE_S);

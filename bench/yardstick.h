@@ -6,13 +6,19 @@
 
 #include "arm.h"
 #include "limits.h"
+#include "photo_yard.h"
+
+/* Photos whose parts are decoded: more where the limit of decoding itself is asked for. */
+#define YARDSTICK_PHOTOS        512
+#define YARDSTICK_PHOTOS_DECODE 4096
 
 /** What the limits come to; NaN = cannot be said for this work. */
 typedef struct yardstick_rates {
     double copy_bytes_per_s;
     double convert_samples_per_s, ordered_samples_per_s;
     double read_bytes_per_s;
-    double in_bytes, out_bytes; /* of a sample */
+    double decode_samples_per_s; /* photos: libjpeg-turbo's decode of the parts that are wished */
+    double in_bytes, out_bytes;  /* of a sample */
     double array_bytes, cache_bytes;
 } yardstick_rates;
 
@@ -27,6 +33,8 @@ typedef struct yardstick {
     size_t slot_bytes;
     uint64_t cursor;
     uint32_t turn;
+    bool has_photos; /* of any size: `photos` instead of the work above */
+    photo_yard photos;
     uint64_t ordered_samples, convert_samples;
     double ordered_s, convert_s; /* added up by the slices */
 } yardstick;
@@ -34,7 +42,8 @@ typedef struct yardstick {
 /**
  * Prepares the loops for what `loader` delivers, into n_slots slots.
  *
- *   arrays  the set, or NULL: at most 256 MiB of it are loaded here
+ *   arrays  the set, or NULL: at most 256 MiB of it are loaded here, or of photos so many as
+ *           YARDSTICK_PHOTOS, more where options->decode
  *
  * Errors  ENOMEM, EIO and the like. Work that has no straight loop is no error: `works` is false
  *         then.
@@ -43,7 +52,7 @@ iter_status yardstick_open(yardstick *out, const bench_options *options, const b
                            const iter_loader *loader, uint32_t n_slots, iter_error *err);
 void yardstick_close(yardstick *yardstick);
 
-/** One slice each of ordered and convert, of about `seconds`; rates are sums over slices. */
+/** One slice each of ordered (of photos: decoding) and convert, of about `seconds`; rates are sums over slices. */
 void yardstick_slice(yardstick *yardstick, double seconds);
 
 /** ordered or convert as a side of a comparison. */

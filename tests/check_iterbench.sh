@@ -40,7 +40,8 @@ cmp -s "$set/test_batch.bin" "$dir/again/test_batch.bin" || fault "generate is n
 for arguments in "" "--data" "--wrong 1" "--data x: --batch 0" "--data x: --batch 1x" "--data x: --batch -1" "--data x: --loader torch" \
     "--data x: --epochs 1 --seconds 1" "--data x: --hash --seconds 1" "--data x: --start 1" "--data x: --start 1:" "--data x: --start 99999999999:0" \
     "--data x: --memory 1KB" "--data x: --memory 99999999999GiB" "--data x: --seconds 0" "--data x: --seconds nan" "--data x: --hash=1" \
-    "--data x: --dump d" "--data x: --batches 1" "--data x: word" "wrong" "compare a.json" "generate mnist d" "versus --a true" "plan" "limits" \
+    "--data x: --dump d" "--data x: --batches 1" "--data x: word" "wrong" "compare a.json" "generate mnist d" "limits --data x: --seconds 1" "limits --data x: --decode --workers 1" "--data x: --decode" \
+    "versus --a true" "plan" "limits" \
     "list word" "serve --data x:" "--data x: --pairs 1" "-x" \
     "versus --a true --b true --slice 0" "--data x: --ragged"; do
     # shellcheck disable=SC2086
@@ -98,6 +99,31 @@ status 0 compare "$dir/b.json" "$dir/c.json"
 status 1 compare "$dir/a.json" "$dir/c.json" # no arm in common
 status 0 plan --data "cifar10:$set" --chain "$normalize"
 [ -s "$dir/out" ] || fault "plan is empty"
+
+# Photos: generated, run, and beside libjpeg-turbo itself.
+crop="random-resized-crop:size=64 | to:f32,nchw"
+if "$ITERBENCH" generate photos "$dir/photos" --n 70 >"$dir/out" 2>"$dir/err"; then
+    [ "$(find "$dir/photos" -name '*.jpg' | wc -l)" = 70 ] || fault "70 photos: $(cat "$dir/out")"
+    status 1 generate photos "$dir/photos" --n 70
+    json "A run" --data "folder:$dir/photos" --loader dataloader --chain "$crop" --seconds 0.3
+    grep -q '"decode_samples_per_s": [0-9]' "$dir/out" || fault "no limit of decoding in a run"
+    json limits limits --decode --data "folder:$dir/photos" --seconds 0.5 --pairs 6
+    python3 -c "import json, sys
+d = json.load(open(sys.argv[1]))['decode']
+assert d['photos'] >= 70 and 0 < d['part_share'] < 1 and d['rounds'] > 0, d
+assert d['part_per_s']['median'] > d['limit_per_s']['median'] > 0 and d['ratio']['median'] > 0, d" "$dir/out" || fault "figures of limits --decode"
+    status 0 limits --decode --data "folder:$dir/photos" --chain "$crop" --seconds 0.3 --pairs 6
+    grep -q 'loader / limit' "$dir/out" || fault "no ratio: $(cat "$dir/out")"
+    status 1 --data "folder:$dir/photos" --loader ndarray --chain "$crop" --seconds 0.1
+    if [ -n "$ITERPACK" ]; then # the same parts out of a container
+        "$ITERPACK" list "$dir/photos" "$dir/photos.lst" >/dev/null && "$ITERPACK" pack "$dir/photos.lst" "$dir/photos.rec" --root "$dir/photos" >/dev/null
+        status 0 limits --decode --data "recordio:$dir/photos.rec" --chain "$crop" --seconds 0.3 --pairs 6
+    fi
+else
+    grep -q 'no libjpeg' "$dir/err" || fault "generate photos: $(cat "$dir/err")"
+fi
+status 1 limits --decode --data "cifar10:$set"
+grep -q 'no images of any size' "$dir/err" || fault "--decode over CIFAR: $(cat "$dir/err")"
 
 # A broken record: the label 200 in sample 5.
 cp "$set/data_batch_1.bin" "$dir/label.bin"

@@ -1,0 +1,41 @@
+/*
+ * decode_limit.h - a loader over photos on one core, beside the least that its work can take.
+ */
+#ifndef DECODE_LIMIT_H
+#define DECODE_LIMIT_H
+
+#include "arm.h"
+#include "bench_json.h"
+#include "photo_yard.h"
+
+/** Time a sample for all else: to find it, to resize it, to hand it over. */
+#define DECODE_REST_MS 0.06
+
+typedef struct decode_limit {
+    bool measured;
+    uint64_t n_photos;
+    double mean_bytes, part_share;  /* of a JPEG; of its pixels */
+    measure_interval part, whole;   /* photos a second by libjpeg-turbo alone */
+    measure_interval store;         /* rows a second that are normalised and stored */
+    measure_interval limit;         /* 1 / (part + store + DECODE_REST_MS), as rates */
+    measure_interval loader, ratio; /* loader / limit */
+    uint32_t n_rounds, n_dropped;
+    bool steady; /* false: rounds in which the machine's speed moved count, too */
+} decode_limit;
+
+/**
+ * Lets the loader and the three loops take turns. All four work on the same photos and parts in each
+ * round.
+ *
+ *   arm  one rank, without workers, with the options that the yard was opened with
+ *
+ * Errors  what the loader answers, EFORMAT (libjpeg fails where the loader did not), ENOMEM.
+ */
+iter_status decode_limit_measure(photo_yard *yard, bench_arm *arm, const bench_options *options,
+                                 decode_limit *out, iter_error *err);
+
+void decode_limit_table(const decode_limit *limit, FILE *out);
+/** "decode": an object, or null where nothing was measured. */
+void decode_limit_json(json_writer *w, const decode_limit *limit);
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * limits_decode.h - straight loops over photos: what libjpeg-turbo itself takes for them.
+ *
+ * No loader object, no lock, no counter in here, and no allocation but libjpeg's own. Who calls
+ * prepares photos and memory (photo_yard.h).
+ */
+#ifndef LIMITS_DECODE_H
+#define LIMITS_DECODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** A JPEG in memory, and the part of it that is wanted. */
+typedef struct limits_photo {
+    const uint8_t *bytes;
+    size_t size;
+    int64_t y, x, height, width;
+} limits_photo;
+
+typedef struct limits_decoder limits_decoder;
+
+/** NULL: no memory, or this build has no libjpeg. `gray`: one channel, else three. */
+limits_decoder *limits_decoder_create(bool gray);
+void limits_decoder_destroy(limits_decoder *decoder);
+
+/** Bytes that the loops write for a picture of height x width, whole or in part. */
+size_t limits_decode_bytes(int64_t height, int64_t width);
+
+/**
+ * Decodes photos[0..n), one after the other into the same pixels.
+ *
+ *   whole  true = all of each picture; false = the part: columns outside it and rows above are
+ *          skipped, one MCU more is decoded on each side, and nothing below the last row is read
+ *
+ * Returns  how many; where that is less than n, limits_decoder_text() says what is wrong with the
+ *          next one.
+ */
+uint64_t limits_decode(limits_decoder *decoder, const limits_photo *photos, uint64_t n, bool whole,
+                       uint8_t *pixels);
+const char *limits_decoder_text(const limits_decoder *decoder);
+
+#endif

@@ -1,0 +1,294 @@
+/*
+ * photo_yard.c - prepares the straight loops of limits_decode.c for the work of a loader over photos.
+ *
+ * Which part of a photo is decoded is drawn by the first stage from the counter-based random numbers
+ * of (seed, stage, epoch, position). Nothing of that is done a second time here: a loader runs over
+ * the same dataset with a decoder in front that notes what it is asked for, and decodes nothing. So
+ * the loops get the very windows that the loader gets, whatever the chain, container and sampler.
+ */
+#include "photo_yard.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arm.h"
+#include "bench_util.h"
+#include "wrapped.h"
+
+#define BYTES_MAX ((size_t)128 << 20)
+
+/* ---- A decoder that takes notes -------------------------------------------------------------- */
+
+static iter_status note_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                               iter_desc *out, iter_error *err) {
+    const wrapped_decoder *d = shared;
+    photo_yard *y = d->user;
+    iter_status s = d->inner->header(state, d->shared, bytes, size, out, err);
+    if (s < 0) return s;
+    y->gray = out->dims[2] == 1;
+    y->header_pixels = (double)out->dims[0] * (double)out->dims[1];
+    if (limits_decode_bytes(out->dims[0], out->dims[1]) >
+        limits_decode_bytes(y->largest[0], y->largest[1])) {
+        y->largest[0] = out->dims[0];
+        y->largest[1] = out->dims[1];
+    }
+    return s;
+}
+
+/* A container's own bytes stand before the picture's. */
+static const uint8_t *jpeg_in(const uint8_t *bytes, size_t size) {
+    static const uint8_t magic[3] = {0xff, 0xd8, 0xff};
+    return memmem(bytes, size, magic, sizeof(magic));
+}
+
+static void note_photo(photo_yard *y, const uint8_t *bytes, size_t size,
+                       const iter_image_wish *wish) {
+    const uint8_t *jpeg = jpeg_in(bytes, size);
+    if (jpeg == NULL) snprintf(y->why, sizeof(y->why), "a picture is no JPEG");
+    if (wish->min_height > 0 || wish->min_width > 0)
+        snprintf(y->why, sizeof(y->why), "the chain lets the decoder make JPEGs smaller");
+    if (y->why[0] != '\0') return;
+    size -= (size_t)(jpeg - bytes);
+    if (y->n_photos == y->capacity || size > y->bytes_capacity - y->n_bytes) {
+        y->capacity = y->n_photos; /* full */
+        return;
+    }
+    y->photos[y->n_photos++] =
+        (limits_photo){y->bytes + y->n_bytes, size, wish->part.y, wish->part.x, wish->part.height,
+                       wish->part.width};
+    memcpy(y->bytes + y->n_bytes, jpeg, size);
+    y->n_bytes += size;
+    y->n_pixels += y->header_pixels;
+    y->n_part_pixels += (double)wish->part.height * (double)wish->part.width;
+}
+
+static iter_status note_wish(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                             const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
+    const wrapped_decoder *d = shared;
+    (void)state, (void)err;
+    note_photo(d->user, bytes, size, wish);
+    memset(out->data, 128, iter_desc_bytes(&out->desc));
+    return ITER_OK;
+}
+
+static const iter_decoder_ops noting_decoder = {
+    .base = {.struct_size = sizeof(iter_decoder_ops), .name = "noting-decoder"},
+    .header = note_header,
+    .decode_image = note_wish,
+};
+
+/* ---- Which photos ---------------------------------------------------------------------------- */
+
+static iter_status note_batch(void *user, iter_batch *batch, iter_error *err) {
+    photo_yard *y = user;
+    (void)err;
+    if (y->why[0] != '\0' || y->n_photos == 0) return ITER_OK;
+    iter_batch_info info = iter_batch_describe(batch);
+    const photo_batch *last = y->n_batches > 0 ? &y->batches[y->n_batches - 1] : NULL;
+    const uint64_t first = last != NULL ? last->first + last->n : 0;
+    if (y->n_photos == first) return ITER_OK; /* none of it could be read */
+    y->batches[y->n_batches++] = (photo_batch){first, (uint32_t)(y->n_photos - first), info.epoch,
+                                               iter_batch_position(batch)[0]};
+    return ITER_OK;
+}
+
+/* Takes batches until there is no room for a whole one. */
+static iter_status take_notes(photo_yard *y, const bench_options *options, iter_error *err) {
+    bench_arm arm;
+    iter_status s = arm_open(options, NULL, &arm, err);
+    if (s < 0) return s;
+    arm.take = note_batch;
+    arm.take_user = y;
+    while (s == ITER_OK && y->why[0] == '\0') {
+        uint64_t samples;
+        double seconds;
+        const uint64_t before = y->n_photos;
+        s = arm_run(&arm, 1, false, &samples, &seconds, err);
+        if (y->n_photos + options->batch > y->capacity || y->n_photos == before) break;
+    }
+    /* The last batch may have found no room for all of its photos. */
+    if (y->n_batches > 1 && y->n_photos == y->capacity) y->n_batches--;
+    arm_close(&arm);
+    return s;
+}
+
+static iter_status note(photo_yard *y, const bench_options *options, uint64_t max_photos,
+                        iter_error *err) {
+    bench_options quiet = bench_options_on_host(options);
+    iter_registry *registry;
+    wrapped front;
+    quiet.workers = 0;
+    quiet.ranks = 1;
+    quiet.epochs = 0;
+    quiet.has_start = quiet.hash = quiet.o_direct = false;
+    quiet.last_batch = ITER_LAST_KEEP;
+    quiet.source = ITER_SOURCE_PREAD;
+    quiet.dataset = NULL;
+    y->capacity = max_photos;
+    y->bytes_capacity = BYTES_MAX;
+    y->photos = calloc(max_photos, sizeof(*y->photos));
+    y->batches = calloc(max_photos + 1, sizeof(*y->batches));
+    y->bytes = bench_map(BYTES_MAX);
+    if (y->photos == NULL || y->batches == NULL || y->bytes == NULL)
+        return bench_fail(err, ITER_ENOMEM, "no memory for %zu bytes of photos", BYTES_MAX);
+    iter_status s = iter_registry_create(&registry, err);
+    if (s < 0) return s;
+    s = wrapped_make("noted", options->data, &noting_decoder, y, registry, &front, err);
+    quiet.registry = registry;
+    quiet.data = front.data;
+    if (s == ITER_OK) s = take_notes(y, &quiet, err);
+    wrapped_free(&front);
+    iter_registry_destroy(registry);
+    return s;
+}
+
+bool photo_yard_fits(const iter_description *set) {
+    for (int32_t i = 0; i < set->n_fields; i++) {
+        const iter_desc *desc = &set->fields[i].desc;
+        if (desc->n_dims == 3 && desc->dims[0] == ITER_VARIABLE && desc->dims[1] == ITER_VARIABLE)
+            return true;
+    }
+    return false;
+}
+
+/* ---- Rows to store --------------------------------------------------------------------------- */
+
+/* The batch's data field without its first dimension, and the same as u8 HWC. False: it is no picture
+ * of one size. */
+static bool stored_rows(const iter_loader *loader, iter_desc *in, iter_desc *out) {
+    for (int32_t i = 0; i < iter_loader_n_fields(loader); i++) {
+        const iter_desc *batch = &iter_loader_field(loader, i)->desc;
+        if (batch->n_dims != 4 || batch->layout[0] != 'N') continue;
+        *out = *batch;
+        out->n_dims = 3;
+        for (int d = 0; d < 3; d++)
+            out->dims[d] = batch->dims[d + 1];
+        snprintf(out->layout, sizeof(out->layout), "%.3s", batch->layout + 1);
+        *in = *out;
+        in->dtype = ITER_U8;
+        snprintf(in->layout, sizeof(in->layout), "HWC");
+        for (int d = 0; d < 3; d++) {
+            const char *at = strchr(out->layout, in->layout[d]);
+            if (at == NULL || out->dims[0] == ITER_VARIABLE) return false;
+            in->dims[d] = out->dims[at - out->layout];
+        }
+        return true;
+    }
+    return false;
+}
+
+static iter_status prepare_store(photo_yard *y, const bench_options *options,
+                                 const iter_loader *loader, uint32_t n_slots, iter_error *err) {
+    static const double scale[4] = {1 / 58.0, 1 / 57.0, 1 / 57.5, 1}, bias[4] = {-2, -2, -1.75, 0};
+    iter_desc in, out;
+    iter_convert_options opt = ITER_CONVERT_OPTIONS_INIT;
+    if (!stored_rows(loader, &in, &out) || in.dims[2] > 4) {
+        snprintf(y->why, sizeof(y->why), "the batches are no pictures of one size");
+        return ITER_OK;
+    }
+    if (out.dtype != ITER_U8) {
+        opt.scale = scale;
+        opt.bias = bias;
+        opt.n_channels = (int32_t)in.dims[2];
+    }
+    iter_status s = iter_convert_prepare(&in, &out, &opt, &y->convert, err);
+    if (s < 0) return s;
+    y->row_bytes = iter_desc_bytes(&in);
+    y->row = bench_map(y->row_bytes);
+    y->slot_bytes = iter_desc_bytes(&out) * options->batch;
+    y->store = (limits_work){.n_fields = 1, .n_rows = 1, .batch = (uint32_t)options->batch};
+    y->store.fields[0] = (limits_field){.source = y->row,
+                                        .in_bytes = y->row_bytes,
+                                        .out_bytes = iter_desc_bytes(&out),
+                                        .convert = y->convert};
+    y->store.slots = y->slots;
+    y->store.n_slots = n_slots < PHOTO_YARD_SLOTS ? n_slots : PHOTO_YARD_SLOTS;
+    for (uint32_t i = 0; i < y->store.n_slots; i++) {
+        y->slots[i] = bench_map(y->slot_bytes);
+        if (y->slots[i] == NULL || y->row == NULL)
+            return bench_fail(err, ITER_ENOMEM, "no memory for %u slots of %zu bytes",
+                              y->store.n_slots, y->slot_bytes);
+        memset(y->slots[i], 0, y->slot_bytes);
+    }
+    memset(y->row, 128, y->row_bytes);
+    return ITER_OK;
+}
+
+/* ---- Public ---------------------------------------------------------------------------------- */
+
+iter_status photo_yard_open(photo_yard *out, const bench_options *options,
+                            const iter_loader *loader, uint32_t n_slots, uint64_t max_photos,
+                            iter_error *err) {
+    memset(out, 0, sizeof(*out));
+    if (options->registry != NULL) {
+        snprintf(out->why, sizeof(out->why), "the run has formats of its own");
+        return ITER_OK;
+    }
+    if (max_photos < options->batch) max_photos = options->batch;
+    iter_status s = note(out, options, max_photos, err);
+    if (s < 0) return s;
+    if (out->why[0] == '\0' && out->n_batches == 0)
+        snprintf(out->why, sizeof(out->why), "no batch of photos fits into %zu bytes", BYTES_MAX);
+    if (out->why[0] != '\0') return ITER_OK;
+    s = prepare_store(out, options, loader, n_slots, err);
+    if (s < 0 || out->why[0] != '\0') return s;
+    out->pixels_bytes = limits_decode_bytes(out->largest[0], out->largest[1]);
+    out->pixels = bench_map(out->pixels_bytes);
+    out->decoder = limits_decoder_create(out->gray);
+    if (out->decoder == NULL || out->pixels == NULL)
+        return bench_fail(err, ITER_ENOMEM, "no memory for a picture of %zu bytes",
+                          out->pixels_bytes);
+    return ITER_OK;
+}
+
+void photo_yard_close(photo_yard *yard) {
+    limits_decoder_destroy(yard->decoder);
+    iter_convert_destroy(yard->convert);
+    for (int i = 0; i < PHOTO_YARD_SLOTS; i++)
+        bench_unmap(yard->slots[i], yard->slot_bytes);
+    bench_unmap(yard->row, yard->row_bytes);
+    bench_unmap(yard->pixels, yard->pixels_bytes);
+    bench_unmap(yard->bytes, yard->bytes_capacity);
+    free(yard->photos);
+    free(yard->batches);
+    memset(yard, 0, sizeof(*yard));
+}
+
+iter_status photo_yard_decode(photo_yard *yard, uint64_t first, uint64_t n, bool whole,
+                              double *out_seconds, iter_error *err) {
+    const double start = bench_now();
+    const uint64_t done =
+        limits_decode(yard->decoder, yard->photos + first, n, whole, yard->pixels);
+    *out_seconds = bench_now() - start;
+    if (done == n) return ITER_OK;
+    return bench_fail(err, ITER_EFORMAT, "photo %llu of the order: %s",
+                      (unsigned long long)(first + done), limits_decoder_text(yard->decoder));
+}
+
+double photo_yard_store(photo_yard *yard, uint64_t n_batches) {
+    const double start = bench_now();
+    limits_convert(&yard->store, n_batches, &yard->turn);
+    return bench_now() - start;
+}
+
+void photo_yard_slice(photo_yard *yard, double seconds) {
+    if (yard->why[0] != '\0') return;
+    double took = 0;
+    for (double spent = 0; spent < seconds; spent += took) {
+        const uint64_t left = yard->n_photos - yard->cursor, n = left < 16 ? left : 16;
+        iter_error err;
+        if (photo_yard_decode(yard, yard->cursor, n, false, &took, &err) < 0) {
+            snprintf(yard->why, sizeof(yard->why), "%.255s", err.message);
+            return;
+        }
+        yard->cursor = n == left ? 0 : yard->cursor + n;
+        yard->n_decoded += n;
+        yard->decode_s += took;
+    }
+    for (double spent = 0; spent < seconds; spent += took) {
+        took = photo_yard_store(yard, 1);
+        yard->n_stored += yard->store.batch;
+        yard->store_s += took;
+    }
+}
