@@ -21,6 +21,7 @@
 #include "diagnosis.h"
 #include "doctor.h"
 #include "iterbench.h"
+#include "photo_yard.h"
 #include "plant.h"
 #include "report_html.h"
 #include "rounds.h"
@@ -43,7 +44,7 @@ static iter_status open_arm(diagnosis *d, evidence_arm arm, iter_error *err) {
     *o = d->run;
     if (arm == EVIDENCE_READ || arm == EVIDENCE_DECODE) *o = bench_options_on_host(&d->run);
     if (arm == EVIDENCE_READ) o->only_reads = true;
-    if (arm == EVIDENCE_READ || arm == EVIDENCE_DECODE) o->chain = NULL;
+    if ((arm == EVIDENCE_READ && !d->e.by_shares) || arm == EVIDENCE_DECODE) o->chain = NULL;
     if (arm == EVIDENCE_READ) o->consumer = BENCH_CONSUMER_NONE;
     iter_status s = arm_open(o, d->ndarray ? &d->arrays : NULL, &d->arms[arm], err);
     d->is_open[arm] = s == ITER_OK;
@@ -60,7 +61,9 @@ static bool reads_while_running(const diagnosis *d) {
 static iter_status open_arms(diagnosis *d, iter_error *err) {
     iter_status s = open_arm(d, EVIDENCE_LOADER, err);
     d->e.reads = s == ITER_OK && reads_while_running(d);
-    if (s == ITER_OK && d->run.chain != NULL) s = open_arm(d, EVIDENCE_DECODE, err);
+    d->e.by_shares = photo_yard_fits(iter_dataset_describe(d->dataset));
+    if (s == ITER_OK && d->run.chain != NULL && !d->e.by_shares)
+        s = open_arm(d, EVIDENCE_DECODE, err);
     if (s == ITER_OK && d->e.reads) s = open_arm(d, EVIDENCE_READ, err);
     if (s == ITER_OK && d->e.consumes) s = open_arm(d, EVIDENCE_BOTH, err);
     d->watched = d->e.consumes ? EVIDENCE_BOTH : EVIDENCE_LOADER;

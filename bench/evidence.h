@@ -62,9 +62,11 @@ typedef struct evidence_change {
 } evidence_change;
 
 typedef struct evidence {
-    bool consumes; /* there is a consumer that takes time */
-    bool trains;   /* and it is a trainer on this machine's cores */
-    bool reads;    /* bytes come through a source while it runs */
+    bool consumes;  /* there is a consumer that takes time */
+    bool trains;    /* and it is a trainer on this machine's cores */
+    bool reads;     /* bytes come through a source while it runs */
+    bool by_shares; /* images of any size cannot be had without their chain, so there is no arm of
+                     * decoding: what decoding and chain take is told apart by the stages' shares */
     int cores;
     int64_t workers; /* 0 = the loader works in the consumer's thread */
     uint64_t prefetch, batch, threads;

@@ -224,6 +224,33 @@ static void propose_without_stage(diagnosis *d) {
     snprintf(change->to, sizeof(change->to), "without it");
 }
 
+/* Images that the decoder makes smaller on its way, where a stage makes them smaller anyhow. */
+static void propose_jpeg_scale(diagnosis *d) {
+    static const char *const stages[] = {"random-resized-crop", "resize", "resize-short"};
+    evidence_change *change;
+    const char *at = NULL;
+    for (size_t i = 0; at == NULL && i < sizeof(stages) / sizeof(stages[0]); i++)
+        at = stage_in(d->run.chain, stages[i]);
+    if (at == NULL || strstr(d->run.chain, "jpeg-scale") != NULL) return;
+    size_t length = strcspn(at, "|");
+    while (length > 0 && at[length - 1] == ' ')
+        length--;
+    const int before = (int)(at - d->run.chain) + (int)length;
+    const char *option = memchr(at, ':', length) != NULL ? ",jpeg-scale=fast" : ":jpeg-scale=fast";
+    char *chain = malloc(strlen(d->run.chain) + strlen(option) + 1);
+    probe *p = chain != NULL ? propose(d, "chain", &change) : NULL;
+    if (p == NULL) {
+        free(chain);
+        return;
+    }
+    sprintf(chain, "%.*s%s%s", before, d->run.chain, option, at + length);
+    p->chain = chain;
+    p->options.chain = chain;
+    change->experiment = true;
+    snprintf(change->from, sizeof(change->from), "jpeg-scale=exact");
+    snprintf(change->to, sizeof(change->to), "jpeg-scale=fast");
+}
+
 static void propose_layout(diagnosis *d) {
     const feed_turning turning = feed_turns(&d->feed);
     evidence_change *change;
@@ -278,6 +305,7 @@ static void choose(diagnosis *d, iter_error *err) {
     propose_workers(d);
     propose_source(d);
     if (look == LIMIT_DECODE) propose_arrays(d, err);
+    if (look == LIMIT_DECODE && d->e.by_shares) propose_jpeg_scale(d);
     if (look == LIMIT_TRANSFORM) propose_without_stage(d);
     if (look == LIMIT_PREFETCH || look == LIMIT_WORKER || look == LIMIT_CPU) propose_prefetch(d);
 }

@@ -103,8 +103,22 @@ typedef struct parts {
     double read, decode, chain; /* seconds a sample that each adds */
 } parts;
 
+/* Of the time that workers spend on decoding and on the chain, the part that is decoding. */
+static double share_of_decoding(const evidence *e) {
+    double decode = 0, chain = 0;
+    for (int i = 0; i < e->n_stages; i++) {
+        if (e->stages[i].kind == EVIDENCE_OF_DECODE) decode += e->stages[i].share;
+        if (e->stages[i].kind == EVIDENCE_OF_CHAIN) chain += e->stages[i].share;
+    }
+    return decode + chain > 0 ? decode / (decode + chain) : 1;
+}
+
 static parts parts_of(const evidence *e) {
     double read = seconds(e, EVIDENCE_READ), loader = seconds(e, EVIDENCE_LOADER);
+    if (e->by_shares) {
+        const double made = fmax(loader - read, 0), decoding = made * share_of_decoding(e);
+        return (parts){read, decoding, made - decoding};
+    }
     double decode = e->has[EVIDENCE_DECODE] ? seconds(e, EVIDENCE_DECODE) : loader;
     return (parts){read, fmax(decode - read, 0), fmax(loader - decode, 0)};
 }

@@ -111,6 +111,25 @@ Test(bench_verdict, the_loader_is_taken_apart) {
 }
 
 /* 12,288 bytes a sample over a link of 60 MB/s: 4,883 samples/s. */
+Test(bench_verdict, photos_are_taken_apart_by_shares) {
+    evidence e = run_of(90000, 0, 1200, 10000, 1200);
+    e.by_shares = true;
+    e.stages[0].share = 0.7;
+    e.stages[1].share = 0.2;
+    expect(&e, LIMIT_DECODE, true);
+    cr_assert_str_eq(verdict_make(&e).stage, "decode");
+    e.stages[0].share = 0.2;
+    e.stages[1].share = 0.7;
+    expect(&e, LIMIT_TRANSFORM, true);
+    cr_assert_str_eq(verdict_make(&e).stage, "blur");
+    e.stages[0].share = 0.5; /* about alike: not sure */
+    e.stages[1].share = 0.45;
+    expect(&e, LIMIT_DECODE, false);
+    e = run_of(1300, 0, 1200, 10000, 1200); /* and reading is still an arm of its own */
+    e.by_shares = true;
+    expect(&e, LIMIT_READ, true);
+}
+
 Test(bench_verdict, the_link_to_a_gpu_can_be_the_limit) {
     evidence e = run_of(90000, 80000, 4800, 10000, 4790);
     e.to_device = true;
