@@ -1,5 +1,6 @@
 #!/bin/sh
-# The demonstration: CIFAR-10 through both loaders, side by side, then into a trainer. `make demo` builds first, then runs this.
+# The demonstration: CIFAR-10 through both loaders, side by side, then into a trainer; then photos. `make demo` builds first,
+# then runs this.
 # Real data is taken from $ITER_DATA or ./data; without it a set of the same size and format is generated.
 set -eu
 cd "$(dirname "$0")/.."
@@ -29,6 +30,29 @@ $bench --data "cifar10:$data" --batch 64 --chain "$chain" --seconds 4
 echo
 echo "+ iterbench --loader dataloader --data cifar10:$data --model cnn --seconds 4"
 $bench --loader dataloader --data "cifar10:$data" --model cnn --seconds 4 || true
+
+# Photos: a folder per class, of any size, so the DataLoader alone; one core and its limit, then two workers.
+photos=
+for folder in "${ITER_DATA:-data}/clothing/test" "${ITER_DATA:-data}/photos" data/clothing/test data/photos; do
+    if [ -d "$folder" ]; then photos=$folder; break; fi
+done
+echo
+if [ -n "$photos" ]; then
+    echo "Photos, real ones: $photos"
+elif [ -f build/demo-data/photos.complete ] ||
+    { rm -rf build/demo-data/photos && mkdir -p build/demo-data && $bench generate photos build/demo-data/photos >/dev/null; }; then
+    photos=build/demo-data/photos
+    touch $photos.complete
+    echo "Photos, generated: $photos"
+fi
+if [ -n "$photos" ]; then
+    chain='random-resized-crop:size=224 | random-flip | normalize | to:f32,nchw'
+    echo "+ iterbench limits --decode --data folder:$photos --chain \"$chain\" --seconds 6"
+    $bench limits --decode --data "folder:$photos" --chain "$chain" --seconds 6
+    echo
+    echo "+ iterbench --loader dataloader --data folder:$photos --chain \"$chain\" --workers 2 --seconds 3"
+    $bench --loader dataloader --data "folder:$photos" --chain "$chain" --workers 2 --seconds 3
+fi
 
 first=$(ls examples/01_*.c 2>/dev/null | head -n 1)
 cat <<TEXT
