@@ -25,6 +25,7 @@
 #define LIMIT_SLICE_S   0.02 /* of a straight loop between them */
 #define WARM_S          0.15
 #define PROGRESS_S      0.2
+#define REST_MAX_S      1.0
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 
@@ -71,7 +72,18 @@ static bool between(const run *r) {
     const bench_arm *arm = &r->result->arms[r->result->n_arms - 1];
     if (r->options.epochs > 0) return false;
     if (r->has_arrays && r->result->n_arms == 1) return true;
-    return arm_stats(arm, &stats, NULL) == ITER_OK && stats.source == ITER_SOURCE_MEMORY;
+    if (arm_stats(arm, &stats, NULL) < 0 || stats.source != ITER_SOURCE_MEMORY) return false;
+    /* Workers make photos ahead for longer than a slice of a loop takes, on the same cores. */
+    return stats.n_workers == 0 || !photo_yard_fits(iter_dataset_describe(arm->dataset));
+}
+
+/* What was made ahead is finished: at most so long. */
+static void settle(bench_arm *arm) {
+    const measure_side side = arm_side(arm);
+    const double until = bench_now() + REST_MAX_S;
+    do
+        bench_sleep(0.001);
+    while (!side.rests(side.user) && bench_now() < until);
 }
 
 /* Nobody who interrupts a run waits for more measuring. */
@@ -85,6 +97,8 @@ static iter_status no_limits(run_result *result) {
 static iter_status limits(run *r, iter_error *err) {
     if (r->result->interrupted) return no_limits(r->result);
     iter_status s = r->has_yard ? ITER_OK : open_yard(r, err);
+    for (int i = 0; i < r->result->n_arms; i++)
+        settle(&r->result->arms[i]);
     if (s == ITER_OK) s = yardstick_rates_of(&r->yard, &r->options, &r->result->limits, err);
     if (s == ITER_OK) s = run_link(&r->result->arms[r->result->n_arms - 1], &r->result->link, err);
     if (s == ITER_OK)
