@@ -121,6 +121,9 @@ static inline unsigned mirror16(unsigned mask) {
     return (mask & 0xffu) << 8 | mask >> 8;
 }
 
+#define BAND_ROWS  8
+#define BAND_WIDTH 64 /* wider ones go in bands */
+
 /* A column of 32 pixels: for its two blocks which bytes to load, which pixels have a source, which to store. */
 typedef struct column {
     __mmask16 from[2], valid[2], some[2];
@@ -172,15 +175,15 @@ static inline void window32(const int type, const int reverse, const int whole, 
  */
 static inline __attribute__((always_inline)) void
 window_column(const int type, const int reverse, const int whole, const int planes, char *out,
-              const uint8_t *in, const iter__window *w, int64_t plane, int64_t x,
-              iter__fetch fetch) {
+              const uint8_t *in, const iter__window *w, ptrdiff_t out_plane, int64_t plane,
+              int64_t x, iter__fetch fetch) {
     const float *fa = w->a + plane, *fb = w->b + plane, *ff = w->fill + plane;
     const int last = planes - 1, mid = planes > 1;
     const vec a0 = set16(fa[0]), a1 = set16(fa[mid]), a2 = set16(fa[last]);
     const vec b0 = set16(fb[0]), b1 = set16(fb[mid]), b2 = set16(fb[last]);
     const vec f0 = set16(ff[0]), f1 = set16(ff[mid]), f2 = set16(ff[last]);
     const ptrdiff_t bytes = type == ITER__TYPE_U8 ? 1 : type == ITER__TYPE_F32 ? 4 : 2;
-    const ptrdiff_t out_step = w->width * bytes, out_plane = w->height * out_step;
+    const ptrdiff_t out_step = w->width * bytes;
     const ptrdiff_t in_step = w->in_step, in_plane = w->in_plane;
     const column c = column_at(w, x);
     const uint8_t *row = in + (reverse ? w->offset - x - 15 : w->offset + x);
@@ -206,25 +209,61 @@ window_column(const int type, const int reverse, const int whole, const int plan
     }
 }
 
+/* All columns of one plane, or of three. */
+static inline __attribute__((always_inline)) void
+window_columns(const int type, const int reverse, const int three, char *out, const uint8_t *in,
+               const iter__window *w, ptrdiff_t out_plane, int64_t plane, iter__fetch fetch) {
+    for (int64_t x = 0; x < w->width; x += 32) {
+        if (x > 0) fetch.n_lines = 0;
+        if (x + 32 <= w->width && three)
+            window_column(type, reverse, 1, 3, out, in, w, out_plane, plane, x, fetch);
+        else if (three)
+            window_column(type, reverse, 0, 3, out, in, w, out_plane, plane, x, fetch);
+        else
+            window_column(type, reverse, 0, 1, out, in, w, out_plane, plane, x, fetch);
+    }
+}
+
+static inline int64_t clamp(int64_t value, int64_t high) {
+    return value < 0 ? 0 : value > high ? high : value;
+}
+
+/* Wide images go band by band: columns from top to bottom would write to hundreds of pages in turn
+ * (u8 to f32, 224 x 224, into memory that is in no cache: 0.124 ms against 0.182). */
+static inline __attribute__((always_inline)) void window_bands(const int type, const int reverse,
+                                                               char *out, const uint8_t *in,
+                                                               const iter__window *w, int64_t plane,
+                                                               iter__fetch fetch) {
+    const ptrdiff_t bytes = type == ITER__TYPE_U8 ? 1 : type == ITER__TYPE_F32 ? 4 : 2;
+    const ptrdiff_t step = w->width * bytes;
+    for (int64_t y = 0; y < w->height; y += BAND_ROWS, out += BAND_ROWS * step) {
+        iter__window band = *w;
+        band.height = w->height - y < BAND_ROWS ? w->height - y : BAND_ROWS;
+        band.top = clamp(w->top - y, band.height);
+        band.bottom = clamp(w->bottom - y, band.height);
+        const int64_t n = band.bottom - band.top;
+        window_columns(type, reverse, w->n_planes == 3, out, in, &band, w->height * step, plane,
+                       fetch);
+        in += n * w->in_step;
+        fetch.at += n * fetch.step;
+    }
+}
+
 static inline __attribute__((always_inline)) void window_planes(const int type, const int reverse,
                                                                 void *out, const uint8_t *in,
                                                                 const iter__window *w) {
     const ptrdiff_t bytes = type == ITER__TYPE_U8 ? 1 : type == ITER__TYPE_F32 ? 4 : 2;
+    const ptrdiff_t out_plane = w->height * w->width * bytes;
     const int64_t group = w->n_planes == 3 ? 3 : 1;
     for (int64_t p = 0; p < w->n_planes; p += group) {
-        char *to = (char *)out + p * w->height * w->width * bytes;
+        char *to = (char *)out + p * out_plane;
         const uint8_t *from = in + p * w->in_plane;
         iter__fetch fetch = w->fetch;
         if (fetch.at) fetch.at += fetch.step * (w->bottom - w->top) * p;
-        for (int64_t x = 0; x < w->width; x += 32) {
-            if (x > 0) fetch.n_lines = 0;
-            if (x + 32 <= w->width && group == 3)
-                window_column(type, reverse, 1, 3, to, from, w, p, x, fetch);
-            else if (group == 3)
-                window_column(type, reverse, 0, 3, to, from, w, p, x, fetch);
-            else
-                window_column(type, reverse, 0, 1, to, from, w, p, x, fetch);
-        }
+        if (w->width > BAND_WIDTH)
+            window_bands(type, reverse, to, from, w, p, fetch);
+        else
+            window_columns(type, reverse, group == 3, to, from, w, out_plane, p, fetch);
     }
 }
 

@@ -294,6 +294,14 @@ static void test_windows(void) {
                      (int)widths[i] + 3, sizes_text[type]);
             run_chain(in, chain);
         }
+    for (int type = 0; type < 4; type++) /* wide and high: rows go band by band */
+        for (int height = 7; height < 27; height += 3) {
+            snprintf(chain, sizeof(chain),
+                     "random-crop:height=%d,width=%d,pad=9 | random-flip | to:%s", height,
+                     66 + 15 * height % 70, sizes_text[type]);
+            run_chain(image(ITER_U8, height % 2 ? "HWC" : "CHW", height + 2, 130, 3), chain);
+            run_chain(image(ITER_U8, "CHW", height + 2, 130, 1), chain);
+        }
     run_chain(image(ITER_U8, "CHW", 32, 32, 3),
               "random-crop:size=32,pad=4 | random-flip | normalize:mean=0.491;0.482;0.447,"
               "std=0.247;0.243;0.261 | to:f32,nchw");
