@@ -272,6 +272,13 @@ struct iter_decoder_ops {
      * `out` aside. A sample that takes more is ENOMEM and says how much it takes, whatever came
      * before it. NULL = it holds next to nothing. */
     void (*limit)(void *state, size_t bytes);
+    /* Where within the sample's bytes[size] the row lies as it is: dense, of desc, or, where that
+     * is u8 [ITER_VARIABLE], as many bytes as it has. Then no copy is made: of the bytes only the
+     * first n_known are looked at, and with n_known = 0 it is where a row is to be expected, so
+     * that it can be read to where it goes before it is known. What other fields are made of lies
+     * before the row. false = not there, or in no one piece: decode. NULL = always. */
+    bool (*find)(const void *shared, const iter_desc *desc, const uint8_t *bytes, size_t size,
+                 size_t n_known, size_t *out_offset, size_t *out_bytes);
 };
 
 /* ---- Transform: tensor to tensor. plan() once, start/stop per worker. ------------------------ */

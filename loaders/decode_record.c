@@ -97,11 +97,41 @@ static iter_status decode_bytes(void *state, const void *shared, const uint8_t *
     return ITER_OK;
 }
 
+/* In a whole record that the extent is not larger than, and whose head is known. */
+static bool find_bytes(const void *shared, const iter_desc *desc, const uint8_t *bytes, size_t size,
+                       size_t n_known, size_t *out_offset, size_t *out_bytes) {
+    const iter__record_rule *rule = shared;
+    const size_t room = iter_desc_bytes(desc);
+    const bool variable = desc->dims[0] == ITER_VARIABLE;
+    size_t head = rule->head_bytes, row = room;
+    if (n_known == 0) {
+        if (size < head) return false;
+        if (variable && size - head < room) row = size - head;
+        if (size - head < row) return false;
+    } else {
+        const size_t least = ITER_RECORD_HEAD + (rule->header ? ITER_RECORD_HEADER : 0);
+        if (n_known < least || iter__record_u32(bytes) != ITER_RECORD_MAGIC) return false;
+        const uint32_t word = iter__record_u32(bytes + 4), length = iter__record_length(word);
+        const size_t payload = ((size_t)length + 3) & ~(size_t)3;
+        const uint64_t labels = rule->header ? iter__record_u32(bytes + ITER_RECORD_HEAD) : 0;
+        if (iter__record_flag(word) != ITER_PIECE_WHOLE || ITER_RECORD_HEAD + payload != size ||
+            least + 4 * labels > n_known || least + 4 * labels > ITER_RECORD_HEAD + length)
+            return false;
+        head = least + 4 * (size_t)labels;
+        row = ITER_RECORD_HEAD + length - head;
+        if (variable ? row > room : row != room) return false;
+    }
+    *out_offset = head;
+    *out_bytes = row;
+    return true;
+}
+
 const iter_decoder_ops iter__decoder_record_bytes = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "record-bytes",
              .help = "the bytes of a RecordIO record"},
     .decode = decode_bytes,
+    .find = find_bytes,
 };
 
 /* ---- images ---------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@ typedef struct iter__record_rule {
     iter__image_options image;
     bool header;         /* payloads begin with an IRHeader */
     int32_t label_width; /* labels a record; 1 = a scalar */
+    uint32_t head_bytes; /* of the first record, before its data */
 } iter__record_rule;
 
 /* f32 or i32, scalar or [label_width] */

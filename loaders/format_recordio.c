@@ -209,12 +209,14 @@ static uint64_t identity_of(const recordio_state *s, const recordio_options *o) 
 
 static iter_status open_all(recordio_state *s, const char *path, const recordio_options *o,
                             iter_description *out, iter_error *err) {
-    int32_t labels = 0;
+    int32_t first = 0;
     s->rule = (iter__record_rule){.image = o->image, .header = o->header};
     ITER_TRY(add_files(s, path, o, err));
-    ITER_TRY(read_first(s, &labels, err));
-    if (o->label_width) labels = (int32_t)o->label_width;
+    ITER_TRY(read_first(s, &first, err));
+    const int32_t labels = o->label_width ? (int32_t)o->label_width : first;
     s->rule.label_width = labels > 1 ? labels : 1;
+    s->rule.head_bytes = ITER_RECORD_HEAD;
+    if (o->header) s->rule.head_bytes += ITER_RECORD_HEADER + 4 * (uint32_t)first;
     ITER_TRY(describe_data(s, o, &out->fields[0], err));
     if (o->header) describe_label(s, o, &out->fields[1]);
     out->n_fields = o->header ? 2 : 1;

@@ -544,7 +544,7 @@ static iter_status open_reading(iter_loader *loader, uint64_t limit, iter_error 
     ITER_TRY(iter__frames_make(loader, err));
     const bool can_try = io->ops->try_read && !loader->opt.o_direct && !io->frames;
     atomic_store(&io->misses, can_try || !io->async ? 0 : INT32_MAX);
-    if (!can_try) loader->try_bytes = 0;
+    if (!can_try) loader->try_bytes = loader->placed_head = 0;
     return ITER_OK;
 }
 
@@ -565,6 +565,7 @@ static void fit_caches(iter_loader *loader) {
     const uint64_t fit = READ_BYTES / sample > 4 ? READ_BYTES / sample : 4;
     const bool runs = opt->shuffle == ITER_SHUFFLE_NONE; /* then neighbours are one read */
     if (!runs && loader->chunk_rows > fit) loader->chunk_rows = (uint32_t)fit;
+    if (!past_cache) iter__placed_plan(loader);
 }
 
 static iter_status make_memory(iter_loader *loader, iter_error *err) {

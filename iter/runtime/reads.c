@@ -340,7 +340,7 @@ static void build_reads(iter_loader *loader, iter_chunk *chunk, uint8_t *data) {
 }
 
 /* Tries one read without blocking; true when all of it is there. */
-static bool try_now(iter_io *io, iter_read *read) {
+bool iter__io_try(iter_io *io, iter_read *read) {
     if (!io->ops->try_read) return false;
     const int misses = atomic_load_explicit(&io->misses, memory_order_relaxed);
     if (misses > 0) {
@@ -396,7 +396,7 @@ static bool try_run(iter_loader *loader, iter_worker *worker, iter_batch *batch,
         read->size = part.size = (size_t)(data - (uint8_t *)part.data);
         read->parts = &part;
         read->done = 0;
-        if (!try_now(&loader->io, read)) return false;
+        if (!iter__io_try(&loader->io, read)) return false;
         path_bytes[read->path] += read->done;
         mark_missing(loader, batch, read, row, n, e);
     }
@@ -426,8 +426,13 @@ static void make_hot(iter_loader *loader, iter_worker *worker, iter_chunk *chunk
         const bool timed = n_runs++ % TIMED_RUNS == 0;
         const int64_t from = timed ? iter__now_ns() : 0;
         iter__activity(worker, ACTIVITY_READ, batch->index[row]);
-        n = run_of(loader, batch, row, end);
-        if (n == 0 || !try_run(loader, worker, batch, row, n, &read, path_bytes)) break;
+        if (loader->placed_head) {
+            n = iter__placed_run(loader, worker, batch, row, end, path_bytes);
+        } else {
+            n = run_of(loader, batch, row, end);
+            if (n > 0 && !try_run(loader, worker, batch, row, n, &read, path_bytes)) n = 0;
+        }
+        if (n == 0) break;
         if (timed) read_ns += iter__now_ns() - from;
         n_timed += timed;
         iter__rows_make(loader, worker, batch, row, n);
@@ -503,7 +508,7 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
     iter_chunk_read *first = NULL, **last = &first;
     for (uint32_t i = 0; i < chunk->n_reads; i++) {
         iter_chunk_read *r = &reads[i];
-        bool done = try_now(io, &r->read);
+        bool done = iter__io_try(io, &r->read);
         if (!done && !io->async) {
             io->ops->read(io->state, &r->read);
             done = true;

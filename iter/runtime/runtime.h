@@ -404,6 +404,10 @@ struct iter_loader {
     bool picture_share; /* because that is a share of memory_limit */
     size_t decoder_max; /* bytes that an image decoder's state may hold */
     size_t try_bytes;   /* of a worker's buffer for rows that come without blocking; 0 = none */
+    /* placed.c: the output whose rows are read to where they go, bytes of a sample before the row,
+     * and bytes in a worker's buffer for what lies around it; 0 = none is */
+    int32_t placed_field;
+    size_t placed_head, placed_stride;
     iter_batch *batches;
     int32_t source; /* iter_source in use */
     int32_t memory; /* iter_memory in use, not AUTO */
@@ -567,6 +571,19 @@ size_t iter__io_chunk_bytes(const iter_loader *loader,
                             uint32_t rows);           /* arena that a chunk may need */
 void iter__io_queue(iter_io *io, iter_chunk_read *r); /* io.lock held: to be submitted */
 void iter__io_pump(iter_io *io);                      /* io.lock held: submits what is queued */
+
+/* placed.c. plan: whether rows can be read so, of at most chunk_rows at a time; sets try_bytes.
+ * run: reads rows from `row` on, as far as they lie one behind the other, and answers how many came
+ * and are where they should be; the rest is to be read and decoded. Adds what was read. */
+void iter__placed_plan(iter_loader *loader);
+uint32_t iter__placed_run(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row,
+                          uint32_t end, uint64_t path_bytes[ITER_PATH_COUNT]);
+/* Whether these are a sample's first bytes in the worker's buffer, and its row is where it goes. */
+static inline bool iter__is_placed(const iter_loader *loader, const iter_worker *worker,
+                                   const uint8_t *bytes) {
+    return loader->placed_head && (uintptr_t)bytes - (uintptr_t)worker->hot < loader->try_bytes;
+}
+bool iter__io_try(iter_io *io, iter_read *read); /* without blocking; true when all is there */
 
 /* frames.c. issue: as iter__io_issue(). loaded: io.lock held; rows that waited, by `next`. */
 size_t iter__frames_bytes(const iter_loader *loader, uint32_t *out_n);

@@ -279,6 +279,23 @@ static void count_warning(iter_loader *loader, const iter_batch *batch, uint32_t
     pthread_mutex_unlock(&loader->lock);
 }
 
+/* Whether the row lies somewhere as it is: where it goes, or among the sample's bytes, from where
+ * steps take it. */
+static bool is_found(const iter_loader *loader, const iter_worker *worker,
+                     const iter_field_plan *field, const iter_field *in, const uint8_t *bytes,
+                     size_t size, iter_tensor *out) {
+    if (!in->decoder->find) return false;
+    const bool placed = iter__is_placed(loader, worker, bytes);
+    size_t offset, n;
+    if (!placed && field->n_made == 0) return false;
+    if (!in->decoder->find(loader->dataset->desc.shared, &field->source, bytes, size,
+                           placed ? loader->placed_head : size, &offset, &n))
+        return false;
+    if (!placed) out->data = (uint8_t *)(uintptr_t)bytes + offset;
+    if (out->desc.dims[0] == ITER_VARIABLE) out->desc.dims[0] = (int64_t)n;
+    return true;
+}
+
 static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *batch,
                          const iter_field_plan *field, uint32_t first, uint32_t n) {
     const iter_description *desc = &loader->dataset->desc;
@@ -293,6 +310,11 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
         iter__activity_begins(worker, ACTIVITY_DECODE, batch->index[row]);
         const uint8_t *bytes = batch->bytes[at];
         const size_t size = batch->extents[at].size;
+        if (is_found(loader, worker, field, in, bytes, size, &out)) {
+            run_steps(loader, worker, batch, field, row, out.data,
+                      field->source.n_dims ? out.desc.dims[0] : 0, NULL, NULL);
+            continue;
+        }
         const iter_status status =
             field->any_size ? iter__picture_decode(loader, worker, batch, field, row, bytes, size,
                                                    &picture, &error)

@@ -1,0 +1,102 @@
+/*
+ * placed.c - rows that are bytes of their sample as they are, read to where they go.
+ *
+ * A record of pixels is a head, the pixels, and what fills it up. Read into memory and copied from
+ * there, each byte goes through the caches twice; so, for files in the page cache, one preadv takes
+ * the heads of a run of records to the worker's buffer and the rows to the slot. Where a row is to
+ * be expected the decoder's find() says before a byte was seen; afterwards it looks at the head
+ * whether that was so. From the first record on for which it was not, or which blocks, the chunk
+ * takes the usual way, by the arena and decode().
+ *
+ * Small rows do not come here: a part of a read costs as much as copying some KB.
+ */
+#include "iter/runtime/runtime.h"
+
+#define PARTS_A_ROW 3                 /* what lies before the row, the row, what lies behind it */
+#define RUN_MAX     ((size_t)1 << 20) /* bytes of one read */
+#define TAIL_MAX    64                /* bytes behind a row */
+#define HEAD_MAX    4096
+
+void iter__placed_plan(iter_loader *loader) {
+    const iter_plan *plan = &loader->plan;
+    const iter_dataset *dataset = loader->dataset;
+    const iter_description *desc = &dataset->desc;
+    int32_t found = -1, n = 0;
+    size_t head = 0, bytes;
+    if (desc->n_extents != 1 || loader->source == ITER_SOURCE_DIRECT || plan->has_ways) return;
+    for (int32_t f = 0; f < plan->n_fields; f++) {
+        const iter_field_plan *field = &plan->fields[f];
+        if (field->lengths_of >= 0) continue;
+        if (field->from != ITER_ROW_DECODE || field->any_size) return;
+        const iter_decoder_ops *ops = desc->fields[field->in].decoder;
+        if (!ops->find) continue;
+        found = f;
+        n++;
+    }
+    if (n != 1 || plan->fields[found].n_made > 0) return;
+    const iter_field_plan *field = &plan->fields[found];
+    if (!desc->fields[field->in].decoder->find(desc->shared, &field->source, NULL,
+                                               desc->max_extent_bytes[0], 0, &head, &bytes))
+        return;
+    if (head == 0 || head > HEAD_MAX) return;
+    loader->placed_field = found;
+    loader->placed_head = head;
+    loader->placed_stride = (head + TAIL_MAX + 63) & ~(size_t)63;
+    loader->try_bytes = loader->placed_stride * loader->chunk_rows;
+}
+
+/* Adds the parts of one more row; false where it does not belong to the run. */
+static bool add_row(const iter_loader *loader, iter_batch *batch, uint32_t row, uint8_t *around,
+                    iter_read *read, iter_iovec *parts) {
+    const iter_extent *extent = &batch->extents[row];
+    const iter_description *desc = &loader->dataset->desc;
+    const iter_field_plan *field = &loader->plan.fields[loader->placed_field];
+    const size_t size = extent->size;
+    size_t head, bytes;
+    if (read->n_parts == 0) {
+        read->object = extent->object;
+        read->offset = extent->offset;
+    } else if (read->object != extent->object || read->offset + read->size != extent->offset ||
+               read->size + size > RUN_MAX || read->n_parts + PARTS_A_ROW > ITER_READ_PARTS_MAX) {
+        return false;
+    }
+    if (extent->size > loader->opt.max_sample_bytes ||
+        !desc->fields[field->in].decoder->find(desc->shared, &field->source, NULL, size, 0, &head,
+                                               &bytes) ||
+        head != loader->placed_head || size - head - bytes > TAIL_MAX)
+        return false;
+    uint8_t *to = batch->memory + field->slot_offset + (size_t)row * field->made_bytes;
+    parts[read->n_parts++] = (iter_iovec){around, head};
+    if (bytes > 0) parts[read->n_parts++] = (iter_iovec){to, bytes};
+    if (size > head + bytes)
+        parts[read->n_parts++] = (iter_iovec){around + head, size - head - bytes};
+    read->size += size;
+    return true;
+}
+
+uint32_t iter__placed_run(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row,
+                          uint32_t end, uint64_t path_bytes[ITER_PATH_COUNT]) {
+    const iter_description *desc = &loader->dataset->desc;
+    const iter_field_plan *field = &loader->plan.fields[loader->placed_field];
+    iter_iovec parts[ITER_READ_PARTS_MAX];
+    iter_read read = {.parts = parts};
+    uint32_t n = 0;
+    while (row + n < end && n < loader->chunk_rows &&
+           add_row(loader, batch, row + n, worker->hot + n * loader->placed_stride, &read, parts))
+        n++;
+    if (n == 0 || !iter__io_try(&loader->io, &read)) return 0;
+    path_bytes[read.path] += read.done;
+    size_t here = 0, offset, bytes;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint8_t *head = worker->hot + i * loader->placed_stride;
+        const size_t size = batch->extents[row + i].size;
+        here += size;
+        if (read.done < here ||
+            !desc->fields[field->in].decoder->find(desc->shared, &field->source, head, size,
+                                                   loader->placed_head, &offset, &bytes) ||
+            offset != loader->placed_head)
+            return i;
+        batch->bytes[row + i] = head;
+    }
+    return n;
+}
