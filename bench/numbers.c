@@ -9,6 +9,11 @@
  *                                        the same files
  *     numbers files DATA PAIRS WORKERS   cold: a set of many small files through a loader against
  *                                        open, read, close in one thread
+ *     numbers records-make FILE BYTES N  writes N raw records, and the index beside them
+ *     numbers records DATA WORKERS BLOCK PAIRS
+ *                                        warm, in order, against pread of BLOCK bytes
+ *     numbers cold DATA CHAIN WORKERS DEPTH PAIRS
+ *                                        cold, in random order, against a bare ring
  *
  * Pairs alternate; each line is one pair, the last one the median ratio.
  */
@@ -24,7 +29,9 @@
 #include "bare_read.h"
 #include "bench_cache.h"
 #include "bench_util.h"
+#include "cold.h"
 #include "measure.h"
+#include "records.h"
 
 #define BATCH 64
 
@@ -377,7 +384,16 @@ int main(int argc, char **argv) {
     if (strcmp(what, "first") == 0 && argc == 4) return cmd_first(argv[2], (uint32_t)atoi(argv[3]));
     if (strcmp(what, "files") == 0 && argc == 5)
         return cmd_files(argv[2], (uint32_t)atoi(argv[3]), atoi(argv[4]));
+    if (strcmp(what, "records-make") == 0 && argc == 5)
+        return records_make(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10));
+    if (strcmp(what, "records") == 0 && argc == 6)
+        return records_warm(argv[2], atoi(argv[3]), strtoull(argv[4], NULL, 10),
+                            (uint32_t)atoi(argv[5]));
+    if (strcmp(what, "cold") == 0 && argc == 7)
+        return cold_rows(argv[2], argv[3], atoi(argv[4]), (uint32_t)atoi(argv[5]),
+                         (uint32_t)atoi(argv[6]));
     fprintf(stderr, "usage: numbers own WORKERS DATA CHAIN | hot DATA | first DATA PAIRS | files "
-                    "DATA PAIRS WORKERS\n");
+                    "DATA PAIRS WORKERS | records-make FILE BYTES N | records DATA WORKERS BLOCK "
+                    "PAIRS | cold DATA CHAIN WORKERS DEPTH PAIRS\n");
     return 2;
 }
