@@ -19,6 +19,7 @@
 #include "bench/measure.h"
 
 #define BATCH     64
+#define BLOCK     ((uint64_t)4096)
 #define PAIRS_MAX 64
 #define DRAW      0x9e3779b97f4a7c15u
 
@@ -72,8 +73,12 @@ static iter_status list(cold_set *set, iter_error *err) {
     set->records = malloc(desc->n_samples * sizeof(*set->records));
     if (!set->records) return bench_fail(err, ITER_ENOMEM, "no memory");
     const uint32_t record = (uint32_t)(set->bytes / desc->n_samples);
-    for (uint64_t i = 0; i < desc->n_samples; i++)
-        set->records[i] = (bare_record){0, record, i * record};
+    for (uint64_t i = 0; i < desc->n_samples; i++) { /* O_DIRECT: whole disk blocks */
+        const uint64_t from = i * record / BLOCK * BLOCK;
+        uint64_t to = ((i + 1) * record + BLOCK - 1) / BLOCK * BLOCK;
+        if (to > set->bytes) to -= BLOCK;
+        set->records[i] = (bare_record){0, (uint32_t)(to - from), from};
+    }
     for (uint64_t i = desc->n_samples; i > 1; i--) {
         const uint64_t other = draw(&state) % i;
         const bare_record moved = set->records[i - 1];
