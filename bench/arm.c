@@ -315,7 +315,7 @@ iter_status arm_run(bench_arm *arm, uint64_t n_batches, bool timed, uint64_t *ou
         if (s < 0) break;
         before = bench_now_ns();
     }
-    if (s >= 0 && arm->take != NULL) {
+    if (s >= 0 && arm->settle != NULL) {
         const iter_status settled = arm->settle(arm->take_user, err);
         if (settled < 0) s = settled;
     }
