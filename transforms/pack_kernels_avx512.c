@@ -94,6 +94,19 @@ static inline void split16(const vec *in, vec *out) {
     out[2] = _mm512_permutexvar_ps(order2, _mm512_mask_blend_ps(0x9249, v, in[2]));
 }
 
+/* As split16, and each channel's 16 the other way round. */
+static inline void split16_mirrored(const vec *in, vec *out) {
+    const __m512i order0 = _mm512_setr_epi32(13, 10, 7, 4, 1, 14, 11, 8, 5, 2, 15, 12, 9, 6, 3, 0);
+    const __m512i order1 = _mm512_setr_epi32(14, 11, 8, 5, 2, 15, 12, 9, 6, 3, 0, 13, 10, 7, 4, 1);
+    const __m512i order2 = _mm512_setr_epi32(15, 12, 9, 6, 3, 0, 13, 10, 7, 4, 1, 14, 11, 8, 5, 2);
+    vec v = _mm512_mask_blend_ps(0x4924, in[0], in[1]);
+    out[0] = _mm512_permutexvar_ps(order0, _mm512_mask_blend_ps(0x2492, v, in[2]));
+    v = _mm512_mask_blend_ps(0x9249, in[0], in[1]);
+    out[1] = _mm512_permutexvar_ps(order1, _mm512_mask_blend_ps(0x4924, v, in[2]));
+    v = _mm512_mask_blend_ps(0x2492, in[0], in[1]);
+    out[2] = _mm512_permutexvar_ps(order2, _mm512_mask_blend_ps(0x9249, v, in[2]));
+}
+
 /* The inverse permutation of each channel first, then blends: place p of vector j belongs to channel (16 j + p) % 3. */
 static inline void join16(const vec *in, vec *out) {
     const __m512i order0 = _mm512_setr_epi32(0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15, 10, 5);

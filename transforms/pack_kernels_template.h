@@ -10,7 +10,7 @@
  *   set16(x), table16(p)        one float 16 times; 16 floats from memory
  *   affine16(v, a, b)           v * a + b, rounded twice
  *   split16(in[3], out[3])      48 floats, three channels side by side, into three channels; join16 is its inverse
- *   HAVE_WINDOW, window_planes  where the level has masked loads
+ *   HAVE_WINDOW, window_planes, split16_mirrored  where the level has masked loads
  *
  * and includes this file last. `type` is a constant wherever these are called, so the bodies below become one straight loop for each pair
  * of types; the macro at the end names them.
@@ -209,23 +209,45 @@ DEFINE_ROW(ITER__TYPE_F16)
 DEFINE_ROW(ITER__TYPE_BF16)
 DEFINE_ROW(ITER__TYPE_F32)
 
+#define NO_WINDOW NULL, NULL
 #ifdef HAVE_WINDOW
 
-#define DEFINE_WINDOW(out)                                                       \
-    static void window_##out(void *o, const uint8_t *i, const iter__window *w) { \
-        if (w->reverse)                                                          \
-            window_planes(out, 1, o, i, w);                                      \
-        else                                                                     \
-            window_planes(out, 0, o, i, w);                                      \
+INLINE void split3_mirrored_body(const int out_type, void *out, size_t plane, const void *in,
+                                 size_t n, const float *a1, const float *b1) {
+    const vec a[3] = {set16(a1[0]), set16(a1[1]), set16(a1[2])};
+    const vec b[3] = {set16(b1[0]), set16(b1[1]), set16(b1[2])};
+    for (size_t i = 0; i < n; i += 16) {
+        if (i + 16 > n) i = n - 16;
+        const char *at = AT(in, ITER__TYPE_U8, 3 * (n - 16 - i));
+        vec from[3], to[3];
+        for (int c = 0; c < 3; c++)
+            from[c] = load16(ITER__TYPE_U8, AT(at, ITER__TYPE_U8, 16 * c));
+        split16_mirrored(from, to);
+        for (int c = 0; c < 3; c++)
+            store16(out_type, AT_OUT(out, out_type, (size_t)c * plane + i),
+                    affine16(to[c], a[c], b[c]));
+    }
+}
+
+#define DEFINE_WINDOW(out)                                                                        \
+    static void window_##out(void *o, const uint8_t *i, const iter__window *w) {                  \
+        if (w->reverse)                                                                           \
+            window_planes(out, 1, o, i, w);                                                       \
+        else                                                                                      \
+            window_planes(out, 0, o, i, w);                                                       \
+    }                                                                                             \
+    static void mirrored_##out(void *o, size_t plane, const uint8_t *i, size_t n, const float *a, \
+                               const float *b) {                                                  \
+        split3_mirrored_body(out, o, plane, i, n, a, b);                                          \
     }
 
 DEFINE_WINDOW(ITER__TYPE_U8)
 DEFINE_WINDOW(ITER__TYPE_F16)
 DEFINE_WINDOW(ITER__TYPE_BF16)
 DEFINE_WINDOW(ITER__TYPE_F32)
-#define WINDOW(out) window_##out
+#define WINDOW(out) window_##out, mirrored_##out
 #else
-#define WINDOW(out) NULL
+#define WINDOW(out) NO_WINDOW
 #endif
 
 #define PAIR(in, out, window)                                                             \
@@ -234,10 +256,10 @@ DEFINE_WINDOW(ITER__TYPE_F32)
             join3_##in##_##out, window                                                    \
     }
 
-#define ROW(in)                                                             \
-    {                                                                       \
-        PAIR(in, ITER__TYPE_U8, NULL), PAIR(in, ITER__TYPE_F16, NULL),      \
-            PAIR(in, ITER__TYPE_BF16, NULL), PAIR(in, ITER__TYPE_F32, NULL) \
+#define ROW(in)                                                                       \
+    {                                                                                 \
+        PAIR(in, ITER__TYPE_U8, NO_WINDOW), PAIR(in, ITER__TYPE_F16, NO_WINDOW),      \
+            PAIR(in, ITER__TYPE_BF16, NO_WINDOW), PAIR(in, ITER__TYPE_F32, NO_WINDOW) \
     }
 
 const iter__kernels PASTE(iter__kernels_, LEVEL)[ITER__KERNEL_TYPES][ITER__KERNEL_TYPES] = {

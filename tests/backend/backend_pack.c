@@ -274,7 +274,7 @@ static void test_geometry(void) {
 
 /* Crops and flips of rows of every length around the vector's, which have a kernel of their own. */
 static void test_windows(void) {
-    static const int64_t widths[] = {1, 2, 7, 15, 16, 17, 31, 32, 33, 47, 48, 64, 65, 100};
+    static const int64_t widths[] = {1, 2, 7, 15, 16, 17, 31, 32, 33, 47, 48, 64, 65, 100, 96, 81};
     char chain[160];
     for (int i = 0; i < (int)(sizeof(widths) / sizeof(widths[0])); i++)
         for (int type = 0; type < 4; type++) {
