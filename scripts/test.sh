@@ -58,6 +58,9 @@ python_venv() {
     export ITER_PYTHON=$python
 }
 
+# Minutes long, and the same whatever the compiler and the optional parts: by gcc and under AddressSanitizer alone.
+long='unit\.test_device_(rows|faults)$'
+
 mkdir -p build
 [ $# -gt 0 ] || set -- dev clang tsan asan fuzz minimal
 for name in "$@"; do
@@ -65,11 +68,12 @@ for name in "$@"; do
     dev)
         python_venv
         step dev "gcc, warnings are errors; everything, with style, layers, symbols, documents and install" ;;
-    clang) step clang "the same by clang" -LE check ;;
+    clang) step clang "the same by clang" -LE check -E "$long" ;;
     tsan) step tsan "everything with threads, under ThreadSanitizer" -L '^(stress|backend)$' ;;
     asan) step asan "everything under AddressSanitizer and UBSan" ;;
     fuzz) step fuzz "parsers: the corpus, then a short search from a fixed seed" ;;
-    minimal) step minimal "optimised, static, without liburing and oneDNN" -E 'check\.(style|words|docs|layers)' ;;
+    minimal) step minimal "optimised, static, without liburing and oneDNN" \
+        -E "check\.(style|words|docs|layers|cuda_programs|profile|report)|$long" ;;
     *) echo "usage: test.sh [dev|clang|tsan|asan|fuzz|minimal...]" >&2; exit 2 ;;
     esac
 done
