@@ -69,8 +69,9 @@ for name in "$@"; do
         python_venv
         step dev "gcc, warnings are errors; everything, with style, layers, symbols, documents and install" ;;
     clang) step clang "the same by clang" -LE check -E "$long" ;;
-    tsan) step tsan "everything with threads, under ThreadSanitizer" -L '^(stress|backend)$' ;;
-    asan) step asan "everything under AddressSanitizer and UBSan" ;;
+    tsan) step tsan "everything with threads, under ThreadSanitizer" -L '^(stress|backend)$' \
+        -E 'backend_(color|convert|image|pack|pack_program|text)$' ;;
+    asan) step asan "everything that runs, under AddressSanitizer and UBSan" -E 'check\.(style|words|docs|layers|headers)' ;;
     fuzz) step fuzz "parsers: the corpus, then a short search from a fixed seed" ;;
     minimal) step minimal "optimised, static, without liburing and oneDNN" \
         -E "check\.(style|words|docs|layers|cuda_programs|profile|report)|$long" ;;
