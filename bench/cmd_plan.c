@@ -1,20 +1,16 @@
 /*
  * cmd_plan.c - `iterbench plan`: how a loader would do the work, as EXPLAIN does for a query.
  */
-#include <inttypes.h>
 #include <stdio.h>
 
 #include "arm.h"
 #include "iterbench.h"
 
-/* What the plan's text leaves to the loader: source, memory, and what was asked for in vain. */
+/* What the plan's text leaves to the loader: source, workers, and what was asked for in vain. */
 static iter_status print_loader(iter_loader *loader, iter_error *err) {
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
     iter_status s = iter_loader_stats_read(loader, &stats, err);
     if (s < 0) return s;
-    printf("memory: batches %" PRIu64 ", reads %" PRIu64 ", scratch %" PRIu64 ", preloaded %" PRIu64
-           " bytes\n",
-           stats.slot_bytes, stats.arena_bytes, stats.scratch_bytes, stats.preload_bytes);
     printf("source %s, %d worker%s\n", bench_source_text(stats.source), stats.n_workers,
            stats.n_workers == 1 ? "" : "s");
     for (int32_t i = 0; i < stats.n_fallbacks; i++)

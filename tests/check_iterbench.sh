@@ -204,7 +204,7 @@ python3 -c "import sys; a, b, c = (int(x, 16) for x in sys.argv[1:]); sys.exit((
 # The plan: passes, where memory goes, and from where bytes come.
 status 0 plan --data "cifar10:$set" --chain "$normalize"
 grep -q '^  pack  .*normalize + to' "$dir/out" || fault "plan names no pass: $(cat "$dir/out")"
-grep -q '^memory: batches 39[0-9]*, reads 0, scratch [1-9][0-9]*, preloaded 3073[0-9]* bytes$' "$dir/out" || fault "plan's memory: $(cat "$dir/out")"
+grep -qE '^memory slots 5 x 79[0-9]{4}, arena 0, files 3073[0-9]*, scratch 1 x [1-9][0-9]*, index [0-9]+ bytes; no limit' "$dir/out" || fault "plan's memory: $(cat "$dir/out")"
 grep -q '^source memory, 0 workers$' "$dir/out" || fault "plan's source: $(cat "$dir/out")"
 status 0 plan --data "cifar10:$set" --source direct --workers 1
 grep -q 'a read may target the batch itself$' "$dir/out" && grep -qE '^source (direct|pread), 1 worker$' "$dir/out" || fault "plan of direct reads: $(cat "$dir/out")"
