@@ -131,7 +131,8 @@ static const option_row rows[] = {
     {"limit", CHOICE, AT(limit), "ordered|convert", 1, 0, 0, BENCH_SERVE,
      "serve this straight loop instead of a loader"},
     {"decode", FLAG, AT(decode), NULL, 0, 0, 0, BENCH_LIMITS,
-     "photos: one core's loader beside libjpeg-turbo's decode of the same parts (without --chain: "
+     "photos: one core's loader beside a bare decode of the same parts by libjpeg-turbo and libpng "
+     "(without --chain: "
      "random-resized-crop:size=224 | random-flip | normalize | to:f32,nchw)"},
     {"a", TEXT, AT(a), "COMMAND", 0, 0, 0, BENCH_VERSUS, "first program"},
     {"b", TEXT, AT(b), "COMMAND", 0, 0, 0, BENCH_VERSUS, "second program"},

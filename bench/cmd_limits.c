@@ -3,8 +3,8 @@
  * measured by straight loops.
  *
  * How many slots a loader works in decides the figures, so a loader runs first, for a moment, and
- * is looked at. With --decode it goes on: over photos, in turns with what libjpeg-turbo itself does for
- * the same parts of them.
+ * is looked at. With --decode it goes on: over photos, in turns with what libjpeg-turbo and libpng
+ * themselves do for the same parts of them.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -124,6 +124,8 @@ static iter_status figures(const photo_yard *yard, const measure_rounds *rounds,
     if (s == ITER_OK) s = limit_and_ratio(rounds, out, err);
     out->measured = s == ITER_OK;
     out->n_photos = yard->n_photos;
+    out->n_pngs = yard->n_pngs;
+    out->codecs = photo_yard_codecs(yard);
     out->mean_bytes = (double)yard->n_bytes / (double)yard->n_photos;
     out->part_share = yard->n_part_pixels / yard->n_pixels;
     out->n_rounds = rounds->n_rounds;
@@ -167,7 +169,7 @@ iter_status decode_limit_measure(photo_yard *yard, bench_arm *arm, const bench_o
 /* ---- Report ---------------------------------------------------------------------------------- */
 
 static void line(const char *name, const measure_interval *rate, FILE *out) {
-    fprintf(out, "  %-44s %7.0f a second, %6.3f ms", name, rate->median, 1e3 / rate->median);
+    fprintf(out, "  %-48s %7.0f a second, %6.3f ms", name, rate->median, 1e3 / rate->median);
     if (isfinite(rate->low)) fprintf(out, "   [%.0f, %.0f]", rate->low, rate->high);
     fputc('\n', out);
 }
@@ -176,15 +178,16 @@ void decode_limit_table(const decode_limit *limit, FILE *out) {
     char name[64];
     fprintf(out, "photos on one core: %llu in the loader's order, %.1f KB each, in turns\n",
             (unsigned long long)limit->n_photos, limit->mean_bytes / 1e3);
-    line("libjpeg-turbo, whole pictures", &limit->whole, out);
-    snprintf(name, sizeof(name), "libjpeg-turbo, the parts wanted (%.0f %%)",
+    snprintf(name, sizeof(name), "%s, whole pictures", limit->codecs);
+    line(name, &limit->whole, out);
+    snprintf(name, sizeof(name), "%s, the parts wanted (%.0f %%)", limit->codecs,
              100 * limit->part_share);
     line(name, &limit->part, out);
     line("rows converted and stored", &limit->store, out);
     snprintf(name, sizeof(name), "limit: parts + rows + %.2f ms", DECODE_REST_MS);
     line(name, &limit->limit, out);
     line("the loader, workers 0", &limit->loader, out);
-    fprintf(out, "  %-44s %6.1f %%", "loader / limit", 100 * limit->ratio.median);
+    fprintf(out, "  %-48s %6.1f %%", "loader / limit", 100 * limit->ratio.median);
     if (isfinite(limit->ratio.low))
         fprintf(out, "  [%.1f, %.1f] 95 %%", 100 * limit->ratio.low, 100 * limit->ratio.high);
     fprintf(out, ", %u rounds, %u dropped%s\n", limit->n_rounds, limit->n_dropped,
@@ -202,6 +205,7 @@ void decode_limit_json(json_writer *w, const decode_limit *limit) {
     }
     json_begin(w, "decode", '{');
     json_count(w, "photos", limit->n_photos);
+    json_count(w, "pngs", limit->n_pngs);
     json_number(w, "mean_bytes", limit->mean_bytes);
     json_number(w, "part_share", limit->part_share);
     interval(w, "whole_per_s", &limit->whole);

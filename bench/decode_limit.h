@@ -13,9 +13,10 @@
 
 typedef struct decode_limit {
     bool measured;
-    uint64_t n_photos;
-    double mean_bytes, part_share;  /* of a JPEG; of its pixels */
-    measure_interval part, whole;   /* photos a second by libjpeg-turbo alone */
+    uint64_t n_photos, n_pngs;
+    const char *codecs;             /* photo_yard_codecs() */
+    double mean_bytes, part_share;  /* of a file; of its pixels */
+    measure_interval part, whole;   /* photos a second by these libraries alone */
     measure_interval store;         /* rows a second that are normalised and stored */
     measure_interval limit;         /* 1 / (part + store + DECODE_REST_MS), as rates */
     measure_interval loader, ratio; /* loader / limit */
@@ -29,7 +30,7 @@ typedef struct decode_limit {
  *
  *   arm  one rank, without workers, with the options that the yard was opened with
  *
- * Errors  what the loader answers, EFORMAT (libjpeg fails where the loader did not), ENOMEM.
+ * Errors  what the loader answers, EFORMAT (a library fails where the loader did not), ENOMEM.
  */
 iter_status decode_limit_measure(photo_yard *yard, bench_arm *arm, const bench_options *options,
                                  decode_limit *out, iter_error *err);

@@ -1,7 +1,8 @@
 /*
- * limits_decode.h - straight loops over photos: what libjpeg-turbo itself takes for them.
+ * limits_decode.h - straight loops over photos: what libjpeg-turbo and libpng themselves take for
+ * them.
  *
- * No loader object, no lock, no counter in here, and no allocation but libjpeg's own. Who calls
+ * No loader object, no lock, no counter in here, and no allocation but the libraries' own. Who calls
  * prepares photos and memory (photo_yard.h).
  */
 #ifndef LIMITS_DECODE_H
@@ -11,18 +12,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** A JPEG in memory, and the part of it that is wanted. */
+/** A JPEG or PNG in memory, and the part of it that is wanted. */
 typedef struct limits_photo {
     const uint8_t *bytes;
     size_t size;
     int64_t y, x, height, width;
+    /* a JPEG's part may come 2, 4 or 8 times smaller, but not than this; 0, 0 = as it is */
+    int64_t min_height, min_width;
 } limits_photo;
 
 typedef struct limits_decoder limits_decoder;
 
-/** NULL: no memory, or this build has no libjpeg. `gray`: one channel, else three. */
+/** NULL: no memory. `gray`: one channel, else three. */
 limits_decoder *limits_decoder_create(bool gray);
 void limits_decoder_destroy(limits_decoder *decoder);
+
+/** Whether it is a PNG by its first bytes; all else is taken for a JPEG. */
+bool limits_is_png(const uint8_t *bytes, size_t size);
 
 /** Bytes that the loops write for a picture of height x width, whole or in part. */
 size_t limits_decode_bytes(int64_t height, int64_t width);
@@ -30,8 +36,10 @@ size_t limits_decode_bytes(int64_t height, int64_t width);
 /**
  * Decodes photos[0..n), one after the other into the same pixels.
  *
- *   whole  true = all of each picture; false = the part: columns outside it and rows above are
- *          skipped, one MCU more is decoded on each side, and nothing below the last row is read
+ *   whole  true = all of each picture, as large as it is; false = the part. Of a JPEG columns outside
+ *          it and rows above are skipped, one MCU more is decoded on each side, and nothing below the
+ *          last row is read. Of a PNG all rows down to the part's last one are decompressed, as there
+ *          is no way around them; of an interlaced one all.
  *
  * Returns  how many; where that is less than n, limits_decoder_text() says what is wrong with the
  *          next one.

@@ -37,28 +37,35 @@ static iter_status note_header(void *state, const void *shared, const uint8_t *b
 }
 
 /* A container's own bytes stand before the picture's. */
-static const uint8_t *jpeg_in(const uint8_t *bytes, size_t size) {
-    static const uint8_t magic[3] = {0xff, 0xd8, 0xff};
-    return memmem(bytes, size, magic, sizeof(magic));
+static const uint8_t *picture_in(const uint8_t *bytes, size_t size) {
+    static const uint8_t jpeg[3] = {0xff, 0xd8, 0xff};
+    for (size_t i = 0; i + sizeof(jpeg) <= size; i++)
+        if (memcmp(bytes + i, jpeg, sizeof(jpeg)) == 0 || limits_is_png(bytes + i, size - i))
+            return bytes + i;
+    return NULL;
 }
 
 static void note_photo(photo_yard *y, const uint8_t *bytes, size_t size,
                        const iter_image_wish *wish) {
-    const uint8_t *jpeg = jpeg_in(bytes, size);
-    if (jpeg == NULL) snprintf(y->why, sizeof(y->why), "a picture is no JPEG");
-    if (wish->min_height > 0 || wish->min_width > 0)
-        snprintf(y->why, sizeof(y->why), "the chain lets the decoder make JPEGs smaller");
+    const uint8_t *picture = picture_in(bytes, size);
+    if (picture == NULL) snprintf(y->why, sizeof(y->why), "a picture is no JPEG and no PNG");
     if (y->why[0] != '\0') return;
-    size -= (size_t)(jpeg - bytes);
+    size -= (size_t)(picture - bytes);
     if (y->n_photos == y->capacity || size > y->bytes_capacity - y->n_bytes) {
         y->capacity = y->n_photos; /* full */
         return;
     }
-    y->photos[y->n_photos++] =
-        (limits_photo){y->bytes + y->n_bytes, size, wish->part.y, wish->part.x, wish->part.height,
-                       wish->part.width};
-    memcpy(y->bytes + y->n_bytes, jpeg, size);
+    y->photos[y->n_photos++] = (limits_photo){.bytes = y->bytes + y->n_bytes,
+                                              .size = size,
+                                              .y = wish->part.y,
+                                              .x = wish->part.x,
+                                              .height = wish->part.height,
+                                              .width = wish->part.width,
+                                              .min_height = wish->min_height,
+                                              .min_width = wish->min_width};
+    memcpy(y->bytes + y->n_bytes, picture, size);
     y->n_bytes += size;
+    y->n_pngs += limits_is_png(picture, size);
     y->n_pixels += y->header_pixels;
     y->n_part_pixels += (double)wish->part.height * (double)wish->part.width;
 }
@@ -152,6 +159,12 @@ bool photo_yard_fits(const iter_description *set) {
     return false;
 }
 
+/* The parts are of upright pictures then, and the loops know stored ones alone. */
+static bool is_turned(const char *data) {
+    const char *spec = strchr(data, '?');
+    return spec != NULL && strstr(spec, "orient") != NULL;
+}
+
 /* ---- Rows to store --------------------------------------------------------------------------- */
 
 /* The batch's data field without its first dimension, and the same as u8 HWC. False: it is no picture
@@ -225,6 +238,10 @@ iter_status photo_yard_open(photo_yard *out, const bench_options *options,
         snprintf(out->why, sizeof(out->why), "the run has formats of its own");
         return ITER_OK;
     }
+    if (is_turned(options->data)) {
+        snprintf(out->why, sizeof(out->why), "the pictures are turned as EXIF says (orient)");
+        return ITER_OK;
+    }
     if (max_photos < options->batch) max_photos = options->batch;
     iter_status s = note(out, options, max_photos, err);
     if (s < 0) return s;
@@ -264,6 +281,12 @@ iter_status photo_yard_decode(photo_yard *yard, uint64_t first, uint64_t n, bool
     if (done == n) return ITER_OK;
     return bench_fail(err, ITER_EFORMAT, "photo %llu of the order: %s",
                       (unsigned long long)(first + done), limits_decoder_text(yard->decoder));
+}
+
+const char *photo_yard_codecs(const photo_yard *yard) {
+    return yard->n_pngs == 0                ? "libjpeg-turbo"
+           : yard->n_pngs == yard->n_photos ? "libpng"
+                                            : "libjpeg-turbo, libpng";
 }
 
 double photo_yard_store(photo_yard *yard, uint64_t n_batches) {

@@ -21,10 +21,10 @@ typedef struct photo_batch {
 
 typedef struct photo_yard {
     limits_photo *photos; /* [n_photos] in the order in which a loader decodes them */
-    uint64_t n_photos, capacity;
+    uint64_t n_photos, n_pngs, capacity;
     photo_batch *batches; /* [n_batches] whole ones */
     uint64_t n_batches;
-    uint8_t *bytes; /* all JPEGs, one behind the other */
+    uint8_t *bytes; /* all files, one behind the other */
     size_t n_bytes, bytes_capacity;
     double n_pixels, n_part_pixels; /* of all photos */
     double header_pixels;           /* of the one that is being noted */
@@ -67,9 +67,11 @@ iter_status photo_yard_open(photo_yard *out, const bench_options *options,
                             iter_error *err);
 void photo_yard_close(photo_yard *yard);
 
-/** Runs a loop over photos [first, first + n). Errors: EFORMAT, with libjpeg's words. */
+/** Runs a loop over photos [first, first + n). Errors: EFORMAT, with the library's words. */
 iter_status photo_yard_decode(photo_yard *yard, uint64_t first, uint64_t n, bool whole,
                               double *out_seconds, iter_error *err);
+/** Who decodes them: "libjpeg-turbo", "libpng", or both. */
+const char *photo_yard_codecs(const photo_yard *yard);
 /** Stores n batches of rows. */
 double photo_yard_store(photo_yard *yard, uint64_t n_batches);
 

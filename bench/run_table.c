@@ -140,7 +140,7 @@ static const struct {
     {"of the time in next", cell_wait},
     {"CPU ns a sample", cell_cpu},
     {"of ordered", cell_ordered},
-    {"of libjpeg on one core", cell_decode},
+    {"of decode on one core", cell_decode},
     {"of convert", cell_convert},
     {"workers / source / slots", cell_workers},
     {"bytes read", cell_paths},
@@ -231,8 +231,8 @@ void run_limits_table(const yardstick_rates *l, const gpu_link_rates *link, cons
     char a[32], b[32], c[32];
     double copies = 2 * l->copy_bytes_per_s / (l->in_bytes + l->out_bytes);
     if (isfinite(l->decode_samples_per_s))
-        fprintf(out, "%-*s libjpeg-turbo alone %s, convert %s samples/s, on one core\n", LEFT,
-                "limits of this machine", grouped(l->decode_samples_per_s, a),
+        fprintf(out, "%-*s %s alone %s, convert %s samples/s, on one core\n", LEFT,
+                "limits of this machine", l->decode_codecs, grouped(l->decode_samples_per_s, a),
                 grouped(l->convert_samples_per_s, b));
     else
         fprintf(out, "%-*s ordered %s, convert %s samples/s\n", LEFT, "limits of this machine",

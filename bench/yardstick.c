@@ -463,6 +463,7 @@ static void photo_rates(photo_yard *photos, yardstick_rates *out) {
     while (photos->why[0] == '\0' && photos->decode_s < SLICES_WANTED * SLICE_S)
         photo_yard_slice(photos, SLICE_S);
     if (photos->why[0] != '\0') return;
+    out->decode_codecs = photo_yard_codecs(photos);
     out->decode_samples_per_s = (double)photos->n_decoded / photos->decode_s;
     out->convert_samples_per_s = (double)photos->n_stored / photos->store_s;
 }

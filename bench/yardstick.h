@@ -17,7 +17,8 @@ typedef struct yardstick_rates {
     double copy_bytes_per_s;
     double convert_samples_per_s, ordered_samples_per_s;
     double read_bytes_per_s;
-    double decode_samples_per_s; /* photos: libjpeg-turbo's decode of the parts that are wished */
+    double decode_samples_per_s; /* photos: the bare decode of the parts that are wished */
+    const char *decode_codecs;   /* by which libraries; NULL = no photos */
     double in_bytes, out_bytes;  /* of a sample */
     double array_bytes, cache_bytes;
 } yardstick_rates;

@@ -114,6 +114,18 @@ assert d['photos'] >= 70 and 0 < d['part_share'] < 1 and d['rounds'] > 0, d
 assert d['part_per_s']['median'] > d['limit_per_s']['median'] > 0 and d['ratio']['median'] > 0, d" "$dir/out" || fault "figures of limits --decode"
     status 0 limits --decode --data "folder:$dir/photos" --chain "$crop" --seconds 0.3 --pairs 6
     grep -q 'loader / limit' "$dir/out" || fault "no ratio: $(cat "$dir/out")"
+    status 0 limits --decode --data "folder:$dir/photos" --chain "random-resized-crop:size=64,jpeg-scale=fast | to:f32,nchw" --seconds 0.3 --pairs 6
+    status 1 limits --decode --data "folder:$dir/photos?orient=1" --chain "$crop"
+    grep -q 'turned as EXIF says' "$dir/err" || fault "--decode over turned photos: $(cat "$dir/err")"
+    mkdir -p "$dir/pngs/a" && cp tests/golden/images/rgb8.png "$dir/pngs/a/1.png" && cp tests/golden/images/rgb16.png "$dir/pngs/a/2.png"
+    if "$ITERBENCH" limits --decode --data "folder:$dir/pngs" --chain "random-crop:32 | to:f32,nchw" --batch 2 --seconds 0.3 --pairs 6 --json "$dir/png.json" >"$dir/out" 2>"$dir/err"; then
+        grep -q '^  libpng, the parts wanted' "$dir/out" || fault "the loops over PNGs: $(cat "$dir/out")"
+        python3 -c "import json, sys
+d = json.load(open(sys.argv[1]))['decode']
+assert d['pngs'] == d['photos'] > 0 and 0 < d['part_share'] < 1 and d['ratio']['median'] > 0, d" "$dir/png.json" || fault "figures of PNGs"
+    else
+        grep -q 'without libpng' "$dir/err" || fault "limits --decode over PNGs: $(cat "$dir/err")"
+    fi
     status 1 --data "folder:$dir/photos" --loader ndarray --chain "$crop" --seconds 0.1
     if [ -n "$ITERPACK" ]; then # the same parts out of a container
         "$ITERPACK" list "$dir/photos" "$dir/photos.lst" >/dev/null && "$ITERPACK" pack "$dir/photos.lst" "$dir/photos.rec" --root "$dir/photos" >/dev/null

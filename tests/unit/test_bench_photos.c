@@ -1,6 +1,6 @@
 /*
- * test_bench_photos.c - bench/generate_photos.c, photo_yard.c, limits_decode.c, decode_limit.c: photos
- * that are made, and the straight loops over them.
+ * test_bench_photos.c - bench/generate_photos.c, photo_yard.c, limits_decode.c, limits_jpeg.c,
+ * limits_png.c, decode_limit.c: photos that are made, and the straight loops over them.
  *
  * Which part of which photo the loops get is worked out here a second time, from the index that a
  * loader tells and the stage's own table with the numbers of (seed, epoch, position).
@@ -24,6 +24,7 @@
 
 TestSuite(bench_photos, .timeout = 120);
 
+#define GOLDEN   ITER_SOURCE_DIR "/tests/golden/images/"
 #define N_PHOTOS 12
 #define CHAIN    "random-resized-crop:size=64 | random-flip | normalize | to:f32,nchw"
 
@@ -221,6 +222,100 @@ Test(bench_photos, a_part_is_cut_from_the_whole, .init = make_photos, .fini = re
     limits_decoder_destroy(decoder);
 }
 
+/* The mean of the 2 x 2 pixels that one of half the size stands for. */
+static int mean_of_four(const uint8_t *whole, int64_t wide, int64_t y, int64_t x) {
+    int sum = 0;
+    for (int i = 0; i < 4; i++)
+        sum += whole[16 + (2 * y + i / 2) * wide + 3 * (2 * x + i % 2)];
+    return sum / 4;
+}
+
+Test(bench_photos, a_part_may_come_smaller, .init = make_photos, .fini = remove_photos) {
+    limits_decoder *decoder = limits_decoder_create(false);
+    limits_photo photo = {.y = 64, .x = 32, .height = 160, .width = 130};
+    uint8_t *jpeg;
+    int64_t dims[2];
+    photo.size = read_photo(folder, 3, &jpeg);
+    photo.bytes = jpeg;
+    size_of(jpeg, photo.size, dims);
+    const size_t bytes = limits_decode_bytes(dims[0], dims[1]);
+    uint8_t *whole = calloc(3, bytes), *half = whole + bytes, *as_it_is = half + bytes;
+    cr_assert_eq(limits_decode(decoder, &photo, 1, true, whole), 1);
+    /* 160 / 4 = 40 rows, 130 / 4 = 32 columns: a quarter would be too small */
+    photo.min_height = 33;
+    photo.min_width = 33;
+    cr_assert_eq(limits_decode(decoder, &photo, 1, false, half), 1);
+    const int64_t wide = (dims[1] * 3 + 63) / 32 * 32;
+    /* An MCU is 8 columns now; one more stands on the left, up to column 8. */
+    const int64_t n_columns = 65 + 8 + 8, narrow = (n_columns * 3 + 63) / 32 * 32;
+    double differs = 0;
+    for (int64_t y = 0; y < 80; y++)
+        for (int64_t x = 0; x < 65; x++)
+            differs += abs(mean_of_four(whole, wide, 32 + y, 16 + x) -
+                           half[16 + y * narrow + (16 - 8 + x) * 3]);
+    cr_assert_lt(differs / (80 * 65), 4, "%.1f a pixel", differs / (80 * 65));
+    for (size_t i = (size_t)(16 + 84 * narrow); i < bytes; i++) /* rows come by fours */
+        cr_assert_eq(half[i], 0, "more than 80 rows were made");
+    photo.min_height = 81; /* and now half would be */
+    cr_assert_eq(limits_decode(decoder, &photo, 1, false, half), 1);
+    photo.min_height = photo.min_width = 0;
+    cr_assert_eq(limits_decode(decoder, &photo, 1, false, as_it_is), 1);
+    cr_assert_arr_eq(half + 16 + 90 * 256, as_it_is + 16 + 90 * 256, 256);
+    free(whole);
+    free(jpeg);
+    limits_decoder_destroy(decoder);
+}
+
+static size_t read_golden(const char *name, const char *ending, uint8_t *out, size_t capacity) {
+    char path[256];
+    snprintf(path, sizeof(path), GOLDEN "%s%s", name, ending);
+    FILE *file = fopen(path, "rb");
+    cr_assert_not_null(file, "%s", path);
+    const size_t size = fread(out, 1, capacity, file);
+    fclose(file);
+    return size;
+}
+
+/* PNGs of every kind, against pixels that another program wrote. */
+Test(bench_photos, pngs_have_their_pixels) {
+#ifndef ITER_HAVE_PNG
+    cr_skip_test("no libpng");
+#endif
+    static const char *const names[] = {"rgb8", "rgb16", "rgba8",  "rgba16", "p4",   "p8",    "g1",
+                                        "g16",  "ga8",   "i_rgb8", "i_p4",   "i_g1", "chunks"};
+    static uint8_t png[1 << 16], want[1 << 16], got[1 << 16];
+    for (size_t i = 0; i < 2 * sizeof(names) / sizeof(names[0]); i++) {
+        const char *name = names[i / 2];
+        const bool whole = i % 2 == 0;
+        int wide, high;
+        limits_decoder *decoder = limits_decoder_create(false);
+        limits_photo photo = {.bytes = png, .y = 3, .x = 5, .height = 20, .width = 7};
+        photo.size = read_golden(name, ".png", png, sizeof(png));
+        const size_t n = read_golden(name, ".ppm", want, sizeof(want));
+        cr_assert_eq(sscanf((const char *)want, "P6 %d %d 255", &wide, &high), 2);
+        const size_t bytes = (size_t)wide * (size_t)high * 3;
+        memset(got, 0xa5, sizeof(got));
+        cr_assert_eq(limits_decode(decoder, &photo, 1, whole, got), 1, "%s: %s", name,
+                     limits_decoder_text(decoder));
+        /* of a part all rows down to its last one; where it is interlaced, all */
+        const size_t made = whole || name[0] == 'i' ? bytes : (size_t)(23 * wide * 3);
+        cr_assert_arr_eq(got, want + n - bytes, made, "%s", name);
+        cr_assert_eq(got[made], 0xa5, "%s: more than was wanted", name);
+        const limits_photo photos[2] = {{.bytes = png, .size = photo.size / 2, .height = 45},
+                                        photo};
+        cr_assert_eq(limits_decode(decoder, photos, 2, true, got), 0);
+        cr_assert(strlen(limits_decoder_text(decoder)) > 0);
+        limits_decoder_destroy(decoder);
+    }
+    limits_decoder *gray = limits_decoder_create(true);
+    limits_photo photo = {.bytes = png};
+    photo.size = read_golden("g4", ".png", png, sizeof(png));
+    const size_t n = read_golden("g4", ".gray.pgm", want, sizeof(want));
+    cr_assert_eq(limits_decode(gray, &photo, 1, true, got), 1);
+    cr_assert_arr_eq(got, want + n - 53 * 45, 53 * 45);
+    limits_decoder_destroy(gray);
+}
+
 Test(bench_photos, rounds_have_all_four_sides, .init = make_photos, .fini = remove_photos) {
     iter_error err;
     bench_options options = options_of(3);
@@ -240,15 +335,90 @@ Test(bench_photos, rounds_have_all_four_sides, .init = make_photos, .fini = remo
     arm_close(&arm);
 }
 
-Test(bench_photos, what_has_no_loop_says_why, .init = make_photos, .fini = remove_photos) {
+static photo_yard yard_of(const bench_options *options) {
     iter_error err;
-    bench_options options = options_of(3);
     bench_arm arm;
     photo_yard yard;
-    options.chain = "random-resized-crop:size=64,jpeg-scale=fast | to:f32,nchw";
-    cr_assert_eq(arm_open(&options, NULL, &arm, &err), ITER_OK, "%s", err.message);
-    cr_assert_eq(photo_yard_open(&yard, &options, arm.loaders[0], 1, 40, &err), ITER_OK);
-    cr_assert(strstr(yard.why, "smaller") != NULL, "%s", yard.why);
-    photo_yard_close(&yard);
+    cr_assert_eq(arm_open(options, NULL, &arm, &err), ITER_OK, "%s", err.message);
+    cr_assert_eq(photo_yard_open(&yard, options, arm.loaders[0], 1, 40, &err), ITER_OK, "%s",
+                 err.message);
     arm_close(&arm);
+    return yard;
+}
+
+static void add_png(const char *name, uint8_t *png, size_t size) {
+    char path[160];
+    snprintf(path, sizeof(path), "%s/class-0/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    cr_assert(file != NULL && fwrite(png, 1, size, file) == size && fclose(file) == 0);
+}
+
+/* A PNG may hold what a JPEG begins with: it is told by where it begins itself. */
+Test(bench_photos, pngs_and_jpegs_have_loops, .init = make_photos, .fini = remove_photos) {
+#ifdef ITER_HAVE_PNG
+    static uint8_t png[1 << 16];
+    const size_t size = read_golden("rgb8", ".png", png, sizeof(png));
+    bench_options options = options_of(3);
+    photo_yard yard = yard_of(&options);
+    double seconds;
+    iter_error err;
+    cr_assert_str_empty(yard.why);
+    cr_assert_str_eq(photo_yard_codecs(&yard), "libjpeg-turbo");
+    photo_yard_close(&yard);
+    add_png("a.png", png, size);
+    memmove(png + 49, png + 33, size - 33); /* a chunk nobody knows, behind IHDR's 33 bytes */
+    memcpy(png + 33, "\0\0\0\4teXu\xff\xd8\xff\0\x8b\xe2\x59\x6f", 16);
+    add_png("b.png", png, size + 16);
+    options.batch = 7; /* 14 files */
+    options.chain = "resize:16 | to:f32,nchw";
+    yard = yard_of(&options);
+    cr_assert_str_empty(yard.why);
+    cr_assert_str_eq(photo_yard_codecs(&yard), "libjpeg-turbo, libpng");
+    cr_assert_geq(yard.n_batches, 2);
+    uint64_t n_pngs = 0;
+    for (uint64_t i = 0; i < yard.n_photos; i++)
+        if (limits_is_png(yard.photos[i].bytes, yard.photos[i].size)) {
+            cr_assert(yard.photos[i].size == size || yard.photos[i].size == size + 16);
+            n_pngs++;
+        }
+    cr_assert(n_pngs == yard.n_pngs && n_pngs >= 2);
+    cr_assert_eq(photo_yard_decode(&yard, 0, yard.n_photos, true, &seconds, &err), ITER_OK, "%s",
+                 err.message);
+    photo_yard_close(&yard);
+#else
+    cr_skip_test("no libpng");
+#endif
+}
+
+Test(bench_photos, smaller_parts_have_loops, .init = make_photos, .fini = remove_photos) {
+    bench_options options = options_of(3);
+    options.chain = "random-resized-crop:size=64,jpeg-scale=fast | to:f32,nchw";
+    photo_yard fast = yard_of(&options);
+    options.chain = "random-resized-crop:size=64 | to:f32,nchw";
+    photo_yard exact = yard_of(&options);
+    cr_assert_str_empty(fast.why);
+    cr_assert_eq(fast.n_photos, exact.n_photos);
+    for (uint64_t i = 0; i < fast.n_photos; i++) {
+        cr_assert_eq(fast.photos[i].min_height, 64);
+        cr_assert_eq(fast.photos[i].min_width, 64);
+        cr_assert_eq(exact.photos[i].min_height, 0);
+        cr_assert_eq(fast.photos[i].y, exact.photos[i].y);
+        cr_assert_eq(fast.photos[i].width, exact.photos[i].width);
+    }
+    double seconds;
+    iter_error err;
+    cr_assert_eq(photo_yard_decode(&fast, 0, fast.n_photos, false, &seconds, &err), ITER_OK, "%s",
+                 err.message);
+    photo_yard_close(&fast);
+    photo_yard_close(&exact);
+}
+
+Test(bench_photos, what_has_no_loop_says_why, .init = make_photos, .fini = remove_photos) {
+    char turned[128];
+    bench_options options = options_of(3);
+    snprintf(turned, sizeof(turned), "%s?orient=1", data);
+    options.data = turned;
+    photo_yard yard = yard_of(&options);
+    cr_assert(strstr(yard.why, "turned") != NULL, "%s", yard.why);
+    photo_yard_close(&yard);
 }
