@@ -87,6 +87,9 @@ static const option_row rows[] = {
      "order and augmentation depend on it alone (0)"},
     {"memory", SIZE, AT(memory), "BYTES", 0, 1, UINT64_MAX, LOADS,
      "budget of a loader, e.g. 32MiB (half of what is free)"},
+    {"max-sample-bytes", SIZE, AT(max_sample_bytes), "BYTES", 0, 1, UINT64_MAX, LOADS,
+     "largest sample read or decoded, e.g. 64MiB; a larger one fails (256MiB, of pixels at most a "
+     "16th of --memory)"},
     {"json", TEXT, AT(json), "FILE|-", 0, 0, 0,
      BENCH_RUN | BENCH_LIMITS | BENCH_VERSUS | BENCH_DOCTOR,
      "write the results as JSON; - is stdout, and nothing else goes there"},
@@ -276,6 +279,7 @@ iter_status bench_options_parse(int argc, char **argv, int first, bench_command 
                            .shuffle = ITER_SHUFFLE_FULL,
                            .last_batch = ITER_LAST_KEEP,
                            .pairs = 15};
+    bool given[N_ROWS] = {false};
     for (int i = first; i < argc; i++) {
         const char *text = argv[i];
         if (strncmp(text, "--", 2) != 0) {
@@ -289,6 +293,9 @@ iter_status bench_options_parse(int argc, char **argv, int first, bench_command 
         const option_row *row = find(name, length, command);
         if (row == NULL)
             return bench_fail(err, ITER_EINVAL, "unknown argument '--%.*s'", (int)length, name);
+        if (given[row - rows])
+            return bench_fail(err, ITER_EINVAL, "--%s is given twice", row->name);
+        given[row - rows] = true;
         const char *value = name[length] == '=' ? name + length + 1 : NULL;
         if (row->kind == FLAG && value != NULL)
             return bench_fail(err, ITER_EINVAL, "--%s takes no value", row->name);
@@ -404,6 +411,7 @@ iter_loader_options bench_loader_options(const bench_options *options, uint32_t 
     out.source = options->source;
     out.o_direct = options->o_direct ? 1 : 0;
     out.memory_limit = options->memory;
+    out.max_sample_bytes = options->max_sample_bytes;
     out.sampler = options->sampler;
     out.source_ops = options->source_ops;
     out.only_reads = options->only_reads ? 1 : 0;

@@ -58,7 +58,7 @@ typedef struct bench_options {
     int64_t workers;
     int32_t source, shuffle, last_batch, on_error; /* the library's enums */
     const char *sampler;
-    uint64_t prefetch, ranks, seed, memory, max_failures;
+    uint64_t prefetch, ranks, seed, memory, max_sample_bytes, max_failures;
     bool o_direct;
     bool ragged; /* rows of different lengths are delivered as they are */
     bool has_start;
@@ -106,7 +106,8 @@ typedef struct bench_options {
 /**
  * Reads argv[first..argc) into `out`.
  *
- * Errors  EINVAL with one line that says which argument and what is wrong with it.
+ * Errors  EINVAL with one line that says which argument and what is wrong with it; an option that
+ *         stands twice is wrong.
  */
 iter_status bench_options_parse(int argc, char **argv, int first, bench_command command,
                                 bench_options *out, iter_error *err);

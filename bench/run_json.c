@@ -50,6 +50,7 @@ static void write_config(json_writer *w, const run_result *result) {
     json_number(w, "seconds", o->seconds > 0 ? o->seconds : NAN);
     json_count(w, "seed", o->seed);
     json_count(w, "memory", o->memory);
+    json_count(w, "max_sample_bytes", o->max_sample_bytes);
     json_text(w, "device", bench_device_text(o->device, device));
     json_text(w, "finish", o->device != 0 ? bench_finish_text(o->finish) : NULL);
     json_text(w, "resident", o->device != 0 ? bench_resident_text(o->resident) : NULL);

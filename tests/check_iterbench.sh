@@ -39,7 +39,7 @@ cmp -s "$set/test_batch.bin" "$dir/again/test_batch.bin" || fault "generate is n
 # Usage.
 for arguments in "" "--data" "--wrong 1" "--data x: --batch 0" "--data x: --batch 1x" "--data x: --batch -1" "--data x: --loader torch" \
     "--data x: --epochs 1 --seconds 1" "--data x: --hash --seconds 1" "--data x: --start 1" "--data x: --start 1:" "--data x: --start 99999999999:0" \
-    "--data x: --memory 1KB" "--data x: --memory 99999999999GiB" "--data x: --seconds 0" "--data x: --seconds nan" "--data x: --hash=1" \
+    "--data x: --memory 1KB" "--data x: --max-sample-bytes 1KB" "--data x: --max-sample-bytes 0" "--data x: --memory 99999999999GiB" "--data x: --seconds 0" "--data x: --seconds nan" "--data x: --hash=1" \
     "--data x: --dump d" "--data x: --batches 1" "--data x: word" "wrong" "compare a.json" "generate mnist d" "limits --data x: --seconds 1" "limits --data x: --decode --workers 1" "--data x: --decode" \
     "versus --a true" "plan" "limits" \
     "list word" "serve --data x:" "--data x: --pairs 1" "-x" \
@@ -47,6 +47,21 @@ for arguments in "" "--data" "--wrong 1" "--data x: --batch 0" "--data x: --batc
     # shellcheck disable=SC2086
     status 2 $arguments
 done
+
+# An option that stands twice, also in its other form, and also where the values are the same.
+while read -r name arguments; do
+    # shellcheck disable=SC2086
+    status 2 $arguments
+    grep -q "^iterbench: --$name is given twice" "$dir/err" || fault "twice --$name: $(cat "$dir/err")"
+done <<'TWICE'
+batch --data x: --batch 64 --batch 32
+batch --batch=64 --data x: --batch 64
+data --data x: --data x:
+hash --data x: --hash --epochs 1 --hash
+start serve --loader ndarray --data x: --start 0:0 --start 0:0
+a versus --a true --a true --b true
+n generate cifar10 d --n 1 --n 2
+TWICE
 
 # Runs that fail.
 status 1 --data nothing:here --seconds 0.1
@@ -181,6 +196,11 @@ PYTHON
     grep -q '^failed samples  *15, first: image: sample' "$dir/out" || fault "failed samples of three epochs: $(grep failed "$dir/out")"
     grep -q '^  *6 image: the file is empty$' "$dir/out" || fault "reasons of three epochs: $(cat "$dir/out")"
     [ "$(wc -l <"$dir/failed.tsv")" = 6 ] || fault "a sample stands twice in the list: $(cat "$dir/failed.tsv")"
+    # A photo of 53 x 45 x 3 = 7155 bytes of pixels, and a sample may have less.
+    status 1 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --shuffle none --epochs 1 --max-sample-bytes 7000
+    grep -q 'sample 0 .*7155 bytes, more than max_sample_bytes (7000)' "$dir/err" || fault "--max-sample-bytes: $(cat "$dir/err")"
+    json "A run" --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error replace --epochs 1 --max-sample-bytes 1MiB
+    grep -q '"max_sample_bytes": 1048576' "$dir/out" || fault "--max-sample-bytes 1MiB: $(cat "$dir/out")"
     # The ceiling, and the list of what was met until then.
     rm "$dir/failed.tsv"
     status 1 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error replace --max-failures 2 --epochs 1 --batch 1 --failures "$dir/failed.tsv"

@@ -246,6 +246,10 @@ for arguments in "" "wrong" "pack" "pack a" "pack a b" "pack a b.rec c" "pack a 
     # shellcheck disable=SC2086
     status 2 $arguments
 done
+status 2 pack a b.rec --threads 2 --skip --threads 2
+says '^iterpack: --threads is given twice$' err
+status 2 list a --no-labels --no-labels
+says '^iterpack: --no-labels is given twice$' err
 status 1 info "$dir/none.rec"
 status 1 pack "$dir/none.lst" "$dir/x.rec"
 exit $bad

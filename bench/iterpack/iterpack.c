@@ -120,6 +120,7 @@ static int read_value(const pack_option *row, const char *value) {
 
 int pack_options(int n_args, char **args, const pack_option *rows, const char **words, int n_words,
                  int *out_n_words) {
+    uint64_t given = 0; /* a bit a row */
     *out_n_words = 0;
     for (int i = 0; i < n_args; i++) {
         if (strncmp(args[i], "--", 2) != 0) {
@@ -131,6 +132,9 @@ int pack_options(int n_args, char **args, const pack_option *rows, const char **
         while (row->name && strcmp(row->name, args[i] + 2) != 0)
             row++;
         if (!row->name) return pack_usage("there is no option %s", args[i]);
+        const uint64_t bit = UINT64_C(1) << (row - rows);
+        if (given & bit) return pack_usage("%s is given twice", args[i]);
+        given |= bit;
         if (row->type == PACK_FLAG) {
             *(bool *)row->value = true;
             continue;

@@ -31,8 +31,8 @@ typedef struct pack_option {
     int64_t min, max;
 } pack_option;
 
-/* Takes the options off argv[n_args]; others are words, at most n_words of them. Returns PACK_DONE or
- * PACK_USAGE. */
+/* Takes the options off argv[n_args], each of at most 64 rows once; others are words, at most n_words of
+ * them. Returns PACK_DONE or PACK_USAGE. */
 int pack_options(int n_args, char **args, const pack_option *rows, const char **words, int n_words,
                  int *out_n_words);
 

@@ -51,6 +51,12 @@ WORKLOADS = [
              "rows/s", "--model mlp --loader dataloader --shuffle none --data synthetic:cs224 --batch 256"),
 ]
 
+
+def arguments(workload):
+    """Of `iterbench serve`, but for workers and threads."""
+    return workload.ours if "--batch " in workload.ours else "--batch 64 " + workload.ours
+
+
 def trains(workload):
     """Whether it is training steps; else batches of a loader."""
     return workload.key.startswith("T-")

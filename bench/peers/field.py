@@ -79,8 +79,8 @@ class Field:
 
     def ours(self, workload, row):
         trains = contestants.trains(workload)
-        return 'exec "$ITERBENCH" serve --batch 64 %s --workers %d%s' % (
-            workload.ours, 0 if trains else row.workers, " --threads %d" % row.threads if trains else "")
+        return 'exec "$ITERBENCH" serve %s --workers %d%s' % (
+            contestants.arguments(workload), 0 if trains else row.workers, " --threads %d" % row.threads if trains else "")
 
     def shell(self, command, cores=None, timeout=600):
         pinned = ["taskset", "-c", cores] if cores else []

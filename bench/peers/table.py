@@ -57,7 +57,7 @@ def markdown(path):
         mine = [r for r in latest if r["workload"] == workload.key]
         good = sorted((r for r in mine if "error" not in r), key=lambda r: r["ratio"]["median"])
         lines += ["## %s: %s, %s" % (workload.key, workload.title, workload.unit), "",
-                  "    iterbench serve --batch 64 %s" % workload.ours, ""]
+                  "    iterbench serve %s" % contestants.arguments(workload), ""]
         if good:
             lines += [COLUMNS, RULE] + [row_text(r) for r in good] + [""]
         failed = ["* %s, %s: %s" % (r["peer"], r["config"], r["error"]) for r in mine if "error" in r]
