@@ -93,7 +93,7 @@ static const option_row rows[] = {
     {"json", TEXT, AT(json), "FILE|-", 0, 0, 0,
      BENCH_RUN | BENCH_LIMITS | BENCH_VERSUS | BENCH_DOCTOR,
      "write the results as JSON; - is stdout, and nothing else goes there"},
-    {"html", TEXT, AT(html), "FILE", 0, 0, 0, BENCH_RUN,
+    {"html", TEXT, AT(html), "FILE", 0, 0, 0, BENCH_RUN | BENCH_LIMITS,
      "write the results as a report: one HTML file, nothing beside it"},
     {"consumer", CHOICE, AT(consumer), "touch|none", 0, 0, 0, RUNS,
      "reads a byte of every cache line of a batch, or nothing (touch)"},

@@ -13,6 +13,7 @@
 #include "bench_util.h"
 #include "decode_limit.h"
 #include "iterbench.h"
+#include "report_html.h"
 #include "run_result.h"
 
 #define LOOK_BATCHES        64
@@ -20,6 +21,7 @@
 #define DECODE_CHAIN        "random-resized-crop:size=224 | random-flip | normalize | to:f32,nchw"
 
 typedef struct limits_run {
+    const bench_options *options;
     bench_arm arm;
     yardstick yard;
     yardstick_rates rates;
@@ -65,15 +67,10 @@ static iter_status measure(const bench_options *options, limits_run *r, iter_err
     return s;
 }
 
-static iter_status report(const bench_options *options, const limits_run *r, iter_error *err) {
-    if (options->json == NULL || strcmp(options->json, "-") != 0)
-        run_limits_table(&r->rates, options->device != 0 ? &r->link : NULL, r->yard.why, stdout);
-    if (options->decode && (options->json == NULL || strcmp(options->json, "-") != 0))
-        decode_limit_table(&r->decode, stdout);
-    if (options->json == NULL) return ITER_OK;
-    json_writer w = {0};
-    iter_status s = bench_json_open(options->json, &w.out, err);
-    if (s < 0) return s;
+static void write_json(const void *user, FILE *out) {
+    const limits_run *r = user;
+    const bench_options *options = r->options;
+    json_writer w = {.out = out};
     json_begin(&w, NULL, '{');
     bench_machine_json(&w);
     json_text(&w, "data", options->data);
@@ -82,7 +79,22 @@ static iter_status report(const bench_options *options, const limits_run *r, ite
     run_limits_json(&w, &r->rates, options->device != 0 ? &r->link : NULL);
     decode_limit_json(&w, &r->decode);
     json_end(&w);
-    return bench_json_close(options->json, w.out, err);
+}
+
+static iter_status report(const limits_run *r, iter_error *err) {
+    const bench_options *options = r->options;
+    iter_status s = ITER_OK;
+    if (options->json == NULL || strcmp(options->json, "-") != 0) {
+        run_limits_table(&r->rates, options->device != 0 ? &r->link : NULL, r->yard.why, stdout);
+        if (options->decode) decode_limit_table(&r->decode, stdout);
+    }
+    if (options->html != NULL) s = report_html_by(options->html, write_json, r, err);
+    if (s < 0 || options->json == NULL) return s;
+    FILE *out;
+    s = bench_json_open(options->json, &out, err);
+    if (s < 0) return s;
+    write_json(r, out);
+    return bench_json_close(options->json, out, err);
 }
 
 int cmd_limits(const bench_options *asked) {
@@ -95,8 +107,9 @@ int cmd_limits(const bench_options *asked) {
     }
     limits_run *r = calloc(1, sizeof(*r));
     if (r == NULL) return bench_say(BENCH_FAILED, &err);
+    r->options = options;
     iter_status s = measure(options, r, &err);
-    if (s == ITER_OK) s = report(options, r, &err);
+    if (s == ITER_OK) s = report(r, &err);
     yardstick_close(&r->yard);
     free(r);
     return s < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE;

@@ -11,6 +11,11 @@ double arm_rate(const bench_arm *arm) {
     return arm->seconds > 0 ? (double)arm->samples / arm->seconds : NAN;
 }
 
+double arm_decode_share(const bench_arm *arm, const yardstick_rates *limits) {
+    if (arm->samples == 0 || arm->cpu_ns == 0) return NAN;
+    return 1e9 / limits->decode_samples_per_s * (double)arm->samples / (double)arm->cpu_ns;
+}
+
 static void write_start(json_writer *w, const bench_options *o) {
     char text[48];
     snprintf(text, sizeof(text), "%" PRIu64 ":%" PRIu64, o->start_epoch, o->start_sample);
@@ -130,6 +135,7 @@ static void write_arm(json_writer *w, const run_result *result, int i) {
     json_number(w, "wait_share", seconds > 0 ? (double)arm->wait_ns * 1e-9 / seconds : NAN);
     json_number(w, "cpu_ns_per_sample",
                 arm->samples > 0 ? (double)arm->cpu_ns / (double)arm->samples : NAN);
+    json_number(w, "decode_share", arm_decode_share(arm, &result->limits));
     json_text(w, "source", bench_source_text(stats->source));
     json_integer(w, "workers", stats->n_workers);
     json_count(w, "slots_seen", arm_n_slots(arm));

@@ -54,5 +54,7 @@ iter_status run_link(bench_arm *arm, gpu_link_rates *out, iter_error *err);
 
 /** Samples a second, or NaN. */
 double arm_rate(const bench_arm *arm);
+/** Photos: the time of a sample's bare decode over the CPU time of a sample; else NaN. */
+double arm_decode_share(const bench_arm *arm, const yardstick_rates *limits);
 
 #endif

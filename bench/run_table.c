@@ -92,6 +92,9 @@ static void cell_convert(const run_result *r, int i, char *out) {
 static void cell_decode(const run_result *r, int i, char *out) {
     in_share(arm_rate(&r->arms[i]), r->limits.decode_samples_per_s, out);
 }
+static void cell_decode_share(const run_result *r, int i, char *out) {
+    in_share(arm_decode_share(&r->arms[i], &r->limits), 1, out);
+}
 static void cell_open(const run_result *r, int i, char *out) {
     const bench_arm *arm = &r->arms[i];
     int n = 0;
@@ -139,6 +142,7 @@ static const struct {
     {"next p50 / p99 / max", cell_next},
     {"of the time in next", cell_wait},
     {"CPU ns a sample", cell_cpu},
+    {"of it bare decode", cell_decode_share},
     {"of ordered", cell_ordered},
     {"of decode on one core", cell_decode},
     {"of convert", cell_convert},
@@ -181,7 +185,9 @@ static void body(const run_result *result, FILE *out) {
     fputc('\n', out);
     for (size_t k = 0; k < sizeof(cells) / sizeof(cells[0]); k++) {
         if (cells[k].value == cell_device && result->options->device == 0) continue;
-        if (cells[k].value == (photos ? cell_ordered : cell_decode)) continue;
+        if (photos ? cells[k].value == cell_ordered
+                   : cells[k].value == cell_decode || cells[k].value == cell_decode_share)
+            continue;
         fprintf(out, "%-*s", LEFT, cells[k].name);
         for (int i = 0; i < result->n_arms; i++) {
             char text[RIGHT * 2];

@@ -39,14 +39,23 @@ for depth in 1, 2, 3, 4: write('nulls%d' % depth, nulls(result, depth))
 write('sweep', {'verdict': 'Best is A.', 'answer': 'It calls an interpreter.', 'trainer': {'samples_per_s': {'median': 52000, 'low': None, 'high': None}},
     'arms': [{'name': 'setting A', 'samples_per_s': {'median': 50000, 'low': 49000, 'high': 51000}, 'time': {'trainer': 0.75, 'loader': 0, 'waiting': 0.15, 'contention': 0.1}}]})
 write('doctor', {'doctor': [{'item': 'memlock', 'state': 'costs', 'value': '64 KiB', 'costs': 'a copy more', 'mend': 'ulimit -l'}]})
+spread = lambda v: {'median': v, 'low': 0.9 * v, 'high': 1.1 * v}
+limits = {'data': 'folder:photos', 'limits': {'copy_bytes_per_s': 5e9, 'decode_samples_per_s': 800}, 'decode': {'photos': 2438, 'pngs': 0, 'mean_bytes': 55000,
+    'part_share': 0.44, 'whole_per_s': spread(500), 'part_per_s': spread(800), 'store_per_s': spread(400000), 'rest_ms': 0.06, 'limit_per_s': spread(762),
+    'loader_per_s': spread(640), 'ratio': spread(0.84), 'rounds': 15, 'dropped': 0, 'steady': True}}
+write('limits', limits)
+write('photos', {'arms': [{'name': 'loader', 'samples_per_s': 900, 'cpu_ns_per_sample': 1e6, 'decode_share': 0.75}], 'limits': {'decode_samples_per_s': 1333}})
+write('hostile-limits', attacked(limits))
+for depth in 1, 2, 3: write('no-limits%d' % depth, nulls(limits, depth))
 open(to + '/broken.json', 'w').write('{"verdict": "a raw \t tab"}')
 PYTHON
 status 0 report "$golden" "$dir/golden.html"
-for name in hostile empty nulls1 nulls2 nulls3 nulls4 sweep doctor broken; do status 0 report "$dir/$name.json" "$dir/$name.html"; done
+for name in hostile empty nulls1 nulls2 nulls3 nulls4 sweep doctor broken limits photos hostile-limits no-limits1 no-limits2 no-limits3; do status 0 report "$dir/$name.json" "$dir/$name.html"; done
 "$ITERBENCH" --data "synthetic:cifar10?n=500" --chain "normalize:mean=0.5,std=0.25 | to:f32,nchw" --seconds 0.3 --json "$dir/run.json" >/dev/null 2>&1 \
     && status 0 report "$dir/run.json" "$dir/run.html"
 "$ITERBENCH" --data "synthetic:cs224?n=2000" --model mlp --seconds 0.2 --batch 256 --json "$dir/train.json" >/dev/null 2>&1 \
     && status 0 report "$dir/train.json" "$dir/train.html"
+"$ITERBENCH" limits --data "synthetic:cifar10?n=500" --chain "to:f32" --html "$dir/loops.html" >/dev/null 2>&1 && [ -s "$dir/loops.html" ] || fault "limits --html"
 status 2 report
 status 2 report "$golden"
 status 2 report "$golden" "$golden"
@@ -116,6 +125,17 @@ for text in "Best is A." "It calls an interpreter." "trainer alone" "setting A" 
 [ "$(n_svg)" = 2 ] || fault "sweep: $(n_svg) drawings"
 dom doctor
 for text in memlock "64 KiB" "a copy more" "ulimit -l"; do has doctor "$text"; done
+dom limits
+for text in "Photos: the loader and its limit" "84 % [76 %, 92 %]" "the parts wanted (44 %)" "limit: parts + rows + 0.06 ms" "640 [576, 704], 1.56 ms" "bare decode, one core" \
+    "decoding 80 %" "loader: decoding 80 %, rows stored 0.2 %, all else: reading, resizing, handing over 20 %"; do
+    has limits "$text"
+done
+dom photos
+for text in "Photos: decoding and all else" "bare decode 75 %" "of it bare decode"; do has photos "$text"; done
+dom hostile-limits
+for depth in 1 2 3; do dom no-limits$depth; done
+dom loops
+has loops "convert, in order"
 [ ! -e "$dir/run.html" ] || { dom run; has run "samples/s"; has run "timeline"; [ "$(n_svg)" -ge 1 ] || fault "run: no drawing"; }
 [ ! -e "$dir/train.html" ] || { dom train; has train "trainer alone"; has train "Verdict"; [ "$(n_svg)" -ge 1 ] || fault "train: no drawing"; }
 
