@@ -295,6 +295,7 @@ static void attribution_json(json_writer *w, const diagnosis *d) {
         json_integer(w, "worker", i);
         json_count(w, "chunks", worker->chunks);
         json_number(w, "chunk_s", worker->busy_s);
+        json_number(w, "chunk_bytes", worker->bytes);
         json_number(w, "busy", worker->busy);
         json_number(w, "wait_bytes", worker->wait_bytes);
         json_number(w, "wait_slot", worker->wait_slot);

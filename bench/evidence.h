@@ -43,6 +43,7 @@ typedef struct evidence_stage {
 typedef struct evidence_worker {
     uint64_t chunks;
     double busy_s; /* a chunk */
+    double bytes;  /* a chunk: what its samples are stored as; 0 = they have none */
     double busy, wait_bytes, wait_slot, runnable;
     double stages[EVIDENCE_STAGES];
 } evidence_worker;
@@ -71,7 +72,7 @@ typedef struct evidence {
     int64_t workers; /* 0 = the loader works in the consumer's thread */
     uint64_t prefetch, batch, threads;
     uint32_t rounds;
-    bool in_order; /* samples come as they are stored: one worker's may be larger than another's */
+    bool in_order; /* samples come as they are stored: one worker's may be unlike another's */
     bool steady;   /* the witness stood still around these rounds */
     bool has[EVIDENCE_ARMS];
     measure_interval rate[EVIDENCE_ARMS];

@@ -167,6 +167,7 @@ void observer_off(observer *o) {
         sum->busy_ns += b->busy_ns - a->busy_ns;
         sum->run_delay_ns += b->run_delay_ns - a->run_delay_ns;
         sum->chunks += b->chunks - a->chunks;
+        sum->bytes += b->bytes - a->bytes;
     }
     o->sum.next_wait_ns += now.next_wait_ns - o->before.next_wait_ns;
     o->delayed_s += most_delayed(o);
@@ -204,6 +205,7 @@ static void read_worker(const observer *o, int32_t w, evidence_worker *out) {
     }
     out->chunks = sum->chunks;
     out->busy_s = sum->chunks > 0 ? (double)sum->busy_ns * 1e-9 / (double)sum->chunks : 0;
+    out->bytes = sum->chunks > 0 ? (double)sum->bytes / (double)sum->chunks : 0;
     out->busy = busy;
     out->runnable = (double)sum->run_delay_ns / ns;
 }

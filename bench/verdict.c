@@ -19,6 +19,7 @@
 #define UNEXPLAINED 1.08 /* both's time / the model's, from where something else must be at work */
 #define WORTH       0.03 /* gain from which a change is proposed */
 #define SLOW_WORKER 1.8  /* seconds a chunk, beside the other workers' */
+#define ALIKE       1.1  /* bytes a chunk, beside the other workers', of samples that are alike */
 #define MORE_HANDS  0.5  /* part of the possible gain that more workers must bring */
 #define CPU_FULL    0.85 /* CPU term / both's time, from where the cores are the suspects */
 #define LINK_FULL   0.85 /* time of the copies / the loader's, from where the link is the suspect */
@@ -152,21 +153,46 @@ static double dominance(const evidence *e) {
     return second > 0 ? most / second : INFINITY;
 }
 
-/* The worker that takes longer over a chunk than the others do, or -1. */
+/* A worker beside the mean of the others. */
+typedef struct odd_worker {
+    double times;  /* that it takes as long over a chunk */
+    double larger; /* that its chunks' samples are as large, in bytes; 1 where they have none */
+} odd_worker;
+
+static odd_worker beside_others(const evidence *e, int number) {
+    const evidence_worker *w = &e->worker[number];
+    odd_worker out = {0, 1};
+    double seconds = 0, bytes = 0;
+    int n = 0;
+    for (int k = 0; k < e->n_workers; k++) {
+        if (k == number || e->worker[k].chunks == 0) continue;
+        seconds += e->worker[k].busy_s;
+        bytes += e->worker[k].bytes;
+        n++;
+    }
+    if (w->chunks > 0 && seconds > 0) out.times = w->busy_s / (seconds / n);
+    if (w->bytes > 0 && bytes > 0) out.larger = w->bytes / (bytes / n);
+    return out;
+}
+
+/* The worker that takes longer over the same bytes than the others do, or -1: larger samples may take
+ * so much longer as they are larger. */
 static int slow_worker(const evidence *e, double *out_times) {
     for (int i = 0; e->n_workers > 1 && i < e->n_workers; i++) {
-        double others = 0;
-        int n = 0;
-        for (int k = 0; k < e->n_workers; k++) {
-            if (k == i || e->worker[k].chunks == 0) continue;
-            others += e->worker[k].busy_s;
-            n++;
-        }
-        if (n == 0 || e->worker[i].chunks == 0 || others <= 0) continue;
-        *out_times = e->worker[i].busy_s / (others / n);
+        const odd_worker odd = beside_others(e, i);
+        *out_times = odd.times / fmax(odd.larger, 1);
         if (*out_times >= SLOW_WORKER) return i;
     }
+    *out_times = 0;
     return -1;
+}
+
+/* In order one worker's samples may be unlike another's; that they are not is seen by their bytes. */
+static bool may_be_unlike(const evidence *e, int worker) {
+    bool known = true;
+    for (int i = 0; i < e->n_workers; i++)
+        known = known && (e->worker[i].bytes > 0 || e->worker[i].chunks == 0);
+    return e->in_order && (!known || beside_others(e, worker).larger > ALIKE);
 }
 
 /* The busiest stage of a kind; NULL where none was seen. */
@@ -331,8 +357,8 @@ static bool is_sure(const evidence *e, verdict_limit limit) {
                dominance(e) >= CLEARLY * margin;
     case LIMIT_WORKER:
         slow = slow_worker(e, &times);
-        return fed_less && !e->in_order && slow >= 0 && e->worker[slow].chunks >= MIN_CHUNKS &&
-               times >= 1.5 * SLOW_WORKER * margin;
+        return fed_less && slow >= 0 && !may_be_unlike(e, slow) &&
+               e->worker[slow].chunks >= MIN_CHUNKS && times >= 1.5 * SLOW_WORKER * margin;
     case LIMIT_WORKERS: return fed_less && gains(e, "workers", 0.2 * margin);
     case LIMIT_PREFETCH:
         return fed_less && faster && lost_in_waiting(e, &now, both) &&
@@ -508,9 +534,9 @@ static void say_limit(const evidence *e, verdict *v) {
         add(t, n,
             "One slow worker is the limit: worker %d takes %.1f times as long for a chunk as the "
             "others, and batches come in order; that costs %.0f %% of the time.",
-            slow, times, percent);
-        if (e->in_order)
-            add(t, n, " Or its samples are larger: without a shuffle they need not be alike.");
+            slow, beside_others(e, slow).times, percent);
+        if (may_be_unlike(e, slow))
+            add(t, n, " Or its samples are others: without a shuffle they need not be alike.");
         break;
     case LIMIT_WORKERS:
         if (e->workers == 0)
@@ -548,6 +574,21 @@ static void say_limit(const evidence *e, verdict *v) {
     }
 }
 
+/* What looks like a slow worker and is none. */
+static void say_unlike(const evidence *e, char *text, size_t n) {
+    double times;
+    if (e->n_workers < 2 || slow_worker(e, &times) >= 0) return;
+    for (int i = 0; i < e->n_workers; i++) {
+        const odd_worker odd = beside_others(e, i);
+        if (odd.times < SLOW_WORKER) continue;
+        add(text, n,
+            " Worker %d takes %.1f times as long for a chunk as the others, over samples that are "
+            "%.1f times as large%s.",
+            i, odd.times, odd.larger, e->in_order ? ": a shuffle would spread them" : "");
+        return;
+    }
+}
+
 static void say_evidence(const evidence *e, verdict *v) {
     char *t = v->text;
     const size_t n = sizeof(v->text);
@@ -559,6 +600,7 @@ static void say_evidence(const evidence *e, verdict *v) {
     if (e->has[EVIDENCE_RESIDENT])
         add(t, n, " Over batches that are on the GPU already it takes %.0f.",
             e->rate[EVIDENCE_RESIDENT].median);
+    say_unlike(e, t, n);
     double runnable = e->consumer_runnable;
     for (int i = 0; i < e->n_workers; i++)
         runnable = fmax(runnable, e->worker[i].runnable);

@@ -433,6 +433,7 @@ typedef struct iter_worker_stats {
     uint64_t chunks;
     /* runnable, but another thread had the core; 0 where the kernel does not count it */
     uint64_t run_delay_ns;
+    uint64_t bytes; /* that the samples of its chunks are stored as; 0 = they have none */
 } iter_worker_stats;
 
 /** Counters since create. Plain numbers: subtract two for an interval. */

@@ -324,7 +324,7 @@ typedef struct iter_worker {
     bool begun; /* the user's start() has run */
     iter_activity activity;
     atomic_int tid; /* the kernel's number of its thread; 0 = none of the loader's own */
-    atomic_ullong busy_ns, wait_bytes_ns, wait_slot_ns, chunks;
+    atomic_ullong busy_ns, wait_bytes_ns, wait_slot_ns, chunks, bytes;
 } iter_worker;
 
 /* ---- Watchdog -------------------------------------------------------------------------------- */

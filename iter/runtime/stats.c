@@ -39,6 +39,7 @@ static void read_workers(iter_loader *loader, iter_loader_stats *out,
         stats->wait_bytes_ns = LOAD(worker->wait_bytes_ns);
         stats->wait_slot_ns = LOAD(worker->wait_slot_ns);
         stats->chunks = LOAD(worker->chunks);
+        stats->bytes = LOAD(worker->bytes);
         tids[i] = worker->running ? (int)LOAD(worker->tid) : 0;
         struct timespec cpu;
         if (worker->running && worker->cpu_clock && clock_gettime(worker->cpu_clock, &cpu) == 0) {

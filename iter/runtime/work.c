@@ -171,11 +171,12 @@ static void make_stream_rows(iter_loader *loader, iter_worker *worker, iter_batc
         batch->tensors[f].desc.dims[0] = n;
 }
 
-/* Bytes that came from memory, by the size of the samples. */
-static void count_memory(iter_loader *loader, const iter_chunk *chunk) {
+/* The chunk's bytes by the size of its samples: those that its worker made, and that came from memory
+ * where all of the set lies there. */
+static void count_bytes(iter_loader *loader, iter_worker *worker, const iter_chunk *chunk) {
     const iter_description *desc = &loader->dataset->desc;
     uint64_t bytes = 0;
-    if (loader->plan.has_set) return; /* none did */
+    if (loader->plan.has_set || desc->n_extents == 0) return; /* there are none */
     if (loader->plan.needs_bytes) {
         const iter_extent *extents = chunk->batch->extents + (size_t)chunk->first * desc->n_extents;
         for (uint32_t i = 0; i < chunk->n * (uint32_t)desc->n_extents; i++)
@@ -184,8 +185,10 @@ static void count_memory(iter_loader *loader, const iter_chunk *chunk) {
         for (int32_t e = 0; e < desc->n_extents; e++)
             bytes += chunk->n * desc->max_extent_bytes[e];
     }
-    atomic_fetch_add_explicit(&loader->io.path_bytes[ITER_PATH_MEMORY], bytes,
-                              memory_order_relaxed);
+    atomic_fetch_add_explicit(&worker->bytes, bytes, memory_order_relaxed);
+    if (loader->preload)
+        atomic_fetch_add_explicit(&loader->io.path_bytes[ITER_PATH_MEMORY], bytes,
+                                  memory_order_relaxed);
 }
 
 void iter__chunk_work(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
@@ -200,7 +203,7 @@ void iter__chunk_work(iter_loader *loader, iter_worker *worker, iter_chunk *chun
     } else {
         iter__rows_make(loader, worker, batch, chunk->first + chunk->n_made, n_rows);
     }
-    if (loader->preload) count_memory(loader, chunk);
+    count_bytes(loader, worker, chunk);
     iter__io_release(loader, chunk);
     atomic_store_explicit(&chunk->state, CHUNK_DONE, memory_order_release);
     const unsigned long long spent = (unsigned long long)(iter__now_ns() - start);

@@ -135,7 +135,7 @@ Test(activity, options) {
 /* What one epoch looked like, whatever the rows hold. */
 typedef struct seen {
     uint64_t order, rows, nonzero, n_bad;
-    uint64_t path_bytes[ITER_PATH_COUNT], failures;
+    uint64_t path_bytes[ITER_PATH_COUNT], worker_bytes, failures;
     char first[504];
 } seen;
 
@@ -168,6 +168,8 @@ static seen look(iter_dataset *data, iter_chain *chain, const iter_loader_option
     cr_assert_eq(iter_loader_stats_read(loader, &stats, NULL), ITER_OK);
     memcpy(out.path_bytes, stats.path_bytes, sizeof(out.path_bytes));
     out.failures = stats.n_failures;
+    for (int32_t i = 0; i < ITER_STATS_WORKERS; i++)
+        out.worker_bytes += stats.workers[i].bytes;
     iter_loader_unref(loader);
     return out;
 }
@@ -229,6 +231,47 @@ Test(activity, only_reads) {
     iter_dataset_unref(data);
     iter_chain_unref(chain);
     make_folder_gone(folder);
+}
+
+/* Of what their chunks' samples are stored as, each byte is counted by one worker, whatever became of
+ * the sample. */
+Test(activity, workers_count_bytes) {
+    static const int32_t sources[] = {ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_MEMORY};
+    static const uint8_t text[400] = "these are no pictures";
+    char folder[512], cifar[512], spec[600], name[32];
+    uint64_t total = 0;
+    make_folder(folder);
+    make_subfolder(folder, "a");
+    for (int i = 0; i < 30; i++) {
+        snprintf(name, sizeof(name), "a/%02d.jpg", i);
+        make_file(folder, name, text, (size_t)(10 * i));
+        total += (uint64_t)(10 * i);
+    }
+    snprintf(spec, sizeof(spec), "folder:%s", folder);
+    drive_cifar(cifar, N);
+    iter_dataset *files, *records = drive_open(cifar);
+    iter_error err;
+    cr_assert_eq(iter_dataset_open(spec, NULL, &files, &err), ITER_OK, "%s", err.message);
+    iter_chain *resize = drive_chain("resize:8");
+    for (int i = 0; i < 9; i++) {
+        iter_loader_options opt = reading(i % 3, sources[i / 3]);
+        cr_expect_eq(look(records, NULL, &opt).worker_bytes, (uint64_t)N * 3073, "%d", i);
+        opt.on_error = ITER_ON_ERROR_BLANK;
+        opt.batch_size = 7; /* the last batch is short */
+        const uint64_t got = look(files, resize, &opt).worker_bytes;
+        cr_expect_eq(got, total, "%d: %llu bytes, not %llu", i, (unsigned long long)got,
+                     (unsigned long long)total);
+    }
+    own_dataset own = {.n = N};
+    iter_dataset *data = own_open(&own, &own_ops);
+    const iter_loader_options opt = reading(1, ITER_SOURCE_AUTO);
+    cr_expect_eq(look(data, NULL, &opt).worker_bytes, 0); /* made by get() */
+    iter_dataset_unref(data);
+    iter_dataset_unref(files);
+    iter_dataset_unref(records);
+    iter_chain_unref(resize);
+    make_folder_gone(folder);
+    make_folder_gone(cifar);
 }
 
 Test(activity, only_reads_fail_alike) {

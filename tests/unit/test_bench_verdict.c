@@ -183,6 +183,38 @@ Test(bench_verdict, one_slow_worker_is_named) {
     e.in_order = true; /* its samples may be larger */
     expect(&e, LIMIT_WORKER, false);
     cr_assert(strstr(verdict_make(&e).text, "without a shuffle") != NULL);
+    e.worker[0].bytes = 16000; /* they are as large: it is the worker, in order as well */
+    e.worker[1].bytes = 16400;
+    expect(&e, LIMIT_WORKER, true);
+    cr_assert(strstr(verdict_make(&e).text, "without a shuffle") == NULL);
+    e.worker[1].bytes = 0; /* of one nothing is known */
+    expect(&e, LIMIT_WORKER, false);
+    e.worker[1].bytes = 32000; /* twenty times as long for twice as much: no longer for sure */
+    expect(&e, LIMIT_WORKER, false);
+    e.in_order = false;
+    expect(&e, LIMIT_WORKER, true);
+}
+
+Test(bench_verdict, larger_samples_are_no_slow_worker) {
+    evidence e = run_of(0, 4800, 4700, 10000, 4600);
+    e.worker[1].busy_s = 0.003;
+    expect(&e, LIMIT_WORKER, true);
+    for (int in_order = 0; in_order < 2; in_order++) {
+        e.in_order = in_order == 1;
+        e.worker[0].bytes = 16 * 50e3;
+        e.worker[1].bytes = 16 * 150e3;
+        expect(&e, LIMIT_DECODE, true);
+        const verdict v = verdict_make(&e);
+        cr_assert(strstr(v.text, "Worker 1 takes 3.0 times as long for a chunk as the others, over "
+                                 "samples that are 3.0 times as large") != NULL,
+                  "%s", v.text);
+        cr_assert_eq(strstr(v.text, "a shuffle would spread them") != NULL, e.in_order);
+    }
+    e.worker[1].bytes = 16 * 75e3; /* twice the time of its bytes: it is slow as well */
+    expect(&e, LIMIT_WORKER, false);
+    e.worker[1].bytes = 16 * 20e3; /* smaller ones excuse nothing, and accuse nobody */
+    e.worker[1].busy_s = 0.0015;
+    expect(&e, LIMIT_DECODE, true);
 }
 
 Test(bench_verdict, medians_alone_are_not_sure) {
