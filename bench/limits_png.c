@@ -8,7 +8,6 @@
 #include "limits_codecs.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #ifdef ITER_HAVE_PNG
@@ -77,19 +76,18 @@ static void one_photo(picture *p, const limits_photo *photo, bool gray, bool who
             png_read_row(p->png, pixels + (size_t)y * row_bytes, NULL);
 }
 
+/* The picture is not this function's own, so what changes in it is known behind a longjmp(). */
+static bool decode(picture *p, const limits_photo *photo, bool gray, bool whole, uint8_t *pixels) {
+    if (setjmp(p->fail) != 0) return false;
+    one_photo(p, photo, gray, whole, pixels);
+    return true;
+}
+
 bool limits_png_decode(bool gray, const limits_photo *photo, bool whole, uint8_t *pixels,
                        char *text) {
     picture p = {.at = photo->bytes, .left = photo->size, .text = text};
-    /* A picture is changed behind setjmp() and looked at after longjmp(): only through its address. */
-    picture *volatile at = &p;
-    bool done = false;
-    if (setjmp(p.fail) == 0) {
-        one_photo(&p, photo, gray, whole, pixels);
-        png_destroy_read_struct(&at->png, &at->info, NULL);
-        done = true;
-    } else {
-        png_destroy_read_struct(&at->png, &at->info, NULL);
-    }
+    const bool done = decode(&p, photo, gray, whole, pixels);
+    png_destroy_read_struct(&p.png, &p.info, NULL);
     return done;
 }
 
