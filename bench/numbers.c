@@ -14,6 +14,7 @@
  *                                        warm, in order, against pread of BLOCK bytes
  *     numbers cold DATA CHAIN WORKERS DEPTH PAIRS
  *                                        cold, in random order, against a bare ring
+ *     numbers opening ROUNDS DATA ...    opening each in turns, after once unmeasured
  *
  * Pairs alternate; each line is one pair, the last one the median ratio.
  */
@@ -377,6 +378,33 @@ static int cmd_files(const char *spec, uint32_t pairs, int workers) {
     return 0;
 }
 
+static void open_once(const char *spec, const char *which, double *out_seconds) {
+    const double start = bench_now();
+    iter_dataset *data = open_data(spec);
+    *out_seconds = bench_now() - start;
+    const iter_description *desc = iter_dataset_describe(data);
+    if (which)
+        printf("%s: %s %.4f s, %" PRIu64 " samples, index %.2f bytes a sample\n", spec, which,
+               *out_seconds, desc->n_samples, (double)desc->index_bytes / (double)desc->n_samples);
+    iter_dataset_unref(data);
+}
+
+static int cmd_opening(uint32_t rounds, char **specs, uint32_t n) {
+    static double seconds[8][64];
+    if (rounds > 64 || n > 8) return 2;
+    for (uint32_t i = 0; i < n; i++)
+        open_once(specs[i], "first", &seconds[i][0]);
+    for (uint32_t r = 0; r < rounds; r++) {
+        for (uint32_t i = 0; i < n; i++)
+            open_once(specs[i], NULL, &seconds[i][r]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const measure_interval median = measure_median(seconds[i], rounds);
+        printf("%s: %.4f [%.4f, %.4f] s\n", specs[i], median.median, median.low, median.high);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 2 ? argv[1] : "";
     if (strcmp(what, "own") == 0 && argc == 5) return cmd_own(atoi(argv[2]), argv[3], argv[4]);
@@ -392,8 +420,10 @@ int main(int argc, char **argv) {
     if (strcmp(what, "cold") == 0 && argc == 7)
         return cold_rows(argv[2], argv[3], atoi(argv[4]), (uint32_t)atoi(argv[5]),
                          (uint32_t)atoi(argv[6]));
+    if (strcmp(what, "opening") == 0 && argc > 3)
+        return cmd_opening((uint32_t)atoi(argv[2]), argv + 3, (uint32_t)argc - 3);
     fprintf(stderr, "usage: numbers own WORKERS DATA CHAIN | hot DATA | first DATA PAIRS | files "
                     "DATA PAIRS WORKERS | records-make FILE BYTES N | records DATA WORKERS BLOCK "
-                    "PAIRS | cold DATA CHAIN WORKERS DEPTH PAIRS\n");
+                    "PAIRS | cold DATA CHAIN WORKERS DEPTH PAIRS | opening ROUNDS DATA ...\n");
     return 2;
 }

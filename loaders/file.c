@@ -25,6 +25,7 @@
 #define BUFFER_BYTES   ((size_t)1 << 16)
 #define STEP_BYTES     ((size_t)1 << 30) /* most that is asked of the kernel or of zlib at once */
 #define DEFLATE_FACTOR 1032u
+#define NAMES_MAX      1000 /* left behind by who had this process' number before */
 
 struct iter_input {
     const char *path; /* borrowed */
@@ -288,4 +289,47 @@ void iter__input_close(iter_input *input) {
     iter__free(input->buffer);
     close(input->fd);
     iter__free(input);
+}
+
+iter_status iter__new_file_open(iter__new_file *file, const char *path, iter_error *err) {
+    const char *base = iter__path_base(path);
+    *file = (iter__new_file){.path = path, .fd = -1};
+    for (int n = 0; file->fd < 0; n++) {
+        file->other =
+            iter__strf("%.*s.%s.%ld-%d.tmp", (int)(base - path), path, base, (long)getpid(), n);
+        if (!file->other) return iter__fail(err, ITER_ENOMEM, "%s: no memory to write it", path);
+        do {
+            file->fd = open(file->other, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        } while (file->fd < 0 && errno == EINTR);
+        if (file->fd >= 0) break;
+        const int reason = errno;
+        iter__free(file->other);
+        file->other = NULL;
+        if (reason != EEXIST || n == NAMES_MAX) return fail_os(err, path, reason);
+    }
+    return ITER_OK;
+}
+
+iter_status iter__new_file_write(const iter__new_file *file, const void *bytes, size_t n,
+                                 iter_error *err) {
+    const char *p = bytes;
+    while (n > 0) {
+        const ssize_t done = write(file->fd, p, n < STEP_BYTES ? n : STEP_BYTES);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return fail_os(err, file->path, errno);
+        p += done;
+        n -= (size_t)done;
+    }
+    return ITER_OK;
+}
+
+iter_status iter__new_file_close(iter__new_file *file, iter_status status, iter_error *err) {
+    if (status == ITER_OK && fsync(file->fd) < 0) status = fail_os(err, file->path, errno);
+    if (close(file->fd) < 0 && status == ITER_OK) status = fail_os(err, file->path, errno);
+    if (status == ITER_OK && rename(file->other, file->path) < 0)
+        status = fail_os(err, file->path, errno);
+    if (status < 0) (void)unlink(file->other);
+    iter__free(file->other);
+    *file = (iter__new_file){.fd = -1};
+    return status;
 }

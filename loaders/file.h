@@ -1,6 +1,6 @@
 /*
  * file.h - files as formats read them when they open: checked, read whole, or from the beginning
- * on, gzip or not.
+ * on, gzip or not; and those few that are written.
  *
  * Every message names the file and the reason. Short reads and EINTR are continued inside.
  */
@@ -59,5 +59,25 @@ uint64_t iter__input_most_bytes(const iter_input *input);
 
 /* NULL is ignored. */
 void iter__input_close(iter_input *input);
+
+/* A file that is written under another name, hidden and beside its own, and takes its own, and the
+ * place of what had it, when it is whole: so whoever reads sees the one or the other, whatever else
+ * writes at the same time. Who is killed meanwhile leaves ".NAME.PID-N.tmp" behind. */
+typedef struct iter__new_file {
+    const char *path; /* borrowed */
+    char *other;
+    int fd;
+} iter__new_file;
+
+/* Errors: EIO (the folder cannot be written to), ENOMEM. Nothing is to be dropped then. */
+iter_status iter__new_file_open(iter__new_file *file, const char *path, iter_error *err);
+
+/* The next n bytes. Errors: EIO. */
+iter_status iter__new_file_write(const iter__new_file *file, const void *bytes, size_t n,
+                                 iter_error *err);
+
+/* Ends it. `status`, of the writing so far: where it is an error the file is dropped, and it is the
+ * answer. Else it is synced and renamed. Errors: EIO; it is gone then. */
+iter_status iter__new_file_close(iter__new_file *file, iter_status status, iter_error *err);
 
 #endif

@@ -3,7 +3,9 @@
  *
  * A sample is one record, and its extent all that lies from its head to the next one's: so the index
  * needs 8 bytes a record, an .idx is all that opening reads of a million of them, and a record that
- * was cut into pieces is still one read. Samples come in the order of their offsets, file after
+ * was cut into pieces is still one read. A file without one is walked through; what that found can be
+ * kept as an .idx, which other programs read but nothing ties to its .rec, or as a cache that is tied
+ * to it. Samples come in the order of their offsets, file after
  * file, as MXNet's own iterators have them. How many labels a record has is taken from the first
  * one, unless it is given.
  *
@@ -18,6 +20,7 @@
 #include "loaders/decode_record.h"
 #include "loaders/file.h"
 #include "loaders/formats.h"
+#include "loaders/index_cache.h"
 #include "loaders/record.h"
 #include "loaders/record_index.h"
 
@@ -32,6 +35,7 @@ typedef struct recordio_options {
     iter__image_options image;
     const char *idx;
     bool save_idx;
+    bool index_cache;
     bool header;
     int32_t decode;
     int32_t label_i32;
@@ -44,6 +48,8 @@ static const iter_option option_rows[] = {
      ITER_OPTION_STRING, offsetof(recordio_options, idx), 0, 0, NULL, 0},
     {"save-idx", "write the .idx beside a .rec that has none", ITER_OPTION_BOOL,
      offsetof(recordio_options, save_idx), 0, 0, NULL, 0},
+    {"index-cache", ITER_INDEX_OPTION_HELP " where there is no .idx", ITER_OPTION_BOOL,
+     offsetof(recordio_options, index_cache), 0, 0, NULL, 0},
     {"label-width", "labels a record; 0 = as many as the first one has", ITER_OPTION_INT,
      offsetof(recordio_options, label_width), 0, LABELS_MAX, NULL, 0},
     {"label-dtype", "what labels become", ITER_OPTION_CHOICE, offsetof(recordio_options, label_i32),
@@ -83,6 +89,19 @@ static char *beside(const char *rec) {
     return iter__strf("%.*s.idx", (int)stem, rec);
 }
 
+static iter_status cached_file(recordio_state *s, iter_error *err) {
+    iter__index_cache cache = {
+        .kind = ITER_INDEX_RECORDIO, .min_bytes = ITER_RECORD_HEAD, .align = 4};
+    bool there = false;
+    iter_status status = iter__index_cache_load(&cache, &s->records, &there, err);
+    if (status == ITER_OK && !there) {
+        status = iter__record_index_scan(&s->records, err);
+        if (status == ITER_OK) status = iter__index_cache_save(&cache, &s->records, err);
+    }
+    iter__index_cache_free(&cache);
+    return status;
+}
+
 /* Adds the records of the next file, by its index or by itself. */
 static iter_status add_file(recordio_state *s, const recordio_options *o, iter_error *err) {
     const char *rec = s->records.files[s->records.n_done].path;
@@ -94,7 +113,7 @@ static iter_status add_file(recordio_state *s, const recordio_options *o, iter_e
     if (!none && (o->idx || iter__path_exists(idx))) {
         status = iter__record_index_load(&s->records, idx, err);
     } else {
-        status = iter__record_index_scan(&s->records, err);
+        status = o->index_cache ? cached_file(s, err) : iter__record_index_scan(&s->records, err);
         if (status == ITER_OK && o->save_idx)
             status = iter__record_index_save(&s->records, idx, err);
     }
@@ -112,6 +131,7 @@ static iter_status add_files(recordio_state *s, const char *path, const recordio
     }
     for (uint64_t f = 0; f < n; f++)
         ITER_TRY(add_file(s, o, err));
+    iter__span_set_trim(&s->records);
     if (iter__span_set_count(&s->records) == 0)
         return iter__fail(err, ITER_EFORMAT, "%s: holds no records", path);
     return ITER_OK;

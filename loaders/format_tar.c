@@ -4,7 +4,8 @@
  *
  * A sample's extent goes from its first header to the next sample's: one read brings all its fields,
  * and the index needs 8 bytes a sample. Opening walks through all headers, since a tar archive has
- * no index. Without fields= the first sample decides: its image is "data", its .cls is "label".
+ * no index, unless it was asked to keep one. Without fields= the first sample decides: its image is
+ * "data", its .cls is "label".
  *
  * Source: WebDataset, tariterators.py (base_plus_ext, group_by_keys); tar.h names the archive's.
  */
@@ -19,6 +20,7 @@
 #include "iter/core/hash.h"
 #include "loaders/decode_tar.h"
 #include "loaders/formats.h"
+#include "loaders/index_cache.h"
 #include "loaders/span_set.h"
 #include "loaders/tar.h"
 #include "loaders/window.h"
@@ -29,12 +31,15 @@
 typedef struct tar_options {
     iter__image_options image;
     const char *fields;
+    bool index_cache;
 } tar_options;
 
 static const iter_option option_rows[] = {
     {"fields",
      "what a sample is made of, by endings, between ','; a;b = either; json:KEY = a number in it",
      ITER_OPTION_STRING, offsetof(tar_options, fields), 0, 0, NULL, 0},
+    {"index-cache", ITER_INDEX_OPTION_HELP, ITER_OPTION_BOOL, offsetof(tar_options, index_cache), 0,
+     0, NULL, 0},
     ITER_IMAGE_OPTION_ROWS(tar_options, image),
     {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
 };
@@ -49,12 +54,19 @@ typedef struct tar_state {
     uint64_t largest[ITER_MAX_FIELDS]; /* bytes of its members */
 } tar_state;
 
+/* What is to be known of an archive beside where its samples are. */
+typedef struct found {
+    uint64_t n_samples;
+    bool has_image, has_class; /* the first sample does */
+    uint64_t largest[ITER_MAX_FIELDS];
+} found;
+
 /* The walk through one archive. */
 typedef struct walk {
     iter__tar tar;
     iter__window window;
     char key[ITER_TAR_NAME_MAX]; /* of the present sample; "" = none yet */
-    bool has_image, has_class;   /* the first sample of all does */
+    found here, all;             /* in this archive, in all so far */
 } walk;
 
 static void tar_close(void *state) {
@@ -125,7 +137,7 @@ static iter_status bytes_of_file(void *user, uint64_t offset, size_t n, const ui
 }
 
 /* Takes the present member into the books; *out_new: it begins a sample. */
-static void book_member(tar_state *s, walk *w, bool *out_new) {
+static void book_member(const tar_state *s, walk *w, bool *out_new) {
     size_t n_key = 0;
     *out_new = false;
     const char *field = w->tar.regular ? iter__tar_field(w->tar.name, &n_key) : NULL;
@@ -135,13 +147,16 @@ static void book_member(tar_state *s, walk *w, bool *out_new) {
         w->key[n_key] = '\0';
         *out_new = true;
     }
-    if (iter__span_set_count(&s->samples) + *out_new == 1) {
-        w->has_image |= iter__tar_match(IMAGES, field) >= 0;
-        w->has_class |= strcasecmp(field, "cls") == 0;
+    found *here = &w->here;
+    here->n_samples += *out_new;
+    if (here->n_samples == 1) {
+        here->has_image |= iter__tar_match(IMAGES, field) >= 0;
+        here->has_class |= strcasecmp(field, "cls") == 0;
     }
     for (int32_t f = 0; f < s->rule.n_fields; f++) {
-        if (w->tar.size > s->largest[f] && iter__tar_match(s->rule.fields[f].endings, field) >= 0)
-            s->largest[f] = w->tar.size;
+        if (w->tar.size > here->largest[f] &&
+            iter__tar_match(s->rule.fields[f].endings, field) >= 0)
+            here->largest[f] = w->tar.size;
     }
 }
 
@@ -158,7 +173,7 @@ static iter_status add_members(tar_state *s, walk *w, iter_error *err) {
     }
 }
 
-static iter_status add_archive(tar_state *s, walk *w, iter_error *err) {
+static iter_status scan_archive(tar_state *s, walk *w, iter_error *err) {
     const char *path = s->samples.files[s->samples.n_done].path;
     const uint8_t *p = NULL;
     size_t n = 0;
@@ -178,32 +193,100 @@ static iter_status add_archive(tar_state *s, walk *w, iter_error *err) {
     return status;
 }
 
-static iter_status add_archives(tar_state *s, const char *path, const char *fields,
+/* ---- the index that was kept ----------------------------------------------------------------- */
+
+enum { HAS_IMAGE = 1, HAS_CLASS = 2 };
+
+/* Of what was found, what depends on options are the sizes of fields of bytes: the others' are not
+ * needed, so that they share a cache. */
+static iter__index_cache new_cache(const tar_state *s) {
+    iter__index_cache cache = {.kind = ITER_INDEX_TAR,
+                               .options = ITER_FNV_START,
+                               .min_bytes = ITER_TAR_BLOCK,
+                               .align = ITER_TAR_BLOCK};
+    for (int32_t f = 0; f < s->rule.n_fields; f++) {
+        if (s->rule.fields[f].kind == ITER_TAR_BYTES)
+            cache.options = iter__fnv1a_text(cache.options, s->rule.fields[f].endings);
+    }
+    return cache;
+}
+
+static void put_notes(const tar_state *s, const found *here, uint64_t *notes) {
+    int n = 0;
+    notes[n++] = (uint64_t)(here->has_image ? HAS_IMAGE : 0) | (here->has_class ? HAS_CLASS : 0);
+    for (int32_t f = 0; f < s->rule.n_fields; f++) {
+        if (s->rule.fields[f].kind == ITER_TAR_BYTES) notes[n++] = here->largest[f];
+    }
+}
+
+static void get_notes(const tar_state *s, const uint64_t *notes, found *here) {
+    int n = 0;
+    here->has_image = notes[n] & HAS_IMAGE;
+    here->has_class = notes[n++] & HAS_CLASS;
+    for (int32_t f = 0; f < s->rule.n_fields; f++) {
+        if (s->rule.fields[f].kind == ITER_TAR_BYTES) here->largest[f] = notes[n++];
+    }
+}
+
+static iter_status cached_archive(tar_state *s, walk *w, iter_error *err) {
+    iter__index_cache cache = new_cache(s);
+    bool there = false;
+    iter_status status = iter__index_cache_load(&cache, &s->samples, &there, err);
+    if (status == ITER_OK && there) {
+        const uint64_t *first = s->samples.first + s->samples.n_done;
+        get_notes(s, cache.notes, &w->here);
+        w->here.n_samples = first[0] - first[-1];
+    } else if (status == ITER_OK) {
+        status = scan_archive(s, w, err);
+        put_notes(s, &w->here, cache.notes);
+        if (status == ITER_OK) status = iter__index_cache_save(&cache, &s->samples, err);
+    }
+    iter__index_cache_free(&cache);
+    return status;
+}
+
+/* ---- all archives ---------------------------------------------------------------------------- */
+
+/* The next one; the first that has samples has the first sample of all. */
+static iter_status add_archive(tar_state *s, walk *w, bool index_cache, iter_error *err) {
+    memset(&w->here, 0, sizeof(w->here));
+    ITER_TRY(index_cache ? cached_archive(s, w, err) : scan_archive(s, w, err));
+    if (w->all.n_samples == 0) {
+        w->all.has_image = w->here.has_image;
+        w->all.has_class = w->here.has_class;
+    }
+    w->all.n_samples += w->here.n_samples;
+    for (int32_t f = 0; f < s->rule.n_fields; f++) {
+        if (w->here.largest[f] > s->largest[f]) s->largest[f] = w->here.largest[f];
+    }
+    return ITER_OK;
+}
+
+/* Of the first sample. */
+static iter_status usual_fields(tar_state *s, const found *all, const char *path, iter_error *err) {
+    if (!all->has_image && !all->has_class) {
+        return iter__fail(err, ITER_EINVAL,
+                          "%s: its first sample has neither an image nor .cls: name what is wanted "
+                          "by fields=",
+                          path);
+    }
+    return read_fields(s, !all->has_class ? IMAGES : !all->has_image ? "cls" : IMAGES ",cls", err);
+}
+
+static iter_status add_archives(tar_state *s, const char *path, const tar_options *o,
                                 iter_error *err) {
     ITER_TRY(iter__span_set_open(&s->samples, path, ".tar", err));
-    if (fields) ITER_TRY(read_fields(s, fields, err));
+    if (o->fields) ITER_TRY(read_fields(s, o->fields, err));
     walk *w = iter__alloc(1, sizeof(*w));
     if (!w) return iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", path);
     iter_status status = ITER_OK;
     for (uint64_t f = 0; f < s->samples.paths.n && status == ITER_OK; f++)
-        status = add_archive(s, w, err);
+        status = add_archive(s, w, o->index_cache, err);
     if (status == ITER_OK && iter__span_set_count(&s->samples) == 0)
         status = iter__fail(err, ITER_EFORMAT, "%s: holds no samples, no files with endings", path);
-    if (status == ITER_OK && !fields) {
-        if (w->has_image || w->has_class) {
-            status = read_fields(s,
-                                 !w->has_class   ? IMAGES
-                                 : !w->has_image ? "cls"
-                                                 : IMAGES ",cls",
-                                 err);
-        } else {
-            status = iter__fail(err, ITER_EINVAL,
-                                "%s: its first sample has neither an image nor .cls: name what is "
-                                "wanted by fields=",
-                                path);
-        }
-    }
+    if (status == ITER_OK && !o->fields) status = usual_fields(s, &w->all, path, err);
     iter__free(w);
+    iter__span_set_trim(&s->samples);
     return status;
 }
 
@@ -250,7 +333,7 @@ static uint64_t identity_of(const tar_state *s) {
 static iter_status open_all(tar_state *s, const char *path, const tar_options *o,
                             iter_description *out, iter_error *err) {
     s->rule.image = o->image;
-    ITER_TRY(add_archives(s, path, o->fields, err));
+    ITER_TRY(add_archives(s, path, o, err));
     for (int32_t f = 0; f < s->rule.n_fields; f++)
         ITER_TRY(describe_field(s, f, &out->fields[f], err));
     out->n_fields = s->rule.n_fields;

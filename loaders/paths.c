@@ -17,6 +17,7 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "loaders/file.h"
+#include "loaders/index_cache.h"
 
 #define PATHS_MAX      10000000u
 #define BRACES_MAX     32 /* braces in one path, one within another or one after another */
@@ -108,9 +109,13 @@ static iter_status add_matches(iter__paths *paths, const char *pattern, iter_err
         status =
             iter__fail(err, ITER_EIO, "%s: %s", pattern, iter__os_error(errno, text, sizeof(text)));
     }
-    for (size_t i = 0; i < found.gl_pathc && status == ITER_OK; i++)
-        status = iter__paths_add(paths, iter__strdup(found.gl_pathv[i]), err);
+    for (size_t i = 0; i < found.gl_pathc && status == ITER_OK; i++) {
+        if (!ends_with(iter__path_base(found.gl_pathv[i]), ITER_INDEX_ENDING))
+            status = iter__paths_add(paths, iter__strdup(found.gl_pathv[i]), err);
+    }
     globfree(&found);
+    if (status == ITER_OK && paths->n == first)
+        status = iter__fail(err, ITER_EIO, "%s: no file matches", pattern);
     sort_from(paths, first);
     return status;
 }

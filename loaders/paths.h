@@ -13,7 +13,7 @@ typedef struct iter__paths {
 
 /* Appends what `path` names: the file itself, or, where nothing is called that, each of
  * "{a,b}" and "{000..012}" in the order written, with "*", "?" and "[...]" in each expanded and
- * sorted as bytes. A folder stands for the files in it that end with `ending`, sorted. At least one.
+ * sorted as bytes (but for the library's own FILE.iteridx). A folder stands for the files in it that end with `ending`, sorted. At least one.
  * Files that a pattern did not find are not looked for: who opens them says so.
  * Errors: EIO (nothing matches; a folder that cannot be read), EINVAL (a range too large), ENOMEM.
  * After an error, too, `out` is to be freed. */

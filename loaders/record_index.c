@@ -10,14 +10,12 @@
  */
 #include "loaders/record_index.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
@@ -202,18 +200,8 @@ iter_status iter__record_index_load(iter__span_set *set, const char *idx, iter_e
 
 /* ---- keeping what was found ------------------------------------------------------------------ */
 
-static bool write_all(int fd, const char *p, size_t n) {
-    while (n > 0) {
-        const ssize_t done = write(fd, p, n);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return false;
-        p += done;
-        n -= (size_t)done;
-    }
-    return true;
-}
-
-static bool write_lines(const iter__span_set *set, int fd, char *buffer) {
+static iter_status write_lines(const iter__span_set *set, const iter__new_file *file, char *buffer,
+                               iter_error *err) {
     const uint64_t f = set->n_done - 1, n = set->first[f + 1] - set->first[f];
     const uint64_t *offsets = set->offsets + set->first[f] + f;
     size_t used = 0;
@@ -221,36 +209,19 @@ static bool write_lines(const iter__span_set *set, int fd, char *buffer) {
         used += (size_t)snprintf(buffer + used, LINE_BYTES, "%" PRIu64 "\t%" PRIu64 "\n", i,
                                  offsets[i]);
         if (used < SAVE_BYTES - LINE_BYTES && i + 1 < n) continue;
-        if (!write_all(fd, buffer, used)) return false;
+        ITER_TRY(iter__new_file_write(file, buffer, used, err));
         used = 0;
     }
-    return fsync(fd) == 0;
+    return ITER_OK;
 }
 
 iter_status iter__record_index_save(const iter__span_set *set, const char *idx, iter_error *err) {
-    char text[128];
-    iter_status status = ITER_OK;
-    int fd = -1;
+    iter__new_file file;
     char *buffer = iter__alloc(SAVE_BYTES, 1);
-    char *other = iter__strf("%s.%ld.tmp", idx, (long)getpid());
-    if (!buffer || !other) {
-        status = iter__fail(err, ITER_ENOMEM, "%s: no memory to write it", idx);
-        goto done;
-    }
-    fd = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0 || !write_lines(set, fd, buffer)) {
-        status =
-            iter__fail(err, ITER_EIO, "%s: %s", other, iter__os_error(errno, text, sizeof(text)));
-    }
-    if (fd >= 0 && close(fd) < 0 && status == ITER_OK)
-        status = iter__fail(err, ITER_EIO, "%s: could not be written", other);
-    if (status == ITER_OK && rename(other, idx) < 0) {
-        status =
-            iter__fail(err, ITER_EIO, "%s: %s", idx, iter__os_error(errno, text, sizeof(text)));
-    }
-    if (status < 0 && fd >= 0) (void)unlink(other);
-done:
-    iter__free(other);
+    if (!buffer) return iter__fail(err, ITER_ENOMEM, "%s: no memory to write it", idx);
+    iter_status status = iter__new_file_open(&file, idx, err);
+    if (status == ITER_OK)
+        status = iter__new_file_close(&file, write_lines(set, &file, buffer, err), err);
     iter__free(buffer);
     return status;
 }

@@ -57,6 +57,14 @@ iter_status iter__span_set_end(iter__span_set *set, uint64_t end, iter_error *er
     return ITER_OK;
 }
 
+void iter__span_set_trim(iter__span_set *set) {
+    if (set->n == set->capacity) return;
+    uint64_t *offsets = iter__realloc(set->offsets, (size_t)set->n * sizeof(*offsets));
+    if (!offsets) return; /* then it keeps the room */
+    set->offsets = offsets;
+    set->capacity = set->n;
+}
+
 uint64_t iter__span_set_count(const iter__span_set *set) {
     return set->n - set->n_done;
 }

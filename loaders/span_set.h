@@ -35,6 +35,9 @@ iter_status iter__span_set_add(iter__span_set *set, uint64_t offset, iter_error 
 /* The file's last sample ends here, what follows is the next file's. Errors: ENOMEM. */
 iter_status iter__span_set_end(iter__span_set *set, uint64_t end, iter_error *err);
 
+/* Behind the last file: gives back the room that was reserved and is not needed. */
+void iter__span_set_trim(iter__span_set *set);
+
 /* Samples in all files that were ended. */
 uint64_t iter__span_set_count(const iter__span_set *set);
 
