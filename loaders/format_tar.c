@@ -334,8 +334,10 @@ static iter_status open_all(tar_state *s, const char *path, const tar_options *o
                             iter_description *out, iter_error *err) {
     s->rule.image = o->image;
     ITER_TRY(add_archives(s, path, o, err));
-    for (int32_t f = 0; f < s->rule.n_fields; f++)
-        ITER_TRY(describe_field(s, f, &out->fields[f], err));
+    for (int32_t f = 0; f < s->rule.n_fields; f++) {
+        const iter_status status = describe_field(s, f, &out->fields[f], err);
+        if (status < 0) return iter__fail_in(err, status, "%s", path);
+    }
     out->n_fields = s->rule.n_fields;
     out->n_samples = iter__span_set_count(&s->samples);
     out->n_extents = 1;

@@ -324,7 +324,7 @@ Test(format_tar, bad_values_fail_their_sample) {
                                           "fields=a,b,c,d,e,f,g,h,i"};
     for (size_t i = 0; i < COUNT(options); i++)
         expect_fails(path, options[i], ITER_EINVAL, "fields=", "fields=");
-    expect_fails(path, "fields=txt", ITER_EFORMAT, "fields=", "no sample has a member .txt");
+    expect_fails(path, "fields=txt", ITER_EFORMAT, path, "no sample has a member .txt");
     make_folder_gone(folder);
 }
 
