@@ -148,7 +148,10 @@ typedef struct iter_read {
     uint64_t object, offset;
     const iter_iovec *parts; /* where the bytes go, in order; at most ITER_READ_PARTS_MAX */
     int32_t n_parts;
-    size_t size;        /* sum of the parts */
+    size_t size; /* sum of the parts */
+    /* Bytes before the first part and behind the last that may be written to, too: a source that
+     * reads whole blocks then needs no buffer of its own. */
+    size_t room_before, room_after;
     size_t done;        /* bytes read; less than size only where the object ends */
     iter_status status; /* set at completion: OK, EIO, ECANCELED */
     int32_t os_error;   /* errno behind a status < 0, or 0 */

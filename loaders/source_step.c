@@ -5,7 +5,8 @@
  * over the rest of that part, then by one over the untouched parts behind it. So nothing is copied
  * or allocated, however often the kernel stops short.
  *
- * Under O_DIRECT whatever lies right (offset, address and at least a block) is read in place; a
+ * Under O_DIRECT whatever lies right (offset, address and at least a block) is read in place, and
+ * so is what lies ragged, is more than a bounce buffer takes, and has room for its blocks; else a
  * ragged head or tail goes through the bounce buffer, in whole blocks, and what was asked for is
  * copied out.
  */
@@ -56,6 +57,27 @@ static void scatter(const iter_read *read, const uint8_t *from, size_t bytes) {
     }
 }
 
+/* All that is left, in whole blocks around it, if there is room for them at an address that is right;
+ * false where there is not, and where one bounce takes them all: those buffers are few, so they stay
+ * in the caches (records of 26 KB from a virtual disk: 15 % more of them with the copy). */
+static bool plan_around(const iter_read *read, const iter__blocks *blocks, iter__step *out) {
+    const uint64_t end = read->offset + read->size, block = blocks->offset_align;
+    const uint64_t start = round_down(read->offset, block);
+    const uint64_t behind = round_down(end + block - 1, block);
+    const size_t before = (size_t)(read->offset - start);
+    if (read->done > 0 || read->n_parts != 1 || before > read->room_before ||
+        behind - end > read->room_after || behind - start > ITER_STEP_MAX_BYTES ||
+        behind - start <= blocks->bounce_bytes)
+        return false;
+    uint8_t *base = (uint8_t *)read->parts[0].data - before;
+    if ((uintptr_t)base % blocks->memory_align != 0) return false;
+    *out = (iter__step){.kind = ITER_STEP_AROUND,
+                        .offset = start,
+                        .length = (size_t)(behind - start),
+                        .base = base};
+    return true;
+}
+
 static void plan_blocks(const iter_read *read, const iter__blocks *blocks, iter__step *out) {
     size_t inside;
     const int32_t i = find_part(read, read->done, &inside);
@@ -80,7 +102,7 @@ void iter__step_plan(const iter_read *read, const iter__blocks *blocks, iter__st
     *out = (iter__step){.kind = ITER_STEP_NONE, .offset = read->offset + read->done};
     if (read->done >= read->size) return;
     if (blocks->offset_align > 0) {
-        plan_blocks(read, blocks, out);
+        if (!plan_around(read, blocks, out)) plan_blocks(read, blocks, out);
         return;
     }
     size_t inside;
@@ -107,10 +129,12 @@ iter__after iter__step_book(iter_read *read, const iter__step *step, const void 
     }
     size_t got = (size_t)answer;
     assert(got <= step->length);
-    if (step->kind == ITER_STEP_BOUNCE) { /* what ends inside a block ends with the file */
+    if (step->kind == ITER_STEP_BOUNCE || step->kind == ITER_STEP_AROUND) {
+        /* what ends inside a block ends with the file */
         const size_t before = (size_t)(read->offset + read->done - step->offset);
         got = got > before ? min_size(got - before, read->size - read->done) : 0;
-        if (got > 0) scatter(read, (const uint8_t *)bounce + before, got);
+        if (got > 0 && step->kind == ITER_STEP_BOUNCE)
+            scatter(read, (const uint8_t *)bounce + before, got);
     }
     read->done += got;
     if (got == 0 || read->done >= read->size) { /* 0 bytes: the object ends here */

@@ -23,8 +23,9 @@ typedef struct iter__blocks {
 } iter__blocks;
 
 typedef enum iter__step_kind {
-    ITER_STEP_ONE,  /* `length` bytes to `base` */
-    ITER_STEP_MANY, /* `length` bytes to the `n_parts` parts at `parts` */
+    ITER_STEP_ONE,    /* `length` bytes to `base` */
+    ITER_STEP_AROUND, /* likewise, in whole blocks around what was asked for */
+    ITER_STEP_MANY,   /* `length` bytes to the `n_parts` parts at `parts` */
     ITER_STEP_BOUNCE, /* `length` bytes to a buffer of the source, of which book() copies what was asked for */
     ITER_STEP_NONE /* nothing is left to read */
 } iter__step_kind;

@@ -32,9 +32,19 @@
 
 /* ---- Arena: with io.lock held ---------------------------------------------------------------- */
 
+/* Past the page cache whole blocks are read: each read has the blocks around it to itself, and lies
+ * in them as it does in the file. */
+static bool has_blocks(const iter_loader *loader) {
+    return loader->opt.o_direct && loader->source != ITER_SOURCE_DIRECT;
+}
+
+static size_t whole_blocks(size_t bytes) {
+    return (bytes + REGION_ALIGN - 1) & ~(size_t)(REGION_ALIGN - 1);
+}
+
 /* Space for `bytes`, or false. */
 static bool region_take(iter_io *io, size_t bytes, uint64_t *out_region, uint8_t **out_data) {
-    const size_t need = (bytes + REGION_ALIGN - 1) & ~(size_t)(REGION_ALIGN - 1);
+    const size_t need = whole_blocks(bytes);
     if (io->region_next - io->region_first == io->region_capacity) return false;
     size_t at = io->arena_head;
     if (io->region_first == io->region_next) {
@@ -83,6 +93,7 @@ size_t iter__io_chunk_bytes(const iter_loader *loader, uint32_t rows) {
     for (int32_t e = 0; e < desc->n_extents; e++) {
         const uint64_t bytes = desc->max_extent_bytes[e];
         sample += bytes < loader->opt.max_sample_bytes ? bytes : loader->opt.max_sample_bytes;
+        if (has_blocks(loader)) sample += 2 * REGION_ALIGN;
     }
     return (size_t)(sample * rows + REGION_ALIGN);
 }
@@ -295,6 +306,26 @@ static void new_read(iter_chunk_read *r, iter_chunk *chunk, const iter_extent *e
     r->read.parts = &r->part;
 }
 
+/* Arena that the rows from `first` on need, if none of them joins another. */
+static size_t region_bytes(const iter_loader *loader, const iter_chunk *chunk) {
+    const uint32_t n_extents = (uint32_t)loader->dataset->desc.n_extents;
+    const iter_extent *extents = chunk->batch->extents + (size_t)chunk->first * n_extents;
+    const bool blocks = has_blocks(loader);
+    size_t bytes = 0;
+    for (uint32_t i = chunk->n_made * n_extents; i < chunk->n * n_extents; i++) {
+        if (extents[i].size > loader->opt.max_sample_bytes) continue;
+        bytes += blocks ? whole_blocks(extents[i].offset % REGION_ALIGN + extents[i].size)
+                        : extents[i].size;
+    }
+    return bytes ? bytes : 1;
+}
+
+/* Behind a read in the arena, and before the next one. */
+static uint8_t *end_blocks(iter_chunk_read *r, uint8_t *data) {
+    r->read.room_after = whole_blocks((uintptr_t)data) - (uintptr_t)data;
+    return data + r->read.room_after;
+}
+
 /* Turns the extents of the chunk's rows that are not made yet into reads; `data` is its region, or
  * NULL where the slot is the target. */
 static void build_reads(iter_loader *loader, iter_chunk *chunk, uint8_t *data) {
@@ -302,6 +333,7 @@ static void build_reads(iter_loader *loader, iter_chunk *chunk, uint8_t *data) {
     const int32_t n_extents = loader->dataset->desc.n_extents;
     iter_chunk_read *reads = batch->reads + (size_t)chunk->first * n_extents;
     iter_iovec *parts = batch->parts + (size_t)chunk->first * loader->dataset->desc.n_fields;
+    const bool blocks = data && has_blocks(loader);
     uint32_t n = 0;
     for (int32_t e = 0; e < n_extents; e++) {
         iter_chunk_read *r = NULL;
@@ -310,13 +342,19 @@ static void build_reads(iter_loader *loader, iter_chunk *chunk, uint8_t *data) {
             if (extent->size > loader->opt.max_sample_bytes) {
                 iter__row_fail(loader, batch, row, ITER_EFORMAT, "read",
                                "larger than max_sample_bytes");
+                if (r && blocks) data = end_blocks(r, data);
                 r = NULL;
                 continue;
             }
             const int32_t n_parts = data ? 0 : slot_parts(loader, batch, row, e, parts);
             if (!r || !joins(r, extent, n_parts)) {
+                if (r && blocks) data = end_blocks(r, data);
                 r = &reads[n++];
                 new_read(r, chunk, extent, row, e);
+                if (blocks) {
+                    r->read.room_before = extent->offset % REGION_ALIGN;
+                    data += r->read.room_before;
+                }
                 if (data) {
                     r->part.data = data;
                     r->read.n_parts = 1;
@@ -335,6 +373,7 @@ static void build_reads(iter_loader *loader, iter_chunk *chunk, uint8_t *data) {
             r->read.size += extent->size;
             r->n_rows++;
         }
+        if (r && blocks) data = end_blocks(r, data);
     }
     chunk->n_reads = n;
 }
@@ -484,15 +523,9 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
         return issued < 0 ? put_back(loader, worker, chunk) : issued;
     }
     if (!io->direct) {
-        size_t bytes = 0;
-        const int32_t n_extents = loader->dataset->desc.n_extents;
-        const iter_extent *extents = chunk->batch->extents + (size_t)chunk->first * n_extents;
-        for (uint32_t i = chunk->n_made * (uint32_t)n_extents; i < chunk->n * (uint32_t)n_extents;
-             i++) {
-            if (extents[i].size <= loader->opt.max_sample_bytes) bytes += extents[i].size;
-        }
+        const size_t bytes = region_bytes(loader, chunk);
         pthread_mutex_lock(&io->lock);
-        const bool got = region_take(io, bytes ? bytes : 1, &chunk->region, &data);
+        const bool got = region_take(io, bytes, &chunk->region, &data);
         pthread_mutex_unlock(&io->lock);
         if (!got) return put_back(loader, worker, chunk);
     }

@@ -1,4 +1,7 @@
-/* test_placed.c - rows that are read to where they go: what is in the file, whatever lies between. */
+/*
+ * test_placed.c - rows that are read to where they go: what is in the file, whatever lies between.
+ * And the same past the page cache, where records are read in whole blocks around them.
+ */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +82,7 @@ typedef struct run {
     int workers;
     int bad; /* number of a sample that must fail, or -1 */
     uint32_t batch;
+    bool direct; /* past the page cache */
 } run;
 
 static iter_status no_collate(void *user, iter_batch_view *views, int32_t n, iter_error *err) {
@@ -117,6 +121,7 @@ static void expect_set(const char *folder, const run *r) {
     opt.workers = r->workers;
     opt.shuffle = r->shuffle;
     opt.source = ITER_SOURCE_RING;
+    opt.o_direct = r->direct;
     opt.on_error = ITER_ON_ERROR_BLANK;
     if (strstr(r->options, "decode=none")) opt.collate = no_collate;
     cr_assert_eq(iter_dataloader_create(dataset, NULL, &opt, &loader, &err), ITER_OK, "%s",
@@ -138,9 +143,10 @@ static void expect_set(const char *folder, const run *r) {
 
 static void expect_all(const char *folder, const char *options, int bad) {
     static const iter_shuffle orders[] = {ITER_SHUFFLE_NONE, ITER_SHUFFLE_FULL};
-    for (int o = 0; o < 2; o++)
+    for (int o = 0; o < 4; o++)
         for (int workers = 0; workers < 3; workers++)
-            expect_set(folder, &(run){options, orders[o], workers, bad, workers == 1 ? 7 : 16});
+            expect_set(folder,
+                       &(run){options, orders[o % 2], workers, bad, workers == 1 ? 7 : 16, o >= 2});
 }
 
 Test(placed, rows_are_the_files) {
