@@ -8,11 +8,12 @@
  * whether that was so. From the first record on for which it was not, or which blocks, the chunk
  * takes the usual way, by the arena and decode().
  *
- * Small rows do not come here: a part of a read costs as much as copying some KB.
+ * Small rows do not come here: a part of a read costs as much as copying some KB. What lies behind
+ * a row and before the next is one part, so there are two a row.
  */
 #include "iter/runtime/runtime.h"
 
-#define PARTS_A_ROW 3                 /* what lies before the row, the row, what lies behind it */
+#define PARTS_A_ROW 2                 /* the row, and what lies between it and the next */
 #define RUN_MAX     ((size_t)1 << 20) /* bytes of one read */
 #define TAIL_MAX    64                /* bytes behind a row */
 #define HEAD_MAX    4096
@@ -66,10 +67,11 @@ static bool add_row(const iter_loader *loader, iter_batch *batch, uint32_t row, 
         head != loader->placed_head || size - head - bytes > TAIL_MAX)
         return false;
     uint8_t *to = batch->memory + field->slot_offset + (size_t)row * field->made_bytes;
-    parts[read->n_parts++] = (iter_iovec){around, head};
+    const size_t tail = size - head - bytes;
+    if (read->n_parts == 0) parts[read->n_parts++] = (iter_iovec){around, 0};
+    parts[read->n_parts - 1].size += head; /* the part begins with the tail of the row before */
     if (bytes > 0) parts[read->n_parts++] = (iter_iovec){to, bytes};
-    if (size > head + bytes)
-        parts[read->n_parts++] = (iter_iovec){around + head, size - head - bytes};
+    parts[read->n_parts++] = (iter_iovec){around + loader->placed_stride - tail, tail};
     read->size += size;
     return true;
 }
@@ -84,7 +86,9 @@ uint32_t iter__placed_run(iter_loader *loader, iter_worker *worker, iter_batch *
     while (row + n < end && n < loader->chunk_rows &&
            add_row(loader, batch, row + n, worker->hot + n * loader->placed_stride, &read, parts))
         n++;
-    if (n == 0 || !iter__io_try(&loader->io, &read)) return 0;
+    if (n == 0) return 0;
+    if (parts[read.n_parts - 1].size == 0) read.n_parts--; /* nothing lies behind the last row */
+    if (!iter__io_try(&loader->io, &read)) return 0;
     path_bytes[read.path] += read.done;
     size_t here = 0, offset, bytes;
     for (uint32_t i = 0; i < n; i++) {

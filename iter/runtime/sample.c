@@ -300,15 +300,20 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
                          const iter_field_plan *field, uint32_t first, uint32_t n) {
     const iter_description *desc = &loader->dataset->desc;
     const iter_field *in = &desc->fields[field->in];
+    /* placed.c looked at the rows' heads: of those of one size nothing is left to be done */
+    const bool lies_there = loader->placed_head &&
+                            field == &loader->plan.fields[loader->placed_field] && !field->variable;
     for (uint32_t row = first; row < first + n; row++) {
         if (batch->row_status[row] < 0) continue;
         const size_t at = (size_t)row * desc->n_extents + in->extent;
-        iter_error error = {.status = ITER_OK};
+        const uint8_t *bytes = batch->bytes[at];
+        if (lies_there && iter__is_placed(loader, worker, bytes)) continue;
+        iter_error error;
         iter_picture picture;
+        iter__error_clear(&error);
         iter_tensor out = iter_tensor_dense(
             &field->source, field->n_made ? worker->step[1] : row_target(batch, field, row));
         iter__activity_begins(worker, ACTIVITY_DECODE, batch->index[row]);
-        const uint8_t *bytes = batch->bytes[at];
         const size_t size = batch->extents[at].size;
         if (is_found(loader, worker, field, in, bytes, size, &out)) {
             run_steps(loader, worker, batch, field, row, out.data,
