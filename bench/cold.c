@@ -98,6 +98,7 @@ static iter_status run_loader(const cold_set *set, int workers, double *out_seco
     opt.source = ITER_SOURCE_RING;
     opt.shuffle = ITER_SHUFFLE_FULL;
     opt.prefetch = 8;
+    opt.epochs = 1; /* else it would begin to read for the next one */
     opt.only_reads = 1;
     opt.o_direct = set->records != NULL;
     const double start = bench_now();
@@ -110,20 +111,28 @@ static iter_status run_loader(const cold_set *set, int workers, double *out_seco
     return status < 0 ? status : ITER_OK;
 }
 
-static iter_status run_pair(const cold_set *set, int workers, uint32_t depth, double *out_ratio,
+static iter_status run_bare(const cold_set *set, uint32_t depth, bare_read_result *out,
                             iter_error *err) {
     const bare_read_options options = {
         .ring = true, .direct = set->records != NULL, .depth = depth};
+    if (!set->records)
+        return bare_read_many(set->paths, set->n_files, NULL, 1 << 20, &options, out, err);
+    return bare_read_records(set->paths, set->n_files, set->records, set->n_samples, &options, out,
+                             err);
+}
+
+/* The loader first in every other pair. */
+static iter_status run_pair(const cold_set *set, int workers, uint32_t depth, uint32_t number,
+                            double *out_ratio, iter_error *err) {
     bare_read_result bare = {0};
     double seconds = 0;
-    iter_status status = drop(set, err);
-    if (status == ITER_OK) status = run_loader(set, workers, &seconds, err);
-    if (status == ITER_OK) status = drop(set, err);
-    if (status == ITER_OK && set->records)
-        status = bare_read_records(set->paths, set->n_files, set->records, set->n_samples, &options,
-                                   &bare, err);
-    else if (status == ITER_OK)
-        status = bare_read_many(set->paths, set->n_files, NULL, 1 << 20, &options, &bare, err);
+    iter_status status = ITER_OK;
+    for (uint32_t side = 0; status == ITER_OK && side < 2; side++) {
+        status = drop(set, err);
+        if (status < 0) return status;
+        status = side == number % 2 ? run_loader(set, workers, &seconds, err)
+                                    : run_bare(set, depth, &bare, err);
+    }
     if (status < 0) return status;
     *out_ratio = bare.seconds / seconds;
     printf("loader %.3f s, %.0f samples/s, %.0f MB/s; bare ring %.3f s; rate of the loader %.3f\n",
@@ -141,7 +150,7 @@ int cold_rows(const char *spec, const char *chain, int workers, uint32_t depth, 
     if (status == ITER_OK && chain[0]) status = iter_chain_parse(chain, NULL, &set.chain, &err);
     if (status == ITER_OK) status = list(&set, &err);
     for (uint32_t i = 0; status == ITER_OK && i < pairs; i++)
-        status = run_pair(&set, workers, depth, &ratios[i], &err);
+        status = run_pair(&set, workers, depth, i, &ratios[i], &err);
     if (status < 0) {
         fprintf(stderr, "numbers: %s: %s\n", spec, err.message);
     } else {

@@ -10,8 +10,9 @@
  *     numbers files DATA PAIRS WORKERS   cold: a set of many small files through a loader against
  *                                        open, read, close in one thread
  *     numbers records-make FILE BYTES N  writes N raw records, and the index beside them
- *     numbers records DATA WORKERS BLOCK PAIRS
- *                                        warm, in order, against pread of BLOCK bytes
+ *     numbers records DATA WORKERS BLOCK BATCH PAIRS
+ *                                        warm, in order, batches of BATCH rows, against pread of
+ *                                        BLOCK bytes
  *     numbers cold DATA CHAIN WORKERS DEPTH PAIRS
  *                                        cold, in random order, against a bare ring
  *     numbers opening ROUNDS DATA ...    opening each in turns, after once unmeasured
@@ -414,16 +415,17 @@ int main(int argc, char **argv) {
         return cmd_files(argv[2], (uint32_t)atoi(argv[3]), atoi(argv[4]));
     if (strcmp(what, "records-make") == 0 && argc == 5)
         return records_make(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10));
-    if (strcmp(what, "records") == 0 && argc == 6)
+    if (strcmp(what, "records") == 0 && argc == 7)
         return records_warm(argv[2], atoi(argv[3]), strtoull(argv[4], NULL, 10),
-                            (uint32_t)atoi(argv[5]));
+                            (uint32_t)atoi(argv[5]), (uint32_t)atoi(argv[6]));
     if (strcmp(what, "cold") == 0 && argc == 7)
         return cold_rows(argv[2], argv[3], atoi(argv[4]), (uint32_t)atoi(argv[5]),
                          (uint32_t)atoi(argv[6]));
     if (strcmp(what, "opening") == 0 && argc > 3)
         return cmd_opening((uint32_t)atoi(argv[2]), argv + 3, (uint32_t)argc - 3);
-    fprintf(stderr, "usage: numbers own WORKERS DATA CHAIN | hot DATA | first DATA PAIRS | files "
-                    "DATA PAIRS WORKERS | records-make FILE BYTES N | records DATA WORKERS BLOCK "
-                    "PAIRS | cold DATA CHAIN WORKERS DEPTH PAIRS | opening ROUNDS DATA ...\n");
+    fprintf(stderr,
+            "usage: numbers own WORKERS DATA CHAIN | hot DATA | first DATA PAIRS | files "
+            "DATA PAIRS WORKERS | records-make FILE BYTES N | records DATA WORKERS BLOCK "
+            "BATCH PAIRS | cold DATA CHAIN WORKERS DEPTH PAIRS | opening ROUNDS DATA ...\n");
     return 2;
 }

@@ -2,8 +2,9 @@
  * records.c - see records.h.
  *
  * The bare loops know the file to be what records_make() wrote: records of one size, one behind the
- * other. They check each record's magic, as whoever parses it must, and touch what a consumer of
- * batches touches: a byte of every cache line.
+ * other. They check each record's magic, as whoever parses it must. All three are measured twice: as
+ * they are, and with somebody who touches a byte of every cache line of what was read, as a consumer
+ * of batches does.
  */
 #include "bench/records.h"
 
@@ -19,7 +20,6 @@
 #include "bench/bench_util.h"
 #include "bench/measure.h"
 
-#define BATCH      64
 #define HEAD       32 /* of a record and MXNet's header */
 #define MAGIC      0xced7230au
 #define LINE       64
@@ -77,7 +77,14 @@ typedef struct bare {
     uint64_t record, at, end, block; /* bytes; block: whole records */
     uint8_t *memory;
     uint32_t n_slots, slot; /* batches that memory holds; 0 = one block */
+    uint32_t batch;         /* rows */
+    bool touches;
 } bare;
+
+typedef struct loading {
+    iter_loader *loader;
+    bool touches;
+} loading;
 
 static void touch(const uint8_t *bytes, uint64_t n) {
     static volatile uint8_t sink;
@@ -95,7 +102,7 @@ static uint64_t smaller(uint64_t a, uint64_t b) {
 /* The next batch: block by block into one buffer, each touched as it comes, or one behind the other
  * into a slot, which is touched when it is full. */
 static iter_status read_batch(bare *b, iter_error *err) {
-    const uint64_t wanted = BATCH * b->record;
+    const uint64_t wanted = b->batch * b->record;
     uint8_t *slot = b->memory + b->slot * wanted;
     for (uint64_t done = 0, bytes; done < wanted; done += bytes) {
         bytes = smaller(b->block, smaller(wanted - done, b->end - b->at));
@@ -107,11 +114,11 @@ static iter_status read_batch(bare *b, iter_error *err) {
             memcpy(&magic, to + at, sizeof(magic));
             if (magic != MAGIC) return bench_fail(err, ITER_EFORMAT, "no record");
         }
-        if (!b->n_slots) touch(to, bytes);
+        if (b->touches && !b->n_slots) touch(to, bytes);
         b->at = b->at + bytes < b->end ? b->at + bytes : 0;
     }
     if (!b->n_slots) return ITER_OK;
-    touch(slot, wanted);
+    if (b->touches) touch(slot, wanted);
     b->slot = (b->slot + 1) % b->n_slots;
     return ITER_OK;
 }
@@ -123,14 +130,15 @@ static iter_status run_bare(void *user, uint64_t n_batches, uint64_t *out_sample
         const iter_status status = read_batch(user, err);
         if (status < 0) return status;
     }
-    *out_samples = n_batches * BATCH;
+    *out_samples = n_batches * ((bare *)user)->batch;
     *out_seconds = bench_now() - start;
     return ITER_OK;
 }
 
 static iter_status run_loader(void *user, uint64_t n_batches, uint64_t *out_samples,
                               double *out_seconds, iter_error *err) {
-    iter_loader *loader = user;
+    const loading *side = user;
+    iter_loader *loader = side->loader;
     iter_batch *batch;
     uint64_t samples = 0;
     const double start = bench_now();
@@ -141,7 +149,7 @@ static iter_status run_loader(void *user, uint64_t n_batches, uint64_t *out_samp
             if (iter_loader_reset(loader, err) < 0) return err->status;
             continue;
         }
-        for (int32_t f = 0; iter_batch_tensor(batch, f); f++) {
+        for (int32_t f = 0; side->touches && iter_batch_tensor(batch, f); f++) {
             const iter_tensor *tensor = iter_batch_tensor(batch, f);
             touch(tensor->data, iter_desc_bytes(&tensor->desc));
         }
@@ -155,7 +163,7 @@ static iter_status run_loader(void *user, uint64_t n_batches, uint64_t *out_samp
 }
 
 static bool loader_rests(void *user) {
-    const iter_loader *loader = user;
+    const iter_loader *loader = ((const loading *)user)->loader;
     int32_t stage;
     for (int32_t w = 0; (stage = iter_loader_stage_now(loader, w)) >= 0; w++) {
         const char *name = iter_loader_stage_name(loader, stage);
@@ -165,21 +173,27 @@ static bool loader_rests(void *user) {
 }
 
 static uint64_t bare_bytes(const bare *b) {
-    return b->n_slots ? b->n_slots * BATCH * b->record : b->block;
+    return b->n_slots ? b->n_slots * b->batch * b->record : b->block;
 }
 
-static iter_status open_bare(const iter_description *desc, uint64_t block_bytes, uint32_t n_slots,
-                             bare *out, iter_error *err) {
-    *out =
-        (bare){.fd = open(desc->files[0].path, O_RDONLY | O_CLOEXEC), .end = desc->files[0].bytes};
+static iter_status open_bare(const iter_description *desc, uint64_t block_bytes, uint32_t batch,
+                             uint32_t n_slots, bare *out, iter_error *err) {
+    *out = (bare){.fd = open(desc->files[0].path, O_RDONLY | O_CLOEXEC),
+                  .end = desc->files[0].bytes,
+                  .batch = batch,
+                  .n_slots = n_slots};
     out->record = out->end / desc->n_samples;
     out->block = (block_bytes / out->record ? block_bytes / out->record : 1) * out->record;
-    out->n_slots = n_slots;
     out->memory = bench_map(bare_bytes(out));
     if (out->fd < 0 || !out->memory || out->record * desc->n_samples != out->end)
         return bench_fail(err, ITER_EINVAL, "%s is not of `numbers records-make`",
                           desc->files[0].path);
     return ITER_OK;
+}
+
+static void close_bare(bare *b) {
+    bench_unmap(b->memory, bare_bytes(b));
+    close(b->fd);
 }
 
 static void say(const char *what, const char *against, const measure_rounds *rounds, int a, int b,
@@ -189,50 +203,63 @@ static void say(const char *what, const char *against, const measure_rounds *rou
     if (measure_rounds_ratio(rounds, a, b, &ratio, &err) < 0 ||
         measure_rounds_ratio(rounds, b, b, &rate, &err) < 0)
         exit(complain(what, err.message));
-    printf("%-28s %9.0f records/s %6.0f MB/s", what, rate.median, rate.median * row_bytes / 1e6);
+    printf("%-36s %9.0f records/s %6.0f MB/s", what, rate.median, rate.median * row_bytes / 1e6);
     if (a != b) printf(", of %s %.3f [%.3f, %.3f]", against, ratio.median, ratio.low, ratio.high);
     printf("\n");
 }
 
-int records_warm(const char *spec, int workers, uint64_t block_bytes, uint32_t pairs) {
+static void say_all(const measure_rounds *rounds, bool touches, double record) {
+    const int first = touches ? 3 : 0;
+    printf(touches ? "each line touched:\n" : "only read:\n");
+    say("  pread into one buffer", "", rounds, first, first, record);
+    say("  pread into a loader's slots", "one buffer", rounds, first, first + 1, record);
+    say("  loader", "one buffer", rounds, first, first + 2, record);
+    say("  loader", "slots", rounds, first + 1, first + 2, record);
+}
+
+int records_warm(const char *spec, int workers, uint64_t block_bytes, uint32_t batch,
+                 uint32_t pairs) {
     iter_error err;
     iter_dataset *data = NULL;
     bare one = {.fd = -1}, slots = {.fd = -1};
     iter_loader *loader = NULL;
     measure_rounds rounds = {0};
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
-    opt.batch_size = BATCH;
+    opt.batch_size = batch;
     opt.workers = workers;
     opt.source = ITER_SOURCE_RING;
     iter_status status = iter_dataset_open(spec, NULL, &data, &err);
     if (status < 0) return complain(spec, err.message);
     const iter_description *desc = iter_dataset_describe(data);
-    if (status == ITER_OK) status = open_bare(desc, block_bytes, 0, &one, &err);
+    if (status == ITER_OK) status = open_bare(desc, block_bytes, batch, 0, &one, &err);
     if (status == ITER_OK)
-        status = open_bare(desc, block_bytes, workers ? BARE_SLOTS : 1, &slots, &err);
+        status = open_bare(desc, block_bytes, batch, workers ? BARE_SLOTS : 1, &slots, &err);
     if (status == ITER_OK) status = iter_dataloader_create(data, NULL, &opt, &loader, &err);
     if (status == ITER_OK) {
-        const measure_side sides[] = {{"one buffer", run_bare, NULL, &one, NULL},
-                                      {"slots", run_bare, NULL, &slots, NULL},
-                                      {"loader", run_loader, NULL, loader, loader_rests}};
+        bare one_touched = one, slots_touched = slots; /* in the same memory */
+        one_touched.touches = slots_touched.touches = true;
+        loading reads = {loader, false}, touches = {loader, true};
+        const measure_side sides[] = {
+            {"one buffer", run_bare, NULL, &one, NULL},
+            {"slots", run_bare, NULL, &slots, NULL},
+            {"loader", run_loader, NULL, &reads, loader_rests},
+            {"one buffer, touched", run_bare, NULL, &one_touched, NULL},
+            {"slots, touched", run_bare, NULL, &slots_touched, NULL},
+            {"loader, touched", run_loader, NULL, &touches, loader_rests}};
         measure_options measure = MEASURE_OPTIONS_INIT;
         measure.min_pairs = pairs;
         measure.slice_s = 0.15;
-        status = measure_sides(sides, 3, &measure, &rounds, &err);
+        status = measure_sides(sides, 6, &measure, &rounds, &err);
     }
     if (status < 0) return complain(spec, err.message);
-    printf("%s, workers %d, reads of %" PRIu64 " KB, %u rounds kept, %u dropped\n", spec, workers,
-           one.block / 1000, rounds.n_rounds, rounds.n_dropped);
-    say("pread into one buffer", "", &rounds, 0, 0, (double)one.record);
-    say("pread into a loader's slots", "one buffer", &rounds, 0, 1, (double)one.record);
-    say("loader", "one buffer", &rounds, 0, 2, (double)one.record);
-    say("loader", "slots", &rounds, 1, 2, (double)one.record);
+    printf("%s, workers %d, batches of %u, reads of %" PRIu64 " KB, %u rounds kept, %u dropped\n",
+           spec, workers, batch, one.block / 1000, rounds.n_rounds, rounds.n_dropped);
+    say_all(&rounds, false, (double)one.record);
+    say_all(&rounds, true, (double)one.record);
     measure_rounds_free(&rounds);
     iter_loader_unref(loader);
     iter_dataset_unref(data);
-    bench_unmap(one.memory, bare_bytes(&one));
-    bench_unmap(slots.memory, bare_bytes(&slots));
-    close(one.fd);
-    close(slots.fd);
+    close_bare(&one);
+    close_bare(&slots);
     return 0;
 }

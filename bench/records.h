@@ -14,11 +14,12 @@
 int records_make(const char *path, uint64_t row_bytes, uint64_t n);
 
 /**
- * Warm, in order: a loader over `spec` ("recordio:x.rec?raw=...") beside two loops of pread that read
- * as many records at once as make `block_bytes`, look at each head and touch each line: into one
- * buffer, block by block while it is in the caches; and batch by batch into as many slots as the
- * loader has.
+ * Warm, in order: a loader over `spec` ("recordio:x.rec?raw=...") with batches of `batch` rows beside
+ * two loops of pread that read as many records at once as make `block_bytes` and look at each head:
+ * into one buffer, block by block; and batch by batch into as many slots as the loader has. All of
+ * them as they are, and touching each line, block by block or batch by batch.
  */
-int records_warm(const char *spec, int workers, uint64_t block_bytes, uint32_t pairs);
+int records_warm(const char *spec, int workers, uint64_t block_bytes, uint32_t batch,
+                 uint32_t pairs);
 
 #endif
