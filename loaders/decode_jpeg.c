@@ -121,11 +121,12 @@ static void source_nothing(j_decompress_ptr jpeg) {
     (void)jpeg;
 }
 
-/* A picture in several scans may lack some of them: there is no telling when it is whole. */
+/* A picture in several scans may lack some of them: there is no telling when it is whole. Nor with
+ * arithmetic coding, whose decoder takes an end for zeros without a word. */
 static boolean source_ended(j_decompress_ptr jpeg) {
     static const JOCTET end[2] = {0xff, JPEG_EOI};
     jpeg_state *s = jpeg->client_data;
-    if (!s->in_scans || jpeg_has_multiple_scans(jpeg)) fail_early(s);
+    if (!s->in_scans || jpeg_has_multiple_scans(jpeg) || jpeg->arith_code) fail_early(s);
     s->ended = true;
     s->source.next_input_byte = end;
     s->source.bytes_in_buffer = sizeof(end);

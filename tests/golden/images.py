@@ -63,6 +63,7 @@ for subsampling in ("4:4:4", "4:2:2", "4:2:0"):
     jpeg("rgb" + subsampling.replace(":", ""), rgb, quality=85, subsampling=subsampling)
 jpeg("progressive", rgb, quality=80, subsampling="4:2:0", progressive=True)
 jpeg("restart", rgb, quality=80, subsampling="4:2:0", restart_marker_blocks=2)
+# arithmetic.jpg is `jpegtran -arithmetic rgb420.jpg`: other bytes, the same pixels
 jpeg("one", Image.frombytes("RGB", (1, 1), b"\x10\x80\xf0"), quality=90)
 jpeg("gray", Image.frombytes("L", (WIDTH, HEIGHT), picture(channels=1)), quality=90)
 jpeg("asrgb", rgb, quality=90, keep_rgb=True, gray=False)

@@ -83,6 +83,10 @@ Test(decode_jpeg, subsamplings_progressive_restarts) {
         expect_kind(names[i]);
 }
 
+Test(decode_jpeg, arithmetic_coding) {
+    expect_pixels(&defaults, "arithmetic", "rgb420.ppm");
+}
+
 Test(decode_jpeg, cmyk_and_ycck_as_adobe_has_them) {
     expect_kind("cmyk");
     expect_kind("ycck");
@@ -146,7 +150,8 @@ Test(decode_jpeg, what_is_no_jpeg) {
 }
 
 Test(decode_jpeg, cut_anywhere_fails_but_behind_the_last_bit) {
-    const char *const names[] = {"rgb444", "rgb420", "restart", "progressive", "gray", "exif6"};
+    const char *const names[] = {"rgb444", "rgb420", "restart",   "progressive",
+                                 "gray",   "exif6",  "arithmetic"};
     for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
         size_t size;
         uint8_t *bytes = golden(names[k], &size);
