@@ -66,13 +66,23 @@ iter_status iter__file_set_add(iter__file_set *set, const char *path, uint64_t b
     return ITER_OK;
 }
 
-static int by_path(const void *a, const void *b) {
-    return strcmp(((const iter_file *)a)->path, ((const iter_file *)b)->path);
+/* By the folder, then by the name: what lies in a folder comes before what lies deeper. */
+static int by_folder_and_name(const void *a, const void *b) {
+    const char *p = ((const iter_file *)a)->path, *q = ((const iter_file *)b)->path;
+    while (*p && *p == *q)
+        p++, q++;
+    const char *p_slash = strrchr(p, '/'), *q_slash = strrchr(q, '/');
+    /* Up to here both are alike. A folder that ends here, or has before, begins the other one. */
+    const int p_goes_on = !p_slash ? 0 : p_slash == p ? 1 : 2;
+    const int q_goes_on = !q_slash ? 0 : q_slash == q ? 1 : 2;
+    if (p_goes_on != q_goes_on) return p_goes_on - q_goes_on;
+    return (unsigned char)*p - (unsigned char)*q;
 }
 
 void iter__file_set_sort(iter__file_set *set, uint64_t first) {
     if (set->n > first)
-        qsort(set->files + first, (size_t)(set->n - first), sizeof(*set->files), by_path);
+        qsort(set->files + first, (size_t)(set->n - first), sizeof(*set->files),
+              by_folder_and_name);
 }
 
 int iter__file_look(int fd, const char *name, uint32_t *out_mode, uint64_t *out_bytes) {

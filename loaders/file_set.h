@@ -21,7 +21,7 @@ char *iter__file_set_text(iter__file_set *set, const char *folder, const char *n
 iter_status iter__file_set_add(iter__file_set *set, const char *path, uint64_t bytes,
                                iter_error *err);
 
-/* Sorts files [first, n) by the bytes of their names. */
+/* Sorts files [first, n) by the bytes of their folders' paths, those of one folder by their names'. */
 void iter__file_set_sort(iter__file_set *set, uint64_t first);
 
 /* What `name` in the open folder `fd` (AT_FDCWD: a path) is: *out_mode as st_mode, and its size.

@@ -4,8 +4,8 @@
  * Opening reads every folder and asks every file's size, because the memory of a batch depends on
  * them, but opens none. Classes are the folders' names, sorted as bytes; a folder without an image
  * is a class all the same, so that the parts of one set agree on the numbers. What lies deeper
- * belongs to the class above. Samples come class by class, sorted by the bytes of their names: an
- * index means the same image everywhere.
+ * belongs to the class above. Samples come class by class, sorted by the bytes of their folders'
+ * paths, then of their names: an index means the same image everywhere.
  *
  * Source: torchvision's ImageFolder, whose order this is; image_list.h has that of lists.
  */

@@ -89,9 +89,26 @@ Test(format_folder, classes_are_sorted_folders) {
     cr_assert_eq(f.desc.n_fields, 1);
     cr_assert_eq(f.desc.n_samples, 5);
     cr_assert_eq(f.desc.n_classes, 0);
-    expect_file(&f, 4, folder, "top.jpg");
+    expect_file(&f, 0, folder, "top.jpg");
     format_close(&f);
     cr_assert_eq(iter__alloc_live(), 0);
+    make_folder_gone(folder);
+}
+
+/* As torchvision's ImageFolder has them: what lies in a folder comes before what lies deeper. */
+Test(format_folder, folders_within_classes_come_behind_their_files) {
+    static const char *const names[] = {"a/b.jpg",     "a/x.JPG",     "a/a/z.jpg",
+                                        "a/a-b/q.jpg", "a/a/b/c.png", "b/1.jpg"};
+    char folder[MAKE_PATH_MAX];
+    opened f;
+    make_folder(folder);
+    for (size_t i = 0; i < COUNT(names); i++)
+        make_named(folder, names[i]);
+    expect_open(folder, NULL, &f);
+    cr_assert_eq(f.desc.n_samples, COUNT(names));
+    for (uint64_t i = 0; i < COUNT(names); i++)
+        expect_file(&f, i, folder, names[i]);
+    format_close(&f);
     make_folder_gone(folder);
 }
 
