@@ -220,9 +220,26 @@ static int find_image(const reader *r) {
     return NO_CELL;
 }
 
+/* Whether the first row is a header: none of its cells looks like a file, nor is the one that is told by
+ * its column's number one. */
+static iter_status is_header(const reader *r, bool *out, iter_error *err) {
+    const char *path = r->options->path_column;
+    *out = find_image(r) < 0;
+    const int cell =
+        *out && path && is_number(path) ? find_column(r, path, strlen(path), false) : -1;
+    if (cell < 0 || !r->cells[cell][0]) return ITER_OK;
+    char *file = iter__strf("%s%s%s", r->cells[cell][0] == '/' ? "" : r->folder,
+                            *r->folder ? "/" : "", r->cells[cell]);
+    if (!file) return no_memory(r, err);
+    *out = !iter__path_exists(file);
+    iter__free(file);
+    return ITER_OK;
+}
+
 /* Columns of a .csv: as told; else the first that looks like a file, and all others. */
 static iter_status choose_csv(reader *r, iter_error *err) {
-    const bool header = find_image(r) < 0;
+    bool header;
+    ITER_TRY(is_header(r, &header, err));
     ITER_TRY(choose_named(r, header, err));
     if (header) ITER_TRY(next_row(r, err));
     if (r->path_cell < 0) r->path_cell = find_image(r);
