@@ -78,6 +78,12 @@ static void tar_close(void *state) {
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
+/* Of "left.jpg", jpg: what the member is. */
+static const char *last_part(const char *ending) {
+    const char *dot = strrchr(ending, '.');
+    return dot ? dot + 1 : ending;
+}
+
 static iter_status add_field(tar_state *s, char *text, iter_error *err) {
     iter__tar_rule *rule = &s->rule;
     if (rule->n_fields == ITER_MAX_FIELDS)
@@ -94,9 +100,9 @@ static iter_status add_field(tar_state *s, char *text, iter_error *err) {
         field->json = name = colon + 1;
         if (strcasecmp(text, "json") != 0 || !*name)
             return iter__fail(err, ITER_EINVAL, "fields=: '%s:%s' is not json:KEY", text, name);
-    } else if (iter__tar_match(IMAGES, first) >= 0) {
+    } else if (iter__tar_match(IMAGES, last_part(first)) >= 0) {
         field->kind = ITER_TAR_IMAGE;
-    } else if (iter__tar_match(INTEGERS, first) >= 0) {
+    } else if (iter__tar_match(INTEGERS, last_part(first)) >= 0) {
         field->kind = ITER_TAR_INTEGER;
     } else {
         field->kind = ITER_TAR_BYTES;

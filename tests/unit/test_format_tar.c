@@ -183,6 +183,27 @@ Test(format_tar, either_ending) {
     make_folder_gone(folder);
 }
 
+/* What follows the last dot is what a member is. */
+Test(format_tar, endings_of_several_parts) {
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], text[64];
+    opened f;
+    make_folder(folder);
+    add_text("0.left.jpg", "x");
+    add_text("0.right.png", "y");
+    add_text("0.seg.cls", "7");
+    finish(folder, 0);
+    expect_open(make_path(path, folder, "x.tar"), "fields=left.jpg,right.png,seg.cls", &f);
+    for (int i = 0; i < 2; i++)
+        cr_assert_str_eq(iter_desc_text(&f.desc.fields[i].desc, text, sizeof(text)),
+                         "u8 [any, any, 3] \"HWC\"");
+    cr_assert_str_eq(f.desc.fields[0].name, "data");
+    cr_assert_str_eq(f.desc.fields[1].name, "right.png");
+    cr_assert_str_eq(f.desc.fields[2].name, "label");
+    cr_assert_eq(class_of(&f, 0, 2), 7);
+    format_close(&f);
+    make_folder_gone(folder);
+}
+
 /* However an archive ends, as long as its members are whole. */
 Test(format_tar, ends_of_archives) {
     static const size_t zeros[] = {0, 512, 1024, 10240};
