@@ -58,6 +58,32 @@ status 1 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
 says 'is there already' err
 [ -z "$(ls "$dir"/s-*.of 2>/dev/null)" ] || fault "marks of shards are left: $(ls "$dir")"
 
+# Interrupted when everything is done but for the marks: nothing is left to do, and nobody is in the way.
+mkdir "$dir/less" && cp -r "$dir/set/." "$dir/less" && rm "$dir/less/b/3 3"
+rm -f "$dir"/s-*; status 1 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/less" --shards 3
+cp "$dir/s-00000.rec.part.of" "$dir/mark"
+status 0 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
+cp "$dir/mark" "$dir/s-00000.rec.part.all"; cp "$dir/mark" "$dir/s-00002.rec.part.of"
+status 0 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
+says '^0 records written' out
+[ -z "$(ls "$dir"/s-*.of "$dir"/s-*.all 2>/dev/null)" ] || fault "marks of shards are left: $(ls "$dir")"
+cp "$dir/mark" "$dir/s-00000.rec.part.all"
+status 1 pack "$golden/one.lst" "$dir/s.rec" --root "$dir/set" --shards 3
+says 'is there already' err
+rm "$dir/s-00000.rec.part.all"
+status 1 pack "$golden/one.lst" "$dir/t.rec" --root "$dir/less"
+cp "$dir/t.rec.part.of" "$dir/mark"
+status 0 pack "$golden/one.lst" "$dir/t.rec" --root "$dir/set"
+cp "$dir/mark" "$dir/t.rec.part.of"
+status 0 pack "$golden/one.lst" "$dir/t.rec" --root "$dir/set"
+says '^0 records written' out
+status 1 pack "$golden/one.lst" "$dir/t.rec" --root "$dir/set"
+
+# A list from an editor that begins texts with a mark.
+{ printf '\357\273\277'; cat "$golden/one.lst"; } >"$dir/marked.lst"
+status 0 pack "$dir/marked.lst" "$dir/u.rec" --root "$dir/set"
+cmp -s "$golden/one.rec" "$dir/u.rec" || fault "a list with a mark: not the same .rec"
+
 # Lines with more or fewer labels than the first.
 printf '0\t1\tx\n1\t2\t3\ty\n' >"$dir/labels.lst"
 status 1 pack "$dir/labels.lst" "$dir/l.rec"

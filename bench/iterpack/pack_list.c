@@ -97,7 +97,8 @@ int pack_list_load(const char *path, pack_list *out) {
     }
     if (strlen(out->text) != n) return pack_fail("%s: is no text: it holds zero bytes", path);
     out->items = pack_memory(NULL, lines, sizeof(*out->items));
-    for (char *p = out->text; p;) {
+    const bool mark = strncmp(out->text, "\xef\xbb\xbf", 3) == 0; /* of some editors */
+    for (char *p = out->text + (mark ? 3 : 0); p;) {
         char *text = p, *newline = strchr(p, '\n');
         line++;
         p = newline ? newline + 1 : NULL;

@@ -89,26 +89,36 @@ static char *fingerprint(const pack_run *run, const shard *s) {
     return text;
 }
 
-/* Is there a part, and of the same work? *out_there. */
-static int check_part(const pack_run *run, const shard *s, bool *out_there) {
+/* Whether `path` says the same as the fingerprint. PACK_DONE without it: *out_there false. */
+static int read_mark(const pack_run *run, const shard *s, const char *path, bool *out_there,
+                     bool *out_same) {
     char text[256] = "";
-    *out_there = false;
-    FILE *file = fopen(s->of, "r");
-    if (!file) return errno == ENOENT ? PACK_DONE : pack_fail_os("%s", s->of);
+    *out_there = *out_same = false;
+    FILE *file = fopen(path, "r");
+    if (!file) return errno == ENOENT ? PACK_DONE : pack_fail_os("%s", path);
     const size_t n = fread(text, 1, sizeof(text) - 1, file);
     fclose(file);
     text[n] = '\0';
     char *expected = fingerprint(run, s);
-    const bool same = strcmp(text, expected) == 0;
-    free(expected);
-    if (run->restart) return PACK_DONE;
-    if (!same) {
-        return pack_fail("%s.part: was begun from another list or with other options; --restart "
-                         "forgets it",
-                         s->rec);
-    }
     *out_there = true;
+    *out_same = strcmp(text, expected) == 0;
+    free(expected);
     return PACK_DONE;
+}
+
+/* Is there a part, and of the same work? *out_there. */
+static int check_part(const pack_run *run, const shard *s, bool *out_there) {
+    bool same = false;
+    const int status = read_mark(run, s, s->of, out_there, &same);
+    if (status != PACK_DONE || !*out_there) return status;
+    if (run->restart) {
+        *out_there = false;
+        return PACK_DONE;
+    }
+    if (same) return PACK_DONE;
+    return pack_fail("%s.part: was begun from another list or with other options; --restart "
+                     "forgets it",
+                     s->rec);
 }
 
 static int write_fingerprint(const pack_run *run, const shard *s) {
@@ -257,19 +267,21 @@ static bool is_complete(const shard *s) {
     return complete;
 }
 
-/* A shard that is there: of this very work, interrupted behind it, or in the way. */
+/* A .rec that is there: of this very work, interrupted behind it, or in the way. */
 static int take_complete(const pack_run *run, const shard *s) {
-    bool same = false;
+    bool there = false, same = false;
     if (run->shards > 1) {
         const int status = check_part(run, s, &same);
         if (status != PACK_DONE) return status;
     } else {
+        (void)read_mark(run, s, s->of, &there, &same);
         (void)unlink(s->of);
     }
     return same ? PACK_DONE : pack_fail("%s: is there already", s->rec);
 }
 
-static int pack_shard(pack_run *run, const char *out, int64_t k) {
+/* Which of the list's items it has, and its names. */
+static shard shard_of(const pack_run *run, const char *out, int64_t k) {
     const uint64_t n = run->list->n, all = (uint64_t)run->shards, i = (uint64_t)k;
     shard s = {.first = n / all * i + n % all * i / all, .data.fd = -1, .index.fd = -1};
     s.last = n / all * (i + 1) + n % all * (i + 1) / all;
@@ -277,6 +289,20 @@ static int pack_shard(pack_run *run, const char *out, int64_t k) {
     s.rec = shard_name(out, k, run->shards);
     s.idx = pack_idx_path(s.rec);
     s.of = pack_text("%s.part.of", s.rec);
+    return s;
+}
+
+static void shard_close(shard *s) {
+    pack_writer_close(&s->data);
+    pack_writer_close(&s->index);
+    free(s->lines);
+    free(s->rec);
+    free(s->idx);
+    free(s->of);
+}
+
+static int pack_shard(pack_run *run, const char *out, int64_t k) {
+    shard s = shard_of(run, out, k);
     int status;
     if (is_complete(&s)) {
         status = take_complete(run, &s);
@@ -285,34 +311,48 @@ static int pack_shard(pack_run *run, const char *out, int64_t k) {
         if (status == PACK_DONE) status = write_items(run, &s);
         if (status == PACK_DONE) status = publish(run, &s);
     }
-    pack_writer_close(&s.data);
-    pack_writer_close(&s.index);
-    free(s.lines);
-    free(s.rec);
-    free(s.idx);
-    free(s.of);
+    shard_close(&s);
     return status;
 }
 
 /* ---- command --------------------------------------------------------------------------------- */
 
-/* All shards are there: nobody needs to know any more whose they are. */
+/* All shards are there: nobody needs to know any more whose they are. The first one's mark goes last,
+ * under the name *.part.all: who finds it knows that the others' are missing for this reason. */
 static int forget_marks(const pack_run *run, const char *out) {
+    shard s = shard_of(run, out, 0);
+    char *all = pack_text("%s.part.all", s.rec);
     int status = PACK_DONE;
-    for (int64_t k = 0; k < run->shards && run->shards > 1 && status == PACK_DONE; k++) {
+    if (rename(s.of, all) < 0 && errno != ENOENT) status = pack_fail_os("%s", all);
+    for (int64_t k = 1; k < run->shards && status == PACK_DONE; k++) {
         char *rec = shard_name(out, k, run->shards), *of = pack_text("%s.part.of", rec);
         if (unlink(of) < 0 && errno != ENOENT) status = pack_fail_os("%s", of);
         free(rec);
         free(of);
     }
+    if (status == PACK_DONE && unlink(all) < 0 && errno != ENOENT) status = pack_fail_os("%s", all);
+    free(all);
+    shard_close(&s);
     return status;
+}
+
+/* Was this very work interrupted when all was done but for its marks? */
+static bool is_all_done(const pack_run *run, const char *out) {
+    shard s = shard_of(run, out, 0);
+    char *all = pack_text("%s.part.all", s.rec);
+    bool there = false, same = false;
+    if (run->shards > 1) (void)read_mark(run, &s, all, &there, &same);
+    free(all);
+    shard_close(&s);
+    return same && !run->restart;
 }
 
 static int run_all(pack_run *run, const char *out) {
     int status = PACK_DONE;
-    for (int64_t k = 0; k < run->shards && status == PACK_DONE; k++)
+    const bool done = is_all_done(run, out);
+    for (int64_t k = 0; k < run->shards && status == PACK_DONE && !done; k++)
         status = pack_shard(run, out, k);
-    if (status == PACK_DONE) status = forget_marks(run, out);
+    if (status == PACK_DONE && run->shards > 1) status = forget_marks(run, out);
     if (status == PACK_INTERRUPTED) {
         fprintf(stderr, "iterpack: interrupted; the same command goes on from here\n");
     } else if (status == PACK_DONE) {
