@@ -201,7 +201,7 @@ static iter_status scan_archive(tar_state *s, walk *w, iter_error *err) {
 
 /* ---- the index that was kept ----------------------------------------------------------------- */
 
-enum { HAS_IMAGE = 1, HAS_CLASS = 2 };
+enum { ITER_HAS_IMAGE = 1, ITER_HAS_CLASS = 2 };
 
 /* Of what was found, what depends on options are the sizes of fields of bytes: the others' are not
  * needed, so that they share a cache. */
@@ -219,7 +219,8 @@ static iter__index_cache new_cache(const tar_state *s) {
 
 static void put_notes(const tar_state *s, const found *here, uint64_t *notes) {
     int n = 0;
-    notes[n++] = (uint64_t)(here->has_image ? HAS_IMAGE : 0) | (here->has_class ? HAS_CLASS : 0);
+    notes[n++] =
+        (uint64_t)(here->has_image ? ITER_HAS_IMAGE : 0) | (here->has_class ? ITER_HAS_CLASS : 0);
     for (int32_t f = 0; f < s->rule.n_fields; f++) {
         if (s->rule.fields[f].kind == ITER_TAR_BYTES) notes[n++] = here->largest[f];
     }
@@ -227,8 +228,8 @@ static void put_notes(const tar_state *s, const found *here, uint64_t *notes) {
 
 static void get_notes(const tar_state *s, const uint64_t *notes, found *here) {
     int n = 0;
-    here->has_image = notes[n] & HAS_IMAGE;
-    here->has_class = notes[n++] & HAS_CLASS;
+    here->has_image = notes[n] & ITER_HAS_IMAGE;
+    here->has_class = notes[n++] & ITER_HAS_CLASS;
     for (int32_t f = 0; f < s->rule.n_fields; f++) {
         if (s->rule.fields[f].kind == ITER_TAR_BYTES) here->largest[f] = notes[n++];
     }

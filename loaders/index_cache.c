@@ -27,7 +27,6 @@
 #include "loaders/file.h"
 
 #define VERSION      1u
-#define MAGIC        "ITERIDX\032"
 #define HEADER_BYTES (56u + 8u * ITER_INDEX_NOTES)
 #define CRC_FROM     16u /* the first byte that the CRC is of */
 #define BUFFER_BYTES ((size_t)1 << 16)
@@ -38,6 +37,8 @@
  * two of them (FAT), are taken for what they are where there is no fraction. */
 #define SETTLED_NS       20000000
 #define SETTLED_WHOLE_NS (2 * (int64_t)SECOND_NS)
+
+static const uint8_t magic[8] = {'I', 'T', 'E', 'R', 'I', 'D', 'X', 26};
 
 /* ---- little-endian numbers ------------------------------------------------------------------- */
 
@@ -121,7 +122,7 @@ static iter_status check_folder(const char *path, iter_error *err) {
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static void put_header(const iter__index_cache *cache, uint64_t n, uint8_t *out) {
-    memcpy(out, MAGIC, 8);
+    memcpy(out, magic, sizeof(magic));
     put_u32(out + 8, VERSION);
     put_u32(out + 12, 0); /* the CRC */
     put_u32(out + 16, cache->kind);
