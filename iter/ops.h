@@ -86,12 +86,25 @@ typedef struct iter_rect {
     int64_t y, x, height, width;
 } iter_rect;
 
+/** Takes the rows of an image as a decoder makes them, from the first on. */
+typedef struct iter_image_rows iter_image_rows;
+struct iter_image_rows {
+    /* Once, with the size that the image comes in. Answers how many bytes from a row's start on must be
+     * readable, whatever is in them behind its pixels; 0 = not this image: to `out`. */
+    size_t (*begin)(iter_image_rows *rows, const iter_desc *image);
+    /* The next n rows, borrowed for the call. */
+    void (*put)(iter_image_rows *rows, const uint8_t *const *at, int32_t n);
+};
+
 /** What is wanted of an image: a part of it, and from where on it may be made smaller. */
 typedef struct iter_image_wish {
     iter_rect part;
     /* the part may come smaller, by whatever factor the decoder has at no cost, as long as it stays
      * at least this large; 0, 0 = exactly as it is */
     int64_t min_height, min_width;
+    /* a decoder that makes whole rows from the top down may hand them over instead of writing them to
+     * `out`; NULL = nobody takes them */
+    iter_image_rows *rows;
 } iter_image_wish;
 
 /** One named field of a sample. */
@@ -264,9 +277,10 @@ struct iter_decoder_ops {
                           iter_tensor *out, iter_error *err);
     /* Instead of decode, for images of any size (the field is u8 [ITER_VARIABLE, ITER_VARIABLE, C]
      * "HWC", capacity 0). header: height and width of this one, from its first bytes; out->dims[0]
-     * and [1] are set. decode_image: exactly the wished part, to dense out->data; where the wish
-     * allows less, out->desc.dims[0] and [1] say what came. Errors: EFORMAT (with the reason), ENOMEM
-     * (more than the format's max-pixels). */
+     * and [1] are set. decode_image: exactly the wished part, to dense out->data or to wish->rows;
+     * where the wish allows less, out->desc.dims[0] and [1] say what came. It comes behind header() of
+     * the same bytes, unchanged, or without it. Errors: EFORMAT (with the reason), ENOMEM (more than the
+     * format's max-pixels). */
     iter_status (*header)(void *state, const void *shared, const uint8_t *bytes, size_t size,
                           iter_desc *out, iter_error *err);
     iter_status (*decode_image)(void *state, const void *shared, const uint8_t *bytes, size_t size,
@@ -320,6 +334,13 @@ typedef struct iter_transform_ops {
      * where it is variable. */
     iter_status (*apply)(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
                          iter_rng *rng, void *scratch, iter_error *err);
+    /* Instead of apply(), over the rows of an image of any size as they are decoded, to the same bits.
+     * begin_rows: as iter_image_rows.begin(), in->data is NULL; out and scratch stay until the last row.
+     * take_rows: answers how many rows of out are there. An image whose decoder fails halfway is
+     * left. NULL for both = none. */
+    size_t (*begin_rows)(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
+                         void *scratch);
+    int64_t (*take_rows)(void *state, const uint8_t *const *rows, int32_t n);
     /* The part of the image `in` (HWC) that apply() needs, drawn from rng: apply() then gets that
      * part alone, dense, and the same rng as it was left. NULL = all of it. */
     void (*wish)(const void *options, const iter_desc *in, iter_rng *rng, iter_image_wish *out);

@@ -57,7 +57,9 @@ typedef struct jpeg_state {
     iter_status status;
     char text[JMSG_LENGTH_MAX]; /* why it failed, or the first warning */
     const iter__image_options *options;
+    const uint8_t *bytes;
     size_t size;
+    bool is_read;  /* the header of `bytes`, and nothing behind it */
     bool in_scans; /* the header has been read */
     bool ended;    /* the last byte has been read */
     int64_t n_warnings;
@@ -213,8 +215,10 @@ static void check_tables(jpeg_state *s) {
 /* ---- Header ---------------------------------------------------------------------------------- */
 
 static void read_header(jpeg_state *s, const uint8_t *bytes, size_t size) {
+    if (s->is_read) jpeg_abort_decompress(&s->jpeg);
+    s->bytes = bytes;
     s->size = size;
-    s->in_scans = s->ended = false;
+    s->is_read = s->in_scans = s->ended = false;
     s->n_warnings = 0;
     s->orientation = 0;
     s->text[0] = 0;
@@ -228,13 +232,15 @@ static void read_header(jpeg_state *s, const uint8_t *bytes, size_t size) {
     const iter_status status =
         iter__image_check_size(s->options, s->jpeg.image_height, s->jpeg.image_width,
                                jpeg_has_multiple_scans(&s->jpeg), &error);
-    if (status == ITER_OK) return;
+    s->is_read = status == ITER_OK;
+    if (s->is_read) return;
     snprintf(s->text, sizeof(s->text), "%.*s", (int)sizeof(s->text) - 1, error.message);
     fail_now(s, status);
 }
 
 static iter_status failed(jpeg_state *s, iter_error *err) {
     jpeg_abort_decompress(&s->jpeg);
+    s->is_read = false;
     return iter__fail(err, s->status, "%s", s->text);
 }
 
@@ -319,49 +325,90 @@ static void from_cmyk(uint8_t *row, int64_t n, int64_t channels) {
     }
 }
 
-/* Where row y of the part is decoded to: where it belongs, or the i-th of our own. libjpeg-turbo's
- * colour conversion writes past the caches where a row is aligned, and whoever reads it next waits for
- * memory (a twentieth of the decode); so no row is. */
+/* Memory for rows as they are decoded. libjpeg-turbo's colour conversion writes past the caches where a
+ * row is aligned, and whoever reads it next waits for memory (a twentieth of the decode); so no row is. */
+static size_t take_rows(jpeg_state *s, size_t row_bytes) {
+    j_common_ptr jpeg = (j_common_ptr)&s->jpeg;
+    const size_t stride = ROW_STRIDE(row_bytes);
+    s->rows = jpeg->mem->alloc_large(jpeg, JPOOL_IMAGE, ROWS_AT_ONCE * stride);
+    return stride;
+}
+
+/* Up to n rows; how many came. */
+static int64_t read_some(jpeg_state *s, JSAMPARRAY rows, int64_t n) {
+    int64_t got = 0;
+    while (got < n)
+        got += jpeg_read_scanlines(&s->jpeg, rows + got, (JDIMENSION)(n - got));
+    return got;
+}
+
+/* To who takes them, a few that stay in the first cache. */
+static void hand_rows(jpeg_state *s, const stored_part *p, iter_image_rows *taker, size_t reach) {
+    j_decompress_ptr jpeg = &s->jpeg;
+    const int64_t from = jpeg->output_components, before = (p->part.x - p->first_x) * from;
+    const bool cmyk = jpeg->out_color_space == JCS_CMYK;
+    const size_t decoded = (size_t)(p->n_x * from), read = (size_t)before + reach;
+    const size_t row_bytes = decoded > read ? decoded : read, stride = take_rows(s, row_bytes);
+    JSAMPROW rows[ROWS_AT_ONCE];
+    const uint8_t *at[ROWS_AT_ONCE];
+    for (int i = 0; i < ROWS_AT_ONCE; i++) {
+        rows[i] = s->rows + (size_t)i * stride + ROW_ALIGN / 2;
+        memset(rows[i] + decoded, 0, row_bytes - decoded);
+        at[i] = rows[i] + before;
+    }
+    for (int64_t y = 0; y < p->part.height;) {
+        const int64_t n = read_some(s, rows, least(p->part.height - y, ROWS_AT_ONCE));
+        for (int64_t i = 0; cmyk && i < n; i++)
+            from_cmyk(rows[i] + before, p->part.width, iter__image_channels(s->options));
+        taker->put(taker, at, (int32_t)n);
+        y += n;
+    }
+}
+
+/* Where row y of the part is decoded to: where it belongs, or the i-th of our own. */
 static JSAMPROW place_row(jpeg_state *s, uint8_t *out, size_t row_bytes, int64_t y, int64_t i) {
     uint8_t *there = out ? out + (size_t)y * row_bytes : NULL;
     if (there && (uintptr_t)there % ROW_ALIGN) return there;
     return s->rows + (size_t)i * ROW_STRIDE(row_bytes) + ROW_ALIGN / 2;
 }
 
-static void read_rows(jpeg_state *s, const stored_part *p, uint8_t *out) {
-    j_decompress_ptr jpeg = &s->jpeg;
+static void store_rows(jpeg_state *s, const stored_part *p, uint8_t *out) {
     const iter_rect *part = &p->part;
-    const int64_t channels = iter__image_channels(s->options), from = jpeg->output_components;
-    const bool cmyk = jpeg->out_color_space == JCS_CMYK;
+    const int64_t channels = iter__image_channels(s->options), from = s->jpeg.output_components;
+    const bool cmyk = s->jpeg.out_color_space == JCS_CMYK;
     const bool straight = s->orientation == 1 && !cmyk && p->n_x == part->width;
     const size_t row_bytes = (size_t)(p->n_x * from);
-    s->rows = jpeg->mem->alloc_large((j_common_ptr)jpeg, JPOOL_IMAGE,
-                                     ROWS_AT_ONCE * ROW_STRIDE(row_bytes));
-    if (part->y > 0) jpeg_skip_scanlines(jpeg, (JDIMENSION)part->y);
+    take_rows(s, row_bytes);
     for (int64_t y = 0; y < part->height;) {
         JSAMPROW rows[ROWS_AT_ONCE];
         const int64_t n = least(part->height - y, ROWS_AT_ONCE);
         for (int64_t i = 0; i < n; i++)
             rows[i] = place_row(s, straight ? out : NULL, row_bytes, y + i, i);
-        const int64_t got = jpeg_read_scanlines(jpeg, rows, (JDIMENSION)n);
-        for (int64_t i = 0; i < got; i++) {
+        read_some(s, rows, n);
+        for (int64_t i = 0; i < n; i++) {
             if (straight && rows[i] == out + (size_t)(y + i) * row_bytes) continue;
             uint8_t *row = rows[i] + (part->x - p->first_x) * from;
             if (cmyk) from_cmyk(row, part->width, channels);
             iter__orient_row(s->orientation, part->height, part->width, channels, y + i, row, out);
         }
-        y += got;
+        y += n;
     }
 }
 
 static void read_part(jpeg_state *s, const iter_image_wish *wish, iter_tensor *out) {
     stored_part p;
     start(s, wish, &p);
-    read_rows(s, &p, out->data);
-    check_tables(s);
     const bool swaps = iter__orient_swaps(s->orientation);
     out->desc.dims[0] = swaps ? p.part.width : p.part.height;
     out->desc.dims[1] = swaps ? p.part.height : p.part.width;
+    const size_t reach =
+        wish->rows && s->orientation == 1 ? wish->rows->begin(wish->rows, &out->desc) : 0;
+    if (p.part.y > 0) jpeg_skip_scanlines(&s->jpeg, (JDIMENSION)p.part.y);
+    if (reach)
+        hand_rows(s, &p, wish->rows, reach);
+    else
+        store_rows(s, &p, out->data);
+    check_tables(s);
     jpeg_abort_decompress(&s->jpeg);
 }
 
@@ -412,7 +459,6 @@ static iter_status jpeg_header(void *state, const void *shared, const uint8_t *b
     const bool swaps = iter__orient_swaps(s->orientation);
     out->dims[0] = swaps ? s->jpeg.image_width : s->jpeg.image_height;
     out->dims[1] = swaps ? s->jpeg.image_height : s->jpeg.image_width;
-    jpeg_abort_decompress(&s->jpeg);
     return ITER_OK;
 }
 
@@ -421,7 +467,8 @@ static iter_status jpeg_decode(void *state, const void *shared, const uint8_t *b
     jpeg_state *s = state;
     (void)shared;
     if (setjmp(s->fail)) return failed(s, err);
-    read_header(s, bytes, size);
+    if (!s->is_read || s->bytes != bytes || s->size != size) read_header(s, bytes, size);
+    s->is_read = false;
     const bool swaps = iter__orient_swaps(s->orientation);
     const iter_status status =
         iter__image_check_wish(wish, swaps ? s->jpeg.image_width : s->jpeg.image_height,

@@ -290,7 +290,8 @@ static size_t plan_scratch(iter_pack *pack) {
             pack->between_bytes =
                 larger(pack->between_bytes, round_up(iter_desc_bytes(&pass->out)));
     }
-    return pack->line_bytes + pack->table_bytes + 2 * pack->between_bytes;
+    return pack->line_bytes + pack->table_bytes + 2 * pack->between_bytes +
+           round_up(sizeof(iter_fold));
 }
 
 /* ---- The table ----------------------------------------------------------------------------------------------------- */
@@ -359,6 +360,16 @@ static void fetch_ahead(const pack_pass *pass, const char *next_in) {
         __builtin_prefetch(next_in + i, 0, 3);
 }
 
+/* The pass's geometry for this sample: NULL = none, else its own or *own. */
+static const iter_fold *compose(const iter_pack *pack, const pack_pass *pass,
+                                const iter_pack_sample *sample, void *table, iter_fold *own) {
+    if (!pass->is_random) return pass->fixed;
+    fold_place *y_table = table;
+    iter__fold_start(own, pass, y_table, y_table + pass->max_height);
+    iter__pack_fold(pack, pass, sample, own);
+    return own;
+}
+
 static void pack_run(const iter_pack *pack, const void *in, void *out,
                      const iter_pack_sample *sample, void *scratch, const void *next_in) {
     char *line = scratch;
@@ -368,19 +379,34 @@ static void pack_run(const iter_pack *pack, const void *in, void *out,
         const pack_pass *pass = &pack->passes[i];
         const bool is_last = i + 1 == pack->n_passes;
         void *to = is_last ? out : between + (size_t)(i & 1) * pack->between_bytes;
-        const iter_fold *geometry = pass->fixed;
         iter_fold fold;
-        if (pass->is_random) {
-            fetch_ahead(pass, next_in);
-            fold_place *y_table = (fold_place *)(void *)table;
-            iter__fold_start(&fold, pass, y_table, y_table + pass->max_height);
-            iter__pack_fold(pack, pass, sample, &fold);
-            geometry = &fold;
-        }
-        iter__pass_run(pass, geometry, in, to, line, next_in);
+        if (pass->is_random) fetch_ahead(pass, next_in);
+        iter__pass_run(pass, compose(pack, pass, sample, table, &fold), in, to, line, next_in);
         in = to;
         next_in = NULL;
     }
+}
+
+/* The fold that stays between bands lies behind everything else. */
+static iter_fold *kept_fold(const iter_pack *pack, void *scratch) {
+    return (iter_fold *)(void *)((char *)scratch + pack->line_bytes + pack->table_bytes +
+                                 2 * pack->between_bytes);
+}
+
+static bool pack_begin(const iter_pack *pack, const iter_pack_sample *sample, void *scratch) {
+    const pack_pass *pass = &pack->passes[0];
+    if (pack->n_passes != 1 || !iter__pass_has_bands(pass)) return false;
+    const iter_fold *fold =
+        compose(pack, pass, sample, (char *)scratch + pack->line_bytes, kept_fold(pack, scratch));
+    return !fold ||
+           (!fold->is_table && fold->y.n == pass->out_height && fold->x.n == pass->out_width);
+}
+
+static void pack_band(const iter_pack *pack, const void *in, void *out, void *scratch,
+                      int64_t first, int64_t end) {
+    const pack_pass *pass = &pack->passes[0];
+    const iter_fold *fold = pass->is_random ? kept_fold(pack, scratch) : pass->fixed;
+    iter__pass_band(pass, fold, in, out, scratch, first, end);
 }
 
 static bool pack_is_copy(const iter_pack *pack) {
@@ -438,6 +464,8 @@ const iter_pack_ops iter__pack = {
     .create = pack_create,
     .destroy = pack_destroy,
     .run = pack_run,
+    .begin = pack_begin,
+    .band = pack_band,
     .is_copy = pack_is_copy,
     .program = iter__pack_program,
     .row = iter__pack_row,

@@ -296,26 +296,45 @@ static void run_row(const pack_pass *pass, bool mirror, const char *in, char *ou
     convert_run(pass, &run, NULL);
 }
 
-static void run_rows(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
-                     char *line, const void *next_in) {
+/* Output rows [low, high) of the interval. */
+static void run_row_range(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
+                          char *line, int64_t low, int64_t high, iter__fetch *fetch) {
     const size_t in_pixel = pixel_stride(pass->channels, pass->in_hwc) * pass->in_element;
     const size_t out_pixel = pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
     const fold_axis *x = &fold->x, *y = &fold->y;
-    const int32_t fill = fold->pad < 0 ? -1 : fold->fill_of[fold->pad];
     const bool mirror = x->step < 0;
     const int64_t x_first = mirror ? x->offset - (x->high - 1) : x->offset + x->low;
-    iter__fetch fetch = rest_of_fetch(pass, next_in, y->high - y->low);
-    for (int64_t row = y->low; row < y->high && x->low < x->high; row++) {
-        iter__fetch_row(&fetch);
+    for (int64_t row = low; row < high && x->low < x->high; row++) {
+        if (fetch) iter__fetch_row(fetch);
         const int64_t source = y->offset + y->step * row;
         run_row(pass, mirror, in + (size_t)(source * pass->in_width + x_first) * in_pixel,
                 out + (size_t)(row * pass->out_width + x->low) * out_pixel,
                 (size_t)(x->high - x->low), line);
     }
+}
+
+/* What is around the interval. */
+static void fill_around(const pack_pass *pass, const iter_fold *fold, char *out) {
+    const fold_axis *x = &fold->x, *y = &fold->y;
+    const int32_t fill = fold->pad < 0 ? -1 : fold->fill_of[fold->pad];
     fill_rectangle(pass, out, 0, y->low, 0, pass->out_width, fill);
     fill_rectangle(pass, out, y->low, y->high, 0, x->low, fill);
     fill_rectangle(pass, out, y->low, y->high, x->high, pass->out_width, fill);
     fill_rectangle(pass, out, y->high, pass->out_height, 0, pass->out_width, fill);
+}
+
+static void run_rows(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
+                     char *line, const void *next_in) {
+    iter__fetch fetch = rest_of_fetch(pass, next_in, fold->y.high - fold->y.low);
+    run_row_range(pass, fold, in, out, line, fold->y.low, fold->y.high, &fetch);
+    fill_around(pass, fold, out);
+}
+
+static void fill_cuts(const pack_pass *pass, const iter_fold *fold, char *out) {
+    for (int32_t i = 0; i < fold->n_cuts; i++) {
+        const fold_cut *cut = &fold->cuts[i];
+        fill_rectangle(pass, out, cut->y0, cut->y1, cut->x0, cut->x1, fold->fill_of[cut->order]);
+    }
 }
 
 /* ---- Tables ------------------------------------------------------------------------------------------------- */
@@ -409,8 +428,32 @@ void iter__pass_run(const pack_pass *pass, const iter_fold *fold, const void *in
         run_split_window(pass, fold, in, out, line, next_in);
     else
         run_rows(pass, fold, in, out, line, next_in);
-    for (int32_t i = 0; i < fold->n_cuts; i++) {
-        const fold_cut *cut = &fold->cuts[i];
-        fill_rectangle(pass, out, cut->y0, cut->y1, cut->x0, cut->x1, fold->fill_of[cut->order]);
+    fill_cuts(pass, fold, out);
+}
+
+bool iter__pass_has_bands(const pack_pass *pass) {
+    return pass->is_image && (pass->in_hwc || pass->channels == 1) && !splits_first(pass);
+}
+
+void iter__pass_band(const pack_pass *pass, const iter_fold *fold, const void *in, void *out,
+                     void *line, int64_t first, int64_t end) {
+    if (!fold) {
+        const size_t at = (size_t)(first * pass->in_width), n = (size_t)(end - first);
+        const size_t in_pixel = (size_t)pass->channels * pass->in_element;
+        const size_t out_pixel = pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
+        const size_t plane = (size_t)(pass->in_height * pass->in_width);
+        const pixel_run run = {(const char *)in + at * in_pixel, (char *)out + at * out_pixel,
+                               plane, plane, n * (size_t)pass->in_width};
+        convert_run(pass, &run, NULL);
+        return;
     }
+    const fold_axis *y = &fold->y;
+    int64_t low = y->step > 0 ? first - y->offset : y->offset - end + 1;
+    int64_t high = low + end - first;
+    if (low < y->low) low = y->low;
+    if (high > y->high) high = y->high;
+    run_row_range(pass, fold, in, out, line, low, high, NULL);
+    if (end < pass->in_height) return;
+    fill_around(pass, fold, out);
+    fill_cuts(pass, fold, out);
 }

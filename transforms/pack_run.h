@@ -13,6 +13,12 @@
 void iter__pass_run(const pack_pass *pass, const struct iter_fold *fold, const void *in, void *out,
                     void *line, const void *next_in);
 
+/* The same in bands, from the top down: what becomes of source rows [first, end); the last band ends the sample. Only passes that have bands, and a
+ * fold of the pass's sizes without tables. */
+bool iter__pass_has_bands(const pack_pass *pass);
+void iter__pass_band(const pack_pass *pass, const struct iter_fold *fold, const void *in, void *out,
+                     void *line, int64_t first, int64_t end);
+
 size_t iter__pass_line_bytes(const pack_pass *pass);
 
 /* How much of the next source the caller fetches before it composes the geometry of a random pass: as many lines as a core tracks misses. */

@@ -67,6 +67,13 @@ static iter_status apply(void *state, const void *options, const iter_tensor *in
     return ITER_OK;
 }
 
+static size_t begin_rows(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
+                         void *scratch) {
+    const iter_random_resized_crop_options *o = options;
+    return iter__resized_begin(state, iter__resized_filter(o->filter, o->antialias), in, out,
+                               scratch);
+}
+
 #define AT(field) offsetof(iter_random_resized_crop_options, field)
 static const iter_option rows[] = {
     {"size", "height and width of the result", ITER_OPTION_INT, AT(size), 0, 65535, NULL, 1},
@@ -88,5 +95,7 @@ const iter_transform_ops iter__transform_random_resized_crop = {
     .plan = plan,
     .start = iter__resized_start,
     .apply = apply,
+    .begin_rows = begin_rows,
+    .take_rows = iter__resized_take,
     .wish = wish,
 };

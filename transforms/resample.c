@@ -2,8 +2,9 @@
  * resample.c - an image of bytes to another size.
  *
  * Which pass comes first is Pillow's choice, because the bytes between the passes depend on it. Rows first: source rows go through the horizontal
- * windows four at a time, when an output row asks for them, into a ring that holds no more than a vertical window and stays in the first cache.
- * Columns first: four output rows are made as wide as the source and then go through the horizontal windows together.
+ * windows four at a time into a ring that holds no more than a vertical window and stays in the first cache, and each output row is made as soon as
+ * its window is there; so rows may come one by one, as they are decoded. Columns first: four output rows are made as wide as the source and then
+ * go through the horizontal windows together.
  *
  * A horizontal kernel loads 16 bytes wherever a window lies; rows that would be read beyond the image's last byte are copied first. Where windows
  * do not touch every source row (linear, far apart), only those that they touch are made.
@@ -16,7 +17,7 @@
 
 #define ALIGN(n) (((size_t)(n) + 63) & ~(size_t)63)
 
-typedef struct plan {
+struct resample_run {
     resample_axis x, y;
     int32_t channels;
     bool columns_first;
@@ -29,7 +30,14 @@ typedef struct plan {
     uint8_t *copies;     /* [RESAMPLE_ROWS][ALIGN(reach)] */
     const uint8_t **tap; /* [2 * y.n_pairs] */
     void *room;
-} plan;
+    const resample_kernels *kernels;
+    /* Rows first: how far it is. */
+    uint8_t *out;
+    size_t row_bytes; /* of a source row */
+    int32_t n_seen, n_kept, n_made,
+        n_done; /* source rows; of these for a window; through the horizontal ones; rows of out */
+    const uint8_t *group[RESAMPLE_ROWS]; /* the n_kept - n_made that wait for others */
+};
 
 /* Gives out parts of the scratch; with NULL only counts. */
 typedef struct bump {
@@ -41,6 +49,10 @@ static void *carve(bump *from, size_t bytes) {
     void *at = from->base ? from->base + from->used : NULL;
     from->used += ALIGN(bytes);
     return at;
+}
+
+static int32_t least(int32_t a, int32_t b) {
+    return a < b ? a : b;
 }
 
 static int32_t pairs_of(resample_filter filter, int64_t n_in, int64_t n_out) {
@@ -63,7 +75,7 @@ static bool is_columns_first(int64_t in_height, int64_t in_width, int64_t out_he
 }
 
 /* Lays out the scratch for the most that windows of these sizes can need. */
-static void lay_out(plan *p, bump *from, resample_filter filter, int64_t in_height,
+static void lay_out(resample_run *p, bump *from, resample_filter filter, int64_t in_height,
                     int64_t in_width, int64_t out_height, int64_t out_width, int32_t channels) {
     const int32_t x_pairs = pairs_of(filter, in_width, out_width);
     const int32_t y_pairs = pairs_of(filter, in_height, out_height);
@@ -85,9 +97,10 @@ static void lay_out(plan *p, bump *from, resample_filter filter, int64_t in_heig
 
 size_t iter__resample_scratch(resample_filter filter, int64_t in_height, int64_t in_width,
                               int64_t out_height, int64_t out_width, int32_t channels) {
-    plan p;
+    resample_run p;
     bump from = {NULL, 0};
     if (filter == RESAMPLE_NEAREST) return ALIGN(out_width * (int64_t)sizeof(int32_t));
+    carve(&from, sizeof(p));
     lay_out(&p, &from, filter, in_height, in_width, out_height, out_width, channels);
     return from.used;
 }
@@ -95,7 +108,7 @@ size_t iter__resample_scratch(resample_filter filter, int64_t in_height, int64_t
 /* ---- Rows first -------------------------------------------------------------------------------- */
 
 /* Numbers the rows that windows touch, and has the windows count in these numbers. Only for windows of at most two taps. */
-static void number_rows(plan *p) {
+static void number_rows(resample_run *p) {
     int32_t n = 0;
     for (int32_t i = 0; i < p->y.n_out; i++) {
         const int32_t first = p->y.first[i];
@@ -108,53 +121,64 @@ static void number_rows(plan *p) {
     p->n_rows = n;
 }
 
-/* Source row of each of the four rows from `made` on, or a copy of it. */
-static void find_rows(const plan *p, const resample_image *in, int32_t made,
-                      const uint8_t *rows[RESAMPLE_ROWS]) {
-    const size_t row_bytes = (size_t)in->width * (size_t)p->channels;
-    const uint8_t *end = in->data + (in->height - 1) * in->row_step + row_bytes;
-    for (int32_t k = 0; k < RESAMPLE_ROWS; k++) {
-        const int32_t wanted = made + k < p->n_rows ? made + k : p->n_rows - 1;
-        rows[k] = in->data + (ptrdiff_t)(p->rows ? p->rows[wanted] : wanted) * in->row_step;
-        if ((size_t)(end - rows[k]) < p->reach) {
-            uint8_t *copy = p->copies + (size_t)k * ALIGN(p->reach);
-            memcpy(copy, rows[k], row_bytes);
-            memset(copy + row_bytes, 0, p->reach - row_bytes);
-            rows[k] = copy;
-        }
-    }
-}
-
 static const int16_t *weights_of(const resample_axis *axis, int32_t i) {
     return axis->weights + (size_t)i * (size_t)axis->n_pairs * 4;
 }
 
-static void run_rows_first(plan *p, const resample_image *in, uint8_t *out,
-                           const resample_kernels *kernels) {
+/* Rows of out whose windows are made. */
+static void make_rows(resample_run *p) {
     const size_t out_bytes = (size_t)p->x.n_out * (size_t)p->channels;
-    int32_t made = 0;
-    for (int32_t i = 0; i < p->y.n_out; i++, out += out_bytes) {
-        const int32_t first = p->y.first[i];
-        int32_t end = first + p->y.n_taps;
-        if (end > p->n_rows) end = p->n_rows;
-        for (; made < end; made += RESAMPLE_ROWS) {
-            const uint8_t *rows[RESAMPLE_ROWS];
-            find_rows(p, in, made, rows);
-            kernels->horizontal(p->ring + (size_t)(made % p->n_ring) * p->ring_step,
-                                (ptrdiff_t)p->ring_step, rows, &p->x, p->channels);
-        }
+    for (; p->n_done < p->y.n_out; p->n_done++) {
+        const int32_t first = p->y.first[p->n_done];
+        const int32_t end = least(first + p->y.n_taps, p->n_rows);
+        if (end > p->n_made) return;
         for (int32_t t = 0; t < 2 * p->y.n_pairs; t++) { /* beyond the window weights are 0 */
             const int32_t row = first + t < end ? first + t : first;
             p->tap[t] = p->ring + (size_t)(row % p->n_ring) * p->ring_step;
         }
-        kernels->vertical(out, out_bytes, p->tap, weights_of(&p->y, i), p->y.n_pairs);
+        p->kernels->vertical(p->out + (size_t)p->n_done * out_bytes, out_bytes, p->tap,
+                             weights_of(&p->y, p->n_done), p->y.n_pairs);
     }
+}
+
+static void make_group(resample_run *p) {
+    for (int32_t k = p->n_kept - p->n_made; k < RESAMPLE_ROWS; k++) /* behind the last row */
+        p->group[k] = p->group[0];
+    p->kernels->horizontal(p->ring + (size_t)(p->n_made % p->n_ring) * p->ring_step,
+                           (ptrdiff_t)p->ring_step, p->group, &p->x, p->channels);
+    p->n_made = p->n_kept;
+    make_rows(p);
+}
+
+/* Row k of the group, to where it stays, and can be read as far as kernels do. */
+static void copy_row(resample_run *p, int32_t k) {
+    uint8_t *copy = p->copies + (size_t)k * ALIGN(p->reach);
+    if (p->group[k] == copy) return;
+    memcpy(copy, p->group[k], p->row_bytes);
+    memset(copy + p->row_bytes, 0, p->reach - p->row_bytes);
+    p->group[k] = copy;
+}
+
+/* The next source row. */
+static void take_row(resample_run *p, const uint8_t *row, bool ends_early) {
+    const int32_t y = p->n_seen++, k = p->n_kept - p->n_made;
+    if (p->n_kept == p->n_rows || (p->rows && p->rows[p->n_kept] != y)) return;
+    p->group[k] = row;
+    if (ends_early) copy_row(p, k);
+    p->n_kept++;
+    if (k + 1 == RESAMPLE_ROWS || p->n_kept == p->n_rows) make_group(p);
+}
+
+static void run_rows_first(resample_run *p, const resample_image *in) {
+    const uint8_t *row = in->data, *end = row + (in->height - 1) * in->row_step + p->row_bytes;
+    for (int64_t y = 0; y < in->height; y++, row += in->row_step)
+        take_row(p, row, (size_t)(end - row) < p->reach);
 }
 
 /* ---- Columns first ------------------------------------------------------------------------------ */
 
 /* Output row i, as wide as the source. */
-static void make_row(plan *p, const resample_image *in, int32_t i, uint8_t *out,
+static void make_row(resample_run *p, const resample_image *in, int32_t i, uint8_t *out,
                      const resample_kernels *kernels) {
     const size_t row_bytes = (size_t)in->width * (size_t)p->channels;
     const int32_t first = p->y.first[i];
@@ -166,8 +190,9 @@ static void make_row(plan *p, const resample_image *in, int32_t i, uint8_t *out,
     memset(out + row_bytes, 0, p->reach - row_bytes);
 }
 
-static void run_columns_first(plan *p, const resample_image *in, uint8_t *out,
-                              const resample_kernels *kernels) {
+static void run_columns_first(resample_run *p, const resample_image *in) {
+    const resample_kernels *kernels = p->kernels;
+    uint8_t *out = p->out;
     const size_t out_bytes = (size_t)p->x.n_out * (size_t)p->channels;
     const size_t step = ALIGN(p->reach);
     for (int32_t i = 0; i < p->y.n_out; i += RESAMPLE_ROWS) {
@@ -213,29 +238,59 @@ static void run_nearest(const resample_image *in, uint8_t *out, int64_t out_heig
 
 /* ---- Public ----------------------------------------------------------------------------------- */
 
+/* ---- public functions -------------------------------------------------------------------------- */
+
+/* Everything but the source. */
+static void begin(resample_run *p, bump *from, resample_filter filter, int64_t in_height,
+                  int64_t in_width, uint8_t *out, int64_t out_height, int64_t out_width,
+                  int32_t channels, const resample_kernels *kernels) {
+    assert(channels >= 1 && channels <= RESAMPLE_MAX_CHANNELS);
+    *p = (resample_run){.out = out, .row_bytes = (size_t)in_width * (size_t)channels};
+    lay_out(p, from, filter, in_height, in_width, out_height, out_width, channels);
+    iter__resample_windows(&p->x, filter, in_width, out_width, kernels, p->room);
+    iter__resample_windows(&p->y, filter, in_height, out_height, kernels, p->room);
+    const bool wide = p->x.n_taps > RESAMPLE_MAX_TAPS || p->y.n_taps > RESAMPLE_MAX_TAPS;
+    p->kernels = wide ? &iter__resample_generic : kernels;
+    p->n_rows = (int32_t)in_height;
+    if (filter == RESAMPLE_LINEAR && !p->columns_first)
+        number_rows(p);
+    else
+        p->rows = NULL;
+}
+
+resample_run *iter__resample_begin(resample_filter filter, int64_t in_height, int64_t in_width,
+                                   uint8_t *out, int64_t out_height, int64_t out_width,
+                                   int32_t channels, const resample_kernels *kernels, void *scratch,
+                                   size_t *out_reach) {
+    bump from = {scratch, 0};
+    if (filter == RESAMPLE_NEAREST || is_columns_first(in_height, in_width, out_height, out_width))
+        return NULL;
+    resample_run *p = carve(&from, sizeof(*p));
+    begin(p, &from, filter, in_height, in_width, out, out_height, out_width, channels, kernels);
+    *out_reach = p->reach;
+    return p;
+}
+
+int64_t iter__resample_rows(resample_run *p, const uint8_t *const *rows, int32_t n) {
+    for (int32_t i = 0; i < n; i++)
+        take_row(p, rows[i], false);
+    for (int32_t k = 0; k < p->n_kept - p->n_made; k++)
+        copy_row(p, k);
+    return p->n_done;
+}
+
 void iter__resample(resample_filter filter, const resample_image *in, uint8_t *out,
                     int64_t out_height, int64_t out_width, int32_t channels,
                     const resample_kernels *kernels, void *scratch) {
-    plan p;
+    resample_run p;
     bump from = {scratch, 0};
-    assert(channels >= 1 && channels <= RESAMPLE_MAX_CHANNELS);
     if (filter == RESAMPLE_NEAREST) {
         run_nearest(in, out, out_height, out_width, channels, scratch);
         return;
     }
-    lay_out(&p, &from, filter, in->height, in->width, out_height, out_width, channels);
-    iter__resample_windows(&p.x, filter, in->width, out_width, kernels, p.room);
-    iter__resample_windows(&p.y, filter, in->height, out_height, kernels, p.room);
-    if (p.x.n_taps > RESAMPLE_MAX_TAPS || p.y.n_taps > RESAMPLE_MAX_TAPS)
-        kernels = &iter__resample_generic;
-    p.n_rows = (int32_t)in->height;
-    if (p.columns_first) {
-        run_columns_first(&p, in, out, kernels);
-        return;
-    }
-    if (filter == RESAMPLE_LINEAR)
-        number_rows(&p);
+    begin(&p, &from, filter, in->height, in->width, out, out_height, out_width, channels, kernels);
+    if (p.columns_first)
+        run_columns_first(&p, in);
     else
-        p.rows = NULL;
-    run_rows_first(&p, in, out, kernels);
+        run_rows_first(&p, in);
 }

@@ -94,4 +94,16 @@ void iter__resample(resample_filter filter, const resample_image *in, uint8_t *o
                     int64_t out_height, int64_t out_width, int32_t channels,
                     const resample_kernels *kernels, void *scratch);
 
+/* The same over rows that come one after the other, to the same bits; it lies in the scratch, which is as large as for iter__resample(). */
+typedef struct resample_run resample_run;
+
+/* NULL: not with this filter and these sizes. Else each row must be readable for *out_reach bytes, whatever is in them behind its pixels. */
+resample_run *iter__resample_begin(resample_filter filter, int64_t in_height, int64_t in_width,
+                                   uint8_t *out, int64_t out_height, int64_t out_width,
+                                   int32_t channels, const resample_kernels *kernels, void *scratch,
+                                   size_t *out_reach);
+
+/* The next n rows, borrowed for the call. Answers how many rows of out are there. */
+int64_t iter__resample_rows(resample_run *run, const uint8_t *const *rows, int32_t n);
+
 #endif

@@ -30,6 +30,13 @@ static iter_status apply(void *state, const void *options, const iter_tensor *in
     return ITER_OK;
 }
 
+static size_t begin_rows(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
+                         void *scratch) {
+    const iter_resize_short_options *o = options;
+    return iter__resized_begin(state, iter__resized_filter(o->filter, o->antialias), in, out,
+                               scratch);
+}
+
 static void wish(const void *options, const iter_desc *in, iter_rng *rng, iter_image_wish *out) {
     const iter_resize_short_options *o = options;
     int64_t side[2];
@@ -56,5 +63,7 @@ const iter_transform_ops iter__transform_resize_short = {
     .plan = plan,
     .start = iter__resized_start,
     .apply = apply,
+    .begin_rows = begin_rows,
+    .take_rows = iter__resized_take,
     .wish = wish,
 };

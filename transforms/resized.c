@@ -38,3 +38,18 @@ void iter__resized_apply(const void *state, resample_filter filter, const iter_t
     iter__resample(filter, &image, out->data, out->desc.dims[0], out->desc.dims[1],
                    (int32_t)in->desc.dims[2], s->kernels, scratch);
 }
+
+size_t iter__resized_begin(void *state, resample_filter filter, const iter_tensor *in,
+                           iter_tensor *out, void *scratch) {
+    resized_state *s = state;
+    size_t reach = 0;
+    s->run = iter__resample_begin(filter, in->desc.dims[0], in->desc.dims[1], out->data,
+                                  out->desc.dims[0], out->desc.dims[1], (int32_t)in->desc.dims[2],
+                                  s->kernels, scratch, &reach);
+    return reach;
+}
+
+int64_t iter__resized_take(void *state, const uint8_t *const *rows, int32_t n) {
+    const resized_state *s = state;
+    return iter__resample_rows(s->run, rows, n);
+}

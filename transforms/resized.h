@@ -10,6 +10,7 @@
 /* State of a stage: chosen at its start. */
 typedef struct resized_state {
     const resample_kernels *kernels;
+    resample_run *run; /* between begin_rows() and the last row */
 } resized_state;
 
 iter_status iter__resized_start(void *state, const void *options, iter_error *err);
@@ -29,6 +30,11 @@ iter_status iter__resized_plan(resample_filter filter, const iter_desc *in, int6
 /* All of `in`, to out as large as planned. */
 void iter__resized_apply(const void *state, resample_filter filter, const iter_tensor *in,
                          iter_tensor *out, void *scratch);
+
+/* The same over rows that are yet to come: begin_rows() and take_rows(). */
+size_t iter__resized_begin(void *state, resample_filter filter, const iter_tensor *in,
+                           iter_tensor *out, void *scratch);
+int64_t iter__resized_take(void *state, const uint8_t *const *rows, int32_t n);
 
 /* The rows that every such stage has, for the option table of an options struct. */
 /* clang-format off */

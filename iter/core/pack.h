@@ -60,6 +60,12 @@ typedef struct iter_pack_ops {
      * scratch per thread, 64-byte aligned. */
     void (*run)(const iter_pack *pack, const void *in, void *out, const iter_pack_sample *sample,
                 void *scratch, const void *next_in);
+    /* The same where the rows of an image come one after the other: begin(), then band() for source
+     * rows [first, end) of `in`, each from where the one before ended, up to the last. scratch is left
+     * alone in between. begin: false = not this sample: run() it. */
+    bool (*begin)(const iter_pack *pack, const iter_pack_sample *sample, void *scratch);
+    void (*band)(const iter_pack *pack, const void *in, void *out, void *scratch, int64_t first,
+                 int64_t end);
     /* True where run() only copies bytes: the row may be read straight into its place. */
     bool (*is_copy)(const iter_pack *pack);
     /* True where every row can be said by a program and an iter_pack_row; else `why`[capacity] says

@@ -114,9 +114,100 @@ iter_rng iter__step_rng(const iter_loader *loader, const iter_batch *batch, uint
     return iter_rng_at(loader->opt.seed ^ step->key, batch->row_epoch[row], batch->position[row]);
 }
 
+/* The step's plan with the size at hand must be the one that was made before, where that has sizes. */
+static bool keeps_plan(const iter_desc *planned, const iter_desc *now) {
+    if (now->n_dims != planned->n_dims || now->dtype != planned->dtype) return false;
+    for (int32_t i = 0; i < now->n_dims; i++) {
+        const bool open = planned->dims[i] == ITER_VARIABLE && now->dims[i] > 0;
+        if (!open && now->dims[i] != planned->dims[i]) return false;
+    }
+    return true;
+}
+
+/* The step's plan with the size at hand, scratch for it, and where its result goes: to `out`, or, where that is NULL, to a growing buffer. */
+static iter_status prepare(iter_loader *loader, iter_worker *worker, const iter_step *step,
+                           const iter_picture *p, void *out, iter_tensor *to, int32_t *out_buffer,
+                           iter_error *err) {
+    iter_desc desc;
+    size_t scratch;
+    ITER_TRY(step->stage->ops->plan(step->stage->options, &p->image.desc, &desc, &scratch, err));
+    if (!keeps_plan(&step->out, &desc)) {
+        char shape[128];
+        return iter__fail(err, ITER_EINVAL, "an image became %s, which was not planned",
+                          iter_desc_text(&desc, shape, sizeof(shape)));
+    }
+    ITER_TRY(grow(loader, &worker->growing[ITER_GROWING - 1], scratch, "scratch", err));
+    *out_buffer = -1;
+    if (!out) {
+        *out_buffer = p->buffer == 0 ? 1 : 0;
+        iter_growing *buffer = &worker->growing[*out_buffer];
+        ITER_TRY(grow(loader, buffer, iter_desc_bytes(&desc), "an image", err));
+        out = buffer->data;
+    }
+    *to = iter_tensor_dense(&desc, out);
+    return ITER_OK;
+}
+
+/* ---- Rows as they are decoded ------------------------------------------------------------------ */
+
+/* Hands a decoder's rows to the first step. */
+typedef struct picture_rows {
+    iter_image_rows base; /* first: what the decoder has */
+    iter_loader *loader;
+    iter_worker *worker;
+    const iter_step *step;
+    uint64_t index;
+    iter_rect most; /* that may come */
+    void *out;
+    iter_tensor made;
+    int32_t buffer;
+    int64_t n_rows, n_put; /* n_rows = 0: the decoder has not begun */
+    const iter_step *pack; /* the step behind it, where that goes on row by row */
+    iter_pack_sample sample;
+    void *pack_out;
+    int64_t n_packed; /* rows of `made` */
+} picture_rows;
+
+/* What stands against it will stand against the step, too, and is said there. */
+static size_t begin_rows(iter_image_rows *rows, const iter_desc *image) {
+    picture_rows *r = (picture_rows *)(void *)rows;
+    const iter_step *step = r->step;
+    const iter_picture p = {.image = iter_tensor_dense(image, NULL), .buffer = 0};
+    iter_error error;
+    if (!has_part(image, &(iter_rect){0, 0, 1, 1}) || image->dims[0] > r->most.height ||
+        image->dims[1] > r->most.width ||
+        prepare(r->loader, r->worker, step, &p, r->out, &r->made, &r->buffer, &error) < 0)
+        return 0;
+    const size_t reach =
+        step->stage->ops->begin_rows(r->worker->transform_states[step->state], step->stage->options,
+                                     &p.image, &r->made, r->worker->growing[ITER_GROWING - 1].data);
+    if (reach == 0) return 0;
+    r->n_rows = image->dims[0];
+    if (r->pack && !iter__pack.begin(r->pack->pack, &r->sample, r->worker->scratch)) r->pack = NULL;
+    return reach;
+}
+
+static void put_rows(iter_image_rows *rows, const uint8_t *const *at, int32_t n) {
+    picture_rows *r = (picture_rows *)(void *)rows;
+    const iter_step *step = r->step;
+    if (n <= 0 || n > r->n_rows - r->n_put) return;
+    r->n_put += n;
+    iter__activity(r->worker, step->activity, r->index);
+    const int64_t n_made =
+        step->stage->ops->take_rows(r->worker->transform_states[step->state], at, n);
+    if (r->pack && n_made > r->n_packed) {
+        iter__activity(r->worker, r->pack->activity, r->index);
+        iter__pack.band(r->pack->pack, r->made.data, r->pack_out, r->worker->scratch, r->n_packed,
+                        n_made);
+        r->n_packed = n_made;
+    }
+    iter__activity(r->worker, ACTIVITY_DECODE, r->index);
+}
+
 iter_status iter__picture_decode(iter_loader *loader, iter_worker *worker, iter_batch *batch,
                                  const iter_field_plan *field, uint32_t row, const uint8_t *bytes,
-                                 size_t size, iter_picture *out, iter_error *err) {
+                                 size_t size, void *const outs[2], iter_picture *out,
+                                 iter_error *err) {
     const iter_description *desc = &loader->dataset->desc;
     const iter_decoder_ops *ops = desc->fields[field->in].decoder;
     void *state = worker->decoder_states[field->in];
@@ -127,6 +218,18 @@ iter_status iter__picture_decode(iter_loader *loader, iter_worker *worker, iter_
     out->rng = iter__step_rng(loader, batch, row, first);
     const iter_status asked = ask(first, &image, &out->rng, &wish, err);
     if (asked < 0) return iter__fail_in(err, asked, "%s", first->stage->ops->base.name);
+    picture_rows rows = {.base = {begin_rows, put_rows},
+                         .loader = loader,
+                         .worker = worker,
+                         .step = first,
+                         .index = batch->index[row],
+                         .most = wish.part,
+                         .out = iter__is_any_size(&first->out) ? NULL : outs[0],
+                         .sample = {loader->opt.seed, batch->position[row], batch->row_epoch[row]},
+                         .pack_out = outs[1]};
+    if (field->n_made > 1 && field->steps[1].pack) rows.pack = &field->steps[1];
+    if (first->stage->ops->begin_rows) wish.rows = &rows.base;
+    out->n_steps = 0;
     out->wished = true;
     out->buffer = 0;
     image.dims[0] = wish.part.height;
@@ -143,47 +246,32 @@ iter_status iter__picture_decode(iter_loader *loader, iter_worker *worker, iter_
                           (long long)image.dims[0], (long long)image.dims[1],
                           (long long)wish.part.height, (long long)wish.part.width);
     out->image = iter_tensor_dense(&image, out->image.data);
+    if (rows.n_rows == 0) return ITER_OK;
+    if (rows.n_put != image.dims[0])
+        return iter__fail(err, ITER_EINVAL, "its decoder handed over %lld of %lld rows",
+                          (long long)rows.n_put, (long long)image.dims[0]);
+    out->image = rows.made;
+    out->buffer = rows.buffer;
+    out->wished = false;
+    out->n_steps = rows.pack ? 2 : 1;
     return ITER_OK;
-}
-
-/* The step's plan with the size at hand must be the one that was made before, where that has sizes. */
-static bool keeps_plan(const iter_desc *planned, const iter_desc *now) {
-    if (now->n_dims != planned->n_dims || now->dtype != planned->dtype) return false;
-    for (int32_t i = 0; i < now->n_dims; i++) {
-        const bool open = planned->dims[i] == ITER_VARIABLE && now->dims[i] > 0;
-        if (!open && now->dims[i] != planned->dims[i]) return false;
-    }
-    return true;
 }
 
 iter_status iter__picture_step(iter_loader *loader, iter_worker *worker, const iter_step *step,
                                void *out, iter_picture *p, iter_error *err) {
-    const iter_transform_ops *ops = step->stage->ops;
-    iter_desc desc;
-    size_t scratch;
+    iter_tensor to;
+    int32_t buffer;
     if (!p->wished) {
         iter_image_wish wish;
         ITER_TRY(ask(step, &p->image.desc, &p->rng, &wish, err));
         ITER_TRY(cut(loader, worker, p, &wish.part, err));
     }
     p->wished = false;
-    ITER_TRY(ops->plan(step->stage->options, &p->image.desc, &desc, &scratch, err));
-    if (!keeps_plan(&step->out, &desc)) {
-        char shape[128];
-        return iter__fail(err, ITER_EINVAL, "an image became %s, which was not planned",
-                          iter_desc_text(&desc, shape, sizeof(shape)));
-    }
-    ITER_TRY(grow(loader, &worker->growing[ITER_GROWING - 1], scratch, "scratch", err));
-    int32_t buffer = -1;
-    if (!out) {
-        buffer = p->buffer == 0 ? 1 : 0;
-        ITER_TRY(grow(loader, &worker->growing[buffer], iter_desc_bytes(&desc), "an image", err));
-        out = worker->growing[buffer].data;
-    }
-    iter_tensor to = iter_tensor_dense(&desc, out);
-    ITER_TRY(ops->apply(worker->transform_states[step->state], step->stage->options, &p->image, &to,
-                        &p->rng, worker->growing[ITER_GROWING - 1].data, err));
-    p->image = iter_tensor_dense(&desc, out);
+    ITER_TRY(prepare(loader, worker, step, p, out, &to, &buffer, err));
+    ITER_TRY(step->stage->ops->apply(worker->transform_states[step->state], step->stage->options,
+                                     &p->image, &to, &p->rng,
+                                     worker->growing[ITER_GROWING - 1].data, err));
+    p->image = iter_tensor_dense(&to.desc, to.data);
     p->buffer = buffer;
     return ITER_OK;
 }

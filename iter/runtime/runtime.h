@@ -299,6 +299,7 @@ typedef struct iter_picture {
     int32_t buffer;    /* which of the worker's growing ones it lies in; -1 = in none */
     bool wished;       /* it is the part that the next step wants; rng is as its wish left it */
     iter_rng rng;      /* of the next step */
+    int32_t n_steps;   /* that were done while it was decoded: 0 to 2 */
 } iter_picture;
 
 typedef struct iter_worker {
@@ -621,10 +622,12 @@ iter_rng iter__step_rng(const iter_loader *loader, const iter_batch *batch, uint
                         const iter_step *step);
 /* An image that lies somewhere, dense and not to be changed. */
 void iter__picture_lies(iter_picture *p, const iter_desc *desc, const void *data);
-/* Decodes what the field's first step wants. */
+/* Decodes what the field's first step wants. Where the step takes rows as they come, it is done with
+ * them, and so is a pack behind it: outs[] are what the first two steps write to. */
 iter_status iter__picture_decode(iter_loader *loader, iter_worker *worker, iter_batch *batch,
                                  const iter_field_plan *field, uint32_t row, const uint8_t *bytes,
-                                 size_t size, iter_picture *out, iter_error *err);
+                                 size_t size, void *const outs[2], iter_picture *out,
+                                 iter_error *err);
 /* A sized step over p, into `out`, or, where that is NULL, into a growing buffer. p->rng is set. */
 iter_status iter__picture_step(iter_loader *loader, iter_worker *worker, const iter_step *step,
                                void *out, iter_picture *p, iter_error *err);

@@ -195,6 +195,12 @@ static bool sized_step(iter_loader *loader, iter_worker *worker, iter_batch *bat
     return false;
 }
 
+/* Where step i writes, if not into a buffer that grows. */
+static void *step_target(const iter_worker *worker, const iter_batch *batch,
+                         const iter_field_plan *field, uint32_t row, int32_t i) {
+    return i + 1 == field->n_made ? row_target(batch, field, row) : worker->step[i & 1];
+}
+
 /* Runs the workers' steps over one row that lies at `in`, `length` long where it is variable; or over a
  * picture, where it is one of any size. */
 static void run_steps(iter_loader *loader, iter_worker *worker, iter_batch *batch,
@@ -203,9 +209,9 @@ static void run_steps(iter_loader *loader, iter_worker *worker, iter_batch *batc
     const iter_pack_sample sample = {loader->opt.seed, batch->position[row], batch->row_epoch[row]};
     iter_picture own = {.buffer = -1};
     if (!picture) picture = &own;
-    for (int32_t i = 0; i < field->n_made; i++) {
+    for (int32_t i = picture->n_steps; i < field->n_made; i++) {
         const iter_step *step = &field->steps[i];
-        void *out = i + 1 == field->n_made ? row_target(batch, field, row) : worker->step[i & 1];
+        void *out = step_target(worker, batch, field, row, i);
         iter__activity_begins(worker, step->activity, batch->index[row]);
         if (step->pack) {
             iter__pack.run(step->pack, in, out, &sample, worker->scratch, i == 0 ? next_in : NULL);
@@ -320,9 +326,11 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
                       field->source.n_dims ? out.desc.dims[0] : 0, NULL, NULL);
             continue;
         }
+        void *const outs[2] = {step_target(worker, batch, field, row, 0),
+                               step_target(worker, batch, field, row, 1)};
         const iter_status status =
             field->any_size ? iter__picture_decode(loader, worker, batch, field, row, bytes, size,
-                                                   &picture, &error)
+                                                   outs, &picture, &error)
                             : in->decoder->decode(worker->decoder_states[field->in], desc->shared,
                                                   bytes, size, &out, &error);
         if (status < 0) {
@@ -330,6 +338,7 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
             continue;
         }
         if (error.message[0]) count_warning(loader, batch, row, error.message);
+        if (field->any_size && picture.n_steps) out.data = picture.image.data;
         run_steps(loader, worker, batch, field, row, out.data,
                   field->source.n_dims ? out.desc.dims[0] : 0, NULL,
                   field->any_size ? &picture : NULL);

@@ -42,9 +42,48 @@ static int has_kernels(size_t k) {
     return use_level(2);
 }
 
+static int n_by_rows;
+
 typedef struct resample_case {
     int64_t height, width, channels, out_height, out_width;
 } resample_case;
+
+/* As rows that are there one to five at a time, and readable no further than was asked for; true, and out as it was, where it cannot be done so. */
+static int resample_by_rows(const resample_case *t, resample_filter filter, size_t k,
+                            const uint8_t *data, int64_t step, uint8_t *out, void *scratch) {
+    enum { MOST = 5 };
+    const size_t row = (size_t)(t->width * t->channels);
+    const uint8_t *rows[MOST];
+    guarded room[MOST];
+    size_t reach = 0;
+    int64_t made = 0;
+    resample_run *run =
+        iter__resample_begin(filter, t->height, t->width, out, t->out_height, t->out_width,
+                             (int32_t)t->channels, kernels[k].kernels, scratch, &reach);
+    if (!run) return 1;
+    memset(out, 0xa5, (size_t)(t->out_height * t->out_width * t->channels));
+    int ok = EXPECT(reach >= row);
+    for (int i = 0; i < MOST; i++)
+        room[i] = guarded_new(reach, 0, 0);
+    for (int64_t y = 0, n; y < t->height && ok; y += n) {
+        n = 1 + (y * step + step) % MOST;
+        if (n > t->height - y) n = t->height - y;
+        for (int64_t i = 0; i < n; i++) {
+            memset(room[i].data, 0x5a, reach);
+            memcpy(room[i].data, data + (size_t)(y + i) * row, row);
+            rows[i] = (const uint8_t *)room[i].data;
+        }
+        const int64_t now = iter__resample_rows(run, rows, (int32_t)n);
+        ok = EXPECT(now >= made && now <= t->out_height);
+        made = now;
+        for (int64_t i = 0; i < n; i++)
+            memset(room[i].data, 0xc3, reach);
+    }
+    n_by_rows++;
+    for (int i = 0; i < MOST; i++)
+        guarded_free(&room[i]);
+    return ok && EXPECT_EQ(made, t->out_height);
+}
 
 /* With one set of kernels into fresh memory, row_step as given. */
 static int resample_once(const resample_case *t, resample_filter filter, size_t k,
@@ -67,6 +106,9 @@ static int resample_once(const resample_case *t, resample_filter filter, size_t 
         memcpy(want, out.data, out_bytes);
     else
         ok = ok && EXPECT(memcmp(want, out.data, out_bytes) == 0);
+    ok = ok && resample_by_rows(t, filter, k, data, 1 + gap, (uint8_t *)out.data, scratch.data) &&
+         EXPECT(memcmp(want, out.data, out_bytes) == 0) && EXPECT(guarded_is_clean(&out)) &&
+         EXPECT(guarded_is_clean(&scratch));
     if (!ok)
         fprintf(stderr, "  filter %d, %lld x %lld x %lld to %lld x %lld, %s, gap %lld\n",
                 (int)filter, (long long)t->height, (long long)t->width, (long long)t->channels,
@@ -455,5 +497,6 @@ int main(int argc, char **argv) {
     test_resize_stages();
     test_random_resized_crop();
     test_refusals();
+    EXPECT(n_by_rows > 0);
     return EXPECT_DONE();
 }

@@ -82,6 +82,13 @@ static int check_against_reference(const pack_case *test, const iter_desc *out_d
     return ok;
 }
 
+static int n_banded; /* samples that were also made in bands */
+
+/* Rows of an image that has bands. */
+static int64_t height_of(const iter_desc *desc) {
+    return strcmp(desc->layout, "CHW") == 0 ? desc->dims[1] : desc->dims[0];
+}
+
 /* Runs one sample at one place in memory; first[] holds the generic level's bytes, filled by it. */
 static int run_sample(const pack_case *test, int level, const iter_pack *pack,
                       const iter_desc *out_desc, char *scratch, int32_t n, uint64_t position,
@@ -102,6 +109,18 @@ static int run_sample(const pack_case *test, int level, const iter_pack *pack,
         ok = ok && check_against_reference(test, out_desc, in.data, out.data, n, &sample);
     }
     ok = ok && EXPECT(memcmp(first, out.data, out_bytes) == 0);
+    if (iter__pack.begin(pack, &sample, scratch)) { /* in bands of other sizes each time */
+        const int64_t height = height_of(&test->in);
+        memset(out.data, 0xa5, out_bytes);
+        for (int64_t at = 0, end; at < height; at = end) {
+            end = at + 1 + (int64_t)(position * 5 + (uint64_t)at) % 7;
+            if (end > height) end = height;
+            iter__pack.band(pack, in.data, out.data, scratch, at, end);
+        }
+        n_banded++;
+        ok =
+            ok && EXPECT(guarded_is_clean(&out)) && EXPECT(memcmp(first, out.data, out_bytes) == 0);
+    }
     guarded_free(&in);
     guarded_free(&out);
     return ok;
@@ -504,5 +523,6 @@ int main(int argc, char **argv) {
     test_windows();
     test_meaning();
     test_refusals();
+    EXPECT(n_banded > 0);
     return EXPECT_DONE();
 }

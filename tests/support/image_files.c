@@ -58,6 +58,48 @@ iter_status image_decode(image_decoder *decoder, const void *bytes, size_t size,
     return status;
 }
 
+typedef struct rows_taker {
+    iter_image_rows base;
+    image *out;
+    size_t row_bytes, beyond;
+    int64_t n;
+    volatile uint8_t last; /* of a row and what is behind it: somebody reads it all */
+    bool begun;
+} rows_taker;
+
+static size_t rows_begin(iter_image_rows *rows, const iter_desc *desc) {
+    rows_taker *t = (rows_taker *)(void *)rows;
+    if (t->begun) must(NULL, "rows begin twice");
+    t->begun = true;
+    t->out->height = desc->dims[0];
+    t->out->width = desc->dims[1];
+    t->row_bytes = (size_t)(desc->dims[1] * desc->dims[2]);
+    return t->row_bytes + t->beyond;
+}
+
+static void rows_put(iter_image_rows *rows, const uint8_t *const *at, int32_t n) {
+    rows_taker *t = (rows_taker *)(void *)rows;
+    if (!t->begun || n < 1 || t->n + n > t->out->height) must(NULL, "rows that are not there");
+    for (int32_t i = 0; i < n; i++) {
+        memcpy(t->out->pixels + (size_t)(t->n + i) * t->row_bytes, at[i], t->row_bytes);
+        for (size_t k = 0; k < t->row_bytes + t->beyond; k++)
+            t->last = at[i][k];
+    }
+    t->n += n;
+}
+
+iter_status image_decode_rows(image_decoder *decoder, const void *bytes, size_t size,
+                              const iter_image_wish *wish, size_t beyond, image *out,
+                              bool *out_taken, iter_error *err) {
+    rows_taker taker = {.base = {rows_begin, rows_put}, .out = out, .beyond = beyond};
+    iter_image_wish with_rows = *wish;
+    with_rows.rows = &taker.base;
+    const iter_status status = image_decode(decoder, bytes, size, &with_rows, out, err);
+    *out_taken = taker.begun;
+    if (status == ITER_OK && taker.begun && taker.n != out->height) must(NULL, "rows are missing");
+    return status;
+}
+
 void image_free(image *picture) {
     free(picture->pixels);
     picture->pixels = NULL;

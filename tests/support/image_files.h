@@ -30,6 +30,11 @@ typedef struct image {
 /* The wished part; NULL = all. Without it there are no pixels. */
 iter_status image_decode(image_decoder *decoder, const void *bytes, size_t size,
                          const iter_image_wish *wish, image *out, iter_error *err);
+/* The same by rows as they are decoded, each read `beyond` bytes past its end. *out_taken = false: none came, the
+ * pixels came as ever. */
+iter_status image_decode_rows(image_decoder *decoder, const void *bytes, size_t size,
+                              const iter_image_wish *wish, size_t beyond, image *out,
+                              bool *out_taken, iter_error *err);
 void image_free(image *image);
 
 /* Rows and columns of the part equal those of the whole. */

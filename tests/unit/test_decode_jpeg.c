@@ -62,6 +62,13 @@ static void expect_pixels(const iter__image_options *options, const char *name,
                   "%s: %lld x %lld from (%lld, %lld) on differs", name, (long long)wish.part.height,
                   (long long)wish.part.width, (long long)wish.part.y, (long long)wish.part.x);
         image_free(&part);
+        bool taken;
+        cr_assert_eq(
+            image_decode_rows(&decoder, bytes, size, &wish, (size_t)i, &part, &taken, &err), 0,
+            "%s: %s", name, err.message);
+        cr_assert(image_is_part(&due, &wish.part, &part), "%s by rows", name);
+        cr_assert(taken || options->orient, "%s", name);
+        image_free(&part);
     }
     image_free(&whole);
     image_free(&due);
