@@ -57,6 +57,26 @@ typedef struct picture {
     uint8_t *data;
 } picture;
 
+/* The stage once more over rows that come one by one, where it takes these: the same bytes. */
+static inline void check_rows(const iter_stage *stage, void *state, const iter_tensor *in,
+                              iter_tensor *out, const uint8_t *want, void *scratch) {
+    const iter_tensor to_come = {.desc = in->desc};
+    const size_t row_bytes = (size_t)(in->desc.dims[1] * in->desc.dims[2]);
+    const size_t reach = stage->ops->begin_rows(state, stage->options, &to_come, out, scratch);
+    if (reach == 0) return;
+    int64_t made = 0;
+    memset(out->data, 0xa5, iter_desc_bytes(&out->desc));
+    for (int64_t y = 0; y < in->desc.dims[0]; y++) {
+        guarded row = guarded_new(reach, 0, 0);
+        memcpy(row.data, (const uint8_t *)in->data + (size_t)y * row_bytes, row_bytes);
+        const uint8_t *at = (const uint8_t *)row.data;
+        made = stage->ops->take_rows(state, &at, 1);
+        guarded_free(&row);
+    }
+    EXPECT_EQ(made, out->desc.dims[0]);
+    EXPECT(memcmp(out->data, want, iter_desc_bytes(&out->desc)) == 0);
+}
+
 /* One stage over an image of any size: wish, part, plan, apply. On an error *out is left alone. */
 static inline iter_status run_stage(const iter_stage *stage, const picture *in, uint64_t position,
                                     picture *out, iter_error *err) {
@@ -86,6 +106,9 @@ static inline iter_status run_stage(const iter_stage *stage, const picture *in, 
         EXPECT(guarded_is_clean(&target));
         out->data = malloc(iter_desc_bytes(&out->desc));
         memcpy(out->data, target.data, iter_desc_bytes(&out->desc));
+        if (status == ITER_OK && ops->begin_rows)
+            check_rows(stage, state, &from, &to, out->data, scratch);
+        EXPECT(guarded_is_clean(&target));
         if (ops->stop) ops->stop(state);
         free(scratch);
         guarded_free(&target);
