@@ -65,6 +65,7 @@ static bool keep_other(wrapped_state *f, int n, iter_field *field) {
     f->other_tables[n] = other_tables[n];
     f->other_tables[n].base = inner->base;
     f->other_tables[n].stop = inner->stop;
+    f->other_tables[n].limit = inner->limit;
     field->decoder = &f->other_tables[n];
     return true;
 }
@@ -92,7 +93,8 @@ static iter_status put_in_front(wrapped_state *f, const wrapped *owner, iter_des
                                     .help = "",
                                     .state_size = inner != NULL ? inner->base.state_size : 0},
                            .start = start,
-                           .stop = inner != NULL ? inner->stop : NULL};
+                           .stop = inner != NULL ? inner->stop : NULL,
+                           .limit = inner != NULL ? inner->limit : NULL};
     if (inner == NULL || inner->decode != NULL) f->table.decode = front->decode;
     if (inner != NULL && inner->decode_image != NULL) {
         f->table.header = front->header;

@@ -26,6 +26,7 @@
 
 #define LABELS_MAX       (1 << 20)
 #define FIRST_BYTES_MAX  ((uint64_t)1 << 31)
+#define FIRST_RECORDS    8 /* so many may be damaged */
 #define DIM_MAX          (1 << 20)
 #define HEADER_BYTES_MIN (ITER_RECORD_HEAD + ITER_RECORD_HEADER)
 
@@ -139,9 +140,10 @@ static iter_status add_files(recordio_state *s, const char *path, const recordio
 
 /* ---- what it is made of ---------------------------------------------------------------------- */
 
-/* The first record's labels, and that what the index says is one at all. */
-static iter_status read_first(const recordio_state *s, int32_t *out_labels, iter_error *err) {
-    const iter_extent x = iter__span_set_locate(&s->records, 0);
+/* A record's labels, and that what the index says is one at all. */
+static iter_status read_labels(const recordio_state *s, uint64_t index, int32_t *out_labels,
+                               iter_error *err) {
+    const iter_extent x = iter__span_set_locate(&s->records, index);
     const char *path = s->records.files[x.object].path;
     iter__record record;
     iter__record_header header = {0};
@@ -149,8 +151,8 @@ static iter_status read_first(const recordio_state *s, int32_t *out_labels, iter
     int fd = -1;
     uint64_t bytes = 0;
     if (x.size > FIRST_BYTES_MAX) {
-        return iter__fail(err, ITER_EFORMAT, "%s: its first record has %" PRIu64 " bytes", path,
-                          x.size);
+        return iter__fail(err, ITER_EFORMAT, "%s: the record at %" PRIu64 " has %" PRIu64 " bytes",
+                          path, x.offset, x.size);
     }
     uint8_t *memory = iter__alloc((size_t)x.size, 1);
     if (!memory) return iter__fail(err, ITER_ENOMEM, "%s: no memory for a record", path);
@@ -167,6 +169,17 @@ static iter_status read_first(const recordio_state *s, int32_t *out_labels, iter
     }
     iter__free(memory);
     *out_labels = header.flag <= LABELS_MAX ? (int32_t)header.flag : LABELS_MAX;
+    return status;
+}
+
+/* The labels of the first record; of a later one, where that is damaged: it will be a failed sample. With
+ * none sound among the first few this is no such file, and the first one's error says so. */
+static iter_status read_first(const recordio_state *s, int32_t *out_labels, iter_error *err) {
+    const uint64_t n = iter__span_set_count(&s->records);
+    const iter_status status = read_labels(s, 0, out_labels, err);
+    if (status != ITER_EFORMAT) return status;
+    for (uint64_t i = 1; i < n && i < FIRST_RECORDS; i++)
+        if (read_labels(s, i, out_labels, NULL) == ITER_OK) return ITER_OK;
     return status;
 }
 

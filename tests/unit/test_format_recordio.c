@@ -295,6 +295,7 @@ Test(format_recordio, damage_behind_an_index_fails_the_sample) {
         uint64_t sample;
         const char *reason;
     } bad[] = {
+        {0, 0, 0, "no record: at +0 is 0xced72300"},
         {8, 0, 1, "no record: at +0 is 0xced72300"},
         {15, 0x60, 1, "the piece at +0 has flag 3, which is not a record's first"},
         {12, 9, 1, "the piece at +0 has 9 bytes, 4 are there"},
