@@ -253,7 +253,10 @@ iter_status iter__picture_decode(iter_loader *loader, iter_worker *worker, iter_
     out->image = rows.made;
     out->buffer = rows.buffer;
     out->wished = false;
-    out->n_steps = rows.pack ? 2 : 1;
+    out->n_steps = 1;
+    if (!rows.pack) return ITER_OK;
+    iter__picture_lies(out, &rows.pack->out, outs[1]);
+    out->n_steps = 2;
     return ITER_OK;
 }
 

@@ -389,6 +389,10 @@ int main(void) {
     same_for_all(CROP, "", ITER_ON_ERROR_BLANK, true);
     decoded_or_cut(CROP);
     decoded_or_cut("center-crop:24 | to:f32,nchw");
+    decoded_or_cut("resize-short:20 | center-crop:16 | random-flip | to:f32,nchw");
+    /* a stage of its own behind the pass that goes on with the rows as they are decoded */
+    decoded_or_cut("random-resized-crop:size=24 | random-flip:p=1 | resize:16 | to:f32,nchw");
+    decoded_or_cut("resize:24 | random-flip:p=1 | color-jitter:brightness=0.4 | to:f32,nchw");
     damaged_files_are_named();
     bounds();
     steady_state();
