@@ -84,9 +84,10 @@ static iter_status crc_of_places(int fd, const char *path, uint64_t bytes, uint3
 static bool is_settled(int64_t mtime_ns) {
     struct timespec now;
     if (clock_gettime(CLOCK_REALTIME, &now) < 0) return false;
-    const int64_t age = (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec - mtime_ns;
+    const int64_t now_ns = (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
     const int64_t least = mtime_ns % SECOND_NS ? SETTLED_NS : SETTLED_WHOLE_NS;
-    return age >= least || age <= -least; /* later than now: another machine's clock */
+    /* no difference: that of far times does not fit; later than now: another machine's clock */
+    return mtime_ns <= now_ns - least || mtime_ns >= now_ns + least;
 }
 
 static iter_status take_stamp(const char *path, iter__index_stamp *out, iter_error *err) {

@@ -536,6 +536,21 @@ Test(index_cache, a_file_that_is_new_gets_none_yet) {
     make_folder_gone(folder);
 }
 
+/* What a file system keeps may be further away than 64 bits of nanoseconds tell. */
+Test(index_cache, times_that_are_far_away) {
+    static const int64_t seconds[] = {-2000000000, 0, 9000000000, INT64_C(10413792000)};
+    start("x.tar");
+    for (size_t i = 0; i < sizeof(seconds) / sizeof(*seconds); i++) {
+        make_tar("x.tar", 3);
+        set_time(data, seconds[i], 1);
+        unlink(cache);
+        expect_right(&iter__format_tar, data, "index-cache=yes");
+        cr_assert(exists(cache), "%lld s", (long long)seconds[i]);
+        expect_right(&iter__format_tar, data, "index-cache=yes");
+    }
+    make_folder_gone(folder);
+}
+
 /* ---- where it cannot be kept ----------------------------------------------------------------- */
 
 Test(index_cache, folder_that_cannot_be_written_to) {
