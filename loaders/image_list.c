@@ -231,7 +231,7 @@ static iter_status is_header(const reader *r, bool *out, iter_error *err) {
     char *file = iter__strf("%s%s%s", r->cells[cell][0] == '/' ? "" : r->folder,
                             *r->folder ? "/" : "", r->cells[cell]);
     if (!file) return no_memory(r, err);
-    *out = !iter__path_exists(file);
+    *out = !iter__path_exists(file) || iter__path_is_folder(file); /* "images" may name both */
     iter__free(file);
     return ITER_OK;
 }

@@ -178,6 +178,7 @@ static const list_case lists[] = {
     {"x.csv", "id,what\nwith blank 7,9\n", "path-column=id", "i32 []", {9}, 1},
     {"x.csv", "id,what\nwith blank 7,9\n", "path-column=1", "i32 []", {9}, 1},
     {"x.csv", "with blank 7,8\nwith blank 7,9\n", "path-column=1", "i32 []", {8, 9}, 2},
+    {"x.csv", "dog,what\nwith blank 7,9\n", "path-column=1", "i32 []", {9}, 1}, /* a folder, too */
     {"x.csv", "file,note\ndog/1.jpg,\"two\nlines, and a comma\"\n", NULL, "i32 []", {0}, 1},
     {"x.csv", "16777217,dog/1.jpg\n", NULL, "i32 []", {16777217}, 1},
     {"x.csv", "2147483648,dog/1.jpg\n", NULL, "f32 []", {2147483648.0}, 1},
