@@ -67,6 +67,10 @@ cp "$dir/mark" "$dir/s-00000.rec.part.all"; cp "$dir/mark" "$dir/s-00002.rec.par
 status 0 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
 says '^0 records written' out
 [ -z "$(ls "$dir"/s-*.of "$dir"/s-*.all 2>/dev/null)" ] || fault "marks of shards are left: $(ls "$dir")"
+cp "$dir/mark" "$dir/s-00000.rec.part.all"; rm "$dir"/s-0000?.rec "$dir"/s-0000?.idx # and then taken away: made anew
+status 0 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
+says '^4 records written' out
+cat "$dir"/s-0000[012].rec | cmp -s - "$golden/three.rec" || fault "shards that were taken away are not the whole"
 cp "$dir/mark" "$dir/s-00000.rec.part.all"
 status 1 pack "$golden/one.lst" "$dir/s.rec" --root "$dir/set" --shards 3
 says 'is there already' err

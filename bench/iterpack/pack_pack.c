@@ -336,15 +336,21 @@ static int forget_marks(const pack_run *run, const char *out) {
     return status;
 }
 
-/* Was this very work interrupted when all was done but for its marks? */
+/* Was this very work interrupted when all was done but for its marks? Shards may have been taken away since. */
 static bool is_all_done(const pack_run *run, const char *out) {
+    if (run->shards == 1 || run->restart) return false;
     shard s = shard_of(run, out, 0);
     char *all = pack_text("%s.part.all", s.rec);
     bool there = false, same = false;
-    if (run->shards > 1) (void)read_mark(run, &s, all, &there, &same);
+    (void)read_mark(run, &s, all, &there, &same);
     free(all);
     shard_close(&s);
-    return same && !run->restart;
+    for (int64_t k = 0; same && k < run->shards; k++) {
+        s = shard_of(run, out, k);
+        same = is_complete(&s);
+        shard_close(&s);
+    }
+    return same;
 }
 
 static int run_all(pack_run *run, const char *out) {
