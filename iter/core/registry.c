@@ -111,6 +111,9 @@ iter_status iter__transform_check(const iter_transform_ops *ops, iter_error *err
     if ((ops->apply || ops->fold_plan) && !ops->plan) return missing(&ops->base, "plan", err);
     if (ops->fold_sample && !ops->fold_plan) return missing(&ops->base, "fold_plan", err);
     if (ops->wish && !ops->apply) return missing(&ops->base, "apply", err);
+    if (!ops->begin_rows != !ops->take_rows)
+        return missing(&ops->base, ops->begin_rows ? "take_rows" : "begin_rows", err);
+    if (ops->begin_rows && !ops->apply) return missing(&ops->base, "apply", err);
     if (ops->apply_batch && !ops->plan_batch) return missing(&ops->base, "plan_batch", err);
     if (ops->role != ITER_DATA && ops->role != ITER_LABEL)
         return iter__fail(err, ITER_EINVAL, "%s: role is %d", ops->base.name, (int)ops->role);

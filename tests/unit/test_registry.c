@@ -65,6 +65,17 @@ static void wish(const void *options, const iter_desc *in, iter_rng *rng, iter_i
     (void)options, (void)in, (void)rng, (void)out;
 }
 
+static size_t begin_rows(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
+                         void *scratch) {
+    (void)state, (void)options, (void)in, (void)out, (void)scratch;
+    return 0;
+}
+
+static int64_t take_rows(void *state, const uint8_t *const *rows, int32_t n) {
+    (void)state, (void)rows, (void)n;
+    return 0;
+}
+
 static const iter_format_ops good_format = {
     .base = {sizeof(iter_format_ops), "my-format", "mine", NULL, NULL, 0, 0},
     .open = open_format,
@@ -192,6 +203,12 @@ Test(registry, transforms_are_one_kind) {
     REFUSED(transform, sample_ops, (t.fold_plan = fold_plan, t.apply_batch = apply_batch),
             "exclude one another");
     REFUSED(transform, sample_ops, (t.apply = NULL, t.fold_plan = fold_plan, t.wish = wish),
+            "no apply");
+    REFUSED(transform, sample_ops, t.begin_rows = begin_rows, "no take_rows");
+    REFUSED(transform, sample_ops, t.take_rows = take_rows, "no begin_rows");
+    REFUSED(transform, sample_ops,
+            (t.apply = NULL, t.fold_plan = fold_plan, t.begin_rows = begin_rows,
+             t.take_rows = take_rows),
             "no apply");
     REFUSED(transform, sample_ops, (t.apply = NULL, t.fold_plan = fold_plan, t.plan = NULL),
             "no plan");
