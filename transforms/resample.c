@@ -33,9 +33,11 @@ struct resample_run {
     const resample_kernels *kernels;
     /* Rows first: how far it is. */
     uint8_t *out;
-    size_t row_bytes; /* of a source row */
-    int32_t n_seen, n_kept, n_made,
-        n_done; /* source rows; of these for a window; through the horizontal ones; rows of out */
+    size_t row_bytes;                    /* of a source row */
+    int32_t n_seen;                      /* source rows */
+    int32_t n_kept;                      /* of these, for a window */
+    int32_t n_made;                      /* of these, through the horizontal windows */
+    int32_t n_done;                      /* rows of out */
     const uint8_t *group[RESAMPLE_ROWS]; /* the n_kept - n_made that wait for others */
 };
 
@@ -237,8 +239,6 @@ static void run_nearest(const resample_image *in, uint8_t *out, int64_t out_heig
 }
 
 /* ---- Public ----------------------------------------------------------------------------------- */
-
-/* ---- public functions -------------------------------------------------------------------------- */
 
 /* Everything but the source. */
 static void begin(resample_run *p, bump *from, resample_filter filter, int64_t in_height,
