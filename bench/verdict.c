@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define FED_ENOUGH  0.97 /* both / consumer, from where feeding costs nothing worth a word */
+#define EXPLAINED   0.5 /* part of what is lost that a loader without workers must be able to take */
 #define UNEXPLAINED 1.08 /* both's time / the model's, from where something else must be at work */
 #define WORTH       0.03 /* gain from which a change is proposed */
 #define SLOW_WORKER 1.8  /* seconds a chunk, beside the other workers' */
@@ -80,9 +81,9 @@ double verdict_expect(const evidence *e, const evidence_change *change, verdict_
         left = 0;
     else if (then.overlap && now.overlap && evenness(&now) > 0)
         left *= fmin(evenness(&then) / evenness(&now), 1);
-    else if (then.overlap != now.overlap)
-        left = 0;
-    if (out_next != NULL && left > UNEXPLAINED - 1 && then.overlap)
+    else if (then.overlap != now.overlap && left <= UNEXPLAINED - 1)
+        left = 0; /* more than that is not the loader's doing, and no worker takes it away */
+    if (out_next != NULL && left > UNEXPLAINED - 1 && then.overlap && now.overlap)
         *out_next = LIMIT_PREFETCH; /* what is uneven stays so */
     else if (out_next != NULL)
         *out_next = then.overlap && then.cpu > 1.02 * fmax(then.loader, then.consumer) ? LIMIT_CPU
@@ -264,6 +265,13 @@ static bool lost_in_waiting(const evidence *e, const terms *now, double both) {
     return e->wait_share >= 0.5 * (1 - now->consumer / both);
 }
 
+/* The part of the time that feeding costs. Without workers it is no more than what the loader takes
+ * alone: what is lost besides, another program may have taken. */
+static double share_of_feeding(const terms *now, double both) {
+    const double lost = fmax(1 - now->consumer / both, 0);
+    return now->overlap ? lost : fmin(lost, now->loader / both);
+}
+
 /* More threads than cores, and some of them in vain. */
 static bool crowded_by_threads(const evidence *e) {
     return e->trains && e->threads > (uint64_t)e->cores && e->consumer_runnable >= RUNNABLE;
@@ -306,7 +314,10 @@ static verdict_limit limit_of(const evidence *e) {
     if (slow_worker(e, &times) >= 0) return LIMIT_WORKER;
     if (now.loader >= now.consumer && both <= UNEXPLAINED * UNEXPLAINED * now.both)
         return limit_of_loader(e, &now, both);
-    if (!now.overlap) return limit_of_loader(e, &now, both);
+    if (!now.overlap)
+        return share_of_feeding(&now, both) >= EXPLAINED * (1 - now.consumer / both)
+                   ? limit_of_loader(e, &now, both)
+                   : LIMIT_NONE;
     if (crowded(e, &now, both)) return LIMIT_CPU;
     if (both > UNEXPLAINED * now.both)
         return lost_in_waiting(e, &now, both) ? LIMIT_PREFETCH : LIMIT_CPU;
@@ -436,15 +447,15 @@ static double share_of(const evidence *e, verdict_limit limit) {
     case LIMIT_READ:
     case LIMIT_DECODE:
     case LIMIT_TRANSFORM:
-        if (e->consumes) return fmax(1 - now.consumer / both, 0);
+        if (e->consumes) return share_of_feeding(&now, both);
         return limit == LIMIT_READ     ? p.read / now.loader
                : limit == LIMIT_DECODE ? p.decode / now.loader
                                        : p.chain / now.loader;
     case LIMIT_COPY:
-        return e->consumes ? fmax(1 - now.consumer / both, 0) : fmin(now.copy / now.loader, 1);
+        return e->consumes ? share_of_feeding(&now, both) : fmin(now.copy / now.loader, 1);
     case LIMIT_WORKER:
     case LIMIT_WORKERS:
-    case LIMIT_PREFETCH: return e->consumes ? fmax(1 - now.consumer / both, 0) : 1;
+    case LIMIT_PREFETCH: return e->consumes ? share_of_feeding(&now, both) : 1;
     }
     return NAN;
 }
@@ -492,14 +503,25 @@ static void say_copy(const evidence *e, verdict *v) {
 
 static void say_none(const evidence *e, verdict *v) {
     const measure_interval *fed = &e->both_by_consumer;
-    if (fed->median >= FED_ENOUGH || !isfinite(fed->high))
+    if (fed->median >= FED_ENOUGH || !isfinite(fed->median))
         add(v->text, sizeof(v->text), "No measurable bottleneck: loader and %s are equally fast.",
             who_takes(e) + 4);
+    else if (!isfinite(fed->high))
+        add(v->text, sizeof(v->text),
+            "No bottleneck can be told: together they reach about %.0f %% of what %s takes alone.",
+            100 * fed->median, who_takes(e));
     else
         add(v->text, sizeof(v->text),
             "No bottleneck can be told: together they reach %.0f to %.0f %% of what %s takes "
             "alone.",
             100 * fed->low, 100 * fed->high, who_takes(e));
+    const terms now = terms_now(e);
+    const double both = 1 / rate_now(e);
+    if (!now.overlap && both > UNEXPLAINED * now.both)
+        add(v->text, sizeof(v->text),
+            " The loader, in its thread, can take %.1f %% of the time; what took the rest is not "
+            "known (another program?).",
+            100 * fmin(now.loader / both, 1));
 }
 
 static void say_limit(const evidence *e, verdict *v) {

@@ -290,6 +290,29 @@ Test(bench_verdict, a_worker_without_a_core_is_no_sure_sign) {
     expect(&e, LIMIT_CPU, true);
 }
 
+/* 265,847 samples/s alone beside 154: of 89 together it is not the loader that takes 42 %. */
+Test(bench_verdict, a_loader_in_the_consumers_thread_takes_no_more_than_alone) {
+    evidence e = run_of(900000, 300000, 265847, 154, 89);
+    e.workers = 0;
+    e.n_workers = 0;
+    e.trains = true;
+    e.steady = false;
+    evidence_change *more = add_change(&e, "workers", 1.1, 1);
+    more->overlaps = true;
+    expect(&e, LIMIT_NONE, false);
+    verdict v = verdict_make(&e);
+    cr_assert(strstr(v.text, "can take 0.0 % of the time") != NULL, "%s", v.text);
+    cr_assert_eq(v.n_changes, 0, "%s", v.changes[0].text);
+    e.both_by_consumer.low = e.both_by_consumer.high = NAN; /* too few rounds for an interval */
+    v = verdict_make(&e);
+    cr_assert(strstr(v.text, "about 58 %") != NULL, "%s", v.text);
+    e = run_of(0, 90000, 1000, 1000, 400); /* of 2.5 ms one is the loader's, one the consumer's */
+    e.workers = 0;
+    e.n_workers = 0;
+    expect(&e, LIMIT_TRANSFORM, true);
+    cr_assert_float_eq(verdict_make(&e).share, 0.4, 1e-9);
+}
+
 Test(bench_verdict, a_restless_machine_is_not_surer_of_the_consumer) {
     evidence e = run_of(90000, 80000, 70000, 10000, 9000);
     e.both_by_consumer = (measure_interval){0.9, 0.75, 1.02, 9};
