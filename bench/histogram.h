@@ -25,8 +25,8 @@ static inline void histogram_add(histogram *h, uint64_t value) {
     if (value > h->max) h->max = value;
 }
 
-/** The value that a share q of all values does not exceed, rounded to its bucket's middle; 0 where
- * there is none. */
+/** The value that a share q of all values does not exceed, rounded to its bucket's middle, but not
+ * beyond the largest; 0 where there is none. */
 static inline uint64_t histogram_quantile(const histogram *h, double q) {
     uint64_t want = (uint64_t)(q * (double)h->n), seen = 0;
     for (uint32_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
@@ -35,7 +35,8 @@ static inline uint64_t histogram_quantile(const histogram *h, double q) {
             if (i < 2 * HISTOGRAM_SUB) return i;
             uint32_t shift = i / HISTOGRAM_SUB - 1;
             uint64_t low = (uint64_t)(i - shift * HISTOGRAM_SUB) << shift;
-            return low + ((uint64_t)1 << shift) / 2;
+            const uint64_t middle = low + ((uint64_t)1 << shift) / 2;
+            return middle < h->max ? middle : h->max;
         }
     }
     return h->max;

@@ -187,4 +187,7 @@ Test(bench_measure, quantiles_are_within_two_percent) {
     histogram_add(&h, 0);
     cr_assert_eq(histogram_quantile(&h, 0.25), 0);
     cr_assert_float_eq((double)histogram_quantile(&h, 0.9), 18446744073709551615.0, 4e17);
+    memset(&h, 0, sizeof(h));
+    histogram_add(&h, 1 << 20); /* the first of its bucket, whose middle is larger */
+    cr_assert_eq(histogram_quantile(&h, 0.5), 1 << 20);
 }
