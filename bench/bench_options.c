@@ -86,7 +86,7 @@ static const option_row rows[] = {
     {"seed", COUNT, AT(seed), "N", 0, 0, UINT64_MAX, LOADS | BENCH_GENERATE,
      "order and augmentation depend on it alone (0)"},
     {"memory", SIZE, AT(memory), "BYTES", 0, 1, UINT64_MAX, LOADS,
-     "budget of a loader, e.g. 32MiB (half of what is free)"},
+     "budget of a loader, e.g. 32MiB; k, M, G, KiB, MiB, GiB may follow (half of what is free)"},
     {"max-sample-bytes", SIZE, AT(max_sample_bytes), "BYTES", 0, 1, UINT64_MAX, LOADS,
      "largest sample read or decoded, e.g. 64MiB; a larger one fails (256MiB, of pixels at most a "
      "16th of --memory)"},
@@ -140,7 +140,7 @@ static const option_row rows[] = {
     {"a", TEXT, AT(a), "COMMAND", 0, 0, 0, BENCH_VERSUS, "first program"},
     {"b", TEXT, AT(b), "COMMAND", 0, 0, 0, BENCH_VERSUS, "second program"},
     {"pairs", COUNT, AT(pairs), "N", 0, 6, 1000, BENCH_RUN | BENCH_VERSUS | BENCH_LIMITS,
-     "pairs of slices to keep (15)"},
+     "pairs of slices to keep, at least 6 (15)"},
     {"slice", REAL, AT(slice_s), "S", 0, 0, 0, BENCH_VERSUS,
      "seconds that a slice aims at, at most 2 (0.25)"},
     {"n", COUNT, AT(n), "N", 0, 1, 10000000, BENCH_GENERATE,
@@ -170,17 +170,19 @@ static bool read_count(const char *text, const char **out_end, uint64_t *out) {
     return errno == 0;
 }
 
+/* The units of the grammar of specs, and B. */
 static bool read_size(const char *text, uint64_t *out) {
     static const struct {
         const char *text;
-        int shift;
-    } units[] = {{"", 0}, {"B", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
+        uint64_t bytes;
+    } units[] = {{"", 1},           {"B", 1},         {"k", 1000},      {"M", 1000000},
+                 {"G", 1000000000}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
     const char *end;
     if (!read_count(text, &end, out)) return false;
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
         if (strcmp(end, units[i].text) == 0) {
-            if (*out > UINT64_MAX >> units[i].shift) return false;
-            *out <<= units[i].shift;
+            if (*out > UINT64_MAX / units[i].bytes) return false;
+            *out *= units[i].bytes;
             return true;
         }
     return false;
@@ -270,6 +272,20 @@ static const option_row *find(const char *name, size_t length, bench_command com
     return NULL;
 }
 
+static iter_status fail_value(const option_row *row, const char *text, iter_error *err) {
+    const unsigned long long least = row->min, most = row->max;
+    char range[96] = "";
+    if (row->kind == SIZE)
+        snprintf(range, sizeof(range), "%s (k, M, G, KiB, MiB or GiB may follow)",
+                 least > 0 ? " above 0" : "");
+    else if (row->kind == WORKERS || (row->kind == COUNT && row->max < UINT32_MAX))
+        snprintf(range, sizeof(range), " from %llu to %llu", least, most);
+    else if (row->kind == COUNT && least > 0)
+        snprintf(range, sizeof(range), " of at least %llu", least);
+    return bench_fail(err, ITER_EINVAL, "--%s wants %s%s%s, not '%s'", row->name, row->value, range,
+                      row->kind == WORKERS ? " or auto" : "", text);
+}
+
 /* ---- Public ---------------------------------------------------------------------------------- */
 
 iter_status bench_options_parse(int argc, char **argv, int first, bench_command command,
@@ -304,9 +320,7 @@ iter_status bench_options_parse(int argc, char **argv, int first, bench_command 
                 return bench_fail(err, ITER_EINVAL, "--%s wants %s", row->name, row->value);
             value = argv[i];
         }
-        if (!store(row, value, out))
-            return bench_fail(err, ITER_EINVAL, "--%s wants %s, not '%s'", row->name, row->value,
-                              value);
+        if (!store(row, value, out)) return fail_value(row, value, err);
     }
     return ITER_OK;
 }
