@@ -5,7 +5,8 @@
  * Where the kernel has cachestat (Linux 6.5) it answers without touching anything; else a 4 KiB
  * read with RWF_NOWAIT says EAGAIN where the page is not there (and starts reading it, which is why
  * the places are never used twice). A file system that answers neither, as tmpfs, has no cold
- * state.
+ * state. Files that cannot be opened are passed over: no run can read them either, and whether that
+ * is a failed sample or the end is said by the loader.
  */
 #include "bench_cache.h"
 
@@ -27,7 +28,7 @@
 #define TMPFS_ID     0x01021994
 #define NR_CACHESTAT 451
 
-typedef enum page_state { PAGE_IN, PAGE_OUT, PAGE_UNKNOWN } page_state;
+typedef enum page_state { PAGE_IN, PAGE_OUT, PAGE_UNKNOWN, PAGE_NONE } page_state;
 
 /* ---- One page -------------------------------------------------------------------------------- */
 
@@ -53,7 +54,7 @@ static page_state by_nowait(int file, uint64_t offset) {
 static page_state look(const char *path, uint64_t offset) {
     struct statfs fs;
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return PAGE_UNKNOWN;
+    if (file < 0) return PAGE_NONE;
     page_state state = PAGE_UNKNOWN;
     if (fstatfs(file, &fs) == 0 && fs.f_type != TMPFS_ID) {
         state = by_cachestat(file, offset);
@@ -85,6 +86,7 @@ static bench_cache_proof prove(const iter_description *set) {
             place++;
         }
         page_state state = look(set->files[place].path, at / PAGE * PAGE);
+        if (state == PAGE_NONE) continue;
         if (state == PAGE_UNKNOWN) {
             proof.state = BENCH_CACHE_UNKNOWN;
             return proof;
@@ -92,15 +94,16 @@ static bench_cache_proof prove(const iter_description *set) {
         proof.probes++;
         proof.resident += state == PAGE_IN;
     }
-    proof.state = proof.resident == proof.probes ? BENCH_CACHE_IS_HOT
-                  : proof.resident == 0          ? BENCH_CACHE_IS_COLD
-                                                 : BENCH_CACHE_UNKNOWN;
+    proof.state = proof.probes == 0                ? BENCH_CACHE_UNKNOWN
+                  : proof.resident == proof.probes ? BENCH_CACHE_IS_HOT
+                  : proof.resident == 0            ? BENCH_CACHE_IS_COLD
+                                                   : BENCH_CACHE_UNKNOWN;
     return proof;
 }
 
 static iter_status drop_file(const char *path, iter_error *err) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return bench_fail(err, ITER_EIO, "%s: %s", path, strerror(errno));
+    if (file < 0) return ITER_OK;
     int answer = posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
     close(file);
     return answer == 0 ? ITER_OK : bench_fail(err, ITER_EIO, "%s: %s", path, strerror(answer));
@@ -108,12 +111,13 @@ static iter_status drop_file(const char *path, iter_error *err) {
 
 static iter_status warm_file(const char *path, uint8_t *buffer, iter_error *err) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = -1;
-    if (file >= 0) do
-            n = read(file, buffer, READ_BYTES);
-        while (n > 0 || (n < 0 && errno == EINTR));
+    ssize_t n;
+    if (file < 0) return ITER_OK;
+    do
+        n = read(file, buffer, READ_BYTES);
+    while (n > 0 || (n < 0 && errno == EINTR));
     iter_status s = n < 0 ? bench_fail(err, ITER_EIO, "%s: %s", path, strerror(errno)) : ITER_OK;
-    if (file >= 0) close(file);
+    close(file);
     return s;
 }
 

@@ -87,14 +87,15 @@ static iter_status put_in_front(wrapped_state *f, const wrapped *owner, iter_des
                           f->inner->base.name);
     const iter_decoder_ops *inner = field->decoder, *front = owner->front;
     f->shared = (wrapped_decoder){owner->user, inner, out->shared, field->offset};
-    f->table =
-        (iter_decoder_ops){.base = {.struct_size = sizeof(iter_decoder_ops),
-                                    .name = front->base.name,
-                                    .help = "",
-                                    .state_size = inner != NULL ? inner->base.state_size : 0},
-                           .start = start,
-                           .stop = inner != NULL ? inner->stop : NULL,
-                           .limit = inner != NULL ? inner->limit : NULL};
+    f->table = (iter_decoder_ops){
+        .base = {.struct_size = sizeof(iter_decoder_ops),
+                 .name = front->base.name != NULL || inner == NULL ? front->base.name
+                                                                   : inner->base.name,
+                 .help = "",
+                 .state_size = inner != NULL ? inner->base.state_size : 0},
+        .start = start,
+        .stop = inner != NULL ? inner->stop : NULL,
+        .limit = inner != NULL ? inner->limit : NULL};
     if (inner == NULL || inner->decode != NULL) f->table.decode = front->decode;
     if (inner != NULL && inner->decode_image != NULL) {
         f->table.header = front->header;
