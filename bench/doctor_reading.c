@@ -21,6 +21,7 @@
 
 #include "bench_util.h"
 #include "doctor.h"
+#include "photo_yard.h"
 
 #define LOCK_MOST   ((size_t)64 << 20)
 #define LOCK_LEAST  ((size_t)64 << 10)
@@ -28,6 +29,7 @@
 #define FILE_ROW    4096
 #define BATCH       16
 #define LOADER_MOST ((uint64_t)64 << 20)
+#define ONE_SIZE    "resize:64" /* of photos: a batch wants rows of one size */
 
 /* ---- io_uring -------------------------------------------------------------------------------- */
 
@@ -196,25 +198,33 @@ static void remove_small(const small_set *set) {
     }
 }
 
-/* One batch by the ring; what the loader says of it afterwards. */
+/* One batch by the ring, of which nothing is made, so that any set will do; what the loader says of it
+ * afterwards. */
 static iter_status read_batch(const char *spec, bool direct, iter_loader_stats *out,
                               iter_error *err) {
     iter_dataset *data;
     iter_loader *loader = NULL;
     iter_batch *batch = NULL;
-    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
-    opt.batch_size = BATCH;
-    opt.source = ITER_SOURCE_RING;
-    opt.o_direct = direct ? 1 : 0;
-    opt.memory_limit = LOADER_MOST;
+    iter_chain *chain = NULL;
+    const bench_options asked = {.batch = BATCH,
+                                 .ranks = 1,
+                                 .source = ITER_SOURCE_RING,
+                                 .o_direct = direct,
+                                 .memory = LOADER_MOST,
+                                 .only_reads = true,
+                                 .ragged = true};
+    const iter_loader_options opt = bench_loader_options(&asked, 0);
     *out = (iter_loader_stats){.struct_size = sizeof(*out)};
     iter_status s = iter_dataset_open(spec, NULL, &data, err);
     if (s < 0) return s;
-    s = iter_dataloader_create(data, NULL, &opt, &loader, err);
+    if (photo_yard_fits(iter_dataset_describe(data)))
+        s = iter_chain_parse(ONE_SIZE, NULL, &chain, err);
+    if (s == ITER_OK) s = iter_dataloader_create(data, chain, &opt, &loader, err);
     if (s == ITER_OK) s = iter_loader_next(loader, &batch, err);
     if (s >= 0) s = iter_loader_stats_read(loader, out, err);
     iter_batch_unref(batch);
     iter_loader_unref(loader);
+    iter_chain_unref(chain);
     iter_dataset_unref(data);
     return s;
 }

@@ -63,6 +63,26 @@ a versus --a true --a true --b true
 n generate cifar10 d --n 1 --n 2
 TWICE
 
+# A value that is refused: the message says which would do.
+while read -r arguments; do
+    read -r wanted
+    # shellcheck disable=SC2086
+    status 2 $arguments
+    grep -qF -e "$wanted" "$dir/err" || fault "$arguments: $(cat "$dir/err")"
+done <<'WANTED'
+versus --a true --b true --pairs 5
+--pairs wants N from 6 to 1000, not '5'
+--data x: --memory 24MB
+--memory wants BYTES above 0 (k, M, G, KiB, MiB or GiB may follow), not '24MB'
+--data x: --workers 2000
+--workers wants N from 0 to 1024 or auto, not '2000'
+--data x: --batch 0
+--batch wants N of at least 1, not '0'
+WANTED
+status 0 --data "cifar10:$set" --memory 1G --seconds 0.1
+status 0 plan --data "cifar10:$set" --memory 24M
+grep -q '24000000' "$dir/out" || fault "24M is not what a spec means by it: $(cat "$dir/out")"
+
 # Runs that fail.
 status 1 --data nothing:here --seconds 0.1
 status 1 --data "cifar10:$dir/missing" --seconds 0.1
@@ -122,6 +142,23 @@ if "$ITERBENCH" generate photos "$dir/photos" --n 70 >"$dir/out" 2>"$dir/err"; t
     status 1 generate photos "$dir/photos" --n 70
     json "A run" --data "folder:$dir/photos" --loader dataloader --chain "$crop" --seconds 0.3
     grep -q '"decode_samples_per_s": [0-9]' "$dir/out" || fault "no limit of decoding in a run"
+    # Two photos that cannot be decoded and one that may not be read are failed samples: the loops go on.
+    mkdir "$dir/broken" && cp -r "$dir/photos/." "$dir/broken" && find "$dir/broken" -name '*.jpg' | sort | tail -n 3 >"$dir/names"
+    { read -r locked; read -r tables; read -r text; } <"$dir/names"
+    echo "no photo" >"$text"
+    python3 -c "import sys
+b = bytearray(open(sys.argv[1], 'rb').read()); i = b.find(b'\xff\xc4')
+b[i + 5:i + 21] = b'\xff' * 16 # a table of more codes than there are
+open(sys.argv[1], 'wb').write(b)" "$tables"
+    chmod 755 "$dir" && chmod 000 "$locked"
+    user=""
+    [ "$(id -u)" != 0 ] || user="setpriv --reuid 65534 --regid 65534 --clear-groups" # root may read everything
+    $user "$ITERBENCH" --version >"$dir/out" 2>&1 || user=""
+    for cache in asis hot; do
+        $user "$ITERBENCH" --data "folder:$dir/broken" --loader dataloader --chain "$crop" --on-error replace --max-failures 10 --epochs 1 --cache $cache --json - >"$dir/out" 2>"$dir/err" || fault "beside broken photos, $cache: $(cat "$dir/err")"
+        grep -q '"decode_samples_per_s": [0-9]' "$dir/out" || fault "no limit of decoding beside broken photos: $(cat "$dir/out")"
+    done
+    chmod 644 "$locked"
     json limits limits --decode --data "folder:$dir/photos" --seconds 0.5 --pairs 6
     python3 -c "import json, sys
 d = json.load(open(sys.argv[1]))['decode']
@@ -141,10 +178,14 @@ assert d['pngs'] == d['photos'] > 0 and 0 < d['part_share'] < 1 and d['ratio']['
     else
         grep -q 'without libpng' "$dir/err" || fault "limits --decode over PNGs: $(cat "$dir/err")"
     fi
+    status 0 doctor --data "folder:$dir/photos"
+    ! grep -q '^costs  *reading .*fails' "$dir/out" || fault "doctor cannot read photos: $(cat "$dir/out")"
     status 1 --data "folder:$dir/photos" --loader ndarray --chain "$crop" --seconds 0.1
     if [ -n "$ITERPACK" ]; then # the same parts out of a container
         "$ITERPACK" list "$dir/photos" "$dir/photos.lst" >/dev/null && "$ITERPACK" pack "$dir/photos.lst" "$dir/photos.rec" --root "$dir/photos" >/dev/null
         status 0 limits --decode --data "recordio:$dir/photos.rec" --chain "$crop" --seconds 0.3 --pairs 6
+        status 0 doctor --data "recordio:$dir/photos.rec?decode=none"
+        ! grep -q '^costs  *reading .*fails' "$dir/out" || fault "doctor cannot read records: $(cat "$dir/out")"
     fi
 else
     grep -q 'no libjpeg' "$dir/err" || fault "generate photos: $(cat "$dir/err")"
