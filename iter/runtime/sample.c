@@ -598,6 +598,22 @@ static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t 
     return preload ? ITER_OK : iter__io_read_row(loader, batch, row, &failed);
 }
 
+/* That a row stays failed though others were tried in its place; a long reason makes room. */
+static void note_tries(iter_failure *failure) {
+    char note[64];
+    const int n = snprintf(note, sizeof(note), "; replace gave up after %d tries", REPLACE_TRIES);
+    const size_t room = sizeof(failure->message) - 1 - (size_t)n;
+    size_t length = strlen(failure->message);
+    if (length > room) {
+        length = room - 3;
+        while (length > 0 && ((unsigned char)failure->message[length] & 0xc0u) == 0x80u)
+            length--; /* never inside a UTF-8 sequence */
+        memcpy(failure->message + length, "...", 3);
+        length += 3;
+    }
+    memcpy(failure->message + length, note, (size_t)n + 1);
+}
+
 static void replace_row(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row) {
     const iter_failure why = batch->failures[row];
     for (uint32_t attempt = 1; attempt <= REPLACE_TRIES; attempt++) {
@@ -621,6 +637,7 @@ static void replace_row(iter_loader *loader, iter_worker *worker, iter_batch *ba
     batch->index[row] = why.index;
     batch->row_status[row] = why.status;
     batch->failures[row] = why;
+    note_tries(&batch->failures[row]);
 }
 
 void iter__rows_mend(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,

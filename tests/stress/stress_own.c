@@ -118,6 +118,24 @@ static void failures(int32_t on_error, int32_t workers, uint32_t max_failures) {
     iter_dataset_unref(data);
 }
 
+/* Nothing that could take a failed sample's place: the error says that it was tried. */
+static void no_replacement(int32_t workers) {
+    static const uint64_t bad[] = {1, 11, 21, 31};
+    own_dataset own = {.n = 100, .fail_modulo = 10};
+    iter_dataset *data = own_open(&own, &own_ops);
+    iter_loader_options opt = options(workers);
+    opt.on_error = ITER_ON_ERROR_REPLACE;
+    opt.subset = bad;
+    opt.n_subset = 4;
+    iter_loader *loader = drive_loader(data, NULL, &opt);
+    iter_error err;
+    iter_batch *batch;
+    EXPECT_ERROR(iter_loader_next(loader, &batch, &err), ITER_EFORMAT, &err,
+                 "sample 1 is bad on purpose; replace gave up after 8 tries");
+    iter_loader_unref(loader);
+    iter_dataset_unref(data);
+}
+
 static void variable(int32_t workers) {
     own_dataset own = {.n = 77, .variable = true};
     iter_dataset *data = own_open(&own, &own_ops);
@@ -279,6 +297,7 @@ int main(void) {
         for (int32_t policy = ITER_ON_ERROR_FAIL; policy <= ITER_ON_ERROR_BLANK; policy++)
             failures(policy, workers, 0);
         failures(ITER_ON_ERROR_FAIL, workers, 1);
+        no_replacement(workers);
         variable(workers);
         for (uint64_t n = 0; n <= 40; n += 4)
             streams(workers, n, n % 8 ? ITER_LAST_KEEP : ITER_LAST_DISCARD);
