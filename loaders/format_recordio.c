@@ -72,6 +72,7 @@ static const recordio_options defaults = {
 
 typedef struct recordio_state {
     iter__record_rule rule;
+    bool by_index; /* an .idx said where records begin */
     iter__span_set records;
 } recordio_state;
 
@@ -88,6 +89,11 @@ static char *beside(const char *rec) {
     const size_t n = strlen(rec);
     const size_t stem = n > 4 && strcmp(rec + n - 4, ".rec") == 0 ? n - 4 : n;
     return iter__strf("%.*s.idx", (int)stem, rec);
+}
+
+/* The .idx that would be read, or written. */
+static char *index_of(const char *rec, const recordio_options *o) {
+    return o->idx && strcmp(o->idx, "none") != 0 ? iter__strdup(o->idx) : beside(rec);
 }
 
 static iter_status cached_file(recordio_state *s, iter_error *err) {
@@ -107,12 +113,13 @@ static iter_status cached_file(recordio_state *s, iter_error *err) {
 static iter_status add_file(recordio_state *s, const recordio_options *o, iter_error *err) {
     const char *rec = s->records.files[s->records.n_done].path;
     const bool none = o->idx && strcmp(o->idx, "none") == 0;
-    char *idx = o->idx && !none ? iter__strdup(o->idx) : beside(rec);
+    char *idx = index_of(rec, o);
     if (!idx) return iter__fail(err, ITER_ENOMEM, "%s: no memory for a file name", rec);
 
     iter_status status;
     if (!none && (o->idx || iter__path_exists(idx))) {
         status = iter__record_index_load(&s->records, idx, err);
+        s->by_index = true;
     } else {
         status = o->index_cache ? cached_file(s, err) : iter__record_index_scan(&s->records, err);
         if (status == ITER_OK && o->save_idx)
@@ -140,9 +147,20 @@ static iter_status add_files(recordio_state *s, const char *path, const recordio
 
 /* ---- what it is made of ---------------------------------------------------------------------- */
 
+/* Where an .idx said that a record is at x, and none is. */
+static iter_status no_record(const recordio_state *s, const recordio_options *o, iter_extent x,
+                             iter_status status, iter_error *err) {
+    const char *path = s->records.files[x.object].path;
+    status = iter__fail_in(err, status, "%s: at %" PRIu64, path, x.offset);
+    char *idx = s->by_index ? index_of(path, o) : NULL;
+    if (idx) status = iter__record_index_doubt(idx, path, status, err);
+    iter__free(idx);
+    return status;
+}
+
 /* A record's labels, and that what the index says is one at all. */
-static iter_status read_labels(const recordio_state *s, uint64_t index, int32_t *out_labels,
-                               iter_error *err) {
+static iter_status read_labels(const recordio_state *s, const recordio_options *o, uint64_t index,
+                               int32_t *out_labels, iter_error *err) {
     const iter_extent x = iter__span_set_locate(&s->records, index);
     const char *path = s->records.files[x.object].path;
     iter__record record;
@@ -162,9 +180,13 @@ static iter_status read_labels(const recordio_state *s, uint64_t index, int32_t 
         iter__file_close(fd);
         if (status == ITER_OK) {
             status = iter__record_open(&record, memory, done, err);
-            if (status == ITER_OK && s->rule.header)
+            if (status < 0) {
+                status = no_record(s, o, x, status, err);
+            } else if (s->rule.header) {
                 status = iter__record_read_header(&record, &header, err);
-            if (status < 0) status = iter__fail_in(err, status, "%s: at %" PRIu64, path, x.offset);
+                if (status < 0)
+                    status = iter__fail_in(err, status, "%s: at %" PRIu64, path, x.offset);
+            }
         }
     }
     iter__free(memory);
@@ -174,12 +196,13 @@ static iter_status read_labels(const recordio_state *s, uint64_t index, int32_t 
 
 /* The labels of the first record; of a later one, where that is damaged: it will be a failed sample. With
  * none sound among the first few this is no such file, and the first one's error says so. */
-static iter_status read_first(const recordio_state *s, int32_t *out_labels, iter_error *err) {
+static iter_status read_first(const recordio_state *s, const recordio_options *o,
+                              int32_t *out_labels, iter_error *err) {
     const uint64_t n = iter__span_set_count(&s->records);
-    const iter_status status = read_labels(s, 0, out_labels, err);
+    const iter_status status = read_labels(s, o, 0, out_labels, err);
     if (status != ITER_EFORMAT) return status;
     for (uint64_t i = 1; i < n && i < FIRST_RECORDS; i++)
-        if (read_labels(s, i, out_labels, NULL) == ITER_OK) return ITER_OK;
+        if (read_labels(s, o, i, out_labels, NULL) == ITER_OK) return ITER_OK;
     return status;
 }
 
@@ -245,7 +268,7 @@ static iter_status open_all(recordio_state *s, const char *path, const recordio_
     int32_t first = 0;
     s->rule = (iter__record_rule){.image = o->image, .header = o->header};
     ITER_TRY(add_files(s, path, o, err));
-    ITER_TRY(read_first(s, &first, err));
+    ITER_TRY(read_first(s, o, &first, err));
     const int32_t labels = o->label_width ? (int32_t)o->label_width : first;
     s->rule.label_width = labels > 1 ? labels : 1;
     s->rule.head_bytes = ITER_RECORD_HEAD;

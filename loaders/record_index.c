@@ -77,11 +77,11 @@ static iter_status read_lines(iter__span_set *set, idx_text *text, iter_error *e
         ITER_TRY(read_line(text, &offset, err));
         if (rec->bytes < ITER_RECORD_HEAD || offset > rec->bytes - ITER_RECORD_HEAD ||
             offset % 4 != 0) {
-            return iter__fail(err, ITER_EFORMAT,
-                              "%s: line %" PRIu64 ": offset %" PRIu64
-                              " is no place in %s, which has %" PRIu64 " bytes",
-                              text->path, text->line, offset, iter__path_base(rec->path),
-                              rec->bytes);
+            return iter__fail(
+                err, ITER_EFORMAT,
+                "%s: line %" PRIu64 ": offset %" PRIu64 " is no place in %s, which has %" PRIu64
+                " bytes; idx=none does without the index",
+                text->path, text->line, offset, iter__path_base(rec->path), rec->bytes);
         }
         sorted &= set->n == first || offset > set->offsets[set->n - 1];
         ITER_TRY(iter__span_set_add(set, offset, err));
@@ -185,6 +185,14 @@ iter_status iter__record_index_scan(iter__span_set *set, iter_error *err) {
     return status;
 }
 
+iter_status iter__record_index_doubt(const char *idx, const char *path, iter_status status,
+                                     iter_error *err) {
+    if (status != ITER_EFORMAT) return status;
+    return iter__fail_in(err, status,
+                         "%s (idx=none does without it) is not of %s, or that is damaged", idx,
+                         iter__path_base(path));
+}
+
 iter_status iter__record_index_load(iter__span_set *set, const char *idx, iter_error *err) {
     char *bytes = NULL;
     size_t n = 0;
@@ -193,8 +201,9 @@ iter_status iter__record_index_load(iter__span_set *set, const char *idx, iter_e
     iter_status status = iter__span_set_reserve(set, count_lines(bytes, n) + 1, err);
     if (status == ITER_OK) status = read_lines(set, &text, err);
     iter__free(bytes);
-    if (status == ITER_OK) status = check_last(set, err);
     ITER_TRY(status);
+    ITER_TRY(
+        iter__record_index_doubt(idx, set->files[set->n_done].path, check_last(set, err), err));
     return iter__span_set_end(set, set->files[set->n_done].bytes, err);
 }
 

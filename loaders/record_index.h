@@ -9,6 +9,11 @@
  * ENOMEM. */
 iter_status iter__record_index_load(iter__span_set *set, const char *idx, iter_error *err);
 
+/* Before what err says of a place in the .rec `path` that an .idx named: EFORMAT need not be the
+ * .rec's fault. Returns `status`. */
+iter_status iter__record_index_doubt(const char *idx, const char *path, iter_status status,
+                                     iter_error *err);
+
 /* Adds the records of the set's next file by walking from head to head. Errors: EIO, EFORMAT (file,
  * offset, reason), ENOMEM. */
 iter_status iter__record_index_scan(iter__span_set *set, iter_error *err);

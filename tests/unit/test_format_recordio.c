@@ -225,6 +225,7 @@ Test(format_recordio, broken_indices_say_file_line_and_reason) {
         {"0\t-8\n", "line 1: the offset is no number"},
         {"0\t2\n", "line 1: offset 2 is no place in x.rec, which has 352 bytes"},
         {"0\t352\n", "line 1: offset 352 is no place"},
+        {"0\t352\n", "352 bytes; idx=none does without the index"},
         {"0\t999999999999999999\n", "is no place"},
         {"0\t9999999999999999999\n", "is no number"},
         {"0\t8\n1\t0\n2\t8\n", "offset 8 stands twice"},
@@ -240,6 +241,12 @@ Test(format_recordio, broken_indices_say_file_line_and_reason) {
     }
     make_file(folder, "x.idx", "0\t4\n", 4);
     expect_fails(path, "header=no", ITER_EFORMAT, "x.rec", "at 4 is 0x00000000, a record's magic");
+    expect_fails(path, "header=no", ITER_EFORMAT,
+                 "x.idx (idx=none does without it) is not of x.rec", "or that is damaged");
+    static const char first[] = "0\t4\n1\t12\n2\t16\n3\t24\n4\t28\n5\t36\n6\t40\n7\t44\n8\t152\n";
+    make_file(folder, "x.idx", first, sizeof(first) - 1); /* the last one is a record's */
+    expect_fails(path, "header=no", ITER_EFORMAT,
+                 "x.idx (idx=none does without it) is not of x.rec", "x.rec: at 4: ");
     make_file(folder, "x.idx", "", 0);
     expect_fails(path, "header=no", ITER_EFORMAT, "x.rec", "holds no records");
     make_file(folder, "x.idx", mxnet_plain_idx, sizeof(mxnet_plain_idx));
