@@ -54,7 +54,10 @@ static iter_status find_member(const iter__tar_field_rule *rule, const uint8_t *
         *out_size = (size_t)tar.size;
     }
     if (best >= 0) return ITER_OK;
-    return iter__fail(err, ITER_EFORMAT, "'%s' has no member .%s", first, rule->endings);
+    return iter__fail(
+        err, ITER_EFORMAT,
+        "'%s' has no member .%s (a sample's files must stand side by side in a shard)", first,
+        rule->endings);
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */

@@ -151,6 +151,7 @@ Test(format_tar, fields_by_themselves) {
     iter_error err = {0};
     cr_assert_eq(format_decode(&f, 1, 0, &row, &err), ITER_EFORMAT);
     cr_assert(strstr(err.message, "'1' has no member .jpg;jpeg;png"), "%s", err.message);
+    cr_assert(strstr(err.message, "files must stand side by side"), "%s", err.message);
     cr_assert_eq(format_decode(&f, 0, 0, &row, &err), ITER_EFORMAT, "one letter is no image");
     format_close(&f);
     expect_open(path, "channels=gray&fields=jpg;jpeg,cls", &f);
