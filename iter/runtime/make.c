@@ -16,15 +16,11 @@
 #include "iter/runtime/memory.h"
 #include "iter/runtime/runtime.h"
 
-#define CHUNK_BYTES    ((size_t)256 << 10) /* what one claim works on, read and written together */
-#define CHUNK_ROWS     64
-#define PICTURE_SHARE  16 /* of a memory limit that was given: one picture, unless told otherwise */
-#define DECODER_BYTES  ((uint64_t)2 << 20) /* of an image decoder, beside one picture */
-#define PICTURE_MOST   ((uint64_t)1 << 50) /* no sum of these overflows */
-#define READ_BYTES     ((uint64_t)24 << 10)
-#define WORKERS_MAX    ITER_STATS_WORKERS
-#define DEFAULT_SAMPLE ((uint64_t)256 << 20)
-#define DEFAULT_GRACE  5000
+#define CHUNK_BYTES   ((size_t)256 << 10) /* what one claim works on, read and written together */
+#define CHUNK_ROWS    64
+#define READ_BYTES    ((uint64_t)24 << 10)
+#define WORKERS_MAX   ITER_STATS_WORKERS
+#define DEFAULT_GRACE 5000
 #define LONGEST_MS \
     ((int64_t)1000 * 1000000000) /* 31 years; in nanoseconds it fits beside a clock */
 #define SOURCE_DEPTH    256
@@ -70,13 +66,7 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
         const long cores = sysconf(_SC_NPROCESSORS_ONLN);
         opt->workers = cores < 1 ? 1 : cores > WORKERS_MAX ? WORKERS_MAX : (int32_t)cores;
     }
-    loader->picture_max = opt->max_sample_bytes ? opt->max_sample_bytes : DEFAULT_SAMPLE;
-    loader->picture_share = !opt->max_sample_bytes && opt->memory_limit &&
-                            opt->memory_limit / PICTURE_SHARE < loader->picture_max;
-    if (loader->picture_share) loader->picture_max = opt->memory_limit / PICTURE_SHARE;
-    if (loader->picture_max > PICTURE_MOST) loader->picture_max = PICTURE_MOST;
-    loader->decoder_max = loader->picture_max + DECODER_BYTES;
-    if (opt->max_sample_bytes == 0) opt->max_sample_bytes = DEFAULT_SAMPLE;
+    iter__budget_pictures(loader);
     if (opt->grace_ms == 0) opt->grace_ms = DEFAULT_GRACE;
     if (opt->timeout_ms < 0 || opt->grace_ms < 0 || opt->stall_ms < 0)
         return iter__fail(err, ITER_EINVAL, "options: a time is negative");
@@ -303,95 +293,18 @@ static void close_source(iter_loader *loader) {
     io->is_open = io->async = false;
 }
 
-/* Image decoders that a worker has. */
-static uint64_t n_image_decoders(const iter_loader *loader) {
-    uint64_t n = 0;
-    for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        const iter_field_plan *field = &loader->plan.fields[f];
-        n += field->lengths_of < 0 && field->any_size && field->from == ITER_ROW_DECODE;
-    }
-    return n;
-}
-
-/* The most that a worker takes for pictures, and their decoders. */
-static uint64_t picture_bytes(const iter_loader *loader) {
-    return (uint64_t)loader->plan.n_growing * loader->picture_max +
-           n_image_decoders(loader) * loader->decoder_max;
-}
-
-/* A sample that takes another one's place is read into memory of its own. */
-static uint64_t replacement_bytes(const iter_loader *loader) {
-    const bool reads = loader->plan.needs_bytes && !loader->preload;
-    if (loader->opt.on_error != ITER_ON_ERROR_REPLACE || !reads) return 0;
-    return iter__io_chunk_bytes(loader, 1);
-}
-
-/* Of one worker. What depends on the samples counts where a limit was given: it would fill any
- * other. */
-static uint64_t scratch_bytes(const iter_loader *loader) {
-    if (!loader->opt.memory_limit) return iter__worker_bytes(loader);
-    return iter__worker_bytes(loader) + picture_bytes(loader) + replacement_bytes(loader);
-}
-
-/* What is there already, or is little beside any limit but one that was given. */
-static uint64_t index_bytes(const iter_loader *loader) {
-    if (!loader->opt.memory_limit) return 0;
-    return loader->dataset->desc.index_bytes + loader->opt.n_subset * sizeof(*loader->subset);
-}
-
-static uint64_t fixed_bytes(iter_loader *loader) {
-    const uint64_t threads = (uint64_t)(loader->n_workers > 0 ? loader->n_workers : 1);
-    const uint64_t books = loader->opt.memory_limit ? iter__books_bytes(loader) : 0;
-    return (uint64_t)loader->plan.slot_bytes * loader->n_slots + scratch_bytes(loader) * threads +
-           index_bytes(loader) + books;
-}
-
-static iter_status too_small(iter_loader *loader, uint64_t limit, const char *what, uint64_t bytes,
-                             iter_error *err) {
-    return iter__fail(
-        err, ITER_ENOMEM,
-        "memory_limit of %llu bytes is too small: %u slots of %zu bytes, %d x %llu bytes of "
-        "scratch%s, an index of %llu bytes, and %s of %llu bytes",
-        (unsigned long long)limit, loader->n_slots, loader->plan.slot_bytes,
-        loader->n_workers > 0 ? loader->n_workers : 1, (unsigned long long)scratch_bytes(loader),
-        loader->plan.n_growing ? " (pictures of max_sample_bytes)" : "",
-        (unsigned long long)index_bytes(loader), what, (unsigned long long)bytes);
-}
-
-/* What it all takes, as a line of the plan. */
-static iter_status note_memory(iter_loader *loader, iter_error *err) {
-    const int32_t threads = loader->n_workers > 0 ? loader->n_workers : 1;
-    char line[512], pictures[160] = "";
-    if (loader->plan.n_growing)
-        snprintf(pictures, sizeof(pictures), ", pictures up to %d x (%d x %zu + decoder %llu)",
-                 threads, loader->plan.n_growing, loader->picture_max,
-                 (unsigned long long)(n_image_decoders(loader) * loader->decoder_max));
-    const uint64_t limit = loader->opt.memory_limit;
-    const int n = snprintf(
-        line, sizeof(line),
-        "memory slots %u x %zu, arena %zu, files %zu, scratch %d x %zu%s, index %llu bytes",
-        loader->n_slots, loader->plan.slot_bytes, loader->io.arena_bytes,
-        loader->preload ? loader->preload->bytes : 0, threads, iter__worker_bytes(loader), pictures,
-        (unsigned long long)loader->dataset->desc.index_bytes);
-    if (limit)
-        snprintf(line + n, sizeof(line) - (size_t)n, "; at most %llu\n", (unsigned long long)limit);
-    else
-        snprintf(line + n, sizeof(line) - (size_t)n, "; no limit was given\n");
-    return iter__plan_note(&loader->plan, line, err);
-}
-
 /* Whether to hold all files in memory; decides AUTO. */
 static iter_status choose_source(iter_loader *loader, uint64_t limit, bool *out_preload,
                                  iter_error *err) {
-    const uint64_t files = iter__dataset_bytes(loader->dataset), fixed = fixed_bytes(loader);
-    const uint64_t staging = files < ITER_PRELOAD_STAGING ? files : ITER_PRELOAD_STAGING;
-    const bool there = iter__dataset_is_preloaded(loader->dataset); /* by another loader */
-    const bool fits = files != ITER_UNKNOWN && (there || fixed + files + staging <= limit);
+    const uint64_t files = iter__budget_preload(loader->dataset),
+                   fixed = iter__budget_fixed(loader);
+    const bool fits = fixed <= limit && files <= limit - fixed;
     const int32_t wish = loader->opt.source;
     loader->source = wish;
     *out_preload = wish == ITER_SOURCE_MEMORY || (wish == ITER_SOURCE_AUTO && fits);
     if (wish == ITER_SOURCE_AUTO) loader->source = fits ? ITER_SOURCE_MEMORY : ITER_SOURCE_RING;
-    if (wish == ITER_SOURCE_MEMORY && !fits) return too_small(loader, limit, "files", files, err);
+    if (wish == ITER_SOURCE_MEMORY && !fits)
+        return iter__budget_too_small(loader, limit, "files", files, err);
     if (wish == ITER_SOURCE_DIRECT && !loader->plan.direct) {
         iter__fallback(loader,
                        "direct: stages stand between bytes and batch; reading into the arena");
@@ -468,7 +381,7 @@ static iter_status keep_rows(iter_loader *loader, uint64_t limit, iter_error *er
         return ITER_OK;
     if (loader->once || loader->plan.has_set) return ITER_OK;
     const uint64_t bytes = iter__description_kept_bytes(&dataset->desc);
-    const uint64_t fixed = fixed_bytes(loader);
+    const uint64_t fixed = iter__budget_fixed(loader);
     const bool there = iter__dataset_is_preloaded(dataset); /* by another loader */
     if (!there && (fixed > limit || bytes > limit - fixed)) return ITER_OK;
     bool now;
@@ -483,12 +396,12 @@ static iter_status keep_rows(iter_loader *loader, uint64_t limit, iter_error *er
 static iter_status make_arena(iter_loader *loader, uint64_t limit, iter_error *err) {
     iter_io *io = &loader->io;
     size_t least = 2 * iter__io_chunk_bytes(loader, loader->chunk_rows);
-    const uint64_t fixed = fixed_bytes(loader);
+    const uint64_t fixed = iter__budget_fixed(loader);
     while (fixed + least > limit && loader->chunk_rows > 1) {
         loader->chunk_rows /= 2;
         least = 2 * iter__io_chunk_bytes(loader, loader->chunk_rows);
     }
-    if (fixed + least > limit) return too_small(loader, limit, "an arena", least, err);
+    if (fixed + least > limit) return iter__budget_too_small(loader, limit, "an arena", least, err);
     uint32_t n_frames;
     const size_t frames = iter__frames_bytes(loader, &n_frames) * n_frames;
     size_t bytes = iter__io_chunk_bytes(loader, loader->opt.batch_size) * loader->n_slots;
@@ -582,8 +495,7 @@ static iter_status make_memory(iter_loader *loader, iter_error *err) {
     loader->chunk_rows = fit < 1 ? 1 : fit > CHUNK_ROWS ? CHUNK_ROWS : (uint32_t)fit;
     if (loader->chunk_rows > opt->batch_size) loader->chunk_rows = opt->batch_size;
     loader->max_chunks = (opt->batch_size + loader->chunk_rows - 1) / loader->chunk_rows;
-    if (fixed_bytes(loader) > limit)
-        return too_small(loader, limit, "books", iter__books_bytes(loader), err);
+    if (iter__budget_fixed(loader) > limit) return iter__budget_refuse(loader, limit, err);
     if (loader->plan.needs_bytes) {
         bool load_all;
         ITER_TRY(choose_source(loader, limit, &load_all, err));
@@ -708,7 +620,7 @@ static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_
     loader->get_key = iter_rng_key(loader->opt.seed, "get", 0);
     loader->replace_key = iter_rng_key(loader->opt.seed, "replace", 0);
     ITER_TRY(make_memory(loader, err));
-    ITER_TRY(note_memory(loader, err));
+    ITER_TRY(iter__budget_note(loader, err));
     ITER_TRY(iter__stages_make(loader, err));
     loader->stage_name = leading_stage(loader);
     loader->opener = loader->position = iter__cut_epoch(&loader->cut, 0);

@@ -688,6 +688,22 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
 iter_status iter__workers_make(iter_loader *loader, iter_error *err); /* their memory and states */
 iter_status iter__workers_run(iter_loader *loader, iter_error *err);  /* their threads */
 
+/* budget.c: what a loader takes, against one memory limit */
+/* How large pictures may be, by max_sample_bytes or as a share of the limit. */
+void iter__budget_pictures(iter_loader *loader);
+/* Slots, scratch of all workers, index and books. */
+uint64_t iter__budget_fixed(iter_loader *loader);
+/* Of all files in memory, with what reading them takes; 0 = they are there, by another loader. */
+uint64_t iter__budget_preload(iter_dataset *dataset);
+/* ENOMEM with what the limit has to hold, `bytes` of them for `what`, how large it would have to be,
+ * and what makes do with less. */
+iter_status iter__budget_too_small(iter_loader *loader, uint64_t limit, const char *what,
+                                   uint64_t bytes, iter_error *err);
+/* The same before the source is chosen, with the least that reading takes. */
+iter_status iter__budget_refuse(iter_loader *loader, uint64_t limit, iter_error *err);
+/* What it all takes, as a line of the plan. */
+iter_status iter__budget_note(iter_loader *loader, iter_error *err);
+
 /* make.c */
 void iter__loader_free(iter_loader *loader);
 /* A loader of all rows as they come, in order, which keeps nothing in memory. */

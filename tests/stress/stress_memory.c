@@ -364,12 +364,61 @@ static void large_index(const char *folder) {
     expect_below("index", (size_t)12 << 20);
 }
 
+/* What the error says would do does, and little less would not. */
+static void expect_named_limit(iter_dataset *data, const char *chain_text,
+                               iter_loader_options opt) {
+    iter_error err;
+    iter_loader *loader;
+    iter_chain *chain = drive_chain(chain_text);
+    unsigned long long limit = 0, sample = 0;
+    EXPECT_STATUS(iter_dataloader_create(data, chain, &opt, &loader, &err), ITER_ENOMEM, &err);
+    const char *at = strstr(err.message, "is too small, ");
+    const char *of = strstr(err.message, "with max_sample_bytes of ");
+    printf("%s\n", err.message);
+    EXPECT(at && sscanf(at, "is too small, %llu would do", &limit) == 1);
+    EXPECT(!strstr(err.message, "..."));
+    if (of && EXPECT_EQ(sscanf(of, "with max_sample_bytes of %llu", &sample), 1)) {
+        iter_loader_options less = opt;
+        less.max_sample_bytes = sample;
+        EXPECT_OK(iter_dataloader_create(data, chain, &less, &loader, &err), &err);
+        iter_loader_unref(loader);
+    }
+    EXPECT(limit > opt.memory_limit);
+    opt.memory_limit = limit - limit / 64;
+    EXPECT_STATUS(iter_dataloader_create(data, chain, &opt, &loader, &err), ITER_ENOMEM, &err);
+    opt.memory_limit = limit;
+    EXPECT_OK(iter_dataloader_create(data, chain, &opt, &loader, &err), &err);
+    iter_loader_unref(loader);
+    iter_chain_unref(chain);
+}
+
+static void named_limits(const char *folder) {
+    static const int32_t sources[] = {ITER_SOURCE_AUTO, ITER_SOURCE_MEMORY, ITER_SOURCE_PREAD};
+    static const char tall[] = "center-crop:512 | to:f32,nchw";
+    iter_dataset *data = open_in(folder, "folder", "mix\"");
+    for (int s = 0; s < 3; s++) {
+        iter_loader_options opt = options_with((uint64_t)16 << 20);
+        opt.source = sources[s];
+        expect_named_limit(data, tall, opt);
+        opt.workers = 16; /* more pictures than shares: the limit grows until they do not */
+        expect_named_limit(data, tall, opt);
+        opt.workers = 2;
+        opt.memory_limit = (uint64_t)160 << 20; /* the slots fit, the pictures do not */
+        expect_named_limit(data, tall, opt);
+        opt.memory_limit = (uint64_t)80 << 20;
+        opt.max_sample_bytes = (uint64_t)40 << 20;
+        expect_named_limit(data, tall, opt);
+    }
+    iter_dataset_unref(data);
+}
+
 static const struct {
     const char *name;
     void (*run)(const char *folder);
 } cases[] = {{"tight-pictures", tight_pictures}, {"ample-pictures", ample_pictures},
              {"default-limits", default_limits}, {"cut-records", cut_records},
-             {"raw-records", raw_records},       {"large-index", large_index}};
+             {"raw-records", raw_records},       {"large-index", large_index},
+             {"named-limits", named_limits}};
 
 /* This program once more, for one case. */
 static int run_alone(const char *name, const char *folder) {
