@@ -52,10 +52,13 @@ typedef enum iter_on_error {
 } iter_on_error;
 
 typedef enum iter_source {
-    ITER_SOURCE_AUTO = 0,   /* memory if the set fits, else ring, else pread */
-    ITER_SOURCE_MEMORY = 1, /* read everything once, at create */
-    ITER_SOURCE_RING = 2,   /* io_uring; pread where it is forbidden, said in the statistics */
-    ITER_SOURCE_PREAD = 3,  /* threads that call pread */
+    ITER_SOURCE_AUTO = 0, /* memory if the set fits, else ring, else pread */
+    /* read everything once, at create, which is EIO where a file cannot be read; but where on_error
+     * is not FAIL all is read as needed then, said in the statistics, and the file's are failed
+     * samples */
+    ITER_SOURCE_MEMORY = 1,
+    ITER_SOURCE_RING = 2,  /* io_uring; pread where it is forbidden, said in the statistics */
+    ITER_SOURCE_PREAD = 3, /* threads that call pread */
     ITER_SOURCE_DIRECT =
         4,               /* ring, and the batch itself is the target where no step stands between */
     ITER_SOURCE_NULL = 5 /* no bytes at all: rows of zeros; what is left is the loader's own cost */

@@ -481,6 +481,13 @@ static void fit_caches(iter_loader *loader) {
     if (!past_cache) iter__placed_plan(loader);
 }
 
+/* Whether files that could not be loaded are read as needed: what cannot be read then, either, is a
+ * failed sample. */
+static bool does_without(const iter_loader_options *opt, iter_status loaded) {
+    if (opt->source != ITER_SOURCE_MEMORY) return loaded == ITER_EIO || loaded == ITER_ENOMEM;
+    return loaded == ITER_EIO && opt->on_error != ITER_ON_ERROR_FAIL;
+}
+
 static iter_status make_memory(iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
     const uint64_t limit =
@@ -501,12 +508,11 @@ static iter_status make_memory(iter_loader *loader, iter_error *err) {
         ITER_TRY(choose_source(loader, limit, &load_all, err));
         iter_error why = {.status = ITER_OK};
         const iter_status loaded = load_all ? preload(loader, &why) : ITER_AGAIN;
-        if (loaded < 0 &&
-            (opt->source == ITER_SOURCE_MEMORY || (loaded != ITER_EIO && loaded != ITER_ENOMEM))) {
+        if (loaded < 0 && !does_without(opt, loaded)) {
             if (err) *err = why;
             return loaded;
         }
-        if (loaded < 0) { /* AUTO: the samples that can be read are read one by one */
+        if (loaded < 0) { /* the samples that can be read are read one by one */
             char text[160];
             snprintf(text, sizeof(text), "memory: %.120s; reading as needed", why.message);
             iter__fallback(loader, text);
