@@ -88,6 +88,9 @@ status 1 pack "$golden/one.lst" "$dir/t.rec" --root "$dir/set"
 status 0 pack "$dir/marked.lst" "$dir/u.rec" --root "$dir/set"
 cmp -s "$golden/one.rec" "$dir/u.rec" || fault "a list with a mark: not the same .rec"
 
+# Files that are no images go in as they are, which is said.
+says '^warning: packed as they are: 1 empty files, 3 .* neither JPEG nor PNG; the first is item ' out
+
 # Lines with more or fewer labels than the first.
 printf '0\t1\tx\n1\t2\t3\ty\n' >"$dir/labels.lst"
 status 1 pack "$dir/labels.lst" "$dir/l.rec"
@@ -143,6 +146,45 @@ says '3 records written, 1 files skipped' out
 status 0 verify "$dir/r.rec"
 status 1 verify "$dir/r.rec" --list "$golden/one.lst" --root "$dir/set"
 says 'has 4 files, 3 records' err
+status 1 verify "$dir/r.rec" --list "$golden/one.lst" --root "$dir/set" --skip # it could be read
+says 'item 4 is in no record, and its file can be read: b/3 3' err
+status 0 verify "$dir/r.rec" --list "$golden/one.lst" --root "$dir/gone" --skip
+says '1 files that cannot be read are left out' out
+status 2 verify "$dir/r.rec" --skip
+
+# One in the middle: the records behind it are still those of their own files.
+rm -f "$dir"/r.*; cp "$dir/set/b/3 3" "$dir/gone/b"; rm "$dir/gone/a/1"
+middle=$(awk -F'\t' '$NF == "a/1" { print NR }' "$golden/one.lst")
+status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone"
+says 'a/1: No such file' err
+says 'with --skip leaves out files like this one' err
+"$ITERPACK" pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone" --skip >"$dir/out" 2>"$dir/err" || fault "--skip from where it ended: $(cat "$dir/err")"
+says "^$((4 - middle)) records written, $((middle - 1)) were there, 1 files skipped$" out
+[ -z "$(ls "$dir" | grep 'r.rec.part')" ] || fault "parts are left: $(ls "$dir")"
+status 0 verify "$dir/r.rec" --list "$golden/one.lst" --root "$dir/gone" --skip
+status 1 verify "$dir/r.rec" --list "$golden/one.lst" --root "$dir/gone"
+says "item $middle of the list is in no record: a/1" err
+says '1 items of the list are in no record: with --skip' err
+[ "$(wc -l <"$dir/err")" = 2 ] || fault "more than the missing file: $(cat "$dir/err")"
+# Begun with --skip it is not taken up without: what was left out is not known to be missing.
+rm -f "$dir"/r.*; mkdir "$dir/r.idx"
+"$ITERPACK" pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone" --skip >"$dir/out" 2>"$dir/err" && fault "an index over a folder"
+rmdir "$dir/r.idx"
+status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone"
+says 'with other options' err
+# Nor are shards; begun without, they are all taken up with it.
+rm -f "$dir"/s-*
+status 1 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/less" --shards 4
+"$ITERPACK" pack "$golden/three.lst" "$dir/s.rec" --root "$dir/less" --shards 4 --skip >"$dir/out" 2>"$dir/err" || fault "--skip with shards: $(cat "$dir/err")"
+status 0 verify "$dir"/s-*.rec --list "$golden/three.lst" --root "$dir/less" --skip
+
+# Many faults: the first ten, how many, and what may be behind them.
+mkdir -p "$dir/wrong/many" && for file in "$dir"/many/*; do printf x >"$dir/wrong/many/${file##*/}"; done
+status 1 verify "$dir/m.rec" --list "$dir/many.lst" --root "$dir/wrong"
+[ "$(wc -l <"$dir/err")" = 12 ] || fault "$(wc -l <"$dir/err") lines for 300 files that differ"
+says 'record 2 at .*: has other bytes than the file many/2$' err
+says '300 faults, of which the first 10 are shown' err
+says '300 of 300 records have other bytes than their files: was it packed with other options (--resize' err
 
 # What verify finds: bytes of one.rec changed; each place with what is said.
 damage() { # OFFSET OCTAL REASON

@@ -112,6 +112,17 @@ void pack_reader_close(pack_reader *reader);
 /* Header and labels of a payload; where the content begins, or 0 where it is none. */
 size_t pack_header_read(const uint8_t *payload, size_t n, pack_header *out);
 
+/* What a content is by its first bytes. */
+typedef enum pack_content {
+    PACK_JPEG,
+    PACK_PNG,
+    PACK_EMPTY,
+    PACK_OTHER,
+    PACK_CONTENTS
+} pack_content;
+
+pack_content pack_content_of(const uint8_t *bytes, size_t n);
+
 /* "x.idx" for "x.rec". */
 char *pack_idx_path(const char *rec);
 

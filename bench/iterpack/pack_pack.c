@@ -40,6 +40,7 @@ typedef struct pack_run {
     pack_image_options image;
     pack_images *images; /* NULL = files as they are */
     uint64_t n_written, n_skipped, n_resumed, n_warned;
+    uint64_t n_empty, n_other, first_odd; /* written as they are, though they are no images */
 } pack_run;
 
 /* One .rec on its way. */
@@ -80,16 +81,17 @@ static int sync_folder(const char *path) {
 /* ---- going on -------------------------------------------------------------------------------- */
 
 /* What decides a shard's bytes, as one line. */
-static char *fingerprint(const pack_run *run, const shard *s) {
+static char *fingerprint(const pack_run *run, const shard *s, bool skip) {
     char *image = pack_image_text(&run->image);
     char *text =
         pack_text("iterpack 2 list %016" PRIx64 " items %" PRIu64 " %" PRIu64 " skip %d, %s\n",
-                  run->list->hash, s->first, s->last, run->skip, image);
+                  run->list->hash, s->first, s->last, skip, image);
     free(image);
     return text;
 }
 
-/* Whether `path` says the same as the fingerprint. PACK_DONE without it: *out_there false. */
+/* Whether `path` says the same as the fingerprint; what was begun without --skip is the same with it, since
+ * nothing was left out so far. PACK_DONE without it: *out_there false. */
 static int read_mark(const pack_run *run, const shard *s, const char *path, bool *out_there,
                      bool *out_same) {
     char text[256] = "";
@@ -99,10 +101,11 @@ static int read_mark(const pack_run *run, const shard *s, const char *path, bool
     const size_t n = fread(text, 1, sizeof(text) - 1, file);
     fclose(file);
     text[n] = '\0';
-    char *expected = fingerprint(run, s);
+    char *expected = fingerprint(run, s, run->skip), *stricter = fingerprint(run, s, false);
     *out_there = true;
-    *out_same = strcmp(text, expected) == 0;
+    *out_same = strcmp(text, expected) == 0 || (run->skip && strcmp(text, stricter) == 0);
     free(expected);
+    free(stricter);
     return PACK_DONE;
 }
 
@@ -121,13 +124,17 @@ static int check_part(const pack_run *run, const shard *s, bool *out_there) {
                      s->rec);
 }
 
+/* In the place of one that is there, which parts depend on: so by another name first. */
 static int write_fingerprint(const pack_run *run, const shard *s) {
-    char *text = fingerprint(run, s);
-    FILE *file = fopen(s->of, "w");
+    char *text = fingerprint(run, s, run->skip), *path = pack_text("%s.new", s->of);
+    FILE *file = fopen(path, "w");
     bool good = file && fputs(text, file) >= 0 && fflush(file) == 0 && fsync(fileno(file)) == 0;
     if (file && fclose(file) != 0) good = false;
+    if (good) good = rename(path, s->of) == 0;
+    const int status = good ? PACK_DONE : pack_fail_os("%s", s->of);
     free(text);
-    return good ? PACK_DONE : pack_fail_os("%s", s->of);
+    free(path);
+    return status;
 }
 
 /* Finds how far the index has come: the item to go on with, and where its record goes. */
@@ -179,7 +186,7 @@ static int open_parts(pack_run *run, shard *s) {
         idx_bytes = lines_bytes(&index);
         run->n_resumed += index.n;
     }
-    if (status == PACK_DONE && !there) status = write_fingerprint(run, s);
+    if (status == PACK_DONE && (!there || run->skip)) status = write_fingerprint(run, s);
     pack_index_free(&index);
     s->synced = rec_bytes;
     if (status != PACK_DONE) {
@@ -225,6 +232,15 @@ static int add_record(const pack_run *run, shard *s, uint64_t item, const pack_f
     return s->data.offset - s->synced >= SYNC_BYTES ? checkpoint(s) : PACK_DONE;
 }
 
+/* Files that go in as they are may be anything: what is no image is counted, and said at the end. */
+static void note_content(pack_run *run, uint64_t item, const pack_file *file) {
+    const pack_content content = pack_content_of(file->bytes, file->n);
+    if (run->images || (content != PACK_EMPTY && content != PACK_OTHER)) return;
+    if (run->n_empty + run->n_other == 0) run->first_odd = item;
+    if (content == PACK_EMPTY) run->n_empty++;
+    if (content == PACK_OTHER) run->n_other++;
+}
+
 static int write_items(pack_run *run, shard *s) {
     pack_files *files =
         pack_files_start(run->list, s->next, s->last, run->root, run->threads, run->images);
@@ -236,11 +252,16 @@ static int write_items(pack_run *run, shard *s) {
             status = add_record(run, s, s->next, &file);
             run->n_written += status == PACK_DONE;
             run->n_warned += file.warned;
+            note_content(run, s->next, &file);
             continue;
         }
         status = pack_fail("%s: item %" PRIu64 ": %s: %s", run->list_path, s->next + 1,
                            run->list->items[s->next].path, file.reason);
-        if (!run->skip) continue;
+        if (!run->skip) {
+            pack_fail("what is packed so far is kept: the same command goes on behind it, and with "
+                      "--skip leaves out files like this one");
+            continue;
+        }
         run->n_skipped++;
         status = PACK_DONE;
     }
@@ -368,6 +389,13 @@ static int run_all(pack_run *run, const char *out) {
         if (run->n_warned)
             printf(", %" PRIu64 " images packed although their decoder warned", run->n_warned);
         printf("\n");
+        if (run->n_empty + run->n_other) {
+            printf("warning: packed as they are: %" PRIu64 " empty files, %" PRIu64
+                   " that by their first bytes are neither JPEG nor PNG; the first is item %" PRIu64
+                   ": %s\n",
+                   run->n_empty, run->n_other, run->first_odd + 1,
+                   run->list->items[run->first_odd].path);
+        }
     }
     return status;
 }

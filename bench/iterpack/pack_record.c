@@ -83,7 +83,7 @@ static int put(pack_writer *writer, const void *bytes, size_t n) {
     writer->offset += n;
     if (n > BUFFER_BYTES - writer->used && flush(writer) != PACK_DONE) return PACK_FAILED;
     if (n > BUFFER_BYTES) return write_all(writer, bytes, n);
-    memcpy(writer->buffer + writer->used, bytes, n);
+    if (n) memcpy(writer->buffer + writer->used, bytes, n);
     writer->used += n;
     return PACK_DONE;
 }
@@ -255,6 +255,13 @@ size_t pack_header_read(const uint8_t *payload, size_t n, pack_header *out) {
     out->id2 = get_u32(payload + 16) | (uint64_t)get_u32(payload + 20) << 32;
     if (out->flag > (n - PACK_HEADER_BYTES) / 4) return 0;
     return PACK_HEADER_BYTES + 4 * (size_t)out->flag;
+}
+
+pack_content pack_content_of(const uint8_t *bytes, size_t n) {
+    if (n == 0) return PACK_EMPTY;
+    if (n >= 3 && memcmp(bytes, "\xff\xd8\xff", 3) == 0) return PACK_JPEG;
+    if (n >= 8 && memcmp(bytes, "\x89PNG\r\n\x1a\n", 8) == 0) return PACK_PNG;
+    return PACK_OTHER;
 }
 
 /* ---- index files ----------------------------------------------------------------------------- */
