@@ -286,6 +286,35 @@ static iter_status fail_value(const option_row *row, const char *text, iter_erro
                       row->kind == WORKERS ? " or auto" : "", text);
 }
 
+static const struct {
+    bench_command command;
+    const char *name;
+} commands[] = {{BENCH_RUN, "run"},         {BENCH_PLAN, "plan"},         {BENCH_LIMITS, "limits"},
+                {BENCH_SERVE, "serve"},     {BENCH_VERSUS, "versus"},     {BENCH_DOCTOR, "doctor"},
+                {BENCH_COMPARE, "compare"}, {BENCH_GENERATE, "generate"}, {BENCH_REPORT, "report"},
+                {BENCH_LIST, "list"}};
+
+/* Their names, with commas. */
+static const char *command_names(unsigned which, char text[96]) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        if (which & commands[i].command)
+            used += (size_t)snprintf(text + used, 96 - used, "%s%s", used ? ", " : "",
+                                     commands[i].name);
+    return text;
+}
+
+/* An option that this command does not know: others may. */
+static iter_status unknown(const char *name, size_t length, iter_error *err) {
+    char names[96];
+    const option_row *row = find(name, length, ~0u);
+    if (row == NULL)
+        return bench_fail(err, ITER_EINVAL, "unknown argument '--%.*s'", (int)length, name);
+    return bench_fail(err, ITER_EINVAL, "unknown argument '--%s' here: it belongs to %s", row->name,
+                      command_names(row->commands, names));
+}
+
 /* ---- Public ---------------------------------------------------------------------------------- */
 
 iter_status bench_options_parse(int argc, char **argv, int first, bench_command command,
@@ -307,8 +336,7 @@ iter_status bench_options_parse(int argc, char **argv, int first, bench_command 
         const char *name = text + 2;
         size_t length = strcspn(name, "=");
         const option_row *row = find(name, length, command);
-        if (row == NULL)
-            return bench_fail(err, ITER_EINVAL, "unknown argument '--%.*s'", (int)length, name);
+        if (row == NULL) return unknown(name, length, err);
         if (given[row - rows])
             return bench_fail(err, ITER_EINVAL, "--%s is given twice", row->name);
         given[row - rows] = true;
@@ -494,13 +522,15 @@ void bench_options_help(FILE *out) {
           "seconds' on stdout\n"
           "       iterbench versus --a COMMAND --b COMMAND [--pairs N] [--slice S] [--json "
           "FILE|-]\n"
-          "       iterbench --help | --version\n\noptions:\n",
+          "       iterbench --help | --version\n\n"
+          "options, each with the commands that know it; run = to measure, without a word:\n",
           out);
     for (size_t i = 0; i < N_ROWS; i++) {
-        char left[64];
+        char left[64], names[96];
         snprintf(left, sizeof(left), "--%s %s", rows[i].name,
                  rows[i].value != NULL ? rows[i].value : "");
-        fprintf(out, "  %-46s %s\n", left, rows[i].help);
+        fprintf(out, "  %-46s %s [%s]\n", left, rows[i].help,
+                command_names(rows[i].commands, names));
     }
     fputs("\nexit status: 0 done, 1 the run failed, 2 usage\n", out);
 }

@@ -277,8 +277,10 @@ static void notes(const run_result *result, FILE *out) {
     if (result->n_failures > 0 && result->n_failures < stats->n_failures)
         fprintf(out, "%-*s the first %zu are counted by reason\n", LEFT, "", result->n_failures);
     if (stats->n_warnings > 0)
-        fprintf(out, "%-*s %" PRIu64 ", first: %.200s\n", LEFT, "decoder warned", stats->n_warnings,
-                stats->warning_text);
+        fprintf(out,
+                "%-*s %" PRIu64 ", first: %.200s\n%-*s on-warning=reject makes failed samples of "
+                "them, which --failures lists\n",
+                LEFT, "decoder warned", stats->n_warnings, stats->warning_text, LEFT, "");
     for (int i = 0; i < result->n_arms; i++)
         for (int32_t k = 0; k < result->stats[i].n_fallbacks && k < ITER_STATS_FALLBACKS; k++)
             fprintf(out, "%-*s %s\n", LEFT, "fallback", result->stats[i].fallbacks[k]);

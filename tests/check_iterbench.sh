@@ -23,6 +23,8 @@ status() {
 hash_of() { "$ITERBENCH" "$@" --hash --json - | sed -n 's/^  "hash": "\([0-9a-f]*\)"$/\1/p'; }
 
 status 0 --help
+grep -q '^  --failures FILE .*\[run\]$' "$dir/out" || fault "--help does not say which command knows --failures"
+grep -q '^  --cache .*\[run, limits, serve\]$' "$dir/out" || fault "--help does not say which commands know --cache"
 status 0 --version
 status 0 list
 grep -q '^  cifar10 ' "$dir/out" || fault "list has no cifar10"
@@ -250,8 +252,18 @@ PYTHON
     status 1 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --shuffle none --epochs 1
     grep -q 'image: sample 5 (.*/a/15.jpg:0): the data end early, after 700 bytes' "$dir/err" || fault "the message of a cut photo: $(cat "$dir/err")"
     status 1 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error blank --epochs 1 --failures "$dir/none/failed.tsv"
+    # One that its decoder warns about is counted, and listed where that is asked for.
+    mkdir -p "$dir/warned/a"
+    { head -c 20 tests/golden/images/rgb420.jpg; printf '\0\0\0\0'; tail -c +21 tests/golden/images/rgb420.jpg; } >"$dir/warned/a/1.jpg"
+    cp tests/golden/images/rgb420.jpg "$dir/warned/a/2.jpg"
+    status 0 --data "folder:$dir/warned" --chain "$resized" --loader dataloader --on-error replace --epochs 1
+    grep -A 1 '^decoder warned  *1, first: .*1.jpg' "$dir/out" | grep -q 'on-warning=reject .* --failures' || fault "a warning: $(cat "$dir/out")"
+    status 0 --data "folder:$dir/warned?on-warning=reject" --chain "$resized" --loader dataloader --on-error replace --epochs 1 --failures "$dir/failed.tsv"
+    grep -q '/a/1.jpg' "$dir/failed.tsv" || fault "on-warning=reject lists nothing: $(cat "$dir/failed.tsv")"
 fi
 status 2 --data "folder:$dir/photos" --compute-ms 1 --failures "$dir/failed.tsv"
+status 2 limits --data "folder:$dir/photos" --failures "$dir/failed.tsv"
+grep -q -- "unknown argument '--failures' here: it belongs to run" "$dir/err" || fault "an option of another command: $(cat "$dir/err")"
 
 # Hashes: equal whatever does not matter, and different where it does.
 base=$(hash_of --data "cifar10:$set" --loader dataloader)

@@ -346,12 +346,14 @@ static photo_yard yard_of(const bench_options *options) {
     return yard;
 }
 
+#ifdef ITER_HAVE_PNG
 static void add_png(const char *name, uint8_t *png, size_t size) {
     char path[160];
     snprintf(path, sizeof(path), "%s/class-0/%s", folder, name);
     FILE *file = fopen(path, "wb");
     cr_assert(file != NULL && fwrite(png, 1, size, file) == size && fclose(file) == 0);
 }
+#endif
 
 /* A PNG may hold what a JPEG begins with: it is told by where it begins itself. */
 Test(bench_photos, pngs_and_jpegs_have_loops, .init = make_photos, .fini = remove_photos) {
