@@ -336,7 +336,7 @@ typedef struct iter_transform_ops {
                          iter_rng *rng, void *scratch, iter_error *err);
     /* Instead of apply(), over the rows of an image of any size as they are decoded, to the same bits.
      * begin_rows: as iter_image_rows.begin(), in->data is NULL; out and scratch stay until the last row.
-     * take_rows: answers how many rows of out are there. An image whose decoder fails halfway is
+     * take_rows: answers how many rows of out (by its H) are there. An image whose decoder fails halfway is
      * left. NULL for both = none. */
     size_t (*begin_rows)(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
                          void *scratch);

@@ -334,12 +334,10 @@ static size_t take_rows(jpeg_state *s, size_t row_bytes) {
     return stride;
 }
 
-/* Up to n rows; how many came. */
-static int64_t read_some(jpeg_state *s, JSAMPARRAY rows, int64_t n) {
-    int64_t got = 0;
-    while (got < n)
+/* The next n rows; libjpeg may make fewer at a time. */
+static void read_rows(jpeg_state *s, JSAMPARRAY rows, int64_t n) {
+    for (int64_t got = 0; got < n;)
         got += jpeg_read_scanlines(&s->jpeg, rows + got, (JDIMENSION)(n - got));
-    return got;
 }
 
 /* To who takes them, a few that stay in the first cache. */
@@ -357,7 +355,8 @@ static void hand_rows(jpeg_state *s, const stored_part *p, iter_image_rows *take
         at[i] = rows[i] + before;
     }
     for (int64_t y = 0; y < p->part.height;) {
-        const int64_t n = read_some(s, rows, least(p->part.height - y, ROWS_AT_ONCE));
+        const int64_t n = least(p->part.height - y, ROWS_AT_ONCE);
+        read_rows(s, rows, n);
         for (int64_t i = 0; cmyk && i < n; i++)
             from_cmyk(rows[i] + before, p->part.width, iter__image_channels(s->options));
         taker->put(taker, at, (int32_t)n);
@@ -384,7 +383,7 @@ static void store_rows(jpeg_state *s, const stored_part *p, uint8_t *out) {
         const int64_t n = least(part->height - y, ROWS_AT_ONCE);
         for (int64_t i = 0; i < n; i++)
             rows[i] = place_row(s, straight ? out : NULL, row_bytes, y + i, i);
-        read_some(s, rows, n);
+        read_rows(s, rows, n);
         for (int64_t i = 0; i < n; i++) {
             if (straight && rows[i] == out + (size_t)(y + i) * row_bytes) continue;
             uint8_t *row = rows[i] + (part->x - p->first_x) * from;

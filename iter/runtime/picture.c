@@ -183,7 +183,9 @@ static size_t begin_rows(iter_image_rows *rows, const iter_desc *image) {
                                      &p.image, &r->made, r->worker->growing[ITER_GROWING - 1].data);
     if (reach == 0) return 0;
     r->n_rows = image->dims[0];
-    if (r->pack && !iter__pack.begin(r->pack->pack, &r->sample, r->worker->scratch)) r->pack = NULL;
+    if (r->pack && (r->made.desc.layout[0] != 'H' ||
+                    !iter__pack.begin(r->pack->pack, &r->sample, r->worker->scratch)))
+        r->pack = NULL;
     return reach;
 }
 
@@ -197,9 +199,10 @@ static void put_rows(iter_image_rows *rows, const uint8_t *const *at, int32_t n)
         step->stage->ops->take_rows(r->worker->transform_states[step->state], at, n);
     if (r->pack && n_made > r->n_packed) {
         iter__activity(r->worker, r->pack->activity, r->index);
-        iter__pack.band(r->pack->pack, r->made.data, r->pack_out, r->worker->scratch, r->n_packed,
-                        n_made);
-        r->n_packed = n_made;
+        if (n_made <= r->made.desc.dims[0])
+            iter__pack.band(r->pack->pack, r->made.data, r->pack_out, r->worker->scratch,
+                            r->n_packed, n_made);
+        r->n_packed = n_made; /* whatever it says: iter__picture_decode() compares */
     }
     iter__activity(r->worker, ACTIVITY_DECODE, r->index);
 }
@@ -255,6 +258,10 @@ iter_status iter__picture_decode(iter_loader *loader, iter_worker *worker, iter_
     out->wished = false;
     out->n_steps = 1;
     if (!rows.pack) return ITER_OK;
+    if (rows.n_packed != rows.made.desc.dims[0])
+        return iter__fail(err, ITER_EINVAL, "%s made %lld of %lld rows",
+                          first->stage->ops->base.name, (long long)rows.n_packed,
+                          (long long)rows.made.desc.dims[0]);
     iter__picture_lies(out, &rows.pack->out, outs[1]);
     out->n_steps = 2;
     return ITER_OK;

@@ -235,6 +235,52 @@ static void damaged_files_are_named(void) {
     make_folder_gone(folder);
 }
 
+/* ---- A stage that miscounts its rows ---------------------------------------------------------- */
+
+static const iter_transform_ops *honest;
+
+static int64_t one_more(void *state, const uint8_t *const *rows, int32_t n) {
+    return honest->take_rows(state, rows, n) + 1;
+}
+
+static int64_t none(void *state, const uint8_t *const *rows, int32_t n) {
+    (void)honest->take_rows(state, rows, n);
+    return 0;
+}
+
+/* What it says decides where the pass behind it writes: the sample fails, and nothing is written elsewhere. */
+static void wrong_counts_fail(void) {
+    int64_t (*const takes[])(void *, const uint8_t *const *, int32_t) = {one_more, none};
+    char folder[MAKE_PATH_MAX];
+    iter_error err;
+    make_set(folder, false);
+    honest = iter_registry_transform(NULL, "resize");
+    EXPECT(honest && honest->take_rows);
+    iter_dataset *data = open_set(folder, "");
+    iter_loader_options opt = base();
+    opt.shuffle = ITER_SHUFFLE_NONE;
+    opt.batch_size = 1;
+    for (size_t i = 0; i < sizeof(takes) / sizeof(takes[0]); i++) {
+        iter_transform_ops liar = *honest;
+        iter_registry *registry;
+        iter_chain *chain;
+        iter_batch *batch;
+        liar.base.name = "liar";
+        liar.take_rows = takes[i];
+        EXPECT_OK(iter_registry_create(&registry, &err), &err);
+        EXPECT_OK(iter_registry_add_transform(registry, &liar, &err), &err);
+        EXPECT_OK(iter_chain_parse("liar:24 | random-flip | to:f32", registry, &chain, &err), &err);
+        iter_loader *loader = drive_loader(data, chain, &opt);
+        EXPECT_STATUS(iter_loader_next(loader, &batch, &err), ITER_EINVAL, &err);
+        EXPECT(strstr(err.message, "liar made ") && strstr(err.message, " of 24 rows"));
+        iter_loader_unref(loader);
+        iter_chain_unref(chain);
+        iter_registry_destroy(registry);
+    }
+    iter_dataset_unref(data);
+    make_folder_gone(folder);
+}
+
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
 static void bounds(void) {
@@ -389,12 +435,15 @@ int main(void) {
     same_for_all(CROP, "", ITER_ON_ERROR_REPLACE, true);
     same_for_all(CROP, "", ITER_ON_ERROR_BLANK, true);
     decoded_or_cut(CROP);
+    decoded_or_cut(
+        "random-resized-crop:size=72 | random-flip | to:f32,nchw"); /* wide: row by row */
     decoded_or_cut("center-crop:24 | to:f32,nchw");
     decoded_or_cut("resize-short:20 | center-crop:16 | random-flip | to:f32,nchw");
     /* a stage of its own behind the pass that goes on with the rows as they are decoded */
     decoded_or_cut("random-resized-crop:size=24 | random-flip:p=1 | resize:16 | to:f32,nchw");
     decoded_or_cut("resize:24 | random-flip:p=1 | color-jitter:brightness=0.4 | to:f32,nchw");
     damaged_files_are_named();
+    wrong_counts_fail();
     bounds();
     steady_state();
     chains();
