@@ -76,7 +76,7 @@ typedef struct iter__kernels {
                   const void *next);
     /* From u8 only, NULL at levels without masked loads. */
     void (*window)(void *out, const uint8_t *in, const iter__window *window);
-    /* As split3, from u8, the last pixel first; n at least 16. NULL where window is. */
+    /* As split3, from u8, the last pixel first; n at least 16. NULL from others. */
     void (*split3_mirrored)(void *out, size_t plane, const uint8_t *in, size_t n, const float *a,
                             const float *b);
 } iter__kernels;

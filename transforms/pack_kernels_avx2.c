@@ -103,6 +103,18 @@ static inline void split16(const vec *in, vec *out) {
     split8(in[1].hi, in[2].lo, in[2].hi, &out[0].hi, &out[1].hi, &out[2].hi);
 }
 
+static inline __m256 reversed(__m256 v) {
+    return _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0));
+}
+
+/* As split16, and each channel's 16 the other way round. */
+static inline void split16_mirrored(const vec *in, vec *out) {
+    vec ahead[3];
+    split16(in, ahead);
+    for (int c = 0; c < 3; c++)
+        out[c] = (vec){reversed(ahead[c].hi), reversed(ahead[c].lo)};
+}
+
 /* The inverse permutations first, then blends: place p of vector j belongs to channel (8 j + p) % 3. */
 static inline void join8(__m256 c0, __m256 c1, __m256 c2, __m256 *v0, __m256 *v1, __m256 *v2) {
     c0 = _mm256_permutevar8x32_ps(c0, _mm256_setr_epi32(0, 3, 6, 1, 4, 7, 2, 5));

@@ -71,6 +71,11 @@ static inline void split16(const vec *in, vec *out) {
         out[i % 3].f[i / 3] = in[i / 16].f[i % 16];
 }
 
+static inline void split16_mirrored(const vec *in, vec *out) {
+    for (int i = 0; i < 48; i++)
+        out[i % 3].f[15 - i / 3] = in[i / 16].f[i % 16];
+}
+
 static inline void join16(const vec *in, vec *out) {
     for (int i = 0; i < 48; i++)
         out[i / 16].f[i % 16] = in[i % 3].f[i / 3];

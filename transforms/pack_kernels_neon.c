@@ -101,6 +101,19 @@ static inline void split16(const vec *in, vec *out) {
     }
 }
 
+static inline float32x4_t reversed(float32x4_t v) {
+    const float32x4_t pairs = vrev64q_f32(v);
+    return vextq_f32(pairs, pairs, 2);
+}
+
+static inline void split16_mirrored(const vec *in, vec *out) {
+    vec ahead[3];
+    split16(in, ahead);
+    for (int c = 0; c < 3; c++)
+        for (int i = 0; i < 4; i++)
+            out[c].v[i] = reversed(ahead[c].v[3 - i]);
+}
+
 static inline void join16(const vec *in, vec *out) {
     float block[48];
     for (int i = 0; i < 4; i++) {

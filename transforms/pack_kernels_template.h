@@ -10,7 +10,8 @@
  *   set16(x), table16(p)        one float 16 times; 16 floats from memory
  *   affine16(v, a, b)           v * a + b, rounded twice
  *   split16(in[3], out[3])      48 floats, three channels side by side, into three channels; join16 is its inverse
- *   HAVE_WINDOW, window_planes, split16_mirrored  where the level has masked loads
+ *   split16_mirrored(in, out)   as split16, and the 16 of each channel the other way round
+ *   HAVE_WINDOW, window_planes  where the level has masked loads
  *
  * and includes this file last. `type` is a constant wherever these are called, so the bodies below become one straight loop for each pair
  * of types; the macro at the end names them.
@@ -209,9 +210,6 @@ DEFINE_ROW(ITER__TYPE_F16)
 DEFINE_ROW(ITER__TYPE_BF16)
 DEFINE_ROW(ITER__TYPE_F32)
 
-#define NO_WINDOW NULL, NULL
-#ifdef HAVE_WINDOW
-
 INLINE void split3_mirrored_body(const int out_type, void *out, size_t plane, const void *in,
                                  size_t n, const float *a1, const float *b1) {
     const vec a[3] = {set16(a1[0]), set16(a1[1]), set16(a1[2])};
@@ -229,44 +227,56 @@ INLINE void split3_mirrored_body(const int out_type, void *out, size_t plane, co
     }
 }
 
-#define DEFINE_WINDOW(out)                                                                        \
-    static void window_##out(void *o, const uint8_t *i, const iter__window *w) {                  \
-        if (w->reverse)                                                                           \
-            window_planes(out, 1, o, i, w);                                                       \
-        else                                                                                      \
-            window_planes(out, 0, o, i, w);                                                       \
-    }                                                                                             \
+#define DEFINE_MIRRORED(out)                                                                      \
     static void mirrored_##out(void *o, size_t plane, const uint8_t *i, size_t n, const float *a, \
                                const float *b) {                                                  \
         split3_mirrored_body(out, o, plane, i, n, a, b);                                          \
+    }
+
+DEFINE_MIRRORED(ITER__TYPE_U8)
+DEFINE_MIRRORED(ITER__TYPE_F16)
+DEFINE_MIRRORED(ITER__TYPE_BF16)
+DEFINE_MIRRORED(ITER__TYPE_F32)
+
+#ifdef HAVE_WINDOW
+
+#define DEFINE_WINDOW(out)                                                       \
+    static void window_##out(void *o, const uint8_t *i, const iter__window *w) { \
+        if (w->reverse)                                                          \
+            window_planes(out, 1, o, i, w);                                      \
+        else                                                                     \
+            window_planes(out, 0, o, i, w);                                      \
     }
 
 DEFINE_WINDOW(ITER__TYPE_U8)
 DEFINE_WINDOW(ITER__TYPE_F16)
 DEFINE_WINDOW(ITER__TYPE_BF16)
 DEFINE_WINDOW(ITER__TYPE_F32)
-#define WINDOW(out) window_##out, mirrored_##out
+#define WINDOW(out) window_##out
 #else
-#define WINDOW(out) NO_WINDOW
+#define WINDOW(out) NULL
 #endif
 
-#define PAIR(in, out, window)                                                             \
+#define FROM_BYTES(out) WINDOW(out), mirrored_##out
+#define FROM_OTHERS     NULL, NULL
+
+#define PAIR(in, out, more)                                                               \
     {                                                                                     \
         line_##in##_##out, table_##in##_##out, pixels3_##in##_##out, split3_##in##_##out, \
-            join3_##in##_##out, window                                                    \
+            join3_##in##_##out, more                                                      \
     }
 
-#define ROW(in)                                                                       \
-    {                                                                                 \
-        PAIR(in, ITER__TYPE_U8, NO_WINDOW), PAIR(in, ITER__TYPE_F16, NO_WINDOW),      \
-            PAIR(in, ITER__TYPE_BF16, NO_WINDOW), PAIR(in, ITER__TYPE_F32, NO_WINDOW) \
+#define ROW(in)                                                                           \
+    {                                                                                     \
+        PAIR(in, ITER__TYPE_U8, FROM_OTHERS), PAIR(in, ITER__TYPE_F16, FROM_OTHERS),      \
+            PAIR(in, ITER__TYPE_BF16, FROM_OTHERS), PAIR(in, ITER__TYPE_F32, FROM_OTHERS) \
     }
 
 const iter__kernels PASTE(iter__kernels_, LEVEL)[ITER__KERNEL_TYPES][ITER__KERNEL_TYPES] = {
-    {PAIR(ITER__TYPE_U8, ITER__TYPE_U8, WINDOW(ITER__TYPE_U8)),
-     PAIR(ITER__TYPE_U8, ITER__TYPE_F16, WINDOW(ITER__TYPE_F16)),
-     PAIR(ITER__TYPE_U8, ITER__TYPE_BF16, WINDOW(ITER__TYPE_BF16)),
-     PAIR(ITER__TYPE_U8, ITER__TYPE_F32, WINDOW(ITER__TYPE_F32))},
+    {PAIR(ITER__TYPE_U8, ITER__TYPE_U8, FROM_BYTES(ITER__TYPE_U8)),
+     PAIR(ITER__TYPE_U8, ITER__TYPE_F16, FROM_BYTES(ITER__TYPE_F16)),
+     PAIR(ITER__TYPE_U8, ITER__TYPE_BF16, FROM_BYTES(ITER__TYPE_BF16)),
+     PAIR(ITER__TYPE_U8, ITER__TYPE_F32, FROM_BYTES(ITER__TYPE_F32))},
     ROW(ITER__TYPE_F16),
     ROW(ITER__TYPE_BF16),
     ROW(ITER__TYPE_F32),

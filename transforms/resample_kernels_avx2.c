@@ -25,16 +25,29 @@ typedef __m256i vec;
 #define low8(a, b)        _mm256_unpacklo_epi8(a, b)
 #define high8(a, b)       _mm256_unpackhi_epi8(a, b)
 
-static inline vec top_bytes(const vec *v) {
-    const vec a = _mm256_packus_epi32(_mm256_srli_epi32(v[0], 24), _mm256_srli_epi32(v[1], 24));
-    const vec b = _mm256_packus_epi32(_mm256_srli_epi32(v[2], 24), _mm256_srli_epi32(v[3], 24));
-    return _mm256_packus_epi16(a, b);
+/* Sums of vectors 0 and 2, and of 1 and 3, keep their upper words side by side: shifts and shuffles, for which there are fewer ports than for
+ * anything else, are what a horizontal kernel has most of. */
+#define START zero()
+
+static inline void hold(vec *held, int k, vec sum) {
+    if (k < 2)
+        held[k] = _mm256_srli_epi32(sum, 16);
+    else
+        held[k - 2] = _mm256_blend_epi16(held[k - 2], sum, 0xaa);
 }
 
+/* Number i of vector k is byte 4 i + k. */
+static inline vec top_bytes(const vec *held) {
+    const vec half = _mm256_set1_epi16(0x80), upper = _mm256_set1_epi16(-0x100);
+    return _mm256_or_si256(_mm256_srli_epi16(_mm256_add_epi16(held[0], half), 8),
+                           _mm256_and_si256(_mm256_add_epi16(held[1], half), upper));
+}
+
+#define TURNED repeat(((const uint8_t[16]){0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15}))
+
 static inline vec gather(const uint8_t *const *rows, ptrdiff_t at) {
-    const __m128i low = _mm_loadu_si128((const __m128i *)(rows[0] + at));
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(low),
-                                   _mm_loadu_si128((const __m128i *)(rows[1] + at)), 1);
+    const vec low = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(rows[0] + at)));
+    return _mm256_blend_epi32(low, repeat(rows[1] + at), 0xf0);
 }
 
 static inline void scatter(uint8_t *out, ptrdiff_t step, vec v) {

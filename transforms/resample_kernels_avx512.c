@@ -43,6 +43,12 @@ static inline void scatter(uint8_t *out, ptrdiff_t step, vec v) {
     _mm_storeu_si128((__m128i *)(out + 3 * step), _mm512_extracti32x4_epi32(v, 3));
 }
 
+#define START set32(1 << (23 - RESAMPLE_LOW_BITS))
+
+static inline void hold(vec *held, int k, vec sum) {
+    held[k] = sum;
+}
+
 /* Each vector's bytes into their quarter of each lane. */
 static inline vec top_bytes(const vec *v) {
     const vec order = _mm512_broadcast_i32x4(

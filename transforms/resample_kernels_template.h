@@ -15,7 +15,9 @@
  *   dot(sum, v, w)               sum + pairs of 16-bit products, added up
  *   add32(a, b), shift_left(v, n) of each 32-bit number
  *   low8(a, b), high8(a, b)      bytes of the lower or upper half of each lane, interleaved
- *   top_bytes(v)                 of four vectors, the top byte of each 32-bit number: v[0]'s first in each lane
+ *   START                        what a sum of high digits starts with: one half, once it is shifted, or 0 where top_bytes() rounds
+ *   hold(held, k, sum)           keeps vector k of the four that become bytes together, in order, in held[4]
+ *   top_bytes(held)              the top byte of each of their 32-bit numbers: vector 0's first in each lane
  *
  * and includes this file last.
  *
@@ -42,43 +44,50 @@ INLINE vec NAME(pair_)(const int16_t *w) {
     return set32(pair);
 }
 
-/* What a sum of high digits starts with: one half, once it is shifted. */
-#define START set32(1 << (23 - RESAMPLE_LOW_BITS))
-
 /* ---- Horizontal ------------------------------------------------------------------------------ */
 
 /* Copies of what a store of bytes could be meant to change. */
 typedef struct NAME(source_) {
-    const uint8_t *rows[LANES];
+    const uint8_t *rows[RESAMPLE_ROWS];
     vec orders[4];
 } NAME(source_);
 
+#define GROUPS (RESAMPLE_ROWS / LANES)
+
 /* One output pixel of each row; up to 4 taps, or 5 where five pixels fit into one load. */
-INLINE vec NAME(pixel_)(const int32_t n_pairs, const NAME(source_) * from, ptrdiff_t at,
-                        const int16_t *w) {
-    const vec v = gather(from->rows, at);
-    vec sum = START;
-    for (int32_t p = 0; p < n_pairs; p++)
-        sum = dot(sum, shuffle(v, from->orders[p]), NAME(pair_)(w + 4 * p));
-    sum = shift_left(sum, RESAMPLE_LOW_BITS);
-    for (int32_t p = 0; p < n_pairs; p++)
-        sum = dot(sum, shuffle(v, from->orders[p]), NAME(pair_)(w + 4 * p + 2));
-    return sum;
+INLINE void NAME(pixel_)(vec *out, const int32_t n_pairs, const NAME(source_) * from, ptrdiff_t at,
+                         const int16_t *w) {
+    for (int32_t g = 0; g < GROUPS; g++) {
+        const vec v = gather(from->rows + g * LANES, at);
+        vec sum = START;
+        for (int32_t p = 0; p < n_pairs; p++)
+            sum = dot(sum, shuffle(v, from->orders[p]), NAME(pair_)(w + 4 * p));
+        sum = shift_left(sum, RESAMPLE_LOW_BITS);
+        for (int32_t p = 0; p < n_pairs; p++)
+            sum = dot(sum, shuffle(v, from->orders[p]), NAME(pair_)(w + 4 * p + 2));
+        out[g] = sum;
+    }
 }
 
 /* The same, any number of taps. */
-INLINE vec NAME(wide_pixel_)(const int32_t n_pairs, const NAME(source_) * from, ptrdiff_t at,
-                             const int16_t *w, int32_t channels) {
-    vec high = START, low = zero();
-    for (int32_t p = 0; p < n_pairs; p += 2, at += 4 * channels) {
-        const vec v = gather(from->rows, at);
-        for (int32_t k = p; k < p + 2 && k < n_pairs; k++) {
-            const vec taps = shuffle(v, from->orders[k - p]);
-            high = dot(high, taps, NAME(pair_)(w + 4 * k));
-            low = dot(low, taps, NAME(pair_)(w + 4 * k + 2));
-        }
+INLINE void NAME(wide_pixel_)(vec *out, const int32_t n_pairs, const NAME(source_) * from,
+                              ptrdiff_t at, const int16_t *w, int32_t channels) {
+    vec high[GROUPS], low[GROUPS];
+    for (int32_t g = 0; g < GROUPS; g++) {
+        high[g] = START;
+        low[g] = zero();
     }
-    return add32(shift_left(high, RESAMPLE_LOW_BITS), low);
+    for (int32_t p = 0; p < n_pairs; p += 2, at += 4 * channels)
+        for (int32_t g = 0; g < GROUPS; g++) {
+            const vec v = gather(from->rows + g * LANES, at);
+            for (int32_t k = p; k < p + 2 && k < n_pairs; k++) {
+                const vec taps = shuffle(v, from->orders[k - p]);
+                high[g] = dot(high[g], taps, NAME(pair_)(w + 4 * k));
+                low[g] = dot(low[g], taps, NAME(pair_)(w + 4 * k + 2));
+            }
+        }
+    for (int32_t g = 0; g < GROUPS; g++)
+        out[g] = add32(shift_left(high[g], RESAMPLE_LOW_BITS), low[g]);
 }
 
 INLINE void NAME(rows_)(const int wide, const int32_t n_pairs, uint8_t *out, ptrdiff_t out_step,
@@ -86,18 +95,28 @@ INLINE void NAME(rows_)(const int wide, const int32_t n_pairs, uint8_t *out, ptr
     const int16_t *w = axis->weights;
     const int32_t *first = axis->first, n = axis->n_out;
     NAME(source_) from;
-    for (int32_t k = 0; k < LANES; k++)
+    for (int32_t k = 0; k < RESAMPLE_ROWS; k++)
         from.rows[k] = rows[k];
     for (int32_t k = 0; k < 4; k++)
         from.orders[k] = repeat(iter__resample_orders[channels - 1][k]);
+#ifdef TURNED
+    from.orders[3] = shuffle(TURNED, from.orders[3]);
+#endif
     for (int32_t i = 0; i < n; i += RESAMPLE_PIXELS) {
-        vec v[RESAMPLE_PIXELS];
+        vec held[GROUPS][RESAMPLE_PIXELS];
         for (int32_t k = 0; k < RESAMPLE_PIXELS; k++, w += 4 * n_pairs) {
             const ptrdiff_t at = (ptrdiff_t)first[i + k] * channels;
-            v[k] = wide ? NAME(wide_pixel_)(n_pairs, &from, at, w, channels)
-                        : NAME(pixel_)(n_pairs, &from, at, w);
+            vec sum[GROUPS];
+            if (wide)
+                NAME(wide_pixel_)(sum, n_pairs, &from, at, w, channels);
+            else
+                NAME(pixel_)(sum, n_pairs, &from, at, w);
+            for (int32_t g = 0; g < GROUPS; g++)
+                hold(held[g], k, sum[g]);
         }
-        scatter(out + (ptrdiff_t)i * channels, out_step, shuffle(top_bytes(v), from.orders[3]));
+        for (int32_t g = 0; g < GROUPS; g++)
+            scatter(out + g * LANES * out_step + (ptrdiff_t)i * channels, out_step,
+                    shuffle(top_bytes(held[g]), from.orders[3]));
     }
 }
 
@@ -105,42 +124,43 @@ static void NAME(horizontal_)(uint8_t *out, ptrdiff_t out_step,
                               const uint8_t *const in[RESAMPLE_ROWS], const resample_axis *axis,
                               int32_t channels) {
     const int fits = axis->n_taps <= 4 || (axis->n_taps == 5 && channels < 4);
-    for (int32_t k = 0; k < RESAMPLE_ROWS; k += LANES, out += LANES * out_step) {
-        if (!fits)
-            NAME(rows_)(1, axis->n_pairs, out, out_step, in + k, axis, channels);
-        else if (axis->n_pairs == 1)
-            NAME(rows_)(0, 1, out, out_step, in + k, axis, channels);
-        else if (axis->n_pairs == 2)
-            NAME(rows_)(0, 2, out, out_step, in + k, axis, channels);
-        else
-            NAME(rows_)(0, 3, out, out_step, in + k, axis, channels);
-    }
+    if (!fits)
+        NAME(rows_)(1, axis->n_pairs, out, out_step, in, axis, channels);
+    else if (axis->n_pairs == 1)
+        NAME(rows_)(0, 1, out, out_step, in, axis, channels);
+    else if (axis->n_pairs == 2)
+        NAME(rows_)(0, 2, out, out_step, in, axis, channels);
+    else
+        NAME(rows_)(0, 3, out, out_step, in, axis, channels);
 }
 
 /* ---- Vertical -------------------------------------------------------------------------------- */
 
-/* n bytes, or as many as a vector has, from offset `at` of the rows. */
+/* n bytes, or as many as a vector has, from offset `at` of the rows. Half of each lane at a time: sums of all would not fit into 16 registers. */
 INLINE vec NAME(block_)(const int whole, const int32_t n_pairs, size_t at, size_t n,
                         const uint8_t *const *rows, const int16_t *w) {
-    vec high[4], low[4];
-    for (int k = 0; k < 4; k++) {
-        high[k] = START;
-        low[k] = zero();
-    }
-    for (int32_t p = 0; p < n_pairs; p++) {
-        const uint8_t *from_a = rows[2 * p] + at, *from_b = rows[2 * p + 1] + at;
-        const vec a = whole ? load(from_a) : load_some(from_a, n);
-        const vec b = whole ? load(from_b) : load_some(from_b, n);
-        const vec half[2] = {low8(a, b), high8(a, b)};
-        for (int k = 0; k < 4; k++) {
-            const vec taps = k & 1 ? high8(half[k >> 1], zero()) : low8(half[k >> 1], zero());
-            high[k] = dot(high[k], taps, NAME(pair_)(w + 4 * p));
-            low[k] = dot(low[k], taps, NAME(pair_)(w + 4 * p + 2));
+    vec held[4];
+    for (int half = 0; half < 2; half++) {
+        vec high[2] = {START, START}, low[2] = {zero(), zero()};
+        for (int32_t p = 0; p < n_pairs; p++) {
+            const uint8_t *from_a = rows[2 * p] + at, *from_b = rows[2 * p + 1] + at;
+            const vec a = whole ? load(from_a) : load_some(from_a, n);
+            const vec b = whole ? load(from_b) : load_some(from_b, n);
+            const vec both = half ? high8(a, b) : low8(a, b);
+            for (int k = 0; k < 2; k++) {
+                const vec taps = k ? high8(both, zero()) : low8(both, zero());
+                high[k] = dot(high[k], taps, NAME(pair_)(w + 4 * p));
+                low[k] = dot(low[k], taps, NAME(pair_)(w + 4 * p + 2));
+            }
         }
+        for (int k = 0; k < 2; k++)
+            hold(held, 2 * half + k, add32(shift_left(high[k], RESAMPLE_LOW_BITS), low[k]));
     }
-    for (int k = 0; k < 4; k++)
-        high[k] = add32(shift_left(high[k], RESAMPLE_LOW_BITS), low[k]);
-    return top_bytes(high);
+#ifdef TURNED
+    return shuffle(top_bytes(held), TURNED);
+#else
+    return top_bytes(held);
+#endif
 }
 
 INLINE void NAME(row_)(const int32_t n_pairs, uint8_t *out, size_t n, const uint8_t *const *rows,
@@ -170,4 +190,4 @@ const resample_kernels NAME(iter__resample_) = {NAME(triangle_), NAME(horizontal
 #undef PASTE_
 #undef PASTE
 #undef NAME
-#undef START
+#undef GROUPS
