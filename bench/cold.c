@@ -88,8 +88,8 @@ static iter_status list(cold_set *set, iter_error *err) {
     return ITER_OK;
 }
 
-static iter_status run_loader(const cold_set *set, int workers, double *out_seconds,
-                              iter_error *err) {
+static iter_status run_loader(const cold_set *set, int workers, uint32_t prefetch,
+                              double *out_seconds, iter_error *err) {
     iter_loader *loader;
     iter_batch *batch;
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
@@ -97,7 +97,7 @@ static iter_status run_loader(const cold_set *set, int workers, double *out_seco
     opt.workers = workers;
     opt.source = ITER_SOURCE_RING;
     opt.shuffle = ITER_SHUFFLE_FULL;
-    opt.prefetch = 8;
+    opt.prefetch = prefetch;
     opt.epochs = 1; /* else it would begin to read for the next one */
     opt.only_reads = 1;
     opt.o_direct = set->records != NULL;
@@ -122,15 +122,15 @@ static iter_status run_bare(const cold_set *set, uint32_t depth, bare_read_resul
 }
 
 /* The loader first in every other pair. */
-static iter_status run_pair(const cold_set *set, int workers, uint32_t depth, uint32_t number,
-                            double *out_ratio, iter_error *err) {
+static iter_status run_pair(const cold_set *set, int workers, uint32_t prefetch, uint32_t depth,
+                            uint32_t number, double *out_ratio, iter_error *err) {
     bare_read_result bare = {0};
     double seconds = 0;
     iter_status status = ITER_OK;
     for (uint32_t side = 0; status == ITER_OK && side < 2; side++) {
         status = drop(set, err);
         if (status < 0) return status;
-        status = side == number % 2 ? run_loader(set, workers, &seconds, err)
+        status = side == number % 2 ? run_loader(set, workers, prefetch, &seconds, err)
                                     : run_bare(set, depth, &bare, err);
     }
     if (status < 0) return status;
@@ -141,7 +141,8 @@ static iter_status run_pair(const cold_set *set, int workers, uint32_t depth, ui
     return ITER_OK;
 }
 
-int cold_rows(const char *spec, const char *chain, int workers, uint32_t depth, uint32_t pairs) {
+int cold_rows(const char *spec, const char *chain, int workers, uint32_t depth, uint32_t pairs,
+              uint32_t prefetch) {
     iter_error err = {0};
     cold_set set = {.spec = spec};
     double ratios[PAIRS_MAX];
@@ -150,13 +151,15 @@ int cold_rows(const char *spec, const char *chain, int workers, uint32_t depth, 
     if (status == ITER_OK && chain[0]) status = iter_chain_parse(chain, NULL, &set.chain, &err);
     if (status == ITER_OK) status = list(&set, &err);
     for (uint32_t i = 0; status == ITER_OK && i < pairs; i++)
-        status = run_pair(&set, workers, depth, i, &ratios[i], &err);
+        status = run_pair(&set, workers, prefetch, depth, i, &ratios[i], &err);
     if (status < 0) {
         fprintf(stderr, "numbers: %s: %s\n", spec, err.message);
     } else {
         const measure_interval median = measure_median(ratios, pairs);
-        printf("%s, workers %d, depth %u: rate / bare ring: median %.3f [%.3f, %.3f] of %u pairs\n",
-               spec, workers, depth, median.median, median.low, median.high, pairs);
+        printf(
+            "%s, workers %d, prefetch %u, depth %u: rate / bare ring: median %.3f [%.3f, %.3f] of "
+            "%u pairs\n",
+            spec, workers, prefetch, depth, median.median, median.low, median.high, pairs);
     }
     free(set.records);
     free(set.paths);

@@ -13,7 +13,7 @@
  *     numbers records DATA WORKERS BLOCK BATCH PAIRS
  *                                        warm, in order, batches of BATCH rows, against pread of
  *                                        BLOCK bytes
- *     numbers cold DATA CHAIN WORKERS DEPTH PAIRS
+ *     numbers cold DATA CHAIN WORKERS DEPTH PAIRS [PREFETCH]
  *                                        cold, in random order, against a bare ring
  *     numbers opening ROUNDS DATA ...    opening each in turns, after once unmeasured
  *
@@ -418,14 +418,15 @@ int main(int argc, char **argv) {
     if (strcmp(what, "records") == 0 && argc == 7)
         return records_warm(argv[2], atoi(argv[3]), strtoull(argv[4], NULL, 10),
                             (uint32_t)atoi(argv[5]), (uint32_t)atoi(argv[6]));
-    if (strcmp(what, "cold") == 0 && argc == 7)
+    if (strcmp(what, "cold") == 0 && (argc == 7 || argc == 8))
         return cold_rows(argv[2], argv[3], atoi(argv[4]), (uint32_t)atoi(argv[5]),
-                         (uint32_t)atoi(argv[6]));
+                         (uint32_t)atoi(argv[6]), argc > 7 ? (uint32_t)atoi(argv[7]) : 8);
     if (strcmp(what, "opening") == 0 && argc > 3)
         return cmd_opening((uint32_t)atoi(argv[2]), argv + 3, (uint32_t)argc - 3);
-    fprintf(stderr,
-            "usage: numbers own WORKERS DATA CHAIN | hot DATA | first DATA PAIRS | files "
-            "DATA PAIRS WORKERS | records-make FILE BYTES N | records DATA WORKERS BLOCK "
-            "BATCH PAIRS | cold DATA CHAIN WORKERS DEPTH PAIRS | opening ROUNDS DATA ...\n");
+    fprintf(
+        stderr,
+        "usage: numbers own WORKERS DATA CHAIN | hot DATA | first DATA PAIRS | files "
+        "DATA PAIRS WORKERS | records-make FILE BYTES N | records DATA WORKERS BLOCK "
+        "BATCH PAIRS | cold DATA CHAIN WORKERS DEPTH PAIRS [PREFETCH] | opening ROUNDS DATA ...\n");
     return 2;
 }

@@ -25,6 +25,7 @@
     ((int64_t)1000 * 1000000000) /* 31 years; in nanoseconds it fits beside a clock */
 #define SOURCE_DEPTH    256
 #define ARENA_PREFERRED ((size_t)64 << 20)
+#define ARENA_BATCH     ((size_t)8 << 20) /* of each that is to be made ahead, if that is more */
 
 /* ---- Options --------------------------------------------------------------------------------- */
 
@@ -392,7 +393,8 @@ static iter_status keep_rows(iter_loader *loader, uint64_t limit, iter_error *er
     return make_plan(loader, err);
 }
 
-/* The arena: what all opened batches may need, if the limit allows; at least two chunks. */
+/* The arena: what all opened batches may need, if the limit allows; at least two chunks. Its reads end in any order, its memory is given back in
+ * the samples' order, so one slow read keeps as much waiting as there is arena behind it: who reads far ahead has more. */
 static iter_status make_arena(iter_loader *loader, uint64_t limit, iter_error *err) {
     iter_io *io = &loader->io;
     size_t least = 2 * iter__io_chunk_bytes(loader, loader->chunk_rows);
@@ -405,7 +407,9 @@ static iter_status make_arena(iter_loader *loader, uint64_t limit, iter_error *e
     uint32_t n_frames;
     const size_t frames = iter__frames_bytes(loader, &n_frames) * n_frames;
     size_t bytes = iter__io_chunk_bytes(loader, loader->opt.batch_size) * loader->n_slots;
-    size_t most = least > ARENA_PREFERRED ? least : ARENA_PREFERRED;
+    size_t most = (size_t)loader->opt.prefetch * ARENA_BATCH;
+    if (most < ARENA_PREFERRED) most = ARENA_PREFERRED;
+    if (most < least) most = least;
     if (frames) bytes = most = frames;
     if (bytes > most) bytes = most;
     if (bytes > limit - fixed) bytes = (size_t)(limit - fixed);
