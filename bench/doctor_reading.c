@@ -212,7 +212,8 @@ static iter_status read_batch(const char *spec, bool direct, iter_loader_stats *
                                  .o_direct = direct,
                                  .memory = LOADER_MOST,
                                  .only_reads = true,
-                                 .ragged = true};
+                                 .ragged = true,
+                                 .on_error = ITER_ON_ERROR_REPLACE}; /* one file may be bad */
     const iter_loader_options opt = bench_loader_options(&asked, 0);
     *out = (iter_loader_stats){.struct_size = sizeof(*out)};
     iter_status s = iter_dataset_open(spec, NULL, &data, err);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,23 @@ iter_status iter__file_set_add(iter__file_set *set, const char *path, uint64_t b
     set->files[set->n++] = (iter_file){path, bytes};
     if (bytes > set->largest) set->largest = bytes;
     return ITER_OK;
+}
+
+iter_status iter__file_set_add_missing(iter__file_set *set, const char *path, iter_error *err) {
+    set->n_missing++;
+    return iter__file_set_add(set, path, 1, err);
+}
+
+iter_status iter__file_set_check(const iter__file_set *set, const char *of, const char *said,
+                                 iter_error *err) {
+    uint32_t mode;
+    uint64_t bytes;
+    char text[128];
+    if (set->n == 0 || set->n_missing < set->n) return ITER_OK;
+    const int answer = iter__file_look(AT_FDCWD, set->files[0].path, &mode, &bytes);
+    return iter__fail(err, ITER_EIO, "%s: none of its %" PRIu64 " files can be found: %s: %s%s", of,
+                      set->n, set->files[0].path,
+                      iter__os_error(answer ? answer : ENOENT, text, sizeof(text)), said);
 }
 
 /* By the folder, then by the name: what lies in a folder comes before what lies deeper. */

@@ -10,6 +10,7 @@ typedef struct iter__file_set {
     iter_file *files;
     uint64_t n, capacity;
     uint64_t largest;         /* bytes */
+    uint64_t n_missing;       /* of the n */
     iter__text_block *blocks; /* the names */
 } iter__file_set;
 
@@ -20,6 +21,15 @@ char *iter__file_set_text(iter__file_set *set, const char *folder, const char *n
 /* Appends a file; `path` is from iter__file_set_text(). Errors: ENOMEM. */
 iter_status iter__file_set_add(iter__file_set *set, const char *path, uint64_t bytes,
                                iter_error *err);
+
+/* Appends a file that cannot be looked at, with one byte: who reads it opens it, and is told why not.
+ * Errors: ENOMEM. */
+iter_status iter__file_set_add_missing(iter__file_set *set, const char *path, iter_error *err);
+
+/* Fails with EIO where every file is missing: `of`, which names them, the first one, the reason, and
+ * what else is to be `said`. */
+iter_status iter__file_set_check(const iter__file_set *set, const char *of, const char *said,
+                                 iter_error *err);
 
 /* Sorts files [first, n) by the bytes of their folders' paths, those of one folder by their names'. */
 void iter__file_set_sort(iter__file_set *set, uint64_t first);

@@ -7,6 +7,10 @@
  * belongs to the class above. Samples come class by class, sorted by the bytes of their folders'
  * paths, then of their names: an index means the same image everywhere.
  *
+ * A file that cannot be looked at (a link to nothing, a name in a list) is a sample as well: its read
+ * fails, says why, and is treated as on_error says, so that one file among a million does not end a
+ * run. Where all are so, opening fails.
+ *
  * Source: torchvision's ImageFolder, whose order this is; image_list.h has that of lists.
  */
 #include <dirent.h>
@@ -162,7 +166,7 @@ static iter_status add_image(folder_state *s, int fd, const char *folder, const 
     const char *path = iter__file_set_text(files, folder, name);
     if (!path) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", folder);
     const int answer = iter__file_look(fd, name, &mode, &bytes);
-    if (answer != 0) return fail_os(err, path, answer);
+    if (answer != 0) return iter__file_set_add_missing(files, path, err);
     if (!S_ISREG(mode)) return iter__fail(err, ITER_EIO, "%s: is not a regular file", path);
     return iter__file_set_add(files, path, bytes, err);
 }
@@ -203,7 +207,7 @@ static iter_status add_folder(folder_state *s, const char *path, const folder_op
         return iter__fail(err, ITER_EFORMAT, "%s: holds no image, no file that ends with %s", path,
                           o->ext);
     }
-    return ITER_OK;
+    return iter__file_set_check(&s->list.files, path, "", err);
 }
 
 /* ---- what it is made of ---------------------------------------------------------------------- */

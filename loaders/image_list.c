@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -429,14 +430,10 @@ static iter_status add_row(reader *r, iter_error *err) {
 
     uint32_t mode = 0;
     uint64_t bytes = 0;
-    char text[128];
     const char *path = iter__file_set_text(&list->files, r->folder, r->cells[r->path_cell]);
     if (!path) return no_memory(r, err);
     const int answer = iter__file_look(AT_FDCWD, path, &mode, &bytes);
-    if (answer != 0) {
-        return iter__fail(err, ITER_EIO, "%s: line %" PRIu64 ": %s: %s", r->path, r->line, path,
-                          iter__os_error(answer, text, sizeof(text)));
-    }
+    if (answer != 0) return iter__file_set_add_missing(&list->files, path, err);
     if (!S_ISREG(mode)) {
         return iter__fail(err, ITER_EIO, "%s: line %" PRIu64 ": %s: is not a regular file", r->path,
                           r->line, path);
@@ -452,6 +449,11 @@ static iter_status read_rows(reader *r, iter_error *err) {
         ITER_TRY(next_row(r, err));
     }
     if (r->list->files.n == 0) return iter__fail(err, ITER_EFORMAT, "%s: names no file", r->path);
+    char said[256];
+    (void)snprintf(said, sizeof(said), "; names are relative to %s%.160s",
+                   r->options->root ? "root=" : "the list's folder, or to root=",
+                   r->options->root ? r->options->root : "");
+    ITER_TRY(iter__file_set_check(&r->list->files, r->path, said, err));
     return r->list->class_names ? sort_classes(r, err) : ITER_OK;
 }
 

@@ -33,14 +33,15 @@ typedef struct iter__list {
 bool iter__list_is_one(const char *path);
 
 /*
- * Reads the list `path` and looks at every file in it.
+ * Reads the list `path` and looks at every file in it. One that cannot be looked at is a sample whose
+ * read will fail.
  *
  *   .lst  id TAB label [TAB label ...] TAB file, as im2rec writes it
  *   .csv  RFC 4180; the first line names columns where none of it looks like a file of `is_image`
  *   .txt  file [label ...], between blanks; labels are the numbers at the end of the line
  *
- * Errors: EIO, EFORMAT (list, line, reason), EINVAL (options), ENOMEM. After an error, too, `out` is
- * to be freed.
+ * Errors: EIO (the list, or none of its files is there), EFORMAT (list, line, reason), EINVAL
+ * (options), ENOMEM. After an error, too, `out` is to be freed.
  */
 iter_status iter__list_load(const char *path, const iter__list_options *options,
                             bool (*is_image)(const char *name, const void *user), const void *user,

@@ -144,10 +144,11 @@ if "$ITERBENCH" generate photos "$dir/photos" --n 70 >"$dir/out" 2>"$dir/err"; t
     status 1 generate photos "$dir/photos" --n 70
     json "A run" --data "folder:$dir/photos" --loader dataloader --chain "$crop" --seconds 0.3
     grep -q '"decode_samples_per_s": [0-9]' "$dir/out" || fault "no limit of decoding in a run"
-    # Two photos that cannot be decoded and one that may not be read are failed samples: the loops go on.
+    # Two photos that cannot be decoded, one that may not be read and one that is not there are failed samples: the loops go on.
     mkdir "$dir/broken" && cp -r "$dir/photos/." "$dir/broken" && find "$dir/broken" -name '*.jpg' | sort | tail -n 3 >"$dir/names"
     { read -r locked; read -r tables; read -r text; } <"$dir/names"
     echo "no photo" >"$text"
+    lost=$(find "$dir/broken" -name '*.jpg' | sort | head -n 1) && ln -sf nowhere "$lost"
     python3 -c "import sys
 b = bytearray(open(sys.argv[1], 'rb').read()); i = b.find(b'\xff\xc4')
 b[i + 5:i + 21] = b'\xff' * 16 # a table of more codes than there are
@@ -161,6 +162,10 @@ open(sys.argv[1], 'wb').write(b)" "$tables"
         grep -q '"decode_samples_per_s": [0-9]' "$dir/out" || fault "no limit of decoding beside broken photos: $(cat "$dir/out")"
     done
     chmod 644 "$locked"
+    status 1 --data "folder:$dir/broken" --loader dataloader --chain "$crop" --shuffle none --epochs 1
+    grep -q "read: sample 0 ($lost:0): No such file or directory" "$dir/err" || fault "a photo that is not there: $(cat "$dir/err")"
+    status 0 doctor --data "folder:$dir/broken"
+    ! grep -q '^costs  *reading .*fails' "$dir/out" || fault "doctor ends at a photo that is not there: $(cat "$dir/out")"
     json limits limits --decode --data "folder:$dir/photos" --seconds 0.5 --pairs 6
     python3 -c "import json, sys
 d = json.load(open(sys.argv[1]))['decode']

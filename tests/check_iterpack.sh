@@ -213,6 +213,9 @@ printf '0\t0.000000\tcat/x.png\n1\t1.000000\tdog/10.JPG\n2\t1.000000\tdog/2.jpg\
 status 0 list "$dir/photos/" "$dir/p.lst" --shuffle 3
 cut -f2- "$dir/p.lst" | sort | cmp -s - "$dir/out" && fault "list wrote to stdout, too"
 [ "$(cut -f3 "$dir/p.lst" | sort | tr '\n' ' ')" = "cat/x.png dog/10.JPG dog/2.jpg " ] || fault "shuffled list: $(cat "$dir/p.lst")"
+ln -s nowhere "$dir/photos/cat/y.jpg" # has its line: what becomes of it, pack is told
+status 0 list "$dir/photos"
+says '^1	0.000000	cat/y.jpg$' out
 status 0 list "$dir/photos" --no-labels --ext png
 printf '0\t0.000000\tcat/x.png\n' | cmp -s - "$dir/out" || fault "list --ext: $(cat "$dir/out")"
 for text in '' '0\ta\n' '0\n' 'x\t1\ta\n' '0\t1x\ta\n' '0\t1\ta\n1\t1\t2\tb\n' '0\t1\ta\n1\tb\n' '-1\t1\ta\n' '0\t1\t\n'; do

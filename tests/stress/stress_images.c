@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "iter/core/alloc.h"
 #include "tests/support/drive.h"
@@ -235,6 +236,58 @@ static void damaged_files_are_named(void) {
     make_folder_gone(folder);
 }
 
+/* One that is not there fails with the system's reason from every source; all else goes on as it was. */
+static void missing_files_are_failed_samples(void) {
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], want[32];
+    make_set(folder, false);
+    EXPECT_EQ(unlink(make_path(path, folder, "b/00.jpg")), 0);
+    EXPECT_EQ(symlink("nowhere", path), 0);
+    snprintf(want, sizeof(want), "read: sample %zu (", N_ALIKE);
+    iter_dataset *data = open_set(folder, "");
+    for (size_t i = 0; i < 2 * sizeof(sources) / sizeof(sources[0]); i++) {
+        iter_loader_options opt = base();
+        iter_error err = {0};
+        iter_batch *batch;
+        opt.source = sources[i / 2];
+        opt.workers = i % 2 ? 2 : 0;
+        opt.shuffle = ITER_SHUFFLE_NONE;
+        opt.batch_size = N_ALIKE + 3 * N_OTHERS;
+        iter_chain *chain = drive_chain(CROP);
+        iter_loader *loader;
+        if (opt.source == ITER_SOURCE_MEMORY) {
+            EXPECT_STATUS(iter_dataloader_create(data, chain, &opt, &loader, &err), ITER_EIO, &err);
+            EXPECT(strstr(err.message, "b/00.jpg") && strstr(err.message, "No such file"));
+        } else {
+            loader = drive_loader(data, chain, &opt);
+            EXPECT_STATUS(iter_loader_next(loader, &batch, &err), ITER_EIO, &err);
+            if (!EXPECT(strstr(err.message, want) && strstr(err.message, "b/00.jpg") &&
+                        strstr(err.message, "No such file or directory")))
+                fprintf(stderr, "  %s\n", err.message);
+            iter_loader_unref(loader);
+        }
+        for (int32_t on_error = ITER_ON_ERROR_REPLACE; on_error <= ITER_ON_ERROR_BLANK;
+             on_error++) {
+            opt.on_error = on_error;
+            loader = drive_loader(data, chain, &opt);
+            EXPECT_OK(iter_loader_next(loader, &batch, &err), &err);
+            const iter_batch_info info = iter_batch_describe(batch);
+            EXPECT_EQ(info.n_failed, 1);
+            for (uint32_t row = 0; row < info.n_rows; row++)
+                EXPECT_EQ(iter_batch_valid(batch)[row],
+                          on_error == ITER_ON_ERROR_REPLACE || row != N_ALIKE);
+            iter_failure failure;
+            EXPECT_EQ(iter_loader_failures(loader, &failure, 1), 1);
+            EXPECT(failure.status == ITER_EIO && failure.index == N_ALIKE &&
+                   strstr(failure.message, "No such file"));
+            iter_batch_unref(batch);
+            iter_loader_unref(loader);
+        }
+        iter_chain_unref(chain);
+    }
+    iter_dataset_unref(data);
+    make_folder_gone(folder);
+}
+
 /* ---- A stage that miscounts its rows ---------------------------------------------------------- */
 
 static const iter_transform_ops *honest;
@@ -443,6 +496,7 @@ int main(void) {
     decoded_or_cut("random-resized-crop:size=24 | random-flip:p=1 | resize:16 | to:f32,nchw");
     decoded_or_cut("resize:24 | random-flip:p=1 | color-jitter:brightness=0.4 | to:f32,nchw");
     damaged_files_are_named();
+    missing_files_are_failed_samples();
     wrong_counts_fail();
     bounds();
     steady_state();

@@ -124,9 +124,47 @@ Test(format_folder, links_are_followed_but_not_in_circles) {
     format_close(&f);
     cr_assert_eq(symlink("..", make_path(path, folder, "dog/up")), 0);
     expect_fails(folder, NULL, ITER_EIO, "dog/up", "more than 32 folders deep");
-    cr_assert_eq(unlink(path), 0);
-    cr_assert_eq(symlink("nowhere", make_path(path, folder, "dog/lost.jpg")), 0);
-    expect_fails(folder, NULL, ITER_EIO, "dog/lost.jpg", "No such file");
+    make_folder_gone(folder);
+}
+
+/* A link to nothing, and one in a circle, have the places and classes that their files would. */
+Test(format_folder, a_missing_file_is_a_sample) {
+    static const char *const lost[] = {"cat/0.jpg", "dog/11.jpg", "dog/a.jpg", "dog/b.png"};
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    opened f, g;
+    make_set(folder);
+    for (size_t i = 0; i < COUNT(lost); i++)
+        make_named(folder, lost[i]);
+    expect_open(folder, NULL, &f);
+    for (size_t i = 0; i < COUNT(lost); i++) {
+        const char *name = strchr(lost[i], '/') + 1;
+        cr_assert_eq(unlink(make_path(path, folder, lost[i])), 0);
+        cr_assert_eq(symlink(i % 2 ? name : "nowhere", path), 0);
+    }
+    expect_open(folder, NULL, &g);
+    cr_assert_eq(g.desc.n_samples, COUNT(set) + COUNT(lost));
+    cr_assert_eq(g.desc.n_samples, f.desc.n_samples);
+    cr_assert_eq(g.desc.n_classes, f.desc.n_classes);
+    cr_assert_eq(g.desc.max_extent_bytes[0], strlen("cat/deep/er/x.Jpeg"));
+    for (uint64_t i = 0; i < g.desc.n_samples; i++) {
+        cr_assert_str_eq(g.desc.files[i].path, f.desc.files[i].path);
+        cr_assert_eq(label_of(&g, i), label_of(&f, i));
+        cr_assert_gt(g.desc.files[i].bytes, 0); /* or nobody would try to read it */
+    }
+    format_close(&g);
+    format_close(&f);
+    make_folder_gone(folder);
+}
+
+Test(format_folder, where_all_files_are_missing_nothing_is_opened) {
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    make_folder(folder);
+    make_subfolder(folder, "dog");
+    cr_assert_eq(symlink("nowhere", make_path(path, folder, "dog/2.jpg")), 0);
+    cr_assert_eq(symlink("1.jpg", make_path(path, folder, "dog/1.jpg")), 0);
+    expect_fails(folder, NULL, ITER_EIO, folder, ": none of its 2 files can be found: ");
+    expect_fails(folder, NULL, ITER_EIO, "dog/1.jpg: ", "Too many levels of symbolic links");
+    expect_fails(folder, "labels=no", ITER_EIO, folder, "none of its 2 files");
     make_folder_gone(folder);
 }
 
@@ -182,6 +220,8 @@ static const list_case lists[] = {
     {"x.csv", "file,note\ndog/1.jpg,\"two\nlines, and a comma\"\n", NULL, "i32 []", {0}, 1},
     {"x.csv", "16777217,dog/1.jpg\n", NULL, "i32 []", {16777217}, 1},
     {"x.csv", "2147483648,dog/1.jpg\n", NULL, "f32 []", {2147483648.0}, 1},
+    {"x.txt", "dog/none.jpg 2\ncat/B.JPG 1\n", NULL, "i32 []", {2, 1}, 2}, /* missing */
+    {"x.csv", "none.jpg,b\ndog/1.jpg,a\nB.JPG/x.jpg,b\n", NULL, "i32 []", {1, 0, 1}, 3},
 };
 
 Test(format_folder, lists_of_all_kinds) {
@@ -251,7 +291,11 @@ Test(format_folder, root_of_a_list) {
     make_folder(other);
     make_file(other, "x.txt", "dog/1.jpg 1\n", 12);
     make_path(path, other, "x.txt");
-    expect_fails(path, NULL, ITER_EIO, "x.txt: line 1: ", "dog/1.jpg: No such file");
+    expect_fails(path, NULL, ITER_EIO, "x.txt: none of its 1 files can be found: ",
+                 "dog/1.jpg: No such file or directory; names are relative to the list's folder, "
+                 "or to root=");
+    expect_fails(path, "root=/nowhere", ITER_EIO, "/nowhere/dog/1.jpg: No such file",
+                 "; names are relative to root=/nowhere");
     snprintf(options, sizeof(options), "root=%s", folder);
     expect_open(path, options, &f);
     expect_file(&f, 0, folder, "dog/1.jpg");
@@ -282,7 +326,6 @@ Test(format_folder, bad_lists_say_file_line_and_reason) {
         {"x.lst", "0\t1\tcat\n", NULL, "cat: is not a regular file", ITER_EIO},
         {"x.txt", "cat/B.JPG 1\n\ndog/1.jpg\n", NULL, "line 3: has 1 columns, 2 are needed",
          ITER_EFORMAT},
-        {"x.txt", "cat/B.JPG 1\ndog/none.jpg 2\n", NULL, "line 2: ", ITER_EIO},
         {"x.csv", "a,b\nc,d\n", NULL, "line 2: no cell ends like a file's name", ITER_EFORMAT},
         {"x.csv", "file,a,b\ndog/1.jpg,1,x\n", NULL,
          "label-columns= names those wanted; no number is 'x'", ITER_EFORMAT},
