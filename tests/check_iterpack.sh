@@ -59,9 +59,11 @@ says 'is there already' err
 [ -z "$(ls "$dir"/s-*.of 2>/dev/null)" ] || fault "marks of shards are left: $(ls "$dir")"
 
 # Interrupted when everything is done but for the marks: nothing is left to do, and nobody is in the way.
-mkdir "$dir/less" && cp -r "$dir/set/." "$dir/less" && rm "$dir/less/b/3 3"
-rm -f "$dir"/s-*; status 1 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/less" --shards 3
+lose() { mv "$dir/set/b/3 3" "$dir/lost"; }
+find_again() { mv "$dir/lost" "$dir/set/b/3 3"; }
+rm -f "$dir"/s-*; lose; status 1 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
 cp "$dir/s-00000.rec.part.of" "$dir/mark"
+find_again
 status 0 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
 cp "$dir/mark" "$dir/s-00000.rec.part.all"; cp "$dir/mark" "$dir/s-00002.rec.part.of"
 status 0 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
@@ -75,8 +77,9 @@ cp "$dir/mark" "$dir/s-00000.rec.part.all"
 status 1 pack "$golden/one.lst" "$dir/s.rec" --root "$dir/set" --shards 3
 says 'is there already' err
 rm "$dir/s-00000.rec.part.all"
-status 1 pack "$golden/one.lst" "$dir/t.rec" --root "$dir/less"
+lose; status 1 pack "$golden/one.lst" "$dir/t.rec" --root "$dir/set"
 cp "$dir/t.rec.part.of" "$dir/mark"
+find_again
 status 0 pack "$golden/one.lst" "$dir/t.rec" --root "$dir/set"
 cp "$dir/mark" "$dir/t.rec.part.of"
 status 0 pack "$golden/one.lst" "$dir/t.rec" --root "$dir/set"
@@ -111,20 +114,19 @@ done
 # A run that ended early, after 0 to 3 records on the disk and with any garbage behind them.
 for lines in 0 1 2 3; do
     rm -f "$dir"/r.*
-    mkdir "$dir/gone" && cp -r "$dir/set/." "$dir/gone"
-    rm "$dir/gone/b/3 3"
-    status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone"
+    lose
+    status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/set"
     says 'b/3 3: No such file' err
     [ ! -e "$dir/r.rec" ] || fault "a .rec before it is complete"
     head -n $lines "$dir/r.idx.part" >"$dir/cut" && printf '9999' >>"$dir/cut" && mv "$dir/cut" "$dir/r.idx.part"
     head -c 1000 /dev/zero >>"$dir/r.rec.part"
+    find_again
     status 0 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/set"
     says "^$((4 - lines)) records written" out
     cmp -s "$golden/one.rec" "$dir/r.rec" || fault "taken up after $lines records: not the same .rec"
     cmp -s "$golden/one.idx" "$dir/r.idx" || fault "taken up after $lines records: not the same .idx"
-    rm -r "$dir/gone"
 done
-# Not taken up: another list, a .rec that lost what its index has.
+# Not taken up: another list, another root, a .rec that lost what its index has.
 rm -f "$dir"/r.*; mkdir "$dir/gone"
 status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone"
 status 1 pack "$golden/three.lst" "$dir/r.rec" --root "$dir/set"
@@ -133,8 +135,14 @@ status 0 pack "$golden/three.lst" "$dir/r.rec" --root "$dir/set" --restart
 cmp -s "$golden/three.rec" "$dir/r.rec" || fault "--restart: not the same .rec"
 rm -f "$dir"/r.*; cp -r "$dir/set/." "$dir/gone"; rm "$dir/gone/b/3 3"
 status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone"
+for skip in "" --skip; do
+    status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/set" $skip
+    says "r.rec.part: was begun with files from $dir/gone, and this run's are from $dir/set (--root); --restart forgets it$" err
+done
+status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone/../gone/" # the same one
+says 'item 4: b/3 3: No such file' err
 head -c 80 "$dir/r.rec.part" >"$dir/cut" && mv "$dir/cut" "$dir/r.rec.part"
-status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/set"
+status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone"
 says 'ends before its index' err
 
 # Files that cannot be read.
@@ -172,9 +180,11 @@ rm -f "$dir"/r.*; mkdir "$dir/r.idx"
 rmdir "$dir/r.idx"
 status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone"
 says 'with other options' err
-# Nor are shards; begun without, they are all taken up with it.
-rm -f "$dir"/s-*
+# Nor are shards; begun without, they are all taken up with it. Not with those that are complete from another root.
+rm -f "$dir"/s-*; cp -r "$dir/set" "$dir/less"; rm "$dir/less/b/3 3"
 status 1 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/less" --shards 4
+status 1 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 4
+says "s-00000.rec.part: was begun with files from $dir/less, and " err
 "$ITERPACK" pack "$golden/three.lst" "$dir/s.rec" --root "$dir/less" --shards 4 --skip >"$dir/out" 2>"$dir/err" || fault "--skip with shards: $(cat "$dir/err")"
 status 0 verify "$dir"/s-*.rec --list "$golden/three.lst" --root "$dir/less" --skip
 

@@ -5,7 +5,7 @@
  * the index first: a .rec that is there has its index. On the way, every 64 MiB, the records are
  * synced, and only then their lines go into the index and are synced, too. So after an interruption
  * of any kind each whole line of the index stands for a record that is on the disk: the next run
- * goes on behind the last one. What list and options made it is kept beside it, in *.part.of.
+ * goes on behind the last one. What list, options and root made it is kept beside it, in *.part.of.
  *
  * A file's id is its key in the index. One label is written as the header's, several behind it, as
  * im2rec does with --pack-label.
@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 #include "pack_image.h"
 
 #define SYNC_BYTES ((uint64_t)64 << 20)
+#define ROOT_BYTES (PATH_MAX + 1)
 
 static volatile sig_atomic_t interrupted;
 
@@ -35,6 +37,7 @@ static void on_signal(int number) {
 typedef struct pack_run {
     const pack_list *list;
     const char *list_path, *root;
+    char *whole_root; /* from / on, without links: the same however it is named */
     int64_t threads, shards;
     bool skip, restart;
     pack_image_options image;
@@ -80,45 +83,67 @@ static int sync_folder(const char *path) {
 
 /* ---- going on -------------------------------------------------------------------------------- */
 
-/* What decides a shard's bytes, as one line. */
-static char *fingerprint(const pack_run *run, const shard *s, bool skip) {
+/* What the parts of a shard were begun with. */
+typedef struct mark {
+    bool there, same;
+    char root[ROOT_BYTES]; /* not "": the same but for the root, which is this */
+} mark;
+
+/* What decides a shard's bytes: a line that ends with the root, so that any name will do. */
+static char *fingerprint(const pack_run *run, const shard *s, bool skip, const char *root) {
     char *image = pack_image_text(&run->image);
-    char *text =
-        pack_text("iterpack 2 list %016" PRIx64 " items %" PRIu64 " %" PRIu64 " skip %d, %s\n",
-                  run->list->hash, s->first, s->last, skip, image);
+    char *text = pack_text("iterpack 3 list %016" PRIx64 " items %" PRIu64 " %" PRIu64
+                           " skip %d, %s, root %s\n",
+                           run->list->hash, s->first, s->last, skip, image, root);
     free(image);
     return text;
 }
 
+static bool is_of(const pack_run *run, const shard *s, bool skip, const char *root,
+                  const char *text) {
+    char *expected = fingerprint(run, s, skip, root);
+    const bool same = strcmp(text, expected) == 0;
+    free(expected);
+    return same;
+}
+
 /* Whether `path` says the same as the fingerprint; what was begun without --skip is the same with it, since
- * nothing was left out so far. PACK_DONE without it: *out_there false. */
-static int read_mark(const pack_run *run, const shard *s, const char *path, bool *out_there,
-                     bool *out_same) {
-    char text[256] = "";
-    *out_there = *out_same = false;
+ * nothing was left out so far. PACK_DONE without it: not `there`. */
+static int read_mark(const pack_run *run, const shard *s, const char *path, mark *out) {
+    char text[ROOT_BYTES + 256] = "";
+    *out = (mark){.there = false};
     FILE *file = fopen(path, "r");
     if (!file) return errno == ENOENT ? PACK_DONE : pack_fail_os("%s", path);
     const size_t n = fread(text, 1, sizeof(text) - 1, file);
     fclose(file);
     text[n] = '\0';
-    char *expected = fingerprint(run, s, run->skip), *stricter = fingerprint(run, s, false);
-    *out_there = true;
-    *out_same = strcmp(text, expected) == 0 || (run->skip && strcmp(text, stricter) == 0);
-    free(expected);
-    free(stricter);
+    out->there = true;
+    const char *root = strstr(text, ", root ");
+    if (!root) return PACK_DONE;
+    snprintf(out->root, sizeof(out->root), "%.*s", (int)strlen(root) - 8, root + 7);
+    const bool alike = is_of(run, s, run->skip, out->root, text) ||
+                       (run->skip && is_of(run, s, false, out->root, text));
+    out->same = alike && strcmp(out->root, run->whole_root) == 0;
+    if (out->same || !alike) out->root[0] = '\0';
     return PACK_DONE;
 }
 
 /* Is there a part, and of the same work? *out_there. */
 static int check_part(const pack_run *run, const shard *s, bool *out_there) {
-    bool same = false;
-    const int status = read_mark(run, s, s->of, out_there, &same);
-    if (status != PACK_DONE || !*out_there) return status;
+    mark m;
+    const int status = read_mark(run, s, s->of, &m);
+    *out_there = m.there;
+    if (status != PACK_DONE || !m.there) return status;
     if (run->restart) {
         *out_there = false;
         return PACK_DONE;
     }
-    if (same) return PACK_DONE;
+    if (m.same) return PACK_DONE;
+    if (*m.root)
+        return pack_fail(
+            "%s.part: was begun with files from %s, and this run's are from %s (--root); "
+            "--restart forgets it",
+            s->rec, m.root, run->whole_root);
     return pack_fail("%s.part: was begun from another list or with other options; --restart "
                      "forgets it",
                      s->rec);
@@ -126,7 +151,8 @@ static int check_part(const pack_run *run, const shard *s, bool *out_there) {
 
 /* In the place of one that is there, which parts depend on: so by another name first. */
 static int write_fingerprint(const pack_run *run, const shard *s) {
-    char *text = fingerprint(run, s, run->skip), *path = pack_text("%s.new", s->of);
+    char *text = fingerprint(run, s, run->skip, run->whole_root);
+    char *path = pack_text("%s.new", s->of);
     FILE *file = fopen(path, "w");
     bool good = file && fputs(text, file) >= 0 && fflush(file) == 0 && fsync(fileno(file)) == 0;
     if (file && fclose(file) != 0) good = false;
@@ -290,12 +316,14 @@ static bool is_complete(const shard *s) {
 
 /* A .rec that is there: of this very work, interrupted behind it, or in the way. */
 static int take_complete(const pack_run *run, const shard *s) {
-    bool there = false, same = false;
+    bool same = false;
     if (run->shards > 1) {
         const int status = check_part(run, s, &same);
         if (status != PACK_DONE) return status;
     } else {
-        (void)read_mark(run, s, s->of, &there, &same);
+        mark m;
+        (void)read_mark(run, s, s->of, &m);
+        same = m.same;
         (void)unlink(s->of);
     }
     return same ? PACK_DONE : pack_fail("%s: is there already", s->rec);
@@ -362,8 +390,9 @@ static bool is_all_done(const pack_run *run, const char *out) {
     if (run->shards == 1 || run->restart) return false;
     shard s = shard_of(run, out, 0);
     char *all = pack_text("%s.part.all", s.rec);
-    bool there = false, same = false;
-    (void)read_mark(run, &s, all, &there, &same);
+    mark m;
+    (void)read_mark(run, &s, all, &m);
+    bool same = m.same;
     free(all);
     shard_close(&s);
     for (int64_t k = 0; same && k < run->shards; k++) {
@@ -436,10 +465,14 @@ int pack_cmd_pack(int n_args, char **args) {
     const char *slash = strrchr(words[0], '/');
     char *folder = slash ? pack_text("%.*s/", (int)(slash - words[0]), words[0]) : pack_text(".");
     if (!run.root) run.root = folder;
+    run.whole_root = realpath(run.root, NULL);
+    if (!run.whole_root)
+        run.whole_root = pack_text("%s", run.root); /* files will say what is wrong */
     status = pack_list_load(words[0], &list);
     if (status == PACK_DONE) status = run_all(&run, words[1]);
     pack_list_free(&list);
     pack_images_close(run.images);
+    free(run.whole_root);
     free(folder);
     return status;
 }
