@@ -128,6 +128,24 @@ static void print_cost(const diagnosis *d, FILE *out) {
     fprintf(out, "; the loader's share of CPU time %.2f %%\n", 100 * loader_cpu_share(d));
 }
 
+/* A change whose interval holds 1 may gain nothing at all. False without an interval. */
+static bool within_noise(const measure_interval *ratio) {
+    return ratio->low <= 1 && ratio->high >= 1;
+}
+
+static void print_proof(const diagnosis *d, FILE *out) {
+    const evidence_change *change = &d->e.changes[d->v.changes[0].of];
+    const measure_interval *ratio = &d->proved;
+    fprintf(out, "proof: %s %s -> %s gains %+.0f %%", change->option, change->from, change->to,
+            100 * (ratio->median - 1));
+    if (isfinite(ratio->low))
+        fprintf(out, " [%+.0f, %+.0f]%s", 100 * (ratio->low - 1), 100 * (ratio->high - 1),
+                within_noise(ratio) ? ", within noise" : "");
+    else
+        fprintf(out, ", no interval");
+    fprintf(out, "; expected %+.0f %%\n", 100 * d->v.changes[0].gain);
+}
+
 void diagnosis_print(const diagnosis *d, FILE *out) {
     print_head(d, out);
     print_arms(d, out);
@@ -145,14 +163,7 @@ void diagnosis_print(const diagnosis *d, FILE *out) {
                     d->e.changes[i].from, d->e.changes[i].to, d->e.changes[i].why_not);
     if (d->asked.prove && d->v.n_changes == 0)
         fprintf(out, "proof: nothing to prove, no change is worth it\n");
-    if (d->has_proof) {
-        fprintf(out, "proof: %s %s -> %s gains %+.0f %%", d->e.changes[d->v.changes[0].of].option,
-                d->e.changes[d->v.changes[0].of].from, d->e.changes[d->v.changes[0].of].to,
-                100 * (d->proved.median - 1));
-        if (isfinite(d->proved.low))
-            fprintf(out, " [%+.0f, %+.0f]", 100 * (d->proved.low - 1), 100 * (d->proved.high - 1));
-        fprintf(out, "; expected %+.0f %%\n", 100 * d->v.changes[0].gain);
-    }
+    if (d->has_proof) print_proof(d, out);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -392,6 +403,10 @@ static void changes_json(json_writer *w, const diagnosis *d) {
         json_number(w, "proved", proved ? d->proved.median - 1 : NAN);
         json_number(w, "proved_low", proved ? d->proved.low - 1 : NAN);
         json_number(w, "proved_high", proved ? d->proved.high - 1 : NAN);
+        if (proved && isfinite(d->proved.low))
+            json_bool(w, "proved_within_noise", within_noise(&d->proved));
+        else
+            json_null(w, "proved_within_noise");
         json_text(w, "next_limit", verdict_limit_text(c->next));
         json_text(w, "text", c->text);
         json_end(w);

@@ -35,6 +35,8 @@ def nulls(v, depth):
     return v
 write('hostile', attacked(result))
 write('empty', {})
+result['verdict']['changes'][0].update(proved=0.03, proved_low=-0.02, proved_high=0.07, proved_within_noise=True)
+write('noise', result)
 for depth in 1, 2, 3, 4: write('nulls%d' % depth, nulls(result, depth))
 write('sweep', {'verdict': 'Best is A.', 'answer': 'It calls an interpreter.', 'trainer': {'samples_per_s': {'median': 52000, 'low': None, 'high': None}},
     'arms': [{'name': 'setting A', 'samples_per_s': {'median': 50000, 'low': 49000, 'high': 51000}, 'time': {'trainer': 0.75, 'loader': 0, 'waiting': 0.15, 'contention': 0.1}}]})
@@ -50,7 +52,7 @@ for depth in 1, 2, 3: write('no-limits%d' % depth, nulls(limits, depth))
 open(to + '/broken.json', 'w').write('{"verdict": "a raw \t tab"}')
 PYTHON
 status 0 report "$golden" "$dir/golden.html"
-for name in hostile empty nulls1 nulls2 nulls3 nulls4 sweep doctor broken limits photos hostile-limits no-limits1 no-limits2 no-limits3; do status 0 report "$dir/$name.json" "$dir/$name.html"; done
+for name in hostile empty noise nulls1 nulls2 nulls3 nulls4 sweep doctor broken limits photos hostile-limits no-limits1 no-limits2 no-limits3; do status 0 report "$dir/$name.json" "$dir/$name.html"; done
 "$ITERBENCH" --data "synthetic:cifar10?n=500" --chain "normalize:mean=0.5,std=0.25 | to:f32,nchw" --seconds 0.3 --json "$dir/run.json" >/dev/null 2>&1 \
     && status 0 report "$dir/run.json" "$dir/run.html"
 "$ITERBENCH" --data "synthetic:cs224?n=2000" --model mlp --seconds 0.2 --batch 256 --json "$dir/train.json" >/dev/null 2>&1 \
@@ -110,6 +112,10 @@ for text in "The chain (random-crop) is the limit: it costs 60 % of the time." "
 done
 [ "$(n_svg)" -ge 8 ] || fault "golden: $(n_svg) drawings"
 grep -q 'Left out' "$dir/dom" && fault "golden: something is left out: $(grep -o 'Left out[^<]*' "$dir/dom")"
+
+grep -q 'within noise' "$dir/dom" && fault "golden: a gain beyond noise is said to be within it"
+dom noise
+has noise "+3.0 % [−2.0 %, +7.0 %], within noise"
 
 dom hostile
 has hostile '&lt;img src=x onerror=document.title=1&gt;'

@@ -1,11 +1,16 @@
-/* test_bench_report.c - bench/report_html.c: no data can leave the element that it stands in, and the file needs nothing beside itself. */
+/*
+ * test_bench_report.c - bench/report_html.c: no data can leave the element that it stands in, and the file needs nothing beside itself;
+ * bench/diagnosis_report.c: what is said of a proof.
+ */
 #include <criterion/criterion.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/diagnosis.h"
 #include "bench/report_html.h"
 
 TestSuite(bench_report, .timeout = 60);
@@ -106,4 +111,53 @@ Test(bench_report, what_cannot_be_written_is_an_error) {
         cr_assert_eq(report_html_write("/dev/full", "{}", 2, &err), ITER_EIO);
         cr_assert_not_null(strstr(err.message, "/dev/full"), "%s", err.message);
     }
+}
+
+/* ---- A diagnosis ----------------------------------------------------------------------------- */
+
+static void expect_proof(iter_loader *loader, measure_interval proved, const char *line,
+                         const char *json) {
+    static diagnosis d;
+    d = (diagnosis){.proved = proved,
+                    .has_proof = true,
+                    .arms[0].loaders = &loader,
+                    .asked.prove = true,
+                    .run.data = "synthetic:cifar10",
+                    .e.n_changes = 1,
+                    .e.changes[0] = {.option = "workers", .from = "0", .to = "2", .feasible = true},
+                    .v.n_changes = 1,
+                    .v.changes[0].gain = 0.25};
+    void (*const writers[])(const diagnosis *, FILE *) = {diagnosis_print, diagnosis_json};
+    const char *const want[] = {line, json};
+    for (int i = 0; i < 2; i++) {
+        char *text = NULL;
+        size_t bytes;
+        FILE *out = open_memstream(&text, &bytes);
+        writers[i](&d, out);
+        fclose(out);
+        cr_assert_not_null(strstr(text, want[i]), "no \"%s\" in %s", want[i], text);
+        free(text);
+    }
+}
+
+Test(bench_report, a_proof_says_where_it_proves_nothing) {
+    iter_dataset *data;
+    iter_loader *loader;
+    const iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    cr_assert_eq(iter_dataset_open("synthetic:cifar10?n=64", NULL, &data, NULL), ITER_OK);
+    cr_assert_eq(iter_dataloader_create(data, NULL, &opt, &loader, NULL), ITER_OK);
+    expect_proof(loader, (measure_interval){1.2, 1.1, 1.3, 9},
+                 "\nproof: workers 0 -> 2 gains +20 % [+10, +30]; expected +25 %\n",
+                 "\"proved_within_noise\": false");
+    expect_proof(loader, (measure_interval){1.03, 0.98, 1.07, 9},
+                 "\nproof: workers 0 -> 2 gains +3 % [-2, +7], within noise; expected +25 %\n",
+                 "\"proved_within_noise\": true");
+    expect_proof(loader, (measure_interval){1.2, 1, 1.3, 9}, "[+0, +30], within noise;",
+                 "\"proved_within_noise\": true");
+    expect_proof(loader, (measure_interval){0.9, 0.85, 0.95, 9}, "gains -10 % [-15, -5]; expected",
+                 "\"proved_within_noise\": false");
+    expect_proof(loader, (measure_interval){1.2, NAN, NAN, 3},
+                 "gains +20 %, no interval; expected +25 %", "\"proved_within_noise\": null");
+    iter_loader_unref(loader);
+    iter_dataset_unref(data);
 }
