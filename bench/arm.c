@@ -441,6 +441,15 @@ iter_status arm_stats(const bench_arm *arm, iter_loader_stats *out, iter_error *
     return s;
 }
 
+size_t arm_failures(const bench_arm *arm, iter_failure *out, size_t capacity) {
+    size_t n = 0;
+    for (uint32_t rank = 0; rank < arm->options->ranks; rank++) {
+        const size_t there = iter_loader_failures(arm->loaders[rank], out + n, capacity - n);
+        n += there < capacity - n ? there : capacity - n;
+    }
+    return n;
+}
+
 uint32_t arm_n_slots(const bench_arm *arm) {
     uint32_t n = (uint32_t)__builtin_popcountll(arm->slots_seen);
     return n > 0 ? n : 1;

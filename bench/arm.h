@@ -95,6 +95,9 @@ void arm_measure_restore(bench_arm *arm);
 /** Sums over ranks; source, workers and fallbacks are those of rank 0. */
 iter_status arm_stats(const bench_arm *arm, iter_loader_stats *out, iter_error *err);
 
+/** The first `capacity` failures of all ranks; returns how many. */
+size_t arm_failures(const bench_arm *arm, iter_failure *out, size_t capacity);
+
 /** Slots that batches were seen in; at least 1. */
 uint32_t arm_n_slots(const bench_arm *arm);
 

@@ -118,6 +118,15 @@ static bool *find_first(const iter_failure *list, size_t n) {
     return first;
 }
 
+size_t bench_failures_once(iter_failure *list, size_t n) {
+    size_t n_kept = 0;
+    bool *first = find_first(list, n);
+    for (size_t i = 0; first != NULL && i < n; i++)
+        if (first[i]) list[n_kept++] = list[i];
+    free(first);
+    return n_kept;
+}
+
 static void write_line(FILE *out, const iter_failure *f) {
     fprintf(out, "%u\t%" PRIu64 "\t%" PRIu64 "\t%s\t", f->epoch, f->position, f->index,
             iter_status_text(f->status));

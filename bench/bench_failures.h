@@ -21,6 +21,9 @@ typedef struct bench_reason {
 size_t bench_failure_reasons(const iter_failure *list, size_t n,
                              bench_reason out[BENCH_REASONS_MAX]);
 
+/** Keeps each sample's first failure of list[0..n), in order. Returns how many these are. */
+size_t bench_failures_once(iter_failure *list, size_t n);
+
 /**
  * Writes a line per sample, in the order in which they failed first: epoch, position, sample, status,
  * message, between tabs, below a line with these names.

@@ -72,8 +72,9 @@ static const option_row rows[] = {
      "what becomes of a failed sample (fail)"},
     {"max-failures", COUNT, AT(max_failures), "N", 0, 1, UINT32_MAX, RUNS,
      "failed samples before the run fails (no limit)"},
-    {"failures", TEXT, AT(failures), "FILE", 0, 0, 0, BENCH_RUN,
-     "write the samples that failed, a line each, also where the run fails of them"},
+    {"failures", TEXT, AT(failures), "FILE", 0, 0, 0, BENCH_RUN | BENCH_LIMITS,
+     "write the samples that failed, a line each, also where the run fails of them (limits: with "
+     "--decode)"},
     {"ragged", FLAG, AT(ragged), NULL, 0, 0, 0, BENCH_SERVE,
      "rows of different lengths stay so: no stage need pad them"},
     {"o-direct", FLAG, AT(o_direct), NULL, 0, 0, 0, LOADS, "reads bypass the page cache"},
@@ -402,6 +403,8 @@ iter_status bench_options_check(const bench_options *options, bench_command comm
                           "--decode is about one core: no --workers or --device beside it");
     if (command == BENCH_LIMITS && !options->decode && options->seconds > 0)
         return bench_fail(err, ITER_EINVAL, "limits: --seconds belongs to --decode");
+    if (command == BENCH_LIMITS && !options->decode && options->failures != NULL)
+        return bench_fail(err, ITER_EINVAL, "limits: --failures belongs to --decode");
     if (check_device(options, err) < 0) return ITER_EINVAL;
     if (options->epochs > 0 && options->seconds > 0)
         return bench_fail(err, ITER_EINVAL, "--epochs and --seconds exclude one another");

@@ -27,12 +27,23 @@ typedef struct limits_run {
     yardstick_rates rates;
     gpu_link_rates link;
     decode_limit decode;
+    iter_failure failures[RUN_FAILURES_MAX];
 } limits_run;
 
 static iter_status measure_decode(const bench_options *options, limits_run *r, iter_error *err) {
     if (r->yard.why[0] != '\0')
         return bench_fail(err, ITER_EUNSUPPORTED, "--decode: %s", r->yard.why);
     return decode_limit_measure(&r->yard.photos, &r->arm, options, &r->decode, err);
+}
+
+/* Also of a loader that failed: that is when somebody wants to know. */
+static iter_status list_failures(limits_run *r, iter_error *err) {
+    const size_t n =
+        bench_failures_once(r->failures, arm_failures(&r->arm, r->failures, RUN_FAILURES_MAX));
+    r->decode.failures = r->failures;
+    r->decode.n_failures = n;
+    if (r->options->failures == NULL) return ITER_OK;
+    return bench_failures_write(r->options->failures, r->failures, n, err);
 }
 
 static iter_status check_photos(const bench_options *options, iter_error *err) {
@@ -62,6 +73,11 @@ static iter_status measure(const bench_options *options, limits_run *r, iter_err
         if (s == ITER_OK && options->decode) s = measure_decode(options, r, err);
         if (s == ITER_OK) s = yardstick_rates_of(&r->yard, options, &r->rates, err);
         if (s == ITER_OK) s = run_link(&r->arm, &r->link, err);
+    }
+    iter_error list_err;
+    if (list_failures(r, &list_err) < 0 && s == ITER_OK) {
+        s = list_err.status;
+        *err = list_err;
     }
     arm_close(&r->arm);
     return s;

@@ -243,12 +243,7 @@ static iter_status list_failures(run_result *result, iter_error *err) {
     const bench_arm *arm = &result->arms[result->n_arms - 1];
     result->failures = calloc(RUN_FAILURES_MAX, sizeof(iter_failure));
     if (result->failures == NULL) return bench_fail(err, ITER_ENOMEM, "no memory for failures");
-    for (uint32_t rank = 0; rank < arm->options->ranks; rank++) {
-        size_t room = RUN_FAILURES_MAX - result->n_failures;
-        size_t n =
-            iter_loader_failures(arm->loaders[rank], result->failures + result->n_failures, room);
-        result->n_failures += n < room ? n : room;
-    }
+    result->n_failures = arm_failures(arm, result->failures, RUN_FAILURES_MAX);
     result->n_reasons =
         bench_failure_reasons(result->failures, result->n_failures, result->reasons);
     return ITER_OK;

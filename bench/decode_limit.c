@@ -62,11 +62,13 @@ static iter_status run_decode(rounds_state *r, uint64_t n, bool whole, uint64_t 
     const photo_batch *at = batches_of_round(r);
     const uint64_t n_photos = photos_of(r, at);
     iter_status s = ITER_OK;
-    *out_samples = n * n_photos;
+    *out_samples = 0;
     *out_seconds = 0;
     for (uint64_t i = 0; s == ITER_OK && i < n; i++) {
+        uint64_t n_decoded;
         double seconds;
-        s = photo_yard_decode(r->yard, at->first, n_photos, whole, &seconds, err);
+        s = photo_yard_decode(r->yard, at->first, n_photos, whole, &n_decoded, &seconds, err);
+        *out_samples += n_decoded;
         *out_seconds += seconds;
     }
     return s;
@@ -178,6 +180,9 @@ void decode_limit_table(const decode_limit *limit, FILE *out) {
     char name[64];
     fprintf(out, "photos on one core: %llu in the loader's order, %.1f KB each, in turns\n",
             (unsigned long long)limit->n_photos, limit->mean_bytes / 1e3);
+    if (limit->n_failures > 0)
+        fprintf(out, "  left out: %zu photos that failed, first: %.200s\n", limit->n_failures,
+                limit->failures[0].message);
     snprintf(name, sizeof(name), "%s, whole pictures", limit->codecs);
     line(name, &limit->whole, out);
     snprintf(name, sizeof(name), "%s, the parts wanted (%.0f %%)", limit->codecs,
@@ -206,6 +211,7 @@ void decode_limit_json(json_writer *w, const decode_limit *limit) {
     json_begin(w, "decode", '{');
     json_count(w, "photos", limit->n_photos);
     json_count(w, "pngs", limit->n_pngs);
+    json_count(w, "left_out", limit->n_failures);
     json_number(w, "mean_bytes", limit->mean_bytes);
     json_number(w, "part_share", limit->part_share);
     interval(w, "whole_per_s", &limit->whole);

@@ -21,6 +21,8 @@ typedef struct decode_limit {
     measure_interval limit;         /* 1 / (part + store + DECODE_REST_MS), as rates */
     measure_interval loader, ratio; /* loader / limit */
     uint32_t n_rounds, n_dropped;
+    const iter_failure *failures; /* [n_failures] the loader's, each photo once; set by who asks */
+    size_t n_failures;
     bool steady; /* false: rounds in which the machine's speed moved count, too */
 } decode_limit;
 
@@ -30,7 +32,9 @@ typedef struct decode_limit {
  *
  *   arm  one rank, without workers, with the options that the yard was opened with
  *
- * Errors  what the loader answers, EFORMAT (a library fails where the loader did not), ENOMEM.
+ * Photos that a library cannot decode are passed over; what the loader does at them is its on_error.
+ *
+ * Errors  what the loader answers, EFORMAT (a library can decode none of a round), ENOMEM.
  */
 iter_status decode_limit_measure(photo_yard *yard, bench_arm *arm, const bench_options *options,
                                  decode_limit *out, iter_error *err);

@@ -67,9 +67,10 @@ iter_status photo_yard_open(photo_yard *out, const bench_options *options,
                             iter_error *err);
 void photo_yard_close(photo_yard *yard);
 
-/** Runs a loop over photos [first, first + n). Errors: EFORMAT, with the library's words. */
+/** Runs a loop over photos [first, first + n), past those that cannot be decoded; *out_n can. Errors:
+ * EFORMAT where none can, with the library's words. */
 iter_status photo_yard_decode(photo_yard *yard, uint64_t first, uint64_t n, bool whole,
-                              double *out_seconds, iter_error *err);
+                              uint64_t *out_n, double *out_seconds, iter_error *err);
 /** Who decodes them: "libjpeg-turbo", "libpng", or both. */
 const char *photo_yard_codecs(const photo_yard *yard);
 /** Stores n batches of rows. */

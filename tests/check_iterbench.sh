@@ -23,7 +23,7 @@ status() {
 hash_of() { "$ITERBENCH" "$@" --hash --json - | sed -n 's/^  "hash": "\([0-9a-f]*\)"$/\1/p'; }
 
 status 0 --help
-grep -q '^  --failures FILE .*\[run\]$' "$dir/out" || fault "--help does not say which command knows --failures"
+grep -q '^  --prove .*\[run\]$' "$dir/out" || fault "--help does not say which command knows --prove"
 grep -q '^  --cache .*\[run, limits, serve\]$' "$dir/out" || fault "--help does not say which commands know --cache"
 status 0 --version
 status 0 list
@@ -164,6 +164,13 @@ open(sys.argv[1], 'wb').write(b)" "$tables"
     chmod 644 "$locked"
     status 1 --data "folder:$dir/broken" --loader dataloader --chain "$crop" --shuffle none --epochs 1
     grep -q "read: sample 0 ($lost:0): No such file or directory" "$dir/err" || fault "a photo that is not there: $(cat "$dir/err")"
+    # Beside the straight loops: how many, why, and which. The default is to fail of the first one.
+    status 1 limits --decode --data "folder:$dir/broken" --chain "$crop" --seconds 0.3 --pairs 6 --failures "$dir/left.tsv"
+    [ "$(wc -l <"$dir/left.tsv")" -ge 2 ] || fault "limits that failed list nothing: $(cat "$dir/left.tsv")"
+    status 0 limits --decode --data "folder:$dir/broken" --chain "$crop" --seconds 0.5 --pairs 6 --on-error blank --failures "$dir/left.tsv" --json "$dir/left.json"
+    grep -q "^  left out: 3 photos that failed, first: .*: sample [0-9]* ($dir/broken/" "$dir/out" || fault "limits: what is left out: $(cat "$dir/out")"
+    grep -q "^0	[0-9]*	0	input/output error	read: sample 0 ($lost:0): No such file or directory$" "$dir/left.tsv" || fault "limits --failures: $(cat "$dir/left.tsv")"
+    grep -q '"left_out": 3' "$dir/left.json" || fault "limits: no count of what is left out"
     status 0 doctor --data "folder:$dir/broken"
     ! grep -q '^costs  *reading .*fails' "$dir/out" || fault "doctor ends at a photo that is not there: $(cat "$dir/out")"
     json limits limits --decode --data "folder:$dir/photos" --seconds 0.5 --pairs 6
@@ -268,7 +275,9 @@ PYTHON
 fi
 status 2 --data "folder:$dir/photos" --compute-ms 1 --failures "$dir/failed.tsv"
 status 2 limits --data "folder:$dir/photos" --failures "$dir/failed.tsv"
-grep -q -- "unknown argument '--failures' here: it belongs to run" "$dir/err" || fault "an option of another command: $(cat "$dir/err")"
+grep -q -- "limits: --failures belongs to --decode" "$dir/err" || fault "a list of no photos: $(cat "$dir/err")"
+status 2 limits --data "folder:$dir/photos" --prove
+grep -q -- "unknown argument '--prove' here: it belongs to run" "$dir/err" || fault "an option of another command: $(cat "$dir/err")"
 
 # Hashes: equal whatever does not matter, and different where it does.
 base=$(hash_of --data "cifar10:$set" --loader dataloader)

@@ -40,6 +40,16 @@ Test(bench_failures, reasons_leave_out_sample_file_and_numbers) {
     cr_assert_eq(bench_failure_reasons(list, 0, reasons), 0);
 }
 
+Test(bench_failures, each_sample_counts_once) {
+    iter_failure list[] = {failure(3, "a"), failure(1, "b"), failure(3, "c"), failure(2, "d"),
+                           failure(1, "e")};
+    cr_assert_eq(bench_failures_once(list, 5), 3);
+    cr_assert_str_eq(list[0].message, "a");
+    cr_assert_str_eq(list[1].message, "b");
+    cr_assert_str_eq(list[2].message, "d");
+    cr_assert_eq(bench_failures_once(list, 0), 0);
+}
+
 Test(bench_failures, more_reasons_than_places_are_other) {
     static iter_failure list[400];
     bench_reason reasons[BENCH_REASONS_MAX];

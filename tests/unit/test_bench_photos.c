@@ -363,6 +363,7 @@ Test(bench_photos, pngs_and_jpegs_have_loops, .init = make_photos, .fini = remov
     bench_options options = options_of(3);
     photo_yard yard = yard_of(&options);
     double seconds;
+    uint64_t n_decoded;
     iter_error err;
     cr_assert_str_empty(yard.why);
     cr_assert_str_eq(photo_yard_codecs(&yard), "libjpeg-turbo");
@@ -384,8 +385,19 @@ Test(bench_photos, pngs_and_jpegs_have_loops, .init = make_photos, .fini = remov
             n_pngs++;
         }
     cr_assert(n_pngs == yard.n_pngs && n_pngs >= 2);
-    cr_assert_eq(photo_yard_decode(&yard, 0, yard.n_photos, true, &seconds, &err), ITER_OK, "%s",
-                 err.message);
+    cr_assert_eq(photo_yard_decode(&yard, 0, yard.n_photos, true, &n_decoded, &seconds, &err),
+                 ITER_OK, "%s", err.message);
+    cr_assert_eq(n_decoded, yard.n_photos);
+    for (uint64_t i = 0; i < yard.n_photos; i++) /* cut short: passed over */
+        if (limits_is_png(yard.photos[i].bytes, yard.photos[i].size)) yard.photos[i].size /= 2;
+    cr_assert_eq(photo_yard_decode(&yard, 0, yard.n_photos, true, &n_decoded, &seconds, &err),
+                 ITER_OK, "%s", err.message);
+    cr_assert_eq(n_decoded, yard.n_photos - yard.n_pngs);
+    for (uint64_t i = 0; i < yard.n_photos; i++)
+        yard.photos[i].size = 0;
+    cr_assert_eq(photo_yard_decode(&yard, 0, yard.n_photos, true, &n_decoded, &seconds, &err),
+                 ITER_EFORMAT);
+    cr_assert_eq(n_decoded, 0);
     photo_yard_close(&yard);
 #else
     cr_skip_test("no libpng");
@@ -408,9 +420,11 @@ Test(bench_photos, smaller_parts_have_loops, .init = make_photos, .fini = remove
         cr_assert_eq(fast.photos[i].width, exact.photos[i].width);
     }
     double seconds;
+    uint64_t n_decoded;
     iter_error err;
-    cr_assert_eq(photo_yard_decode(&fast, 0, fast.n_photos, false, &seconds, &err), ITER_OK, "%s",
-                 err.message);
+    cr_assert_eq(photo_yard_decode(&fast, 0, fast.n_photos, false, &n_decoded, &seconds, &err),
+                 ITER_OK, "%s", err.message);
+    cr_assert_eq(n_decoded, fast.n_photos);
     photo_yard_close(&fast);
     photo_yard_close(&exact);
 }
