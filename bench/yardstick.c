@@ -283,13 +283,19 @@ static iter_status find_photos(const bench_options *options, bool *out, iter_err
     return ITER_OK;
 }
 
+static uint64_t photos_to_note(const bench_options *options) {
+    if (!options->decode) return YARDSTICK_PHOTOS;
+    if (options->seconds <= 0) return YARDSTICK_PHOTOS_DECODE;
+    return (uint64_t)fmin(fmax(options->seconds * YARDSTICK_PHOTOS_A_S, YARDSTICK_PHOTOS),
+                          YARDSTICK_PHOTOS_DECODE);
+}
+
 /* Photos that cannot be had for the loops are no failure of the run, either. */
 static void open_photos(yardstick *y, const bench_options *options, const iter_loader *loader,
                         uint32_t n_slots) {
     iter_error reason;
     iter_status s =
-        photo_yard_open(&y->photos, options, loader, n_slots,
-                        options->decode ? YARDSTICK_PHOTOS_DECODE : YARDSTICK_PHOTOS, &reason);
+        photo_yard_open(&y->photos, options, loader, n_slots, photos_to_note(options), &reason);
     if (s < 0) snprintf(y->photos.why, sizeof(y->photos.why), "%.255s", reason.message);
     snprintf(y->why, sizeof(y->why), "%s", y->photos.why);
 }

@@ -8,9 +8,11 @@
 #include "limits.h"
 #include "photo_yard.h"
 
-/* Photos whose parts are decoded: more where the limit of decoding itself is asked for. */
+/* Photos whose parts are decoded: more where the limit of decoding itself is asked for, as many as a run
+ * of the usual length meets, and no more than a short one does. */
 #define YARDSTICK_PHOTOS        512
 #define YARDSTICK_PHOTOS_DECODE 4096
+#define YARDSTICK_PHOTOS_A_S    350
 
 /** What the limits come to; NaN = cannot be said for this work. */
 typedef struct yardstick_rates {
