@@ -40,6 +40,10 @@ static inline void half_put(uint16_t *at, float value) {
     *at = f16_from_f32(value);
 }
 
+/* Set by thread 0 between two barriers, which gcc cannot see. */
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include "engine/cuda/engine_kernels.cu"
 
 #include "engine/cuda/cuda_machine.h" /* their names */
