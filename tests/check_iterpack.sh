@@ -154,6 +154,9 @@ says '3 records written, 1 files skipped' out
 status 0 verify "$dir/r.rec"
 status 1 verify "$dir/r.rec" --list "$golden/one.lst" --root "$dir/set"
 says 'has 4 files, 3 records' err
+mkdir "$dir/none" && status 1 pack "$golden/one.lst" "$dir/none.rec" --root "$dir/none" --skip
+says 'none of the [0-9]* files can be packed; names are relative to .*/none (--root)' err
+[ ! -e "$dir/none.rec" ] || fault "a .rec of nothing"
 status 1 verify "$dir/r.rec" --list "$golden/one.lst" --root "$dir/set" --skip # it could be read
 says 'item 4 is in no record, and its file can be read: b/3 3' err
 status 0 verify "$dir/r.rec" --list "$golden/one.lst" --root "$dir/gone" --skip

@@ -358,6 +358,11 @@ static int pack_shard(pack_run *run, const char *out, int64_t k) {
     } else {
         status = open_parts(run, &s);
         if (status == PACK_DONE) status = write_items(run, &s);
+        if (status == PACK_DONE && run->n_skipped > 0 && run->n_skipped == run->list->n)
+            status =
+                pack_fail("%s: none of the %" PRIu64 " files can be packed; names are relative "
+                          "to %s (--root)",
+                          s.rec, run->list->n, run->whole_root);
         if (status == PACK_DONE) status = publish(run, &s);
     }
     shard_close(&s);
