@@ -33,7 +33,11 @@ typedef struct limits_run {
 static iter_status measure_decode(const bench_options *options, limits_run *r, iter_error *err) {
     if (r->yard.why[0] != '\0')
         return bench_fail(err, ITER_EUNSUPPORTED, "--decode: %s", r->yard.why);
-    return decode_limit_measure(&r->yard.photos, &r->arm, options, &r->decode, err);
+    iter_loader_stats stats = {.struct_size = sizeof(stats)};
+    iter_status s = arm_stats(&r->arm, &stats, err);
+    r->decode.source = stats.source;
+    if (s == ITER_OK) s = decode_limit_measure(&r->yard.photos, &r->arm, options, &r->decode, err);
+    return s;
 }
 
 /* Also of a loader that failed: that is when somebody wants to know. */
@@ -57,14 +61,29 @@ static iter_status check_photos(const bench_options *options, iter_error *err) {
     return s;
 }
 
-static iter_status measure(const bench_options *options, limits_run *r, iter_error *err) {
+/* Beside the decoding loops a loader may make nothing ahead: what it has when it is sent elsewhere would
+ * count, though nobody takes it. From memory it makes none. A ring's reads end later where a file cannot
+ * be read, and batches behind it are made meanwhile; so then by pread, one after the other. */
+static iter_status open_arm(bench_options *options, limits_run *r, iter_error *err) {
+    iter_loader_stats stats = {.struct_size = sizeof(stats)};
+    iter_status s = arm_open(options, NULL, &r->arm, err);
+    if (s < 0 || !options->decode || options->source != ITER_SOURCE_AUTO) return s;
+    s = arm_stats(&r->arm, &stats, err);
+    if (s == ITER_OK && stats.source == ITER_SOURCE_MEMORY) return ITER_OK;
+    arm_close(&r->arm);
+    if (s < 0) return s;
+    options->source = ITER_SOURCE_PREAD;
+    return arm_open(options, NULL, &r->arm, err);
+}
+
+static iter_status measure(bench_options *options, limits_run *r, iter_error *err) {
     uint64_t samples;
     double seconds;
     bench_cache_proof proof;
     iter_status s = options->decode ? check_photos(options, err) : ITER_OK;
     if (s == ITER_OK && options->cache != BENCH_CACHE_ASIS)
         s = bench_cache_prepare(options, &proof, err);
-    if (s == ITER_OK) s = arm_open(options, NULL, &r->arm, err);
+    if (s == ITER_OK) s = open_arm(options, r, err);
     if (s < 0) return s;
     s = arm_run(&r->arm, options->decode ? LOOK_BATCHES_PHOTOS : LOOK_BATCHES, true, &samples,
                 &seconds, err);
@@ -116,7 +135,7 @@ static iter_status report(const limits_run *r, iter_error *err) {
 int cmd_limits(const bench_options *asked) {
     iter_error err = {ITER_ENOMEM, "no memory"};
     bench_options of_photos = *asked;
-    const bench_options *options = &of_photos;
+    bench_options *options = &of_photos;
     if (asked->decode) {
         if (asked->chain == NULL) of_photos.chain = DECODE_CHAIN;
         of_photos.consumer = BENCH_CONSUMER_NONE; /* nobody reads what the loops write, either */

@@ -191,7 +191,9 @@ void decode_limit_table(const decode_limit *limit, FILE *out) {
     line("rows converted and stored", &limit->store, out);
     snprintf(name, sizeof(name), "limit: parts + rows + %.2f ms", DECODE_REST_MS);
     line(name, &limit->limit, out);
-    line("the loader, workers 0", &limit->loader, out);
+    snprintf(name, sizeof(name), "the loader, workers 0, from %s",
+             bench_source_text(limit->source));
+    line(name, &limit->loader, out);
     fprintf(out, "  %-48s %6.1f %%", "loader / limit", 100 * limit->ratio.median);
     if (isfinite(limit->ratio.low))
         fprintf(out, "  [%.1f, %.1f] 95 %%", 100 * limit->ratio.low, 100 * limit->ratio.high);
@@ -212,6 +214,7 @@ void decode_limit_json(json_writer *w, const decode_limit *limit) {
     json_count(w, "photos", limit->n_photos);
     json_count(w, "pngs", limit->n_pngs);
     json_count(w, "left_out", limit->n_failures);
+    json_text(w, "source", bench_source_text(limit->source));
     json_number(w, "mean_bytes", limit->mean_bytes);
     json_number(w, "part_share", limit->part_share);
     interval(w, "whole_per_s", &limit->whole);

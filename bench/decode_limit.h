@@ -23,7 +23,8 @@ typedef struct decode_limit {
     uint32_t n_rounds, n_dropped;
     const iter_failure *failures; /* [n_failures] the loader's, each photo once; set by who asks */
     size_t n_failures;
-    bool steady; /* false: rounds in which the machine's speed moved count, too */
+    int32_t source; /* iter_source, the loader's; set by who asks */
+    bool steady;    /* false: rounds in which the machine's speed moved count, too */
 } decode_limit;
 
 /**

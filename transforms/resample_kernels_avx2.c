@@ -43,7 +43,9 @@ static inline vec top_bytes(const vec *held) {
                            _mm256_and_si256(_mm256_add_epi16(held[1], half), upper));
 }
 
-#define TURNED repeat(((const uint8_t[16]){0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15}))
+#define TURNED          repeat(((const uint8_t[16]){0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15}))
+#define in_order(v)     shuffle(v, TURNED)
+#define order_of(order) shuffle(TURNED, order)
 
 static inline vec gather(const uint8_t *const *rows, ptrdiff_t at) {
     const vec low = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(rows[0] + at)));

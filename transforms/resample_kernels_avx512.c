@@ -59,6 +59,9 @@ static inline vec top_bytes(const vec *v) {
     return _mm512_mask_shuffle_epi8(all, UINT64_C(0xf000f000f000f000), v[3], order);
 }
 
+#define in_order(v)     (v)
+#define order_of(order) (order)
+
 static inline vec load_some(const uint8_t *p, size_t n) {
     return _mm512_maskz_loadu_epi8(~UINT64_C(0) >> (64 - n), p);
 }

@@ -17,7 +17,9 @@
  *   low8(a, b), high8(a, b)      bytes of the lower or upper half of each lane, interleaved
  *   START                        what a sum of high digits starts with: one half, once it is shifted, or 0 where top_bytes() rounds
  *   hold(held, k, sum)           keeps vector k of the four that become bytes together, in order, in held[4]
- *   top_bytes(held)              the top byte of each of their 32-bit numbers: vector 0's first in each lane
+ *   top_bytes(held)              the top byte of each of their 32-bit numbers, in the level's own order within a lane
+ *   in_order(v)                  its answer with vector 0's bytes first in each lane
+ *   order_of(order)              shuffle(v, order_of(order)) = shuffle(in_order(v), order)
  *
  * and includes this file last.
  *
@@ -99,9 +101,7 @@ INLINE void NAME(rows_)(const int wide, const int32_t n_pairs, uint8_t *out, ptr
         from.rows[k] = rows[k];
     for (int32_t k = 0; k < 4; k++)
         from.orders[k] = repeat(iter__resample_orders[channels - 1][k]);
-#ifdef TURNED
-    from.orders[3] = shuffle(TURNED, from.orders[3]);
-#endif
+    from.orders[3] = order_of(from.orders[3]);
     for (int32_t i = 0; i < n; i += RESAMPLE_PIXELS) {
         vec held[GROUPS][RESAMPLE_PIXELS];
         for (int32_t k = 0; k < RESAMPLE_PIXELS; k++, w += 4 * n_pairs) {
@@ -156,11 +156,7 @@ INLINE vec NAME(block_)(const int whole, const int32_t n_pairs, size_t at, size_
         for (int k = 0; k < 2; k++)
             hold(held, 2 * half + k, add32(shift_left(high[k], RESAMPLE_LOW_BITS), low[k]));
     }
-#ifdef TURNED
-    return shuffle(top_bytes(held), TURNED);
-#else
-    return top_bytes(held);
-#endif
+    return in_order(top_bytes(held));
 }
 
 INLINE void NAME(row_)(const int32_t n_pairs, uint8_t *out, size_t n, const uint8_t *const *rows,

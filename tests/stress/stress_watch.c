@@ -365,7 +365,7 @@ static iter_status sampler_begin(void *state, uint32_t epoch, iter_error *err) {
 }
 
 /* Of the first batch: while a sampler hangs no batch can be given back, and who waits for that is not seen. */
-#define FIRST 3
+#define HANGS_AT 3
 
 static iter_status sampler_next(void *state, uint32_t capacity, uint64_t *out, uint32_t *out_n,
                                 iter_error *err) {
@@ -373,7 +373,7 @@ static iter_status sampler_next(void *state, uint32_t capacity, uint64_t *out, u
     uint64_t *at = state;
     *out_n = 0;
     for (; *at < N && *out_n < capacity; (*at)++) {
-        while (*at == FIRST && atomic_load(&hold))
+        while (*at == HANGS_AT && atomic_load(&hold))
             pause_ms(1);
         out[(*out_n)++] = *at;
     }
