@@ -423,6 +423,11 @@ typedef struct iter_sampler_ops {
      * replays. */
     iter_status (*save)(const void *state, void *out, size_t capacity, size_t *out_size);
     iter_status (*restore)(void *state, const void *saved, size_t size);
+    /* Optional, before open(): writes into `options` what a default that depends on the context
+     * means here (a unit of 0 becomes batch_size). Saved positions are bound to the options after
+     * this call, so two loaders that would order samples differently refuse each other's. NULL = no
+     * default depends on the context. */
+    void (*resolve)(void *options, const iter_sampler_context *context);
 } iter_sampler_ops;
 
 /* ---- A user's own dataset -------------------------------------------------------------------- */

@@ -23,6 +23,11 @@ static const iter_option options_batch[] = {
     {0},
 };
 
+static void resolve(void *options, const iter_sampler_context *context) {
+    iter_batch_order_options *o = options;
+    if (o->unit <= 0) o->unit = context->batch_size;
+}
+
 static iter_status open_batch(void *opaque, const void *options,
                               const iter_sampler_context *context, iter_error *err) {
     state *s = opaque;
@@ -82,4 +87,5 @@ const iter_sampler_ops iter__sampler_batch = {
     .close = close_batch,
     .length = length,
     .index = index_rows,
+    .resolve = resolve,
 };

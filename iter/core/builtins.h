@@ -18,5 +18,6 @@ extern const iter_transform_ops *const iter__builtin_transforms[];
 iter_status iter__format_check(const iter_format_ops *ops, iter_error *err);
 iter_status iter__transform_check(const iter_transform_ops *ops, iter_error *err);
 iter_status iter__sampler_check(const iter_sampler_ops *ops, iter_error *err);
+iter_status iter__source_check(const iter_source_ops *ops, iter_error *err);
 
 #endif

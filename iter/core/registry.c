@@ -144,6 +144,22 @@ iter_status iter__sampler_check(const iter_sampler_ops *ops, iter_error *err) {
     return ITER_OK;
 }
 
+iter_status iter__source_check(const iter_source_ops *ops, iter_error *err) {
+    ITER_TRY(check_base(ops ? &ops->base : NULL, sizeof(*ops), "source", err));
+    if (!ops->open) return missing(&ops->base, "open", err);
+    if (!ops->close) return missing(&ops->base, "close", err);
+    if (!ops->read) return missing(&ops->base, "read", err);
+    if (!ops->submit && !ops->commit && !ops->reap && !ops->wait && !ops->wake && !ops->cancel)
+        return ITER_OK;
+    if (!ops->submit) return missing(&ops->base, "submit", err);
+    if (!ops->commit) return missing(&ops->base, "commit", err);
+    if (!ops->reap) return missing(&ops->base, "reap", err);
+    if (!ops->wait) return missing(&ops->base, "wait", err);
+    if (!ops->wake) return missing(&ops->base, "wake", err);
+    if (!ops->cancel) return missing(&ops->base, "cancel", err);
+    return ITER_OK;
+}
+
 /* ---- Lists ----------------------------------------------------------------------------------- */
 
 static const iter_ops *find(const table_list *list, const char *name) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/builtins.h"
 #include "iter/core/error.h"
 #include "iter/core/grammar.h"
 #include "iter/core/hash.h"
@@ -117,6 +118,7 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
             return status;
         }
     } else {
+        ITER_TRY(iter__sampler_check(opt->sampler_ops, err));
         loader->sampler = opt->sampler_ops;
     }
     const iter_ops *base = &loader->sampler->base;
@@ -136,6 +138,25 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
     return status;
 }
 
+/* Rows that are asked for to tell orders apart: a few at the start, in the middle and at the end of
+ * two epochs. So a sampler whose order depends on something that its options do not show is told
+ * apart, too. */
+static uint64_t probe_order(iter_loader *loader, uint64_t id) {
+    enum { ROWS = 16, PLACES = 3, EPOCHS = 2 };
+    const uint64_t n = loader->cut.n;
+    if (!loader->sampler->index || n == ITER_UNKNOWN) return id;
+    const uint32_t rows = n < ROWS ? (uint32_t)n : ROWS;
+    for (uint32_t epoch = 0; epoch < EPOCHS && rows; epoch++) {
+        for (uint64_t place = 0; place < PLACES; place++) {
+            uint64_t indices[ROWS];
+            loader->sampler->index(loader->sampler_state, epoch, (n - rows) / (PLACES - 1) * place,
+                                   rows, indices);
+            id = iter__fnv1a(id, indices, rows * sizeof(indices[0]));
+        }
+    }
+    return iter__fnv1a_u64(id, n);
+}
+
 static iter_status identify_sampler(iter_loader *loader, iter_error *err) {
     const iter_ops *base = &loader->sampler->base;
     const int length = iter__options_text(base, loader->sampler_options, ',', NULL, 0);
@@ -146,7 +167,7 @@ static iter_status identify_sampler(iter_loader *loader, iter_error *err) {
     iter__free(text);
     for (uint64_t i = 0; i < loader->opt.n_subset; i++)
         id = iter__fnv1a_u64(id, loader->subset[i]);
-    loader->sampler_id = id;
+    loader->sampler_id = probe_order(loader, id);
     return ITER_OK;
 }
 
@@ -209,12 +230,7 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
         .length = lengths ? subset_length : NULL,
         .length_user = loader};
     const iter_sampler_ops *ops = loader->sampler;
-    if (!ops->open || (!ops->index && !ops->next_batch) || (ops->index && !ops->length) ||
-        (!ops->index && !ops->begin)) {
-        return iter__fail(err, ITER_EINVAL,
-                          "sampler %s: it needs open, and length + index or begin + next_batch",
-                          ops->base.name);
-    }
+    if (ops->resolve) ops->resolve(loader->sampler_options, &context);
     const iter_status status =
         ops->open(loader->sampler_state, loader->sampler_options, &context, err);
     if (status < 0) return iter__fail_in(err, status, "sampler %s", ops->base.name);
@@ -266,7 +282,10 @@ static iter_status open_source(iter_loader *loader, const iter_source_ops *ops,
 /* Opens the ring, or pread where it is not to be had; the fallback is said once. */
 static iter_status open_ring_or_pread(iter_loader *loader, const iter_source_config *config,
                                       bool want_ring, iter_error *err) {
-    if (loader->opt.source_ops) return open_source(loader, loader->opt.source_ops, config, err);
+    if (loader->opt.source_ops) {
+        ITER_TRY(iter__source_check(loader->opt.source_ops, err));
+        return open_source(loader, loader->opt.source_ops, config, err);
+    }
     const iter_source_ops *ring = source_named("ring");
     if (want_ring && !ring)
         iter__fallback(loader, "ring: this build has no io_uring; reading with pread");

@@ -19,6 +19,10 @@ enum { ID_DATASET, ID_CHAIN, ID_SAMPLER, ID_SEED, ID_ROLL_OVER, ID_COUNT };
 static const char *const id_names[ID_COUNT] = {"dataset", "chain", "sampler", "seed",
                                                "last_batch (roll_over or not)"};
 
+/* The order in which differences are named: seed and dataset also change the order of samples, which
+ * the sampler's hash covers. */
+static const int refusals[ID_COUNT] = {ID_DATASET, ID_CHAIN, ID_SEED, ID_ROLL_OVER, ID_SAMPLER};
+
 typedef struct saved {
     char magic[8];
     uint64_t ids[ID_COUNT];
@@ -157,7 +161,8 @@ static iter_status restore_locked(iter_loader *loader, const saved *s, const uin
                                   iter_error *err) {
     uint64_t ids[ID_COUNT];
     identify(loader, ids);
-    for (int i = 0; i < ID_COUNT; i++) {
+    for (int k = 0; k < ID_COUNT; k++) {
+        const int i = refusals[k];
         if (ids[i] == s->ids[i]) continue;
         return iter__fail(err, ITER_EINVAL, "restore: the position was saved with another %s",
                           id_names[i]);

@@ -212,6 +212,144 @@ Test(position, replacement) {
     every_position("replacement");
 }
 
+/* ---- Whatever changes the order binds the position ------------------------------------------------------------------- */
+
+/* Hands out the samples in runs of batch_size, the last run first, without saying so by an option. */
+typedef struct turned {
+    uint64_t n, unit;
+} turned;
+
+static iter_status turned_open(void *state, const void *options,
+                               const iter_sampler_context *context, iter_error *err) {
+    (void)options, (void)err;
+    *(turned *)state = (turned){context->n_samples, context->batch_size};
+    return ITER_OK;
+}
+
+static uint64_t turned_length(const void *state) {
+    return ((const turned *)state)->n;
+}
+
+static void turned_index(void *state, uint32_t epoch, uint64_t position, uint32_t n,
+                         uint64_t *out) {
+    const turned *t = state;
+    (void)epoch;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t first = (position + i) / t->unit * t->unit,
+                       last = first + t->unit < t->n ? first + t->unit : t->n;
+        out[i] = last - 1 - (position + i - first);
+    }
+}
+
+static const iter_sampler_ops turned_ops = {.base = {.struct_size = sizeof(iter_sampler_ops),
+                                                     .name = "turned",
+                                                     .state_size = sizeof(turned)},
+                                            .open = turned_open,
+                                            .length = turned_length,
+                                            .index = turned_index};
+
+typedef struct ordered {
+    const char *sampler; /* NULL = turned_ops */
+    uint32_t batch_size, block, buffer;
+    int32_t shuffle;
+} ordered;
+
+static iter_loader *make_ordered(const ordered *how) {
+    iter_loader_options opt = options(how->sampler, how->batch_size, ITER_LAST_KEEP);
+    opt.shuffle = how->shuffle;
+    opt.block = how->block;
+    opt.buffer_blocks = how->buffer;
+    if (how->shuffle < 0) {
+        opt.shuffle = 0;
+        opt.sampler_ops = &turned_ops;
+    }
+    return make_n(96, NULL, &opt);
+}
+
+/* The rest of the epoch, as a set: how often each sample came. */
+static void count_rest(iter_loader *loader, int seen[96]) {
+    iter_batch *batch;
+    while (next(loader, &batch) == ITER_OK) {
+        for (uint32_t r = 0; r < iter_batch_describe(batch).n_rows; r++)
+            seen[iter_batch_index(batch)[r]]++;
+        iter_batch_unref(batch);
+    }
+}
+
+/* Saved in the middle by one loader and restored by another one: refused, or together they serve what
+ * an epoch of the first one serves. */
+Test(position, another_order_is_refused) {
+    static const ordered all[] = {
+        {"sequential", 8, 0, 0, 0},
+        {"shuffle", 8, 0, 0, 0},
+        {"shuffle", 16, 0, 0, 0},
+        {"once", 8, 0, 0, 0},
+        {"batch", 8, 0, 0, 0},
+        {"batch", 16, 0, 0, 0},
+        {"batch:unit=8", 16, 0, 0, 0},
+        {"batch:unit=16", 8, 0, 0, 0},
+        {"block", 8, 0, 0, 0},
+        {"block:block=16", 8, 0, 0, 0},
+        {"block:block=16,buffer=2", 8, 0, 0, 0},
+        {"block:block=8,buffer=2", 16, 0, 0, 0},
+        {"replacement", 8, 0, 0, 0},
+        {"replacement:samples=80", 16, 0, 0, 0},
+        {NULL, 8, 0, 0, ITER_SHUFFLE_BATCH},
+        {NULL, 16, 0, 0, ITER_SHUFFLE_BATCH},
+        {NULL, 8, 16, 0, ITER_SHUFFLE_BATCH},
+        {NULL, 8, 16, 2, ITER_SHUFFLE_BLOCK},
+        {NULL, 16, 8, 2, ITER_SHUFFLE_BLOCK},
+        {NULL, 8, 0, 0, -1},
+        {NULL, 16, 0, 0, -1},
+    };
+    const size_t n = sizeof(all) / sizeof(all[0]);
+    size_t n_accepted = 0;
+    for (size_t from = 0; from < n; from++) {
+        iter_loader *first = make_ordered(&all[from]);
+        int whole[96] = {0};
+        count_rest(first, whole);
+        cr_assert_eq(iter_loader_seek(first, 0, 0, NULL), ITER_OK);
+        iter_batch *batch;
+        int begun[96] = {0};
+        for (uint32_t k = 0; k < 32 / all[from].batch_size; k++) {
+            cr_assert_eq(next(first, &batch), ITER_OK);
+            for (uint32_t r = 0; r < all[from].batch_size; r++)
+                begun[iter_batch_index(batch)[r]]++;
+            iter_batch_unref(batch);
+        }
+        const blob at = save(first);
+        iter_loader_unref(first);
+        for (size_t to = 0; to < n; to++) {
+            iter_loader *second = make_ordered(&all[to]);
+            iter_error err;
+            if (iter_loader_restore(second, at.bytes, at.size, &err) == ITER_OK) {
+                int seen[96];
+                memcpy(seen, begun, sizeof(seen));
+                count_rest(second, seen);
+                cr_assert_arr_eq(seen, whole, sizeof(seen), "case %zu restored by case %zu", from,
+                                 to);
+                n_accepted++;
+            }
+            iter_loader_unref(second);
+        }
+    }
+    cr_assert_geq(n_accepted, n); /* each accepts its own */
+}
+
+/* A unit that was left to batch_size is bound as the number that it meant. */
+Test(position, a_default_is_resolved) {
+    const ordered saving = {"batch", 16, 0, 0, 0}, same = {"batch:unit=16", 8, 0, 0, 0},
+                  other = {"batch", 8, 0, 0, 0};
+    iter_loader *first = make_ordered(&saving), *second = make_ordered(&same),
+                *third = make_ordered(&other);
+    const blob at = save(first);
+    restore(second, &at);
+    refuse(third, &at, ITER_EINVAL, "another sampler");
+    iter_loader_unref(first);
+    iter_loader_unref(second);
+    iter_loader_unref(third);
+}
+
 /* ---- roll_over: the position is t alone ---------------------------------------------------------------------------- */
 
 /* Collects (row epoch, position) of `count` batches, over END and reset. */
