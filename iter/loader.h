@@ -254,11 +254,24 @@ ITER_API ITER_NODISCARD iter_status iter_loader_next(iter_loader *loader, iter_b
                                                      iter_error *err);
 
 /**
+ * iter_loader_next() with a timeout of its own, whatever options.timeout_ms is.
+ *
+ *   timeout_ms  longest wait; 0 = only take what is ready; < 0 = for ever
+ *
+ * Returns    also AGAIN if timeout_ms is 0 and no batch is ready. Without workers this thread then
+ *            makes the batch, as far as no read has to be waited for.
+ */
+ITER_API ITER_NODISCARD iter_status iter_loader_next_within(iter_loader *loader, int64_t timeout_ms,
+                                                            iter_batch **out, iter_error *err);
+
+/**
  * Begins the next epoch. After END it acknowledges it. Before the first next() of an epoch it does
  * nothing. In mid-epoch the rest of the epoch is dropped.
  *
  * Returns    OK, or END after the last of options.epochs.
  * Errors     ECANCELED, ESTATE.
+ * Threads    any, as are seek, restore, save and position. A next() that waits in another thread goes
+ *            on at the new place.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_reset(iter_loader *loader, iter_error *err);
 
@@ -272,7 +285,8 @@ ITER_API ITER_NODISCARD iter_status iter_loader_seek(iter_loader *loader, uint32
  *
  *   out, capacity   NULL, 0 asks for the size alone
  *
- * Errors     EINVAL (capacity too small; *out_size says what it takes).
+ * Errors     EINVAL (capacity too small; *out_size says what it takes), ESTATE.
+ * Threads    any. Also after iter_loader_cancel(): a program that is told to stop saves then.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_save(iter_loader *loader, void *out,
                                                      size_t capacity, size_t *out_size,
@@ -284,13 +298,15 @@ ITER_API ITER_NODISCARD iter_status iter_loader_save(iter_loader *loader, void *
  * dataset, seed, chain, sampler and roll_over may not.
  *
  * Errors     EINVAL (not this loader's data, or a position that this batch size cannot start at:
- *            the nearest is named), EFORMAT (not a position).
+ *            the nearest is named), EFORMAT (not a position), ETIMEDOUT (a sampler that draws batch
+ *            after batch has been busy for options.timeout_ms; nothing was changed).
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_restore(iter_loader *loader, const void *saved,
                                                         size_t size, iter_error *err);
 
-/** Wakes a blocked next() with ECANCELED, for good: afterwards only unref. Any thread, never
- * blocks. */
+/** Wakes a blocked next() with ECANCELED, for good: afterwards only save, statistics, stop and unref.
+ * Any thread, and signal handlers; never blocks. (Without workers, a next() that waits for a read in
+ * another thread notices within 50 ms.) */
 ITER_API void iter_loader_cancel(iter_loader *loader);
 
 /** Adds, drops a reference. Any thread. The last unref stops the threads; with `workers` 0 it may
@@ -298,9 +314,9 @@ ITER_API void iter_loader_cancel(iter_loader *loader);
 ITER_API iter_loader *iter_loader_ref(iter_loader *loader);
 ITER_API void iter_loader_unref(iter_loader *loader);
 
-/** cancel(), then waits at most grace_ms for the threads, and as long for the GPU where streams read
- * batches that were released. Errors: ETIMEDOUT naming who is busy with what; its memory is then
- * leaked on purpose. */
+/** cancel(), then waits at most grace_ms for the threads, and as long for the GPU if streams read
+ * batches that were released. A second call waits for the first and answers as it does. Errors:
+ * ETIMEDOUT naming the busy thread and its stage; its memory is then leaked on purpose. Any thread. */
 ITER_API ITER_NODISCARD iter_status iter_loader_stop(iter_loader *loader, iter_error *err);
 
 /** Batches of the current epoch for this rank; ITER_UNKNOWN for streams and sequential samplers. */
@@ -509,8 +525,8 @@ typedef struct iter_activity_info {
  * What each worker does just now: out[0..capacity), one entry a worker.
  *
  * Returns    how many workers there are, 1 where `workers` is 0.
- * Threads    any; takes no lock and makes no system call. Members of one entry may be a moment
- *            apart.
+ * Threads    any; takes no lock and makes no system call, but asks the format where a sample lies.
+ *            Members of one entry may be a moment apart.
  */
 ITER_API int32_t iter_loader_activity(const iter_loader *loader, iter_activity_info *out,
                                       int32_t capacity);

@@ -215,11 +215,13 @@ typedef struct iter_source_ops {
      * continued from there. submit: PENDING = queued; AGAIN = the queue is full: commit and reap
      * first. */
     iter_status (*submit)(void *state, iter_read *read);
+    /* Sends what was submitted. AGAIN = some of it was not sent; the loader commits again soon. */
     iter_status (*commit)(void *state);
     /* Hands out up to `max` completed reads; 0 is an answer. */
     int32_t (*reap)(void *state, iter_read **out, int32_t max);
     /* Outside the lock, one thread at a time; returns when there may be something to reap, after
-     * timeout_ns (< 0 = never), or when wake() was called; may return with nothing to reap. */
+     * timeout_ns (< 0 = never), or when wake() was called; may return with nothing to reap. An error
+     * means that it cannot wait here: the loader then asks reap() every millisecond. */
     iter_status (*wait)(void *state, int64_t timeout_ns);
     void (*wake)(void *state);
     /* Asks for everything in flight to end soon; the reads still complete, by reap, with ECANCELED

@@ -35,6 +35,7 @@ typedef struct header {
 _Static_assert(sizeof(header) == ALIGNMENT, "the block behind the header is aligned as the header");
 
 long iter__alloc_fail_after = -1;
+static _Thread_local unsigned n_refused;
 static long n_live;
 static long n_allocations;
 static iter_alloc_bytes held[ITER_ALLOC_KINDS];
@@ -74,11 +75,20 @@ static header *header_of(const void *block) {
     return h;
 }
 
+unsigned iter__alloc_refused(void) {
+    return n_refused;
+}
+
+static void *refuse(void) {
+    n_refused++;
+    return NULL;
+}
+
 /* A block that is not zeroed. */
 static void *allocate(size_t bytes) {
-    if (!may_allocate() || bytes > PTRDIFF_MAX - sizeof(header)) return NULL;
+    if (!may_allocate() || bytes > PTRDIFF_MAX - sizeof(header)) return refuse();
     void *memory;
-    if (posix_memalign(&memory, ALIGNMENT, sizeof(header) + bytes) != 0) return NULL;
+    if (posix_memalign(&memory, ALIGNMENT, sizeof(header) + bytes) != 0) return refuse();
     header *h = memory;
     h->bytes = bytes;
     h->alive = BLOCK_IS_ALIVE;
@@ -91,7 +101,7 @@ void *iter__alloc(size_t n, size_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(n, size, &bytes)) {
         may_allocate();
-        return NULL;
+        return refuse();
     }
     void *block = allocate(bytes);
     if (block) memset(block, 0, bytes);
@@ -146,12 +156,12 @@ static size_t whole_pages(size_t bytes) {
 
 void *iter__map(size_t bytes) {
     const size_t wanted = whole_pages(bytes);
-    if (!may_allocate() || wanted == 0) return NULL;
+    if (!may_allocate() || wanted == 0) return refuse();
     const bool huge = wanted >= HUGE_FROM;
     const size_t mapped = huge ? wanted + HUGE_PAGE : wanted;
     char *at = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED) return NULL;
+    if (at == MAP_FAILED) return refuse();
     if (huge) {
         const size_t before = (HUGE_PAGE - (uintptr_t)at % HUGE_PAGE) % HUGE_PAGE;
         if (before > 0) munmap(at, before);

@@ -28,6 +28,10 @@ void iter__unmap(void *block, size_t bytes);
 void *iter__alloc_large(size_t bytes);
 void iter__free_large(void *block, size_t bytes);
 
+/* How often this thread was refused memory so far. It tells a lack of memory from a limit that code of
+ * ours keeps to: both are ITER_ENOMEM. */
+unsigned iter__alloc_refused(void);
+
 /* Bytes held now and at most so far, by where they lie: blocks as asked for, mappings in whole
  * pages. All from here are HOST; what comes from elsewhere (page-locked, on a device) is booked by
  * whoever takes it, and taken off with a negative number. */

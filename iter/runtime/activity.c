@@ -37,9 +37,22 @@ typedef struct suspect {
     int32_t stage; /* -1 = there is none */
     uint64_t sample;
     int64_t since_ns;
-    const char *path; /* reads: what is read */
+    const char *path; /* where the sample's bytes are, or what is read; NULL = nowhere */
     uint64_t offset, bytes;
 } suspect;
+
+/* ---- Saying ---------------------------------------------------------------------------------- */
+
+void iter__activity_row(iter_worker *worker, int32_t stage, const iter_batch *batch, uint32_t row) {
+    const iter_loader *loader = worker->loader;
+    iter_activity *activity = &worker->activity;
+    if (loader->plan.needs_bytes) {
+        const size_t at = (size_t)row * (size_t)loader->dataset->desc.n_extents;
+        atomic_store_explicit(&activity->offset, batch->extents[at].offset, memory_order_relaxed);
+        atomic_store_explicit(&activity->object, batch->extents[at].object, memory_order_relaxed);
+    }
+    iter__activity_begins(worker, stage, batch->index[row]);
+}
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
@@ -99,7 +112,7 @@ bool iter__where(const iter_loader *loader, uint64_t index, char *file, size_t c
     file[0] = 0;
     if (!loader->dataset->format || !desc->n_extents || index >= desc->n_samples) return false;
     iter_extent all[ITER_MAX_EXTENTS];
-    loader->dataset->format->locate(loader->dataset->state, index, all);
+    if (!iter__dataset_locate(loader->dataset, index, all)) return false;
     show_path(file, capacity, desc->files[all[0].object].path);
     *out_offset = all[0].offset;
     return true;
@@ -109,6 +122,14 @@ bool iter__where(const iter_loader *loader, uint64_t index, char *file, size_t c
 
 static int32_t n_shown(const iter_loader *loader) {
     return loader->n_workers > 0 ? loader->n_workers : 1;
+}
+
+/* The file that a worker's sample lies in, as it said; NULL = none. */
+static const char *path_of(const iter_loader *loader, const iter_activity *activity) {
+    const iter_description *desc = &loader->dataset->desc;
+    const unsigned long long object = NOW(activity->object);
+    return NOW(activity->index) != ITER_UNKNOWN && object < desc->n_files ? desc->files[object].path
+                                                                          : NULL;
 }
 
 /* The worker that has been at work for the longest time: on the batch in `slot` (from 1; 0 = on
@@ -122,8 +143,12 @@ static suspect oldest_worker(const iter_loader *loader, int slot, int32_t stage)
         if (slot && NOW(activity->slot) != slot) continue;
         const int64_t since = NOW(activity->since_ns);
         if (out.stage >= 0 && since >= out.since_ns) continue;
-        out =
-            (suspect){.worker = i, .stage = in, .sample = NOW(activity->index), .since_ns = since};
+        out = (suspect){.worker = i,
+                        .stage = in,
+                        .sample = NOW(activity->index),
+                        .since_ns = since,
+                        .path = path_of(loader, activity),
+                        .offset = NOW(activity->offset)};
     }
     return out;
 }
@@ -165,32 +190,32 @@ static suspect oldest_read(iter_loader *loader, const iter_batch *batch) {
     return out;
 }
 
-static suspect blame(iter_loader *loader, const iter_batch *head, bool locked) {
-    if (!locked) { /* who opens a batch has the lock */
-        const suspect opener = oldest_worker(loader, 0, ACTIVITY_OPEN);
-        return opener.stage >= 0 ? opener : oldest_worker(loader, 0, -1);
-    }
-    const suspect on_it = head ? oldest_worker(loader, (int)head->slot + 1, -1)
-                               : (suspect){.worker = -1, .stage = -1};
-    const suspect read = head ? oldest_read(loader, head) : (suspect){.worker = -1, .stage = -1};
+/* What keeps the head of the queue. loader.lock held. */
+static suspect blame(iter_loader *loader, const iter_batch *head) {
+    const suspect none = {.worker = -1, .stage = -1};
+    const suspect on_it = head ? oldest_worker(loader, (int)head->slot + 1, -1) : none;
+    const suspect read = head ? oldest_read(loader, head) : none;
     if (atomic_load(&loader->io.reading) && read.stage >= 0)
         return on_it.stage >= 0 && on_it.since_ns < read.since_ns ? on_it : read;
     if (on_it.stage >= 0) return on_it;
+    if (!head) { /* it is not even opened */
+        const suspect opener = oldest_worker(loader, 0, ACTIVITY_OPEN);
+        if (opener.stage >= 0) return opener;
+    }
     const suspect other = oldest_worker(loader, 0, -1); /* all are busy with later batches, or one
                                                            keeps the others out of get() */
     return other.stage >= 0 ? other : read;
 }
 
 /* Which batch next() waits for. */
-static void name_batch(iter_loader *loader, const iter_batch *head, bool locked, iter_stall *out) {
+static void name_batch(iter_loader *loader, const iter_batch *head, iter_stall *out) {
     out->batch = ITER_UNKNOWN;
-    if (!locked) return;
     iter_span span;
     out->epoch = loader->position.epoch;
     if (head) {
         out->epoch = head->info.epoch;
         out->batch = head->info.number;
-    } else if (loader->sampler->index && !loader->stream &&
+    } else if (loader->order->by_position &&
                iter__cut_batch(&loader->cut, &loader->position, &span)) {
         out->batch = span.number;
     } else if (!loader->moved) {
@@ -236,30 +261,27 @@ static void write_message(const iter_loader *loader, const suspect *who, bool no
     }
 }
 
-void iter__stall_find(iter_loader *loader, bool locked, int64_t waited_ns, iter_stall *out) {
+void iter__stall_find(iter_loader *loader, int64_t waited_ns, iter_stall *out) {
     const int64_t now = iter__now_ns();
-    const iter_batch *head =
-        locked && loader->queue_count ? iter__queue_at(loader, 0)->batch : NULL;
-    const suspect who = blame(loader, head, locked);
+    const iter_batch *head = loader->queue_count ? iter__queue_at(loader, 0)->batch : NULL;
+    const suspect who = blame(loader, head);
     memset(out, 0, sizeof(*out));
     out->struct_size = sizeof(*out);
     out->waited_ns = waited_ns > 0 ? (uint64_t)waited_ns : 0;
     out->worker = who.worker;
     out->sample = ITER_UNKNOWN;
-    name_batch(loader, head, locked, out);
+    name_batch(loader, head, out);
     if (who.stage >= 0) {
         memcpy(out->stage, loader->stages[who.stage], sizeof(out->stage));
         out->sample = who.sample;
         out->since_ns = now > who.since_ns ? (uint64_t)(now - who.since_ns) : 0;
-        if (who.path) {
-            show_path(out->file, sizeof(out->file), who.path);
-            out->offset = who.offset;
-        } else {
-            iter__where(loader, who.sample, out->file, sizeof(out->file), &out->offset);
-        }
+    }
+    if (who.path) {
+        show_path(out->file, sizeof(out->file), who.path);
+        out->offset = who.offset;
     }
     const bool no_slot =
-        locked && !loader->free_list && (loader->device.n_released > 0 || loader->device.awaited);
+        !loader->free_list && (loader->device.n_released > 0 || loader->device.awaited);
     write_message(loader, &who, no_slot, out);
 }
 

@@ -28,8 +28,7 @@ static size_t lay_out(iter_loader *loader, iter_batch *batch, uint8_t *base) {
     batch->position = carve(base, &at, rows, sizeof(*batch->position));
     batch->row_epoch = carve(base, &at, rows, sizeof(*batch->row_epoch));
     batch->valid = carve(base, &at, rows, sizeof(*batch->valid));
-    batch->row_status = carve(base, &at, rows, sizeof(*batch->row_status));
-    batch->failures = carve(base, &at, rows, sizeof(*batch->failures));
+    batch->row_state = carve(base, &at, rows, sizeof(*batch->row_state));
     batch->chunks = carve(base, &at, loader->max_chunks, sizeof(*batch->chunks));
     batch->extents = carve(base, &at, extents, sizeof(*batch->extents));
     batch->bytes = carve(base, &at, extents, sizeof(*batch->bytes));
@@ -89,8 +88,11 @@ iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
 }
 
 void iter__batches_free(iter_loader *loader) {
-    for (uint32_t i = 0; loader->batches && i < loader->n_slots; i++)
-        iter__free(loader->batches[i].index);
+    for (uint32_t i = 0; loader->batches && i < loader->n_slots; i++) {
+        iter_batch *batch = &loader->batches[i];
+        if (batch->chunks) iter__failures_clear(batch);
+        iter__free(batch->index);
+    }
     iter__free(loader->batches);
     iter__unmap(loader->slots, loader->slots_bytes ? loader->slots_bytes : 1);
 }
@@ -99,6 +101,7 @@ void iter__batch_give_back(iter_batch *batch) {
     iter_loader *loader = batch->loader;
     const bool is_read = loader->device.handle && (batch->device.arrives || batch->device.marked);
     batch->dropped = false;
+    iter__failures_clear(batch);
     if (is_read) {
         iter__slot_put_released(loader, batch);
     } else {
@@ -112,7 +115,7 @@ void iter__batch_give_back(iter_batch *batch) {
     const uint32_t n = loader->n_free + loader->device.n_released;
     if (loader->sleepers && !(is_read && loader->device.awaited) &&
         (2 * n >= loader->n_slots || loader->queue_count <= 1)) {
-        pthread_cond_signal(&loader->work);
+        iter__event_wake(&loader->work, 1);
     }
     iter__io_wake(loader);
 }
@@ -136,8 +139,7 @@ void iter_batch_unref(iter_batch *batch) {
     /* acq_rel: the slot is written again only after every reader is done with it. */
     if (atomic_fetch_sub_explicit(&batch->refs, 1, memory_order_acq_rel) != 1) return;
     iter_loader *loader = batch->loader;
-    if (*(volatile uint32_t *)loader->alive != 1)
-        return; /* in a child of fork() the locks are nobody's */
+    if (iter__is_orphan(loader)) return; /* in a child of fork() the locks are nobody's */
     if (batch->taken_ns && iter__profiling()) profile_held(batch);
     pthread_mutex_lock(&loader->lock);
     loader->n_held--;

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
@@ -26,9 +27,23 @@ static iter_dataset *dataset_new(const char *name) {
         return NULL;
     }
     atomic_init(&dataset->refs, 1);
+    atomic_init(&dataset->process, (int)getpid());
     pthread_mutex_init(&dataset->one_at_a_time, NULL);
     pthread_mutex_init(&dataset->preload_lock, NULL);
     return dataset;
+}
+
+void iter__dataset_adopt(iter_dataset *dataset) {
+    const int here = (int)getpid();
+    int owner = atomic_load(&dataset->process);
+    while (owner != here) { /* 0: another thread of this process is at it */
+        if (owner != 0 && atomic_compare_exchange_strong(&dataset->process, &owner, 0)) {
+            pthread_mutex_init(&dataset->one_at_a_time, NULL);
+            pthread_mutex_init(&dataset->preload_lock, NULL);
+            atomic_store(&dataset->process, here);
+        }
+        owner = atomic_load(&dataset->process);
+    }
 }
 
 static void dataset_free(iter_dataset *dataset) {
@@ -355,6 +370,24 @@ const iter_description *iter_dataset_describe(const iter_dataset *dataset) {
 
 const char *iter_dataset_name(const iter_dataset *dataset) {
     return dataset->name;
+}
+
+bool iter__dataset_locate(const iter_dataset *dataset, uint64_t index,
+                          iter_extent out[ITER_MAX_EXTENTS]) {
+    const iter_description *desc = &dataset->desc;
+    dataset->format->locate(dataset->state, index, out);
+    for (int32_t e = 0; e < desc->n_extents; e++) {
+        if (out[e].object >= desc->n_files || out[e].size > desc->max_extent_bytes[e]) return false;
+        if (out[e].offset > INT64_MAX || out[e].size > INT64_MAX - out[e].offset) return false;
+    }
+    return true;
+}
+
+iter_status iter__dataset_mislocated(const iter_dataset *dataset, uint64_t index, iter_error *err) {
+    return iter__fail(err, ITER_EINVAL,
+                      "%s: sample %llu cannot lie where its format says (no such file, too many or "
+                      "too few bytes, or past the file's end)",
+                      dataset->name, (unsigned long long)index);
 }
 
 uint64_t iter__dataset_bytes(const iter_dataset *dataset) {

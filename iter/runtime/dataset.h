@@ -41,8 +41,14 @@ struct iter_dataset {
 
     pthread_mutex_t one_at_a_time; /* serialises get() where ops has no start(), and next() */
     pthread_mutex_t preload_lock;  /* guards preload */
+    atomic_int process;            /* whose locks these are: a child of fork() makes its own */
     iter_preload preload;
+    atomic_bool is_preloaded; /* set when preload is whole: a fork() may come in between */
 };
+
+/* To be called before a lock of the dataset is used in a process that may be a child of the one that
+ * made it: a thread of the parent may have held it at the fork. */
+void iter__dataset_adopt(iter_dataset *dataset);
 
 /* A dataset over arrays, by the rules of iter_ndarray_create(). */
 iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, bool copy,
@@ -50,6 +56,13 @@ iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, boo
 
 /* Whether it is [any, any, C], an image of any size. picture.c */
 bool iter__is_any_size(const iter_desc *desc);
+
+/* Where sample `index` lies, as its format says; false if that cannot be: a file that is not there, or
+ * more bytes than the format said at most. May hang as any callback: not under a lock. */
+bool iter__dataset_locate(const iter_dataset *dataset, uint64_t index,
+                          iter_extent out[ITER_MAX_EXTENTS]);
+/* EINVAL that says so. */
+iter_status iter__dataset_mislocated(const iter_dataset *dataset, uint64_t index, iter_error *err);
 
 /* Bytes of all files, saturating; 0 where there are none. */
 uint64_t iter__dataset_bytes(const iter_dataset *dataset);

@@ -86,7 +86,7 @@ static iter_status choose_finishes(iter_loader *loader, iter_error *err) {
 /* What stands against a set as a whole; NULL = nothing. */
 static const char *set_obstacle(const iter_loader *loader) {
     const iter_dataset *dataset = loader->dataset;
-    if (loader->stream) return "the number of samples is not known";
+    if (loader->order->is_stream) return "the number of samples is not known";
     if (dataset->ops) return "rows come from the program's get(), which may answer otherwise later";
     if (dataset->format && dataset->format->get && !iter__description_keeps(&dataset->desc))
         return "the format makes rows anew each time";
@@ -240,7 +240,7 @@ void iter__device_rows_make(iter_loader *loader, iter_worker *worker, iter_batch
         const iter_step *last = field->n_steps ? &field->steps[field->n_steps - 1] : NULL;
         if (last) iter__activity(worker, last->activity, batch->index[first]);
         for (uint32_t row = first; row < first + n; row++) {
-            if (batch->row_status[row] < 0) continue;
+            if (iter__row_failed(batch, row)) continue;
             rows[row].source = field->way == ITER_WAY_FINISH ? row : batch->index[row];
             if (field->way == ITER_WAY_GATHER) continue;
             sample.position = batch->position[row];

@@ -279,7 +279,7 @@ static void lose(iter_loader *loader, const iter_error *error) {
     if (loader->broken) return;
     loader->broken = true;
     loader->broken_error = *error;
-    pthread_cond_broadcast(&loader->ready);
+    iter__event_wake(&loader->ready, ITER_WAKE_ALL);
 }
 
 void iter__batch_send(iter_loader *loader, iter_batch *batch) {
@@ -394,18 +394,20 @@ bool iter__slots_reclaim(iter_loader *loader) {
 void iter__slots_await(iter_loader *loader, int64_t timeout_ns) {
     const int64_t start = iter__now_ns();
     loader->device.awaited = true;
-    while (!iter__slots_reclaim(loader) && !loader->broken && !loader->stopping) {
+    for (;;) {
+        const unsigned seen = iter__event_look(&loader->work);
+        if (iter__slots_reclaim(loader) || loader->broken || iter__is_canceled(loader)) break;
         const int64_t waited = iter__now_ns() - start;
         if (timeout_ns >= 0 && waited >= timeout_ns) break;
         int64_t nap = waited / 8 < NAP_LEAST_NS ? NAP_LEAST_NS : waited / 8;
         if (nap > NAP_MOST_NS) nap = NAP_MOST_NS;
         if (timeout_ns >= 0 && nap > timeout_ns - waited) nap = timeout_ns - waited;
-        struct timespec until;
-        iter__deadline(nap, &until);
         loader->sleepers++;
-        const int woken = pthread_cond_timedwait(&loader->work, &loader->lock, &until);
+        pthread_mutex_unlock(&loader->lock);
+        iter__event_wait(&loader->work, seen, iter__now_ns() + nap);
+        pthread_mutex_lock(&loader->lock);
         loader->sleepers--;
-        if (woken == 0) break;
+        if (iter__event_look(&loader->work) != seen) break;
     }
     loader->device.awaited = false;
 }

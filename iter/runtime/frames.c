@@ -28,8 +28,7 @@
 #define STEP         64
 #define ROWS_BLOCK   256 /* the sampler's defaults */
 #define BLOCKS_GROUP 16
-#define SPARE        4    /* frames a group, for pieces that go over a file's end */
-#define FILES_MAX    4096 /* so many fit into a window's id */
+#define SPARE        4 /* frames a group, for pieces that go over a file's end */
 
 struct iter_frame {
     iter_chunk_read r; /* first: reap() hands it back */
@@ -42,17 +41,17 @@ struct iter_frame {
     iter_chunk_read *waiters; /* rows that wait for it, by `next` */
 };
 
-/* Where a row's bytes are to be found. */
+/* Where a row's bytes are to be found. Two windows that begin at the same block may differ in size: a
+ * piece of a block, and the grid's. */
 typedef struct window {
     uint64_t object, start, bytes; /* whole blocks, as far as the file goes */
-    uint64_t id;                   /* object, block of the start, kind; never 0 */
 } window;
 
 struct iter_frames {
     uint64_t bytes, grid_bytes; /* of one frame; between windows of the grid */
     uint64_t block_rows, piece_rows;
     uint32_t n;
-    uint64_t ids[FRAMES_MAX]; /* of the window that it holds; 0 = none */
+    uint64_t ids[FRAMES_MAX]; /* a hash of the window that it holds; 0 = none */
     iter_frame frames[FRAMES_MAX];
     uint64_t tick;
     uint64_t group_rows;
@@ -87,12 +86,12 @@ static window window_of(const iter_loader *loader, uint64_t index, int32_t e,
     if (end > index - in_block + frames->block_rows) end = index - in_block + frames->block_rows;
     if (end > n) end = n;
     iter_extent from[ITER_MAX_EXTENTS], to[ITER_MAX_EXTENTS];
-    dataset->format->locate(dataset->state, first, from);
-    dataset->format->locate(dataset->state, end - 1, to);
+    const bool known =
+        iter__dataset_locate(dataset, first, from) && iter__dataset_locate(dataset, end - 1, to);
     window out = {.object = extent->object, .start = round_down(from[e].offset)};
     const uint64_t stop = to[e].offset + to[e].size;
-    const bool one_stretch = from[e].object == extent->object && to[e].object == extent->object &&
-                             extent->offset >= from[e].offset &&
+    const bool one_stretch = known && from[e].object == extent->object &&
+                             to[e].object == extent->object && extent->offset >= from[e].offset &&
                              extent->offset + extent->size <= stop &&
                              stop - out.start <= frames->bytes;
     if (one_stretch) {
@@ -103,15 +102,23 @@ static window window_of(const iter_loader *loader, uint64_t index, int32_t e,
         const uint64_t left = round_up(file > out.start ? file - out.start : 1);
         out.bytes = left < frames->bytes ? left : frames->bytes;
     }
-    out.id = out.object << 52 | out.start / BLOCK << 2 | (uint64_t)one_stretch << 1 | 1;
     return out;
 }
 
 /* ---- Frames: with io.lock held --------------------------------------------------------------- */
 
-static iter_frame *find(iter_frames *frames, uint64_t id) {
+static uint64_t id_of(const window *w) {
+    return ((w->object << 40 ^ w->start / BLOCK << 12 ^ w->bytes / BLOCK) * 0x9e3779b97f4a7c15u) |
+           1;
+}
+
+static iter_frame *find(iter_frames *frames, const window *w) {
+    const uint64_t id = id_of(w);
     for (uint32_t i = 0; i < frames->n; i++) {
-        if (frames->ids[i] == id) return &frames->frames[i];
+        const iter_read *read = &frames->frames[i].r.read;
+        if (frames->ids[i] == id && read->object == w->object && read->offset == w->start &&
+            read->size == w->bytes)
+            return &frames->frames[i];
     }
     return NULL;
 }
@@ -132,7 +139,7 @@ static iter_frame *load(iter_loader *loader, const window *w, bool ahead) {
         spent = other_spent;
     }
     if (!frame) return NULL;
-    frames->ids[frame - frames->frames] = w->id;
+    frames->ids[frame - frames->frames] = id_of(w);
     frame->loading = true;
     frame->issued_ns = iter__now_ns();
     frame->r = (iter_chunk_read){.frame = frame};
@@ -147,16 +154,14 @@ static iter_frame *load(iter_loader *loader, const window *w, bool ahead) {
     return frame;
 }
 
-/* The frame of an extent of a sample that is row `position` of an epoch; its window is read if it
- * was not there. NULL where no frame is to be had. */
-static iter_frame *frame_of(iter_loader *loader, uint64_t index, int32_t e,
-                            const iter_extent *extent, uint64_t epoch, uint64_t position,
+/* The frame of a window that row `position` of an epoch wants; it is read if it was not there. NULL if
+ * no frame is free for it. */
+static iter_frame *frame_of(iter_loader *loader, const window *w, uint64_t epoch, uint64_t position,
                             bool ahead) {
     iter_frames *frames = loader->io.frames;
-    const window w = window_of(loader, index, e, extent);
-    iter_frame *frame = find(frames, w.id);
+    iter_frame *frame = find(frames, w);
     if (!frame) {
-        frame = load(loader, &w, ahead);
+        frame = load(loader, w, ahead);
         if (!frame) return NULL;
         frame->until = 0;
     }
@@ -191,41 +196,66 @@ static void leave(iter_loader *loader, iter_chunk *chunk, uint32_t n) {
 
 /* ---- Chunks ---------------------------------------------------------------------------------- */
 
+/* Which windows the chunk's rows want, into its nodes: the format is asked, so no lock is held. */
+static void set_nodes(iter_loader *loader, iter_chunk *chunk) {
+    const iter_batch *batch = chunk->batch;
+    const uint32_t n_extents = (uint32_t)loader->dataset->desc.n_extents;
+    const size_t first = (size_t)chunk->first * n_extents;
+    for (uint32_t i = 0; i < chunk->n * n_extents; i++) {
+        const uint32_t row = chunk->first + i / n_extents;
+        const int32_t e = (int32_t)(i % n_extents);
+        const window w = window_of(loader, batch->index[row], e, &batch->extents[first + i]);
+        batch->reads[first + i] =
+            (iter_chunk_read){.read = {.object = w.object, .offset = w.start, .size = w.bytes},
+                              .chunk = chunk,
+                              .first_row = row,
+                              .n_rows = 1,
+                              .extent = e,
+                              .sample = batch->index[row]};
+    }
+}
+
+/* Takes a frame for every node; false if one has none: then the chunk has none at all, and waits for
+ * others. */
+static bool take_frames(iter_loader *loader, iter_chunk *chunk) {
+    iter_batch *batch = chunk->batch;
+    const uint32_t n_extents = (uint32_t)loader->dataset->desc.n_extents;
+    const size_t first = (size_t)chunk->first * n_extents;
+    for (uint32_t i = 0; i < chunk->n * n_extents; i++) {
+        iter_chunk_read *node = &batch->reads[first + i];
+        const window w = {node->read.object, node->read.offset, node->read.size};
+        const uint32_t row = node->first_row;
+        iter_frame *frame =
+            frame_of(loader, &w, batch->row_epoch[row], batch->position[row], false);
+        if (!frame) {
+            leave(loader, chunk, i);
+            return false;
+        }
+        node->frame = frame;
+        frame->users++;
+        batch->bytes[first + i] = frame->data + (batch->extents[first + i].offset - w.start);
+    }
+    return true;
+}
+
 int iter__frames_issue(iter_loader *loader, iter_chunk *chunk) {
     iter_io *io = &loader->io;
     iter_batch *batch = chunk->batch;
-    const int32_t n_extents = loader->dataset->desc.n_extents;
-    const size_t first = (size_t)chunk->first * n_extents;
-    const uint32_t n = chunk->n * (uint32_t)n_extents;
+    const size_t first = (size_t)chunk->first * (size_t)loader->dataset->desc.n_extents;
+    const uint32_t n = chunk->n * (uint32_t)loader->dataset->desc.n_extents;
+    set_nodes(loader, chunk);
     atomic_store(&chunk->reads_left, 1);
     pthread_mutex_lock(&io->lock);
-    for (uint32_t i = 0; i < n; i++) { /* all frames first: a chunk has them, or waits for others */
-        const iter_extent *extent = &batch->extents[first + i];
-        iter_chunk_read *node = &batch->reads[first + i];
-        const uint32_t row = chunk->first + i / (uint32_t)n_extents;
-        const int32_t e = (int32_t)(i % (uint32_t)n_extents);
-        iter_frame *frame = frame_of(loader, batch->index[row], e, extent, batch->row_epoch[row],
-                                     batch->position[row], false);
-        if (!frame) {
-            leave(loader, chunk, i);
-            iter__io_pump(io);
-            pthread_mutex_unlock(&io->lock);
-            return -1;
-        }
-        *node = (iter_chunk_read){.chunk = chunk,
-                                  .first_row = row,
-                                  .n_rows = 1,
-                                  .extent = e,
-                                  .frame = frame,
-                                  .sample = batch->index[row]};
-        frame->users++;
-        batch->bytes[first + i] = frame->data + (extent->offset - frame->r.read.offset);
+    if (!take_frames(loader, chunk)) {
+        iter__io_pump(io);
+        pthread_mutex_unlock(&io->lock);
+        return -1;
     }
     for (uint32_t i = 0; i < n; i++) {
         iter_chunk_read *node = &batch->reads[first + i];
         if (!node->frame->loading) { /* it is there, unless the file ended before */
             if (is_missing(node->frame, &batch->extents[first + i]))
-                batch->row_status[node->first_row] = ITER_AGAIN;
+                iter__row_miss(batch, node->first_row);
             continue;
         }
         node->next = node->frame->waiters;
@@ -261,7 +291,7 @@ iter_chunk_read *iter__frame_loaded(iter_loader *loader, iter_chunk_read *r) {
         const iter_extent *extent =
             &batch->extents[(size_t)node->first_row * loader->dataset->desc.n_extents +
                             node->extent];
-        if (is_missing(frame, extent)) batch->row_status[node->first_row] = ITER_AGAIN;
+        if (is_missing(frame, extent)) iter__row_miss(batch, node->first_row);
     }
     return waiters;
 }
@@ -291,16 +321,24 @@ bool iter__frames_awaited(iter_loader *loader, const iter_chunk *chunk, iter_chu
 /* Row of the endless sequence that the opener is at. loader.lock held. */
 static uint64_t opener_row(const iter_loader *loader) {
     const bool rolls = loader->cut.last_batch == ITER_LAST_ROLL_OVER;
-    return loader->opener.sample + (rolls ? 0 : (uint64_t)loader->opener.epoch * loader->cut.n);
+    const iter_cursor *at = &loader->opener.at;
+    return at->sample + (rolls ? 0 : (uint64_t)at->epoch * loader->cut.n);
 }
 
-/* The next samples to read ahead, at most STEP, from row *out_from of the endless sequence on; 0 =
- * none until the opener is further. */
-static uint64_t next_ahead(iter_loader *loader, uint64_t indices[STEP], uint64_t *out_from,
-                           uint64_t *out_at) {
+/* Samples to read ahead: rows [from, from + n) of the endless sequence, of one epoch. */
+typedef struct ahead {
+    uint64_t from, n;
+    uint64_t at; /* where the opener was */
+    uint64_t indices[STEP];
+    window windows[STEP * ITER_MAX_EXTENTS];
+} ahead;
+
+/* Which rows come next, at most STEP; n = 0: none until the opener is further. */
+static void next_ahead(iter_loader *loader, ahead *out) {
     iter_frames *frames = loader->io.frames;
     pthread_mutex_lock(&loader->lock);
     const uint64_t at = opener_row(loader), until = at + frames->ahead_rows;
+    pthread_mutex_unlock(&loader->lock);
     uint64_t from = atomic_load_explicit(&frames->ahead_until, memory_order_relaxed);
     if (from < at || from > until + STEP) from = at; /* the loader went somewhere else */
     const uint64_t position = from % loader->cut.n, epoch = from / loader->cut.n;
@@ -309,30 +347,43 @@ static uint64_t next_ahead(iter_loader *loader, uint64_t indices[STEP], uint64_t
     if (n > loader->cut.n - position) n = loader->cut.n - position;
     const bool past = epoch > UINT32_MAX || (loader->opt.epochs && epoch >= loader->opt.epochs);
     const bool held = from == frames->held_from && at == frames->held_at;
-    if (past || held || loader->stopping) n = 0;
-    if (n)
-        loader->sampler->index(loader->sampler_state, (uint32_t)epoch, position, (uint32_t)n,
-                               indices);
-    pthread_mutex_unlock(&loader->lock);
-    *out_from = from;
-    *out_at = at;
-    return n;
+    if (past || held || iter__is_canceled(loader)) n = 0;
+    if (n && iter__sampler_index(loader, (uint32_t)epoch, position, (uint32_t)n, out->indices,
+                                 false, NULL) != ITER_OK)
+        n = 0;
+    out->from = from;
+    out->at = at;
+    out->n = n;
 }
 
-/* Reads ahead for samples that are rows [from, from + n) of the endless sequence, of one epoch;
- * how many found a frame. io.lock held. */
-static uint64_t load_ahead(iter_loader *loader, const uint64_t *indices, uint64_t from,
-                           uint64_t n) {
+/* Where their bytes are: the format is asked, so no lock is held. */
+static void locate_ahead(const iter_loader *loader, ahead *a) {
     const iter_dataset *dataset = loader->dataset;
-    for (uint64_t i = 0; i < n && !loader->io.canceled; i++) {
+    const int32_t n_extents = dataset->desc.n_extents;
+    for (uint64_t i = 0; i < a->n; i++) {
         iter_extent extents[ITER_MAX_EXTENTS];
-        dataset->format->locate(dataset->state, indices[i], extents);
-        const uint64_t epoch = from / loader->cut.n, position = from % loader->cut.n + i;
-        for (int32_t e = 0; e < dataset->desc.n_extents; e++) {
-            if (!frame_of(loader, indices[i], e, &extents[e], epoch, position, true)) return i;
+        if (!iter__dataset_locate(dataset, a->indices[i], extents)) { /* its batch tells */
+            a->n = i;
+            return;
+        }
+        for (int32_t e = 0; e < n_extents; e++) {
+            a->windows[i * (uint64_t)n_extents + (uint64_t)e] =
+                window_of(loader, a->indices[i], e, &extents[e]);
         }
     }
-    return n;
+}
+
+/* Reads ahead for these samples; how many found a frame. io.lock held. */
+static uint64_t load_ahead(iter_loader *loader, const ahead *a) {
+    const uint64_t n_extents = (uint64_t)loader->dataset->desc.n_extents;
+    const uint64_t epoch = a->from / loader->cut.n, position = a->from % loader->cut.n;
+    for (uint64_t i = 0; i < a->n && !loader->io.canceled; i++) {
+        for (uint64_t e = 0; e < n_extents; e++) {
+            if (!frame_of(loader, &a->windows[i * n_extents + e], epoch, position + i, true))
+                return i;
+        }
+    }
+    return a->n;
 }
 
 void iter__frames_read_ahead(iter_loader *loader) {
@@ -341,25 +392,27 @@ void iter__frames_read_ahead(iter_loader *loader) {
     bool expected = false;
     if (!frames->ahead_rows || !atomic_compare_exchange_strong(&frames->at_it, &expected, true))
         return;
-    /* All opened batches together: what lies farther behind the opener has been made. */
+    /* All opened batches together: what lies farther back than that has been made. */
     const uint64_t open_rows = loader->n_slots * loader->cut.global;
-    uint64_t indices[STEP], from, at, n, done;
+    ahead a;
+    uint64_t done;
     do {
-        n = next_ahead(loader, indices, &from, &at);
-        if (n == 0) break;
+        next_ahead(loader, &a);
+        locate_ahead(loader, &a);
+        if (a.n == 0) break;
         pthread_mutex_lock(&io->lock);
-        if (at < frames->at) forget_wishes(frames);
-        frames->at = at;
-        frames->spent = at > open_rows ? at - open_rows : 0;
-        done = load_ahead(loader, indices, from, n);
+        if (a.at < frames->at) forget_wishes(frames);
+        frames->at = a.at;
+        frames->spent = a.at > open_rows ? a.at - open_rows : 0;
+        done = load_ahead(loader, &a);
         iter__io_pump(io);
         pthread_mutex_unlock(&io->lock);
-        if (done < n) {
-            frames->held_from = from + done;
-            frames->held_at = at;
+        if (done < a.n) {
+            frames->held_from = a.from + done;
+            frames->held_at = a.at;
         }
-        atomic_store_explicit(&frames->ahead_until, from + done, memory_order_relaxed);
-    } while (done == n);
+        atomic_store_explicit(&frames->ahead_until, a.from + done, memory_order_relaxed);
+    } while (done == a.n);
     atomic_store(&frames->at_it, false);
 }
 
@@ -395,9 +448,7 @@ size_t iter__frames_bytes(const iter_loader *loader, uint32_t *out_n) {
     const cutting cut = cut_blocks(loader);
     *out_n = 0;
     const bool block = opt->shuffle == ITER_SHUFFLE_BLOCK && !opt->sampler && !opt->sampler_ops;
-    if (!block || cut.sample > SAMPLE_MAX || loader->subset || loader->cut.n == 0 ||
-        desc->n_files > FILES_MAX)
-        return 0;
+    if (!block || cut.sample > SAMPLE_MAX || loader->subset || loader->cut.n == 0) return 0;
     const uint64_t chunk = loader->chunk_rows * (uint64_t)desc->n_extents;
     const uint64_t n = cut.n_frames > chunk ? cut.n_frames : chunk;
     *out_n = n < FRAMES_MAX ? (uint32_t)n : FRAMES_MAX;

@@ -12,16 +12,19 @@
 #include "iter/core/error.h"
 #include "iter/runtime/runtime.h"
 
-iter_status iter__check_call(iter_loader *loader, iter_error *err) {
-    if (*(volatile uint32_t *)loader->alive != 1) {
+iter_status iter__check_alive(iter_loader *loader, iter_error *err) {
+    if (iter__is_orphan(loader)) {
         return iter__fail(err, ITER_ESTATE, "loader: made before fork(); a child makes its own");
     }
     if (iter__in_callback_of == loader) {
         return iter__fail(err, ITER_ESTATE, "loader: called from one of its own callbacks");
     }
-    if (atomic_load_explicit(&loader->canceled, memory_order_acquire)) {
-        return iter__fail(err, ITER_ECANCELED, "loader: canceled");
-    }
+    return ITER_OK;
+}
+
+iter_status iter__check_call(iter_loader *loader, iter_error *err) {
+    ITER_TRY(iter__check_alive(loader, err));
+    if (iter__is_canceled(loader)) return iter__fail(err, ITER_ECANCELED, "loader: canceled");
     return ITER_OK;
 }
 
@@ -35,55 +38,45 @@ void iter__fallback(iter_loader *loader, const char *text) {
 
 /* ---- next ------------------------------------------------------------------------------------ */
 
-/* Writes what the batch at the head of the queue waits for. loader.lock held. */
-static iter_status say_timeout(iter_loader *loader, iter_error *err) {
+/* How long one call of next() may take. */
+typedef struct patience {
+    int64_t start_ns, limit_ns; /* limit < 0 = for ever, 0 = take what is there */
+    bool idle;                  /* limit 0, no workers: nothing more can be done without waiting */
+} patience;
+
+/* Ends a call that has waited long enough, with what the head of the queue waits for. loader.lock
+ * held. */
+static iter_status end_waiting(iter_loader *loader, const patience *wait, iter_error *err) {
+    if (wait->limit_ns == 0) return ITER_AGAIN;
     iter_stall stall;
-    iter__stall_find(loader, true, loader->opt.timeout_ms * 1000000, &stall);
+    iter__stall_find(loader, wait->limit_ns, &stall);
     return iter__fail(err, ITER_ETIMEDOUT, "next: %s", stall.message);
 }
 
-/* Waits until the head of the queue can be answered. loader.lock held; deadline_ns 0 = for ever. */
-static iter_status wait_for_head(iter_loader *loader, int64_t deadline_ns, iter_error *err) {
-    for (;;) {
-        if (atomic_load(&loader->canceled))
-            return iter__fail(err, ITER_ECANCELED, "loader: canceled");
-        if (loader->broken) {
-            if (err) *err = loader->broken_error;
-            return loader->broken_error.status;
-        }
-        if (loader->queue_count) {
-            const iter_entry *head = iter__queue_at(loader, 0);
-            if (!head->batch || head->batch->state == BATCH_READY) return ITER_OK;
-        }
-        const int64_t left = deadline_ns ? deadline_ns - iter__now_ns() : -1;
-        if (deadline_ns && left <= 0) return say_timeout(loader, err);
-        if (loader->n_workers == 0) {
-            pthread_mutex_unlock(&loader->lock);
-            iter__work_once(loader, &loader->workers[0], false, left);
-            pthread_mutex_lock(&loader->lock);
-        } else {
-            struct timespec until;
-            if (deadline_ns) iter__deadline(left, &until);
-            loader->consumer_waits = true;
-            if (deadline_ns) {
-                pthread_cond_timedwait(&loader->ready, &loader->lock, &until);
-            } else {
-                pthread_cond_wait(&loader->ready, &loader->lock);
-            }
-            loader->consumer_waits = false;
-        }
-    }
+/* Works, as there are no workers. false = that was long enough. */
+static bool work_once(iter_loader *loader, patience *wait, int64_t left) {
+    if (wait->idle || (wait->limit_ns > 0 && left <= 0)) return false;
+    pthread_mutex_unlock(&loader->lock);
+    const iter_work work = iter__work_once(loader, &loader->workers[0], false, left);
+    pthread_mutex_lock(&loader->lock);
+    wait->idle = wait->limit_ns == 0 && work != ITER_WORK_DONE;
+    return true;
 }
 
-/* Books the failures of a batch that is delivered now. */
-static void book_failures(iter_loader *loader, const iter_batch *batch) {
-    if (!batch->info.n_failed) return;
-    for (uint32_t row = 0; row < batch->info.n_rows; row++) {
-        if (batch->row_status[row] == ITER_OK) continue;
-        loader->n_failures++;
-        if (loader->n_failures_kept < ITER_FAILURES_MAX)
-            loader->failures[loader->n_failures_kept++] = batch->failures[row];
-    }
+/* Sleeps until something changes at the head of the queue; without workers, works on it. false = that
+ * was long enough. loader.lock held, released meanwhile. */
+static bool wait_once(iter_loader *loader, patience *wait, unsigned seen) {
+    const int64_t until = wait->limit_ns < 0 ? -1 : wait->start_ns + wait->limit_ns;
+    int64_t left = until < 0 ? -1 : until - iter__now_ns();
+    if (until >= 0 && left < 0) left = 0;
+    if (loader->n_workers == 0) return work_once(loader, wait, left);
+    if (left == 0) return false;
+    loader->consumer_waits = true;
+    pthread_mutex_unlock(&loader->lock);
+    iter__event_wait(&loader->ready, seen, until);
+    pthread_mutex_lock(&loader->lock);
+    loader->consumer_waits = false;
+    return true;
 }
 
 /* Whether max_failures is exceeded with this batch; then the loader is done for. */
@@ -109,7 +102,7 @@ static iter_status take(iter_loader *loader, iter_batch **out, iter_error *err) 
     loader->position_number++;
     memcpy(loader->sampler_at, batch->sampler_after, batch->sampler_after_bytes);
     loader->sampler_at_bytes = batch->sampler_after_bytes;
-    book_failures(loader, batch);
+    iter__failures_book(loader, batch);
     iter_status status = batch->status;
     if (gives_up(loader, batch)) {
         if (err) *err = loader->gave_up_error;
@@ -140,25 +133,32 @@ static void profile_next(const iter_batch *batch, int64_t start, int64_t end) {
     iter__profile_put(&record);
 }
 
-static iter_status next_locked(iter_loader *loader, iter_batch **out, iter_error *err) {
-    if (loader->gave_up) {
-        if (err) *err = loader->gave_up_error;
-        return loader->gave_up_error.status;
+/* What next() answers without looking at the queue; AGAIN = it depends on the queue. Also whoever
+ * waited for long asks anew: another thread may have gone elsewhere or canceled. loader.lock held. */
+static iter_status answer_at_once(iter_loader *loader, iter_error *err) {
+    const iter_error *known = loader->gave_up  ? &loader->gave_up_error
+                              : loader->broken ? &loader->broken_error
+                                               : NULL;
+    if (iter__is_canceled(loader)) return iter__fail(err, ITER_ECANCELED, "loader: canceled");
+    if (known) {
+        if (err) *err = *known;
+        return known->status;
     }
     if (loader->finished || loader->ended) return ITER_END;
     iter_span
         span; /* by the position, so that the answer does not depend on how far the workers are */
-    const bool end_ahead = (loader->queue_count && !iter__queue_at(loader, 0)->batch) ||
-                           (loader->sampler->index && !loader->stream &&
-                            !iter__cut_batch(&loader->cut, &loader->position, &span));
-    if (!end_ahead && loader->n_held >= loader->opt.max_held) {
-        return iter__fail(err, ITER_ESTATE,
-                          "next: %u batches are held, as many as max_held allows; unref one first",
-                          loader->n_held);
-    }
-    const int64_t start = iter__now_ns();
-    ITER_TRY(wait_for_head(
-        loader, loader->opt.timeout_ms ? start + loader->opt.timeout_ms * 1000000 : 0, err));
+    const bool end_ahead =
+        (loader->queue_count && !iter__queue_at(loader, 0)->batch) ||
+        (loader->order->by_position && !iter__cut_batch(&loader->cut, &loader->position, &span));
+    if (end_ahead || loader->n_held < loader->opt.max_held) return ITER_AGAIN;
+    return iter__fail(err, ITER_ESTATE,
+                      "next: %u batches are held, as many as max_held allows; unref one first",
+                      loader->n_held);
+}
+
+/* Answers with the head of the queue. */
+static iter_status answer_head(iter_loader *loader, int64_t start, iter_batch **out,
+                               iter_error *err) {
     const int64_t end = iter__now_ns();
     atomic_fetch_add_explicit(&loader->next_wait_ns, (unsigned long long)(end - start),
                               memory_order_relaxed);
@@ -174,33 +174,68 @@ static iter_status next_locked(iter_loader *loader, iter_batch **out, iter_error
     return ITER_END;
 }
 
-iter_status iter_loader_next(iter_loader *loader, iter_batch **out, iter_error *err) {
+static iter_status next_locked(iter_loader *loader, patience *wait, iter_batch **out,
+                               iter_error *err) {
+    for (;;) {
+        const unsigned seen = iter__event_look(&loader->ready); /* before what it tells of */
+        const iter_status known = answer_at_once(loader, err);
+        if (known != ITER_AGAIN) return known;
+        const iter_entry *head = loader->queue_count ? iter__queue_at(loader, 0) : NULL;
+        if (head && (!head->batch || head->batch->state == BATCH_READY))
+            return answer_head(loader, wait->start_ns, out, err);
+        if (!wait_once(loader, wait, seen)) return end_waiting(loader, wait, err);
+    }
+}
+
+iter_status iter_loader_next_within(iter_loader *loader, int64_t timeout_ms, iter_batch **out,
+                                    iter_error *err) {
     *out = NULL;
     ITER_TRY(iter__check_call(loader, err));
+    if (timeout_ms > ITER_LONGEST_MS) timeout_ms = -1;
+    patience wait = {iter__now_ns(), timeout_ms < 0 ? -1 : timeout_ms * 1000000, false};
     atomic_llong *waiting = loader->opt.stall_ms ? &loader->watch.waiting_since : NULL;
-    if (waiting) atomic_store_explicit(waiting, iter__now_ns(), memory_order_relaxed);
+    if (waiting) atomic_store_explicit(waiting, wait.start_ns, memory_order_relaxed);
     pthread_mutex_lock(&loader->lock);
-    const iter_status status = next_locked(loader, out, err);
+    const iter_status status = next_locked(loader, &wait, out, err);
     pthread_mutex_unlock(&loader->lock);
     if (waiting) atomic_store_explicit(waiting, 0, memory_order_relaxed);
     return status;
 }
 
+iter_status iter_loader_next(iter_loader *loader, iter_batch **out, iter_error *err) {
+    const int64_t timeout_ms = loader->opt.timeout_ms;
+    return iter_loader_next_within(loader, timeout_ms ? timeout_ms : -1, out, err);
+}
+
 /* ---- reset ----------------------------------------------------------------------------------- */
 
-/* Everything made ahead is dropped; work goes on at `cursor`. loader.lock held. */
-void iter__loader_go(iter_loader *loader, const iter_cursor *cursor) {
+/* What is being opened just now is dropped when it is committed. loader.lock held. */
+static void drop_ahead(iter_loader *loader) {
     iter__queue_clear(loader);
-    loader->position = loader->opener = *cursor;
-    loader->position_number = loader->opener_number = 0;
-    loader->ended = loader->finished = false;
-    loader->opener_epoch_begun = loader->opener_any = loader->stream_ended = false;
-    loader->opener_done = loader->opt.epochs && cursor->epoch >= loader->opt.epochs;
-    loader->finished = loader->opener_done;
-    loader->replay = 0;
-    loader->sampler_at_bytes = 0;
-    pthread_cond_broadcast(&loader->work);
+    atomic_fetch_add(&loader->opener.moves, 1);
+}
+
+/* Tells everyone that the loader is somewhere else. loader.lock held. */
+static void tell_moved(iter_loader *loader) {
+    iter__event_wake(&loader->work, ITER_WAKE_ALL);
+    iter__event_wake(&loader->ready, ITER_WAKE_ALL);
     iter__io_wake(loader);
+}
+
+void iter__loader_go(iter_loader *loader, const iter_cursor *cursor, uint64_t number) {
+    iter_opener *opener = &loader->opener;
+    const iter_cursor start = iter__cut_epoch(&loader->cut, cursor->epoch);
+    drop_ahead(loader);
+    loader->position = opener->at = *cursor;
+    loader->position_number = number;
+    loader->moved = cursor->ended || cursor->sample != start.sample;
+    loader->ended = false;
+    opener->number = opener->replay = 0;
+    opener->epoch_begun = opener->any = opener->stream_ended = false;
+    opener->done = loader->opt.epochs && cursor->epoch >= loader->opt.epochs;
+    loader->finished = opener->done;
+    loader->sampler_at_bytes = 0;
+    tell_moved(loader);
 }
 
 /* Whether END stands somewhere in the queue; drops everything before it. loader.lock held. */
@@ -218,8 +253,9 @@ static iter_status reset_locked(iter_loader *loader) {
     if (!loader->ended && loader->position_number == 0 && !loader->moved) return ITER_OK;
     const uint32_t next = loader->position.epoch + 1;
     if (next == 0 || (loader->opt.epochs && next >= loader->opt.epochs)) {
-        iter__queue_clear(loader);
-        loader->opener_done = loader->finished = true;
+        drop_ahead(loader);
+        loader->opener.done = loader->finished = true;
+        tell_moved(loader);
         return ITER_END;
     }
     loader->moved = false;
@@ -229,11 +265,10 @@ static iter_status reset_locked(iter_loader *loader) {
         loader->position_number = 0;
         loader->sampler_at_bytes = 0;
         loader->ended = false;
-        pthread_cond_broadcast(&loader->work);
-        iter__io_wake(loader);
+        tell_moved(loader);
     } else {
         const iter_cursor cursor = iter__cut_epoch(&loader->cut, next);
-        iter__loader_go(loader, &cursor);
+        iter__loader_go(loader, &cursor, 0);
     }
     return ITER_OK;
 }
@@ -248,16 +283,13 @@ iter_status iter_loader_reset(iter_loader *loader, iter_error *err) {
 
 /* ---- End of life ----------------------------------------------------------------------------- */
 
+/* May run in a signal handler: it takes no lock. A thread that waits in the source notices within
+ * the longest wait there (reads.c). */
 void iter_loader_cancel(iter_loader *loader) {
-    if (*(volatile uint32_t *)loader->alive != 1) return;
-    atomic_store_explicit(&loader->canceled, true, memory_order_release);
-    pthread_mutex_lock(&loader->lock);
-    loader->stopping = true;
-    pthread_cond_broadcast(&loader->work);
-    pthread_cond_broadcast(&loader->ready);
-    pthread_mutex_unlock(&loader->lock);
-    iter__watch_cancel(loader);
-    iter__io_cancel(loader);
+    if (iter__is_orphan(loader)) return;
+    atomic_store(&loader->canceled, true);
+    iter__event_wake(&loader->work, ITER_WAKE_ALL);
+    iter__event_wake(&loader->ready, ITER_WAKE_ALL);
 }
 
 void iter__loader_hold_drop(iter_loader *loader) {
@@ -266,8 +298,9 @@ void iter__loader_hold_drop(iter_loader *loader) {
         iter__loader_free(loader);
 }
 
-static bool is_own_thread(const iter_loader *loader) {
-    for (int32_t i = 0; i < loader->n_workers; i++) {
+/* loader.lock held. */
+static bool is_worker_thread(const iter_loader *loader) {
+    for (int32_t i = 0; loader->workers && i < loader->n_workers; i++) {
         if (loader->workers[i].running && pthread_equal(loader->workers[i].thread, pthread_self()))
             return true;
     }
@@ -284,12 +317,12 @@ static void let_go(iter_loader *loader, iter_worker *worker) {
 }
 
 static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
-    const bool own = is_own_thread(loader);
+    iter_status status = ITER_OK;
+    pthread_mutex_lock(&loader->lock);
+    const bool own = is_worker_thread(loader);
     const int64_t grace = own ? 0 : loader->opt.grace_ms * 1000000;
     struct timespec until;
     iter__deadline(grace, &until);
-    iter_status status = ITER_OK;
-    pthread_mutex_lock(&loader->lock);
     uint32_t running = 0;
     for (int32_t i = 0; i < loader->n_workers; i++)
         running += loader->workers[i].running;
@@ -313,9 +346,11 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
     }
     pthread_mutex_unlock(&loader->lock);
     for (int32_t i = 0; i < loader->n_workers; i++) {
-        if (!loader->workers[i].running) continue;
-        pthread_join(loader->workers[i].thread, NULL);
+        pthread_mutex_lock(&loader->lock); /* statistics look at running threads */
+        const bool joins = loader->workers[i].running;
         loader->workers[i].running = false;
+        pthread_mutex_unlock(&loader->lock);
+        if (joins) pthread_join(loader->workers[i].thread, NULL);
     }
     return status;
 }
@@ -350,20 +385,41 @@ static iter_status wait_for_device(iter_loader *loader, iter_error *err) {
     return status;
 }
 
-iter_status iter_loader_stop(iter_loader *loader, iter_error *err) {
-    if (*(volatile uint32_t *)loader->alive != 1)
-        return iter__fail(err, ITER_ESTATE, "loader: made before fork()");
-    iter_loader_cancel(loader);
-    pthread_mutex_lock(&loader->lock);
-    const bool again = loader->stopped;
-    loader->stopped = true;
-    pthread_mutex_unlock(&loader->lock);
-    if (again || !loader->workers) return ITER_OK;
+/* The stop of one thread, while all others wait. */
+static iter_status stop_now(iter_loader *loader, iter_error *err) {
+    if (!loader->workers) return ITER_OK;
+    iter__watch_cancel(loader);
+    iter__io_cancel(loader);
     iter_status status = wait_for_threads(loader, err);
     if (status == ITER_OK && loader->n_workers == 0) status = wait_for_reads(loader, err);
     if (status == ITER_OK && loader->device.handle) status = wait_for_device(loader, err);
     const iter_status watch = iter__watch_stop(loader, status == ITER_OK ? err : NULL);
     return status < 0 ? status : watch;
+}
+
+iter_status iter_loader_stop(iter_loader *loader, iter_error *err) {
+    if (iter__is_orphan(loader)) return iter__fail(err, ITER_ESTATE, "loader: made before fork()");
+    iter_loader_cancel(loader);
+    iter_error error = {.status = ITER_OK};
+    pthread_mutex_lock(&loader->lock);
+    if (loader->stop_state == LOADER_RUNS) {
+        loader->stop_state = LOADER_STOPS;
+        pthread_mutex_unlock(&loader->lock);
+        const iter_status status = stop_now(loader, &error);
+        error.status = status;
+        pthread_mutex_lock(&loader->lock);
+        loader->stop_error = error;
+        loader->stop_state = LOADER_STOPPED;
+        pthread_cond_broadcast(&loader->left);
+    }
+    /* A second call answers as the first does; but a thread that the first waits for does not wait. */
+    const bool own = is_worker_thread(loader) || iter__is_watch_thread(loader);
+    while (loader->stop_state != LOADER_STOPPED && !own)
+        pthread_cond_wait(&loader->left, &loader->lock);
+    if (loader->stop_state == LOADER_STOPPED) error = loader->stop_error;
+    pthread_mutex_unlock(&loader->lock);
+    if (error.status < 0 && err) *err = error;
+    return error.status;
 }
 
 iter_loader *iter_loader_ref(iter_loader *loader) {
@@ -373,7 +429,7 @@ iter_loader *iter_loader_ref(iter_loader *loader) {
 
 void iter_loader_unref(iter_loader *loader) {
     if (!loader || atomic_fetch_sub_explicit(&loader->refs, 1, memory_order_acq_rel) != 1) return;
-    if (loader->alive && *(volatile uint32_t *)loader->alive != 1)
+    if (loader->alive && iter__is_orphan(loader))
         return; /* a child of fork() has no threads to stop: it leaves all as it is */
     iter_error ignored;
     const iter_status status = loader->alive ? iter_loader_stop(loader, &ignored) : ITER_OK;
@@ -383,10 +439,18 @@ void iter_loader_unref(iter_loader *loader) {
 
 /* ---- Facts ----------------------------------------------------------------------------------- */
 
+void iter__facts_lock(iter_loader *loader) {
+    if (!iter__is_orphan(loader)) pthread_mutex_lock(&loader->lock);
+}
+
+void iter__facts_unlock(iter_loader *loader) {
+    if (!iter__is_orphan(loader)) pthread_mutex_unlock(&loader->lock);
+}
+
 uint64_t iter_loader_n_batches(iter_loader *loader) {
-    pthread_mutex_lock(&loader->lock);
+    iter__facts_lock(loader);
     const uint64_t n = iter__cut_n_batches(&loader->cut, loader->position.epoch);
-    pthread_mutex_unlock(&loader->lock);
+    iter__facts_unlock(loader);
     return n;
 }
 
@@ -395,10 +459,10 @@ uint64_t iter_loader_n_samples(iter_loader *loader) {
 }
 
 void iter_loader_position(iter_loader *loader, uint32_t *out_epoch, uint64_t *out_samples) {
-    pthread_mutex_lock(&loader->lock);
+    iter__facts_lock(loader);
     *out_epoch = loader->position.epoch;
     *out_samples = loader->position.sample;
-    pthread_mutex_unlock(&loader->lock);
+    iter__facts_unlock(loader);
 }
 
 int32_t iter_loader_n_fields(const iter_loader *loader) {

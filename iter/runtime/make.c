@@ -17,13 +17,11 @@
 #include "iter/runtime/memory.h"
 #include "iter/runtime/runtime.h"
 
-#define CHUNK_BYTES   ((size_t)256 << 10) /* what one claim works on, read and written together */
-#define CHUNK_ROWS    64
-#define READ_BYTES    ((uint64_t)24 << 10)
-#define WORKERS_MAX   ITER_STATS_WORKERS
-#define DEFAULT_GRACE 5000
-#define LONGEST_MS \
-    ((int64_t)1000 * 1000000000) /* 31 years; in nanoseconds it fits beside a clock */
+#define CHUNK_BYTES     ((size_t)256 << 10) /* what one claim works on, read and written together */
+#define CHUNK_ROWS      64
+#define READ_BYTES      ((uint64_t)24 << 10)
+#define WORKERS_MAX     ITER_STATS_WORKERS
+#define DEFAULT_GRACE   5000
 #define SOURCE_DEPTH    256
 #define ARENA_PREFERRED ((size_t)64 << 20)
 #define ARENA_BATCH     ((size_t)8 << 20) /* of each that is to be made ahead, if that is more */
@@ -72,9 +70,9 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     if (opt->grace_ms == 0) opt->grace_ms = DEFAULT_GRACE;
     if (opt->timeout_ms < 0 || opt->grace_ms < 0 || opt->stall_ms < 0)
         return iter__fail(err, ITER_EINVAL, "options: a time is negative");
-    if (opt->timeout_ms > LONGEST_MS) opt->timeout_ms = LONGEST_MS;
-    if (opt->grace_ms > LONGEST_MS) opt->grace_ms = LONGEST_MS;
-    if (opt->stall_ms > LONGEST_MS) opt->stall_ms = LONGEST_MS;
+    if (opt->timeout_ms > ITER_LONGEST_MS) opt->timeout_ms = ITER_LONGEST_MS;
+    if (opt->grace_ms > ITER_LONGEST_MS) opt->grace_ms = ITER_LONGEST_MS;
+    if (opt->stall_ms > ITER_LONGEST_MS) opt->stall_ms = ITER_LONGEST_MS;
     if (opt->last_batch == ITER_LAST_DEFAULT) opt->last_batch = default_last_batch;
     if (!opt->subset != !opt->n_subset)
         return iter__fail(err, ITER_EINVAL, "options: subset and n_subset belong together");
@@ -219,8 +217,9 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
         return iter__fail(err, ITER_EINVAL, "options: batch_size x ranks is too large");
     ITER_TRY(copy_subset(loader, err));
     ITER_TRY(sampler_options(loader, err));
-    loader->stream = loader->dataset->desc.n_samples == ITER_UNKNOWN;
-    if (loader->stream) ITER_TRY(refuse_for_unknown(loader, err));
+    const bool stream = loader->dataset->desc.n_samples == ITER_UNKNOWN;
+    loader->order = iter__order_of(loader->sampler, stream);
+    if (stream) ITER_TRY(refuse_for_unknown(loader, err));
     const bool lengths = iter__dataset_has_length(loader->dataset);
     const iter_sampler_context context = {
         .n_samples = loader->subset ? opt->n_subset : loader->dataset->desc.n_samples,
@@ -238,8 +237,8 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
     if (ops->index) {
         loader->cut.n = ops->length(loader->sampler_state);
     } else {
-        loader->drawn = iter__alloc(loader->cut.global, sizeof(*loader->drawn));
-        if (!loader->drawn) return iter__fail(err, ITER_ENOMEM, "sampler: out of memory");
+        loader->opener.drawn = iter__alloc(loader->cut.global, sizeof(*loader->opener.drawn));
+        if (!loader->opener.drawn) return iter__fail(err, ITER_ENOMEM, "sampler: out of memory");
         if (opt->on_error == ITER_ON_ERROR_REPLACE) {
             return iter__fail(err, ITER_EINVAL,
                               "options: on_error replace needs a sampler that can be asked by "
@@ -473,7 +472,7 @@ static iter_status open_reading(iter_loader *loader, uint64_t limit, iter_error 
             ITER_TRY(open_ring_or_pread(loader, &config, ring, err));
         }
         if (!io->async) {
-            ITER_TRY(iter__pool_make(io, SOURCE_DEPTH, err));
+            ITER_TRY(iter__pool_make(loader, SOURCE_DEPTH, err));
             if (loader->source != ITER_SOURCE_DIRECT) loader->source = ITER_SOURCE_PREAD;
         }
     }
@@ -550,6 +549,7 @@ static iter_status make_memory(iter_loader *loader, iter_error *err) {
         ITER_TRY(keep_rows(loader, limit, err));
     }
     loader->max_chunks = (opt->batch_size + loader->chunk_rows - 1) / loader->chunk_rows;
+    loader->rows_a_chunk = loader->order->is_stream ? opt->batch_size : loader->chunk_rows;
     loader->queue = iter__alloc(loader->queue_capacity, sizeof(*loader->queue));
     loader->failures = iter__alloc(ITER_FAILURES_MAX, sizeof(*loader->failures));
     if (!loader->queue || !loader->failures)
@@ -566,8 +566,7 @@ static iter_status init_locks(iter_loader *loader, iter_error *err) {
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&loader->lock, NULL);
     pthread_mutex_init(&loader->io.lock, NULL);
-    pthread_cond_init(&loader->work, &monotonic);
-    pthread_cond_init(&loader->ready, &monotonic);
+    pthread_mutex_init(&loader->opener.sampler_lock, NULL);
     pthread_cond_init(&loader->left, &monotonic);
     pthread_mutex_init(&loader->watch.lock, NULL);
     pthread_cond_init(&loader->watch.changed, &monotonic);
@@ -608,13 +607,12 @@ void iter__loader_free(iter_loader *loader) {
         iter__options_free(&loader->sampler->base, loader->sampler_options);
     iter__free(loader->sampler_options);
     iter__free(loader->sampler_state);
-    iter__free(loader->drawn);
+    iter__free(loader->opener.drawn);
     iter__free(loader->subset);
     if (loader->alive) munmap(loader->alive, (size_t)sysconf(_SC_PAGESIZE));
     pthread_mutex_destroy(&loader->lock);
     pthread_mutex_destroy(&loader->io.lock);
-    pthread_cond_destroy(&loader->work);
-    pthread_cond_destroy(&loader->ready);
+    pthread_mutex_destroy(&loader->opener.sampler_lock);
     pthread_cond_destroy(&loader->left);
     pthread_mutex_destroy(&loader->watch.lock);
     pthread_cond_destroy(&loader->watch.changed);
@@ -652,7 +650,7 @@ static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_
     ITER_TRY(iter__budget_note(loader, err));
     ITER_TRY(iter__stages_make(loader, err));
     loader->stage_name = leading_stage(loader);
-    loader->opener = loader->position = iter__cut_epoch(&loader->cut, 0);
+    loader->opener.at = loader->position = iter__cut_epoch(&loader->cut, 0);
     ITER_TRY(loader->n_workers == 0 ? iter__worker_begin(&loader->workers[0], err)
                                     : iter__workers_run(loader, err));
     return iter__watch_start(loader, err);
@@ -677,6 +675,7 @@ static iter_status make(iter_dataset *dataset, iter_chain *chain,
     iter__profile_autostart(why, sizeof(why));
     if (why[0]) iter__fallback(loader, why);
     loader->dataset = iter_dataset_ref(dataset);
+    iter__dataset_adopt(dataset);
     if (chain) {
         loader->chain = iter_chain_ref(chain);
         iter__chain_freeze(chain);

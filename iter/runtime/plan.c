@@ -532,6 +532,10 @@ iter_status iter__plan_place(iter_plan *plan, const iter_dataset *dataset, uint3
         plan->needs_bytes |= field->from == ITER_ROW_BYTES || field->from == ITER_ROW_DECODE;
         plan->has_ways |= field->way != ITER_WAY_HOST;
         plan->has_set |= field->from == ITER_ROW_SET;
+        if (field->from != ITER_ROW_BYTES) continue;
+        const iter_field *in = &dataset->desc.fields[field->in];
+        const size_t end = in->offset + iter_desc_bytes(&field->source);
+        if (end > plan->least_extent[in->extent]) plan->least_extent[in->extent] = end;
     }
     plan->direct = can_read_direct(plan, &dataset->desc);
     ITER_TRY(lay_out_slot(plan, batch_size, err));

@@ -5,6 +5,7 @@
  * It wraps the source in a table of the same kind. submit, commit, reap, wake and cancel come under
  * the source lock; the pool's own lock guards two rings of reads, those to do and those done.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "iter/core/alloc.h"
@@ -148,7 +149,8 @@ static const iter_source_ops pool_ops = {
 
 /* ---- Making and stopping --------------------------------------------------------------------- */
 
-iter_status iter__pool_make(iter_io *io, uint32_t depth, iter_error *err) {
+iter_status iter__pool_make(iter_loader *loader, uint32_t depth, iter_error *err) {
+    iter_io *io = &loader->io;
     iter_pool *pool = iter__alloc(1, sizeof(*pool));
     if (!pool) return iter__fail(err, ITER_ENOMEM, "pread: out of memory");
     pool->inner = io->ops;
@@ -165,7 +167,9 @@ iter_status iter__pool_make(iter_io *io, uint32_t depth, iter_error *err) {
     pthread_condattr_destroy(&monotonic);
     io->pool = pool;
     for (; pool->todo && pool->done && pool->n_threads < THREADS; pool->n_threads++) {
-        if (pthread_create(&pool->threads[pool->n_threads], NULL, serve, pool) != 0) break;
+        char name[32];
+        snprintf(name, sizeof(name), "iter%u-r%d", loader->number, pool->n_threads);
+        if (iter__thread_start(&pool->threads[pool->n_threads], name, serve, pool) != 0) break;
     }
     if (pool->n_threads == 0) {
         iter__pool_free(io);

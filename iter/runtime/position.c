@@ -84,7 +84,7 @@ static iter_status save_locked(iter_loader *loader, uint8_t *out, size_t capacit
 iter_status iter_loader_save(iter_loader *loader, void *out, size_t capacity, size_t *out_size,
                              iter_error *err) {
     *out_size = 0;
-    ITER_TRY(iter__check_call(loader, err));
+    ITER_TRY(iter__check_alive(loader, err)); /* canceled or not: preemption saves after it */
     pthread_mutex_lock(&loader->lock);
     const iter_status status = save_locked(loader, out, capacity, out_size, err);
     pthread_mutex_unlock(&loader->lock);
@@ -117,48 +117,9 @@ static iter_status parse(const uint8_t *bytes, size_t size, saved *out, iter_err
     return ITER_OK;
 }
 
-/* A sequential sampler, or a stream, at the place behind batch `number`. loader.lock held. */
-static iter_status place_sequential(iter_loader *loader, const saved *s, const uint8_t *state,
-                                    iter_error *err) {
-    if (s->ended) return ITER_OK;
-    if (s->global_batch != loader->cut.global && !loader->stream) {
-        return iter__fail(err, ITER_EINVAL,
-                          "restore: sampler %s needs the same batch_size x ranks, %llu, not %llu",
-                          loader->sampler->base.name, (unsigned long long)s->global_batch,
-                          (unsigned long long)loader->cut.global);
-    }
-    if (!loader->stream && s->sampler_bytes && loader->sampler->restore) {
-        iter_error own; /* callbacks get one even where the caller wants none */
-        if (!err) err = &own;
-        iter__error_clear(err);
-        iter_status status = loader->sampler->begin(loader->sampler_state, s->epoch, err);
-        if (status < 0)
-            return iter__fail_in(err, status, "restore: sampler %s", loader->sampler->base.name);
-        status = loader->sampler->restore(loader->sampler_state, state, s->sampler_bytes);
-        if (status < 0)
-            return iter__fail(err, status, "restore: sampler %s refuses its state",
-                              loader->sampler->base.name);
-        loader->opener_epoch_begun = true;
-        memcpy(loader->sampler_at, state, s->sampler_bytes);
-        loader->sampler_at_bytes = s->sampler_bytes;
-    } else if (s->number) {
-        char text[160];
-        snprintf(text, sizeof(text),
-                 "restore: %s cannot go to a place; what comes before it is %s again",
-                 loader->stream ? "a stream" : "the sampler", loader->stream ? "read" : "drawn");
-        iter__fallback(loader, text);
-        loader->replay = loader->stream ? s->sample : s->number;
-    }
-    loader->opener_number = s->number;
-    return ITER_OK;
-}
-
-static bool needs_replay(const iter_loader *loader) {
-    return loader->stream || !loader->sampler->index;
-}
-
-static iter_status restore_locked(iter_loader *loader, const saved *s, const uint8_t *state,
-                                  iter_error *err) {
+/* Whether the position is one of this loader's data, and where it is here. */
+static iter_status find_place(iter_loader *loader, const saved *s, iter_cursor *out,
+                              iter_error *err) {
     uint64_t ids[ID_COUNT];
     identify(loader, ids);
     for (int k = 0; k < ID_COUNT; k++) {
@@ -167,19 +128,7 @@ static iter_status restore_locked(iter_loader *loader, const saved *s, const uin
         return iter__fail(err, ITER_EINVAL, "restore: the position was saved with another %s",
                           id_names[i]);
     }
-    iter_cursor cursor;
-    ITER_TRY(iter__cut_place(&loader->cut, s->epoch, s->sample, s->ended, &cursor, err));
-    iter__loader_go(loader, &cursor);
-    const iter_cursor start = iter__cut_epoch(&loader->cut, cursor.epoch);
-    loader->position_number = s->number;
-    loader->moved = cursor.ended || cursor.sample != start.sample;
-    if (!needs_replay(loader)) return ITER_OK;
-    const iter_status status = place_sequential(loader, s, state, err);
-    if (status < 0) { /* at least a place that exists: the epoch's beginning */
-        cursor = iter__cut_epoch(&loader->cut, cursor.epoch);
-        iter__loader_go(loader, &cursor);
-    }
-    return status;
+    return iter__cut_place(&loader->cut, s->epoch, s->sample, s->ended, out, err);
 }
 
 iter_status iter_loader_restore(iter_loader *loader, const void *bytes, size_t size,
@@ -187,19 +136,21 @@ iter_status iter_loader_restore(iter_loader *loader, const void *bytes, size_t s
     saved s;
     ITER_TRY(iter__check_call(loader, err));
     ITER_TRY(parse(bytes, size, &s, err));
-    pthread_mutex_lock(&loader->lock);
-    const iter_status status = restore_locked(loader, &s, (const uint8_t *)bytes + sizeof(s), err);
-    pthread_mutex_unlock(&loader->lock);
-    return status;
+    iter_place place = {.number = s.number,
+                        .global_batch = s.global_batch,
+                        .state = (const uint8_t *)bytes + sizeof(s),
+                        .state_bytes = s.sampler_bytes};
+    ITER_TRY(find_place(loader, &s, &place.at, err));
+    return loader->order->restore(loader, &place, err);
 }
 
 /* ---- Seek ------------------------------------------------------------------------------------ */
 
 static iter_status seek_locked(iter_loader *loader, uint32_t epoch, uint64_t sample,
                                iter_error *err) {
-    if (needs_replay(loader) && sample != 0) {
+    if (!loader->order->by_position && sample != 0) {
         return iter__fail(err, ITER_EINVAL, "seek: %s can only go to an epoch's beginning",
-                          loader->stream ? "a stream" : loader->sampler->base.name);
+                          loader->order->is_stream ? "a stream" : loader->sampler->base.name);
     }
     iter_cursor cursor;
     uint64_t at = sample;
@@ -212,8 +163,7 @@ static iter_status seek_locked(iter_loader *loader, uint32_t epoch, uint64_t sam
         }
     }
     ITER_TRY(iter__cut_place(&loader->cut, epoch, at, false, &cursor, err));
-    iter__loader_go(loader, &cursor);
-    loader->moved = sample != 0;
+    iter__loader_go(loader, &cursor, 0);
     return ITER_OK;
 }
 

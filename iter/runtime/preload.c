@@ -26,6 +26,7 @@
 #define MADE_ROWS   256 /* that a thread makes before it asks for more */
 #define RUNS_MAX    4096
 #define RETRY_NS    1000000 /* how soon a piece that the full source refused is offered again */
+#define WAIT_NS     50000000
 #define ALIGN(n)    (((n) + 63) & ~(size_t)63)
 
 /* Samples [first, first + n) whose extent `extent` lies side by side in one file. */
@@ -92,14 +93,23 @@ static bool is_tiled(const iter_description *desc) {
     return true;
 }
 
-/* Finds the runs; false where samples are not all of one size, or lie too scattered. */
+static bool lies_in_file(const iter_dataset *dataset, const iter_extent *extent) {
+    const uint64_t bytes = dataset->desc.files[extent->object].bytes;
+    return extent->size <= bytes && extent->offset <= bytes - extent->size;
+}
+
+/* Finds the runs; false if samples are not all of one size, or lie too scattered. EINVAL in p->status
+ * if the format says that they lie where they cannot. */
 static bool find_runs(preload *p) {
     const iter_dataset *dataset = p->dataset;
     for (int32_t e = 0; e < dataset->desc.n_extents; e++) {
         stretch *last = NULL;
         for (uint64_t i = 0; i < dataset->desc.n_samples; i++) {
             iter_extent all[ITER_MAX_EXTENTS];
-            dataset->format->locate(dataset->state, i, all);
+            if (!iter__dataset_locate(dataset, i, all) || !lies_in_file(dataset, &all[e])) {
+                p->status = iter__dataset_mislocated(dataset, i, &p->error);
+                return false;
+            }
             if (all[e].size != dataset->desc.max_extent_bytes[e]) return false;
             if (last && last->object == all[e].object &&
                 last->offset + last->bytes == all[e].offset) {
@@ -234,6 +244,11 @@ static void book(preload *p, const piece *one) {
     }
 }
 
+static void wait_for_some(const iter_source_ops *source, void *state, int64_t timeout_ns) {
+    const struct timespec pause = {.tv_nsec = RETRY_NS};
+    if (source->wait(state, timeout_ns) < 0) nanosleep(&pause, NULL); /* it cannot wait */
+}
+
 static iter_status read_async(preload *p, const iter_source_ops *source, void *state, piece *pieces,
                               int depth) {
     uint32_t in_flight = 0;
@@ -247,11 +262,11 @@ static iter_status read_async(preload *p, const iter_source_ops *source, void *s
             in_flight += !full;
         }
         if (in_flight == 0 && !full) break;
-        source->commit(state);
+        const bool unsent = source->commit(state) != ITER_OK;
         iter_read *done[8]; /* few, so that new reads are sent before all are dealt out */
         int32_t n = source->reap(state, done, 8);
         if (n == 0) {
-            source->wait(state, full ? RETRY_NS : -1);
+            wait_for_some(source, state, full || unsent ? RETRY_NS : WAIT_NS);
             n = source->reap(state, done, 8);
         }
         for (int32_t i = 0; i < n; i++) {
@@ -296,7 +311,7 @@ static iter_status read_threads(preload *p, const iter_source_ops *source, void 
     for (; n < READERS; n++) {
         readers[n] = (reader){.p = p, .source = source, .state = state, .piece = &pieces[n]};
         if (n < READERS - 1 &&
-            pthread_create(&readers[n].thread, NULL, read_some, &readers[n]) != 0)
+            iter__thread_start(&readers[n].thread, "iter-load", read_some, &readers[n]) != 0)
             break;
     }
     read_some(&readers[n < READERS ? n : READERS - 1]); /* this thread is the last reader */
@@ -351,7 +366,7 @@ static void *make_some(void *arg) {
 static void make_threads(preload *p) {
     pthread_t threads[READERS - 1];
     int n = 0;
-    while (n < READERS - 1 && pthread_create(&threads[n], NULL, make_some, p) == 0)
+    while (n < READERS - 1 && iter__thread_start(&threads[n], "iter-make", make_some, p) == 0)
         n++;
     make_some(p);
     for (int i = 0; i < n; i++)
@@ -384,7 +399,9 @@ static iter_status lay_out(preload *p, iter_preload *made, iter_error *err) {
     const iter_description *desc = &p->dataset->desc;
     p->runs = iter__alloc(RUNS_MAX, sizeof(*p->runs));
     if (!p->runs) return iter__fail(err, ITER_ENOMEM, "preload: out of memory");
-    if (is_tiled(desc) && find_runs(p)) {
+    const bool rows = is_tiled(desc) && find_runs(p);
+    if (p->status < 0) return p->status;
+    if (rows) {
         made->bytes = lay_out_rows(desc, made->rows, NULL);
     } else {
         made->object_base = iter__alloc(desc->n_files + 1, sizeof(*made->object_base));
@@ -448,6 +465,7 @@ static iter_status preload_now(iter_dataset *dataset, const iter_source_ops *sou
     memcpy(made.path_bytes, p.path_bytes, sizeof(made.path_bytes));
     made.seconds = (double)(iter__now_ns() - start) * 1e-9;
     dataset->preload = made;
+    atomic_store(&dataset->is_preloaded, true);
     return ITER_OK;
 }
 
@@ -471,16 +489,13 @@ bool iter__dataset_is_cold(const iter_dataset *dataset, const iter_source_ops *s
 }
 
 bool iter__dataset_is_preloaded(iter_dataset *dataset) {
-    pthread_mutex_lock(&dataset->preload_lock);
-    const bool there = dataset->preload.memory != NULL;
-    pthread_mutex_unlock(&dataset->preload_lock);
-    return there;
+    return atomic_load(&dataset->is_preloaded);
 }
 
 iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state,
                                   bool *out_now, iter_error *err) {
     pthread_mutex_lock(&dataset->preload_lock);
-    const bool there = dataset->preload.memory != NULL;
+    const bool there = atomic_load(&dataset->is_preloaded);
     const iter_status status = there ? ITER_OK : preload_now(dataset, source, state, err);
     *out_now = !there && status == ITER_OK;
     pthread_mutex_unlock(&dataset->preload_lock);

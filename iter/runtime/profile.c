@@ -87,7 +87,6 @@ static void *write_now_and_then(void *arg) {
     iter_profile_session *s = arg;
     iter__profile_thread_small();
     iter__profile_thread("profiler");
-    pthread_setname_np(pthread_self(), "iter-profile");
     for (bool ends = false; !ends;) {
         struct timespec until;
         iter__profile_memory();
@@ -104,11 +103,7 @@ static void *write_now_and_then(void *arg) {
 
 static iter_status start_thread(iter_profile_session *s, iter_error *err) {
     if (!s->file || s->period_ns < 0) return ITER_OK;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's business */
-    const int failed = pthread_create(&s->thread, NULL, write_now_and_then, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int failed = iter__thread_start(&s->thread, "iter-profile", write_now_and_then, s);
     s->has_thread = !failed;
     if (!failed) return ITER_OK;
     char reason[96];
@@ -276,6 +271,7 @@ void iter__profile_memory(void) {
 }
 
 uint32_t iter__profile_loader_number(void) {
+    pthread_once(&once, hook_process); /* names take the lock, which a fork() must find free */
     return atomic_fetch_add_explicit(&n_loaders, 1, memory_order_relaxed) + 1;
 }
 

@@ -27,6 +27,7 @@
 #define REAP_MAX      64
 #define TRY_OFF_READS 64
 #define BACKLOG_NS    1000000
+#define WAIT_NS       50000000 /* the longest wait in the source */
 #define LOST_TRIES    8
 #define TIMED_RUNS    8
 
@@ -100,16 +101,16 @@ size_t iter__io_chunk_bytes(const iter_loader *loader, uint32_t rows) {
 
 /* ---- Submission: with io.lock held ----------------------------------------------------------- */
 
-/* Submits from the backlog as far as the source takes it. */
+/* Submits from the backlog as far as the source takes it. What a commit left behind is committed again
+ * the next time: the kernel may lack memory for a moment. */
 void iter__io_pump(iter_io *io) {
-    bool any = false;
     while (io->backlog) {
         iter_chunk_read *r = io->backlog;
         if (io->ops->submit(io->state, &r->read) == ITER_AGAIN) break;
         io->backlog = r->next;
-        any = true;
+        io->unsent = true;
     }
-    if (any) io->ops->commit(io->state);
+    if (io->unsent) io->unsent = io->ops->commit(io->state) != ITER_OK;
 }
 
 void iter__io_queue(iter_io *io, iter_chunk_read *r) {
@@ -133,7 +134,7 @@ static void mark_missing(iter_loader *loader, iter_batch *batch, const iter_read
     size_t end = 0;
     for (uint32_t row = first; row < first + n; row++) {
         end += batch->extents[(size_t)row * n_extents + e].size;
-        if (end > read->done) batch->row_status[row] = ITER_AGAIN;
+        if (end > read->done) iter__row_miss(batch, row);
     }
 }
 
@@ -170,7 +171,7 @@ static void bytes_are_there(iter_loader *loader, iter_worker *worker, iter_chunk
     pthread_mutex_lock(&loader->lock);
     const bool dropped = chunk->batch->dropped;
     atomic_store_explicit(&chunk->state, dropped ? CHUNK_DONE : CHUNK_READY, memory_order_release);
-    if (!dropped && loader->sleepers) pthread_cond_signal(&loader->work);
+    if (!dropped && loader->sleepers) iter__event_wake(&loader->work, 1);
     pthread_mutex_unlock(&loader->lock);
     if (!dropped) return;
     iter__io_release(loader, chunk);
@@ -231,14 +232,20 @@ void iter__io_poll(iter_loader *loader, iter_worker *worker) {
     pthread_mutex_unlock(&io->lock);
 }
 
+static void nap(int64_t ns) {
+    const struct timespec pause = {.tv_nsec = ns};
+    nanosleep(&pause, NULL);
+}
+
 void iter__io_wait(iter_loader *loader, iter_worker *worker, int64_t timeout_ns) {
     iter_io *io = &loader->io;
     pthread_mutex_lock(&io->lock);
-    const bool more = io->backlog != NULL;
+    const bool more = io->backlog != NULL || io->unsent;
     pthread_mutex_unlock(&io->lock);
-    if (more && (timeout_ns < 0 || timeout_ns > BACKLOG_NS))
-        timeout_ns = BACKLOG_NS; /* what was turned away is offered again */
-    io->ops->wait(io->state, timeout_ns);
+    /* What was turned away is offered again; and a cancel() that ran in a signal handler is noticed. */
+    const int64_t most_ns = more ? BACKLOG_NS : WAIT_NS;
+    if (timeout_ns < 0 || timeout_ns > most_ns) timeout_ns = most_ns;
+    if (io->ops->wait(io->state, timeout_ns) < 0) nap(BACKLOG_NS); /* it cannot wait: it is asked */
     pthread_mutex_lock(&io->lock);
     atomic_store(&io->reading, false);
     while (reap(loader, worker) == REAP_MAX) {
@@ -464,7 +471,7 @@ static void make_hot(iter_loader *loader, iter_worker *worker, iter_chunk *chunk
     for (uint32_t row = chunk->first + chunk->n_made, n; row < end; row += n) {
         const bool timed = n_runs++ % TIMED_RUNS == 0;
         const int64_t from = timed ? iter__now_ns() : 0;
-        iter__activity(worker, ACTIVITY_READ, batch->index[row]);
+        iter__activity_row(worker, ACTIVITY_READ, batch, row);
         if (loader->placed_head) {
             n = iter__placed_run(loader, worker, batch, row, end, path_bytes);
         } else {
@@ -532,7 +539,7 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
     const int64_t start = iter__now_ns();
     chunk->issued_ns = start;
     iter__activity_of(worker, chunk->batch, start);
-    iter__activity(worker, ACTIVITY_READ, chunk->batch->index[chunk->first]);
+    iter__activity_row(worker, ACTIVITY_READ, chunk->batch, chunk->first);
     build_reads(loader, chunk, data);
     iter_chunk_read *reads =
         chunk->batch->reads + (size_t)chunk->first * loader->dataset->desc.n_extents;

@@ -156,7 +156,7 @@ static iter_status copy(upload *up, iter_device_address at, const void *from, si
 static iter_status note_failures(upload *up, const iter_batch *batch, iter_error *err) {
     iter_resident_set *set = &up->to->device.set;
     for (uint32_t row = 0; row < batch->info.n_rows; row++) {
-        if (batch->row_status[row] >= 0) continue;
+        if (!iter__row_failed(batch, row)) continue;
         if (set->n_failed == set->failed_capacity) {
             const size_t more = set->failed_capacity ? 2 * set->failed_capacity : 16;
             iter_failure *failed = iter__realloc(set->failed, more * sizeof(*failed));
@@ -164,7 +164,7 @@ static iter_status note_failures(upload *up, const iter_batch *batch, iter_error
             set->failed = failed;
             set->failed_capacity = more;
         }
-        set->failed[set->n_failed++] = batch->failures[row];
+        set->failed[set->n_failed++] = iter__row_failure(batch, row);
     }
     return ITER_OK;
 }
@@ -284,10 +284,6 @@ static const iter_failure *failure_of(const iter_resident_set *set, uint64_t ind
 void iter__resident_fail(iter_loader *loader, iter_batch *batch, uint32_t first, uint32_t n) {
     for (uint32_t row = first; row < first + n; row++) {
         const iter_failure *failure = failure_of(&loader->device.set, batch->index[row]);
-        if (!failure) continue;
-        batch->row_status[row] = failure->status;
-        batch->failures[row] = *failure;
-        batch->failures[row].epoch = batch->row_epoch[row];
-        batch->failures[row].position = batch->position[row];
+        if (failure) iter__row_fail_as(batch, row, failure);
     }
 }

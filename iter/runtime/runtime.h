@@ -2,8 +2,8 @@
  * runtime.h - the loader's inside. One loader: slots, a queue of opened batches, workers, one
  * source.
  *
- * Life of a batch: FREE (on the free list) -> OPEN (rows frozen, in the queue; chunks are worked
- * on) -> READY (published) -> HELD (the consumer has it) -> FREE, on the way there RELEASED where a
+ * Life of a batch: FREE (on the free list) -> OPENING (one thread fills in its rows) -> OPEN (rows
+ * frozen, in the queue; chunks are worked on) -> READY (published) -> HELD (the consumer has it) -> FREE, on the way there RELEASED where a
  * GPU still reads its slot (device_slots.c). A batch that reset, seek or restore dropped goes from
  * OPEN or READY to FREE as soon as nothing works on it or reads into it.
  *
@@ -28,10 +28,13 @@
 #include "iter/device/device.h"
 #include "iter/runtime/cut.h"
 #include "iter/runtime/dataset.h"
+#include "iter/runtime/event.h"
+#include "iter/runtime/opener.h"
 #include "iter/runtime/profiler.h"
 
+#define ITER_LONGEST_MS \
+    ((int64_t)1000 * 1000000000) /* 31 years; in nanoseconds it fits beside a clock */
 #define ITER_MAX_OUT      (2 * ITER_MAX_FIELDS)
-#define ITER_SAMPLER_BLOB 256
 #define ITER_FAILURES_MAX 1024
 #define ITER_STREAMS_MAX  8 /* that may release a batch */
 
@@ -111,9 +114,10 @@ typedef struct iter_plan {
     size_t batch_scratch_bytes;
     size_t stage_row_bytes; /* staging of get() rows per sample, all fields */
     bool needs_get, needs_bytes;
-    bool direct;            /* every byte read lands in a row as it is: reads may target the slot */
-    bool has_ways, has_set; /* a field's way is not HOST; is SET or GATHER */
-    const iter_resident *resident; /* [n_fields of the dataset] as the loader's */
+    bool direct; /* every byte read lands in a row as it is: reads may target the slot */
+    size_t least_extent[ITER_MAX_EXTENTS]; /* bytes that rows are taken from as they are stored */
+    bool has_ways, has_set;                /* a field's way is not HOST; is SET or GATHER */
+    const iter_resident *resident;         /* [n_fields of the dataset] as the loader's */
     char *text;
 } iter_plan;
 
@@ -130,16 +134,35 @@ iter_status iter__plan_note(iter_plan *plan, const char *line, iter_error *err);
 
 /* ---- Batches --------------------------------------------------------------------------------- */
 
+/* What became of a row. A reader makes a FINE row MISSING, whoever reaps; all else is done by the
+ * thread that works on its chunk: MISSING becomes FINE when the bytes came after all, or FAILED;
+ * FAILED becomes REPLACED when another sample took its place. */
+typedef enum iter_row_state {
+    ROW_FINE,
+    ROW_MISSING, /* its bytes did not come: to be read once more */
+    ROW_FAILED,
+    ROW_LACKING, /* failed for a lack of the process, not of the sample: on_error does not apply */
+    ROW_REPLACED /* failed, and another sample stands there */
+} iter_row_state;
+
 enum { CHUNK_DONE = 0, CHUNK_NEW, CHUNK_WAITING, CHUNK_READY, CHUNK_CLAIMED };
+
+/* Why a row failed, see failures.c. */
+typedef struct iter_row_failure {
+    struct iter_row_failure *next; /* the next row's */
+    uint32_t row;
+    iter_failure failure;
+} iter_row_failure;
 
 typedef struct iter_chunk {
     atomic_int state;
-    uint32_t first, n;     /* rows of the batch */
-    uint32_t n_made;       /* of them, those that were made while the reads were issued */
-    atomic_int reads_left; /* completions to come, plus one while reads are being issued */
-    uint32_t n_reads;      /* at reads[first * n_extents] of its batch */
-    uint64_t region;       /* number of its region in the arena, from 1; 0 = none */
-    int64_t issued_ns;     /* when its reads were; valid while it is WAITING */
+    uint32_t first, n;          /* rows of the batch */
+    uint32_t n_made;            /* of them, those that were made while the reads were issued */
+    atomic_int reads_left;      /* completions to come, plus one while reads are being issued */
+    uint32_t n_reads;           /* at reads[first * n_extents] of its batch */
+    uint64_t region;            /* number of its region in the arena, from 1; 0 = none */
+    int64_t issued_ns;          /* when its reads were; valid while it is WAITING */
+    iter_row_failure *failures; /* of its rows that failed, in their order */
     struct iter_batch *batch;
 } iter_chunk;
 
@@ -160,6 +183,7 @@ typedef struct iter_chunk_read {
 
 typedef enum iter_batch_state {
     BATCH_FREE,
+    BATCH_OPENING,
     BATCH_OPEN,
     BATCH_READY,
     BATCH_HELD,
@@ -189,9 +213,8 @@ struct iter_batch {
     iter_batch_info info;
     iter_status status;
     iter_error error;
-    /* [batch_size] OK; AGAIN: its bytes did not come, to be read once more; < 0: it failed */
-    iter_status *row_status;
-    iter_failure *failures; /* [batch_size] of failed rows, by row */
+    atomic_uchar *row_state; /* [batch_size] iter_row_state */
+    atomic_uint n_nodes;     /* reasons that its chunks hold */
 
     iter_slot_device device;
 
@@ -252,6 +275,7 @@ typedef struct iter_io {
     atomic_uint releases; /* regions given back so far: has there been one since? */
     uint32_t region_capacity;
     iter_chunk_read *backlog, *backlog_last; /* not submitted yet, the source being full */
+    bool unsent; /* the source holds reads that the last commit did not send */
     bool canceled;
     atomic_bool reading; /* somebody waits in the source */
     atomic_uint pending; /* reads that have not completed */
@@ -266,9 +290,10 @@ typedef struct iter_io {
 /* What a thread does just now, for timeouts and samplers; written by it alone, read by anyone.
  * Relaxed, all of it: readers make do with members that are a moment apart. */
 typedef struct iter_activity {
-    atomic_int stage;      /* number of a stage: one of these, or one of the plan's steps */
-    atomic_int slot;       /* of the batch that it works on, from 1; 0 = none */
-    atomic_ullong index;   /* sample, or ITER_UNKNOWN */
+    atomic_int stage;             /* number of a stage: one of these, or one of the plan's steps */
+    atomic_int slot;              /* of the batch that it works on, from 1; 0 = none */
+    atomic_ullong index;          /* sample, or ITER_UNKNOWN */
+    atomic_ullong object, offset; /* where its bytes begin; object ITER_UNKNOWN = nowhere */
     atomic_llong since_ns; /* when it began; without a watchdog, when its chunk or wait did */
 } iter_activity;
 
@@ -302,7 +327,7 @@ typedef struct iter_picture {
     int32_t n_steps;   /* that were done while it was decoded: 0 to 2 */
 } iter_picture;
 
-typedef struct iter_worker {
+struct iter_worker {
     iter_loader *loader;
     pthread_t thread;
     int32_t number;
@@ -322,18 +347,19 @@ typedef struct iter_worker {
     void **transform_states; /* [plan.n_states] */
     void *decoder_states[ITER_MAX_FIELDS];
     void *user_state;
-    bool begun; /* the user's start() has run */
+    unsigned alloc_refused; /* iter__alloc_refused() when it began these rows */
+    bool begun;             /* the user's start() has run */
     iter_activity activity;
     atomic_int tid; /* the kernel's number of its thread; 0 = none of the loader's own */
     atomic_ullong busy_ns, wait_bytes_ns, wait_slot_ns, chunks, bytes;
-} iter_worker;
+};
 
 /* ---- Watchdog -------------------------------------------------------------------------------- */
 
 /* A thread that is there where options.stall_ms asks for one, see watch.c. */
 typedef struct iter_watch {
     pthread_t thread;
-    bool running;               /* the thread was started and not joined */
+    bool running;               /* the thread was started and not joined; guarded by loader.lock */
     atomic_llong waiting_since; /* when the next() that is under way was called; 0 = none is */
     pthread_mutex_t lock;       /* guards all below; taken behind no other lock */
     pthread_cond_t changed;     /* stopping, gone */
@@ -374,6 +400,8 @@ typedef struct iter_loader_device {
 
 /* ---- Loader ---------------------------------------------------------------------------------- */
 
+typedef enum iter_stop_state { LOADER_RUNS, LOADER_STOPS, LOADER_STOPPED } iter_stop_state;
+
 struct iter_loader {
     atomic_uint refs; /* handles */
     /* for the profiler: which loader it is, and under which name chunks are made */
@@ -389,9 +417,9 @@ struct iter_loader {
     const iter_preload *preload;
     iter_plan plan;
     iter_cut cut;
-    bool stream; /* samples come from ops->next, batch after batch */
-    bool once;   /* it reads every row once, for a resident set: nothing is kept in memory for it */
+    bool once; /* it reads every row once, for a resident set: nothing is kept in memory for it */
 
+    const iter_order *order; /* how batches follow one another */
     const iter_sampler_ops *sampler;
     void *sampler_state, *sampler_options;
     bool sampler_open;
@@ -401,10 +429,11 @@ struct iter_loader {
     uint8_t *slots;
     size_t slots_bytes;
     uint32_t n_slots, chunk_rows, max_chunks;
-    size_t picture_max; /* bytes that a growing buffer may have */
-    bool picture_share; /* because that is a share of memory_limit */
-    size_t decoder_max; /* bytes that an image decoder's state may hold */
-    size_t try_bytes;   /* of a worker's buffer for rows that come without blocking; 0 = none */
+    uint32_t rows_a_chunk; /* chunk_rows; of a stream all rows of a batch */
+    size_t picture_max;    /* bytes that a growing buffer may have */
+    bool picture_share;    /* because that is a share of memory_limit */
+    size_t decoder_max;    /* bytes that an image decoder's state may hold */
+    size_t try_bytes;      /* of a worker's buffer for rows that come without blocking; 0 = none */
     /* placed.c: the output whose rows are read to where they go, bytes of a sample before the row,
      * and bytes in a worker's buffer for what lies around it; 0 = none is */
     int32_t placed_field;
@@ -424,25 +453,15 @@ struct iter_loader {
     uint64_t get_key,
         replace_key; /* of the random numbers handed to get(), and of replacement draws */
 
+    atomic_bool canceled; /* by iter_loader_cancel(): everyone leaves */
+    iter_event work;      /* something to claim, open or read, or cancel */
+    iter_event ready; /* the head of the queue became READY, the loader went elsewhere, or cancel */
     pthread_mutex_t lock; /* guards all below */
-    pthread_cond_t work;  /* something to claim, open or read */
-    pthread_cond_t ready; /* the head of the queue became READY, or cancel */
     iter_batch *free_list;
     uint32_t n_free;
     iter_entry *queue;
     uint32_t queue_first, queue_count, queue_capacity;
-    iter_cursor opener; /* where the next batch is opened */
-    /* sequential samplers and streams: begin() or rewind() ran for opener.epoch */
-    bool opener_epoch_begun;
-    bool opener_any;        /* a batch of opener.epoch was opened */
-    bool opener_done;       /* behind the last of opt.epochs */
-    uint64_t n_opened;      /* batches so far */
-    uint64_t opener_number; /* sequential, streams: batches opened in this epoch */
-    uint64_t *drawn;        /* sequential: [G] the global batch as it was drawn */
-    /* sequential: batches to draw and forget; streams: samples to read and forget */
-    uint64_t replay;
-    bool stream_busy;  /* a batch of a stream is being made: its length decides what comes next */
-    bool stream_ended; /* the stream has no more samples in this epoch */
+    iter_opener opener;
     iter_cursor position;     /* the consumer's */
     uint64_t position_number; /* batches taken in this epoch */
     bool ended;               /* END was answered, reset() not yet called */
@@ -453,11 +472,10 @@ struct iter_loader {
     uint32_t n_held;
     uint32_t sleepers; /* workers waiting on `work` */
     bool consumer_waits;
-    bool stopping;
-    atomic_bool canceled;
-    bool stopped;
+    iter_stop_state stop_state;
+    iter_error stop_error; /* what the stop that was first answered */
     uint32_t n_gone;
-    pthread_cond_t left; /* a worker has left its loop */
+    pthread_cond_t left; /* a worker has left its loop, or a stop has ended */
     bool broken;         /* a worker could not begin, or the device is lost: next() answers why */
     iter_error broken_error;
     bool gave_up; /* max_failures */
@@ -494,6 +512,10 @@ static inline iter_profile_record iter__profile_span(const iter_batch *batch, ui
 /* time.c */
 int64_t iter__now_ns(void);
 void iter__deadline(int64_t ns_from_now, struct timespec *out);
+
+/* thread.c: starts a thread that takes no signals, which are the program's business. Of the name the
+ * kernel keeps 15 characters. 0 or an errno. */
+int iter__thread_start(pthread_t *out, const char *name, void *(*main)(void *), void *arg);
 
 /* batch.c */
 iter_status iter__batches_make(iter_loader *loader, iter_error *err);
@@ -542,13 +564,17 @@ iter_status iter__resident_upload(iter_loader *loader, iter_error *err);
 void iter__resident_fail(iter_loader *loader, iter_batch *batch, uint32_t first, uint32_t n);
 void iter__resident_free(iter_loader *loader);
 
-/* open.c: all with loader.lock held */
-bool iter__may_open(const iter_loader *loader); /* given a slot */
-void iter__open_next(iter_loader *loader);
-void iter__queue_clear(iter_loader *loader);
+/* queue.c: all with loader.lock held */
+iter_entry *iter__queue_at(iter_loader *loader, uint32_t i);
+void iter__queue_push(iter_loader *loader, const iter_entry *entry);
 void iter__queue_pop(iter_loader *loader);
 void iter__queue_drop(iter_loader *loader, uint32_t n); /* the first n entries, batches all */
-iter_entry *iter__queue_at(iter_loader *loader, uint32_t i);
+void iter__queue_clear(iter_loader *loader);
+
+/* Everyone is to leave. */
+static inline bool iter__is_canceled(const iter_loader *loader) {
+    return atomic_load_explicit(&loader->canceled, memory_order_acquire);
+}
 
 /* reads.c */
 iter_status iter__io_open(iter_loader *loader, iter_error *err);
@@ -597,7 +623,7 @@ bool iter__frames_awaited(iter_loader *loader, const iter_chunk *chunk, iter_chu
                           int64_t *out_issued_ns);
 void iter__frames_read_ahead(iter_loader *loader);
 /* pool.c: wraps a blocking source; afterwards ops and state are the pool's. */
-iter_status iter__pool_make(iter_io *io, uint32_t depth, iter_error *err);
+iter_status iter__pool_make(iter_loader *loader, uint32_t depth, iter_error *err);
 void iter__pool_free(iter_io *io);
 
 /* work.c */
@@ -647,21 +673,25 @@ static inline void iter__activity_begins(iter_worker *worker, int32_t stage, uin
 static inline void iter__activity_of(iter_worker *worker, const iter_batch *batch,
                                      int64_t since_ns) {
     atomic_store_explicit(&worker->activity.since_ns, since_ns, memory_order_relaxed);
+    atomic_store_explicit(&worker->activity.object, ITER_UNKNOWN, memory_order_relaxed);
     atomic_store_explicit(&worker->activity.slot, batch ? (int)batch->slot + 1 : 0,
                           memory_order_relaxed);
 }
 iter_status iter__stages_make(iter_loader *loader, iter_error *err); /* numbers and names */
-/* Where a sample's bytes begin: file, as much of its end as fits, and offset; false = nowhere. */
+/* The same for a row, and where its sample's bytes begin. */
+void iter__activity_row(iter_worker *worker, int32_t stage, const iter_batch *batch, uint32_t row);
+/* Where a sample's bytes begin: file, as much of its end as fits, and offset; false = nowhere. Asks
+ * the format, which may hang: not under a lock. */
 bool iter__where(const iter_loader *loader, uint64_t index, char *file, size_t capacity,
                  uint64_t *out_offset);
-/* Who keeps the batch that next() waits for, as the message says too. `locked`: loader.lock is
- * held; without it there is less to be seen. */
-void iter__stall_find(iter_loader *loader, bool locked, int64_t waited_ns, iter_stall *out);
+/* What keeps the batch that next() waits for, as the message says too. loader.lock held. */
+void iter__stall_find(iter_loader *loader, int64_t waited_ns, iter_stall *out);
 
 /* watch.c */
 iter_status iter__watch_start(iter_loader *loader, iter_error *err);
 void iter__watch_cancel(iter_loader *loader); /* it is to end; does not wait */
 iter_status iter__watch_stop(iter_loader *loader, iter_error *err);
+bool iter__is_watch_thread(const iter_loader *loader); /* loader.lock held */
 
 /* sample.c: row after row of one chunk; see there */
 void iter__rows_make(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
@@ -672,9 +702,31 @@ uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch 
 /* Replaces or blanks failed rows, as the loader's on_error says. */
 void iter__rows_mend(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
                      uint32_t n);
+/* failures.c. By the thread that works on the row's chunk, but for _miss(): any that reaps. */
+static inline iter_row_state iter__row_state(const iter_batch *batch, uint32_t row) {
+    return (iter_row_state)atomic_load_explicit(&batch->row_state[row], memory_order_relaxed);
+}
+/* The row is not to be worked on any more. */
+static inline bool iter__row_failed(const iter_batch *batch, uint32_t row) {
+    const iter_row_state state = iter__row_state(batch, row);
+    return state == ROW_FAILED || state == ROW_LACKING;
+}
+void iter__row_set(iter_batch *batch, uint32_t row, iter_row_state state);
+void iter__row_miss(iter_batch *batch, uint32_t row); /* its bytes did not come */
 /* Records why a row failed: stage, sample, file. */
 void iter__row_fail(iter_loader *loader, iter_batch *batch, uint32_t row, iter_status status,
                     const char *stage, const char *reason);
+/* The same if the process lacks something: then the batch fails, whatever on_error is. */
+void iter__row_lacks(iter_loader *loader, iter_batch *batch, uint32_t row, iter_status status,
+                     const char *stage, const char *reason);
+bool iter__is_lack(int os_error); /* whether errno tells such a lack */
+void iter__row_fail_as(iter_batch *batch, uint32_t row, const iter_failure *why);
+iter_failure iter__row_failure(const iter_batch *batch, uint32_t row); /* why it failed */
+/* The batch's status, by its rows, once all are made. */
+void iter__batch_judge(iter_loader *loader, iter_batch *batch);
+/* Into the consumer's list. loader.lock held. */
+void iter__failures_book(iter_loader *loader, const iter_batch *batch);
+void iter__failures_clear(iter_batch *batch); /* frees the reasons */
 
 /* The loader whose code this thread runs just now: its callbacks may not call into it. */
 extern _Thread_local const iter_loader *iter__in_callback_of;
@@ -711,9 +763,20 @@ iter_status iter__loader_once(iter_dataset *dataset, const iter_loader_options *
                               iter_loader **out, iter_error *err);
 
 /* loader.c */
-void iter__loader_go(iter_loader *loader, const iter_cursor *cursor); /* loader.lock held */
+/* Everything made ahead is dropped; work goes on at `cursor`, after `number` batches of its epoch.
+ * loader.lock held. */
+void iter__loader_go(iter_loader *loader, const iter_cursor *cursor, uint64_t number);
 void iter__loader_hold_drop(iter_loader *loader);
 void iter__fallback(iter_loader *loader, const char *text);
-iter_status iter__check_call(iter_loader *loader, iter_error *err); /* fork, callbacks, cancel */
+iter_status iter__check_call(iter_loader *loader, iter_error *err);  /* fork, callbacks, cancel */
+iter_status iter__check_alive(iter_loader *loader, iter_error *err); /* fork, callbacks */
+/* Whether the loader was made before a fork() and this is the child, where it has no threads. */
+static inline bool iter__is_orphan(const iter_loader *loader) {
+    return *(volatile uint32_t *)loader->alive != 1;
+}
+/* loader.lock to look at plain facts. In a child of fork() it may be locked for ever; nothing changes
+ * there any more, so the facts are read as they are. */
+void iter__facts_lock(iter_loader *loader);
+void iter__facts_unlock(iter_loader *loader);
 
 #endif

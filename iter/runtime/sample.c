@@ -29,31 +29,20 @@ void iter_rows_set_length(const iter_tensor *rows, int32_t field, uint32_t i, in
         get->lengths[field][i] = (int32_t)length;
 }
 
-/* ---- Failures -------------------------------------------------------------------------------- */
+/* ---- Failures ---------------------------------------------------------------------------------- */
 
-void iter__row_fail(iter_loader *loader, iter_batch *batch, uint32_t row, iter_status status,
-                    const char *stage, const char *reason) {
-    iter_failure *failure = &batch->failures[row];
-    batch->row_status[row] = status;
-    failure->epoch = batch->row_epoch[row];
-    failure->position = batch->position[row];
-    failure->index = batch->index[row];
-    failure->status = status;
-    char file[81];
-    uint64_t offset;
-    if (iter__where(loader, failure->index, file, sizeof(file), &offset)) {
-        snprintf(failure->message, sizeof(failure->message), "%s: sample %llu (%s:%llu): %s", stage,
-                 (unsigned long long)failure->index, file, (unsigned long long)offset, reason);
-    } else {
-        snprintf(failure->message, sizeof(failure->message), "%s: sample %llu: %s", stage,
-                 (unsigned long long)failure->index, reason);
-    }
-}
-
-static void row_fail_error(iter_loader *loader, iter_batch *batch, uint32_t row, iter_status status,
-                           const char *stage, const iter_error *error) {
-    iter__row_fail(loader, batch, row, status, stage,
-                   error->message[0] ? error->message : iter_status_text(status));
+/* What a callback says. ENOMEM is a lack of the process if an allocation of ours failed in this thread
+ * since the last look; else the sample is larger than a limit allows. */
+static void row_fail_error(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+                           uint32_t row, iter_status status, const char *stage,
+                           const iter_error *error) {
+    const char *reason = error->message[0] ? error->message : iter_status_text(status);
+    const unsigned refused = iter__alloc_refused();
+    if (status == ITER_ENOMEM && refused != worker->alloc_refused)
+        iter__row_lacks(loader, batch, row, status, stage, reason);
+    else
+        iter__row_fail(loader, batch, row, status, stage, reason);
+    worker->alloc_refused = refused;
 }
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
@@ -62,8 +51,8 @@ static void row_fail_error(iter_loader *loader, iter_batch *batch, uint32_t row,
 static void settle_reads(iter_loader *loader, iter_worker *worker, iter_batch *batch,
                          uint32_t first, uint32_t n) {
     for (uint32_t row = first; row < first + n; row++) {
-        if (batch->row_status[row] != ITER_AGAIN) continue;
-        iter__activity_begins(worker, ACTIVITY_READ, batch->index[row]);
+        if (iter__row_state(batch, row) != ROW_MISSING) continue;
+        iter__activity_row(worker, ACTIVITY_READ, batch, row);
         if (atomic_load_explicit(&loader->canceled, memory_order_relaxed)) {
             iter__row_fail(loader, batch, row, ITER_ECANCELED, "read", "canceled");
             continue;
@@ -72,7 +61,7 @@ static void settle_reads(iter_loader *loader, iter_worker *worker, iter_batch *b
         char reason[160], text[96];
         const iter_status status = iter__io_read_row(loader, batch, row, &failed);
         if (status == ITER_OK) {
-            batch->row_status[row] = ITER_OK;
+            iter__row_set(batch, row, ROW_FINE);
             continue;
         }
         if (failed.status < 0) {
@@ -84,7 +73,10 @@ static void settle_reads(iter_loader *loader, iter_worker *worker, iter_batch *b
                      "the file ends after %llu of %llu bytes: it changed while open",
                      (unsigned long long)failed.done, (unsigned long long)failed.size);
         }
-        iter__row_fail(loader, batch, row, status, "read", reason);
+        if (iter__is_lack(failed.os_error))
+            iter__row_lacks(loader, batch, row, status, "read", reason);
+        else
+            iter__row_fail(loader, batch, row, status, "read", reason);
     }
 }
 
@@ -167,7 +159,7 @@ static bool apply_step(iter_loader *loader, iter_worker *worker, iter_batch *bat
         ops->apply(worker->transform_states[step->state], step->stage->options, &from, &to, &rng,
                    worker->scratch, &error);
     if (status < 0) {
-        row_fail_error(loader, batch, row, status, ops->base.name, &error);
+        row_fail_error(loader, worker, batch, row, status, ops->base.name, &error);
         return false;
     }
     *length = to.desc.dims[0];
@@ -191,7 +183,7 @@ static bool sized_step(iter_loader *loader, iter_worker *worker, iter_batch *bat
     if (iter__is_any_size(&step->out)) out = NULL;
     const iter_status status = iter__picture_step(loader, worker, step, out, picture, &error);
     if (status >= 0) return true;
-    row_fail_error(loader, batch, row, status, step->stage->ops->base.name, &error);
+    row_fail_error(loader, worker, batch, row, status, step->stage->ops->base.name, &error);
     return false;
 }
 
@@ -234,9 +226,9 @@ static void make_copied(iter_loader *loader, iter_worker *worker, iter_batch *ba
     const bool as_it_is = field->n_made == 0 || (field->copies && field->row_bytes <= TINY_BYTES);
     iter_pack_sample sample = {.seed = loader->opt.seed};
     /* Once for all of them: what takes longer says so row by row. */
-    iter__activity(worker, field->steps[0].activity, batch->index[first]);
+    iter__activity_row(worker, field->steps[0].activity, batch, first);
     for (uint32_t row = first; row < first + n; row++) {
-        if (batch->row_status[row] < 0) continue;
+        if (iter__row_failed(batch, row)) continue;
         const uint8_t *in =
             in_place ? row_target(batch, field, row) : row_source(loader, batch, field, row);
         if (limited && !within_limit(loader, batch, field, row, in)) continue;
@@ -264,7 +256,7 @@ static void make_indexed(iter_loader *loader, iter_worker *worker, iter_batch *b
     const bool limited = dataset->desc.fields[field->in].limit != 0;
     iter__activity(worker, ACTIVITY_GET, batch->index[first]);
     for (uint32_t row = first; row < first + n; row++) {
-        if (batch->row_status[row] < 0) continue;
+        if (iter__row_failed(batch, row)) continue;
         uint8_t *to = field->n_made ? worker->step[1] : row_target(batch, field, row);
         dataset->format->index_row(dataset->state, batch->index[row], field->in, to);
         if (limited && !within_limit(loader, batch, field, row, to)) continue;
@@ -310,7 +302,7 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
     const bool lies_there = loader->placed_head &&
                             field == &loader->plan.fields[loader->placed_field] && !field->variable;
     for (uint32_t row = first; row < first + n; row++) {
-        if (batch->row_status[row] < 0) continue;
+        if (iter__row_failed(batch, row)) continue;
         const size_t at = (size_t)row * desc->n_extents + in->extent;
         const uint8_t *bytes = batch->bytes[at];
         if (lies_there && iter__is_placed(loader, worker, bytes)) continue;
@@ -319,7 +311,7 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
         iter__error_clear(&error);
         iter_tensor out = iter_tensor_dense(
             &field->source, field->n_made ? worker->step[1] : row_target(batch, field, row));
-        iter__activity_begins(worker, ACTIVITY_DECODE, batch->index[row]);
+        iter__activity_row(worker, ACTIVITY_DECODE, batch, row);
         const size_t size = batch->extents[at].size;
         if (is_found(loader, worker, field, in, bytes, size, &out)) {
             run_steps(loader, worker, batch, field, row, out.data,
@@ -334,7 +326,7 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
                             : in->decoder->decode(worker->decoder_states[field->in], desc->shared,
                                                   bytes, size, &out, &error);
         if (status < 0) {
-            row_fail_error(loader, batch, row, status, in->decoder->base.name, &error);
+            row_fail_error(loader, worker, batch, row, status, in->decoder->base.name, &error);
             continue;
         }
         if (error.message[0]) count_warning(loader, batch, row, error.message);
@@ -431,7 +423,7 @@ static void use_got(iter_loader *loader, iter_worker *worker, iter_batch *batch,
         iter_pack_sample sample = {.seed = loader->opt.seed};
         if (one_pack) iter__activity(worker, field->steps[0].activity, batch->index[row]);
         for (uint32_t i = 0; i < n; i++, in += stride) {
-            if (batch->row_status[row + i] < 0) continue;
+            if (iter__row_failed(batch, row + i)) continue;
             if (lengths && (lengths[i] < 0 || lengths[i] > field->source.capacity)) {
                 iter__row_fail(loader, batch, row + i, ITER_EINVAL, loader->dataset->name,
                                "length out of bounds");
@@ -467,13 +459,35 @@ static void make_got(iter_loader *loader, iter_worker *worker, iter_batch *batch
             error = (iter_error){.status = ITER_OK};
             aim(loader, batch, row + i, 1, &get);
             const iter_status status = call_get(loader, worker, batch, row + i, 1, &get, &error);
-            if (status < 0) {
-                row_fail_error(loader, batch, row + i, status, loader->dataset->name, &error);
+            if (status == ITER_ENOMEM) {
+                iter__row_lacks(loader, batch, row + i, status, loader->dataset->name,
+                                error.message[0] ? error.message : iter_status_text(status));
+            } else if (status < 0) {
+                row_fail_error(loader, worker, batch, row + i, status, loader->dataset->name,
+                               &error);
             } else {
                 use_got(loader, worker, batch, row + i, 1, &get);
             }
         }
     }
+}
+
+/* One call of a stream's next(), or of rewind() (n = 0). Loaders that share the dataset take turns. */
+static iter_status call_next(iter_loader *loader, iter_worker *worker, uint32_t n,
+                             uint64_t position, const get_rows *get, uint32_t *out_n,
+                             iter_error *err) {
+    iter_dataset *dataset = loader->dataset;
+    const iter_dataset_ops *ops = dataset->ops;
+    iter__activity_begins(worker, ACTIVITY_WAIT_TURN, position);
+    pthread_mutex_lock(&dataset->one_at_a_time);
+    iter__activity_begins(worker, ACTIVITY_GET, position);
+    const iter_status status =
+        n ? ops->next(dataset->user, n, get->rows, out_n, err) : ops->rewind(dataset->user, err);
+    pthread_mutex_unlock(&dataset->one_at_a_time);
+    if (n && status >= 0 && *out_n > n)
+        return iter__fail(err, ITER_EINVAL, "%s: next() says that it wrote %u of %u rows",
+                          dataset->name, *out_n, n);
+    return status;
 }
 
 uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch *batch,
@@ -482,17 +496,17 @@ uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch 
     uint32_t made = 0;
     iter_status status = ITER_OK;
     get_rows get;
+    worker->alloc_refused = iter__alloc_refused();
     prepare_get(loader, worker, &get);
     if (batch->rewinds && !ops->rewind && batch->info.epoch > 0) return 0; /* it can be read once */
-    iter__activity_begins(worker, ACTIVITY_GET, ITER_UNKNOWN);
-    if (batch->rewinds && ops->rewind) status = ops->rewind(loader->dataset->user, err);
+    if (batch->rewinds && ops->rewind)
+        status = call_next(loader, worker, 0, ITER_UNKNOWN, &get, NULL, err);
     while (status >= 0 && made < batch->info.n_rows) {
         const uint32_t left = batch->info.n_rows - made;
         uint32_t k = left < worker->staging_rows ? left : worker->staging_rows, got = 0;
         if (batch->skip) k = batch->skip < k ? (uint32_t)batch->skip : k;
         aim(loader, batch, made, k, &get);
-        iter__activity_begins(worker, ACTIVITY_GET, batch->position[made]);
-        status = ops->next(loader->dataset->user, k, get.rows, &got, err);
+        status = call_next(loader, worker, k, batch->position[made], &get, &got, err);
         if (status < 0) break;
         if (batch->skip) {
             batch->skip -= got;
@@ -557,26 +571,22 @@ static void blank_row(iter_loader *loader, iter_batch *batch, uint32_t row) {
 }
 
 /* Draws the sample for attempt k of a failed row: a pure function of (seed, epoch, position, k). */
-static uint64_t draw_replacement(iter_loader *loader, const iter_batch *batch, uint32_t row,
-                                 uint32_t attempt) {
+static iter_status draw_replacement(iter_loader *loader, const iter_batch *batch, uint32_t row,
+                                    uint32_t attempt, uint64_t *out) {
     iter_rng rng = iter_rng_at(loader->replace_key, batch->row_epoch[row], batch->position[row]);
     rng.counter[0] = attempt;
     const uint64_t position = iter_rng_below(&rng, loader->cut.n);
-    uint64_t index;
-    pthread_mutex_lock(&loader->lock); /* calls of one sampler come one at a time */
-    loader->sampler->index(loader->sampler_state, batch->row_epoch[row], position, 1, &index);
-    pthread_mutex_unlock(&loader->lock);
-    return loader->subset ? loader->subset[index] : index;
+    return iter__sampler_index(loader, batch->row_epoch[row], position, 1, out, true, NULL);
 }
 
 /* Fetches the bytes of a row whose index has changed, into memory of its own where they are not
  * resident. */
-static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t row,
-                               void **out_own) {
+static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t row, void **out_own,
+                               bool *out_lacks) {
     const iter_dataset *dataset = loader->dataset;
     const int32_t n_extents = dataset->desc.n_extents;
     iter_extent *extents = batch->extents + (size_t)row * n_extents;
-    dataset->format->locate(dataset->state, batch->index[row], extents);
+    if (!iter__dataset_locate(dataset, batch->index[row], extents)) return ITER_EINVAL;
     size_t bytes = 0;
     for (int32_t e = 0; e < n_extents; e++) {
         if (extents[e].size > loader->opt.max_sample_bytes) return ITER_EFORMAT;
@@ -586,6 +596,7 @@ static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t 
     uint8_t *own = NULL;
     if (!preload && !loader->io.direct) {
         *out_own = own = iter__alloc(1, bytes ? bytes : 1);
+        *out_lacks = !own;
         if (!own) return ITER_ENOMEM;
     }
     for (int32_t e = 0; e < n_extents; e++) {
@@ -594,8 +605,11 @@ static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t 
                     : own;
         if (own) own += extents[e].size;
     }
+    if (preload) return ITER_OK;
     iter_read failed;
-    return preload ? ITER_OK : iter__io_read_row(loader, batch, row, &failed);
+    const iter_status status = iter__io_read_row(loader, batch, row, &failed);
+    *out_lacks = status < 0 && iter__is_lack(failed.os_error);
+    return status;
 }
 
 /* That a row stays failed though others were tried in its place; a long reason makes room. */
@@ -615,35 +629,37 @@ static void note_tries(iter_failure *failure) {
 }
 
 static void replace_row(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row) {
-    const iter_failure why = batch->failures[row];
-    for (uint32_t attempt = 1; attempt <= REPLACE_TRIES; attempt++) {
+    iter_failure why = iter__row_failure(batch, row);
+    iter_row_state state = ROW_FAILED;
+    for (uint32_t attempt = 1; attempt <= REPLACE_TRIES && state == ROW_FAILED; attempt++) {
         void *own = NULL;
-        batch->index[row] = draw_replacement(loader, batch, row, attempt);
-        batch->row_status[row] = ITER_OK;
+        bool lacks = false;
+        iter__row_set(batch, row, ROW_FINE);
+        iter_status status = draw_replacement(loader, batch, row, attempt, &batch->index[row]);
         iter__activity_begins(worker, ACTIVITY_READ, batch->index[row]);
-        iter_status status =
-            loader->plan.needs_bytes ? fetch_again(loader, batch, row, &own) : ITER_OK;
-        if (status == ITER_OK) {
-            make_fields(loader, worker, batch, row, 1);
-            status = batch->row_status[row];
-        }
+        if (status == ITER_OK && loader->plan.needs_bytes)
+            status = fetch_again(loader, batch, row, &own, &lacks);
+        if (status == ITER_OK) make_fields(loader, worker, batch, row, 1);
+        state = status == ITER_OK ? iter__row_state(batch, row) : ROW_FAILED;
         iter__free(own);
-        if (status == ITER_OK) {
-            batch->row_status[row] = ITER_END; /* failed, and replaced */
-            batch->failures[row] = why;
-            return;
+        if (lacks) {
+            iter__row_lacks(loader, batch, row, status, "replace", "no other sample can be read");
+            state = ROW_LACKING;
         }
     }
-    batch->index[row] = why.index;
-    batch->row_status[row] = why.status;
-    batch->failures[row] = why;
-    note_tries(&batch->failures[row]);
+    if (state == ROW_LACKING) return;
+    if (state == ROW_FAILED) {
+        batch->index[row] = why.index;
+        note_tries(&why);
+    }
+    iter__row_fail_as(batch, row, &why);
+    if (state != ROW_FAILED) iter__row_set(batch, row, ROW_REPLACED);
 }
 
 void iter__rows_mend(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
                      uint32_t n) {
     for (uint32_t row = first; row < first + n; row++) {
-        if (batch->row_status[row] >= 0) continue;
+        if (iter__row_state(batch, row) != ROW_FAILED) continue;
         if (loader->opt.on_error == ITER_ON_ERROR_REPLACE) {
             replace_row(loader, worker, batch, row);
         } else if (loader->opt.on_error == ITER_ON_ERROR_BLANK) {
@@ -654,6 +670,7 @@ void iter__rows_mend(iter_loader *loader, iter_worker *worker, iter_batch *batch
 
 void iter__rows_make(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
                      uint32_t n) {
+    worker->alloc_refused = iter__alloc_refused();
     if (loader->plan.needs_bytes && !loader->preload) settle_reads(loader, worker, batch, first, n);
     make_fields(loader, worker, batch, first, n);
     iter__rows_mend(loader, worker, batch, first, n);

@@ -52,8 +52,7 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
     if (!out || out->struct_size != sizeof(*out)) {
         return iter__fail(err, ITER_EINVAL, "stats: struct_size is not %zu", sizeof(*out));
     }
-    if (*(volatile uint32_t *)loader->alive != 1)
-        return iter__fail(err, ITER_ESTATE, "loader: made before fork()");
+    if (iter__is_orphan(loader)) return iter__fail(err, ITER_ESTATE, "loader: made before fork()");
     memset(out, 0, sizeof(*out));
     out->struct_size = sizeof(*out);
     out->batches = LOAD(loader->n_batches);
@@ -103,9 +102,9 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
 }
 
 size_t iter_loader_failures(iter_loader *loader, iter_failure *out, size_t capacity) {
-    pthread_mutex_lock(&loader->lock);
+    iter__facts_lock(loader);
     const size_t n = loader->n_failures_kept;
     if (out) memcpy(out, loader->failures, (n < capacity ? n : capacity) * sizeof(*out));
-    pthread_mutex_unlock(&loader->lock);
+    iter__facts_unlock(loader);
     return n;
 }

@@ -6,18 +6,15 @@
  * stall_ms: whoever begins to wait meanwhile is late after it wakes, not before. So it looks in
  * about once per stall_ms, and is on time.
  *
- * It looks at the loader under loader.lock if that can be had; a sampler that hangs keeps the lock,
- * and is then found by what the workers say. on_stall runs without any lock, so it may cancel; when
+ * It looks at the loader under loader.lock, which nobody holds for long. on_stall runs without any lock, so it may cancel; when
  * it drops the last reference, the thread is not joined but takes the memory with it.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "iter/core/error.h"
 #include "iter/runtime/runtime.h"
-
-#define LOCK_TRIES 20 /* a millisecond each */
 
 /* The stall that was said last: the same batch is not said again. */
 typedef struct said {
@@ -27,25 +24,16 @@ typedef struct said {
     uint64_t batch, n_batches;
 } said;
 
-static bool try_lock(iter_loader *loader) {
-    for (int i = 0; i < LOCK_TRIES; i++) {
-        if (pthread_mutex_trylock(&loader->lock) == 0) return true;
-        const struct timespec pause = {.tv_nsec = 1000000};
-        nanosleep(&pause, NULL);
-    }
-    return false;
-}
-
 /* next() is late: says so, unless it has returned meanwhile or its batch was said before. */
 static void look(iter_loader *loader, int64_t since, said *last) {
     iter_watch *watch = &loader->watch;
     iter_stall stall;
-    const bool locked = try_lock(loader);
+    pthread_mutex_lock(&loader->lock);
     const bool waits = atomic_load_explicit(&watch->waiting_since, memory_order_relaxed) == since &&
                        !atomic_load_explicit(&loader->canceled, memory_order_relaxed);
-    if (waits) iter__stall_find(loader, locked, iter__now_ns() - since, &stall);
+    if (waits) iter__stall_find(loader, iter__now_ns() - since, &stall);
     const uint64_t n_batches = atomic_load_explicit(&loader->n_batches, memory_order_relaxed);
-    if (locked) pthread_mutex_unlock(&loader->lock);
+    pthread_mutex_unlock(&loader->lock);
     if (!waits) return;
     if (last->any && last->epoch == stall.epoch && last->batch == stall.batch &&
         last->n_batches == n_batches)
@@ -100,19 +88,22 @@ static void *watch_main(void *arg) {
 iter_status iter__watch_start(iter_loader *loader, iter_error *err) {
     iter_watch *watch = &loader->watch;
     if (!loader->opt.stall_ms) return ITER_OK;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int failed = pthread_create(&watch->thread, NULL, watch_main, loader);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    char name[32];
+    snprintf(name, sizeof(name), "iter%u-watch", loader->number);
+    const int failed = iter__thread_start(&watch->thread, name, watch_main, loader);
     if (failed) {
         char reason[96];
         return iter__fail(err, ITER_ENOMEM, "watchdog: its thread could not be started: %s",
                           iter__os_error(failed, reason, sizeof(reason)));
     }
+    pthread_mutex_lock(&loader->lock);
     watch->running = true;
-    pthread_setname_np(watch->thread, "iter-watch");
+    pthread_mutex_unlock(&loader->lock);
     return ITER_OK;
+}
+
+bool iter__is_watch_thread(const iter_loader *loader) {
+    return loader->watch.running && pthread_equal(loader->watch.thread, pthread_self());
 }
 
 void iter__watch_cancel(iter_loader *loader) {
@@ -124,8 +115,11 @@ void iter__watch_cancel(iter_loader *loader) {
 
 iter_status iter__watch_stop(iter_loader *loader, iter_error *err) {
     iter_watch *watch = &loader->watch;
-    if (!watch->running) return ITER_OK;
+    pthread_mutex_lock(&loader->lock);
+    const bool running = watch->running;
     watch->running = false;
+    pthread_mutex_unlock(&loader->lock);
+    if (!running) return ITER_OK;
     const bool own = pthread_equal(watch->thread, pthread_self());
     struct timespec until;
     iter__deadline(own ? 0 : loader->opt.grace_ms * 1000000, &until);

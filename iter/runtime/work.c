@@ -17,19 +17,6 @@ _Thread_local const iter_loader *iter__in_callback_of;
 
 /* ---- Behind the last chunk ------------------------------------------------------------------- */
 
-/* The batch's status: that of its first row that failed and was not mended. */
-static void judge(iter_loader *loader, iter_batch *batch) {
-    batch->info.n_failed = 0;
-    for (uint32_t row = 0; row < batch->info.n_rows; row++) {
-        const iter_status status = batch->row_status[row];
-        if (status == ITER_OK) continue;
-        batch->info.n_failed++;
-        if (status >= 0 || batch->status < 0 || loader->opt.on_error == ITER_ON_ERROR_BLANK)
-            continue;
-        batch->status = iter__fail(&batch->error, status, "%s", batch->failures[row].message);
-    }
-}
-
 static void copy_lengths(const iter_loader *loader, iter_batch *batch) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter_field_plan *field = &loader->plan.fields[f];
@@ -77,27 +64,27 @@ static iter_status run_batch_stages(iter_loader *loader, iter_worker *worker, it
 /* A stream's batch tells how long it became. True when there is no batch at all: the stream had
  * ended. */
 static bool settle_stream(iter_loader *loader, iter_batch *batch) {
-    loader->stream_busy = false;
+    iter_opener *opener = &loader->opener;
+    opener->stream_busy = false;
     if (batch->dropped) return false;
     const uint32_t n = batch->info.n_rows;
-    if (n < loader->opt.batch_size) loader->stream_ended = true;
-    if (batch->status < 0) loader->stream_ended = true;
+    if (n < loader->opt.batch_size || batch->status < 0) opener->stream_ended = true;
     const bool discard =
         n == 0 || (n < loader->opt.batch_size && loader->opt.last_batch == ITER_LAST_DISCARD);
     if (discard && batch->status >= 0) {
         loader->queue_count--; /* it is the newest entry: streams open one batch at a time */
-        if (n == 0 && batch->info.number == 0) loader->opener_any = false;
+        if (n == 0 && batch->info.number == 0) opener->any = false;
         return true;
     }
-    loader->opener.sample += n;
-    batch->after = loader->opener;
+    opener->at.sample += n;
+    batch->after = opener->at;
     return false;
 }
 
 static void publish(iter_loader *loader, iter_batch *batch) {
     bool wakes = false;
     pthread_mutex_lock(&loader->lock);
-    const bool none = loader->stream && settle_stream(loader, batch);
+    const bool none = loader->order->is_stream && settle_stream(loader, batch);
     if (none || batch->dropped) {
         iter__batch_give_back(batch);
     } else {
@@ -107,7 +94,7 @@ static void publish(iter_loader *loader, iter_batch *batch) {
     }
     pthread_mutex_unlock(&loader->lock);
     /* Behind the lock, so that the consumer does not wake into it. A worker outlives no loader. */
-    if (wakes) pthread_cond_signal(&loader->ready);
+    if (wakes) iter__event_wake(&loader->ready, 1);
 }
 
 /* Whether arrows go from chunks to their batch: not where it is plain to see. */
@@ -142,7 +129,7 @@ void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batc
     if (atomic_fetch_sub_explicit(&batch->chunks_left, n_chunks, memory_order_acq_rel) != n_chunks)
         return;
     const bool dropped = atomic_load_explicit(&batch->dropped, memory_order_relaxed);
-    if (!dropped) judge(loader, batch);
+    if (!dropped) iter__batch_judge(loader, batch);
     if (batch->status >= 0 && !dropped && !loader->opt.only_reads) {
         const int64_t start = iter__now_ns();
         iter__activity_of(worker, batch, start);
@@ -198,9 +185,9 @@ void iter__chunk_work(iter_loader *loader, iter_worker *worker, iter_chunk *chun
     iter__in_callback_of = loader;
     const int64_t start = iter__now_ns();
     iter__activity_of(worker, batch, start);
-    if (loader->stream) {
+    if (loader->order->is_stream) {
         make_stream_rows(loader, worker, batch);
-    } else {
+    } else if (n_rows > 0) {
         iter__rows_make(loader, worker, batch, chunk->first + chunk->n_made, n_rows);
     }
     count_bytes(loader, worker, chunk);
@@ -208,8 +195,8 @@ void iter__chunk_work(iter_loader *loader, iter_worker *worker, iter_chunk *chun
     atomic_store_explicit(&chunk->state, CHUNK_DONE, memory_order_release);
     const unsigned long long spent = (unsigned long long)(iter__now_ns() - start);
     if (iter__profiling() && n_rows > 0)
-        iter__profile_chunk(chunk, loader->stream ? batch->info.n_rows : n_rows, true, start,
-                            start + (int64_t)spent);
+        iter__profile_chunk(chunk, loader->order->is_stream ? batch->info.n_rows : n_rows, true,
+                            start, start + (int64_t)spent);
     atomic_fetch_add_explicit(&loader->transform_ns, spent, memory_order_relaxed);
     atomic_fetch_add_explicit(&worker->busy_ns, spent, memory_order_relaxed);
     atomic_fetch_add_explicit(&worker->chunks, 1, memory_order_relaxed);

@@ -60,34 +60,16 @@ static bool lacks_slot(iter_loader *loader) {
     return loader->device.n_released && !loader->free_list && !loader->broken && wants_slot(loader);
 }
 
-/* Opens the next batch, in a slot that this worker wrote before if one is free: in another's its
- * lines would have to come, changed, out of the other core's cache. Else in the one that was given
- * back last. loader.lock held. */
-static void open_batch(iter_loader *loader, iter_worker *worker) {
-    iter_batch **link = &loader->free_list;
-    while (*link && (*link)->writer != worker->number + 1)
-        link = &(*link)->next_free;
-    if (!*link) link = &loader->free_list;
-    iter_batch *batch = *link;
-    *link = batch->next_free;
-    batch->next_free = loader->free_list;
-    batch->writer = worker->number + 1;
-    loader->free_list = batch;
-    iter__activity_begins(worker, ACTIVITY_OPEN, ITER_UNKNOWN);
-    iter__open_next(loader);
-    iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
-}
-
-/* Claims what to do next, opening batches on the way. loader.lock held. *out_new: its reads are to
+/* Claims what to do next, opening batches on the way. loader.lock held, released while opening. *out_new: its reads are to
  * be issued. */
 static iter_chunk *find(iter_loader *loader, iter_worker *worker, bool may_issue, bool *out_new) {
     for (;;) {
         iter_chunk *chunk = NULL;
         *out_new = false;
-        if (loader->stopping) return NULL;
+        if (iter__is_canceled(loader)) return NULL;
         const bool ahead = iter__io_reads_ahead(loader);
         if (ahead && wants_open(loader)) {
-            open_batch(loader, worker);
+            iter__open_next(loader, worker);
             continue;
         }
         if (ahead && may_issue && (chunk = claim_any(loader, CHUNK_NEW))) {
@@ -100,7 +82,7 @@ static iter_chunk *find(iter_loader *loader, iter_worker *worker, bool may_issue
             return chunk;
         }
         if (!wants_open(loader)) return NULL;
-        open_batch(loader, worker);
+        iter__open_next(loader, worker);
     }
 }
 
@@ -110,7 +92,7 @@ static void share_work(iter_loader *loader, const iter_chunk *chunk) {
     const bool rest = atomic_load_explicit(&chunk->batch->n_chunks, memory_order_relaxed) > 1;
     if (rest || 2 * loader->n_free >= loader->n_slots ||
         (lacks_slot(loader) && !loader->device.awaited))
-        pthread_cond_signal(&loader->work);
+        iter__event_wake(&loader->work, 1);
 }
 
 /* With loader.lock held: true when the caller is to wait in the source, as the only reader. */
@@ -138,14 +120,25 @@ static void count(iter_worker *worker, uint32_t name, int64_t since) {
                                              .duration_ns = now - since});
 }
 
+/* Sleeps until something happens after `happened` was read. loader.lock held, released meanwhile. */
+static void sleep_locked(iter_loader *loader, unsigned happened) {
+    loader->opener.wanted |= loader->opener.busy;
+    loader->sleepers++;
+    pthread_mutex_unlock(&loader->lock);
+    iter__event_wait(&loader->work, happened, -1);
+    pthread_mutex_lock(&loader->lock);
+    loader->sleepers--;
+}
+
 iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sleep,
                           int64_t timeout_ns) {
     bool is_new = false, may_issue = true;
     iter_chunk *chunk = worker->current ? claim_of(worker->current, CHUNK_READY) : NULL;
-    unsigned releases = 0;
+    unsigned releases = 0, happened = 0;
     for (;;) {
         if (!chunk) {
             iter__io_poll(loader, worker);
+            happened = iter__event_look(&loader->work); /* before looking for work */
             pthread_mutex_lock(&loader->lock);
             if (loader->device.n_released && iter__io_reads_ahead(loader) && lacks_slot(loader))
                 iter__slots_reclaim(loader);
@@ -173,7 +166,7 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
     }
     worker->current = NULL;
     const int64_t start = iter__now_ns();
-    if (loader->stopping) {
+    if (iter__is_canceled(loader)) {
         pthread_mutex_unlock(&loader->lock);
         return ITER_WORK_NONE;
     }
@@ -199,9 +192,7 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
         const bool bytes = atomic_load(&loader->io.pending) > 0;
         iter__activity_of(worker, NULL, start);
         iter__activity(worker, bytes ? ACTIVITY_WAIT_BYTES : ACTIVITY_WAIT_SLOT, ITER_UNKNOWN);
-        loader->sleepers++;
-        pthread_cond_wait(&loader->work, &loader->lock);
-        loader->sleepers--;
+        sleep_locked(loader, happened);
         iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
         count(worker, bytes ? PROFILE_WAIT_BYTES : PROFILE_WAIT_SLOT, start);
     }
@@ -249,19 +240,14 @@ static void *worker_main(void *arg) {
             loader->broken = true;
             loader->broken_error = error;
         }
-        pthread_cond_broadcast(&loader->ready);
+        iter__event_wake(&loader->ready, ITER_WAKE_ALL);
         pthread_mutex_unlock(&loader->lock);
         leave(loader, worker);
         return NULL;
     }
-    for (;;) {
-        pthread_mutex_lock(&loader->lock);
-        const bool stopping = loader->stopping;
-        pthread_mutex_unlock(&loader->lock);
-        if (stopping) break;
-        while (iter__work_once(loader, worker, true, -1) != ITER_WORK_NONE) {
-        }
-    }
+    while (!iter__is_canceled(loader))
+        iter__work_once(loader, worker, true, -1);
+    iter__io_cancel(loader);
     drain(loader, worker);
     iter__worker_end(worker);
     leave(loader, worker);
@@ -283,23 +269,19 @@ iter_status iter__workers_make(iter_loader *loader, iter_error *err) {
 iter_status iter__workers_run(iter_loader *loader, iter_error *err) {
     for (int32_t i = 0; i < loader->n_workers; i++) {
         iter_worker *worker = &loader->workers[i];
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's business */
-        const int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        char name[32];
+        snprintf(name, sizeof(name), "iter%u-w%d", loader->number, i);
+        const int failed = iter__thread_start(&worker->thread, name, worker_main, worker);
         if (failed) {
             char reason[96];
             return iter__fail(err, ITER_ENOMEM, "workers: thread %d of %d could not be started: %s",
                               i + 1, loader->n_workers,
                               iter__os_error(failed, reason, sizeof(reason)));
         }
+        pthread_mutex_lock(&loader->lock);
         worker->running = true;
-        char name[32]; /* the kernel keeps 15 characters */
-        snprintf(name, sizeof(name), "iter-%d", i);
-        name[15] = 0;
-        pthread_setname_np(worker->thread, name);
         if (pthread_getcpuclockid(worker->thread, &worker->cpu_clock) != 0) worker->cpu_clock = 0;
+        pthread_mutex_unlock(&loader->lock);
     }
     return ITER_OK;
 }

@@ -59,7 +59,7 @@ static iter_status get(void *user, void *state, uint32_t n, const uint64_t *indi
     if (inside > atomic_load(&own->max_inside)) atomic_store(&own->max_inside, inside);
     const struct timespec pause = {.tv_nsec = own->sleep_ns ? own->sleep_ns : 1000000};
     if (own->sleep_ns) nanosleep(&pause, NULL);
-    while (atomic_load(&own->block))
+    while (atomic_load(&own->block) && indices[0] >= own->block_from)
         nanosleep(&pause, NULL);
     if (own->call_back) {
         iter_batch *batch;

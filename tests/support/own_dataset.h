@@ -14,7 +14,8 @@ typedef struct own_dataset {
     uint32_t fail_modulo; /* index % fail_modulo == 1 fails; 0 = none */
     bool variable;        /* "data" is i32 [index % 5 + 1], all equal to index */
     int64_t sleep_ns;     /* per get() */
-    atomic_bool block;    /* get() does not return while this is set */
+    atomic_bool block;    /* get() does not return while this is set, */
+    uint64_t block_from;  /* if its first sample is this one or a later one */
     atomic_int n_started, n_stopped, n_closed, n_inside, max_inside;
     uint64_t at;            /* stream */
     iter_loader *call_back; /* get() calls next() on it and keeps the answer: */

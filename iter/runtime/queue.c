@@ -1,0 +1,61 @@
+/*
+ * queue.c - the opened batches in order, with an END between epochs. All with loader.lock held.
+ */
+#include "iter/runtime/runtime.h"
+
+iter_entry *iter__queue_at(iter_loader *loader, uint32_t i) {
+    return &loader->queue[(loader->queue_first + i) % loader->queue_capacity];
+}
+
+void iter__queue_push(iter_loader *loader, const iter_entry *entry) {
+    *iter__queue_at(loader, loader->queue_count) = *entry;
+    loader->queue_count++;
+    const bool answers = !entry->batch || entry->batch->state == BATCH_READY;
+    if (answers && loader->queue_count == 1 && loader->consumer_waits)
+        iter__event_wake(&loader->ready, 1);
+}
+
+void iter__queue_pop(iter_loader *loader) {
+    loader->queue_first = (loader->queue_first + 1) % loader->queue_capacity;
+    loader->queue_count--;
+}
+
+/* Takes one batch out of play. Chunks that nobody works on are done; the others end as they end. */
+static void drop_batch(iter_loader *loader, iter_batch *batch) {
+    batch->dropped = true;
+    if (batch->state == BATCH_READY) {
+        iter__batch_give_back(batch);
+        return;
+    }
+    uint32_t n = 0;
+    const uint32_t n_chunks = atomic_load_explicit(&batch->n_chunks, memory_order_relaxed);
+    for (uint32_t c = 0; c < n_chunks; c++) {
+        iter_chunk *chunk = &batch->chunks[c];
+        int expected = CHUNK_READY;
+        bool won = atomic_compare_exchange_strong(&chunk->state, &expected, CHUNK_DONE);
+        if (won) iter__io_release(loader, chunk);
+        expected = CHUNK_NEW;
+        won = won || atomic_compare_exchange_strong(&chunk->state, &expected, CHUNK_DONE);
+        n += won;
+    }
+    if (n && atomic_fetch_sub(&batch->chunks_left, n) == n) {
+        loader->opener.stream_busy = false; /* of a stream it was the one that is made */
+        iter__batch_give_back(batch);
+    }
+}
+
+void iter__queue_clear(iter_loader *loader) {
+    while (loader->queue_count) {
+        iter_batch *batch = iter__queue_at(loader, 0)->batch;
+        iter__queue_pop(loader);
+        if (batch) drop_batch(loader, batch);
+    }
+}
+
+void iter__queue_drop(iter_loader *loader, uint32_t n) {
+    for (; n; n--) {
+        iter_batch *batch = iter__queue_at(loader, 0)->batch;
+        iter__queue_pop(loader);
+        drop_batch(loader, batch);
+    }
+}
