@@ -36,6 +36,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
@@ -48,6 +49,10 @@
     3u /* submission entries of one step where files are opened as they are read */
 #define ITER_RING_LOST_MAX  8  /* times a read is submitted again because its thread is gone */
 #define ITER_RING_AGAIN_MAX 64 /* times it is asked again after EINTR or EAGAIN */
+/* How long the kernel may take nothing before reads go another way. */
+#define ITER_RING_PATIENCE_NS ((int64_t)2000000000)
+/* The longest wait: a wake that could not be sent is not missed for long. */
+#define ITER_RING_WAIT_NS ((int64_t)50000000)
 #define ITER_RING_LOOKUPS \
     64u /* kernel threads that look up paths: a fifth more cold files per second than 8 */
 #define ITER_RING_BOUNCE_BYTES \
@@ -76,7 +81,9 @@ typedef struct ring_op {
     int32_t preset;      /* bytes or -errno */
     int32_t open_flags;
     uint8_t n_lost, n_again;
-    bool canceled; /* cancel() was called while it was in flight */
+    bool canceled;        /* cancel() was called while it was in flight */
+    bool failed;          /* it could not be sent, and waits for reap() */
+    uint64_t read_entry;  /* the submission queue's, from 0, that its step reads by */
 } ring_op;
 
 typedef struct ring_state {
@@ -92,28 +99,62 @@ typedef struct ring_state {
     uint32_t *free_ops; /* [depth], the first n_free are free */
     uint32_t n_free;
     bool waking, canceling; /* posted, and its completion not seen */
-    bool unsent;            /* reap() queued steps that are not submitted yet */
+    bool unsent;            /* entries that are not submitted yet */
+    uint64_t n_taken;       /* entries of the submission queue so far */
+    int64_t refused_ns;     /* since when the kernel takes nothing; 0 = it does */
+    int gone; /* errno with which the kernel stopped to take anything; 0 = it did not */
 } ring_state;
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
 
-/* Hands the queue to the kernel. OK, AGAIN where it takes no more just now (something remains
- * queued), or EIO. */
-static iter_status flush(ring_state *s) {
-    while (io_uring_sq_ready(&s->ring) > 0) {
-        const int n = io_uring_submit(&s->ring);
-        if (n == -EINTR) continue;
-        if (n == 0 || n == -EAGAIN || n == -EBUSY) return ITER_AGAIN;
-        if (n < 0) return ITER_EIO;
-    }
-    s->unsent = false;
-    return ITER_OK;
-}
-
 static struct io_uring_sqe *take_sqe(ring_state *s) {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&s->ring);
     assert(sqe != NULL && "the ring is sized for every read");
+    s->n_taken++;
     return sqe;
+}
+
+/* Whether the kernel has taken the entry that reads, so that memory may be written. */
+static bool is_sent(const ring_state *s, const ring_op *op) {
+    return op->read_entry < s->n_taken - io_uring_sq_ready(&s->ring);
+}
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Whether an io_uring_enter() that failed may succeed a moment later. */
+static bool is_passing(int error) {
+    return error == EAGAIN || error == EBUSY || error == ENOMEM || error == ENOBUFS;
+}
+
+/* The kernel takes nothing any more. What was never sent ends with that error, and the loader reads it
+ * by plain preads; what is in flight completes. */
+static void give_up(ring_state *s, int error) {
+    s->gone = error;
+    for (uint32_t i = 0; i < s->depth; i++)
+        s->ops[i].failed = s->ops[i].read != NULL && !is_sent(s, &s->ops[i]);
+}
+
+/* Hands the queue to the kernel. OK, or AGAIN if some of it stays queued. */
+static iter_status flush(ring_state *s) {
+    while (!s->gone && io_uring_sq_ready(&s->ring) > 0) {
+        const int n = io_uring_submit(&s->ring);
+        if (n > 0) {
+            s->refused_ns = 0;
+            continue;
+        }
+        if (n == -EINTR) continue;
+        const int64_t now = now_ns();
+        if (!s->refused_ns) s->refused_ns = now;
+        const bool passes = n == 0 || is_passing(-n);
+        if (passes && now - s->refused_ns < ITER_RING_PATIENCE_NS) return ITER_AGAIN;
+        give_up(s, n < 0 ? -n : EAGAIN);
+    }
+    s->unsent = false;
+    return ITER_OK;
 }
 
 static uint64_t tag_of(const ring_state *s, const ring_op *op, ring_tag tag) {
@@ -182,6 +223,11 @@ static void prepare_preset(ring_state *s, ring_op *op, int32_t answer) {
 static void queue_step(ring_state *s, ring_op *op) {
     const iter_read *read = op->read;
     op->generation++;
+    op->read_entry = s->n_taken + (s->files.fds == NULL ? 1 : 0); /* after its openat */
+    if (s->gone) {
+        op->failed = true;
+        return;
+    }
     iter__step_plan(read, &s->files.blocks, &op->step);
     if (op->step.kind == ITER_STEP_NONE) {
         prepare_preset(s, op, 0);
@@ -284,9 +330,12 @@ static int probe_ring(ring_state *s) {
     }
     struct io_uring_cqe *cqe = NULL;
     int status;
-    do {
+    for (int tries = 0;; tries++) {
         status = io_uring_submit_and_wait(&s->ring, 1);
-    } while (status == -EINTR);
+        if (status != -EINTR && !(status < 0 && is_passing(-status) && tries < 3)) break;
+        const struct timespec pause = {.tv_nsec = 1000000};
+        nanosleep(&pause, NULL);
+    }
     if (status >= 0) status = io_uring_peek_cqe(&s->ring, &cqe);
     if (status >= 0) {
         status = cqe->res;
@@ -446,13 +495,37 @@ static iter_status uring_submit(void *state, iter_read *read) {
     op->open_flags = s->files.open_flags & ~O_CLOEXEC; /* a slot is no descriptor */
     op->n_lost = 0;
     op->n_again = 0;
-    op->canceled = false;
+    op->canceled = op->failed = false;
     queue_step(s, op);
     return ITER_PENDING;
 }
 
 static iter_status uring_commit(void *state) {
     return flush(state);
+}
+
+/* The read has ended. */
+static iter_read *end_op(ring_state *s, ring_op *op) {
+    iter_read *read = op->read;
+    read->path = ITER_PATH_RING;
+    op->read = NULL;
+    op->failed = false;
+    s->free_ops[s->n_free++] = (uint32_t)(op - s->ops);
+    return read;
+}
+
+/* Reads that could not be sent: what of them is there already counts for nothing. */
+static int32_t reap_failed(ring_state *s, iter_read **out, int32_t max) {
+    int32_t n = 0;
+    for (uint32_t i = 0; i < s->depth && n < max; i++) {
+        if (!s->ops[i].failed) continue;
+        if (s->ops[i].canceled)
+            end_canceled(s->ops[i].read, ECANCELED);
+        else
+            iter__step_end(s->ops[i].read, s->gone);
+        out[n++] = end_op(s, &s->ops[i]);
+    }
+    return n;
 }
 
 static int32_t uring_reap(void *state, iter_read **out, int32_t max) {
@@ -474,33 +547,30 @@ static int32_t uring_reap(void *state, iter_read **out, int32_t max) {
             s->unsent = true;
             continue;
         }
-        op->read->path = ITER_PATH_RING;
-        out[n++] = op->read;
-        op->read = NULL;
-        s->free_ops[s->n_free++] = (uint32_t)(op - s->ops);
+        out[n++] = end_op(s, op);
     }
     if (s->unsent) (void)flush(s); /* what stays queued goes with the next commit, reap or wake */
-    return n;
+    return s->gone ? n + reap_failed(s, out + n, max - n) : n;
 }
 
 static iter_status uring_wait(void *state, int64_t timeout_ns) {
     const ring_state *s = state;
+    if (timeout_ns < 0 || timeout_ns > ITER_RING_WAIT_NS) timeout_ns = ITER_RING_WAIT_NS;
     struct __kernel_timespec time = {.tv_sec = timeout_ns / 1000000000,
                                      .tv_nsec = timeout_ns % 1000000000};
     struct io_uring_getevents_arg how;
     memset(&how, 0, sizeof how);
     how.sigmask_sz = _NSIG / 8;
-    if (timeout_ns >= 0) how.ts = (uint64_t)(uintptr_t)&time;
+    how.ts = (uint64_t)(uintptr_t)&time;
     const long n = syscall(SYS_io_uring_enter, s->ring.ring_fd, 0, 1,
                            IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, &how, sizeof how);
-    if (n >= 0 || errno == ETIME || errno == EINTR || errno == EBUSY || errno == EAGAIN)
-        return ITER_OK;
-    return ITER_EIO;
+    return n >= 0 || errno == ETIME || errno == EINTR ? ITER_OK : ITER_EIO;
 }
 
 static void uring_wake(void *state) {
     ring_state *s = state;
-    if (!s->waking) { /* else one is in the completion queue, and wait() returns at once */
+    if (s->gone) return; /* wait() is short then */
+    if (!s->waking) {    /* else one is in the completion queue, and wait() returns at once */
         struct io_uring_sqe *sqe = take_sqe(s);
         io_uring_prep_nop(sqe);
         sqe->user_data = ITER_TAG_WAKE;
@@ -513,7 +583,7 @@ static void uring_cancel(void *state) {
     ring_state *s = state;
     for (uint32_t i = 0; i < s->depth; i++)
         if (s->ops[i].read != NULL) s->ops[i].canceled = true;
-    if (!s->canceling) {
+    if (!s->canceling && !s->gone) {
         struct io_uring_sqe *sqe = take_sqe(s);
         io_uring_prep_cancel64(sqe, 0, IORING_ASYNC_CANCEL_ANY | IORING_ASYNC_CANCEL_ALL);
         sqe->user_data = ITER_TAG_CANCEL;
