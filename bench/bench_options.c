@@ -150,7 +150,7 @@ static const option_row rows[] = {
 
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
-static const char *const sources[] = {"auto", "memory", "ring", "pread", "direct", "null"};
+static const char *const sources[] = {"auto", "memory", "ring", "pread", "null"};
 static const char *const shuffles[] = {"none", "full", "once", "block", "batch", "replacement"};
 static const char *const last_batches[] = {"default", "keep", "pad", "discard", "roll_over"};
 static const char *const finishes[] = {"auto", "host", "device"};
@@ -500,7 +500,7 @@ const char *bench_algorithms_text(int32_t algorithm) {
     return algorithm >= 0 && algorithm < 3 ? algorithms[algorithm] : "unknown";
 }
 const char *bench_source_text(int32_t source) {
-    return source >= 0 && source < 6 ? sources[source] : "unknown";
+    return source >= 0 && source <= ITER_SOURCE_NULL ? sources[source] : "unknown";
 }
 const char *bench_shuffle_text(int32_t shuffle) {
     return shuffle >= 0 && shuffle < 6 ? shuffles[shuffle] : "unknown";

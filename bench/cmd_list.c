@@ -75,8 +75,7 @@ static void write_ops(const iter_ops *ops) {
 static void write_sources(void) {
     static const char *const choices[][2] = {
         {"auto", "memory if the set fits, else ring, else pread"},
-        {"memory", "everything is read once, when the loader is made"},
-        {"direct", "as ring, into the batch itself where no step stands between"}};
+        {"memory", "everything is read once, when the loader is made"}};
     for (int32_t i = ITER_SOURCE_AUTO; i <= ITER_SOURCE_NULL; i++) {
         const char *name = bench_source_text(i), *help = "not in this build";
         for (size_t k = 0; k < sizeof(choices) / sizeof(choices[0]); k++)

@@ -108,7 +108,7 @@ static void cell_restore(const run_result *r, int i, char *out) {
         strcpy(out, "-");
 }
 static void cell_paths(const run_result *r, int i, char *out) {
-    static const char *const names[ITER_PATH_COUNT] = {"ring", "pread", "memory", "direct"};
+    static const char *const names[ITER_PATH_COUNT] = {"ring", "pread", "memory"};
     size_t n = 0;
     strcpy(out, "none");
     for (int p = 0; p < ITER_PATH_COUNT; p++) {

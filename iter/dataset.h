@@ -41,9 +41,10 @@ ITER_API ITER_NODISCARD iter_status iter_dataset_create(const iter_dataset_ops *
 typedef struct iter_array {
     const char *name; /* NULL = "data" / "label", with MXNet's numbering where there are several */
     iter_role role;
-    iter_desc desc;      /* of the whole array: [n, ...] */
-    const void *data;    /* borrowed */
-    size_t stride_bytes; /* bytes from row to row; 0 = dense */
+    iter_desc desc;   /* of the whole array: [n, ...] */
+    const void *data; /* borrowed */
+    /* bytes from row to row; 0 = dense; less than a row: rows overlap, as sliding windows do */
+    size_t stride_bytes;
 } iter_array;
 
 /** Adds, drops a reference. Any thread. unref(NULL) is ignored. */

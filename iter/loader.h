@@ -59,9 +59,7 @@ typedef enum iter_source {
     ITER_SOURCE_MEMORY = 1,
     ITER_SOURCE_RING = 2,  /* io_uring; pread where it is forbidden, said in the statistics */
     ITER_SOURCE_PREAD = 3, /* threads that call pread */
-    ITER_SOURCE_DIRECT =
-        4,               /* ring, and the batch itself is the target where no step stands between */
-    ITER_SOURCE_NULL = 5 /* no bytes at all: rows of zeros; what is left is the loader's own cost */
+    ITER_SOURCE_NULL = 4 /* no bytes at all: rows of zeros; what is left is the loader's own cost */
 } iter_source;
 
 typedef enum iter_lookahead {
@@ -99,6 +97,13 @@ typedef enum iter_resident_mode {
     ITER_RESIDENT_YES = 2   /* ENOMEM or EUNSUPPORTED where it cannot be, with the reason */
 } iter_resident_mode;
 
+/** Whether ranks on one machine share a set that is held in memory. */
+typedef enum iter_share {
+    ITER_SHARE_AUTO =
+        0,            /* one copy in shared memory if local_ranks > 1, else a fallback is noted */
+    ITER_SHARE_NO = 1 /* each process has its own */
+} iter_share;
+
 #define ITER_FILE_SHOWN 256 /* room for a file's path; of a longer one the end is shown */
 #define ITER_STALL_TEXT 480
 
@@ -124,9 +129,11 @@ typedef struct iter_stall {
 typedef struct iter_loader_options {
     size_t struct_size;  /* sizeof(iter_loader_options); ITER_LOADER_OPTIONS_INIT sets it */
     uint32_t batch_size; /* samples per batch and rank; 0 = 32 */
-    /* threads that make batches; 0 = in the caller's thread, ITER_WORKERS_AUTO = one per core */
+    /* threads that make batches; 0 = in the caller's thread, ITER_WORKERS_AUTO = one per core that
+     * affinity and control groups leave to the process */
     int32_t workers;
-    uint32_t prefetch;     /* batches made ahead, at most; 0 = 2 */
+    /* batches made ahead, at most; 0 = 2, or as many as keep all workers busy if memory allows */
+    uint32_t prefetch;
     uint32_t max_held;     /* batches the caller may hold at once; 0 = 2 */
     uint32_t rank, ranks;  /* this process and how many share the data; 0, 0 = alone */
     uint64_t seed;         /* order and augmentation depend on it alone */
@@ -175,8 +182,7 @@ typedef struct iter_loader_options {
     void (*release)(void *user);
     void *release_user;
     /* 1 = bytes are read and dropped, rows are not made: they stay zero. The cost of reading alone,
-     * for measuring. get() and next() of a dataset run, the chain and collate do not. Where reads
-     * target the batch itself (ITER_SOURCE_DIRECT) rows hold what was read. */
+     * for measuring. get() and next() of a dataset run, the chain and collate do not. */
     int32_t only_reads;
     /* A next() that waits longer is said once per batch: to on_stall, and in the statistics.
      * 0 = nobody watches. */
@@ -191,6 +197,14 @@ typedef struct iter_loader_options {
     int32_t device;
     int32_t finish;   /* iter_finish */
     int32_t resident; /* iter_resident_mode: ITER_MEMORY_DEVICE */
+    /* threads that call a source without an asynchronous side (pread, one of the caller's own): as many
+     * of its reads are under way at once; 0 = 8 */
+    uint32_t read_threads;
+    /* how many of the ranks run on this machine; they divide what memory is free, and share one copy of a
+     * set that is held in memory. 0 = as the launcher's environment says (LOCAL_WORLD_SIZE and the
+     * like), else all of them */
+    uint32_t local_ranks;
+    int32_t share; /* iter_share */
 } iter_loader_options;
 
 /** GPU number n, as options.device has it. */
@@ -199,7 +213,7 @@ typedef struct iter_loader_options {
 #define ITER_LOADER_OPTIONS_INIT                                                                 \
     {                                                                                            \
         sizeof(iter_loader_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                        \
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0               \
     }
 
 /**

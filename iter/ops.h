@@ -180,7 +180,6 @@ typedef enum iter_path {
     ITER_PATH_RING,
     ITER_PATH_PREAD,
     ITER_PATH_MEMORY,
-    ITER_PATH_DIRECT,
     ITER_PATH_COUNT
 } iter_path;
 
@@ -192,6 +191,7 @@ typedef struct iter_source_config {
     int32_t o_direct;
     void *arena; /* memory that most reads go to, to be registered where it helps; NULL = none */
     size_t arena_bytes;
+    size_t buffer_bytes; /* for buffers of the source's own, at most; 0 = as it likes */
 } iter_source_config;
 
 typedef struct iter_source_ops {
@@ -440,14 +440,15 @@ typedef struct iter_dataset_ops {
     const char *name; /* for messages and statistics */
     /* Fills `out` (fields without extents or decoders; n_samples or ITER_UNKNOWN). Required. */
     iter_status (*describe)(void *user, iter_description *out, iter_error *err);
-    /* Per worker, in its thread; NULL for both = get is called by one worker at a time, with state
-     * NULL. */
+    /* Per worker, in its thread. NULL for both = state is NULL; then get is called by one worker at a
+     * time, unless `parallel` is set. */
     iter_status (*start)(void *user, void **out_state, iter_error *err);
     void (*stop)(void *user, void *state);
     /* Writes samples indices[0..n): row i of field f goes to rows[f].data + i * rows[f].strides[0]
      * elements. rows[f].desc is [n, ...]; of a variable field lengths are told by
      * iter_rows_set_length(). rng[i] belongs to sample i. An error (its reason goes into err->message) fails the call; the core then
-     * asks again one by one to learn which sample it was. Required, or `next`. */
+     * asks again one by one to learn which sample it was. ENOMEM says that the process lacks memory:
+     * the batch fails, whatever on_error is. Required, or `next`. */
     iter_status (*get)(void *user, void *state, uint32_t n, const uint64_t *indices,
                        const iter_tensor *rows, iter_rng *rng, iter_error *err);
     /* Streams: the next n samples in order, one caller at a time; *out_n < n only at the end. */
@@ -460,6 +461,9 @@ typedef struct iter_dataset_ops {
     int64_t (*length)(const void *user, uint64_t index);
     /* Once, with the last reference of the dataset. NULL = nothing to do. */
     void (*close)(void *user);
+    /* 1 = get may run in several workers at once although there is no start(). With start() it always
+     * does. The loader's plan says how many workers can be busy. */
+    int32_t parallel;
 } iter_dataset_ops;
 
 /** In get() and next(): row i of the variable field f has this many elements along its first

@@ -52,6 +52,13 @@ static void close_block(void *opaque) {
     s->group_blocks = 0;
 }
 
+static void resolve(void *options, const iter_sampler_context *context) {
+    iter_block_options *o = options;
+    (void)context;
+    if (o->block <= 0) o->block = defaults.block;
+    if (o->buffer <= 0) o->buffer = defaults.buffer;
+}
+
 static iter_status open_block(void *opaque, const void *options,
                               const iter_sampler_context *context, iter_error *err) {
     state *s = opaque;
@@ -147,4 +154,5 @@ const iter_sampler_ops iter__sampler_block = {
     .close = close_block,
     .length = length,
     .index = index_rows,
+    .resolve = resolve,
 };

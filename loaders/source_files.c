@@ -157,10 +157,12 @@ iter_status iter__source_files_read(const iter__source_files *files, iter_read *
 
     void *block = NULL;
     uint8_t *bounce = NULL;
+    iter__blocks blocks = files->blocks;
+    blocks.in_place = true; /* a bounce buffer would be allocated for each read */
     iter__step_end(read, 0);
     for (iter__after after = ITER_AFTER_NEXT; after != ITER_AFTER_DONE;) {
         iter__step step;
-        iter__step_plan(read, &files->blocks, &step);
+        iter__step_plan(read, &blocks, &step);
         if (step.kind == ITER_STEP_NONE) break;
         if (step.kind == ITER_STEP_BOUNCE && block == NULL) {
             const size_t align = files->blocks.memory_align;

@@ -67,7 +67,7 @@ static bool plan_around(const iter_read *read, const iter__blocks *blocks, iter_
     const size_t before = (size_t)(read->offset - start);
     if (read->done > 0 || read->n_parts != 1 || before > read->room_before ||
         behind - end > read->room_after || behind - start > ITER_STEP_MAX_BYTES ||
-        behind - start <= blocks->bounce_bytes)
+        (behind - start <= blocks->bounce_bytes && !blocks->in_place))
         return false;
     uint8_t *base = (uint8_t *)read->parts[0].data - before;
     if ((uintptr_t)base % blocks->memory_align != 0) return false;

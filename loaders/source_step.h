@@ -20,6 +20,7 @@ typedef struct iter__blocks {
     uint32_t memory_align;
     /* the most that one step may read into a bounce buffer; a multiple of offset_align */
     uint32_t bounce_bytes;
+    bool in_place; /* whatever has room for its blocks is read in place, however small */
 } iter__blocks;
 
 typedef enum iter__step_kind {

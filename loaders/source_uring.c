@@ -56,7 +56,7 @@
 #define ITER_RING_LOOKUPS \
     64u /* kernel threads that look up paths: a fifth more cold files per second than 8 */
 #define ITER_RING_BOUNCE_BYTES \
-    ((size_t)8 << 20) /* of all reads together, where blocks are not larger */
+    ((size_t)8 << 20) /* of all reads together, if the caller does not say */
 /* The kernel registers at most 1 GiB in one piece, and it is not worth while below this. */
 #define ITER_RING_PIECE_SHIFT 30
 #define ITER_RING_PIECES      64u
@@ -81,9 +81,9 @@ typedef struct ring_op {
     int32_t preset;      /* bytes or -errno */
     int32_t open_flags;
     uint8_t n_lost, n_again;
-    bool canceled;        /* cancel() was called while it was in flight */
-    bool failed;          /* it could not be sent, and waits for reap() */
-    uint64_t read_entry;  /* the submission queue's, from 0, that its step reads by */
+    bool canceled;       /* cancel() was called while it was in flight */
+    bool failed;         /* it could not be sent, and waits for reap() */
+    uint64_t read_entry; /* the submission queue's, from 0, that its step reads by */
 } ring_op;
 
 typedef struct ring_state {
@@ -93,7 +93,7 @@ typedef struct ring_state {
     uint8_t *arena; /* registered from here on, arena_bytes of it */
     size_t arena_bytes;
     uint8_t *bounce; /* [depth][files.blocks.bounce_bytes] */
-    size_t bounce_bytes;
+    size_t bounce_bytes, bounce_most;
     uint32_t depth;
     ring_op *ops;       /* [depth] */
     uint32_t *free_ops; /* [depth], the first n_free are free */
@@ -402,6 +402,14 @@ static void register_arena(ring_state *s, const iter_source_config *config, char
     add_note(fallback, capacity, text);
 }
 
+/* Fewer reads at once if there is little memory for whole blocks; each needs two. */
+static void fit_bounce(ring_state *s, size_t most) {
+    s->bounce_most = most ? most : ITER_RING_BOUNCE_BYTES;
+    while (s->files.blocks.offset_align && s->depth / 2 >= ITER_RING_DEPTH_MIN &&
+           s->bounce_most / s->depth < 2 * (size_t)s->files.blocks.offset_align)
+        s->depth /= 2;
+}
+
 static iter_status allocate(ring_state *s, iter_error *err) {
     s->ops = iter__alloc(s->depth, sizeof *s->ops);
     s->free_ops = iter__alloc(s->depth, sizeof *s->free_ops);
@@ -414,7 +422,7 @@ static iter_status allocate(ring_state *s, iter_error *err) {
     iter__blocks *blocks = &s->files.blocks;
     if (blocks->offset_align == 0) return ITER_OK;
     assert(s->depth >= ITER_RING_DEPTH_MIN);
-    const size_t share = ITER_RING_BOUNCE_BYTES / s->depth;
+    const size_t share = s->bounce_most / s->depth;
     while (blocks->bounce_bytes > share && blocks->bounce_bytes >= 4 * blocks->offset_align &&
            blocks->bounce_bytes >= 2 * blocks->memory_align)
         blocks->bounce_bytes /= 2;
@@ -451,6 +459,7 @@ static iter_status uring_open(void *state, const iter_source_config *config, cha
     ITER_TRY(iter__source_files_open(&s->files, config, fallback, capacity, err));
     s->depth = config->depth < ITER_RING_DEPTH_MIN ? ITER_RING_DEPTH_MIN : config->depth;
     if (s->depth > ITER_RING_DEPTH_MAX) s->depth = ITER_RING_DEPTH_MAX;
+    fit_bounce(s, config->buffer_bytes);
     int status = create_ring(s);
     if (status < 0) return refuse(s, false, "io_uring_setup", status, err);
     unsigned needed = IORING_FEAT_NODROP | IORING_FEAT_SUBMIT_STABLE | IORING_FEAT_EXT_ARG;

@@ -28,7 +28,7 @@ grep -q '^  --cache .*\[run, limits, serve\]$' "$dir/out" || fault "--help does 
 status 0 --version
 status 0 list
 grep -q '^  cifar10 ' "$dir/out" || fault "list has no cifar10"
-for word in auto memory ring pread direct null; do
+for word in auto memory ring pread null; do
     grep -q "^  $word  *[a-z]" "$dir/out" || fault "list has no source $word"
 done
 set=$dir/set
@@ -304,10 +304,10 @@ python3 -c "import sys; a, b, c = (int(x, 16) for x in sys.argv[1:]); sys.exit((
 # The plan: passes, where memory goes, and from where bytes come.
 status 0 plan --data "cifar10:$set" --chain "$normalize"
 grep -q '^  pack  .*normalize + to' "$dir/out" || fault "plan names no pass: $(cat "$dir/out")"
-grep -qE '^memory slots 5 x 79[0-9]{4}, arena 0, files 3073[0-9]*, scratch 1 x [1-9][0-9]*, index [0-9]+ bytes; no limit' "$dir/out" || fault "plan's memory: $(cat "$dir/out")"
+grep -qE '^memory slots 5 x 79[0-9]{4}, arena 0, files 3073[0-9]*, scratch 1 x [1-9][0-9]*, books [1-9][0-9]*, source 0, index [0-9]+ bytes; no limit' "$dir/out" || fault "plan's memory: $(cat "$dir/out")"
 grep -q '^source memory, 0 workers$' "$dir/out" || fault "plan's source: $(cat "$dir/out")"
-status 0 plan --data "cifar10:$set" --source direct --workers 1
-grep -q 'a read may target the batch itself$' "$dir/out" && grep -qE '^source (direct|pread), 1 worker$' "$dir/out" || fault "plan of direct reads: $(cat "$dir/out")"
+status 0 plan --data "cifar10:$set" --source ring --workers 3
+grep -qE '^work +prefetch 3, .*row by row while cached.*; 3 of 3 workers can be busy' "$dir/out" || fault "plan of reads: $(cat "$dir/out")"
 
 # The protocol, and pairs over it.
 serve="$ITERBENCH serve --loader dataloader --data cifar10:$set"

@@ -19,39 +19,38 @@ static void *carve(uint8_t *base, size_t *at, size_t n, size_t size) {
     return base ? base + offset : NULL;
 }
 
-static size_t lay_out(iter_loader *loader, iter_batch *batch, uint8_t *base) {
-    const size_t rows = loader->opt.batch_size;
-    const bool reads = loader->plan.needs_bytes;
-    const size_t extents = reads ? rows * (size_t)loader->dataset->desc.n_extents : 0;
+static size_t lay_out(const iter_plan *plan, const iter_description *desc, uint32_t batch_size,
+                      const iter_layout *layout, iter_batch *batch, uint8_t *base) {
+    const size_t rows = batch_size;
+    const size_t extents = plan->needs_bytes ? rows * (size_t)desc->n_extents : 0;
     size_t at = 0;
     batch->index = carve(base, &at, rows, sizeof(*batch->index));
     batch->position = carve(base, &at, rows, sizeof(*batch->position));
     batch->row_epoch = carve(base, &at, rows, sizeof(*batch->row_epoch));
     batch->valid = carve(base, &at, rows, sizeof(*batch->valid));
     batch->row_state = carve(base, &at, rows, sizeof(*batch->row_state));
-    batch->chunks = carve(base, &at, loader->max_chunks, sizeof(*batch->chunks));
+    batch->chunks = carve(base, &at, layout->max_chunks, sizeof(*batch->chunks));
     batch->extents = carve(base, &at, extents, sizeof(*batch->extents));
     batch->bytes = carve(base, &at, extents, sizeof(*batch->bytes));
-    const size_t issued = reads && !loader->preload ? extents : 0;
+    const size_t issued = layout->bytes == BYTES_READ ? extents : 0;
     batch->reads = carve(base, &at, issued, sizeof(*batch->reads));
-    batch->parts = carve(base, &at, issued ? rows * (size_t)loader->dataset->desc.n_fields : 0,
-                         sizeof(*batch->parts));
     return at;
 }
 
 static iter_status no_memory(const iter_loader *loader, iter_error *err) {
-    return iter__fail(err, ITER_ENOMEM, "no memory for %u slots of %zu bytes", loader->n_slots,
-                      loader->plan.slot_bytes);
+    return iter__fail(err, ITER_ENOMEM, "no memory for %u slots of %zu bytes",
+                      loader->layout.n_slots, loader->plan.slot_bytes);
 }
 
-size_t iter__books_bytes(iter_loader *loader) {
+size_t iter__books_bytes(const iter_plan *plan, const iter_description *desc, uint32_t batch_size,
+                         const iter_layout *layout) {
     iter_batch none;
-    return (lay_out(loader, &none, NULL) + sizeof(none)) * loader->n_slots;
+    return lay_out(plan, desc, batch_size, layout, &none, NULL) + sizeof(none);
 }
 
 iter_status iter__slots_map(iter_loader *loader, iter_error *err) {
     if (loader->slots) return ITER_OK;
-    loader->slots_bytes = loader->plan.slot_bytes * loader->n_slots;
+    loader->slots_bytes = loader->plan.slot_bytes * loader->layout.n_slots;
     loader->slots = iter__map(loader->slots_bytes ? loader->slots_bytes : 1);
     if (!loader->slots) return no_memory(loader, err);
     return loader->device.handle ? iter__device_slots_pin(loader, err) : ITER_OK;
@@ -60,20 +59,22 @@ iter_status iter__slots_map(iter_loader *loader, iter_error *err) {
 iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
     const iter_plan *plan = &loader->plan;
     ITER_TRY(iter__slots_map(loader, err));
-    loader->batches = iter__alloc(loader->n_slots, sizeof(*loader->batches));
+    loader->batches = iter__alloc(loader->layout.n_slots, sizeof(*loader->batches));
     if (!loader->batches) return no_memory(loader, err);
-    for (uint32_t i = loader->n_slots; i-- > 0;) {
+    for (uint32_t i = loader->layout.n_slots; i-- > 0;) {
         iter_batch *batch = &loader->batches[i];
-        const size_t bytes = lay_out(loader, batch, NULL);
+        const iter_description *desc = &loader->dataset->desc;
+        const uint32_t rows = loader->opt.batch_size;
+        const size_t bytes = lay_out(plan, desc, rows, &loader->layout, batch, NULL);
         uint8_t *book = iter__alloc(1, bytes);
         if (!book)
             return iter__fail(err, ITER_ENOMEM, "no memory for the books of a slot, %zu bytes",
                               bytes);
-        lay_out(loader, batch, book);
+        lay_out(plan, desc, rows, &loader->layout, batch, book);
         batch->loader = loader;
         batch->slot = i;
         batch->memory = loader->slots + i * plan->slot_bytes;
-        for (uint32_t c = 0; c < loader->max_chunks; c++)
+        for (uint32_t c = 0; c < loader->layout.max_chunks; c++)
             batch->chunks[c].batch = batch;
         for (int32_t f = 0; f < plan->n_fields; f++) {
             const iter_field_plan *field = &plan->fields[f];
@@ -88,7 +89,7 @@ iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
 }
 
 void iter__batches_free(iter_loader *loader) {
-    for (uint32_t i = 0; loader->batches && i < loader->n_slots; i++) {
+    for (uint32_t i = 0; loader->batches && i < loader->layout.n_slots; i++) {
         iter_batch *batch = &loader->batches[i];
         if (batch->chunks) iter__failures_clear(batch);
         iter__free(batch->index);
@@ -114,7 +115,7 @@ void iter__batch_give_back(iter_batch *batch) {
      * nothing else queued. Who naps until a GPU has done with a slot asks for this one by itself. */
     const uint32_t n = loader->n_free + loader->device.n_released;
     if (loader->sleepers && !(is_read && loader->device.awaited) &&
-        (2 * n >= loader->n_slots || loader->queue_count <= 1)) {
+        (2 * n >= loader->layout.n_slots || loader->queue_count <= 1)) {
         iter__event_wake(&loader->work, 1);
     }
     iter__io_wake(loader);

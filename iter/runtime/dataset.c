@@ -207,6 +207,8 @@ iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user, iter_da
         return iter__fail(err, ITER_EINVAL,
                           "dataset: ops need struct_size, describe, and get or next");
     }
+    if (ops->parallel != 0 && ops->parallel != 1)
+        return iter__fail(err, ITER_EINVAL, "dataset: parallel is %d; 0 or 1", ops->parallel);
     if (!ops->start != !ops->stop)
         return iter__fail(err, ITER_EINVAL, "dataset: start and stop belong together");
     iter_dataset *dataset = dataset_new(ops->name ? ops->name : "dataset");
@@ -229,6 +231,7 @@ iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user, iter_da
         return status;
     }
     dataset->ops = ops;
+    dataset->serial = !ops->start && !ops->parallel;
     dataset->user = user;
     *out = dataset;
     return ITER_OK;
@@ -284,11 +287,6 @@ static iter_status describe_array(iter_dataset *dataset, const iter_array *array
     const size_t dense = iter_desc_bytes(&field->desc);
     dataset->resident[i].base = array->data;
     dataset->resident[i].stride = array->stride_bytes ? array->stride_bytes : dense;
-    if (dataset->resident[i].stride < dense) {
-        return iter__fail(err, ITER_EINVAL,
-                          "ndarray: '%s': a stride of %zu bytes is less than a row, %zu",
-                          field->name, array->stride_bytes, dense);
-    }
     return ITER_OK;
 }
 

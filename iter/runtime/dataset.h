@@ -34,6 +34,7 @@ struct iter_dataset {
     void *state, *options;
     const iter_dataset_ops *ops; /* ... or the user's own ... */
     void *user;
+    bool serial; /* get() is called by one worker at a time */
     void *owned; /* ... or arrays: the copy, if one was asked for */
     size_t owned_bytes;
     void (*release)(void *user);

@@ -96,13 +96,13 @@ iter_status iter__device_slots_pin(iter_loader *loader, iter_error *err) {
         return ITER_OK;
     }
     if (err) *err = why;
-    return iter__fail_in(err, status, "%u slots of %zu bytes", loader->n_slots,
+    return iter__fail_in(err, status, "%u slots of %zu bytes", loader->layout.n_slots,
                          loader->plan.slot_bytes);
 }
 
 static iter_status make_events(iter_loader *loader, iter_error *err) {
     iter_loader_device *device = &loader->device;
-    for (uint32_t i = 0; i < loader->n_slots; i++) {
+    for (uint32_t i = 0; i < loader->layout.n_slots; i++) {
         iter_slot_device *slot = &loader->batches[i].device;
         for (int s = 0; s < ITER_STREAMS_MAX; s++)
             ITER_TRY(iter__device_event_new(device->handle, &slot->released[s], err));
@@ -116,18 +116,18 @@ static iter_status make_events(iter_loader *loader, iter_error *err) {
 static iter_status make_twins(iter_loader *loader, iter_error *err) {
     iter_loader_device *device = &loader->device;
     const size_t n_fields = (size_t)loader->plan.n_fields;
-    iter_tensor *tensors = iter__alloc(loader->n_slots * n_fields, sizeof(*tensors));
+    iter_tensor *tensors = iter__alloc(loader->layout.n_slots * n_fields, sizeof(*tensors));
     if (!tensors) return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
-    for (uint32_t i = 0; i < loader->n_slots; i++)
+    for (uint32_t i = 0; i < loader->layout.n_slots; i++)
         loader->batches[i].device.tensors = tensors + i * n_fields;
-    const size_t bytes = loader->plan.device_slot_bytes * loader->n_slots;
+    const size_t bytes = loader->plan.device_slot_bytes * loader->layout.n_slots;
     const iter_status status =
         iter__device_alloc(device->handle, bytes ? bytes : 1, &device->twins, err);
     if (status < 0) {
         return iter__fail_in(err, status,
                              "%u slots of %zu bytes on the device (max_held + prefetch + 1, of "
                              "batch_size rows)",
-                             loader->n_slots, loader->plan.device_slot_bytes);
+                             loader->layout.n_slots, loader->plan.device_slot_bytes);
     }
     device->twin_bytes = bytes;
     iter__alloc_book(ITER_ALLOC_DEVICE, (long long)bytes);
@@ -146,7 +146,7 @@ iter_status iter__device_slots_make(iter_loader *loader, iter_error *err) {
 
 static void free_events(iter_loader *loader) {
     iter_loader_device *device = &loader->device;
-    for (uint32_t i = 0; loader->batches && i < loader->n_slots; i++) {
+    for (uint32_t i = 0; loader->batches && i < loader->layout.n_slots; i++) {
         iter_slot_device *slot = &loader->batches[i].device;
         for (int s = 0; s < ITER_STREAMS_MAX; s++) {
             if (slot->released[s]) iter__device_event_free(device->handle, slot->released[s]);

@@ -20,7 +20,7 @@
 #define NODES_MAX 4096 /* reasons that one batch keeps */
 
 static iter_chunk *chunk_of(const iter_batch *batch, uint32_t row) {
-    return &batch->chunks[row / batch->loader->rows_a_chunk];
+    return &batch->chunks[row / batch->loader->layout.rows_a_chunk];
 }
 
 /* The row's node, or NULL. */
@@ -62,7 +62,7 @@ static iter_failure *new_node(iter_batch *batch, uint32_t row) {
 
 void iter__failures_clear(iter_batch *batch) {
     if (atomic_load_explicit(&batch->n_nodes, memory_order_relaxed) == 0) return;
-    for (uint32_t c = 0; c < batch->loader->max_chunks; c++) {
+    for (uint32_t c = 0; c < batch->loader->layout.max_chunks; c++) {
         iter_row_failure *node = batch->chunks[c].failures;
         batch->chunks[c].failures = NULL;
         while (node) {

@@ -21,14 +21,8 @@
 #include "iter/core/error.h"
 #include "iter/runtime/runtime.h"
 
-#define PIECE        ((uint64_t)256 << 10)
-#define BLOCK        ((uint64_t)4096)
-#define FRAMES_MAX   1024
-#define SAMPLE_MAX   ((uint64_t)32 << 10) /* larger ones are large reads already */
-#define STEP         64
-#define ROWS_BLOCK   256 /* the sampler's defaults */
-#define BLOCKS_GROUP 16
-#define SPARE        4 /* frames a group, for pieces that go over a file's end */
+#define BLOCK ((uint64_t)4096)
+#define STEP  64
 
 struct iter_frame {
     iter_chunk_read r; /* first: reap() hands it back */
@@ -48,17 +42,13 @@ typedef struct window {
 } window;
 
 struct iter_frames {
-    uint64_t bytes, grid_bytes; /* of one frame; between windows of the grid */
-    uint64_t block_rows, piece_rows;
-    uint32_t n;
-    uint64_t ids[FRAMES_MAX]; /* a hash of the window that it holds; 0 = none */
-    iter_frame frames[FRAMES_MAX];
+    const iter_frames_layout *cut; /* the loader's */
+    uint64_t *ids;                 /* [cut->n] a hash of the window that it holds; 0 = none */
+    iter_frame *frames;            /* [cut->n] */
     uint64_t tick;
-    uint64_t group_rows;
     /* Rows of the endless sequence, which `until` counts too: where the opener was when it was
      * looked at last, and those before which all are made. */
     uint64_t at, spent;
-    uint64_t ahead_rows;         /* how far ahead of the opener; 0 = off */
     uint64_t held_from, held_at; /* where reading ahead found no spent frame, and the opener was */
     atomic_ullong ahead_until;   /* row of the endless sequence up to which was read ahead */
     atomic_bool at_it;           /* somebody reads ahead just now */
@@ -80,10 +70,11 @@ static window window_of(const iter_loader *loader, uint64_t index, int32_t e,
                         const iter_extent *extent) {
     const iter_frames *frames = loader->io.frames;
     const iter_dataset *dataset = loader->dataset;
-    const uint64_t n = dataset->desc.n_samples, in_block = index % frames->block_rows;
-    const uint64_t first = index - in_block % frames->piece_rows;
-    uint64_t end = first + frames->piece_rows;
-    if (end > index - in_block + frames->block_rows) end = index - in_block + frames->block_rows;
+    const uint64_t n = dataset->desc.n_samples, in_block = index % frames->cut->block_rows;
+    const uint64_t first = index - in_block % frames->cut->piece_rows;
+    uint64_t end = first + frames->cut->piece_rows;
+    if (end > index - in_block + frames->cut->block_rows)
+        end = index - in_block + frames->cut->block_rows;
     if (end > n) end = n;
     iter_extent from[ITER_MAX_EXTENTS], to[ITER_MAX_EXTENTS];
     const bool known =
@@ -93,14 +84,14 @@ static window window_of(const iter_loader *loader, uint64_t index, int32_t e,
     const bool one_stretch = known && from[e].object == extent->object &&
                              to[e].object == extent->object && extent->offset >= from[e].offset &&
                              extent->offset + extent->size <= stop &&
-                             stop - out.start <= frames->bytes;
+                             stop - out.start <= frames->cut->bytes;
     if (one_stretch) {
         out.bytes = round_up(stop) - out.start;
     } else {
-        out.start = extent->offset / frames->grid_bytes * frames->grid_bytes;
+        out.start = extent->offset / frames->cut->grid_bytes * frames->cut->grid_bytes;
         const uint64_t file = dataset->desc.files[extent->object].bytes;
         const uint64_t left = round_up(file > out.start ? file - out.start : 1);
-        out.bytes = left < frames->bytes ? left : frames->bytes;
+        out.bytes = left < frames->cut->bytes ? left : frames->cut->bytes;
     }
     return out;
 }
@@ -114,7 +105,7 @@ static uint64_t id_of(const window *w) {
 
 static iter_frame *find(iter_frames *frames, const window *w) {
     const uint64_t id = id_of(w);
-    for (uint32_t i = 0; i < frames->n; i++) {
+    for (uint32_t i = 0; i < frames->cut->n; i++) {
         const iter_read *read = &frames->frames[i].r.read;
         if (frames->ids[i] == id && read->object == w->object && read->offset == w->start &&
             read->size == w->bytes)
@@ -130,7 +121,7 @@ static iter_frame *load(iter_loader *loader, const window *w, bool ahead) {
     iter_frames *frames = io->frames;
     iter_frame *frame = NULL;
     bool spent = false;
-    for (uint32_t i = 0; i < frames->n; i++) {
+    for (uint32_t i = 0; i < frames->cut->n; i++) {
         iter_frame *other = &frames->frames[i];
         const bool other_spent = other->until <= frames->spent;
         if (other->users || other->loading || other_spent < (ahead || spent)) continue;
@@ -165,7 +156,7 @@ static iter_frame *frame_of(iter_loader *loader, const window *w, uint64_t epoch
         if (!frame) return NULL;
         frame->until = 0;
     }
-    uint64_t end = (position / frames->group_rows + 1) * frames->group_rows;
+    uint64_t end = (position / frames->cut->group_rows + 1) * frames->cut->group_rows;
     if (end > loader->cut.n) end = loader->cut.n;
     end += epoch * loader->cut.n;
     if (end > frame->until) frame->until = end;
@@ -175,7 +166,7 @@ static iter_frame *frame_of(iter_loader *loader, const window *w, uint64_t epoch
 
 /* The loader went back: what the rows behind it wanted says nothing any more. */
 static void forget_wishes(iter_frames *frames) {
-    for (uint32_t i = 0; i < frames->n; i++)
+    for (uint32_t i = 0; i < frames->cut->n; i++)
         frames->frames[i].until = 0;
 }
 
@@ -337,7 +328,7 @@ typedef struct ahead {
 static void next_ahead(iter_loader *loader, ahead *out) {
     iter_frames *frames = loader->io.frames;
     pthread_mutex_lock(&loader->lock);
-    const uint64_t at = opener_row(loader), until = at + frames->ahead_rows;
+    const uint64_t at = opener_row(loader), until = at + frames->cut->ahead_rows;
     pthread_mutex_unlock(&loader->lock);
     uint64_t from = atomic_load_explicit(&frames->ahead_until, memory_order_relaxed);
     if (from < at || from > until + STEP) from = at; /* the loader went somewhere else */
@@ -390,10 +381,11 @@ void iter__frames_read_ahead(iter_loader *loader) {
     iter_io *io = &loader->io;
     iter_frames *frames = io->frames;
     bool expected = false;
-    if (!frames->ahead_rows || !atomic_compare_exchange_strong(&frames->at_it, &expected, true))
+    if (!frames->cut->ahead_rows ||
+        !atomic_compare_exchange_strong(&frames->at_it, &expected, true))
         return;
     /* All opened batches together: what lies farther back than that has been made. */
-    const uint64_t open_rows = loader->n_slots * loader->cut.global;
+    const uint64_t open_rows = loader->layout.n_slots * loader->cut.global;
     ahead a;
     uint64_t done;
     do {
@@ -418,63 +410,22 @@ void iter__frames_read_ahead(iter_loader *loader) {
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
-/* How a block is cut. */
-typedef struct cutting {
-    uint64_t sample; /* the largest extent */
-    uint64_t block_rows, piece_rows, group_rows;
-    uint64_t n_frames; /* for the group in use and the one that is read ahead */
-} cutting;
-
-static cutting cut_blocks(const iter_loader *loader) {
-    const iter_loader_options *opt = &loader->opt;
-    const iter_description *desc = &loader->dataset->desc;
-    cutting out = {.sample = 1, .block_rows = opt->block ? opt->block : ROWS_BLOCK};
-    const uint64_t blocks = opt->buffer_blocks ? opt->buffer_blocks : BLOCKS_GROUP;
-    for (int32_t e = 0; e < desc->n_extents; e++) {
-        if (desc->max_extent_bytes[e] > out.sample) out.sample = desc->max_extent_bytes[e];
-    }
-    uint64_t pieces = (out.block_rows * out.sample + PIECE / 2) / PIECE;
-    if (pieces == 0) pieces = 1;
-    out.piece_rows = (out.block_rows + pieces - 1) / pieces;
-    pieces = (out.block_rows + out.piece_rows - 1) / out.piece_rows;
-    out.group_rows = out.block_rows * blocks;
-    out.n_frames = 2 * (blocks * pieces * (uint64_t)desc->n_extents + SPARE);
-    return out;
-}
-
-size_t iter__frames_bytes(const iter_loader *loader, uint32_t *out_n) {
-    const iter_loader_options *opt = &loader->opt;
-    const iter_description *desc = &loader->dataset->desc;
-    const cutting cut = cut_blocks(loader);
-    *out_n = 0;
-    const bool block = opt->shuffle == ITER_SHUFFLE_BLOCK && !opt->sampler && !opt->sampler_ops;
-    if (!block || cut.sample > SAMPLE_MAX || loader->subset || loader->cut.n == 0) return 0;
-    const uint64_t chunk = loader->chunk_rows * (uint64_t)desc->n_extents;
-    const uint64_t n = cut.n_frames > chunk ? cut.n_frames : chunk;
-    *out_n = n < FRAMES_MAX ? (uint32_t)n : FRAMES_MAX;
-    return (size_t)(round_up(cut.piece_rows * cut.sample) + BLOCK);
+size_t iter__frames_books_bytes(uint32_t n) {
+    return n ? sizeof(iter_frames) + n * (sizeof(iter_frame) + sizeof(uint64_t)) : 0;
 }
 
 iter_status iter__frames_make(iter_loader *loader, iter_error *err) {
     iter_io *io = &loader->io;
-    uint32_t n;
-    const size_t bytes = iter__frames_bytes(loader, &n);
-    if (!bytes || !io->async || io->direct) return ITER_OK;
-    const uint32_t fit = (uint32_t)(io->arena_bytes / bytes);
-    if (fit < loader->chunk_rows * (uint32_t)loader->dataset->desc.n_extents)
-        return ITER_OK; /* a chunk may want so many */
-    io->frames = iter__alloc(1, sizeof(*io->frames));
-    if (!io->frames) return iter__fail(err, ITER_ENOMEM, "frames: out of memory");
-    const cutting cut = cut_blocks(loader);
-    io->frames->n = fit < FRAMES_MAX ? fit : FRAMES_MAX;
-    io->frames->bytes = bytes;
-    io->frames->grid_bytes = round_down(bytes - cut.sample);
-    io->frames->block_rows = cut.block_rows;
-    io->frames->piece_rows = cut.piece_rows;
-    for (uint32_t i = 0; i < io->frames->n; i++)
-        io->frames->frames[i].data = io->arena + i * bytes;
-    io->frames->group_rows = cut.group_rows;
-    io->frames->held_from = UINT64_MAX;
-    io->frames->ahead_rows = io->frames->n >= cut.n_frames / 2 ? cut.group_rows : 0;
+    const iter_frames_layout *cut = &loader->layout.frames;
+    if (cut->n == 0) return ITER_OK;
+    iter_frames *frames = iter__alloc(1, iter__frames_books_bytes(cut->n));
+    if (!frames) return iter__fail(err, ITER_ENOMEM, "frames: out of memory");
+    frames->cut = cut;
+    frames->frames = (iter_frame *)(void *)(frames + 1);
+    frames->ids = (uint64_t *)(void *)(frames->frames + cut->n);
+    for (uint32_t i = 0; i < cut->n; i++)
+        frames->frames[i].data = io->arena + i * cut->bytes;
+    frames->held_from = UINT64_MAX;
+    io->frames = frames;
     return ITER_OK;
 }

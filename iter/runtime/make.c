@@ -14,17 +14,13 @@
 #include "iter/core/hash.h"
 #include "iter/core/options.h"
 #include "iter/core/suggest.h"
-#include "iter/runtime/memory.h"
+#include "iter/runtime/machine.h"
 #include "iter/runtime/runtime.h"
+#include <iter/sampler.h>
 
-#define CHUNK_BYTES     ((size_t)256 << 10) /* what one claim works on, read and written together */
-#define CHUNK_ROWS      64
-#define READ_BYTES      ((uint64_t)24 << 10)
-#define WORKERS_MAX     ITER_STATS_WORKERS
-#define DEFAULT_GRACE   5000
-#define SOURCE_DEPTH    256
-#define ARENA_PREFERRED ((size_t)64 << 20)
-#define ARENA_BATCH     ((size_t)8 << 20) /* of each that is to be made ahead, if that is more */
+#define WORKERS_MAX   ITER_STATS_WORKERS
+#define DEFAULT_GRACE 5000
+#define THREADS_MAX   256 /* that read */
 
 /* ---- Options --------------------------------------------------------------------------------- */
 
@@ -39,6 +35,7 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     ITER_TRY(check_choice("last_batch", opt->last_batch, ITER_LAST_ROLL_OVER, err));
     ITER_TRY(check_choice("on_error", opt->on_error, ITER_ON_ERROR_BLANK, err));
     ITER_TRY(check_choice("source", opt->source, ITER_SOURCE_NULL, err));
+    ITER_TRY(check_choice("share", opt->share, ITER_SHARE_NO, err));
     ITER_TRY(check_choice("lookahead", opt->lookahead, ITER_LOOKAHEAD_EPOCH, err));
     ITER_TRY(check_choice("memory", opt->memory, ITER_MEMORY_DEVICE, err));
     ITER_TRY(check_choice("only_reads", opt->only_reads, 1, err));
@@ -48,12 +45,15 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     if (opt->batch_size == 0) opt->batch_size = 32;
     if (opt->batch_size > 1u << 24)
         return iter__fail(err, ITER_EINVAL, "options: batch_size %u is too large", opt->batch_size);
-    if (opt->prefetch == 0) opt->prefetch = 2;
     if (opt->max_held == 0) opt->max_held = 2;
     if (opt->prefetch > 4096 || opt->max_held > 4096) {
         return iter__fail(err, ITER_EINVAL,
                           "options: prefetch %u and max_held %u; at most 4096 each", opt->prefetch,
                           opt->max_held);
+    }
+    if (opt->read_threads > THREADS_MAX) {
+        return iter__fail(err, ITER_EINVAL, "options: read_threads %u; at most %d",
+                          opt->read_threads, THREADS_MAX);
     }
     if (opt->ranks == 0) opt->ranks = 1;
     if (opt->rank >= opt->ranks)
@@ -63,10 +63,9 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
                           opt->workers, WORKERS_MAX);
     }
     if (opt->workers == ITER_WORKERS_AUTO) {
-        const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-        opt->workers = cores < 1 ? 1 : cores > WORKERS_MAX ? WORKERS_MAX : (int32_t)cores;
+        const uint32_t cores = iter__cores("/proc", "/sys/fs/cgroup");
+        opt->workers = cores > WORKERS_MAX ? WORKERS_MAX : (int32_t)cores;
     }
-    iter__budget_pictures(loader);
     if (opt->grace_ms == 0) opt->grace_ms = DEFAULT_GRACE;
     if (opt->timeout_ms < 0 || opt->grace_ms < 0 || opt->stall_ms < 0)
         return iter__fail(err, ITER_EINVAL, "options: a time is negative");
@@ -95,8 +94,8 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
         const char *name = shuffle_names[opt->shuffle];
         snprintf(named, sizeof(named), "%s", name);
         if (opt->shuffle == ITER_SHUFFLE_BLOCK) {
-            snprintf(named, sizeof(named), "block:block=%u,buffer=%u",
-                     opt->block ? opt->block : 256, opt->buffer_blocks ? opt->buffer_blocks : 16);
+            snprintf(named, sizeof(named), "block:block=%u,buffer=%u", opt->block,
+                     opt->buffer_blocks);
         } else if (opt->shuffle == ITER_SHUFFLE_BATCH) {
             snprintf(named, sizeof(named), "batch:unit=%u",
                      opt->block ? opt->block : opt->batch_size);
@@ -169,6 +168,16 @@ static iter_status identify_sampler(iter_loader *loader, iter_error *err) {
     return ITER_OK;
 }
 
+/* A block shuffle's blocks are read as such, however it was asked for. */
+static void find_locality(iter_loader *loader) {
+    const iter_block_options *block = loader->sampler_options;
+    loader->locality.is_ordered = loader->sampler == iter_registry_sampler(NULL, "sequential");
+    if (loader->sampler != iter_registry_sampler(NULL, "block")) return;
+    const iter_block_options defaults = ITER_BLOCK_OPTIONS_INIT;
+    loader->locality.block_rows = (uint64_t)(block->block > 0 ? block->block : defaults.block);
+    loader->locality.block_buffer = (uint64_t)(block->buffer > 0 ? block->buffer : defaults.buffer);
+}
+
 static int64_t subset_length(const void *user, uint64_t index) {
     const iter_loader *loader = user;
     return iter__dataset_length(loader->dataset, loader->subset ? loader->subset[index] : index);
@@ -234,6 +243,7 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
         ops->open(loader->sampler_state, loader->sampler_options, &context, err);
     if (status < 0) return iter__fail_in(err, status, "sampler %s", ops->base.name);
     loader->sampler_open = true;
+    find_locality(loader);
     if (ops->index) {
         loader->cut.n = ops->length(loader->sampler_state);
     } else {
@@ -250,126 +260,9 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
     return identify_sampler(loader, err);
 }
 
-/* ---- Source and memory ----------------------------------------------------------------------- */
+/* ---- Plan ------------------------------------------------------------------------------------ */
 
-static const iter_source_ops *source_named(const char *name) {
-    for (int i = 0; iter_builtin_source(i); i++) {
-        if (strcmp(iter_builtin_source(i)->base.name, name) == 0) return iter_builtin_source(i);
-    }
-    return NULL;
-}
-
-static iter_status open_source(iter_loader *loader, const iter_source_ops *ops,
-                               const iter_source_config *config, iter_error *err) {
-    char fallback[160] = "";
-    loader->io.state = iter__alloc(1, ops->base.state_size ? ops->base.state_size : 1);
-    if (!loader->io.state)
-        return iter__fail(err, ITER_ENOMEM, "source %s: out of memory", ops->base.name);
-    const iter_status status = ops->open(loader->io.state, config, fallback, sizeof(fallback), err);
-    if (status < 0) {
-        iter__free(loader->io.state);
-        loader->io.state = NULL;
-        return iter__error_settle(err, status, ops->base.name);
-    }
-    if (fallback[0]) iter__fallback(loader, fallback);
-    loader->io.ops = ops;
-    loader->io.is_open = true;
-    loader->io.async = ops->submit != NULL;
-    return ITER_OK;
-}
-
-/* Opens the ring, or pread where it is not to be had; the fallback is said once. */
-static iter_status open_ring_or_pread(iter_loader *loader, const iter_source_config *config,
-                                      bool want_ring, iter_error *err) {
-    if (loader->opt.source_ops) {
-        ITER_TRY(iter__source_check(loader->opt.source_ops, err));
-        return open_source(loader, loader->opt.source_ops, config, err);
-    }
-    const iter_source_ops *ring = source_named("ring");
-    if (want_ring && !ring)
-        iter__fallback(loader, "ring: this build has no io_uring; reading with pread");
-    if (want_ring && ring) {
-        iter_error why = {.status = ITER_OK};
-        const iter_status status = open_source(loader, ring, config, &why);
-        if (status != ITER_EUNSUPPORTED) {
-            if (status < 0 && err) *err = why;
-            return status;
-        }
-        char text[160];
-        snprintf(text, sizeof(text), "ring: %.110s; reading with pread", why.message);
-        iter__fallback(loader, text);
-    }
-    return open_source(loader, source_named("pread"), config, err);
-}
-
-static void close_source(iter_loader *loader) {
-    iter_io *io = &loader->io;
-    iter__pool_free(io);
-    if (io->is_open) io->ops->close(io->state);
-    iter__free(io->state);
-    io->state = NULL;
-    io->ops = NULL;
-    io->is_open = io->async = false;
-}
-
-/* Whether to hold all files in memory; decides AUTO. */
-static iter_status choose_source(iter_loader *loader, uint64_t limit, bool *out_preload,
-                                 iter_error *err) {
-    const uint64_t files = iter__budget_preload(loader->dataset),
-                   fixed = iter__budget_fixed(loader);
-    const bool fits = fixed <= limit && files <= limit - fixed;
-    const int32_t wish = loader->opt.source;
-    loader->source = wish;
-    *out_preload = wish == ITER_SOURCE_MEMORY || (wish == ITER_SOURCE_AUTO && fits);
-    if (wish == ITER_SOURCE_AUTO) loader->source = fits ? ITER_SOURCE_MEMORY : ITER_SOURCE_RING;
-    if (wish == ITER_SOURCE_MEMORY && !fits)
-        return iter__budget_too_small(loader, limit, "files", files, err);
-    if (wish == ITER_SOURCE_DIRECT && !loader->plan.direct) {
-        iter__fallback(loader,
-                       "direct: stages stand between bytes and batch; reading into the arena");
-        loader->source = ITER_SOURCE_RING;
-    }
-    return ITER_OK;
-}
-
-/* From files in memory to a plan over them: rows that lie as arrays need no bytes any more. */
-static void use_preload(iter_loader *loader) {
-    const iter_preload *preload = &loader->dataset->preload;
-    loader->preload = preload;
-    if (preload->object_base) return;
-    for (int32_t i = 0; i < loader->plan.n_fields; i++) {
-        iter_field_plan *field = &loader->plan.fields[i];
-        if (field->from != ITER_ROW_BYTES) continue;
-        field->from = ITER_ROW_RESIDENT;
-        loader->resident[field->in] = preload->rows[field->in];
-    }
-    loader->plan.needs_bytes = false;
-}
-
-static iter_status preload(iter_loader *loader, iter_error *err) {
-    iter_dataset *dataset = loader->dataset;
-    iter_source_config config = {.files = dataset->desc.files,
-                                 .n_files = dataset->desc.n_files,
-                                 .depth = SOURCE_DEPTH,
-                                 .o_direct = loader->opt.o_direct};
-    ITER_TRY(open_ring_or_pread(loader, &config, true, err));
-    if (!config.o_direct && iter__dataset_is_cold(dataset, loader->io.ops, loader->io.state)) {
-        close_source(loader); /* past the page cache it takes half the time */
-        config.o_direct = 1;
-        ITER_TRY(open_ring_or_pread(loader, &config, true, err));
-    }
-    bool now;
-    const iter_status status =
-        iter__dataset_preload(dataset, loader->io.ops, loader->io.state, &now, err);
-    if (status == ITER_OK) use_preload(loader);
-    for (int i = 0; now && i < ITER_PATH_COUNT; i++) {
-        atomic_store(&loader->io.path_bytes[i], dataset->preload.path_bytes[i]);
-    }
-    close_source(loader);
-    return status;
-}
-
-static iter_status make_plan(iter_loader *loader, iter_error *err) {
+iter_status iter__loader_plan(iter_loader *loader, iter_error *err) {
     ITER_TRY(iter__plan_make(&loader->plan, loader->dataset, loader->resident, loader->chain,
                              loader->opt.batch_size, loader->opt.collate != NULL, err));
     return loader->memory == ITER_MEMORY_DEVICE ? iter__device_rows_plan(loader, err) : ITER_OK;
@@ -390,167 +283,26 @@ static iter_status make_set(iter_loader *loader, iter_error *err) {
     iter__fallback(loader, text);
     loader->device.set.is_off = true;
     iter__plan_free(&loader->plan);
-    return make_plan(loader, err);
+    return iter__loader_plan(loader, err);
 }
 
-/* Rows that are dear to make are made once, where they fit; the plan is then one over arrays. */
-static iter_status keep_rows(iter_loader *loader, uint64_t limit, iter_error *err) {
-    iter_dataset *dataset = loader->dataset;
-    if (!dataset->format || !dataset->format->get || !iter__description_keeps(&dataset->desc))
-        return ITER_OK;
-    if (loader->once || loader->plan.has_set) return ITER_OK;
-    const uint64_t bytes = iter__description_kept_bytes(&dataset->desc);
-    const uint64_t fixed = iter__budget_fixed(loader);
-    const bool there = iter__dataset_is_preloaded(dataset); /* by another loader */
-    if (!there && (fixed > limit || bytes > limit - fixed)) return ITER_OK;
-    bool now;
-    ITER_TRY(iter__dataset_preload(dataset, NULL, NULL, &now, err));
-    loader->preload = &dataset->preload;
-    memcpy(loader->resident, dataset->preload.rows, sizeof(loader->resident));
-    iter__plan_free(&loader->plan);
-    return make_plan(loader, err);
-}
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
-/* The arena: what all opened batches may need, if the limit allows; at least two chunks. Its reads end in any order, its memory is given back in
- * the samples' order, so one slow read keeps as much waiting as there is arena behind it: who reads far ahead has more. */
-static iter_status make_arena(iter_loader *loader, uint64_t limit, iter_error *err) {
-    iter_io *io = &loader->io;
-    size_t least = 2 * iter__io_chunk_bytes(loader, loader->chunk_rows);
-    const uint64_t fixed = iter__budget_fixed(loader);
-    while (fixed + least > limit && loader->chunk_rows > 1) {
-        loader->chunk_rows /= 2;
-        least = 2 * iter__io_chunk_bytes(loader, loader->chunk_rows);
-    }
-    if (fixed + least > limit) return iter__budget_too_small(loader, limit, "an arena", least, err);
-    uint32_t n_frames;
-    const size_t frames = iter__frames_bytes(loader, &n_frames) * n_frames;
-    size_t bytes = iter__io_chunk_bytes(loader, loader->opt.batch_size) * loader->n_slots;
-    size_t most = (size_t)loader->opt.prefetch * ARENA_BATCH;
-    if (most < ARENA_PREFERRED) most = ARENA_PREFERRED;
-    if (most < least) most = least;
-    if (frames) bytes = most = frames;
-    if (bytes > most) bytes = most;
-    if (bytes > limit - fixed) bytes = (size_t)(limit - fixed);
-    if (bytes < least) bytes = least;
-    io->arena_bytes = bytes & ~(size_t)4095;
-    io->arena = iter__map(io->arena_bytes);
-    if (!io->arena)
-        return iter__fail(err, ITER_ENOMEM, "no memory for an arena of %zu bytes", io->arena_bytes);
-    return ITER_OK;
-}
-
-static iter_status open_reading(iter_loader *loader, uint64_t limit, iter_error *err) {
-    iter_io *io = &loader->io;
-    iter_dataset *dataset = loader->dataset;
-    io->direct = loader->source == ITER_SOURCE_DIRECT;
-    if (!io->direct) ITER_TRY(make_arena(loader, limit, err));
-    loader->max_chunks = (loader->opt.batch_size + loader->chunk_rows - 1) / loader->chunk_rows;
-    io->region_capacity = loader->max_chunks * loader->n_slots + 1;
-    io->regions = iter__alloc(io->region_capacity, sizeof(*io->regions));
-    if (!io->regions) return iter__fail(err, ITER_ENOMEM, "arena: out of memory");
-    iter_source_config config = {.files = dataset->desc.files,
-                                 .n_files = dataset->desc.n_files,
-                                 .depth = SOURCE_DEPTH,
-                                 .o_direct = loader->opt.o_direct,
-                                 .arena = io->arena,
-                                 .arena_bytes = io->arena_bytes};
-    if (io->direct && loader->device.handle) { /* page-locked for both who write there */
-        ITER_TRY(iter__slots_map(loader, err));
-        config.arena = loader->slots;
-        config.arena_bytes = loader->slots_bytes;
-    }
-    uint32_t n_frames;
-    const bool large_reads = !io->direct && iter__frames_bytes(loader, &n_frames) > 0;
-    if (loader->source == ITER_SOURCE_NULL) {
-        ITER_TRY(open_source(loader, source_named("null"), &config, err));
-    } else {
-        const bool ring = loader->source != ITER_SOURCE_PREAD;
-        ITER_TRY(open_ring_or_pread(loader, &config, ring, err));
-        if (large_reads && !config.o_direct && iter__dataset_is_cold(dataset, io->ops, io->state)) {
-            close_source(loader); /* large and aligned: past the page cache it takes less */
-            config.o_direct = 1;
-            ITER_TRY(open_ring_or_pread(loader, &config, ring, err));
-        }
-        if (!io->async) {
-            ITER_TRY(iter__pool_make(loader, SOURCE_DEPTH, err));
-            if (loader->source != ITER_SOURCE_DIRECT) loader->source = ITER_SOURCE_PREAD;
-        }
-    }
-    ITER_TRY(iter__frames_make(loader, err));
-    const bool can_try = io->ops->try_read && !loader->opt.o_direct && !io->frames;
-    atomic_store(&io->misses, can_try || !io->async ? 0 : INT32_MAX);
-    if (!can_try) loader->try_bytes = loader->placed_head = 0;
-    return ITER_OK;
-}
-
-/* Bytes that are read row by row are worked on while they are in the first-level caches: each row
- * as it comes, in a buffer of the worker's, or in small chunks. */
-static void fit_caches(iter_loader *loader) {
-    const iter_loader_options *opt = &loader->opt;
-    const iter_description *desc = &loader->dataset->desc;
-    uint64_t sample = 1;
-    for (int32_t e = 0; e < desc->n_extents; e++)
-        sample += desc->max_extent_bytes[e];
-    uint32_t n_frames;
-    const bool past_cache = opt->o_direct || iter__frames_bytes(loader, &n_frames) > 0;
-    if (!past_cache && sample <= READ_BYTES && loader->source != ITER_SOURCE_DIRECT) {
-        loader->try_bytes = READ_BYTES;
-        return;
-    }
-    const uint64_t fit = READ_BYTES / sample > 4 ? READ_BYTES / sample : 4;
-    const bool runs = opt->shuffle == ITER_SHUFFLE_NONE; /* then neighbours are one read */
-    if (!runs && loader->chunk_rows > fit) loader->chunk_rows = (uint32_t)fit;
-    if (!past_cache) iter__placed_plan(loader);
-}
-
-/* Whether files that could not be loaded are read as needed: what cannot be read then, either, is a
- * failed sample. */
-static bool does_without(const iter_loader_options *opt, iter_status loaded) {
-    if (opt->source != ITER_SOURCE_MEMORY) return loaded == ITER_EIO || loaded == ITER_ENOMEM;
-    return loaded == ITER_EIO && opt->on_error != ITER_ON_ERROR_FAIL;
+/* A line of the plan that says how it works and what that takes. */
+static iter_status note_layout(iter_loader *loader, iter_layout_in *in, iter_error *err) {
+    char text[1024];
+    in->loaded_bytes = loader->preload ? loader->preload->bytes : 0;
+    iter__layout_text(in, &loader->layout, text, sizeof(text));
+    return iter__plan_note(&loader->plan, text, err);
 }
 
 static iter_status make_memory(iter_loader *loader, iter_error *err) {
-    const iter_loader_options *opt = &loader->opt;
-    const uint64_t limit =
-        opt->memory_limit ? opt->memory_limit : iter__memory_free("/proc", "/sys/fs/cgroup") / 2;
-    loader->n_slots = opt->max_held + opt->prefetch + 1;
-    loader->queue_capacity = 2 * loader->n_slots + 2;
-    const iter_description *desc = &loader->dataset->desc;
-    size_t sample = loader->plan.slot_bytes / opt->batch_size;
-    for (int32_t e = 0; e < desc->n_extents; e++)
-        sample += desc->max_extent_bytes[e];
-    const size_t fit = CHUNK_BYTES * 4 / (sample ? sample : 1);
-    loader->chunk_rows = fit < 1 ? 1 : fit > CHUNK_ROWS ? CHUNK_ROWS : (uint32_t)fit;
-    if (loader->chunk_rows > opt->batch_size) loader->chunk_rows = opt->batch_size;
-    loader->max_chunks = (opt->batch_size + loader->chunk_rows - 1) / loader->chunk_rows;
-    if (iter__budget_fixed(loader) > limit) return iter__budget_refuse(loader, limit, err);
-    if (loader->plan.needs_bytes) {
-        bool load_all;
-        ITER_TRY(choose_source(loader, limit, &load_all, err));
-        iter_error why = {.status = ITER_OK};
-        const iter_status loaded = load_all ? preload(loader, &why) : ITER_AGAIN;
-        if (loaded < 0 && !does_without(opt, loaded)) {
-            if (err) *err = why;
-            return loaded;
-        }
-        if (loaded < 0) { /* the samples that can be read are read one by one */
-            char text[160];
-            snprintf(text, sizeof(text), "memory: %.120s; reading as needed", why.message);
-            iter__fallback(loader, text);
-            loader->source = ITER_SOURCE_RING;
-        }
-        if (loaded != ITER_OK) {
-            fit_caches(loader);
-            ITER_TRY(open_reading(loader, limit, err));
-        }
-    } else {
-        loader->source = ITER_SOURCE_MEMORY;
-        ITER_TRY(keep_rows(loader, limit, err));
-    }
-    loader->max_chunks = (opt->batch_size + loader->chunk_rows - 1) / loader->chunk_rows;
-    loader->rows_a_chunk = loader->order->is_stream ? opt->batch_size : loader->chunk_rows;
-    loader->queue = iter__alloc(loader->queue_capacity, sizeof(*loader->queue));
+    iter_layout_in in;
+    ITER_TRY(iter__bytes_choose(loader, &in, err));
+    ITER_TRY(iter__layout_make(&in, &loader->layout, err));
+    ITER_TRY(note_layout(loader, &in, err));
+    if (in.bytes == BYTES_READ) ITER_TRY(iter__bytes_open(loader, err));
+    loader->queue = iter__alloc(loader->layout.queue_capacity, sizeof(*loader->queue));
     loader->failures = iter__alloc(ITER_FAILURES_MAX, sizeof(*loader->failures));
     if (!loader->queue || !loader->failures)
         return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
@@ -592,11 +344,8 @@ void iter__loader_free(iter_loader *loader) {
     }
     iter__free(loader->workers);
     iter__free(loader->stages);
-    if (loader->io.ops) close_source(loader);
+    iter__bytes_close(loader);
     iter__device_slots_free(loader);
-    iter__unmap(loader->io.arena, loader->io.arena_bytes);
-    iter__free(loader->io.regions);
-    iter__free(loader->io.frames);
     iter__batches_free(loader);
     iter__free(loader->queue);
     iter__free(loader->failures);
@@ -642,12 +391,11 @@ static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_
     ITER_TRY(iter__device_slots_open(loader, err));
     ITER_TRY(make_cut(loader, err));
     memcpy(loader->resident, loader->dataset->resident, sizeof(loader->resident));
-    ITER_TRY(make_plan(loader, err));
+    ITER_TRY(iter__loader_plan(loader, err));
     ITER_TRY(make_set(loader, err));
     loader->get_key = iter_rng_key(loader->opt.seed, "get", 0);
     loader->replace_key = iter_rng_key(loader->opt.seed, "replace", 0);
     ITER_TRY(make_memory(loader, err));
-    ITER_TRY(iter__budget_note(loader, err));
     ITER_TRY(iter__stages_make(loader, err));
     loader->stage_name = leading_stage(loader);
     loader->opener.at = loader->position = iter__cut_epoch(&loader->cut, 0);

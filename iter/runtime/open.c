@@ -16,10 +16,10 @@ bool iter__may_open(const iter_loader *loader) {
     const iter_opener *opener = &loader->opener;
     if (opener->done || opener->busy || opener->stream_busy || iter__is_canceled(loader))
         return false;
-    if (loader->queue_count == loader->queue_capacity) return false;
+    if (loader->queue_count == loader->layout.queue_capacity) return false;
     for (uint32_t i = 0; i < loader->queue_count; i++) {
         const iter_entry *entry =
-            &loader->queue[(loader->queue_first + i) % loader->queue_capacity];
+            &loader->queue[(loader->queue_first + i) % loader->layout.queue_capacity];
         if (!entry->batch && (entry->empty || loader->opt.lookahead == ITER_LOOKAHEAD_EPOCH))
             return false;
     }
@@ -158,7 +158,7 @@ static void push_end(iter_loader *loader) {
 
 /* Cuts the rows into chunks and lets them be claimed. */
 static void set_chunks(iter_loader *loader, iter_batch *batch, uint32_t n_rows) {
-    const uint32_t rows = loader->rows_a_chunk, n_chunks = (n_rows + rows - 1) / rows;
+    const uint32_t rows = loader->layout.rows_a_chunk, n_chunks = (n_rows + rows - 1) / rows;
     const bool read = loader->plan.needs_bytes && !loader->preload;
     atomic_store_explicit(&batch->chunks_left, n_chunks, memory_order_relaxed);
     atomic_store_explicit(&batch->n_chunks, n_chunks, memory_order_relaxed);

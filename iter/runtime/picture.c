@@ -34,14 +34,14 @@ static void release(iter_growing *buffer) {
 /* At least `bytes` in the buffer; what is in it is lost when it grows. */
 static iter_status grow(iter_loader *loader, iter_growing *buffer, size_t bytes, const char *what,
                         iter_error *err) {
-    if (bytes > loader->picture_max)
-        return iter__fail(err, ITER_ENOMEM,
-                          "%s takes %zu bytes, more than max_sample_bytes (%zu%s)", what, bytes,
-                          loader->picture_max,
-                          loader->picture_share ? ", a 16th of memory_limit: raise either" : "");
+    if (bytes > loader->layout.picture_max)
+        return iter__fail(
+            err, ITER_ENOMEM, "%s takes %zu bytes, more than max_sample_bytes (%zu%s)", what, bytes,
+            loader->layout.picture_max,
+            loader->layout.picture_share ? ", a 16th of memory_limit: raise either" : "");
     if (bytes <= buffer->bytes) return ITER_OK;
     size_t wanted = buffer->bytes + buffer->bytes / 2;
-    if (wanted > loader->picture_max) wanted = loader->picture_max;
+    if (wanted > loader->layout.picture_max) wanted = loader->layout.picture_max;
     if (wanted < bytes) wanted = bytes;
     atomic_fetch_sub_explicit(&loader->picture_bytes, buffer->bytes, memory_order_relaxed);
     release(buffer);

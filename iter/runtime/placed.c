@@ -18,13 +18,11 @@
 #define TAIL_MAX    64                /* bytes behind a row */
 #define HEAD_MAX    4096
 
-void iter__placed_plan(iter_loader *loader) {
-    const iter_plan *plan = &loader->plan;
-    const iter_dataset *dataset = loader->dataset;
-    const iter_description *desc = &dataset->desc;
+void iter__placed_find(const iter_plan *plan, const iter_description *desc, int32_t *out_field,
+                       size_t *out_head, size_t *out_stride) {
     int32_t found = -1, n = 0;
     size_t head = 0, bytes;
-    if (desc->n_extents != 1 || loader->source == ITER_SOURCE_DIRECT || plan->has_ways) return;
+    *out_head = 0;
     for (int32_t f = 0; f < plan->n_fields; f++) {
         const iter_field_plan *field = &plan->fields[f];
         if (field->lengths_of >= 0) continue;
@@ -40,10 +38,9 @@ void iter__placed_plan(iter_loader *loader) {
                                                desc->max_extent_bytes[0], 0, &head, &bytes))
         return;
     if (head == 0 || head > HEAD_MAX) return;
-    loader->placed_field = found;
-    loader->placed_head = head;
-    loader->placed_stride = (head + TAIL_MAX + 63) & ~(size_t)63;
-    loader->try_bytes = loader->placed_stride * loader->chunk_rows;
+    *out_field = found;
+    *out_head = head;
+    *out_stride = (head + TAIL_MAX + 63) & ~(size_t)63;
 }
 
 /* Adds the parts of one more row; false where it does not belong to the run. */
@@ -51,7 +48,7 @@ static bool add_row(const iter_loader *loader, iter_batch *batch, uint32_t row, 
                     iter_read *read, iter_iovec *parts) {
     const iter_extent *extent = &batch->extents[row];
     const iter_description *desc = &loader->dataset->desc;
-    const iter_field_plan *field = &loader->plan.fields[loader->placed_field];
+    const iter_field_plan *field = &loader->plan.fields[loader->layout.placed_field];
     const size_t size = extent->size;
     size_t head, bytes;
     if (read->n_parts == 0) {
@@ -61,17 +58,17 @@ static bool add_row(const iter_loader *loader, iter_batch *batch, uint32_t row, 
                read->size + size > RUN_MAX || read->n_parts + PARTS_A_ROW > ITER_READ_PARTS_MAX) {
         return false;
     }
-    if (extent->size > loader->opt.max_sample_bytes ||
+    if (extent->size > loader->layout.sample_max ||
         !desc->fields[field->in].decoder->find(desc->shared, &field->source, NULL, size, 0, &head,
                                                &bytes) ||
-        head != loader->placed_head || size - head - bytes > TAIL_MAX)
+        head != loader->layout.placed_head || size - head - bytes > TAIL_MAX)
         return false;
     uint8_t *to = batch->memory + field->slot_offset + (size_t)row * field->made_bytes;
     const size_t tail = size - head - bytes;
     if (read->n_parts == 0) parts[read->n_parts++] = (iter_iovec){around, 0};
     parts[read->n_parts - 1].size += head; /* the part begins with the tail of the row before */
     if (bytes > 0) parts[read->n_parts++] = (iter_iovec){to, bytes};
-    parts[read->n_parts++] = (iter_iovec){around + loader->placed_stride - tail, tail};
+    parts[read->n_parts++] = (iter_iovec){around + loader->layout.placed_stride - tail, tail};
     read->size += size;
     return true;
 }
@@ -79,12 +76,13 @@ static bool add_row(const iter_loader *loader, iter_batch *batch, uint32_t row, 
 uint32_t iter__placed_run(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row,
                           uint32_t end, uint64_t path_bytes[ITER_PATH_COUNT]) {
     const iter_description *desc = &loader->dataset->desc;
-    const iter_field_plan *field = &loader->plan.fields[loader->placed_field];
+    const iter_field_plan *field = &loader->plan.fields[loader->layout.placed_field];
     iter_iovec parts[ITER_READ_PARTS_MAX];
     iter_read read = {.parts = parts};
     uint32_t n = 0;
-    while (row + n < end && n < loader->chunk_rows &&
-           add_row(loader, batch, row + n, worker->hot + n * loader->placed_stride, &read, parts))
+    while (row + n < end && n < loader->layout.chunk_rows &&
+           add_row(loader, batch, row + n, worker->hot + n * loader->layout.placed_stride, &read,
+                   parts))
         n++;
     if (n == 0) return 0;
     if (parts[read.n_parts - 1].size == 0) read.n_parts--; /* nothing lies behind the last row */
@@ -92,13 +90,13 @@ uint32_t iter__placed_run(iter_loader *loader, iter_worker *worker, iter_batch *
     path_bytes[read.path] += read.done;
     size_t here = 0, offset, bytes;
     for (uint32_t i = 0; i < n; i++) {
-        const uint8_t *head = worker->hot + i * loader->placed_stride;
+        const uint8_t *head = worker->hot + i * loader->layout.placed_stride;
         const size_t size = batch->extents[row + i].size;
         here += size;
         if (read.done < here ||
             !desc->fields[field->in].decoder->find(desc->shared, &field->source, head, size,
-                                                   loader->placed_head, &offset, &bytes) ||
-            offset != loader->placed_head)
+                                                   loader->layout.placed_head, &offset, &bytes) ||
+            offset != loader->layout.placed_head)
             return i;
         batch->bytes[row + i] = head;
     }

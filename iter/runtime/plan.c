@@ -294,33 +294,6 @@ static iter_status plan_field(iter_plan *plan, const iter_dataset *dataset, cons
     return status;
 }
 
-/* Reads may go straight into the slot when each extent is tiled by rows that are copied as they
- * are. */
-static bool can_read_direct(const iter_plan *plan, const iter_description *desc) {
-    if (!plan->needs_bytes) return false;
-    for (int32_t e = 0; e < desc->n_extents; e++) {
-        size_t covered = 0;
-        for (bool grew = true; grew;) {
-            grew = false;
-            for (int32_t i = 0; i < plan->n_fields; i++) {
-                const iter_field_plan *field = &plan->fields[i];
-                const iter_field *in = &desc->fields[field->in];
-                if (field->from != ITER_ROW_BYTES || in->extent != e || in->offset != covered ||
-                    !field->row_bytes)
-                    continue;
-                if (!field->copies) return false;
-                covered += field->row_bytes;
-                grew = true;
-            }
-        }
-        if (covered != desc->max_extent_bytes[e]) return false;
-    }
-    for (int32_t i = 0; i < plan->n_fields; i++) {
-        if (plan->fields[i].from == ITER_ROW_DECODE) return false;
-    }
-    return true;
-}
-
 /* What workers leave of a field in the slot; returns where the next one begins. */
 static size_t lay_out_field(iter_field_plan *field, uint32_t batch_size, size_t at) {
     field->slot_offset = field->device_offset = at;
@@ -456,10 +429,7 @@ static iter_status write_text(iter_plan *plan, const iter_description *desc, ite
     plan->text = NULL;
     for (int32_t i = 0; i < plan->n_fields; i++)
         text = append_field(text, plan, &plan->fields[i], desc);
-    char *tail = iter__strf(
-        "slot %zu bytes%s\n", plan->slot_bytes,
-        plan->direct ? "; rows are stored as they are read: a read may target the batch itself"
-                     : "");
+    char *tail = iter__strf("slot %zu bytes\n", plan->slot_bytes);
     text = append(text, tail);
     iter__free(tail);
     plan->text = text;
@@ -537,7 +507,6 @@ iter_status iter__plan_place(iter_plan *plan, const iter_dataset *dataset, uint3
         const size_t end = in->offset + iter_desc_bytes(&field->source);
         if (end > plan->least_extent[in->extent]) plan->least_extent[in->extent] = end;
     }
-    plan->direct = can_read_direct(plan, &dataset->desc);
     ITER_TRY(lay_out_slot(plan, batch_size, err));
     return write_text(plan, &dataset->desc, err);
 }

@@ -12,13 +12,13 @@
 #include "iter/core/error.h"
 #include "iter/runtime/runtime.h"
 
-#define THREADS 8
+#define DEFAULT_THREADS 8
 
 struct iter_pool {
     const iter_source_ops *inner;
     void *inner_state;
-    pthread_t threads[THREADS];
-    int n_threads;
+    pthread_t *threads; /* [n_threads] */
+    uint32_t n_threads;
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t todo_more, done_more;
     iter_read **todo, **done; /* rings of `depth` */
@@ -158,6 +158,10 @@ iter_status iter__pool_make(iter_loader *loader, uint32_t depth, iter_error *err
     pool->depth = depth;
     pool->todo = iter__alloc(depth, sizeof(iter_read *));
     pool->done = iter__alloc(depth, sizeof(iter_read *));
+    const uint32_t wanted =
+        loader->opt.read_threads ? loader->opt.read_threads : (uint32_t)DEFAULT_THREADS;
+    pool->threads = iter__alloc(wanted, sizeof(*pool->threads));
+    const bool has_memory = pool->todo && pool->done && pool->threads;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -166,9 +170,9 @@ iter_status iter__pool_make(iter_loader *loader, uint32_t depth, iter_error *err
     pthread_cond_init(&pool->done_more, &monotonic);
     pthread_condattr_destroy(&monotonic);
     io->pool = pool;
-    for (; pool->todo && pool->done && pool->n_threads < THREADS; pool->n_threads++) {
+    for (; has_memory && pool->n_threads < wanted; pool->n_threads++) {
         char name[32];
-        snprintf(name, sizeof(name), "iter%u-r%d", loader->number, pool->n_threads);
+        snprintf(name, sizeof(name), "iter%u-r%u", loader->number, pool->n_threads);
         if (iter__thread_start(&pool->threads[pool->n_threads], name, serve, pool) != 0) break;
     }
     if (pool->n_threads == 0) {
@@ -188,7 +192,7 @@ void iter__pool_free(iter_io *io) {
     pool->stopping = true;
     pthread_cond_broadcast(&pool->todo_more);
     pthread_mutex_unlock(&pool->lock);
-    for (int i = 0; i < pool->n_threads; i++)
+    for (uint32_t i = 0; i < pool->n_threads; i++)
         pthread_join(pool->threads[i], NULL);
     io->ops = pool->inner;
     io->state = pool->inner_state;
@@ -196,6 +200,7 @@ void iter__pool_free(iter_io *io) {
     pthread_mutex_destroy(&pool->lock);
     pthread_cond_destroy(&pool->todo_more);
     pthread_cond_destroy(&pool->done_more);
+    iter__free(pool->threads);
     iter__free(pool->todo);
     iter__free(pool->done);
     iter__free(pool);

@@ -4,7 +4,7 @@
 #include "iter/runtime/runtime.h"
 
 iter_entry *iter__queue_at(iter_loader *loader, uint32_t i) {
-    return &loader->queue[(loader->queue_first + i) % loader->queue_capacity];
+    return &loader->queue[(loader->queue_first + i) % loader->layout.queue_capacity];
 }
 
 void iter__queue_push(iter_loader *loader, const iter_entry *entry) {
@@ -16,7 +16,7 @@ void iter__queue_push(iter_loader *loader, const iter_entry *entry) {
 }
 
 void iter__queue_pop(iter_loader *loader) {
-    loader->queue_first = (loader->queue_first + 1) % loader->queue_capacity;
+    loader->queue_first = (loader->queue_first + 1) % loader->layout.queue_capacity;
     loader->queue_count--;
 }
 

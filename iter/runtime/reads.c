@@ -33,26 +33,23 @@
 
 /* ---- Arena: with io.lock held ---------------------------------------------------------------- */
 
-/* Past the page cache whole blocks are read: each read has the blocks around it to itself, and lies
- * in them as it does in the file. */
-static bool has_blocks(const iter_loader *loader) {
-    return loader->opt.o_direct && loader->source != ITER_SOURCE_DIRECT;
-}
-
 static size_t whole_blocks(size_t bytes) {
     return (bytes + REGION_ALIGN - 1) & ~(size_t)(REGION_ALIGN - 1);
 }
 
+/* Past the page cache whole blocks are read: each read has the blocks around it to itself, and lies in
+ * them as it does in the file. */
+
 /* Space for `bytes`, or false. */
 static bool region_take(iter_io *io, size_t bytes, uint64_t *out_region, uint8_t **out_data) {
     const size_t need = whole_blocks(bytes);
-    if (io->region_next - io->region_first == io->region_capacity) return false;
+    if (io->region_next - io->region_first == io->n_regions) return false;
     size_t at = io->arena_head;
     if (io->region_first == io->region_next) {
         at = 0;
         if (need > io->arena_bytes) return false;
     } else {
-        const size_t tail = io->regions[io->region_first % io->region_capacity].at;
+        const size_t tail = io->regions[io->region_first % io->n_regions].at;
         if (at > tail) { /* free: [at, end) and [0, tail) */
             if (need > io->arena_bytes - at) {
                 if (need > tail) return false;
@@ -62,7 +59,7 @@ static bool region_take(iter_io *io, size_t bytes, uint64_t *out_region, uint8_t
             return false;
         }
     }
-    io->regions[io->region_next % io->region_capacity] = (iter_region){.at = at, .bytes = need};
+    io->regions[io->region_next % io->n_regions] = (iter_region){.at = at, .bytes = need};
     io->arena_head = at + need;
     *out_region = ++io->region_next;
     *out_data = io->arena + at;
@@ -80,23 +77,11 @@ void iter__io_release(iter_loader *loader, iter_chunk *chunk) {
         chunk->region = 0;
         return;
     }
-    io->regions[(chunk->region - 1) % io->region_capacity].done = true;
-    while (io->region_first < io->region_next &&
-           io->regions[io->region_first % io->region_capacity].done)
+    io->regions[(chunk->region - 1) % io->n_regions].done = true;
+    while (io->region_first < io->region_next && io->regions[io->region_first % io->n_regions].done)
         io->region_first++;
     pthread_mutex_unlock(&io->lock);
     chunk->region = 0;
-}
-
-size_t iter__io_chunk_bytes(const iter_loader *loader, uint32_t rows) {
-    const iter_description *desc = &loader->dataset->desc;
-    uint64_t sample = 0;
-    for (int32_t e = 0; e < desc->n_extents; e++) {
-        const uint64_t bytes = desc->max_extent_bytes[e];
-        sample += bytes < loader->opt.max_sample_bytes ? bytes : loader->opt.max_sample_bytes;
-        if (has_blocks(loader)) sample += 2 * REGION_ALIGN;
-    }
-    return (size_t)(sample * rows + REGION_ALIGN);
 }
 
 /* ---- Submission: with io.lock held ----------------------------------------------------------- */
@@ -141,8 +126,7 @@ static void mark_missing(iter_loader *loader, iter_batch *batch, const iter_read
 /* Takes one completed read into the books; true when it was its chunk's last. */
 static bool complete(iter_loader *loader, iter_chunk_read *r) {
     iter_io *io = &loader->io;
-    const int32_t path = io->direct ? ITER_PATH_DIRECT : r->read.path;
-    atomic_fetch_add_explicit(&io->path_bytes[path], r->read.done, memory_order_relaxed);
+    atomic_fetch_add_explicit(&io->path_bytes[r->read.path], r->read.done, memory_order_relaxed);
     mark_missing(loader, r->chunk->batch, &r->read, r->first_row, r->n_rows, r->extent);
     atomic_store_explicit(&r->completed, true, memory_order_relaxed);
     /* acq_rel: who makes the chunk READY passes on what every read of it has written. */
@@ -279,29 +263,10 @@ bool iter__io_reads_ahead(iter_loader *loader) {
 
 /* ---- Issue ----------------------------------------------------------------------------------- */
 
-/* Scatter list of one row: its fields in the order of their bytes. */
-static int32_t slot_parts(iter_loader *loader, iter_batch *batch, uint32_t row, int32_t extent,
-                          iter_iovec *parts) {
-    const iter_plan *plan = &loader->plan;
-    int32_t n = 0;
-    for (size_t at = 0; at < loader->dataset->desc.max_extent_bytes[extent];) {
-        for (int32_t f = 0; f < plan->n_fields; f++) {
-            const iter_field_plan *field = &plan->fields[f];
-            const iter_field *in = &loader->dataset->desc.fields[field->in];
-            if (field->from != ITER_ROW_BYTES || in->extent != extent || in->offset != at) continue;
-            parts[n++] = (iter_iovec){batch->memory + field->slot_offset + row * field->row_bytes,
-                                      field->row_bytes};
-            at += field->row_bytes;
-        }
-    }
-    return n;
-}
-
 /* Whether row's extent lies right behind the read and may join it. */
-static bool joins(const iter_chunk_read *r, const iter_extent *extent, int32_t n_parts) {
+static bool joins(const iter_chunk_read *r, const iter_extent *extent) {
     return r->read.object == extent->object && r->read.offset + r->read.size == extent->offset &&
-           r->read.size + extent->size <= COALESCE_MAX &&
-           r->read.n_parts + n_parts <= ITER_READ_PARTS_MAX;
+           r->read.size + extent->size <= COALESCE_MAX;
 }
 
 static void new_read(iter_chunk_read *r, iter_chunk *chunk, const iter_extent *extent, uint32_t row,
@@ -317,10 +282,10 @@ static void new_read(iter_chunk_read *r, iter_chunk *chunk, const iter_extent *e
 static size_t region_bytes(const iter_loader *loader, const iter_chunk *chunk) {
     const uint32_t n_extents = (uint32_t)loader->dataset->desc.n_extents;
     const iter_extent *extents = chunk->batch->extents + (size_t)chunk->first * n_extents;
-    const bool blocks = has_blocks(loader);
+    const bool blocks = loader->layout.whole_blocks;
     size_t bytes = 0;
     for (uint32_t i = chunk->n_made * n_extents; i < chunk->n * n_extents; i++) {
-        if (extents[i].size > loader->opt.max_sample_bytes) continue;
+        if (extents[i].size > loader->layout.sample_max) continue;
         bytes += blocks ? whole_blocks(extents[i].offset % REGION_ALIGN + extents[i].size)
                         : extents[i].size;
     }
@@ -333,28 +298,25 @@ static uint8_t *end_blocks(iter_chunk_read *r, uint8_t *data) {
     return data + r->read.room_after;
 }
 
-/* Turns the extents of the chunk's rows that are not made yet into reads; `data` is its region, or
- * NULL where the slot is the target. */
+/* Turns the extents of the chunk's rows that are not made yet into reads; `data` is its region. */
 static void build_reads(iter_loader *loader, iter_chunk *chunk, uint8_t *data) {
     iter_batch *batch = chunk->batch;
     const int32_t n_extents = loader->dataset->desc.n_extents;
     iter_chunk_read *reads = batch->reads + (size_t)chunk->first * n_extents;
-    iter_iovec *parts = batch->parts + (size_t)chunk->first * loader->dataset->desc.n_fields;
-    const bool blocks = data && has_blocks(loader);
+    const bool blocks = loader->layout.whole_blocks;
     uint32_t n = 0;
     for (int32_t e = 0; e < n_extents; e++) {
         iter_chunk_read *r = NULL;
         for (uint32_t row = chunk->first + chunk->n_made; row < chunk->first + chunk->n; row++) {
             const iter_extent *extent = &batch->extents[(size_t)row * n_extents + e];
-            if (extent->size > loader->opt.max_sample_bytes) {
+            if (extent->size > loader->layout.sample_max) {
                 iter__row_fail(loader, batch, row, ITER_EFORMAT, "read",
                                "larger than max_sample_bytes");
                 if (r && blocks) data = end_blocks(r, data);
                 r = NULL;
                 continue;
             }
-            const int32_t n_parts = data ? 0 : slot_parts(loader, batch, row, e, parts);
-            if (!r || !joins(r, extent, n_parts)) {
+            if (!r || !joins(r, extent)) {
                 if (r && blocks) data = end_blocks(r, data);
                 r = &reads[n++];
                 new_read(r, chunk, extent, row, e);
@@ -362,21 +324,12 @@ static void build_reads(iter_loader *loader, iter_chunk *chunk, uint8_t *data) {
                     r->read.room_before = extent->offset % REGION_ALIGN;
                     data += r->read.room_before;
                 }
-                if (data) {
-                    r->part.data = data;
-                    r->read.n_parts = 1;
-                } else {
-                    r->read.parts = parts;
-                }
+                r->part.data = data;
+                r->read.n_parts = 1;
             }
-            if (data) {
-                batch->bytes[(size_t)row * n_extents + e] = data;
-                data += extent->size;
-                r->part.size += extent->size;
-            } else {
-                r->read.n_parts += n_parts;
-                parts += n_parts;
-            }
+            batch->bytes[(size_t)row * n_extents + e] = data;
+            data += extent->size;
+            r->part.size += extent->size;
             r->read.size += extent->size;
             r->n_rows++;
         }
@@ -412,7 +365,8 @@ static uint32_t run_of(const iter_loader *loader, const iter_batch *batch, uint3
     for (; row + n < end; n++, extents += n_extents) {
         for (int32_t e = 0; e < n_extents; e++) {
             const iter_extent *here = &extents[e];
-            if (here->size > loader->try_bytes - bytes || here->size > loader->opt.max_sample_bytes)
+            if (here->size > loader->layout.hot_bytes - bytes ||
+                here->size > loader->layout.sample_max)
                 return n;
             const iter_extent *before = n ? here - n_extents : NULL;
             if (before &&
@@ -472,7 +426,7 @@ static void make_hot(iter_loader *loader, iter_worker *worker, iter_chunk *chunk
         const bool timed = n_runs++ % TIMED_RUNS == 0;
         const int64_t from = timed ? iter__now_ns() : 0;
         iter__activity_row(worker, ACTIVITY_READ, batch, row);
-        if (loader->placed_head) {
+        if (loader->layout.placed_head) {
             n = iter__placed_run(loader, worker, batch, row, end, path_bytes);
         } else {
             n = run_of(loader, batch, row, end);
@@ -517,7 +471,7 @@ static int put_back(iter_loader *loader, iter_worker *worker, iter_chunk *chunk)
 int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
     iter_io *io = &loader->io;
     uint8_t *data = NULL;
-    if (loader->try_bytes && atomic_load_explicit(&io->misses, memory_order_relaxed) == 0) {
+    if (loader->layout.hot_bytes && atomic_load_explicit(&io->misses, memory_order_relaxed) == 0) {
         make_hot(loader, worker, chunk);
         if (chunk->n_made == chunk->n) return 1;
     }
@@ -529,13 +483,11 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
         iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
         return issued < 0 ? put_back(loader, worker, chunk) : issued;
     }
-    if (!io->direct) {
-        const size_t bytes = region_bytes(loader, chunk);
-        pthread_mutex_lock(&io->lock);
-        const bool got = region_take(io, bytes, &chunk->region, &data);
-        pthread_mutex_unlock(&io->lock);
-        if (!got) return put_back(loader, worker, chunk);
-    }
+    const size_t bytes = region_bytes(loader, chunk);
+    pthread_mutex_lock(&io->lock);
+    const bool got = region_take(io, bytes, &chunk->region, &data);
+    pthread_mutex_unlock(&io->lock);
+    if (!got) return put_back(loader, worker, chunk);
     const int64_t start = iter__now_ns();
     chunk->issued_ns = start;
     iter__activity_of(worker, chunk->batch, start);
@@ -593,14 +545,12 @@ iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t r
     const iter_source_ops *ops = io->ops;
     for (int32_t e = 0; e < n_extents; e++) {
         const iter_extent *extent = &batch->extents[(size_t)row * n_extents + e];
-        iter_iovec parts[ITER_MAX_FIELDS] = {
-            {(void *)batch->bytes[(size_t)row * n_extents + e], extent->size}};
+        const iter_iovec part = {(void *)batch->bytes[(size_t)row * n_extents + e], extent->size};
         iter_read read = {.object = extent->object,
                           .offset = extent->offset,
-                          .parts = parts,
+                          .parts = &part,
                           .n_parts = 1,
                           .size = extent->size};
-        if (io->direct) read.n_parts = slot_parts(loader, batch, row, e, parts);
         atomic_fetch_add_explicit(&io->retried, 1, memory_order_relaxed);
         const iter_read fresh = read;
         ops->read(io->state, &read);
@@ -612,8 +562,7 @@ iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t r
             read = fresh;
             ops->read(io->state, &read);
         }
-        atomic_fetch_add_explicit(&io->path_bytes[io->direct ? ITER_PATH_DIRECT : read.path],
-                                  read.done, memory_order_relaxed);
+        atomic_fetch_add_explicit(&io->path_bytes[read.path], read.done, memory_order_relaxed);
         if (read.status == ITER_OK && read.done == read.size) continue;
         *out_failed = read;
         const bool lost = read.status == ITER_ECANCELED && !atomic_load(&loader->canceled);

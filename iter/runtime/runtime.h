@@ -29,6 +29,7 @@
 #include "iter/runtime/cut.h"
 #include "iter/runtime/dataset.h"
 #include "iter/runtime/event.h"
+#include "iter/runtime/loader_layout.h"
 #include "iter/runtime/opener.h"
 #include "iter/runtime/profiler.h"
 
@@ -102,7 +103,7 @@ typedef struct iter_field_plan {
     iter_batch_field out;
 } iter_field_plan;
 
-typedef struct iter_plan {
+struct iter_plan {
     int32_t n_fields; /* outputs, data first */
     iter_field_plan fields[ITER_MAX_OUT];
     int32_t n_states;  /* transform states per worker */
@@ -114,12 +115,11 @@ typedef struct iter_plan {
     size_t batch_scratch_bytes;
     size_t stage_row_bytes; /* staging of get() rows per sample, all fields */
     bool needs_get, needs_bytes;
-    bool direct; /* every byte read lands in a row as it is: reads may target the slot */
     size_t least_extent[ITER_MAX_EXTENTS]; /* bytes that rows are taken from as they are stored */
     bool has_ways, has_set;                /* a field's way is not HOST; is SET or GATHER */
     const iter_resident *resident;         /* [n_fields of the dataset] as the loader's */
     char *text;
-} iter_plan;
+};
 
 /* `resident` says which rows lie in memory; it is kept. */
 iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset,
@@ -233,7 +233,6 @@ struct iter_batch {
     iter_extent *extents;   /* [batch_size * n_extents] */
     const uint8_t **bytes;  /* [batch_size * n_extents] where each extent's bytes are */
     iter_chunk_read *reads; /* [batch_size * n_extents] */
-    iter_iovec *parts;      /* direct: scatter lists */
     int64_t opened_ns;
     int64_t taken_ns; /* by next(), while the profiler was on; else 0 */
     uint64_t serial;  /* of the loader's opened batches, from 1 */
@@ -263,17 +262,16 @@ typedef struct iter_region {
 typedef struct iter_io {
     const iter_source_ops *ops; /* NULL = nothing is read */
     void *state;
-    bool async;  /* reads are queued and reaped */
-    bool direct; /* reads target the slot */
+    bool async; /* reads are queued and reaped */
     bool is_open;
     iter_pool *pool;      /* threads that make a blocking source asynchronous, or NULL */
     pthread_mutex_t lock; /* the source lock: guards all below and the source's submission side */
     uint8_t *arena;
     size_t arena_bytes, arena_head; /* a ring of regions; next free byte */
-    iter_region *regions;           /* in allocation order, region k at [k % region_capacity] */
+    iter_region *regions;           /* in allocation order, region k at [k % n_regions] */
     uint64_t region_first, region_next;
     atomic_uint releases; /* regions given back so far: has there been one since? */
-    uint32_t region_capacity;
+    uint32_t n_regions;
     iter_chunk_read *backlog, *backlog_last; /* not submitted yet, the source being full */
     bool unsent; /* the source holds reads that the last commit did not send */
     bool canceled;
@@ -337,7 +335,7 @@ struct iter_worker {
     clockid_t cpu_clock;
     uint8_t *memory; /* step buffers, staging, scratch, in one block */
     uint8_t *step[2], *staging, *scratch, *batch_scratch;
-    uint8_t *hot;          /* [loader.try_bytes] rows that are read and made at once */
+    uint8_t *hot;          /* [layout.hot_bytes] rows that are read and made at once */
     uint32_t staging_rows; /* rows that one get() is asked for */
     int32_t *get_lengths;  /* [n_fields * staging_rows] */
     iter_rng *rng;         /* [staging_rows] */
@@ -400,6 +398,12 @@ typedef struct iter_loader_device {
 
 /* ---- Loader ---------------------------------------------------------------------------------- */
 
+/* What is known of the order: whether neighbours come together, or blocks of them do. */
+typedef struct iter_locality {
+    bool is_ordered;
+    uint64_t block_rows, block_buffer; /* 0 = no blocks */
+} iter_locality;
+
 typedef enum iter_stop_state { LOADER_RUNS, LOADER_STOPS, LOADER_STOPPED } iter_stop_state;
 
 struct iter_loader {
@@ -425,19 +429,11 @@ struct iter_loader {
     bool sampler_open;
     uint64_t *subset;
     uint64_t sampler_id; /* enters the fingerprint */
+    iter_locality locality;
 
     uint8_t *slots;
     size_t slots_bytes;
-    uint32_t n_slots, chunk_rows, max_chunks;
-    uint32_t rows_a_chunk; /* chunk_rows; of a stream all rows of a batch */
-    size_t picture_max;    /* bytes that a growing buffer may have */
-    bool picture_share;    /* because that is a share of memory_limit */
-    size_t decoder_max;    /* bytes that an image decoder's state may hold */
-    size_t try_bytes;      /* of a worker's buffer for rows that come without blocking; 0 = none */
-    /* placed.c: the output whose rows are read to where they go, bytes of a sample before the row,
-     * and bytes in a worker's buffer for what lies around it; 0 = none is */
-    int32_t placed_field;
-    size_t placed_head, placed_stride;
+    iter_layout layout;
     iter_batch *batches;
     int32_t source; /* iter_source in use */
     int32_t memory; /* iter_memory in use, not AUTO */
@@ -460,7 +456,7 @@ struct iter_loader {
     iter_batch *free_list;
     uint32_t n_free;
     iter_entry *queue;
-    uint32_t queue_first, queue_count, queue_capacity;
+    uint32_t queue_first, queue_count;
     iter_opener opener;
     iter_cursor position;     /* the consumer's */
     uint64_t position_number; /* batches taken in this epoch */
@@ -489,7 +485,6 @@ struct iter_loader {
     uint32_t n_failures_kept;
     int32_t n_fallbacks;
     char fallbacks[ITER_STATS_FALLBACKS][160];
-    size_t scratch_total;
     atomic_size_t picture_bytes; /* growing buffers, all workers */
     atomic_ullong n_warnings;
     char warning_text[ITER_STALL_TEXT]; /* the first one; guarded by loader.lock */
@@ -522,7 +517,6 @@ iter_status iter__batches_make(iter_loader *loader, iter_error *err);
 void iter__batches_free(iter_loader *loader);
 void iter__batch_give_back(
     iter_batch *batch); /* loader.lock held: to the free list, waking who waits */
-size_t iter__books_bytes(iter_loader *loader);                     /* of all slots */
 iter_status iter__slots_map(iter_loader *loader, iter_error *err); /* once; page-locked, if asked */
 
 /* device_slots.c: slots that a GPU reads */
@@ -577,8 +571,6 @@ static inline bool iter__is_canceled(const iter_loader *loader) {
 }
 
 /* reads.c */
-iter_status iter__io_open(iter_loader *loader, iter_error *err);
-void iter__io_close(iter_loader *loader);
 /* Issues the reads of a claimed NEW chunk. 1 = its bytes are here, the chunk is the caller's to
  * work on; 0 = in flight; -1 = no arena space, the chunk is NEW again. */
 int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk);
@@ -594,26 +586,26 @@ bool iter__io_reads_ahead(
     iter_loader *loader); /* cold: issue reads before working on what is there */
 iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t row,
                               iter_read *out_failed); /* blocking */
-size_t iter__io_chunk_bytes(const iter_loader *loader,
-                            uint32_t rows);           /* arena that a chunk may need */
 void iter__io_queue(iter_io *io, iter_chunk_read *r); /* io.lock held: to be submitted */
 void iter__io_pump(iter_io *io);                      /* io.lock held: submits what is queued */
 
-/* placed.c. plan: whether rows can be read so, of at most chunk_rows at a time; sets try_bytes.
+/* placed.c. find: whether rows can be read so: which output's, and as loader_layout.h has it; head 0 = none.
  * run: reads rows from `row` on, as far as they lie one behind the other, and answers how many came
  * and are where they should be; the rest is to be read and decoded. Adds what was read. */
-void iter__placed_plan(iter_loader *loader);
+void iter__placed_find(const iter_plan *plan, const iter_description *desc, int32_t *out_field,
+                       size_t *out_head, size_t *out_stride);
 uint32_t iter__placed_run(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row,
                           uint32_t end, uint64_t path_bytes[ITER_PATH_COUNT]);
 /* Whether these are a sample's first bytes in the worker's buffer, and its row is where it goes. */
 static inline bool iter__is_placed(const iter_loader *loader, const iter_worker *worker,
                                    const uint8_t *bytes) {
-    return loader->placed_head && (uintptr_t)bytes - (uintptr_t)worker->hot < loader->try_bytes;
+    return loader->layout.placed_head &&
+           (uintptr_t)bytes - (uintptr_t)worker->hot < loader->layout.hot_bytes;
 }
 bool iter__io_try(iter_io *io, iter_read *read); /* without blocking; true when all is there */
 
 /* frames.c. issue: as iter__io_issue(). loaded: io.lock held; rows that waited, by `next`. */
-size_t iter__frames_bytes(const iter_loader *loader, uint32_t *out_n);
+size_t iter__frames_books_bytes(uint32_t n);
 iter_status iter__frames_make(iter_loader *loader, iter_error *err);
 int iter__frames_issue(iter_loader *loader, iter_chunk *chunk);
 void iter__frames_release(iter_loader *loader, iter_chunk *chunk); /* io.lock held */
@@ -639,7 +631,6 @@ void iter__worker_stop(iter_worker *worker);
 iter_status iter__worker_begin(iter_worker *worker,
                                iter_error *err); /* the user's start(), in the worker's thread */
 void iter__worker_end(iter_worker *worker);
-size_t iter__worker_bytes(const iter_loader *loader);
 
 /* picture.c */
 void iter__pictures_free(iter_worker *worker);
@@ -740,23 +731,14 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
 iter_status iter__workers_make(iter_loader *loader, iter_error *err); /* their memory and states */
 iter_status iter__workers_run(iter_loader *loader, iter_error *err);  /* their threads */
 
-/* budget.c: what a loader takes, against one memory limit */
-/* How large pictures may be, by max_sample_bytes or as a share of the limit. */
-void iter__budget_pictures(iter_loader *loader);
-/* Slots, scratch of all workers, index and books. */
-uint64_t iter__budget_fixed(iter_loader *loader);
-/* Of all files in memory, with what reading them takes; 0 = they are there, by another loader. */
-uint64_t iter__budget_preload(iter_dataset *dataset);
-/* ENOMEM with what the limit has to hold, `bytes` of them for `what`, how large it would have to be,
- * and what makes do with less. */
-iter_status iter__budget_too_small(iter_loader *loader, uint64_t limit, const char *what,
-                                   uint64_t bytes, iter_error *err);
-/* The same before the source is chosen, with the least that reading takes. */
-iter_status iter__budget_refuse(iter_loader *loader, uint64_t limit, iter_error *err);
-/* What it all takes, as a line of the plan. */
-iter_status iter__budget_note(iter_loader *loader, iter_error *err);
+/* bytes.c. choose: loads the set or not, and says what the layout is made of. open: the source, and what
+ * it reads into, by the layout. */
+iter_status iter__bytes_choose(iter_loader *loader, iter_layout_in *out, iter_error *err);
+iter_status iter__bytes_open(iter_loader *loader, iter_error *err);
+void iter__bytes_close(iter_loader *loader);
 
 /* make.c */
+iter_status iter__loader_plan(iter_loader *loader, iter_error *err); /* makes loader.plan */
 void iter__loader_free(iter_loader *loader);
 /* A loader of all rows as they come, in order, which keeps nothing in memory. */
 iter_status iter__loader_once(iter_dataset *dataset, const iter_loader_options *options,

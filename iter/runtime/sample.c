@@ -221,7 +221,6 @@ static void run_steps(iter_loader *loader, iter_worker *worker, iter_batch *batc
 static void make_copied(iter_loader *loader, iter_worker *worker, iter_batch *batch,
                         const iter_field_plan *field, uint32_t first, uint32_t n) {
     const bool limited = loader->dataset->desc.fields[field->in].limit != 0;
-    const bool in_place = loader->io.direct && field->from == ITER_ROW_BYTES;
     const bool one_pack = field->n_made == 1 && field->steps[0].pack;
     const bool as_it_is = field->n_made == 0 || (field->copies && field->row_bytes <= TINY_BYTES);
     iter_pack_sample sample = {.seed = loader->opt.seed};
@@ -229,10 +228,8 @@ static void make_copied(iter_loader *loader, iter_worker *worker, iter_batch *ba
     iter__activity_row(worker, field->steps[0].activity, batch, first);
     for (uint32_t row = first; row < first + n; row++) {
         if (iter__row_failed(batch, row)) continue;
-        const uint8_t *in =
-            in_place ? row_target(batch, field, row) : row_source(loader, batch, field, row);
+        const uint8_t *in = row_source(loader, batch, field, row);
         if (limited && !within_limit(loader, batch, field, row, in)) continue;
-        if (in_place) continue;
         if (as_it_is) {
             memcpy(row_target(batch, field, row), in, field->made_bytes);
             continue;
@@ -287,7 +284,7 @@ static bool is_found(const iter_loader *loader, const iter_worker *worker,
     size_t offset, n;
     if (!placed && field->n_made == 0) return false;
     if (!in->decoder->find(loader->dataset->desc.shared, &field->source, bytes, size,
-                           placed ? loader->placed_head : size, &offset, &n))
+                           placed ? loader->layout.placed_head : size, &offset, &n))
         return false;
     if (!placed) out->data = (uint8_t *)(uintptr_t)bytes + offset;
     if (out->desc.dims[0] == ITER_VARIABLE) out->desc.dims[0] = (int64_t)n;
@@ -299,8 +296,9 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
     const iter_description *desc = &loader->dataset->desc;
     const iter_field *in = &desc->fields[field->in];
     /* placed.c looked at the rows' heads: of those of one size nothing is left to be done */
-    const bool lies_there = loader->placed_head &&
-                            field == &loader->plan.fields[loader->placed_field] && !field->variable;
+    const bool lies_there = loader->layout.placed_head &&
+                            field == &loader->plan.fields[loader->layout.placed_field] &&
+                            !field->variable;
     for (uint32_t row = first; row < first + n; row++) {
         if (iter__row_failed(batch, row)) continue;
         const size_t at = (size_t)row * desc->n_extents + in->extent;
@@ -388,11 +386,10 @@ static iter_status call_get(iter_loader *loader, iter_worker *worker, iter_batch
     }
     const uint64_t *indices = batch->index + row;
     iter_status status;
-    if (dataset->format || dataset->ops->start)
-        iter__activity_begins(worker, ACTIVITY_GET, batch->index[row]);
+    if (!dataset->serial) iter__activity_begins(worker, ACTIVITY_GET, batch->index[row]);
     if (dataset->format)
         return dataset->format->get(dataset->state, n, indices, get->rows, worker->rng, err);
-    if (dataset->ops->start) {
+    if (!dataset->serial) {
         status = dataset->ops->get(dataset->user, worker->user_state, n, indices, get->rows,
                                    worker->rng, err);
     } else {
@@ -528,10 +525,10 @@ uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch 
 static void fail_large(iter_loader *loader, iter_batch *batch, uint32_t first, uint32_t n) {
     const iter_description *desc = &loader->dataset->desc;
     for (int32_t e = 0; e < desc->n_extents; e++) {
-        if (desc->max_extent_bytes[e] <= loader->opt.max_sample_bytes) continue;
+        if (desc->max_extent_bytes[e] <= loader->layout.sample_max) continue;
         for (uint32_t row = first; row < first + n; row++) {
             const iter_extent *extent = &batch->extents[(size_t)row * desc->n_extents + e];
-            if (extent->size > loader->opt.max_sample_bytes)
+            if (extent->size > loader->layout.sample_max)
                 iter__row_fail(loader, batch, row, ITER_EFORMAT, "read",
                                "larger than max_sample_bytes");
         }
@@ -589,12 +586,12 @@ static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t 
     if (!iter__dataset_locate(dataset, batch->index[row], extents)) return ITER_EINVAL;
     size_t bytes = 0;
     for (int32_t e = 0; e < n_extents; e++) {
-        if (extents[e].size > loader->opt.max_sample_bytes) return ITER_EFORMAT;
+        if (extents[e].size > loader->layout.sample_max) return ITER_EFORMAT;
         bytes += extents[e].size;
     }
     const iter_preload *preload = loader->preload;
     uint8_t *own = NULL;
-    if (!preload && !loader->io.direct) {
+    if (!preload) {
         *out_own = own = iter__alloc(1, bytes ? bytes : 1);
         *out_lacks = !own;
         if (!own) return ITER_ENOMEM;

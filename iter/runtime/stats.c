@@ -68,9 +68,9 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
     out->retried_reads = LOAD(loader->io.retried);
     out->slot_bytes = loader->slots_bytes;
     out->arena_bytes = loader->io.arena_bytes;
-    out->scratch_bytes =
-        iter__worker_bytes(loader) * (size_t)(loader->n_workers > 0 ? loader->n_workers : 1) +
-        atomic_load_explicit(&loader->picture_bytes, memory_order_relaxed);
+    out->scratch_bytes = iter__worker_bytes(&loader->plan, &loader->layout) *
+                             (size_t)(loader->n_workers > 0 ? loader->n_workers : 1) +
+                         atomic_load_explicit(&loader->picture_bytes, memory_order_relaxed);
     out->n_warnings = LOAD(loader->n_warnings);
     if (loader->preload) {
         out->preload_bytes = loader->preload->bytes;

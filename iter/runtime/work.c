@@ -208,18 +208,18 @@ void iter__chunk_work(iter_loader *loader, iter_worker *worker, iter_chunk *chun
 
 /* ---- What a worker needs --------------------------------------------------------------------- */
 
-static uint32_t staging_rows(const iter_loader *loader) {
-    const size_t row = loader->plan.stage_row_bytes;
-    const uint32_t most = loader->chunk_rows;
+static uint32_t staging_rows(const iter_plan *plan, const iter_layout *layout) {
+    const size_t row = plan->stage_row_bytes;
+    const uint32_t most = layout->chunk_rows;
     if (row == 0) return most;
     const size_t fit = STAGING_BYTES / row;
     return fit < 1 ? 1 : fit < most ? (uint32_t)fit : most;
 }
 
 /* Parts of a worker's block, in order; base NULL only counts. */
-static size_t lay_out(const iter_loader *loader, iter_worker *worker, uint8_t *base) {
-    const iter_plan *plan = &loader->plan;
-    const uint32_t rows = staging_rows(loader);
+static size_t lay_out(const iter_plan *plan, const iter_layout *layout, iter_worker *worker,
+                      uint8_t *base) {
+    const uint32_t rows = staging_rows(plan, layout);
     size_t at = 0;
 #define PART(member, bytes)                             \
     do {                                                \
@@ -229,7 +229,7 @@ static size_t lay_out(const iter_loader *loader, iter_worker *worker, uint8_t *b
     PART(step[0], plan->step_bytes);
     PART(step[1], plan->step_bytes);
     PART(staging, plan->needs_get ? plan->stage_row_bytes * rows : 0);
-    PART(hot, loader->try_bytes);
+    PART(hot, layout->hot_bytes);
     PART(scratch, plan->scratch_bytes);
     PART(batch_scratch, plan->batch_scratch_bytes);
     PART(rng, plan->needs_get ? rows * sizeof(iter_rng) : 0);
@@ -239,8 +239,8 @@ static size_t lay_out(const iter_loader *loader, iter_worker *worker, uint8_t *b
     return at;
 }
 
-size_t iter__worker_bytes(const iter_loader *loader) {
-    return lay_out(loader, NULL, NULL);
+size_t iter__worker_bytes(const iter_plan *plan, const iter_layout *layout) {
+    return lay_out(plan, layout, NULL, NULL);
 }
 
 static iter_status start_state(const iter_ops *ops, void **out, iter_error *err) {
@@ -286,7 +286,7 @@ static iter_status start_decoders(iter_worker *worker, iter_error *err) {
         }
         const size_t has_limit = offsetof(iter_decoder_ops, limit) + sizeof(ops->limit);
         if (ops->base.struct_size >= has_limit && ops->limit)
-            ops->limit(state, worker->loader->decoder_max);
+            ops->limit(state, worker->loader->layout.decoder_max);
         worker->decoder_states[f] = state;
     }
     return ITER_OK;
@@ -294,11 +294,11 @@ static iter_status start_decoders(iter_worker *worker, iter_error *err) {
 
 iter_status iter__worker_start(iter_worker *worker, iter_error *err) {
     iter_loader *loader = worker->loader;
-    worker->memory = iter__alloc(1, iter__worker_bytes(loader));
+    const size_t bytes = iter__worker_bytes(&loader->plan, &loader->layout);
+    worker->memory = iter__alloc(1, bytes);
     if (!worker->memory)
-        return iter__fail(err, ITER_ENOMEM, "worker: no memory for %zu bytes",
-                          iter__worker_bytes(loader));
-    lay_out(loader, worker, worker->memory);
+        return iter__fail(err, ITER_ENOMEM, "worker: no memory for %zu bytes", bytes);
+    lay_out(&loader->plan, &loader->layout, worker, worker->memory);
     ITER_TRY(start_transforms(worker, err));
     return start_decoders(worker, err);
 }

@@ -90,7 +90,7 @@ static iter_chunk *find(iter_loader *loader, iter_worker *worker, bool may_issue
 static void share_work(iter_loader *loader, const iter_chunk *chunk) {
     if (!loader->sleepers) return;
     const bool rest = atomic_load_explicit(&chunk->batch->n_chunks, memory_order_relaxed) > 1;
-    if (rest || 2 * loader->n_free >= loader->n_slots ||
+    if (rest || 2 * loader->n_free >= loader->layout.n_slots ||
         (lacks_slot(loader) && !loader->device.awaited))
         iter__event_wake(&loader->work, 1);
 }

@@ -93,11 +93,10 @@ static void wander(iter_loader *loader, uint32_t batch_size, uint64_t seed, int 
 }
 
 static void tight(void) {
-    static const int32_t sources[] = {ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_DIRECT,
-                                      ITER_SOURCE_MEMORY};
+    static const int32_t sources[] = {ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_MEMORY};
     static const uint32_t sizes[] = {1, 7, 64, 299};
     iter_dataset *data = drive_open(folder);
-    for (int s = 0; s < 4; s++) {
+    for (int s = 0; s < 3; s++) {
         for (int w = 0; w < 4; w++) {
             for (int b = 0; b < 4; b++) {
                 iter_loader_options opt = options(worker_counts[w], sizes[b]);
@@ -200,9 +199,8 @@ static void canceled(void) {
                                               .hang = round % 4 == 0 ? 30 : 0,
                                               .try_errno = 11});
         iter_loader_options opt = options(worker_counts[round % 4], 16);
-        static const int32_t sources[] = {ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_MEMORY,
-                                          ITER_SOURCE_DIRECT};
-        opt.source = sources[round / 4 % 4];
+        static const int32_t sources[] = {ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_MEMORY};
+        opt.source = sources[round / 4 % 3];
         if (round % 4 == 0 || round % 5 == 0) {
             opt.source_ops = &source_fault_ops;
             opt.source = ITER_SOURCE_RING;

@@ -14,8 +14,7 @@
 
 static const char *const augment = "random-crop:size=32,pad=4 | random-flip | "
                                    "normalize:mean=0.49;0.48;0.45,std=0.25;0.24;0.26 | to:f32,nchw";
-static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_RING, ITER_SOURCE_PREAD,
-                                  ITER_SOURCE_DIRECT};
+static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_RING, ITER_SOURCE_PREAD};
 static const int32_t all_workers[] = {0, 1, 2, 8};
 #ifdef __SANITIZE_THREAD__ /* ten times slower there */
 static const size_t most_often = 2;
@@ -146,13 +145,6 @@ static void rows_are_right(int32_t source, int32_t workers, int32_t o_direct) {
         EXPECT_OK(iter_loader_reset(loader, &err), &err);
     }
     EXPECT(first[0] != first[1]);
-    iter_loader_stats stats = {.struct_size = sizeof(stats)};
-    iter_error err;
-    EXPECT_OK(iter_loader_stats_read(loader, &stats, &err), &err);
-    if (source == ITER_SOURCE_DIRECT) {
-        EXPECT_EQ(stats.path_bytes[ITER_PATH_RING] + stats.path_bytes[ITER_PATH_PREAD], 0);
-        EXPECT(stats.path_bytes[ITER_PATH_DIRECT] >= 2 * N * 3073);
-    }
     iter_loader_unref(loader);
     iter_dataset_unref(data);
 }

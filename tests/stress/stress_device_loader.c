@@ -76,8 +76,7 @@ static void hold_each(void) {
 /* ---- Random ---------------------------------------------------------------------------------- */
 
 static iter_loader_options random_options(uint64_t *rng) {
-    static const int32_t sources[] = {ITER_SOURCE_AUTO, ITER_SOURCE_RING, ITER_SOURCE_PREAD,
-                                      ITER_SOURCE_DIRECT};
+    static const int32_t sources[] = {ITER_SOURCE_AUTO, ITER_SOURCE_RING, ITER_SOURCE_PREAD};
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 8u << draw(rng, 3);
     opt.workers = (int32_t)draw(rng, 4);
@@ -86,7 +85,7 @@ static iter_loader_options random_options(uint64_t *rng) {
     opt.shuffle = (int32_t)draw(rng, 6);
     opt.last_batch = (int32_t)draw(rng, 5);
     opt.seed = draw(rng, 1000);
-    opt.source = sources[draw(rng, 4)];
+    opt.source = sources[draw(rng, 3)];
     opt.memory = draw(rng, 4) ? ITER_MEMORY_DEVICE : ITER_MEMORY_PINNED;
     opt.memory_limit = 64 << 20;
     opt.timeout_ms = draw(rng, 3) ? 0 : 60000;

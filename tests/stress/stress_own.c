@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/bounded.h"
 #include "tests/support/drive.h"
 #include "tests/support/expect.h"
 #include "tests/support/own_dataset.h"
@@ -69,6 +70,32 @@ static void states(void) {
         iter_dataset_unref(one);
         EXPECT_EQ(own.n_closed, 1);
     }
+}
+
+/* With default options every worker is at work when get() takes long; a dataset that serves one at a time
+ * says so in its plan, and one that says "parallel" is not kept to one. */
+static void all_workers_are_busy(const iter_dataset_ops *ops, int32_t workers) {
+    own_dataset own = {.n = 100000};
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    opt.workers = workers;
+    atomic_store(&own.block, true);
+    iter_dataset *data = own_open(&own, ops);
+    iter_loader *loader = drive_loader(data, NULL, &opt);
+    const bool serial = ops == &own_ops_serial;
+    const int want = serial ? 1 : workers;
+    char text[64];
+    snprintf(text, sizeof(text), "; %d of %d workers can be busy at once", want, workers);
+    if (!EXPECT(strstr(iter_loader_plan_text(loader), text)))
+        fprintf(stderr, "%s", iter_loader_plan_text(loader));
+    EXPECT_EQ(strstr(iter_loader_plan_text(loader), "iter_dataset_ops.parallel") != NULL, serial);
+    const double until = bounded_seconds() + 20;
+    while (atomic_load(&own.n_inside) < want && bounded_seconds() < until)
+        bounded_sleep(0.001);
+    if (serial) bounded_sleep(0.02);
+    EXPECT_EQ(atomic_load(&own.n_inside), want);
+    atomic_store(&own.block, false);
+    iter_loader_unref(loader);
+    iter_dataset_unref(data);
 }
 
 static void failures(int32_t on_error, int32_t workers, uint32_t max_failures) {
@@ -292,6 +319,11 @@ static void epochs(int32_t workers) {
 }
 
 int main(void) {
+    for (int32_t workers = 1; workers <= 16; workers *= 2) {
+        all_workers_are_busy(&own_ops, workers);
+        all_workers_are_busy(&own_ops_parallel, workers);
+        all_workers_are_busy(&own_ops_serial, workers);
+    }
     states();
     for (int32_t workers = 0; workers <= 2; workers++) {
         for (int32_t policy = ITER_ON_ERROR_FAIL; policy <= ITER_ON_ERROR_BLANK; policy++)

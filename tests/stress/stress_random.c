@@ -22,8 +22,7 @@ static uint32_t draw(uint64_t *state, uint32_t n) {
 }
 
 static iter_loader_options random_options(uint64_t *rng) {
-    static const int32_t sources[] = {ITER_SOURCE_AUTO, ITER_SOURCE_RING, ITER_SOURCE_PREAD,
-                                      ITER_SOURCE_DIRECT};
+    static const int32_t sources[] = {ITER_SOURCE_AUTO, ITER_SOURCE_RING, ITER_SOURCE_PREAD};
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 8u << draw(rng, 3);
     opt.workers = (int32_t)draw(rng, 5);
@@ -33,7 +32,7 @@ static iter_loader_options random_options(uint64_t *rng) {
     opt.ranks = 1 + draw(rng, 3);
     opt.rank = draw(rng, opt.ranks);
     opt.seed = draw(rng, 1000);
-    opt.source = sources[draw(rng, 4)];
+    opt.source = sources[draw(rng, 3)];
     opt.memory_limit = 64 << 20;
     opt.on_error = ITER_ON_ERROR_BLANK;
     if (draw(rng, 3) == 0)

@@ -58,18 +58,19 @@ static void no_allocations(const char *what, iter_loader *loader) {
 
 static void allocations(void) {
     static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_RING, ITER_SOURCE_PREAD,
-                                      ITER_SOURCE_DIRECT, ITER_SOURCE_NULL};
-    static const char *const names[] = {"memory", "ring", "pread", "direct", "null"};
+                                      ITER_SOURCE_NULL};
+    static const char *const names[] = {"memory", "ring", "pread", "null"};
     iter_dataset *data = drive_open(folder);
     iter_chain *chain = drive_chain(IMAGES);
     own_dataset own = {.n = N};
     iter_dataset *mine = own_open(&own, &own_ops);
     for (int32_t workers = 0; workers <= 2; workers += 2) {
-        for (int s = 0; s < 5; s++) {
+        for (int s = 0; s < 4; s++) {
             iter_loader_options opt = options(sources[s], workers);
-            no_allocations(
-                names[s],
-                drive_loader(data, sources[s] == ITER_SOURCE_DIRECT ? NULL : chain, &opt));
+            no_allocations(names[s], drive_loader(data, chain, &opt));
+            opt.o_direct = 1;
+            no_allocations(names[s], drive_loader(data, chain, &opt));
+            opt.o_direct = 0;
             opt.sampler = "block:block=64,buffer=4";
             no_allocations(names[s], drive_loader(data, NULL, &opt));
         }

@@ -110,6 +110,12 @@ const iter_dataset_ops own_ops_serial = {.struct_size = sizeof(own_ops_serial),
                                          .describe = describe,
                                          .get = get,
                                          .close = close_own};
+const iter_dataset_ops own_ops_parallel = {.struct_size = sizeof(own_ops_parallel),
+                                           .name = "own",
+                                           .describe = describe,
+                                           .get = get,
+                                           .close = close_own,
+                                           .parallel = 1};
 const iter_dataset_ops own_ops_stream = {.struct_size = sizeof(own_ops_stream),
                                          .name = "own-stream",
                                          .describe = describe,

@@ -24,6 +24,8 @@ typedef struct own_dataset {
 
 /* With start/stop per worker, and without (then get is called by one worker at a time). */
 extern const iter_dataset_ops own_ops, own_ops_serial, own_ops_stream;
+/* Without start and stop, and get may run in several workers. */
+extern const iter_dataset_ops own_ops_parallel;
 
 iter_dataset *own_open(own_dataset *own, const iter_dataset_ops *ops);
 

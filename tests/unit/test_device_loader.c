@@ -14,7 +14,7 @@ TestSuite(device_loader, .timeout = 120);
 
 Test(device_loader, batches_are_those_of_the_host) {
     device_begin();
-    static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_RING, ITER_SOURCE_DIRECT};
+    static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_RING, ITER_SOURCE_PREAD};
     gpu.fake->delay(FAKE_CUDA_ALL, 50);
     for (int32_t last = ITER_LAST_KEEP; last <= ITER_LAST_ROLL_OVER; last++) {
         for (int32_t workers = 0; workers <= 2; workers++) {

@@ -40,33 +40,6 @@ Test(device_memory, pinned_slots) {
     device_end();
 }
 
-/* Reads that fill the batch itself: its memory is page-locked for the driver and registered for the ring, or whichever of both the machine
- * allows. */
-Test(device_memory, direct_reads_fill_pinned_slots) {
-    device_begin();
-    for (int32_t o_direct = 0; o_direct <= 1; o_direct++) {
-        for (int32_t memory = ITER_MEMORY_PINNED; memory <= ITER_MEMORY_DEVICE; memory++) {
-            iter_loader_options opt = options(ITER_MEMORY_HOST);
-            opt.workers = 1;
-            opt.source = ITER_SOURCE_DIRECT;
-            iter_loader *loader = open_loader(&opt);
-            const uint64_t host = sum_of(loader, false);
-            iter_loader_unref(loader);
-            opt.memory = memory;
-            opt.o_direct = o_direct;
-            loader = open_loader(&opt);
-            cr_expect_eq(sum_of(loader, memory == ITER_MEMORY_DEVICE), host);
-            const iter_loader_stats stats = stats_of(loader);
-            cr_expect_eq(stats.pinned_bytes, stats.slot_bytes);
-            cr_expect_eq(stats.source, ITER_SOURCE_DIRECT);
-            for (int32_t i = 0; i < stats.n_fallbacks; i++)
-                cr_log_info("o_direct %d: %s", (int)o_direct, stats.fallbacks[i]);
-            iter_loader_unref(loader);
-        }
-    }
-    device_end();
-}
-
 /* A consumer that copies by itself, slowly: slots wait for its stream. */
 Test(device_memory, pinned_slots_wait_for_copies_of_the_callers) {
     device_begin();

@@ -228,10 +228,9 @@ Test(loader_alloc, files_read) {
              .chain = IMAGES,
              .source = ITER_SOURCE_RING,
              .workers = 2},
-            {.name = "direct", .make = make_files, .source = ITER_SOURCE_DIRECT},
             {.name = "pread", .make = make_files, .chain = IMAGES, .source = ITER_SOURCE_PREAD},
             {.name = "null", .make = make_files, .chain = IMAGES, .source = ITER_SOURCE_NULL}},
-        5);
+        4);
 }
 
 Test(loader_alloc, own_dataset) {

@@ -178,6 +178,35 @@ Test(ndarray, copy_leaves_the_callers_arrays_alone) {
     iter_loader_unref(loader);
 }
 
+Test(ndarray, rows_may_overlap) {
+    int16_t a[12];
+    for (int i = 0; i < 12; i++)
+        a[i] = (int16_t)i;
+    for (int copy = 0; copy <= 1; copy++) { /* windows of 4 that begin at every second element */
+        const iter_array array = {.role = ITER_DATA,
+                                  .desc = {.dtype = ITER_I16, .n_dims = 2, .dims = {5, 4}},
+                                  .data = a,
+                                  .stride_bytes = 4};
+        iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+        opt.copy = copy;
+        opt.shuffle = ITER_SHUFFLE_FULL;
+        iter_error err;
+        iter_loader *loader;
+        iter_batch *batch;
+        cr_assert_eq(iter_ndarray_create(&array, 1, NULL, &opt, &loader, &err), ITER_OK, "%s",
+                     err.message);
+        cr_assert_eq(iter_loader_next(loader, &batch, &err), ITER_OK);
+        const int16_t *rows = iter_batch_tensor(batch, 0)->data;
+        const uint64_t *index = iter_batch_index(batch);
+        for (int r = 0; r < 5; r++) {
+            for (int k = 0; k < 4; k++)
+                cr_assert_eq(rows[r * 4 + k], 2 * (int)index[r] + k);
+        }
+        iter_batch_unref(batch);
+        iter_loader_unref(loader);
+    }
+}
+
 Test(ndarray, strided_rows_are_read_where_they_are) {
     int16_t a[12];
     for (int i = 0; i < 12; i++)

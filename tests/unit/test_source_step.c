@@ -132,10 +132,13 @@ Test(source_step, random_reads_through_the_page_cache) {
 }
 
 Test(source_step, random_reads_in_blocks) {
-    static const iter__blocks blocks[] = {{512, 512, 2048}, {512, 4, 1024}, {256, 1, 512}};
+    static const iter__blocks blocks[] = {{512, 512, 2048, false},
+                                          {512, 512, 2048, true},
+                                          {512, 4, 1024, false},
+                                          {256, 1, 512, false}};
     random_state = 2;
     for (int i = 0; i < 30000; i++)
-        run_one(&blocks[i % 3], i % 2 ? blocks[i % 3].offset_align : 0);
+        run_one(&blocks[i % 4], i % 8 < 4 ? blocks[i % 4].offset_align : 0);
     cr_assert_gt(n_around, 20);
 }
 

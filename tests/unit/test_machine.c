@@ -1,14 +1,16 @@
 /*
- * test_memory.c - free memory under control groups, by trees of files as the kernel lays them out.
+ * test_machine.c - free memory and cores under control groups, by trees of files as the kernel lays them out.
  * The numbers are Linux's rules (admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst) worked out by hand.
  */
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "iter/runtime/memory.h"
+#include "iter/runtime/machine.h"
 
 static char root[64], proc[80], groups[80];
 
@@ -40,19 +42,19 @@ static void tear_down(void) {
     cr_assert_eq(system(command), 0);
 }
 
-TestSuite(memory, .init = set_up, .fini = tear_down);
+TestSuite(machine, .init = set_up, .fini = tear_down);
 
 static unsigned long long left(void) {
     return iter__memory_free(proc, groups);
 }
 
-Test(memory, without_groups_what_the_machine_has) {
+Test(machine, without_groups_what_the_machine_has) {
     cr_assert_eq(left(), 1000 * 1024);
     put("proc/self/cgroup", "0::/\n");
     cr_assert_eq(left(), 1000 * 1024, "a root without limits");
 }
 
-Test(memory, version_2) {
+Test(machine, version_2) {
     put("proc/self/cgroup", "1:name=systemd:/x\n0::/pod/box\n");
     put("groups/pod/box/memory.max", "max\n");
     put("groups/pod/box/memory.current", "1000\n");
@@ -70,7 +72,7 @@ Test(memory, version_2) {
     cr_assert_eq(left(), 0, "over the limit");
 }
 
-Test(memory, version_1) {
+Test(machine, version_1) {
     put("proc/self/cgroup", "4:memory:/box\n0::/\n");
     put("groups/memory/memory.limit_in_bytes", "9223372036854771712\n");
     put("groups/memory/memory.usage_in_bytes", "700000\n");
@@ -81,9 +83,61 @@ Test(memory, version_1) {
     cr_assert_eq(left(), 60000);
 }
 
-Test(memory, a_container_that_is_told_the_path_of_the_machine) {
+Test(machine, a_container_that_is_told_the_path_of_the_machine) {
     put("proc/self/cgroup", "0::/kubepods/pod1/abc\n");
     put("groups/memory.max", "64000\n");
     put("groups/memory.current", "4000\n");
     cr_assert_eq(left(), 60000);
+}
+
+/* ---- Cores ----------------------------------------------------------------------------------- */
+
+static uint32_t cores(void) {
+    return iter__cores(proc, groups);
+}
+
+/* The machine that this runs on may have one core: limits below that are all the same to it. */
+Test(machine, cores_of_version_2) {
+    const uint32_t all = cores();
+    cr_assert_geq(all, 1);
+    put("proc/self/cgroup", "0::/pod/box\n");
+    put("groups/pod/box/cpu.max", "max 100000\n");
+    cr_assert_eq(cores(), all, "no limit");
+    put("groups/pod/box/cpu.max", "50000 100000\n");
+    cr_assert_eq(cores(), 1, "half a core is one");
+    put("groups/pod/box/cpu.max", "100000000 100000\n");
+    cr_assert_eq(cores(), all, "more than there are");
+    put("groups/pod/cpu.max", "100000 100000\n");
+    cr_assert_eq(cores(), 1, "a group above has less");
+    put("groups/pod/cpu.max", "150000 100000\n");
+    cr_assert_eq(cores(), all < 2 ? all : 2, "one and a half are two");
+}
+
+Test(machine, cores_of_version_1) {
+    const uint32_t all = cores();
+    put("proc/self/cgroup", "4:cpu,cpuacct:/docker/x\n");
+    put("groups/cpu/docker/x/cpu.cfs_quota_us", "-1\n");
+    put("groups/cpu/docker/x/cpu.cfs_period_us", "100000\n");
+    cr_assert_eq(cores(), all, "no limit");
+    put("groups/cpu/docker/x/cpu.cfs_quota_us", "20000\n");
+    cr_assert_eq(cores(), 1);
+}
+
+static void *narrow(void *arg) {
+    cpu_set_t set;
+    sched_getaffinity(0, sizeof(set), &set);
+    for (int i = 0, n = 0; i < CPU_SETSIZE; i++) {
+        if (CPU_ISSET(i, &set) && n++) CPU_CLR(i, &set);
+    }
+    sched_setaffinity(0, sizeof(set), &set); /* of this thread alone */
+    *(uint32_t *)arg = cores();
+    return NULL;
+}
+
+Test(machine, cores_of_the_affinity) {
+    pthread_t thread;
+    uint32_t n = 0;
+    cr_assert_eq(pthread_create(&thread, NULL, narrow, &n), 0);
+    pthread_join(thread, NULL);
+    cr_assert_eq(n, 1);
 }

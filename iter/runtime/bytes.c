@@ -1,0 +1,275 @@
+/*
+ * bytes.c - where a loader's bytes come from: all files in memory, or a source that is read as needed;
+ * decided when the loader is made.
+ *
+ * AUTO loads the set if it fits the limit beside everything else, and reads through a ring if not.
+ * What cannot be had (a ring, files that cannot be read) is noted, and the next best is taken.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/builtins.h"
+#include "iter/core/error.h"
+#include "iter/runtime/machine.h"
+#include "iter/runtime/runtime.h"
+
+#define SOURCE_DEPTH 256
+
+/* ---- Source ---------------------------------------------------------------------------------- */
+
+static const iter_source_ops *source_named(const char *name) {
+    for (int i = 0; iter_builtin_source(i); i++) {
+        if (strcmp(iter_builtin_source(i)->base.name, name) == 0) return iter_builtin_source(i);
+    }
+    return NULL;
+}
+
+static iter_status open_source(iter_loader *loader, const iter_source_ops *ops,
+                               const iter_source_config *config, iter_error *err) {
+    char fallback[160] = "";
+    loader->io.state = iter__alloc(1, ops->base.state_size ? ops->base.state_size : 1);
+    if (!loader->io.state)
+        return iter__fail(err, ITER_ENOMEM, "source %s: out of memory", ops->base.name);
+    const iter_status status = ops->open(loader->io.state, config, fallback, sizeof(fallback), err);
+    if (status < 0) {
+        iter__free(loader->io.state);
+        loader->io.state = NULL;
+        return iter__error_settle(err, status, ops->base.name);
+    }
+    if (fallback[0]) iter__fallback(loader, fallback);
+    loader->io.ops = ops;
+    loader->io.is_open = true;
+    loader->io.async = ops->submit != NULL;
+    return ITER_OK;
+}
+
+/* Opens the ring, or pread if there is no ring; that is noted once. */
+static iter_status open_ring_or_pread(iter_loader *loader, const iter_source_config *config,
+                                      bool want_ring, iter_error *err) {
+    if (loader->opt.source_ops) {
+        ITER_TRY(iter__source_check(loader->opt.source_ops, err));
+        return open_source(loader, loader->opt.source_ops, config, err);
+    }
+    const iter_source_ops *ring = source_named("ring");
+    if (want_ring && !ring)
+        iter__fallback(loader, "ring: this build has no io_uring; reading with pread");
+    if (want_ring && ring) {
+        iter_error why = {.status = ITER_OK};
+        const iter_status status = open_source(loader, ring, config, &why);
+        if (status != ITER_EUNSUPPORTED) {
+            if (status < 0 && err) *err = why;
+            return status;
+        }
+        char text[160];
+        snprintf(text, sizeof(text), "ring: %.110s; reading with pread", why.message);
+        iter__fallback(loader, text);
+    }
+    return open_source(loader, source_named("pread"), config, err);
+}
+
+static void close_source(iter_loader *loader) {
+    iter_io *io = &loader->io;
+    iter__pool_free(io);
+    if (io->is_open) io->ops->close(io->state);
+    iter__free(io->state);
+    io->state = NULL;
+    io->ops = NULL;
+    io->is_open = io->async = false;
+}
+
+static iter_source_config config_of(const iter_loader *loader) {
+    return (iter_source_config){.files = loader->dataset->desc.files,
+                                .n_files = loader->dataset->desc.n_files,
+                                .depth = SOURCE_DEPTH,
+                                .o_direct = loader->opt.o_direct};
+}
+
+/* Opens it; large reads of cold files go past the page cache, which takes half the time. */
+static iter_status open_for_large(iter_loader *loader, iter_source_config *config, bool want_ring,
+                                  iter_error *err) {
+    ITER_TRY(open_ring_or_pread(loader, config, want_ring, err));
+    if (config->o_direct ||
+        !iter__dataset_is_cold(loader->dataset, loader->io.ops, loader->io.state))
+        return ITER_OK;
+    close_source(loader);
+    config->o_direct = 1;
+    return open_ring_or_pread(loader, config, want_ring, err);
+}
+
+/* ---- In memory ------------------------------------------------------------------------------- */
+
+/* From files in memory to a plan over them: rows that lie as arrays need no bytes any more. */
+static void use_preload(iter_loader *loader) {
+    const iter_preload *preload = &loader->dataset->preload;
+    loader->preload = preload;
+    if (preload->object_base) return;
+    for (int32_t i = 0; i < loader->plan.n_fields; i++) {
+        iter_field_plan *field = &loader->plan.fields[i];
+        if (field->from != ITER_ROW_BYTES) continue;
+        field->from = ITER_ROW_RESIDENT;
+        loader->resident[field->in] = preload->rows[field->in];
+    }
+    loader->plan.needs_bytes = false;
+}
+
+static iter_status load(iter_loader *loader, iter_error *err) {
+    iter_dataset *dataset = loader->dataset;
+    iter_source_config config = config_of(loader);
+    ITER_TRY(open_for_large(loader, &config, true, err));
+    bool now;
+    const iter_status status =
+        iter__dataset_preload(dataset, loader->io.ops, loader->io.state, &now, err);
+    if (status == ITER_OK) use_preload(loader);
+    for (int i = 0; now && i < ITER_PATH_COUNT; i++) {
+        atomic_store(&loader->io.path_bytes[i], dataset->preload.path_bytes[i]);
+    }
+    close_source(loader);
+    return status;
+}
+
+/* Bytes of all files, with what reading them takes; 0 = they are there, by another loader. */
+static uint64_t load_bytes(iter_dataset *dataset) {
+    const uint64_t files = iter__dataset_bytes(dataset);
+    if (iter__dataset_is_preloaded(dataset)) return 0;
+    if (files > ITER_UNKNOWN - ITER_PRELOAD_STAGING) return ITER_UNKNOWN;
+    return files + (files < ITER_PRELOAD_STAGING ? files : ITER_PRELOAD_STAGING);
+}
+
+/* Whether files that could not be loaded are read as needed: what cannot be read then, either, is a
+ * failed sample. */
+static bool does_without(const iter_loader_options *opt, iter_status loaded) {
+    if (opt->source != ITER_SOURCE_MEMORY) return loaded == ITER_EIO || loaded == ITER_ENOMEM;
+    return loaded == ITER_EIO && opt->on_error != ITER_ON_ERROR_FAIL;
+}
+
+/* Loads all files if that is asked for, or fits: then *out_loaded. */
+static iter_status load_if_wanted(iter_loader *loader, const iter_layout_in *like, bool *out_loaded,
+                                  iter_error *err) {
+    const iter_loader_options *opt = &loader->opt;
+    iter_layout_in in = *like;
+    iter_layout layout;
+    iter_error why = {.status = ITER_OK};
+    *out_loaded = false;
+    if (opt->source != ITER_SOURCE_MEMORY && opt->source != ITER_SOURCE_AUTO) return ITER_OK;
+    in.bytes = BYTES_LOADED;
+    in.loaded_bytes = load_bytes(loader->dataset);
+    const iter_status fits = iter__layout_make(&in, &layout, &why);
+    if (fits < 0 && opt->source == ITER_SOURCE_AUTO && fits == ITER_ENOMEM) return ITER_OK;
+    const iter_status loaded = fits < 0 ? fits : load(loader, &why);
+    *out_loaded = loaded == ITER_OK;
+    if (loaded == ITER_OK) return ITER_OK;
+    if (fits < 0 || !does_without(opt, loaded)) {
+        if (err) *err = why;
+        return loaded;
+    }
+    char text[160];
+    snprintf(text, sizeof(text), "memory: %.120s; reading as needed", why.message);
+    iter__fallback(loader, text);
+    return ITER_OK;
+}
+
+/* Rows that are costly to make are made once, if they fit; the plan is then one over arrays. */
+static iter_status keep_rows(iter_loader *loader, const iter_layout_in *like, iter_error *err) {
+    iter_dataset *dataset = loader->dataset;
+    if (!dataset->format || !dataset->format->get || !iter__description_keeps(&dataset->desc))
+        return ITER_OK;
+    if (loader->once || loader->plan.has_set) return ITER_OK;
+    iter_layout_in in = *like;
+    iter_layout layout;
+    in.loaded_bytes =
+        iter__dataset_is_preloaded(dataset) ? 0 : iter__description_kept_bytes(&dataset->desc);
+    if (in.loaded_bytes && iter__layout_make(&in, &layout, NULL) < 0) return ITER_OK;
+    bool now;
+    ITER_TRY(iter__dataset_preload(dataset, NULL, NULL, &now, err));
+    loader->preload = &dataset->preload;
+    memcpy(loader->resident, dataset->preload.rows, sizeof(loader->resident));
+    iter__plan_free(&loader->plan);
+    return iter__loader_plan(loader, err);
+}
+
+/* ---- Which way ------------------------------------------------------------------------------- */
+
+/* The rest is known when it is known how bytes come. */
+static void begin_layout(const iter_loader *loader, iter_layout_in *out) {
+    const iter_loader_options *opt = &loader->opt;
+    const iter_dataset *dataset = loader->dataset;
+    const uint64_t free_bytes =
+        opt->memory_limit ? 0 : iter__memory_free("/proc", "/sys/fs/cgroup") / 2;
+    *out = (iter_layout_in){.opt = opt,
+                            .desc = &dataset->desc,
+                            .plan = &loader->plan,
+                            .limit = opt->memory_limit ? opt->memory_limit : free_bytes,
+                            .n_rows = loader->cut.n,
+                            .is_stream = loader->order->is_stream,
+                            .is_ordered = loader->locality.is_ordered,
+                            /* without bytes there is nothing to read ahead */
+                            .block_rows =
+                                opt->source == ITER_SOURCE_NULL ? 0 : loader->locality.block_rows,
+                            .block_buffer = loader->locality.block_buffer,
+                            .can_try = !opt->source_ops || opt->source_ops->try_read != NULL,
+                            .one_at_a_time = loader->plan.needs_get && dataset->serial};
+}
+
+iter_status iter__bytes_choose(iter_loader *loader, iter_layout_in *out, iter_error *err) {
+    const int32_t wish = loader->opt.source;
+    begin_layout(loader, out);
+    loader->source = ITER_SOURCE_MEMORY;
+    if (!loader->plan.needs_bytes) return keep_rows(loader, out, err);
+    bool loaded;
+    ITER_TRY(load_if_wanted(loader, out, &loaded, err));
+    out->bytes = !loaded ? BYTES_READ : loader->plan.needs_bytes ? BYTES_LOADED : BYTES_NONE;
+    if (!loaded)
+        loader->source =
+            wish == ITER_SOURCE_AUTO || wish == ITER_SOURCE_MEMORY ? ITER_SOURCE_RING : wish;
+    return ITER_OK;
+}
+
+/* ---- Reading as needed ----------------------------------------------------------------------- */
+
+static iter_status make_arena(iter_loader *loader, iter_error *err) {
+    iter_io *io = &loader->io;
+    io->arena_bytes = loader->layout.arena_bytes;
+    io->n_regions = loader->layout.n_regions;
+    io->arena = iter__map(io->arena_bytes);
+    io->regions = iter__alloc(io->n_regions, sizeof(*io->regions));
+    if (io->arena && io->regions) return ITER_OK;
+    return iter__fail(err, ITER_ENOMEM, "no memory for an arena of %zu bytes", io->arena_bytes);
+}
+
+iter_status iter__bytes_open(iter_loader *loader, iter_error *err) {
+    iter_io *io = &loader->io;
+    const iter_layout *layout = &loader->layout;
+    ITER_TRY(make_arena(loader, err));
+    iter_source_config config = config_of(loader);
+    config.arena = io->arena;
+    config.arena_bytes = io->arena_bytes;
+    config.buffer_bytes = layout->source_bytes;
+    const bool want_ring = loader->source != ITER_SOURCE_PREAD;
+    if (loader->source == ITER_SOURCE_NULL) {
+        ITER_TRY(open_source(loader, source_named("null"), &config, err));
+    } else if (layout->frames.n) {
+        ITER_TRY(open_for_large(loader, &config, want_ring, err));
+    } else {
+        ITER_TRY(open_ring_or_pread(loader, &config, want_ring, err));
+    }
+    if (!io->async && loader->source != ITER_SOURCE_NULL) {
+        ITER_TRY(iter__pool_make(loader, SOURCE_DEPTH, err));
+        loader->source = ITER_SOURCE_PREAD;
+    }
+    ITER_TRY(iter__frames_make(loader, err));
+    const bool can_try = io->ops->try_read && !loader->opt.o_direct && !io->frames;
+    atomic_store(&io->misses, can_try || !io->async ? 0 : INT32_MAX);
+    return ITER_OK;
+}
+
+void iter__bytes_close(iter_loader *loader) {
+    iter_io *io = &loader->io;
+    if (io->ops) close_source(loader);
+    iter__unmap(io->arena, io->arena_bytes);
+    iter__free(io->regions);
+    iter__free(io->frames);
+    io->arena = NULL;
+    io->regions = NULL;
+    io->frames = NULL;
+}

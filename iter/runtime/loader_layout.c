@@ -1,0 +1,344 @@
+/*
+ * loader_layout.c - see loader_layout.h.
+ *
+ * In order: slots and chunks; how bytes come to rows; what all of that takes; and the arena, which gets
+ * what is left. If that is too little, chunks become smaller; if prefetch was not given, fewer
+ * batches are made ahead.
+ *
+ * A picture is at most a share of a memory limit that was given, unless max_sample_bytes says more. If
+ * none was given, what depends on the samples (pictures, the index) does not count: it would fill any
+ * limit.
+ */
+#include "iter/runtime/loader_layout.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "iter/core/error.h"
+#include "iter/runtime/runtime.h"
+
+#define CHUNK_BYTES     ((size_t)1 << 20) /* what one claim works on, read and written together */
+#define CHUNK_ROWS      64
+#define READ_BYTES      ((uint64_t)24 << 10) /* rows that are made while they are in the first cache */
+#define ARENA_PREFERRED ((size_t)64 << 20)
+/* Of each batch that is made ahead, if that is more. Reads end in any order, but space is freed in the
+ * samples' order, so one slow read blocks what comes after it; the arena therefore grows with
+ * prefetch. */
+#define ARENA_BATCH  ((size_t)8 << 20)
+#define BLOCK        ((uint64_t)4096)
+#define SOURCE_LEAST ((uint64_t)256 << 10) /* for blocks past the page cache */
+#define SOURCE_MOST  ((uint64_t)8 << 20)
+#define SOURCE_SHARE 8 /* of what a limit leaves, up to that */
+
+#define PICTURE_SHARE  16                  /* of a limit that was given: one picture */
+#define DECODER_BYTES  ((uint64_t)2 << 20) /* of an image decoder, beside one picture */
+#define PICTURE_MOST   ((uint64_t)1 << 50) /* no sum of these overflows */
+#define DEFAULT_SAMPLE ((uint64_t)256 << 20)
+#define SAMPLE_WORTH   ((uint64_t)1 << 20) /* a smaller max_sample_bytes is no advice */
+
+#define PIECE      ((uint64_t)256 << 10) /* of a block: one window */
+#define FRAMES_MAX ((uint64_t)1024)
+#define FRAMED_MAX ((uint64_t)32 << 10) /* larger samples are large reads already */
+#define SPARE      4                    /* frames a group, for pieces that go over a file's end */
+
+static uint64_t at_least(uint64_t n, uint64_t least) {
+    return n > least ? n : least;
+}
+
+static uint64_t at_most(uint64_t n, uint64_t most) {
+    return n < most ? n : most;
+}
+
+static uint64_t whole_blocks(uint64_t bytes) {
+    return (bytes + BLOCK - 1) & ~(BLOCK - 1);
+}
+
+static uint64_t n_threads(const iter_layout_in *in) {
+    return in->opt->workers > 0 ? (uint64_t)in->opt->workers : 1;
+}
+
+/* ---- Slots and chunks ------------------------------------------------------------------------ */
+
+static void set_chunk_rows(const iter_layout_in *in, iter_layout *out, uint64_t rows) {
+    const uint32_t batch_size = in->opt->batch_size;
+    out->chunk_rows = (uint32_t)at_most(at_least(rows, 1), batch_size);
+    out->rows_a_chunk = in->is_stream ? batch_size : out->chunk_rows;
+    out->max_chunks = (batch_size + out->chunk_rows - 1) / out->chunk_rows;
+}
+
+static void cut_chunks(const iter_layout_in *in, iter_layout *out) {
+    uint64_t sample = in->plan->slot_bytes / in->opt->batch_size;
+    for (int32_t e = 0; e < in->desc->n_extents; e++)
+        sample += in->desc->max_extent_bytes[e];
+    set_chunk_rows(in, out, at_most(CHUNK_BYTES / at_least(sample, 1), CHUNK_ROWS));
+}
+
+/* Batches made ahead that keep every worker busy: a batch is as much work as it has chunks. */
+static uint32_t wanted_prefetch(const iter_layout_in *in, const iter_layout *layout) {
+    if (in->opt->prefetch) return in->opt->prefetch;
+    const uint64_t chunks = in->is_stream ? 1 : layout->max_chunks;
+    const bool shared = !in->is_stream && !in->one_at_a_time;
+    const uint64_t batches = shared ? (n_threads(in) + chunks - 1) / chunks : 1;
+    return (uint32_t)at_least(batches, 2);
+}
+
+static void set_slots(const iter_layout_in *in, iter_layout *out, uint32_t prefetch) {
+    out->prefetch = prefetch;
+    out->n_slots = in->opt->max_held + prefetch + 1;
+    out->queue_capacity = 2 * out->n_slots + 2;
+}
+
+static uint32_t most_busy(const iter_layout_in *in, const iter_layout *layout) {
+    if (in->is_stream || in->one_at_a_time) return 1;
+    return (uint32_t)at_most(n_threads(in), (layout->prefetch + 1) * (uint64_t)layout->max_chunks);
+}
+
+/* ---- How bytes come to rows ------------------------------------------------------------------ */
+
+/* A group of blocks is in use while the next one is read ahead. */
+static void cut_frames(const iter_layout_in *in, iter_layout *out) {
+    iter_frames_layout *frames = &out->frames;
+    const uint64_t n_extents = (uint64_t)in->desc->n_extents;
+    uint64_t sample = 1;
+    for (int32_t e = 0; e < in->desc->n_extents; e++)
+        sample = at_least(sample, in->desc->max_extent_bytes[e]);
+    *frames = (iter_frames_layout){.block_rows = in->block_rows};
+    if (!in->block_rows || sample > FRAMED_MAX || in->opt->subset || in->n_rows == 0) return;
+    uint64_t pieces = at_least((in->block_rows * sample + PIECE / 2) / PIECE, 1);
+    frames->piece_rows = (in->block_rows + pieces - 1) / pieces;
+    pieces = (in->block_rows + frames->piece_rows - 1) / frames->piece_rows;
+    frames->group_rows = in->block_rows * in->block_buffer;
+    frames->bytes = whole_blocks(frames->piece_rows * sample) + BLOCK;
+    frames->grid_bytes = (frames->bytes - sample) & ~(BLOCK - 1);
+    frames->n_wanted = 2 * (in->block_buffer * pieces * n_extents + SPARE);
+    frames->n =
+        (uint32_t)at_most(at_least(frames->n_wanted, out->chunk_rows * n_extents), FRAMES_MAX);
+}
+
+/* Records of pixels and the like, see placed.c. */
+static void place(const iter_layout_in *in, iter_layout *out) {
+    if (in->desc->n_extents != 1 || in->plan->has_ways) return;
+    iter__placed_find(in->plan, in->desc, &out->placed_field, &out->placed_head,
+                      &out->placed_stride);
+    if (out->placed_head) out->hot_bytes = out->placed_stride * out->chunk_rows;
+}
+
+/* Bytes that are read row by row are worked on while they are in the first-level caches: each row as it
+ * comes, in a buffer of the worker's, or in small chunks. */
+static void choose_paths(const iter_layout_in *in, iter_layout *out) {
+    uint64_t sample = 1;
+    for (int32_t e = 0; e < in->desc->n_extents; e++)
+        sample += in->desc->max_extent_bytes[e];
+    cut_frames(in, out);
+    const bool past_cache = in->opt->o_direct || out->frames.n > 0;
+    out->whole_blocks = in->opt->o_direct != 0;
+    if (!past_cache && sample <= READ_BYTES) {
+        out->hot_bytes = in->can_try ? READ_BYTES : 0;
+        return;
+    }
+    const uint64_t fit = at_least(READ_BYTES / sample, 4);
+    if (!in->is_ordered && out->chunk_rows > fit) set_chunk_rows(in, out, fit);
+    cut_frames(in, out); /* a chunk may want so many */
+    if (!past_cache && in->can_try) place(in, out);
+}
+
+/* ---- What it takes --------------------------------------------------------------------------- */
+
+static void bound_samples(const iter_layout_in *in, iter_layout *out) {
+    const iter_loader_options *opt = in->opt;
+    out->sample_max = opt->max_sample_bytes ? opt->max_sample_bytes : DEFAULT_SAMPLE;
+    out->picture_max = out->sample_max;
+    out->picture_share = !opt->max_sample_bytes && opt->memory_limit &&
+                         opt->memory_limit / PICTURE_SHARE < out->picture_max;
+    if (out->picture_share) out->picture_max = opt->memory_limit / PICTURE_SHARE;
+    out->picture_max = at_most(out->picture_max, PICTURE_MOST);
+    out->decoder_max = out->picture_max + DECODER_BYTES;
+}
+
+/* Image decoders that a worker has. */
+static uint64_t n_image_decoders(const iter_layout_in *in) {
+    uint64_t n = 0;
+    for (int32_t f = 0; f < in->plan->n_fields; f++) {
+        const iter_field_plan *field = &in->plan->fields[f];
+        n += field->lengths_of < 0 && field->any_size && field->from == ITER_ROW_DECODE;
+    }
+    return n;
+}
+
+/* Arena that a chunk of so many rows may need. */
+static uint64_t chunk_bytes(const iter_layout_in *in, const iter_layout *layout, uint64_t rows) {
+    uint64_t sample = 0;
+    for (int32_t e = 0; e < in->desc->n_extents; e++) {
+        sample += at_most(in->desc->max_extent_bytes[e], layout->sample_max);
+        if (layout->whole_blocks) sample += 2 * BLOCK;
+    }
+    return sample * rows + BLOCK;
+}
+
+/* Of one worker: what is there, and, under a limit that was given, what may come. */
+static uint64_t worker_bytes(const iter_layout_in *in, const iter_layout *layout) {
+    uint64_t bytes = iter__worker_bytes(in->plan, layout);
+    if (!in->opt->memory_limit) return bytes;
+    bytes += (uint64_t)in->plan->n_growing * layout->picture_max +
+             n_image_decoders(in) * layout->decoder_max;
+    /* A sample that takes another one's place is read into memory of its own. */
+    if (in->opt->on_error == ITER_ON_ERROR_REPLACE && in->bytes == BYTES_READ)
+        bytes += chunk_bytes(in, layout, 1);
+    return bytes;
+}
+
+static void count(const iter_layout_in *in, iter_layout *out) {
+    const uint64_t limit = in->opt->memory_limit;
+    const bool past_cache = in->opt->o_direct || out->frames.n > 0;
+    out->source_bytes = in->bytes == BYTES_READ && past_cache ? SOURCE_LEAST : 0;
+    out->index_bytes =
+        limit ? in->desc->index_bytes + in->opt->n_subset * sizeof(*in->opt->subset) : 0;
+    out->books_bytes =
+        iter__books_bytes(in->plan, in->desc, in->opt->batch_size, out) * out->n_slots;
+    out->books_bytes += iter__frames_books_bytes(out->frames.n);
+    out->worker_bytes = worker_bytes(in, out);
+    out->fixed_bytes = (uint64_t)in->plan->slot_bytes * out->n_slots +
+                       out->worker_bytes * n_threads(in) + out->index_bytes + out->books_bytes +
+                       out->source_bytes;
+}
+
+/* ---- A limit that is too small --------------------------------------------------------------- */
+
+/* How often a limit that was given holds max_sample_bytes, for pictures and their decoders. */
+static uint64_t n_pictures(const iter_layout_in *in) {
+    if (!in->opt->memory_limit) return 0;
+    return n_threads(in) * ((uint64_t)in->plan->n_growing + n_image_decoders(in));
+}
+
+/* The smallest limit for n pictures and `rest` bytes. A picture that is a share of the limit grows with
+ * it, x = rest + n x / PICTURE_SHARE, up to DEFAULT_SAMPLE. */
+static uint64_t least_limit(const iter_layout *layout, uint64_t n, uint64_t rest) {
+    if (!layout->picture_share) return rest + n * layout->picture_max;
+    const uint64_t most = rest + n * DEFAULT_SAMPLE;
+    if (n >= PICTURE_SHARE || rest > PICTURE_MOST) return most;
+    const uint64_t least = rest * PICTURE_SHARE / (PICTURE_SHARE - n) + 1;
+    return least / PICTURE_SHARE <= DEFAULT_SAMPLE ? least : most;
+}
+
+static iter_status refuse(const iter_layout_in *in, const iter_layout *layout, const char *what,
+                          uint64_t bytes, iter_error *err) {
+    const uint64_t n = n_pictures(in);
+    const uint64_t rest = layout->fixed_bytes - n * layout->picture_max + bytes;
+    const uint64_t room = n && rest < in->limit ? (in->limit - rest) / n : 0;
+    char pictures[96] = "", source[64] = "";
+    if (bytes == ITER_UNKNOWN)
+        return iter__fail(err, ITER_ENOMEM, "source memory: the size of some %s is not known",
+                          what);
+    if (room >= SAMPLE_WORTH) {
+        snprintf(pictures, sizeof(pictures), ", or this one with max_sample_bytes of %llu",
+                 (unsigned long long)room);
+    }
+    if (layout->source_bytes)
+        snprintf(source, sizeof(source), "%zu bytes for blocks of the source, ",
+                 layout->source_bytes);
+    return iter__fail(
+        err, ITER_ENOMEM,
+        "%s of %llu bytes is too small, %llu would do%s: it holds %u slots of %zu bytes "
+        "(less by batch_size or prefetch), %llu x %llu bytes of scratch (less by workers%s), an "
+        "index of %llu bytes, books of %llu bytes, %sand %s of %llu bytes",
+        in->opt->memory_limit ? "memory_limit" : "half of the free memory",
+        (unsigned long long)in->limit, (unsigned long long)least_limit(layout, n, rest), pictures,
+        layout->n_slots, in->plan->slot_bytes, (unsigned long long)n_threads(in),
+        (unsigned long long)layout->worker_bytes, n ? " or max_sample_bytes" : "",
+        (unsigned long long)layout->index_bytes, (unsigned long long)layout->books_bytes, source,
+        what, (unsigned long long)bytes);
+}
+
+/* ---- The arena ------------------------------------------------------------------------------- */
+
+/* What all opened batches may need, if the limit allows; at least two chunks. */
+static iter_status fit_arena(const iter_layout_in *in, iter_layout *out, iter_error *err) {
+    uint64_t least = 2 * chunk_bytes(in, out, out->chunk_rows);
+    while (out->fixed_bytes + least > in->limit && out->chunk_rows > 1) {
+        set_chunk_rows(in, out, out->chunk_rows / 2);
+        if (out->placed_head) out->hot_bytes = out->placed_stride * out->chunk_rows;
+        count(in, out);
+        least = 2 * chunk_bytes(in, out, out->chunk_rows);
+    }
+    if (out->fixed_bytes + least > in->limit) return refuse(in, out, "an arena", least, err);
+    if (out->source_bytes) { /* more of it, if there is room */
+        const uint64_t room = (in->limit - out->fixed_bytes - least) / SOURCE_SHARE;
+        const uint64_t more = at_most(room, SOURCE_MOST - SOURCE_LEAST);
+        out->source_bytes += more;
+        out->fixed_bytes += more;
+    }
+    const uint64_t frames = (uint64_t)out->frames.bytes * out->frames.n;
+    uint64_t most = at_least((uint64_t)out->prefetch * ARENA_BATCH, ARENA_PREFERRED);
+    most = at_least(most, least);
+    uint64_t bytes = at_most(chunk_bytes(in, out, in->opt->batch_size) * out->n_slots, most);
+    if (frames) bytes = frames;
+    bytes = at_least(at_most(bytes, in->limit - out->fixed_bytes), least);
+    out->arena_bytes = (size_t)(bytes & ~(BLOCK - 1));
+    out->n_regions = out->max_chunks * out->n_slots + 1;
+    if (!frames) return ITER_OK;
+    const uint64_t fit = out->arena_bytes / out->frames.bytes; /* a chunk may want so many */
+    const bool fits = fit >= out->chunk_rows * (uint64_t)in->desc->n_extents;
+    out->frames.n = fits ? (uint32_t)at_most(fit, FRAMES_MAX) : 0;
+    if (fit >= out->frames.n_wanted / 2) out->frames.ahead_rows = out->frames.group_rows;
+    return ITER_OK;
+}
+
+/* ---- All of it ------------------------------------------------------------------------------- */
+
+static iter_status make(const iter_layout_in *in, uint32_t prefetch, iter_layout *out,
+                        iter_error *err) {
+    *out = (iter_layout){.bytes = in->bytes};
+    bound_samples(in, out);
+    cut_chunks(in, out);
+    set_slots(in, out, prefetch ? prefetch : wanted_prefetch(in, out));
+    if (in->bytes == BYTES_READ) choose_paths(in, out);
+    count(in, out);
+    if (in->bytes == BYTES_READ) ITER_TRY(fit_arena(in, out, err));
+    out->most_busy = most_busy(in, out);
+    if (in->loaded_bytes > in->limit || out->fixed_bytes > in->limit - in->loaded_bytes)
+        return refuse(in, out, in->loaded_bytes ? "files" : "an arena", in->loaded_bytes, err);
+    return ITER_OK;
+}
+
+iter_status iter__layout_make(const iter_layout_in *in, iter_layout *out, iter_error *err) {
+    iter_status status = make(in, 0, out, err);
+    while (status == ITER_ENOMEM && !in->opt->prefetch && out->prefetch > 2)
+        status = make(in, (uint32_t)at_least(out->prefetch / 2, 2), out, err);
+    return status;
+}
+
+/* ---- As text --------------------------------------------------------------------------------- */
+
+static const char *path_text(const iter_layout *layout) {
+    if (layout->bytes == BYTES_NONE) return "none to read";
+    if (layout->bytes == BYTES_LOADED) return "in memory";
+    if (layout->frames.n) return "windows of blocks";
+    if (layout->placed_head) return "straight to their rows, else by the arena";
+    return layout->hot_bytes ? "row by row while cached, else by the arena" : "by the arena";
+}
+
+void iter__layout_text(const iter_layout_in *in, const iter_layout *layout, char *out,
+                       size_t capacity) {
+    const unsigned long long threads = n_threads(in);
+    char pictures[160] = "", limit[64] = "no limit was given";
+    if (in->plan->n_growing)
+        snprintf(pictures, sizeof(pictures), ", pictures up to %llu x (%d x %zu + decoder %llu)",
+                 threads, in->plan->n_growing, layout->picture_max,
+                 (unsigned long long)(n_image_decoders(in) * layout->decoder_max));
+    if (in->opt->memory_limit)
+        snprintf(limit, sizeof(limit), "at most %llu", (unsigned long long)in->opt->memory_limit);
+    snprintf(
+        out, capacity,
+        "work   prefetch %u, chunks of %u rows, bytes %s; %u of %d workers can be busy at "
+        "once%s\nmemory slots %u x %zu, arena %zu, files %llu, scratch %llu x %zu%s, books %llu, "
+        "source %zu, index %llu bytes; %s\n",
+        layout->prefetch, layout->rows_a_chunk, path_text(layout), layout->most_busy,
+        in->opt->workers,
+        in->one_at_a_time ? " (get() serves one at a time: set iter_dataset_ops.parallel if it may "
+                            "run in several)"
+                          : "",
+        layout->n_slots, in->plan->slot_bytes, layout->arena_bytes,
+        (unsigned long long)in->loaded_bytes, threads, iter__worker_bytes(in->plan, layout),
+        pictures, (unsigned long long)layout->books_bytes, layout->source_bytes,
+        (unsigned long long)in->desc->index_bytes, limit);
+}
