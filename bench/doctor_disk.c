@@ -89,12 +89,12 @@ static void fill_ordered(places *p, uint64_t most) {
 
 /* Anywhere in the files, each piece as likely as another. */
 static void fill_random(places *p) {
-    uint64_t total = 0, x = 88172645463325252u;
+    uint64_t total = 0, x;
     p->n_records = 0;
     for (size_t f = 0; f < p->n; f++)
         total += p->bytes[f] / RANDOM_PIECE;
     if (total == 0) return;
-    (void)getrandom(&x, sizeof(x), 0);
+    if (getrandom(&x, sizeof(x), 0) != (ssize_t)sizeof(x)) x = 88172645463325252u;
     x |= 1;
     while (p->n_records < RECORDS_MAX) {
         x ^= x << 13;

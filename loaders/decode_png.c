@@ -226,8 +226,8 @@ static iter_status decode_start(void *state, const void *shared, iter_error *err
 static iter_status decode_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
                                  iter_desc *out, iter_error *err) {
     png_state *s = state;
-    int64_t height, width;
-    bool interlaced;
+    int64_t height = 0, width = 0;
+    bool interlaced = false;
     (void)shared; /* the state has it */
     ITER_TRY(look(s, bytes, size, &height, &width, &interlaced, err));
     const bool swaps = iter__orient_swaps(s->orientation);
@@ -236,11 +236,19 @@ static iter_status decode_header(void *state, const void *shared, const uint8_t 
     return ITER_OK;
 }
 
+/* False if libpng failed. Alone in a function, so that no variable lives across setjmp(). */
+static bool try_part(png_state *s, const iter_rect *part, int64_t height, int64_t width,
+                     bool interlaced, void *out) {
+    if (setjmp(s->fail)) return false;
+    read_part(s, part, height, width, interlaced, out);
+    return true;
+}
+
 static iter_status decode_part(void *state, const void *shared, const uint8_t *bytes, size_t size,
                                const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
     png_state *s = state;
-    int64_t height, width;
-    bool interlaced;
+    int64_t height = 0, width = 0;
+    bool interlaced = false;
     (void)shared;
     ITER_TRY(look(s, bytes, size, &height, &width, &interlaced, err));
     const bool swaps = iter__orient_swaps(s->orientation);
@@ -250,12 +258,9 @@ static iter_status decode_part(void *state, const void *shared, const uint8_t *b
     s->size = size;
     s->at = 0;
     s->n_warnings = 0;
-    if (setjmp(s->fail)) {
-        end_image(s);
-        return iter__fail(err, s->status, "%s", s->text);
-    }
-    read_part(s, &part, height, width, interlaced, out->data);
+    const bool read = try_part(s, &part, height, width, interlaced, out->data);
     end_image(s);
+    if (!read) return iter__fail(err, s->status, "%s", s->text);
     out->desc.dims[0] = wish->part.height;
     out->desc.dims[1] = wish->part.width;
     if (s->n_warnings && s->options->on_warning == ITER_WARNING_COUNT && err)

@@ -29,6 +29,11 @@ typedef __m256i vec;
  * anything else, are what a horizontal kernel has most of. */
 #define START zero()
 
+/* gcc 13 and 14 do not see that held[0] and held[1] are written before they are read. */
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
 static inline void hold(vec *held, int k, vec sum) {
     if (k < 2)
         held[k] = _mm256_srli_epi32(sum, 16);

@@ -24,6 +24,13 @@ typedef uint64_t vec8 __attribute__((vector_size(16)));
 #define LOW8  0, 2
 #define HIGH8 1, 3
 
+/* gcc has __builtin_shufflevector from version 12 on. */
+#ifdef __clang__
+#define SHUFFLE(bytes, a, b, places) __builtin_shufflevector(a, b, places##bytes)
+#else
+#define SHUFFLE(bytes, a, b, places) __builtin_shuffle(a, b, (vec##bytes){places##bytes})
+#endif
+
 /* The block of 16 / bytes rows and columns at in, transposed to out; steps in bytes. */
 #define DEFINE_BLOCK(bytes, rounds)                                                              \
     static void block##bytes(const char *in, ptrdiff_t in_step, char *out, ptrdiff_t out_step) { \
@@ -33,8 +40,8 @@ typedef uint64_t vec8 __attribute__((vector_size(16)));
             memcpy(&a[i], in + i * in_step, 16);                                                 \
         for (int round = 0; round < (rounds); round++) {                                         \
             for (int i = 0; i < ITER__N / 2; i++) {                                              \
-                b[2 * i] = __builtin_shufflevector(a[i], a[i + ITER__N / 2], LOW##bytes);        \
-                b[2 * i + 1] = __builtin_shufflevector(a[i], a[i + ITER__N / 2], HIGH##bytes);   \
+                b[2 * i] = SHUFFLE(bytes, a[i], a[i + ITER__N / 2], LOW);                        \
+                b[2 * i + 1] = SHUFFLE(bytes, a[i], a[i + ITER__N / 2], HIGH);                   \
             }                                                                                    \
             memcpy(a, b, sizeof(a));                                                             \
         }                                                                                        \

@@ -98,7 +98,7 @@ static void test_colors_golden(void) {
             const color_kernels *colors = color_of(level);
             const float factor = (float)t->number;
             fill(in, 61, 83, 3, t->seed);
-            const double mean = (double)colors->gray_sum(in, N) / N;
+            const double mean = (double)colors->gray_sum(in, N) / (double)N;
             switch (t->what) {
             case 'b': colors->blend(out, in, N * 3, 0, factor); break;
             case 'c': colors->blend(out, in, N * 3, (float)(int)(mean + 0.5), factor); break;

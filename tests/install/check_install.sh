@@ -34,7 +34,7 @@ consume() { # consume BINARY_DIR NAME static|shared
     esac
     # A form that is asked for is found, or it is said which one is there.
     mkdir -p "$work/$2.form"
-    printf 'cmake_minimum_required(VERSION 3.25)\nproject(form C)\nfind_package(iter REQUIRED COMPONENTS ${form})\n' \
+    printf 'cmake_minimum_required(VERSION 3.22)\nproject(form C)\nfind_package(iter REQUIRED COMPONENTS ${form})\n' \
         >"$work/$2.form/CMakeLists.txt"
     [ "$3" = static ] && absent=shared || absent=static
     cmake -S "$work/$2.form" -B "$work/$2.form/$absent" -Dform=$absent -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$work/$2.root" >"$work/form.log" 2>&1 &&

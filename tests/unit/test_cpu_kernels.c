@@ -374,7 +374,7 @@ static void check_tokens(const cpu_kernels *kernels, uint32_t threads, bool wide
     int64_t ids64[TOKENS];
     int32_t ids32[TOKENS], want[TOKENS];
     for (int k = 0; k < TOKENS; k++) {
-        const int id = uniform(1) < 0 ? 3 : (int)(fabsf(uniform(1)) * R) % R;
+        const int id = uniform(1) < 0 ? 3 : (int)(fabsf(uniform(1)) * (float)R) % R;
         ids64[k] = ids32[k] = id;
     }
     const int64_t row_stride = time_first ? 1 : STEPS, step_stride = time_first ? BATCH : 1;

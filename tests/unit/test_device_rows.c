@@ -417,7 +417,7 @@ Test(device_rows, what_is_copied_and_where_it_lies) {
         const uint64_t before = stats_of(loader).copied_bytes;
         iter_batch *batch;
         iter_status s;
-        for (int i = 0; (s = iter_loader_next(loader, &batch, &err)) == ITER_OK; i++) {
+        while ((s = iter_loader_next(loader, &batch, &err)) == ITER_OK) {
             OK(iter_batch_synchronize(batch, &err));
             cr_expect_eq(iter_batch_tensor(batch, 0)->data == NULL, how != COPIED);
             cr_expect_eq(iter_batch_tensor(batch, 1)->data == NULL, how == RESIDENT);

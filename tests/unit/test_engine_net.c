@@ -286,6 +286,7 @@ Test(engine_net, weights_begin_as_another_program_computes_them) {
 
 Test(engine_net, weights_have_the_moments_asked_for) {
     enum { N = 200000 };
+    const double n = N;
     static float got[N];
     engine_param p = small;
     p.n_elements = N;
@@ -302,8 +303,8 @@ Test(engine_net, weights_have_the_moments_asked_for) {
             most = fmax(most, fabs((double)got[i]));
         }
         /* four standard errors */
-        cr_expect_lt(fabs(sum / N), 4 * sqrt(variances[init] / N));
-        cr_expect_lt(fabs(squares / N / variances[init] - 1), 4 * sqrt(2.0 / N));
+        cr_expect_lt(fabs(sum / n), 4 * sqrt(variances[init] / n));
+        cr_expect_lt(fabs(squares / n / variances[init] - 1), 4 * sqrt(2 / n));
         if (init == ITER_INIT_GLOROT) cr_expect(most <= sqrt(6.0 / 120) * 1.000001);
         if (init == ITER_INIT_UNIFORM) cr_expect(most <= 0.25);
     }

@@ -324,7 +324,7 @@ Test(permutation, parity) {
             }
             n_odd += (n - n_cycles) % 2;
         }
-        expect_normal((n_odd - KEYS / 2.0) / sqrt(KEYS / 4.0), "odd permutations", n);
+        expect_normal((n_odd - (double)KEYS / 2) / sqrt((double)KEYS / 4), "odd permutations", n);
     }
 }
 
@@ -345,8 +345,10 @@ Test(permutation, rare_events) {
                 if (i > 0) n_together += images[i] - images[i - 1] + 1 <= 2; /* by -1 or by 1 */
             }
         }
-        expect_normal((n_fixed - KEYS) / sqrt(KEYS), "fixed points", n);
-        expect_normal((n_repeated - KEYS) / sqrt(KEYS), "same image in two epochs", n);
-        expect_normal((n_together - 2.0 * KEYS) / sqrt(2.0 * KEYS), "neighbours together", n);
+        expect_normal((n_fixed - (double)KEYS) / sqrt((double)KEYS), "fixed points", n);
+        expect_normal((n_repeated - (double)KEYS) / sqrt((double)KEYS), "same image in two epochs",
+                      n);
+        expect_normal((n_together - 2 * (double)KEYS) / sqrt(2 * (double)KEYS),
+                      "neighbours together", n);
     }
 }

@@ -234,7 +234,7 @@ Test(profile, overflow_is_counted) {
         cr_assert_eq(all.events[i].value, N - KEPT + i, "the newest are kept");
     cr_assert_eq(iter_profile_dropped(), N - KEPT);
     const char *text = table_text(ITER_PROFILE_BY_TOTAL, 0, 0, ITER_PROFILE_JSON);
-    cr_assert_eq(number_of(text, "n", "count"), N, "the table has them all");
+    cr_assert_eq(number_of(text, "n", "count"), (double)N, "the table has them all");
     cr_assert(strstr(text, "{\"dropped\":937,"));
     iter_profile_clear();
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], *trace;
