@@ -8,16 +8,15 @@ help: ## what there is
 	@echo "libiter: data iterators for training"
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-all: ## the release build: build/release
+all: ## the release build, without tests: build/release
 	@scripts/need.sh demo
-	@cmake --preset release
-	@cmake --build build/release
+	@echo "+ cmake --preset release && cmake --build build/release    (log: build/release.log)"
+	@scripts/build.sh release
 
 demo: ## build, then CIFAR-10 through both loaders, side by side (installs what is missing)
 	@scripts/need.sh demo
-	@mkdir -p build
-	@echo "+ cmake --preset release && cmake --build build/release"
-	@{ cmake --preset release && cmake --build build/release; } >build/release.log 2>&1 || { tail -n 30 build/release.log; exit 1; }
+	@echo "+ cmake --preset release && cmake --build build/release    (log: build/release.log)"
+	@scripts/build.sh release
 	@scripts/demo.sh
 
 test: ## all tests: gcc, clang, sanitizers, fuzz corpus, install, style (installs what is missing)
@@ -29,7 +28,7 @@ fuzz: ## search with every fuzz target, FUZZ_SECONDS=600 each
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
 tidy: ## clang-tidy over all sources
-	@scripts/need.sh test
+	@scripts/need.sh tidy
 	@cmake --preset clang >/dev/null
 	@run-clang-tidy -quiet -p build/clang
 
@@ -40,9 +39,9 @@ install: all ## install the release build (PREFIX=/usr/local)
 	@cmake --install build/release $(if $(PREFIX),--prefix $(PREFIX))
 	@if [ "$$(id -u)" = 0 ] && [ -z "$(PREFIX)$(DESTDIR)" ]; then ldconfig; fi # else the loader does not know of it
 
-fresh: ## make demo and make test on a bare Debian 12, in a chroot (root only)
-	@scripts/fresh.sh
+fresh: ## make demo and make test on a bare system, in a chroot (root only; FRESH="-s trixie -u needed demo")
+	@scripts/fresh.sh $(FRESH)
 
 clean: ## remove build/
-	@if [ -d build/fresh ]; then umount -l build/fresh/proc build/fresh/dev/shm 2>/dev/null || true; fi
+	@if [ -d build/fresh ]; then umount -l build/fresh/root/proc build/fresh/root/dev/shm 2>/dev/null || true; fi
 	@rm -rf --one-file-system build

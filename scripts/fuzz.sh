@@ -3,8 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:?usage: fuzz.sh SECONDS}
-cmake --preset fuzz >/dev/null
-cmake --build build/fuzz
+scripts/build.sh fuzz
 bad=0
 for target in build/fuzz/tests/fuzz_*; do
     [ -x "$target" ] && [ -f "$target" ] || continue

@@ -1,38 +1,164 @@
 #!/bin/sh
-# Sees to it that what `make demo` (or `make test`) needs is installed; asks apt only for what is missing.
-# Usage: need.sh demo|test|PACKAGE...
+# Installs what a step of the Makefile needs and this machine lacks. Usage: need.sh demo|test|tidy|fresh [must]
+# The compiler and the shell are asked what is there, so it does not matter how it was installed. What is missing comes from apt, as root
+# or by sudo. If that is impossible, need.sh fails when a build would fail, and goes on without what is optional. must: only what a build needs.
 set -eu
-demo="gcc libc6-dev make cmake ninja-build pkg-config zlib1g-dev liburing-dev libjpeg62-turbo-dev libpng-dev libjansson-dev libdnnl-dev"
-# ocl-icd-opencl-dev: a program that links our static trainer asks for oneDNN by its package file, and that for OpenCL.
-tests="$demo ocl-icd-opencl-dev g++ binutils libcriterion-dev clang libclang-rt-dev clang-format clang-tidy file git python3 python3-venv strace"
-case ${1:-} in
-demo) packages=$demo ;;
-test) packages=$tests ;;
-'') echo "usage: need.sh demo|test|PACKAGE..." >&2; exit 2 ;;
-*) packages=$* ;;
-esac
+step=${1:-} must_only=${2:-}
+log=$(mktemp -d)/log
+trap 'rm -rf "${log%/log}"' EXIT
 
-if ! command -v dpkg-query >/dev/null 2>&1; then
-    echo "This is no Debian: if the build fails, install what these packages hold: $packages"
+# step, must or may, what is looked for, the packages that have it. a|b: the first of these that apt knows.
+# Debian 12 and 13 and Ubuntu 22.04 and 24.04 have them under these names; clang's runtime lies in clang's own packages on Ubuntu 22.04.
+# ocl-icd-opencl-dev: a program that links our static trainer asks for oneDNN by its package file, and that for OpenCL.
+rows() {
+    cat <<'ROWS'
+demo must compiler                      gcc libc6-dev
+demo must cmake                         cmake
+demo must header:zlib.h                 zlib1g-dev
+demo may  command:ninja                 ninja-build
+demo may  command:pkg-config            pkg-config
+demo may  header:liburing.h             liburing-dev
+demo may  header:jpeglib.h              libjpeg-dev
+demo may  header:png.h                  libpng-dev
+demo may  header:webp/decode.h          libwebp-dev
+demo may  header:jansson.h              libjansson-dev
+demo may  header:oneapi/dnnl/dnnl.h     libdnnl-dev
+test must command:clang                 clang
+test must fuzzer                        libclang-rt-dev|libclang-common-14-dev
+test must command:g++                   g++
+test must command:nm                    binutils
+test must command:python3               python3
+test must header:criterion/criterion.h  libcriterion-dev
+test may  header:CL/cl.h                ocl-icd-opencl-dev
+test may  command:clang-format          clang-format
+test may  command:strace                strace
+test may  python:venv,ensurepip         python3-venv
+tidy must command:clang                 clang
+tidy must command:run-clang-tidy        clang-tidy
+tidy must command:ninja                 ninja-build
+fresh must command:debootstrap          debootstrap
+ROWS
+}
+
+compiler() { # the name of one that makes programs, or nothing
+    for name in ${CC:-} cc gcc clang; do
+        if printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | "$name" -x c - -o "$log.out" 2>/dev/null; then
+            echo "$name"
+            return
+        fi
+    done
+}
+
+cmake_is_new() { # what CMakeLists.txt asks for
+    wanted=$(sed -nE 's/^cmake_minimum_required\(VERSION ([0-9.]+)\).*/\1/p' "$(dirname "$0")/../CMakeLists.txt")
+    have=$(cmake --version 2>/dev/null | sed -n '1s/.* //p')
+    [ -n "$have" ] && [ "$(printf '%s\n%s\n' "$wanted" "$have" | sort -V | head -n 1)" = "$wanted" ]
+}
+
+is_there() {
+    case $1 in
+    compiler) [ -n "$cc" ] ;;
+    cmake) cmake_is_new ;;
+    command:*) command -v "${1#*:}" >/dev/null 2>&1 ;;
+    header:*) [ -n "$cc" ] && printf '#include <stdio.h>\n#include <%s>\n' "${1#*:}" | "$cc" -E -x c - >/dev/null 2>&1 ;;
+    fuzzer) printf 'int LLVMFuzzerTestOneInput(void) { return 0; }\n' | clang -fsanitize=fuzzer,address -x c - -o "$log.out" 2>/dev/null ;;
+    python:*) python3 -c "import ${1#*:}" 2>/dev/null ;;
+    esac
+}
+
+# look: sets must and may to the packages of the rows whose things are missing.
+look() {
+    cc=$(compiler) must='' may=''
+    while read -r of level what packages; do
+        [ "$level" = must ] || [ -z "$must_only" ] || continue
+        [ "$of" = "$step" ] || { [ "$step" = test ] && [ "$of" = demo ]; } || continue
+        is_there "$what" && continue
+        if [ "$level" = must ]; then must="$must $packages"; else may="$may $packages"; fi
+    done <<ROWS
+$(rows)
+ROWS
+}
+
+apt_has() { apt-cache policy "$1" 2>/dev/null | grep -q '^ *Candidate: [^(]'; }
+
+# resolve PACKAGE...: the names that apt knows. The others stand in unknown.
+resolve() {
+    known='' unknown=''
+    for choice; do
+        name=''
+        for one in $(echo "$choice" | tr '|' ' '); do
+            if [ -z "$name" ] && apt_has "$one"; then name=$one; fi
+        done
+        if [ -n "$name" ]; then known="$known $name"; else unknown="$unknown $choice"; fi
+    done
+}
+
+install() { # $run is sudo or empty
+    # shellcheck disable=SC2086
+    $run env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" >"$log" 2>&1
+}
+
+case $step in
+demo | test | tidy | fresh) ;;
+*) echo "usage: need.sh demo|test|tidy|fresh" >&2; exit 2 ;;
+esac
+look
+[ -n "$must$may" ] || exit 0
+
+# Who may install? sudo asks for a password only if there is no other way to a build.
+run=none
+if command -v apt-get >/dev/null 2>&1; then
+    if [ "$(id -u)" = 0 ]; then
+        run=''
+    elif sudo -n true 2>/dev/null || { [ -n "$must" ] && [ -t 0 ] && command -v sudo >/dev/null 2>&1; }; then
+        run=sudo
+    fi
+fi
+if [ "$run" = none ]; then
+    # Without apt's lists the first name has to do.
+    names() {
+        if command -v apt-cache >/dev/null 2>&1; then resolve "$@"; else known=" $*" unknown=''; fi
+        for choice in $unknown; do known="$known ${choice%%|*}"; done
+        echo "$known"
+    }
+    # shellcheck disable=SC2086
+    {
+        if [ -n "$must" ]; then
+            echo "Please install first, as root: apt-get install$(names $must)${may:+   (and, if you like:$(names $may))}" >&2
+            exit 1
+        fi
+        echo "Going on without what is optional. As root: apt-get install$(names $may)"
+    }
     exit 0
 fi
-missing=
-for package in $packages; do
-    dpkg-query -W -f='${Status}\n' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
-done
-[ -n "$missing" ] || exit 0
 
-root=
-if [ "$(id -u)" != 0 ]; then
-    root=sudo
-    command -v sudo >/dev/null 2>&1 || { echo "Please install as root: apt-get install$missing" >&2; exit 1; }
+echo "+ ${run:+sudo }apt-get update"
+$run apt-get update >"$log" 2>&1 || echo "  it failed, so package lists may be old: $(grep -m 1 '^E:' "$log" || tail -n 1 "$log")"
+# shellcheck disable=SC2086
+{
+    resolve $must
+    must_known=$known must_unknown=$unknown
+    resolve $may
+    may_known=$known may_unknown=$unknown
+    [ -z "$may_unknown" ] || echo "  apt does not have, and the build goes on without:$may_unknown"
+    if [ -n "$must_unknown" ]; then
+        echo "apt does not have what a build needs:$must_unknown" >&2
+        exit 1
+    fi
+    if [ -n "$must_known$may_known" ]; then
+        echo "+ ${run:+sudo }apt-get install -y --no-install-recommends$must_known$may_known"
+        if ! install $must_known $may_known; then
+            # One package that cannot be installed must not keep the others away.
+            if [ -n "$must_known" ] && ! install $must_known; then tail -n 20 "$log" >&2; exit 1; fi
+            for name in $may_known; do install "$name" || echo "  apt could not install $name: $(grep '^E:' "$log" | tail -n 1)"; done
+        fi
+    fi
+}
+look
+[ -n "$must" ] || exit 0
+if command -v cmake >/dev/null 2>&1 && ! cmake_is_new; then
+    echo "CMake $have is too old, $wanted is needed: python3 -m pip install cmake has a newer one" >&2
+else
+    echo "Still missing after the installation:$must" >&2
 fi
-echo "Missing:$missing"
-echo "+ ${root:+$root }apt-get update && ${root:+$root }apt-get install -y --no-install-recommends$missing"
-log=$(mktemp); trap 'rm -f "$log"' EXIT
-# shellcheck disable=SC2086 # a list of package names
-if ! { $root apt-get update && $root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y --no-install-recommends $missing; } >"$log" 2>&1; then
-    tail -n 20 "$log" >&2
-    exit 1
-fi
+exit 1

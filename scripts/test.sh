@@ -14,10 +14,8 @@ step() {
     local preset=$1 title=$2 begin=$SECONDS
     shift 2
     printf '\n== %s: %s\n' "$preset" "$title"
-    local log=build/$preset.log
-    if ! { cmake --preset "$preset" && cmake --build "build/$preset" -j "$jobs"; } >"$log" 2>&1; then
-        grep -E 'error|FAILED|warning' -A 4 "$log" | head -n 40
-        echo "$preset: does not build (all of it: $log)"
+    local log=build/$preset.tests.log
+    if ! scripts/build.sh -q "$preset"; then
         failed=$((failed + 1)) failures+=("$preset: does not build")
         return
     fi
@@ -71,10 +69,10 @@ for name in "$@"; do
     clang) step clang "the same by clang" -LE check -E "$long" ;;
     tsan) step tsan "everything with threads, under ThreadSanitizer" -L '^(stress|backend)$' \
         -E 'backend_(color|convert|image|pack|pack_program|text)$' ;;
-    asan) step asan "everything that runs, under AddressSanitizer and UBSan" -E 'check\.(style|words|docs|layers|headers)' ;;
+    asan) step asan "everything that runs, under AddressSanitizer and UBSan" ;;
     fuzz) step fuzz "parsers: the corpus, then a short search from a fixed seed" ;;
     minimal) step minimal "optimised, static, without liburing and oneDNN" \
-        -E "check\.(style|words|docs|layers|cuda_programs|profile|report)|$long" ;;
+        -E "check\.(style|words|docs|layers|cuda_programs|profile|report|need|build)|$long" ;;
     *) echo "usage: test.sh [dev|clang|tsan|asan|fuzz|minimal...]" >&2; exit 2 ;;
     esac
 done
