@@ -150,8 +150,10 @@ static iter_status open_run(run *r, iter_error *err) {
         s = train_find_data(r->program, &r->options, r->train_spec, r->test_spec, r->generated,
                             err);
     if (s < 0) return s;
-    fprintf(r->out, "%s%s\n", r->train_spec,
-            r->generated[0] != '\0' ? ": generated, ITER_DATA has no real one" : "");
+    fprintf(r->out, "%s", r->train_spec);
+    if (r->generated[0] != '\0')
+        fprintf(r->out, ": generated, neither $ITER_DATA nor ./data has %s", r->program->folder);
+    fprintf(r->out, "\n");
     s = train_open_loader(&r->options, r->train_spec, r->chain, true, &r->train, err);
     if (s == ITER_OK)
         s = train_open_loader(&r->options, r->test_spec, r->chain, false, &r->test, err);

@@ -28,7 +28,7 @@ typedef struct train_program {
     const char *optimizer;
     uint32_t epochs;
     const char *format;  /* "cifar10" */
-    const char *folder;  /* below $ITER_DATA */
+    const char *folder;  /* of the real set, below $ITER_DATA or ./data */
     const char *layouts; /* what --layout may be: "nchw|nhwc" */
     /* The chain for a layout, in the same order. */
     const char *chains[2];
@@ -88,8 +88,8 @@ const char *train_word(const char *words, int32_t i, char out[32]);
 
 /* ---- Data ------------------------------------------------------------------------------------ */
 
-/** The specs of the two splits: from --data, $ITER_DATA, or generated into a folder of its own, whose
- * name is left in generated[] ("" = none). */
+/** The specs of the two splits: --data; else the real set, from $ITER_DATA or from ./data; else one
+ * that is generated into a new folder, whose name is left in generated[] ("" = none). */
 iter_status train_find_data(const train_program *program, const train_options *options,
                             char train[TRAIN_PATH_MAX], char test[TRAIN_PATH_MAX],
                             char generated[TRAIN_PATH_MAX], iter_error *err);

@@ -83,20 +83,32 @@ static iter_status generate(const train_program *program, char out[TRAIN_PATH_MA
     return train_fail(err, ITER_EIO, "%.300s: no generated set: %s", out, strerror(errno));
 }
 
+/* The first of $ITER_DATA/name and ./data/name that exists, or "". scripts/find_data.sh follows the
+ * same rule. Returns false if a path is too long. */
+static bool find_folder(const char *name, char out[TRAIN_PATH_MAX]) {
+    const char *roots[] = {getenv("ITER_DATA"), "data"};
+    for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
+        if (roots[i] == NULL || roots[i][0] == '\0') continue;
+        if (snprintf(out, TRAIN_PATH_MAX, "%s/%s", roots[i], name) >= TRAIN_PATH_MAX) return false;
+        if (access(out, F_OK) == 0) return true;
+    }
+    out[0] = '\0';
+    return true;
+}
+
 iter_status train_find_data(const train_program *program, const train_options *options,
                             char train[TRAIN_PATH_MAX], char test[TRAIN_PATH_MAX],
                             char generated[TRAIN_PATH_MAX], iter_error *err) {
-    const char *root = getenv("ITER_DATA");
     char path[TRAIN_PATH_MAX];
     bool fits = true;
-    generated[0] = path[0] = '\0';
-    if (options->data == NULL && root != NULL)
-        fits = snprintf(path, sizeof(path), "%s/%s", root, program->folder) < (int)sizeof(path);
+    generated[0] = '\0';
     if (options->data != NULL) {
         fits = snprintf(train, TRAIN_PATH_MAX, "%s", options->data) < TRAIN_PATH_MAX;
-    } else if (fits && path[0] != '\0' && access(path, F_OK) == 0) {
+    } else if (!find_folder(program->folder, path)) {
+        fits = false;
+    } else if (path[0] != '\0') {
         fits = make_spec(program->format, path, "train", train);
-    } else if (fits) {
+    } else {
         iter_status s = generate(program, generated, err);
         if (s < 0) return s;
         fits = make_spec(program->format, generated, "train", train);

@@ -27,7 +27,7 @@ typedef struct flag_row {
 static const flag_row rows[] = {
     {"data", TEXT, AT(data), "SPEC", 0, 0,
      "training split, as format:path?split=train; the test split of the same path evaluates. "
-     "Without it: $ITER_DATA, else a generated set"},
+     "Without it: the real set in $ITER_DATA or ./data, else a generated one"},
     {"loader", CHOICE, AT(loader), "dataloader|ndarray", 0, 0,
      "samples read as they are needed, or all of them held as arrays"},
     {"model", MODEL, AT(model), NULL, 0, 0, "which network"},

@@ -1,16 +1,12 @@
 #!/bin/sh
 # The demonstration: CIFAR-10 through both loaders, side by side, then into a trainer; then photos. `make demo` builds first,
 # then runs this.
-# Real data is taken from $ITER_DATA or ./data; without it a set of the same size and format is generated.
+# Real data comes from where find_data.sh finds it; without it a set of the same size and format is generated.
 set -eu
 cd "$(dirname "$0")/.."
 bench=build/release/bench/iterbench
 
-data=
-for folder in "${ITER_DATA:-data}/cifar-10-batches-bin" data/cifar-10-batches-bin; do
-    if [ -f "$folder/data_batch_1.bin" ]; then data=$folder; break; fi
-done
-if [ -n "$data" ]; then
+if data=$(scripts/find_data.sh cifar-10-batches-bin); then
     echo "CIFAR-10, the real files: $data"
 else
     data=build/demo-data/cifar-10-batches-bin
@@ -19,7 +15,7 @@ else
         $bench generate cifar10 "$data" >/dev/null
         touch "$data/.complete"
     fi
-    echo "CIFAR-10, generated in the very same binary format (README.md says where the real set comes from): $data"
+    echo "CIFAR-10, generated in the very same binary format (docs/datasets.md says where the real set comes from): $data"
 fi
 
 chain='normalize:mean=0.4914;0.4822;0.4465,std=0.2470;0.2435;0.2616 | to:f32,nchw'
@@ -31,13 +27,9 @@ echo
 echo "+ iterbench --loader dataloader --data cifar10:$data --model cnn --seconds 4"
 $bench --loader dataloader --data "cifar10:$data" --model cnn --seconds 4 || true
 
-# Photos: a folder per class, of any size, so the DataLoader alone; one core and its limit, then two workers.
-photos=
-for folder in "${ITER_DATA:-data}/clothing/test" "${ITER_DATA:-data}/photos" data/clothing/test data/photos; do
-    if [ -d "$folder" ]; then photos=$folder; break; fi
-done
+# Photos: a folder per class, of any size, so the DataLoader alone; one core and its limit, then two workers. A build without JPEG says so.
 echo
-if [ -n "$photos" ]; then
+if photos=$(scripts/find_data.sh clothing/test photos); then
     echo "Photos, real ones: $photos"
 elif [ -f build/demo-data/photos.complete ] ||
     { rm -rf build/demo-data/photos && mkdir -p build/demo-data && $bench generate photos build/demo-data/photos >/dev/null; }; then
@@ -48,20 +40,22 @@ fi
 if [ -n "$photos" ]; then
     chain='random-resized-crop:size=224 | random-flip | normalize | to:f32,nchw'
     echo "+ iterbench limits --decode --data folder:$photos --chain \"$chain\" --seconds 6"
-    $bench limits --decode --data "folder:$photos" --chain "$chain" --seconds 6
-    echo
-    echo "+ iterbench --loader dataloader --data folder:$photos --chain \"$chain\" --workers 2 --seconds 3"
-    $bench --loader dataloader --data "folder:$photos" --chain "$chain" --workers 2 --seconds 3
+    if $bench limits --decode --data "folder:$photos" --chain "$chain" --seconds 6; then
+        echo
+        echo "+ iterbench --loader dataloader --data folder:$photos --chain \"$chain\" --workers 2 --seconds 3"
+        $bench --loader dataloader --data "folder:$photos" --chain "$chain" --workers 2 --seconds 3
+    fi
 fi
 
-first=$(ls examples/01_*.c 2>/dev/null | head -n 1)
+train=
+[ ! -x build/release/examples/train_mnist ] || train="
+  build/release/examples/train_mnist    trains end to end; train_cifar, train_imdb: the published networks"
 cat <<TEXT
 
 Next, with PATH=$PWD/build/release/bench:$PWD/build/release/bench/iterpack:\$PATH
   iterbench --data cifar10:$data --workers 2 --chain "random-crop:size=32,pad=4 | random-flip | to:f32,nchw" --seconds 4
   iterbench plan --data cifar10:$data --chain "normalize | to:f32,nchw"    what will run, and where memory goes
-  iterbench --data cifar10:$data --loader dataloader --epochs 1 --hash     the same hash for any --workers and --source
-  build/release/examples/train_mnist    trains end to end; train_cifar, train_imdb: the published networks
+  iterbench --data cifar10:$data --loader dataloader --epochs 1 --hash     the same hash for any --workers and --source$train
   iterbench list    formats, samplers and stages with their options
-  ${first:-README.md}    the smallest program; make test runs everything
+  examples/01_first_batch.c    the smallest program; make test runs everything
 TEXT

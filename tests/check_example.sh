@@ -54,11 +54,10 @@ for name in 01_first_batch 03_chain 04_workers 06_own_transform 07_save_resume 0
     if "$programs/$name" "cifar10:$dir/missing" >"$dir/out" 2>"$dir/err"; then fault "$name takes a set that is not there"; fi
     grep -q missing "$dir/err" || fault "$name does not say what is missing: $(cat "$dir/err")"
 done
-real=${ITER_DATA:-}/cifar-10-batches-bin
-if [ -f "$real/data_batch_1.bin" ]; then
+if real=$(sh scripts/find_data.sh cifar-10-batches-bin); then
     for name in 01_first_batch 03_chain 04_workers 06_own_transform 07_save_resume 08_ranks; do run "$name" "cifar10:$real"; done
     expect "50000 of 50000 samples were seen once"
 else
-    echo "note: no CIFAR-10 below ITER_DATA, the examples ran on synthetic samples alone"
+    echo "note: no CIFAR-10 in ITER_DATA or ./data, the examples ran on synthetic samples alone"
 fi
 exit $bad

@@ -2,14 +2,15 @@
 # The training programs from outside: a few steps each on small sets, resumed runs equal to uninterrupted ones, bad flags, JSON, signals.
 # Usage: ITERBENCH=build/bench/iterbench check_train.sh SOURCE_DIR BINARY_DIR
 cd "$1" || exit 2
-programs=$2/examples
+source=$PWD programs=$(cd "$2" && pwd)/examples
 if [ ! -x "$programs/train_mnist" ]; then echo "skipped: the training programs are not built"; exit 77; fi
 if [ ! -x "$ITERBENCH" ]; then echo "skipped: no iterbench, which generates a set"; exit 77; fi
 dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
-mkdir "$dir/tmp"
+mkdir "$dir/tmp" "$dir/cwd"
 TMPDIR=$dir/tmp; export TMPDIR
 unset ITER_DATA
+cd "$dir/cwd" || exit 2 # no ./data here
 bad=0
 fault() { echo "check_train: $*"; bad=1; }
 
@@ -48,7 +49,7 @@ imdb="imdb:$dir/imdb?split=train"
 
 # ---- Each of them runs, and says what came out
 status 0 train_mnist --epochs 3 --json "$dir/a.json" --threads 1
-python3 tests/check_json.py docs/json.md "A training program" <"$dir/a.json" || fault "JSON keys of train_mnist"
+python3 "$source/tests/check_json.py" "$source/docs/json.md" "A training program" <"$dir/a.json" || fault "JSON keys of train_mnist"
 grep -q '^epoch   seconds' "$dir/out" || fault "no table: $(cat "$dir/out")"
 grep -q '^cost of feeding: ' "$dir/out" || fault "no cost of feeding"
 [ ! -s "$dir/err" ] || fault "train_mnist on stderr: $(cat "$dir/err")"
@@ -76,6 +77,27 @@ for layout in nt tn; do
 done
 json "$dir/tn.json" "abs(j['epochs'][0]['loss'] - json.load(open('$dir/nt.json'))['epochs'][0]['loss']) < 1e-3"
 status 0 train_imdb --limit-steps 1 --batch 1 --data "synthetic:imdb?n=8" # no splits: another seed is the test
+
+# ---- Where a set is looked for: $ITER_DATA, then ./data; find_data.sh answers the same
+found() { # FOLDER
+    status 0 train_cifar --batch 4 --limit-steps 1
+    grep -qxF "cifar10:\"$1\"?split=train" "$dir/out" || fault "$1 is not what is trained on: $(head -n 1 "$dir/out")"
+    sh "$source/scripts/find_data.sh" none cifar-10-batches-bin >"$dir/out"
+    [ "$(cat "$dir/out")" = "$1" ] || fault "find_data.sh finds $(cat "$dir/out"), not $1"
+}
+status 0 train_cifar --batch 4 --limit-steps 1
+grep -qF ": generated, neither \$ITER_DATA nor ./data has cifar-10-batches-bin" "$dir/out" || fault "where it looked is not said: $(head -n 1 "$dir/out")"
+mkdir data "$dir/env"
+cp -r "$dir/cifar" data/cifar-10-batches-bin
+found data/cifar-10-batches-bin
+ITER_DATA=$dir/env; export ITER_DATA
+found data/cifar-10-batches-bin # not in ITER_DATA
+cp -r "$dir/cifar" "$dir/env/cifar-10-batches-bin"
+found "$dir/env/cifar-10-batches-bin"
+unset ITER_DATA
+rm -r data "$dir/env"
+if sh "$source/scripts/find_data.sh" cifar-10-batches-bin; then fault "find_data.sh finds what is not there"; fi
+
 status 0 train_mnist --help
 grep -q -- '--limit-steps' "$dir/out" || fault "--help is no help"
 
