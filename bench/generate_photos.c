@@ -277,7 +277,7 @@ iter_status generate_photos(const bench_options *options, const char *folder, ui
     (void)options, (void)folder;
     *out_bytes = 0;
     return bench_fail(err, ITER_EUNSUPPORTED,
-                      "generate photos: this build has no libjpeg (libjpeg62-turbo-dev)");
+                      "generate photos: this build has no libjpeg (libjpeg-dev)");
 }
 
 #endif

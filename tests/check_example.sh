@@ -1,6 +1,7 @@
 #!/bin/sh
 # The program shown in README.md is the text of the first example, character by character; the numbered examples are shorter than 80
-# lines, run without arguments and over real data where it is, and print what they should. Usage: check_example.sh SOURCE_DIR BINARY_DIR
+# lines, run without arguments and over real data where it is, and print what they should. The C of the documents compiles without warnings,
+# their shell commands can be parsed. Usage: [CC=cc] check_example.sh SOURCE_DIR BINARY_DIR
 cd "$1" || exit 2
 programs=$2/examples
 example=$(ls examples/01_*.c 2>/dev/null | head -n 1)
@@ -16,6 +17,43 @@ diff -u "$example" "$dir/shown" || fault "README.md differs from $example"
 for file in examples/[0-9]*.c; do
     [ "$(wc -l <"$file")" -lt 80 ] || fault "$file has 80 lines or more"
 done
+
+# blocks LANGUAGE FILE: each fenced block into a file $dir/block.N
+blocks() {
+    rm -f "$dir"/block.*
+    awk -v fence="^\`\`\`$1\$" -v out="$dir/block." '$0 ~ fence { inside = 1; n++; next } /^```$/ { inside = 0 } inside { print >(out n) }' "$2"
+}
+# Statements are put into a function. What they may take for granted:
+cat >"$dir/before.c" <<'END'
+#include <iter/iter.h>
+#include <iter/profile.h>
+#include <stdio.h>
+extern iter_status s;
+extern iter_error err;
+extern iter_dataset *data;
+extern iter_chain *chain;
+extern iter_loader_options opt;
+extern iter_batch *batch;
+extern void *stream;
+void train(const iter_tensor *tensor, void *stream);
+void block(void);
+void block(void) {
+END
+for file in README.md docs/*.md; do
+    blocks c "$file"
+    for block in "$dir"/block.*; do
+        [ -e "$block" ] || continue
+        if grep -q '^int main' "$block"; then cp "$block" "$dir/block.c"; else { cat "$dir/before.c" "$block"; echo '}'; } >"$dir/block.c"; fi
+        "${CC:-cc}" -std=c11 -O2 -Wall -Wextra -Wpedantic -Werror -I. -c "$dir/block.c" -o "$dir/block.o" 2>"$dir/err" ||
+            fault "$file: C block ${block##*.}: $(grep -m 3 'error' "$dir/err")"
+        rm "$block"
+    done
+    blocks sh "$file"
+    for block in "$dir"/block.*; do
+        [ ! -e "$block" ] || sh -n "$block" || fault "$file: shell block ${block##*.}"
+    done
+done
+
 if [ ! -x "$programs/01_first_batch" ]; then
     [ $bad = 0 ] || exit 1
     echo "skipped: the examples are not built"; exit 77
