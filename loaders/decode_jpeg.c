@@ -29,8 +29,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <jerror.h>
 #include <jpeglib.h>
+
+#include <jerror.h> /* after jpeglib.h, whose interface (6.2 or 8) decides the messages' numbers */
 
 #include "loaders/jpeg_memory.h"
 
