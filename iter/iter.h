@@ -6,6 +6,7 @@
 #include <iter/convert.h>
 #include <iter/dataset.h>
 #include <iter/dlpack.h>
+#include <iter/image.h>
 #include <iter/loader.h>
 #include <iter/ops.h>
 #include <iter/profile.h>

@@ -138,7 +138,7 @@ typedef struct iter_description {
     const char *const *class_names; /* NULL = none */
     int32_t n_classes;
     const char *split;  /* "train", "test", or "" */
-    const void *shared; /* handed to the decoders' start(): a vocabulary, say */
+    const void *shared; /* handed to the decoders: a vocabulary, iter_image_options, say */
     /* For formats with get(): 1 = a row is a function of its index alone, and making it costs more
      * than copying it: all are made once and kept where they fit into memory */
     int32_t keep_rows;
@@ -147,6 +147,9 @@ typedef struct iter_description {
     /* held while it is open, to know where samples are; counts in a loader's memory_limit. 0 =
      * next to nothing */
     uint64_t index_bytes;
+    /* Set by the core for the time of a format's open(): the registry that the dataset is opened
+     * with, for iter_registry_decoder() and the like. NULL = built-ins alone. */
+    const struct iter_registry *registry;
 } iter_description;
 
 /* ---- Source: bytes by (object, offset). One state per loader. -------------------------------- */

@@ -1,5 +1,5 @@
 /*
- * registry.h - a caller's own formats, transforms and samplers beside the built-in ones.
+ * registry.h - a caller's own formats, transforms, samplers and decoders beside the built-in ones.
  *
  * Create one, add tables, pass it in the options of iter_dataset_open() and iter_chain_parse(). Add
  * everything before first use; afterwards it is read-only and may be used by any thread. A name
@@ -36,6 +36,10 @@ ITER_API ITER_NODISCARD iter_status iter_registry_add_transform(iter_registry *r
 ITER_API ITER_NODISCARD iter_status iter_registry_add_sampler(iter_registry *registry,
                                                               const iter_sampler_ops *ops,
                                                               iter_error *err);
+/* A format finds it by name: `folder:DIR?decoder=NAME`, or its own open(), by description.registry. */
+ITER_API ITER_NODISCARD iter_status iter_registry_add_decoder(iter_registry *registry,
+                                                              const iter_decoder_ops *ops,
+                                                              iter_error *err);
 
 /** The table called `name`, the registry's own first (NULL = built-ins alone), or NULL. */
 ITER_API const iter_format_ops *iter_registry_format(const iter_registry *registry,
@@ -44,12 +48,18 @@ ITER_API const iter_transform_ops *iter_registry_transform(const iter_registry *
                                                            const char *name);
 ITER_API const iter_sampler_ops *iter_registry_sampler(const iter_registry *registry,
                                                        const char *name);
+ITER_API const iter_decoder_ops *iter_registry_decoder(const iter_registry *registry,
+                                                       const char *name);
 
 /** Built-in table number i in listing order, or NULL past the end. */
 ITER_API const iter_format_ops *iter_builtin_format(int i);
 ITER_API const iter_transform_ops *iter_builtin_transform(int i);
 ITER_API const iter_sampler_ops *iter_builtin_sampler(int i);
 ITER_API const iter_source_ops *iter_builtin_source(int i);
+
+/** The built-in decoder called `name`, or NULL. "image": JPEG or PNG of any size to u8 [H, W, C]
+ * "HWC"; its `shared` is an iter_image_options (<iter/image.h>), or NULL. */
+ITER_API const iter_decoder_ops *iter_builtin_decoder(const char *name);
 
 ITER_END_DECLS
 

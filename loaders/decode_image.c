@@ -2,12 +2,14 @@
  * decode_image.c - JPEG or PNG? Told by the first bytes; names of files often lie.
  *
  * Both codecs' states are made when a worker starts, so that decoding allocates for the size of
- * pictures alone.
+ * pictures alone. The caller's options are checked and copied then, too: they may come from a format
+ * of the user's own, made for an older version of the struct, or be absent.
  */
 #include <string.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
+#include "iter/core/options.h"
 #include "loaders/codec_memory.h"
 #include "loaders/image.h"
 
@@ -17,10 +19,40 @@ typedef struct codec {
 } codec;
 
 typedef struct image_state {
+    iter_image_options options;
     codec jpeg, png;
 } image_state;
 
 /* ---- static helpers -------------------------------------------------------------------------- */
+
+/* The caller's options, or the defaults. */
+static iter_status read_options(const void *shared, iter_image_options *out, iter_error *err) {
+    const iter_image_options defaults = ITER_IMAGE_OPTIONS_INIT;
+    if (!shared) {
+        *out = defaults;
+        return ITER_OK;
+    }
+    ITER_TRY(iter__options_copy(out, sizeof(*out), shared, sizeof(out->struct_size), err));
+    if (out->max_pixels == 0) out->max_pixels = defaults.max_pixels;
+    if (out->max_scans == 0) out->max_scans = defaults.max_scans;
+    if (out->channels < ITER_IMAGE_RGB || out->channels > ITER_IMAGE_GRAY)
+        return iter__fail(err, ITER_EINVAL, "options: channels is %d", (int)out->channels);
+    if (out->on_warning < ITER_WARNING_ACCEPT || out->on_warning > ITER_WARNING_REJECT)
+        return iter__fail(err, ITER_EINVAL, "options: on_warning is %d", (int)out->on_warning);
+    if (out->max_pixels < 0 || out->max_scans < 0)
+        return iter__fail(err, ITER_EINVAL, "options: max_pixels or max_scans is below 0");
+    return ITER_OK;
+}
+
+/* A format of the user's own may describe other channels than its options make. */
+static iter_status check_channels(const image_state *s, const iter_desc *desc, iter_error *err) {
+    const int64_t channels = iter__image_channels(&s->options);
+    if (desc->n_dims == 3 && desc->dims[2] == channels) return ITER_OK;
+    char shape[96];
+    return iter__fail(err, ITER_EINVAL,
+                      "the field is %s, its image options make images of %d channels",
+                      iter_desc_text(desc, shape, sizeof(shape)), (int)channels);
+}
 
 static iter_status codec_start(codec *c, const iter_decoder_ops *ops, const void *shared,
                                iter_error *err) {
@@ -101,24 +133,31 @@ static void image_stop(void *state) {
 
 static iter_status image_start(void *state, const void *shared, iter_error *err) {
     image_state *s = state;
-    iter_status status = codec_start(&s->jpeg, &iter__decode_jpeg, shared, err);
-    if (status == ITER_OK) status = codec_start(&s->png, &iter__decode_png, shared, err);
+    iter_status status = read_options(shared, &s->options, err);
+    if (status == ITER_OK) status = codec_start(&s->jpeg, &iter__decode_jpeg, &s->options, err);
+    if (status == ITER_OK) status = codec_start(&s->png, &iter__decode_png, &s->options, err);
     if (status < 0) image_stop(s);
     return status;
 }
 
 static iter_status image_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
                                 iter_desc *out, iter_error *err) {
+    image_state *s = state;
     codec *c;
-    ITER_TRY(sniff(state, bytes, size, &c, err));
-    return c->ops->header(c->state, shared, bytes, size, out, err);
+    (void)shared; /* start() has copied it */
+    ITER_TRY(check_channels(s, out, err));
+    ITER_TRY(sniff(s, bytes, size, &c, err));
+    return c->ops->header(c->state, &s->options, bytes, size, out, err);
 }
 
 static iter_status image_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
                                 const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
+    image_state *s = state;
     codec *c;
-    ITER_TRY(sniff(state, bytes, size, &c, err));
-    return c->ops->decode_image(c->state, shared, bytes, size, wish, out, err);
+    (void)shared;
+    ITER_TRY(check_channels(s, &out->desc, err));
+    ITER_TRY(sniff(s, bytes, size, &c, err));
+    return c->ops->decode_image(c->state, &s->options, bytes, size, wish, out, err);
 }
 
 /* One works at a time; the other one keeps a block. */
@@ -129,8 +168,8 @@ static void image_limit(void *state, size_t bytes) {
     codec_limit(&s->png, most);
 }
 
-iter_status iter__image_check_size(const iter__image_options *options, int64_t height,
-                                   int64_t width, bool whole, iter_error *err) {
+iter_status iter__image_check_size(const iter_image_options *options, int64_t height, int64_t width,
+                                   bool whole, iter_error *err) {
     const int64_t most = whole ? options->max_pixels / 4 : options->max_pixels;
     if (height <= 0 || width <= 0) return iter__fail(err, ITER_EFORMAT, "it has no pixels");
     if (height <= most / width) return ITER_OK;

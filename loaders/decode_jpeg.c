@@ -57,7 +57,7 @@ typedef struct jpeg_state {
     jmp_buf fail;
     iter_status status;
     char text[JMSG_LENGTH_MAX]; /* why it failed, or the first warning */
-    const iter__image_options *options;
+    const iter_image_options *options;
     const uint8_t *bytes;
     size_t size;
     bool is_read;  /* the header of `bytes`, and nothing behind it */

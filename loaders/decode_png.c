@@ -34,7 +34,7 @@ typedef struct png_state {
     jmp_buf fail;
     iter_status status;
     char text[256]; /* why it failed, or the first warning */
-    const iter__image_options *options;
+    const iter_image_options *options;
     const uint8_t *bytes;
     size_t size, at;
     int64_t n_warnings;

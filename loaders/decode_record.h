@@ -7,7 +7,7 @@
 #include "loaders/image.h"
 
 typedef struct iter__record_rule {
-    iter__image_options image;
+    iter_image_options image;
     bool header;         /* payloads begin with an IRHeader */
     int32_t label_width; /* labels a record; 1 = a scalar */
     uint32_t head_bytes; /* of the first record, before its data */

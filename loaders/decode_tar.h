@@ -20,7 +20,7 @@ typedef struct iter__tar_field_rule {
 } iter__tar_field_rule;
 
 typedef struct iter__tar_rule {
-    iter__image_options image;
+    iter_image_options image;
     int32_t n_fields;
     iter__tar_field_rule fields[ITER_MAX_FIELDS];
 } iter__tar_rule;

@@ -11,6 +11,9 @@
  * fails, says why, and is treated as on_error says, so that one file among a million does not end a
  * run. Where all are so, opening fails.
  *
+ * Each file is one extent, whole, for one decoder: the built-in one of images, or one of the caller's
+ * registry.
+ *
  * Source: torchvision's ImageFolder, whose order this is; image_list.h has that of lists.
  */
 #include <dirent.h>
@@ -23,22 +26,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <iter/registry.h>
+
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
+#include "iter/core/suggest.h"
 #include "loaders/file.h"
 #include "loaders/file_set.h"
 #include "loaders/formats.h"
 #include "loaders/image.h"
 #include "loaders/image_list.h"
 #include "loaders/paths.h"
+#include "loaders/shape.h"
 
 #define DEPTH_MAX  32 /* of folders; links may go in circles */
 #define LABELS_MAX 255
 
 typedef struct folder_options {
-    iter__image_options image;
-    const char *ext;
+    iter_image_options image;
+    const char *ext, *decoder, *shape;
+    int32_t dtype;
     bool labels;
     iter__list_options list;
 } folder_options;
@@ -58,18 +66,27 @@ static const iter_option option_rows[] = {
      ITER_OPTION_STRING, LIST(path_column), 0, 0, NULL, 0},
     {"label-columns", ".csv: the labels' columns, between ';'; default: all others",
      ITER_OPTION_STRING, LIST(label_columns), 0, 0, NULL, 0},
+    {"decoder", "what makes a file's bytes a row: image, or a decoder of the caller's registry",
+     ITER_OPTION_STRING, offsetof(folder_options, decoder), 0, 0, NULL, 0},
+    {"shape", "of a row, for a decoder that makes rows of one size: 3x32x32", ITER_OPTION_STRING,
+     offsetof(folder_options, shape), 0, 0, NULL, 0},
+    {"dtype", "of such a row; default u8", ITER_OPTION_DTYPE, offsetof(folder_options, dtype), 0, 0,
+     NULL, 0},
     ITER_IMAGE_OPTION_ROWS(folder_options, image),
     {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
 };
 
 static const folder_options defaults = {
-    .image = ITER_IMAGE_OPTIONS_DEFAULT,
+    .image = ITER_IMAGE_OPTIONS_INIT,
     .ext = "jpg;jpeg;png",
+    .decoder = "image",
     .labels = true,
 };
 
 typedef struct folder_state {
-    iter__image_options image;
+    iter_image_options image;
+    const iter_decoder_ops *decoder;
+    iter_desc row;       /* as the decoder makes it */
     iter__list list;     /* its files are a folder's, too */
     iter__paths classes; /* folders: their names */
     uint64_t *ends;      /* [classes.n]: of each, the index behind its last sample */
@@ -210,6 +227,47 @@ static iter_status add_folder(folder_state *s, const char *path, const folder_op
     return iter__file_set_check(&s->list.files, path, "", err);
 }
 
+/* ---- the decoder ----------------------------------------------------------------------------- */
+
+/* Rows of one size, if a shape is given; else images of any size. */
+static iter_status choose_decoder(folder_state *s, const folder_options *o,
+                                  const iter_registry *registry, iter_error *err) {
+    s->decoder = iter_registry_decoder(registry, o->decoder);
+    if (!s->decoder) {
+        char hint[ITER_HINT_MAX];
+        return iter__fail(err, ITER_EINVAL, "folder: no decoder is called '%s'%s", o->decoder,
+                          iter__hint_decoder(registry, o->decoder, hint));
+    }
+    if (o->shape) {
+        if (!s->decoder->decode)
+            return iter__fail(
+                err, ITER_EINVAL,
+                "folder: the decoder '%s' makes images of any size: no shape=", o->decoder);
+        s->row.dtype = o->dtype ? (iter_dtype)o->dtype : ITER_U8;
+        const iter_status status = iter__shape_parse(o->shape, &s->row, err);
+        return status < 0 ? iter__fail_in(err, status, "folder") : ITER_OK;
+    }
+    if (!s->decoder->decode_image)
+        return iter__fail(err, ITER_EINVAL,
+                          "folder: the decoder '%s' makes rows of one size: shape= must name it",
+                          o->decoder);
+    if (o->dtype) return iter__fail(err, ITER_EINVAL, "folder: dtype= is of rows with a shape=");
+    s->row = (iter_desc){.dtype = ITER_U8, .n_dims = 3, .layout = "HWC"};
+    s->row.dims[0] = s->row.dims[1] = ITER_VARIABLE;
+    s->row.dims[2] = iter__image_channels(&s->image);
+    return ITER_OK;
+}
+
+/* Of what the decoder makes; the built-in one adds nothing, so that saved positions stay good. */
+static uint64_t hash_decoder(const folder_state *s, uint64_t hash) {
+    if (s->decoder == &iter__decode_image) return hash;
+    hash = iter__fnv1a_text(hash, s->decoder->base.name);
+    hash = iter__fnv1a_u64(hash, (uint64_t)s->row.dtype);
+    for (int32_t d = 0; d < s->row.n_dims; d++)
+        hash = iter__fnv1a_u64(hash, (uint64_t)s->row.dims[d]);
+    return hash;
+}
+
 /* ---- what it is made of ---------------------------------------------------------------------- */
 
 static uint64_t identity_of(const folder_state *s, const char *path) {
@@ -221,6 +279,7 @@ static uint64_t identity_of(const folder_state *s, const char *path) {
     uint64_t hash = iter__fnv1a_text(ITER_FNV_START, "folder");
     hash = iter__fnv1a_u64(hash, (uint64_t)s->image.channels);
     hash = iter__fnv1a_u64(hash, (uint64_t)s->image.orient);
+    hash = hash_decoder(s, hash);
     for (uint64_t i = 0; i < list->files.n; i++) { /* wherever it was moved to */
         const char *name = list->files.files[i].path;
         hash = iter__fnv1a_text(hash, skip ? name + skip : iter__path_base(name));
@@ -256,10 +315,8 @@ static void fill_description(const folder_state *s, const char *path, iter_descr
     memset(data, 0, sizeof(*data));
     strcpy(data->name, "data");
     data->role = ITER_DATA;
-    data->decoder = &iter__decode_image;
-    data->desc = (iter_desc){.dtype = ITER_U8, .n_dims = 3, .layout = "HWC"};
-    data->desc.dims[0] = data->desc.dims[1] = ITER_VARIABLE;
-    data->desc.dims[2] = iter__image_channels(&s->image);
+    data->decoder = s->decoder;
+    data->desc = s->row;
     if (labels) describe_label(s, &out->fields[1]);
     out->n_fields = labels ? 2 : 1;
     out->n_samples = s->list.files.n;
@@ -286,6 +343,7 @@ static iter_status folder_open(void *state, const char *path, const void *option
     iter_status status;
     s->image = o->image;
     s->list.dtype = ITER_I32;
+    ITER_TRY(choose_decoder(s, o, out->registry, err));
     if (iter__path_is_folder(path)) {
         status = add_folder(s, path, o, err);
     } else if (iter__list_is_one(path) || !iter__path_exists(path)) {

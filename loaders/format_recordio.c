@@ -33,7 +33,7 @@
 typedef enum decode { ITER_RECORD_IMAGE, ITER_RECORD_NONE } decode;
 
 typedef struct recordio_options {
-    iter__image_options image;
+    iter_image_options image;
     const char *idx;
     bool save_idx;
     bool index_cache;
@@ -66,7 +66,7 @@ static const iter_option option_rows[] = {
 };
 
 static const recordio_options defaults = {
-    .image = ITER_IMAGE_OPTIONS_DEFAULT,
+    .image = ITER_IMAGE_OPTIONS_INIT,
     .header = true,
 };
 

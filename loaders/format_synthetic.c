@@ -28,17 +28,17 @@
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 #include "loaders/formats.h"
+#include "loaders/shape.h"
 
 #define LANES      16 /* blocks computed side by side */
 #define LANE_WORDS ((size_t)4 * LANES)
 #define STAGE      "synthetic" /* names the stream, see iter_rng_key() */
 
-#define SAMPLES_MAX   9007199254740992.0 /* 2^53: an option's number is exact up to here */
-#define ROW_BYTES_MAX ((uint64_t)1 << 40)
-#define REGRESSORS    1000 /* cs224's columns */
-#define TOKENS_MIN    20   /* imdb: shortest review */
-#define TOKEN_FIRST   4u   /* imdb: ids 0 to 3 mean padding, start, unknown, unused */
-#define TOKEN_IDS     30000u
+#define SAMPLES_MAX 9007199254740992.0 /* 2^53: an option's number is exact up to here */
+#define REGRESSORS  1000               /* cs224's columns */
+#define TOKENS_MIN  20                 /* imdb: shortest review */
+#define TOKEN_FIRST 4u                 /* imdb: ids 0 to 3 mean padding, start, unknown, unused */
+#define TOKEN_IDS   30000u
 
 typedef struct synthetic_options {
     int64_t n, seed, classes, maxlen;
@@ -383,37 +383,13 @@ static iter_status open_named(synthetic_state *s, const shape_row *shape,
     return ITER_OK;
 }
 
-/* "3x32x32", or "" for a scalar. */
-static iter_status parse_shape(const char *text, iter_desc *desc, iter_error *err) {
-    uint64_t bytes = iter_dtype_bytes(desc->dtype);
-    const char *p = text;
-    while (*p) {
-        int64_t dim = 0;
-        const char *start = p;
-        for (; *p >= '0' && *p <= '9' && dim <= INT32_MAX; p++)
-            dim = 10 * dim + (*p - '0');
-        const bool more = *p == 'x' && p[1];
-        if (p == start || (*p && !more))
-            return iter__fail(err, ITER_EINVAL, "synthetic: shape=%s is not as 3x32x32", text);
-        if (desc->n_dims == ITER_MAX_DIMS - 1) {
-            return iter__fail(err, ITER_EINVAL, "synthetic: shape=%s has more than %d dimensions",
-                              text, ITER_MAX_DIMS - 1);
-        }
-        if (dim == 0 || dim > INT32_MAX || __builtin_mul_overflow(bytes, (uint64_t)dim, &bytes) ||
-            bytes > ROW_BYTES_MAX)
-            return iter__fail(err, ITER_EINVAL, "synthetic: shape=%s is empty or too large", text);
-        desc->dims[desc->n_dims++] = dim;
-        p += more;
-    }
-    return ITER_OK;
-}
-
 static iter_status open_free(synthetic_state *s, const synthetic_options *o, iter_description *out,
                              iter_error *err) {
     if (!o->shape) return iter__fail(err, ITER_EINVAL, "synthetic: needs %s", shape_names());
     if (o->n < 0) return iter__fail(err, ITER_EINVAL, "synthetic: shape= needs n= too");
     iter_field *data = add_field(out, "data", ITER_DATA, o->dtype ? (iter_dtype)o->dtype : ITER_U8);
-    ITER_TRY(parse_shape(o->shape, &data->desc, err));
+    const iter_status status = iter__shape_parse(o->shape, &data->desc, err);
+    if (status < 0) return iter__fail_in(err, status, "synthetic");
     if (data->desc.n_dims == 3) memcpy(data->desc.layout, "CHW", 4);
     if (data->desc.n_dims == 2) memcpy(data->desc.layout, "HW", 3);
     fill kind = ITER_FILL_BITS;

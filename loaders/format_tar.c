@@ -29,7 +29,7 @@
 #define INTEGERS "cls;cls2;class;count;index;inx;id"
 
 typedef struct tar_options {
-    iter__image_options image;
+    iter_image_options image;
     const char *fields;
     bool index_cache;
 } tar_options;
@@ -44,7 +44,7 @@ static const iter_option option_rows[] = {
     {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
 };
 
-static const tar_options defaults = {.image = ITER_IMAGE_OPTIONS_DEFAULT};
+static const tar_options defaults = {.image = ITER_IMAGE_OPTIONS_INIT};
 
 typedef struct tar_state {
     iter__tar_rule rule;

@@ -1,37 +1,16 @@
 /*
- * image.h - images in files: what formats hand to the decoder, and the codecs behind it.
+ * image.h - images in files: what built-in formats share, and the codecs behind the decoder.
  *
  * A format gives an image's bytes as one extent, its field as u8 [ITER_VARIABLE, ITER_VARIABLE, C]
- * "HWC" with iter__decode_image as its decoder, and an iter__image_options as description.shared. It
+ * "HWC" with iter__decode_image as its decoder, and an iter_image_options as description.shared. It
  * takes the options of its user by the rows of ITER_IMAGE_OPTION_ROWS.
  */
 #ifndef ITER_LOADERS_IMAGE_H
 #define ITER_LOADERS_IMAGE_H
 
-#include <iter/ops.h>
+#include <iter/image.h>
 
-enum { ITER_IMAGE_RGB = 0, ITER_IMAGE_GRAY = 1 };
-
-/* What becomes of an image whose decoder warns (damaged entropy data, bytes that belong nowhere) and
- * goes on. Data that ends within the rows that are wished for is no warning: such
- * a sample fails; what is missing below them is not noticed. */
-enum { ITER_WARNING_ACCEPT = 0, ITER_WARNING_COUNT = 1, ITER_WARNING_REJECT = 2 };
-
-typedef struct iter__image_options {
-    int32_t channels;   /* CHOICE rgb | gray */
-    int32_t on_warning; /* CHOICE accept | count | reject */
-    bool orient;        /* turned as EXIF says */
-    int64_t max_pixels; /* of a picture; a quarter of it where it is progressive or interlaced */
-    int64_t max_scans;  /* of a progressive JPEG */
-} iter__image_options;
-
-#define ITER_IMAGE_OPTIONS_DEFAULT                                                 \
-    {                                                                              \
-        .channels = ITER_IMAGE_RGB, .on_warning = ITER_WARNING_COUNT, .orient = 0, \
-        .max_pixels = 100000000, .max_scans = 100                                  \
-    }
-
-/* Rows for the option table of a format whose options struct `holder` has an iter__image_options
+/* Rows for the option table of a format whose options struct `holder` has an iter_image_options
  * `member`. */
 #define ITER_IMAGE_OPTION_ROWS(holder, member)                                            \
     {.name = "channels",                                                                  \
@@ -61,7 +40,7 @@ typedef struct iter__image_options {
     }
 
 /* Channels of the decoded image: the field's dims[2]. */
-static inline int64_t iter__image_channels(const iter__image_options *options) {
+static inline int64_t iter__image_channels(const iter_image_options *options) {
     return options->channels == ITER_IMAGE_GRAY ? 1 : 3;
 }
 
@@ -95,8 +74,8 @@ static inline uint8_t iter__luma(uint32_t r, uint32_t g, uint32_t b) {
 
 /* Fails (ENOMEM) where a picture has more pixels than the options allow; `whole`: its coefficients or
  * all of its passes are kept while it is decoded. */
-iter_status iter__image_check_size(const iter__image_options *options, int64_t height,
-                                   int64_t width, bool whole, iter_error *err);
+iter_status iter__image_check_size(const iter_image_options *options, int64_t height, int64_t width,
+                                   bool whole, iter_error *err);
 /* The wished part must lie in the picture: EINVAL. */
 iter_status iter__image_check_wish(const iter_image_wish *wish, int64_t height, int64_t width,
                                    iter_error *err);

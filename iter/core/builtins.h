@@ -12,6 +12,7 @@ extern const iter_format_ops *const iter__builtin_formats[];
 extern const iter_source_ops *const iter__builtin_sources[];
 extern const iter_sampler_ops *const iter__builtin_samplers[];
 extern const iter_transform_ops *const iter__builtin_transforms[];
+extern const iter_decoder_ops *const iter__builtin_decoders[];
 
 /* Required members, name, struct_size and option rows. Errors: EINVAL naming what is missing,
  * EUNSUPPORTED (a member this version does not know). */
@@ -19,5 +20,6 @@ iter_status iter__format_check(const iter_format_ops *ops, iter_error *err);
 iter_status iter__transform_check(const iter_transform_ops *ops, iter_error *err);
 iter_status iter__sampler_check(const iter_sampler_ops *ops, iter_error *err);
 iter_status iter__source_check(const iter_source_ops *ops, iter_error *err);
+iter_status iter__decoder_check(const iter_decoder_ops *ops, iter_error *err);
 
 #endif

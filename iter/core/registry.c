@@ -22,7 +22,7 @@ typedef struct table_list {
 } table_list;
 
 struct iter_registry {
-    table_list formats, transforms, samplers;
+    table_list formats, transforms, samplers, decoders;
 };
 
 /* ---- What a table must have ------------------------------------------------------------------ */
@@ -160,6 +160,17 @@ iter_status iter__source_check(const iter_source_ops *ops, iter_error *err) {
     return ITER_OK;
 }
 
+iter_status iter__decoder_check(const iter_decoder_ops *ops, iter_error *err) {
+    ITER_TRY(check_base(ops ? &ops->base : NULL, sizeof(*ops), "decoder", err));
+    if (!ops->header != !ops->decode_image)
+        return missing(&ops->base,
+                       ops->header ? "decode_image beside header" : "header beside decode_image",
+                       err);
+    if (!ops->decode && !ops->decode_image)
+        return missing(&ops->base, "decode, nor header and decode_image", err);
+    return ITER_OK;
+}
+
 /* ---- Lists ----------------------------------------------------------------------------------- */
 
 static const iter_ops *find(const table_list *list, const char *name) {
@@ -194,6 +205,7 @@ void iter_registry_destroy(iter_registry *registry) {
     iter__free(registry->formats.tables);
     iter__free(registry->transforms.tables);
     iter__free(registry->samplers.tables);
+    iter__free(registry->decoders.tables);
     iter__free(registry);
 }
 
@@ -216,6 +228,13 @@ iter_status iter_registry_add_sampler(iter_registry *registry, const iter_sample
     if (!registry) return iter__fail(err, ITER_EINVAL, "registry: none given");
     ITER_TRY(iter__sampler_check(ops, err));
     return add(&registry->samplers, &ops->base, err);
+}
+
+iter_status iter_registry_add_decoder(iter_registry *registry, const iter_decoder_ops *ops,
+                                      iter_error *err) {
+    if (!registry) return iter__fail(err, ITER_EINVAL, "registry: none given");
+    ITER_TRY(iter__decoder_check(ops, err));
+    return add(&registry->decoders, &ops->base, err);
 }
 
 const iter_format_ops *iter_registry_format(const iter_registry *registry, const char *name) {
@@ -241,6 +260,15 @@ const iter_sampler_ops *iter_registry_sampler(const iter_registry *registry, con
     const iter_ops *own = registry ? find(&registry->samplers, name) : NULL;
     if (own) return (const iter_sampler_ops *)own;
     for (const iter_sampler_ops *const *p = iter__builtin_samplers; *p; p++)
+        if (strcmp((*p)->base.name, name) == 0) return *p;
+    return NULL;
+}
+
+const iter_decoder_ops *iter_registry_decoder(const iter_registry *registry, const char *name) {
+    if (!name) return NULL;
+    const iter_ops *own = registry ? find(&registry->decoders, name) : NULL;
+    if (own) return (const iter_decoder_ops *)own;
+    for (const iter_decoder_ops *const *p = iter__builtin_decoders; *p; p++)
         if (strcmp((*p)->base.name, name) == 0) return *p;
     return NULL;
 }
@@ -273,6 +301,11 @@ const char *iter__hint_sampler(const iter_registry *registry, const char *wanted
     HINT(samplers, iter__builtin_samplers, wanted, out);
 }
 
+const char *iter__hint_decoder(const iter_registry *registry, const char *wanted,
+                               char out[ITER_HINT_MAX]) {
+    HINT(decoders, iter__builtin_decoders, wanted, out);
+}
+
 /* ---- Built-in tables by number ---------------------------------------------------------------- */
 
 /* Number i of a list that ends with NULL, or NULL past its end. */
@@ -298,4 +331,8 @@ const iter_sampler_ops *iter_builtin_sampler(int i) {
 
 const iter_source_ops *iter_builtin_source(int i) {
     NTH(iter__builtin_sources, i);
+}
+
+const iter_decoder_ops *iter_builtin_decoder(const char *name) {
+    return iter_registry_decoder(NULL, name);
 }

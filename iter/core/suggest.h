@@ -25,5 +25,7 @@ const char *iter__hint_transform(const iter_registry *registry, const char *want
                                  char out[ITER_HINT_MAX]);
 const char *iter__hint_sampler(const iter_registry *registry, const char *wanted,
                                char out[ITER_HINT_MAX]);
+const char *iter__hint_decoder(const iter_registry *registry, const char *wanted,
+                               char out[ITER_HINT_MAX]);
 
 #endif

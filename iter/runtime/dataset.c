@@ -138,7 +138,8 @@ static iter_status check_description(const iter_description *desc, bool needs_pl
 /* ---- Formats --------------------------------------------------------------------------------- */
 
 static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops,
-                               const iter_grammar_call *call, iter_error *err) {
+                               const iter_registry *registry, const iter_grammar_call *call,
+                               iter_error *err) {
     dataset->format = ops;
     dataset->options = iter__alloc(1, ops->base.options_size ? ops->base.options_size : 1);
     dataset->state = iter__alloc(1, ops->base.state_size ? ops->base.state_size : 1);
@@ -148,8 +149,10 @@ static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops
     iter_error own; /* callbacks get one even where the caller wants none */
     if (!err) err = &own;
     iter__error_clear(err);
+    dataset->desc.registry = registry;
     iter_status status =
         ops->open(dataset->state, call->path, dataset->options, &dataset->desc, err);
+    dataset->desc.registry = NULL; /* it need not live any longer */
     if (status < 0) return iter__error_settle(err, status, ops->base.name);
 
     status = check_description(&dataset->desc, !ops->get && !ops->resident, err);
@@ -187,7 +190,7 @@ iter_status iter_dataset_open(const char *spec, const iter_registry *registry, i
         status = iter__fail(err, ITER_ENOMEM, "dataset: out of memory");
         goto done;
     }
-    status = open_format(dataset, ops, &call, err);
+    status = open_format(dataset, ops, registry, &call, err);
     if (status < 0) {
         dataset_free(dataset);
     } else {

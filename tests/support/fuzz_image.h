@@ -30,7 +30,7 @@ static iter_status fuzz_decode(image_decoder *decoder, const uint8_t *bytes, siz
 static void fuzz_image(const iter_decoder_ops *ops, const uint8_t *data, size_t size) {
     static image_decoder used[8];
     if (size < FUZZ_IMAGE_HEAD) return;
-    iter__image_options options = ITER_IMAGE_OPTIONS_DEFAULT;
+    iter_image_options options = ITER_IMAGE_OPTIONS_INIT;
     const int kind = data[0] & 7;
     options.channels = kind & 1;
     options.orient = kind >> 1 & 1;

@@ -17,8 +17,8 @@ static void *must(void *got, const char *what) {
 }
 
 void image_decoder_open(image_decoder *decoder, const iter_decoder_ops *ops,
-                        const iter__image_options *options) {
-    const iter__image_options defaults = ITER_IMAGE_OPTIONS_DEFAULT;
+                        const iter_image_options *options) {
+    const iter_image_options defaults = ITER_IMAGE_OPTIONS_INIT;
     iter_error err = {0};
     decoder->ops = ops;
     decoder->options = options ? *options : defaults;

@@ -14,12 +14,12 @@
 typedef struct image_decoder {
     const iter_decoder_ops *ops;
     void *state;
-    iter__image_options options;
+    iter_image_options options;
 } image_decoder;
 
 /* A decoder as a worker has it; options NULL = the defaults. */
 void image_decoder_open(image_decoder *decoder, const iter_decoder_ops *ops,
-                        const iter__image_options *options);
+                        const iter_image_options *options);
 void image_decoder_close(image_decoder *decoder);
 
 typedef struct image {

@@ -24,7 +24,7 @@ TestSuite(decode_jpeg, .timeout = 280);
 #define PHOTO_STEP 1
 #endif
 
-static const iter__image_options defaults = ITER_IMAGE_OPTIONS_DEFAULT;
+static const iter_image_options defaults = ITER_IMAGE_OPTIONS_INIT;
 
 #ifdef ITER_HAVE_JPEG
 
@@ -35,7 +35,7 @@ static uint8_t *golden(const char *name, size_t *size) {
 }
 
 /* The golden file gives exactly these pixels, whole and in parts. */
-static void expect_pixels(const iter__image_options *options, const char *name,
+static void expect_pixels(const iter_image_options *options, const char *name,
                           const char *expected) {
     char path[512];
     size_t size;
@@ -100,7 +100,7 @@ Test(decode_jpeg, cmyk_and_ycck_as_adobe_has_them) {
 }
 
 Test(decode_jpeg, one_channel_is_the_file_s_own) {
-    iter__image_options options = defaults;
+    iter_image_options options = defaults;
     options.channels = ITER_IMAGE_GRAY;
     const char *const names[] = {"rgb444", "rgb422",      "rgb420",  "rgb440", "rgb411",
                                  "gray",   "progressive", "restart", "one"};
@@ -112,7 +112,7 @@ Test(decode_jpeg, one_channel_is_the_file_s_own) {
 }
 
 Test(decode_jpeg, turned_as_exif_says) {
-    iter__image_options options = defaults;
+    iter_image_options options = defaults;
     options.orient = true;
     for (int i = 1; i <= 8; i++) {
         char name[16], expected[32];
@@ -126,7 +126,7 @@ Test(decode_jpeg, turned_as_exif_says) {
 
 /* ---- Damage ---------------------------------------------------------------------------------- */
 
-static iter_status decode_bytes(const iter__image_options *options, const void *bytes, size_t size,
+static iter_status decode_bytes(const iter_image_options *options, const void *bytes, size_t size,
                                 image *out, iter_error *err) {
     image_decoder decoder;
     *err = (iter_error){0};
@@ -136,7 +136,7 @@ static iter_status decode_bytes(const iter__image_options *options, const void *
     return status;
 }
 
-static void expect_refused(const iter__image_options *options, const void *bytes, size_t size,
+static void expect_refused(const iter_image_options *options, const void *bytes, size_t size,
                            iter_status due, const char *reason) {
     image out;
     iter_error err;
@@ -198,7 +198,7 @@ Test(decode_jpeg, warnings_are_accepted_counted_or_refused) {
     image out;
     iter_error err;
     uint8_t *bytes = golden("restart", &size);
-    iter__image_options options = defaults;
+    iter_image_options options = defaults;
     uint8_t *marker = NULL; /* RST0, wherever it stands: gone */
     for (size_t i = 0; i + 1 < size && !marker; i++)
         if (bytes[i] == 0xff && bytes[i + 1] == 0xd0) marker = bytes + i;
@@ -220,7 +220,7 @@ Test(decode_jpeg, ceilings) {
     size_t size;
     image out;
     iter_error err;
-    iter__image_options options = defaults;
+    iter_image_options options = defaults;
     uint8_t *bytes = golden("rgb420", &size);
     options.max_pixels = 45 * 53;
     cr_assert_eq(decode_bytes(&options, bytes, size, &out, &err), 0);
@@ -303,7 +303,7 @@ Test(decode_jpeg, flipped_bits_do_the_same_every_time) {
     const char *const names[] = {"rgb420", "restart", "progressive", "cmyk", "exif6"};
     image_decoder used;
     uint64_t seed = 99;
-    iter__image_options options = defaults;
+    iter_image_options options = defaults;
     options.orient = true;
     image_decoder_open(&used, &iter__decode_image, &options);
     for (int round = 0; round < 2000 / PHOTO_STEP; round++) {

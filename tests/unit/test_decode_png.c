@@ -13,7 +13,7 @@ TestSuite(decode_png, .timeout = 120);
 
 #define GOLDEN ITER_SOURCE_DIR "/tests/golden/images/"
 
-static const iter__image_options defaults = ITER_IMAGE_OPTIONS_DEFAULT;
+static const iter_image_options defaults = ITER_IMAGE_OPTIONS_INIT;
 
 #ifdef ITER_HAVE_PNG
 
@@ -24,7 +24,7 @@ static uint8_t *golden(const char *name, size_t *size) {
 }
 
 /* The golden file gives exactly these pixels, whole and in parts. */
-static void expect_pixels(const iter__image_options *options, const char *name,
+static void expect_pixels(const iter_image_options *options, const char *name,
                           const char *expected) {
     char path[512];
     size_t size;
@@ -60,7 +60,7 @@ Test(decode_png, every_kind) {
                                  "i_p4", "i_g1",  "i_small", "i_rgba16", "chunks"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char expected[64];
-        iter__image_options options = defaults;
+        iter_image_options options = defaults;
         snprintf(expected, sizeof(expected), "%s.ppm", names[i]);
         expect_pixels(&options, names[i], expected);
         options.channels = ITER_IMAGE_GRAY;
@@ -70,12 +70,12 @@ Test(decode_png, every_kind) {
 }
 
 Test(decode_png, turned_as_exif_says) {
-    iter__image_options options = defaults;
+    iter_image_options options = defaults;
     options.orient = true;
     expect_pixels(&options, "turned6", "turned6.up.ppm");
 }
 
-static void expect_refused(const iter__image_options *options, const void *bytes, size_t size,
+static void expect_refused(const iter_image_options *options, const void *bytes, size_t size,
                            iter_status due, const char *reason) {
     image_decoder decoder;
     image out;
@@ -108,7 +108,7 @@ Test(decode_png, flipped_bits) {
     uint64_t seed = 41;
     int refused = 0;
     image_decoder decoder;
-    iter__image_options options = defaults;
+    iter_image_options options = defaults;
     options.orient = true;
     image_decoder_open(&decoder, &iter__decode_image, &options);
     for (int round = 0; round < 1000; round++) {
@@ -133,7 +133,7 @@ Test(decode_png, flipped_bits) {
 
 Test(decode_png, ceilings_and_headers) {
     size_t size;
-    iter__image_options options = defaults;
+    iter_image_options options = defaults;
     uint8_t *bytes = golden("rgb8", &size);
     options.max_pixels = 45 * 53 - 1;
     expect_refused(&options, bytes, size, ITER_ENOMEM, "45 x 53 pixels are more than max-pixels");

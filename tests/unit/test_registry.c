@@ -330,3 +330,51 @@ Test(registry, builtin_tables_keep_the_rules) {
     cr_expect_null(iter_builtin_format(-1));
     cr_expect_null(iter_builtin_source(1000));
 }
+
+/* ---- Decoders -------------------------------------------------------------------------------- */
+
+static iter_status header(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                          iter_desc *out, iter_error *err) {
+    (void)state, (void)shared, (void)bytes, (void)size, (void)out, (void)err;
+    return ITER_OK;
+}
+
+static iter_status decode_image(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                                const iter_image_wish *wanted, iter_tensor *out, iter_error *err) {
+    (void)state, (void)shared, (void)bytes, (void)size, (void)wanted, (void)out, (void)err;
+    return ITER_OK;
+}
+
+Test(registry, decoders_are_found_by_name) {
+    iter_registry *r;
+    iter_error err = {0};
+    cr_assert_eq(iter_registry_create(&r, NULL), ITER_OK);
+    const iter_decoder_ops *builtin = iter_builtin_decoder("image");
+    cr_assert(builtin);
+    cr_expect_eq(iter__decoder_check(builtin, &err), ITER_OK, "%s", err.message);
+    cr_expect_null(iter_builtin_decoder("my-decoder"));
+    cr_expect_null(iter_builtin_decoder(NULL));
+    cr_expect_eq(iter_registry_decoder(NULL, "image"), builtin);
+    cr_expect_eq(iter_registry_decoder(r, "image"), builtin);
+
+    iter_decoder_ops mine = {
+        .base = {sizeof(iter_decoder_ops), "my-decoder", "mine", NULL, NULL, 0, 0}};
+    refused(iter_registry_add_decoder(r, &mine, &err), &err,
+            "no decode, nor header and decode_image");
+    mine.header = header;
+    refused(iter_registry_add_decoder(r, &mine, &err), &err, "no decode_image beside header");
+    mine.header = NULL;
+    mine.decode_image = decode_image;
+    refused(iter_registry_add_decoder(r, &mine, &err), &err, "no header beside decode_image");
+    mine.header = header;
+    cr_assert_eq(iter_registry_add_decoder(r, &mine, &err), ITER_OK, "%s", err.message);
+    refused(iter_registry_add_decoder(r, &mine, &err), &err, "has one of this name");
+    refused(iter_registry_add_decoder(NULL, &mine, &err), &err, "none given");
+    cr_expect_eq(iter_registry_decoder(r, "my-decoder"), &mine);
+
+    iter_decoder_ops hides = *builtin; /* a name of its own hides a built-in one */
+    cr_assert_eq(iter_registry_add_decoder(r, &hides, &err), ITER_OK, "%s", err.message);
+    cr_expect_eq(iter_registry_decoder(r, "image"), &hides);
+    iter_registry_destroy(r);
+    cr_expect_eq(iter__alloc_live(), 0);
+}
