@@ -57,6 +57,47 @@ ITER_API const iter_description *iter_dataset_describe(const iter_dataset *datas
 /** The spec it was opened by, or the name of the user's ops, or "arrays". */
 ITER_API const char *iter_dataset_name(const iter_dataset *dataset);
 
+/* ---- One sample ------------------------------------------------------------------------------ */
+
+/** One sample, or one field of it, in memory of its own. */
+typedef struct iter_sample iter_sample;
+
+/**
+ * Reads sample `index` as it is stored and decoded, outside of any loader: no chain, no batch. An
+ * image comes in its own size, a variable field in its own length.
+ *
+ *   field   name of the field wanted; NULL = all fields. With a name, only the bytes that this field
+ *           lies in are read, and only its decoder runs: a label costs no decoding of pixels.
+ *           get() makes all fields at once; the others are dropped.
+ *
+ * Makes a reader and a decoder for the one sample, so it is for looking at samples, not for training.
+ * get() draws from random numbers of seed 0, epoch 0, position `index`. Of a dataset with start() and
+ * stop() they are called around get(), in this thread.
+ *
+ * Returns    OK, *out is the caller's (iter_sample_free()) and outlives the dataset.
+ * Errors     EINVAL (index or field out of range), EUNSUPPORTED (a stream; a codec that this build
+ *            lacks), ENOMEM, EIO, EFORMAT and what get() or a decoder answered: the message names the
+ *            sample, its file and offset. ESTATE: called by the dataset's own get().
+ * Threads    any number at once.
+ */
+ITER_API ITER_NODISCARD iter_status iter_dataset_read(iter_dataset *dataset, uint64_t index,
+                                                      const char *field, iter_sample **out,
+                                                      iter_error *err);
+
+/** How many fields it has: 1 if one was asked for. They come in the dataset's order. */
+ITER_API int32_t iter_sample_n_fields(const iter_sample *sample);
+
+/** Name and row of field i < iter_sample_n_fields(), else NULL; dense, 64-byte aligned, without
+ * batch dimension: u8 [427, 640, 3] "HWC". Valid until iter_sample_free(). */
+ITER_API const char *iter_sample_name(const iter_sample *sample, int32_t i);
+ITER_API const iter_tensor *iter_sample_tensor(const iter_sample *sample, int32_t i);
+
+/** What a decoder warned about and went on, or "". */
+ITER_API const char *iter_sample_warning(const iter_sample *sample);
+
+/** NULL is ignored. */
+ITER_API void iter_sample_free(iter_sample *sample);
+
 ITER_END_DECLS
 
 #endif

@@ -18,6 +18,16 @@
 #include "iter/core/options.h"
 #include "iter/core/suggest.h"
 
+/* A get() that waits for its own turn, by reading its own dataset, is told so instead. */
+static void init_locks(iter_dataset *dataset) {
+    pthread_mutexattr_t checked;
+    pthread_mutexattr_init(&checked);
+    pthread_mutexattr_settype(&checked, PTHREAD_MUTEX_ERRORCHECK);
+    pthread_mutex_init(&dataset->one_at_a_time, &checked);
+    pthread_mutexattr_destroy(&checked);
+    pthread_mutex_init(&dataset->preload_lock, NULL);
+}
+
 static iter_dataset *dataset_new(const char *name) {
     iter_dataset *dataset = iter__alloc(1, sizeof(*dataset));
     if (!dataset) return NULL;
@@ -28,8 +38,7 @@ static iter_dataset *dataset_new(const char *name) {
     }
     atomic_init(&dataset->refs, 1);
     atomic_init(&dataset->process, (int)getpid());
-    pthread_mutex_init(&dataset->one_at_a_time, NULL);
-    pthread_mutex_init(&dataset->preload_lock, NULL);
+    init_locks(dataset);
     return dataset;
 }
 
@@ -38,8 +47,7 @@ void iter__dataset_adopt(iter_dataset *dataset) {
     int owner = atomic_load(&dataset->process);
     while (owner != here) { /* 0: another thread of this process is at it */
         if (owner != 0 && atomic_compare_exchange_strong(&dataset->process, &owner, 0)) {
-            pthread_mutex_init(&dataset->one_at_a_time, NULL);
-            pthread_mutex_init(&dataset->preload_lock, NULL);
+            init_locks(dataset);
             atomic_store(&dataset->process, here);
         }
         owner = atomic_load(&dataset->process);

@@ -24,6 +24,15 @@ typedef struct iter_preload {
     uint64_t path_bytes[ITER_PATH_COUNT];
 } iter_preload;
 
+/* What get() is handed; the caller sees `rows` alone. */
+typedef struct iter_get_rows {
+    iter_tensor rows[ITER_MAX_FIELDS]; /* first: iter_rows_set_length() casts back */
+    int32_t *lengths[ITER_MAX_FIELDS];
+} iter_get_rows;
+
+/* An integer scalar as u64; negative ones become huge. sample.c */
+uint64_t iter__scalar_value(const uint8_t *at, iter_dtype dtype);
+
 struct iter_dataset {
     atomic_uint refs;
     char *name;
@@ -40,9 +49,10 @@ struct iter_dataset {
     void (*release)(void *user);
     void *release_user;
 
-    pthread_mutex_t one_at_a_time; /* serialises get() where ops has no start(), and next() */
-    pthread_mutex_t preload_lock;  /* guards preload */
-    atomic_int process;            /* whose locks these are: a child of fork() makes its own */
+    /* serialises get() where ops has no start(), and next(); refuses to be taken twice by a thread */
+    pthread_mutex_t one_at_a_time;
+    pthread_mutex_t preload_lock; /* guards preload */
+    atomic_int process;           /* whose locks these are: a child of fork() makes its own */
     iter_preload preload;
     atomic_bool is_preloaded; /* set when preload is whole: a fork() may come in between */
 };

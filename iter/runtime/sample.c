@@ -17,11 +17,7 @@
 #define REPLACE_TRIES 8
 #define TINY_BYTES    16 /* copied here: a call of the kernel would cost more */
 
-/* What get() is handed; the caller sees `rows` alone. */
-typedef struct get_rows {
-    iter_tensor rows[ITER_MAX_FIELDS]; /* first: iter_rows_set_length() casts back */
-    int32_t *lengths[ITER_MAX_FIELDS];
-} get_rows;
+typedef iter_get_rows get_rows;
 
 void iter_rows_set_length(const iter_tensor *rows, int32_t field, uint32_t i, int64_t length) {
     const get_rows *get = (const get_rows *)(const void *)rows;
@@ -97,8 +93,7 @@ static inline uint8_t *row_target(const iter_batch *batch, const iter_field_plan
     return batch->memory + field->slot_offset + (size_t)row * field->made_bytes;
 }
 
-/* An integer scalar as u64; negative ones become huge. */
-static uint64_t scalar_value(const uint8_t *at, iter_dtype dtype) {
+uint64_t iter__scalar_value(const uint8_t *at, iter_dtype dtype) {
     switch (dtype) {
     case ITER_U8: return *at;
     case ITER_I8: return (uint64_t)(int8_t)*at;
@@ -135,7 +130,7 @@ static uint64_t scalar_value(const uint8_t *at, iter_dtype dtype) {
 static bool within_limit(iter_loader *loader, iter_batch *batch, const iter_field_plan *field,
                          uint32_t row, const uint8_t *at) {
     const iter_field *in = &loader->dataset->desc.fields[field->in];
-    const uint64_t value = scalar_value(at, in->desc.dtype);
+    const uint64_t value = iter__scalar_value(at, in->desc.dtype);
     if (value < in->limit) return true;
     char reason[96];
     snprintf(reason, sizeof(reason), "%s %lld is not in 0..%u", in->name, (long long)value,
