@@ -67,8 +67,15 @@ iter_status iter__file_set_add(iter__file_set *set, const char *path, uint64_t b
     return ITER_OK;
 }
 
-iter_status iter__file_set_add_missing(iter__file_set *set, const char *path, iter_error *err) {
+/* Behind a name that ends with a slash there is a folder or nothing. So a FIFO or a device is never
+ * opened, which might block or act on the device: its read fails with ENOTDIR, a folder's with
+ * EISDIR. */
+iter_status iter__file_set_add_found(iter__file_set *set, const char *path, int answer,
+                                     uint32_t mode, uint64_t bytes, iter_error *err) {
+    if (answer == 0 && S_ISREG(mode)) return iter__file_set_add(set, path, bytes, err);
     set->n_missing++;
+    if (answer == 0) path = iter__file_set_text(set, path, "");
+    if (!path) return iter__fail(err, ITER_ENOMEM, "no memory for the names of files");
     return iter__file_set_add(set, path, 1, err);
 }
 

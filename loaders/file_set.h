@@ -10,7 +10,7 @@ typedef struct iter__file_set {
     iter_file *files;
     uint64_t n, capacity;
     uint64_t largest;         /* bytes */
-    uint64_t n_missing;       /* of the n */
+    uint64_t n_missing;       /* of the n; those that are no files, too */
     iter__text_block *blocks; /* the names */
 } iter__file_set;
 
@@ -22,9 +22,10 @@ char *iter__file_set_text(iter__file_set *set, const char *folder, const char *n
 iter_status iter__file_set_add(iter__file_set *set, const char *path, uint64_t bytes,
                                iter_error *err);
 
-/* Appends a file that cannot be looked at, with one byte: who reads it opens it, and is told why not.
- * Errors: ENOMEM. */
-iter_status iter__file_set_add_missing(iter__file_set *set, const char *path, iter_error *err);
+/* Appends the file at `path` as iter__file_look() found it. One that is missing, or no regular file,
+ * gets one byte: its read fails and says why. Errors: ENOMEM. */
+iter_status iter__file_set_add_found(iter__file_set *set, const char *path, int answer,
+                                     uint32_t mode, uint64_t bytes, iter_error *err);
 
 /* Fails with EIO where every file is missing: `of`, which names them, the first one, the reason, and
  * what else is to be `said`. */

@@ -7,9 +7,9 @@
  * belongs to the class above. Samples come class by class, sorted by the bytes of their folders'
  * paths, then of their names: an index means the same image everywhere.
  *
- * A file that cannot be looked at (a link to nothing, a name in a list) is a sample as well: its read
- * fails, says why, and is treated as on_error says, so that one file among a million does not end a
- * run. Where all are so, opening fails.
+ * A file that cannot be looked at (a link to nothing, a name in a list) is a sample as well, and so is
+ * what is no regular file: its read fails, says why, and is treated as on_error says, so that one file
+ * among a million does not end a run. If all are so, opening fails.
  *
  * Each file is one extent, whole, for one decoder: the built-in one of images, or one of the caller's
  * registry.
@@ -60,6 +60,8 @@ static const iter_option option_rows[] = {
      offsetof(folder_options, labels), 0, 0, NULL, 0},
     {"root", "lists: what names are relative to; default: the list's folder", ITER_OPTION_STRING,
      LIST(root), 0, 0, NULL, 0},
+    {"label-names", "lists: labels are names of classes, even if they look like numbers",
+     ITER_OPTION_BOOL, LIST(label_names), 0, 0, NULL, 0},
     {"label-width", "lists: labels a line; 0 = as many as the first one has", ITER_OPTION_INT,
      LIST(label_width), 0, LABELS_MAX, NULL, 0},
     {"path-column", ".csv: the files' column, by name or number; default: found by its endings",
@@ -183,9 +185,7 @@ static iter_status add_image(folder_state *s, int fd, const char *folder, const 
     const char *path = iter__file_set_text(files, folder, name);
     if (!path) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", folder);
     const int answer = iter__file_look(fd, name, &mode, &bytes);
-    if (answer != 0) return iter__file_set_add_missing(files, path, err);
-    if (!S_ISREG(mode)) return iter__fail(err, ITER_EIO, "%s: is not a regular file", path);
-    return iter__file_set_add(files, path, bytes, err);
+    return iter__file_set_add_found(files, path, answer, mode, bytes, err);
 }
 
 static int by_name(const void *a, const void *b) {

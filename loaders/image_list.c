@@ -2,10 +2,11 @@
  * image_list.c - see image_list.h.
  *
  * The text is taken into memory whole and cut into cells where it lies. Of each line one cell is the
- * file's name and some are labels; which, the first line settles. Labels begin as integers and
- * become floats with the first one that is none; where the first line's label is no number at all,
- * all labels are names, kept in a table by their hash until the end, when they are sorted and
- * numbered.
+ * file's name and some are labels; which, the first line settles. The first label says whether labels
+ * are numbers or names, and every later one must agree: else a single cell would turn all numbers into
+ * names, and change every label without a word. Numbers begin as integers and become floats with the
+ * first one that is none. Names are kept in a table by their hash until the end, when they are sorted
+ * and numbered.
  *
  * Source: RFC 4180 for quotes in .csv; MXNet, tools/im2rec.py for .lst.
  */
@@ -13,10 +14,11 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <strings.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
@@ -29,6 +31,7 @@
 #define NO_CELL        (-1)
 
 typedef enum kind { KIND_LST, KIND_CSV, KIND_TXT } kind;
+typedef enum label_mode { LABELS_OPEN, LABELS_NUMBERS, LABELS_NAMES } label_mode;
 
 typedef struct reader {
     iter__list *list;
@@ -45,9 +48,12 @@ typedef struct reader {
     char *cells[CELLS_MAX];
     int path_cell, n_labels, label_cells[CELLS_MAX];
     bool chosen; /* path_cell and labels are known */
+    label_mode labels;
+    char *first_label; /* a copy, for the error of one that is not alike */
     /* names of classes by hash: place in list->class_names + 1; 0 = free */
     uint32_t *table;
     uint32_t table_size;
+    uint64_t id_capacity;
 } reader;
 
 static iter_status fail_line(const reader *r, iter_error *err, const char *reason,
@@ -272,6 +278,7 @@ static iter_status choose_cells(reader *r, iter_error *err) {
         r->path_cell = r->n_cells - 1;
         for (int i = 1; i < r->n_cells - 1; i++)
             r->label_cells[r->n_labels++] = i;
+        if (r->options->items && r->n_labels == 0) return fail_line(r, err, "has no label", NULL);
     } else {
         r->path_cell = 0;
         for (int i = 1; i < r->n_cells; i++)
@@ -345,16 +352,83 @@ static iter_status class_of(reader *r, const char *name, int32_t *out, iter_erro
     return ITER_OK;
 }
 
-static iter_status add_label(reader *r, uint64_t at, const char *text, iter_error *err) {
+static iter_status fail_label(const reader *r, int cell, const char *text, const char *reason,
+                              iter_error *err) {
+    return iter__fail(err, ITER_EFORMAT, "%s: line %" PRIu64 ", column %d: label '%.80s' %s",
+                      r->path, r->line, cell + 1, text, reason);
+}
+
+/* Digits with points, commas and underscores between them. */
+static const char *skip_digits(const char *p) {
+    if (*p < '0' || *p > '9') return p;
+    return p + strspn(p, "0123456789_,.'");
+}
+
+/* Meant as a number, though it is none that can be read: "nan", "1e400", "1_000", "0x10", "0,5". */
+static bool looks_like_number(const char *text) {
+    const char *p = text + (*text == '-' || *text == '+');
+    if (strcasecmp(p, "nan") == 0 || strcasecmp(p, "inf") == 0 || strcasecmp(p, "infinity") == 0)
+        return true;
+    if (p[0] == '0' && (p[1] == 'x' || p[1] == 'X') && p[2])
+        return p[2 + strspn(p + 2, "0123456789abcdefABCDEF")] == '\0';
+    const char *end = skip_digits(p + (*p == '.'));
+    if (end == p + (*p == '.')) return false;
+    if (*end == 'e' || *end == 'E') {
+        const char *power = end + 1 + (end[1] == '-' || end[1] == '+');
+        end = skip_digits(power);
+        if (end == power) return false;
+    }
+    return *end == '\0';
+}
+
+#define ASK_NAMES "; label-names=yes takes labels as names of classes"
+
+/* The first label: numbers or names? */
+static iter_status choose_labels(reader *r, int cell, const char *text, bool number,
+                                 iter_error *err) {
+    if (r->options->label_names && r->n_labels > 1)
+        return iter__fail(err, ITER_EINVAL, "%s: label-names= is for one label a line, this has %d",
+                          r->path, r->n_labels);
+    if (number && !r->options->label_names) {
+        r->labels = LABELS_NUMBERS;
+        return ITER_OK;
+    }
+    if (r->options->items || r->n_labels > 1) return fail_label(r, cell, text, "is no number", err);
+    if (!r->options->label_names && looks_like_number(text))
+        return fail_label(r, cell, text, "is no number that can be read" ASK_NAMES, err);
+    r->labels = LABELS_NAMES;
+    r->first_label = iter__strdup(text);
+    return r->first_label ? grow_table(r, err) : no_memory(r, err);
+}
+
+static iter_status add_name(reader *r, int cell, uint64_t at, const char *text, bool number,
+                            iter_error *err) {
+    if (!r->options->label_names && (number || looks_like_number(text))) {
+        char reason[160];
+        (void)snprintf(reason, sizeof(reason), "is a number, the first one, '%.40s', is none%s",
+                       r->first_label, ASK_NAMES);
+        return fail_label(r, cell, text, reason, err);
+    }
+    return class_of(r, text, &r->list->labels.i32[at], err);
+}
+
+/* Label number `at` of all, from this cell of the line. */
+static iter_status add_label(reader *r, uint64_t at, int cell, iter_error *err) {
     iter__list *list = r->list;
     double value = 0;
-    if (r->table_size) return class_of(r, text, &list->labels.i32[at], err);
+    char *text = r->cells[cell];
+    while (is_blank(*text))
+        text++;
+    for (char *end = text + strlen(text); end > text && is_blank(end[-1]);)
+        *--end = '\0';
+    if (!*text) return fail_label(r, cell, text, "is empty", err);
+    const bool number = iter__parse_number(text, &value);
+    if (r->labels == LABELS_OPEN) ITER_TRY(choose_labels(r, cell, text, number, err));
+    if (r->labels == LABELS_NAMES) return add_name(r, cell, at, text, number, err);
+    if (!number) return fail_label(r, cell, text, "is no number, the first one is", err);
     if (list->dtype == ITER_I32 && is_integer(text, &list->labels.i32[at])) return ITER_OK;
-    if (!iter__parse_number(text, &value)) {
-        if (at > 0 || r->n_labels > 1) return fail_line(r, err, "a label that is no number:", text);
-        ITER_TRY(grow_table(r, err)); /* names, then */
-        return class_of(r, text, &list->labels.i32[at], err);
-    }
+    if (!isfinite((float)value))
+        return fail_label(r, cell, text, "is beyond a float of 32 bits", err);
     if (list->dtype == ITER_I32) become_floats(list, at);
     list->labels.f32[at] = (float)value;
     return ITER_OK;
@@ -372,10 +446,8 @@ static iter_status add_labels(reader *r, uint64_t sample, iter_error *err) {
     }
     for (int i = 0; i < r->n_labels; i++) {
         if (r->label_cells[i] >= r->n_cells) return fail_line(r, err, "has too few columns", NULL);
-        const char *text = r->cells[r->label_cells[i]];
-        while (is_blank(*text))
-            text++;
-        ITER_TRY(add_label(r, sample * (uint64_t)r->n_labels + (uint64_t)i, text, err));
+        ITER_TRY(
+            add_label(r, sample * (uint64_t)r->n_labels + (uint64_t)i, r->label_cells[i], err));
     }
     return ITER_OK;
 }
@@ -411,7 +483,43 @@ static iter_status sort_classes(reader *r, iter_error *err) {
     return ITER_OK;
 }
 
+/* Digits alone, at most 2^64 - 1. */
+static bool read_id(const char *text, uint64_t *out) {
+    *out = 0;
+    for (const char *p = text; *p; p++) {
+        if (*p < '0' || *p > '9' || __builtin_mul_overflow(*out, 10, out) ||
+            __builtin_add_overflow(*out, (uint64_t)(*p - '0'), out))
+            return false;
+    }
+    return *text != '\0';
+}
+
 /* ---- the list -------------------------------------------------------------------------------- */
+
+/* The id and the name as they are, for who packs the file. */
+static iter_status add_item(reader *r, iter_error *err) {
+    iter__list *list = r->list;
+    const uint64_t n = list->files.n;
+    const char *name = r->cells[r->path_cell];
+    uint64_t id = 0;
+    if (n == r->id_capacity) {
+        const uint64_t capacity = n ? 2 * n : 1024;
+        uint64_t *ids = iter__realloc(list->ids, (size_t)capacity * sizeof(*ids));
+        if (!ids) return no_memory(r, err);
+        list->ids = ids;
+        r->id_capacity = capacity;
+    }
+    if (!read_id(r->cells[0], &id)) {
+        return iter__fail(err, ITER_EFORMAT,
+                          "%s: line %" PRIu64 ": '%.80s' is no id, 0 to 2^64 - 1", r->path, r->line,
+                          r->cells[0]);
+    }
+    if (!*name) return fail_line(r, err, "has no file", NULL);
+    const char *path = iter__file_set_text(&list->files, "", name);
+    if (!path) return no_memory(r, err);
+    list->ids[n] = id;
+    return iter__file_set_add(&list->files, path, 0, err);
+}
 
 static iter_status add_row(reader *r, iter_error *err) {
     iter__list *list = r->list;
@@ -428,17 +536,13 @@ static iter_status add_row(reader *r, iter_error *err) {
     }
     ITER_TRY(add_labels(r, list->files.n, err));
 
+    if (r->options->items) return add_item(r, err);
     uint32_t mode = 0;
     uint64_t bytes = 0;
     const char *path = iter__file_set_text(&list->files, r->folder, r->cells[r->path_cell]);
     if (!path) return no_memory(r, err);
     const int answer = iter__file_look(AT_FDCWD, path, &mode, &bytes);
-    if (answer != 0) return iter__file_set_add_missing(&list->files, path, err);
-    if (!S_ISREG(mode)) {
-        return iter__fail(err, ITER_EIO, "%s: line %" PRIu64 ": %s: is not a regular file", r->path,
-                          r->line, path);
-    }
-    return iter__file_set_add(&list->files, path, bytes, err);
+    return iter__file_set_add_found(&list->files, path, answer, mode, bytes, err);
 }
 
 static iter_status read_rows(reader *r, iter_error *err) {
@@ -449,6 +553,7 @@ static iter_status read_rows(reader *r, iter_error *err) {
         ITER_TRY(next_row(r, err));
     }
     if (r->list->files.n == 0) return iter__fail(err, ITER_EFORMAT, "%s: names no file", r->path);
+    if (r->options->items) return ITER_OK;
     char said[256];
     (void)snprintf(said, sizeof(said), "; names are relative to %s%.160s",
                    r->options->root ? "root=" : "the list's folder, or to root=",
@@ -486,6 +591,7 @@ iter_status iter__list_load(const char *path, const iter__list_options *options,
         (reader){.list = out, .options = options, .is_image = is_image, .user = user, .path = path};
     r->next_line = 1;
     (void)find_kind(path, &r->kind);
+    if (options->items) r->kind = KIND_LST;
     const char *base = iter__path_base(path);
     r->folder =
         options->root ? iter__strdup(options->root) : iter__strf("%.*s", (int)(base - path), path);
@@ -495,12 +601,14 @@ iter_status iter__list_load(const char *path, const iter__list_options *options,
         status = iter__fail(err, ITER_EFORMAT, "%s: is no text: it holds zero bytes", path);
     if (status == ITER_OK) {
         const bool mark = bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0;
+        if (options->items) out->hash = iter__fnv1a(ITER_FNV_START, text, bytes);
         r->p = text + (mark ? 3 : 0);
         r->end = text + bytes;
         status = read_rows(r, err);
     }
     iter__free(text);
     iter__free(r->folder);
+    iter__free(r->first_label);
     iter__free(r->table);
     iter__free(r);
     return status;
@@ -510,5 +618,6 @@ void iter__list_free(iter__list *list) {
     iter__file_set_free(&list->files);
     iter__free(list->labels.memory);
     iter__free(list->class_names);
+    iter__free(list->ids);
     memset(list, 0, sizeof(*list));
 }

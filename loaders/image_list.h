@@ -11,10 +11,20 @@ typedef struct iter__list_options {
     const char *path_column;   /* .csv: name or number (from 1) of a column; NULL = found out */
     const char *label_columns; /* .csv: the same, several between ';' */
     int64_t label_width;       /* 0 = as many as the first line has */
+    bool label_names;          /* labels are names of classes, whatever they look like */
+    /* For programs that write lists and records: the text is an .lst, whatever it is called; ids are
+     * kept, labels must be numbers, and no file is looked at (each has 0 bytes). */
+    bool items;
 } iter__list_options;
 
-/* Samples in the order of the list. Labels are i32 where all of them are written as integers, ids of
- * the names where they are names (sorted as bytes), else f32. */
+/*
+ * Samples in the order of the list.
+ *
+ * Labels are numbers if every label is one: i32 if all are integers that fit, else f32. They are
+ * names of classes, numbered in the order of their bytes, if no label is a number, or if label_names
+ * says so. Anything between is an error that names line and column: an empty label, a number among
+ * names or the reverse, "nan", "1e400", "1_000" and the like.
+ */
 typedef struct iter__list {
     iter__file_set files;
     int32_t label_width; /* 0 = no labels */
@@ -27,21 +37,23 @@ typedef struct iter__list {
     uint64_t capacity;
     const char **class_names; /* NULL = labels are numbers */
     int32_t n_classes;
+    uint64_t *ids; /* items: [files.n], else NULL */
+    uint64_t hash; /* items: FNV-1a of the list's bytes */
 } iter__list;
 
 /* Is this the name of a list? By its ending. */
 bool iter__list_is_one(const char *path);
 
 /*
- * Reads the list `path` and looks at every file in it. One that cannot be looked at is a sample whose
- * read will fail.
+ * Reads the list `path` and looks at every file in it. One that is missing, or no regular file, is a
+ * sample whose read will fail.
  *
  *   .lst  id TAB label [TAB label ...] TAB file, as im2rec writes it
  *   .csv  RFC 4180; the first line names columns where none of it looks like a file of `is_image`
  *   .txt  file [label ...], between blanks; labels are the numbers at the end of the line
  *
- * Errors: EIO (the list, or none of its files is there), EFORMAT (list, line, reason), EINVAL
- * (options), ENOMEM. After an error, too, `out` is to be freed.
+ * Errors: EIO (the list, or none of its files is there), EFORMAT (list, line, column of a label,
+ * reason), EINVAL (options), ENOMEM. After an error, too, `out` is to be freed.
  */
 iter_status iter__list_load(const char *path, const iter__list_options *options,
                             bool (*is_image)(const char *name, const void *user), const void *user,

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <iter/iter.h>
+
 #include "iter/core/alloc.h"
 #include "loaders/formats.h"
 #include "tests/support/make_data.h"
@@ -260,6 +262,128 @@ Test(format_folder, lists_of_all_kinds) {
     make_folder_gone(folder);
 }
 
+static void make_text(const char *folder, const char *text) {
+    make_file(folder, "x.csv", text, strlen(text));
+}
+
+/* Labels are numbers or names, all of them: one cell must not turn the others into something else. */
+Test(format_folder, labels_that_are_not_alike_are_refused) {
+    static const struct {
+        const char *file, *text, *options, *reason;
+    } bad[] = {
+        {"x.csv", "file,label\ndog/1.jpg,\ndog/2.jpg,2\n", NULL,
+         "x.csv: line 2, column 2: label '' is empty"},
+        {"x.csv", "label,file\n ,dog/1.jpg\n2,dog/2.jpg\n", NULL,
+         "line 2, column 1: label '' is empty"},
+        {"x.csv", "file,label\ndog/1.jpg,2\ndog/2.jpg,\n", NULL,
+         "line 3, column 2: label '' is empty"},
+        {"x.csv", "file,label\ndog/1.jpg,cat\ndog/2.jpg,\n", NULL,
+         "line 3, column 2: label '' is empty"},
+        {"x.csv", "file,score\ndog/1.jpg,nan\ndog/2.jpg,0.25\n", NULL,
+         "line 2, column 2: label 'nan' is no number that can be read; label-names=yes takes"},
+        {"x.csv", "file,score\ndog/1.jpg,-Infinity\n", NULL, "'-Infinity' is no number that can"},
+        {"x.csv", "file,score\ndog/1.jpg,1e400\ndog/2.jpg,0.25\n", NULL,
+         "line 2, column 2: label '1e400' is no number that can be read"},
+        {"x.csv", "file,score\ndog/1.jpg,1_000\ndog/2.jpg,25\n", NULL, "'1_000' is no number that"},
+        {"x.csv", "file,score\ndog/1.jpg,\"1,000\"\n", NULL, "label '1,000' is no number that"},
+        {"x.csv", "file,score\ndog/1.jpg,0x10\n", NULL, "label '0x10' is no number that"},
+        {"x.csv", "file,score\ndog/1.jpg,0.5\ndog/2.jpg,nan\n", NULL,
+         "line 3, column 2: label 'nan' is no number, the first one is"},
+        {"x.csv", "file,score\ndog/1.jpg,1e39\n", NULL, "'1e39' is beyond a float of 32 bits"},
+        {"x.csv", "file,label\ndog/1.jpg,cat\ndog/2.jpg,7\n", NULL,
+         "line 3, column 2: label '7' is a number, the first one, 'cat', is none"},
+        {"x.csv", "file,label\ndog/1.jpg,cat\ndog/2.jpg,nan\n", NULL,
+         "label 'nan' is a number, the first one, 'cat', is none; label-names=yes"},
+        {"x.csv", "file,a,b\ndog/1.jpg,1,2\n", "label-names=yes", "is for one label a line"},
+        {"x.lst", "0\tnan\tdog/1.jpg\n1\t0.5\tdog/2.jpg\n", NULL,
+         "x.lst: line 1, column 2: label 'nan' is no number that can be read"},
+        {"x.lst", "0\t\tdog/1.jpg\n1\t0.5\tdog/2.jpg\n", NULL, "line 1, column 2: label '' is"},
+        {"x.lst", "0\t1\t2\tdog/1.jpg\n1\t3\tcat\tdog/2.jpg\n", NULL,
+         "line 2, column 3: label 'cat' is no number"},
+    };
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    opened f;
+    make_set(folder);
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        make_file(folder, bad[i].file, bad[i].text, strlen(bad[i].text));
+        expect_fails(make_path(path, folder, bad[i].file), bad[i].options,
+                     strstr(bad[i].reason, "one label") ? ITER_EINVAL : ITER_EFORMAT, bad[i].file,
+                     bad[i].reason);
+    }
+    /* If they are asked for, all of these are names; blanks around them are not. */
+    make_text(folder, "dog/1.jpg,nan\ndog/2.jpg, 7 \ndog/10.jpg,1_000\n");
+    expect_open(make_path(path, folder, "x.csv"), "label-names=yes", &f);
+    cr_assert_eq(f.desc.n_classes, 3);
+    cr_assert_str_eq(f.desc.class_names[0], "1_000");
+    cr_assert_str_eq(f.desc.class_names[1], "7");
+    cr_assert_eq(label_of(&f, 0), 2);
+    cr_assert_eq(label_of(&f, 1), 1);
+    format_close(&f);
+    make_text(folder, "dog/1.jpg,2cv\ndog/2.jpg,1-b\n"); /* no number */
+    expect_open(path, NULL, &f);
+    cr_assert_str_eq(f.desc.class_names[0], "1-b");
+    format_close(&f);
+    make_text(folder, "dog/1.jpg,\" 2 \"\ndog/2.jpg, 10\n"); /* blanks do not count */
+    expect_open(path, NULL, &f);
+    cr_assert_eq(f.desc.n_classes, 0);
+    cr_assert_eq(label_of(&f, 0), 2);
+    cr_assert_eq(label_of(&f, 1), 10);
+    format_close(&f);
+    cr_assert_eq(iter__alloc_live(), 0);
+    make_folder_gone(folder);
+}
+
+/* A folder, a FIFO and a device have the places that files would: reading fails, and does not wait. */
+Test(format_folder, what_is_no_file_is_a_sample_that_cannot_be_read) {
+    static const char list[] = "0\t1\tdog/1.jpg\n1\t2\tcat\n2\t3\tpipe\n3\t4\t/dev/zero\n";
+    static const char *const reasons[] = {"", "cat/:0): Is a directory",
+                                          "pipe/:0): Not a directory",
+                                          "/dev/zero/:0): Not a directory"};
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], spec[MAKE_PATH_MAX + 32];
+    iter_error err = {0};
+    iter_dataset *dataset;
+    iter_sample *sample;
+    make_set(folder);
+    make_file(folder, "x.lst", list, sizeof(list) - 1);
+    cr_assert_eq(mkfifo(make_path(path, folder, "pipe"), 0600), 0);
+    cr_assert_eq(mkfifo(make_path(path, folder, "dog/99.jpg"), 0600), 0);
+    snprintf(spec, sizeof(spec), "folder:%s/x.lst", folder);
+    cr_assert_eq(iter_dataset_open(spec, NULL, &dataset, &err), ITER_OK, "%s", err.message);
+    cr_assert_eq(iter_dataset_describe(dataset)->n_samples, 4);
+    for (uint64_t i = 1; i < 4; i++) {
+        cr_assert_eq(iter_dataset_read(dataset, i, "data", &sample, &err), ITER_EIO);
+        cr_assert(strstr(err.message, reasons[i]), "%s", err.message);
+        cr_assert_eq(iter_dataset_read(dataset, i, "label", &sample, &err), ITER_OK);
+        cr_assert_eq(*(const int32_t *)iter_sample_tensor(sample, 0)->data, (int32_t)i + 1);
+        iter_sample_free(sample);
+    }
+    iter_chain *chain;
+    cr_assert_eq(iter_chain_parse("resize:2", NULL, &chain, &err), ITER_OK);
+    for (int workers = 0; workers < 3; workers += 2) { /* nor does a loader wait, by any source */
+        for (int source = ITER_SOURCE_AUTO; source <= ITER_SOURCE_PREAD; source++) {
+            iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+            iter_loader *loader;
+            iter_batch *batch;
+            opt.batch_size = 4;
+            opt.workers = workers;
+            opt.source = source;
+            opt.on_error = ITER_ON_ERROR_BLANK;
+            opt.timeout_ms = 20000;
+            if (iter_dataloader_create(dataset, chain, &opt, &loader, &err) < 0) continue;
+            cr_assert_eq(iter_loader_next(loader, &batch, &err), ITER_OK, "%s", err.message);
+            iter_batch_unref(batch);
+            iter_loader_unref(loader);
+        }
+    }
+    iter_chain_unref(chain);
+    iter_dataset_unref(dataset);
+    opened f;
+    expect_open(folder, NULL, &f); /* likewise beside the images of a class */
+    cr_assert_eq(f.desc.n_samples, COUNT(set) + 1);
+    format_close(&f);
+    make_folder_gone(folder);
+}
+
 Test(format_folder, classes_of_a_list_are_sorted_names) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
     char text[65536] = "";
@@ -320,10 +444,10 @@ Test(format_folder, bad_lists_say_file_line_and_reason) {
         {"x.lst", "0\t1\tcat/B.JPG\n1\t1\t2\tdog/1.jpg\n", NULL,
          "line 2: has 4 columns, the first line has 3", ITER_EFORMAT},
         {"x.lst", "0\t1\tcat/B.JPG\n1\tx\tdog/1.jpg\n", NULL,
-         "line 2: a label that is no number: 'x'", ITER_EFORMAT},
+         "line 2, column 2: label 'x' is no number, the first one is", ITER_EFORMAT},
         {"x.lst", "0\t1\tcat/B.JPG\n", "label-width=2", "line 1: has 1 labels; label-width is 2",
          ITER_EFORMAT},
-        {"x.lst", "0\t1\tcat\n", NULL, "cat: is not a regular file", ITER_EIO},
+        {"x.lst", "0\t1\tcat\n", NULL, "none of its 1 files can be found", ITER_EIO},
         {"x.txt", "cat/B.JPG 1\n\ndog/1.jpg\n", NULL, "line 3: has 1 columns, 2 are needed",
          ITER_EFORMAT},
         {"x.csv", "a,b\nc,d\n", NULL, "line 2: no cell ends like a file's name", ITER_EFORMAT},
