@@ -29,19 +29,28 @@ int iter__tar_match(const char *endings, const char *field) {
     return -1;
 }
 
+static iter_status fail_link(const char *sample, const char *endings, char link, const char *target,
+                             iter_error *err) {
+    return iter__fail(err, ITER_EFORMAT,
+                      "'%s': its member .%s is a %s link to '%s', without data of its own: "
+                      "tar %s packs them",
+                      sample, endings, link == '1' ? "hard" : "symbolic", target,
+                      link == '1' ? "--hard-dereference" : "--dereference");
+}
+
 /* The sample's member for the field. */
 static iter_status find_member(const iter__tar_field_rule *rule, const uint8_t *bytes, size_t size,
                                const uint8_t **out, size_t *out_size, iter_error *err) {
     iter__tar tar;
     int best = -1;
-    char first[96] = "";
+    char first[96] = "", link = '\0', target[sizeof(tar.target)] = "";
     iter__tar_open_memory(&tar, bytes, size);
     for (;;) {
         size_t n_key;
         const iter_status status = iter__tar_next(&tar, err);
         if (status < 0) return status;
         if (status == ITER_END) break;
-        const char *field = tar.regular ? iter__tar_field(tar.name, &n_key) : NULL;
+        const char *field = tar.regular || tar.link ? iter__tar_field(tar.name, &n_key) : NULL;
         if (!field) continue;
         if (!first[0]) {
             const size_t n = n_key < sizeof(first) - 1 ? n_key : sizeof(first) - 1;
@@ -50,9 +59,12 @@ static iter_status find_member(const iter__tar_field_rule *rule, const uint8_t *
         const int place = iter__tar_match(rule->endings, field);
         if (place < 0 || (best >= 0 && place >= best)) continue;
         best = place;
+        link = tar.link;
+        memcpy(target, tar.target, sizeof(target));
         *out = bytes + tar.offset;
         *out_size = (size_t)tar.size;
     }
+    if (best >= 0 && link) return fail_link(first, rule->endings, link, target, err);
     if (best >= 0) return ITER_OK;
     return iter__fail(
         err, ITER_EFORMAT,

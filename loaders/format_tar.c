@@ -7,6 +7,10 @@
  * no index, unless it was asked to keep one. Without fields= the first sample decides: its image is
  * "data", its .cls is "label".
  *
+ * What an archive begins with and has none of the wanted fields (a README, a description of the set)
+ * is no sample. Behind the first sample everything is one: there a sample without its fields is damage
+ * that must be seen. A hard link counts as a member, so that its sample fails instead of being lost.
+ *
  * Source: WebDataset, tariterators.py (base_plus_ext, group_by_keys); tar.h names the archive's.
  */
 #include <fcntl.h>
@@ -58,6 +62,7 @@ typedef struct tar_state {
 typedef struct found {
     uint64_t n_samples;
     bool has_image, has_class; /* the first sample does */
+    bool has_others;           /* files with endings that belong to no sample */
     uint64_t largest[ITER_MAX_FIELDS];
 } found;
 
@@ -66,6 +71,7 @@ typedef struct walk {
     iter__tar tar;
     iter__window window;
     char key[ITER_TAR_NAME_MAX]; /* of the present sample; "" = none yet */
+    uint64_t start;              /* of that one */
     found here, all;             /* in this archive, in all so far */
 } walk;
 
@@ -142,19 +148,18 @@ static iter_status bytes_of_file(void *user, uint64_t offset, size_t n, const ui
     return iter__window_at(user, offset, n, out, out_n, err);
 }
 
-/* Takes the present member into the books; *out_new: it begins a sample. */
-static void book_member(const tar_state *s, walk *w, bool *out_new) {
-    size_t n_key = 0;
-    *out_new = false;
-    const char *field = w->tar.regular ? iter__tar_field(w->tar.name, &n_key) : NULL;
-    if (!field) return;
-    if (strncmp(w->key, w->tar.name, n_key) != 0 || w->key[n_key] != '\0') {
-        memcpy(w->key, w->tar.name, n_key);
-        w->key[n_key] = '\0';
-        *out_new = true;
-    }
+/* Is it one of the fields that samples are made of, or may be? */
+static bool is_wanted(const tar_state *s, const char *field) {
+    if (s->rule.n_fields == 0)
+        return iter__tar_match(IMAGES, field) >= 0 || strcasecmp(field, "cls") == 0;
+    for (int32_t f = 0; f < s->rule.n_fields; f++)
+        if (iter__tar_match(s->rule.fields[f].endings, field) >= 0) return true;
+    return false;
+}
+
+/* Takes a sample's member, of this field, into the books. */
+static void book_member(const tar_state *s, walk *w, const char *field) {
     found *here = &w->here;
-    here->n_samples += *out_new;
     if (here->n_samples == 1) {
         here->has_image |= iter__tar_match(IMAGES, field) >= 0;
         here->has_class |= strcasecmp(field, "cls") == 0;
@@ -166,15 +171,40 @@ static void book_member(const tar_state *s, walk *w, bool *out_new) {
     }
 }
 
+/* The present member: the next one of a sample, the first one, or none. */
+static iter_status add_member(tar_state *s, walk *w, iter_error *err) {
+    size_t n_key = 0;
+    const char *field =
+        w->tar.regular || w->tar.link == '1' ? iter__tar_field(w->tar.name, &n_key) : NULL;
+    if (!field) return ITER_OK;
+    bool begins = strncmp(w->key, w->tar.name, n_key) != 0 || w->key[n_key] != '\0';
+    if (begins) {
+        memcpy(w->key, w->tar.name, n_key);
+        w->key[n_key] = '\0';
+        w->start = w->tar.start;
+    }
+    if (w->here.n_samples == 0) {
+        if (!is_wanted(s, field)) { /* so far nothing of it is wanted */
+            w->here.has_others = true;
+            return ITER_OK;
+        }
+        begins = true;
+    }
+    if (begins) {
+        ITER_TRY(iter__span_set_add(&s->samples, w->start, err));
+        w->here.n_samples++;
+    }
+    book_member(s, w, field);
+    return ITER_OK;
+}
+
 static iter_status add_members(tar_state *s, walk *w, iter_error *err) {
     uint64_t end = 0; /* of the last member */
     for (;;) {
-        bool begins = false;
         const iter_status status = iter__tar_next(&w->tar, err);
         if (status < 0) return status;
         if (status == ITER_END) return iter__span_set_end(&s->samples, end, err);
-        book_member(s, w, &begins);
-        if (begins) ITER_TRY(iter__span_set_add(&s->samples, w->tar.start, err));
+        ITER_TRY(add_member(s, w, err));
         end = w->tar.next;
     }
 }
@@ -201,26 +231,23 @@ static iter_status scan_archive(tar_state *s, walk *w, iter_error *err) {
 
 /* ---- the index that was kept ----------------------------------------------------------------- */
 
-enum { ITER_HAS_IMAGE = 1, ITER_HAS_CLASS = 2 };
+enum { ITER_HAS_IMAGE = 1, ITER_HAS_CLASS = 2, ITER_HAS_OTHERS = 4 };
 
-/* Of what was found, what depends on options are the sizes of fields of bytes: the others' are not
- * needed, so that they share a cache. */
+/* Fields decide where the first sample begins, and which sizes are known. */
 static iter__index_cache new_cache(const tar_state *s) {
     iter__index_cache cache = {.kind = ITER_INDEX_TAR,
-                               .options = ITER_FNV_START,
+                               .options = iter__fnv1a_text(ITER_FNV_START, "fields"),
                                .min_bytes = ITER_TAR_BLOCK,
                                .align = ITER_TAR_BLOCK};
-    for (int32_t f = 0; f < s->rule.n_fields; f++) {
-        if (s->rule.fields[f].kind == ITER_TAR_BYTES)
-            cache.options = iter__fnv1a_text(cache.options, s->rule.fields[f].endings);
-    }
+    for (int32_t f = 0; f < s->rule.n_fields; f++)
+        cache.options = iter__fnv1a_text(cache.options, s->rule.fields[f].endings);
     return cache;
 }
 
 static void put_notes(const tar_state *s, const found *here, uint64_t *notes) {
     int n = 0;
-    notes[n++] =
-        (uint64_t)(here->has_image ? ITER_HAS_IMAGE : 0) | (here->has_class ? ITER_HAS_CLASS : 0);
+    notes[n++] = (here->has_image ? ITER_HAS_IMAGE : 0u) | (here->has_class ? ITER_HAS_CLASS : 0u) |
+                 (here->has_others ? ITER_HAS_OTHERS : 0u);
     for (int32_t f = 0; f < s->rule.n_fields; f++) {
         if (s->rule.fields[f].kind == ITER_TAR_BYTES) notes[n++] = here->largest[f];
     }
@@ -229,6 +256,7 @@ static void put_notes(const tar_state *s, const found *here, uint64_t *notes) {
 static void get_notes(const tar_state *s, const uint64_t *notes, found *here) {
     int n = 0;
     here->has_image = notes[n] & ITER_HAS_IMAGE;
+    here->has_others = notes[n] & ITER_HAS_OTHERS;
     here->has_class = notes[n++] & ITER_HAS_CLASS;
     for (int32_t f = 0; f < s->rule.n_fields; f++) {
         if (s->rule.fields[f].kind == ITER_TAR_BYTES) here->largest[f] = notes[n++];
@@ -262,6 +290,7 @@ static iter_status add_archive(tar_state *s, walk *w, bool index_cache, iter_err
         w->all.has_image = w->here.has_image;
         w->all.has_class = w->here.has_class;
     }
+    w->all.has_others |= w->here.has_others;
     w->all.n_samples += w->here.n_samples;
     for (int32_t f = 0; f < s->rule.n_fields; f++) {
         if (w->here.largest[f] > s->largest[f]) s->largest[f] = w->here.largest[f];
@@ -270,14 +299,23 @@ static iter_status add_archive(tar_state *s, walk *w, bool index_cache, iter_err
 }
 
 /* Of the first sample. */
-static iter_status usual_fields(tar_state *s, const found *all, const char *path, iter_error *err) {
-    if (!all->has_image && !all->has_class) {
-        return iter__fail(err, ITER_EINVAL,
-                          "%s: its first sample has neither an image nor .cls: name what is wanted "
-                          "by fields=",
-                          path);
-    }
+static iter_status usual_fields(tar_state *s, const found *all, iter_error *err) {
     return read_fields(s, !all->has_class ? IMAGES : !all->has_image ? "cls" : IMAGES ",cls", err);
+}
+
+/* Why there are none. */
+static iter_status no_samples(const tar_state *s, const found *all, const char *path,
+                              iter_error *err) {
+    if (!all->has_others)
+        return iter__fail(err, ITER_EFORMAT, "%s: holds no samples, no files with endings", path);
+    if (s->rule.n_fields == 0)
+        return iter__fail(err, ITER_EINVAL,
+                          "%s: its files have neither an image nor .cls among them: name what is "
+                          "wanted by fields=",
+                          path);
+    return iter__fail(err, ITER_EFORMAT, "%s: fields=: no sample has a member .%s%s", path,
+                      s->rule.fields[0].endings,
+                      s->rule.n_fields > 1 ? ", nor any other of them" : "");
 }
 
 static iter_status add_archives(tar_state *s, const char *path, const tar_options *o,
@@ -290,8 +328,8 @@ static iter_status add_archives(tar_state *s, const char *path, const tar_option
     for (uint64_t f = 0; f < s->samples.paths.n && status == ITER_OK; f++)
         status = add_archive(s, w, o->index_cache, err);
     if (status == ITER_OK && iter__span_set_count(&s->samples) == 0)
-        status = iter__fail(err, ITER_EFORMAT, "%s: holds no samples, no files with endings", path);
-    if (status == ITER_OK && !o->fields) status = usual_fields(s, &w->all, path, err);
+        status = no_samples(s, &w->all, path, err);
+    if (status == ITER_OK && !o->fields) status = usual_fields(s, &w->all, err);
     iter__free(w);
     iter__span_set_trim(&s->samples);
     return status;

@@ -11,7 +11,7 @@
 #include "iter/core/error.h"
 
 #define BLOCK      ((uint64_t)ITER_TAR_BLOCK)
-#define EXTRA_MAX  8192u /* bytes of a pax header or a long name */
+#define EXTRA_MAX  8192u /* bytes that are looked at at once; of a long name */
 #define SIZE_LIMIT ((uint64_t)1 << 60)
 
 /* What a pax header says of the member behind it. */
@@ -88,16 +88,11 @@ static void read_name(const uint8_t *block, char out[ITER_TAR_NAME_MAX]) {
 
 /* ---- headers about headers ------------------------------------------------------------------- */
 
-/* The data of a pax header or a long name, all of it. */
-static iter_status read_extra(iter__tar *tar, uint64_t header, uint64_t size, const uint8_t **out,
-                              iter_error *err) {
+/* A long name, all of it. */
+static iter_status read_long(iter__tar *tar, uint64_t header, uint64_t size, const uint8_t **out,
+                             iter_error *err) {
     size_t n = 0;
-    if (size > EXTRA_MAX) {
-        return iter__fail(
-            err, ITER_EUNSUPPORTED,
-            "the tar archive has, at %llu, an extended header of %llu bytes; %u can be",
-            (unsigned long long)header, (unsigned long long)size, EXTRA_MAX);
-    }
+    if (size > EXTRA_MAX) return damaged(header, "a name is too long", err);
     ITER_TRY(tar->bytes_at(tar->user, header + BLOCK, (size_t)size, out, &n, err));
     if (n < size) return damaged(header, "it ends within an extended header", err);
     return ITER_OK;
@@ -112,37 +107,82 @@ static iter_status take_name(extra *e, uint64_t header, const uint8_t *p, size_t
     return ITER_OK;
 }
 
-/* "LENGTH key=value\n" ... */
-static iter_status read_pax(extra *e, uint64_t header, const uint8_t *p, size_t n,
-                            iter_error *err) {
-    while (n > 0 && *p) {
-        size_t length = 0, digits = 0;
-        for (; digits < n && digits < 6 && p[digits] >= '0' && p[digits] <= '9'; digits++)
-            length = 10 * length + (size_t)(p[digits] - '0');
-        if (digits == 0 || length > n || length < digits + 3 || p[digits] != ' ' ||
-            p[length - 1] != '\n')
-            return damaged(header, "a record of the pax header has no right length", err);
-        const uint8_t *key = p + digits + 1, *end = p + length - 1;
-        const uint8_t *equals = memchr(key, '=', (size_t)(end - key));
-        if (!equals) return damaged(header, "a record of the pax header has no '='", err);
-        const size_t n_key = (size_t)(equals - key), n_value = (size_t)(end - equals - 1);
-        if (n_key == 4 && memcmp(key, "path", 4) == 0) {
-            ITER_TRY(take_name(e, header, equals + 1, n_value, err));
-        } else if (n_key == 4 && memcmp(key, "size", 4) == 0) {
-            e->size = 0;
-            for (size_t i = 0; i < n_value && i < 18; i++) {
-                if (equals[1 + i] < '0' || equals[1 + i] > '9')
-                    return damaged(header, "the pax header's size is no number", err);
-                e->size = 10 * e->size + (uint64_t)(equals[1 + i] - '0');
-            }
-            e->has_size = true;
-        } else if (n_key > 10 && memcmp(key, "GNU.sparse", 10) == 0) {
-            return iter__fail(err, ITER_EUNSUPPORTED,
-                              "the tar archive has a sparse file at %llu; pack it without --sparse",
-                              (unsigned long long)header);
+/* One record of a pax header, "LENGTH key=value\n", of which the first n bytes are here. */
+typedef struct pax_record {
+    uint64_t length;
+    const uint8_t *key, *value;
+    size_t n_key, n_value;
+    bool whole; /* all of the value is here */
+} pax_record;
+
+static iter_status cut_pax(pax_record *r, uint64_t header, const uint8_t *p, size_t n,
+                           uint64_t left, iter_error *err) {
+    size_t digits = 0;
+    r->length = 0;
+    for (; digits < n && digits < 18 && p[digits] >= '0' && p[digits] <= '9'; digits++)
+        r->length = 10 * r->length + (uint64_t)(p[digits] - '0');
+    if (digits == 0 || digits >= n || p[digits] != ' ' || r->length < digits + 3 ||
+        r->length > left)
+        return damaged(header, "a record of the pax header has no right length", err);
+    r->whole = r->length <= n;
+    if (r->whole && p[r->length - 1] != '\n')
+        return damaged(header, "a record of the pax header has no right length", err);
+    r->key = p + digits + 1;
+    const uint8_t *end = r->whole ? p + r->length - 1 : p + n;
+    const uint8_t *equals = memchr(r->key, '=', (size_t)(end - r->key));
+    if (!equals) return damaged(header, "a record of the pax header has no '='", err);
+    r->n_key = (size_t)(equals - r->key);
+    r->value = equals + 1;
+    r->n_value = (size_t)(end - r->value);
+    return ITER_OK;
+}
+
+static bool has_key(const pax_record *r, const char *key) {
+    return r->n_key == strlen(key) && memcmp(r->key, key, r->n_key) == 0;
+}
+
+/* What a record says that is to be known; most are not (times, owners, attributes, comments). */
+static iter_status take_pax(extra *e, uint64_t header, const pax_record *r, iter_error *err) {
+    if (has_key(r, "path")) {
+        if (!r->whole) return damaged(header, "a name is too long", err);
+        return take_name(e, header, r->value, r->n_value, err);
+    }
+    if (has_key(r, "size")) {
+        e->size = 0;
+        for (size_t i = 0; i < r->n_value && i < 18; i++) {
+            if (r->value[i] < '0' || r->value[i] > '9')
+                return damaged(header, "the pax header's size is no number", err);
+            e->size = 10 * e->size + (uint64_t)(r->value[i] - '0');
         }
-        p += length;
-        n -= length;
+        e->has_size = true;
+    }
+    if (r->n_key > 10 && memcmp(r->key, "GNU.sparse", 10) == 0)
+        return iter__fail(err, ITER_EUNSUPPORTED,
+                          "the tar archive has a sparse file at %llu; pack it without --sparse",
+                          (unsigned long long)header);
+    return ITER_OK;
+}
+
+/* The data of a pax header, record by record: attributes and comments may be of any size. */
+static iter_status read_pax(iter__tar *tar, extra *e, uint64_t header, uint64_t size,
+                            iter_error *err) {
+    uint64_t at = header + BLOCK;
+    for (uint64_t left = size; left > 0;) {
+        const uint8_t *p = NULL;
+        size_t n = 0;
+        pax_record record = {.length = 0};
+        ITER_TRY(
+            tar->bytes_at(tar->user, at, left < EXTRA_MAX ? (size_t)left : EXTRA_MAX, &p, &n, err));
+        if (n == 0) return damaged(header, "it ends within an extended header", err);
+        if (*p == '\0') return ITER_OK; /* zeros fill it up */
+        ITER_TRY(cut_pax(&record, header, p, n, left, err));
+        ITER_TRY(take_pax(e, header, &record, err));
+        at += record.length;
+        left -= record.length;
+        if (record.whole) continue;
+        ITER_TRY(tar->bytes_at(tar->user, at - 1, 1, &p, &n, err));
+        if (n == 0 || *p != '\n')
+            return damaged(header, "a record of the pax header has no right length", err);
     }
     return ITER_OK;
 }
@@ -171,6 +211,8 @@ static iter_status read_header(iter__tar *tar, extra *e, bool *out_extra, iter_e
                           (unsigned long long)at);
     }
     tar->regular = type == '0' || type == '\0' || type == '7';
+    tar->link = type == '1' || type == '2' ? type : '\0';
+    memcpy(tar->target, block + 157, sizeof(tar->target) - 1);
     if (type >= '1' && type <= '6') tar->size = 0; /* links, devices, folders have no data */
     if (tar->size > tar->total - at - BLOCK)
         return damaged(at, "it ends within the data of a member", err);
@@ -182,11 +224,13 @@ static iter_status read_header(iter__tar *tar, extra *e, bool *out_extra, iter_e
         read_name(block, tar->name);
         return ITER_OK;
     }
-    if (type == 'K') return ITER_OK;
-    ITER_TRY(read_extra(tar, at, tar->size, &data, err));
-    if (type == 'L') return take_name(e, at, data, (size_t)tar->size, err);
+    if (type == 'K') return ITER_OK; /* a link's long target */
+    if (type == 'L') {
+        ITER_TRY(read_long(tar, at, tar->size, &data, err));
+        return take_name(e, at, data, (size_t)tar->size, err);
+    }
     extra all = {.name = ""}; /* a global one names no member */
-    return read_pax(type == 'g' ? &all : e, at, data, (size_t)tar->size, err);
+    return read_pax(tar, type == 'g' ? &all : e, at, tar->size, err);
 }
 
 iter_status iter__tar_next(iter__tar *tar, iter_error *err) {
@@ -212,7 +256,9 @@ void iter__tar_open(iter__tar *tar, iter__tar_bytes *bytes_at, void *user, uint6
     tar->total = total;
     tar->next = tar->start = tar->offset = tar->size = 0;
     tar->regular = false;
+    tar->link = '\0';
     tar->name[0] = '\0';
+    memset(tar->target, 0, sizeof(tar->target));
 }
 
 static iter_status memory_at(void *user, uint64_t offset, size_t n, const uint8_t **out,
@@ -230,7 +276,14 @@ void iter__tar_open_memory(iter__tar *tar, const uint8_t *memory, size_t size) {
     tar->memory = memory;
 }
 
+/* WebDataset's skip_meta, "__[^/]*__($|/)". */
+static bool is_meta(const char *name) {
+    const size_t n = strcspn(name, "/");
+    return n >= 4 && strncmp(name, "__", 2) == 0 && strncmp(name + n - 2, "__", 2) == 0;
+}
+
 const char *iter__tar_field(const char *name, size_t *out_key) {
+    if (is_meta(name)) return NULL;
     const char *slash = strrchr(name, '/');
     const char *base = slash ? slash + 1 : name;
     const char *dot = strchr(base, '.');

@@ -1,7 +1,8 @@
 /*
  * tar.h - the members of a tar archive, one after the other, in a file or in memory.
  *
- * ustar, GNU and pax: long names by any of the three, sizes in octal and in base 256.
+ * ustar, GNU and pax: long names by any of the three, sizes in octal and in base 256; pax headers of
+ * any size.
  *
  * Source: POSIX.1-2017, pax, "ustar Interchange Format" and "pax Extended Header"; GNU tar manual,
  * "Basic Tar Format".
@@ -34,6 +35,8 @@ typedef struct iter__tar {
     uint64_t offset; /* of its data */
     uint64_t size;
     bool regular;                 /* a file, not a folder or link */
+    char link;                    /* '1' = a hard link, '2' = a symbolic one, '\0' = none */
+    char target[101];             /* of a link, as far as its header has it */
     char name[ITER_TAR_NAME_MAX]; /* "" = the archive's end */
 } iter__tar;
 
@@ -49,7 +52,8 @@ void iter__tar_open_memory(iter__tar *tar, const uint8_t *memory, size_t size);
 iter_status iter__tar_next(iter__tar *tar, iter_error *err);
 
 /* A member's name as WebDataset has it: *out_key bytes of it are the sample's key, folders included;
- * what follows the first dot of the file's name is the field. NULL = belongs to no sample. */
+ * what follows the first dot of the file's name is the field. NULL = belongs to no sample: no dot, or
+ * meta data of the archive, "__x__" or in a folder of such a name. */
 const char *iter__tar_field(const char *name, size_t *out_key);
 
 #endif

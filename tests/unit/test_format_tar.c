@@ -160,7 +160,7 @@ Test(format_tar, fields_by_themselves) {
     format_close(&f);
 
     add_text("0.txt", "x");
-    add_text("1.cls", "x");
+    add_text("1.json", "x");
     finish(folder, 1024);
     expect_fails(path, NULL, ITER_EINVAL, path, "neither an image nor .cls");
     make_folder_gone(folder);
@@ -350,14 +350,156 @@ Test(format_tar, bad_values_fail_their_sample) {
     make_folder_gone(folder);
 }
 
+/* An attribute or a comment of any size, before the name that counts and behind it. */
+Test(format_tar, pax_headers_of_any_size) {
+    static const size_t sizes[] = {8191, 8192, 8193, 30000};
+    static char pax[40000];
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    make_folder(folder);
+    make_path(path, folder, "x.tar");
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        for (int first = 0; first < 2; first++) {
+            opened f;
+            size_t n = 0;
+            if (first) n += (size_t)snprintf(pax + n, 40, "14 path=1.cls\n");
+            const int digits = sizes[i] < 10000 ? 4 : 5;
+            n += (size_t)snprintf(pax + n, 40, "%0*zu SCHILY.xattr.user.x=", digits, sizes[i]);
+            const size_t begin = first ? 14 : 0;
+            memset(pax + n, '\n', begin + sizes[i] - n); /* whatever is in it */
+            pax[begin + sizes[i] - 1] = '\n';
+            n = begin + sizes[i];
+            if (!first) n += (size_t)snprintf(pax + n, 40, "14 path=1.cls\n");
+            add_text("0.cls", "5");
+            add("pax", 'x', pax, n);
+            add_text("wrong", "7");
+            finish(folder, 1024);
+            expect_open(path, "fields=cls", &f);
+            cr_assert_eq(f.desc.n_samples, 2);
+            cr_assert_eq(class_of(&f, 1, 0), 7);
+            format_close(&f);
+            add("pax", 'x', pax, n); /* one that lies about its end */
+            archive[512 + begin + sizes[i] - 1] = 'x';
+            add_text("1.cls", "7");
+            finish(folder, 1024);
+            expect_fails(path, NULL, ITER_EFORMAT, path, "no right length");
+        }
+    }
+    const size_t n = (size_t)snprintf(pax, 40, "9000 path=");
+    memset(pax + n, 'a', 9000 - n);
+    pax[8999] = '\n';
+    add("pax", 'x', pax, 9000);
+    add_text("1.cls", "7");
+    finish(folder, 1024);
+    expect_fails(path, NULL, ITER_EFORMAT, path, "damaged at 0: a name is too long");
+    make_folder_gone(folder);
+}
+
+static void add_link(const char *name, char type, const char *target) {
+    uint8_t *header = add(name, type, "", 0);
+    memcpy(header + 157, target, strlen(target));
+    put_sum(header);
+}
+
+/* GNU tar packs a file's second name as a hard link: the sample must not be lost without a word. */
+Test(format_tar, links_are_said_as_such) {
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    opened f;
+    iter_error err = {0};
+    make_folder(folder);
+    add_text("a/0.cls", "5");
+    add_text("a/0.txt", "x");
+    add_link("b/1.cls", '1', "a/0.cls");
+    add_link("b/1.txt", '1', "a/0.txt");
+    add_text("c/2.cls", "7");
+    add_link("c/2.txt", '2', "../a/0.txt");
+    add_link("d/3.txt", '2', "../a/0.txt"); /* nothing but a symbolic link: no sample, as ever */
+    finish(folder, 1024);
+    expect_open(make_path(path, folder, "x.tar"), "fields=cls,txt", &f);
+    cr_assert_eq(f.desc.n_samples, 3);
+    cr_assert_eq(class_of(&f, 0, 0), 5);
+    cr_assert_eq(class_of(&f, 2, 0), 7);
+    cr_assert_eq(format_decode(&f, 1, 0, &row, &err), ITER_EFORMAT);
+    cr_assert(strstr(err.message,
+                     "'b/1': its member .cls is a hard link to 'a/0.cls', without data "
+                     "of its own: tar --hard-dereference"),
+              "%s", err.message);
+    cr_assert_eq(format_decode(&f, 2, 1, &row, &err), ITER_EFORMAT);
+    cr_assert(strstr(err.message, "'c/2': its member .txt is a symbolic link to '../a/0.txt'"),
+              "%s", err.message);
+    format_close(&f);
+    make_folder_gone(folder);
+}
+
+/* WebDataset's rule for meta data, __[^/]*__($|/): skipped wherever it stands. */
+Test(format_tar, meta_data_is_no_sample) {
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    opened f;
+    make_folder(folder);
+    add_text("__meta__/set.cls", "1");
+    add_text("0.cls", "5");
+    add_text("__index__/0.cls", "9");
+    add_text("1.cls", "6");
+    add_text("__x__", "9");
+    add_text("__y_/2.cls", "7"); /* none of these */
+    finish(folder, 1024);
+    expect_open(make_path(path, folder, "x.tar"), NULL, &f);
+    cr_assert_eq(f.desc.n_samples, 3);
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(class_of(&f, (uint64_t)i, 0), 5 + i);
+    format_close(&f);
+    make_folder_gone(folder);
+}
+
+/* What each archive begins with and is no sample, whether fields are named or found; later it is one, and fails. */
+Test(format_tar, a_readme_before_the_samples) {
+    static const char *const options[] = {NULL, "fields=cls", "fields=cls&index-cache=yes",
+                                          "fields=cls&index-cache=yes"};
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    opened f;
+    iter_error err = {0};
+    make_folder(folder);
+    for (int k = 0; k < 2; k++) {
+        add_text("README.md", "about this set");
+        add_text("dataset_info.json", "{}");
+        add_text("0.json", "{}"); /* before the wanted member, and of its sample */
+        add_text("0.cls", "5");
+        if (k) add_text("LICENSE.txt", "x");
+        finish(folder, 1024);
+        char other[MAKE_PATH_MAX];
+        if (!k)
+            cr_assert_eq(
+                rename(make_path(path, folder, "x.tar"), make_path(other, folder, "a.tar")), 0);
+    }
+    for (size_t i = 0; i < COUNT(options); i++) {
+        expect_open(folder, options[i], &f);
+        cr_assert_eq(f.desc.n_samples, 3);
+        cr_assert_eq(f.desc.n_fields, 1);
+        cr_assert_eq(class_of(&f, 0, 0), 5);
+        cr_assert_eq(class_of(&f, 1, 0), 5);
+        cr_assert_eq(format_decode(&f, 2, 0, &row, &err), ITER_EFORMAT);
+        cr_assert(strstr(err.message, "'LICENSE' has no member .cls"), "%s", err.message);
+        cr_assert_eq(f.desc.max_extent_bytes[0], 2048);
+        format_close(&f);
+    }
+    expect_open(folder, "fields=json:a&index-cache=yes", &f); /* what is wanted decides */
+    cr_assert_eq(f.desc.n_samples, 5);
+    format_close(&f);
+    expect_fails(folder, "fields=jpg", ITER_EFORMAT, folder, "no sample has a member .jpg");
+    expect_fails(folder, "fields=jpg,png", ITER_EFORMAT, folder, ".jpg, nor any other of them");
+    make_folder_gone(folder);
+}
+
 Test(format_tar, names_and_keys) {
     static const struct {
         const char *name, *field;
         size_t n_key;
-    } cases[] = {
-        {"a.jpg", "jpg", 1},  {"x.y/a.b.jpg", "b.jpg", 5}, {"./a.b", "b", 3},       {"a", NULL, 0},
-        {".hidden", NULL, 0}, {"a/.hidden.x", NULL, 0},    {"folder.x/a", NULL, 0}, {"a.", NULL, 0},
-        {"", NULL, 0}};
+    } cases[] = {{"a.jpg", "jpg", 1},     {"x.y/a.b.jpg", "b.jpg", 5},
+                 {"./a.b", "b", 3},       {"a", NULL, 0},
+                 {".hidden", NULL, 0},    {"a/.hidden.x", NULL, 0},
+                 {"folder.x/a", NULL, 0}, {"a.", NULL, 0},
+                 {"", NULL, 0},           {"__a__/b.x", NULL, 0},
+                 {"____/b.x", NULL, 0},   {"___/b.x", "x", 5},
+                 {"__a/b__/c.x", "x", 9}, {"__a__.x", "x", 5}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         size_t n_key = 0;
         const char *field = iter__tar_field(cases[i].name, &n_key);
