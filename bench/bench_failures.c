@@ -128,11 +128,8 @@ size_t bench_failures_once(iter_failure *list, size_t n) {
 }
 
 static void write_line(FILE *out, const iter_failure *f) {
-    fprintf(out, "%u\t%" PRIu64 "\t%" PRIu64 "\t%s\t", f->epoch, f->position, f->index,
-            iter_status_text(f->status));
-    for (const char *c = f->message; *c != '\0'; c++)
-        fputc(*c == '\t' || *c == '\n' || *c == '\r' ? ' ' : *c, out);
-    fputc('\n', out);
+    fprintf(out, "%u\t%" PRIu64 "\t%" PRIu64 "\t%s\t%s\n", f->epoch, f->position, f->index,
+            iter_status_text(f->status), BENCH_SHOWN(f->message));
 }
 
 iter_status bench_failures_write(const char *path, const iter_failure *list, size_t n,

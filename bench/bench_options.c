@@ -430,7 +430,7 @@ bool bench_options_diagnose(const bench_options *options) {
 /* From the loader's watchdog. */
 static void say_stall(void *user, const iter_stall *stall) {
     (void)user;
-    fprintf(stderr, "iterbench: %s\n", stall->message);
+    fprintf(stderr, "iterbench: %s\n", BENCH_SHOWN(stall->message));
 }
 
 /* Rows stay where they are, each with its length beside it. */

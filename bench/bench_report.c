@@ -10,10 +10,8 @@
 
 int bench_say(int status, const iter_error *err) {
     char line[sizeof(err->message)];
-    snprintf(line, sizeof(line), "%s", err->message);
-    for (char *c = line; *c != '\0'; c++)
-        if (*c == '\n') *c = ' ';
-    fprintf(stderr, "iterbench: %s%s\n", line, status == BENCH_USAGE ? " (see --help)" : "");
+    fprintf(stderr, "iterbench: %s%s\n", iter_text_escape(err->message, line, sizeof(line)),
+            status == BENCH_USAGE ? " (see --help)" : "");
     return status;
 }
 

@@ -21,11 +21,13 @@ static size_t mapped_bytes(size_t bytes) {
 
 iter_status bench_fail(iter_error *err, iter_status status, const char *format, ...) {
     if (err != NULL) {
+        char text[sizeof(err->message)]; /* arguments may point into err */
         va_list args;
         va_start(args, format);
         err->status = status;
-        vsnprintf(err->message, sizeof(err->message), format, args);
+        vsnprintf(text, sizeof(text), format, args);
         va_end(args);
+        iter_text_escape(text, err->message, sizeof(err->message));
     }
     return status;
 }

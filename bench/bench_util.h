@@ -8,6 +8,10 @@
 
 #include <iter/status.h>
 
+/** A text from outside, as it may be printed: names of files, data sets, labels. Lives as long as the
+ * block that it is used in. */
+#define BENCH_SHOWN(text) iter_text_escape(text, (char[1024]){0}, 1024)
+
 /** Writes a formatted message into `err` (NULL is legal) and returns `status`. */
 iter_status bench_fail(iter_error *err, iter_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

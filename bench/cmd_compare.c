@@ -66,7 +66,7 @@ static void write_value(const json_value *v) {
     if (v == NULL || v->kind == JSON_NULL)
         printf("none");
     else if (v->kind == JSON_TEXT)
-        printf("%s", v->text);
+        printf("%s", BENCH_SHOWN(v->text));
     else if (v->kind == JSON_BOOL)
         printf("%s", v->number != 0 ? "true" : "false");
     else
@@ -76,7 +76,7 @@ static void write_value(const json_value *v) {
 static void difference(const char *path, const char *key, const json_value *a,
                        const json_value *b) {
     if (same(a, b)) return;
-    printf("  differs: %s.%s  ", path, key);
+    printf("  differs: %s.%s  ", path, BENCH_SHOWN(key));
     write_value(a);
     printf("  |  ");
     write_value(b);
@@ -112,7 +112,7 @@ static void write_number(double number) {
 
 static void row(const char *name, double a, double b) {
     if (!isfinite(a) && !isfinite(b)) return;
-    printf("  %-24s", name);
+    printf("  %-24s", BENCH_SHOWN(name));
     write_number(a);
     write_number(b);
     if (isfinite(a) && isfinite(b) && a != 0) printf("   x %.*f", b / a < 1000 ? 3 : 0, b / a);
@@ -125,7 +125,8 @@ static bool judged(const char *name, figure a, figure b) {
         row(name, a.median, b.median);
         return true;
     }
-    printf("  %-24s %16.6g %16.6g   x %.3f", name, a.median, b.median, b.median / a.median);
+    printf("  %-24s %16.6g %16.6g   x %.3f", BENCH_SHOWN(name), a.median, b.median,
+           b.median / a.median);
     const bool judges = has_interval(&a) && has_interval(&b);
     if (judges) {
         const double low = b.low / a.high, high = b.high / a.low;
@@ -177,7 +178,7 @@ static void write_lonely(const json_value *a, const json_value *b, const char *s
     for (; arm != NULL; arm = arm->next) {
         const char *name = text_at(arm, "name");
         if (name != NULL && element(b, "arms", "name", name) == NULL)
-            printf("  only in %s: arm %s\n", side, name);
+            printf("  only in %s: arm %s\n", side, BENCH_SHOWN(name));
     }
 }
 
@@ -203,10 +204,10 @@ static void write_limit(const json_value *result) {
     const char *stage = text_at(result, "verdict.stage");
     const char *confidence = text_at(result, "verdict.confidence");
     const double share = number_at(result, "verdict.share");
-    printf("%s", text_at(result, "verdict.limit"));
-    if (stage != NULL && stage[0] != '\0') printf(" (%s)", stage);
+    printf("%s", BENCH_SHOWN(text_at(result, "verdict.limit")));
+    if (stage != NULL && stage[0] != '\0') printf(" (%s)", BENCH_SHOWN(stage));
     if (isfinite(share)) printf(", %.0f %%", 100 * share);
-    if (confidence != NULL) printf(", confidence %s", confidence);
+    if (confidence != NULL) printf(", confidence %s", BENCH_SHOWN(confidence));
 }
 
 static void write_verdict(const json_value *a, const json_value *b) {
@@ -221,8 +222,8 @@ static void write_verdict(const json_value *a, const json_value *b) {
     }
     const char *text_a = text_at(a, limit_a != NULL ? "verdict.text" : "verdict");
     const char *text_b = text_at(b, limit_b != NULL ? "verdict.text" : "verdict");
-    if (text_a != NULL) printf("verdict of A: %s\n", text_a);
-    if (text_b != NULL) printf("verdict of B: %s\n", text_b);
+    if (text_a != NULL) printf("verdict of A: %s\n", BENCH_SHOWN(text_a));
+    if (text_b != NULL) printf("verdict of B: %s\n", BENCH_SHOWN(text_b));
 }
 
 /* ---- The command ----------------------------------------------------------------------------- */

@@ -21,9 +21,9 @@ static void print(const doctor *d) {
     for (int i = 0; i < d->n_items; i++) {
         const doctor_item *item = &d->items[i];
         costly += item->state == DOCTOR_COSTS;
-        printf("%-6s %-23s %s\n", states[item->state], item->item, item->value);
-        if (item->costs[0] != '\0') printf("%31s%s\n", "costs: ", item->costs);
-        if (item->mend[0] != '\0') printf("%31s%s\n", "mend: ", item->mend);
+        printf("%-6s %-23s %s\n", states[item->state], item->item, BENCH_SHOWN(item->value));
+        if (item->costs[0] != '\0') printf("%31s%s\n", "costs: ", BENCH_SHOWN(item->costs));
+        if (item->mend[0] != '\0') printf("%31s%s\n", "mend: ", BENCH_SHOWN(item->mend));
     }
     if (costly == 0)
         puts("\nnothing here holds a loader back");

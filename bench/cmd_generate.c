@@ -13,8 +13,8 @@ static iter_status cifar(const bench_options *options, const char *folder, iter_
     double start = bench_now();
     iter_status s = generate_cifar(options, folder, err);
     if (s < 0) return s;
-    printf("%s: 6 files of %" PRIu64 " records and batches.meta.txt, in %.2f s\n", folder,
-           options->n > 0 ? options->n : 10000, bench_now() - start);
+    printf("%s: 6 files of %" PRIu64 " records and batches.meta.txt, in %.2f s\n",
+           BENCH_SHOWN(folder), options->n > 0 ? options->n : 10000, bench_now() - start);
     return ITER_OK;
 }
 
@@ -23,8 +23,8 @@ static iter_status photos(const bench_options *options, const char *folder, iter
     double start = bench_now();
     iter_status s = generate_photos(options, folder, &bytes, err);
     if (s < 0) return s;
-    printf("%s: %" PRIu64 " photos in 10 classes, %.0f KB each, in %.2f s\n", folder, n,
-           (double)bytes / (double)n / 1e3, bench_now() - start);
+    printf("%s: %" PRIu64 " photos in 10 classes, %.0f KB each, in %.2f s\n", BENCH_SHOWN(folder),
+           n, (double)bytes / (double)n / 1e3, bench_now() - start);
     return ITER_OK;
 }
 

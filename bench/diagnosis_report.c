@@ -40,8 +40,8 @@ static double loader_cpu_share(const diagnosis *d) {
 
 static void print_head(const diagnosis *d, FILE *out) {
     const evidence *e = &d->e;
-    fprintf(out, "data        %s%s%s\n", d->run.data, d->run.chain != NULL ? " | " : "",
-            d->run.chain != NULL ? d->run.chain : "");
+    fprintf(out, "data        %s%s%s\n", BENCH_SHOWN(d->run.data),
+            d->run.chain != NULL ? " | " : "", d->run.chain != NULL ? d->run.chain : "");
     fprintf(out,
             "loader      %s, batch %" PRIu64 ", %" PRId64 " worker%s, prefetch %" PRIu64
             ", source %s\n",

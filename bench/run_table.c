@@ -8,6 +8,7 @@
 #include <iter/version.h>
 
 #include "bench_machine.h"
+#include "bench_util.h"
 #include "run_result.h"
 
 #define LEFT  24
@@ -159,7 +160,7 @@ static void head(const run_result *result, FILE *out) {
     const bench_options *o = result->options;
     bench_machine m = bench_machine_here();
     char a[32];
-    fprintf(out, "iterbench %s   %.100s\n", iter_version(), o->data);
+    fprintf(out, "iterbench %s   %.100s\n", iter_version(), BENCH_SHOWN(o->data));
     fprintf(out, "  chain %.92s\n", o->chain != NULL ? o->chain : "none");
     fprintf(out, "  %s samples, %d classes",
             result->n_samples == ITER_UNKNOWN ? "unknown" : grouped((double)result->n_samples, a),

@@ -10,12 +10,9 @@
 
 enum { CAPACITY = sizeof(((iter_error *)0)->message) };
 
-/* Cut where it does not fit. */
+/* Names of files and keys within them may hold anything. */
 static void put(iter_error *err, iter_status status, const char *text) {
-    size_t n = strlen(text);
-    if (n >= sizeof(err->message)) n = sizeof(err->message) - 1;
-    memcpy(err->message, text, n);
-    err->message[n] = '\0';
+    iter_text_escape(text, err->message, sizeof(err->message));
     err->status = status;
 }
 

@@ -7,6 +7,8 @@
 #ifndef ITER_STATUS_H
 #define ITER_STATUS_H
 
+#include <stddef.h>
+
 #include <iter/export.h>
 
 ITER_BEGIN_DECLS
@@ -34,7 +36,8 @@ typedef enum iter_status {
 } iter_status;
 
 /** Filled on failure; caller-owned, usually on the stack. NULL is always legal where one is asked
- * for. */
+ * for. The message is one line, with whatever was read from files and names escaped by
+ * iter_text_escape(). */
 typedef struct iter_error {
     iter_status status;
     char message[504];
@@ -42,6 +45,14 @@ typedef struct iter_error {
 
 /** A short English text for `status`, never NULL. */
 ITER_API const char *iter_status_text(iter_status status);
+
+/**
+ * Writes `text` into out[capacity] so that it can be printed: a file's name may hold bytes that a
+ * terminal obeys. Control characters (C0, DEL, C1), line ends, marks that turn the direction of text,
+ * and bytes that are no UTF-8 become \n, \r, \t or \xNN. Nothing else changes, so escaping twice is
+ * escaping once. What does not fit is cut, and ends with "...". Returns out.
+ */
+ITER_API char *iter_text_escape(const char *text, char *out, size_t capacity);
 
 ITER_END_DECLS
 

@@ -1,6 +1,9 @@
 /*
  * error.c - filling the caller's iter_error. A message that does not fit ends with "...". Arguments
  * may point into the error that is written, so every text is made beside it first.
+ *
+ * Messages hold names of files, labels and other text of unknown origin. All of them come through
+ * here, so this is where they are escaped.
  */
 #include "iter/core/error.h"
 
@@ -8,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CAPACITY = sizeof(((iter_error *)0)->message) };
+enum { CAPACITY = sizeof(((iter_error *)0)->message), ESCAPE_MAX = 2 * CAPACITY };
 
 /* Ends a text that snprintf cut (it would have had `length` characters) with dots, at a character's
  * edge. */
@@ -30,7 +33,7 @@ iter_status iter__fail(iter_error *err, iter_status status, const char *format, 
     if (length < 0) text[0] = '\0';
     mark_cut(text, CAPACITY, length);
     err->status = status;
-    memcpy(err->message, text, strlen(text) + 1);
+    iter_text_escape(text, err->message, CAPACITY);
     return status;
 }
 
@@ -44,7 +47,16 @@ iter_status iter__error_settle(iter_error *err, iter_status status, const char *
     if (status >= 0 || !err) return status;
     if (!err->message[0]) return iter__fail(err, status, "%s: %s", who, iter_status_text(status));
     err->status = status;
+    iter__escape_in_place(err->message, CAPACITY);
     return status;
+}
+
+void iter__escape_in_place(char *text, size_t capacity) {
+    char raw[ESCAPE_MAX];
+    const size_t n = strlen(text);
+    if (n >= sizeof(raw)) return; /* longer than any text of ours */
+    memcpy(raw, text, n + 1);
+    iter_text_escape(raw, text, capacity);
 }
 
 iter_status iter__fail_in(iter_error *err, iter_status status, const char *format, ...) {
@@ -63,7 +75,7 @@ iter_status iter__fail_in(iter_error *err, iter_status status, const char *forma
         length += more < 0 ? 0 : more;
     }
     mark_cut(text, CAPACITY, length);
-    memcpy(err->message, text, strlen(text) + 1);
+    iter_text_escape(text, err->message, CAPACITY);
     return err->status;
 }
 

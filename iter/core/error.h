@@ -2,6 +2,8 @@
 #ifndef ITER_CORE_ERROR_H
 #define ITER_CORE_ERROR_H
 
+#include <stddef.h>
+
 #include <iter/status.h>
 
 #define ITER_PRINTF(text, first) __attribute__((format(printf, text, first)))
@@ -20,6 +22,10 @@ iter_status iter__error_settle(iter_error *err, iter_status status, const char *
  * it holds none; returns err->status where err says both, else `status`. */
 iter_status iter__fail_in(iter_error *err, iter_status status, const char *format, ...)
     ITER_PRINTF(3, 4);
+
+/* iter_text_escape() of text[capacity] itself, at most 1,000 bytes: of a message that was not made by
+ * the functions above. */
+void iter__escape_in_place(char *text, size_t capacity);
 
 /* strerror without its global state: writes into out and returns it. */
 const char *iter__os_error(int os_error, char *out, int capacity);

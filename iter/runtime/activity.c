@@ -96,13 +96,14 @@ iter_status iter__stages_make(iter_loader *loader, iter_error *err) {
 
 /* ---- Where ----------------------------------------------------------------------------------- */
 
-/* As much of a path's end as fits. */
+/* As much of a path's end as fits, escaped. */
 static void show_path(char *out, size_t capacity, const char *path) {
     const size_t length = strlen(path);
     const bool fits = length < capacity;
     const size_t n = fits ? length : capacity - 4;
     if (!fits) memcpy(out, "...", 3);
     memcpy(out + (fits ? 0 : 3), path + length - n, n + 1);
+    iter__escape_in_place(out, capacity);
 }
 
 bool iter__where(const iter_loader *loader, uint64_t index, char *file, size_t capacity,
@@ -283,6 +284,7 @@ void iter__stall_find(iter_loader *loader, int64_t waited_ns, iter_stall *out) {
     const bool no_slot =
         !loader->free_list && (loader->device.n_released > 0 || loader->device.awaited);
     write_message(loader, &who, no_slot, out);
+    iter__escape_in_place(out->message, sizeof(out->message));
 }
 
 /* ---- Public ---------------------------------------------------------------------------------- */

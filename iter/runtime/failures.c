@@ -108,6 +108,7 @@ void iter__row_fail(iter_loader *loader, iter_batch *batch, uint32_t row, iter_s
         snprintf(failure->message, sizeof(failure->message), "%s: sample %llu: %s", stage,
                  (unsigned long long)failure->index, reason);
     }
+    iter__escape_in_place(failure->message, sizeof(failure->message));
 }
 
 void iter__row_fail_as(iter_batch *batch, uint32_t row, const iter_failure *why) {

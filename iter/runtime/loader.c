@@ -33,7 +33,7 @@ void iter__fallback(iter_loader *loader, const char *text) {
         if (strcmp(loader->fallbacks[i], text) == 0) return;
     }
     if (loader->n_fallbacks == ITER_STATS_FALLBACKS) return;
-    snprintf(loader->fallbacks[loader->n_fallbacks++], sizeof(loader->fallbacks[0]), "%s", text);
+    iter_text_escape(text, loader->fallbacks[loader->n_fallbacks++], sizeof(loader->fallbacks[0]));
 }
 
 /* ---- next ------------------------------------------------------------------------------------ */

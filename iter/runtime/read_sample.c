@@ -225,8 +225,7 @@ static iter_status decode_row(reading *r, const iter_field *field, int32_t i, it
     }
     iter__free(state);
     if (status >= 0) {
-        if (!r->sample->warning[0])
-            snprintf(r->sample->warning, WARNING_MAX, "%.*s", WARNING_MAX - 1, own.message);
+        if (!r->sample->warning[0]) iter_text_escape(own.message, r->sample->warning, WARNING_MAX);
         return ITER_OK;
     }
     iter__fail(err, status, "%s", own.message[0] ? own.message : iter_status_text(status));

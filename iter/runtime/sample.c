@@ -266,6 +266,7 @@ static void count_warning(iter_loader *loader, const iter_batch *batch, uint32_t
     pthread_mutex_lock(&loader->lock);
     snprintf(loader->warning_text, sizeof(loader->warning_text), "sample %llu (%s): %.100s",
              (unsigned long long)batch->index[row], known ? file : "", text);
+    iter__escape_in_place(loader->warning_text, sizeof(loader->warning_text));
     pthread_mutex_unlock(&loader->lock);
 }
 

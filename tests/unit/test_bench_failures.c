@@ -84,7 +84,7 @@ Test(bench_failures, list_has_each_sample_once_in_order) {
     close(fd);
     unlink(path);
     cr_assert_str_eq(text, "epoch\tposition\tsample\tstatus\tmessage\n"
-                           "1\t70\t7\tmalformed or truncated data\tone of them\n"
+                           "1\t70\t7\tmalformed or truncated data\tone\\tof\\nthem\n"
                            "1\t30\t3\tmalformed or truncated data\tb\n"
                            "1\t50\t5\tmalformed or truncated data\tc\n");
     cr_assert_eq(bench_failures_write("/nowhere/at/all", list, 5, &err), ITER_EIO);
