@@ -22,7 +22,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -107,18 +106,6 @@ static iter_status fail_os(iter_error *err, const char *path, int os_error) {
     return iter__fail(err, ITER_EIO, "%s: %s", path, iter__os_error(os_error, text, sizeof(text)));
 }
 
-/* Does the name end with one of the endings, in any case? */
-static bool is_image(const char *name, const void *user) {
-    const char *dot = strrchr(name, '.');
-    if (!dot || dot == name) return false;
-    const size_t n = strlen(++dot);
-    for (const char *p = user; p; p = strchr(p, ';') ? strchr(p, ';') + 1 : NULL) {
-        p += *p == '.';
-        if (strcspn(p, ";") == n && strncasecmp(p, dot, n) == 0) return n > 0;
-    }
-    return false;
-}
-
 /* ---- folders --------------------------------------------------------------------------------- */
 
 /* What is done with each name in a folder; `kind` is its d_type, looked up where it is a link or
@@ -179,7 +166,7 @@ static iter_status add_image(folder_state *s, int fd, const char *folder, const 
         iter__free(inner);
         return status;
     }
-    if (!is_image(name, o->ext)) return ITER_OK;
+    if (!iter__list_is_image(name, o->ext)) return ITER_OK;
     uint32_t mode = 0;
     uint64_t bytes = 0;
     const char *path = iter__file_set_text(files, folder, name);
@@ -347,7 +334,7 @@ static iter_status folder_open(void *state, const char *path, const void *option
     if (iter__path_is_folder(path)) {
         status = add_folder(s, path, o, err);
     } else if (iter__list_is_one(path) || !iter__path_exists(path)) {
-        status = iter__list_load(path, &o->list, is_image, o->ext, &s->list, err);
+        status = iter__list_load(path, &o->list, o->ext, &s->list, err);
         if (!o->labels) s->list.label_width = s->list.n_classes = 0;
     } else {
         status = iter__fail(err, ITER_EINVAL,

@@ -36,8 +36,7 @@ typedef enum label_mode { LABELS_OPEN, LABELS_NUMBERS, LABELS_NAMES } label_mode
 typedef struct reader {
     iter__list *list;
     const iter__list_options *options;
-    bool (*is_image)(const char *name, const void *user);
-    const void *user;
+    const char *endings; /* of images */
     const char *path;
     char *folder; /* what names are relative to */
     kind kind;
@@ -222,7 +221,7 @@ static iter_status choose_named(reader *r, bool header, iter_error *err) {
 
 static int find_image(const reader *r) {
     for (int i = 0; i < r->n_cells; i++) {
-        if (r->is_image(r->cells[i], r->user)) return i;
+        if (iter__list_is_image(r->cells[i], r->endings)) return i;
     }
     return NO_CELL;
 }
@@ -562,6 +561,17 @@ static iter_status read_rows(reader *r, iter_error *err) {
     return r->list->class_names ? sort_classes(r, err) : ITER_OK;
 }
 
+bool iter__list_is_image(const char *name, const char *endings) {
+    const char *dot = strrchr(name, '.');
+    if (!dot || dot == name) return false;
+    const size_t n = strlen(++dot);
+    for (const char *p = endings; p; p = strchr(p, ';') ? strchr(p, ';') + 1 : NULL) {
+        p += *p == '.';
+        if (strcspn(p, ";") == n && strncasecmp(p, dot, n) == 0) return n > 0;
+    }
+    return false;
+}
+
 static bool find_kind(const char *path, kind *out) {
     static const char *const endings[] = {".lst", ".csv", ".txt"};
     const size_t n = strlen(path);
@@ -579,16 +589,14 @@ bool iter__list_is_one(const char *path) {
 }
 
 iter_status iter__list_load(const char *path, const iter__list_options *options,
-                            bool (*is_image)(const char *name, const void *user), const void *user,
-                            iter__list *out, iter_error *err) {
+                            const char *endings, iter__list *out, iter_error *err) {
     char *text = NULL;
     size_t bytes = 0;
     memset(out, 0, sizeof(*out));
     out->dtype = ITER_I32;
     reader *r = iter__alloc(1, sizeof(*r));
     if (!r) return iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", path);
-    *r =
-        (reader){.list = out, .options = options, .is_image = is_image, .user = user, .path = path};
+    *r = (reader){.list = out, .options = options, .endings = endings, .path = path};
     r->next_line = 1;
     (void)find_kind(path, &r->kind);
     if (options->items) r->kind = KIND_LST;

@@ -44,20 +44,22 @@ typedef struct iter__list {
 /* Is this the name of a list? By its ending. */
 bool iter__list_is_one(const char *path);
 
+/* Does the name end with one of the endings, between ';' and in any case? */
+bool iter__list_is_image(const char *name, const char *endings);
+
 /*
  * Reads the list `path` and looks at every file in it. One that is missing, or no regular file, is a
  * sample whose read will fail.
  *
  *   .lst  id TAB label [TAB label ...] TAB file, as im2rec writes it
- *   .csv  RFC 4180; the first line names columns where none of it looks like a file of `is_image`
+ *   .csv  RFC 4180; the first line names columns where none of it is the name of an image, by `endings`
  *   .txt  file [label ...], between blanks; labels are the numbers at the end of the line
  *
  * Errors: EIO (the list, or none of its files is there), EFORMAT (list, line, column of a label,
  * reason), EINVAL (options), ENOMEM. After an error, too, `out` is to be freed.
  */
 iter_status iter__list_load(const char *path, const iter__list_options *options,
-                            bool (*is_image)(const char *name, const void *user), const void *user,
-                            iter__list *out, iter_error *err);
+                            const char *endings, iter__list *out, iter_error *err);
 
 void iter__list_free(iter__list *list);
 

@@ -29,32 +29,36 @@
 
 /* ---- .idx files ------------------------------------------------------------------------------ */
 
-typedef struct idx_text {
-    const char *p, *end; /* what is left of the text */
-    const char *path;
-    uint64_t line; /* from 1 */
-} idx_text;
-
-static iter_status bad_line(const idx_text *text, const char *reason, iter_error *err) {
+static iter_status bad_line(const iter__idx_text *text, const char *reason, iter_error *err) {
     return iter__fail(err, ITER_EFORMAT, "%s: line %" PRIu64 ": %s", text->path, text->line,
                       reason);
 }
 
-/* The offset of the line at text->p, which goes to the next one. */
-static iter_status read_line(idx_text *text, uint64_t *out, iter_error *err) {
+void iter__idx_open(iter__idx_text *text, const char *path, const char *bytes, size_t n) {
+    *text = (iter__idx_text){.p = bytes, .end = bytes + n, .path = path};
+}
+
+iter_status iter__idx_next(iter__idx_text *text, iter__idx_line *out, iter_error *err) {
+    for (; text->p < text->end && *text->p == '\n'; text->p++) /* empty lines */
+        text->line++;
+    if (text->p == text->end) return ITER_END;
+    text->line++;
     const char *newline = memchr(text->p, '\n', (size_t)(text->end - text->p));
     const char *end = newline ? newline : text->end;
     const char *p = text->p;
     while (p < end && *p != '\t')
         p++;
     if (p == end) return bad_line(text, "no tab; it should be KEY TAB OFFSET", err);
+    out->key = text->p;
+    out->n_key = (size_t)(p - text->p);
+    out->ended = newline != NULL;
     const char *digits = ++p;
     uint64_t value = 0;
     for (; p < end && *p >= '0' && *p <= '9'; p++)
         value = 10 * value + (uint64_t)(*p - '0');
     if (p == digits || p - digits > 18 || (p < end && !(*p == '\r' && p + 1 == end)))
         return bad_line(text, "the offset is no number", err);
-    *out = value;
+    out->offset = value;
     text->p = newline ? newline + 1 : text->end;
     return ITER_OK;
 }
@@ -64,17 +68,16 @@ static int by_offset(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static iter_status read_lines(iter__span_set *set, idx_text *text, iter_error *err) {
+static iter_status read_lines(iter__span_set *set, iter__idx_text *text, iter_error *err) {
     const iter_file *rec = &set->files[set->n_done];
     const uint64_t first = set->n;
     bool sorted = true;
-    for (; text->p < text->end; text->line++) {
-        uint64_t offset = 0;
-        if (*text->p == '\n') { /* an empty line */
-            text->p++;
-            continue;
-        }
-        ITER_TRY(read_line(text, &offset, err));
+    for (;;) {
+        iter__idx_line line;
+        const iter_status status = iter__idx_next(text, &line, err);
+        if (status < 0) return status;
+        if (status == ITER_END) break;
+        const uint64_t offset = line.offset;
         if (rec->bytes < ITER_RECORD_HEAD || offset > rec->bytes - ITER_RECORD_HEAD ||
             offset % 4 != 0) {
             return iter__fail(
@@ -152,27 +155,37 @@ static iter_status check_last(const iter__span_set *set, iter_error *err) {
     return status;
 }
 
-static iter_status scan(iter__span_set *set, iter__window *window, iter_error *err) {
-    bool inside = false; /* of a record of several pieces */
-    for (uint64_t at = 0, end = 0; at < window->bytes; at = end) {
-        uint32_t flag = 0;
-        ITER_TRY(read_piece(window, at, &flag, &end, err));
+iter_status iter__record_walk(iter__window *window, uint64_t *at, uint64_t *out_offset,
+                              iter_error *err) {
+    uint32_t flag = 0;
+    *out_offset = *at;
+    if (*at >= window->bytes) return ITER_END;
+    for (bool first = true; first || flag == ITER_PIECE_FIRST || flag == ITER_PIECE_MIDDLE;
+         first = false) {
+        const uint64_t piece = *at;
+        if (!first && piece >= window->bytes)
+            return iter__fail(err, ITER_EFORMAT,
+                              "%s: ends in the record at %" PRIu64 ": its last piece is missing",
+                              window->path, *out_offset);
+        ITER_TRY(read_piece(window, piece, &flag, at, err));
         const bool begins = flag == ITER_PIECE_WHOLE || flag == ITER_PIECE_FIRST;
-        if (flag > ITER_PIECE_LAST || begins == inside) {
+        if (flag > ITER_PIECE_LAST || begins != first)
             return iter__fail(err, ITER_EFORMAT, "%s: the piece at %" PRIu64 " has flag %u, %s",
-                              window->path, at, flag,
-                              inside ? "but goes on with a record" : "but begins a record");
-        }
-        inside = flag == ITER_PIECE_FIRST || flag == ITER_PIECE_MIDDLE;
-        if (!begins) continue;
-        ITER_TRY(iter__span_set_add(set, at, err));
-    }
-    if (inside) {
-        return iter__fail(err, ITER_EFORMAT,
-                          "%s: ends in the record at %" PRIu64 ": its last piece is missing",
-                          window->path, set->offsets[set->n - 1]);
+                              window->path, piece, flag,
+                              first ? "which does not begin a record"
+                                    : "which does not go on with a record");
     }
     return ITER_OK;
+}
+
+static iter_status scan(iter__span_set *set, iter__window *window, iter_error *err) {
+    uint64_t at = 0, offset = 0;
+    for (;;) {
+        const iter_status status = iter__record_walk(window, &at, &offset, err);
+        if (status == ITER_END) return ITER_OK;
+        if (status < 0) return status;
+        ITER_TRY(iter__span_set_add(set, offset, err));
+    }
 }
 
 iter_status iter__record_index_scan(iter__span_set *set, iter_error *err) {
@@ -197,7 +210,8 @@ iter_status iter__record_index_load(iter__span_set *set, const char *idx, iter_e
     char *bytes = NULL;
     size_t n = 0;
     ITER_TRY(iter__file_load(idx, IDX_BYTES_MAX, &bytes, &n, err));
-    idx_text text = {bytes, bytes + n, idx, 1};
+    iter__idx_text text;
+    iter__idx_open(&text, idx, bytes, n);
     iter_status status = iter__span_set_reserve(set, count_lines(bytes, n) + 1, err);
     if (status == ITER_OK) status = read_lines(set, &text, err);
     iter__free(bytes);

@@ -272,8 +272,8 @@ Test(format_recordio, broken_records_say_file_offset_and_reason) {
         {0, 0x0b, "at 0 is 0xced7230b, a record's magic is 0xced7230a"},
         {8, 0, "at 8 is 0xced72300"},
         {27, 0x80, "the piece at 20 has flag 4"},
-        {27, 0x60, "the piece at 20 has flag 3, but begins a record"},
-        {27, 0x20, "the piece at 32 has flag 0, but goes on with a record"},
+        {27, 0x60, "the piece at 20 has flag 3, which does not begin a record"},
+        {27, 0x20, "the piece at 32 has flag 0, which does not go on with a record"},
         {159, 0x10, "the record at 152 has 268435648 bytes, the file ends after 192 of them"},
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
