@@ -97,7 +97,7 @@ says '^warning: packed as they are: 1 empty files, 3 .* neither JPEG nor PNG; th
 # Lines with more or fewer labels than the first.
 printf '0\t1\tx\n1\t2\t3\ty\n' >"$dir/labels.lst"
 status 1 pack "$dir/labels.lst" "$dir/l.rec"
-says 'line 2: 2 labels, 1 are expected' err
+says 'line 2: has 4 columns, the first line has 3' err
 
 # More files than are read ahead.
 i=0
@@ -191,6 +191,54 @@ says "s-00000.rec.part: was begun with files from $dir/less, and " err
 "$ITERPACK" pack "$golden/three.lst" "$dir/s.rec" --root "$dir/less" --shards 4 --skip >"$dir/out" 2>"$dir/err" || fault "--skip with shards: $(cat "$dir/err")"
 status 0 verify "$dir"/s-*.rec --list "$golden/three.lst" --root "$dir/less" --skip
 
+# What was skipped and what is no image is counted over all runs that made a file: as by one run.
+rm -f "$dir"/r.*; "$ITERPACK" pack "$golden/one.lst" "$dir/r.rec" --root "$dir/set" >"$dir/whole" 2>&1
+says '^warning: packed as they are: 1 empty files, 3 that' whole
+rm -f "$dir"/r.*; lose; status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/set"; find_again
+status 0 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/set"
+[ "$(grep '^warning' "$dir/out")" = "$(grep '^warning' "$dir/whole")" ] || fault "resumed: $(cat "$dir/out"), in one go: $(cat "$dir/whole")"
+rm -f "$dir"/s-*; lose; status 1 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 2; find_again
+status 0 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 2
+says '^warning: packed as they are: 1 empty files, 3 that' out
+
+# Ids that stand twice: a warning, and the records all the same.
+printf '7\t1\ta/1\n8\t1\ta/0\n7\t2\tb/2\n7\t2\tb/2\n8\t2\tb/2\n' >"$dir/twice.lst"
+"$ITERPACK" pack "$dir/twice.lst" "$dir/twice.rec" --root "$dir/set" >"$dir/out" 2>"$dir/err" || fault "ids that stand twice: $(cat "$dir/err")"
+says 'warning: .*twice.lst: 2 ids stand more than once, 7 is the smallest' err
+"$ITERPACK" verify "$dir/twice.rec" --list "$dir/twice.lst" --root "$dir/set" >"$dir/out" 2>"$dir/err" || fault "verify of ids that stand twice: $(cat "$dir/err")"
+says 'warning: .*twice.rec: 2 ids stand more than once' err
+
+# Labels as folder: has them: a list that it refuses is not packed.
+for label in nan 1e400 1_000 1e39 cat; do
+    printf '0\t%s\ta/1\n1\t2\tb/2\n' $label >"$dir/odd.lst"
+    status 1 pack "$dir/odd.lst" "$dir/odd.rec" --root "$dir/set"
+    says "odd.lst: line 1, column 2: label '$label'" err
+done
+
+# Names of files do not reach the terminal as they are.
+escape=$(printf '\033')
+printf '0\t1\ta/%s[31m\n1\t1\ta/1\n' "$escape" >"$dir/escape.lst"
+status 1 pack "$dir/escape.lst" "$dir/escape.rec" --root "$dir/set"
+says 'item 1: a/.x1b.31m: No such file' err
+printf x >"$dir/set/a/$escape[31m"
+status 0 pack "$dir/escape.lst" "$dir/escape.rec" --root "$dir/set"
+says 'the first is item 1: a/.x1b.31m$' out
+printf y >"$dir/set/a/$escape[31m"
+status 1 verify "$dir/escape.rec" --list "$dir/escape.lst" --root "$dir/set"
+if cat "$dir/out" "$dir/err" | grep -q "$escape"; then fault "an escape sequence of a file's name is printed"; fi
+rm "$dir/set/a/$escape[31m"
+
+# What cannot be printed is a failure, whatever was done before.
+if [ -w /dev/full ]; then
+    for command in "info $dir/m.rec" "verify $dir/m.rec" "list $dir/photos" "list $dir/photos /dev/full" "--help" "--version"; do
+        mkdir -p "$dir/photos/dog"; : >"$dir/photos/dog/2.jpg"
+        # shellcheck disable=SC2086
+        "$ITERPACK" $command >/dev/full 2>"$dir/err"; got=$?
+        [ $got = 1 ] || fault "a full device: status $got: $command"
+        says 'No space left on device' err
+    done
+fi
+
 # Many faults: the first ten, how many, and what may be behind them.
 mkdir -p "$dir/wrong/many" && for file in "$dir"/many/*; do printf x >"$dir/wrong/many/${file##*/}"; done
 status 1 verify "$dir/m.rec" --list "$dir/many.lst" --root "$dir/wrong"
@@ -206,9 +254,9 @@ damage() { # OFFSET OCTAL REASON
     status 1 verify "$dir/d.rec" --list "$golden/one.lst" --root "$dir/set"
     says "$3" err
 }
-damage 0 013 'at 0: 0xced7230b is not a record'
-damage 7 040 'a piece has flag 0, which cannot be here'
-damage 7 100 'a piece has flag 2, which cannot be here'
+damage 0 013 'at 0 is 0xced7230b, a record.s magic is'
+damage 7 040 'the piece at 32 has flag 0, which does not go on with a record'
+damage 7 100 'the piece at 0 has flag 2, which does not begin a record'
 damage 40 002 'record 1 at 32: is shorter than its header'
 damage 44 001 'record 1 at 32: has another label'
 damage 48 001 'record 1 at 32: has another id'
@@ -216,7 +264,30 @@ damage 64 001 'record 1 at 32: has other bytes than the file'
 cp "$golden/one.rec" "$dir/d.rec"; printf '7\t0\n3\t36\n1099511627776\t72\n14904420021132796682\t124\n' >"$dir/d.idx"
 status 1 verify "$dir/d.rec"; says 'the index has offset 36 for it (line 2)' err
 head -n 3 "$golden/one.idx" >"$dir/d.idx"; status 1 verify "$dir/d.rec"; says 'is not in the index' err
-head -c 470 "$golden/one.rec" >"$dir/d.rec"; status 1 verify "$dir/d.rec"; says 'the file ends' err
+head -c 470 "$golden/one.rec" >"$dir/d.rec"; status 1 verify "$dir/d.rec"; says 'ends in the head of a record, at 468' err
+cp "$golden/one.rec" "$dir/d.rec"; cp "$golden/one.idx" "$dir/d.idx"
+printf '\001' | dd of="$dir/d.rec" bs=1 seek=71 conv=notrunc 2>/dev/null # behind "hello"
+status 1 verify "$dir/d.rec"; says 'record 1 at 32: is not filled up with zeros' err
+# With a list, a flipped bit anywhere before a record's content is found: 32 bytes from the second record on.
+i=0
+while [ $i -lt 32 ]; do
+    cp "$golden/one.rec" "$dir/d.rec"
+    byte=$(od -An -tu1 -j $((32 + i)) -N1 "$dir/d.rec" | tr -d ' ')
+    flipped=$((byte ^ (1 << i % 8)))
+    printf "\\$(printf %o $flipped)" | dd of="$dir/d.rec" bs=1 seek=$((32 + i)) conv=notrunc 2>/dev/null
+    status 1 verify "$dir/d.rec" --list "$golden/one.lst" --root "$dir/set"
+    i=$((i + 1))
+done
+# Without one, what is unlike all other records: an id that is not its key, an id2.
+for place in 16 24; do
+    cp "$dir/m.rec" "$dir/d.rec"; cp "$dir/m.idx" "$dir/d.idx"
+    printf '\377' | dd of="$dir/d.rec" bs=1 seek=$place conv=notrunc 2>/dev/null
+    status 1 verify "$dir/d.rec"
+    says 'record 0 at 0: its id.*, unlike the others (1 records are so)' err
+done
+says 'its id2 is not 0' err
+status 0 verify "$dir/m.rec"
+says 'labels and contents were not looked at (--decode, --list)$' out
 
 # Lists.
 mkdir -p "$dir/photos/dog" "$dir/photos/cat" "$dir/photos/empty"
@@ -231,6 +302,28 @@ status 0 list "$dir/photos"
 says '^1	0.000000	cat/y.jpg$' out
 status 0 list "$dir/photos" --no-labels --ext png
 printf '0\t0.000000\tcat/x.png\n' | cmp -s - "$dir/out" || fault "list --ext: $(cat "$dir/out")"
+# Written beside what is there, which an error leaves alone; with its permissions, and through a link.
+cp "$dir/p.lst" "$dir/kept"; chmod 640 "$dir/p.lst"; ln -sf p.lst "$dir/link.lst"
+mkdir -p "$dir/odd/a"; : >"$dir/odd/a/1.jpg"; : >"$dir/odd/a/$(printf '2\t.jpg')"
+status 1 list "$dir/odd" "$dir/p.lst"
+says 'its name cannot stand in a list' err
+cmp -s "$dir/kept" "$dir/p.lst" || fault "an error has changed the list that was there"
+(trap '' XFSZ; ulimit -f 1; i=0; while [ $i -lt 200 ]; do : >"$dir/odd/a/a file with a long name $i.jpg"; i=$((i + 1)); done
+    rm "$dir/odd/a/$(printf '2\t.jpg')"; "$ITERPACK" list "$dir/odd" "$dir/p.lst" 2>"$dir/err"); got=$?
+[ $got = 1 ] || fault "a list that does not fit: status $got"
+cmp -s "$dir/kept" "$dir/p.lst" || fault "a list that does not fit has changed the one that was there"
+status 0 list "$dir/odd" "$dir/link.lst"
+[ -L "$dir/link.lst" ] && [ "$(wc -l <"$dir/p.lst")" = 201 ] || fault "not written through a link"
+[ "$(stat -c %a "$dir/p.lst")" = 640 ] || fault "the list's permissions are now $(stat -c %a "$dir/p.lst")"
+[ -z "$(ls "$dir" | grep 'lst.part')" ] || fault "parts of a list are left: $(ls "$dir")"
+# Images beside the classes are said to be left out.
+: >"$dir/photos/top.jpg"; : >"$dir/photos/also.PNG"; : >"$dir/photos/notes.txt"
+"$ITERPACK" list "$dir/photos" >"$dir/out" 2>"$dir/err" || fault "list with images beside classes"
+says 'photos: 2 images lie beside the class folders and are left out, the first is also.PNG' err
+[ "$(wc -l <"$dir/out")" = 4 ] || fault "list with images beside classes: $(cat "$dir/out")"
+status 0 list "$dir/photos" --no-labels
+rm "$dir/photos/top.jpg" "$dir/photos/also.PNG"
+
 for text in '' '0\ta\n' '0\n' 'x\t1\ta\n' '0\t1x\ta\n' '0\t1\ta\n1\t1\t2\tb\n' '0\t1\ta\n1\tb\n' '-1\t1\ta\n' '0\t1\t\n'; do
     # shellcheck disable=SC2059 # the text is a format
     printf -- "$text" >"$dir/bad.lst"
@@ -289,6 +382,18 @@ else
         done
     fi
 
+    # Decoding finds what the frame of a record does not show, and needs no temporary folder.
+    TMPDIR=/nowhere status 0 pack "$dir/s.lst" "$dir/no_tmp.rec" --root "$images" --resize 20
+    status 0 pack "$dir/i.lst" "$dir/w.rec" --root "$images"
+    status 0 verify "$dir/w.rec" --decode
+    says '6 records, as in its index, which all decode; labels were not compared (--list)$' out
+    printf '\377\331' | dd of="$dir/w.rec" bs=1 seek=700 conv=notrunc 2>/dev/null # an end of image among the first one's data
+    status 0 verify "$dir/w.rec"
+    status 1 verify "$dir/w.rec" --decode
+    says 'record 0 at 0: does not decode: ' err
+    status 1 verify "$dir/m.rec" --decode
+    says 'record 1 at .*: does not decode: neither JPEG nor PNG' err
+
     # Damaged ones, and what cannot be asked for.
     printf '0\t0\trgb420.jpg\n1\t1\t../recordio/one.lst\n2\t2\tcut.jpg\n' >"$dir/k.lst"
     mkdir "$dir/k" "$dir/recordio" && cp "$images/rgb420.jpg" "$dir/k" && cp "$golden/one.lst" "$dir/recordio"
@@ -324,6 +429,20 @@ else
         status 0 pack "$dir/n.lst" "$dir/n.rec" --root "$images" --resize 400 --threads 4
         says ' records written, [0-9]* were there$' out
     fi
+    # Parts are synced by time: with every record if it is 0 seconds, so that a killed run is resumed behind the last.
+    rm -f "$dir"/t.*
+    "$ITERPACK" pack "$dir/n.lst" "$dir/t.rec" --root "$images" --resize 400 --threads 1 --sync 0 >"$dir/out" 2>"$dir/err" &
+    pid=$!
+    while kill -0 $pid 2>/dev/null && [ "$(cat "$dir/t.idx.part" 2>/dev/null | wc -l)" -lt 5 ]; do sleep 0.01; done
+    kill -9 $pid 2>/dev/null; wait $pid 2>/dev/null; got=$?
+    if [ $got = 0 ]; then
+        echo "skipped: it was done before it could be killed"
+    else
+        status 0 pack "$dir/n.lst" "$dir/t.rec" --root "$images" --resize 400
+        there=$(sed -n 's/.* records written, \([0-9]*\) were there$/\1/p' "$dir/out")
+        [ "${there:-0}" -ge 5 ] || fault "--sync 0, killed: $(cat "$dir/out")"
+    fi
+    cmp -s "$dir/whole.rec" "$dir/t.rec" || fault "killed and resumed: not the same .rec"
     cmp -s "$dir/whole.rec" "$dir/n.rec" || fault "interrupted and taken up: not the same .rec"
     cmp -s "$dir/whole.idx" "$dir/n.idx" || fault "interrupted and taken up: not the same .idx"
 fi

@@ -1,12 +1,15 @@
 /*
- * iterpack.c - packs images into MXNet's .rec files, and looks at such files: main(), errors, options.
+ * iterpack.c - packs images into MXNet's .rec files, and looks at such files: main(), options, what is
+ * printed.
  */
 #include "iterpack.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <iter/version.h>
 
@@ -20,46 +23,55 @@ static const char help[] =
     "  iterpack pack LIST OUT.rec     the files of a list, as they are, with an index\n"
     "      --root DIR                 what names in the list are relative to (default: its "
     "folder)\n"
-    "      --threads N                that read files (default 4), and make images (default: as "
-    "many as\n"
-    "                                 there are processors); the result is the same for any N\n"
+    "      --threads N                that read files (default 4), and make images (default: one "
+    "per\n"
+    "                                 processor); the result is the same for any N\n"
     "      --shards N                 N files, OUT-00000.rec ..., each an equal part of the list\n"
     "      --skip                     leave out files that cannot be read, and say how many; may "
     "be\n"
-    "                                 added when an interrupted run is taken up\n"
+    "                                 added if an interrupted run is resumed\n"
     "      --restart                  forget what an interrupted run has left\n"
+    "      --sync SECONDS             sync what is packed this often (default 10), or every 64 "
+    "MiB\n"
     "      --resize N                 images whose short side is N, bilinear with antialias\n"
     "      --center-crop              the square in the middle, before the resize\n"
     "      --gray                     one channel\n"
     "      --quality N                JPEG of this quality, 1 to 100 (default 95)\n"
     "      --encoding jpg|png|raw     what images become (default jpg); raw = bare pixels, HWC\n"
-    "  iterpack verify FILE.rec ...   every record and the index; 1 = something is wrong\n"
+    "  iterpack verify FILE.rec ...   every record's frame, and the index; 1 = something is wrong\n"
+    "      --decode                   and that every content is an image that decodes without "
+    "warning\n"
     "      --list LIST --root DIR     and that they hold what the list says, to the byte; with\n"
     "      --resize ...               what it was packed with, the images that these make\n"
     "      --skip                     files that cannot be read may be missing\n"
     "  iterpack info FILE.rec ...     what is in it\n"
     "\n"
     "A list has a line per image: id TAB label [TAB label ...] TAB path. A run that was "
-    "interrupted is\n"
-    "taken up where its last 64 MiB were synced, by the same command. Without --resize, "
-    "--center-crop,\n"
-    "--gray, --quality and --encoding files are packed as they are, and are the bytes that MXNet's "
-    "im2rec\n"
-    "writes with --pass-through. With any of them images are decoded and encoded anew, upright as "
-    "their\n"
-    "EXIF says. MXNet reads both.\n";
+    "interrupted\n"
+    "is resumed by the same command, from where it was synced last. Two runs cannot write one "
+    "output\n"
+    "at the same time: the second one fails, and names the first.\n"
+    "\n"
+    "Without --resize, --center-crop, --gray, --quality and --encoding, files are packed as they "
+    "are,\n"
+    "and are the bytes that MXNet's im2rec writes with --pass-through. With any of them images "
+    "are\n"
+    "decoded and encoded anew, upright as their EXIF says. MXNet reads both.\n";
 
-static void say(const char *format, va_list args, int os_error) {
-    fputs("iterpack: ", stderr);
-    vfprintf(stderr, format, args);
-    if (os_error) fprintf(stderr, ": %s", strerror(os_error));
-    fputc('\n', stderr);
+#define LINE_MAX_BYTES 8192
+
+/* `begin`, then the text, escaped, as one line. */
+static void say(FILE *out, const char *begin, const char *format, va_list args, int os_error) {
+    char text[LINE_MAX_BYTES], line[2 * LINE_MAX_BYTES], reason[128] = "";
+    (void)vsnprintf(text, sizeof(text), format, args);
+    if (os_error) (void)snprintf(reason, sizeof(reason), ": %s", strerror(os_error));
+    fprintf(out, "%s%s%s\n", begin, iter_text_escape(text, line, sizeof(line)), reason);
 }
 
 int pack_fail(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    say(format, args, 0);
+    say(stderr, "iterpack: ", format, args, 0);
     va_end(args);
     return PACK_FAILED;
 }
@@ -68,7 +80,7 @@ int pack_fail_os(const char *format, ...) {
     const int os_error = errno;
     va_list args;
     va_start(args, format);
-    say(format, args, os_error);
+    say(stderr, "iterpack: ", format, args, os_error);
     va_end(args);
     return PACK_FAILED;
 }
@@ -76,9 +88,23 @@ int pack_fail_os(const char *format, ...) {
 int pack_usage(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    say(format, args, 0);
+    say(stderr, "iterpack: ", format, args, 0);
     va_end(args);
     return PACK_USAGE;
+}
+
+void pack_warn(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    say(stderr, "iterpack: warning: ", format, args, 0);
+    va_end(args);
+}
+
+void pack_line(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    say(stdout, "", format, args, 0);
+    va_end(args);
 }
 
 void *pack_memory(void *block, size_t n, size_t size) {
@@ -101,6 +127,21 @@ char *pack_text(const char *format, ...) {
     }
     va_end(args);
     return text;
+}
+
+char *pack_folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? pack_text("%.*s/", (int)(slash - path), path) : pack_text(".");
+}
+
+int pack_sync_folder(const char *path) {
+    char *folder = pack_folder_of(path);
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool good = fd >= 0 && fsync(fd) == 0;
+    const int status = good ? PACK_DONE : pack_fail_os("%s", folder);
+    if (fd >= 0) close(fd);
+    free(folder);
+    return status;
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -149,7 +190,7 @@ int pack_options(int n_args, char **args, const pack_option *rows, const char **
     return PACK_DONE;
 }
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
     static const struct {
         const char *name;
         int (*run)(int n_args, char **args);
@@ -171,4 +212,15 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
         if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 2, argv + 2);
     return pack_usage("there is no command '%s': list, pack, verify, info (--help)", argv[1]);
+}
+
+/* Whatever was printed must have arrived, or the program failed. */
+int main(int argc, char **argv) {
+    const int status = run(argc, argv);
+    const bool broken = ferror(stdout) != 0;
+    if (fflush(stdout) != 0 || broken) {
+        if (status == PACK_DONE) return pack_fail_os("standard output");
+        pack_fail_os("standard output");
+    }
+    return status;
 }

@@ -1,4 +1,4 @@
-/* iterpack.h - what the parts of iterpack share: exit codes, errors, lists, records. */
+/* iterpack.h - what the parts of iterpack share: exit codes, what is printed, lists, records. */
 #ifndef BENCH_ITERPACK_H
 #define BENCH_ITERPACK_H
 
@@ -7,19 +7,35 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "loaders/image_list.h"
+#include "loaders/record.h"
+#include "loaders/window.h"
+
 /* Exit codes. */
 enum { PACK_DONE = 0, PACK_FAILED = 1, PACK_USAGE = 2, PACK_INTERRUPTED = 130 };
 
-/* "iterpack: " and the message to stderr; returns PACK_FAILED. */
+/* "iterpack: " and the message to stderr, as one line: control characters in names of files come
+ * escaped, here and below. Returns PACK_FAILED. */
 int pack_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same with ": " and strerror(errno). */
 int pack_fail_os(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same for a command line that cannot be; returns PACK_USAGE. */
 int pack_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* "iterpack: warning: " and the message to stderr. */
+void pack_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A line to stdout. main() finds out whether all of them were written. */
+void pack_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Or the program ends. */
 void *pack_memory(void *block, size_t n, size_t size);
 char *pack_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The folder of a file, as a path that can be opened: "a/" of "a/b", "." of "b". The caller frees
+ * it. */
+char *pack_folder_of(const char *path);
+/* The folder's entries to the disk, so that renamed files stay renamed. */
+int pack_sync_folder(const char *path);
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -38,35 +54,30 @@ int pack_options(int n_args, char **args, const pack_option *rows, const char **
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-typedef struct pack_item {
-    uint64_t id;
-    const char *path; /* as the list has it */
-    uint32_t first_label;
-} pack_item;
-
-/* An .lst file: "id TAB label [TAB label ...] TAB path" a line. */
+/* An .lst file, "id TAB label [TAB label ...] TAB path" a line, as the library reads it. */
 typedef struct pack_list {
-    char *text;
-    pack_item *items;
+    iter__list list;
     float *labels; /* [n * n_labels] */
     uint64_t n;
     uint32_t n_labels;
-    uint64_t hash; /* of its bytes */
 } pack_list;
 
 int pack_list_load(const char *path, pack_list *out);
 void pack_list_free(pack_list *list);
 
+static inline uint64_t pack_list_id(const pack_list *list, uint64_t item) {
+    return list->list.ids[item];
+}
+
+/* As the list has it. */
+static inline const char *pack_list_path(const pack_list *list, uint64_t item) {
+    return list->list.files.files[item].path;
+}
+
+/* Warns if an id stands more than once: MXNet's readers find one record by it. `what` has them. */
+void pack_warn_twice(const char *what, const uint64_t *ids, uint64_t n);
+
 /* ---- RecordIO -------------------------------------------------------------------------------- */
-
-#define PACK_HEADER_BYTES 24u
-
-/* What a record's payload begins with. */
-typedef struct pack_header {
-    uint32_t flag;
-    float label;
-    uint64_t id, id2;
-} pack_header;
 
 /* A file that grows by records; its own buffer. */
 typedef struct pack_writer {
@@ -81,7 +92,7 @@ typedef struct pack_writer {
 /* Opens or makes `path` (taken) to go on at `offset`; what lies behind is cut off. */
 int pack_writer_open(pack_writer *writer, char *path, uint64_t offset);
 /* One record: the parts one behind the other, as MXNet's writer would have it. */
-int pack_writer_add(pack_writer *writer, const pack_header *header, const float *labels,
+int pack_writer_add(pack_writer *writer, const iter__record_header *header, const float *labels,
                     const void *content, size_t n_content);
 int pack_writer_text(pack_writer *writer, const char *text, size_t n);
 /* Everything to the disk. */
@@ -90,27 +101,29 @@ void pack_writer_close(pack_writer *writer);
 
 /* A file read record by record. */
 typedef struct pack_reader {
-    int fd;
-    const char *path; /* borrowed */
-    uint64_t bytes;   /* of the file */
-    uint64_t offset;  /* of the present record */
-    uint64_t next;    /* of the next one */
+    iter__window window; /* closed: buffer NULL */
+    uint64_t offset;     /* of the present record */
+    uint64_t next;       /* of the next one */
+    /* the present record, valid until the next one is read */
     uint32_t n_pieces;
-    uint8_t *payload; /* the present record's */
-    size_t n, capacity;
-    uint8_t *buffer;
-    uint64_t buffer_at;
-    size_t buffer_n;
+    bool filled; /* its pieces are filled up with zeros */
+    bool has_header;
+    iter__record_header header;
+    float *labels;          /* [header.flag], or the header's one */
+    uint32_t n_labels;      /* 1 if header.flag is 0 */
+    const uint8_t *content; /* behind header and labels; all of it if there are none */
+    size_t n_content;
+    struct pack_room {
+        void *data;
+        size_t bytes;
+    } bytes, joined, label_room;
 } pack_reader;
 
 int pack_reader_open(pack_reader *reader, const char *path);
-/* The next record; *out_more false at the file's end. PACK_FAILED with `reason` filled where it is
+/* The next record; *out_more false at the file's end. PACK_FAILED with the reason in `err` if it is
  * damaged. */
-int pack_reader_next(pack_reader *reader, bool *out_more, char *reason, size_t capacity);
+int pack_reader_next(pack_reader *reader, bool *out_more, iter_error *err);
 void pack_reader_close(pack_reader *reader);
-
-/* Header and labels of a payload; where the content begins, or 0 where it is none. */
-size_t pack_header_read(const uint8_t *payload, size_t n, pack_header *out);
 
 /* What a content is by its first bytes. */
 typedef enum pack_content {

@@ -105,7 +105,7 @@ static void *work(void *user) {
         place *p = &f->places[item % PLACES];
         pthread_mutex_unlock(&f->lock);
         memcpy(p->reason, reason, sizeof(reason)); /* of a thread that has no decoder */
-        fill(f, f->list->items[item].path, image, p);
+        fill(f, pack_list_path(f->list, item), image, p);
         pthread_mutex_lock(&f->lock);
         p->full = true;
         pthread_cond_broadcast(&f->changed);

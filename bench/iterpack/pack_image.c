@@ -1,9 +1,9 @@
 /*
  * pack_image.c - see pack_image.h.
  *
- * The library decodes and resizes: the decoder is that of a folder's images, the stage is
- * "resize-short". Both are called through their tables, one image at a time, because images of
- * different sizes have no place in a batch. Pictures are turned as their EXIF says, which is not
+ * The library decodes and resizes, by its decoder "image" and its stage "resize-short". Both are
+ * called through their tables, one image at a time, because images of different sizes have no place
+ * in a batch. Pictures are turned as their EXIF says, which is not
  * written again; im2rec's cv2.imread() does so, too. A centre crop to a square comes before the
  * resize, as there, and only its part is decoded.
  */
@@ -12,9 +12,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include <iter/dataset.h>
+#include <iter/image.h>
+#include <iter/registry.h>
 #include <iter/transforms.h>
 
 #include "pack_encode.h"
@@ -26,12 +26,11 @@
 enum { AS_JPEG, AS_PNG, AS_RAW };
 
 struct pack_images {
-    iter_dataset *dataset; /* its decoder is used, its file is not */
     const iter_decoder_ops *decoder;
-    const void *shared;
+    iter_image_options shared;
     const iter_transform_ops *resizer; /* NULL = as large as they are */
     iter_resize_short_options resize;
-    bool square;
+    bool square, is_check; /* is_check: pixels are decoded and dropped */
     int encoding, quality, channels;
 };
 
@@ -86,60 +85,41 @@ static int read_encoding(const pack_image_options *o, int *out) {
 
 /* ---- what is shared -------------------------------------------------------------------------- */
 
-/* A dataset of one empty file: nothing of it is read, its decoder is what is wanted. */
-static int open_decoder(pack_images *images, bool gray) {
-    const char *tmp = getenv("TMPDIR");
-    char *folder = pack_text("%s/iterpack-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (!mkdtemp(folder)) {
-        const int status = pack_fail_os("%s", folder);
-        free(folder);
-        return status;
-    }
-    iter_error err = {.status = ITER_OK};
-    char *name = pack_text("%s/image.jpg", folder);
-    char *spec =
-        pack_text("folder:\"%s\"?labels=no&orient=yes&channels=%s", folder, gray ? "gray" : "rgb");
-    FILE *file = fopen(name, "w");
-    int status = file ? PACK_DONE : pack_fail_os("%s", name);
-    if (file) fclose(file);
-    if (status == PACK_DONE && iter_dataset_open(spec, NULL, &images->dataset, &err) < 0)
-        status = pack_fail("%s", err.message);
-    (void)unlink(name);
-    (void)rmdir(folder);
-    free(name);
-    free(spec);
-    free(folder);
-    return status;
+static pack_images *new_images(int channels) {
+    pack_images *images = pack_memory(NULL, 1, sizeof(*images));
+    *images = (pack_images){.decoder = iter_builtin_decoder("image"),
+                            .shared = ITER_IMAGE_OPTIONS_INIT,
+                            .resize = ITER_RESIZE_SHORT_OPTIONS_INIT,
+                            .channels = channels};
+    images->shared.channels = channels == 1 ? ITER_IMAGE_GRAY : ITER_IMAGE_RGB;
+    return images;
 }
 
 int pack_images_open(const pack_image_options *o, pack_images **out) {
     int encoding;
     *out = NULL;
     if (!pack_image_wanted(o)) return PACK_DONE;
-    int status = read_encoding(o, &encoding);
+    const int status = read_encoding(o, &encoding);
     if (status != PACK_DONE) return status;
-    pack_images *images = pack_memory(NULL, 1, sizeof(*images));
-    *images = (pack_images){.square = o->center_crop,
-                            .encoding = encoding,
-                            .quality = o->quality ? (int)o->quality : QUALITY,
-                            .channels = o->gray ? 1 : 3,
-                            .resize = ITER_RESIZE_SHORT_OPTIONS_INIT};
+    pack_images *images = new_images(o->gray ? 1 : 3);
+    images->shared.orient = true;
+    images->square = o->center_crop;
+    images->encoding = encoding;
+    images->quality = o->quality ? (int)o->quality : QUALITY;
     images->resize.size = o->resize;
     if (o->resize) images->resizer = iter_registry_transform(NULL, "resize-short");
-    status = open_decoder(images, o->gray);
-    if (status != PACK_DONE) {
-        pack_images_close(images);
-        return status;
-    }
-    const iter_description *desc = iter_dataset_describe(images->dataset);
-    images->decoder = desc->fields[0].decoder;
-    images->shared = desc->shared;
     *out = images;
     return PACK_DONE;
 }
 
+pack_images *pack_images_to_check(void) {
+    pack_images *images = new_images(3);
+    images->shared.on_warning = ITER_WARNING_REJECT;
+    images->is_check = true;
+    return images;
+}
+
 void pack_images_close(pack_images *images) {
-    if (images) iter_dataset_unref(images->dataset);
     free(images);
 }
 
@@ -157,7 +137,8 @@ pack_image *pack_image_start(const pack_images *all, char *reason, size_t capaci
     pack_image *image = pack_memory(NULL, 1, sizeof(*image));
     *image = (pack_image){.all = all, .decoder = new_state(&all->decoder->base)};
     bool good = image->decoder != NULL;
-    if (good && all->decoder->start && all->decoder->start(image->decoder, all->shared, &err) < 0) {
+    if (good && all->decoder->start &&
+        all->decoder->start(image->decoder, &all->shared, &err) < 0) {
         good = false;
         free(image->decoder); /* it has stopped already */
         image->decoder = NULL;
@@ -219,7 +200,7 @@ static bool decode(pack_image *image, const uint8_t *bytes, size_t n, iter_tenso
     iter_error err = {.message = ""};
     iter_desc desc = {.dtype = ITER_U8, .n_dims = 3, .layout = "HWC"};
     desc.dims[2] = image->all->channels;
-    iter_status status = ops->header(image->decoder, image->all->shared, bytes, n, &desc, &err);
+    iter_status status = ops->header(image->decoder, &image->all->shared, bytes, n, &desc, &err);
     if (status == ITER_OK) {
         const iter_image_wish wish = {.part = part_of(image->all, desc.dims[0], desc.dims[1])};
         desc.dims[0] = wish.part.height;
@@ -227,7 +208,7 @@ static bool decode(pack_image *image, const uint8_t *bytes, size_t n, iter_tenso
         if (!grow(&image->decoded, iter_desc_bytes(&desc), reason, capacity)) return false;
         *out = iter_tensor_dense(&desc, image->decoded.data);
         err.message[0] = '\0';
-        status = ops->decode_image(image->decoder, image->all->shared, bytes, n, &wish, out, &err);
+        status = ops->decode_image(image->decoder, &image->all->shared, bytes, n, &wish, out, &err);
     }
     *out_warned = status == ITER_OK && err.message[0] != '\0';
     if (status < 0) snprintf(reason, capacity, "%s", err.message);
@@ -258,9 +239,12 @@ bool pack_image_make(pack_image *image, const uint8_t *bytes, size_t n, const ui
                      size_t *out_n, bool *out_warned, char *reason, size_t capacity) {
     const pack_images *all = image->all;
     iter_tensor tensor;
+    *out = NULL;
+    *out_n = 0;
     if (!decode(image, bytes, n, &tensor, out_warned, reason, capacity) ||
         (all->resizer && !resize(image, &tensor, reason, capacity)))
         return false;
+    if (all->is_check) return true;
     const int64_t *dims = tensor.desc.dims;
     const pack_pixels pixels = {tensor.data, (uint32_t)dims[0], (uint32_t)dims[1], (int)dims[2]};
     bool good = true;

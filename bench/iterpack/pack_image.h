@@ -31,6 +31,9 @@ typedef struct pack_images pack_images;
 /* Gets ready; PACK_USAGE where options do not go together. NULL where nothing is asked for. Read-only
  * from then on. */
 int pack_images_open(const pack_image_options *options, pack_images **out);
+/* For pack_image_make() that decodes all of an image, makes nothing of it, and fails with what its
+ * decoder only warns about. */
+pack_images *pack_images_to_check(void);
 void pack_images_close(pack_images *images);
 
 /* A thread's own. */

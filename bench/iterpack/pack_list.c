@@ -2,13 +2,18 @@
  * pack_list.c - lists of images: made from folders, and read.
  *
  * Which images there are and what their classes are, the library says: a list from here and
- * "folder:" have the same order and the same labels.
+ * "folder:" have the same order and the same labels. The library's own parser reads lists, too.
+ *
+ * A list is written as NAME.part, synced, and renamed when it is whole: until then
+ * whatever had the name stays.
  */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <iter/dataset.h>
@@ -18,106 +23,46 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static char *load_text(const char *path, size_t *out_n) {
-    FILE *file = fopen(path, "rb");
-    char *text = NULL;
-    size_t n = 0, capacity = 0;
-    if (!file) {
-        pack_fail_os("%s", path);
-        return NULL;
-    }
-    do {
-        if (n == capacity) {
-            capacity = capacity ? 2 * capacity : 1 << 16;
-            text = pack_memory(text, capacity, 1);
-        }
-        n += fread(text + n, 1, capacity - n, file);
-    } while (n == capacity);
-    if (ferror(file)) {
-        pack_fail_os("%s", path);
-        free(text);
-        text = NULL;
-    } else {
-        text[n] = '\0';
-    }
-    fclose(file);
-    *out_n = n;
-    return text;
-}
-
-static bool read_label(const char *text, float *out) {
-    char *end = NULL;
-    *out = (float)strtod(text, &end); /* rounded twice, as Python does */
-    return end != text && *end == '\0' && isfinite(*out);
-}
-
-/* Cuts the line at its tabs and takes it in. */
-static int add_line(const char *path, uint64_t line, char *text, pack_list *list) {
-    char *cells[2] = {text, strrchr(text, '\t')}, *end = NULL;
-    if (!cells[1] || strlen(text) == 0)
-        return pack_fail("%s: line %" PRIu64 " is not ID TAB LABEL TAB PATH", path, line);
-    *cells[1]++ = '\0';
-    pack_item *item = &list->items[list->n];
-    item->path = cells[1];
-    errno = 0;
-    item->id = strtoull(text, &end, 10);
-    if (end == text || *text == '-' || errno || (*end != '\t' && *end != '\0'))
-        return pack_fail("%s: line %" PRIu64 ": '%s' is no id", path, line, text);
-    uint32_t n = 0;
-    for (char *p = end; *p; n++) {
-        char *cell = p + 1, *tab = strchr(cell, '\t');
-        if (tab) *tab = '\0';
-        if (list->n > 0 && n == list->n_labels) { /* one too many */
-            n++;
-            break;
-        }
-        if (list->n == 0) list->labels = pack_memory(list->labels, n + 1, sizeof(float));
-        if (!read_label(cell, &list->labels[list->n * list->n_labels + n]))
-            return pack_fail("%s: line %" PRIu64 ": label '%s' is no number", path, line, cell);
-        p = tab ? tab : cell + strlen(cell);
-        if (tab) *p = '\t';
-    }
-    if (list->n == 0) list->n_labels = n;
-    if (n == 0 || n != list->n_labels || !*item->path) {
-        return pack_fail("%s: line %" PRIu64 ": %u labels, %u are expected", path, line, n,
-                         list->n_labels ? list->n_labels : 1);
-    }
-    list->n++;
+int pack_list_load(const char *path, pack_list *out) {
+    const iter__list_options options = {.root = "", .items = true};
+    iter_error err;
+    *out = (pack_list){.n = 0};
+    if (iter__list_load(path, &options, "", &out->list, &err) < 0)
+        return pack_fail("%s", err.message);
+    const iter__list *list = &out->list;
+    out->n = list->files.n;
+    out->n_labels = (uint32_t)list->label_width;
+    const size_t n = (size_t)out->n * out->n_labels;
+    out->labels = pack_memory(NULL, n, sizeof(*out->labels));
+    for (size_t i = 0; i < n; i++)
+        out->labels[i] = list->dtype == ITER_I32 ? (float)list->labels.i32[i] : list->labels.f32[i];
     return PACK_DONE;
 }
 
-int pack_list_load(const char *path, pack_list *out) {
-    size_t n = 0;
-    *out = (pack_list){.text = load_text(path, &n), .hash = 0xcbf29ce484222325u};
-    if (!out->text) return PACK_FAILED;
-    uint64_t lines = 1, line = 0;
-    for (size_t i = 0; i < n; i++) {
-        out->hash = (out->hash ^ (uint8_t)out->text[i]) * 0x100000001b3u;
-        lines += out->text[i] == '\n';
-    }
-    if (strlen(out->text) != n) return pack_fail("%s: is no text: it holds zero bytes", path);
-    out->items = pack_memory(NULL, lines, sizeof(*out->items));
-    const bool mark = strncmp(out->text, "\xef\xbb\xbf", 3) == 0; /* of some editors */
-    for (char *p = out->text + (mark ? 3 : 0); p;) {
-        char *text = p, *newline = strchr(p, '\n');
-        line++;
-        p = newline ? newline + 1 : NULL;
-        if (newline) *newline = '\0';
-        if (newline > text && newline[-1] == '\r') newline[-1] = '\0';
-        if (!*text) continue;
-        const int status = add_line(path, line, text, out);
-        if (status != PACK_DONE) return status;
-        if (out->n == 1)
-            out->labels = pack_memory(out->labels, lines * out->n_labels, sizeof(float));
-    }
-    return out->n == 0 ? pack_fail("%s: names no file", path) : PACK_DONE;
+void pack_list_free(pack_list *list) {
+    iter__list_free(&list->list);
+    free(list->labels);
+    *list = (pack_list){.n = 0};
 }
 
-void pack_list_free(pack_list *list) {
-    free(list->text);
-    free(list->items);
-    free(list->labels);
-    *list = (pack_list){0};
+static int by_number(const void *a, const void *b) {
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+void pack_warn_twice(const char *what, const uint64_t *ids, uint64_t n) {
+    uint64_t *sorted = pack_memory(NULL, n, sizeof(*sorted)), n_twice = 0, first = 0;
+    if (n) memcpy(sorted, ids, n * sizeof(*sorted));
+    qsort(sorted, n, sizeof(*sorted), by_number);
+    for (uint64_t i = 1; i < n; i++) {
+        if (sorted[i] != sorted[i - 1] || (i > 1 && sorted[i] == sorted[i - 2])) continue;
+        if (n_twice++ == 0) first = sorted[i];
+    }
+    free(sorted);
+    if (n_twice)
+        pack_warn("%s: %" PRIu64 " ids stand more than once, %" PRIu64
+                  " is the smallest: readers that look for a record by its id find one of them",
+                  what, n_twice, first);
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -152,7 +97,32 @@ static uint64_t *make_order(uint64_t n, int64_t seed) {
     return order;
 }
 
+/* Files in the folder itself belong to no class, and no line is made of them. */
+static void warn_beside_classes(const char *folder, const char *ext) {
+    uint64_t n = 0;
+    char *first = NULL;
+    DIR *dir = opendir(folder);
+    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
+        struct stat st;
+        if (entry->d_name[0] == '.' || !iter__list_is_image(entry->d_name, ext)) continue;
+        if (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode)) continue;
+        n++;
+        if (first && strcmp(first, entry->d_name) <= 0) continue;
+        free(first);
+        first = pack_text("%s", entry->d_name);
+    }
+    if (dir) closedir(dir);
+    if (n)
+        pack_warn("%s: %" PRIu64 " images lie beside the class folders and are left out, the first "
+                  "is %s; --no-labels lists all images",
+                  folder, n, first);
+    free(first);
+}
+
+/* A terminal gets names escaped, a file or a pipe as they are. */
 static int write_list(const iter_description *desc, const char *folder, int64_t seed, FILE *out) {
+    const bool shown = isatty(fileno(out));
+    char line[4096];
     size_t skip = strlen(folder);
     while (skip > 0 && folder[skip - 1] == '/')
         skip--;
@@ -162,13 +132,63 @@ static int write_list(const iter_description *desc, const char *folder, int64_t 
         const char *name = desc->files[order[i]].path + skip;
         name += strspn(name, "/");
         const int32_t label = class_of(name, desc);
-        if (strpbrk(name, "\t\n")) {
+        const size_t n = strlen(name);
+        if (strpbrk(name, "\t\n") || name[n - 1] == '\r') {
             status = pack_fail("%s: its name cannot stand in a list", name);
         } else {
-            fprintf(out, "%" PRIu64 "\t%d.000000\t%s\n", i, label, name);
+            fprintf(out, "%" PRIu64 "\t%d.000000\t%s\n", i, label,
+                    shown ? iter_text_escape(name, line, sizeof(line)) : name);
         }
     }
     free(order);
+    return status;
+}
+
+/* Whether a name stands for something that cannot be replaced: a device, a pipe. */
+static bool is_stream(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+}
+
+/* Makes what was written last, and takes the place of what had the name, with its permissions. */
+static int publish(FILE *out, const char *part, const char *path) {
+    struct stat st;
+    if (fflush(out) != 0 || ferror(out)) return pack_fail_os("%s", part);
+    if (stat(path, &st) == 0 && fchmod(fileno(out), st.st_mode & 07777) < 0)
+        return pack_fail_os("%s", part);
+    if (fsync(fileno(out)) < 0) return pack_fail_os("%s", part);
+    if (rename(part, path) < 0) return pack_fail_os("%s", path);
+    return pack_sync_folder(path);
+}
+
+static int write_beside(const iter_description *desc, const char *folder, int64_t seed,
+                            const char *path) {
+    int status = PACK_DONE;
+    char *part = pack_text("%s.part", path);
+    FILE *out = fopen(part, "we");
+    status = out ? write_list(desc, folder, seed, out) : pack_fail_os("%s", part);
+    if (status == PACK_DONE) status = publish(out, part, path);
+    if (out) fclose(out);
+    if (status != PACK_DONE) (void)unlink(part);
+    free(part);
+    return status;
+}
+
+/* To stdout, into a device or pipe, or in the place of a file. */
+static int put_list(const iter_description *desc, const char *folder, int64_t seed,
+                    const char *path) {
+    if (!path) return write_list(desc, folder, seed, stdout);
+    if (is_stream(path)) {
+        FILE *out = fopen(path, "we");
+        int status = out ? write_list(desc, folder, seed, out) : pack_fail_os("%s", path);
+        const bool broken = out && ferror(out);
+        if (out && (fclose(out) != 0 || broken) && status == PACK_DONE)
+            status = pack_fail_os("%s", path);
+        return status;
+    }
+    char *target = realpath(path, NULL); /* of a link, the file */
+    const int status = write_beside(desc, folder, seed, target ? target : path);
+    free(target);
     return status;
 }
 
@@ -193,14 +213,8 @@ int pack_cmd_list(int n_args, char **args) {
     const iter_status opened = iter_dataset_open(spec, NULL, &dataset, &err);
     free(spec);
     if (opened < 0) return pack_fail("%s", err.message);
-    FILE *out = words[1] ? fopen(words[1], "w") : stdout;
-    if (!out) {
-        status = pack_fail_os("%s", words[1]);
-    } else {
-        status = write_list(iter_dataset_describe(dataset), words[0], seed, out);
-        if ((ferror(out) | (words[1] ? fclose(out) : fflush(out))) && status == PACK_DONE)
-            status = pack_fail_os("%s", words[1] ? words[1] : "standard output");
-    }
+    if (!no_labels) warn_beside_classes(words[0], ext);
+    status = put_list(iter_dataset_describe(dataset), words[0], seed, words[1]);
     iter_dataset_unref(dataset);
     return status;
 }

@@ -2,10 +2,11 @@
  * pack_pack.c - `iterpack pack`: a list's files into .rec and .idx.
  *
  * Both are written under other names, *.part, and get their own when they are complete and synced,
- * the index first: a .rec that is there has its index. On the way, every 64 MiB, the records are
- * synced, and only then their lines go into the index and are synced, too. So after an interruption
- * of any kind each whole line of the index stands for a record that is on the disk: the next run
- * goes on behind the last one. What list, options and root made it is kept beside it, in *.part.of.
+ * the index first: a .rec that is there has its index. On the way, every 64 MiB and every few seconds,
+ * the records are synced, and only then their lines go into the index and are synced, too. So after an
+ * interruption of any kind each whole line of the index stands for a record that is on the disk: the
+ * next run goes on behind the last one. What list, options and root made it is kept beside it, in
+ * *.part.of, with what was counted so far.
  *
  * A file's id is its key in the index. One label is written as the header's, several behind it, as
  * im2rec does with --pack-label.
@@ -18,14 +19,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "iterpack.h"
 #include "pack_files.h"
 #include "pack_image.h"
 
-#define SYNC_BYTES ((uint64_t)64 << 20)
-#define ROOT_BYTES (PATH_MAX + 1)
+#define SYNC_BYTES   ((uint64_t)64 << 20)
+#define SYNC_SECONDS 10
+#define ROOT_BYTES   (PATH_MAX + 1)
 
 static volatile sig_atomic_t interrupted;
 
@@ -34,16 +37,23 @@ static void on_signal(int number) {
     interrupted = 1;
 }
 
+/* What was counted over a shard, by all runs that made it. */
+typedef struct tally {
+    uint64_t n_records, n_skipped, n_warned;
+    uint64_t n_empty, n_other, first_odd; /* written as they are, though they are no images */
+} tally;
+
 typedef struct pack_run {
     const pack_list *list;
     const char *list_path, *root;
     char *whole_root; /* from / on, without links: the same however it is named */
-    int64_t threads, shards;
+    int64_t threads, shards, sync_seconds;
     bool skip, restart;
     pack_image_options image;
     pack_images *images; /* NULL = files as they are */
-    uint64_t n_written, n_skipped, n_resumed, n_warned;
-    uint64_t n_empty, n_other, first_odd; /* written as they are, though they are no images */
+    uint64_t n_written, n_resumed;
+    tally all;         /* of all shards */
+    bool lost_a_tally; /* of a run that ended between the index and its tally */
 } pack_run;
 
 /* One .rec on its way. */
@@ -55,6 +65,8 @@ typedef struct shard {
     pack_writer data, index;
     char *lines; /* of the index, for records that are not synced yet */
     size_t n_lines, capacity;
+    time_t synced_at;
+    tally so_far;
 } shard;
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -69,23 +81,12 @@ static char *part_of(const char *path) {
     return pack_text("%s.part", path);
 }
 
-/* The folder's entries to the disk, so that renamed files stay renamed. */
-static int sync_folder(const char *path) {
-    const char *slash = strrchr(path, '/');
-    char *folder = slash ? pack_text("%.*s/", (int)(slash - path), path) : pack_text(".");
-    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool good = fd >= 0 && fsync(fd) == 0;
-    const int status = good ? PACK_DONE : pack_fail_os("%s", folder);
-    if (fd >= 0) close(fd);
-    free(folder);
-    return status;
-}
-
 /* ---- going on -------------------------------------------------------------------------------- */
 
 /* What the parts of a shard were begun with. */
 typedef struct mark {
     bool there, same;
+    tally so_far;
     char root[ROOT_BYTES]; /* not "": the same but for the root, which is this */
 } mark;
 
@@ -94,7 +95,7 @@ static char *fingerprint(const pack_run *run, const shard *s, bool skip, const c
     char *image = pack_image_text(&run->image);
     char *text = pack_text("iterpack 3 list %016" PRIx64 " items %" PRIu64 " %" PRIu64
                            " skip %d, %s, root %s\n",
-                           run->list->hash, s->first, s->last, skip, image, root);
+                           run->list->list.hash, s->first, s->last, skip, image, root);
     free(image);
     return text;
 }
@@ -107,16 +108,30 @@ static bool is_of(const pack_run *run, const shard *s, bool skip, const char *ro
     return same;
 }
 
+/* Takes the tally off the end of a mark's text. */
+static void cut_tally(char *text, tally *out) {
+    char *line = strstr(text, "\nso far ");
+    *out = (tally){.n_records = 0};
+    if (!line) return;
+    tally t;
+    if (sscanf(line,
+               "\nso far %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
+               &t.n_records, &t.n_skipped, &t.n_warned, &t.n_empty, &t.n_other, &t.first_odd) == 6)
+        *out = t;
+    line[1] = '\0';
+}
+
 /* Whether `path` says the same as the fingerprint; what was begun without --skip is the same with it, since
  * nothing was left out so far. PACK_DONE without it: not `there`. */
 static int read_mark(const pack_run *run, const shard *s, const char *path, mark *out) {
-    char text[ROOT_BYTES + 256] = "";
+    char text[ROOT_BYTES + 512] = "";
     *out = (mark){.there = false};
     FILE *file = fopen(path, "r");
     if (!file) return errno == ENOENT ? PACK_DONE : pack_fail_os("%s", path);
     const size_t n = fread(text, 1, sizeof(text) - 1, file);
     fclose(file);
     text[n] = '\0';
+    cut_tally(text, &out->so_far);
     out->there = true;
     const char *root = strstr(text, ", root ");
     if (!root) return PACK_DONE;
@@ -128,8 +143,8 @@ static int read_mark(const pack_run *run, const shard *s, const char *path, mark
     return PACK_DONE;
 }
 
-/* Is there a part, and of the same work? *out_there. */
-static int check_part(const pack_run *run, const shard *s, bool *out_there) {
+/* Is there a part, and of the same work? *out_there; then its tally is the shard's. */
+static int check_part(const pack_run *run, shard *s, bool *out_there) {
     mark m;
     const int status = read_mark(run, s, s->of, &m);
     *out_there = m.there;
@@ -138,7 +153,10 @@ static int check_part(const pack_run *run, const shard *s, bool *out_there) {
         *out_there = false;
         return PACK_DONE;
     }
-    if (m.same) return PACK_DONE;
+    if (m.same) {
+        s->so_far = m.so_far;
+        return PACK_DONE;
+    }
     if (*m.root)
         return pack_fail(
             "%s.part: was begun with files from %s, and this run's are from %s (--root); "
@@ -150,11 +168,18 @@ static int check_part(const pack_run *run, const shard *s, bool *out_there) {
 }
 
 /* In the place of one that is there, which parts depend on: so by another name first. */
-static int write_fingerprint(const pack_run *run, const shard *s) {
+static int write_mark(const pack_run *run, const shard *s) {
+    const tally *t = &s->so_far;
     char *text = fingerprint(run, s, run->skip, run->whole_root);
     char *path = pack_text("%s.new", s->of);
-    FILE *file = fopen(path, "w");
-    bool good = file && fputs(text, file) >= 0 && fflush(file) == 0 && fsync(fileno(file)) == 0;
+    FILE *file = fopen(path, "we");
+    bool good =
+        file && fputs(text, file) >= 0 &&
+        fprintf(file,
+                "so far %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+                t->n_records, t->n_skipped, t->n_warned, t->n_empty, t->n_other,
+                t->first_odd) > 0 &&
+        fflush(file) == 0 && fsync(fileno(file)) == 0;
     if (file && fclose(file) != 0) good = false;
     if (good) good = rename(path, s->of) == 0;
     const int status = good ? PACK_DONE : pack_fail_os("%s", s->of);
@@ -168,12 +193,12 @@ static int find_end(const pack_run *run, shard *s, const char *rec, const pack_i
                     uint64_t *out_rec_bytes) {
     pack_reader reader;
     bool more = false;
-    char reason[160];
+    iter_error err;
     *out_rec_bytes = 0;
     for (uint64_t i = 0; i < index->n; i++, s->next++) {
-        while (s->next < s->last && run->list->items[s->next].id != index->keys[i] && run->skip)
+        while (s->next < s->last && pack_list_id(run->list, s->next) != index->keys[i] && run->skip)
             s->next++;
-        if (s->next == s->last || run->list->items[s->next].id != index->keys[i])
+        if (s->next == s->last || pack_list_id(run->list, s->next) != index->keys[i])
             return pack_fail("%s.part: its key %" PRIu64 " is not the list's; --restart forgets it",
                              s->idx, index->keys[i]);
     }
@@ -181,8 +206,8 @@ static int find_end(const pack_run *run, shard *s, const char *rec, const pack_i
     int status = pack_reader_open(&reader, rec);
     if (status == PACK_DONE) {
         reader.next = index->offsets[index->n - 1];
-        if (reader.next >= reader.bytes ||
-            pack_reader_next(&reader, &more, reason, sizeof(reason)) != PACK_DONE || !more) {
+        if (reader.next >= reader.window.bytes ||
+            pack_reader_next(&reader, &more, &err) != PACK_DONE || !more) {
             status = pack_fail("%s: ends before its index does; --restart forgets it", rec);
         }
         *out_rec_bytes = reader.next;
@@ -212,7 +237,13 @@ static int open_parts(pack_run *run, shard *s) {
         idx_bytes = lines_bytes(&index);
         run->n_resumed += index.n;
     }
-    if (status == PACK_DONE && (!there || run->skip)) status = write_fingerprint(run, s);
+    if (s->so_far.n_records != index.n) {
+        s->so_far = (tally){.n_records = index.n};
+        run->lost_a_tally = true;
+    }
+    s->so_far.n_skipped =
+        s->next - s->first - index.n; /* those behind the last record come again */
+    if (status == PACK_DONE && (!there || run->skip)) status = write_mark(run, s);
     pack_index_free(&index);
     s->synced = rec_bytes;
     if (status != PACK_DONE) {
@@ -230,13 +261,21 @@ static int open_parts(pack_run *run, shard *s) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Records first, then the lines that say where they are. */
-static int checkpoint(shard *s) {
+static time_t seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
+/* Records first, then the lines that say where they are, then what was counted over them. */
+static int checkpoint(const pack_run *run, shard *s) {
     int status = pack_writer_sync(&s->data);
     if (status == PACK_DONE) status = pack_writer_text(&s->index, s->lines, s->n_lines);
     if (status == PACK_DONE) status = pack_writer_sync(&s->index);
+    if (status == PACK_DONE) status = write_mark(run, s);
     s->n_lines = 0;
     s->synced = s->data.offset;
+    s->synced_at = seconds_now();
     return status;
 }
 
@@ -244,8 +283,8 @@ static int add_record(const pack_run *run, shard *s, uint64_t item, const pack_f
     const pack_list *list = run->list;
     const float *labels = list->labels + item * list->n_labels;
     const bool one = list->n_labels == 1;
-    const pack_header header = {one ? 0 : list->n_labels, one ? labels[0] : 0, list->items[item].id,
-                                0};
+    const iter__record_header header = {one ? 0 : list->n_labels, one ? labels[0] : 0,
+                                        pack_list_id(list, item), 0};
     const uint64_t offset = s->data.offset;
     const int status = pack_writer_add(&s->data, &header, labels, file->bytes, file->n);
     if (status != PACK_DONE) return status;
@@ -255,44 +294,53 @@ static int add_record(const pack_run *run, shard *s, uint64_t item, const pack_f
     }
     s->n_lines += (size_t)snprintf(s->lines + s->n_lines, 64, "%" PRIu64 "\t%" PRIu64 "\n",
                                    header.id, offset);
-    return s->data.offset - s->synced >= SYNC_BYTES ? checkpoint(s) : PACK_DONE;
+    s->so_far.n_records++;
+    return PACK_DONE;
+}
+
+static bool is_due(const pack_run *run, const shard *s) {
+    return s->data.offset - s->synced >= SYNC_BYTES ||
+           seconds_now() - s->synced_at >= run->sync_seconds;
 }
 
 /* Files that go in as they are may be anything: what is no image is counted, and said at the end. */
-static void note_content(pack_run *run, uint64_t item, const pack_file *file) {
+static void note_content(const pack_run *run, tally *t, uint64_t item, const pack_file *file) {
     const pack_content content = pack_content_of(file->bytes, file->n);
     if (run->images || (content != PACK_EMPTY && content != PACK_OTHER)) return;
-    if (run->n_empty + run->n_other == 0) run->first_odd = item;
-    if (content == PACK_EMPTY) run->n_empty++;
-    if (content == PACK_OTHER) run->n_other++;
+    if (t->n_empty + t->n_other == 0) t->first_odd = item;
+    if (content == PACK_EMPTY) t->n_empty++;
+    if (content == PACK_OTHER) t->n_other++;
 }
 
 static int write_items(pack_run *run, shard *s) {
     pack_files *files =
         pack_files_start(run->list, s->next, s->last, run->root, run->threads, run->images);
     int status = PACK_DONE;
+    s->synced_at = seconds_now();
     for (; s->next < s->last && status == PACK_DONE && !interrupted; s->next++) {
         pack_file file;
         pack_files_take(files, &file);
         if (!file.reason) {
             status = add_record(run, s, s->next, &file);
-            run->n_written += status == PACK_DONE;
-            run->n_warned += file.warned;
-            note_content(run, s->next, &file);
+            if (status != PACK_DONE) continue;
+            run->n_written++;
+            s->so_far.n_warned += file.warned;
+            note_content(run, &s->so_far, s->next, &file);
+            if (is_due(run, s)) status = checkpoint(run, s);
             continue;
         }
         status = pack_fail("%s: item %" PRIu64 ": %s: %s", run->list_path, s->next + 1,
-                           run->list->items[s->next].path, file.reason);
+                           pack_list_path(run->list, s->next), file.reason);
         if (!run->skip) {
             pack_fail("what is packed so far is kept: the same command goes on behind it, and with "
                       "--skip leaves out files like this one");
             continue;
         }
-        run->n_skipped++;
+        s->so_far.n_skipped++;
         status = PACK_DONE;
     }
     pack_files_stop(files);
-    const int last = checkpoint(s); /* after an error, too: the next run goes on from here */
+    const int last = checkpoint(run, s); /* after an error, too: the next run goes on from here */
     if (status != PACK_DONE || last != PACK_DONE) return PACK_FAILED;
     return interrupted ? PACK_INTERRUPTED : PACK_DONE;
 }
@@ -301,7 +349,7 @@ static int write_items(pack_run *run, shard *s) {
 static int publish(const pack_run *run, const shard *s) {
     if (rename(s->index.path, s->idx) < 0) return pack_fail_os("%s", s->idx);
     if (rename(s->data.path, s->rec) < 0) return pack_fail_os("%s", s->rec);
-    if (sync_folder(s->rec) != PACK_DONE) return PACK_FAILED;
+    if (pack_sync_folder(s->rec) != PACK_DONE) return PACK_FAILED;
     if (run->shards > 1) return PACK_DONE; /* it says whose shard this is until all are there */
     return unlink(s->of) < 0 ? pack_fail_os("%s", s->of) : PACK_DONE;
 }
@@ -315,7 +363,7 @@ static bool is_complete(const shard *s) {
 }
 
 /* A .rec that is there: of this very work, interrupted behind it, or in the way. */
-static int take_complete(const pack_run *run, const shard *s) {
+static int take_complete(const pack_run *run, shard *s) {
     bool same = false;
     if (run->shards > 1) {
         const int status = check_part(run, s, &same);
@@ -324,6 +372,7 @@ static int take_complete(const pack_run *run, const shard *s) {
         mark m;
         (void)read_mark(run, s, s->of, &m);
         same = m.same;
+        s->so_far = m.so_far;
         (void)unlink(s->of);
     }
     return same ? PACK_DONE : pack_fail("%s: is there already", s->rec);
@@ -350,6 +399,15 @@ static void shard_close(shard *s) {
     free(s->of);
 }
 
+static void add_tally(tally *all, const tally *t) {
+    if (all->n_empty + all->n_other == 0) all->first_odd = t->first_odd;
+    all->n_records += t->n_records;
+    all->n_skipped += t->n_skipped;
+    all->n_warned += t->n_warned;
+    all->n_empty += t->n_empty;
+    all->n_other += t->n_other;
+}
+
 static int pack_shard(pack_run *run, const char *out, int64_t k) {
     shard s = shard_of(run, out, k);
     int status;
@@ -358,13 +416,14 @@ static int pack_shard(pack_run *run, const char *out, int64_t k) {
     } else {
         status = open_parts(run, &s);
         if (status == PACK_DONE) status = write_items(run, &s);
-        if (status == PACK_DONE && run->n_skipped > 0 && run->n_skipped == run->list->n)
+        if (status == PACK_DONE && run->all.n_skipped + s.so_far.n_skipped == run->list->n)
             status =
                 pack_fail("%s: none of the %" PRIu64 " files can be packed; names are relative "
                           "to %s (--root)",
                           s.rec, run->list->n, run->whole_root);
         if (status == PACK_DONE) status = publish(run, &s);
     }
+    add_tally(&run->all, &s.so_far);
     shard_close(&s);
     return status;
 }
@@ -408,29 +467,39 @@ static bool is_all_done(const pack_run *run, const char *out) {
     return same;
 }
 
+/* What is counted is of all runs that made it, what was written of this one. */
+static void print_result(const pack_run *run) {
+    const tally *t = &run->all;
+    char text[320];
+    int n = snprintf(text, sizeof(text), "%" PRIu64 " records written", run->n_written);
+    if (run->n_resumed)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, ", %" PRIu64 " were there",
+                      run->n_resumed);
+    if (t->n_skipped)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, ", %" PRIu64 " files skipped",
+                      t->n_skipped);
+    if (t->n_warned)
+        n += snprintf(text + n, sizeof(text) - (size_t)n,
+                      ", %" PRIu64 " images packed although their decoder warned", t->n_warned);
+    pack_line("%s", text);
+    if (t->n_empty + t->n_other)
+        pack_line("warning: packed as they are: %" PRIu64 " empty files, %" PRIu64
+                  " that by their first bytes are neither JPEG nor PNG; the first is item %" PRIu64
+                  ": %s",
+                  t->n_empty, t->n_other, t->first_odd + 1,
+                  pack_list_path(run->list, t->first_odd));
+    if (run->lost_a_tally)
+        pack_line("what an interrupted run has warned about is not counted here");
+}
+
 static int run_all(pack_run *run, const char *out) {
     int status = PACK_DONE;
     const bool done = is_all_done(run, out);
     for (int64_t k = 0; k < run->shards && status == PACK_DONE && !done; k++)
         status = pack_shard(run, out, k);
     if (status == PACK_DONE && run->shards > 1) status = forget_marks(run, out);
-    if (status == PACK_INTERRUPTED) {
-        fprintf(stderr, "iterpack: interrupted; the same command goes on from here\n");
-    } else if (status == PACK_DONE) {
-        printf("%" PRIu64 " records written", run->n_written);
-        if (run->n_resumed) printf(", %" PRIu64 " were there", run->n_resumed);
-        if (run->n_skipped) printf(", %" PRIu64 " files skipped", run->n_skipped);
-        if (run->n_warned)
-            printf(", %" PRIu64 " images packed although their decoder warned", run->n_warned);
-        printf("\n");
-        if (run->n_empty + run->n_other) {
-            printf("warning: packed as they are: %" PRIu64 " empty files, %" PRIu64
-                   " that by their first bytes are neither JPEG nor PNG; the first is item %" PRIu64
-                   ": %s\n",
-                   run->n_empty, run->n_other, run->first_odd + 1,
-                   run->list->items[run->first_odd].path);
-        }
-    }
+    if (status == PACK_INTERRUPTED) pack_warn("interrupted; the same command goes on from here");
+    if (status == PACK_DONE) print_result(run);
     return status;
 }
 
@@ -444,13 +513,14 @@ static int64_t default_threads(const pack_image_options *image) {
 int pack_cmd_pack(int n_args, char **args) {
     const char *words[2] = {NULL, NULL};
     pack_list list = {0};
-    pack_run run = {.list = &list, .shards = 1};
+    pack_run run = {.list = &list, .shards = 1, .sync_seconds = SYNC_SECONDS};
     int n_words = 0;
     const pack_option rows[] = {{"root", PACK_TEXT, &run.root, 0, 0},
                                 {"threads", PACK_NUMBER, &run.threads, 1, 64},
                                 {"shards", PACK_NUMBER, &run.shards, 1, 99999},
                                 {"skip", PACK_FLAG, &run.skip, 0, 0},
                                 {"restart", PACK_FLAG, &run.restart, 0, 0},
+                                {"sync", PACK_NUMBER, &run.sync_seconds, 0, 86400},
                                 PACK_IMAGE_ROWS(&run.image),
                                 {NULL, PACK_FLAG, NULL, 0, 0}};
     int status = pack_options(n_args, args, rows, words, 2, &n_words);
@@ -467,14 +537,16 @@ int pack_cmd_pack(int n_args, char **args) {
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     run.list_path = words[0];
-    const char *slash = strrchr(words[0], '/');
-    char *folder = slash ? pack_text("%.*s/", (int)(slash - words[0]), words[0]) : pack_text(".");
+    char *folder = pack_folder_of(words[0]);
     if (!run.root) run.root = folder;
     run.whole_root = realpath(run.root, NULL);
     if (!run.whole_root)
         run.whole_root = pack_text("%s", run.root); /* files will say what is wrong */
     status = pack_list_load(words[0], &list);
-    if (status == PACK_DONE) status = run_all(&run, words[1]);
+    if (status == PACK_DONE) {
+        pack_warn_twice(words[0], list.list.ids, list.n);
+        status = run_all(&run, words[1]);
+    }
     pack_list_free(&list);
     pack_images_close(run.images);
     free(run.whole_root);

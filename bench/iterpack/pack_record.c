@@ -1,5 +1,5 @@
 /*
- * pack_record.c - RecordIO files, written and read as MXNet does.
+ * pack_record.c - RecordIO files: written as MXNet does, read by the library's own readers.
  *
  * The payload is cut wherever the magic stands at a multiple of 4 from its beginning, and those four
  * bytes are left out: so a reader that looks for the magic finds heads alone.
@@ -11,13 +11,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "iter/core/alloc.h"
 #include "iterpack.h"
+#include "loaders/file.h"
+#include "loaders/record_index.h"
 
-#define MAGIC        0xced7230au
-#define HEAD         8u
 #define LENGTH_MAX   ((1u << 29) - 1)
 #define BUFFER_BYTES ((size_t)1 << 20)
 
@@ -29,10 +29,6 @@ static void put_u32(uint8_t *p, uint32_t v) {
 static void put_u64(uint8_t *p, uint64_t v) {
     put_u32(p, (uint32_t)v);
     put_u32(p + 4, (uint32_t)(v >> 32));
-}
-
-static uint32_t get_u32(const uint8_t *p) {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
 static uint32_t float_bits(float value) {
@@ -90,8 +86,8 @@ static int put(pack_writer *writer, const void *bytes, size_t n) {
 
 static int put_piece(pack_writer *writer, uint32_t flag, const uint8_t *bytes, size_t n) {
     static const uint8_t zeros[4] = {0};
-    uint8_t head[HEAD];
-    put_u32(head, MAGIC);
+    uint8_t head[ITER_RECORD_HEAD];
+    put_u32(head, ITER_RECORD_MAGIC);
     put_u32(head + 4, flag << 29 | (uint32_t)n);
     if (put(writer, head, sizeof(head)) != PACK_DONE || put(writer, bytes, n) != PACK_DONE)
         return PACK_FAILED;
@@ -102,9 +98,9 @@ int pack_writer_text(pack_writer *writer, const char *text, size_t n) {
     return put(writer, text, n);
 }
 
-int pack_writer_add(pack_writer *writer, const pack_header *header, const float *labels,
+int pack_writer_add(pack_writer *writer, const iter__record_header *header, const float *labels,
                     const void *content, size_t n_content) {
-    const size_t n = PACK_HEADER_BYTES + 4 * (size_t)header->flag + n_content;
+    const size_t n = ITER_RECORD_HEADER + 4 * (size_t)header->flag + n_content;
     if (n > LENGTH_MAX) {
         return pack_fail("%s: record %" PRIu64 " has %zu bytes; a record has at most %u",
                          writer->path, header->id, n, LENGTH_MAX);
@@ -114,7 +110,7 @@ int pack_writer_add(pack_writer *writer, const pack_header *header, const float 
     put_u32(payload + 4, float_bits(header->label));
     put_u64(payload + 8, header->id);
     put_u64(payload + 16, header->id2);
-    uint8_t *to = payload + PACK_HEADER_BYTES;
+    uint8_t *to = payload + ITER_RECORD_HEADER;
     for (uint32_t i = 0; i < header->flag; i++, to += 4)
         put_u32(to, float_bits(labels[i]));
     if (n_content) memcpy(to, content, n_content);
@@ -122,7 +118,7 @@ int pack_writer_add(pack_writer *writer, const pack_header *header, const float 
     size_t from = 0;
     int status = PACK_DONE;
     for (size_t at = 0; at + 4 <= n && status == PACK_DONE; at += 4) {
-        if (get_u32(payload + at) != MAGIC) continue;
+        if (iter__record_u32(payload + at) != ITER_RECORD_MAGIC) continue;
         status = put_piece(writer, from == 0 ? 1 : 2, payload + from, at - from);
         from = at + 4;
     }
@@ -146,115 +142,85 @@ void pack_writer_close(pack_writer *writer) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+static void *room(struct pack_room *r, size_t bytes) {
+    if (bytes > r->bytes) {
+        r->bytes = bytes + bytes / 4;
+        r->data = pack_memory(r->data, r->bytes, 1);
+    }
+    return r->data;
+}
+
 int pack_reader_open(pack_reader *reader, const char *path) {
-    struct stat st;
-    *reader = (pack_reader){.path = path};
-    reader->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (reader->fd < 0 || fstat(reader->fd, &st) < 0) return pack_fail_os("%s", path);
-    if (!S_ISREG(st.st_mode)) return pack_fail("%s: is not a regular file", path);
-    reader->bytes = (uint64_t)st.st_size;
-    reader->buffer = pack_memory(NULL, BUFFER_BYTES, 1);
+    iter_error err;
+    *reader = (pack_reader){.window.buffer = NULL};
+    if (iter__window_open(&reader->window, path, &err) < 0) {
+        *reader = (pack_reader){.window.buffer = NULL};
+        return pack_fail("%s", err.message);
+    }
+    room(&reader->joined, 1);
     return PACK_DONE;
 }
 
 void pack_reader_close(pack_reader *reader) {
-    if (reader->path && reader->fd >= 0) close(reader->fd);
-    free(reader->payload);
-    free(reader->buffer);
-    *reader = (pack_reader){.fd = -1};
+    iter__window_close(&reader->window);
+    free(reader->bytes.data);
+    free(reader->joined.data);
+    free(reader->label_room.data);
+    *reader = (pack_reader){.window.buffer = NULL};
 }
 
-static ssize_t read_at(const pack_reader *reader, uint64_t offset, void *out, size_t n) {
-    size_t done = 0;
-    while (done < n) {
-        const ssize_t got =
-            pread(reader->fd, (uint8_t *)out + done, n - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return -1;
-        if (got == 0) break;
-        done += (size_t)got;
-    }
-    return (ssize_t)done;
-}
-
-/* n bytes at `offset`, through the buffer where they are few. */
-static bool fetch(pack_reader *reader, uint64_t offset, void *out, size_t n) {
-    if (n > BUFFER_BYTES / 2) return read_at(reader, offset, out, n) == (ssize_t)n;
-    if (offset < reader->buffer_at || offset + n > reader->buffer_at + reader->buffer_n) {
-        const ssize_t got = read_at(reader, offset, reader->buffer, BUFFER_BYTES);
-        reader->buffer_at = offset;
-        reader->buffer_n = got < 0 ? 0 : (size_t)got;
-        if (reader->buffer_n < n) return false;
-    }
-    memcpy(out, reader->buffer + (offset - reader->buffer_at), n);
-    return true;
-}
-
-static void grow(pack_reader *reader, size_t n) {
-    if (n <= reader->capacity) return;
-    reader->capacity = 2 * n;
-    reader->payload = pack_memory(reader->payload, reader->capacity, 1);
-}
-
-/* Appends the piece at reader->next to the payload. False with the reason where there is none. */
-static bool read_piece(pack_reader *reader, uint32_t *out_flag, char *reason, size_t capacity) {
-    uint8_t head[HEAD];
-    const uint64_t at = reader->next;
-    if (reader->bytes - at < HEAD || !fetch(reader, at, head, HEAD)) {
-        snprintf(reason, capacity, "at %" PRIu64 ": the file ends in the head of a record", at);
-        return false;
-    }
-    const uint32_t word = get_u32(head + 4), length = word & LENGTH_MAX;
-    if (get_u32(head) != MAGIC) {
-        snprintf(reason, capacity, "at %" PRIu64 ": 0x%08x is not a record's magic", at,
-                 get_u32(head));
-        return false;
-    }
-    *out_flag = word >> 29;
-    const bool begins = *out_flag == 0 || *out_flag == 1;
-    if (*out_flag > 3 || begins != (reader->n_pieces == 0)) {
-        snprintf(reason, capacity, "at %" PRIu64 ": a piece has flag %u, which cannot be here", at,
-                 *out_flag);
-        return false;
-    }
-    grow(reader, reader->n + length + 4);
-    if (reader->n_pieces++ > 0) {
-        put_u32(reader->payload + reader->n, MAGIC);
-        reader->n += 4;
-    }
-    if (length > reader->bytes - at - HEAD ||
-        !fetch(reader, at + HEAD, reader->payload + reader->n, length)) {
-        snprintf(reason, capacity, "at %" PRIu64 ": %u bytes should follow, the file ends before",
-                 at, length);
-        return false;
-    }
-    reader->n += length;
-    reader->next = at + HEAD + ((length + 3) & ~3u);
-    if (reader->next > reader->bytes) reader->next = reader->bytes;
-    return true;
-}
-
-int pack_reader_next(pack_reader *reader, bool *out_more, char *reason, size_t capacity) {
-    *out_more = reader->next < reader->bytes;
-    if (!*out_more) return PACK_DONE;
-    reader->offset = reader->next;
-    reader->n = 0;
+/* How many pieces it has, and what fills them up. */
+static void look_at_pieces(pack_reader *reader, const uint8_t *bytes, size_t n) {
     reader->n_pieces = 0;
-    uint32_t flag = 1;
-    while (flag == 1 || flag == 2)
-        if (!read_piece(reader, &flag, reason, capacity)) return PACK_FAILED;
-    return PACK_DONE;
+    reader->filled = true;
+    for (size_t at = 0; n - at >= ITER_RECORD_HEAD; reader->n_pieces++) {
+        const size_t length = iter__record_length(iter__record_u32(bytes + at + 4));
+        size_t end = at + ITER_RECORD_HEAD + length;
+        for (; end % 4 != 0 && end < n; end++)
+            reader->filled &= bytes[end] == 0;
+        at = end < n ? end : n;
+    }
 }
 
-size_t pack_header_read(const uint8_t *payload, size_t n, pack_header *out) {
-    if (n < PACK_HEADER_BYTES) return 0;
-    const uint32_t bits = get_u32(payload + 4);
-    out->flag = get_u32(payload);
-    memcpy(&out->label, &bits, sizeof(bits));
-    out->id = get_u32(payload + 8) | (uint64_t)get_u32(payload + 12) << 32;
-    out->id2 = get_u32(payload + 16) | (uint64_t)get_u32(payload + 20) << 32;
-    if (out->flag > (n - PACK_HEADER_BYTES) / 4) return 0;
-    return PACK_HEADER_BYTES + 4 * (size_t)out->flag;
+/* Header, labels and content of the record that lies in bytes[n]. */
+static iter_status take_apart(pack_reader *reader, const uint8_t *bytes, size_t n,
+                              iter_error *err) {
+    iter__record record, behind;
+    const iter_status status = iter__record_open(&record, bytes, n, err);
+    if (status < 0) return status;
+    behind = record;
+    reader->header = (iter__record_header){0};
+    reader->has_header = iter__record_read_header(&behind, &reader->header, NULL) == ITER_OK;
+    if (!reader->has_header) reader->header = (iter__record_header){0};
+    const uint32_t flag = reader->header.flag;
+    reader->n_labels = flag ? flag : 1;
+    reader->labels = room(&reader->label_room, 4 * (size_t)reader->n_labels);
+    reader->labels[0] = reader->header.label;
+    for (uint32_t i = 0; i < flag; i++)
+        reader->labels[i] = iter__record_read_label(&behind);
+    if (reader->has_header) record = behind;
+    reader->n_content = record.left;
+    reader->content = iter__record_rest(&record);
+    if (reader->content) return ITER_OK;
+    reader->content = room(&reader->joined, record.left + 1);
+    iter__record_read(&record, reader->joined.data, record.left);
+    return ITER_OK;
+}
+
+int pack_reader_next(pack_reader *reader, bool *out_more, iter_error *err) {
+    iter_status status = iter__record_walk(&reader->window, &reader->next, &reader->offset, err);
+    *out_more = status != ITER_END;
+    if (status == ITER_END) return PACK_DONE;
+    if (status == ITER_OK) {
+        const size_t n = (size_t)(reader->next - reader->offset);
+        uint8_t *bytes = room(&reader->bytes, n);
+        status = iter__window_read(&reader->window, reader->offset, bytes, n, err);
+        if (status == ITER_OK) {
+            look_at_pieces(reader, bytes, n);
+            status = take_apart(reader, bytes, n, err);
+        }
+    }
+    return status == ITER_OK ? PACK_DONE : PACK_FAILED;
 }
 
 pack_content pack_content_of(const uint8_t *bytes, size_t n) {
@@ -266,51 +232,53 @@ pack_content pack_content_of(const uint8_t *bytes, size_t n) {
 
 /* ---- index files ----------------------------------------------------------------------------- */
 
-static bool read_number(const char **p, uint64_t *out) {
-    const char *digits = *p;
-    for (*out = 0; **p >= '0' && **p <= '9'; ++*p)
-        *out = 10 * *out + (uint64_t)(**p - '0');
-    return *p > digits && *p - digits <= 20;
+static bool read_key(const iter__idx_line *line, uint64_t *out) {
+    *out = 0;
+    for (size_t i = 0; i < line->n_key; i++) {
+        if (line->key[i] < '0' || line->key[i] > '9' || __builtin_mul_overflow(*out, 10, out) ||
+            __builtin_add_overflow(*out, (uint64_t)(line->key[i] - '0'), out))
+            return false;
+    }
+    return line->n_key > 0;
 }
 
-static int read_lines(const char *path, const char *p, const char *end, pack_index *out) {
+static iter_status read_lines(iter__idx_text *text, pack_index *out, iter_error *err) {
     uint64_t capacity = 0;
-    while (p < end) {
-        if (!memchr(p, '\n', (size_t)(end - p))) {
-            out->torn = true;
-            break;
-        }
+    for (;;) {
+        iter__idx_line line;
+        const iter_status status = iter__idx_next(text, &line, err);
+        if (status == ITER_END) return ITER_OK;
+        out->torn =
+            status < 0 ? !memchr(text->p, '\n', (size_t)(text->end - text->p)) : !line.ended;
+        if (out->torn) return ITER_OK;
+        if (status < 0) return status;
         if (out->n == capacity) {
             capacity = capacity ? 2 * capacity : 1024;
             out->keys = pack_memory(out->keys, capacity, sizeof(*out->keys));
             out->offsets = pack_memory(out->offsets, capacity, sizeof(*out->offsets));
         }
-        if (!read_number(&p, &out->keys[out->n]) || *p++ != '\t' ||
-            !read_number(&p, &out->offsets[out->n]) || *p++ != '\n') {
-            return pack_fail("%s: line %" PRIu64 " is not KEY TAB OFFSET", path, out->n + 1);
+        if (!read_key(&line, &out->keys[out->n])) {
+            snprintf(err->message, sizeof(err->message),
+                     "%s: line %" PRIu64 ": the key is no number", text->path, text->line);
+            return ITER_EFORMAT;
         }
-        out->n++;
+        out->offsets[out->n++] = line.offset;
     }
-    return PACK_DONE;
 }
 
 int pack_index_load(const char *path, pack_index *out) {
+    iter_error err;
+    iter__idx_text text;
+    char *bytes = NULL;
+    size_t n = 0;
     *out = (pack_index){0};
-    pack_reader reader;
-    int status = pack_reader_open(&reader, path);
-    if (status == PACK_DONE) {
-        char *text = pack_memory(NULL, reader.bytes + 1, 1);
-        const ssize_t got = read_at(&reader, 0, text, reader.bytes);
-        if (got < 0) {
-            status = pack_fail_os("%s", path);
-        } else {
-            text[got] = '\0';
-            status = read_lines(path, text, text + got, out);
-        }
-        free(text);
+    iter_status status = iter__file_load(path, UINT64_MAX, &bytes, &n, &err);
+    if (status == ITER_OK) {
+        iter__idx_open(&text, path, bytes, n);
+        status = read_lines(&text, out, &err);
     }
-    pack_reader_close(&reader);
-    return status;
+    iter__free(bytes);
+    return status < 0 ? pack_fail("%s", err.message) : PACK_DONE;
 }
 
 void pack_index_free(pack_index *index) {
