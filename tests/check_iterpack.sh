@@ -324,6 +324,34 @@ says 'photos: 2 images lie beside the class folders and are left out, the first 
 status 0 list "$dir/photos" --no-labels
 rm "$dir/photos/top.jpg" "$dir/photos/also.PNG"
 
+# One process at a time: whoever has the lock is named, and nothing is touched.
+if command -v python3 >/dev/null; then
+    cat >"$dir/hold.py" <<'END'
+import fcntl, sys, time
+file = open(sys.argv[1] + ".part.lock", "w+")
+fcntl.lockf(file, fcntl.LOCK_EX)
+file.write("process 77 on elsewhere\n"); file.flush()
+print("held", flush=True)
+time.sleep(60)
+END
+    rm -f "$dir"/h.*
+    for out in h.rec h.lst; do
+        echo old >"$dir/h.lst"; : >"$dir/held"
+        python3 "$dir/hold.py" "$dir/$out" >"$dir/held" & holder=$!
+        while [ ! -s "$dir/held" ]; do sleep 0.01; done
+        case $out in
+        *.rec) status 1 pack "$golden/one.lst" "$dir/h.rec" --root "$dir/set"; [ ! -e "$dir/h.rec.part" ] || fault "a part under another's lock" ;;
+        *.lst) status 1 list "$dir/photos" "$dir/h.lst"; [ "$(cat "$dir/h.lst")" = old ] || fault "a list under another's lock" ;;
+        esac
+        says "$out: is being written by another iterpack, process 77 on elsewhere\$" err
+        kill -9 $holder; wait $holder 2>/dev/null # its lock ends with it
+        case $out in
+        *.rec) status 0 pack "$golden/one.lst" "$dir/h.rec" --root "$dir/set"; cmp -s "$golden/one.rec" "$dir/h.rec" || fault "behind a lock: not the same .rec" ;;
+        *.lst) status 0 list "$dir/photos" "$dir/h.lst" ;;
+        esac
+        [ ! -e "$dir/$out.part.lock" ] || fault "a lock is left"
+    done
+fi
 for text in '' '0\ta\n' '0\n' 'x\t1\ta\n' '0\t1x\ta\n' '0\t1\ta\n1\t1\t2\tb\n' '0\t1\ta\n1\tb\n' '-1\t1\ta\n' '0\t1\t\n'; do
     # shellcheck disable=SC2059 # the text is a format
     printf -- "$text" >"$dir/bad.lst"
@@ -417,6 +445,16 @@ else
     "$ITERPACK" pack "$dir/n.lst" "$dir/n.rec" --root "$images" --resize 400 --threads 1 >"$dir/out" 2>"$dir/err" &
     pid=$!
     while kill -0 $pid 2>/dev/null && [ ! -s "$dir/n.rec.part" ]; do sleep 0.02; done
+    # A second run, of the same command or another, does not get at the parts of the first one while that lives.
+    if kill -STOP $pid 2>/dev/null && [ -s "$dir/n.rec.part" ]; then
+        before=$(stat -c %s "$dir/n.rec.part")
+        status 1 pack "$dir/n.lst" "$dir/n.rec" --root "$images" --resize 400
+        says "n.rec: is being written by another iterpack, process $pid on " err
+        status 1 pack "$dir/n.lst" "$dir/n.rec" --root "$images" --resize 401 --restart --shards 3
+        says "process $pid on " err
+        [ "$(stat -c %s "$dir/n.rec.part")" = "$before" ] || fault "a second run has changed the part"
+    fi
+    kill -CONT $pid 2>/dev/null
     kill -INT $pid 2>/dev/null; wait $pid; got=$?
     if [ $got = 0 ]; then
         echo "skipped: it was done before it could be interrupted"

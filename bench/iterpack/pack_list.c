@@ -4,7 +4,7 @@
  * Which images there are and what their classes are, the library says: a list from here and
  * "folder:" have the same order and the same labels. The library's own parser reads lists, too.
  *
- * A list is written as NAME.part, synced, and renamed when it is whole: until then
+ * A list is written as NAME.part under a lock, synced, and renamed when it is whole: until then
  * whatever had the name stays.
  */
 #include <dirent.h>
@@ -20,6 +20,7 @@
 #include <iter/rng.h>
 
 #include "iterpack.h"
+#include "pack_lock.h"
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -161,15 +162,18 @@ static int publish(FILE *out, const char *part, const char *path) {
     return pack_sync_folder(path);
 }
 
-static int write_beside(const iter_description *desc, const char *folder, int64_t seed,
+static int write_under_lock(const iter_description *desc, const char *folder, int64_t seed,
                             const char *path) {
-    int status = PACK_DONE;
+    pack_lock lock;
+    int status = pack_lock_take(&lock, path);
+    if (status != PACK_DONE) return status;
     char *part = pack_text("%s.part", path);
     FILE *out = fopen(part, "we");
     status = out ? write_list(desc, folder, seed, out) : pack_fail_os("%s", part);
     if (status == PACK_DONE) status = publish(out, part, path);
     if (out) fclose(out);
     if (status != PACK_DONE) (void)unlink(part);
+    pack_lock_give(&lock);
     free(part);
     return status;
 }
@@ -187,7 +191,7 @@ static int put_list(const iter_description *desc, const char *folder, int64_t se
         return status;
     }
     char *target = realpath(path, NULL); /* of a link, the file */
-    const int status = write_beside(desc, folder, seed, target ? target : path);
+    const int status = write_under_lock(desc, folder, seed, target ? target : path);
     free(target);
     return status;
 }

@@ -8,6 +8,8 @@
  * next run goes on behind the last one. What list, options and root made it is kept beside it, in
  * *.part.of, with what was counted so far.
  *
+ * A lock on the output (pack_lock.c) keeps a second run from the parts of the first.
+ *
  * A file's id is its key in the index. One label is written as the header's, several behind it, as
  * im2rec does with --pack-label.
  */
@@ -25,6 +27,7 @@
 #include "iterpack.h"
 #include "pack_files.h"
 #include "pack_image.h"
+#include "pack_lock.h"
 
 #define SYNC_BYTES   ((uint64_t)64 << 20)
 #define SYNC_SECONDS 10
@@ -542,11 +545,14 @@ int pack_cmd_pack(int n_args, char **args) {
     run.whole_root = realpath(run.root, NULL);
     if (!run.whole_root)
         run.whole_root = pack_text("%s", run.root); /* files will say what is wrong */
+    pack_lock lock = {.fd = -1};
     status = pack_list_load(words[0], &list);
+    if (status == PACK_DONE) status = pack_lock_take(&lock, words[1]);
     if (status == PACK_DONE) {
         pack_warn_twice(words[0], list.list.ids, list.n);
         status = run_all(&run, words[1]);
     }
+    pack_lock_give(&lock);
     pack_list_free(&list);
     pack_images_close(run.images);
     free(run.whole_root);
