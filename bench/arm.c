@@ -86,8 +86,7 @@ static iter_status arrays_fill(bench_arrays *out, iter_loader *loader, iter_erro
 
 /* A reference of the caller's: opened for this run, or shared by several arms. */
 static iter_status arm_dataset(const bench_options *options, iter_dataset **out, iter_error *err) {
-    if (options->dataset == NULL)
-        return iter_dataset_open(options->data, options->registry, out, err);
+    if (options->dataset == NULL) return bench_dataset_open(options, out, err);
     *out = iter_dataset_ref(options->dataset);
     return ITER_OK;
 }

@@ -87,7 +87,8 @@ static const option_row rows[] = {
     {"seed", COUNT, AT(seed), "N", 0, 0, UINT64_MAX, LOADS | BENCH_GENERATE,
      "order and augmentation depend on it alone (0)"},
     {"memory", SIZE, AT(memory), "BYTES", 0, 1, UINT64_MAX, LOADS,
-     "budget of a loader, e.g. 32MiB; k, M, G, KiB, MiB, GiB may follow (half of what is free)"},
+     "most that opening --data, and a loader, may take, e.g. 32MiB; k, M, G, KiB, MiB, GiB may "
+     "follow (half of what is free)"},
     {"max-sample-bytes", SIZE, AT(max_sample_bytes), "BYTES", 0, 1, UINT64_MAX, LOADS,
      "largest sample read or decoded, e.g. 64MiB; a larger one fails (256MiB, of pixels at most a "
      "16th of --memory)"},
@@ -469,6 +470,13 @@ iter_loader_options bench_loader_options(const bench_options *options, uint32_t 
     out.finish = options->finish;
     out.resident = options->resident;
     return out;
+}
+
+iter_status bench_dataset_open(const bench_options *options, iter_dataset **out, iter_error *err) {
+    iter_dataset_options opt = ITER_DATASET_OPTIONS_INIT;
+    opt.registry = options->registry;
+    opt.memory_limit = options->memory;
+    return iter_dataset_open_with(options->data, &opt, out, err);
 }
 
 bench_options bench_options_on_host(const bench_options *options) {

@@ -125,6 +125,9 @@ bench_options bench_options_on_host(const bench_options *options);
 /** The library's options for one rank. */
 iter_loader_options bench_loader_options(const bench_options *options, uint32_t rank);
 
+/** Opens --data under --memory, with the run's own formats. */
+iter_status bench_dataset_open(const bench_options *options, iter_dataset **out, iter_error *err);
+
 /** Words as they stand on the command line. */
 const char *bench_model_text(int32_t model);
 /** "cpu", "cuda:0". */

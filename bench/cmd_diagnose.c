@@ -77,7 +77,7 @@ static iter_status open_all(diagnosis *d, iter_error *err) {
     d->e.consumes = d->e.trains || d->run.compute_ms > 0;
     d->ndarray = o->loader == BENCH_NDARRAY;
     if (s == ITER_OK) s = bench_cache_prepare(o, &d->cache, err);
-    if (s == ITER_OK) s = iter_dataset_open(d->run.data, d->run.registry, &d->dataset, err);
+    if (s == ITER_OK) s = bench_dataset_open(&d->run, &d->dataset, err);
     d->run.dataset = d->dataset;
     d->run.cold_slices = o->cache == BENCH_CACHE_COLD;
     if (s == ITER_OK && d->ndarray) s = diagnosis_arrays(d, err);

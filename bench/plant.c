@@ -111,7 +111,7 @@ static iter_status plant_in_chain(plant *made, bench_options *out, iter_error *e
 static iter_status plant_slow_disk(const bench_options *options, double us, bench_options *out,
                                    iter_error *err) {
     iter_dataset *dataset;
-    iter_status s = iter_dataset_open(options->data, options->registry, &dataset, err);
+    iter_status s = bench_dataset_open(options, &dataset, err);
     if (s < 0) return s;
     const iter_description *desc = iter_dataset_describe(dataset);
     double bytes = 0;

@@ -23,7 +23,7 @@ iter_status train_arms_open(const bench_options *options, bool ndarray, bool arr
                             train_arms *out, iter_error *err) {
     memset(out, 0, sizeof(*out));
     out->options = options;
-    iter_status s = iter_dataset_open(options->data, options->registry, &out->dataset, err);
+    iter_status s = bench_dataset_open(options, &out->dataset, err);
     if (s < 0) return s;
     out->loader = *options;
     out->loader.dataset = out->dataset;

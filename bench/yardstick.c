@@ -276,7 +276,7 @@ static iter_status prepare(yardstick *y, const char *chain, const iter_loader *l
 
 static iter_status find_photos(const bench_options *options, bool *out, iter_error *err) {
     iter_dataset *dataset;
-    iter_status s = iter_dataset_open(options->data, options->registry, &dataset, err);
+    iter_status s = bench_dataset_open(options, &dataset, err);
     if (s < 0) return s;
     *out = photo_yard_fits(iter_dataset_describe(dataset));
     iter_dataset_unref(dataset);
@@ -457,7 +457,7 @@ static iter_status read_files(const iter_description *set, double *out, iter_err
 static iter_status measure_read(const bench_options *options, double *out, iter_error *err) {
     iter_dataset *dataset;
     if (options->source == ITER_SOURCE_NULL) return ITER_OK;
-    iter_status s = iter_dataset_open(options->data, NULL, &dataset, err);
+    iter_status s = bench_dataset_open(options, &dataset, err);
     if (s < 0) return s;
     const iter_description *set = iter_dataset_describe(dataset);
     if (options->cache == BENCH_CACHE_COLD) s = bench_cache_drop(set, err);

@@ -27,6 +27,31 @@ ITER_API ITER_NODISCARD iter_status iter_dataset_open(const char *spec,
                                                       const iter_registry *registry,
                                                       iter_dataset **out, iter_error *err);
 
+/** Options of iter_dataset_open_with(). */
+typedef struct iter_dataset_options {
+    size_t struct_size; /* sizeof(iter_dataset_options); ITER_DATASET_OPTIONS_INIT sets it */
+    const iter_registry *registry; /* the caller's own formats; NULL = built-ins alone */
+    /* bytes that opening may hold at any time: lists of files, indices, vocabularies, rows that must
+     * be unpacked. 0 = what is free now, on the machine and in the control group that the process is
+     * in. It counts what built-in formats allocate, but not what a caller's own format gets from
+     * malloc(). A loader counts what the open dataset holds again, in its own memory_limit. */
+    uint64_t memory_limit;
+} iter_dataset_options;
+
+#define ITER_DATASET_OPTIONS_INIT \
+    { sizeof(iter_dataset_options), NULL, 0 }
+
+/**
+ * iter_dataset_open() with options; `options` NULL = the defaults.
+ *
+ * Errors     as iter_dataset_open(); ENOMEM if it does not fit into memory_limit, with the bytes that
+ *            the file in question needs.
+ * Threads    any.
+ */
+ITER_API ITER_NODISCARD iter_status iter_dataset_open_with(const char *spec,
+                                                           const iter_dataset_options *options,
+                                                           iter_dataset **out, iter_error *err);
+
 /**
  * Makes a dataset of the caller's own code. `ops` and `user` are borrowed until the last reference
  * is gone; then ops->close(user) runs once. When this fails, close() does not run.

@@ -149,9 +149,10 @@ typedef struct iter_loader_options {
     int32_t copy;          /* iter_ndarray_create: 1 = copy the arrays */
     /* bytes for slots, arena, scratch and preloaded data; 0 = half of what is free now, on the
      * machine and in the control group that the process is in. A limit that is given is a cap: it
-     * counts, too, the dataset's index, what pictures may take at a time in every worker, and what
-     * libjpeg and libpng take for one; ENOMEM with the numbers where it cannot be kept. What it does
-     * not count is a few MiB at most: threads, a source's own books, the C library's */
+     * counts, too, what the dataset holds (iter_dataset_open_with() has a limit for opening it), what
+     * pictures may take at a time in every worker, and what image libraries take for one; ENOMEM with
+     * the numbers where it cannot be kept. What it does not count is a few MiB at most: threads, a
+     * source's own books, the C library's */
     uint64_t memory_limit;
     /* largest sample read or decoded; a larger one is a failed sample, and so is a picture whose
      * decoder would take this and 2 MiB more for itself (progressive, interlaced); 0 = 256 MiB

@@ -144,8 +144,8 @@ typedef struct iter_description {
     int32_t keep_rows;
     /* hash of all that decides its samples (names, sizes, options); enters saved positions */
     uint64_t identity;
-    /* held while it is open, to know where samples are; counts in a loader's memory_limit. 0 =
-     * next to nothing */
+    /* held while it is open, to know where samples are; counts in a loader's memory_limit. Of built-in
+     * formats it is measured; a format that uses malloc() sets it. 0 = next to nothing */
     uint64_t index_bytes;
     /* Set by the core for the time of a format's open(): the registry that the dataset is opened
      * with, for iter_registry_decoder() and the like. NULL = built-ins alone. */

@@ -16,7 +16,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -25,6 +24,7 @@
 #include "iter/core/hash.h"
 #include "loaders/decode_text.h"
 #include "loaders/file.h"
+#include "loaders/file_set.h"
 #include "loaders/formats.h"
 
 #define FOLDERS_MAX      4
@@ -73,7 +73,7 @@ static const imdb_options defaults = {
     .rule = {.num_words = 30000, .index_from = 3, .start = 1, .oov = 2, .maxlen = 150, .pad = 0},
 };
 
-/* One folder's files; they follow each other in state.files. */
+/* One folder's files; they follow each other in state.reviews. */
 typedef struct imdb_folder {
     uint64_t end; /* first sample behind it */
     uint8_t label;
@@ -81,9 +81,7 @@ typedef struct imdb_folder {
 
 typedef struct imdb_state {
     iter__text text;
-    iter_file *files;
-    uint64_t n_files, capacity;
-    uint64_t largest; /* bytes */
+    iter__file_set reviews;
     int n_folders;
     imdb_folder folders[FOLDERS_MAX];
 } imdb_state;
@@ -92,9 +90,7 @@ static const char *const class_names[] = {"neg", "pos"};
 
 static void imdb_close(void *state) {
     imdb_state *s = state;
-    for (uint64_t i = 0; i < s->n_files; i++)
-        iter__free((void *)s->files[i].path);
-    iter__free(s->files);
+    iter__file_set_free(&s->reviews);
     iter__vocab_free(&s->text.vocab);
     memset(s, 0, sizeof(*s));
 }
@@ -111,42 +107,28 @@ static bool is_review(const char *name) {
     return name[0] != '.' && length > 4 && strcmp(name + length - 4, ".txt") == 0;
 }
 
-static int by_path(const void *a, const void *b) {
-    return strcmp(((const iter_file *)a)->path, ((const iter_file *)b)->path);
-}
-
 static iter_status add_review(imdb_state *s, int folder_fd, const char *folder, const char *name,
                               iter_error *err) {
-    if (s->n_files == s->capacity) {
-        const uint64_t capacity = s->capacity ? 2 * s->capacity : 1024;
-        iter_file *files = iter__realloc(s->files, (size_t)capacity * sizeof(*files));
-        if (!files) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its list", folder);
-        s->files = files;
-        s->capacity = capacity;
-    }
-    char *path = iter__path_join(folder, name);
+    uint32_t mode = 0;
+    uint64_t bytes = 0;
+    const char *path = iter__file_set_text(&s->reviews, folder, name);
     if (!path) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its list", folder);
-    iter_file *file = &s->files[s->n_files++];
-    *file = (iter_file){path, 0};
-
-    struct stat st;
-    if (fstatat(folder_fd, name, &st, 0) < 0) return fail_os(err, path, errno);
-    if (S_ISDIR(st.st_mode))
+    const int os_error = iter__file_look(folder_fd, name, &mode, &bytes);
+    if (os_error) return fail_os(err, path, os_error);
+    if (S_ISDIR(mode))
         return iter__fail(err, ITER_EIO, "%s: is a directory, a review is needed", path);
-    if (!S_ISREG(st.st_mode)) return iter__fail(err, ITER_EIO, "%s: is not a regular file", path);
-    file->bytes = (uint64_t)st.st_size;
-    if (file->bytes > REVIEW_BYTES_MAX) {
+    if (!S_ISREG(mode)) return iter__fail(err, ITER_EIO, "%s: is not a regular file", path);
+    if (bytes > REVIEW_BYTES_MAX) {
         return iter__fail(err, ITER_EFORMAT,
-                          "%s: has %" PRIu64 " bytes, a review has at most %" PRIu64, path,
-                          file->bytes, REVIEW_BYTES_MAX);
+                          "%s: has %" PRIu64 " bytes, a review has at most %" PRIu64, path, bytes,
+                          REVIEW_BYTES_MAX);
     }
-    if (file->bytes > s->largest) s->largest = file->bytes;
-    return ITER_OK;
+    return iter__file_set_add(&s->reviews, path, bytes, err);
 }
 
 /* Appends the reviews of one folder, sorted. */
 static iter_status add_folder(imdb_state *s, const char *folder, uint8_t label, iter_error *err) {
-    const uint64_t first = s->n_files;
+    const uint64_t first = s->reviews.n;
     DIR *dir = opendir(folder);
     if (!dir) return fail_os(err, folder, errno);
     iter_status status = ITER_OK;
@@ -163,10 +145,10 @@ static iter_status add_folder(imdb_state *s, const char *folder, uint8_t label, 
     }
     closedir(dir);
     ITER_TRY(status);
-    if (s->n_files == first)
+    if (s->reviews.n == first)
         return iter__fail(err, ITER_EFORMAT, "%s: has no review, no file *.txt", folder);
-    qsort(s->files + first, (size_t)(s->n_files - first), sizeof(*s->files), by_path);
-    s->folders[s->n_folders++] = (imdb_folder){s->n_files, label};
+    iter__file_set_sort(&s->reviews, first);
+    s->folders[s->n_folders++] = (imdb_folder){s->reviews.n, label};
     return ITER_OK;
 }
 
@@ -245,9 +227,9 @@ static uint64_t identity_of(const imdb_state *s) {
     uint64_t hash = iter__fnv1a_text(ITER_FNV_START, "imdb");
     hash = iter__fnv1a(hash, numbers, sizeof(numbers));
     hash = iter__fnv1a_u64(hash, iter__vocab_identity(&s->text.vocab));
-    for (uint64_t i = 0; i < s->n_files; i++) {
-        hash = iter__fnv1a_text(hash, iter__path_base(s->files[i].path));
-        hash = iter__fnv1a_u64(hash, s->files[i].bytes);
+    for (uint64_t i = 0; i < s->reviews.n; i++) {
+        hash = iter__fnv1a_text(hash, iter__path_base(s->reviews.files[i].path));
+        hash = iter__fnv1a_u64(hash, s->reviews.files[i].bytes);
     }
     for (int i = 0; i < s->n_folders; i++)
         hash = iter__fnv1a_u64(hash, s->folders[i].end);
@@ -264,7 +246,7 @@ static void fill_description(const imdb_state *s, split which, iter_description 
     data->role = ITER_DATA;
     data->desc = (iter_desc){.dtype = ITER_I32, .n_dims = 1, .layout = "T"};
     data->desc.dims[0] = maxlen ? maxlen : ITER_VARIABLE;
-    if (maxlen == 0) data->desc.capacity = iter__text_most_ids(&s->text.rule, s->largest);
+    if (maxlen == 0) data->desc.capacity = iter__text_most_ids(&s->text.rule, s->reviews.largest);
     if (data->desc.capacity == 0 && maxlen == 0)
         data->desc.capacity = 1; /* nothing but empty files */
     data->decoder = &iter__decoder_text;
@@ -277,11 +259,11 @@ static void fill_description(const imdb_state *s, split which, iter_description 
     label->limit = 2;
 
     out->n_fields = 2;
-    out->n_samples = s->n_files;
+    out->n_samples = s->reviews.n;
     out->n_extents = 1;
-    out->max_extent_bytes[0] = s->largest;
-    out->files = s->files;
-    out->n_files = s->n_files;
+    out->max_extent_bytes[0] = s->reviews.largest;
+    out->files = s->reviews.files;
+    out->n_files = s->reviews.n;
     out->class_names = class_names;
     out->n_classes = 2;
     out->split = splits[which];
@@ -308,7 +290,7 @@ static iter_status imdb_open(void *state, const char *path, const void *options,
 
 static void imdb_locate(const void *state, uint64_t index, iter_extent *out) {
     const imdb_state *s = state;
-    *out = (iter_extent){index, 0, s->files[index].bytes};
+    *out = (iter_extent){index, 0, s->reviews.files[index].bytes};
 }
 
 static void imdb_index_row(const void *state, uint64_t index, int32_t field, void *row) {
@@ -324,7 +306,7 @@ static void imdb_index_row(const void *state, uint64_t index, int32_t field, voi
  * them. */
 static int64_t imdb_length(const void *state, uint64_t index) {
     const imdb_state *s = state;
-    return s->text.rule.maxlen ? s->text.rule.maxlen : (int64_t)s->files[index].bytes;
+    return s->text.rule.maxlen ? s->text.rule.maxlen : (int64_t)s->reviews.files[index].bytes;
 }
 
 const iter_format_ops iter__format_imdb = {

@@ -8,6 +8,10 @@
  *
  * The counters are relaxed atomics: they order nothing, tests read them when all threads are
  * joined.
+ *
+ * An account belongs to the thread that opened it, so it needs neither locks nor atomics, and threads
+ * without one pay a single test of a pointer. A block that is freed by another thread, or was there
+ * before, is not taken off rightly; opening a dataset does neither.
  */
 #include "iter/core/alloc.h"
 
@@ -39,6 +43,7 @@ static _Thread_local unsigned n_refused;
 static long n_live;
 static long n_allocations;
 static iter_alloc_bytes held[ITER_ALLOC_KINDS];
+static _Thread_local iter_account *account; /* the innermost one of this thread */
 
 /* Counts one allocation; false = this one has to fail. */
 static bool may_allocate(void) {
@@ -69,6 +74,47 @@ iter_alloc_bytes iter__alloc_bytes(iter_alloc_kind kind) {
                               __atomic_load_n(&held[kind].peak, __ATOMIC_RELAXED)};
 }
 
+/* ---- Accounts -------------------------------------------------------------------------------- */
+
+/* What a block takes of the heap: header, the C library's own word, and what alignment wastes. */
+static uint64_t block_cost(size_t bytes) {
+    return ((uint64_t)bytes + sizeof(header) + sizeof(size_t) + ALIGNMENT - 1) &
+           ~(uint64_t)(ALIGNMENT - 1);
+}
+
+/* Charges every account of this thread, or none: false = one of them has no room. */
+static bool charge(uint64_t bytes) {
+    for (iter_account *a = account; a; a = a->outer) {
+        if (!a->limit && a->find_limit && a->held + bytes > ITER_ACCOUNT_FREE) {
+            a->limit = a->find_limit();
+            a->find_limit = NULL;
+        }
+        if (!a->limit || (bytes <= a->limit && a->held <= a->limit - bytes)) continue;
+        a->wanted = a->held + bytes;
+        return false;
+    }
+    for (iter_account *a = account; a; a = a->outer)
+        a->held += bytes;
+    return true;
+}
+
+static void discharge(uint64_t bytes) {
+    for (iter_account *a = account; a; a = a->outer)
+        a->held -= bytes < a->held ? bytes : a->held;
+}
+
+void iter__account_open(iter_account *opened) {
+    opened->outer = account;
+    account = opened;
+}
+
+void iter__account_close(iter_account *closed) {
+    assert(account == closed);
+    account = closed->outer;
+}
+
+/* ---- Blocks ---------------------------------------------------------------------------------- */
+
 static header *header_of(const void *block) {
     header *h = (header *)((uintptr_t)block - sizeof(header));
     assert(h->alive == BLOCK_IS_ALIVE);
@@ -88,7 +134,11 @@ static void *refuse(void) {
 static void *allocate(size_t bytes) {
     if (!may_allocate() || bytes > PTRDIFF_MAX - sizeof(header)) return refuse();
     void *memory;
-    if (posix_memalign(&memory, ALIGNMENT, sizeof(header) + bytes) != 0) return refuse();
+    if (!charge(block_cost(bytes))) return refuse();
+    if (posix_memalign(&memory, ALIGNMENT, sizeof(header) + bytes) != 0) {
+        discharge(block_cost(bytes));
+        return refuse();
+    }
     header *h = memory;
     h->bytes = bytes;
     h->alive = BLOCK_IS_ALIVE;
@@ -121,6 +171,7 @@ void iter__free(void *block) {
     if (!block) return;
     header *h = header_of(block);
     h->alive = 0;
+    discharge(block_cost(h->bytes));
     count_live(-1);
     iter__alloc_book(ITER_ALLOC_HOST, -(long long)h->bytes);
     free(h);
@@ -147,6 +198,8 @@ char *iter__strf(const char *format, ...) {
     return text;
 }
 
+/* ---- Mappings -------------------------------------------------------------------------------- */
+
 /* Bytes of whole pages; 0 = too many. */
 static size_t whole_pages(size_t bytes) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -156,12 +209,15 @@ static size_t whole_pages(size_t bytes) {
 
 void *iter__map(size_t bytes) {
     const size_t wanted = whole_pages(bytes);
-    if (!may_allocate() || wanted == 0) return refuse();
+    if (!may_allocate() || wanted == 0 || !charge(wanted)) return refuse();
     const bool huge = wanted >= HUGE_FROM;
     const size_t mapped = huge ? wanted + HUGE_PAGE : wanted;
     char *at = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED) return refuse();
+    if (at == MAP_FAILED) {
+        discharge(wanted);
+        return refuse();
+    }
     if (huge) {
         const size_t before = (HUGE_PAGE - (uintptr_t)at % HUGE_PAGE) % HUGE_PAGE;
         if (before > 0) munmap(at, before);
@@ -179,6 +235,7 @@ void iter__unmap(void *block, size_t bytes) {
     const int failed = munmap(block, whole_pages(bytes));
     assert(failed == 0);
     (void)failed;
+    discharge(whole_pages(bytes));
     count_live(-1);
     iter__alloc_book(ITER_ALLOC_HOST, -(long long)whole_pages(bytes));
 }
@@ -193,6 +250,8 @@ void iter__free_large(void *block, size_t bytes) {
     else
         iter__unmap(block, bytes);
 }
+
+/* ---- Counters -------------------------------------------------------------------------------- */
 
 long iter__alloc_live(void) {
     return __atomic_load_n(&n_live, __ATOMIC_RELAXED);

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Zeroed, aligned to 64 bytes; NULL when there is no memory. n * size is checked for overflow. */
 void *iter__alloc(size_t n, size_t size);
@@ -48,6 +49,29 @@ typedef struct iter_alloc_bytes {
 
 void iter__alloc_book(iter_alloc_kind kind, long long bytes);
 iter_alloc_bytes iter__alloc_bytes(iter_alloc_kind kind);
+
+/*
+ * What one thread holds of all that it allocated here since the account was opened, and a limit for
+ * it: an allocation that would pass the limit fails. Blocks count with their header and the heap's
+ * own bytes. Accounts nest: the outer one counts what the inner one counts. Other threads do not
+ * count, nor does memory from malloc().
+ */
+typedef struct iter_account iter_account;
+struct iter_account {
+    uint64_t limit; /* bytes held at a time; 0 = find_limit says it when it is first needed */
+    /* Called once, when more than ITER_ACCOUNT_FREE bytes are held; NULL = there is no limit. */
+    uint64_t (*find_limit)(void);
+    uint64_t held;
+    uint64_t wanted; /* bytes held if the last refused allocation had not been; 0 = none was */
+    iter_account *outer;
+};
+
+#define ITER_ACCOUNT_FREE ((uint64_t)64 << 20)
+
+/* Opens in the calling thread; `account` has its limit and zeros. Must be closed there, the last one
+ * first. */
+void iter__account_open(iter_account *account);
+void iter__account_close(iter_account *account);
 
 /* For tests. fail_after = n: the n-th allocation from now (0 = the next) fails; -1 = none. All
  * counters are atomic. */

@@ -17,6 +17,7 @@
 #include "iter/core/hash.h"
 #include "iter/core/options.h"
 #include "iter/core/suggest.h"
+#include "iter/runtime/machine.h"
 
 /* A get() that waits for its own turn, by reading its own dataset, is told so instead. */
 static void init_locks(iter_dataset *dataset) {
@@ -145,8 +146,35 @@ static iter_status check_description(const iter_description *desc, bool needs_pl
 
 /* ---- Formats --------------------------------------------------------------------------------- */
 
+static uint64_t free_memory(void) {
+    return iter__memory_free("/proc", "/sys/fs/cgroup");
+}
+
+/* The format's error, with the limit if that is what it failed for. */
+static iter_status open_failed(const iter_format_ops *ops, const iter_account *account,
+                               bool limit_given, iter_status status, iter_error *err) {
+    status = iter__error_settle(err, status, ops->base.name);
+    if (status != ITER_ENOMEM || !account->wanted) return status;
+    return iter__fail_in(err, status, "%s: %s of %llu bytes is too small, %llu or more would do",
+                         ops->base.name, limit_given ? "memory_limit" : "the free memory",
+                         (unsigned long long)account->limit, (unsigned long long)account->wanted);
+}
+
+/* What open() allocates is measured, so that no format can forget to count it. */
+static iter_status open_measured(iter_dataset *dataset, const iter_format_ops *ops,
+                                 const char *path, uint64_t limit, iter_error *err) {
+    iter_account account = {.limit = limit, .find_limit = free_memory};
+    iter__account_open(&account);
+    const iter_status status =
+        ops->open(dataset->state, path, dataset->options, &dataset->desc, err);
+    iter__account_close(&account);
+    if (status < 0) return open_failed(ops, &account, limit != 0, status, err);
+    if (dataset->desc.index_bytes < account.held) dataset->desc.index_bytes = account.held;
+    return ITER_OK;
+}
+
 static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops,
-                               const iter_registry *registry, const iter_grammar_call *call,
+                               const iter_dataset_options *opt, const iter_grammar_call *call,
                                iter_error *err) {
     dataset->format = ops;
     dataset->options = iter__alloc(1, ops->base.options_size ? ops->base.options_size : 1);
@@ -157,11 +185,10 @@ static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops
     iter_error own; /* callbacks get one even where the caller wants none */
     if (!err) err = &own;
     iter__error_clear(err);
-    dataset->desc.registry = registry;
-    iter_status status =
-        ops->open(dataset->state, call->path, dataset->options, &dataset->desc, err);
+    dataset->desc.registry = opt->registry;
+    iter_status status = open_measured(dataset, ops, call->path, opt->memory_limit, err);
     dataset->desc.registry = NULL; /* it need not live any longer */
-    if (status < 0) return iter__error_settle(err, status, ops->base.name);
+    if (status < 0) return status;
 
     status = check_description(&dataset->desc, !ops->get && !ops->resident, err);
     if (status == ITER_OK && ops->resident) {
@@ -175,9 +202,12 @@ static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops
     return status;
 }
 
-iter_status iter_dataset_open(const char *spec, const iter_registry *registry, iter_dataset **out,
-                              iter_error *err) {
+iter_status iter_dataset_open_with(const char *spec, const iter_dataset_options *options,
+                                   iter_dataset **out, iter_error *err) {
     *out = NULL;
+    iter_dataset_options opt;
+    ITER_TRY(iter__options_copy(&opt, sizeof(opt), options, sizeof(size_t), err));
+    const iter_registry *registry = opt.registry;
     if (!spec) return iter__fail(err, ITER_EINVAL, "dataset: no spec");
     iter_grammar_call call;
     char *text = NULL;
@@ -198,7 +228,7 @@ iter_status iter_dataset_open(const char *spec, const iter_registry *registry, i
         status = iter__fail(err, ITER_ENOMEM, "dataset: out of memory");
         goto done;
     }
-    status = open_format(dataset, ops, registry, &call, err);
+    status = open_format(dataset, ops, &opt, &call, err);
     if (status < 0) {
         dataset_free(dataset);
     } else {
@@ -207,6 +237,13 @@ iter_status iter_dataset_open(const char *spec, const iter_registry *registry, i
 done:
     iter__free(text);
     return status;
+}
+
+iter_status iter_dataset_open(const char *spec, const iter_registry *registry, iter_dataset **out,
+                              iter_error *err) {
+    iter_dataset_options options = ITER_DATASET_OPTIONS_INIT;
+    options.registry = registry;
+    return iter_dataset_open_with(spec, &options, out, err);
 }
 
 /* ---- The user's own -------------------------------------------------------------------------- */

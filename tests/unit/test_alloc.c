@@ -146,3 +146,88 @@ Test(alloc, large_blocks_are_counted_however_they_lie) {
         cr_expect_null(iter__alloc_large(some[i]));
     }
 }
+
+/* ---- Accounts -------------------------------------------------------------------------------- */
+
+Test(alloc, an_account_counts_what_is_held) {
+    iter_account account = {0};
+    void *before = iter__alloc(1, 1000);
+    iter__account_open(&account);
+    void *a = iter__alloc(1, 1000), *b = iter__map(5 * MIB), *c = iter__alloc_large(100);
+    cr_expect_geq(account.held, 1000 + 5 * MIB + 100 + 2 * 64);
+    cr_expect_leq(account.held, 1000 + 5 * MIB + 100 + 4 * 128);
+    a = iter__realloc(a, 100000);
+    cr_expect_geq(account.held, 100000 + 5 * MIB);
+    cr_expect_leq(account.held, 100000 + 5 * MIB + 100 + 4 * 128);
+    iter__free(a);
+    iter__unmap(b, 5 * MIB);
+    iter__free_large(c, 100);
+    cr_expect_eq(account.held, 0);
+    iter__free(before); /* from before it: never less than nothing */
+    cr_expect_eq(account.held, 0);
+    iter__account_close(&account);
+    iter__free(iter__alloc(1, 1));
+    cr_expect_eq(account.held, 0);
+    cr_expect_eq(account.wanted, 0);
+}
+
+Test(alloc, an_account_has_a_limit) {
+    iter_account account = {.limit = MIB};
+    const long live = iter__alloc_live();
+    iter__account_open(&account);
+    void *half = iter__alloc(1, MIB / 2);
+    cr_expect(half);
+    cr_expect_null(iter__alloc(1, MIB));
+    cr_expect_geq(account.wanted, MIB + MIB / 2);
+    cr_expect_leq(account.wanted, MIB + MIB / 2 + 512);
+    cr_expect_null(iter__map(MIB));
+    cr_expect_null(iter__realloc(half, MIB / 2 + 1), "both are there while it is copied");
+    void *small = iter__alloc(1, MIB / 4);
+    cr_expect(small, "what fits still does");
+    iter__free(half);
+    iter__free(small);
+    iter__account_close(&account);
+    void *much = iter__alloc(1, 2 * MIB);
+    cr_expect(much, "no account, no limit");
+    iter__free(much);
+    cr_expect_eq(iter__alloc_live(), live);
+}
+
+static int n_asked;
+
+static uint64_t eighty_mib(void) {
+    n_asked++;
+    return 80 * MIB;
+}
+
+Test(alloc, an_account_asks_for_its_limit_when_it_holds_much) {
+    iter_account account = {.find_limit = eighty_mib};
+    iter__account_open(&account);
+    void *some = iter__map(60 * MIB);
+    cr_expect(some);
+    cr_expect_eq(n_asked, 0);
+    void *more = iter__map(10 * MIB);
+    cr_expect(more);
+    cr_expect_eq(n_asked, 1);
+    cr_expect_null(iter__map(11 * MIB));
+    cr_expect_eq(n_asked, 1);
+    cr_expect_eq(account.wanted, 81 * MIB);
+    iter__unmap(some, 60 * MIB);
+    iter__unmap(more, 10 * MIB);
+    iter__account_close(&account);
+}
+
+Test(alloc, accounts_nest) {
+    iter_account outer = {.limit = MIB}, inner = {0};
+    iter__account_open(&outer);
+    iter__account_open(&inner);
+    void *block = iter__alloc(1, MIB / 2);
+    cr_expect_null(iter__alloc(1, MIB));
+    cr_expect_eq(inner.wanted, 0, "it is the outer one that has no room");
+    cr_expect_gt(outer.wanted, 0);
+    iter__account_close(&inner);
+    cr_expect_eq(inner.held, outer.held);
+    iter__free(block);
+    cr_expect_eq(outer.held, 0);
+    iter__account_close(&outer);
+}

@@ -304,7 +304,7 @@ Test(format_imdb, every_allocation_may_fail) {
         if (status == ITER_OK) format_close(&f);
         cr_assert_eq(iter__alloc_live(), 0, "allocation %ld", n);
     }
-    cr_assert_gt(n, 10);
+    cr_assert_gt(n, 6); /* the list, the names, the words and what they are read from */
     make_folder_gone(folder);
 }
 

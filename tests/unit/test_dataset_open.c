@@ -1,0 +1,126 @@
+/* test_dataset_open.c - iter_dataset_open_with(): its options, and the memory that opening takes. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <iter/iter.h>
+
+#include "iter/core/alloc.h"
+#include "tests/support/make_data.h"
+
+TestSuite(dataset_open, .timeout = 60);
+
+#define MIB ((uint64_t)1 << 20)
+
+/* ---- A format of the caller's own: `path` says how much memory it declares, in bytes. -------------- */
+
+static iter_status own_open(void *state, const char *path, const void *options,
+                            iter_description *out, iter_error *err) {
+    (void)state, (void)options, (void)err;
+    out->n_samples = 1;
+    out->n_fields = 1;
+    out->fields[0] = (iter_field){.name = "data", .desc = {.dtype = ITER_U8}};
+    out->split = "";
+    out->index_bytes = strtoull(path, NULL, 10);
+    return ITER_OK;
+}
+
+static void own_close(void *state) {
+    (void)state;
+}
+
+static iter_status own_get(const void *state, uint32_t n, const uint64_t *indices,
+                           const iter_tensor *rows, iter_rng *rng, iter_error *err) {
+    (void)state, (void)n, (void)indices, (void)rows, (void)rng, (void)err;
+    return ITER_OK;
+}
+
+static const iter_format_ops own_format = {
+    .base = {.struct_size = sizeof(iter_format_ops), .name = "own", .help = "declares"},
+    .open = own_open,
+    .close = own_close,
+    .get = own_get};
+
+/* 4 MiB of IDX, gzipped. */
+static void make_zipped(const char *folder) {
+    uint8_t *bytes = calloc(1, 4 * MIB + 16);
+    const size_t head = make_idx_header(bytes, 0x08, 3, (const uint32_t[]){1024, 64, 64});
+    make_gzip(folder, "x.gz", bytes, head + 4 * MIB);
+    free(bytes);
+}
+
+/* ---- Tests ----------------------------------------------------------------------------------- */
+
+Test(dataset_open, options_are_checked) {
+    iter_error err;
+    iter_dataset *data = (iter_dataset *)&err;
+    iter_dataset_options options = ITER_DATASET_OPTIONS_INIT;
+    options.struct_size = 1;
+    cr_assert_eq(iter_dataset_open_with("synthetic:mnist", &options, &data, &err), ITER_EINVAL);
+    cr_assert_null(data);
+    cr_assert(strstr(err.message, "struct_size"), "%s", err.message);
+    cr_assert_eq(iter_dataset_open_with(NULL, NULL, &data, &err), ITER_EINVAL);
+    cr_assert_eq(iter_dataset_open_with("synthetic:mnist", NULL, &data, &err), ITER_OK);
+    iter_dataset_unref(data);
+}
+
+Test(dataset_open, what_a_caller_s_format_declares_counts) {
+    iter_registry *registry;
+    iter_dataset *data;
+    iter_dataset_options options = ITER_DATASET_OPTIONS_INIT;
+    cr_assert_eq(iter_registry_create(&registry, NULL), ITER_OK);
+    cr_assert_eq(iter_registry_add_format(registry, &own_format, NULL), ITER_OK);
+    options.registry = registry;
+    cr_assert_eq(iter_dataset_open_with("own:12345", &options, &data, NULL), ITER_OK);
+    cr_assert_eq(iter_dataset_describe(data)->index_bytes, 12345);
+    iter_dataset_unref(data);
+    iter_registry_destroy(registry);
+}
+
+/* Nothing is declared for it: the rows are measured, at opening and by a loader. */
+Test(dataset_open, what_a_built_in_format_holds_is_measured) {
+    char folder[MAKE_PATH_MAX], spec[MAKE_PATH_MAX + 32], due[128];
+    iter_error err;
+    iter_dataset *data;
+    iter_loader *loader;
+    iter_dataset_options options = ITER_DATASET_OPTIONS_INIT;
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    make_folder(folder);
+    make_zipped(folder);
+    snprintf(spec, sizeof(spec), "mnist:\"%s/x.gz\"", folder);
+    cr_assert_eq(iter_dataset_open(spec, NULL, &data, &err), ITER_OK, "%s", err.message);
+    const uint64_t held = iter_dataset_describe(data)->index_bytes;
+    cr_assert_geq(held, 4 * MIB);
+    cr_assert_leq(held, 4 * MIB + 4096);
+    opt.memory_limit = 2 * MIB;
+    cr_assert_eq(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_ENOMEM);
+    snprintf(due, sizeof(due), "an index of %llu bytes", (unsigned long long)held);
+    cr_assert(strstr(err.message, due), "%s", err.message);
+    iter_dataset_unref(data);
+
+    options.memory_limit = 4 * MIB;
+    cr_assert_eq(iter_dataset_open_with(spec, &options, &data, &err), ITER_ENOMEM);
+    cr_assert(strstr(err.message, "mnist: memory_limit of 4194304 bytes is too small, "), "%s",
+              err.message);
+    cr_assert(strstr(err.message, "x.gz: no memory for its 4194304 bytes"), "%s", err.message);
+    unsigned long long enough = 0;
+    cr_assert_eq(sscanf(strstr(err.message, "too small, "), "too small, %llu", &enough), 1);
+    options.memory_limit = enough; /* what the message says would do does */
+    cr_assert_eq(iter_dataset_open_with(spec, &options, &data, &err), ITER_OK, "%s", err.message);
+    iter_dataset_unref(data);
+    make_folder_gone(folder);
+    cr_assert_eq(iter__alloc_live(), 0);
+}
+
+/* Another reason than the limit stays the reason. */
+Test(dataset_open, a_limit_is_blamed_only_for_itself) {
+    iter_error err;
+    iter_dataset *data;
+    iter_dataset_options options = ITER_DATASET_OPTIONS_INIT;
+    options.memory_limit = 1;
+    cr_assert_eq(iter_dataset_open_with("mnist:/nowhere/x", &options, &data, &err), ITER_ENOMEM);
+    cr_assert(strstr(err.message, "memory_limit of 1 bytes"), "%s", err.message);
+    options.memory_limit = MIB;
+    cr_assert_eq(iter_dataset_open_with("mnist:/nowhere/x", &options, &data, &err), ITER_EIO);
+    cr_assert_not(strstr(err.message, "memory_limit"), "%s", err.message);
+}
