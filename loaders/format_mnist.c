@@ -3,10 +3,10 @@
  * files.
  *
  * An IDX file is: two zero bytes, a type code, the number of dimensions, each dimension as a
- * big-endian u32, then the elements in C order, big-endian. Images of one-byte elements in a plain
- * file are read as extents, where they lie. What is gzipped or must have its bytes swapped is
- * loaded when the set is opened, and so are labels always: they are small, and a read for each
- * would cost more than the label.
+ * big-endian u32, then the elements in C order, big-endian. A plain file is read as extents, where its
+ * rows lie; elements of several bytes are swapped row by row. What is gzipped is inflated when the set
+ * is opened, because gzip has no way to begin in the middle; so it counts in memory limits. Labels are
+ * loaded, too, if a row of them is short: a read for each would cost more than the label.
  *
  * Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", section "File
  * formats".
@@ -18,8 +18,17 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
+#include "loaders/decode_swapped.h"
 #include "loaders/file.h"
 #include "loaders/formats.h"
+
+#define LABEL_BYTES 64 /* longer rows of labels are read like images */
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define OTHER_ORDER 1 /* than that of the files */
+#else
+#define OTHER_ORDER 0
+#endif
 
 typedef enum split { ITER_SPLIT_TRAIN, ITER_SPLIT_TEST } split;
 
@@ -47,13 +56,14 @@ typedef struct idx_file {
     uint64_t dims[ITER_MAX_DIMS];
     uint64_t header_bytes, data_bytes, row_bytes;
     uint64_t file_bytes;
-    void *rows; /* data_bytes in this machine's byte order; NULL = read by extents */
+    void *rows;     /* data_bytes in this machine's byte order; NULL = read by extents */
+    int32_t extent; /* of a sample, or ITER_FROM_INDEX */
 } idx_file;
 
 typedef struct mnist_state {
     idx_file arrays[2]; /* in the order of the fields: images, labels */
     int n_arrays;
-    iter_file file; /* the images, where they are read by extents */
+    iter_file files[2]; /* those that are read by extents */
 } mnist_state;
 
 /* ---- one IDX file ---------------------------------------------------------------------------- */
@@ -142,21 +152,6 @@ static iter_status check_size(const idx_file *idx, const iter_input *input, iter
                       most);
 }
 
-static void to_native(void *rows, uint64_t bytes, size_t width) {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    unsigned char *p = rows;
-    for (uint64_t i = 0; width > 1 && i < bytes; i += width) {
-        for (size_t a = 0, b = width - 1; a < b; a++, b--) {
-            const unsigned char t = p[i + a];
-            p[i + a] = p[i + b];
-            p[i + b] = t;
-        }
-    }
-#else
-    (void)rows, (void)bytes, (void)width;
-#endif
-}
-
 static iter_status load_rows(idx_file *idx, iter_input *input, iter_error *err) {
     idx->rows = iter__map((size_t)idx->data_bytes);
     if (!idx->rows) {
@@ -172,20 +167,20 @@ static iter_status load_rows(idx_file *idx, iter_input *input, iter_error *err) 
                           "%s: has more than the %" PRIu64 " bytes that its header says", idx->path,
                           idx->header_bytes + idx->data_bytes);
     }
-    to_native(idx->rows, idx->data_bytes, iter_dtype_bytes(idx->dtype));
+    const size_t width = iter_dtype_bytes(idx->dtype);
+    if (OTHER_ORDER) iter__swap_elements(idx->rows, idx->rows, idx->data_bytes / width, width);
     return ITER_OK;
 }
 
-/* Takes `path`. The rows are loaded where `load` asks for it or extents cannot serve them. */
-static iter_status idx_open(idx_file *idx, char *path, bool load, iter_error *err) {
+/* Opens idx->path. Loads the rows if they are gzipped or no longer than `load_bytes`. */
+static iter_status idx_open(idx_file *idx, uint64_t load_bytes, iter_error *err) {
     iter_input *input = NULL;
-    idx->path = path;
-    ITER_TRY(iter__input_open(path, &input, err));
+    ITER_TRY(iter__input_open(idx->path, &input, err));
     iter_status status = read_header(idx, input, err);
     if (status == ITER_OK) status = check_size(idx, input, err);
     if (status == ITER_OK) {
         idx->file_bytes = idx->header_bytes + idx->data_bytes;
-        if (load || iter__input_is_gzip(input) || iter_dtype_bytes(idx->dtype) > 1)
+        if (iter__input_is_gzip(input) || idx->row_bytes <= load_bytes)
             status = load_rows(idx, input, err);
     }
     iter__input_close(input);
@@ -262,10 +257,10 @@ static iter_status open_arrays(mnist_state *s, const char *path, const mnist_opt
     s->arrays[0].path = paths[0]; /* from here on freed by mnist_close() */
     s->arrays[1].path = paths[1];
     ITER_TRY(found);
-    ITER_TRY(idx_open(&s->arrays[0], paths[0], false, err));
+    ITER_TRY(idx_open(&s->arrays[0], 0, err));
     s->n_arrays = 1;
     if (!paths[1]) return ITER_OK;
-    ITER_TRY(idx_open(&s->arrays[1], paths[1], true, err));
+    ITER_TRY(idx_open(&s->arrays[1], LABEL_BYTES, err));
     s->n_arrays = 2;
     if (s->arrays[0].dims[0] != s->arrays[1].dims[0]) {
         return iter__fail(err, ITER_EFORMAT,
@@ -275,7 +270,8 @@ static iter_status open_arrays(mnist_state *s, const char *path, const mnist_opt
     return ITER_OK;
 }
 
-static void fill_field(const idx_file *idx, iter_role role, iter_field *out) {
+static iter_status fill_field(const idx_file *idx, const mnist_options *o, iter_role role,
+                              iter_field *out, iter_error *err) {
     memset(out, 0, sizeof(*out));
     (void)snprintf(out->name, sizeof(out->name), "%s", role == ITER_LABEL ? "label" : "data");
     out->role = role;
@@ -283,8 +279,13 @@ static void fill_field(const idx_file *idx, iter_role role, iter_field *out) {
     out->desc.n_dims = idx->n_dims - 1;
     for (int32_t i = 1; i < idx->n_dims; i++)
         out->desc.dims[i - 1] = (int64_t)idx->dims[i];
-    if (role == ITER_DATA && idx->n_dims == 3) memcpy(out->desc.layout, "HW", 3);
-    out->extent = idx->rows ? ITER_FROM_INDEX : 0;
+    out->extent = idx->extent;
+    if (!idx->rows && OTHER_ORDER && iter_dtype_bytes(idx->dtype) > 1)
+        out->decoder = &iter__decoder_swapped;
+    (void)o, (void)err;
+    if (role == ITER_LABEL) return ITER_OK;
+    if (idx->n_dims == 3) memcpy(out->desc.layout, "HW", 3);
+    return ITER_OK;
 }
 
 /* The largest label and one, where labels are bytes. */
@@ -309,31 +310,43 @@ static uint64_t hash_array(uint64_t hash, const idx_file *idx) {
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
 
+/* Gives those arrays that are not in memory their extents. */
+static void place_arrays(mnist_state *s, iter_description *out) {
+    for (int i = 0; i < s->n_arrays; i++) {
+        idx_file *idx = &s->arrays[i];
+        idx->extent = ITER_FROM_INDEX;
+        if (idx->rows) continue;
+        idx->extent = out->n_extents++;
+        s->files[idx->extent] = (iter_file){idx->path, idx->file_bytes};
+        out->max_extent_bytes[idx->extent] = idx->row_bytes;
+    }
+    out->files = s->files;
+    out->n_files = (uint64_t)out->n_extents;
+}
+
+static iter_status describe(mnist_state *s, const mnist_options *o, iter_description *out,
+                            iter_error *err) {
+    out->n_samples = s->arrays[0].dims[0];
+    out->n_fields = s->n_arrays;
+    out->identity = iter__fnv1a_text(ITER_FNV_START, "mnist");
+    place_arrays(s, out);
+    for (int i = 0; i < s->n_arrays; i++) {
+        ITER_TRY(fill_field(&s->arrays[i], o, i ? ITER_LABEL : ITER_DATA, &out->fields[i], err));
+        out->identity = hash_array(out->identity, &s->arrays[i]);
+    }
+    if (s->n_arrays > 1) out->n_classes = count_classes(&s->arrays[1]);
+    return ITER_OK;
+}
+
 static iter_status mnist_open(void *state, const char *path, const void *options,
                               iter_description *out, iter_error *err) {
     mnist_state *s = state;
     const mnist_options *o = options;
-    const iter_status status = open_arrays(s, path, o, err);
+    iter_status status = open_arrays(s, path, o, err);
+    if (status == ITER_OK) status = describe(s, o, out, err);
     if (status < 0) {
         mnist_close(s);
         return status;
-    }
-
-    const idx_file *images = &s->arrays[0];
-    out->n_samples = images->dims[0];
-    out->n_fields = s->n_arrays;
-    out->identity = iter__fnv1a_text(ITER_FNV_START, "mnist");
-    for (int i = 0; i < s->n_arrays; i++) {
-        fill_field(&s->arrays[i], i ? ITER_LABEL : ITER_DATA, &out->fields[i]);
-        out->identity = hash_array(out->identity, &s->arrays[i]);
-    }
-    if (s->n_arrays > 1) out->n_classes = count_classes(&s->arrays[1]);
-    if (!images->rows) {
-        s->file = (iter_file){images->path, images->file_bytes};
-        out->files = &s->file;
-        out->n_files = 1;
-        out->n_extents = 1;
-        out->max_extent_bytes[0] = images->row_bytes;
     }
     const bool published = !o->images && iter__path_is_folder(path);
     out->split = !published ? "" : o->split == ITER_SPLIT_TEST ? "test" : "train";
@@ -341,10 +354,14 @@ static iter_status mnist_open(void *state, const char *path, const void *options
 }
 
 static void mnist_locate(const void *state, uint64_t index, iter_extent *out) {
-    const idx_file *images = &((const mnist_state *)state)->arrays[0];
-    out->object = 0;
-    out->offset = images->header_bytes + index * images->row_bytes;
-    out->size = images->row_bytes;
+    const mnist_state *s = state;
+    for (int i = 0; i < s->n_arrays; i++) {
+        const idx_file *idx = &s->arrays[i];
+        if (idx->rows) continue;
+        out[idx->extent] = (iter_extent){.object = (uint64_t)idx->extent,
+                                         .offset = idx->header_bytes + index * idx->row_bytes,
+                                         .size = idx->row_bytes};
+    }
 }
 
 static void mnist_index_row(const void *state, uint64_t index, int32_t field, void *row) {

@@ -3,8 +3,10 @@
  *
  * A .npy file is a magic, a version, the length of the header, and the header: a Python dictionary
  * as text with exactly the keys descr, fortran_order and shape; then the elements. The first
- * dimension counts the samples. Each array is a field with an extent of its own, read where it
- * lies, so the elements must be in this machine's byte order and in C order.
+ * dimension counts the samples. Each array is a field. In C order it has an extent of its own and is
+ * read where it lies; elements of the other byte order are swapped row by row. In Fortran order a row
+ * is scattered over the whole file, so the array is transposed into memory when it is opened, and
+ * counts in memory limits.
  *
  * Source: numpy/lib/format.py (versions 1.0, 2.0 and 3.0).
  */
@@ -18,6 +20,8 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
+#include "loaders/column_major.h"
+#include "loaders/decode_swapped.h"
 #include "loaders/file.h"
 #include "loaders/formats.h"
 
@@ -44,6 +48,10 @@ typedef struct npy_array {
     int32_t n_dims;
     uint64_t dims[ITER_MAX_DIMS];
     uint64_t header_bytes, row_bytes, file_bytes;
+    bool swapped; /* elements have the other byte order */
+    bool fortran;
+    void *rows;     /* of an array in Fortran order: all of it, as rows; else NULL */
+    int32_t extent; /* of a sample, or ITER_FROM_INDEX */
 } npy_array;
 
 typedef struct npy_state {
@@ -135,12 +143,8 @@ static iter_status read_descr(npy_array *array, cursor *c, iter_error *err) {
             "read",
             c->path, text);
     }
-    if ((order == '<' || order == '>') && order != native && iter_dtype_bytes(array->dtype) > 1) {
-        return iter__fail(err, ITER_EUNSUPPORTED,
-                          "%s: has the other byte order ('%s'); save it as "
-                          "array.astype(array.dtype.newbyteorder('='))",
-                          c->path, text);
-    }
+    array->swapped =
+        (order == '<' || order == '>') && order != native && iter_dtype_bytes(array->dtype) > 1;
     return ITER_OK;
 }
 
@@ -169,7 +173,7 @@ static iter_status read_shape(npy_array *array, cursor *c, iter_error *err) {
 
 /* The dictionary; each key exactly once. */
 static iter_status read_dictionary(npy_array *array, cursor *c, iter_error *err) {
-    bool descr = false, order = false, shape = false, fortran = false;
+    bool descr = false, order = false, shape = false;
     if (!take(c, "{")) return malformed(c, "it is not a dictionary", err);
     while (!take(c, "}")) {
         char key[32];
@@ -183,8 +187,9 @@ static iter_status read_dictionary(npy_array *array, cursor *c, iter_error *err)
             ITER_TRY(read_shape(array, c, err));
         } else if (strcmp(key, "fortran_order") == 0 && !order) {
             order = true;
-            fortran = take(c, "True");
-            if (!fortran && !take(c, "False")) return malformed(c, "fortran_order is neither", err);
+            array->fortran = take(c, "True");
+            if (!array->fortran && !take(c, "False"))
+                return malformed(c, "fortran_order is neither", err);
         } else {
             return malformed(c, "a key stands twice or is unknown", err);
         }
@@ -197,11 +202,6 @@ static iter_status read_dictionary(npy_array *array, cursor *c, iter_error *err)
     if (*c->p) return malformed(c, "something follows the dictionary", err);
     if (!descr || !order || !shape)
         return malformed(c, "descr, fortran_order or shape is missing", err);
-    if (fortran && array->n_dims > 1) {
-        return iter__fail(err, ITER_EUNSUPPORTED,
-                          "%s: is in Fortran order; save it as numpy.ascontiguousarray(array)",
-                          c->path);
-    }
     return ITER_OK;
 }
 
@@ -260,6 +260,7 @@ static iter_status read_prefix(npy_array *array, iter_input *input, uint32_t *ou
     return ITER_OK;
 }
 
+/* The header and the sizes. */
 static iter_status read_array(npy_array *array, iter_error *err) {
     iter_input *input = NULL;
     char *text = NULL;
@@ -294,12 +295,31 @@ static iter_status read_array(npy_array *array, iter_error *err) {
     return status;
 }
 
+/* Of an array in Fortran order. With one axis there is no order. */
+static iter_status load_rows(npy_array *array, iter_error *err) {
+    if (!array->fortran || array->n_dims == 1) return ITER_OK;
+    const size_t width = iter_dtype_bytes(array->dtype);
+    const iter__column_major columns = {.path = array->path,
+                                        .offset = array->header_bytes,
+                                        .dims = array->dims,
+                                        .n_dims = array->n_dims,
+                                        .width = width};
+    ITER_TRY(iter__column_major_load(&columns, &array->rows, err));
+    if (array->swapped)
+        iter__swap_elements(array->rows, array->rows, array->dims[0] * array->row_bytes / width,
+                            width);
+    return ITER_OK;
+}
+
 /* ---- the set of arrays ----------------------------------------------------------------------- */
 
 static void npy_close(void *state) {
     npy_state *s = state;
-    for (int i = 0; i < ITER_MAX_EXTENTS; i++)
-        iter__free(s->arrays[i].path);
+    for (int i = 0; i < ITER_MAX_EXTENTS; i++) {
+        npy_array *array = &s->arrays[i];
+        if (array->rows) iter__unmap(array->rows, (size_t)(array->dims[0] * array->row_bytes));
+        iter__free(array->path);
+    }
     memset(s, 0, sizeof(*s));
 }
 
@@ -321,7 +341,7 @@ static iter_status add_array(npy_state *s, char *path, const char *name, size_t 
         return iter__fail(err, ITER_EFORMAT, "%s: has %" PRIu64 " samples, %s has %" PRIu64, path,
                           array->dims[0], iter__path_base(s->arrays[0].path), s->arrays[0].dims[0]);
     }
-    s->files[s->n_arrays] = (iter_file){path, array->file_bytes};
+    ITER_TRY(load_rows(array, err));
     s->n_arrays++;
     return ITER_OK;
 }
@@ -403,6 +423,48 @@ static iter_status add_files(npy_state *s, const char *path, const char *label, 
     return add_array(s, iter__strdup(label), "label", 5, ITER_LABEL, err);
 }
 
+/* ---- what it is made of ---------------------------------------------------------------------- */
+
+/* An array that is not in memory gets the next extent. */
+static void place_array(npy_state *s, npy_array *array, iter_description *out) {
+    array->extent = ITER_FROM_INDEX;
+    if (array->rows) return;
+    array->extent = out->n_extents++;
+    s->files[array->extent] = (iter_file){array->path, array->file_bytes};
+    out->max_extent_bytes[array->extent] = array->row_bytes;
+}
+
+static void fill_field(const npy_array *array, iter_field *out) {
+    memset(out, 0, sizeof(*out));
+    memcpy(out->name, array->name, sizeof(out->name));
+    out->role = array->role;
+    out->desc.dtype = array->dtype;
+    out->desc.n_dims = array->n_dims - 1;
+    for (int32_t d = 1; d < array->n_dims; d++)
+        out->desc.dims[d - 1] = (int64_t)array->dims[d];
+    out->extent = array->extent;
+    if (array->swapped && !array->rows) out->decoder = &iter__decoder_swapped;
+}
+
+static iter_status describe(npy_state *s, const npy_options *o, iter_description *out,
+                            iter_error *err) {
+    out->identity = iter__fnv1a_text(ITER_FNV_START, "npy");
+    for (int i = 0; i < s->n_arrays; i++) {
+        npy_array *array = &s->arrays[i];
+        place_array(s, array, out);
+        fill_field(array, &out->fields[i]);
+        out->identity = iter__fnv1a_text(out->identity, iter__path_base(array->path));
+        out->identity = iter__fnv1a_u64(out->identity, array->file_bytes);
+    }
+    out->n_samples = s->arrays[0].dims[0];
+    out->n_fields = s->n_arrays;
+    out->files = s->files;
+    out->n_files = (uint64_t)out->n_extents;
+    out->split = "";
+    (void)o, (void)err;
+    return ITER_OK;
+}
+
 /* ---- callbacks ------------------------------------------------------------------------------- */
 
 static iter_status npy_open(void *state, const char *path, const void *options,
@@ -419,43 +481,33 @@ static iter_status npy_open(void *state, const char *path, const void *options,
     } else {
         status = add_folder(s, path, err);
     }
-    if (status < 0) {
-        npy_close(s);
-        return status;
-    }
-
-    out->identity = iter__fnv1a_text(ITER_FNV_START, "npy");
-    for (int i = 0; i < s->n_arrays; i++) {
-        const npy_array *array = &s->arrays[i];
-        iter_field *field = &out->fields[i];
-        memset(field, 0, sizeof(*field));
-        memcpy(field->name, array->name, sizeof(field->name));
-        field->role = array->role;
-        field->desc.dtype = array->dtype;
-        field->desc.n_dims = array->n_dims - 1;
-        for (int32_t d = 1; d < array->n_dims; d++)
-            field->desc.dims[d - 1] = (int64_t)array->dims[d];
-        field->extent = i;
-        out->max_extent_bytes[i] = array->row_bytes;
-        out->identity = iter__fnv1a_text(out->identity, iter__path_base(array->path));
-        out->identity = iter__fnv1a_u64(out->identity, array->file_bytes);
-    }
-    out->n_samples = s->arrays[0].dims[0];
-    out->n_fields = out->n_extents = s->n_arrays;
-    out->files = s->files;
-    out->n_files = (uint64_t)s->n_arrays;
-    out->split = "";
-    return ITER_OK;
+    if (status == ITER_OK) status = describe(s, o, out, err);
+    if (status < 0) npy_close(s);
+    return status;
 }
 
 static void npy_locate(const void *state, uint64_t index, iter_extent *out) {
     const npy_state *s = state;
     for (int i = 0; i < s->n_arrays; i++) {
         const npy_array *array = &s->arrays[i];
-        out[i] = (iter_extent){.object = (uint64_t)i,
-                               .offset = array->header_bytes + index * array->row_bytes,
-                               .size = array->row_bytes};
+        if (array->rows) continue;
+        out[array->extent] = (iter_extent){.object = (uint64_t)array->extent,
+                                           .offset = array->header_bytes + index * array->row_bytes,
+                                           .size = array->row_bytes};
     }
+}
+
+static void npy_index_row(const void *state, uint64_t index, int32_t field, void *row) {
+    const npy_array *array = &((const npy_state *)state)->arrays[field];
+    memcpy(row, (const char *)array->rows + index * array->row_bytes, (size_t)array->row_bytes);
+}
+
+static iter_status npy_resident(const void *state, int32_t field, const void **out_base,
+                                size_t *out_stride) {
+    const npy_array *array = &((const npy_state *)state)->arrays[field];
+    *out_base = array->rows;
+    *out_stride = (size_t)array->row_bytes;
+    return ITER_OK; /* NULL if the rows are read by extents */
 }
 
 const iter_format_ops iter__format_npy = {
@@ -468,4 +520,6 @@ const iter_format_ops iter__format_npy = {
     .open = npy_open,
     .close = npy_close,
     .locate = npy_locate,
+    .index_row = npy_index_row,
+    .resident = npy_resident,
 };

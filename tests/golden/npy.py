@@ -10,6 +10,9 @@ for name in "u1 i1 u2 i2 u4 i4 u8 i8 f2 f4 f8".split():
 np.save("npy/b1.npy", ramp % 3 == 0)
 np.save("npy/vector.npy", np.array([5, 6, 7], "<i8"))
 np.save("npy/fortran.npy", np.asfortranarray(ramp.astype("<f4")))
+cube = np.arange(120).reshape(5, 3, 4, 2)  # element [n, i, j, k] = ((n * 3 + i) * 4 + j) * 2 + k
+np.save("npy/fortran_rank4.npy", np.asfortranarray(cube.astype("<u2")))
+np.save("npy/fortran_big_endian.npy", np.asfortranarray(ramp.astype(">i8")))
 np.save("npy/big_endian.npy", ramp.astype(">f4"))
 np.save("npy/big_endian_bytes.npy", ramp.astype(">u1"))
 np.save("npy/structured.npy", np.zeros(3, [("a", "<f4"), ("b", "<i4")]))

@@ -8,24 +8,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/support/drive.h"
 #include "tests/support/expect.h"
 #include "tests/support/make_data.h"
+#include "tests/support/resident.h"
 
 #define SPARE ((size_t)8 << 20) /* threads, libjpeg's own tables, pages of code */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
-#if defined(SANITIZED) || !defined(ITER_HAVE_JPEG) || !defined(ITER_HAVE_PNG)
+#if !RESIDENT_IS_KNOWN || !defined(ITER_HAVE_JPEG) || !defined(ITER_HAVE_PNG)
 
 int main(void) {
     SKIP("what is resident means nothing under a sanitizer; and pictures want JPEG and PNG");
@@ -202,17 +193,6 @@ static void make_all(const char *folder) {
 }
 
 /* ---- Cases, each in a process of its own ------------------------------------------------------ */
-
-/* KiB of this process by the name in /proc/self/status, as bytes. */
-static size_t resident(const char *name) {
-    char line[128];
-    size_t kib = 0;
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file && fgets(line, sizeof(line), file))
-        if (strncmp(line, name, strlen(name)) == 0) kib = strtoul(line + strlen(name), NULL, 10);
-    if (file) fclose(file);
-    return kib << 10;
-}
 
 static size_t resident_before;
 
@@ -420,22 +400,9 @@ static const struct {
              {"raw-records", raw_records},       {"large-index", large_index},
              {"named-limits", named_limits}};
 
-/* This program once more, for one case. */
-static int run_alone(const char *name, const char *folder) {
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        execl("/proc/self/exe", "stress_memory", name, folder, (char *)NULL);
-        _exit(127);
-    }
-    int status = -1;
-    if (child < 0 || waitpid(child, &status, 0) < 0) return 1;
-    return status;
-}
-
 int main(int argc, char **argv) {
     resident_before = resident("VmRSS:");
-    for (size_t i = 0; argc == 3 && i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; argc == 4 && i < sizeof(cases) / sizeof(cases[0]); i++) {
         if (strcmp(cases[i].name, argv[1]) != 0) continue;
         cases[i].run(argv[2]);
         return EXPECT_DONE();
@@ -444,7 +411,7 @@ int main(int argc, char **argv) {
     make_folder(folder);
     make_all(folder);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        EXPECT(run_alone(cases[i].name, folder) == 0);
+        EXPECT(run_alone(cases[i].name, folder, "") == 0);
     make_folder_gone(folder);
     return EXPECT_DONE();
 }

@@ -46,4 +46,28 @@ static inline iter_status format_decode(const opened *f, uint64_t index, int fie
     return status;
 }
 
+/* Writes one row of a field of fixed size to out, from wherever it comes: the index, or its extent and
+ * its decoder. `out` has iter_desc_bytes() of the field. */
+static inline iter_status format_row(const opened *f, uint64_t index, int field, void *out,
+                                     iter_error *err) {
+    const iter_field *in = &f->desc.fields[field];
+    if (in->extent == ITER_FROM_INDEX) {
+        f->ops->index_row(f->state, index, field, out);
+        return ITER_OK;
+    }
+    const size_t capacity = (size_t)f->desc.max_extent_bytes[in->extent];
+    uint8_t *bytes = malloc(capacity);
+    const size_t n = format_read(f, index, in->extent, bytes, capacity);
+    iter_tensor row = iter_tensor_dense(&in->desc, out);
+    iter_status status = ITER_OK;
+    if (in->decoder)
+        status = in->decoder->decode(NULL, f->desc.shared, bytes, n, &row, err);
+    else if (n < in->offset + iter_desc_bytes(&in->desc))
+        status = ITER_EIO;
+    else
+        memcpy(out, bytes + in->offset, iter_desc_bytes(&in->desc));
+    free(bytes);
+    return status;
+}
+
 #endif

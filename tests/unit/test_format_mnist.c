@@ -9,7 +9,7 @@
 
 #include "iter/core/alloc.h"
 #include "loaders/formats.h"
-#include "tests/support/make_data.h"
+#include "tests/support/format_decode.h"
 
 TestSuite(format_mnist, .timeout = 60);
 
@@ -53,9 +53,9 @@ static void read_row(const opened *f, uint64_t index, int field, void *out, size
         f->ops->index_row(f->state, index, field, other);
         cr_assert_arr_eq(out, other, n);
     } else {
-        cr_assert_eq(f->desc.fields[field].extent, 0);
-        cr_assert_eq(f->desc.fields[field].offset, 0);
-        cr_assert_eq(format_read(f, index, 0, out, n), n);
+        cr_assert_eq(f->desc.fields[field].extent, field);
+        cr_assert_eq(iter_desc_bytes(&f->desc.fields[field].desc), n);
+        cr_assert_eq(format_row(f, index, field, out, NULL), ITER_OK);
     }
 }
 
@@ -183,6 +183,7 @@ Test(format_mnist, every_type_plain_and_gzipped) {
                 ITER_OK);
             cr_assert_null(format_fault(&f, 10));
             cr_assert_eq(f.desc.fields[0].desc.dtype, types[t].dtype);
+            cr_assert_eq(f.desc.n_extents, !gzip, "a plain file is held in memory");
             cr_assert_eq(f.desc.fields[0].desc.n_dims, 0);
             for (uint64_t i = 0; i < 2; i++) {
                 double row;
@@ -242,6 +243,31 @@ Test(format_mnist, any_pair_of_files) {
     format_close(&f);
     expect_fails(path, "images=other", ITER_EINVAL, path, "is a file");
     expect_fails(folder, "images=other", ITER_EIO, "other", "No such file or directory");
+    make_folder_gone(folder);
+}
+
+/* Masks, say: a plain file of long labels is read by extents, too. */
+Test(format_mnist, long_labels_stay_in_their_file) {
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], options[2 * MAKE_PATH_MAX];
+    uint8_t bytes[1024], row[200];
+    opened f;
+    make_folder(folder);
+    size_t n = make_idx_header(bytes, 0x08, 3, (const uint32_t[]){2, 2, 2});
+    make_file(folder, "images", bytes, n + 8);
+    n = make_idx_header(bytes, 0x0b, 3, (const uint32_t[]){2, 10, 10});
+    for (int i = 0; i < 400; i++)
+        bytes[n + i] = (uint8_t)i;
+    make_file(folder, "masks", bytes, n + 400);
+    snprintf(options, sizeof(options), "labels=%s", make_path(path, folder, "masks"));
+    cr_assert_eq(
+        format_open(&iter__format_mnist, make_path(path, folder, "images"), options, &f, NULL),
+        ITER_OK);
+    cr_assert_null(format_fault(&f, 10));
+    cr_assert_eq(f.desc.n_extents, 2);
+    read_row(&f, 1, 1, row, 200);
+    for (int i = 0; i < 200; i++)
+        cr_assert_eq(row[i], (uint8_t)(200 + (i ^ 1)), "big-endian i16, byte %d", i);
+    format_close(&f);
     make_folder_gone(folder);
 }
 

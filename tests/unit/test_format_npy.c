@@ -9,7 +9,7 @@
 
 #include "iter/core/alloc.h"
 #include "loaders/formats.h"
-#include "tests/support/make_data.h"
+#include "tests/support/format_decode.h"
 
 TestSuite(format_npy, .timeout = 60);
 
@@ -68,7 +68,7 @@ static void expect_ramp(const char *file, iter_dtype dtype, double factor) {
     cr_assert_str_eq(iter_desc_text(&f.desc.fields[0].desc, text, sizeof(text)), due);
     for (uint64_t i = 0; i < 3; i++) {
         double row[4];
-        cr_assert_eq(format_read(&f, i, 0, row, sizeof(row)), 4 * iter_dtype_bytes(dtype));
+        cr_assert_eq(format_row(&f, i, 0, row, &err), 0, "%s", err.message);
         for (int64_t k = 0; k < 4; k++)
             cr_assert_eq(element(row, k, dtype), factor * (double)(4 * i + (uint64_t)k), "%s",
                          file);
@@ -89,6 +89,9 @@ Test(format_npy, every_type_as_numpy_writes_it) {
     expect_ramp("version2", ITER_F32, 1);
     expect_ramp("version3", ITER_F32, 1);
     expect_ramp("big_endian_bytes", ITER_U8, 1); /* one byte has no order */
+    expect_ramp("big_endian", ITER_F32, 1);
+    expect_ramp("fortran", ITER_F32, 1);
+    expect_ramp("fortran_big_endian", ITER_I64, 1);
 }
 
 Test(format_npy, bools) {
@@ -126,8 +129,6 @@ Test(format_npy, what_cannot_be_read_says_what_to_do) {
         const char *file, *reason;
         iter_status status;
     } cases[] = {
-        {"fortran.npy", "Fortran order; save it as numpy.ascontiguousarray", ITER_EUNSUPPORTED},
-        {"big_endian.npy", "the other byte order ('>f4'); save it as", ITER_EUNSUPPORTED},
         {"structured.npy", "structured array", ITER_EUNSUPPORTED},
         {"object.npy", "numpy type '|O'", ITER_EUNSUPPORTED},
         {"complex.npy", "numpy type '<c8'", ITER_EUNSUPPORTED},
@@ -266,6 +267,136 @@ Test(format_npy, headers_as_python_may_write_them) {
         make_array(folder, "x.npy", bad[i].text, "abcdef", 6);
         expect_fails(path, NULL, ITER_EFORMAT, path, bad[i].reason);
     }
+    make_folder_gone(folder);
+}
+
+/* ---- Fortran order --------------------------------------------------------------------------- */
+
+/* As numpy wrote it: its rows lie in memory, in C order. */
+Test(format_npy, fortran_order_of_rank_4) {
+    opened f;
+    uint16_t row[24], *again;
+    const void *base;
+    size_t stride;
+    cr_assert_eq(format_open(&iter__format_npy, GOLDEN "fortran_rank4.npy", NULL, &f, NULL), 0);
+    cr_assert_null(format_fault(&f, 10));
+    cr_assert_eq(f.desc.n_samples, 5);
+    cr_assert_eq(f.desc.n_extents, 0);
+    cr_assert_eq(f.desc.n_files, 0);
+    cr_assert_eq(f.ops->resident(f.state, 0, &base, &stride), ITER_OK);
+    cr_assert_eq(stride, sizeof(row));
+    for (uint64_t i = 0; i < 5; i++) {
+        cr_assert_eq(format_row(&f, i, 0, row, NULL), ITER_OK);
+        again = (uint16_t *)(uintptr_t)base + i * 24;
+        for (uint64_t k = 0; k < 24; k++) {
+            cr_assert_eq(row[k], 24 * i + k);
+            cr_assert_eq(again[k], 24 * i + k);
+        }
+    }
+    format_close(&f);
+    cr_assert_eq(iter__alloc_live(), 0);
+}
+
+/* The value of element k of row n, as bytes of any width. */
+static uint64_t mixed(uint64_t n, uint64_t k) {
+    return (n * 1000003 + k + 1) * 0x9e3779b97f4a7c15u;
+}
+
+/* An array [dims] of elements of `width` bytes in Fortran order, by the definition: the first index
+ * runs fastest. */
+static void make_columns(const char *folder, const uint64_t dims[4], size_t width) {
+    static const char *const types[] = {"", "|u1", "<u2", "", "<u4", "", "", "", "<u8"};
+    const uint64_t n = dims[0] * dims[1] * dims[2] * dims[3];
+    char text[128];
+    uint8_t *bytes = malloc(1024 + n * width);
+    snprintf(text, sizeof(text),
+             "{'descr': '%s', 'fortran_order': True, 'shape': (%d, %d, %d, %d), }", types[width],
+             (int)dims[0], (int)dims[1], (int)dims[2], (int)dims[3]);
+    uint8_t *at = bytes + make_npy_header(bytes, text);
+    for (uint64_t l = 0; l < dims[3]; l++)
+        for (uint64_t k = 0; k < dims[2]; k++)
+            for (uint64_t j = 0; j < dims[1]; j++)
+                for (uint64_t i = 0; i < dims[0]; i++, at += width) {
+                    const uint64_t value = mixed(i, (j * dims[2] + k) * dims[3] + l);
+                    memcpy(at, &value, width);
+                }
+    make_file(folder, "x.npy", bytes, (size_t)(at - bytes));
+    free(bytes);
+}
+
+/* Long columns and short ones, more and fewer of them than are read at a time, of every width. */
+Test(format_npy, fortran_order_of_any_shape) {
+    static const struct {
+        uint64_t dims[4];
+        size_t width;
+    } cases[] = {{{3, 5, 7, 11}, 1},    {{1, 50, 70, 3}, 8},  {{9000, 3, 5, 9}, 2},
+                 {{70001, 1, 1, 2}, 1}, {{4100, 5, 3, 5}, 4}, {{2100, 7, 1, 11}, 8},
+                 {{4095, 2, 3, 1}, 1},  {{300, 90, 40, 1}, 2}};
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    make_folder(folder);
+    make_path(path, folder, "x.npy");
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        const uint64_t *dims = cases[c].dims, n_columns = dims[1] * dims[2] * dims[3];
+        uint8_t *row = malloc(n_columns * cases[c].width);
+        opened f;
+        make_columns(folder, dims, cases[c].width);
+        cr_assert_eq(format_open(&iter__format_npy, path, NULL, &f, NULL), ITER_OK);
+        for (uint64_t i = 0; i < dims[0]; i++) {
+            f.ops->index_row(f.state, i, 0, row);
+            for (uint64_t k = 0; k < n_columns; k++) {
+                const uint64_t value = mixed(i, k);
+                cr_assert_arr_eq(row + k * cases[c].width, &value, cases[c].width);
+            }
+        }
+        format_close(&f);
+        free(row);
+    }
+    make_folder_gone(folder);
+    cr_assert_eq(iter__alloc_live(), 0);
+}
+
+Test(format_npy, fortran_order_without_memory) {
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    make_folder(folder);
+    make_columns(folder, (const uint64_t[]){3, 5, 7, 11}, 4);
+    make_path(path, folder, "x.npy");
+    bool refused = false;
+    for (long n = 0;; n++) {
+        opened f;
+        iter_error err = {0};
+        iter__alloc_fail_after = n;
+        const iter_status s = format_open(&iter__format_npy, path, NULL, &f, &err);
+        iter__alloc_fail_after = -1;
+        format_close(&f);
+        cr_assert_eq(iter__alloc_live(), 0, "leak when allocation %ld fails", n);
+        if (s == ITER_OK) break;
+        cr_assert_eq(s, ITER_ENOMEM, "allocation %ld: %d %s", n, s, err.message);
+        refused |= strstr(err.message, "Fortran order, and no memory for its 4620 bytes") != NULL;
+    }
+    cr_assert(refused);
+    make_folder_gone(folder);
+}
+
+/* Of a folder's arrays one in memory, the others in their files: extents have no gap. */
+Test(format_npy, both_orders_side_by_side) {
+    char folder[MAKE_PATH_MAX];
+    opened f;
+    uint8_t row[2];
+    int32_t label;
+    make_folder(folder);
+    make_array(folder, "data.npy", "{'descr': '|u1', 'fortran_order': True, 'shape': (3, 2), }",
+               "acebdf", 6);
+    make_array(folder, "label.npy", LABELS, (const int32_t[]){7, -8, 9}, 12);
+    cr_assert_eq(format_open(&iter__format_npy, folder, NULL, &f, NULL), ITER_OK);
+    cr_assert_null(format_fault(&f, 10));
+    cr_assert_eq(f.desc.n_extents, 1);
+    cr_assert_eq(f.desc.fields[0].extent, ITER_FROM_INDEX);
+    cr_assert_eq(f.desc.fields[1].extent, 0);
+    cr_assert_eq(format_row(&f, 1, 0, row, NULL), ITER_OK);
+    cr_assert_arr_eq(row, "cd", 2);
+    cr_assert_eq(format_row(&f, 2, 1, &label, NULL), ITER_OK);
+    cr_assert_eq(label, 9);
+    format_close(&f);
     make_folder_gone(folder);
 }
 

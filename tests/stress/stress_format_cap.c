@@ -1,0 +1,374 @@
+/*
+ * stress_format_cap.c - every built-in format obeys a memory limit: over a set of four times the limit the process never has more than
+ * the limit and SPARE, or opening refuses, says so with numbers, and takes no more either.
+ *
+ * The table must have a case for each format that iter_builtin_format() lists: a new one without a case fails here.
+ *
+ * Each case is a process of its own: this program, with the case, its files and the limit as arguments. What that had before the first call
+ * is taken off.
+ */
+#include <zlib.h>
+
+#include "tests/support/drive.h"
+#include "tests/support/expect.h"
+#include "tests/support/make_data.h"
+#include "tests/support/resident.h"
+
+#define MIB       ((size_t)1 << 20)
+#define SPARE     (16 * MIB)
+#define SET_BYTES (64 * MIB) /* so a quarter and SPARE are well below all of it */
+
+/* ---- Sets ------------------------------------------------------------------------------------ */
+
+static FILE *create(const char *folder, const char *name) {
+    char path[MAKE_PATH_MAX];
+    FILE *file = fopen(make_path(path, folder, name), "wb");
+    if (!file) perror(path), exit(1);
+    return file;
+}
+
+/* n bytes that differ from MiB to MiB. */
+static void put_bytes(FILE *file, size_t n) {
+    static uint8_t block[1 << 16];
+    for (size_t done = 0; done < n; done += sizeof(block)) {
+        memset(block, (int)(done >> 20 & 0x3f), sizeof(block));
+        fwrite(block, 1, n - done < sizeof(block) ? n - done : sizeof(block), file);
+    }
+}
+
+static uint64_t make_cifar10(const char *folder) {
+    const uint32_t n = SET_BYTES / 3073;
+    make_cifar(folder, "set", 0, n, 1);
+    return n * 3073ull;
+}
+
+static uint64_t make_cifar100(const char *folder) {
+    const uint32_t n = SET_BYTES / 3074;
+    make_cifar(folder, "set", 0, n, 2);
+    return n * 3074ull;
+}
+
+enum { IDX_SIDE = 64 };
+
+static uint64_t make_idx(const char *folder, unsigned code, size_t width) {
+    uint8_t header[64];
+    const uint32_t n = (uint32_t)(SET_BYTES / (IDX_SIDE * IDX_SIDE * width));
+    const size_t head = make_idx_header(header, code, 3, (const uint32_t[]){n, IDX_SIDE, IDX_SIDE});
+    FILE *file = create(folder, "set");
+    fwrite(header, 1, head, file);
+    put_bytes(file, n * IDX_SIDE * IDX_SIDE * width);
+    fclose(file);
+    return n * IDX_SIDE * IDX_SIDE * width;
+}
+
+static uint64_t make_idx_bytes(const char *folder) {
+    return make_idx(folder, 0x08, 1);
+}
+
+static uint64_t make_idx_floats(const char *folder) {
+    return make_idx(folder, 0x0d, 4);
+}
+
+static uint64_t make_idx_gzip(const char *folder) {
+    char path[MAKE_PATH_MAX], block[1 << 16];
+    const uint64_t bytes = make_idx(folder, 0x08, 1);
+    FILE *plain = fopen(make_path(path, folder, "set"), "rb");
+    gzFile zipped = gzopen(make_path(path, folder, "set.gz"), "wb1");
+    for (size_t n; (n = fread(block, 1, sizeof(block), plain)) > 0;)
+        gzwrite(zipped, block, (unsigned)n);
+    gzclose(zipped);
+    fclose(plain);
+    return bytes;
+}
+
+enum { REVIEWS = 800, REVIEW_WORDS = (int)(SET_BYTES / REVIEWS / 9) };
+
+static void make_reviews(const char *folder, int n, int n_words) {
+    char path[MAKE_PATH_MAX], name[32];
+    make_subfolder(folder, "train");
+    make_subfolder(make_path(path, folder, "train"), "neg");
+    make_subfolder(path, "pos");
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof(name), "train/%s/%d.txt", i % 2 ? "neg" : "pos", i);
+        FILE *file = create(folder, name);
+        for (int k = 0; k < n_words; k++)
+            fprintf(file, "w%07d ", (i * 7 + k) % 5000);
+        fclose(file);
+    }
+}
+
+/* {"w0000000":0, ...}; returns its bytes. */
+static uint64_t make_words(const char *folder, int n) {
+    FILE *file = create(folder, "imdb_word_index.json");
+    for (int i = 0; i < n; i++)
+        fprintf(file, "%c\"w%07d\":%d", i ? ',' : '{', i, i);
+    fputc('}', file);
+    const long bytes = ftell(file);
+    fclose(file);
+    return (uint64_t)bytes;
+}
+
+static uint64_t make_imdb(const char *folder) {
+    make_words(folder, 5000);
+    make_reviews(folder, REVIEWS, REVIEW_WORDS);
+    return REVIEWS * REVIEW_WORDS * 9ull;
+}
+
+static uint64_t make_imdb_words(const char *folder) {
+    make_reviews(folder, 4, 10);
+    return make_words(folder, 1500000);
+}
+
+static uint64_t make_npy(const char *folder, const char *type, size_t width, const char *fortran) {
+    uint8_t header[256];
+    char text[128];
+    const uint64_t n = SET_BYTES / (4096 * width);
+    snprintf(text, sizeof(text), "{'descr': '%s', 'fortran_order': %s, 'shape': (%d, 4096), }",
+             type, fortran, (int)n);
+    FILE *file = create(folder, "set.npy");
+    fwrite(header, 1, make_npy_header(header, text), file);
+    put_bytes(file, n * 4096 * width);
+    fclose(file);
+    return n * 4096 * width;
+}
+
+static uint64_t make_npy_plain(const char *folder) {
+    return make_npy(folder, "<f4", 4, "False");
+}
+
+static uint64_t make_npy_swapped(const char *folder) {
+    return make_npy(folder, ">f4", 4, "False");
+}
+
+static uint64_t make_npy_fortran(const char *folder) {
+    return make_npy(folder, "|u1", 1, "True");
+}
+
+enum { PICTURE_SIDE = 300, PICTURES = (int)(SET_BYTES / (PICTURE_SIDE * PICTURE_SIDE * 3)) };
+
+static void put_chunk(uint8_t **at, const char *type, const uint8_t *data, size_t n) {
+    uint8_t *p = *at;
+    const uint32_t length = (uint32_t)n;
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t)(length >> (24 - 8 * i));
+    memcpy(p + 4, type, 4);
+    memcpy(p + 8, data, n);
+    const uint32_t sum = (uint32_t)crc32(0, p + 4, (uInt)n + 4);
+    for (int i = 0; i < 4; i++)
+        p[8 + n + (size_t)i] = (uint8_t)(sum >> (24 - 8 * i));
+    *at += n + 12;
+}
+
+/* A PNG of PICTURE_SIDE squared whose pixels are not compressed. malloc()ed. */
+static uint8_t *make_picture(size_t *out_size) {
+    static const uint8_t head[13] = {0, 0, PICTURE_SIDE >> 8, PICTURE_SIDE & 255,
+                                     0, 0, PICTURE_SIDE >> 8, PICTURE_SIDE & 255,
+                                     8, 2};
+    const size_t n = (size_t)PICTURE_SIDE * (3 * PICTURE_SIDE + 1);
+    uint8_t *rows = calloc(1, n), *packed = malloc(2 * n), *png = malloc(2 * n), *at = png + 8;
+    uLongf n_packed = 2 * n;
+    compress2(packed, &n_packed, rows, n, 0);
+    memcpy(png, "\x89PNG\r\n\x1a\n", 8);
+    put_chunk(&at, "IHDR", head, 13);
+    put_chunk(&at, "IDAT", packed, n_packed);
+    put_chunk(&at, "IEND", head, 0);
+    free(rows);
+    free(packed);
+    *out_size = (size_t)(at - png);
+    return png;
+}
+
+static uint64_t make_folder_of_pictures(const char *folder) {
+    char name[32];
+    size_t size;
+    uint8_t *picture = make_picture(&size);
+    make_subfolder(folder, "set");
+    for (int c = 0; c < 2; c++) {
+        snprintf(name, sizeof(name), "set/class%d", c);
+        make_subfolder(folder, name);
+    }
+    for (int i = 0; i < PICTURES; i++) {
+        snprintf(name, sizeof(name), "set/class%d/%d.png", i % 2, i);
+        make_file(folder, name, picture, size);
+    }
+    free(picture);
+    return PICTURES * (uint64_t)size;
+}
+
+static void put_u32(FILE *file, uint32_t value) {
+    for (int i = 0; i < 4; i++)
+        fputc((int)(value >> (8 * i) & 255), file);
+}
+
+static uint64_t make_records(const char *folder) {
+    static const uint8_t header[24];
+    size_t size;
+    uint8_t *picture = make_picture(&size);
+    FILE *file = create(folder, "set.rec");
+    for (int i = 0; i < PICTURES; i++) {
+        put_u32(file, 0xced7230a);
+        put_u32(file, (uint32_t)(sizeof(header) + size));
+        fwrite(header, 1, sizeof(header), file);
+        fwrite(picture, 1, size, file);
+        fwrite(header, 1, -size % 4, file);
+    }
+    fclose(file);
+    free(picture);
+    return PICTURES * (uint64_t)size;
+}
+
+/* A member of a tar archive (POSIX.1-1988 ustar), filled up to blocks of 512 bytes. */
+static void put_member(FILE *file, const char *name, const void *bytes, size_t n) {
+    char block[512] = {0};
+    unsigned sum = 0;
+    snprintf(block, 100, "%s", name);
+    snprintf(block + 100, 8, "%07o", 0644u);
+    snprintf(block + 124, 12, "%011zo", n);
+    snprintf(block + 136, 12, "%011o", 0u);
+    memset(block + 148, ' ', 8);
+    block[156] = '0';
+    memcpy(block + 257,
+           "ustar\0"
+           "00",
+           8);
+    for (int i = 0; i < 512; i++)
+        sum += (unsigned char)block[i];
+    snprintf(block + 148, 8, "%06o", sum);
+    fwrite(block, 1, 512, file);
+    fwrite(bytes, 1, n, file);
+    memset(block, 0, 512);
+    fwrite(block, 1, -n % 512, file);
+}
+
+static uint64_t make_tar(const char *folder) {
+    char name[32];
+    size_t size;
+    uint8_t *picture = make_picture(&size);
+    FILE *file = create(folder, "set.tar");
+    for (int i = 0; i < PICTURES; i++) {
+        snprintf(name, sizeof(name), "%d.png", i);
+        put_member(file, name, picture, size);
+        snprintf(name, sizeof(name), "%d.cls", i);
+        put_member(file, name, "1", 1);
+    }
+    put_bytes(file, 1024);
+    fclose(file);
+    free(picture);
+    return PICTURES * (uint64_t)size;
+}
+
+#define SYNTHETIC "?n=4100&shape=4096&dtype=f32&classes=0"
+
+static uint64_t make_nothing(const char *folder) {
+    (void)folder;
+    return 4100 * 4096 * 4;
+}
+
+/* ---- Cases ----------------------------------------------------------------------------------- */
+
+#define CROP "center-crop:64 | to:f32,nchw"
+
+static const struct {
+    const char *format, *title;
+    uint64_t (*make)(const char *folder); /* returns the bytes of the set */
+    const char *rest;                     /* of the spec, after the folder; NULL = without it */
+    const char *chain;
+    bool refused; /* opening must fail: the format cannot serve it in pieces */
+} cases[] = {
+    {"cifar10", "cifar10", make_cifar10, "/set", NULL, false},
+    {"cifar100", "cifar100", make_cifar100, "/set", NULL, false},
+    {"mnist", "IDX of bytes", make_idx_bytes, "/set", NULL, false},
+    {"mnist", "IDX of floats", make_idx_floats, "/set", NULL, false},
+    {"mnist", "IDX, gzipped", make_idx_gzip, "/set.gz", NULL, true},
+    {"imdb", "imdb", make_imdb, "", NULL, false},
+    {"imdb", "imdb, a large vocabulary", make_imdb_words, "\"?num_words=0", NULL, true},
+    {"npy", "npy", make_npy_plain, "/set.npy", NULL, false},
+    {"npy", "npy of the other byte order", make_npy_swapped, "/set.npy", NULL, false},
+    {"npy", "npy in Fortran order", make_npy_fortran, "/set.npy", NULL, true},
+    {"folder", "folder", make_folder_of_pictures, "/set", CROP, false},
+    {"recordio", "recordio", make_records, "/set.rec", CROP, false},
+    {"tar", "tar", make_tar, "/set.tar", CROP, false},
+    {"synthetic", "synthetic", make_nothing, NULL, NULL, false},
+};
+
+enum { CASES = sizeof(cases) / sizeof(cases[0]) };
+
+static void run_loader(iter_dataset *data, const char *chain_text, uint64_t limit) {
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    iter_error err;
+    iter_loader *loader;
+    iter_chain *chain = chain_text ? drive_chain(chain_text) : NULL;
+    opt.batch_size = 16;
+    opt.workers = 2;
+    opt.shuffle = ITER_SHUFFLE_FULL;
+    opt.memory_limit = limit;
+#ifndef ITER_HAVE_PNG
+    opt.on_error = ITER_ON_ERROR_BLANK;
+#endif
+    if (EXPECT_OK(iter_dataloader_create(data, chain, &opt, &loader, &err), &err)) {
+        drive_run(loader, 1);
+        iter_loader_unref(loader);
+    }
+    iter_chain_unref(chain);
+}
+
+static int run_case(int i, const char *folder, uint64_t limit) {
+    const size_t before = resident("VmRSS:");
+    char spec[MAKE_PATH_MAX + 64], due[128];
+    iter_dataset_options options = ITER_DATASET_OPTIONS_INIT;
+    iter_error err;
+    iter_dataset *data;
+    const char *rest = cases[i].rest;
+    if (!rest)
+        snprintf(spec, sizeof(spec), "%s:" SYNTHETIC, cases[i].format);
+    else if (rest[0] == '"')
+        snprintf(spec, sizeof(spec), "%s:\"%s%s", cases[i].format, folder, rest);
+    else
+        snprintf(spec, sizeof(spec), "%s:\"%s%s\"", cases[i].format, folder, rest);
+    options.memory_limit = limit;
+    const iter_status status = iter_dataset_open_with(spec, &options, &data, &err);
+    if (cases[i].refused) {
+        snprintf(due, sizeof(due), "%s: memory_limit of %llu bytes is too small, ", cases[i].format,
+                 (unsigned long long)limit);
+        EXPECT_ERROR(status, ITER_ENOMEM, &err, due);
+        EXPECT(strstr(err.message, " or more would do: "));
+        EXPECT(strstr(err.message, folder));
+    } else if (EXPECT_OK(status, &err)) {
+        run_loader(data, cases[i].chain, limit);
+        iter_dataset_unref(data);
+    }
+    const size_t most = resident("VmHWM:") - before;
+    printf("%-28s %5.1f MiB at most, the limit is %.1f%s\n", cases[i].title, (double)most / MIB,
+           (double)limit / MIB, cases[i].refused ? "; refused" : "");
+    EXPECT(before > 0);
+    EXPECT(most <= limit + SPARE);
+    return EXPECT_DONE();
+}
+
+/* ---- main ------------------------------------------------------------------------------------ */
+
+static void expect_a_case_for_each_format(void) {
+    const iter_format_ops *format;
+    for (int f = 0; (format = iter_builtin_format(f)); f++) {
+        int n = 0;
+        for (int i = 0; i < CASES; i++)
+            n += strcmp(cases[i].format, format->base.name) == 0;
+        if (n == 0) fprintf(stderr, "format %s has no case\n", format->base.name);
+        EXPECT(n > 0);
+    }
+}
+
+int main(int argc, char **argv) {
+    if (!RESIDENT_IS_KNOWN) SKIP("what is resident means nothing under a sanitizer");
+    if (argc == 4) return run_case(atoi(argv[1]), argv[2], strtoull(argv[3], NULL, 10));
+    expect_a_case_for_each_format();
+    for (int i = 0; i < CASES; i++) {
+        char folder[MAKE_PATH_MAX], number[16], limit[32];
+        make_folder(folder);
+        snprintf(limit, sizeof(limit), "%llu", (unsigned long long)cases[i].make(folder) / 4);
+        snprintf(number, sizeof(number), "%d", i);
+        EXPECT(run_alone(number, folder, limit) == 0);
+        make_folder_gone(folder);
+    }
+    return EXPECT_DONE();
+}
