@@ -18,6 +18,7 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
+#include "loaders/array_layout.h"
 #include "loaders/decode_swapped.h"
 #include "loaders/file.h"
 #include "loaders/formats.h"
@@ -36,6 +37,7 @@ typedef struct mnist_options {
     int32_t split;
     const char *images;
     const char *labels;
+    int32_t layout;
 } mnist_options;
 
 static const iter_option option_rows[] = {
@@ -45,6 +47,7 @@ static const iter_option option_rows[] = {
      offsetof(mnist_options, images), 0, 0, NULL, 0},
     {"labels", "an IDX file in the folder with the labels of images=", ITER_OPTION_STRING,
      offsetof(mnist_options, labels), 0, 0, NULL, 0},
+    ITER_ARRAY_LAYOUT_ROW(offsetof(mnist_options, layout)),
     {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
 };
 
@@ -282,10 +285,9 @@ static iter_status fill_field(const idx_file *idx, const mnist_options *o, iter_
     out->extent = idx->extent;
     if (!idx->rows && OTHER_ORDER && iter_dtype_bytes(idx->dtype) > 1)
         out->decoder = &iter__decoder_swapped;
-    (void)o, (void)err;
     if (role == ITER_LABEL) return ITER_OK;
     if (idx->n_dims == 3) memcpy(out->desc.layout, "HW", 3);
-    return ITER_OK;
+    return iter__array_layout_apply((iter__array_layout)o->layout, idx->path, &out->desc, err);
 }
 
 /* The largest label and one, where labels are bytes. */

@@ -20,6 +20,7 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
+#include "loaders/array_layout.h"
 #include "loaders/column_major.h"
 #include "loaders/decode_swapped.h"
 #include "loaders/file.h"
@@ -32,11 +33,13 @@
 
 typedef struct npy_options {
     const char *label;
+    int32_t layout;
 } npy_options;
 
 static const iter_option option_rows[] = {
     {"label", "a .npy file with the labels", ITER_OPTION_STRING, offsetof(npy_options, label), 0, 0,
      NULL, 0},
+    ITER_ARRAY_LAYOUT_ROW(offsetof(npy_options, layout)),
     {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
 };
 
@@ -461,8 +464,8 @@ static iter_status describe(npy_state *s, const npy_options *o, iter_description
     out->files = s->files;
     out->n_files = (uint64_t)out->n_extents;
     out->split = "";
-    (void)o, (void)err;
-    return ITER_OK;
+    return iter__array_layout_apply((iter__array_layout)o->layout, s->arrays[0].path,
+                                    &out->fields[0].desc, err);
 }
 
 /* ---- callbacks ------------------------------------------------------------------------------- */

@@ -271,6 +271,48 @@ Test(format_mnist, long_labels_stay_in_their_file) {
     make_folder_gone(folder);
 }
 
+/* What the axes are called; what cannot be is refused by its numbers. */
+Test(format_mnist, layout_names_the_axes) {
+    static const struct {
+        unsigned rank;
+        uint32_t dims[5];
+        const char *options, *shape, *reason;
+    } cases[] = {
+        {4, {2, 6, 5, 3}, "layout=hwc", "u8 [6, 5, 3] \"HWC\"", NULL},
+        {4, {2, 3, 6, 5}, "layout=chw", "u8 [3, 6, 5] \"CHW\"", NULL},
+        {4, {2, 6, 5, 3}, NULL, "u8 [6, 5, 3]", NULL},
+        {4, {2, 6, 5, 3}, "layout=none", "u8 [6, 5, 3]", NULL},
+        {3, {2, 6, 5}, "layout=hwc", "u8 [6, 5] \"HW\"", NULL},
+        {3, {2, 6, 5}, "layout=chw", "u8 [6, 5] \"HW\"", NULL},
+        {4, {2, 8, 8, 7}, "layout=hwc", "u8 [8, 8, 7] \"HWC\"", NULL},
+        {4, {2, 3, 6, 5}, "layout=hwc", NULL, "images of 5 channels of its 3 x 6 x 5; layout=chw"},
+        {4, {2, 6, 5, 3}, "layout=chw", NULL, "images of 6 channels of its 6 x 5 x 3; layout=hwc"},
+        {2, {2, 6}, "layout=hwc", NULL, "wants images of 2 or 3 dimensions after the first, got 1"},
+        {5, {2, 2, 2, 2, 2}, "layout=chw", NULL, "dimensions after the first, got 4"},
+    };
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], text[64];
+    make_folder(folder);
+    make_path(path, folder, "x");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint8_t bytes[1024] = {0};
+        opened f;
+        size_t n = 1;
+        for (unsigned d = 0; d < cases[i].rank; d++)
+            n *= cases[i].dims[d];
+        const size_t head = make_idx_header(bytes, 0x08, cases[i].rank, cases[i].dims);
+        make_file(folder, "x", bytes, head + n);
+        if (cases[i].reason) {
+            expect_fails(path, cases[i].options, ITER_EINVAL, path, cases[i].reason);
+            continue;
+        }
+        cr_assert_eq(format_open(&iter__format_mnist, path, cases[i].options, &f, NULL), ITER_OK);
+        cr_assert_str_eq(iter_desc_text(&f.desc.fields[0].desc, text, sizeof(text)),
+                         cases[i].shape);
+        format_close(&f);
+    }
+    make_folder_gone(folder);
+}
+
 static void make_broken(const char *folder, make_function *make, size_t at, uint8_t value,
                         size_t size) {
     uint8_t bytes[256] = {0};

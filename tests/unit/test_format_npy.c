@@ -400,6 +400,27 @@ Test(format_npy, both_orders_side_by_side) {
     make_folder_gone(folder);
 }
 
+/* ---- Images ---------------------------------------------------------------------------------- */
+
+Test(format_npy, layout_names_the_axes_of_the_first_array) {
+    char folder[MAKE_PATH_MAX], text[64];
+    opened f;
+    const uint8_t zeros[512] = {0};
+    make_folder(folder);
+    make_array(folder, "data.npy",
+               "{'descr': '|u1', 'fortran_order': False, 'shape': (3, 6, 5, 3), }", zeros, 270);
+    make_array(folder, "mask.npy", "{'descr': '|u1', 'fortran_order': False, 'shape': (3, 2), }",
+               zeros, 6);
+    cr_assert_eq(format_open(&iter__format_npy, folder, "layout=hwc", &f, NULL), ITER_OK);
+    cr_assert_str_eq(iter_desc_text(&f.desc.fields[0].desc, text, sizeof(text)),
+                     "u8 [6, 5, 3] \"HWC\"");
+    cr_assert_str_eq(iter_desc_text(&f.desc.fields[1].desc, text, sizeof(text)), "u8 [2]");
+    format_close(&f);
+    expect_fails(folder, "layout=chw", ITER_EINVAL, "data.npy", "images of 6 channels");
+    expect_fails(folder, "layout=nhwc", ITER_EINVAL, "layout", "nhwc");
+    make_folder_gone(folder);
+}
+
 Test(format_npy, broken_files_say_file_and_reason) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
     uint8_t bytes[256];
