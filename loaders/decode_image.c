@@ -5,6 +5,7 @@
  * pictures alone. The caller's options are checked and copied then, too: they may come from a format
  * of the user's own, made for an older version of the struct, or be absent.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "iter/core/alloc.h"
@@ -12,6 +13,9 @@
 #include "iter/core/options.h"
 #include "loaders/codec_memory.h"
 #include "loaders/image.h"
+
+#define NO_IMAGE    "neither JPEG nor PNG"
+#define SHOWN_BYTES 4 /* of a file of an unknown kind */
 
 typedef struct codec {
     const iter_decoder_ops *ops;
@@ -82,24 +86,23 @@ static bool starts_with(const uint8_t *bytes, size_t size, const char *magic, si
     return size >= length && memcmp(bytes, magic, length) == 0;
 }
 
-/* What the bytes are instead, for the error. */
+/* What the bytes are instead, for the error; NULL = unknown. */
 static const char *other_kind(const uint8_t *bytes, size_t size) {
     static const struct {
+        size_t at;
         const char *magic;
         size_t length;
         const char *text;
     } kinds[] = {
-        {"GIF8", 4, "a GIF"},
-        {"BM", 2, "a BMP"},
-        {"RIFF", 4, "a RIFF (WebP?)"},
-        {"II*\0", 4, "a TIFF"},
-        {"MM\0*", 4, "a TIFF"},
-        {"<", 1, "a text (HTML?)"},
-        {"\0\0\0", 3, "an ISO file (HEIF, AVIF?)"},
-        {"{", 1, "a text (JSON?)"},
+        {0, "GIF8", 4, "a GIF"},          {0, "BM", 2, "a BMP"},
+        {0, "RIFF", 4, "a RIFF (WebP?)"}, {0, "II*\0", 4, "a TIFF"},
+        {0, "MM\0*", 4, "a TIFF"},        {4, "ftyp", 4, "an ISO file (HEIF, AVIF?)"},
+        {0, "<", 1, "a text (HTML?)"},    {0, "{", 1, "a text (JSON?)"},
     };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        if (starts_with(bytes, size, kinds[i].magic, kinds[i].length)) return kinds[i].text;
+        if (size > kinds[i].at &&
+            starts_with(bytes + kinds[i].at, size - kinds[i].at, kinds[i].magic, kinds[i].length))
+            return kinds[i].text;
     return NULL;
 }
 
@@ -117,10 +120,11 @@ static iter_status sniff(image_state *s, const uint8_t *bytes, size_t size, code
         return ITER_OK;
     }
     const char *kind = other_kind(bytes, size);
-    if (kind) return iter__fail(err, ITER_EFORMAT, "neither JPEG nor PNG: it begins as %s", kind);
-    return iter__fail(err, ITER_EFORMAT, "neither JPEG nor PNG: it begins with %02x %02x %02x %02x",
-                      bytes[0], size > 1 ? bytes[1] : 0u, size > 2 ? bytes[2] : 0u,
-                      size > 3 ? bytes[3] : 0u);
+    if (kind) return iter__fail(err, ITER_EFORMAT, NO_IMAGE ": it begins as %s", kind);
+    char first[3 * SHOWN_BYTES + 1] = "";
+    for (size_t i = 0; i < size && i < SHOWN_BYTES; i++)
+        snprintf(first + 3 * i, 4, " %02x", bytes[i]);
+    return iter__fail(err, ITER_EFORMAT, NO_IMAGE ": its first bytes are%s", first);
 }
 
 /* ---- callbacks ------------------------------------------------------------------------------- */

@@ -151,7 +151,18 @@ Test(decode_jpeg, what_is_no_jpeg) {
     expect_refused(&defaults, "<html><body>Not found</body>", 28, ITER_EFORMAT,
                    "begins as a text (HTML?)");
     expect_refused(&defaults, "GIF89a........", 14, ITER_EFORMAT, "begins as a GIF");
-    expect_refused(&defaults, "\x01\x02", 2, ITER_EFORMAT, "it begins with 01 02");
+    expect_refused(&defaults, "\x01\x02", 2, ITER_EFORMAT,
+                   "neither JPEG nor PNG: its first bytes are 01 02");
+    expect_refused(&defaults, "\0\0\0\0\0\0\0\0\0\0\0\0", 12, ITER_EFORMAT,
+                   "its first bytes are 00 00 00 00");
+    expect_refused(&defaults,
+                   "\0\0\0\x18"
+                   "ftypheic",
+                   12, ITER_EFORMAT, "begins as an ISO file (HEIF, AVIF?)");
+    expect_refused(&defaults,
+                   "\0\0\0\x18"
+                   "fty",
+                   7, ITER_EFORMAT, "its first bytes are 00 00 00 18");
     expect_refused(&defaults, "\xff\xd8\xff", 3, ITER_EFORMAT, "end early, after 3 bytes");
     expect_refused(&defaults, "\xff\xd8\xff\xd9", 4, ITER_EFORMAT, "no image");
 }
