@@ -29,14 +29,23 @@ typedef enum iter_image_channels { ITER_IMAGE_RGB = 0, ITER_IMAGE_GRAY = 1 } ite
 
 /**
  * What happens if the decoder warns about an image (damaged entropy data, bytes that belong nowhere)
- * and goes on: use it; use it and count it in the loader's statistics; or fail the sample. If the
- * data end within the wanted rows, the sample fails in any case. Damage below them is not noticed.
+ * and goes on: use it; use it and count it in the loader's statistics; or fail the sample.
  */
 typedef enum iter_image_warning {
     ITER_WARNING_ACCEPT = 0,
     ITER_WARNING_COUNT = 1,
     ITER_WARNING_REJECT = 2
 } iter_image_warning;
+
+/**
+ * What happens if the data of a JPEG or PNG end within the wanted rows: the sample fails; or what is
+ * missing is made up as Pillow does under its LOAD_TRUNCATED_IMAGES, and the decoder warns. What is
+ * missing below the wanted rows is not noticed.
+ */
+typedef enum iter_image_truncated {
+    ITER_TRUNCATED_FAIL = 0,
+    ITER_TRUNCATED_ACCEPT = 1
+} iter_image_truncated;
 
 /** Options of the decoder "image", read once when a worker starts. Begin with
  * ITER_IMAGE_OPTIONS_INIT. */
@@ -48,10 +57,11 @@ typedef struct iter_image_options {
     int64_t max_pixels; /* larger images fail with ENOMEM (progressive and interlaced ones: above a
                            quarter of it); 0 = 100 million */
     int64_t max_scans;  /* progressive JPEGs with more scans fail; 0 = 100 */
+    int32_t truncated;  /* iter_image_truncated */
 } iter_image_options;
 
 #define ITER_IMAGE_OPTIONS_INIT \
-    { sizeof(iter_image_options), ITER_IMAGE_RGB, ITER_WARNING_COUNT, false, 100000000, 100 }
+    { sizeof(iter_image_options), ITER_IMAGE_RGB, ITER_WARNING_COUNT, false, 100000000, 100, 0 }
 
 ITER_END_DECLS
 

@@ -43,6 +43,8 @@ static iter_status read_options(const void *shared, iter_image_options *out, ite
         return iter__fail(err, ITER_EINVAL, "options: channels is %d", (int)out->channels);
     if (out->on_warning < ITER_WARNING_ACCEPT || out->on_warning > ITER_WARNING_REJECT)
         return iter__fail(err, ITER_EINVAL, "options: on_warning is %d", (int)out->on_warning);
+    if (out->truncated < ITER_TRUNCATED_FAIL || out->truncated > ITER_TRUNCATED_ACCEPT)
+        return iter__fail(err, ITER_EINVAL, "options: truncated is %d", (int)out->truncated);
     if (out->max_pixels < 0 || out->max_scans < 0)
         return iter__fail(err, ITER_EINVAL, "options: max_pixels or max_scans is below 0");
     return ITER_OK;

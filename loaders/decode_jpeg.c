@@ -12,9 +12,13 @@
  * defined are overwritten before each one, Huffman tables with the standard ones (what a file without
  * any means, as frames of motion JPEG are), quantisation tables with zeros, which no file may use.
  *
- * Data that end early fail. libjpeg would go on in grey; and an end that is met while bits are only
- * looked at ahead of time is none: behind the last byte it finds an EOI, and if it then lacks bits it
- * says so (JWRN_HIT_MARKER).
+ * Data that ends early fails, or is accepted if the options say so. After the last byte libjpeg gets an
+ * EOI marker. If it then lacks bits it warns (JWRN_HIT_MARKER) and goes on in gray; hitting the end while
+ * it looks ahead is not an error. Pillow does the same under LOAD_TRUNCATED_IMAGES, so the pixels are
+ * equal. Of a progressive picture whose scans are missing libjpeg smooths the edges of blocks, from
+ * pixels far around; such a picture is decoded whole, and parts are cut from it. If the end comes within
+ * a marker segment there is nothing to go on with, and the picture fails; so does every one that is
+ * coded arithmetically, for whose missing bits libjpeg makes up noise.
  *
  * CMYK pictures come from Adobe's programs, which store them inverted; so all are taken (Pillow,
  * too). Red is C * K / 255 in stored values.
@@ -74,6 +78,7 @@ typedef struct jpeg_state {
 typedef struct stored_part {
     iter_rect part;
     int64_t first_x, n_x; /* columns that are decoded */
+    bool whole;           /* all of the picture is decoded, whatever the part */
 } stored_part;
 
 /* ---- What libjpeg calls ---------------------------------------------------------------------- */
@@ -83,15 +88,13 @@ static _Noreturn void fail_now(jpeg_state *s, iter_status status) {
     longjmp(s->fail, 1);
 }
 
-static _Noreturn void fail_early(jpeg_state *s) {
+static void say_early(jpeg_state *s) {
     snprintf(s->text, sizeof(s->text), "the data end early, after %zu bytes", s->size);
-    fail_now(s, ITER_EFORMAT);
 }
 
-static void on_error(j_common_ptr common) {
-    jpeg_state *s = common->client_data;
-    common->err->format_message(common, s->text);
-    fail_now(s, common->err->msg_code == JERR_OUT_OF_MEMORY ? ITER_ENOMEM : ITER_EFORMAT);
+static _Noreturn void fail_early(jpeg_state *s) {
+    say_early(s);
+    fail_now(s, ITER_EFORMAT);
 }
 
 static void on_no_memory(j_common_ptr common, const iter_error *error) {
@@ -100,12 +103,40 @@ static void on_no_memory(j_common_ptr common, const iter_error *error) {
     fail_now(s, error->status);
 }
 
+static bool accepts_ends(const jpeg_state *s) {
+    return s->options->truncated == ITER_TRUNCATED_ACCEPT;
+}
+
+static void on_error(j_common_ptr common) {
+    jpeg_state *s = common->client_data;
+    const bool no_memory = common->err->msg_code == JERR_OUT_OF_MEMORY;
+    common->err->format_message(common, s->text);
+    if (s->ended && accepts_ends(s) && !no_memory) say_early(s); /* it took the EOI for data */
+    fail_now(s, no_memory ? ITER_ENOMEM : ITER_EFORMAT);
+}
+
+/* Counts a warning whose text is in s->text if it is the first one. */
+static void warned(jpeg_state *s) {
+    s->n_warnings++;
+    if (s->options->on_warning == ITER_WARNING_REJECT) fail_now(s, ITER_EFORMAT);
+}
+
+/* Bits are missing that the picture needs. */
+static void lacks_bits(jpeg_state *s) {
+    if (!accepts_ends(s)) fail_early(s);
+    if (s->n_warnings == 0) say_early(s);
+    warned(s);
+}
+
 static void on_message(j_common_ptr common, int level) {
     jpeg_state *s = common->client_data;
     if (level >= 0) return; /* traces */
-    if (s->ended && common->err->msg_code == JWRN_HIT_MARKER) fail_early(s);
-    if (s->n_warnings++ == 0) common->err->format_message(common, s->text);
-    if (s->options->on_warning == ITER_WARNING_REJECT) fail_now(s, ITER_EFORMAT);
+    if (s->ended && (common->err->msg_code == JWRN_HIT_MARKER || accepts_ends(s))) {
+        lacks_bits(s);
+        return;
+    }
+    if (s->n_warnings == 0) common->err->format_message(common, s->text);
+    warned(s);
 }
 
 static void on_output(j_common_ptr common) {
@@ -129,7 +160,9 @@ static void source_nothing(j_decompress_ptr jpeg) {
 static boolean source_ended(j_decompress_ptr jpeg) {
     static const JOCTET end[2] = {0xff, JPEG_EOI};
     jpeg_state *s = jpeg->client_data;
-    if (!s->in_scans || jpeg_has_multiple_scans(jpeg) || jpeg->arith_code) fail_early(s);
+    if (!s->in_scans || s->ended || jpeg->arith_code)
+        fail_early(s); /* ended: in a marker segment */
+    if (jpeg_has_multiple_scans(jpeg)) lacks_bits(s);
     s->ended = true;
     s->source.next_input_byte = end;
     s->source.bytes_in_buffer = sizeof(end);
@@ -272,6 +305,28 @@ static void scale_range(int64_t *at, int64_t *n, int64_t scale, int64_t whole) {
     *n = least(length, whole);
 }
 
+/* Whether scans of a progressive picture are missing: then libjpeg smooths it, if it may. */
+static bool lacks_scans(j_decompress_ptr jpeg) {
+    for (int c = 0; jpeg->progressive_mode && c < jpeg->num_components; c++)
+        for (int i = 0; i < DCTSIZE2; i++)
+            if (jpeg->coef_bits[c][i] != 0) return true;
+    return false;
+}
+
+/* The columns to decode for the part: with an MCU on either side, from which chroma is upsampled. */
+static void crop_columns(j_decompress_ptr jpeg, stored_part *p) {
+    const int64_t block = (int64_t)BLOCK_WIDTH(jpeg) * jpeg->max_h_samp_factor;
+    const int64_t from = most(p->part.x / block - 1, 0) * block;
+    const int64_t to = least(p->part.x + p->part.width + block, jpeg->output_width);
+    p->first_x = 0;
+    p->n_x = jpeg->output_width;
+    if (p->whole || to - from == p->n_x) return;
+    JDIMENSION x = (JDIMENSION)from, n = (JDIMENSION)(to - from);
+    jpeg_crop_scanline(jpeg, &x, &n);
+    p->first_x = x;
+    p->n_x = n;
+}
+
 static void start(jpeg_state *s, const iter_image_wish *wish, stored_part *out) {
     j_decompress_ptr jpeg = &s->jpeg;
     const bool swaps = iter__orient_swaps(s->orientation);
@@ -281,26 +336,18 @@ static void start(jpeg_state *s, const iter_image_wish *wish, stored_part *out) 
                                     swaps ? wish->min_height : wish->min_width);
     jpeg->scale_num = 1;
     jpeg->scale_denom = (unsigned)scale;
-    jpeg->do_block_smoothing = FALSE;
+    jpeg->do_block_smoothing = accepts_ends(s);
     if (jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK)
         jpeg->out_color_space = JCS_CMYK;
     else
         jpeg->out_color_space = s->options->channels == ITER_IMAGE_GRAY ? JCS_GRAYSCALE : JCS_RGB;
     jpeg_start_decompress(jpeg);
+    out->whole = accepts_ends(s) && lacks_scans(jpeg);
     if (scale > 1) {
         scale_range(&out->part.y, &out->part.height, scale, jpeg->output_height);
         scale_range(&out->part.x, &out->part.width, scale, jpeg->output_width);
     }
-    const int64_t block = (int64_t)BLOCK_WIDTH(jpeg) * jpeg->max_h_samp_factor;
-    const int64_t from = most(out->part.x / block - 1, 0) * block;
-    const int64_t to = least(out->part.x + out->part.width + block, jpeg->output_width);
-    out->first_x = 0;
-    out->n_x = jpeg->output_width;
-    if (to - from == out->n_x) return;
-    JDIMENSION x = (JDIMENSION)from, n = (JDIMENSION)(to - from);
-    jpeg_crop_scanline(jpeg, &x, &n);
-    out->first_x = x;
-    out->n_x = n;
+    crop_columns(jpeg, out);
 }
 
 static uint8_t divide_255(uint32_t product) {
@@ -339,6 +386,20 @@ static size_t take_rows(jpeg_state *s, size_t row_bytes) {
 static void read_rows(jpeg_state *s, JSAMPARRAY rows, int64_t n) {
     for (int64_t got = 0; got < n;)
         got += jpeg_read_scanlines(&s->jpeg, rows + got, (JDIMENSION)(n - got));
+}
+
+/* Passes over the rows above the part. */
+static void skip_rows(jpeg_state *s, const stored_part *p) {
+    j_decompress_ptr jpeg = &s->jpeg;
+    if (p->part.y == 0) return;
+    if (!p->whole) {
+        jpeg_skip_scanlines(jpeg, (JDIMENSION)p->part.y);
+        return;
+    }
+    take_rows(s, (size_t)(p->n_x * jpeg->output_components));
+    JSAMPROW row = s->rows;
+    for (int64_t y = 0; y < p->part.y; y++)
+        read_rows(s, &row, 1);
 }
 
 /* To who takes them, a few that stay in the first cache. */
@@ -403,7 +464,7 @@ static void read_part(jpeg_state *s, const iter_image_wish *wish, iter_tensor *o
     out->desc.dims[1] = swaps ? p.part.height : p.part.width;
     const size_t reach =
         wish->rows && s->orientation == 1 ? wish->rows->begin(wish->rows, &out->desc) : 0;
-    if (p.part.y > 0) jpeg_skip_scanlines(&s->jpeg, (JDIMENSION)p.part.y);
+    skip_rows(s, &p);
     if (reach)
         hand_rows(s, &p, wish->rows, reach);
     else

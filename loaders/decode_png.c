@@ -8,6 +8,10 @@
  * Rows above a wished part are decompressed and dropped, those below are never read. An interlaced
  * picture comes whole, into memory of its own.
  *
+ * A file that ends early fails, or is accepted if the options say so (png_bytes.h). Then the rows that
+ * come are kept, and the others are black, or of a palette's first colour, as Pillow leaves them under
+ * LOAD_TRUNCATED_IMAGES.
+ *
  * libpng makes an object for each file. All of its memory, and ours, is a codec's (codec_memory.h).
  */
 #include "loaders/image.h"
@@ -23,9 +27,10 @@
 #include <png.h>
 
 #include "loaders/codec_memory.h"
+#include "loaders/png_bytes.h"
 
-#define MAGIC_BYTES  8
-#define CHUNK_BYTES  12 /* of a chunk without data: length, type, checksum */
+#define MAGIC_BYTES  ITER_PNG_MAGIC_BYTES
+#define CHUNK_BYTES  ITER_PNG_CHUNK_BYTES
 #define HEADER_BYTES 13 /* data of IHDR */
 
 typedef struct png_state {
@@ -35,8 +40,10 @@ typedef struct png_state {
     iter_status status;
     char text[256]; /* why it failed, or the first warning */
     const iter_image_options *options;
-    const uint8_t *bytes;
-    size_t size, at;
+    iter__png_bytes bytes;
+    size_t size;
+    uint8_t missing[3]; /* a pixel that never comes: zeros, or the first colour of a palette */
+    uint8_t *rows;      /* an interlaced picture, once it is being read; the picture's memory */
     int64_t n_warnings;
     int32_t orientation;
     iter__codec_memory memory;
@@ -61,14 +68,15 @@ static void on_warning(png_structp png, png_const_charp text) {
     if (s->options->on_warning == ITER_WARNING_REJECT) fail_now(s, ITER_EFORMAT);
 }
 
+static void say_early(png_state *s) {
+    snprintf(s->text, sizeof(s->text), "the data end early, after %zu bytes", s->size);
+}
+
 static void on_read(png_structp png, png_bytep out, size_t n) {
     png_state *s = png_get_io_ptr(png);
-    if (n > s->size - s->at) {
-        snprintf(s->text, sizeof(s->text), "the data end early, after %zu bytes", s->size);
-        fail_now(s, ITER_EFORMAT);
-    }
-    memcpy(out, s->bytes + s->at, n);
-    s->at += n;
+    if (iter__png_bytes_read(&s->bytes, out, n)) return;
+    say_early(s);
+    fail_now(s, ITER_EFORMAT);
 }
 
 static void *take(png_state *s, size_t bytes) {
@@ -89,20 +97,16 @@ static void on_free(png_structp png, png_voidp block) {
 
 /* ---- static helpers -------------------------------------------------------------------------- */
 
-static uint32_t big_endian(const uint8_t *at) {
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
-
 /* Height, width and whether it is interlaced, from IHDR, which comes first. */
 static iter_status read_size(const uint8_t *bytes, size_t size, int64_t *out_height,
                              int64_t *out_width, bool *out_interlaced, iter_error *err) {
     const uint8_t *header = bytes + MAGIC_BYTES + 8;
     if (size < MAGIC_BYTES + CHUNK_BYTES + HEADER_BYTES)
         return iter__fail(err, ITER_EFORMAT, "the data end early, after %zu bytes", size);
-    if (big_endian(bytes + MAGIC_BYTES) != HEADER_BYTES || memcmp(header - 4, "IHDR", 4) != 0)
+    if (iter__png_number(bytes + MAGIC_BYTES) != HEADER_BYTES || memcmp(header - 4, "IHDR", 4) != 0)
         return iter__fail(err, ITER_EFORMAT, "it does not begin with IHDR");
-    *out_width = big_endian(header);
-    *out_height = big_endian(header + 4);
+    *out_width = iter__png_number(header);
+    *out_height = iter__png_number(header + 4);
     *out_interlaced = header[12] != 0;
     if (*out_width > INT32_MAX || *out_height > INT32_MAX)
         return iter__fail(err, ITER_EFORMAT, "%lld x %lld pixels", (long long)*out_height,
@@ -113,7 +117,7 @@ static iter_status read_size(const uint8_t *bytes, size_t size, int64_t *out_hei
 /* What the chunk eXIf says, wherever it stands. */
 static int32_t find_orientation(const uint8_t *bytes, size_t size) {
     for (size_t at = MAGIC_BYTES; size - at >= CHUNK_BYTES;) {
-        const size_t n = big_endian(bytes + at);
+        const size_t n = iter__png_number(bytes + at);
         if (n > size - at - CHUNK_BYTES) return 1;
         if (memcmp(bytes + at + 4, "eXIf", 4) == 0)
             return iter__exif_orientation(bytes + at + 8, n);
@@ -139,6 +143,11 @@ static int64_t set_up(png_state *s) {
     const int color = png_get_color_type(s->png, s->info);
     const bool to_rgb = s->options->channels == ITER_IMAGE_RGB;
     const bool gray = !(color & PNG_COLOR_MASK_COLOR);
+    png_colorp palette;
+    int n_colors = 0;
+    memset(s->missing, 0, sizeof(s->missing));
+    if (color == PNG_COLOR_TYPE_PALETTE && png_get_PLTE(s->png, s->info, &palette, &n_colors))
+        memcpy(s->missing, &(uint8_t[]){palette->red, palette->green, palette->blue}, 3);
     if (color == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(s->png);
     if (gray) png_set_expand_gray_1_2_4_to_8(s->png);
     if (gray && to_rgb) png_set_gray_to_rgb(s->png);
@@ -161,17 +170,31 @@ static void store_row(png_state *s, const iter_rect *part, int64_t y, uint8_t *r
     iter__orient_row(s->orientation, part->height, part->width, channels, y, row, out);
 }
 
+/* What pixels are that never come. */
+static void fill_pixels(const png_state *s, uint8_t *out, int64_t n, int64_t channels) {
+    const uint8_t *color = s->missing;
+    const uint8_t gray = iter__luma(color[0], color[1], color[2]);
+    for (int64_t i = 0; i < n * channels; i++)
+        out[i] = channels == 1 ? gray : color[i % 3];
+}
+
+/* Rows of an interlaced picture to their places. */
+static void store_rows(png_state *s, const iter_rect *part, uint8_t *out) {
+    const size_t row_bytes = png_get_rowbytes(s->png, s->info);
+    const int64_t channels = png_get_channels(s->png, s->info);
+    for (int64_t y = 0; y < part->height; y++)
+        store_row(s, part, y, s->rows + (size_t)(part->y + y) * row_bytes, channels, out);
+}
+
 /* Passes go over all rows, so an interlaced picture is kept whole. */
-static void read_interlaced(png_state *s, const iter_rect *part, int64_t height, int64_t channels,
-                            uint8_t *out) {
+static void read_interlaced(png_state *s, int64_t height, int64_t width, int64_t channels) {
     const size_t row_bytes = png_get_rowbytes(s->png, s->info);
     uint8_t *rows = take(s, row_bytes * (size_t)height);
-    memset(rows, 0, row_bytes * (size_t)height);
+    fill_pixels(s, rows, height * width, channels);
+    s->rows = rows;
     for (int pass = 0; pass < PNG_INTERLACE_ADAM7_PASSES; pass++)
         for (int64_t y = 0; y < height; y++)
             png_read_row(s->png, rows + (size_t)y * row_bytes, NULL);
-    for (int64_t y = 0; y < part->height; y++)
-        store_row(s, part, y, rows + (size_t)(part->y + y) * row_bytes, channels, out);
 }
 
 static void read_rows(png_state *s, const iter_rect *part, int64_t width, int64_t channels,
@@ -189,8 +212,8 @@ static void read_rows(png_state *s, const iter_rect *part, int64_t width, int64_
     }
 }
 
-static void read_part(png_state *s, const iter_rect *part, int64_t height, int64_t width,
-                      bool interlaced, uint8_t *out) {
+/* Reads up to the first row; returns the channels that rows have. */
+static int64_t begin_image(png_state *s) {
     s->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, s, on_error, on_warning, s, on_alloc,
                                       on_free);
     if (s->png) s->info = png_create_info_struct(s->png);
@@ -202,11 +225,15 @@ static void read_part(png_state *s, const iter_rect *part, int64_t height, int64
     png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* nor known ones */
     png_set_read_fn(s->png, s, on_read);
     png_read_info(s->png, s->info);
-    const int64_t channels = set_up(s);
-    if (interlaced)
-        read_interlaced(s, part, height, channels, out);
-    else
-        read_rows(s, part, width, channels, out);
+    return set_up(s);
+}
+
+/* After an error: whether the picture is one that ends early, and may. Then that is a warning. */
+static bool accepts_end(png_state *s) {
+    if (s->status != ITER_EFORMAT || !iter__png_bytes_ended(&s->bytes)) return false;
+    say_early(s);
+    s->n_warnings++;
+    return s->options->on_warning != ITER_WARNING_REJECT;
 }
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
@@ -236,6 +263,18 @@ static iter_status decode_header(void *state, const void *shared, const uint8_t 
     return ITER_OK;
 }
 
+/* What libpng makes of the part; jumps out if it fails. */
+static void read_part(png_state *s, const iter_rect *part, int64_t height, int64_t width,
+                      bool interlaced, uint8_t *out) {
+    const int64_t channels = begin_image(s);
+    if (iter__png_bytes_mended(&s->bytes))
+        fill_pixels(s, out, part->height * part->width, iter__image_channels(s->options));
+    if (interlaced)
+        read_interlaced(s, height, width, channels);
+    else
+        read_rows(s, part, width, channels, out);
+}
+
 /* False if libpng failed. Alone in a function, so that no variable lives across setjmp(). */
 static bool try_part(png_state *s, const iter_rect *part, int64_t height, int64_t width,
                      bool interlaced, void *out) {
@@ -254,11 +293,13 @@ static iter_status decode_part(void *state, const void *shared, const uint8_t *b
     const bool swaps = iter__orient_swaps(s->orientation);
     ITER_TRY(iter__image_check_wish(wish, swaps ? width : height, swaps ? height : width, err));
     const iter_rect part = iter__orient_rect(s->orientation, &wish->part, height, width);
-    s->bytes = bytes;
+    const bool mend = s->options->truncated == ITER_TRUNCATED_ACCEPT;
+    iter__png_bytes_open(&s->bytes, bytes, size, mend);
     s->size = size;
-    s->at = 0;
     s->n_warnings = 0;
-    const bool read = try_part(s, &part, height, width, interlaced, out->data);
+    s->rows = NULL;
+    const bool read = try_part(s, &part, height, width, interlaced, out->data) || accepts_end(s);
+    if (read && s->rows) store_rows(s, &part, out->data);
     end_image(s);
     if (!read) return iter__fail(err, s->status, "%s", s->text);
     out->desc.dims[0] = wish->part.height;

@@ -27,6 +27,11 @@
          .type = ITER_OPTION_CHOICE,                                                      \
          .offset = offsetof(holder, member.on_warning),                                   \
          .choices = "accept|count|reject"},                                               \
+        {.name = "truncated",                                                             \
+         .help = "JPEGs and PNGs that end early: accept = the missing part is made up",   \
+         .type = ITER_OPTION_CHOICE,                                                      \
+         .offset = offsetof(holder, member.truncated),                                    \
+         .choices = "fail|accept"},                                                       \
         {.name = "max-pixels",                                                            \
          .help = "larger images fail (progressive and interlaced ones: a quarter of it)", \
          .type = ITER_OPTION_INT,                                                         \

@@ -29,10 +29,21 @@ static const char *const others[] = {"exif5.jpg", "turned6.png", "exif6be.jpg"};
 #define N_ALIKE  (sizeof(alike) / sizeof(alike[0]))
 #define N_OTHERS (sizeof(others) / sizeof(others[0]))
 
-static void copy_golden(const char *folder, const char *name, const char *as) {
+/* Of each golden file, how much there is of it. Less than all is accepted: OPTIONS. */
+static size_t percent = 100;
+
+#define OPTIONS (percent < 100 ? "?truncated=accept" : "")
+
+static uint8_t *golden_file(const char *name, size_t *out_size) {
     char path[MAKE_PATH_MAX];
+    uint8_t *bytes = image_file(make_path(path, GOLDEN, name), out_size);
+    *out_size = *out_size * percent / 100;
+    return bytes;
+}
+
+static void copy_golden(const char *folder, const char *name, const char *as) {
     size_t size;
-    uint8_t *bytes = image_file(make_path(path, GOLDEN, name), &size);
+    uint8_t *bytes = golden_file(name, &size);
     make_file(folder, as, bytes, size);
     free(bytes);
 }
@@ -137,17 +148,19 @@ static void expect_same_rows(iter_loader *a, iter_loader *b) {
 }
 
 static void decoded_or_cut(const char *chain_text) {
-    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    char folder[MAKE_PATH_MAX];
     make_set(folder, false);
     image_decoder decoder;
-    image_decoder_open(&decoder, &iter__decode_image, NULL);
+    iter_image_options options = ITER_IMAGE_OPTIONS_INIT;
+    options.truncated = percent < 100 ? ITER_TRUNCATED_ACCEPT : ITER_TRUNCATED_FAIL;
+    image_decoder_open(&decoder, &iter__decode_image, &options);
     const size_t bytes = 45 * 53 * 3;
     uint8_t *pixels = malloc(N_ALIKE * bytes);
     for (size_t i = 0; i < N_ALIKE; i++) {
         size_t size;
         image whole;
         iter_error err = {0};
-        uint8_t *file = image_file(make_path(path, GOLDEN, alike[i]), &size);
+        uint8_t *file = golden_file(alike[i], &size);
         EXPECT_OK(image_decode(&decoder, file, size, NULL, &whole, &err), &err);
         EXPECT(whole.height == 45 && whole.width == 53);
         memcpy(pixels + i * bytes, whole.pixels, bytes);
@@ -170,7 +183,7 @@ static void decoded_or_cut(const char *chain_text) {
     iter_loader *arrays;
     iter_error err = {0};
     EXPECT_OK(iter_ndarray_create(&array, 1, chain, &opt, &arrays, &err), &err);
-    iter_dataset *data = open_set(folder, "");
+    iter_dataset *data = open_set(folder, OPTIONS);
     opt.subset = subset;
     opt.n_subset = N_ALIKE;
     iter_loader *files = drive_loader(data, chain, &opt);
@@ -495,6 +508,12 @@ int main(void) {
     /* a stage of its own behind the pass that goes on with the rows as they are decoded */
     decoded_or_cut("random-resized-crop:size=24 | random-flip:p=1 | resize:16 | to:f32,nchw");
     decoded_or_cut("resize:24 | random-flip:p=1 | color-jitter:brightness=0.4 | to:f32,nchw");
+    percent = 80; /* all end early */
+    same_for_all(CROP, OPTIONS, ITER_ON_ERROR_FAIL, false);
+    decoded_or_cut(CROP);
+    decoded_or_cut("random-resized-crop:size=72 | random-flip | to:f32,nchw");
+    decoded_or_cut("center-crop:24 | to:f32,nchw");
+    percent = 100;
     damaged_files_are_named();
     missing_files_are_failed_samples();
     wrong_counts_fail();

@@ -28,13 +28,14 @@ static iter_status fuzz_decode(image_decoder *decoder, const uint8_t *bytes, siz
 }
 
 static void fuzz_image(const iter_decoder_ops *ops, const uint8_t *data, size_t size) {
-    static image_decoder used[8];
+    static image_decoder used[16];
     if (size < FUZZ_IMAGE_HEAD) return;
     iter_image_options options = ITER_IMAGE_OPTIONS_INIT;
-    const int kind = data[0] & 7;
+    const int kind = data[0] & 15;
     options.channels = kind & 1;
     options.orient = kind >> 1 & 1;
     options.on_warning = kind & 4 ? ITER_WARNING_REJECT : ITER_WARNING_COUNT;
+    options.truncated = kind & 8 ? ITER_TRUNCATED_ACCEPT : ITER_TRUNCATED_FAIL;
     options.max_pixels = 1 << 18;
     options.max_scans = 12;
     if (!used[kind].ops) image_decoder_open(&used[kind], ops, &options);
