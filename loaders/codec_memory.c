@@ -26,16 +26,29 @@ static void make_block(iter__codec_memory *memory, size_t bytes) {
     memory->block_bytes = bytes;
 }
 
+/* Whether this picture may take so much more. */
+static iter_status check_room(const iter__codec_memory *memory, size_t bytes, iter_error *err) {
+    const size_t all = memory->taken + memory->elsewhere + bytes;
+    if (memory->most == 0 || all <= memory->most) return ITER_OK;
+    return iter__fail(err, ITER_ENOMEM,
+                      "decoding takes %zu bytes or more, %zu are left to it: raise "
+                      "max_sample_bytes, or memory_limit",
+                      all, memory->most);
+}
+
+iter_status iter__codec_expect(iter__codec_memory *memory, size_t bytes, iter_error *err) {
+    if (bytes > SIZE_MAX / 4) return iter__fail(err, ITER_ENOMEM, "no memory for %zu bytes", bytes);
+    ITER_TRY(check_room(memory, bytes, err));
+    memory->elsewhere += bytes;
+    return ITER_OK;
+}
+
 iter_status iter__codec_take(iter__codec_memory *memory, size_t bytes, void **out,
                              iter_error *err) {
     *out = NULL;
     if (bytes > SIZE_MAX / 4) return iter__fail(err, ITER_ENOMEM, "no memory for %zu bytes", bytes);
     const size_t rounded = (bytes + LINE - 1) & ~(LINE - 1);
-    if (memory->most && memory->taken + rounded > memory->most)
-        return iter__fail(err, ITER_ENOMEM,
-                          "decoding takes %zu bytes or more, %zu are left to it: raise "
-                          "max_sample_bytes, or memory_limit",
-                          memory->taken + rounded, memory->most);
+    ITER_TRY(check_room(memory, rounded, err));
     if (memory->taken == 0) make_block(memory, BLOCK_BYTES);
     if (rounded <= memory->block_bytes - memory->block_used) {
         *out = memory->block + memory->block_used;
@@ -59,7 +72,7 @@ void iter__codec_give_back(iter__codec_memory *memory) {
     }
     memory->block_used = 0;
     make_block(memory, memory->taken);
-    memory->taken = 0;
+    memory->taken = memory->elsewhere = 0;
 }
 
 void iter__codec_free(iter__codec_memory *memory) {

@@ -21,13 +21,17 @@ typedef struct iter__codec_extra iter__codec_extra;
 typedef struct iter__codec_memory {
     uint8_t *block;
     size_t block_bytes, block_used;
-    size_t taken; /* by this picture, in the block and beside it */
-    size_t most;  /* that one may take; 0 = there is no limit */
+    size_t taken;     /* by this picture, in the block and beside it */
+    size_t elsewhere; /* by a library, for this picture */
+    size_t most;      /* that one may take; 0 = there is no limit */
     iter__codec_extra *extras;
 } iter__codec_memory;
 
 /* Aligned to 64 bytes, not zeroed. Errors: ENOMEM, with what this picture takes and may take. */
 iter_status iter__codec_take(iter__codec_memory *memory, size_t bytes, void **out, iter_error *err);
+
+/* Counts memory that a library takes for this picture by itself. Errors: as above. */
+iter_status iter__codec_expect(iter__codec_memory *memory, size_t bytes, iter_error *err);
 
 /* The picture is done. */
 void iter__codec_give_back(iter__codec_memory *memory);

@@ -1,7 +1,7 @@
 /*
- * decode_image.c - JPEG or PNG? Told by the first bytes; names of files often lie.
+ * decode_image.c - JPEG, PNG or WebP? Told by the first bytes; names of files often lie.
  *
- * Both codecs' states are made when a worker starts, so that decoding allocates for the size of
+ * All codecs' states are made when a worker starts, so that decoding allocates for the size of
  * pictures alone. The caller's options are checked and copied then, too: they may come from a format
  * of the user's own, made for an older version of the struct, or be absent.
  */
@@ -14,7 +14,8 @@
 #include "loaders/codec_memory.h"
 #include "loaders/image.h"
 
-#define NO_IMAGE    "neither JPEG nor PNG"
+#define N_CODECS    3
+#define NO_IMAGE    "not a JPEG, PNG or WebP"
 #define SHOWN_BYTES 4 /* of a file of an unknown kind */
 
 typedef struct codec {
@@ -24,7 +25,7 @@ typedef struct codec {
 
 typedef struct image_state {
     iter_image_options options;
-    codec jpeg, png;
+    codec jpeg, png, webp;
 } image_state;
 
 /* ---- static helpers -------------------------------------------------------------------------- */
@@ -96,10 +97,14 @@ static const char *other_kind(const uint8_t *bytes, size_t size) {
         size_t length;
         const char *text;
     } kinds[] = {
-        {0, "GIF8", 4, "a GIF"},          {0, "BM", 2, "a BMP"},
-        {0, "RIFF", 4, "a RIFF (WebP?)"}, {0, "II*\0", 4, "a TIFF"},
-        {0, "MM\0*", 4, "a TIFF"},        {4, "ftyp", 4, "an ISO file (HEIF, AVIF?)"},
-        {0, "<", 1, "a text (HTML?)"},    {0, "{", 1, "a text (JSON?)"},
+        {0, "GIF8", 4, "a GIF"},
+        {0, "BM", 2, "a BMP"},
+        {0, "RIFF", 4, "a RIFF (AVI, WAV?)"},
+        {0, "II*\0", 4, "a TIFF"},
+        {0, "MM\0*", 4, "a TIFF"},
+        {4, "ftyp", 4, "an ISO file (HEIF, AVIF?)"},
+        {0, "<", 1, "a text (HTML?)"},
+        {0, "{", 1, "a text (JSON?)"},
     };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (size > kinds[i].at &&
@@ -121,6 +126,10 @@ static iter_status sniff(image_state *s, const uint8_t *bytes, size_t size, code
         *out = &s->png;
         return ITER_OK;
     }
+    if (size >= 12 && starts_with(bytes, 4, "RIFF", 4) && starts_with(bytes + 8, 4, "WEBP", 4)) {
+        *out = &s->webp;
+        return ITER_OK;
+    }
     const char *kind = other_kind(bytes, size);
     if (kind) return iter__fail(err, ITER_EFORMAT, NO_IMAGE ": it begins as %s", kind);
     char first[3 * SHOWN_BYTES + 1] = "";
@@ -133,6 +142,7 @@ static iter_status sniff(image_state *s, const uint8_t *bytes, size_t size, code
 
 static void image_stop(void *state) {
     image_state *s = state;
+    codec_stop(&s->webp);
     codec_stop(&s->png);
     codec_stop(&s->jpeg);
 }
@@ -142,6 +152,7 @@ static iter_status image_start(void *state, const void *shared, iter_error *err)
     iter_status status = read_options(shared, &s->options, err);
     if (status == ITER_OK) status = codec_start(&s->jpeg, &iter__decode_jpeg, &s->options, err);
     if (status == ITER_OK) status = codec_start(&s->png, &iter__decode_png, &s->options, err);
+    if (status == ITER_OK) status = codec_start(&s->webp, &iter__decode_webp, &s->options, err);
     if (status < 0) image_stop(s);
     return status;
 }
@@ -166,12 +177,14 @@ static iter_status image_decode(void *state, const void *shared, const uint8_t *
     return c->ops->decode_image(c->state, &s->options, bytes, size, wish, out, err);
 }
 
-/* One works at a time; the other one keeps a block. */
+/* One works at a time; each of the others keeps a block. */
 static void image_limit(void *state, size_t bytes) {
     image_state *s = state;
-    const size_t most = bytes > ITER_CODEC_KEPT ? bytes - ITER_CODEC_KEPT : 1;
+    const size_t kept = (N_CODECS - 1) * ITER_CODEC_KEPT;
+    const size_t most = bytes > kept ? bytes - kept : 1;
     codec_limit(&s->jpeg, most);
     codec_limit(&s->png, most);
+    codec_limit(&s->webp, most);
 }
 
 iter_status iter__image_check_size(const iter_image_options *options, int64_t height, int64_t width,
@@ -181,7 +194,7 @@ iter_status iter__image_check_size(const iter_image_options *options, int64_t he
     if (height <= most / width) return ITER_OK;
     return iter__fail(err, ITER_ENOMEM, "%lld x %lld pixels are more than max-pixels=%lld%s",
                       (long long)height, (long long)width, (long long)options->max_pixels,
-                      whole ? " allows a progressive or interlaced one (a quarter)" : "");
+                      whole ? " allows a progressive, interlaced or lossless one (a quarter)" : "");
 }
 
 iter_status iter__image_check_wish(const iter_image_wish *wish, int64_t height, int64_t width,
@@ -199,7 +212,7 @@ iter_status iter__image_check_wish(const iter_image_wish *wish, int64_t height, 
 const iter_decoder_ops iter__decode_image = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "image",
-             .help = "JPEG or PNG to pixels",
+             .help = "JPEG, PNG or WebP to pixels",
              .state_size = sizeof(image_state)},
     .start = image_start,
     .stop = image_stop,

@@ -79,7 +79,7 @@ static const iter_option option_rows[] = {
 
 static const folder_options defaults = {
     .image = ITER_IMAGE_OPTIONS_INIT,
-    .ext = "jpg;jpeg;png",
+    .ext = ITER_IMAGE_ENDINGS,
     .decoder = "image",
     .labels = true,
 };

@@ -29,7 +29,7 @@
 #include "loaders/tar.h"
 #include "loaders/window.h"
 
-#define IMAGES   "jpg;jpeg;png"
+#define IMAGES   ITER_IMAGE_ENDINGS
 #define INTEGERS "cls;cls2;class;count;index;inx;id"
 
 typedef struct tar_options {

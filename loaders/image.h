@@ -12,36 +12,36 @@
 
 /* Rows for the option table of a format whose options struct `holder` has an iter_image_options
  * `member`. */
-#define ITER_IMAGE_OPTION_ROWS(holder, member)                                            \
-    {.name = "channels",                                                                  \
-     .help = "what an image becomes",                                                     \
-     .type = ITER_OPTION_CHOICE,                                                          \
-     .offset = offsetof(holder, member.channels),                                         \
-     .choices = "rgb|gray"},                                                              \
-        {.name = "orient",                                                                \
-         .help = "turn images as their EXIF says",                                        \
-         .type = ITER_OPTION_BOOL,                                                        \
-         .offset = offsetof(holder, member.orient)},                                      \
-        {.name = "on-warning",                                                            \
-         .help = "images that a decoder warns about",                                     \
-         .type = ITER_OPTION_CHOICE,                                                      \
-         .offset = offsetof(holder, member.on_warning),                                   \
-         .choices = "accept|count|reject"},                                               \
-        {.name = "truncated",                                                             \
-         .help = "JPEGs and PNGs that end early: accept = the missing part is made up",   \
-         .type = ITER_OPTION_CHOICE,                                                      \
-         .offset = offsetof(holder, member.truncated),                                    \
-         .choices = "fail|accept"},                                                       \
-        {.name = "max-pixels",                                                            \
-         .help = "larger images fail (progressive and interlaced ones: a quarter of it)", \
-         .type = ITER_OPTION_INT,                                                         \
-         .offset = offsetof(holder, member.max_pixels),                                   \
-         .min = 1,                                                                        \
-         .max = 1e12},                                                                    \
-    {                                                                                     \
-        .name = "max-scans", .help = "progressive JPEGs with more scans fail",            \
-        .type = ITER_OPTION_INT, .offset = offsetof(holder, member.max_scans), .min = 1,  \
-        .max = 1e6                                                                        \
+#define ITER_IMAGE_OPTION_ROWS(holder, member)                                           \
+    {.name = "channels",                                                                 \
+     .help = "what an image becomes",                                                    \
+     .type = ITER_OPTION_CHOICE,                                                         \
+     .offset = offsetof(holder, member.channels),                                        \
+     .choices = "rgb|gray"},                                                             \
+        {.name = "orient",                                                               \
+         .help = "turn images as their EXIF says",                                       \
+         .type = ITER_OPTION_BOOL,                                                       \
+         .offset = offsetof(holder, member.orient)},                                     \
+        {.name = "on-warning",                                                           \
+         .help = "images that a decoder warns about",                                    \
+         .type = ITER_OPTION_CHOICE,                                                     \
+         .offset = offsetof(holder, member.on_warning),                                  \
+         .choices = "accept|count|reject"},                                              \
+        {.name = "truncated",                                                            \
+         .help = "JPEGs and PNGs that end early: accept = the missing part is made up",  \
+         .type = ITER_OPTION_CHOICE,                                                     \
+         .offset = offsetof(holder, member.truncated),                                   \
+         .choices = "fail|accept"},                                                      \
+        {.name = "max-pixels",                                                           \
+         .help = "larger images fail (kept whole while decoded: a quarter of it)",       \
+         .type = ITER_OPTION_INT,                                                        \
+         .offset = offsetof(holder, member.max_pixels),                                  \
+         .min = 1,                                                                       \
+         .max = 1e12},                                                                   \
+    {                                                                                    \
+        .name = "max-scans", .help = "progressive JPEGs with more scans fail",           \
+        .type = ITER_OPTION_INT, .offset = offsetof(holder, member.max_scans), .min = 1, \
+        .max = 1e6                                                                       \
     }
 
 /* Channels of the decoded image: the field's dims[2]. */
@@ -49,12 +49,16 @@ static inline int64_t iter__image_channels(const iter_image_options *options) {
     return options->channels == ITER_IMAGE_GRAY ? 1 : 3;
 }
 
-/* "image": tells JPEG from PNG by their first bytes. header and decode_image, no decode. */
+/* Endings of the files that iter__decode_image reads, for formats that look for images by name. */
+#define ITER_IMAGE_ENDINGS "jpg;jpeg;png;webp"
+
+/* "image": tells JPEG, PNG and WebP apart by their first bytes. header and decode_image, no decode. */
 extern const iter_decoder_ops iter__decode_image;
 
 /* The codecs behind it; EUNSUPPORTED naming the library where this build is without. */
 extern const iter_decoder_ops iter__decode_jpeg;
 extern const iter_decoder_ops iter__decode_png;
+extern const iter_decoder_ops iter__decode_webp;
 
 /* ---- What codecs share ----------------------------------------------------------------------- */
 

@@ -239,7 +239,7 @@ import json, sys
 failures = json.load(open(sys.argv[1] + '/out'))['failures']
 assert failures['count'] == 5 == len(failures['list']), failures
 assert failures['reasons'] == [{'reason': 'image: the data end early, after # bytes', 'count': 2}, {'reason': 'image: the file is empty', 'count': 2},
-                               {'reason': 'image: neither JPEG nor PNG: it begins as a text (HTML?)', 'count': 1}], failures['reasons']
+                               {'reason': 'image: not a JPEG, PNG or WebP: it begins as a text (HTML?)', 'count': 1}], failures['reasons']
 lines = [line.split('\t') for line in open(sys.argv[1] + '/failed.tsv').read().splitlines()]
 assert lines[0] == ['epoch', 'position', 'sample', 'status', 'message'] and len(lines) == 6, lines
 assert sorted(int(line[2]) for line in lines[1:]) == [5, 21, 32, 33, 34], lines

@@ -92,7 +92,7 @@ status 0 pack "$dir/marked.lst" "$dir/u.rec" --root "$dir/set"
 cmp -s "$golden/one.rec" "$dir/u.rec" || fault "a list with a mark: not the same .rec"
 
 # Files that are no images go in as they are, which is said.
-says '^warning: packed as they are: 1 empty files, 3 .* neither JPEG nor PNG; the first is item ' out
+says '^warning: packed as they are: 1 empty files, 3 .* no JPEG, PNG or WebP; the first is item ' out
 
 # Lines with more or fewer labels than the first.
 printf '0\t1\tx\n1\t2\t3\ty\n' >"$dir/labels.lst"
@@ -427,7 +427,7 @@ else
     mkdir "$dir/k" "$dir/recordio" && cp "$images/rgb420.jpg" "$dir/k" && cp "$golden/one.lst" "$dir/recordio"
     head -c 700 "$images/rgb420.jpg" >"$dir/k/cut.jpg"
     status 1 pack "$dir/k.lst" "$dir/k.rec" --root "$dir/k" --resize 16
-    says 'k.lst: item 2: ../recordio/one.lst: neither JPEG nor PNG' err
+    says 'k.lst: item 2: ../recordio/one.lst: not a JPEG, PNG or WebP' err
     rm -f "$dir"/k.rec* "$dir"/k.idx*
     "$ITERPACK" pack "$dir/k.lst" "$dir/k.rec" --root "$dir/k" --resize 16 --skip >"$dir/out" 2>"$dir/err" || fault "--skip of damaged images"
     says 'item 3: cut.jpg: .*the data end early, after 700 bytes' err

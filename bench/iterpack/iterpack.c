@@ -18,7 +18,7 @@ static const char help[] =
     "\n"
     "  iterpack list DIR [OUT.lst]    a list of the images under DIR, a class per folder\n"
     "      --shuffle SEED             in an order that the seed decides (default: sorted)\n"
-    "      --ext a;b                  endings (default jpg;jpeg;png)\n"
+    "      --ext a;b                  endings (default jpg;jpeg;png;webp)\n"
     "      --no-labels                label 0 for all, wherever they lie\n"
     "  iterpack pack LIST OUT.rec     the files of a list, as they are, with an index\n"
     "      --root DIR                 what names in the list are relative to (default: its "

@@ -129,6 +129,7 @@ void pack_reader_close(pack_reader *reader);
 typedef enum pack_content {
     PACK_JPEG,
     PACK_PNG,
+    PACK_WEBP,
     PACK_EMPTY,
     PACK_OTHER,
     PACK_CONTENTS

@@ -32,7 +32,7 @@ static void count(look *l, const pack_reader *reader) {
 }
 
 static void print_look(const char *path, const look *l, uint64_t bytes) {
-    static const char *const names[PACK_CONTENTS] = {"JPEG", "PNG", "empty", "other"};
+    static const char *const names[PACK_CONTENTS] = {"JPEG", "PNG", "WebP", "empty", "other"};
     char *idx = pack_idx_path(path), kinds[160] = "";
     pack_line("%s: %" PRIu64 " records, %" PRIu64 " bytes, %s index", path, l->n, bytes,
               access(idx, F_OK) == 0 ? "with" : "no");

@@ -197,7 +197,7 @@ static int put_list(const iter_description *desc, const char *folder, int64_t se
 }
 
 int pack_cmd_list(int n_args, char **args) {
-    const char *words[2] = {NULL, NULL}, *ext = "jpg;jpeg;png";
+    const char *words[2] = {NULL, NULL}, *ext = "jpg;jpeg;png;webp";
     int64_t seed = -1;
     bool no_labels = false;
     int n_words = 0;

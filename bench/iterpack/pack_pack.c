@@ -487,7 +487,7 @@ static void print_result(const pack_run *run) {
     pack_line("%s", text);
     if (t->n_empty + t->n_other)
         pack_line("warning: packed as they are: %" PRIu64 " empty files, %" PRIu64
-                  " that by their first bytes are neither JPEG nor PNG; the first is item %" PRIu64
+                  " that by their first bytes are no JPEG, PNG or WebP; the first is item %" PRIu64
                   ": %s",
                   t->n_empty, t->n_other, t->first_odd + 1,
                   pack_list_path(run->list, t->first_odd));

@@ -227,6 +227,8 @@ pack_content pack_content_of(const uint8_t *bytes, size_t n) {
     if (n == 0) return PACK_EMPTY;
     if (n >= 3 && memcmp(bytes, "\xff\xd8\xff", 3) == 0) return PACK_JPEG;
     if (n >= 8 && memcmp(bytes, "\x89PNG\r\n\x1a\n", 8) == 0) return PACK_PNG;
+    if (n >= 12 && memcmp(bytes, "RIFF", 4) == 0 && memcmp(bytes + 8, "WEBP", 4) == 0)
+        return PACK_WEBP;
     return PACK_OTHER;
 }
 

@@ -206,7 +206,7 @@ static void damaged_files_are_named(void) {
                {"empty.jpg", "image: sample 24 "},
                {"empty.jpg", "the file is empty"},
                {"page.jpg", "image: sample 25 "},
-               {"page.jpg", "neither JPEG nor PNG: it begins as a text (HTML?)"}};
+               {"page.jpg", "not a JPEG, PNG or WebP: it begins as a text (HTML?)"}};
     char folder[MAKE_PATH_MAX];
     make_set(folder, true);
     iter_chain *chain = drive_chain(CROP);

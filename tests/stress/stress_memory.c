@@ -26,6 +26,9 @@ int main(void) {
 
 #include <jpeglib.h>
 #include <png.h>
+#ifdef ITER_HAVE_WEBP
+#include <webp/encode.h>
+#endif
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
@@ -100,6 +103,37 @@ static void make_interlaced_file(const char *folder, const char *name) {
     free(row);
     fclose(file);
 }
+
+#ifdef ITER_HAVE_WEBP
+
+/* libwebp keeps 4 bytes a pixel of a lossless one. */
+static void make_webp_file(const char *folder, const char *name, bool lossless) {
+    WebPConfig config;
+    WebPPicture picture;
+    WebPMemoryWriter writer;
+    uint8_t *pixels = malloc((size_t)HEIGHT * WIDTH * 3);
+    for (int y = 0; y < HEIGHT; y++)
+        paint(pixels + (size_t)y * WIDTH * 3, y, WIDTH);
+    WebPConfigInit(&config);
+    WebPPictureInit(&picture);
+    WebPMemoryWriterInit(&writer);
+    config.lossless = lossless;
+    config.method = 0;
+    config.quality = lossless ? 0 : 60;
+    picture.use_argb = lossless;
+    picture.width = WIDTH;
+    picture.height = HEIGHT;
+    picture.writer = WebPMemoryWrite;
+    picture.custom_ptr = &writer;
+    WebPPictureImportRGB(&picture, pixels, WIDTH * 3);
+    EXPECT(WebPEncode(&config, &picture));
+    make_file(folder, name, writer.mem, writer.size);
+    WebPPictureFree(&picture);
+    WebPMemoryWriterClear(&writer);
+    free(pixels);
+}
+
+#endif
 
 static void put_u32(FILE *file, uint32_t value) {
     const uint8_t bytes[] = {(uint8_t)value, (uint8_t)(value >> 8), (uint8_t)(value >> 16),
@@ -187,6 +221,15 @@ static void make_all(const char *folder) {
     make_path(path, folder, "large");
     make_jpeg_file(path, "baseline.jpg", 4000, 6000, false);
     make_jpeg_file(path, "progressive.jpg", 3000, 4000, true);
+#ifdef ITER_HAVE_WEBP
+    make_subfolder(folder, "webp");
+    make_path(path, folder, "webp");
+    for (int i = 0; i < 8; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "%d.webp", i);
+        make_webp_file(path, name, i % 2 == 1);
+    }
+#endif
     make_cut_records(make_path(path, folder, "cut.rec"));
     make_raw_records(make_path(path, folder, "raw.rec"));
     make_tiny_records(make_path(path, folder, "tiny.rec"));
@@ -270,6 +313,33 @@ static void tight_pictures(const char *folder) {
 static void ample_pictures(const char *folder) {
     mixed_pictures(folder, false);
 }
+
+#ifdef ITER_HAVE_WEBP
+
+/* Four lossless ones fail by what their header says, the lossy ones do not. */
+static void webp_pictures(const char *folder, size_t limit, bool fit) {
+    iter_dataset *data = open_in(folder, "folder", "webp\"?labels=no");
+    const iter_loader_options opt = options_with(limit);
+    const outcome got = run(data, "center-crop:64 | to:f32,nchw", &opt, 4);
+    EXPECT_EQ(got.n_failed, fit ? 0 : 4 * 4);
+    for (size_t i = 0; i < got.n_failed; i++) {
+        EXPECT_EQ(got.failed[i].status, ITER_ENOMEM);
+        EXPECT_EQ(got.failed[i].index % 2, 1);
+        EXPECT(strstr(got.failed[i].message, "raise max_sample_bytes, or memory_limit"));
+    }
+    iter_dataset_unref(data);
+    expect_below("WebP pictures", limit);
+}
+
+static void tight_webps(const char *folder) {
+    webp_pictures(folder, (size_t)32 << 20, false);
+}
+
+static void ample_webps(const char *folder) {
+    webp_pictures(folder, (size_t)640 << 20, true);
+}
+
+#endif
 
 /* 24 million pixels as cameras write them, 12 million in progressive scans: no option is needed. */
 static void default_limits(const char *folder) {
@@ -398,6 +468,9 @@ static const struct {
 } cases[] = {{"tight-pictures", tight_pictures}, {"ample-pictures", ample_pictures},
              {"default-limits", default_limits}, {"cut-records", cut_records},
              {"raw-records", raw_records},       {"large-index", large_index},
+#ifdef ITER_HAVE_WEBP
+             {"tight-webps", tight_webps},       {"ample-webps", ample_webps},
+#endif
              {"named-limits", named_limits}};
 
 int main(int argc, char **argv) {

@@ -152,7 +152,7 @@ Test(decode_jpeg, what_is_no_jpeg) {
                    "begins as a text (HTML?)");
     expect_refused(&defaults, "GIF89a........", 14, ITER_EFORMAT, "begins as a GIF");
     expect_refused(&defaults, "\x01\x02", 2, ITER_EFORMAT,
-                   "neither JPEG nor PNG: its first bytes are 01 02");
+                   "not a JPEG, PNG or WebP: its first bytes are 01 02");
     expect_refused(&defaults, "\0\0\0\0\0\0\0\0\0\0\0\0", 12, ITER_EFORMAT,
                    "its first bytes are 00 00 00 00");
     expect_refused(&defaults,

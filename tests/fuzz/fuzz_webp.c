@@ -1,0 +1,13 @@
+/* fuzz_webp.c - WebPs, decoded whole, in parts and smaller; fuzz_image.h says what must hold. */
+#include "tests/support/fuzz_image.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+#ifdef ITER_HAVE_WEBP
+    fuzz_image(&iter__decode_webp, data, size);
+#else
+    (void)data, (void)size, (void)fuzz_image; /* without the library every file is refused */
+#endif
+    return 0;
+}
