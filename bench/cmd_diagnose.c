@@ -39,12 +39,18 @@ iter_status diagnosis_arrays(diagnosis *d, iter_error *err) {
     return s;
 }
 
+/* Without the chain no stage pads rows of different lengths. */
+static void leave_chain_out(const diagnosis *d, bench_options *o) {
+    o->chain = NULL;
+    o->ragged = bench_rows_vary(iter_dataset_describe(d->dataset));
+}
+
 static iter_status open_arm(diagnosis *d, evidence_arm arm, iter_error *err) {
     bench_options *o = &d->arm_options[arm];
     *o = d->run;
     if (arm == EVIDENCE_READ || arm == EVIDENCE_DECODE) *o = bench_options_on_host(&d->run);
     if (arm == EVIDENCE_READ) o->only_reads = true;
-    if ((arm == EVIDENCE_READ && !d->e.by_shares) || arm == EVIDENCE_DECODE) o->chain = NULL;
+    if ((arm == EVIDENCE_READ && !d->e.by_shares) || arm == EVIDENCE_DECODE) leave_chain_out(d, o);
     if (arm == EVIDENCE_READ) o->consumer = BENCH_CONSUMER_NONE;
     iter_status s = arm_open(o, d->ndarray ? &d->arrays : NULL, &d->arms[arm], err);
     d->is_open[arm] = s == ITER_OK;

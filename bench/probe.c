@@ -160,12 +160,9 @@ static void propose_arrays(diagnosis *d, iter_error *err) {
     const iter_description *desc = iter_dataset_describe(d->dataset);
     double bytes = 0;
     evidence_change *change;
-    if (d->ndarray || desc->n_samples == ITER_UNKNOWN) return;
-    for (int32_t i = 0; i < desc->n_fields; i++) {
-        const iter_desc *field = &desc->fields[i].desc;
-        if (field->n_dims > 0 && field->dims[0] == ITER_VARIABLE) return;
-        bytes += (double)iter_desc_bytes(field) * (double)desc->n_samples;
-    }
+    if (d->ndarray || desc->n_samples == ITER_UNKNOWN || bench_rows_vary(desc)) return;
+    for (int32_t i = 0; i < desc->n_fields; i++)
+        bytes += (double)iter_desc_bytes(&desc->fields[i].desc) * (double)desc->n_samples;
     if (bytes > MEMORY_SHARE * machine_bytes()) return;
     const evidence_arm arm = d->e.has[EVIDENCE_DECODE] ? EVIDENCE_DECODE : EVIDENCE_LOADER;
     const double takes = (double)desc->n_samples / d->e.rate[arm].median;
@@ -219,6 +216,9 @@ static void propose_without_stage(diagnosis *d) {
     sprintf(chain, "%.*s%s", (int)before, d->run.chain, after);
     p->chain = chain;
     p->options.chain = chain[0] != '\0' ? chain : NULL;
+    /* It may have been the stage that gave all rows one length; a trainer cannot do without. */
+    if (!e->trains && !e->to_device)
+        p->options.ragged = bench_rows_vary(iter_dataset_describe(d->dataset));
     change->experiment = true;
     snprintf(change->from, sizeof(change->from), "with %.120s", worst->name);
     snprintf(change->to, sizeof(change->to), "without it");

@@ -349,6 +349,16 @@ else
 fi
 status 2 --data "$small" --threads 1
 
+# A diagnosis of rows of different lengths: the arms without the chain need no stage that pads them.
+while read -r data chain more; do
+    # shellcheck disable=SC2086
+    json "A diagnosis" --data "synthetic:imdb?variable=1&n=300$data" --chain "$chain" --loader dataloader --compute-ms 0.2 --seconds 0.3 $more
+done <<'VARIABLE'
+&maxlen=400 pad-batch
+&maxlen=100 truncate:50|pad-batch --workers 1 --source null
+&maxlen=50 pad-tokens:50 --plant slow-transform
+VARIABLE
+
 # What the machine gives. A filter as containers have it forbids io_uring: then it says so, and what the loader falls back to.
 json doctor doctor
 json doctor doctor --data "cifar10:$set"
