@@ -148,7 +148,7 @@ iter_status bench_cache_drop(const iter_description *set, iter_error *err) {
 iter_status bench_cache_prepare(const bench_options *options, bench_cache_proof *out,
                                 iter_error *err) {
     iter_dataset *dataset;
-    iter_status s = iter_dataset_open(options->data, NULL, &dataset, err);
+    iter_status s = iter_dataset_open(options->data, options->registry, &dataset, err);
     if (s < 0) return s;
     const iter_description *set = iter_dataset_describe(dataset);
     if (options->cache == BENCH_CACHE_HOT)

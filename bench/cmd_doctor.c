@@ -86,7 +86,7 @@ int cmd_doctor(const bench_options *options) {
     if (d == NULL) return bench_say(BENCH_FAILED, &err);
     d->options = options;
     d->rates = (doctor_rates){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
-    if (options->data != NULL) s = iter_dataset_open(options->data, NULL, &data, &err);
+    if (options->data != NULL) s = iter_dataset_open(options->data, options->registry, &data, &err);
     if (s == ITER_OK) {
         const iter_description *set = data != NULL ? iter_dataset_describe(data) : NULL;
         d->files = set != NULL ? set->files : NULL;

@@ -52,7 +52,7 @@ static iter_status list_failures(limits_run *r, iter_error *err) {
 
 static iter_status check_photos(const bench_options *options, iter_error *err) {
     iter_dataset *dataset;
-    iter_status s = iter_dataset_open(options->data, NULL, &dataset, err);
+    iter_status s = iter_dataset_open(options->data, options->registry, &dataset, err);
     if (s < 0) return s;
     if (!photo_yard_fits(iter_dataset_describe(dataset)))
         s = bench_fail(err, ITER_EUNSUPPORTED, "--decode: %s has no images of any size",

@@ -190,7 +190,8 @@ static iter_status run_both(run *r, iter_error *err) {
 
 static iter_status describe_set(run_result *result, iter_error *err) {
     iter_dataset *dataset;
-    iter_status s = iter_dataset_open(result->options->data, NULL, &dataset, err);
+    const bench_options *o = result->options;
+    iter_status s = iter_dataset_open(o->data, o->registry, &dataset, err);
     if (s < 0) return s;
     const iter_description *set = iter_dataset_describe(dataset);
     result->n_samples = set->n_samples;

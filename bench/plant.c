@@ -17,8 +17,12 @@
 
 #include "bench_machine.h"
 #include "bench_util.h"
+#include "near.h"
 #include "wrapped.h"
 
+#define KINDS                                                                                    \
+    "slow-disk|slow-decode|slow-transform|slow-worker|few-workers|small-prefetch|slow-consumer|" \
+    "layout|tiny-batch|oversubscribed"
 #define SAMPLE_US      20.0
 #define DEFAULT_FACTOR 3.0
 #define MAX_FACTOR     100.0
@@ -190,12 +194,11 @@ static iter_status plant_kind(const bench_options *options, const char *kind, do
         return bench_fail(err, ITER_EINVAL, "--plant %s wants --model", kind);
     if (strcmp(kind, "slow-consumer") == 0)
         return bench_fail(err, ITER_EINVAL, "--plant %s wants --compute-ms, not --model", kind);
-    return bench_fail(
-        err, ITER_EINVAL,
-        "--plant: no kind '%s'; there are slow-disk, slow-decode, slow-transform, "
-        "slow-worker, few-workers, small-prefetch, slow-consumer, layout, tiny-batch, "
-        "oversubscribed",
-        kind);
+    char hint[NEAR_HINT];
+    near_word search = near_begin(kind, strlen(kind));
+    near_offer_list(&search, KINDS);
+    return bench_fail(err, ITER_EINVAL, "--plant: no kind '%s'%s (%s)", kind,
+                      near_hint(&search, "", hint), KINDS);
 }
 
 /* "KIND" or "KIND:FACTOR". */
@@ -225,7 +228,7 @@ iter_status plant_make(const bench_options *options, plant **made, bench_options
     if (s < 0) return s;
     plant *p = *made = calloc(1, sizeof(*p));
     if (p == NULL) return bench_fail(err, ITER_ENOMEM, "no memory for a plant");
-    s = iter_registry_create(&p->registry, err);
+    s = bench_registry_create(options, &p->registry, err);
     if (s == ITER_OK) s = iter_registry_add_transform(p->registry, &plant_stage, err);
     out->registry = p->registry;
     prctl(PR_SET_TIMERSLACK, 1ul); /* threads made from here on sleep no longer than they should */

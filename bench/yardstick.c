@@ -327,7 +327,7 @@ iter_status yardstick_open(yardstick *out, const bench_options *options, const b
     out->work.batch = (uint32_t)options->batch;
     iter_chain *chain = NULL;
     if (options->chain != NULL) {
-        iter_status s = iter_chain_parse(options->chain, NULL, &chain, err);
+        iter_status s = iter_chain_parse(options->chain, options->registry, &chain, err);
         if (s < 0) return s;
     }
     iter_status s = prepare(out, chain != NULL ? iter_chain_text(chain) : "", loader, n_slots, err);
@@ -457,7 +457,7 @@ static iter_status read_files(const iter_description *set, double *out, iter_err
 static iter_status measure_read(const bench_options *options, double *out, iter_error *err) {
     iter_dataset *dataset;
     if (options->source == ITER_SOURCE_NULL) return ITER_OK;
-    iter_status s = iter_dataset_open(options->data, NULL, &dataset, err);
+    iter_status s = iter_dataset_open(options->data, options->registry, &dataset, err);
     if (s < 0) return s;
     const iter_description *set = iter_dataset_describe(dataset);
     if (options->cache == BENCH_CACHE_COLD) s = bench_cache_drop(set, err);

@@ -8,6 +8,7 @@
 #include <iter/dlpack.h>
 #include <iter/loader.h>
 #include <iter/ops.h>
+#include <iter/plugin.h>
 #include <iter/profile.h>
 #include <iter/registry.h>
 #include <iter/rng.h>

@@ -23,14 +23,74 @@ status() {
 hash_of() { "$ITERBENCH" "$@" --hash --json - | sed -n 's/^  "hash": "\([0-9a-f]*\)"$/\1/p'; }
 
 status 0 --help
-grep -q '^  --prove .*\[run\]$' "$dir/out" || fault "--help does not say which command knows --prove"
-grep -q '^  --cache .*\[run, limits, serve\]$' "$dir/out" || fault "--help does not say which commands know --cache"
+grep -q '^exit status: .* 130 ' "$dir/out" || fault "--help does not name the exit status of ^C"
+grep -q '^  --prove ' "$dir/out" || fault "--help has no --prove"
+[ -z "$(awk 'length > 100' "$dir/out")" ] || fault "--help is wider than 100 columns"
+for command in list plan limits compare report doctor generate serve versus; do # the options of one command are its own
+    status 0 $command --help
+    sed -nE 's/^  (--[a-z-]+).*/\1/p' "$dir/out" >"$dir/known"
+    for option in --prove --batch --data --seed --a --n --plugin; do
+        "$ITERBENCH" $command $option 2>&1 | grep -q "unknown argument '$option'" && unknown=1 || unknown=0
+        grep -qx -- "$option" "$dir/known" && known=1 || known=0
+        [ $((known + unknown)) = 1 ] || fault "$command --help and $command differ about $option"
+    done
+done
+status 0 limits --help
+grep -q -- '--prove' "$dir/out" && fault "limits --help has options of a run"
 status 0 --version
 status 0 list
+[ -z "$(awk 'length > 100' "$dir/out")" ] || fault "list is wider than 100 columns"
 grep -q '^  cifar10 ' "$dir/out" || fault "list has no cifar10"
 for word in auto memory ring pread direct null; do
     grep -q "^  $word  *[a-z]" "$dir/out" || fault "list has no source $word"
 done
+status 0 list random-crop # one entry, with its options
+grep -q '^  random-crop ' "$dir/out" && grep -q '^    pad ' "$dir/out" && [ "$(grep -c '^  [a-z]' "$dir/out")" = 1 ] || fault "list random-crop: $(cat "$dir/out")"
+status 0 list ring
+
+# Near names: commands, options, words of options.
+while read -r arguments; do
+    read -r wanted
+    # shellcheck disable=SC2086
+    status 2 $arguments
+    grep -qF -e "did you mean '$wanted'?" "$dir/err" || fault "$arguments: $(cat "$dir/err")"
+done <<'NEAR'
+dctor
+doctor
+compair a.json b.json
+compare
+list random-corp
+random-crop
+--data x: --worker 2
+--workers
+doctor --dat x:
+--data
+--data x: --loader dataloder
+dataloader
+--data x: --source mmemory
+memory
+--data x: --shuffle blok
+block
+--data x: --on-error replac
+replace
+--data x: --compute-ms 1 --plant slow-dsk
+slow-disk
+generate photo d
+photos
+NEAR
+
+# A full device as stdout fails every command; a result that cannot be read is worse than none.
+if [ -c /dev/full ] && ! echo x 2>/dev/null >/dev/full; then
+    for arguments in --help --version list "list random-crop" "plan --data synthetic:cifar10?n=99" "limits --data synthetic:cifar10?n=99" doctor \
+        "--data synthetic:cifar10?n=99 --seconds 0.1" "--data synthetic:cifar10?n=99 --seconds 0.1 --json -" "--data synthetic:cifar10?n=99 --compute-ms 1 --seconds 0.1" \
+        "generate cifar10 $dir/full --n 1" "serve --help" "compare $dir/one.json $dir/one.json"; do
+        echo '{"arms": [{"name": "loader", "samples_per_s": 1}]}' >"$dir/one.json"
+        # shellcheck disable=SC2086
+        "$ITERBENCH" $arguments >/dev/full 2>"$dir/err"; got=$?
+        [ $got = 1 ] && [ "$(wc -l <"$dir/err")" = 1 ] || fault "status $got with a full stdout: $arguments: $(cat "$dir/err")"
+    done
+    echo 'run 2' | "$ITERBENCH" serve --data "synthetic:cifar10?n=99" --loader dataloader >/dev/full 2>"$dir/err" && fault "serve with a full stdout"
+fi
 set=$dir/set
 status 0 generate cifar10 "$set" --n 200
 [ "$(wc -c <"$set/data_batch_3.bin")" = $((200 * 3073)) ] || fault "size of a generated file"
@@ -278,7 +338,7 @@ status 2 --data "folder:$dir/photos" --compute-ms 1 --failures "$dir/failed.tsv"
 status 2 limits --data "folder:$dir/photos" --failures "$dir/failed.tsv"
 grep -q -- "limits: --failures belongs to --decode" "$dir/err" || fault "a list of no photos: $(cat "$dir/err")"
 status 2 limits --data "folder:$dir/photos" --prove
-grep -q -- "unknown argument '--prove' here: it belongs to run" "$dir/err" || fault "an option of another command: $(cat "$dir/err")"
+grep -q -- "unknown argument '--prove' here: it belongs to a run" "$dir/err" || fault "an option of another command: $(cat "$dir/err")"
 
 # Hashes: equal whatever does not matter, and different where it does.
 base=$(hash_of --data "cifar10:$set" --loader dataloader)
