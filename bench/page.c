@@ -1,6 +1,7 @@
 /* page.c - see page.h. */
 #include "page.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #define COLUMNS_LEAST 40
 #define TEXT_MAX      4096
+#define UNIT_MAX      5 /* bytes of a unit behind a number, with what follows it: "%]," */
 
 /* ---- The terminal ---------------------------------------------------------------------------- */
 
@@ -52,12 +54,20 @@ int page_width_of(const char *text) {
     return columns_of(text, strlen(text));
 }
 
+/* Bytes of the next word. A number keeps its unit: "44 %" and "1.83 M" are one word. */
+static size_t word_of(const char *text) {
+    size_t n = strcspn(text, " ");
+    if (n == 0 || !isdigit((unsigned char)text[n - 1]) || text[n] == '\0') return n;
+    const size_t unit = strcspn(text + n + 1, " ");
+    return unit > 0 && unit <= UNIT_MAX ? n + 1 + unit : n;
+}
+
 /* The words of `text`, from column `column` of a line that has begun; later lines are indented. */
 static void wrap(const page *p, int indent, int column, page_style style, const char *text) {
     bool begun = false; /* a word stands in this line */
     fputs(begins(p, style), p->out);
     for (text += strspn(text, " "); *text != '\0'; text += strspn(text, " ")) {
-        const size_t word = strcspn(text, " ");
+        const size_t word = word_of(text);
         const int width = columns_of(text, word);
         if (begun && column + 1 + width > p->columns) {
             fprintf(p->out, "%s\n%*s%s", ends(p, style), indent, "", begins(p, style));

@@ -353,7 +353,9 @@ static iter_status take_ratios(diagnosis *d, const trial *trials, const measure_
         change->loader_ratio = loader.median;
         change->consumer_ratio = consumer.median;
         change->loader_low = loader.low;
+        change->loader_high = loader.high;
         change->consumer_low = consumer.low;
+        change->consumer_high = consumer.high;
         change->cpu_loader = per_sample(t->arm.cpu_ns, t->arm.samples, d->e.cpu[EVIDENCE_LOADER]);
         change->cpu_consumer = t->consumer_side >= 0
                                    ? per_sample(t->feed.alone.cpu_ns, t->feed.alone.samples,
@@ -385,7 +387,8 @@ static iter_status try_all(diagnosis *d, trial *trials, iter_error *err) {
     const double seconds =
         d->run.seconds > 0 ? fmin(0.6 * d->run.seconds, PROBE_SECONDS) : PROBE_SECONDS;
     iter_status s =
-        rounds_measure("changes", sides, n, seconds, 1.5 * seconds, &rounds, &steady, err);
+        rounds_measure(d->asked.prove ? "changes (step 2 of 3)" : "changes (step 2 of 2)", sides, n,
+                       seconds, 1.5 * seconds, &rounds, &steady, err);
     if (s == ITER_OK) s = take_ratios(d, trials, &rounds, consumer_side, err);
     measure_rounds_free(&rounds);
     return s;

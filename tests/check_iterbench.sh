@@ -20,6 +20,8 @@ status() {
         [ ! -s "$dir/err" ] || fault "stderr is not empty: $*: $(head -c 300 "$dir/err")"
     fi
 }
+# Wrapped text as one line a row.
+flat() { awk '/^          / && NR > 1 { sub(/^ +/, ""); printf " %s", $0; next } NR > 1 { print "" } { printf "%s", $0 } END { print "" }' "$1"; }
 hash_of() { "$ITERBENCH" "$@" --hash --json - | sed -n 's/^  "hash": "\([0-9a-f]*\)"$/\1/p'; }
 
 status 0 --help
@@ -228,7 +230,7 @@ open(sys.argv[1], 'wb').write(b)" "$tables"
     status 1 limits --decode --data "folder:$dir/broken" --chain "$crop" --seconds 0.3 --pairs 6 --failures "$dir/left.tsv"
     [ "$(wc -l <"$dir/left.tsv")" -ge 2 ] || fault "limits that failed list nothing: $(cat "$dir/left.tsv")"
     status 0 limits --decode --data "folder:$dir/broken" --chain "$crop" --seconds 0.5 --pairs 6 --on-error blank --failures "$dir/left.tsv" --json "$dir/left.json"
-    grep -q "^  left out: 3 photos that failed, first: .*: sample [0-9]* ($dir/broken/" "$dir/out" || fault "limits: what is left out: $(cat "$dir/out")"
+    flat "$dir/out" | grep -q "^left out  *3 photos that failed, first: .*: sample [0-9]* ($dir/broken/" || fault "limits: what is left out: $(cat "$dir/out")"
     grep -q "^0	[0-9]*	0	input/output error	read: sample 0 ($lost:0): No such file or directory$" "$dir/left.tsv" || fault "limits --failures: $(cat "$dir/left.tsv")"
     grep -q '"source": "pread"' "$dir/left.json" || fault "limits: read ahead where a photo is not there"
     grep -q '"left_out": 3' "$dir/left.json" || fault "limits: no count of what is left out"
@@ -246,7 +248,7 @@ assert d['part_per_s']['median'] > d['limit_per_s']['median'] > 0 and d['ratio']
     grep -q 'turned as EXIF says' "$dir/err" || fault "--decode over turned photos: $(cat "$dir/err")"
     mkdir -p "$dir/pngs/a" && cp tests/golden/images/rgb8.png "$dir/pngs/a/1.png" && cp tests/golden/images/rgb16.png "$dir/pngs/a/2.png"
     if "$ITERBENCH" limits --decode --data "folder:$dir/pngs" --chain "random-crop:32 | to:f32,nchw" --batch 2 --seconds 0.3 --pairs 6 --json "$dir/png.json" >"$dir/out" 2>"$dir/err"; then
-        grep -q '^  libpng, the parts wanted' "$dir/out" || fault "the loops over PNGs: $(cat "$dir/out")"
+        grep -q '^libpng, parts wanted' "$dir/out" || fault "the loops over PNGs: $(cat "$dir/out")"
         python3 -c "import json, sys
 d = json.load(open(sys.argv[1]))['decode']
 assert d['pngs'] == d['photos'] > 0 and 0 < d['part_share'] < 1 and d['ratio']['median'] > 0, d" "$dir/png.json" || fault "figures of PNGs"
@@ -308,9 +310,10 @@ PYTHON
     done
     # shellcheck disable=SC2086
     [ "$(printf '%s\n' $replaced | sort -u | wc -l)" = 1 ] || fault "damaged photos: hashes $replaced"
-    status 0 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error blank --epochs 3 --failures "$dir/failed.tsv"
-    grep -q '^failed samples  *15, first: image: sample' "$dir/out" || fault "failed samples of three epochs: $(grep failed "$dir/out")"
-    grep -q '^  *6 image: the file is empty$' "$dir/out" || fault "reasons of three epochs: $(cat "$dir/out")"
+    status 0 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error blank --epochs 3
+    flat "$dir/out" | grep -q '^failed  *15 samples, first: image: sample' && grep -q '^next  *--failures FILE' "$dir/out" || fault "failed samples of three epochs: $(cat "$dir/out")"
+    status 0 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error blank --epochs 3 --failures "$dir/failed.tsv" --verbose
+    flat "$dir/out" | grep -q '^failed samples  *15, first: image: sample .*6 image: the file is empty' || fault "reasons of three epochs: $(cat "$dir/out")"
     [ "$(wc -l <"$dir/failed.tsv")" = 6 ] || fault "a sample stands twice in the list: $(cat "$dir/failed.tsv")"
     # A photo of 53 x 45 x 3 = 7155 bytes of pixels, and a sample may have less.
     status 1 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --shuffle none --epochs 1 --max-sample-bytes 7000
@@ -330,7 +333,7 @@ PYTHON
     { head -c 20 tests/golden/images/rgb420.jpg; printf '\0\0\0\0'; tail -c +21 tests/golden/images/rgb420.jpg; } >"$dir/warned/a/1.jpg"
     cp tests/golden/images/rgb420.jpg "$dir/warned/a/2.jpg"
     status 0 --data "folder:$dir/warned" --chain "$resized" --loader dataloader --on-error replace --epochs 1
-    grep -A 1 '^decoder warned  *1, first: .*1.jpg' "$dir/out" | grep -q 'on-warning=reject .* --failures' || fault "a warning: $(cat "$dir/out")"
+    flat "$dir/out" | grep -q '^warned  *decoders warned about 1 sample, first: .*1.jpg.*on-warning=reject .* --failures' || fault "a warning: $(cat "$dir/out")"
     status 0 --data "folder:$dir/warned?on-warning=reject" --chain "$resized" --loader dataloader --on-error replace --epochs 1 --failures "$dir/failed.tsv"
     grep -q '/a/1.jpg' "$dir/failed.tsv" || fault "on-warning=reject lists nothing: $(cat "$dir/failed.tsv")"
 fi
@@ -389,7 +392,9 @@ peer='while read word n; do [ "$word" = run ] || exit 0; echo "$((n * 10)) $(awk
 # Training: the three arms, a sweep, and a trainer at the other end of a pipe.
 small="synthetic:cs224?n=2000"
 if "$ITERBENCH" --data "$small" --model mlp --seconds 0.1 --batch 256 >"$dir/out" 2>"$dir/err"; then
-    grep -q 'Alone, .* samples/s' "$dir/out" || fault "no verdict: $(cat "$dir/out")"
+    for row in rate limit waiting verdict failed; do grep -q "^$row " "$dir/out" || fault "a diagnosis without $row: $(cat "$dir/out")"; done
+    status 0 --data "$small" --model mlp --seconds 0.1 --batch 256 --verbose
+    flat "$dir/out" | grep -q '^verdict .*Samples a second, each alone: .*; together' || fault "no evidence: $(cat "$dir/out")"
     json "A diagnosis" --data "$small" --model mlp --seconds 0.1 --batch 256 --loader ndarray --threads 1
     json "A sweep" --data "$small" --model mlp --seconds 0.1 --batch 256 --sweep loader --threads 1
     python3 -c "import json, sys
@@ -442,10 +447,10 @@ case $? in
     if grep -q 'io_uring .*not in this build' "$dir/out"; then
         echo "note: this build has no io_uring to forbid"
     else
-        grep -q '^costs  *io_uring .*not permitted' "$dir/out" || fault "a forbidden ring: $(grep io_uring "$dir/out")"
-        grep -q 'mend: .*seccomp' "$dir/out" || fault "who forbids it is not said"
+        flat "$dir/out" | grep -q '^costs  *io_uring .*not permitted' || fault "a forbidden ring: $(grep io_uring "$dir/out")"
+        flat "$dir/out" | grep -q 'mend: .*seccomp' || fault "who forbids it is not said"
     fi
-    grep -q '^costs  *reading .* by pread' "$dir/out" || fault "the fallback is not said: $(grep reading "$dir/out")" ;;
+    flat "$dir/out" | grep -q '^costs  *reading .* by pread' || fault "the fallback is not said: $(grep reading "$dir/out")" ;;
 77) echo "note: no seccomp filter here, so no forbidden ring" ;;
 *) fault "doctor without io_uring: $(cat "$dir/err")" ;;
 esac
@@ -465,8 +470,8 @@ interrupt() { # SECONDS ARGUMENTS
     [ $got = 130 ] || fault "interrupted after $after s: status $got: $*: $(head -c 200 "$dir/err")"
 }
 interrupt 1 --data "cifar10:$set" --chain "$normalize" --seconds 60 --workers 1
-grep -q '^interrupted  *after [0-9.]* s of measuring$' "$dir/out" || fault "a run that was interrupted: $(cat "$dir/out")"
-grep -q '^limits of this machine' "$dir/out" && fault "limits after an interruption"
+grep -qE '^stopped  *by a signal, after [0-9.]+ m?s of measuring$' "$dir/out" || fault "a run that was interrupted: $(cat "$dir/out")"
+grep -q '^limit  *-  *-  *not measured$' "$dir/out" || fault "limits after an interruption"
 for loader in "--loader dataloader" ""; do
     # shellcheck disable=SC2086
     interrupt 1 --data "cifar10:$set" --chain "$normalize" --seconds 60 $loader --json -

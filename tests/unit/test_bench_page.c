@@ -45,6 +45,12 @@ Test(bench_page, a_row_hangs_below_its_text) {
             "x     \n");
 }
 
+Test(bench_page, a_number_keeps_its_unit) {
+    page p = begin(20, false);
+    page_text(&p, 0, PAGE_PLAIN, "it costs about 44 % of the time, or 1.83 M/s, after 9 rounds");
+    end(&p, "it costs about 44 %\nof the time, or\n1.83 M/s, after 9\nrounds\n");
+}
+
 Test(bench_page, a_word_that_is_too_long_stands_alone) {
     page p = begin(10, false);
     page_text(&p, 0, PAGE_PLAIN, "see /a/very/long/path/to/a/file now");
