@@ -93,7 +93,7 @@ const option_row bench_option_rows[] = {
      "with --model or --compute-ms: a second of the run as Perfetto events"},
     {"plant", TEXT, AT(plant), "KIND[:FACTOR]", 0, 0, 0, BENCH_RUN,
      "a bottleneck to be found: slow-disk, slow-decode, slow-transform, slow-worker, few-workers, "
-     "small-prefetch, slow-consumer, layout, tiny-batch, oversubscribed"},
+     "one-at-a-time, small-prefetch, slow-consumer, layout, tiny-batch, oversubscribed"},
     {"sweep", CHOICE, AT(sweep), "loader", 1, 0, 0, BENCH_RUN,
      "with --model: compare every setting of the loader"},
     {"hash", FLAG, AT(hash), NULL, 0, 0, 0, BENCH_RUN,

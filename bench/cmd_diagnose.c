@@ -75,6 +75,14 @@ static iter_status open_arms(diagnosis *d, iter_error *err) {
     return s;
 }
 
+/* A plant may have made it already. */
+static iter_status open_dataset(diagnosis *d, iter_error *err) {
+    if (d->run.dataset == NULL)
+        return iter_dataset_open(d->run.data, d->run.registry, &d->dataset, err);
+    d->dataset = iter_dataset_ref(d->run.dataset);
+    return ITER_OK;
+}
+
 static iter_status open_all(diagnosis *d, iter_error *err) {
     const bench_options *o = &d->asked;
     d->e.trains = o->model != BENCH_MODEL_NONE;
@@ -82,7 +90,7 @@ static iter_status open_all(diagnosis *d, iter_error *err) {
     d->e.consumes = d->e.trains || d->run.compute_ms > 0;
     d->ndarray = o->loader == BENCH_NDARRAY;
     if (s == ITER_OK) s = bench_cache_prepare(o, &d->cache, err);
-    if (s == ITER_OK) s = iter_dataset_open(d->run.data, d->run.registry, &d->dataset, err);
+    if (s == ITER_OK) s = open_dataset(d, err);
     d->run.dataset = d->dataset;
     d->run.cold_slices = o->cache == BENCH_CACHE_COLD;
     if (s == ITER_OK && d->ndarray) s = diagnosis_arrays(d, err);

@@ -1,5 +1,5 @@
 /*
- * plant.c - ten bottlenecks, each by the means that a real one has.
+ * plant.c - eleven bottlenecks, each by the means that a real one has.
  *
  * What a stage, decoder or disk must take is reckoned from the consumer: it takes FACTOR times as
  * long over a sample as the consumer does, or, where that is not known beforehand, FACTOR times 20
@@ -20,9 +20,9 @@
 #include "near.h"
 #include "wrapped.h"
 
-#define KINDS                                                                                    \
-    "slow-disk|slow-decode|slow-transform|slow-worker|few-workers|small-prefetch|slow-consumer|" \
-    "layout|tiny-batch|oversubscribed"
+#define KINDS                                                                     \
+    "slow-disk|slow-decode|slow-transform|slow-worker|few-workers|one-at-a-time|" \
+    "small-prefetch|slow-consumer|layout|tiny-batch|oversubscribed"
 #define SAMPLE_US      20.0
 #define DEFAULT_FACTOR 3.0
 #define MAX_FACTOR     100.0
@@ -33,6 +33,7 @@ struct plant {
     iter_registry *registry; /* the planted stage and format */
     wrapped decoded;         /* the dataset's format, with a slow decoder */
     double us;               /* that it takes */
+    iter_dataset *set;       /* that lets in one worker at a time */
     char *chain;
 };
 
@@ -165,6 +166,13 @@ static iter_status plant_kind(const bench_options *options, const char *kind, do
         return plant_in_chain(made, out, err, "takes-time:us=%.3f,how=sleep,worker=1",
                               slow_us * SLOTS);
     }
+    if (strcmp(kind, "one-at-a-time") == 0) {
+        if (out->workers < 2) out->workers = 2;
+        out->loader = BENCH_DATALOADER;
+        const iter_status s = plant_turn(options, slow_us, &made->set, err);
+        out->dataset = made->set;
+        return s;
+    }
     if (strcmp(kind, "few-workers") == 0) {
         out->workers = 1;
         return plant_in_chain(made, out, err, "takes-time:us=%.3f,how=sleep", slow_us);
@@ -238,6 +246,7 @@ iter_status plant_make(const bench_options *options, plant **made, bench_options
 void plant_free(plant *made) {
     if (made == NULL) return;
     iter_registry_destroy(made->registry);
+    iter_dataset_unref(made->set);
     wrapped_free(&made->decoded);
     free(made->chain);
     free(made);

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "bench_util.h"
@@ -23,9 +24,15 @@ static void write_time(const progress *p, double elapsed, char *out, size_t capa
         snprintf(out, capacity, "%.1f of at most %.0f s", elapsed, p->most);
 }
 
+/* A line that is longer than the terminal would not be taken away by what follows it. */
+static int columns(void) {
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
+}
+
 void progress_show(progress *p, const char *what, const char *detail, ...) {
     const double now = bench_now();
-    char time[64], more[256];
+    char time[64], more[256], line[400];
     if (now - p->shown < EVERY_S || !isatty(STDERR_FILENO)) return;
     p->shown = now;
     write_time(p, p->measured >= 0 ? p->measured : now - p->began, time, sizeof(time));
@@ -33,7 +40,8 @@ void progress_show(progress *p, const char *what, const char *detail, ...) {
     va_start(args, detail);
     vsnprintf(more, sizeof(more), detail, args);
     va_end(args);
-    fprintf(stderr, "\r\033[K%s   %s   %s", what, time, more);
+    snprintf(line, sizeof(line), "%s   %s   %s", what, time, more);
+    fprintf(stderr, "\r\033[K%.*s", columns(), line);
     fflush(stderr);
 }
 

@@ -63,5 +63,6 @@ Next, with PATH=$PWD/build/release/bench:$PWD/build/release/bench/iterpack:\$PAT
   iterbench --data cifar10:$data --loader dataloader --epochs 1 --hash     the same hash for any --workers and --source
   build/release/examples/train_mnist    trains end to end; train_cifar, train_imdb: the published networks
   iterbench list    formats, samplers and stages with their options
+  --verbose at any run: every figure; docs/iterbench.md explains them
   ${first:-README.md}    the smallest program; make test runs everything
 TEXT
