@@ -51,7 +51,7 @@ const char *words_byte_rate(double bytes_per_s, char out[WORDS_NUMBER]) {
 const char *words_percent(double share, char out[WORDS_NUMBER]) {
     if (!isfinite(share)) return strcpy(out, "-");
     const double percent = 100 * share;
-    if (percent > 0 && percent < 0.05) return strcpy(out, "below 0.1 %");
+    if (percent > 0 && percent < 0.05) return strcpy(out, "under 0.1 %");
     snprintf(out, WORDS_NUMBER, "%.*f %%", fabs(percent) < 9.95 && percent != 0, percent);
     return out;
 }

@@ -524,14 +524,14 @@ static const sentence sentences[] = {
      NULL, NULL},
     {RUN(another_program), "none",
      "No bottleneck can be told: together they reach between 57 % and 59 % of what the trainer "
-     "takes alone. The loader, which works in its thread, can take below 0.1 % of the time; what "
+     "takes alone. The loader, which works in its thread, can take under 0.1 % of the time; what "
      "took the rest is unknown, perhaps another program.",
      " Samples a second, each alone: reading 900 k, reading and decoding 300 k, the loader 266 k, "
      "the trainer 154; together 89. The trainer spends 0 % of the time in next(). Confidence: low.",
      NULL, NULL},
     {RUN(another_program_without_interval), "none",
      "No bottleneck can be told: together they reach about 58 % of what the trainer takes alone. "
-     "The loader, which works in its thread, can take below 0.1 % of the time; what took the rest "
+     "The loader, which works in its thread, can take under 0.1 % of the time; what took the rest "
      "is unknown, perhaps another program.",
      " Samples a second, each alone: reading 900 k, reading and decoding 300 k, the loader 266 k, "
      "the trainer 154; together 89. The trainer spends 0 % of the time in next(). Confidence: low, "

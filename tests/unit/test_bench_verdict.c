@@ -238,7 +238,7 @@ Test(bench_verdict, a_loader_in_the_consumers_thread_takes_no_more_than_alone) {
     more->overlaps = true;
     expect(&e, LIMIT_NONE, false);
     verdict v = verdict_make(&e);
-    cr_assert(strstr(v.text, "can take below 0.1 % of the time") != NULL, "%s", v.text);
+    cr_assert(strstr(v.text, "can take under 0.1 % of the time") != NULL, "%s", v.text);
     cr_assert_eq(v.n_changes, 0, "%s", v.changes[0].text);
     e.both_by_consumer.low = e.both_by_consumer.high = NAN; /* too few rounds for an interval */
     v = verdict_make(&e);

@@ -37,7 +37,7 @@ Test(bench_words, numbers_have_three_digits_and_a_unit) {
 Test(bench_words, percents_and_factors) {
     char a[WORDS_NUMBER];
     cr_expect_str_eq(words_percent(0, a), "0 %");
-    cr_expect_str_eq(words_percent(0.0004, a), "below 0.1 %");
+    cr_expect_str_eq(words_percent(0.0004, a), "under 0.1 %");
     cr_expect_str_eq(words_percent(0.034, a), "3.4 %");
     cr_expect_str_eq(words_percent(-0.034, a), "-3.4 %");
     cr_expect_str_eq(words_percent(0.0994, a), "9.9 %");
