@@ -22,13 +22,22 @@
 
 /* ---- Arrays ---------------------------------------------------------------------------------- */
 
+static bool varies(const iter_desc *desc) {
+    return desc->n_dims > 0 && desc->dims[0] == ITER_VARIABLE;
+}
+
+bool bench_rows_vary(const iter_description *set) {
+    for (int32_t i = 0; i < set->n_fields; i++)
+        if (varies(&set->fields[i].desc)) return true;
+    return false;
+}
+
 static iter_status check_fixed(const iter_description *set, iter_error *err) {
     if (set->n_samples == ITER_UNKNOWN)
         return bench_fail(err, ITER_EUNSUPPORTED,
                           "arrays need a set of known length; this one is a stream");
     for (int32_t i = 0; i < set->n_fields; i++) {
-        const iter_desc *desc = &set->fields[i].desc;
-        if (desc->n_dims > 0 && desc->dims[0] == ITER_VARIABLE)
+        if (varies(&set->fields[i].desc))
             return bench_fail(err, ITER_EUNSUPPORTED,
                               "arrays need samples of one size, and field '%s' varies: use "
                               "--loader dataloader",

@@ -24,6 +24,9 @@ typedef struct bench_arrays {
     double load_s;
 } bench_arrays;
 
+/** Whether rows of some field differ in length, so that a batch of them needs padding (or `ragged`). */
+bool bench_rows_vary(const iter_description *set);
+
 /**
  * Reads fields as stored, in order, through a loader without chain. At most `max_bytes` of rows
  * (UINT64_MAX = all of them).

@@ -1,13 +1,13 @@
 /*
  * bench_options.c - the command line of iterbench.
  *
- * One row an option: name, kind, where it goes, its bounds, which commands know it and one line of
- * help. Parser and --help both read the rows. An argument that no row knows, or a value that is not
+ * bench_option_rows.c has one row an option. An argument without a row, or a value that is not
  * wholly understood, ends the program with status 2: a benchmark that guesses measures something
- * else than was asked.
+ * else than was asked. The message names the nearest word that is known.
  */
-#include "bench_options.h"
+#include "bench_option_rows.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -15,141 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <iter/plugin.h>
+
 #include "bench_util.h"
+#include "near.h"
 
-/* ---- Types ----------------------------------------------------------------------------------- */
+#define OPTIONS_MAX 96
 
-typedef enum option_kind {
-    TEXT,
-    COUNT,
-    SIZE,
-    REAL,
-    CHOICE,
-    FLAG,
-    WORKERS,
-    START,
-    DEVICE
-} option_kind;
-
-typedef struct option_row {
-    const char *name;
-    option_kind kind;
-    size_t offset;
-    const char *value; /* of CHOICE the words, else what the help calls the value */
-    int32_t base;      /* CHOICE: number of the first word */
-    uint64_t min, max; /* COUNT and SIZE */
-    unsigned commands;
-    const char *help;
-} option_row;
-
-#define DEVICES_MAX 64
-#define AT(field)   offsetof(bench_options, field)
-#define LOADS       (BENCH_RUN | BENCH_PLAN | BENCH_LIMITS | BENCH_SERVE)
-#define RUNS        (BENCH_RUN | BENCH_SERVE)
-
-static const option_row rows[] = {
-    {"loader", CHOICE, AT(loader), "ndarray|dataloader", 1, 0, 0, RUNS | BENCH_PLAN,
-     "which iterator; without it both run, interleaved"},
-    {"data", TEXT, AT(data), "SPEC", 0, 0, 0, LOADS | BENCH_DOCTOR,
-     "dataset, as format:path?key=value"},
-    {"chain", TEXT, AT(chain), "STAGES", 0, 0, 0, LOADS, "what happens to a sample (none)"},
-    {"batch", COUNT, AT(batch), "N", 0, 1, UINT32_MAX, LOADS, "samples a batch and rank (64)"},
-    {"workers", WORKERS, AT(workers), "N", 0, 0, 1024, LOADS,
-     "threads that make batches, or auto (0: in the caller's thread)"},
-    {"source", CHOICE, AT(source), "auto|memory|ring|pread|direct|null", 0, 0, 0, LOADS,
-     "where bytes come from (auto)"},
-    {"shuffle", CHOICE, AT(shuffle), "none|full|once|block|batch", 0, 0, 0, LOADS,
-     "order of the samples (full)"},
-    {"sampler", TEXT, AT(sampler), "NAME:KEY=VALUE", 0, 0, 0, LOADS, "instead of --shuffle"},
-    {"last-batch", CHOICE, AT(last_batch), "keep|pad|discard|roll_over", 1, 0, 0, LOADS,
-     "what becomes of a short last batch (keep)"},
-    {"prefetch", COUNT, AT(prefetch), "N", 0, 1, 4096, LOADS, "batches kept ready (2)"},
-    {"ranks", COUNT, AT(ranks), "N", 0, 1, 4096, RUNS | BENCH_PLAN,
-     "that many ranks in this process (1)"},
-    {"stall-ms", COUNT, AT(stall_ms), "MS", 0, 1, UINT32_MAX, RUNS,
-     "say on stderr where a batch is stuck that does not come for so long (never)"},
-    {"on-error", CHOICE, AT(on_error), "fail|replace|blank", 0, 0, 0, LOADS,
-     "what becomes of a failed sample (fail)"},
-    {"max-failures", COUNT, AT(max_failures), "N", 0, 1, UINT32_MAX, RUNS,
-     "failed samples before the run fails (no limit)"},
-    {"failures", TEXT, AT(failures), "FILE", 0, 0, 0, BENCH_RUN | BENCH_LIMITS,
-     "write the samples that failed, a line each, also where the run fails of them (limits: with "
-     "--decode)"},
-    {"ragged", FLAG, AT(ragged), NULL, 0, 0, 0, BENCH_SERVE,
-     "rows of different lengths stay so: no stage need pad them"},
-    {"o-direct", FLAG, AT(o_direct), NULL, 0, 0, 0, LOADS, "reads bypass the page cache"},
-    {"start", START, AT(start_epoch), "EPOCH:SAMPLE", 0, 0, 0, RUNS, "position to begin at"},
-    {"cache", CHOICE, AT(cache), "asis|hot|cold", 0, 0, 0, RUNS | BENCH_LIMITS,
-     "page cache before the run (asis)"},
-    {"epochs", COUNT, AT(epochs), "N", 0, 1, UINT32_MAX, BENCH_RUN, "run that many epochs"},
-    {"seconds", REAL, AT(seconds), "S", 0, 0, 0, BENCH_RUN | BENCH_LIMITS,
-     "run that long (3, where --epochs is not given; limits: with --decode, 12)"},
-    {"seed", COUNT, AT(seed), "N", 0, 0, UINT64_MAX, LOADS | BENCH_GENERATE,
-     "order and augmentation depend on it alone (0)"},
-    {"memory", SIZE, AT(memory), "BYTES", 0, 1, UINT64_MAX, LOADS,
-     "most that opening --data, and a loader, may take, e.g. 32MiB; k, M, G, KiB, MiB, GiB may "
-     "follow (half of what is free)"},
-    {"max-sample-bytes", SIZE, AT(max_sample_bytes), "BYTES", 0, 1, UINT64_MAX, LOADS,
-     "largest sample read or decoded, e.g. 64MiB; a larger one fails (256MiB, of pixels at most a "
-     "16th of --memory)"},
-    {"json", TEXT, AT(json), "FILE|-", 0, 0, 0,
-     BENCH_RUN | BENCH_LIMITS | BENCH_VERSUS | BENCH_DOCTOR,
-     "write the results as JSON; - is stdout, and nothing else goes there"},
-    {"html", TEXT, AT(html), "FILE", 0, 0, 0, BENCH_RUN | BENCH_LIMITS,
-     "write the results as a report: one HTML file, nothing beside it"},
-    {"consumer", CHOICE, AT(consumer), "touch|none", 0, 0, 0, RUNS,
-     "reads a byte of every cache line of a batch, or nothing (touch)"},
-    {"model", CHOICE, AT(model), "none|cnn|gru|mlp", 0, 0, 0, RUNS,
-     "train this network on the batches, and measure what feeding it costs (none)"},
-    {"device", DEVICE, AT(device), "cpu|cuda|cuda:N", 0, 0, DEVICES_MAX, LOADS,
-     "where batches go, and where it trains (cpu)"},
-    {"finish", CHOICE, AT(finish), "auto|host|device", 0, 0, 0, LOADS,
-     "with --device cuda: where rows of images are converted and normalised (auto: as the plan "
-     "weighs)"},
-    {"resident", CHOICE, AT(resident), "no|auto|yes", 0, 0, 0, LOADS,
-     "with --device cuda: the whole set is kept on the GPU (no)"},
-    {"precision", CHOICE, AT(precision), "f32|tf32|f16", 0, 0, 0, RUNS,
-     "with --device cuda and --model: numbers it computes with (f32)"},
-    {"algorithms", CHOICE, AT(algorithms), "deterministic|tuned|fast", 0, 0, 0, RUNS,
-     "with --device cuda and --model: the same bits in every run, the fastest of these as "
-     "measured, "
-     "or the fastest of all (deterministic)"},
-    {"threads", COUNT, AT(threads), "N", 0, 1, 1024, RUNS,
-     "threads of the trainer (cores less workers, at least 1)"},
-    {"compute-ms", REAL, AT(compute_ms), "MS", 0, 0, 0, BENCH_RUN,
-     "instead of --model: an accelerator that takes so long over a batch, emulated by sleeping"},
-    {"wants", CHOICE, AT(wants), "nchw|nhwc", 1, 0, 0, BENCH_RUN,
-     "with --compute-ms: the layout it wants; batches in the other are turned first (any)"},
-    {"prove", FLAG, AT(prove), NULL, 0, 0, 0, BENCH_RUN,
-     "apply the verdict's first change and measure what it gains"},
-    {"trace", TEXT, AT(trace), "FILE", 0, 0, 0, BENCH_RUN,
-     "with --model or --compute-ms: a second of the run as Perfetto events"},
-    {"plant", TEXT, AT(plant), "KIND[:FACTOR]", 0, 0, 0, BENCH_RUN,
-     "a bottleneck to be found: slow-disk, slow-decode, slow-transform, slow-worker, few-workers, "
-     "small-prefetch, slow-consumer, layout, tiny-batch, oversubscribed"},
-    {"sweep", CHOICE, AT(sweep), "loader", 1, 0, 0, BENCH_RUN,
-     "with --model: every setting of the loader against one another"},
-    {"hash", FLAG, AT(hash), NULL, 0, 0, 0, BENCH_RUN,
-     "hash every row delivered (one epoch, unless --epochs)"},
-    {"dump", TEXT, AT(dump), "DIR", 0, 0, 0, BENCH_RUN, "write the first batches as .npy files"},
-    {"batches", COUNT, AT(batches), "N", 0, 1, UINT32_MAX, BENCH_RUN, "of --dump: how many"},
-    {"limit", CHOICE, AT(limit), "ordered|convert", 1, 0, 0, BENCH_SERVE,
-     "serve this straight loop instead of a loader"},
-    {"decode", FLAG, AT(decode), NULL, 0, 0, 0, BENCH_LIMITS,
-     "photos: one core's loader beside a bare decode of the same parts by libjpeg-turbo and libpng "
-     "(without --chain: "
-     "random-resized-crop:size=224 | random-flip | normalize | to:f32,nchw)"},
-    {"a", TEXT, AT(a), "COMMAND", 0, 0, 0, BENCH_VERSUS, "first program"},
-    {"b", TEXT, AT(b), "COMMAND", 0, 0, 0, BENCH_VERSUS, "second program"},
-    {"pairs", COUNT, AT(pairs), "N", 0, 6, 1000, BENCH_RUN | BENCH_VERSUS | BENCH_LIMITS,
-     "pairs of slices to keep, at least 6 (15)"},
-    {"slice", REAL, AT(slice_s), "S", 0, 0, 0, BENCH_VERSUS,
-     "seconds that a slice aims at, at most 2 (0.25)"},
-    {"n", COUNT, AT(n), "N", 0, 1, 10000000, BENCH_GENERATE,
-     "cifar10: records a file (10000); photos: how many (300)"},
-};
-
-#define N_ROWS (sizeof(rows) / sizeof(rows[0]))
+/* ---- Words ----------------------------------------------------------------------------------- */
 
 static const char *const sources[] = {"auto", "memory", "ring", "pread", "null"};
 static const char *const shuffles[] = {"none", "full", "once", "block", "batch", "replacement"};
@@ -232,6 +105,12 @@ static bool read_device(const char *text, uint64_t most, int32_t *out) {
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
+static bool add_text(bench_texts *texts, const char *text) {
+    if (texts->n == BENCH_TEXTS_MAX) return false;
+    texts->at[texts->n++] = text;
+    return true;
+}
+
 static bool store(const option_row *row, const char *text, bench_options *out) {
     char *at = (char *)out + row->offset;
     uint64_t number = 0;
@@ -239,6 +118,7 @@ static bool store(const option_row *row, const char *text, bench_options *out) {
     const char *end;
     switch (row->kind) {
     case TEXT: *(const char **)at = text; return true;
+    case TEXTS: return add_text((bench_texts *)(void *)at, text);
     case FLAG: *(bool *)at = true; return true;
     case REAL: return read_real(text, (double *)at);
     case START: return read_start(text, out);
@@ -267,16 +147,23 @@ static bool store(const option_row *row, const char *text, bench_options *out) {
 }
 
 static const option_row *find(const char *name, size_t length, bench_command command) {
-    for (size_t i = 0; i < N_ROWS; i++)
-        if ((rows[i].commands & command) != 0 && strlen(rows[i].name) == length &&
-            memcmp(rows[i].name, name, length) == 0)
-            return &rows[i];
+    for (size_t i = 0; i < bench_n_option_rows; i++)
+        if ((bench_option_rows[i].commands & command) != 0 &&
+            strlen(bench_option_rows[i].name) == length &&
+            memcmp(bench_option_rows[i].name, name, length) == 0)
+            return &bench_option_rows[i];
     return NULL;
 }
 
 static iter_status fail_value(const option_row *row, const char *text, iter_error *err) {
     const unsigned long long least = row->min, most = row->max;
-    char range[96] = "";
+    char range[96] = "", hint[NEAR_HINT];
+    near_word search = near_begin(text, strlen(text));
+    if (row->kind == CHOICE || row->kind == DEVICE) near_offer_list(&search, row->value);
+    if (row->kind == WORKERS) near_offer(&search, "auto", strlen("auto"));
+    if (row->kind == TEXTS)
+        return bench_fail(err, ITER_EINVAL, "--%s is given more than %d times", row->name,
+                          BENCH_TEXTS_MAX);
     if (row->kind == SIZE)
         snprintf(range, sizeof(range), "%s (k, M, G, KiB, MiB or GiB may follow)",
                  least > 0 ? " above 0" : "");
@@ -284,37 +171,37 @@ static iter_status fail_value(const option_row *row, const char *text, iter_erro
         snprintf(range, sizeof(range), " from %llu to %llu", least, most);
     else if (row->kind == COUNT && least > 0)
         snprintf(range, sizeof(range), " of at least %llu", least);
-    return bench_fail(err, ITER_EINVAL, "--%s wants %s%s%s, not '%s'", row->name, row->value, range,
-                      row->kind == WORKERS ? " or auto" : "", text);
+    return bench_fail(err, ITER_EINVAL, "--%s wants %s%s%s, not '%s'%s", row->name, row->value,
+                      range, row->kind == WORKERS ? " or auto" : "", text,
+                      near_hint(&search, "", hint));
 }
 
-static const struct {
-    bench_command command;
-    const char *name;
-} commands[] = {{BENCH_RUN, "run"},         {BENCH_PLAN, "plan"},         {BENCH_LIMITS, "limits"},
-                {BENCH_SERVE, "serve"},     {BENCH_VERSUS, "versus"},     {BENCH_DOCTOR, "doctor"},
-                {BENCH_COMPARE, "compare"}, {BENCH_GENERATE, "generate"}, {BENCH_REPORT, "report"},
-                {BENCH_LIST, "list"}};
-
 /* Their names, with commas. */
-static const char *command_names(unsigned which, char text[96]) {
+static const char *command_names(unsigned which, char text[128]) {
     size_t used = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-        if (which & commands[i].command)
-            used += (size_t)snprintf(text + used, 96 - used, "%s%s", used ? ", " : "",
-                                     commands[i].name);
+    for (size_t i = 0; i < bench_n_command_rows && used < 128; i++)
+        if (which & bench_command_rows[i].command)
+            used += (size_t)snprintf(
+                text + used, 128 - used, "%s%s", used ? ", " : "",
+                bench_command_rows[i].name[0] != '\0' ? bench_command_rows[i].name : "a run");
     return text;
 }
 
-/* An option that this command does not know: others may. */
-static iter_status unknown(const char *name, size_t length, iter_error *err) {
-    char names[96];
+/* An option that this command does not know: another one may, or it is misspelled. */
+static iter_status unknown(const char *name, size_t length, bench_command command,
+                           iter_error *err) {
+    char names[128], hint[NEAR_HINT];
     const option_row *row = find(name, length, ~0u);
-    if (row == NULL)
-        return bench_fail(err, ITER_EINVAL, "unknown argument '--%.*s'", (int)length, name);
-    return bench_fail(err, ITER_EINVAL, "unknown argument '--%s' here: it belongs to %s", row->name,
-                      command_names(row->commands, names));
+    if (row != NULL)
+        return bench_fail(err, ITER_EINVAL, "unknown argument '--%s' here: it belongs to %s",
+                          row->name, command_names(row->commands, names));
+    near_word search = near_begin(name, length);
+    for (size_t i = 0; i < bench_n_option_rows; i++)
+        if (bench_option_rows[i].commands & command)
+            near_offer(&search, bench_option_rows[i].name, strlen(bench_option_rows[i].name));
+    return bench_fail(err, ITER_EINVAL, "unknown argument '--%.*s'%s", (int)length, name,
+                      near_hint(&search, "--", hint));
 }
 
 /* ---- Public ---------------------------------------------------------------------------------- */
@@ -326,7 +213,8 @@ iter_status bench_options_parse(int argc, char **argv, int first, bench_command 
                            .shuffle = ITER_SHUFFLE_FULL,
                            .last_batch = ITER_LAST_KEEP,
                            .pairs = 15};
-    bool given[N_ROWS] = {false};
+    bool given[OPTIONS_MAX] = {false};
+    assert(bench_n_option_rows <= OPTIONS_MAX);
     for (int i = first; i < argc; i++) {
         const char *text = argv[i];
         if (strncmp(text, "--", 2) != 0) {
@@ -338,10 +226,10 @@ iter_status bench_options_parse(int argc, char **argv, int first, bench_command 
         const char *name = text + 2;
         size_t length = strcspn(name, "=");
         const option_row *row = find(name, length, command);
-        if (row == NULL) return unknown(name, length, err);
-        if (given[row - rows])
+        if (row == NULL) return unknown(name, length, command, err);
+        if (given[row - bench_option_rows] && row->kind != TEXTS)
             return bench_fail(err, ITER_EINVAL, "--%s is given twice", row->name);
-        given[row - rows] = true;
+        given[row - bench_option_rows] = true;
         const char *value = name[length] == '=' ? name + length + 1 : NULL;
         if (row->kind == FLAG && value != NULL)
             return bench_fail(err, ITER_EINVAL, "--%s takes no value", row->name);
@@ -422,6 +310,17 @@ iter_status bench_options_check(const bench_options *options, bench_command comm
     return ITER_OK;
 }
 
+iter_status bench_registry_create(const bench_options *options, iter_registry **out,
+                                  iter_error *err) {
+    iter_status s = iter_registry_create(out, err);
+    for (int i = 0; s == ITER_OK && i < options->plugins.n; i++)
+        s = iter_plugin_load(options->plugins.at[i], *out, err);
+    if (s == ITER_OK) return ITER_OK;
+    iter_registry_destroy(*out);
+    *out = NULL;
+    return s;
+}
+
 bool bench_options_diagnose(const bench_options *options) {
     return options->sweep == 0 &&
            (options->model != BENCH_MODEL_NONE || options->compute_ms > 0 ||
@@ -459,6 +358,7 @@ iter_loader_options bench_loader_options(const bench_options *options, uint32_t 
     out.memory_limit = options->memory;
     out.max_sample_bytes = options->max_sample_bytes;
     out.sampler = options->sampler;
+    out.registry = options->registry;
     out.source_ops = options->source_ops;
     out.only_reads = options->only_reads ? 1 : 0;
     out.collate = options->ragged ? leave_rows : NULL;
@@ -518,30 +418,4 @@ const char *bench_last_batch_text(int32_t last_batch) {
 }
 const char *bench_on_error_text(int32_t on_error) {
     return on_error >= 0 && on_error < 3 ? on_errors[on_error] : "unknown";
-}
-
-void bench_options_help(FILE *out) {
-    fputs("usage: iterbench [--loader ndarray|dataloader] --data SPEC [options]   measure\n"
-          "       iterbench list                                    what is built in\n"
-          "       iterbench plan --data SPEC [options]              how a loader would work\n"
-          "       iterbench limits --data SPEC [options]            what this machine allows\n"
-          "       iterbench compare A.json B.json                   two results side by side\n"
-          "       iterbench report RESULT.json OUT.html             a result as a page to look at\n"
-          "       iterbench doctor [--data SPEC] [--json FILE|-]    what this machine gives\n"
-          "       iterbench generate cifar10|photos DIR [--n N] [--seed N]\n"
-          "       iterbench serve [options]                         'run N' on stdin, 'samples "
-          "seconds' on stdout\n"
-          "       iterbench versus --a COMMAND --b COMMAND [--pairs N] [--slice S] [--json "
-          "FILE|-]\n"
-          "       iterbench --help | --version\n\n"
-          "options, each with the commands that know it; run = to measure, without a word:\n",
-          out);
-    for (size_t i = 0; i < N_ROWS; i++) {
-        char left[64], names[96];
-        snprintf(left, sizeof(left), "--%s %s", rows[i].name,
-                 rows[i].value != NULL ? rows[i].value : "");
-        fprintf(out, "  %-46s %s [%s]\n", left, rows[i].help,
-                command_names(rows[i].commands, names));
-    }
-    fputs("\nexit status: 0 done, 1 the run failed, 2 usage\n", out);
 }

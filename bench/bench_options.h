@@ -48,12 +48,20 @@ typedef enum bench_consumer {
 } bench_consumer;
 
 #define BENCH_WORDS_MAX 4
+#define BENCH_TEXTS_MAX 16
+
+/** The values of an option that may be given several times. */
+typedef struct bench_texts {
+    int n;
+    const char *at[BENCH_TEXTS_MAX];
+} bench_texts;
 
 /** What was asked for; pointers are into argv. */
 typedef struct bench_options {
     int32_t loader; /* bench_loader */
     const char *data;
     const char *chain;
+    bench_texts plugins; /* shared objects to load */
     uint64_t batch;
     int64_t workers;
     int32_t source, shuffle, last_batch, on_error; /* the library's enums */
@@ -69,6 +77,7 @@ typedef struct bench_options {
     const char *json;
     const char *html;     /* where the report goes */
     const char *failures; /* where the list of failed samples goes */
+    bool verbose;         /* every figure, not the five lines */
     bool hash;
     const char *dump;
     uint64_t batches;
@@ -106,8 +115,8 @@ typedef struct bench_options {
 /**
  * Reads argv[first..argc) into `out`.
  *
- * Errors  EINVAL with one line that says which argument and what is wrong with it; an option that
- *         stands twice is wrong.
+ * Errors  EINVAL with one line that says which argument and what is wrong with it, and which known
+ *         word is near. An option that stands twice is wrong, unless it is a list (--plugin).
  */
 iter_status bench_options_parse(int argc, char **argv, int first, bench_command command,
                                 bench_options *out, iter_error *err);
@@ -115,6 +124,11 @@ iter_status bench_options_parse(int argc, char **argv, int first, bench_command 
 /** Checks what only holds for a run: data given, things that exclude one another. */
 iter_status bench_options_check(const bench_options *options, bench_command command,
                                 iter_error *err);
+
+/** A registry with the tables of all --plugin files; the caller destroys it. Errors: as
+ * iter_plugin_load(), ENOMEM. */
+iter_status bench_registry_create(const bench_options *options, iter_registry **out,
+                                  iter_error *err);
 
 /** Whether the run is taken apart (a verdict), instead of only measured. */
 bool bench_options_diagnose(const bench_options *options);
@@ -141,6 +155,7 @@ const char *bench_shuffle_text(int32_t shuffle);
 const char *bench_last_batch_text(int32_t last_batch);
 const char *bench_on_error_text(int32_t on_error);
 
-void bench_options_help(FILE *out);
+/** Writes what `iterbench --help` (BENCH_RUN) or `iterbench COMMAND --help` prints. */
+void bench_options_help(bench_command command, FILE *out);
 
 #endif

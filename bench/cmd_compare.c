@@ -1,9 +1,9 @@
 /*
  * cmd_compare.c - `iterbench compare A.json B.json`: what changed between two results, and whether
- * it is beyond noise.
+ * they can be told apart.
  *
- * A ratio's interval is made of the two arms' own: [low B / high A, high B / low A], so "beyond
- * noise" says that the two intervals do not even touch. It knows only the noise within each run.
+ * A ratio's interval is made of the two arms' own: [low B / high A, high B / low A], so a ratio is
+ * stated only if the two intervals do not even touch. It knows only the noise within each run.
  * They were not measured in turns, so a difference may be the machine's: what differs besides the
  * rates is said first, and the way to a sure answer (versus) last.
  */
@@ -14,6 +14,8 @@
 #include "bench_json.h"
 #include "bench_util.h"
 #include "iterbench.h"
+#include "page.h"
+#include "words.h"
 
 /* ---- Finding --------------------------------------------------------------------------------- */
 
@@ -119,22 +121,21 @@ static void row(const char *name, double a, double b) {
     printf("\n");
 }
 
-/* The same with what the intervals say of it. Answers whether they said something. */
+/* The same with what the intervals let be said of it. Answers whether there are any. */
 static bool judged(const char *name, figure a, figure b) {
     if (!isfinite(a.median) || !isfinite(b.median) || a.median <= 0) {
         row(name, a.median, b.median);
         return true;
     }
-    printf("  %-24s %16.6g %16.6g   x %.3f", BENCH_SHOWN(name), a.median, b.median,
-           b.median / a.median);
     const bool judges = has_interval(&a) && has_interval(&b);
-    if (judges) {
-        const double low = b.low / a.high, high = b.high / a.low;
-        printf(" [%.3f, %.3f]  %s noise", low, high, low > 1 || high < 1 ? "beyond" : "within");
-    } else {
-        printf("  no interval");
+    const measure_interval ratio = {b.median / a.median, judges ? b.low / a.high : NAN,
+                                    judges ? b.high / a.low : NAN, 0};
+    printf("  %-24s %16.6g %16.6g   ", name, a.median, b.median);
+    switch (words_side_of(&ratio, 1)) {
+    case WORDS_UNKNOWN: printf("x about %.3f, no interval\n", ratio.median); break;
+    case WORDS_UNCLEAR: printf("not told apart [%.3f, %.3f]\n", ratio.low, ratio.high); break;
+    default: printf("x %.3f [%.3f, %.3f]\n", ratio.median, ratio.low, ratio.high);
     }
-    printf("\n");
     return judges;
 }
 
@@ -210,10 +211,17 @@ static void write_limit(const json_value *result) {
     if (confidence != NULL) printf(", confidence %s", BENCH_SHOWN(confidence));
 }
 
+static bool is_sure(const json_value *result) {
+    const char *confidence = text_at(result, "verdict.confidence");
+    return confidence != NULL && strcmp(confidence, "high") == 0;
+}
+
 static void write_verdict(const json_value *a, const json_value *b) {
     const char *limit_a = text_at(a, "verdict.limit"), *limit_b = text_at(b, "verdict.limit");
     if (limit_a != NULL && limit_b != NULL) {
-        printf("limit %s: ", strcmp(limit_a, limit_b) == 0 ? "is the same" : "has changed");
+        printf("limit %s: ", strcmp(limit_a, limit_b) == 0 ? "is the same"
+                             : is_sure(a) && is_sure(b)    ? "has changed"
+                                                           : "may have changed");
         write_limit(a);
         printf("  ->  ");
         write_limit(b);
@@ -222,8 +230,9 @@ static void write_verdict(const json_value *a, const json_value *b) {
     }
     const char *text_a = text_at(a, limit_a != NULL ? "verdict.text" : "verdict");
     const char *text_b = text_at(b, limit_b != NULL ? "verdict.text" : "verdict");
-    if (text_a != NULL) printf("verdict of A: %s\n", BENCH_SHOWN(text_a));
-    if (text_b != NULL) printf("verdict of B: %s\n", BENCH_SHOWN(text_b));
+    const page p = page_of(stdout);
+    if (text_a != NULL) page_row(&p, 14, "verdict of A:", PAGE_PLAIN, "%s", text_a);
+    if (text_b != NULL) page_row(&p, 14, "verdict of B:", PAGE_PLAIN, "%s", text_b);
 }
 
 /* ---- The command ----------------------------------------------------------------------------- */
@@ -241,6 +250,7 @@ static iter_status compare(const json_value *a, const json_value *b, const char 
     differences(a, b, "machine");
     write_lonely(a, b, "A");
     write_lonely(b, a, "B");
+    const page p = page_of(stdout);
     const bool all = write_arms(a, b);
     judged("ratio (dataloader/ndarray)", figure_at(a, "ratio"), figure_at(b, "ratio"));
     row("limits.ordered", number_at(a, "limits.ordered_samples_per_s"),
@@ -255,10 +265,13 @@ static iter_status compare(const json_value *a, const json_value *b, const char 
         printf("  hash %s\n", same(hash_a, hash_b) ? "equal" : "differs: not the same rows");
     write_verdict(a, b);
     if (!all)
-        printf("No interval: a rate of one measurement, or of too few rounds, cannot say whether a "
-               "difference is beyond noise.\n");
-    printf("Two runs at two times: the machine may have moved between them. `iterbench versus` "
-           "measures in turns.\n");
+        page_text(
+            &p, 0, PAGE_PLAIN,
+            "No interval: a rate of one measurement, or of fewer than six rounds, does not tell "
+            "whether the two differ.");
+    page_text(&p, 0, PAGE_PLAIN,
+              "These are two runs at two times, and the machine's speed may have changed between "
+              "them. `iterbench versus` measures in turns.");
     return ITER_OK;
 }
 

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench_machine.h"
 #include "bench_stop.h"
@@ -39,12 +38,18 @@ iter_status diagnosis_arrays(diagnosis *d, iter_error *err) {
     return s;
 }
 
+/* Without the chain no stage pads rows of different lengths. */
+static void leave_chain_out(const diagnosis *d, bench_options *o) {
+    o->chain = NULL;
+    o->ragged = bench_rows_vary(iter_dataset_describe(d->dataset));
+}
+
 static iter_status open_arm(diagnosis *d, evidence_arm arm, iter_error *err) {
     bench_options *o = &d->arm_options[arm];
     *o = d->run;
     if (arm == EVIDENCE_READ || arm == EVIDENCE_DECODE) *o = bench_options_on_host(&d->run);
     if (arm == EVIDENCE_READ) o->only_reads = true;
-    if ((arm == EVIDENCE_READ && !d->e.by_shares) || arm == EVIDENCE_DECODE) o->chain = NULL;
+    if ((arm == EVIDENCE_READ && !d->e.by_shares) || arm == EVIDENCE_DECODE) leave_chain_out(d, o);
     if (arm == EVIDENCE_READ) o->consumer = BENCH_CONSUMER_NONE;
     iter_status s = arm_open(o, d->ndarray ? &d->arrays : NULL, &d->arms[arm], err);
     d->is_open[arm] = s == ITER_OK;
@@ -70,6 +75,13 @@ static iter_status open_arms(diagnosis *d, iter_error *err) {
     return s;
 }
 
+/* A plant may have made it already. */
+static iter_status open_dataset(diagnosis *d, iter_error *err) {
+    if (d->run.dataset == NULL) return bench_dataset_open(&d->run, &d->dataset, err);
+    d->dataset = iter_dataset_ref(d->run.dataset);
+    return ITER_OK;
+}
+
 static iter_status open_all(diagnosis *d, iter_error *err) {
     const bench_options *o = &d->asked;
     d->e.trains = o->model != BENCH_MODEL_NONE;
@@ -77,7 +89,7 @@ static iter_status open_all(diagnosis *d, iter_error *err) {
     d->e.consumes = d->e.trains || d->run.compute_ms > 0;
     d->ndarray = o->loader == BENCH_NDARRAY;
     if (s == ITER_OK) s = bench_cache_prepare(o, &d->cache, err);
-    if (s == ITER_OK) s = bench_dataset_open(&d->run, &d->dataset, err);
+    if (s == ITER_OK) s = open_dataset(d, err);
     d->run.dataset = d->dataset;
     d->run.cold_slices = o->cache == BENCH_CACHE_COLD;
     if (s == ITER_OK && d->ndarray) s = diagnosis_arrays(d, err);
@@ -167,9 +179,10 @@ static iter_status measure_arms(diagnosis *d, iter_error *err) {
         if (e->has[arm]) sides[n++] = side_of(d, (evidence_arm)arm);
     }
     const double seconds = d->run.seconds > 0 ? d->run.seconds : ROUNDS_SECONDS;
-    iter_status s =
-        rounds_measure("arms", sides, n, seconds, 1.5 * seconds, &d->rounds, &e->steady, err);
+    iter_status s = rounds_measure(d->asked.prove ? "arms (step 1 of 3)" : "arms (step 1 of 2)",
+                                   sides, n, seconds, 1.5 * seconds, &d->rounds, &e->steady, err);
     e->rounds = d->rounds.n_rounds;
+    e->unsteady_rounds = d->rounds.n_dropped;
     for (int arm = 0; s == ITER_OK && arm < EVIDENCE_ARMS; arm++) {
         s = ratio_of(&d->rounds, at[arm], at[arm], &e->rate[arm], err);
         const feed_count *count = replays(d, arm);
@@ -209,6 +222,16 @@ static iter_status gather_link(diagnosis *d, iter_error *err) {
     return s;
 }
 
+/* What the arm has read for a sample that it delivered. */
+static double bytes_a_sample(const bench_arm *arm) {
+    iter_loader_stats stats;
+    double bytes = 0;
+    if (arm_stats(arm, &stats, NULL) < 0 || stats.samples == 0) return 0;
+    for (int i = 0; i < ITER_PATH_COUNT; i++)
+        bytes += (double)stats.path_bytes[i];
+    return bytes / (double)stats.samples;
+}
+
 static void gather(diagnosis *d) {
     evidence *e = &d->e;
     const double allowed = doctor_cpu_limit("/proc/self/cgroup", "/sys/fs/cgroup");
@@ -219,9 +242,7 @@ static void gather(diagnosis *d) {
     e->prefetch = d->run.prefetch > 0 ? d->run.prefetch : 2;
     e->batch = d->run.batch;
     e->in_order = d->run.shuffle == ITER_SHUFFLE_NONE && d->run.sampler == NULL;
-    const iter_description *desc = iter_dataset_describe(d->dataset);
-    for (int32_t i = 0; e->reads && i < desc->n_extents; i++)
-        e->sample_bytes += (double)desc->max_extent_bytes[i];
+    e->sample_bytes = e->has[EVIDENCE_READ] ? bytes_a_sample(&d->arms[EVIDENCE_READ]) : 0;
     e->threads = d->e.trains ? feed_model_threads(&d->feed) : 0;
     observer_read(d->observer, e);
     if (!d->has_feed) return;
@@ -275,7 +296,8 @@ static iter_status prove(diagnosis *d, iter_error *err) {
         if (d->e.consumes) feed_from(has_other ? &other : &d->feed, &arm);
         measure_side sides[] = {arm_side(&d->arms[d->watched]), arm_side(&arm)};
         const double seconds = d->run.seconds > 0 ? d->run.seconds : ROUNDS_SECONDS;
-        s = rounds_measure("proof", sides, 2, 0.6 * seconds, seconds, &rounds, &steady, err);
+        s = rounds_measure("proof (step 3 of 3)", sides, 2, 0.6 * seconds, seconds, &rounds,
+                           &steady, err);
         if (s == ITER_OK) s = measure_rounds_ratio(&rounds, 0, 1, &d->proved, err);
         d->has_proof = s == ITER_OK && rounds.n_rounds > 0;
         measure_rounds_free(&rounds);

@@ -11,24 +11,32 @@
 #include "bench_util.h"
 #include "doctor.h"
 #include "iterbench.h"
+#include "page.h"
+
+#define LABEL 31
 
 static const char *const states[] = {"ok", "note", "costs"};
 
 /* ---- Report ---------------------------------------------------------------------------------- */
 
 static void print(const doctor *d) {
+    static const page_style styles[] = {PAGE_PLAIN, PAGE_STRONG, PAGE_WARN};
+    const page p = page_of(stdout);
     int costly = 0;
     for (int i = 0; i < d->n_items; i++) {
         const doctor_item *item = &d->items[i];
+        char label[64];
         costly += item->state == DOCTOR_COSTS;
-        printf("%-6s %-23s %s\n", states[item->state], item->item, BENCH_SHOWN(item->value));
-        if (item->costs[0] != '\0') printf("%31s%s\n", "costs: ", BENCH_SHOWN(item->costs));
-        if (item->mend[0] != '\0') printf("%31s%s\n", "mend: ", BENCH_SHOWN(item->mend));
+        snprintf(label, sizeof(label), "%-6s %s", states[item->state], item->item);
+        page_row(&p, LABEL, label, styles[item->state], "%s", item->value);
+        if (item->costs[0] != '\0') page_row(&p, LABEL, "", PAGE_PLAIN, "costs: %s", item->costs);
+        if (item->mend[0] != '\0') page_row(&p, LABEL, "", PAGE_PLAIN, "mend: %s", item->mend);
     }
+    putchar('\n');
     if (costly == 0)
-        puts("\nnothing here holds a loader back");
+        page_text(&p, 0, PAGE_GOOD, "nothing here holds a loader back");
     else
-        printf("\n%d of %d items cost something\n", costly, d->n_items);
+        printf("%d of %d items cost something\n", costly, d->n_items);
 }
 
 static void write_rates(json_writer *w, const doctor_rates *r) {
@@ -86,7 +94,7 @@ int cmd_doctor(const bench_options *options) {
     if (d == NULL) return bench_say(BENCH_FAILED, &err);
     d->options = options;
     d->rates = (doctor_rates){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
-    if (options->data != NULL) s = iter_dataset_open(options->data, NULL, &data, &err);
+    if (options->data != NULL) s = bench_dataset_open(options, &data, &err);
     if (s == ITER_OK) {
         const iter_description *set = data != NULL ? iter_dataset_describe(data) : NULL;
         d->files = set != NULL ? set->files : NULL;

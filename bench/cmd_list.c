@@ -1,10 +1,9 @@
 /*
- * cmd_list.c - `iterbench list`: every built-in format, transform and sampler with its options, and
- * the words of --source.
+ * cmd_list.c - `iterbench list [NAME]`: every format, transform and sampler with its options, those of
+ * plugins first, and the words of --source.
  */
-#include <float.h>
-#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <iter/loader.h>
@@ -13,96 +12,171 @@
 #include "bench_options.h"
 #include "bench_util.h"
 #include "iterbench.h"
+#include "near.h"
+#include "page.h"
 
-static void write_default(const iter_option *option, const void *defaults) {
-    const char *at = defaults != NULL ? (const char *)defaults + option->offset : NULL;
+#define NAME_COLUMNS 24
+
+/* ---- One entry ------------------------------------------------------------------------------- */
+
+static void write_default(const iter_option *option, const void *defaults, FILE *out) {
     static const int64_t zero[32];
-    if (at == NULL) at = (const char *)zero;
+    const char *at =
+        defaults != NULL ? (const char *)defaults + option->offset : (const char *)zero;
     switch (option->type) {
-    case ITER_OPTION_BOOL: printf("%s", *(const bool *)at ? "yes" : "no"); break;
-    case ITER_OPTION_INT: printf("%lld", (long long)*(const int64_t *)at); break;
-    case ITER_OPTION_DOUBLE: printf("%g", *(const double *)at); break;
+    case ITER_OPTION_BOOL: fputs(*(const bool *)at ? "yes" : "no", out); break;
+    case ITER_OPTION_INT: fprintf(out, "%lld", (long long)*(const int64_t *)at); break;
+    case ITER_OPTION_DOUBLE: fprintf(out, "%g", *(const double *)at); break;
     case ITER_OPTION_STRING: {
         const char *text = *(const char *const *)at;
-        printf("%s", text != NULL ? text : "none");
+        fputs(text != NULL ? text : "none", out);
         break;
     }
     case ITER_OPTION_CHOICE: {
         const char *word = option->choices;
         for (int32_t i = *(const int32_t *)at; i > 0 && strchr(word, '|') != NULL; i--)
             word = strchr(word, '|') + 1;
-        printf("%.*s", (int)strcspn(word, "|"), word);
+        fprintf(out, "%.*s", (int)strcspn(word, "|"), word);
         break;
     }
     case ITER_OPTION_LIST: {
         const iter_option_list *list = (const iter_option_list *)(const void *)at;
-        if (list->n == 0) printf("none");
+        if (list->n == 0) fputs("none", out);
         for (int32_t i = 0; i < list->n; i++)
-            printf("%s%g", i > 0 ? ";" : "", list->values[i]);
+            fprintf(out, "%s%g", i > 0 ? ";" : "", list->values[i]);
         break;
     }
     case ITER_OPTION_DTYPE: {
         int32_t dtype = *(const int32_t *)at;
-        printf("%s", dtype == ITER_DTYPE_NONE ? "none" : iter_dtype_text((iter_dtype)dtype));
+        fputs(dtype == ITER_DTYPE_NONE ? "none" : iter_dtype_text((iter_dtype)dtype), out);
         break;
     }
     }
 }
 
-static void write_type(const iter_option *option, char *out, size_t capacity) {
+static void write_type(const iter_option *option, FILE *out) {
     static const char *const types[] = {"bool", "integer",     "number", "text",
                                         "",     "numbers;...", "dtype"};
     if (option->type == ITER_OPTION_CHOICE)
-        snprintf(out, capacity, "%s", option->choices);
+        fputs(option->choices, out);
     else if ((option->min != 0 || option->max != 0) && option->max < 1e15)
-        snprintf(out, capacity, "%s %.10g..%.10g", types[option->type], option->min, option->max);
+        fprintf(out, "%s %.10g..%.10g", types[option->type], option->min, option->max);
     else
-        snprintf(out, capacity, "%s", types[option->type]);
+        fputs(types[option->type], out);
 }
 
-static void write_ops(const iter_ops *ops) {
-    printf("  %-16s %s\n", ops->name, ops->help != NULL ? ops->help : "");
-    for (const iter_option *o = ops->options; o != NULL && o->name != NULL; o++) {
-        char type[80];
-        write_type(o, type, sizeof(type));
-        printf("    %-14s %-34s %s (", o->name, type, o->help != NULL ? o->help : "");
-        write_default(o, ops->defaults);
-        printf(")\n");
+/* "    name    type; what it is (default)" */
+static void write_option(const page *p, const iter_option *option, const void *defaults) {
+    char left[64], *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    if (out == NULL) return;
+    write_type(option, out);
+    fprintf(out, "; %s (", option->help != NULL ? option->help : "");
+    write_default(option, defaults, out);
+    fputc(')', out);
+    snprintf(left, sizeof(left), "    %.58s", option->name);
+    if (fclose(out) == 0) page_row(p, NAME_COLUMNS, left, PAGE_PLAIN, "%s", text);
+    free(text);
+}
+
+static void write_ops(const page *p, const iter_ops *ops) {
+    char left[64];
+    snprintf(left, sizeof(left), "  %.60s", ops->name);
+    page_row(p, NAME_COLUMNS, left, PAGE_PLAIN, "%s", ops->help != NULL ? ops->help : "");
+    for (const iter_option *o = ops->options; o != NULL && o->name != NULL; o++)
+        write_option(p, o, ops->defaults);
+}
+
+/* ---- What there is --------------------------------------------------------------------------- */
+
+static const iter_ops *format_at(const iter_registry *registry, int i) {
+    const iter_format_ops *ops = iter_registry_format_at(registry, i);
+    return ops != NULL ? &ops->base : NULL;
+}
+
+static const iter_ops *transform_at(const iter_registry *registry, int i) {
+    const iter_transform_ops *ops = iter_registry_transform_at(registry, i);
+    return ops != NULL ? &ops->base : NULL;
+}
+
+static const iter_ops *sampler_at(const iter_registry *registry, int i) {
+    const iter_sampler_ops *ops = iter_registry_sampler_at(registry, i);
+    return ops != NULL ? &ops->base : NULL;
+}
+
+static const iter_ops *decoder_at(const iter_registry *registry, int i) {
+    const iter_decoder_ops *ops = iter_registry_decoder_at(registry, i);
+    return ops != NULL ? &ops->base : NULL;
+}
+
+/* The words of --source: some name a choice, the others a table of this build. */
+static const iter_ops *source_at(const iter_registry *registry, int i) {
+    static const iter_ops choices[] = {
+        {.name = "auto", .help = "memory if the set fits, else ring, else pread"},
+        {.name = "memory", .help = "everything is read once, when the loader is made"},
+        {.name = "ring", .help = "io_uring; not in this build"},
+        {.name = "pread", .help = "threads that call pread; not in this build"},
+        {.name = "null", .help = "rows of zeros; not in this build"}};
+    (void)registry;
+    if (i >= (int)(sizeof(choices) / sizeof(choices[0]))) return NULL;
+    for (int k = 0; iter_builtin_source(k) != NULL; k++)
+        if (strcmp(iter_builtin_source(k)->base.name, choices[i].name) == 0)
+            return &iter_builtin_source(k)->base;
+    return &choices[i];
+}
+
+static const struct {
+    const char *title;
+    const iter_ops *(*at)(const iter_registry *registry, int i);
+} kinds[] = {{"formats (--data FORMAT:PATH?KEY=VALUE&...)", format_at},
+             {"transforms (--chain 'NAME:KEY=VALUE,... | ...')", transform_at},
+             {"samplers (--sampler NAME:KEY=VALUE,...)", sampler_at},
+             {"decoders (--data 'folder:PATH?decoder=NAME')", decoder_at},
+             {"sources (--source)", source_at}};
+#define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+static void write_all(const page *p, const iter_registry *registry) {
+    for (size_t k = 0; k < N_KINDS; k++) {
+        if (k > 0) fputc('\n', p->out);
+        page_text(p, 0, PAGE_STRONG, kinds[k].title);
+        for (int i = 0; kinds[k].at(registry, i) != NULL; i++)
+            write_ops(p, kinds[k].at(registry, i));
     }
 }
 
-/* The words of --source: those that stand for a choice, and those that are tables of this build. */
-static void write_sources(void) {
-    static const char *const choices[][2] = {
-        {"auto", "memory if the set fits, else ring, else pread"},
-        {"memory", "everything is read once, when the loader is made"}};
-    for (int32_t i = ITER_SOURCE_AUTO; i <= ITER_SOURCE_NULL; i++) {
-        const char *name = bench_source_text(i), *help = "not in this build";
-        for (size_t k = 0; k < sizeof(choices) / sizeof(choices[0]); k++)
-            if (strcmp(choices[k][0], name) == 0) help = choices[k][1];
-        for (int k = 0; iter_builtin_source(k) != NULL; k++)
-            if (strcmp(iter_builtin_source(k)->base.name, name) == 0)
-                help = iter_builtin_source(k)->base.help;
-        printf("  %-16s %s\n", name, help);
-    }
+/* Every entry of that name. Errors: EINVAL, with the nearest name. */
+static iter_status write_one(const page *p, const iter_registry *registry, const char *name,
+                             iter_error *err) {
+    char hint[NEAR_HINT];
+    near_word search = near_begin(name, strlen(name));
+    bool found = false;
+    for (size_t k = 0; k < N_KINDS; k++)
+        for (int i = 0; kinds[k].at(registry, i) != NULL; i++) {
+            const iter_ops *ops = kinds[k].at(registry, i);
+            near_offer(&search, ops->name, strlen(ops->name));
+            if (strcmp(ops->name, name) != 0) continue;
+            page_text(p, 0, PAGE_STRONG, kinds[k].title);
+            write_ops(p, ops);
+            found = true;
+        }
+    if (found) return ITER_OK;
+    return bench_fail(err, ITER_EINVAL, "list: nothing is called '%s'%s", name,
+                      near_hint(&search, "", hint));
 }
 
 int cmd_list(const bench_options *options) {
     iter_error err;
-    if (options->n_words > 0) {
-        bench_fail(&err, ITER_EINVAL, "unknown argument '%s'", options->words[0]);
+    const page p = page_of(stdout);
+    if (options->n_words > 1) {
+        bench_fail(&err, ITER_EINVAL, "list takes one name, not '%s' as well", options->words[1]);
         return bench_say(BENCH_USAGE, &err);
     }
-    printf("formats (--data FORMAT:PATH?KEY=VALUE&...)\n");
-    for (int i = 0; iter_builtin_format(i) != NULL; i++)
-        write_ops(&iter_builtin_format(i)->base);
-    printf("\ntransforms (--chain 'NAME:KEY=VALUE,... | ...')\n");
-    for (int i = 0; iter_builtin_transform(i) != NULL; i++)
-        write_ops(&iter_builtin_transform(i)->base);
-    printf("\nsamplers (--sampler NAME:KEY=VALUE,...)\n");
-    for (int i = 0; iter_builtin_sampler(i) != NULL; i++)
-        write_ops(&iter_builtin_sampler(i)->base);
-    printf("\nsources (--source)\n");
-    write_sources();
+    if (options->n_words == 0) {
+        write_all(&p, options->registry);
+        return BENCH_DONE;
+    }
+    if (write_one(&p, options->registry, options->words[0], &err) < 0)
+        return bench_say(BENCH_USAGE, &err);
     return BENCH_DONE;
 }

@@ -9,6 +9,19 @@
 #include "iterbench.h"
 #include "report_html.h"
 
+/* A result of iterbench has at least one of these, and not as null. */
+static iter_status check_result(const char *from, const json_value *value, iter_error *err) {
+    static const char *const parts[] = {"arms", "limits", "decode", "doctor", "verdict", "a"};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        const json_value *part = json_find(value, parts[i]);
+        if (part != NULL && part->kind != JSON_NULL) return ITER_OK;
+    }
+    return bench_fail(err, ITER_EFORMAT,
+                      "%s: not a result of iterbench: it has none of arms, limits, decode, doctor, "
+                      "verdict, a and b",
+                      from);
+}
+
 static iter_status report(const char *from, const char *to, iter_error *err) {
     size_t bytes;
     json_value *value = NULL;
@@ -19,6 +32,7 @@ static iter_status report(const char *from, const char *to, iter_error *err) {
         s = bench_fail(err, ITER_EFORMAT, "%s: not a result of iterbench: no object", from);
     if (s == ITER_OK && json_find(value, "traceEvents") != NULL)
         s = bench_fail(err, ITER_EFORMAT, "%s: a trace, not a result; Perfetto draws those", from);
+    if (s == ITER_OK) s = check_result(from, value, err);
     if (s == ITER_OK) s = report_html_write(to, text, bytes, err);
     json_free(value);
     free(text);

@@ -11,20 +11,20 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench_stop.h"
 #include "bench_util.h"
 #include "iterbench.h"
+#include "progress.h"
 #include "report_html.h"
 #include "run_result.h"
+#include "words.h"
 
 #define DEFAULT_SECONDS 3.0
 #define SLICE_S         0.1 /* of a single loader */
 #define SLICE_MAX_S     0.5
 #define LIMIT_SLICE_S   0.02 /* of a straight loop between them */
 #define WARM_S          0.15
-#define PROGRESS_S      0.2
 #define REST_MAX_S      1.0
 
 /* ---- Types ----------------------------------------------------------------------------------- */
@@ -36,23 +36,21 @@ typedef struct run {
     bool has_arrays;
     yardstick yard;
     bool has_yard, yard_between;
-    double started, shown;
+    progress line;
 } run;
 
 /* ---- Progress -------------------------------------------------------------------------------- */
 
-static void progress(run *r, const char *what) {
-    double now = bench_now();
-    if (!isatty(STDERR_FILENO) || now - r->shown < PROGRESS_S) return;
-    r->shown = now;
+static void show(run *r, const char *what) {
     const bench_arm *arm = &r->result->arms[r->result->n_arms - 1];
-    fprintf(stderr, "\r\033[K%5.1f s  %s  %.0f samples/s  epoch %" PRIu64, now - r->started, what,
-            arm_rate(arm), arm->epochs);
-    fflush(stderr);
-}
-
-static void progress_end(const run *r) {
-    if (r->shown > 0) fputs("\r\033[K", stderr);
+    char rate[WORDS_NUMBER];
+    words_count(arm_rate(arm), rate);
+    if (r->result->n_arms == 1) r->line.measured = arm->seconds; /* loops run between its slices */
+    if (r->options.epochs > 0)
+        progress_show(&r->line, what, "%s samples/s, epoch %" PRIu64 " of %" PRIu64, rate,
+                      arm->epochs + (arm->epochs < r->options.epochs), r->options.epochs);
+    else
+        progress_show(&r->line, what, "%s samples/s", rate);
 }
 
 /* ---- Straight loops -------------------------------------------------------------------------- */
@@ -131,7 +129,7 @@ static iter_status run_slices(run *r, bench_arm *arm, iter_error *err) {
         else if (seconds > SLICE_S * 2 && n > 1)
             n /= 2;
         if (s == ITER_OK && r->yard_between) yardstick_slice(&r->yard, LIMIT_SLICE_S);
-        progress(r, arm->name);
+        show(r, arm->name);
     }
     return s;
 }
@@ -151,7 +149,7 @@ static void after_pair(void *user, uint32_t n_kept, uint32_t n_dropped) {
     char text[64];
     if (r->yard_between) yardstick_slice(&r->yard, LIMIT_SLICE_S);
     snprintf(text, sizeof(text), "pair %u (%u dropped)", n_kept, n_dropped);
-    progress(r, text);
+    show(r, text);
 }
 
 /* By epochs both run to their end, whatever the witness says; by time until there are enough kept
@@ -281,12 +279,13 @@ static iter_status measure(run *r, iter_error *err) {
     iter_status s = bench_cache_prepare(&r->options, &r->result->cache, err);
     if (s == ITER_OK) s = describe_set(r->result, err);
     if (s == ITER_OK) s = open_arms(r, err);
-    r->started = bench_now();
+    const double seconds = r->options.seconds; /* 0 with --epochs */
+    r->line = progress_begin(seconds, r->result->n_arms == 2 ? 4 * seconds : seconds);
     if (s == ITER_OK) s = r->result->n_arms == 2 ? run_both(r, err) : run_one(r, err);
     r->result->interrupted = bench_stopped();
     if (s == ITER_OK) s = look_back(r, err);
     if (s == ITER_OK) s = limits(r, err);
-    progress_end(r);
+    progress_end(&r->line);
     return s;
 }
 
@@ -310,7 +309,8 @@ static void write_json(const void *user, FILE *out) {
 
 static iter_status report(const run *r, iter_error *err) {
     const char *json = r->options.json;
-    if (json == NULL || strcmp(json, "-") != 0) run_result_table(r->result, stdout);
+    if (json == NULL || strcmp(json, "-") != 0)
+        (r->options.verbose ? run_result_table : run_result_lines)(r->result, stdout);
     iter_status s = ITER_OK;
     if (r->options.html != NULL) s = report_html_by(r->options.html, write_json, r->result, err);
     if (s < 0 || json == NULL) return s;

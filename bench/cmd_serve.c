@@ -11,6 +11,7 @@
  * one another without end. An answer waits until no worker makes anything ahead any more, so that
  * the other side of a comparison has the machine to itself.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +54,9 @@ iter_status bench_serve(const measure_side *side, iter_error *err) {
         if (s < 0) return s;
         rest(side);
         printf("%" PRIu64 " %.9f\n", samples, seconds);
-        fflush(stdout);
+        if (fflush(stdout) != 0)
+            return bench_fail(err, ITER_EIO, "serve: the answer cannot be written: %s",
+                              strerror(errno));
     }
     return ITER_OK;
 }

@@ -17,8 +17,10 @@
 #include "bench_util.h"
 #include "emulate.h"
 #include "iterbench.h"
+#include "page.h"
 #include "report_html.h"
 #include "train_arms.h"
+#include "words.h"
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 
@@ -60,9 +62,10 @@ typedef struct time_shares {
     double cores; /* busy, in the mean */
 } time_shares;
 
-/* Seconds an epoch, and what each mechanism adds to those of the plain loader. */
+/* Seconds an epoch of the plain loader, and what each mechanism adds to them. */
 typedef struct gap {
-    double plain, dispatch, collate, worker, both, all;
+    double plain;
+    measure_interval dispatch, collate, worker, both, all;
 } gap;
 
 typedef struct sweep_run {
@@ -168,19 +171,20 @@ static double epoch_s(const train_arms *t, int i) {
 }
 
 /* What a setting adds to the plain one, by the median of the same rounds. */
-static iter_status added(const train_arms *t, double plain_s, uint32_t mechanisms, double *out,
-                         iter_error *err) {
+static iter_status added(const train_arms *t, double plain_s, uint32_t mechanisms,
+                         measure_interval *out, iter_error *err) {
     measure_interval ratio; /* time of it / time of the plain one */
     iter_status s = measure_rounds_ratio(&t->rounds, setting_of(mechanisms) + 1,
                                          plain_setting() + 1, &ratio, err);
-    *out = plain_s * (ratio.median - 1);
+    *out = (measure_interval){plain_s * (ratio.median - 1), plain_s * (ratio.low - 1),
+                              plain_s * (ratio.high - 1), ratio.n};
     return s;
 }
 
 static iter_status gap_of(const train_arms *t, gap *g, iter_error *err) {
     const struct {
         uint32_t mechanisms;
-        double *out;
+        measure_interval *out;
     } parts[] = {{EMULATE_DISPATCH, &g->dispatch},
                  {EMULATE_COLLATE, &g->collate},
                  {EMULATE_WORKER, &g->worker},
@@ -193,26 +197,57 @@ static iter_status gap_of(const train_arms *t, gap *g, iter_error *err) {
     return s;
 }
 
+/* Whether there is an addition at all that can be told from nothing. */
+static bool adds(const measure_interval *seconds) {
+    const words_side side = words_side_of(seconds, 0);
+    return side == WORDS_ABOVE || (side == WORDS_UNKNOWN && seconds->median > 0);
+}
+
+/* "123 ms", or "nothing that can be measured". */
+static const char *say_added(const measure_interval *seconds, char out[WORDS_PHRASE]) {
+    char time[WORDS_NUMBER];
+    if (!adds(seconds)) return strcpy(out, "nothing that can be measured");
+    snprintf(out, WORDS_PHRASE, "%s%s", isfinite(seconds->low) ? "" : "about ",
+             words_time(seconds->median * 1e9, time));
+    return out;
+}
+
 /* The mechanisms' parts of what dispatch and collate cost together. */
 static void say_parts(const gap *g, char out[320]) {
-    const double rest = g->both - g->dispatch - g->collate;
-    if (g->both < 0.1 * g->plain) {
+    const double rest = g->both.median - g->dispatch.median - g->collate.median;
+    char factor[WORDS_NUMBER], dispatch[WORDS_NUMBER], collate[WORDS_NUMBER], more[WORDS_NUMBER];
+    if (g->both.median < 0.1 * g->plain || !adds(&g->both) || !adds(&g->dispatch) ||
+        !adds(&g->collate)) {
         snprintf(out, 320, "too little to be taken apart here");
         return;
     }
-    int n = snprintf(out, 320, "%.2f times as long, of which dispatch is %.0f %%, the copy %.0f %%",
-                     (g->plain + g->both) / g->plain, 100 * g->dispatch / g->both,
-                     100 * g->collate / g->both);
-    if (fabs(rest) >= 0.05 * g->both)
-        snprintf(out + n, 320 - (size_t)n, " (together %.0f %% %s than one by one)",
-                 100 * fabs(rest) / g->both, rest > 0 ? "more" : "less");
+    const int n = snprintf(out, 320, "%s times as long, of which dispatch is %s and the copy %s",
+                           words_factor((g->plain + g->both.median) / g->plain, factor),
+                           words_percent(g->dispatch.median / g->both.median, dispatch),
+                           words_percent(g->collate.median / g->both.median, collate));
+    if (fabs(rest) >= 0.05 * g->both.median)
+        snprintf(out + n, 320 - (size_t)n, " (together %s %s than one by one)",
+                 words_percent(fabs(rest) / g->both.median, more), rest > 0 ? "more" : "less");
+}
+
+/* With all three beside dispatch and copy alone; "" if those add nothing that can be measured. */
+static const char *what_the_worker_hides(const gap *g) {
+    if (!adds(&g->both) || words_side_of(&g->all, 0) == WORDS_UNCLEAR) return "";
+    if (g->all.median < 0.3 * g->both.median) return ": the worker hides most of that time";
+    if (g->all.median < 0.95 * g->both.median)
+        return ": the worker hides a part of that time, but it has the same work to do and a copy "
+               "more, on cores that the trainer uses";
+    return ": the worker hides nothing of that time, for it has the same work to do and a copy "
+           "more, "
+           "on cores that the trainer uses";
 }
 
 static void say_answer(sweep_run *r) {
     const train_arms *t = &r->t;
     const gap *g = &r->gap;
     const double trainer = (double)t->n_samples / t->rates[0].median;
-    char parts[320];
+    char parts[320], dispatch[WORDS_PHRASE], collate[WORDS_PHRASE], both[WORDS_PHRASE],
+        worker[WORDS_PHRASE], time[5][WORDS_NUMBER], together[512] = "";
     int n = 0;
     say_parts(g, parts);
     if (t->options->model == BENCH_MODEL_MLP)
@@ -222,23 +257,22 @@ static void say_answer(sweep_run *r) {
             "with static memory in the trainer, 20 s with an iterator over arrays. 10 s "
             "were the trainer's own, whose memory is planned once here; 17 s, 9.4 us a "
             "sample, the DataLoader's. ");
-    snprintf(
-        r->answer + n, sizeof(r->answer) - (size_t)n,
-        "Why is such a DataLoader slower? It works on every sample by itself, and nothing overlaps "
-        "with that. Here an epoch takes %.3f s without any loader, %.3f s by this library's "
-        "DataLoader and %.3f s by its NDArrayIter. A call into an interpreter for every field of "
-        "every sample (%.1f us each, as measured of one) adds %.3f s; an object and a second copy "
-        "of "
-        "every sample %.3f s; both together %.3f s, %.1f us a sample: %s. A worker that hands "
-        "batches over through a pipe adds %.3f s by itself; with all three an epoch takes %.3f s: "
-        "the worker %s, for it has the same work to do and a copy more, on cores that the trainer "
-        "uses. Here a row is written once, into the memory that the trainer reads, by loops over "
-        "whole batches.",
-        trainer, g->plain, epoch_s(t, 0), EMULATE_DISPATCH_NS * 1e-3, g->dispatch, g->collate,
-        g->both, g->both * 1e6 / (double)t->n_samples, parts, g->worker, g->plain + g->all,
-        g->all < 0.3 * g->both    ? "hides most of that time"
-        : g->all < 0.95 * g->both ? "hides a part of that time"
-                                  : "hides nothing of that time");
+    if (adds(&g->both))
+        snprintf(together, sizeof(together), ", %s a sample: %s",
+                 words_time(g->both.median * 1e9 / (double)t->n_samples, time[3]), parts);
+    snprintf(r->answer + n, sizeof(r->answer) - (size_t)n,
+             "Why is such a DataLoader slower? It works on every sample by itself, and nothing "
+             "overlaps with that. Here an epoch takes %s without any loader, %s by this library's "
+             "DataLoader and %s by its NDArrayIter. A call into an interpreter for every field of "
+             "every sample (%.1f us each, as measured of one) adds %s. An object and a second copy "
+             "of every sample add %s. Both together add %s%s. A worker that hands batches over "
+             "through a pipe adds %s by itself. With all three an epoch takes %s%s. Here a row is "
+             "written once, into the memory that the trainer reads, by loops over whole batches.",
+             words_time(trainer * 1e9, time[0]), words_time(g->plain * 1e9, time[1]),
+             words_time(epoch_s(t, 0) * 1e9, time[2]), EMULATE_DISPATCH_NS * 1e-3,
+             say_added(&g->dispatch, dispatch), say_added(&g->collate, collate),
+             say_added(&g->both, both), together, say_added(&g->worker, worker),
+             words_time((g->plain + g->all.median) * 1e9, time[4]), what_the_worker_hides(g));
 }
 
 static iter_status say_verdict(sweep_run *r, iter_error *err) {
@@ -252,19 +286,30 @@ static iter_status say_verdict(sweep_run *r, iter_error *err) {
     measure_interval ratio; /* time of the worst / time of the best */
     iter_status s = measure_rounds_ratio(&t->rounds, worst + 1, best + 1, &ratio, err);
     if (s < 0) return s;
-    char interval[48] = "";
-    if (isfinite(ratio.low))
-        snprintf(interval, sizeof(interval), " [%.2f, %.2f]", ratio.low, ratio.high);
-    if (!(ratio.low > 1))
+    char median[WORDS_NUMBER], low[WORDS_NUMBER], high[WORDS_NUMBER];
+    words_factor(ratio.median, median);
+    words_factor(ratio.low, low);
+    words_factor(ratio.high, high);
+    switch (words_side_of(&ratio, 1)) {
+    case WORDS_UNKNOWN:
         snprintf(
             r->verdict, sizeof(r->verdict),
-            "Our settings feed it alike, as far as this run can tell: '%s' is first, '%s' last, "
-            "at %.2f times the time%s.",
-            settings[best].name, settings[worst].name, ratio.median, interval);
-    else
+            "Of our settings '%s' is best; the worst, '%s', takes about %s times as long, after "
+            "too few rounds for an interval.",
+            settings[best].name, settings[worst].name, median);
+        break;
+    case WORDS_UNCLEAR:
+        snprintf(
+            r->verdict, sizeof(r->verdict),
+            "No two of our settings can be told apart: the last, '%s', takes %s to %s times as "
+            "long as the first, '%s'.",
+            settings[worst].name, low, high, settings[best].name);
+        break;
+    default:
         snprintf(r->verdict, sizeof(r->verdict),
-                 "Of our settings '%s' is best; the worst, '%s', takes %.2f times as long%s.",
-                 settings[best].name, settings[worst].name, ratio.median, interval);
+                 "Of our settings '%s' is best; the worst, '%s', takes %s times as long [%s, %s].",
+                 settings[best].name, settings[worst].name, median, low, high);
+    }
     return s;
 }
 
@@ -281,47 +326,34 @@ static iter_status say(sweep_run *r, iter_error *err) {
     return s;
 }
 
-/* In lines of at most 100 characters. */
-static void print_wrapped(const char *text) {
-    size_t column = 0;
-    while (*text != '\0') {
-        const size_t word = strcspn(text, " ");
-        if (column > 0) {
-            const bool fits = column + 1 + word <= 100;
-            putchar(fits ? ' ' : '\n');
-            column = fits ? column + 1 : 0;
-        }
-        printf("%.*s", (int)word, text);
-        column += word;
-        text += word;
-        text += strspn(text, " ");
-    }
-    putchar('\n');
-}
-
 static void print(const sweep_run *r) {
     const train_arms *t = &r->t;
-    train_head_print(t);
-    printf("%-34s %10s %8s %8s %8s  %s\n", "", "samples/s", "s/epoch", "waiting", "CPU us",
+    const page p = page_of(stdout);
+    char rate[WORDS_NUMBER], epoch[WORDS_NUMBER], waits[WORDS_NUMBER], cpu[WORDS_NUMBER];
+    train_head_print(t, &p);
+    printf("%-33s %9s %8s %11s %7s  %s\n", "", "samples/s", "epoch", "waiting", "CPU",
            "cost of feeding");
-    printf("%-34s %10.0f %8.3f %8s %8.2f\n", "trainer alone (replayed batches)", t->rates[0].median,
-           (double)t->n_samples / t->rates[0].median, "",
-           train_cpu_per_sample(t->feed.alone.cpu_ns, t->feed.alone.samples) * 1e-3);
+    printf("%-33s %9s %8s %11s %7s\n", "trainer alone (replayed batches)",
+           words_count(t->rates[0].median, rate),
+           words_time((double)t->n_samples / t->rates[0].median * 1e9, epoch), "",
+           words_time(train_cpu_per_sample(t->feed.alone.cpu_ns, t->feed.alone.samples), cpu));
     for (int i = 0; i < N_SETTINGS; i++) {
         const bench_arm *arm = &t->arms[i];
-        char cost[96];
-        train_cost_text(&t->cost[i + 1], cost);
-        printf("%-34s %10.0f %8.3f %7.2f%% %8.2f  %s\n", settings[i].name, t->rates[i + 1].median,
-               epoch_s(t, i), 100 * train_wait_share(arm),
-               train_cpu_per_sample(arm->cpu_ns, arm->samples) * 1e-3, cost);
+        char cost[WORDS_PHRASE];
+        printf("%-33s %9s %8s %11s %7s  %s\n", settings[i].name,
+               words_count(t->rates[i + 1].median, rate), words_time(epoch_s(t, i) * 1e9, epoch),
+               words_percent(train_wait_share(arm), waits),
+               words_time(train_cpu_per_sample(arm->cpu_ns, arm->samples), cpu),
+               train_cost_text(&t->cost[i + 1], cost));
     }
-    puts("\nwhere the time goes");
+    putchar('\n');
+    page_text(&p, 0, PAGE_STRONG, "where the time goes");
     for (int i = 0; i < N_SETTINGS; i++)
-        printf("%-34s %s\n", settings[i].name, r->says[i]);
+        page_row(&p, 34, settings[i].name, PAGE_PLAIN, "%s", r->says[i]);
     putchar('\n');
-    print_wrapped(r->verdict);
+    page_text(&p, 0, PAGE_STRONG, r->verdict);
     putchar('\n');
-    print_wrapped(r->answer);
+    page_text(&p, 0, PAGE_PLAIN, r->answer);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -346,11 +378,11 @@ static void write_setting(json_writer *w, const sweep_run *r, int i) {
 static void write_gap(json_writer *w, const gap *g) {
     json_begin(w, "gap", '{');
     json_number(w, "plain_s", g->plain);
-    json_number(w, "dispatch_s", g->dispatch);
-    json_number(w, "collate_s", g->collate);
-    json_number(w, "worker_s", g->worker);
-    json_number(w, "dispatch_collate_s", g->both);
-    json_number(w, "all_s", g->all);
+    json_number(w, "dispatch_s", g->dispatch.median);
+    json_number(w, "collate_s", g->collate.median);
+    json_number(w, "worker_s", g->worker.median);
+    json_number(w, "dispatch_collate_s", g->both.median);
+    json_number(w, "all_s", g->all.median);
     json_end(w);
 }
 

@@ -5,21 +5,27 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench_machine.h"
 #include "bench_util.h"
 #include "iterbench.h"
 #include "measure.h"
+#include "page.h"
+#include "progress.h"
+#include "words.h"
 
+#define LABEL              10
 #define SLICES_A_PAIR_MOST 16.0 /* with pauses and dropped pairs, before giving up */
 
+typedef struct shown {
+    progress line;
+    unsigned pairs;
+} shown;
+
 static void after_pair(void *user, uint32_t n_kept, uint32_t n_dropped) {
-    const bench_options *options = user;
-    if (!isatty(STDERR_FILENO)) return;
-    fprintf(stderr, "\r\033[K%u of %d pairs kept, %u dropped", n_kept, (int)options->pairs,
-            n_dropped);
-    if (n_kept == options->pairs) fputs("\r\033[K", stderr);
+    shown *s = user;
+    progress_show(&s->line, "versus", "%u of %u pairs kept, %u dropped", n_kept, s->pairs,
+                  n_dropped);
 }
 
 static void write_side(json_writer *w, const char *key, const char *command,
@@ -59,12 +65,16 @@ static iter_status write_json(const bench_options *options, const measure_result
 static iter_status report(const bench_options *options, const measure_result *result,
                           iter_error *err) {
     if (options->json == NULL || strcmp(options->json, "-") != 0) {
-        printf("a  %12.0f samples/s  %s\n", result->rate_a.median, options->a);
-        printf("b  %12.0f samples/s  %s\n", result->rate_b.median, options->b);
-        printf("b / a = %.3f", result->ratio.median);
-        if (isfinite(result->ratio.low))
-            printf("  [%.3f, %.3f] with 95 %%", result->ratio.low, result->ratio.high);
-        printf(", %u pairs kept, %u dropped\n", result->n_pairs, result->n_dropped);
+        const page p = page_of(stdout);
+        char rate[WORDS_NUMBER], phrase[WORDS_PHRASE];
+        page_row(&p, LABEL, "a", PAGE_PLAIN, "%s samples/s: %s",
+                 words_count(result->rate_a.median, rate), options->a);
+        page_row(&p, LABEL, "b", PAGE_PLAIN, "%s samples/s: %s",
+                 words_count(result->rate_b.median, rate), options->b);
+        page_row(&p, LABEL, "verdict", PAGE_STRONG, "%s",
+                 words_ratio("a", "b", &result->ratio, phrase));
+        page_row(&p, LABEL, "pairs", PAGE_PLAIN, "%u kept, %u dropped", result->n_pairs,
+                 result->n_dropped);
     }
     return options->json != NULL ? write_json(options, result, err) : ITER_OK;
 }
@@ -81,8 +91,11 @@ static iter_status run_pairs(const bench_options *options, iter_error *err) {
         if (options->slice_s > 0) opt.slice_s = fmin(options->slice_s, MEASURE_SLICE_MAX_S);
         opt.max_s = SLICES_A_PAIR_MOST * opt.slice_s * (double)options->pairs;
         opt.after_pair = after_pair;
-        opt.after_user = (void *)(uintptr_t)options;
+        const double least = 2 * opt.slice_s * (double)options->pairs;
+        shown user = {progress_begin(least, opt.max_s), opt.min_pairs};
+        opt.after_user = &user;
         s = measure_pairs(&side_a, &side_b, &opt, &result, err);
+        progress_end(&user.line);
         if (s == ITER_OK && result.n_pairs == 0)
             s = bench_fail(err, ITER_ETIMEDOUT,
                            "no pair kept in %.0f s (%u dropped): this machine is not steady enough "

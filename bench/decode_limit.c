@@ -11,7 +11,11 @@
 #include <stdlib.h>
 
 #include "bench_util.h"
+#include "page.h"
+#include "progress.h"
+#include "words.h"
 
+#define NAME            38 /* columns of a row's name */
 #define DEFAULT_SECONDS 12.0
 #define SLICE_LEAST_S   0.05
 #define SIDES           4
@@ -24,6 +28,7 @@ typedef struct rounds_state {
     bench_arm *arm;
     uint64_t per_round; /* batches */
     uint64_t round;
+    progress line;
 } rounds_state;
 
 /* ---- Sides ----------------------------------------------------------------------------------- */
@@ -96,6 +101,7 @@ static iter_status run_store(void *user, uint64_t n, uint64_t *out_samples, doub
 static void next_round(void *user, uint32_t n_kept, uint32_t n_dropped) {
     rounds_state *r = user;
     r->round = (uint64_t)n_kept + n_dropped;
+    progress_show(&r->line, "photos", "rounds: %u kept, %u dropped", n_kept, n_dropped);
 }
 
 /* ---- Figures --------------------------------------------------------------------------------- */
@@ -162,7 +168,9 @@ iter_status decode_limit_measure(photo_yard *yard, bench_arm *arm, const bench_o
     if (s < 0) return s;
     state.per_round = (uint64_t)fmin(fmax(opt.slice_s / took, 1), (double)yard->n_batches);
     measure_rounds rounds;
+    state.line = progress_begin(opt.min_s, opt.max_s);
     s = measure_sides(sides, SIDES, &opt, &rounds, err);
+    progress_end(&state.line);
     if (s == ITER_OK) s = figures(yard, &rounds, out, err);
     measure_rounds_free(&rounds);
     return s;
@@ -170,35 +178,49 @@ iter_status decode_limit_measure(photo_yard *yard, bench_arm *arm, const bench_o
 
 /* ---- Report ---------------------------------------------------------------------------------- */
 
-static void line(const char *name, const measure_interval *rate, FILE *out) {
-    fprintf(out, "  %-48s %7.0f a second, %6.3f ms", name, rate->median, 1e3 / rate->median);
-    if (isfinite(rate->low)) fprintf(out, "   [%.0f, %.0f]", rate->low, rate->high);
-    fputc('\n', out);
+static void line(const page *p, const char *name, const measure_interval *rate) {
+    char median[WORDS_NUMBER], low[WORDS_NUMBER], high[WORDS_NUMBER], time[WORDS_NUMBER];
+    words_count(rate->median, median);
+    words_time(1e9 / rate->median, time);
+    if (isfinite(rate->low))
+        page_row(p, NAME, name, PAGE_PLAIN, "%s photos/s [%s, %s], %s each", median,
+                 words_count(rate->low, low), words_count(rate->high, high), time);
+    else
+        page_row(p, NAME, name, PAGE_PLAIN, "about %s photos/s, %s each", median, time);
 }
 
 void decode_limit_table(const decode_limit *limit, FILE *out) {
-    char name[64];
-    fprintf(out, "photos on one core: %llu in the loader's order, %.1f KB each, in turns\n",
-            (unsigned long long)limit->n_photos, limit->mean_bytes / 1e3);
+    const page p = page_of(out);
+    char name[64], bytes[WORDS_NUMBER], n[3][WORDS_NUMBER], share[WORDS_NUMBER], steady[96] = "";
+    snprintf(name, sizeof(name), "%llu in the loader's order", (unsigned long long)limit->n_photos);
+    page_row(&p, NAME, "photos, on one core", PAGE_PLAIN, "%s, %s each, in turns", name,
+             words_bytes(limit->mean_bytes, bytes));
     if (limit->n_failures > 0)
-        fprintf(out, "  left out: %zu photos that failed, first: %.200s\n", limit->n_failures,
-                limit->failures[0].message);
+        page_row(&p, NAME, "left out", PAGE_WARN, "%zu photos that failed, first: %.300s",
+                 limit->n_failures, limit->failures[0].message);
     snprintf(name, sizeof(name), "%s, whole pictures", limit->codecs);
-    line(name, &limit->whole, out);
-    snprintf(name, sizeof(name), "%s, the parts wanted (%.0f %%)", limit->codecs,
-             100 * limit->part_share);
-    line(name, &limit->part, out);
-    line("rows converted and stored", &limit->store, out);
+    line(&p, name, &limit->whole);
+    snprintf(name, sizeof(name), "%s, parts wanted (%s)", limit->codecs,
+             words_percent(limit->part_share, share));
+    line(&p, name, &limit->part);
+    line(&p, "rows converted and stored", &limit->store);
     snprintf(name, sizeof(name), "limit: parts + rows + %.2f ms", DECODE_REST_MS);
-    line(name, &limit->limit, out);
-    snprintf(name, sizeof(name), "the loader, workers 0, from %s",
-             bench_source_text(limit->source));
-    line(name, &limit->loader, out);
-    fprintf(out, "  %-48s %6.1f %%", "loader / limit", 100 * limit->ratio.median);
+    line(&p, name, &limit->limit);
+    snprintf(name, sizeof(name), "loader, no worker, from %s", bench_source_text(limit->source));
+    line(&p, name, &limit->loader);
+    if (!limit->steady)
+        snprintf(steady, sizeof(steady), "; the machine's speed moved around %u of them",
+                 limit->n_dropped);
+    else if (limit->n_dropped > 0)
+        snprintf(steady, sizeof(steady), " kept, %u dropped", limit->n_dropped);
+    words_percent(limit->ratio.median, n[0]);
     if (isfinite(limit->ratio.low))
-        fprintf(out, "  [%.1f, %.1f] 95 %%", 100 * limit->ratio.low, 100 * limit->ratio.high);
-    fprintf(out, ", %u rounds, %u dropped%s\n", limit->n_rounds, limit->n_dropped,
-            limit->steady ? "" : ", which count: the machine was not steady");
+        page_row(&p, NAME, "loader / limit", PAGE_STRONG, "%s [%s, %s] in %u rounds%s", n[0],
+                 words_percent(limit->ratio.low, n[1]), words_percent(limit->ratio.high, n[2]),
+                 limit->n_rounds, steady);
+    else
+        page_row(&p, NAME, "loader / limit", PAGE_STRONG, "about %s in %u rounds%s", n[0],
+                 limit->n_rounds, steady);
 }
 
 static void interval(json_writer *w, const char *key, const measure_interval *i) {

@@ -56,8 +56,21 @@ iter_status diagnosis_arrays(diagnosis *d, iter_error *err);
 iter_status probe_changes(diagnosis *d, iter_error *err);
 void probe_free(diagnosis *d);
 
-/* diagnosis_report.c */
-void diagnosis_print(const diagnosis *d, FILE *out);
+/* diagnosis_json.c */
 void diagnosis_json(const diagnosis *d, FILE *out);
+/** "read", ..., and "trainer" or "consumer". */
+const char *diagnosis_arm_name(const diagnosis *d, int arm);
+/** Time of both / time of the consumer alone - 1. */
+measure_interval diagnosis_cost(const diagnosis *d);
+/** Share of the run in which the accelerator computes; NaN without a consumer. */
+double diagnosis_utilisation(const diagnosis *d);
+/** The loader's part of the CPU time of a sample. */
+double diagnosis_loader_cpu_share(const diagnosis *d);
+/** What an arm sent to a GPU, bytes a second. */
+double diagnosis_copied_bytes_per_s(const bench_arm *arm);
+
+/* diagnosis_text.c */
+/** Five lines; or every figure, if the run was asked to be verbose. */
+void diagnosis_print(const diagnosis *d, FILE *out);
 
 #endif

@@ -200,8 +200,8 @@ static void remove_small(const small_set *set) {
 
 /* One batch by the ring, of which nothing is made, so that any set will do; what the loader says of it
  * afterwards. */
-static iter_status read_batch(const char *spec, bool direct, iter_loader_stats *out,
-                              iter_error *err) {
+static iter_status read_batch(const char *spec, const iter_registry *registry, bool direct,
+                              iter_loader_stats *out, iter_error *err) {
     iter_dataset *data;
     iter_loader *loader = NULL;
     iter_batch *batch = NULL;
@@ -216,7 +216,7 @@ static iter_status read_batch(const char *spec, bool direct, iter_loader_stats *
                                  .on_error = ITER_ON_ERROR_REPLACE}; /* one file may be bad */
     const iter_loader_options opt = bench_loader_options(&asked, 0);
     *out = (iter_loader_stats){.struct_size = sizeof(*out)};
-    iter_status s = iter_dataset_open(spec, NULL, &data, err);
+    iter_status s = iter_dataset_open(spec, registry, &data, err);
     if (s < 0) return s;
     if (photo_yard_fits(iter_dataset_describe(data)))
         s = iter_chain_parse(ONE_SIZE, NULL, &chain, err);
@@ -235,7 +235,7 @@ static void add_loader(doctor *d, const char *item_name, const char *spec, const
                        bool direct) {
     iter_loader_stats stats;
     iter_error err;
-    if (read_batch(spec, direct, &stats, &err) < 0) {
+    if (read_batch(spec, d->options->registry, direct, &stats, &err) < 0) {
         doctor_item *item = doctor_add(d, item_name, DOCTOR_COSTS, "fails: %.280s", err.message);
         doctor_costs(item, "that loader cannot be used here");
         return;

@@ -31,7 +31,8 @@ typedef enum evidence_kind {                   /* which arm a stage's cost first
                              EVIDENCE_OF_NONE, /* waiting, idle */
                              EVIDENCE_OF_READ,
                              EVIDENCE_OF_DECODE,
-                             EVIDENCE_OF_CHAIN
+                             EVIDENCE_OF_CHAIN,
+                             EVIDENCE_OF_TURN /* waiting: another worker is in get() */
 } evidence_kind;
 
 typedef struct evidence_stage {
@@ -58,7 +59,8 @@ typedef struct evidence_change {
     char why_not[160];
     double loader_ratio; /* rate with it / rate without, the loader alone */
     double consumer_ratio;
-    double loader_low, consumer_low; /* where their intervals begin; NaN = there are none */
+    double loader_low, loader_high; /* their intervals; NaN = there are none */
+    double consumer_low, consumer_high;
     double cpu_loader, cpu_consumer;
 } evidence_change;
 
@@ -72,8 +74,10 @@ typedef struct evidence {
     int64_t workers; /* 0 = the loader works in the consumer's thread */
     uint64_t prefetch, batch, threads;
     uint32_t rounds;
-    bool in_order; /* samples come as they are stored: one worker's may be unlike another's */
-    bool steady;   /* the witness stood still around these rounds */
+    uint32_t
+        unsteady_rounds; /* around which the machine's speed moved; if not `steady`, they count */
+    bool in_order;       /* samples come as they are stored: one worker's may be unlike another's */
+    bool steady;         /* the witness stood still around these rounds */
     bool has[EVIDENCE_ARMS];
     measure_interval rate[EVIDENCE_ARMS];
     double cpu[EVIDENCE_ARMS];
@@ -88,7 +92,7 @@ typedef struct evidence {
     evidence_worker worker[EVIDENCE_WORKERS];
     double convert_s; /* a batch: what the consumer spends on turning the layout; 0 = nothing */
     char convert_text[64], wants[8]; /* from what to what; the layout that costs nothing */
-    double sample_bytes;             /* at most, that are read of a sample; 0 = nothing is read */
+    double sample_bytes; /* that are read of a sample, in the mean; 0 = nothing is read */
     /* batches go to a GPU: bytes of a sample that travel, and that are delivered there; what the link
      * gives at best */
     bool to_device;

@@ -11,37 +11,70 @@
 
 #include <iter/version.h>
 
+#include "bench_option_rows.h"
 #include "bench_util.h"
+#include "near.h"
 
 static const struct {
-    const char *name;
     bench_command command;
     int (*run)(const bench_options *options);
     bool loads; /* needs --data, and what belongs to it */
 } commands[] = {
-    {"list", BENCH_LIST, cmd_list, false},
-    {"plan", BENCH_PLAN, cmd_plan, true},
-    {"limits", BENCH_LIMITS, cmd_limits, true},
-    {"compare", BENCH_COMPARE, cmd_compare, false},
-    {"report", BENCH_REPORT, cmd_report, false},
-    {"doctor", BENCH_DOCTOR, cmd_doctor, false},
-    {"generate", BENCH_GENERATE, cmd_generate, false},
-    {"serve", BENCH_SERVE, cmd_serve, true},
-    {"versus", BENCH_VERSUS, cmd_versus, false},
+    {BENCH_RUN, cmd_run, true},          {BENCH_LIST, cmd_list, false},
+    {BENCH_PLAN, cmd_plan, true},        {BENCH_LIMITS, cmd_limits, true},
+    {BENCH_COMPARE, cmd_compare, false}, {BENCH_REPORT, cmd_report, false},
+    {BENCH_DOCTOR, cmd_doctor, false},   {BENCH_GENERATE, cmd_generate, false},
+    {BENCH_SERVE, cmd_serve, true},      {BENCH_VERSUS, cmd_versus, false},
 };
 
-static int dispatch(int argc, char **argv, int first, bench_command command,
-                    int (*run)(const bench_options *), bool loads) {
-    bench_options options;
+/* NULL = there is no such command. */
+static const bench_command_row *find_command(const char *name) {
+    for (size_t i = 0; i < bench_n_command_rows; i++)
+        if (strcmp(bench_command_rows[i].name, name) == 0) return &bench_command_rows[i];
+    return NULL;
+}
+
+static int unknown_command(const char *name) {
     iter_error err;
+    char hint[NEAR_HINT];
+    near_word search = near_begin(name, strlen(name));
+    for (size_t i = 0; i < bench_n_command_rows; i++)
+        near_offer(&search, bench_command_rows[i].name, strlen(bench_command_rows[i].name));
+    bench_fail(&err, ITER_EINVAL, "unknown command '%s'%s", name, near_hint(&search, "", hint));
+    return bench_say(BENCH_USAGE, &err);
+}
+
+static int dispatch(int argc, char **argv, int first, bench_command command) {
+    bench_options options;
+    iter_registry *registry = NULL;
+    iter_error err;
+    size_t i = 0;
+    while (commands[i].command != command)
+        i++;
     iter_status s = bench_options_parse(argc, argv, first, command, &options, &err);
-    if (s == ITER_OK && loads) s = bench_options_check(&options, command, &err);
+    if (s == ITER_OK && commands[i].loads) s = bench_options_check(&options, command, &err);
     if (s < 0) return bench_say(BENCH_USAGE, &err);
     s = bench_path_check(options.json, &err);
     if (s == ITER_OK) s = bench_path_check(options.html, &err);
     if (s == ITER_OK) s = bench_path_check(options.trace, &err);
     if (s == ITER_OK) s = bench_path_check(options.failures, &err);
-    return s < 0 ? bench_say(BENCH_FAILED, &err) : run(&options);
+    if (s == ITER_OK && options.plugins.n > 0) s = bench_registry_create(&options, &registry, &err);
+    if (s < 0) return bench_say(BENCH_FAILED, &err);
+    options.registry = registry;
+    const int status = commands[i].run(&options);
+    iter_registry_destroy(registry);
+    return status;
+}
+
+/* A full disk or a closed pipe shows when the last bytes are written. */
+static int check_output(int status) {
+    iter_error err;
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    if (status != BENCH_DONE) return status;
+    bench_fail(&err, ITER_EIO, "standard output: %s",
+               errno != 0 ? strerror(errno) : "cannot be written");
+    return bench_say(BENCH_FAILED, &err);
 }
 
 /* An OpenMP team that spins while it waits takes the cores from the loader (and from a second team:
@@ -51,26 +84,23 @@ static void wait_passively(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (strncmp(argv[i], "--model", 7) == 0 && getenv("OMP_WAIT_POLICY") == NULL &&
             setenv("OMP_WAIT_POLICY", "passive", 1) == 0)
-            execv("/proc/self/exe", argv); /* where it cannot, it goes on as it is */
+            execv("/proc/self/exe", argv); /* if that fails, the run goes on as it is */
 }
 
 int main(int argc, char **argv) {
     wait_passively(argc, argv);
+    const bool named = argc > 1 && argv[1][0] != '-';
+    const bench_command_row *row = find_command(named ? argv[1] : "");
+    if (row == NULL) return unknown_command(argv[1]);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            bench_options_help(stdout);
-            return BENCH_DONE;
+            bench_options_help(row->command, stdout);
+            return check_output(BENCH_DONE);
         }
         if (strcmp(argv[i], "--version") == 0) {
             printf("iterbench %s\n", iter_version());
-            return BENCH_DONE;
+            return check_output(BENCH_DONE);
         }
     }
-    if (argc < 2 || argv[1][0] == '-') return dispatch(argc, argv, 1, BENCH_RUN, cmd_run, true);
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return dispatch(argc, argv, 2, commands[i].command, commands[i].run, commands[i].loads);
-    iter_error err;
-    bench_fail(&err, ITER_EINVAL, "unknown command '%s'", argv[1]);
-    return bench_say(BENCH_USAGE, &err);
+    return check_output(dispatch(argc, argv, named ? 2 : 1, row->command));
 }

@@ -3,7 +3,8 @@
  *
  * A worker writes the stage it is in with one store; a thread of ours reads that 500 times a second
  * (with n looks a share s has the standard error sqrt(s (1 - s) / n): under 1 % after five
- * seconds). The loader's counters of waiting would not do: a wait is booked when it ends, and may have
+ * seconds). The time between two looks varies at random: a consumer that sleeps 1 ms a batch would
+ * otherwise be met in the same phase again and again. The loader's counters of waiting would not do: a wait is booked when it ends, and may have
  * begun long before. Chunks and run-queue time are the loader's; the run-queue time of the consumer's
  * threads comes from /proc/self/task, read before and after each stretch.
  */
@@ -20,7 +21,7 @@
 
 #include "bench_util.h"
 
-#define LOOK_S      0.002
+#define LOOK_S      0.002 /* in the mean */
 #define THREADS_MAX 256
 #define OWN_NAME    "observer"
 
@@ -59,9 +60,11 @@ static void look(observer *o) {
 
 static void *run(void *user) {
     observer *o = user;
+    uint32_t random = 1; /* a linear congruential generator (Numerical Recipes) */
     pthread_setname_np(pthread_self(), OWN_NAME);
     while (!atomic_load(&o->stops)) {
-        bench_sleep(LOOK_S);
+        random = random * 1664525u + 1013904223u;
+        bench_sleep(LOOK_S * (0.5 + (double)random / UINT32_MAX));
         if (atomic_load(&o->on)) look(o);
     }
     return NULL;
@@ -180,7 +183,7 @@ static evidence_kind kind_of(const char *name) {
         const char *name;
         evidence_kind kind;
     } kinds[] = {{"idle", EVIDENCE_OF_NONE},      {"wait-bytes", EVIDENCE_OF_NONE},
-                 {"wait-slot", EVIDENCE_OF_NONE}, {"wait-turn", EVIDENCE_OF_NONE},
+                 {"wait-slot", EVIDENCE_OF_NONE}, {"wait-turn", EVIDENCE_OF_TURN},
                  {"open", EVIDENCE_OF_NONE},      {"read", EVIDENCE_OF_READ},
                  {"get", EVIDENCE_OF_DECODE},     {"decode", EVIDENCE_OF_DECODE},
                  {"copy", EVIDENCE_OF_DECODE}};

@@ -141,7 +141,7 @@ static iter_status note(photo_yard *y, const bench_options *options, uint64_t ma
     y->bytes = bench_map(BYTES_MAX);
     if (y->photos == NULL || y->batches == NULL || y->bytes == NULL)
         return bench_fail(err, ITER_ENOMEM, "no memory for %zu bytes of photos", BYTES_MAX);
-    iter_status s = iter_registry_create(&registry, err);
+    iter_status s = bench_registry_create(options, &registry, err);
     if (s < 0) return s;
     s = wrapped_make("noted", options->data, &noting_decoder, y, registry, &front, err);
     quiet.registry = registry;
@@ -236,10 +236,6 @@ iter_status photo_yard_open(photo_yard *out, const bench_options *options,
                             const iter_loader *loader, uint32_t n_slots, uint64_t max_photos,
                             iter_error *err) {
     memset(out, 0, sizeof(*out));
-    if (options->registry != NULL) {
-        snprintf(out->why, sizeof(out->why), "the run has formats of its own");
-        return ITER_OK;
-    }
     if (is_turned(options->data)) {
         snprintf(out->why, sizeof(out->why), "the pictures are turned as EXIF says (orient)");
         return ITER_OK;

@@ -1,5 +1,5 @@
 /*
- * plant.c - ten bottlenecks, each by the means that a real one has.
+ * plant.c - eleven bottlenecks, each by the means that a real one has.
  *
  * What a stage, decoder or disk must take is reckoned from the consumer: it takes FACTOR times as
  * long over a sample as the consumer does, or, where that is not known beforehand, FACTOR times 20
@@ -17,8 +17,12 @@
 
 #include "bench_machine.h"
 #include "bench_util.h"
+#include "near.h"
 #include "wrapped.h"
 
+#define KINDS                                                                     \
+    "slow-disk|slow-decode|slow-transform|slow-worker|few-workers|one-at-a-time|" \
+    "small-prefetch|slow-consumer|layout|tiny-batch|oversubscribed"
 #define SAMPLE_US      20.0
 #define DEFAULT_FACTOR 3.0
 #define MAX_FACTOR     100.0
@@ -29,6 +33,7 @@ struct plant {
     iter_registry *registry; /* the planted stage and format */
     wrapped decoded;         /* the dataset's format, with a slow decoder */
     double us;               /* that it takes */
+    iter_dataset *set;       /* that lets in one worker at a time */
     char *chain;
 };
 
@@ -161,6 +166,13 @@ static iter_status plant_kind(const bench_options *options, const char *kind, do
         return plant_in_chain(made, out, err, "takes-time:us=%.3f,how=sleep,worker=1",
                               slow_us * SLOTS);
     }
+    if (strcmp(kind, "one-at-a-time") == 0) {
+        if (out->workers < 2) out->workers = 2;
+        out->loader = BENCH_DATALOADER;
+        const iter_status s = plant_turn(options, slow_us, &made->set, err);
+        out->dataset = made->set;
+        return s;
+    }
     if (strcmp(kind, "few-workers") == 0) {
         out->workers = 1;
         return plant_in_chain(made, out, err, "takes-time:us=%.3f,how=sleep", slow_us);
@@ -190,12 +202,11 @@ static iter_status plant_kind(const bench_options *options, const char *kind, do
         return bench_fail(err, ITER_EINVAL, "--plant %s wants --model", kind);
     if (strcmp(kind, "slow-consumer") == 0)
         return bench_fail(err, ITER_EINVAL, "--plant %s wants --compute-ms, not --model", kind);
-    return bench_fail(
-        err, ITER_EINVAL,
-        "--plant: no kind '%s'; there are slow-disk, slow-decode, slow-transform, "
-        "slow-worker, few-workers, small-prefetch, slow-consumer, layout, tiny-batch, "
-        "oversubscribed",
-        kind);
+    char hint[NEAR_HINT];
+    near_word search = near_begin(kind, strlen(kind));
+    near_offer_list(&search, KINDS);
+    return bench_fail(err, ITER_EINVAL, "--plant: no kind '%s'%s (%s)", kind,
+                      near_hint(&search, "", hint), KINDS);
 }
 
 /* "KIND" or "KIND:FACTOR". */
@@ -225,7 +236,7 @@ iter_status plant_make(const bench_options *options, plant **made, bench_options
     if (s < 0) return s;
     plant *p = *made = calloc(1, sizeof(*p));
     if (p == NULL) return bench_fail(err, ITER_ENOMEM, "no memory for a plant");
-    s = iter_registry_create(&p->registry, err);
+    s = bench_registry_create(options, &p->registry, err);
     if (s == ITER_OK) s = iter_registry_add_transform(p->registry, &plant_stage, err);
     out->registry = p->registry;
     prctl(PR_SET_TIMERSLACK, 1ul); /* threads made from here on sleep no longer than they should */
@@ -235,6 +246,7 @@ iter_status plant_make(const bench_options *options, plant **made, bench_options
 void plant_free(plant *made) {
     if (made == NULL) return;
     iter_registry_destroy(made->registry);
+    iter_dataset_unref(made->set);
     wrapped_free(&made->decoded);
     free(made->chain);
     free(made);

@@ -27,6 +27,11 @@ void plant_free(plant *made);
 /** A stage that takes `us` of CPU time, or of sleep, a row; see plant_stage.c. */
 extern const iter_transform_ops plant_stage;
 
+/** The run's set (64 MiB of it) behind a get() that takes `us` a row and lets in one worker at a time;
+ * see plant_turn.c. Errors: as bench_arrays_load(). */
+iter_status plant_turn(const bench_options *options, double us, iter_dataset **out,
+                       iter_error *err);
+
 /** pread with a bandwidth that all its readers share; see plant_disk.c. */
 extern const iter_source_ops plant_disk;
 /** Of plant_disk, bytes a second; set before a loader is made. */

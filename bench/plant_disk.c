@@ -14,10 +14,13 @@
 #include "bench_util.h"
 #include "plant.h"
 
+#define OPEN_MAX_FILES 256 /* a set of more files opens each for its read: descriptors are few */
+
 static double rate = 100e6; /* bytes a second */
 
 typedef struct disk_state {
-    int *files;
+    const iter_file *paths; /* the loader's, until close */
+    int *files;             /* [n_files]; -1 = opened for each read */
     uint64_t n_files;
     double ns_per_byte;
     atomic_ullong free_at; /* when the device has done all that is booked */
@@ -44,7 +47,8 @@ static iter_status disk_open(void *state, const iter_source_config *config, char
     disk->files = malloc((config->n_files + 1) * sizeof(int));
     if (disk->files == NULL) return bench_fail(err, ITER_ENOMEM, "no memory for files");
     memset(disk->files, -1, config->n_files * sizeof(int));
-    for (uint64_t i = 0; i < config->n_files; i++) {
+    disk->paths = config->files;
+    for (uint64_t i = 0; config->n_files <= OPEN_MAX_FILES && i < config->n_files; i++) {
         disk->files[i] = open(config->files[i].path, O_RDONLY | O_CLOEXEC);
         if (disk->files[i] >= 0) continue;
         bench_fail(err, ITER_EIO, "%s: %s", config->files[i].path, strerror(errno));
@@ -64,16 +68,13 @@ static void wait_turn(disk_state *disk, size_t bytes) {
     if (until > now) bench_sleep((double)(until - now) * 1e-9);
 }
 
-static iter_status disk_read(void *state, iter_read *read) {
-    disk_state *disk = state;
+static iter_status read_from(int file, iter_read *read) {
     size_t before = 0;
-    read->path = ITER_PATH_PREAD;
-    read->status = ITER_OK;
     for (int32_t i = 0; i < read->n_parts; i++) {
         const iter_iovec *part = &read->parts[i];
         while (read->done < before + part->size) {
             const size_t at = read->done - before;
-            ssize_t n = pread(disk->files[read->object], (char *)part->data + at, part->size - at,
+            ssize_t n = pread(file, (char *)part->data + at, part->size - at,
                               (off_t)(read->offset + read->done));
             if (n < 0 && errno == EINTR) continue;
             if (n < 0) {
@@ -85,8 +86,23 @@ static iter_status disk_read(void *state, iter_read *read) {
         }
         before += part->size;
     }
-    wait_turn(disk, read->done);
     return ITER_OK;
+}
+
+static iter_status disk_read(void *state, iter_read *read) {
+    disk_state *disk = state;
+    const int kept = disk->files[read->object];
+    const int file = kept >= 0 ? kept : open(disk->paths[read->object].path, O_RDONLY | O_CLOEXEC);
+    read->path = ITER_PATH_PREAD;
+    read->status = ITER_OK;
+    if (file < 0) {
+        read->os_error = errno;
+        return read->status = ITER_EIO;
+    }
+    read_from(file, read);
+    if (kept < 0) close(file);
+    if (read->status == ITER_OK) wait_turn(disk, read->done);
+    return read->status;
 }
 
 const iter_source_ops plant_disk = {

@@ -3,7 +3,7 @@
 
     bench/plants.py --iterbench build/release/bench/iterbench --data DIR --out DIR [--only REGEX] [--seed N]
 
-Two runs of each of the ten kinds with a strength drawn by the seed, four healthy runs, and runs on real data whose
+Two runs of each of the eleven kinds with a strength drawn by the seed, four healthy runs, and runs on real data whose
 bottleneck nobody planted; each with --prove. DIR of --out gets every run's JSON, and table.md. A run is right if the limit
 it names is the planted one, and wrong only counts double where it was sure of it. A prediction holds if expected and seen
 rate differ by at most 20 %.
@@ -32,6 +32,7 @@ def runs(data, seed):
         "slow-transform": (two_ms + ["--workers", str(cpu)], "transform"),
         "slow-worker": (two_ms + ["--workers", "2"], "worker"),
         "few-workers": (two_ms, "workers"),
+        "one-at-a-time": (two_ms + ["--workers", "2"], "turn"),
         "small-prefetch": (two_ms, "prefetch"),
         "slow-consumer": (two_ms + ["--workers", "1"], "consumer"),
         "layout": (two_ms + ["--workers", "1"], "layout"),

@@ -160,12 +160,9 @@ static void propose_arrays(diagnosis *d, iter_error *err) {
     const iter_description *desc = iter_dataset_describe(d->dataset);
     double bytes = 0;
     evidence_change *change;
-    if (d->ndarray || desc->n_samples == ITER_UNKNOWN) return;
-    for (int32_t i = 0; i < desc->n_fields; i++) {
-        const iter_desc *field = &desc->fields[i].desc;
-        if (field->n_dims > 0 && field->dims[0] == ITER_VARIABLE) return;
-        bytes += (double)iter_desc_bytes(field) * (double)desc->n_samples;
-    }
+    if (d->ndarray || desc->n_samples == ITER_UNKNOWN || bench_rows_vary(desc)) return;
+    for (int32_t i = 0; i < desc->n_fields; i++)
+        bytes += (double)iter_desc_bytes(&desc->fields[i].desc) * (double)desc->n_samples;
     if (bytes > MEMORY_SHARE * machine_bytes()) return;
     const evidence_arm arm = d->e.has[EVIDENCE_DECODE] ? EVIDENCE_DECODE : EVIDENCE_LOADER;
     const double takes = (double)desc->n_samples / d->e.rate[arm].median;
@@ -219,6 +216,9 @@ static void propose_without_stage(diagnosis *d) {
     sprintf(chain, "%.*s%s", (int)before, d->run.chain, after);
     p->chain = chain;
     p->options.chain = chain[0] != '\0' ? chain : NULL;
+    /* It may have been the stage that gave all rows one length; a trainer cannot do without. */
+    if (!e->trains && !e->to_device)
+        p->options.ragged = bench_rows_vary(iter_dataset_describe(d->dataset));
     change->experiment = true;
     snprintf(change->from, sizeof(change->from), "with %.120s", worst->name);
     snprintf(change->to, sizeof(change->to), "without it");
@@ -353,7 +353,9 @@ static iter_status take_ratios(diagnosis *d, const trial *trials, const measure_
         change->loader_ratio = loader.median;
         change->consumer_ratio = consumer.median;
         change->loader_low = loader.low;
+        change->loader_high = loader.high;
         change->consumer_low = consumer.low;
+        change->consumer_high = consumer.high;
         change->cpu_loader = per_sample(t->arm.cpu_ns, t->arm.samples, d->e.cpu[EVIDENCE_LOADER]);
         change->cpu_consumer = t->consumer_side >= 0
                                    ? per_sample(t->feed.alone.cpu_ns, t->feed.alone.samples,
@@ -385,7 +387,8 @@ static iter_status try_all(diagnosis *d, trial *trials, iter_error *err) {
     const double seconds =
         d->run.seconds > 0 ? fmin(0.6 * d->run.seconds, PROBE_SECONDS) : PROBE_SECONDS;
     iter_status s =
-        rounds_measure("changes", sides, n, seconds, 1.5 * seconds, &rounds, &steady, err);
+        rounds_measure(d->asked.prove ? "changes (step 2 of 3)" : "changes (step 2 of 2)", sides, n,
+                       seconds, 1.5 * seconds, &rounds, &steady, err);
     if (s == ITER_OK) s = take_ratios(d, trials, &rounds, consumer_side, err);
     measure_rounds_free(&rounds);
     return s;

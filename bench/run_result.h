@@ -1,6 +1,6 @@
 /*
- * run_result.h - everything that one run of iterbench found out, and its two forms: a JSON object
- * and a table.
+ * run_result.h - everything that one run of iterbench found out, and its three forms: a JSON object,
+ * five lines, and a table.
  */
 #ifndef RUN_RESULT_H
 #define RUN_RESULT_H
@@ -41,6 +41,9 @@ typedef struct run_result {
 } run_result;
 
 void run_result_json(const run_result *result, FILE *out);
+/** Five lines, and one for each thing that is out of the ordinary. */
+void run_result_lines(const run_result *result, FILE *out);
+/** Every figure (--verbose). */
 void run_result_table(const run_result *result, FILE *out);
 
 /** limits{...}, also for the command of that name; `link` NULL = there is no GPU. */

@@ -17,6 +17,8 @@
 #include "iterbench.h"
 #include "rounds.h"
 
+#define LABEL 10
+
 /* ---- Set-up ---------------------------------------------------------------------------------- */
 
 iter_status train_arms_open(const bench_options *options, bool ndarray, bool arrays,
@@ -98,30 +100,42 @@ double train_wait_share(const bench_arm *arm) {
     return arm->seconds > 0 ? (double)arm->wait_ns * 1e-9 / arm->seconds : NAN;
 }
 
-void train_cost_text(const measure_interval *cost, char out[96]) {
-    if (isfinite(cost->low))
-        snprintf(out, 96, "%.1f %% [%.1f, %.1f]", 100 * cost->median, 100 * cost->low,
-                 100 * cost->high);
+const char *train_cost_text(const measure_interval *cost, char out[WORDS_PHRASE]) {
+    char median[WORDS_NUMBER], low[WORDS_NUMBER], high[WORDS_NUMBER];
+    words_percent(cost->median, median);
+    words_percent(cost->low, low);
+    words_percent(cost->high, high);
+    const words_side side = words_side_of(cost, 0);
+    if (side == WORDS_UNKNOWN)
+        snprintf(out, WORDS_PHRASE, "about %s", median);
     else
-        snprintf(out, 96, "%.1f %%", 100 * cost->median);
+        snprintf(out, WORDS_PHRASE, "%s [%s, %s]", side == WORDS_UNCLEAR ? "none told" : median,
+                 low, high);
+    return out;
 }
 
-void train_head_print(const train_arms *t) {
-    iter_trainer_info info = iter_trainer_describe(t->feed.trainer);
-    printf("model          %s, batch %" PRIu64 ", %s, %u thread%s\n",
-           bench_model_text(t->options->model), t->options->batch, info.backend, info.threads,
-           info.threads == 1 ? "" : "s");
-    printf("data           %s%s%s\n", t->options->data, t->loader.chain != NULL ? " | " : "",
-           t->loader.chain != NULL ? t->loader.chain : "");
+void train_head_print(const train_arms *t, const page *p) {
+    const iter_trainer_info info = iter_trainer_describe(t->feed.trainer);
+    char threads[WORDS_NUMBER], time[WORDS_NUMBER];
+    page_row(p, LABEL, "model", PAGE_PLAIN, "%s, batch %" PRIu64 ", %s, %s",
+             bench_model_text(t->options->model), t->options->batch, info.backend,
+             words_plural(info.threads, "thread", threads));
+    page_row(p, LABEL, "data", PAGE_PLAIN, "%s", t->options->data);
+    page_row(p, LABEL, "chain", PAGE_PLAIN, "%s",
+             t->loader.chain != NULL ? t->loader.chain : "none");
     if (info.n_converted > 0)
-        printf("layout         %s in every batch, %.0f us; the chain's `to:` can ask for %s\n",
-               info.convert_text, info.convert_seconds * 1e6 / (double)info.n_converted,
-               feed_turns(&t->feed).wants);
+        page_row(p, LABEL, "layout", PAGE_PLAIN,
+                 "%s in every batch, %s; the chain's `to:` can ask for %s", info.convert_text,
+                 words_time(info.convert_seconds * 1e9 / (double)info.n_converted, time),
+                 feed_turns(&t->feed).wants);
     if (t->steady)
-        printf("rounds         %u kept, %u dropped\n\n", t->rounds.n_rounds, t->rounds.n_dropped);
+        page_row(p, LABEL, "rounds", PAGE_PLAIN, "%u kept, %u dropped", t->rounds.n_rounds,
+                 t->rounds.n_dropped);
     else
-        printf("rounds         %u; the machine's speed moved around %u of them\n\n",
-               t->rounds.n_rounds, t->rounds.n_dropped);
+        page_row(p, LABEL, "rounds", PAGE_PLAIN,
+                 "%u; the machine's speed moved around %u of them, which count as well",
+                 t->rounds.n_rounds, t->rounds.n_dropped);
+    fputc('\n', p->out);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */

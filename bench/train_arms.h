@@ -7,6 +7,8 @@
 
 #include "bench_json.h"
 #include "feed.h"
+#include "page.h"
+#include "words.h"
 
 typedef struct train_arms {
     const bench_options *options;
@@ -57,8 +59,8 @@ double train_cpu_per_sample(uint64_t cpu_ns, uint64_t samples);
 double train_wait_share(const bench_arm *arm);
 
 /* The parts that all reports of a training run have in common. */
-void train_cost_text(const measure_interval *cost, char out[96]);
-void train_head_print(const train_arms *t);
+const char *train_cost_text(const measure_interval *cost, char out[WORDS_PHRASE]);
+void train_head_print(const train_arms *t, const page *p);
 void train_head_json(const train_arms *t, const char *loader, json_writer *w);
 void train_rounds_json(const train_arms *t, json_writer *w);
 /** One of arms[] into the open object; `arm` NULL = the trainer alone. */

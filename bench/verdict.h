@@ -28,17 +28,20 @@ typedef enum verdict_limit {
     LIMIT_LAYOUT,
     LIMIT_BATCH,
     LIMIT_CPU,
-    LIMIT_COPY /* the link to the GPU */
+    LIMIT_COPY, /* the link to the GPU */
+    LIMIT_TURN  /* the dataset lets in one worker at a time */
 } verdict_limit;
 
 #define VERDICT_CHANGES 3
 
 typedef struct verdict_change {
-    int of;             /* evidence.changes[of] */
-    double gain;        /* rate with it / rate without - 1 */
-    double expected;    /* samples/s */
-    verdict_limit next; /* what would hold it back then */
+    int of;                 /* evidence.changes[of] */
+    double gain;            /* rate with it / rate without - 1 */
+    measure_interval ratio; /* rate with it / rate without */
+    double expected;        /* samples/s */
+    verdict_limit next;     /* what would hold it back then */
     char text[640];
+    char advice[256]; /* what to do, as options of the command line: "--workers 2" */
 } verdict_change;
 
 typedef struct verdict {
@@ -48,7 +51,8 @@ typedef struct verdict {
     bool high;      /* the interval leaves out the second term */
     int n_changes;
     verdict_change changes[VERDICT_CHANGES]; /* best first */
-    char text[1536];
+    char says[768];                          /* the limit, in one or two sentences */
+    char text[2048];                         /* that, the evidence for it, and how sure it is */
 } verdict;
 
 /** Bounds that follow from the evidence, samples/s; NaN where unknown. */

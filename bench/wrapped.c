@@ -110,15 +110,12 @@ static iter_status put_in_front(wrapped_state *f, const wrapped *owner, iter_des
 static iter_status wrapped_open(void *state, const char *path, const void *options,
                                 iter_description *out, iter_error *err) {
     wrapped_state *f = state;
-    char name[ITER_NAME_MAX], *rest;
+    char *rest;
     const wrapped *owner = (const wrapped *)(uintptr_t)strtoumax(path, &rest, 16);
     size_t length = rest[0] == ':' ? strcspn(rest + 1, ":") : 0;
-    if (owner == NULL || length == 0 || length >= sizeof(name) || rest[1 + length] != ':')
+    if (owner == NULL || length == 0 || rest[1 + length] != ':')
         return bench_fail(err, ITER_EINVAL, "wrapped: path '%s'", path);
-    memcpy(name, rest + 1, length);
-    name[length] = '\0';
-    f->inner = iter_registry_format(NULL, name);
-    if (f->inner == NULL) return bench_fail(err, ITER_EINVAL, "no format is called '%s'", name);
+    f->inner = owner->inner;
     f->state = (char *)state + HEAD;
     iter_status s = f->inner->open(f->state, rest + 2 + length, options, out, err);
     if (s < 0) return s;
@@ -150,9 +147,9 @@ static int64_t wrapped_length(const void *state, uint64_t index) {
 iter_status wrapped_make(const char *name, const char *data, const iter_decoder_ops *front,
                          void *user, iter_registry *registry, wrapped *out, iter_error *err) {
     char inner_name[ITER_NAME_MAX];
-    *out = (wrapped){.front = front, .user = user};
     snprintf(inner_name, sizeof(inner_name), "%.*s", (int)strcspn(data, ":"), data);
-    const iter_format_ops *inner = iter_registry_format(NULL, inner_name);
+    const iter_format_ops *inner = iter_registry_format(registry, inner_name);
+    *out = (wrapped){.inner = inner, .front = front, .user = user};
     if (inner == NULL || inner->locate == NULL)
         return bench_fail(err, ITER_EINVAL, "%s has no bytes to decode", inner_name);
     out->format = *inner;

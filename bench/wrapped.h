@@ -16,6 +16,7 @@ typedef struct wrapped_decoder {
 
 typedef struct wrapped {
     iter_format_ops format;
+    const iter_format_ops *inner;
     const iter_decoder_ops *front; /* decode; header and decode_image */
     void *user;
     char *data; /* the dataset by its new name */
@@ -25,6 +26,7 @@ typedef struct wrapped {
  * Puts `front` before the decoder of the dataset `data` ("format:path?options"), under the name
  * `name`. Of its callbacks those are used that the inner decoder has, too; where there is none, decode.
  *
+ *   registry  where the inner format is looked up, and the new one is added
  *   out  lives as long as datasets that were opened by out->data; to be freed whatever the answer
  *
  * Errors  EINVAL (no such format, or nothing in it is decoded), ENOMEM. Opening the dataset also

@@ -327,7 +327,7 @@ iter_status yardstick_open(yardstick *out, const bench_options *options, const b
     out->work.batch = (uint32_t)options->batch;
     iter_chain *chain = NULL;
     if (options->chain != NULL) {
-        iter_status s = iter_chain_parse(options->chain, NULL, &chain, err);
+        iter_status s = iter_chain_parse(options->chain, options->registry, &chain, err);
         if (s < 0) return s;
     }
     iter_status s = prepare(out, chain != NULL ? iter_chain_text(chain) : "", loader, n_slots, err);

@@ -51,6 +51,13 @@ ITER_API const iter_sampler_ops *iter_registry_sampler(const iter_registry *regi
 ITER_API const iter_decoder_ops *iter_registry_decoder(const iter_registry *registry,
                                                        const char *name);
 
+/** Table number i: the registry's own in the order they were added, then the built-in ones. NULL past
+ * the end; a NULL registry has the built-in ones alone. */
+ITER_API const iter_format_ops *iter_registry_format_at(const iter_registry *registry, int i);
+ITER_API const iter_transform_ops *iter_registry_transform_at(const iter_registry *registry, int i);
+ITER_API const iter_sampler_ops *iter_registry_sampler_at(const iter_registry *registry, int i);
+ITER_API const iter_decoder_ops *iter_registry_decoder_at(const iter_registry *registry, int i);
+
 /** Built-in table number i in listing order, or NULL past the end. */
 ITER_API const iter_format_ops *iter_builtin_format(int i);
 ITER_API const iter_transform_ops *iter_builtin_transform(int i);

@@ -57,5 +57,6 @@ Next, with PATH=$PWD/build/release/bench:$PWD/build/release/bench/iterpack:\$PAT
   iterbench plan --data cifar10:$data --chain "normalize | to:f32,nchw"    what will run, and where memory goes
   iterbench --data cifar10:$data --loader dataloader --epochs 1 --hash     the same hash for any --workers and --source$train
   iterbench list    formats, samplers and stages with their options
+  --verbose at any run: every figure; docs/iterbench.md explains them
   examples/01_first_batch.c    the smallest program; make test runs everything
 TEXT

@@ -23,7 +23,7 @@ blocks() {
     rm -f "$dir"/block.*
     awk -v fence="^\`\`\`$1\$" -v out="$dir/block." '$0 ~ fence { inside = 1; n++; next } /^```$/ { inside = 0 } inside { print >(out n) }' "$2"
 }
-# Statements are put into a function. What they may take for granted:
+# A block with an #include is a whole file. Statements are put into a function; what they may take for granted:
 cat >"$dir/before.c" <<'END'
 #include <iter/iter.h>
 #include <iter/profile.h>
@@ -43,7 +43,7 @@ for file in README.md docs/*.md; do
     blocks c "$file"
     for block in "$dir"/block.*; do
         [ -e "$block" ] || continue
-        if grep -q '^int main' "$block"; then cp "$block" "$dir/block.c"; else { cat "$dir/before.c" "$block"; echo '}'; } >"$dir/block.c"; fi
+        if grep -q '^#include' "$block"; then cp "$block" "$dir/block.c"; else { cat "$dir/before.c" "$block"; echo '}'; } >"$dir/block.c"; fi
         "${CC:-cc}" -std=c11 -O2 -Wall -Wextra -Wpedantic -Werror -I. -c "$dir/block.c" -o "$dir/block.o" 2>"$dir/err" ||
             fault "$file: C block ${block##*.}: $(grep -m 3 'error' "$dir/err")"
         rm "$block"

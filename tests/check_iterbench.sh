@@ -20,17 +20,79 @@ status() {
         [ ! -s "$dir/err" ] || fault "stderr is not empty: $*: $(head -c 300 "$dir/err")"
     fi
 }
+# Wrapped text as one line a row.
+flat() { awk '/^          / && NR > 1 { sub(/^ +/, ""); printf " %s", $0; next } NR > 1 { print "" } { printf "%s", $0 } END { print "" }' "$1"; }
 hash_of() { "$ITERBENCH" "$@" --hash --json - | sed -n 's/^  "hash": "\([0-9a-f]*\)"$/\1/p'; }
 
 status 0 --help
-grep -q '^  --prove .*\[run\]$' "$dir/out" || fault "--help does not say which command knows --prove"
-grep -q '^  --cache .*\[run, limits, serve\]$' "$dir/out" || fault "--help does not say which commands know --cache"
+grep -q '^exit status: .* 130 ' "$dir/out" || fault "--help does not name the exit status of ^C"
+grep -q '^  --prove ' "$dir/out" || fault "--help has no --prove"
+[ -z "$(awk 'length > 100' "$dir/out")" ] || fault "--help is wider than 100 columns"
+for command in list plan limits compare report doctor generate serve versus; do # the options of one command are its own
+    status 0 $command --help
+    sed -nE 's/^  (--[a-z-]+).*/\1/p' "$dir/out" >"$dir/known"
+    for option in --prove --batch --data --seed --a --n --plugin; do
+        "$ITERBENCH" $command $option 2>&1 | grep -q "unknown argument '$option'" && unknown=1 || unknown=0
+        grep -qx -- "$option" "$dir/known" && known=1 || known=0
+        [ $((known + unknown)) = 1 ] || fault "$command --help and $command differ about $option"
+    done
+done
+status 0 limits --help
+grep -q -- '--prove' "$dir/out" && fault "limits --help has options of a run"
 status 0 --version
 status 0 list
+[ -z "$(awk 'length > 100' "$dir/out")" ] || fault "list is wider than 100 columns"
 grep -q '^  cifar10 ' "$dir/out" || fault "list has no cifar10"
 for word in auto memory ring pread null; do
     grep -q "^  $word  *[a-z]" "$dir/out" || fault "list has no source $word"
 done
+status 0 list random-crop # one entry, with its options
+grep -q '^  random-crop ' "$dir/out" && grep -q '^    pad ' "$dir/out" && [ "$(grep -c '^  [a-z]' "$dir/out")" = 1 ] || fault "list random-crop: $(cat "$dir/out")"
+status 0 list ring
+
+# Near names: commands, options, words of options.
+while read -r arguments; do
+    read -r wanted
+    # shellcheck disable=SC2086
+    status 2 $arguments
+    grep -qF -e "did you mean '$wanted'?" "$dir/err" || fault "$arguments: $(cat "$dir/err")"
+done <<'NEAR'
+dctor
+doctor
+compair a.json b.json
+compare
+list random-corp
+random-crop
+--data x: --worker 2
+--workers
+doctor --dat x:
+--data
+--data x: --loader dataloder
+dataloader
+--data x: --source mmemory
+memory
+--data x: --shuffle blok
+block
+--data x: --on-error replac
+replace
+--data x: --compute-ms 1 --plant slow-dsk
+slow-disk
+generate photo d
+photos
+NEAR
+
+# A full device as stdout fails every command; a result that cannot be read is worse than none.
+if [ -c /dev/full ] && ! echo x 2>/dev/null >/dev/full; then
+    for arguments in --help --version list "list random-crop" "plan --data synthetic:cifar10?n=99" "limits --data synthetic:cifar10?n=99" doctor \
+        "--data synthetic:cifar10?n=99 --seconds 0.1" "--data synthetic:cifar10?n=99 --seconds 0.1 --json -" "--data synthetic:cifar10?n=99 --compute-ms 1 --seconds 0.1" \
+        "generate cifar10 $dir/full --n 1" "serve --help" "compare $dir/one.json $dir/one.json"; do
+        echo '{"arms": [{"name": "loader", "samples_per_s": 1}]}' >"$dir/one.json"
+        # shellcheck disable=SC2086
+        "$ITERBENCH" $arguments >/dev/full 2>"$dir/err"; got=$?
+        [ $got = 1 ] && [ "$(wc -l <"$dir/err")" = 1 ] || fault "status $got with a full stdout: $arguments: $(cat "$dir/err")"
+    done
+    echo 'run 2' | "$ITERBENCH" serve --data "synthetic:cifar10?n=99" --loader dataloader >/dev/full 2>"$dir/err" && fault "serve with a full stdout"
+fi
 set=$dir/set
 status 0 generate cifar10 "$set" --n 200
 [ "$(wc -c <"$set/data_batch_3.bin")" = $((200 * 3073)) ] || fault "size of a generated file"
@@ -168,7 +230,7 @@ open(sys.argv[1], 'wb').write(b)" "$tables"
     status 1 limits --decode --data "folder:$dir/broken" --chain "$crop" --seconds 0.3 --pairs 6 --failures "$dir/left.tsv"
     [ "$(wc -l <"$dir/left.tsv")" -ge 2 ] || fault "limits that failed list nothing: $(cat "$dir/left.tsv")"
     status 0 limits --decode --data "folder:$dir/broken" --chain "$crop" --seconds 0.5 --pairs 6 --on-error blank --failures "$dir/left.tsv" --json "$dir/left.json"
-    grep -q "^  left out: 3 photos that failed, first: .*: sample [0-9]* ($dir/broken/" "$dir/out" || fault "limits: what is left out: $(cat "$dir/out")"
+    flat "$dir/out" | grep -q "^left out  *3 photos that failed, first: .*: sample [0-9]* ($dir/broken/" || fault "limits: what is left out: $(cat "$dir/out")"
     grep -q "^0	[0-9]*	0	input/output error	read: sample 0 ($lost:0): No such file or directory$" "$dir/left.tsv" || fault "limits --failures: $(cat "$dir/left.tsv")"
     grep -q '"source": "pread"' "$dir/left.json" || fault "limits: read ahead where a photo is not there"
     grep -q '"left_out": 3' "$dir/left.json" || fault "limits: no count of what is left out"
@@ -186,7 +248,7 @@ assert d['part_per_s']['median'] > d['limit_per_s']['median'] > 0 and d['ratio']
     grep -q 'turned as EXIF says' "$dir/err" || fault "--decode over turned photos: $(cat "$dir/err")"
     mkdir -p "$dir/pngs/a" && cp tests/golden/images/rgb8.png "$dir/pngs/a/1.png" && cp tests/golden/images/rgb16.png "$dir/pngs/a/2.png"
     if "$ITERBENCH" limits --decode --data "folder:$dir/pngs" --chain "random-crop:32 | to:f32,nchw" --batch 2 --seconds 0.3 --pairs 6 --json "$dir/png.json" >"$dir/out" 2>"$dir/err"; then
-        grep -q '^  libpng, the parts wanted' "$dir/out" || fault "the loops over PNGs: $(cat "$dir/out")"
+        grep -q '^libpng, parts wanted' "$dir/out" || fault "the loops over PNGs: $(cat "$dir/out")"
         python3 -c "import json, sys
 d = json.load(open(sys.argv[1]))['decode']
 assert d['pngs'] == d['photos'] > 0 and 0 < d['part_share'] < 1 and d['ratio']['median'] > 0, d" "$dir/png.json" || fault "figures of PNGs"
@@ -248,9 +310,10 @@ PYTHON
     done
     # shellcheck disable=SC2086
     [ "$(printf '%s\n' $replaced | sort -u | wc -l)" = 1 ] || fault "damaged photos: hashes $replaced"
-    status 0 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error blank --epochs 3 --failures "$dir/failed.tsv"
-    grep -q '^failed samples  *15, first: image: sample' "$dir/out" || fault "failed samples of three epochs: $(grep failed "$dir/out")"
-    grep -q '^  *6 image: the file is empty$' "$dir/out" || fault "reasons of three epochs: $(cat "$dir/out")"
+    status 0 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error blank --epochs 3
+    flat "$dir/out" | grep -q '^failed  *15 samples, first: image: sample' && grep -q '^next  *--failures FILE' "$dir/out" || fault "failed samples of three epochs: $(cat "$dir/out")"
+    status 0 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error blank --epochs 3 --failures "$dir/failed.tsv" --verbose
+    flat "$dir/out" | grep -q '^failed samples  *15, first: image: sample .*6 image: the file is empty' || fault "reasons of three epochs: $(cat "$dir/out")"
     [ "$(wc -l <"$dir/failed.tsv")" = 6 ] || fault "a sample stands twice in the list: $(cat "$dir/failed.tsv")"
     # A photo of 53 x 45 x 3 = 7155 bytes of pixels, and a sample may have less.
     status 1 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --shuffle none --epochs 1 --max-sample-bytes 7000
@@ -270,7 +333,7 @@ PYTHON
     { head -c 20 tests/golden/images/rgb420.jpg; printf '\0\0\0\0'; tail -c +21 tests/golden/images/rgb420.jpg; } >"$dir/warned/a/1.jpg"
     cp tests/golden/images/rgb420.jpg "$dir/warned/a/2.jpg"
     status 0 --data "folder:$dir/warned" --chain "$resized" --loader dataloader --on-error replace --epochs 1
-    grep -A 1 '^decoder warned  *1, first: .*1.jpg' "$dir/out" | grep -q 'on-warning=reject .* --failures' || fault "a warning: $(cat "$dir/out")"
+    flat "$dir/out" | grep -q '^warned  *decoders warned about 1 sample, first: .*1.jpg.*on-warning=reject .* --failures' || fault "a warning: $(cat "$dir/out")"
     status 0 --data "folder:$dir/warned?on-warning=reject" --chain "$resized" --loader dataloader --on-error replace --epochs 1 --failures "$dir/failed.tsv"
     grep -q '/a/1.jpg' "$dir/failed.tsv" || fault "on-warning=reject lists nothing: $(cat "$dir/failed.tsv")"
 fi
@@ -278,7 +341,7 @@ status 2 --data "folder:$dir/photos" --compute-ms 1 --failures "$dir/failed.tsv"
 status 2 limits --data "folder:$dir/photos" --failures "$dir/failed.tsv"
 grep -q -- "limits: --failures belongs to --decode" "$dir/err" || fault "a list of no photos: $(cat "$dir/err")"
 status 2 limits --data "folder:$dir/photos" --prove
-grep -q -- "unknown argument '--prove' here: it belongs to run" "$dir/err" || fault "an option of another command: $(cat "$dir/err")"
+grep -q -- "unknown argument '--prove' here: it belongs to a run" "$dir/err" || fault "an option of another command: $(cat "$dir/err")"
 
 # Hashes: equal whatever does not matter, and different where it does.
 base=$(hash_of --data "cifar10:$set" --loader dataloader)
@@ -329,7 +392,9 @@ peer='while read word n; do [ "$word" = run ] || exit 0; echo "$((n * 10)) $(awk
 # Training: the three arms, a sweep, and a trainer at the other end of a pipe.
 small="synthetic:cs224?n=2000"
 if "$ITERBENCH" --data "$small" --model mlp --seconds 0.1 --batch 256 >"$dir/out" 2>"$dir/err"; then
-    grep -q 'Alone, .* samples/s' "$dir/out" || fault "no verdict: $(cat "$dir/out")"
+    for row in rate limit waiting verdict failed; do grep -q "^$row " "$dir/out" || fault "a diagnosis without $row: $(cat "$dir/out")"; done
+    status 0 --data "$small" --model mlp --seconds 0.1 --batch 256 --verbose
+    flat "$dir/out" | grep -q '^verdict .*Samples a second, each alone: .*; together' || fault "no evidence: $(cat "$dir/out")"
     json "A diagnosis" --data "$small" --model mlp --seconds 0.1 --batch 256 --loader ndarray --threads 1
     json "A sweep" --data "$small" --model mlp --seconds 0.1 --batch 256 --sweep loader --threads 1
     python3 -c "import json, sys
@@ -348,6 +413,16 @@ else
     grep -q 'without the trainer' "$dir/err" || fault "--model: $(cat "$dir/err")"
 fi
 status 2 --data "$small" --threads 1
+
+# A diagnosis of rows of different lengths: the arms without the chain need no stage that pads them.
+while read -r data chain more; do
+    # shellcheck disable=SC2086
+    json "A diagnosis" --data "synthetic:imdb?variable=1&n=300$data" --chain "$chain" --loader dataloader --compute-ms 0.2 --seconds 0.3 $more
+done <<'VARIABLE'
+&maxlen=400 pad-batch
+&maxlen=100 truncate:50|pad-batch --workers 1 --source null
+&maxlen=50 pad-tokens:50 --plant slow-transform
+VARIABLE
 
 # What the machine gives. A filter as containers have it forbids io_uring: then it says so, and what the loader falls back to.
 json doctor doctor
@@ -372,10 +447,10 @@ case $? in
     if grep -q 'io_uring .*not in this build' "$dir/out"; then
         echo "note: this build has no io_uring to forbid"
     else
-        grep -q '^costs  *io_uring .*not permitted' "$dir/out" || fault "a forbidden ring: $(grep io_uring "$dir/out")"
-        grep -q 'mend: .*seccomp' "$dir/out" || fault "who forbids it is not said"
+        flat "$dir/out" | grep -q '^costs  *io_uring .*not permitted' || fault "a forbidden ring: $(grep io_uring "$dir/out")"
+        flat "$dir/out" | grep -q 'mend: .*seccomp' || fault "who forbids it is not said"
     fi
-    grep -q '^costs  *reading .* by pread' "$dir/out" || fault "the fallback is not said: $(grep reading "$dir/out")" ;;
+    flat "$dir/out" | grep -q '^costs  *reading .* by pread' || fault "the fallback is not said: $(grep reading "$dir/out")" ;;
 77) echo "note: no seccomp filter here, so no forbidden ring" ;;
 *) fault "doctor without io_uring: $(cat "$dir/err")" ;;
 esac
@@ -395,8 +470,8 @@ interrupt() { # SECONDS ARGUMENTS
     [ $got = 130 ] || fault "interrupted after $after s: status $got: $*: $(head -c 200 "$dir/err")"
 }
 interrupt 1 --data "cifar10:$set" --chain "$normalize" --seconds 60 --workers 1
-grep -q '^interrupted  *after [0-9.]* s of measuring$' "$dir/out" || fault "a run that was interrupted: $(cat "$dir/out")"
-grep -q '^limits of this machine' "$dir/out" && fault "limits after an interruption"
+grep -qE '^stopped  *by a signal, after [0-9.]+ m?s of measuring$' "$dir/out" || fault "a run that was interrupted: $(cat "$dir/out")"
+grep -q '^limit  *-  *-  *not measured$' "$dir/out" || fault "limits after an interruption"
 for loader in "--loader dataloader" ""; do
     # shellcheck disable=SC2086
     interrupt 1 --data "cifar10:$set" --chain "$normalize" --seconds 60 $loader --json -

@@ -420,7 +420,7 @@ else
     status 1 verify "$dir/w.rec" --decode
     says 'record 0 at 0: does not decode: ' err
     status 1 verify "$dir/m.rec" --decode
-    says 'record 1 at .*: does not decode: neither JPEG nor PNG' err
+    says 'record 1 at .*: does not decode: not a JPEG, PNG or WebP' err
 
     # Damaged ones, and what cannot be asked for.
     printf '0\t0\trgb420.jpg\n1\t1\t../recordio/one.lst\n2\t2\tcut.jpg\n' >"$dir/k.lst"

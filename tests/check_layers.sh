@@ -66,7 +66,7 @@ deny "the library does not end the program" '\b(exit|_exit|abort) ?\(' iter load
 # shellcheck disable=SC2046
 deny "what judges a run knows of no plant" '#include "plant' \
     $(find bench -maxdepth 1 -name '*.[ch]' ! -name 'plant*' ! -name cmd_diagnose.c)
-deny "what judges a run is not told of a plant" '[>.]plant(ed)?[^_a-z]' bench/verdict.c bench/probe.c bench/observer.c
+deny "what judges a run is not told of a plant" '[>.]plant(ed)?[^_a-z]' bench/verdict.c bench/verdict_words.c bench/probe.c bench/observer.c
 # One allocator, so that tests can fail each allocation.
 if grep -rnE --include='*.[ch]' '(^|[^>._a-zA-Z0-9])(malloc|calloc|realloc|free|strdup|asprintf|aligned_alloc|posix_memalign) ?\(' \
     iter loaders transforms engine 2>/dev/null | grep -vE '^(iter/core/alloc|engine/engine_memory)\.[ch]:|^[^:]*:[0-9]*: *(/?\*|//)'; then

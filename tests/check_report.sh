@@ -34,9 +34,17 @@ def nulls(v, depth):
     if isinstance(v, list): return [nulls(x, depth - 1) for x in v]
     return v
 write('hostile', attacked(result))
-write('empty', {})
+write('bare', {'arms': [{'name': 'loader', 'samples_per_s': 1200}]})
 result['verdict']['changes'][0].update(proved=0.03, proved_low=-0.02, proved_high=0.07, proved_within_noise=True)
 write('noise', result)
+result['verdict'].update(limit='layout', stage=None, text='The layout is the limit.', changes=[{'option': 'workers', 'from': '0', 'to': '1', 'gain': 0.03,
+    'expected_samples_per_s': 103000, 'text': 'workers 0 -> 1: no difference that can be told [-2.0 %, +9.0 %]; then the consumer is the limit'}])
+result.update(steady=False, rounds=9, dropped=4, convert_us_per_batch=450, convert='nhwc to nchw', config={'batch': 100, 'workers': 0},
+    arms=[{'name': 'both', 'samples_per_s': {'median': 100000, 'low': None, 'high': None}}], attribution={'consumer': {'busy': 1, 'waiting': 0, 'runnable': 0}, 'workers': []})
+write('words', result)
+write('pair', {'arms': [{'name': 'ndarray', 'samples_per_s': 1e6}, {'name': 'dataloader', 'samples_per_s': 1.1e6}], 'ratio': {'median': 1.1, 'low': 0.925, 'high': 1.32}})
+write('versus', {'a': {'command': 'a', 'samples_per_s': 10, 'low': 9, 'high': 11}, 'b': {'command': 'b', 'samples_per_s': 18, 'low': 17, 'high': 19}, 'ratio': {'median': 1.83, 'low': 1.79, 'high': 1.88}})
+result = json.load(open(sys.argv[1]))
 for depth in 1, 2, 3, 4: write('nulls%d' % depth, nulls(result, depth))
 write('sweep', {'verdict': 'Best is A.', 'answer': 'It calls an interpreter.', 'trainer': {'samples_per_s': {'median': 52000, 'low': None, 'high': None}},
     'arms': [{'name': 'setting A', 'samples_per_s': {'median': 50000, 'low': 49000, 'high': 51000}, 'time': {'trainer': 0.75, 'loader': 0, 'waiting': 0.15, 'contention': 0.1}}]})
@@ -52,12 +60,19 @@ for depth in 1, 2, 3: write('no-limits%d' % depth, nulls(limits, depth))
 open(to + '/broken.json', 'w').write('{"verdict": "a raw \t tab"}')
 PYTHON
 status 0 report "$golden" "$dir/golden.html"
-for name in hostile empty noise nulls1 nulls2 nulls3 nulls4 sweep doctor broken limits photos hostile-limits no-limits1 no-limits2 no-limits3; do status 0 report "$dir/$name.json" "$dir/$name.html"; done
+for name in hostile bare noise nulls2 nulls3 nulls4 sweep doctor words pair versus broken limits photos hostile-limits no-limits2 no-limits3; do status 0 report "$dir/$name.json" "$dir/$name.html"; done
 "$ITERBENCH" --data "synthetic:cifar10?n=500" --chain "normalize:mean=0.5,std=0.25 | to:f32,nchw" --seconds 0.3 --json "$dir/run.json" >/dev/null 2>&1 \
     && status 0 report "$dir/run.json" "$dir/run.html"
 "$ITERBENCH" --data "synthetic:cs224?n=2000" --model mlp --seconds 0.2 --batch 256 --json "$dir/train.json" >/dev/null 2>&1 \
     && status 0 report "$dir/train.json" "$dir/train.html"
 "$ITERBENCH" limits --data "synthetic:cifar10?n=500" --chain "to:f32" --html "$dir/loops.html" >/dev/null 2>&1 && [ -s "$dir/loops.html" ] || fault "limits --html"
+# Nothing to draw: an error that says what is missing, and no page.
+for nothing in '{}' '{"version": "0.1.0", "arms": null}'; do
+    echo "$nothing" >"$dir/nothing.json"
+    status 1 report "$dir/nothing.json" "$dir/no.html"
+    grep -q 'nothing.json: not a result of iterbench: it has none of arms, limits' "$dir/err" || fault "a result of nothing: $(cat "$dir/err")"
+done
+for nothing in nulls1 no-limits1; do status 1 report "$dir/$nothing.json" "$dir/no.html"; done
 status 2 report
 status 2 report "$golden"
 status 2 report "$golden" "$golden"
@@ -113,9 +128,22 @@ done
 [ "$(n_svg)" -ge 8 ] || fault "golden: $(n_svg) drawings"
 grep -q 'Left out' "$dir/dom" && fault "golden: something is left out: $(grep -o 'Left out[^<]*' "$dir/dom")"
 
-grep -q 'within noise' "$dir/dom" && fault "golden: a gain beyond noise is said to be within it"
+grep -q 'no difference' "$dir/dom" && fault "golden: a gain that is told is said to be none"
 dom noise
-has noise "+3.0 % [−2.0 %, +7.0 %], within noise"
+has noise "no difference that can be told [−2.0 %, +7.0 %]"
+grep -q '+3.0 %' "$dir/dom" && fault "noise: a gain is stated whose interval holds the opposite"
+
+# Sentences whose intervals hold the opposite; a consumer that turns layouts; rounds that count although the machine was restless.
+dom words
+has words "The machine’s speed moved around 4 of 9 rounds. They count as well, since too few others were left."
+has words "turning nhwc to nchw 45 %" # 450 us of a batch of 100 at 100,000 samples/s
+has words "its own work 55 %"
+has words "no difference that can be told [−2.0 %, +9.0 %]" # a change, as its sentence has it
+grep -q 'busy 100 %' "$dir/dom" && fault "words: the consumer is busy with nothing else than the layout"
+dom pair
+has pair "ndarray and dataloader cannot be told apart: dataloader / ndarray is 0.925 to 1.32."
+dom versus
+has versus "b is 1.83 times as fast as a [1.79, 1.88]."
 
 dom hostile
 has hostile '&lt;img src=x onerror=document.title=1&gt;'
@@ -123,9 +151,10 @@ grep -q '<img' "$dir/dom" && fault "hostile: data became an element"
 draw "$dir/hostile.html" --dump-dom
 grep -q '<title>iterbench: cifar10:' "$dir/dom" || fault "hostile: data ran"
 
-dom empty
-has empty "Left out, since the result does not have it: verdict, rates, time per stage, timeline, histogram of next(), command, machine and configuration."
-for depth in 1 2 3 4; do dom nulls$depth; done
+dom bare
+has bare "loader: 1,200 samples/s."
+has bare "Left out, since the result does not have it: time per stage, timeline, histogram of next(), command, machine and configuration."
+for depth in 2 3 4; do dom nulls$depth; done
 dom sweep
 for text in "Best is A." "It calls an interpreter." "trainer alone" "setting A" "training 75 %" "contention 10 %"; do has sweep "$text"; done
 [ "$(n_svg)" = 2 ] || fault "sweep: $(n_svg) drawings"
@@ -139,11 +168,19 @@ done
 dom photos
 for text in "Photos: decoding and all else" "bare decode 75 %" "of it bare decode"; do has photos "$text"; done
 dom hostile-limits
-for depth in 1 2 3; do dom no-limits$depth; done
+for depth in 2 3; do dom no-limits$depth; done
 dom loops
 has loops "convert, in order"
 [ ! -e "$dir/run.html" ] || { dom run; has run "samples/s"; has run "timeline"; [ "$(n_svg)" -ge 1 ] || fault "run: no drawing"; }
 [ ! -e "$dir/train.html" ] || { dom train; has train "trainer alone"; has train "Verdict"; [ "$(n_svg)" -ge 1 ] || fault "train: no drawing"; }
+
+# On a narrow screen the charts scroll inside themselves: the page is no wider than the screen, and their text stays as large as it is drawn.
+for width in 500 1200; do
+    { cat "$dir/golden.html"; printf '<script>{ const c = [...document.querySelectorAll("svg.chart[viewBox]")]; document.title = ["width", document.documentElement.scrollWidth <= innerWidth, "inside", c.some((e) => e.parentNode.scrollWidth > e.parentNode.clientWidth), "scale", c.every((e) => e.getBoundingClientRect().width >= 0.85 * e.viewBox.baseVal.width)].join(" "); }</script>'; } >"$dir/narrow.html"
+    draw "$dir/narrow.html" --window-size=$width,1600 --dump-dom
+    inside=$([ $width = 500 ] && echo true || echo false)
+    grep -q "<title>width true inside $inside scale true</title>" "$dir/dom" || fault "at $width pixels: $(grep -o '<title>.*</title>' "$dir/dom")"
+done
 
 # What is seen as an error is one: this page has to say so in both places.
 draw "$dir/broken.html" --dump-dom

@@ -336,3 +336,33 @@ const iter_source_ops *iter_builtin_source(int i) {
 const iter_decoder_ops *iter_builtin_decoder(const char *name) {
     return iter_registry_decoder(NULL, name);
 }
+
+/* ---- All tables by number --------------------------------------------------------------------- */
+
+/* Table number i of `list`, the registry's own; else *i goes down by their number. */
+static const iter_ops *own_at(const table_list *list, int *i) {
+    if (*i >= 0 && *i < list->n) return list->tables[*i];
+    *i -= *i >= 0 ? list->n : 0;
+    return NULL;
+}
+
+const iter_format_ops *iter_registry_format_at(const iter_registry *registry, int i) {
+    const iter_ops *own = registry ? own_at(&registry->formats, &i) : NULL;
+    return own ? (const iter_format_ops *)own : iter_builtin_format(i);
+}
+
+const iter_transform_ops *iter_registry_transform_at(const iter_registry *registry, int i) {
+    const iter_ops *own = registry ? own_at(&registry->transforms, &i) : NULL;
+    return own ? (const iter_transform_ops *)own : iter_builtin_transform(i);
+}
+
+const iter_sampler_ops *iter_registry_sampler_at(const iter_registry *registry, int i) {
+    const iter_ops *own = registry ? own_at(&registry->samplers, &i) : NULL;
+    return own ? (const iter_sampler_ops *)own : iter_builtin_sampler(i);
+}
+
+const iter_decoder_ops *iter_registry_decoder_at(const iter_registry *registry, int i) {
+    const iter_ops *own = registry ? own_at(&registry->decoders, &i) : NULL;
+    if (own) return (const iter_decoder_ops *)own;
+    NTH(iter__builtin_decoders, i);
+}

@@ -1,6 +1,6 @@
 /*
  * test_bench_report.c - bench/report_html.c: no data can leave the element that it stands in, and the file needs nothing beside itself;
- * bench/diagnosis_report.c: what is said of a proof.
+ * bench/diagnosis_text.c: what is said of a proof.
  */
 #include <criterion/criterion.h>
 
@@ -118,15 +118,16 @@ Test(bench_report, what_cannot_be_written_is_an_error) {
 static void expect_proof(iter_loader *loader, measure_interval proved, const char *line,
                          const char *json) {
     static diagnosis d;
-    d = (diagnosis){.proved = proved,
-                    .has_proof = true,
-                    .arms[0].loaders = &loader,
-                    .asked.prove = true,
-                    .run.data = "synthetic:cifar10",
-                    .e.n_changes = 1,
-                    .e.changes[0] = {.option = "workers", .from = "0", .to = "2", .feasible = true},
-                    .v.n_changes = 1,
-                    .v.changes[0].gain = 0.25};
+    d = (diagnosis){
+        .proved = proved,
+        .has_proof = true,
+        .arms[0].loaders = &loader,
+        .asked.prove = true,
+        .run.data = "synthetic:cifar10",
+        .e.n_changes = 1,
+        .e.changes[0] = {.option = "workers", .from = "0", .to = "2", .feasible = true},
+        .v.n_changes = 1,
+        .v.changes[0] = {.gain = 0.25, .ratio = {1.25, NAN, NAN, 0}, .advice = "--workers 2"}};
     void (*const writers[])(const diagnosis *, FILE *) = {diagnosis_print, diagnosis_json};
     const char *const want[] = {line, json};
     for (int i = 0; i < 2; i++) {
@@ -147,17 +148,18 @@ Test(bench_report, a_proof_says_where_it_proves_nothing) {
     cr_assert_eq(iter_dataset_open("synthetic:cifar10?n=64", NULL, &data, NULL), ITER_OK);
     cr_assert_eq(iter_dataloader_create(data, NULL, &opt, &loader, NULL), ITER_OK);
     expect_proof(loader, (measure_interval){1.2, 1.1, 1.3, 9},
-                 "\nproof: workers 0 -> 2 gains +20 % [+10, +30]; expected +25 %\n",
+                 "\nproof     --workers 2: +20 % [+10 %, +30 %]; expected about +25 %\n",
                  "\"proved_within_noise\": false");
     expect_proof(loader, (measure_interval){1.03, 0.98, 1.07, 9},
-                 "\nproof: workers 0 -> 2 gains +3 % [-2, +7], within noise; expected +25 %\n",
+                 "\nproof     --workers 2: no difference that can be told [-2.0 %, +7.0 %]; "
+                 "expected about +25 %\n",
                  "\"proved_within_noise\": true");
-    expect_proof(loader, (measure_interval){1.2, 1, 1.3, 9}, "[+0, +30], within noise;",
-                 "\"proved_within_noise\": true");
-    expect_proof(loader, (measure_interval){0.9, 0.85, 0.95, 9}, "gains -10 % [-15, -5]; expected",
-                 "\"proved_within_noise\": false");
+    expect_proof(loader, (measure_interval){1.2, 1, 1.3, 9},
+                 "no difference that can be told [+0 %, +30 %];", "\"proved_within_noise\": true");
+    expect_proof(loader, (measure_interval){0.9, 0.85, 0.95, 9},
+                 "--workers 2: -10 % [-15 %, -5.0 %]; expected", "\"proved_within_noise\": false");
     expect_proof(loader, (measure_interval){1.2, NAN, NAN, 3},
-                 "gains +20 %, no interval; expected +25 %", "\"proved_within_noise\": null");
+                 "--workers 2: about +20 %; expected about +25 %", "\"proved_within_noise\": null");
     iter_loader_unref(loader);
     iter_dataset_unref(data);
 }

@@ -24,8 +24,7 @@ static uint8_t *golden(const char *name, size_t *size) {
 }
 
 /* The golden file gives exactly these pixels, whole and in parts. */
-static void expect_pixels(const iter_image_options *options, const char *name,
-                          const char *ending) {
+static void expect_pixels(const iter_image_options *options, const char *name, const char *ending) {
     char path[512];
     size_t size;
     image_decoder decoder;

@@ -240,7 +240,7 @@ Test(read_sample, labels_do_without_their_images) {
     iter_sample *sample = read_ok(dataset, 1, "label");
     iter_sample_free(sample);
     read_fails(dataset, 1, "data", ITER_EFORMAT, "record-image: sample 1 (");
-    read_fails(dataset, 1, NULL, ITER_EFORMAT, "neither JPEG nor PNG");
+    read_fails(dataset, 1, NULL, ITER_EFORMAT, "not a JPEG, PNG or WebP");
     iter_dataset_unref(dataset);
     cr_assert_eq(iter__alloc_live(), 0);
 }

@@ -127,6 +127,32 @@ Test(registry, an_own_table_hides_a_builtin_one) {
     iter_registry_destroy(r);
 }
 
+Test(registry, tables_by_number_are_its_own_first) {
+    iter_registry *r;
+    iter_format_ops second = good_format;
+    second.base.name = "second";
+    cr_assert_eq(iter_registry_create(&r, NULL), ITER_OK);
+    cr_expect_eq(iter_registry_format_at(r, 0), iter_builtin_format(0));
+    cr_assert_eq(iter_registry_add_format(r, &good_format, NULL), ITER_OK);
+    cr_assert_eq(iter_registry_add_format(r, &second, NULL), ITER_OK);
+    cr_assert_eq(iter_registry_add_transform(r, &sample_ops, NULL), ITER_OK);
+    cr_assert_eq(iter_registry_add_sampler(r, &good_sampler, NULL), ITER_OK);
+    cr_expect_eq(iter_registry_format_at(r, 0), &good_format);
+    cr_expect_eq(iter_registry_format_at(r, 1), &second);
+    cr_expect_eq(iter_registry_transform_at(r, 0), &sample_ops);
+    cr_expect_eq(iter_registry_sampler_at(r, 0), &good_sampler);
+    int n = 0;
+    for (; iter_builtin_format(n); n++) {
+        cr_expect_eq(iter_registry_format_at(r, n + 2), iter_builtin_format(n));
+        cr_expect_eq(iter_registry_format_at(NULL, n), iter_builtin_format(n));
+    }
+    cr_expect_null(iter_registry_format_at(r, n + 2));
+    cr_expect_null(iter_registry_format_at(r, -1));
+    cr_expect_null(iter_registry_transform_at(NULL, -1));
+    cr_expect_null(iter_registry_sampler_at(r, 1 << 30));
+    iter_registry_destroy(r);
+}
+
 Test(registry, names_stand_once) {
     iter_registry *r;
     iter_error err;

@@ -1,5 +1,5 @@
 /*
- * diagnosis_report.c - a diagnosis as text and as JSON. docs/json.md has every key.
+ * diagnosis_json.c - the figures of a diagnosis, and all of it as JSON. docs/json.md has every key.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -11,159 +11,34 @@
 #include "bench_machine.h"
 #include "bench_util.h"
 #include "diagnosis.h"
+#include "words.h"
 
-static const char *arm_name(const diagnosis *d, int arm) {
+const char *diagnosis_arm_name(const diagnosis *d, int arm) {
     static const char *const names[] = {"read", "decode", "loader", "consumer", "both", "resident"};
     return arm == EVIDENCE_CONSUMER && d->e.trains ? "trainer" : names[arm];
 }
 
 /* t_both / t_consumer - 1, with its interval turned over. */
-static measure_interval cost_of_feeding(const diagnosis *d) {
+measure_interval diagnosis_cost(const diagnosis *d) {
     const measure_interval *fed = &d->e.both_by_consumer;
     return (measure_interval){1 / fed->median - 1, 1 / fed->high - 1, 1 / fed->low - 1, fed->n};
 }
 
 /* Share of the run in which the accelerator computes: the time that it takes for a sample that is
  * there, over the time that a sample takes. */
-static double utilisation(const diagnosis *d) {
+double diagnosis_utilisation(const diagnosis *d) {
     const measure_interval *r =
         d->e.has[EVIDENCE_RESIDENT] ? &d->e.both_by_resident : &d->e.both_by_consumer;
     return d->e.consumes ? fmin(r->median, 1) : NAN;
 }
 
-static double loader_cpu_share(const diagnosis *d) {
+double diagnosis_loader_cpu_share(const diagnosis *d) {
     const double loader = d->e.cpu[EVIDENCE_LOADER], consumer = d->e.cpu[EVIDENCE_CONSUMER];
     return loader / (loader + (isfinite(consumer) ? consumer : 0));
 }
 
-/* ---- Text ------------------------------------------------------------------------------------ */
-
-static void print_head(const diagnosis *d, FILE *out) {
-    const evidence *e = &d->e;
-    fprintf(out, "data        %s%s%s\n", BENCH_SHOWN(d->run.data),
-            d->run.chain != NULL ? " | " : "", d->run.chain != NULL ? d->run.chain : "");
-    fprintf(out,
-            "loader      %s, batch %" PRIu64 ", %" PRId64 " worker%s, prefetch %" PRIu64
-            ", source %s\n",
-            d->ndarray ? "ndarray" : "dataloader", e->batch, e->workers, e->workers == 1 ? "" : "s",
-            e->prefetch, bench_source_text(d->stats.source));
-    if (e->trains)
-        fprintf(out, "trainer     %s, %" PRIu64 " thread%s\n", bench_model_text(d->run.model),
-                e->threads, e->threads == 1 ? "" : "s");
-    else if (e->consumes)
-        fprintf(out, "consumer    %.3g ms a batch, emulated\n", d->run.compute_ms);
-    if (e->to_device) fprintf(out, "device      %s\n", d->stats.device);
-    for (int32_t i = 0; i < d->stats.n_fallbacks; i++)
-        fprintf(out, "fallback    %s\n", d->stats.fallbacks[i]);
-    if (e->steady)
-        fprintf(out, "rounds      %u kept, %u dropped\n\n", d->rounds.n_rounds,
-                d->rounds.n_dropped);
-    else
-        fprintf(out, "rounds      %u; the machine's speed moved around %u of them\n\n",
-                d->rounds.n_rounds, d->rounds.n_dropped);
-}
-
-static void print_arms(const diagnosis *d, FILE *out) {
-    fprintf(out, "%-10s %14s %26s %16s\n", "alone", "samples/s", "95 %", "CPU us/sample");
-    for (int i = 0; i < EVIDENCE_ARMS; i++) {
-        const measure_interval *rate = &d->e.rate[i];
-        char interval[48] = "";
-        if (!d->e.has[i]) continue;
-        if (isfinite(rate->low))
-            snprintf(interval, sizeof(interval), "[%.0f, %.0f]", rate->low, rate->high);
-        fprintf(out, "%-10s %14.0f %26s %16.2f\n", arm_name(d, i), rate->median, interval,
-                d->e.cpu[i] * 1e6);
-    }
-    const verdict_bounds bound = verdict_bound(&d->e);
-    fprintf(out, "%-10s %14.0f   what the three terms would allow\n\n", "model", bound.model);
-}
-
-static void print_workers(const diagnosis *d, FILE *out) {
-    const evidence *e = &d->e;
-    fprintf(out, "%-10s %8s %8s %11s %10s %9s   most of it\n", "while both", "chunks", "busy %",
-            "bytes %", "no slot %", "no core %");
-    for (int w = 0; w < e->n_workers; w++) {
-        const evidence_worker *worker = &e->worker[w];
-        char name[24];
-        int most = -1;
-        snprintf(name, sizeof(name), e->workers == 0 ? "inline" : "worker %d", w);
-        for (int s = 0; s < e->n_stages; s++)
-            if (e->stages[s].kind != EVIDENCE_OF_NONE &&
-                (most < 0 || worker->stages[s] > worker->stages[most]))
-                most = s;
-        fprintf(out, "%-10s %8" PRIu64 " %8.1f %11.1f %10.1f %9.1f   %s\n", name, worker->chunks,
-                100 * worker->busy, 100 * worker->wait_bytes, 100 * worker->wait_slot,
-                100 * worker->runnable, most >= 0 ? e->stages[most].name : "");
-    }
-    if (e->consumes)
-        fprintf(out, "%-10s %s %.1f %% of the time, waits for a core %.1f %%\n",
-                e->trains ? "trainer" : "consumer",
-                e->workers == 0 ? "has the loader at work in its thread" : "waits for a batch",
-                100 * e->wait_share, 100 * e->consumer_runnable);
-}
-
-static double copied_bytes_per_s(const bench_arm *arm) {
+double diagnosis_copied_bytes_per_s(const bench_arm *arm) {
     return arm->seconds > 0 ? (double)arm->copied_bytes / arm->seconds : NAN;
-}
-
-static void print_device(const diagnosis *d, FILE *out) {
-    const evidence *e = &d->e;
-    if (!e->to_device) return;
-    fprintf(out, "\nto the GPU  %.0f bytes a sample; %.2f GB/s while the loader runs alone",
-            e->copy_bytes, copied_bytes_per_s(&d->arms[EVIDENCE_LOADER]) * 1e-9);
-    if (isfinite(d->link.plain_bytes_per_s))
-        fprintf(out, ", %.2f GB/s by plain copies of a batch's size",
-                d->link.plain_bytes_per_s * 1e-9);
-    if (isfinite(d->link.slots_by_plain.median))
-        fprintf(out, ", from the slots %.1f %% of that", 100 * d->link.slots_by_plain.median);
-    if (e->consumes) fprintf(out, "\nthe GPU computes %.1f %% of the time", 100 * utilisation(d));
-    fputc('\n', out);
-}
-
-static void print_cost(const diagnosis *d, FILE *out) {
-    const measure_interval cost = cost_of_feeding(d);
-    if (!d->e.consumes) return;
-    fprintf(out, "\ncost of feeding %.1f %%", 100 * cost.median);
-    if (isfinite(cost.low)) fprintf(out, " [%.1f, %.1f]", 100 * cost.low, 100 * cost.high);
-    fprintf(out, "; the loader's share of CPU time %.2f %%\n", 100 * loader_cpu_share(d));
-}
-
-/* A change whose interval holds 1 may gain nothing at all. False without an interval. */
-static bool within_noise(const measure_interval *ratio) {
-    return ratio->low <= 1 && ratio->high >= 1;
-}
-
-static void print_proof(const diagnosis *d, FILE *out) {
-    const evidence_change *change = &d->e.changes[d->v.changes[0].of];
-    const measure_interval *ratio = &d->proved;
-    fprintf(out, "proof: %s %s -> %s gains %+.0f %%", change->option, change->from, change->to,
-            100 * (ratio->median - 1));
-    if (isfinite(ratio->low))
-        fprintf(out, " [%+.0f, %+.0f]%s", 100 * (ratio->low - 1), 100 * (ratio->high - 1),
-                within_noise(ratio) ? ", within noise" : "");
-    else
-        fprintf(out, ", no interval");
-    fprintf(out, "; expected %+.0f %%\n", 100 * d->v.changes[0].gain);
-}
-
-void diagnosis_print(const diagnosis *d, FILE *out) {
-    print_head(d, out);
-    print_arms(d, out);
-    print_workers(d, out);
-    print_device(d, out);
-    print_cost(d, out);
-    if (d->interrupted)
-        fprintf(out, "\ninterrupted after %u rounds: no change was tried\n", d->rounds.n_rounds);
-    fprintf(out, "\n%s\n", d->v.text);
-    for (int i = 0; i < d->v.n_changes; i++)
-        fprintf(out, "  %d. %s\n", i + 1, d->v.changes[i].text);
-    for (int i = 0; i < d->e.n_changes; i++)
-        if (!d->e.changes[i].feasible)
-            fprintf(out, "  (%s %s -> %s could not be tried: %s)\n", d->e.changes[i].option,
-                    d->e.changes[i].from, d->e.changes[i].to, d->e.changes[i].why_not);
-    if (d->asked.prove && d->v.n_changes == 0)
-        fprintf(out, "proof: nothing to prove, no change is worth it\n");
-    if (d->has_proof) print_proof(d, out);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -253,14 +128,14 @@ static void arms_json(json_writer *w, const diagnosis *d) {
         const bench_arm *arm = &d->arms[i];
         if (!d->e.has[i]) continue;
         json_begin(w, NULL, '{');
-        json_text(w, "name", arm_name(d, i));
+        json_text(w, "name", diagnosis_arm_name(d, i));
         json_interval(w, "samples_per_s", d->e.rate[i].median, d->e.rate[i].low, d->e.rate[i].high);
         json_number(w, "cpu_ns_per_sample", d->e.cpu[i] * 1e9);
         json_number(w, "wait_share",
                     i == EVIDENCE_BOTH ? (double)arm->wait_ns * 1e-9 / arm->seconds : NAN);
         const bool loads = i != EVIDENCE_CONSUMER && i != EVIDENCE_RESIDENT;
         json_number(w, "copied_bytes_per_s",
-                    loads && arm->copied_bytes > 0 ? copied_bytes_per_s(arm) : NAN);
+                    loads && arm->copied_bytes > 0 ? diagnosis_copied_bytes_per_s(arm) : NAN);
         if (!loads) {
             json_null(w, "next_ns");
         } else {
@@ -404,7 +279,7 @@ static void changes_json(json_writer *w, const diagnosis *d) {
         json_number(w, "proved_low", proved ? d->proved.low - 1 : NAN);
         json_number(w, "proved_high", proved ? d->proved.high - 1 : NAN);
         if (proved && isfinite(d->proved.low))
-            json_bool(w, "proved_within_noise", within_noise(&d->proved));
+            json_bool(w, "proved_within_noise", words_side_of(&d->proved, 1) == WORDS_UNCLEAR);
         else
             json_null(w, "proved_within_noise");
         json_text(w, "next_limit", verdict_limit_text(c->next));
@@ -429,7 +304,7 @@ static void verdict_json(json_writer *w, const diagnosis *d) {
 
 void diagnosis_json(const diagnosis *d, FILE *out) {
     json_writer writer = {.out = out}, *w = &writer;
-    const measure_interval cost = cost_of_feeding(d);
+    const measure_interval cost = diagnosis_cost(d);
     json_begin(w, NULL, '{');
     bench_machine_json(w);
     command_json(w);
@@ -444,10 +319,10 @@ void diagnosis_json(const diagnosis *d, FILE *out) {
         json_interval(w, "cost_of_feeding", cost.median, cost.low, cost.high);
     else
         json_null(w, "cost_of_feeding");
-    json_number(w, "utilisation", utilisation(d));
+    json_number(w, "utilisation", diagnosis_utilisation(d));
     device_json(w, d);
     json_number(w, "wait_share", d->e.consumes ? d->e.wait_share : NAN);
-    json_number(w, "loader_cpu_share", d->e.consumes ? loader_cpu_share(d) : NAN);
+    json_number(w, "loader_cpu_share", d->e.consumes ? diagnosis_loader_cpu_share(d) : NAN);
     attribution_json(w, d);
     bounds_json(w, d);
     histogram_json(w, &d->arms[d->watched].next_ns);

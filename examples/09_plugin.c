@@ -1,0 +1,78 @@
+/* 09_plugin.c - a format and a stage in a shared object, for every program that loads plugins:
+ *
+ *     cc -shared -fPIC 09_plugin.c $(pkg-config --cflags iter) -o floats.so
+ *     iterbench --plugin floats.so --data "floats:numbers.bin?columns=4" --chain halve
+ */
+#include <iter/plugin.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+/* The format "floats": a file of f32 numbers and nothing else; `columns` of them are a sample. */
+typedef struct floats_options {
+    int64_t columns;
+} floats_options;
+static const floats_options one = {1};
+static const iter_option rows[] = {{"columns", "numbers a sample", ITER_OPTION_INT,
+                                    offsetof(floats_options, columns), 1, 65536, NULL, 0},
+                                   {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0}};
+typedef struct floats_state {
+    char path[4096]; /* the description borrows both until close() */
+    iter_file file;
+    uint64_t row_bytes;
+} floats_state;
+
+static iter_status open_floats(void *state, const char *path, const void *options,
+                               iter_description *out, iter_error *err) {
+    floats_state *f = state;
+    const int64_t columns = ((const floats_options *)options)->columns;
+    struct stat info;
+    f->row_bytes = (uint64_t)columns * sizeof(float);
+    if (stat(path, &info) != 0 || (uint64_t)info.st_size % f->row_bytes != 0) {
+        snprintf(err->message, sizeof(err->message), "%s: no file of whole samples", path);
+        return err->status = ITER_EFORMAT;
+    }
+    snprintf(f->path, sizeof(f->path), "%s", path);
+    f->file = (iter_file){f->path, (uint64_t)info.st_size};
+    out->n_samples = out->identity = (uint64_t)info.st_size / f->row_bytes;
+    out->n_fields = out->n_extents = 1;
+    out->fields[0] = (iter_field){.name = "data", .desc = {.dtype = ITER_F32, .n_dims = 1}};
+    out->fields[0].desc.dims[0] = columns;
+    out->max_extent_bytes[0] = f->row_bytes;
+    out->files = &f->file, out->n_files = 1;
+    return ITER_OK;
+}
+static void close_floats(void *state) {
+    (void)state;
+}
+static void locate(const void *state, uint64_t index, iter_extent *out) {
+    const uint64_t bytes = ((const floats_state *)state)->row_bytes;
+    *out = (iter_extent){0, index * bytes, bytes};
+}
+static const iter_format_ops floats = {{sizeof(floats), "floats", "a file of f32 numbers", rows,
+                                        &one, sizeof(one), sizeof(floats_state)},
+                                       .open = open_floats,
+                                       .close = close_floats,
+                                       .locate = locate};
+
+/* The stage "halve": every f32 number by 2. */
+static iter_status plan(const void *options, const iter_desc *in, iter_desc *out,
+                        size_t *out_scratch, iter_error *err) {
+    (void)options, (void)err;
+    *out = *in, *out_scratch = 0;
+    return in->dtype == ITER_F32 ? ITER_OK : ITER_EINVAL;
+}
+static iter_status apply(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
+                         iter_rng *rng, void *scratch, iter_error *err) {
+    (void)state, (void)options, (void)rng, (void)scratch, (void)err;
+    for (int64_t i = 0; i < iter_desc_elements(&in->desc); i++)
+        ((float *)out->data)[i] = ((const float *)in->data)[i] / 2;
+    return ITER_OK;
+}
+static const iter_transform_ops halve = {
+    {sizeof(halve), "halve", "halves every f32 number", 0, 0, 0, 0}, .plan = plan, .apply = apply};
+
+ITER_PLUGIN
+iter_status iter_plugin_register(iter_registry *registry, iter_error *err) {
+    iter_status s = iter_registry_add_format(registry, &floats, err);
+    return s == ITER_OK ? iter_registry_add_transform(registry, &halve, err) : s;
+}
