@@ -18,6 +18,7 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
         return iter__fail(err, ITER_EINVAL, "a window of %lld x %lld does not fit into %lld x %lld",
                           (long long)window[0], (long long)window[1], (long long)image.height,
                           (long long)image.width);
+    *out_scratch = iter__stage_scratch(in, 0, 0);
     return ITER_OK;
 }
 
@@ -30,25 +31,8 @@ static iter_status fold_plan(const void *options, iter_fold *fold, iter_error *e
     return ITER_OK;
 }
 
-/* ---- Images of any size ------------------------------------------------------------------------ */
-
-/* The window; the whole image where it does not fit, which plan() then says. */
-static void wish(const void *options, const iter_desc *in, iter_rng *rng, iter_image_wish *out) {
-    const iter_center_crop_options *o = options;
-    const int64_t height = o->size > 0 ? o->size : o->height;
-    const int64_t width = o->size > 0 ? o->size : o->width;
-    (void)rng;
-    *out = (iter_image_wish){.part = {0, 0, in->dims[0], in->dims[1]}};
-    if (height > in->dims[0] || width > in->dims[1]) return;
-    out->part = (iter_rect){(in->dims[0] - height) / 2, (in->dims[1] - width) / 2, height, width};
-}
-
-static iter_status apply(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
-                         iter_rng *rng, void *scratch, iter_error *err) {
-    (void)state, (void)options, (void)rng, (void)scratch, (void)err;
-    iter__stage_copy(in, out, false, false);
-    return ITER_OK;
-}
+STAGE_APPLY(apply, iter__transform_center_crop)
+STAGE_WISH(wish, iter__transform_center_crop)
 
 #define AT(field) offsetof(iter_center_crop_options, field)
 static const iter_option rows[] = {

@@ -14,7 +14,8 @@
 
 #include "transforms/pack_run.h"
 
-#define SPLIT_WIDTH 64 /* rows up to it are split first, see splits_first() */
+#define SPLIT_WIDTH  64  /* rows up to it are split first, see splits_first() */
+#define BLOCK_PIXELS 512 /* looked up at a time */
 
 /* ---- Runs of pixels ----------------------------------------------------------------------------------------- */
 
@@ -112,7 +113,9 @@ static void convert_run(const pack_pass *pass, const pixel_run *run, const char 
         k->join3(run->out, run->in, run->in_plane, run->n, pass->a32, pass->b32, next);
 }
 
-/* No geometry: everything at once. Planes without a gap and with one factor are one line. */
+/* ---- Without geometry ---------------------------------------------------------------------------------------- */
+
+/* Planes without a gap and with one factor are one line. */
 static void run_whole(const pack_pass *pass, const char *in, char *out, const char *next) {
     const size_t n = (size_t)(pass->in_height * pass->in_width);
     const pixel_run run = {in, out, n, n, n};
@@ -127,6 +130,44 @@ static void run_whole(const pack_pass *pass, const char *in, char *out, const ch
         return;
     }
     convert_run(pass, &run, next);
+}
+
+static void look_up(const pack_pass *pass, const uint8_t *table, char *out, const char *in,
+                    size_t n) {
+    pass->lookup((uint8_t *)out, (const uint8_t *)in, n, table);
+}
+
+/* n neighbouring pixels of planes in_plane bytes apart, or side by side, to dense ones of the same order. */
+static void look_up_pixels(const pack_pass *pass, const uint8_t *table, char *out, const char *in,
+                           size_t in_plane, size_t n) {
+    if (pass->in_hwc) {
+        look_up(pass, table, out, in, n * (size_t)pass->channels);
+        return;
+    }
+    for (size_t c = 0; c < (size_t)pass->channels; c++)
+        look_up(pass, table, out + c * n, in + c * in_plane, n);
+}
+
+/* Pixels [first, end) of an image by a table, block by block: what was looked up is still in the first cache when it is converted. */
+static void run_blocks(const pack_pass *pass, const uint8_t *table, const char *in, char *out,
+                       char *line, size_t first, size_t end, const char *next) {
+    const size_t plane = (size_t)(pass->in_height * pass->in_width);
+    const size_t in_pixel = pixel_stride(pass->channels, pass->in_hwc);
+    const size_t out_pixel = pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
+    iter__fetch fetch =
+        iter__fetch_start(next, pass->in_bytes, (int64_t)((end - first) / BLOCK_PIXELS) + 1);
+    if (pass->kind == ITER__KIND_RAW && pass->in_hwc && pass->out_hwc) {
+        look_up(pass, table, out + first * out_pixel, in + first * in_pixel,
+                (end - first) * in_pixel);
+        return;
+    }
+    for (size_t at = first; at < end; at += BLOCK_PIXELS) {
+        const size_t n = end - at < BLOCK_PIXELS ? end - at : BLOCK_PIXELS;
+        const pixel_run run = {line, out + at * out_pixel, n, plane, n};
+        iter__fetch_row(&fetch);
+        look_up_pixels(pass, table, line, in + at * in_pixel, plane, n);
+        convert_run(pass, &run, NULL);
+    }
 }
 
 /* ---- Fills -------------------------------------------------------------------------------------------------- */
@@ -232,15 +273,22 @@ static bool splits_first(const pack_pass *pass) {
            pass->out_width <= SPLIT_WIDTH;
 }
 
-static void run_split_window(const pack_pass *pass, const iter_fold *fold, const char *in,
-                             char *out, char *line, const void *next_in) {
+/* The rows that are needed as planes of bytes in `line`, through the table if there is one. */
+static void run_line_window(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
+                            char *line, const void *next_in) {
     static const float one[3] = {1, 1, 1}, none[3] = {-0.0f, -0.0f, -0.0f};
     const fold_axis *y = &fold->y;
     const int64_t n_rows = y->high - y->low;
     const int64_t first = y->step > 0 ? y->offset + y->low : y->offset - (y->high - 1);
     const size_t n = (size_t)(n_rows * pass->in_width);
-    const char *from = in + (size_t)(first * pass->in_width) * 3;
-    if (n > 0) pass->bytes_kernels->split3(line, n, from, n, one, none, from);
+    const char *from = in + (size_t)(first * pass->in_width) * (pass->in_hwc ? 3 : 1);
+    if (pass->in_hwc) {
+        if (n > 0) pass->bytes_kernels->split3(line, n, from, n, one, none, from);
+        if (fold->table) look_up(pass, fold->table, line, line, 3 * n);
+    } else {
+        look_up_pixels(pass, fold->table, line, from, (size_t)(pass->in_height * pass->in_width),
+                       n);
+    }
     run_window(pass, fold, line - first * pass->in_width, (int64_t)n, out, next_in);
 }
 
@@ -271,29 +319,45 @@ static void mirror_pixels(char *out, const char *in, size_t n, size_t bytes) {
     }
 }
 
-/* Row y of the interval: its n pixels from `source`, mirrored into `line` where need be, to `out`. */
-static void run_row(const pack_pass *pass, bool mirror, const char *in, char *out, size_t n,
-                    char *line) {
+/* Pixels that stay as wide and as they lie, to `out` at once. */
+static void move_row(const pack_pass *pass, const uint8_t *table, bool mirror, const char *in,
+                     char *out, size_t n) {
+    const size_t pixel = pass->in_element * (size_t)pass->channels;
+    if (mirror)
+        mirror_pixels(out, in, n, pixel);
+    else if (!table)
+        memcpy(out, in, n * pixel);
+    if (table) look_up(pass, table, out, mirror ? out : in, n * pixel);
+}
+
+/* One row of the interval: its n pixels from `in` to `out`, through `line` if they are mirrored or looked up. */
+static void run_row(const pack_pass *pass, const uint8_t *table, bool mirror, const char *in,
+                    char *out, size_t n, char *line) {
     const size_t bytes = pass->in_element;
     const iter__kernels *k = pass->kernels;
     pixel_run run = {in, out, (size_t)(pass->in_height * pass->in_width),
                      (size_t)(pass->out_height * pass->out_width), n};
-    if (mirror && pass->in_hwc && !pass->out_hwc && pass->channels == 3 && n >= 16 && k &&
-        k->split3_mirrored) {
-        k->split3_mirrored(out, run.out_plane, (const uint8_t *)in, n, pass->a32, pass->b32);
-        return;
-    }
-    if (mirror && pass->in_hwc) {
+    const bool splits = mirror && pass->in_hwc && !pass->out_hwc && pass->channels == 3 &&
+                        n >= 16 && k && k->split3_mirrored;
+    if (mirror && pass->in_hwc && !splits) {
         mirror_pixels(line, in, n, bytes * (size_t)pass->channels);
         run.in = line;
-    } else if (mirror) {
+    } else if (mirror && !splits) {
         for (int64_t c = 0; c < pass->channels; c++)
             mirror_pixels(line + (size_t)c * n * bytes, in + (size_t)c * run.in_plane * bytes, n,
                           bytes);
         run.in = line;
         run.in_plane = n;
     }
-    convert_run(pass, &run, NULL);
+    if (table) {
+        look_up_pixels(pass, table, line, run.in, run.in_plane, n);
+        run.in = line;
+        run.in_plane = n;
+    }
+    if (splits)
+        k->split3_mirrored(out, run.out_plane, (const uint8_t *)run.in, n, pass->a32, pass->b32);
+    else
+        convert_run(pass, &run, NULL);
 }
 
 /* Output rows [low, high) of the interval. */
@@ -303,13 +367,18 @@ static void run_row_range(const pack_pass *pass, const iter_fold *fold, const ch
     const size_t out_pixel = pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
     const fold_axis *x = &fold->x, *y = &fold->y;
     const bool mirror = x->step < 0;
+    const bool moves =
+        pass->kind == ITER__KIND_RAW && ((pass->in_hwc && pass->out_hwc) || pass->channels == 1);
     const int64_t x_first = mirror ? x->offset - (x->high - 1) : x->offset + x->low;
     for (int64_t row = low; row < high && x->low < x->high; row++) {
         if (fetch) iter__fetch_row(fetch);
         const int64_t source = y->offset + y->step * row;
-        run_row(pass, mirror, in + (size_t)(source * pass->in_width + x_first) * in_pixel,
-                out + (size_t)(row * pass->out_width + x->low) * out_pixel,
-                (size_t)(x->high - x->low), line);
+        const char *from = in + (size_t)(source * pass->in_width + x_first) * in_pixel;
+        char *to = out + (size_t)(row * pass->out_width + x->low) * out_pixel;
+        if (moves)
+            move_row(pass, fold->table, mirror, from, to, (size_t)(x->high - x->low));
+        else
+            run_row(pass, fold->table, mirror, from, to, (size_t)(x->high - x->low), line);
     }
 }
 
@@ -382,6 +451,7 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const char 
                 for (int64_t c = 0; c < pass->channels; c++)
                     gather_row(index, n, row + (size_t)c * in_plane * bytes,
                                line + (size_t)c * n * bytes, bytes);
+            if (fold->table) look_up_pixels(pass, fold->table, line, line, n, n);
             const pixel_run run = {line, to, n, (size_t)pass->out_height * n, n};
             convert_run(pass, &run, NULL);
         }
@@ -399,17 +469,29 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const char 
 
 /* ---- The pass ----------------------------------------------------------------------------------------------- */
 
+static bool is_window(const pack_pass *pass) {
+    return !pass->in_hwc && !pass->out_hwc && pass->kernels && pass->kernels->window;
+}
+
 size_t iter__pass_line_bytes(const pack_pass *pass) {
+    const bool has_table = pass->table || pass->has_tables;
+    const size_t pixel = (size_t)pass->channels * pass->in_element;
     const int64_t width = pass->in_width > pass->out_width ? pass->in_width : pass->out_width;
-    const size_t row = round_up((size_t)pass->out_width * sizeof(int32_t)) +
-                       (size_t)(width * pass->channels) * pass->in_element;
-    return splits_first(pass) && pass->in_bytes > row ? pass->in_bytes : row;
+    size_t bytes = round_up((size_t)pass->out_width * sizeof(int32_t)) + (size_t)width * pixel;
+    if (has_table && bytes < BLOCK_PIXELS * pixel) bytes = BLOCK_PIXELS * pixel;
+    const bool holds_all = splits_first(pass) || (has_table && is_window(pass));
+    return holds_all && pass->in_bytes > bytes ? pass->in_bytes : bytes;
 }
 
 void iter__pass_run(const pack_pass *pass, const iter_fold *fold, const void *in, void *out,
                     void *line, const void *next_in) {
-    if (!fold) {
-        run_whole(pass, in, out, next_in);
+    if (!pass->has_geometry) {
+        const uint8_t *table = fold ? fold->table : pass->table;
+        if (table)
+            run_blocks(pass, table, in, out, line, 0, (size_t)(pass->in_height * pass->in_width),
+                       next_in);
+        else
+            run_whole(pass, in, out, next_in);
         return;
     }
     assert(fold->y.n == pass->out_height && fold->x.n == pass->out_width);
@@ -421,11 +503,10 @@ void iter__pass_run(const pack_pass *pass, const iter_fold *fold, const void *in
         run_tables(pass, fold, in, out, line, next_in);
         return;
     }
-    const bool is_planar = !pass->in_hwc && !pass->out_hwc;
-    if (is_planar && pass->kernels && pass->kernels->window)
+    if (is_window(pass) && !fold->table)
         run_window(pass, fold, in, pass->in_height * pass->in_width, out, next_in);
-    else if (splits_first(pass))
-        run_split_window(pass, fold, in, out, line, next_in);
+    else if (is_window(pass) || splits_first(pass))
+        run_line_window(pass, fold, in, out, line, next_in);
     else
         run_rows(pass, fold, in, out, line, next_in);
     fill_cuts(pass, fold, out);
@@ -437,7 +518,13 @@ bool iter__pass_has_bands(const pack_pass *pass) {
 
 void iter__pass_band(const pack_pass *pass, const iter_fold *fold, const void *in, void *out,
                      void *line, int64_t first, int64_t end) {
-    if (!fold) {
+    const uint8_t *table = fold ? fold->table : pass->table;
+    if (!pass->has_geometry && table) {
+        run_blocks(pass, table, in, out, line, (size_t)(first * pass->in_width),
+                   (size_t)(end * pass->in_width), NULL);
+        return;
+    }
+    if (!pass->has_geometry) {
         const size_t at = (size_t)(first * pass->in_width), n = (size_t)(end - first);
         const size_t in_pixel = (size_t)pass->channels * pass->in_element;
         const size_t out_pixel = pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
