@@ -13,9 +13,9 @@
  * one pass over the pixels; the result is what they would give one after the other. Fill values are
  * in the units of the pixels where the stage stands, and are rounded to their type.
  *
- * Images of any size are u8 "HWC": resizes, crops, flips, colour and random-erasing take them, and a
- * resize or a crop gives them one size, which everything else wants. Resizes and colour work on u8
- * "HWC" of 1 to 4 channels alone (`to:layout=hwc` first where needed).
+ * Images of any size are u8 "HWC": resizes, crops, pad, flips, colour, bytes, cutout and
+ * random-erasing take them, and a resize or a crop gives them one size, which everything else wants.
+ * Resizes and colour work on u8 "HWC" of 1 to 4 channels alone (`to:layout=hwc` first where needed).
  */
 #ifndef ITER_TRANSFORMS_H
 #define ITER_TRANSFORMS_H
@@ -210,6 +210,57 @@ typedef struct iter_random_grayscale_options {
     { 0.1 }
 
 /* grayscale: the same always. Without options; there are as many channels as before. */
+
+/* ---- Bytes ----------------------------------------------------------------------------------- */
+
+/** posterize: the upper `bits` of each value, the others 0. u8, any shape. As torchvision's; so are
+ * all stages of bytes. Neighbouring ones join into one table. */
+typedef struct iter_posterize_options {
+    int64_t bits; /* (1) 0 .. 8; -1 = not given, which is an error */
+} iter_posterize_options;
+#define ITER_POSTERIZE_OPTIONS_INIT \
+    { -1 }
+
+/** random-posterize: the same with probability p. Draws one number. */
+typedef struct iter_random_posterize_options {
+    int64_t bits; /* (1) as posterize */
+    double p;     /* (2) 0 .. 1 */
+} iter_random_posterize_options;
+#define ITER_RANDOM_POSTERIZE_OPTIONS_INIT \
+    { -1, 0.5 }
+
+/** solarize: 255 - x for values from `threshold` on. u8, any shape. */
+typedef struct iter_solarize_options {
+    int64_t threshold; /* (1) 0 = all .. 256 = none */
+} iter_solarize_options;
+#define ITER_SOLARIZE_OPTIONS_INIT \
+    { 128 }
+
+/** random-solarize: the same with probability p. Draws one number. */
+typedef struct iter_random_solarize_options {
+    int64_t threshold; /* (1) 0 = all .. 256 = none */
+    double p;          /* (2) 0 .. 1 */
+} iter_random_solarize_options;
+#define ITER_RANDOM_SOLARIZE_OPTIONS_INIT \
+    { 128, 0.5 }
+
+/* invert: 255 - x for all values. u8, any shape. Without options. */
+
+/** random-invert: the same with probability p. Draws one number. */
+typedef struct iter_random_invert_options {
+    double p; /* (1) 0 .. 1 */
+} iter_random_invert_options;
+#define ITER_RANDOM_INVERT_OPTIONS_INIT \
+    { 0.5 }
+
+/** gamma: 255.999 * gain * (x / 255) ^ gamma, rounded down, at most 255. u8, any shape. As
+ * torchvision's adjust_gamma over Pillow's images. */
+typedef struct iter_gamma_options {
+    double gamma; /* (1) 0 .. 100; below 1 dark values become lighter */
+    double gain;  /* (2) 0 .. 1000 */
+} iter_gamma_options;
+#define ITER_GAMMA_OPTIONS_INIT \
+    { 1, 1 }
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 

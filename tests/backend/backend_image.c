@@ -236,6 +236,18 @@ static void test_same_as_fold(void) {
         "random-erasing:1",
         "random-erasing:0.5,scale=0.3;1,ratio=0.1;10,fill=77",
         "random-crop:11,pad=2 | random-flip | random-erasing:0.7 | center-crop:6 | random-crop:5",
+        "pad:2,value=77",
+        "pad:top=1,right=3,mode=edge",
+        "pad:20,mode=reflect",
+        "cutout:5,fill=9",
+        "posterize:3",
+        "solarize:100",
+        "invert",
+        "gamma:0.5",
+        "random-posterize:2",
+        "random-solarize:99,0.6",
+        "random-invert",
+        "random-invert | pad:1,3 | gamma:2 | cutout:4,fill=200 | random-flip | posterize:5",
     };
     for (size_t i = 0; i < sizeof(chains) / sizeof(chains[0]); i++)
         for (uint64_t position = 0; position < 24; position++) {
@@ -432,7 +444,10 @@ static void test_refusals(void) {
                 {"grayscale", ITER_VARIABLE},
                 {"random-grayscale", ITER_VARIABLE},
                 {"color-jitter", ITER_VARIABLE},
-                {"random-erasing", ITER_VARIABLE}};
+                {"random-erasing", ITER_VARIABLE},
+                {"pad:3", ITER_VARIABLE},
+                {"cutout:3", ITER_VARIABLE},
+                {"invert", ITER_VARIABLE}};
     for (size_t i = 0; i < sizeof(open) / sizeof(open[0]); i++) {
         const iter_stage *stage;
         iter_chain *chain = one_stage(open[i].text, &stage);

@@ -39,6 +39,10 @@ class Image:
     def value(self):
         return self.a * self.x + self.b
 
+    def look_up(self, table):  # values are bytes, whatever they are made of
+        self.x = table[self.value().astype(np.int64)].astype(np.float64)
+        self.a, self.b = np.ones(self.x.shape), np.zeros(self.x.shape)
+
     def round(self, dtype):  # a cast that rounds: from here on the value is what it was rounded to
         self.x = nearest(self.value(), dtype)
         self.a, self.b, self.dtype = np.ones(self.x.shape), np.zeros(self.x.shape), dtype
@@ -88,10 +92,22 @@ def cutout(image, o, draws):
     image.x[:, rows, columns], image.a[:, rows, columns], image.b[:, rows, columns] = float(o.get("fill", 0)), 1, 0
 
 
+def table_of(name, o):
+    x = np.arange(256)
+    if name == "posterize":
+        return x & ~(2**(8 - int(o["bits"])) - 1)
+    if name == "solarize":
+        return np.where(x < int(o.get("threshold", 128)), x, 255 - x)
+    if name == "invert":
+        return 255 - x
+    return np.minimum(np.floor(255.999 * float(o.get("gain", 1)) * (x / 255.0)**float(o["gamma"])), 255)
+
+
 TYPES = {"u8": "u1", "i8": "i1", "u16": "u2", "i16": "i2", "u32": "u4", "i32": "i4", "u64": "u8", "i64": "i8", "f16": "f2", "bf16": "bf16",
          "f32": "f4", "f64": "f8"}
 POSITIONAL = {"random-crop": ["size"], "center-crop": ["size"], "crop": ["y", "x", "height", "width"], "pad": ["all", "value"],
-              "random-flip": ["p"], "flip": ["axis"], "cutout": ["size"], "scale": ["factor", "bias"],
+              "posterize": ["bits"], "random-posterize": ["bits", "p"], "solarize": ["threshold"], "random-solarize": ["threshold", "p"],
+              "random-invert": ["p"], "gamma": ["gamma", "gain"], "random-flip": ["p"], "flip": ["axis"], "cutout": ["size"], "scale": ["factor", "bias"],
               "normalize": ["mean", "std"], "cast": ["dtype"], "to": ["dtype", "layout"]}
 
 
@@ -116,6 +132,13 @@ def apply(image, name, o, draws):
         image.map(lambda m: m[:, ::-1] if o.get("axis") == "vertical" else m[:, :, ::-1])
     elif name == "cutout":
         cutout(image, o, draws)
+    elif name == "invert":  # arithmetic of bytes, which adds up with what follows
+        dtype = image.dtype
+        image.affine(-1, 255)
+        image.dtype = dtype
+    elif name in ("posterize", "solarize", "gamma") or (name in ("random-posterize", "random-solarize", "random-invert") and
+                                                        draws.chance(float(o.get("p", 0.5)))):
+        image.look_up(table_of(name.replace("random-", ""), o))
     elif name == "scale":
         image.affine(float(o.get("factor", 1)), float(o.get("bias", 0)))
     elif name == "normalize":
@@ -201,8 +224,12 @@ COLOUR = [
     NORMALIZE + " | random-crop:32,pad=4 | random-flip", NORMALIZE + " | pad:2,value=0.5 | scale:2,1 | cutout:5,fill=-3",
     "scale:0.5 | cast:u8 | scale:0.25,1 | pad:1,value=9", "flip | flip:vertical | center-crop:31 | pad:3,value=5 | random-crop:30 | to:u8,nhwc",
     "random-flip | random-flip | random-flip:axis=vertical",
+    "posterize:4", "solarize:100", "invert", "gamma:0.5", "gamma:2.2,1.5 | cast:i32", "random-posterize:3", "random-solarize:90,0.7", "random-invert",
+    "random-crop:32,pad=4,fill=9 | random-flip | solarize:77 | invert | " + NORMALIZE + " | to:f32,nchw",
+    "random-crop:32,pad=4,fill=200 | random-solarize:77 | random-posterize:3 | " + NORMALIZE + " | to:f16,nhwc",
+    "random-invert | random-crop:28 | gamma:0.7 | cutout:8,fill=30 | posterize:5 | to:u8,nhwc",
 ]
-GREY = ["normalize:0.1307,0.3081 | to:f32,nchw", "random-crop:28,pad=2 | random-flip", "cutout:7 | cast:i16", "to:f32,nhwc", "pad:2"]
+GREY = ["normalize:0.1307,0.3081 | to:f32,nchw", "random-crop:28,pad=2 | random-flip", "cutout:7 | cast:i16", "to:f32,nhwc", "pad:2", "invert | random-solarize | pad:1,7 | cast:f32"]
 
 
 def make_sets(folder):

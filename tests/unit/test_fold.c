@@ -114,6 +114,26 @@ Test(fold, a_stage_of_the_next_pass_leaves_nothing_in_this_one) {
     drop(&p);
 }
 
+Test(fold, text_says_which_tables_there_are) {
+    static const char *const cases[][2] = {
+        {"solarize:9 | scale", "solarize + scale: table of bytes, a*x+b, u8 to f32"},
+        {"random-solarize:9 | gamma:2", "random-solarize + gamma: per-sample table of bytes, u8"},
+        {"invert | scale", "invert + scale: a*x+b, u8 to f32"},
+        {"posterize:8", "copy of 60 bytes"},
+        {"scale | cast:u8 | solarize", "; then solarize: table of bytes"},
+        {"pad:1 | random-solarize", "; then random-solarize: per-sample table of bytes"},
+        {"random-solarize | pad:1", "random-solarize + pad: per-sample geometry"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[512];
+        planned p = plan(&chw, cases[i][0], NULL);
+        cr_assert_eq(p.status, ITER_OK, "%s", p.err.message);
+        iter__pack.text(p.pack, text, sizeof(text));
+        cr_expect_not_null(strstr(text, cases[i][1]), "'%s' gives '%s'", cases[i][0], text);
+        drop(&p);
+    }
+}
+
 Test(fold, refuses_what_cannot_be_folded) {
     const iter_desc ids = {ITER_I32, 1, {ITER_VARIABLE}, 10, "T"};
     planned p = plan(&ids, "cast:i64", NULL);
@@ -437,8 +457,9 @@ Test(fold, unknown_levels_are_ignored) {
 Test(fold, every_allocation_failure_is_clean) {
     iter_chain *chain = NULL;
     const iter_stage *stages[16];
-    const char *text = "random-crop:4,pad=1 | cutout:2 | normalize:mean=0;1;2 | cast:u8 | "
-                       "scale:2 | pad:1,mode=reflect | to:f16,nhwc";
+    const char *text =
+        "gamma:2 | random-crop:4,pad=1 | cutout:2 | normalize:mean=0;1;2 | cast:u8 | "
+        "solarize | scale:2 | pad:1,mode=reflect | to:f16,nhwc";
     cr_assert_eq(iter_chain_parse(text, NULL, &chain, NULL), ITER_OK);
     const int32_t n_stages = iter__chain_n_stages(chain);
     for (int32_t i = 0; i < n_stages; i++)
