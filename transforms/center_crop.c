@@ -22,12 +22,19 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
     return ITER_OK;
 }
 
+/* Rows or columns cut off before the window, of n in all. */
+static int64_t before(int64_t n, int32_t rounding) {
+    const int64_t half = n / 2;
+    return rounding == ITER_ROUNDING_TORCHVISION && n % 2 ? half + half % 2 : half;
+}
+
 static iter_status fold_plan(const void *options, iter_fold *fold, iter_error *err) {
     const iter_center_crop_options *o = options;
     int64_t height, width, channels, window[2];
     ITER_TRY(iter__stage_window(o->size, o->height, o->width, window, err));
     iter_fold_size(fold, &height, &width, &channels);
-    iter_fold_crop(fold, (height - window[0]) / 2, (width - window[1]) / 2, window[0], window[1]);
+    iter_fold_crop(fold, before(height - window[0], o->rounding),
+                   before(width - window[1], o->rounding), window[0], window[1]);
     return ITER_OK;
 }
 
@@ -39,6 +46,8 @@ static const iter_option rows[] = {
     {"size", "height and width of the window", ITER_OPTION_INT, AT(size), 0, 65535, NULL, 1},
     {"height", "height, where there is no size", ITER_OPTION_INT, AT(height), 0, 65535, NULL, 0},
     {"width", "width, where there is no size", ITER_OPTION_INT, AT(width), 0, 65535, NULL, 0},
+    {"rounding", "whose middle, if an odd number is cut off", ITER_OPTION_CHOICE, AT(rounding), 0,
+     0, "pillow|torchvision", 0},
     {0},
 };
 static const iter_center_crop_options defaults = ITER_CENTER_CROP_OPTIONS_INIT;

@@ -241,6 +241,8 @@ static const char *const geometry[] = {
     "random-crop:height=4,width=3,pad=1",
     "center-crop:3",
     "center-crop:height=2,width=5",
+    "center-crop:height=3,width=4,rounding=torchvision",
+    "center-crop:height=1,width=2,rounding=torchvision",
     "crop:1,2,3,4",
     "pad:2",
     "pad:2,9",

@@ -121,7 +121,10 @@ def apply(image, name, o, draws):
         y, x = draws.below(height - window[0] + 1), draws.below(width - window[1] + 1)
         image.map(lambda m: m[:, y:y + window[0], x:x + window[1]])
     elif name == "center-crop":
-        y, x = (height - window[0]) // 2, (width - window[1]) // 2
+        if o.get("rounding") == "torchvision":
+            y, x = int(round((height - window[0]) / 2.0)), int(round((width - window[1]) / 2.0))
+        else:
+            y, x = (height - window[0]) // 2, (width - window[1]) // 2
         image.map(lambda m: m[:, y:y + window[0], x:x + window[1]])
     elif name == "crop":
         y, x = int(o["y"]), int(o["x"])
@@ -213,7 +216,8 @@ def dump(data, chain, level, folder):
 NORMALIZE = "normalize:mean=0.491;0.482;0.447,std=0.247;0.243;0.261"
 COLOUR = [
     "random-crop:32,pad=4", "random-crop:size=28", "random-crop:height=20,width=25,pad=3,fill=99", "random-crop:32,pad=4,mode=reflect",
-    "random-crop:32,pad=6,mode=edge", "center-crop:24", "center-crop:height=9,width=21", "crop:3,5,20,17", "pad:2", "pad:2,77",
+    "random-crop:32,pad=6,mode=edge", "center-crop:24", "center-crop:height=9,width=21", "center-crop:height=29,width=27,rounding=torchvision",
+    "center-crop:height=25,width=26,rounding=torchvision", "crop:3,5,20,17", "pad:2", "pad:2,77",
     "pad:top=1,left=2,bottom=3,right=4,value=300", "pad:5,mode=reflect", "pad:40,mode=reflect", "pad:5,mode=edge", "flip", "flip:vertical",
     "random-flip", "random-flip:0.25,axis=vertical", "cutout:8", "cutout:9,fill=128", "scale:0.5,3", "scale:2 | cast:u8", NORMALIZE,
     "normalize:0.5,0.25", "cast:f64", "cast:i8", "cast:i64", "cast:f16", "cast:bf16", "to:f32,nhwc", "to:u8,hwc", "to:f16,chw",

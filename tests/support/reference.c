@@ -372,7 +372,11 @@ static void random_crop(reference_image *image, const iter_random_crop_options *
 
 static void center_crop(reference_image *image, const iter_center_crop_options *o) {
     const int64_t height = o->size ? o->size : o->height, width = o->size ? o->size : o->width;
-    crop(image, (image->height - height) / 2, (image->width - width) / 2, height, width);
+    if (o->rounding == ITER_ROUNDING_TORCHVISION) /* int(round(n / 2.0)), halves to even */
+        crop(image, (int64_t)rint((double)(image->height - height) / 2.0),
+             (int64_t)rint((double)(image->width - width) / 2.0), height, width);
+    else
+        crop(image, (image->height - height) / 2, (image->width - width) / 2, height, width);
 }
 
 static void to(reference_image *image, const iter_to_options *o) {
