@@ -30,8 +30,9 @@ iter_status iter__stage_bytes(const iter_desc *in, stage_image *out, iter_error 
     ITER_TRY(iter__stage_image(in, out, err));
     if (in->dtype == ITER_U8 && out->is_hwc && out->channels <= 4) return ITER_OK;
     return iter__fail(err, ITER_EINVAL,
-                      "wants u8 [height, width, 1 to 4] \"HWC\", but got %s; `to:u8,hwc` first",
-                      iter_desc_text(in, shape, sizeof(shape)));
+                      "wants u8 [height, width, 1 to 4] \"HWC\", but got %s; put to:%s before it",
+                      iter_desc_text(in, shape, sizeof(shape)),
+                      in->dtype == ITER_U8 ? "layout=hwc" : "u8,hwc");
 }
 
 iter_status iter__stage_colors(const iter_desc *in, stage_image *out, iter_error *err) {

@@ -473,7 +473,7 @@ static void test_refusals(void) {
     refused("resize", &image, "wants a size");
     refused("resize:height=4", &image, "wants a size");
     refused("resize:9", &chw, "wants u8 [height, width, 1 to 4] \"HWC\"");
-    refused("resize:9", &f32, "`to:u8,hwc` first");
+    refused("resize:9", &f32, "put to:u8,hwc before it");
     refused("resize:9", &five, "1 to 4");
     refused("resize-short", &image, "wants a size");
     refused("resize:9,interpolation=bicubic,antialias=no", &image,
