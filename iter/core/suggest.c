@@ -158,10 +158,13 @@ static const other_name other_names[] = {
     {"idx", "mnist", NULL},
     {"fashion-mnist", "mnist", NULL},
     {"fake-data", "synthetic", NULL},
-    /* Layers. */
+    /* Of the trainer. */
     {"linear", "dense", NULL},
     {"fully-connected", "dense", NULL},
     {"fc", "dense", NULL},
+    {"xavier", "glorot", NULL},
+    {"kaiming", "he", NULL},
+    {"learning-rate", "lr", NULL},
     /* Samplers. */
     {"random", "shuffle", NULL},
     {"random-sampler", "shuffle", NULL},

@@ -141,9 +141,10 @@ static bool has_name(const iter_ops *ops, const char *name) {
     return false;
 }
 
-/* A name of ours: of a table, of an option, of a word that it takes, or a layer's. */
+/* A name of ours: of a table, of an option, of a word that it takes, or of the trainer. */
 static bool is_ours(const char *name) {
-    if (iter_dtype_parse(name) != ITER_DTYPE_NONE || has_word("true|false|dense", name))
+    if (iter_dtype_parse(name) != ITER_DTYPE_NONE ||
+        has_word("true|false|dense|glorot|he|lr", name))
         return true;
     for (int i = 0; iter_builtin_transform(i); i++)
         if (has_name(&iter_builtin_transform(i)->base, name)) return true;
