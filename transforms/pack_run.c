@@ -66,7 +66,8 @@ static void copy_bytes(char *out, const char *in, size_t n, const char *next) {
 }
 
 /* Same layout on both sides: rows of elements. */
-static void convert_alike(const pack_pass *pass, const pixel_run *run, const char *next) {
+static inline __attribute__((always_inline)) void
+convert_alike(const pack_pass *pass, const pixel_run *run, const char *next) {
     const iter__kernels *k = pass->kernels;
     const size_t c = (size_t)pass->channels;
     const size_t in_bytes = pass->in_element;
@@ -99,7 +100,8 @@ static void convert_alike(const pack_pass *pass, const pixel_run *run, const cha
     }
 }
 
-static void convert_run(const pack_pass *pass, const pixel_run *run, const char *next) {
+static __attribute__((noinline, noclone)) void convert_run(const pack_pass *pass,
+                                                           const pixel_run *run, const char *next) {
     const iter__kernels *k = pass->kernels;
     if (!next) next = run->in;
     if (run->n == 0) return;
