@@ -211,6 +211,14 @@ static const char *fill_bytes(const pack_pass *pass, int32_t fill, int64_t chann
     return pass->fills[fill].bytes + (size_t)channel * pass->out_element;
 }
 
+/* Channels side by side that all hold the same. */
+static bool is_alike(const pack_pass *pass, int32_t fill) {
+    const size_t bytes = pass->out_element;
+    for (int64_t c = 1; c < pass->channels; c++)
+        if (memcmp(fill_bytes(pass, fill, 0), fill_bytes(pass, fill, c), bytes) != 0) return false;
+    return true;
+}
+
 static void fill_rectangle(const pack_pass *pass, char *out, int64_t y0, int64_t y1, int64_t x0,
                            int64_t x1, int32_t fill) {
     if (x0 >= x1 || y0 >= y1) return;
@@ -223,11 +231,19 @@ static void fill_rectangle(const pack_pass *pass, char *out, int64_t y0, int64_t
         n *= n_rows;
         n_rows = 1;
     }
-    for (int64_t c = 0; c < pass->channels; c++) {
+    const size_t first = (size_t)y0 * row + (size_t)x0 * step;
+    int64_t n_planes = pass->channels;
+    size_t between = step;
+    if (pass->out_hwc && is_alike(pass, fill)) { /* all channels at once */
+        n *= n_planes;
+        n_planes = 1;
+        between = bytes;
+    }
+    for (int64_t c = 0; c < n_planes; c++) {
         const char *element = fill_bytes(pass, fill, c);
-        char *at = out + (size_t)c * plane + (size_t)y0 * row + (size_t)x0 * step;
+        char *at = out + (size_t)c * plane + first;
         for (int64_t y = 0; y < n_rows; y++, at += row)
-            fill_elements(at, bytes, element, (size_t)n, step);
+            fill_elements(at, bytes, element, (size_t)n, between);
     }
 }
 
@@ -303,6 +319,19 @@ static void mirror_triples(char *out, const char *in, size_t n) {
     memcpy(out + (n - 1) * 3, in, 3);
 }
 
+/* Eight at a time: many small stores would keep the loads of the conversion waiting. */
+static void mirror_bytes(char *out, const char *in, size_t n) {
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t eight;
+        memcpy(&eight, in + n - 8 - i, 8);
+        eight = __builtin_bswap64(eight);
+        memcpy(out + i, &eight, 8);
+    }
+    for (; i < n; i++)
+        out[i] = in[n - 1 - i];
+}
+
 /* n pixels of `bytes` each, last one first. */
 static void mirror_pixels(char *out, const char *in, size_t n, size_t bytes) {
     switch (bytes) {
@@ -311,9 +340,9 @@ static void mirror_pixels(char *out, const char *in, size_t n, size_t bytes) {
         for (size_t i = 0; i < n; i++)                                \
             memcpy(out + i * width, in + (n - 1 - i) * width, width); \
         break;
-        MIRROR_CASE(1)
         MIRROR_CASE(2)
         MIRROR_CASE(4)
+    case 1: mirror_bytes(out, in, n); break;
     case 3: mirror_triples(out, in, n); break;
     default:
         for (size_t i = 0; i < n; i++)
@@ -410,22 +439,61 @@ static void fill_cuts(const pack_pass *pass, const iter_fold *fold, char *out) {
 
 /* ---- Tables ------------------------------------------------------------------------------------------------- */
 
-/* Pixels of one source row by index. `bytes` a pixel. */
-static void gather_row(const int32_t *index, size_t n, const char *row, char *out, size_t bytes) {
+/* Which source pixel each of a row's is. Most of them are neighbours, forwards or backwards: those of [from, to). */
+typedef struct row_index {
+    const int32_t *at;
+    size_t n, from, to;
+    bool mirror;
+} row_index;
+
+/* bytes: of a pixel. Short runs are not worth their calls. */
+static row_index index_of(const int32_t *at, size_t n, size_t bytes) {
+    row_index index = {at, n, 0, 0, false};
+    for (size_t from = 0, to; from + 1 < n; from = to) {
+        const int32_t step = at[from + 1] - at[from];
+        for (to = from + 1; to < n && at[to] - at[to - 1] == step;)
+            to++;
+        if ((step == 1 || step == -1) && to - from > index.to - index.from) {
+            index.from = from;
+            index.to = to;
+            index.mirror = step < 0;
+        }
+        if (to < n && to > from + 1) to--; /* a run may begin where another ends */
+    }
+    if ((index.to - index.from) * bytes < 16) index.from = index.to = 0;
+    return index;
+}
+
+/* n pixels one by one. `bytes` a pixel. */
+static void pick_pixels(const int32_t *at, size_t n, const char *row, char *out, size_t bytes) {
     switch (bytes) {
-#define GATHER_CASE(width)                                                         \
-    case width:                                                                    \
-        for (size_t i = 0; i < n; i++)                                             \
-            memcpy(out + i * (width), row + (ptrdiff_t)index[i] * (width), width); \
+#define PICK_CASE(width)                                                        \
+    case width:                                                                 \
+        for (size_t i = 0; i < n; i++)                                          \
+            memcpy(out + i * (width), row + (ptrdiff_t)at[i] * (width), width); \
         break;
-        GATHER_CASE(1)
-        GATHER_CASE(2)
-        GATHER_CASE(3)
-        GATHER_CASE(4)
+        PICK_CASE(1)
+        PICK_CASE(2)
+        PICK_CASE(3)
+        PICK_CASE(4)
     default:
         for (size_t i = 0; i < n; i++)
-            memcpy(out + i * bytes, row + (size_t)index[i] * bytes, bytes);
+            memcpy(out + i * bytes, row + (size_t)at[i] * bytes, bytes);
     }
+}
+
+static void gather_row(const row_index *index, const char *row, char *out, size_t bytes) {
+    const size_t from = index->from, to = index->to, n = to - from;
+    if (n == 0) {
+        pick_pixels(index->at, index->n, row, out, bytes);
+        return;
+    }
+    pick_pixels(index->at, from, row, out, bytes);
+    if (index->mirror)
+        mirror_pixels(out + from * bytes, row + (size_t)index->at[to - 1] * bytes, n, bytes);
+    else
+        memcpy(out + from * bytes, row + (size_t)index->at[from] * bytes, n * bytes);
+    pick_pixels(index->at + to, index->n - to, row, out + to * bytes, bytes);
 }
 
 static void run_tables(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
@@ -436,11 +504,12 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const char 
     const size_t n = (size_t)pass->out_width;
     const size_t in_plane = (size_t)(pass->in_height * pass->in_width);
     iter__fetch fetch = rest_of_fetch(pass, next_in, pass->out_height);
-    int32_t *index = (int32_t *)(void *)
+    int32_t *places = (int32_t *)(void *)
         line; /* a place without source takes pixel 0, and is filled afterwards */
-    line += round_up(n * sizeof(*index));
+    line += round_up(n * sizeof(*places));
     for (size_t x = 0; x < n; x++)
-        index[x] = fold->x_table[x].source < 0 ? 0 : fold->x_table[x].source;
+        places[x] = fold->x_table[x].source < 0 ? 0 : fold->x_table[x].source;
+    const row_index index = index_of(places, n, pass->in_hwc ? in_pixel : bytes);
     for (int64_t y = 0; y < pass->out_height; y++) {
         const fold_place *place = &fold->y_table[y];
         char *to = out + (size_t)y * n * out_pixel;
@@ -448,10 +517,10 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const char 
         if (place->source >= 0) {
             const char *row = in + (size_t)place->source * (size_t)pass->in_width * in_pixel;
             if (pass->in_hwc)
-                gather_row(index, n, row, line, in_pixel);
+                gather_row(&index, row, line, in_pixel);
             else
                 for (int64_t c = 0; c < pass->channels; c++)
-                    gather_row(index, n, row + (size_t)c * in_plane * bytes,
+                    gather_row(&index, row + (size_t)c * in_plane * bytes,
                                line + (size_t)c * n * bytes, bytes);
             if (fold->table) look_up_pixels(pass, fold->table, line, line, n, n);
             const pixel_run run = {line, to, n, (size_t)pass->out_height * n, n};
