@@ -2,10 +2,10 @@
  * pack_fold.h - what a run of foldable stages does, composed: where each output pixel comes from, and what is done to its value.
  *
  * A fold means what its stages mean one after the other. Geometry composes into one map an axis. Tables of bytes compose into one table, and
- * the value stages behind them into x * a[c] + b[c]. A fill value goes through the value stages that follow its own stage. What cannot be
+ * the value stages after them into x * a[c] + b[c]. A fill value goes through the value stages that follow its own stage. What cannot be
  * composed (arithmetic after a cast that rounds) begins a second pass.
  *
- * Two objects stand behind iter_fold. In plan a builder (pack_builder.c) checks the calls and keeps them as a list, from which the pass is made
+ * An iter_fold does two things. In plan a builder (pack_builder.c) checks the calls and keeps them as a list, from which the pass is made
  * when its last stage is known (pack_close.c). Per sample the calls compose geometry, and tables where these differ (pack_fold.c).
  */
 #ifndef ITER_TRANSFORMS_PACK_FOLD_H

@@ -63,7 +63,7 @@ static bool is_key(char c) {
            (c >= 'A' && c <= 'Z');
 }
 
-/* More than names are made of: "RandomCrop" and "A.Flip" are read, so that the caller, who knows the
+/* More than names are made of: "RandomCrop" and "A.Flip" are read, so that the caller, which knows the
  * names, can say what is meant. */
 static bool is_name(char c) {
     return is_key(c) || c == '.';
@@ -267,7 +267,7 @@ static const char *list_item(const char *value, char out[NUMBER_MAX]) {
     return iter__parse_number(out, &number) ? out : NULL;
 }
 
-/* Joins the numbers of argument i and of the unnamed ones behind it; answers how many there are. */
+/* Joins the numbers of argument i and of the unnamed ones after it; answers how many there are. */
 static int join_numbers(const iter_grammar_call *call, int i, char *out, size_t capacity) {
     char item[NUMBER_MAX];
     size_t used = 0;

@@ -19,7 +19,7 @@
 
 /* What is called `theirs` elsewhere (torchvision, albumentations, MXNet, Keras, numpy, OpenCV) is
  * `ours` here, or `instead` if an option goes with it. Only names that are offered count, so one of
- * theirs may stand several times. */
+ * theirs may be listed several times. */
 typedef struct other_name {
     const char *theirs, *ours, *instead;
 } other_name;

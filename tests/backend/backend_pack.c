@@ -329,7 +329,7 @@ static void test_windows(void) {
     run_chain(image(ITER_U8, "CHW", 4, 4, 3), "random-crop:size=4,pad=40 | flip | normalize");
 }
 
-/* Tables of bytes: alone and joined, before and after geometry, with every layout and type behind them; of each sample's own, too. */
+/* Tables of bytes: alone and joined, before and after geometry, with every layout and type after them; of each sample's own, too. */
 static void test_tables(void) {
     static const char *const tables[] = {"posterize:3",
                                          "solarize:100",

@@ -253,7 +253,7 @@ static void turn_sample(const void *options, iter_fold *fold, iter_rng *rng) {
     iter_fold_table(fold, table);
 }
 
-/* A cut, and behind it a table of each sample's own, within one stage. */
+/* A cut, and after it a table of each sample's own, within one stage. */
 static iter_status cut_and_turn(const void *options, iter_fold *fold, iter_error *err) {
     iter_fold_cutout(fold, 0, 0, 1, 1, 5);
     return turn_plan(options, fold, err);

@@ -158,7 +158,7 @@ static bool is_ours(const char *name) {
 Test(suggest, the_table_names_what_there_is) {
     const char *theirs, *ours, *instead;
     for (size_t i = 0; iter__other_name(i, &theirs, &ours, &instead); i++) {
-        cr_expect(is_ours(ours), "'%s' is said to be '%s' here", theirs, ours);
+        cr_expect(is_ours(ours), "'%s' is called '%s' here, which nothing is", theirs, ours);
         for (const char *p = theirs; *p; p++)
             cr_expect((*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9') || *p == '-',
                       "'%s' can never be met", theirs);
