@@ -65,7 +65,7 @@ static void copy_bytes(char *out, const char *in, size_t n, const char *next) {
     memcpy(out + i, in + i, n - i);
 }
 
-/* Same layout on both sides: rows of elements. */
+/* Same layout on both sides: rows of elements. Part of convert_run(), which is one function for all its callers, so that a row costs one call. */
 static inline __attribute__((always_inline)) void
 convert_alike(const pack_pass *pass, const pixel_run *run, const char *next) {
     const iter__kernels *k = pass->kernels;
@@ -100,8 +100,8 @@ convert_alike(const pack_pass *pass, const pixel_run *run, const char *next) {
     }
 }
 
-static __attribute__((noinline, noclone)) void convert_run(const pack_pass *pass,
-                                                           const pixel_run *run, const char *next) {
+static __attribute__((noinline)) void convert_run(const pack_pass *pass, const pixel_run *run,
+                                                  const char *next) {
     const iter__kernels *k = pass->kernels;
     if (!next) next = run->in;
     if (run->n == 0) return;
