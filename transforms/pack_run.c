@@ -17,6 +17,10 @@
 #define SPLIT_WIDTH  64  /* rows up to it are split first, see splits_first() */
 #define BLOCK_PIXELS 512 /* looked up at a time */
 
+/* Bytes of an image that is looked up at once before its rows are converted: as much as stays in half of a first cache. Short rows, one by one,
+ * would keep their conversion waiting for the stores of the lookup. */
+#define SMALL_IMAGE ((size_t)16 << 10)
+
 /* ---- Runs of pixels ----------------------------------------------------------------------------------------- */
 
 /* Where pixel 0 of a run is, and how far its planes are apart (0 where channels stand side by side). */
@@ -292,8 +296,8 @@ static bool splits_first(const pack_pass *pass) {
 }
 
 /* The rows that are needed as planes of bytes in `line`, through the table if there is one. */
-static void run_line_window(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
-                            char *line, const void *next_in) {
+static void run_line_window(const pack_pass *pass, const iter_fold *fold, const uint8_t *table,
+                            const char *in, char *out, char *line, const void *next_in) {
     static const float one[3] = {1, 1, 1}, none[3] = {-0.0f, -0.0f, -0.0f};
     const fold_axis *y = &fold->y;
     const int64_t n_rows = y->high - y->low;
@@ -302,10 +306,9 @@ static void run_line_window(const pack_pass *pass, const iter_fold *fold, const 
     const char *from = in + (size_t)(first * pass->in_width) * (pass->in_hwc ? 3 : 1);
     if (pass->in_hwc) {
         if (n > 0) pass->bytes_kernels->split3(line, n, from, n, one, none, from);
-        if (fold->table) look_up(pass, fold->table, line, line, 3 * n);
+        if (table) look_up(pass, table, line, line, 3 * n);
     } else {
-        look_up_pixels(pass, fold->table, line, from, (size_t)(pass->in_height * pass->in_width),
-                       n);
+        look_up_pixels(pass, table, line, from, (size_t)(pass->in_height * pass->in_width), n);
     }
     run_window(pass, fold, line - first * pass->in_width, (int64_t)n, out, next_in);
 }
@@ -392,8 +395,9 @@ static void run_row(const pack_pass *pass, const uint8_t *table, bool mirror, co
 }
 
 /* Output rows [low, high) of the interval. */
-static void run_row_range(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
-                          char *line, int64_t low, int64_t high, iter__fetch *fetch) {
+static void run_row_range(const pack_pass *pass, const iter_fold *fold, const uint8_t *table,
+                          const char *in, char *out, char *line, int64_t low, int64_t high,
+                          iter__fetch *fetch) {
     const size_t in_pixel = pixel_stride(pass->channels, pass->in_hwc) * pass->in_element;
     const size_t out_pixel = pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
     const fold_axis *x = &fold->x, *y = &fold->y;
@@ -407,9 +411,9 @@ static void run_row_range(const pack_pass *pass, const iter_fold *fold, const ch
         const char *from = in + (size_t)(source * pass->in_width + x_first) * in_pixel;
         char *to = out + (size_t)(row * pass->out_width + x->low) * out_pixel;
         if (moves)
-            move_row(pass, fold->table, mirror, from, to, (size_t)(x->high - x->low));
+            move_row(pass, table, mirror, from, to, (size_t)(x->high - x->low));
         else
-            run_row(pass, fold->table, mirror, from, to, (size_t)(x->high - x->low), line);
+            run_row(pass, table, mirror, from, to, (size_t)(x->high - x->low), line);
     }
 }
 
@@ -423,10 +427,10 @@ static void fill_around(const pack_pass *pass, const iter_fold *fold, char *out)
     fill_rectangle(pass, out, y->high, pass->out_height, 0, pass->out_width, fill);
 }
 
-static void run_rows(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
-                     char *line, const void *next_in) {
+static void run_rows(const pack_pass *pass, const iter_fold *fold, const uint8_t *table,
+                     const char *in, char *out, char *line, const void *next_in) {
     iter__fetch fetch = rest_of_fetch(pass, next_in, fold->y.high - fold->y.low);
-    run_row_range(pass, fold, in, out, line, fold->y.low, fold->y.high, &fetch);
+    run_row_range(pass, fold, table, in, out, line, fold->y.low, fold->y.high, &fetch);
     fill_around(pass, fold, out);
 }
 
@@ -496,8 +500,8 @@ static void gather_row(const row_index *index, const char *row, char *out, size_
     pick_pixels(index->at + to, index->n - to, row, out + to * bytes, bytes);
 }
 
-static void run_tables(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
-                       char *line, const void *next_in) {
+static void run_tables(const pack_pass *pass, const iter_fold *fold, const uint8_t *table,
+                       const char *in, char *out, char *line, const void *next_in) {
     const size_t bytes = pass->in_element;
     const size_t in_pixel = pixel_stride(pass->channels, pass->in_hwc) * bytes;
     const size_t out_pixel = pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
@@ -522,7 +526,7 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const char 
                 for (int64_t c = 0; c < pass->channels; c++)
                     gather_row(&index, row + (size_t)c * in_plane * bytes,
                                line + (size_t)c * n * bytes, bytes);
-            if (fold->table) look_up_pixels(pass, fold->table, line, line, n, n);
+            if (table) look_up_pixels(pass, table, line, line, n, n);
             const pixel_run run = {line, to, n, (size_t)pass->out_height * n, n};
             convert_run(pass, &run, NULL);
         }
@@ -544,20 +548,40 @@ static bool is_window(const pack_pass *pass) {
     return !pass->in_hwc && !pass->out_hwc && pass->kernels && pass->kernels->window;
 }
 
-size_t iter__pass_line_bytes(const pack_pass *pass) {
-    const bool has_table = pass->table || pass->has_tables;
+static bool has_table(const pack_pass *pass) {
+    return pass->table || pass->has_tables;
+}
+
+/* What the passes over rows need, from `line` on. */
+static size_t rows_bytes(const pack_pass *pass) {
     const size_t pixel = (size_t)pass->channels * pass->in_element;
     const int64_t width = pass->in_width > pass->out_width ? pass->in_width : pass->out_width;
     size_t bytes = round_up((size_t)pass->out_width * sizeof(int32_t)) + (size_t)width * pixel;
-    if (has_table && bytes < BLOCK_PIXELS * pixel) bytes = BLOCK_PIXELS * pixel;
-    const bool holds_all = splits_first(pass) || (has_table && is_window(pass));
-    return holds_all && pass->in_bytes > bytes ? pass->in_bytes : bytes;
+    if (has_table(pass) && bytes < BLOCK_PIXELS * pixel) bytes = BLOCK_PIXELS * pixel;
+    const bool holds_all = splits_first(pass) || (has_table(pass) && is_window(pass));
+    return round_up(holds_all && pass->in_bytes > bytes ? pass->in_bytes : bytes);
+}
+
+size_t iter__pass_line_bytes(const pack_pass *pass) {
+    const bool is_small = has_table(pass) && pass->in_bytes <= SMALL_IMAGE;
+    return rows_bytes(pass) + (is_small ? pass->in_bytes : 0);
+}
+
+static void run_intervals(const pack_pass *pass, const iter_fold *fold, const uint8_t *table,
+                          const char *in, char *out, char *line, const void *next_in) {
+    if (is_window(pass) && !table)
+        run_window(pass, fold, in, pass->in_height * pass->in_width, out, next_in);
+    else if (is_window(pass) || splits_first(pass))
+        run_line_window(pass, fold, table, in, out, line, next_in);
+    else
+        run_rows(pass, fold, table, in, out, line, next_in);
+    fill_cuts(pass, fold, out);
 }
 
 void iter__pass_run(const pack_pass *pass, const iter_fold *fold, const void *in, void *out,
                     void *line, const void *next_in) {
+    const uint8_t *table = fold ? fold->table : pass->table;
     if (!pass->has_geometry) {
-        const uint8_t *table = fold ? fold->table : pass->table;
         if (table)
             run_blocks(pass, table, in, out, line, 0, (size_t)(pass->in_height * pass->in_width),
                        next_in);
@@ -570,17 +594,16 @@ void iter__pass_run(const pack_pass *pass, const iter_fold *fold, const void *in
         memset(out, 0, iter_desc_bytes(&pass->out)); /* a stage with a bug: see fold_sample */
         return;
     }
-    if (fold->is_table) {
-        run_tables(pass, fold, in, out, line, next_in);
-        return;
+    if (table && pass->in_bytes <= SMALL_IMAGE) {
+        char *image = (char *)line + rows_bytes(pass);
+        look_up(pass, table, image, in, pass->in_bytes);
+        in = image;
+        table = NULL;
     }
-    if (is_window(pass) && !fold->table)
-        run_window(pass, fold, in, pass->in_height * pass->in_width, out, next_in);
-    else if (is_window(pass) || splits_first(pass))
-        run_line_window(pass, fold, in, out, line, next_in);
+    if (fold->is_table)
+        run_tables(pass, fold, table, in, out, line, next_in);
     else
-        run_rows(pass, fold, in, out, line, next_in);
-    fill_cuts(pass, fold, out);
+        run_intervals(pass, fold, table, in, out, line, next_in);
 }
 
 bool iter__pass_has_bands(const pack_pass *pass) {
@@ -610,7 +633,7 @@ void iter__pass_band(const pack_pass *pass, const iter_fold *fold, const void *i
     int64_t high = low + end - first;
     if (low < y->low) low = y->low;
     if (high > y->high) high = y->high;
-    run_row_range(pass, fold, in, out, line, low, high, NULL);
+    run_row_range(pass, fold, table, in, out, line, low, high, NULL);
     if (end < pass->in_height) return;
     fill_around(pass, fold, out);
     fill_cuts(pass, fold, out);
