@@ -463,7 +463,7 @@ Test(device_rows, auto_weighs_the_bytes) {
         {"random-flip | posterize:3 | normalize | to:f32",
          "finished by workers: posterize: a table of bytes, which no kernel looks up"},
         {"random-solarize | to:f32", "finished by workers: random-solarize: a table of bytes"},
-        {"to:u8,nchw", "rows are stored as they are read"}};
+        {"to:u8,nchw", "copy of 3072 bytes"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         iter_loader_options opt = options(COPIED);
         opt.finish = ITER_FINISH_AUTO;
