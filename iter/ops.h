@@ -350,10 +350,10 @@ typedef struct iter_transform_ops {
      * part alone, dense, and the same rng as it was left. NULL = all of it. */
     void (*wish)(const void *options, const iter_desc *in, iter_rng *rng, iter_image_wish *out);
     /* Foldable stages instead of apply: what is the same for every sample (iter_fold_affine, _cast,
-     * _layout, and the geometry's output size), told once. */
+     * _layout, _table, and the geometry's output size). Pure: it may be called again. */
     iter_status (*fold_plan)(const void *options, iter_fold *fold, iter_error *err);
-    /* What differs from sample to sample (iter_fold_crop, _flip, _cutout); NULL = nothing. Called
-     * with the same stages in the same order. */
+    /* What differs from sample to sample (iter_fold_crop, _flip, _cutout, _table); NULL = nothing.
+     * Called with the same stages in the same order. */
     void (*fold_sample)(const void *options, iter_fold *fold, iter_rng *rng);
     /* Batch stages instead: in/out description with the batch dimension first. */
     iter_status (*plan_batch)(const void *options, iter_desc *desc, size_t *out_scratch,
@@ -388,6 +388,11 @@ ITER_API void iter_fold_pad(iter_fold *fold, int64_t top, int64_t left, int64_t 
 ITER_API void iter_fold_flip(iter_fold *fold, int vertical, int horizontal);
 ITER_API void iter_fold_cutout(iter_fold *fold, int64_t y, int64_t x, int64_t height, int64_t width,
                                double value);
+/** Values: table[x] for each x; elements must be u8. If the stage has no fold_sample(), the table
+ * told in plan is every sample's. If it has one, it must tell a table in plan, too, but a sample gets
+ * only what fold_sample() tells. Neighbouring tables join into one; a table after arithmetic or a cast
+ * begins a second pass over the row. */
+ITER_API void iter_fold_table(iter_fold *fold, const uint8_t table[256]);
 /** Values, in plan only: x * scale[c] + bias[c]; n = channels or 1. */
 ITER_API void iter_fold_affine(iter_fold *fold, int32_t n, const double *scale, const double *bias);
 /** Type and layout ("CHW" or "HWC"), in plan only. */

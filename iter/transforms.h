@@ -13,9 +13,9 @@
  * one pass over the pixels; the result is what they would give one after the other. Fill values are
  * in the units of the pixels where the stage stands, and are rounded to their type.
  *
- * Images of any size are u8 "HWC": resizes, crops, flips, colour and random-erasing take them, and a
- * resize or a crop gives them one size, which everything else wants. Resizes and colour work on u8
- * "HWC" of 1 to 4 channels alone (`to:layout=hwc` first where needed).
+ * Images of any size are u8 "HWC": resizes, crops, pad, flips, colour, bytes, cutout and
+ * random-erasing take them, and a resize or a crop gives them one size, which everything else wants.
+ * Resizes and colour work on u8 "HWC" of 1 to 4 channels alone (`to:layout=hwc` first where needed).
  */
 #ifndef ITER_TRANSFORMS_H
 #define ITER_TRANSFORMS_H
@@ -48,11 +48,12 @@ typedef struct iter_random_crop_options {
     { 0, 0, 0, 0, 0, ITER_PAD_CONSTANT }
 
 /** What a resized pixel is made of. */
-typedef enum iter_filter {
-    ITER_FILTER_BILINEAR = 0,
-    ITER_FILTER_AREA = 1,   /* the mean of what it covers, weighted by how much */
-    ITER_FILTER_NEAREST = 2 /* the pixel that holds its centre; between two, the one behind */
-} iter_filter;
+typedef enum iter_interpolation {
+    ITER_INTERPOLATION_BILINEAR = 0,
+    ITER_INTERPOLATION_BICUBIC = 1, /* cubic convolution with a = -0.5; always with antialias */
+    ITER_INTERPOLATION_AREA = 2,    /* the mean of what it covers, weighted by how much */
+    ITER_INTERPOLATION_NEAREST = 3  /* the pixel that holds its centre; between two, the second */
+} iter_interpolation;
 
 /** How a JPEG comes from the decoder where the part wished for is made smaller afterwards. */
 typedef enum iter_jpeg_scale {
@@ -64,32 +65,32 @@ typedef enum iter_jpeg_scale {
  * resize: another height and width, whatever the aspect. One pass after the other with bytes between
  * them, in fixed point, the same bits on every processor.
  *
- * bilinear with antialias is Pillow's, bit for bit (version 13; before, passes went in another order
- * where the height loses more than twice the pixels of the width, and some bytes are one away).
- * Without, it interpolates between the two nearest, as torch's interpolate(align_corners=False) and
+ * bilinear with antialias and bicubic are Pillow's, bit for bit (version 13; before, passes went in
+ * another order where the height loses more than twice the pixels of the width, and some bytes are one
+ * away). bilinear without antialias interpolates between the two nearest, as torch's interpolate(align_corners=False) and
  * OpenCV's INTER_LINEAR: one level away from these at most. area is OpenCV's INTER_AREA where
  * neither side grows, likewise.
  */
 typedef struct iter_resize_options {
     int64_t size;          /* (1) height and width; 0 = by height and width */
     int64_t height, width; /* used where size is 0 */
-    int32_t filter;        /* iter_filter: bilinear, area, nearest */
-    bool antialias;        /* of bilinear */
+    int32_t interpolation; /* iter_interpolation: bilinear, bicubic, area, nearest */
+    bool antialias;        /* of bilinear; bicubic refuses to go without */
     int32_t jpeg_scale;    /* iter_jpeg_scale: exact, fast */
 } iter_resize_options;
 #define ITER_RESIZE_OPTIONS_INIT \
-    { 0, 0, 0, ITER_FILTER_BILINEAR, true, ITER_JPEG_EXACT }
+    { 0, 0, 0, ITER_INTERPOLATION_BILINEAR, true, ITER_JPEG_EXACT }
 
 /** resize-short: the short side becomes `size`, the long one floor(size * long / short). As
  * resize. With jpeg-scale=fast the long side may be another by one. */
 typedef struct iter_resize_short_options {
-    int64_t size;       /* (1) at least 1 */
-    int32_t filter;     /* iter_filter */
-    bool antialias;     /* of bilinear */
-    int32_t jpeg_scale; /* iter_jpeg_scale */
+    int64_t size;          /* (1) at least 1 */
+    int32_t interpolation; /* iter_interpolation */
+    bool antialias;        /* as resize */
+    int32_t jpeg_scale;    /* iter_jpeg_scale */
 } iter_resize_short_options;
 #define ITER_RESIZE_SHORT_OPTIONS_INIT \
-    { 0, ITER_FILTER_BILINEAR, true, ITER_JPEG_EXACT }
+    { 0, ITER_INTERPOLATION_BILINEAR, true, ITER_JPEG_EXACT }
 
 /**
  * random-resized-crop: a window of random area and aspect, resized. As torchvision's: up to ten times
@@ -102,23 +103,31 @@ typedef struct iter_random_resized_crop_options {
     int64_t height, width;  /* used where size is 0 */
     iter_option_list scale; /* least and largest share of the area, above 0 */
     iter_option_list ratio; /* least and largest width / height, above 0 */
-    int32_t filter;         /* iter_filter */
-    bool antialias;         /* of bilinear */
+    int32_t interpolation;  /* iter_interpolation */
+    bool antialias;         /* as resize */
     int32_t jpeg_scale;     /* iter_jpeg_scale */
 } iter_random_resized_crop_options;
-#define ITER_RANDOM_RESIZED_CROP_OPTIONS_INIT                                               \
-    {                                                                                       \
-        0, 0, 0, {2, {0.08, 1.0}}, {2, {3.0 / 4.0, 4.0 / 3.0}}, ITER_FILTER_BILINEAR, true, \
-            ITER_JPEG_EXACT                                                                 \
+#define ITER_RANDOM_RESIZED_CROP_OPTIONS_INIT                                                      \
+    {                                                                                              \
+        0, 0, 0, {2, {0.08, 1.0}}, {2, {3.0 / 4.0, 4.0 / 3.0}}, ITER_INTERPOLATION_BILINEAR, true, \
+            ITER_JPEG_EXACT                                                                        \
     }
 
-/** center-crop: the window in the middle; where that is between two pixels, the upper left one. */
+/** Which window is the middle one if an odd number of rows or columns is cut off. */
+typedef enum iter_rounding {
+    ITER_ROUNDING_PILLOW = 0,     /* the upper or left one: n / 2 rows go from the top */
+    ITER_ROUNDING_TORCHVISION = 1 /* n / 2 rounded to even, as Python's round() */
+} iter_rounding;
+
+/** center-crop: the window in the middle; if that is between two pixels, the upper left one, or the
+ * one that torchvision's CenterCrop takes. */
 typedef struct iter_center_crop_options {
     int64_t size;          /* (1) height and width; 0 = by height and width */
     int64_t height, width; /* used where size is 0 */
+    int32_t rounding;      /* iter_rounding: pillow, torchvision */
 } iter_center_crop_options;
 #define ITER_CENTER_CROP_OPTIONS_INIT \
-    { 0, 0, 0 }
+    { 0, 0, 0, ITER_ROUNDING_PILLOW }
 
 /** crop: a window at a fixed place. */
 typedef struct iter_crop_options {
@@ -210,6 +219,57 @@ typedef struct iter_random_grayscale_options {
     { 0.1 }
 
 /* grayscale: the same always. Without options; there are as many channels as before. */
+
+/* ---- Bytes ----------------------------------------------------------------------------------- */
+
+/** posterize: the upper `bits` of each value, the others 0. u8, any shape. As torchvision's; so are
+ * all stages of bytes. Neighbouring ones join into one table. */
+typedef struct iter_posterize_options {
+    int64_t bits; /* (1) 0 .. 8; -1 = not given, which is an error */
+} iter_posterize_options;
+#define ITER_POSTERIZE_OPTIONS_INIT \
+    { -1 }
+
+/** random-posterize: the same with probability p. Draws one number. */
+typedef struct iter_random_posterize_options {
+    int64_t bits; /* (1) as posterize */
+    double p;     /* (2) 0 .. 1 */
+} iter_random_posterize_options;
+#define ITER_RANDOM_POSTERIZE_OPTIONS_INIT \
+    { -1, 0.5 }
+
+/** solarize: 255 - x for values from `threshold` on. u8, any shape. */
+typedef struct iter_solarize_options {
+    int64_t threshold; /* (1) 0 = all .. 256 = none */
+} iter_solarize_options;
+#define ITER_SOLARIZE_OPTIONS_INIT \
+    { 128 }
+
+/** random-solarize: the same with probability p. Draws one number. */
+typedef struct iter_random_solarize_options {
+    int64_t threshold; /* (1) 0 = all .. 256 = none */
+    double p;          /* (2) 0 .. 1 */
+} iter_random_solarize_options;
+#define ITER_RANDOM_SOLARIZE_OPTIONS_INIT \
+    { 128, 0.5 }
+
+/* invert: 255 - x for all values. u8, any shape. Without options. */
+
+/** random-invert: the same with probability p. Draws one number. */
+typedef struct iter_random_invert_options {
+    double p; /* (1) 0 .. 1 */
+} iter_random_invert_options;
+#define ITER_RANDOM_INVERT_OPTIONS_INIT \
+    { 0.5 }
+
+/** gamma: 255.999 * gain * (x / 255) ^ gamma, rounded down, at most 255. u8, any shape. As
+ * torchvision's adjust_gamma over Pillow's images. */
+typedef struct iter_gamma_options {
+    double gamma; /* (1) 0 .. 100; below 1 dark values become lighter */
+    double gain;  /* (2) 0 .. 1000 */
+} iter_gamma_options;
+#define ITER_GAMMA_OPTIONS_INIT \
+    { 1, 1 }
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 

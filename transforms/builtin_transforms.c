@@ -20,6 +20,14 @@ const iter_transform_ops *const iter__builtin_transforms[] = {
     &iter__transform_color_jitter,
     &iter__transform_grayscale,
     &iter__transform_random_grayscale,
+    /* Bytes. */
+    &iter__transform_posterize,
+    &iter__transform_random_posterize,
+    &iter__transform_solarize,
+    &iter__transform_random_solarize,
+    &iter__transform_invert,
+    &iter__transform_random_invert,
+    &iter__transform_gamma,
     /* Values. */
     &iter__transform_scale,
     &iter__transform_normalize,

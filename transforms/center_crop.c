@@ -18,7 +18,14 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
         return iter__fail(err, ITER_EINVAL, "a window of %lld x %lld does not fit into %lld x %lld",
                           (long long)window[0], (long long)window[1], (long long)image.height,
                           (long long)image.width);
+    *out_scratch = iter__stage_scratch(in, 0, 0);
     return ITER_OK;
+}
+
+/* Rows or columns cut off before the window, of n in all. */
+static int64_t before(int64_t n, int32_t rounding) {
+    const int64_t half = n / 2;
+    return rounding == ITER_ROUNDING_TORCHVISION && n % 2 ? half + half % 2 : half;
 }
 
 static iter_status fold_plan(const void *options, iter_fold *fold, iter_error *err) {
@@ -26,35 +33,21 @@ static iter_status fold_plan(const void *options, iter_fold *fold, iter_error *e
     int64_t height, width, channels, window[2];
     ITER_TRY(iter__stage_window(o->size, o->height, o->width, window, err));
     iter_fold_size(fold, &height, &width, &channels);
-    iter_fold_crop(fold, (height - window[0]) / 2, (width - window[1]) / 2, window[0], window[1]);
+    iter_fold_crop(fold, before(height - window[0], o->rounding),
+                   before(width - window[1], o->rounding), window[0], window[1]);
     return ITER_OK;
 }
 
-/* ---- Images of any size ------------------------------------------------------------------------ */
-
-/* The window; the whole image where it does not fit, which plan() then says. */
-static void wish(const void *options, const iter_desc *in, iter_rng *rng, iter_image_wish *out) {
-    const iter_center_crop_options *o = options;
-    const int64_t height = o->size > 0 ? o->size : o->height;
-    const int64_t width = o->size > 0 ? o->size : o->width;
-    (void)rng;
-    *out = (iter_image_wish){.part = {0, 0, in->dims[0], in->dims[1]}};
-    if (height > in->dims[0] || width > in->dims[1]) return;
-    out->part = (iter_rect){(in->dims[0] - height) / 2, (in->dims[1] - width) / 2, height, width};
-}
-
-static iter_status apply(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
-                         iter_rng *rng, void *scratch, iter_error *err) {
-    (void)state, (void)options, (void)rng, (void)scratch, (void)err;
-    iter__stage_copy(in, out, false, false);
-    return ITER_OK;
-}
+STAGE_APPLY(apply, iter__transform_center_crop)
+STAGE_WISH(wish, iter__transform_center_crop)
 
 #define AT(field) offsetof(iter_center_crop_options, field)
 static const iter_option rows[] = {
     {"size", "height and width of the window", ITER_OPTION_INT, AT(size), 0, 65535, NULL, 1},
     {"height", "height, where there is no size", ITER_OPTION_INT, AT(height), 0, 65535, NULL, 0},
     {"width", "width, where there is no size", ITER_OPTION_INT, AT(width), 0, 65535, NULL, 0},
+    {"rounding", "whose middle, if an odd number is cut off", ITER_OPTION_CHOICE, AT(rounding), 0,
+     0, "pillow|torchvision", 0},
     {0},
 };
 static const iter_center_crop_options defaults = ITER_CENTER_CROP_OPTIONS_INIT;

@@ -19,6 +19,7 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
                           (long long)o->y, (long long)(o->y + o->height - 1), (long long)o->x,
                           (long long)(o->x + o->width - 1), (long long)image.height,
                           (long long)image.width);
+    *out_scratch = iter__stage_scratch(in, 0, 0);
     return ITER_OK;
 }
 
@@ -43,13 +44,7 @@ static void wish(const void *options, const iter_desc *in, iter_rng *rng, iter_i
         .part = {0, 0, least(o->y + o->height, in->dims[0]), least(o->x + o->width, in->dims[1])}};
 }
 
-static iter_status apply(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
-                         iter_rng *rng, void *scratch, iter_error *err) {
-    const iter_crop_options *o = options;
-    (void)state, (void)rng, (void)scratch, (void)err;
-    iter__stage_window_copy(in, out, o->y, o->x, ITER_PAD_CONSTANT, 0);
-    return ITER_OK;
-}
+STAGE_APPLY(apply, iter__transform_crop)
 
 #define AT(field) offsetof(iter_crop_options, field)
 static const iter_option rows[] = {

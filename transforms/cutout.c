@@ -12,6 +12,7 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
     ITER_TRY(iter__stage_image(in, &image, err));
     if (o->size < 1) return iter__fail(err, ITER_EINVAL, "wants a size of at least 1: size=N");
     *out = *in;
+    *out_scratch = iter__stage_scratch(in, 0, 0);
     return ITER_OK;
 }
 
@@ -31,6 +32,8 @@ static void fold_sample(const void *options, iter_fold *fold, iter_rng *rng) {
     iter_fold_cutout(fold, y - o->size / 2, x - o->size / 2, o->size, o->size, o->fill);
 }
 
+STAGE_APPLY(apply, iter__transform_cutout)
+
 #define AT(field) offsetof(iter_cutout_options, field)
 static const iter_option rows[] = {
     {"size", "side of the square", ITER_OPTION_INT, AT(size), 0, 65535, NULL, 1},
@@ -44,6 +47,7 @@ const iter_transform_ops iter__transform_cutout = {
              &defaults, sizeof(defaults), 0},
     .role = ITER_DATA,
     .plan = plan,
+    .apply = apply,
     .fold_plan = fold_plan,
     .fold_sample = fold_sample,
 };

@@ -11,6 +11,7 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
     *out_scratch = 0;
     ITER_TRY(iter__stage_image(in, &image, err));
     *out = *in;
+    *out_scratch = iter__stage_scratch(in, 0, 0);
     return ITER_OK;
 }
 
@@ -37,26 +38,8 @@ static void random_flip_sample(const void *options, iter_fold *fold, iter_rng *r
     if (iter_rng_chance(rng, o->p)) mirror(fold, o->axis);
 }
 
-/* ---- Images of any size ------------------------------------------------------------------------ */
-
-static iter_status flip_apply(void *state, const void *options, const iter_tensor *in,
-                              iter_tensor *out, iter_rng *rng, void *scratch, iter_error *err) {
-    const iter_flip_options *o = options;
-    (void)state, (void)rng, (void)scratch, (void)err;
-    iter__stage_copy(in, out, o->axis == ITER_FLIP_VERTICAL, o->axis == ITER_FLIP_HORIZONTAL);
-    return ITER_OK;
-}
-
-static iter_status random_flip_apply(void *state, const void *options, const iter_tensor *in,
-                                     iter_tensor *out, iter_rng *rng, void *scratch,
-                                     iter_error *err) {
-    const iter_random_flip_options *o = options;
-    (void)state, (void)scratch, (void)err;
-    const bool flips = iter_rng_chance(rng, o->p);
-    iter__stage_copy(in, out, flips && o->axis == ITER_FLIP_VERTICAL,
-                     flips && o->axis == ITER_FLIP_HORIZONTAL);
-    return ITER_OK;
-}
+STAGE_APPLY(flip_apply, iter__transform_flip)
+STAGE_APPLY(random_flip_apply, iter__transform_random_flip)
 
 static const iter_option flip_rows[] = {
     {"axis", "which way", ITER_OPTION_CHOICE, offsetof(iter_flip_options, axis), 0, 0,

@@ -1,5 +1,5 @@
 /*
- * pack_fold.c - composing geometry and values: the iter_fold_*() calls of the stages.
+ * pack_fold.c - the sample's side of iter_fold_*(): composing geometry, and tables of bytes where samples have their own.
  *
  * An axis is an offset, a step of +1 or -1 and the interval of positions that have a source, as long as that can say it: one constant pad,
  * crops, flips, and cutouts as rectangles. Reflecting and replicating pads, a second pad and many cutouts turn both axes into tables, one entry
@@ -8,64 +8,9 @@
  * Per sample these functions are hot: they allocate nothing and cannot fail. Numbers out of range are clamped, so that a stage with a bug
  * spoils pixels, not memory.
  */
-#include <stdio.h>
 #include <string.h>
 
-#include "iter/core/alloc.h"
 #include "transforms/pack_fold.h"
-
-/* ---- Plan -------------------------------------------------------------------------------------------------- */
-
-static void refuse(iter_fold *fold, iter_status status, const char *reason) {
-    if (fold->status < 0) return;
-    fold->status = status;
-    snprintf(fold->reason, sizeof(fold->reason), "%s", reason);
-}
-
-/* Doubles a list when it is full. */
-static void *grow(iter_fold *fold, void *list, int32_t n, int32_t *capacity, size_t size) {
-    if (n < *capacity) return list;
-    const int32_t more = *capacity ? *capacity * 2 : 8;
-    void *larger = iter__realloc(list, (size_t)more * size);
-    if (!larger) {
-        refuse(fold, ITER_ENOMEM, "out of memory");
-        return NULL;
-    }
-    *capacity = more;
-    return larger;
-}
-
-static void record_fill(iter_fold *fold, double value) {
-    pack_pass *pass = fold->plan;
-    for (int32_t i = 0; i < pass->n_fills; i++)
-        if (pass->fills[i].stage == fold->stage && pass->fills[i].value == value) return;
-    fold_fill *fills =
-        grow(fold, pass->fills, pass->n_fills, &pass->capacity_fills, sizeof(*fills));
-    if (!fills) return;
-    pass->fills = fills;
-    fills[pass->n_fills++] =
-        (fold_fill){.stage = fold->stage, .value = value, .dtype = fold->dtype};
-}
-
-static void record_call(iter_fold *fold, const fold_call *call) {
-    pack_pass *pass = fold->plan;
-    fold_call *calls =
-        grow(fold, pass->calls, pass->n_calls, &pass->capacity_calls, sizeof(*calls));
-    if (!calls) return;
-    pass->calls = calls;
-    calls[pass->n_calls] = *call;
-    calls[pass->n_calls++].stage = fold->stage;
-    pass->has_geometry = true;
-}
-
-/* True where a geometry call makes sense; in plan it says why not. */
-static bool is_geometry_legal(iter_fold *fold) {
-    if (!fold->plan) return fold->pass->is_image;
-    if (fold->status < 0) return false;
-    if (!fold->pass->is_image)
-        refuse(fold, ITER_EINVAL, "works on images, layout \"CHW\", \"HWC\" or \"HW\"");
-    return fold->pass->is_image;
-}
 
 /* ---- Axes ---------------------------------------------------------------------------------------------------- */
 
@@ -158,47 +103,42 @@ static void table_flip(fold_place *table, int64_t n) {
 
 /* ---- Fills ----------------------------------------------------------------------------------------------------- */
 
-/* The next place in the order of pads and cutouts, filled with `value`; -1 where there is no more room. */
-static int32_t next_order(iter_fold *fold, double value) {
-    if (fold->n_orders == FOLD_MAX_FILLS) return -1;
+/* Which of the pass's fills the stage means; -1 = it told none of that value. */
+static int16_t find_fill(const iter_fold *fold, double value) {
     const pack_pass *pass = fold->pass;
     int16_t fill = -1;
-    for (int32_t i = 0; i < pass->n_fills && i < INT16_MAX; i++)
+    for (int32_t i = 0; i < pass->n_fills; i++)
         if (pass->fills[i].stage == fold->stage && pass->fills[i].value == value) fill = (int16_t)i;
-    fold->fill_of[fold->n_orders] = fill;
-    return fold->n_orders++;
+    return fill;
 }
 
-static void note_size(iter_fold *fold) {
-    pack_pass *pass = fold->plan;
-    if (!pass) return;
-    if (fold->y.n > pass->max_height) pass->max_height = fold->y.n;
-    if (fold->x.n > pass->max_width) pass->max_width = fold->x.n;
+/* The next place in the order of pads and cutouts, filled with `value`; -1: there is no more room. */
+static int32_t next_order(iter_fold *fold, double value) {
+    if (fold->n_orders == FOLD_MAX_FILLS) return -1;
+    fold->fill_of[fold->n_orders] = find_fill(fold, value);
+    return fold->n_orders++;
 }
 
 /* ---- Public: geometry -------------------------------------------------------------------------------------------- */
 
 void iter_fold_size(const iter_fold *fold, int64_t *out_height, int64_t *out_width,
                     int64_t *out_channels) {
-    *out_height = fold->y.n;
-    *out_width = fold->x.n;
-    *out_channels = fold->pass->channels;
+    const fold_builder *b = fold->builder;
+    *out_height = b ? b->at.height : fold->y.n;
+    *out_width = b ? b->at.width : fold->x.n;
+    *out_channels = b ? b->channels : fold->pass->channels;
 }
 
 iter_dtype iter_fold_dtype(const iter_fold *fold) {
-    return fold->plan ? fold->dtype : fold->pass->out.dtype;
+    return fold->builder ? fold->builder->at.dtype : fold->pass->out.dtype;
 }
 
 void iter_fold_crop(iter_fold *fold, int64_t y, int64_t x, int64_t height, int64_t width) {
-    if (!is_geometry_legal(fold)) return;
-    if (fold->plan) {
-        if (height < 1 || width < 1 || height > fold->y.n || width > fold->x.n) {
-            refuse(fold, ITER_EINVAL, "crop does not fit into the image");
-            return;
-        }
-        const fold_call call = {.verb = ITER__FOLD_CROP, .a = y, .b = x, .c = height, .d = width};
-        record_call(fold, &call);
+    if (fold->builder) {
+        iter__builder_crop(fold->builder, y, x, height, width);
+        return;
     }
+    if (!fold->pass->is_image) return;
     height = clamp(height, 1, fold->y.n);
     width = clamp(width, 1, fold->x.n);
     y = clamp(y, 0, fold->y.n - height);
@@ -226,22 +166,11 @@ static bool pad_is_simple(const iter_fold *fold, iter_edge edge) {
 
 void iter_fold_pad(iter_fold *fold, int64_t top, int64_t left, int64_t bottom, int64_t right,
                    iter_edge edge, double value) {
-    if (!is_geometry_legal(fold)) return;
-    if (fold->plan) {
-        const int64_t most = INT32_MAX / 4;
-        if (top < 0 || left < 0 || bottom < 0 || right < 0 || top > most || left > most ||
-            bottom > most || right > most) {
-            refuse(fold, ITER_EINVAL, "pad is negative or too large");
-            return;
-        }
-        const fold_call call = {ITER__FOLD_PAD, 0, (int32_t)edge, top, left, bottom, right, value};
-        record_call(fold, &call);
-        if (edge == ITER_EDGE_CONSTANT) record_fill(fold, value);
-        fold->y.n += top + bottom;
-        fold->x.n += left + right;
-        note_size(fold);
+    if (fold->builder) {
+        iter__builder_pad(fold->builder, (int64_t[4]){top, left, bottom, right}, edge, value);
         return;
     }
+    if (!fold->pass->is_image) return;
     const int64_t room_y = fold->pass->max_height - fold->y.n;
     const int64_t room_x = fold->pass->max_width - fold->x.n;
     top = clamp(top, 0, room_y);
@@ -269,11 +198,11 @@ void iter_fold_pad(iter_fold *fold, int64_t top, int64_t left, int64_t bottom, i
 }
 
 void iter_fold_flip(iter_fold *fold, int vertical, int horizontal) {
-    if (!is_geometry_legal(fold)) return;
-    if (fold->plan) {
-        const fold_call call = {.verb = ITER__FOLD_FLIP, .a = vertical, .b = horizontal};
-        record_call(fold, &call);
+    if (fold->builder) {
+        iter__builder_flip(fold->builder, vertical, horizontal);
+        return;
     }
+    if (!fold->pass->is_image) return;
     if (vertical) {
         if (fold->is_table) table_flip(fold->y_table, fold->y.n);
         axis_flip(&fold->y);
@@ -298,13 +227,11 @@ void iter_fold_flip(iter_fold *fold, int vertical, int horizontal) {
 
 void iter_fold_cutout(iter_fold *fold, int64_t y, int64_t x, int64_t height, int64_t width,
                       double value) {
-    if (!is_geometry_legal(fold)) return;
-    if (fold->plan) {
-        const fold_call call = {ITER__FOLD_CUTOUT, 0, 0, y, x, height, width, value};
-        record_call(fold, &call);
-        record_fill(fold, value);
+    if (fold->builder) {
+        iter__builder_cutout(fold->builder, &(iter_rect){y, x, height, width}, value);
         return;
     }
+    if (!fold->pass->is_image) return;
     const int64_t y0 = clamp(y, 0, fold->y.n), y1 = clamp(y + height, y0, fold->y.n);
     const int64_t x0 = clamp(x, 0, fold->x.n), x1 = clamp(x + width, x0, fold->x.n);
     if (y0 == y1 || x0 == x1) return;
@@ -321,70 +248,18 @@ void iter_fold_cutout(iter_fold *fold, int64_t y, int64_t x, int64_t height, int
 
 /* ---- Public: values ------------------------------------------------------------------------------------------------ */
 
-/* The type after arithmetic: floats stay as wide as f32 at least. */
-static iter_dtype arithmetic_type(iter_dtype dtype) {
-    return dtype == ITER_F64 ? ITER_F64 : ITER_F32;
-}
-
-void iter_fold_affine(iter_fold *fold, int32_t n, const double *scale, const double *bias) {
-    pack_pass *pass = fold->plan;
-    if (!pass || fold->status < 0) return;
-    if (fold->lossy) {
-        fold->must_split = true;
+void iter_fold_table(iter_fold *fold, const uint8_t table[256]) {
+    if (fold->builder) {
+        iter__builder_table(fold->builder, table);
         return;
     }
-    if (n != 1 && n != pass->channels) {
-        refuse(fold, ITER_EINVAL, "numbers per channel, but not as many as channels");
-        return;
-    }
-    const size_t c = (size_t)pass->channels;
-    fold_affine *affine = iter__alloc(1, sizeof(*affine) + 2 * c * sizeof(double));
-    if (!affine) {
-        refuse(fold, ITER_ENOMEM, "out of memory");
-        return;
-    }
-    affine->scale = (double *)(void *)(affine + 1);
-    affine->bias = affine->scale + c;
-    affine->stage = fold->stage;
-    for (size_t i = 0; i < c; i++) {
-        affine->scale[i] = scale[n == 1 ? 0 : i];
-        affine->bias[i] = bias[n == 1 ? 0 : i];
-    }
-    if (pass->last_affine)
-        pass->last_affine->next = affine;
+    if (!fold->pass->has_tables) return;
+    if (fold->table)
+        for (int32_t i = 0; i < 256; i++)
+            fold->own_table[i] = table[fold->own_table[i]];
     else
-        pass->affines = affine;
-    pass->last_affine = affine;
-    pass->has_affine = true;
-    fold->dtype = arithmetic_type(fold->dtype);
-}
-
-void iter_fold_cast(iter_fold *fold, iter_dtype dtype) {
-    if (!fold->plan || fold->status < 0 || dtype == fold->dtype) return;
-    if (fold->lossy) {
-        fold->must_split = true;
-        return;
-    }
-    /* After arithmetic the value is still a real number, not yet rounded to f32: f64 only keeps more of it. */
-    fold->lossy = !iter__cast_is_exact(fold->dtype, dtype);
-    fold->dtype = dtype;
-}
-
-void iter_fold_layout(iter_fold *fold, const char *layout) {
-    pack_pass *pass = fold->plan;
-    if (!pass || fold->status < 0) return;
-    const bool hwc = strcmp(layout, "HWC") == 0;
-    if (!hwc && strcmp(layout, "CHW") != 0) {
-        refuse(fold, ITER_EINVAL, "unknown layout");
-        return;
-    }
-    if (!pass->is_image) {
-        refuse(fold, ITER_EINVAL, "works on images, layout \"CHW\", \"HWC\" or \"HW\"");
-        return;
-    }
-    pass->out_hwc = hwc;
-    pass->out.n_dims = 3;
-    snprintf(pass->out.layout, sizeof(pass->out.layout), "%s", layout);
+        memcpy(fold->own_table, table, sizeof(fold->own_table));
+    fold->table = fold->own_table;
 }
 
 /* ---- For pack -------------------------------------------------------------------------------------------------------- */
@@ -407,7 +282,7 @@ bool iter__image_of(const iter_desc *desc, int64_t *out_height, int64_t *out_wid
 
 void iter__fold_start(iter_fold *fold, const pack_pass *pass, fold_place *y_table,
                       fold_place *x_table) {
-    fold->plan = NULL;
+    fold->builder = NULL;
     fold->pass = pass;
     fold->stage = 0;
     fold->y = (fold_axis){pass->in_height, 0, 0, pass->in_height, 1};
@@ -418,7 +293,7 @@ void iter__fold_start(iter_fold *fold, const pack_pass *pass, fold_place *y_tabl
     fold->is_table = false;
     fold->y_table = y_table;
     fold->x_table = x_table;
-    fold->status = ITER_OK;
+    fold->table = pass->table;
 }
 
 void iter__fold_replay(iter_fold *fold, int32_t stage) {
@@ -437,6 +312,8 @@ void iter__fold_replay(iter_fold *fold, int32_t stage) {
         case ITER__FOLD_CUTOUT:
             iter_fold_cutout(fold, call->a, call->b, call->c, call->d, call->value);
             break;
+        case ITER__FOLD_TABLE: iter_fold_table(fold, call->table); break;
+        case ITER__FOLD_AFFINE: break; /* dropped when the pass was made */
         }
     }
 }

@@ -1,9 +1,12 @@
 /*
  * pack_fold.h - what a run of foldable stages does, composed: where each output pixel comes from, and what is done to its value.
  *
- * A fold is defined by its unfused meaning. Geometry composes into one map an axis; value stages compose into x * a[c] + b[c]; a fill value
- * is pushed through the value stages that follow its stage. What cannot be composed (arithmetic after a cast that loses something) begins a
- * second pass.
+ * A fold means what its stages mean one after the other. Geometry composes into one map an axis. Tables of bytes compose into one table, and
+ * the value stages after them into x * a[c] + b[c]. A fill value goes through the value stages that follow its own stage. What cannot be
+ * composed (arithmetic after a cast that rounds) begins a second pass.
+ *
+ * An iter_fold does two things. In plan a builder (pack_builder.c) checks the calls and keeps them as a list, from which the pass is made
+ * when its last stage is known (pack_close.c). Per sample the calls compose geometry, and tables where these differ (pack_fold.c).
  */
 #ifndef ITER_TRANSFORMS_PACK_FOLD_H
 #define ITER_TRANSFORMS_PACK_FOLD_H
@@ -13,6 +16,7 @@
 #include "iter/core/chain.h"
 #include "iter/core/pack.h"
 #include "transforms/elements.h"
+#include "transforms/lookup.h"
 #include "transforms/pack_kernels.h"
 
 #define FOLD_MAX_CUTS  8  /* cutouts kept as intervals; more go through the tables */
@@ -45,25 +49,25 @@ typedef struct fold_fill {
     char *bytes;      /* [c] elements of the output type */
 } fold_fill;
 
-typedef struct fold_affine {
-    double *scale, *bias; /* [c] */
-    struct fold_affine *next;
-    int32_t stage;
-} fold_affine;
-
-/* A geometry call told in plan: replayed per sample for stages that have no fold_sample. */
+/* A call told in plan. Geometry, and tables of passes whose samples have tables of their own, are repeated per sample for stages without
+ * fold_sample. */
 typedef enum fold_verb {
     ITER__FOLD_CROP,
     ITER__FOLD_PAD,
     ITER__FOLD_FLIP,
-    ITER__FOLD_CUTOUT
+    ITER__FOLD_CUTOUT,
+    ITER__FOLD_TABLE,
+    ITER__FOLD_AFFINE
 } fold_verb;
 typedef struct fold_call {
     fold_verb verb;
     int32_t stage;
     int32_t edge;
+    iter_dtype dtype; /* of the values when it was told */
     int64_t a, b, c, d;
     double value;
+    double *factors; /* AFFINE: scale[channels], bias[channels] */
+    uint8_t *table;  /* TABLE: [256] */
 } fold_call;
 
 /* One pass: source type, shape and layout to output type, shape and layout. Built in plan, read-only afterwards. */
@@ -73,30 +77,59 @@ typedef struct pack_pass {
     bool is_image; /* else one row of all elements, and no geometry */
     bool in_hwc, out_hwc;
     int32_t first_stage, n_stages;
-    bool has_geometry, has_affine, is_random;
-    fold_affine *affines, *last_affine;
-    fold_call *calls;
+    fold_call *calls; /* in plan all of them, then those that are repeated */
     int32_t n_calls, capacity_calls;
-    fold_fill *fills;
-    int32_t n_fills, capacity_fills;
-    int64_t max_height, max_width; /* the largest along the way: room in the tables */
     /* Made when the pass is complete. */
+    bool has_geometry, has_affine;
+    bool is_random;                /* samples differ, so each is composed */
+    int64_t max_height, max_width; /* the largest along the way: room in the tables of places */
+    fold_fill *fills;
+    int32_t n_fills;
     int64_t out_height, out_width;
     size_t in_element, out_element, in_bytes;
     float *zeros; /* [c], for pixels that no fill was told for */
     iter__kind kind;
     const iter__kernels *kernels;       /* NULL = element by element */
     const iter__kernels *bytes_kernels; /* u8 to u8 */
-    double *a, *b;                      /* [c] */
-    float *a32, *b32;                   /* [c] */
+    iter__lookup *lookup;
+    uint8_t *table;       /* [256] bytes are looked up here first; NULL = as they are */
+    bool has_tables;      /* as `table`, but each sample has its own, or none */
+    double *a, *b;        /* [c] */
+    float *a32, *b32;     /* [c] */
     float *a_row, *b_row; /* [16 * c], where channels stand side by side on both sides; else NULL */
     bool same_factor;     /* all channels alike */
+    bool is_inverted;     /* the table was 255 - x, and is part of a and b */
     bool is_copy;
     struct iter_fold *fixed; /* the geometry, where it is the same for every sample */
 } pack_pass;
 
+/* How far a plan is: all that calls change, besides the list of calls. */
+typedef struct fold_state {
+    int64_t height, width, max_height, max_width;
+    iter_dtype dtype;
+    bool is_hwc;
+    char layout[4];  /* that was asked for, or "" */
+    bool has_values; /* arithmetic or a cast: values are the source's bytes no longer */
+    bool has_fills;
+    double fill;   /* the last one */
+    bool is_lossy; /* a cast has lost something: no more arithmetic in this pass */
+} fold_state;
+
+/* Takes the calls of fold_plan(). */
+typedef struct fold_builder {
+    pack_pass *pass; /* where the calls are kept; NULL = they are only checked and measured */
+    bool is_image;
+    int64_t channels;
+    fold_state at;
+    int32_t stage;      /* whose calls these are, counted from the pass's first */
+    bool is_random;     /* it has a fold_sample() */
+    const char *split;  /* not NULL: the stage needs a new pass, and why */
+    iter_status status; /* the stage cannot be, and why */
+    char reason[160];
+} fold_builder;
+
 struct iter_fold {
-    pack_pass *plan; /* not NULL in plan */
+    fold_builder *builder; /* not NULL in plan; then nothing else here is used */
     const pack_pass *pass;
     int32_t stage; /* whose call this is, counted from the pass's first */
     fold_axis y, x;
@@ -107,19 +140,44 @@ struct iter_fold {
     int16_t fill_of[FOLD_MAX_FILLS]; /* by order: which of the pass's fills; -1 = zero */
     bool is_table;
     fold_place *y_table, *x_table; /* [max_height], [max_width] */
-    /* Plan only. */
-    iter_dtype dtype;
-    bool lossy; /* a cast has lost something: no more arithmetic in this pass */
-    bool must_split;
-    iter_status status;
-    char reason[160];
+    const uint8_t *table;          /* of this sample's bytes, or NULL */
+    uint8_t own_table[256];
 };
 
-/* Ready for the calls of one sample. Tables as in pack_pass, may be NULL in plan. */
+/* ---- Plan ------------------------------------------------------------------------------------------------------ */
+
+/* A builder for rows of `in`; pass may be NULL. */
+void iter__builder_start(fold_builder *b, pack_pass *pass, const iter_desc *in);
+
+/* Has the stage tell its plan. Errors name the stage. Where b->split is set afterwards, nothing was changed. */
+iter_status iter__builder_stage(fold_builder *b, int32_t stage, const iter_transform_ops *ops,
+                                const void *options, iter_error *err);
+
+/* The calls, once they are known to be legal. */
+void iter__builder_crop(fold_builder *b, int64_t y, int64_t x, int64_t height, int64_t width);
+void iter__builder_pad(fold_builder *b, const int64_t sides[4], iter_edge edge, double value);
+void iter__builder_flip(fold_builder *b, bool vertical, bool horizontal);
+void iter__builder_cutout(fold_builder *b, const iter_rect *part, double value);
+void iter__builder_table(fold_builder *b, const uint8_t *table);
+
+/* Frees what a call owns. */
+void iter__call_free(fold_call *call);
+
+/* A pass over rows of `in`, without stages. */
+void iter__pass_open(pack_pass *pass, const iter_desc *in, int32_t first_stage);
+
+/* Makes it from the calls that were told, ready to run. `stages` are those of the pass. */
+iter_status iter__pass_close(pack_pass *pass, const fold_builder *b, int32_t n_stages,
+                             const iter_stage *const *stages, iter_cpu level, iter_error *err);
+void iter__pass_free(pack_pass *pass);
+
+/* ---- Per sample -------------------------------------------------------------------------------------------------- */
+
+/* Ready for the calls of one sample. Tables of places [max_height], [max_width]. */
 void iter__fold_start(struct iter_fold *fold, const pack_pass *pass, fold_place *y_table,
                       fold_place *x_table);
 
-/* Repeats the geometry that stage `stage` told in plan. */
+/* Repeats what stage `stage` told in plan. */
 void iter__fold_replay(struct iter_fold *fold, int32_t stage);
 
 /* What pixel (y, x) of a table holds: the order of a fill, or -1 = its source. */

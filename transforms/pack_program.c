@@ -44,6 +44,14 @@ static bool is_known(const iter_stage *stage) {
            stage->ops == &iter__transform_random_flip || stage->ops == &iter__transform_cutout;
 }
 
+static bool table_fits(const iter_pack *pack, const pack_pass *pass, const refusal *why) {
+    for (int32_t i = 0; i < pass->n_calls && (pass->table || pass->has_tables); i++)
+        if (pass->calls[i].verb == ITER__FOLD_TABLE)
+            return refuse(why, "%s: a table of bytes, which no kernel looks up",
+                          pack->stages[pass->first_stage + pass->calls[i].stage]->ops->base.name);
+    return true;
+}
+
 static bool types_fit(const pack_pass *pass, const refusal *why) {
     const iter_dtype in = pass->in.dtype, out = pass->out.dtype;
     const bool fits = out == ITER_U8 || out == ITER_F16 || out == ITER_BF16 || out == ITER_F32;
@@ -138,8 +146,8 @@ bool iter__pack_program(const iter_pack *pack, iter_pack_program *out, char *why
     const pack_pass *pass = &pack->passes[0];
     *out = (iter_pack_program){0};
     if (pack->n_passes > 1) return refuse(&no, "more than one pass over the row");
-    if (!types_fit(pass, &no) || !sizes_fit(pass, &no) || !numbers_fit(pass, &no) ||
-        !geometry_fits(pack, pass, &no))
+    if (!table_fits(pack, pass, &no) || !types_fit(pass, &no) || !sizes_fit(pass, &no) ||
+        !numbers_fit(pass, &no) || !geometry_fits(pack, pass, &no))
         return false;
     write_program(pass, out);
     return true;

@@ -14,7 +14,12 @@
 
 #include "transforms/pack_run.h"
 
-#define SPLIT_WIDTH 64 /* rows up to it are split first, see splits_first() */
+#define SPLIT_WIDTH  64  /* rows up to it are split first, see splits_first() */
+#define BLOCK_PIXELS 512 /* looked up at a time */
+
+/* Bytes of an image that is looked up at once before its rows are converted: as much as stays in half of a first cache. Short rows, one by one,
+ * would keep their conversion waiting for the stores of the lookup. */
+#define SMALL_IMAGE ((size_t)16 << 10)
 
 /* ---- Runs of pixels ----------------------------------------------------------------------------------------- */
 
@@ -64,8 +69,9 @@ static void copy_bytes(char *out, const char *in, size_t n, const char *next) {
     memcpy(out + i, in + i, n - i);
 }
 
-/* Same layout on both sides: rows of elements. */
-static void convert_alike(const pack_pass *pass, const pixel_run *run, const char *next) {
+/* Same layout on both sides: rows of elements. Part of convert_run(), which is one function for all its callers, so that a row costs one call. */
+static inline __attribute__((always_inline)) void
+convert_alike(const pack_pass *pass, const pixel_run *run, const char *next) {
     const iter__kernels *k = pass->kernels;
     const size_t c = (size_t)pass->channels;
     const size_t in_bytes = pass->in_element;
@@ -98,7 +104,8 @@ static void convert_alike(const pack_pass *pass, const pixel_run *run, const cha
     }
 }
 
-static void convert_run(const pack_pass *pass, const pixel_run *run, const char *next) {
+static __attribute__((noinline)) void convert_run(const pack_pass *pass, const pixel_run *run,
+                                                  const char *next) {
     const iter__kernels *k = pass->kernels;
     if (!next) next = run->in;
     if (run->n == 0) return;
@@ -112,7 +119,9 @@ static void convert_run(const pack_pass *pass, const pixel_run *run, const char 
         k->join3(run->out, run->in, run->in_plane, run->n, pass->a32, pass->b32, next);
 }
 
-/* No geometry: everything at once. Planes without a gap and with one factor are one line. */
+/* ---- Without geometry ---------------------------------------------------------------------------------------- */
+
+/* Planes without a gap and with one factor are one line. */
 static void run_whole(const pack_pass *pass, const char *in, char *out, const char *next) {
     const size_t n = (size_t)(pass->in_height * pass->in_width);
     const pixel_run run = {in, out, n, n, n};
@@ -127,6 +136,44 @@ static void run_whole(const pack_pass *pass, const char *in, char *out, const ch
         return;
     }
     convert_run(pass, &run, next);
+}
+
+static void look_up(const pack_pass *pass, const uint8_t *table, char *out, const char *in,
+                    size_t n) {
+    pass->lookup((uint8_t *)out, (const uint8_t *)in, n, table);
+}
+
+/* n neighbouring pixels of planes in_plane bytes apart, or side by side, to dense ones of the same order. */
+static void look_up_pixels(const pack_pass *pass, const uint8_t *table, char *out, const char *in,
+                           size_t in_plane, size_t n) {
+    if (pass->in_hwc) {
+        look_up(pass, table, out, in, n * (size_t)pass->channels);
+        return;
+    }
+    for (size_t c = 0; c < (size_t)pass->channels; c++)
+        look_up(pass, table, out + c * n, in + c * in_plane, n);
+}
+
+/* Pixels [first, end) of an image by a table, block by block: what was looked up is still in the first cache when it is converted. */
+static void run_blocks(const pack_pass *pass, const uint8_t *table, const char *in, char *out,
+                       char *line, size_t first, size_t end, const char *next) {
+    const size_t plane = (size_t)(pass->in_height * pass->in_width);
+    const size_t in_pixel = pixel_stride(pass->channels, pass->in_hwc);
+    const size_t out_pixel = pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
+    iter__fetch fetch =
+        iter__fetch_start(next, pass->in_bytes, (int64_t)((end - first) / BLOCK_PIXELS) + 1);
+    if (pass->kind == ITER__KIND_RAW && pass->in_hwc && pass->out_hwc) {
+        look_up(pass, table, out + first * out_pixel, in + first * in_pixel,
+                (end - first) * in_pixel);
+        return;
+    }
+    for (size_t at = first; at < end; at += BLOCK_PIXELS) {
+        const size_t n = end - at < BLOCK_PIXELS ? end - at : BLOCK_PIXELS;
+        const pixel_run run = {line, out + at * out_pixel, n, plane, n};
+        iter__fetch_row(&fetch);
+        look_up_pixels(pass, table, line, in + at * in_pixel, plane, n);
+        convert_run(pass, &run, NULL);
+    }
 }
 
 /* ---- Fills -------------------------------------------------------------------------------------------------- */
@@ -168,6 +215,14 @@ static const char *fill_bytes(const pack_pass *pass, int32_t fill, int64_t chann
     return pass->fills[fill].bytes + (size_t)channel * pass->out_element;
 }
 
+/* Channels side by side that all hold the same. */
+static bool is_alike(const pack_pass *pass, int32_t fill) {
+    const size_t bytes = pass->out_element;
+    for (int64_t c = 1; c < pass->channels; c++)
+        if (memcmp(fill_bytes(pass, fill, 0), fill_bytes(pass, fill, c), bytes) != 0) return false;
+    return true;
+}
+
 static void fill_rectangle(const pack_pass *pass, char *out, int64_t y0, int64_t y1, int64_t x0,
                            int64_t x1, int32_t fill) {
     if (x0 >= x1 || y0 >= y1) return;
@@ -180,11 +235,19 @@ static void fill_rectangle(const pack_pass *pass, char *out, int64_t y0, int64_t
         n *= n_rows;
         n_rows = 1;
     }
-    for (int64_t c = 0; c < pass->channels; c++) {
+    const size_t first = (size_t)y0 * row + (size_t)x0 * step;
+    int64_t n_planes = pass->channels;
+    size_t between = step;
+    if (pass->out_hwc && is_alike(pass, fill)) { /* all channels at once */
+        n *= n_planes;
+        n_planes = 1;
+        between = bytes;
+    }
+    for (int64_t c = 0; c < n_planes; c++) {
         const char *element = fill_bytes(pass, fill, c);
-        char *at = out + (size_t)c * plane + (size_t)y0 * row + (size_t)x0 * step;
+        char *at = out + (size_t)c * plane + first;
         for (int64_t y = 0; y < n_rows; y++, at += row)
-            fill_elements(at, bytes, element, (size_t)n, step);
+            fill_elements(at, bytes, element, (size_t)n, between);
     }
 }
 
@@ -232,15 +295,21 @@ static bool splits_first(const pack_pass *pass) {
            pass->out_width <= SPLIT_WIDTH;
 }
 
-static void run_split_window(const pack_pass *pass, const iter_fold *fold, const char *in,
-                             char *out, char *line, const void *next_in) {
+/* The rows that are needed as planes of bytes in `line`, through the table if there is one. */
+static void run_line_window(const pack_pass *pass, const iter_fold *fold, const uint8_t *table,
+                            const char *in, char *out, char *line, const void *next_in) {
     static const float one[3] = {1, 1, 1}, none[3] = {-0.0f, -0.0f, -0.0f};
     const fold_axis *y = &fold->y;
     const int64_t n_rows = y->high - y->low;
     const int64_t first = y->step > 0 ? y->offset + y->low : y->offset - (y->high - 1);
     const size_t n = (size_t)(n_rows * pass->in_width);
-    const char *from = in + (size_t)(first * pass->in_width) * 3;
-    if (n > 0) pass->bytes_kernels->split3(line, n, from, n, one, none, from);
+    const char *from = in + (size_t)(first * pass->in_width) * (pass->in_hwc ? 3 : 1);
+    if (pass->in_hwc) {
+        if (n > 0) pass->bytes_kernels->split3(line, n, from, n, one, none, from);
+        if (table) look_up(pass, table, line, line, 3 * n);
+    } else {
+        look_up_pixels(pass, table, line, from, (size_t)(pass->in_height * pass->in_width), n);
+    }
     run_window(pass, fold, line - first * pass->in_width, (int64_t)n, out, next_in);
 }
 
@@ -253,6 +322,19 @@ static void mirror_triples(char *out, const char *in, size_t n) {
     memcpy(out + (n - 1) * 3, in, 3);
 }
 
+/* Eight at a time: many small stores would keep the loads of the conversion waiting. */
+static void mirror_bytes(char *out, const char *in, size_t n) {
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t eight;
+        memcpy(&eight, in + n - 8 - i, 8);
+        eight = __builtin_bswap64(eight);
+        memcpy(out + i, &eight, 8);
+    }
+    for (; i < n; i++)
+        out[i] = in[n - 1 - i];
+}
+
 /* n pixels of `bytes` each, last one first. */
 static void mirror_pixels(char *out, const char *in, size_t n, size_t bytes) {
     switch (bytes) {
@@ -261,9 +343,9 @@ static void mirror_pixels(char *out, const char *in, size_t n, size_t bytes) {
         for (size_t i = 0; i < n; i++)                                \
             memcpy(out + i * width, in + (n - 1 - i) * width, width); \
         break;
-        MIRROR_CASE(1)
         MIRROR_CASE(2)
         MIRROR_CASE(4)
+    case 1: mirror_bytes(out, in, n); break;
     case 3: mirror_triples(out, in, n); break;
     default:
         for (size_t i = 0; i < n; i++)
@@ -271,45 +353,67 @@ static void mirror_pixels(char *out, const char *in, size_t n, size_t bytes) {
     }
 }
 
-/* Row y of the interval: its n pixels from `source`, mirrored into `line` where need be, to `out`. */
-static void run_row(const pack_pass *pass, bool mirror, const char *in, char *out, size_t n,
-                    char *line) {
+/* Pixels that stay as wide and as they lie, to `out` at once. */
+static void move_row(const pack_pass *pass, const uint8_t *table, bool mirror, const char *in,
+                     char *out, size_t n) {
+    const size_t pixel = pass->in_element * (size_t)pass->channels;
+    if (mirror)
+        mirror_pixels(out, in, n, pixel);
+    else if (!table)
+        memcpy(out, in, n * pixel);
+    if (table) look_up(pass, table, out, mirror ? out : in, n * pixel);
+}
+
+/* One row of the interval: its n pixels from `in` to `out`, through `line` if they are mirrored or looked up. */
+static void run_row(const pack_pass *pass, const uint8_t *table, bool mirror, const char *in,
+                    char *out, size_t n, char *line) {
     const size_t bytes = pass->in_element;
     const iter__kernels *k = pass->kernels;
     pixel_run run = {in, out, (size_t)(pass->in_height * pass->in_width),
                      (size_t)(pass->out_height * pass->out_width), n};
-    if (mirror && pass->in_hwc && !pass->out_hwc && pass->channels == 3 && n >= 16 && k &&
-        k->split3_mirrored) {
-        k->split3_mirrored(out, run.out_plane, (const uint8_t *)in, n, pass->a32, pass->b32);
-        return;
-    }
-    if (mirror && pass->in_hwc) {
+    const bool splits = mirror && pass->in_hwc && !pass->out_hwc && pass->channels == 3 &&
+                        n >= 16 && k && k->split3_mirrored;
+    if (mirror && pass->in_hwc && !splits) {
         mirror_pixels(line, in, n, bytes * (size_t)pass->channels);
         run.in = line;
-    } else if (mirror) {
+    } else if (mirror && !splits) {
         for (int64_t c = 0; c < pass->channels; c++)
             mirror_pixels(line + (size_t)c * n * bytes, in + (size_t)c * run.in_plane * bytes, n,
                           bytes);
         run.in = line;
         run.in_plane = n;
     }
-    convert_run(pass, &run, NULL);
+    if (table) {
+        look_up_pixels(pass, table, line, run.in, run.in_plane, n);
+        run.in = line;
+        run.in_plane = n;
+    }
+    if (splits)
+        k->split3_mirrored(out, run.out_plane, (const uint8_t *)run.in, n, pass->a32, pass->b32);
+    else
+        convert_run(pass, &run, NULL);
 }
 
 /* Output rows [low, high) of the interval. */
-static void run_row_range(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
-                          char *line, int64_t low, int64_t high, iter__fetch *fetch) {
+static void run_row_range(const pack_pass *pass, const iter_fold *fold, const uint8_t *table,
+                          const char *in, char *out, char *line, int64_t low, int64_t high,
+                          iter__fetch *fetch) {
     const size_t in_pixel = pixel_stride(pass->channels, pass->in_hwc) * pass->in_element;
     const size_t out_pixel = pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
     const fold_axis *x = &fold->x, *y = &fold->y;
     const bool mirror = x->step < 0;
+    const bool moves =
+        pass->kind == ITER__KIND_RAW && ((pass->in_hwc && pass->out_hwc) || pass->channels == 1);
     const int64_t x_first = mirror ? x->offset - (x->high - 1) : x->offset + x->low;
     for (int64_t row = low; row < high && x->low < x->high; row++) {
         if (fetch) iter__fetch_row(fetch);
         const int64_t source = y->offset + y->step * row;
-        run_row(pass, mirror, in + (size_t)(source * pass->in_width + x_first) * in_pixel,
-                out + (size_t)(row * pass->out_width + x->low) * out_pixel,
-                (size_t)(x->high - x->low), line);
+        const char *from = in + (size_t)(source * pass->in_width + x_first) * in_pixel;
+        char *to = out + (size_t)(row * pass->out_width + x->low) * out_pixel;
+        if (moves)
+            move_row(pass, table, mirror, from, to, (size_t)(x->high - x->low));
+        else
+            run_row(pass, table, mirror, from, to, (size_t)(x->high - x->low), line);
     }
 }
 
@@ -323,10 +427,10 @@ static void fill_around(const pack_pass *pass, const iter_fold *fold, char *out)
     fill_rectangle(pass, out, y->high, pass->out_height, 0, pass->out_width, fill);
 }
 
-static void run_rows(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
-                     char *line, const void *next_in) {
+static void run_rows(const pack_pass *pass, const iter_fold *fold, const uint8_t *table,
+                     const char *in, char *out, char *line, const void *next_in) {
     iter__fetch fetch = rest_of_fetch(pass, next_in, fold->y.high - fold->y.low);
-    run_row_range(pass, fold, in, out, line, fold->y.low, fold->y.high, &fetch);
+    run_row_range(pass, fold, table, in, out, line, fold->y.low, fold->y.high, &fetch);
     fill_around(pass, fold, out);
 }
 
@@ -339,37 +443,77 @@ static void fill_cuts(const pack_pass *pass, const iter_fold *fold, char *out) {
 
 /* ---- Tables ------------------------------------------------------------------------------------------------- */
 
-/* Pixels of one source row by index. `bytes` a pixel. */
-static void gather_row(const int32_t *index, size_t n, const char *row, char *out, size_t bytes) {
+/* Which source pixel each of a row's is. Most of them are neighbours, forwards or backwards: those of [from, to). */
+typedef struct row_index {
+    const int32_t *at;
+    size_t n, from, to;
+    bool mirror;
+} row_index;
+
+/* bytes: of a pixel. Short runs are not worth their calls. */
+static row_index index_of(const int32_t *at, size_t n, size_t bytes) {
+    row_index index = {at, n, 0, 0, false};
+    for (size_t from = 0, to; from + 1 < n; from = to) {
+        const int32_t step = at[from + 1] - at[from];
+        for (to = from + 1; to < n && at[to] - at[to - 1] == step;)
+            to++;
+        if ((step == 1 || step == -1) && to - from > index.to - index.from) {
+            index.from = from;
+            index.to = to;
+            index.mirror = step < 0;
+        }
+        if (to < n && to > from + 1) to--; /* a run may begin where another ends */
+    }
+    if ((index.to - index.from) * bytes < 16) index.from = index.to = 0;
+    return index;
+}
+
+/* n pixels one by one. `bytes` a pixel. */
+static void pick_pixels(const int32_t *at, size_t n, const char *row, char *out, size_t bytes) {
     switch (bytes) {
-#define GATHER_CASE(width)                                                         \
-    case width:                                                                    \
-        for (size_t i = 0; i < n; i++)                                             \
-            memcpy(out + i * (width), row + (ptrdiff_t)index[i] * (width), width); \
+#define PICK_CASE(width)                                                        \
+    case width:                                                                 \
+        for (size_t i = 0; i < n; i++)                                          \
+            memcpy(out + i * (width), row + (ptrdiff_t)at[i] * (width), width); \
         break;
-        GATHER_CASE(1)
-        GATHER_CASE(2)
-        GATHER_CASE(3)
-        GATHER_CASE(4)
+        PICK_CASE(1)
+        PICK_CASE(2)
+        PICK_CASE(3)
+        PICK_CASE(4)
     default:
         for (size_t i = 0; i < n; i++)
-            memcpy(out + i * bytes, row + (size_t)index[i] * bytes, bytes);
+            memcpy(out + i * bytes, row + (size_t)at[i] * bytes, bytes);
     }
 }
 
-static void run_tables(const pack_pass *pass, const iter_fold *fold, const char *in, char *out,
-                       char *line, const void *next_in) {
+static void gather_row(const row_index *index, const char *row, char *out, size_t bytes) {
+    const size_t from = index->from, to = index->to, n = to - from;
+    if (n == 0) {
+        pick_pixels(index->at, index->n, row, out, bytes);
+        return;
+    }
+    pick_pixels(index->at, from, row, out, bytes);
+    if (index->mirror)
+        mirror_pixels(out + from * bytes, row + (size_t)index->at[to - 1] * bytes, n, bytes);
+    else
+        memcpy(out + from * bytes, row + (size_t)index->at[from] * bytes, n * bytes);
+    pick_pixels(index->at + to, index->n - to, row, out + to * bytes, bytes);
+}
+
+static void run_tables(const pack_pass *pass, const iter_fold *fold, const uint8_t *table,
+                       const char *in, char *out, char *line, const void *next_in) {
     const size_t bytes = pass->in_element;
     const size_t in_pixel = pixel_stride(pass->channels, pass->in_hwc) * bytes;
     const size_t out_pixel = pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
     const size_t n = (size_t)pass->out_width;
     const size_t in_plane = (size_t)(pass->in_height * pass->in_width);
     iter__fetch fetch = rest_of_fetch(pass, next_in, pass->out_height);
-    int32_t *index = (int32_t *)(void *)
+    int32_t *places = (int32_t *)(void *)
         line; /* a place without source takes pixel 0, and is filled afterwards */
-    line += round_up(n * sizeof(*index));
+    line += round_up(n * sizeof(*places));
     for (size_t x = 0; x < n; x++)
-        index[x] = fold->x_table[x].source < 0 ? 0 : fold->x_table[x].source;
+        places[x] = fold->x_table[x].source < 0 ? 0 : fold->x_table[x].source;
+    const row_index index = index_of(places, n, pass->in_hwc ? in_pixel : bytes);
     for (int64_t y = 0; y < pass->out_height; y++) {
         const fold_place *place = &fold->y_table[y];
         char *to = out + (size_t)y * n * out_pixel;
@@ -377,11 +521,12 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const char 
         if (place->source >= 0) {
             const char *row = in + (size_t)place->source * (size_t)pass->in_width * in_pixel;
             if (pass->in_hwc)
-                gather_row(index, n, row, line, in_pixel);
+                gather_row(&index, row, line, in_pixel);
             else
                 for (int64_t c = 0; c < pass->channels; c++)
-                    gather_row(index, n, row + (size_t)c * in_plane * bytes,
+                    gather_row(&index, row + (size_t)c * in_plane * bytes,
                                line + (size_t)c * n * bytes, bytes);
+            if (table) look_up_pixels(pass, table, line, line, n, n);
             const pixel_run run = {line, to, n, (size_t)pass->out_height * n, n};
             convert_run(pass, &run, NULL);
         }
@@ -399,17 +544,49 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const char 
 
 /* ---- The pass ----------------------------------------------------------------------------------------------- */
 
-size_t iter__pass_line_bytes(const pack_pass *pass) {
+static bool is_window(const pack_pass *pass) {
+    return !pass->in_hwc && !pass->out_hwc && pass->kernels && pass->kernels->window;
+}
+
+static bool has_table(const pack_pass *pass) {
+    return pass->table || pass->has_tables;
+}
+
+/* What the passes over rows need, from `line` on. */
+static size_t rows_bytes(const pack_pass *pass) {
+    const size_t pixel = (size_t)pass->channels * pass->in_element;
     const int64_t width = pass->in_width > pass->out_width ? pass->in_width : pass->out_width;
-    const size_t row = round_up((size_t)pass->out_width * sizeof(int32_t)) +
-                       (size_t)(width * pass->channels) * pass->in_element;
-    return splits_first(pass) && pass->in_bytes > row ? pass->in_bytes : row;
+    size_t bytes = round_up((size_t)pass->out_width * sizeof(int32_t)) + (size_t)width * pixel;
+    if (has_table(pass) && bytes < BLOCK_PIXELS * pixel) bytes = BLOCK_PIXELS * pixel;
+    const bool holds_all = splits_first(pass) || (has_table(pass) && is_window(pass));
+    return round_up(holds_all && pass->in_bytes > bytes ? pass->in_bytes : bytes);
+}
+
+size_t iter__pass_line_bytes(const pack_pass *pass) {
+    const bool is_small = has_table(pass) && pass->in_bytes <= SMALL_IMAGE;
+    return rows_bytes(pass) + (is_small ? pass->in_bytes : 0);
+}
+
+static void run_intervals(const pack_pass *pass, const iter_fold *fold, const uint8_t *table,
+                          const char *in, char *out, char *line, const void *next_in) {
+    if (is_window(pass) && !table)
+        run_window(pass, fold, in, pass->in_height * pass->in_width, out, next_in);
+    else if (is_window(pass) || splits_first(pass))
+        run_line_window(pass, fold, table, in, out, line, next_in);
+    else
+        run_rows(pass, fold, table, in, out, line, next_in);
+    fill_cuts(pass, fold, out);
 }
 
 void iter__pass_run(const pack_pass *pass, const iter_fold *fold, const void *in, void *out,
                     void *line, const void *next_in) {
-    if (!fold) {
-        run_whole(pass, in, out, next_in);
+    const uint8_t *table = fold ? fold->table : pass->table;
+    if (!pass->has_geometry) {
+        if (table)
+            run_blocks(pass, table, in, out, line, 0, (size_t)(pass->in_height * pass->in_width),
+                       next_in);
+        else
+            run_whole(pass, in, out, next_in);
         return;
     }
     assert(fold->y.n == pass->out_height && fold->x.n == pass->out_width);
@@ -417,18 +594,16 @@ void iter__pass_run(const pack_pass *pass, const iter_fold *fold, const void *in
         memset(out, 0, iter_desc_bytes(&pass->out)); /* a stage with a bug: see fold_sample */
         return;
     }
-    if (fold->is_table) {
-        run_tables(pass, fold, in, out, line, next_in);
-        return;
+    if (table && pass->in_bytes <= SMALL_IMAGE) {
+        char *image = (char *)line + rows_bytes(pass);
+        look_up(pass, table, image, in, pass->in_bytes);
+        in = image;
+        table = NULL;
     }
-    const bool is_planar = !pass->in_hwc && !pass->out_hwc;
-    if (is_planar && pass->kernels && pass->kernels->window)
-        run_window(pass, fold, in, pass->in_height * pass->in_width, out, next_in);
-    else if (splits_first(pass))
-        run_split_window(pass, fold, in, out, line, next_in);
+    if (fold->is_table)
+        run_tables(pass, fold, table, in, out, line, next_in);
     else
-        run_rows(pass, fold, in, out, line, next_in);
-    fill_cuts(pass, fold, out);
+        run_intervals(pass, fold, table, in, out, line, next_in);
 }
 
 bool iter__pass_has_bands(const pack_pass *pass) {
@@ -437,7 +612,13 @@ bool iter__pass_has_bands(const pack_pass *pass) {
 
 void iter__pass_band(const pack_pass *pass, const iter_fold *fold, const void *in, void *out,
                      void *line, int64_t first, int64_t end) {
-    if (!fold) {
+    const uint8_t *table = fold ? fold->table : pass->table;
+    if (!pass->has_geometry && table) {
+        run_blocks(pass, table, in, out, line, (size_t)(first * pass->in_width),
+                   (size_t)(end * pass->in_width), NULL);
+        return;
+    }
+    if (!pass->has_geometry) {
         const size_t at = (size_t)(first * pass->in_width), n = (size_t)(end - first);
         const size_t in_pixel = (size_t)pass->channels * pass->in_element;
         const size_t out_pixel = pixel_stride(pass->channels, pass->out_hwc) * pass->out_element;
@@ -452,7 +633,7 @@ void iter__pass_band(const pack_pass *pass, const iter_fold *fold, const void *i
     int64_t high = low + end - first;
     if (low < y->low) low = y->low;
     if (high > y->high) high = y->high;
-    run_row_range(pass, fold, in, out, line, low, high, NULL);
+    run_row_range(pass, fold, table, in, out, line, low, high, NULL);
     if (end < pass->in_height) return;
     fill_around(pass, fold, out);
     fill_cuts(pass, fold, out);

@@ -13,8 +13,12 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
     if (o->all + o->top + o->left + o->bottom + o->right < 1)
         return iter__fail(err, ITER_EINVAL,
                           "wants pixels to add: all=N, or some of top, left, bottom, right");
-    iter__stage_resize(in, image.height + 2 * o->all + o->top + o->bottom,
-                       image.width + 2 * o->all + o->left + o->right, out);
+    const int64_t rows = 2 * o->all + o->top + o->bottom;
+    const int64_t columns = 2 * o->all + o->left + o->right;
+    *out = *in;
+    if (image.is_any) return ITER_OK;
+    iter__stage_resize(in, image.height + rows, image.width + columns, out);
+    *out_scratch = iter__stage_scratch(in, rows, columns);
     return ITER_OK;
 }
 
@@ -25,6 +29,8 @@ static iter_status fold_plan(const void *options, iter_fold *fold, iter_error *e
                   (iter_edge)o->mode, o->value);
     return ITER_OK;
 }
+
+STAGE_APPLY(apply, iter__transform_pad)
 
 #define AT(field) offsetof(iter_pad_options, field)
 static const iter_option rows[] = {
@@ -45,5 +51,6 @@ const iter_transform_ops iter__transform_pad = {
              &defaults, sizeof(defaults), 0},
     .role = ITER_DATA,
     .plan = plan,
+    .apply = apply,
     .fold_plan = fold_plan,
 };

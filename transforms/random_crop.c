@@ -29,6 +29,7 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
                           "a window of %lld x %lld does not fit into %lld x %lld with pad %lld",
                           (long long)window[0], (long long)window[1], (long long)image.height,
                           (long long)image.width, (long long)o->pad);
+    *out_scratch = iter__stage_scratch(in, 2 * o->pad, 2 * o->pad);
     return ITER_OK;
 }
 
@@ -59,38 +60,16 @@ static void fold_sample(const void *options, iter_fold *fold, iter_rng *rng) {
 
 /* ---- Images of any size ------------------------------------------------------------------------ */
 
-/* y, then x, in an image with the padding around it. */
-static void draw(const iter_random_crop_options *o, int64_t height, int64_t width, iter_rng *rng,
-                 iter_rect *out) {
-    out->height = o->size > 0 ? o->size : o->height;
-    out->width = o->size > 0 ? o->size : o->width;
-    out->y = (int64_t)iter_rng_below(rng, (uint64_t)(height + 2 * o->pad - out->height + 1));
-    out->x = (int64_t)iter_rng_below(rng, (uint64_t)(width + 2 * o->pad - out->width + 1));
-}
-
-/* Without padding the window. With it, all of the image, and apply() draws; so, too, where the window does not fit, which plan() then says. */
+/* Without padding the window, which apply() then finds to be all there is. With padding all of the image, and apply() draws. */
 static void wish(const void *options, const iter_desc *in, iter_rng *rng, iter_image_wish *out) {
     const iter_random_crop_options *o = options;
-    const int64_t height = o->size > 0 ? o->size : o->height;
-    const int64_t width = o->size > 0 ? o->size : o->width;
-    *out = (iter_image_wish){.part = {0, 0, in->dims[0], in->dims[1]}};
-    if (o->pad == 0 && height <= in->dims[0] && width <= in->dims[1])
-        draw(o, in->dims[0], in->dims[1], rng, &out->part);
+    if (o->pad == 0)
+        iter__stage_wish(&iter__transform_random_crop, options, in, rng, out);
+    else
+        *out = (iter_image_wish){.part = {0, 0, in->dims[0], in->dims[1]}};
 }
 
-static iter_status apply(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
-                         iter_rng *rng, void *scratch, iter_error *err) {
-    const iter_random_crop_options *o = options;
-    iter_rect window;
-    (void)state, (void)scratch, (void)err;
-    if (o->pad == 0) {
-        iter__stage_copy(in, out, false, false);
-        return ITER_OK;
-    }
-    draw(o, in->desc.dims[0], in->desc.dims[1], rng, &window);
-    iter__stage_window_copy(in, out, window.y - o->pad, window.x - o->pad, o->mode, o->fill);
-    return ITER_OK;
-}
+STAGE_APPLY(apply, iter__transform_random_crop)
 
 #define AT(field) offsetof(iter_random_crop_options, field)
 static const iter_option rows[] = {

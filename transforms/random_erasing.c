@@ -3,12 +3,9 @@
  *
  * Zhong et al., "Random erasing data augmentation", 2017; sides and places as torchvision draws them.
  */
-#include <string.h>
-
 #include <iter/transforms.h>
 
 #include "iter/core/error.h"
-#include "transforms/elements.h"
 #include "transforms/stages.h"
 
 #define TRIES 10
@@ -22,6 +19,7 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
     ITER_TRY(iter__stage_bounds(&o->scale, "scale", 1, err));
     ITER_TRY(iter__stage_bounds(&o->ratio, "ratio", 1000, err));
     *out = *in;
+    *out_scratch = iter__stage_scratch(in, 0, 0);
     return ITER_OK;
 }
 
@@ -58,21 +56,7 @@ static void fold_sample(const void *options, iter_fold *fold, iter_rng *rng) {
         iter_fold_cutout(fold, part.y, part.x, part.height, part.width, o->fill);
 }
 
-static iter_status apply(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
-                         iter_rng *rng, void *scratch, iter_error *err) {
-    const iter_random_erasing_options *o = options;
-    const int64_t pixel = in->desc.dims[2], row = in->desc.dims[1] * pixel;
-    iter_rect part;
-    uint8_t value;
-    (void)state, (void)scratch, (void)err;
-    iter__stage_copy(in, out, false, false);
-    if (!draw(o, in->desc.dims[0], in->desc.dims[1], rng, &part)) return ITER_OK;
-    iter__element_from_f64(ITER_U8, o->fill, &value);
-    uint8_t *to = (uint8_t *)out->data + part.y * row + part.x * pixel;
-    for (int64_t y = 0; y < part.height; y++, to += row)
-        memset(to, value, (size_t)(part.width * pixel));
-    return ITER_OK;
-}
+STAGE_APPLY(apply, iter__transform_random_erasing)
 
 #define AT(field) offsetof(iter_random_erasing_options, field)
 static const iter_option rows[] = {

@@ -18,7 +18,8 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
     ITER_TRY(iter__stage_window(o->size, o->height, o->width, window, err));
     ITER_TRY(iter__stage_bounds(&o->scale, "scale", 1, err));
     ITER_TRY(iter__stage_bounds(&o->ratio, "ratio", 1000, err));
-    return iter__resized_plan(iter__resized_filter(o->filter, o->antialias), in, window[0],
+    ITER_TRY(iter__resized_check(o->interpolation, o->antialias, err));
+    return iter__resized_plan(iter__resized_filter(o->interpolation, o->antialias), in, window[0],
                               window[1], out, out_scratch, err);
 }
 
@@ -63,14 +64,15 @@ static iter_status apply(void *state, const void *options, const iter_tensor *in
     const iter_random_resized_crop_options *o = options;
     (void)rng;
     (void)err;
-    iter__resized_apply(state, iter__resized_filter(o->filter, o->antialias), in, out, scratch);
+    iter__resized_apply(state, iter__resized_filter(o->interpolation, o->antialias), in, out,
+                        scratch);
     return ITER_OK;
 }
 
 static size_t begin_rows(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
                          void *scratch) {
     const iter_random_resized_crop_options *o = options;
-    return iter__resized_begin(state, iter__resized_filter(o->filter, o->antialias), in, out,
+    return iter__resized_begin(state, iter__resized_filter(o->interpolation, o->antialias), in, out,
                                scratch);
 }
 

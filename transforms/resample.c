@@ -139,7 +139,7 @@ static void make_rows(resample_run *p) {
             p->tap[t] = p->ring + (size_t)(row % p->n_ring) * p->ring_step;
         }
         p->kernels->vertical(p->out + (size_t)p->n_done * out_bytes, out_bytes, p->tap,
-                             weights_of(&p->y, p->n_done), p->y.n_pairs);
+                             weights_of(&p->y, p->n_done), p->y.n_pairs, p->y.is_cubic);
     }
 }
 
@@ -188,7 +188,7 @@ static void make_row(resample_run *p, const resample_image *in, int32_t i, uint8
         const int32_t row = t < p->y.n_taps && first + t < p->y.n_in ? first + t : first;
         p->tap[t] = in->data + (ptrdiff_t)row * in->row_step;
     }
-    kernels->vertical(out, row_bytes, p->tap, weights_of(&p->y, i), p->y.n_pairs);
+    kernels->vertical(out, row_bytes, p->tap, weights_of(&p->y, i), p->y.n_pairs, p->y.is_cubic);
     memset(out + row_bytes, 0, p->reach - row_bytes);
 }
 

@@ -1,22 +1,31 @@
 /*
  * resample.h - an image of bytes to another size: separable filters in fixed point, the same bits at every SIMD level.
  *
- * As Pillow's Resample.c does it, so that bilinear with antialias equals its result bit for bit (since Pillow 13, which chooses the order of passes
- * as below; before, rows came first, and some results are one level away): one pass after the other, bytes between them; a weight is a whole number
- * of 2^-22. Weights are kept in two digits, 4 c = 1024 * high + low, because products of 16-bit numbers are what processors add up in pairs: with H
- * and L the sums over the digits, the result is the top byte of 1024 H + L + 2^23. That cannot overflow: filters without negative weights
- * answer at most 255, and windows with so many taps that roundings could add up are left to the generic kernels.
+ * As Pillow's Resample.c does it, so that bilinear with antialias and bicubic equal its result bit for bit (since Pillow 13, which chooses the order
+ * of passes as below; before, rows came first, and some results are one level away): one pass after the other, bytes between them; a weight is a
+ * whole number of 2^-22. Weights are kept in two digits, because products of 16-bit numbers are what processors add up in pairs. With H and L the
+ * sums over the digits:
+ *
+ *   without negative weights   4 c = 1024 * high + low; the result is the top byte of 1024 H + L + 2^23. That cannot overflow, because the result
+ *                              is at most 255.
+ *   cubic                      c = 256 * high + low with high of either sign; the result is 256 H + L + 2^21, divided by 2^22, rounded down and cut
+ *                              to a byte. A weight is below 1.125, and the amounts of all add up to less than 1.3, so |256 H + L| is
+ *                              below 2^31.
+ *
+ * Windows with so many taps that roundings could add up are left to the generic kernels.
  */
 #ifndef ITER_TRANSFORMS_RESAMPLE_H
 #define ITER_TRANSFORMS_RESAMPLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "iter/core/cpu.h"
 
 #define RESAMPLE_BITS         22   /* 32 of a sum, 8 of a byte, 2 to spare */
-#define RESAMPLE_LOW_BITS     10   /* of the lower digit */
+#define RESAMPLE_LOW_BITS     10   /* of the lower digit of 4 c */
+#define RESAMPLE_CUBIC_BITS   8    /* of the lower digit of c */
 #define RESAMPLE_MAX_TAPS     4096 /* 255 * 4 * taps / 2 roundings, far below 2^23 */
 #define RESAMPLE_MAX_CHANNELS 4
 #define RESAMPLE_ROWS         4  /* rows that a horizontal kernel makes at once */
@@ -26,6 +35,7 @@
 /* Filters, by the resize option's numbers. */
 typedef enum resample_filter {
     RESAMPLE_BILINEAR, /* triangle, as wide as the step: antialias */
+    RESAMPLE_BICUBIC,  /* cubic with a = -0.5, four pixels or steps wide: antialias */
     RESAMPLE_LINEAR,   /* the two nearest, however large the step */
     RESAMPLE_AREA,     /* mean of what an output pixel covers */
     RESAMPLE_NEAREST   /* the pixel under the output pixel's centre */
@@ -34,6 +44,7 @@ typedef enum resample_filter {
 /* The windows of one axis. Those of output position i: source positions first[i] .. first[i] + n_taps - 1, where weights are zero from the source's
  * end on. weights[i * n_pairs + p] holds taps 2p and 2p + 1 as four numbers: high, high, low, low. */
 typedef struct resample_axis {
+    bool is_cubic; /* weights are digits of c, and may be negative */
     int32_t n_in, n_out, n_taps, n_pairs;
     int32_t *first;   /* [n_out rounded up to RESAMPLE_PIXELS] */
     int16_t *weights; /* [as many][n_pairs][4] */
@@ -44,16 +55,16 @@ typedef struct resample_axis {
 #define RESAMPLE_ROOM(n_taps) ((size_t)(n_taps)*RESAMPLE_BATCH * (sizeof(double) + sizeof(int32_t)))
 
 typedef struct resample_kernels {
-    /* Fills axis->first and ->weights for the triangle; n_in, n_out and n_pairs are set, n_taps is iter__resample_taps(). Answers how many taps
-     * there are up to the last that is not 0 in all windows. room: RESAMPLE_ROOM(n_taps) bytes. */
-    int32_t (*triangle)(resample_axis *axis, int32_t n_taps, void *room);
+    /* Fills axis->first and ->weights for the triangle, or for the cubic if axis->is_cubic; n_in, n_out and n_pairs are set, n_taps is
+     * iter__resample_taps(). Answers how many taps there are up to the last that is not 0 in all windows. room: RESAMPLE_ROOM(n_taps) bytes. */
+    int32_t (*windows)(resample_axis *axis, int32_t n_taps, void *room);
     /* Rows in[0..4) through the windows of `axis` to rows out + k * out_step. Reads RESAMPLE_LOAD bytes from every fourth tap on, and writes whole
      * groups of RESAMPLE_PIXELS pixels, the last as 16 bytes: there is room. */
     void (*horizontal)(uint8_t *out, ptrdiff_t out_step, const uint8_t *const in[RESAMPLE_ROWS],
                        const resample_axis *axis, int32_t channels);
     /* One row of n bytes from 2 * n_pairs rows. */
     void (*vertical)(uint8_t *out, size_t n, const uint8_t *const *rows, const int16_t *weights,
-                     int32_t n_pairs);
+                     int32_t n_pairs, bool is_cubic);
 } resample_kernels;
 
 extern const resample_kernels iter__resample_generic;

@@ -22,6 +22,9 @@ typedef __m256i vec;
 #define dot(sum, v, w)    _mm256_add_epi32(sum, _mm256_madd_epi16(v, w))
 #define add32(a, b)       _mm256_add_epi32(a, b)
 #define shift_left(v, n)  _mm256_slli_epi32(v, n)
+#define shift_right(v, n) _mm256_srai_epi32(v, n)
+#define pack32(a, b)      _mm256_packs_epi32(a, b)
+#define pack16(a, b)      _mm256_packus_epi16(a, b)
 #define low8(a, b)        _mm256_unpacklo_epi8(a, b)
 #define high8(a, b)       _mm256_unpackhi_epi8(a, b)
 

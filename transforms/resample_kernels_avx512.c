@@ -24,6 +24,9 @@ typedef __m512i vec;
 #define shuffle(v, order) _mm512_shuffle_epi8(v, order)
 #define add32(a, b)       _mm512_add_epi32(a, b)
 #define shift_left(v, n)  _mm512_slli_epi32(v, n)
+#define shift_right(v, n) _mm512_srai_epi32(v, n)
+#define pack32(a, b)      _mm512_packs_epi32(a, b)
+#define pack16(a, b)      _mm512_packus_epi16(a, b)
 #define low8(a, b)        _mm512_unpacklo_epi8(a, b)
 #define high8(a, b)       _mm512_unpackhi_epi8(a, b)
 

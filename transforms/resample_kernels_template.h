@@ -20,6 +20,8 @@
  *   top_bytes(held)              the top byte of each of their 32-bit numbers, in the level's own order within a lane
  *   in_order(v)                  its answer with vector 0's bytes first in each lane
  *   order_of(order)              shuffle(v, order_of(order)) = shuffle(in_order(v), order)
+ *   shift_right(v, n)            of each 32-bit number, with its sign
+ *   pack32(a, b), pack16(a, b)   numbers cut to 16 bits with a sign; to bytes; a's first in each lane
  *
  * and includes this file last.
  *
@@ -46,6 +48,34 @@ INLINE vec NAME(pair_)(const int16_t *w) {
     return set32(pair);
 }
 
+/* Half a unit of the result, once the high digits are shifted; is_cubic is a constant in all of these. */
+INLINE vec NAME(start_)(const bool is_cubic) {
+    return is_cubic ? set32(1 << (RESAMPLE_BITS - 1 - RESAMPLE_CUBIC_BITS)) : START;
+}
+
+INLINE vec NAME(shift_)(const bool is_cubic, vec high) {
+    return is_cubic ? shift_left(high, RESAMPLE_CUBIC_BITS) : shift_left(high, RESAMPLE_LOW_BITS);
+}
+
+INLINE void NAME(hold_)(const bool is_cubic, vec *held, int k, vec sum) {
+    if (is_cubic)
+        held[k] = shift_right(sum, RESAMPLE_BITS);
+    else
+        hold(held, k, sum);
+}
+
+/* Four vectors of results as bytes, those of vector 0 first in each lane. */
+INLINE vec NAME(bytes_)(const bool is_cubic, const vec *held) {
+    if (is_cubic) return pack16(pack32(held[0], held[1]), pack32(held[2], held[3]));
+    return in_order(top_bytes(held));
+}
+
+/* The same, and bytes shuffled within each lane by `order`, for the others order_of(order). */
+INLINE vec NAME(shuffled_)(const bool is_cubic, const vec *held, vec order) {
+    if (is_cubic) return shuffle(NAME(bytes_)(is_cubic, held), order);
+    return shuffle(top_bytes(held), order);
+}
+
 /* ---- Horizontal ------------------------------------------------------------------------------ */
 
 /* Copies of what a store of bytes could be meant to change. */
@@ -57,14 +87,14 @@ typedef struct NAME(source_) {
 #define GROUPS (RESAMPLE_ROWS / LANES)
 
 /* One output pixel of each row; up to 4 taps, or 5 where five pixels fit into one load. */
-INLINE void NAME(pixel_)(vec *out, const int32_t n_pairs, const NAME(source_) * from, ptrdiff_t at,
-                         const int16_t *w) {
+INLINE void NAME(pixel_)(const bool is_cubic, vec *out, const int32_t n_pairs,
+                         const NAME(source_) * from, ptrdiff_t at, const int16_t *w) {
     for (int32_t g = 0; g < GROUPS; g++) {
         const vec v = gather(from->rows + g * LANES, at);
-        vec sum = START;
+        vec sum = NAME(start_)(is_cubic);
         for (int32_t p = 0; p < n_pairs; p++)
             sum = dot(sum, shuffle(v, from->orders[p]), NAME(pair_)(w + 4 * p));
-        sum = shift_left(sum, RESAMPLE_LOW_BITS);
+        sum = NAME(shift_)(is_cubic, sum);
         for (int32_t p = 0; p < n_pairs; p++)
             sum = dot(sum, shuffle(v, from->orders[p]), NAME(pair_)(w + 4 * p + 2));
         out[g] = sum;
@@ -72,11 +102,12 @@ INLINE void NAME(pixel_)(vec *out, const int32_t n_pairs, const NAME(source_) * 
 }
 
 /* The same, any number of taps. */
-INLINE void NAME(wide_pixel_)(vec *out, const int32_t n_pairs, const NAME(source_) * from,
-                              ptrdiff_t at, const int16_t *w, int32_t channels) {
+INLINE void NAME(wide_pixel_)(const bool is_cubic, vec *out, const int32_t n_pairs,
+                              const NAME(source_) * from, ptrdiff_t at, const int16_t *w,
+                              int32_t channels) {
     vec high[GROUPS], low[GROUPS];
     for (int32_t g = 0; g < GROUPS; g++) {
-        high[g] = START;
+        high[g] = NAME(start_)(is_cubic);
         low[g] = zero();
     }
     for (int32_t p = 0; p < n_pairs; p += 2, at += 4 * channels)
@@ -89,11 +120,12 @@ INLINE void NAME(wide_pixel_)(vec *out, const int32_t n_pairs, const NAME(source
             }
         }
     for (int32_t g = 0; g < GROUPS; g++)
-        out[g] = add32(shift_left(high[g], RESAMPLE_LOW_BITS), low[g]);
+        out[g] = add32(NAME(shift_)(is_cubic, high[g]), low[g]);
 }
 
-INLINE void NAME(rows_)(const int wide, const int32_t n_pairs, uint8_t *out, ptrdiff_t out_step,
-                        const uint8_t *const *rows, const resample_axis *axis, int32_t channels) {
+INLINE void NAME(rows_)(const bool is_cubic, const int wide, const int32_t n_pairs, uint8_t *out,
+                        ptrdiff_t out_step, const uint8_t *const *rows, const resample_axis *axis,
+                        int32_t channels) {
     const int16_t *w = axis->weights;
     const int32_t *first = axis->first, n = axis->n_out;
     NAME(source_) from;
@@ -101,47 +133,64 @@ INLINE void NAME(rows_)(const int wide, const int32_t n_pairs, uint8_t *out, ptr
         from.rows[k] = rows[k];
     for (int32_t k = 0; k < 4; k++)
         from.orders[k] = repeat(iter__resample_orders[channels - 1][k]);
-    from.orders[3] = order_of(from.orders[3]);
+    if (!is_cubic) from.orders[3] = order_of(from.orders[3]);
     for (int32_t i = 0; i < n; i += RESAMPLE_PIXELS) {
         vec held[GROUPS][RESAMPLE_PIXELS];
         for (int32_t k = 0; k < RESAMPLE_PIXELS; k++, w += 4 * n_pairs) {
             const ptrdiff_t at = (ptrdiff_t)first[i + k] * channels;
             vec sum[GROUPS];
             if (wide)
-                NAME(wide_pixel_)(sum, n_pairs, &from, at, w, channels);
+                NAME(wide_pixel_)(is_cubic, sum, n_pairs, &from, at, w, channels);
             else
-                NAME(pixel_)(sum, n_pairs, &from, at, w);
+                NAME(pixel_)(is_cubic, sum, n_pairs, &from, at, w);
             for (int32_t g = 0; g < GROUPS; g++)
-                hold(held[g], k, sum[g]);
+                NAME(hold_)(is_cubic, held[g], k, sum[g]);
         }
         for (int32_t g = 0; g < GROUPS; g++)
             scatter(out + g * LANES * out_step + (ptrdiff_t)i * channels, out_step,
-                    shuffle(top_bytes(held[g]), from.orders[3]));
+                    NAME(shuffled_)(is_cubic, held[g], from.orders[3]));
     }
+}
+
+INLINE void NAME(any_rows_)(const bool is_cubic, uint8_t *out, ptrdiff_t out_step,
+                            const uint8_t *const *in, const resample_axis *axis, int32_t channels) {
+    const int fits = axis->n_taps <= 4 || (axis->n_taps == 5 && channels < 4);
+    if (!fits)
+        NAME(rows_)(is_cubic, 1, axis->n_pairs, out, out_step, in, axis, channels);
+    else if (axis->n_pairs == 1)
+        NAME(rows_)(is_cubic, 0, 1, out, out_step, in, axis, channels);
+    else if (axis->n_pairs == 2)
+        NAME(rows_)(is_cubic, 0, 2, out, out_step, in, axis, channels);
+    else
+        NAME(rows_)(is_cubic, 0, 3, out, out_step, in, axis, channels);
+}
+
+/* A function of its own, so that the other one's registers are not chosen for both. */
+static __attribute__((noinline)) void NAME(cubic_rows_)(uint8_t *out, ptrdiff_t out_step,
+                                                        const uint8_t *const *in,
+                                                        const resample_axis *axis,
+                                                        int32_t channels) {
+    NAME(any_rows_)(true, out, out_step, in, axis, channels);
 }
 
 static void NAME(horizontal_)(uint8_t *out, ptrdiff_t out_step,
                               const uint8_t *const in[RESAMPLE_ROWS], const resample_axis *axis,
                               int32_t channels) {
-    const int fits = axis->n_taps <= 4 || (axis->n_taps == 5 && channels < 4);
-    if (!fits)
-        NAME(rows_)(1, axis->n_pairs, out, out_step, in, axis, channels);
-    else if (axis->n_pairs == 1)
-        NAME(rows_)(0, 1, out, out_step, in, axis, channels);
-    else if (axis->n_pairs == 2)
-        NAME(rows_)(0, 2, out, out_step, in, axis, channels);
+    if (axis->is_cubic)
+        NAME(cubic_rows_)(out, out_step, in, axis, channels);
     else
-        NAME(rows_)(0, 3, out, out_step, in, axis, channels);
+        NAME(any_rows_)(false, out, out_step, in, axis, channels);
 }
 
 /* ---- Vertical -------------------------------------------------------------------------------- */
 
 /* n bytes, or as many as a vector has, from offset `at` of the rows. Half of each lane at a time: sums of all would not fit into 16 registers. */
-INLINE vec NAME(block_)(const int whole, const int32_t n_pairs, size_t at, size_t n,
-                        const uint8_t *const *rows, const int16_t *w) {
+INLINE vec NAME(block_)(const bool is_cubic, const int whole, const int32_t n_pairs, size_t at,
+                        size_t n, const uint8_t *const *rows, const int16_t *w) {
     vec held[4];
     for (int half = 0; half < 2; half++) {
-        vec high[2] = {START, START}, low[2] = {zero(), zero()};
+        const vec start = NAME(start_)(is_cubic);
+        vec high[2] = {start, start}, low[2] = {zero(), zero()};
         for (int32_t p = 0; p < n_pairs; p++) {
             const uint8_t *from_a = rows[2 * p] + at, *from_b = rows[2 * p + 1] + at;
             const vec a = whole ? load(from_a) : load_some(from_a, n);
@@ -154,33 +203,49 @@ INLINE vec NAME(block_)(const int whole, const int32_t n_pairs, size_t at, size_
             }
         }
         for (int k = 0; k < 2; k++)
-            hold(held, 2 * half + k, add32(shift_left(high[k], RESAMPLE_LOW_BITS), low[k]));
+            NAME(hold_)
+        (is_cubic, held, 2 * half + k, add32(NAME(shift_)(is_cubic, high[k]), low[k]));
     }
-    return in_order(top_bytes(held));
+    return NAME(bytes_)(is_cubic, held);
 }
 
-INLINE void NAME(row_)(const int32_t n_pairs, uint8_t *out, size_t n, const uint8_t *const *rows,
-                       const int16_t *w) {
+INLINE void NAME(row_)(const bool is_cubic, const int32_t n_pairs, uint8_t *out, size_t n,
+                       const uint8_t *const *rows, const int16_t *w) {
+    const size_t bytes = sizeof(vec);
     size_t at = 0;
-    for (; at + sizeof(vec) <= n; at += sizeof(vec))
-        store_some(out + at, NAME(block_)(1, n_pairs, at, 0, rows, w), sizeof(vec));
-    if (at < n) store_some(out + at, NAME(block_)(0, n_pairs, at, n - at, rows, w), n - at);
+    for (; at + bytes <= n; at += bytes)
+        store_some(out + at, NAME(block_)(is_cubic, 1, n_pairs, at, 0, rows, w), bytes);
+    if (at < n)
+        store_some(out + at, NAME(block_)(is_cubic, 0, n_pairs, at, n - at, rows, w), n - at);
+}
+
+INLINE void NAME(any_row_)(const bool is_cubic, uint8_t *out, size_t n, const uint8_t *const *rows,
+                           const int16_t *weights, int32_t n_pairs) {
+    if (n_pairs == 1)
+        NAME(row_)(is_cubic, 1, out, n, rows, weights);
+    else if (n_pairs == 2)
+        NAME(row_)(is_cubic, 2, out, n, rows, weights);
+    else if (n_pairs == 3)
+        NAME(row_)(is_cubic, 3, out, n, rows, weights);
+    else
+        NAME(row_)(is_cubic, n_pairs, out, n, rows, weights);
+}
+
+static __attribute__((noinline)) void NAME(cubic_row_)(uint8_t *out, size_t n,
+                                                       const uint8_t *const *rows,
+                                                       const int16_t *weights, int32_t n_pairs) {
+    NAME(any_row_)(true, out, n, rows, weights, n_pairs);
 }
 
 static void NAME(vertical_)(uint8_t *out, size_t n, const uint8_t *const *rows,
-                            const int16_t *weights, int32_t n_pairs) {
-    if (n_pairs == 1)
-        NAME(row_)(1, out, n, rows, weights);
-    else if (n_pairs == 2)
-        NAME(row_)(2, out, n, rows, weights);
-    else if (n_pairs == 3)
-        NAME(row_)(3, out, n, rows, weights);
+                            const int16_t *weights, int32_t n_pairs, bool is_cubic) {
+    if (is_cubic)
+        NAME(cubic_row_)(out, n, rows, weights, n_pairs);
     else
-        NAME(row_)(n_pairs, out, n, rows, weights);
+        NAME(any_row_)(false, out, n, rows, weights, n_pairs);
 }
 
-const resample_kernels NAME(iter__resample_) = {NAME(triangle_), NAME(horizontal_),
-                                                NAME(vertical_)};
+const resample_kernels NAME(iter__resample_) = {NAME(windows_), NAME(horizontal_), NAME(vertical_)};
 
 #undef INLINE
 #undef PASTE_

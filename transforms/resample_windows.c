@@ -1,7 +1,8 @@
 /*
  * resample_windows.c - which source pixels an output pixel is made of, and their weights.
  *
- * Here the filters whose windows are computed one by one; the triangle's are computed several at a time, see resample_windows_template.h.
+ * Here the filters whose windows are computed one by one; the triangle's and the cubic's are computed several at a time, see
+ * resample_windows_template.h.
  */
 #include <assert.h>
 #include <string.h>
@@ -103,6 +104,7 @@ int32_t iter__resample_taps(resample_filter filter, int64_t n_in, int64_t n_out)
     int64_t n = 1;
     switch (filter) {
     case RESAMPLE_BILINEAR: n = n_in < n_out ? 3 : 2 * n_in / n_out + 1; break;
+    case RESAMPLE_BICUBIC: n = n_in < n_out ? 5 : 4 * n_in / n_out + 1; break;
     case RESAMPLE_LINEAR: return 2;
     case RESAMPLE_AREA: n = scale + 2; break;
     case RESAMPLE_NEAREST: break;
@@ -118,12 +120,13 @@ void iter__resample_windows(resample_axis *axis, resample_filter filter, int64_t
     axis->n_out = (int32_t)n_out;
     const int32_t n_taps = iter__resample_taps(filter, n_in, n_out);
     axis->n_pairs = (n_taps + 1) / 2;
+    axis->is_cubic = filter == RESAMPLE_BICUBIC;
     if (filter == RESAMPLE_LINEAR)
         axis->n_taps = linear_windows(axis, room);
     else if (filter == RESAMPLE_AREA)
         axis->n_taps = area_windows(axis, n_taps, room);
     else
-        axis->n_taps = kernels->triangle(axis, n_taps, room);
+        axis->n_taps = kernels->windows(axis, n_taps, room);
     const int32_t n_pairs = (axis->n_taps + 1) / 2;
     if (n_pairs < axis->n_pairs) close_gaps(axis, n_pairs);
     const size_t window = (size_t)axis->n_pairs * 4 * sizeof(*axis->weights);

@@ -1,5 +1,6 @@
 /*
- * resample_windows_template.h - the triangle's windows, by inclusion: the including file defines NAME(x), which makes names of its level.
+ * resample_windows_template.h - the triangle's and the cubic's windows, by inclusion: the including file defines NAME(x), which makes names of its
+ * level.
  *
  * Weights are computed in double exactly as Pillow's precompute_coeffs() and normalize_coeffs_8bpc() compute them (the same operations in the same
  * order), because bits depend on it; but for several windows at a time and without branches, so that compilers make SIMD of the loops over k.
@@ -11,8 +12,7 @@
 #include "transforms/resample.h"
 
 #define ONE        (1 << RESAMPLE_BITS)
-#define HIGH_SHIFT (RESAMPLE_LOW_BITS - 2)
-#define LOW_MASK   ((1 << RESAMPLE_LOW_BITS) - 1)
+#define HIGH_SHIFT RESAMPLE_CUBIC_BITS
 
 /* Of output positions i .. i + 7, as far as there are so many, else of the last one. */
 typedef struct NAME(batch_) {
@@ -34,27 +34,48 @@ static inline void NAME(place_)(NAME(batch_) * b, const resample_axis *axis, int
     }
 }
 
+/* The filters over a distance of at least 0. */
+static inline double NAME(triangle_)(double x) {
+    return x < 1.0 ? 1.0 - x : 0.0;
+}
+
+static inline double NAME(cubic_)(double x) {
+    const double a = -0.5;
+    const double inner = ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
+    const double outer = (((x - 5) * x + 8) * x - 4) * a;
+    return x < 1.0 ? inner : x < 2.0 ? outer : 0.0;
+}
+
 /* Weights in 2^-22, [n_taps][RESAMPLE_BATCH]. */
-static inline void NAME(weigh_)(const NAME(batch_) * b, double shrink, int32_t n_taps, double *w,
-                                int32_t *out) {
+static inline __attribute__((always_inline)) void NAME(weigh_)(const bool is_cubic,
+                                                               const NAME(batch_) * b,
+                                                               double shrink, int32_t n_taps,
+                                                               double *w, int32_t *out) {
     double sum[RESAMPLE_BATCH] = {0};
     for (int32_t x = 0; x < n_taps; x++)
         for (int32_t k = 0; k < RESAMPLE_BATCH; k++) {
             const double distance = fabs(((double)(x + b->first[k]) - b->centre[k] + 0.5) * shrink);
-            const double inside = distance < 1.0 ? 1.0 - distance : 0.0;
+            const double inside = is_cubic ? NAME(cubic_)(distance) : NAME(triangle_)(distance);
             const double weight = x < b->count[k] ? inside : 0.0;
             w[x * RESAMPLE_BATCH + k] = weight;
             sum[k] += weight;
         }
     for (int32_t x = 0; x < n_taps; x++)
-        for (int32_t k = 0; k < RESAMPLE_BATCH; k++)
-            out[x * RESAMPLE_BATCH + k] = (int32_t)(0.5 + w[x * RESAMPLE_BATCH + k] / sum[k] * ONE);
+        for (int32_t k = 0; k < RESAMPLE_BATCH; k++) {
+            const double weight = w[x * RESAMPLE_BATCH + k] / sum[k];
+            const double half = is_cubic && weight < 0 ? -0.5 : 0.5;
+            out[x * RESAMPLE_BATCH + k] = (int32_t)(half + weight * ONE);
+        }
 }
 
-static int32_t NAME(triangle_)(resample_axis *axis, int32_t n_taps, void *room) {
+static inline __attribute__((always_inline)) int32_t
+NAME(fill_)(const bool is_cubic, resample_axis *axis, int32_t n_taps, void *room) {
     const double scale = (double)axis->n_in / (double)axis->n_out;
-    const double support = scale < 1.0 ? 1.0 : scale;
-    const double shrink = 1.0 / support;
+    const double step = scale < 1.0 ? 1.0 : scale;
+    const double support = is_cubic ? 2.0 * step : step;
+    const double shrink = 1.0 / step;
+    const int32_t low_shift = is_cubic ? 0 : 2;
+    const uint32_t low_mask = (1u << (HIGH_SHIFT + low_shift)) - 1;
     const int32_t n_pairs = (n_taps + 1) / 2;
     const int32_t end = (axis->n_out + RESAMPLE_PIXELS - 1) / RESAMPLE_PIXELS * RESAMPLE_PIXELS;
     double *w = room;
@@ -64,7 +85,7 @@ static int32_t NAME(triangle_)(resample_axis *axis, int32_t n_taps, void *room) 
         const int32_t here = end - i < RESAMPLE_BATCH ? end - i : RESAMPLE_BATCH;
         NAME(batch_) batch;
         NAME(place_)(&batch, axis, i, scale, support);
-        NAME(weigh_)(&batch, shrink, n_taps, w, weights);
+        NAME(weigh_)(is_cubic, &batch, shrink, n_taps, w, weights);
         memcpy(axis->first + i, batch.first, (size_t)here * sizeof(*axis->first));
         for (int32_t p = 0; p < n_pairs; p++) {
             const int32_t *a = weights + 2 * p * RESAMPLE_BATCH, *b = a + RESAMPLE_BATCH;
@@ -73,8 +94,8 @@ static int32_t NAME(triangle_)(resample_axis *axis, int32_t n_taps, void *room) 
             for (int32_t k = 0; k < here; k++, to += 4 * n_pairs) {
                 const int32_t one = a[k], two = has_b ? b[k] : 0;
                 const int16_t pair[4] = {(int16_t)(one >> HIGH_SHIFT), (int16_t)(two >> HIGH_SHIFT),
-                                         (int16_t)((one << 2) & LOW_MASK),
-                                         (int16_t)((two << 2) & LOW_MASK)};
+                                         (int16_t)((uint32_t)one << low_shift & low_mask),
+                                         (int16_t)((uint32_t)two << low_shift & low_mask)};
                 memcpy(to, pair, sizeof(pair));
                 n = one && 2 * p + 1 > n ? 2 * p + 1 : n;
                 n = two && 2 * p + 2 > n ? 2 * p + 2 : n;
@@ -84,6 +105,10 @@ static int32_t NAME(triangle_)(resample_axis *axis, int32_t n_taps, void *room) 
     return n;
 }
 
+static int32_t NAME(windows_)(resample_axis *axis, int32_t n_taps, void *room) {
+    return axis->is_cubic ? NAME(fill_)(true, axis, n_taps, room)
+                          : NAME(fill_)(false, axis, n_taps, room);
+}
+
 #undef ONE
 #undef HIGH_SHIFT
-#undef LOW_MASK

@@ -9,7 +9,8 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
     int64_t window[2];
     *out_scratch = 0;
     ITER_TRY(iter__stage_window(o->size, o->height, o->width, window, err));
-    return iter__resized_plan(iter__resized_filter(o->filter, o->antialias), in, window[0],
+    ITER_TRY(iter__resized_check(o->interpolation, o->antialias, err));
+    return iter__resized_plan(iter__resized_filter(o->interpolation, o->antialias), in, window[0],
                               window[1], out, out_scratch, err);
 }
 
@@ -18,14 +19,15 @@ static iter_status apply(void *state, const void *options, const iter_tensor *in
     const iter_resize_options *o = options;
     (void)rng;
     (void)err;
-    iter__resized_apply(state, iter__resized_filter(o->filter, o->antialias), in, out, scratch);
+    iter__resized_apply(state, iter__resized_filter(o->interpolation, o->antialias), in, out,
+                        scratch);
     return ITER_OK;
 }
 
 static size_t begin_rows(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
                          void *scratch) {
     const iter_resize_options *o = options;
-    return iter__resized_begin(state, iter__resized_filter(o->filter, o->antialias), in, out,
+    return iter__resized_begin(state, iter__resized_filter(o->interpolation, o->antialias), in, out,
                                scratch);
 }
 

@@ -17,8 +17,9 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
     if (o->size < 1) return iter__fail(err, ITER_EINVAL, "wants a size of at least 1: size=N");
     ITER_TRY(iter__stage_bytes(in, &image, err));
     if (!image.is_any) sides(o->size, image.height, image.width, side);
-    return iter__resized_plan(iter__resized_filter(o->filter, o->antialias), in, side[0], side[1],
-                              out, out_scratch, err);
+    ITER_TRY(iter__resized_check(o->interpolation, o->antialias, err));
+    return iter__resized_plan(iter__resized_filter(o->interpolation, o->antialias), in, side[0],
+                              side[1], out, out_scratch, err);
 }
 
 static iter_status apply(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
@@ -26,14 +27,15 @@ static iter_status apply(void *state, const void *options, const iter_tensor *in
     const iter_resize_short_options *o = options;
     (void)rng;
     (void)err;
-    iter__resized_apply(state, iter__resized_filter(o->filter, o->antialias), in, out, scratch);
+    iter__resized_apply(state, iter__resized_filter(o->interpolation, o->antialias), in, out,
+                        scratch);
     return ITER_OK;
 }
 
 static size_t begin_rows(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
                          void *scratch) {
     const iter_resize_short_options *o = options;
-    return iter__resized_begin(state, iter__resized_filter(o->filter, o->antialias), in, out,
+    return iter__resized_begin(state, iter__resized_filter(o->interpolation, o->antialias), in, out,
                                scratch);
 }
 

@@ -12,6 +12,13 @@ iter_status iter__resized_start(void *state, const void *options, iter_error *er
     return ITER_OK;
 }
 
+iter_status iter__resized_check(int32_t interpolation, bool antialias, iter_error *err) {
+    if (interpolation != ITER_INTERPOLATION_BICUBIC || antialias) return ITER_OK;
+    return iter__fail(err, ITER_EINVAL,
+                      "bicubic always goes with antialias: leave out antialias=no, or use "
+                      "interpolation=bilinear");
+}
+
 iter_status iter__resized_plan(resample_filter filter, const iter_desc *in, int64_t height,
                                int64_t width, iter_desc *out, size_t *out_scratch,
                                iter_error *err) {

@@ -16,11 +16,15 @@ typedef struct resized_state {
 iter_status iter__resized_start(void *state, const void *options, iter_error *err);
 
 /* Options of a stage, in the terms of resample.h. */
-static inline resample_filter iter__resized_filter(int32_t filter, bool antialias) {
-    if (filter == ITER_FILTER_AREA) return RESAMPLE_AREA;
-    if (filter == ITER_FILTER_NEAREST) return RESAMPLE_NEAREST;
+static inline resample_filter iter__resized_filter(int32_t interpolation, bool antialias) {
+    if (interpolation == ITER_INTERPOLATION_BICUBIC) return RESAMPLE_BICUBIC;
+    if (interpolation == ITER_INTERPOLATION_AREA) return RESAMPLE_AREA;
+    if (interpolation == ITER_INTERPOLATION_NEAREST) return RESAMPLE_NEAREST;
     return antialias ? RESAMPLE_BILINEAR : RESAMPLE_LINEAR;
 }
+
+/* EINVAL if the two do not go together. */
+iter_status iter__resized_check(int32_t interpolation, bool antialias, iter_error *err);
 
 /* *out = *in as height x width (ITER_VARIABLE where it is not known yet), and the scratch for it; of images of any size 0. EINVAL where `in` is
  * not u8 HWC, or something is too large. */
@@ -39,8 +43,8 @@ int64_t iter__resized_take(void *state, const uint8_t *const *rows, int32_t n);
 /* The rows that every such stage has, for the option table of an options struct. */
 /* clang-format off */
 #define RESIZED_OPTION_ROWS(struct_name)                                                        \
-    {"filter", "what a pixel is made of", ITER_OPTION_CHOICE, offsetof(struct_name, filter),    \
-     0, 0, "bilinear|area|nearest", 0},                                                         \
+    {"interpolation", "what a pixel is made of", ITER_OPTION_CHOICE,                            \
+     offsetof(struct_name, interpolation), 0, 0, "bilinear|bicubic|area|nearest", 0},           \
     {"antialias", "bilinear: over all pixels that fall into one, not the nearest two",          \
      ITER_OPTION_BOOL, offsetof(struct_name, antialias), 0, 0, NULL, 0},                        \
     {"jpeg-scale", "fast: let the decoder make JPEGs smaller on its way", ITER_OPTION_CHOICE,   \

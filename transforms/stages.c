@@ -1,11 +1,8 @@
 /* stages.c - what the plans of image stages share. */
 #include "transforms/stages.h"
 
-#include <assert.h>
 #include <math.h>
 #include <string.h>
-
-#include <iter/transforms.h>
 
 #include "iter/core/error.h"
 #include "transforms/pack_fold.h"
@@ -33,8 +30,9 @@ iter_status iter__stage_bytes(const iter_desc *in, stage_image *out, iter_error 
     ITER_TRY(iter__stage_image(in, out, err));
     if (in->dtype == ITER_U8 && out->is_hwc && out->channels <= 4) return ITER_OK;
     return iter__fail(err, ITER_EINVAL,
-                      "wants u8 [height, width, 1 to 4] \"HWC\", but got %s; `to:u8,hwc` first",
-                      iter_desc_text(in, shape, sizeof(shape)));
+                      "wants u8 [height, width, 1 to 4] \"HWC\", but got %s; put to:%s before it",
+                      iter_desc_text(in, shape, sizeof(shape)),
+                      in->dtype == ITER_U8 ? "layout=hwc" : "u8,hwc");
 }
 
 iter_status iter__stage_colors(const iter_desc *in, stage_image *out, iter_error *err) {
@@ -74,91 +72,13 @@ iter_dtype iter__stage_arithmetic(iter_dtype dtype) {
     return dtype == ITER_F64 ? ITER_F64 : ITER_F32;
 }
 
-/* ---- Pixels ----------------------------------------------------------------------------------- */
-
-static size_t pixel_bytes(const iter_tensor *image) {
-    const int64_t channels = image->desc.n_dims == 3 ? image->desc.dims[2] : 1;
-    return (size_t)channels * iter_dtype_bytes(image->desc.dtype);
-}
-
-/* n pixels backwards. */
-static void mirror(char *out, const char *in, int64_t n, size_t bytes) {
-    in += (size_t)n * bytes;
-    if (bytes == 3) {
-        for (int64_t i = 0; i < n; i++, out += 3) {
-            in -= 3;
-            memcpy(out, in, 3);
-        }
-        return;
-    }
-    for (int64_t i = 0; i < n; i++, out += bytes) {
-        in -= bytes;
-        memcpy(out, in, bytes);
-    }
-}
-
-void iter__stage_copy(const iter_tensor *in, iter_tensor *out, bool vertical, bool horizontal) {
-    const int64_t height = in->desc.dims[0], width = in->desc.dims[1];
-    const size_t bytes = pixel_bytes(in), row = (size_t)width * bytes;
-    const char *from = in->data;
-    char *to = out->data;
-    assert(out->desc.dims[0] == height && out->desc.dims[1] == width);
-    if (!vertical && !horizontal) {
-        memcpy(to, from, (size_t)height * row);
-        return;
-    }
-    for (int64_t y = 0; y < height; y++, to += row) {
-        const char *source = from + (size_t)(vertical ? height - 1 - y : y) * row;
-        if (horizontal)
-            mirror(to, source, width, bytes);
-        else
-            memcpy(to, source, row);
-    }
-}
-
-/* Where position i of an axis of n comes from, or -1. */
-static int64_t place(int64_t i, int64_t n, int32_t mode) {
-    if (i >= 0 && i < n) return i;
-    if (mode == ITER_PAD_CONSTANT) return -1;
-    if (mode == ITER_PAD_EDGE || n == 1) return i < 0 ? 0 : n - 1;
-    const int64_t period = 2 * (n - 1);
-    i = (i % period + period) % period;
-    return i < n ? i : period - i;
-}
-
-void iter__stage_window_copy(const iter_tensor *in, iter_tensor *out, int64_t y, int64_t x,
-                             int32_t mode, double fill) {
-    const int64_t in_height = in->desc.dims[0], in_width = in->desc.dims[1];
-    const int64_t height = out->desc.dims[0], width = out->desc.dims[1];
-    const size_t bytes = pixel_bytes(in);
-    const int64_t left = x < 0 ? (-x < width ? -x : width) : 0; /* pixels before the source's */
-    const int64_t right =
-        x + width > in_width ? (in_width - x > left ? in_width - x : left) : width;
-    uint8_t value;
-    char *to = out->data;
-    assert(in->desc.dtype == ITER_U8);
-    iter__element_from_f64(ITER_U8, fill, &value);
-    for (int64_t i = 0; i < height; i++, to += (size_t)width * bytes) {
-        const int64_t row = place(y + i, in_height, mode);
-        const char *from = (const char *)in->data + (row < 0 ? 0 : row) * in_width * (int64_t)bytes;
-        if (row < 0) {
-            memset(to, value, (size_t)width * bytes);
-            continue;
-        }
-        for (int64_t k = 0; k < width; k++) {
-            if (k == left && left < right) {
-                memcpy(to + (size_t)k * bytes, from + (size_t)(x + k) * bytes,
-                       (size_t)(right - left) * bytes);
-                k = right;
-                if (k >= width) break;
-            }
-            const int64_t column = place(x + k, in_width, mode);
-            if (column < 0)
-                memset(to + (size_t)k * bytes, value, bytes);
-            else
-                memcpy(to + (size_t)k * bytes, from + (size_t)column * bytes, bytes);
-        }
-    }
+iter_status iter__stage_table(const iter_desc *in, iter_desc *out, iter_error *err) {
+    *out = *in;
+    if (in->dtype == ITER_U8) return ITER_OK;
+    return iter__fail(err, ITER_EINVAL,
+                      "wants u8, but got %s; put it before stages that change the "
+                      "type, or `cast:u8` before it",
+                      iter_dtype_text(in->dtype));
 }
 
 /* ---- Rectangles -------------------------------------------------------------------------------- */

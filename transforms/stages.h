@@ -6,6 +6,8 @@
 
 #include <iter/ops.h>
 
+#include "transforms/lookup.h"
+
 /* An image's shape, whatever its layout; channels 1 where there is no such dimension. Of images of any
  * size ("HWC" only) height and width are 0 and is_any is set. */
 typedef struct stage_image {
@@ -36,14 +38,37 @@ iter_status iter__stage_bounds(const iter_option_list *list, const char *name, d
 /* The type after arithmetic on `dtype`. */
 iter_dtype iter__stage_arithmetic(iter_dtype dtype);
 
-/* What stages that only move pixels do to images of any size. */
+/* EINVAL if `in` is not u8; else *out = *in. The plan of stages that look bytes up. */
+iter_status iter__stage_table(const iter_desc *in, iter_desc *out, iter_error *err);
 
-/* `in` to `out`, elements of any type, HWC or HW, mirrored where asked. */
-void iter__stage_copy(const iter_tensor *in, iter_tensor *out, bool vertical, bool horizontal);
+/* State of stages that look bytes up: how, chosen at their start. */
+typedef struct stage_state {
+    iter__lookup *lookup;
+} stage_state;
+iter_status iter__stage_start(void *state, const void *options, iter_error *err);
 
-/* The part of `in` from (y, x) on that is as large as `out`; what lies outside of `in` is made as `mode` (iter_pad_mode) says. u8 only. */
-void iter__stage_window_copy(const iter_tensor *in, iter_tensor *out, int64_t y, int64_t x,
-                             int32_t mode, double fill);
+/* Foldable stages over images of any size, u8 HWC: their own fold calls, run over the one image at hand. A stage's plan() asks for the scratch, and
+ * says how many rows and columns it adds on the way; 0 if the size is not known yet. */
+size_t iter__stage_scratch(const iter_desc *in, int64_t more_rows, int64_t more_columns);
+iter_status iter__stage_apply(const iter_transform_ops *ops, const void *state, const void *options,
+                              const iter_tensor *in, iter_tensor *out, iter_rng *rng, void *scratch,
+                              iter_error *err);
+
+/* The window that a stage without padding cuts out. All of the image if the window does not fit, which plan() then says. */
+void iter__stage_wish(const iter_transform_ops *ops, const void *options, const iter_desc *in,
+                      iter_rng *rng, iter_image_wish *out);
+
+/* The functions of a stage's table that do so. */
+#define STAGE_APPLY(name, ops)                                                                 \
+    static iter_status name(void *state, const void *options, const iter_tensor *in,           \
+                            iter_tensor *out, iter_rng *rng, void *scratch, iter_error *err) { \
+        return iter__stage_apply(&(ops), state, options, in, out, rng, scratch, err);          \
+    }
+#define STAGE_WISH(name, ops)                                                 \
+    static void name(const void *options, const iter_desc *in, iter_rng *rng, \
+                     iter_image_wish *out) {                                  \
+        iter__stage_wish(&(ops), options, in, rng, out);                      \
+    }
 
 /* Draws the sides of a rectangle: its area `share` (two numbers) of height x width, its width over its height `ratio` (two numbers, uniform in the
  * logarithm). Two numbers are drawn, share first. Sides are rounded to nearest, halves to even, and may be 0 or beyond the image. */
@@ -64,6 +89,13 @@ extern const iter_transform_ops iter__transform_random_erasing;
 extern const iter_transform_ops iter__transform_color_jitter;
 extern const iter_transform_ops iter__transform_grayscale;
 extern const iter_transform_ops iter__transform_random_grayscale;
+extern const iter_transform_ops iter__transform_posterize;
+extern const iter_transform_ops iter__transform_random_posterize;
+extern const iter_transform_ops iter__transform_solarize;
+extern const iter_transform_ops iter__transform_random_solarize;
+extern const iter_transform_ops iter__transform_invert;
+extern const iter_transform_ops iter__transform_random_invert;
+extern const iter_transform_ops iter__transform_gamma;
 extern const iter_transform_ops iter__transform_scale;
 extern const iter_transform_ops iter__transform_normalize;
 extern const iter_transform_ops iter__transform_cast;

@@ -16,6 +16,8 @@
 #include "iter/core/grammar.h"
 #include "iter/core/options.h"
 
+#define NUMBER_MAX 64 /* of a number's text, where one is looked for */
+
 /* Where a text is read, and where its tokens go. */
 typedef struct scanner {
     const char *text, *at;
@@ -56,12 +58,15 @@ static bool is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static bool is_name(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+static bool is_key(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+           (c >= 'A' && c <= 'Z');
 }
 
-static bool is_key(char c) {
-    return is_name(c) || c == '_' || (c >= 'A' && c <= 'Z');
+/* More than names are made of: "RandomCrop" and "A.Flip" are read, so that the caller, which knows the
+ * names, can say what is meant. */
+static bool is_name(char c) {
+    return is_key(c) || c == '.';
 }
 
 static void skip_blanks(scanner *s) {
@@ -195,6 +200,9 @@ static iter_status read_stage(scanner *s, iter_grammar_call *out) {
     ITER_TRY(read_name(s, "stage", out));
     skip_blanks(s);
     if (!*s->at || *s->at == '|') return ITER_OK;
+    if (*s->at == '(')
+        return fail_at(s, s->at, "%s: options follow ':', without brackets: random-crop:32,pad=4",
+                       out->name);
     if (*s->at != ':')
         return fail_at(s, s->at, "%s: expected ':', '|' or the end after the name", out->name);
     s->at++;
@@ -246,6 +254,57 @@ static const void *target_of(const iter_grammar_call *call, int i, const iter_op
     return iter__options_find(ops, arg->key, *out_positional);
 }
 
+/* ---- Lists that were written with ',' ---------------------------------------------------------- */
+
+/* A number, without the brackets that other languages put around lists; NULL = none. */
+static const char *list_item(const char *value, char out[NUMBER_MAX]) {
+    double number;
+    value += strspn(value, "([{ ");
+    const size_t n = strcspn(value, ")]} ");
+    if (n >= NUMBER_MAX) return NULL;
+    memcpy(out, value, n);
+    out[n] = 0;
+    return iter__parse_number(out, &number) ? out : NULL;
+}
+
+/* Joins the numbers of argument i and of the unnamed ones after it; answers how many there are. */
+static int join_numbers(const iter_grammar_call *call, int i, char *out, size_t capacity) {
+    char item[NUMBER_MAX];
+    size_t used = 0;
+    int n = 0;
+    out[0] = 0;
+    for (; i < call->n_args && (n == 0 || !call->args[i].key); i++, n++) {
+        if (!list_item(call->args[i].value, item)) break;
+        if (used < capacity)
+            used += (size_t)snprintf(out + used, capacity - used, "%s%s", n ? ";" : "", item);
+    }
+    return n;
+}
+
+/* "mean=0.5,0.5,0.5" would be a list of one number and two unnamed arguments. */
+static iter_status check_list(const iter_grammar_call *call, int i, const iter_ops *ops,
+                              const iter_option *row, iter_error *err) {
+    char joined[160];
+    if (!call->args[i].key || row->type != ITER_OPTION_LIST) return ITER_OK;
+    if (join_numbers(call, i, joined, sizeof(joined)) < 2) return ITER_OK;
+    return iter__fail(err, ITER_EINVAL, "%s: the numbers of a list are separated by ';': %s=%s",
+                      ops->name, row->name, joined);
+}
+
+/* An argument that no option is for. */
+static iter_status fail_target(const iter_grammar_call *call, int i, const iter_ops *ops,
+                               int positional, const char *skip, iter_error *err) {
+    const iter_option *first = iter__options_find(ops, NULL, 1);
+    char joined[160];
+    if (!call->args[i].key && first && first->type == ITER_OPTION_LIST && !call->args[0].key &&
+        join_numbers(call, 0, joined, sizeof(joined)) == call->n_args)
+        return iter__fail(err, ITER_EINVAL,
+                          "%s: unnamed argument %d belongs to no option; the numbers of a list are "
+                          "separated by ';': %s=%s",
+                          ops->name, positional, first->name, joined);
+    return iter__options_unknown(ops, call->args[i].key, positional, skip, err);
+}
+
 static iter_status apply_arg(const iter_grammar_call *call, int i, const iter_ops *ops,
                              void *values, const char *skip, iter_error *err) {
     const iter_grammar_arg *arg = &call->args[i];
@@ -256,6 +315,8 @@ static iter_status apply_arg(const iter_grammar_call *call, int i, const iter_op
             return iter__fail(err, ITER_EINVAL, "%s: option '%s' is given twice", ops->name,
                               target == skip ? skip : ((const iter_option *)target)->name);
     if (is_skipped(arg, skip)) return ITER_OK;
+    if (!target) return fail_target(call, i, ops, positional, skip, err);
+    ITER_TRY(check_list(call, i, ops, target, err));
     return iter__options_set(ops, values, arg->key, positional, arg->value, err);
 }
 

@@ -223,16 +223,16 @@ static iter_status fail_bounds(const iter_ops *ops, const iter_option *row, cons
 }
 
 static iter_status fail_value(const iter_ops *ops, const iter_option *row, const char *text,
-                              const char *wanted, iter_error *err) {
-    return iter__fail(err, ITER_EINVAL, "%s: %s is '%.80s', it must be %s", ops->name, row->name,
-                      text, wanted);
+                              const char *wanted, const char *hint, iter_error *err) {
+    return iter__fail(err, ITER_EINVAL, "%s: %s is '%.80s', it must be %s%s", ops->name, row->name,
+                      text, wanted, hint);
 }
 
 /* "random-crop: unknown option 'sise'; it has size, pad, fill, mode" */
-static iter_status fail_unknown(const iter_ops *ops, const char *name, int positional,
-                                iter_error *err) {
+iter_status iter__options_unknown(const iter_ops *ops, const char *name, int positional,
+                                  const char *more, iter_error *err) {
     char known[320], hint[ITER_HINT_MAX];
-    iter__suggestion suggestion = {name, NULL, 0};
+    iter__suggestion suggestion = {name, NULL, 0, NULL};
     size_t n = 0;
     known[0] = 0;
     for (const iter_option *row = first_row(ops); row->name; row++) {
@@ -240,12 +240,64 @@ static iter_status fail_unknown(const iter_ops *ops, const char *name, int posit
             n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", n ? ", " : "", row->name);
         if (name) iter__suggestion_offer(&suggestion, row->name);
     }
+    if (name && more) iter__suggestion_offer(&suggestion, more);
     if (!n) snprintf(known, sizeof(known), "none");
     if (name)
         return iter__fail(err, ITER_EINVAL, "%s: unknown option '%.40s'; it has %s%s", ops->name,
                           name, known, iter__suggestion_text(&suggestion, hint));
     return iter__fail(err, ITER_EINVAL, "%s: unnamed argument %d belongs to no option; it has %s",
                       ops->name, positional, known);
+}
+
+/* ---- Words that are near --------------------------------------------------------------------- */
+
+#define TYPE_WORDS                                                                              \
+    "u8|i8|u16|i16|u32|i32|u64|i64|f16|bf16|f32|f64|bool|uint8|int8|uint16|int16|uint32|int32|" \
+    "uint64|"                                                                                   \
+    "int64|float16|bfloat16|float32|float64"
+
+static const char *words_of(const iter_option *row) {
+    return row->type == ITER_OPTION_CHOICE  ? row->choices
+           : row->type == ITER_OPTION_DTYPE ? TYPE_WORDS
+           : row->type == ITER_OPTION_BOOL  ? "true|false|yes|no"
+                                            : NULL;
+}
+
+/* For a word that `row` does not take: the nearest that it does take, or "; did you mean layout=nchw?"
+ * if another option takes it. */
+static const char *hint_word(const iter_ops *ops, const iter_option *row, const char *text,
+                             char out[ITER_HINT_MAX]) {
+    char nearest[64];
+    iter__suggestion suggestion = {text, NULL, 0, NULL};
+    iter__suggestion_offer_words(&suggestion, words_of(row), nearest, sizeof(nearest));
+    for (const iter_option *other = first_row(ops); other->name && !suggestion.nearest; other++) {
+        iter__suggestion meant = {text, NULL, 0, NULL};
+        if (other->type != ITER_OPTION_CHOICE && other->type != ITER_OPTION_DTYPE) continue;
+        iter__suggestion_offer_words(&meant, words_of(other), nearest, sizeof(nearest));
+        if (!meant.nearest || meant.distance > 1) continue;
+        snprintf(out, ITER_HINT_MAX, "; did you mean %.40s=%s?", other->name, nearest);
+        return out;
+    }
+    return iter__suggestion_text(&suggestion, out);
+}
+
+/* "; did you mean 'mean=0.5;0.5;0.5'?" for numbers between commas or blanks, maybe in brackets. */
+static const char *hint_list(const iter_option *row, const char *text, char out[ITER_HINT_MAX]) {
+    char list[64], item[64];
+    size_t n = 0;
+    double number;
+    out[0] = list[0] = 0;
+    for (const char *p = text + strspn(text, "([{ ,;"); *p; p += strspn(p, ")]} ,;")) {
+        const size_t length = strcspn(p, ")]} ,;");
+        snprintf(item, sizeof(item), "%.*s", (int)length, p);
+        p += length;
+        if (length >= sizeof(item) || !iter__parse_number(item, &number)) return out;
+        if (n < sizeof(list))
+            n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", n ? ";" : "", item);
+    }
+    if (n > 0 && n < sizeof(list))
+        snprintf(out, ITER_HINT_MAX, "; did you mean '%.40s=%s'?", row->name, list);
+    return out;
 }
 
 /* ---- Values from text ------------------------------------------------------------------------ */
@@ -258,7 +310,9 @@ static iter_status set_bool(const iter_ops *ops, const iter_option *row, void *v
         *(bool *)place(row, values) = i & 1;
         return ITER_OK;
     }
-    return fail_value(ops, row, text, "true, false, yes, no, 1 or 0", err);
+    char hint[ITER_HINT_MAX];
+    return fail_value(ops, row, text, "true, false, yes, no, 1 or 0",
+                      hint_word(ops, row, text, hint), err);
 }
 
 static iter_status set_int(const iter_ops *ops, const iter_option *row, void *values,
@@ -266,7 +320,7 @@ static iter_status set_int(const iter_ops *ops, const iter_option *row, void *va
     int64_t value;
     if (row->choices && strcmp(text, row->choices) == 0) text = "0"; /* the word for 0 */
     if (!parse_int(text, &value))
-        return fail_value(ops, row, text, "a whole number (k, M, G, KiB, MiB, GiB may follow)",
+        return fail_value(ops, row, text, "a whole number (k, M, G, KiB, MiB, GiB may follow)", "",
                           err);
     if (!in_bounds(row, (double)value)) return fail_bounds(ops, row, text, err);
     *(int64_t *)place(row, values) = value;
@@ -276,7 +330,7 @@ static iter_status set_int(const iter_ops *ops, const iter_option *row, void *va
 static iter_status set_double(const iter_ops *ops, const iter_option *row, void *values,
                               const char *text, iter_error *err) {
     double value;
-    if (!iter__parse_number(text, &value)) return fail_value(ops, row, text, "a number", err);
+    if (!iter__parse_number(text, &value)) return fail_value(ops, row, text, "a number", "", err);
     if (!in_bounds(row, value)) return fail_bounds(ops, row, text, err);
     *(double *)place(row, values) = value;
     return ITER_OK;
@@ -305,13 +359,15 @@ static iter_status set_choice(const iter_ops *ops, const iter_option *row, void 
         word += length;
         if (!*word) break;
     }
-    return iter__fail(err, ITER_EINVAL, "%s: %s is '%.80s', it must be one of %s", ops->name,
-                      row->name, text, row->choices);
+    char wanted[160], hint[ITER_HINT_MAX];
+    snprintf(wanted, sizeof(wanted), "one of %s", row->choices);
+    return fail_value(ops, row, text, wanted, hint_word(ops, row, text, hint), err);
 }
 
 static iter_status set_list(const iter_ops *ops, const iter_option *row, void *values,
                             const char *text, iter_error *err) {
     iter_option_list list = {0};
+    char hint[ITER_HINT_MAX];
     for (const char *p = text;; p++) {
         char item[NUMBER_DIGITS + 32];
         size_t n = strcspn(p, ";");
@@ -325,7 +381,8 @@ static iter_status set_list(const iter_ops *ops, const iter_option *row, void *v
                               row->name, ITER_OPTION_LIST_MAX);
         snprintf(item, sizeof(item), "%.*s", (int)(n < sizeof(item) ? n : sizeof(item) - 1), p);
         if (n >= sizeof(item) || !iter__parse_number(item, &list.values[list.n]))
-            return fail_value(ops, row, text, "numbers separated by ';'", err);
+            return fail_value(ops, row, text, "numbers separated by ';'",
+                              hint_list(row, text, hint), err);
         if (!in_bounds(row, list.values[list.n])) return fail_bounds(ops, row, item, err);
         list.n++;
         p = next;
@@ -338,8 +395,10 @@ static iter_status set_list(const iter_ops *ops, const iter_option *row, void *v
 static iter_status set_dtype(const iter_ops *ops, const iter_option *row, void *values,
                              const char *text, iter_error *err) {
     const iter_dtype dtype = iter_dtype_parse(text);
+    char hint[ITER_HINT_MAX];
     if (dtype == ITER_DTYPE_NONE)
-        return fail_value(ops, row, text, "an element type such as u8, i32, f16, bf16 or f32", err);
+        return fail_value(ops, row, text, "an element type such as u8, i32, f16, bf16 or f32",
+                          hint_word(ops, row, text, hint), err);
     *(int32_t *)place(row, values) = (int32_t)dtype;
     return ITER_OK;
 }
@@ -347,7 +406,7 @@ static iter_status set_dtype(const iter_ops *ops, const iter_option *row, void *
 iter_status iter__options_set(const iter_ops *ops, void *values, const char *name, int positional,
                               const char *text, iter_error *err) {
     const iter_option *row = iter__options_find(ops, name, positional);
-    if (!row) return fail_unknown(ops, name, positional, err);
+    if (!row) return iter__options_unknown(ops, name, positional, NULL, err);
     switch (row->type) {
     case ITER_OPTION_BOOL: return set_bool(ops, row, values, text, err);
     case ITER_OPTION_INT: return set_int(ops, row, values, text, err);

@@ -19,6 +19,11 @@ void iter__options_defaults(const iter_ops *ops, void *values);
 iter_status iter__options_set(const iter_ops *ops, void *values, const char *name, int positional,
                               const char *text, iter_error *err);
 
+/* The error for an option that there is not; name NULL = by positional number. `more` is another name
+ * that could be meant, or NULL. */
+iter_status iter__options_unknown(const iter_ops *ops, const char *name, int positional,
+                                  const char *more, iter_error *err);
+
 /* Checks every value against its row's bounds. A default may lie outside of them: it stands for
  * "not given". So do a NULL string, an empty list and no dtype. */
 iter_status iter__options_check(const iter_ops *ops, const void *values, iter_error *err);

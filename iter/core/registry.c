@@ -278,7 +278,7 @@ const iter_decoder_ops *iter_registry_decoder(const iter_registry *registry, con
 /* Offers the registry's own tables of a kind, then the built-in ones. */
 #define HINT(own, builtin, wanted, out)                                  \
     do {                                                                 \
-        iter__suggestion s_ = {wanted, NULL, 0};                         \
+        iter__suggestion s_ = {wanted, NULL, 0, NULL};                   \
         for (int32_t k_ = 0; registry && k_ < registry->own.n; k_++)     \
             iter__suggestion_offer(&s_, registry->own.tables[k_]->name); \
         for (int k_ = 0; (builtin)[k_]; k_++)                            \

@@ -34,7 +34,7 @@ static const iter_ops *find_table(const stage_list *list, const char *name) {
 static iter_status fail_unknown(const stage_list *list, const iter_grammar_call *call,
                                 iter_error *err) {
     char known[320], hint[ITER_HINT_MAX];
-    iter__suggestion suggestion = {call->name, NULL, 0};
+    iter__suggestion suggestion = {call->name, NULL, 0, NULL};
     size_t n = 0;
     known[0] = 0;
     for (int32_t i = 0; i < list->n_tables; i++) {

@@ -2,20 +2,31 @@
 #ifndef ITER_CORE_SUGGEST_H
 #define ITER_CORE_SUGGEST_H
 
+#include <stdbool.h>
+
 #include <iter/registry.h>
 
-#define ITER_HINT_MAX 64
+#define ITER_HINT_MAX 160
 
 /* What was written, and the nearest name offered so far. Begin with {wanted}. */
 typedef struct iter__suggestion {
     const char *wanted;
-    const char *nearest; /* NULL = none is near; borrowed from who offered it */
+    const char *nearest; /* NULL = none is near; borrowed from the caller that offered it */
     int distance;
+    const char *instead; /* what to write, if more than the name; else NULL */
 } iter__suggestion;
 
 void iter__suggestion_offer(iter__suggestion *s, const char *name);
 
-/* "; did you mean 'NAME'?", or "" where none is near. Returns out. */
+/* Offers each word of "a|b|c". `room`[capacity] keeps the nearest one; it must live as long as s. */
+void iter__suggestion_offer_words(iter__suggestion *s, const char *words, char *room,
+                                  size_t capacity);
+
+/* Entry i of the table of other libraries' names, false past its end: for tests. *instead may be
+ * NULL. */
+bool iter__other_name(size_t i, const char **theirs, const char **ours, const char **instead);
+
+/* "; did you mean 'NAME'?", or "" if none is near. Returns out. */
 const char *iter__suggestion_text(const iter__suggestion *s, char out[ITER_HINT_MAX]);
 
 /* The same over the names of a registry (NULL = the built-in ones alone). */

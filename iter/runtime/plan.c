@@ -11,6 +11,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
+#include "iter/core/suggest.h"
 #include "iter/runtime/runtime.h"
 
 #define SLOT_MAX ((size_t)1 << 48) /* times the number of slots it still fits 64 bits */
@@ -90,9 +91,12 @@ static iter_status check_sized(const iter_field_plan *field, const iter_stage *s
         return iter__fail(err, ITER_EINVAL,
                           "%s: field '%s' has images of any size; put " ADVICE " before it",
                           ops->base.name, field->out.name);
+    char shape[128];
     if (is_hwc) return ITER_OK;
-    return iter__fail(err, ITER_EINVAL, "%s (field '%s'): wants images in HWC", ops->base.name,
-                      field->out.name);
+    return iter__fail(
+        err, ITER_EINVAL, "%s (field '%s'): wants images in HWC, but got %s; put to:%s before it",
+        ops->base.name, field->out.name, iter_desc_text(&field->row, shape, sizeof(shape)),
+        field->row.dtype == ITER_U8 ? "layout=hwc" : "u8,hwc");
 }
 
 static iter_status add_apply(iter_plan *plan, iter_field_plan *field, const iter_stage *stage,
@@ -443,6 +447,22 @@ iter_status iter__plan_note(iter_plan *plan, const char *line, iter_error *err) 
 
 /* ---- Entry ----------------------------------------------------------------------------------- */
 
+/* "the dataset has no field 'lable'; it has data, label; did you mean 'label'?" */
+static iter_status fail_field(const iter_description *desc, const iter_stage *stage,
+                              iter_error *err) {
+    char known[ITER_MAX_FIELDS * (ITER_NAME_MAX + 2)], hint[ITER_HINT_MAX];
+    iter__suggestion suggestion = {stage->field, NULL, 0, NULL};
+    size_t n = 0;
+    for (int32_t f = 0; f < desc->n_fields; f++) {
+        n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", f ? ", " : "",
+                              desc->fields[f].name);
+        iter__suggestion_offer(&suggestion, desc->fields[f].name);
+    }
+    return iter__fail(err, ITER_EINVAL, "%s: the dataset has no field '%s'; it has %s%s",
+                      stage->ops->base.name, stage->field, n ? known : "none",
+                      iter__suggestion_text(&suggestion, hint));
+}
+
 static iter_status check_stages(const iter_description *desc, const iter_chain *chain,
                                 iter_error *err) {
     for (int32_t i = 0; i < iter__chain_n_stages(chain); i++) {
@@ -450,8 +470,7 @@ static iter_status check_stages(const iter_description *desc, const iter_chain *
         if (stage_field(desc, stage) >= 0) continue;
         const char *role = stage->ops->role == ITER_LABEL ? "label" : "data";
         const iter_status status =
-            stage->field[0] ? iter__fail(err, ITER_EINVAL, "%s: the dataset has no field '%s'",
-                                         stage->ops->base.name, stage->field)
+            stage->field[0] ? fail_field(desc, stage, err)
                             : iter__fail(err, ITER_EINVAL, "%s: the dataset has no %s field",
                                          stage->ops->base.name, role);
         return in_chain(status, stage, err);

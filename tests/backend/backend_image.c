@@ -120,8 +120,8 @@ static int resample_once(const resample_case *t, resample_filter filter, size_t 
 }
 
 static void resample_check(const resample_case *t, resample_filter filter, uint32_t seed) {
-    static const reference_filter naive[] = {REFERENCE_TRIANGLE, REFERENCE_LINEAR, REFERENCE_AREA,
-                                             REFERENCE_NEAREST};
+    static const reference_filter naive[] = {REFERENCE_TRIANGLE, REFERENCE_CUBIC, REFERENCE_LINEAR,
+                                             REFERENCE_AREA, REFERENCE_NEAREST};
     const size_t in_bytes = (size_t)(t->height * t->width * t->channels);
     const size_t out_bytes = (size_t)(t->out_height * t->out_width * t->channels);
     uint8_t *in = malloc(in_bytes), *got = malloc(out_bytes), *want = malloc(out_bytes);
@@ -170,6 +170,7 @@ static void test_resample_extremes(void) {
     static const resample_case cases[] = {{1, 20000, 1, 1, 2}, {9000, 1, 3, 1, 1}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         resample_check(&cases[i], RESAMPLE_BILINEAR, 1);
+        resample_check(&cases[i], RESAMPLE_BICUBIC, 1);
         resample_check(&cases[i], RESAMPLE_AREA, 2);
     }
     enum { IN = 77, OUT = 45 };
@@ -192,30 +193,65 @@ static void test_resample_extremes(void) {
 }
 
 /* What Pillow made of the same pixels. */
+static void check_golden(const struct pillow_resize *t, resample_filter filter, uint64_t want) {
+    const size_t out_bytes = (size_t)(t->out_height * t->out_width * t->channels);
+    uint8_t *in = malloc((size_t)(t->height * t->width * t->channels)), *out = malloc(out_bytes);
+    const size_t bytes = iter__resample_scratch(filter, t->height, t->width, t->out_height,
+                                                t->out_width, t->channels);
+    void *scratch = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    fill(in, t->height, t->width, t->channels, t->seed);
+    for (size_t k = 0; k < KERNELS; k++) {
+        if (!has_kernels(k)) continue;
+        const resample_image image = {in, t->width * t->channels, t->height, t->width};
+        iter__resample(filter, &image, out, t->out_height, t->out_width, t->channels,
+                       kernels[k].kernels, scratch);
+        if (!EXPECT(fnv(out, out_bytes) == want))
+            fprintf(stderr, "  filter %d, %d x %d to %d x %d, seed %u, %s\n", (int)filter,
+                    t->height, t->width, t->out_height, t->out_width, t->seed, kernels[k].name);
+    }
+    free(in);
+    free(out);
+    free(scratch);
+}
+
 static void test_resample_golden(void) {
     for (size_t i = 0; i < sizeof(pillow_resizes) / sizeof(pillow_resizes[0]); i++) {
-        const struct pillow_resize *t = &pillow_resizes[i];
-        uint8_t *in = malloc((size_t)(t->height * t->width * t->channels));
-        uint8_t *out = malloc((size_t)(t->out_height * t->out_width * t->channels));
-        void *scratch =
-            aligned_alloc(64, (iter__resample_scratch(RESAMPLE_BILINEAR, t->height, t->width,
-                                                      t->out_height, t->out_width, t->channels) +
-                               63) /
-                                  64 * 64);
-        fill(in, t->height, t->width, t->channels, t->seed);
-        for (size_t k = 0; k < KERNELS; k++) {
-            if (!has_kernels(k)) continue;
-            const resample_image image = {in, t->width * t->channels, t->height, t->width};
-            iter__resample(RESAMPLE_BILINEAR, &image, out, t->out_height, t->out_width, t->channels,
-                           kernels[k].kernels, scratch);
-            if (!EXPECT(fnv(out, (size_t)(t->out_height * t->out_width * t->channels)) ==
-                        t->bilinear))
-                fprintf(stderr, "  row %zu of pillow_resizes, %s\n", i, kernels[k].name);
-        }
-        free(in);
-        free(out);
-        free(scratch);
+        check_golden(&pillow_resizes[i], RESAMPLE_BILINEAR, pillow_resizes[i].bilinear);
+        check_golden(&pillow_resizes[i], RESAMPLE_BICUBIC, pillow_resizes[i].bicubic);
     }
+}
+
+/* Black beside white: a cubic goes below 0 and beyond 255 there, by the most if it is enlarged. */
+static void test_resample_edges(void) {
+    static const resample_case cases[] = {{8, 8, 3, 37, 41}, {2, 2, 1, 64, 64}, {9, 30, 4, 9, 13},
+                                          {30, 9, 3, 11, 9}, {3, 64, 1, 7, 65}, {12, 12, 3, 13, 7}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (int step = 1; step < 4; step++)
+            for (size_t k = 0; k < KERNELS; k++) {
+                const resample_case *t = &cases[i];
+                if (!has_kernels(k)) continue;
+                picture in = picture_new(t->height, t->width, t->channels, 1);
+                picture got = picture_new(t->out_height, t->out_width, t->channels, 1);
+                picture want = picture_new(t->out_height, t->out_width, t->channels, 1);
+                for (int64_t p = 0; p < t->height * t->width * t->channels; p++) {
+                    const int64_t y = p / (t->width * t->channels), x = p / t->channels % t->width;
+                    in.data[p] = (x / step + y / step) % 2 ? 255 : 0;
+                }
+                const resample_image image = {in.data, t->width * t->channels, t->height, t->width};
+                const size_t bytes =
+                    iter__resample_scratch(RESAMPLE_BICUBIC, t->height, t->width, t->out_height,
+                                           t->out_width, (int32_t)t->channels);
+                void *scratch = aligned_alloc(64, (bytes + 63) / 64 * 64);
+                iter__resample(RESAMPLE_BICUBIC, &image, got.data, t->out_height, t->out_width,
+                               (int32_t)t->channels, kernels[k].kernels, scratch);
+                reference_resize(REFERENCE_CUBIC, in.data, t->height, t->width,
+                                 (int32_t)t->channels, want.data, t->out_height, t->out_width);
+                check_pixels(kernels[k].name, &got, &want, 0);
+                free(scratch);
+                free(in.data);
+                free(got.data);
+                free(want.data);
+            }
 }
 
 /* Images of any size must become what the fused pass makes of the same image, where it has a size. */
@@ -224,6 +260,7 @@ static void test_same_as_fold(void) {
         "crop:3,2,9,11",
         "center-crop:8",
         "center-crop:height=9,width=4",
+        "center-crop:height=11,width=10,rounding=torchvision",
         "random-crop:7",
         "random-crop:height=5,width=12",
         "random-crop:13,pad=3,fill=200.7",
@@ -236,6 +273,18 @@ static void test_same_as_fold(void) {
         "random-erasing:1",
         "random-erasing:0.5,scale=0.3;1,ratio=0.1;10,fill=77",
         "random-crop:11,pad=2 | random-flip | random-erasing:0.7 | center-crop:6 | random-crop:5",
+        "pad:2,value=77",
+        "pad:top=1,right=3,mode=edge",
+        "pad:20,mode=reflect",
+        "cutout:5,fill=9",
+        "posterize:3",
+        "solarize:100",
+        "invert",
+        "gamma:0.5",
+        "random-posterize:2",
+        "random-solarize:99,0.6",
+        "random-invert",
+        "random-invert | pad:1,3 | gamma:2 | cutout:4,fill=200 | random-flip | posterize:5",
     };
     for (size_t i = 0; i < sizeof(chains) / sizeof(chains[0]); i++)
         for (uint64_t position = 0; position < 24; position++) {
@@ -280,12 +329,15 @@ static void test_resize_stages(void) {
         {"resize:24", 40, 30, 24, 24, REFERENCE_TRIANGLE},
         {"resize:height=21,width=50", 40, 30, 21, 50, REFERENCE_TRIANGLE},
         {"resize:24,antialias=0", 40, 30, 24, 24, REFERENCE_LINEAR},
-        {"resize:24,filter=area", 40, 30, 24, 24, REFERENCE_AREA},
-        {"resize:24,filter=nearest", 40, 30, 24, 24, REFERENCE_NEAREST},
+        {"resize:24,interpolation=area", 40, 30, 24, 24, REFERENCE_AREA},
+        {"resize:24,interpolation=nearest", 40, 30, 24, 24, REFERENCE_NEAREST},
+        {"resize:24,interpolation=bicubic", 40, 30, 24, 24, REFERENCE_CUBIC},
+        {"resize:height=90,width=21,interpolation=bicubic", 40, 30, 90, 21, REFERENCE_CUBIC},
+        {"resize-short:20,interpolation=bicubic", 40, 30, 26, 20, REFERENCE_CUBIC},
         {"resize-short:20", 40, 30, 26, 20, REFERENCE_TRIANGLE},
         {"resize-short:20", 33, 47, 20, 28, REFERENCE_TRIANGLE},
         {"resize-short:20", 33, 33, 20, 20, REFERENCE_TRIANGLE},
-        {"resize-short:50,filter=area", 30, 47, 50, 78, REFERENCE_AREA},
+        {"resize-short:50,interpolation=area", 30, 47, 50, 78, REFERENCE_AREA},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         for (int level = 0; level < LEVELS; level++) {
@@ -303,6 +355,24 @@ static void test_resize_stages(void) {
             free(in.data);
             free(got.data);
             free(want.data);
+        }
+}
+
+/* First row of an 8-row window in one of 8 to 20, as torchvision 0.14.1's functional.center_crop() answers, and Pillow's users' n // 2. */
+static void test_center_crop(void) {
+    static const int64_t torchvision[] = {0, 0, 1, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6};
+    static const char *const chains[] = {"center-crop:8", "center-crop:8,rounding=torchvision"};
+    for (int64_t n = 0; n < 13; n++)
+        for (int k = 0; k < 2; k++) {
+            const iter_stage *stage;
+            iter_chain *chain = one_stage(chains[k], &stage);
+            const iter_desc desc = pixels(8 + n, 20 - n, 3);
+            iter_rng rng = iter_rng_at(1, 0, 0);
+            iter_image_wish wish;
+            stage->ops->wish(stage->options, &desc, &rng, &wish);
+            EXPECT_EQ(wish.part.y, k ? torchvision[n] : n / 2);
+            EXPECT_EQ(wish.part.x, k ? torchvision[12 - n] : (12 - n) / 2);
+            iter_chain_unref(chain);
         }
 }
 
@@ -403,9 +473,13 @@ static void test_refusals(void) {
     refused("resize", &image, "wants a size");
     refused("resize:height=4", &image, "wants a size");
     refused("resize:9", &chw, "wants u8 [height, width, 1 to 4] \"HWC\"");
-    refused("resize:9", &f32, "`to:u8,hwc` first");
+    refused("resize:9", &f32, "put to:u8,hwc before it");
     refused("resize:9", &five, "1 to 4");
     refused("resize-short", &image, "wants a size");
+    refused("resize:9,interpolation=bicubic,antialias=no", &image,
+            "bicubic always goes with antialias");
+    refused("resize-short:9,interpolation=bicubic,antialias=no", &image, "bicubic always");
+    refused("random-resized-crop:9,interpolation=bicubic,antialias=no", &image, "bicubic always");
     refused("random-resized-crop:9,scale=0.5", &image, "scale=LEAST;LARGEST");
     refused("random-resized-crop:9,scale=0.5;0.4", &image, "scale=LEAST;LARGEST");
     refused("random-resized-crop:9,scale=0.5;1.4", &image, "at most 1");
@@ -432,7 +506,10 @@ static void test_refusals(void) {
                 {"grayscale", ITER_VARIABLE},
                 {"random-grayscale", ITER_VARIABLE},
                 {"color-jitter", ITER_VARIABLE},
-                {"random-erasing", ITER_VARIABLE}};
+                {"random-erasing", ITER_VARIABLE},
+                {"pad:3", ITER_VARIABLE},
+                {"cutout:3", ITER_VARIABLE},
+                {"invert", ITER_VARIABLE}};
     for (size_t i = 0; i < sizeof(open) / sizeof(open[0]); i++) {
         const iter_stage *stage;
         iter_chain *chain = one_stage(open[i].text, &stage);
@@ -492,9 +569,11 @@ int main(int argc, char **argv) {
         if (!use_level(level)) printf("not on this machine: %s\n", levels[level]);
     test_resample();
     test_resample_extremes();
+    test_resample_edges();
     test_resample_golden();
     test_same_as_fold();
     test_resize_stages();
+    test_center_crop();
     test_random_resized_crop();
     test_refusals();
     EXPECT(n_by_rows > 0);

@@ -241,6 +241,8 @@ static const char *const geometry[] = {
     "random-crop:height=4,width=3,pad=1",
     "center-crop:3",
     "center-crop:height=2,width=5",
+    "center-crop:height=3,width=4,rounding=torchvision",
+    "center-crop:height=1,width=2,rounding=torchvision",
     "crop:1,2,3,4",
     "pad:2",
     "pad:2,9",
@@ -327,6 +329,70 @@ static void test_windows(void) {
     run_chain(image(ITER_U8, "CHW", 4, 4, 3), "random-crop:size=4,pad=40 | flip | normalize");
 }
 
+/* Tables of bytes: alone and joined, before and after geometry, with every layout and type after them; of each sample's own, too. */
+static void test_tables(void) {
+    static const char *const tables[] = {"posterize:3",
+                                         "solarize:100",
+                                         "invert",
+                                         "gamma:0.5",
+                                         "gamma:2.2,1.5 | posterize:5",
+                                         "posterize:0",
+                                         "posterize:8",
+                                         "solarize:64 | invert | gamma:0.4",
+                                         "random-posterize:2",
+                                         "random-solarize:90,0.6",
+                                         "random-invert",
+                                         "random-invert | gamma:1.7 | random-solarize"};
+    static const char *const after[] = {"",
+                                        " | normalize:mean=0.4;0.5;0.6,std=0.2;0.3;0.25",
+                                        " | normalize:0.5,0.25 | to:f16,hwc",
+                                        " | scale:0.5,1 | to:u8,chw",
+                                        " | to:u8,hwc",
+                                        " | cast:i32"};
+    static const char *const large[] = {
+        "random-crop:size=70,pad=9 | random-flip | normalize:0.5,0.25 | to:f32,chw",
+        "random-crop:size=60,pad=3 | random-flip | to:u8,hwc",
+        "random-crop:size=70,pad=9,mode=reflect | random-flip | cutout:20 | to:f16,hwc"};
+    static const char *const layouts[] = {"CHW", "HWC"};
+    char chain[640];
+    for (int t = 0; t < (int)(sizeof(tables) / sizeof(tables[0])); t++)
+        for (int from = 0; from < 2; from++) {
+            for (int j = 0; j < 6; j++) {
+                snprintf(chain, sizeof(chain), "%s%s", tables[t], after[j]);
+                run_chain(image(ITER_U8, layouts[from], 6, 7, 3), chain);
+                if (t % 3 == j % 3) run_chain(image(ITER_U8, layouts[from], 40, 67, 3), chain);
+                snprintf(chain, sizeof(chain), "%s%s", tables[t],
+                         j == 1 ? " | normalize:0.4,0.25" : after[j]);
+                run_chain(image(ITER_U8, layouts[from], 5, 9, 4), chain);
+                run_chain(image(ITER_U8, layouts[from], 5, 9, 1), chain);
+            }
+            for (int i = t % 4; i < N_GEOMETRY; i += 4) { /* over all tables, each three times */
+                const char *end = after[(i + t) % 6];
+                snprintf(chain, sizeof(chain), "%s | %s%s", tables[t], geometry[i], end);
+                run_chain(image(ITER_U8, layouts[from], 6, 7, 3), chain);
+                snprintf(chain, sizeof(chain), "%s | %s%s", geometry[i], tables[t], end);
+                run_chain(image(ITER_U8, layouts[from], 6, 7, 3), chain);
+            }
+            for (int i = 0; i < 3; i++) { /* too large to be looked up as a whole */
+                snprintf(chain, sizeof(chain), "%s | %s", tables[t], large[i]);
+                run_chain(image(ITER_U8, layouts[from], 66, 91, 3), chain);
+            }
+            snprintf(chain, sizeof(chain), "%s | random-crop:33,pad=2 | random-flip | to:u8,chw",
+                     tables[t]);
+            run_chain(image(ITER_U8, layouts[from], 34, 35, 3), chain);
+        }
+    run_chain(image(ITER_U8, "HW", 6, 7, 1), "pad:1,9 | solarize:5 | flip | cutout:2,fill=200");
+    run_chain(image(ITER_U8, "CHW", 6, 7, 3),
+              "invert | pad:1,value=7 | scale:2,1 | pad:1,value=-0.7 | cast:u8 | invert");
+    run_chain(image(ITER_U8, "CHW", 6, 7, 3), "invert | cast:f32 | pad:1,value=0.3 | scale:2,1");
+    run_chain(image(ITER_U8, "CHW", 6, 7, 3), "scale:0.5 | cast:u8 | posterize:3 | scale:0.5 | "
+                                              "cast:u8 | gamma:0.5 | to:u8,hwc");
+    run_chain(image(ITER_I32, "CHW", 6, 7, 3), "cast:u8 | solarize:100 | cast:f32");
+    const iter_desc flat = {.dtype = ITER_U8, .n_dims = 1, .dims = {77}};
+    run_chain(flat, "gamma:0.5");
+    run_chain(flat, "random-solarize | normalize:0.5,0.25");
+}
+
 /* What a fold means: fills go through what follows, casts that round end a pass. */
 static void test_meaning(void) {
     const iter_desc chw = image(ITER_U8, "CHW", 4, 5, 3);
@@ -393,6 +459,7 @@ static void test_refusals(void) {
     expect_refused(flat, "normalize:mean=1;2", "no channels");
     expect_refused(ids, "normalize", "but got i32");
     expect_refused(chw, "cast", "wants an element type");
+    expect_refused(chw, "normalize | posterize:3", "wants u8, but got f32");
 }
 
 /* ---- Timing ---------------------------------------------------------------------------------------------------------------- */
@@ -521,6 +588,7 @@ int main(int argc, char **argv) {
     test_layouts();
     test_geometry();
     test_windows();
+    test_tables();
     test_meaning();
     test_refusals();
     EXPECT(n_banded > 0);

@@ -317,6 +317,11 @@ static void test_refusals(void) {
     expect_none(chw, "cast:f32 | pad:1,value=1e300", "not finite");
     expect_none(image("HW", 40000, 1, 1), "flip", "above 32767 pixels a side");
     expect_program(image("HW", 40000, 1, 1), "cast:f16");
+    expect_none(chw, "flip | posterize:3 | normalize",
+                "posterize: a table of bytes, which no kernel looks up");
+    expect_none(chw, "random-solarize | normalize", "random-solarize: a table of bytes");
+    expect_program(chw, "posterize:8 | invert | pad:1,9 | invert | normalize:0.5,0.25");
+    expect_program(chw, "random-crop:5,pad=2,fill=3 | invert | normalize:0.5,0.25 | to:f16,nhwc");
     test_own_stage();
 }
 

@@ -34,7 +34,7 @@ def image(pixels):
 
 print("/* Made by make_pillow.py: what Pillow %s makes of the pixels that image_stage.h fills in. */" % PIL.__version__)
 print("#ifndef TESTS_GOLDEN_PILLOW_H\n#define TESTS_GOLDEN_PILLOW_H\n\n#include <stdint.h>\n\n/* clang-format off */")
-print("static const struct pillow_resize {\n    int32_t height, width, channels, out_height, out_width;\n    uint32_t seed;\n    uint64_t bilinear;\n} pillow_resizes[] = {")
+print("static const struct pillow_resize {\n    int32_t height, width, channels, out_height, out_width;\n    uint32_t seed;\n    uint64_t bilinear, bicubic;\n} pillow_resizes[] = {")
 sizes = [(100, 133), (133, 100), (64, 64), (57, 91), (120, 30), (30, 120), (37, 53), (200, 40), (41, 211), (7, 5), (1, 60), (60, 1)]
 outs = [(56, 56), (64, 48), (91, 57), (29, 30), (111, 13), (12, 64), (64, 64)]
 seed = 0
@@ -42,8 +42,9 @@ for size in sizes:
     for out in outs:
         seed += 1
         channels = 1 if seed % 9 == 0 else 3  # of four, Pillow has alpha multiplied in
-        made = image(fill(*size, channels, seed)).resize((out[1], out[0]), Image.BILINEAR)
-        print("    {%d, %d, %d, %d, %d, %d, UINT64_C(0x%016x)}," % (*size, channels, *out, seed, fnv(np.asarray(made))))
+        source = image(fill(*size, channels, seed))
+        made = [fnv(np.asarray(source.resize((out[1], out[0]), how))) for how in (Image.BILINEAR, Image.BICUBIC)]
+        print("    {%d, %d, %d, %d, %d, %d, UINT64_C(0x%016x), UINT64_C(0x%016x)}," % (*size, channels, *out, seed, *made))
 print("};\n")
 print("/* b brightness, c contrast, s saturation by a factor; h hue on by so many of 256; g gray. */")
 print("static const struct pillow_color {\n    char what;\n    double number;\n    uint32_t seed;\n    uint64_t hash;\n} pillow_colors[] = {")

@@ -3,7 +3,7 @@ they are installed.
 
 Usage: check_images.py   with ITERBENCH in the environment (built with PNG), and ITER_DATA with photos in it; else skipped (77)
 
-Equal byte for byte: bilinear with antialias (Pillow 13 or later; before, one level apart), colours (Pillow), crops, flips, erasing. Within one level:
+Equal byte for byte: bilinear with antialias and bicubic (Pillow 13 or later; before, one level apart), colours (Pillow), crops, flips, erasing. Within one level:
 bilinear without antialias (numpy, torch), area (numpy). Nearest takes the pixel under the centre. Random numbers are drawn by a Philox written from its definition, and sides by exp and log.
 """
 import glob, math, os, subprocess, sys, tempfile
@@ -57,8 +57,12 @@ class Draws(philox.Draws):
 
 # ---- Stages: pixels [H, W, 3] and a position to pixels -------------------------------------------------------
 
-def bilinear(height, width):
-    return lambda a, at: np.asarray(Image.fromarray(a).resize((width, height), Image.BILINEAR))
+def bilinear(height, width, how=Image.BILINEAR):
+    return lambda a, at: np.asarray(Image.fromarray(a).resize((width, height), how))
+
+
+def bicubic(height, width):
+    return bilinear(height, width, Image.BICUBIC)
 
 
 def lines(a, n_out, weights):  # along the first axis, in float64
@@ -95,11 +99,18 @@ def centre(size):
     return crop
 
 
-def short(size):
+def torchvision_centre(size):  # its functional.center_crop()
+    def crop(a, at):
+        y, x = int(round((a.shape[0] - size) / 2.0)), int(round((a.shape[1] - size) / 2.0))
+        return a[y:y + size, x:x + size]
+    return crop
+
+
+def short(size, how=bilinear):
     def resize(a, at):
         height, width = a.shape[:2]
         height, width = (size, size * width // height) if height <= width else (size * height // width, size)
-        return bilinear(height, width)(a, at)
+        return how(height, width)(a, at)
     return resize
 
 
@@ -111,7 +122,7 @@ def random_crop(size):
     return crop
 
 
-def resized_crop(size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3)):
+def resized_crop(size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), how=bilinear):
     def crop(a, at):
         draws, (height, width) = Draws("random-resized-crop", at), a.shape[:2]
         for _ in range(10):
@@ -126,7 +137,7 @@ def resized_crop(size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3)):
             elif width / height > ratio[1]:
                 w = round(height * ratio[1])
             y, x = (height - h) // 2, (width - w) // 2
-        return bilinear(size, size)(a[y:y + h, x:x + w], at)
+        return how(size, size)(a[y:y + h, x:x + w], at)
     return crop
 
 
@@ -182,12 +193,17 @@ CHAINS = [
     ("resize:224", [bilinear(224, 224)], PILLOW),
     ("resize:height=150,width=260", [bilinear(150, 260)], PILLOW),
     ("resize:height=600,width=37", [bilinear(600, 37)], PILLOW),
+    ("resize:224,interpolation=bicubic", [bicubic(224, 224)], PILLOW),
+    ("resize:height=600,width=37,interpolation=bicubic", [bicubic(600, 37)], PILLOW),
+    ("resize-short:180,interpolation=bicubic | center-crop:160,rounding=torchvision", [short(180, bicubic), torchvision_centre(160)], PILLOW),
+    ("random-resized-crop:224,interpolation=bicubic", [resized_crop(224, how=bicubic)], PILLOW),
+    ("center-crop:201,rounding=torchvision", [torchvision_centre(201)], 0),
     ("resize:224,antialias=0", [by_weights(two_nearest, 224, 224)], 1),
     ("resize:height=150,width=700,antialias=0", [by_weights(two_nearest, 150, 700)], 1),
-    ("resize:224,filter=area", [by_weights(covered, 224, 224)], 1),
-    ("resize:height=97,width=64,filter=area", [by_weights(covered, 97, 64)], 1),
-    ("resize:224,filter=nearest", [nearest(224, 224)], 0),
-    ("resize:height=90,width=333,filter=nearest", [nearest(90, 333)], 0),
+    ("resize:224,interpolation=area", [by_weights(covered, 224, 224)], 1),
+    ("resize:height=97,width=64,interpolation=area", [by_weights(covered, 97, 64)], 1),
+    ("resize:224,interpolation=nearest", [nearest(224, 224)], 0),
+    ("resize:height=90,width=333,interpolation=nearest", [nearest(90, 333)], 0),
     ("resize-short:180 | center-crop:160", [short(180), centre(160)], PILLOW),
     ("center-crop:256", [centre(256)], 0),
     ("random-crop:200", [random_crop(200)], 0),

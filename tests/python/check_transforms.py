@@ -39,6 +39,10 @@ class Image:
     def value(self):
         return self.a * self.x + self.b
 
+    def look_up(self, table):  # values are bytes, whatever they are made of
+        self.x = table[self.value().astype(np.int64)].astype(np.float64)
+        self.a, self.b = np.ones(self.x.shape), np.zeros(self.x.shape)
+
     def round(self, dtype):  # a cast that rounds: from here on the value is what it was rounded to
         self.x = nearest(self.value(), dtype)
         self.a, self.b, self.dtype = np.ones(self.x.shape), np.zeros(self.x.shape), dtype
@@ -88,10 +92,22 @@ def cutout(image, o, draws):
     image.x[:, rows, columns], image.a[:, rows, columns], image.b[:, rows, columns] = float(o.get("fill", 0)), 1, 0
 
 
+def table_of(name, o):
+    x = np.arange(256)
+    if name == "posterize":
+        return x & ~(2**(8 - int(o["bits"])) - 1)
+    if name == "solarize":
+        return np.where(x < int(o.get("threshold", 128)), x, 255 - x)
+    if name == "invert":
+        return 255 - x
+    return np.minimum(np.floor(255.999 * float(o.get("gain", 1)) * (x / 255.0)**float(o["gamma"])), 255)
+
+
 TYPES = {"u8": "u1", "i8": "i1", "u16": "u2", "i16": "i2", "u32": "u4", "i32": "i4", "u64": "u8", "i64": "i8", "f16": "f2", "bf16": "bf16",
          "f32": "f4", "f64": "f8"}
 POSITIONAL = {"random-crop": ["size"], "center-crop": ["size"], "crop": ["y", "x", "height", "width"], "pad": ["all", "value"],
-              "random-flip": ["p"], "flip": ["axis"], "cutout": ["size"], "scale": ["factor", "bias"],
+              "posterize": ["bits"], "random-posterize": ["bits", "p"], "solarize": ["threshold"], "random-solarize": ["threshold", "p"],
+              "random-invert": ["p"], "gamma": ["gamma", "gain"], "random-flip": ["p"], "flip": ["axis"], "cutout": ["size"], "scale": ["factor", "bias"],
               "normalize": ["mean", "std"], "cast": ["dtype"], "to": ["dtype", "layout"]}
 
 
@@ -105,7 +121,10 @@ def apply(image, name, o, draws):
         y, x = draws.below(height - window[0] + 1), draws.below(width - window[1] + 1)
         image.map(lambda m: m[:, y:y + window[0], x:x + window[1]])
     elif name == "center-crop":
-        y, x = (height - window[0]) // 2, (width - window[1]) // 2
+        if o.get("rounding") == "torchvision":
+            y, x = int(round((height - window[0]) / 2.0)), int(round((width - window[1]) / 2.0))
+        else:
+            y, x = (height - window[0]) // 2, (width - window[1]) // 2
         image.map(lambda m: m[:, y:y + window[0], x:x + window[1]])
     elif name == "crop":
         y, x = int(o["y"]), int(o["x"])
@@ -116,6 +135,13 @@ def apply(image, name, o, draws):
         image.map(lambda m: m[:, ::-1] if o.get("axis") == "vertical" else m[:, :, ::-1])
     elif name == "cutout":
         cutout(image, o, draws)
+    elif name == "invert":  # arithmetic of bytes, which adds up with what follows
+        dtype = image.dtype
+        image.affine(-1, 255)
+        image.dtype = dtype
+    elif name in ("posterize", "solarize", "gamma") or (name in ("random-posterize", "random-solarize", "random-invert") and
+                                                        draws.chance(float(o.get("p", 0.5)))):
+        image.look_up(table_of(name.replace("random-", ""), o))
     elif name == "scale":
         image.affine(float(o.get("factor", 1)), float(o.get("bias", 0)))
     elif name == "normalize":
@@ -190,7 +216,8 @@ def dump(data, chain, level, folder):
 NORMALIZE = "normalize:mean=0.491;0.482;0.447,std=0.247;0.243;0.261"
 COLOUR = [
     "random-crop:32,pad=4", "random-crop:size=28", "random-crop:height=20,width=25,pad=3,fill=99", "random-crop:32,pad=4,mode=reflect",
-    "random-crop:32,pad=6,mode=edge", "center-crop:24", "center-crop:height=9,width=21", "crop:3,5,20,17", "pad:2", "pad:2,77",
+    "random-crop:32,pad=6,mode=edge", "center-crop:24", "center-crop:height=9,width=21", "center-crop:height=29,width=27,rounding=torchvision",
+    "center-crop:height=25,width=26,rounding=torchvision", "crop:3,5,20,17", "pad:2", "pad:2,77",
     "pad:top=1,left=2,bottom=3,right=4,value=300", "pad:5,mode=reflect", "pad:40,mode=reflect", "pad:5,mode=edge", "flip", "flip:vertical",
     "random-flip", "random-flip:0.25,axis=vertical", "cutout:8", "cutout:9,fill=128", "scale:0.5,3", "scale:2 | cast:u8", NORMALIZE,
     "normalize:0.5,0.25", "cast:f64", "cast:i8", "cast:i64", "cast:f16", "cast:bf16", "to:f32,nhwc", "to:u8,hwc", "to:f16,chw",
@@ -201,8 +228,12 @@ COLOUR = [
     NORMALIZE + " | random-crop:32,pad=4 | random-flip", NORMALIZE + " | pad:2,value=0.5 | scale:2,1 | cutout:5,fill=-3",
     "scale:0.5 | cast:u8 | scale:0.25,1 | pad:1,value=9", "flip | flip:vertical | center-crop:31 | pad:3,value=5 | random-crop:30 | to:u8,nhwc",
     "random-flip | random-flip | random-flip:axis=vertical",
+    "posterize:4", "solarize:100", "invert", "gamma:0.5", "gamma:2.2,1.5 | cast:i32", "random-posterize:3", "random-solarize:90,0.7", "random-invert",
+    "random-crop:32,pad=4,fill=9 | random-flip | solarize:77 | invert | " + NORMALIZE + " | to:f32,nchw",
+    "random-crop:32,pad=4,fill=200 | random-solarize:77 | random-posterize:3 | " + NORMALIZE + " | to:f16,nhwc",
+    "random-invert | random-crop:28 | gamma:0.7 | cutout:8,fill=30 | posterize:5 | to:u8,nhwc",
 ]
-GREY = ["normalize:0.1307,0.3081 | to:f32,nchw", "random-crop:28,pad=2 | random-flip", "cutout:7 | cast:i16", "to:f32,nhwc", "pad:2"]
+GREY = ["normalize:0.1307,0.3081 | to:f32,nchw", "random-crop:28,pad=2 | random-flip", "cutout:7 | cast:i16", "to:f32,nhwc", "pad:2", "invert | random-solarize | pad:1,7 | cast:f32"]
 
 
 def make_sets(folder):

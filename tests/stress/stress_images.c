@@ -508,6 +508,13 @@ int main(void) {
     /* a stage of its own behind the pass that goes on with the rows as they are decoded */
     decoded_or_cut("random-resized-crop:size=24 | random-flip:p=1 | resize:16 | to:f32,nchw");
     decoded_or_cut("resize:24 | random-flip:p=1 | color-jitter:brightness=0.4 | to:f32,nchw");
+    decoded_or_cut("resize:height=24,width=70,interpolation=bicubic | random-flip | to:f32,nchw");
+    decoded_or_cut("random-resized-crop:size=24,interpolation=bicubic | to:f32,nchw");
+    /* tables of each sample's own, in the pass and over images of any size */
+    decoded_or_cut("resize:24 | random-solarize:90 | random-flip | to:f32,nchw");
+    decoded_or_cut("resize:80 | random-solarize:90 | gamma:0.5 | to:u8,nhwc");
+    decoded_or_cut("random-posterize:3 | pad:3,value=9 | cutout:9 | random-crop:size=24,pad=2 | "
+                   "invert | to:f32,nchw");
     percent = 80; /* all end early */
     same_for_all(CROP, OPTIONS, ITER_ON_ERROR_FAIL, false);
     decoded_or_cut(CROP);

@@ -305,6 +305,63 @@ static void cast(reference_image *image, iter_dtype dtype) {
     }
 }
 
+/* ---- Bytes ---- */
+
+typedef enum byte_change { POSTERIZE, SOLARIZE, GAMMA } byte_change;
+
+static double changed(byte_change change, double x, double number, double gain) {
+    const int byte = (int)x;
+    switch (change) {
+    case POSTERIZE: return byte / (1 << (8 - (int)number)) * (1 << (8 - (int)number));
+    case SOLARIZE: return byte < number ? byte : 255 - byte;
+    case GAMMA: break;
+    }
+    const double value = floor((255 + 1 - 1e-3) * gain * pow(byte / 255.0, number));
+    return value > 255 ? 255 : value;
+}
+
+static void change_bytes(reference_image *image, byte_change change, double number, double gain) {
+    for (int64_t i = 0; i < image->channels * image->height * image->width; i++) {
+        reference_value *v = &image->values[i];
+        const double x = reference_round(ITER_U8, v->a * v->x + v->b);
+        *v = (reference_value){changed(change, x, number, gain), 1, 0};
+    }
+}
+
+/* Arithmetic, as scale:-1,255 is, but bytes remain bytes. */
+static void invert(reference_image *image) {
+    for (int64_t c = 0; c < image->channels; c++)
+        affine(image, c, -1, 255);
+}
+
+/* False: no stage of bytes. */
+static int apply_bytes(reference_image *image, const char *name, const void *options,
+                       iter_rng *rng) {
+    if (strcmp(name, "posterize") == 0) {
+        change_bytes(image, POSTERIZE, (double)((const iter_posterize_options *)options)->bits, 1);
+    } else if (strcmp(name, "random-posterize") == 0) {
+        const iter_random_posterize_options *o = options;
+        if (iter_rng_chance(rng, o->p)) change_bytes(image, POSTERIZE, (double)o->bits, 1);
+    } else if (strcmp(name, "solarize") == 0) {
+        change_bytes(image, SOLARIZE, (double)((const iter_solarize_options *)options)->threshold,
+                     1);
+    } else if (strcmp(name, "random-solarize") == 0) {
+        const iter_random_solarize_options *o = options;
+        if (iter_rng_chance(rng, o->p)) change_bytes(image, SOLARIZE, (double)o->threshold, 1);
+    } else if (strcmp(name, "gamma") == 0) {
+        const iter_gamma_options *o = options;
+        change_bytes(image, GAMMA, o->gamma, o->gain);
+    } else if (strcmp(name, "invert") == 0) {
+        invert(image);
+    } else if (strcmp(name, "random-invert") == 0) {
+        if (iter_rng_chance(rng, ((const iter_random_invert_options *)options)->p))
+            change_bytes(image, SOLARIZE, 0, 1);
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
 static void random_crop(reference_image *image, const iter_random_crop_options *o, iter_rng *rng) {
     const int64_t height = o->size ? o->size : o->height, width = o->size ? o->size : o->width;
     pad(image, (sides){o->pad, o->pad, o->pad, o->pad}, o->mode, o->fill);
@@ -315,7 +372,11 @@ static void random_crop(reference_image *image, const iter_random_crop_options *
 
 static void center_crop(reference_image *image, const iter_center_crop_options *o) {
     const int64_t height = o->size ? o->size : o->height, width = o->size ? o->size : o->width;
-    crop(image, (image->height - height) / 2, (image->width - width) / 2, height, width);
+    if (o->rounding == ITER_ROUNDING_TORCHVISION) /* int(round(n / 2.0)), halves to even */
+        crop(image, (int64_t)rint((double)(image->height - height) / 2.0),
+             (int64_t)rint((double)(image->width - width) / 2.0), height, width);
+    else
+        crop(image, (image->height - height) / 2, (image->width - width) / 2, height, width);
 }
 
 static void to(reference_image *image, const iter_to_options *o) {
@@ -361,7 +422,7 @@ int reference_apply(reference_image *image, const iter_stage *stage,
     } else if (strcmp(name, "to") == 0) {
         to(image, options);
     } else {
-        return 0;
+        return apply_bytes(image, name, options, &rng);
     }
     return 1;
 }

@@ -7,17 +7,25 @@
 
 /* ---- Resize ------------------------------------------------------------------------------------- */
 
+/* Keys' cubic convolution, a = -0.5. */
+static double cubic(double x) {
+    const double a = -0.5;
+    if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+    return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+}
+
 /* Share of source position x in output position i, before anything is rounded or made to sum up to 1. */
 static double share(reference_filter filter, int64_t n_in, int64_t n_out, int64_t i, int64_t x) {
     const double scale = (double)n_in / (double)n_out;
     const double centre = ((double)i + 0.5) * scale;
-    if (filter == REFERENCE_TRIANGLE) {
-        const double support = fmax(scale, 1.0);
+    if (filter == REFERENCE_TRIANGLE || filter == REFERENCE_CUBIC) {
+        const double step = fmax(scale, 1.0), support = filter == REFERENCE_CUBIC ? 2 * step : step;
         int64_t low = (int64_t)(centre - support + 0.5), high = (int64_t)(centre + support + 0.5);
         if (low < 0) low = 0;
         if (high > n_in) high = n_in;
         if (x < low || x >= high) return 0;
-        return fmax(1.0 - fabs(((double)x - centre + 0.5) * (1.0 / support)), 0.0);
+        const double distance = fabs(((double)x - centre + 0.5) * (1.0 / step));
+        return filter == REFERENCE_CUBIC ? cubic(distance) : fmax(1.0 - distance, 0.0);
     }
     if (filter == REFERENCE_LINEAR) {
         double at = fmin(fmax(centre - 0.5, 0.0), (double)n_in - 1.0);
@@ -37,10 +45,10 @@ static void resize_line(reference_filter filter, const uint8_t *in, int64_t n_in
             sum += share(filter, n_in, n_out, i, x);
         for (int64_t x = 0; x < n_in; x++) {
             const double weight = share(filter, n_in, n_out, i, x) / sum;
-            value += (int64_t)(0.5 + weight * (1 << 22)) * in[x * step];
+            value += (int64_t)((weight < 0 ? -0.5 : 0.5) + weight * (1 << 22)) * in[x * step];
         }
         value >>= 22;
-        out[i * out_step] = (uint8_t)(value > 255 ? 255 : value);
+        out[i * out_step] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
     }
 }
 

@@ -9,6 +9,7 @@
 
 typedef enum reference_filter {
     REFERENCE_TRIANGLE,
+    REFERENCE_CUBIC,
     REFERENCE_LINEAR,
     REFERENCE_AREA,
     REFERENCE_NEAREST

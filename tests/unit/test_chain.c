@@ -107,6 +107,17 @@ Test(chain, refusals_name_stage_and_column) {
         {"bare | sample:sise=3",
          "chain: column 15: sample: unknown option 'sise'; it has size, flag"},
         {"sample:size=0", "chain: column 8: sample: size is 0, it may be 1 to 65536"},
+        {"bare | Baer", "chain: column 8: no stage is called 'Baer'; did you mean 'bare'?"},
+        {"RandomCrop:32", "chain: column 1: no stage is called 'RandomCrop'; did you mean "
+                          "'random-crop'?"},
+        {"one_hot:10", "chain: column 1: no stage is called 'one_hot'; did you mean 'one-hot'?"},
+        {"random-crop:32,padding=4", "chain: column 16: random-crop: unknown option 'padding'; it "
+                                     "has size, height, width, pad, "
+                                     "fill, mode; did you mean 'pad'?"},
+        {"to:f32,NCHW", "chain: column 8: to: layout is 'NCHW', it must be one of "
+                        "keep|nchw|nhwc|chw|hwc; did you mean 'nchw'?"},
+        {"normalize:mean=0.5,0.5,0.5", "chain: column 11: normalize: the numbers of a list are "
+                                       "separated by ';': mean=0.5;0.5;0.5"},
         {"bare || bare", "chain: column 7: the name of a stage is missing"},
         {"bare |", "chain: column 7: the name of a stage is missing"},
         {"| bare", "chain: column 1: the name of a stage is missing"},

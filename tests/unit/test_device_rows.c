@@ -131,6 +131,7 @@ static const char *const chains[] = {
     "random-crop:size=32,pad=4,fill=9 | random-flip | normalize:0.5,0.25 | to:f16,nhwc",
     "random-crop:size=27 | random-flip:axis=vertical | to:bf16,nhwc",
     "random-crop:size=24 | cutout:5,fill=77 | to:u8,nhwc",
+    "random-crop:size=24,pad=2,fill=9 | invert | normalize:0.5,0.25 | to:f16,nhwc",
     "random-flip | to:f32,nhwc | cast:i32,field=label",
     "normalize:0.5,0.25 | cast:f32,field=label",
     "cast:f32",
@@ -459,7 +460,10 @@ Test(device_rows, auto_weighs_the_bytes) {
         {"random-flip | to:u8,nhwc", "finished by workers: 3072 bytes a row would be"},
         {"random-crop:16 | to:f32", "finished by workers: 3072 bytes a row would be"},
         {"random-crop:32,pad=4,mode=edge | to:f32", "finished by workers: random-crop: a pad"},
-        {"to:u8,nchw", "rows are stored as they are read"}};
+        {"random-flip | posterize:3 | normalize | to:f32",
+         "finished by workers: posterize: a table of bytes, which no kernel looks up"},
+        {"random-solarize | to:f32", "finished by workers: random-solarize: a table of bytes"},
+        {"to:u8,nchw", "copy of 3072 bytes"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         iter_loader_options opt = options(COPIED);
         opt.finish = ITER_FINISH_AUTO;

@@ -103,6 +103,37 @@ Test(fold, text_says_what_runs) {
     drop(&p);
 }
 
+/* What a stage told before it turned out to need a new pass must not stay in the old one. */
+Test(fold, a_stage_of_the_next_pass_leaves_nothing_in_this_one) {
+    char text[512];
+    planned p = plan(&chw, "scale:0.5 | cast:u8 | to:i8,hwc", NULL);
+    cr_assert_eq(p.status, ITER_OK, "%s", p.err.message);
+    iter__pack.text(p.pack, text, sizeof(text));
+    cr_expect_not_null(strstr(text, "u8 to u8, CHW to CHW"), "%s", text);
+    cr_expect_not_null(strstr(text, "then to: u8 to i8, CHW to HWC"), "%s", text);
+    drop(&p);
+}
+
+Test(fold, text_says_which_tables_there_are) {
+    static const char *const cases[][2] = {
+        {"solarize:9 | scale", "solarize + scale: table of bytes, a*x+b, u8 to f32"},
+        {"random-solarize:9 | gamma:2", "random-solarize + gamma: per-sample table of bytes, u8"},
+        {"invert | scale", "invert + scale: a*x+b, u8 to f32"},
+        {"posterize:8", "copy of 60 bytes"},
+        {"scale | cast:u8 | solarize", "; then solarize: table of bytes"},
+        {"pad:1 | random-solarize", "; then random-solarize: per-sample table of bytes"},
+        {"random-solarize | pad:1", "random-solarize + pad: per-sample geometry"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[512];
+        planned p = plan(&chw, cases[i][0], NULL);
+        cr_assert_eq(p.status, ITER_OK, "%s", p.err.message);
+        iter__pack.text(p.pack, text, sizeof(text));
+        cr_expect_not_null(strstr(text, cases[i][1]), "'%s' gives '%s'", cases[i][0], text);
+        drop(&p);
+    }
+}
+
 Test(fold, refuses_what_cannot_be_folded) {
     const iter_desc ids = {ITER_I32, 1, {ITER_VARIABLE}, 10, "T"};
     planned p = plan(&ids, "cast:i64", NULL);
@@ -200,6 +231,34 @@ static iter_status wrong_crop(const void *options, iter_fold *fold, iter_error *
     return ITER_OK;
 }
 
+/* Bytes moved round by some places; the last of several tables by as many as the sample's number says. */
+static void turned(uint8_t table[256], uint64_t by) {
+    for (uint64_t i = 0; i < 256; i++)
+        table[i] = (uint8_t)(i + by);
+}
+
+static iter_status turn_plan(const void *options, iter_fold *fold, iter_error *err) {
+    uint8_t table[256];
+    (void)options;
+    (void)err;
+    turned(table, 100);
+    iter_fold_table(fold, table);
+    return ITER_OK;
+}
+
+static void turn_sample(const void *options, iter_fold *fold, iter_rng *rng) {
+    uint8_t table[256];
+    (void)options;
+    turned(table, iter_rng_below(rng, 256));
+    iter_fold_table(fold, table);
+}
+
+/* A cut, and after it a table of each sample's own, within one stage. */
+static iter_status cut_and_turn(const void *options, iter_fold *fold, iter_error *err) {
+    iter_fold_cutout(fold, 0, 0, 1, 1, 5);
+    return turn_plan(options, fold, err);
+}
+
 #define USER_STAGE(id, text, ...)                                         \
     static const iter_transform_ops id = {                                \
         .base = {sizeof(iter_transform_ops), text, "", NULL, NULL, 0, 0}, \
@@ -207,6 +266,9 @@ static iter_status wrong_crop(const void *options, iter_fold *fold, iter_error *
         __VA_ARGS__}
 USER_STAGE(round_ops, "round-and-scale", .fold_plan = round_and_scale);
 USER_STAGE(mark_ops, "mark", .fold_plan = mark_plan, .fold_sample = mark_sample);
+USER_STAGE(turn_ops, "turn", .fold_plan = turn_plan);
+USER_STAGE(turns_ops, "turns", .fold_plan = turn_plan, .fold_sample = turn_sample);
+USER_STAGE(cut_ops, "cut-and-turn", .fold_plan = cut_and_turn, .fold_sample = turn_sample);
 USER_STAGE(channels_ops, "wrong-channels", .fold_plan = wrong_channels);
 USER_STAGE(crop_ops, "wrong-crop", .fold_plan = wrong_crop);
 
@@ -215,6 +277,9 @@ static iter_registry *user_registry(void) {
     cr_assert_eq(iter_registry_create(&registry, NULL), ITER_OK);
     cr_assert_eq(iter_registry_add_transform(registry, &round_ops, NULL), ITER_OK);
     cr_assert_eq(iter_registry_add_transform(registry, &mark_ops, NULL), ITER_OK);
+    cr_assert_eq(iter_registry_add_transform(registry, &turn_ops, NULL), ITER_OK);
+    cr_assert_eq(iter_registry_add_transform(registry, &turns_ops, NULL), ITER_OK);
+    cr_assert_eq(iter_registry_add_transform(registry, &cut_ops, NULL), ITER_OK);
     cr_assert_eq(iter_registry_add_transform(registry, &channels_ops, NULL), ITER_OK);
     cr_assert_eq(iter_registry_add_transform(registry, &crop_ops, NULL), ITER_OK);
     return registry;
@@ -234,6 +299,17 @@ Test(fold, user_stages_that_cannot_be) {
     cr_expect_not_null(strstr(p.err.message, "wrong-channels: numbers per channel"), "%s",
                        p.err.message);
     cr_expect_null(p.pack);
+    drop(&p);
+    p = plan(&chw, "flip | cut-and-turn", registry);
+    cr_expect_eq(p.status, ITER_EUNSUPPORTED);
+    cr_expect_not_null(strstr(p.err.message, "cut-and-turn: a table of each sample's own after a "
+                                             "fill, within one stage"),
+                       "%s", p.err.message);
+    drop(&p);
+    p = plan(&chw, "cast:f32 | turn", registry);
+    cr_expect_eq(p.status, ITER_EINVAL);
+    cr_expect_not_null(strstr(p.err.message, "turn: a table of bytes works on u8"), "%s",
+                       p.err.message);
     drop(&p);
     p = plan(&chw, "wrong-crop", registry);
     cr_expect_eq(p.status, ITER_EINVAL);
@@ -274,6 +350,55 @@ Test(fold, user_stage_with_its_own_numbers) {
     cr_expect_gt(kept, 0);
     iter__free(scratch);
     drop(&p);
+    iter_registry_destroy(registry);
+}
+
+/* Tables of users' stages, the same for every sample and each sample's own, in every order. */
+Test(fold, user_stages_with_tables) {
+    static const struct {
+        const char *text;
+        int fixed, drawn,
+            pad; /* how far fixed tables turn, how many are drawn, which pad value comes out */
+    } cases[] = {
+        {"turn", 100, 0, -1},
+        {"turn | turn", 200, 0, -1},
+        {"turns", 0, 1, -1},
+        {"turn | turns | turn", 200, 1, -1},
+        {"turns | turns", 0, 2, -1},
+        {"turn | pad:1,7 | turn", 200, 0, 107},
+        {"turns | pad:1,7 | turn", 100, 1, 107},
+        {"turns | pad:1,7 | flip", 0, 1, 7},
+    };
+    iter_registry *registry = user_registry();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        planned p = plan(&chw, cases[i].text, registry);
+        cr_assert_eq(p.status, ITER_OK, "%s", p.err.message);
+        uint8_t in[60], out[3 * 6 * 7];
+        void *scratch = iter__alloc(1, p.scratch_bytes + 64);
+        memset(in, 30, sizeof(in));
+        for (uint64_t position = 0; position < 30; position++) {
+            const iter_pack_sample sample = {3, position, 0};
+            uint64_t by = (uint64_t)cases[i].fixed;
+            for (uint32_t k = 0; k < (uint32_t)cases[i].drawn; k++) {
+                iter_rng rng = iter_rng_at(iter_rng_key(3, "turns", k), 0, position);
+                by += iter_rng_below(&rng, 256);
+            }
+            iter__pack.run(p.pack, in, out, &sample, scratch, NULL);
+            if (cases[i].pad < 0) {
+                for (size_t k = 0; k < sizeof(in); k++)
+                    cr_assert_eq(out[k], (uint8_t)(30 + by), "%s", cases[i].text);
+                continue;
+            }
+            for (int k = 0; k < 3 * 6 * 7; k++) {
+                const int y = k / 7 % 6, x = k % 7;
+                const bool inside = y > 0 && y < 5 && x > 0 && x < 6;
+                cr_assert_eq(out[k], inside ? (uint8_t)(30 + by) : cases[i].pad, "%s",
+                             cases[i].text);
+            }
+        }
+        iter__free(scratch);
+        drop(&p);
+    }
     iter_registry_destroy(registry);
 }
 
@@ -332,8 +457,9 @@ Test(fold, unknown_levels_are_ignored) {
 Test(fold, every_allocation_failure_is_clean) {
     iter_chain *chain = NULL;
     const iter_stage *stages[16];
-    const char *text = "random-crop:4,pad=1 | cutout:2 | normalize:mean=0;1;2 | cast:u8 | scale:2 "
-                       "| pad:1,mode=reflect | to:f16,nhwc";
+    const char *text =
+        "gamma:2 | random-crop:4,pad=1 | cutout:2 | normalize:mean=0;1;2 | cast:u8 | "
+        "solarize | scale:2 | pad:1,mode=reflect | to:f16,nhwc";
     cr_assert_eq(iter_chain_parse(text, NULL, &chain, NULL), ITER_OK);
     const int32_t n_stages = iter__chain_n_stages(chain);
     for (int32_t i = 0; i < n_stages; i++)

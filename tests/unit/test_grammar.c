@@ -37,6 +37,7 @@ static const reading datasets[] = {
     {"npy:\"\"", "npy<>"},
     {"npy:x?label=", "npy<x>[7:label=]"},
     {"npy:x?label=a?b=c", "npy<x>[7:label=a?b=c]"},
+    {"CIFAR10:x", "CIFAR10<x>"}, /* read, so that the caller can say what is meant */
     {"imdb:\xc3\xa4\xe2\x82\xac?num_words=5", "imdb<\xc3\xa4\xe2\x82\xac>[9:num_words=5]"},
 };
 
@@ -52,12 +53,15 @@ static const reading stages[] = {
     {"a:k=", "a[3:k=]"},
     {"a:two words", "a[3:=two words]"},
     {"a:=5", "a[3:==5]"},
+    {"random_crop:3", "random_crop[13:=3]"},
+    {"transforms.RandomCrop:3", "transforms.RandomCrop[23:=3]"},
 };
 
 static const reading bad_datasets[] = {
     {"", "column 1: the name of a dataset is missing"},
     {":x", "column 1: the name of a dataset is missing"},
-    {"CIFAR10:x", "column 1: the name"},
+    {"?CIFAR10:x", "column 1: the name"},
+    {"train.npy", "column 10: expected ':'"},
     {"cifar10", "column 8: expected ':'"},
     {"data/cifar", "column 5: expected ':'"},
     {"npy:x?", "column 7: npy: an option is written key=value"},
@@ -78,7 +82,8 @@ static const reading bad_stages[] = {
     {"", "column 1: the name of a stage is missing"},
     {"  ", "column 3: the name of a stage is missing"},
     {"| a", "column 1: the name of a stage is missing"},
-    {"random_crop", "column 7: random: expected ':', '|' or the end after the name"},
+    {"random+crop", "column 7: random: expected ':', '|' or the end after the name"},
+    {"RandomCrop(32, padding=4)", "column 11: RandomCrop: options follow ':', without brackets"},
     {"a b", "column 3: a: expected ':'"},
     {"a:", "column 3: a: an argument is missing"},
     {"a:1,", "column 5: a: an argument is missing"},
@@ -199,6 +204,13 @@ Test(grammar, refused_arguments_name_their_column) {
         {"sample:size=3,3", "column 15: sample: option 'size' is given twice"},
         {"sample:path=a,word=b,size=0", "column 22: sample: size is 0, it may be 1 to 65536"},
         {"sample:1,b,c", "column 12: sample: unnamed argument 3 belongs to no option"},
+        {"sample:mean=0.5,0.5,0.25",
+         "column 8: sample: the numbers of a list are separated by ';': mean=0.5;0.5;0.25"},
+        {"sample:3,mean=(1, 2 ,-3),ratio=0.5",
+         "column 10: sample: the numbers of a list are separated by ';': mean=1;2;-3"},
+        {"sample:mean=[1],size=0", "column 8: sample: mean is '[1]', it must be numbers separated "
+                                   "by ';'; did you mean 'mean=1'?"},
+        {"sample:mean=1,x", "column 15: sample: size is 'x'"}, /* no number: no list */
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         sample_options o;
@@ -213,6 +225,49 @@ Test(grammar, refused_arguments_name_their_column) {
     cr_expect_eq(apply("sample:field=a,field=b", &sample_ops.base, &o, "field", &err), ITER_EINVAL);
     cr_expect_str_eq(err.message, "column 16: sample: option 'field' is given twice");
     cr_expect_eq(apply("sample:size=0", &sample_ops.base, &o, NULL, NULL), ITER_EINVAL);
+    cr_expect_eq(apply("sample:filed=a", &sample_ops.base, &o, "field", &err), ITER_EINVAL);
+    cr_expect(strstr(err.message, "; did you mean 'field'?"), "%s", err.message);
+}
+
+/* Unnamed numbers, one more than there are options for them. */
+typedef struct lists {
+    iter_option_list mean, std;
+} lists;
+
+Test(grammar, lists_take_semicolons) {
+    static const iter_option rows[] = {
+        {"mean", "", ITER_OPTION_LIST, offsetof(lists, mean), 0, 0, NULL, 1},
+        {"std", "", ITER_OPTION_LIST, offsetof(lists, std), 0, 0, NULL, 2},
+        {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+    };
+    const iter_ops ops = {.struct_size = sizeof(ops),
+                          .name = "lists",
+                          .options = rows,
+                          .options_size = sizeof(lists)};
+    static const reading bad[] = {
+        {"lists:1,2,3",
+         "column 11: lists: unnamed argument 3 belongs to no option; the numbers of a "
+         "list are separated by ';': mean=1;2;3"},
+        {"lists:1,2,x", "column 11: lists: unnamed argument 3 belongs to no option; it has mean"},
+        {"lists:std=1,2", "column 7: lists: the numbers of a list are separated by ';': std=1;2"},
+        {"lists:mean=\"1,2\"",
+         "column 7: lists: mean is '1,2', it must be numbers separated by ';'; "
+         "did you mean 'mean=1;2'?"},
+        {"lists:mean=1 2 3",
+         "column 7: lists: mean is '1 2 3', it must be numbers separated by ';'; "
+         "did you mean 'mean=1;2;3'?"},
+        {"lists:mean=a;b", "column 7: lists: mean is 'a;b', it must be numbers separated by ';'"},
+    };
+    lists l;
+    iter_error err;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        cr_expect_eq(apply(bad[i].text, &ops, &l, NULL, &err), ITER_EINVAL, "%s", bad[i].text);
+        cr_expect(strncmp(err.message, bad[i].means, strlen(bad[i].means)) == 0, "'%s' gives '%s'",
+                  bad[i].text, err.message);
+    }
+    cr_assert_eq(apply("lists:1;2,3", &ops, &l, NULL, &err), ITER_OK, "%s", err.message);
+    cr_expect(l.mean.n == 2 && l.std.n == 1 && l.std.values[0] == 3);
+    cr_assert_eq(apply("lists:1;2,std=3", &ops, &l, NULL, &err), ITER_OK, "%s", err.message);
 }
 
 Test(grammar, every_allocation_failure_is_clean) {

@@ -173,6 +173,38 @@ Test(options, whole_numbers_with_suffixes) {
     }
 }
 
+/* A value that is nearly one says which. */
+Test(options, values_that_are_near) {
+    static const struct {
+        const char *name, *text, *says;
+    } cases[] = {
+        {"mode", "Reflect",
+         "sample: mode is 'Reflect', it must be one of zero|reflect|edge; did you "
+         "mean 'reflect'?"},
+        {"mode", "replicate", "one of zero|reflect|edge; did you mean 'edge'?"},
+        {"mode", "f32", "one of zero|reflect|edge; did you mean dtype=f32?"},
+        {"mode", "blue", "one of zero|reflect|edge"},
+        {"dtype", "float", "f16, bf16 or f32; did you mean 'f32'?"},
+        {"dtype", "Float32", "; did you mean 'float32'?"},
+        {"dtype", "torch.uint8", "; did you mean 'uint8'?"},
+        {"dtype", "EDGE", "; did you mean mode=edge?"},
+        {"flag", "True", "true, false, yes, no, 1 or 0; did you mean 'true'?"},
+        {"flag", "off", "; did you mean 'false'?"},
+        {"mean", "0.5, 0.25", "numbers separated by ';'; did you mean 'mean=0.5;0.25'?"},
+    };
+    sample_options o;
+    iter__options_defaults(base, &o);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        iter_error err = {0};
+        const char *says = cases[i].says;
+        cr_expect_eq(iter__options_set(base, &o, cases[i].name, 0, cases[i].text, &err),
+                     ITER_EINVAL);
+        const size_t n = strlen(err.message), n_says = strlen(says);
+        cr_expect(n >= n_says && strcmp(err.message + n - n_says, says) == 0, "'%s' gives '%s'",
+                  cases[i].text, err.message);
+    }
+}
+
 Test(options, every_type_is_set) {
     sample_options o;
     iter__options_defaults(base, &o);

@@ -39,9 +39,23 @@ Test(plan, refusals_name_stage_column_and_reason) {
          "chain: column 1: truncate (field 'data'): needs u16, i32 or i64 [T], not u8 [3, 32, 32] "
          "\"CHW\""},
         {IMAGES, "to:f32,nchw | resize:3",
-         "chain: column 15: resize (field 'data'): wants images in HWC"},
+         "chain: column 15: resize (field 'data'): wants images in HWC, but got f32 [3, 32, 32] "
+         "\"CHW\"; put to:u8,hwc before it"},
+        {IMAGES, "random-flip | resize:3",
+         "chain: column 15: resize (field 'data'): wants images in HWC, but got u8 [3, 32, 32] "
+         "\"CHW\"; put to:layout=hwc before it"},
+        {IMAGES, "grayscale",
+         "chain: column 1: grayscale (field 'data'): wants u8 [height, width, 1 to 4] \"HWC\", but "
+         "got u8 [3, 32, 32] \"CHW\"; put to:layout=hwc before it"},
         {IMAGES, "random-flip | cast:f32,field=mask",
-         "chain: column 15: cast: the dataset has no field 'mask'"},
+         "chain: column 15: cast: the dataset has no field 'mask'; it has data, label"},
+        {IMAGES, "cast:f32,field=lable",
+         "chain: column 1: cast: the dataset has no field 'lable'; it has data, label; did you "
+         "mean "
+         "'label'?"},
+        {IMAGES, "cast:f32,field=Data",
+         "chain: column 1: cast: the dataset has no field 'Data'; it has data, label; did you mean "
+         "'data'?"},
         {"synthetic:?n=8&shape=3&classes=0", "cast:f32 | one-hot:4",
          "chain: column 12: one-hot: the dataset has no label field"},
         {IMAGES, "cast:f32 | pad-batch",

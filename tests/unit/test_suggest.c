@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <iter/chain.h>
+
 #include "iter/core/alloc.h"
+#include "iter/core/options.h"
 #include "iter/core/suggest.h"
 #include "tests/support/sample_ops.h"
 
@@ -18,7 +21,7 @@ typedef struct guess {
 /* The text for `wanted`, where `names` are known, a blank behind each. */
 static const char *text_for(const char *wanted, const char *names, char out[ITER_HINT_MAX]) {
     static char each[16][64];
-    iter__suggestion s = {wanted, NULL, 0};
+    iter__suggestion s = {.wanted = wanted};
     for (int i = 0; *names; i++) {
         const size_t n = strcspn(names, " ");
         memcpy(each[i], names, n);
@@ -69,10 +72,110 @@ Test(suggest, long_names_are_left_alone) {
     cr_expect_str_eq(text_for(a, names, out), "");
 }
 
+/* Names are first put as they are written here. */
+Test(suggest, other_ways_to_write_a_name) {
+    static const guess cases[] = {
+        {"RandomCrop", "random-crop"},
+        {"randomCrop", "random-crop"},
+        {"random_crop", "random-crop"},
+        {"RANDOM_CROP", "random-crop"},
+        {"transforms.RandomCrop", "random-crop"},
+        {"v2.RandomCorp", "random-crop"},
+        {"RandomCropAug", "random-crop"},
+        {"RandomCropTransform", "random-crop"},
+        {"RGBShift", "rgb-shift"},
+        {"ToHWC", "to-hwc"},
+        {"NCHW", "nchw"},
+        {"Nchw", "nchw"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char out[ITER_HINT_MAX], want[ITER_HINT_MAX];
+        snprintf(want, sizeof(want), "; did you mean '%s'?", cases[i].says);
+        cr_expect_str_eq(
+            text_for(cases[i].wanted, "crop random-crop rgb-shift to-hwc nchw nhwc ", out), want,
+            "%s", cases[i].wanted);
+    }
+}
+
+/* A name that is meant comes before what others call so, and that before what is only spelled alike. */
+Test(suggest, other_libraries_names) {
+    char out[ITER_HINT_MAX];
+    cr_expect_str_eq(text_for("padding", "side pad ", out), "; did you mean 'side'?");
+    cr_expect_str_eq(text_for("padding", "paddin pad ", out), "; did you mean 'pad'?");
+    cr_expect_str_eq(text_for("padding", "pad Padding ", out), "; did you mean 'Padding'?");
+    cr_expect_str_eq(text_for("padding", "size ", out), "");
+    cr_expect_str_eq(text_for("VerticalFlip", "random-flip ", out),
+                     "; did you mean 'random-flip:axis=vertical'?");
+    cr_expect_str_eq(text_for("Compose", "random-flip ", out),
+                     "; stages are joined by '|': random-flip | to:f32,nchw");
+    cr_expect_str_eq(text_for("nn.Sequential", "relu ", out),
+                     "; stages are joined by '|': random-flip | to:f32,nchw");
+}
+
+Test(suggest, words_of_a_choice) {
+    char nearest[16], out[ITER_HINT_MAX];
+    iter__suggestion s = {.wanted = "Reflact"};
+    iter__suggestion_offer_words(&s, "constant|reflect|edge", nearest, sizeof(nearest));
+    cr_expect_str_eq(iter__suggestion_text(&s, out), "; did you mean 'reflect'?");
+    s = (iter__suggestion){.wanted = "zeros"};
+    iter__suggestion_offer_words(&s, "constant|reflect|edge", nearest, sizeof(nearest));
+    cr_expect_str_eq(iter__suggestion_text(&s, out), "; did you mean 'constant'?");
+    s = (iter__suggestion){.wanted = "blue"};
+    iter__suggestion_offer_words(&s, "constant|reflect|edge", nearest, sizeof(nearest));
+    cr_expect_str_eq(iter__suggestion_text(&s, out), "");
+}
+
+static bool has_word(const char *words, const char *name) {
+    for (; words && *words; words += strcspn(words, "|"), words += *words == '|')
+        if (strcspn(words, "|") == strlen(name) && strncmp(words, name, strlen(name)) == 0)
+            return true;
+    return false;
+}
+
+static bool has_name(const iter_ops *ops, const char *name) {
+    if (strcmp(ops->name, name) == 0) return true;
+    for (const iter_option *row = ops->options; row && row->name; row++)
+        if (strcmp(row->name, name) == 0 ||
+            (row->type == ITER_OPTION_CHOICE && has_word(row->choices, name)))
+            return true;
+    return false;
+}
+
+/* A name of ours: of a table, of an option, of a word that it takes, or of the trainer. */
+static bool is_ours(const char *name) {
+    if (iter_dtype_parse(name) != ITER_DTYPE_NONE ||
+        has_word("true|false|dense|glorot|he|lr", name))
+        return true;
+    for (int i = 0; iter_builtin_transform(i); i++)
+        if (has_name(&iter_builtin_transform(i)->base, name)) return true;
+    for (int i = 0; iter_builtin_format(i); i++)
+        if (has_name(&iter_builtin_format(i)->base, name)) return true;
+    for (int i = 0; iter_builtin_sampler(i); i++)
+        if (has_name(&iter_builtin_sampler(i)->base, name)) return true;
+    return false;
+}
+
+Test(suggest, the_table_names_what_there_is) {
+    const char *theirs, *ours, *instead;
+    for (size_t i = 0; iter__other_name(i, &theirs, &ours, &instead); i++) {
+        cr_expect(is_ours(ours), "'%s' is called '%s' here, which nothing is", theirs, ours);
+        for (const char *p = theirs; *p; p++)
+            cr_expect((*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9') || *p == '-',
+                      "'%s' can never be met", theirs);
+        iter_chain *chain = NULL;
+        if (!instead) continue;
+        cr_expect_eq(iter_chain_parse(instead, NULL, &chain, NULL), ITER_OK, "'%s'", instead);
+        cr_expect_eq(strncmp(instead, ours, strlen(ours)), 0, "'%s'", instead);
+        iter_chain_unref(chain);
+    }
+}
+
 Test(suggest, names_of_a_registry) {
     static const guess stages[] = {{"normalise", "; did you mean 'normalize'?"},
                                    {"RandomCrop", "; did you mean 'random-crop'?"},
                                    {"hflip", "; did you mean 'flip'?"},
+                                   {"RandomHorizontalFlip", "; did you mean 'random-flip'?"},
+                                   {"ToTensor", "; did you mean 'normalize | to:f32,nchw'?"},
                                    {"sampel", "; did you mean 'sample'?"},
                                    {"blur", ""}};
     char out[ITER_HINT_MAX];
@@ -86,6 +189,9 @@ Test(suggest, names_of_a_registry) {
     iter_registry_destroy(registry);
     cr_expect_str_eq(iter__hint_format(NULL, "cifar", out), "; did you mean 'cifar10'?");
     cr_expect_str_eq(iter__hint_format(NULL, "imagenet", out), "");
+    cr_expect_str_eq(iter__hint_format(NULL, "ImageFolder", out), "; did you mean 'folder'?");
+    cr_expect_str_eq(iter__hint_format(NULL, "CIFAR10", out), "; did you mean 'cifar10'?");
     cr_expect_str_eq(iter__hint_sampler(NULL, "shufle", out), "; did you mean 'shuffle'?");
+    cr_expect_str_eq(iter__hint_sampler(NULL, "RandomSampler", out), "; did you mean 'shuffle'?");
     cr_expect_eq(iter__alloc_live(), 0);
 }
