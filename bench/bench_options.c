@@ -348,6 +348,7 @@ iter_loader_options bench_loader_options(const bench_options *options, uint32_t 
     out.max_held = (uint32_t)options->max_held;
     out.rank = rank;
     out.ranks = (uint32_t)options->ranks;
+    out.share = ITER_SHARE_NO; /* all ranks are in this process, over one dataset */
     out.seed = options->seed;
     out.shuffle = options->shuffle;
     out.last_batch = options->last_batch;

@@ -97,11 +97,18 @@ typedef enum iter_resident_mode {
     ITER_RESIDENT_YES = 2   /* ENOMEM or EUNSUPPORTED where it cannot be, with the reason */
 } iter_resident_mode;
 
-/** Whether ranks on one machine share a set that is held in memory. */
+/**
+ * Whether ranks on one machine share files that are held in memory.
+ *
+ * The first rank fills the copy, the others wait for it. It is found by the files' identity: device,
+ * inode, size and times. The last process removes it; if all are killed, the next run uses or removes
+ * it. Only processes of one user share. What get() makes and what a source of the caller's own reads is
+ * never shared. If a copy cannot be shared (no /dev/shm, or no room there), each process has its own;
+ * a fallback says so.
+ */
 typedef enum iter_share {
-    ITER_SHARE_AUTO =
-        0,            /* one copy in shared memory if local_ranks > 1, else a fallback is noted */
-    ITER_SHARE_NO = 1 /* each process has its own */
+    ITER_SHARE_AUTO = 0, /* one copy in /dev/shm if local_ranks > 1; else a fallback is noted */
+    ITER_SHARE_NO = 1    /* each process has its own */
 } iter_share;
 
 #define ITER_FILE_SHOWN 256 /* room for a file's path; of a longer one the end is shown */
@@ -148,7 +155,7 @@ typedef struct iter_loader_options {
     int32_t memory;        /* iter_memory of the batches */
     int32_t copy;          /* iter_ndarray_create: 1 = copy the arrays */
     /* bytes for slots, arena, scratch and preloaded data; 0 = half of what is free now, on the
-     * machine and in the control group that the process is in. A limit that is given is a cap: it
+     * machine and in the control group that the process is in, divided by local_ranks. A limit that is given is a cap: it
      * counts, too, what the dataset holds (iter_dataset_open_with() has a limit for opening it), what
      * pictures may take at a time in every worker, and what image libraries take for one; ENOMEM with
      * the numbers where it cannot be kept. What it does not count is a few MiB at most: threads, a
@@ -201,9 +208,10 @@ typedef struct iter_loader_options {
     /* threads that call a source without an asynchronous side (pread, one of the caller's own): as many
      * of its reads are under way at once; 0 = 8 */
     uint32_t read_threads;
-    /* how many of the ranks run on this machine; they divide what memory is free, and share one copy of a
-     * set that is held in memory. 0 = as the launcher's environment says (LOCAL_WORLD_SIZE and the
-     * like), else all of them */
+    /* how many of the ranks run on this machine. They divide the memory that is free if memory_limit is
+     * 0, and share one copy of a set that is held in memory. 0 = as the launcher's environment says
+     * (LOCAL_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_SIZE, MPI_LOCALNRANKS, MV2_COMM_WORLD_LOCAL_SIZE,
+     * SLURM_STEP_TASKS_PER_NODE), else all of them */
     uint32_t local_ranks;
     int32_t share; /* iter_share */
 } iter_loader_options;
@@ -480,9 +488,10 @@ typedef struct iter_loader_stats {
         batch_ns; /* all threads: opening, reading, decoding to pack, batch stages */
     uint64_t n_failures;
     uint64_t retried_reads;
-    uint64_t slot_bytes, arena_bytes, scratch_bytes, preload_bytes; /* allocated */
-    double preload_s; /* time spent preloading in create */
-    int32_t source;   /* iter_source in use after AUTO and fallbacks */
+    uint64_t slot_bytes, arena_bytes, scratch_bytes;
+    uint64_t preload_bytes; /* allocated; of all ranks together if they share one copy */
+    double preload_s;       /* time spent preloading in create */
+    int32_t source;         /* iter_source in use after AUTO and fallbacks */
     int32_t n_workers;
     iter_worker_stats workers[ITER_STATS_WORKERS];
     int32_t n_fallbacks;

@@ -3,6 +3,8 @@
  * decided when the loader is made.
  *
  * AUTO loads the set if it fits the limit beside everything else, and reads through a ring if not.
+ * Ranks on one machine have one copy of it, in shared memory; each counts its part of that where the
+ * limit is not given: then a given limit holds even if the memory cannot be shared.
  * What cannot be had (a ring, files that cannot be read) is noted, and the next best is taken.
  */
 #include <stdio.h>
@@ -113,13 +115,18 @@ static void use_preload(iter_loader *loader) {
     loader->plan.needs_bytes = false;
 }
 
-static iter_status load(iter_loader *loader, iter_error *err) {
+static iter_status load(iter_loader *loader, iter_share_wish *share, iter_error *err) {
     iter_dataset *dataset = loader->dataset;
     iter_source_config config = config_of(loader);
     ITER_TRY(open_for_large(loader, &config, true, err));
     bool now;
     const iter_status status =
-        iter__dataset_preload(dataset, loader->io.ops, loader->io.state, &now, err);
+        iter__dataset_preload(dataset, loader->io.ops, loader->io.state, share, &now, err);
+    if (status == ITER_OK && share->why.status < 0) {
+        char text[160];
+        snprintf(text, sizeof(text), "share: %.150s", share->why.message);
+        iter__fallback(loader, text);
+    }
     if (status == ITER_OK) use_preload(loader);
     for (int i = 0; now && i < ITER_PATH_COUNT; i++) {
         atomic_store(&loader->io.path_bytes[i], dataset->preload.path_bytes[i]);
@@ -128,12 +135,21 @@ static iter_status load(iter_loader *loader, iter_error *err) {
     return status;
 }
 
-/* Bytes of all files, with what reading them takes; 0 = they are there, by another loader. */
-static uint64_t load_bytes(iter_dataset *dataset) {
-    const uint64_t files = iter__dataset_bytes(dataset);
+/* Bytes of all files, this process's part if `share` of them have one copy, with what reading them
+ * takes; 0 = they are there, by another loader. */
+static uint64_t load_bytes(iter_dataset *dataset, uint32_t share) {
+    const uint64_t files = iter__dataset_bytes(dataset) / share;
     if (iter__dataset_is_preloaded(dataset)) return 0;
     if (files > ITER_UNKNOWN - ITER_PRELOAD_STAGING) return ITER_UNKNOWN;
     return files + (files < ITER_PRELOAD_STAGING ? files : ITER_PRELOAD_STAGING);
+}
+
+/* Whether processes of this machine are to have one copy. A source of the caller's own reads what it
+ * likes, so its bytes cannot be told by the files. */
+static bool wants_share(const iter_loader *loader) {
+    const iter_loader_options *opt = &loader->opt;
+    return loader->local_ranks > 1 && opt->share == ITER_SHARE_AUTO && !opt->source_ops &&
+           (opt->local_ranks || opt->ranks > 1);
 }
 
 /* Whether files that could not be loaded are read as needed: what cannot be read then, either, is a
@@ -153,10 +169,15 @@ static iter_status load_if_wanted(iter_loader *loader, const iter_layout_in *lik
     *out_loaded = false;
     if (opt->source != ITER_SOURCE_MEMORY && opt->source != ITER_SOURCE_AUTO) return ITER_OK;
     in.bytes = BYTES_LOADED;
-    in.loaded_bytes = load_bytes(loader->dataset);
-    const iter_status fits = iter__layout_make(&in, &layout, &why);
+    in.loaded_bytes = load_bytes(loader->dataset, 1);
+    iter_status fits = iter__layout_make(&in, &layout, &why);
+    iter_share_wish share = {.wanted = wants_share(loader), .alone_fits = fits == ITER_OK};
+    if (fits == ITER_ENOMEM && share.wanted && !opt->memory_limit) {
+        in.loaded_bytes = load_bytes(loader->dataset, loader->local_ranks);
+        fits = iter__layout_make(&in, &layout, &why);
+    }
     if (fits < 0 && opt->source == ITER_SOURCE_AUTO && fits == ITER_ENOMEM) return ITER_OK;
-    const iter_status loaded = fits < 0 ? fits : load(loader, &why);
+    const iter_status loaded = fits < 0 ? fits : load(loader, &share, &why);
     *out_loaded = loaded == ITER_OK;
     if (loaded == ITER_OK) return ITER_OK;
     if (fits < 0 || !does_without(opt, loaded)) {
@@ -181,7 +202,8 @@ static iter_status keep_rows(iter_loader *loader, const iter_layout_in *like, it
         iter__dataset_is_preloaded(dataset) ? 0 : iter__description_kept_bytes(&dataset->desc);
     if (in.loaded_bytes && iter__layout_make(&in, &layout, NULL) < 0) return ITER_OK;
     bool now;
-    ITER_TRY(iter__dataset_preload(dataset, NULL, NULL, &now, err));
+    iter_share_wish share = {.wanted = false};
+    ITER_TRY(iter__dataset_preload(dataset, NULL, NULL, &share, &now, err));
     loader->preload = &dataset->preload;
     memcpy(loader->resident, dataset->preload.rows, sizeof(loader->resident));
     iter__plan_free(&loader->plan);
@@ -195,7 +217,8 @@ static void begin_layout(const iter_loader *loader, iter_layout_in *out) {
     const iter_loader_options *opt = &loader->opt;
     const iter_dataset *dataset = loader->dataset;
     const uint64_t free_bytes =
-        opt->memory_limit ? 0 : iter__memory_free("/proc", "/sys/fs/cgroup") / 2;
+        opt->memory_limit ? 0
+                          : iter__memory_free("/proc", "/sys/fs/cgroup") / 2 / loader->local_ranks;
     *out = (iter_layout_in){.opt = opt,
                             .desc = &dataset->desc,
                             .plan = &loader->plan,
@@ -213,6 +236,7 @@ static void begin_layout(const iter_loader *loader, iter_layout_in *out) {
 
 iter_status iter__bytes_choose(iter_loader *loader, iter_layout_in *out, iter_error *err) {
     const int32_t wish = loader->opt.source;
+    loader->local_ranks = iter__local_ranks(loader->opt.local_ranks, loader->opt.ranks);
     begin_layout(loader, out);
     loader->source = ITER_SOURCE_MEMORY;
     if (!loader->plan.needs_bytes) return keep_rows(loader, out, err);

@@ -61,8 +61,7 @@ static void dataset_free(iter_dataset *dataset) {
         iter__free(dataset->options);
         iter__free(dataset->state);
     }
-    iter__unmap(dataset->preload.memory, dataset->preload.bytes);
-    iter__free(dataset->preload.object_base);
+    iter__preload_free(&dataset->preload);
     iter__unmap(dataset->owned, dataset->owned_bytes);
     pthread_mutex_destroy(&dataset->one_at_a_time);
     pthread_mutex_destroy(&dataset->preload_lock);

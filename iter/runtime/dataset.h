@@ -7,6 +7,8 @@
 
 #include <iter/dataset.h>
 
+#include "iter/runtime/shared.h"
+
 /* Memory that holds every row of one field. */
 typedef struct iter_resident {
     const uint8_t *base; /* NULL = not resident */
@@ -18,6 +20,7 @@ typedef struct iter_resident {
 typedef struct iter_preload {
     uint8_t *memory;
     size_t bytes;
+    iter_shared shared;    /* `memory` is in it, if that is open */
     uint64_t *object_base; /* [n_files] offset of each file in memory; NULL = rows lie as arrays: */
     iter_resident rows[ITER_MAX_FIELDS];
     double seconds;
@@ -81,10 +84,22 @@ uint64_t iter__dataset_bytes(const iter_dataset *dataset);
 /* Memory that preloading takes for the while beside what it fills. */
 #define ITER_PRELOAD_STAGING ((uint64_t)32 << 20)
 
+/* One copy for the processes of this machine. */
+typedef struct iter_share_wish {
+    bool wanted;
+    bool alone_fits; /* a copy of its own may be made if it cannot be shared */
+    iter_error why;  /* why it is not shared; status ITER_OK = it is, or was not to be */
+} iter_share_wish;
+
 /* Reads every file into memory unless that is done already; *out_now: it was done by this call.
- * `source` is open over the dataset's files. */
+ * `source` is open over the dataset's files. Rows that get() makes are never shared. */
 iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state,
-                                  bool *out_now, iter_error *err);
+                                  iter_share_wish *share, bool *out_now, iter_error *err);
+
+void iter__preload_free(iter_preload *made);
+
+/* What preloaded data count in the limit of one of `local_ranks` processes. */
+uint64_t iter__preload_cost(const iter_preload *made, uint32_t local_ranks);
 
 /* Whether a loader has preloaded it already. */
 bool iter__dataset_is_preloaded(iter_dataset *dataset);

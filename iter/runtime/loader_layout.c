@@ -320,17 +320,19 @@ static const char *path_text(const iter_layout *layout) {
 void iter__layout_text(const iter_layout_in *in, const iter_layout *layout, char *out,
                        size_t capacity) {
     const unsigned long long threads = n_threads(in);
-    char pictures[160] = "", limit[64] = "no limit was given";
+    char pictures[160] = "", shared[64] = "", limit[64] = "no limit was given";
     if (in->plan->n_growing)
         snprintf(pictures, sizeof(pictures), ", pictures up to %llu x (%d x %zu + decoder %llu)",
                  threads, in->plan->n_growing, layout->picture_max,
                  (unsigned long long)(n_image_decoders(in) * layout->decoder_max));
     if (in->opt->memory_limit)
         snprintf(limit, sizeof(limit), "at most %llu", (unsigned long long)in->opt->memory_limit);
+    if (in->one_copy_for > 1)
+        snprintf(shared, sizeof(shared), " (its part of one copy for %u ranks)", in->one_copy_for);
     snprintf(
         out, capacity,
         "work   prefetch %u, chunks of %u rows, bytes %s; %u of %d workers can be busy at "
-        "once%s\nmemory slots %u x %zu, arena %zu, files %llu, scratch %llu x %zu%s, books %llu, "
+        "once%s\nmemory slots %u x %zu, arena %zu, files %llu%s, scratch %llu x %zu%s, books %llu, "
         "source %zu, index %llu bytes; %s\n",
         layout->prefetch, layout->rows_a_chunk, path_text(layout), layout->most_busy,
         in->opt->workers,
@@ -338,7 +340,7 @@ void iter__layout_text(const iter_layout_in *in, const iter_layout *layout, char
                             "run in several)"
                           : "",
         layout->n_slots, in->plan->slot_bytes, layout->arena_bytes,
-        (unsigned long long)in->loaded_bytes, threads, iter__worker_bytes(in->plan, layout),
+        (unsigned long long)in->loaded_bytes, shared, threads, iter__worker_bytes(in->plan, layout),
         pictures, (unsigned long long)layout->books_bytes, layout->source_bytes,
         (unsigned long long)in->desc->index_bytes, limit);
 }

@@ -31,6 +31,7 @@ typedef struct iter_layout_in {
     const iter_plan *plan;
     uint64_t limit;        /* bytes: opt->memory_limit, or what may be taken of what is free */
     uint64_t loaded_bytes; /* that loading the set takes, beside all else */
+    uint32_t one_copy_for; /* processes that share what is loaded; for the text alone */
     uint64_t n_rows;       /* of an epoch, or ITER_UNKNOWN */
     iter_bytes bytes;
     bool is_stream;

@@ -168,3 +168,20 @@ uint32_t iter__cores(const char *proc, const char *groups) {
     cores = left_in_groups(proc, groups, "cpu", cores_in, cores);
     return cores < 1 ? 1 : (uint32_t)cores;
 }
+
+/* Names that launchers have for it: torchrun, Open MPI, MPICH and Intel MPI, MVAPICH, Slurm ("4" or
+ * "4(x2),3"). Sources: their manuals. */
+static const char *const local_names[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                          "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",
+                                          "SLURM_STEP_TASKS_PER_NODE"};
+
+uint32_t iter__local_ranks(uint32_t local_ranks, uint32_t ranks) {
+    uint64_t n = local_ranks;
+    for (size_t i = 0; n == 0 && i < sizeof(local_names) / sizeof(local_names[0]); i++) {
+        const char *text = getenv(local_names[i]);
+        if (text && text[0] >= '0' && text[0] <= '9') n = strtoull(text, NULL, 10);
+        if (n > UINT32_MAX) n = 0;
+    }
+    if (n == 0 || (ranks > 1 && n > ranks)) n = ranks;
+    return n < 1 ? 1 : (uint32_t)n;
+}

@@ -13,4 +13,8 @@ uint64_t iter__memory_free(const char *proc, const char *groups);
  * time that its control groups grant, rounded up. */
 uint32_t iter__cores(const char *proc, const char *groups);
 
+/* How many processes share this machine's memory: `local_ranks` if that is not 0, else as the launcher's
+ * environment says, else all `ranks`. At most `ranks` if those are known. At least 1. */
+uint32_t iter__local_ranks(uint32_t local_ranks, uint32_t ranks);
+
 #endif

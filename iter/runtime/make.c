@@ -291,7 +291,9 @@ static iter_status make_set(iter_loader *loader, iter_error *err) {
 /* A line of the plan that says how it works and what that takes. */
 static iter_status note_layout(iter_loader *loader, iter_layout_in *in, iter_error *err) {
     char text[1024];
-    in->loaded_bytes = loader->preload ? loader->preload->bytes : 0;
+    in->loaded_bytes =
+        loader->preload ? iter__preload_cost(loader->preload, loader->local_ranks) : 0;
+    in->one_copy_for = loader->preload && loader->preload->shared.memory ? loader->local_ranks : 1;
     iter__layout_text(in, &loader->layout, text, sizeof(text));
     return iter__plan_note(&loader->plan, text, err);
 }

@@ -13,21 +13,25 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
+#include "iter/core/hash.h"
 #include "iter/runtime/runtime.h"
 
-#define PIECE       ((uint64_t)1 << 20)
-#define BLOCK       ((uint64_t)4096)
-#define DEPTH_ROWS  ((int)(ITER_PRELOAD_STAGING / PIECE))
-#define DEPTH_FILES 256 /* many small files want many in flight */
-#define READERS     4
-#define MADE_ROWS   256 /* that a thread makes before it asks for more */
-#define RUNS_MAX    4096
-#define RETRY_NS    1000000 /* how soon a piece that the full source refused is offered again */
-#define WAIT_NS     50000000
-#define ALIGN(n)    (((n) + 63) & ~(size_t)63)
+#define PIECE          ((uint64_t)1 << 20)
+#define BLOCK          ((uint64_t)4096)
+#define DEPTH_ROWS     ((int)(ITER_PRELOAD_STAGING / PIECE))
+#define DEPTH_FILES    256 /* many small files want many in flight */
+#define READERS        4
+#define MADE_ROWS      256 /* that a thread makes before it asks for more */
+#define RUNS_MAX       4096
+#define SHARED_VERSION 1       /* of the layout of memory that processes share */
+#define PATIENCE_MS    30000   /* with a process that fills it and makes no progress */
+#define RETRY_NS       1000000 /* how soon a piece that the full source refused is offered again */
+#define WAIT_NS        50000000
+#define ALIGN(n)       (((n) + 63) & ~(size_t)63)
 
 /* Samples [first, first + n) whose extent `extent` lies side by side in one file. */
 typedef struct stretch {
@@ -48,6 +52,8 @@ typedef struct piece {
 typedef struct preload {
     const iter_dataset *dataset;
     const iter_preload *made;
+    iter_share_wish *share;
+    uint64_t identity[2]; /* if it is shared */
     stretch *runs;
     uint64_t n_runs;
     pthread_mutex_t
@@ -228,6 +234,7 @@ static void settle(const preload *p, const iter_source_ops *source, void *state,
 
 static void book(preload *p, const piece *one) {
     const iter_read *read = &one->read;
+    iter__shared_progress(&p->made->shared, read->done);
     if (read->path >= 0 && read->path < ITER_PATH_COUNT) p->path_bytes[read->path] += read->done;
     if (p->status < 0 || (read->status == ITER_OK && read->done >= one->wanted)) return;
     const iter_file *file = &p->dataset->desc.files[read->object];
@@ -414,11 +421,99 @@ static iter_status lay_out(preload *p, iter_preload *made, iter_error *err) {
         }
     }
     made->bytes += 64;
-    made->memory = iter__map(made->bytes);
+    return ITER_OK;
+}
+
+static void mix(uint64_t hashes[2], const uint64_t *facts, size_t n) {
+    for (int k = 0; k < 2; k++)
+        hashes[k] = iter__fnv1a(hashes[k], facts, n * sizeof(*facts));
+}
+
+/* What the bytes of files depend on. EUNSUPPORTED if one is not what it was when it was opened. */
+static iter_status identify_files(const iter_description *desc, uint64_t out[2], iter_error *err) {
+    for (uint64_t i = 0; i < desc->n_files; i++) {
+        struct stat file;
+        if (stat(desc->files[i].path, &file) != 0 || (uint64_t)file.st_size != desc->files[i].bytes)
+            return iter__fail(err, ITER_EUNSUPPORTED, "%s is not the file that was opened",
+                              desc->files[i].path);
+        const uint64_t facts[] = {(uint64_t)file.st_dev,          (uint64_t)file.st_ino,
+                                  (uint64_t)file.st_size,         (uint64_t)file.st_mtim.tv_sec,
+                                  (uint64_t)file.st_mtim.tv_nsec, (uint64_t)file.st_ctim.tv_sec,
+                                  (uint64_t)file.st_ctim.tv_nsec};
+        mix(out, facts, sizeof(facts) / sizeof(facts[0]));
+    }
+    return ITER_OK;
+}
+
+/* The same of the whole memory: the files, and where their bytes go. */
+static iter_status identify(const preload *p, uint64_t out[2], iter_error *err) {
+    const iter_description *desc = &p->dataset->desc;
+    const uint64_t begin[] = {SHARED_VERSION, p->made->bytes, p->made->object_base == NULL};
+    out[0] = ITER_FNV_START;
+    out[1] = ~ITER_FNV_START;
+    mix(out, begin, sizeof(begin) / sizeof(begin[0]));
+    if (!p->made->object_base) {
+        for (uint64_t i = 0; i < p->n_runs; i++) {
+            const stretch *run = &p->runs[i];
+            const uint64_t facts[] = {run->object, run->offset, run->bytes, run->first,
+                                      (uint64_t)run->extent};
+            mix(out, facts, sizeof(facts) / sizeof(facts[0]));
+        }
+        for (int32_t f = 0; f < desc->n_fields; f++) {
+            const uint64_t facts[] = {iter_desc_bytes(&desc->fields[f].desc),
+                                      desc->fields[f].offset, (uint64_t)desc->fields[f].extent};
+            mix(out, facts, sizeof(facts) / sizeof(facts[0]));
+        }
+    }
+    return identify_files(desc, out, err);
+}
+
+/* Memory that processes share, if that is wanted and can be, else of its own. */
+static iter_status take_memory(preload *p, iter_preload *made, iter_error *err) {
+    iter_share_wish *share = p->share;
+    if (share->wanted) {
+        iter_status status = identify(p, p->identity, &share->why);
+        if (status == ITER_OK)
+            status = iter__shared_open(&made->shared, ITER_SHARED_FOLDER, p->identity, made->bytes,
+                                       PATIENCE_MS, &share->why);
+        if (status == ITER_OK) made->memory = made->shared.memory;
+        if (status < 0 && !share->alone_fits)
+            return iter__fail(err, ITER_ENOMEM, "it cannot be shared (%s), and a copy does not fit",
+                              share->why.message);
+    }
+    if (!made->memory) made->memory = iter__map(made->bytes);
     if (!made->memory)
         return iter__fail(err, ITER_ENOMEM, "preload: no memory for %zu bytes", made->bytes);
-    if (!made->object_base) lay_out_rows(desc, made->rows, made->memory);
+    if (!made->object_base) lay_out_rows(&p->dataset->desc, made->rows, made->memory);
     return ITER_OK;
+}
+
+/* Other processes may have what was filled, if the files are still what they were. */
+static iter_status publish(preload *p, iter_preload *made, iter_error *err) {
+    uint64_t now[2];
+    const bool same =
+        identify(p, now, NULL) == ITER_OK && memcmp(now, p->identity, sizeof(now)) == 0;
+    if (!same) {
+        iter__shared_withdraw(&made->shared);
+        return ITER_OK;
+    }
+    made->memory = NULL;
+    ITER_TRY(iter__shared_publish(&made->shared, err));
+    made->memory = made->shared.memory;
+    if (!made->object_base) lay_out_rows(&p->dataset->desc, made->rows, made->memory);
+    return ITER_OK;
+}
+
+void iter__preload_free(iter_preload *made) {
+    if (made->shared.memory)
+        iter__shared_close(&made->shared);
+    else
+        iter__unmap(made->memory, made->bytes);
+    iter__free(made->object_base);
+}
+
+uint64_t iter__preload_cost(const iter_preload *made, uint32_t local_ranks) {
+    return made->shared.memory ? made->bytes / local_ranks : made->bytes;
 }
 
 static iter_status read_all(preload *p, const iter_source_ops *source, void *state,
@@ -442,24 +537,31 @@ static iter_status read_all(preload *p, const iter_source_ops *source, void *sta
     return status;
 }
 
+static iter_status fill(preload *p, iter_preload *made, const iter_source_ops *source, void *state,
+                        iter_error *err) {
+    ITER_TRY(lay_out(p, made, err));
+    ITER_TRY(take_memory(p, made, err));
+    if (made->shared.memory && !made->shared.must_fill) return ITER_OK;
+    if (source) {
+        ITER_TRY(read_all(p, source, state, err));
+        return made->shared.memory ? publish(p, made, err) : ITER_OK;
+    }
+    make_threads(p);
+    return p->status;
+}
+
 static iter_status preload_now(iter_dataset *dataset, const iter_source_ops *source, void *state,
-                               iter_error *err) {
+                               iter_share_wish *share, iter_error *err) {
     const int64_t start = iter__now_ns();
     iter_preload made = {.bytes = 0};
-    preload p = {.dataset = dataset, .made = &made};
+    preload p = {.dataset = dataset, .made = &made, .share = share};
     pthread_mutex_init(&p.lock, NULL);
-    iter_status status = lay_out(&p, &made, &p.error);
-    if (status == ITER_OK && source) status = read_all(&p, source, state, &p.error);
-    if (status == ITER_OK && !source) {
-        make_threads(&p);
-        status = p.status;
-    }
+    const iter_status status = fill(&p, &made, source, state, &p.error);
     pthread_mutex_destroy(&p.lock);
     iter__free(p.runs);
     if (status < 0) {
         if (err) *err = p.error;
-        iter__unmap(made.memory, made.bytes);
-        iter__free(made.object_base);
+        iter__preload_free(&made);
         return status;
     }
     memcpy(made.path_bytes, p.path_bytes, sizeof(made.path_bytes));
@@ -493,10 +595,10 @@ bool iter__dataset_is_preloaded(iter_dataset *dataset) {
 }
 
 iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state,
-                                  bool *out_now, iter_error *err) {
+                                  iter_share_wish *share, bool *out_now, iter_error *err) {
     pthread_mutex_lock(&dataset->preload_lock);
     const bool there = atomic_load(&dataset->is_preloaded);
-    const iter_status status = there ? ITER_OK : preload_now(dataset, source, state, err);
+    const iter_status status = there ? ITER_OK : preload_now(dataset, source, state, share, err);
     *out_now = !there && status == ITER_OK;
     pthread_mutex_unlock(&dataset->preload_lock);
     return status;

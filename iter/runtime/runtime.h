@@ -419,6 +419,7 @@ struct iter_loader {
     /* the dataset's files in memory, if this loader works from there */
     iter_resident resident[ITER_MAX_FIELDS]; /* where the rows of ITER_ROW_RESIDENT fields lie */
     const iter_preload *preload;
+    uint32_t local_ranks; /* that this machine's memory is divided by */
     iter_plan plan;
     iter_cut cut;
     bool once; /* it reads every row once, for a resident set: nothing is kept in memory for it */

@@ -141,3 +141,32 @@ Test(machine, cores_of_the_affinity) {
     pthread_join(thread, NULL);
     cr_assert_eq(n, 1);
 }
+
+/* "" = not set. */
+static uint32_t ranks_by(const char *name, const char *value, uint32_t ranks) {
+    setenv(name, value, 1);
+    if (!value[0]) unsetenv(name);
+    const uint32_t n = iter__local_ranks(0, ranks);
+    unsetenv(name);
+    return n;
+}
+
+/* As the manuals of torchrun, Open MPI, MPICH, MVAPICH and Slurm have it. */
+Test(machine, local_ranks_of_the_launcher) {
+    cr_expect_eq(iter__local_ranks(0, 0), 1);
+    cr_expect_eq(iter__local_ranks(0, 1), 1);
+    cr_expect_eq(iter__local_ranks(0, 8), 8);
+    cr_expect_eq(iter__local_ranks(3, 8), 3);
+    cr_expect_eq(iter__local_ranks(9, 8), 8);
+    cr_expect_eq(iter__local_ranks(4, 0), 4, "jobs of their own on one machine");
+    cr_expect_eq(ranks_by("LOCAL_WORLD_SIZE", "4", 16), 4);
+    cr_expect_eq(ranks_by("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 16), 4);
+    cr_expect_eq(ranks_by("MPI_LOCALNRANKS", "2", 16), 2);
+    cr_expect_eq(ranks_by("MV2_COMM_WORLD_LOCAL_SIZE", "2", 16), 2);
+    cr_expect_eq(ranks_by("SLURM_STEP_TASKS_PER_NODE", "4(x2),3", 11), 4);
+    cr_expect_eq(ranks_by("LOCAL_WORLD_SIZE", "4", 2), 2, "this run has fewer");
+    cr_expect_eq(ranks_by("LOCAL_WORLD_SIZE", "4", 0), 4, "the launcher has four that are alone");
+    for (const char *const *bad = (const char *const[]){"", "0", "-3", "many", "99999999999", NULL};
+         *bad; bad++)
+        cr_expect_eq(ranks_by("LOCAL_WORLD_SIZE", *bad, 8), 8, "%s", *bad);
+}
