@@ -14,6 +14,11 @@
  * loader and ends with the program. The file opens in Perfetto and chrome://tracing; it is complete
  * JSON at any time, whichever way the program ends.
  *
+ * Each process of a run has a file of its own. In a name %p is the process's number, %r its rank, and
+ * %% is %. If a name has neither, and the launcher's environment says the rank (RANK, and the names of
+ * Open MPI, MPICH, MVAPICH and Slurm) or the first loader has one, ".rankN" comes before its ending:
+ * profile.rank3.json.
+ *
  * There is one profiler in a process. All calls may come from any thread. What costs: nothing but a
  * load and a branch per chunk of a batch while it is off; some 50 ns an event while it is on, at
  * some five events a batch.
@@ -46,7 +51,7 @@ ITER_BEGIN_DECLS
 /** How to profile. Zero in any field means its default. New fields go at the end. */
 typedef struct iter_profile_options {
     size_t struct_size; /* sizeof(iter_profile_options); ITER_PROFILE_OPTIONS_INIT sets it */
-    /* where the trace goes; NULL = "profile.json", "" = nowhere: for iter_profile_each() and the
+    /* where the trace goes, %p and %r as above; NULL = "profile.json", "" = nowhere: for iter_profile_each() and the
      * table alone */
     const char *filename;
     /* events a thread's ring holds, 56 bytes each; rounded up to a power of two; 0 = 65,536 */
@@ -68,7 +73,8 @@ typedef struct iter_profile_options {
  *   options  NULL = all defaults
  *
  * Errors     ESTATE (it runs already: iter_profile_stop() first), EINVAL, EIO (the file cannot be
- *            made), ENOMEM.
+ *            made, or another process writes it; with ITER_PROFILE the process's number is then put
+ *            into the name, and the loader notes a fallback), ENOMEM.
  * Cost       56 bytes x events_per_thread for each thread, from its first event on, and 10 KiB for
  *            each name that it uses.
  */

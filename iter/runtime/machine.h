@@ -17,4 +17,7 @@ uint32_t iter__cores(const char *proc, const char *groups);
  * environment says, else all `ranks`. At most `ranks` if those are known. At least 1. */
 uint32_t iter__local_ranks(uint32_t local_ranks, uint32_t ranks);
 
+/* This process's rank as the launcher's environment says; -1 if there is one process, or none says. */
+int64_t iter__launcher_rank(void);
+
 #endif

@@ -422,7 +422,7 @@ static iter_status make(iter_dataset *dataset, iter_chain *chain,
     atomic_init(&loader->holds, 1);
     loader->number = iter__profile_loader_number();
     char why[160];
-    iter__profile_autostart(why, sizeof(why));
+    iter__profile_autostart(opt.ranks > 1 ? (int64_t)opt.rank : -1, why, sizeof(why));
     if (why[0]) iter__fallback(loader, why);
     loader->dataset = iter_dataset_ref(dataset);
     iter__dataset_adopt(dataset);

@@ -12,13 +12,16 @@
  * and the session whole; it drops its copy of the session and never touches the file.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/options.h"
+#include "iter/runtime/machine.h"
 #include "iter/runtime/runtime.h"
 
 #define DEFAULT_EVENTS    65536
@@ -121,8 +124,22 @@ static void session_free(iter_profile_session *s) {
     iter__free(s);
 }
 
-static iter_status session_make(const iter_profile_options *options, iter_profile_session **out,
-                                iter_error *err) {
+/* How a session's file is named, beside its options. */
+typedef struct naming {
+    int64_t rank; /* -1 = not known */
+    bool may_rename;
+} naming;
+
+static iter_status open_file(const char *pattern, const naming *as, iter_profile_session *s,
+                             iter_error *err) {
+    char path[PATH_MAX];
+    if (!iter__profile_path(pattern, as->rank, getpid(), path, sizeof(path)))
+        return iter__fail(err, ITER_EINVAL, "profile: %.300s: the name is too long", pattern);
+    return path[0] ? iter__profile_file_open(path, as->may_rename, s, err) : ITER_OK;
+}
+
+static iter_status session_make(const iter_profile_options *options, const naming *as,
+                                iter_profile_session **out, iter_error *err) {
     iter_profile_options opt;
     ITER_TRY(iter__options_copy(&opt, sizeof(opt), options, sizeof(size_t), err));
     const char *path = opt.filename ? opt.filename : "profile.json";
@@ -147,7 +164,7 @@ static iter_status session_make(const iter_profile_options *options, iter_profil
     s->period_ns = (opt.dump_period_ms ? opt.dump_period_ms : DEFAULT_PERIOD_MS) * 1000000;
     atomic_store_explicit(&s->generation, 1, memory_order_relaxed);
     s->start_ns = iter__now_ns();
-    const iter_status status = path[0] ? iter__profile_file_open(path, s, err) : ITER_OK;
+    const iter_status status = open_file(path, as, s, err);
     if (status < 0) {
         session_free(s);
         return status;
@@ -158,11 +175,11 @@ static iter_status session_make(const iter_profile_options *options, iter_profil
 }
 
 /* With `control` held. */
-static iter_status start(const iter_profile_options *options, iter_error *err) {
+static iter_status start(const iter_profile_options *options, const naming *as, iter_error *err) {
     if (session && !session->stopped)
         return iter__fail(err, ITER_ESTATE, "profile: it runs already; stop it first");
     iter_profile_session *s = NULL;
-    ITER_TRY(session_make(options, &s, err));
+    ITER_TRY(session_make(options, as, &s, err));
     s->number = last_number + 1;
     const iter_status status = start_thread(s, err);
     if (status < 0) {
@@ -275,29 +292,42 @@ uint32_t iter__profile_loader_number(void) {
     return atomic_fetch_add_explicit(&n_loaders, 1, memory_order_relaxed) + 1;
 }
 
-void iter__profile_autostart(char *out_why, size_t capacity) {
+static iter_status start_as(const iter_profile_options *options, const naming *as,
+                            iter_error *err) {
+    pthread_once(&once, hook_process);
+    if (!iter__profile_control_lock(err)) return ITER_ESTATE;
+    const iter_status status = start(options, as, err);
+    iter__profile_control_unlock();
+    if (status == ITER_OK) iter__profile_memory();
+    return status;
+}
+
+void iter__profile_autostart(int64_t rank, char *out_why, size_t capacity) {
     out_why[0] = 0;
     if (atomic_load_explicit(&asked_environment, memory_order_relaxed)) return;
     if (atomic_exchange_explicit(&asked_environment, true, memory_order_relaxed)) return;
     const char *path = secure_getenv("ITER_PROFILE");
     if (!path || !path[0]) return;
+    const int64_t launched = iter__launcher_rank();
+    const naming as = {.rank = launched >= 0 ? launched : rank, .may_rename = true};
     iter_profile_options options = ITER_PROFILE_OPTIONS_INIT;
     iter_error error;
     options.filename = path;
-    const iter_status status = iter_profile_start(&options, &error);
+    const iter_status status = start_as(&options, &as, &error);
     if (status < 0 && status != ITER_ESTATE)
         snprintf(out_why, capacity, "ITER_PROFILE: %.140s", error.message);
+    const iter_profile_session *s = iter__profile_lock();
+    if (status == ITER_OK && s && s->renamed[0])
+        snprintf(out_why, capacity, "ITER_PROFILE: another process writes that file; see %.100s",
+                 s->renamed);
+    iter__profile_unlock();
 }
 
 /* ---- Public ---------------------------------------------------------------------------------- */
 
 iter_status iter_profile_start(const iter_profile_options *options, iter_error *err) {
-    pthread_once(&once, hook_process);
-    if (!iter__profile_control_lock(err)) return ITER_ESTATE;
-    const iter_status status = start(options, err);
-    iter__profile_control_unlock();
-    if (status == ITER_OK) iter__profile_memory();
-    return status;
+    const naming as = {.rank = iter__launcher_rank()};
+    return start_as(options, &as, err);
 }
 
 static void set_on(bool on) {

@@ -18,7 +18,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
@@ -400,14 +402,33 @@ static bool bring_out(iter_profile_file *file, iter_profile_session *session) {
     return ok;
 }
 
+/* Every process has a lock on the files that it writes. */
+static bool is_taken(const char *path) {
+    const int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return false;
+    const bool taken = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(fd);
+    return taken;
+}
+
+/* Makes the other file, empty, with its lock. */
+static iter_status make_next(iter_profile_file *file, iter_error *err) {
+    file->fd[1] = open(file->next, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (file->fd[1] < 0) return fail_errno(err, file->next, errno);
+    const int locked = flock(file->fd[1], LOCK_EX | LOCK_NB);
+    if (locked == 0 || errno != EWOULDBLOCK) /* else a file system without locks */
+        return ftruncate(file->fd[1], 0) == 0 ? ITER_OK : fail_errno(err, file->next, errno);
+    close(file->fd[1]);
+    file->fd[1] = -1;
+    return iter__fail(err, ITER_EIO, "profile: %.300s: another process writes it", file->path);
+}
+
 /* Both files: the first with its name, and whole; the second alike, which also shows whether names
  * can be exchanged here. */
 static iter_status make_files(iter_profile_file *file, iter_profile_session *session,
                               iter_error *err) {
-    const int flags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC;
     char name[ITER_PROFILE_TRACK];
-    file->fd[1] = open(file->next, flags, 0644);
-    if (file->fd[1] < 0) return fail_errno(err, file->next, errno);
+    ITER_TRY(make_next(file, err));
     PUT("{\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":");
     put_text(file, file->pid);
     PUT(",\"args\":{\"name\":\"");
@@ -418,8 +439,7 @@ static iter_status make_files(iter_profile_file *file, iter_profile_session *ses
         return fail_errno(err, file->path, file->error ? file->error : errno);
     file->fd[0] = file->fd[1];
     file->end[0] = file->at;
-    file->fd[1] = open(file->next, flags, 0644);
-    if (file->fd[1] < 0) return fail_errno(err, file->next, errno);
+    ITER_TRY(make_next(file, err));
     if (!catch_up(file)) return fail_errno(err, file->next, file->error);
     file->at = file->end[1];
     if (bring_out(file, session)) return ITER_OK;
@@ -433,8 +453,41 @@ static iter_status make_files(iter_profile_file *file, iter_profile_session *ses
     return ITER_OK;
 }
 
-iter_status iter__profile_file_open(const char *path, iter_profile_session *session,
-                                    iter_error *err) {
+/* Processes that open files in this folder come one after another, so that each sees whose they are.
+ * Somebody else may have such a lock for long, so it is not waited for beyond a moment. -1: none. */
+static int lock_folder(const iter_profile_file *file) {
+    const struct timespec pause = {.tv_nsec = 5 * 1000000};
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof(folder), "%s", file->path);
+    char *slash = strrchr(folder, '/');
+    if (slash) slash[slash == folder] = '\0';
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; fd >= 0 && i < 200; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;
+        nanosleep(&pause, NULL);
+    }
+    return fd;
+}
+
+/* A name that no other process writes; with the process's number if the one wanted is taken. */
+static iter_status choose_name(iter_profile_file *file, bool may_rename,
+                               iter_profile_session *session, iter_error *err) {
+    char other[PATH_MAX];
+    if (!is_taken(file->path) && !is_taken(file->next)) return ITER_OK;
+    if (!may_rename || !iter__profile_path_insert(file->path, file->pid, other, sizeof(other)))
+        return iter__fail(err, ITER_EIO,
+                          "profile: %.300s: another process writes it; %%p in the name gives each "
+                          "its own",
+                          file->path);
+    snprintf(file->path, sizeof(file->path), "%s", other);
+    snprintf(file->next, sizeof(file->next), "%s.next", file->path);
+    const size_t n = strlen(other), room = sizeof(session->renamed) - 1;
+    snprintf(session->renamed, sizeof(session->renamed), "%s", other + (n > room ? n - room : 0));
+    return ITER_OK;
+}
+
+iter_status iter__profile_file_open(const char *path, bool may_rename,
+                                    iter_profile_session *session, iter_error *err) {
     iter_profile_file *file = iter__alloc(1, sizeof(*file));
     if (!file) return iter__fail(err, ITER_ENOMEM, "profile: out of memory");
     file->fd[0] = file->fd[1] = -1;
@@ -443,7 +496,12 @@ iter_status iter__profile_file_open(const char *path, iter_profile_session *sess
     file->buffer = iter__alloc(1, BUFFER_BYTES);
     iter_status status = file->buffer ? find_path(file, path, err)
                                       : iter__fail(err, ITER_ENOMEM, "profile: out of memory");
-    if (status == ITER_OK) status = make_files(file, session, err);
+    if (status == ITER_OK) {
+        const int folder = lock_folder(file);
+        status = choose_name(file, may_rename, session, err);
+        if (status == ITER_OK) status = make_files(file, session, err);
+        if (folder >= 0) close(folder);
+    }
     if (status < 0) {
         iter__profile_file_close(file, file->fd[1] >= 0);
         return status;

@@ -103,9 +103,10 @@ void iter__profile_put(const iter_profile_record *record);
 
 /* The next loader's number, from 1. */
 uint32_t iter__profile_loader_number(void);
-/* Starts the profiler if the environment asks for it and nobody did so before; what went wrong
- * comes as text, else "". */
-void iter__profile_autostart(char *out_why, size_t capacity);
+/* Starts the profiler if the environment asks for it and nobody did so before. `rank` of the loader
+ * that is made, -1 if it is alone. What went wrong, or is otherwise than asked for, comes as text,
+ * else "". */
+void iter__profile_autostart(int64_t rank, char *out_why, size_t capacity);
 /* What this thread's track is to be called. */
 void iter__profile_thread(const char *name);
 
@@ -162,6 +163,7 @@ typedef struct iter_profile_session {
     uint64_t overwritten;   /* events that were not written to the file in time, or not at all */
     bool has_file;
     iter_profile_file *file; /* NULL = none, or closed by stop() */
+    char renamed[100];       /* the end of its path, if another process wrote the file wanted */
     pthread_t thread;
     bool has_thread, ends; /* the thread that writes; it is to end */
     pthread_cond_t wake;   /* it, before its time */
@@ -200,9 +202,17 @@ void iter__profile_thread_small(void);
 void iter__profile_thread_calls_back(bool calls_back);
 bool iter__profile_thread_is_calling_back(void);
 
-/* profile_file.c. The session's trace, with nothing in it yet. */
-iter_status iter__profile_file_open(const char *path, iter_profile_session *session,
-                                    iter_error *err);
+/* profile_path.c. The name that a pattern stands for: %p is the process, %r the rank, %% a '%'. If it
+ * has neither, and the rank is known (not -1), ".rankN" comes before its ending. false: too long. */
+bool iter__profile_path(const char *pattern, int64_t rank, int64_t process, char *out,
+                        size_t capacity);
+/* "a/b.json" and "x" make "a/b.x.json". */
+bool iter__profile_path_insert(const char *path, const char *word, char *out, size_t capacity);
+
+/* profile_file.c. The session's trace, with nothing in it yet. If another process writes that file:
+ * EIO, or with `may_rename` another name, which the session then has. */
+iter_status iter__profile_file_open(const char *path, bool may_rename,
+                                    iter_profile_session *session, iter_error *err);
 /* Appends what is new in the rings. */
 iter_status iter__profile_file_append(iter_profile_file *file, iter_profile_session *session,
                                       iter_error *err);

@@ -3,6 +3,7 @@
  * and go. JSON is judged by tests/support/json_valid.c.
  */
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -132,6 +133,133 @@ Test(profile_ends, forked_children_write_nothing) {
     char next[MAKE_PATH_MAX + 8];
     snprintf(next, sizeof(next), "%s.next", path);
     cr_assert_lt(access(next, F_OK), 0, "the second file goes");
+    make_folder_gone(folder);
+}
+
+/* ---- Several processes ----------------------------------------------------------------------- */
+
+static void expect_path(const char *pattern, int64_t rank, const char *path) {
+    char out[64];
+    cr_assert(iter__profile_path(pattern, rank, 77, out, sizeof(out)), "%s", pattern);
+    cr_expect_str_eq(out, path);
+}
+
+Test(profile_ends, names_of_traces) {
+    char out[12];
+    expect_path("a/profile.json", -1, "a/profile.json");
+    expect_path("a/profile.json", 3, "a/profile.rank3.json");
+    expect_path("a.b/profile", 0, "a.b/profile.rank0");
+    expect_path("a/.profile", 1, "a/.profile.rank1");
+    expect_path("t-%p.json", 3, "t-77.json");
+    expect_path("t-%r.json", 3, "t-3.json");
+    expect_path("t-%r.json", -1, "t-0.json");
+    expect_path("100%%.json", 3, "100%.rank3.json");
+    expect_path("50%x%", -1, "50%x%");
+    expect_path("", 3, "");
+    cr_expect(!iter__profile_path("123456789.12", -1, 1, out, sizeof(out)));
+    cr_expect(!iter__profile_path("12345.json", 1, 1, out, sizeof(out)));
+    cr_expect(iter__profile_path("12345.789.1", -1, 1, out, sizeof(out)));
+    cr_expect(iter__profile_path_insert("x/t.json", "5", out, sizeof(out)));
+    cr_expect_str_eq(out, "x/t.5.json");
+}
+
+/* A process with ITER_PROFILE that makes a loader, and waits for a byte once it runs. */
+static pid_t profiled_child(const char *path, uint32_t rank, uint32_t ranks, int go, int say) {
+    const pid_t child = fork();
+    cr_assert_geq(child, 0);
+    if (child) return child;
+    char folder[512], byte = 0;
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    iter_loader_stats stats = {.struct_size = sizeof(stats)};
+    setenv("ITER_PROFILE", path, 1);
+    opt.rank = rank;
+    opt.ranks = ranks;
+    opt.share = ITER_SHARE_NO;
+    drive_cifar(folder, 200);
+    iter_dataset *data = drive_open(folder);
+    iter_loader *loader = drive_loader(data, NULL, &opt);
+    if (iter_loader_stats_read(loader, &stats, NULL) < 0) _exit(3);
+    const int n = stats.n_fallbacks;
+    if (write(say, &n, sizeof(n)) != sizeof(n) || read(go, &byte, 1) != 1) _exit(4);
+    drive_run(loader, 1);
+    iter_loader_unref(loader);
+    iter_dataset_unref(data);
+    iter_profile_clear();
+    _exit(0);
+}
+
+/* Three at once; returns how many noted that their file has another name. */
+static int three_children(const char *path, uint32_t ranks) {
+    pid_t children[3];
+    int go[2], say[2], noted = 0, n;
+    cr_assert(pipe(go) == 0 && pipe(say) == 0);
+    for (uint32_t i = 0; i < 3; i++)
+        children[i] = profiled_child(path, ranks ? i : 0, ranks, go[0], say[1]);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(read(say[0], &n, sizeof(n)), sizeof(n));
+        noted += n;
+    }
+    cr_assert_eq(write(go[1], "123", 3), 3);
+    for (int i = 0, status; i < 3; i++) {
+        cr_assert_eq(waitpid(children[i], &status, 0), children[i]);
+        cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", status);
+    }
+    return noted;
+}
+
+/* Traces in the folder, each of which must be whole and of one process. */
+static int whole_traces(const char *folder) {
+    int n = 0;
+    DIR *dir = opendir(folder);
+    cr_assert(dir);
+    for (const struct dirent *e; (e = readdir(dir));) {
+        char path[MAKE_PATH_MAX], *trace;
+        if (e->d_name[0] == '.') continue;
+        cr_assert(json_file_valid(make_path(path, folder, e->d_name), &trace), "%s", path);
+        cr_expect_eq(json_count(trace, "\"name\":\"process_name\""), 1, "%s", path);
+        cr_expect_gt(json_count(trace, "\"name\":\"next\""), 0, "%s", path);
+        free(trace);
+        n++;
+    }
+    closedir(dir);
+    return n;
+}
+
+Test(profile_ends, processes_do_not_write_one_file) {
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    for (int round = 0; round < 4; round++) {
+        make_folder(folder);
+        cr_expect_eq(three_children(make_path(path, folder, "t.json"), 0), 2, "two were renamed");
+        cr_expect_eq(whole_traces(folder), 3);
+        make_folder_gone(folder);
+    }
+    make_folder(folder);
+    cr_expect_eq(three_children(make_path(path, folder, "t.json"), 3), 0);
+    cr_expect_eq(whole_traces(folder), 3);
+    cr_expect_eq(access(make_path(path, folder, "t.rank2.json"), F_OK), 0);
+    make_folder_gone(folder);
+    make_folder(folder);
+    cr_expect_eq(three_children(make_path(path, folder, "t-%p.json"), 0), 0);
+    cr_expect_eq(whole_traces(folder), 3);
+    make_folder_gone(folder);
+}
+
+Test(profile_ends, a_file_that_another_process_writes) {
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    iter_error err;
+    make_folder(folder);
+    make_path(path, folder, "trace.json");
+    const pid_t child = busy_child(path, false);
+    while (!holds(path, "\"name\":\"busy\""))
+        pause_ms(1);
+    iter_profile_options opt = ITER_PROFILE_OPTIONS_INIT;
+    opt.filename = path;
+    cr_assert_eq(iter_profile_start(&opt, &err), ITER_EIO);
+    cr_expect(strstr(err.message, "another process writes it"), "%s", err.message);
+    kill(child, SIGKILL);
+    cr_assert_eq(waitpid(child, NULL, 0), child);
+    cr_assert_eq(iter_profile_start(&opt, &err), ITER_OK, "%s", err.message);
+    iter_profile_clear();
     make_folder_gone(folder);
 }
 
