@@ -139,7 +139,8 @@ typedef struct iter_loader_options {
     /* threads that make batches; 0 = in the caller's thread, ITER_WORKERS_AUTO = one per core that
      * affinity and control groups leave to the process */
     int32_t workers;
-    /* batches made ahead, at most; 0 = 2, or as many as keep all workers busy if memory allows */
+    /* batches made ahead, at most; 0 = two chunks of work for each worker if memory allows, at
+     * least 2 */
     uint32_t prefetch;
     uint32_t max_held;     /* batches the caller may hold at once; 0 = 2 */
     uint32_t rank, ranks;  /* this process and how many share the data; 0, 0 = alone */

@@ -73,12 +73,14 @@ static void cut_chunks(const iter_layout_in *in, iter_layout *out) {
     set_chunk_rows(in, out, at_most(CHUNK_BYTES / at_least(sample, 1), CHUNK_ROWS));
 }
 
-/* Batches made ahead that keep every worker busy: a batch is as much work as it has chunks. */
+/* Batches made ahead that keep every worker busy: a batch is as much work as it has chunks. Batches come
+ * in order, so a worker that is done early needs another chunk while the others finish theirs: with one
+ * chunk for each of 16 workers that sleep as long as the work takes, 11 are busy, with two 16. */
 static uint32_t wanted_prefetch(const iter_layout_in *in, const iter_layout *layout) {
     if (in->opt->prefetch) return in->opt->prefetch;
     const uint64_t chunks = in->is_stream ? 1 : layout->max_chunks;
     const bool shared = !in->is_stream && !in->one_at_a_time;
-    const uint64_t batches = shared ? (n_threads(in) + chunks - 1) / chunks : 1;
+    const uint64_t batches = shared ? (2 * n_threads(in) + chunks - 1) / chunks : 1;
     return (uint32_t)at_least(batches, 2);
 }
 

@@ -387,6 +387,7 @@ Test(device_loader, a_gpu_that_is_behind_holds_the_loader_back) {
     for (int32_t workers = 0; workers <= 2; workers++) {
         iter_loader_options opt = options(ITER_MEMORY_DEVICE);
         opt.workers = workers;
+        opt.prefetch = 2; /* five slots */
         opt.timeout_ms = 60;
         iter_loader *loader = open_loader(&opt);
         iter_error err;
@@ -446,6 +447,7 @@ Test(device_loader, cancel_while_a_gpu_is_behind) {
     for (int32_t workers = 0; workers <= 2; workers++) {
         iter_loader_options opt = options(ITER_MEMORY_DEVICE);
         opt.workers = workers;
+        opt.prefetch = 2; /* five slots */
         iter_loader *loader = open_loader(&opt);
         iter_error err;
         iter_batch *batch;

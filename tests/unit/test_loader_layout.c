@@ -63,16 +63,16 @@ Test(layout, chunks_are_a_mebibyte_of_reading_and_writing) {
     cr_expect_eq(layout_of(stream).rows_a_chunk, 500);
 }
 
-/* What the loader makes ahead is as much work as there are workers. */
+/* What the loader makes ahead is two turns of work for every worker. */
 Test(layout, prefetch_follows_the_workers) {
     for (int32_t workers = 0; workers <= 64; workers++) {
         const iter_layout small = layout_of(make(100, 32, workers));
-        cr_expect_eq(small.prefetch, workers > 2 ? (uint32_t)workers : 2);
+        cr_expect_eq(small.prefetch, workers > 1 ? 2 * (uint32_t)workers : 2);
         cr_expect_eq(small.most_busy, workers > 0 ? (uint32_t)workers : 1);
         cr_expect_eq(small.n_slots, 2 + small.prefetch + 1);
     }
     const iter_layout large = layout_of(make(16384, 128, 16)); /* four chunks a batch */
-    cr_expect_eq(large.prefetch, 4);
+    cr_expect_eq(large.prefetch, 8);
     cr_expect_eq(large.most_busy, 16);
     made *given = make(100, 32, 16);
     given->opt.prefetch = 3;
