@@ -18,7 +18,6 @@
 #include <iter/plugin.h>
 
 #include "bench_util.h"
-#include "near.h"
 
 #define OPTIONS_MAX 96
 
@@ -157,10 +156,10 @@ static const option_row *find(const char *name, size_t length, bench_command com
 
 static iter_status fail_value(const option_row *row, const char *text, iter_error *err) {
     const unsigned long long least = row->min, most = row->max;
-    char range[96] = "", hint[NEAR_HINT];
-    near_word search = near_begin(text, strlen(text));
-    if (row->kind == CHOICE || row->kind == DEVICE) near_offer_list(&search, row->value);
-    if (row->kind == WORKERS) near_offer(&search, "auto", strlen("auto"));
+    const char *words = row->kind == CHOICE || row->kind == DEVICE ? row->value
+                        : row->kind == WORKERS                     ? "auto"
+                                                                   : "";
+    char range[96] = "", hint[BENCH_HINT];
     if (row->kind == TEXTS)
         return bench_fail(err, ITER_EINVAL, "--%s is given more than %d times", row->name,
                           BENCH_TEXTS_MAX);
@@ -173,7 +172,7 @@ static iter_status fail_value(const option_row *row, const char *text, iter_erro
         snprintf(range, sizeof(range), " of at least %llu", least);
     return bench_fail(err, ITER_EINVAL, "--%s wants %s%s%s, not '%s'%s", row->name, row->value,
                       range, row->kind == WORKERS ? " or auto" : "", text,
-                      near_hint(&search, "", hint));
+                      bench_hint(text, words, "", hint));
 }
 
 /* Their names, with commas. */
@@ -191,17 +190,17 @@ static const char *command_names(unsigned which, char text[128]) {
 /* An option that this command does not know: another one may, or it is misspelled. */
 static iter_status unknown(const char *name, size_t length, bench_command command,
                            iter_error *err) {
-    char names[128], hint[NEAR_HINT];
+    char names[4096] = "", text[64], hint[BENCH_HINT];
     const option_row *row = find(name, length, ~0u);
     if (row != NULL)
         return bench_fail(err, ITER_EINVAL, "unknown argument '--%s' here: it belongs to %s",
                           row->name, command_names(row->commands, names));
-    near_word search = near_begin(name, length);
     for (size_t i = 0; i < bench_n_option_rows; i++)
         if (bench_option_rows[i].commands & command)
-            near_offer(&search, bench_option_rows[i].name, strlen(bench_option_rows[i].name));
+            bench_names_add(names, sizeof(names), bench_option_rows[i].name);
+    snprintf(text, sizeof(text), "%.*s", (int)length, name);
     return bench_fail(err, ITER_EINVAL, "unknown argument '--%.*s'%s", (int)length, name,
-                      near_hint(&search, "--", hint));
+                      bench_hint(text, names, "--", hint));
 }
 
 /* ---- Public ---------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /*
- * bench_util.c - clocks, memory and one-line errors for iterbench.
+ * bench_util.c - clocks, memory, one-line errors and hints for iterbench.
  *
  * Big arrays come from mmap with MADV_HUGEPAGE, because a shuffled gather over small pages measures
  * the TLB.
@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -30,6 +31,21 @@ iter_status bench_fail(iter_error *err, iter_status status, const char *format, 
         iter_text_escape(text, err->message, sizeof(err->message));
     }
     return status;
+}
+
+void bench_names_add(char *names, size_t capacity, const char *name) {
+    const size_t used = strlen(names), bar = used > 0;
+    if (strlen(name) + bar < capacity - used)
+        snprintf(names + used, capacity - used, "%s%s", bar ? "|" : "", name);
+}
+
+const char *bench_hint(const char *wanted, const char *names, const char *prefix,
+                       char out[BENCH_HINT]) {
+    char nearest[48];
+    iter_text_nearest(wanted, names, nearest, sizeof(nearest));
+    out[0] = '\0';
+    if (nearest[0] != '\0') snprintf(out, BENCH_HINT, "; did you mean '%s%s'?", prefix, nearest);
+    return out;
 }
 
 uint64_t bench_now_ns(void) {

@@ -1,4 +1,4 @@
-/* bench_util.h - clocks, memory and one-line errors for iterbench. */
+/* bench_util.h - clocks, memory, one-line errors and hints for iterbench. */
 #ifndef BENCH_UTIL_H
 #define BENCH_UTIL_H
 
@@ -15,6 +15,16 @@
 /** Writes a formatted message into `err` (NULL is legal) and returns `status`. */
 iter_status bench_fail(iter_error *err, iter_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+#define BENCH_HINT 80 /* bytes of a hint */
+
+/** Adds a name to a list that is separated by '|'. A name that does not fit is left out. */
+void bench_names_add(char *names, size_t capacity, const char *name);
+
+/** Writes "; did you mean 'PREFIXname'?" with the nearest of `names` ("a|b|c"), or "" if none is near.
+ * Returns `out`. */
+const char *bench_hint(const char *wanted, const char *names, const char *prefix,
+                       char out[BENCH_HINT]);
 
 /** Monotonic time in nanoseconds, and in seconds. */
 uint64_t bench_now_ns(void);

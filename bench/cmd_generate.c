@@ -8,7 +8,6 @@
 #include "bench_util.h"
 #include "generate.h"
 #include "iterbench.h"
-#include "near.h"
 
 static iter_status cifar(const bench_options *options, const char *folder, iter_error *err) {
     double start = bench_now();
@@ -40,11 +39,9 @@ int cmd_generate(const bench_options *options) {
         iter_status s = makers[i].make(options, options->words[1], &err);
         return s < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE;
     }
-    char hint[NEAR_HINT];
-    near_word search = near_begin(options->n_words > 0 ? options->words[0] : "",
-                                  options->n_words > 0 ? strlen(options->words[0]) : 0);
-    if (options->n_words == 2) near_offer_list(&search, "cifar10|photos");
-    bench_fail(&err, ITER_EINVAL, "generate wants: cifar10|photos DIR [--n N] [--seed N]%s",
-               near_hint(&search, "", hint));
+    char hint[BENCH_HINT];
+    bench_fail(
+        &err, ITER_EINVAL, "generate wants: cifar10|photos DIR [--n N] [--seed N]%s",
+        bench_hint(options->n_words == 2 ? options->words[0] : "", "cifar10|photos", "", hint));
     return bench_say(BENCH_USAGE, &err);
 }

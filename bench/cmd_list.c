@@ -12,7 +12,6 @@
 #include "bench_options.h"
 #include "bench_util.h"
 #include "iterbench.h"
-#include "near.h"
 #include "page.h"
 
 #define NAME_COLUMNS 24
@@ -148,13 +147,12 @@ static void write_all(const page *p, const iter_registry *registry) {
 /* Every entry of that name. Errors: EINVAL, with the nearest name. */
 static iter_status write_one(const page *p, const iter_registry *registry, const char *name,
                              iter_error *err) {
-    char hint[NEAR_HINT];
-    near_word search = near_begin(name, strlen(name));
+    char names[4096] = "", hint[BENCH_HINT];
     bool found = false;
     for (size_t k = 0; k < N_KINDS; k++)
         for (int i = 0; kinds[k].at(registry, i) != NULL; i++) {
             const iter_ops *ops = kinds[k].at(registry, i);
-            near_offer(&search, ops->name, strlen(ops->name));
+            bench_names_add(names, sizeof(names), ops->name);
             if (strcmp(ops->name, name) != 0) continue;
             page_text(p, 0, PAGE_STRONG, kinds[k].title);
             write_ops(p, ops);
@@ -162,7 +160,7 @@ static iter_status write_one(const page *p, const iter_registry *registry, const
         }
     if (found) return ITER_OK;
     return bench_fail(err, ITER_EINVAL, "list: nothing is called '%s'%s", name,
-                      near_hint(&search, "", hint));
+                      bench_hint(name, names, "", hint));
 }
 
 int cmd_list(const bench_options *options) {

@@ -13,7 +13,6 @@
 
 #include "bench_option_rows.h"
 #include "bench_util.h"
-#include "near.h"
 
 static const struct {
     bench_command command;
@@ -36,11 +35,11 @@ static const bench_command_row *find_command(const char *name) {
 
 static int unknown_command(const char *name) {
     iter_error err;
-    char hint[NEAR_HINT];
-    near_word search = near_begin(name, strlen(name));
+    char names[512] = "", hint[BENCH_HINT];
     for (size_t i = 0; i < bench_n_command_rows; i++)
-        near_offer(&search, bench_command_rows[i].name, strlen(bench_command_rows[i].name));
-    bench_fail(&err, ITER_EINVAL, "unknown command '%s'%s", name, near_hint(&search, "", hint));
+        bench_names_add(names, sizeof(names), bench_command_rows[i].name);
+    bench_fail(&err, ITER_EINVAL, "unknown command '%s'%s", name,
+               bench_hint(name, names, "", hint));
     return bench_say(BENCH_USAGE, &err);
 }
 

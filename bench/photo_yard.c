@@ -5,6 +5,10 @@
  * of (seed, stage, epoch, position). Nothing of that is done a second time here: a loader runs over
  * the same dataset with a decoder in front that notes what it is asked for, and decodes nothing. So
  * the loops get the very windows that the loader gets, whatever the chain, container and sampler.
+ *
+ * Rows are decoded in the order in which their bytes come, several batches at a time. So each row
+ * carries the number of its note, in a field of its own, and notes are put in order when their batch
+ * is taken.
  */
 #include "photo_yard.h"
 
@@ -17,6 +21,8 @@
 #include "wrapped.h"
 
 #define BYTES_MAX ((size_t)128 << 20)
+#define NOTE \
+    "iterbench-note" /* the field with a row's number among the notes, from 1; 0 = none: failed */
 
 /* ---- A decoder that takes notes -------------------------------------------------------------- */
 
@@ -45,29 +51,41 @@ static const uint8_t *picture_in(const uint8_t *bytes, size_t size) {
     return NULL;
 }
 
+/* False: no memory. */
+static bool more_notes(photo_yard *y) {
+    if (y->n_notes < y->notes_capacity) return true;
+    const uint64_t capacity = y->notes_capacity > 0 ? 2 * y->notes_capacity : 64;
+    photo_note *notes = realloc(y->notes, capacity * sizeof(*notes));
+    if (notes == NULL) return false;
+    y->notes = notes;
+    y->notes_capacity = capacity;
+    return true;
+}
+
 static void note_photo(photo_yard *y, const uint8_t *bytes, size_t size,
                        const iter_image_wish *wish) {
     const uint8_t *picture = picture_in(bytes, size);
     if (picture == NULL) snprintf(y->why, sizeof(y->why), "a picture is no JPEG and no PNG");
     if (y->why[0] != '\0') return;
     size -= (size_t)(picture - bytes);
-    if (y->n_photos == y->capacity || size > y->bytes_capacity - y->n_bytes) {
-        y->capacity = y->n_photos; /* full */
+    uint8_t *own = malloc(size);
+    if (own == NULL || !more_notes(y)) {
+        snprintf(y->why, sizeof(y->why), "no memory for a photo of %zu bytes", size);
+        free(own);
         return;
     }
-    y->photos[y->n_photos++] = (limits_photo){.bytes = y->bytes + y->n_bytes,
-                                              .size = size,
-                                              .y = wish->part.y,
-                                              .x = wish->part.x,
-                                              .height = wish->part.height,
-                                              .width = wish->part.width,
-                                              .min_height = wish->min_height,
-                                              .min_width = wish->min_width};
-    memcpy(y->bytes + y->n_bytes, picture, size);
-    y->n_bytes += size;
-    y->n_pngs += limits_is_png(picture, size);
-    y->n_pixels += y->header_pixels;
-    y->n_part_pixels += (double)wish->part.height * (double)wish->part.width;
+    memcpy(own, picture, size);
+    y->notes[y->n_notes++] = (photo_note){.from = bytes,
+                                          .own = own,
+                                          .pixels = y->header_pixels,
+                                          .photo = {.bytes = own,
+                                                    .size = size,
+                                                    .y = wish->part.y,
+                                                    .x = wish->part.x,
+                                                    .height = wish->part.height,
+                                                    .width = wish->part.width,
+                                                    .min_height = wish->min_height,
+                                                    .min_width = wish->min_width}};
 }
 
 static iter_status note_wish(void *state, const void *shared, const uint8_t *bytes, size_t size,
@@ -85,18 +103,63 @@ static const iter_decoder_ops noting_decoder = {
     .decode_image = note_wish,
 };
 
+/* Rows of a chunk get their image first, then this: the last note from the same bytes is the row's. */
+static iter_status tell_note(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                             iter_tensor *out, iter_error *err) {
+    const wrapped_decoder *d = shared;
+    const photo_yard *y = d->user;
+    int32_t number = 0;
+    (void)state, (void)size, (void)err;
+    for (uint64_t i = y->n_notes; number == 0 && i > 0; i--)
+        if (y->notes[i - 1].from == bytes) number = (int32_t)i;
+    memcpy(out->data, &number, sizeof(number));
+    return ITER_OK;
+}
+
+static const iter_decoder_ops telling_decoder = {
+    .base = {.struct_size = sizeof(iter_decoder_ops), .name = NOTE, .help = ""},
+    .decode = tell_note,
+};
+
+static const iter_field note_field = {
+    .name = NOTE, .role = ITER_LABEL, .desc = {.dtype = ITER_I32}, .decoder = &telling_decoder};
+
 /* ---- Which photos ---------------------------------------------------------------------------- */
 
-static iter_status note_batch(void *user, iter_batch *batch, iter_error *err) {
+/* Puts a note's photo behind those that are there. */
+static void keep(photo_yard *y, photo_note *note) {
+    limits_photo *photo = &y->photos[y->n_photos++];
+    *photo = note->photo;
+    photo->bytes = memcpy(y->bytes + y->n_bytes, note->own, photo->size);
+    y->n_bytes += photo->size;
+    y->n_pngs += limits_is_png(photo->bytes, photo->size);
+    y->n_pixels += note->pixels;
+    y->n_part_pixels += (double)photo->height * (double)photo->width;
+    free(note->own);
+    note->own = NULL;
+}
+
+/* Whether there is room for all photos of a batch. */
+static bool fits(const photo_yard *y, const int32_t *notes, uint32_t n) {
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < n; i++)
+        bytes += notes[i] > 0 ? y->notes[notes[i] - 1].photo.size : 0;
+    return n <= y->capacity - y->n_photos && bytes <= y->bytes_capacity - y->n_bytes;
+}
+
+static iter_status keep_batch(void *user, iter_batch *batch, iter_error *err) {
     photo_yard *y = user;
     (void)err;
-    if (y->why[0] != '\0' || y->n_photos == 0) return ITER_OK;
-    iter_batch_info info = iter_batch_describe(batch);
-    const photo_batch *last = y->n_batches > 0 ? &y->batches[y->n_batches - 1] : NULL;
-    const uint64_t first = last != NULL ? last->first + last->n : 0;
-    if (y->n_photos == first) return ITER_OK; /* none of it could be read */
-    y->batches[y->n_batches++] = (photo_batch){first, (uint32_t)(y->n_photos - first), info.epoch,
-                                               iter_batch_position(batch)[0]};
+    const iter_batch_info info = iter_batch_describe(batch);
+    const int32_t *notes = iter_batch_find(batch, NOTE)->data;
+    const uint64_t first = y->n_photos;
+    if (!fits(y, notes, info.n_rows)) y->full = true;
+    if (y->why[0] != '\0' || y->full) return ITER_OK;
+    for (uint32_t i = 0; i < info.n_rows; i++)
+        if (notes[i] > 0) keep(y, &y->notes[notes[i] - 1]);
+    if (y->n_photos > first)
+        y->batches[y->n_batches++] = (photo_batch){first, (uint32_t)(y->n_photos - first),
+                                                   info.epoch, iter_batch_position(batch)[0]};
     return ITER_OK;
 }
 
@@ -105,18 +168,21 @@ static iter_status take_notes(photo_yard *y, const bench_options *options, iter_
     bench_arm arm;
     iter_status s = arm_open(options, NULL, &arm, err);
     if (s < 0) return s;
-    arm.take = note_batch;
+    arm.take = keep_batch;
     arm.take_user = y;
-    while (s == ITER_OK && y->why[0] == '\0') {
+    while (s == ITER_OK && y->why[0] == '\0' && !y->full) {
         uint64_t samples;
         double seconds;
         const uint64_t before = y->n_photos;
         s = arm_run(&arm, 1, false, &samples, &seconds, err);
-        if (y->n_photos + options->batch > y->capacity || y->n_photos == before) break;
+        if (y->n_photos == before) break;
     }
-    /* The last batch may have found no room for all of its photos. */
-    if (y->n_batches > 1 && y->n_photos == y->capacity) y->n_batches--;
     arm_close(&arm);
+    for (uint64_t i = 0; i < y->n_notes; i++)
+        free(y->notes[i].own);
+    free(y->notes);
+    y->notes = NULL;
+    y->n_notes = y->notes_capacity = 0;
     return s;
 }
 
@@ -126,6 +192,7 @@ static iter_status note(photo_yard *y, const bench_options *options, uint64_t ma
     iter_registry *registry;
     wrapped front;
     quiet.workers = 0;
+    quiet.prefetch = 1;
     quiet.ranks = 1;
     quiet.epochs = 0;
     quiet.has_start = quiet.hash = quiet.o_direct = false;
@@ -144,6 +211,7 @@ static iter_status note(photo_yard *y, const bench_options *options, uint64_t ma
     iter_status s = bench_registry_create(options, &registry, err);
     if (s < 0) return s;
     s = wrapped_make("noted", options->data, &noting_decoder, y, registry, &front, err);
+    front.added = &note_field;
     quiet.registry = registry;
     quiet.data = front.data;
     if (s == ITER_OK) s = take_notes(y, &quiet, err);

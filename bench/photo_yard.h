@@ -19,8 +19,16 @@ typedef struct photo_batch {
     uint64_t sample;
 } photo_batch;
 
+/** A photo that a loader asked to be decoded. */
+typedef struct photo_note {
+    limits_photo photo;
+    uint8_t *own;        /* a copy of its bytes; NULL = its batch was taken */
+    const uint8_t *from; /* where the loader had them */
+    double pixels;       /* of the whole picture */
+} photo_note;
+
 typedef struct photo_yard {
-    limits_photo *photos; /* [n_photos] in the order in which a loader decodes them */
+    limits_photo *photos; /* [n_photos] in the order of a loader's rows */
     uint64_t n_photos, n_pngs, capacity;
     photo_batch *batches; /* [n_batches] whole ones */
     uint64_t n_batches;
@@ -28,7 +36,10 @@ typedef struct photo_yard {
     size_t n_bytes, bytes_capacity;
     double n_pixels, n_part_pixels; /* of all photos */
     double header_pixels;           /* of the one that is being noted */
-    int64_t largest[2];             /* height and width of the picture that takes most memory */
+    photo_note *notes;              /* [n_notes] in the order of decoding, while they are taken */
+    uint64_t n_notes, notes_capacity;
+    bool full;          /* no room for a whole batch */
+    int64_t largest[2]; /* height and width of the picture that takes most memory */
     bool gray;
     char why[256]; /* why there are no loops, or "" */
 

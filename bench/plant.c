@@ -17,7 +17,6 @@
 
 #include "bench_machine.h"
 #include "bench_util.h"
-#include "near.h"
 #include "wrapped.h"
 
 #define KINDS                                                                     \
@@ -202,11 +201,9 @@ static iter_status plant_kind(const bench_options *options, const char *kind, do
         return bench_fail(err, ITER_EINVAL, "--plant %s wants --model", kind);
     if (strcmp(kind, "slow-consumer") == 0)
         return bench_fail(err, ITER_EINVAL, "--plant %s wants --compute-ms, not --model", kind);
-    char hint[NEAR_HINT];
-    near_word search = near_begin(kind, strlen(kind));
-    near_offer_list(&search, KINDS);
+    char hint[BENCH_HINT];
     return bench_fail(err, ITER_EINVAL, "--plant: no kind '%s'%s (%s)", kind,
-                      near_hint(&search, "", hint), KINDS);
+                      bench_hint(kind, KINDS, "", hint), KINDS);
 }
 
 /* "KIND" or "KIND:FACTOR". */

@@ -103,6 +103,13 @@ static iter_status put_in_front(wrapped_state *f, const wrapped *owner, iter_des
     }
     field->decoder = &f->table;
     out->shared = &f->shared;
+    if (owner->added == NULL) return ITER_OK;
+    if (out->n_fields == ITER_MAX_FIELDS)
+        return bench_fail(err, ITER_EUNSUPPORTED, "%s: no room for field '%s' beside its own",
+                          f->inner->base.name, owner->added->name);
+    iter_field *added = &out->fields[out->n_fields++];
+    *added = *owner->added;
+    added->extent = field->extent;
     return ITER_OK;
 }
 

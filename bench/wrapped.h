@@ -18,6 +18,9 @@ typedef struct wrapped {
     iter_format_ops format;
     const iter_format_ops *inner;
     const iter_decoder_ops *front; /* decode; header and decode_image */
+    /* A field to add behind the dataset's own, with a decoder. Its bytes are those of the data field,
+     * and its decoder gets the same `shared`. NULL = none; to be set before datasets are opened. */
+    const iter_field *added;
     void *user;
     char *data; /* the dataset by its new name */
 } wrapped;
@@ -30,7 +33,8 @@ typedef struct wrapped {
  *   out  lives as long as datasets that were opened by out->data; to be freed whatever the answer
  *
  * Errors  EINVAL (no such format, or nothing in it is decoded), ENOMEM. Opening the dataset also
- *         answers EUNSUPPORTED: more than three other fields are decoded, or one of them is an image.
+ *         answers EUNSUPPORTED: more than three other fields are decoded, one of them is an image, or
+ *         there is no room for the added field.
  */
 iter_status wrapped_make(const char *name, const char *data, const iter_decoder_ops *front,
                          void *user, iter_registry *registry, wrapped *out, iter_error *err);

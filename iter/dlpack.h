@@ -7,7 +7,8 @@
  *     iter_batch_unref(batch); // the memory stays until managed->deleter(managed)
  *
  * The functions speak of DLPack's own struct by its tag, so that this header lives beside any
- * <dlpack/dlpack.h>, before or behind it. Who has none reads the same bytes as iter_dlpack.
+ * <dlpack/dlpack.h>, included before or after it. A program without that header reads the same bytes as
+ * iter_dlpack.
  */
 #ifndef ITER_DLPACK_H
 #define ITER_DLPACK_H
@@ -67,7 +68,7 @@ typedef struct iter_dlpack {
  * stream) before the consumer gets the tensor, with the stream that __dlpack__(stream=...) names
  * (DLPack's 1, the legacy default stream, is NULL here), and not at all for -1. The deleter tells
  * nothing of streams: call iter_batch_release(batch, stream) behind the consumer's last work on the
- * tensor, before the deleter runs; or the consumer waits for that work himself.
+ * tensor, before the deleter runs; or the consumer waits for that work itself.
  *
  * Ownership  *out holds a reference of its own on the batch, which its deleter drops; that may be
  *            in any thread, and after the loader is gone. Until then the batch counts as held.
@@ -96,7 +97,7 @@ ITER_API ITER_NODISCARD iter_status iter_tensor_to_dlpack(const iter_tensor *ten
  * Looks at another library's tensor: type, shape, strides, first element. Where the producer set
  * ITER_DLPACK_READ_ONLY, data may not be written to.
  *
- * Ownership  *out borrows from `managed`, which stays the caller's: he runs its deleter afterwards.
+ * Ownership  *out borrows from `managed`, which stays the caller's, who runs its deleter afterwards.
  * Errors     EUNSUPPORTED (another major version, memory of a device, lanes, types of less than a
  *            byte, complex, more than 8 dimensions), EINVAL (a shape that cannot be).
  */

@@ -1,6 +1,6 @@
 /*
- * image.h - what the built-in image decoder may be told, for formats of your own that hold JPEG or
- * PNG files.
+ * image.h - what the built-in image decoder may be told, for formats of your own that hold JPEG, PNG
+ * or WebP files.
  *
  * A format hands each image's bytes over as one extent, with a field of any size:
  *
@@ -40,7 +40,7 @@ typedef enum iter_image_warning {
 /**
  * What happens if the data of a JPEG or PNG end within the wanted rows: the sample fails; or what is
  * missing is made up as Pillow does under its LOAD_TRUNCATED_IMAGES, and the decoder warns. What is
- * missing below the wanted rows is not noticed.
+ * missing below the wanted rows is not noticed. A WebP that ends early always fails.
  */
 typedef enum iter_image_truncated {
     ITER_TRUNCATED_FAIL = 0,

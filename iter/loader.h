@@ -44,6 +44,8 @@ typedef enum iter_last_batch {
     ITER_LAST_ROLL_OVER = 4 /* the rest begins the next epoch's first batch, `pad` says how many */
 } iter_last_batch;
 
+/** What becomes of a sample that cannot be read or made. If the process itself lacks memory or file
+ * handles, the batch fails, whatever this says. */
 typedef enum iter_on_error {
     ITER_ON_ERROR_FAIL =
         0, /* the batch's error comes out of next(), in order; the next call goes on */
@@ -53,11 +55,11 @@ typedef enum iter_on_error {
 
 typedef enum iter_source {
     ITER_SOURCE_AUTO = 0, /* memory if the set fits, else ring, else pread */
-    /* read everything once, at create, which is EIO where a file cannot be read; but where on_error
-     * is not FAIL all is read as needed then, said in the statistics, and the file's are failed
-     * samples */
+    /* read everything once, at create. Fails with EIO if a file is unreadable. If on_error is not
+     * FAIL, everything is then read as needed, the statistics note that, and the samples of that file
+     * fail instead. */
     ITER_SOURCE_MEMORY = 1,
-    ITER_SOURCE_RING = 2,  /* io_uring; pread where it is forbidden, said in the statistics */
+    ITER_SOURCE_RING = 2,  /* io_uring; if it is forbidden pread, and the statistics note that */
     ITER_SOURCE_PREAD = 3, /* threads that call pread */
     ITER_SOURCE_NULL = 4 /* no bytes at all: rows of zeros; what is left is the loader's own cost */
 } iter_source;
@@ -114,17 +116,17 @@ typedef enum iter_share {
 #define ITER_FILE_SHOWN 256 /* room for a file's path; of a longer one the end is shown */
 #define ITER_STALL_TEXT 480
 
-/** A next() that waits longer than options.stall_ms, and where its batch is stuck, as far as that
- * can be seen from outside. */
+/** A next() that waits longer than options.stall_ms, and where its batch is stuck, as far as another
+ * thread can see that. */
 typedef struct iter_stall {
     size_t struct_size; /* sizeof(iter_stall), set by the library */
     uint32_t epoch;
     uint64_t batch;     /* its number within the epoch, or ITER_UNKNOWN */
     uint64_t waited_ns; /* next(), so far */
-    /* who sits in that stage, from 0 (with `workers` 0: the caller's thread); -1 = no thread of the
-     * loader: a read is in flight, or nobody is at it */
+    /* the worker in that stage, from 0 (with `workers` 0: the caller's thread); -1 = none: a read is
+     * in flight, or no thread works on the batch */
     int32_t worker;
-    char stage[ITER_NAME_MAX];  /* as iter_loader_stage_name() has it; "" = nobody is at it */
+    char stage[ITER_NAME_MAX];  /* as iter_loader_stage_name() has it; "" = none */
     uint64_t sample;            /* index in the dataset, or ITER_UNKNOWN */
     char file[ITER_FILE_SHOWN]; /* where the sample's bytes are, or what is being read; "" = none */
     uint64_t offset;
@@ -193,8 +195,8 @@ typedef struct iter_loader_options {
     /* 1 = bytes are read and dropped, rows are not made: they stay zero. The cost of reading alone,
      * for measuring. get() and next() of a dataset run, the chain and collate do not. */
     int32_t only_reads;
-    /* A next() that waits longer is said once per batch: to on_stall, and in the statistics.
-     * 0 = nobody watches. */
+    /* A next() that waits longer is reported once per batch: to on_stall, and in the statistics.
+     * 0 disables the watchdog. */
     int64_t stall_ms;
     /* Called from a thread of the loader's own that holds no lock; `stall` is borrowed for the
      * call. It may call iter_loader_cancel(), _stats_read() and _activity(). NULL = statistics
@@ -293,9 +295,11 @@ ITER_API ITER_NODISCARD iter_status iter_loader_next_within(iter_loader *loader,
  * nothing. In mid-epoch the rest of the epoch is dropped.
  *
  * Returns    OK, or END after the last of options.epochs.
- * Errors     ECANCELED, ESTATE.
+ * Errors     ECANCELED, ESTATE (called from a callback of this loader, or after fork); so fail seek,
+ *            restore and, but for ECANCELED, save.
  * Threads    any, as are seek, restore, save and position. A next() that waits in another thread goes
- *            on at the new place.
+ *            on at the new place. No callback is waited for, except that restore() calls a sampler that
+ *            draws batch after batch.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_reset(iter_loader *loader, iter_error *err);
 
@@ -323,7 +327,8 @@ ITER_API ITER_NODISCARD iter_status iter_loader_save(iter_loader *loader, void *
  *
  * Errors     EINVAL (not this loader's data, or a position that this batch size cannot start at:
  *            the nearest is named), EFORMAT (not a position), ETIMEDOUT (a sampler that draws batch
- *            after batch has been busy for options.timeout_ms; nothing was changed).
+ *            after batch has been busy for options.timeout_ms; nothing was changed). If such a sampler
+ *            refuses its own state, its error, and the loader is at the beginning of that epoch.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_restore(iter_loader *loader, const void *saved,
                                                         size_t size, iter_error *err);
@@ -349,7 +354,7 @@ ITER_API uint64_t iter_loader_n_batches(iter_loader *loader);
 /** Samples of an epoch before batching (the sampler's length), or ITER_UNKNOWN. */
 ITER_API uint64_t iter_loader_n_samples(iter_loader *loader);
 
-/** Current epoch, and samples of it consumed by all ranks together. */
+/** Current epoch, and samples of it consumed by all ranks together. Any thread. */
 ITER_API void iter_loader_position(iter_loader *loader, uint32_t *out_epoch, uint64_t *out_samples);
 
 /** One field of a loader's batches. */

@@ -200,8 +200,7 @@ typedef struct iter_source_config {
 typedef struct iter_source_ops {
     iter_ops base;
     /* Prepares to read the files; opens them now or as they are read. `fallback`[capacity] gets one
-     * sentence, or "", when something asked for is not to be had here and something else is used.
-     * Required. */
+     * sentence if something asked for is unavailable and something else is used, else "". Required. */
     iter_status (*open)(void *state, const iter_source_config *config, char *fallback,
                         size_t capacity, iter_error *err);
     /* No read is in flight. Required. */
@@ -247,8 +246,9 @@ typedef struct iter_format_ops {
                         iter_error *err);
     /* Required. */
     void (*close)(void *state);
-    /* Where sample `index` (< n_samples) is: description.n_extents extents. Any thread, never
-     * blocks. Required where n_extents > 0. */
+    /* Where sample `index` (< n_samples) is: description.n_extents extents. Any thread, several at
+     * once; under no lock of the loader. It should not block: it delays the batch. Required where
+     * n_extents > 0. */
     void (*locate)(const void *state, uint64_t index, iter_extent *out);
     /* Writes the row of a field that comes from the index. Any thread, never blocks. Required where
      * such a field exists. */
@@ -327,8 +327,9 @@ typedef struct iter_transform_ops {
     iter_ops base;
     /* iter_role of the field it works on where `field=` is not given: the first of that role */
     int32_t role;
-    /* Pure, called once: output shape and scratch bytes, or why it cannot be (name the reason, the
-     * core adds the stage). A variable first dimension stays variable unless the stage fixes it.
+    /* Pure: output shape and scratch bytes, or why it cannot be (name the reason, the core adds the
+     * stage). Called when a loader is made, and for images of any size again for each sample. A
+     * variable first dimension stays variable unless the stage fixes it.
      * Required, but for batch stages. */
     iter_status (*plan)(const void *options, const iter_desc *in, iter_desc *out,
                         size_t *out_scratch, iter_error *err);
@@ -411,7 +412,9 @@ typedef struct iter_sampler_context {
 } iter_sampler_context;
 
 /** Pure: length and index. Sequential: next_batch, with begin. All calls of one state come one at a
- * time. */
+ * time, in any thread of the loader and in the caller's (workers 0, create, restore). No lock that a
+ * call of the consumer needs is held meanwhile: a sampler that hangs stops the supply of batches, but
+ * not timeouts, cancel or statistics. It must not call the loader. */
 typedef struct iter_sampler_ops {
     iter_ops base;
     /* Required. Its messages, and those of begin and next_batch, name the reason; the core adds the
@@ -454,8 +457,9 @@ typedef struct iter_dataset_ops {
     void (*stop)(void *user, void *state);
     /* Writes samples indices[0..n): row i of field f goes to rows[f].data + i * rows[f].strides[0]
      * elements. rows[f].desc is [n, ...]; of a variable field lengths are told by
-     * iter_rows_set_length(). rng[i] belongs to sample i. An error (its reason goes into err->message) fails the call; the core then
-     * asks again one by one to learn which sample it was. ENOMEM says that the process lacks memory:
+     * iter_rows_set_length(). rng[i] belongs to sample i. Runs under no lock of the loader. An error
+     * (its reason goes into err->message) fails the call; the core then asks again one by one to learn
+     * which sample it was. ENOMEM says that the process lacks memory:
      * the batch fails, whatever on_error is. Required, or `next`. */
     iter_status (*get)(void *user, void *state, uint32_t n, const uint64_t *indices,
                        const iter_tensor *rows, iter_rng *rng, iter_error *err);

@@ -1,8 +1,8 @@
 /*
  * registry.h - a caller's own formats, transforms, samplers and decoders beside the built-in ones.
  *
- * Create one, add tables, pass it in the options of iter_dataset_open() and iter_chain_parse(). Add
- * everything before first use; afterwards it is read-only and may be used by any thread. A name
+ * Create one, add tables, pass it to iter_dataset_open() and iter_chain_parse(), and as `registry` in
+ * iter_loader_options. Add everything before first use; afterwards it is read-only and may be used by any thread. A name
  * found here hides a built-in one.
  */
 #ifndef ITER_REGISTRY_H
@@ -64,7 +64,7 @@ ITER_API const iter_transform_ops *iter_builtin_transform(int i);
 ITER_API const iter_sampler_ops *iter_builtin_sampler(int i);
 ITER_API const iter_source_ops *iter_builtin_source(int i);
 
-/** The built-in decoder called `name`, or NULL. "image": JPEG or PNG of any size to u8 [H, W, C]
+/** The built-in decoder called `name`, or NULL. "image": JPEG, PNG or WebP of any size to u8 [H, W, C]
  * "HWC"; its `shared` is an iter_image_options (<iter/image.h>), or NULL. */
 ITER_API const iter_decoder_ops *iter_builtin_decoder(const char *name);
 

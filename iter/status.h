@@ -54,6 +54,22 @@ ITER_API const char *iter_status_text(iter_status status);
  */
 ITER_API char *iter_text_escape(const char *text, char *out, size_t capacity);
 
+/**
+ * Finds the name that a person probably meant, for a message such as "did you mean ...?".
+ *
+ *   wanted  what was written, which is none of the names
+ *   names   the known names, separated by '|': "ring|pread|memory"
+ *   out     [capacity] the nearest name; of equally near ones the first; "" if none is near
+ *
+ * Near is a name that is written another way ("RandomCrop" for "random-crop"), what another library
+ * calls it, a name of which `wanted` is the beginning (three letters or more), or one of which at most
+ * a third of the letters differ. Names of more than 40 letters are never near.
+ *
+ * Returns    out.
+ * Threads    any.
+ */
+ITER_API char *iter_text_nearest(const char *wanted, const char *names, char *out, size_t capacity);
+
 ITER_END_DECLS
 
 #endif

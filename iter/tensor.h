@@ -39,7 +39,8 @@ typedef enum iter_dtype {
 
 #define ITER_MAX_DIMS 8
 
-/** In desc.dims[0] of a sample: the length differs from sample to sample, up to desc.capacity. */
+/** In desc.dims[0] of a sample: the length differs from sample to sample, up to desc.capacity. Images
+ * of any size have it in dims[0] and dims[1], and capacity 0. */
 #define ITER_VARIABLE (-1)
 
 /** The type and shape of a tensor. Zero bytes = no tensor. */
@@ -47,7 +48,7 @@ typedef struct iter_desc {
     iter_dtype dtype;
     int32_t n_dims; /* 0 = a scalar */
     int64_t dims[ITER_MAX_DIMS];
-    int64_t capacity; /* most that dims[0] can be where it is ITER_VARIABLE, else 0 */
+    int64_t capacity; /* most that dims[0] can be if it alone is ITER_VARIABLE, else 0 */
     /* a letter a dimension, e.g. "CHW", "NCHW", "T"; "" = unnamed */
     char layout[ITER_MAX_DIMS + 8];
 } iter_desc;

@@ -15,7 +15,8 @@
  *
  * Images of any size are u8 "HWC": resizes, crops, pad, flips, colour, bytes, cutout and
  * random-erasing take them, and a resize or a crop gives them one size, which everything else wants.
- * Resizes and colour work on u8 "HWC" of 1 to 4 channels alone (`to:layout=hwc` first where needed).
+ * Resizes work on u8 "HWC" of 1 to 4 channels alone, colour on 1 or 3 (`to:layout=hwc` first if
+ * needed).
  */
 #ifndef ITER_TRANSFORMS_H
 #define ITER_TRANSFORMS_H

@@ -377,7 +377,7 @@ static void folder_index_row(const void *state, uint64_t index, int32_t field, v
 const iter_format_ops iter__format_folder = {
     .base = {.struct_size = sizeof(iter_format_ops),
              .name = "folder",
-             .help = "JPEG and PNG files: a folder per class, or a list (.lst, .csv, .txt)",
+             .help = "JPEG, PNG and WebP files: a folder per class, or a list (.lst, .csv, .txt)",
              .options = option_rows,
              .defaults = &defaults,
              .options_size = sizeof(folder_options),

@@ -5,7 +5,8 @@
  * "transforms.RandomCrop" become "random-crop". If that is a known name, it is meant. Else a table
  * says what other libraries call it. Else near is the number of letters to add, drop, change or swap
  * with their neighbour (the restricted Damerau-Levenshtein distance), at most one third of the longer
- * name. Of equally near names the first offered is taken.
+ * name. A name of which only the beginning was written counts as one letter away. Of equally near names
+ * the first offered is taken.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +15,8 @@
 
 /* Longer names get no suggestion, so that rows of the table of distances have a fixed size. */
 #define LETTERS_MAX 40
+/* A shorter beginning of a name fits too many names. */
+#define BEGINNING_MIN 3
 
 /* ---- Other libraries' names ------------------------------------------------------------------ */
 
@@ -269,6 +272,7 @@ static int farness(const char *wanted, const char *name, const other_name **out_
     *out_other = find_other(plain, name);
     if (*out_other) return 1;
     const int n_plain = (int)strlen(plain), n_known = (int)strlen(known);
+    if (n_plain >= BEGINNING_MIN && strncmp(known, plain, (size_t)n_plain) == 0) return 1 + 1;
     const int far = distance(plain, n_plain, known, n_known);
     return far > (n_plain > n_known ? n_plain : n_known) / 3 ? -1 : 1 + far;
 }
@@ -300,6 +304,14 @@ void iter__suggestion_offer_words(iter__suggestion *s, const char *words, char *
         words += n;
         if (!*words) return;
     }
+}
+
+char *iter_text_nearest(const char *wanted, const char *names, char *out, size_t capacity) {
+    iter__suggestion s = {wanted, NULL, 0, NULL};
+    if (capacity == 0) return out;
+    out[0] = 0;
+    iter__suggestion_offer_words(&s, names, out, capacity);
+    return out;
 }
 
 const char *iter__suggestion_text(const iter__suggestion *s, char out[ITER_HINT_MAX]) {

@@ -13,7 +13,8 @@
  * follows from the release store that made the chunk NEW or READY.
  *
  * Locks, never held together except in this order: loader.lock, then io.lock. Neither is held while
- * a callback, a read or a decode runs.
+ * a callback, a read or a decode runs; only a source's submit, commit, reap, wake and cancel, which
+ * must not block, run under io.lock. A sampler has a lock of its own, see opener.h.
  */
 #ifndef ITER_RUNTIME_RUNTIME_H
 #define ITER_RUNTIME_RUNTIME_H

@@ -168,9 +168,36 @@ static void same_as_batch(const photo_yard *y, const photo_batch *at, const iter
     }
 }
 
-Test(bench_photos, loops_get_the_loaders_parts, .init = make_photos, .fini = remove_photos) {
+static photo_yard yard_of(const bench_options *options) {
+    iter_error err;
+    bench_arm arm;
+    photo_yard yard;
+    cr_assert_eq(arm_open(options, NULL, &arm, &err), ITER_OK, "%s", err.message);
+    cr_assert_eq(photo_yard_open(&yard, options, arm.loaders[0], 1, 40, &err), ITER_OK, "%s",
+                 err.message);
+    arm_close(&arm);
+    return yard;
+}
+
+/* As files that are not in the page cache, or lie where reads cannot be tried without blocking. */
+static iter_status never_at_once(void *state, iter_read *read) {
+    (void)state, (void)read;
+    return ITER_AGAIN;
+}
+
+static const iter_source_ops *source_of_threads(void) {
+    static iter_source_ops ops;
+    for (int i = 0; iter_builtin_source(i) != NULL; i++)
+        if (strcmp(iter_builtin_source(i)->base.name, "pread") == 0) ops = *iter_builtin_source(i);
+    ops.try_read = never_at_once;
+    return &ops;
+}
+
+/* Whether rows are decoded in order depends on how their bytes come. */
+static void same_parts(const iter_source_ops *source) {
     iter_error err;
     bench_options options = options_of(3);
+    options.source_ops = source;
     bench_arm arm;
     photo_yard yard;
     cr_assert_eq(arm_open(&options, NULL, &arm, &err), ITER_OK, "%s", err.message);
@@ -191,6 +218,36 @@ Test(bench_photos, loops_get_the_loaders_parts, .init = make_photos, .fini = rem
     }
     photo_yard_close(&yard);
     arm_close(&arm);
+}
+
+Test(bench_photos, loops_get_the_loaders_parts, .init = make_photos, .fini = remove_photos) {
+    same_parts(NULL);
+}
+
+/* Rows of zeros have no note: a picture that is broken, and one that is none. */
+Test(bench_photos, blank_rows_have_no_loops, .init = make_photos, .fini = remove_photos) {
+    bench_options options = options_of(3);
+    char path[160];
+    options.on_error = ITER_ON_ERROR_BLANK;
+    options.chain = "resize:16 | to:f32,nchw";
+    for (int i = 3; i < 5; i++) {
+        snprintf(path, sizeof(path), "%s/class-%d/photo-%05d.jpg", folder, i, i);
+        FILE *file = fopen(path, "r+b");
+        cr_assert_not_null(file);
+        cr_assert_eq(fwrite("no picture at all", 1, i == 3 ? 17 : 0, file), i == 3 ? 17 : 0);
+        cr_assert_eq(i == 3 ? 0 : ftruncate(fileno(file), 100), 0);
+        fclose(file);
+    }
+    photo_yard yard = yard_of(&options);
+    cr_assert_str_empty(yard.why);
+    for (uint64_t b = 0; b + 3 <= yard.n_batches; b += 3) /* 12 files, by 5 */
+        cr_assert_eq(yard.batches[b].n + yard.batches[b + 1].n + yard.batches[b + 2].n, 10);
+    cr_assert_geq(yard.n_batches, 3);
+    photo_yard_close(&yard);
+}
+
+Test(bench_photos, whatever_order_bytes_come_in, .init = make_photos, .fini = remove_photos) {
+    same_parts(source_of_threads());
 }
 
 /* ---- The loops ------------------------------------------------------------------------------- */
@@ -333,17 +390,6 @@ Test(bench_photos, rounds_have_all_four_sides, .init = make_photos, .fini = remo
     if (limit.n_rounds == 1) cr_assert(fabs(limit.limit.median * limit_s - 1) < 1e-9);
     photo_yard_close(&yard);
     arm_close(&arm);
-}
-
-static photo_yard yard_of(const bench_options *options) {
-    iter_error err;
-    bench_arm arm;
-    photo_yard yard;
-    cr_assert_eq(arm_open(options, NULL, &arm, &err), ITER_OK, "%s", err.message);
-    cr_assert_eq(photo_yard_open(&yard, options, arm.loaders[0], 1, 40, &err), ITER_OK, "%s",
-                 err.message);
-    arm_close(&arm);
-    return yard;
 }
 
 #ifdef ITER_HAVE_PNG

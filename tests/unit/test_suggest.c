@@ -125,6 +125,47 @@ Test(suggest, words_of_a_choice) {
     cr_expect_str_eq(iter__suggestion_text(&s, out), "");
 }
 
+/* ---- The public call: words of iterbench's ---------------------------------------------------- */
+
+#define WORDS \
+    "doctor|plan|limits|list|workers|compute-ms|dataloader|ndarray|replace|blank|ring|seed"
+
+Test(suggest, the_nearest_word_or_none) {
+    static const guess cases[] = {
+        {"dctor", "doctor"},       /* a letter is missing */
+        {"doctorr", "doctor"},     /* one too many */
+        {"docter", "doctor"},      /* one is another */
+        {"paln", "plan"},          /* two are swapped */
+        {"worker", "workers"},     /* not finished */
+        {"compute", "compute-ms"}, /* not finished, by more than a third */
+        {"com", "compute-ms"},
+        {"Com", "compute-ms"},
+        {"co", ""}, /* two letters are no beginning */
+        {"dataloder", "dataloader"},
+        {"data_loader", "dataloader"},
+        {"limit", "limits"}, /* nearer than "list" */
+        {"xyz", ""},
+        {"", ""},
+        {"rpelcae", "replace"}, /* two swaps: 2 of 7 letters */
+        {"elpcaer", ""},
+        {"this-word-is-longer-than-every-known-word", ""},
+    };
+    char out[16];
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        cr_expect_str_eq(iter_text_nearest(cases[i].wanted, WORDS, out, sizeof(out)), cases[i].says,
+                         "%s", cases[i].wanted);
+    cr_expect_str_eq(iter_text_nearest("cat", "car|bat", out, sizeof(out)), "car");
+    cr_expect_str_eq(iter_text_nearest("cat", "", out, sizeof(out)), "");
+    cr_expect_str_eq(iter_text_nearest("VerticalFlip", "random-flip", out, sizeof(out)),
+                     "random-flip");
+    cr_expect_str_eq(iter_text_nearest("compute", WORDS, out, 5), "comp");
+    memset(out, 'x', sizeof(out));
+    cr_expect_eq(iter_text_nearest("compute", WORDS, out, 0), out);
+    cr_expect_eq(out[0], 'x');
+}
+
+/* ---- The table of other libraries' names ------------------------------------------------------ */
+
 static bool has_word(const char *words, const char *name) {
     for (; words && *words; words += strcspn(words, "|"), words += *words == '|')
         if (strcspn(words, "|") == strlen(name) && strncmp(words, name, strlen(name)) == 0)
