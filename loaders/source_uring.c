@@ -39,6 +39,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
+
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "loaders/source_files.h"
@@ -297,6 +301,22 @@ static uint32_t ring_entries(const ring_state *s) {
 }
 
 /* 0, or -errno. Fewer reads at once where memory for more is not to be had. */
+/* liburing maps and unmaps rings by system calls that ThreadSanitizer does not see. It must be told that a
+ * ring whose memory was unmapped comes before the next one that gets the same addresses. */
+#ifdef __SANITIZE_THREAD__
+static char unmapped_rings;
+#define AFTER_UNMAPPED_RINGS() __tsan_acquire(&unmapped_rings)
+#define RING_IS_UNMAPPED()     __tsan_release(&unmapped_rings)
+#else
+#define AFTER_UNMAPPED_RINGS() ((void)0)
+#define RING_IS_UNMAPPED()     ((void)0)
+#endif
+
+static void exit_ring(ring_state *s) {
+    RING_IS_UNMAPPED(); /* before, as its memory may be another ring's at once */
+    io_uring_queue_exit(&s->ring);
+}
+
 static int create_ring(ring_state *s) {
     unsigned flags = IORING_SETUP_CLAMP;
 #ifdef IORING_SETUP_SUBMIT_ALL
@@ -307,7 +327,10 @@ static int create_ring(ring_state *s) {
         memset(&params, 0, sizeof params);
         params.flags = flags;
         const int status = io_uring_queue_init_params(ring_entries(s), &s->ring, &params);
-        if (status == 0) return 0;
+        if (status == 0) {
+            AFTER_UNMAPPED_RINGS();
+            return 0;
+        }
         if (status == -EINVAL && flags != IORING_SETUP_CLAMP) {
             flags = IORING_SETUP_CLAMP;
         } else if (status == -ENOMEM && s->depth > ITER_RING_DEPTH_MIN) {
@@ -445,7 +468,7 @@ static void release(ring_state *s) {
 static iter_status refuse(ring_state *s, bool created, const char *what, int status,
                           iter_error *err) {
     char reason[64];
-    if (created) io_uring_queue_exit(&s->ring);
+    if (created) exit_ring(s);
     release(s);
     return iter__fail(err, ITER_EUNSUPPORTED, "io_uring is not to be had here: %s: %s", what,
                       iter__os_error(-status, reason, sizeof reason));
@@ -473,7 +496,7 @@ static iter_status uring_open(void *state, const iter_source_config *config, cha
     register_arena(s, config, fallback, capacity);
     const iter_status answer = allocate(s, err);
     if (answer < 0) {
-        io_uring_queue_exit(&s->ring);
+        exit_ring(s);
         release(s);
     }
     return answer;
@@ -482,7 +505,7 @@ static iter_status uring_open(void *state, const iter_source_config *config, cha
 static void uring_close(void *state) {
     ring_state *s = state;
     assert(s->n_free == s->depth && "no read is in flight");
-    io_uring_queue_exit(&s->ring);
+    exit_ring(s);
     release(s);
 }
 

@@ -232,9 +232,13 @@ void iter__open_next(iter_loader *loader, iter_worker *worker) {
     const int64_t end = iter__now_ns();
     atomic_fetch_add_explicit(&loader->open_ns, (unsigned long long)(end - start),
                               memory_order_relaxed);
+    /* Before the commit: after it another worker may claim the rows, and a stream's tells their number. */
+    const bool profiling = iter__profiling() && !opening.ends;
+    iter_profile_record record = {0};
+    if (profiling) record = iter__profile_span(opening.batch, PROFILE_OPEN, start, end);
     pthread_mutex_lock(&loader->lock);
     commit(loader, &opening);
-    if (!iter__profiling() || opening.ends || opening.batch->state == BATCH_FREE) return;
-    const iter_profile_record record = iter__profile_span(opening.batch, PROFILE_OPEN, start, end);
+    if (!profiling || opening.batch->state == BATCH_FREE) return;
+    record.serial = opening.batch->serial;
     iter__profile_put(&record);
 }

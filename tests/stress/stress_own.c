@@ -224,6 +224,15 @@ static void streams(int32_t workers, uint64_t n, int32_t last_batch) {
     iter_dataset_unref(data);
 }
 
+/* The profiler tells of a batch that is opened while another worker already learns how long it is. */
+static void profiled_stream(void) {
+    iter_error err;
+    const iter_profile_options nowhere = {.struct_size = sizeof(nowhere), .filename = ""};
+    EXPECT_OK(iter_profile_start(&nowhere, &err), &err);
+    streams(4, 32004, ITER_LAST_KEEP);
+    iter_profile_clear();
+}
+
 static void stuck(void) {
     own_dataset own = {.n = 64};
     atomic_store(&own.block, true);
@@ -337,6 +346,7 @@ int main(void) {
         calls_back(workers);
         epochs(workers);
     }
+    profiled_stream();
     stuck();
     forks();
     return EXPECT_DONE();

@@ -1,0 +1,51 @@
+/*
+ * chaos_sets.h - the datasets that chaos runs draw from: small ones made in a temporary folder, the test's own, and the real ones under
+ * ITER_DATA.
+ */
+#ifndef TESTS_SUPPORT_CHAOS_SETS_H
+#define TESTS_SUPPORT_CHAOS_SETS_H
+
+#include <stdbool.h>
+
+#include <iter/iter.h>
+
+/* Uniform in 0..n-1; n >= 1. */
+uint32_t chaos_draw(uint64_t *state, uint32_t n);
+
+typedef enum chaos_open { CHAOS_BY_SPEC, CHAOS_OWN, CHAOS_STREAM, CHAOS_ARRAYS } chaos_open;
+
+typedef struct chaos_set {
+    const char *name;
+    char spec[640]; /* CHAOS_BY_SPEC */
+    chaos_open how;
+    bool fails;         /* some samples cannot be used */
+    bool has_lengths;   /* the bucket sampler can have it */
+    bool large;         /* loading it takes long */
+    bool photos;        /* images of any size */
+    bool plain;         /* bytes as they are stored, so ITER_SOURCE_NULL makes rows of zeros */
+    bool says_itself;   /* cifar10 as make_cifar() writes it */
+    uint32_t most_rows; /* so many rows of an epoch are compared, at most */
+    const char *const *chains; /* ends with NULL; "" = none */
+    iter_dataset *shared;      /* one for all loaders; NULL for a stream and arrays */
+} chaos_set;
+
+#define CHAOS_SETS_MAX 32
+
+/* Makes and opens all that can be had here; returns how many. A set that cannot be opened ends the program. */
+uint32_t chaos_sets_make(chaos_set out[CHAOS_SETS_MAX]);
+void chaos_sets_gone(chaos_set *sets, uint32_t n);
+
+/* A dataset of the set, opened anew, or the shared one; the caller's reference. NULL for arrays. */
+iter_dataset *chaos_set_open(const chaos_set *set, bool anew);
+
+/* A loader over it; for arrays by iter_ndarray_create(), where `data` is NULL. */
+iter_status chaos_set_loader(const chaos_set *set, iter_dataset *data, iter_chain *chain,
+                             const iter_loader_options *opt, iter_loader **out, iter_error *err);
+
+/* Rows of the test's own set and of the stream that are not what `seed`, epoch, position and index say; the data field as it is stored. */
+uint32_t chaos_own_wrong_rows(const iter_batch *batch, uint64_t seed);
+
+/* Loaders over arrays whose release() did not run yet. */
+int64_t chaos_arrays_unreleased(void);
+
+#endif
