@@ -368,6 +368,7 @@ python3 -c "import sys; a, b, c = (int(x, 16) for x in sys.argv[1:]); sys.exit((
 status 0 plan --data "cifar10:$set" --chain "$normalize"
 grep -q '^  pack  .*normalize + to' "$dir/out" || fault "plan names no pass: $(cat "$dir/out")"
 grep -qE '^memory slots 5 x 79[0-9]{4}, arena 0, files 3073[0-9]*, scratch 1 x [1-9][0-9]*, books [1-9][0-9]*, source 0, index [0-9]+ bytes; no limit' "$dir/out" || fault "plan's memory: $(cat "$dir/out")"
+grep -qE "^work .*; batches are made in the caller's thread" "$dir/out" || fault "plan without workers: $(cat "$dir/out")"
 grep -q '^source memory, 0 workers$' "$dir/out" || fault "plan's source: $(cat "$dir/out")"
 status 0 plan --data "cifar10:$set" --source ring --workers 3
 grep -qE '^work +prefetch 3, .*row by row while cached.*; 3 of 3 workers can be busy' "$dir/out" || fault "plan of reads: $(cat "$dir/out")"

@@ -322,6 +322,7 @@ static const char *path_text(const iter_layout *layout) {
 void iter__layout_text(const iter_layout_in *in, const iter_layout *layout, char *out,
                        size_t capacity) {
     const unsigned long long threads = n_threads(in);
+    char busy[64] = "batches are made in the caller's thread";
     char pictures[160] = "", shared[64] = "", limit[64] = "no limit was given";
     if (in->plan->n_growing)
         snprintf(pictures, sizeof(pictures), ", pictures up to %llu x (%d x %zu + decoder %llu)",
@@ -331,13 +332,15 @@ void iter__layout_text(const iter_layout_in *in, const iter_layout *layout, char
         snprintf(limit, sizeof(limit), "at most %llu", (unsigned long long)in->opt->memory_limit);
     if (in->one_copy_for > 1)
         snprintf(shared, sizeof(shared), " (its part of one copy for %u ranks)", in->one_copy_for);
+    if (in->opt->workers > 0)
+        snprintf(busy, sizeof(busy), "%u of %d workers can be busy at once", layout->most_busy,
+                 in->opt->workers);
     snprintf(
         out, capacity,
-        "work   prefetch %u, chunks of %u rows, bytes %s; %u of %d workers can be busy at "
-        "once%s\nmemory slots %u x %zu, arena %zu, files %llu%s, scratch %llu x %zu%s, books %llu, "
+        "work   prefetch %u, chunks of %u rows, bytes %s; %s%s\nmemory slots %u x %zu, arena %zu, "
+        "files %llu%s, scratch %llu x %zu%s, books %llu, "
         "source %zu, index %llu bytes; %s\n",
-        layout->prefetch, layout->rows_a_chunk, path_text(layout), layout->most_busy,
-        in->opt->workers,
+        layout->prefetch, layout->rows_a_chunk, path_text(layout), busy,
         in->one_at_a_time ? " (get() serves one at a time: set iter_dataset_ops.parallel if it may "
                             "run in several)"
                           : "",
