@@ -371,7 +371,7 @@ grep -qE '^memory slots 5 x 79[0-9]{4}, arena 0, files 3073[0-9]*, scratch 1 x [
 grep -qE "^work .*; batches are made in the caller's thread" "$dir/out" || fault "plan without workers: $(cat "$dir/out")"
 grep -q '^source memory, 0 workers$' "$dir/out" || fault "plan's source: $(cat "$dir/out")"
 status 0 plan --data "cifar10:$set" --source ring --workers 3
-grep -qE '^work +prefetch 3, .*row by row while cached.*; 3 of 3 workers can be busy' "$dir/out" || fault "plan of reads: $(cat "$dir/out")"
+grep -qE '^work +prefetch 6, .*row by row while cached.*; 3 of 3 workers can be busy' "$dir/out" || fault "plan of reads: $(cat "$dir/out")"
 
 # The protocol, and pairs over it.
 serve="$ITERBENCH serve --loader dataloader --data cifar10:$set"
