@@ -301,8 +301,8 @@ static uint32_t ring_entries(const ring_state *s) {
 }
 
 /* 0, or -errno. Fewer reads at once where memory for more is not to be had. */
-/* liburing maps and unmaps rings by system calls that ThreadSanitizer does not see. It must be told that a
- * ring whose memory was unmapped comes before the next one that gets the same addresses. */
+/* ThreadSanitizer does not see the system calls by which liburing maps and unmaps rings. If a ring lies at
+ * the addresses of an earlier one, it would take their accesses for a race; these calls order the two. */
 #ifdef __SANITIZE_THREAD__
 static char unmapped_rings;
 #define AFTER_UNMAPPED_RINGS() __tsan_acquire(&unmapped_rings)
@@ -313,7 +313,7 @@ static char unmapped_rings;
 #endif
 
 static void exit_ring(ring_state *s) {
-    RING_IS_UNMAPPED(); /* before, as its memory may be another ring's at once */
+    RING_IS_UNMAPPED(); /* first: once it is unmapped, another thread's ring may lie there */
     io_uring_queue_exit(&s->ring);
 }
 

@@ -430,10 +430,13 @@ iter_loader *iter_loader_ref(iter_loader *loader) {
 void iter_loader_unref(iter_loader *loader) {
     if (!loader || atomic_fetch_sub_explicit(&loader->refs, 1, memory_order_acq_rel) != 1) return;
     if (loader->alive && iter__is_orphan(loader))
-        return; /* a child of fork() has no threads to stop: it leaves all as it is */
-    iter_error ignored;
-    const iter_status status = loader->alive ? iter_loader_stop(loader, &ignored) : ITER_OK;
-    (void)status; /* who wants to know calls iter_loader_stop() */
+        return;         /* a child of fork() has no threads to stop: it leaves all as it is */
+    iter_error ignored; /* a caller that wants it calls iter_loader_stop() */
+    iter_status status = loader->alive ? iter_loader_stop(loader, &ignored) : ITER_OK;
+    /* Without workers a next() in another thread may have issued reads after an earlier stop() had
+     * waited for them. No call can do so any more. */
+    if (status == ITER_OK && loader->n_workers == 0) status = wait_for_reads(loader, &ignored);
+    (void)status;
     iter__loader_hold_drop(loader);
 }
 

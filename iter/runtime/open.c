@@ -232,7 +232,8 @@ void iter__open_next(iter_loader *loader, iter_worker *worker) {
     const int64_t end = iter__now_ns();
     atomic_fetch_add_explicit(&loader->open_ns, (unsigned long long)(end - start),
                               memory_order_relaxed);
-    /* Before the commit: after it another worker may claim the rows, and a stream's tells their number. */
+    /* Before the commit: after it another worker may make the rows, and it sets their number if this is a
+     * stream. */
     const bool profiling = iter__profiling() && !opening.ends;
     iter_profile_record record = {0};
     if (profiling) record = iter__profile_span(opening.batch, PROFILE_OPEN, start, end);

@@ -1,6 +1,7 @@
 /*
  * stress_calls.c - calls of several threads at once, and calls of signal handlers: reset and seek while another thread waits in next(), two
- * stops, statistics during a stop, cancel() in a handler, save after cancel, and next() with a timeout of its own.
+ * stops, a stop while next() reads in another thread, statistics during a stop, cancel() in a handler, save after cancel, and next() with a
+ * timeout of its own.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -12,7 +13,9 @@
 #include "tests/support/bounded.h"
 #include "tests/support/drive.h"
 #include "tests/support/expect.h"
+#include "tests/support/make_data.h"
 #include "tests/support/own_dataset.h"
+#include "tests/support/source_drive.h"
 
 #define PATIENT 20.0
 
@@ -143,6 +146,71 @@ static void two_stops(int64_t grace_ms, iter_status answer) {
         bounded_sleep(0.001);
 }
 
+/* A ring whose try_read() takes its time and gets nothing, and which counts its reads. */
+static atomic_bool trying;
+static atomic_int n_in_flight, n_left_at_close;
+
+static iter_status slow_try_read(void *state, iter_read *read) {
+    (void)state, (void)read;
+    atomic_store(&trying, true);
+    bounded_sleep(0.1);
+    return ITER_AGAIN;
+}
+
+static iter_status counted_submit(void *state, iter_read *read) {
+    const iter_status status = source_named("ring")->submit(state, read);
+    if (status == ITER_PENDING) atomic_fetch_add(&n_in_flight, 1);
+    return status;
+}
+
+static int32_t counted_reap(void *state, iter_read **out, int32_t max) {
+    const int32_t n = source_named("ring")->reap(state, out, max);
+    atomic_fetch_sub(&n_in_flight, n);
+    return n;
+}
+
+static void counted_close(void *state) {
+    atomic_fetch_add(&n_left_at_close, atomic_load(&n_in_flight));
+    source_named("ring")->close(state);
+}
+
+/* Without workers: another thread stops the loader when next() is about to issue reads. The source must not be closed before they end. */
+static void stop_while_reading(void) {
+    char folder[512];
+    drive_cifar(folder, 100);
+    iter_source_ops slow = *source_named("ring");
+    slow.try_read = slow_try_read;
+    slow.submit = counted_submit;
+    slow.reap = counted_reap;
+    slow.close = counted_close;
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    opt.source = ITER_SOURCE_RING;
+    opt.source_ops = &slow;
+    iter_dataset *data = drive_open(folder);
+    waiter w = {.loader = drive_loader(data, NULL, &opt)};
+    iter_error err;
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, wait_thread, &w) != 0) return;
+    while (!atomic_load(&trying))
+        bounded_sleep(0.001);
+    EXPECT_OK(iter_loader_stop(w.loader, &err), &err);
+    pthread_join(thread, NULL);
+    EXPECT_EQ(w.status, ITER_ECANCELED);
+    iter_loader_unref(w.loader);
+    EXPECT_EQ(atomic_load(&n_left_at_close), 0);
+    iter_dataset_unref(data);
+    make_folder_gone(folder);
+}
+
+static bool has_ring(void) {
+    source_drive drive;
+    const iter_source_ops *ring = source_named("ring");
+    const iter_source_config config = {.depth = 8};
+    if (!ring || source_drive_open(&drive, ring, &config) != ITER_OK) return false;
+    source_drive_close(&drive);
+    return true;
+}
+
 /* ---- A signal handler cancels ------------------------------------------------------------------------------------------ */
 
 static _Atomic(iter_loader *) interrupted;
@@ -233,6 +301,7 @@ int main(void) {
     }
     two_stops(5000, ITER_OK);
     two_stops(50, ITER_ETIMEDOUT);
+    if (has_ring()) stop_while_reading();
     bounded(cancels_in_a_handler, NULL, 3 * PATIENT, "cancel() in a handler");
     for (int32_t workers = 0; workers <= 2; workers++)
         next_within(workers);

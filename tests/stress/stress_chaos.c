@@ -136,7 +136,7 @@ static void end_run(actor *a) {
 /* ---- Batches that are out -------------------------------------------------------------------------------------------------- */
 
 static void give_back(held *h) {
-    EXPECT(chaos_hash(h->batch) == h->hash); /* nobody wrote to it */
+    EXPECT(chaos_hash(h->batch) == h->hash); /* no thread wrote to it */
     iter_batch_unref(h->batch);
     atomic_fetch_sub(&h->run->n_out, 1);
     chaos_run_drop(h->run);
@@ -331,7 +331,7 @@ static void take(actor *a) {
 
 /* ---- Moving ---------------------------------------------------------------------------------------------------------------- */
 
-/* OK, or ECANCELED after somebody canceled. */
+/* OK, or ECANCELED if a thread had canceled. */
 static bool moved(chaos_run *r, iter_status s, const iter_error *err) {
     if (s == ITER_ECANCELED) {
         EXPECT(atomic_load(&r->dead));
@@ -596,7 +596,7 @@ static void *pester(void *arg) {
 static void act_once(actor *a) {
     const uint32_t what = chaos_draw(&a->rng, 100);
     if (atomic_load(&a->run->dead) && what < 50) {
-        save(a->run, &a->at); /* what a program does that is told to leave */
+        save(a->run, &a->at); /* as a program does when it must end */
         end_run(a);
         start_run(a);
         if (a->run) restore(a);
@@ -678,6 +678,14 @@ static void print_round(void) {
     chaos_case_print(&setting, stderr);
 }
 
+/* An assertion of the library failed, say. What is printed is no call for a handler, but the program ends anyway. */
+static void report_abort(int number) {
+    (void)number;
+    signal(SIGABRT, SIG_DFL);
+    print_round();
+    abort();
+}
+
 static void report_hang(void) {
     print_round();
     for (int i = 0; i < ACTORS_MAX; i++)
@@ -723,6 +731,7 @@ static void one_round(const chaos_set *sets, uint32_t n_sets) {
 
 static void set_up(void) {
     chaos_handle_signals();
+    signal(SIGABRT, report_abort);
     for (int i = 0; i < ACTORS_MAX; i++) {
         pthread_mutex_init(&actors[i].lock, NULL);
         actors[i].slot = &chaos_slots[2 * i];
@@ -765,12 +774,16 @@ int main(int argc, char **argv) {
     chaos_watch_start(report_hang);
     start_signals(true);
     const double end = bounded_seconds() + seconds;
+    double told = bounded_seconds();
     uint64_t rounds = 0, n_plain = 0;
     while (rounds < n && !failed() && (seconds <= 0 || bounded_seconds() < end)) {
         round_number = first + rounds++;
         one_round(sets, n_sets);
         n_plain += setting.n_plain;
         chaos_case_free(&setting);
+        if (bounded_seconds() < told + 60) continue;
+        told = bounded_seconds();
+        fprintf(stderr, "%.0f s left: %llu rounds\n", end - told, (unsigned long long)rounds);
     }
     start_signals(false);
     chaos_watch_stop();

@@ -224,7 +224,7 @@ static void streams(int32_t workers, uint64_t n, int32_t last_batch) {
     iter_dataset_unref(data);
 }
 
-/* The profiler tells of a batch that is opened while another worker already learns how long it is. */
+/* With the profiler on: while one worker records that it opened a batch, another already makes its rows. */
 static void profiled_stream(void) {
     iter_error err;
     const iter_profile_options nowhere = {.struct_size = sizeof(nowhere), .filename = ""};

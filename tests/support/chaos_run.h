@@ -8,20 +8,20 @@
 
 #include "tests/support/chaos_case.h"
 
-/* A loader and those who know of it. */
+/* A loader; several threads may hold a reference. */
 typedef struct chaos_run {
     atomic_int refs;
     iter_loader *loader;
     iter_dataset *data; /* NULL for arrays */
     iter_loader_options opt;
     uint32_t shape;
-    bool exact;        /* nobody but its consumer moves it */
-    atomic_bool dead;  /* canceled or stopped by somebody */
+    bool exact;        /* only its consumer moves it */
+    atomic_bool dead;  /* a thread canceled or stopped it */
     atomic_uint n_out; /* batches that are out, or were a moment ago */
 } chaos_run;
 
-/* A loader over the case in one of its shapes, run in a way that is drawn; what can be expected of it is known. NULL = it failed, and that
- * was told. */
+/* A loader over the case, in a shape and a way of running that are drawn. Makes the shape's plain run if there was none. NULL if it failed,
+ * which is then a failed expectation. */
 chaos_run *chaos_run_start(chaos_case *c, uint64_t *rng);
 
 /* Drops a reference on the run, not on its loader. */
@@ -32,9 +32,10 @@ bool chaos_run_failed(void);
 
 void chaos_run_print(const chaos_run *run);
 
-/* Handlers: SIGUSR1 and SIGALRM only interrupt what is interruptible; SIGUSR2 cancels the loader of the thread that it comes to, if that
- * thread said which one is its own. NULL = none any more. */
+/* Installs handlers. SIGUSR1 and SIGALRM only interrupt system calls. SIGUSR2 cancels the loader of the thread that it interrupts. */
 void chaos_handle_signals(void);
+
+/* Makes the run's loader the calling thread's own; NULL = it has none any more. */
 void chaos_run_is_mine(chaos_run *run);
 
 #endif

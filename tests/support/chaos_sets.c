@@ -10,7 +10,6 @@
 
 #include "tests/support/make_data.h"
 
-#define N_OWN    211
 #define N_ARRAYS 157
 #define OWN_ROW  9
 
@@ -34,7 +33,7 @@ typedef struct own_rows {
 static iter_status own_describe(void *user, iter_description *out, iter_error *err) {
     const own_rows *own = user;
     (void)err;
-    out->n_samples = N_OWN;
+    out->n_samples = CHAOS_OWN_SAMPLES;
     out->n_fields = 2;
     out->fields[0] = (iter_field){.name = "data",
                                   .role = ITER_DATA,
@@ -80,7 +79,7 @@ static iter_status own_next(void *user, uint32_t n, const iter_tensor *rows, uin
                             iter_error *err) {
     own_rows *own = user;
     (void)err;
-    for (*out_n = 0; *out_n < n && own->at < N_OWN; own->at++)
+    for (*out_n = 0; *out_n < n && own->at < CHAOS_OWN_SAMPLES; own->at++)
         own_row(own, rows, (*out_n)++, own->at, NULL);
     return ITER_OK;
 }
@@ -349,6 +348,12 @@ static void add_made(chaos_set *out, uint32_t *n) {
         "synthetic:imdb?n=300&variable=1%s", "");
 }
 
+#ifdef ITER_HAVE_JPEG
+static const bool has_jpeg = true;
+#else
+static const bool has_jpeg = false;
+#endif
+
 static bool is_there(char path[MAKE_PATH_MAX], const char *root, const char *name) {
     return access(make_path(path, root, name), R_OK) == 0;
 }
@@ -377,7 +382,7 @@ static void add_real(chaos_set *out, uint32_t *n, const char *root) {
                         .chains = chains_lengths},
             "imdb:\"%s\"?maxlen=0", path);
     }
-#if ITER_HAVE_JPEG
+    if (!has_jpeg) return;
     if (is_there(path, root, "clothing/test")) {
         const chaos_set photos = {.name = "real-photos",
                                   .large = true,
@@ -391,9 +396,6 @@ static void add_real(chaos_set *out, uint32_t *n, const char *root) {
             .name = "photo-records", .photos = true, .most_rows = 60, .chains = chains_photos};
         add(out, n, photos, "recordio:\"%s/photos.rec\"", folder);
     }
-#else
-    (void)make_photo_records;
-#endif
 }
 
 uint32_t chaos_sets_make(chaos_set out[CHAOS_SETS_MAX]) {

@@ -31,7 +31,12 @@ typedef struct chaos_set {
 
 #define CHAOS_SETS_MAX 32
 
-/* Makes and opens all that can be had here; returns how many. A set that cannot be opened ends the program. */
+/* Samples of CHAOS_OWN and CHAOS_STREAM. A stream's rows are {index * j}; label i32 = index. With has_lengths row `index` has
+ * 1 + index % 9 numbers. */
+#define CHAOS_OWN_SAMPLES 211
+
+/* Makes and opens the sets; returns how many. The real ones are left out if ITER_DATA has none. If a set cannot be opened, the program
+ * ends. */
 uint32_t chaos_sets_make(chaos_set out[CHAOS_SETS_MAX]);
 void chaos_sets_gone(chaos_set *sets, uint32_t n);
 
