@@ -233,7 +233,7 @@ static iter_status webp_start(void *state, const void *shared, iter_error *err) 
 static iter_status webp_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
                                iter_desc *out, iter_error *err) {
     webp_file file;
-    int32_t orientation;
+    int32_t orientation = 1;
     (void)shared; /* the state has it */
     ITER_TRY(look(state, bytes, size, &file, &orientation, err));
     const bool swaps = iter__orient_swaps(orientation);
@@ -246,7 +246,7 @@ static iter_status webp_decode(void *state, const void *shared, const uint8_t *b
                                const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
     webp_state *s = state;
     webp_file file;
-    int32_t orientation;
+    int32_t orientation = 1;
     (void)shared;
     ITER_TRY(look(s, bytes, size, &file, &orientation, err));
     const bool swaps = iter__orient_swaps(orientation);
