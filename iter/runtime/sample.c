@@ -43,37 +43,33 @@ static void row_fail_error(iter_loader *loader, iter_worker *worker, iter_batch 
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
-/* Reads once more, one by one, the rows whose reads failed or came short. */
-static void settle_reads(iter_loader *loader, iter_worker *worker, iter_batch *batch,
-                         uint32_t first, uint32_t n) {
-    for (uint32_t row = first; row < first + n; row++) {
-        if (iter__row_state(batch, row) != ROW_MISSING) continue;
-        iter__activity_row(worker, ACTIVITY_READ, batch, row);
-        if (atomic_load_explicit(&loader->canceled, memory_order_relaxed)) {
-            iter__row_fail(loader, batch, row, ITER_ECANCELED, "read", "canceled");
-            continue;
-        }
-        iter_read failed;
-        char reason[160], text[96];
-        const iter_status status = iter__io_read_row(loader, batch, row, &failed);
-        if (status == ITER_OK) {
-            iter__row_set(batch, row, ROW_FINE);
-            continue;
-        }
-        if (failed.status < 0) {
-            snprintf(reason, sizeof(reason), "%s",
-                     failed.os_error ? iter__os_error(failed.os_error, text, sizeof(text))
-                                     : iter_status_text(status));
-        } else {
-            snprintf(reason, sizeof(reason),
-                     "the file ends after %llu of %llu bytes: it changed while open",
-                     (unsigned long long)failed.done, (unsigned long long)failed.size);
-        }
-        if (iter__is_lack(failed.os_error))
-            iter__row_lacks(loader, batch, row, status, "read", reason);
-        else
-            iter__row_fail(loader, batch, row, status, "read", reason);
+/* Reads a row once more whose reads failed or came short. */
+static void settle_row(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row) {
+    iter__activity_row(worker, ACTIVITY_READ, batch, row);
+    if (atomic_load_explicit(&loader->canceled, memory_order_relaxed)) {
+        iter__row_fail(loader, batch, row, ITER_ECANCELED, "read", "canceled");
+        return;
     }
+    iter_read failed;
+    char reason[160], text[96];
+    const iter_status status = iter__io_read_row(loader, batch, row, &failed);
+    if (status == ITER_OK) {
+        iter__row_set(batch, row, ROW_FINE);
+        return;
+    }
+    if (failed.status < 0) {
+        snprintf(reason, sizeof(reason), "%s",
+                 failed.os_error ? iter__os_error(failed.os_error, text, sizeof(text))
+                                 : iter_status_text(status));
+    } else {
+        snprintf(reason, sizeof(reason),
+                 "the file ends after %llu of %llu bytes: it changed while open",
+                 (unsigned long long)failed.done, (unsigned long long)failed.size);
+    }
+    if (iter__is_lack(failed.os_error))
+        iter__row_lacks(loader, batch, row, status, "read", reason);
+    else
+        iter__row_fail(loader, batch, row, status, "read", reason);
 }
 
 /* Where a row comes from, for fields that lie in memory. */
@@ -572,33 +568,40 @@ static iter_status draw_replacement(iter_loader *loader, const iter_batch *batch
     return iter__sampler_index(loader, batch->row_epoch[row], position, 1, out, true, NULL);
 }
 
+/* Memory of its own for the bytes of a row, by its extents; NULL: there is none. To be freed. */
+static void *take_own(iter_loader *loader, iter_batch *batch, uint32_t row) {
+    const int32_t n_extents = loader->dataset->desc.n_extents;
+    const iter_extent *extents = batch->extents + (size_t)row * n_extents;
+    size_t bytes = 0;
+    for (int32_t e = 0; e < n_extents; e++)
+        bytes += extents[e].size;
+    uint8_t *own = iter__alloc(1, bytes ? bytes : 1), *at = own;
+    for (int32_t e = 0; own && e < n_extents; e++) {
+        batch->bytes[(size_t)row * n_extents + e] = at;
+        at += extents[e].size;
+    }
+    return own;
+}
+
 /* Fetches the bytes of a row whose index has changed, into memory of its own where they are not
  * resident. */
 static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t row, void **out_own,
                                bool *out_lacks) {
     const iter_dataset *dataset = loader->dataset;
+    const iter_preload *preload = loader->preload;
     const int32_t n_extents = dataset->desc.n_extents;
     iter_extent *extents = batch->extents + (size_t)row * n_extents;
     if (!iter__dataset_locate(dataset, batch->index[row], extents)) return ITER_EINVAL;
-    size_t bytes = 0;
     for (int32_t e = 0; e < n_extents; e++) {
         if (extents[e].size > loader->layout.sample_max) return ITER_EFORMAT;
-        bytes += extents[e].size;
-    }
-    const iter_preload *preload = loader->preload;
-    uint8_t *own = NULL;
-    if (!preload) {
-        *out_own = own = iter__alloc(1, bytes ? bytes : 1);
-        *out_lacks = !own;
-        if (!own) return ITER_ENOMEM;
-    }
-    for (int32_t e = 0; e < n_extents; e++) {
-        batch->bytes[(size_t)row * n_extents + e] =
-            preload ? preload->memory + preload->object_base[extents[e].object] + extents[e].offset
-                    : own;
-        if (own) own += extents[e].size;
+        if (preload)
+            batch->bytes[(size_t)row * n_extents + e] =
+                preload->memory + preload->object_base[extents[e].object] + extents[e].offset;
     }
     if (preload) return ITER_OK;
+    *out_own = take_own(loader, batch, row);
+    *out_lacks = !*out_own;
+    if (!*out_own) return ITER_ENOMEM;
     iter_read failed;
     const iter_status status = iter__io_read_row(loader, batch, row, &failed);
     *out_lacks = status < 0 && iter__is_lack(failed.os_error);
@@ -661,10 +664,37 @@ void iter__rows_mend(iter_loader *loader, iter_worker *worker, iter_batch *batch
     }
 }
 
+/* Rows whose bytes are there, but for some that are to be read once more. Other workers may read a
+ * frame at the same time, so what is read once more of one gets memory of its own. */
+static void make_read(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
+                      uint32_t n) {
+    const bool shared = loader->io.frames != NULL;
+    uint32_t row = first; /* the first that is not made */
+    for (uint32_t i = first; i < first + n; i++) {
+        if (iter__row_state(batch, i) != ROW_MISSING) continue;
+        if (!shared) {
+            settle_row(loader, worker, batch, i);
+            continue;
+        }
+        if (i > row) make_fields(loader, worker, batch, row, i - row);
+        void *own = take_own(loader, batch, i);
+        if (own)
+            settle_row(loader, worker, batch, i);
+        else
+            iter__row_lacks(loader, batch, i, ITER_ENOMEM, "read", "out of memory");
+        make_fields(loader, worker, batch, i, 1);
+        iter__free(own);
+        row = i + 1;
+    }
+    if (first + n > row) make_fields(loader, worker, batch, row, first + n - row);
+}
+
 void iter__rows_make(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
                      uint32_t n) {
     worker->alloc_refused = iter__alloc_refused();
-    if (loader->plan.needs_bytes && !loader->preload) settle_reads(loader, worker, batch, first, n);
-    make_fields(loader, worker, batch, first, n);
+    if (loader->plan.needs_bytes && !loader->preload)
+        make_read(loader, worker, batch, first, n);
+    else
+        make_fields(loader, worker, batch, first, n);
     iter__rows_mend(loader, worker, batch, first, n);
 }

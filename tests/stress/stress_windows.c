@@ -3,16 +3,19 @@
  */
 #include <stdio.h>
 
+#include "loaders/builtin_sources.h"
 #include "tests/support/drive.h"
 #include "tests/support/expect.h"
 #include "tests/support/make_data.h"
+#include "tests/support/source_fault.h"
 
 #define ROW 3073u
 
 static const int32_t worker_counts[] = {0, 1, 2, 4};
 
 /* Blocks of 196,672 bytes: a window that is cut at their edges reads up to 8,190 bytes more. */
-static iter_loader *open_blocks(const char *folder, int32_t workers, uint32_t ranks) {
+static iter_loader *open_blocks_of(const char *folder, int32_t workers, uint32_t ranks,
+                                   const iter_source_ops *source) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 32;
     opt.workers = workers;
@@ -22,10 +25,16 @@ static iter_loader *open_blocks(const char *folder, int32_t workers, uint32_t ra
     opt.source = ITER_SOURCE_RING;
     opt.ranks = ranks;
     opt.seed = 5;
+    opt.source_ops = source;
+    opt.on_error = source ? ITER_ON_ERROR_BLANK : ITER_ON_ERROR_FAIL;
     iter_dataset *data = drive_open(folder);
     iter_loader *loader = drive_loader(data, NULL, &opt);
     iter_dataset_unref(data);
     return loader;
+}
+
+static iter_loader *open_blocks(const char *folder, int32_t workers, uint32_t ranks) {
+    return open_blocks_of(folder, workers, ranks, NULL);
 }
 
 static uint64_t bytes_read(iter_loader *loader) {
@@ -99,12 +108,38 @@ static void over_the_ends(void) {
     make_folder_gone(folder);
 }
 
+/* Windows that fail: their rows are read once more, and not into memory that other workers read. The
+ * fault is a place's, so some of those reads fail, too. */
+static void windows_that_fail(const char *folder, uint32_t n) {
+    for (int w = 0; w < 4; w++) {
+        const source_fault_plan plan = {.inner = &iter__source_pread, .seed = 3, .eio_once = 200};
+        iter_loader_stats stats = {.struct_size = sizeof(stats)};
+        iter_batch *batch;
+        uint32_t rows = 0, failed = 0;
+        source_fault_set(&plan);
+        iter_loader *loader = open_blocks_of(folder, worker_counts[w], 1, &source_fault_ops);
+        while (iter_loader_next(loader, &batch, NULL) == ITER_OK) {
+            const iter_batch_info info = iter_batch_describe(batch);
+            rows += info.n_rows;
+            failed += info.n_failed;
+            if (info.n_failed == 0) EXPECT_EQ(drive_wrong_rows(batch), 0);
+            iter_batch_unref(batch);
+        }
+        EXPECT_EQ(rows, n);
+        EXPECT_OK(iter_loader_stats_read(loader, &stats, NULL), NULL);
+        EXPECT(stats.retried_reads > failed);
+        EXPECT_EQ(source_fault_seen()->into_arena, 0);
+        iter_loader_unref(loader);
+    }
+}
+
 int main(void) {
     char folder[MAKE_PATH_MAX];
     const uint32_t n = 5 * 1280;
     drive_cifar(folder, n);
     reads_little(folder, n);
     goes_back(folder, n);
+    windows_that_fail(folder, n);
     make_folder_gone(folder);
     over_the_ends();
     return EXPECT_DONE();

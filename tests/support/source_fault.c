@@ -36,6 +36,8 @@ typedef struct fault_state {
     void *inner;
     int event;
     uint32_t depth;
+    const void *arena;
+    size_t arena_bytes;
     /* Under the caller's lock. */
     uint32_t n_queued;
     uint64_t order;
@@ -178,6 +180,8 @@ static iter_status fault_open(void *state, const iter_source_config *config, cha
                               size_t capacity, iter_error *err) {
     fault_state *s = state;
     s->plan = next_plan;
+    s->arena = config->arena;
+    s->arena_bytes = config->arena_bytes;
     if (s->plan.inner == NULL) s->plan.inner = &iter__source_null;
     s->depth = config->depth < 1 ? 1 : config->depth;
     if (s->depth > FAULT_DEPTH_MAX) s->depth = FAULT_DEPTH_MAX;
@@ -204,6 +208,8 @@ static uint64_t delay_of(const fault_state *s, const iter_read *read) {
 
 static iter_status fault_read(void *state, iter_read *read) {
     fault_state *s = state;
+    if (s->arena && (uintptr_t)read->parts[0].data - (uintptr_t)s->arena < s->arena_bytes)
+        atomic_fetch_add(&counts.into_arena, 1);
     sleep_ns(delay_of(s, read));
     if (hangs(s, read)) {
         atomic_fetch_add(&counts.hung, 1);

@@ -38,6 +38,7 @@ typedef struct source_fault_plan {
 /* What happened, for tests that want to see that something did. */
 typedef struct source_fault_counts {
     atomic_ulong reads, eio, lost, interrupted, shrunk, hung, queue_full, try_again;
+    atomic_ulong into_arena; /* read(), not submit(), into config.arena */
 } source_fault_counts;
 
 extern const iter_source_ops source_fault_ops;
