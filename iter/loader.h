@@ -61,7 +61,9 @@ typedef enum iter_source {
     ITER_SOURCE_MEMORY = 1,
     ITER_SOURCE_RING = 2,  /* io_uring; if it is forbidden pread, and the statistics note that */
     ITER_SOURCE_PREAD = 3, /* threads that call pread */
-    ITER_SOURCE_NULL = 4 /* no bytes at all: rows of zeros; what is left is the loader's own cost */
+    /* no bytes at all: rows of zeros; what is left is the loader's own cost. Decoders of images and
+     * records refuse zeros */
+    ITER_SOURCE_NULL = 4
 } iter_source;
 
 typedef enum iter_lookahead {
