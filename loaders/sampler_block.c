@@ -2,8 +2,10 @@
  * sampler_block.c - blocks of neighbours in random order, for sets that are read from disks.
  *
  * The outer permutation orders the blocks; `buffer` slots of that order are a group; the rows of a
- * group are ordered by an inner permutation keyed by (epoch, group). What is kept is one group: its
- * block numbers and its permutation, made anew where a position enters another group.
+ * group are ordered by an inner permutation keyed by (epoch, group). What is kept are two groups, each
+ * with its block numbers, its permutation and its epoch's order: the one that rows are drawn from, and
+ * the one that is looked up to read ahead. A position in neither takes the place of the one that was
+ * used before the last.
  *
  *     position -> group, row j of the group -> inner permutation -> slot, row inside -> block =
  *     outer permutation of the slot
@@ -14,19 +16,27 @@
 #include "loaders/samplers.h"
 #include <iter/sampler.h>
 
-typedef struct state {
+/* A group, and the order of its epoch. */
+typedef struct view {
     iter_units blocks;
-    uint64_t buffer; /* blocks a group */
-    uint64_t block_key, row_key;
-    uint32_t epoch; /* of order and short_slot, where has_epoch */
+    uint32_t epoch; /* of order and blocks, if has_epoch */
     bool has_epoch, has_group;
     iter_permutation order;
-    uint16_t *order_table; /* where there are few blocks */
-    uint64_t group;        /* of what follows, where has_group */
+    uint16_t *order_table; /* if there are few blocks */
+    uint64_t group;        /* of what follows, if has_group */
     uint64_t group_start, group_rows;
     iter_permutation rows;
-    uint16_t *row_table;    /* where a group has few rows */
+    uint16_t *row_table;    /* if a group has few rows */
     uint64_t *group_blocks; /* [buffer] */
+} view;
+
+#define VIEWS 2
+
+typedef struct state {
+    uint64_t n_rows, buffer; /* blocks a group */
+    uint64_t block_key, row_key;
+    view views[VIEWS];
+    int last; /* the one that was used last */
 } state;
 
 static const iter_block_options defaults = ITER_BLOCK_OPTIONS_INIT;
@@ -45,11 +55,23 @@ static uint64_t at_most(uint64_t a, uint64_t b) {
 
 static void close_block(void *opaque) {
     state *s = opaque;
-    iter__free(s->order_table);
-    iter__free(s->row_table);
-    iter__free(s->group_blocks);
-    s->order_table = s->row_table = 0;
-    s->group_blocks = 0;
+    for (int i = 0; i < VIEWS; i++) {
+        iter__free(s->views[i].order_table);
+        iter__free(s->views[i].row_table);
+        iter__free(s->views[i].group_blocks);
+        s->views[i] = (view){.has_epoch = false};
+    }
+}
+
+static bool make_view(view *v, const iter_units *blocks, uint64_t buffer) {
+    const uint64_t n_blocks = blocks->n_units,
+                   n_rows = at_most(blocks->n_rows, blocks->unit * buffer);
+    v->blocks = *blocks;
+    v->order_table =
+        iter__alloc(at_most(n_blocks, ITER_PERMUTATION_TABLE), sizeof(*v->order_table));
+    v->row_table = iter__alloc(at_most(n_rows, ITER_PERMUTATION_TABLE), sizeof(*v->row_table));
+    v->group_blocks = iter__alloc(at_most(buffer, n_blocks), sizeof(*v->group_blocks));
+    return v->order_table && v->row_table && v->group_blocks;
 }
 
 static void resolve(void *options, const iter_sampler_context *context) {
@@ -71,71 +93,80 @@ static iter_status open_block(void *opaque, const void *options,
                           "%llu blocks of %llu samples are too many to mix: block * "
                           "buffer must be below 2^32",
                           (unsigned long long)s->buffer, (unsigned long long)block);
-    const uint64_t n = context->n_samples;
-    s->blocks = iter__units_cut(n, block);
+    const iter_units blocks = iter__units_cut(context->n_samples, block);
+    s->n_rows = context->n_samples;
     s->block_key = iter_rng_key(context->seed, "block", 0);
     s->row_key = iter_rng_key(context->seed, "block", 1);
-    const uint64_t n_blocks = s->blocks.n_units, n_rows = at_most(n, block * s->buffer);
-    s->order_table =
-        iter__alloc(at_most(n_blocks, ITER_PERMUTATION_TABLE), sizeof(*s->order_table));
-    s->row_table = iter__alloc(at_most(n_rows, ITER_PERMUTATION_TABLE), sizeof(*s->row_table));
-    s->group_blocks = iter__alloc(at_most(s->buffer, n_blocks), sizeof(*s->group_blocks));
-    if (s->order_table && s->row_table && s->group_blocks) return ITER_OK;
+    bool made = true;
+    for (int i = 0; i < VIEWS; i++)
+        made = make_view(&s->views[i], &blocks, s->buffer) && made;
+    if (made) return ITER_OK;
     close_block(s);
     return iter__fail(err, ITER_ENOMEM, "out of memory");
 }
 
 static uint64_t length(const void *opaque) {
-    return ((const state *)opaque)->blocks.n_rows;
+    return ((const state *)opaque)->n_rows;
 }
 
-static void start_epoch(state *s, uint32_t epoch) {
-    if (s->has_epoch && s->epoch == epoch) return;
-    iter__permutation_init(&s->order, s->block_key, epoch, s->blocks.n_units, s->order_table);
-    iter__units_order(&s->blocks, &s->order);
-    s->epoch = epoch;
-    s->has_epoch = true;
-    s->has_group = false;
+static void start_epoch(const state *s, view *v, uint32_t epoch) {
+    if (v->has_epoch && v->epoch == epoch) return;
+    iter__permutation_init(&v->order, s->block_key, epoch, v->blocks.n_units, v->order_table);
+    iter__units_order(&v->blocks, &v->order);
+    v->epoch = epoch;
+    v->has_epoch = true;
+    v->has_group = false;
 }
 
-/* Makes the group that holds `position` the current one. */
-static void enter_group(state *s, uint64_t position) {
-    if (s->has_group && position - s->group_start < s->group_rows) return;
-    const uint64_t slot = iter__units_grid(&s->blocks, position) / s->blocks.unit;
-    s->group = slot / s->buffer;
-    const uint64_t first = s->group * s->buffer;
-    const uint64_t n_blocks = at_most(s->buffer, s->blocks.n_units - first);
-    s->group_start = iter__units_before(&s->blocks, first);
-    s->group_rows = iter__units_before(&s->blocks, first + n_blocks) - s->group_start;
-    iter__permutation_run(&s->order, first, (uint32_t)n_blocks, s->group_blocks);
-    iter_rng rng = iter_rng_at(s->row_key, s->epoch, s->group);
-    iter__permutation_init(&s->rows, iter_rng_u64(&rng), s->epoch, s->group_rows, s->row_table);
-    s->has_group = true;
+static bool holds(const view *v, uint32_t epoch, uint64_t position) {
+    return v->has_group && v->epoch == epoch && position - v->group_start < v->group_rows;
 }
 
-/* Rows of the current group, in served order, to samples. A group has less than 2^32 rows, and
- * narrow divisions are cheap. */
-static void rows_to_samples(const state *s, uint32_t n, uint64_t *rows) {
-    const uint32_t unit = (uint32_t)s->blocks.unit;
-    const uint64_t first = s->group * s->buffer;
+/* The view of the group that holds `position`. */
+static const view *enter_group(state *s, uint32_t epoch, uint64_t position) {
+    for (int i = 0; i < VIEWS; i++) {
+        if (!holds(&s->views[i], epoch, position)) continue;
+        s->last = i;
+        return &s->views[i];
+    }
+    s->last = (s->last + 1) % VIEWS;
+    view *v = &s->views[s->last];
+    start_epoch(s, v, epoch);
+    const uint64_t slot = iter__units_grid(&v->blocks, position) / v->blocks.unit;
+    v->group = slot / s->buffer;
+    const uint64_t first = v->group * s->buffer;
+    const uint64_t n_blocks = at_most(s->buffer, v->blocks.n_units - first);
+    v->group_start = iter__units_before(&v->blocks, first);
+    v->group_rows = iter__units_before(&v->blocks, first + n_blocks) - v->group_start;
+    iter__permutation_run(&v->order, first, (uint32_t)n_blocks, v->group_blocks);
+    iter_rng rng = iter_rng_at(s->row_key, epoch, v->group);
+    iter__permutation_init(&v->rows, iter_rng_u64(&rng), epoch, v->group_rows, v->row_table);
+    v->has_group = true;
+    return v;
+}
+
+/* Rows of a group, in served order, to samples. A group has less than 2^32 rows, and narrow divisions
+ * are cheap. */
+static void rows_to_samples(const view *v, uint64_t buffer, uint32_t n, uint64_t *rows) {
+    const uint32_t unit = (uint32_t)v->blocks.unit;
+    const uint64_t first = v->group * buffer;
     for (uint32_t i = 0; i < n; i++) {
-        const uint64_t served = s->group_start + rows[i];
+        const uint64_t served = v->group_start + rows[i];
         const uint32_t on_grid =
-            (uint32_t)(iter__units_grid(&s->blocks, served) - first * s->blocks.unit);
-        rows[i] = s->group_blocks[on_grid / unit] * unit + on_grid % unit;
-        assert(rows[i] < s->blocks.n_rows);
+            (uint32_t)(iter__units_grid(&v->blocks, served) - first * v->blocks.unit);
+        rows[i] = v->group_blocks[on_grid / unit] * unit + on_grid % unit;
+        assert(rows[i] < v->blocks.n_rows);
     }
 }
 
 static void index_rows(void *opaque, uint32_t epoch, uint64_t position, uint32_t n, uint64_t *out) {
     state *s = opaque;
-    start_epoch(s, epoch);
     while (n > 0) {
-        enter_group(s, position);
-        const uint64_t row = position - s->group_start;
-        const uint32_t n_here = (uint32_t)at_most(n, s->group_rows - row);
-        iter__permutation_run(&s->rows, row, n_here, out);
-        rows_to_samples(s, n_here, out);
+        const view *v = enter_group(s, epoch, position);
+        const uint64_t row = position - v->group_start;
+        const uint32_t n_here = (uint32_t)at_most(n, v->group_rows - row);
+        iter__permutation_run(&v->rows, row, n_here, out);
+        rows_to_samples(v, s->buffer, n_here, out);
         position += n_here;
         out += n_here;
         n -= n_here;
