@@ -160,8 +160,8 @@ typedef struct iter_loader_options {
     int32_t memory;        /* iter_memory of the batches */
     int32_t copy;          /* iter_ndarray_create: 1 = copy the arrays */
     /* bytes for slots, arena, scratch and preloaded data; 0 = half of what is free now, on the
-     * machine and in the control group that the process is in, divided by local_ranks. A limit that is given is a cap: it
-     * counts, too, what the dataset holds (iter_dataset_open_with() has a limit for opening it), what
+     * machine and in the control group that the process is in, divided by local_ranks. A limit that is
+     * given is a cap: it counts, too, what the dataset holds (iter_dataset_open_with() has a limit for opening it), what
      * pictures may take at a time in every worker, and what image libraries take for one; ENOMEM with
      * the numbers where it cannot be kept. What it does not count is a few MiB at most: threads, a
      * source's own books, the C library's */
@@ -274,8 +274,9 @@ ITER_API ITER_NODISCARD iter_status iter_ndarray_create(const iter_array *arrays
  *            after that batch. EDEVICE (the batch could not be copied to the GPU; or the GPU is
  *            lost: then every call answers so). ESTATE (max_held batches are out; called from a
  *            callback of this loader, or after fork), ETIMEDOUT (what it waited for; call again),
- *            ECANCELED after iter_loader_cancel(). With `workers` 0 a timeout covers waiting for
- *            reads and for a GPU, not the work on rows.
+ *            ECANCELED after iter_loader_cancel(). With `workers` 0 this thread makes
+ *            the batch, and looks at the time between two chunks of rows: a call may take a chunk
+ *            longer, and the next call goes on with the rest.
  * Threads    one consumer at a time.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_next(iter_loader *loader, iter_batch **out,

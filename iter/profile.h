@@ -15,9 +15,11 @@
  * JSON at any time, whichever way the program ends.
  *
  * Each process of a run has a file of its own. In a name %p is the process's number, %r its rank, and
- * %% is %. If a name has neither, and the launcher's environment says the rank (RANK, and the names of
- * Open MPI, MPICH, MVAPICH and Slurm) or the first loader has one, ".rankN" comes before its ending:
- * profile.rank3.json.
+ * %% is %. If a name has neither, and the rank is known, ".rankN" comes before its ending:
+ * profile.rank3.json. The rank is what the launcher's environment says (RANK with WORLD_SIZE, and the
+ * pairs of Open MPI, MPICH, MVAPICH and Slurm), else that of the first loader under ITER_PROFILE; an
+ * unknown one is 0 for %r. If ITER_PROFILE's file cannot be made, or another process writes it, the
+ * first loader has a fallback in its statistics that says so.
  *
  * There is one profiler in a process. All calls may come from any thread. What costs: nothing but a
  * load and a branch per chunk of a batch while it is off; some 50 ns an event while it is on, at
@@ -51,8 +53,8 @@ ITER_BEGIN_DECLS
 /** How to profile. Zero in any field means its default. New fields go at the end. */
 typedef struct iter_profile_options {
     size_t struct_size; /* sizeof(iter_profile_options); ITER_PROFILE_OPTIONS_INIT sets it */
-    /* where the trace goes, %p and %r as above; NULL = "profile.json", "" = nowhere: for iter_profile_each() and the
-     * table alone */
+    /* where the trace goes, %p and %r as above; NULL = "profile.json", "" = nowhere: for
+     * iter_profile_each() and the table alone */
     const char *filename;
     /* events a thread's ring holds, 56 bytes each; rounded up to a power of two; 0 = 65,536 */
     uint32_t events_per_thread;

@@ -155,7 +155,7 @@ static int read_value(const pack_option *row, const char *value) {
     errno = 0;
     const long long number = strtoll(value, &end, 10);
     if (!*value || *end || errno || number < row->min || number > row->max) {
-        return pack_usage("--%s %s: a number from %lld to %lld is needed", row->name, value,
+        return pack_usage("--%s %s: a whole number from %lld to %lld is needed", row->name, value,
                           (long long)row->min, (long long)row->max);
     }
     *(int64_t *)row->value = number;

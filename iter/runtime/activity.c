@@ -241,6 +241,10 @@ static void write_message(const iter_loader *loader, const suspect *who, bool no
                  "%s there after %.0f ms: no slot is free, streams of the GPU still read batches "
                  "that were released",
                  batch, waited);
+    } else if (who->stage < 0 && loader->n_workers == 0) {
+        snprintf(out->message, sizeof(out->message),
+                 "%s there after %.0f ms: without workers next() makes it; call again to go on",
+                 batch, waited);
     } else if (who->stage < 0) {
         snprintf(out->message, sizeof(out->message),
                  "%s there after %.0f ms: nobody is at it, %d workers wait or idle", batch, waited,
