@@ -33,7 +33,7 @@ if [ -z "$mirror" ] && grep -q "^ID=$distribution\$" /etc/os-release; then
         sed -nE 's/^URIs: *([^ ]+).*/\1/p; s/^deb +(\[[^]]*\] +)?([^ ]+) .*/\2/p' | head -n 1)
 fi
 
-release() { umount -l "$root/proc" "$root/dev/shm" 2>/dev/null || true; }
+release() { umount -l "$root/proc" "$root/dev/shm" "$root/dev/pts" 2>/dev/null || true; }
 release
 trap release EXIT
 mkdir -p build/fresh
@@ -72,7 +72,8 @@ fi | while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"
 
 # The sanitizers read /proc; shared memory is what a real machine has.
 mount -t proc proc "$root/proc"
-mkdir -p "$root/dev/shm" && mount -t tmpfs tmpfs "$root/dev/shm"
+mkdir -p "$root/dev/shm" "$root/dev/pts" && mount -t tmpfs tmpfs "$root/dev/shm"
+mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts" && ln -sf pts/ptmx "$root/dev/ptmx"
 inside() { # inside ROOT-OR-USER COMMAND...
     local as=()
     [ "$1" = root ] || as=(--userspec=1000:1000)

@@ -14,6 +14,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -157,9 +158,13 @@ static iter_status open_locked(iter_shared *s, const header *wanted, int patienc
 
 /* ---- Its memory ------------------------------------------------------------------------------ */
 
-/* All pages now, so that a lack of them is an error here and no signal later. */
+/* All pages now, so that a lack of them is an error here and no signal later. What cannot fit is not
+ * begun: it would take all that others need for the while. */
 static int take_room(int fd, off_t bytes) {
+    struct statvfs room;
     if (ftruncate(fd, 0) != 0) return errno; /* of a process that was killed */
+    if (fstatvfs(fd, &room) != 0) return errno;
+    if ((uint64_t)bytes / room.f_frsize >= room.f_bavail) return ENOSPC;
     for (off_t at = 0; at < bytes; at += STEP) {
         const int failed = posix_fallocate(fd, at, bytes - at < STEP ? bytes - at : STEP);
         if (failed) return failed;
