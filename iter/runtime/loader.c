@@ -358,6 +358,7 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
 /* Without workers the caller's thread has reads in flight: they are waited for here, at most
  * grace_ms. */
 static iter_status wait_for_reads(iter_loader *loader, iter_error *err) {
+    if (atomic_load(&loader->io.pending) == 0) return ITER_OK; /* options may be unchecked */
     const int64_t until = iter__now_ns() + loader->opt.grace_ms * 1000000;
     while (atomic_load(&loader->io.pending) > 0) {
         const int64_t left = until - iter__now_ns();

@@ -191,6 +191,10 @@ static void fork_while_loading(void) {
 }
 
 int main(void) {
+#ifdef __SANITIZE_ADDRESS__
+    SKIP(
+        "AddressSanitizer's allocator has locks that a child may find taken: no fork() of threads");
+#endif
 #ifdef __SANITIZE_THREAD__
     SKIP("ThreadSanitizer does not follow a fork() of a program with threads");
 #endif

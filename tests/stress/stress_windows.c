@@ -24,6 +24,7 @@ static iter_loader *open_blocks_of(const char *folder, int32_t workers, uint32_t
     opt.buffer_blocks = 4;
     opt.source = ITER_SOURCE_RING;
     opt.ranks = ranks;
+    opt.prefetch = 2; /* as `ahead` counts */
     opt.seed = 5;
     opt.source_ops = source;
     opt.on_error = source ? ITER_ON_ERROR_BLANK : ITER_ON_ERROR_FAIL;
