@@ -392,6 +392,8 @@ static void lacks_are_no_samples_fault(int32_t on_error, int os_error, bool is_l
 
 static void source_without(size_t member, const char *name) {
     iter_source_ops table = *iter_builtin_source(0);
+    if (!table.submit)
+        return; /* a build without io_uring has no source with an asynchronous side */
     void (*none)(void) = NULL;
     memcpy((char *)&table + member, &none, sizeof(none));
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
