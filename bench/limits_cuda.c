@@ -19,7 +19,7 @@
 #define ROUND_S      0.02 /* about, so that waiting for the last one does not show */
 
 struct limits_cuda {
-    iter_cuda_driver driver;
+    iter__cuda_driver driver;
     CUdevice device;
     CUcontext context; /* the primary one, retained */
     CUstream stream;

@@ -27,7 +27,7 @@
 #define DEFLATE_FACTOR 1032u
 #define NAMES_MAX      1000 /* left behind by who had this process' number before */
 
-struct iter_input {
+struct iter__input {
     const char *path; /* borrowed */
     int fd;
     bool gzip;
@@ -96,7 +96,7 @@ static void z_free(voidpf opaque, voidpf block) {
     iter__free(block);
 }
 
-static iter_status inflate_start(iter_input *input, iter_error *err) {
+static iter_status inflate_start(iter__input *input, iter_error *err) {
     input->z.zalloc = z_alloc;
     input->z.zfree = z_free;
     input->buffer = iter__alloc(BUFFER_BYTES, 1);
@@ -107,7 +107,7 @@ static iter_status inflate_start(iter_input *input, iter_error *err) {
     return ITER_OK;
 }
 
-static iter_status refill(iter_input *input, iter_error *err) {
+static iter_status refill(iter__input *input, iter_error *err) {
     size_t got = 0;
     ITER_TRY(iter__file_read_at(input->fd, input->path, input->offset, input->buffer, BUFFER_BYTES,
                                 &got, err));
@@ -118,7 +118,7 @@ static iter_status refill(iter_input *input, iter_error *err) {
 }
 
 /* One step of inflate into z.next_out[z.avail_out]; *out_end at the end of the data. */
-static iter_status inflate_step(iter_input *input, bool *out_end, iter_error *err) {
+static iter_status inflate_step(iter__input *input, bool *out_end, iter_error *err) {
     *out_end = false;
     if (input->z.avail_in == 0) ITER_TRY(refill(input, err));
     if (input->member_ended) {
@@ -145,7 +145,7 @@ static iter_status inflate_step(iter_input *input, bool *out_end, iter_error *er
     return ITER_OK;
 }
 
-static iter_status read_gzip(iter_input *input, void *out, size_t n, size_t *out_done,
+static iter_status read_gzip(iter__input *input, void *out, size_t n, size_t *out_done,
                              iter_error *err) {
     size_t done = 0;
     while (done < n) {
@@ -237,13 +237,13 @@ fail:
     return status;
 }
 
-iter_status iter__input_open(const char *path, iter_input **out, iter_error *err) {
+iter_status iter__input_open(const char *path, iter__input **out, iter_error *err) {
     int fd = -1;
     uint64_t bytes = 0;
     *out = NULL;
     ITER_TRY(iter__file_open(path, &fd, &bytes, err));
 
-    iter_input *input = iter__alloc(1, sizeof(*input));
+    iter__input *input = iter__alloc(1, sizeof(*input));
     if (!input) {
         close(fd);
         return iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", path);
@@ -265,7 +265,7 @@ iter_status iter__input_open(const char *path, iter_input **out, iter_error *err
     return ITER_OK;
 }
 
-iter_status iter__input_read(iter_input *input, void *out, size_t n, size_t *out_done,
+iter_status iter__input_read(iter__input *input, void *out, size_t n, size_t *out_done,
                              iter_error *err) {
     *out_done = 0;
     if (input->gzip) return read_gzip(input, out, n, out_done, err);
@@ -274,16 +274,16 @@ iter_status iter__input_read(iter_input *input, void *out, size_t n, size_t *out
     return ITER_OK;
 }
 
-bool iter__input_is_gzip(const iter_input *input) {
+bool iter__input_is_gzip(const iter__input *input) {
     return input->gzip;
 }
 
-uint64_t iter__input_most_bytes(const iter_input *input) {
+uint64_t iter__input_most_bytes(const iter__input *input) {
     if (!input->gzip) return input->bytes;
     return input->bytes > UINT64_MAX / DEFLATE_FACTOR ? UINT64_MAX : input->bytes * DEFLATE_FACTOR;
 }
 
-void iter__input_close(iter_input *input) {
+void iter__input_close(iter__input *input) {
     if (!input) return;
     if (input->inflating) inflateEnd(&input->z);
     iter__free(input->buffer);

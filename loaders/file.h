@@ -41,24 +41,24 @@ iter_status iter__file_load(const char *path, uint64_t limit_bytes, char **out, 
                             iter_error *err);
 
 /* A file read from its beginning, inflated on the way where it begins as gzip does (RFC 1952). */
-typedef struct iter_input iter_input;
+typedef struct iter__input iter__input;
 
 /* Errors: EIO, ENOMEM. `path` is borrowed until close. */
-iter_status iter__input_open(const char *path, iter_input **out, iter_error *err);
+iter_status iter__input_open(const char *path, iter__input **out, iter_error *err);
 
 /* The next n bytes; *out_done < n only at the end. Errors: EIO, EFORMAT (gzip data that is corrupt
  * or ends early), ENOMEM. */
-iter_status iter__input_read(iter_input *input, void *out, size_t n, size_t *out_done,
+iter_status iter__input_read(iter__input *input, void *out, size_t n, size_t *out_done,
                              iter_error *err);
 
-bool iter__input_is_gzip(const iter_input *input);
+bool iter__input_is_gzip(const iter__input *input);
 
 /* No more than this can come out of the file: its size, or for gzip what deflate can reach at
  * most. */
-uint64_t iter__input_most_bytes(const iter_input *input);
+uint64_t iter__input_most_bytes(const iter__input *input);
 
 /* NULL is ignored. */
-void iter__input_close(iter_input *input);
+void iter__input_close(iter__input *input);
 
 /* A file that is written under another name, hidden and beside its own, and takes its own, and the
  * place of what had it, when it is whole: so whoever reads sees the one or the other, whatever else

@@ -83,7 +83,7 @@ static iter_dtype dtype_of_code(unsigned code) {
     }
 }
 
-static iter_status read_exactly(iter_input *input, const char *path, void *out, uint64_t n,
+static iter_status read_exactly(iter__input *input, const char *path, void *out, uint64_t n,
                                 iter_error *err) {
     size_t done = 0;
     ITER_TRY(iter__input_read(input, out, (size_t)n, &done, err));
@@ -117,7 +117,7 @@ static iter_status read_dims(idx_file *idx, const unsigned char *bytes, iter_err
     return ITER_OK;
 }
 
-static iter_status read_header(idx_file *idx, iter_input *input, iter_error *err) {
+static iter_status read_header(idx_file *idx, iter__input *input, iter_error *err) {
     unsigned char bytes[4 + 4 * ITER_MAX_DIMS];
     size_t got = 0;
     ITER_TRY(iter__input_read(input, bytes, 4, &got, err));
@@ -142,7 +142,7 @@ static iter_status read_header(idx_file *idx, iter_input *input, iter_error *err
 }
 
 /* The header's promise against the file's size. */
-static iter_status check_size(const idx_file *idx, const iter_input *input, iter_error *err) {
+static iter_status check_size(const idx_file *idx, const iter__input *input, iter_error *err) {
     const uint64_t promised = idx->header_bytes + idx->data_bytes;
     const uint64_t most = iter__input_most_bytes(input);
     if (iter__input_is_gzip(input) ? promised <= most : promised == most) return ITER_OK;
@@ -155,7 +155,7 @@ static iter_status check_size(const idx_file *idx, const iter_input *input, iter
                       most);
 }
 
-static iter_status load_rows(idx_file *idx, iter_input *input, iter_error *err) {
+static iter_status load_rows(idx_file *idx, iter__input *input, iter_error *err) {
     idx->rows = iter__map((size_t)idx->data_bytes);
     if (!idx->rows) {
         return iter__fail(err, ITER_ENOMEM, "%s: no memory for its %" PRIu64 " bytes", idx->path,
@@ -177,7 +177,7 @@ static iter_status load_rows(idx_file *idx, iter_input *input, iter_error *err) 
 
 /* Opens idx->path. Loads the rows if they are gzipped or no longer than `load_bytes`. */
 static iter_status idx_open(idx_file *idx, uint64_t load_bytes, iter_error *err) {
-    iter_input *input = NULL;
+    iter__input *input = NULL;
     ITER_TRY(iter__input_open(idx->path, &input, err));
     iter_status status = read_header(idx, input, err);
     if (status == ITER_OK) status = check_size(idx, input, err);

@@ -235,7 +235,7 @@ static iter_status check_size(npy_array *array, iter_error *err) {
 }
 
 /* Magic, version and header length; *out_length is that of the dictionary. */
-static iter_status read_prefix(npy_array *array, iter_input *input, uint32_t *out_length,
+static iter_status read_prefix(npy_array *array, iter__input *input, uint32_t *out_length,
                                iter_error *err) {
     unsigned char b[PREFIX_BYTES_MAX];
     size_t got = 0;
@@ -265,7 +265,7 @@ static iter_status read_prefix(npy_array *array, iter_input *input, uint32_t *ou
 
 /* The header and the sizes. */
 static iter_status read_array(npy_array *array, iter_error *err) {
-    iter_input *input = NULL;
+    iter__input *input = NULL;
     char *text = NULL;
     uint32_t length = 0;
     size_t got = 0;

@@ -7,11 +7,11 @@
 #include <iter/sampler.h>
 
 typedef struct state {
-    iter_units units;
+    iter__units units;
     uint64_t key;
     uint32_t epoch; /* of order, where is_ready */
     bool is_ready;
-    iter_permutation order;
+    iter__permutation order;
     uint16_t *table; /* where there are few units */
 } state;
 

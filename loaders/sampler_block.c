@@ -18,14 +18,14 @@
 
 /* A group, and the order of its epoch. */
 typedef struct view {
-    iter_units blocks;
+    iter__units blocks;
     uint32_t epoch; /* of order and blocks, if has_epoch */
     bool has_epoch, has_group;
-    iter_permutation order;
+    iter__permutation order;
     uint16_t *order_table; /* if there are few blocks */
     uint64_t group;        /* of what follows, if has_group */
     uint64_t group_start, group_rows;
-    iter_permutation rows;
+    iter__permutation rows;
     uint16_t *row_table;    /* if a group has few rows */
     uint64_t *group_blocks; /* [buffer] */
 } view;
@@ -63,7 +63,7 @@ static void close_block(void *opaque) {
     }
 }
 
-static bool make_view(view *v, const iter_units *blocks, uint64_t buffer) {
+static bool make_view(view *v, const iter__units *blocks, uint64_t buffer) {
     const uint64_t n_blocks = blocks->n_units,
                    n_rows = at_most(blocks->n_rows, blocks->unit * buffer);
     v->blocks = *blocks;
@@ -93,7 +93,7 @@ static iter_status open_block(void *opaque, const void *options,
                           "%llu blocks of %llu samples are too many to mix: block * "
                           "buffer must be below 2^32",
                           (unsigned long long)s->buffer, (unsigned long long)block);
-    const iter_units blocks = iter__units_cut(context->n_samples, block);
+    const iter__units blocks = iter__units_cut(context->n_samples, block);
     s->n_rows = context->n_samples;
     s->block_key = iter_rng_key(context->seed, "block", 0);
     s->row_key = iter_rng_key(context->seed, "block", 1);

@@ -21,7 +21,7 @@ typedef struct bucket {
     uint64_t start, count; /* its samples are order[start .. start + count) */
     uint64_t first_batch;  /* number of its first batch; those before it are other buckets' */
     uint64_t n_batches;
-    iter_permutation rows;
+    iter__permutation rows;
     uint16_t *table; /* [count] where they are few; part of state.tables */
     uint32_t epoch;  /* of rows, where is_ready */
     bool is_ready;
@@ -36,7 +36,7 @@ typedef struct state {
     bucket *buckets;
     uint32_t *order;  /* [n_samples] samples by bucket, in each as stored */
     uint16_t *tables; /* of all small buckets */
-    iter_permutation batches;
+    iter__permutation batches;
     uint16_t *batch_table; /* [n_batches] where they are few */
     uint32_t epoch;
     uint64_t batch; /* the next one */

@@ -18,7 +18,7 @@ typedef struct state {
     uint64_t n_samples, key;
     bool is_once, is_ready;
     uint32_t epoch; /* of the permutation, where is_ready */
-    iter_permutation permutation;
+    iter__permutation permutation;
     uint16_t *table;            /* [n_samples] where they are few */
     uint64_t ahead[AHEAD];      /* images of ahead_start, ahead_start + 1, ... */
     uint64_t ahead_start, next; /* next: the position behind the last that was asked for */

@@ -37,33 +37,33 @@ static inline iter_status iter__sampler_needs_count(const iter_sampler_context *
     return ITER_OK;
 }
 
-typedef struct iter_units {
+typedef struct iter__units {
     uint64_t n_rows, n_units;
     uint64_t unit;       /* rows of a whole unit */
     uint64_t missing;    /* what the last unit is short of a whole one */
     uint64_t short_slot; /* its place in the served order, set once an epoch */
-} iter_units;
+} iter__units;
 
-static inline iter_units iter__units_cut(uint64_t n_rows, uint64_t unit) {
-    iter_units units = {.n_rows = n_rows, .unit = unit};
+static inline iter__units iter__units_cut(uint64_t n_rows, uint64_t unit) {
+    iter__units units = {.n_rows = n_rows, .unit = unit};
     units.n_units = n_rows / unit + (n_rows % unit != 0);
     units.missing = units.n_units * unit - n_rows;
     return units;
 }
 
 /* The order of an epoch is `order`; call before the next two. */
-static inline void iter__units_order(iter_units *units, const iter_permutation *order) {
+static inline void iter__units_order(iter__units *units, const iter__permutation *order) {
     units->short_slot = units->n_units ? iter__permutation_find(order, units->n_units - 1) : 0;
 }
 
 /* A served position on the grid of whole units: / unit = slot, % unit = row inside. */
-static inline uint64_t iter__units_grid(const iter_units *units, uint64_t position) {
+static inline uint64_t iter__units_grid(const iter__units *units, uint64_t position) {
     const uint64_t short_end = (units->short_slot + 1) * units->unit - units->missing;
     return position >= short_end ? position + units->missing : position;
 }
 
 /* Rows served in the slots before `slot`. */
-static inline uint64_t iter__units_before(const iter_units *units, uint64_t slot) {
+static inline uint64_t iter__units_before(const iter__units *units, uint64_t slot) {
     return slot * units->unit - (slot > units->short_slot ? units->missing : 0);
 }
 

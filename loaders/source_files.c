@@ -133,7 +133,7 @@ void iter__source_files_close(iter__source_files *files) {
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-static int64_t ask(int fd, const iter__step *step, void *bounce) {
+static int64_t ask(int fd, const iter__source_step *step, void *bounce) {
     ssize_t got;
     if (step->kind == ITER_STEP_MANY) {
         got = preadv(fd, (const struct iovec *)(const void *)step->parts, step->n_parts,
@@ -161,7 +161,7 @@ iter_status iter__source_files_read(const iter__source_files *files, iter_read *
     blocks.in_place = true; /* a bounce buffer would be allocated for each read */
     iter__step_end(read, 0);
     for (iter__after after = ITER_AFTER_NEXT; after != ITER_AFTER_DONE;) {
-        iter__step step;
+        iter__source_step step;
         iter__step_plan(read, &blocks, &step);
         if (step.kind == ITER_STEP_NONE) break;
         if (step.kind == ITER_STEP_BOUNCE && block == NULL) {
@@ -209,7 +209,7 @@ iter_status iter__source_files_try_read(const iter__source_files *files, iter_re
     iter_status status = ITER_OK;
     iter__step_end(read, 0);
     for (iter__after after = ITER_AFTER_NEXT; after == ITER_AFTER_NEXT;) {
-        iter__step step;
+        iter__source_step step;
         iter__step_plan(read, &files->blocks, &step);
         if (step.kind == ITER_STEP_NONE) break;
         struct iovec one = {.iov_base = step.base, .iov_len = step.length};

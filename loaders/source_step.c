@@ -60,7 +60,7 @@ static void scatter(const iter_read *read, const uint8_t *from, size_t bytes) {
 /* All that is left, in whole blocks around it, if there is room for them at an address that is right;
  * false where there is not, and where one bounce takes them all: those buffers are few, so they stay
  * in the caches (records of 26 KB from a virtual disk: 15 % more of them with the copy). */
-static bool plan_around(const iter_read *read, const iter__blocks *blocks, iter__step *out) {
+static bool plan_around(const iter_read *read, const iter__blocks *blocks, iter__source_step *out) {
     const uint64_t end = read->offset + read->size, block = blocks->offset_align;
     const uint64_t start = round_down(read->offset, block);
     const uint64_t behind = round_down(end + block - 1, block);
@@ -71,14 +71,14 @@ static bool plan_around(const iter_read *read, const iter__blocks *blocks, iter_
         return false;
     uint8_t *base = (uint8_t *)read->parts[0].data - before;
     if ((uintptr_t)base % blocks->memory_align != 0) return false;
-    *out = (iter__step){.kind = ITER_STEP_AROUND,
-                        .offset = start,
-                        .length = (size_t)(behind - start),
-                        .base = base};
+    *out = (iter__source_step){.kind = ITER_STEP_AROUND,
+                               .offset = start,
+                               .length = (size_t)(behind - start),
+                               .base = base};
     return true;
 }
 
-static void plan_blocks(const iter_read *read, const iter__blocks *blocks, iter__step *out) {
+static void plan_blocks(const iter_read *read, const iter__blocks *blocks, iter__source_step *out) {
     size_t inside;
     const int32_t i = find_part(read, read->done, &inside);
     const uint64_t at = read->offset + read->done;
@@ -98,8 +98,8 @@ static void plan_blocks(const iter_read *read, const iter__blocks *blocks, iter_
     out->length = end - start < blocks->bounce_bytes ? (size_t)(end - start) : blocks->bounce_bytes;
 }
 
-void iter__step_plan(const iter_read *read, const iter__blocks *blocks, iter__step *out) {
-    *out = (iter__step){.kind = ITER_STEP_NONE, .offset = read->offset + read->done};
+void iter__step_plan(const iter_read *read, const iter__blocks *blocks, iter__source_step *out) {
+    *out = (iter__source_step){.kind = ITER_STEP_NONE, .offset = read->offset + read->done};
     if (read->done >= read->size) return;
     if (blocks->offset_align > 0) {
         if (!plan_around(read, blocks, out)) plan_blocks(read, blocks, out);
@@ -119,7 +119,7 @@ void iter__step_plan(const iter_read *read, const iter__blocks *blocks, iter__st
     out->length = min_size(read->parts[i].size - inside, ITER_STEP_MAX_BYTES);
 }
 
-iter__after iter__step_book(iter_read *read, const iter__step *step, const void *bounce,
+iter__after iter__step_book(iter_read *read, const iter__source_step *step, const void *bounce,
                             int64_t answer) {
     if (answer == -EINTR || answer == -EAGAIN) return ITER_AFTER_AGAIN;
     if (answer == -ECANCELED || answer == -EFAULT) return ITER_AFTER_LOST;

@@ -31,14 +31,14 @@ typedef enum iter__step_kind {
     ITER_STEP_NONE /* nothing is left to read */
 } iter__step_kind;
 
-typedef struct iter__step {
+typedef struct iter__source_step {
     iter__step_kind kind;
     int32_t n_parts;
     uint64_t offset; /* in the file */
     size_t length;
     void *base;
     const iter_iovec *parts; /* as struct iovec, which has the same layout */
-} iter__step;
+} iter__source_step;
 
 typedef enum iter__after {
     ITER_AFTER_DONE,  /* read->status is set */
@@ -48,11 +48,11 @@ typedef enum iter__after {
 } iter__after;
 
 /* The next step of `read`, from read->done. */
-void iter__step_plan(const iter_read *read, const iter__blocks *blocks, iter__step *out);
+void iter__step_plan(const iter_read *read, const iter__blocks *blocks, iter__source_step *out);
 
 /* Takes the answer to `step`: bytes, or -errno. `bounce` holds them where the step says so, else it
  * may be NULL. */
-iter__after iter__step_book(iter_read *read, const iter__step *step, const void *bounce,
+iter__after iter__step_book(iter_read *read, const iter__source_step *step, const void *bounce,
                             int64_t answer);
 
 /* Ends a read: sets status and os_error. os_error 0 = OK. */

@@ -80,7 +80,7 @@ typedef enum ring_tag {
 /* One read in flight. Its number is also its slot for files that are opened as they are read. */
 typedef struct ring_op {
     iter_read *read; /* NULL = free */
-    iter__step step;
+    iter__source_step step;
     uint32_t generation; /* of the step: a completion with another one is stale */
     int32_t preset;      /* bytes or -errno */
     int32_t open_flags;
@@ -180,7 +180,7 @@ static bool in_arena(const ring_state *s, const void *base, size_t length, int *
 
 static struct io_uring_sqe *prepare_read(ring_state *s, const ring_op *op, int fd) {
     struct io_uring_sqe *sqe = take_sqe(s);
-    const iter__step *step = &op->step;
+    const iter__source_step *step = &op->step;
     int piece;
     if (step->kind == ITER_STEP_MANY) {
         io_uring_prep_readv(sqe, fd, (const struct iovec *)(const void *)step->parts,

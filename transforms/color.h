@@ -31,6 +31,6 @@ extern const color_kernels iter__color_avx2;
 extern const color_kernels iter__color_avx512;
 
 /* The kernels of a level. */
-const color_kernels *iter__color_kernels(iter_cpu level);
+const color_kernels *iter__color_kernels(iter__cpu level);
 
 #endif

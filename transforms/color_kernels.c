@@ -1,7 +1,7 @@
 /* color_kernels.c - which colour kernels to use. */
 #include "transforms/color.h"
 
-const color_kernels *iter__color_kernels(iter_cpu level) {
+const color_kernels *iter__color_kernels(iter__cpu level) {
 #if defined(__x86_64__)
     if (level == ITER_CPU_AVX512) return &iter__color_avx512;
     if (level == ITER_CPU_AVX2) return &iter__color_avx2;

@@ -6,7 +6,7 @@ void iter__lookup_generic(uint8_t *out, const uint8_t *in, size_t n, const uint8
         out[i] = table[in[i]];
 }
 
-iter__lookup *iter__lookup_get(iter_cpu level) {
+iter__lookup *iter__lookup_get(iter__cpu level) {
 #if defined(__x86_64__)
     if (level == ITER_CPU_AVX512)
         return __builtin_cpu_supports("avx512vbmi") ? iter__lookup_vbmi : iter__lookup_avx512;

@@ -11,7 +11,7 @@
 typedef void iter__lookup(uint8_t *out, const uint8_t *in, size_t n, const uint8_t *table);
 
 /* The fastest of a level that this processor has. */
-iter__lookup *iter__lookup_get(iter_cpu level);
+iter__lookup *iter__lookup_get(iter__cpu level);
 
 extern iter__lookup iter__lookup_generic;
 extern iter__lookup iter__lookup_avx2;

@@ -17,20 +17,20 @@
 
 /* ---- Making a pack ---------------------------------------------------------------------------------------------- */
 
-static iter_status close_pass(iter_pack *pack, pack_pass *pass, const fold_builder *b, int32_t end,
+static iter_status close_pass(iter__pack *pack, pack_pass *pass, const fold_builder *b, int32_t end,
                               iter_error *err) {
     return iter__pass_close(pass, b, end - pass->first_stage, pack->stages + pass->first_stage,
                             pack->level, err);
 }
 
-static iter_status fold_stages(iter_pack *pack, const iter_desc *in, iter_error *err) {
+static iter_status fold_stages(iter__pack *pack, const iter_desc *in, iter_error *err) {
     fold_builder b;
     pack_pass *pass = &pack->passes[0];
     pack->n_passes = 1;
     iter__pass_open(pass, in, 0);
     iter__builder_start(&b, pass, in);
     for (int32_t i = 0; i < pack->n_stages; i++) {
-        const iter_stage *stage = pack->stages[i];
+        const iter__stage *stage = pack->stages[i];
         ITER_TRY(iter__builder_stage(&b, i - pass->first_stage, stage->ops, stage->options, err));
         if (!b.split) continue;
         if (i == pass->first_stage || pack->n_passes == PACK_MAX_PASSES)
@@ -54,7 +54,7 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-static size_t plan_scratch(iter_pack *pack) {
+static size_t plan_scratch(iter__pack *pack) {
     for (int32_t i = 0; i < pack->n_passes; i++) {
         const pack_pass *pass = &pack->passes[i];
         if (pass->has_geometry || pass->table || pass->has_tables)
@@ -73,7 +73,7 @@ static size_t plan_scratch(iter_pack *pack) {
 
 /* ---- The table ----------------------------------------------------------------------------------------------------- */
 
-static void pack_destroy(iter_pack *pack) {
+static void pack_destroy(iter__pack *pack) {
     if (!pack) return;
     for (int32_t i = 0; i < pack->n_passes; i++)
         iter__pass_free(&pack->passes[i]);
@@ -82,14 +82,14 @@ static void pack_destroy(iter_pack *pack) {
     iter__free(pack);
 }
 
-static iter_status pack_create(const iter_desc *in, const iter_stage *const *stages, int32_t n,
-                               iter_pack **out, iter_desc *out_desc, size_t *out_scratch,
+static iter_status pack_create(const iter_desc *in, const iter__stage *const *stages, int32_t n,
+                               iter__pack **out, iter_desc *out_desc, size_t *out_scratch,
                                iter_error *err) {
     *out = NULL;
     if (in->n_dims > 0 && in->dims[0] == ITER_VARIABLE)
         return iter__fail(err, ITER_EINVAL, "%s: wants a fixed shape, not a variable length",
                           n > 0 ? stages[0]->ops->base.name : "copy");
-    iter_pack *pack = iter__alloc(1, sizeof(*pack));
+    iter__pack *pack = iter__alloc(1, sizeof(*pack));
     if (!pack) return iter__fail(err, ITER_ENOMEM, "out of memory");
     pack->level = iter__cpu_level();
     pack->n_stages = n;
@@ -114,11 +114,11 @@ static iter_status pack_create(const iter_desc *in, const iter_stage *const *sta
     return ITER_OK;
 }
 
-void iter__pack_fold(const iter_pack *pack, const pack_pass *pass, const iter_pack_sample *sample,
+void iter__pack_fold(const iter__pack *pack, const pack_pass *pass, const iter__pack_sample *sample,
                      iter_fold *fold) {
     for (int32_t i = 0; i < pass->n_stages; i++) {
         const int32_t k = pass->first_stage + i;
-        const iter_stage *stage = pack->stages[k];
+        const iter__stage *stage = pack->stages[k];
         fold->stage = i;
         if (!stage->ops->fold_sample) {
             iter__fold_replay(fold, i);
@@ -138,8 +138,8 @@ static void fetch_ahead(const pack_pass *pass, const char *next_in) {
 }
 
 /* The pass's geometry for this sample: NULL = none, else its own or *own. */
-static const iter_fold *compose(const iter_pack *pack, const pack_pass *pass,
-                                const iter_pack_sample *sample, void *table, iter_fold *own) {
+static const iter_fold *compose(const iter__pack *pack, const pack_pass *pass,
+                                const iter__pack_sample *sample, void *table, iter_fold *own) {
     if (!pass->is_random) return pass->fixed;
     fold_place *y_table = table;
     iter__fold_start(own, pass, y_table, y_table + pass->max_height);
@@ -147,8 +147,8 @@ static const iter_fold *compose(const iter_pack *pack, const pack_pass *pass,
     return own;
 }
 
-static void pack_run(const iter_pack *pack, const void *in, void *out,
-                     const iter_pack_sample *sample, void *scratch, const void *next_in) {
+static void pack_run(const iter__pack *pack, const void *in, void *out,
+                     const iter__pack_sample *sample, void *scratch, const void *next_in) {
     char *line = scratch;
     char *table = line + pack->line_bytes;
     char *between = table + pack->table_bytes;
@@ -165,12 +165,12 @@ static void pack_run(const iter_pack *pack, const void *in, void *out,
 }
 
 /* The fold that stays between bands lies behind everything else. */
-static iter_fold *kept_fold(const iter_pack *pack, void *scratch) {
+static iter_fold *kept_fold(const iter__pack *pack, void *scratch) {
     return (iter_fold *)(void *)((char *)scratch + pack->line_bytes + pack->table_bytes +
                                  2 * pack->between_bytes);
 }
 
-static bool pack_begin(const iter_pack *pack, const iter_pack_sample *sample, void *scratch) {
+static bool pack_begin(const iter__pack *pack, const iter__pack_sample *sample, void *scratch) {
     const pack_pass *pass = &pack->passes[0];
     if (pack->n_passes != 1 || !iter__pass_has_bands(pass)) return false;
     const iter_fold *fold =
@@ -179,14 +179,14 @@ static bool pack_begin(const iter_pack *pack, const iter_pack_sample *sample, vo
            (!fold->is_table && fold->y.n == pass->out_height && fold->x.n == pass->out_width);
 }
 
-static void pack_band(const iter_pack *pack, const void *in, void *out, void *scratch,
+static void pack_band(const iter__pack *pack, const void *in, void *out, void *scratch,
                       int64_t first, int64_t end) {
     const pack_pass *pass = &pack->passes[0];
     const iter_fold *fold = pass->is_random ? kept_fold(pack, scratch) : pass->fixed;
     iter__pass_band(pass, fold, in, out, scratch, first, end);
 }
 
-static bool pack_is_copy(const iter_pack *pack) {
+static bool pack_is_copy(const iter__pack *pack) {
     return pack->n_passes == 1 && pack->passes[0].is_copy;
 }
 
@@ -201,7 +201,7 @@ static void append(char *out, size_t capacity, const char *format, ...) {
     va_end(list);
 }
 
-static void text_of_stages(const iter_pack *pack, const pack_pass *pass, char *out,
+static void text_of_stages(const iter__pack *pack, const pack_pass *pass, char *out,
                            size_t capacity) {
     for (int32_t i = 0; i < pass->n_stages; i++)
         append(out, capacity, "%s%s", i ? " + " : "",
@@ -213,7 +213,7 @@ static const char *layout_text(const iter_desc *desc) {
     return desc->layout[0] ? desc->layout : "elements";
 }
 
-static void pack_text(const iter_pack *pack, char *out, size_t capacity) {
+static void pack_text(const iter__pack *pack, char *out, size_t capacity) {
     if (capacity == 0) return;
     out[0] = '\0';
     for (int32_t i = 0; i < pack->n_passes; i++) {
@@ -239,14 +239,14 @@ static void pack_text(const iter_pack *pack, char *out, size_t capacity) {
     }
 }
 
-const iter_pack_ops iter__pack = {
+const iter__pack_ops iter__packer = {
     .create = pack_create,
     .destroy = pack_destroy,
     .run = pack_run,
     .begin = pack_begin,
     .band = pack_band,
     .is_copy = pack_is_copy,
-    .program = iter__pack_program,
-    .row = iter__pack_row,
+    .program = iter__pack_program_make,
+    .row = iter__pack_row_make,
     .text = pack_text,
 };

@@ -227,7 +227,7 @@ static bool make_fixed(pack_pass *pass) {
 
 /* ---- The pass -------------------------------------------------------------------------------- */
 
-static void note_calls(pack_pass *pass, const iter_stage *const *stages) {
+static void note_calls(pack_pass *pass, const iter__stage *const *stages) {
     for (int32_t i = 0; i < pass->n_calls; i++) {
         const fold_call *call = &pass->calls[i];
         if (call->verb == ITER__FOLD_AFFINE)
@@ -261,7 +261,7 @@ static void note_output(pack_pass *pass, const fold_state *at) {
     if (out->n_dims == 3) out->dims[at->is_hwc ? 2 : 0] = pass->channels;
 }
 
-static void choose_kernels(pack_pass *pass, iter_cpu level) {
+static void choose_kernels(pack_pass *pass, iter__cpu level) {
     const iter_dtype in = pass->in.dtype;
     pass->kind = iter__kind_of(in, pass->out.dtype, pass->has_affine);
     if (pass->kind == ITER__KIND_F32 || (pass->kind == ITER__KIND_RAW && in == ITER_U8))
@@ -284,7 +284,7 @@ static void drop_factors(pack_pass *pass) {
 }
 
 iter_status iter__pass_close(pack_pass *pass, const fold_builder *b, int32_t n_stages,
-                             const iter_stage *const *stages, iter_cpu level, iter_error *err) {
+                             const iter__stage *const *stages, iter__cpu level, iter_error *err) {
     pass->n_stages = n_stages;
     note_output(pass, &b->at);
     note_calls(pass, stages);

@@ -168,7 +168,7 @@ void iter__pass_open(pack_pass *pass, const iter_desc *in, int32_t first_stage);
 
 /* Makes it from the calls that were told, ready to run. `stages` are those of the pass. */
 iter_status iter__pass_close(pack_pass *pass, const fold_builder *b, int32_t n_stages,
-                             const iter_stage *const *stages, iter_cpu level, iter_error *err);
+                             const iter__stage *const *stages, iter__cpu level, iter_error *err);
 void iter__pass_free(pack_pass *pass);
 
 /* ---- Per sample -------------------------------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@ static int kernel_type(iter_dtype dtype) {
     }
 }
 
-const iter__kernels *iter__kernels_get(iter_cpu level, iter_dtype in, iter_dtype out) {
+const iter__kernels *iter__kernels_get(iter__cpu level, iter_dtype in, iter_dtype out) {
     const int row = kernel_type(in), column = kernel_type(out);
     if (row < 0 || column < 0) return NULL;
     switch (level) {

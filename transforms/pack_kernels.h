@@ -82,7 +82,7 @@ typedef struct iter__kernels {
 } iter__kernels;
 
 /* The kernels of a level for a pair of types, or NULL where there are none. */
-const iter__kernels *iter__kernels_get(iter_cpu level, iter_dtype in, iter_dtype out);
+const iter__kernels *iter__kernels_get(iter__cpu level, iter_dtype in, iter_dtype out);
 
 /* One table a level, rows = in, columns = out, in this order. */
 enum { ITER__TYPE_U8, ITER__TYPE_F16, ITER__TYPE_BF16, ITER__TYPE_F32, ITER__KERNEL_TYPES };

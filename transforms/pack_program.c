@@ -17,8 +17,8 @@
 #define MOST_ELEMENTS (INT32_MAX / 2) /* of a row: 32 bits number them, and what lies near it */
 
 /* Kernels read rows as they lie here. */
-_Static_assert(sizeof(iter_pack_row) == 88 && offsetof(iter_pack_row, y_step) == 32 &&
-                   offsetof(iter_pack_row, cuts) == 36 && offsetof(iter_pack_row, unused) == 84,
+_Static_assert(sizeof(iter__pack_row) == 88 && offsetof(iter__pack_row, y_step) == 32 &&
+                   offsetof(iter__pack_row, cuts) == 36 && offsetof(iter__pack_row, unused) == 84,
                "the layout of rows");
 
 typedef struct refusal {
@@ -39,12 +39,12 @@ static bool refuse(const refusal *why, const char *format, ...) {
 /* ---- What stands against it ----------------------------------------------------------------------------------- */
 
 /* Per sample these make the calls that they made in plan, with other numbers. */
-static bool is_known(const iter_stage *stage) {
+static bool is_known(const iter__stage *stage) {
     return stage->ops == &iter__transform_random_crop ||
            stage->ops == &iter__transform_random_flip || stage->ops == &iter__transform_cutout;
 }
 
-static bool table_fits(const iter_pack *pack, const pack_pass *pass, const refusal *why) {
+static bool table_fits(const iter__pack *pack, const pack_pass *pass, const refusal *why) {
     for (int32_t i = 0; i < pass->n_calls && (pass->table || pass->has_tables); i++)
         if (pass->calls[i].verb == ITER__FOLD_TABLE)
             return refuse(why, "%s: a table of bytes, which no kernel looks up",
@@ -85,7 +85,7 @@ static bool numbers_fit(const pack_pass *pass, const refusal *why) {
     return true;
 }
 
-static bool geometry_fits(const iter_pack *pack, const pack_pass *pass, const refusal *why) {
+static bool geometry_fits(const iter__pack *pack, const pack_pass *pass, const refusal *why) {
     int32_t n_pads = 0, n_cuts = 0;
     for (int32_t i = 0; i < pass->n_calls; i++) {
         const fold_call *call = &pass->calls[i];
@@ -100,7 +100,7 @@ static bool geometry_fits(const iter_pack *pack, const pack_pass *pass, const re
         n_cuts = pass->fixed->is_table ? 0 : pass->fixed->n_cuts;
     }
     for (int32_t i = 0; i < pass->n_stages && pass->is_random; i++) {
-        const iter_stage *stage = pack->stages[pass->first_stage + i];
+        const iter__stage *stage = pack->stages[pass->first_stage + i];
         if (stage->ops->fold_sample && !is_known(stage))
             return refuse(why, "%s: draws its geometry itself", stage->ops->base.name);
     }
@@ -119,8 +119,8 @@ static float fill_value(const pack_pass *pass, int32_t fill, int64_t channel) {
     return pass->fills[fill].f32[channel];
 }
 
-static void write_program(const pack_pass *pass, iter_pack_program *out) {
-    *out = (iter_pack_program){
+static void write_program(const pack_pass *pass, iter__pack_program *out) {
+    *out = (iter__pack_program){
         .in_dtype = (int32_t)pass->in.dtype,
         .out_dtype = (int32_t)pass->out.dtype,
         .in_height = (int32_t)pass->in_height,
@@ -141,10 +141,11 @@ static void write_program(const pack_pass *pass, iter_pack_program *out) {
     }
 }
 
-bool iter__pack_program(const iter_pack *pack, iter_pack_program *out, char *why, size_t capacity) {
+bool iter__pack_program_make(const iter__pack *pack, iter__pack_program *out, char *why,
+                             size_t capacity) {
     const refusal no = {why, capacity};
     const pack_pass *pass = &pack->passes[0];
-    *out = (iter_pack_program){0};
+    *out = (iter__pack_program){0};
     if (pack->n_passes > 1) return refuse(&no, "more than one pass over the row");
     if (!table_fits(pack, pass, &no) || !types_fit(pass, &no) || !sizes_fit(pass, &no) ||
         !numbers_fit(pass, &no) || !geometry_fits(pack, pass, &no))
@@ -159,7 +160,7 @@ static int32_t fill_number(const iter_fold *fold, int32_t order) {
     return order < 0 ? -1 : fold->fill_of[order];
 }
 
-static void write_row(const iter_fold *fold, iter_pack_row *out) {
+static void write_row(const iter_fold *fold, iter__pack_row *out) {
     out->y_offset = (int32_t)fold->y.offset;
     out->y_low = (int32_t)fold->y.low;
     out->y_high = (int32_t)fold->y.high;
@@ -180,11 +181,11 @@ static void write_row(const iter_fold *fold, iter_pack_row *out) {
     }
 }
 
-void iter__pack_row(const iter_pack *pack, const iter_pack_sample *sample, void *scratch,
-                    iter_pack_row *out) {
+void iter__pack_row_make(const iter__pack *pack, const iter__pack_sample *sample, void *scratch,
+                         iter__pack_row *out) {
     const pack_pass *pass = &pack->passes[0];
     const uint64_t source = out->source;
-    *out = (iter_pack_row){.source = source, .y_step = 1, .x_step = 1, .pad = -1};
+    *out = (iter__pack_row){.source = source, .y_step = 1, .x_step = 1, .pad = -1};
     const iter_fold *geometry = pass->fixed;
     iter_fold fold;
     if (!geometry) {

@@ -7,24 +7,25 @@
 
 #define PACK_MAX_PASSES 8 /* more rounding casts than any sensible chain has */
 
-struct iter_pack {
+struct iter__pack {
     pack_pass passes[PACK_MAX_PASSES];
     int32_t n_passes;
     int32_t n_stages;
-    const iter_stage **stages; /* [n_stages], borrowed tables and options */
-    uint64_t *keys;            /* [n_stages] */
-    iter_cpu level;
+    const iter__stage **stages; /* [n_stages], borrowed tables and options */
+    uint64_t *keys;             /* [n_stages] */
+    iter__cpu level;
     size_t line_bytes, table_bytes,
         between_bytes; /* scratch: line, tables, two buffers between passes */
 };
 
 /* This sample's geometry, into a fold that was started. */
-void iter__pack_fold(const iter_pack *pack, const pack_pass *pass, const iter_pack_sample *sample,
+void iter__pack_fold(const iter__pack *pack, const pack_pass *pass, const iter__pack_sample *sample,
                      iter_fold *fold);
 
-/* iter_pack_ops.program and .row */
-bool iter__pack_program(const iter_pack *pack, iter_pack_program *out, char *why, size_t capacity);
-void iter__pack_row(const iter_pack *pack, const iter_pack_sample *sample, void *scratch,
-                    iter_pack_row *out);
+/* iter__pack_ops.program and .row */
+bool iter__pack_program_make(const iter__pack *pack, iter__pack_program *out, char *why,
+                             size_t capacity);
+void iter__pack_row_make(const iter__pack *pack, const iter__pack_sample *sample, void *scratch,
+                         iter__pack_row *out);
 
 #endif

@@ -77,7 +77,7 @@ extern const resample_kernels iter__resample_vnni; /* AVX-512 with its dot produ
 extern const uint8_t iter__resample_orders[RESAMPLE_MAX_CHANNELS][4][16];
 
 /* The kernels of a level. */
-const resample_kernels *iter__resample_kernels(iter_cpu level);
+const resample_kernels *iter__resample_kernels(iter__cpu level);
 
 /* Most taps that a window can have. */
 int32_t iter__resample_taps(resample_filter filter, int64_t n_in, int64_t n_out);

@@ -24,7 +24,7 @@ const uint8_t iter__resample_orders[RESAMPLE_MAX_CHANNELS][4][16] = {
 };
 /* clang-format on */
 
-const resample_kernels *iter__resample_kernels(iter_cpu level) {
+const resample_kernels *iter__resample_kernels(iter__cpu level) {
 #if defined(__x86_64__)
     if (level == ITER_CPU_AVX512)
         return __builtin_cpu_supports("avx512vnni") ? &iter__resample_vnni : &iter__resample_avx512;

@@ -70,7 +70,7 @@ typedef struct cuda_blas {
 } cuda_blas;
 
 typedef struct cuda_machine {
-    iter_cuda_driver cuda;
+    iter__cuda_driver cuda;
     cuda_dnn dnn;   /* where a net needs it */
     cuda_blas blas; /* likewise */
     CUdevice number;

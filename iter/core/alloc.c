@@ -42,8 +42,8 @@ long iter__alloc_fail_after = -1;
 static _Thread_local unsigned n_refused;
 static long n_live;
 static long n_allocations;
-static iter_alloc_bytes held[ITER_ALLOC_KINDS];
-static _Thread_local iter_account *account; /* the innermost one of this thread */
+static iter__alloc_bytes held[ITER_ALLOC_KINDS];
+static _Thread_local iter__account *account; /* the innermost one of this thread */
 
 /* Counts one allocation; false = this one has to fail. */
 static bool may_allocate(void) {
@@ -61,7 +61,7 @@ static void count_live(long change) {
     __atomic_add_fetch(&n_live, change, __ATOMIC_RELAXED);
 }
 
-void iter__alloc_book(iter_alloc_kind kind, long long bytes) {
+void iter__alloc_book(iter__alloc_kind kind, long long bytes) {
     const long long now = __atomic_add_fetch(&held[kind].now, bytes, __ATOMIC_RELAXED);
     long long peak = __atomic_load_n(&held[kind].peak, __ATOMIC_RELAXED);
     while (now > peak && !__atomic_compare_exchange_n(&held[kind].peak, &peak, now, true,
@@ -69,9 +69,9 @@ void iter__alloc_book(iter_alloc_kind kind, long long bytes) {
     }
 }
 
-iter_alloc_bytes iter__alloc_bytes(iter_alloc_kind kind) {
-    return (iter_alloc_bytes){__atomic_load_n(&held[kind].now, __ATOMIC_RELAXED),
-                              __atomic_load_n(&held[kind].peak, __ATOMIC_RELAXED)};
+iter__alloc_bytes iter__alloc_held(iter__alloc_kind kind) {
+    return (iter__alloc_bytes){__atomic_load_n(&held[kind].now, __ATOMIC_RELAXED),
+                               __atomic_load_n(&held[kind].peak, __ATOMIC_RELAXED)};
 }
 
 /* ---- Accounts -------------------------------------------------------------------------------- */
@@ -84,7 +84,7 @@ static uint64_t block_cost(size_t bytes) {
 
 /* Charges every account of this thread, or none: false = one of them has no room. */
 static bool charge(uint64_t bytes) {
-    for (iter_account *a = account; a; a = a->outer) {
+    for (iter__account *a = account; a; a = a->outer) {
         if (!a->limit && a->find_limit && a->held + bytes > ITER_ACCOUNT_FREE) {
             a->limit = a->find_limit();
             a->find_limit = NULL;
@@ -93,22 +93,22 @@ static bool charge(uint64_t bytes) {
         a->wanted = a->held + bytes;
         return false;
     }
-    for (iter_account *a = account; a; a = a->outer)
+    for (iter__account *a = account; a; a = a->outer)
         a->held += bytes;
     return true;
 }
 
 static void discharge(uint64_t bytes) {
-    for (iter_account *a = account; a; a = a->outer)
+    for (iter__account *a = account; a; a = a->outer)
         a->held -= bytes < a->held ? bytes : a->held;
 }
 
-void iter__account_open(iter_account *opened) {
+void iter__account_open(iter__account *opened) {
     opened->outer = account;
     account = opened;
 }
 
-void iter__account_close(iter_account *closed) {
+void iter__account_close(iter__account *closed) {
     assert(account == closed);
     account = closed->outer;
 }

@@ -36,19 +36,19 @@ unsigned iter__alloc_refused(void);
 /* Bytes held now and at most so far, by where they lie: blocks as asked for, mappings in whole
  * pages. All from here are HOST; what comes from elsewhere (page-locked, on a device) is booked by
  * whoever takes it, and taken off with a negative number. */
-typedef enum iter_alloc_kind {
+typedef enum iter__alloc_kind {
     ITER_ALLOC_HOST,
     ITER_ALLOC_PINNED,
     ITER_ALLOC_DEVICE,
     ITER_ALLOC_KINDS
-} iter_alloc_kind;
+} iter__alloc_kind;
 
-typedef struct iter_alloc_bytes {
+typedef struct iter__alloc_bytes {
     long long now, peak;
-} iter_alloc_bytes;
+} iter__alloc_bytes;
 
-void iter__alloc_book(iter_alloc_kind kind, long long bytes);
-iter_alloc_bytes iter__alloc_bytes(iter_alloc_kind kind);
+void iter__alloc_book(iter__alloc_kind kind, long long bytes);
+iter__alloc_bytes iter__alloc_held(iter__alloc_kind kind);
 
 /*
  * What one thread holds of all that it allocated here since the account was opened, and a limit for
@@ -56,22 +56,22 @@ iter_alloc_bytes iter__alloc_bytes(iter_alloc_kind kind);
  * own bytes. Accounts nest: the outer one counts what the inner one counts. Other threads do not
  * count, nor does memory from malloc().
  */
-typedef struct iter_account iter_account;
-struct iter_account {
+typedef struct iter__account iter__account;
+struct iter__account {
     uint64_t limit; /* bytes held at a time; 0 = find_limit says it when it is first needed */
     /* Called once, when more than ITER_ACCOUNT_FREE bytes are held; NULL = there is no limit. */
     uint64_t (*find_limit)(void);
     uint64_t held;
     uint64_t wanted; /* bytes held if the last refused allocation had not been; 0 = none was */
-    iter_account *outer;
+    iter__account *outer;
 };
 
 #define ITER_ACCOUNT_FREE ((uint64_t)64 << 20)
 
 /* Opens in the calling thread; `account` has its limit and zeros. Must be closed there, the last one
  * first. */
-void iter__account_open(iter_account *account);
-void iter__account_close(iter_account *account);
+void iter__account_open(iter__account *account);
+void iter__account_close(iter__account *account);
 
 /* For tests. fail_after = n: the n-th allocation from now (0 = the next) fails; -1 = none. All
  * counters are atomic. */

@@ -20,7 +20,7 @@ struct iter_chain {
     atomic_int references;
     atomic_bool frozen; /* atomic because two loaders may begin to use one chain at once */
     int32_t n_stages, capacity;
-    iter_stage *stages;
+    iter__stage *stages;
     char *text; /* NULL while empty */
 };
 
@@ -28,7 +28,7 @@ static iter_status no_memory(iter_error *err) {
     return iter__fail(err, ITER_ENOMEM, "chain: out of memory");
 }
 
-static void free_stage(iter_stage *stage) {
+static void free_stage(iter__stage *stage) {
     if (stage->options) iter__options_free(&stage->ops->base, stage->options);
     iter__free(stage->options);
     stage->options = NULL;
@@ -41,7 +41,7 @@ static iter_status alloc_options(const iter_transform_ops *ops, void **out, iter
     return *out ? ITER_OK : no_memory(err);
 }
 
-static iter_status set_field(iter_stage *stage, const char *field, iter_error *err) {
+static iter_status set_field(iter__stage *stage, const char *field, iter_error *err) {
     const size_t length = strlen(field);
     if (length == 0 || length >= ITER_NAME_MAX)
         return iter__fail(err, ITER_EINVAL, "%s: field is '%.40s', a name has 1 to %d characters",
@@ -52,7 +52,7 @@ static iter_status set_field(iter_stage *stage, const char *field, iter_error *e
 
 /* "name:key=value,field=label", with what precedes it in the chain; NULL when there is no
  * memory. */
-static char *text_with(const iter_chain *chain, const iter_stage *stage) {
+static char *text_with(const iter_chain *chain, const iter__stage *stage) {
     const iter_ops *base = &stage->ops->base;
     char field[2 * ITER_NAME_MAX + 3] = "";
     const int length = stage->options ? iter__options_text(base, stage->options, ',', NULL, 0) : 0;
@@ -71,7 +71,7 @@ static char *text_with(const iter_chain *chain, const iter_stage *stage) {
 static iter_status grow(iter_chain *chain, iter_error *err) {
     if (chain->n_stages < chain->capacity) return ITER_OK;
     const int32_t capacity = chain->capacity ? 2 * chain->capacity : 8;
-    iter_stage *stages = iter__realloc(chain->stages, (size_t)capacity * sizeof(chain->stages[0]));
+    iter__stage *stages = iter__realloc(chain->stages, (size_t)capacity * sizeof(chain->stages[0]));
     if (!stages) return no_memory(err);
     chain->stages = stages;
     chain->capacity = capacity;
@@ -79,7 +79,7 @@ static iter_status grow(iter_chain *chain, iter_error *err) {
 }
 
 /* Takes over stage->options, on failure too. */
-static iter_status append(iter_chain *chain, iter_stage *stage, iter_error *err) {
+static iter_status append(iter_chain *chain, iter__stage *stage, iter_error *err) {
     iter_status status = iter__options_check(&stage->ops->base, stage->options, err);
     if (status >= 0) status = grow(chain, err);
     char *text = status >= 0 ? text_with(chain, stage) : NULL;
@@ -105,8 +105,8 @@ static iter_status check_open(const iter_chain *chain, iter_error *err) {
 
 /* One parsed stage, appended. The column is that of its name where the argument is not known. */
 static iter_status add_call(iter_chain *chain, const iter_registry *registry,
-                            const iter_grammar_call *call, int32_t column, iter_error *err) {
-    iter_stage stage = {.column = column};
+                            const iter__grammar_call *call, int32_t column, iter_error *err) {
+    iter__stage stage = {.column = column};
     char hint[ITER_HINT_MAX];
     stage.ops = iter_registry_transform(registry, call->name);
     if (!stage.ops)
@@ -132,7 +132,7 @@ static iter_status add_stages(iter_chain *chain, const iter_registry *registry, 
                               bool only_one, iter_error *err) {
     const char *cursor = text;
     while (cursor) {
-        iter_grammar_call call;
+        iter__grammar_call call;
         char *block;
         ITER_TRY(iter__grammar_stage(text, &cursor, &call, &block, err));
         const iter_status status =
@@ -187,7 +187,7 @@ iter_status iter_chain_add_text(iter_chain *chain, const iter_registry *registry
 iter_status iter_chain_add(iter_chain *chain, const char *name, const iter_transform_ops *ops,
                            const char *field, const void *options, size_t options_size,
                            iter_error *err) {
-    iter_stage stage = {0};
+    iter__stage stage = {0};
     char hint[ITER_HINT_MAX];
     ITER_TRY(check_open(chain, err));
     if (ops) ITER_TRY(iter__transform_check(ops, err));
@@ -242,7 +242,7 @@ int32_t iter__chain_n_stages(const iter_chain *chain) {
     return chain ? chain->n_stages : 0;
 }
 
-const iter_stage *iter__chain_stage(const iter_chain *chain, int32_t i) {
+const iter__stage *iter__chain_stage(const iter_chain *chain, int32_t i) {
     return &chain->stages[i];
 }
 

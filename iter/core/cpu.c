@@ -16,7 +16,7 @@
 
 #include "iter/core/cpu.h"
 
-/* Names in the order of iter_cpu. */
+/* Names in the order of iter__cpu. */
 static const char *const cpu_names[] = {"generic", "avx2", "avx512", "neon"};
 
 #if defined(__x86_64__)
@@ -28,7 +28,7 @@ static int has_f16c(void) {
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx >> 29 & 1u);
 }
 
-static iter_cpu highest_level(void) {
+static iter__cpu highest_level(void) {
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !has_f16c()) return ITER_CPU_GENERIC;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -39,34 +39,34 @@ static iter_cpu highest_level(void) {
 
 #elif defined(__aarch64__)
 
-static iter_cpu highest_level(void) {
+static iter__cpu highest_level(void) {
     return ITER_CPU_NEON;
 }
 
 #else
 
-static iter_cpu highest_level(void) {
+static iter__cpu highest_level(void) {
     return ITER_CPU_GENERIC;
 }
 
 #endif
 
 /* True where a machine whose best level is `best` can run `level`. */
-static int has_level(iter_cpu best, iter_cpu level) {
+static int has_level(iter__cpu best, iter__cpu level) {
     if (level == ITER_CPU_GENERIC || level == best) return 1;
     return best == ITER_CPU_AVX512 && level == ITER_CPU_AVX2;
 }
 
-iter_cpu iter__cpu_level(void) {
-    const iter_cpu best = highest_level();
+iter__cpu iter__cpu_level(void) {
+    const iter__cpu best = highest_level();
     const char *wish = getenv("ITER_CPU"); /* NOLINT(concurrency-mt-unsafe): read only */
     if (!wish) return best;
     for (int i = 0; i < (int)(sizeof(cpu_names) / sizeof(cpu_names[0])); i++)
-        if (strcmp(wish, cpu_names[i]) == 0 && has_level(best, (iter_cpu)i)) return (iter_cpu)i;
+        if (strcmp(wish, cpu_names[i]) == 0 && has_level(best, (iter__cpu)i)) return (iter__cpu)i;
     return best;
 }
 
-const char *iter__cpu_text(iter_cpu level) {
+const char *iter__cpu_text(iter__cpu level) {
     return (unsigned)level < sizeof(cpu_names) / sizeof(cpu_names[0]) ? cpu_names[level] : "?";
 }
 

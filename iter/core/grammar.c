@@ -99,7 +99,7 @@ static iter_status begin(scanner *s, const char *text, const char *at, char **ou
     return ITER_OK;
 }
 
-static iter_status read_name(scanner *s, const char *what, iter_grammar_call *out) {
+static iter_status read_name(scanner *s, const char *what, iter__grammar_call *out) {
     const char *start = s->at;
     while (is_name(*s->at))
         s->at++;
@@ -142,11 +142,11 @@ static iter_status read_value(scanner *s, const char *stops, bool trim, const ch
 }
 
 /* [key =] value */
-static iter_status read_arg(scanner *s, const dialect *d, iter_grammar_call *out) {
+static iter_status read_arg(scanner *s, const dialect *d, iter__grammar_call *out) {
     if (out->n_args == ITER_GRAMMAR_ARGS)
         return fail_at(s, s->at, "%s: more than %d arguments", out->name, ITER_GRAMMAR_ARGS);
-    iter_grammar_arg *arg = &out->args[out->n_args];
-    *arg = (iter_grammar_arg){NULL, NULL, column(s, s->at)};
+    iter__grammar_arg *arg = &out->args[out->n_args];
+    *arg = (iter__grammar_arg){NULL, NULL, column(s, s->at)};
 
     const char *start = s->at, *end = start;
     while (is_key(*end))
@@ -169,7 +169,7 @@ static iter_status read_arg(scanner *s, const dialect *d, iter_grammar_call *out
 }
 
 /* Arguments up to the end, or to '|' in a chain. */
-static iter_status read_args(scanner *s, const dialect *d, iter_grammar_call *out) {
+static iter_status read_args(scanner *s, const dialect *d, iter__grammar_call *out) {
     for (;;) {
         if (!d->keys_only) skip_blanks(s);
         ITER_TRY(read_arg(s, d, out));
@@ -182,7 +182,7 @@ static iter_status read_args(scanner *s, const dialect *d, iter_grammar_call *ou
                    d->between);
 }
 
-static iter_status read_dataset(scanner *s, iter_grammar_call *out) {
+static iter_status read_dataset(scanner *s, iter__grammar_call *out) {
     ITER_TRY(read_name(s, "dataset", out));
     if (*s->at != ':')
         return fail_at(s, s->at, "expected ':' after the dataset's name, as in cifar10:path");
@@ -195,7 +195,7 @@ static iter_status read_dataset(scanner *s, iter_grammar_call *out) {
     return read_args(s, &dataset_dialect, out);
 }
 
-static iter_status read_stage(scanner *s, iter_grammar_call *out) {
+static iter_status read_stage(scanner *s, iter__grammar_call *out) {
     skip_blanks(s);
     ITER_TRY(read_name(s, "stage", out));
     skip_blanks(s);
@@ -209,10 +209,10 @@ static iter_status read_stage(scanner *s, iter_grammar_call *out) {
     return read_args(s, &stage_dialect, out);
 }
 
-iter_status iter__grammar_dataset(const char *text, iter_grammar_call *out, char **out_text,
+iter_status iter__grammar_dataset(const char *text, iter__grammar_call *out, char **out_text,
                                   iter_error *err) {
     scanner s;
-    *out = (iter_grammar_call){0};
+    *out = (iter__grammar_call){0};
     ITER_TRY(begin(&s, text, text, out_text, err));
     const iter_status status = read_dataset(&s, out);
     if (status < 0) {
@@ -222,10 +222,10 @@ iter_status iter__grammar_dataset(const char *text, iter_grammar_call *out, char
     return status;
 }
 
-iter_status iter__grammar_stage(const char *text, const char **cursor, iter_grammar_call *out,
+iter_status iter__grammar_stage(const char *text, const char **cursor, iter__grammar_call *out,
                                 char **out_text, iter_error *err) {
     scanner s;
-    *out = (iter_grammar_call){0};
+    *out = (iter__grammar_call){0};
     ITER_TRY(begin(&s, text, *cursor, out_text, err));
     const iter_status status = read_stage(&s, out);
     if (status < 0) {
@@ -239,14 +239,14 @@ iter_status iter__grammar_stage(const char *text, const char **cursor, iter_gram
 
 /* ---- Arguments into options ------------------------------------------------------------------ */
 
-static bool is_skipped(const iter_grammar_arg *arg, const char *skip) {
+static bool is_skipped(const iter__grammar_arg *arg, const char *skip) {
     return skip && arg->key && strcmp(arg->key, skip) == 0;
 }
 
 /* The option an argument is for, `skip` itself for the caller's, or NULL. */
-static const void *target_of(const iter_grammar_call *call, int i, const iter_ops *ops,
+static const void *target_of(const iter__grammar_call *call, int i, const iter_ops *ops,
                              const char *skip, int *out_positional) {
-    const iter_grammar_arg *arg = &call->args[i];
+    const iter__grammar_arg *arg = &call->args[i];
     *out_positional = 0;
     if (is_skipped(arg, skip)) return skip;
     for (int j = 0; j <= i; j++)
@@ -268,7 +268,7 @@ static const char *list_item(const char *value, char out[NUMBER_MAX]) {
 }
 
 /* Joins the numbers of argument i and of the unnamed ones after it; answers how many there are. */
-static int join_numbers(const iter_grammar_call *call, int i, char *out, size_t capacity) {
+static int join_numbers(const iter__grammar_call *call, int i, char *out, size_t capacity) {
     char item[NUMBER_MAX];
     size_t used = 0;
     int n = 0;
@@ -282,7 +282,7 @@ static int join_numbers(const iter_grammar_call *call, int i, char *out, size_t 
 }
 
 /* "mean=0.5,0.5,0.5" would be a list of one number and two unnamed arguments. */
-static iter_status check_list(const iter_grammar_call *call, int i, const iter_ops *ops,
+static iter_status check_list(const iter__grammar_call *call, int i, const iter_ops *ops,
                               const iter_option *row, iter_error *err) {
     char joined[160];
     if (!call->args[i].key || row->type != ITER_OPTION_LIST) return ITER_OK;
@@ -292,7 +292,7 @@ static iter_status check_list(const iter_grammar_call *call, int i, const iter_o
 }
 
 /* An argument that no option is for. */
-static iter_status fail_target(const iter_grammar_call *call, int i, const iter_ops *ops,
+static iter_status fail_target(const iter__grammar_call *call, int i, const iter_ops *ops,
                                int positional, const char *skip, iter_error *err) {
     const iter_option *first = iter__options_find(ops, NULL, 1);
     char joined[160];
@@ -305,9 +305,9 @@ static iter_status fail_target(const iter_grammar_call *call, int i, const iter_
     return iter__options_unknown(ops, call->args[i].key, positional, skip, err);
 }
 
-static iter_status apply_arg(const iter_grammar_call *call, int i, const iter_ops *ops,
+static iter_status apply_arg(const iter__grammar_call *call, int i, const iter_ops *ops,
                              void *values, const char *skip, iter_error *err) {
-    const iter_grammar_arg *arg = &call->args[i];
+    const iter__grammar_arg *arg = &call->args[i];
     int positional, other;
     const void *target = target_of(call, i, ops, skip, &positional);
     for (int j = 0; target && j < i; j++)
@@ -320,7 +320,7 @@ static iter_status apply_arg(const iter_grammar_call *call, int i, const iter_op
     return iter__options_set(ops, values, arg->key, positional, arg->value, err);
 }
 
-iter_status iter__grammar_apply(const iter_grammar_call *call, const iter_ops *ops, void *values,
+iter_status iter__grammar_apply(const iter__grammar_call *call, const iter_ops *ops, void *values,
                                 const char *skip, iter_error *err) {
     iter__options_defaults(ops, values);
     for (int i = 0; i < call->n_args; i++) {

@@ -15,32 +15,32 @@
 
 #define ITER_GRAMMAR_ARGS 32
 
-typedef struct iter_grammar_arg {
+typedef struct iter__grammar_arg {
     const char *key; /* NULL = positional */
     const char *value;
     int column;
-} iter_grammar_arg;
+} iter__grammar_arg;
 
-typedef struct iter_grammar_call {
+typedef struct iter__grammar_call {
     const char *name;
     const char *path; /* datasets only, else NULL */
     int column;
     int n_args;
-    iter_grammar_arg args[ITER_GRAMMAR_ARGS];
-} iter_grammar_call;
+    iter__grammar_arg args[ITER_GRAMMAR_ARGS];
+} iter__grammar_call;
 
 /* Parses "name:path?k=v&k=v". Texts live in *out_text (iter__free) beside the call. */
-iter_status iter__grammar_dataset(const char *text, iter_grammar_call *out, char **out_text,
+iter_status iter__grammar_dataset(const char *text, iter__grammar_call *out, char **out_text,
                                   iter_error *err);
 
 /* Parses one stage or sampler, "name:a,k=v", from *cursor up to '|' or the end; *cursor moves past
  * the '|', or to NULL at the end. */
-iter_status iter__grammar_stage(const char *text, const char **cursor, iter_grammar_call *out,
+iter_status iter__grammar_stage(const char *text, const char **cursor, iter__grammar_call *out,
                                 char **out_text, iter_error *err);
 
 /* Defaults, then every argument of the call, into values[ops->options_size]; an argument called
  * `skip` (NULL = none) is left to the caller. */
-iter_status iter__grammar_apply(const iter_grammar_call *call, const iter_ops *ops, void *values,
+iter_status iter__grammar_apply(const iter__grammar_call *call, const iter_ops *ops, void *values,
                                 const char *skip, iter_error *err);
 
 #endif

@@ -8,20 +8,20 @@
 
 #include "iter/core/chain.h"
 
-typedef struct iter_pack iter_pack;
+typedef struct iter__pack iter__pack;
 
 /* Which sample the random numbers belong to. */
-typedef struct iter_pack_sample {
+typedef struct iter__pack_sample {
     uint64_t seed, position;
     uint32_t epoch;
-} iter_pack_sample;
+} iter__pack_sample;
 
 /* The same pass for who runs it elsewhere: image in, image out, one multiply and one add. What is the
  * same for all rows. */
 #define ITER_PACK_CHANNELS 8
 #define ITER_PACK_CUTS     4
 
-typedef struct iter_pack_program {
+typedef struct iter__pack_program {
     int32_t in_dtype, out_dtype; /* iter_dtype; u8 in; u8, f16, bf16 or f32 out */
     int32_t in_height, in_width, out_height, out_width, channels;
     int32_t in_hwc, out_hwc; /* 1 = channels stand side by side */
@@ -30,12 +30,12 @@ typedef struct iter_pack_program {
     /* finished output elements, by number: what pads and cutouts write */
     int32_t n_fills;
     float fills[1 + ITER_PACK_CUTS][ITER_PACK_CHANNELS]; /* as f32, to be rounded as the rest is */
-} iter_pack_program;
+} iter__pack_program;
 
 /* One row's geometry. Output pixel (y, x) inside [y_low, y_high) x [x_low, x_high) comes from source
  * pixel (y_offset + y_step * y, x_offset + x_step * x); outside it is fill `pad`; then cuts are
  * written over, in order. Fixed layout: kernels read it. */
-typedef struct iter_pack_row {
+typedef struct iter__pack_row {
     uint64_t source; /* which row of the source; the caller's to set */
     int32_t y_offset, y_low, y_high, x_offset, x_low, x_high;
     int8_t y_step, x_step; /* 1 or -1 */
@@ -46,39 +46,39 @@ typedef struct iter_pack_row {
         int32_t fill;
     } cuts[ITER_PACK_CUTS];
     uint32_t unused;
-} iter_pack_row;
+} iter__pack_row;
 
-typedef struct iter_pack_ops {
+typedef struct iter__pack_ops {
     /* Folds stages[0..n) (each with fold_plan) over a fixed shape. *out_desc is the row's shape;
      * *out_scratch the bytes run() needs. Errors name the stage. n = 0 is a plain copy. */
-    iter_status (*create)(const iter_desc *in, const iter_stage *const *stages, int32_t n,
-                          iter_pack **out, iter_desc *out_desc, size_t *out_scratch,
+    iter_status (*create)(const iter_desc *in, const iter__stage *const *stages, int32_t n,
+                          iter__pack **out, iter_desc *out_desc, size_t *out_scratch,
                           iter_error *err);
-    void (*destroy)(iter_pack *pack);
+    void (*destroy)(iter__pack *pack);
     /* One sample: dense `in` (any alignment) to dense `out`. next_in: NULL, or the input of the
      * next call, whose lines are prefetched meanwhile. Read-only on pack, any number of threads;
      * scratch per thread, 64-byte aligned. */
-    void (*run)(const iter_pack *pack, const void *in, void *out, const iter_pack_sample *sample,
+    void (*run)(const iter__pack *pack, const void *in, void *out, const iter__pack_sample *sample,
                 void *scratch, const void *next_in);
     /* The same where the rows of an image come one after the other: begin(), then band() for source
      * rows [first, end) of `in`, each from where the one before ended, up to the last. scratch is left
      * alone in between. begin: false = not this sample: run() it. */
-    bool (*begin)(const iter_pack *pack, const iter_pack_sample *sample, void *scratch);
-    void (*band)(const iter_pack *pack, const void *in, void *out, void *scratch, int64_t first,
+    bool (*begin)(const iter__pack *pack, const iter__pack_sample *sample, void *scratch);
+    void (*band)(const iter__pack *pack, const void *in, void *out, void *scratch, int64_t first,
                  int64_t end);
     /* True where run() only copies bytes: the row may be read straight into its place. */
-    bool (*is_copy)(const iter_pack *pack);
-    /* True where every row can be said by a program and an iter_pack_row; else `why`[capacity] says
+    bool (*is_copy)(const iter__pack *pack);
+    /* True where every row can be said by a program and an iter__pack_row; else `why`[capacity] says
      * what stands against it. */
-    bool (*program)(const iter_pack *pack, iter_pack_program *out, char *why, size_t capacity);
+    bool (*program)(const iter__pack *pack, iter__pack_program *out, char *why, size_t capacity);
     /* The geometry that run() would use for this sample; `source` is left alone. */
-    void (*row)(const iter_pack *pack, const iter_pack_sample *sample, void *scratch,
-                iter_pack_row *out);
+    void (*row)(const iter__pack *pack, const iter__pack_sample *sample, void *scratch,
+                iter__pack_row *out);
     /* One line for the plan: "crop 32x32 of 40x40, flip, a*x+b per channel, u8 to f32, CHW to CHW
      * (avx512)". */
-    void (*text)(const iter_pack *pack, char *out, size_t capacity);
-} iter_pack_ops;
+    void (*text)(const iter__pack *pack, char *out, size_t capacity);
+} iter__pack_ops;
 
-extern const iter_pack_ops iter__pack;
+extern const iter__pack_ops iter__packer;
 
 #endif

@@ -60,13 +60,13 @@ static void fill_table(iter_rng rng, uint32_t n, uint16_t *table) {
 }
 
 /* f_r of the head comment. In 16 bits throughout, so that compilers keep to 16-bit lanes. */
-static inline uint16_t hash_narrow(const iter_permutation *p, int r, uint16_t half) {
+static inline uint16_t hash_narrow(const iter__permutation *p, int r, uint16_t half) {
     const uint16_t top = (uint16_t)(((uint32_t)half * p->low[r]) >> 16);
     const uint16_t bottom = (uint16_t)((uint32_t)half * p->high[r]);
     return (uint16_t)(top + bottom + (uint16_t)p->add[r]);
 }
 
-static void split(const iter_permutation *p, const uint32_t *x, uint16_t *left, uint16_t *right,
+static void split(const iter__permutation *p, const uint32_t *x, uint16_t *left, uint16_t *right,
                   uint32_t n) {
     const uint32_t offset = (uint32_t)p->offset, mask = (uint32_t)mask_of(p->bits);
     const unsigned right_bits = p->right_bits;
@@ -80,7 +80,7 @@ static void split(const iter_permutation *p, const uint32_t *x, uint16_t *left, 
 
 /* One evaluation of all lanes, round by round: the multiplications of one lane wait for one
  * another, those of different lanes do not. */
-static void evaluate_lanes(const iter_permutation *p, uint32_t *x) {
+static void evaluate_lanes(const iter__permutation *p, uint32_t *x) {
     const uint16_t right_mask = (uint16_t)mask_of(p->right_bits);
     const uint16_t left_mask = (uint16_t)mask_of((unsigned)p->bits - p->right_bits);
     uint16_t left[LANES], right[LANES];
@@ -97,7 +97,7 @@ static void evaluate_lanes(const iter_permutation *p, uint32_t *x) {
 
 /* The same of the first FEW lanes, all rounds of a lane at once: where there are few, the way
  * through memory is what costs. */
-static void evaluate_few(const iter_permutation *p, uint32_t *x) {
+static void evaluate_few(const iter__permutation *p, uint32_t *x) {
     const uint16_t right_mask = (uint16_t)mask_of(p->right_bits);
     const uint16_t left_mask = (uint16_t)mask_of((unsigned)p->bits - p->right_bits);
     uint16_t left[FEW], right[FEW];
@@ -156,7 +156,7 @@ static uint32_t gather_walkers(uint32_t *x, uint32_t *slot, uint32_t n, uint32_t
 }
 
 /* positions NULL = position, position + 1, ... */
-static void run_narrow(const iter_permutation *p, uint64_t position, const uint64_t *positions,
+static void run_narrow(const iter__permutation *p, uint64_t position, const uint64_t *positions,
                        uint32_t count, uint64_t *out) {
     const uint32_t last = (uint32_t)(p->n - 1);
     uint32_t x[LANES] = {0}; /* what a lane holds */
@@ -184,7 +184,7 @@ static void run_narrow(const iter_permutation *p, uint64_t position, const uint6
     }
 }
 
-static uint64_t evaluate_wide(const iter_permutation *p, uint64_t x) {
+static uint64_t evaluate_wide(const iter__permutation *p, uint64_t x) {
     const unsigned right_bits = p->right_bits;
     const uint64_t left_mask = mask_of(p->bits - right_bits), right_mask = mask_of(right_bits);
     const uint64_t from = (x + p->offset) & mask_of(p->bits);
@@ -196,7 +196,7 @@ static uint64_t evaluate_wide(const iter_permutation *p, uint64_t x) {
     return left << right_bits | right;
 }
 
-static void run_wide(const iter_permutation *p, uint64_t position, const uint64_t *positions,
+static void run_wide(const iter__permutation *p, uint64_t position, const uint64_t *positions,
                      uint32_t count, uint64_t *out) {
     for (uint32_t i = 0; i < count; i++) {
         uint64_t x = positions ? positions[i] : position + i;
@@ -208,7 +208,7 @@ static void run_wide(const iter_permutation *p, uint64_t position, const uint64_
 }
 
 /* The rounds backwards, for either form. */
-static uint64_t evaluate_back(const iter_permutation *p, uint64_t x) {
+static uint64_t evaluate_back(const iter__permutation *p, uint64_t x) {
     const unsigned right_bits = p->right_bits;
     const uint64_t left_mask = mask_of(p->bits - right_bits), right_mask = mask_of(right_bits);
     const bool is_wide = p->bits > 32;
@@ -222,10 +222,10 @@ static uint64_t evaluate_back(const iter_permutation *p, uint64_t x) {
     return ((left << right_bits | right) - p->offset) & mask_of(p->bits);
 }
 
-void iter__permutation_init(iter_permutation *p, uint64_t key, uint32_t epoch, uint64_t n,
+void iter__permutation_init(iter__permutation *p, uint64_t key, uint32_t epoch, uint64_t n,
                             uint16_t *table) {
     assert(n >> 63 == 0);
-    *p = (iter_permutation){.n = n};
+    *p = (iter__permutation){.n = n};
     iter_rng rng = iter_rng_at(key, epoch, 0);
     if (n <= ITER_PERMUTATION_TABLE) {
         assert(table || n == 0);
@@ -244,7 +244,7 @@ void iter__permutation_init(iter_permutation *p, uint64_t key, uint32_t epoch, u
     }
 }
 
-void iter__permutation_run(const iter_permutation *p, uint64_t position, uint32_t count,
+void iter__permutation_run(const iter__permutation *p, uint64_t position, uint32_t count,
                            uint64_t *out) {
     assert(position <= p->n && count <= p->n - position);
     if (p->bits == 0)
@@ -256,7 +256,7 @@ void iter__permutation_run(const iter_permutation *p, uint64_t position, uint32_
         run_wide(p, position, 0, count, out);
 }
 
-void iter__permutation_map(const iter_permutation *p, const uint64_t *positions, uint32_t count,
+void iter__permutation_map(const iter__permutation *p, const uint64_t *positions, uint32_t count,
                            uint64_t *out) {
     if (p->bits == 0)
         for (uint32_t i = 0; i < count; i++)
@@ -267,7 +267,7 @@ void iter__permutation_map(const iter_permutation *p, const uint64_t *positions,
         run_wide(p, 0, positions, count, out);
 }
 
-uint64_t iter__permutation_find(const iter_permutation *p, uint64_t value) {
+uint64_t iter__permutation_find(const iter__permutation *p, uint64_t value) {
     assert(value < p->n);
     uint64_t x = value;
     if (p->bits == 0) {

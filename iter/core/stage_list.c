@@ -31,7 +31,7 @@ static const iter_ops *find_table(const stage_list *list, const char *name) {
 }
 
 /* "no layer is called 'conv'; there are conv2d, relu" */
-static iter_status fail_unknown(const stage_list *list, const iter_grammar_call *call,
+static iter_status fail_unknown(const stage_list *list, const iter__grammar_call *call,
                                 iter_error *err) {
     char known[320], hint[ITER_HINT_MAX];
     iter__suggestion suggestion = {call->name, NULL, 0, NULL};
@@ -60,7 +60,7 @@ static iter_status check_name(const stage_list *list, const char *text, const ch
                       list->what);
 }
 
-static iter_status hand_over(const stage_list *list, const iter_grammar_call *call,
+static iter_status hand_over(const stage_list *list, const iter__grammar_call *call,
                              iter_error *err) {
     const iter_ops *ops = find_table(list, call->name);
     if (!ops) return fail_unknown(list, call, err);
@@ -87,7 +87,7 @@ iter_status iter_stages_parse(const char *text, const char *what, const iter_ops
     const char *cursor = text;
     if (!text[strspn(text, " \t\r\n")]) return ITER_OK; /* blank text is the empty list */
     while (cursor) {
-        iter_grammar_call call;
+        iter__grammar_call call;
         char *block;
         ITER_TRY(check_name(&list, text, cursor, err));
         ITER_TRY(iter__grammar_stage(text, &cursor, &call, &block, err));

@@ -19,7 +19,7 @@
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
 /* Keeps the first error that is not forgotten. */
-static void remember(iter_device *device, const char *message) {
+static void remember(iter__device *device, const char *message) {
     int none = 0;
     if (!atomic_compare_exchange_strong_explicit(&device->lost, &none, 1, memory_order_relaxed,
                                                  memory_order_relaxed))
@@ -28,7 +28,7 @@ static void remember(iter_device *device, const char *message) {
     atomic_store_explicit(&device->lost, 2, memory_order_release); /* the message is there */
 }
 
-iter_status iter__cuda_failed(iter_device *device, iter_error *err, CUresult result,
+iter_status iter__cuda_failed(iter__device *device, iter_error *err, CUresult result,
                               const char *format, ...) {
     char what[200];
     va_list arguments;
@@ -44,7 +44,7 @@ iter_status iter__cuda_failed(iter_device *device, iter_error *err, CUresult res
 }
 
 /* What releases things is called on a lost device, too. */
-static iter_status enter_any(iter_device *device, iter_cuda_scope *scope, iter_error *err) {
+static iter_status enter_any(iter__device *device, iter__cuda_scope *scope, iter_error *err) {
     scope->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUresult result = device->cuda.cuThreadExchangeStreamCaptureMode(&scope->mode);
     if (result != CUDA_SUCCESS)
@@ -57,26 +57,26 @@ static iter_status enter_any(iter_device *device, iter_cuda_scope *scope, iter_e
 
 /* For what releases things: once more, since what is not released now never is. On a device that is
  * taken for lost nobody could ask whether it is done; if the driver thinks otherwise, it is now. */
-static bool enter_to_release(iter_device *device, iter_cuda_scope *scope) {
+static bool enter_to_release(iter__device *device, iter__cuda_scope *scope) {
     if (enter_any(device, scope, NULL) < 0 && enter_any(device, scope, NULL) < 0) return false;
     if (atomic_load_explicit(&device->lost, memory_order_relaxed)) device->cuda.cuCtxSynchronize();
     return true;
 }
 
-iter_status iter__cuda_enter(iter_device *device, iter_cuda_scope *scope, iter_error *err) {
+iter_status iter__cuda_enter(iter__device *device, iter__cuda_scope *scope, iter_error *err) {
     if (atomic_load_explicit(&device->lost, memory_order_acquire) == 2)
         return iter__fail(err, ITER_EDEVICE, "%s", device->lost_message);
     return enter_any(device, scope, err);
 }
 
-void iter__cuda_leave(iter_device *device, iter_cuda_scope *scope) {
+void iter__cuda_leave(iter__device *device, iter__cuda_scope *scope) {
     CUcontext ours;
     device->cuda.cuCtxPopCurrent(&ours);
     device->cuda.cuThreadExchangeStreamCaptureMode(&scope->mode);
 }
 
 /* A call on a stream of the caller's: a capture in the way is ESTATE. */
-static iter_status stream_failed(iter_device *device, iter_error *err, CUresult result,
+static iter_status stream_failed(iter__device *device, iter_error *err, CUresult result,
                                  const char *call) {
     if (iter__cuda_is_capture(result)) {
         char text[160];
@@ -89,7 +89,7 @@ static iter_status stream_failed(iter_device *device, iter_error *err, CUresult 
     return iter__cuda_failed(device, err, result, "%s", call);
 }
 
-static iter_status refuse_capture(iter_device *device, CUstream stream, iter_error *err) {
+static iter_status refuse_capture(iter__device *device, CUstream stream, iter_error *err) {
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
     const CUresult result = device->cuda.cuStreamIsCapturing(stream, &capture);
     if (result != CUDA_SUCCESS) return stream_failed(device, err, result, "cuStreamIsCapturing");
@@ -102,8 +102,8 @@ static iter_status refuse_capture(iter_device *device, CUstream stream, iter_err
 
 /* Takes the context that is current in this thread, if there is one. It stays the caller's, unless it
  * is the primary one: that can be held. */
-static iter_status adopt_current(iter_device *device, bool *found, iter_error *err) {
-    const iter_cuda_driver *cuda = &device->cuda;
+static iter_status adopt_current(iter__device *device, bool *found, iter_error *err) {
+    const iter__cuda_driver *cuda = &device->cuda;
     CUcontext current = NULL, primary = NULL;
     unsigned flags;
     int active = 0;
@@ -128,8 +128,8 @@ static iter_status adopt_current(iter_device *device, bool *found, iter_error *e
     return ITER_OK;
 }
 
-static iter_status retain_primary(iter_device *device, int ordinal, iter_error *err) {
-    const iter_cuda_driver *cuda = &device->cuda;
+static iter_status retain_primary(iter__device *device, int ordinal, iter_error *err) {
+    const iter__cuda_driver *cuda = &device->cuda;
     int n = 0;
     CUresult result = cuda->cuDeviceGetCount(&n);
     if (result != CUDA_SUCCESS) return iter__cuda_failed(device, err, result, "cuDeviceGetCount");
@@ -148,14 +148,14 @@ static iter_status retain_primary(iter_device *device, int ordinal, iter_error *
     return ITER_OK;
 }
 
-static iter_status choose_context(iter_device *device, int32_t wanted, iter_error *err) {
+static iter_status choose_context(iter__device *device, int32_t wanted, iter_error *err) {
     bool found = false;
     if (wanted == 0) ITER_TRY(adopt_current(device, &found, err));
     return found ? ITER_OK : retain_primary(device, wanted == 0 ? 0 : wanted - 1, err);
 }
 
-static iter_status describe(iter_device *device, iter_error *err) {
-    const iter_cuda_driver *cuda = &device->cuda;
+static iter_status describe(iter__device *device, iter_error *err) {
+    const iter__cuda_driver *cuda = &device->cuda;
     char name[64] = "";
     int major = 0, minor = 0;
     CUresult result = cuda->cuDeviceGetName(name, sizeof name, device->number);
@@ -178,8 +178,8 @@ static iter_status describe(iter_device *device, iter_error *err) {
 }
 
 /* In relaxed capture mode. */
-static iter_status open_relaxed(iter_device *device, int32_t wanted, iter_error *err) {
-    iter_cuda_scope scope;
+static iter_status open_relaxed(iter__device *device, int32_t wanted, iter_error *err) {
+    iter__cuda_scope scope;
     ITER_TRY(choose_context(device, wanted, err));
     ITER_TRY(describe(device, err));
     ITER_TRY(iter__cuda_enter(device, &scope, err));
@@ -190,11 +190,11 @@ static iter_status open_relaxed(iter_device *device, int32_t wanted, iter_error 
     return iter__cuda_failed(device, err, result, "cuStreamCreate");
 }
 
-iter_status iter__device_open(int32_t device, iter_device **out, iter_error *err) {
+iter_status iter__device_open(int32_t device, iter__device **out, iter_error *err) {
     *out = NULL;
     if (device < 0)
         return iter__fail(err, ITER_EINVAL, "device %d: ITER_DEVICE(n) is 1 or more", device);
-    iter_device *own = iter__alloc(1, sizeof *own);
+    iter__device *own = iter__alloc(1, sizeof *own);
     if (own == NULL) return iter__fail(err, ITER_ENOMEM, "out of memory");
     iter_status status = iter__cuda_open(&own->cuda, err);
     if (status != ITER_OK) {
@@ -217,9 +217,9 @@ iter_status iter__device_open(int32_t device, iter_device **out, iter_error *err
     return ITER_OK;
 }
 
-void iter__device_close(iter_device *device) {
+void iter__device_close(iter__device *device) {
     if (device == NULL) return;
-    iter_cuda_scope scope;
+    iter__cuda_scope scope;
     /* Where the context cannot be entered it is gone, and all that was in it. */
     if (device->context && enter_to_release(device, &scope)) {
         if (device->stream) {
@@ -234,18 +234,18 @@ void iter__device_close(iter_device *device) {
     iter__free(device);
 }
 
-const char *iter__device_text(const iter_device *device) {
+const char *iter__device_text(const iter__device *device) {
     return device->text;
 }
 
-int32_t iter__device_ordinal(const iter_device *device) {
+int32_t iter__device_ordinal(const iter__device *device) {
     return device->number;
 }
 
 /* ---- Memory and events ----------------------------------------------------------------------- */
 
-iter_status iter__device_pin(iter_device *device, void *memory, size_t bytes, iter_error *err) {
-    iter_cuda_scope scope;
+iter_status iter__device_pin(iter__device *device, void *memory, size_t bytes, iter_error *err) {
+    iter__cuda_scope scope;
     ITER_TRY(iter__cuda_enter(device, &scope, err));
     const CUresult result = device->cuda.cuMemHostRegister(
         memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
@@ -261,17 +261,17 @@ iter_status iter__device_pin(iter_device *device, void *memory, size_t bytes, it
     return status;
 }
 
-void iter__device_unpin(iter_device *device, void *memory) {
-    iter_cuda_scope scope;
+void iter__device_unpin(iter__device *device, void *memory) {
+    iter__cuda_scope scope;
     if (memory == NULL || !enter_to_release(device, &scope)) return;
     device->cuda.cuStreamSynchronize(device->stream); /* after an error a copy may be under way */
     device->cuda.cuMemHostUnregister(memory);
     iter__cuda_leave(device, &scope);
 }
 
-iter_status iter__device_alloc(iter_device *device, size_t bytes, iter_device_address *out,
+iter_status iter__device_alloc(iter__device *device, size_t bytes, iter__device_address *out,
                                iter_error *err) {
-    iter_cuda_scope scope;
+    iter__cuda_scope scope;
     CUdeviceptr memory = 0;
     size_t free_bytes = 0, total_bytes = 0;
     *out = 0;
@@ -298,16 +298,16 @@ iter_status iter__device_alloc(iter_device *device, size_t bytes, iter_device_ad
     return status;
 }
 
-void iter__device_free(iter_device *device, iter_device_address memory) {
-    iter_cuda_scope scope;
+void iter__device_free(iter__device *device, iter__device_address memory) {
+    iter__cuda_scope scope;
     if (memory == 0 || !enter_to_release(device, &scope)) return;
     device->cuda.cuStreamSynchronize(device->stream);
     device->cuda.cuMemFree(memory);
     iter__cuda_leave(device, &scope);
 }
 
-iter_status iter__device_room(iter_device *device, size_t *out_free, iter_error *err) {
-    iter_cuda_scope scope;
+iter_status iter__device_room(iter__device *device, size_t *out_free, iter_error *err) {
+    iter__cuda_scope scope;
     size_t total_bytes;
     *out_free = 0;
     ITER_TRY(iter__cuda_enter(device, &scope, err));
@@ -317,10 +317,11 @@ iter_status iter__device_room(iter_device *device, size_t *out_free, iter_error 
     return iter__cuda_failed(device, err, result, "cuMemGetInfo");
 }
 
-iter_status iter__device_event_new(iter_device *device, iter_device_event **out, iter_error *err) {
-    iter_cuda_scope scope;
+iter_status iter__device_event_new(iter__device *device, iter__device_event **out,
+                                   iter_error *err) {
+    iter__cuda_scope scope;
     *out = NULL;
-    iter_device_event *event = iter__alloc(1, sizeof *event);
+    iter__device_event *event = iter__alloc(1, sizeof *event);
     if (event == NULL) return iter__fail(err, ITER_ENOMEM, "out of memory");
     iter_status status = iter__cuda_enter(device, &scope, err);
     if (status == ITER_OK) {
@@ -338,8 +339,8 @@ iter_status iter__device_event_new(iter_device *device, iter_device_event **out,
     return ITER_OK;
 }
 
-void iter__device_event_free(iter_device *device, iter_device_event *event) {
-    iter_cuda_scope scope;
+void iter__device_event_free(iter__device *device, iter__device_event *event) {
+    iter__cuda_scope scope;
     if (event == NULL) return;
     if (enter_to_release(device, &scope)) {
         device->cuda.cuEventDestroy(event->event);
@@ -350,9 +351,9 @@ void iter__device_event_free(iter_device *device, iter_device_event *event) {
 
 /* ---- Copies and order ------------------------------------------------------------------------ */
 
-iter_status iter__device_copy(iter_device *device, iter_device_address to, const void *from,
+iter_status iter__device_copy(iter__device *device, iter__device_address to, const void *from,
                               size_t bytes, iter_error *err) {
-    iter_cuda_scope scope;
+    iter__cuda_scope scope;
     if (bytes == 0) return ITER_OK;
     ITER_TRY(iter__cuda_enter(device, &scope, err));
     const CUresult result = device->cuda.cuMemcpyHtoDAsync(to, from, bytes, device->stream);
@@ -361,8 +362,8 @@ iter_status iter__device_copy(iter_device *device, iter_device_address to, const
     return iter__cuda_failed(device, err, result, "cuMemcpyHtoDAsync of %zu bytes", bytes);
 }
 
-iter_status iter__device_mark(iter_device *device, iter_device_event *event, iter_error *err) {
-    iter_cuda_scope scope;
+iter_status iter__device_mark(iter__device *device, iter__device_event *event, iter_error *err) {
+    iter__cuda_scope scope;
     ITER_TRY(iter__cuda_enter(device, &scope, err));
     const CUresult result = device->cuda.cuEventRecord(event->event, device->stream);
     iter__cuda_leave(device, &scope);
@@ -370,9 +371,9 @@ iter_status iter__device_mark(iter_device *device, iter_device_event *event, ite
     return iter__cuda_failed(device, err, result, "cuEventRecord");
 }
 
-iter_status iter__device_mark_on(iter_device *device, iter_device_event *event, void *stream,
+iter_status iter__device_mark_on(iter__device *device, iter__device_event *event, void *stream,
                                  iter_error *err) {
-    iter_cuda_scope scope;
+    iter__cuda_scope scope;
     ITER_TRY(iter__cuda_enter(device, &scope, err));
     iter_status status = refuse_capture(device, stream, err);
     if (status == ITER_OK) {
@@ -383,8 +384,8 @@ iter_status iter__device_mark_on(iter_device *device, iter_device_event *event, 
     return status;
 }
 
-iter_status iter__device_query(iter_device *device, iter_device_event *event, iter_error *err) {
-    iter_cuda_scope scope;
+iter_status iter__device_query(iter__device *device, iter__device_event *event, iter_error *err) {
+    iter__cuda_scope scope;
     ITER_TRY(iter__cuda_enter(device, &scope, err));
     const CUresult result = device->cuda.cuEventQuery(event->event);
     iter__cuda_leave(device, &scope);
@@ -393,8 +394,8 @@ iter_status iter__device_query(iter_device *device, iter_device_event *event, it
     return iter__cuda_failed(device, err, result, "cuEventQuery");
 }
 
-iter_status iter__device_sync(iter_device *device, iter_device_event *event, iter_error *err) {
-    iter_cuda_scope scope;
+iter_status iter__device_sync(iter__device *device, iter__device_event *event, iter_error *err) {
+    iter__cuda_scope scope;
     ITER_TRY(iter__cuda_enter(device, &scope, err));
     const CUresult result = device->cuda.cuEventSynchronize(event->event);
     iter__cuda_leave(device, &scope);
@@ -402,9 +403,9 @@ iter_status iter__device_sync(iter_device *device, iter_device_event *event, ite
     return iter__cuda_failed(device, err, result, "cuEventSynchronize");
 }
 
-iter_status iter__device_wait(iter_device *device, iter_device_event *event, void *stream,
+iter_status iter__device_wait(iter__device *device, iter__device_event *event, void *stream,
                               iter_error *err) {
-    iter_cuda_scope scope;
+    iter__cuda_scope scope;
     ITER_TRY(iter__cuda_enter(device, &scope, err));
     iter_status status = refuse_capture(device, stream, err);
     if (status == ITER_OK) {

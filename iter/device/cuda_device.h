@@ -5,7 +5,7 @@
  * the thread's capture mode is relaxed, so that a capture of the caller's, in whatever mode, is not
  * broken by us; both are put back.
  *
- *     iter_cuda_scope scope;
+ *     iter__cuda_scope scope;
  *     ITER_TRY(iter__cuda_enter(device, &scope, err));
  *     const CUresult result = device->cuda.cuEventQuery(event);
  *     iter__cuda_leave(device, &scope);
@@ -22,8 +22,8 @@
 #define ITER_CUDA_FUNCTIONS 16
 
 /* Written while it is opened and by load(); read by all threads. */
-struct iter_device {
-    iter_cuda_driver cuda;
+struct iter__device {
+    iter__cuda_driver cuda;
     CUdevice number; /* the driver's ordinal */
     CUcontext context;
     bool retained; /* the primary context is ours to release */
@@ -41,21 +41,21 @@ struct iter_device {
     char lost_message[sizeof((iter_error *)0)->message];
 };
 
-struct iter_device_event {
+struct iter__device_event {
     CUevent event;
 };
 
 /* What a thread was before. */
-typedef struct iter_cuda_scope {
+typedef struct iter__cuda_scope {
     CUstreamCaptureMode mode;
-} iter_cuda_scope;
+} iter__cuda_scope;
 
 /* Errors: EDEVICE; the thread is left as it was. */
-iter_status iter__cuda_enter(iter_device *device, iter_cuda_scope *scope, iter_error *err);
-void iter__cuda_leave(iter_device *device, iter_cuda_scope *scope);
+iter_status iter__cuda_enter(iter__device *device, iter__cuda_scope *scope, iter_error *err);
+void iter__cuda_leave(iter__device *device, iter__cuda_scope *scope);
 /* As iter__cuda_fail(), with the device's name before it; remembers what the driver does not
  * forget. */
-iter_status iter__cuda_failed(iter_device *device, iter_error *err, CUresult result,
+iter_status iter__cuda_failed(iter__device *device, iter_error *err, CUresult result,
                               const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 #endif

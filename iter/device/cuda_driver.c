@@ -19,7 +19,7 @@ typedef struct entry {
 } entry;
 
 static const entry entries[] = {
-#define ITER_X(name, suffix, parameters) {#name, #name #suffix, offsetof(iter_cuda_driver, name)},
+#define ITER_X(name, suffix, parameters) {#name, #name #suffix, offsetof(iter__cuda_driver, name)},
     ITER_CUDA_CALLS(ITER_X)
 #undef ITER_X
 };
@@ -38,7 +38,7 @@ static iter_status fail(iter_error *err, iter_status status, const char *format,
 }
 
 /* The driver's version must do, before anything is asked that an old one does not know. */
-static iter_status check_version(iter_cuda_driver *driver, iter_error *err) {
+static iter_status check_version(iter__cuda_driver *driver, iter_error *err) {
     CUresult (*get_version)(int *version);
     void *symbol = dlsym(driver->library, "cuDriverGetVersion");
     if (symbol == NULL)
@@ -62,7 +62,7 @@ static iter_status check_version(iter_cuda_driver *driver, iter_error *err) {
     return ITER_OK;
 }
 
-static iter_status fill(iter_cuda_driver *driver, iter_error *err) {
+static iter_status fill(iter__cuda_driver *driver, iter_error *err) {
     iter_cuda_get_proc_address get = NULL;
     void *symbol = dlsym(driver->library, "cuGetProcAddress_v2");
     if (symbol) memcpy(&get, &symbol, sizeof symbol);
@@ -81,7 +81,7 @@ static iter_status fill(iter_cuda_driver *driver, iter_error *err) {
     return ITER_OK;
 }
 
-static iter_status start(iter_cuda_driver *driver, iter_error *err) {
+static iter_status start(iter__cuda_driver *driver, iter_error *err) {
     int n = 0;
     CUresult result = driver->cuInit(0);
     if (result == CUDA_SUCCESS) result = driver->cuDeviceGetCount(&n);
@@ -100,7 +100,7 @@ static iter_status start(iter_cuda_driver *driver, iter_error *err) {
                 driver->version % 1000 / 10, text);
 }
 
-iter_status iter__cuda_open(iter_cuda_driver *out, iter_error *err) {
+iter_status iter__cuda_open(iter__cuda_driver *out, iter_error *err) {
     memset(out, 0, sizeof *out);
     out->library = dlopen(ITER_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (out->library == NULL) {
@@ -118,12 +118,12 @@ iter_status iter__cuda_open(iter_cuda_driver *out, iter_error *err) {
     return status;
 }
 
-void iter__cuda_close(iter_cuda_driver *driver) {
+void iter__cuda_close(iter__cuda_driver *driver) {
     if (driver->library) dlclose(driver->library);
     memset(driver, 0, sizeof *driver);
 }
 
-const char *iter__cuda_text(const iter_cuda_driver *driver, CUresult result, char *out,
+const char *iter__cuda_text(const iter__cuda_driver *driver, CUresult result, char *out,
                             size_t capacity) {
     const char *name = NULL, *text = NULL;
     if (driver->cuGetErrorName(result, &name) != CUDA_SUCCESS) name = NULL;
@@ -136,7 +136,7 @@ const char *iter__cuda_text(const iter_cuda_driver *driver, CUresult result, cha
     return out;
 }
 
-iter_status iter__cuda_fail(const iter_cuda_driver *driver, iter_error *err, CUresult result,
+iter_status iter__cuda_fail(const iter__cuda_driver *driver, iter_error *err, CUresult result,
                             const char *format, ...) {
     const iter_status status = result == CUDA_ERROR_OUT_OF_MEMORY ? ITER_ENOMEM : ITER_EDEVICE;
     char what[200], why[160];

@@ -18,7 +18,7 @@
 #define QUAD_BITS      30 /* of a quad's number */
 
 _Static_assert((int)ITER_KERNELS <= ITER_CUDA_FUNCTIONS, "more kernels than room for them");
-_Static_assert(sizeof(iter_pack_row) == 88, "kernels read rows of 88 bytes");
+_Static_assert(sizeof(iter__pack_row) == 88, "kernels read rows of 88 bytes");
 
 extern const char iter__kernels_ptx[]; /* kernels.ptx, made a source by the build */
 
@@ -30,7 +30,7 @@ static const char *const names[ITER_KERNELS] = {
 
 /* ---- Loading --------------------------------------------------------------------------------- */
 
-static iter_status load_failed(iter_device *device, iter_error *err, CUresult result) {
+static iter_status load_failed(iter__device *device, iter_error *err, CUresult result) {
     const char *why = NULL;
     switch (result) {
     case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
@@ -52,7 +52,7 @@ static iter_status load_failed(iter_device *device, iter_error *err, CUresult re
                       iter__cuda_text(&device->cuda, result, text, sizeof(text)));
 }
 
-static iter_status load(iter_device *device, iter_error *err) {
+static iter_status load(iter__device *device, iter_error *err) {
     CUmodule module = NULL;
     CUresult result = device->cuda.cuModuleLoadDataEx(&module, iter__kernels_ptx, 0, NULL, NULL);
     if (result != CUDA_SUCCESS) return load_failed(device, err, result);
@@ -66,8 +66,8 @@ static iter_status load(iter_device *device, iter_error *err) {
     return ITER_OK;
 }
 
-iter_status iter__device_load(iter_device *device, iter_error *err) {
-    iter_cuda_scope scope;
+iter_status iter__device_load(iter__device *device, iter_error *err) {
+    iter__cuda_scope scope;
     if (device->module) return ITER_OK;
     if (device->capability < MIN_CAPABILITY)
         return iter__fail(err, ITER_EUNSUPPORTED,
@@ -85,9 +85,9 @@ static uint32_t smaller(uint64_t a, uint32_t b) {
     return a < b ? (uint32_t)a : b;
 }
 
-static iter_status launch(iter_device *device, int kernel, const uint32_t grid[3],
+static iter_status launch(iter__device *device, int kernel, const uint32_t grid[3],
                           const uint32_t block[2], void *parameter, iter_error *err) {
-    iter_cuda_scope scope;
+    iter__cuda_scope scope;
     void *parameters[] = {parameter};
     assert(device->module);
     ITER_TRY(iter__cuda_enter(device, &scope, err));
@@ -100,7 +100,7 @@ static iter_status launch(iter_device *device, int kernel, const uint32_t grid[3
 }
 
 /* The kernel for a program whose rows are to lie at `to`. */
-static int kernel_for(const iter_pack_program *program, iter_device_address to) {
+static int kernel_for(const iter__pack_program *program, iter__device_address to) {
     const bool in_quads = program->out_width % ITER_PACK_QUAD == 0 && to % 16 == 0;
     if (!in_quads) return ITER_KERNEL_iter_pack_any;
     if (program->channels == 1 || (!program->in_hwc && !program->out_hwc))
@@ -121,8 +121,8 @@ static void divide_by(uint32_t d, uint32_t *out_factor, uint32_t *out_shift) {
     *out_factor = (uint32_t)((((uint64_t)1 << *out_shift) + d - 1) / d);
 }
 
-static void describe_pack(const iter_device_pack *pack, iter_cuda_pack *out) {
-    const iter_pack_program *program = pack->program;
+static void describe_pack(const iter__device_pack_args *pack, iter__cuda_pack_args *out) {
+    const iter__pack_program *program = pack->program;
     const uint64_t in = (uint64_t)program->in_height * (uint64_t)program->in_width;
     const uint64_t plane = (uint64_t)program->out_height * (uint64_t)program->out_width;
     const uint64_t channels = (uint64_t)program->channels;
@@ -144,8 +144,9 @@ static void describe_pack(const iter_device_pack *pack, iter_cuda_pack *out) {
     }
 }
 
-iter_status iter__device_pack(iter_device *device, const iter_device_pack *pack, iter_error *err) {
-    iter_cuda_pack call;
+iter_status iter__device_pack(iter__device *device, const iter__device_pack_args *pack,
+                              iter_error *err) {
+    iter__cuda_pack_args call;
     if (pack->n_rows == 0) return ITER_OK;
     const int kernel = kernel_for(pack->program, pack->to);
     describe_pack(pack, &call);
@@ -161,8 +162,8 @@ iter_status iter__device_pack(iter_device *device, const iter_device_pack *pack,
     return launch(device, kernel, grid, block, &call, err);
 }
 
-iter_status iter__device_gather(iter_device *device, iter_device_address from, size_t row_bytes,
-                                iter_device_address rows, iter_device_address to, uint32_t n_rows,
+iter_status iter__device_gather(iter__device *device, iter__device_address from, size_t row_bytes,
+                                iter__device_address rows, iter__device_address to, uint32_t n_rows,
                                 iter_error *err) {
     if (n_rows == 0 || row_bytes == 0) return ITER_OK;
     const uint64_t aligned = from | to | row_bytes;
@@ -170,7 +171,7 @@ iter_status iter__device_gather(iter_device *device, iter_device_address from, s
                        : aligned % 4 == 0 ? ITER_KERNEL_iter_gather_4
                                           : ITER_KERNEL_iter_gather_1;
     const uint64_t unit = aligned % 16 == 0 ? 16 : aligned % 4 == 0 ? 4 : 1;
-    iter_cuda_gather call = {
+    iter__cuda_gather_args call = {
         .from = from, .rows = rows, .to = to, .n_units = row_bytes / unit, .n_rows = n_rows};
     uint32_t width =
         1; /* threads side by side in one row; the others of a block are for more rows */

@@ -9,7 +9,7 @@
 
 #include "iter/core/pack.h"
 
-/* X(name of the kernel); in this order in iter_device.functions. "any" takes whatever a program can
+/* X(name of the kernel); in this order in iter__device.functions. "any" takes whatever a program can
  * say; the others want a width of the output that 4 divides, output at a multiple of 16 bytes, and 3
  * channels, which stand side by side (hwc) or in planes: from_to. */
 #define ITER_CUDA_KERNELS(X)   \
@@ -35,7 +35,7 @@ enum {
 
 /* The only parameter of a pack kernel. Grid: rows x groups of blocks over the pixels of a plane x
  * planes; all of them loop, so any grid will do. */
-typedef struct iter_cuda_pack {
+typedef struct iter__cuda_pack_args {
     uint64_t from, rows, to; /* addresses */
     uint64_t in_bytes, out_bytes;
     uint32_t n_rows;
@@ -43,15 +43,15 @@ typedef struct iter_cuda_pack {
     uint32_t line_quads;  /* of one of its lines */
     uint32_t line_factor; /* quad / line_quads is quad * line_factor >> line_shift, quad < 2^30 */
     uint32_t line_shift;
-    int32_t is_wide;           /* rows of the output begin at multiples of 16 bytes */
-    iter_pack_program program; /* a and b are 1 and -0 where it moves bytes */
-} iter_cuda_pack;
+    int32_t is_wide;            /* rows of the output begin at multiples of 16 bytes */
+    iter__pack_program program; /* a and b are 1 and -0 where it moves bytes */
+} iter__cuda_pack_args;
 
 /* The only parameter of a gather kernel: rows x units of 16, 4 or 1 bytes. Grid and block alike. */
-typedef struct iter_cuda_gather {
+typedef struct iter__cuda_gather_args {
     uint64_t from, rows, to;
     uint64_t n_units; /* of one row */
     uint32_t n_rows, unused;
-} iter_cuda_gather;
+} iter__cuda_gather_args;
 
 #endif

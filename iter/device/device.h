@@ -1,5 +1,5 @@
 /*
- * device.h - a GPU as a loader sees it: memory, copies, order. One iter_device per loader.
+ * device.h - a GPU as a loader sees it: memory, copies, order. One iter__device per loader.
  *
  *     host slot (pinned)  --copy-->  twin on the device  --mark-->  event  <--wait--  consumer's stream
  *
@@ -19,9 +19,9 @@
 
 #include "iter/core/pack.h"
 
-typedef struct iter_device iter_device;
-typedef struct iter_device_event iter_device_event;
-typedef uint64_t iter_device_address; /* of bytes on the device; 0 = none */
+typedef struct iter__device iter__device;
+typedef struct iter__device_event iter__device_event;
+typedef uint64_t iter__device_address; /* of bytes on the device; 0 = none */
 
 /* Whether the driver is loaded in this process and the calling thread has a context. Loads, opens and
  * initialises nothing. */
@@ -30,67 +30,68 @@ bool iter__device_current(void);
  * else the primary context of device 0; ITER_DEVICE(n): the primary one of device n. It is kept
  * until close. Errors: EUNSUPPORTED (no driver, too old a one, no such device; says which and what
  * would do), EDEVICE. */
-iter_status iter__device_open(int32_t device, iter_device **out, iter_error *err);
+iter_status iter__device_open(int32_t device, iter__device **out, iter_error *err);
 /* Waits for what is in flight on its stream. NULL is ignored. */
-void iter__device_close(iter_device *device);
+void iter__device_close(iter__device *device);
 /* "NVIDIA H200, sm_90, driver 13.0"; lives as long as the device. */
-const char *iter__device_text(const iter_device *device);
+const char *iter__device_text(const iter__device *device);
 /* The driver's number of the device, as DLPack wants it. */
-int32_t iter__device_ordinal(const iter_device *device);
+int32_t iter__device_ordinal(const iter__device *device);
 
 /* (create) Page-locks host memory that was mapped, and lets the device read it; 64 KiB edges are not
  * needed. Errors: ENOMEM (with the size, and what to lower), EDEVICE. */
-iter_status iter__device_pin(iter_device *device, void *memory, size_t bytes, iter_error *err);
+iter_status iter__device_pin(iter__device *device, void *memory, size_t bytes, iter_error *err);
 /* Waits for what is in flight on the loader's stream; so does free(). NULL is ignored. */
-void iter__device_unpin(iter_device *device, void *memory);
+void iter__device_unpin(iter__device *device, void *memory);
 /* (create) Memory on the device, aligned to 256 bytes. Errors: ENOMEM with the size, what is free,
  * and what to lower. */
-iter_status iter__device_alloc(iter_device *device, size_t bytes, iter_device_address *out,
+iter_status iter__device_alloc(iter__device *device, size_t bytes, iter__device_address *out,
                                iter_error *err);
-void iter__device_free(iter_device *device, iter_device_address memory);
+void iter__device_free(iter__device *device, iter__device_address memory);
 /* How much of the device's memory is free now. Errors: EDEVICE. */
-iter_status iter__device_room(iter_device *device, size_t *out_free, iter_error *err);
+iter_status iter__device_room(iter__device *device, size_t *out_free, iter_error *err);
 /* (create) An event; sleeping in sync() costs no CPU. */
-iter_status iter__device_event_new(iter_device *device, iter_device_event **out, iter_error *err);
-void iter__device_event_free(iter_device *device, iter_device_event *event);
+iter_status iter__device_event_new(iter__device *device, iter__device_event **out, iter_error *err);
+void iter__device_event_free(iter__device *device, iter__device_event *event);
 
 /* Queues a copy on the loader's stream; host memory stays as it is until an event after it. */
-iter_status iter__device_copy(iter_device *device, iter_device_address to, const void *from,
+iter_status iter__device_copy(iter__device *device, iter__device_address to, const void *from,
                               size_t bytes, iter_error *err);
 /* Marks this point of the loader's stream, or of a stream of the caller's (NULL = CUDA's default
  * stream). on: ESTATE where that stream is being captured. */
-iter_status iter__device_mark(iter_device *device, iter_device_event *event, iter_error *err);
-iter_status iter__device_mark_on(iter_device *device, iter_device_event *event, void *stream,
+iter_status iter__device_mark(iter__device *device, iter__device_event *event, iter_error *err);
+iter_status iter__device_mark_on(iter__device *device, iter__device_event *event, void *stream,
                                  iter_error *err);
 /* Has it passed? OK, PENDING, or an error. An event that was never marked has passed. */
-iter_status iter__device_query(iter_device *device, iter_device_event *event, iter_error *err);
+iter_status iter__device_query(iter__device *device, iter__device_event *event, iter_error *err);
 /* Blocks the calling thread until it has passed. */
-iter_status iter__device_sync(iter_device *device, iter_device_event *event, iter_error *err);
+iter_status iter__device_sync(iter__device *device, iter__device_event *event, iter_error *err);
 /* Makes a stream of the caller's wait for it (NULL = CUDA's default stream). ESTATE where that
  * stream is being captured. */
-iter_status iter__device_wait(iter_device *device, iter_device_event *event, void *stream,
+iter_status iter__device_wait(iter__device *device, iter__device_event *event, void *stream,
                               iter_error *err);
 
 /* ---- Rows that a kernel finishes ------------------------------------------------------------- */
 
 /* One launch on the loader's stream: n_rows rows of `program`, each from its source row, by its own
  * geometry, to its place in `to`. Row r comes from `from` + rows[r].source * row bytes. */
-typedef struct iter_device_pack {
-    const iter_pack_program *program;
-    iter_device_address from; /* rows of program->in */
-    iter_device_address rows; /* [n_rows] iter_pack_row, on the device */
-    iter_device_address to;   /* [n_rows] rows of program->out */
+typedef struct iter__device_pack_args {
+    const iter__pack_program *program;
+    iter__device_address from; /* rows of program->in */
+    iter__device_address rows; /* [n_rows] iter__pack_row, on the device */
+    iter__device_address to;   /* [n_rows] rows of program->out */
     uint32_t n_rows;
-} iter_device_pack;
+} iter__device_pack_args;
 
 /* (create) Loads the kernels; once per device, before the first pack(). Errors: EUNSUPPORTED (the
  * driver or the device cannot run them, with the reason), EDEVICE. */
-iter_status iter__device_load(iter_device *device, iter_error *err);
-iter_status iter__device_pack(iter_device *device, const iter_device_pack *pack, iter_error *err);
+iter_status iter__device_load(iter__device *device, iter_error *err);
+iter_status iter__device_pack(iter__device *device, const iter__device_pack_args *pack,
+                              iter_error *err);
 /* Copies rows of one size from wherever they lie: row r from `from` + rows[r].source * row_bytes.
  * For fields without a program: labels, tables. */
-iter_status iter__device_gather(iter_device *device, iter_device_address from, size_t row_bytes,
-                                iter_device_address rows, iter_device_address to, uint32_t n_rows,
+iter_status iter__device_gather(iter__device *device, iter__device_address from, size_t row_bytes,
+                                iter__device_address rows, iter__device_address to, uint32_t n_rows,
                                 iter_error *err);
 
 #endif

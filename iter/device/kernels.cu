@@ -75,14 +75,14 @@ __device__ __forceinline__ void store4(int dtype, char *to, uint64_t element, co
 /* ---- One row: its source and its geometry ---------------------------------------------------------------------------------- */
 
 struct image {
-    const iter_pack_row *row;
+    const iter__pack_row *row;
     const uint32_t *words; /* the source, from the word that holds its first byte */
     uint32_t first;        /* in which its first byte is this one */
     int32_t last;          /* number of the last word */
 };
 
-__device__ __forceinline__ image open_image(const iter_cuda_pack &call, uint64_t r) {
-    const iter_pack_row *row = reinterpret_cast<const iter_pack_row *>(call.rows) + r;
+__device__ __forceinline__ image open_image(const iter__cuda_pack_args &call, uint64_t r) {
+    const iter__pack_row *row = reinterpret_cast<const iter__pack_row *>(call.rows) + r;
     const uint64_t at = call.from + row->source * call.in_bytes;
     const uint32_t first = static_cast<uint32_t>(at & 3);
     return {row, reinterpret_cast<const uint32_t *>(at & ~static_cast<uint64_t>(3)), first,
@@ -120,9 +120,9 @@ struct quad {
     uint32_t inside; /* bit j: pixel j has a source */
 };
 
-__device__ __forceinline__ quad open_quad(const iter_cuda_pack &call, const image &image,
+__device__ __forceinline__ quad open_quad(const iter__cuda_pack_args &call, const image &image,
                                           uint32_t number) {
-    const iter_pack_row *row = image.row;
+    const iter__pack_row *row = image.row;
     quad q;
     q.y = static_cast<int32_t>(static_cast<uint64_t>(number) * call.line_factor >> call.line_shift);
     q.x = static_cast<int32_t>(number - q.y * call.line_quads) * QUAD;
@@ -136,9 +136,9 @@ __device__ __forceinline__ quad open_quad(const iter_cuda_pack &call, const imag
 
 /* What stands where there is no source, and over cutouts; v is [4][n], n neighbouring channels from c on. */
 template <int n>
-__device__ __forceinline__ void fill(const iter_cuda_pack &call, const image &image, const quad &q,
+__device__ __forceinline__ void fill(const iter__cuda_pack_args &call, const image &image, const quad &q,
                                      int c, float *v) {
-    const iter_pack_row *row = image.row;
+    const iter__pack_row *row = image.row;
     const int pad = row->pad, n_cuts = row->n_cuts;
 #pragma unroll
     for (int k = 0; k < n; k++) {
@@ -164,8 +164,8 @@ __device__ __forceinline__ void fill(const iter_cuda_pack &call, const image &im
 /* ---- Quads of one plane --------------------------------------------------------------------------------------------------- */
 
 extern "C" __global__ void __launch_bounds__(ITER_PACK_THREADS)
-    iter_pack_planes(const __grid_constant__ iter_cuda_pack call) {
-    const iter_pack_program &p = call.program;
+    iter_pack_planes(const __grid_constant__ iter__cuda_pack_args call) {
+    const iter__pack_program &p = call.program;
     const uint32_t in_plane = p.in_height * p.in_width;
     for (uint64_t r = blockIdx.x; r < call.n_rows; r += gridDim.x) {
         const image image = open_image(call, r);
@@ -190,9 +190,9 @@ extern "C" __global__ void __launch_bounds__(ITER_PACK_THREADS)
 /* ---- Quads of three channels ------------------------------------------------------------------------------------------------ */
 
 /* Three words of three planes: v[j][c]. */
-__device__ __forceinline__ void quad_from_planes(const iter_cuda_pack &call, const image &image,
+__device__ __forceinline__ void quad_from_planes(const iter__cuda_pack_args &call, const image &image,
                                                  const quad &q, float *v) {
-    const iter_pack_program &p = call.program;
+    const iter__pack_program &p = call.program;
     const uint32_t in_plane = p.in_height * p.in_width;
 #pragma unroll
     for (int c = 0; c < 3; c++) {
@@ -207,9 +207,9 @@ __device__ __forceinline__ void quad_from_planes(const iter_cuda_pack &call, con
 }
 
 /* Twelve bytes, three to a pixel: v[j][c]. */
-__device__ __forceinline__ void quad_from_hwc(const iter_cuda_pack &call, const image &image,
+__device__ __forceinline__ void quad_from_hwc(const iter__cuda_pack_args &call, const image &image,
                                               const quad &q, float *v) {
-    const iter_pack_program &p = call.program;
+    const iter__pack_program &p = call.program;
     uint32_t in[3], w[3];
     load<3>(image, image.first + 3 * q.pixel, in);
     if (q.is_mirrored) { /* bytes 9 10 11 6, 7 8 3 4, 5 0 1 2 */
@@ -261,7 +261,7 @@ __device__ __forceinline__ uint32_t put_stage(int dtype, uint32_t *stage, uint32
 }
 
 /* A warp's quads, from quad `first` on, to where they stand side by side in the row at `to`. */
-__device__ __forceinline__ void store_hwc(const iter_cuda_pack &call, char *to, uint32_t first,
+__device__ __forceinline__ void store_hwc(const iter__cuda_pack_args &call, char *to, uint32_t first,
                                           uint32_t lane, uint32_t *stage, const float *v) {
     const uint32_t words = put_stage(call.program.out_dtype, stage, lane, v);
     const uint32_t n = min(call.n_quads - first, 32u) * words;
@@ -277,7 +277,7 @@ __device__ __forceinline__ void store_hwc(const iter_cuda_pack &call, char *to, 
     __syncwarp();
 }
 
-__device__ __forceinline__ void store_planes(const iter_cuda_pack &call, char *to, uint32_t number,
+__device__ __forceinline__ void store_planes(const iter__cuda_pack_args &call, char *to, uint32_t number,
                                              const float *v) {
 #pragma unroll
     for (int c = 0; c < 3; c++) {
@@ -287,7 +287,7 @@ __device__ __forceinline__ void store_planes(const iter_cuda_pack &call, char *t
     }
 }
 
-template <bool from_hwc, bool to_hwc> __device__ __forceinline__ void pack3(const iter_cuda_pack &call) {
+template <bool from_hwc, bool to_hwc> __device__ __forceinline__ void pack3(const iter__cuda_pack_args &call) {
     __shared__ uint4 stages[to_hwc ? WARPS : 1][STAGE_WORDS / 4];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     uint32_t *stage = reinterpret_cast<uint32_t *>(stages[to_hwc ? warp : 0]);
@@ -313,25 +313,25 @@ template <bool from_hwc, bool to_hwc> __device__ __forceinline__ void pack3(cons
 }
 
 extern "C" __global__ void __launch_bounds__(ITER_PACK_THREADS)
-    iter_pack_planes_to_hwc(const __grid_constant__ iter_cuda_pack call) {
+    iter_pack_planes_to_hwc(const __grid_constant__ iter__cuda_pack_args call) {
     pack3<false, true>(call);
 }
 
 extern "C" __global__ void __launch_bounds__(ITER_PACK_THREADS)
-    iter_pack_hwc(const __grid_constant__ iter_cuda_pack call) {
+    iter_pack_hwc(const __grid_constant__ iter__cuda_pack_args call) {
     pack3<true, true>(call);
 }
 
 extern "C" __global__ void __launch_bounds__(ITER_PACK_THREADS)
-    iter_pack_hwc_to_planes(const __grid_constant__ iter_cuda_pack call) {
+    iter_pack_hwc_to_planes(const __grid_constant__ iter__cuda_pack_args call) {
     pack3<true, false>(call);
 }
 
 /* ---- Whatever a program can say, element by element -------------------------------------------------------------------------- */
 
-__device__ __forceinline__ float element_of(const iter_cuda_pack &call, const iter_pack_row *row,
+__device__ __forceinline__ float element_of(const iter__cuda_pack_args &call, const iter__pack_row *row,
                                             const uint8_t *in, int32_t y, int32_t x, int32_t c) {
-    const iter_pack_program &p = call.program;
+    const iter__pack_program &p = call.program;
     const bool inside = y >= row->y_low && y < row->y_high && x >= row->x_low && x < row->x_high;
     int number = row->pad;
     bool is_filled = !inside;
@@ -359,11 +359,11 @@ __device__ __forceinline__ void store1(int dtype, char *to, uint32_t element, fl
 }
 
 extern "C" __global__ void __launch_bounds__(ITER_PACK_THREADS)
-    iter_pack_any(const __grid_constant__ iter_cuda_pack call) {
-    const iter_pack_program &p = call.program;
+    iter_pack_any(const __grid_constant__ iter__cuda_pack_args call) {
+    const iter__pack_program &p = call.program;
     const uint32_t channels = p.channels, width = p.out_width, plane = p.out_height * width;
     for (uint64_t r = blockIdx.x; r < call.n_rows; r += gridDim.x) {
-        const iter_pack_row *row = reinterpret_cast<const iter_pack_row *>(call.rows) + r;
+        const iter__pack_row *row = reinterpret_cast<const iter__pack_row *>(call.rows) + r;
         const uint8_t *in =
             reinterpret_cast<const uint8_t *>(call.from + row->source * call.in_bytes);
         char *to = reinterpret_cast<char *>(call.to + r * call.out_bytes);
@@ -380,8 +380,8 @@ extern "C" __global__ void __launch_bounds__(ITER_PACK_THREADS)
 
 /* ---- Rows as they are ----------------------------------------------------------------------------------------------------------- */
 
-template <typename unit> __device__ __forceinline__ void gather(const iter_cuda_gather &call) {
-    const iter_pack_row *rows = reinterpret_cast<const iter_pack_row *>(call.rows);
+template <typename unit> __device__ __forceinline__ void gather(const iter__cuda_gather_args &call) {
+    const iter__pack_row *rows = reinterpret_cast<const iter__pack_row *>(call.rows);
     for (uint64_t r = static_cast<uint64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
          r < call.n_rows; r += static_cast<uint64_t>(gridDim.x) * blockDim.y) {
         const unit *from = reinterpret_cast<const unit *>(call.from) + rows[r].source * call.n_units;
@@ -393,16 +393,16 @@ template <typename unit> __device__ __forceinline__ void gather(const iter_cuda_
 }
 
 extern "C" __global__ void __launch_bounds__(ITER_PACK_THREADS)
-    iter_gather_16(const __grid_constant__ iter_cuda_gather call) {
+    iter_gather_16(const __grid_constant__ iter__cuda_gather_args call) {
     gather<uint4>(call);
 }
 
 extern "C" __global__ void __launch_bounds__(ITER_PACK_THREADS)
-    iter_gather_4(const __grid_constant__ iter_cuda_gather call) {
+    iter_gather_4(const __grid_constant__ iter__cuda_gather_args call) {
     gather<uint32_t>(call);
 }
 
 extern "C" __global__ void __launch_bounds__(ITER_PACK_THREADS)
-    iter_gather_1(const __grid_constant__ iter_cuda_gather call) {
+    iter_gather_1(const __grid_constant__ iter__cuda_gather_args call) {
     gather<uint8_t>(call);
 }

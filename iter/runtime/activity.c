@@ -43,9 +43,10 @@ typedef struct suspect {
 
 /* ---- Saying ---------------------------------------------------------------------------------- */
 
-void iter__activity_row(iter_worker *worker, int32_t stage, const iter_batch *batch, uint32_t row) {
+void iter__activity_row(iter__worker *worker, int32_t stage, const iter_batch *batch,
+                        uint32_t row) {
     const iter_loader *loader = worker->loader;
-    iter_activity *activity = &worker->activity;
+    iter__activity *activity = &worker->activity;
     if (loader->plan.needs_bytes) {
         const size_t at = (size_t)row * (size_t)loader->dataset->desc.n_extents;
         atomic_store_explicit(&activity->offset, batch->extents[at].offset, memory_order_relaxed);
@@ -67,7 +68,7 @@ static int32_t name_stage(iter_loader *loader, const char *name, uint32_t occurr
 }
 
 iter_status iter__stages_make(iter_loader *loader, iter_error *err) {
-    iter_plan *plan = &loader->plan;
+    iter__plan *plan = &loader->plan;
     size_t n = ACTIVITY_FIXED + 1;
     for (int32_t f = 0; f < plan->n_fields; f++)
         n += (size_t)plan->fields[f].n_steps;
@@ -85,7 +86,7 @@ iter_status iter__stages_make(iter_loader *loader, iter_error *err) {
     }
     for (int32_t f = 0; f < plan->n_fields; f++) {
         for (int32_t s = 0; s < plan->fields[f].n_steps; s++) {
-            iter_step *step = &plan->fields[f].steps[s];
+            iter__step *step = &plan->fields[f].steps[s];
             if (step->stage)
                 step->activity =
                     name_stage(loader, step->stage->ops->base.name, step->stage->occurrence);
@@ -126,7 +127,7 @@ static int32_t n_shown(const iter_loader *loader) {
 }
 
 /* The file that a worker's sample lies in, as it said; NULL = none. */
-static const char *path_of(const iter_loader *loader, const iter_activity *activity) {
+static const char *path_of(const iter_loader *loader, const iter__activity *activity) {
     const iter_description *desc = &loader->dataset->desc;
     const unsigned long long object = NOW(activity->object);
     return NOW(activity->index) != ITER_UNKNOWN && object < desc->n_files ? desc->files[object].path
@@ -138,7 +139,7 @@ static const char *path_of(const iter_loader *loader, const iter_activity *activ
 static suspect oldest_worker(const iter_loader *loader, int slot, int32_t stage) {
     suspect out = {.worker = -1, .stage = -1};
     for (int32_t i = 0; i < n_shown(loader); i++) {
-        const iter_activity *activity = &loader->workers[i].activity;
+        const iter__activity *activity = &loader->workers[i].activity;
         const int32_t in = NOW(activity->stage);
         if (in < ACTIVITY_OPEN || (stage >= 0 && in != stage)) continue;
         if (slot && NOW(activity->slot) != slot) continue;
@@ -155,15 +156,15 @@ static suspect oldest_worker(const iter_loader *loader, int slot, int32_t stage)
 }
 
 /* The read in flight that a WAITING chunk waits for. loader.lock held: no chunk is issued anew. */
-static suspect read_of(iter_loader *loader, const iter_chunk *chunk) {
+static suspect read_of(iter_loader *loader, const iter__chunk *chunk) {
     const int32_t n_extents = loader->dataset->desc.n_extents;
-    iter_chunk_read framed;
-    const iter_chunk_read *r = NULL;
+    iter__chunk_read framed;
+    const iter__chunk_read *r = NULL;
     int64_t since = chunk->issued_ns;
     if (loader->io.frames) {
         if (iter__frames_awaited(loader, chunk, &framed, &since)) r = &framed;
     } else {
-        const iter_chunk_read *reads = chunk->batch->reads + (size_t)chunk->first * n_extents;
+        const iter__chunk_read *reads = chunk->batch->reads + (size_t)chunk->first * n_extents;
         for (uint32_t i = 0; i < chunk->n_reads && !r; i++) {
             if (!NOW(reads[i].completed)) r = &reads[i];
         }
@@ -182,7 +183,7 @@ static suspect read_of(iter_loader *loader, const iter_chunk *chunk) {
 static suspect oldest_read(iter_loader *loader, const iter_batch *batch) {
     suspect out = {.worker = -1, .stage = -1};
     for (uint32_t c = 0; c < atomic_load(&batch->n_chunks); c++) {
-        const iter_chunk *chunk = &batch->chunks[c];
+        const iter__chunk *chunk = &batch->chunks[c];
         /* acquire: its reads are seen as they were built. */
         if (atomic_load_explicit(&chunk->state, memory_order_acquire) != CHUNK_WAITING) continue;
         const suspect one = read_of(loader, chunk);
@@ -211,7 +212,7 @@ static suspect blame(iter_loader *loader, const iter_batch *head) {
 /* Which batch next() waits for. */
 static void name_batch(iter_loader *loader, const iter_batch *head, iter_stall *out) {
     out->batch = ITER_UNKNOWN;
-    iter_span span;
+    iter__span span;
     out->epoch = loader->position.epoch;
     if (head) {
         out->epoch = head->info.epoch;
@@ -310,7 +311,7 @@ int32_t iter_loader_activity(const iter_loader *loader, iter_activity_info *out,
     const int32_t n = n_shown(loader);
     const int64_t now = iter__now_ns();
     for (int32_t i = 0; i < n && i < capacity; i++) {
-        const iter_activity *activity = &loader->workers[i].activity;
+        const iter__activity *activity = &loader->workers[i].activity;
         const int64_t since = NOW(activity->since_ns);
         iter_activity_info *info = &out[i];
         memset(info, 0, sizeof(*info));

@@ -19,8 +19,8 @@ static void *carve(uint8_t *base, size_t *at, size_t n, size_t size) {
     return base ? base + offset : NULL;
 }
 
-static size_t lay_out(const iter_plan *plan, const iter_description *desc, uint32_t batch_size,
-                      const iter_layout *layout, iter_batch *batch, uint8_t *base) {
+static size_t lay_out(const iter__plan *plan, const iter_description *desc, uint32_t batch_size,
+                      const iter__layout *layout, iter_batch *batch, uint8_t *base) {
     const size_t rows = batch_size;
     const size_t extents = plan->needs_bytes ? rows * (size_t)desc->n_extents : 0;
     size_t at = 0;
@@ -42,8 +42,8 @@ static iter_status no_memory(const iter_loader *loader, iter_error *err) {
                       loader->layout.n_slots, loader->plan.slot_bytes);
 }
 
-size_t iter__books_bytes(const iter_plan *plan, const iter_description *desc, uint32_t batch_size,
-                         const iter_layout *layout) {
+size_t iter__books_bytes(const iter__plan *plan, const iter_description *desc, uint32_t batch_size,
+                         const iter__layout *layout) {
     iter_batch none;
     return lay_out(plan, desc, batch_size, layout, &none, NULL) + sizeof(none);
 }
@@ -57,7 +57,7 @@ iter_status iter__slots_map(iter_loader *loader, iter_error *err) {
 }
 
 iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
-    const iter_plan *plan = &loader->plan;
+    const iter__plan *plan = &loader->plan;
     ITER_TRY(iter__slots_map(loader, err));
     loader->batches = iter__alloc(loader->layout.n_slots, sizeof(*loader->batches));
     if (!loader->batches) return no_memory(loader, err);
@@ -77,7 +77,7 @@ iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
         for (uint32_t c = 0; c < loader->layout.max_chunks; c++)
             batch->chunks[c].batch = batch;
         for (int32_t f = 0; f < plan->n_fields; f++) {
-            const iter_field_plan *field = &plan->fields[f];
+            const iter__field_plan *field = &plan->fields[f];
             if (field->variable)
                 batch->lengths[f] = (int32_t *)(void *)(batch->memory + field->lengths_offset);
         }
@@ -122,7 +122,7 @@ void iter__batch_give_back(iter_batch *batch) {
 }
 
 static void profile_held(const iter_batch *batch) {
-    iter_profile_record record =
+    iter__profile_record record =
         iter__profile_span(batch, PROFILE_HELD, batch->taken_ns, iter__now_ns());
     record.type = ITER_PROFILE_ASYNC;
     iter__profile_put(&record);

@@ -71,7 +71,7 @@ static iter_status open_ring_or_pread(iter_loader *loader, const iter_source_con
 }
 
 static void close_source(iter_loader *loader) {
-    iter_io *io = &loader->io;
+    iter__io *io = &loader->io;
     iter__pool_free(io);
     if (io->is_open) io->ops->close(io->state);
     iter__free(io->state);
@@ -103,11 +103,11 @@ static iter_status open_for_large(iter_loader *loader, iter_source_config *confi
 
 /* From files in memory to a plan over them: rows that lie as arrays need no bytes any more. */
 static void use_preload(iter_loader *loader) {
-    const iter_preload *preload = &loader->dataset->preload;
+    const iter__preload *preload = &loader->dataset->preload;
     loader->preload = preload;
     if (preload->object_base) return;
     for (int32_t i = 0; i < loader->plan.n_fields; i++) {
-        iter_field_plan *field = &loader->plan.fields[i];
+        iter__field_plan *field = &loader->plan.fields[i];
         if (field->from != ITER_ROW_BYTES) continue;
         field->from = ITER_ROW_RESIDENT;
         loader->resident[field->in] = preload->rows[field->in];
@@ -115,7 +115,7 @@ static void use_preload(iter_loader *loader) {
     loader->plan.needs_bytes = false;
 }
 
-static iter_status load(iter_loader *loader, iter_share_wish *share, iter_error *err) {
+static iter_status load(iter_loader *loader, iter__share_wish *share, iter_error *err) {
     iter_dataset *dataset = loader->dataset;
     iter_source_config config = config_of(loader);
     ITER_TRY(open_for_large(loader, &config, true, err));
@@ -160,18 +160,18 @@ static bool does_without(const iter_loader_options *opt, iter_status loaded) {
 }
 
 /* Loads all files if that is asked for, or fits: then *out_loaded. */
-static iter_status load_if_wanted(iter_loader *loader, const iter_layout_in *like, bool *out_loaded,
-                                  iter_error *err) {
+static iter_status load_if_wanted(iter_loader *loader, const iter__layout_in *like,
+                                  bool *out_loaded, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
-    iter_layout_in in = *like;
-    iter_layout layout;
+    iter__layout_in in = *like;
+    iter__layout layout;
     iter_error why = {.status = ITER_OK};
     *out_loaded = false;
     if (opt->source != ITER_SOURCE_MEMORY && opt->source != ITER_SOURCE_AUTO) return ITER_OK;
     in.bytes = BYTES_LOADED;
     in.loaded_bytes = load_bytes(loader->dataset, 1);
     iter_status fits = iter__layout_make(&in, &layout, &why);
-    iter_share_wish share = {.wanted = wants_share(loader), .alone_fits = fits == ITER_OK};
+    iter__share_wish share = {.wanted = wants_share(loader), .alone_fits = fits == ITER_OK};
     if (fits == ITER_ENOMEM && share.wanted && !opt->memory_limit) {
         in.loaded_bytes = load_bytes(loader->dataset, loader->local_ranks);
         fits = iter__layout_make(&in, &layout, &why);
@@ -191,18 +191,18 @@ static iter_status load_if_wanted(iter_loader *loader, const iter_layout_in *lik
 }
 
 /* Rows that are costly to make are made once, if they fit; the plan is then one over arrays. */
-static iter_status keep_rows(iter_loader *loader, const iter_layout_in *like, iter_error *err) {
+static iter_status keep_rows(iter_loader *loader, const iter__layout_in *like, iter_error *err) {
     iter_dataset *dataset = loader->dataset;
     if (!dataset->format || !dataset->format->get || !iter__description_keeps(&dataset->desc))
         return ITER_OK;
     if (loader->once || loader->plan.has_set) return ITER_OK;
-    iter_layout_in in = *like;
-    iter_layout layout;
+    iter__layout_in in = *like;
+    iter__layout layout;
     in.loaded_bytes =
         iter__dataset_is_preloaded(dataset) ? 0 : iter__description_kept_bytes(&dataset->desc);
     if (in.loaded_bytes && iter__layout_make(&in, &layout, NULL) < 0) return ITER_OK;
     bool now;
-    iter_share_wish share = {.wanted = false};
+    iter__share_wish share = {.wanted = false};
     ITER_TRY(iter__dataset_preload(dataset, NULL, NULL, &share, &now, err));
     loader->preload = &dataset->preload;
     memcpy(loader->resident, dataset->preload.rows, sizeof(loader->resident));
@@ -213,28 +213,28 @@ static iter_status keep_rows(iter_loader *loader, const iter_layout_in *like, it
 /* ---- Which way ------------------------------------------------------------------------------- */
 
 /* The rest is known when it is known how bytes come. */
-static void begin_layout(const iter_loader *loader, iter_layout_in *out) {
+static void begin_layout(const iter_loader *loader, iter__layout_in *out) {
     const iter_loader_options *opt = &loader->opt;
     const iter_dataset *dataset = loader->dataset;
     const uint64_t free_bytes =
         opt->memory_limit ? 0
                           : iter__memory_free("/proc", "/sys/fs/cgroup") / 2 / loader->local_ranks;
-    *out = (iter_layout_in){.opt = opt,
-                            .desc = &dataset->desc,
-                            .plan = &loader->plan,
-                            .limit = opt->memory_limit ? opt->memory_limit : free_bytes,
-                            .n_rows = loader->cut.n,
-                            .is_stream = loader->order->is_stream,
-                            .is_ordered = loader->locality.is_ordered,
-                            /* without bytes there is nothing to read ahead */
-                            .block_rows =
-                                opt->source == ITER_SOURCE_NULL ? 0 : loader->locality.block_rows,
-                            .block_buffer = loader->locality.block_buffer,
-                            .can_try = !opt->source_ops || opt->source_ops->try_read != NULL,
-                            .one_at_a_time = loader->plan.needs_get && dataset->serial};
+    *out = (iter__layout_in){.opt = opt,
+                             .desc = &dataset->desc,
+                             .plan = &loader->plan,
+                             .limit = opt->memory_limit ? opt->memory_limit : free_bytes,
+                             .n_rows = loader->cut.n,
+                             .is_stream = loader->order->is_stream,
+                             .is_ordered = loader->locality.is_ordered,
+                             /* without bytes there is nothing to read ahead */
+                             .block_rows =
+                                 opt->source == ITER_SOURCE_NULL ? 0 : loader->locality.block_rows,
+                             .block_buffer = loader->locality.block_buffer,
+                             .can_try = !opt->source_ops || opt->source_ops->try_read != NULL,
+                             .one_at_a_time = loader->plan.needs_get && dataset->serial};
 }
 
-iter_status iter__bytes_choose(iter_loader *loader, iter_layout_in *out, iter_error *err) {
+iter_status iter__bytes_choose(iter_loader *loader, iter__layout_in *out, iter_error *err) {
     const int32_t wish = loader->opt.source;
     loader->local_ranks = iter__local_ranks(loader->opt.local_ranks, loader->opt.ranks);
     begin_layout(loader, out);
@@ -252,7 +252,7 @@ iter_status iter__bytes_choose(iter_loader *loader, iter_layout_in *out, iter_er
 /* ---- Reading as needed ----------------------------------------------------------------------- */
 
 static iter_status make_arena(iter_loader *loader, iter_error *err) {
-    iter_io *io = &loader->io;
+    iter__io *io = &loader->io;
     io->arena_bytes = loader->layout.arena_bytes;
     io->n_regions = loader->layout.n_regions;
     io->arena = iter__map(io->arena_bytes);
@@ -262,8 +262,8 @@ static iter_status make_arena(iter_loader *loader, iter_error *err) {
 }
 
 iter_status iter__bytes_open(iter_loader *loader, iter_error *err) {
-    iter_io *io = &loader->io;
-    const iter_layout *layout = &loader->layout;
+    iter__io *io = &loader->io;
+    const iter__layout *layout = &loader->layout;
     ITER_TRY(make_arena(loader, err));
     iter_source_config config = config_of(loader);
     config.arena = io->arena;
@@ -288,7 +288,7 @@ iter_status iter__bytes_open(iter_loader *loader, iter_error *err) {
 }
 
 void iter__bytes_close(iter_loader *loader) {
-    iter_io *io = &loader->io;
+    iter__io *io = &loader->io;
     if (io->ops) close_source(loader);
     iter__unmap(io->arena, io->arena_bytes);
     iter__free(io->regions);

@@ -6,16 +6,16 @@
 
 __extension__ typedef unsigned __int128 wide;
 
-static bool rolls(const iter_cut *cut) {
+static bool rolls(const iter__cut *cut) {
     return cut->last_batch == ITER_LAST_ROLL_OVER;
 }
 
 /* floor(epoch * N / G): the first batch of `epoch` in the endless sequence. */
-static uint64_t roll_first(const iter_cut *cut, uint64_t epoch) {
+static uint64_t roll_first(const iter__cut *cut, uint64_t epoch) {
     return (uint64_t)((wide)epoch * cut->n / cut->global);
 }
 
-uint32_t iter__cut_share(const iter_cut *cut, uint64_t m, uint64_t *out_first) {
+uint32_t iter__cut_share(const iter__cut *cut, uint64_t m, uint64_t *out_first) {
     const uint64_t first = (uint64_t)((wide)cut->rank * m / cut->ranks);
     const uint64_t end = (uint64_t)((wide)(cut->rank + 1u) * m / cut->ranks);
     *out_first = first;
@@ -23,7 +23,7 @@ uint32_t iter__cut_share(const iter_cut *cut, uint64_t m, uint64_t *out_first) {
 }
 
 /* Rows of the global batch at `cursor`, 0 where there is none. */
-static uint64_t global_rows(const iter_cut *cut, const iter_cursor *cursor) {
+static uint64_t global_rows(const iter__cut *cut, const iter__cursor *cursor) {
     if (cut->n == 0) return 0;
     if (rolls(cut)) {
         const uint64_t g = cursor->sample / cut->global;
@@ -35,12 +35,12 @@ static uint64_t global_rows(const iter_cut *cut, const iter_cursor *cursor) {
     return cut->last_batch == ITER_LAST_KEEP ? left : 0;
 }
 
-bool iter__cut_batch(const iter_cut *cut, const iter_cursor *cursor, iter_span *out) {
+bool iter__cut_batch(const iter__cut *cut, const iter__cursor *cursor, iter__span *out) {
     const uint64_t m = cursor->ended ? 0 : global_rows(cut, cursor);
     if (m == 0) return false;
 
     uint64_t first;
-    *out = (iter_span){.epoch = cursor->epoch};
+    *out = (iter__span){.epoch = cursor->epoch};
     out->n_rows = iter__cut_share(cut, m, &first);
     out->start = cursor->sample + first;
     out->n_valid = out->n_rows;
@@ -65,25 +65,25 @@ bool iter__cut_batch(const iter_cut *cut, const iter_cursor *cursor, iter_span *
     return true;
 }
 
-static bool at_end(const iter_cut *cut, const iter_cursor *cursor) {
+static bool at_end(const iter__cut *cut, const iter__cursor *cursor) {
     return global_rows(cut, cursor) == 0;
 }
 
-iter_cursor iter__cut_after(const iter_cut *cut, const iter_cursor *cursor) {
-    iter_cursor next = *cursor;
+iter__cursor iter__cut_after(const iter__cut *cut, const iter__cursor *cursor) {
+    iter__cursor next = *cursor;
     next.sample += cut->global;
     if (!rolls(cut) && next.sample > cut->n) next.sample = cut->n; /* padding is not consumed */
     next.ended = at_end(cut, &next);
     return next;
 }
 
-iter_cursor iter__cut_epoch(const iter_cut *cut, uint32_t epoch) {
-    iter_cursor cursor = {.epoch = epoch};
+iter__cursor iter__cut_epoch(const iter__cut *cut, uint32_t epoch) {
+    iter__cursor cursor = {.epoch = epoch};
     if (rolls(cut) && cut->n != ITER_UNKNOWN) cursor.sample = roll_first(cut, epoch) * cut->global;
     return cursor;
 }
 
-uint64_t iter__cut_n_batches(const iter_cut *cut, uint32_t epoch) {
+uint64_t iter__cut_n_batches(const iter__cut *cut, uint32_t epoch) {
     if (cut->n == ITER_UNKNOWN) return ITER_UNKNOWN;
     switch (cut->last_batch) {
     case ITER_LAST_ROLL_OVER: return roll_first(cut, (uint64_t)epoch + 1) - roll_first(cut, epoch);
@@ -92,7 +92,7 @@ uint64_t iter__cut_n_batches(const iter_cut *cut, uint32_t epoch) {
     }
 }
 
-static iter_status not_a_start(const iter_cut *cut, uint64_t sample, iter_error *err) {
+static iter_status not_a_start(const iter__cut *cut, uint64_t sample, iter_error *err) {
     const uint64_t below = sample / cut->global * cut->global;
     const uint64_t above = below + cut->global;
     const bool go_up = above - sample < sample - below && (rolls(cut) || above <= cut->n);
@@ -103,15 +103,15 @@ static iter_status not_a_start(const iter_cut *cut, uint64_t sample, iter_error 
         (unsigned long long)(go_up ? above : below));
 }
 
-static iter_status place_rolling(const iter_cut *cut, uint32_t epoch, uint64_t t, bool ended,
-                                 iter_cursor *out, iter_error *err) {
+static iter_status place_rolling(const iter__cut *cut, uint32_t epoch, uint64_t t, bool ended,
+                                 iter__cursor *out, iter_error *err) {
     if (cut->n == 0) {
-        *out = (iter_cursor){.epoch = epoch, .sample = t, .ended = ended};
+        *out = (iter__cursor){.epoch = epoch, .sample = t, .ended = ended};
         return ITER_OK;
     }
     const uint64_t g = t / cut->global;
     const uint64_t first = roll_first(cut, epoch), end = roll_first(cut, (uint64_t)epoch + 1);
-    *out = (iter_cursor){.epoch = epoch, .sample = t};
+    *out = (iter__cursor){.epoch = epoch, .sample = t};
     if (ended && g == end) {
         out->ended = true;
         return ITER_OK;
@@ -128,9 +128,9 @@ static iter_status place_rolling(const iter_cut *cut, uint32_t epoch, uint64_t t
     return ITER_OK;
 }
 
-iter_status iter__cut_place(const iter_cut *cut, uint32_t epoch, uint64_t sample, bool ended,
-                            iter_cursor *out, iter_error *err) {
-    *out = (iter_cursor){.epoch = epoch, .sample = sample, .ended = ended};
+iter_status iter__cut_place(const iter__cut *cut, uint32_t epoch, uint64_t sample, bool ended,
+                            iter__cursor *out, iter_error *err) {
+    *out = (iter__cursor){.epoch = epoch, .sample = sample, .ended = ended};
     if (!rolls(cut) && ended) return ITER_OK; /* any batch size: next answers END */
     if (cut->n == ITER_UNKNOWN) return ITER_OK;
     if (!rolls(cut) && sample > cut->n) {
@@ -143,7 +143,7 @@ iter_status iter__cut_place(const iter_cut *cut, uint32_t epoch, uint64_t sample
     return rolls(cut) ? place_rolling(cut, epoch, sample, ended, out, err) : ITER_OK;
 }
 
-void iter__cut_row(const iter_cut *cut, const iter_span *span, uint32_t row, uint32_t *out_epoch,
+void iter__cut_row(const iter__cut *cut, const iter__span *span, uint32_t row, uint32_t *out_epoch,
                    uint64_t *out_position) {
     const uint64_t at = span->start + row;
     if (rolls(cut)) {

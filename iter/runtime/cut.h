@@ -11,51 +11,51 @@
 
 #include <iter/loader.h>
 
-typedef struct iter_cut {
+typedef struct iter__cut {
     uint64_t n;      /* samples of an epoch, or ITER_UNKNOWN: cut by a sampler as it comes */
     uint64_t global; /* G */
     uint32_t batch_size, rank, ranks;
     int32_t last_batch; /* iter_last_batch, never DEFAULT */
-} iter_cut;
+} iter__cut;
 
 /* A place between two batches. */
-typedef struct iter_cursor {
+typedef struct iter__cursor {
     uint32_t epoch;
     uint64_t sample; /* of the epoch; under roll_over t, of the whole run */
     bool ended;      /* the epoch's last batch has been taken, or END answered */
-} iter_cursor;
+} iter__cursor;
 
 /* One global batch, and this rank's share of it. */
-typedef struct iter_span {
+typedef struct iter__span {
     uint32_t epoch;
     uint64_t number; /* within the epoch */
     uint64_t start;  /* first row of the share: position in the epoch, or t under roll_over */
     uint32_t n_rows; /* of the share */
     uint32_t n_valid, first_valid, pad; /* of the share */
-} iter_span;
+} iter__span;
 
 /* The batch at `cursor` into *out and true; false where the epoch has none left. */
-bool iter__cut_batch(const iter_cut *cut, const iter_cursor *cursor, iter_span *out);
+bool iter__cut_batch(const iter__cut *cut, const iter__cursor *cursor, iter__span *out);
 
 /* The cursor behind the batch at `cursor`, which exists. */
-iter_cursor iter__cut_after(const iter_cut *cut, const iter_cursor *cursor);
+iter__cursor iter__cut_after(const iter__cut *cut, const iter__cursor *cursor);
 
 /* The cursor at the beginning of `epoch`. */
-iter_cursor iter__cut_epoch(const iter_cut *cut, uint32_t epoch);
+iter__cursor iter__cut_epoch(const iter__cut *cut, uint32_t epoch);
 
 /* Batches of `epoch`. */
-uint64_t iter__cut_n_batches(const iter_cut *cut, uint32_t epoch);
+uint64_t iter__cut_n_batches(const iter__cut *cut, uint32_t epoch);
 
 /* Whether (epoch, sample, ended) is legal here, and as what; EINVAL names the nearest legal place.
  * Under roll_over `sample` is t and `epoch` a hint for empty epochs. */
-iter_status iter__cut_place(const iter_cut *cut, uint32_t epoch, uint64_t sample, bool ended,
-                            iter_cursor *out, iter_error *err);
+iter_status iter__cut_place(const iter__cut *cut, uint32_t epoch, uint64_t sample, bool ended,
+                            iter__cursor *out, iter_error *err);
 
 /* Epoch and position of row `row` of a span. */
-void iter__cut_row(const iter_cut *cut, const iter_span *span, uint32_t row, uint32_t *out_epoch,
+void iter__cut_row(const iter__cut *cut, const iter__span *span, uint32_t row, uint32_t *out_epoch,
                    uint64_t *out_position);
 
 /* This rank's share [*out_first, *out_first + result) of m rows. */
-uint32_t iter__cut_share(const iter_cut *cut, uint64_t m, uint64_t *out_first);
+uint32_t iter__cut_share(const iter__cut *cut, uint64_t m, uint64_t *out_first);
 
 #endif

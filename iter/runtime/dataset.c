@@ -150,7 +150,7 @@ static uint64_t free_memory(void) {
 }
 
 /* The format's error, with the limit if that is what it failed for. */
-static iter_status open_failed(const iter_format_ops *ops, const iter_account *account,
+static iter_status open_failed(const iter_format_ops *ops, const iter__account *account,
                                bool limit_given, iter_status status, iter_error *err) {
     status = iter__error_settle(err, status, ops->base.name);
     if (status != ITER_ENOMEM || !account->wanted) return status;
@@ -162,7 +162,7 @@ static iter_status open_failed(const iter_format_ops *ops, const iter_account *a
 /* What open() allocates is measured, so that no format can forget to count it. */
 static iter_status open_measured(iter_dataset *dataset, const iter_format_ops *ops,
                                  const char *path, uint64_t limit, iter_error *err) {
-    iter_account account = {.limit = limit, .find_limit = free_memory};
+    iter__account account = {.limit = limit, .find_limit = free_memory};
     iter__account_open(&account);
     const iter_status status =
         ops->open(dataset->state, path, dataset->options, &dataset->desc, err);
@@ -173,7 +173,7 @@ static iter_status open_measured(iter_dataset *dataset, const iter_format_ops *o
 }
 
 static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops,
-                               const iter_dataset_options *opt, const iter_grammar_call *call,
+                               const iter_dataset_options *opt, const iter__grammar_call *call,
                                iter_error *err) {
     dataset->format = ops;
     dataset->options = iter__alloc(1, ops->base.options_size ? ops->base.options_size : 1);
@@ -208,7 +208,7 @@ iter_status iter_dataset_open_with(const char *spec, const iter_dataset_options 
     ITER_TRY(iter__options_copy(&opt, sizeof(opt), options, sizeof(size_t), err));
     const iter_registry *registry = opt.registry;
     if (!spec) return iter__fail(err, ITER_EINVAL, "dataset: no spec");
-    iter_grammar_call call;
+    iter__grammar_call call;
     char *text = NULL;
     iter_dataset *dataset = NULL;
     ITER_TRY(iter__grammar_dataset(spec, &call, &text, err));
@@ -352,10 +352,10 @@ static iter_status copy_arrays(iter_dataset *dataset, iter_error *err) {
     uint8_t *to = dataset->owned;
     for (int32_t f = 0; f < dataset->desc.n_fields; f++) {
         const size_t row = iter_desc_bytes(&dataset->desc.fields[f].desc);
-        iter_resident *resident = &dataset->resident[f];
+        iter__resident *resident = &dataset->resident[f];
         for (uint64_t i = 0; i < n; i++)
             memcpy(to + i * row, resident->base + i * resident->stride, row);
-        *resident = (iter_resident){to, row};
+        *resident = (iter__resident){to, row};
         to += (row * n + 63) & ~(size_t)63;
     }
     return ITER_OK;

@@ -10,28 +10,28 @@
 #include "iter/runtime/shared.h"
 
 /* Memory that holds every row of one field. */
-typedef struct iter_resident {
+typedef struct iter__resident {
     const uint8_t *base; /* NULL = not resident */
     size_t stride;
-} iter_resident;
+} iter__resident;
 
 /* All of a dataset in memory, as rows or as files; made by the first loader that wants it, shared
  * by all, gone with the dataset. */
-typedef struct iter_preload {
+typedef struct iter__preload {
     uint8_t *memory;
     size_t bytes;
-    iter_shared shared;    /* `memory` is in it, if that is open */
+    iter__shared shared;   /* `memory` is in it, if that is open */
     uint64_t *object_base; /* [n_files] offset of each file in memory; NULL = rows lie as arrays: */
-    iter_resident rows[ITER_MAX_FIELDS];
+    iter__resident rows[ITER_MAX_FIELDS];
     double seconds;
     uint64_t path_bytes[ITER_PATH_COUNT];
-} iter_preload;
+} iter__preload;
 
 /* What get() is handed; the caller sees `rows` alone. */
-typedef struct iter_get_rows {
+typedef struct iter__get_rows {
     iter_tensor rows[ITER_MAX_FIELDS]; /* first: iter_rows_set_length() casts back */
     int32_t *lengths[ITER_MAX_FIELDS];
-} iter_get_rows;
+} iter__get_rows;
 
 /* An integer scalar as u64; negative ones become huge. sample.c */
 uint64_t iter__scalar_value(const uint8_t *at, iter_dtype dtype);
@@ -40,7 +40,7 @@ struct iter_dataset {
     atomic_uint refs;
     char *name;
     iter_description desc;
-    iter_resident resident[ITER_MAX_FIELDS];
+    iter__resident resident[ITER_MAX_FIELDS];
 
     const iter_format_ops *format; /* a format, with its state and options ... */
     void *state, *options;
@@ -56,7 +56,7 @@ struct iter_dataset {
     pthread_mutex_t one_at_a_time;
     pthread_mutex_t preload_lock; /* guards preload */
     atomic_int process;           /* whose locks these are: a child of fork() makes its own */
-    iter_preload preload;
+    iter__preload preload;
     atomic_bool is_preloaded; /* set when preload is whole: a fork() may come in between */
 };
 
@@ -85,21 +85,21 @@ uint64_t iter__dataset_bytes(const iter_dataset *dataset);
 #define ITER_PRELOAD_STAGING ((uint64_t)32 << 20)
 
 /* One copy for the processes of this machine. */
-typedef struct iter_share_wish {
+typedef struct iter__share_wish {
     bool wanted;
     bool alone_fits; /* a copy of its own may be made if it cannot be shared */
     iter_error why;  /* why it is not shared; status ITER_OK = it is, or was not to be */
-} iter_share_wish;
+} iter__share_wish;
 
 /* Reads every file into memory unless that is done already; *out_now: it was done by this call.
  * `source` is open over the dataset's files. Rows that get() makes are never shared. */
 iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state,
-                                  iter_share_wish *share, bool *out_now, iter_error *err);
+                                  iter__share_wish *share, bool *out_now, iter_error *err);
 
-void iter__preload_free(iter_preload *made);
+void iter__preload_free(iter__preload *made);
 
 /* What preloaded data count in the limit of one of `local_ranks` processes. */
-uint64_t iter__preload_cost(const iter_preload *made, uint32_t local_ranks);
+uint64_t iter__preload_cost(const iter__preload *made, uint32_t local_ranks);
 
 /* Whether a loader has preloaded it already. */
 bool iter__dataset_is_preloaded(iter_dataset *dataset);

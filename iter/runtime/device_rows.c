@@ -20,12 +20,12 @@
 
 /* ---- What can be ----------------------------------------------------------------------------- */
 
-static bool is_made(const iter_field_plan *field) {
+static bool is_made(const iter__field_plan *field) {
     return field->lengths_of < 0;
 }
 
 /* What stands against any kernel behind the field's workers; NULL = nothing. */
-static const char *obstacle(const iter_loader *loader, const iter_field_plan *field) {
+static const char *obstacle(const iter_loader *loader, const iter__field_plan *field) {
     if (loader->opt.collate) return "batches are collated on the host";
     if (field->n_batch_steps) return "batch stages run on the host";
     if (field->variable || !is_made(field)) return "rows have different lengths";
@@ -33,28 +33,28 @@ static const char *obstacle(const iter_loader *loader, const iter_field_plan *fi
 }
 
 /* Whether the last step is a pack that a kernel can do. */
-static bool ends_in_program(const iter_loader *loader, iter_field_plan *field) {
+static bool ends_in_program(const iter_loader *loader, iter__field_plan *field) {
     const char *why = obstacle(loader, field);
-    const iter_step *last = field->n_steps ? &field->steps[field->n_steps - 1] : NULL;
+    const iter__step *last = field->n_steps ? &field->steps[field->n_steps - 1] : NULL;
     if (!why && (!last || !last->pack)) why = "the last step is none that a kernel does";
     if (why) {
         snprintf(field->why, sizeof(field->why), "%s", why);
         return false;
     }
-    return iter__pack.program(last->pack, &field->program, field->why, sizeof(field->why));
+    return iter__packer.program(last->pack, &field->program, field->why, sizeof(field->why));
 }
 
 /* Nothing is gained by a kernel that only copies. */
-static bool has_finish(const iter_field_plan *field) {
+static bool has_finish(const iter__field_plan *field) {
     return is_made(field) && field->out.role == ITER_DATA && field->n_steps > 0 && !field->copies;
 }
 
-static void choose_finish(iter_loader *loader, iter_field_plan *field) {
+static void choose_finish(iter_loader *loader, iter__field_plan *field) {
     if (!ends_in_program(loader, field)) return;
-    const iter_step *last = &field->steps[field->n_steps - 1];
+    const iter__step *last = &field->steps[field->n_steps - 1];
     const size_t bytes = iter_desc_bytes(&last->in);
     const bool pays =
-        2 * bytes <= field->row_bytes && bytes + sizeof(iter_pack_row) < field->row_bytes;
+        2 * bytes <= field->row_bytes && bytes + sizeof(iter__pack_row) < field->row_bytes;
     if (loader->opt.finish == ITER_FINISH_AUTO && !pays) {
         snprintf(field->why, sizeof(field->why),
                  "%zu bytes a row would be copied instead of %zu: less than half is saved", bytes,
@@ -69,7 +69,7 @@ static void choose_finish(iter_loader *loader, iter_field_plan *field) {
 
 static iter_status choose_finishes(iter_loader *loader, iter_error *err) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        iter_field_plan *field = &loader->plan.fields[f];
+        iter__field_plan *field = &loader->plan.fields[f];
         if (!has_finish(field) || field->way != ITER_WAY_HOST) continue;
         if (loader->opt.finish == ITER_FINISH_HOST || loader->device.no_kernels) continue;
         choose_finish(loader, field);
@@ -95,7 +95,7 @@ static const char *set_obstacle(const iter_loader *loader) {
 
 /* The way of one field of a set; HOST = there is none, see field->why. Images as they come take the
  * fewest bytes; what is finished once and for all needs the fewest steps. */
-static iter_way set_way(const iter_loader *loader, iter_field_plan *field) {
+static iter__way set_way(const iter_loader *loader, iter__field_plan *field) {
     const char *why = obstacle(loader, field);
     if (!why && field->n_steps > 1) why = "there are steps before the last one";
     if (!why && field->n_steps == 1 && !field->steps[0].pack)
@@ -112,11 +112,11 @@ static iter_way set_way(const iter_loader *loader, iter_field_plan *field) {
     return is_fixed ? ITER_WAY_GATHER : ITER_WAY_HOST;
 }
 
-static void take_set(iter_loader *loader, const iter_way *ways) {
-    iter_field_plan *first = NULL; /* whose rows the gathering ones share */
+static void take_set(iter_loader *loader, const iter__way *ways) {
+    iter__field_plan *first = NULL; /* whose rows the gathering ones share */
     for (int32_t pass = 0; pass < 2; pass++) {
         for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-            iter_field_plan *field = &loader->plan.fields[f];
+            iter__field_plan *field = &loader->plan.fields[f];
             if ((ways[f] == ITER_WAY_SET) != (pass == 0)) continue;
             field->way = ways[f];
             field->from = ITER_ROW_SET;
@@ -130,10 +130,10 @@ static void take_set(iter_loader *loader, const iter_way *ways) {
 }
 
 /* Bytes on the device, saturating. */
-static uint64_t set_bytes(const iter_loader *loader, const iter_way *ways) {
+static uint64_t set_bytes(const iter_loader *loader, const iter__way *ways) {
     uint64_t sum = 0;
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        const iter_field_plan *field = &loader->plan.fields[f];
+        const iter__field_plan *field = &loader->plan.fields[f];
         const uint64_t row =
             ways[f] == ITER_WAY_SET ? iter_desc_bytes(&field->source) : field->row_bytes;
         uint64_t bytes;
@@ -153,11 +153,11 @@ static iter_status check_room(iter_loader *loader, uint64_t bytes, iter_error *e
 }
 
 static iter_status choose_set(iter_loader *loader, iter_error *err) {
-    iter_way ways[ITER_MAX_OUT];
+    iter__way ways[ITER_MAX_OUT];
     const char *why = set_obstacle(loader);
     if (why) return iter__fail(err, ITER_EUNSUPPORTED, "%s", why);
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        iter_field_plan *field = &loader->plan.fields[f];
+        iter__field_plan *field = &loader->plan.fields[f];
         ways[f] = set_way(loader, field);
         if (ways[f] == ITER_WAY_HOST)
             return iter__fail(err, ITER_EUNSUPPORTED, "field '%s': %s", field->out.name,
@@ -188,7 +188,7 @@ static iter_status try_set(iter_loader *loader, iter_error *err) {
     return ITER_OK;
 }
 
-static bool has_ways(const iter_plan *plan) {
+static bool has_ways(const iter__plan *plan) {
     for (int32_t f = 0; f < plan->n_fields; f++) {
         if (plan->fields[f].way != ITER_WAY_HOST) return true;
     }
@@ -226,36 +226,36 @@ iter_status iter__device_rows_plan(iter_loader *loader, iter_error *err) {
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
-static iter_pack_row *rows_of(const iter_batch *batch, const iter_field_plan *field) {
-    return (iter_pack_row *)(void *)(batch->memory + field->rows_offset);
+static iter__pack_row *rows_of(const iter_batch *batch, const iter__field_plan *field) {
+    return (iter__pack_row *)(void *)(batch->memory + field->rows_offset);
 }
 
-void iter__device_rows_make(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+void iter__device_rows_make(iter_loader *loader, iter__worker *worker, iter_batch *batch,
                             uint32_t first, uint32_t n) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        const iter_field_plan *field = &loader->plan.fields[f];
+        const iter__field_plan *field = &loader->plan.fields[f];
         if (field->way == ITER_WAY_HOST || !field->owns_rows) continue;
-        iter_pack_row *rows = rows_of(batch, field);
-        iter_pack_sample sample = {.seed = loader->opt.seed};
-        const iter_step *last = field->n_steps ? &field->steps[field->n_steps - 1] : NULL;
-        if (last) iter__activity(worker, last->activity, batch->index[first]);
+        iter__pack_row *rows = rows_of(batch, field);
+        iter__pack_sample sample = {.seed = loader->opt.seed};
+        const iter__step *last = field->n_steps ? &field->steps[field->n_steps - 1] : NULL;
+        if (last) iter__activity_set(worker, last->activity, batch->index[first]);
         for (uint32_t row = first; row < first + n; row++) {
             if (iter__row_failed(batch, row)) continue;
             rows[row].source = field->way == ITER_WAY_FINISH ? row : batch->index[row];
             if (field->way == ITER_WAY_GATHER) continue;
             sample.position = batch->position[row];
             sample.epoch = batch->row_epoch[row];
-            iter__pack.row(last->pack, &sample, worker->scratch, &rows[row]);
+            iter__packer.row(last->pack, &sample, worker->scratch, &rows[row]);
         }
     }
 }
 
 void iter__device_row_blank(iter_loader *loader, iter_batch *batch, uint32_t row) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        const iter_field_plan *field = &loader->plan.fields[f];
+        const iter__field_plan *field = &loader->plan.fields[f];
         if (field->way == ITER_WAY_HOST || !field->owns_rows) continue;
         /* No pixel has a source, and the pad is zero; what is gathered is the row of zeros. */
-        rows_of(batch, field)[row] = (iter_pack_row){
+        rows_of(batch, field)[row] = (iter__pack_row){
             .source = field->way == ITER_WAY_FINISH ? row : loader->device.set.n_rows,
             .y_step = 1,
             .x_step = 1,
@@ -265,7 +265,7 @@ void iter__device_row_blank(iter_loader *loader, iter_batch *batch, uint32_t row
 
 /* ---- To the device --------------------------------------------------------------------------- */
 
-bool iter__device_rows_span(const iter_batch *batch, const iter_field_plan *field, int part,
+bool iter__device_rows_span(const iter_batch *batch, const iter__field_plan *field, int part,
                             size_t *out_first, size_t *out_end) {
     const size_t n_rows = batch->info.n_rows;
     *out_first = part == 0 ? field->slot_offset : field->rows_offset;
@@ -273,17 +273,17 @@ bool iter__device_rows_span(const iter_batch *batch, const iter_field_plan *fiel
     if (part == 0)
         *out_end += n_rows * field->made_bytes;
     else if (field->owns_rows)
-        *out_end += n_rows * sizeof(iter_pack_row);
+        *out_end += n_rows * sizeof(iter__pack_row);
     return *out_end > *out_first;
 }
 
 iter_status iter__device_rows_launch(iter_loader *loader, const iter_batch *batch,
-                                     iter_device_address twin, iter_error *err) {
-    const iter_resident_set *set = &loader->device.set;
+                                     iter__device_address twin, iter_error *err) {
+    const iter__resident_set *set = &loader->device.set;
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        const iter_field_plan *field = &loader->plan.fields[f];
+        const iter__field_plan *field = &loader->plan.fields[f];
         if (field->way == ITER_WAY_HOST) continue;
-        const iter_device_pack pack = {
+        const iter__device_pack_args pack = {
             .program = &field->program,
             .from = field->way == ITER_WAY_FINISH ? twin + field->slot_offset : set->fields[f],
             .rows = twin + field->rows_offset,

@@ -77,7 +77,7 @@ iter_status iter__device_slots_open(iter_loader *loader, iter_error *err) {
 }
 
 iter_status iter__device_slots_pin(iter_loader *loader, iter_error *err) {
-    iter_loader_device *device = &loader->device;
+    iter__loader_device *device = &loader->device;
     if (!loader->slots_bytes) return ITER_OK;
     iter_error why = {.status = ITER_OK};
     const iter_status status =
@@ -101,9 +101,9 @@ iter_status iter__device_slots_pin(iter_loader *loader, iter_error *err) {
 }
 
 static iter_status make_events(iter_loader *loader, iter_error *err) {
-    iter_loader_device *device = &loader->device;
+    iter__loader_device *device = &loader->device;
     for (uint32_t i = 0; i < loader->layout.n_slots; i++) {
-        iter_slot_device *slot = &loader->batches[i].device;
+        iter__slot_device *slot = &loader->batches[i].device;
         for (int s = 0; s < ITER_STREAMS_MAX; s++)
             ITER_TRY(iter__device_event_new(device->handle, &slot->released[s], err));
         if (loader->memory == ITER_MEMORY_DEVICE)
@@ -114,7 +114,7 @@ static iter_status make_events(iter_loader *loader, iter_error *err) {
 }
 
 static iter_status make_twins(iter_loader *loader, iter_error *err) {
-    iter_loader_device *device = &loader->device;
+    iter__loader_device *device = &loader->device;
     const size_t n_fields = (size_t)loader->plan.n_fields;
     iter_tensor *tensors = iter__alloc(loader->layout.n_slots * n_fields, sizeof(*tensors));
     if (!tensors) return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
@@ -145,9 +145,9 @@ iter_status iter__device_slots_make(iter_loader *loader, iter_error *err) {
 }
 
 static void free_events(iter_loader *loader) {
-    iter_loader_device *device = &loader->device;
+    iter__loader_device *device = &loader->device;
     for (uint32_t i = 0; loader->batches && i < loader->layout.n_slots; i++) {
-        iter_slot_device *slot = &loader->batches[i].device;
+        iter__slot_device *slot = &loader->batches[i].device;
         for (int s = 0; s < ITER_STREAMS_MAX; s++) {
             if (slot->released[s]) iter__device_event_free(device->handle, slot->released[s]);
         }
@@ -160,7 +160,7 @@ static void free_events(iter_loader *loader) {
 }
 
 void iter__device_slots_free(iter_loader *loader) {
-    iter_loader_device *device = &loader->device;
+    iter__loader_device *device = &loader->device;
     if (!device->handle) return;
     free_events(loader);
     iter__resident_free(loader);
@@ -182,7 +182,7 @@ void iter__device_slots_free(iter_loader *loader) {
 
 /* Bytes [*out_first, *out_end) of the slot that a tensor covers, none where they are equal. False
  * where some lie outside its field. */
-static bool span_of(const iter_batch *batch, const iter_field_plan *field,
+static bool span_of(const iter_batch *batch, const iter__field_plan *field,
                     const iter_tensor *tensor, size_t *out_first, size_t *out_end) {
     const int64_t element = (int64_t)iter_dtype_bytes(tensor->desc.dtype);
     int64_t low = 0, high = element;
@@ -203,13 +203,13 @@ static bool span_of(const iter_batch *batch, const iter_field_plan *field,
     return true;
 }
 
-static iter_device_address twin_of(const iter_loader *loader, const iter_batch *batch) {
+static iter__device_address twin_of(const iter_loader *loader, const iter_batch *batch) {
     return loader->device.twins + batch->slot * (uint64_t)loader->plan.device_slot_bytes;
 }
 
 iter_status iter__device_tensors(iter_loader *loader, iter_batch *batch, iter_error *err) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        const iter_field_plan *field = &loader->plan.fields[f];
+        const iter__field_plan *field = &loader->plan.fields[f];
         const iter_tensor *host = &batch->tensors[f];
         iter_tensor *tensor = &batch->device.tensors[f];
         size_t first, end;
@@ -234,7 +234,7 @@ iter_status iter__device_tensors(iter_loader *loader, iter_batch *batch, iter_er
 /* Bytes [first, end) of the slot, `shift` further on in the twin. */
 static iter_status copy_part(iter_loader *loader, iter_batch *batch, size_t first, size_t end,
                              size_t shift, iter_error *err) {
-    iter_loader_device *device = &loader->device;
+    iter__loader_device *device = &loader->device;
     if (first == end) return ITER_OK;
     SET(batch->device.arrives, true); /* whatever the driver answers */
     ITER_TRY(iter__device_copy(device->handle, twin_of(loader, batch) + (first + shift),
@@ -245,7 +245,7 @@ static iter_status copy_part(iter_loader *loader, iter_batch *batch, size_t firs
 }
 
 /* Bytes of the slot that the twin gets of a field, in up to two parts; false = none. */
-static bool part_of(const iter_batch *batch, const iter_field_plan *field, int part,
+static bool part_of(const iter_batch *batch, const iter__field_plan *field, int part,
                     size_t *out_first, size_t *out_end) {
     if (field->way != ITER_WAY_HOST)
         return iter__device_rows_span(batch, field, part, out_first, out_end);
@@ -257,7 +257,7 @@ static bool part_of(const iter_batch *batch, const iter_field_plan *field, int p
 static iter_status copy_parts(iter_loader *loader, iter_batch *batch, iter_error *err) {
     size_t first = 0, end = 0, shift = 0;
     for (int32_t i = 0; i < 2 * loader->plan.n_fields; i++) {
-        const iter_field_plan *field = &loader->plan.fields[i / 2];
+        const iter__field_plan *field = &loader->plan.fields[i / 2];
         const bool as_it_lies = field->way != ITER_WAY_HOST;
         const size_t further = as_it_lies ? 0 : field->device_offset - field->slot_offset;
         size_t from, to;
@@ -283,7 +283,7 @@ static void lose(iter_loader *loader, const iter_error *error) {
 }
 
 void iter__batch_send(iter_loader *loader, iter_batch *batch) {
-    iter_device *handle = loader->device.handle;
+    iter__device *handle = loader->device.handle;
     iter_status status = iter__device_tensors(loader, batch, &batch->error);
     if (status == ITER_OK) status = copy_parts(loader, batch, &batch->error);
     if (status == ITER_OK && loader->plan.has_ways)
@@ -315,8 +315,8 @@ void iter__batch_send(iter_loader *loader, iter_batch *batch) {
 /* Whether streams have done with a slot that is the caller's alone. What has passed is not asked
  * again. */
 static iter_status ask(iter_loader *loader, iter_batch *batch, iter_error *err) {
-    iter_device *handle = loader->device.handle;
-    iter_slot_device *slot = &batch->device;
+    iter__device *handle = loader->device.handle;
+    iter__slot_device *slot = &batch->device;
     if (HERE(slot->arrives)) {
         const iter_status status = iter__device_query(handle, slot->arrived, err);
         if (status != ITER_OK) return status;
@@ -333,7 +333,7 @@ static iter_status ask(iter_loader *loader, iter_batch *batch, iter_error *err) 
 }
 
 /* With loader.lock held. */
-static iter_batch *take_oldest(iter_loader_device *device) {
+static iter_batch *take_oldest(iter__loader_device *device) {
     iter_batch *batch = device->oldest;
     if (!batch) return NULL;
     device->oldest = batch->next_free;
@@ -342,7 +342,7 @@ static iter_batch *take_oldest(iter_loader_device *device) {
 }
 
 void iter__slot_put_released(iter_loader *loader, iter_batch *batch) {
-    iter_loader_device *device = &loader->device;
+    iter__loader_device *device = &loader->device;
     batch->state = BATCH_RELEASED;
     batch->next_free = NULL;
     *(device->oldest ? &device->newest->next_free : &device->oldest) = batch;
@@ -358,7 +358,7 @@ static void put_free(iter_loader *loader, iter_batch *batch) {
 }
 
 bool iter__slots_reclaim(iter_loader *loader) {
-    iter_loader_device *device = &loader->device;
+    iter__loader_device *device = &loader->device;
     iter_batch *asked = NULL, **end = &asked;
     for (int n = 0; n < ASK_MAX && device->oldest; n++) {
         *end = take_oldest(device);
@@ -415,7 +415,7 @@ void iter__slots_await(iter_loader *loader, int64_t timeout_ns) {
 /* ---- At the end ------------------------------------------------------------------------------ */
 
 /* Asks again and again, until the deadline; errors, too, at first. */
-static iter_status settle_event(iter_loader *loader, iter_device_event *event, int64_t deadline) {
+static iter_status settle_event(iter_loader *loader, iter__device_event *event, int64_t deadline) {
     const struct timespec nap = {.tv_nsec = NAP_NS};
     for (int n_errors = 0;;) {
         const iter_status status = iter__device_query(loader->device.handle, event, NULL);
@@ -427,7 +427,7 @@ static iter_status settle_event(iter_loader *loader, iter_device_event *event, i
 }
 
 static iter_status settle_batch(iter_loader *loader, iter_batch *batch, int64_t deadline) {
-    iter_slot_device *slot = &batch->device;
+    iter__slot_device *slot = &batch->device;
     for (unsigned left; (left = HERE(slot->marked)) != 0;) {
         const iter_status status =
             settle_event(loader, slot->released[__builtin_ctz(left)], deadline);
@@ -440,7 +440,7 @@ static iter_status settle_batch(iter_loader *loader, iter_batch *batch, int64_t 
 }
 
 iter_status iter__device_slots_settle(iter_loader *loader, iter_error *err) {
-    iter_loader_device *device = &loader->device;
+    iter__loader_device *device = &loader->device;
     const int64_t deadline = iter__now_ns() + loader->opt.grace_ms * 1000000;
     iter_status status = ITER_OK;
     if (device->last) {
@@ -504,7 +504,7 @@ iter_status iter_batch_wait(iter_batch *batch, void *stream, iter_error *err) {
 
 iter_status iter_batch_release(iter_batch *batch, void *stream, iter_error *err) {
     ITER_TRY(check(batch, false, err));
-    iter_slot_device *slot = &batch->device;
+    iter__slot_device *slot = &batch->device;
     const uintptr_t name = (uintptr_t)stream + 1;
     unsigned marked = HERE(slot->marked), bit;
     for (unsigned left = marked; left != 0; left &= left - 1) {

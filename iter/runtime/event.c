@@ -9,7 +9,7 @@
 
 _Static_assert(sizeof(atomic_uint) == 4, "a futex has 32 bits");
 
-void iter__event_wait(iter_event *event, unsigned seen, int64_t until_ns) {
+void iter__event_wait(iter__event *event, unsigned seen, int64_t until_ns) {
     const struct timespec until = {.tv_sec = until_ns / 1000000000,
                                    .tv_nsec = until_ns % 1000000000};
     /* BITSET, because its time is a point on the monotonic clock and not a span. */
@@ -17,7 +17,7 @@ void iter__event_wait(iter_event *event, unsigned seen, int64_t until_ns) {
             NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
-void iter__event_wake(iter_event *event, int n) {
+void iter__event_wake(iter__event *event, int n) {
     const int saved = errno; /* a signal handler must leave it as it was */
     atomic_fetch_add(&event->count, 1);
     syscall(SYS_futex, &event->count, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);

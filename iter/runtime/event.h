@@ -14,22 +14,22 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-typedef struct iter_event {
+typedef struct iter__event {
     atomic_uint count;
-} iter_event;
+} iter__event;
 
 #define ITER_WAKE_ALL INT_MAX
 
 /* What the count is, before the state that it tells of is looked at. */
-static inline unsigned iter__event_look(const iter_event *event) {
+static inline unsigned iter__event_look(const iter__event *event) {
     return atomic_load(&event->count);
 }
 
 /* Sleeps until the count is no longer `seen`, or until_ns on the monotonic clock (< 0: for ever). May
  * return without a reason. */
-void iter__event_wait(iter_event *event, unsigned seen, int64_t until_ns);
+void iter__event_wait(iter__event *event, unsigned seen, int64_t until_ns);
 
 /* Something happened: wakes n of those who wait. Safe in a signal handler. */
-void iter__event_wake(iter_event *event, int n);
+void iter__event_wake(iter__event *event, int n);
 
 #endif

@@ -19,20 +19,20 @@
 
 #define NODES_MAX 4096 /* reasons that one batch keeps */
 
-static iter_chunk *chunk_of(const iter_batch *batch, uint32_t row) {
+static iter__chunk *chunk_of(const iter_batch *batch, uint32_t row) {
     return &batch->chunks[row / batch->loader->layout.rows_a_chunk];
 }
 
 /* The row's node, or NULL. */
-static iter_row_failure *node_of(const iter_batch *batch, uint32_t row) {
-    iter_row_failure *node = chunk_of(batch, row)->failures;
+static iter__row_failure *node_of(const iter_batch *batch, uint32_t row) {
+    iter__row_failure *node = chunk_of(batch, row)->failures;
     while (node && node->row != row)
         node = node->next;
     return node;
 }
 
-iter_failure iter__row_failure(const iter_batch *batch, uint32_t row) {
-    const iter_row_failure *node = node_of(batch, row);
+iter_failure iter__row_reason(const iter_batch *batch, uint32_t row) {
+    const iter__row_failure *node = node_of(batch, row);
     if (node) return node->failure;
     iter_failure failure = {.epoch = batch->row_epoch[row],
                             .position = batch->position[row],
@@ -45,14 +45,14 @@ iter_failure iter__row_failure(const iter_batch *batch, uint32_t row) {
 
 /* A node for the row. NULL if there is no memory for one, or the batch has many already. */
 static iter_failure *new_node(iter_batch *batch, uint32_t row) {
-    iter_row_failure *node = node_of(batch, row);
+    iter__row_failure *node = node_of(batch, row);
     if (node) return &node->failure;
     if (atomic_load_explicit(&batch->n_nodes, memory_order_relaxed) >= NODES_MAX) return NULL;
     node = iter__alloc(1, sizeof(*node));
     if (!node) return NULL;
     atomic_fetch_add_explicit(&batch->n_nodes, 1, memory_order_relaxed);
     node->row = row;
-    iter_row_failure **link = &chunk_of(batch, row)->failures;
+    iter__row_failure **link = &chunk_of(batch, row)->failures;
     while (*link && (*link)->row < row) /* in the order of rows */
         link = &(*link)->next;
     node->next = *link;
@@ -63,10 +63,10 @@ static iter_failure *new_node(iter_batch *batch, uint32_t row) {
 void iter__failures_clear(iter_batch *batch) {
     if (atomic_load_explicit(&batch->n_nodes, memory_order_relaxed) == 0) return;
     for (uint32_t c = 0; c < batch->loader->layout.max_chunks; c++) {
-        iter_row_failure *node = batch->chunks[c].failures;
+        iter__row_failure *node = batch->chunks[c].failures;
         batch->chunks[c].failures = NULL;
         while (node) {
-            iter_row_failure *next = node->next;
+            iter__row_failure *next = node->next;
             iter__free(node);
             node = next;
         }
@@ -82,7 +82,7 @@ void iter__row_miss(iter_batch *batch, uint32_t row) {
                                             memory_order_relaxed, memory_order_relaxed);
 }
 
-void iter__row_set(iter_batch *batch, uint32_t row, iter_row_state state) {
+void iter__row_set(iter_batch *batch, uint32_t row, iter__row_state state) {
     atomic_store_explicit(&batch->row_state[row], (unsigned char)state, memory_order_relaxed);
 }
 
@@ -136,12 +136,12 @@ void iter__batch_judge(iter_loader *loader, iter_batch *batch) {
     const bool fails = loader->opt.on_error != ITER_ON_ERROR_BLANK;
     batch->info.n_failed = 0;
     for (uint32_t row = 0; row < batch->info.n_rows; row++) {
-        const iter_row_state state = iter__row_state(batch, row);
+        const iter__row_state state = iter__row_state_get(batch, row);
         if (state == ROW_FINE) continue;
         batch->info.n_failed++;
         if (batch->status < 0) continue;
         if (state != ROW_LACKING && (state != ROW_FAILED || !fails)) continue;
-        const iter_failure why = iter__row_failure(batch, row);
+        const iter_failure why = iter__row_reason(batch, row);
         batch->status = iter__fail(&batch->error, why.status, "%s", why.message);
     }
 }
@@ -151,7 +151,7 @@ void iter__failures_book(iter_loader *loader, const iter_batch *batch) {
     if (!batch->info.n_failed) return;
     const uint32_t n_chunks = atomic_load_explicit(&batch->n_chunks, memory_order_relaxed);
     for (uint32_t c = 0; c < n_chunks; c++) {
-        const iter_row_failure *node = batch->chunks[c].failures;
+        const iter__row_failure *node = batch->chunks[c].failures;
         for (; node && loader->n_failures_kept < ITER_FAILURES_MAX; node = node->next) {
             if (node->row < batch->info.n_rows)
                 loader->failures[loader->n_failures_kept++] = node->failure;

@@ -24,15 +24,15 @@
 #define BLOCK ((uint64_t)4096)
 #define STEP  64
 
-struct iter_frame {
-    iter_chunk_read r; /* first: reap() hands it back */
+struct iter__frame {
+    iter__chunk_read r; /* first: reap() hands it back */
     uint8_t *data;
     uint64_t used;  /* tick of the last use */
     uint64_t until; /* row of the endless sequence where the group ends that wants it; 0 = none */
     uint32_t users; /* rows of open chunks */
     bool loading;
     int64_t issued_ns;
-    iter_chunk_read *waiters; /* rows that wait for it, by `next` */
+    iter__chunk_read *waiters; /* rows that wait for it, by `next` */
 };
 
 /* Where a row's bytes are to be found. Two windows that begin at the same block may differ in size: a
@@ -41,10 +41,10 @@ typedef struct window {
     uint64_t object, start, bytes; /* whole blocks, as far as the file goes */
 } window;
 
-struct iter_frames {
-    const iter_frames_layout *cut; /* the loader's */
-    uint64_t *ids;                 /* [cut->n] a hash of the window that it holds; 0 = none */
-    iter_frame *frames;            /* [cut->n] */
+struct iter__frames {
+    const iter__frames_layout *cut; /* the loader's */
+    uint64_t *ids;                  /* [cut->n] a hash of the window that it holds; 0 = none */
+    iter__frame *frames;            /* [cut->n] */
     uint64_t tick;
     /* Rows of the endless sequence, which `until` counts too: where the opener was when it was
      * looked at last, and those before which all are made. */
@@ -68,7 +68,7 @@ static uint64_t round_up(uint64_t bytes) {
  * pure function of the sample. */
 static window window_of(const iter_loader *loader, uint64_t index, int32_t e,
                         const iter_extent *extent) {
-    const iter_frames *frames = loader->io.frames;
+    const iter__frames *frames = loader->io.frames;
     const iter_dataset *dataset = loader->dataset;
     const uint64_t n = dataset->desc.n_samples, in_block = index % frames->cut->block_rows;
     const uint64_t first = index - in_block % frames->cut->piece_rows;
@@ -103,7 +103,7 @@ static uint64_t id_of(const window *w) {
            1;
 }
 
-static iter_frame *find(iter_frames *frames, const window *w) {
+static iter__frame *find(iter__frames *frames, const window *w) {
     const uint64_t id = id_of(w);
     for (uint32_t i = 0; i < frames->cut->n; i++) {
         const iter_read *read = &frames->frames[i].r.read;
@@ -116,13 +116,13 @@ static iter_frame *find(iter_frames *frames, const window *w) {
 
 /* Begins to read a window into the spent frame that was not used for the longest time, or, where
  * it is wanted now, into any such that is not in use; NULL where there is none. */
-static iter_frame *load(iter_loader *loader, const window *w, bool ahead) {
-    iter_io *io = &loader->io;
-    iter_frames *frames = io->frames;
-    iter_frame *frame = NULL;
+static iter__frame *load(iter_loader *loader, const window *w, bool ahead) {
+    iter__io *io = &loader->io;
+    iter__frames *frames = io->frames;
+    iter__frame *frame = NULL;
     bool spent = false;
     for (uint32_t i = 0; i < frames->cut->n; i++) {
-        iter_frame *other = &frames->frames[i];
+        iter__frame *other = &frames->frames[i];
         const bool other_spent = other->until <= frames->spent;
         if (other->users || other->loading || other_spent < (ahead || spent)) continue;
         if (frame && other_spent == spent && other->used >= frame->used) continue;
@@ -133,7 +133,7 @@ static iter_frame *load(iter_loader *loader, const window *w, bool ahead) {
     frames->ids[frame - frames->frames] = id_of(w);
     frame->loading = true;
     frame->issued_ns = iter__now_ns();
-    frame->r = (iter_chunk_read){.frame = frame};
+    frame->r = (iter__chunk_read){.frame = frame};
     frame->r.part = (iter_iovec){frame->data, w->bytes};
     frame->r.read = (iter_read){.object = w->object,
                                 .offset = w->start,
@@ -147,10 +147,10 @@ static iter_frame *load(iter_loader *loader, const window *w, bool ahead) {
 
 /* The frame of a window that row `position` of an epoch wants; it is read if it was not there. NULL if
  * no frame is free for it. */
-static iter_frame *frame_of(iter_loader *loader, const window *w, uint64_t epoch, uint64_t position,
-                            bool ahead) {
-    iter_frames *frames = loader->io.frames;
-    iter_frame *frame = find(frames, w);
+static iter__frame *frame_of(iter_loader *loader, const window *w, uint64_t epoch,
+                             uint64_t position, bool ahead) {
+    iter__frames *frames = loader->io.frames;
+    iter__frame *frame = find(frames, w);
     if (!frame) {
         frame = load(loader, w, ahead);
         if (!frame) return NULL;
@@ -165,21 +165,21 @@ static iter_frame *frame_of(iter_loader *loader, const window *w, uint64_t epoch
 }
 
 /* The loader went back: what the rows behind it wanted says nothing any more. */
-static void forget_wishes(iter_frames *frames) {
+static void forget_wishes(iter__frames *frames) {
     for (uint32_t i = 0; i < frames->cut->n; i++)
         frames->frames[i].until = 0;
 }
 
 /* Whether a frame that was read lacks bytes of this extent. */
-static bool is_missing(const iter_frame *frame, const iter_extent *extent) {
+static bool is_missing(const iter__frame *frame, const iter_extent *extent) {
     const iter_read *read = &frame->r.read;
     return read->status < 0 || extent->offset + extent->size - read->offset > read->done;
 }
 
 /* Gives back the first `n` rows of a chunk. */
-static void leave(iter_loader *loader, iter_chunk *chunk, uint32_t n) {
+static void leave(iter_loader *loader, iter__chunk *chunk, uint32_t n) {
     const int32_t n_extents = loader->dataset->desc.n_extents;
-    iter_chunk_read *nodes = chunk->batch->reads + (size_t)chunk->first * n_extents;
+    iter__chunk_read *nodes = chunk->batch->reads + (size_t)chunk->first * n_extents;
     for (uint32_t i = 0; i < n; i++) {
         if (nodes[i].frame) nodes[i].frame->users--;
     }
@@ -188,7 +188,7 @@ static void leave(iter_loader *loader, iter_chunk *chunk, uint32_t n) {
 /* ---- Chunks ---------------------------------------------------------------------------------- */
 
 /* Which windows the chunk's rows want, into its nodes: the format is asked, so no lock is held. */
-static void set_nodes(iter_loader *loader, iter_chunk *chunk) {
+static void set_nodes(iter_loader *loader, iter__chunk *chunk) {
     const iter_batch *batch = chunk->batch;
     const uint32_t n_extents = (uint32_t)loader->dataset->desc.n_extents;
     const size_t first = (size_t)chunk->first * n_extents;
@@ -197,26 +197,26 @@ static void set_nodes(iter_loader *loader, iter_chunk *chunk) {
         const int32_t e = (int32_t)(i % n_extents);
         const window w = window_of(loader, batch->index[row], e, &batch->extents[first + i]);
         batch->reads[first + i] =
-            (iter_chunk_read){.read = {.object = w.object, .offset = w.start, .size = w.bytes},
-                              .chunk = chunk,
-                              .first_row = row,
-                              .n_rows = 1,
-                              .extent = e,
-                              .sample = batch->index[row]};
+            (iter__chunk_read){.read = {.object = w.object, .offset = w.start, .size = w.bytes},
+                               .chunk = chunk,
+                               .first_row = row,
+                               .n_rows = 1,
+                               .extent = e,
+                               .sample = batch->index[row]};
     }
 }
 
 /* Takes a frame for every node; false if one has none: then the chunk has none at all, and waits for
  * others. */
-static bool take_frames(iter_loader *loader, iter_chunk *chunk) {
+static bool take_frames(iter_loader *loader, iter__chunk *chunk) {
     iter_batch *batch = chunk->batch;
     const uint32_t n_extents = (uint32_t)loader->dataset->desc.n_extents;
     const size_t first = (size_t)chunk->first * n_extents;
     for (uint32_t i = 0; i < chunk->n * n_extents; i++) {
-        iter_chunk_read *node = &batch->reads[first + i];
+        iter__chunk_read *node = &batch->reads[first + i];
         const window w = {node->read.object, node->read.offset, node->read.size};
         const uint32_t row = node->first_row;
-        iter_frame *frame =
+        iter__frame *frame =
             frame_of(loader, &w, batch->row_epoch[row], batch->position[row], false);
         if (!frame) {
             leave(loader, chunk, i);
@@ -229,8 +229,8 @@ static bool take_frames(iter_loader *loader, iter_chunk *chunk) {
     return true;
 }
 
-int iter__frames_issue(iter_loader *loader, iter_chunk *chunk) {
-    iter_io *io = &loader->io;
+int iter__frames_issue(iter_loader *loader, iter__chunk *chunk) {
+    iter__io *io = &loader->io;
     iter_batch *batch = chunk->batch;
     const size_t first = (size_t)chunk->first * (size_t)loader->dataset->desc.n_extents;
     const uint32_t n = chunk->n * (uint32_t)loader->dataset->desc.n_extents;
@@ -243,7 +243,7 @@ int iter__frames_issue(iter_loader *loader, iter_chunk *chunk) {
         return -1;
     }
     for (uint32_t i = 0; i < n; i++) {
-        iter_chunk_read *node = &batch->reads[first + i];
+        iter__chunk_read *node = &batch->reads[first + i];
         if (!node->frame->loading) { /* it is there, unless the file ended before */
             if (is_missing(node->frame, &batch->extents[first + i]))
                 iter__row_miss(batch, node->first_row);
@@ -263,21 +263,21 @@ int iter__frames_issue(iter_loader *loader, iter_chunk *chunk) {
     return 1;
 }
 
-void iter__frames_release(iter_loader *loader, iter_chunk *chunk) {
+void iter__frames_release(iter_loader *loader, iter__chunk *chunk) {
     leave(loader, chunk, chunk->n * (uint32_t)loader->dataset->desc.n_extents);
 }
 
-iter_chunk_read *iter__frame_loaded(iter_loader *loader, iter_chunk_read *r) {
-    iter_io *io = &loader->io;
-    iter_frame *frame = r->frame;
+iter__chunk_read *iter__frame_loaded(iter_loader *loader, iter__chunk_read *r) {
+    iter__io *io = &loader->io;
+    iter__frame *frame = r->frame;
     const iter_read *read = &frame->r.read;
-    iter_chunk_read *waiters = frame->waiters;
+    iter__chunk_read *waiters = frame->waiters;
     frame->waiters = NULL;
     frame->loading = false;
     atomic_fetch_add_explicit(&io->path_bytes[read->path], read->done, memory_order_relaxed);
     if (read->status < 0)
         io->frames->ids[frame - io->frames->frames] = 0; /* who comes next tries again */
-    for (iter_chunk_read *node = waiters; node; node = node->next) {
+    for (iter__chunk_read *node = waiters; node; node = node->next) {
         iter_batch *batch = node->chunk->batch;
         const iter_extent *extent =
             &batch->extents[(size_t)node->first_row * loader->dataset->desc.n_extents +
@@ -287,14 +287,14 @@ iter_chunk_read *iter__frame_loaded(iter_loader *loader, iter_chunk_read *r) {
     return waiters;
 }
 
-bool iter__frames_awaited(iter_loader *loader, const iter_chunk *chunk, iter_chunk_read *out,
+bool iter__frames_awaited(iter_loader *loader, const iter__chunk *chunk, iter__chunk_read *out,
                           int64_t *out_issued_ns) {
     const uint32_t n_extents = (uint32_t)loader->dataset->desc.n_extents;
-    iter_chunk_read *nodes = chunk->batch->reads + (size_t)chunk->first * n_extents;
+    iter__chunk_read *nodes = chunk->batch->reads + (size_t)chunk->first * n_extents;
     bool found = false;
     pthread_mutex_lock(&loader->io.lock);
     for (uint32_t i = 0; i < chunk->n * n_extents && !found; i++) {
-        const iter_frame *frame = nodes[i].frame;
+        const iter__frame *frame = nodes[i].frame;
         found = frame && frame->loading;
         if (!found) continue;
         out->read.object = frame->r.read.object;
@@ -312,7 +312,7 @@ bool iter__frames_awaited(iter_loader *loader, const iter_chunk *chunk, iter_chu
 /* Row of the endless sequence that the opener is at. loader.lock held. */
 static uint64_t opener_row(const iter_loader *loader) {
     const bool rolls = loader->cut.last_batch == ITER_LAST_ROLL_OVER;
-    const iter_cursor *at = &loader->opener.at;
+    const iter__cursor *at = &loader->opener.at;
     return at->sample + (rolls ? 0 : (uint64_t)at->epoch * loader->cut.n);
 }
 
@@ -326,7 +326,7 @@ typedef struct ahead {
 
 /* Which rows come next, at most STEP; n = 0: none until the opener is further. */
 static void next_ahead(iter_loader *loader, ahead *out) {
-    iter_frames *frames = loader->io.frames;
+    iter__frames *frames = loader->io.frames;
     pthread_mutex_lock(&loader->lock);
     const uint64_t at = opener_row(loader), until = at + frames->cut->ahead_rows;
     pthread_mutex_unlock(&loader->lock);
@@ -378,8 +378,8 @@ static uint64_t load_ahead(iter_loader *loader, const ahead *a) {
 }
 
 void iter__frames_read_ahead(iter_loader *loader) {
-    iter_io *io = &loader->io;
-    iter_frames *frames = io->frames;
+    iter__io *io = &loader->io;
+    iter__frames *frames = io->frames;
     bool expected = false;
     if (!frames->cut->ahead_rows ||
         !atomic_compare_exchange_strong(&frames->at_it, &expected, true))
@@ -411,17 +411,17 @@ void iter__frames_read_ahead(iter_loader *loader) {
 /* ---- Making ---------------------------------------------------------------------------------- */
 
 size_t iter__frames_books_bytes(uint32_t n) {
-    return n ? sizeof(iter_frames) + n * (sizeof(iter_frame) + sizeof(uint64_t)) : 0;
+    return n ? sizeof(iter__frames) + n * (sizeof(iter__frame) + sizeof(uint64_t)) : 0;
 }
 
 iter_status iter__frames_make(iter_loader *loader, iter_error *err) {
-    iter_io *io = &loader->io;
-    const iter_frames_layout *cut = &loader->layout.frames;
+    iter__io *io = &loader->io;
+    const iter__frames_layout *cut = &loader->layout.frames;
     if (cut->n == 0) return ITER_OK;
-    iter_frames *frames = iter__alloc(1, iter__frames_books_bytes(cut->n));
+    iter__frames *frames = iter__alloc(1, iter__frames_books_bytes(cut->n));
     if (!frames) return iter__fail(err, ITER_ENOMEM, "frames: out of memory");
     frames->cut = cut;
-    frames->frames = (iter_frame *)(void *)(frames + 1);
+    frames->frames = (iter__frame *)(void *)(frames + 1);
     frames->ids = (uint64_t *)(void *)(frames->frames + cut->n);
     for (uint32_t i = 0; i < cut->n; i++)
         frames->frames[i].data = io->arena + i * cut->bytes;

@@ -57,7 +57,7 @@ static iter_status end_waiting(iter_loader *loader, const patience *wait, iter_e
 static bool work_once(iter_loader *loader, patience *wait, int64_t left) {
     if (wait->idle || (wait->limit_ns > 0 && left <= 0)) return false;
     pthread_mutex_unlock(&loader->lock);
-    const iter_work work = iter__work_once(loader, &loader->workers[0], false, left);
+    const iter__work work = iter__work_once(loader, &loader->workers[0], false, left);
     pthread_mutex_lock(&loader->lock);
     wait->idle = wait->limit_ns == 0 && work != ITER_WORK_DONE;
     return true;
@@ -129,7 +129,7 @@ static iter_status take(iter_loader *loader, iter_batch **out, iter_error *err) 
 }
 
 static void profile_next(const iter_batch *batch, int64_t start, int64_t end) {
-    const iter_profile_record record = iter__profile_span(batch, PROFILE_NEXT, start, end);
+    const iter__profile_record record = iter__profile_span(batch, PROFILE_NEXT, start, end);
     iter__profile_put(&record);
 }
 
@@ -145,7 +145,7 @@ static iter_status answer_at_once(iter_loader *loader, iter_error *err) {
         return known->status;
     }
     if (loader->finished || loader->ended) return ITER_END;
-    iter_span
+    iter__span
         span; /* by the position, so that the answer does not depend on how far the workers are */
     const bool end_ahead =
         (loader->queue_count && !iter__queue_at(loader, 0)->batch) ||
@@ -162,7 +162,7 @@ static iter_status answer_head(iter_loader *loader, int64_t start, iter_batch **
     const int64_t end = iter__now_ns();
     atomic_fetch_add_explicit(&loader->next_wait_ns, (unsigned long long)(end - start),
                               memory_order_relaxed);
-    const iter_entry *head = iter__queue_at(loader, 0);
+    const iter__entry *head = iter__queue_at(loader, 0);
     if (head->batch) {
         const bool profiling = iter__profiling();
         head->batch->taken_ns = profiling ? end : 0;
@@ -180,7 +180,7 @@ static iter_status next_locked(iter_loader *loader, patience *wait, iter_batch *
         const unsigned seen = iter__event_look(&loader->ready); /* before what it tells of */
         const iter_status known = answer_at_once(loader, err);
         if (known != ITER_AGAIN) return known;
-        const iter_entry *head = loader->queue_count ? iter__queue_at(loader, 0) : NULL;
+        const iter__entry *head = loader->queue_count ? iter__queue_at(loader, 0) : NULL;
         if (head && (!head->batch || head->batch->state == BATCH_READY))
             return answer_head(loader, wait->start_ns, out, err);
         if (!wait_once(loader, wait, seen)) return end_waiting(loader, wait, err);
@@ -222,9 +222,9 @@ static void tell_moved(iter_loader *loader) {
     iter__io_wake(loader);
 }
 
-void iter__loader_go(iter_loader *loader, const iter_cursor *cursor, uint64_t number) {
-    iter_opener *opener = &loader->opener;
-    const iter_cursor start = iter__cut_epoch(&loader->cut, cursor->epoch);
+void iter__loader_go(iter_loader *loader, const iter__cursor *cursor, uint64_t number) {
+    iter__opener *opener = &loader->opener;
+    const iter__cursor start = iter__cut_epoch(&loader->cut, cursor->epoch);
     drop_ahead(loader);
     loader->position = opener->at = *cursor;
     loader->position_number = number;
@@ -267,7 +267,7 @@ static iter_status reset_locked(iter_loader *loader) {
         loader->ended = false;
         tell_moved(loader);
     } else {
-        const iter_cursor cursor = iter__cut_epoch(&loader->cut, next);
+        const iter__cursor cursor = iter__cut_epoch(&loader->cut, next);
         iter__loader_go(loader, &cursor, 0);
     }
     return ITER_OK;
@@ -309,7 +309,7 @@ static bool is_worker_thread(const iter_loader *loader) {
 
 /* A thread that is not waited for: it takes a hold of its own, and the memory stays until it
  * leaves. loader.lock held. */
-static void let_go(iter_loader *loader, iter_worker *worker) {
+static void let_go(iter_loader *loader, iter__worker *worker) {
     worker->detached = true;
     worker->running = false;
     atomic_fetch_add_explicit(&loader->holds, 1, memory_order_relaxed);
@@ -330,7 +330,7 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
            pthread_cond_timedwait(&loader->left, &loader->lock, &until) != ETIMEDOUT) {
     }
     for (int32_t i = 0; i < loader->n_workers; i++) {
-        iter_worker *worker = &loader->workers[i];
+        iter__worker *worker = &loader->workers[i];
         if (!worker->running || worker->gone) continue;
         let_go(loader, worker);
         if (own || status < 0) continue;

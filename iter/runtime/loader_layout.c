@@ -53,20 +53,20 @@ static uint64_t whole_blocks(uint64_t bytes) {
     return (bytes + BLOCK - 1) & ~(BLOCK - 1);
 }
 
-static uint64_t n_threads(const iter_layout_in *in) {
+static uint64_t n_threads(const iter__layout_in *in) {
     return in->opt->workers > 0 ? (uint64_t)in->opt->workers : 1;
 }
 
 /* ---- Slots and chunks ------------------------------------------------------------------------ */
 
-static void set_chunk_rows(const iter_layout_in *in, iter_layout *out, uint64_t rows) {
+static void set_chunk_rows(const iter__layout_in *in, iter__layout *out, uint64_t rows) {
     const uint32_t batch_size = in->opt->batch_size;
     out->chunk_rows = (uint32_t)at_most(at_least(rows, 1), batch_size);
     out->rows_a_chunk = in->is_stream ? batch_size : out->chunk_rows;
     out->max_chunks = (batch_size + out->chunk_rows - 1) / out->chunk_rows;
 }
 
-static void cut_chunks(const iter_layout_in *in, iter_layout *out) {
+static void cut_chunks(const iter__layout_in *in, iter__layout *out) {
     uint64_t sample = in->plan->slot_bytes / in->opt->batch_size;
     for (int32_t e = 0; e < in->desc->n_extents; e++)
         sample += in->desc->max_extent_bytes[e];
@@ -76,7 +76,7 @@ static void cut_chunks(const iter_layout_in *in, iter_layout *out) {
 /* Batches made ahead that keep every worker busy: a batch is as much work as it has chunks. Batches come
  * in order, so a worker that is done early needs another chunk while the others finish theirs: with one
  * chunk for each of 16 workers that sleep as long as the work takes, 11 are busy, with two 16. */
-static uint32_t wanted_prefetch(const iter_layout_in *in, const iter_layout *layout) {
+static uint32_t wanted_prefetch(const iter__layout_in *in, const iter__layout *layout) {
     if (in->opt->prefetch) return in->opt->prefetch;
     const uint64_t chunks = in->is_stream ? 1 : layout->max_chunks;
     const bool shared = !in->is_stream && !in->one_at_a_time;
@@ -84,13 +84,13 @@ static uint32_t wanted_prefetch(const iter_layout_in *in, const iter_layout *lay
     return (uint32_t)at_least(batches, 2);
 }
 
-static void set_slots(const iter_layout_in *in, iter_layout *out, uint32_t prefetch) {
+static void set_slots(const iter__layout_in *in, iter__layout *out, uint32_t prefetch) {
     out->prefetch = prefetch;
     out->n_slots = in->opt->max_held + prefetch + 1;
     out->queue_capacity = 2 * out->n_slots + 2;
 }
 
-static uint32_t most_busy(const iter_layout_in *in, const iter_layout *layout) {
+static uint32_t most_busy(const iter__layout_in *in, const iter__layout *layout) {
     if (in->is_stream || in->one_at_a_time) return 1;
     return (uint32_t)at_most(n_threads(in), (layout->prefetch + 1) * (uint64_t)layout->max_chunks);
 }
@@ -98,13 +98,13 @@ static uint32_t most_busy(const iter_layout_in *in, const iter_layout *layout) {
 /* ---- How bytes come to rows ------------------------------------------------------------------ */
 
 /* A group of blocks is in use while the next one is read ahead. */
-static void cut_frames(const iter_layout_in *in, iter_layout *out) {
-    iter_frames_layout *frames = &out->frames;
+static void cut_frames(const iter__layout_in *in, iter__layout *out) {
+    iter__frames_layout *frames = &out->frames;
     const uint64_t n_extents = (uint64_t)in->desc->n_extents;
     uint64_t sample = 1;
     for (int32_t e = 0; e < in->desc->n_extents; e++)
         sample = at_least(sample, in->desc->max_extent_bytes[e]);
-    *frames = (iter_frames_layout){.block_rows = in->block_rows};
+    *frames = (iter__frames_layout){.block_rows = in->block_rows};
     if (!in->block_rows || sample > FRAMED_MAX || in->opt->subset || in->n_rows == 0) return;
     uint64_t pieces = at_least((in->block_rows * sample + PIECE / 2) / PIECE, 1);
     frames->piece_rows = (in->block_rows + pieces - 1) / pieces;
@@ -118,7 +118,7 @@ static void cut_frames(const iter_layout_in *in, iter_layout *out) {
 }
 
 /* Records of pixels and the like, see placed.c. */
-static void place(const iter_layout_in *in, iter_layout *out) {
+static void place(const iter__layout_in *in, iter__layout *out) {
     if (in->desc->n_extents != 1 || in->plan->has_ways) return;
     iter__placed_find(in->plan, in->desc, &out->placed_field, &out->placed_head,
                       &out->placed_stride);
@@ -127,7 +127,7 @@ static void place(const iter_layout_in *in, iter_layout *out) {
 
 /* Bytes that are read row by row are worked on while they are in the first-level caches: each row as it
  * comes, in a buffer of the worker's, or in small chunks. */
-static void choose_paths(const iter_layout_in *in, iter_layout *out) {
+static void choose_paths(const iter__layout_in *in, iter__layout *out) {
     uint64_t sample = 1;
     for (int32_t e = 0; e < in->desc->n_extents; e++)
         sample += in->desc->max_extent_bytes[e];
@@ -146,7 +146,7 @@ static void choose_paths(const iter_layout_in *in, iter_layout *out) {
 
 /* ---- What it takes --------------------------------------------------------------------------- */
 
-static void bound_samples(const iter_layout_in *in, iter_layout *out) {
+static void bound_samples(const iter__layout_in *in, iter__layout *out) {
     const iter_loader_options *opt = in->opt;
     out->sample_max = opt->max_sample_bytes ? opt->max_sample_bytes : DEFAULT_SAMPLE;
     out->picture_max = out->sample_max;
@@ -158,17 +158,17 @@ static void bound_samples(const iter_layout_in *in, iter_layout *out) {
 }
 
 /* Image decoders that a worker has. */
-static uint64_t n_image_decoders(const iter_layout_in *in) {
+static uint64_t n_image_decoders(const iter__layout_in *in) {
     uint64_t n = 0;
     for (int32_t f = 0; f < in->plan->n_fields; f++) {
-        const iter_field_plan *field = &in->plan->fields[f];
+        const iter__field_plan *field = &in->plan->fields[f];
         n += field->lengths_of < 0 && field->any_size && field->from == ITER_ROW_DECODE;
     }
     return n;
 }
 
 /* Arena that a chunk of so many rows may need. */
-static uint64_t chunk_bytes(const iter_layout_in *in, const iter_layout *layout, uint64_t rows) {
+static uint64_t chunk_bytes(const iter__layout_in *in, const iter__layout *layout, uint64_t rows) {
     uint64_t sample = 0;
     for (int32_t e = 0; e < in->desc->n_extents; e++) {
         sample += at_most(in->desc->max_extent_bytes[e], layout->sample_max);
@@ -178,7 +178,7 @@ static uint64_t chunk_bytes(const iter_layout_in *in, const iter_layout *layout,
 }
 
 /* Of one worker: what is there, and, under a limit that was given, what may come. */
-static uint64_t worker_bytes(const iter_layout_in *in, const iter_layout *layout) {
+static uint64_t worker_bytes(const iter__layout_in *in, const iter__layout *layout) {
     uint64_t bytes = iter__worker_bytes(in->plan, layout);
     if (!in->opt->memory_limit) return bytes;
     bytes += (uint64_t)in->plan->n_growing * layout->picture_max +
@@ -189,7 +189,7 @@ static uint64_t worker_bytes(const iter_layout_in *in, const iter_layout *layout
     return bytes;
 }
 
-static void count(const iter_layout_in *in, iter_layout *out) {
+static void count(const iter__layout_in *in, iter__layout *out) {
     const uint64_t limit = in->opt->memory_limit;
     const bool past_cache = in->opt->o_direct || out->frames.n > 0;
     out->source_bytes = in->bytes == BYTES_READ && past_cache ? SOURCE_LEAST : 0;
@@ -207,14 +207,14 @@ static void count(const iter_layout_in *in, iter_layout *out) {
 /* ---- A limit that is too small --------------------------------------------------------------- */
 
 /* How often a limit that was given holds max_sample_bytes, for pictures and their decoders. */
-static uint64_t n_pictures(const iter_layout_in *in) {
+static uint64_t n_pictures(const iter__layout_in *in) {
     if (!in->opt->memory_limit) return 0;
     return n_threads(in) * ((uint64_t)in->plan->n_growing + n_image_decoders(in));
 }
 
 /* The smallest limit for n pictures and `rest` bytes. A picture that is a share of the limit grows with
  * it, x = rest + n x / PICTURE_SHARE, up to DEFAULT_SAMPLE. */
-static uint64_t least_limit(const iter_layout *layout, uint64_t n, uint64_t rest) {
+static uint64_t least_limit(const iter__layout *layout, uint64_t n, uint64_t rest) {
     if (!layout->picture_share) return rest + n * layout->picture_max;
     const uint64_t most = rest + n * DEFAULT_SAMPLE;
     if (n >= PICTURE_SHARE || rest > PICTURE_MOST) return most;
@@ -222,7 +222,7 @@ static uint64_t least_limit(const iter_layout *layout, uint64_t n, uint64_t rest
     return least / PICTURE_SHARE <= DEFAULT_SAMPLE ? least : most;
 }
 
-static iter_status refuse(const iter_layout_in *in, const iter_layout *layout, const char *what,
+static iter_status refuse(const iter__layout_in *in, const iter__layout *layout, const char *what,
                           uint64_t bytes, iter_error *err) {
     const uint64_t n = n_pictures(in);
     const uint64_t rest = layout->fixed_bytes - n * layout->picture_max + bytes;
@@ -254,7 +254,7 @@ static iter_status refuse(const iter_layout_in *in, const iter_layout *layout, c
 /* ---- The arena ------------------------------------------------------------------------------- */
 
 /* What all opened batches may need, if the limit allows; at least two chunks. */
-static iter_status fit_arena(const iter_layout_in *in, iter_layout *out, iter_error *err) {
+static iter_status fit_arena(const iter__layout_in *in, iter__layout *out, iter_error *err) {
     uint64_t least = 2 * chunk_bytes(in, out, out->chunk_rows);
     while (out->fixed_bytes + least > in->limit && out->chunk_rows > 1) {
         set_chunk_rows(in, out, out->chunk_rows / 2);
@@ -287,9 +287,9 @@ static iter_status fit_arena(const iter_layout_in *in, iter_layout *out, iter_er
 
 /* ---- All of it ------------------------------------------------------------------------------- */
 
-static iter_status make(const iter_layout_in *in, uint32_t prefetch, iter_layout *out,
+static iter_status make(const iter__layout_in *in, uint32_t prefetch, iter__layout *out,
                         iter_error *err) {
-    *out = (iter_layout){.bytes = in->bytes};
+    *out = (iter__layout){.bytes = in->bytes};
     bound_samples(in, out);
     cut_chunks(in, out);
     set_slots(in, out, prefetch ? prefetch : wanted_prefetch(in, out));
@@ -302,7 +302,7 @@ static iter_status make(const iter_layout_in *in, uint32_t prefetch, iter_layout
     return ITER_OK;
 }
 
-iter_status iter__layout_make(const iter_layout_in *in, iter_layout *out, iter_error *err) {
+iter_status iter__layout_make(const iter__layout_in *in, iter__layout *out, iter_error *err) {
     iter_status status = make(in, 0, out, err);
     while (status == ITER_ENOMEM && !in->opt->prefetch && out->prefetch > 2)
         status = make(in, (uint32_t)at_least(out->prefetch / 2, 2), out, err);
@@ -311,7 +311,7 @@ iter_status iter__layout_make(const iter_layout_in *in, iter_layout *out, iter_e
 
 /* ---- As text --------------------------------------------------------------------------------- */
 
-static const char *path_text(const iter_layout *layout) {
+static const char *path_text(const iter__layout *layout) {
     if (layout->bytes == BYTES_NONE) return "none to read";
     if (layout->bytes == BYTES_LOADED) return "in memory";
     if (layout->frames.n) return "windows of blocks";
@@ -319,7 +319,7 @@ static const char *path_text(const iter_layout *layout) {
     return layout->hot_bytes ? "row by row while cached, else by the arena" : "by the arena";
 }
 
-void iter__layout_text(const iter_layout_in *in, const iter_layout *layout, char *out,
+void iter__layout_text(const iter__layout_in *in, const iter__layout *layout, char *out,
                        size_t capacity) {
     const unsigned long long threads = n_threads(in);
     char busy[64] = "batches are made in the caller's thread";

@@ -16,43 +16,43 @@
 
 #include <iter/loader.h>
 
-typedef struct iter_plan iter_plan;
+typedef struct iter__plan iter__plan;
 
-typedef enum iter_bytes {
+typedef enum iter__bytes {
     BYTES_NONE,   /* rows lie in arrays, or are made by get() */
     BYTES_LOADED, /* files lie in memory as they are */
     BYTES_READ    /* as needed */
-} iter_bytes;
+} iter__bytes;
 
 /* What the layout depends on. */
-typedef struct iter_layout_in {
+typedef struct iter__layout_in {
     const iter_loader_options *opt; /* checked: batch_size, max_held and workers are set */
     const iter_description *desc;
-    const iter_plan *plan;
+    const iter__plan *plan;
     uint64_t limit;        /* bytes: opt->memory_limit, or what may be taken of what is free */
     uint64_t loaded_bytes; /* that loading the set takes, beside all else */
     uint32_t one_copy_for; /* processes that share what is loaded; for the text alone */
     uint64_t n_rows;       /* of an epoch, or ITER_UNKNOWN */
-    iter_bytes bytes;
+    iter__bytes bytes;
     bool is_stream;
     bool is_ordered;    /* rows come as they are stored, so neighbours are one read */
     bool can_try;       /* the source answers from the page cache without blocking */
     bool one_at_a_time; /* get() serves one worker at a time */
     uint64_t block_rows, block_buffer; /* of a block shuffle; 0 = none */
-} iter_layout_in;
+} iter__layout_in;
 
 /* How a block shuffle cuts files into windows, see frames.c. */
-typedef struct iter_frames_layout {
+typedef struct iter__frames_layout {
     uint32_t n;                      /* 0 = there are none */
     uint64_t n_wanted;               /* for the group in use and the one that is read ahead */
     size_t bytes;                    /* of one frame */
     uint64_t grid_bytes;             /* between windows of the grid */
     uint64_t block_rows, piece_rows; /* a window holds a piece of a block */
     uint64_t group_rows, ahead_rows; /* rows mixed with one another; how far is read ahead */
-} iter_frames_layout;
+} iter__frames_layout;
 
-typedef struct iter_layout {
-    iter_bytes bytes;
+typedef struct iter__layout {
+    iter__bytes bytes;
     uint32_t prefetch, n_slots, queue_capacity;
     uint32_t chunk_rows;   /* rows of a chunk, at most; */
     uint32_t rows_a_chunk; /* of a stream all rows of a batch */
@@ -66,7 +66,7 @@ typedef struct iter_layout {
     size_t arena_bytes;
     uint32_t n_regions;
     bool whole_blocks; /* each read in the arena has the blocks around it */
-    iter_frames_layout frames;
+    iter__frames_layout frames;
     size_t source_bytes; /* for buffers of the source's own */
     uint64_t sample_max; /* bytes that a sample may have as it is read */
     size_t picture_max;  /* bytes that a growing buffer may have */
@@ -74,19 +74,19 @@ typedef struct iter_layout {
     size_t decoder_max;  /* bytes that an image decoder's state may hold */
     uint64_t index_bytes, books_bytes, worker_bytes; /* counted; worker: of each */
     uint64_t fixed_bytes;                            /* all but the arena and what is loaded */
-} iter_layout;
+} iter__layout;
 
 /* Errors: ENOMEM with what the limit has to hold, how large it would have to be, and what makes do with
  * less. If opt->prefetch is 0, fewer batches are made ahead before that. */
-iter_status iter__layout_make(const iter_layout_in *in, iter_layout *out, iter_error *err);
+iter_status iter__layout_make(const iter__layout_in *in, iter__layout *out, iter_error *err);
 
 /* What it is, as lines of the plan. */
-void iter__layout_text(const iter_layout_in *in, const iter_layout *layout, char *out,
+void iter__layout_text(const iter__layout_in *in, const iter__layout *layout, char *out,
                        size_t capacity);
 
 /* What a worker, and the books of a slot, take: work.c, batch.c. */
-size_t iter__worker_bytes(const iter_plan *plan, const iter_layout *layout);
-size_t iter__books_bytes(const iter_plan *plan, const iter_description *desc, uint32_t batch_size,
-                         const iter_layout *layout);
+size_t iter__worker_bytes(const iter__plan *plan, const iter__layout *layout);
+size_t iter__books_bytes(const iter__plan *plan, const iter_description *desc, uint32_t batch_size,
+                         const iter__layout *layout);
 
 #endif

@@ -87,7 +87,7 @@ static const char *const shuffle_names[] = {"sequential", "shuffle", "once",
 /* The options struct of the sampler that was asked for, in any of the three ways. */
 static iter_status sampler_options(iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
-    iter_grammar_call call;
+    iter__grammar_call call;
     char *text = NULL, named[96];
     const char *spec = opt->sampler;
     if (!spec && !opt->sampler_ops) {
@@ -216,12 +216,12 @@ static iter_status refuse_for_unknown(const iter_loader *loader, iter_error *err
 
 static iter_status make_cut(iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
-    loader->cut = (iter_cut){.n = ITER_UNKNOWN,
-                             .global = (uint64_t)opt->batch_size * opt->ranks,
-                             .batch_size = opt->batch_size,
-                             .rank = opt->rank,
-                             .ranks = opt->ranks,
-                             .last_batch = opt->last_batch};
+    loader->cut = (iter__cut){.n = ITER_UNKNOWN,
+                              .global = (uint64_t)opt->batch_size * opt->ranks,
+                              .batch_size = opt->batch_size,
+                              .rank = opt->rank,
+                              .ranks = opt->ranks,
+                              .last_batch = opt->last_batch};
     if (loader->cut.global > UINT32_MAX)
         return iter__fail(err, ITER_EINVAL, "options: batch_size x ranks is too large");
     ITER_TRY(copy_subset(loader, err));
@@ -289,7 +289,7 @@ static iter_status make_set(iter_loader *loader, iter_error *err) {
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
 /* A line of the plan that says how it works and what that takes. */
-static iter_status note_layout(iter_loader *loader, iter_layout_in *in, iter_error *err) {
+static iter_status note_layout(iter_loader *loader, iter__layout_in *in, iter_error *err) {
     char text[1024];
     in->loaded_bytes =
         loader->preload ? iter__preload_cost(loader->preload, loader->local_ranks) : 0;
@@ -299,7 +299,7 @@ static iter_status note_layout(iter_loader *loader, iter_layout_in *in, iter_err
 }
 
 static iter_status make_memory(iter_loader *loader, iter_error *err) {
-    iter_layout_in in;
+    iter__layout_in in;
     ITER_TRY(iter__bytes_choose(loader, &in, err));
     ITER_TRY(iter__layout_make(&in, &loader->layout, err));
     ITER_TRY(note_layout(loader, &in, err));
@@ -375,10 +375,10 @@ void iter__loader_free(iter_loader *loader) {
 
 /* Under which name the profiler has the making of chunks: the stage that leads. */
 static uint32_t leading_stage(const iter_loader *loader) {
-    const iter_plan *plan = &loader->plan;
+    const iter__plan *plan = &loader->plan;
     int32_t stage = loader->opt.only_reads ? ACTIVITY_READ : plan->needs_get ? ACTIVITY_GET : -1;
     for (int32_t f = 0; stage < 0 && f < plan->n_fields; f++) {
-        const iter_field_plan *field = &plan->fields[f];
+        const iter__field_plan *field = &plan->fields[f];
         if (field->lengths_of >= 0) continue;
         if (field->from == ITER_ROW_DECODE) stage = ACTIVITY_DECODE;
         if (field->from == ITER_ROW_INDEX) stage = ACTIVITY_GET;

@@ -13,12 +13,12 @@
 #include "iter/runtime/runtime.h"
 
 bool iter__may_open(const iter_loader *loader) {
-    const iter_opener *opener = &loader->opener;
+    const iter__opener *opener = &loader->opener;
     if (opener->done || opener->busy || opener->stream_busy || iter__is_canceled(loader))
         return false;
     if (loader->queue_count == loader->layout.queue_capacity) return false;
     for (uint32_t i = 0; i < loader->queue_count; i++) {
-        const iter_entry *entry =
+        const iter__entry *entry =
             &loader->queue[(loader->queue_first + i) % loader->layout.queue_capacity];
         if (!entry->batch && (entry->empty || loader->opt.lookahead == ITER_LOOKAHEAD_EPOCH))
             return false;
@@ -30,7 +30,7 @@ bool iter__may_open(const iter_loader *loader) {
 
 /* A free slot: one that this worker wrote before if there is one, since another's lines would have to
  * come, changed, out of the other core's cache. Else the one that was given back last. */
-static iter_batch *take_slot(iter_loader *loader, const iter_worker *worker) {
+static iter_batch *take_slot(iter_loader *loader, const iter__worker *worker) {
     iter_batch **link = &loader->free_list;
     while (*link && (*link)->writer != worker->number + 1)
         link = &(*link)->next_free;
@@ -46,15 +46,15 @@ static iter_batch *take_slot(iter_loader *loader, const iter_worker *worker) {
     return batch;
 }
 
-static void begin(iter_loader *loader, const iter_worker *worker, iter_opening *out) {
-    iter_opener *opener = &loader->opener;
+static void begin(iter_loader *loader, const iter__worker *worker, iter__opening *out) {
+    iter__opener *opener = &loader->opener;
     opener->busy = true;
-    *out = (iter_opening){.batch = take_slot(loader, worker),
-                          .moves = atomic_load(&opener->moves),
-                          .at = opener->at,
-                          .number = opener->number,
-                          .replay = opener->replay,
-                          .epoch_begun = opener->epoch_begun};
+    *out = (iter__opening){.batch = take_slot(loader, worker),
+                           .moves = atomic_load(&opener->moves),
+                           .at = opener->at,
+                           .number = opener->number,
+                           .replay = opener->replay,
+                           .epoch_begun = opener->epoch_begun};
     out->at.ended |= opener->stream_ended;
 }
 
@@ -72,7 +72,7 @@ static iter_status locate_rows(iter_loader *loader, iter_batch *batch, uint32_t 
                                iter_error *err) {
     const iter_dataset *dataset = loader->dataset;
     const int32_t n_extents = dataset->desc.n_extents;
-    const iter_preload *preload = loader->preload;
+    const iter__preload *preload = loader->preload;
     for (uint32_t r = 0; r < n_rows; r++) {
         const size_t at = (size_t)r * (size_t)n_extents;
         iter_extent *extents = batch->extents + at;
@@ -90,7 +90,7 @@ static iter_status locate_rows(iter_loader *loader, iter_batch *batch, uint32_t 
 
 static void set_tensors(iter_loader *loader, iter_batch *batch, uint32_t n_rows) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        const iter_field_plan *field = &loader->plan.fields[f];
+        const iter__field_plan *field = &loader->plan.fields[f];
         iter_tensor *tensor = &batch->tensors[f];
         tensor->data = field->way == ITER_WAY_HOST ? batch->memory + field->slot_offset : NULL;
         tensor->desc = field->out.desc;
@@ -116,11 +116,11 @@ static void set_tensors(iter_loader *loader, iter_batch *batch, uint32_t n_rows)
 }
 
 /* Everything of a batch that nobody else sees yet. */
-static void fill(iter_loader *loader, iter_opening *opening) {
+static void fill(iter_loader *loader, iter__opening *opening) {
     loader->order->open(loader, opening);
     if (opening->ends) return;
     iter_batch *batch = opening->batch;
-    const iter_span *span = &opening->span;
+    const iter__span *span = &opening->span;
     iter_error error = {.status = ITER_OK};
     batch->info = (iter_batch_info){.epoch = span->epoch,
                                     .number = span->number,
@@ -141,8 +141,8 @@ static void fill(iter_loader *loader, iter_opening *opening) {
 
 /* The epoch ends where the opener is. */
 static void push_end(iter_loader *loader) {
-    iter_opener *opener = &loader->opener;
-    iter_entry entry = {.epoch = opener->at.epoch, .empty = !opener->any, .after = opener->at};
+    iter__opener *opener = &loader->opener;
+    iter__entry entry = {.epoch = opener->at.epoch, .empty = !opener->any, .after = opener->at};
     entry.after.ended = true;
     iter__queue_push(loader, &entry);
 
@@ -163,7 +163,7 @@ static void set_chunks(iter_loader *loader, iter_batch *batch, uint32_t n_rows) 
     atomic_store_explicit(&batch->chunks_left, n_chunks, memory_order_relaxed);
     atomic_store_explicit(&batch->n_chunks, n_chunks, memory_order_relaxed);
     for (uint32_t c = 0; c < n_chunks; c++) {
-        iter_chunk *chunk = &batch->chunks[c];
+        iter__chunk *chunk = &batch->chunks[c];
         chunk->first = c * rows;
         chunk->n = n_rows - chunk->first < rows ? n_rows - chunk->first : rows;
         chunk->n_made = 0;
@@ -174,7 +174,7 @@ static void set_chunks(iter_loader *loader, iter_batch *batch, uint32_t n_rows) 
     }
 }
 
-static void push_batch(iter_loader *loader, iter_batch *batch, const iter_opening *opening) {
+static void push_batch(iter_loader *loader, iter_batch *batch, const iter__opening *opening) {
     const uint32_t n_rows = batch->info.n_rows;
     batch->after = opening->after;
     batch->serial = ++loader->opener.n_opened;
@@ -185,12 +185,12 @@ static void push_batch(iter_loader *loader, iter_batch *batch, const iter_openin
     batch->opened_ns = iter__now_ns();
     if (!is_made) set_chunks(loader, batch, n_rows);
     loader->opener.stream_busy = loader->order->is_stream && !is_made;
-    const iter_entry entry = {.batch = batch, .epoch = batch->info.epoch};
+    const iter__entry entry = {.batch = batch, .epoch = batch->info.epoch};
     iter__queue_push(loader, &entry);
 }
 
-static void commit(iter_loader *loader, const iter_opening *opening) {
-    iter_opener *opener = &loader->opener;
+static void commit(iter_loader *loader, const iter__opening *opening) {
+    iter__opener *opener = &loader->opener;
     iter_batch *batch = opening->batch;
     opener->busy = false;
     if (opening->moves != atomic_load(&opener->moves)) { /* the loader went somewhere else */
@@ -216,8 +216,8 @@ static void commit(iter_loader *loader, const iter_opening *opening) {
 
 /* ---- All three ------------------------------------------------------------------------------- */
 
-void iter__open_next(iter_loader *loader, iter_worker *worker) {
-    iter_opening opening;
+void iter__open_next(iter_loader *loader, iter__worker *worker) {
+    iter__opening opening;
     begin(loader, worker, &opening);
     pthread_mutex_unlock(&loader->lock);
 
@@ -225,9 +225,9 @@ void iter__open_next(iter_loader *loader, iter_worker *worker) {
     const iter_loader *outer = iter__in_callback_of;
     iter__in_callback_of = loader; /* a user's sampler may not call back */
     iter__activity_of(worker, NULL, start);
-    iter__activity(worker, ACTIVITY_OPEN, ITER_UNKNOWN);
+    iter__activity_set(worker, ACTIVITY_OPEN, ITER_UNKNOWN);
     fill(loader, &opening);
-    iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
+    iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
     iter__in_callback_of = outer;
     const int64_t end = iter__now_ns();
     atomic_fetch_add_explicit(&loader->open_ns, (unsigned long long)(end - start),
@@ -235,7 +235,7 @@ void iter__open_next(iter_loader *loader, iter_worker *worker) {
     /* Before the commit: after it another worker may make the rows, and it sets their number if this is a
      * stream. */
     const bool profiling = iter__profiling() && !opening.ends;
-    iter_profile_record record = {0};
+    iter__profile_record record = {0};
     if (profiling) record = iter__profile_span(opening.batch, PROFILE_OPEN, start, end);
     pthread_mutex_lock(&loader->lock);
     commit(loader, &opening);

@@ -25,11 +25,11 @@
 
 #define ITER_SAMPLER_BLOB 256
 
-typedef struct iter_worker iter_worker;
+typedef struct iter__worker iter__worker;
 
 /* Where the opener stands. Guarded by loader.lock, but for what says otherwise. */
-typedef struct iter_opener {
-    iter_cursor at;      /* where the next batch is opened */
+typedef struct iter__opener {
+    iter__cursor at;     /* where the next batch is opened */
     bool busy;           /* a thread is between begin and commit */
     bool wanted;         /* a worker went to sleep because it was */
     bool epoch_begun;    /* sequential, streams: begin() or rewind() is done for at.epoch */
@@ -43,49 +43,49 @@ typedef struct iter_opener {
     atomic_ullong moves; /* seeks, restores and resets so far; written under loader.lock */
     pthread_mutex_t sampler_lock;
     uint64_t *drawn; /* sequential: [G] the global batch as it was drawn; guarded by sampler_lock */
-} iter_opener;
+} iter__opener;
 
 /* One batch on its way from begin to commit; its thread's alone. */
-typedef struct iter_opening {
+typedef struct iter__opening {
     iter_batch *batch;
     uint64_t moves;
-    iter_cursor at, after; /* of the batch */
+    iter__cursor at, after; /* of the batch */
     uint64_t number, replay;
     bool epoch_begun; /* before, and after */
     bool ends;        /* there is no batch: the epoch ends here */
-    iter_span span;
-} iter_opening;
+    iter__span span;
+} iter__opening;
 
 /* What a saved position says to an order. */
-typedef struct iter_place {
-    iter_cursor at;
+typedef struct iter__place {
+    iter__cursor at;
     uint64_t number;       /* batches taken in the epoch */
     uint64_t global_batch; /* of the loader that saved it */
     const uint8_t *state;  /* the sampler's */
     size_t state_bytes;
-} iter_place;
+} iter__place;
 
 /* How batches follow one another: by position, as a sampler draws them, or as a stream comes. */
-typedef struct iter_order {
+typedef struct iter__order {
     bool by_position; /* any place is as cheap as the next, and an epoch's end is known ahead */
     bool is_stream;
     /* Without a lock: fills in span, after and the batch's rows, or `ends`. What goes wrong is the
      * batch's status. */
-    void (*open)(iter_loader *loader, iter_opening *opening);
+    void (*open)(iter_loader *loader, iter__opening *opening);
     /* Goes to a saved place, without a lock; on an error to the beginning of its epoch. */
-    iter_status (*restore)(iter_loader *loader, const iter_place *place, iter_error *err);
-} iter_order;
+    iter_status (*restore)(iter_loader *loader, const iter__place *place, iter_error *err);
+} iter__order;
 
 /* order.c. sampler_index: which samples stand at these positions of one epoch, by a pure sampler.
  * EINVAL if one does not exist; AGAIN if another thread is in the sampler and this one may not
  * wait. */
 iter_status iter__sampler_index(iter_loader *loader, uint32_t epoch, uint64_t position, uint32_t n,
                                 uint64_t *out, bool may_wait, iter_error *err);
-const iter_order *iter__order_of(const iter_sampler_ops *sampler, bool is_stream);
+const iter__order *iter__order_of(const iter_sampler_ops *sampler, bool is_stream);
 
 /* open.c. may: whether a batch is to be opened, given a slot. next: begin, open and commit, with
  * loader.lock held, which is released in between. */
 bool iter__may_open(const iter_loader *loader);
-void iter__open_next(iter_loader *loader, iter_worker *worker);
+void iter__open_next(iter_loader *loader, iter__worker *worker);
 
 #endif

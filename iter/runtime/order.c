@@ -35,7 +35,7 @@ static iter_status check_indices(const iter_loader *loader, const uint64_t *indi
     return ITER_OK;
 }
 
-static void fail_batch(iter_opening *opening, iter_status status, const iter_error *error) {
+static void fail_batch(iter__opening *opening, iter_status status, const iter_error *error) {
     opening->batch->status = status;
     opening->batch->error = *error;
 }
@@ -57,7 +57,7 @@ iter_status iter__sampler_index(iter_loader *loader, uint32_t epoch, uint64_t po
 }
 
 /* Which sample each row is: runs of neighbouring positions in one call. */
-static iter_status rows_by_position(iter_loader *loader, iter_batch *batch, const iter_span *span,
+static iter_status rows_by_position(iter_loader *loader, iter_batch *batch, const iter__span *span,
                                     iter_error *err) {
     for (uint32_t r = 0; r < span->n_rows;) {
         uint32_t epoch;
@@ -75,7 +75,7 @@ static iter_status rows_by_position(iter_loader *loader, iter_batch *batch, cons
     return ITER_OK;
 }
 
-static void open_by_position(iter_loader *loader, iter_opening *opening) {
+static void open_by_position(iter_loader *loader, iter__opening *opening) {
     iter_error error = {.status = ITER_OK};
     opening->ends = !iter__cut_batch(&loader->cut, &opening->at, &opening->span);
     if (opening->ends) return;
@@ -84,7 +84,7 @@ static void open_by_position(iter_loader *loader, iter_opening *opening) {
     if (status < 0) fail_batch(opening, status, &error);
 }
 
-static iter_status restore_by_position(iter_loader *loader, const iter_place *place,
+static iter_status restore_by_position(iter_loader *loader, const iter__place *place,
                                        iter_error *err) {
     (void)err;
     pthread_mutex_lock(&loader->lock);
@@ -96,7 +96,7 @@ static iter_status restore_by_position(iter_loader *loader, const iter_place *pl
 /* ---- As drawn -------------------------------------------------------------------------------- */
 
 /* The same by a sequential sampler, which has just drawn the global batch, or by a stream. */
-static void rows_as_drawn(iter_loader *loader, iter_batch *batch, const iter_span *span,
+static void rows_as_drawn(iter_loader *loader, iter_batch *batch, const iter__span *span,
                           uint64_t first) {
     const uint64_t *all = loader->opener.drawn;
     for (uint32_t r = 0; r < span->n_rows; r++) {
@@ -121,7 +121,7 @@ static iter_status ask(iter_loader *loader, uint32_t *out_n, iter_error *err) {
 }
 
 /* The next global batch; *out_n = 0 at the epoch's end. sampler_lock held. */
-static iter_status draw(iter_loader *loader, iter_opening *opening, uint32_t *out_n,
+static iter_status draw(iter_loader *loader, iter__opening *opening, uint32_t *out_n,
                         iter_error *err) {
     *out_n = 0;
     if (!opening->epoch_begun) {
@@ -147,15 +147,15 @@ static void save_sampler(iter_loader *loader, iter_batch *batch) {
     if (saved < 0 || batch->sampler_after_bytes > ITER_SAMPLER_BLOB) batch->sampler_after_bytes = 0;
 }
 
-static void draw_batch(iter_loader *loader, iter_opening *opening) {
+static void draw_batch(iter_loader *loader, iter__opening *opening) {
     iter_error error = {.status = ITER_OK};
     uint32_t m = 0;
     const iter_status status = opening->at.ended ? ITER_OK : draw(loader, opening, &m, &error);
     opening->ends = status == ITER_OK && m == 0;
     if (opening->ends) return;
     uint64_t first = 0;
-    iter_span *span = &opening->span;
-    *span = (iter_span){.epoch = opening->at.epoch, .number = opening->number++};
+    iter__span *span = &opening->span;
+    *span = (iter__span){.epoch = opening->at.epoch, .number = opening->number++};
     span->n_rows = span->n_valid = status < 0 ? 0 : iter__cut_share(&loader->cut, m, &first);
     span->start = opening->at.sample + first;
     opening->after = opening->at;
@@ -169,7 +169,7 @@ static void draw_batch(iter_loader *loader, iter_opening *opening) {
     save_sampler(loader, opening->batch);
 }
 
-static void open_as_drawn(iter_loader *loader, iter_opening *opening) {
+static void open_as_drawn(iter_loader *loader, iter__opening *opening) {
     pthread_mutex_lock(&loader->opener.sampler_lock);
     /* Restored meanwhile: what is drawn now would be missing after it. */
     if (atomic_load(&loader->opener.moves) == opening->moves) draw_batch(loader, opening);
@@ -194,7 +194,7 @@ static iter_status take_sampler(iter_loader *loader, iter_error *err) {
     return ITER_OK;
 }
 
-static iter_status restore_sampler(iter_loader *loader, const iter_place *place, iter_error *err) {
+static iter_status restore_sampler(iter_loader *loader, const iter__place *place, iter_error *err) {
     iter_error own; /* callbacks get one even where the caller wants none */
     if (!err) err = &own;
     iter__error_clear(err);
@@ -221,8 +221,8 @@ static void note_replay(iter_loader *loader, const char *what, const char *how) 
 
 /* Goes to the place, or, if the sampler cannot be there, to its epoch's beginning. loader.lock and
  * sampler_lock held. */
-static void go_drawn(iter_loader *loader, const iter_place *place, iter_status status) {
-    const iter_cursor start = iter__cut_epoch(&loader->cut, place->at.epoch);
+static void go_drawn(iter_loader *loader, const iter__place *place, iter_status status) {
+    const iter__cursor start = iter__cut_epoch(&loader->cut, place->at.epoch);
     iter__loader_go(loader, status < 0 ? &start : &place->at, status < 0 ? 0 : place->number);
     if (status < 0 || place->at.ended) return;
     loader->opener.number = place->number;
@@ -236,7 +236,8 @@ static void go_drawn(iter_loader *loader, const iter_place *place, iter_status s
     }
 }
 
-static iter_status restore_as_drawn(iter_loader *loader, const iter_place *place, iter_error *err) {
+static iter_status restore_as_drawn(iter_loader *loader, const iter__place *place,
+                                    iter_error *err) {
     if (!place->at.ended && place->global_batch != loader->cut.global) {
         return iter__fail(err, ITER_EINVAL,
                           "restore: sampler %s needs the same batch_size x ranks, %llu, not %llu",
@@ -257,12 +258,12 @@ static iter_status restore_as_drawn(iter_loader *loader, const iter_place *place
 /* ---- As a stream comes ----------------------------------------------------------------------- */
 
 /* How many rows the batch has is known when it is made, so only one is open at a time. */
-static void open_stream(iter_loader *loader, iter_opening *opening) {
+static void open_stream(iter_loader *loader, iter__opening *opening) {
     opening->ends = opening->at.ended;
     if (opening->ends) return;
     iter_batch *batch = opening->batch;
-    iter_span *span = &opening->span;
-    *span = (iter_span){
+    iter__span *span = &opening->span;
+    *span = (iter__span){
         .epoch = opening->at.epoch, .number = opening->number++, .start = opening->at.sample};
     span->n_rows = span->n_valid = loader->opt.batch_size;
     rows_as_drawn(loader, batch, span, 0);
@@ -273,7 +274,7 @@ static void open_stream(iter_loader *loader, iter_opening *opening) {
     opening->after = opening->at;
 }
 
-static iter_status restore_stream(iter_loader *loader, const iter_place *place, iter_error *err) {
+static iter_status restore_stream(iter_loader *loader, const iter__place *place, iter_error *err) {
     (void)err;
     pthread_mutex_lock(&loader->lock);
     iter__loader_go(loader, &place->at, place->number);
@@ -290,12 +291,12 @@ static iter_status restore_stream(iter_loader *loader, const iter_place *place, 
 
 /* ---- Which ----------------------------------------------------------------------------------- */
 
-static const iter_order by_position = {
+static const iter__order by_position = {
     .by_position = true, .open = open_by_position, .restore = restore_by_position};
-static const iter_order as_drawn = {.open = open_as_drawn, .restore = restore_as_drawn};
-static const iter_order as_it_comes = {
+static const iter__order as_drawn = {.open = open_as_drawn, .restore = restore_as_drawn};
+static const iter__order as_it_comes = {
     .is_stream = true, .open = open_stream, .restore = restore_stream};
 
-const iter_order *iter__order_of(const iter_sampler_ops *sampler, bool is_stream) {
+const iter__order *iter__order_of(const iter_sampler_ops *sampler, bool is_stream) {
     return is_stream ? &as_it_comes : sampler->index ? &by_position : &as_drawn;
 }

@@ -26,13 +26,13 @@ bool iter__is_any_size(const iter_desc *desc) {
     return desc->n_dims == 3 && desc->dims[0] == ITER_VARIABLE && desc->dims[1] == ITER_VARIABLE;
 }
 
-static void release(iter_growing *buffer) {
+static void release(iter__growing *buffer) {
     if (buffer->data) iter__free_large(buffer->data, buffer->bytes + SLACK);
-    *buffer = (iter_growing){0};
+    *buffer = (iter__growing){0};
 }
 
 /* At least `bytes` in the buffer; what is in it is lost when it grows. */
-static iter_status grow(iter_loader *loader, iter_growing *buffer, size_t bytes, const char *what,
+static iter_status grow(iter_loader *loader, iter__growing *buffer, size_t bytes, const char *what,
                         iter_error *err) {
     if (bytes > loader->layout.picture_max)
         return iter__fail(
@@ -53,7 +53,7 @@ static iter_status grow(iter_loader *loader, iter_growing *buffer, size_t bytes,
     return ITER_OK;
 }
 
-void iter__pictures_free(iter_worker *worker) {
+void iter__pictures_free(iter__worker *worker) {
     for (int i = 0; i < ITER_GROWING; i++)
         release(&worker->growing[i]);
 }
@@ -66,7 +66,7 @@ static bool has_part(const iter_desc *desc, const iter_rect *part) {
 
 /* What the step wants of an image; all of it where it does not say. The random numbers are then where
  * apply() goes on. */
-static iter_status ask(const iter_step *step, const iter_desc *desc, iter_rng *rng,
+static iter_status ask(const iter__step *step, const iter_desc *desc, iter_rng *rng,
                        iter_image_wish *out, iter_error *err) {
     *out = (iter_image_wish){.part = {0, 0, desc->dims[0], desc->dims[1]}};
     if (!step->stage->ops->wish) return ITER_OK;
@@ -80,7 +80,7 @@ static iter_status ask(const iter_step *step, const iter_desc *desc, iter_rng *r
 
 /* Cuts the part out of the image, in place where the image lies in a buffer of the worker. Only HWC
  * images have wishes. */
-static iter_status cut(iter_loader *loader, iter_worker *worker, iter_picture *p,
+static iter_status cut(iter_loader *loader, iter__worker *worker, iter__picture *p,
                        const iter_rect *part, iter_error *err) {
     iter_tensor *image = &p->image;
     const size_t pixel = (size_t)image->desc.dims[2] * iter_dtype_bytes(image->desc.dtype);
@@ -103,14 +103,14 @@ static iter_status cut(iter_loader *loader, iter_worker *worker, iter_picture *p
     return ITER_OK;
 }
 
-void iter__picture_lies(iter_picture *p, const iter_desc *desc, const void *data) {
+void iter__picture_lies(iter__picture *p, const iter_desc *desc, const void *data) {
     p->image = iter_tensor_dense(desc, (void *)data);
     p->buffer = -1;
     p->wished = false;
 }
 
 iter_rng iter__step_rng(const iter_loader *loader, const iter_batch *batch, uint32_t row,
-                        const iter_step *step) {
+                        const iter__step *step) {
     return iter_rng_at(loader->opt.seed ^ step->key, batch->row_epoch[row], batch->position[row]);
 }
 
@@ -125,8 +125,8 @@ static bool keeps_plan(const iter_desc *planned, const iter_desc *now) {
 }
 
 /* The step's plan with the size at hand, scratch for it, and where its result goes: to `out`, or, where that is NULL, to a growing buffer. */
-static iter_status prepare(iter_loader *loader, iter_worker *worker, const iter_step *step,
-                           const iter_picture *p, void *out, iter_tensor *to, int32_t *out_buffer,
+static iter_status prepare(iter_loader *loader, iter__worker *worker, const iter__step *step,
+                           const iter__picture *p, void *out, iter_tensor *to, int32_t *out_buffer,
                            iter_error *err) {
     iter_desc desc;
     size_t scratch;
@@ -140,7 +140,7 @@ static iter_status prepare(iter_loader *loader, iter_worker *worker, const iter_
     *out_buffer = -1;
     if (!out) {
         *out_buffer = p->buffer == 0 ? 1 : 0;
-        iter_growing *buffer = &worker->growing[*out_buffer];
+        iter__growing *buffer = &worker->growing[*out_buffer];
         ITER_TRY(grow(loader, buffer, iter_desc_bytes(&desc), "an image", err));
         out = buffer->data;
     }
@@ -154,16 +154,16 @@ static iter_status prepare(iter_loader *loader, iter_worker *worker, const iter_
 typedef struct picture_rows {
     iter_image_rows base; /* first: what the decoder has */
     iter_loader *loader;
-    iter_worker *worker;
-    const iter_step *step;
+    iter__worker *worker;
+    const iter__step *step;
     uint64_t index;
     iter_rect most; /* that may come */
     void *out;
     iter_tensor made;
     int32_t buffer;
-    int64_t n_rows, n_put; /* n_rows = 0: the decoder has not begun */
-    const iter_step *pack; /* the step behind it, where that goes on row by row */
-    iter_pack_sample sample;
+    int64_t n_rows, n_put;  /* n_rows = 0: the decoder has not begun */
+    const iter__step *pack; /* the step behind it, where that goes on row by row */
+    iter__pack_sample sample;
     void *pack_out;
     int64_t n_packed; /* rows of `made` */
 } picture_rows;
@@ -171,8 +171,8 @@ typedef struct picture_rows {
 /* What stands against it will stand against the step, too, and is said there. */
 static size_t begin_rows(iter_image_rows *rows, const iter_desc *image) {
     picture_rows *r = (picture_rows *)(void *)rows;
-    const iter_step *step = r->step;
-    const iter_picture p = {.image = iter_tensor_dense(image, NULL), .buffer = 0};
+    const iter__step *step = r->step;
+    const iter__picture p = {.image = iter_tensor_dense(image, NULL), .buffer = 0};
     iter_error error;
     if (!has_part(image, &(iter_rect){0, 0, 1, 1}) || image->dims[0] > r->most.height ||
         image->dims[1] > r->most.width ||
@@ -184,37 +184,37 @@ static size_t begin_rows(iter_image_rows *rows, const iter_desc *image) {
     if (reach == 0) return 0;
     r->n_rows = image->dims[0];
     if (r->pack && (r->made.desc.layout[0] != 'H' ||
-                    !iter__pack.begin(r->pack->pack, &r->sample, r->worker->scratch)))
+                    !iter__packer.begin(r->pack->pack, &r->sample, r->worker->scratch)))
         r->pack = NULL;
     return reach;
 }
 
 static void put_rows(iter_image_rows *rows, const uint8_t *const *at, int32_t n) {
     picture_rows *r = (picture_rows *)(void *)rows;
-    const iter_step *step = r->step;
+    const iter__step *step = r->step;
     if (n <= 0 || n > r->n_rows - r->n_put) return;
     r->n_put += n;
-    iter__activity(r->worker, step->activity, r->index);
+    iter__activity_set(r->worker, step->activity, r->index);
     const int64_t n_made =
         step->stage->ops->take_rows(r->worker->transform_states[step->state], at, n);
     if (r->pack && n_made > r->n_packed) {
-        iter__activity(r->worker, r->pack->activity, r->index);
+        iter__activity_set(r->worker, r->pack->activity, r->index);
         if (n_made <= r->made.desc.dims[0])
-            iter__pack.band(r->pack->pack, r->made.data, r->pack_out, r->worker->scratch,
-                            r->n_packed, n_made);
+            iter__packer.band(r->pack->pack, r->made.data, r->pack_out, r->worker->scratch,
+                              r->n_packed, n_made);
         r->n_packed = n_made; /* whatever it says: iter__picture_decode() compares */
     }
-    iter__activity(r->worker, ACTIVITY_DECODE, r->index);
+    iter__activity_set(r->worker, ACTIVITY_DECODE, r->index);
 }
 
-iter_status iter__picture_decode(iter_loader *loader, iter_worker *worker, iter_batch *batch,
-                                 const iter_field_plan *field, uint32_t row, const uint8_t *bytes,
-                                 size_t size, void *const outs[2], iter_picture *out,
+iter_status iter__picture_decode(iter_loader *loader, iter__worker *worker, iter_batch *batch,
+                                 const iter__field_plan *field, uint32_t row, const uint8_t *bytes,
+                                 size_t size, void *const outs[2], iter__picture *out,
                                  iter_error *err) {
     const iter_description *desc = &loader->dataset->desc;
     const iter_decoder_ops *ops = desc->fields[field->in].decoder;
     void *state = worker->decoder_states[field->in];
-    const iter_step *first = &field->steps[0];
+    const iter__step *first = &field->steps[0];
     iter_desc image = field->source;
     iter_image_wish wish;
     ITER_TRY(ops->header(state, desc->shared, bytes, size, &image, err));
@@ -267,8 +267,8 @@ iter_status iter__picture_decode(iter_loader *loader, iter_worker *worker, iter_
     return ITER_OK;
 }
 
-iter_status iter__picture_step(iter_loader *loader, iter_worker *worker, const iter_step *step,
-                               void *out, iter_picture *p, iter_error *err) {
+iter_status iter__picture_step(iter_loader *loader, iter__worker *worker, const iter__step *step,
+                               void *out, iter__picture *p, iter_error *err) {
     iter_tensor to;
     int32_t buffer;
     if (!p->wished) {

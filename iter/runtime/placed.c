@@ -18,13 +18,13 @@
 #define TAIL_MAX    64                /* bytes behind a row */
 #define HEAD_MAX    4096
 
-void iter__placed_find(const iter_plan *plan, const iter_description *desc, int32_t *out_field,
+void iter__placed_find(const iter__plan *plan, const iter_description *desc, int32_t *out_field,
                        size_t *out_head, size_t *out_stride) {
     int32_t found = -1, n = 0;
     size_t head = 0, bytes;
     *out_head = 0;
     for (int32_t f = 0; f < plan->n_fields; f++) {
-        const iter_field_plan *field = &plan->fields[f];
+        const iter__field_plan *field = &plan->fields[f];
         if (field->lengths_of >= 0) continue;
         if (field->from != ITER_ROW_DECODE || field->any_size) return;
         const iter_decoder_ops *ops = desc->fields[field->in].decoder;
@@ -33,7 +33,7 @@ void iter__placed_find(const iter_plan *plan, const iter_description *desc, int3
         n++;
     }
     if (n != 1 || plan->fields[found].n_made > 0) return;
-    const iter_field_plan *field = &plan->fields[found];
+    const iter__field_plan *field = &plan->fields[found];
     if (!desc->fields[field->in].decoder->find(desc->shared, &field->source, NULL,
                                                desc->max_extent_bytes[0], 0, &head, &bytes))
         return;
@@ -48,7 +48,7 @@ static bool add_row(const iter_loader *loader, iter_batch *batch, uint32_t row, 
                     iter_read *read, iter_iovec *parts) {
     const iter_extent *extent = &batch->extents[row];
     const iter_description *desc = &loader->dataset->desc;
-    const iter_field_plan *field = &loader->plan.fields[loader->layout.placed_field];
+    const iter__field_plan *field = &loader->plan.fields[loader->layout.placed_field];
     const size_t size = extent->size;
     size_t head, bytes;
     if (read->n_parts == 0) {
@@ -73,10 +73,10 @@ static bool add_row(const iter_loader *loader, iter_batch *batch, uint32_t row, 
     return true;
 }
 
-uint32_t iter__placed_run(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row,
-                          uint32_t end, uint64_t path_bytes[ITER_PATH_COUNT]) {
+uint32_t iter__placed_run(iter_loader *loader, iter__worker *worker, iter_batch *batch,
+                          uint32_t row, uint32_t end, uint64_t path_bytes[ITER_PATH_COUNT]) {
     const iter_description *desc = &loader->dataset->desc;
-    const iter_field_plan *field = &loader->plan.fields[loader->layout.placed_field];
+    const iter__field_plan *field = &loader->plan.fields[loader->layout.placed_field];
     iter_iovec parts[ITER_READ_PARTS_MAX];
     iter_read read = {.parts = parts};
     uint32_t n = 0;

@@ -18,7 +18,7 @@
 #define ALIGN(n) (((n) + 63) & ~(size_t)63)
 
 /* The dataset field that a stage works on, or -1. */
-static int32_t stage_field(const iter_description *desc, const iter_stage *stage) {
+static int32_t stage_field(const iter_description *desc, const iter__stage *stage) {
     for (int32_t f = 0; f < desc->n_fields; f++) {
         const bool named = stage->field[0] != 0;
         if (named ? strcmp(desc->fields[f].name, stage->field) == 0
@@ -29,12 +29,12 @@ static int32_t stage_field(const iter_description *desc, const iter_stage *stage
     return -1;
 }
 
-static bool is_batch_stage(const iter_stage *stage) {
+static bool is_batch_stage(const iter__stage *stage) {
     return stage->ops->apply_batch != NULL || stage->ops->adds_lengths;
 }
 
-static iter_row_from row_from(const iter_dataset *dataset, const iter_resident *resident,
-                              int32_t f) {
+static iter__row_from row_from(const iter_dataset *dataset, const iter__resident *resident,
+                               int32_t f) {
     const iter_field *field = &dataset->desc.fields[f];
     if (resident[f].base || (!dataset->format && !dataset->ops)) return ITER_ROW_RESIDENT;
     if (dataset->ops || dataset->format->get) return ITER_ROW_GET;
@@ -45,13 +45,13 @@ static iter_row_from row_from(const iter_dataset *dataset, const iter_resident *
 /* ---- Sample stages --------------------------------------------------------------------------- */
 
 /* An error of a stage, with the column at which the stage stands if the chain was text. */
-static iter_status in_chain(iter_status status, const iter_stage *stage, iter_error *err) {
+static iter_status in_chain(iter_status status, const iter__stage *stage, iter_error *err) {
     if (status >= 0 || status == ITER_ENOMEM || !stage->column) return status;
     return iter__fail_in(err, status, "chain: column %d", stage->column);
 }
 
-static iter_status add_pack(iter_plan *plan, iter_field_plan *field,
-                            const iter_stage *const *stages, int32_t n, iter_error *err) {
+static iter_status add_pack(iter__plan *plan, iter__field_plan *field,
+                            const iter__stage *const *stages, int32_t n, iter_error *err) {
     if (field->row.n_dims > 0 && field->row.dims[0] == ITER_VARIABLE) {
         const iter_status status = iter__fail(
             err, ITER_EINVAL, "%s: field '%s' has rows of different lengths; give them one first",
@@ -70,10 +70,10 @@ static iter_status add_pack(iter_plan *plan, iter_field_plan *field,
             return in_chain(status, stages[i], err);
         }
     }
-    iter_step *step = &field->steps[field->n_steps];
-    *step = (iter_step){.stage = n ? stages[0] : NULL, .in = field->row, .is_random = is_random};
-    ITER_TRY(iter__pack.create(&step->in, stages, n, &step->pack, &step->out, &step->scratch_bytes,
-                               err));
+    iter__step *step = &field->steps[field->n_steps];
+    *step = (iter__step){.stage = n ? stages[0] : NULL, .in = field->row, .is_random = is_random};
+    ITER_TRY(iter__packer.create(&step->in, stages, n, &step->pack, &step->out,
+                                 &step->scratch_bytes, err));
     field->n_steps++;
     field->row = step->out;
     if (step->scratch_bytes > plan->scratch_bytes) plan->scratch_bytes = step->scratch_bytes;
@@ -83,7 +83,7 @@ static iter_status add_pack(iter_plan *plan, iter_field_plan *field,
 #define ADVICE "random-resized-crop, resize or center-crop"
 
 /* A step that is planned again for each sample: the size differs, or a part is wished for. */
-static iter_status check_sized(const iter_field_plan *field, const iter_stage *stage,
+static iter_status check_sized(const iter__field_plan *field, const iter__stage *stage,
                                iter_error *err) {
     const iter_transform_ops *ops = stage->ops;
     const bool is_hwc = field->row.n_dims == 3 && strcmp(field->row.layout, "HWC") == 0;
@@ -99,10 +99,10 @@ static iter_status check_sized(const iter_field_plan *field, const iter_stage *s
         field->row.dtype == ITER_U8 ? "layout=hwc" : "u8,hwc");
 }
 
-static iter_status add_apply(iter_plan *plan, iter_field_plan *field, const iter_stage *stage,
+static iter_status add_apply(iter__plan *plan, iter__field_plan *field, const iter__stage *stage,
                              iter_error *err) {
-    iter_step *step = &field->steps[field->n_steps];
-    *step = (iter_step){.stage = stage, .in = field->row};
+    iter__step *step = &field->steps[field->n_steps];
+    *step = (iter__step){.stage = stage, .in = field->row};
     step->sized = iter__is_any_size(&field->row) || stage->ops->wish;
     if (step->sized) ITER_TRY(check_sized(field, stage, err));
     step->key = iter_rng_key(0, stage->ops->base.name, stage->occurrence);
@@ -120,7 +120,7 @@ static iter_status add_apply(iter_plan *plan, iter_field_plan *field, const iter
 }
 
 /* Images of any size must have been given one. */
-static iter_status check_size(iter_plan *plan, const iter_field_plan *field, iter_error *err) {
+static iter_status check_size(iter__plan *plan, const iter__field_plan *field, iter_error *err) {
     int32_t n_sized = 0;
     for (int32_t i = 0; i < field->n_steps; i++)
         n_sized += field->steps[i].sized;
@@ -131,15 +131,15 @@ static iter_status check_size(iter_plan *plan, const iter_field_plan *field, ite
                           "field '%s' has images of any size: a chain must give them one; begin it "
                           "with " ADVICE,
                           field->out.name);
-    const iter_stage *last = field->steps[field->n_steps - 1].stage;
+    const iter__stage *last = field->steps[field->n_steps - 1].stage;
     const iter_status status = iter__fail(
         err, ITER_EINVAL, "%s: field '%s' still has images of any size behind it; add " ADVICE,
         last->ops->base.name, field->out.name);
     return in_chain(status, last, err);
 }
 
-static iter_status plan_sample_stages(iter_plan *plan, iter_field_plan *field,
-                                      const iter_stage **stages, int32_t n, iter_error *err) {
+static iter_status plan_sample_stages(iter__plan *plan, iter__field_plan *field,
+                                      const iter__stage **stages, int32_t n, iter_error *err) {
     field->steps = iter__alloc((size_t)n + 1, sizeof(*field->steps));
     if (!field->steps) return iter__fail(err, ITER_ENOMEM, "plan: out of memory");
     field->row = field->source;
@@ -159,7 +159,7 @@ static iter_status plan_sample_stages(iter_plan *plan, iter_field_plan *field,
     if (n == 0 && by_copy) ITER_TRY(add_pack(plan, field, NULL, 0, err));
     ITER_TRY(check_size(plan, field, err));
     field->copies =
-        field->n_steps == 1 && field->steps[0].pack && iter__pack.is_copy(field->steps[0].pack);
+        field->n_steps == 1 && field->steps[0].pack && iter__packer.is_copy(field->steps[0].pack);
     for (int32_t i = 0; i + 1 < field->n_steps; i++) {
         const size_t bytes = iter_desc_bytes(&field->steps[i].out);
         if (bytes > plan->step_bytes) plan->step_bytes = bytes;
@@ -185,8 +185,8 @@ static iter_desc batch_of(const iter_desc *row, uint32_t batch_size) {
     return desc;
 }
 
-static iter_status plan_batch_stages(iter_plan *plan, iter_field_plan *field,
-                                     const iter_stage **stages, int32_t n, iter_error *err) {
+static iter_status plan_batch_stages(iter__plan *plan, iter__field_plan *field,
+                                     const iter__stage **stages, int32_t n, iter_error *err) {
     field->batch_steps = iter__alloc((size_t)n + 1, sizeof(*field->batch_steps));
     if (!field->batch_steps) return iter__fail(err, ITER_ENOMEM, "plan: out of memory");
     if (field->variable && n && !stages[0]->ops->fills_rows) {
@@ -197,7 +197,7 @@ static iter_status plan_batch_stages(iter_plan *plan, iter_field_plan *field,
         return in_chain(status, stages[0], err);
     }
     for (int32_t i = 0; i < n; i++) {
-        iter_batch_step *step = &field->batch_steps[field->n_batch_steps];
+        iter__batch_step *step = &field->batch_steps[field->n_batch_steps];
         step->stage = stages[i];
         iter_status status = stages[i]->ops->plan_batch(stages[i]->options, &field->out.desc,
                                                         &step->scratch_bytes, err);
@@ -213,17 +213,17 @@ static iter_status plan_batch_stages(iter_plan *plan, iter_field_plan *field,
     return ITER_OK;
 }
 
-static iter_status add_lengths(iter_plan *plan, int32_t of, const iter_stage *stage,
+static iter_status add_lengths(iter__plan *plan, int32_t of, const iter__stage *stage,
                                uint32_t batch_size, iter_error *err) {
-    const iter_field_plan *source = &plan->fields[of];
+    const iter__field_plan *source = &plan->fields[of];
     if (plan->n_fields == ITER_MAX_OUT)
         return iter__fail(err, ITER_EINVAL, "lengths: too many fields");
     if (!source->variable) {
         return iter__fail(err, ITER_EINVAL, "lengths: all rows of field '%s' have the same length",
                           source->out.name);
     }
-    iter_field_plan *field = &plan->fields[plan->n_fields];
-    *field = (iter_field_plan){.in = source->in, .lengths_of = of};
+    iter__field_plan *field = &plan->fields[plan->n_fields];
+    *field = (iter__field_plan){.in = source->in, .lengths_of = of};
     char name[ITER_NAME_MAX];
     const char *given = *(const char *const *)stage->options;
     const int length = snprintf(name, sizeof(name), given ? "%s" : "%.24s_length",
@@ -247,24 +247,25 @@ static iter_status add_lengths(iter_plan *plan, int32_t of, const iter_stage *st
 
 /* ---- Fields ---------------------------------------------------------------------------------- */
 
-static iter_status plan_field(iter_plan *plan, const iter_dataset *dataset, const iter_chain *chain,
-                              int32_t f, uint32_t batch_size, bool has_collate, iter_error *err) {
-    iter_field_plan *field = &plan->fields[plan->n_fields++];
+static iter_status plan_field(iter__plan *plan, const iter_dataset *dataset,
+                              const iter_chain *chain, int32_t f, uint32_t batch_size,
+                              bool has_collate, iter_error *err) {
+    iter__field_plan *field = &plan->fields[plan->n_fields++];
     *field =
-        (iter_field_plan){.in = f, .lengths_of = -1, .from = row_from(dataset, plan->resident, f)};
+        (iter__field_plan){.in = f, .lengths_of = -1, .from = row_from(dataset, plan->resident, f)};
     field->source = dataset->desc.fields[f].desc;
     field->any_size = iter__is_any_size(&field->source);
     field->out.role = dataset->desc.fields[f].role;
     snprintf(field->out.name, ITER_NAME_MAX, "%s", dataset->desc.fields[f].name);
 
     const int32_t n_stages = iter__chain_n_stages(chain);
-    const iter_stage **stages = iter__alloc((size_t)n_stages + 1, sizeof(*stages));
-    const iter_stage **batch_stages = iter__alloc((size_t)n_stages + 1, sizeof(*batch_stages));
+    const iter__stage **stages = iter__alloc((size_t)n_stages + 1, sizeof(*stages));
+    const iter__stage **batch_stages = iter__alloc((size_t)n_stages + 1, sizeof(*batch_stages));
     iter_status status =
         stages && batch_stages ? ITER_OK : iter__fail(err, ITER_ENOMEM, "plan: out of memory");
     int32_t n = 0, n_batch = 0;
     for (int32_t i = 0; i < n_stages && status == ITER_OK; i++) {
-        const iter_stage *stage = iter__chain_stage(chain, i);
+        const iter__stage *stage = iter__chain_stage(chain, i);
         if (stage_field(&dataset->desc, stage) != f) continue;
         if (!is_batch_stage(stage)) {
             if (n_batch) {
@@ -299,13 +300,13 @@ static iter_status plan_field(iter_plan *plan, const iter_dataset *dataset, cons
 }
 
 /* What workers leave of a field in the slot; returns where the next one begins. */
-static size_t lay_out_field(iter_field_plan *field, uint32_t batch_size, size_t at) {
+static size_t lay_out_field(iter__field_plan *field, uint32_t batch_size, size_t at) {
     field->slot_offset = field->device_offset = at;
     if (field->way != ITER_WAY_HOST) {
         field->slot_bytes = field->row_bytes * batch_size;
         if (field->made_bytes) at += ALIGN(field->made_bytes * batch_size + 64);
         field->rows_offset = at;
-        return field->owns_rows ? at + ALIGN(sizeof(iter_pack_row) * batch_size) : at;
+        return field->owns_rows ? at + ALIGN(sizeof(iter__pack_row) * batch_size) : at;
     }
     const size_t rows =
         field->lengths_of >= 0 ? 4 * (size_t)batch_size : field->row_bytes * batch_size;
@@ -321,11 +322,11 @@ static size_t lay_out_field(iter_field_plan *field, uint32_t batch_size, size_t 
 }
 
 /* The twin: the slot as it is, and behind it what kernels make. */
-static void lay_out_twin(iter_plan *plan) {
-    const iter_field_plan *shared = NULL; /* whose rows the gathering fields use */
+static void lay_out_twin(iter__plan *plan) {
+    const iter__field_plan *shared = NULL; /* whose rows the gathering fields use */
     size_t at = plan->slot_bytes;
     for (int32_t i = 0; i < plan->n_fields; i++) {
-        iter_field_plan *field = &plan->fields[i];
+        iter__field_plan *field = &plan->fields[i];
         if (field->way == ITER_WAY_HOST) continue;
         if (!shared && field->owns_rows && field->way != ITER_WAY_FINISH) shared = field;
         field->device_offset = at;
@@ -333,16 +334,16 @@ static void lay_out_twin(iter_plan *plan) {
     }
     plan->device_slot_bytes = (at + 4095) & ~(size_t)4095;
     for (int32_t i = 0; i < plan->n_fields; i++) {
-        iter_field_plan *field = &plan->fields[i];
+        iter__field_plan *field = &plan->fields[i];
         if (field->way != ITER_WAY_HOST && !field->owns_rows)
             field->rows_offset = shared->rows_offset;
     }
 }
 
-static iter_status lay_out_slot(iter_plan *plan, uint32_t batch_size, iter_error *err) {
+static iter_status lay_out_slot(iter__plan *plan, uint32_t batch_size, iter_error *err) {
     size_t at = 0;
     for (int32_t i = 0; i < plan->n_fields; i++) {
-        iter_field_plan *field = &plan->fields[i];
+        iter__field_plan *field = &plan->fields[i];
         if (field->lengths_of < 0 && field->row_bytes > SLOT_MAX / batch_size - at / batch_size) {
             return iter__fail(err, ITER_EINVAL,
                               "plan: %u rows of %zu bytes (field '%s') are too large", batch_size,
@@ -366,7 +367,7 @@ static char *append(char *text, const char *more) {
 }
 
 /* Where its rows are finished, if that was a question. */
-static void append_way(const iter_field_plan *field, char *line, size_t capacity) {
+static void append_way(const iter__field_plan *field, char *line, size_t capacity) {
     line[0] = '\0';
     switch (field->way) {
     case ITER_WAY_HOST:
@@ -374,7 +375,7 @@ static void append_way(const iter_field_plan *field, char *line, size_t capacity
         break;
     case ITER_WAY_FINISH:
         snprintf(line, capacity, "  to the device: %zu + %zu bytes a row, finished there\n",
-                 field->made_bytes, sizeof(iter_pack_row));
+                 field->made_bytes, sizeof(iter__pack_row));
         break;
     case ITER_WAY_SET:
     case ITER_WAY_GATHER:
@@ -385,7 +386,7 @@ static void append_way(const iter_field_plan *field, char *line, size_t capacity
     }
 }
 
-static char *append_field(char *text, const iter_plan *plan, const iter_field_plan *field,
+static char *append_field(char *text, const iter__plan *plan, const iter__field_plan *field,
                           const iter_description *desc) {
     char shape[128], line[640], pack[256];
     if (field->lengths_of >= 0) {
@@ -402,10 +403,10 @@ static char *append_field(char *text, const iter_plan *plan, const iter_field_pl
         text = append(text, line);
     }
     for (int32_t i = 0; i < field->n_steps; i++) {
-        const iter_step *step = &field->steps[i];
+        const iter__step *step = &field->steps[i];
         iter_desc_text(&step->out, shape, sizeof(shape));
         if (step->pack) {
-            iter__pack.text(step->pack, pack, sizeof(pack));
+            iter__packer.text(step->pack, pack, sizeof(pack));
             snprintf(line, sizeof(line), "  pack     %s -> %s%s\n", pack, shape,
                      i >= field->n_made && field->way != ITER_WAY_GATHER ? ", on the device" : "");
         } else {
@@ -427,7 +428,7 @@ static char *append_field(char *text, const iter_plan *plan, const iter_field_pl
     return append(text, line);
 }
 
-static iter_status write_text(iter_plan *plan, const iter_description *desc, iter_error *err) {
+static iter_status write_text(iter__plan *plan, const iter_description *desc, iter_error *err) {
     char *text = iter__strdup("");
     iter__free(plan->text);
     plan->text = NULL;
@@ -440,7 +441,7 @@ static iter_status write_text(iter_plan *plan, const iter_description *desc, ite
     return text ? ITER_OK : iter__fail(err, ITER_ENOMEM, "plan: out of memory");
 }
 
-iter_status iter__plan_note(iter_plan *plan, const char *line, iter_error *err) {
+iter_status iter__plan_note(iter__plan *plan, const char *line, iter_error *err) {
     plan->text = append(plan->text, line);
     return plan->text ? ITER_OK : iter__fail(err, ITER_ENOMEM, "plan: out of memory");
 }
@@ -448,7 +449,7 @@ iter_status iter__plan_note(iter_plan *plan, const char *line, iter_error *err) 
 /* ---- Entry ----------------------------------------------------------------------------------- */
 
 /* "the dataset has no field 'lable'; it has data, label; did you mean 'label'?" */
-static iter_status fail_field(const iter_description *desc, const iter_stage *stage,
+static iter_status fail_field(const iter_description *desc, const iter__stage *stage,
                               iter_error *err) {
     char known[ITER_MAX_FIELDS * (ITER_NAME_MAX + 2)], hint[ITER_HINT_MAX];
     iter__suggestion suggestion = {stage->field, NULL, 0, NULL};
@@ -466,7 +467,7 @@ static iter_status fail_field(const iter_description *desc, const iter_stage *st
 static iter_status check_stages(const iter_description *desc, const iter_chain *chain,
                                 iter_error *err) {
     for (int32_t i = 0; i < iter__chain_n_stages(chain); i++) {
-        const iter_stage *stage = iter__chain_stage(chain, i);
+        const iter__stage *stage = iter__chain_stage(chain, i);
         if (stage_field(desc, stage) >= 0) continue;
         const char *role = stage->ops->role == ITER_LABEL ? "label" : "data";
         const iter_status status =
@@ -478,7 +479,7 @@ static iter_status check_stages(const iter_description *desc, const iter_chain *
     return ITER_OK;
 }
 
-static iter_status make_fields(iter_plan *plan, const iter_dataset *dataset,
+static iter_status make_fields(iter__plan *plan, const iter_dataset *dataset,
                                const iter_chain *chain, uint32_t batch_size, bool has_collate,
                                iter_error *err) {
     const iter_description *desc = &dataset->desc;
@@ -490,7 +491,7 @@ static iter_status make_fields(iter_plan *plan, const iter_dataset *dataset,
     }
     const int32_t n_sampled = plan->n_fields;
     for (int32_t i = 0; i < iter__chain_n_stages(chain); i++) {
-        const iter_stage *stage = iter__chain_stage(chain, i);
+        const iter__stage *stage = iter__chain_stage(chain, i);
         for (int32_t o = 0; o < n_sampled && stage->ops->adds_lengths; o++) {
             if (plan->fields[o].in == stage_field(desc, stage))
                 ITER_TRY(in_chain(add_lengths(plan, o, stage, batch_size, err), stage, err));
@@ -499,8 +500,8 @@ static iter_status make_fields(iter_plan *plan, const iter_dataset *dataset,
     return ITER_OK;
 }
 
-iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset,
-                            const iter_resident *resident, const iter_chain *chain,
+iter_status iter__plan_make(iter__plan *plan, const iter_dataset *dataset,
+                            const iter__resident *resident, const iter_chain *chain,
                             uint32_t batch_size, bool has_collate, iter_error *err) {
     memset(plan, 0, sizeof(*plan));
     plan->resident = resident;
@@ -511,11 +512,11 @@ iter_status iter__plan_make(iter_plan *plan, const iter_dataset *dataset,
     return status;
 }
 
-iter_status iter__plan_place(iter_plan *plan, const iter_dataset *dataset, uint32_t batch_size,
+iter_status iter__plan_place(iter__plan *plan, const iter_dataset *dataset, uint32_t batch_size,
                              iter_error *err) {
     plan->needs_get = plan->needs_bytes = plan->has_ways = plan->has_set = false;
     for (int32_t i = 0; i < plan->n_fields; i++) {
-        const iter_field_plan *field = &plan->fields[i];
+        const iter__field_plan *field = &plan->fields[i];
         if (field->lengths_of >= 0) continue;
         plan->needs_get |= field->from == ITER_ROW_GET;
         plan->needs_bytes |= field->from == ITER_ROW_BYTES || field->from == ITER_ROW_DECODE;
@@ -530,11 +531,11 @@ iter_status iter__plan_place(iter_plan *plan, const iter_dataset *dataset, uint3
     return write_text(plan, &dataset->desc, err);
 }
 
-void iter__plan_free(iter_plan *plan) {
+void iter__plan_free(iter__plan *plan) {
     for (int32_t i = 0; i < plan->n_fields; i++) {
-        iter_field_plan *field = &plan->fields[i];
+        iter__field_plan *field = &plan->fields[i];
         for (int32_t s = 0; s < field->n_steps; s++) {
-            if (field->steps[s].pack) iter__pack.destroy(field->steps[s].pack);
+            if (field->steps[s].pack) iter__packer.destroy(field->steps[s].pack);
         }
         iter__free(field->steps);
         iter__free(field->batch_steps);

@@ -14,7 +14,7 @@
 
 #define DEFAULT_THREADS 8
 
-struct iter_pool {
+struct iter__pool {
     const iter_source_ops *inner;
     void *inner_state;
     pthread_t *threads; /* [n_threads] */
@@ -40,7 +40,7 @@ static iter_read *pop(iter_read **ring, uint32_t depth, uint32_t *first, uint32_
 }
 
 static void *serve(void *arg) {
-    iter_pool *pool = arg;
+    iter__pool *pool = arg;
     pthread_mutex_lock(&pool->lock);
     for (;;) {
         while (!pool->todo_count && !pool->stopping)
@@ -67,17 +67,17 @@ static void *serve(void *arg) {
 /* ---- The table ------------------------------------------------------------------------------- */
 
 static iter_status pool_read(void *state, iter_read *read) {
-    iter_pool *pool = state;
+    iter__pool *pool = state;
     return pool->inner->read(pool->inner_state, read);
 }
 
 static iter_status pool_try_read(void *state, iter_read *read) {
-    iter_pool *pool = state;
+    iter__pool *pool = state;
     return pool->inner->try_read ? pool->inner->try_read(pool->inner_state, read) : ITER_AGAIN;
 }
 
 static iter_status pool_submit(void *state, iter_read *read) {
-    iter_pool *pool = state;
+    iter__pool *pool = state;
     pthread_mutex_lock(&pool->lock);
     const bool full = pool->todo_count + pool->busy + pool->done_count >= pool->depth;
     if (!full) {
@@ -94,7 +94,7 @@ static iter_status pool_commit(void *state) {
 }
 
 static int32_t pool_reap(void *state, iter_read **out, int32_t max) {
-    iter_pool *pool = state;
+    iter__pool *pool = state;
     int32_t n = 0;
     pthread_mutex_lock(&pool->lock);
     while (n < max && pool->done_count)
@@ -104,7 +104,7 @@ static int32_t pool_reap(void *state, iter_read **out, int32_t max) {
 }
 
 static iter_status pool_wait(void *state, int64_t timeout_ns) {
-    iter_pool *pool = state;
+    iter__pool *pool = state;
     struct timespec until;
     if (timeout_ns >= 0) iter__deadline(timeout_ns, &until);
     pthread_mutex_lock(&pool->lock);
@@ -119,7 +119,7 @@ static iter_status pool_wait(void *state, int64_t timeout_ns) {
 }
 
 static void pool_wake(void *state) {
-    iter_pool *pool = state;
+    iter__pool *pool = state;
     pthread_mutex_lock(&pool->lock);
     pool->woken = true;
     pthread_cond_signal(&pool->done_more);
@@ -127,7 +127,7 @@ static void pool_wake(void *state) {
 }
 
 static void pool_cancel(void *state) {
-    iter_pool *pool = state;
+    iter__pool *pool = state;
     pthread_mutex_lock(&pool->lock);
     pool->canceled = true;
     pthread_mutex_unlock(&pool->lock);
@@ -150,8 +150,8 @@ static const iter_source_ops pool_ops = {
 /* ---- Making and stopping --------------------------------------------------------------------- */
 
 iter_status iter__pool_make(iter_loader *loader, uint32_t depth, iter_error *err) {
-    iter_io *io = &loader->io;
-    iter_pool *pool = iter__alloc(1, sizeof(*pool));
+    iter__io *io = &loader->io;
+    iter__pool *pool = iter__alloc(1, sizeof(*pool));
     if (!pool) return iter__fail(err, ITER_ENOMEM, "pread: out of memory");
     pool->inner = io->ops;
     pool->inner_state = io->state;
@@ -185,8 +185,8 @@ iter_status iter__pool_make(iter_loader *loader, uint32_t depth, iter_error *err
     return ITER_OK;
 }
 
-void iter__pool_free(iter_io *io) {
-    iter_pool *pool = io->pool;
+void iter__pool_free(iter__io *io) {
+    iter__pool *pool = io->pool;
     if (!pool) return;
     pthread_mutex_lock(&pool->lock);
     pool->stopping = true;

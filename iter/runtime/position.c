@@ -118,7 +118,7 @@ static iter_status parse(const uint8_t *bytes, size_t size, saved *out, iter_err
 }
 
 /* Whether the position is one of this loader's data, and where it is here. */
-static iter_status find_place(iter_loader *loader, const saved *s, iter_cursor *out,
+static iter_status find_place(iter_loader *loader, const saved *s, iter__cursor *out,
                               iter_error *err) {
     uint64_t ids[ID_COUNT];
     identify(loader, ids);
@@ -136,10 +136,10 @@ iter_status iter_loader_restore(iter_loader *loader, const void *bytes, size_t s
     saved s;
     ITER_TRY(iter__check_call(loader, err));
     ITER_TRY(parse(bytes, size, &s, err));
-    iter_place place = {.number = s.number,
-                        .global_batch = s.global_batch,
-                        .state = (const uint8_t *)bytes + sizeof(s),
-                        .state_bytes = s.sampler_bytes};
+    iter__place place = {.number = s.number,
+                         .global_batch = s.global_batch,
+                         .state = (const uint8_t *)bytes + sizeof(s),
+                         .state_bytes = s.sampler_bytes};
     ITER_TRY(find_place(loader, &s, &place.at, err));
     return loader->order->restore(loader, &place, err);
 }
@@ -152,7 +152,7 @@ static iter_status seek_locked(iter_loader *loader, uint32_t epoch, uint64_t sam
         return iter__fail(err, ITER_EINVAL, "seek: %s can only go to an epoch's beginning",
                           loader->order->is_stream ? "a stream" : loader->sampler->base.name);
     }
-    iter_cursor cursor;
+    iter__cursor cursor;
     uint64_t at = sample;
     if (loader->cut.last_batch == ITER_LAST_ROLL_OVER) {
         uint64_t before;

@@ -51,8 +51,8 @@ typedef struct piece {
 
 typedef struct preload {
     const iter_dataset *dataset;
-    const iter_preload *made;
-    iter_share_wish *share;
+    const iter__preload *made;
+    iter__share_wish *share;
     uint64_t identity[2]; /* if it is shared */
     stretch *runs;
     uint64_t n_runs;
@@ -130,12 +130,12 @@ static bool find_runs(preload *p) {
     return true;
 }
 
-static size_t lay_out_rows(const iter_description *desc, iter_resident *rows, uint8_t *memory) {
+static size_t lay_out_rows(const iter_description *desc, iter__resident *rows, uint8_t *memory) {
     size_t at = 0;
     for (int32_t f = 0; f < desc->n_fields; f++) {
         if (desc->n_extents > 0 && desc->fields[f].extent == ITER_FROM_INDEX) continue;
         const size_t bytes = iter_desc_bytes(&desc->fields[f].desc);
-        rows[f] = (iter_resident){memory ? memory + at : NULL, bytes};
+        rows[f] = (iter__resident){memory ? memory + at : NULL, bytes};
         at += ALIGN(bytes * desc->n_samples +
                     64); /* a kernel may load a whole vector at the last row */
     }
@@ -157,7 +157,7 @@ static void deal_out(const preload *p, const piece *one) {
         const uint64_t sample = run->first + at / size;
         uint64_t field_at = at;
         for (int32_t i = 0; i < n; i++) {
-            const iter_resident *rows = &p->made->rows[fields[i]];
+            const iter__resident *rows = &p->made->rows[fields[i]];
             const uint64_t lo = field_at > begin ? field_at : begin;
             const uint64_t hi = field_at + rows->stride < end ? field_at + rows->stride : end;
             if (lo < hi) {
@@ -339,7 +339,7 @@ static iter_status make_rows(const preload *p, uint64_t first, uint32_t n, iter_
         rng[i] = iter_rng_at(0, 0, first + i);
     }
     for (int32_t f = 0; f < dataset->desc.n_fields; f++) {
-        const iter_resident *to = &p->made->rows[f];
+        const iter__resident *to = &p->made->rows[f];
         iter_desc desc = dataset->desc.fields[f].desc;
         memmove(desc.dims + 1, desc.dims, (size_t)desc.n_dims * sizeof(desc.dims[0]));
         desc.dims[0] = n;
@@ -402,7 +402,7 @@ uint64_t iter__description_kept_bytes(const iter_description *desc) {
 /* ---- Entry ----------------------------------------------------------------------------------- */
 
 /* Where everything will lie. */
-static iter_status lay_out(preload *p, iter_preload *made, iter_error *err) {
+static iter_status lay_out(preload *p, iter__preload *made, iter_error *err) {
     const iter_description *desc = &p->dataset->desc;
     p->runs = iter__alloc(RUNS_MAX, sizeof(*p->runs));
     if (!p->runs) return iter__fail(err, ITER_ENOMEM, "preload: out of memory");
@@ -469,8 +469,8 @@ static iter_status identify(const preload *p, uint64_t out[2], iter_error *err) 
 }
 
 /* Memory that processes share, if that is wanted and can be, else of its own. */
-static iter_status take_memory(preload *p, iter_preload *made, iter_error *err) {
-    iter_share_wish *share = p->share;
+static iter_status take_memory(preload *p, iter__preload *made, iter_error *err) {
+    iter__share_wish *share = p->share;
     if (share->wanted) {
         iter_status status = identify(p, p->identity, &share->why);
         if (status == ITER_OK)
@@ -489,7 +489,7 @@ static iter_status take_memory(preload *p, iter_preload *made, iter_error *err) 
 }
 
 /* Other processes may have what was filled, if the files are still what they were. */
-static iter_status publish(preload *p, iter_preload *made, iter_error *err) {
+static iter_status publish(preload *p, iter__preload *made, iter_error *err) {
     uint64_t now[2];
     const bool same =
         identify(p, now, NULL) == ITER_OK && memcmp(now, p->identity, sizeof(now)) == 0;
@@ -504,7 +504,7 @@ static iter_status publish(preload *p, iter_preload *made, iter_error *err) {
     return ITER_OK;
 }
 
-void iter__preload_free(iter_preload *made) {
+void iter__preload_free(iter__preload *made) {
     if (made->shared.memory)
         iter__shared_close(&made->shared);
     else
@@ -512,7 +512,7 @@ void iter__preload_free(iter_preload *made) {
     iter__free(made->object_base);
 }
 
-uint64_t iter__preload_cost(const iter_preload *made, uint32_t local_ranks) {
+uint64_t iter__preload_cost(const iter__preload *made, uint32_t local_ranks) {
     return made->shared.memory ? made->bytes / local_ranks : made->bytes;
 }
 
@@ -537,7 +537,7 @@ static iter_status read_all(preload *p, const iter_source_ops *source, void *sta
     return status;
 }
 
-static iter_status fill(preload *p, iter_preload *made, const iter_source_ops *source, void *state,
+static iter_status fill(preload *p, iter__preload *made, const iter_source_ops *source, void *state,
                         iter_error *err) {
     ITER_TRY(lay_out(p, made, err));
     ITER_TRY(take_memory(p, made, err));
@@ -551,9 +551,9 @@ static iter_status fill(preload *p, iter_preload *made, const iter_source_ops *s
 }
 
 static iter_status preload_now(iter_dataset *dataset, const iter_source_ops *source, void *state,
-                               iter_share_wish *share, iter_error *err) {
+                               iter__share_wish *share, iter_error *err) {
     const int64_t start = iter__now_ns();
-    iter_preload made = {.bytes = 0};
+    iter__preload made = {.bytes = 0};
     preload p = {.dataset = dataset, .made = &made, .share = share};
     pthread_mutex_init(&p.lock, NULL);
     const iter_status status = fill(&p, &made, source, state, &p.error);
@@ -595,7 +595,7 @@ bool iter__dataset_is_preloaded(iter_dataset *dataset) {
 }
 
 iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state,
-                                  iter_share_wish *share, bool *out_now, iter_error *err) {
+                                  iter__share_wish *share, bool *out_now, iter_error *err) {
     pthread_mutex_lock(&dataset->preload_lock);
     const bool there = atomic_load(&dataset->is_preloaded);
     const iter_status status = there ? ITER_OK : preload_now(dataset, source, state, share, err);

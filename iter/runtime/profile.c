@@ -35,9 +35,9 @@ atomic_bool iter__profile_on;
 
 static pthread_mutex_t control = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static iter_profile_session *session; /* guarded by `lock`; read inside */
-static atomic_uint number;            /* of the session that takes events; 0 = none does */
-static uint32_t last_number;          /* guarded by `control` */
+static iter__profile_session *session; /* guarded by `lock`; read inside */
+static atomic_uint number;             /* of the session that takes events; 0 = none does */
+static uint32_t last_number;           /* guarded by `control` */
 static atomic_bool counts_memory;
 static atomic_uint n_loaders;
 static atomic_bool asked_environment;
@@ -45,7 +45,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* ---- The lock -------------------------------------------------------------------------------- */
 
-iter_profile_session *iter__profile_lock(void) {
+iter__profile_session *iter__profile_lock(void) {
     pthread_mutex_lock(&lock);
     return session;
 }
@@ -72,22 +72,22 @@ uint32_t iter__profile_number(void) {
     return atomic_load(&number);
 }
 
-iter_profile_session *iter__profile_session_now(void) {
+iter__profile_session *iter__profile_session_now(void) {
     return session;
 }
 
-void iter__profile_wake(iter_profile_session *s) {
+void iter__profile_wake(iter__profile_session *s) {
     if (s->has_thread) pthread_cond_signal(&s->wake);
 }
 
-iter_status iter__profile_flush(iter_profile_session *s, iter_error *err) {
+iter_status iter__profile_flush(iter__profile_session *s, iter_error *err) {
     return s->file ? iter__profile_file_append(s->file, s, err) : ITER_OK;
 }
 
 /* ---- The thread that writes ------------------------------------------------------------------ */
 
 static void *write_now_and_then(void *arg) {
-    iter_profile_session *s = arg;
+    iter__profile_session *s = arg;
     iter__profile_thread_small();
     iter__profile_thread("profiler");
     for (bool ends = false; !ends;) {
@@ -104,7 +104,7 @@ static void *write_now_and_then(void *arg) {
     return NULL;
 }
 
-static iter_status start_thread(iter_profile_session *s, iter_error *err) {
+static iter_status start_thread(iter__profile_session *s, iter_error *err) {
     if (!s->file || s->period_ns < 0) return ITER_OK;
     const int failed = iter__thread_start(&s->thread, "iter-profile", write_now_and_then, s);
     s->has_thread = !failed;
@@ -116,7 +116,7 @@ static iter_status start_thread(iter_profile_session *s, iter_error *err) {
 
 /* ---- Sessions -------------------------------------------------------------------------------- */
 
-static void session_free(iter_profile_session *s) {
+static void session_free(iter__profile_session *s) {
     if (!s) return;
     iter__profile_rings_free(s);
     if (s->file) iter__profile_file_close(s->file, true);
@@ -130,7 +130,7 @@ typedef struct naming {
     bool may_rename;
 } naming;
 
-static iter_status open_file(const char *pattern, const naming *as, iter_profile_session *s,
+static iter_status open_file(const char *pattern, const naming *as, iter__profile_session *s,
                              iter_error *err) {
     char path[PATH_MAX];
     if (!iter__profile_path(pattern, as->rank, getpid(), path, sizeof(path)))
@@ -139,7 +139,7 @@ static iter_status open_file(const char *pattern, const naming *as, iter_profile
 }
 
 static iter_status session_make(const iter_profile_options *options, const naming *as,
-                                iter_profile_session **out, iter_error *err) {
+                                iter__profile_session **out, iter_error *err) {
     iter_profile_options opt;
     ITER_TRY(iter__options_copy(&opt, sizeof(opt), options, sizeof(size_t), err));
     const char *path = opt.filename ? opt.filename : "profile.json";
@@ -148,7 +148,7 @@ static iter_status session_make(const iter_profile_options *options, const namin
                           "profile: events_per_thread %u (at most %u), dump_period_ms %lld",
                           opt.events_per_thread, EVENTS_MOST, (long long)opt.dump_period_ms);
     }
-    iter_profile_session *s = iter__alloc(1, sizeof(*s));
+    iter__profile_session *s = iter__alloc(1, sizeof(*s));
     if (!s) return iter__fail(err, ITER_ENOMEM, "profile: out of memory");
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -178,7 +178,7 @@ static iter_status session_make(const iter_profile_options *options, const namin
 static iter_status start(const iter_profile_options *options, const naming *as, iter_error *err) {
     if (session && !session->stopped)
         return iter__fail(err, ITER_ESTATE, "profile: it runs already; stop it first");
-    iter_profile_session *s = NULL;
+    iter__profile_session *s = NULL;
     ITER_TRY(session_make(options, as, &s, err));
     s->number = last_number + 1;
     const iter_status status = start_thread(s, err);
@@ -188,7 +188,7 @@ static iter_status start(const iter_profile_options *options, const naming *as, 
     }
     last_number++;
     pthread_mutex_lock(&lock);
-    iter_profile_session *old = session;
+    iter__profile_session *old = session;
     session = s;
     atomic_store_explicit(&counts_memory, s->counts_memory, memory_order_relaxed);
     atomic_store(&number, s->number);
@@ -200,7 +200,7 @@ static iter_status start(const iter_profile_options *options, const naming *as, 
 
 /* With `control` held. */
 static iter_status stop(iter_error *err) {
-    iter_profile_session *s = session;
+    iter__profile_session *s = session;
     if (!s) return iter__fail(err, ITER_ESTATE, "profile: it was never started");
     pthread_mutex_lock(&lock);
     atomic_store(&iter__profile_on, false);
@@ -226,7 +226,7 @@ static void clear(void) {
     const iter_status status = stop(NULL);
     (void)status; /* who wants to know calls iter_profile_stop() */
     pthread_mutex_lock(&lock);
-    iter_profile_session *old = session;
+    iter__profile_session *old = session;
     session = NULL;
     pthread_mutex_unlock(&lock);
     session_free(old);
@@ -277,13 +277,13 @@ void iter__profile_memory(void) {
     if (!iter__profiling() || !atomic_load_explicit(&counts_memory, memory_order_relaxed)) return;
     const int64_t now = iter__now_ns();
     for (int kind = 0; kind < ITER_ALLOC_KINDS; kind++) {
-        const iter_alloc_bytes bytes = iter__alloc_bytes((iter_alloc_kind)kind);
+        const iter__alloc_bytes bytes = iter__alloc_held((iter__alloc_kind)kind);
         if (bytes.peak == 0) continue; /* there is none of this kind */
-        iter__profile_put(&(iter_profile_record){.name = PROFILE_HOST + (uint32_t)kind,
-                                                 .type = ITER_PROFILE_COUNTER,
-                                                 .start_ns = now,
-                                                 .duration_ns = bytes.peak,
-                                                 .value = bytes.now});
+        iter__profile_put(&(iter__profile_record){.name = PROFILE_HOST + (uint32_t)kind,
+                                                  .type = ITER_PROFILE_COUNTER,
+                                                  .start_ns = now,
+                                                  .duration_ns = bytes.peak,
+                                                  .value = bytes.now});
     }
 }
 
@@ -316,7 +316,7 @@ void iter__profile_autostart(int64_t rank, char *out_why, size_t capacity) {
     const iter_status status = start_as(&options, &as, &error);
     if (status < 0 && status != ITER_ESTATE)
         snprintf(out_why, capacity, "ITER_PROFILE: %.140s", error.message);
-    const iter_profile_session *s = iter__profile_lock();
+    const iter__profile_session *s = iter__profile_lock();
     if (status == ITER_OK && s && s->renamed[0])
         snprintf(out_why, capacity, "ITER_PROFILE: another process writes that file; see %.100s",
                  s->renamed);
@@ -350,7 +350,7 @@ int32_t iter_profile_is_on(void) {
 
 iter_status iter_profile_dump(iter_error *err) {
     iter__profile_memory();
-    iter_profile_session *s = iter__profile_lock();
+    iter__profile_session *s = iter__profile_lock();
     const iter_status status = s ? iter__profile_flush(s, err)
                                  : iter__fail(err, ITER_ESTATE, "profile: it was never started");
     iter__profile_unlock();
@@ -372,7 +372,7 @@ void iter_profile_clear(void) {
 }
 
 uint64_t iter_profile_dropped(void) {
-    const iter_profile_session *s = iter__profile_lock();
+    const iter__profile_session *s = iter__profile_lock();
     const uint64_t n =
         s ? iter__profile_overwritten(s) + atomic_load_explicit(&s->lost, memory_order_relaxed) : 0;
     iter__profile_unlock();

@@ -36,7 +36,7 @@
 #define MICRO_DIGITS 1000
 #define ID_BITS      52 /* so many are exact in a double, which is what readers have */
 
-struct iter_profile_file {
+struct iter__profile_file {
     /* [0] has the name, [1] is written; the same where names cannot be exchanged. */
     int fd[2];
     off_t end[2]; /* where the closing begins */
@@ -53,18 +53,18 @@ struct iter_profile_file {
 
 /* ---- Text ------------------------------------------------------------------------------------ */
 
-static void put_bytes(iter_profile_file *file, const void *bytes, size_t n) {
+static void put_bytes(iter__profile_file *file, const void *bytes, size_t n) {
     memcpy(file->buffer + file->n, bytes, n);
     file->n += n;
 }
 
 #define PUT(literal) put_bytes(file, literal, sizeof(literal) - 1)
 
-static void put_text(iter_profile_file *file, const char *text) {
+static void put_text(iter__profile_file *file, const char *text) {
     put_bytes(file, text, strlen(text));
 }
 
-static void put_u64(iter_profile_file *file, uint64_t value) {
+static void put_u64(iter__profile_file *file, uint64_t value) {
     char digits[20];
     size_t n = sizeof(digits);
     do {
@@ -74,13 +74,13 @@ static void put_u64(iter_profile_file *file, uint64_t value) {
     put_bytes(file, digits + n, sizeof(digits) - n);
 }
 
-static void put_i64(iter_profile_file *file, int64_t value) {
+static void put_i64(iter__profile_file *file, int64_t value) {
     if (value < 0) PUT("-");
     put_u64(file, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
 /* Nanoseconds as microseconds with a fraction. */
-static void put_us(iter_profile_file *file, int64_t ns) {
+static void put_us(iter__profile_file *file, int64_t ns) {
     const uint64_t magnitude = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
     const unsigned rest = (unsigned)(magnitude % MICRO_DIGITS);
     if (ns < 0) PUT("-");
@@ -91,7 +91,7 @@ static void put_us(iter_profile_file *file, int64_t ns) {
 }
 
 /* What stands between quotes. */
-static void put_quoted(iter_profile_file *file, const char *text) {
+static void put_quoted(iter__profile_file *file, const char *text) {
     static const char hex[] = "0123456789abcdef";
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
         if (*p < 0x20 || *p == 0x7f) {
@@ -107,7 +107,7 @@ static void put_quoted(iter_profile_file *file, const char *text) {
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
-static bool write_at(iter_profile_file *file, int fd, const uint8_t *bytes, size_t n, off_t at) {
+static bool write_at(iter__profile_file *file, int fd, const uint8_t *bytes, size_t n, off_t at) {
     while (n > 0) {
         const ssize_t done = pwrite(fd, bytes, n, at);
         if (done < 0 && errno == EINTR) continue;
@@ -122,7 +122,7 @@ static bool write_at(iter_profile_file *file, int fd, const uint8_t *bytes, size
     return true;
 }
 
-static size_t closing(const iter_profile_session *session, char out[TAIL_BYTES]) {
+static size_t closing(const iter__profile_session *session, char out[TAIL_BYTES]) {
     const uint64_t dropped =
         session->overwritten + atomic_load_explicit(&session->lost, memory_order_relaxed);
     return (size_t)snprintf(
@@ -133,7 +133,7 @@ static size_t closing(const iter_profile_session *session, char out[TAIL_BYTES])
 }
 
 /* Writes what is in the buffer, with a closing behind it. */
-static bool write_buffer(iter_profile_file *file, iter_profile_session *session) {
+static bool write_buffer(iter__profile_file *file, iter__profile_session *session) {
     const size_t n = file->n;
     file->n += closing(session, (char *)file->buffer + n);
     const bool ok = !file->error && write_at(file, file->fd[1], file->buffer, file->n, file->at);
@@ -144,7 +144,7 @@ static bool write_buffer(iter_profile_file *file, iter_profile_session *session)
 }
 
 /* The file that is to be written gets what it lacks. */
-static bool catch_up(iter_profile_file *file) {
+static bool catch_up(iter__profile_file *file) {
     while (file->end[1] < file->end[0]) {
         const off_t lacks = file->end[0] - file->end[1];
         const size_t n = lacks < (off_t)BUFFER_BYTES ? (size_t)lacks : BUFFER_BYTES;
@@ -161,7 +161,7 @@ static bool catch_up(iter_profile_file *file) {
 }
 
 /* What was written, file->n bytes of closing included, takes the name. */
-static bool exchange(iter_profile_file *file) {
+static bool exchange(iter__profile_file *file) {
     const bool cut = ftruncate(file->fd[1], file->at + (off_t)file->n) == 0;
     if (!cut || (!file->in_place &&
                  renameat2(AT_FDCWD, file->next, AT_FDCWD, file->path, RENAME_EXCHANGE) < 0)) {
@@ -183,7 +183,7 @@ static bool exchange(iter_profile_file *file) {
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
-static void put_head(iter_profile_file *file, const char *phase, int32_t track) {
+static void put_head(iter__profile_file *file, const char *phase, int32_t track) {
     PUT(",\n{\"ph\":\"");
     put_text(file, phase);
     PUT("\",\"pid\":");
@@ -192,12 +192,12 @@ static void put_head(iter_profile_file *file, const char *phase, int32_t track) 
     put_u64(file, (uint64_t)track);
 }
 
-static void put_time(iter_profile_file *file, int64_t ns) {
+static void put_time(iter__profile_file *file, int64_t ns) {
     PUT(",\"ts\":");
     put_us(file, ns - file->start_ns);
 }
 
-static void put_name(iter_profile_file *file, uint32_t name) {
+static void put_name(iter__profile_file *file, uint32_t name) {
     PUT(",\"cat\":\"");
     put_text(file, iter__profile_category_text(iter__profile_name_category(name)));
     PUT("\",\"name\":\"");
@@ -206,14 +206,14 @@ static void put_name(iter_profile_file *file, uint32_t name) {
 }
 
 /* A number for a chunk of a batch, or for the batch (chunk UINT32_MAX). */
-static void put_id(iter_profile_file *file, const iter_profile_record *r, uint32_t chunk) {
+static void put_id(iter__profile_file *file, const iter__profile_record *r, uint32_t chunk) {
     const uint64_t key[3] = {r->loader, r->serial, chunk};
     PUT(",\"id\":");
     put_u64(file, iter__fnv1a(ITER_FNV_START, key, sizeof(key)) >> (64 - ID_BITS));
 }
 
-static void put_args(iter_profile_file *file, const iter_profile_record *r) {
-    const iter_profile_category category = iter__profile_name_category(r->name);
+static void put_args(iter__profile_file *file, const iter__profile_record *r) {
+    const iter__profile_category category = iter__profile_name_category(r->name);
     PUT(",\"args\":{\"loader\":");
     put_u64(file, r->loader);
     if (category != CATEGORY_WAIT) {
@@ -235,7 +235,7 @@ static void put_args(iter_profile_file *file, const iter_profile_record *r) {
     PUT("}");
 }
 
-static void put_arrow(iter_profile_file *file, const iter_profile_record *r, int32_t track,
+static void put_arrow(iter__profile_file *file, const iter__profile_record *r, int32_t track,
                       const char *phase, uint32_t chunk, int64_t ns) {
     put_head(file, phase, track);
     put_time(file, ns);
@@ -249,8 +249,8 @@ static void put_arrow(iter_profile_file *file, const iter_profile_record *r, int
 }
 
 /* The arrows that leave this span, or come in. */
-static void put_arrows(iter_profile_file *file, iter_profile_session *session,
-                       const iter_profile_record *r, int32_t track) {
+static void put_arrows(iter__profile_file *file, iter__profile_session *session,
+                       const iter__profile_record *r, int32_t track) {
     const bool read = r->flows & FLOW_FROM_READ, on = r->flows & FLOW_TO_BATCH;
     if (r->name == PROFILE_ISSUE) put_arrow(file, r, track, "s", r->chunk, r->start_ns);
     if (iter__profile_name_category(r->name) == CATEGORY_STAGE && (read || on)) {
@@ -270,7 +270,7 @@ static void put_arrows(iter_profile_file *file, iter_profile_session *session,
 }
 
 /* A thing that is under way from one moment to another, on no thread. */
-static void put_async(iter_profile_file *file, const iter_profile_record *r, int32_t track) {
+static void put_async(iter__profile_file *file, const iter__profile_record *r, int32_t track) {
     for (int end = 0; end < 2; end++) {
         put_head(file, end ? "e" : "b", track);
         put_time(file, r->start_ns + (end ? r->duration_ns : 0));
@@ -281,7 +281,7 @@ static void put_async(iter_profile_file *file, const iter_profile_record *r, int
     }
 }
 
-static void put_counter(iter_profile_file *file, const iter_profile_record *r, int32_t track) {
+static void put_counter(iter__profile_file *file, const iter__profile_record *r, int32_t track) {
     put_head(file, "C", track);
     put_time(file, r->start_ns);
     put_name(file, r->name);
@@ -297,8 +297,8 @@ static void put_counter(iter_profile_file *file, const iter_profile_record *r, i
     PUT("}}");
 }
 
-static void put_event(iter_profile_file *file, iter_profile_session *session,
-                      const iter_profile_record *r, int32_t track) {
+static void put_event(iter__profile_file *file, iter__profile_session *session,
+                      const iter__profile_record *r, int32_t track) {
     if (r->type == ITER_PROFILE_ASYNC) {
         put_async(file, r, track);
         return;
@@ -322,7 +322,7 @@ static void put_event(iter_profile_file *file, iter_profile_session *session,
 }
 
 /* What the track is called; once, and again when it turns out to be a consumer's. */
-static void put_track(iter_profile_file *file, iter_profile_ring *ring) {
+static void put_track(iter__profile_file *file, iter__profile_ring *ring) {
     const bool consumes = atomic_load_explicit(&ring->consumes, memory_order_relaxed);
     if (ring->named && ring->said_consumes == consumes) return;
     put_head(file, "M", ring->track);
@@ -339,8 +339,8 @@ static void put_track(iter_profile_file *file, iter_profile_ring *ring) {
 }
 
 /* The ring's new events; false where there was none. */
-static bool put_ring(iter_profile_file *file, iter_profile_session *session,
-                     iter_profile_ring *ring) {
+static bool put_ring(iter__profile_file *file, iter__profile_session *session,
+                     iter__profile_ring *ring) {
     const uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
     if (ring->written == head) return false;
     put_track(file, ring);
@@ -350,7 +350,7 @@ static bool put_ring(iter_profile_file *file, iter_profile_session *session,
         ring->written = from;
     }
     for (; ring->written < head; ring->written++) {
-        iter_profile_record record;
+        iter__profile_record record;
         if (file->n + EVENT_BYTES > BUFFER_BYTES - TAIL_BYTES) write_buffer(file, session);
         if (iter__profile_ring_get(ring, ring->written, &record)) {
             put_event(file, session, &record, ring->track);
@@ -371,7 +371,7 @@ static iter_status fail_errno(iter_error *err, const char *path, int error) {
 }
 
 /* The path from the root, so that it still is the same when the program goes elsewhere. */
-static iter_status find_path(iter_profile_file *file, const char *path, iter_error *err) {
+static iter_status find_path(iter__profile_file *file, const char *path, iter_error *err) {
     struct stat there;
     if (realpath(path, file->path)) {
         if (stat(file->path, &there) == 0 && !S_ISREG(there.st_mode))
@@ -391,7 +391,7 @@ static iter_status find_path(iter_profile_file *file, const char *path, iter_err
 }
 
 /* What is in the buffer and a closing, in the file that then has the name. */
-static bool bring_out(iter_profile_file *file, iter_profile_session *session) {
+static bool bring_out(iter__profile_file *file, iter__profile_session *session) {
     const bool written = write_buffer(file, session);
     char tail[TAIL_BYTES];
     file->end[1] = file->at; /* behind it is the closing, or half of what failed */
@@ -412,7 +412,7 @@ static bool is_taken(const char *path) {
 }
 
 /* Makes the other file, empty, with its lock. */
-static iter_status make_next(iter_profile_file *file, iter_error *err) {
+static iter_status make_next(iter__profile_file *file, iter_error *err) {
     file->fd[1] = open(file->next, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (file->fd[1] < 0) return fail_errno(err, file->next, errno);
     const int locked = flock(file->fd[1], LOCK_EX | LOCK_NB);
@@ -425,7 +425,7 @@ static iter_status make_next(iter_profile_file *file, iter_error *err) {
 
 /* Both files: the first with its name, and whole; the second alike, which also shows whether names
  * can be exchanged here. */
-static iter_status make_files(iter_profile_file *file, iter_profile_session *session,
+static iter_status make_files(iter__profile_file *file, iter__profile_session *session,
                               iter_error *err) {
     char name[ITER_PROFILE_TRACK];
     ITER_TRY(make_next(file, err));
@@ -455,7 +455,7 @@ static iter_status make_files(iter_profile_file *file, iter_profile_session *ses
 
 /* Processes that open files in this folder come one after another, so that each sees whose they are.
  * Somebody else may have such a lock for long, so it is not waited for beyond a moment. -1: none. */
-static int lock_folder(const iter_profile_file *file) {
+static int lock_folder(const iter__profile_file *file) {
     const struct timespec pause = {.tv_nsec = 5 * 1000000};
     char folder[PATH_MAX];
     snprintf(folder, sizeof(folder), "%s", file->path);
@@ -470,8 +470,8 @@ static int lock_folder(const iter_profile_file *file) {
 }
 
 /* A name that no other process writes; with the process's number if the one wanted is taken. */
-static iter_status choose_name(iter_profile_file *file, bool may_rename,
-                               iter_profile_session *session, iter_error *err) {
+static iter_status choose_name(iter__profile_file *file, bool may_rename,
+                               iter__profile_session *session, iter_error *err) {
     char other[PATH_MAX];
     if (!is_taken(file->path) && !is_taken(file->next)) return ITER_OK;
     if (!may_rename || !iter__profile_path_insert(file->path, file->pid, other, sizeof(other)))
@@ -487,8 +487,8 @@ static iter_status choose_name(iter_profile_file *file, bool may_rename,
 }
 
 iter_status iter__profile_file_open(const char *path, bool may_rename,
-                                    iter_profile_session *session, iter_error *err) {
-    iter_profile_file *file = iter__alloc(1, sizeof(*file));
+                                    iter__profile_session *session, iter_error *err) {
+    iter__profile_file *file = iter__alloc(1, sizeof(*file));
     if (!file) return iter__fail(err, ITER_ENOMEM, "profile: out of memory");
     file->fd[0] = file->fd[1] = -1;
     file->start_ns = session->start_ns;
@@ -510,19 +510,19 @@ iter_status iter__profile_file_open(const char *path, bool may_rename,
     return ITER_OK;
 }
 
-iter_status iter__profile_file_append(iter_profile_file *file, iter_profile_session *session,
+iter_status iter__profile_file_append(iter__profile_file *file, iter__profile_session *session,
                                       iter_error *err) {
     bool any = false;
     file->error = 0;
     if (!catch_up(file)) return fail_errno(err, file->next, file->error);
     file->at = file->end[1];
-    for (iter_profile_ring *ring = session->rings; ring; ring = ring->next)
+    for (iter__profile_ring *ring = session->rings; ring; ring = ring->next)
         any |= put_ring(file, session, ring);
     if (!any && file->end[1] == file->end[0]) return ITER_OK;
     return bring_out(file, session) ? ITER_OK : fail_errno(err, file->path, file->error);
 }
 
-void iter__profile_file_close(iter_profile_file *file, bool ours) {
+void iter__profile_file_close(iter__profile_file *file, bool ours) {
     if (file->fd[1] >= 0 && file->fd[1] != file->fd[0]) {
         close(file->fd[1]);
         if (ours) unlink(file->next);

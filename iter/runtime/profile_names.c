@@ -15,7 +15,7 @@
 
 typedef struct name_entry {
     char text[ITER_PROFILE_NAME_MAX + 1];
-    iter_profile_category category;
+    iter__profile_category category;
     atomic_llong value;
 } name_entry;
 
@@ -72,7 +72,7 @@ void iter__profile_clean(const char *text, char *out, size_t capacity) {
 }
 
 /* The name's number, or 0; *out_place is then where it belongs. */
-static uint32_t find(iter_profile_category category, const char *text, uint32_t *out_place) {
+static uint32_t find(iter__profile_category category, const char *text, uint32_t *out_place) {
     uint32_t place = (uint32_t)(iter__fnv1a_text(ITER_FNV_START + category, text) % INDEX_SIZE);
     for (;; place = (place + 1) % INDEX_SIZE) {
         /* acquire: the entry behind the number is whole. */
@@ -84,7 +84,7 @@ static uint32_t find(iter_profile_category category, const char *text, uint32_t 
     }
 }
 
-uint32_t iter__profile_name(iter_profile_category category, const char *text) {
+uint32_t iter__profile_name(iter__profile_category category, const char *text) {
     char cleaned[ITER_PROFILE_NAME_MAX + 1];
     uint32_t place;
     iter__profile_clean(text, cleaned, sizeof(cleaned));
@@ -106,7 +106,7 @@ const char *iter__profile_name_text(uint32_t name) {
     return entries[name].text;
 }
 
-iter_profile_category iter__profile_name_category(uint32_t name) {
+iter__profile_category iter__profile_name_category(uint32_t name) {
     return entries[name].category;
 }
 
@@ -114,7 +114,7 @@ atomic_llong *iter__profile_name_value(uint32_t name) {
     return &entries[name].value;
 }
 
-const char *iter__profile_category_text(iter_profile_category category) {
+const char *iter__profile_category_text(iter__profile_category category) {
     static const char *const texts[] = {
         [CATEGORY_LOADER] = "loader",  [CATEGORY_STAGE] = "stage",   [CATEGORY_READ] = "read",
         [CATEGORY_WAIT] = "wait",      [CATEGORY_MEMORY] = "memory", [CATEGORY_USER] = "user",

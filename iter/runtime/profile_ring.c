@@ -31,7 +31,7 @@ struct thread_state {
     atomic_uint inside; /* 1: it may touch its session's memory */
     uint32_t session;   /* number of the session that `ring` belongs to */
     uint32_t refused;   /* number of a session that had no memory for it */
-    iter_profile_ring *ring;
+    iter__profile_ring *ring;
     uint32_t depth; /* of open scopes; those beyond ITER_PROFILE_DEPTH are only counted */
     open_scope open[ITER_PROFILE_DEPTH];
     char name[ITER_PROFILE_TRACK];
@@ -53,7 +53,7 @@ static bool has_end_key;
 
 static void thread_ends(void *arg) {
     thread_state *t = arg;
-    iter_profile_session *session = iter__profile_lock();
+    iter__profile_session *session = iter__profile_lock();
     thread_state **link = &threads;
     while (*link && *link != t)
         link = &(*link)->next;
@@ -68,7 +68,7 @@ static void make_end_key(void) {
     has_end_key = pthread_key_create(&end_key, thread_ends) == 0;
 }
 
-static void name_track(const thread_state *t, iter_profile_ring *ring) {
+static void name_track(const thread_state *t, iter__profile_ring *ring) {
     char name[ITER_PROFILE_TRACK] = "main";
     if (t->name[0]) {
         memcpy(name, t->name, sizeof(name));
@@ -86,7 +86,7 @@ static size_t words_bytes(uint64_t n_events) {
     return n_events * ITER_PROFILE_WORDS * sizeof(atomic_ullong);
 }
 
-static void ring_free(iter_profile_ring *ring) {
+static void ring_free(iter__profile_ring *ring) {
     if (!ring) return;
     for (uint32_t i = 0; i < ITER_PROFILE_NAMES; i++)
         iter__free(atomic_load_explicit(&ring->cells[i], RELAXED));
@@ -94,8 +94,8 @@ static void ring_free(iter_profile_ring *ring) {
     iter__free(ring);
 }
 
-static iter_profile_ring *ring_new(iter_profile_session *session, uint64_t n_events) {
-    iter_profile_ring *ring = iter__alloc(1, sizeof(*ring));
+static iter__profile_ring *ring_new(iter__profile_session *session, uint64_t n_events) {
+    iter__profile_ring *ring = iter__alloc(1, sizeof(*ring));
     if (!ring) return NULL;
     ring->n_events = n_events;
     ring->words = iter__map(words_bytes(n_events)); /* taken page by page as it fills */
@@ -109,7 +109,7 @@ static iter_profile_ring *ring_new(iter_profile_session *session, uint64_t n_eve
     return ring;
 }
 
-static uint64_t lost_of(const iter_profile_ring *ring) {
+static uint64_t lost_of(const iter__profile_ring *ring) {
     const uint64_t head = atomic_load_explicit(&ring->head, RELAXED), held = ring->n_events - 1;
     const uint64_t from = head > held ? head - held : 0;
     return from > ring->first ? from - ring->first : 0;
@@ -117,14 +117,14 @@ static uint64_t lost_of(const iter_profile_ring *ring) {
 
 /* A ring that nobody writes any more and whose events are in the file; where there are many, also
  * one whose events are nowhere else. */
-static iter_profile_ring *ring_again(iter_profile_session *session, uint64_t n_events) {
+static iter__profile_ring *ring_again(iter__profile_session *session, uint64_t n_events) {
     const bool many = session->n_rings >= RINGS_ENOUGH;
     if (many && session->file) {
         const iter_status status = iter__profile_flush(session, NULL);
         (void)status; /* the next dump tells */
     }
-    iter_profile_ring *found = NULL;
-    for (iter_profile_ring *ring = session->rings; ring; ring = ring->next) {
+    iter__profile_ring *found = NULL;
+    for (iter__profile_ring *ring = session->rings; ring; ring = ring->next) {
         const uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
         const bool spent = session->file ? ring->written == head : many;
         if (!ring->ended || !spent || ring->n_events != n_events) continue;
@@ -143,12 +143,12 @@ static iter_profile_ring *ring_again(iter_profile_session *session, uint64_t n_e
 static bool attach(thread_state *t) {
     pthread_once(&end_once, make_end_key);
     if (!has_end_key) return false;
-    iter_profile_session *session = iter__profile_lock();
+    iter__profile_session *session = iter__profile_lock();
     const uint32_t number = iter__profile_number();
     const uint64_t n_events = session && t->small && session->n_events > SMALL_EVENTS ? SMALL_EVENTS
                               : session ? session->n_events
                                         : 0;
-    iter_profile_ring *ring = NULL;
+    iter__profile_ring *ring = NULL;
     if (number && t->refused != number) {
         ring = ring_again(session, n_events);
         if (!ring) ring = ring_new(session, n_events);
@@ -178,7 +178,7 @@ static bool attach(thread_state *t) {
 /* ---- Inside ---------------------------------------------------------------------------------- */
 
 /* The session, which stays until leave(); or NULL. */
-static iter_profile_session *enter(thread_state *t) {
+static iter__profile_session *enter(thread_state *t) {
     const uint32_t number = iter__profile_number();
     if (!number || (t->session != number && !attach(t))) return NULL;
     /* Sequentially consistent, both: either who ends the session sees this thread inside, or this
@@ -221,9 +221,9 @@ int64_t iter__profile_bucket_middle(uint32_t bucket) {
 #define ADD(counter, n) \
     atomic_store_explicit(&(counter), atomic_load_explicit(&(counter), RELAXED) + (n), RELAXED)
 
-static void sum_up(iter_profile_session *session, iter_profile_ring *ring, uint32_t name,
+static void sum_up(iter__profile_session *session, iter__profile_ring *ring, uint32_t name,
                    int64_t value) {
-    iter_profile_cell *cell = atomic_load_explicit(&ring->cells[name], RELAXED);
+    iter__profile_cell *cell = atomic_load_explicit(&ring->cells[name], RELAXED);
     const uint32_t generation = atomic_load_explicit(&session->generation, RELAXED);
     if (!cell) {
         cell = iter__alloc(1, sizeof(*cell));
@@ -254,8 +254,8 @@ static void sum_up(iter_profile_session *session, iter_profile_ring *ring, uint3
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
-static void ring_put(iter_profile_session *session, iter_profile_ring *ring,
-                     const iter_profile_record *r) {
+static void ring_put(iter__profile_session *session, iter__profile_ring *ring,
+                     const iter__profile_record *r) {
     const uint64_t head = atomic_load_explicit(&ring->head, RELAXED);
     atomic_ullong *words = ring->words + (head & (ring->n_events - 1)) * ITER_PROFILE_WORDS;
     const unsigned long long event[ITER_PROFILE_WORDS] = {
@@ -273,30 +273,30 @@ static void ring_put(iter_profile_session *session, iter_profile_ring *ring,
     if ((head & (ring->n_events / 4 - 1)) == ring->n_events / 4 - 1) iter__profile_wake(session);
 }
 
-bool iter__profile_ring_get(iter_profile_ring *ring, uint64_t at, iter_profile_record *out) {
+bool iter__profile_ring_get(iter__profile_ring *ring, uint64_t at, iter__profile_record *out) {
     const atomic_ullong *words = ring->words + (at & (ring->n_events - 1)) * ITER_PROFILE_WORDS;
     unsigned long long event[ITER_PROFILE_WORDS];
     for (int i = 0; i < ITER_PROFILE_WORDS; i++)
         event[i] = atomic_load_explicit(&words[i], memory_order_acquire);
     /* The writer may be at work on event `head` already. */
     if (atomic_load_explicit(&ring->head, RELAXED) - at >= ring->n_events) return false;
-    *out = (iter_profile_record){.name = event[0] & 0xffff,
-                                 .type = (uint8_t)(event[0] >> 16),
-                                 .flows = (uint8_t)(event[0] >> 24),
-                                 .loader = (uint32_t)(event[0] >> 32),
-                                 .start_ns = (int64_t)event[1],
-                                 .duration_ns = (int64_t)event[2],
-                                 .batch = event[3],
-                                 .epoch = (uint32_t)(event[4] >> 32),
-                                 .chunk = (uint32_t)event[4],
-                                 .serial = event[5],
-                                 .value = (int64_t)event[6]};
+    *out = (iter__profile_record){.name = event[0] & 0xffff,
+                                  .type = (uint8_t)(event[0] >> 16),
+                                  .flows = (uint8_t)(event[0] >> 24),
+                                  .loader = (uint32_t)(event[0] >> 32),
+                                  .start_ns = (int64_t)event[1],
+                                  .duration_ns = (int64_t)event[2],
+                                  .batch = event[3],
+                                  .epoch = (uint32_t)(event[4] >> 32),
+                                  .chunk = (uint32_t)event[4],
+                                  .serial = event[5],
+                                  .value = (int64_t)event[6]};
     return true;
 }
 
-void iter__profile_put(const iter_profile_record *record) {
+void iter__profile_put(const iter__profile_record *record) {
     thread_state *t = &self;
-    iter_profile_session *session = enter(t);
+    iter__profile_session *session = enter(t);
     if (!session) return;
     ring_put(session, t->ring, record);
     if (session->aggregates && record->type != ITER_PROFILE_INSTANT) {
@@ -309,17 +309,17 @@ void iter__profile_put(const iter_profile_record *record) {
 
 /* ---- For the other files --------------------------------------------------------------------- */
 
-void iter__profile_rings_free(iter_profile_session *session) {
-    for (iter_profile_ring *ring = session->rings, *next; ring; ring = next) {
+void iter__profile_rings_free(iter__profile_session *session) {
+    for (iter__profile_ring *ring = session->rings, *next; ring; ring = next) {
         next = ring->next;
         ring_free(ring);
     }
     session->rings = NULL;
 }
 
-uint64_t iter__profile_overwritten(const iter_profile_session *session) {
+uint64_t iter__profile_overwritten(const iter__profile_session *session) {
     uint64_t n = session->overwritten;
-    for (const iter_profile_ring *ring = session->has_file ? NULL : session->rings; ring;
+    for (const iter__profile_ring *ring = session->has_file ? NULL : session->rings; ring;
          ring = ring->next)
         n += lost_of(ring);
     return n;
@@ -370,10 +370,10 @@ void iter_profile_scope_end(void) {
     if (t->depth >= ITER_PROFILE_DEPTH || !iter__profiling()) return;
     const open_scope *scope = &t->open[t->depth];
     if (!scope->session || scope->session != iter__profile_number()) return;
-    iter__profile_put(&(iter_profile_record){.name = scope->name,
-                                             .type = ITER_PROFILE_SPAN,
-                                             .start_ns = scope->start_ns,
-                                             .duration_ns = iter__now_ns() - scope->start_ns});
+    iter__profile_put(&(iter__profile_record){.name = scope->name,
+                                              .type = ITER_PROFILE_SPAN,
+                                              .start_ns = scope->start_ns,
+                                              .duration_ns = iter__now_ns() - scope->start_ns});
 }
 
 static void put_counter(const char *name, int64_t value, bool adds) {
@@ -385,7 +385,7 @@ static void put_counter(const char *name, int64_t value, bool adds) {
     } else {
         atomic_store_explicit(now, value, RELAXED);
     }
-    iter__profile_put(&(iter_profile_record){
+    iter__profile_put(&(iter__profile_record){
         .name = number, .type = ITER_PROFILE_COUNTER, .start_ns = iter__now_ns(), .value = value});
 }
 
@@ -399,7 +399,7 @@ void iter_profile_counter_add(const char *name, int64_t delta) {
 
 void iter_profile_instant(const char *name) {
     if (!iter__profiling()) return;
-    iter__profile_put(&(iter_profile_record){.name = iter__profile_name(CATEGORY_USER, name),
-                                             .type = ITER_PROFILE_INSTANT,
-                                             .start_ns = iter__now_ns()});
+    iter__profile_put(&(iter__profile_record){.name = iter__profile_name(CATEGORY_USER, name),
+                                              .type = ITER_PROFILE_INSTANT,
+                                              .start_ns = iter__now_ns()});
 }

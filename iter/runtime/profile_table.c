@@ -20,7 +20,7 @@
 /* One name's sums over all threads. */
 typedef struct table_row {
     uint32_t name;
-    iter_profile_category category;
+    iter__profile_category category;
     uint64_t count;
     int64_t total, min, max, p50, p99;
     double mean;
@@ -41,7 +41,7 @@ typedef struct text {
 
 /* ---- Adding up ------------------------------------------------------------------------------- */
 
-static void add_cell(table *t, table_row *row, const iter_profile_cell *cell) {
+static void add_cell(table *t, table_row *row, const iter__profile_cell *cell) {
     row->count += atomic_load_explicit(&cell->count, RELAXED);
     row->total += atomic_load_explicit(&cell->total, RELAXED);
     const int64_t min = atomic_load_explicit(&cell->min, RELAXED);
@@ -69,14 +69,14 @@ static int64_t percentile(const table *t, const table_row *row, double share) {
     return middle < row->min ? row->min : middle > row->max ? row->max : middle;
 }
 
-static void add_up(table *t, iter_profile_session *session) {
+static void add_up(table *t, iter__profile_session *session) {
     const uint32_t generation = atomic_load_explicit(&session->generation, RELAXED);
     for (uint32_t name = 0; name < ITER_PROFILE_NAMES; name++) {
         table_row row = {.name = name, .min = INT64_MAX, .max = INT64_MIN};
         memset(t->buckets, 0, sizeof(t->buckets));
-        for (iter_profile_ring *ring = session->rings; ring; ring = ring->next) {
+        for (iter__profile_ring *ring = session->rings; ring; ring = ring->next) {
             /* acquire, both: what the writer set before it showed the cell, or its zeros. */
-            const iter_profile_cell *cell =
+            const iter__profile_cell *cell =
                 atomic_load_explicit(&ring->cells[name], memory_order_acquire);
             if (cell && atomic_load_explicit(&cell->generation, memory_order_acquire) == generation)
                 add_cell(t, &row, cell);
@@ -218,7 +218,7 @@ static void write_json(text *to, const table *t) {
 
 /* ---- Table ----------------------------------------------------------------------------------- */
 
-static iter_status make_table(iter_profile_session *session, table *t, int32_t sort_by,
+static iter_status make_table(iter__profile_session *session, table *t, int32_t sort_by,
                               int32_t ascending, int32_t format, text *to, iter_error *err) {
     if (!session || !session->aggregates)
         return iter__fail(err, ITER_ESTATE, "profile: %s",
@@ -243,7 +243,7 @@ iter_status iter_profile_table(int32_t sort_by, int32_t ascending, int32_t reset
         return iter__fail(err, ITER_EINVAL, "profile: sort_by %d, format %d", sort_by, format);
     table *t = iter__alloc(1, sizeof(*t));
     if (!t) return iter__fail(err, ITER_ENOMEM, "profile: no memory for a table");
-    iter_profile_session *session = iter__profile_lock();
+    iter__profile_session *session = iter__profile_lock();
     const iter_status status = make_table(session, t, sort_by, ascending, format, &to, err);
     if (status == ITER_OK && out && reset)
         atomic_fetch_add_explicit(&session->generation, 1, RELAXED);
@@ -256,7 +256,7 @@ iter_status iter_profile_table(int32_t sort_by, int32_t ascending, int32_t reset
 /* ---- Events ---------------------------------------------------------------------------------- */
 
 typedef struct found_event {
-    iter_profile_record record;
+    iter__profile_record record;
     int32_t track, ring; /* which name */
 } found_event;
 
@@ -277,12 +277,12 @@ static int by_start(const void *a, const void *b) {
 }
 
 /* The oldest event that a ring still has. */
-static uint64_t oldest(const iter_profile_ring *ring, uint64_t head) {
+static uint64_t oldest(const iter__profile_ring *ring, uint64_t head) {
     const uint64_t held = ring->n_events - 1;
     return head - ring->first > held ? head - held : ring->first;
 }
 
-static void take_ring(found *out, iter_profile_ring *ring, int32_t n) {
+static void take_ring(found *out, iter__profile_ring *ring, int32_t n) {
     const uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
     memcpy(out->names[n], ring->name, sizeof(ring->name));
     for (uint64_t at = oldest(ring, head); at < head && out->n < out->capacity; at++) {
@@ -294,9 +294,9 @@ static void take_ring(found *out, iter_profile_ring *ring, int32_t n) {
 }
 
 /* With the lock held. */
-static iter_status take_all(iter_profile_session *session, found *out, iter_error *err) {
+static iter_status take_all(iter__profile_session *session, found *out, iter_error *err) {
     if (!session) return iter__fail(err, ITER_ESTATE, "profile: it was never started");
-    for (iter_profile_ring *ring = session->rings; ring; ring = ring->next) {
+    for (iter__profile_ring *ring = session->rings; ring; ring = ring->next) {
         const uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
         out->capacity += head - oldest(ring, head);
     }
@@ -306,7 +306,7 @@ static iter_status take_all(iter_profile_session *session, found *out, iter_erro
         return iter__fail(err, ITER_ENOMEM, "profile: no memory for %llu events",
                           (unsigned long long)out->capacity);
     int32_t n = 0;
-    for (iter_profile_ring *ring = session->rings; ring; ring = ring->next)
+    for (iter__profile_ring *ring = session->rings; ring; ring = ring->next)
         take_ring(out, ring, n++);
     return ITER_OK;
 }
@@ -316,13 +316,13 @@ iter_status iter_profile_each(void (*callback)(void *user, const iter_profile_ev
     if (!callback) return iter__fail(err, ITER_EINVAL, "profile: no callback");
     if (!iter__profile_control_lock(err)) return ITER_ESTATE;
     found all = {.n = 0};
-    iter_profile_session *session = iter__profile_lock();
+    iter__profile_session *session = iter__profile_lock();
     const iter_status status = take_all(session, &all, err);
     iter__profile_unlock();
     if (status == ITER_OK) qsort(all.events, all.n, sizeof(*all.events), by_start);
     iter__profile_thread_calls_back(true);
     for (uint64_t i = 0; status == ITER_OK && i < all.n; i++) {
-        const iter_profile_record *r = &all.events[i].record;
+        const iter__profile_record *r = &all.events[i].record;
         const iter_profile_event event = {
             .name = iter__profile_name_text(r->name),
             .category = iter__profile_category_text(iter__profile_name_category(r->name)),

@@ -37,7 +37,7 @@
 
 /* ---- Names: for the life of the process ------------------------------------------------------ */
 
-typedef enum iter_profile_category {
+typedef enum iter__profile_category {
     CATEGORY_LOADER,
     CATEGORY_STAGE,
     CATEGORY_READ,
@@ -46,7 +46,7 @@ typedef enum iter_profile_category {
     CATEGORY_USER,
     CATEGORY_COUNTER,
     CATEGORY_COUNT
-} iter_profile_category;
+} iter__profile_category;
 
 /* Names that are always there. 0 is what a full table answers. */
 enum {
@@ -67,10 +67,10 @@ enum {
 };
 
 /* The number of a name, new if need be; OTHER where the table is full. Any thread. */
-uint32_t iter__profile_name(iter_profile_category category, const char *text);
+uint32_t iter__profile_name(iter__profile_category category, const char *text);
 const char *iter__profile_name_text(uint32_t name);
-iter_profile_category iter__profile_name_category(uint32_t name);
-const char *iter__profile_category_text(iter_profile_category category);
+iter__profile_category iter__profile_name_category(uint32_t name);
+const char *iter__profile_category_text(iter__profile_category category);
 atomic_llong *iter__profile_name_value(uint32_t name); /* a counter's */
 /* As much of a text as fits and is UTF-8; what is not becomes '?'. */
 void iter__profile_clean(const char *text, char *out, size_t capacity);
@@ -85,7 +85,7 @@ static inline bool iter__profiling(void) {
 }
 
 /* One event, as hooks tell it and as rings hold it. */
-typedef struct iter_profile_record {
+typedef struct iter__profile_record {
     uint32_t name;
     uint8_t type;                  /* iter_profile_type */
     uint8_t flows;                 /* FLOW_... */
@@ -93,13 +93,13 @@ typedef struct iter_profile_record {
     int64_t start_ns, duration_ns;
     uint64_t batch, serial;
     int64_t value;
-} iter_profile_record;
+} iter__profile_record;
 
 /* Arrows in the trace: an arrow leaves the chunk's making for its batch; one comes in from its
  * read. */
 enum { FLOW_TO_BATCH = 1, FLOW_FROM_READ = 2 };
 
-void iter__profile_put(const iter_profile_record *record);
+void iter__profile_put(const iter__profile_record *record);
 
 /* The next loader's number, from 1. */
 uint32_t iter__profile_loader_number(void);
@@ -119,19 +119,19 @@ void iter__profile_thread(const char *name);
 #define ITER_PROFILE_BUCKETS (ITER_PROFILE_SUB * ITER_PROFILE_OCTAVES)
 
 /* Sums of one name in one thread. */
-typedef struct iter_profile_cell {
+typedef struct iter__profile_cell {
     atomic_uint generation; /* of which these are; others say nothing */
     atomic_ullong count;
     atomic_llong total, min, max;
     atomic_ullong buckets[ITER_PROFILE_BUCKETS];
-} iter_profile_cell;
+} iter__profile_cell;
 
-typedef struct iter_profile_ring {
-    struct iter_profile_ring *next; /* in the session */
-    uint64_t n_events;              /* a power of two */
-    atomic_ullong head;             /* events written so far; [i % n_events] holds event i */
-    atomic_ullong *words;           /* [n_events * ITER_PROFILE_WORDS] */
-    _Atomic(iter_profile_cell *) cells[ITER_PROFILE_NAMES]; /* made by the writer */
+typedef struct iter__profile_ring {
+    struct iter__profile_ring *next; /* in the session */
+    uint64_t n_events;               /* a power of two */
+    atomic_ullong head;              /* events written so far; [i % n_events] holds event i */
+    atomic_ullong *words;            /* [n_events * ITER_PROFILE_WORDS] */
+    _Atomic(iter__profile_cell *) cells[ITER_PROFILE_NAMES]; /* made by the writer */
     /* Guarded by the lock: */
     uint64_t first;   /* events before belong to a thread that had this ring before */
     uint64_t written; /* events before are in the file, or counted as dropped */
@@ -141,37 +141,37 @@ typedef struct iter_profile_ring {
     char name[ITER_PROFILE_TRACK];
     atomic_bool consumes; /* written by its thread: next() was called there */
     bool said_consumes;
-} iter_profile_ring;
+} iter__profile_ring;
 
 /* profile_ring.c. One event out of a ring; false where it was overwritten. */
-bool iter__profile_ring_get(iter_profile_ring *ring, uint64_t at, iter_profile_record *out);
+bool iter__profile_ring_get(iter__profile_ring *ring, uint64_t at, iter__profile_record *out);
 
 /* ---- Sessions: from start to the next start or clear ----------------------------------------- */
 
-typedef struct iter_profile_file iter_profile_file;
+typedef struct iter__profile_file iter__profile_file;
 
-typedef struct iter_profile_session {
+typedef struct iter__profile_session {
     uint32_t number;
     uint64_t n_events;
     bool aggregates, counts_memory;
     int64_t period_ns, start_ns;
-    iter_profile_ring *rings;
+    iter__profile_ring *rings;
     uint32_t n_rings;
     int32_t n_tracks;
     atomic_uint generation; /* of the table's sums */
     atomic_ullong lost;     /* events for which there was no memory */
     uint64_t overwritten;   /* events that were not written to the file in time, or not at all */
     bool has_file;
-    iter_profile_file *file; /* NULL = none, or closed by stop() */
-    char renamed[100];       /* the end of its path, if another process wrote the file wanted */
+    iter__profile_file *file; /* NULL = none, or closed by stop() */
+    char renamed[100];        /* the end of its path, if another process wrote the file wanted */
     pthread_t thread;
     bool has_thread, ends; /* the thread that writes; it is to end */
     pthread_cond_t wake;   /* it, before its time */
     bool stopped;
-} iter_profile_session;
+} iter__profile_session;
 
 /* profile.c. Takes the lock; the session under it is NULL before the first start. */
-iter_profile_session *iter__profile_lock(void);
+iter__profile_session *iter__profile_lock(void);
 void iter__profile_unlock(void);
 /* The same for `control`, behind which rings stay where they are; false, without it, in a callback
  * of iter_profile_each(), which has it. */
@@ -180,22 +180,22 @@ void iter__profile_control_unlock(void);
 /* The number of the session that takes events; 0 = none. Sequentially consistent. */
 uint32_t iter__profile_number(void);
 /* Inside: the session. */
-iter_profile_session *iter__profile_session_now(void);
+iter__profile_session *iter__profile_session_now(void);
 /* With the lock held: writes what is new; a session without a file writes nothing. */
-iter_status iter__profile_flush(iter_profile_session *session, iter_error *err);
+iter_status iter__profile_flush(iter__profile_session *session, iter_error *err);
 /* Told under the lock, or inside: there is enough to write. */
-void iter__profile_wake(iter_profile_session *session);
+void iter__profile_wake(iter__profile_session *session);
 /* Counters of memory, into the calling thread's ring. */
 void iter__profile_memory(void);
 
 /* profile_ring.c: with the lock held. */
 void iter__profile_writers_wait(void); /* until nobody is inside a session that has ended */
-void iter__profile_rings_free(iter_profile_session *session);
+void iter__profile_rings_free(iter__profile_session *session);
 void iter__profile_threads_forget(void); /* in a child of fork(): the others are gone */
 /* What stands for the values of a bucket. */
 int64_t iter__profile_bucket_middle(uint32_t bucket);
 /* Events that are in no ring any more, though no file had them. */
-uint64_t iter__profile_overwritten(const iter_profile_session *session);
+uint64_t iter__profile_overwritten(const iter__profile_session *session);
 /* This thread writes little: its ring is small. */
 void iter__profile_thread_small(void);
 /* This thread is in iter_profile_each(): it may not start, stop or clear. */
@@ -212,11 +212,11 @@ bool iter__profile_path_insert(const char *path, const char *word, char *out, si
 /* profile_file.c. The session's trace, with nothing in it yet. If another process writes that file:
  * EIO, or with `may_rename` another name, which the session then has. */
 iter_status iter__profile_file_open(const char *path, bool may_rename,
-                                    iter_profile_session *session, iter_error *err);
+                                    iter__profile_session *session, iter_error *err);
 /* Appends what is new in the rings. */
-iter_status iter__profile_file_append(iter_profile_file *file, iter_profile_session *session,
+iter_status iter__profile_file_append(iter__profile_file *file, iter__profile_session *session,
                                       iter_error *err);
 /* Writes nothing. `ours`: false in a child of fork(), which leaves the files as they are. */
-void iter__profile_file_close(iter_profile_file *file, bool ours);
+void iter__profile_file_close(iter__profile_file *file, bool ours);
 
 #endif

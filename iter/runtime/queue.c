@@ -3,11 +3,11 @@
  */
 #include "iter/runtime/runtime.h"
 
-iter_entry *iter__queue_at(iter_loader *loader, uint32_t i) {
+iter__entry *iter__queue_at(iter_loader *loader, uint32_t i) {
     return &loader->queue[(loader->queue_first + i) % loader->layout.queue_capacity];
 }
 
-void iter__queue_push(iter_loader *loader, const iter_entry *entry) {
+void iter__queue_push(iter_loader *loader, const iter__entry *entry) {
     *iter__queue_at(loader, loader->queue_count) = *entry;
     loader->queue_count++;
     const bool answers = !entry->batch || entry->batch->state == BATCH_READY;
@@ -30,7 +30,7 @@ static void drop_batch(iter_loader *loader, iter_batch *batch) {
     uint32_t n = 0;
     const uint32_t n_chunks = atomic_load_explicit(&batch->n_chunks, memory_order_relaxed);
     for (uint32_t c = 0; c < n_chunks; c++) {
-        iter_chunk *chunk = &batch->chunks[c];
+        iter__chunk *chunk = &batch->chunks[c];
         int expected = CHUNK_READY;
         bool won = atomic_compare_exchange_strong(&chunk->state, &expected, CHUNK_DONE);
         if (won) iter__io_release(loader, chunk);

@@ -38,7 +38,7 @@ typedef struct reading {
     iter_dataset *dataset;
     uint64_t index;
     iter_sample *sample;
-    iter_preload preload; /* memory NULL = nothing is preloaded */
+    iter__preload preload; /* memory NULL = nothing is preloaded */
     iter_extent extents[ITER_MAX_EXTENTS];
     const uint8_t *bytes[ITER_MAX_EXTENTS]; /* NULL = not there yet */
     block own[ITER_MAX_EXTENTS];            /* where they were read to */
@@ -235,7 +235,7 @@ static iter_status decode_row(reading *r, const iter_field *field, int32_t i, it
 static iter_status copy_row(reading *r, int32_t f, int32_t i, iter_error *err) {
     const iter_dataset *dataset = r->dataset;
     const iter_field *field = &dataset->desc.fields[f];
-    const iter_resident *resident =
+    const iter__resident *resident =
         r->preload.rows[f].base ? &r->preload.rows[f] : &dataset->resident[f];
     ITER_TRY(row_make(r->sample, i, &field->desc, err));
     void *row = r->sample->rows[i].data;
@@ -287,7 +287,7 @@ static iter_status call_own(iter_dataset *dataset, uint64_t index, const iter_te
 static iter_status get_all(reading *r, iter_sample *made, iter_error *err) {
     iter_dataset *dataset = r->dataset;
     const iter_description *desc = &dataset->desc;
-    iter_get_rows get = {.rows = {{.data = NULL}}};
+    iter__get_rows get = {.rows = {{.data = NULL}}};
     int32_t lengths[ITER_MAX_FIELDS] = {0};
     for (int32_t f = 0; f < desc->n_fields; f++) {
         iter_desc one = desc->fields[f].desc; /* [1, ...] */

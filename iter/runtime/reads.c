@@ -41,7 +41,7 @@ static size_t whole_blocks(size_t bytes) {
  * them as it does in the file. */
 
 /* Space for `bytes`, or false. */
-static bool region_take(iter_io *io, size_t bytes, uint64_t *out_region, uint8_t **out_data) {
+static bool region_take(iter__io *io, size_t bytes, uint64_t *out_region, uint8_t **out_data) {
     const size_t need = whole_blocks(bytes);
     if (io->region_next - io->region_first == io->n_regions) return false;
     size_t at = io->arena_head;
@@ -59,15 +59,15 @@ static bool region_take(iter_io *io, size_t bytes, uint64_t *out_region, uint8_t
             return false;
         }
     }
-    io->regions[io->region_next % io->n_regions] = (iter_region){.at = at, .bytes = need};
+    io->regions[io->region_next % io->n_regions] = (iter__region){.at = at, .bytes = need};
     io->arena_head = at + need;
     *out_region = ++io->region_next;
     *out_data = io->arena + at;
     return true;
 }
 
-void iter__io_release(iter_loader *loader, iter_chunk *chunk) {
-    iter_io *io = &loader->io;
+void iter__io_release(iter_loader *loader, iter__chunk *chunk) {
+    iter__io *io = &loader->io;
     if (!chunk->region) return;
     pthread_mutex_lock(&io->lock);
     atomic_fetch_add_explicit(&io->releases, 1, memory_order_relaxed);
@@ -88,9 +88,9 @@ void iter__io_release(iter_loader *loader, iter_chunk *chunk) {
 
 /* Submits from the backlog as far as the source takes it. What a commit left behind is committed again
  * the next time: the kernel may lack memory for a moment. */
-void iter__io_pump(iter_io *io) {
+void iter__io_pump(iter__io *io) {
     while (io->backlog) {
-        iter_chunk_read *r = io->backlog;
+        iter__chunk_read *r = io->backlog;
         if (io->ops->submit(io->state, &r->read) == ITER_AGAIN) break;
         io->backlog = r->next;
         io->unsent = true;
@@ -98,7 +98,7 @@ void iter__io_pump(iter_io *io) {
     if (io->unsent) io->unsent = io->ops->commit(io->state) != ITER_OK;
 }
 
-void iter__io_queue(iter_io *io, iter_chunk_read *r) {
+void iter__io_queue(iter__io *io, iter__chunk_read *r) {
     r->next = NULL;
     if (io->backlog) {
         io->backlog_last->next = r;
@@ -124,8 +124,8 @@ static void mark_missing(iter_loader *loader, iter_batch *batch, const iter_read
 }
 
 /* Takes one completed read into the books; true when it was its chunk's last. */
-static bool complete(iter_loader *loader, iter_chunk_read *r) {
-    iter_io *io = &loader->io;
+static bool complete(iter_loader *loader, iter__chunk_read *r) {
+    iter__io *io = &loader->io;
     atomic_fetch_add_explicit(&io->path_bytes[r->read.path], r->read.done, memory_order_relaxed);
     mark_missing(loader, r->chunk->batch, &r->read, r->first_row, r->n_rows, r->extent);
     atomic_store_explicit(&r->completed, true, memory_order_relaxed);
@@ -135,11 +135,11 @@ static bool complete(iter_loader *loader, iter_chunk_read *r) {
 
 /* Tells the profiler that a chunk's reads were issued, or are there since now. The chunk is the
  * caller's still. */
-static void profile_reads(const iter_chunk *chunk, uint32_t name, int64_t start, int64_t end) {
+static void profile_reads(const iter__chunk *chunk, uint32_t name, int64_t start, int64_t end) {
     const iter_batch *batch = chunk->batch;
-    const iter_chunk_read *reads =
+    const iter__chunk_read *reads =
         batch->reads + (size_t)chunk->first * batch->loader->dataset->desc.n_extents;
-    iter_profile_record record = iter__profile_span(batch, name, start, end);
+    iter__profile_record record = iter__profile_span(batch, name, start, end);
     record.type = name == PROFILE_READ ? ITER_PROFILE_ASYNC : ITER_PROFILE_SPAN;
     record.chunk = (uint32_t)(chunk - batch->chunks);
     record.value = 0;
@@ -149,7 +149,7 @@ static void profile_reads(const iter_chunk *chunk, uint32_t name, int64_t start,
 }
 
 /* The chunk's last read has completed: READY, or done with if its batch was dropped. */
-static void bytes_are_there(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
+static void bytes_are_there(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
     if (iter__profiling() && chunk->issued_ns)
         profile_reads(chunk, PROFILE_READ, chunk->issued_ns, iter__now_ns());
     pthread_mutex_lock(&loader->lock);
@@ -163,17 +163,17 @@ static void bytes_are_there(iter_loader *loader, iter_worker *worker, iter_chunk
 }
 
 /* Reaps with io.lock held, then books outside it. Returns reads reaped. */
-static int32_t reap(iter_loader *loader, iter_worker *worker) {
-    iter_io *io = &loader->io;
+static int32_t reap(iter_loader *loader, iter__worker *worker) {
+    iter__io *io = &loader->io;
     iter_read *done[REAP_MAX];
     int32_t n = io->ops->reap(io->state, done, REAP_MAX);
     for (; io->canceled && io->backlog && n < REAP_MAX; io->backlog = io->backlog->next) {
         io->backlog->read.status = ITER_ECANCELED;
         done[n++] = &io->backlog->read;
     }
-    iter_chunk_read *waiters[REAP_MAX]; /* rows whose frame came */
+    iter__chunk_read *waiters[REAP_MAX]; /* rows whose frame came */
     for (int32_t i = 0; i < n; i++) {
-        iter_chunk_read *r = (iter_chunk_read *)done[i];
+        iter__chunk_read *r = (iter__chunk_read *)done[i];
         waiters[i] = r->chunk ? NULL : iter__frame_loaded(loader, r);
         if (!r->chunk) done[i] = NULL;
     }
@@ -181,19 +181,19 @@ static int32_t reap(iter_loader *loader, iter_worker *worker) {
         io); /* also when nothing came: a source may turn a read away although it is idle */
     pthread_mutex_unlock(&io->lock);
 
-    iter_chunk *ended[REAP_MAX];
+    iter__chunk *ended[REAP_MAX];
     int32_t n_ended = 0;
     for (int32_t i = 0; i < n; i++) {
-        iter_chunk_read *r = (iter_chunk_read *)done[i];
-        iter_chunk *chunk = r ? r->chunk : NULL;
+        iter__chunk_read *r = (iter__chunk_read *)done[i];
+        iter__chunk *chunk = r ? r->chunk : NULL;
         if (chunk && complete(loader, r)) ended[n_ended++] = chunk;
     }
     if (n) atomic_fetch_sub(&io->pending, (unsigned)n);
     for (int32_t i = 0; i < n_ended; i++)
         bytes_are_there(loader, worker, ended[i]);
     for (int32_t i = 0; i < n; i++) {
-        for (iter_chunk_read *node = waiters[i], *next; node; node = next) {
-            iter_chunk *chunk = node->chunk;
+        for (iter__chunk_read *node = waiters[i], *next; node; node = next) {
+            iter__chunk *chunk = node->chunk;
             next = node->next; /* the last one's chunk may be worked on, and its reads used again */
             if (atomic_fetch_sub_explicit(&chunk->reads_left, 1, memory_order_acq_rel) == 1)
                 bytes_are_there(loader, worker, chunk);
@@ -203,8 +203,8 @@ static int32_t reap(iter_loader *loader, iter_worker *worker) {
     return n;
 }
 
-void iter__io_poll(iter_loader *loader, iter_worker *worker) {
-    iter_io *io = &loader->io;
+void iter__io_poll(iter_loader *loader, iter__worker *worker) {
+    iter__io *io = &loader->io;
     if (!io->async || atomic_load(&io->pending) == 0) return;
     pthread_mutex_lock(&io->lock);
     while (reap(loader, worker) == REAP_MAX) {
@@ -221,8 +221,8 @@ static void nap(int64_t ns) {
     nanosleep(&pause, NULL);
 }
 
-void iter__io_wait(iter_loader *loader, iter_worker *worker, int64_t timeout_ns) {
-    iter_io *io = &loader->io;
+void iter__io_wait(iter_loader *loader, iter__worker *worker, int64_t timeout_ns) {
+    iter__io *io = &loader->io;
     pthread_mutex_lock(&io->lock);
     const bool more = io->backlog != NULL || io->unsent;
     pthread_mutex_unlock(&io->lock);
@@ -238,7 +238,7 @@ void iter__io_wait(iter_loader *loader, iter_worker *worker, int64_t timeout_ns)
 }
 
 void iter__io_wake(iter_loader *loader) {
-    iter_io *io = &loader->io;
+    iter__io *io = &loader->io;
     if (!io->async || !atomic_load(&io->reading)) return;
     pthread_mutex_lock(&io->lock);
     if (atomic_load(&io->reading)) io->ops->wake(io->state);
@@ -246,7 +246,7 @@ void iter__io_wake(iter_loader *loader) {
 }
 
 void iter__io_cancel(iter_loader *loader) {
-    iter_io *io = &loader->io;
+    iter__io *io = &loader->io;
     if (!io->async) return;
     pthread_mutex_lock(&io->lock);
     if (!io->canceled) {
@@ -264,14 +264,14 @@ bool iter__io_reads_ahead(iter_loader *loader) {
 /* ---- Issue ----------------------------------------------------------------------------------- */
 
 /* Whether row's extent lies right behind the read and may join it. */
-static bool joins(const iter_chunk_read *r, const iter_extent *extent) {
+static bool joins(const iter__chunk_read *r, const iter_extent *extent) {
     return r->read.object == extent->object && r->read.offset + r->read.size == extent->offset &&
            r->read.size + extent->size <= COALESCE_MAX;
 }
 
-static void new_read(iter_chunk_read *r, iter_chunk *chunk, const iter_extent *extent, uint32_t row,
-                     int32_t e) {
-    *r = (iter_chunk_read){
+static void new_read(iter__chunk_read *r, iter__chunk *chunk, const iter_extent *extent,
+                     uint32_t row, int32_t e) {
+    *r = (iter__chunk_read){
         .chunk = chunk, .first_row = row, .extent = e, .sample = chunk->batch->index[row]};
     r->read.object = extent->object;
     r->read.offset = extent->offset;
@@ -279,7 +279,7 @@ static void new_read(iter_chunk_read *r, iter_chunk *chunk, const iter_extent *e
 }
 
 /* Arena that the rows from `first` on need, if none of them joins another. */
-static size_t region_bytes(const iter_loader *loader, const iter_chunk *chunk) {
+static size_t region_bytes(const iter_loader *loader, const iter__chunk *chunk) {
     const uint32_t n_extents = (uint32_t)loader->dataset->desc.n_extents;
     const iter_extent *extents = chunk->batch->extents + (size_t)chunk->first * n_extents;
     const bool blocks = loader->layout.whole_blocks;
@@ -293,20 +293,20 @@ static size_t region_bytes(const iter_loader *loader, const iter_chunk *chunk) {
 }
 
 /* Behind a read in the arena, and before the next one. */
-static uint8_t *end_blocks(iter_chunk_read *r, uint8_t *data) {
+static uint8_t *end_blocks(iter__chunk_read *r, uint8_t *data) {
     r->read.room_after = whole_blocks((uintptr_t)data) - (uintptr_t)data;
     return data + r->read.room_after;
 }
 
 /* Turns the extents of the chunk's rows that are not made yet into reads; `data` is its region. */
-static void build_reads(iter_loader *loader, iter_chunk *chunk, uint8_t *data) {
+static void build_reads(iter_loader *loader, iter__chunk *chunk, uint8_t *data) {
     iter_batch *batch = chunk->batch;
     const int32_t n_extents = loader->dataset->desc.n_extents;
-    iter_chunk_read *reads = batch->reads + (size_t)chunk->first * n_extents;
+    iter__chunk_read *reads = batch->reads + (size_t)chunk->first * n_extents;
     const bool blocks = loader->layout.whole_blocks;
     uint32_t n = 0;
     for (int32_t e = 0; e < n_extents; e++) {
-        iter_chunk_read *r = NULL;
+        iter__chunk_read *r = NULL;
         for (uint32_t row = chunk->first + chunk->n_made; row < chunk->first + chunk->n; row++) {
             const iter_extent *extent = &batch->extents[(size_t)row * n_extents + e];
             if (extent->size > loader->layout.sample_max) {
@@ -339,7 +339,7 @@ static void build_reads(iter_loader *loader, iter_chunk *chunk, uint8_t *data) {
 }
 
 /* Tries one read without blocking; true when all of it is there. */
-bool iter__io_try(iter_io *io, iter_read *read) {
+bool iter__io_try(iter__io *io, iter_read *read) {
     if (!io->ops->try_read) return false;
     const int misses = atomic_load_explicit(&io->misses, memory_order_relaxed);
     if (misses > 0) {
@@ -380,7 +380,7 @@ static uint32_t run_of(const iter_loader *loader, const iter_batch *batch, uint3
 
 /* Reads rows [row, row + n), which are a run, into the worker's buffer; false where that would
  * block. */
-static bool try_run(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row,
+static bool try_run(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t row,
                     uint32_t n, iter_read *read, uint64_t path_bytes[ITER_PATH_COUNT]) {
     const int32_t n_extents = loader->dataset->desc.n_extents;
     uint8_t *data = worker->hot;
@@ -404,14 +404,14 @@ static bool try_run(iter_loader *loader, iter_worker *worker, iter_batch *batch,
 }
 
 /* For the profiler: rows that were read and made one after the other are one span, the stage's. */
-static void profile_hot(const iter_chunk *chunk, uint32_t n_before, int64_t start, int64_t end) {
+static void profile_hot(const iter__chunk *chunk, uint32_t n_before, int64_t start, int64_t end) {
     if (chunk->n_made > n_before)
         iter__profile_chunk(chunk, chunk->n_made - n_before, chunk->n_made == chunk->n, start, end);
 }
 
 /* Makes the chunk's rows one run after the other, each while its bytes are in the first-level
  * cache, as long as they come without blocking. */
-static void make_hot(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
+static void make_hot(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
     iter_batch *batch = chunk->batch;
     const uint32_t end = chunk->first + chunk->n, n_before = chunk->n_made;
     const int64_t start = iter__now_ns();
@@ -448,7 +448,7 @@ static void make_hot(iter_loader *loader, iter_worker *worker, iter_chunk *chunk
     const int64_t spent = iter__now_ns() - start;
     if (iter__profiling()) profile_hot(chunk, n_before, start, start + spent);
     iter__activity_of(worker, NULL, start + spent);
-    iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
+    iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
     if (n_timed) read_ns = read_ns * n_runs / n_timed;
     if (read_ns > spent) read_ns = spent;
     const unsigned long long made = (unsigned long long)(spent - read_ns);
@@ -459,7 +459,7 @@ static void make_hot(iter_loader *loader, iter_worker *worker, iter_chunk *chunk
 
 /* A claimed chunk that found no space is NEW again, unless its batch was dropped meanwhile: then
  * nobody would come for it. */
-static int put_back(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
+static int put_back(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
     pthread_mutex_lock(&loader->lock);
     const bool dropped = chunk->batch->dropped;
     atomic_store_explicit(&chunk->state, dropped ? CHUNK_DONE : CHUNK_NEW, memory_order_release);
@@ -468,8 +468,8 @@ static int put_back(iter_loader *loader, iter_worker *worker, iter_chunk *chunk)
     return dropped ? 0 : -1;
 }
 
-int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
-    iter_io *io = &loader->io;
+int iter__io_issue(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
+    iter__io *io = &loader->io;
     uint8_t *data = NULL;
     if (loader->layout.hot_bytes && atomic_load_explicit(&io->misses, memory_order_relaxed) == 0) {
         make_hot(loader, worker, chunk);
@@ -480,7 +480,7 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
         iter__frames_read_ahead(loader);
         chunk->issued_ns = iter__profiling() ? iter__now_ns() : 0;
         const int issued = iter__frames_issue(loader, chunk);
-        iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
+        iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
         return issued < 0 ? put_back(loader, worker, chunk) : issued;
     }
     const size_t bytes = region_bytes(loader, chunk);
@@ -493,13 +493,13 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
     iter__activity_of(worker, chunk->batch, start);
     iter__activity_row(worker, ACTIVITY_READ, chunk->batch, chunk->first);
     build_reads(loader, chunk, data);
-    iter_chunk_read *reads =
+    iter__chunk_read *reads =
         chunk->batch->reads + (size_t)chunk->first * loader->dataset->desc.n_extents;
     atomic_store(&chunk->reads_left, (int)chunk->n_reads + 1);
     uint32_t queued = 0;
-    iter_chunk_read *first = NULL, **last = &first;
+    iter__chunk_read *first = NULL, **last = &first;
     for (uint32_t i = 0; i < chunk->n_reads; i++) {
-        iter_chunk_read *r = &reads[i];
+        iter__chunk_read *r = &reads[i];
         bool done = iter__io_try(io, &r->read);
         if (!done && !io->async) {
             io->ops->read(io->state, &r->read);
@@ -520,7 +520,7 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
         atomic_fetch_add(&io->pending, queued);
         pthread_mutex_lock(&io->lock);
         while (first) {
-            iter_chunk_read *r = first;
+            iter__chunk_read *r = first;
             first = r->next;
             iter__io_queue(io, r);
         }
@@ -529,7 +529,7 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
     }
     const int64_t end = iter__now_ns();
     iter__activity_of(worker, NULL, end);
-    iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
+    iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
     atomic_fetch_add_explicit(&loader->read_ns, (unsigned long long)(end - start),
                               memory_order_relaxed);
     if (iter__profiling()) profile_reads(chunk, PROFILE_ISSUE, start, end);
@@ -540,7 +540,7 @@ int iter__io_issue(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) 
 
 iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t row,
                               iter_read *out_failed) {
-    iter_io *io = &loader->io;
+    iter__io *io = &loader->io;
     const int32_t n_extents = loader->dataset->desc.n_extents;
     const iter_source_ops *ops = io->ops;
     for (int32_t e = 0; e < n_extents; e++) {

@@ -26,7 +26,7 @@ typedef struct upload {
     uint8_t *finished[IN_FLIGHT]; /* rows of the fields that are finished here */
     uint8_t *scratch;
     size_t finished_bytes; /* of all those fields, a row */
-    iter_device_event *copied[IN_FLIGHT];
+    iter__device_event *copied[IN_FLIGHT];
     iter_batch *batches[IN_FLIGHT];
 } upload;
 
@@ -35,19 +35,19 @@ static size_t round_up(size_t bytes) {
 }
 
 /* Bytes of a row on the device. */
-static size_t set_row_bytes(const iter_field_plan *field) {
+static size_t set_row_bytes(const iter__field_plan *field) {
     return field->way == ITER_WAY_SET ? iter_desc_bytes(&field->source) : field->row_bytes;
 }
 
 /* Rows of the field are not as they come. */
-static bool is_finished_here(const iter_field_plan *field) {
+static bool is_finished_here(const iter__field_plan *field) {
     return field->way == ITER_WAY_GATHER && field->n_steps > 0 && !field->copies;
 }
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
 static iter_status alloc_set(iter_loader *loader, iter_error *err) {
-    iter_resident_set *set = &loader->device.set;
+    iter__resident_set *set = &loader->device.set;
     const size_t n = (size_t)loader->dataset->desc.n_samples + 1;
     size_t bytes = 0, offsets[ITER_MAX_OUT];
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
@@ -71,11 +71,11 @@ static iter_status alloc_set(iter_loader *loader, iter_error *err) {
 }
 
 void iter__resident_free(iter_loader *loader) {
-    iter_resident_set *set = &loader->device.set;
+    iter__resident_set *set = &loader->device.set;
     if (set->memory) iter__device_free(loader->device.handle, set->memory);
     iter__alloc_book(ITER_ALLOC_DEVICE, -(long long)set->bytes);
     iter__free(set->failed);
-    *set = (iter_resident_set){.is_off = set->is_off};
+    *set = (iter__resident_set){.is_off = set->is_off};
 }
 
 static iter_status open_reader(upload *up, iter_error *err) {
@@ -110,7 +110,7 @@ static iter_status open_reader(upload *up, iter_error *err) {
 }
 
 static iter_status make_staging(upload *up, iter_error *err) {
-    const iter_plan *plan = &up->to->plan;
+    const iter__plan *plan = &up->to->plan;
     for (int32_t f = 0; f < plan->n_fields; f++) {
         if (is_finished_here(&plan->fields[f])) up->finished_bytes += plan->fields[f].row_bytes;
     }
@@ -144,9 +144,9 @@ static void end(upload *up) {
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
-static iter_status copy(upload *up, iter_device_address at, const void *from, size_t bytes,
+static iter_status copy(upload *up, iter__device_address at, const void *from, size_t bytes,
                         iter_error *err) {
-    iter_loader_device *device = &up->to->device;
+    iter__loader_device *device = &up->to->device;
     ITER_TRY(iter__device_copy(device->handle, at, from, bytes, err));
     atomic_fetch_add_explicit(&device->n_copies, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&device->copied_bytes, bytes, memory_order_relaxed);
@@ -154,7 +154,7 @@ static iter_status copy(upload *up, iter_device_address at, const void *from, si
 }
 
 static iter_status note_failures(upload *up, const iter_batch *batch, iter_error *err) {
-    iter_resident_set *set = &up->to->device.set;
+    iter__resident_set *set = &up->to->device.set;
     for (uint32_t row = 0; row < batch->info.n_rows; row++) {
         if (!iter__row_failed(batch, row)) continue;
         if (set->n_failed == set->failed_capacity) {
@@ -164,21 +164,21 @@ static iter_status note_failures(upload *up, const iter_batch *batch, iter_error
             set->failed = failed;
             set->failed_capacity = more;
         }
-        set->failed[set->n_failed++] = iter__row_failure(batch, row);
+        set->failed[set->n_failed++] = iter__row_reason(batch, row);
     }
     return ITER_OK;
 }
 
 /* The rows of one field as they are to lie on the device. */
-static const uint8_t *finish(upload *up, int i, size_t *used, const iter_field_plan *field,
+static const uint8_t *finish(upload *up, int i, size_t *used, const iter__field_plan *field,
                              const iter_batch *batch, const uint8_t *in) {
     if (!is_finished_here(field)) return in;
-    const iter_pack_sample sample = {0}; /* nothing is drawn */
+    const iter__pack_sample sample = {0}; /* nothing is drawn */
     const size_t in_bytes = iter_desc_bytes(&field->source);
     uint8_t *const rows = up->finished[i] + *used;
     for (uint32_t row = 0; row < batch->info.n_rows; row++)
-        iter__pack.run(field->steps[0].pack, in + row * in_bytes, rows + row * field->row_bytes,
-                       &sample, up->scratch, NULL);
+        iter__packer.run(field->steps[0].pack, in + row * in_bytes, rows + row * field->row_bytes,
+                         &sample, up->scratch, NULL);
     *used += batch->info.n_rows * field->row_bytes;
     return rows;
 }
@@ -197,7 +197,7 @@ static iter_status send(upload *up, int i, uint64_t first, iter_error *err) {
     size_t used = 0;
     ITER_TRY(note_failures(up, batch, err));
     for (int32_t f = 0; f < to->plan.n_fields; f++) {
-        const iter_field_plan *field = &to->plan.fields[f];
+        const iter__field_plan *field = &to->plan.fields[f];
         const uint8_t *rows =
             finish(up, i, &used, field, batch, read_field(up, batch, field->in)->data);
         const size_t bytes = set_row_bytes(field);
@@ -209,8 +209,8 @@ static iter_status send(upload *up, int i, uint64_t first, iter_error *err) {
 
 /* Rows that are blank are copied from here. */
 static iter_status send_zeros(upload *up, iter_error *err) {
-    const iter_plan *plan = &up->to->plan;
-    const iter_resident_set *set = &up->to->device.set;
+    const iter__plan *plan = &up->to->plan;
+    const iter__resident_set *set = &up->to->device.set;
     size_t most = 1;
     for (int32_t f = 0; f < plan->n_fields; f++) {
         const size_t bytes = set_row_bytes(&plan->fields[f]);
@@ -269,7 +269,7 @@ iter_status iter__resident_upload(iter_loader *loader, iter_error *err) {
 
 /* ---- Samples without a row ------------------------------------------------------------------- */
 
-static const iter_failure *failure_of(const iter_resident_set *set, uint64_t index) {
+static const iter_failure *failure_of(const iter__resident_set *set, uint64_t index) {
     size_t low = 0, high = set->n_failed;
     while (low < high) {
         const size_t middle = (low + high) / 2;

@@ -17,7 +17,7 @@
 #define REPLACE_TRIES 8
 #define TINY_BYTES    16 /* copied here: a call of the kernel would cost more */
 
-typedef iter_get_rows get_rows;
+typedef iter__get_rows get_rows;
 
 void iter_rows_set_length(const iter_tensor *rows, int32_t field, uint32_t i, int64_t length) {
     const get_rows *get = (const get_rows *)(const void *)rows;
@@ -29,7 +29,7 @@ void iter_rows_set_length(const iter_tensor *rows, int32_t field, uint32_t i, in
 
 /* What a callback says. ENOMEM is a lack of the process if an allocation of ours failed in this thread
  * since the last look; else the sample is larger than a limit allows. */
-static void row_fail_error(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+static void row_fail_error(iter_loader *loader, iter__worker *worker, iter_batch *batch,
                            uint32_t row, iter_status status, const char *stage,
                            const iter_error *error) {
     const char *reason = error->message[0] ? error->message : iter_status_text(status);
@@ -44,7 +44,7 @@ static void row_fail_error(iter_loader *loader, iter_worker *worker, iter_batch 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
 /* Reads a row once more whose reads failed or came short. */
-static void settle_row(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row) {
+static void settle_row(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t row) {
     iter__activity_row(worker, ACTIVITY_READ, batch, row);
     if (atomic_load_explicit(&loader->canceled, memory_order_relaxed)) {
         iter__row_fail(loader, batch, row, ITER_ECANCELED, "read", "canceled");
@@ -74,9 +74,9 @@ static void settle_row(iter_loader *loader, iter_worker *worker, iter_batch *bat
 
 /* Where a row comes from, for fields that lie in memory. */
 static inline const uint8_t *row_source(const iter_loader *loader, const iter_batch *batch,
-                                        const iter_field_plan *field, uint32_t row) {
+                                        const iter__field_plan *field, uint32_t row) {
     if (field->from == ITER_ROW_RESIDENT) {
-        const iter_resident *resident = &loader->resident[field->in];
+        const iter__resident *resident = &loader->resident[field->in];
         return resident->base + batch->index[row] * resident->stride;
     }
     const iter_description *desc = &loader->dataset->desc;
@@ -84,7 +84,7 @@ static inline const uint8_t *row_source(const iter_loader *loader, const iter_ba
     return batch->bytes[(size_t)row * desc->n_extents + in->extent] + in->offset;
 }
 
-static inline uint8_t *row_target(const iter_batch *batch, const iter_field_plan *field,
+static inline uint8_t *row_target(const iter_batch *batch, const iter__field_plan *field,
                                   uint32_t row) {
     return batch->memory + field->slot_offset + (size_t)row * field->made_bytes;
 }
@@ -123,7 +123,7 @@ uint64_t iter__scalar_value(const uint8_t *at, iter_dtype dtype) {
     }
 }
 
-static bool within_limit(iter_loader *loader, iter_batch *batch, const iter_field_plan *field,
+static bool within_limit(iter_loader *loader, iter_batch *batch, const iter__field_plan *field,
                          uint32_t row, const uint8_t *at) {
     const iter_field *in = &loader->dataset->desc.fields[field->in];
     const uint64_t value = iter__scalar_value(at, in->desc.dtype);
@@ -137,8 +137,8 @@ static bool within_limit(iter_loader *loader, iter_batch *batch, const iter_fiel
 
 /* ---- Steps ----------------------------------------------------------------------------------- */
 
-static bool apply_step(iter_loader *loader, iter_worker *worker, iter_batch *batch,
-                       const iter_step *step, uint32_t row, const void *in, void *out,
+static bool apply_step(iter_loader *loader, iter__worker *worker, iter_batch *batch,
+                       const iter__step *step, uint32_t row, const void *in, void *out,
                        int64_t *length) {
     iter_error error = {.status = ITER_OK};
     const iter_transform_ops *ops = step->stage->ops;
@@ -164,9 +164,9 @@ static bool apply_step(iter_loader *loader, iter_worker *worker, iter_batch *bat
 
 /* A step that takes any size: over `picture` where the row is one already, else over what lies at
  * `in`. Into `out`, or into a buffer that grows where the step's result is of any size. */
-static bool sized_step(iter_loader *loader, iter_worker *worker, iter_batch *batch,
-                       const iter_step *step, uint32_t row, const void *in, void *out,
-                       iter_picture *picture) {
+static bool sized_step(iter_loader *loader, iter__worker *worker, iter_batch *batch,
+                       const iter__step *step, uint32_t row, const void *in, void *out,
+                       iter__picture *picture) {
     iter_error error = {.status = ITER_OK};
     if (!iter__is_any_size(&step->in) && !picture->wished)
         iter__picture_lies(picture, &step->in, in);
@@ -179,25 +179,27 @@ static bool sized_step(iter_loader *loader, iter_worker *worker, iter_batch *bat
 }
 
 /* Where step i writes, if not into a buffer that grows. */
-static void *step_target(const iter_worker *worker, const iter_batch *batch,
-                         const iter_field_plan *field, uint32_t row, int32_t i) {
+static void *step_target(const iter__worker *worker, const iter_batch *batch,
+                         const iter__field_plan *field, uint32_t row, int32_t i) {
     return i + 1 == field->n_made ? row_target(batch, field, row) : worker->step[i & 1];
 }
 
 /* Runs the workers' steps over one row that lies at `in`, `length` long where it is variable; or over a
  * picture, where it is one of any size. */
-static void run_steps(iter_loader *loader, iter_worker *worker, iter_batch *batch,
-                      const iter_field_plan *field, uint32_t row, const void *in, int64_t length,
-                      const void *next_in, iter_picture *picture) {
-    const iter_pack_sample sample = {loader->opt.seed, batch->position[row], batch->row_epoch[row]};
-    iter_picture own = {.buffer = -1};
+static void run_steps(iter_loader *loader, iter__worker *worker, iter_batch *batch,
+                      const iter__field_plan *field, uint32_t row, const void *in, int64_t length,
+                      const void *next_in, iter__picture *picture) {
+    const iter__pack_sample sample = {loader->opt.seed, batch->position[row],
+                                      batch->row_epoch[row]};
+    iter__picture own = {.buffer = -1};
     if (!picture) picture = &own;
     for (int32_t i = picture->n_steps; i < field->n_made; i++) {
-        const iter_step *step = &field->steps[i];
+        const iter__step *step = &field->steps[i];
         void *out = step_target(worker, batch, field, row, i);
         iter__activity_begins(worker, step->activity, batch->index[row]);
         if (step->pack) {
-            iter__pack.run(step->pack, in, out, &sample, worker->scratch, i == 0 ? next_in : NULL);
+            iter__packer.run(step->pack, in, out, &sample, worker->scratch,
+                             i == 0 ? next_in : NULL);
         } else if (step->sized) {
             if (!sized_step(loader, worker, batch, step, row, in, out, picture)) return;
             out = picture->image.data;
@@ -209,12 +211,12 @@ static void run_steps(iter_loader *loader, iter_worker *worker, iter_batch *batc
     if (field->variable) batch->lengths[field - loader->plan.fields][row] = (int32_t)length;
 }
 
-static void make_copied(iter_loader *loader, iter_worker *worker, iter_batch *batch,
-                        const iter_field_plan *field, uint32_t first, uint32_t n) {
+static void make_copied(iter_loader *loader, iter__worker *worker, iter_batch *batch,
+                        const iter__field_plan *field, uint32_t first, uint32_t n) {
     const bool limited = loader->dataset->desc.fields[field->in].limit != 0;
     const bool one_pack = field->n_made == 1 && field->steps[0].pack;
     const bool as_it_is = field->n_made == 0 || (field->copies && field->row_bytes <= TINY_BYTES);
-    iter_pack_sample sample = {.seed = loader->opt.seed};
+    iter__pack_sample sample = {.seed = loader->opt.seed};
     /* Once for all of them: what takes longer says so row by row. */
     iter__activity_row(worker, field->steps[0].activity, batch, first);
     for (uint32_t row = first; row < first + n; row++) {
@@ -230,19 +232,19 @@ static void make_copied(iter_loader *loader, iter_worker *worker, iter_batch *ba
         if (one_pack) {
             sample.position = batch->position[row];
             sample.epoch = batch->row_epoch[row];
-            iter__pack.run(field->steps[0].pack, in, row_target(batch, field, row), &sample,
-                           worker->scratch, next);
+            iter__packer.run(field->steps[0].pack, in, row_target(batch, field, row), &sample,
+                             worker->scratch, next);
         } else {
             run_steps(loader, worker, batch, field, row, in, 0, next, NULL);
         }
     }
 }
 
-static void make_indexed(iter_loader *loader, iter_worker *worker, iter_batch *batch,
-                         const iter_field_plan *field, uint32_t first, uint32_t n) {
+static void make_indexed(iter_loader *loader, iter__worker *worker, iter_batch *batch,
+                         const iter__field_plan *field, uint32_t first, uint32_t n) {
     const iter_dataset *dataset = loader->dataset;
     const bool limited = dataset->desc.fields[field->in].limit != 0;
-    iter__activity(worker, ACTIVITY_GET, batch->index[first]);
+    iter__activity_set(worker, ACTIVITY_GET, batch->index[first]);
     for (uint32_t row = first; row < first + n; row++) {
         if (iter__row_failed(batch, row)) continue;
         uint8_t *to = field->n_made ? worker->step[1] : row_target(batch, field, row);
@@ -268,8 +270,8 @@ static void count_warning(iter_loader *loader, const iter_batch *batch, uint32_t
 
 /* Whether the row lies somewhere as it is: where it goes, or among the sample's bytes, from where
  * steps take it. */
-static bool is_found(const iter_loader *loader, const iter_worker *worker,
-                     const iter_field_plan *field, const iter_field *in, const uint8_t *bytes,
+static bool is_found(const iter_loader *loader, const iter__worker *worker,
+                     const iter__field_plan *field, const iter_field *in, const uint8_t *bytes,
                      size_t size, iter_tensor *out) {
     if (!in->decoder->find) return false;
     const bool placed = iter__is_placed(loader, worker, bytes);
@@ -283,8 +285,8 @@ static bool is_found(const iter_loader *loader, const iter_worker *worker,
     return true;
 }
 
-static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *batch,
-                         const iter_field_plan *field, uint32_t first, uint32_t n) {
+static void make_decoded(iter_loader *loader, iter__worker *worker, iter_batch *batch,
+                         const iter__field_plan *field, uint32_t first, uint32_t n) {
     const iter_description *desc = &loader->dataset->desc;
     const iter_field *in = &desc->fields[field->in];
     /* placed.c looked at the rows' heads: of those of one size nothing is left to be done */
@@ -297,7 +299,7 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
         const uint8_t *bytes = batch->bytes[at];
         if (lies_there && iter__is_placed(loader, worker, bytes)) continue;
         iter_error error;
-        iter_picture picture;
+        iter__picture picture;
         iter__error_clear(&error);
         iter_tensor out = iter_tensor_dense(
             &field->source, field->n_made ? worker->step[1] : row_target(batch, field, row));
@@ -331,11 +333,11 @@ static void make_decoded(iter_loader *loader, iter_worker *worker, iter_batch *b
 
 /* What does not change from one get() to the next: shapes, strides, and the staging of those fields
  * that steps follow. */
-static void prepare_get(const iter_loader *loader, const iter_worker *worker, get_rows *out) {
+static void prepare_get(const iter_loader *loader, const iter__worker *worker, get_rows *out) {
     uint8_t *staging = worker->staging;
     memset(out, 0, sizeof(*out));
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        const iter_field_plan *field = &loader->plan.fields[f];
+        const iter__field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of >= 0 || field->from != ITER_ROW_GET) continue;
         iter_desc desc = field->source;
         memmove(desc.dims + 1, desc.dims, sizeof(int64_t) * (ITER_MAX_DIMS - 1));
@@ -358,7 +360,7 @@ static void prepare_get(const iter_loader *loader, const iter_worker *worker, ge
 static void aim(const iter_loader *loader, const iter_batch *batch, uint32_t row, uint32_t n,
                 get_rows *out) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        const iter_field_plan *field = &loader->plan.fields[f];
+        const iter__field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of >= 0 || field->from != ITER_ROW_GET) continue;
         iter_tensor *rows = &out->rows[field->in];
         rows->desc.dims[0] = n;
@@ -369,7 +371,7 @@ static void aim(const iter_loader *loader, const iter_batch *batch, uint32_t row
     }
 }
 
-static iter_status call_get(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+static iter_status call_get(iter_loader *loader, iter__worker *worker, iter_batch *batch,
                             uint32_t row, uint32_t n, const get_rows *get, iter_error *err) {
     iter_dataset *dataset = loader->dataset;
     for (uint32_t i = 0; i < n; i++) {
@@ -397,11 +399,11 @@ static iter_status call_get(iter_loader *loader, iter_worker *worker, iter_batch
 }
 
 /* After get(): lengths, limits and steps of rows [row, row + n). */
-static void use_got(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row,
+static void use_got(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t row,
                     uint32_t n, const get_rows *get) {
     if (loader->opt.only_reads) return;
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        const iter_field_plan *field = &loader->plan.fields[f];
+        const iter__field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of >= 0 || field->from != ITER_ROW_GET) continue;
         const bool limited = loader->dataset->desc.fields[field->in].limit != 0;
         const size_t stride = iter_desc_bytes(&field->source);
@@ -409,8 +411,8 @@ static void use_got(iter_loader *loader, iter_worker *worker, iter_batch *batch,
         const int32_t *lengths = get->lengths[field->in];
         if (!field->n_made && !lengths && !limited) continue; /* it lies where it shall */
         const bool one_pack = field->n_made == 1 && field->steps[0].pack && !field->variable;
-        iter_pack_sample sample = {.seed = loader->opt.seed};
-        if (one_pack) iter__activity(worker, field->steps[0].activity, batch->index[row]);
+        iter__pack_sample sample = {.seed = loader->opt.seed};
+        if (one_pack) iter__activity_set(worker, field->steps[0].activity, batch->index[row]);
         for (uint32_t i = 0; i < n; i++, in += stride) {
             if (iter__row_failed(batch, row + i)) continue;
             if (lengths && (lengths[i] < 0 || lengths[i] > field->source.capacity)) {
@@ -422,8 +424,8 @@ static void use_got(iter_loader *loader, iter_worker *worker, iter_batch *batch,
             if (one_pack) {
                 sample.position = batch->position[row + i];
                 sample.epoch = batch->row_epoch[row + i];
-                iter__pack.run(field->steps[0].pack, in, row_target(batch, field, row + i), &sample,
-                               worker->scratch, NULL);
+                iter__packer.run(field->steps[0].pack, in, row_target(batch, field, row + i),
+                                 &sample, worker->scratch, NULL);
             } else {
                 run_steps(loader, worker, batch, field, row + i, in, lengths ? lengths[i] : 0, NULL,
                           NULL);
@@ -432,7 +434,7 @@ static void use_got(iter_loader *loader, iter_worker *worker, iter_batch *batch,
     }
 }
 
-static void make_got(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
+static void make_got(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
                      uint32_t n) {
     get_rows get;
     prepare_get(loader, worker, &get);
@@ -462,7 +464,7 @@ static void make_got(iter_loader *loader, iter_worker *worker, iter_batch *batch
 }
 
 /* One call of a stream's next(), or of rewind() (n = 0). Loaders that share the dataset take turns. */
-static iter_status call_next(iter_loader *loader, iter_worker *worker, uint32_t n,
+static iter_status call_next(iter_loader *loader, iter__worker *worker, uint32_t n,
                              uint64_t position, const get_rows *get, uint32_t *out_n,
                              iter_error *err) {
     iter_dataset *dataset = loader->dataset;
@@ -479,7 +481,7 @@ static iter_status call_next(iter_loader *loader, iter_worker *worker, uint32_t 
     return status;
 }
 
-uint32_t iter__rows_stream(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+uint32_t iter__rows_stream(iter_loader *loader, iter__worker *worker, iter_batch *batch,
                            iter_error *err) {
     const iter_dataset_ops *ops = loader->dataset->ops;
     uint32_t made = 0;
@@ -527,14 +529,14 @@ static void fail_large(iter_loader *loader, iter_batch *batch, uint32_t first, u
     }
 }
 
-static void make_fields(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
-                        uint32_t n) {
+static void make_fields(iter_loader *loader, iter__worker *worker, iter_batch *batch,
+                        uint32_t first, uint32_t n) {
     if (loader->preload && loader->plan.needs_bytes) fail_large(loader, batch, first, n);
     if (loader->device.set.n_failed) iter__resident_fail(loader, batch, first, n);
     if (loader->plan.needs_get) make_got(loader, worker, batch, first, n);
     if (loader->opt.only_reads) return;
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        const iter_field_plan *field = &loader->plan.fields[f];
+        const iter__field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of >= 0) continue;
         switch (field->from) {
         case ITER_ROW_RESIDENT:
@@ -550,7 +552,7 @@ static void make_fields(iter_loader *loader, iter_worker *worker, iter_batch *ba
 
 static void blank_row(iter_loader *loader, iter_batch *batch, uint32_t row) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        const iter_field_plan *field = &loader->plan.fields[f];
+        const iter__field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of >= 0) continue;
         if (field->made_bytes) memset(row_target(batch, field, row), 0, field->made_bytes);
         if (field->variable) batch->lengths[f][row] = 0;
@@ -588,7 +590,7 @@ static void *take_own(iter_loader *loader, iter_batch *batch, uint32_t row) {
 static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t row, void **out_own,
                                bool *out_lacks) {
     const iter_dataset *dataset = loader->dataset;
-    const iter_preload *preload = loader->preload;
+    const iter__preload *preload = loader->preload;
     const int32_t n_extents = dataset->desc.n_extents;
     iter_extent *extents = batch->extents + (size_t)row * n_extents;
     if (!iter__dataset_locate(dataset, batch->index[row], extents)) return ITER_EINVAL;
@@ -624,9 +626,10 @@ static void note_tries(iter_failure *failure) {
     memcpy(failure->message + length, note, (size_t)n + 1);
 }
 
-static void replace_row(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t row) {
-    iter_failure why = iter__row_failure(batch, row);
-    iter_row_state state = ROW_FAILED;
+static void replace_row(iter_loader *loader, iter__worker *worker, iter_batch *batch,
+                        uint32_t row) {
+    iter_failure why = iter__row_reason(batch, row);
+    iter__row_state state = ROW_FAILED;
     for (uint32_t attempt = 1; attempt <= REPLACE_TRIES && state == ROW_FAILED; attempt++) {
         void *own = NULL;
         bool lacks = false;
@@ -636,7 +639,7 @@ static void replace_row(iter_loader *loader, iter_worker *worker, iter_batch *ba
         if (status == ITER_OK && loader->plan.needs_bytes)
             status = fetch_again(loader, batch, row, &own, &lacks);
         if (status == ITER_OK) make_fields(loader, worker, batch, row, 1);
-        state = status == ITER_OK ? iter__row_state(batch, row) : ROW_FAILED;
+        state = status == ITER_OK ? iter__row_state_get(batch, row) : ROW_FAILED;
         iter__free(own);
         if (lacks) {
             iter__row_lacks(loader, batch, row, status, "replace", "no other sample can be read");
@@ -652,10 +655,10 @@ static void replace_row(iter_loader *loader, iter_worker *worker, iter_batch *ba
     if (state != ROW_FAILED) iter__row_set(batch, row, ROW_REPLACED);
 }
 
-void iter__rows_mend(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
+void iter__rows_mend(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
                      uint32_t n) {
     for (uint32_t row = first; row < first + n; row++) {
-        if (iter__row_state(batch, row) != ROW_FAILED) continue;
+        if (iter__row_state_get(batch, row) != ROW_FAILED) continue;
         if (loader->opt.on_error == ITER_ON_ERROR_REPLACE) {
             replace_row(loader, worker, batch, row);
         } else if (loader->opt.on_error == ITER_ON_ERROR_BLANK) {
@@ -666,12 +669,12 @@ void iter__rows_mend(iter_loader *loader, iter_worker *worker, iter_batch *batch
 
 /* Rows whose bytes are there, but for some that are to be read once more. Other workers may read a
  * frame at the same time, so what is read once more of one gets memory of its own. */
-static void make_read(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
+static void make_read(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
                       uint32_t n) {
     const bool shared = loader->io.frames != NULL;
     uint32_t row = first; /* the first that is not made */
     for (uint32_t i = first; i < first + n; i++) {
-        if (iter__row_state(batch, i) != ROW_MISSING) continue;
+        if (iter__row_state_get(batch, i) != ROW_MISSING) continue;
         if (!shared) {
             settle_row(loader, worker, batch, i);
             continue;
@@ -689,7 +692,7 @@ static void make_read(iter_loader *loader, iter_worker *worker, iter_batch *batc
     if (first + n > row) make_fields(loader, worker, batch, row, first + n - row);
 }
 
-void iter__rows_make(iter_loader *loader, iter_worker *worker, iter_batch *batch, uint32_t first,
+void iter__rows_make(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
                      uint32_t n) {
     worker->alloc_refused = iter__alloc_refused();
     if (loader->plan.needs_bytes && !loader->preload)

@@ -69,7 +69,7 @@ static void sweep(const char *folder, const char *keep) {
     if (dir) closedir(dir);
 }
 
-static iter_status open_file(iter_shared *s, iter_error *err) {
+static iter_status open_file(iter__shared *s, iter_error *err) {
     char reason[128];
     struct stat file;
     s->fd = open(s->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -85,7 +85,7 @@ static iter_status open_file(iter_shared *s, iter_error *err) {
 
 /* ---- Who fills it ---------------------------------------------------------------------------- */
 
-static lock_state state_of(const iter_shared *s, const header *wanted) {
+static lock_state state_of(const iter__shared *s, const header *wanted) {
     header found;
     struct stat file;
     if (!has_name(s->fd, s->path)) return LOCK_LOST;
@@ -97,7 +97,7 @@ static lock_state state_of(const iter_shared *s, const header *wanted) {
 }
 
 /* A shared lock if it is ready, an exclusive one if this process is to fill it. */
-static lock_state take_lock(const iter_shared *s, const header *wanted) {
+static lock_state take_lock(const iter__shared *s, const header *wanted) {
     lock_state state = LOCK_BUSY;
     if (flock(s->fd, LOCK_SH | LOCK_NB) == 0) state = state_of(s, wanted);
     if (state != LOCK_FILL) return state;
@@ -109,7 +109,7 @@ static lock_state take_lock(const iter_shared *s, const header *wanted) {
 }
 
 /* What changes while somebody fills it. */
-static uint64_t sign_of_life(const iter_shared *s) {
+static uint64_t sign_of_life(const iter__shared *s) {
     header found;
     struct stat file;
     if (fstat(s->fd, &file) != 0) return 0;
@@ -124,7 +124,7 @@ static int64_t now_ms(void) {
 }
 
 /* Opens the file until it has a lock on the one that has the name. */
-static iter_status open_locked(iter_shared *s, const header *wanted, int patience_ms,
+static iter_status open_locked(iter__shared *s, const header *wanted, int patience_ms,
                                iter_error *err) {
     const struct timespec pause = {.tv_nsec = (POLL_MS * 1000 + getpid() % 1000) * 1000};
     uint64_t seen = 0;
@@ -172,7 +172,7 @@ static int take_room(int fd, off_t bytes) {
     return 0;
 }
 
-static bool map_to_fill(iter_shared *s, const header *wanted) {
+static bool map_to_fill(iter__shared *s, const header *wanted) {
     s->map = mmap(NULL, HEADER + s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
     if (s->map == MAP_FAILED) return false;
     header *begin = (header *)s->map;
@@ -183,7 +183,7 @@ static bool map_to_fill(iter_shared *s, const header *wanted) {
 }
 
 /* Pages are entered before the mapping may be written: else each would be copied. */
-static bool map_ready(iter_shared *s) {
+static bool map_ready(iter__shared *s) {
     const size_t bytes = HEADER + s->bytes;
     s->map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_POPULATE | MAP_NORESERVE, s->fd, 0);
     if (s->map == MAP_FAILED) return false;
@@ -192,7 +192,7 @@ static bool map_ready(iter_shared *s) {
     return false;
 }
 
-static iter_status give_up(iter_shared *s, const char *what, int error, iter_error *err) {
+static iter_status give_up(iter__shared *s, const char *what, int error, iter_error *err) {
     char reason[128];
     iter__fail(err, ITER_EUNSUPPORTED, "%s: %s %zu bytes: %s", s->path, what, s->bytes,
                iter__os_error(error, reason, sizeof(reason)));
@@ -202,10 +202,10 @@ static iter_status give_up(iter_shared *s, const char *what, int error, iter_err
     return ITER_EUNSUPPORTED;
 }
 
-iter_status iter__shared_open(iter_shared *out, const char *folder, const uint64_t identity[2],
+iter_status iter__shared_open(iter__shared *out, const char *folder, const uint64_t identity[2],
                               size_t bytes, int patience_ms, iter_error *err) {
     const header wanted = {.magic = MAGIC, .identity = {identity[0], identity[1]}, .bytes = bytes};
-    *out = (iter_shared){.bytes = bytes, .process = getpid()};
+    *out = (iter__shared){.bytes = bytes, .process = getpid()};
     if (snprintf(out->path, sizeof(out->path), "%s/" NAME_ALL "%016llx%016llx", folder,
                  (unsigned)geteuid(), (unsigned long long)identity[0],
                  (unsigned long long)identity[1]) >= (int)sizeof(out->path))
@@ -223,12 +223,12 @@ iter_status iter__shared_open(iter_shared *out, const char *folder, const uint64
     return ITER_OK;
 }
 
-void iter__shared_progress(const iter_shared *shared, uint64_t bytes) {
+void iter__shared_progress(const iter__shared *shared, uint64_t bytes) {
     if (shared->memory && shared->must_fill)
         atomic_fetch_add(&((header *)shared->map)->progress, bytes);
 }
 
-iter_status iter__shared_publish(iter_shared *s, iter_error *err) {
+iter_status iter__shared_publish(iter__shared *s, iter_error *err) {
     atomic_store(&((header *)s->map)->ready, 1);
     s->must_fill = false;
     munmap(s->map, HEADER + s->bytes);
@@ -243,14 +243,14 @@ iter_status iter__shared_publish(iter_shared *s, iter_error *err) {
     return iter__fail(err, ITER_ENOMEM, "%s: cannot map %zu bytes", s->path, s->bytes);
 }
 
-void iter__shared_withdraw(iter_shared *s) {
+void iter__shared_withdraw(iter__shared *s) {
     s->must_fill = false;
     remove_name(s->fd, s->path);
     flock(s->fd, LOCK_UN);
 }
 
 /* A child of fork() has its parent's lock, which it must leave as it is. */
-void iter__shared_close(iter_shared *s) {
+void iter__shared_close(iter__shared *s) {
     if (!s->memory) return;
     munmap(s->map, HEADER + s->bytes);
     if (s->process == getpid() && flock(s->fd, LOCK_EX | LOCK_NB) == 0) remove_name(s->fd, s->path);

@@ -20,7 +20,7 @@
 #define ITER_SHARED_FOLDER "/dev/shm"
 #define ITER_SHARED_PATH   256
 
-typedef struct iter_shared {
+typedef struct iter__shared {
     uint8_t *memory; /* [bytes] on a page of its own; NULL = not open */
     size_t bytes;
     bool must_fill; /* this process fills it, then calls iter__shared_publish() */
@@ -28,7 +28,7 @@ typedef struct iter_shared {
     pid_t process; /* that opened it */
     uint8_t *map;
     char path[ITER_SHARED_PATH];
-} iter_shared;
+} iter__shared;
 
 /*
  * Opens the memory of this identity, or makes it. Waits while another process fills it, as long as that
@@ -38,19 +38,19 @@ typedef struct iter_shared {
  *
  * Errors: EUNSUPPORTED with the reason, a lack of shared memory too; then nothing is open.
  */
-iter_status iter__shared_open(iter_shared *out, const char *folder, const uint64_t identity[2],
+iter_status iter__shared_open(iter__shared *out, const char *folder, const uint64_t identity[2],
                               size_t bytes, int patience_ms, iter_error *err);
 
 /* Says that more was filled; any thread of the process that fills. */
-void iter__shared_progress(const iter_shared *shared, uint64_t bytes);
+void iter__shared_progress(const iter__shared *shared, uint64_t bytes);
 
 /* The memory is whole: others may use it, and it is mapped anew. Errors: ENOMEM; then it is closed. */
-iter_status iter__shared_publish(iter_shared *shared, iter_error *err);
+iter_status iter__shared_publish(iter__shared *shared, iter_error *err);
 
 /* The memory is whole, and nobody else may use it. */
-void iter__shared_withdraw(iter_shared *shared);
+void iter__shared_withdraw(iter__shared *shared);
 
 /* Does nothing if it is not open. Memory that was not published is removed. */
-void iter__shared_close(iter_shared *shared);
+void iter__shared_close(iter__shared *shared);
 
 #endif

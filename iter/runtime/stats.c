@@ -33,7 +33,7 @@ static void read_workers(iter_loader *loader, iter_loader_stats *out,
     out->n_workers = loader->n_workers;
     const int32_t n = loader->n_workers > 0 ? loader->n_workers : 1;
     for (int32_t i = 0; i < n; i++) {
-        const iter_worker *worker = &loader->workers[i];
+        const iter__worker *worker = &loader->workers[i];
         iter_worker_stats *stats = &out->workers[i];
         stats->busy_ns = LOAD(worker->busy_ns);
         stats->wait_bytes_ns = LOAD(worker->wait_bytes_ns);

@@ -26,7 +26,7 @@ typedef struct said {
 
 /* next() is late: says so, unless it has returned meanwhile or its batch was said before. */
 static void look(iter_loader *loader, int64_t since, said *last) {
-    iter_watch *watch = &loader->watch;
+    iter__watch *watch = &loader->watch;
     iter_stall stall;
     pthread_mutex_lock(&loader->lock);
     const bool waits = atomic_load_explicit(&watch->waiting_since, memory_order_relaxed) == since &&
@@ -56,7 +56,7 @@ static void look(iter_loader *loader, int64_t since, said *last) {
 
 static void *watch_main(void *arg) {
     iter_loader *loader = arg;
-    iter_watch *watch = &loader->watch;
+    iter__watch *watch = &loader->watch;
     const int64_t limit = loader->opt.stall_ms * 1000000;
     said last = {.since_ns = 0};
     pthread_mutex_lock(&watch->lock);
@@ -86,7 +86,7 @@ static void *watch_main(void *arg) {
 /* ---- Its life -------------------------------------------------------------------------------- */
 
 iter_status iter__watch_start(iter_loader *loader, iter_error *err) {
-    iter_watch *watch = &loader->watch;
+    iter__watch *watch = &loader->watch;
     if (!loader->opt.stall_ms) return ITER_OK;
     char name[32];
     snprintf(name, sizeof(name), "iter%u-watch", loader->number);
@@ -114,7 +114,7 @@ void iter__watch_cancel(iter_loader *loader) {
 }
 
 iter_status iter__watch_stop(iter_loader *loader, iter_error *err) {
-    iter_watch *watch = &loader->watch;
+    iter__watch *watch = &loader->watch;
     pthread_mutex_lock(&loader->lock);
     const bool running = watch->running;
     watch->running = false;

@@ -19,19 +19,19 @@ _Thread_local const iter_loader *iter__in_callback_of;
 
 static void copy_lengths(const iter_loader *loader, iter_batch *batch) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        const iter_field_plan *field = &loader->plan.fields[f];
+        const iter__field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of < 0) continue;
         memcpy(batch->memory + field->slot_offset, batch->lengths[field->lengths_of],
                4 * (size_t)batch->info.n_rows);
     }
 }
 
-static iter_status run_batch_stages(iter_loader *loader, iter_worker *worker, iter_batch *batch) {
+static iter_status run_batch_stages(iter_loader *loader, iter__worker *worker, iter_batch *batch) {
     iter_batch_view views[ITER_MAX_OUT];
     const bool collates = loader->opt.collate != NULL;
     iter__error_clear(&batch->error);
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
-        const iter_field_plan *field = &loader->plan.fields[f];
+        const iter__field_plan *field = &loader->plan.fields[f];
         if (!collates && field->n_batch_steps == 0) continue;
         iter_batch_view *view = &views[f];
         *view = (iter_batch_view){.tensor = batch->tensors[f],
@@ -40,7 +40,7 @@ static iter_status run_batch_stages(iter_loader *loader, iter_worker *worker, it
                                   .lengths = batch->lengths[f],
                                   .scratch = worker->batch_scratch};
         for (int32_t i = 0; i < field->n_batch_steps; i++) {
-            const iter_stage *stage = field->batch_steps[i].stage;
+            const iter__stage *stage = field->batch_steps[i].stage;
             const iter_status status = stage->ops->apply_batch(stage->options, view, &batch->error);
             if (status < 0) {
                 return iter__fail_in(&batch->error, status, "%s (batch %llu of epoch %u)",
@@ -64,7 +64,7 @@ static iter_status run_batch_stages(iter_loader *loader, iter_worker *worker, it
 /* A stream's batch tells how long it became. True when there is no batch at all: the stream had
  * ended. */
 static bool settle_stream(iter_loader *loader, iter_batch *batch) {
-    iter_opener *opener = &loader->opener;
+    iter__opener *opener = &loader->opener;
     opener->stream_busy = false;
     if (batch->dropped) return false;
     const uint32_t n = batch->info.n_rows;
@@ -104,16 +104,16 @@ static bool shows_chunks(const iter_batch *batch) {
 }
 
 static void profile_batch(const iter_batch *batch, int64_t start, int64_t end) {
-    iter_profile_record record = iter__profile_span(batch, PROFILE_BATCH, start, end);
+    iter__profile_record record = iter__profile_span(batch, PROFILE_BATCH, start, end);
     record.chunk = atomic_load_explicit(&batch->n_chunks, memory_order_relaxed);
     record.flows = shows_chunks(batch) ? FLOW_TO_BATCH : 0;
     iter__profile_put(&record);
 }
 
-void iter__profile_chunk(const iter_chunk *chunk, uint32_t n_rows, bool ends, int64_t start,
+void iter__profile_chunk(const iter__chunk *chunk, uint32_t n_rows, bool ends, int64_t start,
                          int64_t end) {
     const iter_batch *batch = chunk->batch;
-    iter_profile_record record = iter__profile_span(batch, batch->loader->stage_name, start, end);
+    iter__profile_record record = iter__profile_span(batch, batch->loader->stage_name, start, end);
     record.chunk = (uint32_t)(chunk - batch->chunks);
     if (ends) {
         record.flows =
@@ -123,7 +123,7 @@ void iter__profile_chunk(const iter_chunk *chunk, uint32_t n_rows, bool ends, in
     iter__profile_put(&record);
 }
 
-void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batch,
+void iter__chunk_done(iter_loader *loader, iter__worker *worker, iter_batch *batch,
                       uint32_t n_chunks) {
     /* acq_rel: who ends the batch has seen every row of it. */
     if (atomic_fetch_sub_explicit(&batch->chunks_left, n_chunks, memory_order_acq_rel) != n_chunks)
@@ -133,7 +133,7 @@ void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batc
     if (batch->status >= 0 && !dropped && !loader->opt.only_reads) {
         const int64_t start = iter__now_ns();
         iter__activity_of(worker, batch, start);
-        iter__activity(worker, ACTIVITY_BATCH, ITER_UNKNOWN);
+        iter__activity_set(worker, ACTIVITY_BATCH, ITER_UNKNOWN);
         copy_lengths(loader, batch);
         const iter_status status = run_batch_stages(loader, worker, batch);
         if (status < 0) batch->status = status;
@@ -146,7 +146,7 @@ void iter__chunk_done(iter_loader *loader, iter_worker *worker, iter_batch *batc
     publish(loader, batch);
 }
 
-static void make_stream_rows(iter_loader *loader, iter_worker *worker, iter_batch *batch) {
+static void make_stream_rows(iter_loader *loader, iter__worker *worker, iter_batch *batch) {
     batch->error.message[0] = 0;
     const uint32_t n = iter__rows_stream(loader, worker, batch, &batch->error);
     if (batch->status < 0 && !batch->error.message[0]) {
@@ -160,7 +160,7 @@ static void make_stream_rows(iter_loader *loader, iter_worker *worker, iter_batc
 
 /* The chunk's bytes by the size of its samples: those that its worker made, and that came from memory
  * where all of the set lies there. */
-static void count_bytes(iter_loader *loader, iter_worker *worker, const iter_chunk *chunk) {
+static void count_bytes(iter_loader *loader, iter__worker *worker, const iter__chunk *chunk) {
     const iter_description *desc = &loader->dataset->desc;
     uint64_t bytes = 0;
     if (loader->plan.has_set || desc->n_extents == 0) return; /* there are none */
@@ -178,7 +178,7 @@ static void count_bytes(iter_loader *loader, iter_worker *worker, const iter_chu
                                   memory_order_relaxed);
 }
 
-void iter__chunk_work(iter_loader *loader, iter_worker *worker, iter_chunk *chunk) {
+void iter__chunk_work(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
     iter_batch *batch = chunk->batch;
     const uint32_t n_rows = chunk->n - chunk->n_made; /* the others were made as they were read */
     const iter_loader *outer = iter__in_callback_of;
@@ -202,13 +202,13 @@ void iter__chunk_work(iter_loader *loader, iter_worker *worker, iter_chunk *chun
     atomic_fetch_add_explicit(&worker->chunks, 1, memory_order_relaxed);
     iter__chunk_done(loader, worker, batch, 1);
     iter__activity_of(worker, NULL, start + (int64_t)spent);
-    iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
+    iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
     iter__in_callback_of = outer;
 }
 
 /* ---- What a worker needs --------------------------------------------------------------------- */
 
-static uint32_t staging_rows(const iter_plan *plan, const iter_layout *layout) {
+static uint32_t staging_rows(const iter__plan *plan, const iter__layout *layout) {
     const size_t row = plan->stage_row_bytes;
     const uint32_t most = layout->chunk_rows;
     if (row == 0) return most;
@@ -217,7 +217,7 @@ static uint32_t staging_rows(const iter_plan *plan, const iter_layout *layout) {
 }
 
 /* Parts of a worker's block, in order; base NULL only counts. */
-static size_t lay_out(const iter_plan *plan, const iter_layout *layout, iter_worker *worker,
+static size_t lay_out(const iter__plan *plan, const iter__layout *layout, iter__worker *worker,
                       uint8_t *base) {
     const uint32_t rows = staging_rows(plan, layout);
     size_t at = 0;
@@ -239,7 +239,7 @@ static size_t lay_out(const iter_plan *plan, const iter_layout *layout, iter_wor
     return at;
 }
 
-size_t iter__worker_bytes(const iter_plan *plan, const iter_layout *layout) {
+size_t iter__worker_bytes(const iter__plan *plan, const iter__layout *layout) {
     return lay_out(plan, layout, NULL, NULL);
 }
 
@@ -248,14 +248,14 @@ static iter_status start_state(const iter_ops *ops, void **out, iter_error *err)
     return *out ? ITER_OK : iter__fail(err, ITER_ENOMEM, "%s: no memory for its state", ops->name);
 }
 
-static iter_status start_transforms(iter_worker *worker, iter_error *err) {
-    const iter_plan *plan = &worker->loader->plan;
+static iter_status start_transforms(iter__worker *worker, iter_error *err) {
+    const iter__plan *plan = &worker->loader->plan;
     if (plan->n_states == 0) return ITER_OK;
     worker->transform_states = iter__alloc((size_t)plan->n_states, sizeof(void *));
     if (!worker->transform_states) return iter__fail(err, ITER_ENOMEM, "worker: out of memory");
     for (int32_t f = 0; f < plan->n_fields; f++) {
         for (int32_t s = 0; s < plan->fields[f].n_steps; s++) {
-            const iter_step *step = &plan->fields[f].steps[s];
+            const iter__step *step = &plan->fields[f].steps[s];
             if (step->pack) continue;
             const iter_transform_ops *ops = step->stage->ops;
             void *state;
@@ -272,7 +272,7 @@ static iter_status start_transforms(iter_worker *worker, iter_error *err) {
     return ITER_OK;
 }
 
-static iter_status start_decoders(iter_worker *worker, iter_error *err) {
+static iter_status start_decoders(iter__worker *worker, iter_error *err) {
     const iter_description *desc = &worker->loader->dataset->desc;
     for (int32_t f = 0; f < desc->n_fields; f++) {
         const iter_decoder_ops *ops = desc->fields[f].decoder;
@@ -292,7 +292,7 @@ static iter_status start_decoders(iter_worker *worker, iter_error *err) {
     return ITER_OK;
 }
 
-iter_status iter__worker_start(iter_worker *worker, iter_error *err) {
+iter_status iter__worker_start(iter__worker *worker, iter_error *err) {
     iter_loader *loader = worker->loader;
     const size_t bytes = iter__worker_bytes(&loader->plan, &loader->layout);
     worker->memory = iter__alloc(1, bytes);
@@ -303,33 +303,33 @@ iter_status iter__worker_start(iter_worker *worker, iter_error *err) {
     return start_decoders(worker, err);
 }
 
-iter_status iter__worker_begin(iter_worker *worker, iter_error *err) {
+iter_status iter__worker_begin(iter__worker *worker, iter_error *err) {
     const iter_dataset *dataset = worker->loader->dataset;
     if (!dataset->ops || !dataset->ops->start || worker->begun) return ITER_OK;
     const iter_loader *outer = iter__in_callback_of;
     iter__in_callback_of = worker->loader;
     iter__activity_begins(worker, ACTIVITY_GET, ITER_UNKNOWN);
     const iter_status status = dataset->ops->start(dataset->user, &worker->user_state, err);
-    iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
+    iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
     iter__in_callback_of = outer;
     if (status < 0) return iter__fail_in(err, status, "%s: start", dataset->name);
     worker->begun = true;
     return ITER_OK;
 }
 
-void iter__worker_end(iter_worker *worker) {
+void iter__worker_end(iter__worker *worker) {
     const iter_dataset *dataset = worker->loader->dataset;
     if (worker->begun) dataset->ops->stop(dataset->user, worker->user_state);
     worker->begun = false;
 }
 
-void iter__worker_stop(iter_worker *worker) {
+void iter__worker_stop(iter__worker *worker) {
     const iter_loader *loader = worker->loader;
-    const iter_plan *plan = &loader->plan;
+    const iter__plan *plan = &loader->plan;
     iter__pictures_free(worker);
     for (int32_t f = 0; worker->transform_states && f < plan->n_fields; f++) {
         for (int32_t s = 0; s < plan->fields[f].n_steps; s++) {
-            const iter_step *step = &plan->fields[f].steps[s];
+            const iter__step *step = &plan->fields[f].steps[s];
             void *state = step->pack ? NULL : worker->transform_states[step->state];
             if (!state) continue;
             if (step->stage->ops->stop) step->stage->ops->stop(state);

@@ -14,14 +14,14 @@
 #include "iter/core/error.h"
 #include "iter/runtime/runtime.h"
 
-static bool claim(iter_chunk *chunk, int from) {
+static bool claim(iter__chunk *chunk, int from) {
     int expected = from;
     return atomic_load_explicit(&chunk->state, memory_order_relaxed) == from &&
            atomic_compare_exchange_strong(&chunk->state, &expected, CHUNK_CLAIMED);
 }
 
 /* A chunk of `batch` in state `from`, claimed; or NULL. */
-static iter_chunk *claim_of(iter_batch *batch, int from) {
+static iter__chunk *claim_of(iter_batch *batch, int from) {
     const uint32_t n = atomic_load_explicit(&batch->n_chunks, memory_order_relaxed);
     for (uint32_t c = 0; c < n; c++) {
         if (claim(&batch->chunks[c], from)) return &batch->chunks[c];
@@ -30,11 +30,11 @@ static iter_chunk *claim_of(iter_batch *batch, int from) {
 }
 
 /* The same over all opened batches, oldest first. loader.lock held. */
-static iter_chunk *claim_any(iter_loader *loader, int from) {
+static iter__chunk *claim_any(iter_loader *loader, int from) {
     for (uint32_t i = 0; i < loader->queue_count; i++) {
         iter_batch *batch = iter__queue_at(loader, i)->batch;
         if (!batch || batch->state != BATCH_OPEN) continue;
-        iter_chunk *chunk = claim_of(batch, from);
+        iter__chunk *chunk = claim_of(batch, from);
         if (chunk) return chunk;
     }
     return NULL;
@@ -62,9 +62,9 @@ static bool lacks_slot(iter_loader *loader) {
 
 /* Claims what to do next, opening batches on the way. loader.lock held, released while opening. *out_new: its reads are to
  * be issued. */
-static iter_chunk *find(iter_loader *loader, iter_worker *worker, bool may_issue, bool *out_new) {
+static iter__chunk *find(iter_loader *loader, iter__worker *worker, bool may_issue, bool *out_new) {
     for (;;) {
-        iter_chunk *chunk = NULL;
+        iter__chunk *chunk = NULL;
         *out_new = false;
         if (iter__is_canceled(loader)) return NULL;
         const bool ahead = iter__io_reads_ahead(loader);
@@ -87,7 +87,7 @@ static iter_chunk *find(iter_loader *loader, iter_worker *worker, bool may_issue
 }
 
 /* More for others to do: wakes one, who may wake the next. loader.lock held. */
-static void share_work(iter_loader *loader, const iter_chunk *chunk) {
+static void share_work(iter_loader *loader, const iter__chunk *chunk) {
     if (!loader->sleepers) return;
     const bool rest = atomic_load_explicit(&chunk->batch->n_chunks, memory_order_relaxed) > 1;
     if (rest || 2 * loader->n_free >= loader->layout.n_slots ||
@@ -97,14 +97,14 @@ static void share_work(iter_loader *loader, const iter_chunk *chunk) {
 
 /* With loader.lock held: true when the caller is to wait in the source, as the only reader. */
 static bool become_reader(iter_loader *loader) {
-    iter_io *io = &loader->io;
+    iter__io *io = &loader->io;
     bool expected = false;
     return io->async && atomic_load(&io->pending) > 0 &&
            atomic_compare_exchange_strong(&io->reading, &expected, true);
 }
 
 /* A wait that ends now, for bytes or for a slot; `name` is the profiler's. */
-static void count(iter_worker *worker, uint32_t name, int64_t since) {
+static void count(iter__worker *worker, uint32_t name, int64_t since) {
     const int64_t now = iter__now_ns();
     const unsigned long long ns = (unsigned long long)(now - since);
     atomic_fetch_add_explicit(name == PROFILE_WAIT_BYTES ? &worker->wait_bytes_ns
@@ -113,11 +113,11 @@ static void count(iter_worker *worker, uint32_t name, int64_t since) {
     if (name == PROFILE_WAIT_DEVICE)
         atomic_fetch_add_explicit(&worker->loader->device.wait_ns, ns, memory_order_relaxed);
     if (!iter__profiling()) return;
-    iter__profile_put(&(iter_profile_record){.name = name,
-                                             .type = ITER_PROFILE_SPAN,
-                                             .loader = worker->loader->number,
-                                             .start_ns = since,
-                                             .duration_ns = now - since});
+    iter__profile_put(&(iter__profile_record){.name = name,
+                                              .type = ITER_PROFILE_SPAN,
+                                              .loader = worker->loader->number,
+                                              .start_ns = since,
+                                              .duration_ns = now - since});
 }
 
 /* Sleeps until something happens after `happened` was read. loader.lock held, released meanwhile. */
@@ -130,10 +130,10 @@ static void sleep_locked(iter_loader *loader, unsigned happened) {
     loader->sleepers--;
 }
 
-iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sleep,
-                          int64_t timeout_ns) {
+iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_sleep,
+                           int64_t timeout_ns) {
     bool is_new = false, may_issue = true;
-    iter_chunk *chunk = worker->current ? claim_of(worker->current, CHUNK_READY) : NULL;
+    iter__chunk *chunk = worker->current ? claim_of(worker->current, CHUNK_READY) : NULL;
     unsigned releases = 0, happened = 0;
     for (;;) {
         if (!chunk) {
@@ -173,27 +173,27 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
     if (become_reader(loader)) {
         pthread_mutex_unlock(&loader->lock);
         iter__activity_of(worker, NULL, start);
-        iter__activity(worker, ACTIVITY_WAIT_BYTES, ITER_UNKNOWN);
+        iter__activity_set(worker, ACTIVITY_WAIT_BYTES, ITER_UNKNOWN);
         iter__io_wait(loader, worker, timeout_ns);
-        iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
+        iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
         count(worker, PROFILE_WAIT_BYTES, start);
         return ITER_WORK_WAITED;
     }
     if (lacks_slot(loader) && !loader->device.awaited) {
         iter__activity_of(worker, NULL, start);
-        iter__activity(worker, ACTIVITY_WAIT_SLOT, ITER_UNKNOWN);
+        iter__activity_set(worker, ACTIVITY_WAIT_SLOT, ITER_UNKNOWN);
         iter__slots_await(loader, timeout_ns);
         pthread_mutex_unlock(&loader->lock);
-        iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
+        iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
         count(worker, PROFILE_WAIT_DEVICE, start);
         return ITER_WORK_WAITED;
     }
     if (may_sleep) {
         const bool bytes = atomic_load(&loader->io.pending) > 0;
         iter__activity_of(worker, NULL, start);
-        iter__activity(worker, bytes ? ACTIVITY_WAIT_BYTES : ACTIVITY_WAIT_SLOT, ITER_UNKNOWN);
+        iter__activity_set(worker, bytes ? ACTIVITY_WAIT_BYTES : ACTIVITY_WAIT_SLOT, ITER_UNKNOWN);
         sleep_locked(loader, happened);
-        iter__activity(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
+        iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
         count(worker, bytes ? PROFILE_WAIT_BYTES : PROFILE_WAIT_SLOT, start);
     }
     pthread_mutex_unlock(&loader->lock);
@@ -203,7 +203,7 @@ iter_work iter__work_once(iter_loader *loader, iter_worker *worker, bool may_sle
 /* ---- Threads --------------------------------------------------------------------------------- */
 
 /* At the end no read of this thread may be in flight: it would die with the thread. */
-static void drain(iter_loader *loader, iter_worker *worker) {
+static void drain(iter_loader *loader, iter__worker *worker) {
     while (atomic_load(&loader->io.pending) > 0) {
         bool expected = false;
         if (atomic_compare_exchange_strong(&loader->io.reading, &expected, true)) {
@@ -216,7 +216,7 @@ static void drain(iter_loader *loader, iter_worker *worker) {
 }
 
 /* The last thread out of a loader that nobody waits for any more takes the loader with it. */
-static void leave(iter_loader *loader, iter_worker *worker) {
+static void leave(iter_loader *loader, iter__worker *worker) {
     pthread_mutex_lock(&loader->lock);
     worker->gone = true;
     loader->n_gone++;
@@ -227,7 +227,7 @@ static void leave(iter_loader *loader, iter_worker *worker) {
 }
 
 static void *worker_main(void *arg) {
-    iter_worker *worker = arg;
+    iter__worker *worker = arg;
     iter_loader *loader = worker->loader;
     iter_error error = {.status = ITER_OK};
     char track[ITER_PROFILE_TRACK];
@@ -268,7 +268,7 @@ iter_status iter__workers_make(iter_loader *loader, iter_error *err) {
 
 iter_status iter__workers_run(iter_loader *loader, iter_error *err) {
     for (int32_t i = 0; i < loader->n_workers; i++) {
-        iter_worker *worker = &loader->workers[i];
+        iter__worker *worker = &loader->workers[i];
         char name[32];
         snprintf(name, sizeof(name), "iter%u-w%d", loader->number, i);
         const int failed = iter__thread_start(&worker->thread, name, worker_main, worker);

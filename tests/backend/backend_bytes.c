@@ -71,10 +71,10 @@ static void test_lookups(void) {
 /* The bytes 0 to 255 through a chain of stages that are folded. */
 static iter_status folded(const char *text, uint64_t position, uint8_t out[256], iter_error *err) {
     const iter_desc in = {ITER_U8, 1, {256}, 0, ""};
-    const iter_pack_sample sample = {SEED, position, (uint32_t)(position / 3)};
-    const iter_stage *stages[8];
+    const iter__pack_sample sample = {SEED, position, (uint32_t)(position / 3)};
+    const iter__stage *stages[8];
     iter_chain *chain = NULL;
-    iter_pack *pack = NULL;
+    iter__pack *pack = NULL;
     iter_desc desc;
     size_t bytes = 0;
     uint8_t ramp[256];
@@ -85,13 +85,13 @@ static iter_status folded(const char *text, uint64_t position, uint8_t out[256],
     const int32_t n = iter__chain_n_stages(chain);
     for (int32_t i = 0; i < n; i++)
         stages[i] = iter__chain_stage(chain, i);
-    status = iter__pack.create(&in, stages, n, &pack, &desc, &bytes, err);
+    status = iter__packer.create(&in, stages, n, &pack, &desc, &bytes, err);
     if (status == ITER_OK) {
         void *scratch = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
         EXPECT_EQ(iter_desc_bytes(&desc), 256);
-        iter__pack.run(pack, ramp, out, &sample, scratch, NULL);
+        iter__packer.run(pack, ramp, out, &sample, scratch, NULL);
         free(scratch);
-        iter__pack.destroy(pack);
+        iter__packer.destroy(pack);
     }
     iter_chain_unref(chain);
     return status;
@@ -165,7 +165,7 @@ static void test_refusals(void) {
     iter_error err = {0};
     iter_desc out;
     size_t scratch;
-    const iter_stage *stage;
+    const iter__stage *stage;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         iter_chain *chain = one_stage(cases[i].chain, &stage);
         EXPECT_ERROR(stage->ops->plan(stage->options, &u8, &out, &scratch, &err), ITER_EINVAL, &err,

@@ -14,7 +14,7 @@
 #include "tests/support/fake_kernels.h"
 #include "tests/support/pack_rows.h"
 
-static iter_device *device;
+static iter__device *device;
 
 /* ---- The device -------------------------------------------------------------------------------------------------------- */
 
@@ -25,15 +25,15 @@ static void must(CUresult result, const char *what) {
     exit(1);
 }
 
-static iter_device_address new_memory(size_t bytes) {
+static iter__device_address new_memory(size_t bytes) {
     iter_error err = {0};
-    iter_device_address memory = 0;
+    iter__device_address memory = 0;
     if (!EXPECT_OK(iter__device_alloc(device, bytes, &memory, &err), &err)) exit(1);
     return memory;
 }
 
-static void put(iter_device_address to, const void *from, size_t bytes) {
-    iter_cuda_scope scope;
+static void put(iter__device_address to, const void *from, size_t bytes) {
+    iter__cuda_scope scope;
     iter_error err = {0};
     if (!EXPECT_OK(iter__cuda_enter(device, &scope, &err), &err)) exit(1);
     must(device->cuda.cuMemcpyHtoD(to, from, bytes), "cuMemcpyHtoD");
@@ -41,8 +41,8 @@ static void put(iter_device_address to, const void *from, size_t bytes) {
 }
 
 /* Behind all launches. */
-static void take(void *to, iter_device_address from, size_t bytes) {
-    iter_cuda_scope scope;
+static void take(void *to, iter__device_address from, size_t bytes) {
+    iter__cuda_scope scope;
     iter_error err = {0};
     if (!EXPECT_OK(iter__cuda_enter(device, &scope, &err), &err)) exit(1);
     must(device->cuda.cuStreamSynchronize(device->stream), "cuStreamSynchronize");
@@ -50,8 +50,8 @@ static void take(void *to, iter_device_address from, size_t bytes) {
     iter__cuda_leave(device, &scope);
 }
 
-static void paint(iter_device_address to, size_t bytes) {
-    iter_cuda_scope scope;
+static void paint(iter__device_address to, size_t bytes) {
+    iter__cuda_scope scope;
     iter_error err = {0};
     if (!EXPECT_OK(iter__cuda_enter(device, &scope, &err), &err)) exit(1);
     must(device->cuda.cuMemsetD8Async(to, 0x5a, bytes, device->stream), "cuMemsetD8Async");
@@ -63,14 +63,14 @@ static void paint(iter_device_address to, size_t bytes) {
 
 typedef struct launch {
     const char *what;
-    iter_pack_program program;
+    iter__pack_program program;
     uint32_t n_rows;
     int n_sources;
     size_t misplaced_from, misplaced_to; /* bytes */
 } launch;
 
 static void say(const launch *test) {
-    const iter_pack_program *p = &test->program;
+    const iter__pack_program *p = &test->program;
     fprintf(stderr,
             "  %s: u8 %d x %d %s to %s %d x %d %s, %d channels, %s, %u rows of %d, from +%zu, to "
             "+%zu\n",
@@ -80,16 +80,16 @@ static void say(const launch *test) {
             test->n_rows, test->n_sources, test->misplaced_from, test->misplaced_to);
 }
 
-static void say_element(const launch *test, const iter_pack_row *rows, size_t at,
+static void say_element(const launch *test, const iter__pack_row *rows, size_t at,
                         const uint8_t *got, const uint8_t *want) {
-    const iter_pack_program *p = &test->program;
+    const iter__pack_program *p = &test->program;
     const size_t element_bytes = iter_dtype_bytes((iter_dtype)p->out_dtype);
     const size_t r = at / pack_rows_out_bytes(p);
     const int64_t element = (int64_t)(at % pack_rows_out_bytes(p) / element_bytes);
     const int64_t plane = (int64_t)p->out_height * p->out_width;
     const int64_t pixel = p->out_hwc ? element / p->channels : element % plane;
     const int c = (int)(p->out_hwc ? element % p->channels : element / plane);
-    const iter_pack_row *row = &rows[r];
+    const iter__pack_row *row = &rows[r];
     fprintf(stderr, "  row %zu, pixel %lld, %lld, channel %d: got", r,
             (long long)(pixel / p->out_width), (long long)(pixel % p->out_width), c);
     const size_t from = at / element_bytes * element_bytes;
@@ -105,7 +105,7 @@ static void say_element(const launch *test, const iter_pack_row *rows, size_t at
             row->x_high, row->pad, row->n_cuts);
 }
 
-static int compare(const launch *test, const iter_pack_row *rows, const uint8_t *got,
+static int compare(const launch *test, const iter__pack_row *rows, const uint8_t *got,
                    const uint8_t *want, size_t bytes) {
     if (EXPECT(memcmp(got, want, bytes) == 0)) return 1;
     say(test);
@@ -120,8 +120,8 @@ static int compare(const launch *test, const iter_pack_row *rows, const uint8_t 
 /* Bytes before and behind the output stay what they were. */
 #define MARGIN 64
 
-static int run_rows(const launch *test, const iter_pack_row *rows) {
-    const iter_pack_program *p = &test->program;
+static int run_rows(const launch *test, const iter__pack_row *rows) {
+    const iter__pack_program *p = &test->program;
     const size_t in_bytes = pack_rows_in_bytes(p) * (size_t)test->n_sources;
     const size_t out_bytes = pack_rows_out_bytes(p) * test->n_rows;
     const size_t all_bytes = out_bytes + 2 * MARGIN + test->misplaced_to;
@@ -132,14 +132,14 @@ static int run_rows(const launch *test, const iter_pack_row *rows) {
     uint8_t *const place = want + MARGIN + test->misplaced_to;
     memset(want, 0x5a, all_bytes);
     pack_rows(p, in, rows, place, test->n_rows);
-    const iter_device_address from = new_memory(in_bytes + test->misplaced_from),
-                              to = new_memory(all_bytes),
-                              at = new_memory(sizeof(*rows) * test->n_rows);
+    const iter__device_address from = new_memory(in_bytes + test->misplaced_from),
+                               to = new_memory(all_bytes),
+                               at = new_memory(sizeof(*rows) * test->n_rows);
     put(from + test->misplaced_from, in, in_bytes);
     put(at, rows, sizeof(*rows) * test->n_rows);
     paint(to, all_bytes);
-    const iter_device_pack pack = {p, from + test->misplaced_from, at,
-                                   to + MARGIN + test->misplaced_to, test->n_rows};
+    const iter__device_pack_args pack = {p, from + test->misplaced_from, at,
+                                         to + MARGIN + test->misplaced_to, test->n_rows};
     int ok = EXPECT_OK(iter__device_pack(device, &pack, &err), &err);
     if (!ok) say(test);
     take(got, to, all_bytes);
@@ -159,7 +159,7 @@ static int run_rows(const launch *test, const iter_pack_row *rows) {
 }
 
 static int run(const launch *test) {
-    iter_pack_row *rows = calloc(test->n_rows, sizeof(*rows));
+    iter__pack_row *rows = calloc(test->n_rows, sizeof(*rows));
     for (uint32_t r = 0; r < test->n_rows; r++)
         draw_row(&test->program, &rows[r], test->n_sources);
     const int ok = run_rows(test, rows);
@@ -209,7 +209,7 @@ static void test_values(void) {
         for (int type = 0; type < 4; type++)
             for (int kernel = 0; kernel < 2; kernel++) {
                 launch test = {.what = "values", .n_rows = 1, .n_sources = 1};
-                test.program = (iter_pack_program){
+                test.program = (iter__pack_program){
                     .in_dtype = ITER_U8,
                     .out_dtype = (int32_t)types[type],
                     .in_height = 4,
@@ -224,29 +224,29 @@ static void test_values(void) {
                     test.program.fills[0][c] = numbers[i][1];
                 }
                 test.program.n_fills = 1;
-                const iter_pack_row row = {.y_high = 4,
-                                           .x_high = test.program.out_width - 2,
-                                           .y_step = 1,
-                                           .x_step = 1,
-                                           .pad = 0};
+                const iter__pack_row row = {.y_high = 4,
+                                            .x_high = test.program.out_width - 2,
+                                            .y_step = 1,
+                                            .x_step = 1,
+                                            .pad = 0};
                 run_rows(&test, &row);
             }
 }
 
 /* ---- Shapes that are trained on --------------------------------------------------------------------------------------------- */
 
-static iter_pack_program cifar(int in_hwc, int out_hwc, iter_dtype out) {
+static iter__pack_program cifar(int in_hwc, int out_hwc, iter_dtype out) {
     static const float mean[] = {0.491f, 0.482f, 0.447f}, deviation[] = {0.247f, 0.243f, 0.261f};
-    iter_pack_program p = {.in_dtype = ITER_U8,
-                           .out_dtype = (int32_t)out,
-                           .in_height = 32,
-                           .in_width = 32,
-                           .out_height = 32,
-                           .out_width = 32,
-                           .channels = 3,
-                           .in_hwc = in_hwc,
-                           .out_hwc = out_hwc,
-                           .n_fills = 1};
+    iter__pack_program p = {.in_dtype = ITER_U8,
+                            .out_dtype = (int32_t)out,
+                            .in_height = 32,
+                            .in_width = 32,
+                            .out_height = 32,
+                            .out_width = 32,
+                            .channels = 3,
+                            .in_hwc = in_hwc,
+                            .out_hwc = out_hwc,
+                            .n_fills = 1};
     for (int c = 0; c < 3; c++) {
         p.a[c] = 1 / (255 * deviation[c]);
         p.b[c] = -mean[c] / deviation[c];
@@ -256,9 +256,9 @@ static iter_pack_program cifar(int in_hwc, int out_hwc, iter_dtype out) {
 }
 
 /* A window of 32 x 32 out of 40 x 40, mirrored or not. */
-static void crop_row(iter_pack_row *row, uint64_t source) {
+static void crop_row(iter__pack_row *row, uint64_t source) {
     const int y = draw_below(9) - 4, x = draw_below(9) - 4, mirrored = draw_below(2);
-    *row = (iter_pack_row){.source = source, .y_step = 1, .x_step = mirrored ? -1 : 1, .pad = 0};
+    *row = (iter__pack_row){.source = source, .y_step = 1, .x_step = mirrored ? -1 : 1, .pad = 0};
     row->y_offset = y;
     row->y_low = y < 0 ? -y : 0;
     row->y_high = y > 0 ? 32 - y : 32;
@@ -270,7 +270,7 @@ static void crop_row(iter_pack_row *row, uint64_t source) {
 
 static void test_shapes(uint32_t n_rows) {
     static const iter_dtype types[] = {ITER_U8, ITER_F16, ITER_BF16, ITER_F32};
-    iter_pack_row *rows = calloc(n_rows, sizeof(*rows));
+    iter__pack_row *rows = calloc(n_rows, sizeof(*rows));
     for (int i = 0; i < 16; i++) {
         launch test = {.what = "cifar", .n_rows = n_rows, .n_sources = 1000};
         test.program = cifar(i / 8, i / 4 % 2, types[i % 4]);
@@ -301,15 +301,15 @@ static void gather(size_t row_bytes, uint32_t n_rows, size_t misplaced) {
     const int n_sources = 77;
     const size_t in_bytes = row_bytes * (size_t)n_sources, out_bytes = row_bytes * n_rows;
     uint8_t *in = malloc(in_bytes), *got = malloc(out_bytes + 2 * MARGIN);
-    iter_pack_row *rows = calloc(n_rows, sizeof(*rows));
+    iter__pack_row *rows = calloc(n_rows, sizeof(*rows));
     iter_error err = {0};
     for (size_t i = 0; i < in_bytes; i++)
         in[i] = (uint8_t)draw();
     for (uint32_t r = 0; r < n_rows; r++)
         rows[r].source = (uint64_t)draw_below(n_sources);
-    const iter_device_address from = new_memory(in_bytes + misplaced),
-                              at = new_memory(sizeof(*rows) * n_rows),
-                              to = new_memory(out_bytes + 2 * MARGIN);
+    const iter__device_address from = new_memory(in_bytes + misplaced),
+                               at = new_memory(sizeof(*rows) * n_rows),
+                               to = new_memory(out_bytes + 2 * MARGIN);
     put(from + misplaced, in, in_bytes);
     put(at, rows, sizeof(*rows) * n_rows);
     paint(to, out_bytes + 2 * MARGIN);
@@ -348,12 +348,12 @@ static void test_gather(void) {
 /* 800,000 sources, of which four are looked at, to 450,000 rows. */
 static void test_large(void) {
     enum { SOURCES = 1500000, ROWS = 450000, LOOK = 4 };
-    const iter_pack_program program = cifar(0, 1, ITER_F32);
+    const iter__pack_program program = cifar(0, 1, ITER_F32);
     const size_t in = pack_rows_in_bytes(&program), out = pack_rows_out_bytes(&program);
     const uint64_t sources[LOOK] = {0, 1398101, 1398102, SOURCES - 1}; /* 1398101 * 3072 < 2^32 */
     const uint32_t at[LOOK] = {0, 349525, 349526, ROWS - 1};           /* 349525 * 12288 < 2^32 */
     size_t free_bytes = 0, total_bytes = 0;
-    iter_cuda_scope scope;
+    iter__cuda_scope scope;
     iter_error err = {0};
     if (!EXPECT_OK(iter__cuda_enter(device, &scope, &err), &err)) return;
     must(device->cuda.cuMemGetInfo(&free_bytes, &total_bytes), "cuMemGetInfo");
@@ -362,9 +362,9 @@ static void test_large(void) {
         printf("beyond 4 GiB: not tested, %zu MiB are free\n", free_bytes >> 20);
         return;
     }
-    const iter_device_address from = new_memory(SOURCES * in), to = new_memory(ROWS * out),
-                              rows_at = new_memory(ROWS * sizeof(iter_pack_row));
-    iter_pack_row *rows = calloc(ROWS, sizeof(*rows));
+    const iter__device_address from = new_memory(SOURCES * in), to = new_memory(ROWS * out),
+                               rows_at = new_memory(ROWS * sizeof(iter__pack_row));
+    iter__pack_row *rows = calloc(ROWS, sizeof(*rows));
     uint8_t image[LOOK][3072], got[12288], want[12288];
     for (int i = 0; i < LOOK; i++) {
         for (size_t k = 0; k < in; k++)
@@ -373,7 +373,7 @@ static void test_large(void) {
         crop_row(&rows[at[i]], sources[i]);
     }
     put(rows_at, rows, ROWS * sizeof(*rows));
-    const iter_device_pack pack = {&program, from, rows_at, to, ROWS};
+    const iter__device_pack_args pack = {&program, from, rows_at, to, ROWS};
     EXPECT_OK(iter__device_pack(device, &pack, &err), &err);
     for (int i = 0; i < LOOK; i++) {
         take(got, to + at[i] * out, out);
@@ -397,7 +397,7 @@ static void test_large(void) {
 /* ---- Timing -------------------------------------------------------------------------------------------------------------------------- */
 
 typedef struct timing {
-    iter_device_address from, rows, to;
+    iter__device_address from, rows, to;
     CUevent begin, end;
 } timing;
 
@@ -407,7 +407,7 @@ typedef void (*timed)(const timing *t, const void *what);
 
 static void perf_pack(const timing *t, const void *what) {
     iter_error err = {0};
-    iter_device_pack pack = *(const iter_device_pack *)what;
+    iter__device_pack_args pack = *(const iter__device_pack_args *)what;
     pack.from = t->from;
     pack.rows = t->rows;
     pack.to = t->to;
@@ -441,9 +441,9 @@ static double perf(const timing *t, timed call, const void *what, int n) {
     return 1000.0 * (double)tries[PERF_TRIES / 2] / n;
 }
 
-static void perf_case(const timing *t, const iter_pack_program *program, const char *what) {
+static void perf_case(const timing *t, const iter__pack_program *program, const char *what) {
     const size_t bytes = PERF_IMAGES * (pack_rows_in_bytes(program) + pack_rows_out_bytes(program));
-    iter_device_pack pack = {.program = program, .n_rows = PERF_IMAGES};
+    iter__device_pack_args pack = {.program = program, .n_rows = PERF_IMAGES};
     const double copy = perf(t, perf_copy, &bytes, 1), all = perf(t, perf_pack, &pack, 1);
     pack.n_rows = 64;
     const double batch = perf(t, perf_pack, &pack, 100);
@@ -453,7 +453,7 @@ static void perf_case(const timing *t, const iter_pack_program *program, const c
 }
 
 static int run_perf(void) {
-    const iter_pack_program programs[] = {
+    const iter__pack_program programs[] = {
         cifar(0, 1, ITER_F16), cifar(1, 1, ITER_F16), cifar(0, 0, ITER_F16), cifar(1, 0, ITER_F16),
         cifar(0, 1, ITER_F32), cifar(0, 0, ITER_F32), cifar(0, 1, ITER_U8)};
     static const char *const texts[] = {"chw to f16 hwc", "hwc to f16 hwc", "chw to f16 chw",
@@ -461,10 +461,10 @@ static int run_perf(void) {
                                         "chw to u8 hwc"};
     const size_t out = PERF_IMAGES * (size_t)12288;
     timing t = {.from = new_memory(PERF_IMAGES * (size_t)3072),
-                .rows = new_memory(PERF_IMAGES * sizeof(iter_pack_row)),
+                .rows = new_memory(PERF_IMAGES * sizeof(iter__pack_row)),
                 .to = new_memory(2 * out)};
-    iter_pack_row *rows = calloc(PERF_IMAGES, sizeof(*rows));
-    iter_cuda_scope scope;
+    iter__pack_row *rows = calloc(PERF_IMAGES, sizeof(*rows));
+    iter__cuda_scope scope;
     iter_error err = {0};
     for (uint32_t r = 0; r < PERF_IMAGES; r++)
         crop_row(&rows[r], (uint64_t)draw_below(PERF_IMAGES));
@@ -476,14 +476,14 @@ static int run_perf(void) {
            iter__device_text(device));
     for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
         perf_case(&t, &programs[i], texts[i]);
-    const iter_pack_program tiny = {.in_dtype = ITER_U8,
-                                    .out_dtype = ITER_U8,
-                                    .in_height = 1,
-                                    .in_width = 4,
-                                    .out_height = 1,
-                                    .out_width = 4,
-                                    .channels = 1};
-    const iter_device_pack nothing = {.program = &tiny, .n_rows = 1};
+    const iter__pack_program tiny = {.in_dtype = ITER_U8,
+                                     .out_dtype = ITER_U8,
+                                     .in_height = 1,
+                                     .in_width = 4,
+                                     .out_height = 1,
+                                     .out_width = 4,
+                                     .channels = 1};
+    const iter__device_pack_args nothing = {.program = &tiny, .n_rows = 1};
     printf("a launch of one thread's work: %.2f us\n", perf(&t, perf_pack, &nothing, 100));
     must(device->cuda.cuEventDestroy(t.begin), "cuEventDestroy");
     must(device->cuda.cuEventDestroy(t.end), "cuEventDestroy");

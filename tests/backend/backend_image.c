@@ -290,10 +290,10 @@ static void test_same_as_fold(void) {
         for (uint64_t position = 0; position < 24; position++) {
             const int64_t channels = 1 + (int64_t)(position % 4);
             picture in = picture_new(14, 17, channels, (uint32_t)position), out = {.data = NULL};
-            const iter_pack_sample sample = {SEED, position, (uint32_t)(position / 3)};
-            const iter_stage *stages[8];
+            const iter__pack_sample sample = {SEED, position, (uint32_t)(position / 3)};
+            const iter__stage *stages[8];
             iter_chain *chain = NULL;
-            iter_pack *pack = NULL;
+            iter__pack *pack = NULL;
             iter_desc desc;
             size_t bytes = 0;
             iter_error err = {0};
@@ -301,15 +301,15 @@ static void test_same_as_fold(void) {
             const int32_t n = iter__chain_n_stages(chain);
             for (int32_t k = 0; k < n; k++)
                 stages[k] = iter__chain_stage(chain, k);
-            EXPECT_OK(iter__pack.create(&in.desc, stages, n, &pack, &desc, &bytes, &err), &err);
+            EXPECT_OK(iter__packer.create(&in.desc, stages, n, &pack, &desc, &bytes, &err), &err);
             uint8_t *want = malloc(iter_desc_bytes(&desc));
             void *scratch = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
-            iter__pack.run(pack, in.data, want, &sample, scratch, NULL);
+            iter__packer.run(pack, in.data, want, &sample, scratch, NULL);
             if (EXPECT_OK(run_chain(chains[i], &in, position, &out, &err), &err) &&
                 !EXPECT(iter_desc_bytes(&desc) == iter_desc_bytes(&out.desc) &&
                         memcmp(want, out.data, iter_desc_bytes(&desc)) == 0))
                 fprintf(stderr, "  \"%s\", position %d\n", chains[i], (int)position);
-            iter__pack.destroy(pack);
+            iter__packer.destroy(pack);
             iter_chain_unref(chain);
             free(want);
             free(scratch);
@@ -364,7 +364,7 @@ static void test_center_crop(void) {
     static const char *const chains[] = {"center-crop:8", "center-crop:8,rounding=torchvision"};
     for (int64_t n = 0; n < 13; n++)
         for (int k = 0; k < 2; k++) {
-            const iter_stage *stage;
+            const iter__stage *stage;
             iter_chain *chain = one_stage(chains[k], &stage);
             const iter_desc desc = pixels(8 + n, 20 - n, 3);
             iter_rng rng = iter_rng_at(1, 0, 0);
@@ -395,7 +395,7 @@ static int drawn_window(iter_rng *rng, int64_t height, int64_t width, iter_rect 
 }
 
 static void test_random_resized_crop(void) {
-    const iter_stage *stage;
+    const iter__stage *stage;
     iter_chain *chain = one_stage("random-resized-crop:16", &stage);
     for (uint64_t position = 0; position < 2000; position++) {
         const int64_t height = 20 + (int64_t)(position % 300),
@@ -454,7 +454,7 @@ static void test_random_resized_crop(void) {
 /* ---- Refusals ------------------------------------------------------------------------------------------ */
 
 static void refused(const char *text, const iter_desc *in, const char *part) {
-    const iter_stage *stage;
+    const iter__stage *stage;
     iter_chain *chain = one_stage(text, &stage);
     iter_desc out;
     size_t scratch;
@@ -511,7 +511,7 @@ static void test_refusals(void) {
                 {"cutout:3", ITER_VARIABLE},
                 {"invert", ITER_VARIABLE}};
     for (size_t i = 0; i < sizeof(open) / sizeof(open[0]); i++) {
-        const iter_stage *stage;
+        const iter__stage *stage;
         iter_chain *chain = one_stage(open[i].text, &stage);
         iter_desc out;
         size_t scratch;

@@ -47,7 +47,7 @@ typedef struct pack_case {
     const char *chain;
 } pack_case;
 
-static const iter_stage *stages[MAX_STAGES];
+static const iter__stage *stages[MAX_STAGES];
 
 static int32_t stages_of(const iter_chain *chain) {
     const int32_t n = iter__chain_n_stages(chain);
@@ -63,7 +63,7 @@ static void say_case(const pack_case *test, const char *level) {
 }
 
 static int check_against_reference(const pack_case *test, const iter_desc *out_desc, const char *in,
-                                   const char *out, int32_t n, const iter_pack_sample *sample) {
+                                   const char *out, int32_t n, const iter__pack_sample *sample) {
     reference_image image = reference_image_from(&test->in, in);
     int ok = 1;
     for (int32_t i = 0; i < n && ok; i++)
@@ -90,10 +90,10 @@ static int64_t height_of(const iter_desc *desc) {
 }
 
 /* Runs one sample at one place in memory; first[] holds the generic level's bytes, filled by it. */
-static int run_sample(const pack_case *test, int level, const iter_pack *pack,
+static int run_sample(const pack_case *test, int level, const iter__pack *pack,
                       const iter_desc *out_desc, char *scratch, int32_t n, uint64_t position,
                       char *first) {
-    const iter_pack_sample sample = {7, position, (uint32_t)(position / 3)};
+    const iter__pack_sample sample = {7, position, (uint32_t)(position / 3)};
     const size_t in_bytes = iter_desc_bytes(&test->in), out_bytes = iter_desc_bytes(out_desc);
     const int at_start = (int)(position & 1);
     const size_t shift = position % 5, element = iter_dtype_bytes(out_desc->dtype);
@@ -102,20 +102,20 @@ static int run_sample(const pack_case *test, int level, const iter_pack *pack,
     random_state = position + 1;
     fill_source(&test->in, in.data);
     mprotect(in.first, in.room, PROT_READ);
-    iter__pack.run(pack, in.data, out.data, &sample, scratch, position % 2 ? in.data : NULL);
+    iter__packer.run(pack, in.data, out.data, &sample, scratch, position % 2 ? in.data : NULL);
     int ok = EXPECT(guarded_is_clean(&out));
     if (level == 0) {
         memcpy(first, out.data, out_bytes);
         ok = ok && check_against_reference(test, out_desc, in.data, out.data, n, &sample);
     }
     ok = ok && EXPECT(memcmp(first, out.data, out_bytes) == 0);
-    if (iter__pack.begin(pack, &sample, scratch)) { /* in bands of other sizes each time */
+    if (iter__packer.begin(pack, &sample, scratch)) { /* in bands of other sizes each time */
         const int64_t height = height_of(&test->in);
         memset(out.data, 0xa5, out_bytes);
         for (int64_t at = 0, end; at < height; at = end) {
             end = at + 1 + (int64_t)(position * 5 + (uint64_t)at) % 7;
             if (end > height) end = height;
-            iter__pack.band(pack, in.data, out.data, scratch, at, end);
+            iter__packer.band(pack, in.data, out.data, scratch, at, end);
         }
         n_banded++;
         ok =
@@ -136,12 +136,12 @@ static void run_case(const pack_case *test) {
     }
     const int32_t n = stages_of(chain);
     for (int level = 0; level < LEVELS; level++) {
-        iter_pack *pack = NULL;
+        iter__pack *pack = NULL;
         iter_desc out;
         size_t scratch_bytes = 0;
         int ok = 1;
         if (!use_level(level)) continue;
-        if (!EXPECT_OK(iter__pack.create(&test->in, stages, n, &pack, &out, &scratch_bytes, &err),
+        if (!EXPECT_OK(iter__packer.create(&test->in, stages, n, &pack, &out, &scratch_bytes, &err),
                        &err)) {
             say_case(test, levels[level]);
             break;
@@ -154,7 +154,7 @@ static void run_case(const pack_case *test) {
         }
         EXPECT(guarded_is_clean(&scratch));
         guarded_free(&scratch);
-        iter__pack.destroy(pack);
+        iter__packer.destroy(pack);
     }
     for (int i = 0; i < POSITIONS; i++)
         free(first[i]);
@@ -423,7 +423,7 @@ static void test_meaning(void) {
 static void expect_refused(iter_desc in, const char *text, const char *part) {
     iter_error err = {0};
     iter_chain *chain = NULL;
-    iter_pack *pack = NULL;
+    iter__pack *pack = NULL;
     iter_desc out;
     size_t scratch;
     if (!EXPECT_OK(iter_chain_parse(text, NULL, &chain, &err), &err)) return;
@@ -434,10 +434,11 @@ static void expect_refused(iter_desc in, const char *text, const char *part) {
         status = stages[i]->ops->plan(stages[i]->options, &desc, &out, &scratch, &err);
         desc = out;
     }
-    if (status == ITER_OK) status = iter__pack.create(&in, stages, n, &pack, &out, &scratch, &err);
+    if (status == ITER_OK)
+        status = iter__packer.create(&in, stages, n, &pack, &out, &scratch, &err);
     EXPECT(pack == NULL);
     EXPECT_ERROR(status, ITER_EINVAL, &err, part);
-    iter__pack.destroy(pack);
+    iter__packer.destroy(pack);
     iter_chain_unref(chain);
 }
 
@@ -490,16 +491,16 @@ static const char *image_of(const perf_work *work, perf_mode mode, uint32_t i, s
 }
 
 /* One epoch in images/s. */
-static double perf_epoch(const perf_work *work, const iter_pack *pack, size_t in_bytes,
+static double perf_epoch(const perf_work *work, const iter__pack *pack, size_t in_bytes,
                          size_t out_bytes, perf_mode mode, uint32_t n_slots) {
     const double start = seconds();
     uint32_t done = 0;
     for (uint32_t batch = 0; done + PERF_BATCH <= PERF_IMAGES; batch++) {
         char *slot = work->slots + (size_t)(batch % n_slots) * PERF_BATCH * out_bytes;
         for (uint32_t i = 0; i < PERF_BATCH; i++, done++) {
-            const iter_pack_sample sample = {7, done, 0};
-            iter__pack.run(pack, image_of(work, mode, done, in_bytes), slot + i * out_bytes,
-                           &sample, work->scratch, image_of(work, mode, done + 1, in_bytes));
+            const iter__pack_sample sample = {7, done, 0};
+            iter__packer.run(pack, image_of(work, mode, done, in_bytes), slot + i * out_bytes,
+                             &sample, work->scratch, image_of(work, mode, done + 1, in_bytes));
         }
     }
     return done / (seconds() - start);
@@ -519,13 +520,13 @@ static void perf_chain(const perf_work *work, const iter_desc *in, const char *t
     enum { ROUNDS = 9 };
     iter_error err = {0};
     iter_chain *chain = NULL;
-    iter_pack *pack = NULL;
+    iter__pack *pack = NULL;
     iter_desc out;
     size_t scratch;
     double best[ITER__MODES][3] = {{0}};
     if (iter_chain_parse(text, NULL, &chain, &err) < 0) abort();
     const int32_t n = stages_of(chain);
-    if (iter__pack.create(in, stages, n, &pack, &out, &scratch, &err) < 0) abort();
+    if (iter__packer.create(in, stages, n, &pack, &out, &scratch, &err) < 0) abort();
     for (int round = 0; round < ROUNDS; round++)
         for (int slots = 0; slots < 3; slots++)
             for (int mode = 0; mode < ITER__MODES; mode++) {
@@ -537,7 +538,7 @@ static void perf_chain(const perf_work *work, const iter_desc *in, const char *t
     for (int mode = 0; mode < ITER__MODES; mode++)
         printf("  %-9s %5.2f %5.2f %5.2f\n", modes[mode], best[mode][0] / 1e6, best[mode][1] / 1e6,
                best[mode][2] / 1e6);
-    iter__pack.destroy(pack);
+    iter__packer.destroy(pack);
     iter_chain_unref(chain);
 }
 

@@ -38,13 +38,13 @@ static iter_desc image(const char *layout, int64_t height, int64_t width, int64_
 
 typedef struct chain_pack {
     iter_chain *chain;
-    iter_pack *pack;
+    iter__pack *pack;
     iter_desc out;
     size_t scratch_bytes;
 } chain_pack;
 
 static int make(const iter_desc *in, const char *text, chain_pack *out) {
-    const iter_stage *stages[MAX_STAGES];
+    const iter__stage *stages[MAX_STAGES];
     iter_error err = {0};
     *out = (chain_pack){0};
     if (*text && !EXPECT_OK(iter_chain_parse(text, NULL, &out->chain, &err), &err)) return 0;
@@ -52,11 +52,11 @@ static int make(const iter_desc *in, const char *text, chain_pack *out) {
     for (int32_t i = 0; i < n && i < MAX_STAGES; i++)
         stages[i] = iter__chain_stage(out->chain, i);
     return EXPECT_OK(
-        iter__pack.create(in, stages, n, &out->pack, &out->out, &out->scratch_bytes, &err), &err);
+        iter__packer.create(in, stages, n, &out->pack, &out->out, &out->scratch_bytes, &err), &err);
 }
 
 static void unmake(chain_pack *made) {
-    iter__pack.destroy(made->pack);
+    iter__packer.destroy(made->pack);
     iter_chain_unref(made->chain);
 }
 
@@ -68,8 +68,8 @@ static void say(const iter_desc *in, const char *text) {
 
 /* ---- Programs that are ------------------------------------------------------------------------------------------- */
 
-static int check_row(const chain_pack *made, const iter_pack_program *program,
-                     const iter_pack_row *row, const char *in, const char *run) {
+static int check_row(const chain_pack *made, const iter__pack_program *program,
+                     const iter__pack_row *row, const char *in, const char *run) {
     const size_t out_bytes = iter_desc_bytes(&made->out);
     char *out = calloc(out_bytes, 1);
     pack_rows_one(program, row, (const uint8_t *)in, (uint8_t *)out);
@@ -84,18 +84,18 @@ static int check_row(const chain_pack *made, const iter_pack_program *program,
     return ok;
 }
 
-static int check_position(const chain_pack *made, const iter_pack_program *program, size_t in_bytes,
-                          uint64_t position) {
-    const iter_pack_sample sample = {7, position, (uint32_t)(position / 2)};
+static int check_position(const chain_pack *made, const iter__pack_program *program,
+                          size_t in_bytes, uint64_t position) {
+    const iter__pack_sample sample = {7, position, (uint32_t)(position / 2)};
     char *in = malloc(in_bytes), *run = malloc(iter_desc_bytes(&made->out));
     char *scratch = aligned_alloc(64, (made->scratch_bytes + 127) & ~(size_t)63);
-    iter_pack_row row = {.source = position + 1};
+    iter__pack_row row = {.source = position + 1};
     random_state = position + 1;
     for (size_t i = 0; i < in_bytes; i++)
         in[i] = (char)draw();
-    iter__pack.run(made->pack, in, run, &sample, scratch, NULL);
+    iter__packer.run(made->pack, in, run, &sample, scratch, NULL);
     memset(scratch, 0x5a, made->scratch_bytes);
-    iter__pack.row(made->pack, &sample, scratch, &row);
+    iter__packer.row(made->pack, &sample, scratch, &row);
     int ok = EXPECT_EQ(row.source, position + 1) && EXPECT_EQ(row.unused, 0);
     ok = ok && check_row(made, program, &row, in, run);
     free(in);
@@ -107,10 +107,10 @@ static int check_position(const chain_pack *made, const iter_pack_program *progr
 /* 1 = has a program, and it is right; 0 = has none; -1 = failed. */
 static int check(iter_desc in, const char *text) {
     chain_pack made;
-    iter_pack_program program;
+    iter__pack_program program;
     char why[160] = "";
     int ok = make(&in, text, &made), has = 0;
-    if (ok) has = iter__pack.program(made.pack, &program, why, sizeof(why));
+    if (ok) has = iter__packer.program(made.pack, &program, why, sizeof(why));
     if (ok && !has) ok = EXPECT(why[0] != 0);
     for (uint64_t position = 0; ok && has && position < POSITIONS; position++) {
         ok = EXPECT_EQ(pack_rows_out_bytes(&program), iter_desc_bytes(&made.out)) &&
@@ -132,10 +132,10 @@ static void expect_program(iter_desc in, const char *text) {
 
 static void expect_none(iter_desc in, const char *text, const char *part) {
     chain_pack made;
-    iter_pack_program program;
+    iter__pack_program program;
     char why[160] = "";
     if (make(&in, text, &made)) {
-        EXPECT(!iter__pack.program(made.pack, &program, why, sizeof(why)));
+        EXPECT(!iter__packer.program(made.pack, &program, why, sizeof(why)));
         if (!EXPECT(strstr(why, part) != NULL)) fprintf(stderr, "  it says \"%s\"\n", why);
     }
     unmake(&made);
@@ -281,20 +281,20 @@ static void test_own_stage(void) {
                                     .fold_plan = plan_cuts,
                                     .fold_sample = draw_cuts};
     const iter_desc in = image("CHW", 6, 7, 3);
-    iter_stage stage;
+    iter__stage stage;
     memset(&stage, 0, sizeof(stage));
     stage.ops = &ops;
-    const iter_stage *stages[] = {&stage};
-    iter_pack_program program;
-    iter_pack *pack;
+    const iter__stage *stages[] = {&stage};
+    iter__pack_program program;
+    iter__pack *pack;
     iter_desc out;
     size_t scratch;
     char why[160] = "";
     iter_error err = {0};
-    if (!EXPECT_OK(iter__pack.create(&in, stages, 1, &pack, &out, &scratch, &err), &err)) return;
-    EXPECT(!iter__pack.program(pack, &program, why, sizeof(why)));
+    if (!EXPECT_OK(iter__packer.create(&in, stages, 1, &pack, &out, &scratch, &err), &err)) return;
+    EXPECT(!iter__packer.program(pack, &program, why, sizeof(why)));
     EXPECT_STR(why, "my-cuts: draws its geometry itself");
-    iter__pack.destroy(pack);
+    iter__packer.destroy(pack);
 }
 
 static void test_refusals(void) {

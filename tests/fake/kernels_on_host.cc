@@ -19,7 +19,7 @@
 
 /* ---- One launch --------------------------------------------------------------------------------------------- */
 
-typedef void (*pack_kernel)(const iter_cuda_pack call);
+typedef void (*pack_kernel)(const iter__cuda_pack_args call);
 
 static const pack_kernel kernels[] = {iter_pack_any, iter_pack_planes, iter_pack_planes_to_hwc,
                                       iter_pack_hwc, iter_pack_hwc_to_planes};
@@ -41,7 +41,7 @@ static void unguard(uint8_t *memory, size_t bytes, int misplaced) {
            room + page);
 }
 
-static void describe(iter_cuda_pack *call, const iter_pack_program *p) {
+static void describe(iter__cuda_pack_args *call, const iter__pack_program *p) {
     call->program = *p;
     for (int c = 0; c < ITER_PACK_CHANNELS && p->moves_bytes; c++) {
         call->program.a[c] = 1.0f;
@@ -65,12 +65,12 @@ static void describe(iter_cuda_pack *call, const iter_pack_program *p) {
 
 static int run_one(int kernel) {
     enum { SOURCES = 4 };
-    iter_pack_program program;
-    iter_pack_row rows[ROWS];
+    iter__pack_program program;
+    iter__pack_row rows[ROWS];
     draw_program(&program, kernel, 40);
     for (int r = 0; r < ROWS; r++)
         draw_row(&program, &rows[r], SOURCES);
-    iter_cuda_pack call = {};
+    iter__cuda_pack_args call = {};
     describe(&call, &program);
     const size_t in_bytes = SOURCES * call.in_bytes, out_bytes = ROWS * call.out_bytes;
     const int shift = draw_below(4);
@@ -108,12 +108,12 @@ static int run_gather(int kernel) {
                  bytes = unit * (1 + (size_t)draw_below(9));
     enum { SOURCES = 5, N = 7 };
     alignas(16) uint8_t in[SOURCES * 16 * 9], out[N * 16 * 9];
-    iter_pack_row rows[N] = {};
+    iter__pack_row rows[N] = {};
     for (uint8_t &byte : in)
         byte = (uint8_t)draw();
-    for (iter_pack_row &row : rows)
+    for (iter__pack_row &row : rows)
         row.source = (uint64_t)draw_below(SOURCES);
-    iter_cuda_gather call = {(uint64_t)(uintptr_t)in,
+    iter__cuda_gather_args call = {(uint64_t)(uintptr_t)in,
                              (uint64_t)(uintptr_t)rows,
                              (uint64_t)(uintptr_t)out,
                              bytes / unit,

@@ -29,7 +29,7 @@ static void check_refusal(iter_status status, const iter_error *err, const char 
 }
 
 static void try_dataset(const char *text) {
-    iter_grammar_call call;
+    iter__grammar_call call;
     iter_error err = {0};
     char *block;
     const iter_status status = iter__grammar_dataset(text, &call, &block, &err);

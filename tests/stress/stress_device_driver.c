@@ -38,13 +38,13 @@ static void expect_nothing_left(void) {
  * not queued their work yet. */
 typedef struct slot {
     unsigned char *host;
-    iter_device_address twin;
-    iter_device_event *arrived, *done[CONSUMERS];
+    iter__device_address twin;
+    iter__device_event *arrived, *done[CONSUMERS];
     int batch, waiting;
 } slot;
 
 typedef struct feed {
-    iter_device *device;
+    iter__device *device;
     pthread_mutex_t lock; /* guards batch and waiting of the slots, and stop */
     pthread_cond_t changed;
     slot slots[SLOTS];
@@ -137,7 +137,7 @@ static bool consume(consumer *c, slot *s, int batch, CUstream stream) {
 static void *consumer_main(void *argument) {
     consumer *c = argument;
     feed *f = c->feed;
-    iter_cuda_driver cuda;
+    iter__cuda_driver cuda;
     iter_error err;
     CUcontext context;
     CUstream stream = NULL, captured = NULL;
@@ -255,8 +255,8 @@ static void feeds(void) {
 static void *open_and_close(void *argument) {
     const int32_t number = *(const int32_t *)argument;
     for (int i = 0; i < 30; i++) {
-        iter_device *device;
-        iter_device_event *event;
+        iter__device *device;
+        iter__device_event *event;
         iter_error err;
         EXPECT_STATUS(iter__device_open(number, &device, &err), ITER_OK, &err);
         EXPECT_STATUS(iter__device_event_new(device, &event, &err), ITER_OK, &err);
@@ -285,9 +285,9 @@ static void devices(void) {
 
 /* One device, one error of many threads: all messages are the first one's. */
 typedef struct party {
-    iter_device *device;
-    iter_device_event *event;
-    iter_device_address memory;
+    iter__device *device;
+    iter__device_event *event;
+    iter__device_address memory;
     unsigned char *host;
     iter_error err;
 } party;
@@ -307,7 +307,7 @@ static void *until_it_fails(void *argument) {
 static void one_error(void) {
     party parties[4];
     pthread_t threads[4];
-    iter_device *device;
+    iter__device *device;
     iter_error err;
     fake->reset();
     EXPECT_STATUS(iter__device_open(0, &device, &err), ITER_OK, &err);
@@ -339,7 +339,7 @@ static void one_error(void) {
 /* ---- Without a driver ------------------------------------------------------------------------ */
 
 static int no_driver(void) {
-    iter_device *device;
+    iter__device *device;
     iter_error err = {0};
     const iter_status status = iter__device_open(0, &device, &err);
     if (status == ITER_OK) { /* a real one, found behind the broken one */

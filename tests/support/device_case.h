@@ -31,8 +31,8 @@ static inline void device_end(void) {
     make_folder_gone(folder);
     gpu_close(&gpu);
     cr_expect_null(gpu_leaks(gpu.fake), "left in the driver: %s", gpu_leaks(gpu.fake));
-    cr_expect_eq(iter__alloc_bytes(ITER_ALLOC_PINNED).now, 0);
-    cr_expect_eq(iter__alloc_bytes(ITER_ALLOC_DEVICE).now, 0);
+    cr_expect_eq(iter__alloc_held(ITER_ALLOC_PINNED).now, 0);
+    cr_expect_eq(iter__alloc_held(ITER_ALLOC_DEVICE).now, 0);
 }
 
 static inline iter_loader_options options(int32_t memory) {

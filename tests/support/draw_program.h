@@ -40,7 +40,7 @@ static inline void draw_axis(int in, int out, int32_t *offset, int32_t *low, int
 }
 
 /* One that the kernel of that number takes, sides up to `side` pixels. */
-static inline void draw_program(iter_pack_program *p, int kernel, int side) {
+static inline void draw_program(iter__pack_program *p, int kernel, int side) {
     static const iter_dtype dtypes[] = {ITER_U8, ITER_F16, ITER_BF16, ITER_F32};
     const int any = kernel == ITER_KERNEL_iter_pack_any;
     memset(p, 0, sizeof(*p));
@@ -65,7 +65,7 @@ static inline void draw_program(iter_pack_program *p, int kernel, int side) {
     }
 }
 
-static inline void draw_row(const iter_pack_program *p, iter_pack_row *row, int n_sources) {
+static inline void draw_row(const iter__pack_program *p, iter__pack_row *row, int n_sources) {
     memset(row, 0, sizeof(*row));
     row->source = (uint64_t)draw_below(n_sources);
     draw_axis(p->in_height, p->out_height, &row->y_offset, &row->y_low, &row->y_high, &row->y_step);

@@ -26,8 +26,8 @@ static void *device_memory(uint64_t address, uint64_t bytes, const char *kernel,
 
 /* ---- The fused pass ----------------------------------------------------------------------------------------------------- */
 
-static void check_choice(const iter_cuda_pack *call, int kernel, const char *name) {
-    const iter_pack_program *p = &call->program;
+static void check_choice(const iter__cuda_pack_args *call, int kernel, const char *name) {
+    const iter__pack_program *p = &call->program;
     const int to_hwc =
         kernel == ITER_KERNEL_iter_pack_hwc || kernel == ITER_KERNEL_iter_pack_planes_to_hwc;
     const int from_hwc =
@@ -54,10 +54,10 @@ static void check_choice(const iter_cuda_pack *call, int kernel, const char *nam
 }
 
 static void run_pack(void **parameters, int kernel, const char *name) {
-    const iter_cuda_pack *call = parameters[0];
-    iter_pack_program program = call->program;
+    const iter__cuda_pack_args *call = parameters[0];
+    iter__pack_program program = call->program;
     check_choice(call, kernel, name);
-    const iter_pack_row *rows =
+    const iter__pack_row *rows =
         device_memory(call->rows, call->n_rows * sizeof(*rows), name, "rows are no device memory");
     uint8_t *to =
         device_memory(call->to, call->n_rows * call->out_bytes, name, "output is no device memory");
@@ -87,10 +87,10 @@ PACK_TWIN(iter_pack_hwc_to_planes)
 /* ---- Rows as they are ----------------------------------------------------------------------------------------------------- */
 
 static void run_gather(void **parameters, uint64_t unit, const char *name) {
-    const iter_cuda_gather *call = parameters[0];
+    const iter__cuda_gather_args *call = parameters[0];
     const uint64_t bytes = call->n_units * unit;
     check((call->from | call->to) % unit == 0, name, "misplaced units");
-    const iter_pack_row *rows =
+    const iter__pack_row *rows =
         device_memory(call->rows, call->n_rows * sizeof(*rows), name, "rows are no device memory");
     uint8_t *to = device_memory(call->to, call->n_rows * bytes, name, "output is no device memory");
     for (uint32_t r = 0; r < call->n_rows; r++)

@@ -16,7 +16,7 @@
 
 typedef struct gpu_consumer {
     const fake_cuda *fake;
-    iter_cuda_driver cuda;
+    iter__cuda_driver cuda;
     CUcontext context;
     CUstream streams[GPU_STREAMS];
     atomic_long n_looked, n_wrong; /* batches; on any stream */

@@ -58,7 +58,7 @@ typedef struct picture {
 } picture;
 
 /* The stage once more over rows that come one by one, where it takes these: the same bytes. */
-static inline void check_rows(const iter_stage *stage, void *state, const iter_tensor *in,
+static inline void check_rows(const iter__stage *stage, void *state, const iter_tensor *in,
                               iter_tensor *out, const uint8_t *want, void *scratch) {
     const iter_tensor to_come = {.desc = in->desc};
     const size_t row_bytes = (size_t)(in->desc.dims[1] * in->desc.dims[2]);
@@ -78,7 +78,7 @@ static inline void check_rows(const iter_stage *stage, void *state, const iter_t
 }
 
 /* One stage over an image of any size: wish, part, plan, apply. On an error *out is left alone. */
-static inline iter_status run_stage(const iter_stage *stage, const picture *in, uint64_t position,
+static inline iter_status run_stage(const iter__stage *stage, const picture *in, uint64_t position,
                                     picture *out, iter_error *err) {
     const iter_transform_ops *ops = stage->ops;
     iter_rng rng = iter_rng_at(iter_rng_key(SEED, ops->base.name, stage->occurrence),
@@ -161,7 +161,7 @@ static inline void check_pixels(const char *chain, const picture *got, const pic
             }
 }
 
-static inline iter_chain *one_stage(const char *text, const iter_stage **out) {
+static inline iter_chain *one_stage(const char *text, const iter__stage **out) {
     iter_chain *chain = NULL;
     iter_error err = {0};
     if (!EXPECT_OK(iter_chain_parse(text, NULL, &chain, &err), &err)) abort();

@@ -34,7 +34,7 @@ static inline void pack_rows_store(int32_t dtype, float x, uint8_t *out) {
 }
 
 /* Element c of output pixel (y, x), as a number before it is rounded. */
-static inline float pack_rows_value(const iter_pack_program *p, const iter_pack_row *row,
+static inline float pack_rows_value(const iter__pack_program *p, const iter__pack_row *row,
                                     const uint8_t *in, int32_t y, int32_t x, int32_t c) {
     for (int32_t i = row->n_cuts - 1; i >= 0; i--) { /* the last one that was written stays */
         if (y < row->cuts[i].y0 || y >= row->cuts[i].y1) continue;
@@ -53,16 +53,16 @@ static inline float pack_rows_value(const iter_pack_program *p, const iter_pack_
     return product + p->b[c];
 }
 
-static inline size_t pack_rows_in_bytes(const iter_pack_program *p) {
+static inline size_t pack_rows_in_bytes(const iter__pack_program *p) {
     return (size_t)p->in_height * (size_t)p->in_width * (size_t)p->channels;
 }
 
-static inline size_t pack_rows_out_bytes(const iter_pack_program *p) {
+static inline size_t pack_rows_out_bytes(const iter__pack_program *p) {
     return (size_t)p->out_height * (size_t)p->out_width * (size_t)p->channels *
            iter_dtype_bytes((iter_dtype)p->out_dtype);
 }
 
-static inline void pack_rows_one(const iter_pack_program *p, const iter_pack_row *row,
+static inline void pack_rows_one(const iter__pack_program *p, const iter__pack_row *row,
                                  const uint8_t *in, uint8_t *out) {
     const size_t bytes = iter_dtype_bytes((iter_dtype)p->out_dtype);
     const int64_t plane = (int64_t)p->out_height * p->out_width;
@@ -77,8 +77,8 @@ static inline void pack_rows_one(const iter_pack_program *p, const iter_pack_row
 }
 
 /* As iter__device_pack(). */
-static inline void pack_rows(const iter_pack_program *p, const uint8_t *from,
-                             const iter_pack_row *rows, uint8_t *to, uint32_t n_rows) {
+static inline void pack_rows(const iter__pack_program *p, const uint8_t *from,
+                             const iter__pack_row *rows, uint8_t *to, uint32_t n_rows) {
     for (uint32_t r = 0; r < n_rows; r++)
         pack_rows_one(p, &rows[r], from + rows[r].source * pack_rows_in_bytes(p),
                       to + r * pack_rows_out_bytes(p));

@@ -385,8 +385,8 @@ static void to(reference_image *image, const iter_to_options *o) {
     if (o->layout == ITER_LAYOUT_HWC || o->layout == ITER_LAYOUT_NHWC) image->is_hwc = 1;
 }
 
-int reference_apply(reference_image *image, const iter_stage *stage,
-                    const iter_pack_sample *sample) {
+int reference_apply(reference_image *image, const iter__stage *stage,
+                    const iter__pack_sample *sample) {
     const char *name = stage->ops->base.name;
     const void *options = stage->options;
     iter_rng rng = iter_rng_at(iter_rng_key(sample->seed, name, stage->occurrence), sample->epoch,

@@ -43,8 +43,8 @@ reference_image reference_image_from(const iter_desc *desc, const void *data);
 void reference_free(reference_image *image);
 
 /* Applies one stage with this sample's random numbers. Answers 0 where it does not know the stage. */
-int reference_apply(reference_image *image, const iter_stage *stage,
-                    const iter_pack_sample *sample);
+int reference_apply(reference_image *image, const iter__stage *stage,
+                    const iter__pack_sample *sample);
 
 /* The value that element i of the dense result has, i counted in memory order of the image's layout. */
 reference_value reference_at(const reference_image *image, int64_t i);

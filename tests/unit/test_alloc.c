@@ -132,16 +132,16 @@ Test(alloc, large_blocks_are_counted_however_they_lie) {
     static const size_t some[] = {0, 1, 4096, 256 << 10, (256 << 10) - 1, 3 * MIB};
     for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
         const long live = iter__alloc_live();
-        const long long now = iter__alloc_bytes(ITER_ALLOC_HOST).now;
+        const long long now = iter__alloc_held(ITER_ALLOC_HOST).now;
         unsigned char *block = iter__alloc_large(some[i]);
         cr_assert(block);
         cr_expect_eq((uintptr_t)block % 64, 0);
         cr_expect_eq(iter__alloc_live(), live + 1);
-        cr_expect(iter__alloc_bytes(ITER_ALLOC_HOST).now >= now + (long long)some[i]);
+        cr_expect(iter__alloc_held(ITER_ALLOC_HOST).now >= now + (long long)some[i]);
         memset(block, 1, some[i]);
         iter__free_large(block, some[i]);
         cr_expect_eq(iter__alloc_live(), live);
-        cr_expect_eq(iter__alloc_bytes(ITER_ALLOC_HOST).now, now);
+        cr_expect_eq(iter__alloc_held(ITER_ALLOC_HOST).now, now);
         iter__alloc_fail_after = 0;
         cr_expect_null(iter__alloc_large(some[i]));
     }
@@ -150,7 +150,7 @@ Test(alloc, large_blocks_are_counted_however_they_lie) {
 /* ---- Accounts -------------------------------------------------------------------------------- */
 
 Test(alloc, an_account_counts_what_is_held) {
-    iter_account account = {0};
+    iter__account account = {0};
     void *before = iter__alloc(1, 1000);
     iter__account_open(&account);
     void *a = iter__alloc(1, 1000), *b = iter__map(5 * MIB), *c = iter__alloc_large(100);
@@ -172,7 +172,7 @@ Test(alloc, an_account_counts_what_is_held) {
 }
 
 Test(alloc, an_account_has_a_limit) {
-    iter_account account = {.limit = MIB};
+    iter__account account = {.limit = MIB};
     const long live = iter__alloc_live();
     iter__account_open(&account);
     void *half = iter__alloc(1, MIB / 2);
@@ -201,7 +201,7 @@ static uint64_t eighty_mib(void) {
 }
 
 Test(alloc, an_account_asks_for_its_limit_when_it_holds_much) {
-    iter_account account = {.find_limit = eighty_mib};
+    iter__account account = {.find_limit = eighty_mib};
     iter__account_open(&account);
     void *some = iter__map(60 * MIB);
     cr_expect(some);
@@ -218,7 +218,7 @@ Test(alloc, an_account_asks_for_its_limit_when_it_holds_much) {
 }
 
 Test(alloc, accounts_nest) {
-    iter_account outer = {.limit = MIB}, inner = {0};
+    iter__account outer = {.limit = MIB}, inner = {0};
     iter__account_open(&outer);
     iter__account_open(&inner);
     void *block = iter__alloc(1, MIB / 2);

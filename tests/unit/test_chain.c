@@ -46,7 +46,7 @@ Test(chain, stages_hold_what_was_said) {
     static const uint32_t occurrences[] = {0, 0, 1, 1};
     static const char *const fields[] = {"", "", "label", "a b"};
     for (int32_t i = 0; i < 4; i++) {
-        const iter_stage *stage = iter__chain_stage(chain, i);
+        const iter__stage *stage = iter__chain_stage(chain, i);
         cr_expect_eq(stage->ops, i % 2 ? &bare_ops : &sample_ops);
         cr_expect_eq(stage->occurrence, occurrences[i]);
         cr_expect_str_eq(stage->field, fields[i]);

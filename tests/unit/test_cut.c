@@ -76,14 +76,14 @@ static void reference(uint64_t n, uint64_t global, int32_t mode, epoch_rows out[
 
 /* ---- Comparing --------------------------------------------------------------------------------------------- */
 
-static iter_cut cut_of(uint64_t n, uint32_t batch_size, uint32_t rank, uint32_t ranks,
-                       int32_t mode) {
-    return (iter_cut){.n = n,
-                      .global = (uint64_t)batch_size * ranks,
-                      .batch_size = batch_size,
-                      .rank = rank,
-                      .ranks = ranks,
-                      .last_batch = mode};
+static iter__cut cut_of(uint64_t n, uint32_t batch_size, uint32_t rank, uint32_t ranks,
+                        int32_t mode) {
+    return (iter__cut){.n = n,
+                       .global = (uint64_t)batch_size * ranks,
+                       .batch_size = batch_size,
+                       .rank = rank,
+                       .ranks = ranks,
+                       .last_batch = mode};
 }
 
 #define WHERE "n %llu, batch_size %u, rank %u of %u, mode %d, epoch %u, batch %u"
@@ -91,7 +91,7 @@ static iter_cut cut_of(uint64_t n, uint32_t batch_size, uint32_t rank, uint32_t 
     (unsigned long long)(cut)->n, (cut)->batch_size, (cut)->rank, (cut)->ranks, (cut)->last_batch, \
         e, b
 
-static void compare_share(const iter_cut *cut, const iter_span *span, const global_batch *want,
+static void compare_share(const iter__cut *cut, const iter__span *span, const global_batch *want,
                           uint32_t e, uint32_t b) {
     const uint32_t first = cut->rank * want->n_rows / cut->ranks,
                    end = (cut->rank + 1) * want->n_rows / cut->ranks;
@@ -113,12 +113,12 @@ static void compare_share(const iter_cut *cut, const iter_span *span, const glob
     cr_assert_leq(span->first_valid + span->n_valid, span->n_rows);
 }
 
-static void compare(const iter_cut *cut, const epoch_rows *want) {
+static void compare(const iter__cut *cut, const epoch_rows *want) {
     for (uint32_t e = 0; e < EPOCHS; e++) {
-        iter_cursor cursor = iter__cut_epoch(cut, e);
+        iter__cursor cursor = iter__cut_epoch(cut, e);
         cr_assert_eq(cursor.epoch, e);
         cr_assert_eq(iter__cut_n_batches(cut, e), want[e].n_batches, WHERE, PLACE(cut, e, 0u));
-        iter_span span;
+        iter__span span;
         for (uint32_t b = 0; b < want[e].n_batches; b++) {
             cr_assert(iter__cut_batch(cut, &cursor, &span), WHERE, PLACE(cut, e, b));
             cr_assert_eq(span.number, b, WHERE, PLACE(cut, e, b));
@@ -149,7 +149,7 @@ Test(cut, all_small) {
                 for (uint32_t ranks = 1; ranks <= 5; ranks++) {
                     reference(n, (uint64_t)batch_size * ranks, MODES[m], want);
                     for (uint32_t rank = 0; rank < ranks; rank++) {
-                        const iter_cut cut = cut_of(n, batch_size, rank, ranks, MODES[m]);
+                        const iter__cut cut = cut_of(n, batch_size, rank, ranks, MODES[m]);
                         compare(&cut, want);
                     }
                 }
@@ -175,9 +175,9 @@ Test(cut, places) {
     for (int m = 0; m < 3; m++) {
         for (uint64_t n = 0; n <= 13; n++) {
             for (uint32_t global = 1; global <= 7; global++) {
-                const iter_cut cut = cut_of(n, global, 0, 1, MODES[m]);
+                const iter__cut cut = cut_of(n, global, 0, 1, MODES[m]);
                 for (uint64_t sample = 0; sample <= n + 9; sample++) {
-                    iter_cursor at;
+                    iter__cursor at;
                     iter_error err;
                     const iter_status s = iter__cut_place(&cut, 3, sample, false, &at, &err);
                     if (sample <= n && sample % global == 0) {
@@ -195,7 +195,7 @@ Test(cut, places) {
                     cr_assert_eq(iter__cut_place(&cut, 3, sample, true, &at, &err),
                                  ITER_OK); /* any batch size */
                     cr_assert(at.ended && at.epoch == 3 && at.sample == sample);
-                    iter_span span;
+                    iter__span span;
                     cr_assert_not(iter__cut_batch(&cut, &at, &span));
                 }
             }
@@ -207,17 +207,17 @@ Test(cut, places) {
 Test(cut, places_rolling) {
     for (uint64_t n = 1; n <= 13; n++) {
         for (uint32_t global = 1; global <= 9; global++) {
-            const iter_cut cut = cut_of(n, global, 0, 1, ITER_LAST_ROLL_OVER);
+            const iter__cut cut = cut_of(n, global, 0, 1, ITER_LAST_ROLL_OVER);
             for (uint32_t e = 0; e < EPOCHS; e++) {
-                iter_cursor from = iter__cut_epoch(&cut, e);
+                iter__cursor from = iter__cut_epoch(&cut, e);
                 for (bool more = true; more; from = more ? iter__cut_after(&cut, &from) : from) {
-                    iter_span span;
-                    iter_cursor at;
+                    iter__span span;
+                    iter__cursor at;
                     cr_assert_eq(iter__cut_place(&cut, e, from.sample, from.ended, &at, NULL),
                                  ITER_OK);
                     cr_assert(at.epoch == e && at.sample == from.sample && at.ended == from.ended);
                     for (uint32_t other = 1; other <= 9; other++) {
-                        const iter_cut second = cut_of(n, other, 0, 1, ITER_LAST_ROLL_OVER);
+                        const iter__cut second = cut_of(n, other, 0, 1, ITER_LAST_ROLL_OVER);
                         iter_error err;
                         const iter_status s =
                             iter__cut_place(&second, e, from.sample, from.ended, &at, &err);
@@ -249,8 +249,8 @@ Test(cut, places_rolling) {
 }
 
 Test(cut, places_nothing) {
-    iter_cursor at;
-    const iter_cut cut = cut_of(10, 4, 0, 1, ITER_LAST_ROLL_OVER);
+    iter__cursor at;
+    const iter__cut cut = cut_of(10, 4, 0, 1, ITER_LAST_ROLL_OVER);
     cr_assert_eq(iter__cut_place(&cut, 0, 11, false, &at, NULL),
                  ITER_EINVAL); /* NULL is a legal error */
     iter_error err;
@@ -268,11 +268,11 @@ static void check_far_epoch(uint64_t n, uint32_t batch_size, uint32_t ranks, uin
                    end = (uint64_t)(((u128)epoch + 1) * n / global);
     uint32_t rows = 0, own = 0;
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        const iter_cut cut = cut_of(n, batch_size, rank, ranks, ITER_LAST_ROLL_OVER);
+        const iter__cut cut = cut_of(n, batch_size, rank, ranks, ITER_LAST_ROLL_OVER);
         cr_assert_eq(iter__cut_n_batches(&cut, epoch), end - first);
-        iter_cursor cursor = iter__cut_epoch(&cut, epoch), at;
+        iter__cursor cursor = iter__cut_epoch(&cut, epoch), at;
         cr_assert_eq(cursor.sample, first * global);
-        iter_span span;
+        iter__span span;
         cr_assert(iter__cut_batch(&cut, &cursor, &span));
         cr_assert_eq(span.number, 0);
         for (uint32_t i = 0; i < span.n_rows; i++) {
@@ -316,12 +316,12 @@ Test(cut, many_samples) {
         const uint64_t global = 3 * 64;
         uint32_t rows = 0, own = 0;
         for (uint32_t rank = 0; rank < 3; rank++) {
-            const iter_cut cut = cut_of(n, 64, rank, 3, MODES[m]);
+            const iter__cut cut = cut_of(n, 64, rank, 3, MODES[m]);
             const uint64_t whole = n / global, tail = n % global;
             cr_assert_eq(iter__cut_n_batches(&cut, 7),
                          whole + (MODES[m] != ITER_LAST_DISCARD && tail));
-            iter_cursor cursor = {.epoch = 7, .sample = whole * global};
-            iter_span span;
+            iter__cursor cursor = {.epoch = 7, .sample = whole * global};
+            iter__span span;
             const bool any = iter__cut_batch(&cut, &cursor, &span);
             cr_assert_eq(any, MODES[m] != ITER_LAST_DISCARD);
             if (!any) continue;
@@ -343,7 +343,7 @@ Test(cut, many_samples) {
         if (MODES[m] == ITER_LAST_PAD) cr_assert_eq(rows, global);
         if (rows) cr_assert_eq(own, n % global);
     }
-    const iter_cut cut =
+    const iter__cut cut =
         cut_of(n, 1000, 0, 1, ITER_LAST_ROLL_OVER); /* t stays below 2^64 for three epochs */
     for (uint32_t e = 0; e < 3; e++) {
         const u128 first = (u128)e * n / 1000, end = ((u128)e + 1) * n / 1000;
@@ -353,9 +353,9 @@ Test(cut, many_samples) {
 }
 
 Test(cut, unknown_length) {
-    const iter_cut cut = cut_of(ITER_UNKNOWN, 8, 0, 1, ITER_LAST_KEEP);
+    const iter__cut cut = cut_of(ITER_UNKNOWN, 8, 0, 1, ITER_LAST_KEEP);
     cr_assert_eq(iter__cut_n_batches(&cut, 0), ITER_UNKNOWN);
-    iter_cursor at;
+    iter__cursor at;
     cr_assert_eq(iter__cut_place(&cut, 5, 123, false, &at, NULL), ITER_OK);
     cr_assert(at.epoch == 5 && at.sample == 123);
     cr_assert_eq(iter__cut_epoch(&cut, 6).sample, 0);

@@ -40,14 +40,14 @@ static void expect_message(const char *part) {
     cr_expect(strstr(err.message, part) != NULL, "no \"%s\" in \"%s\"", part, err.message);
 }
 
-static iter_device *open_device(int32_t number) {
-    iter_device *device = NULL;
+static iter__device *open_device(int32_t number) {
+    iter__device *device = NULL;
     cr_assert_eq(iter__device_open(number, &device, &err), ITER_OK, "%s", err.message);
     return device;
 }
 
 /* A driver and the primary context of device 0, pushed: what a program that uses CUDA has. */
-static iter_cuda_driver cuda;
+static iter__cuda_driver cuda;
 static CUcontext primary;
 
 static void start_program(void) {
@@ -71,7 +71,7 @@ Test(device_driver, an_old_driver_is_refused_with_both_versions) {
     fake_cuda_machine machine = fake->machine();
     machine.version = 11040;
     fake->set_machine(&machine);
-    iter_device *device = (iter_device *)&machine;
+    iter__device *device = (iter__device *)&machine;
     cr_expect_eq(iter__device_open(0, &device, &err), ITER_EUNSUPPORTED);
     cr_expect_null(device);
     expect_message("11.4");
@@ -84,7 +84,7 @@ Test(device_driver, no_device_and_no_such_device) {
     fake_cuda_machine machine = fake->machine();
     machine.n_devices = 0;
     fake->set_machine(&machine);
-    iter_device *device;
+    iter__device *device;
     cr_expect_eq(iter__device_open(0, &device, &err), ITER_EUNSUPPORTED);
     expect_message("sees no GPU");
     machine.n_devices = 2;
@@ -112,7 +112,7 @@ Test(device_driver, drivers_that_do_not_start) {
     };
     start();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        iter_device *device;
+        iter__device *device;
         fake->fail(cases[i].function, 0, cases[i].result);
         cr_expect_eq(iter__device_open(0, &device, &err), cases[i].status, "case %zu", i);
         expect_message(cases[i].message);
@@ -124,7 +124,7 @@ Test(device_driver, calls_are_found_by_name_where_the_driver_cannot_say) {
     start();
     for (int i = 0; i < 8; i++)
         fake->fail("cuGetProcAddress", 7 * i, CUDA_ERROR_NOT_FOUND);
-    iter_device *device = open_device(0);
+    iter__device *device = open_device(0);
     cr_expect(fake->calls("cuGetProcAddress") > 50);
     iter__device_close(device);
     expect_nothing_left("by name");
@@ -137,7 +137,7 @@ Test(device_driver, says_what_it_is) {
     machine.version = 12080;
     machine.capability = 86;
     fake->set_machine(&machine);
-    iter_device *device = open_device(ITER_DEVICE(2));
+    iter__device *device = open_device(ITER_DEVICE(2));
     cr_expect_str_eq(iter__device_text(device), "Fake GPU 2, sm_86, driver 12.8");
     cr_expect_eq(iter__device_ordinal(device), 2);
     iter__device_close(device);
@@ -150,8 +150,8 @@ Test(device_driver, says_what_it_is) {
 Test(device_driver, the_primary_context_is_kept_as_long_as_the_device) {
     start();
     start_program();
-    iter_device *device = open_device(0);
-    iter_device_address memory;
+    iter__device *device = open_device(0);
+    iter__device_address memory;
     CUcontext current;
     cr_expect_eq(fake->live(FAKE_CUDA_RETAINED), 2);
     stop_program(); /* the program is done with it, we are not */
@@ -176,15 +176,15 @@ Test(device_driver, a_current_context_is_taken_and_stays_current) {
     CUcontext own = fake->context_new(1), current = NULL;
     cr_assert_eq(cuda.cuCtxPushCurrent(own), CUDA_SUCCESS);
 
-    iter_device *device = open_device(0);
+    iter__device *device = open_device(0);
     cr_expect_eq(iter__device_ordinal(device), 1);
     cr_expect_eq(fake->live(FAKE_CUDA_RETAINED), 0, "a context of the program's is no primary one");
-    iter_device *other = open_device(ITER_DEVICE(0)); /* by number: the primary one */
+    iter__device *other = open_device(ITER_DEVICE(0)); /* by number: the primary one */
     cr_expect_eq(iter__device_ordinal(other), 0);
     cr_expect_eq(fake->live(FAKE_CUDA_RETAINED), 1);
-    iter_device *same = open_device(ITER_DEVICE(1));
+    iter__device *same = open_device(ITER_DEVICE(1));
     cr_expect_eq(fake->live(FAKE_CUDA_RETAINED), 2);
-    iter_device *again = open_device(0); /* its primary one is alive, too, and is not taken */
+    iter__device *again = open_device(0); /* its primary one is alive, too, and is not taken */
     cr_expect_eq(fake->live(FAKE_CUDA_RETAINED), 2);
     iter__device_close(again);
     iter__device_close(same);
@@ -203,8 +203,8 @@ Test(device_driver, a_context_that_is_destroyed_is_an_error) {
     cr_assert_eq(iter__cuda_open(&cuda, &err), ITER_OK);
     CUcontext own = fake->context_new(0), current = NULL;
     cr_assert_eq(cuda.cuCtxPushCurrent(own), CUDA_SUCCESS);
-    iter_device *device = open_device(0);
-    iter_device_event *event;
+    iter__device *device = open_device(0);
+    iter__device_event *event;
     cr_expect_eq(cuda.cuCtxPopCurrent(&current), CUDA_SUCCESS);
     fake->context_destroy(own);
     cr_expect_eq(iter__device_event_new(device, &event, &err), ITER_EDEVICE);
@@ -223,8 +223,8 @@ Test(device_driver, memory_that_is_not_there_is_refused_with_numbers) {
     machine.memory_bytes = (size_t)1 << 20;
     machine.pinned_bytes = (size_t)1 << 20;
     fake->set_machine(&machine);
-    iter_device *device = open_device(0);
-    iter_device_address memory = 1, small;
+    iter__device *device = open_device(0);
+    iter__device_address memory = 1, small;
     void *host = iter__map(BYTES);
     cr_assert(host);
 
@@ -266,10 +266,10 @@ static void read_byte(void *state) {
 
 /* A device with one slot: pinned memory, its twin, an event for each side. */
 typedef struct slot {
-    iter_device *device;
+    iter__device *device;
     unsigned char *host;
-    iter_device_address twin;
-    iter_device_event *arrived, *done;
+    iter__device_address twin;
+    iter__device_event *arrived, *done;
 } slot;
 
 static slot open_slot(void) {
@@ -399,8 +399,8 @@ Test(device_driver, a_stream_of_another_context_is_named) {
 
 /* All that a loader does, in a thread that captures. */
 static void use_while_captured(slot *s) {
-    iter_device_event *event;
-    iter_device_address memory;
+    iter__device_event *event;
+    iter__device_address memory;
     void *host = iter__map(4096);
     cr_assert(host);
     cr_expect_eq(iter__device_pin(s->device, host, 4096, &err), ITER_OK, "%s", err.message);
@@ -409,7 +409,7 @@ static void use_while_captured(slot *s) {
     fill_and_copy(s, 9);
     cr_expect_eq(iter__device_sync(s->device, s->arrived, &err), ITER_OK, "%s", err.message);
     cr_expect_eq(iter__device_query(s->device, s->arrived, &err), ITER_OK, "%s", err.message);
-    iter_device *second = open_device(0);
+    iter__device *second = open_device(0);
     iter__device_close(second);
     iter__device_event_free(s->device, event);
     iter__device_free(s->device, memory);
@@ -471,8 +471,8 @@ Test(device_driver, the_default_stream_is_refused_while_a_blocking_one_is_captur
 Test(device_driver, an_error_that_is_not_forgotten_is_answered_by_everything) {
     start();
     slot s = open_slot();
-    iter_device_event *event;
-    iter_device_address memory;
+    iter__device_event *event;
+    iter__device_address memory;
     fake->fail_late(0, CUDA_ERROR_ILLEGAL_ADDRESS);
     fake->hold(FAKE_CUDA_ALL, true); /* so that mark() does not know of it yet */
     fill_and_copy(&s, 1);
@@ -493,8 +493,8 @@ Test(device_driver, an_error_that_is_not_forgotten_is_answered_by_everything) {
     expect_nothing_left("late");
 }
 
-static iter_status use(iter_device *device, void *host, iter_device_address *twin,
-                       iter_device_event **event) {
+static iter_status use(iter__device *device, void *host, iter__device_address *twin,
+                       iter__device_event **event) {
     ITER_TRY(iter__device_pin(device, host, BYTES, &err));
     ITER_TRY(iter__device_alloc(device, BYTES, twin, &err));
     ITER_TRY(iter__device_event_new(device, event, &err));
@@ -514,9 +514,9 @@ static iter_status use(iter_device *device, void *host, iter_device_address *twi
 /* A whole life; *used = it came to where it is taken down. What is left is the caller's to look
  * at. */
 static iter_status live(bool *used) {
-    iter_device *device;
-    iter_device_address twin = 0;
-    iter_device_event *event = NULL;
+    iter__device *device;
+    iter__device_address twin = 0;
+    iter__device_event *event = NULL;
     void *host = iter__map(BYTES);
     *used = false;
     if (host == NULL) return ITER_ENOMEM;

@@ -15,7 +15,7 @@ TestSuite(device_fake, .timeout = 60);
 #define N 1000
 
 static const fake_cuda *fake;
-static iter_cuda_driver cuda;
+static iter__cuda_driver cuda;
 static CUcontext context;
 static CUstream stream;
 

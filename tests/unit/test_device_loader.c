@@ -219,8 +219,8 @@ Test(device_loader, statistics_and_memory) {
     cr_expect_geq(stats.copied_bytes, 4 * 16 * 3073);
     cr_expect_leq(stats.copied_bytes, 4 * (16 * 3073 + 256));
     cr_expect_eq(stats.n_fallbacks, 0);
-    cr_expect_eq(iter__alloc_bytes(ITER_ALLOC_PINNED).now, (long long)stats.slot_bytes);
-    cr_expect_eq(iter__alloc_bytes(ITER_ALLOC_DEVICE).now, (long long)stats.slot_bytes);
+    cr_expect_eq(iter__alloc_held(ITER_ALLOC_PINNED).now, (long long)stats.slot_bytes);
+    cr_expect_eq(iter__alloc_held(ITER_ALLOC_DEVICE).now, (long long)stats.slot_bytes);
     cr_expect_eq(gpu.fake->live(FAKE_CUDA_PINNED), 1); /* at once for all slots */
     cr_expect_eq(gpu.fake->live(FAKE_CUDA_MEMORY), 1);
     iter_loader_unref(loader);

@@ -20,7 +20,7 @@ static const iter_desc chw = {ITER_U8, 3, {3, 4, 5}, 0, "CHW"};
 /* A pack made from text, with the chain whose options it borrows. */
 typedef struct planned {
     iter_chain *chain;
-    iter_pack *pack;
+    iter__pack *pack;
     iter_desc out;
     size_t scratch_bytes;
     iter_status status;
@@ -29,26 +29,26 @@ typedef struct planned {
 
 static planned plan(const iter_desc *in, const char *text, const iter_registry *registry) {
     planned p = {0};
-    const iter_stage *stages[16];
+    const iter__stage *stages[16];
     if (*text)
         cr_assert_eq(iter_chain_parse(text, registry, &p.chain, &p.err), ITER_OK, "%s",
                      p.err.message);
     const int32_t n = iter__chain_n_stages(p.chain);
     for (int32_t i = 0; i < n; i++)
         stages[i] = iter__chain_stage(p.chain, i);
-    p.status = iter__pack.create(in, stages, n, &p.pack, &p.out, &p.scratch_bytes, &p.err);
+    p.status = iter__packer.create(in, stages, n, &p.pack, &p.out, &p.scratch_bytes, &p.err);
     return p;
 }
 
 static void drop(planned *p) {
-    iter__pack.destroy(p->pack);
+    iter__packer.destroy(p->pack);
     iter_chain_unref(p->chain);
 }
 
 static void expect_copy(const iter_desc *in, const char *text, bool is_copy) {
     planned p = plan(in, text, NULL);
     cr_assert_eq(p.status, ITER_OK, "%s", p.err.message);
-    cr_expect_eq(iter__pack.is_copy(p.pack), is_copy, "\"%s\"", text);
+    cr_expect_eq(iter__packer.is_copy(p.pack), is_copy, "\"%s\"", text);
     drop(&p);
 }
 
@@ -87,18 +87,18 @@ Test(fold, text_says_what_runs) {
     planned p =
         plan(&chw, "random-crop:4,pad=1 | random-flip | normalize:mean=0;1;2 | to:f32,nhwc", NULL);
     cr_assert_eq(p.status, ITER_OK);
-    iter__pack.text(p.pack, text, sizeof(text));
+    iter__packer.text(p.pack, text, sizeof(text));
     cr_expect_not_null(strstr(text, "random-crop + random-flip + normalize + to"), "%s", text);
     cr_expect_not_null(strstr(text, "4x5 to 4x4"), "%s", text);
     cr_expect_not_null(strstr(text, "a*x+b per channel, u8 to f32, CHW to HWC"), "%s", text);
     cr_expect_not_null(strstr(text, iter_cpu_level()), "%s", text);
     char shorter[10];
-    iter__pack.text(p.pack, shorter, sizeof(shorter));
+    iter__packer.text(p.pack, shorter, sizeof(shorter));
     cr_expect_eq(strlen(shorter), 9u);
     cr_expect_eq(strncmp(shorter, text, 9), 0);
     drop(&p);
     p = plan(&chw, "scale | cast:u8 | scale", NULL);
-    iter__pack.text(p.pack, text, sizeof(text));
+    iter__packer.text(p.pack, text, sizeof(text));
     cr_expect_not_null(strstr(text, "; then "), "%s", text);
     drop(&p);
 }
@@ -108,7 +108,7 @@ Test(fold, a_stage_of_the_next_pass_leaves_nothing_in_this_one) {
     char text[512];
     planned p = plan(&chw, "scale:0.5 | cast:u8 | to:i8,hwc", NULL);
     cr_assert_eq(p.status, ITER_OK, "%s", p.err.message);
-    iter__pack.text(p.pack, text, sizeof(text));
+    iter__packer.text(p.pack, text, sizeof(text));
     cr_expect_not_null(strstr(text, "u8 to u8, CHW to CHW"), "%s", text);
     cr_expect_not_null(strstr(text, "then to: u8 to i8, CHW to HWC"), "%s", text);
     drop(&p);
@@ -128,7 +128,7 @@ Test(fold, text_says_which_tables_there_are) {
         char text[512];
         planned p = plan(&chw, cases[i][0], NULL);
         cr_assert_eq(p.status, ITER_OK, "%s", p.err.message);
-        iter__pack.text(p.pack, text, sizeof(text));
+        iter__packer.text(p.pack, text, sizeof(text));
         cr_expect_not_null(strstr(text, cases[i][1]), "'%s' gives '%s'", cases[i][0], text);
         drop(&p);
     }
@@ -166,7 +166,7 @@ Test(fold, stages_without_their_size_say_so) {
         iter_desc out;
         size_t scratch;
         cr_assert_eq(iter_chain_parse(cases[i][0], NULL, &chain, &err), ITER_OK);
-        const iter_stage *stage = iter__chain_stage(chain, 0);
+        const iter__stage *stage = iter__chain_stage(chain, 0);
         cr_expect_eq(stage->ops->plan(stage->options, &chw, &out, &scratch, &err), ITER_EINVAL,
                      "%s", cases[i][0]);
         cr_expect_eq(err.status, ITER_EINVAL);
@@ -328,12 +328,12 @@ Test(fold, user_stage_with_its_own_numbers) {
     cr_assert_eq(p.status, ITER_OK, "%s", p.err.message);
     void *scratch = iter__alloc(1, p.scratch_bytes + 64);
     for (uint64_t i = 0; i < 200; i++) {
-        const iter_pack_sample sample = {3, i, 0};
+        const iter__pack_sample sample = {3, i, 0};
         iter_rng rng = iter_rng_at(iter_rng_key(3, "mark", 0), 0, i);
         const int64_t y0 = (int64_t)iter_rng_below(&rng, 40) - 20,
                       x0 = (int64_t)iter_rng_below(&rng, 40) - 20;
         const uint8_t value = iter_rng_below(&rng, 2) ? 9 : 5;
-        iter__pack.run(p.pack, in, out, &sample, scratch, NULL);
+        iter__packer.run(p.pack, in, out, &sample, scratch, NULL);
         for (int64_t c = 0; c < 3; c++)
             for (int64_t y = 0; y < 4; y++)
                 for (int64_t x = 0; x < 5; x++) {
@@ -377,13 +377,13 @@ Test(fold, user_stages_with_tables) {
         void *scratch = iter__alloc(1, p.scratch_bytes + 64);
         memset(in, 30, sizeof(in));
         for (uint64_t position = 0; position < 30; position++) {
-            const iter_pack_sample sample = {3, position, 0};
+            const iter__pack_sample sample = {3, position, 0};
             uint64_t by = (uint64_t)cases[i].fixed;
             for (uint32_t k = 0; k < (uint32_t)cases[i].drawn; k++) {
                 iter_rng rng = iter_rng_at(iter_rng_key(3, "turns", k), 0, position);
                 by += iter_rng_below(&rng, 256);
             }
-            iter__pack.run(p.pack, in, out, &sample, scratch, NULL);
+            iter__packer.run(p.pack, in, out, &sample, scratch, NULL);
             if (cases[i].pad < 0) {
                 for (size_t k = 0; k < sizeof(in); k++)
                     cr_assert_eq(out[k], (uint8_t)(30 + by), "%s", cases[i].text);
@@ -445,7 +445,7 @@ Test(fold, one_hot_labels) {
 
 Test(fold, unknown_levels_are_ignored) {
     unsetenv("ITER_CPU");
-    const iter_cpu best = iter__cpu_level();
+    const iter__cpu best = iter__cpu_level();
     setenv("ITER_CPU", "sse9", 1);
     cr_expect_eq(iter__cpu_level(), best);
     setenv("ITER_CPU", "", 1);
@@ -456,7 +456,7 @@ Test(fold, unknown_levels_are_ignored) {
 
 Test(fold, every_allocation_failure_is_clean) {
     iter_chain *chain = NULL;
-    const iter_stage *stages[16];
+    const iter__stage *stages[16];
     const char *text =
         "gamma:2 | random-crop:4,pad=1 | cutout:2 | normalize:mean=0;1;2 | cast:u8 | "
         "solarize | scale:2 | pad:1,mode=reflect | to:f16,nhwc";
@@ -466,15 +466,15 @@ Test(fold, every_allocation_failure_is_clean) {
         stages[i] = iter__chain_stage(chain, i);
     const long before = iter__alloc_live();
     for (long n = 0;; n++) {
-        iter_pack *pack = NULL;
+        iter__pack *pack = NULL;
         iter_desc out;
         size_t scratch;
         iter_error err = {0};
         iter__alloc_fail_after = n;
         const iter_status status =
-            iter__pack.create(&chw, stages, n_stages, &pack, &out, &scratch, &err);
+            iter__packer.create(&chw, stages, n_stages, &pack, &out, &scratch, &err);
         iter__alloc_fail_after = -1;
-        iter__pack.destroy(pack);
+        iter__packer.destroy(pack);
         cr_assert_eq(iter__alloc_live(), before, "leak when allocation %ld fails", n);
         if (status == ITER_OK) {
             cr_expect_gt(n, 20);

@@ -13,7 +13,7 @@
 TestSuite(grammar, .timeout = 30);
 
 /* The call as one line: name<path>[column:key=value]... */
-static void flatten(const iter_grammar_call *call, char *out, size_t capacity) {
+static void flatten(const iter__grammar_call *call, char *out, size_t capacity) {
     size_t n = (size_t)snprintf(out, capacity, "%s", call->name);
     if (call->path) n += (size_t)snprintf(out + n, capacity - n, "<%s>", call->path);
     for (int i = 0; i < call->n_args && n < capacity; i++)
@@ -93,7 +93,7 @@ static const reading bad_stages[] = {
     {"a:x\"y\"", "column 4: a quote inside a value"},
 };
 
-static iter_status parse(const reading *r, bool stage, iter_grammar_call *call, char **block,
+static iter_status parse(const reading *r, bool stage, iter__grammar_call *call, char **block,
                          iter_error *err) {
     const char *cursor = r->text;
     if (!stage) return iter__grammar_dataset(r->text, call, block, err);
@@ -101,7 +101,7 @@ static iter_status parse(const reading *r, bool stage, iter_grammar_call *call, 
 }
 
 static void check_good(const reading *r, bool stage) {
-    iter_grammar_call call;
+    iter__grammar_call call;
     iter_error err = {0};
     char *block, line[400];
     cr_assert_eq(parse(r, stage, &call, &block, &err), ITER_OK, "%s: %s", r->text, err.message);
@@ -112,7 +112,7 @@ static void check_good(const reading *r, bool stage) {
 }
 
 static void check_bad(const reading *r, bool stage) {
-    iter_grammar_call call;
+    iter__grammar_call call;
     iter_error err = {0};
     char *block;
     cr_expect_eq(parse(r, stage, &call, &block, &err), ITER_EINVAL, "%s", r->text);
@@ -141,7 +141,7 @@ Test(grammar, a_cursor_walks_the_stages) {
     static const char *const want[] = {"a[3:=1]", "b[9:=|][13:k=2]", "c"};
     static const int columns[] = {1, 7, 17};
     for (int i = 0; i < 3; i++) {
-        iter_grammar_call call;
+        iter__grammar_call call;
         char *block, line[100];
         cr_assert_not_null(cursor);
         cr_assert_eq(iter__grammar_stage(text, &cursor, &call, &block, NULL), ITER_OK);
@@ -155,7 +155,7 @@ Test(grammar, a_cursor_walks_the_stages) {
 
 Test(grammar, arguments_are_limited) {
     char text[200] = "a:1", *block;
-    iter_grammar_call call;
+    iter__grammar_call call;
     iter_error err;
     for (int i = 1; i < ITER_GRAMMAR_ARGS; i++)
         strcat(text, ",1");
@@ -171,7 +171,7 @@ Test(grammar, arguments_are_limited) {
 
 static iter_status apply(const char *text, const iter_ops *ops, void *values, const char *skip,
                          iter_error *err) {
-    iter_grammar_call call;
+    iter__grammar_call call;
     const char *cursor = text;
     char *block;
     const iter_status status = iter__grammar_stage(text, &cursor, &call, &block, err);

@@ -355,7 +355,7 @@ Test(index_cache, takes_no_memory_beside_the_index) {
     cr_assert_eq(waitpid(pid, NULL, 0), pid);
     cr_assert(exists(cache));
     open_with(&iter__format_recordio, data, "header=no&index-cache=yes", &f);
-    const uint64_t peak = (uint64_t)iter__alloc_bytes(ITER_ALLOC_HOST).peak;
+    const uint64_t peak = (uint64_t)iter__alloc_held(ITER_ALLOC_HOST).peak;
     cr_assert_geq(f.desc.index_bytes, 8 * 5001);
     cr_assert_leq(peak, f.desc.index_bytes + 8192);
     format_close(&f);
@@ -525,7 +525,7 @@ Test(index_cache, a_count_that_takes_memory) {
     cr_assert_eq(truncate(cache, HEADER + 8 * ((1 << 24) + 1)), 0);
     expect_right(&iter__format_tar, data, TXT);
     expect_cache(&right);
-    cr_assert_lt(iter__alloc_bytes(ITER_ALLOC_HOST).peak, 1 << 20);
+    cr_assert_lt(iter__alloc_held(ITER_ALLOC_HOST).peak, 1 << 20);
     free(right.p);
     make_folder_gone(folder);
 }

@@ -17,8 +17,8 @@ TestSuite(layout, .timeout = 60);
 typedef struct made {
     iter_loader_options opt;
     iter_description desc;
-    iter_plan plan;
-    iter_layout_in in;
+    iter__plan plan;
+    iter__layout_in in;
 } made;
 
 static made *make(uint64_t sample, uint32_t batch_size, int32_t workers) {
@@ -33,18 +33,18 @@ static made *make(uint64_t sample, uint32_t batch_size, int32_t workers) {
     m.desc.n_samples = 1000000;
     m.plan.slot_bytes = sample * batch_size;
     m.plan.needs_bytes = true;
-    m.in = (iter_layout_in){.opt = &m.opt,
-                            .desc = &m.desc,
-                            .plan = &m.plan,
-                            .limit = (uint64_t)1 << 34,
-                            .n_rows = 1000000,
-                            .bytes = BYTES_READ,
-                            .can_try = true};
+    m.in = (iter__layout_in){.opt = &m.opt,
+                             .desc = &m.desc,
+                             .plan = &m.plan,
+                             .limit = (uint64_t)1 << 34,
+                             .n_rows = 1000000,
+                             .bytes = BYTES_READ,
+                             .can_try = true};
     return &m;
 }
 
-static iter_layout layout_of(const made *m) {
-    iter_layout out;
+static iter__layout layout_of(const made *m) {
+    iter__layout out;
     iter_error err;
     cr_assert_eq(iter__layout_make(&m->in, &out, &err), ITER_OK, "%s", err.message);
     return out;
@@ -66,12 +66,12 @@ Test(layout, chunks_are_a_mebibyte_of_reading_and_writing) {
 /* What the loader makes ahead is two turns of work for every worker. */
 Test(layout, prefetch_follows_the_workers) {
     for (int32_t workers = 0; workers <= 64; workers++) {
-        const iter_layout small = layout_of(make(100, 32, workers));
+        const iter__layout small = layout_of(make(100, 32, workers));
         cr_expect_eq(small.prefetch, workers > 1 ? 2 * (uint32_t)workers : 2);
         cr_expect_eq(small.most_busy, workers > 0 ? (uint32_t)workers : 1);
         cr_expect_eq(small.n_slots, 2 + small.prefetch + 1);
     }
-    const iter_layout large = layout_of(make(16384, 128, 16)); /* four chunks a batch */
+    const iter__layout large = layout_of(make(16384, 128, 16)); /* four chunks a batch */
     cr_expect_eq(large.prefetch, 8);
     cr_expect_eq(large.most_busy, 16);
     made *given = make(100, 32, 16);
@@ -87,13 +87,13 @@ Test(layout, prefetch_follows_the_workers) {
 /* A prefetch that nobody asked for gives way before the limit is refused. */
 Test(layout, prefetch_gives_way_to_the_limit) {
     made *m = make(16384, 64, 32);
-    const iter_layout all = layout_of(m);
+    const iter__layout all = layout_of(m);
     m->in.limit = all.fixed_bytes / 2 + 4 * MIB;
-    const iter_layout less = layout_of(m);
+    const iter__layout less = layout_of(m);
     cr_expect_lt(less.prefetch, all.prefetch);
     cr_expect_leq(less.fixed_bytes + less.arena_bytes, m->in.limit);
     m->opt.prefetch = all.prefetch;
-    iter_layout out;
+    iter__layout out;
     iter_error err;
     cr_expect_eq(iter__layout_make(&m->in, &out, &err), ITER_ENOMEM);
     cr_expect(strstr(err.message, "is too small"), "%s", err.message);
@@ -108,7 +108,7 @@ Test(layout, small_samples_are_made_while_they_are_hot) {
     cr_expect_eq(layout_of(m).hot_bytes, 0);
     m = make(3073, 64, 1);
     m->opt.o_direct = 1;
-    const iter_layout past = layout_of(m);
+    const iter__layout past = layout_of(m);
     cr_expect_eq(past.hot_bytes, 0);
     cr_expect(past.whole_blocks);
     cr_expect_eq(past.chunk_rows, 7); /* 24 KiB of 3,074 bytes each */
@@ -119,7 +119,7 @@ Test(layout, small_samples_are_made_while_they_are_hot) {
     cr_expect_lt(layout_of(m).source_bytes, MIB / 2); /* an eighth of what is left */
     m = make(3073, 64, 1);
     m->in.bytes = BYTES_LOADED;
-    const iter_layout loaded = layout_of(m);
+    const iter__layout loaded = layout_of(m);
     cr_expect(loaded.hot_bytes == 0 && loaded.arena_bytes == 0 && loaded.n_regions == 0);
 }
 
@@ -127,7 +127,7 @@ Test(layout, a_block_shuffle_reads_windows) {
     made *m = make(1000, 50, 1);
     m->in.block_rows = 256;
     m->in.block_buffer = 16;
-    const iter_layout l = layout_of(m);
+    const iter__layout l = layout_of(m);
     cr_expect_eq(l.frames.piece_rows, 256); /* 256,000 bytes are one window of 256 KiB */
     cr_expect_eq(l.frames.group_rows, 4096);
     cr_expect_eq(l.frames.bytes, 258048 + 4096); /* whole blocks, and one to begin in */
@@ -157,7 +157,7 @@ Test(layout, the_limit_that_would_do_does) {
                 made *m = make(samples[s], 32, workers);
                 m->opt.o_direct = direct;
                 m->opt.memory_limit = m->in.limit = 1000;
-                iter_layout out;
+                iter__layout out;
                 iter_error err;
                 unsigned long long would_do = 0;
                 cr_assert_eq(iter__layout_make(&m->in, &out, &err), ITER_ENOMEM);
@@ -173,7 +173,7 @@ Test(layout, the_limit_that_would_do_does) {
 
 Test(layout, books_count_without_a_limit) {
     made *m = make(32, 65536, 1);
-    const iter_layout l = layout_of(m);
+    const iter__layout l = layout_of(m);
     cr_expect_geq(l.books_bytes, (uint64_t)65536 * l.n_slots * (8 + 8 + 4 + 1 + 1));
     cr_expect_geq(l.fixed_bytes, l.books_bytes + (uint64_t)32 * 65536 * l.n_slots);
     m->in.bytes = BYTES_NONE; /* from arrays: an index, a position, an epoch, two bytes */

@@ -30,7 +30,7 @@ static const uint32_t sizes[] = {4096, 4097, 5000, 8192, 8193, 50000, 65536, 655
 static uint16_t table[ITER_PERMUTATION_TABLE];
 
 static void all_images(uint64_t key, uint32_t epoch, uint32_t n, uint64_t *out) {
-    iter_permutation p;
+    iter__permutation p;
     iter__permutation_init(&p, key, epoch, n, table);
     iter__permutation_run(&p, 0, n, out);
 }
@@ -95,7 +95,7 @@ Test(permutation, same_numbers_as_the_python_implementation) {
     for (size_t i = 0; i < N_ROWS; i++) {
         const uint64_t n = permutation_rows[i].n, at = permutation_rows[i].position;
         const uint32_t count = n - at < 8 ? (uint32_t)(n - at) : 8;
-        iter_permutation p;
+        iter__permutation p;
         uint64_t out[8];
         iter__permutation_init(&p, permutation_rows[i].key, permutation_rows[i].epoch, n, table);
         iter__permutation_run(&p, at, count, out);
@@ -114,7 +114,7 @@ Test(permutation, is_one_to_one_and_find_inverts_it) {
     for (size_t i = 0; i < N_OF(some); i++)
         for (uint64_t key = 0; key < 3; key++) {
             const uint32_t n = some[i];
-            iter_permutation p;
+            iter__permutation p;
             iter__permutation_init(&p, key, (uint32_t)key, n, table);
             iter__permutation_run(&p, 0, n, images);
             memset(seen, 0, n);
@@ -134,7 +134,7 @@ Test(permutation, of_more_than_32_bits) {
                                     (UINT64_C(1) << 32) + 1, UINT64_C(1000000000000),
                                     (UINT64_C(1) << 63) - 1};
     for (size_t i = 0; i < N_OF(some); i++) {
-        iter_permutation p;
+        iter__permutation p;
         uint64_t out[256];
         uint32_t bins[64] = {0};
         iter__permutation_init(&p, 3, 4, some[i], NULL);
@@ -154,7 +154,7 @@ Test(permutation, run_and_map_agree_for_every_cut) {
     enum { N = 5000 };
     static uint64_t whole[N], cut[N], scattered[N];
     all_images(9, 9, N, whole);
-    iter_permutation p;
+    iter__permutation p;
     iter__permutation_init(&p, 9, 9, N, NULL);
     for (uint32_t size = 1; size <= 200; size++) {
         for (uint32_t at = 0; at < N; at += size)
@@ -203,7 +203,7 @@ Test(permutation, position_by_value_over_keys) {
         uint32_t by_key[N_OF(positions)][64] = {0}, by_epoch[N_OF(positions)][64] = {0};
         for (uint32_t k = 0; k < KEYS; k++)
             for (int which = 0; which < 2; which++) {
-                iter_permutation p;
+                iter__permutation p;
                 uint64_t out[N_OF(positions)];
                 iter__permutation_init(&p, which ? 1 : k, which ? k : 1, n, NULL);
                 iter__permutation_map(&p, positions, N_OF(positions), out);

@@ -202,12 +202,12 @@ Test(profile, memory) {
     iter_error err;
     opt.filename = "";
     cr_assert_eq(iter_profile_start(&opt, &err), ITER_OK);
-    const long long before = iter__alloc_bytes(ITER_ALLOC_HOST).now;
+    const long long before = iter__alloc_held(ITER_ALLOC_HOST).now;
     void *block = iter__alloc(1000, 1000);
-    cr_assert_eq(iter__alloc_bytes(ITER_ALLOC_HOST).now, before + 1000000);
+    cr_assert_eq(iter__alloc_held(ITER_ALLOC_HOST).now, before + 1000000);
     cr_assert_eq(iter_profile_dump(&err), ITER_OK);
     iter__free(block);
-    cr_assert_eq(iter__alloc_bytes(ITER_ALLOC_HOST).now, before);
+    cr_assert_eq(iter__alloc_held(ITER_ALLOC_HOST).now, before);
     cr_assert_eq(iter_profile_dump(&err), ITER_OK);
     iter__alloc_book(ITER_ALLOC_DEVICE, 4096);
     cr_assert_eq(iter_profile_dump(&err), ITER_OK);
@@ -260,7 +260,7 @@ static int ascending(const void *a, const void *b) {
 }
 
 static void put_span(uint32_t name, int64_t ns) {
-    iter__profile_put(&(iter_profile_record){
+    iter__profile_put(&(iter__profile_record){
         .name = name, .type = ITER_PROFILE_SPAN, .start_ns = 1000, .duration_ns = ns});
 }
 

@@ -228,7 +228,7 @@ Test(samplers, shuffle_is_the_permutation_and_once_its_epoch_0) {
         sampler shuffle = open_sampler("shuffle", NULL, n, 99),
                 once = open_sampler("once", NULL, n, 99);
         for (uint32_t epoch = 0; epoch < 3; epoch++) {
-            iter_permutation p;
+            iter__permutation p;
             iter__permutation_init(&p, iter_rng_key(99, "shuffle", 0), epoch, n, table);
             iter__permutation_run(&p, 0, (uint32_t)n, expected);
             epoch_of(&shuffle, epoch, 64, a);

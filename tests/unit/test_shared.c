@@ -40,13 +40,13 @@ static int files(void) {
     return n;
 }
 
-static void take(iter_shared *s, const uint64_t id[2], bool must_fill) {
+static void take(iter__shared *s, const uint64_t id[2], bool must_fill) {
     iter_error err = {0};
     cr_assert_eq(iter__shared_open(s, folder, id, BYTES, 5000, &err), ITER_OK, "%s", err.message);
     cr_assert_eq(s->must_fill, must_fill);
 }
 
-static void fill(iter_shared *s, int byte) {
+static void fill(iter__shared *s, int byte) {
     iter_error err = {0};
     memset(s->memory, byte, BYTES);
     cr_assert_eq(iter__shared_publish(s, &err), ITER_OK, "%s", err.message);
@@ -54,14 +54,14 @@ static void fill(iter_shared *s, int byte) {
 
 static void refuse(const char *in, const uint64_t id[2], size_t bytes, const char *reason) {
     iter_error err = {0};
-    iter_shared s;
+    iter__shared s;
     cr_assert_eq(iter__shared_open(&s, in, id, bytes, 100, &err), ITER_EUNSUPPORTED);
     cr_assert(strstr(err.message, reason), "%s", err.message);
     cr_assert_null(s.memory);
 }
 
 Test(shared, the_second_has_what_the_first_filled) {
-    iter_shared a, b, c;
+    iter__shared a, b, c;
     take(&a, one, true);
     fill(&a, 7);
     take(&b, one, false);
@@ -80,7 +80,7 @@ Test(shared, the_second_has_what_the_first_filled) {
 }
 
 Test(shared, other_content_is_another_file) {
-    iter_shared a, b;
+    iter__shared a, b;
     take(&a, one, true);
     fill(&a, 1);
     take(&b, other, true);
@@ -91,7 +91,7 @@ Test(shared, other_content_is_another_file) {
 }
 
 Test(shared, withdrawn_memory_is_for_nobody_else) {
-    iter_shared a, b;
+    iter__shared a, b;
     take(&a, one, true);
     iter__shared_withdraw(&a);
     take(&b, one, true);
@@ -111,7 +111,7 @@ static pid_t holder(bool publish) {
     const pid_t child = fork();
     cr_assert(child >= 0);
     if (child == 0) {
-        iter_shared s;
+        iter__shared s;
         iter_error err;
         if (iter__shared_open(&s, folder, one, BYTES, 5000, &err) < 0) _exit(1);
         memset(s.memory, 9, BYTES / 2);
@@ -132,7 +132,7 @@ static void end(pid_t child) {
 }
 
 Test(shared, killed_while_it_filled) {
-    iter_shared s;
+    iter__shared s;
     end(holder(false));
     cr_assert_eq(files(), 1);
     take(&s, one, true);
@@ -143,7 +143,7 @@ Test(shared, killed_while_it_filled) {
 }
 
 Test(shared, killed_after_that_leaves_a_set_to_use) {
-    iter_shared s;
+    iter__shared s;
     end(holder(true));
     take(&s, one, false);
     cr_assert_eq(s.memory[0], 9);
@@ -152,7 +152,7 @@ Test(shared, killed_after_that_leaves_a_set_to_use) {
 }
 
 Test(shared, a_file_that_is_left_is_removed_by_the_next) {
-    iter_shared s;
+    iter__shared s;
     end(holder(true));
     take(&s, other, true);
     cr_assert_eq(files(), 1);
@@ -168,7 +168,7 @@ Test(shared, one_that_hangs_while_it_fills_is_not_waited_for) {
 
 Test(shared, no_folder_no_room_no_own_file) {
     char path[MAKE_PATH_MAX + 64];
-    iter_shared s;
+    iter__shared s;
     snprintf(path, sizeof(path), "%s/missing", folder);
     refuse(path, one, BYTES, "No such file");
     refuse(folder, one, (size_t)1 << 60, "no room for");
@@ -185,7 +185,7 @@ Test(shared, no_folder_no_room_no_own_file) {
 }
 
 Test(shared, a_child_leaves_its_parents_lock_alone) {
-    iter_shared a, b;
+    iter__shared a, b;
     take(&a, one, true);
     fill(&a, 4);
     const pid_t child = fork();
@@ -212,7 +212,7 @@ Test(shared, a_race_has_one_that_fills) {
         const pid_t child = fork();
         cr_assert(child >= 0);
         if (child > 0) continue;
-        iter_shared s;
+        iter__shared s;
         iter_error err;
         if (iter__shared_open(&s, folder, one, BYTES, 20000, &err) < 0) _exit(1);
         const char first = s.must_fill;

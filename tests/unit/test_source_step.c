@@ -26,7 +26,7 @@ static uint32_t random_below(uint32_t n) {
 }
 
 /* What the made-up kernel answers to a step; cut > 0: it may stop short, under O_DIRECT behind a block only. */
-static int64_t kernel(const iter__step *step, uint8_t *bounce, size_t cut) {
+static int64_t kernel(const iter__source_step *step, uint8_t *bounce, size_t cut) {
     const uint32_t mood = random_below(12);
     if (mood == 0) return -EINTR;
     if (mood == 1) return -EAGAIN;
@@ -53,7 +53,7 @@ static int64_t kernel(const iter__step *step, uint8_t *bounce, size_t cut) {
     return (int64_t)n;
 }
 
-static void expect_allowed(const iter__step *step, const iter__blocks *blocks) {
+static void expect_allowed(const iter__source_step *step, const iter__blocks *blocks) {
     if (blocks->offset_align == 0) {
         cr_assert_neq(step->kind, ITER_STEP_BOUNCE);
         cr_assert_neq(step->kind, ITER_STEP_AROUND);
@@ -94,7 +94,7 @@ static void run_one(const iter__blocks *blocks, size_t cut) {
     iter__after after = ITER_AFTER_NEXT;
     for (int steps = 0; after != ITER_AFTER_DONE; steps++) {
         cr_assert_lt(steps, 100000);
-        iter__step step;
+        iter__source_step step;
         iter__step_plan(&read, blocks, &step);
         cr_assert_neq(step.kind, ITER_STEP_NONE);
         cr_assert_gt(step.length, 0);
@@ -146,7 +146,7 @@ Test(source_step, errors) {
     uint8_t memory[16];
     const iter_iovec part = {memory, sizeof memory};
     const iter__blocks none = {0};
-    iter__step step;
+    iter__source_step step;
     iter_read read = {.parts = &part, .n_parts = 1, .size = 16};
     iter__step_plan(&read, &none, &step);
     cr_assert_eq(step.kind, ITER_STEP_ONE);
@@ -174,7 +174,7 @@ Test(source_step, large_reads_are_cut) {
     const iter_iovec part = {&byte, (size_t)5 << 30}; /* planned only, never read */
     iter_read read = {.parts = &part, .n_parts = 1, .size = (size_t)5 << 30};
     const iter__blocks none = {0};
-    iter__step step;
+    iter__source_step step;
     iter__step_plan(&read, &none, &step);
     cr_assert_eq(step.kind, ITER_STEP_ONE);
     cr_assert_leq(step.length, (size_t)1 << 30);
