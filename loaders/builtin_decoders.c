@@ -1,7 +1,10 @@
 /* builtin_decoders.c - the decoders that a format of the user's own may ask for by name. */
-#include <stddef.h>
-
 #include "iter/core/builtins.h"
-#include "loaders/image.h"
 
-const iter_decoder_ops *const iter__builtin_decoders[] = {&iter__decode_image, NULL};
+#define DECODERS(X) X(image)
+
+ITER_BUILTINS(decoder, DECODERS)
+
+const iter_decoder_ops *iter_builtin_decoder(const char *name) {
+    return iter_registry_decoder(NULL, name);
+}

@@ -1,14 +1,13 @@
 /* builtin_sources.c - the sources of this build, best first. */
-#include <stddef.h>
-
 #include "iter/core/builtins.h"
-#include "loaders/builtin_sources.h"
 
-const iter_source_ops *const iter__builtin_sources[] = {
 #ifdef ITER_HAVE_URING
-    &iter__source_uring,
+#define RING(X) X(uring)
+#else
+#define RING(X)
 #endif
-    &iter__source_pread,
-    &iter__source_null,
-    NULL,
-};
+
+#define SOURCES(X) RING(X) X(pread) X(null)
+
+ITER_BUILTIN_LIST(source, SOURCES)
+ITER_BUILTIN_NTH(source)

@@ -150,9 +150,9 @@ static void image_stop(void *state) {
 static iter_status image_start(void *state, const void *shared, iter_error *err) {
     image_state *s = state;
     iter_status status = read_options(shared, &s->options, err);
-    if (status == ITER_OK) status = codec_start(&s->jpeg, &iter__decode_jpeg, &s->options, err);
-    if (status == ITER_OK) status = codec_start(&s->png, &iter__decode_png, &s->options, err);
-    if (status == ITER_OK) status = codec_start(&s->webp, &iter__decode_webp, &s->options, err);
+    if (status == ITER_OK) status = codec_start(&s->jpeg, &iter__decoder_jpeg, &s->options, err);
+    if (status == ITER_OK) status = codec_start(&s->png, &iter__decoder_png, &s->options, err);
+    if (status == ITER_OK) status = codec_start(&s->webp, &iter__decoder_webp, &s->options, err);
     if (status < 0) image_stop(s);
     return status;
 }
@@ -209,7 +209,7 @@ iter_status iter__image_check_wish(const iter_image_wish *wish, int64_t height, 
                       (long long)height, (long long)width);
 }
 
-const iter_decoder_ops iter__decode_image = {
+const iter_decoder_ops iter__decoder_image = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "image",
              .help = "JPEG, PNG or WebP to pixels",

@@ -549,7 +549,7 @@ static void jpeg_limit(void *state, size_t bytes) {
     s->memory.codec.most = bytes;
 }
 
-const iter_decoder_ops iter__decode_jpeg = {
+const iter_decoder_ops iter__decoder_jpeg = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "jpeg",
              .help = "JPEG to pixels, by libjpeg-turbo",
@@ -576,7 +576,7 @@ static iter_status absent_decode(void *state, const void *shared, const uint8_t 
     return absent_header(state, shared, bytes, size, &out->desc, err);
 }
 
-const iter_decoder_ops iter__decode_jpeg = {
+const iter_decoder_ops iter__decoder_jpeg = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "jpeg",
              .help = "JPEG to pixels (not in this build)"},

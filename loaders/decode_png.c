@@ -314,7 +314,7 @@ static void decode_limit(void *state, size_t bytes) {
     s->memory.most = bytes;
 }
 
-const iter_decoder_ops iter__decode_png = {
+const iter_decoder_ops iter__decoder_png = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "png",
              .help = "PNG to pixels, by libpng",
@@ -341,7 +341,7 @@ static iter_status absent_decode(void *state, const void *shared, const uint8_t 
     return absent_header(state, shared, bytes, size, &out->desc, err);
 }
 
-const iter_decoder_ops iter__decode_png = {
+const iter_decoder_ops iter__decoder_png = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "png",
              .help = "PNG to pixels (not in this build)"},

@@ -151,7 +151,7 @@ static void free_joined(image_state *s) {
 
 static void image_stop(void *state) {
     image_state *s = state;
-    if (s->inner && iter__decode_image.stop) iter__decode_image.stop(s->inner);
+    if (s->inner && iter__decoder_image.stop) iter__decoder_image.stop(s->inner);
     iter__free(s->inner);
     free_joined(s);
     memset(s, 0, sizeof(*s));
@@ -160,10 +160,10 @@ static void image_stop(void *state) {
 static iter_status image_start(void *state, const void *shared, iter_error *err) {
     image_state *s = state;
     const iter__record_rule *rule = shared;
-    s->inner = iter__alloc(1, iter__decode_image.base.state_size + 1);
+    s->inner = iter__alloc(1, iter__decoder_image.base.state_size + 1);
     if (!s->inner) return iter__fail(err, ITER_ENOMEM, "no memory for an image decoder");
-    if (!iter__decode_image.start) return ITER_OK;
-    const iter_status status = iter__decode_image.start(s->inner, &rule->image, err);
+    if (!iter__decoder_image.start) return ITER_OK;
+    const iter_status status = iter__decoder_image.start(s->inner, &rule->image, err);
     if (status < 0) {
         iter__free(s->inner);
         s->inner = NULL;
@@ -210,7 +210,7 @@ static void keep_little(image_state *s) {
 
 static void limit_inner(image_state *s, size_t joined) {
     if (joined < ITER_CODEC_KEPT) joined = ITER_CODEC_KEPT;
-    if (s->most) iter__decode_image.limit(s->inner, s->most > joined ? s->most - joined : 1);
+    if (s->most) iter__decoder_image.limit(s->inner, s->most > joined ? s->most - joined : 1);
 }
 
 static void image_limit(void *state, size_t bytes) {
@@ -225,7 +225,7 @@ static iter_status image_header(void *state, const void *shared, const uint8_t *
     const iter__record_rule *rule = shared;
     iter_status status = find_image(s, rule, bytes, size, &bytes, &size, err);
     if (status == ITER_OK)
-        status = iter__decode_image.header(s->inner, &rule->image, bytes, size, out, err);
+        status = iter__decoder_image.header(s->inner, &rule->image, bytes, size, out, err);
     keep_little(s);
     return status;
 }
@@ -238,7 +238,7 @@ static iter_status image_decode(void *state, const void *shared, const uint8_t *
     if (status == ITER_OK) {
         limit_inner(s, s->capacity);
         status =
-            iter__decode_image.decode_image(s->inner, &rule->image, bytes, size, wish, out, err);
+            iter__decoder_image.decode_image(s->inner, &rule->image, bytes, size, wish, out, err);
     }
     keep_little(s);
     return status;

@@ -198,7 +198,7 @@ typedef struct tar_state {
 
 static void image_stop(void *state) {
     tar_state *s = state;
-    if (s->inner && iter__decode_image.stop) iter__decode_image.stop(s->inner);
+    if (s->inner && iter__decoder_image.stop) iter__decoder_image.stop(s->inner);
     iter__free(s->inner);
     s->inner = NULL;
 }
@@ -206,10 +206,10 @@ static void image_stop(void *state) {
 static iter_status image_start(void *state, const void *shared, iter_error *err) {
     tar_state *s = state;
     const iter__tar_rule *rule = shared;
-    s->inner = iter__alloc(1, iter__decode_image.base.state_size + 1);
+    s->inner = iter__alloc(1, iter__decoder_image.base.state_size + 1);
     if (!s->inner) return iter__fail(err, ITER_ENOMEM, "no memory for an image decoder");
-    if (!iter__decode_image.start) return ITER_OK;
-    const iter_status status = iter__decode_image.start(s->inner, &rule->image, err);
+    if (!iter__decoder_image.start) return ITER_OK;
+    const iter_status status = iter__decoder_image.start(s->inner, &rule->image, err);
     if (status < 0) {
         iter__free(s->inner);
         s->inner = NULL;
@@ -219,7 +219,7 @@ static iter_status image_start(void *state, const void *shared, iter_error *err)
 
 static void image_limit(void *state, size_t bytes) {
     tar_state *s = state;
-    iter__decode_image.limit(s->inner, bytes);
+    iter__decoder_image.limit(s->inner, bytes);
 }
 
 static iter_status image_header(int f, void *state, const iter__tar_rule *rule,
@@ -227,7 +227,7 @@ static iter_status image_header(int f, void *state, const iter__tar_rule *rule,
                                 iter_error *err) {
     tar_state *s = state;
     ITER_TRY(find_member(&rule->fields[f], bytes, size, &bytes, &size, err));
-    return iter__decode_image.header(s->inner, &rule->image, bytes, size, out, err);
+    return iter__decoder_image.header(s->inner, &rule->image, bytes, size, out, err);
 }
 
 static iter_status image_decode(int f, void *state, const iter__tar_rule *rule,
@@ -235,7 +235,7 @@ static iter_status image_decode(int f, void *state, const iter__tar_rule *rule,
                                 iter_tensor *out, iter_error *err) {
     tar_state *s = state;
     ITER_TRY(find_member(&rule->fields[f], bytes, size, &bytes, &size, err));
-    return iter__decode_image.decode_image(s->inner, &rule->image, bytes, size, wish, out, err);
+    return iter__decoder_image.decode_image(s->inner, &rule->image, bytes, size, wish, out, err);
 }
 
 static iter_status value_decode(int f, const iter__tar_rule *rule, const uint8_t *bytes,

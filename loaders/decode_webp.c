@@ -265,7 +265,7 @@ static void webp_limit(void *state, size_t bytes) {
     s->memory.most = bytes;
 }
 
-const iter_decoder_ops iter__decode_webp = {
+const iter_decoder_ops iter__decoder_webp = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "webp",
              .help = "WebP to pixels, by libwebp",
@@ -292,7 +292,7 @@ static iter_status absent_decode(void *state, const void *shared, const uint8_t 
     return absent_header(state, shared, bytes, size, &out->desc, err);
 }
 
-const iter_decoder_ops iter__decode_webp = {
+const iter_decoder_ops iter__decoder_webp = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "webp",
              .help = "WebP to pixels (not in this build)"},

@@ -15,11 +15,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <iter/ops.h>
+
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 #include "loaders/file.h"
-#include "loaders/formats.h"
 
 #define PIXEL_BYTES     3072u
 #define FILES_MAX       6

@@ -25,6 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <iter/ops.h>
 #include <iter/registry.h>
 
 #include "iter/core/alloc.h"
@@ -33,7 +34,6 @@
 #include "iter/core/suggest.h"
 #include "loaders/file.h"
 #include "loaders/file_set.h"
-#include "loaders/formats.h"
 #include "loaders/image.h"
 #include "loaders/image_list.h"
 #include "loaders/paths.h"
@@ -247,7 +247,7 @@ static iter_status choose_decoder(folder_state *s, const folder_options *o,
 
 /* Of what the decoder makes; the built-in one adds nothing, so that saved positions stay good. */
 static uint64_t hash_decoder(const folder_state *s, uint64_t hash) {
-    if (s->decoder == &iter__decode_image) return hash;
+    if (s->decoder == &iter__decoder_image) return hash;
     hash = iter__fnv1a_text(hash, s->decoder->base.name);
     hash = iter__fnv1a_u64(hash, (uint64_t)s->row.dtype);
     for (int32_t d = 0; d < s->row.n_dims; d++)

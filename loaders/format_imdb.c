@@ -19,13 +19,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <iter/ops.h>
+
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 #include "loaders/decode_text.h"
 #include "loaders/file.h"
 #include "loaders/file_set.h"
-#include "loaders/formats.h"
 
 #define FOLDERS_MAX      4
 #define INDEX_BYTES_MAX  ((uint64_t)1 << 30)

@@ -15,13 +15,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <iter/ops.h>
+
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 #include "loaders/array_layout.h"
 #include "loaders/decode_swapped.h"
 #include "loaders/file.h"
-#include "loaders/formats.h"
 
 #define LABEL_BYTES 64 /* longer rows of labels are read like images */
 

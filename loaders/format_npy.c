@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <iter/ops.h>
+
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
@@ -24,7 +26,6 @@
 #include "loaders/column_major.h"
 #include "loaders/decode_swapped.h"
 #include "loaders/file.h"
-#include "loaders/formats.h"
 
 #define MAGIC            "\x93NUMPY"
 #define MAGIC_BYTES      6u

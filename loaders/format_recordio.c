@@ -14,12 +14,13 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include <iter/ops.h>
+
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 #include "loaders/decode_record.h"
 #include "loaders/file.h"
-#include "loaders/formats.h"
 #include "loaders/index_cache.h"
 #include "loaders/record.h"
 #include "loaders/record_index.h"

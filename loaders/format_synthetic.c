@@ -24,10 +24,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <iter/ops.h>
+
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
-#include "loaders/formats.h"
 #include "loaders/shape.h"
 
 #define LANES      16 /* blocks computed side by side */

@@ -19,11 +19,12 @@
 #include <string.h>
 #include <strings.h>
 
+#include <iter/ops.h>
+
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 #include "loaders/decode_tar.h"
-#include "loaders/formats.h"
 #include "loaders/index_cache.h"
 #include "loaders/span_set.h"
 #include "loaders/tar.h"

@@ -2,7 +2,7 @@
  * image.h - images in files: what built-in formats share, and the codecs behind the decoder.
  *
  * A format gives an image's bytes as one extent, its field as u8 [ITER_VARIABLE, ITER_VARIABLE, C]
- * "HWC" with iter__decode_image as its decoder, and an iter_image_options as description.shared. It
+ * "HWC" with iter__decoder_image as its decoder, and an iter_image_options as description.shared. It
  * takes the options of its user by the rows of ITER_IMAGE_OPTION_ROWS.
  */
 #ifndef ITER_LOADERS_IMAGE_H
@@ -49,16 +49,16 @@ static inline int64_t iter__image_channels(const iter_image_options *options) {
     return options->channels == ITER_IMAGE_GRAY ? 1 : 3;
 }
 
-/* Endings of the files that iter__decode_image reads, for formats that look for images by name. */
+/* Endings of the files that iter__decoder_image reads, for formats that look for images by name. */
 #define ITER_IMAGE_ENDINGS "jpg;jpeg;png;webp"
 
 /* "image": tells JPEG, PNG and WebP apart by their first bytes. header and decode_image, no decode. */
-extern const iter_decoder_ops iter__decode_image;
+extern const iter_decoder_ops iter__decoder_image;
 
 /* The codecs behind it; EUNSUPPORTED naming the library where this build is without. */
-extern const iter_decoder_ops iter__decode_jpeg;
-extern const iter_decoder_ops iter__decode_png;
-extern const iter_decoder_ops iter__decode_webp;
+extern const iter_decoder_ops iter__decoder_jpeg;
+extern const iter_decoder_ops iter__decoder_png;
+extern const iter_decoder_ops iter__decoder_webp;
 
 /* ---- What codecs share ----------------------------------------------------------------------- */
 

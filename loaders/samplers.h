@@ -1,5 +1,5 @@
 /*
- * samplers.h - what the built-in samplers share: the list, and cutting n rows into units whose last
+ * samplers.h - what the built-in samplers share: cutting n rows into units whose last
  * one may be short.
  *
  * Units are served in a permuted order. The short one stands at some place in it, and all rows
@@ -15,14 +15,6 @@
 #include "iter/core/error.h"
 #include "iter/core/permutation.h"
 #include <iter/ops.h>
-
-extern const iter_sampler_ops iter__sampler_sequential;
-extern const iter_sampler_ops iter__sampler_shuffle;
-extern const iter_sampler_ops iter__sampler_once;
-extern const iter_sampler_ops iter__sampler_block;
-extern const iter_sampler_ops iter__sampler_batch;
-extern const iter_sampler_ops iter__sampler_replacement;
-extern const iter_sampler_ops iter__sampler_bucket;
 
 /* Samplers other than sequential need to know how many samples there are. */
 static inline iter_status iter__sampler_needs_count(const iter_sampler_context *context,

@@ -5,9 +5,9 @@
  * Sizes are kept: a read past the end of a file whose size is known comes back short, as it would
  * from the file.
  */
-#include <string.h>
+#include <iter/ops.h>
 
-#include "loaders/builtin_sources.h"
+#include <string.h>
 
 typedef struct null_state {
     const iter_file *files; /* borrowed */

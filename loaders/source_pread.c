@@ -2,7 +2,8 @@
  * source_pread.c - plain reads. What makes them asynchronous is that the loader has threads call
  * them: the way that works wherever files do, and the one that every other source is compared with.
  */
-#include "loaders/builtin_sources.h"
+#include <iter/ops.h>
+
 #include "loaders/source_files.h"
 
 static iter_status pread_open(void *state, const iter_source_config *config, char *fallback,

@@ -24,7 +24,6 @@
  * and a cancel are posted once until their completion was seen. So io_uring_get_sqe() never fails,
  * and the queue is full when the reads are.
  */
-#include "loaders/builtin_sources.h"
 
 #ifdef ITER_HAVE_URING
 

@@ -1,47 +1,47 @@
 /* builtin_transforms.c - the stages that come with the library, in listing order. */
 #include "iter/core/builtins.h"
-#include "transforms/stages.h"
-#include "transforms/token_stages.h"
 
 /* clang-format off */
-const iter_transform_ops *const iter__builtin_transforms[] = {
-    /* Images. */
-    &iter__transform_random_resized_crop,
-    &iter__transform_resize,
-    &iter__transform_resize_short,
-    &iter__transform_random_crop,
-    &iter__transform_center_crop,
-    &iter__transform_crop,
-    &iter__transform_pad,
-    &iter__transform_random_flip,
-    &iter__transform_flip,
-    &iter__transform_cutout,
-    &iter__transform_random_erasing,
-    &iter__transform_color_jitter,
-    &iter__transform_grayscale,
-    &iter__transform_random_grayscale,
-    /* Bytes. */
-    &iter__transform_posterize,
-    &iter__transform_random_posterize,
-    &iter__transform_solarize,
-    &iter__transform_random_solarize,
-    &iter__transform_invert,
-    &iter__transform_random_invert,
-    &iter__transform_gamma,
-    /* Values. */
-    &iter__transform_scale,
-    &iter__transform_normalize,
-    &iter__transform_cast,
-    &iter__transform_to,
-    /* Labels. */
-    &iter__transform_one_hot,
-    /* Tokens. */
-    &iter__transform_truncate,
-    &iter__transform_pad_tokens,
-    &iter__transform_tokens,
-    /* Batches. */
-    &iter__transform_pad_batch,
-    &iter__transform_lengths,
-    &iter__transform_tnc,
-    NULL,
-};
+#define STAGES(X) \
+    /* Images. */ \
+    X(random_resized_crop) \
+    X(resize) \
+    X(resize_short) \
+    X(random_crop) \
+    X(center_crop) \
+    X(crop) \
+    X(pad) \
+    X(random_flip) \
+    X(flip) \
+    X(cutout) \
+    X(random_erasing) \
+    X(color_jitter) \
+    X(grayscale) \
+    X(random_grayscale) \
+    /* Bytes. */ \
+    X(posterize) \
+    X(random_posterize) \
+    X(solarize) \
+    X(random_solarize) \
+    X(invert) \
+    X(random_invert) \
+    X(gamma) \
+    /* Values. */ \
+    X(scale) \
+    X(normalize) \
+    X(cast) \
+    X(to) \
+    /* Labels. */ \
+    X(one_hot) \
+    /* Tokens. */ \
+    X(truncate) \
+    X(pad_tokens) \
+    X(tokens) \
+    /* Batches. */ \
+    X(pad_batch) \
+    X(lengths) \
+    X(tnc)
+/* clang-format on */
+
+ITER_BUILTINS(transform, STAGES)
+ITER_BUILTIN_NTH(transform)

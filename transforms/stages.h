@@ -1,4 +1,4 @@
-/* stages.h - the image, value and label stages, and what their plans share. */
+/* stages.h - what the plans of image, value and label stages share. */
 #ifndef ITER_TRANSFORMS_STAGES_H
 #define ITER_TRANSFORMS_STAGES_H
 
@@ -58,13 +58,20 @@ iter_status iter__stage_apply(const iter_transform_ops *ops, const void *state, 
 void iter__stage_wish(const iter_transform_ops *ops, const void *options, const iter_desc *in,
                       iter_rng *rng, iter_image_wish *out);
 
+/* The tables that pack_program.c knows. */
+extern const iter_transform_ops iter__transform_random_crop;
+extern const iter_transform_ops iter__transform_random_flip;
+extern const iter_transform_ops iter__transform_cutout;
+
 /* The functions of a stage's table that do so. */
 #define STAGE_APPLY(name, ops)                                                                 \
+    extern const iter_transform_ops ops;                                                       \
     static iter_status name(void *state, const void *options, const iter_tensor *in,           \
                             iter_tensor *out, iter_rng *rng, void *scratch, iter_error *err) { \
         return iter__stage_apply(&(ops), state, options, in, out, rng, scratch, err);          \
     }
 #define STAGE_WISH(name, ops)                                                 \
+    extern const iter_transform_ops ops;                                      \
     static void name(const void *options, const iter_desc *in, iter_rng *rng, \
                      iter_image_wish *out) {                                  \
         iter__stage_wish(&(ops), options, in, rng, out);                      \
@@ -74,32 +81,5 @@ void iter__stage_wish(const iter_transform_ops *ops, const void *options, const 
  * logarithm). Two numbers are drawn, share first. Sides are rounded to nearest, halves to even, and may be 0 or beyond the image. */
 void iter__stage_draw_sides(iter_rng *rng, const double *share, const double *ratio, int64_t height,
                             int64_t width, double out[2]);
-
-extern const iter_transform_ops iter__transform_resize;
-extern const iter_transform_ops iter__transform_resize_short;
-extern const iter_transform_ops iter__transform_random_resized_crop;
-extern const iter_transform_ops iter__transform_random_crop;
-extern const iter_transform_ops iter__transform_center_crop;
-extern const iter_transform_ops iter__transform_crop;
-extern const iter_transform_ops iter__transform_pad;
-extern const iter_transform_ops iter__transform_random_flip;
-extern const iter_transform_ops iter__transform_flip;
-extern const iter_transform_ops iter__transform_cutout;
-extern const iter_transform_ops iter__transform_random_erasing;
-extern const iter_transform_ops iter__transform_color_jitter;
-extern const iter_transform_ops iter__transform_grayscale;
-extern const iter_transform_ops iter__transform_random_grayscale;
-extern const iter_transform_ops iter__transform_posterize;
-extern const iter_transform_ops iter__transform_random_posterize;
-extern const iter_transform_ops iter__transform_solarize;
-extern const iter_transform_ops iter__transform_random_solarize;
-extern const iter_transform_ops iter__transform_invert;
-extern const iter_transform_ops iter__transform_random_invert;
-extern const iter_transform_ops iter__transform_gamma;
-extern const iter_transform_ops iter__transform_scale;
-extern const iter_transform_ops iter__transform_normalize;
-extern const iter_transform_ops iter__transform_cast;
-extern const iter_transform_ops iter__transform_to;
-extern const iter_transform_ops iter__transform_one_hot;
 
 #endif

@@ -1,4 +1,4 @@
-/* token_stages.h - the token and batch stages, and what those for tokens share: the types that ids come in. */
+/* token_stages.h - what the stages for tokens share: the types that ids come in. */
 #ifndef ITER_TRANSFORMS_TOKEN_STAGES_H
 #define ITER_TRANSFORMS_TOKEN_STAGES_H
 
@@ -8,13 +8,6 @@
 #include <iter/ops.h>
 
 #include "iter/core/error.h"
-
-extern const iter_transform_ops iter__transform_truncate;
-extern const iter_transform_ops iter__transform_pad_tokens;
-extern const iter_transform_ops iter__transform_tokens;
-extern const iter_transform_ops iter__transform_pad_batch;
-extern const iter_transform_ops iter__transform_lengths;
-extern const iter_transform_ops iter__transform_tnc;
 
 /* Elements of one index of dimension 1 of a batch [N, T, ...]. */
 static inline int64_t batch_step_elements(const iter_desc *desc) {

@@ -9,11 +9,11 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
-#include "iter/core/builtins.h"
 #include "iter/core/chain.h"
 #include "iter/core/error.h"
 #include "iter/core/grammar.h"
 #include "iter/core/options.h"
+#include "iter/core/registry.h"
 #include "iter/core/suggest.h"
 
 struct iter_chain {

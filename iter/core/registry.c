@@ -2,28 +2,20 @@
  * registry.c - a caller's tables beside the built-in ones, and what a table must have.
  *
  * A table is checked once, when it is added, so that nothing behind the seams asks again whether a
- * member is there. Tables are few: plain arrays, searched from the front.
+ * member is there. Tables are few: plain arrays, searched from the front. The lists of built-in tables,
+ * and the lookups that use them, are in loaders/ and transforms/builtin_*.c: the core links to neither.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "iter/core/alloc.h"
-#include "iter/core/builtins.h"
 #include "iter/core/error.h"
 #include "iter/core/options.h"
+#include "iter/core/registry.h"
 #include "iter/core/suggest.h"
 
 /* A struct_size this far beyond ours was never set. */
 #define UNKNOWN_BYTES_MAX 4096
-
-typedef struct table_list {
-    const iter_ops **tables; /* base is the first member of every table */
-    int32_t n, capacity;
-} table_list;
-
-struct iter_registry {
-    table_list formats, transforms, samplers, decoders;
-};
 
 /* ---- What a table must have ------------------------------------------------------------------ */
 
@@ -173,14 +165,38 @@ iter_status iter__decoder_check(const iter_decoder_ops *ops, iter_error *err) {
 
 /* ---- Lists ----------------------------------------------------------------------------------- */
 
-static const iter_ops *find(const table_list *list, const char *name) {
-    for (int32_t i = 0; i < list->n; i++)
-        if (strcmp(list->tables[i]->name, name) == 0) return list->tables[i];
+const iter_ops *iter__tables_find(const iter__tables *own, const iter_ops *const *builtins,
+                                  const char *name) {
+    if (!name) return NULL;
+    for (int32_t i = 0; own && i < own->n; i++)
+        if (strcmp(own->tables[i]->name, name) == 0) return own->tables[i];
+    for (; *builtins; builtins++)
+        if (strcmp((*builtins)->name, name) == 0) return *builtins;
     return NULL;
 }
 
-static iter_status add(table_list *list, const iter_ops *ops, iter_error *err) {
-    if (find(list, ops->name))
+const iter_ops *iter__tables_at(const iter__tables *own, const iter_ops *const *builtins, int i) {
+    if (i < 0) return NULL;
+    if (own && i < own->n) return own->tables[i];
+    if (own) i -= own->n;
+    for (; *builtins && i > 0; i--)
+        builtins++;
+    return *builtins;
+}
+
+const char *iter__tables_hint(const iter__tables *own, const iter_ops *const *builtins,
+                              const char *wanted, char out[ITER_HINT_MAX]) {
+    iter__suggestion suggestion = {wanted, NULL, 0, NULL};
+    for (int32_t i = 0; own && i < own->n; i++)
+        iter__suggestion_offer(&suggestion, own->tables[i]->name);
+    for (; *builtins; builtins++)
+        iter__suggestion_offer(&suggestion, (*builtins)->name);
+    return iter__suggestion_text(&suggestion, out);
+}
+
+static iter_status add(iter__tables *list, const iter_ops *ops, iter_error *err) {
+    static const iter_ops *const none[] = {NULL};
+    if (iter__tables_find(list, none, ops->name))
         return iter__fail(err, ITER_EINVAL, "%s: the registry has one of this name", ops->name);
     if (list->n == list->capacity) {
         const int32_t capacity = list->capacity ? 2 * list->capacity : 8;
@@ -235,134 +251,4 @@ iter_status iter_registry_add_decoder(iter_registry *registry, const iter_decode
     if (!registry) return iter__fail(err, ITER_EINVAL, "registry: none given");
     ITER_TRY(iter__decoder_check(ops, err));
     return add(&registry->decoders, &ops->base, err);
-}
-
-const iter_format_ops *iter_registry_format(const iter_registry *registry, const char *name) {
-    if (!name) return NULL;
-    const iter_ops *own = registry ? find(&registry->formats, name) : NULL;
-    if (own) return (const iter_format_ops *)own;
-    for (const iter_format_ops *const *p = iter__builtin_formats; *p; p++)
-        if (strcmp((*p)->base.name, name) == 0) return *p;
-    return NULL;
-}
-
-const iter_transform_ops *iter_registry_transform(const iter_registry *registry, const char *name) {
-    if (!name) return NULL;
-    const iter_ops *own = registry ? find(&registry->transforms, name) : NULL;
-    if (own) return (const iter_transform_ops *)own;
-    for (const iter_transform_ops *const *p = iter__builtin_transforms; *p; p++)
-        if (strcmp((*p)->base.name, name) == 0) return *p;
-    return NULL;
-}
-
-const iter_sampler_ops *iter_registry_sampler(const iter_registry *registry, const char *name) {
-    if (!name) return NULL;
-    const iter_ops *own = registry ? find(&registry->samplers, name) : NULL;
-    if (own) return (const iter_sampler_ops *)own;
-    for (const iter_sampler_ops *const *p = iter__builtin_samplers; *p; p++)
-        if (strcmp((*p)->base.name, name) == 0) return *p;
-    return NULL;
-}
-
-const iter_decoder_ops *iter_registry_decoder(const iter_registry *registry, const char *name) {
-    if (!name) return NULL;
-    const iter_ops *own = registry ? find(&registry->decoders, name) : NULL;
-    if (own) return (const iter_decoder_ops *)own;
-    for (const iter_decoder_ops *const *p = iter__builtin_decoders; *p; p++)
-        if (strcmp((*p)->base.name, name) == 0) return *p;
-    return NULL;
-}
-
-/* ---- Names that are near ---------------------------------------------------------------------- */
-
-/* Offers the registry's own tables of a kind, then the built-in ones. */
-#define HINT(own, builtin, wanted, out)                                  \
-    do {                                                                 \
-        iter__suggestion s_ = {wanted, NULL, 0, NULL};                   \
-        for (int32_t k_ = 0; registry && k_ < registry->own.n; k_++)     \
-            iter__suggestion_offer(&s_, registry->own.tables[k_]->name); \
-        for (int k_ = 0; (builtin)[k_]; k_++)                            \
-            iter__suggestion_offer(&s_, (builtin)[k_]->base.name);       \
-        return iter__suggestion_text(&s_, out);                          \
-    } while (0)
-
-const char *iter__hint_format(const iter_registry *registry, const char *wanted,
-                              char out[ITER_HINT_MAX]) {
-    HINT(formats, iter__builtin_formats, wanted, out);
-}
-
-const char *iter__hint_transform(const iter_registry *registry, const char *wanted,
-                                 char out[ITER_HINT_MAX]) {
-    HINT(transforms, iter__builtin_transforms, wanted, out);
-}
-
-const char *iter__hint_sampler(const iter_registry *registry, const char *wanted,
-                               char out[ITER_HINT_MAX]) {
-    HINT(samplers, iter__builtin_samplers, wanted, out);
-}
-
-const char *iter__hint_decoder(const iter_registry *registry, const char *wanted,
-                               char out[ITER_HINT_MAX]) {
-    HINT(decoders, iter__builtin_decoders, wanted, out);
-}
-
-/* ---- Built-in tables by number ---------------------------------------------------------------- */
-
-/* Number i of a list that ends with NULL, or NULL past its end. */
-#define NTH(list, i)                          \
-    do {                                      \
-        if ((i) < 0) return NULL;             \
-        for (int k_ = 0; (list)[k_]; k_++)    \
-            if (k_ == (i)) return (list)[k_]; \
-        return NULL;                          \
-    } while (0)
-
-const iter_format_ops *iter_builtin_format(int i) {
-    NTH(iter__builtin_formats, i);
-}
-
-const iter_transform_ops *iter_builtin_transform(int i) {
-    NTH(iter__builtin_transforms, i);
-}
-
-const iter_sampler_ops *iter_builtin_sampler(int i) {
-    NTH(iter__builtin_samplers, i);
-}
-
-const iter_source_ops *iter_builtin_source(int i) {
-    NTH(iter__builtin_sources, i);
-}
-
-const iter_decoder_ops *iter_builtin_decoder(const char *name) {
-    return iter_registry_decoder(NULL, name);
-}
-
-/* ---- All tables by number --------------------------------------------------------------------- */
-
-/* Table number i of `list`, the registry's own; else *i goes down by their number. */
-static const iter_ops *own_at(const table_list *list, int *i) {
-    if (*i >= 0 && *i < list->n) return list->tables[*i];
-    *i -= *i >= 0 ? list->n : 0;
-    return NULL;
-}
-
-const iter_format_ops *iter_registry_format_at(const iter_registry *registry, int i) {
-    const iter_ops *own = registry ? own_at(&registry->formats, &i) : NULL;
-    return own ? (const iter_format_ops *)own : iter_builtin_format(i);
-}
-
-const iter_transform_ops *iter_registry_transform_at(const iter_registry *registry, int i) {
-    const iter_ops *own = registry ? own_at(&registry->transforms, &i) : NULL;
-    return own ? (const iter_transform_ops *)own : iter_builtin_transform(i);
-}
-
-const iter_sampler_ops *iter_registry_sampler_at(const iter_registry *registry, int i) {
-    const iter_ops *own = registry ? own_at(&registry->samplers, &i) : NULL;
-    return own ? (const iter_sampler_ops *)own : iter_builtin_sampler(i);
-}
-
-const iter_decoder_ops *iter_registry_decoder_at(const iter_registry *registry, int i) {
-    const iter_ops *own = registry ? own_at(&registry->decoders, &i) : NULL;
-    if (own) return (const iter_decoder_ops *)own;
-    NTH(iter__builtin_decoders, i);
 }

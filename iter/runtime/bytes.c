@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
-#include "iter/core/builtins.h"
 #include "iter/core/error.h"
+#include "iter/core/registry.h"
 #include "iter/runtime/machine.h"
 #include "iter/runtime/runtime.h"
 

@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
-#include "iter/core/builtins.h"
 #include "iter/core/error.h"
 #include "iter/core/grammar.h"
 #include "iter/core/hash.h"
 #include "iter/core/options.h"
+#include "iter/core/registry.h"
 #include "iter/core/suggest.h"
 #include "iter/runtime/machine.h"
 #include "iter/runtime/runtime.h"

@@ -8,7 +8,7 @@
  */
 #include <fcntl.h>
 
-#include "loaders/formats.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/fuzz_format.h"
 
 #define N_FILES 6

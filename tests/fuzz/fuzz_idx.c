@@ -7,7 +7,7 @@
  */
 #include <zlib.h>
 
-#include "loaders/formats.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/format_decode.h"
 #include "tests/support/fuzz_format.h"
 

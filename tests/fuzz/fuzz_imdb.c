@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-#include "loaders/formats.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/fuzz_format.h"
 
 #define N_MAX 24

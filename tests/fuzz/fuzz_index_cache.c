@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
-#include "loaders/formats.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/format_decode.h"
 #include "tests/support/fuzz_format.h"
 

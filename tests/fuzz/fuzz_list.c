@@ -9,8 +9,8 @@
 #include <math.h>
 
 #include "iter/core/options.h"
-#include "loaders/formats.h"
 #include "loaders/image_list.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/fuzz_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -6,7 +6,7 @@
  * header's own length says, each follows the one before, and the last ends where the file does. Rows that are not read by extents (Fortran
  * order) have the file's elements: each row's sum of bytes over all rows is the file's, and its first element is where the definition has it.
  */
-#include "loaders/formats.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/fuzz_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -5,7 +5,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 #ifdef ITER_HAVE_PNG
-    fuzz_image(&iter__decode_png, data, size);
+    fuzz_image(&iter__decoder_png, data, size);
 #else
     (void)data, (void)size, (void)fuzz_image; /* without the library every file is refused */
 #endif

@@ -5,7 +5,7 @@
  * Property: open answers OK or a documented error that names a file; if OK, extents follow one another within the file, and each record
  * decodes or fails with a reason. Without an index every record decodes, to what a naive reading of the file gives.
  */
-#include "loaders/formats.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/format_decode.h"
 #include "tests/support/fuzz_format.h"
 

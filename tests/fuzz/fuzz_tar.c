@@ -4,7 +4,7 @@
  * Property: open answers OK or a documented error that names the file; if OK, extents follow one another within the file, and each field of
  * each sample decodes or fails with a reason; what decodes to bytes stands so in the sample's extent.
  */
-#include "loaders/formats.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/format_decode.h"
 #include "tests/support/fuzz_format.h"
 

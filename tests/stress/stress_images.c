@@ -153,7 +153,7 @@ static void decoded_or_cut(const char *chain_text) {
     image_decoder decoder;
     iter_image_options options = ITER_IMAGE_OPTIONS_INIT;
     options.truncated = percent < 100 ? ITER_TRUNCATED_ACCEPT : ITER_TRUNCATED_FAIL;
-    image_decoder_open(&decoder, &iter__decode_image, &options);
+    image_decoder_open(&decoder, &iter__decoder_image, &options);
     const size_t bytes = 45 * 53 * 3;
     uint8_t *pixels = malloc(N_ALIKE * bytes);
     for (size_t i = 0; i < N_ALIKE; i++) {

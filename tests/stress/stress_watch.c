@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "loaders/builtin_sources.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/drive.h"
 #include "tests/support/expect.h"
 #include "tests/support/make_data.h"

@@ -3,7 +3,7 @@
  */
 #include <stdio.h>
 
-#include "loaders/builtin_sources.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/drive.h"
 #include "tests/support/expect.h"
 #include "tests/support/make_data.h"

@@ -1,4 +1,6 @@
 /* source_drive.c - see source_drive.h. */
+#include <iter/registry.h>
+
 #include "tests/support/source_drive.h"
 
 #include <errno.h>
@@ -8,11 +10,10 @@
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
-#include "iter/core/builtins.h"
 
 const iter_source_ops *source_named(const char *name) {
-    for (int i = 0; iter__builtin_sources[i] != NULL; i++)
-        if (strcmp(iter__builtin_sources[i]->base.name, name) == 0) return iter__builtin_sources[i];
+    for (int i = 0; iter_builtin_source(i) != NULL; i++)
+        if (strcmp(iter_builtin_source(i)->base.name, name) == 0) return iter_builtin_source(i);
     return NULL;
 }
 

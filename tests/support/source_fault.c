@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
-#include "loaders/builtin_sources.h"
+#include "tests/support/builtin_tables.h"
 
 #define FAULT_DEPTH_MAX 4096u
 #define FAULT_MEMORY    65536u

@@ -10,7 +10,7 @@
 
 #include <iter/iter.h>
 
-#include "loaders/builtin_sources.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/drive.h"
 #include "tests/support/make_data.h"
 #include "tests/support/own_dataset.h"

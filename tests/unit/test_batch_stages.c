@@ -7,7 +7,7 @@
 #include <iter/rng.h>
 #include <iter/transforms.h>
 
-#include "transforms/token_stages.h"
+#include "tests/support/builtin_tables.h"
 
 TestSuite(batch_stages, .timeout = 60);
 

@@ -47,7 +47,7 @@ static void expect_pixels(const iter_image_options *options, const char *name,
     image due = image_expected(path);
     cr_assert(due.pixels, "%s", path);
     uint8_t *bytes = golden(name, &size);
-    image_decoder_open(&decoder, &iter__decode_image, options);
+    image_decoder_open(&decoder, &iter__decoder_image, options);
     cr_assert_eq(image_decode(&decoder, bytes, size, NULL, &whole, &err), 0, "%s: %s", name,
                  err.message);
     cr_assert_str_eq(err.message, "");
@@ -130,7 +130,7 @@ static iter_status decode_bytes(const iter_image_options *options, const void *b
                                 image *out, iter_error *err) {
     image_decoder decoder;
     *err = (iter_error){0};
-    image_decoder_open(&decoder, &iter__decode_image, options);
+    image_decoder_open(&decoder, &iter__decoder_image, options);
     const iter_status status = image_decode(&decoder, bytes, size, NULL, out, err);
     image_decoder_close(&decoder);
     return status;
@@ -195,7 +195,7 @@ Test(decode_jpeg, what_is_there_may_be_all_that_is_wanted) {
     iter_error err = {0};
     uint8_t *bytes = golden("rgb420", &size);
     const iter_image_wish top = {.part = {0, 0, 8, 8}};
-    image_decoder_open(&decoder, &iter__decode_image, NULL);
+    image_decoder_open(&decoder, &iter__decoder_image, NULL);
     cr_assert_eq(image_decode(&decoder, bytes, size * 3 / 4, &top, &out, &err), 0, "%s",
                  err.message);
     image_free(&out);
@@ -276,7 +276,7 @@ Test(decode_jpeg, no_table_comes_from_another_file) {
     image out, fresh;
     iter_error err = {0};
     uint8_t *bytes = golden("rgb444", &size), *other = golden("progressive", &other_size);
-    image_decoder_open(&decoder, &iter__decode_image, NULL);
+    image_decoder_open(&decoder, &iter__decoder_image, NULL);
     cr_assert_eq(image_decode(&decoder, other, other_size, NULL, &out, &err), 0);
     image_free(&out);
     /* no Huffman tables mean the standard ones, whatever the file before had */
@@ -316,7 +316,7 @@ Test(decode_jpeg, flipped_bits_do_the_same_every_time) {
     uint64_t seed = 99;
     iter_image_options options = defaults;
     options.orient = true;
-    image_decoder_open(&used, &iter__decode_image, &options);
+    image_decoder_open(&used, &iter__decoder_image, &options);
     for (int round = 0; round < 2000 / PHOTO_STEP; round++) {
         size_t size;
         uint8_t *bytes = golden(names[round % 5], &size);
@@ -351,7 +351,7 @@ Test(decode_jpeg, smaller_only_as_far_as_is_allowed) {
     image_decoder decoder;
     iter_error err = {0};
     uint8_t *bytes = golden("rgb420", &size); /* 45 x 53 */
-    image_decoder_open(&decoder, &iter__decode_image, NULL);
+    image_decoder_open(&decoder, &iter__decoder_image, NULL);
     static const struct {
         int64_t min_height, min_width, height, width;
     } cases[] = {{0, 0, 40, 48},  {41, 48, 40, 48}, {20, 24, 20, 24}, {20, 25, 40, 48},
@@ -377,7 +377,7 @@ Test(decode_jpeg, smaller_ones_look_like_the_whole) {
     if (n == 0) cr_skip("no photos: ITER_DATA");
     image_decoder decoder;
     iter_error err = {0};
-    image_decoder_open(&decoder, &iter__decode_image, NULL);
+    image_decoder_open(&decoder, &iter__decoder_image, NULL);
     for (size_t i = 0; i < n; i += 71) {
         size_t size;
         image whole, small;
@@ -416,7 +416,7 @@ Test(decode_jpeg, parts_of_photos_are_cuts_of_them) {
     if (n == 0) cr_skip("no photos: ITER_DATA");
     image_decoder decoder;
     uint64_t seed = 17;
-    image_decoder_open(&decoder, &iter__decode_image, NULL);
+    image_decoder_open(&decoder, &iter__decoder_image, NULL);
     for (size_t i = 0; i < n; i += PHOTO_STEP) {
         size_t size;
         image whole, part;
@@ -446,7 +446,7 @@ Test(decode_jpeg, damaged_photos) {
     if (n == 0) cr_skip("no photos: ITER_DATA");
     image_decoder decoder;
     uint64_t seed = 23;
-    image_decoder_open(&decoder, &iter__decode_image, NULL);
+    image_decoder_open(&decoder, &iter__decoder_image, NULL);
     for (size_t i = 0; i < n; i += 3 * PHOTO_STEP) {
         size_t size;
         image out;
@@ -483,7 +483,7 @@ Test(decode_jpeg, within_a_limit) {
     uint8_t *bytes = golden("progressive", &size);
     image_decoder decoder;
     int n_refused = 0, n_done = 0;
-    image_decoder_open(&decoder, &iter__decode_jpeg, NULL);
+    image_decoder_open(&decoder, &iter__decoder_jpeg, NULL);
     for (size_t most = 1; most < 400000; most += 3999) {
         image out;
         iter_error err = {0};
@@ -511,7 +511,7 @@ Test(decode_jpeg, steady_state_allocates_nothing) {
     image out;
     iter_error err = {0};
     uint8_t *bytes = golden("cmyk", &size);
-    image_decoder_open(&decoder, &iter__decode_image, NULL);
+    image_decoder_open(&decoder, &iter__decoder_image, NULL);
     cr_assert_eq(image_decode(&decoder, bytes, size, NULL, &out, &err), 0);
     image_free(&out);
     const long count = iter__alloc_count();
@@ -530,7 +530,7 @@ Test(decode_jpeg, says_what_this_build_is_without) {
     image_decoder decoder;
     image out;
     iter_error err = {0};
-    image_decoder_open(&decoder, &iter__decode_image, &defaults);
+    image_decoder_open(&decoder, &iter__decoder_image, &defaults);
     cr_assert_eq(image_decode(&decoder, "\xff\xd8\xff\xe0", 4, NULL, &out, &err),
                  ITER_EUNSUPPORTED);
     cr_assert(strstr(err.message, "libjpeg-turbo"), "%s", err.message);

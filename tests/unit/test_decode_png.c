@@ -36,7 +36,7 @@ static void expect_pixels(const iter_image_options *options, const char *name,
     image due = image_expected(path);
     cr_assert(due.pixels, "%s", path);
     uint8_t *bytes = golden(name, &size);
-    image_decoder_open(&decoder, &iter__decode_image, options);
+    image_decoder_open(&decoder, &iter__decoder_image, options);
     for (int i = 0; i < 60; i++) {
         iter_image_wish wish = {.part = image_random_rect(&seed, due.height, due.width)};
         if (i == 0) wish.part = (iter_rect){0, 0, due.height, due.width};
@@ -80,7 +80,7 @@ static void expect_refused(const iter_image_options *options, const void *bytes,
     image_decoder decoder;
     image out;
     iter_error err = {0};
-    image_decoder_open(&decoder, &iter__decode_image, options);
+    image_decoder_open(&decoder, &iter__decoder_image, options);
     const iter_status status = image_decode(&decoder, bytes, size, NULL, &out, &err);
     cr_assert_eq(status, due, "%s: got %d \"%s\"", reason, status, err.message);
     cr_assert(strstr(err.message, reason), "no \"%s\" in \"%s\"", reason, err.message);
@@ -110,7 +110,7 @@ Test(decode_png, flipped_bits) {
     image_decoder decoder;
     iter_image_options options = defaults;
     options.orient = true;
-    image_decoder_open(&decoder, &iter__decode_image, &options);
+    image_decoder_open(&decoder, &iter__decoder_image, &options);
     for (int round = 0; round < 1000; round++) {
         size_t size;
         image out;
@@ -158,7 +158,7 @@ Test(decode_png, without_memory) {
         image_decoder decoder;
         image out;
         iter_error err = {0};
-        image_decoder_open(&decoder, &iter__decode_image, NULL);
+        image_decoder_open(&decoder, &iter__decoder_image, NULL);
         iter__alloc_fail_after = k;
         const iter_status status = image_decode(&decoder, bytes, size, NULL, &out, &err);
         iter__alloc_fail_after = -1;
@@ -178,7 +178,7 @@ Test(decode_png, within_a_limit) {
     uint8_t *bytes = golden("i_rgb8", &size);
     image_decoder decoder;
     int n_refused = 0, n_done = 0;
-    image_decoder_open(&decoder, &iter__decode_png, NULL);
+    image_decoder_open(&decoder, &iter__decoder_png, NULL);
     for (size_t most = 1; most < 200000; most += 1999) {
         image out;
         iter_error err = {0};
@@ -206,7 +206,7 @@ Test(decode_png, steady_state_allocates_nothing) {
     image out;
     iter_error err = {0};
     uint8_t *bytes = golden("i_rgba16", &size);
-    image_decoder_open(&decoder, &iter__decode_image, NULL);
+    image_decoder_open(&decoder, &iter__decoder_image, NULL);
     long count = 0;
     for (int i = 0; i < 10; i++) {
         if (i == 2) count = iter__alloc_count();
@@ -224,7 +224,7 @@ Test(decode_png, says_what_this_build_is_without) {
     image_decoder decoder;
     image out;
     iter_error err = {0};
-    image_decoder_open(&decoder, &iter__decode_image, &defaults);
+    image_decoder_open(&decoder, &iter__decoder_image, &defaults);
     cr_assert_eq(image_decode(&decoder, "\x89PNG\r\n\x1a\n", 8, NULL, &out, &err),
                  ITER_EUNSUPPORTED);
     cr_assert(strstr(err.message, "libpng"), "%s", err.message);

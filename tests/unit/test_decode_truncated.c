@@ -51,7 +51,7 @@ static iter_status decode_with(const iter_image_options *options, const void *by
                                image *out, iter_error *err) {
     image_decoder decoder;
     *err = (iter_error){0};
-    image_decoder_open(&decoder, &iter__decode_image, options);
+    image_decoder_open(&decoder, &iter__decoder_image, options);
     const iter_status status = image_decode(&decoder, bytes, size, NULL, out, err);
     image_decoder_close(&decoder);
     return status;
@@ -69,7 +69,7 @@ static void expect_cut(const cut_row *row) {
     image due = image_expected(path);
     cr_assert(due.pixels, "%s", path);
     uint8_t *bytes = first_bytes(row->name, row->bytes);
-    image_decoder_open(&decoder, &iter__decode_image, &options);
+    image_decoder_open(&decoder, &iter__decoder_image, &options);
     for (int i = 0; i < 150; i++) {
         iter_image_wish wish = {.part = image_random_rect(&seed, due.height, due.width)};
         if (i == 0) wish.part = (iter_rect){0, 0, due.height, due.width};
@@ -182,7 +182,7 @@ Test(decode_truncated, the_next_one_is_whole) {
     uint8_t *bytes = image_file(GOLDEN "progressive.jpg", &size);
     image due = image_expected(GOLDEN "progressive.ppm");
     const iter_rect all = {0, 0, due.height, due.width};
-    image_decoder_open(&decoder, &iter__decode_image, &options);
+    image_decoder_open(&decoder, &iter__decoder_image, &options);
     for (int i = 0; i < 3; i++) {
         cr_assert_eq(image_decode(&decoder, cut, 700, NULL, &out, &err), ITER_OK);
         cr_assert(err.message[0]);

@@ -35,7 +35,7 @@ static void expect_pixels(const iter_image_options *options, const char *name, c
     image due = image_expected(path);
     cr_assert(due.pixels, "%s", path);
     uint8_t *bytes = golden(name, &size);
-    image_decoder_open(&decoder, &iter__decode_image, options);
+    image_decoder_open(&decoder, &iter__decoder_image, options);
     for (int i = 0; i < 400; i++) {
         iter_image_wish wish = {.part = image_random_rect(&seed, due.height, due.width)};
         if (i == 0) wish.part = (iter_rect){0, 0, due.height, due.width};
@@ -87,7 +87,7 @@ static void expect_refused(const iter_image_options *options, const void *bytes,
     image_decoder decoder;
     image out;
     iter_error err = {0};
-    image_decoder_open(&decoder, &iter__decode_image, options);
+    image_decoder_open(&decoder, &iter__decoder_image, options);
     const iter_status status = image_decode(&decoder, bytes, size, NULL, &out, &err);
     cr_assert_eq(status, due, "%s: got %d \"%s\"", reason, status, err.message);
     cr_assert(strstr(err.message, reason), "no \"%s\" in \"%s\"", reason, err.message);
@@ -152,7 +152,7 @@ Test(decode_webp, broken_containers) {
     bytes = golden("lossy", &size);
     copy = calloc(1, size + 9);
     memcpy(copy, bytes, size);
-    image_decoder_open(&decoder, &iter__decode_image, &defaults);
+    image_decoder_open(&decoder, &iter__decoder_image, &defaults);
     cr_assert_eq(image_decode(&decoder, copy, size + 9, NULL, &out, &err), 0, "%s", err.message);
     image_free(&out);
     image_decoder_close(&decoder);
@@ -169,7 +169,7 @@ Test(decode_webp, flipped_bits) {
     image_decoder decoder;
     iter_image_options options = defaults;
     options.orient = true;
-    image_decoder_open(&decoder, &iter__decode_image, &options);
+    image_decoder_open(&decoder, &iter__decoder_image, &options);
     for (int round = 0; round < 1000; round++) {
         size_t size;
         image whole, part;
@@ -217,7 +217,7 @@ Test(decode_webp, within_a_limit) {
         uint8_t *bytes = golden(names[k], &size);
         image_decoder decoder;
         int n_refused = 0, n_done = 0;
-        image_decoder_open(&decoder, &iter__decode_webp, NULL);
+        image_decoder_open(&decoder, &iter__decoder_webp, NULL);
         for (size_t most = 1; most < 400000; most += 3999) {
             image out;
             iter_error err = {0};
@@ -249,7 +249,7 @@ Test(decode_webp, steady_state_allocates_nothing) {
     uint8_t *bytes = golden("turned6", &size);
     iter_image_options options = defaults;
     options.orient = true;
-    image_decoder_open(&decoder, &iter__decode_image, &options);
+    image_decoder_open(&decoder, &iter__decoder_image, &options);
     long count = 0;
     for (int i = 0; i < 10; i++) {
         if (i == 2) count = iter__alloc_count();
@@ -267,7 +267,7 @@ Test(decode_webp, says_what_this_build_is_without) {
     image_decoder decoder;
     image out;
     iter_error err = {0};
-    image_decoder_open(&decoder, &iter__decode_image, &defaults);
+    image_decoder_open(&decoder, &iter__decoder_image, &defaults);
     cr_assert_eq(image_decode(&decoder, "RIFF\0\0\0\0WEBP", 12, NULL, &out, &err),
                  ITER_EUNSUPPORTED);
     cr_assert(strstr(err.message, "libwebp"), "%s", err.message);

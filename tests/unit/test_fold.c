@@ -11,6 +11,7 @@
 #include "iter/core/chain.h"
 #include "iter/core/cpu.h"
 #include "iter/core/pack.h"
+#include "tests/support/builtin_tables.h"
 #include "transforms/stages.h"
 
 TestSuite(fold, .timeout = 60);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
-#include "loaders/formats.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/make_data.h"
 
 TestSuite(format_cifar, .timeout = 60);

@@ -9,7 +9,7 @@
 #include <iter/iter.h>
 
 #include "iter/core/alloc.h"
-#include "loaders/formats.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/make_data.h"
 
 #define FORMAT iter__format_folder

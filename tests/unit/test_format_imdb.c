@@ -9,7 +9,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/hash.h"
-#include "loaders/formats.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/make_data.h"
 
 TestSuite(format_imdb, .timeout = 120);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
-#include "loaders/formats.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/format_decode.h"
 
 TestSuite(format_mnist, .timeout = 60);

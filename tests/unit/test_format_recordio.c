@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
-#include "loaders/formats.h"
 #include "tests/golden/recordio_mxnet.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/format_decode.h"
 #include "tests/support/make_data.h"
 

@@ -10,7 +10,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/hash.h"
-#include "loaders/formats.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/drive.h"
 #include "tests/support/make_data.h"
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
-#include "loaders/formats.h"
 #include "loaders/tar.h"
+#include "tests/support/builtin_tables.h"
 #include "tests/support/format_decode.h"
 #include "tests/support/make_data.h"
 

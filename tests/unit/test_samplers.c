@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
-#include "iter/core/builtins.h"
 #include "iter/core/permutation.h"
+#include "iter/core/registry.h"
 #include <iter/sampler.h>
 
 TestSuite(samplers, .timeout = 60);
@@ -27,9 +27,8 @@ typedef struct sampler {
 } sampler;
 
 static const iter_sampler_ops *table_of(const char *name) {
-    for (int i = 0; iter__builtin_samplers[i]; i++)
-        if (strcmp(iter__builtin_samplers[i]->base.name, name) == 0)
-            return iter__builtin_samplers[i];
+    for (int i = 0; iter_builtin_sampler(i); i++)
+        if (strcmp(iter_builtin_sampler(i)->base.name, name) == 0) return iter_builtin_sampler(i);
     cr_assert_fail("no sampler %s", name);
     return NULL;
 }
@@ -82,9 +81,9 @@ static void expect_each_once(const uint64_t *order, uint64_t n, const char *what
 }
 
 Test(samplers, tables_are_complete) {
-    for (int i = 0; iter__builtin_samplers[i]; i++) {
+    for (int i = 0; iter_builtin_sampler(i); i++) {
         iter_error err = {0};
-        cr_expect_eq(iter__sampler_check(iter__builtin_samplers[i], &err), ITER_OK, "%s",
+        cr_expect_eq(iter__sampler_check(iter_builtin_sampler(i), &err), ITER_OK, "%s",
                      err.message);
     }
 }
@@ -175,8 +174,8 @@ Test(samplers, seeds_and_epochs_change_the_order) {
 
 Test(samplers, only_sequential_takes_streams) {
     const iter_sampler_context stream = {.n_samples = ITER_UNKNOWN, .batch_size = 32, .ranks = 1};
-    for (int i = 0; iter__builtin_samplers[i]; i++) {
-        const char *name = iter__builtin_samplers[i]->base.name;
+    for (int i = 0; iter_builtin_sampler(i); i++) {
+        const char *name = iter_builtin_sampler(i)->base.name;
         iter_error err = {0};
         sampler s = {0};
         const iter_status status = try_open(&s, name, NULL, &stream, &err);
@@ -202,14 +201,14 @@ static int64_t length_of(const void *user, uint64_t index) {
 Test(samplers, every_failed_allocation_is_an_error_and_no_leak) {
     const iter_sampler_context context = {
         .n_samples = 1000, .batch_size = 32, .ranks = 1, .length = length_of};
-    for (int i = 0; iter__builtin_samplers[i]; i++)
+    for (int i = 0; iter_builtin_sampler(i); i++)
         for (long n = 0;; n++) {
             const long live = iter__alloc_live();
             iter_error err = {0};
             sampler s = {0};
             iter__alloc_fail_after = n;
             const iter_status status =
-                try_open(&s, iter__builtin_samplers[i]->base.name, NULL, &context, &err);
+                try_open(&s, iter_builtin_sampler(i)->base.name, NULL, &context, &err);
             const bool all_allocated = iter__alloc_fail_after >= 0;
             iter__alloc_fail_after = -1;
             if (status >= 0) close_sampler(&s);

@@ -6,7 +6,8 @@
 #include <iter/rng.h>
 #include <iter/transforms.h>
 
-#include "transforms/token_stages.h"
+#include "iter/core/error.h"
+#include "tests/support/builtin_tables.h"
 
 TestSuite(token_stages, .timeout = 60);
 
