@@ -6,6 +6,7 @@
  */
 #include <stddef.h>
 
+#include <iter/option_rows.h>
 #include <iter/stages.h>
 
 #include "engine/engine_error.h"
@@ -18,68 +19,59 @@
 #define ROWS_MAX     2147483647 /* ids are i32 */
 #define RATE_MAX     1e6
 
-#define INT(name, help, type, field, min, max, place) \
-    { name, help, ITER_OPTION_INT, offsetof(type, field), min, max, NULL, place }
-#define DOUBLE(name, help, type, field, min, max, place) \
-    { name, help, ITER_OPTION_DOUBLE, offsetof(type, field), min, max, NULL, place }
-#define BOOL(name, help, type, field) \
-    { name, help, ITER_OPTION_BOOL, offsetof(type, field), 0, 0, NULL, 0 }
-#define CHOICE(name, help, type, field, words) \
-    { name, help, ITER_OPTION_CHOICE, offsetof(type, field), 0, 0, words, 0 }
-#define INIT_ROWS(type)                                                                            \
-    CHOICE("init", "how weights begin", type, init, "glorot|he|uniform"),                          \
-        DOUBLE("init-range", "of init=uniform: weights in +- this", type, init_range, 0, RATE_MAX, \
-               0)
-#define END_ROW \
-    { NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0 }
-
+#define INIT_ROWS(type)                                                                           \
+    ITER_ROW_CHOICE("init", "how weights begin", type, init, "glorot|he|uniform"),                \
+        ITER_ROW_DOUBLE("init-range", "of init=uniform: weights in +- this", type, init_range, 0, \
+                        RATE_MAX, 0)
 /* ---- Layers ---------------------------------------------------------------------------------- */
 
 static const iter_option conv2d_rows[] = {
-    INT("channels", "of the output", iter_conv2d_options, channels, 1, CHANNELS_MAX, 1),
-    INT("kernel", "height and width", iter_conv2d_options, kernel, 1, WINDOW_MAX, 2),
-    INT("stride", "from one place to the next", iter_conv2d_options, stride, 1, WINDOW_MAX, 0),
-    INT("pad", "zeros on every side", iter_conv2d_options, pad, 0, WINDOW_MAX, 0),
-    BOOL("bias", "adds one number a channel", iter_conv2d_options, bias),
+    ITER_ROW_INT("channels", "of the output", iter_conv2d_options, channels, 1, CHANNELS_MAX, 1),
+    ITER_ROW_INT("kernel", "height and width", iter_conv2d_options, kernel, 1, WINDOW_MAX, 2),
+    ITER_ROW_INT("stride", "from one place to the next", iter_conv2d_options, stride, 1, WINDOW_MAX,
+                 0),
+    ITER_ROW_INT("pad", "zeros on every side", iter_conv2d_options, pad, 0, WINDOW_MAX, 0),
+    ITER_ROW_BOOL("bias", "adds one number a channel", iter_conv2d_options, bias),
     INIT_ROWS(iter_conv2d_options),
-    END_ROW,
+    ITER_ROW_END,
 };
 static const iter_conv2d_options conv2d_defaults = {.kernel = 3, .stride = 1, .bias = true};
 
 static const iter_option pool_rows[] = {
-    INT("size", "height and width of a window", iter_pool_options, size, 1, WINDOW_MAX, 1),
-    INT("stride", "from one window to the next; 0 = size", iter_pool_options, stride, 0, WINDOW_MAX,
-        0),
-    INT("pad", "on every side, less than size", iter_pool_options, pad, 0, WINDOW_MAX - 1, 0),
-    END_ROW,
+    ITER_ROW_INT("size", "height and width of a window", iter_pool_options, size, 1, WINDOW_MAX, 1),
+    ITER_ROW_INT("stride", "from one window to the next; 0 = size", iter_pool_options, stride, 0,
+                 WINDOW_MAX, 0),
+    ITER_ROW_INT("pad", "on every side, less than size", iter_pool_options, pad, 0, WINDOW_MAX - 1,
+                 0),
+    ITER_ROW_END,
 };
 
 static const iter_option dropout_rows[] = {
-    DOUBLE("p", "share that is zeroed, below 1", iter_dropout_options, p, 0, 1, 1),
-    END_ROW,
+    ITER_ROW_DOUBLE("p", "share that is zeroed, below 1", iter_dropout_options, p, 0, 1, 1),
+    ITER_ROW_END,
 };
 
 static const iter_option dense_rows[] = {
-    INT("units", "features of the output", iter_dense_options, units, 1, UNITS_MAX, 1),
-    BOOL("bias", "adds one number a unit", iter_dense_options, bias),
+    ITER_ROW_INT("units", "features of the output", iter_dense_options, units, 1, UNITS_MAX, 1),
+    ITER_ROW_BOOL("bias", "adds one number a unit", iter_dense_options, bias),
     INIT_ROWS(iter_dense_options),
-    END_ROW,
+    ITER_ROW_END,
 };
 static const iter_dense_options dense_defaults = {.bias = true};
 
 static const iter_option embedding_rows[] = {
-    INT("rows", "ids are 0 to rows - 1", iter_embedding_options, rows, 1, ROWS_MAX, 1),
-    INT("units", "features of a row", iter_embedding_options, units, 1, UNITS_MAX, 2),
+    ITER_ROW_INT("rows", "ids are 0 to rows - 1", iter_embedding_options, rows, 1, ROWS_MAX, 1),
+    ITER_ROW_INT("units", "features of a row", iter_embedding_options, units, 1, UNITS_MAX, 2),
     INIT_ROWS(iter_embedding_options),
-    END_ROW,
+    ITER_ROW_END,
 };
 
 static const iter_option gru_rows[] = {
-    INT("units", "features of the state", iter_gru_options, units, 1, UNITS_MAX, 1),
-    CHOICE("reset", "the reset gate works after or before the product", iter_gru_options, reset,
-           "after|before"),
+    ITER_ROW_INT("units", "features of the state", iter_gru_options, units, 1, UNITS_MAX, 1),
+    ITER_ROW_CHOICE("reset", "the reset gate works after or before the product", iter_gru_options,
+                    reset, "after|before"),
     INIT_ROWS(iter_gru_options),
-    END_ROW,
+    ITER_ROW_END,
 };
 
 #define TABLE(text, rows, start, size, what)                                          \
@@ -175,30 +167,33 @@ iter_status iter__layer_check(engine_kind kind, const engine_layer_options *o, i
 
 /* ---- Optimisers ------------------------------------------------------------------------------ */
 
-#define SCHEDULE_ROWS                                                                             \
-    DOUBLE("weight-decay", "of weights, not of biases", engine_optimizer, weight_decay, 0,        \
-           RATE_MAX, 0),                                                                          \
-        INT("step", "epochs after which lr is multiplied by factor; 0 = never", engine_optimizer, \
-            step_epochs, 0, 4294967295.0, 0),                                                     \
-        DOUBLE("factor", "what lr is multiplied by", engine_optimizer, factor, 0, RATE_MAX, 0)
+#define SCHEDULE_ROWS                                                                            \
+    ITER_ROW_DOUBLE("weight-decay", "of weights, not of biases", engine_optimizer, weight_decay, \
+                    0, RATE_MAX, 0),                                                             \
+        ITER_ROW_INT("step", "epochs after which lr is multiplied by factor; 0 = never",         \
+                     engine_optimizer, step_epochs, 0, 4294967295.0, 0),                         \
+        ITER_ROW_DOUBLE("factor", "what lr is multiplied by", engine_optimizer, factor, 0,       \
+                        RATE_MAX, 0)
 
 static const iter_option sgd_rows[] = {
-    DOUBLE("lr", "learning rate", engine_optimizer, lr, 0, RATE_MAX, 1),
-    DOUBLE("momentum", "share of the last change that is kept", engine_optimizer, momentum, 0, 1,
-           2),
+    ITER_ROW_DOUBLE("lr", "learning rate", engine_optimizer, lr, 0, RATE_MAX, 1),
+    ITER_ROW_DOUBLE("momentum", "share of the last change that is kept", engine_optimizer, momentum,
+                    0, 1, 2),
     SCHEDULE_ROWS,
-    END_ROW,
+    ITER_ROW_END,
 };
 static const engine_optimizer sgd_defaults = {.kind = ENGINE_SGD, .lr = 0.01, .factor = 0.1};
 
 static const iter_option adam_rows[] = {
-    DOUBLE("lr", "learning rate", engine_optimizer, lr, 0, RATE_MAX, 1),
-    DOUBLE("beta1", "decay of the first moment, below 1", engine_optimizer, beta1, 0, 1, 0),
-    DOUBLE("beta2", "decay of the second moment, below 1", engine_optimizer, beta2, 0, 1, 0),
-    DOUBLE("epsilon", "added to the root of the second moment", engine_optimizer, epsilon, 0,
-           RATE_MAX, 0),
+    ITER_ROW_DOUBLE("lr", "learning rate", engine_optimizer, lr, 0, RATE_MAX, 1),
+    ITER_ROW_DOUBLE("beta1", "decay of the first moment, below 1", engine_optimizer, beta1, 0, 1,
+                    0),
+    ITER_ROW_DOUBLE("beta2", "decay of the second moment, below 1", engine_optimizer, beta2, 0, 1,
+                    0),
+    ITER_ROW_DOUBLE("epsilon", "added to the root of the second moment", engine_optimizer, epsilon,
+                    0, RATE_MAX, 0),
     SCHEDULE_ROWS,
-    END_ROW,
+    ITER_ROW_END,
 };
 static const engine_optimizer adam_defaults = {
     .kind = ENGINE_ADAM, .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .factor = 0.1};

@@ -3,6 +3,7 @@
  *     cc -shared -fPIC 09_plugin.c $(pkg-config --cflags iter) -o floats.so
  *     iterbench --plugin floats.so --data "floats:numbers.bin?columns=4" --chain halve
  */
+#include <iter/option_rows.h>
 #include <iter/plugin.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -12,9 +13,10 @@ typedef struct floats_options {
     int64_t columns;
 } floats_options;
 static const floats_options one = {1};
-static const iter_option rows[] = {{"columns", "numbers a sample", ITER_OPTION_INT,
-                                    offsetof(floats_options, columns), 1, 65536, NULL, 0},
-                                   {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0}};
+static const iter_option rows[] = {
+    ITER_ROW_INT("columns", "numbers a sample", floats_options, columns, 1, 65536, 0),
+    ITER_ROW_END,
+};
 typedef struct floats_state {
     char path[4096]; /* the description borrows both until close() */
     iter_file file;

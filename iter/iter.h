@@ -9,6 +9,7 @@
 #include <iter/image.h>
 #include <iter/loader.h>
 #include <iter/ops.h>
+#include <iter/option_rows.h>
 #include <iter/plugin.h>
 #include <iter/profile.h>
 #include <iter/registry.h>
