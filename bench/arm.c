@@ -157,8 +157,8 @@ static iter_status open_loader(bench_arm *arm, const bench_arrays *arrays, uint3
     iter_loader **out = &arm->loaders[rank];
     iter_status s;
     if (arrays != NULL) {
-        opt.source = ITER_SOURCE_AUTO; /* the arrays are the source */
-        opt.o_direct = 0;
+        opt.reading.source = ITER_SOURCE_AUTO; /* the arrays are the source */
+        opt.reading.o_direct = 0;
         s = iter_ndarray_create(arrays->arrays, arrays->n_arrays, arm->chain, &opt, out, err);
     } else {
         s = iter_dataloader_create(arm->dataset, arm->chain, &opt, out, err);

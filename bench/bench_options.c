@@ -347,28 +347,28 @@ iter_loader_options bench_loader_options(const bench_options *options, uint32_t 
     out.max_held = (uint32_t)options->max_held;
     out.rank = rank;
     out.ranks = (uint32_t)options->ranks;
-    out.share = ITER_SHARE_NO; /* all ranks are in this process, over one dataset */
+    out.memory.share = ITER_SHARE_NO; /* all ranks are in this process, over one dataset */
     out.seed = options->seed;
     out.shuffle = options->shuffle;
     out.last_batch = options->last_batch;
-    out.on_error = options->on_error;
-    out.max_failures = (uint32_t)options->max_failures;
-    out.source = options->source;
-    out.o_direct = options->o_direct ? 1 : 0;
-    out.memory_limit = options->memory;
-    out.max_sample_bytes = options->max_sample_bytes;
-    out.sampler = options->sampler;
-    out.registry = options->registry;
-    out.source_ops = options->source_ops;
-    out.only_reads = options->only_reads ? 1 : 0;
+    out.faults.on_error = options->on_error;
+    out.faults.max_failures = (uint32_t)options->max_failures;
+    out.reading.source = options->source;
+    out.reading.o_direct = options->o_direct ? 1 : 0;
+    out.memory.limit = options->memory;
+    out.reading.max_sample_bytes = options->max_sample_bytes;
+    out.sampler.spec = options->sampler;
+    out.sampler.registry = options->registry;
+    out.reading.ops = options->source_ops;
+    out.reading.only_reads = options->only_reads ? 1 : 0;
     out.collate = options->ragged ? leave_rows : NULL;
-    out.stall_ms = (int64_t)options->stall_ms;
-    out.on_stall = options->stall_ms > 0 ? say_stall : NULL;
+    out.watch.stall_ms = (int64_t)options->stall_ms;
+    out.watch.on_stall = options->stall_ms > 0 ? say_stall : NULL;
     if (options->device == 0) return out;
-    out.memory = ITER_MEMORY_DEVICE;
-    out.device = options->device;
-    out.finish = options->finish;
-    out.resident = options->resident;
+    out.memory.kind = ITER_MEMORY_DEVICE;
+    out.memory.device = options->device;
+    out.memory.finish = options->finish;
+    out.memory.resident = options->resident;
     return out;
 }
 

@@ -95,12 +95,12 @@ static iter_status run_loader(const cold_set *set, int workers, uint32_t prefetc
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = BATCH;
     opt.workers = workers;
-    opt.source = ITER_SOURCE_RING;
+    opt.reading.source = ITER_SOURCE_RING;
     opt.shuffle = ITER_SHUFFLE_FULL;
     opt.prefetch = prefetch;
     opt.epochs = 1; /* else it would begin to read for the next one */
-    opt.only_reads = 1;
-    opt.o_direct = set->records != NULL;
+    opt.reading.only_reads = 1;
+    opt.reading.o_direct = set->records != NULL;
     const double start = bench_now();
     iter_status status = iter_dataloader_create(set->data, set->chain, &opt, &loader, err);
     if (status < 0) return status;

@@ -338,7 +338,7 @@ static double whole_set(const char *spec, int workers) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = BATCH;
     opt.workers = workers;
-    opt.source = ITER_SOURCE_RING;
+    opt.reading.source = ITER_SOURCE_RING;
     opt.prefetch = 8;
     const double start = bench_now();
     iter_dataset *data = open_data(spec);

@@ -227,7 +227,7 @@ int records_warm(const char *spec, int workers, uint64_t block_bytes, uint32_t b
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = batch;
     opt.workers = workers;
-    opt.source = ITER_SOURCE_RING;
+    opt.reading.source = ITER_SOURCE_RING;
     iter_status status = iter_dataset_open(spec, NULL, &data, &err);
     if (status < 0) return complain(spec, err.message);
     const iter_description *desc = iter_dataset_describe(data);

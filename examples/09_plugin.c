@@ -3,7 +3,6 @@
  *     cc -shared -fPIC 09_plugin.c $(pkg-config --cflags iter) -o floats.so
  *     iterbench --plugin floats.so --data "floats:numbers.bin?columns=4" --chain halve
  */
-#include <iter/option_rows.h>
 #include <iter/plugin.h>
 #include <stdio.h>
 #include <sys/stat.h>

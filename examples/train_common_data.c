@@ -197,8 +197,8 @@ static iter_status open_arrays(iter_dataset *dataset, iter_chain *chain, iter_lo
         if (s == ITER_OK) s = fill_arrays(plain, a, err);
         iter_loader_unref(plain);
     }
-    opt->release = free_arrays; /* once loader and batches need them no longer */
-    opt->release_user = a;
+    opt->arrays.release = free_arrays; /* once loader and batches need them no longer */
+    opt->arrays.user = a;
     if (s == ITER_OK) s = iter_ndarray_create(a->list, a->n, chain, opt, out, err);
     if (s < 0) free_arrays(a);
     return s;
@@ -217,10 +217,10 @@ iter_status train_open_loader(const train_options *options, const char *spec, it
     opt.shuffle = training ? ITER_SHUFFLE_FULL : ITER_SHUFFLE_NONE;
     opt.last_batch = training ? ITER_LAST_DISCARD : ITER_LAST_KEEP;
     if (options->device != 0) {
-        opt.memory = ITER_MEMORY_DEVICE;
-        opt.device = options->device;
-        opt.finish = options->finish;
-        opt.resident = options->resident;
+        opt.memory.kind = ITER_MEMORY_DEVICE;
+        opt.memory.device = options->device;
+        opt.memory.finish = options->finish;
+        opt.memory.resident = options->resident;
     }
     iter_dataset *dataset;
     iter_status s = iter_dataset_open(spec, NULL, &dataset, err);

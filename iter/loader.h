@@ -44,191 +44,243 @@ typedef enum iter_last_batch {
     ITER_LAST_ROLL_OVER = 4 /* the rest begins the next epoch's first batch, `pad` says how many */
 } iter_last_batch;
 
-/** What becomes of a sample that cannot be read or made. If the process itself lacks memory or file
- * handles, the batch fails, whatever this says. */
+/** What happens to a sample that cannot be read or decoded. If the process itself lacks memory or file
+ * handles, the batch fails, whatever this option is. */
 typedef enum iter_on_error {
-    ITER_ON_ERROR_FAIL =
-        0, /* the batch's error comes out of next(), in order; the next call goes on */
-    ITER_ON_ERROR_REPLACE = 1, /* another sample, drawn by the seed; after 8 tries as FAIL */
-    ITER_ON_ERROR_BLANK = 2    /* a row of zeros, iter_batch_valid()[i] = 0 */
+    /* next() returns the batch's error when the batch's turn comes; the next call goes on after it */
+    ITER_ON_ERROR_FAIL = 0,
+    ITER_ON_ERROR_REPLACE =
+        1,                  /* another sample, drawn by the seed; after 8 failed tries, as FAIL */
+    ITER_ON_ERROR_BLANK = 2 /* a row of zeros, iter_batch_valid()[i] = 0 */
 } iter_on_error;
 
 typedef enum iter_source {
     ITER_SOURCE_AUTO = 0, /* memory if the set fits, else ring, else pread */
-    /* read everything once, at create. Fails with EIO if a file is unreadable. If on_error is not
-     * FAIL, everything is then read as needed, the statistics note that, and the samples of that file
-     * fail instead. */
+    /* Reads everything once, when the loader is created. Fails with EIO if a file is unreadable. If
+     * on_error is not FAIL, the loader reads samples as it needs them instead, the statistics note
+     * that, and the samples of that file fail. */
     ITER_SOURCE_MEMORY = 1,
-    ITER_SOURCE_RING = 2,  /* io_uring; if it is forbidden pread, and the statistics note that */
+    ITER_SOURCE_RING =
+        2, /* io_uring; if the system forbids it, pread, and the statistics note it */
     ITER_SOURCE_PREAD = 3, /* threads that call pread */
-    /* no bytes at all: rows of zeros; what is left is the loader's own cost. Decoders of images and
-     * records refuse zeros */
+    /* Reads nothing: rows are zeros. What is left is the loader's own cost. Decoders of images and
+     * records refuse zeros. */
     ITER_SOURCE_NULL = 4
 } iter_source;
 
 typedef enum iter_lookahead {
-    ITER_LOOKAHEAD_ENDLESS = 0, /* the next epoch's batches are made while this one ends */
-    ITER_LOOKAHEAD_EPOCH =
-        1 /* nothing beyond this epoch: for programs that change something between epochs */
+    ITER_LOOKAHEAD_ENDLESS = 0, /* makes the next epoch's batches while this epoch ends */
+    /* nothing beyond this epoch: for programs that change something between epochs */
+    ITER_LOOKAHEAD_EPOCH = 1
 } iter_lookahead;
 
 /** Where batches are. */
 typedef enum iter_memory {
-    /* HOST; PINNED if a CUDA context is current in the thread that makes the loader, and pages may
-     * be locked: else HOST, and a fallback is noted */
+    /* PINNED if a CUDA context is current in the thread that creates the loader, and pages may be
+     * locked; else HOST. If pages may not be locked, the statistics note it. */
     ITER_MEMORY_AUTO = 0,
     ITER_MEMORY_HOST = 1,
-    /* page-locked, for copies of the caller's own; EUNSUPPORTED without a driver or a GPU */
+    /* page-locked, for copies that the caller makes; EUNSUPPORTED without a driver or a GPU */
     ITER_MEMORY_PINNED = 2,
-    ITER_MEMORY_DEVICE = 3 /* copied to the GPU by the loader; EUNSUPPORTED likewise */
+    ITER_MEMORY_DEVICE = 3 /* the loader copies them to the GPU; EUNSUPPORTED as for PINNED */
 } iter_memory;
 
-/** Where rows of images are finished (converted, normalised, cropped, flipped) that go to a GPU.
- * Both give the same bits. */
+/** Where rows of images are finished (converted, normalised, cropped, flipped) if they go to a GPU.
+ * All choices give the same bits. */
 typedef enum iter_finish {
-    ITER_FINISH_AUTO = 0,  /* as the plan weighs: on the device where that halves what is copied */
-    ITER_FINISH_HOST = 1,  /* by the workers: finished rows are copied */
-    ITER_FINISH_DEVICE = 2 /* bytes as stored are copied, a kernel finishes them; EUNSUPPORTED with
-                            * the reason where the chain does not allow it */
+    ITER_FINISH_AUTO = 0, /* on the device if that halves the bytes to copy */
+    ITER_FINISH_HOST = 1, /* the workers finish rows, and finished rows are copied */
+    /* bytes are copied as stored, and a kernel finishes them; EUNSUPPORTED, with the reason, if the
+     * chain does not allow it */
+    ITER_FINISH_DEVICE = 2
 } iter_finish;
 
-/** Whether the whole set is kept on the GPU: uploaded once, when the loader is made, and its own; a
- * batch then copies no more than what says which rows it has and how they are cropped. Samples that
- * could not be read then fail as on_error says, each time. */
+/** Whether the GPU keeps the whole set. The loader uploads it once, when it is created. A batch then
+ * copies only which rows it has and how they are cropped. A sample that could not be read fails each
+ * time, as on_error says. */
 typedef enum iter_resident_mode {
     ITER_RESIDENT_NO = 0,
-    ITER_RESIDENT_AUTO = 1, /* if it fits in half of what is free there, else a fallback is noted */
-    ITER_RESIDENT_YES = 2   /* ENOMEM or EUNSUPPORTED where it cannot be, with the reason */
+    ITER_RESIDENT_AUTO =
+        1, /* if it fits half of the free memory there; else the statistics note it */
+    ITER_RESIDENT_YES = 2 /* else ENOMEM or EUNSUPPORTED, with the reason */
 } iter_resident_mode;
 
 /**
  * Whether ranks on one machine share files that are held in memory.
  *
- * The first rank fills the copy, the others wait for it. It is found by the files' identity: device,
- * inode, size and times. The last process removes it; if all are killed, the next run uses or removes
- * it. Only processes of one user share. What get() makes and what a source of the caller's own reads is
- * never shared. If a copy cannot be shared (no /dev/shm, or no room there), each process has its own;
- * a fallback says so.
+ * The first rank fills the copy, the others wait for it. They find it by the files' identity: device,
+ * inode, size and times. The last process removes it. If all are killed, the next run uses it or
+ * removes it. Only processes of one user share. What get() makes, and what a source of the caller's
+ * reads, is never shared. If a copy cannot be shared (no /dev/shm, or no room there), each process has
+ * its own, and the statistics note it.
  */
 typedef enum iter_share {
-    ITER_SHARE_AUTO = 0, /* one copy in /dev/shm if local_ranks > 1; else a fallback is noted */
+    ITER_SHARE_AUTO = 0, /* one copy in /dev/shm if local_ranks > 1 */
     ITER_SHARE_NO = 1    /* each process has its own */
 } iter_share;
 
-#define ITER_FILE_SHOWN 256 /* room for a file's path; of a longer one the end is shown */
+#define ITER_FILE_SHOWN 256 /* room for a file's path; a longer path loses its beginning */
 #define ITER_STALL_TEXT 480
 
-/** A next() that waits longer than options.stall_ms, and where its batch is stuck, as far as another
+/** A next() that waits longer than watch.stall_ms, and where its batch is stuck, as far as another
  * thread can see that. */
 typedef struct iter_stall {
     size_t struct_size; /* sizeof(iter_stall), set by the library */
     uint32_t epoch;
     uint64_t batch;     /* its number within the epoch, or ITER_UNKNOWN */
-    uint64_t waited_ns; /* next(), so far */
+    uint64_t waited_ns; /* how long next() has waited */
     /* the worker in that stage, from 0 (with `workers` 0: the caller's thread); -1 = none: a read is
      * in flight, or no thread works on the batch */
     int32_t worker;
-    char stage[ITER_NAME_MAX];  /* as iter_loader_stage_name() has it; "" = none */
+    char stage[ITER_NAME_MAX];  /* as iter_loader_stage_name() returns it; "" = none */
     uint64_t sample;            /* index in the dataset, or ITER_UNKNOWN */
-    char file[ITER_FILE_SHOWN]; /* where the sample's bytes are, or what is being read; "" = none */
+    char file[ITER_FILE_SHOWN]; /* the file of the sample's bytes, or of the read; "" = none */
     uint64_t offset;
-    uint64_t since_ns; /* how long it is in that stage, or the read in flight */
+    uint64_t since_ns; /* how long the worker has been in that stage, or the read in flight */
     char message[ITER_STALL_TEXT];
 } iter_stall;
 
-/** How a loader runs. Zero in any field means its default. New fields go at the end. */
+/* ---- Options ---------------------------------------------------------------------------------
+ *
+ * Zero in any member means its default. In C and C++20:
+ *
+ *     iter_loader_options opt = {
+ *         .struct_size = sizeof(opt),
+ *         .batch_size = 64,
+ *         .workers = ITER_WORKERS_AUTO,
+ *         .sampler = {.spec = "bucket:n-buckets=8"},
+ *         .memory = {.limit = 2ull << 30},
+ *     };
+ */
+
+/** Which sampler draws samples, and from which of them. */
+typedef struct iter_loader_sampler {
+    /* ITER_SHUFFLE_BLOCK: samples in a block; 0 = ITER_BLOCK_SAMPLES. ITER_SHUFFLE_BATCH: samples in
+     * a unit; 0 = batch_size */
+    uint32_t block;
+    uint32_t buffer_blocks;        /* ITER_SHUFFLE_BLOCK: blocks mixed with one another; 0 =
+                               ITER_BLOCK_BUFFER */
+    const char *spec;              /* "name:key=value", instead of `shuffle`; NULL = by `shuffle` */
+    const iter_registry *registry; /* for `spec`; NULL = built-ins */
+    const iter_sampler_ops *ops;   /* a table of the caller's, instead of both */
+    const void *options;           /* its options struct, copied; NULL = its defaults */
+    /* [n_subset] sample indices to use, in this order, copied; NULL = all */
+    const uint64_t *subset;
+    uint64_t n_subset;
+} iter_loader_sampler;
+
+/** How bytes are read. */
+typedef struct iter_loader_reading {
+    int32_t source;   /* iter_source */
+    int32_t o_direct; /* 1 = reads bypass the page cache */
+    /* reads in flight at once, if the source has no asynchronous side (pread, or the caller's): so
+     * many threads call it; 0 = 8 */
+    uint32_t threads;
+    /* 1 = bytes are read and dropped, rows are not made: they stay zero. It measures the cost of
+     * reading alone. get() and next() of a dataset run; the chain and collate do not. */
+    int32_t only_reads;
+    /* The caller's source of bytes for the dataset's files, instead of ring and pread; NULL = by
+     * `source`. If it has no asynchronous side, threads of the loader call it. */
+    const iter_source_ops *ops;
+    /* The largest sample read or decoded. A larger sample fails. So does a picture whose decoder
+     * would need this and 2 MiB more for itself (progressive, interlaced). 0 = 256 MiB (decoded
+     * images: at most a 16th of memory.limit, if there is one). */
+    uint64_t max_sample_bytes;
+} iter_loader_reading;
+
+/** What memory is used, where, and how much. */
+typedef struct iter_loader_memory {
+    int32_t kind; /* iter_memory of the batches */
+    /* PINNED and DEVICE: which GPU. ITER_DEVICE(n); 0 = the one whose context is current in the
+     * calling thread, else number 0. */
+    int32_t device;
+    int32_t finish;   /* iter_finish */
+    int32_t resident; /* iter_resident_mode; DEVICE only */
+    int32_t share;    /* iter_share */
+    /* Bytes for slots, arena, scratch and preloaded data. 0 = half of what is free now, on the
+     * machine and in the process's control group, divided by local_ranks. A limit that is given is a
+     * cap: it also counts what the dataset holds (iter_dataset_open_with() has a limit for opening
+     * it), what pictures may take at a time in every worker, and what an image library takes for one.
+     * If it cannot be kept, creating the loader fails with ENOMEM and the numbers. It does not count
+     * a few MiB at most: threads, a source's own tables, the C library's memory. */
+    uint64_t limit;
+} iter_loader_memory;
+
+/** What is tolerated, and for how long. */
+typedef struct iter_loader_faults {
+    int32_t on_error;      /* iter_on_error */
+    uint32_t max_failures; /* failed samples delivered before next() gives up; 0 = no limit */
+    int64_t timeout_ms;    /* longest wait in next(); 0 = for ever */
+    int64_t grace_ms;      /* longest wait for a busy thread when the loader ends; 0 = 5000 */
+} iter_loader_faults;
+
+/** The watchdog. */
+typedef struct iter_loader_watch {
+    /* A next() that waits longer is reported once per batch: to on_stall, and in the statistics.
+     * 0 disables the watchdog. */
+    int64_t stall_ms;
+    /* Runs in a thread of the loader's that holds no lock; `stall` is borrowed for the call. It may
+     * call iter_loader_cancel(), _stats_read() and _activity(). NULL = statistics alone. */
+    void (*on_stall)(void *user, const iter_stall *stall);
+    void *user;
+} iter_loader_watch;
+
+/** iter_ndarray_create() only. */
+typedef struct iter_loader_arrays {
+    int32_t copy; /* 1 = copies the arrays */
+    /* Runs once when the arrays are no longer needed. NULL = nothing to do. */
+    void (*release)(void *user);
+    void *user;
+} iter_loader_arrays;
+
+/** How a loader runs. New members go at the end of this struct; its groups do not grow. */
 typedef struct iter_loader_options {
     size_t struct_size;  /* sizeof(iter_loader_options); ITER_LOADER_OPTIONS_INIT sets it */
     uint32_t batch_size; /* samples per batch and rank; 0 = 32 */
-    /* threads that make batches; 0 = in the caller's thread, ITER_WORKERS_AUTO = one per core that
-     * affinity and control groups leave to the process */
+    /* threads that make batches; 0 = the caller's thread makes them, ITER_WORKERS_AUTO = one per core
+     * that affinity and control groups leave to the process */
     int32_t workers;
     /* batches made ahead, at most; 0 = two chunks of work for each worker if memory allows, at
      * least 2 */
     uint32_t prefetch;
-    uint32_t max_held;     /* batches the caller may hold at once; 0 = 2 */
-    uint32_t rank, ranks;  /* this process and how many share the data; 0, 0 = alone */
-    uint64_t seed;         /* order and augmentation depend on it alone */
-    int32_t shuffle;       /* iter_shuffle */
-    int32_t last_batch;    /* iter_last_batch */
-    uint32_t epochs;       /* after so many reset() answers END; 0 = endless */
-    int32_t lookahead;     /* iter_lookahead */
-    int32_t on_error;      /* iter_on_error */
-    uint32_t max_failures; /* failed samples delivered before next() gives up; 0 = no limit */
-    int32_t source;        /* iter_source */
-    int32_t o_direct;      /* 1 = reads bypass the page cache */
-    int32_t memory;        /* iter_memory of the batches */
-    int32_t copy;          /* iter_ndarray_create: 1 = copy the arrays */
-    /* bytes for slots, arena, scratch and preloaded data; 0 = half of what is free now, on the
-     * machine and in the control group that the process is in, divided by local_ranks. A limit that is
-     * given is a cap: it counts, too, what the dataset holds (iter_dataset_open_with() has a limit for opening it), what
-     * pictures may take at a time in every worker, and what image libraries take for one; ENOMEM with
-     * the numbers where it cannot be kept. What it does not count is a few MiB at most: threads, a
-     * source's own books, the C library's */
-    uint64_t memory_limit;
-    /* largest sample read or decoded; a larger one is a failed sample, and so is a picture whose
-     * decoder would take this and 2 MiB more for itself (progressive, interlaced); 0 = 256 MiB
-     * (decoded images: at most a 16th of memory_limit, where there is one) */
-    uint64_t max_sample_bytes;
-    int64_t timeout_ms; /* longest wait in next(); 0 = for ever */
-    int64_t grace_ms;   /* longest wait for a busy thread when the loader goes; 0 = 5000 */
-    /* ITER_SHUFFLE_BLOCK: samples a block; 0 = 256. ITER_SHUFFLE_BATCH: the unit; 0 =
-     * batch_size */
-    uint32_t block;
-    uint32_t buffer_blocks;        /* ITER_SHUFFLE_BLOCK: blocks mixed with one another; 0 = 16 */
-    const char *sampler;           /* "name:key=value", instead of `shuffle`; NULL = by `shuffle` */
-    const iter_registry *registry; /* for `sampler`; NULL = built-ins */
-    const iter_sampler_ops *sampler_ops; /* a table of the caller's own, instead of both */
-    const void *sampler_options;         /* its options struct, copied; NULL = its defaults */
-    /* [n_subset] sample indices to use, in this order, copied; NULL = all */
-    const uint64_t *subset;
-    uint64_t n_subset;
-    /* The caller's collate: last of the batch stages, in the thread that finishes the batch;
-     * changes tensors[0..n) in place, strides and lowered dims included. An error is the
-     * batch's. */
+    uint32_t max_held;    /* batches that the caller may hold at once; 0 = 2 */
+    uint32_t rank, ranks; /* this process, and how many share the data; 0, 0 = alone */
+    /* How many of the ranks run on this machine. They divide the free memory if memory.limit is 0,
+     * and share one copy of a set that is held in memory. 0 = as the launcher's environment says
+     * (LOCAL_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_SIZE, MPI_LOCALNRANKS, MV2_COMM_WORLD_LOCAL_SIZE,
+     * SLURM_STEP_TASKS_PER_NODE), else all of them. */
+    uint32_t local_ranks;
+    uint64_t seed;      /* decides order and augmentation, alone */
+    int32_t shuffle;    /* iter_shuffle */
+    int32_t last_batch; /* iter_last_batch */
+    uint32_t epochs;    /* after so many, reset() returns END; 0 = endless */
+    int32_t lookahead;  /* iter_lookahead */
+    iter_loader_sampler sampler;
+    iter_loader_reading reading;
+    iter_loader_memory memory;
+    iter_loader_faults faults;
+    iter_loader_watch watch;
+    iter_loader_arrays arrays;
+    /* The caller's collate: last of the batch stages, in the thread that finishes the batch. It
+     * changes tensors[0..n) in place, including strides and lowered dims. Its error is the batch's. */
     iter_status (*collate)(void *user, iter_batch_view *fields, int32_t n_fields, iter_error *err);
     void *collate_user;
-    /* The caller's own source of bytes for the dataset's files, instead of ring and pread; NULL =
-     * by `source`. Without an asynchronous side it is called from threads of the loader. */
-    const iter_source_ops *source_ops;
-    /* iter_ndarray_create: runs once when the arrays are no longer needed. NULL = nothing to do. */
-    void (*release)(void *user);
-    void *release_user;
-    /* 1 = bytes are read and dropped, rows are not made: they stay zero. The cost of reading alone,
-     * for measuring. get() and next() of a dataset run, the chain and collate do not. */
-    int32_t only_reads;
-    /* A next() that waits longer is reported once per batch: to on_stall, and in the statistics.
-     * 0 disables the watchdog. */
-    int64_t stall_ms;
-    /* Called from a thread of the loader's own that holds no lock; `stall` is borrowed for the
-     * call. It may call iter_loader_cancel(), _stats_read() and _activity(). NULL = statistics
-     * alone. */
-    void (*on_stall)(void *user, const iter_stall *stall);
-    void *on_stall_user;
-    /* ITER_MEMORY_PINNED and _DEVICE: which GPU. ITER_DEVICE(n); 0 = the one whose context is
-     * current in the calling thread, else number 0. */
-    int32_t device;
-    int32_t finish;   /* iter_finish */
-    int32_t resident; /* iter_resident_mode: ITER_MEMORY_DEVICE */
-    /* threads that call a source without an asynchronous side (pread, one of the caller's own): as many
-     * of its reads are under way at once; 0 = 8 */
-    uint32_t read_threads;
-    /* how many of the ranks run on this machine. They divide the memory that is free if memory_limit is
-     * 0, and share one copy of a set that is held in memory. 0 = as the launcher's environment says
-     * (LOCAL_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_SIZE, MPI_LOCALNRANKS, MV2_COMM_WORLD_LOCAL_SIZE,
-     * SLURM_STEP_TASKS_PER_NODE), else all of them */
-    uint32_t local_ranks;
-    int32_t share; /* iter_share */
 } iter_loader_options;
 
-/** GPU number n, as options.device has it. */
+/** GPU number n, for memory.device. */
 #define ITER_DEVICE(n) ((n) + 1)
 
-#define ITER_LOADER_OPTIONS_INIT                                                                 \
-    {                                                                                            \
-        sizeof(iter_loader_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0               \
-    }
+#ifdef __cplusplus
+static inline iter_loader_options iter_loader_options_init() {
+    iter_loader_options options = iter_loader_options();
+    options.struct_size = sizeof(options);
+    return options;
+}
+#define ITER_LOADER_OPTIONS_INIT iter_loader_options_init()
+#else
+#define ITER_LOADER_OPTIONS_INIT \
+    { .struct_size = sizeof(iter_loader_options) }
+#endif
 
 /**
  * Makes a loader over any dataset: threads are running, and reads under way, when this returns.
@@ -283,7 +335,7 @@ ITER_API ITER_NODISCARD iter_status iter_loader_next(iter_loader *loader, iter_b
                                                      iter_error *err);
 
 /**
- * iter_loader_next() with a timeout of its own, whatever options.timeout_ms is.
+ * iter_loader_next() with a timeout of its own, whatever faults.timeout_ms is.
  *
  *   timeout_ms  longest wait; 0 = only take what is ready; < 0 = for ever
  *
@@ -330,7 +382,7 @@ ITER_API ITER_NODISCARD iter_status iter_loader_save(iter_loader *loader, void *
  *
  * Errors     EINVAL (not this loader's data, or a position that this batch size cannot start at:
  *            the nearest is named), EFORMAT (not a position), ETIMEDOUT (a sampler that draws batch
- *            after batch has been busy for options.timeout_ms; nothing was changed). If such a sampler
+ *            after batch has been busy for faults.timeout_ms; nothing was changed). If such a sampler
  *            refuses its own state, its error, and the loader is at the beginning of that epoch.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_restore(iter_loader *loader, const void *saved,
@@ -505,7 +557,7 @@ typedef struct iter_loader_stats {
     iter_worker_stats workers[ITER_STATS_WORKERS];
     int32_t n_fallbacks;
     char fallbacks[ITER_STATS_FALLBACKS][160]; /* what was asked for and is not used, and why */
-    uint64_t n_stalls;                         /* batches that stalled, by options.stall_ms */
+    uint64_t n_stalls;                         /* batches that stalled, by watch.stall_ms */
     char stall_text[ITER_STALL_TEXT];          /* the last one's message; "" = none */
     char device[96];                           /* "NVIDIA H200, sm_90, driver 13.0"; "" = none */
     uint64_t pinned_bytes, device_bytes;       /* allocated */
@@ -549,7 +601,7 @@ typedef struct iter_activity_info {
     uint64_t sample;            /* index in the dataset (of several, the first), or ITER_UNKNOWN */
     char file[ITER_FILE_SHOWN]; /* where the sample's bytes begin; "" = it has no file */
     uint64_t offset;
-    /* how long it is at it. Without a watchdog (options.stall_ms) the clock is read once per chunk,
+    /* how long it is at it. Without a watchdog (watch.stall_ms) the clock is read once per chunk,
      * so it may be less. */
     uint64_t since_ns;
 } iter_activity_info;

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <iter/option_rows.h>
 #include <iter/registry.h>
 #include <iter/version.h>
 

@@ -37,12 +37,14 @@ ITER_BEGIN_DECLS
  * may be shorter and takes part like the others. block * buffer < 2^32.
  */
 typedef struct iter_block_options {
-    int64_t block;  /* samples a block; 0 = 256 */
-    int64_t buffer; /* blocks mixed with one another; 0 = 16, 1 = none */
+    int64_t block;  /* samples in a block; 0 = ITER_BLOCK_SAMPLES */
+    int64_t buffer; /* blocks mixed with one another; 0 = ITER_BLOCK_BUFFER, 1 = none */
 } iter_block_options;
 
+#define ITER_BLOCK_SAMPLES 256
+#define ITER_BLOCK_BUFFER  16
 #define ITER_BLOCK_OPTIONS_INIT \
-    { 256, 16 }
+    { ITER_BLOCK_SAMPLES, ITER_BLOCK_BUFFER }
 
 /**
  * Units of `unit` consecutive samples in random order, in each unit as stored. The dataset's last

@@ -49,9 +49,9 @@ static iter_status open_source(iter_loader *loader, const iter_source_ops *ops,
 /* Opens the ring, or pread if there is no ring; that is noted once. */
 static iter_status open_ring_or_pread(iter_loader *loader, const iter_source_config *config,
                                       bool want_ring, iter_error *err) {
-    if (loader->opt.source_ops) {
-        ITER_TRY(iter__source_check(loader->opt.source_ops, err));
-        return open_source(loader, loader->opt.source_ops, config, err);
+    if (loader->opt.reading.ops) {
+        ITER_TRY(iter__source_check(loader->opt.reading.ops, err));
+        return open_source(loader, loader->opt.reading.ops, config, err);
     }
     const iter_source_ops *ring = source_named("ring");
     if (want_ring && !ring)
@@ -84,7 +84,7 @@ static iter_source_config config_of(const iter_loader *loader) {
     return (iter_source_config){.files = loader->dataset->desc.files,
                                 .n_files = loader->dataset->desc.n_files,
                                 .depth = SOURCE_DEPTH,
-                                .o_direct = loader->opt.o_direct};
+                                .o_direct = loader->opt.reading.o_direct};
 }
 
 /* Opens it; large reads of cold files go past the page cache, which takes half the time. */
@@ -148,15 +148,16 @@ static uint64_t load_bytes(iter_dataset *dataset, uint32_t share) {
  * likes, so its bytes cannot be told by the files. */
 static bool wants_share(const iter_loader *loader) {
     const iter_loader_options *opt = &loader->opt;
-    return loader->local_ranks > 1 && opt->share == ITER_SHARE_AUTO && !opt->source_ops &&
+    return loader->local_ranks > 1 && opt->memory.share == ITER_SHARE_AUTO && !opt->reading.ops &&
            (opt->local_ranks || opt->ranks > 1);
 }
 
 /* Whether files that could not be loaded are read as needed: what cannot be read then, either, is a
  * failed sample. */
 static bool does_without(const iter_loader_options *opt, iter_status loaded) {
-    if (opt->source != ITER_SOURCE_MEMORY) return loaded == ITER_EIO || loaded == ITER_ENOMEM;
-    return loaded == ITER_EIO && opt->on_error != ITER_ON_ERROR_FAIL;
+    if (opt->reading.source != ITER_SOURCE_MEMORY)
+        return loaded == ITER_EIO || loaded == ITER_ENOMEM;
+    return loaded == ITER_EIO && opt->faults.on_error != ITER_ON_ERROR_FAIL;
 }
 
 /* Loads all files if that is asked for, or fits: then *out_loaded. */
@@ -167,16 +168,17 @@ static iter_status load_if_wanted(iter_loader *loader, const iter__layout_in *li
     iter__layout layout;
     iter_error why = {.status = ITER_OK};
     *out_loaded = false;
-    if (opt->source != ITER_SOURCE_MEMORY && opt->source != ITER_SOURCE_AUTO) return ITER_OK;
+    if (opt->reading.source != ITER_SOURCE_MEMORY && opt->reading.source != ITER_SOURCE_AUTO)
+        return ITER_OK;
     in.bytes = BYTES_LOADED;
     in.loaded_bytes = load_bytes(loader->dataset, 1);
     iter_status fits = iter__layout_make(&in, &layout, &why);
     iter__share_wish share = {.wanted = wants_share(loader), .alone_fits = fits == ITER_OK};
-    if (fits == ITER_ENOMEM && share.wanted && !opt->memory_limit) {
+    if (fits == ITER_ENOMEM && share.wanted && !opt->memory.limit) {
         in.loaded_bytes = load_bytes(loader->dataset, loader->local_ranks);
         fits = iter__layout_make(&in, &layout, &why);
     }
-    if (fits < 0 && opt->source == ITER_SOURCE_AUTO && fits == ITER_ENOMEM) return ITER_OK;
+    if (fits < 0 && opt->reading.source == ITER_SOURCE_AUTO && fits == ITER_ENOMEM) return ITER_OK;
     const iter_status loaded = fits < 0 ? fits : load(loader, &share, &why);
     *out_loaded = loaded == ITER_OK;
     if (loaded == ITER_OK) return ITER_OK;
@@ -217,25 +219,25 @@ static void begin_layout(const iter_loader *loader, iter__layout_in *out) {
     const iter_loader_options *opt = &loader->opt;
     const iter_dataset *dataset = loader->dataset;
     const uint64_t free_bytes =
-        opt->memory_limit ? 0
+        opt->memory.limit ? 0
                           : iter__memory_free("/proc", "/sys/fs/cgroup") / 2 / loader->local_ranks;
-    *out = (iter__layout_in){.opt = opt,
-                             .desc = &dataset->desc,
-                             .plan = &loader->plan,
-                             .limit = opt->memory_limit ? opt->memory_limit : free_bytes,
-                             .n_rows = loader->cut.n,
-                             .is_stream = loader->order->is_stream,
-                             .is_ordered = loader->locality.is_ordered,
-                             /* without bytes there is nothing to read ahead */
-                             .block_rows =
-                                 opt->source == ITER_SOURCE_NULL ? 0 : loader->locality.block_rows,
-                             .block_buffer = loader->locality.block_buffer,
-                             .can_try = !opt->source_ops || opt->source_ops->try_read != NULL,
-                             .one_at_a_time = loader->plan.needs_get && dataset->serial};
+    *out = (iter__layout_in){
+        .opt = opt,
+        .desc = &dataset->desc,
+        .plan = &loader->plan,
+        .limit = opt->memory.limit ? opt->memory.limit : free_bytes,
+        .n_rows = loader->cut.n,
+        .is_stream = loader->order->is_stream,
+        .is_ordered = loader->locality.is_ordered,
+        /* without bytes there is nothing to read ahead */
+        .block_rows = opt->reading.source == ITER_SOURCE_NULL ? 0 : loader->locality.block_rows,
+        .block_buffer = loader->locality.block_buffer,
+        .can_try = !opt->reading.ops || opt->reading.ops->try_read != NULL,
+        .one_at_a_time = loader->plan.needs_get && dataset->serial};
 }
 
 iter_status iter__bytes_choose(iter_loader *loader, iter__layout_in *out, iter_error *err) {
-    const int32_t wish = loader->opt.source;
+    const int32_t wish = loader->opt.reading.source;
     loader->local_ranks = iter__local_ranks(loader->opt.local_ranks, loader->opt.ranks);
     begin_layout(loader, out);
     loader->source = ITER_SOURCE_MEMORY;
@@ -282,7 +284,7 @@ iter_status iter__bytes_open(iter_loader *loader, iter_error *err) {
         loader->source = ITER_SOURCE_PREAD;
     }
     ITER_TRY(iter__frames_make(loader, err));
-    const bool can_try = io->ops->try_read && !loader->opt.o_direct && !io->frames;
+    const bool can_try = io->ops->try_read && !loader->opt.reading.o_direct && !io->frames;
     atomic_store(&io->misses, can_try || !io->async ? 0 : INT32_MAX);
     return ITER_OK;
 }

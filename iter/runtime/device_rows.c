@@ -55,7 +55,7 @@ static void choose_finish(iter_loader *loader, iter__field_plan *field) {
     const size_t bytes = iter_desc_bytes(&last->in);
     const bool pays =
         2 * bytes <= field->row_bytes && bytes + sizeof(iter__pack_row) < field->row_bytes;
-    if (loader->opt.finish == ITER_FINISH_AUTO && !pays) {
+    if (loader->opt.memory.finish == ITER_FINISH_AUTO && !pays) {
         snprintf(field->why, sizeof(field->why),
                  "%zu bytes a row would be copied instead of %zu: less than half is saved", bytes,
                  field->row_bytes);
@@ -71,9 +71,9 @@ static iter_status choose_finishes(iter_loader *loader, iter_error *err) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         iter__field_plan *field = &loader->plan.fields[f];
         if (!has_finish(field) || field->way != ITER_WAY_HOST) continue;
-        if (loader->opt.finish == ITER_FINISH_HOST || loader->device.no_kernels) continue;
+        if (loader->opt.memory.finish == ITER_FINISH_HOST || loader->device.no_kernels) continue;
         choose_finish(loader, field);
-        if (field->way == ITER_WAY_HOST && loader->opt.finish == ITER_FINISH_DEVICE)
+        if (field->way == ITER_WAY_HOST && loader->opt.memory.finish == ITER_FINISH_DEVICE)
             return iter__fail(err, ITER_EUNSUPPORTED,
                               "finish: field '%s' cannot be finished on the device: %s",
                               field->out.name, field->why);
@@ -147,7 +147,7 @@ static uint64_t set_bytes(const iter_loader *loader, const iter__way *ways) {
 static iter_status check_room(iter_loader *loader, uint64_t bytes, iter_error *err) {
     size_t room;
     ITER_TRY(iter__device_room(loader->device.handle, &room, err));
-    if (loader->opt.resident != ITER_RESIDENT_AUTO || bytes <= room / 2) return ITER_OK;
+    if (loader->opt.memory.resident != ITER_RESIDENT_AUTO || bytes <= room / 2) return ITER_OK;
     return iter__fail(err, ITER_ENOMEM, "%.1f MiB do not fit into half of the %.1f MiB free there",
                       (double)bytes / MIB, (double)room / MIB);
 }
@@ -173,12 +173,13 @@ static iter_status choose_set(iter_loader *loader, iter_error *err) {
 static iter_status try_set(iter_loader *loader, iter_error *err) {
     iter_error why = {.status = ITER_OK};
     char text[160];
-    if (loader->opt.resident == ITER_RESIDENT_NO || loader->device.set.is_off) return ITER_OK;
+    if (loader->opt.memory.resident == ITER_RESIDENT_NO || loader->device.set.is_off)
+        return ITER_OK;
     const iter_status status = choose_set(loader, &why);
     if (status == ITER_OK) return ITER_OK;
     for (int32_t f = 0; f < loader->plan.n_fields; f++)
         loader->plan.fields[f].why[0] = '\0';
-    if (loader->opt.resident == ITER_RESIDENT_YES) {
+    if (loader->opt.memory.resident == ITER_RESIDENT_YES) {
         if (err) *err = why;
         return iter__fail_in(err, status, "resident");
     }
@@ -214,7 +215,8 @@ iter_status iter__device_rows_plan(iter_loader *loader, iter_error *err) {
     if (has_ways(&loader->plan)) {
         iter_error why = {.status = ITER_OK};
         const iter_status status = iter__device_load(loader->device.handle, &why);
-        if (status < 0 && opt->finish != ITER_FINISH_DEVICE && opt->resident != ITER_RESIDENT_YES)
+        if (status < 0 && opt->memory.finish != ITER_FINISH_DEVICE &&
+            opt->memory.resident != ITER_RESIDENT_YES)
             return do_without_kernels(loader, &why, err);
         if (status < 0) {
             if (err) *err = why;

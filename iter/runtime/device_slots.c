@@ -52,27 +52,27 @@ static iter_status do_without(iter_loader *loader, const iter_error *why) {
 }
 
 static bool is_auto(const iter_loader *loader) {
-    return loader->opt.memory == ITER_MEMORY_AUTO;
+    return loader->opt.memory.kind == ITER_MEMORY_AUTO;
 }
 
 iter_status iter__device_slots_open(iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
     loader->memory = ITER_MEMORY_HOST;
-    if (opt->memory != ITER_MEMORY_DEVICE &&
-        (opt->finish == ITER_FINISH_DEVICE || opt->resident == ITER_RESIDENT_YES))
+    if (opt->memory.kind != ITER_MEMORY_DEVICE &&
+        (opt->memory.finish == ITER_FINISH_DEVICE || opt->memory.resident == ITER_RESIDENT_YES))
         return iter__fail(err, ITER_EINVAL, "options: %s needs memory = ITER_MEMORY_DEVICE",
-                          opt->resident == ITER_RESIDENT_YES ? "resident" : "finish");
-    if (opt->memory == ITER_MEMORY_HOST || (is_auto(loader) && !iter__device_current()))
+                          opt->memory.resident == ITER_RESIDENT_YES ? "resident" : "finish");
+    if (opt->memory.kind == ITER_MEMORY_HOST || (is_auto(loader) && !iter__device_current()))
         return ITER_OK;
     iter_error why = {.status = ITER_OK};
-    const iter_status status = iter__device_open(opt->device, &loader->device.handle, &why);
+    const iter_status status = iter__device_open(opt->memory.device, &loader->device.handle, &why);
     if (status < 0 && is_auto(loader)) return do_without(loader, &why);
     if (status < 0) {
         if (err) *err = why;
         return iter__fail_in(err, status, "memory: %s",
-                             opt->memory == ITER_MEMORY_DEVICE ? "device" : "pinned");
+                             opt->memory.kind == ITER_MEMORY_DEVICE ? "device" : "pinned");
     }
-    loader->memory = is_auto(loader) ? ITER_MEMORY_PINNED : opt->memory;
+    loader->memory = is_auto(loader) ? ITER_MEMORY_PINNED : opt->memory.kind;
     return ITER_OK;
 }
 
@@ -441,7 +441,7 @@ static iter_status settle_batch(iter_loader *loader, iter_batch *batch, int64_t 
 
 iter_status iter__device_slots_settle(iter_loader *loader, iter_error *err) {
     iter__loader_device *device = &loader->device;
-    const int64_t deadline = iter__now_ns() + loader->opt.grace_ms * 1000000;
+    const int64_t deadline = iter__now_ns() + loader->opt.faults.grace_ms * 1000000;
     iter_status status = ITER_OK;
     if (device->last) {
         status = iter__device_mark(device->handle, device->last, NULL);
@@ -467,7 +467,7 @@ iter_status iter__device_slots_settle(iter_loader *loader, iter_error *err) {
         err, ITER_ETIMEDOUT,
         "stop: streams of %s still read batches after %lld ms; slots, page-locked and "
         "on the device, are left to them",
-        iter__device_text(device->handle), (long long)loader->opt.grace_ms);
+        iter__device_text(device->handle), (long long)loader->opt.faults.grace_ms);
 }
 
 /* ---- Public ---------------------------------------------------------------------------------- */

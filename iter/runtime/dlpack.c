@@ -128,7 +128,7 @@ iter_status iter_batch_to_dlpack(iter_batch *batch, int32_t field,
     if (device) {
         managed->device_type = ITER_DLPACK_CUDA;
         managed->device_id = iter__device_ordinal(loader->device.handle);
-    } else if (loader->opt.memory == ITER_MEMORY_PINNED) {
+    } else if (loader->opt.memory.kind == ITER_MEMORY_PINNED) {
         managed->device_type = ITER_DLPACK_CUDA_HOST;
     }
     iter_batch_ref(batch);

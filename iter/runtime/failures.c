@@ -126,14 +126,14 @@ void iter__row_lacks(iter_loader *loader, iter_batch *batch, uint32_t row, iter_
     snprintf(text, sizeof(text), "%.100s; the process lacks it, so on_error does not apply",
              reason);
     iter__row_fail(loader, batch, row, status, stage,
-                   loader->opt.on_error == ITER_ON_ERROR_FAIL ? reason : text);
+                   loader->opt.faults.on_error == ITER_ON_ERROR_FAIL ? reason : text);
     iter__row_set(batch, row, ROW_LACKING);
 }
 
 /* ---- A batch that is done, and one that is delivered ----------------------------------------- */
 
 void iter__batch_judge(iter_loader *loader, iter_batch *batch) {
-    const bool fails = loader->opt.on_error != ITER_ON_ERROR_BLANK;
+    const bool fails = loader->opt.faults.on_error != ITER_ON_ERROR_BLANK;
     batch->info.n_failed = 0;
     for (uint32_t row = 0; row < batch->info.n_rows; row++) {
         const iter__row_state state = iter__row_state_get(batch, row);

@@ -81,14 +81,15 @@ static bool wait_once(iter_loader *loader, patience *wait, unsigned seen) {
 
 /* Whether max_failures is exceeded with this batch; then the loader is done for. */
 static bool gives_up(iter_loader *loader, const iter_batch *batch) {
-    if (!loader->opt.max_failures || loader->n_failures <= loader->opt.max_failures) return false;
+    if (!loader->opt.faults.max_failures || loader->n_failures <= loader->opt.faults.max_failures)
+        return false;
     const iter_failure *last =
         loader->n_failures_kept ? &loader->failures[loader->n_failures_kept - 1] : NULL;
     loader->gave_up = true;
     iter__fail(&loader->gave_up_error, last ? last->status : ITER_EIO,
                "%llu samples failed on this rank, more than max_failures = %u, by batch %llu of "
                "epoch %u; the last: %s",
-               (unsigned long long)loader->n_failures, loader->opt.max_failures,
+               (unsigned long long)loader->n_failures, loader->opt.faults.max_failures,
                (unsigned long long)batch->info.number, batch->info.epoch,
                last ? last->message : "?");
     return true;
@@ -193,7 +194,7 @@ iter_status iter_loader_next_within(iter_loader *loader, int64_t timeout_ms, ite
     ITER_TRY(iter__check_call(loader, err));
     if (timeout_ms > ITER_LONGEST_MS) timeout_ms = -1;
     patience wait = {iter__now_ns(), timeout_ms < 0 ? -1 : timeout_ms * 1000000, false};
-    atomic_llong *waiting = loader->opt.stall_ms ? &loader->watch.waiting_since : NULL;
+    atomic_llong *waiting = loader->opt.watch.stall_ms ? &loader->watch.waiting_since : NULL;
     if (waiting) atomic_store_explicit(waiting, wait.start_ns, memory_order_relaxed);
     pthread_mutex_lock(&loader->lock);
     const iter_status status = next_locked(loader, &wait, out, err);
@@ -203,7 +204,7 @@ iter_status iter_loader_next_within(iter_loader *loader, int64_t timeout_ms, ite
 }
 
 iter_status iter_loader_next(iter_loader *loader, iter_batch **out, iter_error *err) {
-    const int64_t timeout_ms = loader->opt.timeout_ms;
+    const int64_t timeout_ms = loader->opt.faults.timeout_ms;
     return iter_loader_next_within(loader, timeout_ms ? timeout_ms : -1, out, err);
 }
 
@@ -320,7 +321,7 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
     iter_status status = ITER_OK;
     pthread_mutex_lock(&loader->lock);
     const bool own = is_worker_thread(loader);
-    const int64_t grace = own ? 0 : loader->opt.grace_ms * 1000000;
+    const int64_t grace = own ? 0 : loader->opt.faults.grace_ms * 1000000;
     struct timespec until;
     iter__deadline(grace, &until);
     uint32_t running = 0;
@@ -342,7 +343,7 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
                             "thread, the slots and the arena are left to it",
                             i, sample, loader->dataset->name,
                             loader->stages[atomic_load(&worker->activity.stage)],
-                            (long long)loader->opt.grace_ms);
+                            (long long)loader->opt.faults.grace_ms);
     }
     pthread_mutex_unlock(&loader->lock);
     for (int32_t i = 0; i < loader->n_workers; i++) {
@@ -359,7 +360,7 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
  * grace_ms. */
 static iter_status wait_for_reads(iter_loader *loader, iter_error *err) {
     if (atomic_load(&loader->io.pending) == 0) return ITER_OK; /* options may be unchecked */
-    const int64_t until = iter__now_ns() + loader->opt.grace_ms * 1000000;
+    const int64_t until = iter__now_ns() + loader->opt.faults.grace_ms * 1000000;
     while (atomic_load(&loader->io.pending) > 0) {
         const int64_t left = until - iter__now_ns();
         bool expected = false;
@@ -370,7 +371,7 @@ static iter_status wait_for_reads(iter_loader *loader, iter_error *err) {
             return iter__fail(
                 err, ITER_ETIMEDOUT,
                 "stop: %u reads have not ended after %lld ms; slots and arena are left to them",
-                atomic_load(&loader->io.pending), (long long)loader->opt.grace_ms);
+                atomic_load(&loader->io.pending), (long long)loader->opt.faults.grace_ms);
         }
         if (atomic_compare_exchange_strong(&loader->io.reading, &expected, true))
             iter__io_wait(loader, &loader->workers[0], left);

@@ -105,7 +105,8 @@ static void cut_frames(const iter__layout_in *in, iter__layout *out) {
     for (int32_t e = 0; e < in->desc->n_extents; e++)
         sample = at_least(sample, in->desc->max_extent_bytes[e]);
     *frames = (iter__frames_layout){.block_rows = in->block_rows};
-    if (!in->block_rows || sample > FRAMED_MAX || in->opt->subset || in->n_rows == 0) return;
+    if (!in->block_rows || sample > FRAMED_MAX || in->opt->sampler.subset || in->n_rows == 0)
+        return;
     uint64_t pieces = at_least((in->block_rows * sample + PIECE / 2) / PIECE, 1);
     frames->piece_rows = (in->block_rows + pieces - 1) / pieces;
     pieces = (in->block_rows + frames->piece_rows - 1) / frames->piece_rows;
@@ -132,8 +133,8 @@ static void choose_paths(const iter__layout_in *in, iter__layout *out) {
     for (int32_t e = 0; e < in->desc->n_extents; e++)
         sample += in->desc->max_extent_bytes[e];
     cut_frames(in, out);
-    const bool past_cache = in->opt->o_direct || out->frames.n > 0;
-    out->whole_blocks = in->opt->o_direct != 0;
+    const bool past_cache = in->opt->reading.o_direct || out->frames.n > 0;
+    out->whole_blocks = in->opt->reading.o_direct != 0;
     if (!past_cache && sample <= READ_BYTES) {
         out->hot_bytes = in->can_try ? READ_BYTES : 0;
         return;
@@ -148,11 +149,12 @@ static void choose_paths(const iter__layout_in *in, iter__layout *out) {
 
 static void bound_samples(const iter__layout_in *in, iter__layout *out) {
     const iter_loader_options *opt = in->opt;
-    out->sample_max = opt->max_sample_bytes ? opt->max_sample_bytes : DEFAULT_SAMPLE;
+    out->sample_max =
+        opt->reading.max_sample_bytes ? opt->reading.max_sample_bytes : DEFAULT_SAMPLE;
     out->picture_max = out->sample_max;
-    out->picture_share = !opt->max_sample_bytes && opt->memory_limit &&
-                         opt->memory_limit / PICTURE_SHARE < out->picture_max;
-    if (out->picture_share) out->picture_max = opt->memory_limit / PICTURE_SHARE;
+    out->picture_share = !opt->reading.max_sample_bytes && opt->memory.limit &&
+                         opt->memory.limit / PICTURE_SHARE < out->picture_max;
+    if (out->picture_share) out->picture_max = opt->memory.limit / PICTURE_SHARE;
     out->picture_max = at_most(out->picture_max, PICTURE_MOST);
     out->decoder_max = out->picture_max + DECODER_BYTES;
 }
@@ -180,21 +182,22 @@ static uint64_t chunk_bytes(const iter__layout_in *in, const iter__layout *layou
 /* Of one worker: what is there, and, under a limit that was given, what may come. */
 static uint64_t worker_bytes(const iter__layout_in *in, const iter__layout *layout) {
     uint64_t bytes = iter__worker_bytes(in->plan, layout);
-    if (!in->opt->memory_limit) return bytes;
+    if (!in->opt->memory.limit) return bytes;
     bytes += (uint64_t)in->plan->n_growing * layout->picture_max +
              n_image_decoders(in) * layout->decoder_max;
     /* A sample that takes another one's place is read into memory of its own. */
-    if (in->opt->on_error == ITER_ON_ERROR_REPLACE && in->bytes == BYTES_READ)
+    if (in->opt->faults.on_error == ITER_ON_ERROR_REPLACE && in->bytes == BYTES_READ)
         bytes += chunk_bytes(in, layout, 1);
     return bytes;
 }
 
 static void count(const iter__layout_in *in, iter__layout *out) {
-    const uint64_t limit = in->opt->memory_limit;
-    const bool past_cache = in->opt->o_direct || out->frames.n > 0;
+    const uint64_t limit = in->opt->memory.limit;
+    const bool past_cache = in->opt->reading.o_direct || out->frames.n > 0;
     out->source_bytes = in->bytes == BYTES_READ && past_cache ? SOURCE_LEAST : 0;
     out->index_bytes =
-        limit ? in->desc->index_bytes + in->opt->n_subset * sizeof(*in->opt->subset) : 0;
+        limit ? in->desc->index_bytes + in->opt->sampler.n_subset * sizeof(*in->opt->sampler.subset)
+              : 0;
     out->books_bytes =
         iter__books_bytes(in->plan, in->desc, in->opt->batch_size, out) * out->n_slots;
     out->books_bytes += iter__frames_books_bytes(out->frames.n);
@@ -208,7 +211,7 @@ static void count(const iter__layout_in *in, iter__layout *out) {
 
 /* How often a limit that was given holds max_sample_bytes, for pictures and their decoders. */
 static uint64_t n_pictures(const iter__layout_in *in) {
-    if (!in->opt->memory_limit) return 0;
+    if (!in->opt->memory.limit) return 0;
     return n_threads(in) * ((uint64_t)in->plan->n_growing + n_image_decoders(in));
 }
 
@@ -243,7 +246,7 @@ static iter_status refuse(const iter__layout_in *in, const iter__layout *layout,
         "%s of %llu bytes is too small, %llu would do%s: it holds %u slots of %zu bytes "
         "(less by batch_size or prefetch), %llu x %llu bytes of scratch (less by workers%s), an "
         "index of %llu bytes, books of %llu bytes, %sand %s of %llu bytes",
-        in->opt->memory_limit ? "memory_limit" : "half of the free memory",
+        in->opt->memory.limit ? "memory_limit" : "half of the free memory",
         (unsigned long long)in->limit, (unsigned long long)least_limit(layout, n, rest), pictures,
         layout->n_slots, in->plan->slot_bytes, (unsigned long long)n_threads(in),
         (unsigned long long)layout->worker_bytes, n ? " or max_sample_bytes" : "",
@@ -328,8 +331,8 @@ void iter__layout_text(const iter__layout_in *in, const iter__layout *layout, ch
         snprintf(pictures, sizeof(pictures), ", pictures up to %llu x (%d x %zu + decoder %llu)",
                  threads, in->plan->n_growing, layout->picture_max,
                  (unsigned long long)(n_image_decoders(in) * layout->decoder_max));
-    if (in->opt->memory_limit)
-        snprintf(limit, sizeof(limit), "at most %llu", (unsigned long long)in->opt->memory_limit);
+    if (in->opt->memory.limit)
+        snprintf(limit, sizeof(limit), "at most %llu", (unsigned long long)in->opt->memory.limit);
     if (in->one_copy_for > 1)
         snprintf(shared, sizeof(shared), " (its part of one copy for %u ranks)", in->one_copy_for);
     if (in->opt->workers > 0)

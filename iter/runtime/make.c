@@ -33,15 +33,15 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     iter_loader_options *opt = &loader->opt;
     ITER_TRY(check_choice("shuffle", opt->shuffle, ITER_SHUFFLE_REPLACEMENT, err));
     ITER_TRY(check_choice("last_batch", opt->last_batch, ITER_LAST_ROLL_OVER, err));
-    ITER_TRY(check_choice("on_error", opt->on_error, ITER_ON_ERROR_BLANK, err));
-    ITER_TRY(check_choice("source", opt->source, ITER_SOURCE_NULL, err));
-    ITER_TRY(check_choice("share", opt->share, ITER_SHARE_NO, err));
+    ITER_TRY(check_choice("on_error", opt->faults.on_error, ITER_ON_ERROR_BLANK, err));
+    ITER_TRY(check_choice("source", opt->reading.source, ITER_SOURCE_NULL, err));
+    ITER_TRY(check_choice("share", opt->memory.share, ITER_SHARE_NO, err));
     ITER_TRY(check_choice("lookahead", opt->lookahead, ITER_LOOKAHEAD_EPOCH, err));
-    ITER_TRY(check_choice("memory", opt->memory, ITER_MEMORY_DEVICE, err));
-    ITER_TRY(check_choice("only_reads", opt->only_reads, 1, err));
-    ITER_TRY(check_choice("device", opt->device, INT32_MAX, err));
-    ITER_TRY(check_choice("finish", opt->finish, ITER_FINISH_DEVICE, err));
-    ITER_TRY(check_choice("resident", opt->resident, ITER_RESIDENT_YES, err));
+    ITER_TRY(check_choice("memory", opt->memory.kind, ITER_MEMORY_DEVICE, err));
+    ITER_TRY(check_choice("only_reads", opt->reading.only_reads, 1, err));
+    ITER_TRY(check_choice("device", opt->memory.device, INT32_MAX, err));
+    ITER_TRY(check_choice("finish", opt->memory.finish, ITER_FINISH_DEVICE, err));
+    ITER_TRY(check_choice("resident", opt->memory.resident, ITER_RESIDENT_YES, err));
     if (opt->batch_size == 0) opt->batch_size = 32;
     if (opt->batch_size > 1u << 24)
         return iter__fail(err, ITER_EINVAL, "options: batch_size %u is too large", opt->batch_size);
@@ -51,9 +51,9 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
                           "options: prefetch %u and max_held %u; at most 4096 each", opt->prefetch,
                           opt->max_held);
     }
-    if (opt->read_threads > THREADS_MAX) {
-        return iter__fail(err, ITER_EINVAL, "options: read_threads %u; at most %d",
-                          opt->read_threads, THREADS_MAX);
+    if (opt->reading.threads > THREADS_MAX) {
+        return iter__fail(err, ITER_EINVAL, "options: reading.threads %u; at most %d",
+                          opt->reading.threads, THREADS_MAX);
     }
     if (opt->ranks == 0) opt->ranks = 1;
     if (opt->rank >= opt->ranks)
@@ -66,14 +66,14 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
         const uint32_t cores = iter__cores("/proc", "/sys/fs/cgroup");
         opt->workers = cores > WORKERS_MAX ? WORKERS_MAX : (int32_t)cores;
     }
-    if (opt->grace_ms == 0) opt->grace_ms = DEFAULT_GRACE;
-    if (opt->timeout_ms < 0 || opt->grace_ms < 0 || opt->stall_ms < 0)
+    if (opt->faults.grace_ms == 0) opt->faults.grace_ms = DEFAULT_GRACE;
+    if (opt->faults.timeout_ms < 0 || opt->faults.grace_ms < 0 || opt->watch.stall_ms < 0)
         return iter__fail(err, ITER_EINVAL, "options: a time is negative");
-    if (opt->timeout_ms > ITER_LONGEST_MS) opt->timeout_ms = ITER_LONGEST_MS;
-    if (opt->grace_ms > ITER_LONGEST_MS) opt->grace_ms = ITER_LONGEST_MS;
-    if (opt->stall_ms > ITER_LONGEST_MS) opt->stall_ms = ITER_LONGEST_MS;
+    if (opt->faults.timeout_ms > ITER_LONGEST_MS) opt->faults.timeout_ms = ITER_LONGEST_MS;
+    if (opt->faults.grace_ms > ITER_LONGEST_MS) opt->faults.grace_ms = ITER_LONGEST_MS;
+    if (opt->watch.stall_ms > ITER_LONGEST_MS) opt->watch.stall_ms = ITER_LONGEST_MS;
     if (opt->last_batch == ITER_LAST_DEFAULT) opt->last_batch = default_last_batch;
-    if (!opt->subset != !opt->n_subset)
+    if (!opt->sampler.subset != !opt->sampler.n_subset)
         return iter__fail(err, ITER_EINVAL, "options: subset and n_subset belong together");
     loader->n_workers = opt->workers;
     return ITER_OK;
@@ -89,34 +89,34 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
     iter__grammar_call call;
     char *text = NULL, named[96];
-    const char *spec = opt->sampler;
-    if (!spec && !opt->sampler_ops) {
+    const char *spec = opt->sampler.spec;
+    if (!spec && !opt->sampler.ops) {
         const char *name = shuffle_names[opt->shuffle];
         snprintf(named, sizeof(named), "%s", name);
         if (opt->shuffle == ITER_SHUFFLE_BLOCK) {
-            snprintf(named, sizeof(named), "block:block=%u,buffer=%u", opt->block,
-                     opt->buffer_blocks);
+            snprintf(named, sizeof(named), "block:block=%u,buffer=%u", opt->sampler.block,
+                     opt->sampler.buffer_blocks);
         } else if (opt->shuffle == ITER_SHUFFLE_BATCH) {
             snprintf(named, sizeof(named), "batch:unit=%u",
-                     opt->block ? opt->block : opt->batch_size);
+                     opt->sampler.block ? opt->sampler.block : opt->batch_size);
         }
         spec = named;
     }
     if (spec) {
         const char *cursor = spec;
         ITER_TRY(iter__grammar_stage(spec, &cursor, &call, &text, err));
-        loader->sampler = iter_registry_sampler(opt->registry, call.name);
+        loader->sampler = iter_registry_sampler(opt->sampler.registry, call.name);
         if (!loader->sampler) {
             char hint[ITER_HINT_MAX];
             const iter_status status =
                 iter__fail(err, ITER_EINVAL, "sampler: none is called '%s'%s", call.name,
-                           iter__hint_sampler(opt->registry, call.name, hint));
+                           iter__hint_sampler(opt->sampler.registry, call.name, hint));
             iter__free(text);
             return status;
         }
     } else {
-        ITER_TRY(iter__sampler_check(opt->sampler_ops, err));
-        loader->sampler = opt->sampler_ops;
+        ITER_TRY(iter__sampler_check(opt->sampler.ops, err));
+        loader->sampler = opt->sampler.ops;
     }
     const iter_ops *base = &loader->sampler->base;
     loader->sampler_options = iter__alloc(1, base->options_size ? base->options_size : 1);
@@ -126,8 +126,8 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
         status = iter__fail(err, ITER_ENOMEM, "sampler: out of memory");
     } else if (spec) {
         status = iter__grammar_apply(&call, base, loader->sampler_options, NULL, err);
-    } else if (opt->sampler_options) {
-        status = iter__options_dup(base, loader->sampler_options, opt->sampler_options, err);
+    } else if (opt->sampler.options) {
+        status = iter__options_dup(base, loader->sampler_options, opt->sampler.options, err);
     } else {
         iter__options_defaults(base, loader->sampler_options);
     }
@@ -162,7 +162,7 @@ static iter_status identify_sampler(iter_loader *loader, iter_error *err) {
     iter__options_text(base, loader->sampler_options, ',', text, (size_t)length + 1);
     uint64_t id = iter__fnv1a_text(iter__fnv1a_text(ITER_FNV_START, base->name), text);
     iter__free(text);
-    for (uint64_t i = 0; i < loader->opt.n_subset; i++)
+    for (uint64_t i = 0; i < loader->opt.sampler.n_subset; i++)
         id = iter__fnv1a_u64(id, loader->subset[i]);
     loader->sampler_id = probe_order(loader, id);
     return ITER_OK;
@@ -185,12 +185,12 @@ static int64_t subset_length(const void *user, uint64_t index) {
 
 static iter_status copy_subset(iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
-    if (!opt->subset) return ITER_OK;
+    if (!opt->sampler.subset) return ITER_OK;
     const uint64_t n = loader->dataset->desc.n_samples;
-    loader->subset = iter__alloc(opt->n_subset, sizeof(*loader->subset));
+    loader->subset = iter__alloc(opt->sampler.n_subset, sizeof(*loader->subset));
     if (!loader->subset) return iter__fail(err, ITER_ENOMEM, "subset: out of memory");
-    memcpy(loader->subset, opt->subset, opt->n_subset * sizeof(*loader->subset));
-    for (uint64_t i = 0; i < opt->n_subset; i++) {
+    memcpy(loader->subset, opt->sampler.subset, opt->sampler.n_subset * sizeof(*loader->subset));
+    for (uint64_t i = 0; i < opt->sampler.n_subset; i++) {
         if (loader->subset[i] < n) continue;
         return iter__fail(err, ITER_EINVAL, "subset: entry %llu is sample %llu of %llu",
                           (unsigned long long)i, (unsigned long long)loader->subset[i],
@@ -203,9 +203,9 @@ static iter_status refuse_for_unknown(const iter_loader *loader, iter_error *err
     const iter_loader_options *opt = &loader->opt;
     const char *what = opt->last_batch == ITER_LAST_PAD || opt->last_batch == ITER_LAST_ROLL_OVER
                            ? "last_batch pad or roll_over"
-                       : opt->ranks > 1                         ? "ranks > 1"
-                       : opt->subset                            ? "a subset"
-                       : opt->on_error == ITER_ON_ERROR_REPLACE ? "on_error replace"
+                       : opt->ranks > 1                                ? "ranks > 1"
+                       : opt->sampler.subset                           ? "a subset"
+                       : opt->faults.on_error == ITER_ON_ERROR_REPLACE ? "on_error replace"
                        : loader->sampler->index && opt->shuffle != ITER_SHUFFLE_NONE ? "shuffling"
                                                                                      : NULL;
     if (!what) return ITER_OK;
@@ -231,7 +231,7 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
     if (stream) ITER_TRY(refuse_for_unknown(loader, err));
     const bool lengths = iter__dataset_has_length(loader->dataset);
     const iter_sampler_context context = {
-        .n_samples = loader->subset ? opt->n_subset : loader->dataset->desc.n_samples,
+        .n_samples = loader->subset ? opt->sampler.n_subset : loader->dataset->desc.n_samples,
         .seed = opt->seed,
         .batch_size = opt->batch_size,
         .ranks = opt->ranks,
@@ -249,7 +249,7 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
     } else {
         loader->opener.drawn = iter__alloc(loader->cut.global, sizeof(*loader->opener.drawn));
         if (!loader->opener.drawn) return iter__fail(err, ITER_ENOMEM, "sampler: out of memory");
-        if (opt->on_error == ITER_ON_ERROR_REPLACE) {
+        if (opt->faults.on_error == ITER_ON_ERROR_REPLACE) {
             return iter__fail(err, ITER_EINVAL,
                               "options: on_error replace needs a sampler that can be asked by "
                               "position; %s is not one",
@@ -275,7 +275,7 @@ static iter_status make_set(iter_loader *loader, iter_error *err) {
     if (!loader->plan.has_set) return ITER_OK;
     const iter_status status = iter__resident_upload(loader, &why);
     if (status == ITER_OK) return ITER_OK;
-    if (loader->opt.resident == ITER_RESIDENT_YES) {
+    if (loader->opt.memory.resident == ITER_RESIDENT_YES) {
         if (err) *err = why;
         return iter__fail_in(err, status, "resident");
     }
@@ -376,7 +376,9 @@ void iter__loader_free(iter_loader *loader) {
 /* Under which name the profiler has the making of chunks: the stage that leads. */
 static uint32_t leading_stage(const iter_loader *loader) {
     const iter__plan *plan = &loader->plan;
-    int32_t stage = loader->opt.only_reads ? ACTIVITY_READ : plan->needs_get ? ACTIVITY_GET : -1;
+    int32_t stage = loader->opt.reading.only_reads ? ACTIVITY_READ
+                    : plan->needs_get              ? ACTIVITY_GET
+                                                   : -1;
     for (int32_t f = 0; stage < 0 && f < plan->n_fields; f++) {
         const iter__field_plan *field = &plan->fields[f];
         if (field->lengths_of >= 0) continue;
@@ -461,12 +463,12 @@ iter_status iter_ndarray_create(const iter_array *arrays, int32_t n_arrays, iter
     iter_loader_options opt;
     ITER_TRY(iter__options_copy(&opt, sizeof(opt), options, sizeof(size_t), err));
     iter_dataset *dataset;
-    ITER_TRY(iter__dataset_arrays(arrays, n_arrays, opt.copy != 0, &dataset, err));
+    ITER_TRY(iter__dataset_arrays(arrays, n_arrays, opt.arrays.copy != 0, &dataset, err));
     const iter_status status = make(dataset, chain, options, ITER_LAST_PAD, false, out, err);
     if (status ==
         ITER_OK) { /* on a failure the caller keeps its arrays, and release() does not run */
-        dataset->release = opt.release;
-        dataset->release_user = opt.release_user;
+        dataset->release = opt.arrays.release;
+        dataset->release_user = opt.arrays.user;
     }
     iter_dataset_unref(dataset);
     return status;

@@ -14,7 +14,7 @@
 
 /* Samples that a sampler may choose from. */
 static uint64_t n_choices(const iter_loader *loader) {
-    return loader->subset ? loader->opt.n_subset : loader->dataset->desc.n_samples;
+    return loader->subset ? loader->opt.sampler.n_subset : loader->dataset->desc.n_samples;
 }
 
 static iter_status in_sampler(const iter_loader *loader, iter_status status, iter_error *err) {
@@ -184,7 +184,7 @@ static iter_status take_sampler(iter_loader *loader, iter_error *err) {
         const int64_t waited_ms = (iter__now_ns() - start) / 1000000;
         if (atomic_load(&loader->canceled))
             return iter__fail(err, ITER_ECANCELED, "loader: canceled");
-        if (loader->opt.timeout_ms && waited_ms >= loader->opt.timeout_ms) {
+        if (loader->opt.faults.timeout_ms && waited_ms >= loader->opt.faults.timeout_ms) {
             return iter__fail(err, ITER_ETIMEDOUT,
                               "restore: sampler %s has been busy for %lld ms; nothing was changed",
                               loader->sampler->base.name, (long long)waited_ms);

@@ -159,7 +159,7 @@ iter_status iter__pool_make(iter_loader *loader, uint32_t depth, iter_error *err
     pool->todo = iter__alloc(depth, sizeof(iter_read *));
     pool->done = iter__alloc(depth, sizeof(iter_read *));
     const uint32_t wanted =
-        loader->opt.read_threads ? loader->opt.read_threads : (uint32_t)DEFAULT_THREADS;
+        loader->opt.reading.threads ? loader->opt.reading.threads : (uint32_t)DEFAULT_THREADS;
     pool->threads = iter__alloc(wanted, sizeof(*pool->threads));
     const bool has_memory = pool->todo && pool->done && pool->threads;
     pthread_mutex_init(&pool->lock, NULL);

@@ -91,21 +91,21 @@ static iter_status open_reader(upload *up, iter_error *err) {
     opt.max_held = IN_FLIGHT;
     opt.last_batch = ITER_LAST_KEEP;
     opt.epochs = 1;
-    opt.on_error = ITER_ON_ERROR_BLANK;
-    opt.source = to->opt.source;
-    opt.source_ops = to->opt.source_ops;
-    opt.o_direct = to->opt.o_direct;
-    opt.max_sample_bytes = to->opt.max_sample_bytes;
-    opt.memory_limit = to->opt.memory_limit;
-    opt.registry = to->opt.registry;
+    opt.faults.on_error = ITER_ON_ERROR_BLANK;
+    opt.reading.source = to->opt.reading.source;
+    opt.reading.ops = to->opt.reading.ops;
+    opt.reading.o_direct = to->opt.reading.o_direct;
+    opt.reading.max_sample_bytes = to->opt.reading.max_sample_bytes;
+    opt.memory.limit = to->opt.memory.limit;
+    opt.sampler.registry = to->opt.sampler.registry;
     /* Each file is read once: it need not stay in memory. */
-    if (opt.source == ITER_SOURCE_AUTO && !iter__dataset_is_preloaded(to->dataset))
-        opt.source = ITER_SOURCE_RING;
-    opt.memory = ITER_MEMORY_PINNED;
-    opt.device = to->opt.device;
+    if (opt.reading.source == ITER_SOURCE_AUTO && !iter__dataset_is_preloaded(to->dataset))
+        opt.reading.source = ITER_SOURCE_RING;
+    opt.memory.kind = ITER_MEMORY_PINNED;
+    opt.memory.device = to->opt.memory.device;
     const iter_status status = iter__loader_once(to->dataset, &opt, &up->from, err);
     if (status == ITER_OK) return ITER_OK;
-    opt.memory = ITER_MEMORY_HOST; /* only slower */
+    opt.memory.kind = ITER_MEMORY_HOST; /* only slower */
     return iter__loader_once(to->dataset, &opt, &up->from, err);
 }
 

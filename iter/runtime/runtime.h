@@ -355,7 +355,7 @@ struct iter__worker {
 
 /* ---- Watchdog -------------------------------------------------------------------------------- */
 
-/* A thread that is there where options.stall_ms asks for one, see watch.c. */
+/* A thread that is there where watch.stall_ms asks for one, see watch.c. */
 typedef struct iter__watch {
     pthread_t thread;
     bool running;               /* the thread was started and not joined; guarded by loader.lock */
@@ -659,7 +659,7 @@ static inline void iter__activity_set(iter__worker *worker, int32_t stage, uint6
 }
 /* The same, where a step may take its time: a watchdog is told when it began. */
 static inline void iter__activity_begins(iter__worker *worker, int32_t stage, uint64_t index) {
-    if (worker->loader->opt.stall_ms)
+    if (worker->loader->opt.watch.stall_ms)
         atomic_store_explicit(&worker->activity.since_ns, iter__now_ns(), memory_order_relaxed);
     iter__activity_set(worker, stage, index);
 }

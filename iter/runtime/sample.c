@@ -401,7 +401,7 @@ static iter_status call_get(iter_loader *loader, iter__worker *worker, iter_batc
 /* After get(): lengths, limits and steps of rows [row, row + n). */
 static void use_got(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t row,
                     uint32_t n, const get_rows *get) {
-    if (loader->opt.only_reads) return;
+    if (loader->opt.reading.only_reads) return;
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter__field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of >= 0 || field->from != ITER_ROW_GET) continue;
@@ -503,7 +503,7 @@ uint32_t iter__rows_stream(iter_loader *loader, iter__worker *worker, iter_batch
             batch->skip -= got;
         } else {
             use_got(loader, worker, batch, made, got, &get);
-            if (loader->plan.has_ways && !loader->opt.only_reads)
+            if (loader->plan.has_ways && !loader->opt.reading.only_reads)
                 iter__device_rows_make(loader, worker, batch, made, got);
             made += got;
         }
@@ -534,7 +534,7 @@ static void make_fields(iter_loader *loader, iter__worker *worker, iter_batch *b
     if (loader->preload && loader->plan.needs_bytes) fail_large(loader, batch, first, n);
     if (loader->device.set.n_failed) iter__resident_fail(loader, batch, first, n);
     if (loader->plan.needs_get) make_got(loader, worker, batch, first, n);
-    if (loader->opt.only_reads) return;
+    if (loader->opt.reading.only_reads) return;
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter__field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of >= 0) continue;
@@ -659,9 +659,9 @@ void iter__rows_mend(iter_loader *loader, iter__worker *worker, iter_batch *batc
                      uint32_t n) {
     for (uint32_t row = first; row < first + n; row++) {
         if (iter__row_state_get(batch, row) != ROW_FAILED) continue;
-        if (loader->opt.on_error == ITER_ON_ERROR_REPLACE) {
+        if (loader->opt.faults.on_error == ITER_ON_ERROR_REPLACE) {
             replace_row(loader, worker, batch, row);
-        } else if (loader->opt.on_error == ITER_ON_ERROR_BLANK) {
+        } else if (loader->opt.faults.on_error == ITER_ON_ERROR_BLANK) {
             blank_row(loader, batch, row);
         }
     }

@@ -1,5 +1,5 @@
 /*
- * watch.c - the watchdog: says which batch next() waits for longer than options.stall_ms, and why.
+ * watch.c - the watchdog: says which batch next() waits for longer than watch.stall_ms, and why.
  *
  * next() leaves the time when it was called, and takes it back when it returns; it wakes nobody.
  * The watchdog's thread sleeps until that call would be late. While nobody waits it sleeps
@@ -48,16 +48,16 @@ static void look(iter_loader *loader, int64_t since, said *last) {
     watch->n_stalls++;
     memcpy(watch->text, stall.message, sizeof(watch->text));
     pthread_mutex_unlock(&watch->lock);
-    if (stopping || !loader->opt.on_stall) return;
+    if (stopping || !loader->opt.watch.on_stall) return;
     iter__in_callback_of = loader;
-    loader->opt.on_stall(loader->opt.on_stall_user, &stall);
+    loader->opt.watch.on_stall(loader->opt.watch.user, &stall);
     iter__in_callback_of = NULL;
 }
 
 static void *watch_main(void *arg) {
     iter_loader *loader = arg;
     iter__watch *watch = &loader->watch;
-    const int64_t limit = loader->opt.stall_ms * 1000000;
+    const int64_t limit = loader->opt.watch.stall_ms * 1000000;
     said last = {.since_ns = 0};
     pthread_mutex_lock(&watch->lock);
     while (!watch->stopping) {
@@ -87,7 +87,7 @@ static void *watch_main(void *arg) {
 
 iter_status iter__watch_start(iter_loader *loader, iter_error *err) {
     iter__watch *watch = &loader->watch;
-    if (!loader->opt.stall_ms) return ITER_OK;
+    if (!loader->opt.watch.stall_ms) return ITER_OK;
     char name[32];
     snprintf(name, sizeof(name), "iter%u-watch", loader->number);
     const int failed = iter__thread_start(&watch->thread, name, watch_main, loader);
@@ -122,7 +122,7 @@ iter_status iter__watch_stop(iter_loader *loader, iter_error *err) {
     if (!running) return ITER_OK;
     const bool own = pthread_equal(watch->thread, pthread_self());
     struct timespec until;
-    iter__deadline(own ? 0 : loader->opt.grace_ms * 1000000, &until);
+    iter__deadline(own ? 0 : loader->opt.faults.grace_ms * 1000000, &until);
     pthread_mutex_lock(&watch->lock);
     while (!watch->gone && !own &&
            pthread_cond_timedwait(&watch->changed, &watch->lock, &until) != ETIMEDOUT) {
@@ -138,5 +138,5 @@ iter_status iter__watch_stop(iter_loader *loader, iter_error *err) {
     if (gone || own) return ITER_OK;
     return iter__fail(err, ITER_ETIMEDOUT,
                       "stop: on_stall() has not returned after %lld ms; its thread is left to it",
-                      (long long)loader->opt.grace_ms);
+                      (long long)loader->opt.faults.grace_ms);
 }

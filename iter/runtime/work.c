@@ -130,7 +130,7 @@ void iter__chunk_done(iter_loader *loader, iter__worker *worker, iter_batch *bat
         return;
     const bool dropped = atomic_load_explicit(&batch->dropped, memory_order_relaxed);
     if (!dropped) iter__batch_judge(loader, batch);
-    if (batch->status >= 0 && !dropped && !loader->opt.only_reads) {
+    if (batch->status >= 0 && !dropped && !loader->opt.reading.only_reads) {
         const int64_t start = iter__now_ns();
         iter__activity_of(worker, batch, start);
         iter__activity_set(worker, ACTIVITY_BATCH, ITER_UNKNOWN);

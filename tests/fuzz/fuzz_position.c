@@ -47,8 +47,8 @@ static iter_loader *make(int kind) {
                                                 "sequential"};
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 4;
-    opt.memory_limit = 64 << 20;
-    opt.sampler = samplers[kind];
+    opt.memory.limit = 64 << 20;
+    opt.sampler.spec = samplers[kind];
     opt.last_batch = kind == 1   ? ITER_LAST_ROLL_OVER
                      : kind == 3 ? ITER_LAST_DISCARD
                                  : ITER_LAST_KEEP;

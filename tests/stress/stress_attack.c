@@ -33,8 +33,8 @@ static iter_loader_options options(int32_t workers, uint32_t batch_size) {
     opt.prefetch = 1;
     opt.max_held = 1;
     opt.shuffle = ITER_SHUFFLE_FULL;
-    opt.timeout_ms = 30000;
-    opt.memory_limit = 64 << 20;
+    opt.faults.timeout_ms = 30000;
+    opt.memory.limit = 64 << 20;
     return opt;
 }
 
@@ -46,7 +46,7 @@ static iter_loader *with_least_memory(iter_dataset *data, iter_loader_options *o
         iter_loader *loader;
         iter_error err;
         char number[32];
-        opt->memory_limit = limit;
+        opt->memory.limit = limit;
         const iter_status s = iter_dataloader_create(data, NULL, opt, &loader, &err);
         if (s == ITER_OK) return loader;
         snprintf(number, sizeof(number), " %llu bytes", (unsigned long long)limit);
@@ -100,7 +100,7 @@ static void tight(void) {
         for (int w = 0; w < 4; w++) {
             for (int b = 0; b < 4; b++) {
                 iter_loader_options opt = options(worker_counts[w], sizes[b]);
-                opt.source = sources[s];
+                opt.reading.source = sources[s];
                 iter_loader *loader = with_least_memory(data, &opt);
                 wander(loader, sizes[b], (uint64_t)(s * 100 + w * 10 + b), 120);
                 iter_loader_unref(loader);
@@ -123,8 +123,8 @@ static void tight_and_slow(void) {
                                                   .idle_waits = 200,
                                                   .try_errno = seed % 2 ? 11 : 95});
             iter_loader_options opt = options(worker_counts[w], 40);
-            opt.source = ITER_SOURCE_RING;
-            opt.source_ops = seed % 3 ? &source_fault_ops : &source_fault_sync_ops;
+            opt.reading.source = ITER_SOURCE_RING;
+            opt.reading.ops = seed % 3 ? &source_fault_ops : &source_fault_sync_ops;
             opt.prefetch = 1 + (uint32_t)seed % 4;
             iter_loader *loader = with_least_memory(data, &opt);
             wander(loader, 40, seed, 80);
@@ -200,10 +200,10 @@ static void canceled(void) {
                                               .try_errno = 11});
         iter_loader_options opt = options(worker_counts[round % 4], 16);
         static const int32_t sources[] = {ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_MEMORY};
-        opt.source = sources[round / 4 % 3];
+        opt.reading.source = sources[round / 4 % 3];
         if (round % 4 == 0 || round % 5 == 0) {
-            opt.source_ops = &source_fault_ops;
-            opt.source = ITER_SOURCE_RING;
+            opt.reading.ops = &source_fault_ops;
+            opt.reading.source = ITER_SOURCE_RING;
         }
         iter_loader *loader = drive_loader(data, NULL, &opt);
         killer k = {.loader = iter_loader_ref(loader),
@@ -270,7 +270,7 @@ static void from_inside(int32_t source) {
         suicide *s = &all[round];
         *s = (suicide){.loader = NULL};
         iter_loader_options opt = options(1 + round % 4, 16);
-        opt.source = source;
+        opt.reading.source = source;
         opt.collate = collate;
         opt.collate_user = s;
         opt.prefetch = 3;
@@ -315,7 +315,7 @@ typedef struct maker {
 static void *make_and_run(void *arg) {
     maker *m = arg;
     iter_loader_options opt = options(m->workers, 32);
-    opt.source = m->source;
+    opt.reading.source = m->source;
     opt.seed = 9;
     iter_loader *loader = drive_loader(m->data, NULL, &opt);
     iter_dataset_unref(m->data); /* the loader has its own */
@@ -385,7 +385,7 @@ static void called_back(void) {
         own_dataset own = {.n = 50};
         iter_dataset *data = own_open(&own, &own_ops);
         iter_loader_options opt = options(worker_counts[w], 4);
-        opt.sampler_ops = &nosy;
+        opt.sampler.ops = &nosy;
         atomic_store(&call_status, 99);
         iter_loader *loader = drive_loader(data, NULL, &opt);
         atomic_store(&called_loader, loader);
@@ -491,21 +491,21 @@ static void garbage(void) {
         if (draw(r) % 3 == 0) opt.last_batch = (int32_t)odd(r);
         if (draw(r) % 3 == 0) opt.epochs = (uint32_t)odd(r);
         if (draw(r) % 4 == 0) opt.lookahead = (int32_t)odd(r);
-        if (draw(r) % 4 == 0) opt.on_error = (int32_t)odd(r);
-        if (draw(r) % 3 == 0) opt.max_failures = (uint32_t)odd(r);
-        if (draw(r) % 3 == 0) opt.source = (int32_t)odd(r);
-        if (draw(r) % 4 == 0) opt.o_direct = (int32_t)odd(r);
-        if (draw(r) % 4 == 0) opt.memory = (int32_t)odd(r);
-        if (draw(r) % 4 == 0) opt.copy = (int32_t)odd(r);
-        opt.memory_limit = draw(r) % 3 ? 200u << 20 : odd(r) % (200u << 20);
-        if (draw(r) % 3 == 0) opt.max_sample_bytes = odd(r);
-        if (draw(r) % 3 == 0) opt.timeout_ms = (int64_t)odd(r);
-        if (draw(r) % 3 == 0) opt.grace_ms = (int64_t)odd(r);
-        if (opt.timeout_ms > 0 && opt.timeout_ms < 1000) opt.timeout_ms = 1000;
-        if (draw(r) % 3 == 0) opt.block = (uint32_t)odd(r);
-        if (draw(r) % 3 == 0) opt.buffer_blocks = (uint32_t)odd(r);
+        if (draw(r) % 4 == 0) opt.faults.on_error = (int32_t)odd(r);
+        if (draw(r) % 3 == 0) opt.faults.max_failures = (uint32_t)odd(r);
+        if (draw(r) % 3 == 0) opt.reading.source = (int32_t)odd(r);
+        if (draw(r) % 4 == 0) opt.reading.o_direct = (int32_t)odd(r);
+        if (draw(r) % 4 == 0) opt.memory.kind = (int32_t)odd(r);
+        if (draw(r) % 4 == 0) opt.arrays.copy = (int32_t)odd(r);
+        opt.memory.limit = draw(r) % 3 ? 200u << 20 : odd(r) % (200u << 20);
+        if (draw(r) % 3 == 0) opt.reading.max_sample_bytes = odd(r);
+        if (draw(r) % 3 == 0) opt.faults.timeout_ms = (int64_t)odd(r);
+        if (draw(r) % 3 == 0) opt.faults.grace_ms = (int64_t)odd(r);
+        if (opt.faults.timeout_ms > 0 && opt.faults.timeout_ms < 1000) opt.faults.timeout_ms = 1000;
+        if (draw(r) % 3 == 0) opt.sampler.block = (uint32_t)odd(r);
+        if (draw(r) % 3 == 0) opt.sampler.buffer_blocks = (uint32_t)odd(r);
         if (draw(r) % 20 == 0) opt.struct_size = odd(r) % sizeof(opt);
-        if (draw(r) % 20 == 0) opt.sampler = ":=,;|";
+        if (draw(r) % 20 == 0) opt.sampler.spec = ":=,;|";
         iter_loader *loader;
         iter_error err = {.status = ITER_OK};
         const iter_status s = iter_dataloader_create(data, NULL, &opt, &loader, &err);
@@ -520,10 +520,11 @@ static void garbage(void) {
             if (got == ITER_END) {
                 (void)!iter_loader_reset(loader, &err);
             } else if (got == ITER_OK) {
-                if (opt.source != ITER_SOURCE_NULL) EXPECT_EQ(drive_wrong_rows(batch), 0);
+                if (opt.reading.source != ITER_SOURCE_NULL) EXPECT_EQ(drive_wrong_rows(batch), 0);
             } else {
-                EXPECT(opt.max_sample_bytes > 0 &&
-                       opt.max_sample_bytes < 3073); /* the only reason for a failed sample here */
+                EXPECT(opt.reading.max_sample_bytes > 0 &&
+                       opt.reading.max_sample_bytes <
+                           3073); /* the only reason for a failed sample here */
             }
             iter_batch_unref(batch);
         }

@@ -115,7 +115,7 @@ static void two_stops(int64_t grace_ms, iter_status answer) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.workers = 3;
     opt.batch_size = 10;
-    opt.grace_ms = grace_ms;
+    opt.faults.grace_ms = grace_ms;
     atomic_store(&own.block, true);
     iter_dataset *data = own_open(&own, &own_ops);
     iter_loader *loader = drive_loader(data, NULL, &opt);
@@ -184,8 +184,8 @@ static void stop_while_reading(void) {
     slow.reap = counted_reap;
     slow.close = counted_close;
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
-    opt.source = ITER_SOURCE_RING;
-    opt.source_ops = &slow;
+    opt.reading.source = ITER_SOURCE_RING;
+    opt.reading.ops = &slow;
     iter_dataset *data = drive_open(folder);
     waiter w = {.loader = drive_loader(data, NULL, &opt)};
     iter_error err;

@@ -287,7 +287,7 @@ static void took_failure(actor *a, iter_status s, const iter_error *err, int64_t
         release_one(a);
     } else {
         CHAOS_COUNT(failed_batches);
-        if (!EXPECT(setting.set->fails && setting.opt.on_error == ITER_ON_ERROR_FAIL))
+        if (!EXPECT(setting.set->fails && setting.opt.faults.on_error == ITER_ON_ERROR_FAIL))
             fprintf(stderr, "next: %s\n", err->message);
         const chaos_epoch *epoch = epoch_of(r, a->at.epoch);
         if (!r->exact || !a->at.known || !epoch) return;
@@ -303,7 +303,7 @@ static void take(actor *a) {
     iter_error err = {.status = ITER_OK};
     iter_batch *batch;
     static const int64_t within[] = {0, 0, 1, 3, 20, -1};
-    int64_t timeout_ms = r->opt.timeout_ms ? r->opt.timeout_ms : -1;
+    int64_t timeout_ms = r->opt.faults.timeout_ms ? r->opt.faults.timeout_ms : -1;
     const uint32_t out_before = atomic_load(&r->n_out);
     iter_status s;
     chaos_doing("next");
@@ -434,7 +434,7 @@ static void restore(actor *a) {
     const iter_status s = iter_loader_restore(r->loader, b.bytes, b.size, &err);
     chaos_doing("-");
     CHAOS_COUNT(restore);
-    if (s == ITER_ETIMEDOUT && !setting.by_position && r->opt.timeout_ms) return;
+    if (s == ITER_ETIMEDOUT && !setting.by_position && r->opt.faults.timeout_ms) return;
     if (s == ITER_EINVAL && elastic && (!legal || !certain)) {
         CHAOS_COUNT(restore_refused);
         return;
@@ -534,7 +534,7 @@ static void push_about(chaos_run *r, uint64_t *rng) {
         s = iter_loader_restore(r->loader, b.bytes, b.size, &err);
         CHAOS_COUNT(restore);
         if (s == ITER_EINVAL && b.shape != r->shape) return;
-        if (s == ITER_ETIMEDOUT && !setting.by_position && r->opt.timeout_ms) return;
+        if (s == ITER_ETIMEDOUT && !setting.by_position && r->opt.faults.timeout_ms) return;
     }
     moved(r, s, &err);
 }

@@ -28,7 +28,7 @@ static iter_loader_options base(void) {
     opt.batch_size = 16;
     opt.shuffle = ITER_SHUFFLE_FULL;
     opt.seed = 7;
-    opt.memory_limit = 64 << 20;
+    opt.memory.limit = 64 << 20;
     return opt;
 }
 
@@ -79,12 +79,12 @@ static void same_for_level(const char *chain_text, int32_t last_batch, int32_t s
             iter_dataset *own =
                 drive_open(folder); /* a shared one would stay in memory once it was loaded */
             iter_loader_options opt = base();
-            opt.source = sources[s];
+            opt.reading.source = sources[s];
             opt.workers = all_workers[w];
             opt.last_batch = last_batch;
             opt.shuffle = shuffle;
-            opt.block = 32; /* of a block shuffle */
-            opt.buffer_blocks = 4;
+            opt.sampler.block = 32; /* of a block shuffle */
+            opt.sampler.buffer_blocks = 4;
             iter_loader *loader = drive_loader(own, chain, &opt);
             const uint64_t got = drive_run(loader, 2);
             iter_loader_unref(loader);
@@ -122,9 +122,9 @@ static void same_for_all(const char *chain_text, int32_t last_batch, int32_t shu
 static void rows_are_right(int32_t source, int32_t workers, int32_t o_direct) {
     iter_dataset *data = drive_open(folder);
     iter_loader_options opt = base();
-    opt.source = source;
+    opt.reading.source = source;
     opt.workers = workers;
-    opt.o_direct = o_direct;
+    opt.reading.o_direct = o_direct;
     iter_loader *loader = drive_loader(data, NULL, &opt);
     uint64_t first[2] = {0};
     for (int e = 0; e < 2; e++) {

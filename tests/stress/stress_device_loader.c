@@ -31,8 +31,8 @@ static void hold(iter_dataset *data, int32_t workers, uint32_t k) {
     opt.shuffle = ITER_SHUFFLE_FULL;
     opt.workers = workers;
     opt.prefetch = k % 3 == 0 ? 1 : 2;
-    opt.memory = ITER_MEMORY_DEVICE;
-    opt.memory_limit = 64 << 20;
+    opt.memory.kind = ITER_MEMORY_DEVICE;
+    opt.memory.limit = 64 << 20;
     iter_loader *loader = drive_loader(data, NULL, &opt);
     iter_error err;
     iter_batch *batch, *held = NULL;
@@ -85,10 +85,10 @@ static iter_loader_options random_options(uint64_t *rng) {
     opt.shuffle = (int32_t)draw(rng, 6);
     opt.last_batch = (int32_t)draw(rng, 5);
     opt.seed = draw(rng, 1000);
-    opt.source = sources[draw(rng, 3)];
-    opt.memory = draw(rng, 4) ? ITER_MEMORY_DEVICE : ITER_MEMORY_PINNED;
-    opt.memory_limit = 64 << 20;
-    opt.timeout_ms = draw(rng, 3) ? 0 : 60000;
+    opt.reading.source = sources[draw(rng, 3)];
+    opt.memory.kind = draw(rng, 4) ? ITER_MEMORY_DEVICE : ITER_MEMORY_PINNED;
+    opt.memory.limit = 64 << 20;
+    opt.faults.timeout_ms = draw(rng, 3) ? 0 : 60000;
     return opt;
 }
 
@@ -97,7 +97,7 @@ static void use_batch(const iter_loader_options *opt, iter_batch *batch, uint64_
     iter_error err;
     const int stream = (int)draw(rng, 3);
     EXPECT_EQ(drive_wrong_rows(batch), 0);
-    if (opt->memory == ITER_MEMORY_PINNED) {
+    if (opt->memory.kind == ITER_MEMORY_PINNED) {
         if (draw(rng, 2)) EXPECT_OK(iter_batch_release(batch, gpu.streams[stream], &err), &err);
         iter_batch_unref(batch);
         return;

@@ -24,10 +24,10 @@ static iter_loader *open_loader(int way, int32_t workers) {
     opt.shuffle = ITER_SHUFFLE_FULL;
     opt.workers = workers;
     opt.seed = 3;
-    opt.timeout_ms = 60000;
-    opt.memory = way == 0 ? ITER_MEMORY_HOST : ITER_MEMORY_DEVICE;
-    opt.finish = way == 1 ? ITER_FINISH_DEVICE : ITER_FINISH_AUTO;
-    opt.resident = way == 2 ? ITER_RESIDENT_YES : ITER_RESIDENT_NO;
+    opt.faults.timeout_ms = 60000;
+    opt.memory.kind = way == 0 ? ITER_MEMORY_HOST : ITER_MEMORY_DEVICE;
+    opt.memory.finish = way == 1 ? ITER_FINISH_DEVICE : ITER_FINISH_AUTO;
+    opt.memory.resident = way == 2 ? ITER_RESIDENT_YES : ITER_RESIDENT_NO;
     iter_dataset *data = drive_open(folder);
     iter_chain *chain = drive_chain(CHAIN);
     iter_loader *loader = drive_loader(data, chain, &opt);

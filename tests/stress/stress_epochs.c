@@ -26,8 +26,8 @@ static iter_loader_options options(int32_t workers, uint32_t batch_size, int32_t
     opt.batch_size = batch_size;
     opt.last_batch = last_batch;
     opt.workers = workers;
-    opt.memory_limit = 64 << 20;
-    opt.timeout_ms = 20000; /* a hang ends as a failure */
+    opt.memory.limit = 64 << 20;
+    opt.faults.timeout_ms = 20000; /* a hang ends as a failure */
     return opt;
 }
 

@@ -164,9 +164,9 @@ static void one_run(void *arg) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.workers = 1;
     opt.batch_size = 8;
-    opt.source = source;
-    opt.o_direct = 1;
-    opt.memory_limit = 64 << 20;
+    opt.reading.source = source;
+    opt.reading.o_direct = 1;
+    opt.memory.limit = 64 << 20;
     opt.shuffle = ITER_SHUFFLE_FULL;
     opt.epochs = 1;
     iter_dataset *data = open_data();

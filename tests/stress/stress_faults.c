@@ -27,9 +27,9 @@ static iter_loader_options options(int32_t workers, const iter_source_ops *sourc
     opt.workers = workers;
     opt.shuffle = ITER_SHUFFLE_FULL;
     opt.seed = 3;
-    opt.source = ITER_SOURCE_RING; /* read as needed; by which source is said next */
-    opt.source_ops = source;
-    opt.memory_limit = 64 << 20;
+    opt.reading.source = ITER_SOURCE_RING; /* read as needed; by which source is said next */
+    opt.reading.ops = source;
+    opt.memory.limit = 64 << 20;
     return opt;
 }
 
@@ -135,7 +135,7 @@ static void all_mended(void) {
 static void preload_full(void) {
     for (int s = 0; s < 2; s++) {
         iter_loader_options opt = options(1, sources[s]);
-        opt.source = ITER_SOURCE_MEMORY;
+        opt.reading.source = ITER_SOURCE_MEMORY;
         iter_loader *loader = open_with(&(source_fault_plan){.seed = 9,
                                                              .queue_full = 1000,
                                                              .eio_once = 300,
@@ -154,10 +154,10 @@ static void full_and_alone(void) {
     for (int w = 0; w < 4; w++) {
         iter_loader_options opt = options(worker_counts[w], &source_fault_ops);
         const uint64_t one = 77;
-        opt.subset = &one;
-        opt.n_subset = 1;
+        opt.sampler.subset = &one;
+        opt.sampler.n_subset = 1;
         opt.lookahead = ITER_LOOKAHEAD_EPOCH;
-        opt.timeout_ms = 5000;
+        opt.faults.timeout_ms = 5000;
         iter_loader *loader = open_with(
             &(source_fault_plan){.seed = 10, .queue_full = 1000, .try_errno = EOPNOTSUPP}, &opt);
         iter_error err;
@@ -178,7 +178,7 @@ static void same_for_all(const char *what, source_fault_plan plan, int32_t on_er
     for (int s = 0; s < 2; s++) {
         for (int w = 0; w < 4; w++) {
             iter_loader_options opt = options(worker_counts[w], sources[s]);
-            opt.on_error = on_error;
+            opt.faults.on_error = on_error;
             iter_loader *loader = open_with(&plan, &opt);
             const seen got = one_epoch(loader);
             if (s + w == 0) want = got;
@@ -226,8 +226,8 @@ static void all_that_stays(void) {
 static void gives_up(void) {
     for (int w = 0; w < 4; w++) {
         iter_loader_options opt = options(worker_counts[w], &source_fault_ops);
-        opt.on_error = ITER_ON_ERROR_BLANK;
-        opt.max_failures = 5;
+        opt.faults.on_error = ITER_ON_ERROR_BLANK;
+        opt.faults.max_failures = 5;
         iter_loader *loader = open_with(&(source_fault_plan){.seed = 11, .eio_always = 20}, &opt);
         iter_error err;
         iter_batch *batch;
@@ -260,7 +260,7 @@ static void hang_and_return(void) {
         for (int w = 0; w < 4; w++) {
             if (s == 1 && w == 3) continue;
             iter_loader_options opt = options(worker_counts[w], sources[s]);
-            opt.timeout_ms = 30;
+            opt.faults.timeout_ms = 30;
             iter_loader *loader =
                 open_with(&(source_fault_plan){.seed = 21, .hang = 20, .try_errno = EAGAIN}, &opt);
             iter_error err;
@@ -295,8 +295,8 @@ static void hang_and_return(void) {
 static void hang_and_go(void) {
     for (int w = 0; w < 4; w++) {
         iter_loader_options opt = options(worker_counts[w], &source_fault_ops);
-        opt.timeout_ms = 20;
-        opt.grace_ms = 5000;
+        opt.faults.timeout_ms = 20;
+        opt.faults.grace_ms = 5000;
         iter_loader *loader =
             open_with(&(source_fault_plan){.seed = 22, .hang = 300, .try_errno = EAGAIN}, &opt);
         iter_error err;
@@ -324,8 +324,8 @@ void __lsan_enable(void) __attribute__((weak));
 static void hang_for_good(void) {
     for (int w = 0; w < 3; w++) {
         iter_loader_options opt = options(worker_counts[w], &source_fault_ops);
-        opt.timeout_ms = 20;
-        opt.grace_ms = 60;
+        opt.faults.timeout_ms = 20;
+        opt.faults.grace_ms = 60;
         const long live = iter__alloc_live();
         if (w == 0 && __lsan_disable) __lsan_disable();
         iter_loader *loader = open_with(
@@ -360,9 +360,9 @@ static void hang_for_good(void) {
 static void drop_in_flight(int32_t source) {
     for (int w = 0; w < 4; w++) {
         iter_loader_options opt = options(worker_counts[w], &source_fault_ops);
-        opt.source = source;
+        opt.reading.source = source;
         opt.batch_size = 16;
-        opt.memory_limit = 3 << 20;
+        opt.memory.limit = 3 << 20;
         iter_loader *loader = open_with(&(source_fault_plan){.seed = 31,
                                                              .delay_ns = 400000,
                                                              .reorder = true,
@@ -409,9 +409,9 @@ static void real_truncation(int32_t shuffle) {
             drive_cifar(own, N);
             iter_dataset *data = drive_open(own);
             iter_loader_options opt = options(worker_counts[w], NULL);
-            opt.source = real[s];
+            opt.reading.source = real[s];
             opt.shuffle = shuffle;
-            opt.on_error = ITER_ON_ERROR_BLANK;
+            opt.faults.on_error = ITER_ON_ERROR_BLANK;
             const int32_t cut_at = 3073 * 40 + 100; /* in the middle of its record 40 */
             EXPECT_EQ(truncate(make_path(path, own, "data_batch_3.bin"), cut_at), 0);
             iter_loader *loader = drive_loader(data, NULL, &opt);
@@ -444,12 +444,13 @@ static void real_truncation_in_memory(void) {
     iter_dataset *data = drive_open(own);
     EXPECT_EQ(truncate(make_path(path, own, "data_batch_3.bin"), 5000), 0);
     iter_loader_options opt = options(0, NULL);
-    opt.source = ITER_SOURCE_MEMORY;
+    opt.reading.source = ITER_SOURCE_MEMORY;
     iter_loader *loader;
     EXPECT_ERROR(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_EIO, &err,
                  "data_batch_3.bin");
-    opt.on_error = ITER_ON_ERROR_BLANK;
-    for (opt.source = ITER_SOURCE_AUTO; opt.source <= ITER_SOURCE_MEMORY; opt.source++) {
+    opt.faults.on_error = ITER_ON_ERROR_BLANK;
+    for (opt.reading.source = ITER_SOURCE_AUTO; opt.reading.source <= ITER_SOURCE_MEMORY;
+         opt.reading.source++) {
         loader = drive_loader(data, NULL, &opt);
         EXPECT_EQ(one_epoch(loader).n_invalid, N / 5 - 1);
         const iter_loader_stats stats = stats_of(loader);
@@ -471,7 +472,7 @@ static void real_deletion(void) {
         drive_cifar(own, N);
         iter_dataset *data = drive_open(own);
         iter_loader_options opt = options(2, NULL);
-        opt.source = real[s];
+        opt.reading.source = real[s];
         iter_loader *loader = drive_loader(data, NULL, &opt);
         EXPECT_EQ(unlink(make_path(path, own, "data_batch_2.bin")), 0);
         const seen got = one_epoch(loader);

@@ -135,7 +135,7 @@ static void *churn(void *arg) {
     while (!atomic_load(&over)) {
         iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
         opt.workers = 1;
-        opt.source = ITER_SOURCE_MEMORY;
+        opt.reading.source = ITER_SOURCE_MEMORY;
         iter_dataset *data = drive_open(folder);
         iter_loader_unref(drive_loader(data, NULL, &opt));
         iter_dataset_unref(data);
@@ -170,7 +170,7 @@ static void fork_and_call(scene *s, size_t which) {
 /* A child that makes a loader over a set that a thread of the parent loads at the fork. */
 static void *load(void *arg) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
-    opt.source = ITER_SOURCE_MEMORY;
+    opt.reading.source = ITER_SOURCE_MEMORY;
     iter_loader_unref(drive_loader(arg, NULL, &opt));
     return NULL;
 }
@@ -202,9 +202,9 @@ int main(void) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 8;
     opt.workers = 3;
-    opt.stall_ms = 1000;
+    opt.watch.stall_ms = 1000;
     opt.shuffle = ITER_SHUFFLE_FULL;
-    opt.source = ITER_SOURCE_RING;
+    opt.reading.source = ITER_SOURCE_RING;
     scene s = {.data = drive_open(folder), .chain = drive_chain("random-flip | to:f32,nchw")};
     s.loader = drive_loader(s.data, s.chain, &opt);
     EXPECT_OK(iter_loader_save(s.loader, s.saved, sizeof(s.saved), &s.size, NULL), NULL);

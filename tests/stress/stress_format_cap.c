@@ -301,7 +301,7 @@ static void run_loader(iter_dataset *data, const char *chain_text, uint64_t limi
     opt.batch_size = 16;
     opt.workers = 2;
     opt.shuffle = ITER_SHUFFLE_FULL;
-    opt.memory_limit = limit;
+    opt.memory.limit = limit;
 #ifndef ITER_HAVE_PNG
     opt.on_error = ITER_ON_ERROR_BLANK;
 #endif

@@ -140,10 +140,10 @@ static subject begin(what w, int32_t workers) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 10;
     opt.workers = workers;
-    opt.timeout_ms = 100;
-    opt.grace_ms = 100;
-    opt.source = ITER_SOURCE_RING;
-    opt.sampler_ops = w == SAMPLER ? &pure : w == DRAWS ? &drawing : NULL;
+    opt.faults.timeout_ms = 100;
+    opt.faults.grace_ms = 100;
+    opt.reading.source = ITER_SOURCE_RING;
+    opt.sampler.ops = w == SAMPLER ? &pure : w == DRAWS ? &drawing : NULL;
     subject s = {0};
     iter_dataset *data = open_data(w);
     atomic_store(&hang, true);

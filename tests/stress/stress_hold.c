@@ -17,10 +17,10 @@ static void hold(iter_dataset *data, int32_t source, int32_t workers, uint32_t k
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 16;
     opt.shuffle = ITER_SHUFFLE_FULL;
-    opt.source = source;
+    opt.reading.source = source;
     opt.workers = workers;
     opt.prefetch = prefetch;
-    opt.memory_limit = 64 << 20;
+    opt.memory.limit = 64 << 20;
     iter_loader *loader = drive_loader(data, NULL, &opt);
     iter_error err;
     iter_batch *batch, *held = NULL;

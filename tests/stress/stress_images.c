@@ -108,9 +108,9 @@ static void same_for_all(const char *chain_text, const char *options, int32_t on
         for (size_t w = 0; w < sizeof(all_workers) / sizeof(all_workers[0]); w++) {
             iter_dataset *data = open_set(folder, options);
             iter_loader_options opt = base();
-            opt.source = sources[s];
+            opt.reading.source = sources[s];
             opt.workers = all_workers[w];
-            opt.on_error = on_error;
+            opt.faults.on_error = on_error;
             iter_loader *loader = drive_loader(data, chain, &opt);
             const uint64_t got = drive_run(loader, 3);
             if (!want) want = got;
@@ -184,8 +184,8 @@ static void decoded_or_cut(const char *chain_text) {
     iter_error err = {0};
     EXPECT_OK(iter_ndarray_create(&array, 1, chain, &opt, &arrays, &err), &err);
     iter_dataset *data = open_set(folder, OPTIONS);
-    opt.subset = subset;
-    opt.n_subset = N_ALIKE;
+    opt.sampler.subset = subset;
+    opt.sampler.n_subset = N_ALIKE;
     iter_loader *files = drive_loader(data, chain, &opt);
     expect_same_rows(arrays, files);
     iter_loader_unref(arrays);
@@ -234,7 +234,7 @@ static void damaged_files_are_named(void) {
     }
     EXPECT_STATUS(iter_loader_next(loader, &batch, &err), ITER_END, &err);
     iter_loader_unref(loader);
-    opt.on_error = ITER_ON_ERROR_BLANK;
+    opt.faults.on_error = ITER_ON_ERROR_BLANK;
     opt.batch_size = 26;
     loader = drive_loader(data, chain, &opt);
     EXPECT_OK(iter_loader_next(loader, &batch, &err), &err);
@@ -261,13 +261,13 @@ static void missing_files_are_failed_samples(void) {
         iter_loader_options opt = base();
         iter_error err = {0};
         iter_batch *batch;
-        opt.source = sources[i / 2];
+        opt.reading.source = sources[i / 2];
         opt.workers = i % 2 ? 2 : 0;
         opt.shuffle = ITER_SHUFFLE_NONE;
         opt.batch_size = N_ALIKE + 3 * N_OTHERS;
         iter_chain *chain = drive_chain(CROP);
         iter_loader *loader;
-        if (opt.source == ITER_SOURCE_MEMORY) {
+        if (opt.reading.source == ITER_SOURCE_MEMORY) {
             EXPECT_STATUS(iter_dataloader_create(data, chain, &opt, &loader, &err), ITER_EIO, &err);
             EXPECT(strstr(err.message, "b/00.jpg") && strstr(err.message, "No such file"));
         } else {
@@ -280,7 +280,7 @@ static void missing_files_are_failed_samples(void) {
         }
         for (int32_t on_error = ITER_ON_ERROR_REPLACE; on_error <= ITER_ON_ERROR_BLANK;
              on_error++) {
-            opt.on_error = on_error;
+            opt.faults.on_error = on_error;
             loader = drive_loader(data, chain, &opt);
             EXPECT_OK(iter_loader_next(loader, &batch, &err), &err);
             const iter_batch_info info = iter_batch_describe(batch);
@@ -359,8 +359,8 @@ static void bounds(void) {
     iter_batch *batch;
     opt.batch_size = 23;
     opt.shuffle = ITER_SHUFFLE_NONE;
-    opt.on_error = ITER_ON_ERROR_BLANK;
-    opt.max_sample_bytes =
+    opt.faults.on_error = ITER_ON_ERROR_BLANK;
+    opt.reading.max_sample_bytes =
         45 * 53 * 3 - 1; /* of the pixels; the files are smaller, as is what resize needs */
     iter_loader *loader = drive_loader(data, chain, &opt);
     EXPECT_OK(iter_loader_next(loader, &batch, &err), &err);
@@ -377,9 +377,9 @@ static void bounds(void) {
     /* files that are too large fail from memory as they do when they are read */
     uint64_t n_failed[2];
     iter_chain *corner = drive_chain("center-crop:size=8"); /* little of the pixels */
-    opt.max_sample_bytes = 700;
+    opt.reading.max_sample_bytes = 700;
     for (int i = 0; i < 2; i++) {
-        opt.source = i ? ITER_SOURCE_MEMORY : ITER_SOURCE_PREAD;
+        opt.reading.source = i ? ITER_SOURCE_MEMORY : ITER_SOURCE_PREAD;
         loader = drive_loader(data, corner, &opt);
         drive_run(loader, 1);
         EXPECT_OK(iter_loader_stats_read(loader, &stats, &err), &err);
@@ -389,14 +389,14 @@ static void bounds(void) {
     EXPECT(n_failed[0] > 0 && n_failed[0] < 26);
     EXPECT_EQ(n_failed[0], n_failed[1]);
     iter_chain_unref(corner);
-    opt.source = ITER_SOURCE_AUTO;
+    opt.reading.source = ITER_SOURCE_AUTO;
     /* a limit counts what pictures may take */
-    opt.max_sample_bytes = 1 << 20;
-    opt.memory_limit = (2 << 20) - 1;
+    opt.reading.max_sample_bytes = 1 << 20;
+    opt.memory.limit = (2 << 20) - 1;
     EXPECT_STATUS(iter_dataloader_create(data, chain, &opt, &loader, &err), ITER_ENOMEM, &err);
     EXPECT(strstr(err.message, "less by workers or max_sample_bytes"));
     EXPECT(strstr(err.message, " would do"));
-    opt.memory_limit = 8 << 20;
+    opt.memory.limit = 8 << 20;
     EXPECT_OK(iter_dataloader_create(data, chain, &opt, &loader, &err), &err);
     iter_loader_unref(loader);
     iter_dataset_unref(data);
@@ -473,7 +473,7 @@ static void warnings_are_counted(void) {
                                      "?on-warning=reject"};
         iter_dataset *data = open_set(folder, texts[policy]);
         iter_loader_options opt = base();
-        opt.on_error = ITER_ON_ERROR_BLANK;
+        opt.faults.on_error = ITER_ON_ERROR_BLANK;
         iter_loader *loader = drive_loader(data, chain, &opt);
         drive_run(loader, 1);
         iter_loader_stats stats = {.struct_size = sizeof(stats)};

@@ -282,8 +282,8 @@ static iter_loader_options options_with(uint64_t limit) {
     opt.batch_size = 8;
     opt.workers = 2;
     opt.shuffle = ITER_SHUFFLE_FULL;
-    opt.on_error = ITER_ON_ERROR_BLANK;
-    opt.memory_limit = limit;
+    opt.faults.on_error = ITER_ON_ERROR_BLANK;
+    opt.memory.limit = limit;
     return opt;
 }
 
@@ -345,7 +345,7 @@ static void ample_webps(const char *folder) {
 static void default_limits(const char *folder) {
     iter_dataset *data = open_in(folder, "folder", "large\"?labels=no");
     iter_loader_options opt = options_with(0);
-    opt.max_sample_bytes = 0;
+    opt.reading.max_sample_bytes = 0;
     const outcome got = run(data, "resize:size=64 | to:f32,nchw", &opt, 1);
     EXPECT_EQ(got.n_failed, 0);
     iter_dataset_unref(data);
@@ -376,8 +376,8 @@ static void raw_records(const char *folder) {
     snprintf(spec, sizeof(spec), "raw.rec\"?raw=%dx%dx3", RAW_SIDE, RAW_SIDE);
     iter_dataset *data = open_in(folder, "recordio", spec);
     iter_loader_options opt = options_with(limit);
-    opt.block = 64;
-    opt.buffer_blocks = 4;
+    opt.sampler.block = 64;
+    opt.sampler.buffer_blocks = 4;
     for (int i = 0; i < 3; i++) {
         opt.shuffle = orders[i];
         const outcome got = run(data, NULL, &opt, 1);
@@ -385,7 +385,7 @@ static void raw_records(const char *folder) {
         hash[i] = got.hash;
     }
     expect_below("raw records", limit);
-    opt.memory_limit = (uint64_t)1 << 30; /* the whole set is loaded */
+    opt.memory.limit = (uint64_t)1 << 30; /* the whole set is loaded */
     for (int i = 0; i < 3; i++) {
         opt.shuffle = orders[i];
         EXPECT(run(data, NULL, &opt, 1).hash == hash[i]);
@@ -406,7 +406,7 @@ static void large_index(const char *folder) {
     snprintf(text, sizeof(text), "an index of %llu bytes", (unsigned long long)bytes);
     EXPECT(strstr(err.message, "memory_limit of 4194304 bytes is too small"));
     EXPECT(strstr(err.message, text));
-    opt.memory_limit = (uint64_t)12 << 20;
+    opt.memory.limit = (uint64_t)12 << 20;
     EXPECT_OK(iter_dataloader_create(data, NULL, &opt, &loader, &err), &err);
     EXPECT(strstr(iter_loader_plan_text(loader), "; at most 12582912\n"));
     iter_loader_unref(loader);
@@ -429,14 +429,14 @@ static void expect_named_limit(iter_dataset *data, const char *chain_text,
     EXPECT(!strstr(err.message, "..."));
     if (of && EXPECT_EQ(sscanf(of, "with max_sample_bytes of %llu", &sample), 1)) {
         iter_loader_options less = opt;
-        less.max_sample_bytes = sample;
+        less.reading.max_sample_bytes = sample;
         EXPECT_OK(iter_dataloader_create(data, chain, &less, &loader, &err), &err);
         iter_loader_unref(loader);
     }
-    EXPECT(limit > opt.memory_limit);
-    opt.memory_limit = limit - limit / 64;
+    EXPECT(limit > opt.memory.limit);
+    opt.memory.limit = limit - limit / 64;
     EXPECT_STATUS(iter_dataloader_create(data, chain, &opt, &loader, &err), ITER_ENOMEM, &err);
-    opt.memory_limit = limit;
+    opt.memory.limit = limit;
     EXPECT_OK(iter_dataloader_create(data, chain, &opt, &loader, &err), &err);
     iter_loader_unref(loader);
     iter_chain_unref(chain);
@@ -448,15 +448,15 @@ static void named_limits(const char *folder) {
     iter_dataset *data = open_in(folder, "folder", "mix\"");
     for (int s = 0; s < 3; s++) {
         iter_loader_options opt = options_with((uint64_t)16 << 20);
-        opt.source = sources[s];
+        opt.reading.source = sources[s];
         expect_named_limit(data, tall, opt);
         opt.workers = 16; /* more pictures than shares: the limit grows until they do not */
         expect_named_limit(data, tall, opt);
         opt.workers = 2;
-        opt.memory_limit = (uint64_t)160 << 20; /* the slots fit, the pictures do not */
+        opt.memory.limit = (uint64_t)160 << 20; /* the slots fit, the pictures do not */
         expect_named_limit(data, tall, opt);
-        opt.memory_limit = (uint64_t)80 << 20;
-        opt.max_sample_bytes = (uint64_t)40 << 20;
+        opt.memory.limit = (uint64_t)80 << 20;
+        opt.reading.max_sample_bytes = (uint64_t)40 << 20;
         expect_named_limit(data, tall, opt);
     }
     iter_dataset_unref(data);

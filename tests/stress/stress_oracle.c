@@ -36,11 +36,11 @@ static iter_loader *over_values(const iter_loader_options *opt) {
 
 static iter_loader_options options(const char *sampler, int32_t last_batch) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
-    opt.sampler = sampler;
+    opt.sampler.spec = sampler;
     opt.last_batch = last_batch;
     opt.seed = 11;
-    opt.memory_limit = 64 << 20;
-    opt.timeout_ms = 60000; /* a hang ends as a failure */
+    opt.memory.limit = 64 << 20;
+    opt.faults.timeout_ms = 60000; /* a hang ends as a failure */
     opt.local_ranks = 1;
     return opt;
 }

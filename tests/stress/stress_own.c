@@ -18,7 +18,7 @@ static iter_loader_options options(int32_t workers) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 8;
     opt.workers = workers;
-    opt.memory_limit = 64 << 20;
+    opt.memory.limit = 64 << 20;
     return opt;
 }
 
@@ -102,8 +102,8 @@ static void failures(int32_t on_error, int32_t workers, uint32_t max_failures) {
     own_dataset own = {.n = 100, .fail_modulo = 10}; /* 1, 11, 21, ... */
     iter_dataset *data = own_open(&own, &own_ops);
     iter_loader_options opt = options(workers);
-    opt.on_error = on_error;
-    opt.max_failures = max_failures;
+    opt.faults.on_error = on_error;
+    opt.faults.max_failures = max_failures;
     iter_loader *loader = drive_loader(data, NULL, &opt);
     uint32_t n_ok = 0, n_bad = 0, n_blank = 0, n_moved = 0;
     for (uint32_t i = 0; i < 13; i++) {
@@ -151,9 +151,9 @@ static void no_replacement(int32_t workers) {
     own_dataset own = {.n = 100, .fail_modulo = 10};
     iter_dataset *data = own_open(&own, &own_ops);
     iter_loader_options opt = options(workers);
-    opt.on_error = ITER_ON_ERROR_REPLACE;
-    opt.subset = bad;
-    opt.n_subset = 4;
+    opt.faults.on_error = ITER_ON_ERROR_REPLACE;
+    opt.sampler.subset = bad;
+    opt.sampler.n_subset = 4;
     iter_loader *loader = drive_loader(data, NULL, &opt);
     iter_error err;
     iter_batch *batch;
@@ -238,8 +238,8 @@ static void stuck(void) {
     atomic_store(&own.block, true);
     iter_dataset *data = own_open(&own, &own_ops);
     iter_loader_options opt = options(1);
-    opt.timeout_ms = 30;
-    opt.grace_ms = 30;
+    opt.faults.timeout_ms = 30;
+    opt.faults.grace_ms = 30;
     iter_loader *loader = drive_loader(data, NULL, &opt);
     iter_error err;
     iter_batch *batch;

@@ -241,8 +241,8 @@ static iter_status open_all(const iter_registry *registry, const char *sampler,
     iter_chain *chain = NULL;
     snprintf(spec, sizeof(spec), "pairs:%s/pairs.bin?skip=1", folder);
     *out = NULL;
-    opt.sampler = sampler;
-    opt.registry = registry;
+    opt.sampler.spec = sampler;
+    opt.sampler.registry = registry;
     iter_status s = iter_dataset_open(spec, registry, &data, err);
     if (s == ITER_OK) s = iter_chain_parse("add:100 | add:amount=10", registry, &chain, err);
     if (s == ITER_OK) s = iter_dataloader_create(data, chain, &opt, out, err);
@@ -274,8 +274,8 @@ static void rows(void) {
             iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
             opt.batch_size = 16;
             opt.workers = workers;
-            opt.source = sources[s];
-            opt.memory_limit = 16 << 20;
+            opt.reading.source = sources[s];
+            opt.memory.limit = 16 << 20;
             iter_registry *registry = registry_of_all();
             iter_loader *loader;
             iter_error err = soiled();
@@ -312,7 +312,7 @@ static void fails(const char *which, const char *who) {
             iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
             opt.batch_size = 4;
             opt.workers = workers;
-            opt.memory_limit = 16 << 20;
+            opt.memory.limit = 16 << 20;
             opt.collate = collate;
             const bool in_turn = strcmp(which, "begin") == 0 || strcmp(which, "next_batch") == 0;
             iter_registry *registry = registry_of_all();

@@ -35,10 +35,10 @@ static void *train(void *arg) {
         opt.batch_size = 16;
         opt.shuffle = ITER_SHUFFLE_FULL;
         /* One thread alone has rings: ThreadSanitizer does not see that their memory goes. */
-        opt.source = k == 1 ? ITER_SOURCE_RING : ITER_SOURCE_PREAD;
+        opt.reading.source = k == 1 ? ITER_SOURCE_RING : ITER_SOURCE_PREAD;
         opt.workers = k;
         opt.epochs = 10;
-        opt.memory_limit = 64 << 20;
+        opt.memory.limit = 64 << 20;
         iter_loader *loader = drive_loader(data, NULL, &opt);
         iter_status s;
         do {

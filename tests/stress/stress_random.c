@@ -32,11 +32,11 @@ static iter_loader_options random_options(uint64_t *rng) {
     opt.ranks = 1 + draw(rng, 3);
     opt.rank = draw(rng, opt.ranks);
     opt.seed = draw(rng, 1000);
-    opt.source = sources[draw(rng, 3)];
-    opt.memory_limit = 64 << 20;
-    opt.on_error = ITER_ON_ERROR_BLANK;
+    opt.reading.source = sources[draw(rng, 3)];
+    opt.memory.limit = 64 << 20;
+    opt.faults.on_error = ITER_ON_ERROR_BLANK;
     if (draw(rng, 3) == 0)
-        opt.source_ops = draw(rng, 2) ? &source_fault_ops : &source_fault_sync_ops;
+        opt.reading.ops = draw(rng, 2) ? &source_fault_ops : &source_fault_sync_ops;
     return opt;
 }
 

@@ -27,9 +27,9 @@ static iter_loader_options options(int32_t source, int32_t workers) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 32;
     opt.workers = workers;
-    opt.source = source;
+    opt.reading.source = source;
     opt.shuffle = ITER_SHUFFLE_FULL;
-    opt.memory_limit = 64 << 20;
+    opt.memory.limit = 64 << 20;
     return opt;
 }
 
@@ -68,10 +68,10 @@ static void allocations(void) {
         for (int s = 0; s < 4; s++) {
             iter_loader_options opt = options(sources[s], workers);
             no_allocations(names[s], drive_loader(data, chain, &opt));
-            opt.o_direct = 1;
+            opt.reading.o_direct = 1;
             no_allocations(names[s], drive_loader(data, chain, &opt));
-            opt.o_direct = 0;
-            opt.sampler = "block:block=64,buffer=4";
+            opt.reading.o_direct = 0;
+            opt.sampler.spec = "block:block=64,buffer=4";
             no_allocations(names[s], drive_loader(data, NULL, &opt));
         }
         const iter_loader_options opt = options(ITER_SOURCE_AUTO, workers);

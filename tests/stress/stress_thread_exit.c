@@ -61,12 +61,12 @@ static uint64_t round_of(int32_t source, int32_t workers, uint32_t batch_size, i
     make_cold();
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = batch_size;
-    opt.source = source;
+    opt.reading.source = source;
     opt.workers = workers;
     opt.shuffle = shuffle;
     opt.prefetch = 4;
     opt.seed = batch_size;
-    opt.memory_limit = 64 << 20;
+    opt.memory.limit = 64 << 20;
     iter_dataset *data = drive_open(folder);
     iter_loader *loader = drive_loader(data, NULL, &opt);
     for (int epoch = 0; epoch < 2; epoch++) {

@@ -62,10 +62,10 @@ static iter_loader_options options(int32_t workers, watcher *w) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 8;
     opt.workers = workers;
-    opt.memory_limit = 64 << 20;
-    opt.stall_ms = STALL_MS;
-    opt.on_stall = on_stall;
-    opt.on_stall_user = w;
+    opt.memory.limit = 64 << 20;
+    opt.watch.stall_ms = STALL_MS;
+    opt.watch.on_stall = on_stall;
+    opt.watch.user = w;
     return opt;
 }
 
@@ -225,10 +225,10 @@ static char folder[512];
 static void hung_source(const iter_source_ops *source, int32_t workers, int32_t shuffle) {
     watcher w = {.hold = NULL};
     iter_loader_options opt = options(workers, &w);
-    opt.source = ITER_SOURCE_RING;
-    opt.source_ops = source;
+    opt.reading.source = ITER_SOURCE_RING;
+    opt.reading.ops = source;
     opt.shuffle = shuffle;
-    opt.block = 32;
+    opt.sampler.block = 32;
     const source_fault_plan plan = {
         .inner = &iter__source_pread, .seed = 5, .hang = 1000, .try_errno = EAGAIN};
     source_fault_set(&plan);
@@ -269,8 +269,8 @@ static void sleeping_over_bytes(int32_t workers) {
         .apply = nap_over_bytes};
     watcher w = {.hold = &hold};
     iter_loader_options opt = options(workers, &w);
-    opt.source = ITER_SOURCE_RING;
-    opt.source_ops = &source_fault_ops;
+    opt.reading.source = ITER_SOURCE_RING;
+    opt.reading.ops = &source_fault_ops;
     const source_fault_plan plan = {.inner = &iter__source_pread, .try_errno = EAGAIN};
     source_fault_set(&plan);
     iter_registry *registry;
@@ -305,7 +305,7 @@ static void said_once(int32_t workers, int64_t timeout_ms) {
     atomic_bool ignored;
     watcher w = {.hold = &ignored};
     iter_loader_options opt = options(workers, &w);
-    opt.timeout_ms = timeout_ms;
+    opt.faults.timeout_ms = timeout_ms;
     iter_dataset *data = open_slow(&slow_ops, true);
     atomic_store(&hold, true);
     iter_loader *loader = drive_loader(data, NULL, &opt);
@@ -331,9 +331,9 @@ static void said_once(int32_t workers, int64_t timeout_ms) {
 /* A timeout is told by the same finder. */
 static void timeout_says_the_same(int32_t workers) {
     iter_loader_options opt = options(workers, NULL);
-    opt.stall_ms = 0;
-    opt.on_stall = NULL;
-    opt.timeout_ms = 50;
+    opt.watch.stall_ms = 0;
+    opt.watch.on_stall = NULL;
+    opt.faults.timeout_ms = 50;
     atomic_store(&hold, true);
     iter_dataset *data = open_slow(&slow_ops, true);
     iter_loader *loader = drive_loader(data, NULL, &opt);
@@ -388,7 +388,7 @@ static const iter_sampler_ops hanging_sampler = {
 static void hung_sampler(int32_t workers) {
     watcher w = {.hold = &hold};
     iter_loader_options opt = options(workers, &w);
-    opt.sampler_ops = &hanging_sampler;
+    opt.sampler.ops = &hanging_sampler;
     iter_dataset *data = open_slow(&slow_ops, false);
     atomic_store(&hold, true);
     iter_loader *loader = drive_loader(data, NULL, &opt);
@@ -447,8 +447,8 @@ static void last_unref(void) {
     own_dataset own = {.n = N};
     dropper d = {.loader = NULL};
     iter_loader_options opt = options(2, NULL);
-    opt.on_stall = drop_last;
-    opt.on_stall_user = &d;
+    opt.watch.on_stall = drop_last;
+    opt.watch.user = &d;
     atomic_store(&own.block, true);
     iter_dataset *data = own_open(&own, &own_ops);
     d.loader = drive_loader(data, NULL, &opt);
@@ -469,7 +469,7 @@ static void never_returns(void) {
     own_dataset own = {.n = N};
     watcher w = {.hold = &own.block};
     iter_loader_options opt = options(1, &w);
-    opt.grace_ms = 50;
+    opt.faults.grace_ms = 50;
     atomic_store(&own.block, true);
     atomic_store(&w.blocks, true);
     iter_dataset *data = own_open(&own, &own_ops);
@@ -495,7 +495,7 @@ static void all_is_well(void) {
     for (int32_t workers = 0; workers <= 4; workers += 2) {
         watcher w = {.hold = &hold};
         iter_loader_options opt = options(workers, &w);
-        opt.stall_ms = 1000000;
+        opt.watch.stall_ms = 1000000;
         iter_dataset *data = drive_open(folder);
         const double from = seconds();
         for (int i = 0; i < 20; i++) {
@@ -540,8 +540,8 @@ static void looked_at(int32_t workers, int32_t source) {
                                     "to:f32,nchw");
     watcher w = {.hold = &hold};
     iter_loader_options opt = options(workers, &w);
-    opt.stall_ms = 60000;
-    opt.source = source;
+    opt.watch.stall_ms = 60000;
+    opt.reading.source = source;
     opt.shuffle = ITER_SHUFFLE_FULL;
     iter_dataset *data = drive_open(folder);
     looker l = {.loader = drive_loader(data, chain, &opt)};

@@ -20,14 +20,14 @@ static iter_loader *open_blocks_of(const char *folder, int32_t workers, uint32_t
     opt.batch_size = 32;
     opt.workers = workers;
     opt.shuffle = ITER_SHUFFLE_BLOCK;
-    opt.block = 64;
-    opt.buffer_blocks = 4;
-    opt.source = ITER_SOURCE_RING;
+    opt.sampler.block = 64;
+    opt.sampler.buffer_blocks = 4;
+    opt.reading.source = ITER_SOURCE_RING;
     opt.ranks = ranks;
     opt.prefetch = 2; /* as `ahead` counts */
     opt.seed = 5;
-    opt.source_ops = source;
-    opt.on_error = source ? ITER_ON_ERROR_BLANK : ITER_ON_ERROR_FAIL;
+    opt.reading.ops = source;
+    opt.faults.on_error = source ? ITER_ON_ERROR_BLANK : ITER_ON_ERROR_FAIL;
     iter_dataset *data = drive_open(folder);
     iter_loader *loader = drive_loader(data, NULL, &opt);
     iter_dataset_unref(data);

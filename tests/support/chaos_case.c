@@ -68,12 +68,12 @@ uint64_t chaos_hash_error(const iter_error *err) {
 static void draw_subset(chaos_case *c, uint64_t n, uint64_t *rng) {
     if (n == ITER_UNKNOWN || chaos_draw(rng, 2)) return;
     const uint64_t most = n < c->set->most_rows ? n : c->set->most_rows;
-    c->opt.n_subset = 1 + chaos_draw(rng, (uint32_t)most);
-    c->subset = calloc(c->opt.n_subset, sizeof(*c->subset));
+    c->opt.sampler.n_subset = 1 + chaos_draw(rng, (uint32_t)most);
+    c->subset = calloc(c->opt.sampler.n_subset, sizeof(*c->subset));
     if (!c->subset) abort();
-    for (uint64_t i = 0; i < c->opt.n_subset; i++)
+    for (uint64_t i = 0; i < c->opt.sampler.n_subset; i++)
         c->subset[i] = chaos_draw(rng, (uint32_t)n);
-    c->opt.subset = c->subset;
+    c->opt.sampler.subset = c->subset;
 }
 
 static void draw_sampler(chaos_case *c, uint64_t *rng) {
@@ -88,8 +88,8 @@ static void draw_sampler(chaos_case *c, uint64_t *rng) {
         snprintf(c->sampler, sizeof(c->sampler), "%s", named[chaos_draw(rng, 5)]);
     } else {
         c->opt.shuffle = (int32_t)chaos_draw(rng, 6);
-        c->opt.block = 1 + chaos_draw(rng, 40);
-        c->opt.buffer_blocks = 1 + chaos_draw(rng, 5);
+        c->opt.sampler.block = 1 + chaos_draw(rng, 40);
+        c->opt.sampler.buffer_blocks = 1 + chaos_draw(rng, 5);
     }
 }
 
@@ -120,7 +120,8 @@ void chaos_case_draw(chaos_case *out, const chaos_set *sets, uint32_t n_sets, ui
     out->chain_text = out->set->chains[chaos_draw(rng, n_chains)];
     if (out->chain_text[0]) out->chain = drive_chain(out->chain_text);
     opt->seed = chaos_draw(rng, 1000);
-    opt->max_sample_bytes = 16 << 20; /* else memory_limit would decide which samples fail */
+    opt->reading.max_sample_bytes = 16
+                                    << 20; /* else memory_limit would decide which samples fail */
     iter_dataset *data = chaos_set_open(out->set, false);
     const uint64_t n = data ? iter_dataset_describe(data)->n_samples : 157;
     iter_dataset_unref(data);
@@ -130,9 +131,9 @@ void chaos_case_draw(chaos_case *out, const chaos_set *sets, uint32_t n_sets, ui
         draw_subset(out, n, rng);
         draw_sampler(out, rng);
         opt->last_batch = 1 + (int32_t)chaos_draw(rng, 4);
-        opt->on_error = (int32_t)chaos_draw(rng, 3);
-        if (!out->by_position && opt->on_error == ITER_ON_ERROR_REPLACE)
-            opt->on_error = ITER_ON_ERROR_BLANK;
+        opt->faults.on_error = (int32_t)chaos_draw(rng, 3);
+        if (!out->by_position && opt->faults.on_error == ITER_ON_ERROR_REPLACE)
+            opt->faults.on_error = ITER_ON_ERROR_BLANK;
         out->zeros = out->set->plain && chaos_draw(rng, 10) == 0;
     }
     out->rolls = out->by_position && opt->last_batch == ITER_LAST_ROLL_OVER;
@@ -148,11 +149,11 @@ void chaos_case_free(chaos_case *c) {
 void chaos_case_print(const chaos_case *c, FILE *file) {
     fprintf(file,
             "  setting: %s %s, chain \"%s\", sampler \"%s\", shuffle %d, block %u, buffer %u\n",
-            c->set->name, c->set->spec, c->chain_text, c->sampler, c->opt.shuffle, c->opt.block,
-            c->opt.buffer_blocks);
+            c->set->name, c->set->spec, c->chain_text, c->sampler, c->opt.shuffle,
+            c->opt.sampler.block, c->opt.sampler.buffer_blocks);
     fprintf(file, "  seed %llu, last_batch %d, on_error %d, subset of %llu%s; shapes",
-            (unsigned long long)c->opt.seed, c->opt.last_batch, c->opt.on_error,
-            (unsigned long long)c->opt.n_subset, c->zeros ? ", source null" : "");
+            (unsigned long long)c->opt.seed, c->opt.last_batch, c->opt.faults.on_error,
+            (unsigned long long)c->opt.sampler.n_subset, c->zeros ? ", source null" : "");
     for (int s = 0; s < CHAOS_SHAPES; s++)
         fprintf(file, " %ux(%u of %u)", c->shapes[s].batch_size, c->shapes[s].rank,
                 c->shapes[s].ranks);
@@ -172,7 +173,7 @@ static void check_plain(const chaos_case *c, const iter_batch *batch) {
     const bool in_order = !c->sampler[0] && c->opt.shuffle == ITER_SHUFFLE_NONE;
     for (uint32_t i = 0; i < info.n_rows && in_order; i++) {
         const uint64_t at = iter_batch_position(batch)[i];
-        if (iter_batch_valid(batch)[i] && c->opt.on_error != ITER_ON_ERROR_REPLACE)
+        if (iter_batch_valid(batch)[i] && c->opt.faults.on_error != ITER_ON_ERROR_REPLACE)
             EXPECT_EQ(iter_batch_index(batch)[i], c->subset ? c->subset[at] : at);
     }
 }
@@ -193,7 +194,8 @@ static void plain_epoch(chaos_case *c, iter_loader *loader, uint32_t most, chaos
         b->status = s;
         b->hash = s == ITER_OK ? chaos_hash(batch) : chaos_hash_error(&err);
         if (s == ITER_OK) check_plain(c, batch);
-        if (s < 0 && !(c->set->fails && c->opt.on_error == ITER_ON_ERROR_FAIL)) EXPECT_OK(s, &err);
+        if (s < 0 && !(c->set->fails && c->opt.faults.on_error == ITER_ON_ERROR_FAIL))
+            EXPECT_OK(s, &err);
         iter_loader_position(loader, &b->after_epoch, &b->after_sample);
         iter_batch_unref(batch);
         c->n_plain++;
@@ -208,8 +210,8 @@ static void plain_run(chaos_case *c, chaos_shape *shape, void (*beat)(void)) {
     opt.rank = shape->rank;
     opt.ranks = shape->ranks;
     opt.local_ranks = 1;
-    opt.sampler = c->sampler[0] ? c->sampler : NULL;
-    opt.source = c->zeros ? ITER_SOURCE_NULL : ITER_SOURCE_PREAD;
+    opt.sampler.spec = c->sampler[0] ? c->sampler : NULL;
+    opt.reading.source = c->zeros ? ITER_SOURCE_NULL : ITER_SOURCE_PREAD;
     opt.prefetch = 1;
     iter_dataset *data = chaos_set_open(c->set, false);
     if (!EXPECT_OK(chaos_set_loader(c->set, data, c->chain, &opt, &loader, &err), &err)) exit(1);

@@ -74,30 +74,31 @@ static void draw_way(chaos_run *run, const chaos_case *c, uint64_t *rng) {
     opt->batch_size = shape->batch_size;
     opt->rank = shape->rank;
     opt->ranks = shape->ranks;
-    opt->sampler = c->sampler[0] ? c->sampler : NULL;
+    opt->sampler.spec = c->sampler[0] ? c->sampler : NULL;
     opt->workers = chaos_draw(rng, 4) ? (int32_t)chaos_draw(rng, 9) : 0;
-    opt->source = draw_source(c, rng);
+    opt->reading.source = draw_source(c, rng);
     if (!c->zeros && chaos_draw(rng, 5) == 0)
-        opt->source_ops = chaos_draw(rng, 2) ? &source_fault_ops : &source_fault_sync_ops;
-    opt->memory_limit =
+        opt->reading.ops = chaos_draw(rng, 2) ? &source_fault_ops : &source_fault_sync_ops;
+    opt->memory.limit =
         c->set->photos ? chaos_draw(rng, 2) * (1u << 30) : limits[chaos_draw(rng, 4)];
     opt->prefetch = chaos_draw(rng, 7);
     opt->max_held = 1 + chaos_draw(rng, 6);
-    opt->read_threads = threads[chaos_draw(rng, 4)];
-    opt->o_direct = chaos_draw(rng, 4) == 0;
+    opt->reading.threads = threads[chaos_draw(rng, 4)];
+    opt->reading.o_direct = chaos_draw(rng, 4) == 0;
     opt->lookahead = (int32_t)chaos_draw(rng, 2);
-    opt->share = (int32_t)chaos_draw(rng, 2);
+    opt->memory.share = (int32_t)chaos_draw(rng, 2);
     opt->local_ranks = chaos_draw(rng, 2) ? opt->ranks : 1;
-    opt->grace_ms = (int64_t)(CHAOS_PATIENCE * 1000); /* a thread that does not leave is a hang */
-    opt->timeout_ms = chaos_draw(rng, 5) ? 0 : 1 + chaos_draw(rng, 30);
-    opt->stall_ms = chaos_draw(rng, 4) ? 0 : 1 + chaos_draw(rng, 20);
-    opt->on_stall = on_stall;
-    opt->on_stall_user = run;
+    opt->faults.grace_ms =
+        (int64_t)(CHAOS_PATIENCE * 1000); /* a thread that does not leave is a hang */
+    opt->faults.timeout_ms = chaos_draw(rng, 5) ? 0 : 1 + chaos_draw(rng, 30);
+    opt->watch.stall_ms = chaos_draw(rng, 4) ? 0 : 1 + chaos_draw(rng, 20);
+    opt->watch.on_stall = on_stall;
+    opt->watch.user = run;
 }
 
 static const char *fault_text(const iter_loader_options *opt) {
-    if (!opt->source_ops) return "";
-    return opt->source_ops == &source_fault_ops ? " (faults)" : " (faults, sync)";
+    if (!opt->reading.ops) return "";
+    return opt->reading.ops == &source_fault_ops ? " (faults)" : " (faults, sync)";
 }
 
 void chaos_run_print(const chaos_run *run) {
@@ -107,10 +108,10 @@ void chaos_run_print(const chaos_run *run) {
         "shape %u, %s, workers %d, source %d%s, memory_limit %llu, prefetch %u, max_held %u, "
         "read_threads %u, o_direct %d, lookahead %d, share %d, local_ranks %u, timeout_ms %lld, "
         "stall_ms %lld\n",
-        run->shape, run->exact ? "exact" : "wild", opt->workers, opt->source, fault_text(opt),
-        (unsigned long long)opt->memory_limit, opt->prefetch, opt->max_held, opt->read_threads,
-        opt->o_direct, opt->lookahead, opt->share, opt->local_ranks, (long long)opt->timeout_ms,
-        (long long)opt->stall_ms);
+        run->shape, run->exact ? "exact" : "wild", opt->workers, opt->reading.source,
+        fault_text(opt), (unsigned long long)opt->memory.limit, opt->prefetch, opt->max_held,
+        opt->reading.threads, opt->reading.o_direct, opt->lookahead, opt->memory.share,
+        opt->local_ranks, (long long)opt->faults.timeout_ms, (long long)opt->watch.stall_ms);
 }
 
 /* ---- Life ------------------------------------------------------------------------------------------------------------ */
@@ -123,10 +124,10 @@ static iter_status make(chaos_run *run, const chaos_case *c, iter_error *err) {
     chaos_doing("create");
     const iter_status s =
         chaos_set_loader(c->set, run->data, c->chain, &run->opt, &run->loader, err);
-    if (s != ITER_ENOMEM || !run->opt.memory_limit) return s;
+    if (s != ITER_ENOMEM || !run->opt.memory.limit) return s;
     CHAOS_COUNT(refused_memory);
     EXPECT(strstr(err->message, "memory_limit"));
-    run->opt.memory_limit = 0;
+    run->opt.memory.limit = 0;
     chaos_doing("create, without a limit");
     return chaos_set_loader(c->set, run->data, c->chain, &run->opt, &run->loader, err);
 }
@@ -141,7 +142,8 @@ chaos_run *chaos_run_start(chaos_case *c, uint64_t *rng) {
     chaos_case_expect(c, run->shape, beat);
     draw_way(run, c, rng);
     /* a dataset that is in memory once stays there, for all loaders */
-    const bool keeps = run->opt.source == ITER_SOURCE_MEMORY || run->opt.source == ITER_SOURCE_AUTO;
+    const bool keeps = run->opt.reading.source == ITER_SOURCE_MEMORY ||
+                       run->opt.reading.source == ITER_SOURCE_AUTO;
     chaos_doing("opening");
     run->data = chaos_set_open(c->set, (chaos_draw(rng, 8) == 0) != keeps);
     if (!EXPECT_OK(make(run, c, &err), &err)) {

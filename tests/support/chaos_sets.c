@@ -168,7 +168,7 @@ static iter_status arrays_loader(iter_chain *chain, const iter_loader_options *o
          .desc = {.dtype = ITER_I32, .n_dims = 1, .dims = {N_ARRAYS}},
          .data = array_label}};
     iter_loader_options with = *opt;
-    with.release = count_release;
+    with.arrays.release = count_release;
     atomic_fetch_add(&unreleased, 1);
     const iter_status status = iter_ndarray_create(arrays, 2, chain, &with, out, err);
     if (status < 0) atomic_fetch_sub(&unreleased, 1); /* it does not run then */

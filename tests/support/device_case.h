@@ -39,8 +39,8 @@ static inline iter_loader_options options(int32_t memory) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 16;
     opt.shuffle = ITER_SHUFFLE_FULL;
-    opt.memory = memory;
-    opt.memory_limit = 64 << 20;
+    opt.memory.kind = memory;
+    opt.memory.limit = 64 << 20;
     return opt;
 }
 

@@ -65,8 +65,8 @@ static inline iter_loader *open_loader(const char *model, int32_t memory) {
     opt.last_batch = ITER_LAST_KEEP;
     opt.shuffle = ITER_SHUFFLE_FULL;
     opt.seed = 3;
-    opt.memory = memory;
-    opt.device = loader_device;
+    opt.memory.kind = memory;
+    opt.memory.device = loader_device;
     opt.max_held = loader_held;
     if (EXPECT_OK(iter_ndarray_create(arrays, 2, NULL, &opt, &loader, &err), &err)) return loader;
     exit(1);

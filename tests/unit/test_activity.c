@@ -115,14 +115,14 @@ Test(activity, options) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     iter_loader *loader;
     iter_error err;
-    opt.stall_ms = -1;
+    opt.watch.stall_ms = -1;
     cr_expect_eq(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_EINVAL);
-    opt.stall_ms = 0;
-    opt.only_reads = 2;
+    opt.watch.stall_ms = 0;
+    opt.reading.only_reads = 2;
     cr_expect_eq(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_EINVAL);
     cr_expect(strstr(err.message, "only_reads"), "%s", err.message);
-    opt.only_reads = 0;
-    opt.stall_ms = INT64_MAX; /* not in this century */
+    opt.reading.only_reads = 0;
+    opt.watch.stall_ms = INT64_MAX; /* not in this century */
     cr_assert_eq(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_OK, "%s",
                  err.message);
     drive_run(loader, 2);
@@ -178,7 +178,7 @@ static seen look(iter_dataset *data, iter_chain *chain, const iter_loader_option
 static void compare(const char *what, iter_dataset *data, iter_chain *chain,
                     iter_loader_options opt, bool rows_too) {
     const seen want = look(data, chain, &opt);
-    opt.only_reads = 1;
+    opt.reading.only_reads = 1;
     const seen got = look(data, chain, &opt);
     cr_expect_eq(got.order, want.order, "%s: other samples", what);
     cr_expect_eq(got.rows, want.rows, "%s", what);
@@ -202,11 +202,11 @@ static iter_loader_options reading(int32_t workers, int32_t source) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 8;
     opt.workers = workers;
-    opt.source = source;
+    opt.reading.source = source;
     opt.epochs = 1;
     opt.shuffle = ITER_SHUFFLE_FULL;
     opt.seed = 11;
-    opt.memory_limit = 64 << 20;
+    opt.memory.limit = 64 << 20;
     return opt;
 }
 
@@ -254,7 +254,7 @@ Test(activity, workers_count_bytes) {
     for (int i = 0; i < 9; i++) {
         iter_loader_options opt = reading(i % 3, sources[i / 3]);
         cr_expect_eq(look(records, NULL, &opt).worker_bytes, (uint64_t)N * 3073, "%d", i);
-        opt.on_error = ITER_ON_ERROR_BLANK;
+        opt.faults.on_error = ITER_ON_ERROR_BLANK;
         opt.batch_size = 7; /* the last batch is short */
         const uint64_t got = look(files, resize, &opt).worker_bytes;
         cr_expect_eq(got, total, "%d: %llu bytes, not %llu", i, (unsigned long long)got,
@@ -281,11 +281,11 @@ Test(activity, only_reads_fail_alike) {
         source_fault_set(&plan);
         iter_dataset *data = drive_open(folder);
         iter_loader_options opt = reading(2, ITER_SOURCE_RING);
-        opt.source_ops = &source_fault_ops;
-        opt.on_error = on_error;
-        opt.only_reads = 1;
+        opt.reading.ops = &source_fault_ops;
+        opt.faults.on_error = on_error;
+        opt.reading.only_reads = 1;
         const seen got = look(data, NULL, &opt);
-        opt.only_reads = 0;
+        opt.reading.only_reads = 0;
         const seen want = look(data, NULL, &opt);
         cr_expect_gt(want.failures, 0);
         cr_expect_eq(got.failures, want.failures);

@@ -92,7 +92,7 @@ Test(dataset_open, what_a_built_in_format_holds_is_measured) {
     const uint64_t held = iter_dataset_describe(data)->index_bytes;
     cr_assert_geq(held, 4 * MIB);
     cr_assert_leq(held, 4 * MIB + 4096);
-    opt.memory_limit = 2 * MIB;
+    opt.memory.limit = 2 * MIB;
     cr_assert_eq(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_ENOMEM);
     snprintf(due, sizeof(due), "an index of %llu bytes", (unsigned long long)held);
     cr_assert(strstr(err.message, due), "%s", err.message);

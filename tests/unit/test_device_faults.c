@@ -36,11 +36,11 @@ static iter_loader_options options(int32_t memory, int32_t workers) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 8;
     opt.shuffle = ITER_SHUFFLE_FULL;
-    opt.memory = memory;
+    opt.memory.kind = memory;
     opt.workers = workers;
     opt.prefetch = opt.max_held = 1;
-    opt.memory_limit = 64 << 20;
-    opt.timeout_ms = 20000; /* a hang is an error here */
+    opt.memory.limit = 64 << 20;
+    opt.faults.timeout_ms = 20000; /* a hang is an error here */
     return opt;
 }
 

@@ -21,11 +21,11 @@ Test(device_loader, batches_are_those_of_the_host) {
             iter_loader_options opt = options(ITER_MEMORY_HOST);
             opt.last_batch = last;
             opt.workers = workers;
-            opt.source = sources[workers];
+            opt.reading.source = sources[workers];
             iter_loader *loader = open_loader(&opt);
             const uint64_t host = sum_of(loader, false);
             iter_loader_unref(loader);
-            opt.memory = ITER_MEMORY_DEVICE;
+            opt.memory.kind = ITER_MEMORY_DEVICE;
             loader = open_loader(&opt);
             cr_expect_eq(sum_of(loader, true), host, "last_batch %d, %d workers", (int)last,
                          (int)workers);
@@ -158,8 +158,8 @@ Test(device_loader, streams_ranks_and_reading_alone) {
     iter_loader_unref(loader);
 
     opt = options(ITER_MEMORY_DEVICE);
-    opt.only_reads = 1;
-    opt.source = ITER_SOURCE_RING;
+    opt.reading.only_reads = 1;
+    opt.reading.source = ITER_SOURCE_RING;
     loader = open_loader(&opt);
     batch = take(loader);
     cr_expect_eq(iter_batch_device_tensor(batch, 0)->desc.dims[0], 16);
@@ -388,7 +388,7 @@ Test(device_loader, a_gpu_that_is_behind_holds_the_loader_back) {
         iter_loader_options opt = options(ITER_MEMORY_DEVICE);
         opt.workers = workers;
         opt.prefetch = 2; /* five slots */
-        opt.timeout_ms = 60;
+        opt.faults.timeout_ms = 60;
         iter_loader *loader = open_loader(&opt);
         iter_error err;
         iter_batch *batch;
@@ -472,7 +472,7 @@ Test(device_loader, stop_leaves_what_is_still_read) {
     for (int32_t workers = 0; workers <= 2; workers++) {
         iter_loader_options opt = options(ITER_MEMORY_DEVICE);
         opt.workers = workers;
-        opt.grace_ms = 50;
+        opt.faults.grace_ms = 50;
         iter_loader *loader = open_loader(&opt);
         iter_error err;
         gpu.fake->hold(gpu.streams[0], true);

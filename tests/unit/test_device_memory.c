@@ -21,7 +21,7 @@ Test(device_memory, pinned_slots) {
         iter_loader *loader = open_loader(&opt);
         const uint64_t host = sum_of(loader, false);
         iter_loader_unref(loader);
-        opt.memory = ITER_MEMORY_PINNED;
+        opt.memory.kind = ITER_MEMORY_PINNED;
         loader = open_loader(&opt);
         cr_expect_eq(sum_of(loader, false), host);
         const iter_loader_stats stats = stats_of(loader);
@@ -169,15 +169,15 @@ static void refuse(const iter_loader_options *opt, iter_status want, const char 
 Test(device_memory, refusals_say_why) {
     device_begin();
     iter_loader_options opt = options(ITER_MEMORY_DEVICE);
-    opt.device = ITER_DEVICE(3);
+    opt.memory.device = ITER_DEVICE(3);
     refuse(&opt, ITER_EUNSUPPORTED, "memory: device: there is no GPU 3");
-    opt.device = -1;
+    opt.memory.device = -1;
     refuse(&opt, ITER_EINVAL, "device is -1");
     opt = options(ITER_MEMORY_HOST);
-    opt.finish = ITER_FINISH_DEVICE;
+    opt.memory.finish = ITER_FINISH_DEVICE;
     refuse(&opt, ITER_EINVAL, "finish needs memory");
     opt = options(ITER_MEMORY_PINNED);
-    opt.resident = ITER_RESIDENT_YES;
+    opt.memory.resident = ITER_RESIDENT_YES;
     refuse(&opt, ITER_EINVAL, "resident needs memory");
 
     const fake_cuda_machine usual = gpu.fake->machine();

@@ -53,19 +53,19 @@ static iter_loader_options options(way how) {
     opt.batch_size = 16;
     opt.shuffle = ITER_SHUFFLE_FULL;
     opt.seed = 5;
-    opt.memory_limit = 64 << 20;
-    opt.timeout_ms = 20000;
-    opt.memory = how == ON_HOST ? ITER_MEMORY_HOST : ITER_MEMORY_DEVICE;
-    opt.finish = how == FINISHED ? ITER_FINISH_DEVICE : ITER_FINISH_HOST;
-    opt.resident = how == RESIDENT ? ITER_RESIDENT_YES : ITER_RESIDENT_NO;
+    opt.memory.limit = 64 << 20;
+    opt.faults.timeout_ms = 20000;
+    opt.memory.kind = how == ON_HOST ? ITER_MEMORY_HOST : ITER_MEMORY_DEVICE;
+    opt.memory.finish = how == FINISHED ? ITER_FINISH_DEVICE : ITER_FINISH_HOST;
+    opt.memory.resident = how == RESIDENT ? ITER_RESIDENT_YES : ITER_RESIDENT_NO;
     return opt;
 }
 
 static void set_way(iter_loader_options *opt, way how) {
     const iter_loader_options as = options(how);
     opt->memory = as.memory;
-    opt->finish = as.finish;
-    opt->resident = as.resident;
+    opt->memory.finish = as.memory.finish;
+    opt->memory.resident = as.memory.resident;
 }
 
 static iter_loader *open_loader(const char *chain_text, const iter_loader_options *opt) {
@@ -146,7 +146,7 @@ Test(device_rows, same_bits_for_every_chain) {
         for (int32_t workers = 0; workers <= 2; workers++) {
             iter_loader_options opt = options(ON_HOST);
             opt.workers = workers;
-            opt.source = sources[workers];
+            opt.reading.source = sources[workers];
             expect_ways_equal(chains[i], opt, "chain");
         }
     end();
@@ -160,8 +160,8 @@ Test(device_rows, same_bits_for_every_order_and_cut) {
             opt.workers = (shuffle + last) % 3;
             opt.shuffle = shuffle;
             opt.last_batch = last;
-            opt.block = 8;
-            opt.buffer_blocks = 2;
+            opt.sampler.block = 8;
+            opt.sampler.buffer_blocks = 2;
             expect_ways_equal(chains[last % 2], opt, "order");
             opt.batch_size = 8;
             opt.ranks = 3;
@@ -170,8 +170,8 @@ Test(device_rows, same_bits_for_every_order_and_cut) {
         }
     const uint64_t subset[] = {3, 89, 17, 17, 40, 2, 0};
     iter_loader_options opt = options(ON_HOST);
-    opt.subset = subset;
-    opt.n_subset = 7;
+    opt.sampler.subset = subset;
+    opt.sampler.n_subset = 7;
     opt.batch_size = 4;
     expect_ways_equal(chains[0], opt, "subset");
     end();
@@ -314,7 +314,7 @@ Test(device_rows, rows_of_the_programs_own) {
             if (stream)
                 opt.shuffle = ITER_SHUFFLE_NONE;
             else
-                opt.on_error = mends[mend];
+                opt.faults.on_error = mends[mend];
             OK(iter_dataset_create(stream ? &stream_ops : &get_ops, stream ? &at : NULL, &data,
                                    &err));
             iter_chain *chain =
@@ -360,13 +360,13 @@ Test(device_rows, failed_samples_are_the_same) {
             for (int32_t last = ITER_LAST_KEEP; last <= ITER_LAST_PAD; last++) {
                 iter_loader_options opt = options(ON_HOST);
                 opt.workers = workers;
-                opt.on_error = on_error;
+                opt.faults.on_error = on_error;
                 opt.last_batch = last;
                 opt.batch_size = 7;
                 expect_ways_equal(chains[(on_error + workers) % 3], opt, "on_error");
             }
     iter_loader_options opt = options(RESIDENT);
-    opt.on_error = ITER_ON_ERROR_BLANK;
+    opt.faults.on_error = ITER_ON_ERROR_BLANK;
     iter_loader *loader = open_loader(chains[0], &opt);
     sum_of(loader, RESIDENT, 2);
     cr_expect_eq(stats_of(loader).n_failures, 6);
@@ -466,7 +466,7 @@ Test(device_rows, auto_weighs_the_bytes) {
         {"to:u8,nchw", "copy of 3072 bytes"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         iter_loader_options opt = options(COPIED);
-        opt.finish = ITER_FINISH_AUTO;
+        opt.memory.finish = ITER_FINISH_AUTO;
         iter_loader *loader = open_loader(cases[i].chain, &opt);
         cr_expect(strstr(iter_loader_plan_text(loader), cases[i].part), "\"%s\": %s",
                   cases[i].chain, iter_loader_plan_text(loader));
@@ -493,8 +493,8 @@ static void expect_refused(iter_dataset *data, const char *text, iter_loader_opt
 static void expect_fallback(iter_dataset *data, const char *text, iter_loader_options opt,
                             const char *part) {
     iter_chain *chain = *text ? drive_chain(text) : NULL;
-    opt.resident = ITER_RESIDENT_AUTO;
-    opt.finish = ITER_FINISH_AUTO;
+    opt.memory.resident = ITER_RESIDENT_AUTO;
+    opt.memory.finish = ITER_FINISH_AUTO;
     iter_loader *loader = drive_loader(data, chain, &opt);
     const iter_loader_stats stats = stats_of(loader);
     bool said = false;
@@ -525,13 +525,13 @@ Test(device_rows, what_cannot_be_is_said) {
     expect_refused(data, "random-crop:32,pad=4,mode=edge", resident, ITER_EUNSUPPORTED,
                    "resident: field 'data': random-crop");
     expect_refused(data, "one-hot:10", resident, ITER_EUNSUPPORTED, "field 'label': its step");
-    collate.finish = ITER_FINISH_AUTO;
-    collate.resident = ITER_RESIDENT_YES;
+    collate.memory.finish = ITER_FINISH_AUTO;
+    collate.memory.resident = ITER_RESIDENT_YES;
     expect_refused(data, "cast:f32", collate, ITER_EUNSUPPORTED, "collated on the host");
     expect_fallback(data, "random-crop:32,pad=4,mode=edge", resident, "resident: field 'data'");
     expect_fallback(data, "one-hot:10", resident, "resident: field 'label': its step");
     iter_loader_options host = resident;
-    host.memory = ITER_MEMORY_HOST;
+    host.memory.kind = ITER_MEMORY_HOST;
     expect_refused(data, "cast:f32", host, ITER_EINVAL, "needs memory = ITER_MEMORY_DEVICE");
     iter_dataset_unref(data);
     own_dataset own = {.n = 20};
@@ -614,7 +614,7 @@ static iter_status go(way how, int32_t workers, int *n_right, iter_error *first)
     opt.workers = workers;
     opt.batch_size = 45;
     opt.prefetch = opt.max_held = 1;
-    opt.source = ITER_SOURCE_PREAD;
+    opt.reading.source = ITER_SOURCE_PREAD;
     char spec[600];
     snprintf(spec, sizeof(spec), "cifar10:\"%s\"", folder);
     iter_dataset *data = NULL;

@@ -132,7 +132,7 @@ Test(dlpack, a_batch_outlives_its_loader) {
         {NULL, ITER_DATA, {.dtype = ITER_F32, .n_dims = 2, .dims = {4, 3}}, rows, 0},
         {NULL, ITER_LABEL, {.dtype = ITER_I32, .n_dims = 1, .dims = {4}}, labels, 0}};
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
-    opt.batch_size = 2, opt.release = released, opt.release_user = &one;
+    opt.batch_size = 2, opt.arrays.release = released, opt.arrays.user = &one;
     iter_loader *loader;
     iter_batch *batch;
     iter_error err = {0};

@@ -84,7 +84,7 @@ static iter_loader *failing(own_dataset *own, int32_t on_error) {
     iter_chain *chain;
     iter_error err = {0};
     opt.batch_size = 4;
-    opt.on_error = on_error;
+    opt.faults.on_error = on_error;
     iter_dataset *dataset = own_open(own, &own_ops);
     cr_assert_eq(iter_chain_parse("cast:f32", NULL, &chain, &err), ITER_OK, "%s", err.message);
     cr_assert_eq(iter_dataloader_create(dataset, chain, &opt, &loader, &err), ITER_OK, "%s",
@@ -131,9 +131,9 @@ Test(engine_run, without_a_row_that_counts_nothing_happens) {
     iter_chain *chain;
     iter_loader *loader;
     opt.batch_size = 2;
-    opt.on_error = ITER_ON_ERROR_BLANK;
-    opt.subset = subset;
-    opt.n_subset = 2;
+    opt.faults.on_error = ITER_ON_ERROR_BLANK;
+    opt.sampler.subset = subset;
+    opt.sampler.n_subset = 2;
     iter_dataset *dataset = own_open(&own, &own_ops);
     cr_assert_eq(iter_chain_parse("cast:f32", NULL, &chain, &err), ITER_OK);
     cr_assert_eq(iter_dataloader_create(dataset, chain, &opt, &loader, &err), ITER_OK, "%s",

@@ -366,9 +366,9 @@ Test(format_folder, what_is_no_file_is_a_sample_that_cannot_be_read) {
             iter_batch *batch;
             opt.batch_size = 4;
             opt.workers = workers;
-            opt.source = source;
-            opt.on_error = ITER_ON_ERROR_BLANK;
-            opt.timeout_ms = 20000;
+            opt.reading.source = source;
+            opt.faults.on_error = ITER_ON_ERROR_BLANK;
+            opt.faults.timeout_ms = 20000;
             if (iter_dataloader_create(dataset, chain, &opt, &loader, &err) < 0) continue;
             cr_assert_eq(iter_loader_next(loader, &batch, &err), ITER_OK, "%s", err.message);
             iter_batch_unref(batch);

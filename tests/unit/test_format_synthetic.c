@@ -341,7 +341,7 @@ Test(format_synthetic, kept_rows_are_the_same) {
             opt.batch_size = 16;
             opt.shuffle = ITER_SHUFFLE_FULL;
             opt.workers = i; /* 0: too little memory to keep them */
-            opt.memory_limit = i == 0 ? (uint64_t)1 << 20 : 0;
+            opt.memory.limit = i == 0 ? (uint64_t)1 << 20 : 0;
             iter_loader *loader = drive_loader(data, chain, &opt);
             iter_loader_stats stats = {.struct_size = sizeof(stats)};
             cr_assert_eq(iter_loader_stats_read(loader, &stats, NULL), ITER_OK);

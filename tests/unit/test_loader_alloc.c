@@ -121,19 +121,19 @@ static iter_status go(const way *w, uint64_t *sum, iter_error *err) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 8;
     opt.workers = w->workers;
-    opt.source = w->source;
+    opt.reading.source = w->source;
     opt.shuffle = w->sampler ? ITER_SHUFFLE_NONE : ITER_SHUFFLE_FULL;
-    opt.sampler = w->sampler;
-    opt.memory_limit = 64 << 20;
-    opt.copy = 1;
-    opt.release = release;
-    opt.release_user = &n_released;
-    opt.stall_ms = w->workers ? 60000 : 0;
+    opt.sampler.spec = w->sampler;
+    opt.memory.limit = 64 << 20;
+    opt.arrays.copy = 1;
+    opt.arrays.release = release;
+    opt.arrays.user = &n_released;
+    opt.watch.stall_ms = w->workers ? 60000 : 0;
     uint64_t few[40];
     for (uint64_t i = 0; i < 40; i++)
         few[i] = 59 - i;
-    opt.subset = few;
-    opt.n_subset = 40;
+    opt.sampler.subset = few;
+    opt.sampler.n_subset = 40;
     *sum = 0;
     iter_status s = w->chain ? iter_chain_parse(w->chain, NULL, &chain, err) : ITER_OK;
     if (s == ITER_OK) s = w->make(w, chain, &opt, &loader, err);

@@ -107,15 +107,15 @@ Test(layout, small_samples_are_made_while_they_are_hot) {
     m->in.can_try = false;
     cr_expect_eq(layout_of(m).hot_bytes, 0);
     m = make(3073, 64, 1);
-    m->opt.o_direct = 1;
+    m->opt.reading.o_direct = 1;
     const iter__layout past = layout_of(m);
     cr_expect_eq(past.hot_bytes, 0);
     cr_expect(past.whole_blocks);
     cr_expect_eq(past.chunk_rows, 7); /* 24 KiB of 3,074 bytes each */
     cr_expect_eq(past.source_bytes, 8 * MIB);
-    m->opt.memory_limit = m->in.limit = 64 * MIB;
+    m->opt.memory.limit = m->in.limit = 64 * MIB;
     cr_expect_eq(layout_of(m).source_bytes, 8 * MIB);
-    m->opt.memory_limit = m->in.limit = past.fixed_bytes - 8 * MIB + 2 * MIB;
+    m->opt.memory.limit = m->in.limit = past.fixed_bytes - 8 * MIB + 2 * MIB;
     cr_expect_lt(layout_of(m).source_bytes, MIB / 2); /* an eighth of what is left */
     m = make(3073, 64, 1);
     m->in.bytes = BYTES_LOADED;
@@ -135,9 +135,9 @@ Test(layout, a_block_shuffle_reads_windows) {
     cr_expect_eq(l.frames.ahead_rows, 4096);
     cr_expect_eq(l.arena_bytes, l.frames.n * l.frames.bytes);
     const uint64_t subset = 0;
-    m->opt.subset = &subset;
+    m->opt.sampler.subset = &subset;
     cr_expect_eq(layout_of(m).frames.n, 0);
-    m->opt.subset = NULL;
+    m->opt.sampler.subset = NULL;
     m->in.limit = l.fixed_bytes + 4 * MIB - l.source_bytes; /* no room to read ahead */
     cr_expect_eq(layout_of(m).frames.ahead_rows, 0);
     m = make(40000, 50, 1); /* large reads already */
@@ -155,15 +155,15 @@ Test(layout, the_limit_that_would_do_does) {
         for (int32_t workers = 0; workers <= 8; workers += 4) {
             for (int direct = 0; direct <= 1; direct++) {
                 made *m = make(samples[s], 32, workers);
-                m->opt.o_direct = direct;
-                m->opt.memory_limit = m->in.limit = 1000;
+                m->opt.reading.o_direct = direct;
+                m->opt.memory.limit = m->in.limit = 1000;
                 iter__layout out;
                 iter_error err;
                 unsigned long long would_do = 0;
                 cr_assert_eq(iter__layout_make(&m->in, &out, &err), ITER_ENOMEM);
                 const char *at = strstr(err.message, "too small, ");
                 cr_assert(at && sscanf(at, "too small, %llu", &would_do) == 1, "%s", err.message);
-                m->opt.memory_limit = m->in.limit = would_do;
+                m->opt.memory.limit = m->in.limit = would_do;
                 cr_assert_eq(iter__layout_make(&m->in, &out, &err), ITER_OK, "%s", err.message);
                 cr_expect_leq(out.fixed_bytes + out.arena_bytes, would_do);
             }

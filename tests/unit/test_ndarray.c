@@ -147,7 +147,7 @@ Test(ndarray, release_runs_once_after_the_last_batch) {
     const iter_array array = rows_array(a, 4);
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 2;
-    opt.release = count_release;
+    opt.arrays.release = count_release;
     iter_error err;
     iter_loader *loader;
     iter_batch *batch;
@@ -166,7 +166,7 @@ Test(ndarray, copy_leaves_the_callers_arrays_alone) {
     const iter_array array = rows_array(a, 4);
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 4;
-    opt.copy = 1;
+    opt.arrays.copy = 1;
     iter_error err;
     iter_loader *loader;
     iter_batch *batch;
@@ -188,7 +188,7 @@ Test(ndarray, rows_may_overlap) {
                                   .data = a,
                                   .stride_bytes = 4};
         iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
-        opt.copy = copy;
+        opt.arrays.copy = copy;
         opt.shuffle = ITER_SHUFFLE_FULL;
         iter_error err;
         iter_loader *loader;

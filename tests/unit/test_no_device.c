@@ -21,7 +21,7 @@ static iter_status create(int32_t memory, iter_loader **out, iter_error *err) {
     own = (own_dataset){.n = 20};
     iter_dataset *data = own_open(&own, &own_ops);
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
-    opt.memory = memory;
+    opt.memory.kind = memory;
     const iter_status status = iter_dataloader_create(data, NULL, &opt, out, err);
     iter_dataset_unref(data);
     return status;

@@ -120,9 +120,9 @@ static void expect_set(const char *folder, const run *r) {
     opt.batch_size = r->batch;
     opt.workers = r->workers;
     opt.shuffle = r->shuffle;
-    opt.source = ITER_SOURCE_RING;
-    opt.o_direct = r->direct;
-    opt.on_error = ITER_ON_ERROR_BLANK;
+    opt.reading.source = ITER_SOURCE_RING;
+    opt.reading.o_direct = r->direct;
+    opt.faults.on_error = ITER_ON_ERROR_BLANK;
     if (strstr(r->options, "decode=none")) opt.collate = no_collate;
     cr_assert_eq(iter_dataloader_create(dataset, NULL, &opt, &loader, &err), ITER_OK, "%s",
                  err.message);

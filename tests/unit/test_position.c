@@ -35,9 +35,9 @@ static iter_loader_options options(const char *sampler, uint32_t batch_size, int
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = batch_size;
     opt.last_batch = last_batch;
-    opt.sampler = sampler;
+    opt.sampler.spec = sampler;
     opt.seed = 5;
-    opt.memory_limit = 64 << 20;
+    opt.memory.limit = 64 << 20;
     return opt;
 }
 
@@ -257,11 +257,11 @@ typedef struct ordered {
 static iter_loader *make_ordered(const ordered *how) {
     iter_loader_options opt = options(how->sampler, how->batch_size, ITER_LAST_KEEP);
     opt.shuffle = how->shuffle;
-    opt.block = how->block;
-    opt.buffer_blocks = how->buffer;
+    opt.sampler.block = how->block;
+    opt.sampler.buffer_blocks = how->buffer;
     if (how->shuffle < 0) {
         opt.shuffle = 0;
-        opt.sampler_ops = &turned_ops;
+        opt.sampler.ops = &turned_ops;
     }
     return make_n(96, NULL, &opt);
 }
@@ -521,7 +521,7 @@ Test(position, says_what_differs) {
     iter_chain_unref(chain);
 
     iter_loader_options second = opt;
-    second.sampler = "once";
+    second.sampler.spec = "once";
     other = make(&second);
     refuse(other, &at, ITER_EINVAL, "another sampler");
     iter_loader_unref(other);
@@ -542,8 +542,8 @@ Test(position, says_what_differs) {
     for (int i = 0; i < N; i++)
         few[i] = (uint64_t)i;
     second = opt;
-    second.subset = few;
-    second.n_subset = N;
+    second.sampler.subset = few;
+    second.sampler.n_subset = N;
     other = make(&second);
     refuse(other, &at, ITER_EINVAL, "another sampler");
     iter_loader_unref(other);
@@ -723,7 +723,7 @@ static void sequential_sampler(bool forgets) {
     iter_chain *chain;
     cr_assert_eq(iter_chain_parse("pad-batch", NULL, &chain, NULL), ITER_OK);
     iter_loader_options opt = options(forgets ? NULL : "bucket:buckets=1;3;4", 4, ITER_LAST_KEEP);
-    if (forgets) opt.sampler_ops = &forgetful;
+    if (forgets) opt.sampler.ops = &forgetful;
     iter_loader *loader, *copy;
     cr_assert_eq(iter_dataloader_create(data, chain, &opt, &loader, NULL), ITER_OK);
     static char all[16384], got[16384]; /* `all`: what a loader does that is never interrupted */

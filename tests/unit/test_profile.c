@@ -524,9 +524,9 @@ static void run_loader(const char *folder, int32_t source, int32_t workers, cons
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = BATCH;
     opt.shuffle = ITER_SHUFFLE_FULL;
-    opt.source = source;
+    opt.reading.source = source;
     opt.workers = workers;
-    opt.memory_limit = 64 << 20;
+    opt.memory.limit = 64 << 20;
     iter_loader *loader = drive_loader(data, chain, &opt);
     iter_batch *batch;
     while (iter_loader_next(loader, &batch, &err) == ITER_OK)
@@ -610,10 +610,10 @@ Test(profile, reads) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 40;
     opt.shuffle = ITER_SHUFFLE_FULL;
-    opt.source = ITER_SOURCE_PREAD;
-    opt.o_direct = 1;
+    opt.reading.source = ITER_SOURCE_PREAD;
+    opt.reading.o_direct = 1;
     opt.workers = 1;
-    opt.memory_limit = 64 << 20;
+    opt.memory.limit = 64 << 20;
     iter_loader *loader;
     const iter_status made = iter_dataloader_create(data, NULL, &opt, &loader, &err);
     if (made < 0) cr_skip("no direct reads here: %s", err.message);

@@ -174,7 +174,7 @@ static pid_t profiled_child(const char *path, uint32_t rank, uint32_t ranks, int
     setenv("ITER_PROFILE", path, 1);
     opt.rank = rank;
     opt.ranks = ranks;
-    opt.share = ITER_SHARE_NO;
+    opt.memory.share = ITER_SHARE_NO;
     drive_cifar(folder, 200);
     iter_dataset *data = drive_open(folder);
     iter_loader *loader = drive_loader(data, NULL, &opt);

@@ -312,7 +312,7 @@ static void compare_ranks(const char *spec, long long bytes) {
     opt.ranks = RANKS;
     opt.shuffle = ITER_SHUFFLE_FULL;
     run_ranks(spec, &opt, shared);
-    opt.share = ITER_SHARE_NO;
+    opt.memory.share = ITER_SHARE_NO;
     run_ranks(spec, &opt, own);
     for (int r = 0; r < RANKS; r++) {
         cr_expect(shared[r].shares && !own[r].shares, "rank %d", r);

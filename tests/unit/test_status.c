@@ -127,7 +127,7 @@ Test(status, names_of_files_come_escaped) {
     cr_expect(strstr(err.message, "a/\\x1b[31m\\n.jpg:0): not a JPEG"), "%s", err.message);
     iter_chain *chain = drive_chain("resize:2");
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
-    opt.on_error = ITER_ON_ERROR_BLANK;
+    opt.faults.on_error = ITER_ON_ERROR_BLANK;
     opt.batch_size = 1;
     iter_loader *loader = drive_loader(dataset, chain, &opt);
     cr_assert_eq(iter_loader_next(loader, &batch, &err), ITER_OK, "%s", err.message);
