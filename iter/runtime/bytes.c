@@ -12,8 +12,8 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
+#include "iter/core/machine.h"
 #include "iter/core/registry.h"
-#include "iter/runtime/machine.h"
 #include "iter/runtime/runtime.h"
 
 #define SOURCE_DEPTH 256

@@ -15,9 +15,9 @@
 #include "iter/core/error.h"
 #include "iter/core/grammar.h"
 #include "iter/core/hash.h"
+#include "iter/core/machine.h"
 #include "iter/core/options.h"
 #include "iter/core/suggest.h"
-#include "iter/runtime/machine.h"
 
 /* A get() that waits for its own turn, by reading its own dataset, is told so instead. */
 static void init_locks(iter_dataset *dataset) {

@@ -7,7 +7,8 @@
 
 #include <iter/dataset.h>
 
-#include "iter/runtime/shared.h"
+#include "iter/core/rows.h"
+#include "iter/reading/shared.h"
 
 /* Memory that holds every row of one field. */
 typedef struct iter__resident {
@@ -26,12 +27,6 @@ typedef struct iter__preload {
     double seconds;
     uint64_t path_bytes[ITER_PATH_COUNT];
 } iter__preload;
-
-/* What get() is handed; the caller sees `rows` alone. */
-typedef struct iter__get_rows {
-    iter_tensor rows[ITER_MAX_FIELDS]; /* first: iter_rows_set_length() casts back */
-    int32_t *lengths[ITER_MAX_FIELDS];
-} iter__get_rows;
 
 /* An integer scalar as u64; negative ones become huge. sample.c */
 uint64_t iter__scalar_value(const uint8_t *at, iter_dtype dtype);

@@ -11,10 +11,10 @@
 #include "iter/core/error.h"
 #include "iter/core/grammar.h"
 #include "iter/core/hash.h"
+#include "iter/core/machine.h"
 #include "iter/core/options.h"
 #include "iter/core/registry.h"
 #include "iter/core/suggest.h"
-#include "iter/runtime/machine.h"
 #include "iter/runtime/runtime.h"
 #include <iter/sampler.h>
 

@@ -26,13 +26,15 @@
 #include <iter/loader.h>
 
 #include "iter/core/pack.h"
+#include "iter/core/thread.h"
+#include "iter/core/time.h"
 #include "iter/device/device.h"
+#include "iter/profile/profiler.h"
 #include "iter/runtime/cut.h"
 #include "iter/runtime/dataset.h"
 #include "iter/runtime/event.h"
 #include "iter/runtime/loader_layout.h"
 #include "iter/runtime/opener.h"
-#include "iter/runtime/profiler.h"
 
 #define ITER_LONGEST_MS \
     ((int64_t)1000 * 1000000000) /* 31 years; in nanoseconds it fits beside a clock */
@@ -506,14 +508,6 @@ static inline iter__profile_record iter__profile_span(const iter_batch *batch, u
                                   .serial = batch->serial,
                                   .value = batch->info.n_rows};
 }
-
-/* time.c */
-int64_t iter__now_ns(void);
-void iter__deadline(int64_t ns_from_now, struct timespec *out);
-
-/* thread.c: starts a thread that takes no signals, which are the program's business. Of the name the
- * kernel keeps 15 characters. 0 or an errno. */
-int iter__thread_start(pthread_t *out, const char *name, void *(*main)(void *), void *arg);
 
 /* batch.c */
 iter_status iter__batches_make(iter_loader *loader, iter_error *err);

@@ -17,14 +17,6 @@
 #define REPLACE_TRIES 8
 #define TINY_BYTES    16 /* copied here: a call of the kernel would cost more */
 
-typedef iter__get_rows get_rows;
-
-void iter_rows_set_length(const iter_tensor *rows, int32_t field, uint32_t i, int64_t length) {
-    const get_rows *get = (const get_rows *)(const void *)rows;
-    if (field >= 0 && field < ITER_MAX_FIELDS && get->lengths[field])
-        get->lengths[field][i] = (int32_t)length;
-}
-
 /* ---- Failures ---------------------------------------------------------------------------------- */
 
 /* What a callback says. ENOMEM is a lack of the process if an allocation of ours failed in this thread
@@ -333,7 +325,8 @@ static void make_decoded(iter_loader *loader, iter__worker *worker, iter_batch *
 
 /* What does not change from one get() to the next: shapes, strides, and the staging of those fields
  * that steps follow. */
-static void prepare_get(const iter_loader *loader, const iter__worker *worker, get_rows *out) {
+static void prepare_get(const iter_loader *loader, const iter__worker *worker,
+                        iter__get_rows *out) {
     uint8_t *staging = worker->staging;
     memset(out, 0, sizeof(*out));
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
@@ -358,7 +351,7 @@ static void prepare_get(const iter_loader *loader, const iter__worker *worker, g
 
 /* Where get() shall write rows [row, row + n): the slot, or staging where steps follow. */
 static void aim(const iter_loader *loader, const iter_batch *batch, uint32_t row, uint32_t n,
-                get_rows *out) {
+                iter__get_rows *out) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter__field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of >= 0 || field->from != ITER_ROW_GET) continue;
@@ -372,7 +365,7 @@ static void aim(const iter_loader *loader, const iter_batch *batch, uint32_t row
 }
 
 static iter_status call_get(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                            uint32_t row, uint32_t n, const get_rows *get, iter_error *err) {
+                            uint32_t row, uint32_t n, const iter__get_rows *get, iter_error *err) {
     iter_dataset *dataset = loader->dataset;
     for (uint32_t i = 0; i < n; i++) {
         worker->rng[i] =
@@ -400,7 +393,7 @@ static iter_status call_get(iter_loader *loader, iter__worker *worker, iter_batc
 
 /* After get(): lengths, limits and steps of rows [row, row + n). */
 static void use_got(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t row,
-                    uint32_t n, const get_rows *get) {
+                    uint32_t n, const iter__get_rows *get) {
     if (loader->opt.reading.only_reads) return;
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter__field_plan *field = &loader->plan.fields[f];
@@ -436,7 +429,7 @@ static void use_got(iter_loader *loader, iter__worker *worker, iter_batch *batch
 
 static void make_got(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
                      uint32_t n) {
-    get_rows get;
+    iter__get_rows get;
     prepare_get(loader, worker, &get);
     for (uint32_t row = first, k; row < first + n; row += k) {
         k = first + n - row < worker->staging_rows ? first + n - row : worker->staging_rows;
@@ -465,7 +458,7 @@ static void make_got(iter_loader *loader, iter__worker *worker, iter_batch *batc
 
 /* One call of a stream's next(), or of rewind() (n = 0). Loaders that share the dataset take turns. */
 static iter_status call_next(iter_loader *loader, iter__worker *worker, uint32_t n,
-                             uint64_t position, const get_rows *get, uint32_t *out_n,
+                             uint64_t position, const iter__get_rows *get, uint32_t *out_n,
                              iter_error *err) {
     iter_dataset *dataset = loader->dataset;
     const iter_dataset_ops *ops = dataset->ops;
@@ -486,7 +479,7 @@ uint32_t iter__rows_stream(iter_loader *loader, iter__worker *worker, iter_batch
     const iter_dataset_ops *ops = loader->dataset->ops;
     uint32_t made = 0;
     iter_status status = ITER_OK;
-    get_rows get;
+    iter__get_rows get;
     worker->alloc_refused = iter__alloc_refused();
     prepare_get(loader, worker, &get);
     if (batch->rewinds && !ops->rewind && batch->info.epoch > 0) return 0; /* it can be read once */

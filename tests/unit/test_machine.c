@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "iter/runtime/machine.h"
+#include "iter/core/machine.h"
 
 static char root[64], proc[80], groups[80];
 

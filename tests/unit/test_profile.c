@@ -15,7 +15,7 @@
 #include <iter/iter.h>
 
 #include "iter/core/alloc.h"
-#include "iter/runtime/profiler.h"
+#include "iter/profile/profiler.h"
 #include "tests/support/drive.h"
 #include "tests/support/json_valid.h"
 #include "tests/support/make_data.h"

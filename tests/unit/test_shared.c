@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "iter/runtime/shared.h"
+#include "iter/reading/shared.h"
 #include "tests/support/drive.h"
 #include "tests/support/make_data.h"
 

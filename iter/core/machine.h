@@ -1,6 +1,6 @@
 /* machine.h - what this process may take of the machine that it runs on. */
-#ifndef ITER_RUNTIME_MACHINE_H
-#define ITER_RUNTIME_MACHINE_H
+#ifndef ITER_CORE_MACHINE_H
+#define ITER_CORE_MACHINE_H
 
 #include <stdbool.h>
 #include <stdint.h>

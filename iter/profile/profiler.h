@@ -20,8 +20,8 @@
  * The lock guards everything else: threads, the list of rings, the file, new names. A thread takes
  * it for its first event of a session, for a name that is new, and when it ends.
  */
-#ifndef ITER_RUNTIME_PROFILER_H
-#define ITER_RUNTIME_PROFILER_H
+#ifndef ITER_PROFILE_PROFILER_H
+#define ITER_PROFILE_PROFILER_H
 
 #include <pthread.h>
 #include <stdatomic.h>

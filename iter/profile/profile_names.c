@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "iter/core/hash.h"
-#include "iter/runtime/profiler.h"
+#include "iter/profile/profiler.h"
 
 #define INDEX_SIZE (2 * ITER_PROFILE_NAMES)
 

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "iter/runtime/machine.h"
+#include "iter/core/machine.h"
 
 #define PATH_MAX_HERE 1024
 

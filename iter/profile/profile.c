@@ -20,9 +20,11 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
+#include "iter/core/machine.h"
 #include "iter/core/options.h"
-#include "iter/runtime/machine.h"
-#include "iter/runtime/runtime.h"
+#include "iter/core/thread.h"
+#include "iter/core/time.h"
+#include "iter/profile/profiler.h"
 
 #define DEFAULT_EVENTS    65536
 #define EVENTS_LEAST      64

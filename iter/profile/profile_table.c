@@ -12,7 +12,9 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/core/thread.h"
+#include "iter/core/time.h"
+#include "iter/profile/profiler.h"
 
 #define RELAXED  memory_order_relaxed
 #define NS_OF_MS 1e-6

@@ -26,7 +26,9 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
-#include "iter/runtime/runtime.h"
+#include "iter/core/thread.h"
+#include "iter/core/time.h"
+#include "iter/profile/profiler.h"
 
 #define BUFFER_BYTES ((size_t)256 << 10)
 #define EVENT_BYTES \

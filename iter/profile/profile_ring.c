@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
-#include "iter/runtime/runtime.h"
+#include "iter/core/thread.h"
+#include "iter/core/time.h"
+#include "iter/profile/profiler.h"
 
 #define RINGS_ENOUGH 64  /* so many, and rings of threads that ended are used again at once */
 #define SMALL_EVENTS 256 /* of a thread that writes little */

@@ -1,7 +1,8 @@
-/* thread.c - how every thread of the library is started. */
-#include <stdio.h>
+/* thread.c - see thread.h. */
+#include "iter/core/thread.h"
 
-#include "iter/runtime/runtime.h"
+#include <signal.h>
+#include <stdio.h>
 
 int iter__thread_start(pthread_t *out, const char *name, void *(*main)(void *), void *arg) {
     sigset_t all, before;

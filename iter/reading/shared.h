@@ -7,8 +7,8 @@
  * kernel says who lives. A file without a lock belongs to nobody: the last process removes it, and after
  * a kill the next process that shares uses or removes it.
  */
-#ifndef ITER_RUNTIME_SHARED_H
-#define ITER_RUNTIME_SHARED_H
+#ifndef ITER_READING_SHARED_H
+#define ITER_READING_SHARED_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "iter/runtime/profiler.h"
+#include "iter/profile/profiler.h"
 
 /* Where the name's ending begins: at the last '.' of its last part, if that does not begin with it. */
 static size_t ending_of(const char *path) {

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "iter/core/error.h"
-#include "iter/runtime/shared.h"
+#include "iter/reading/shared.h"
 
 #define MAGIC    UINT64_C(0x3164657261687369)
 #define HEADER   4096 /* bytes before the memory */

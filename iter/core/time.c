@@ -1,8 +1,5 @@
-/* time.c - the one clock of the runtime: monotonic, by vDSO, so that reading it is no system
- * call. */
-#include <time.h>
-
-#include "iter/runtime/runtime.h"
+/* time.c - see time.h. */
+#include "iter/core/time.h"
 
 int64_t iter__now_ns(void) {
     struct timespec now;
