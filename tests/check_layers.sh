@@ -14,15 +14,16 @@ deny() { # deny WHY PATTERN PATH...: no source under PATH may match; absent path
 }
 public=$(ls iter/*.h)
 deny "the library may not know these" '#include ["<](loaders|transforms|engine|bench|examples|tests)/' iter
-deny "below the runtime, only the core" '#include ["<]iter/(runtime|device)/' iter/core loaders transforms
+deny "below the runtime, only the core" '#include ["<]iter/(profile|reading|gpu|runtime|device)/' iter/core loaders transforms
+deny "the profiler knows the core alone" '#include ["<](iter/(reading|gpu|runtime|device)|loaders|transforms)/' iter/profile
 deny "loaders know the core alone" '#include ["<](transforms|engine|bench|examples|tests)/' loaders
 deny "transforms know the core alone" '#include ["<](loaders|engine|bench|examples|tests)/' transforms
 # shellcheck disable=SC2046 # the paths are ours and have no blanks
 deny "programs use public headers" \
-    '#include ["<](iter/(core|runtime)|loaders|transforms|tests)/' engine examples \
+    '#include ["<](iter/(core|profile|reading|gpu|runtime)|loaders|transforms|tests)/' engine examples \
     $(find bench -name '*.[ch]' ! -path 'bench/iterpack/*')
 # The one exception: iterpack writes what the loaders read, so it has their parsers of lists, indexes and records.
-if grep -rnE --include='*.[ch]' '#include ["<](iter/(core|runtime)|loaders|transforms|tests)/' bench/iterpack |
+if grep -rnE --include='*.[ch]' '#include ["<](iter/(core|profile|reading|gpu|runtime)|loaders|transforms|tests)/' bench/iterpack |
     grep -vE ':#include "(loaders/(file|image_list|record|record_index|window)|iter/core/alloc)\.h"'; then
     echo "  ^ iterpack has the loaders' parsers, nothing else of the inside"; bad=1
 fi
@@ -35,7 +36,7 @@ for folder in engine bench; do
         echo "  ^ of the device, the driver's table alone is for others"; bad=1
     fi
 done
-deny "the device knows the core alone" '#include ["<](iter/runtime|loaders|transforms)/' iter/device
+deny "the device knows the core alone" '#include ["<](iter/(profile|reading|gpu|runtime)|loaders|transforms)/' iter/device
 deny "the driver's table depends on nothing" \
     '#include "(iter/core|iter/device/(device|cuda_device))' iter/device/cuda_api.h iter/device/cuda_driver.h iter/device/cuda_driver.c
 deny "no locks and threads on the device" 'pthread_|mtx_lock' iter/device
@@ -49,16 +50,18 @@ deny "threads of the engine are OpenMP's, in engine/cpu" 'pthread_|#include <(pt
     $(find engine -maxdepth 1 -name '*.[ch]')
 # shellcheck disable=SC2086
 deny "a public header includes public headers" \
-    '#include ["<](iter/(core|runtime|device)|loaders|transforms|engine)/' $public
-deny "threads and locks live in iter/runtime" \
+    '#include ["<](iter/(core|profile|reading|gpu|runtime|device)|loaders|transforms|engine)/' $public
+deny "threads and locks live in the rooms of iter/" \
     'pthread_|#include <(pthread|stdatomic|threads)\.h>|__atomic|__sync_' loaders transforms
-# The core has ref-counts and the allocator's test counters, but no thread and no lock.
-deny "no threads and locks in the core" 'pthread_(create|mutex|cond|rwlock|spin)|mtx_lock' iter/core
+# The core has ref-counts, the allocator's test counters, and the one place that starts a thread; but no lock.
+deny "no locks in the core" 'pthread_(mutex|cond|rwlock|spin)|mtx_lock' iter/core
+# shellcheck disable=SC2046 # the paths are ours and have no blanks
+deny "threads start in iter/core/thread.c" 'pthread_create' $(ls iter/*/*.[ch] | grep -v iter/core/thread.c) loaders transforms
 # Public headers with <>, our own with "" from the root.
 deny "public headers are included with <>" '#include "iter/[a-z_0-9]+\.h"' \
     iter loaders transforms engine bench examples tests
 deny "private headers are included with \"\"" \
-    '#include <(iter/(core|runtime|device)|loaders|transforms|engine|bench|tests)/' \
+    '#include <(iter/(core|profile|reading|gpu|runtime|device)|loaders|transforms|engine|bench|tests)/' \
     iter loaders transforms engine bench examples tests
 deny "nothing is printed by the library" '\b(printf|puts|perror|fputs|putchar) ?\(' \
     iter loaders transforms engine

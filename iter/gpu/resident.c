@@ -70,15 +70,7 @@ static iter_status alloc_set(iter_loader *loader, iter_error *err) {
     return ITER_OK;
 }
 
-void iter__resident_free(iter_loader *loader) {
-    iter__resident_set *set = &loader->device.set;
-    if (set->memory) iter__device_free(loader->device.handle, set->memory);
-    iter__alloc_book(ITER_ALLOC_DEVICE, -(long long)set->bytes);
-    iter__free(set->failed);
-    *set = (iter__resident_set){.is_off = set->is_off};
-}
-
-static iter_status open_reader(upload *up, iter_error *err) {
+static iter_status open_reader(upload *up, iter__loader_open *open, iter_error *err) {
     const iter_loader *to = up->to;
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     size_t row = 1;
@@ -103,10 +95,10 @@ static iter_status open_reader(upload *up, iter_error *err) {
         opt.reading.source = ITER_SOURCE_RING;
     opt.memory.kind = ITER_MEMORY_PINNED;
     opt.memory.device = to->opt.memory.device;
-    const iter_status status = iter__loader_once(to->dataset, &opt, &up->from, err);
+    const iter_status status = open(to->dataset, &opt, &up->from, err);
     if (status == ITER_OK) return ITER_OK;
     opt.memory.kind = ITER_MEMORY_HOST; /* only slower */
-    return iter__loader_once(to->dataset, &opt, &up->from, err);
+    return open(to->dataset, &opt, &up->from, err);
 }
 
 static iter_status make_staging(upload *up, iter_error *err) {
@@ -250,10 +242,10 @@ static iter_status send_all(upload *up, iter_error *err) {
     return send_zeros(up, err);
 }
 
-iter_status iter__resident_upload(iter_loader *loader, iter_error *err) {
+iter_status iter__resident_upload(iter_loader *loader, iter__loader_open *open, iter_error *err) {
     upload up = {.to = loader};
     iter_status status = alloc_set(loader, err);
-    if (status == ITER_OK) status = open_reader(&up, err);
+    if (status == ITER_OK) status = open_reader(&up, open, err);
     if (status == ITER_OK) status = make_staging(&up, err);
     if (status == ITER_OK) status = send_all(&up, err);
     for (int i = 0; up.from && i < ITER_PATH_COUNT; i++) {
@@ -265,25 +257,4 @@ iter_status iter__resident_upload(iter_loader *loader, iter_error *err) {
     if (status < 0) iter__resident_free(loader); /* waits for copies under way, whatever of */
     end(&up);
     return status;
-}
-
-/* ---- Samples without a row ------------------------------------------------------------------- */
-
-static const iter_failure *failure_of(const iter__resident_set *set, uint64_t index) {
-    size_t low = 0, high = set->n_failed;
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        if (set->failed[middle].index < index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < set->n_failed && set->failed[low].index == index ? &set->failed[low] : NULL;
-}
-
-void iter__resident_fail(iter_loader *loader, iter_batch *batch, uint32_t first, uint32_t n) {
-    for (uint32_t row = first; row < first + n; row++) {
-        const iter_failure *failure = failure_of(&loader->device.set, batch->index[row]);
-        if (failure) iter__row_fail_as(batch, row, failure);
-    }
 }

@@ -339,8 +339,8 @@ static void next_ahead(iter_loader *loader, ahead *out) {
     const bool past = epoch > UINT32_MAX || (loader->opt.epochs && epoch >= loader->opt.epochs);
     const bool held = from == frames->held_from && at == frames->held_at;
     if (past || held || iter__is_canceled(loader)) n = 0;
-    if (n && iter__sampler_index(loader, (uint32_t)epoch, position, (uint32_t)n, out->indices,
-                                 false, NULL) != ITER_OK)
+    if (n && loader->io.calls->sample_at(loader, (uint32_t)epoch, position, (uint32_t)n,
+                                         out->indices, false, NULL) != ITER_OK)
         n = 0;
     out->from = from;
     out->at = at;

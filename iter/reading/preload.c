@@ -504,14 +504,6 @@ static iter_status publish(preload *p, iter__preload *made, iter_error *err) {
     return ITER_OK;
 }
 
-void iter__preload_free(iter__preload *made) {
-    if (made->shared.memory)
-        iter__shared_close(&made->shared);
-    else
-        iter__unmap(made->memory, made->bytes);
-    iter__free(made->object_base);
-}
-
 uint64_t iter__preload_cost(const iter__preload *made, uint32_t local_ranks) {
     return made->shared.memory ? made->bytes / local_ranks : made->bytes;
 }

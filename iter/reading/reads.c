@@ -159,7 +159,7 @@ static void bytes_are_there(iter_loader *loader, iter__worker *worker, iter__chu
     pthread_mutex_unlock(&loader->lock);
     if (!dropped) return;
     iter__io_release(loader, chunk);
-    iter__chunk_done(loader, worker, chunk->batch, 1);
+    loader->io.calls->end_chunks(loader, worker, chunk->batch, 1);
 }
 
 /* Reaps with io.lock held, then books outside it. Returns reads reaped. */
@@ -435,7 +435,7 @@ static void make_hot(iter_loader *loader, iter__worker *worker, iter__chunk *chu
         if (n == 0) break;
         if (timed) read_ns += iter__now_ns() - from;
         n_timed += timed;
-        iter__rows_make(loader, worker, batch, row, n);
+        loader->io.calls->make_rows(loader, worker, batch, row, n);
         chunk->n_made += n;
     }
     iter__in_callback_of = outer;
@@ -464,7 +464,7 @@ static int put_back(iter_loader *loader, iter__worker *worker, iter__chunk *chun
     const bool dropped = chunk->batch->dropped;
     atomic_store_explicit(&chunk->state, dropped ? CHUNK_DONE : CHUNK_NEW, memory_order_release);
     pthread_mutex_unlock(&loader->lock);
-    if (dropped) iter__chunk_done(loader, worker, chunk->batch, 1);
+    if (dropped) loader->io.calls->end_chunks(loader, worker, chunk->batch, 1);
     return dropped ? 0 : -1;
 }
 

@@ -99,6 +99,14 @@ static iter_status open_for_large(iter_loader *loader, iter_source_config *confi
     return open_ring_or_pread(loader, config, want_ring, err);
 }
 
+/* ---- Plan ------------------------------------------------------------------------------------ */
+
+iter_status iter__loader_plan(iter_loader *loader, iter_error *err) {
+    ITER_TRY(iter__plan_make(&loader->plan, loader->dataset, loader->resident, loader->chain,
+                             loader->opt.batch_size, loader->opt.collate != NULL, err));
+    return loader->memory == ITER_MEMORY_DEVICE ? iter__device_rows_plan(loader, err) : ITER_OK;
+}
+
 /* ---- In memory ------------------------------------------------------------------------------- */
 
 /* From files in memory to a plan over them: rows that lie as arrays need no bytes any more. */
@@ -263,8 +271,15 @@ static iter_status make_arena(iter_loader *loader, iter_error *err) {
     return iter__fail(err, ITER_ENOMEM, "no memory for an arena of %zu bytes", io->arena_bytes);
 }
 
+static const iter__reading_calls reading_calls = {
+    .make_rows = iter__rows_make,
+    .end_chunks = iter__chunk_done,
+    .sample_at = iter__sampler_index,
+};
+
 iter_status iter__bytes_open(iter_loader *loader, iter_error *err) {
     iter__io *io = &loader->io;
+    io->calls = &reading_calls;
     const iter__layout *layout = &loader->layout;
     ITER_TRY(make_arena(loader, err));
     iter_source_config config = config_of(loader);

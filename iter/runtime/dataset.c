@@ -55,6 +55,14 @@ void iter__dataset_adopt(iter_dataset *dataset) {
     }
 }
 
+void iter__preload_free(iter__preload *made) {
+    if (made->shared.memory)
+        iter__shared_close(&made->shared);
+    else
+        iter__unmap(made->memory, made->bytes);
+    iter__free(made->object_base);
+}
+
 static void dataset_free(iter_dataset *dataset) {
     if (dataset->format) {
         iter__options_free(&dataset->format->base, dataset->options);

@@ -158,3 +158,13 @@ void iter__failures_book(iter_loader *loader, const iter_batch *batch) {
         }
     }
 }
+
+/* ---- What was asked for and is not used --------------------------------------------------------- */
+
+void iter__fallback(iter_loader *loader, const char *text) {
+    for (int32_t i = 0; i < loader->n_fallbacks; i++) {
+        if (strcmp(loader->fallbacks[i], text) == 0) return;
+    }
+    if (loader->n_fallbacks == ITER_STATS_FALLBACKS) return;
+    iter_text_escape(text, loader->fallbacks[loader->n_fallbacks++], sizeof(loader->fallbacks[0]));
+}

@@ -28,14 +28,6 @@ iter_status iter__check_call(iter_loader *loader, iter_error *err) {
     return ITER_OK;
 }
 
-void iter__fallback(iter_loader *loader, const char *text) {
-    for (int32_t i = 0; i < loader->n_fallbacks; i++) {
-        if (strcmp(loader->fallbacks[i], text) == 0) return;
-    }
-    if (loader->n_fallbacks == ITER_STATS_FALLBACKS) return;
-    iter_text_escape(text, loader->fallbacks[loader->n_fallbacks++], sizeof(loader->fallbacks[0]));
-}
-
 /* ---- next ------------------------------------------------------------------------------------ */
 
 /* How long one call of next() may take. */

@@ -262,18 +262,12 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
 
 /* ---- Plan ------------------------------------------------------------------------------------ */
 
-iter_status iter__loader_plan(iter_loader *loader, iter_error *err) {
-    ITER_TRY(iter__plan_make(&loader->plan, loader->dataset, loader->resident, loader->chain,
-                             loader->opt.batch_size, loader->opt.collate != NULL, err));
-    return loader->memory == ITER_MEMORY_DEVICE ? iter__device_rows_plan(loader, err) : ITER_OK;
-}
-
 /* Where rows come from a resident set: puts it on the device, or does without, if it may. */
 static iter_status make_set(iter_loader *loader, iter_error *err) {
     iter_error why = {.status = ITER_OK};
     char text[160];
     if (!loader->plan.has_set) return ITER_OK;
-    const iter_status status = iter__resident_upload(loader, &why);
+    const iter_status status = iter__resident_upload(loader, iter__loader_once, &why);
     if (status == ITER_OK) return ITER_OK;
     if (loader->opt.memory.resident == ITER_RESIDENT_YES) {
         if (err) *err = why;
@@ -334,43 +328,6 @@ static iter_status init_locks(iter_loader *loader, iter_error *err) {
     loader->alive = alive;
     *loader->alive = 1;
     return ITER_OK;
-}
-
-void iter__loader_free(iter_loader *loader) {
-    if (loader->device.handle && iter__device_slots_settle(loader, NULL) < 0)
-        return; /* left to whoever still reads it, on purpose */
-    const int32_t n = loader->n_workers > 0 ? loader->n_workers : 1;
-    if (loader->workers && loader->n_workers == 0) iter__worker_end(&loader->workers[0]);
-    for (int32_t i = 0; loader->workers && i < n; i++) {
-        if (loader->workers[i].loader) iter__worker_stop(&loader->workers[i]);
-    }
-    iter__free(loader->workers);
-    iter__free(loader->stages);
-    iter__bytes_close(loader);
-    iter__device_slots_free(loader);
-    iter__batches_free(loader);
-    iter__free(loader->queue);
-    iter__free(loader->failures);
-    iter__plan_free(&loader->plan);
-    if (loader->sampler_open && loader->sampler->close)
-        loader->sampler->close(loader->sampler_state);
-    if (loader->sampler && loader->sampler_options)
-        iter__options_free(&loader->sampler->base, loader->sampler_options);
-    iter__free(loader->sampler_options);
-    iter__free(loader->sampler_state);
-    iter__free(loader->opener.drawn);
-    iter__free(loader->subset);
-    if (loader->alive) munmap(loader->alive, (size_t)sysconf(_SC_PAGESIZE));
-    pthread_mutex_destroy(&loader->lock);
-    pthread_mutex_destroy(&loader->io.lock);
-    pthread_mutex_destroy(&loader->opener.sampler_lock);
-    pthread_cond_destroy(&loader->left);
-    pthread_mutex_destroy(&loader->watch.lock);
-    pthread_cond_destroy(&loader->watch.changed);
-    iter_chain_unref(loader->chain);
-    iter_dataset_unref(loader->dataset);
-    iter__free(loader);
-    iter__profile_memory();
 }
 
 /* Under which name the profiler has the making of chunks: the stage that leads. */

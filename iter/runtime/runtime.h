@@ -262,7 +262,20 @@ typedef struct iter__region {
     bool done;
 } iter__region;
 
+/* What reading asks of the runtime: by a table, so that the room does not link back to it. */
+typedef struct iter__reading_calls {
+    /* Makes rows [first, first + n) of a claimed chunk, whose bytes are here. */
+    void (*make_rows)(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
+                      uint32_t n);
+    /* Chunks of the batch ended without being made, because it was dropped. */
+    void (*end_chunks)(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t n);
+    /* Which samples stand at these positions; see iter__sampler_index(). */
+    iter_status (*sample_at)(iter_loader *loader, uint32_t epoch, uint64_t position, uint32_t n,
+                             uint64_t *out, bool may_wait, iter_error *err);
+} iter__reading_calls;
+
 typedef struct iter__io {
+    const iter__reading_calls *calls;
     const iter_source_ops *ops; /* NULL = nothing is read */
     void *state;
     bool async; /* reads are queued and reaped */
@@ -549,9 +562,11 @@ bool iter__device_rows_span(const iter_batch *batch, const iter__field_plan *fie
 iter_status iter__device_rows_launch(iter_loader *loader, const iter_batch *batch,
                                      iter__device_address twin, iter_error *err);
 
-/* resident.c. upload: makes loader.device.set, for fields whose way is SET or GATHER; on an error
+/* resident.c. upload: `open` makes the loader that reads the rows. Makes loader.device.set, for fields whose way is SET or GATHER; on an error
  * there is none. fail: rows of samples that could not be read fail as they did then. */
-iter_status iter__resident_upload(iter_loader *loader, iter_error *err);
+typedef iter_status iter__loader_open(iter_dataset *dataset, const iter_loader_options *options,
+                                      iter_loader **out, iter_error *err);
+iter_status iter__resident_upload(iter_loader *loader, iter__loader_open *open, iter_error *err);
 void iter__resident_fail(iter_loader *loader, iter_batch *batch, uint32_t first, uint32_t n);
 void iter__resident_free(iter_loader *loader);
 
@@ -622,6 +637,7 @@ void iter__chunk_done(iter_loader *loader, iter__worker *worker, iter_batch *bat
 /* Tells the profiler that rows of a chunk were made, and whether they were the last ones. */
 void iter__profile_chunk(const iter__chunk *chunk, uint32_t n_rows, bool ends, int64_t start,
                          int64_t end);
+void iter__profile_batch(const iter_batch *batch, int64_t start, int64_t end);
 iter_status iter__worker_start(iter__worker *worker,
                                iter_error *err); /* memory, transforms, decoders */
 void iter__worker_stop(iter__worker *worker);
@@ -672,7 +688,9 @@ void iter__activity_row(iter__worker *worker, int32_t stage, const iter_batch *b
  * the format, which may hang: not under a lock. */
 bool iter__where(const iter_loader *loader, uint64_t index, char *file, size_t capacity,
                  uint64_t *out_offset);
-/* What keeps the batch that next() waits for, as the message says too. loader.lock held. */
+/* As much of a path's end as fits, escaped. */
+void iter__path_shown(char *out, size_t capacity, const char *path);
+/* stall.c. What keeps the batch that next() waits for, and a message that says so. loader.lock held. */
 void iter__stall_find(iter_loader *loader, int64_t waited_ns, iter_stall *out);
 
 /* watch.c */
@@ -728,14 +746,14 @@ iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_s
 iter_status iter__workers_make(iter_loader *loader, iter_error *err); /* their memory and states */
 iter_status iter__workers_run(iter_loader *loader, iter_error *err);  /* their threads */
 
-/* bytes.c. choose: loads the set or not, and says what the layout is made of. open: the source, and what
+/* bytes.c. plan: makes loader.plan, which depends on what lies in memory. choose: loads the set or not, and says what the layout is made of. open: the source, and what
  * it reads into, by the layout. */
+iter_status iter__loader_plan(iter_loader *loader, iter_error *err);
 iter_status iter__bytes_choose(iter_loader *loader, iter__layout_in *out, iter_error *err);
 iter_status iter__bytes_open(iter_loader *loader, iter_error *err);
 void iter__bytes_close(iter_loader *loader);
 
 /* make.c */
-iter_status iter__loader_plan(iter_loader *loader, iter_error *err); /* makes loader.plan */
 void iter__loader_free(iter_loader *loader);
 /* A loader of all rows as they come, in order, which keeps nothing in memory. */
 iter_status iter__loader_once(iter_dataset *dataset, const iter_loader_options *options,

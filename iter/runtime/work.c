@@ -13,8 +13,6 @@
  * call. */
 #define STAGING_BYTES ((size_t)48 << 10)
 
-_Thread_local const iter_loader *iter__in_callback_of;
-
 /* ---- Behind the last chunk ------------------------------------------------------------------- */
 
 static void copy_lengths(const iter_loader *loader, iter_batch *batch) {
@@ -97,32 +95,6 @@ static void publish(iter_loader *loader, iter_batch *batch) {
     if (wakes) iter__event_wake(&loader->ready, 1);
 }
 
-/* Whether arrows go from chunks to their batch: not where it is plain to see. */
-static bool shows_chunks(const iter_batch *batch) {
-    return atomic_load_explicit(&batch->n_chunks, memory_order_relaxed) > 1 ||
-           batch->chunks[0].n_reads > 0;
-}
-
-static void profile_batch(const iter_batch *batch, int64_t start, int64_t end) {
-    iter__profile_record record = iter__profile_span(batch, PROFILE_BATCH, start, end);
-    record.chunk = atomic_load_explicit(&batch->n_chunks, memory_order_relaxed);
-    record.flows = shows_chunks(batch) ? FLOW_TO_BATCH : 0;
-    iter__profile_put(&record);
-}
-
-void iter__profile_chunk(const iter__chunk *chunk, uint32_t n_rows, bool ends, int64_t start,
-                         int64_t end) {
-    const iter_batch *batch = chunk->batch;
-    iter__profile_record record = iter__profile_span(batch, batch->loader->stage_name, start, end);
-    record.chunk = (uint32_t)(chunk - batch->chunks);
-    if (ends) {
-        record.flows =
-            (shows_chunks(batch) ? FLOW_TO_BATCH : 0) | (chunk->n_reads > 0 ? FLOW_FROM_READ : 0);
-    }
-    record.value = n_rows;
-    iter__profile_put(&record);
-}
-
 void iter__chunk_done(iter_loader *loader, iter__worker *worker, iter_batch *batch,
                       uint32_t n_chunks) {
     /* acq_rel: who ends the batch has seen every row of it. */
@@ -141,7 +113,7 @@ void iter__chunk_done(iter_loader *loader, iter__worker *worker, iter_batch *bat
         const int64_t end = iter__now_ns();
         atomic_fetch_add_explicit(&loader->batch_ns, (unsigned long long)(end - start),
                                   memory_order_relaxed);
-        if (iter__profiling()) profile_batch(batch, start, end);
+        if (iter__profiling()) iter__profile_batch(batch, start, end);
     }
     publish(loader, batch);
 }
