@@ -86,7 +86,7 @@ static iter_status choose_finishes(iter_loader *loader, iter_error *err) {
 /* What stands against a set as a whole; NULL = nothing. */
 static const char *set_obstacle(const iter_loader *loader) {
     const iter_dataset *dataset = loader->dataset;
-    if (loader->order->is_stream) return "the number of samples is not known";
+    if (loader->sampling.order->is_stream) return "the number of samples is not known";
     if (dataset->ops) return "rows come from the program's get(), which may answer otherwise later";
     if (dataset->format && dataset->format->get && !iter__description_keeps(&dataset->desc))
         return "the format makes rows anew each time";
@@ -203,7 +203,7 @@ static iter_status do_without_kernels(iter_loader *loader, const iter_error *why
     iter__fallback(loader, text);
     loader->device.no_kernels = loader->device.set.is_off = true;
     iter__plan_free(&loader->plan);
-    return iter__plan_make(&loader->plan, loader->dataset, loader->resident, loader->chain,
+    return iter__plan_make(&loader->plan, loader->dataset, loader->loaded.resident, loader->chain,
                            loader->opt.batch_size, loader->opt.collate != NULL, err);
 }
 

@@ -47,7 +47,7 @@ static iter_status do_without(iter_loader *loader, const iter_error *why) {
     snprintf(text, sizeof(text), "memory: %.110s; batches are not page-locked", why->message);
     iter__fallback(loader, text);
     iter__device_slots_free(loader);
-    loader->memory = ITER_MEMORY_HOST;
+    loader->slots.kind = ITER_MEMORY_HOST;
     return ITER_OK;
 }
 
@@ -57,7 +57,7 @@ static bool is_auto(const iter_loader *loader) {
 
 iter_status iter__device_slots_open(iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
-    loader->memory = ITER_MEMORY_HOST;
+    loader->slots.kind = ITER_MEMORY_HOST;
     if (opt->memory.kind != ITER_MEMORY_DEVICE &&
         (opt->memory.finish == ITER_FINISH_DEVICE || opt->memory.resident == ITER_RESIDENT_YES))
         return iter__fail(err, ITER_EINVAL, "options: %s needs memory = ITER_MEMORY_DEVICE",
@@ -72,24 +72,25 @@ iter_status iter__device_slots_open(iter_loader *loader, iter_error *err) {
         return iter__fail_in(err, status, "memory: %s",
                              opt->memory.kind == ITER_MEMORY_DEVICE ? "device" : "pinned");
     }
-    loader->memory = is_auto(loader) ? ITER_MEMORY_PINNED : opt->memory.kind;
+    loader->slots.kind = is_auto(loader) ? ITER_MEMORY_PINNED : opt->memory.kind;
     return ITER_OK;
 }
 
 iter_status iter__device_slots_pin(iter_loader *loader, iter_error *err) {
     iter__loader_device *device = &loader->device;
-    if (!loader->slots_bytes) return ITER_OK;
+    if (!loader->slots.bytes) return ITER_OK;
     iter_error why = {.status = ITER_OK};
     const iter_status status =
-        iter__device_pin(device->handle, loader->slots, loader->slots_bytes, &why);
+        iter__device_pin(device->handle, loader->slots.memory, loader->slots.bytes, &why);
     if (status == ITER_OK) {
         device->pinned = true;
-        iter__alloc_book(ITER_ALLOC_HOST, -(long long)loader->slots_bytes);
-        iter__alloc_book(ITER_ALLOC_PINNED, (long long)loader->slots_bytes);
+        iter__alloc_book(ITER_ALLOC_HOST, -(long long)loader->slots.bytes);
+        iter__alloc_book(ITER_ALLOC_PINNED, (long long)loader->slots.bytes);
         return ITER_OK;
     }
     if (is_auto(loader)) return do_without(loader, &why);
-    if (loader->memory == ITER_MEMORY_DEVICE) { /* the driver copies from any memory, only slower */
+    if (loader->slots.kind ==
+        ITER_MEMORY_DEVICE) { /* the driver copies from any memory, only slower */
         char text[160];
         snprintf(text, sizeof(text), "slots are not page-locked: %.120s", why.message);
         iter__fallback(loader, text);
@@ -103,13 +104,13 @@ iter_status iter__device_slots_pin(iter_loader *loader, iter_error *err) {
 static iter_status make_events(iter_loader *loader, iter_error *err) {
     iter__loader_device *device = &loader->device;
     for (uint32_t i = 0; i < loader->layout.n_slots; i++) {
-        iter__slot_device *slot = &loader->batches[i].device;
+        iter__slot_device *slot = &loader->slots.batches[i].device;
         for (int s = 0; s < ITER_STREAMS_MAX; s++)
             ITER_TRY(iter__device_event_new(device->handle, &slot->released[s], err));
-        if (loader->memory == ITER_MEMORY_DEVICE)
+        if (loader->slots.kind == ITER_MEMORY_DEVICE)
             ITER_TRY(iter__device_event_new(device->handle, &slot->arrived, err));
     }
-    if (loader->memory != ITER_MEMORY_DEVICE) return ITER_OK;
+    if (loader->slots.kind != ITER_MEMORY_DEVICE) return ITER_OK;
     return iter__device_event_new(device->handle, &device->last, err);
 }
 
@@ -119,7 +120,7 @@ static iter_status make_twins(iter_loader *loader, iter_error *err) {
     iter_tensor *tensors = iter__alloc(loader->layout.n_slots * n_fields, sizeof(*tensors));
     if (!tensors) return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
     for (uint32_t i = 0; i < loader->layout.n_slots; i++)
-        loader->batches[i].device.tensors = tensors + i * n_fields;
+        loader->slots.batches[i].device.tensors = tensors + i * n_fields;
     const size_t bytes = loader->plan.device_slot_bytes * loader->layout.n_slots;
     const iter_status status =
         iter__device_alloc(device->handle, bytes ? bytes : 1, &device->twins, err);
@@ -138,7 +139,7 @@ iter_status iter__device_slots_make(iter_loader *loader, iter_error *err) {
     iter_error why = {.status = ITER_OK};
     iter_status status = make_events(loader, &why);
     if (status < 0 && is_auto(loader)) return do_without(loader, &why);
-    if (status == ITER_OK && loader->memory == ITER_MEMORY_DEVICE)
+    if (status == ITER_OK && loader->slots.kind == ITER_MEMORY_DEVICE)
         status = make_twins(loader, &why);
     if (status < 0 && err) *err = why;
     return status;
@@ -146,8 +147,8 @@ iter_status iter__device_slots_make(iter_loader *loader, iter_error *err) {
 
 static void free_events(iter_loader *loader) {
     iter__loader_device *device = &loader->device;
-    for (uint32_t i = 0; loader->batches && i < loader->layout.n_slots; i++) {
-        iter__slot_device *slot = &loader->batches[i].device;
+    for (uint32_t i = 0; loader->slots.batches && i < loader->layout.n_slots; i++) {
+        iter__slot_device *slot = &loader->slots.batches[i].device;
         for (int s = 0; s < ITER_STREAMS_MAX; s++) {
             if (slot->released[s]) iter__device_event_free(device->handle, slot->released[s]);
         }
@@ -167,9 +168,9 @@ void iter__device_slots_free(iter_loader *loader) {
     if (device->twins) iter__device_free(device->handle, device->twins);
     iter__alloc_book(ITER_ALLOC_DEVICE, -(long long)device->twin_bytes);
     if (device->pinned) {
-        iter__device_unpin(device->handle, loader->slots);
-        iter__alloc_book(ITER_ALLOC_PINNED, -(long long)loader->slots_bytes);
-        iter__alloc_book(ITER_ALLOC_HOST, (long long)loader->slots_bytes);
+        iter__device_unpin(device->handle, loader->slots.memory);
+        iter__alloc_book(ITER_ALLOC_PINNED, -(long long)loader->slots.bytes);
+        iter__alloc_book(ITER_ALLOC_HOST, (long long)loader->slots.bytes);
     }
     iter__device_close(device->handle);
     device->handle = NULL;
@@ -276,9 +277,9 @@ static iter_status copy_parts(iter_loader *loader, iter_batch *batch, iter_error
 
 /* next() answers with this from now on. loader.lock held. */
 static void lose(iter_loader *loader, const iter_error *error) {
-    if (loader->broken) return;
-    loader->broken = true;
-    loader->broken_error = *error;
+    if (loader->ending.broken) return;
+    loader->ending.broken = true;
+    loader->ending.broken_error = *error;
     iter__event_wake(&loader->ready, ITER_WAKE_ALL);
 }
 
@@ -352,9 +353,9 @@ void iter__slot_put_released(iter_loader *loader, iter_batch *batch) {
 
 static void put_free(iter_loader *loader, iter_batch *batch) {
     batch->state = BATCH_FREE;
-    batch->next_free = loader->free_list;
-    loader->free_list = batch;
-    loader->n_free++;
+    batch->next_free = loader->queue.free_list;
+    loader->queue.free_list = batch;
+    loader->queue.n_free++;
 }
 
 bool iter__slots_reclaim(iter_loader *loader) {
@@ -388,7 +389,7 @@ bool iter__slots_reclaim(iter_loader *loader) {
         next = batch->next_free;
         iter__slot_put_released(loader, batch);
     }
-    return loader->free_list != NULL;
+    return loader->queue.free_list != NULL;
 }
 
 void iter__slots_await(iter_loader *loader, int64_t timeout_ns) {
@@ -396,17 +397,18 @@ void iter__slots_await(iter_loader *loader, int64_t timeout_ns) {
     loader->device.awaited = true;
     for (;;) {
         const unsigned seen = iter__event_look(&loader->work);
-        if (iter__slots_reclaim(loader) || loader->broken || iter__is_canceled(loader)) break;
+        if (iter__slots_reclaim(loader) || loader->ending.broken || iter__is_canceled(loader))
+            break;
         const int64_t waited = iter__now_ns() - start;
         if (timeout_ns >= 0 && waited >= timeout_ns) break;
         int64_t nap = waited / 8 < NAP_LEAST_NS ? NAP_LEAST_NS : waited / 8;
         if (nap > NAP_MOST_NS) nap = NAP_MOST_NS;
         if (timeout_ns >= 0 && nap > timeout_ns - waited) nap = timeout_ns - waited;
-        loader->sleepers++;
+        loader->workers.sleepers++;
         pthread_mutex_unlock(&loader->lock);
         iter__event_wait(&loader->work, seen, iter__now_ns() + nap);
         pthread_mutex_lock(&loader->lock);
-        loader->sleepers--;
+        loader->workers.sleepers--;
         if (iter__event_look(&loader->work) != seen) break;
     }
     loader->device.awaited = false;

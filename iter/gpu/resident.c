@@ -250,8 +250,8 @@ iter_status iter__resident_upload(iter_loader *loader, iter__loader_open *open, 
     if (status == ITER_OK) status = send_all(&up, err);
     for (int i = 0; up.from && i < ITER_PATH_COUNT; i++) {
         atomic_fetch_add_explicit(
-            &loader->io.path_bytes[i],
-            atomic_load_explicit(&up.from->io.path_bytes[i], memory_order_relaxed),
+            &loader->reading.path_bytes[i],
+            atomic_load_explicit(&up.from->reading.path_bytes[i], memory_order_relaxed),
             memory_order_relaxed);
     }
     if (status < 0) iter__resident_free(loader); /* waits for copies under way, whatever of */

@@ -68,7 +68,7 @@ static uint64_t round_up(uint64_t bytes) {
  * pure function of the sample. */
 static window window_of(const iter_loader *loader, uint64_t index, int32_t e,
                         const iter_extent *extent) {
-    const iter__frames *frames = loader->io.frames;
+    const iter__frames *frames = loader->reading.frames;
     const iter_dataset *dataset = loader->dataset;
     const uint64_t n = dataset->desc.n_samples, in_block = index % frames->cut->block_rows;
     const uint64_t first = index - in_block % frames->cut->piece_rows;
@@ -96,7 +96,7 @@ static window window_of(const iter_loader *loader, uint64_t index, int32_t e,
     return out;
 }
 
-/* ---- Frames: with io.lock held --------------------------------------------------------------- */
+/* ---- Frames: with reading.lock held --------------------------------------------------------------- */
 
 static uint64_t id_of(const window *w) {
     return ((w->object << 40 ^ w->start / BLOCK << 12 ^ w->bytes / BLOCK) * 0x9e3779b97f4a7c15u) |
@@ -117,7 +117,7 @@ static iter__frame *find(iter__frames *frames, const window *w) {
 /* Begins to read a window into the spent frame that was not used for the longest time, or, where
  * it is wanted now, into any such that is not in use; NULL where there is none. */
 static iter__frame *load(iter_loader *loader, const window *w, bool ahead) {
-    iter__io *io = &loader->io;
+    iter__reading *io = &loader->reading;
     iter__frames *frames = io->frames;
     iter__frame *frame = NULL;
     bool spent = false;
@@ -141,7 +141,7 @@ static iter__frame *load(iter_loader *loader, const window *w, bool ahead) {
                                 .n_parts = 1,
                                 .size = w->bytes};
     atomic_fetch_add(&io->pending, 1);
-    iter__io_queue(io, &frame->r);
+    iter__reading_queue(io, &frame->r);
     return frame;
 }
 
@@ -149,7 +149,7 @@ static iter__frame *load(iter_loader *loader, const window *w, bool ahead) {
  * no frame is free for it. */
 static iter__frame *frame_of(iter_loader *loader, const window *w, uint64_t epoch,
                              uint64_t position, bool ahead) {
-    iter__frames *frames = loader->io.frames;
+    iter__frames *frames = loader->reading.frames;
     iter__frame *frame = find(frames, w);
     if (!frame) {
         frame = load(loader, w, ahead);
@@ -230,7 +230,7 @@ static bool take_frames(iter_loader *loader, iter__chunk *chunk) {
 }
 
 int iter__frames_issue(iter_loader *loader, iter__chunk *chunk) {
-    iter__io *io = &loader->io;
+    iter__reading *io = &loader->reading;
     iter_batch *batch = chunk->batch;
     const size_t first = (size_t)chunk->first * (size_t)loader->dataset->desc.n_extents;
     const uint32_t n = chunk->n * (uint32_t)loader->dataset->desc.n_extents;
@@ -238,7 +238,7 @@ int iter__frames_issue(iter_loader *loader, iter__chunk *chunk) {
     atomic_store(&chunk->reads_left, 1);
     pthread_mutex_lock(&io->lock);
     if (!take_frames(loader, chunk)) {
-        iter__io_pump(io);
+        iter__reading_pump(io);
         pthread_mutex_unlock(&io->lock);
         return -1;
     }
@@ -254,7 +254,7 @@ int iter__frames_issue(iter_loader *loader, iter__chunk *chunk) {
         atomic_fetch_add(&chunk->reads_left, 1);
     }
     chunk->region = 1;
-    iter__io_pump(io);
+    iter__reading_pump(io);
     pthread_mutex_unlock(&io->lock);
     /* release: as in reads.c. */
     atomic_store_explicit(&chunk->state, CHUNK_WAITING, memory_order_release);
@@ -268,7 +268,7 @@ void iter__frames_release(iter_loader *loader, iter__chunk *chunk) {
 }
 
 iter__chunk_read *iter__frame_loaded(iter_loader *loader, iter__chunk_read *r) {
-    iter__io *io = &loader->io;
+    iter__reading *io = &loader->reading;
     iter__frame *frame = r->frame;
     const iter_read *read = &frame->r.read;
     iter__chunk_read *waiters = frame->waiters;
@@ -292,7 +292,7 @@ bool iter__frames_awaited(iter_loader *loader, const iter__chunk *chunk, iter__c
     const uint32_t n_extents = (uint32_t)loader->dataset->desc.n_extents;
     iter__chunk_read *nodes = chunk->batch->reads + (size_t)chunk->first * n_extents;
     bool found = false;
-    pthread_mutex_lock(&loader->io.lock);
+    pthread_mutex_lock(&loader->reading.lock);
     for (uint32_t i = 0; i < chunk->n * n_extents && !found; i++) {
         const iter__frame *frame = nodes[i].frame;
         found = frame && frame->loading;
@@ -303,7 +303,7 @@ bool iter__frames_awaited(iter_loader *loader, const iter__chunk *chunk, iter__c
         out->sample = nodes[i].sample;
         *out_issued_ns = frame->issued_ns;
     }
-    pthread_mutex_unlock(&loader->io.lock);
+    pthread_mutex_unlock(&loader->reading.lock);
     return found;
 }
 
@@ -326,7 +326,7 @@ typedef struct ahead {
 
 /* Which rows come next, at most STEP; n = 0: none until the opener is further. */
 static void next_ahead(iter_loader *loader, ahead *out) {
-    iter__frames *frames = loader->io.frames;
+    iter__frames *frames = loader->reading.frames;
     pthread_mutex_lock(&loader->lock);
     const uint64_t at = opener_row(loader), until = at + frames->cut->ahead_rows;
     pthread_mutex_unlock(&loader->lock);
@@ -339,8 +339,8 @@ static void next_ahead(iter_loader *loader, ahead *out) {
     const bool past = epoch > UINT32_MAX || (loader->opt.epochs && epoch >= loader->opt.epochs);
     const bool held = from == frames->held_from && at == frames->held_at;
     if (past || held || iter__is_canceled(loader)) n = 0;
-    if (n && loader->io.calls->sample_at(loader, (uint32_t)epoch, position, (uint32_t)n,
-                                         out->indices, false, NULL) != ITER_OK)
+    if (n && loader->reading.calls->sample_at(loader, (uint32_t)epoch, position, (uint32_t)n,
+                                              out->indices, false, NULL) != ITER_OK)
         n = 0;
     out->from = from;
     out->at = at;
@@ -364,11 +364,11 @@ static void locate_ahead(const iter_loader *loader, ahead *a) {
     }
 }
 
-/* Reads ahead for these samples; how many found a frame. io.lock held. */
+/* Reads ahead for these samples; how many found a frame. reading.lock held. */
 static uint64_t load_ahead(iter_loader *loader, const ahead *a) {
     const uint64_t n_extents = (uint64_t)loader->dataset->desc.n_extents;
     const uint64_t epoch = a->from / loader->cut.n, position = a->from % loader->cut.n;
-    for (uint64_t i = 0; i < a->n && !loader->io.canceled; i++) {
+    for (uint64_t i = 0; i < a->n && !loader->reading.canceled; i++) {
         for (uint64_t e = 0; e < n_extents; e++) {
             if (!frame_of(loader, &a->windows[i * n_extents + e], epoch, position + i, true))
                 return i;
@@ -378,7 +378,7 @@ static uint64_t load_ahead(iter_loader *loader, const ahead *a) {
 }
 
 void iter__frames_read_ahead(iter_loader *loader) {
-    iter__io *io = &loader->io;
+    iter__reading *io = &loader->reading;
     iter__frames *frames = io->frames;
     bool expected = false;
     if (!frames->cut->ahead_rows ||
@@ -397,7 +397,7 @@ void iter__frames_read_ahead(iter_loader *loader) {
         frames->at = a.at;
         frames->spent = a.at > open_rows ? a.at - open_rows : 0;
         done = load_ahead(loader, &a);
-        iter__io_pump(io);
+        iter__reading_pump(io);
         pthread_mutex_unlock(&io->lock);
         if (done < a.n) {
             frames->held_from = a.from + done;
@@ -415,7 +415,7 @@ size_t iter__frames_books_bytes(uint32_t n) {
 }
 
 iter_status iter__frames_make(iter_loader *loader, iter_error *err) {
-    iter__io *io = &loader->io;
+    iter__reading *io = &loader->reading;
     const iter__frames_layout *cut = &loader->layout.frames;
     if (cut->n == 0) return ITER_OK;
     iter__frames *frames = iter__alloc(1, iter__frames_books_bytes(cut->n));

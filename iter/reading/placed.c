@@ -86,7 +86,7 @@ uint32_t iter__placed_run(iter_loader *loader, iter__worker *worker, iter_batch 
         n++;
     if (n == 0) return 0;
     if (parts[read.n_parts - 1].size == 0) read.n_parts--; /* nothing lies behind the last row */
-    if (!iter__io_try(&loader->io, &read)) return 0;
+    if (!iter__reading_try(&loader->reading, &read)) return 0;
     path_bytes[read.path] += read.done;
     size_t here = 0, offset, bytes;
     for (uint32_t i = 0; i < n; i++) {

@@ -150,7 +150,7 @@ static const iter_source_ops pool_ops = {
 /* ---- Making and stopping --------------------------------------------------------------------- */
 
 iter_status iter__pool_make(iter_loader *loader, uint32_t depth, iter_error *err) {
-    iter__io *io = &loader->io;
+    iter__reading *io = &loader->reading;
     iter__pool *pool = iter__alloc(1, sizeof(*pool));
     if (!pool) return iter__fail(err, ITER_ENOMEM, "pread: out of memory");
     pool->inner = io->ops;
@@ -185,7 +185,7 @@ iter_status iter__pool_make(iter_loader *loader, uint32_t depth, iter_error *err
     return ITER_OK;
 }
 
-void iter__pool_free(iter__io *io) {
+void iter__pool_free(iter__reading *io) {
     iter__pool *pool = io->pool;
     if (!pool) return;
     pthread_mutex_lock(&pool->lock);

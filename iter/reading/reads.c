@@ -31,7 +31,7 @@
 #define LOST_TRIES    8
 #define TIMED_RUNS    8
 
-/* ---- Arena: with io.lock held ---------------------------------------------------------------- */
+/* ---- Arena: with reading.lock held ---------------------------------------------------------------- */
 
 static size_t whole_blocks(size_t bytes) {
     return (bytes + REGION_ALIGN - 1) & ~(size_t)(REGION_ALIGN - 1);
@@ -41,7 +41,7 @@ static size_t whole_blocks(size_t bytes) {
  * them as it does in the file. */
 
 /* Space for `bytes`, or false. */
-static bool region_take(iter__io *io, size_t bytes, uint64_t *out_region, uint8_t **out_data) {
+static bool region_take(iter__reading *io, size_t bytes, uint64_t *out_region, uint8_t **out_data) {
     const size_t need = whole_blocks(bytes);
     if (io->region_next - io->region_first == io->n_regions) return false;
     size_t at = io->arena_head;
@@ -66,8 +66,8 @@ static bool region_take(iter__io *io, size_t bytes, uint64_t *out_region, uint8_
     return true;
 }
 
-void iter__io_release(iter_loader *loader, iter__chunk *chunk) {
-    iter__io *io = &loader->io;
+void iter__reading_release(iter_loader *loader, iter__chunk *chunk) {
+    iter__reading *io = &loader->reading;
     if (!chunk->region) return;
     pthread_mutex_lock(&io->lock);
     atomic_fetch_add_explicit(&io->releases, 1, memory_order_relaxed);
@@ -84,11 +84,11 @@ void iter__io_release(iter_loader *loader, iter__chunk *chunk) {
     chunk->region = 0;
 }
 
-/* ---- Submission: with io.lock held ----------------------------------------------------------- */
+/* ---- Submission: with reading.lock held ----------------------------------------------------------- */
 
 /* Submits from the backlog as far as the source takes it. What a commit left behind is committed again
  * the next time: the kernel may lack memory for a moment. */
-void iter__io_pump(iter__io *io) {
+void iter__reading_pump(iter__reading *io) {
     while (io->backlog) {
         iter__chunk_read *r = io->backlog;
         if (io->ops->submit(io->state, &r->read) == ITER_AGAIN) break;
@@ -98,7 +98,7 @@ void iter__io_pump(iter__io *io) {
     if (io->unsent) io->unsent = io->ops->commit(io->state) != ITER_OK;
 }
 
-void iter__io_queue(iter__io *io, iter__chunk_read *r) {
+void iter__reading_queue(iter__reading *io, iter__chunk_read *r) {
     r->next = NULL;
     if (io->backlog) {
         io->backlog_last->next = r;
@@ -125,7 +125,7 @@ static void mark_missing(iter_loader *loader, iter_batch *batch, const iter_read
 
 /* Takes one completed read into the books; true when it was its chunk's last. */
 static bool complete(iter_loader *loader, iter__chunk_read *r) {
-    iter__io *io = &loader->io;
+    iter__reading *io = &loader->reading;
     atomic_fetch_add_explicit(&io->path_bytes[r->read.path], r->read.done, memory_order_relaxed);
     mark_missing(loader, r->chunk->batch, &r->read, r->first_row, r->n_rows, r->extent);
     atomic_store_explicit(&r->completed, true, memory_order_relaxed);
@@ -155,16 +155,16 @@ static void bytes_are_there(iter_loader *loader, iter__worker *worker, iter__chu
     pthread_mutex_lock(&loader->lock);
     const bool dropped = chunk->batch->dropped;
     atomic_store_explicit(&chunk->state, dropped ? CHUNK_DONE : CHUNK_READY, memory_order_release);
-    if (!dropped && loader->sleepers) iter__event_wake(&loader->work, 1);
+    if (!dropped && loader->workers.sleepers) iter__event_wake(&loader->work, 1);
     pthread_mutex_unlock(&loader->lock);
     if (!dropped) return;
-    iter__io_release(loader, chunk);
-    loader->io.calls->end_chunks(loader, worker, chunk->batch, 1);
+    iter__reading_release(loader, chunk);
+    loader->reading.calls->end_chunks(loader, worker, chunk->batch, 1);
 }
 
-/* Reaps with io.lock held, then books outside it. Returns reads reaped. */
+/* Reaps with reading.lock held, then books outside it. Returns reads reaped. */
 static int32_t reap(iter_loader *loader, iter__worker *worker) {
-    iter__io *io = &loader->io;
+    iter__reading *io = &loader->reading;
     iter_read *done[REAP_MAX];
     int32_t n = io->ops->reap(io->state, done, REAP_MAX);
     for (; io->canceled && io->backlog && n < REAP_MAX; io->backlog = io->backlog->next) {
@@ -177,7 +177,7 @@ static int32_t reap(iter_loader *loader, iter__worker *worker) {
         waiters[i] = r->chunk ? NULL : iter__frame_loaded(loader, r);
         if (!r->chunk) done[i] = NULL;
     }
-    iter__io_pump(
+    iter__reading_pump(
         io); /* also when nothing came: a source may turn a read away although it is idle */
     pthread_mutex_unlock(&io->lock);
 
@@ -203,8 +203,8 @@ static int32_t reap(iter_loader *loader, iter__worker *worker) {
     return n;
 }
 
-void iter__io_poll(iter_loader *loader, iter__worker *worker) {
-    iter__io *io = &loader->io;
+void iter__reading_poll(iter_loader *loader, iter__worker *worker) {
+    iter__reading *io = &loader->reading;
     if (!io->async || atomic_load(&io->pending) == 0) return;
     pthread_mutex_lock(&io->lock);
     while (reap(loader, worker) == REAP_MAX) {
@@ -212,7 +212,7 @@ void iter__io_poll(iter_loader *loader, iter__worker *worker) {
     /* This may have taken the wake or the completion that a reader on its way into wait() was to
      * find there. */
     const bool last = io->canceled || atomic_load(&io->pending) == 0;
-    if (last && atomic_load(&io->reading)) io->ops->wake(io->state);
+    if (last && atomic_load(&io->has_reader)) io->ops->wake(io->state);
     pthread_mutex_unlock(&io->lock);
 }
 
@@ -221,8 +221,8 @@ static void nap(int64_t ns) {
     nanosleep(&pause, NULL);
 }
 
-void iter__io_wait(iter_loader *loader, iter__worker *worker, int64_t timeout_ns) {
-    iter__io *io = &loader->io;
+void iter__reading_wait(iter_loader *loader, iter__worker *worker, int64_t timeout_ns) {
+    iter__reading *io = &loader->reading;
     pthread_mutex_lock(&io->lock);
     const bool more = io->backlog != NULL || io->unsent;
     pthread_mutex_unlock(&io->lock);
@@ -231,34 +231,35 @@ void iter__io_wait(iter_loader *loader, iter__worker *worker, int64_t timeout_ns
     if (timeout_ns < 0 || timeout_ns > most_ns) timeout_ns = most_ns;
     if (io->ops->wait(io->state, timeout_ns) < 0) nap(BACKLOG_NS); /* it cannot wait: it is asked */
     pthread_mutex_lock(&io->lock);
-    atomic_store(&io->reading, false);
+    atomic_store(&io->has_reader, false);
     while (reap(loader, worker) == REAP_MAX) {
     }
     pthread_mutex_unlock(&io->lock);
 }
 
-void iter__io_wake(iter_loader *loader) {
-    iter__io *io = &loader->io;
-    if (!io->async || !atomic_load(&io->reading)) return;
+void iter__reading_wake(iter_loader *loader) {
+    iter__reading *io = &loader->reading;
+    if (!io->async || !atomic_load(&io->has_reader)) return;
     pthread_mutex_lock(&io->lock);
-    if (atomic_load(&io->reading)) io->ops->wake(io->state);
+    if (atomic_load(&io->has_reader)) io->ops->wake(io->state);
     pthread_mutex_unlock(&io->lock);
 }
 
-void iter__io_cancel(iter_loader *loader) {
-    iter__io *io = &loader->io;
+void iter__reading_cancel(iter_loader *loader) {
+    iter__reading *io = &loader->reading;
     if (!io->async) return;
     pthread_mutex_lock(&io->lock);
     if (!io->canceled) {
         io->canceled = true; /* what was never submitted completes by reap() */
         if (io->ops->cancel) io->ops->cancel(io->state);
     }
-    if (atomic_load(&io->reading)) io->ops->wake(io->state);
+    if (atomic_load(&io->has_reader)) io->ops->wake(io->state);
     pthread_mutex_unlock(&io->lock);
 }
 
-bool iter__io_reads_ahead(iter_loader *loader) {
-    return loader->io.async && atomic_load_explicit(&loader->io.misses, memory_order_relaxed) > 0;
+bool iter__reading_is_ahead(const iter_loader *loader) {
+    return loader->reading.async &&
+           atomic_load_explicit(&loader->reading.misses, memory_order_relaxed) > 0;
 }
 
 /* ---- Issue ----------------------------------------------------------------------------------- */
@@ -339,7 +340,7 @@ static void build_reads(iter_loader *loader, iter__chunk *chunk, uint8_t *data) 
 }
 
 /* Tries one read without blocking; true when all of it is there. */
-bool iter__io_try(iter__io *io, iter_read *read) {
+bool iter__reading_try(iter__reading *io, iter_read *read) {
     if (!io->ops->try_read) return false;
     const int misses = atomic_load_explicit(&io->misses, memory_order_relaxed);
     if (misses > 0) {
@@ -396,7 +397,7 @@ static bool try_run(iter_loader *loader, iter__worker *worker, iter_batch *batch
         read->size = part.size = (size_t)(data - (uint8_t *)part.data);
         read->parts = &part;
         read->done = 0;
-        if (!iter__io_try(&loader->io, read)) return false;
+        if (!iter__reading_try(&loader->reading, read)) return false;
         path_bytes[read->path] += read->done;
         mark_missing(loader, batch, read, row, n, e);
     }
@@ -435,13 +436,13 @@ static void make_hot(iter_loader *loader, iter__worker *worker, iter__chunk *chu
         if (n == 0) break;
         if (timed) read_ns += iter__now_ns() - from;
         n_timed += timed;
-        loader->io.calls->make_rows(loader, worker, batch, row, n);
+        loader->reading.calls->make_rows(loader, worker, batch, row, n);
         chunk->n_made += n;
     }
     iter__in_callback_of = outer;
     for (int i = 0; i < ITER_PATH_COUNT; i++) {
         if (path_bytes[i])
-            atomic_fetch_add_explicit(&loader->io.path_bytes[i], path_bytes[i],
+            atomic_fetch_add_explicit(&loader->reading.path_bytes[i], path_bytes[i],
                                       memory_order_relaxed);
     }
     /* The clock is asked for some of the runs: it costs as much as a tenth of one. */
@@ -452,8 +453,9 @@ static void make_hot(iter_loader *loader, iter__worker *worker, iter__chunk *chu
     if (n_timed) read_ns = read_ns * n_runs / n_timed;
     if (read_ns > spent) read_ns = spent;
     const unsigned long long made = (unsigned long long)(spent - read_ns);
-    atomic_fetch_add_explicit(&loader->read_ns, (unsigned long long)read_ns, memory_order_relaxed);
-    atomic_fetch_add_explicit(&loader->transform_ns, made, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loader->stats.read_ns, (unsigned long long)read_ns,
+                              memory_order_relaxed);
+    atomic_fetch_add_explicit(&loader->stats.transform_ns, made, memory_order_relaxed);
     atomic_fetch_add_explicit(&worker->busy_ns, made, memory_order_relaxed);
 }
 
@@ -464,12 +466,12 @@ static int put_back(iter_loader *loader, iter__worker *worker, iter__chunk *chun
     const bool dropped = chunk->batch->dropped;
     atomic_store_explicit(&chunk->state, dropped ? CHUNK_DONE : CHUNK_NEW, memory_order_release);
     pthread_mutex_unlock(&loader->lock);
-    if (dropped) loader->io.calls->end_chunks(loader, worker, chunk->batch, 1);
+    if (dropped) loader->reading.calls->end_chunks(loader, worker, chunk->batch, 1);
     return dropped ? 0 : -1;
 }
 
-int iter__io_issue(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
-    iter__io *io = &loader->io;
+int iter__reading_issue(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
+    iter__reading *io = &loader->reading;
     uint8_t *data = NULL;
     if (loader->layout.hot_bytes && atomic_load_explicit(&io->misses, memory_order_relaxed) == 0) {
         make_hot(loader, worker, chunk);
@@ -500,7 +502,7 @@ int iter__io_issue(iter_loader *loader, iter__worker *worker, iter__chunk *chunk
     iter__chunk_read *first = NULL, **last = &first;
     for (uint32_t i = 0; i < chunk->n_reads; i++) {
         iter__chunk_read *r = &reads[i];
-        bool done = iter__io_try(io, &r->read);
+        bool done = iter__reading_try(io, &r->read);
         if (!done && !io->async) {
             io->ops->read(io->state, &r->read);
             done = true;
@@ -522,15 +524,15 @@ int iter__io_issue(iter_loader *loader, iter__worker *worker, iter__chunk *chunk
         while (first) {
             iter__chunk_read *r = first;
             first = r->next;
-            iter__io_queue(io, r);
+            iter__reading_queue(io, r);
         }
-        iter__io_pump(io);
+        iter__reading_pump(io);
         pthread_mutex_unlock(&io->lock);
     }
     const int64_t end = iter__now_ns();
     iter__activity_of(worker, NULL, end);
     iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
-    atomic_fetch_add_explicit(&loader->read_ns, (unsigned long long)(end - start),
+    atomic_fetch_add_explicit(&loader->stats.read_ns, (unsigned long long)(end - start),
                               memory_order_relaxed);
     if (iter__profiling()) profile_reads(chunk, PROFILE_ISSUE, start, end);
     if (atomic_fetch_sub_explicit(&chunk->reads_left, 1, memory_order_acq_rel) != 1) return 0;
@@ -538,9 +540,9 @@ int iter__io_issue(iter_loader *loader, iter__worker *worker, iter__chunk *chunk
     return 1;
 }
 
-iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t row,
+iter_status iter__reading_row(iter_loader *loader, iter_batch *batch, uint32_t row,
                               iter_read *out_failed) {
-    iter__io *io = &loader->io;
+    iter__reading *io = &loader->reading;
     const int32_t n_extents = loader->dataset->desc.n_extents;
     const iter_source_ops *ops = io->ops;
     for (int32_t e = 0; e < n_extents; e++) {
@@ -556,8 +558,8 @@ iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t r
         ops->read(io->state, &read);
         /* Canceled, but not by us: a read that died with its thread. It is no failure, so it does
          * not use up the one retry. */
-        for (int i = 0;
-             i < LOST_TRIES && read.status == ITER_ECANCELED && !atomic_load(&loader->canceled);
+        for (int i = 0; i < LOST_TRIES && read.status == ITER_ECANCELED &&
+                        !atomic_load(&loader->ending.canceled);
              i++) {
             read = fresh;
             ops->read(io->state, &read);
@@ -565,7 +567,7 @@ iter_status iter__io_read_row(iter_loader *loader, iter_batch *batch, uint32_t r
         atomic_fetch_add_explicit(&io->path_bytes[read.path], read.done, memory_order_relaxed);
         if (read.status == ITER_OK && read.done == read.size) continue;
         *out_failed = read;
-        const bool lost = read.status == ITER_ECANCELED && !atomic_load(&loader->canceled);
+        const bool lost = read.status == ITER_ECANCELED && !atomic_load(&loader->ending.canceled);
         return read.status < 0 && !lost ? read.status : ITER_EIO;
     }
     return ITER_OK;

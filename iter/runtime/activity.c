@@ -46,13 +46,13 @@ void iter__activity_row(iter__worker *worker, int32_t stage, const iter_batch *b
 /* ---- Names ----------------------------------------------------------------------------------- */
 
 static int32_t name_stage(iter_loader *loader, const char *name, uint32_t occurrence) {
-    char *to = loader->stages[loader->n_stages];
+    char *to = loader->workers.stages[loader->workers.n_stages];
     if (occurrence) {
         snprintf(to, ITER_NAME_MAX, "%.24s#%u", name, occurrence + 1);
     } else {
         snprintf(to, ITER_NAME_MAX, "%s", name);
     }
-    return loader->n_stages++;
+    return loader->workers.n_stages++;
 }
 
 iter_status iter__stages_make(iter_loader *loader, iter_error *err) {
@@ -60,8 +60,8 @@ iter_status iter__stages_make(iter_loader *loader, iter_error *err) {
     size_t n = ACTIVITY_FIXED + 1;
     for (int32_t f = 0; f < plan->n_fields; f++)
         n += (size_t)plan->fields[f].n_steps;
-    loader->stages = iter__alloc(n, sizeof(*loader->stages));
-    if (!loader->stages) return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
+    loader->workers.stages = iter__alloc(n, sizeof(*loader->workers.stages));
+    if (!loader->workers.stages) return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
     for (int32_t i = 0; i < ACTIVITY_FIXED; i++)
         name_stage(loader, fixed_names[i], 0);
     int32_t copy = -1;
@@ -111,32 +111,32 @@ bool iter__where(const iter_loader *loader, uint64_t index, char *file, size_t c
 /* ---- Public ---------------------------------------------------------------------------------- */
 
 static int32_t n_shown(const iter_loader *loader) {
-    return loader->n_workers > 0 ? loader->n_workers : 1;
+    return loader->workers.n > 0 ? loader->workers.n : 1;
 }
 
 int32_t iter_loader_n_stages(const iter_loader *loader) {
-    return loader->n_stages;
+    return loader->workers.n_stages;
 }
 
 const char *iter_loader_stage_name(const iter_loader *loader, int32_t id) {
-    return id >= 0 && id < loader->n_stages ? loader->stages[id] : NULL;
+    return id >= 0 && id < loader->workers.n_stages ? loader->workers.stages[id] : NULL;
 }
 
 int32_t iter_loader_stage_now(const iter_loader *loader, int32_t worker) {
     if (worker < 0 || worker >= n_shown(loader)) return -1;
-    return NOW(loader->workers[worker].activity.stage);
+    return NOW(loader->workers.all[worker].activity.stage);
 }
 
 int32_t iter_loader_activity(const iter_loader *loader, iter_activity_info *out, int32_t capacity) {
     const int32_t n = n_shown(loader);
     const int64_t now = iter__now_ns();
     for (int32_t i = 0; i < n && i < capacity; i++) {
-        const iter__activity *activity = &loader->workers[i].activity;
+        const iter__activity *activity = &loader->workers.all[i].activity;
         const int64_t since = NOW(activity->since_ns);
         iter_activity_info *info = &out[i];
         memset(info, 0, sizeof(*info));
         info->worker = i;
-        memcpy(info->stage, loader->stages[NOW(activity->stage)], sizeof(info->stage));
+        memcpy(info->stage, loader->workers.stages[NOW(activity->stage)], sizeof(info->stage));
         info->sample = NOW(activity->index);
         info->since_ns = since && now > since ? (uint64_t)(now - since) : 0;
         iter__where(loader, info->sample, info->file, sizeof(info->file), &info->offset);

@@ -49,20 +49,20 @@ size_t iter__books_bytes(const iter__plan *plan, const iter_description *desc, u
 }
 
 iter_status iter__slots_map(iter_loader *loader, iter_error *err) {
-    if (loader->slots) return ITER_OK;
-    loader->slots_bytes = loader->plan.slot_bytes * loader->layout.n_slots;
-    loader->slots = iter__map(loader->slots_bytes ? loader->slots_bytes : 1);
-    if (!loader->slots) return no_memory(loader, err);
+    if (loader->slots.memory) return ITER_OK;
+    loader->slots.bytes = loader->plan.slot_bytes * loader->layout.n_slots;
+    loader->slots.memory = iter__map(loader->slots.bytes ? loader->slots.bytes : 1);
+    if (!loader->slots.memory) return no_memory(loader, err);
     return loader->device.handle ? iter__device_slots_pin(loader, err) : ITER_OK;
 }
 
 iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
     const iter__plan *plan = &loader->plan;
     ITER_TRY(iter__slots_map(loader, err));
-    loader->batches = iter__alloc(loader->layout.n_slots, sizeof(*loader->batches));
-    if (!loader->batches) return no_memory(loader, err);
+    loader->slots.batches = iter__alloc(loader->layout.n_slots, sizeof(*loader->slots.batches));
+    if (!loader->slots.batches) return no_memory(loader, err);
     for (uint32_t i = loader->layout.n_slots; i-- > 0;) {
-        iter_batch *batch = &loader->batches[i];
+        iter_batch *batch = &loader->slots.batches[i];
         const iter_description *desc = &loader->dataset->desc;
         const uint32_t rows = loader->opt.batch_size;
         const size_t bytes = lay_out(plan, desc, rows, &loader->layout, batch, NULL);
@@ -73,7 +73,7 @@ iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
         lay_out(plan, desc, rows, &loader->layout, batch, book);
         batch->loader = loader;
         batch->slot = i;
-        batch->memory = loader->slots + i * plan->slot_bytes;
+        batch->memory = loader->slots.memory + i * plan->slot_bytes;
         for (uint32_t c = 0; c < loader->layout.max_chunks; c++)
             batch->chunks[c].batch = batch;
         for (int32_t f = 0; f < plan->n_fields; f++) {
@@ -81,21 +81,21 @@ iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
             if (field->variable)
                 batch->lengths[f] = (int32_t *)(void *)(batch->memory + field->lengths_offset);
         }
-        batch->next_free = loader->free_list;
-        loader->free_list = batch;
-        loader->n_free++;
+        batch->next_free = loader->queue.free_list;
+        loader->queue.free_list = batch;
+        loader->queue.n_free++;
     }
     return loader->device.handle ? iter__device_slots_make(loader, err) : ITER_OK;
 }
 
 void iter__batches_free(iter_loader *loader) {
-    for (uint32_t i = 0; loader->batches && i < loader->layout.n_slots; i++) {
-        iter_batch *batch = &loader->batches[i];
+    for (uint32_t i = 0; loader->slots.batches && i < loader->layout.n_slots; i++) {
+        iter_batch *batch = &loader->slots.batches[i];
         if (batch->chunks) iter__failures_clear(batch);
         iter__free(batch->index);
     }
-    iter__free(loader->batches);
-    iter__unmap(loader->slots, loader->slots_bytes ? loader->slots_bytes : 1);
+    iter__free(loader->slots.batches);
+    iter__unmap(loader->slots.memory, loader->slots.bytes ? loader->slots.bytes : 1);
 }
 
 void iter__batch_give_back(iter_batch *batch) {
@@ -107,18 +107,18 @@ void iter__batch_give_back(iter_batch *batch) {
         iter__slot_put_released(loader, batch);
     } else {
         batch->state = BATCH_FREE;
-        batch->next_free = loader->free_list;
-        loader->free_list = batch;
-        loader->n_free++;
+        batch->next_free = loader->queue.free_list;
+        loader->queue.free_list = batch;
+        loader->queue.n_free++;
     }
     /* Waking costs the caller more than it gains while there is other work: half of the slots, or
      * nothing else queued. Who naps until a GPU has done with a slot asks for this one by itself. */
-    const uint32_t n = loader->n_free + loader->device.n_released;
-    if (loader->sleepers && !(is_read && loader->device.awaited) &&
-        (2 * n >= loader->layout.n_slots || loader->queue_count <= 1)) {
+    const uint32_t n = loader->queue.n_free + loader->device.n_released;
+    if (loader->workers.sleepers && !(is_read && loader->device.awaited) &&
+        (2 * n >= loader->layout.n_slots || loader->queue.count <= 1)) {
         iter__event_wake(&loader->work, 1);
     }
-    iter__io_wake(loader);
+    iter__reading_wake(loader);
 }
 
 static void profile_held(const iter_batch *batch) {
@@ -143,7 +143,7 @@ void iter_batch_unref(iter_batch *batch) {
     if (iter__is_orphan(loader)) return; /* in a child of fork() the locks are nobody's */
     if (batch->taken_ns && iter__profiling()) profile_held(batch);
     pthread_mutex_lock(&loader->lock);
-    loader->n_held--;
+    loader->consumer.n_held--;
     iter__batch_give_back(batch);
     pthread_mutex_unlock(&loader->lock);
     iter__loader_hold_drop(loader);

@@ -17,7 +17,8 @@ void iter__profile_batch(const iter_batch *batch, int64_t start, int64_t end) {
 void iter__profile_chunk(const iter__chunk *chunk, uint32_t n_rows, bool ends, int64_t start,
                          int64_t end) {
     const iter_batch *batch = chunk->batch;
-    iter__profile_record record = iter__profile_span(batch, batch->loader->stage_name, start, end);
+    iter__profile_record record =
+        iter__profile_span(batch, batch->loader->workers.stage_name, start, end);
     record.chunk = (uint32_t)(chunk - batch->chunks);
     if (ends) {
         record.flows =

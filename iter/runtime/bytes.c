@@ -30,19 +30,20 @@ static const iter_source_ops *source_named(const char *name) {
 static iter_status open_source(iter_loader *loader, const iter_source_ops *ops,
                                const iter_source_config *config, iter_error *err) {
     char fallback[160] = "";
-    loader->io.state = iter__alloc(1, ops->base.state_size ? ops->base.state_size : 1);
-    if (!loader->io.state)
+    loader->reading.state = iter__alloc(1, ops->base.state_size ? ops->base.state_size : 1);
+    if (!loader->reading.state)
         return iter__fail(err, ITER_ENOMEM, "source %s: out of memory", ops->base.name);
-    const iter_status status = ops->open(loader->io.state, config, fallback, sizeof(fallback), err);
+    const iter_status status =
+        ops->open(loader->reading.state, config, fallback, sizeof(fallback), err);
     if (status < 0) {
-        iter__free(loader->io.state);
-        loader->io.state = NULL;
+        iter__free(loader->reading.state);
+        loader->reading.state = NULL;
         return iter__error_settle(err, status, ops->base.name);
     }
     if (fallback[0]) iter__fallback(loader, fallback);
-    loader->io.ops = ops;
-    loader->io.is_open = true;
-    loader->io.async = ops->submit != NULL;
+    loader->reading.ops = ops;
+    loader->reading.is_open = true;
+    loader->reading.async = ops->submit != NULL;
     return ITER_OK;
 }
 
@@ -71,7 +72,7 @@ static iter_status open_ring_or_pread(iter_loader *loader, const iter_source_con
 }
 
 static void close_source(iter_loader *loader) {
-    iter__io *io = &loader->io;
+    iter__reading *io = &loader->reading;
     iter__pool_free(io);
     if (io->is_open) io->ops->close(io->state);
     iter__free(io->state);
@@ -92,7 +93,7 @@ static iter_status open_for_large(iter_loader *loader, iter_source_config *confi
                                   iter_error *err) {
     ITER_TRY(open_ring_or_pread(loader, config, want_ring, err));
     if (config->o_direct ||
-        !iter__dataset_is_cold(loader->dataset, loader->io.ops, loader->io.state))
+        !iter__dataset_is_cold(loader->dataset, loader->reading.ops, loader->reading.state))
         return ITER_OK;
     close_source(loader);
     config->o_direct = 1;
@@ -102,9 +103,9 @@ static iter_status open_for_large(iter_loader *loader, iter_source_config *confi
 /* ---- Plan ------------------------------------------------------------------------------------ */
 
 iter_status iter__loader_plan(iter_loader *loader, iter_error *err) {
-    ITER_TRY(iter__plan_make(&loader->plan, loader->dataset, loader->resident, loader->chain,
+    ITER_TRY(iter__plan_make(&loader->plan, loader->dataset, loader->loaded.resident, loader->chain,
                              loader->opt.batch_size, loader->opt.collate != NULL, err));
-    return loader->memory == ITER_MEMORY_DEVICE ? iter__device_rows_plan(loader, err) : ITER_OK;
+    return loader->slots.kind == ITER_MEMORY_DEVICE ? iter__device_rows_plan(loader, err) : ITER_OK;
 }
 
 /* ---- In memory ------------------------------------------------------------------------------- */
@@ -112,13 +113,13 @@ iter_status iter__loader_plan(iter_loader *loader, iter_error *err) {
 /* From files in memory to a plan over them: rows that lie as arrays need no bytes any more. */
 static void use_preload(iter_loader *loader) {
     const iter__preload *preload = &loader->dataset->preload;
-    loader->preload = preload;
+    loader->loaded.preload = preload;
     if (preload->object_base) return;
     for (int32_t i = 0; i < loader->plan.n_fields; i++) {
         iter__field_plan *field = &loader->plan.fields[i];
         if (field->from != ITER_ROW_BYTES) continue;
         field->from = ITER_ROW_RESIDENT;
-        loader->resident[field->in] = preload->rows[field->in];
+        loader->loaded.resident[field->in] = preload->rows[field->in];
     }
     loader->plan.needs_bytes = false;
 }
@@ -128,8 +129,8 @@ static iter_status load(iter_loader *loader, iter__share_wish *share, iter_error
     iter_source_config config = config_of(loader);
     ITER_TRY(open_for_large(loader, &config, true, err));
     bool now;
-    const iter_status status =
-        iter__dataset_preload(dataset, loader->io.ops, loader->io.state, share, &now, err);
+    const iter_status status = iter__dataset_preload(dataset, loader->reading.ops,
+                                                     loader->reading.state, share, &now, err);
     if (status == ITER_OK && share->why.status < 0) {
         char text[160];
         snprintf(text, sizeof(text), "share: %.150s", share->why.message);
@@ -137,7 +138,7 @@ static iter_status load(iter_loader *loader, iter__share_wish *share, iter_error
     }
     if (status == ITER_OK) use_preload(loader);
     for (int i = 0; now && i < ITER_PATH_COUNT; i++) {
-        atomic_store(&loader->io.path_bytes[i], dataset->preload.path_bytes[i]);
+        atomic_store(&loader->reading.path_bytes[i], dataset->preload.path_bytes[i]);
     }
     close_source(loader);
     return status;
@@ -156,8 +157,8 @@ static uint64_t load_bytes(iter_dataset *dataset, uint32_t share) {
  * likes, so its bytes cannot be told by the files. */
 static bool wants_share(const iter_loader *loader) {
     const iter_loader_options *opt = &loader->opt;
-    return loader->local_ranks > 1 && opt->memory.share == ITER_SHARE_AUTO && !opt->reading.ops &&
-           (opt->local_ranks || opt->ranks > 1);
+    return loader->loaded.local_ranks > 1 && opt->memory.share == ITER_SHARE_AUTO &&
+           !opt->reading.ops && (opt->local_ranks || opt->ranks > 1);
 }
 
 /* Whether files that could not be loaded are read as needed: what cannot be read then, either, is a
@@ -183,7 +184,7 @@ static iter_status load_if_wanted(iter_loader *loader, const iter__layout_in *li
     iter_status fits = iter__layout_make(&in, &layout, &why);
     iter__share_wish share = {.wanted = wants_share(loader), .alone_fits = fits == ITER_OK};
     if (fits == ITER_ENOMEM && share.wanted && !opt->memory.limit) {
-        in.loaded_bytes = load_bytes(loader->dataset, loader->local_ranks);
+        in.loaded_bytes = load_bytes(loader->dataset, loader->loaded.local_ranks);
         fits = iter__layout_make(&in, &layout, &why);
     }
     if (fits < 0 && opt->reading.source == ITER_SOURCE_AUTO && fits == ITER_ENOMEM) return ITER_OK;
@@ -214,8 +215,8 @@ static iter_status keep_rows(iter_loader *loader, const iter__layout_in *like, i
     bool now;
     iter__share_wish share = {.wanted = false};
     ITER_TRY(iter__dataset_preload(dataset, NULL, NULL, &share, &now, err));
-    loader->preload = &dataset->preload;
-    memcpy(loader->resident, dataset->preload.rows, sizeof(loader->resident));
+    loader->loaded.preload = &dataset->preload;
+    memcpy(loader->loaded.resident, dataset->preload.rows, sizeof(loader->loaded.resident));
     iter__plan_free(&loader->plan);
     return iter__loader_plan(loader, err);
 }
@@ -226,35 +227,36 @@ static iter_status keep_rows(iter_loader *loader, const iter__layout_in *like, i
 static void begin_layout(const iter_loader *loader, iter__layout_in *out) {
     const iter_loader_options *opt = &loader->opt;
     const iter_dataset *dataset = loader->dataset;
-    const uint64_t free_bytes =
-        opt->memory.limit ? 0
-                          : iter__memory_free("/proc", "/sys/fs/cgroup") / 2 / loader->local_ranks;
-    *out = (iter__layout_in){
-        .opt = opt,
-        .desc = &dataset->desc,
-        .plan = &loader->plan,
-        .limit = opt->memory.limit ? opt->memory.limit : free_bytes,
-        .n_rows = loader->cut.n,
-        .is_stream = loader->order->is_stream,
-        .is_ordered = loader->locality.is_ordered,
-        /* without bytes there is nothing to read ahead */
-        .block_rows = opt->reading.source == ITER_SOURCE_NULL ? 0 : loader->locality.block_rows,
-        .block_buffer = loader->locality.block_buffer,
-        .can_try = !opt->reading.ops || opt->reading.ops->try_read != NULL,
-        .one_at_a_time = loader->plan.needs_get && dataset->serial};
+    const uint64_t free_bytes = opt->memory.limit ? 0
+                                                  : iter__memory_free("/proc", "/sys/fs/cgroup") /
+                                                        2 / loader->loaded.local_ranks;
+    *out = (iter__layout_in){.opt = opt,
+                             .desc = &dataset->desc,
+                             .plan = &loader->plan,
+                             .limit = opt->memory.limit ? opt->memory.limit : free_bytes,
+                             .n_rows = loader->cut.n,
+                             .is_stream = loader->sampling.order->is_stream,
+                             .is_ordered = loader->sampling.locality.is_ordered,
+                             /* without bytes there is nothing to read ahead */
+                             .block_rows = opt->reading.source == ITER_SOURCE_NULL
+                                               ? 0
+                                               : loader->sampling.locality.block_rows,
+                             .block_buffer = loader->sampling.locality.block_buffer,
+                             .can_try = !opt->reading.ops || opt->reading.ops->try_read != NULL,
+                             .one_at_a_time = loader->plan.needs_get && dataset->serial};
 }
 
 iter_status iter__bytes_choose(iter_loader *loader, iter__layout_in *out, iter_error *err) {
     const int32_t wish = loader->opt.reading.source;
-    loader->local_ranks = iter__local_ranks(loader->opt.local_ranks, loader->opt.ranks);
+    loader->loaded.local_ranks = iter__local_ranks(loader->opt.local_ranks, loader->opt.ranks);
     begin_layout(loader, out);
-    loader->source = ITER_SOURCE_MEMORY;
+    loader->reading.source = ITER_SOURCE_MEMORY;
     if (!loader->plan.needs_bytes) return keep_rows(loader, out, err);
     bool loaded;
     ITER_TRY(load_if_wanted(loader, out, &loaded, err));
     out->bytes = !loaded ? BYTES_READ : loader->plan.needs_bytes ? BYTES_LOADED : BYTES_NONE;
     if (!loaded)
-        loader->source =
+        loader->reading.source =
             wish == ITER_SOURCE_AUTO || wish == ITER_SOURCE_MEMORY ? ITER_SOURCE_RING : wish;
     return ITER_OK;
 }
@@ -262,7 +264,7 @@ iter_status iter__bytes_choose(iter_loader *loader, iter__layout_in *out, iter_e
 /* ---- Reading as needed ----------------------------------------------------------------------- */
 
 static iter_status make_arena(iter_loader *loader, iter_error *err) {
-    iter__io *io = &loader->io;
+    iter__reading *io = &loader->reading;
     io->arena_bytes = loader->layout.arena_bytes;
     io->n_regions = loader->layout.n_regions;
     io->arena = iter__map(io->arena_bytes);
@@ -278,7 +280,7 @@ static const iter__reading_calls reading_calls = {
 };
 
 iter_status iter__bytes_open(iter_loader *loader, iter_error *err) {
-    iter__io *io = &loader->io;
+    iter__reading *io = &loader->reading;
     io->calls = &reading_calls;
     const iter__layout *layout = &loader->layout;
     ITER_TRY(make_arena(loader, err));
@@ -286,17 +288,17 @@ iter_status iter__bytes_open(iter_loader *loader, iter_error *err) {
     config.arena = io->arena;
     config.arena_bytes = io->arena_bytes;
     config.buffer_bytes = layout->source_bytes;
-    const bool want_ring = loader->source != ITER_SOURCE_PREAD;
-    if (loader->source == ITER_SOURCE_NULL) {
+    const bool want_ring = loader->reading.source != ITER_SOURCE_PREAD;
+    if (loader->reading.source == ITER_SOURCE_NULL) {
         ITER_TRY(open_source(loader, source_named("null"), &config, err));
     } else if (layout->frames.n) {
         ITER_TRY(open_for_large(loader, &config, want_ring, err));
     } else {
         ITER_TRY(open_ring_or_pread(loader, &config, want_ring, err));
     }
-    if (!io->async && loader->source != ITER_SOURCE_NULL) {
+    if (!io->async && loader->reading.source != ITER_SOURCE_NULL) {
         ITER_TRY(iter__pool_make(loader, SOURCE_DEPTH, err));
-        loader->source = ITER_SOURCE_PREAD;
+        loader->reading.source = ITER_SOURCE_PREAD;
     }
     ITER_TRY(iter__frames_make(loader, err));
     const bool can_try = io->ops->try_read && !loader->opt.reading.o_direct && !io->frames;
@@ -305,7 +307,7 @@ iter_status iter__bytes_open(iter_loader *loader, iter_error *err) {
 }
 
 void iter__bytes_close(iter_loader *loader) {
-    iter__io *io = &loader->io;
+    iter__reading *io = &loader->reading;
     if (io->ops) close_source(loader);
     iter__unmap(io->arena, io->arena_bytes);
     iter__free(io->regions);

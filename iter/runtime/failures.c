@@ -147,14 +147,14 @@ void iter__batch_judge(iter_loader *loader, iter_batch *batch) {
 }
 
 void iter__failures_book(iter_loader *loader, const iter_batch *batch) {
-    loader->n_failures += batch->info.n_failed;
+    loader->failures.n += batch->info.n_failed;
     if (!batch->info.n_failed) return;
     const uint32_t n_chunks = atomic_load_explicit(&batch->n_chunks, memory_order_relaxed);
     for (uint32_t c = 0; c < n_chunks; c++) {
         const iter__row_failure *node = batch->chunks[c].failures;
-        for (; node && loader->n_failures_kept < ITER_FAILURES_MAX; node = node->next) {
+        for (; node && loader->failures.n_kept < ITER_FAILURES_MAX; node = node->next) {
             if (node->row < batch->info.n_rows)
-                loader->failures[loader->n_failures_kept++] = node->failure;
+                loader->failures.list[loader->failures.n_kept++] = node->failure;
         }
     }
 }
@@ -162,9 +162,10 @@ void iter__failures_book(iter_loader *loader, const iter_batch *batch) {
 /* ---- What was asked for and is not used --------------------------------------------------------- */
 
 void iter__fallback(iter_loader *loader, const char *text) {
-    for (int32_t i = 0; i < loader->n_fallbacks; i++) {
-        if (strcmp(loader->fallbacks[i], text) == 0) return;
+    for (int32_t i = 0; i < loader->stats.n_fallbacks; i++) {
+        if (strcmp(loader->stats.fallbacks[i], text) == 0) return;
     }
-    if (loader->n_fallbacks == ITER_STATS_FALLBACKS) return;
-    iter_text_escape(text, loader->fallbacks[loader->n_fallbacks++], sizeof(loader->fallbacks[0]));
+    if (loader->stats.n_fallbacks == ITER_STATS_FALLBACKS) return;
+    iter_text_escape(text, loader->stats.fallbacks[loader->stats.n_fallbacks++],
+                     sizeof(loader->stats.fallbacks[0]));
 }

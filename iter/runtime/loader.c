@@ -49,7 +49,7 @@ static iter_status end_waiting(iter_loader *loader, const patience *wait, iter_e
 static bool work_once(iter_loader *loader, patience *wait, int64_t left) {
     if (wait->idle || (wait->limit_ns > 0 && left <= 0)) return false;
     pthread_mutex_unlock(&loader->lock);
-    const iter__work work = iter__work_once(loader, &loader->workers[0], false, left);
+    const iter__work work = iter__work_once(loader, &loader->workers.all[0], false, left);
     pthread_mutex_lock(&loader->lock);
     wait->idle = wait->limit_ns == 0 && work != ITER_WORK_DONE;
     return true;
@@ -61,27 +61,27 @@ static bool wait_once(iter_loader *loader, patience *wait, unsigned seen) {
     const int64_t until = wait->limit_ns < 0 ? -1 : wait->start_ns + wait->limit_ns;
     int64_t left = until < 0 ? -1 : until - iter__now_ns();
     if (until >= 0 && left < 0) left = 0;
-    if (loader->n_workers == 0) return work_once(loader, wait, left);
+    if (loader->workers.n == 0) return work_once(loader, wait, left);
     if (left == 0) return false;
-    loader->consumer_waits = true;
+    loader->consumer.waits = true;
     pthread_mutex_unlock(&loader->lock);
     iter__event_wait(&loader->ready, seen, until);
     pthread_mutex_lock(&loader->lock);
-    loader->consumer_waits = false;
+    loader->consumer.waits = false;
     return true;
 }
 
 /* Whether max_failures is exceeded with this batch; then the loader is done for. */
 static bool gives_up(iter_loader *loader, const iter_batch *batch) {
-    if (!loader->opt.faults.max_failures || loader->n_failures <= loader->opt.faults.max_failures)
+    if (!loader->opt.faults.max_failures || loader->failures.n <= loader->opt.faults.max_failures)
         return false;
     const iter_failure *last =
-        loader->n_failures_kept ? &loader->failures[loader->n_failures_kept - 1] : NULL;
-    loader->gave_up = true;
-    iter__fail(&loader->gave_up_error, last ? last->status : ITER_EIO,
+        loader->failures.n_kept ? &loader->failures.list[loader->failures.n_kept - 1] : NULL;
+    loader->failures.gave_up = true;
+    iter__fail(&loader->failures.error, last ? last->status : ITER_EIO,
                "%llu samples failed on this rank, more than max_failures = %u, by batch %llu of "
                "epoch %u; the last: %s",
-               (unsigned long long)loader->n_failures, loader->opt.faults.max_failures,
+               (unsigned long long)loader->failures.n, loader->opt.faults.max_failures,
                (unsigned long long)batch->info.number, batch->info.epoch,
                last ? last->message : "?");
     return true;
@@ -91,15 +91,15 @@ static bool gives_up(iter_loader *loader, const iter_batch *batch) {
 static iter_status take(iter_loader *loader, iter_batch **out, iter_error *err) {
     iter_batch *batch = iter__queue_at(loader, 0)->batch;
     iter__queue_pop(loader);
-    loader->position = batch->after;
-    loader->position_number++;
-    memcpy(loader->sampler_at, batch->sampler_after, batch->sampler_after_bytes);
-    loader->sampler_at_bytes = batch->sampler_after_bytes;
+    loader->consumer.position = batch->after;
+    loader->consumer.number++;
+    memcpy(loader->consumer.sampler_at, batch->sampler_after, batch->sampler_after_bytes);
+    loader->consumer.sampler_at_bytes = batch->sampler_after_bytes;
     iter__failures_book(loader, batch);
     iter_status status = batch->status;
     if (gives_up(loader, batch)) {
-        if (err) *err = loader->gave_up_error;
-        status = loader->gave_up_error.status;
+        if (err) *err = loader->failures.error;
+        status = loader->failures.error.status;
     } else if (status < 0 && err) {
         *err = batch->error;
     }
@@ -110,13 +110,13 @@ static iter_status take(iter_loader *loader, iter_batch **out, iter_error *err) 
     batch->state = BATCH_HELD;
     atomic_store_explicit(&batch->refs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&loader->holds, 1, memory_order_relaxed);
-    loader->n_held++;
-    atomic_fetch_add_explicit(&loader->n_batches, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&loader->n_samples, batch->info.n_rows, memory_order_relaxed);
+    loader->consumer.n_held++;
+    atomic_fetch_add_explicit(&loader->stats.n_batches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loader->stats.n_samples, batch->info.n_rows, memory_order_relaxed);
     uint64_t bytes = 0;
     for (int32_t f = 0; f < loader->plan.n_fields; f++)
         bytes += iter_desc_bytes(&batch->tensors[f].desc);
-    atomic_fetch_add_explicit(&loader->n_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loader->stats.n_bytes, bytes, memory_order_relaxed);
     *out = batch;
     return ITER_OK;
 }
@@ -129,31 +129,31 @@ static void profile_next(const iter_batch *batch, int64_t start, int64_t end) {
 /* What next() answers without looking at the queue; AGAIN = it depends on the queue. Also whoever
  * waited for long asks anew: another thread may have gone elsewhere or canceled. loader.lock held. */
 static iter_status answer_at_once(iter_loader *loader, iter_error *err) {
-    const iter_error *known = loader->gave_up  ? &loader->gave_up_error
-                              : loader->broken ? &loader->broken_error
-                                               : NULL;
+    const iter_error *known = loader->failures.gave_up ? &loader->failures.error
+                              : loader->ending.broken  ? &loader->ending.broken_error
+                                                       : NULL;
     if (iter__is_canceled(loader)) return iter__fail(err, ITER_ECANCELED, "loader: canceled");
     if (known) {
         if (err) *err = *known;
         return known->status;
     }
-    if (loader->finished || loader->ended) return ITER_END;
+    if (loader->consumer.finished || loader->consumer.ended) return ITER_END;
     iter__span
         span; /* by the position, so that the answer does not depend on how far the workers are */
-    const bool end_ahead =
-        (loader->queue_count && !iter__queue_at(loader, 0)->batch) ||
-        (loader->order->by_position && !iter__cut_batch(&loader->cut, &loader->position, &span));
-    if (end_ahead || loader->n_held < loader->opt.max_held) return ITER_AGAIN;
+    const bool end_ahead = (loader->queue.count && !iter__queue_at(loader, 0)->batch) ||
+                           (loader->sampling.order->by_position &&
+                            !iter__cut_batch(&loader->cut, &loader->consumer.position, &span));
+    if (end_ahead || loader->consumer.n_held < loader->opt.max_held) return ITER_AGAIN;
     return iter__fail(err, ITER_ESTATE,
                       "next: %u batches are held, as many as max_held allows; unref one first",
-                      loader->n_held);
+                      loader->consumer.n_held);
 }
 
 /* Answers with the head of the queue. */
 static iter_status answer_head(iter_loader *loader, int64_t start, iter_batch **out,
                                iter_error *err) {
     const int64_t end = iter__now_ns();
-    atomic_fetch_add_explicit(&loader->next_wait_ns, (unsigned long long)(end - start),
+    atomic_fetch_add_explicit(&loader->stats.next_wait_ns, (unsigned long long)(end - start),
                               memory_order_relaxed);
     const iter__entry *head = iter__queue_at(loader, 0);
     if (head->batch) {
@@ -162,8 +162,8 @@ static iter_status answer_head(iter_loader *loader, int64_t start, iter_batch **
         if (profiling) profile_next(head->batch, start, end);
         return take(loader, out, err);
     }
-    loader->position = head->after;
-    loader->ended = true;
+    loader->consumer.position = head->after;
+    loader->consumer.ended = true;
     return ITER_END;
 }
 
@@ -173,7 +173,7 @@ static iter_status next_locked(iter_loader *loader, patience *wait, iter_batch *
         const unsigned seen = iter__event_look(&loader->ready); /* before what it tells of */
         const iter_status known = answer_at_once(loader, err);
         if (known != ITER_AGAIN) return known;
-        const iter__entry *head = loader->queue_count ? iter__queue_at(loader, 0) : NULL;
+        const iter__entry *head = loader->queue.count ? iter__queue_at(loader, 0) : NULL;
         if (head && (!head->batch || head->batch->state == BATCH_READY))
             return answer_head(loader, wait->start_ns, out, err);
         if (!wait_once(loader, wait, seen)) return end_waiting(loader, wait, err);
@@ -212,52 +212,53 @@ static void drop_ahead(iter_loader *loader) {
 static void tell_moved(iter_loader *loader) {
     iter__event_wake(&loader->work, ITER_WAKE_ALL);
     iter__event_wake(&loader->ready, ITER_WAKE_ALL);
-    iter__io_wake(loader);
+    iter__reading_wake(loader);
 }
 
 void iter__loader_go(iter_loader *loader, const iter__cursor *cursor, uint64_t number) {
     iter__opener *opener = &loader->opener;
     const iter__cursor start = iter__cut_epoch(&loader->cut, cursor->epoch);
     drop_ahead(loader);
-    loader->position = opener->at = *cursor;
-    loader->position_number = number;
-    loader->moved = cursor->ended || cursor->sample != start.sample;
-    loader->ended = false;
+    loader->consumer.position = opener->at = *cursor;
+    loader->consumer.number = number;
+    loader->consumer.moved = cursor->ended || cursor->sample != start.sample;
+    loader->consumer.ended = false;
     opener->number = opener->replay = 0;
     opener->epoch_begun = opener->any = opener->stream_ended = false;
     opener->done = loader->opt.epochs && cursor->epoch >= loader->opt.epochs;
-    loader->finished = opener->done;
-    loader->sampler_at_bytes = 0;
+    loader->consumer.finished = opener->done;
+    loader->consumer.sampler_at_bytes = 0;
     tell_moved(loader);
 }
 
 /* Whether END stands somewhere in the queue; drops everything before it. loader.lock held. */
 static bool drop_to_end(iter_loader *loader) {
     uint32_t at = 0;
-    while (at < loader->queue_count && iter__queue_at(loader, at)->batch)
+    while (at < loader->queue.count && iter__queue_at(loader, at)->batch)
         at++;
-    if (at == loader->queue_count) return false;
+    if (at == loader->queue.count) return false;
     iter__queue_drop(loader, at);
     return true;
 }
 
 static iter_status reset_locked(iter_loader *loader) {
-    if (loader->finished) return ITER_END;
-    if (!loader->ended && loader->position_number == 0 && !loader->moved) return ITER_OK;
-    const uint32_t next = loader->position.epoch + 1;
+    if (loader->consumer.finished) return ITER_END;
+    if (!loader->consumer.ended && loader->consumer.number == 0 && !loader->consumer.moved)
+        return ITER_OK;
+    const uint32_t next = loader->consumer.position.epoch + 1;
     if (next == 0 || (loader->opt.epochs && next >= loader->opt.epochs)) {
         drop_ahead(loader);
-        loader->opener.done = loader->finished = true;
+        loader->opener.done = loader->consumer.finished = true;
         tell_moved(loader);
         return ITER_END;
     }
-    loader->moved = false;
+    loader->consumer.moved = false;
     if (drop_to_end(loader)) { /* the next epoch's batches, made ahead, are kept */
         iter__queue_pop(loader);
-        loader->position = iter__cut_epoch(&loader->cut, next);
-        loader->position_number = 0;
-        loader->sampler_at_bytes = 0;
-        loader->ended = false;
+        loader->consumer.position = iter__cut_epoch(&loader->cut, next);
+        loader->consumer.number = 0;
+        loader->consumer.sampler_at_bytes = 0;
+        loader->consumer.ended = false;
         tell_moved(loader);
     } else {
         const iter__cursor cursor = iter__cut_epoch(&loader->cut, next);
@@ -280,7 +281,7 @@ iter_status iter_loader_reset(iter_loader *loader, iter_error *err) {
  * the longest wait there (reads.c). */
 void iter_loader_cancel(iter_loader *loader) {
     if (iter__is_orphan(loader)) return;
-    atomic_store(&loader->canceled, true);
+    atomic_store(&loader->ending.canceled, true);
     iter__event_wake(&loader->work, ITER_WAKE_ALL);
     iter__event_wake(&loader->ready, ITER_WAKE_ALL);
 }
@@ -293,8 +294,9 @@ void iter__loader_hold_drop(iter_loader *loader) {
 
 /* loader.lock held. */
 static bool is_worker_thread(const iter_loader *loader) {
-    for (int32_t i = 0; loader->workers && i < loader->n_workers; i++) {
-        if (loader->workers[i].running && pthread_equal(loader->workers[i].thread, pthread_self()))
+    for (int32_t i = 0; loader->workers.all && i < loader->workers.n; i++) {
+        if (loader->workers.all[i].running &&
+            pthread_equal(loader->workers.all[i].thread, pthread_self()))
             return true;
     }
     return false;
@@ -317,13 +319,13 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
     struct timespec until;
     iter__deadline(grace, &until);
     uint32_t running = 0;
-    for (int32_t i = 0; i < loader->n_workers; i++)
-        running += loader->workers[i].running;
-    while (loader->n_gone < running &&
-           pthread_cond_timedwait(&loader->left, &loader->lock, &until) != ETIMEDOUT) {
+    for (int32_t i = 0; i < loader->workers.n; i++)
+        running += loader->workers.all[i].running;
+    while (loader->ending.n_gone < running &&
+           pthread_cond_timedwait(&loader->ending.left, &loader->lock, &until) != ETIMEDOUT) {
     }
-    for (int32_t i = 0; i < loader->n_workers; i++) {
-        iter__worker *worker = &loader->workers[i];
+    for (int32_t i = 0; i < loader->workers.n; i++) {
+        iter__worker *worker = &loader->workers.all[i];
         if (!worker->running || worker->gone) continue;
         let_go(loader, worker);
         if (own || status < 0) continue;
@@ -334,16 +336,16 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
                             "stop: worker %d is still busy with %s%s (%s) after %lld ms; its "
                             "thread, the slots and the arena are left to it",
                             i, sample, loader->dataset->name,
-                            loader->stages[atomic_load(&worker->activity.stage)],
+                            loader->workers.stages[atomic_load(&worker->activity.stage)],
                             (long long)loader->opt.faults.grace_ms);
     }
     pthread_mutex_unlock(&loader->lock);
-    for (int32_t i = 0; i < loader->n_workers; i++) {
+    for (int32_t i = 0; i < loader->workers.n; i++) {
         pthread_mutex_lock(&loader->lock); /* statistics look at running threads */
-        const bool joins = loader->workers[i].running;
-        loader->workers[i].running = false;
+        const bool joins = loader->workers.all[i].running;
+        loader->workers.all[i].running = false;
         pthread_mutex_unlock(&loader->lock);
-        if (joins) pthread_join(loader->workers[i].thread, NULL);
+        if (joins) pthread_join(loader->workers.all[i].thread, NULL);
     }
     return status;
 }
@@ -351,9 +353,9 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
 /* Without workers the caller's thread has reads in flight: they are waited for here, at most
  * grace_ms. */
 static iter_status wait_for_reads(iter_loader *loader, iter_error *err) {
-    if (atomic_load(&loader->io.pending) == 0) return ITER_OK; /* options may be unchecked */
+    if (atomic_load(&loader->reading.pending) == 0) return ITER_OK; /* options may be unchecked */
     const int64_t until = iter__now_ns() + loader->opt.faults.grace_ms * 1000000;
-    while (atomic_load(&loader->io.pending) > 0) {
+    while (atomic_load(&loader->reading.pending) > 0) {
         const int64_t left = until - iter__now_ns();
         bool expected = false;
         if (left <= 0) {
@@ -363,10 +365,10 @@ static iter_status wait_for_reads(iter_loader *loader, iter_error *err) {
             return iter__fail(
                 err, ITER_ETIMEDOUT,
                 "stop: %u reads have not ended after %lld ms; slots and arena are left to them",
-                atomic_load(&loader->io.pending), (long long)loader->opt.faults.grace_ms);
+                atomic_load(&loader->reading.pending), (long long)loader->opt.faults.grace_ms);
         }
-        if (atomic_compare_exchange_strong(&loader->io.reading, &expected, true))
-            iter__io_wait(loader, &loader->workers[0], left);
+        if (atomic_compare_exchange_strong(&loader->reading.has_reader, &expected, true))
+            iter__reading_wait(loader, &loader->workers.all[0], left);
     }
     return ITER_OK;
 }
@@ -381,11 +383,11 @@ static iter_status wait_for_device(iter_loader *loader, iter_error *err) {
 
 /* The stop of one thread, while all others wait. */
 static iter_status stop_now(iter_loader *loader, iter_error *err) {
-    if (!loader->workers) return ITER_OK;
+    if (!loader->workers.all) return ITER_OK;
     iter__watch_cancel(loader);
-    iter__io_cancel(loader);
+    iter__reading_cancel(loader);
     iter_status status = wait_for_threads(loader, err);
-    if (status == ITER_OK && loader->n_workers == 0) status = wait_for_reads(loader, err);
+    if (status == ITER_OK && loader->workers.n == 0) status = wait_for_reads(loader, err);
     if (status == ITER_OK && loader->device.handle) status = wait_for_device(loader, err);
     const iter_status watch = iter__watch_stop(loader, status == ITER_OK ? err : NULL);
     return status < 0 ? status : watch;
@@ -396,21 +398,21 @@ iter_status iter_loader_stop(iter_loader *loader, iter_error *err) {
     iter_loader_cancel(loader);
     iter_error error = {.status = ITER_OK};
     pthread_mutex_lock(&loader->lock);
-    if (loader->stop_state == LOADER_RUNS) {
-        loader->stop_state = LOADER_STOPS;
+    if (loader->ending.state == LOADER_RUNS) {
+        loader->ending.state = LOADER_STOPS;
         pthread_mutex_unlock(&loader->lock);
         const iter_status status = stop_now(loader, &error);
         error.status = status;
         pthread_mutex_lock(&loader->lock);
-        loader->stop_error = error;
-        loader->stop_state = LOADER_STOPPED;
-        pthread_cond_broadcast(&loader->left);
+        loader->ending.error = error;
+        loader->ending.state = LOADER_STOPPED;
+        pthread_cond_broadcast(&loader->ending.left);
     }
     /* A second call answers as the first does; but a thread that the first waits for does not wait. */
     const bool own = is_worker_thread(loader) || iter__is_watch_thread(loader);
-    while (loader->stop_state != LOADER_STOPPED && !own)
-        pthread_cond_wait(&loader->left, &loader->lock);
-    if (loader->stop_state == LOADER_STOPPED) error = loader->stop_error;
+    while (loader->ending.state != LOADER_STOPPED && !own)
+        pthread_cond_wait(&loader->ending.left, &loader->lock);
+    if (loader->ending.state == LOADER_STOPPED) error = loader->ending.error;
     pthread_mutex_unlock(&loader->lock);
     if (error.status < 0 && err) *err = error;
     return error.status;
@@ -429,7 +431,7 @@ void iter_loader_unref(iter_loader *loader) {
     iter_status status = loader->alive ? iter_loader_stop(loader, &ignored) : ITER_OK;
     /* Without workers a next() in another thread may have issued reads after an earlier stop() had
      * waited for them. No call can do so any more. */
-    if (status == ITER_OK && loader->n_workers == 0) status = wait_for_reads(loader, &ignored);
+    if (status == ITER_OK && loader->workers.n == 0) status = wait_for_reads(loader, &ignored);
     (void)status;
     iter__loader_hold_drop(loader);
 }
@@ -446,7 +448,7 @@ void iter__facts_unlock(iter_loader *loader) {
 
 uint64_t iter_loader_n_batches(iter_loader *loader) {
     iter__facts_lock(loader);
-    const uint64_t n = iter__cut_n_batches(&loader->cut, loader->position.epoch);
+    const uint64_t n = iter__cut_n_batches(&loader->cut, loader->consumer.position.epoch);
     iter__facts_unlock(loader);
     return n;
 }
@@ -457,8 +459,8 @@ uint64_t iter_loader_n_samples(iter_loader *loader) {
 
 void iter_loader_position(iter_loader *loader, uint32_t *out_epoch, uint64_t *out_samples) {
     iter__facts_lock(loader);
-    *out_epoch = loader->position.epoch;
-    *out_samples = loader->position.sample;
+    *out_epoch = loader->consumer.position.epoch;
+    *out_samples = loader->consumer.position.sample;
     iter__facts_unlock(loader);
 }
 

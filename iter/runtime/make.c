@@ -75,7 +75,7 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     if (opt->last_batch == ITER_LAST_DEFAULT) opt->last_batch = default_last_batch;
     if (!opt->sampler.subset != !opt->sampler.n_subset)
         return iter__fail(err, ITER_EINVAL, "options: subset and n_subset belong together");
-    loader->n_workers = opt->workers;
+    loader->workers.n = opt->workers;
     return ITER_OK;
 }
 
@@ -105,8 +105,8 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
     if (spec) {
         const char *cursor = spec;
         ITER_TRY(iter__grammar_stage(spec, &cursor, &call, &text, err));
-        loader->sampler = iter_registry_sampler(opt->sampler.registry, call.name);
-        if (!loader->sampler) {
+        loader->sampling.ops = iter_registry_sampler(opt->sampler.registry, call.name);
+        if (!loader->sampling.ops) {
             char hint[ITER_HINT_MAX];
             const iter_status status =
                 iter__fail(err, ITER_EINVAL, "sampler: none is called '%s'%s", call.name,
@@ -116,20 +116,20 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
         }
     } else {
         ITER_TRY(iter__sampler_check(opt->sampler.ops, err));
-        loader->sampler = opt->sampler.ops;
+        loader->sampling.ops = opt->sampler.ops;
     }
-    const iter_ops *base = &loader->sampler->base;
-    loader->sampler_options = iter__alloc(1, base->options_size ? base->options_size : 1);
-    loader->sampler_state = iter__alloc(1, base->state_size ? base->state_size : 1);
+    const iter_ops *base = &loader->sampling.ops->base;
+    loader->sampling.options = iter__alloc(1, base->options_size ? base->options_size : 1);
+    loader->sampling.state = iter__alloc(1, base->state_size ? base->state_size : 1);
     iter_status status = ITER_OK;
-    if (!loader->sampler_options || !loader->sampler_state) {
+    if (!loader->sampling.options || !loader->sampling.state) {
         status = iter__fail(err, ITER_ENOMEM, "sampler: out of memory");
     } else if (spec) {
-        status = iter__grammar_apply(&call, base, loader->sampler_options, NULL, err);
+        status = iter__grammar_apply(&call, base, loader->sampling.options, NULL, err);
     } else if (opt->sampler.options) {
-        status = iter__options_dup(base, loader->sampler_options, opt->sampler.options, err);
+        status = iter__options_dup(base, loader->sampling.options, opt->sampler.options, err);
     } else {
-        iter__options_defaults(base, loader->sampler_options);
+        iter__options_defaults(base, loader->sampling.options);
     }
     iter__free(text);
     return status;
@@ -141,13 +141,13 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
 static uint64_t probe_order(iter_loader *loader, uint64_t id) {
     enum { ROWS = 16, PLACES = 3, EPOCHS = 2 };
     const uint64_t n = loader->cut.n;
-    if (!loader->sampler->index || n == ITER_UNKNOWN) return id;
+    if (!loader->sampling.ops->index || n == ITER_UNKNOWN) return id;
     const uint32_t rows = n < ROWS ? (uint32_t)n : ROWS;
     for (uint32_t epoch = 0; epoch < EPOCHS && rows; epoch++) {
         for (uint64_t place = 0; place < PLACES; place++) {
             uint64_t indices[ROWS];
-            loader->sampler->index(loader->sampler_state, epoch, (n - rows) / (PLACES - 1) * place,
-                                   rows, indices);
+            loader->sampling.ops->index(loader->sampling.state, epoch,
+                                        (n - rows) / (PLACES - 1) * place, rows, indices);
             id = iter__fnv1a(id, indices, rows * sizeof(indices[0]));
         }
     }
@@ -155,45 +155,50 @@ static uint64_t probe_order(iter_loader *loader, uint64_t id) {
 }
 
 static iter_status identify_sampler(iter_loader *loader, iter_error *err) {
-    const iter_ops *base = &loader->sampler->base;
-    const int length = iter__options_text(base, loader->sampler_options, ',', NULL, 0);
+    const iter_ops *base = &loader->sampling.ops->base;
+    const int length = iter__options_text(base, loader->sampling.options, ',', NULL, 0);
     char *text = iter__alloc(1, (size_t)length + 1);
     if (!text) return iter__fail(err, ITER_ENOMEM, "sampler: out of memory");
-    iter__options_text(base, loader->sampler_options, ',', text, (size_t)length + 1);
+    iter__options_text(base, loader->sampling.options, ',', text, (size_t)length + 1);
     uint64_t id = iter__fnv1a_text(iter__fnv1a_text(ITER_FNV_START, base->name), text);
     iter__free(text);
     for (uint64_t i = 0; i < loader->opt.sampler.n_subset; i++)
-        id = iter__fnv1a_u64(id, loader->subset[i]);
-    loader->sampler_id = probe_order(loader, id);
+        id = iter__fnv1a_u64(id, loader->sampling.subset[i]);
+    loader->sampling.id = probe_order(loader, id);
     return ITER_OK;
 }
 
 /* A block shuffle's blocks are read as such, however it was asked for. */
 static void find_locality(iter_loader *loader) {
-    const iter_block_options *block = loader->sampler_options;
-    loader->locality.is_ordered = loader->sampler == iter_registry_sampler(NULL, "sequential");
-    if (loader->sampler != iter_registry_sampler(NULL, "block")) return;
+    const iter_block_options *block = loader->sampling.options;
+    loader->sampling.locality.is_ordered =
+        loader->sampling.ops == iter_registry_sampler(NULL, "sequential");
+    if (loader->sampling.ops != iter_registry_sampler(NULL, "block")) return;
     const iter_block_options defaults = ITER_BLOCK_OPTIONS_INIT;
-    loader->locality.block_rows = (uint64_t)(block->block > 0 ? block->block : defaults.block);
-    loader->locality.block_buffer = (uint64_t)(block->buffer > 0 ? block->buffer : defaults.buffer);
+    loader->sampling.locality.block_rows =
+        (uint64_t)(block->block > 0 ? block->block : defaults.block);
+    loader->sampling.locality.block_buffer =
+        (uint64_t)(block->buffer > 0 ? block->buffer : defaults.buffer);
 }
 
 static int64_t subset_length(const void *user, uint64_t index) {
     const iter_loader *loader = user;
-    return iter__dataset_length(loader->dataset, loader->subset ? loader->subset[index] : index);
+    return iter__dataset_length(loader->dataset,
+                                loader->sampling.subset ? loader->sampling.subset[index] : index);
 }
 
 static iter_status copy_subset(iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
     if (!opt->sampler.subset) return ITER_OK;
     const uint64_t n = loader->dataset->desc.n_samples;
-    loader->subset = iter__alloc(opt->sampler.n_subset, sizeof(*loader->subset));
-    if (!loader->subset) return iter__fail(err, ITER_ENOMEM, "subset: out of memory");
-    memcpy(loader->subset, opt->sampler.subset, opt->sampler.n_subset * sizeof(*loader->subset));
+    loader->sampling.subset = iter__alloc(opt->sampler.n_subset, sizeof(*loader->sampling.subset));
+    if (!loader->sampling.subset) return iter__fail(err, ITER_ENOMEM, "subset: out of memory");
+    memcpy(loader->sampling.subset, opt->sampler.subset,
+           opt->sampler.n_subset * sizeof(*loader->sampling.subset));
     for (uint64_t i = 0; i < opt->sampler.n_subset; i++) {
-        if (loader->subset[i] < n) continue;
+        if (loader->sampling.subset[i] < n) continue;
         return iter__fail(err, ITER_EINVAL, "subset: entry %llu is sample %llu of %llu",
-                          (unsigned long long)i, (unsigned long long)loader->subset[i],
+                          (unsigned long long)i, (unsigned long long)loader->sampling.subset[i],
                           (unsigned long long)n);
     }
     return ITER_OK;
@@ -206,8 +211,9 @@ static iter_status refuse_for_unknown(const iter_loader *loader, iter_error *err
                        : opt->ranks > 1                                ? "ranks > 1"
                        : opt->sampler.subset                           ? "a subset"
                        : opt->faults.on_error == ITER_ON_ERROR_REPLACE ? "on_error replace"
-                       : loader->sampler->index && opt->shuffle != ITER_SHUFFLE_NONE ? "shuffling"
-                                                                                     : NULL;
+                       : loader->sampling.ops->index && opt->shuffle != ITER_SHUFFLE_NONE
+                           ? "shuffling"
+                           : NULL;
     if (!what) return ITER_OK;
     return iter__fail(err, ITER_EINVAL,
                       "options: %s needs a known number of samples, which %s has not", what,
@@ -227,25 +233,26 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
     ITER_TRY(copy_subset(loader, err));
     ITER_TRY(sampler_options(loader, err));
     const bool stream = loader->dataset->desc.n_samples == ITER_UNKNOWN;
-    loader->order = iter__order_of(loader->sampler, stream);
+    loader->sampling.order = iter__order_of(loader->sampling.ops, stream);
     if (stream) ITER_TRY(refuse_for_unknown(loader, err));
     const bool lengths = iter__dataset_has_length(loader->dataset);
-    const iter_sampler_context context = {
-        .n_samples = loader->subset ? opt->sampler.n_subset : loader->dataset->desc.n_samples,
-        .seed = opt->seed,
-        .batch_size = opt->batch_size,
-        .ranks = opt->ranks,
-        .length = lengths ? subset_length : NULL,
-        .length_user = loader};
-    const iter_sampler_ops *ops = loader->sampler;
-    if (ops->resolve) ops->resolve(loader->sampler_options, &context);
+    const iter_sampler_context context = {.n_samples = loader->sampling.subset
+                                                           ? opt->sampler.n_subset
+                                                           : loader->dataset->desc.n_samples,
+                                          .seed = opt->seed,
+                                          .batch_size = opt->batch_size,
+                                          .ranks = opt->ranks,
+                                          .length = lengths ? subset_length : NULL,
+                                          .length_user = loader};
+    const iter_sampler_ops *ops = loader->sampling.ops;
+    if (ops->resolve) ops->resolve(loader->sampling.options, &context);
     const iter_status status =
-        ops->open(loader->sampler_state, loader->sampler_options, &context, err);
+        ops->open(loader->sampling.state, loader->sampling.options, &context, err);
     if (status < 0) return iter__fail_in(err, status, "sampler %s", ops->base.name);
-    loader->sampler_open = true;
+    loader->sampling.is_open = true;
     find_locality(loader);
     if (ops->index) {
-        loader->cut.n = ops->length(loader->sampler_state);
+        loader->cut.n = ops->length(loader->sampling.state);
     } else {
         loader->opener.drawn = iter__alloc(loader->cut.global, sizeof(*loader->opener.drawn));
         if (!loader->opener.drawn) return iter__fail(err, ITER_ENOMEM, "sampler: out of memory");
@@ -285,9 +292,12 @@ static iter_status make_set(iter_loader *loader, iter_error *err) {
 /* A line of the plan that says how it works and what that takes. */
 static iter_status note_layout(iter_loader *loader, iter__layout_in *in, iter_error *err) {
     char text[1024];
-    in->loaded_bytes =
-        loader->preload ? iter__preload_cost(loader->preload, loader->local_ranks) : 0;
-    in->one_copy_for = loader->preload && loader->preload->shared.memory ? loader->local_ranks : 1;
+    in->loaded_bytes = loader->loaded.preload
+                           ? iter__preload_cost(loader->loaded.preload, loader->loaded.local_ranks)
+                           : 0;
+    in->one_copy_for = loader->loaded.preload && loader->loaded.preload->shared.memory
+                           ? loader->loaded.local_ranks
+                           : 1;
     iter__layout_text(in, &loader->layout, text, sizeof(text));
     return iter__plan_note(&loader->plan, text, err);
 }
@@ -298,9 +308,10 @@ static iter_status make_memory(iter_loader *loader, iter_error *err) {
     ITER_TRY(iter__layout_make(&in, &loader->layout, err));
     ITER_TRY(note_layout(loader, &in, err));
     if (in.bytes == BYTES_READ) ITER_TRY(iter__bytes_open(loader, err));
-    loader->queue = iter__alloc(loader->layout.queue_capacity, sizeof(*loader->queue));
-    loader->failures = iter__alloc(ITER_FAILURES_MAX, sizeof(*loader->failures));
-    if (!loader->queue || !loader->failures)
+    loader->queue.entries =
+        iter__alloc(loader->layout.queue_capacity, sizeof(*loader->queue.entries));
+    loader->failures.list = iter__alloc(ITER_FAILURES_MAX, sizeof(*loader->failures.list));
+    if (!loader->queue.entries || !loader->failures.list)
         return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
     ITER_TRY(iter__batches_make(loader, err));
     return iter__workers_make(loader, err);
@@ -313,9 +324,9 @@ static iter_status init_locks(iter_loader *loader, iter_error *err) {
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&loader->lock, NULL);
-    pthread_mutex_init(&loader->io.lock, NULL);
+    pthread_mutex_init(&loader->reading.lock, NULL);
     pthread_mutex_init(&loader->opener.sampler_lock, NULL);
-    pthread_cond_init(&loader->left, &monotonic);
+    pthread_cond_init(&loader->ending.left, &monotonic);
     pthread_mutex_init(&loader->watch.lock, NULL);
     pthread_cond_init(&loader->watch.changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
@@ -343,7 +354,7 @@ static uint32_t leading_stage(const iter_loader *loader) {
         if (field->from == ITER_ROW_INDEX) stage = ACTIVITY_GET;
         if (stage < 0 && field->n_steps > 0) stage = field->steps[0].activity;
     }
-    return iter__profile_name(CATEGORY_STAGE, stage < 0 ? "copy" : loader->stages[stage]);
+    return iter__profile_name(CATEGORY_STAGE, stage < 0 ? "copy" : loader->workers.stages[stage]);
 }
 
 static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_error *err) {
@@ -351,16 +362,16 @@ static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_
     ITER_TRY(check_options(loader, default_last_batch, err));
     ITER_TRY(iter__device_slots_open(loader, err));
     ITER_TRY(make_cut(loader, err));
-    memcpy(loader->resident, loader->dataset->resident, sizeof(loader->resident));
+    memcpy(loader->loaded.resident, loader->dataset->resident, sizeof(loader->loaded.resident));
     ITER_TRY(iter__loader_plan(loader, err));
     ITER_TRY(make_set(loader, err));
-    loader->get_key = iter_rng_key(loader->opt.seed, "get", 0);
-    loader->replace_key = iter_rng_key(loader->opt.seed, "replace", 0);
+    loader->sampling.get_key = iter_rng_key(loader->opt.seed, "get", 0);
+    loader->sampling.replace_key = iter_rng_key(loader->opt.seed, "replace", 0);
     ITER_TRY(make_memory(loader, err));
     ITER_TRY(iter__stages_make(loader, err));
-    loader->stage_name = leading_stage(loader);
-    loader->opener.at = loader->position = iter__cut_epoch(&loader->cut, 0);
-    ITER_TRY(loader->n_workers == 0 ? iter__worker_begin(&loader->workers[0], err)
+    loader->workers.stage_name = leading_stage(loader);
+    loader->opener.at = loader->consumer.position = iter__cut_epoch(&loader->cut, 0);
+    ITER_TRY(loader->workers.n == 0 ? iter__worker_begin(&loader->workers.all[0], err)
                                     : iter__workers_run(loader, err));
     return iter__watch_start(loader, err);
 }

@@ -16,10 +16,10 @@ bool iter__may_open(const iter_loader *loader) {
     const iter__opener *opener = &loader->opener;
     if (opener->done || opener->busy || opener->stream_busy || iter__is_canceled(loader))
         return false;
-    if (loader->queue_count == loader->layout.queue_capacity) return false;
-    for (uint32_t i = 0; i < loader->queue_count; i++) {
+    if (loader->queue.count == loader->layout.queue_capacity) return false;
+    for (uint32_t i = 0; i < loader->queue.count; i++) {
         const iter__entry *entry =
-            &loader->queue[(loader->queue_first + i) % loader->layout.queue_capacity];
+            &loader->queue.entries[(loader->queue.first + i) % loader->layout.queue_capacity];
         if (!entry->batch && (entry->empty || loader->opt.lookahead == ITER_LOOKAHEAD_EPOCH))
             return false;
     }
@@ -31,13 +31,13 @@ bool iter__may_open(const iter_loader *loader) {
 /* A free slot: one that this worker wrote before if there is one, since another's lines would have to
  * come, changed, out of the other core's cache. Else the one that was given back last. */
 static iter_batch *take_slot(iter_loader *loader, const iter__worker *worker) {
-    iter_batch **link = &loader->free_list;
+    iter_batch **link = &loader->queue.free_list;
     while (*link && (*link)->writer != worker->number + 1)
         link = &(*link)->next_free;
-    if (!*link) link = &loader->free_list;
+    if (!*link) link = &loader->queue.free_list;
     iter_batch *batch = *link;
     *link = batch->next_free;
-    loader->n_free--;
+    loader->queue.n_free--;
     batch->writer = worker->number + 1;
     batch->state = BATCH_OPENING;
     batch->dropped = false;
@@ -64,7 +64,8 @@ static void begin(iter_loader *loader, const iter__worker *worker, iter__opening
 static bool has_bytes(const iter_loader *loader, const iter_extent *extent, int32_t e) {
     if (extent->size < loader->plan.least_extent[e]) return false;
     const uint64_t file = loader->dataset->desc.files[extent->object].bytes;
-    return !loader->preload || (extent->size <= file && extent->offset <= file - extent->size);
+    return !loader->loaded.preload ||
+           (extent->size <= file && extent->offset <= file - extent->size);
 }
 
 /* Where every row's bytes are; in memory already, if the files are. */
@@ -72,7 +73,7 @@ static iter_status locate_rows(iter_loader *loader, iter_batch *batch, uint32_t 
                                iter_error *err) {
     const iter_dataset *dataset = loader->dataset;
     const int32_t n_extents = dataset->desc.n_extents;
-    const iter__preload *preload = loader->preload;
+    const iter__preload *preload = loader->loaded.preload;
     for (uint32_t r = 0; r < n_rows; r++) {
         const size_t at = (size_t)r * (size_t)n_extents;
         iter_extent *extents = batch->extents + at;
@@ -117,7 +118,7 @@ static void set_tensors(iter_loader *loader, iter_batch *batch, uint32_t n_rows)
 
 /* Everything of a batch that nobody else sees yet. */
 static void fill(iter_loader *loader, iter__opening *opening) {
-    loader->order->open(loader, opening);
+    loader->sampling.order->open(loader, opening);
     if (opening->ends) return;
     iter_batch *batch = opening->batch;
     const iter__span *span = &opening->span;
@@ -159,7 +160,7 @@ static void push_end(iter_loader *loader) {
 /* Cuts the rows into chunks and lets them be claimed. */
 static void set_chunks(iter_loader *loader, iter_batch *batch, uint32_t n_rows) {
     const uint32_t rows = loader->layout.rows_a_chunk, n_chunks = (n_rows + rows - 1) / rows;
-    const bool read = loader->plan.needs_bytes && !loader->preload;
+    const bool read = loader->plan.needs_bytes && !loader->loaded.preload;
     atomic_store_explicit(&batch->chunks_left, n_chunks, memory_order_relaxed);
     atomic_store_explicit(&batch->n_chunks, n_chunks, memory_order_relaxed);
     for (uint32_t c = 0; c < n_chunks; c++) {
@@ -184,7 +185,7 @@ static void push_batch(iter_loader *loader, iter_batch *batch, const iter__openi
     batch->state = is_made ? BATCH_READY : BATCH_OPEN;
     batch->opened_ns = iter__now_ns();
     if (!is_made) set_chunks(loader, batch, n_rows);
-    loader->opener.stream_busy = loader->order->is_stream && !is_made;
+    loader->opener.stream_busy = loader->sampling.order->is_stream && !is_made;
     const iter__entry entry = {.batch = batch, .epoch = batch->info.epoch};
     iter__queue_push(loader, &entry);
 }
@@ -201,16 +202,16 @@ static void commit(iter_loader *loader, const iter__opening *opening) {
         opener->epoch_begun = opening->epoch_begun;
         if (opening->ends) {
             batch->state = BATCH_FREE;
-            batch->next_free = loader->free_list;
-            loader->free_list = batch;
-            loader->n_free++;
+            batch->next_free = loader->queue.free_list;
+            loader->queue.free_list = batch;
+            loader->queue.n_free++;
             push_end(loader);
         } else {
             opener->at = opening->after;
             push_batch(loader, batch, opening);
         }
     }
-    if (opener->wanted && loader->sleepers) iter__event_wake(&loader->work, 1);
+    if (opener->wanted && loader->workers.sleepers) iter__event_wake(&loader->work, 1);
     opener->wanted = false;
 }
 
@@ -230,7 +231,7 @@ void iter__open_next(iter_loader *loader, iter__worker *worker) {
     iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
     iter__in_callback_of = outer;
     const int64_t end = iter__now_ns();
-    atomic_fetch_add_explicit(&loader->open_ns, (unsigned long long)(end - start),
+    atomic_fetch_add_explicit(&loader->stats.open_ns, (unsigned long long)(end - start),
                               memory_order_relaxed);
     /* Before the commit: after it another worker may make the rows, and it sets their number if this is a
      * stream. */

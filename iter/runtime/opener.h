@@ -21,9 +21,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "iter/runtime/batch.h"
 #include "iter/runtime/cut.h"
-
-#define ITER_SAMPLER_BLOB 256
 
 typedef struct iter__worker iter__worker;
 

@@ -14,12 +14,12 @@
 
 /* Samples that a sampler may choose from. */
 static uint64_t n_choices(const iter_loader *loader) {
-    return loader->subset ? loader->opt.sampler.n_subset : loader->dataset->desc.n_samples;
+    return loader->sampling.subset ? loader->opt.sampler.n_subset : loader->dataset->desc.n_samples;
 }
 
 static iter_status in_sampler(const iter_loader *loader, iter_status status, iter_error *err) {
     if (status >= 0) return status;
-    return iter__fail_in(err, status, "sampler %s", loader->sampler->base.name);
+    return iter__fail_in(err, status, "sampler %s", loader->sampling.ops->base.name);
 }
 
 /* Whether all of these exist. */
@@ -29,7 +29,7 @@ static iter_status check_indices(const iter_loader *loader, const uint64_t *indi
     for (uint64_t i = 0; i < n; i++) {
         if (indices[i] < all) continue;
         return iter__fail(err, ITER_EINVAL, "sampler %s: drew sample %llu of %llu",
-                          loader->sampler->base.name, (unsigned long long)indices[i],
+                          loader->sampling.ops->base.name, (unsigned long long)indices[i],
                           (unsigned long long)all);
     }
     return ITER_OK;
@@ -48,11 +48,11 @@ iter_status iter__sampler_index(iter_loader *loader, uint32_t epoch, uint64_t po
         pthread_mutex_lock(&loader->opener.sampler_lock);
     else if (pthread_mutex_trylock(&loader->opener.sampler_lock) != 0)
         return ITER_AGAIN;
-    loader->sampler->index(loader->sampler_state, epoch, position, n, out);
+    loader->sampling.ops->index(loader->sampling.state, epoch, position, n, out);
     pthread_mutex_unlock(&loader->opener.sampler_lock);
     ITER_TRY(check_indices(loader, out, n, err));
-    for (uint32_t i = 0; loader->subset && i < n; i++)
-        out[i] = loader->subset[out[i]];
+    for (uint32_t i = 0; loader->sampling.subset && i < n; i++)
+        out[i] = loader->sampling.subset[out[i]];
     return ITER_OK;
 }
 
@@ -101,7 +101,7 @@ static void rows_as_drawn(iter_loader *loader, iter_batch *batch, const iter__sp
     const uint64_t *all = loader->opener.drawn;
     for (uint32_t r = 0; r < span->n_rows; r++) {
         const uint64_t drawn = all ? all[first + r] : span->start + r;
-        batch->index[r] = loader->subset && all ? loader->subset[drawn] : drawn;
+        batch->index[r] = loader->sampling.subset && all ? loader->sampling.subset[drawn] : drawn;
         batch->position[r] = span->start + r;
         batch->row_epoch[r] = span->epoch;
     }
@@ -111,11 +111,11 @@ static iter_status ask(iter_loader *loader, uint32_t *out_n, iter_error *err) {
     const uint32_t capacity = (uint32_t)loader->cut.global;
     uint64_t *drawn = loader->opener.drawn;
     const iter_status status =
-        loader->sampler->next_batch(loader->sampler_state, capacity, drawn, out_n, err);
+        loader->sampling.ops->next_batch(loader->sampling.state, capacity, drawn, out_n, err);
     if (status < 0) return in_sampler(loader, status, err);
     if (*out_n > capacity) {
         return iter__fail(err, ITER_EINVAL, "sampler %s: drew %u samples where %u fit",
-                          loader->sampler->base.name, *out_n, capacity);
+                          loader->sampling.ops->base.name, *out_n, capacity);
     }
     return check_indices(loader, drawn, *out_n, err);
 }
@@ -126,7 +126,7 @@ static iter_status draw(iter_loader *loader, iter__opening *opening, uint32_t *o
     *out_n = 0;
     if (!opening->epoch_begun) {
         const iter_status begun =
-            loader->sampler->begin(loader->sampler_state, opening->at.epoch, err);
+            loader->sampling.ops->begin(loader->sampling.state, opening->at.epoch, err);
         ITER_TRY(in_sampler(loader, begun, err));
         opening->epoch_begun = true;
     }
@@ -141,9 +141,10 @@ static iter_status draw(iter_loader *loader, iter__opening *opening, uint32_t *o
 }
 
 static void save_sampler(iter_loader *loader, iter_batch *batch) {
-    if (!loader->sampler->save) return;
-    const iter_status saved = loader->sampler->save(loader->sampler_state, batch->sampler_after,
-                                                    ITER_SAMPLER_BLOB, &batch->sampler_after_bytes);
+    if (!loader->sampling.ops->save) return;
+    const iter_status saved =
+        loader->sampling.ops->save(loader->sampling.state, batch->sampler_after, ITER_SAMPLER_BLOB,
+                                   &batch->sampler_after_bytes);
     if (saved < 0 || batch->sampler_after_bytes > ITER_SAMPLER_BLOB) batch->sampler_after_bytes = 0;
 }
 
@@ -182,12 +183,12 @@ static iter_status take_sampler(iter_loader *loader, iter_error *err) {
     while (pthread_mutex_trylock(&loader->opener.sampler_lock) != 0) {
         const struct timespec pause = {.tv_nsec = 1000000};
         const int64_t waited_ms = (iter__now_ns() - start) / 1000000;
-        if (atomic_load(&loader->canceled))
+        if (atomic_load(&loader->ending.canceled))
             return iter__fail(err, ITER_ECANCELED, "loader: canceled");
         if (loader->opt.faults.timeout_ms && waited_ms >= loader->opt.faults.timeout_ms) {
             return iter__fail(err, ITER_ETIMEDOUT,
                               "restore: sampler %s has been busy for %lld ms; nothing was changed",
-                              loader->sampler->base.name, (long long)waited_ms);
+                              loader->sampling.ops->base.name, (long long)waited_ms);
         }
         nanosleep(&pause, NULL);
     }
@@ -200,12 +201,13 @@ static iter_status restore_sampler(iter_loader *loader, const iter__place *place
     iter__error_clear(err);
     const iter_loader *outer = iter__in_callback_of;
     iter__in_callback_of = loader;
-    const char *name = loader->sampler->base.name;
-    iter_status status = loader->sampler->begin(loader->sampler_state, place->at.epoch, err);
+    const char *name = loader->sampling.ops->base.name;
+    iter_status status = loader->sampling.ops->begin(loader->sampling.state, place->at.epoch, err);
     if (status < 0) {
         status = iter__fail_in(err, status, "restore: sampler %s", name);
     } else {
-        status = loader->sampler->restore(loader->sampler_state, place->state, place->state_bytes);
+        status =
+            loader->sampling.ops->restore(loader->sampling.state, place->state, place->state_bytes);
         if (status < 0) iter__fail(err, status, "restore: sampler %s refuses its state", name);
     }
     iter__in_callback_of = outer;
@@ -226,10 +228,10 @@ static void go_drawn(iter_loader *loader, const iter__place *place, iter_status 
     iter__loader_go(loader, status < 0 ? &start : &place->at, status < 0 ? 0 : place->number);
     if (status < 0 || place->at.ended) return;
     loader->opener.number = place->number;
-    if (place->state_bytes && loader->sampler->restore) {
+    if (place->state_bytes && loader->sampling.ops->restore) {
         loader->opener.epoch_begun = true;
-        memcpy(loader->sampler_at, place->state, place->state_bytes);
-        loader->sampler_at_bytes = place->state_bytes;
+        memcpy(loader->consumer.sampler_at, place->state, place->state_bytes);
+        loader->consumer.sampler_at_bytes = place->state_bytes;
     } else if (place->number) {
         note_replay(loader, "the sampler", "drawn");
         loader->opener.replay = place->number;
@@ -241,11 +243,11 @@ static iter_status restore_as_drawn(iter_loader *loader, const iter__place *plac
     if (!place->at.ended && place->global_batch != loader->cut.global) {
         return iter__fail(err, ITER_EINVAL,
                           "restore: sampler %s needs the same batch_size x ranks, %llu, not %llu",
-                          loader->sampler->base.name, (unsigned long long)place->global_batch,
+                          loader->sampling.ops->base.name, (unsigned long long)place->global_batch,
                           (unsigned long long)loader->cut.global);
     }
     ITER_TRY(take_sampler(loader, err));
-    const bool has_state = place->state_bytes && loader->sampler->restore;
+    const bool has_state = place->state_bytes && loader->sampling.ops->restore;
     const iter_status status =
         place->at.ended || !has_state ? ITER_OK : restore_sampler(loader, place, err);
     pthread_mutex_lock(&loader->lock);

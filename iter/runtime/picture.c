@@ -43,13 +43,13 @@ static iter_status grow(iter_loader *loader, iter__growing *buffer, size_t bytes
     size_t wanted = buffer->bytes + buffer->bytes / 2;
     if (wanted > loader->layout.picture_max) wanted = loader->layout.picture_max;
     if (wanted < bytes) wanted = bytes;
-    atomic_fetch_sub_explicit(&loader->picture_bytes, buffer->bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&loader->stats.picture_bytes, buffer->bytes, memory_order_relaxed);
     release(buffer);
     buffer->data = iter__alloc_large(wanted + SLACK);
     if (!buffer->data)
         return iter__fail(err, ITER_ENOMEM, "%s: no memory for %zu bytes", what, wanted);
     buffer->bytes = wanted;
-    atomic_fetch_add_explicit(&loader->picture_bytes, wanted, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loader->stats.picture_bytes, wanted, memory_order_relaxed);
     return ITER_OK;
 }
 
@@ -207,10 +207,13 @@ static void put_rows(iter_image_rows *rows, const uint8_t *const *at, int32_t n)
     iter__activity_set(r->worker, ACTIVITY_DECODE, r->index);
 }
 
-iter_status iter__picture_decode(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                                 const iter__field_plan *field, uint32_t row, const uint8_t *bytes,
-                                 size_t size, void *const outs[2], iter__picture *out,
-                                 iter_error *err) {
+iter_status iter__picture_decode(const iter__row *at, const uint8_t *bytes, size_t size,
+                                 void *const outs[2], iter__picture *out, iter_error *err) {
+    iter_loader *loader = at->loader;
+    iter__worker *worker = at->worker;
+    const iter_batch *batch = at->batch;
+    const iter__field_plan *field = at->field;
+    const uint32_t row = at->row;
     const iter_description *desc = &loader->dataset->desc;
     const iter_decoder_ops *ops = desc->fields[field->in].decoder;
     void *state = worker->decoder_states[field->in];

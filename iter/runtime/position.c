@@ -50,7 +50,7 @@ static void identify(const iter_loader *loader, uint64_t ids[ID_COUNT]) {
     ids[ID_DATASET] = id;
     ids[ID_CHAIN] =
         iter__fnv1a_text(ITER_FNV_START, loader->chain ? iter_chain_text(loader->chain) : "");
-    ids[ID_SAMPLER] = loader->sampler_id;
+    ids[ID_SAMPLER] = loader->sampling.id;
     ids[ID_SEED] = loader->opt.seed;
     ids[ID_ROLL_OVER] = loader->cut.last_batch == ITER_LAST_ROLL_OVER;
 }
@@ -59,23 +59,23 @@ static void identify(const iter_loader *loader, uint64_t ids[ID_COUNT]) {
 
 static iter_status save_locked(iter_loader *loader, uint8_t *out, size_t capacity, size_t *out_size,
                                iter_error *err) {
-    const size_t size = sizeof(saved) + loader->sampler_at_bytes + sizeof(uint64_t);
+    const size_t size = sizeof(saved) + loader->consumer.sampler_at_bytes + sizeof(uint64_t);
     *out_size = size;
     if (!out && capacity == 0) return ITER_OK;
     if (!out || capacity < size) {
         return iter__fail(err, ITER_EINVAL, "save: a position takes %zu bytes, %zu were given",
                           size, capacity);
     }
-    saved s = {.sample = loader->position.sample,
+    saved s = {.sample = loader->consumer.position.sample,
                .global_batch = loader->cut.global,
-               .number = loader->position_number,
-               .epoch = loader->position.epoch,
-               .ended = loader->position.ended || loader->ended,
-               .sampler_bytes = (uint32_t)loader->sampler_at_bytes};
+               .number = loader->consumer.number,
+               .epoch = loader->consumer.position.epoch,
+               .ended = loader->consumer.position.ended || loader->consumer.ended,
+               .sampler_bytes = (uint32_t)loader->consumer.sampler_at_bytes};
     memcpy(s.magic, magic, sizeof(magic));
     identify(loader, s.ids);
     memcpy(out, &s, sizeof(s));
-    memcpy(out + sizeof(s), loader->sampler_at, loader->sampler_at_bytes);
+    memcpy(out + sizeof(s), loader->consumer.sampler_at, loader->consumer.sampler_at_bytes);
     const uint64_t sum = iter__fnv1a(ITER_FNV_START, out, size - sizeof(sum));
     memcpy(out + size - sizeof(sum), &sum, sizeof(sum));
     return ITER_OK;
@@ -141,16 +141,17 @@ iter_status iter_loader_restore(iter_loader *loader, const void *bytes, size_t s
                          .state = (const uint8_t *)bytes + sizeof(s),
                          .state_bytes = s.sampler_bytes};
     ITER_TRY(find_place(loader, &s, &place.at, err));
-    return loader->order->restore(loader, &place, err);
+    return loader->sampling.order->restore(loader, &place, err);
 }
 
 /* ---- Seek ------------------------------------------------------------------------------------ */
 
 static iter_status seek_locked(iter_loader *loader, uint32_t epoch, uint64_t sample,
                                iter_error *err) {
-    if (!loader->order->by_position && sample != 0) {
+    if (!loader->sampling.order->by_position && sample != 0) {
         return iter__fail(err, ITER_EINVAL, "seek: %s can only go to an epoch's beginning",
-                          loader->order->is_stream ? "a stream" : loader->sampler->base.name);
+                          loader->sampling.order->is_stream ? "a stream"
+                                                            : loader->sampling.ops->base.name);
     }
     iter__cursor cursor;
     uint64_t at = sample;

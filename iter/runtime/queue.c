@@ -4,20 +4,20 @@
 #include "iter/runtime/runtime.h"
 
 iter__entry *iter__queue_at(iter_loader *loader, uint32_t i) {
-    return &loader->queue[(loader->queue_first + i) % loader->layout.queue_capacity];
+    return &loader->queue.entries[(loader->queue.first + i) % loader->layout.queue_capacity];
 }
 
 void iter__queue_push(iter_loader *loader, const iter__entry *entry) {
-    *iter__queue_at(loader, loader->queue_count) = *entry;
-    loader->queue_count++;
+    *iter__queue_at(loader, loader->queue.count) = *entry;
+    loader->queue.count++;
     const bool answers = !entry->batch || entry->batch->state == BATCH_READY;
-    if (answers && loader->queue_count == 1 && loader->consumer_waits)
+    if (answers && loader->queue.count == 1 && loader->consumer.waits)
         iter__event_wake(&loader->ready, 1);
 }
 
 void iter__queue_pop(iter_loader *loader) {
-    loader->queue_first = (loader->queue_first + 1) % loader->layout.queue_capacity;
-    loader->queue_count--;
+    loader->queue.first = (loader->queue.first + 1) % loader->layout.queue_capacity;
+    loader->queue.count--;
 }
 
 /* Takes one batch out of play. Chunks that nobody works on are done; the others end as they end. */
@@ -33,7 +33,7 @@ static void drop_batch(iter_loader *loader, iter_batch *batch) {
         iter__chunk *chunk = &batch->chunks[c];
         int expected = CHUNK_READY;
         bool won = atomic_compare_exchange_strong(&chunk->state, &expected, CHUNK_DONE);
-        if (won) iter__io_release(loader, chunk);
+        if (won) iter__reading_release(loader, chunk);
         expected = CHUNK_NEW;
         won = won || atomic_compare_exchange_strong(&chunk->state, &expected, CHUNK_DONE);
         n += won;
@@ -45,7 +45,7 @@ static void drop_batch(iter_loader *loader, iter_batch *batch) {
 }
 
 void iter__queue_clear(iter_loader *loader) {
-    while (loader->queue_count) {
+    while (loader->queue.count) {
         iter_batch *batch = iter__queue_at(loader, 0)->batch;
         iter__queue_pop(loader);
         if (batch) drop_batch(loader, batch);

@@ -38,13 +38,13 @@ static void row_fail_error(iter_loader *loader, iter__worker *worker, iter_batch
 /* Reads a row once more whose reads failed or came short. */
 static void settle_row(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t row) {
     iter__activity_row(worker, ACTIVITY_READ, batch, row);
-    if (atomic_load_explicit(&loader->canceled, memory_order_relaxed)) {
+    if (atomic_load_explicit(&loader->ending.canceled, memory_order_relaxed)) {
         iter__row_fail(loader, batch, row, ITER_ECANCELED, "read", "canceled");
         return;
     }
     iter_read failed;
     char reason[160], text[96];
-    const iter_status status = iter__io_read_row(loader, batch, row, &failed);
+    const iter_status status = iter__reading_row(loader, batch, row, &failed);
     if (status == ITER_OK) {
         iter__row_set(batch, row, ROW_FINE);
         return;
@@ -68,7 +68,7 @@ static void settle_row(iter_loader *loader, iter__worker *worker, iter_batch *ba
 static inline const uint8_t *row_source(const iter_loader *loader, const iter_batch *batch,
                                         const iter__field_plan *field, uint32_t row) {
     if (field->from == ITER_ROW_RESIDENT) {
-        const iter__resident *resident = &loader->resident[field->in];
+        const iter__resident *resident = &loader->loaded.resident[field->in];
         return resident->base + batch->index[row] * resident->stride;
     }
     const iter_description *desc = &loader->dataset->desc;
@@ -251,12 +251,13 @@ static void count_warning(iter_loader *loader, const iter_batch *batch, uint32_t
                           const char *text) {
     char file[81];
     uint64_t offset;
-    if (atomic_fetch_add_explicit(&loader->n_warnings, 1, memory_order_relaxed) > 0) return;
+    if (atomic_fetch_add_explicit(&loader->stats.n_warnings, 1, memory_order_relaxed) > 0) return;
     const bool known = iter__where(loader, batch->index[row], file, sizeof(file), &offset);
     pthread_mutex_lock(&loader->lock);
-    snprintf(loader->warning_text, sizeof(loader->warning_text), "sample %llu (%s): %.100s",
-             (unsigned long long)batch->index[row], known ? file : "", text);
-    iter__escape_in_place(loader->warning_text, sizeof(loader->warning_text));
+    snprintf(loader->stats.warning_text, sizeof(loader->stats.warning_text),
+             "sample %llu (%s): %.100s", (unsigned long long)batch->index[row], known ? file : "",
+             text);
+    iter__escape_in_place(loader->stats.warning_text, sizeof(loader->stats.warning_text));
     pthread_mutex_unlock(&loader->lock);
 }
 
@@ -304,9 +305,9 @@ static void make_decoded(iter_loader *loader, iter__worker *worker, iter_batch *
         }
         void *const outs[2] = {step_target(worker, batch, field, row, 0),
                                step_target(worker, batch, field, row, 1)};
+        const iter__row here = {loader, worker, batch, field, row};
         const iter_status status =
-            field->any_size ? iter__picture_decode(loader, worker, batch, field, row, bytes, size,
-                                                   outs, &picture, &error)
+            field->any_size ? iter__picture_decode(&here, bytes, size, outs, &picture, &error)
                             : in->decoder->decode(worker->decoder_states[field->in], desc->shared,
                                                   bytes, size, &out, &error);
         if (status < 0) {
@@ -368,8 +369,8 @@ static iter_status call_get(iter_loader *loader, iter__worker *worker, iter_batc
                             uint32_t row, uint32_t n, const iter__get_rows *get, iter_error *err) {
     iter_dataset *dataset = loader->dataset;
     for (uint32_t i = 0; i < n; i++) {
-        worker->rng[i] =
-            iter_rng_at(loader->get_key, batch->row_epoch[row + i], batch->position[row + i]);
+        worker->rng[i] = iter_rng_at(loader->sampling.get_key, batch->row_epoch[row + i],
+                                     batch->position[row + i]);
     }
     const uint64_t *indices = batch->index + row;
     iter_status status;
@@ -524,7 +525,7 @@ static void fail_large(iter_loader *loader, iter_batch *batch, uint32_t first, u
 
 static void make_fields(iter_loader *loader, iter__worker *worker, iter_batch *batch,
                         uint32_t first, uint32_t n) {
-    if (loader->preload && loader->plan.needs_bytes) fail_large(loader, batch, first, n);
+    if (loader->loaded.preload && loader->plan.needs_bytes) fail_large(loader, batch, first, n);
     if (loader->device.set.n_failed) iter__resident_fail(loader, batch, first, n);
     if (loader->plan.needs_get) make_got(loader, worker, batch, first, n);
     if (loader->opt.reading.only_reads) return;
@@ -557,7 +558,8 @@ static void blank_row(iter_loader *loader, iter_batch *batch, uint32_t row) {
 /* Draws the sample for attempt k of a failed row: a pure function of (seed, epoch, position, k). */
 static iter_status draw_replacement(iter_loader *loader, const iter_batch *batch, uint32_t row,
                                     uint32_t attempt, uint64_t *out) {
-    iter_rng rng = iter_rng_at(loader->replace_key, batch->row_epoch[row], batch->position[row]);
+    iter_rng rng =
+        iter_rng_at(loader->sampling.replace_key, batch->row_epoch[row], batch->position[row]);
     rng.counter[0] = attempt;
     const uint64_t position = iter_rng_below(&rng, loader->cut.n);
     return iter__sampler_index(loader, batch->row_epoch[row], position, 1, out, true, NULL);
@@ -583,7 +585,7 @@ static void *take_own(iter_loader *loader, iter_batch *batch, uint32_t row) {
 static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t row, void **out_own,
                                bool *out_lacks) {
     const iter_dataset *dataset = loader->dataset;
-    const iter__preload *preload = loader->preload;
+    const iter__preload *preload = loader->loaded.preload;
     const int32_t n_extents = dataset->desc.n_extents;
     iter_extent *extents = batch->extents + (size_t)row * n_extents;
     if (!iter__dataset_locate(dataset, batch->index[row], extents)) return ITER_EINVAL;
@@ -598,7 +600,7 @@ static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t 
     *out_lacks = !*out_own;
     if (!*out_own) return ITER_ENOMEM;
     iter_read failed;
-    const iter_status status = iter__io_read_row(loader, batch, row, &failed);
+    const iter_status status = iter__reading_row(loader, batch, row, &failed);
     *out_lacks = status < 0 && iter__is_lack(failed.os_error);
     return status;
 }
@@ -664,7 +666,7 @@ void iter__rows_mend(iter_loader *loader, iter__worker *worker, iter_batch *batc
  * frame at the same time, so what is read once more of one gets memory of its own. */
 static void make_read(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
                       uint32_t n) {
-    const bool shared = loader->io.frames != NULL;
+    const bool shared = loader->reading.frames != NULL;
     uint32_t row = first; /* the first that is not made */
     for (uint32_t i = first; i < first + n; i++) {
         if (iter__row_state_get(batch, i) != ROW_MISSING) continue;
@@ -688,7 +690,7 @@ static void make_read(iter_loader *loader, iter__worker *worker, iter_batch *bat
 void iter__rows_make(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
                      uint32_t n) {
     worker->alloc_refused = iter__alloc_refused();
-    if (loader->plan.needs_bytes && !loader->preload)
+    if (loader->plan.needs_bytes && !loader->loaded.preload)
         make_read(loader, worker, batch, first, n);
     else
         make_fields(loader, worker, batch, first, n);

@@ -24,7 +24,7 @@ typedef struct suspect {
 } suspect;
 
 static int32_t n_shown(const iter_loader *loader) {
-    return loader->n_workers > 0 ? loader->n_workers : 1;
+    return loader->workers.n > 0 ? loader->workers.n : 1;
 }
 
 /* The file that a worker's sample lies in, as it said; NULL = none. */
@@ -40,7 +40,7 @@ static const char *path_of(const iter_loader *loader, const iter__activity *acti
 static suspect oldest_worker(const iter_loader *loader, int slot, int32_t stage) {
     suspect out = {.worker = -1, .stage = -1};
     for (int32_t i = 0; i < n_shown(loader); i++) {
-        const iter__activity *activity = &loader->workers[i].activity;
+        const iter__activity *activity = &loader->workers.all[i].activity;
         const int32_t in = NOW(activity->stage);
         if (in < ACTIVITY_OPEN || (stage >= 0 && in != stage)) continue;
         if (slot && NOW(activity->slot) != slot) continue;
@@ -62,7 +62,7 @@ static suspect read_of(iter_loader *loader, const iter__chunk *chunk) {
     iter__chunk_read framed;
     const iter__chunk_read *r = NULL;
     int64_t since = chunk->issued_ns;
-    if (loader->io.frames) {
+    if (loader->reading.frames) {
         if (iter__frames_awaited(loader, chunk, &framed, &since)) r = &framed;
     } else {
         const iter__chunk_read *reads = chunk->batch->reads + (size_t)chunk->first * n_extents;
@@ -98,7 +98,7 @@ static suspect blame(iter_loader *loader, const iter_batch *head) {
     const suspect none = {.worker = -1, .stage = -1};
     const suspect on_it = head ? oldest_worker(loader, (int)head->slot + 1, -1) : none;
     const suspect read = head ? oldest_read(loader, head) : none;
-    if (atomic_load(&loader->io.reading) && read.stage >= 0)
+    if (atomic_load(&loader->reading.has_reader) && read.stage >= 0)
         return on_it.stage >= 0 && on_it.since_ns < read.since_ns ? on_it : read;
     if (on_it.stage >= 0) return on_it;
     if (!head) { /* it is not even opened */
@@ -114,15 +114,15 @@ static suspect blame(iter_loader *loader, const iter_batch *head) {
 static void name_batch(iter_loader *loader, const iter_batch *head, iter_stall *out) {
     out->batch = ITER_UNKNOWN;
     iter__span span;
-    out->epoch = loader->position.epoch;
+    out->epoch = loader->consumer.position.epoch;
     if (head) {
         out->epoch = head->info.epoch;
         out->batch = head->info.number;
-    } else if (loader->order->by_position &&
-               iter__cut_batch(&loader->cut, &loader->position, &span)) {
+    } else if (loader->sampling.order->by_position &&
+               iter__cut_batch(&loader->cut, &loader->consumer.position, &span)) {
         out->batch = span.number;
-    } else if (!loader->moved) {
-        out->batch = loader->position_number;
+    } else if (!loader->consumer.moved) {
+        out->batch = loader->consumer.number;
     }
 }
 
@@ -143,14 +143,14 @@ static void write_message(const iter_loader *loader, const suspect *who, bool no
                  "%s there after %.0f ms: no slot is free, streams of the GPU still read batches "
                  "that were released",
                  batch, waited);
-    } else if (who->stage < 0 && loader->n_workers == 0) {
+    } else if (who->stage < 0 && loader->workers.n == 0) {
         snprintf(out->message, sizeof(out->message),
                  "%s there after %.0f ms: without workers next() makes it; call again to go on",
                  batch, waited);
     } else if (who->stage < 0) {
         snprintf(out->message, sizeof(out->message),
                  "%s there after %.0f ms: nobody is at it, %d workers wait or idle", batch, waited,
-                 loader->n_workers);
+                 loader->workers.n);
     } else if (who->worker < 0) {
         snprintf(out->message, sizeof(out->message),
                  "%s there after %.0f ms: a read of %s (offset %llu, %llu bytes%s and on) has been "
@@ -160,7 +160,7 @@ static void write_message(const iter_loader *loader, const suspect *who, bool no
     } else {
         if (at[0])
             snprintf(where, sizeof(where), " (%s:%llu)", at, (unsigned long long)out->offset);
-        snprintf(place, sizeof(place), loader->n_workers ? "worker %d" : "the caller's thread",
+        snprintf(place, sizeof(place), loader->workers.n ? "worker %d" : "the caller's thread",
                  who->worker);
         snprintf(out->message, sizeof(out->message),
                  "%s there after %.0f ms: %s is in %s (%.64s)%s%s, for %.0f ms", batch, waited,
@@ -170,7 +170,7 @@ static void write_message(const iter_loader *loader, const suspect *who, bool no
 
 void iter__stall_find(iter_loader *loader, int64_t waited_ns, iter_stall *out) {
     const int64_t now = iter__now_ns();
-    const iter_batch *head = loader->queue_count ? iter__queue_at(loader, 0)->batch : NULL;
+    const iter_batch *head = loader->queue.count ? iter__queue_at(loader, 0)->batch : NULL;
     const suspect who = blame(loader, head);
     memset(out, 0, sizeof(*out));
     out->struct_size = sizeof(*out);
@@ -179,7 +179,7 @@ void iter__stall_find(iter_loader *loader, int64_t waited_ns, iter_stall *out) {
     out->sample = ITER_UNKNOWN;
     name_batch(loader, head, out);
     if (who.stage >= 0) {
-        memcpy(out->stage, loader->stages[who.stage], sizeof(out->stage));
+        memcpy(out->stage, loader->workers.stages[who.stage], sizeof(out->stage));
         out->sample = who.sample;
         out->since_ns = now > who.since_ns ? (uint64_t)(now - who.since_ns) : 0;
     }
@@ -188,7 +188,7 @@ void iter__stall_find(iter_loader *loader, int64_t waited_ns, iter_stall *out) {
         out->offset = who.offset;
     }
     const bool no_slot =
-        !loader->free_list && (loader->device.n_released > 0 || loader->device.awaited);
+        !loader->queue.free_list && (loader->device.n_released > 0 || loader->device.awaited);
     write_message(loader, &who, no_slot, out);
     iter__escape_in_place(out->message, sizeof(out->message));
 }

@@ -30,10 +30,10 @@ static uint64_t run_delay(int tid) {
 /* Also the kernel's numbers of the threads; 0 = none. */
 static void read_workers(iter_loader *loader, iter_loader_stats *out,
                          int tids[ITER_STATS_WORKERS]) {
-    out->n_workers = loader->n_workers;
-    const int32_t n = loader->n_workers > 0 ? loader->n_workers : 1;
+    out->n_workers = loader->workers.n;
+    const int32_t n = loader->workers.n > 0 ? loader->workers.n : 1;
     for (int32_t i = 0; i < n; i++) {
-        const iter__worker *worker = &loader->workers[i];
+        const iter__worker *worker = &loader->workers.all[i];
         iter_worker_stats *stats = &out->workers[i];
         stats->busy_ns = LOAD(worker->busy_ns);
         stats->wait_bytes_ns = LOAD(worker->wait_bytes_ns);
@@ -55,31 +55,31 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
     if (iter__is_orphan(loader)) return iter__fail(err, ITER_ESTATE, "loader: made before fork()");
     memset(out, 0, sizeof(*out));
     out->struct_size = sizeof(*out);
-    out->batches = LOAD(loader->n_batches);
-    out->samples = LOAD(loader->n_samples);
-    out->bytes = LOAD(loader->n_bytes);
+    out->batches = LOAD(loader->stats.n_batches);
+    out->samples = LOAD(loader->stats.n_samples);
+    out->bytes = LOAD(loader->stats.n_bytes);
     for (int i = 0; i < ITER_PATH_COUNT; i++)
-        out->path_bytes[i] = LOAD(loader->io.path_bytes[i]);
-    out->next_wait_ns = LOAD(loader->next_wait_ns);
-    out->open_ns = LOAD(loader->open_ns);
-    out->read_ns = LOAD(loader->read_ns);
-    out->transform_ns = LOAD(loader->transform_ns);
-    out->batch_ns = LOAD(loader->batch_ns);
-    out->retried_reads = LOAD(loader->io.retried);
-    out->slot_bytes = loader->slots_bytes;
-    out->arena_bytes = loader->io.arena_bytes;
+        out->path_bytes[i] = LOAD(loader->reading.path_bytes[i]);
+    out->next_wait_ns = LOAD(loader->stats.next_wait_ns);
+    out->open_ns = LOAD(loader->stats.open_ns);
+    out->read_ns = LOAD(loader->stats.read_ns);
+    out->transform_ns = LOAD(loader->stats.transform_ns);
+    out->batch_ns = LOAD(loader->stats.batch_ns);
+    out->retried_reads = LOAD(loader->reading.retried);
+    out->slot_bytes = loader->slots.bytes;
+    out->arena_bytes = loader->reading.arena_bytes;
     out->scratch_bytes = iter__worker_bytes(&loader->plan, &loader->layout) *
-                             (size_t)(loader->n_workers > 0 ? loader->n_workers : 1) +
-                         atomic_load_explicit(&loader->picture_bytes, memory_order_relaxed);
-    out->n_warnings = LOAD(loader->n_warnings);
-    if (loader->preload) {
-        out->preload_bytes = loader->preload->bytes;
-        out->preload_s = loader->preload->seconds;
+                             (size_t)(loader->workers.n > 0 ? loader->workers.n : 1) +
+                         atomic_load_explicit(&loader->stats.picture_bytes, memory_order_relaxed);
+    out->n_warnings = LOAD(loader->stats.n_warnings);
+    if (loader->loaded.preload) {
+        out->preload_bytes = loader->loaded.preload->bytes;
+        out->preload_s = loader->loaded.preload->seconds;
     }
-    out->source = loader->source;
+    out->source = loader->reading.source;
     if (loader->device.handle)
         snprintf(out->device, sizeof(out->device), "%s", iter__device_text(loader->device.handle));
-    out->pinned_bytes = loader->device.pinned ? loader->slots_bytes : 0;
+    out->pinned_bytes = loader->device.pinned ? loader->slots.bytes : 0;
     out->device_bytes = loader->device.twin_bytes + loader->device.set.bytes;
     out->n_copies = LOAD(loader->device.n_copies);
     out->copied_bytes = LOAD(loader->device.copied_bytes);
@@ -87,12 +87,12 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
     int tids[ITER_STATS_WORKERS] = {0};
     pthread_mutex_lock(&loader->lock);
     read_workers(loader, out, tids);
-    out->n_failures = loader->n_failures;
-    memcpy(out->warning_text, loader->warning_text, sizeof(out->warning_text));
-    out->n_fallbacks = loader->n_fallbacks;
-    memcpy(out->fallbacks, loader->fallbacks, sizeof(out->fallbacks));
+    out->n_failures = loader->failures.n;
+    memcpy(out->warning_text, loader->stats.warning_text, sizeof(out->warning_text));
+    out->n_fallbacks = loader->stats.n_fallbacks;
+    memcpy(out->fallbacks, loader->stats.fallbacks, sizeof(out->fallbacks));
     pthread_mutex_unlock(&loader->lock);
-    for (int32_t i = 0; i < loader->n_workers; i++)
+    for (int32_t i = 0; i < loader->workers.n; i++)
         out->workers[i].run_delay_ns = tids[i] ? run_delay(tids[i]) : 0;
     pthread_mutex_lock(&loader->watch.lock);
     out->n_stalls = loader->watch.n_stalls;
@@ -103,8 +103,8 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
 
 size_t iter_loader_failures(iter_loader *loader, iter_failure *out, size_t capacity) {
     iter__facts_lock(loader);
-    const size_t n = loader->n_failures_kept;
-    if (out) memcpy(out, loader->failures, (n < capacity ? n : capacity) * sizeof(*out));
+    const size_t n = loader->failures.n_kept;
+    if (out) memcpy(out, loader->failures.list, (n < capacity ? n : capacity) * sizeof(*out));
     iter__facts_unlock(loader);
     return n;
 }

@@ -30,9 +30,9 @@ static void look(iter_loader *loader, int64_t since, said *last) {
     iter_stall stall;
     pthread_mutex_lock(&loader->lock);
     const bool waits = atomic_load_explicit(&watch->waiting_since, memory_order_relaxed) == since &&
-                       !atomic_load_explicit(&loader->canceled, memory_order_relaxed);
+                       !atomic_load_explicit(&loader->ending.canceled, memory_order_relaxed);
     if (waits) iter__stall_find(loader, iter__now_ns() - since, &stall);
-    const uint64_t n_batches = atomic_load_explicit(&loader->n_batches, memory_order_relaxed);
+    const uint64_t n_batches = atomic_load_explicit(&loader->stats.n_batches, memory_order_relaxed);
     pthread_mutex_unlock(&loader->lock);
     if (!waits) return;
     if (last->any && last->epoch == stall.epoch && last->batch == stall.batch &&

@@ -70,7 +70,7 @@ static bool settle_stream(iter_loader *loader, iter_batch *batch) {
     const bool discard =
         n == 0 || (n < loader->opt.batch_size && loader->opt.last_batch == ITER_LAST_DISCARD);
     if (discard && batch->status >= 0) {
-        loader->queue_count--; /* it is the newest entry: streams open one batch at a time */
+        loader->queue.count--; /* it is the newest entry: streams open one batch at a time */
         if (n == 0 && batch->info.number == 0) opener->any = false;
         return true;
     }
@@ -82,12 +82,12 @@ static bool settle_stream(iter_loader *loader, iter_batch *batch) {
 static void publish(iter_loader *loader, iter_batch *batch) {
     bool wakes = false;
     pthread_mutex_lock(&loader->lock);
-    const bool none = loader->order->is_stream && settle_stream(loader, batch);
+    const bool none = loader->sampling.order->is_stream && settle_stream(loader, batch);
     if (none || batch->dropped) {
         iter__batch_give_back(batch);
     } else {
         batch->state = BATCH_READY;
-        wakes = loader->consumer_waits && loader->queue_count &&
+        wakes = loader->consumer.waits && loader->queue.count &&
                 iter__queue_at(loader, 0)->batch == batch;
     }
     pthread_mutex_unlock(&loader->lock);
@@ -111,7 +111,7 @@ void iter__chunk_done(iter_loader *loader, iter__worker *worker, iter_batch *bat
         if (status < 0) batch->status = status;
         if (batch->status >= 0 && batch->device.tensors) iter__batch_send(loader, batch);
         const int64_t end = iter__now_ns();
-        atomic_fetch_add_explicit(&loader->batch_ns, (unsigned long long)(end - start),
+        atomic_fetch_add_explicit(&loader->stats.batch_ns, (unsigned long long)(end - start),
                                   memory_order_relaxed);
         if (iter__profiling()) iter__profile_batch(batch, start, end);
     }
@@ -145,8 +145,8 @@ static void count_bytes(iter_loader *loader, iter__worker *worker, const iter__c
             bytes += chunk->n * desc->max_extent_bytes[e];
     }
     atomic_fetch_add_explicit(&worker->bytes, bytes, memory_order_relaxed);
-    if (loader->preload)
-        atomic_fetch_add_explicit(&loader->io.path_bytes[ITER_PATH_MEMORY], bytes,
+    if (loader->loaded.preload)
+        atomic_fetch_add_explicit(&loader->reading.path_bytes[ITER_PATH_MEMORY], bytes,
                                   memory_order_relaxed);
 }
 
@@ -157,19 +157,19 @@ void iter__chunk_work(iter_loader *loader, iter__worker *worker, iter__chunk *ch
     iter__in_callback_of = loader;
     const int64_t start = iter__now_ns();
     iter__activity_of(worker, batch, start);
-    if (loader->order->is_stream) {
+    if (loader->sampling.order->is_stream) {
         make_stream_rows(loader, worker, batch);
     } else if (n_rows > 0) {
         iter__rows_make(loader, worker, batch, chunk->first + chunk->n_made, n_rows);
     }
     count_bytes(loader, worker, chunk);
-    iter__io_release(loader, chunk);
+    iter__reading_release(loader, chunk);
     atomic_store_explicit(&chunk->state, CHUNK_DONE, memory_order_release);
     const unsigned long long spent = (unsigned long long)(iter__now_ns() - start);
     if (iter__profiling() && n_rows > 0)
-        iter__profile_chunk(chunk, loader->order->is_stream ? batch->info.n_rows : n_rows, true,
-                            start, start + (int64_t)spent);
-    atomic_fetch_add_explicit(&loader->transform_ns, spent, memory_order_relaxed);
+        iter__profile_chunk(chunk, loader->sampling.order->is_stream ? batch->info.n_rows : n_rows,
+                            true, start, start + (int64_t)spent);
+    atomic_fetch_add_explicit(&loader->stats.transform_ns, spent, memory_order_relaxed);
     atomic_fetch_add_explicit(&worker->busy_ns, spent, memory_order_relaxed);
     atomic_fetch_add_explicit(&worker->chunks, 1, memory_order_relaxed);
     iter__chunk_done(loader, worker, batch, 1);

@@ -31,7 +31,7 @@ static iter__chunk *claim_of(iter_batch *batch, int from) {
 
 /* The same over all opened batches, oldest first. loader.lock held. */
 static iter__chunk *claim_any(iter_loader *loader, int from) {
-    for (uint32_t i = 0; i < loader->queue_count; i++) {
+    for (uint32_t i = 0; i < loader->queue.count; i++) {
         iter_batch *batch = iter__queue_at(loader, i)->batch;
         if (!batch || batch->state != BATCH_OPEN) continue;
         iter__chunk *chunk = claim_of(batch, from);
@@ -44,20 +44,21 @@ static iter__chunk *claim_any(iter_loader *loader, int from) {
  * hot slot, unless reads must run ahead. */
 static bool wants_slot(iter_loader *loader) {
     if (!iter__may_open(loader)) return false;
-    if (loader->n_workers > 0 || iter__io_reads_ahead(loader)) return true;
-    for (uint32_t i = 0; i < loader->queue_count; i++) {
+    if (loader->workers.n > 0 || iter__reading_is_ahead(loader)) return true;
+    for (uint32_t i = 0; i < loader->queue.count; i++) {
         if (iter__queue_at(loader, i)->batch) return false;
     }
-    return loader->queue_count == 0;
+    return loader->queue.count == 0;
 }
 
 static bool wants_open(iter_loader *loader) {
-    return loader->free_list && wants_slot(loader);
+    return loader->queue.free_list && wants_slot(loader);
 }
 
 /* All that keeps a batch from being opened is that a GPU reads the slots. loader.lock held. */
 static bool lacks_slot(iter_loader *loader) {
-    return loader->device.n_released && !loader->free_list && !loader->broken && wants_slot(loader);
+    return loader->device.n_released && !loader->queue.free_list && !loader->ending.broken &&
+           wants_slot(loader);
 }
 
 /* Claims what to do next, opening batches on the way. loader.lock held, released while opening. *out_new: its reads are to
@@ -67,7 +68,7 @@ static iter__chunk *find(iter_loader *loader, iter__worker *worker, bool may_iss
         iter__chunk *chunk = NULL;
         *out_new = false;
         if (iter__is_canceled(loader)) return NULL;
-        const bool ahead = iter__io_reads_ahead(loader);
+        const bool ahead = iter__reading_is_ahead(loader);
         if (ahead && wants_open(loader)) {
             iter__open_next(loader, worker);
             continue;
@@ -88,19 +89,19 @@ static iter__chunk *find(iter_loader *loader, iter__worker *worker, bool may_iss
 
 /* More for others to do: wakes one, who may wake the next. loader.lock held. */
 static void share_work(iter_loader *loader, const iter__chunk *chunk) {
-    if (!loader->sleepers) return;
+    if (!loader->workers.sleepers) return;
     const bool rest = atomic_load_explicit(&chunk->batch->n_chunks, memory_order_relaxed) > 1;
-    if (rest || 2 * loader->n_free >= loader->layout.n_slots ||
+    if (rest || 2 * loader->queue.n_free >= loader->layout.n_slots ||
         (lacks_slot(loader) && !loader->device.awaited))
         iter__event_wake(&loader->work, 1);
 }
 
 /* With loader.lock held: true when the caller is to wait in the source, as the only reader. */
 static bool become_reader(iter_loader *loader) {
-    iter__io *io = &loader->io;
+    iter__reading *io = &loader->reading;
     bool expected = false;
     return io->async && atomic_load(&io->pending) > 0 &&
-           atomic_compare_exchange_strong(&io->reading, &expected, true);
+           atomic_compare_exchange_strong(&io->has_reader, &expected, true);
 }
 
 /* A wait that ends now, for bytes or for a slot; `name` is the profiler's. */
@@ -123,11 +124,11 @@ static void count(iter__worker *worker, uint32_t name, int64_t since) {
 /* Sleeps until something happens after `happened` was read. loader.lock held, released meanwhile. */
 static void sleep_locked(iter_loader *loader, unsigned happened) {
     loader->opener.wanted |= loader->opener.busy;
-    loader->sleepers++;
+    loader->workers.sleepers++;
     pthread_mutex_unlock(&loader->lock);
     iter__event_wait(&loader->work, happened, -1);
     pthread_mutex_lock(&loader->lock);
-    loader->sleepers--;
+    loader->workers.sleepers--;
 }
 
 iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_sleep,
@@ -137,28 +138,28 @@ iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_s
     unsigned releases = 0, happened = 0;
     for (;;) {
         if (!chunk) {
-            iter__io_poll(loader, worker);
+            iter__reading_poll(loader, worker);
             happened = iter__event_look(&loader->work); /* before looking for work */
             pthread_mutex_lock(&loader->lock);
-            if (loader->device.n_released && iter__io_reads_ahead(loader) && lacks_slot(loader))
+            if (loader->device.n_released && iter__reading_is_ahead(loader) && lacks_slot(loader))
                 iter__slots_reclaim(loader);
             chunk = find(loader, worker, may_issue, &is_new);
             if (!chunk && lacks_slot(loader)) {
                 iter__slots_reclaim(loader); /* much may have happened behind it */
                 chunk = find(loader, worker, may_issue, &is_new);
             }
-            if (!chunk && !may_issue && releases != atomic_load(&loader->io.releases)) {
+            if (!chunk && !may_issue && releases != atomic_load(&loader->reading.releases)) {
                 chunk = find(
                     loader, worker, true,
                     &is_new); /* space was made meanwhile, by who does not come for the chunk */
             }
             if (!chunk) break;
-            releases = atomic_load(&loader->io.releases);
+            releases = atomic_load(&loader->reading.releases);
             share_work(loader, chunk);
             pthread_mutex_unlock(&loader->lock);
         }
         worker->current = chunk->batch;
-        const int issued = is_new ? iter__io_issue(loader, worker, chunk) : 1;
+        const int issued = is_new ? iter__reading_issue(loader, worker, chunk) : 1;
         if (issued == 1) iter__chunk_work(loader, worker, chunk);
         if (issued >= 0) return ITER_WORK_DONE;
         may_issue = false; /* no space in the arena until older chunks are done */
@@ -174,7 +175,7 @@ iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_s
         pthread_mutex_unlock(&loader->lock);
         iter__activity_of(worker, NULL, start);
         iter__activity_set(worker, ACTIVITY_WAIT_BYTES, ITER_UNKNOWN);
-        iter__io_wait(loader, worker, timeout_ns);
+        iter__reading_wait(loader, worker, timeout_ns);
         iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
         count(worker, PROFILE_WAIT_BYTES, start);
         return ITER_WORK_WAITED;
@@ -189,7 +190,7 @@ iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_s
         return ITER_WORK_WAITED;
     }
     if (may_sleep) {
-        const bool bytes = atomic_load(&loader->io.pending) > 0;
+        const bool bytes = atomic_load(&loader->reading.pending) > 0;
         iter__activity_of(worker, NULL, start);
         iter__activity_set(worker, bytes ? ACTIVITY_WAIT_BYTES : ACTIVITY_WAIT_SLOT, ITER_UNKNOWN);
         sleep_locked(loader, happened);
@@ -204,10 +205,10 @@ iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_s
 
 /* At the end no read of this thread may be in flight: it would die with the thread. */
 static void drain(iter_loader *loader, iter__worker *worker) {
-    while (atomic_load(&loader->io.pending) > 0) {
+    while (atomic_load(&loader->reading.pending) > 0) {
         bool expected = false;
-        if (atomic_compare_exchange_strong(&loader->io.reading, &expected, true)) {
-            iter__io_wait(loader, worker, 50 * 1000000);
+        if (atomic_compare_exchange_strong(&loader->reading.has_reader, &expected, true)) {
+            iter__reading_wait(loader, worker, 50 * 1000000);
         } else {
             const struct timespec pause = {.tv_nsec = 1000000};
             nanosleep(&pause, NULL);
@@ -219,8 +220,8 @@ static void drain(iter_loader *loader, iter__worker *worker) {
 static void leave(iter_loader *loader, iter__worker *worker) {
     pthread_mutex_lock(&loader->lock);
     worker->gone = true;
-    loader->n_gone++;
-    pthread_cond_broadcast(&loader->left);
+    loader->ending.n_gone++;
+    pthread_cond_broadcast(&loader->ending.left);
     const bool orphan = worker->detached;
     pthread_mutex_unlock(&loader->lock);
     if (orphan) iter__loader_hold_drop(loader);
@@ -236,9 +237,9 @@ static void *worker_main(void *arg) {
     atomic_store_explicit(&worker->tid, (int)gettid(), memory_order_relaxed);
     if (iter__worker_begin(worker, &error) < 0) {
         pthread_mutex_lock(&loader->lock);
-        if (!loader->broken) {
-            loader->broken = true;
-            loader->broken_error = error;
+        if (!loader->ending.broken) {
+            loader->ending.broken = true;
+            loader->ending.broken_error = error;
         }
         iter__event_wake(&loader->ready, ITER_WAKE_ALL);
         pthread_mutex_unlock(&loader->lock);
@@ -247,7 +248,7 @@ static void *worker_main(void *arg) {
     }
     while (!iter__is_canceled(loader))
         iter__work_once(loader, worker, true, -1);
-    iter__io_cancel(loader);
+    iter__reading_cancel(loader);
     drain(loader, worker);
     iter__worker_end(worker);
     leave(loader, worker);
@@ -255,27 +256,27 @@ static void *worker_main(void *arg) {
 }
 
 iter_status iter__workers_make(iter_loader *loader, iter_error *err) {
-    const int32_t n = loader->n_workers > 0 ? loader->n_workers : 1;
-    loader->workers = iter__alloc((size_t)n, sizeof(*loader->workers));
-    if (!loader->workers) return iter__fail(err, ITER_ENOMEM, "workers: out of memory");
+    const int32_t n = loader->workers.n > 0 ? loader->workers.n : 1;
+    loader->workers.all = iter__alloc((size_t)n, sizeof(*loader->workers.all));
+    if (!loader->workers.all) return iter__fail(err, ITER_ENOMEM, "workers: out of memory");
     for (int32_t i = 0; i < n; i++) {
-        loader->workers[i].loader = loader;
-        loader->workers[i].number = i;
-        ITER_TRY(iter__worker_start(&loader->workers[i], err));
+        loader->workers.all[i].loader = loader;
+        loader->workers.all[i].number = i;
+        ITER_TRY(iter__worker_start(&loader->workers.all[i], err));
     }
     return ITER_OK;
 }
 
 iter_status iter__workers_run(iter_loader *loader, iter_error *err) {
-    for (int32_t i = 0; i < loader->n_workers; i++) {
-        iter__worker *worker = &loader->workers[i];
+    for (int32_t i = 0; i < loader->workers.n; i++) {
+        iter__worker *worker = &loader->workers.all[i];
         char name[32];
         snprintf(name, sizeof(name), "iter%u-w%d", loader->number, i);
         const int failed = iter__thread_start(&worker->thread, name, worker_main, worker);
         if (failed) {
             char reason[96];
             return iter__fail(err, ITER_ENOMEM, "workers: thread %d of %d could not be started: %s",
-                              i + 1, loader->n_workers,
+                              i + 1, loader->workers.n,
                               iter__os_error(failed, reason, sizeof(reason)));
         }
         pthread_mutex_lock(&loader->lock);
