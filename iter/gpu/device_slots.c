@@ -22,7 +22,8 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/core/time.h"
+#include "iter/runtime/loader_state.h"
 
 #define ASK_MAX 8 /* released slots at a time; those that are busy go to the end */
 /* Bytes between two parts of a slot that are copied along: a copy of its own takes 1 to 2 us to

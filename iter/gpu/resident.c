@@ -14,7 +14,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/loader_state.h"
 
 #define BATCH_BYTES ((size_t)4 << 20)
 #define BATCH_MOST  4096

@@ -1,6 +1,6 @@
 /* resident_set.c - a resident set once it is there: which of its samples have no row, and its end. */
 #include "iter/core/alloc.h"
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/loader_state.h"
 
 void iter__resident_free(iter_loader *loader) {
     iter__resident_set *set = &loader->device.set;

@@ -19,7 +19,8 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/core/time.h"
+#include "iter/runtime/loader_state.h"
 
 #define BLOCK ((uint64_t)4096)
 #define STEP  64
@@ -117,8 +118,8 @@ static iter__frame *find(iter__frames *frames, const window *w) {
 /* Begins to read a window into the spent frame that was not used for the longest time, or, where
  * it is wanted now, into any such that is not in use; NULL where there is none. */
 static iter__frame *load(iter_loader *loader, const window *w, bool ahead) {
-    iter__reading *io = &loader->reading;
-    iter__frames *frames = io->frames;
+    iter__reading *reading = &loader->reading;
+    iter__frames *frames = reading->frames;
     iter__frame *frame = NULL;
     bool spent = false;
     for (uint32_t i = 0; i < frames->cut->n; i++) {
@@ -140,8 +141,8 @@ static iter__frame *load(iter_loader *loader, const window *w, bool ahead) {
                                 .parts = &frame->r.part,
                                 .n_parts = 1,
                                 .size = w->bytes};
-    atomic_fetch_add(&io->pending, 1);
-    iter__reading_queue(io, &frame->r);
+    atomic_fetch_add(&reading->pending, 1);
+    iter__reading_queue(reading, &frame->r);
     return frame;
 }
 
@@ -230,16 +231,16 @@ static bool take_frames(iter_loader *loader, iter__chunk *chunk) {
 }
 
 int iter__frames_issue(iter_loader *loader, iter__chunk *chunk) {
-    iter__reading *io = &loader->reading;
+    iter__reading *reading = &loader->reading;
     iter_batch *batch = chunk->batch;
     const size_t first = (size_t)chunk->first * (size_t)loader->dataset->desc.n_extents;
     const uint32_t n = chunk->n * (uint32_t)loader->dataset->desc.n_extents;
     set_nodes(loader, chunk);
     atomic_store(&chunk->reads_left, 1);
-    pthread_mutex_lock(&io->lock);
+    pthread_mutex_lock(&reading->lock);
     if (!take_frames(loader, chunk)) {
-        iter__reading_pump(io);
-        pthread_mutex_unlock(&io->lock);
+        iter__reading_pump(reading);
+        pthread_mutex_unlock(&reading->lock);
         return -1;
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -254,8 +255,8 @@ int iter__frames_issue(iter_loader *loader, iter__chunk *chunk) {
         atomic_fetch_add(&chunk->reads_left, 1);
     }
     chunk->region = 1;
-    iter__reading_pump(io);
-    pthread_mutex_unlock(&io->lock);
+    iter__reading_pump(reading);
+    pthread_mutex_unlock(&reading->lock);
     /* release: as in reads.c. */
     atomic_store_explicit(&chunk->state, CHUNK_WAITING, memory_order_release);
     if (atomic_fetch_sub_explicit(&chunk->reads_left, 1, memory_order_acq_rel) != 1) return 0;
@@ -268,15 +269,15 @@ void iter__frames_release(iter_loader *loader, iter__chunk *chunk) {
 }
 
 iter__chunk_read *iter__frame_loaded(iter_loader *loader, iter__chunk_read *r) {
-    iter__reading *io = &loader->reading;
+    iter__reading *reading = &loader->reading;
     iter__frame *frame = r->frame;
     const iter_read *read = &frame->r.read;
     iter__chunk_read *waiters = frame->waiters;
     frame->waiters = NULL;
     frame->loading = false;
-    atomic_fetch_add_explicit(&io->path_bytes[read->path], read->done, memory_order_relaxed);
+    atomic_fetch_add_explicit(&reading->path_bytes[read->path], read->done, memory_order_relaxed);
     if (read->status < 0)
-        io->frames->ids[frame - io->frames->frames] = 0; /* who comes next tries again */
+        reading->frames->ids[frame - reading->frames->frames] = 0; /* who comes next tries again */
     for (iter__chunk_read *node = waiters; node; node = node->next) {
         iter_batch *batch = node->chunk->batch;
         const iter_extent *extent =
@@ -378,8 +379,8 @@ static uint64_t load_ahead(iter_loader *loader, const ahead *a) {
 }
 
 void iter__frames_read_ahead(iter_loader *loader) {
-    iter__reading *io = &loader->reading;
-    iter__frames *frames = io->frames;
+    iter__reading *reading = &loader->reading;
+    iter__frames *frames = reading->frames;
     bool expected = false;
     if (!frames->cut->ahead_rows ||
         !atomic_compare_exchange_strong(&frames->at_it, &expected, true))
@@ -392,13 +393,13 @@ void iter__frames_read_ahead(iter_loader *loader) {
         next_ahead(loader, &a);
         locate_ahead(loader, &a);
         if (a.n == 0) break;
-        pthread_mutex_lock(&io->lock);
+        pthread_mutex_lock(&reading->lock);
         if (a.at < frames->at) forget_wishes(frames);
         frames->at = a.at;
         frames->spent = a.at > open_rows ? a.at - open_rows : 0;
         done = load_ahead(loader, &a);
-        iter__reading_pump(io);
-        pthread_mutex_unlock(&io->lock);
+        iter__reading_pump(reading);
+        pthread_mutex_unlock(&reading->lock);
         if (done < a.n) {
             frames->held_from = a.from + done;
             frames->held_at = a.at;
@@ -415,7 +416,7 @@ size_t iter__frames_books_bytes(uint32_t n) {
 }
 
 iter_status iter__frames_make(iter_loader *loader, iter_error *err) {
-    iter__reading *io = &loader->reading;
+    iter__reading *reading = &loader->reading;
     const iter__frames_layout *cut = &loader->layout.frames;
     if (cut->n == 0) return ITER_OK;
     iter__frames *frames = iter__alloc(1, iter__frames_books_bytes(cut->n));
@@ -424,8 +425,8 @@ iter_status iter__frames_make(iter_loader *loader, iter_error *err) {
     frames->frames = (iter__frame *)(void *)(frames + 1);
     frames->ids = (uint64_t *)(void *)(frames->frames + cut->n);
     for (uint32_t i = 0; i < cut->n; i++)
-        frames->frames[i].data = io->arena + i * cut->bytes;
+        frames->frames[i].data = reading->arena + i * cut->bytes;
     frames->held_from = UINT64_MAX;
-    io->frames = frames;
+    reading->frames = frames;
     return ITER_OK;
 }

@@ -11,7 +11,7 @@
  * Small rows do not come here: a part of a read costs as much as copying some KB. What lies behind
  * a row and before the next is one part, so there are two a row.
  */
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/loader_state.h"
 
 #define PARTS_A_ROW 2                 /* the row, and what lies between it and the next */
 #define RUN_MAX     ((size_t)1 << 20) /* bytes of one read */

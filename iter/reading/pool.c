@@ -10,7 +10,9 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/core/thread.h"
+#include "iter/core/time.h"
+#include "iter/runtime/loader_state.h"
 
 #define DEFAULT_THREADS 8
 
@@ -150,11 +152,11 @@ static const iter_source_ops pool_ops = {
 /* ---- Making and stopping --------------------------------------------------------------------- */
 
 iter_status iter__pool_make(iter_loader *loader, uint32_t depth, iter_error *err) {
-    iter__reading *io = &loader->reading;
+    iter__reading *reading = &loader->reading;
     iter__pool *pool = iter__alloc(1, sizeof(*pool));
     if (!pool) return iter__fail(err, ITER_ENOMEM, "pread: out of memory");
-    pool->inner = io->ops;
-    pool->inner_state = io->state;
+    pool->inner = reading->ops;
+    pool->inner_state = reading->state;
     pool->depth = depth;
     pool->todo = iter__alloc(depth, sizeof(iter_read *));
     pool->done = iter__alloc(depth, sizeof(iter_read *));
@@ -169,24 +171,24 @@ iter_status iter__pool_make(iter_loader *loader, uint32_t depth, iter_error *err
     pthread_cond_init(&pool->todo_more, NULL);
     pthread_cond_init(&pool->done_more, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    io->pool = pool;
+    reading->pool = pool;
     for (; has_memory && pool->n_threads < wanted; pool->n_threads++) {
         char name[32];
         snprintf(name, sizeof(name), "iter%u-r%u", loader->number, pool->n_threads);
         if (iter__thread_start(&pool->threads[pool->n_threads], name, serve, pool) != 0) break;
     }
     if (pool->n_threads == 0) {
-        iter__pool_free(io);
+        iter__pool_free(reading);
         return iter__fail(err, ITER_ENOMEM, "pread: no thread could be started");
     }
-    io->ops = &pool_ops;
-    io->state = pool;
-    io->async = true;
+    reading->ops = &pool_ops;
+    reading->state = pool;
+    reading->async = true;
     return ITER_OK;
 }
 
-void iter__pool_free(iter__reading *io) {
-    iter__pool *pool = io->pool;
+void iter__pool_free(iter__reading *reading) {
+    iter__pool *pool = reading->pool;
     if (!pool) return;
     pthread_mutex_lock(&pool->lock);
     pool->stopping = true;
@@ -194,9 +196,9 @@ void iter__pool_free(iter__reading *io) {
     pthread_mutex_unlock(&pool->lock);
     for (uint32_t i = 0; i < pool->n_threads; i++)
         pthread_join(pool->threads[i], NULL);
-    io->ops = pool->inner;
-    io->state = pool->inner_state;
-    io->pool = NULL;
+    reading->ops = pool->inner;
+    reading->state = pool->inner_state;
+    reading->pool = NULL;
     pthread_mutex_destroy(&pool->lock);
     pthread_cond_destroy(&pool->todo_more);
     pthread_cond_destroy(&pool->done_more);

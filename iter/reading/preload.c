@@ -18,7 +18,9 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
-#include "iter/runtime/runtime.h"
+#include "iter/core/thread.h"
+#include "iter/core/time.h"
+#include "iter/runtime/loader_state.h"
 
 #define PIECE          ((uint64_t)1 << 20)
 #define BLOCK          ((uint64_t)4096)

@@ -20,7 +20,11 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/core/time.h"
+#include "iter/profile/profiler.h"
+#include "iter/runtime/activity.h"
+#include "iter/runtime/batch_profile.h"
+#include "iter/runtime/loader_state.h"
 
 #define REGION_ALIGN  4096
 #define COALESCE_MAX  ((size_t)1 << 20)
@@ -41,17 +45,18 @@ static size_t whole_blocks(size_t bytes) {
  * them as it does in the file. */
 
 /* Space for `bytes`, or false. */
-static bool region_take(iter__reading *io, size_t bytes, uint64_t *out_region, uint8_t **out_data) {
+static bool region_take(iter__reading *reading, size_t bytes, uint64_t *out_region,
+                        uint8_t **out_data) {
     const size_t need = whole_blocks(bytes);
-    if (io->region_next - io->region_first == io->n_regions) return false;
-    size_t at = io->arena_head;
-    if (io->region_first == io->region_next) {
+    if (reading->region_next - reading->region_first == reading->n_regions) return false;
+    size_t at = reading->arena_head;
+    if (reading->region_first == reading->region_next) {
         at = 0;
-        if (need > io->arena_bytes) return false;
+        if (need > reading->arena_bytes) return false;
     } else {
-        const size_t tail = io->regions[io->region_first % io->n_regions].at;
+        const size_t tail = reading->regions[reading->region_first % reading->n_regions].at;
         if (at > tail) { /* free: [at, end) and [0, tail) */
-            if (need > io->arena_bytes - at) {
+            if (need > reading->arena_bytes - at) {
                 if (need > tail) return false;
                 at = 0;
             }
@@ -59,28 +64,30 @@ static bool region_take(iter__reading *io, size_t bytes, uint64_t *out_region, u
             return false;
         }
     }
-    io->regions[io->region_next % io->n_regions] = (iter__region){.at = at, .bytes = need};
-    io->arena_head = at + need;
-    *out_region = ++io->region_next;
-    *out_data = io->arena + at;
+    reading->regions[reading->region_next % reading->n_regions] =
+        (iter__region){.at = at, .bytes = need};
+    reading->arena_head = at + need;
+    *out_region = ++reading->region_next;
+    *out_data = reading->arena + at;
     return true;
 }
 
 void iter__reading_release(iter_loader *loader, iter__chunk *chunk) {
-    iter__reading *io = &loader->reading;
+    iter__reading *reading = &loader->reading;
     if (!chunk->region) return;
-    pthread_mutex_lock(&io->lock);
-    atomic_fetch_add_explicit(&io->releases, 1, memory_order_relaxed);
-    if (io->frames) {
+    pthread_mutex_lock(&reading->lock);
+    atomic_fetch_add_explicit(&reading->releases, 1, memory_order_relaxed);
+    if (reading->frames) {
         iter__frames_release(loader, chunk);
-        pthread_mutex_unlock(&io->lock);
+        pthread_mutex_unlock(&reading->lock);
         chunk->region = 0;
         return;
     }
-    io->regions[(chunk->region - 1) % io->n_regions].done = true;
-    while (io->region_first < io->region_next && io->regions[io->region_first % io->n_regions].done)
-        io->region_first++;
-    pthread_mutex_unlock(&io->lock);
+    reading->regions[(chunk->region - 1) % reading->n_regions].done = true;
+    while (reading->region_first < reading->region_next &&
+           reading->regions[reading->region_first % reading->n_regions].done)
+        reading->region_first++;
+    pthread_mutex_unlock(&reading->lock);
     chunk->region = 0;
 }
 
@@ -88,24 +95,24 @@ void iter__reading_release(iter_loader *loader, iter__chunk *chunk) {
 
 /* Submits from the backlog as far as the source takes it. What a commit left behind is committed again
  * the next time: the kernel may lack memory for a moment. */
-void iter__reading_pump(iter__reading *io) {
-    while (io->backlog) {
-        iter__chunk_read *r = io->backlog;
-        if (io->ops->submit(io->state, &r->read) == ITER_AGAIN) break;
-        io->backlog = r->next;
-        io->unsent = true;
+void iter__reading_pump(iter__reading *reading) {
+    while (reading->backlog) {
+        iter__chunk_read *r = reading->backlog;
+        if (reading->ops->submit(reading->state, &r->read) == ITER_AGAIN) break;
+        reading->backlog = r->next;
+        reading->unsent = true;
     }
-    if (io->unsent) io->unsent = io->ops->commit(io->state) != ITER_OK;
+    if (reading->unsent) reading->unsent = reading->ops->commit(reading->state) != ITER_OK;
 }
 
-void iter__reading_queue(iter__reading *io, iter__chunk_read *r) {
+void iter__reading_queue(iter__reading *reading, iter__chunk_read *r) {
     r->next = NULL;
-    if (io->backlog) {
-        io->backlog_last->next = r;
+    if (reading->backlog) {
+        reading->backlog_last->next = r;
     } else {
-        io->backlog = r;
+        reading->backlog = r;
     }
-    io->backlog_last = r;
+    reading->backlog_last = r;
 }
 
 /* ---- Completion ------------------------------------------------------------------------------ */
@@ -125,8 +132,9 @@ static void mark_missing(iter_loader *loader, iter_batch *batch, const iter_read
 
 /* Takes one completed read into the books; true when it was its chunk's last. */
 static bool complete(iter_loader *loader, iter__chunk_read *r) {
-    iter__reading *io = &loader->reading;
-    atomic_fetch_add_explicit(&io->path_bytes[r->read.path], r->read.done, memory_order_relaxed);
+    iter__reading *reading = &loader->reading;
+    atomic_fetch_add_explicit(&reading->path_bytes[r->read.path], r->read.done,
+                              memory_order_relaxed);
     mark_missing(loader, r->chunk->batch, &r->read, r->first_row, r->n_rows, r->extent);
     atomic_store_explicit(&r->completed, true, memory_order_relaxed);
     /* acq_rel: who makes the chunk READY passes on what every read of it has written. */
@@ -164,12 +172,13 @@ static void bytes_are_there(iter_loader *loader, iter__worker *worker, iter__chu
 
 /* Reaps with reading.lock held, then books outside it. Returns reads reaped. */
 static int32_t reap(iter_loader *loader, iter__worker *worker) {
-    iter__reading *io = &loader->reading;
+    iter__reading *reading = &loader->reading;
     iter_read *done[REAP_MAX];
-    int32_t n = io->ops->reap(io->state, done, REAP_MAX);
-    for (; io->canceled && io->backlog && n < REAP_MAX; io->backlog = io->backlog->next) {
-        io->backlog->read.status = ITER_ECANCELED;
-        done[n++] = &io->backlog->read;
+    int32_t n = reading->ops->reap(reading->state, done, REAP_MAX);
+    for (; reading->canceled && reading->backlog && n < REAP_MAX;
+         reading->backlog = reading->backlog->next) {
+        reading->backlog->read.status = ITER_ECANCELED;
+        done[n++] = &reading->backlog->read;
     }
     iter__chunk_read *waiters[REAP_MAX]; /* rows whose frame came */
     for (int32_t i = 0; i < n; i++) {
@@ -178,8 +187,8 @@ static int32_t reap(iter_loader *loader, iter__worker *worker) {
         if (!r->chunk) done[i] = NULL;
     }
     iter__reading_pump(
-        io); /* also when nothing came: a source may turn a read away although it is idle */
-    pthread_mutex_unlock(&io->lock);
+        reading); /* also when nothing came: a source may turn a read away although it is idle */
+    pthread_mutex_unlock(&reading->lock);
 
     iter__chunk *ended[REAP_MAX];
     int32_t n_ended = 0;
@@ -188,7 +197,7 @@ static int32_t reap(iter_loader *loader, iter__worker *worker) {
         iter__chunk *chunk = r ? r->chunk : NULL;
         if (chunk && complete(loader, r)) ended[n_ended++] = chunk;
     }
-    if (n) atomic_fetch_sub(&io->pending, (unsigned)n);
+    if (n) atomic_fetch_sub(&reading->pending, (unsigned)n);
     for (int32_t i = 0; i < n_ended; i++)
         bytes_are_there(loader, worker, ended[i]);
     for (int32_t i = 0; i < n; i++) {
@@ -199,21 +208,21 @@ static int32_t reap(iter_loader *loader, iter__worker *worker) {
                 bytes_are_there(loader, worker, chunk);
         }
     }
-    pthread_mutex_lock(&io->lock);
+    pthread_mutex_lock(&reading->lock);
     return n;
 }
 
 void iter__reading_poll(iter_loader *loader, iter__worker *worker) {
-    iter__reading *io = &loader->reading;
-    if (!io->async || atomic_load(&io->pending) == 0) return;
-    pthread_mutex_lock(&io->lock);
+    iter__reading *reading = &loader->reading;
+    if (!reading->async || atomic_load(&reading->pending) == 0) return;
+    pthread_mutex_lock(&reading->lock);
     while (reap(loader, worker) == REAP_MAX) {
     }
     /* This may have taken the wake or the completion that a reader on its way into wait() was to
      * find there. */
-    const bool last = io->canceled || atomic_load(&io->pending) == 0;
-    if (last && atomic_load(&io->has_reader)) io->ops->wake(io->state);
-    pthread_mutex_unlock(&io->lock);
+    const bool last = reading->canceled || atomic_load(&reading->pending) == 0;
+    if (last && atomic_load(&reading->has_reader)) reading->ops->wake(reading->state);
+    pthread_mutex_unlock(&reading->lock);
 }
 
 static void nap(int64_t ns) {
@@ -222,39 +231,40 @@ static void nap(int64_t ns) {
 }
 
 void iter__reading_wait(iter_loader *loader, iter__worker *worker, int64_t timeout_ns) {
-    iter__reading *io = &loader->reading;
-    pthread_mutex_lock(&io->lock);
-    const bool more = io->backlog != NULL || io->unsent;
-    pthread_mutex_unlock(&io->lock);
+    iter__reading *reading = &loader->reading;
+    pthread_mutex_lock(&reading->lock);
+    const bool more = reading->backlog != NULL || reading->unsent;
+    pthread_mutex_unlock(&reading->lock);
     /* What was turned away is offered again; and a cancel() that ran in a signal handler is noticed. */
     const int64_t most_ns = more ? BACKLOG_NS : WAIT_NS;
     if (timeout_ns < 0 || timeout_ns > most_ns) timeout_ns = most_ns;
-    if (io->ops->wait(io->state, timeout_ns) < 0) nap(BACKLOG_NS); /* it cannot wait: it is asked */
-    pthread_mutex_lock(&io->lock);
-    atomic_store(&io->has_reader, false);
+    if (reading->ops->wait(reading->state, timeout_ns) < 0)
+        nap(BACKLOG_NS); /* it cannot wait: it is asked */
+    pthread_mutex_lock(&reading->lock);
+    atomic_store(&reading->has_reader, false);
     while (reap(loader, worker) == REAP_MAX) {
     }
-    pthread_mutex_unlock(&io->lock);
+    pthread_mutex_unlock(&reading->lock);
 }
 
 void iter__reading_wake(iter_loader *loader) {
-    iter__reading *io = &loader->reading;
-    if (!io->async || !atomic_load(&io->has_reader)) return;
-    pthread_mutex_lock(&io->lock);
-    if (atomic_load(&io->has_reader)) io->ops->wake(io->state);
-    pthread_mutex_unlock(&io->lock);
+    iter__reading *reading = &loader->reading;
+    if (!reading->async || !atomic_load(&reading->has_reader)) return;
+    pthread_mutex_lock(&reading->lock);
+    if (atomic_load(&reading->has_reader)) reading->ops->wake(reading->state);
+    pthread_mutex_unlock(&reading->lock);
 }
 
 void iter__reading_cancel(iter_loader *loader) {
-    iter__reading *io = &loader->reading;
-    if (!io->async) return;
-    pthread_mutex_lock(&io->lock);
-    if (!io->canceled) {
-        io->canceled = true; /* what was never submitted completes by reap() */
-        if (io->ops->cancel) io->ops->cancel(io->state);
+    iter__reading *reading = &loader->reading;
+    if (!reading->async) return;
+    pthread_mutex_lock(&reading->lock);
+    if (!reading->canceled) {
+        reading->canceled = true; /* what was never submitted completes by reap() */
+        if (reading->ops->cancel) reading->ops->cancel(reading->state);
     }
-    if (atomic_load(&io->has_reader)) io->ops->wake(io->state);
-    pthread_mutex_unlock(&io->lock);
+    if (atomic_load(&reading->has_reader)) reading->ops->wake(reading->state);
+    pthread_mutex_unlock(&reading->lock);
 }
 
 bool iter__reading_is_ahead(const iter_loader *loader) {
@@ -340,18 +350,19 @@ static void build_reads(iter_loader *loader, iter__chunk *chunk, uint8_t *data) 
 }
 
 /* Tries one read without blocking; true when all of it is there. */
-bool iter__reading_try(iter__reading *io, iter_read *read) {
-    if (!io->ops->try_read) return false;
-    const int misses = atomic_load_explicit(&io->misses, memory_order_relaxed);
+bool iter__reading_try(iter__reading *reading, iter_read *read) {
+    if (!reading->ops->try_read) return false;
+    const int misses = atomic_load_explicit(&reading->misses, memory_order_relaxed);
     if (misses > 0) {
         if (misses < INT32_MAX)
-            atomic_store_explicit(&io->misses, misses - 1, memory_order_relaxed);
+            atomic_store_explicit(&reading->misses, misses - 1, memory_order_relaxed);
         return false;
     }
-    if (io->ops->try_read(io->state, read) == ITER_OK) return true;
+    if (reading->ops->try_read(reading->state, read) == ITER_OK) return true;
     const bool never = read->os_error == EOPNOTSUPP;
     read->os_error = 0;
-    atomic_store_explicit(&io->misses, never ? INT32_MAX : TRY_OFF_READS, memory_order_relaxed);
+    atomic_store_explicit(&reading->misses, never ? INT32_MAX : TRY_OFF_READS,
+                          memory_order_relaxed);
     return false;
 }
 
@@ -471,13 +482,14 @@ static int put_back(iter_loader *loader, iter__worker *worker, iter__chunk *chun
 }
 
 int iter__reading_issue(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
-    iter__reading *io = &loader->reading;
+    iter__reading *reading = &loader->reading;
     uint8_t *data = NULL;
-    if (loader->layout.hot_bytes && atomic_load_explicit(&io->misses, memory_order_relaxed) == 0) {
+    if (loader->layout.hot_bytes &&
+        atomic_load_explicit(&reading->misses, memory_order_relaxed) == 0) {
         make_hot(loader, worker, chunk);
         if (chunk->n_made == chunk->n) return 1;
     }
-    if (io->frames) {
+    if (reading->frames) {
         iter__activity_begins(worker, ACTIVITY_READ, ITER_UNKNOWN);
         iter__frames_read_ahead(loader);
         chunk->issued_ns = iter__profiling() ? iter__now_ns() : 0;
@@ -486,9 +498,9 @@ int iter__reading_issue(iter_loader *loader, iter__worker *worker, iter__chunk *
         return issued < 0 ? put_back(loader, worker, chunk) : issued;
     }
     const size_t bytes = region_bytes(loader, chunk);
-    pthread_mutex_lock(&io->lock);
-    const bool got = region_take(io, bytes, &chunk->region, &data);
-    pthread_mutex_unlock(&io->lock);
+    pthread_mutex_lock(&reading->lock);
+    const bool got = region_take(reading, bytes, &chunk->region, &data);
+    pthread_mutex_unlock(&reading->lock);
     if (!got) return put_back(loader, worker, chunk);
     const int64_t start = iter__now_ns();
     chunk->issued_ns = start;
@@ -502,9 +514,9 @@ int iter__reading_issue(iter_loader *loader, iter__worker *worker, iter__chunk *
     iter__chunk_read *first = NULL, **last = &first;
     for (uint32_t i = 0; i < chunk->n_reads; i++) {
         iter__chunk_read *r = &reads[i];
-        bool done = iter__reading_try(io, &r->read);
-        if (!done && !io->async) {
-            io->ops->read(io->state, &r->read);
+        bool done = iter__reading_try(reading, &r->read);
+        if (!done && !reading->async) {
+            reading->ops->read(reading->state, &r->read);
             done = true;
         }
         if (done) {
@@ -519,15 +531,15 @@ int iter__reading_issue(iter_loader *loader, iter__worker *worker, iter__chunk *
     /* release: who asks what keeps the batch sees the reads as they were built. */
     atomic_store_explicit(&chunk->state, CHUNK_WAITING, memory_order_release);
     if (queued) {
-        atomic_fetch_add(&io->pending, queued);
-        pthread_mutex_lock(&io->lock);
+        atomic_fetch_add(&reading->pending, queued);
+        pthread_mutex_lock(&reading->lock);
         while (first) {
             iter__chunk_read *r = first;
             first = r->next;
-            iter__reading_queue(io, r);
+            iter__reading_queue(reading, r);
         }
-        iter__reading_pump(io);
-        pthread_mutex_unlock(&io->lock);
+        iter__reading_pump(reading);
+        pthread_mutex_unlock(&reading->lock);
     }
     const int64_t end = iter__now_ns();
     iter__activity_of(worker, NULL, end);
@@ -542,9 +554,9 @@ int iter__reading_issue(iter_loader *loader, iter__worker *worker, iter__chunk *
 
 iter_status iter__reading_row(iter_loader *loader, iter_batch *batch, uint32_t row,
                               iter_read *out_failed) {
-    iter__reading *io = &loader->reading;
+    iter__reading *reading = &loader->reading;
     const int32_t n_extents = loader->dataset->desc.n_extents;
-    const iter_source_ops *ops = io->ops;
+    const iter_source_ops *ops = reading->ops;
     for (int32_t e = 0; e < n_extents; e++) {
         const iter_extent *extent = &batch->extents[(size_t)row * n_extents + e];
         const iter_iovec part = {(void *)batch->bytes[(size_t)row * n_extents + e], extent->size};
@@ -553,18 +565,18 @@ iter_status iter__reading_row(iter_loader *loader, iter_batch *batch, uint32_t r
                           .parts = &part,
                           .n_parts = 1,
                           .size = extent->size};
-        atomic_fetch_add_explicit(&io->retried, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&reading->retried, 1, memory_order_relaxed);
         const iter_read fresh = read;
-        ops->read(io->state, &read);
+        ops->read(reading->state, &read);
         /* Canceled, but not by us: a read that died with its thread. It is no failure, so it does
          * not use up the one retry. */
         for (int i = 0; i < LOST_TRIES && read.status == ITER_ECANCELED &&
                         !atomic_load(&loader->ending.canceled);
              i++) {
             read = fresh;
-            ops->read(io->state, &read);
+            ops->read(reading->state, &read);
         }
-        atomic_fetch_add_explicit(&io->path_bytes[read.path], read.done, memory_order_relaxed);
+        atomic_fetch_add_explicit(&reading->path_bytes[read.path], read.done, memory_order_relaxed);
         if (read.status == ITER_OK && read.done == read.size) continue;
         *out_failed = read;
         const bool lost = read.status == ITER_ECANCELED && !atomic_load(&loader->ending.canceled);

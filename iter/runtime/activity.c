@@ -11,7 +11,9 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/core/time.h"
+#include "iter/runtime/activity.h"
+#include "iter/runtime/loader_state.h"
 
 #define NOW(member) atomic_load_explicit(&(member), memory_order_relaxed)
 

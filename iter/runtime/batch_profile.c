@@ -1,5 +1,7 @@
 /* batch_profile.c - what the profiler is told of chunks and batches. */
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/batch_profile.h"
+#include "iter/profile/profiler.h"
+#include "iter/runtime/loader_state.h"
 
 /* Whether arrows go from chunks to their batch: not where it is plain to see. */
 static bool shows_chunks(const iter_batch *batch) {

@@ -14,7 +14,7 @@
 #include "iter/core/error.h"
 #include "iter/core/machine.h"
 #include "iter/core/registry.h"
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/loader_state.h"
 
 #define SOURCE_DEPTH 256
 
@@ -72,13 +72,13 @@ static iter_status open_ring_or_pread(iter_loader *loader, const iter_source_con
 }
 
 static void close_source(iter_loader *loader) {
-    iter__reading *io = &loader->reading;
-    iter__pool_free(io);
-    if (io->is_open) io->ops->close(io->state);
-    iter__free(io->state);
-    io->state = NULL;
-    io->ops = NULL;
-    io->is_open = io->async = false;
+    iter__reading *reading = &loader->reading;
+    iter__pool_free(reading);
+    if (reading->is_open) reading->ops->close(reading->state);
+    iter__free(reading->state);
+    reading->state = NULL;
+    reading->ops = NULL;
+    reading->is_open = reading->async = false;
 }
 
 static iter_source_config config_of(const iter_loader *loader) {
@@ -264,13 +264,14 @@ iter_status iter__bytes_choose(iter_loader *loader, iter__layout_in *out, iter_e
 /* ---- Reading as needed ----------------------------------------------------------------------- */
 
 static iter_status make_arena(iter_loader *loader, iter_error *err) {
-    iter__reading *io = &loader->reading;
-    io->arena_bytes = loader->layout.arena_bytes;
-    io->n_regions = loader->layout.n_regions;
-    io->arena = iter__map(io->arena_bytes);
-    io->regions = iter__alloc(io->n_regions, sizeof(*io->regions));
-    if (io->arena && io->regions) return ITER_OK;
-    return iter__fail(err, ITER_ENOMEM, "no memory for an arena of %zu bytes", io->arena_bytes);
+    iter__reading *reading = &loader->reading;
+    reading->arena_bytes = loader->layout.arena_bytes;
+    reading->n_regions = loader->layout.n_regions;
+    reading->arena = iter__map(reading->arena_bytes);
+    reading->regions = iter__alloc(reading->n_regions, sizeof(*reading->regions));
+    if (reading->arena && reading->regions) return ITER_OK;
+    return iter__fail(err, ITER_ENOMEM, "no memory for an arena of %zu bytes",
+                      reading->arena_bytes);
 }
 
 static const iter__reading_calls reading_calls = {
@@ -280,13 +281,13 @@ static const iter__reading_calls reading_calls = {
 };
 
 iter_status iter__bytes_open(iter_loader *loader, iter_error *err) {
-    iter__reading *io = &loader->reading;
-    io->calls = &reading_calls;
+    iter__reading *reading = &loader->reading;
+    reading->calls = &reading_calls;
     const iter__layout *layout = &loader->layout;
     ITER_TRY(make_arena(loader, err));
     iter_source_config config = config_of(loader);
-    config.arena = io->arena;
-    config.arena_bytes = io->arena_bytes;
+    config.arena = reading->arena;
+    config.arena_bytes = reading->arena_bytes;
     config.buffer_bytes = layout->source_bytes;
     const bool want_ring = loader->reading.source != ITER_SOURCE_PREAD;
     if (loader->reading.source == ITER_SOURCE_NULL) {
@@ -296,23 +297,24 @@ iter_status iter__bytes_open(iter_loader *loader, iter_error *err) {
     } else {
         ITER_TRY(open_ring_or_pread(loader, &config, want_ring, err));
     }
-    if (!io->async && loader->reading.source != ITER_SOURCE_NULL) {
+    if (!reading->async && loader->reading.source != ITER_SOURCE_NULL) {
         ITER_TRY(iter__pool_make(loader, SOURCE_DEPTH, err));
         loader->reading.source = ITER_SOURCE_PREAD;
     }
     ITER_TRY(iter__frames_make(loader, err));
-    const bool can_try = io->ops->try_read && !loader->opt.reading.o_direct && !io->frames;
-    atomic_store(&io->misses, can_try || !io->async ? 0 : INT32_MAX);
+    const bool can_try =
+        reading->ops->try_read && !loader->opt.reading.o_direct && !reading->frames;
+    atomic_store(&reading->misses, can_try || !reading->async ? 0 : INT32_MAX);
     return ITER_OK;
 }
 
 void iter__bytes_close(iter_loader *loader) {
-    iter__reading *io = &loader->reading;
-    if (io->ops) close_source(loader);
-    iter__unmap(io->arena, io->arena_bytes);
-    iter__free(io->regions);
-    iter__free(io->frames);
-    io->arena = NULL;
-    io->regions = NULL;
-    io->frames = NULL;
+    iter__reading *reading = &loader->reading;
+    if (reading->ops) close_source(loader);
+    iter__unmap(reading->arena, reading->arena_bytes);
+    iter__free(reading->regions);
+    iter__free(reading->frames);
+    reading->arena = NULL;
+    reading->regions = NULL;
+    reading->frames = NULL;
 }

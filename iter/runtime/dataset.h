@@ -7,7 +7,7 @@
 
 #include <iter/dataset.h>
 
-#include "iter/core/rows.h"
+#include "iter/core/get_rows.h"
 #include "iter/reading/shared.h"
 
 /* Memory that holds every row of one field. */

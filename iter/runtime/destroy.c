@@ -4,7 +4,8 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/options.h"
-#include "iter/runtime/runtime.h"
+#include "iter/profile/profiler.h"
+#include "iter/runtime/loader_state.h"
 
 void iter__loader_free(iter_loader *loader) {
     if (loader->device.handle && iter__device_slots_settle(loader, NULL) < 0)

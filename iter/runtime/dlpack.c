@@ -13,7 +13,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/loader_state.h"
 
 /* The published offsets; every ABI that we build for has 8-byte pointers. */
 _Static_assert(offsetof(iter_dlpack, manager_ctx) == 8, "as in dlpack.h");

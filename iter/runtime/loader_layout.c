@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/loader_state.h"
 
 #define CHUNK_BYTES     ((size_t)1 << 20) /* what one claim works on, read and written together */
 #define CHUNK_ROWS      64

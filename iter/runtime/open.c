@@ -10,7 +10,11 @@
 #include <string.h>
 
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/core/time.h"
+#include "iter/profile/profiler.h"
+#include "iter/runtime/activity.h"
+#include "iter/runtime/batch_profile.h"
+#include "iter/runtime/loader_state.h"
 
 bool iter__may_open(const iter_loader *loader) {
     const iter__opener *opener = &loader->opener;

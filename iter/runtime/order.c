@@ -10,7 +10,9 @@
 #include <time.h>
 
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/core/time.h"
+#include "iter/runtime/activity.h"
+#include "iter/runtime/loader_state.h"
 
 /* Samples that a sampler may choose from. */
 static uint64_t n_choices(const iter_loader *loader) {

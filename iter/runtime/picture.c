@@ -18,7 +18,8 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/activity.h"
+#include "iter/runtime/loader_state.h"
 
 #define SLACK 64 /* kernels may load, never store, past an image */
 

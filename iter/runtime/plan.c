@@ -12,7 +12,7 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/suggest.h"
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/plan.h"
 
 #define SLOT_MAX ((size_t)1 << 48) /* times the number of slots it still fits 64 bits */
 #define ALIGN(n) (((n) + 63) & ~(size_t)63)

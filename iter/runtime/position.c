@@ -12,7 +12,7 @@
 
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/loader_state.h"
 
 enum { ID_DATASET, ID_CHAIN, ID_SAMPLER, ID_SEED, ID_ROLL_OVER, ID_COUNT };
 

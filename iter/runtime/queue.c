@@ -1,7 +1,7 @@
 /*
  * queue.c - the opened batches in order, with an END between epochs. All with loader.lock held.
  */
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/loader_state.h"
 
 iter__entry *iter__queue_at(iter_loader *loader, uint32_t i) {
     return &loader->queue.entries[(loader->queue.first + i) % loader->layout.queue_capacity];

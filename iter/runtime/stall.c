@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/core/time.h"
+#include "iter/runtime/activity.h"
+#include "iter/runtime/loader_state.h"
 
 #define NOW(member) atomic_load_explicit(&(member), memory_order_relaxed)
 

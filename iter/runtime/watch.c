@@ -14,7 +14,10 @@
 #include <string.h>
 
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/core/thread.h"
+#include "iter/core/time.h"
+#include "iter/runtime/activity.h"
+#include "iter/runtime/loader_state.h"
 
 /* The stall that was said last: the same batch is not said again. */
 typedef struct said {

@@ -1,18 +1,30 @@
 /*
- * worker.c - who does what next: the same decision for worker threads and, without workers, for the
- * caller's thread.
+ * worker.c - what a thread does next: the same decision for worker threads and, without workers, for
+ * the consumer's thread.
  *
- * In order: the rest of the batch at hand (no lock) · a READY chunk, oldest batch first · a NEW
- * one, to issue its reads · a batch to open, in a free slot or in one that a GPU has done with ·
- * waiting in the source as the reader · waiting for a slot that a GPU reads · sleep. Where reads
- * miss the page cache, opening and issuing come first, so that the device always has work queued.
+ * In this order:
+ *
+ *     find_work()   the rest of the batch at hand, without a lock
+ *                   a READY chunk, oldest batch first
+ *                   a NEW chunk, to issue its reads
+ *                   a batch to open, in a free slot or in one that no GPU reads any more
+ *     idle()        waits in the source as the reader
+ *                   waits for a slot that a GPU reads
+ *                   sleeps
+ *
+ * If reads miss the page cache, opening and issuing come first, so that the device always has work
+ * queued.
  */
 #include <stdio.h>
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/core/thread.h"
+#include "iter/core/time.h"
+#include "iter/profile/profiler.h"
+#include "iter/runtime/activity.h"
+#include "iter/runtime/loader_state.h"
 
 static bool claim(iter__chunk *chunk, int from) {
     int expected = from;
@@ -63,7 +75,8 @@ static bool lacks_slot(iter_loader *loader) {
 
 /* Claims what to do next, opening batches on the way. loader.lock held, released while opening. *out_new: its reads are to
  * be issued. */
-static iter__chunk *find(iter_loader *loader, iter__worker *worker, bool may_issue, bool *out_new) {
+static iter__chunk *claim_next(iter_loader *loader, iter__worker *worker, bool may_issue,
+                               bool *out_new) {
     for (;;) {
         iter__chunk *chunk = NULL;
         *out_new = false;
@@ -98,10 +111,10 @@ static void share_work(iter_loader *loader, const iter__chunk *chunk) {
 
 /* With loader.lock held: true when the caller is to wait in the source, as the only reader. */
 static bool become_reader(iter_loader *loader) {
-    iter__reading *io = &loader->reading;
+    iter__reading *reading = &loader->reading;
     bool expected = false;
-    return io->async && atomic_load(&io->pending) > 0 &&
-           atomic_compare_exchange_strong(&io->has_reader, &expected, true);
+    return reading->async && atomic_load(&reading->pending) > 0 &&
+           atomic_compare_exchange_strong(&reading->has_reader, &expected, true);
 }
 
 /* A wait that ends now, for bytes or for a slot; `name` is the profiler's. */
@@ -131,29 +144,71 @@ static void sleep_locked(iter_loader *loader, unsigned happened) {
     loader->workers.sleepers--;
 }
 
+/* What to do next, claimed; NULL = nothing. may_issue: the arena may have space; else `releases` tells
+ * whether there has been some since. loader.lock held, released while a batch is opened. */
+static iter__chunk *find_work(iter_loader *loader, iter__worker *worker, bool may_issue,
+                              unsigned releases, bool *out_new) {
+    if (loader->device.n_released && iter__reading_is_ahead(loader) && lacks_slot(loader))
+        iter__slots_reclaim(loader);
+    iter__chunk *chunk = claim_next(loader, worker, may_issue, out_new);
+    if (!chunk && lacks_slot(loader)) {
+        iter__slots_reclaim(loader); /* the lock was released meanwhile: look again */
+        chunk = claim_next(loader, worker, may_issue, out_new);
+    }
+    /* Another thread freed space, but will not claim this chunk. */
+    if (!chunk && !may_issue && releases != atomic_load(&loader->reading.releases))
+        chunk = claim_next(loader, worker, true, out_new);
+    return chunk;
+}
+
+/* There is nothing to do: waits for bytes, for a slot, or for what happens after `happened` was read.
+ * loader.lock held, released while it waits. */
+static iter__work idle(iter_loader *loader, iter__worker *worker, unsigned happened, bool may_sleep,
+                       int64_t timeout_ns) {
+    const int64_t start = iter__now_ns();
+    if (iter__is_canceled(loader)) return ITER_WORK_NONE;
+    const bool reads = become_reader(loader);
+    const bool naps = !reads && lacks_slot(loader) && !loader->device.awaited;
+    if (!reads && !naps && !may_sleep) return ITER_WORK_NONE;
+    const bool bytes = reads || (!naps && atomic_load(&loader->reading.pending) > 0);
+    iter__activity_of(worker, NULL, start);
+    iter__activity_set(worker, bytes ? ACTIVITY_WAIT_BYTES : ACTIVITY_WAIT_SLOT, ITER_UNKNOWN);
+    if (reads) {
+        pthread_mutex_unlock(&loader->lock);
+        iter__reading_wait(loader, worker, timeout_ns);
+        pthread_mutex_lock(&loader->lock);
+    } else if (naps) {
+        iter__slots_await(loader, timeout_ns);
+    } else {
+        sleep_locked(loader, happened);
+    }
+    iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
+    count(worker,
+          naps    ? PROFILE_WAIT_DEVICE
+          : bytes ? PROFILE_WAIT_BYTES
+                  : PROFILE_WAIT_SLOT,
+          start);
+    return ITER_WORK_WAITED;
+}
+
 iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_sleep,
                            int64_t timeout_ns) {
     bool is_new = false, may_issue = true;
+    unsigned releases = 0;
     iter__chunk *chunk = worker->current ? claim_of(worker->current, CHUNK_READY) : NULL;
-    unsigned releases = 0, happened = 0;
     for (;;) {
         if (!chunk) {
             iter__reading_poll(loader, worker);
-            happened = iter__event_look(&loader->work); /* before looking for work */
+            const unsigned happened =
+                iter__event_look(&loader->work); /* before it looks for work */
             pthread_mutex_lock(&loader->lock);
-            if (loader->device.n_released && iter__reading_is_ahead(loader) && lacks_slot(loader))
-                iter__slots_reclaim(loader);
-            chunk = find(loader, worker, may_issue, &is_new);
-            if (!chunk && lacks_slot(loader)) {
-                iter__slots_reclaim(loader); /* much may have happened behind it */
-                chunk = find(loader, worker, may_issue, &is_new);
+            chunk = find_work(loader, worker, may_issue, releases, &is_new);
+            if (!chunk) {
+                worker->current = NULL;
+                const iter__work work = idle(loader, worker, happened, may_sleep, timeout_ns);
+                pthread_mutex_unlock(&loader->lock);
+                return work;
             }
-            if (!chunk && !may_issue && releases != atomic_load(&loader->reading.releases)) {
-                chunk = find(
-                    loader, worker, true,
-                    &is_new); /* space was made meanwhile, by who does not come for the chunk */
-            }
-            if (!chunk) break;
             releases = atomic_load(&loader->reading.releases);
             share_work(loader, chunk);
             pthread_mutex_unlock(&loader->lock);
@@ -165,40 +220,6 @@ iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_s
         may_issue = false; /* no space in the arena until older chunks are done */
         chunk = NULL;
     }
-    worker->current = NULL;
-    const int64_t start = iter__now_ns();
-    if (iter__is_canceled(loader)) {
-        pthread_mutex_unlock(&loader->lock);
-        return ITER_WORK_NONE;
-    }
-    if (become_reader(loader)) {
-        pthread_mutex_unlock(&loader->lock);
-        iter__activity_of(worker, NULL, start);
-        iter__activity_set(worker, ACTIVITY_WAIT_BYTES, ITER_UNKNOWN);
-        iter__reading_wait(loader, worker, timeout_ns);
-        iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
-        count(worker, PROFILE_WAIT_BYTES, start);
-        return ITER_WORK_WAITED;
-    }
-    if (lacks_slot(loader) && !loader->device.awaited) {
-        iter__activity_of(worker, NULL, start);
-        iter__activity_set(worker, ACTIVITY_WAIT_SLOT, ITER_UNKNOWN);
-        iter__slots_await(loader, timeout_ns);
-        pthread_mutex_unlock(&loader->lock);
-        iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
-        count(worker, PROFILE_WAIT_DEVICE, start);
-        return ITER_WORK_WAITED;
-    }
-    if (may_sleep) {
-        const bool bytes = atomic_load(&loader->reading.pending) > 0;
-        iter__activity_of(worker, NULL, start);
-        iter__activity_set(worker, bytes ? ACTIVITY_WAIT_BYTES : ACTIVITY_WAIT_SLOT, ITER_UNKNOWN);
-        sleep_locked(loader, happened);
-        iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
-        count(worker, bytes ? PROFILE_WAIT_BYTES : PROFILE_WAIT_SLOT, start);
-    }
-    pthread_mutex_unlock(&loader->lock);
-    return may_sleep ? ITER_WORK_WAITED : ITER_WORK_NONE;
 }
 
 /* ---- Threads --------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  */
 #include <pthread.h>
 
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/loader_state.h"
 #include "tests/support/device_case.h"
 #include "tests/support/own_dataset.h"
 

@@ -10,7 +10,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/loader_state.h"
 #include "tests/support/drive.h"
 #include "tests/support/fake_kernels.h"
 #include "tests/support/gpu_consumer.h"

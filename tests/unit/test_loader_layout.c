@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "iter/runtime/loader_layout.h"
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/loader_state.h"
 
 TestSuite(layout, .timeout = 60);
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/loader_state.h"
 
 #define LOAD(counter) ((uint64_t)atomic_load_explicit(&(counter), memory_order_relaxed))
 

@@ -12,7 +12,8 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/runtime.h"
+#include "iter/runtime/activity.h"
+#include "iter/runtime/loader_state.h"
 
 #define REPLACE_TRIES 8
 #define TINY_BYTES    16 /* copied here: a call of the kernel would cost more */

@@ -15,7 +15,9 @@
 #include "iter/core/options.h"
 #include "iter/core/registry.h"
 #include "iter/core/suggest.h"
-#include "iter/runtime/runtime.h"
+#include "iter/profile/profiler.h"
+#include "iter/runtime/activity.h"
+#include "iter/runtime/loader_state.h"
 #include <iter/sampler.h>
 
 #define WORKERS_MAX   ITER_STATS_WORKERS

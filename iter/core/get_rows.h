@@ -1,6 +1,6 @@
-/* rows.h - the rows that a dataset's get() and next() write, and the lengths beside them. */
-#ifndef ITER_CORE_ROWS_H
-#define ITER_CORE_ROWS_H
+/* get_rows.h - the rows that a dataset's get() and next() write, and the lengths beside them. */
+#ifndef ITER_CORE_GET_ROWS_H
+#define ITER_CORE_GET_ROWS_H
 
 #include <iter/dataset.h>
 
