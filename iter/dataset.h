@@ -34,7 +34,7 @@ typedef struct iter_dataset_options {
     /* Bytes that opening may hold at any time: lists of files, indices, vocabularies, unpacked
      * rows. 0 = the memory that is free now, on the machine and in the process's control group. It
      * counts what built-in formats allocate, but not what a caller's own format gets from malloc().
-     * What the open dataset holds also counts in each loader's own memory_limit. */
+     * What the open dataset holds also counts in each loader's memory.limit. */
     uint64_t memory_limit;
 } iter_dataset_options;
 

@@ -42,7 +42,7 @@
  *
  *     iter_loader_next()     fails with ETIMEDOUT at its limit
  *     iter_loader_restore()  does so, too, if the sampler is sequential: it needs the sampler lock
- *     iter_loader_stop()     waits at most grace_ms
+ *     iter_loader_stop()     waits at most faults.grace_ms
  *     cancel, reset, seek, save, positions and statistics answer at once
  *
  * If it is another thread, no limit applies. This is so for the creator, for the releaser, and with
@@ -187,7 +187,7 @@ typedef struct iter_description {
     int32_t keep_rows;
     /* hash of all that decides its samples (names, sizes, options); enters saved positions */
     uint64_t identity;
-    /* Memory that the open dataset holds to find its samples; counts in a loader's memory_limit. It
+    /* Memory that the open dataset holds to find its samples; counts in a loader's memory.limit. It
      * is measured for built-in formats. A format that uses malloc() must set it. 0 = next to
      * nothing. */
     uint64_t index_bytes;

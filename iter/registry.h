@@ -2,8 +2,8 @@
  * registry.h - a caller's own formats, transforms, samplers and decoders beside the built-in ones.
  *
  * Create one, add tables, and pass it to iter_dataset_open(), to iter_chain_parse() and as
- * `registry` in iter_loader_options. All tables must be added before its first use; after that it
- * is read-only, and any thread may use it. A name found here hides a built-in one.
+ * sampler.registry in iter_loader_options. All tables must be added before its first use; after
+ * that it is read-only, and any thread may use it. A name found here hides a built-in one.
  */
 #ifndef ITER_REGISTRY_H
 #define ITER_REGISTRY_H

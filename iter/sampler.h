@@ -3,23 +3,23 @@
  *
  * By name, in the options of a loader:
  *
- *     opt.sampler = "block:block=512,buffer=8";
+ *     opt.sampler.spec = "block:block=512,buffer=8";
  *
  * Or with a table and a struct of options:
  *
  *     iter_block_options block = ITER_BLOCK_OPTIONS_INIT;
  *     block.block = 512; block.buffer = 8;
- *     opt.sampler_ops = iter_registry_sampler(NULL, "block"); opt.sampler_options = &block;
+ *     opt.sampler.ops = iter_registry_sampler(NULL, "block"); opt.sampler.options = &block;
  *
- * | name        | order                                                        | form       |
- * | ----------- | ------------------------------------------------------------ | ---------- |
- * | sequential  | as stored; the only one for streams                          | pure       |
- * | shuffle     | a new permutation of all samples every epoch                 | pure       |
+ * | name        | order                                                         | form       |
+ * | ----------- | ------------------------------------------------------------- | ---------- |
+ * | sequential  | as stored; the only one for streams                           | pure       |
+ * | shuffle     | a new permutation of all samples every epoch                  | pure       |
  * | once        | one permutation, that of `shuffle` in epoch 0, in every epoch | pure       |
- * | block       | blocks of neighbours in random order, `buffer` blocks mixed  | pure       |
- * | batch       | units of consecutive rows in random order                    | pure       |
- * | replacement | independent draws: a sample may come twice, or not at all    | pure       |
- * | bucket      | batches of samples of similar length, in random order        | sequential |
+ * | block       | blocks of neighbours in random order, `buffer` blocks mixed   | pure       |
+ * | batch       | units of consecutive rows in random order                     | pure       |
+ * | replacement | independent draws: a sample may come twice, or not at all     | pure       |
+ * | bucket      | batches of samples of similar length, in random order         | sequential |
  *
  * Each order depends on the seed, the epoch and the position alone. A pure sampler can be asked for
  * any position directly, so restoring costs nothing.
