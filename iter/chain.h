@@ -26,7 +26,8 @@ ITER_API ITER_NODISCARD iter_status iter_chain_create(iter_chain **out, iter_err
 
 /**
  * Reads a chain from text: stages separated by '|', each `name:argument,argument,key=value`.
- * docs/grammar.md has the grammar. Every stage also knows field=NAME, the field it works on.
+ * docs/grammar.md has the grammar. Every stage also has the option field=NAME, the field it works
+ * on.
  *
  *   registry  the caller's own transforms; NULL = built-ins alone
  *
@@ -37,20 +38,20 @@ ITER_API ITER_NODISCARD iter_status iter_chain_parse(const char *text,
                                                      const iter_registry *registry,
                                                      iter_chain **out, iter_error *err);
 
-/** Appends one stage given as text, without '|'. Errors as iter_chain_parse(). A chain in use by a
- * loader is frozen: ESTATE. */
+/** Appends one stage given as text, without '|'. Errors: as iter_chain_parse(), and ESTATE if a
+ * loader uses the chain, because it is frozen then. */
 ITER_API ITER_NODISCARD iter_status iter_chain_add_text(iter_chain *chain,
                                                         const iter_registry *registry,
                                                         const char *stage, iter_error *err);
 
 /**
- * Appends a stage by its table or, with ops NULL, by a built-in's name.
+ * Appends a stage by its table or, if ops is NULL, by a built-in's name.
  *
  *   field    field it works on; NULL = the first of the stage's role
  *   options  the plugin's options struct, copied (strings in it too); NULL = defaults
  *
- * Errors     EINVAL (unknown name, options_size not the plugin's, a value out of bounds), ESTATE,
- *            ENOMEM.
+ * Errors     EINVAL (unknown name, options_size not the plugin's, a value out of bounds), ESTATE (a
+ *            loader uses the chain), ENOMEM.
  */
 ITER_API ITER_NODISCARD iter_status iter_chain_add(iter_chain *chain, const char *name,
                                                    const iter_transform_ops *ops, const char *field,

@@ -19,7 +19,7 @@ typedef struct iter_dataset iter_dataset;
  *
  *   registry  the caller's own formats; NULL = built-ins alone
  *
- * Ownership  *out belongs to the caller, who gives it back with iter_dataset_unref().
+ * Ownership  *out belongs to the caller, until iter_dataset_unref().
  * Errors     EINVAL (spec, with the column), EIO, EFORMAT (file and reason), EUNSUPPORTED, ENOMEM.
  * Threads    any.
  */
@@ -31,10 +31,10 @@ ITER_API ITER_NODISCARD iter_status iter_dataset_open(const char *spec,
 typedef struct iter_dataset_options {
     size_t struct_size; /* sizeof(iter_dataset_options); ITER_DATASET_OPTIONS_INIT sets it */
     const iter_registry *registry; /* the caller's own formats; NULL = built-ins alone */
-    /* bytes that opening may hold at any time: lists of files, indices, vocabularies, rows that must
-     * be unpacked. 0 = what is free now, on the machine and in the control group that the process is
-     * in. It counts what built-in formats allocate, but not what a caller's own format gets from
-     * malloc(). A loader counts what the open dataset holds again, in its own memory_limit. */
+    /* Bytes that opening may hold at any time: lists of files, indices, vocabularies, unpacked
+     * rows. 0 = the memory that is free now, on the machine and in the process's control group. It
+     * counts what built-in formats allocate, but not what a caller's own format gets from malloc().
+     * What the open dataset holds also counts in each loader's memory.limit. */
     uint64_t memory_limit;
 } iter_dataset_options;
 
@@ -44,8 +44,8 @@ typedef struct iter_dataset_options {
 /**
  * iter_dataset_open() with options; `options` NULL = the defaults.
  *
- * Errors     as iter_dataset_open(); ENOMEM if it does not fit into memory_limit, with the bytes that
- *            the file in question needs.
+ * Errors     as iter_dataset_open(); ENOMEM if the dataset does not fit into memory_limit, with the
+ *            bytes that its file needs.
  * Threads    any.
  */
 ITER_API ITER_NODISCARD iter_status iter_dataset_open_with(const char *spec,
@@ -54,17 +54,16 @@ ITER_API ITER_NODISCARD iter_status iter_dataset_open_with(const char *spec,
 
 /**
  * Makes a dataset of the caller's own code. `ops` and `user` are borrowed until the last reference
- * is gone; then ops->close(user) runs once. When this fails, close() does not run.
+ * is dropped; then ops->close(user) runs once. If this call fails, close() does not run.
  *
- * Errors     EINVAL (a required member missing, fields that cannot be), what describe() answered,
- *            ENOMEM.
+ * Errors     EINVAL (a required member missing, invalid fields), the error of describe(), ENOMEM.
  */
 ITER_API ITER_NODISCARD iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user,
                                                         iter_dataset **out, iter_error *err);
 
 /** One named array: row i is at data + i * stride_bytes. */
 typedef struct iter_array {
-    const char *name; /* NULL = "data" / "label", with MXNet's numbering where there are several */
+    const char *name; /* NULL = "data" / "label", with MXNet's numbering if there are several */
     iter_role role;
     iter_desc desc;   /* of the whole array: [n, ...] */
     const void *data; /* borrowed */
@@ -76,10 +75,10 @@ typedef struct iter_array {
 ITER_API iter_dataset *iter_dataset_ref(iter_dataset *dataset);
 ITER_API void iter_dataset_unref(iter_dataset *dataset);
 
-/** What it is made of; lives as long as the dataset. */
+/** Fields, extents, files and class names of the dataset; valid as long as the dataset. */
 ITER_API const iter_description *iter_dataset_describe(const iter_dataset *dataset);
 
-/** The spec it was opened by, or the name of the user's ops, or "arrays". */
+/** The spec that it was opened with, or the name of the user's ops, or "arrays". */
 ITER_API const char *iter_dataset_name(const iter_dataset *dataset);
 
 /* ---- One sample ------------------------------------------------------------------------------ */
@@ -88,36 +87,38 @@ ITER_API const char *iter_dataset_name(const iter_dataset *dataset);
 typedef struct iter_sample iter_sample;
 
 /**
- * Reads sample `index` as it is stored and decoded, outside of any loader: no chain, no batch. An
- * image comes in its own size, a variable field in its own length.
+ * Reads and decodes sample `index` without a loader: no chain, no batch. An image has its own size,
+ * a variable field its own length.
  *
- *   field   name of the field wanted; NULL = all fields. With a name, only the bytes that this field
- *           lies in are read, and only its decoder runs: a label costs no decoding of pixels.
- *           get() makes all fields at once; the others are dropped.
+ *   field   name of the field wanted; NULL = all fields. With a name, only the bytes of this field
+ *           are read, and only its decoder runs: a label costs no decoding of pixels. get() always
+ *           makes all fields; those not wanted are dropped.
  *
- * Makes a reader and a decoder for the one sample, so it is for looking at samples, not for training.
- * get() draws from random numbers of seed 0, epoch 0, position `index`. Of a dataset with start() and
- * stop() they are called around get(), in this thread.
+ * A reader and a decoder are made for this one sample, so it is for looking at samples, not for
+ * training. get() draws from random numbers of seed 0, epoch 0, position `index`. If the dataset
+ * has start() and stop(), they are called around get(), in this thread.
  *
  * Returns    OK, *out is the caller's (iter_sample_free()) and outlives the dataset.
  * Errors     EINVAL (index or field out of range), EUNSUPPORTED (a stream; a codec that this build
- *            lacks), ENOMEM, EIO, EFORMAT and what get() or a decoder answered: the message names the
- *            sample, its file and offset. ESTATE: called by the dataset's own get().
- * Threads    any number at once.
+ *            lacks), ENOMEM, EIO, EFORMAT and the error of get() or a decoder: the message names
+ *            the sample, its file and offset. ESTATE (called by the dataset's own get()).
+ * Threads    any number at once. If the dataset's get() may not run twice at once, this call waits
+ *            for its turn, without a limit.
  */
 ITER_API ITER_NODISCARD iter_status iter_dataset_read(iter_dataset *dataset, uint64_t index,
                                                       const char *field, iter_sample **out,
                                                       iter_error *err);
 
-/** How many fields it has: 1 if one was asked for. They come in the dataset's order. */
+/** Number of fields: 1 if one was asked for. They have the dataset's order. */
 ITER_API int32_t iter_sample_n_fields(const iter_sample *sample);
 
-/** Name and row of field i < iter_sample_n_fields(), else NULL; dense, 64-byte aligned, without
- * batch dimension: u8 [427, 640, 3] "HWC". Valid until iter_sample_free(). */
+/** Name and row of field i, or NULL if i is not less than iter_sample_n_fields(). Rows are dense,
+ * 64-byte aligned, without batch dimension: u8 [427, 640, 3] "HWC". Valid until
+ * iter_sample_free(). */
 ITER_API const char *iter_sample_name(const iter_sample *sample, int32_t i);
 ITER_API const iter_tensor *iter_sample_tensor(const iter_sample *sample, int32_t i);
 
-/** What a decoder warned about and went on, or "". */
+/** The first warning of a decoder that went on, or "". */
 ITER_API const char *iter_sample_warning(const iter_sample *sample);
 
 /** NULL is ignored. */

@@ -6,9 +6,8 @@
  *     iter_batch_to_dlpack(batch, 0, &managed, &err); // e.g. into a PyCapsule
  *     iter_batch_unref(batch); // the memory stays until managed->deleter(managed)
  *
- * The functions speak of DLPack's own struct by its tag, so that this header lives beside any
- * <dlpack/dlpack.h>, included before or after it. A program without that header reads the same bytes as
- * iter_dlpack.
+ * The functions name DLPack's own struct by its tag, so this header can be included before or after
+ * any <dlpack/dlpack.h>. A program without that header reads the same bytes as iter_dlpack.
  */
 #ifndef ITER_DLPACK_H
 #define ITER_DLPACK_H
@@ -26,13 +25,13 @@ struct DLManagedTensorVersioned;
 #define ITER_DLPACK_READ_ONLY 1u
 #define ITER_DLPACK_IS_COPIED 2u
 
-/** DLDeviceType. Page-locked memory is CUDA_HOST where ITER_MEMORY_PINNED was asked for; where
- * ITER_MEMORY_AUTO came to it by itself it is CPU, as it would be without a GPU. */
+/** DLDeviceType. Page-locked memory is CUDA_HOST if ITER_MEMORY_PINNED was asked for. If
+ * ITER_MEMORY_AUTO chose it, it is CPU, as it would be without a GPU. */
 #define ITER_DLPACK_CPU       1
 #define ITER_DLPACK_CUDA      2
 #define ITER_DLPACK_CUDA_HOST 3
 
-/** DLDataTypeCode, as far as there is an iter_dtype for it. */
+/** DLDataTypeCode: the codes that have an iter_dtype. */
 #define ITER_DLPACK_INT    0
 #define ITER_DLPACK_UINT   1
 #define ITER_DLPACK_FLOAT  2
@@ -61,17 +60,17 @@ typedef struct iter_dlpack {
 } iter_dlpack;
 
 /**
- * Gives field `field` of a batch away, on the device where the batch is there. A batch may be given
- * away any number of times; consumers may write into it.
+ * Exports field `field` of a batch, in device memory if the batch is on a device. A batch may be
+ * exported any number of times; consumers may write into it.
  *
- * Streams: DLPack has the producer make the consumer's stream wait. So call iter_batch_wait(batch,
- * stream) before the consumer gets the tensor, with the stream that __dlpack__(stream=...) names
- * (DLPack's 1, the legacy default stream, is NULL here), and not at all for -1. The deleter tells
- * nothing of streams: call iter_batch_release(batch, stream) behind the consumer's last work on the
- * tensor, before the deleter runs; or the consumer waits for that work itself.
+ * Streams: in DLPack the producer makes the consumer's stream wait. So call iter_batch_wait(batch,
+ * stream) before the consumer gets the tensor, with the stream that __dlpack__(stream=...) names.
+ * DLPack's 1, the legacy default stream, is NULL here; for -1 do not call it. The deleter does not
+ * name a stream: before it runs, call iter_batch_release(batch, stream) after the consumer's last
+ * work on the tensor, or let the consumer wait for that work itself.
  *
- * Ownership  *out holds a reference of its own on the batch, which its deleter drops; that may be
- *            in any thread, and after the loader is gone. Until then the batch counts as held.
+ * Ownership  *out has its own reference on the batch, which its deleter drops. The deleter may run
+ *            in any thread, and after the loader is freed. Until then the batch counts as held.
  * Errors     EINVAL (no such field), ENOMEM.
  * Threads    any.
  */
@@ -80,11 +79,11 @@ ITER_API ITER_NODISCARD iter_status iter_batch_to_dlpack(iter_batch *batch, int3
                                                          iter_error *err);
 
 /**
- * Gives any tensor in host memory away.
+ * Exports any tensor in host memory.
  *
  *   release  runs once, with `user`, in the deleter; NULL = nothing to do
  *
- * Ownership  tensor->data is borrowed until then, the rest is copied. When this fails, release()
+ * Ownership  tensor->data is borrowed until then, the rest is copied. If this call fails, release()
  *            does not run.
  * Errors     EINVAL (no data, an unknown dtype, a variable dimension), ENOMEM.
  */
@@ -94,26 +93,27 @@ ITER_API ITER_NODISCARD iter_status iter_tensor_to_dlpack(const iter_tensor *ten
                                                           iter_error *err);
 
 /**
- * Looks at another library's tensor: type, shape, strides, first element. Where the producer set
- * ITER_DLPACK_READ_ONLY, data may not be written to.
+ * Describes another library's tensor: type, shape, strides, first element. If the producer set
+ * ITER_DLPACK_READ_ONLY, data must not be written to.
  *
- * Ownership  *out borrows from `managed`, which stays the caller's, who runs its deleter afterwards.
+ * Ownership  *out borrows from `managed`. The caller keeps `managed` and runs its deleter
+ *            afterwards.
  * Errors     EUNSUPPORTED (another major version, memory of a device, lanes, types of less than a
- *            byte, complex, more than 8 dimensions), EINVAL (a shape that cannot be).
+ *            byte, complex, more than 8 dimensions), EINVAL (an invalid shape).
  */
 ITER_API ITER_NODISCARD iter_status iter_tensor_from_dlpack(
     const struct DLManagedTensorVersioned *managed, iter_tensor *out, iter_error *err);
 
 /**
- * The same as an array for iter_ndarray_create(): [n, ...] with dense rows, which may lie apart or
- * overlap.
+ * The same as an array for iter_ndarray_create(): [n, ...] with dense rows. Rows may overlap or
+ * have gaps between them.
  *
  *   name     as iter_array.name, borrowed
  *
- * Ownership  *out borrows from `managed`: run its deleter in options->release of
- *            iter_ndarray_create(), or when a copy was asked for at once.
- * Errors     as iter_tensor_from_dlpack(); EUNSUPPORTED too where rows are not dense or do not lie
- *            at growing addresses, EINVAL for a scalar.
+ * Ownership  *out borrows from `managed`. Run its deleter in options->release of
+ *            iter_ndarray_create(), or at once if a copy was asked for.
+ * Errors     as iter_tensor_from_dlpack(); also EUNSUPPORTED if rows are not dense or their
+ *            addresses do not grow, EINVAL for a scalar.
  */
 ITER_API ITER_NODISCARD iter_status
 iter_array_from_dlpack(const struct DLManagedTensorVersioned *managed, const char *name,

@@ -1,8 +1,7 @@
 /*
- * image.h - what the built-in image decoder may be told, for formats of your own that hold JPEG, PNG
- * or WebP files.
+ * image.h - options of the built-in image decoder, for your own formats of JPEG, PNG or WebP files.
  *
- * A format hands each image's bytes over as one extent, with a field of any size:
+ * Such a format has one extent per image, and a field of any size:
  *
  *     static const iter_image_options images = ITER_IMAGE_OPTIONS_INIT;
  *
@@ -24,12 +23,12 @@
 
 ITER_BEGIN_DECLS
 
-/** What an image becomes. Alpha is dropped; of 16 bits the upper 8 are kept. */
+/** Channels of the decoded image. Alpha is dropped; of 16 bits the upper 8 are kept. */
 typedef enum iter_image_channels { ITER_IMAGE_RGB = 0, ITER_IMAGE_GRAY = 1 } iter_image_channels;
 
 /**
- * What happens if the decoder warns about an image (damaged entropy data, bytes that belong nowhere)
- * and goes on: use it; use it and count it in the loader's statistics; or fail the sample.
+ * What happens to an image that the decoder warns about (damaged entropy data, stray bytes) and
+ * still decodes: use it; use it and count it in the loader's statistics; or fail the sample.
  */
 typedef enum iter_image_warning {
     ITER_WARNING_ACCEPT = 0,
@@ -38,9 +37,10 @@ typedef enum iter_image_warning {
 } iter_image_warning;
 
 /**
- * What happens if the data of a JPEG or PNG end within the wanted rows: the sample fails; or what is
- * missing is made up as Pillow does under its LOAD_TRUNCATED_IMAGES, and the decoder warns. What is
- * missing below the wanted rows is not noticed. A WebP that ends early always fails.
+ * What happens if the data of a JPEG or PNG end within the wanted rows. FAIL: the sample fails.
+ * ACCEPT: the missing pixels are filled as Pillow does with LOAD_TRUNCATED_IMAGES, and the decoder
+ * warns. Data that are missing below the wanted rows are not noticed. A WebP that ends early always
+ * fails.
  */
 typedef enum iter_image_truncated {
     ITER_TRUNCATED_FAIL = 0,
@@ -54,10 +54,11 @@ typedef struct iter_image_options {
     int32_t channels;   /* iter_image_channels; the field's dims[2] must be 3 or 1 to match */
     int32_t on_warning; /* iter_image_warning */
     bool orient;        /* turn images as their EXIF says */
-    int64_t max_pixels; /* larger images fail with ENOMEM (progressive and interlaced ones: above a
-                           quarter of it); 0 = 100 million */
-    int64_t max_scans;  /* progressive JPEGs with more scans fail; 0 = 100 */
-    int32_t truncated;  /* iter_image_truncated */
+    /* larger images fail with ENOMEM, progressive and interlaced ones above a quarter of it;
+     * 0 = 100 million */
+    int64_t max_pixels;
+    int64_t max_scans; /* progressive JPEGs with more scans fail; 0 = 100 */
+    int32_t truncated; /* iter_image_truncated */
 } iter_image_options;
 
 #define ITER_IMAGE_OPTIONS_INIT \

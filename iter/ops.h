@@ -1,15 +1,55 @@
 /*
- * ops.h - every seam of libiter. Everything in loaders/ and transforms/, and every plugin,
- * implements one of these tables.
+ * ops.h - every seam of libiter. All code in loaders/ and transforms/, and every plugin, implements
+ * one of these tables.
  *
  *     sampler -> format -> source -> decoder -> transforms -> row of the slot -> batch stages
  *     which      where     bytes     tensor     tensor                           batch
  *
- * A table is const data and is borrowed until the last dataset, chain or loader that uses it is
- * gone. The core allocates plugin state (base.state_size bytes, zeroed, 64-byte aligned) and checks
- * required members once. A callback's `err` is never NULL, and empty when it is called: one that
- * fails writes its reason there, and the core adds who it was and where (but for a format's open,
- * which names the file itself).
+ * A table is const data. It is borrowed until the last dataset, chain or loader that uses it is
+ * freed. The library allocates a plugin's state: base.state_size bytes, zeroed, 64-byte aligned. It
+ * checks required members once.
+ *
+ * A callback's `err` is never NULL. A callback that fails writes its reason there. The library then
+ * puts in front of it which plugin failed and where: the stage, the sample, the file. Only the
+ * open() of a format or a source must name itself and its file.
+ *
+ * The last lines of each member, "Call:", have this order: whether it is required or what NULL
+ * means; the thread; the lock that the library holds; how often; whether it may block. A sample
+ * that replaces a failed one counts as one more row.
+ *
+ * Threads. A function's name stands for the thread that is in it.
+ *
+ *     worker    a thread of the loader; with `workers` 0, the thread in iter_loader_next()
+ *     creator   the thread in iter_dataloader_create() or iter_ndarray_create()
+ *     releaser  the thread that drops the last reference to the loader and its batches; a worker or
+ *               the watchdog's thread if iter_loader_stop() gave up waiting for it
+ *
+ * The watchdog's thread makes no call of a table except as the releaser. iter_dataset_read() makes
+ * one sample without a loader: it calls the format and the decoder, or get().
+ *
+ * Locks.
+ *
+ *     loader lock   one per loader: queue, slots, position. Only a source's wake() runs under it.
+ *     source lock   one per loader: the source's queue, and the memory that it reads to
+ *     sampler lock  one per loader: the sampler's calls come one at a time
+ *     turn lock     one per dataset: next(), rewind(), and a get() that may not run twice at once
+ *     load lock     one per dataset: held by a creator that loads the whole set into memory. Other
+ *                   creators over this dataset wait for it. Other processes that share the memory
+ *                   wait for the process that fills it.
+ *
+ * A callback that blocks stops its thread, and each thread that needs the lock held around it. If
+ * that thread is a worker:
+ *
+ *     iter_loader_next()     fails with ETIMEDOUT at its limit
+ *     iter_loader_restore()  does so, too, if the sampler is sequential: it needs the sampler lock
+ *     iter_loader_stop()     waits at most faults.grace_ms
+ *     cancel, reset, seek, save, positions and statistics answer at once
+ *
+ * If it is another thread, no limit applies. This is so for the creator, for the releaser, and with
+ * `workers` 0 for iter_loader_next(), since the callback runs inside it.
+ *
+ * A callback must not call a function of the loader that called it, except iter_loader_cancel().
+ * Some of these calls fail with ESTATE, others would deadlock. It may use other loaders.
  */
 #ifndef ITER_OPS_H
 #define ITER_OPS_H
@@ -28,7 +68,7 @@ typedef enum iter_option_type {
     ITER_OPTION_BOOL,   /* bool: 0, 1, true, false, yes, no */
     ITER_OPTION_INT,    /* int64_t */
     ITER_OPTION_DOUBLE, /* double */
-    ITER_OPTION_STRING, /* const char *, owned by whoever holds the options */
+    ITER_OPTION_STRING, /* const char *, owned by the code that filled the options */
     ITER_OPTION_CHOICE, /* int32_t: place of the word in `choices` */
     ITER_OPTION_LIST,   /* iter_option_list: numbers separated by ';' */
     ITER_OPTION_DTYPE   /* int32_t, an iter_dtype; ITER_DTYPE_NONE = not given */
@@ -41,8 +81,7 @@ typedef struct iter_option_list {
     double values[ITER_OPTION_LIST_MAX];
 } iter_option_list;
 
-/** One user-visible option of a plugin: parser, bounds, `iterbench list` and the docs come from
- * this row. */
+/** One option of a plugin. The parser, the bounds, `iterbench list` and the docs read this row. */
 typedef struct iter_option {
     const char *name;
     const char *help;
@@ -56,7 +95,9 @@ typedef struct iter_option {
 } iter_option;
 
 typedef struct iter_ops {
-    size_t struct_size;         /* sizeof the concrete table; appended members read as absent */
+    /* sizeof the concrete table. A smaller table is refused with EINVAL. A larger one is refused
+     * with EUNSUPPORTED if a member that this version does not know is set. */
+    size_t struct_size;
     const char *name;           /* registry key, [a-z0-9-]+ */
     const char *help;           /* one line for `iterbench list` */
     const iter_option *options; /* ends with a NULL name; NULL = none */
@@ -71,7 +112,7 @@ typedef struct iter_ops {
 #define ITER_MAX_EXTENTS 4
 #define ITER_NAME_MAX    32
 
-/** As n_samples of a stream. */
+/** As n_samples: the dataset is a stream. */
 #define ITER_UNKNOWN UINT64_MAX
 
 /** In field.extent: the row comes from the index, by iter_format_ops.index_row. */
@@ -86,24 +127,26 @@ typedef struct iter_rect {
     int64_t y, x, height, width;
 } iter_rect;
 
-/** Takes the rows of an image as a decoder makes them, from the first on. */
+/** Takes the rows of an image while a decoder makes them, first row first. The decoder calls both
+ * members within decode_image(), in the same thread. */
 typedef struct iter_image_rows iter_image_rows;
 struct iter_image_rows {
-    /* Once, with the size that the image comes in. Answers how many bytes from a row's start on must be
-     * readable, whatever is in them behind its pixels; 0 = not this image: to `out`. */
+    /* Called at most once, before the first row, with the size of the image that comes. Returns how
+     * many bytes from a row's start must be readable; bytes after the row's pixels may have any
+     * value. 0 = the rows are not wanted: the decoder must write this image to `out`. */
     size_t (*begin)(iter_image_rows *rows, const iter_desc *image);
     /* The next n rows, borrowed for the call. */
     void (*put)(iter_image_rows *rows, const uint8_t *const *at, int32_t n);
 };
 
-/** What is wanted of an image: a part of it, and from where on it may be made smaller. */
+/** The part of an image that is wanted, and the smallest size at which it may come. */
 typedef struct iter_image_wish {
     iter_rect part;
-    /* the part may come smaller, by whatever factor the decoder has at no cost, as long as it stays
-     * at least this large; 0, 0 = exactly as it is */
+    /* If the decoder can scale at no cost, the part may come smaller, but not smaller than this; 0,
+     * 0 = it must come at its size. */
     int64_t min_height, min_width;
-    /* a decoder that makes whole rows from the top down may hand them over instead of writing them to
-     * `out`; NULL = nobody takes them */
+    /* A decoder that makes whole rows from the top down may pass them here instead of writing them
+     * to `out`; NULL = it must write to `out`. */
     iter_image_rows *rows;
 } iter_image_wish;
 
@@ -113,7 +156,7 @@ typedef struct iter_field {
     iter_role role;
     iter_desc desc; /* of one sample, without the batch dimension */
     int32_t extent; /* which of the sample's extents holds it, or ITER_FROM_INDEX */
-    size_t offset;  /* bytes from the extent's start, where there is no decoder */
+    size_t offset;  /* without a decoder: bytes from the extent's start to the row */
     /* NULL: the dense row as it is stored, in this machine's byte order */
     const iter_decoder_ops *decoder;
     /* an integer scalar must be in 0..limit - 1, else the sample fails; 0 = any value */
@@ -126,7 +169,7 @@ typedef struct iter_file {
     uint64_t bytes; /* its size when the dataset was opened, or ITER_UNKNOWN */
 } iter_file;
 
-/** What open() and describe() answer. Everything that it points to lives until close(). */
+/** Filled by open() and describe(), all zero before. Its pointers must stay valid until close(). */
 typedef struct iter_description {
     uint64_t n_samples; /* or ITER_UNKNOWN: a stream */
     int32_t n_fields;
@@ -138,21 +181,22 @@ typedef struct iter_description {
     const char *const *class_names; /* NULL = none */
     int32_t n_classes;
     const char *split;  /* "train", "test", or "" */
-    const void *shared; /* handed to the decoders: a vocabulary, iter_image_options, say */
-    /* For formats with get(): 1 = a row is a function of its index alone, and making it costs more
-     * than copying it: all are made once and kept where they fit into memory */
+    const void *shared; /* passed to the decoders, e.g. a vocabulary or iter_image_options */
+    /* For formats with get(). 1 = a row depends on its index alone, and making it costs more than
+     * copying it. If all rows fit into memory, they are made once and kept. */
     int32_t keep_rows;
     /* hash of all that decides its samples (names, sizes, options); enters saved positions */
     uint64_t identity;
-    /* held while it is open, to know where samples are; counts in a loader's memory_limit. Of built-in
-     * formats it is measured; a format that uses malloc() sets it. 0 = next to nothing */
+    /* Memory that the open dataset holds to find its samples; counts in a loader's memory.limit. It
+     * is measured for built-in formats. A format that uses malloc() must set it. 0 = next to
+     * nothing. */
     uint64_t index_bytes;
-    /* Set by the core for the time of a format's open(): the registry that the dataset is opened
-     * with, for iter_registry_decoder() and the like. NULL = built-ins alone. */
+    /* Set by the library during a format's open(): the registry that the dataset is opened with,
+     * for iter_registry_decoder() and the like. NULL = built-ins alone. */
     const struct iter_registry *registry;
 } iter_description;
 
-/* ---- Source: bytes by (object, offset). One state per loader. -------------------------------- */
+/* ---- Source: bytes by (object, offset) ------------------------------------------------------- */
 
 typedef struct iter_iovec {
     void *data; /* borrowed until completion */
@@ -162,15 +206,15 @@ typedef struct iter_iovec {
 /** One read, owned by the caller and borrowed from submit() to completion. */
 typedef struct iter_read {
     uint64_t object, offset;
-    const iter_iovec *parts; /* where the bytes go, in order; at most ITER_READ_PARTS_MAX */
+    const iter_iovec *parts; /* the memory to fill, in order; at most ITER_READ_PARTS_MAX */
     int32_t n_parts;
     size_t size; /* sum of the parts */
-    /* Bytes before the first part and behind the last that may be written to, too: a source that
-     * reads whole blocks then needs no buffer of its own. */
+    /* Bytes before the first part and after the last one that may be overwritten, too: a source
+     * that reads whole blocks then needs no buffer of its own. */
     size_t room_before, room_after;
-    size_t done;        /* bytes read; less than size only where the object ends */
+    size_t done;        /* bytes read; less than size only if the object ends there */
     iter_status status; /* set at completion: OK, EIO, ECANCELED */
-    int32_t os_error;   /* errno behind a status < 0, or 0 */
+    int32_t os_error;   /* errno if status < 0 and the system gave one, else 0 */
     int32_t path;       /* set at completion: iter_path that served the bytes */
     void *user;
     uint64_t reserved[6]; /* the source's, zero before the first submit */
@@ -189,182 +233,264 @@ typedef enum iter_path {
 typedef struct iter_source_config {
     const iter_file *files; /* borrowed until close */
     uint64_t n_files;
-    uint32_t depth; /* reads in flight that the caller wants at most */
+    uint32_t depth; /* reads in flight that the loader wants at most */
     /* 1 = bypass the page cache; the source widens to aligned blocks and slices */
     int32_t o_direct;
-    void *arena; /* memory that most reads go to, to be registered where it helps; NULL = none */
+    void *arena; /* memory that most reads go to; register it if that helps; NULL = none */
     size_t arena_bytes;
-    size_t buffer_bytes; /* for buffers of the source's own, at most; 0 = as it likes */
+    size_t buffer_bytes; /* limit for buffers of the source's own; 0 = no limit */
 } iter_source_config;
 
+/** A loader opens a source once or twice to load the whole set, and closes it again. If the set is
+ * not in memory, it then opens one to read from, once or twice: a second time with o_direct if the
+ * files turn out to be cold. Each open() gets a new state. While the creator loads, only the load
+ * lock is held, and the creator makes the calls that a worker makes later. */
 typedef struct iter_source_ops {
     iter_ops base;
-    /* Prepares to read the files; opens them now or as they are read. `fallback`[capacity] gets one
-     * sentence if something asked for is unavailable and something else is used, else "". Required. */
+    /* Prepares to read the files. It may open them now or at their first read. If something that
+     * was asked for is unavailable and something else is used, it writes one sentence to
+     * `fallback`[capacity], else "". If it fails, it must free what it took: close() is not called.
+     * Call: required; creator; no lock; up to four times per loader; may block. */
     iter_status (*open)(void *state, const iter_source_config *config, char *fallback,
                         size_t capacity, iter_error *err);
-    /* No read is in flight. Required. */
+    /* No read is in flight and no other call runs.
+     * Call: required; creator after loading, else releaser; no lock; once per open(); may block. */
     void (*close)(void *state);
-    /* Reads now, in the calling thread, any number of threads at once; may block. Sets done,
-     * status, os_error, path. A short read or an interrupted one is continued here; less than size
-     * only at the object's end. Required. */
+    /* Reads now. Sets done, status, os_error, path. It must continue a short or interrupted read;
+     * `done` is less than `size` only at the object's end. It may run while asynchronous reads are
+     * in flight.
+     * Call: required; threads of the loader that only read (without the six members below), a
+     * worker for a row whose read failed or came short, the creator and up to three helpers while
+     * the set is loaded (under the load lock); no other lock; several at once; may block. */
     iter_status (*read)(void *state, iter_read *read);
     /* As read, but only if it does not block: OK, or AGAIN with nothing or a first part done
-     * (read->done says how much). NULL = always AGAIN. */
+     * (read->done says how much). After AGAIN with os_error EOPNOTSUPP it is not called again.
+     * Call: NULL = always AGAIN; worker, and the creator for a few reads of one byte; no lock;
+     * several at once; once per read, with pauses after AGAIN; must not block. */
     iter_status (*try_read)(void *state, iter_read *read);
-    /* The asynchronous side; NULL for all six = the loader has threads call read(). submit, commit,
-     * reap, wake and cancel run under the source lock and never block. A read with done > 0 is
-     * continued from there. submit: PENDING = queued; AGAIN = the queue is full: commit and reap
-     * first. */
+    /* The asynchronous side is the six members from here on. NULL for all six = threads of the
+     * loader call read().
+     *
+     * Queues a read. A read with done > 0 must be continued from there. AGAIN = the queue is full:
+     * the read is submitted again after a commit and a reap. Any other answer counts as queued, so
+     * an error must be reported by reap(). Reads may still be submitted after cancel().
+     * Call: worker; source lock; once per read, and again after AGAIN; must not block. */
     iter_status (*submit)(void *state, iter_read *read);
-    /* Sends what was submitted. AGAIN = some of it was not sent; the loader commits again soon. */
+    /* Sends what was submitted. Any answer but OK = some of it was not sent: commit() is called
+     * again within about 1 ms.
+     * Call: worker; source lock; once per group of reads; must not block. */
     iter_status (*commit)(void *state);
-    /* Hands out up to `max` completed reads; 0 is an answer. */
+    /* Hands out up to `max` completed reads; 0 = none is complete.
+     * Call: worker, iter_loader_stop() or the last unref; source lock; after each wait(), and when
+     * a worker looks for work while reads are in flight; must not block. */
     int32_t (*reap)(void *state, iter_read **out, int32_t max);
-    /* Outside the lock, one thread at a time; returns when there may be something to reap, after
-     * timeout_ns (< 0 = never), or when wake() was called; may return with nothing to reap. An error
-     * means that it cannot wait here: the loader then asks reap() every millisecond. */
+    /* Returns when there may be something to reap, after timeout_ns (< 0 = never), or when wake()
+     * was called; it may return with nothing to reap. A wake() that came before it must not be
+     * lost. An error means that it cannot wait here: the loader then calls reap() every
+     * millisecond.
+     * Call: worker, iter_loader_stop() or the last unref; no lock, while other threads make all
+     * other calls; one thread at a time; may block until timeout_ns, which is at most 50 ms. */
     iter_status (*wait)(void *state, int64_t timeout_ns);
+    /* Makes a wait() that runs, or is about to, return soon.
+     * Call: worker, and any thread that gives back a batch, resets, seeks, restores or stops;
+     * source lock, in most of them the loader lock as well, in iter_loader_restore() also the
+     * sampler lock; only while a thread is in or near wait(); must not block. */
     void (*wake)(void *state);
-    /* Asks for everything in flight to end soon; the reads still complete, by reap, with ECANCELED
-     * or as they are. */
+    /* Asks for everything in flight to end soon. The reads still complete, by reap, with ECANCELED
+     * or as they are.
+     * Call: the first worker that ends, or iter_loader_stop(); source lock; once; must not
+     * block. */
     void (*cancel)(void *state);
 } iter_source_ops;
 
-/* ---- Format: sample index to where its bytes are --------------------------------------------- */
+/* ---- Format: sample index to the place of its bytes ------------------------------------------ */
 
 typedef struct iter_extent {
     uint64_t object, offset;
     uint64_t size;
 } iter_extent;
 
+/** One state per dataset, read-only after open(). A table needs locate, get or resident. */
 typedef struct iter_format_ops {
     iter_ops base;
-    /* Opens what is at `path` and fills `out`. From then on the state is read-only, shared by
-     * threads. On an error it has released everything itself. Required. */
+    /* Opens what is at `path` and fills `out`. If it fails, it must free what it took: close() is
+     * not called.
+     * Call: required; iter_dataset_open(); no lock; once; may block. */
     iter_status (*open)(void *state, const char *path, const void *options, iter_description *out,
                         iter_error *err);
-    /* Required. */
+    /* Frees what open() took.
+     * Call: required; the thread that drops the last reference to the dataset, or
+     * iter_dataset_open() if the description is refused; no lock; once; may block. */
     void (*close)(void *state);
-    /* Where sample `index` (< n_samples) is: description.n_extents extents. Any thread, several at
-     * once; under no lock of the loader. It should not block: it delays the batch. Required where
-     * n_extents > 0. */
+    /* Writes where the bytes of sample `index` (< n_samples) are: description.n_extents extents.
+     * Call: must be set if n_extents > 0 (this is not checked); worker, iter_dataset_read(),
+     * iter_loader_activity(), and the creator while it loads the set (under the load lock); no
+     * other lock; several at once; at least once per row that is read, several times under a block
+     * shuffle; must not block, because no further batch is opened meanwhile. */
     void (*locate)(const void *state, uint64_t index, iter_extent *out);
-    /* Writes the row of a field that comes from the index. Any thread, never blocks. Required where
-     * such a field exists. */
+    /* Writes the row of a field that comes from the index.
+     * Call: must be set if a field has ITER_FROM_INDEX and comes from neither resident() nor get()
+     * (this is not checked); worker, iter_dataset_read(); no lock; several at once; once per row;
+     * must not block. */
     void (*index_row)(const void *state, uint64_t index, int32_t field, void *row);
     /* For formats without extents: memory that holds every row of `field`, row i at *out_base + i *
-     * *out_stride. NULL = none. */
+     * *out_stride; *out_base NULL = this field is not in memory. An error fails the open.
+     * Call: NULL = none; iter_dataset_open(), after open(); no lock; once per field; may block. */
     iter_status (*resident)(const void *state, int32_t field, const void **out_base,
                             size_t *out_stride);
     /* For formats that make samples instead of reading them: writes rows as iter_dataset_ops.get
-     * does. NULL = none. */
+     * does. It must return OK or an error.
+     * Call: NULL = none; worker, iter_dataset_read(), and with keep_rows the creator and up to
+     * three helpers (under the load lock); no other lock; several at once; once per group of rows,
+     * and after an error once per row of that group; may block. */
     iter_status (*get)(const void *state, uint32_t n, const uint64_t *indices,
                        const iter_tensor *rows, iter_rng *rng, iter_error *err);
-    /* Length of the first variable field of sample `index` in elements or, where that is not known
-     * before reading, a number that grows with it (bytes of text, say): length buckets go by it.
-     * NULL = nothing is known. */
+    /* Length of the first variable field of sample `index` in elements. If that is unknown before
+     * reading, a number that grows with it (bytes of text, say): length buckets go by it.
+     * Call: NULL = lengths are unknown; the sampler's thread and lock, because samplers call it
+     * (see iter_sampler_context); several at once; `bucket` asks up to three times about every
+     * sample when a loader is created; must not block. */
     int64_t (*length)(const void *state, uint64_t index);
 } iter_format_ops;
 
-/* ---- Decoder: bytes to one tensor. One state per worker. ------------------------------------- */
+/* ---- Decoder: bytes to one tensor ------------------------------------------------------------ */
 
+/** One state per worker and field. A state's calls come one at a time; different states are called
+ * at once. iter_dataset_read() makes a state for one row. A field that has a size needs decode(); a
+ * field of any size needs header() and decode_image(). */
 struct iter_decoder_ops {
-    iter_ops base; /* its options are the format's business: shared carries them */
-    /* NULL = nothing to do. */
+    iter_ops base; /* it has no options: the format passes them in `shared` */
+    /* Call: NULL = nothing to do; creator (for all workers, before they run), iter_dataset_read();
+     * no lock; once per state; may block. */
     iter_status (*start)(void *state, const void *shared, iter_error *err);
+    /* Call: NULL = nothing to do; releaser, iter_dataset_read(); no lock; once, if start()
+     * succeeded; may block. */
     void (*stop)(void *state);
-    /* Writes one row into out->data (out->desc is the field's; 64-byte aligned is not promised);
-     * where dims[0] is variable it sets out->desc.dims[0] to this sample's length. Allocates
-     * nothing in steady state. Required where the field has a size. Errors: EFORMAT (the bytes are
-     * wrong), ENOMEM. OK with a message in err is a warning: the row is used, the loader counts. */
+    /* Writes one row into out->data. out->desc is the field's; 64-byte alignment is not promised.
+     * If dims[0] is variable, it sets out->desc.dims[0] to this sample's length. It must not
+     * allocate in steady state. Errors: EFORMAT (the bytes are wrong), ENOMEM. OK with a message in
+     * err is a warning: the row is used, and the loader counts the warning.
+     * Call: required if the field has a size; worker, iter_dataset_read(); no lock; once per row;
+     * may block. */
     iter_status (*decode)(void *state, const void *shared, const uint8_t *bytes, size_t size,
                           iter_tensor *out, iter_error *err);
-    /* Instead of decode, for images of any size (the field is u8 [ITER_VARIABLE, ITER_VARIABLE, C]
-     * "HWC", capacity 0). header: height and width of this one, from its first bytes; out->dims[0]
-     * and [1] are set. decode_image: exactly the wished part, to dense out->data or to wish->rows;
-     * where the wish allows less, out->desc.dims[0] and [1] say what came. It comes behind header() of
-     * the same bytes, unchanged, or without it. Errors: EFORMAT (with the reason), ENOMEM (more than the
-     * format's max-pixels). */
+    /* For images of any size: the field is u8 [ITER_VARIABLE, ITER_VARIABLE, C] "HWC", capacity 0.
+     * Sets out->dims[0] and [1] to this image's height and width, from its first bytes. Errors:
+     * EFORMAT (with the reason), ENOMEM (more than the format's max-pixels).
+     * Call: required with decode_image; worker, iter_dataset_read(); no lock; once per row; may
+     * block. */
     iter_status (*header)(void *state, const void *shared, const uint8_t *bytes, size_t size,
                           iter_desc *out, iter_error *err);
+    /* Writes exactly the wished part to dense out->data, or passes its rows to wish->rows. If the
+     * wish allows a smaller size, it sets out->desc.dims[0] and [1] to the size that came. It may
+     * rely on neither a header() of the same bytes before it nor its absence. Errors: as header().
+     * Call: required with header; worker, iter_dataset_read(); no lock; once per row; may block. */
     iter_status (*decode_image)(void *state, const void *shared, const uint8_t *bytes, size_t size,
                                 const iter_image_wish *wish, iter_tensor *out, iter_error *err);
-    /* Called once, behind start(): the most that the state may hold at a time, over whatever sample,
-     * `out` aside. A sample that takes more is ENOMEM and says how much it takes, whatever came
-     * before it. NULL = it holds next to nothing. */
+    /* The most bytes that the state may hold at a time, for any sample, without `out`. A sample
+     * that needs more must fail with ENOMEM and say how much it needs, whatever was decoded before.
+     * Call: NULL = it holds next to nothing; creator; no lock; once, right after start(); must not
+     * block. */
     void (*limit)(void *state, size_t bytes);
-    /* Where within the sample's bytes[size] the row lies as it is: dense, of desc, or, where that
-     * is u8 [ITER_VARIABLE], as many bytes as it has. Then no copy is made: of the bytes only the
-     * first n_known are looked at, and with n_known = 0 it is where a row is to be expected, so
-     * that it can be read to where it goes before it is known. What other fields are made of lies
-     * before the row. false = not there, or in no one piece: decode. NULL = always. */
+    /* Finds where the row is inside the sample's bytes[size], if it is stored there as it is:
+     * dense, of `desc`. If desc is u8 [ITER_VARIABLE], the row has *out_bytes bytes. No copy is
+     * then made. Only the first n_known bytes may be looked at; with n_known 0, `bytes` is NULL,
+     * and the answer is the place at which a row is expected, so that it can be read straight into
+     * the batch. The bytes of other fields must come before the row. false = the row is not stored
+     * so, or not in one piece: decode() is called.
+     * Call: NULL = always false; worker, creator; no lock; several at once; a few times per row;
+     * must not block. */
     bool (*find)(const void *shared, const iter_desc *desc, const uint8_t *bytes, size_t size,
                  size_t n_known, size_t *out_offset, size_t *out_bytes);
 };
 
-/* ---- Transform: tensor to tensor. plan() once, start/stop per worker. ------------------------ */
+/* ---- Transform: tensor to tensor ------------------------------------------------------------- */
 
 /** Several stages folded into one pass; see iter_fold_*(). */
 typedef struct iter_fold iter_fold;
 
 /** The output of a batch, as a batch stage sees and changes it. */
 typedef struct iter_batch_view {
-    /* [n_rows, ...]; a stage may lower dims, permute strides, or move data within [data, data
-     * + capacity_bytes) */
+    /* [n_rows, ...]; a stage may lower dims, permute strides, or move data within [data, data +
+     * capacity_bytes) */
     iter_tensor tensor;
     int64_t n_rows;
     size_t capacity_bytes;
-    const int32_t *lengths; /* [n_rows] where the field is variable, else NULL */
-    void *scratch;          /* the bytes asked for by plan_batch */
+    const int32_t *lengths; /* [n_rows] if the field is variable, else NULL */
+    void *scratch;          /* the bytes that plan_batch() asked for */
 } iter_batch_view;
 
-/** A table has plan and apply, or plan and fold_*, or both (folded where the size is fixed, applied to
- * images of any size), or plan_batch and apply_batch. Images of any size: plan() gets them as dims
- * {ITER_VARIABLE, ITER_VARIABLE, C}, capacity 0, once, and again for each sample with the size that
- * apply() gets; so it does where there is a wish(). What has a size in the first plan keeps it. */
+/** A table has plan and apply; or plan and fold_*; or all of these: then it is folded if the size
+ * is fixed, and applied to images of any size; or plan_batch and apply_batch; or adds_lengths.
+ *
+ * Images of any size: plan() gets them as dims {ITER_VARIABLE, ITER_VARIABLE, C}, capacity 0, when
+ * the loader is created. It is called again for each sample with the size that apply() gets; so it
+ * is for a stage with wish(). A size that the first plan fixed must stay the same.
+ *
+ * A state belongs to one worker and one place in the chain; only apply() and *_rows() have one.
+ * Options are shared by all threads. */
 typedef struct iter_transform_ops {
     iter_ops base;
-    /* iter_role of the field it works on where `field=` is not given: the first of that role */
+    /* iter_role of the field it works on if `field=` is not given: the first of that role */
     int32_t role;
-    /* Pure: output shape and scratch bytes, or why it cannot be (name the reason, the core adds the
-     * stage). Called when a loader is made, and for images of any size again for each sample. A
-     * variable first dimension stays variable unless the stage fixes it.
-     * Required, but for batch stages. */
+    /* Pure: output shape and scratch bytes, or an error with the reason; the library adds the
+     * stage. A variable first dimension stays variable unless the stage fixes it.
+     * Call: required with apply or fold_plan; creator, and worker for images of any size or with
+     * wish(); no lock; several at once; once or more per loader, and once per such row; must not
+     * block. */
     iter_status (*plan)(const void *options, const iter_desc *in, iter_desc *out,
                         size_t *out_scratch, iter_error *err);
-    /* Per worker; NULL = nothing to do. */
+    /* Call: NULL = nothing to do; creator (for all workers, before they run); no lock; once per
+     * state; may block. A folded stage has no state, so it is not called. */
     iter_status (*start)(void *state, const void *options, iter_error *err);
+    /* Call: NULL = nothing to do; releaser; no lock; once, if start() succeeded; may block. */
     void (*stop)(void *state);
-    /* Hot: allocates nothing, takes no lock; randomness only from `rng`. Sets out->desc.dims[0]
-     * where it is variable. */
+    /* Must not allocate or take locks; its only randomness is `rng`. If out's dims[0] is variable,
+     * it sets it.
+     * Call: required unless the stage is folded or a batch stage; worker; no lock; once per row,
+     * several rows at once with different states; it may block, but each microsecond counts. */
     iter_status (*apply)(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
                          iter_rng *rng, void *scratch, iter_error *err);
-    /* Instead of apply(), over the rows of an image of any size as they are decoded, to the same bits.
-     * begin_rows: as iter_image_rows.begin(), in->data is NULL; out and scratch stay until the last row.
-     * take_rows: answers how many rows of out (by its H) are there. An image whose decoder fails halfway is
-     * left. NULL for both = none. */
+    /* begin_rows and take_rows replace apply() if an image of any size can be transformed while it
+     * is decoded. The result must have the same bits. begin_rows: as iter_image_rows.begin();
+     * in->data is NULL; out and scratch stay valid until the last row. If the decoder fails
+     * halfway, the rest of the image does not come.
+     * Call: NULL for both = apply() alone; worker, within decode_image(); no lock; at most once per
+     * row; must not block. */
     size_t (*begin_rows)(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
                          void *scratch);
+    /* The next n rows of the image. Returns how many rows of out (along its H) are finished so far.
+     * Call: as begin_rows, but once per group of rows. */
     int64_t (*take_rows)(void *state, const uint8_t *const *rows, int32_t n);
-    /* The part of the image `in` (HWC) that apply() needs, drawn from rng: apply() then gets that
-     * part alone, dense, and the same rng as it was left. NULL = all of it. */
+    /* The part of the image `in` (HWC) that apply() needs, drawn from rng. apply() then gets that
+     * part alone, dense, and the same rng as this call left it.
+     * Call: NULL = all of the image; worker; no lock; several at once; once per row; must not
+     * block. */
     void (*wish)(const void *options, const iter_desc *in, iter_rng *rng, iter_image_wish *out);
-    /* Foldable stages instead of apply: what is the same for every sample (iter_fold_affine, _cast,
-     * _layout, _table, and the geometry's output size). Pure: it may be called again. */
+    /* For foldable stages, what is the same for every sample: iter_fold_affine, _cast, _layout,
+     * _table, and the output size of the geometry. Pure.
+     * Call: NULL = the stage is not foldable; creator; no lock; several times per loader; must not
+     * block. */
     iter_status (*fold_plan)(const void *options, iter_fold *fold, iter_error *err);
-    /* What differs from sample to sample (iter_fold_crop, _flip, _cutout, _table); NULL = nothing.
-     * Called with the same stages in the same order. */
+    /* What differs from sample to sample: iter_fold_crop, _flip, _cutout, _table. The stages of a
+     * fold are called in the same order as in plan.
+     * Call: NULL = nothing differs; worker; no lock; several at once; once per row; must not
+     * block. */
     void (*fold_sample)(const void *options, iter_fold *fold, iter_rng *rng);
-    /* Batch stages instead: in/out description with the batch dimension first. */
+    /* For batch stages: changes `desc`, which has the batch dimension first.
+     * Call: required with apply_batch; creator; no lock; once or more per loader; must not
+     * block. */
     iter_status (*plan_batch)(const void *options, iter_desc *desc, size_t *out_scratch,
                               iter_error *err);
+    /* Changes one field of a batch. It has no state.
+     * Call: NULL = no batch stage; the worker that made the batch's last row; no lock; several
+     * batches at once; once per batch; may block. */
     iter_status (*apply_batch)(const void *options, iter_batch_view *view, iter_error *err);
-    /* Batch stage that adds a field i32 [N] with the lengths of a variable one; its option `name`
-     * comes first in its options struct. */
+    /* 1 = a batch stage that adds a field i32 [N] with the lengths of a variable one. Its option
+     * `name` must be the first member of its options struct. */
     int32_t adds_lengths;
-    /* Batch stage that fills up rows of different lengths; on such a field no other one may come
-     * first. */
+    /* 1 = a batch stage that fills up rows of different lengths. On such a field it must be the
+     * first batch stage. */
     int32_t fills_rows;
 } iter_transform_ops;
 
@@ -374,15 +500,15 @@ typedef enum iter_edge {
     ITER_EDGE_REPLICATE = 2
 } iter_edge;
 
-/** Current shape inside a fold, height, width and channels of an image (1 where there is no such
- * dimension). */
+/** Current shape inside a fold: height, width and channels of an image. A dimension that it lacks
+ * is 1. */
 ITER_API void iter_fold_size(const iter_fold *fold, int64_t *out_height, int64_t *out_width,
                              int64_t *out_channels);
 /** Element type at this point of the fold. */
 ITER_API iter_dtype iter_fold_dtype(const iter_fold *fold);
-/** Geometry, in plan (with any offsets) and per sample. Offsets in pixels of the current shape;
- * values in current units, per sample one of those told in plan by the same stage. Within one stage
- * geometry comes before values, type and layout. */
+/** Geometry: in plan (with any offsets) and per sample. Offsets are pixels of the current shape.
+ * Values are in current units; a sample's must be one that the same stage named in plan. Within one
+ * stage geometry must come before values, type and layout. */
 ITER_API void iter_fold_crop(iter_fold *fold, int64_t y, int64_t x, int64_t height, int64_t width);
 ITER_API void iter_fold_pad(iter_fold *fold, int64_t top, int64_t left, int64_t bottom,
                             int64_t right, iter_edge edge, double value);
@@ -390,9 +516,9 @@ ITER_API void iter_fold_flip(iter_fold *fold, int vertical, int horizontal);
 ITER_API void iter_fold_cutout(iter_fold *fold, int64_t y, int64_t x, int64_t height, int64_t width,
                                double value);
 /** Values: table[x] for each x; elements must be u8. If the stage has no fold_sample(), the table
- * told in plan is every sample's. If it has one, it must tell a table in plan, too, but a sample gets
- * only what fold_sample() tells. Neighbouring tables join into one; a table after arithmetic or a cast
- * begins a second pass over the row. */
+ * given in plan is every sample's. If it has one, it must give a table in plan, too, but a sample
+ * gets only what fold_sample() gives. Neighbouring tables join into one; a table after arithmetic
+ * or a cast begins a second pass over the row. */
 ITER_API void iter_fold_table(iter_fold *fold, const uint8_t table[256]);
 /** Values, in plan only: x * scale[c] + bias[c]; n = channels or 1. */
 ITER_API void iter_fold_affine(iter_fold *fold, int32_t n, const double *scale, const double *bias);
@@ -406,75 +532,100 @@ typedef struct iter_sampler_context {
     uint64_t n_samples; /* of the dataset, or ITER_UNKNOWN */
     uint64_t seed;
     uint32_t batch_size, ranks;
-    int64_t (*length)(const void *user,
-                      uint64_t index); /* of a sample, as its dataset has it; NULL = not known */
+    /* Length of a sample, by the dataset's own length(). It may be called in any callback of the
+     * sampler, until close(). NULL = lengths are unknown. */
+    int64_t (*length)(const void *user, uint64_t index);
     const void *length_user;
 } iter_sampler_context;
 
-/** Pure: length and index. Sequential: next_batch, with begin. All calls of one state come one at a
- * time, in any thread of the loader and in the caller's (workers 0, create, restore). No lock that a
- * call of the consumer needs is held meanwhile: a sampler that hangs stops the supply of batches, but
- * not timeouts, cancel or statistics. It must not call the loader. */
+/** One state per loader. A pure sampler has length and index; a sequential one has begin and
+ * next_batch. Calls of one state come one at a time. A call that blocks stops the supply of
+ * batches; see the head of this file for what goes on meanwhile. */
 typedef struct iter_sampler_ops {
     iter_ops base;
-    /* Required. Its messages, and those of begin and next_batch, name the reason; the core adds the
-     * sampler. */
+    /* Messages of open, begin and next_batch give the reason; the library adds the sampler.
+     * Call: required; creator; no lock; once; may block. */
     iter_status (*open)(void *state, const void *options, const iter_sampler_context *context,
                         iter_error *err);
-    void (*close)(void *state); /* NULL = nothing to do */
-    /* Pure: samples in every epoch; ITER_UNKNOWN only for sequential order over a stream. */
+    /* Call: NULL = nothing to do; releaser; no lock; once, if open() succeeded; may block. */
+    void (*close)(void *state);
+    /* Pure: samples in every epoch; ITER_UNKNOWN only for sequential order over a stream.
+     * Call: required with index; creator; no lock; once, right after open(); may block. */
     uint64_t (*length)(const void *state);
-    /* Pure: out[i] = sample at position + i of `epoch`, i < n; position + n <= length. The same
-     * answer on every rank. */
+    /* Pure: out[i] = sample at position + i of `epoch`, i < n; position + n <= length. Every rank
+     * must get the same answer.
+     * Call: required with length; creator (a few rows, which enter saved positions, under no lock),
+     * then worker; sampler lock; once or more per batch, once per sample that replaces a failed
+     * one, and for `block` to read ahead; may block. */
     void (*index)(void *state, uint32_t epoch, uint64_t position, uint32_t n, uint64_t *out);
-    /* Sequential: start `epoch` from its beginning; then up to `capacity` samples of the next
-     * global batch, *out_n = 0 at its end. */
+    /* Sequential: starts `epoch` from its beginning.
+     * Call: required with next_batch; worker, and iter_loader_restore() before restore(); sampler
+     * lock; each time an epoch starts, and once per restore; may block. */
     iter_status (*begin)(void *state, uint32_t epoch, iter_error *err);
+    /* Sequential: up to `capacity` samples of the next global batch; *out_n = 0 at the epoch's end.
+     * Call: required with begin; worker; sampler lock; once per batch, and if there is no restore()
+     * once per batch that a restored position skips; may block. */
     iter_status (*next_batch)(void *state, uint32_t capacity, uint64_t *out, uint32_t *out_n,
                               iter_error *err);
-    /* Sequential, optional: state at a batch's edge, as at most 256 bytes. NULL = restore
-     * replays. */
+    /* Sequential: the state after a batch, as at most 256 bytes. If it fails, the position after
+     * that batch is restored by drawing again.
+     * Call: NULL for save and restore = restoring draws again; worker; sampler lock; once per
+     * batch, right after next_batch(); may block. */
     iter_status (*save)(const void *state, void *out, size_t capacity, size_t *out_size);
+    /* Sequential: goes back to a saved state, in the epoch that begin() has just started.
+     * Call: as save, but iter_loader_restore(), once per call of it. */
     iter_status (*restore)(void *state, const void *saved, size_t size);
-    /* Optional, before open(): writes into `options` what a default that depends on the context
-     * means here (a unit of 0 becomes batch_size). Saved positions are bound to the options after
-     * this call, so two loaders that would order samples differently refuse each other's. NULL = no
-     * default depends on the context. */
+    /* Writes into `options` the value that a default has in this context (a unit of 0 becomes
+     * batch_size). Saved positions are bound to the options after this call, so two loaders that
+     * would order samples differently refuse each other's.
+     * Call: NULL = no default depends on the context; creator; no lock; once, before open(); may
+     * block. */
     void (*resolve)(void *options, const iter_sampler_context *context);
 } iter_sampler_ops;
 
 /* ---- A user's own dataset -------------------------------------------------------------------- */
 
-/** Rows are written straight into the batch where no stage of the chain stands between. */
+/** If no stage of the chain works on a field, get() and next() write its rows straight into the
+ * batch. */
 typedef struct iter_dataset_ops {
     size_t struct_size;
     const char *name; /* for messages and statistics */
-    /* Fills `out` (fields without extents or decoders; n_samples or ITER_UNKNOWN). Required. */
+    /* Fills `out`: fields without extents or decoders; n_samples or ITER_UNKNOWN.
+     * Call: required; iter_dataset_create(); no lock; once; may block. */
     iter_status (*describe)(void *user, iter_description *out, iter_error *err);
-    /* Per worker, in its thread. NULL for both = state is NULL; then get is called by one worker at a
-     * time, unless `parallel` is set. */
+    /* Makes one worker's state. If it fails, iter_loader_next() returns its error.
+     * Call: NULL for start and stop = the state is NULL; each worker in its own thread (with
+     * `workers` 0: the creator), iter_dataset_read(); no lock; several at once; once per state; may
+     * block. */
     iter_status (*start)(void *user, void **out_state, iter_error *err);
+    /* Call: as start, in the same thread; with `workers` 0: the releaser. */
     void (*stop)(void *user, void *state);
     /* Writes samples indices[0..n): row i of field f goes to rows[f].data + i * rows[f].strides[0]
-     * elements. rows[f].desc is [n, ...]; of a variable field lengths are told by
-     * iter_rows_set_length(). rng[i] belongs to sample i. Runs under no lock of the loader. An error
-     * (its reason goes into err->message) fails the call; the core then asks again one by one to learn
-     * which sample it was. ENOMEM says that the process lacks memory:
-     * the batch fails, whatever on_error is. Required, or `next`. */
+     * elements. rows[f].desc is [n, ...]; iter_rows_set_length() sets the lengths of a variable
+     * field. rng[i] belongs to sample i. It must return OK or an error, with the reason in
+     * err->message. After an error it is called once per row of the group to find the sample.
+     * ENOMEM means that the process lacks memory: the batch then fails, whatever on_error is.
+     * Call: required unless the dataset is a stream; worker, iter_dataset_read(); with start() no
+     * lock and several at once, with `parallel` the same for workers, otherwise the turn lock; once
+     * per group of rows; may block. It must not call iter_dataset_read() on its own dataset. */
     iter_status (*get)(void *user, void *state, uint32_t n, const uint64_t *indices,
                        const iter_tensor *rows, iter_rng *rng, iter_error *err);
-    /* Streams: the next n samples in order, one caller at a time; *out_n < n only at the end. */
+    /* Streams: writes the next n samples in order; *out_n < n only at the end.
+     * Call: required for streams; worker; turn lock; once per group of rows; may block. */
     iter_status (*next)(void *user, uint32_t n, const iter_tensor *rows, uint32_t *out_n,
                         iter_error *err);
-    /* Streams: back to the first sample, at each epoch's start. */
+    /* Streams: goes back to the first sample.
+     * Call: NULL = epochs after the first are empty; worker; turn lock; once per epoch, before its
+     * first next(); may block. */
     iter_status (*rewind)(void *user, iter_error *err);
-    /* Length of the first variable field of a sample, in elements, before it is read; NULL = not
-     * known. Any thread. */
+    /* Length of the first variable field of a sample, in elements, before it is read.
+     * Call: NULL = unknown; otherwise as iter_format_ops.length. */
     int64_t (*length)(const void *user, uint64_t index);
-    /* Once, with the last reference of the dataset. NULL = nothing to do. */
+    /* Call: NULL = nothing to do; the thread that drops the last reference to the dataset; no lock;
+     * once; may block. */
     void (*close)(void *user);
-    /* 1 = get may run in several workers at once although there is no start(). With start() it always
-     * does. The loader's plan says how many workers can be busy. */
+    /* 1 = get may run in several workers at once although there is no start(). With start() it
+     * always may. The loader's plan says how many workers can be busy. */
     int32_t parallel;
 } iter_dataset_ops;
 

@@ -14,7 +14,7 @@
  *   place         1, 2, ...: may also be given without its name, as the first, second, ... such
  *                 argument; 0 = by name alone
  *
- * The library does not depend on these macros: a row may be written out as well (<iter/ops.h>).
+ * A row may also be written out (<iter/ops.h>): the library does not depend on these macros.
  */
 #ifndef ITER_OPTION_ROWS_H
 #define ITER_OPTION_ROWS_H
@@ -35,10 +35,10 @@
 /** bool. */
 #define ITER_ROW_BOOL(name, help, type, member) \
     { name, help, ITER_OPTION_BOOL, offsetof(type, member), 0, 0, NULL, 0 }
-/** int32_t: the place of the word in `words`, which stand between '|'. */
+/** int32_t: the place of the word in `words`, which are separated by '|'. */
 #define ITER_ROW_CHOICE(name, help, type, member, words) \
     ITER_ROW_CHOICE_AT(name, help, type, member, words, 0)
-/** The same, also without its name. */
+/** The same; the option may also be given without its name. */
 #define ITER_ROW_CHOICE_AT(name, help, type, member, words, place) \
     { name, help, ITER_OPTION_CHOICE, offsetof(type, member), 0, 0, words, place }
 /** const char *. */

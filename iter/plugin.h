@@ -30,8 +30,8 @@ typedef struct iter_plugin_version {
     uint32_t major, minor, patch;
 } iter_plugin_version;
 
-/** Stands before the definition of iter_plugin_register(), once in a plugin: exports that function,
- * and the version that the plugin was compiled with. */
+/** Must come before the definition of iter_plugin_register(), once in a plugin. Exports that
+ * function and the version that the plugin was compiled with. */
 #define ITER_PLUGIN                                                                               \
     ITER_BEGIN_DECLS                                                                              \
     extern ITER_API const iter_plugin_version iter_plugin_built_with;                             \
@@ -43,14 +43,14 @@ typedef struct iter_plugin_version {
 /**
  * Loads a shared object and lets it add its tables to the registry.
  *
- *   path  of the file; a name without '/' is looked for in the working directory, and nowhere else
+ *   path  of the file; a name without '/' is looked up in the working directory alone
  *
  * A plugin stays loaded until the process ends, so its tables may outlive the registry.
  *
- * Errors     each names the file. EIO (it cannot be loaded: what the dynamic linker answers),
- *            EINVAL (it is no plugin), EUNSUPPORTED (compiled with headers of another major or minor
- *            version), what iter_plugin_register() answers. After an error the registry may hold some
- *            of its tables.
+ * Errors     each names the file. EIO (it cannot be loaded: the dynamic linker's message), EINVAL
+ *            (it is not a plugin), EUNSUPPORTED (compiled with headers of another major or minor
+ *            version), the error of iter_plugin_register(). After an error the registry may hold
+ *            some of its tables.
  * Threads    one at a time for each registry.
  */
 ITER_API ITER_NODISCARD iter_status iter_plugin_load(const char *path, iter_registry *registry,

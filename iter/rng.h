@@ -39,8 +39,8 @@ ITER_API uint32_t iter_rng_u32(iter_rng *rng);
 /** The next 64 bits (two words, low first). */
 ITER_API uint64_t iter_rng_u64(iter_rng *rng);
 
-/** Uniform in 0..n-1 without bias (Lemire 2019, with rejection); n >= 1. Draws are of 32 bits where
- * n < 2^32, else of 64. */
+/** Uniform in 0..n-1 without bias (Lemire 2019, with rejection); n >= 1. A draw takes 32 bits
+ * if n < 2^32, else 64. */
 ITER_API uint64_t iter_rng_below(iter_rng *rng, uint64_t n);
 
 /** Uniform in [0, 1): the top 24 bits of one word. */

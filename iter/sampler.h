@@ -1,25 +1,28 @@
 /*
  * sampler.h - the order of samples: the built-in samplers and their options.
  *
- *     opt.sampler = "block:block=512,buffer=8";                  by name, in the options of a loader
+ * By name, in the options of a loader:
  *
- * or with a table and a struct of options:
+ *     opt.sampler.spec = "block:block=512,buffer=8";
+ *
+ * Or with a table and a struct of options:
  *
  *     iter_block_options block = ITER_BLOCK_OPTIONS_INIT;
  *     block.block = 512; block.buffer = 8;
- *     opt.sampler_ops = iter_registry_sampler(NULL, "block"); opt.sampler_options = &block;
+ *     opt.sampler.ops = iter_registry_sampler(NULL, "block"); opt.sampler.options = &block;
  *
- * | name        | order                                                                    | form       |
- * | ----------- | ------------------------------------------------------------------------ | ---------- |
- * | sequential  | as stored; the only one for streams                                      | pure       |
- * | shuffle     | a new permutation of all samples every epoch                             | pure       |
- * | once        | one permutation, the same every epoch: that of `shuffle` in epoch 0      | pure       |
- * | block       | blocks of neighbours in random order, rows of `buffer` blocks mixed      | pure       |
- * | batch       | units of consecutive rows in random order                                | pure       |
- * | replacement | independent draws: a sample may come twice, or not at all                | pure       |
- * | bucket      | batches of samples of similar length, in random order                    | sequential |
+ * | name        | order                                                         | form       |
+ * | ----------- | ------------------------------------------------------------- | ---------- |
+ * | sequential  | as stored; the only one for streams                           | pure       |
+ * | shuffle     | a new permutation of all samples every epoch                  | pure       |
+ * | once        | one permutation, that of `shuffle` in epoch 0, in every epoch | pure       |
+ * | block       | blocks of neighbours in random order, `buffer` blocks mixed   | pure       |
+ * | batch       | units of consecutive rows in random order                     | pure       |
+ * | replacement | independent draws: a sample may come twice, or not at all     | pure       |
+ * | bucket      | batches of samples of similar length, in random order         | sequential |
  *
- * All depend on the seed, the epoch and the position alone. A pure sampler answers any position at once, so restoring costs nothing.
+ * Each order depends on the seed, the epoch and the position alone. A pure sampler can be asked for
+ * any position directly, so restoring costs nothing.
  */
 #ifndef ITER_SAMPLER_H
 #define ITER_SAMPLER_H
@@ -31,10 +34,10 @@
 ITER_BEGIN_DECLS
 
 /**
- * Blocks of `block` consecutive samples in random order; `buffer` blocks that follow one another in
- * that order are a group, and the rows of a group are mixed. All rows of a group are served before
- * any of the next, so at most `buffer` blocks are being read at a time. The dataset's last block
- * may be shorter and takes part like the others. block * buffer < 2^32.
+ * Blocks of `block` consecutive samples in random order. `buffer` blocks that follow one another in
+ * that order are a group, and the rows of a group are mixed. All rows of a group come before any of
+ * the next, so at most `buffer` blocks are read at a time. The dataset's last block may be shorter
+ * and takes part like the others. block * buffer must be less than 2^32.
  */
 typedef struct iter_block_options {
     int64_t block;  /* samples in a block; 0 = ITER_BLOCK_SAMPLES */
@@ -47,10 +50,9 @@ typedef struct iter_block_options {
     { ITER_BLOCK_SAMPLES, ITER_BLOCK_BUFFER }
 
 /**
- * Units of `unit` consecutive samples in random order, in each unit as stored. The dataset's last
- * unit may be shorter; it takes part like the others, so behind it batches and units are no longer
- * cut at the same rows (and with last_batch = discard it is not always the same rows that are left
- * out).
+ * Units of `unit` consecutive samples in random order; rows inside a unit stay as stored. The
+ * dataset's last unit may be shorter and takes part like the others. After it, batches and units no
+ * longer begin at the same rows, and last_batch = discard may leave out different rows each epoch.
  */
 typedef struct iter_batch_order_options {
     int64_t unit; /* samples a unit; 0 = the loader's batch_size, whatever the number of ranks */
@@ -69,16 +71,16 @@ typedef struct iter_replacement_options {
 
 /**
  * Batches of samples of similar length, so that padding them costs little. Bucket i holds the
- * lengths above bound i - 1 and up to bound i; what is longer than the last bound has a bucket of
- * its own. A batch is of one bucket; a bucket's last batch may be shorter. The dataset must tell
- * lengths before reading (imdb: tells a review's bytes, which its ids follow). It costs 6 bytes a
- * sample (8 more while the loader is made) and three passes over all lengths.
+ * lengths above bound i - 1 and up to bound i; longer samples have a bucket of their own. A batch
+ * has samples of one bucket; a bucket's last batch may be shorter. The dataset must know lengths
+ * before reading (imdb gives a review's bytes, which grow with its ids). The sampler takes 6 bytes
+ * a sample (8 more while the loader is created) and three passes over all lengths.
  */
 typedef struct iter_bucket_options {
     iter_option_list buckets; /* upper bounds, ascending; none = by n_buckets */
-    int64_t n_buckets;        /* equally filled, where equal lengths allow it; 0 = 16 */
+    int64_t n_buckets;        /* equally filled, if equal lengths allow it; 0 = 16 */
     bool shuffle;             /* samples and batches; false = as stored, bucket by bucket */
-    bool drop;                /* leave a bucket's last batch out where it is shorter */
+    bool drop;                /* leave a bucket's last batch out if it is shorter */
 } iter_bucket_options;
 
 #define ITER_BUCKET_OPTIONS_INIT \

@@ -1,7 +1,7 @@
 /*
- * stages.h - texts like "conv2d:50,kernel=3 | relu", for whoever has tables of options.
+ * stages.h - reads and writes texts like "conv2d:50,kernel=3 | relu", for any tables of options.
  *
- * The grammar of chains, datasets and samplers (docs/grammar.md), opened for other lists of things
+ * The grammar is that of chains, datasets and samplers (docs/grammar.md), for other lists of things
  * that are written "name:argument,key=value | name". The engine reads its models with it.
  */
 #ifndef ITER_STAGES_H
@@ -11,18 +11,18 @@
 
 ITER_BEGIN_DECLS
 
-/** Gets one stage: its table, and its options with the table's defaults filled in, borrowed for the
- * call. An error ends the parse and is its answer. */
+/** Receives one stage: its table, and its options with the table's defaults filled in, borrowed for
+ * the call. If it fails, the parse ends with its error. */
 typedef iter_status (*iter_stage_fn)(void *user, const iter_ops *ops, const void *options,
                                      iter_error *err);
 
 /**
- * Reads stages separated by '|' and hands each one over, in order.
+ * Reads stages separated by '|' and calls `each` for every one, in order.
  *
- *   what    what a stage is called in messages: "layer"
- *   tables  [n_tables] those that may appear, found by name
+ *   what    the word for a stage in messages, e.g. "layer"
+ *   tables  [n_tables] the stages that may appear
  *
- * Errors   EINVAL with stage, option and column; ENOMEM; what `each` answers.
+ * Errors   EINVAL with stage, option and column; ENOMEM; the error of `each`.
  * Threads  any.
  */
 ITER_API ITER_NODISCARD iter_status iter_stages_parse(const char *text, const char *what,
@@ -35,9 +35,9 @@ ITER_API ITER_NODISCARD iter_status iter_stages_parse(const char *text, const ch
 ITER_API ITER_NODISCARD iter_status iter_stage_check(const iter_ops *ops, const void *options,
                                                      iter_error *err);
 
-/** Writes "name:key=value,key=value" with what differs from the defaults into out[capacity], cut
- * where it does not fit; iter_stages_parse() reads it back to the same options. Returns the length
- * it would have, as snprintf. */
+/** Writes "name:key=value,key=value" into out[capacity], with the options that differ from the
+ * defaults. iter_stages_parse() reads it back to the same options. A text that does not fit is cut.
+ * Returns the length of the whole text, like snprintf. */
 ITER_API int iter_stage_text(const iter_ops *ops, const void *options, char *out, size_t capacity);
 
 ITER_END_DECLS

@@ -1,8 +1,8 @@
 /*
- * status.h - what every call answers.
+ * status.h - the status that every call returns.
  *
- * < 0 is an error, 0 is done, > 0 is fine but not done. Calls that a person makes also take a
- * caller-owned iter_error, whose message names the stage, the sample and the file. NULL is legal.
+ * < 0 is an error, 0 is done, > 0 is fine but not done. Calls whose errors are for people also take
+ * a caller-owned iter_error, whose message names the stage, the sample and the file. NULL is legal.
  */
 #ifndef ITER_STATUS_H
 #define ITER_STATUS_H
@@ -35,8 +35,8 @@ typedef enum iter_status {
 #undef ITER_X
 } iter_status;
 
-/** Filled on failure; caller-owned, usually on the stack. NULL is always legal where one is asked
- * for. The message is one line, with whatever was read from files and names escaped by
+/** Filled if a call fails; caller-owned, usually on the stack. Each call that takes one also takes
+ * NULL. The message is one line; names and text from files in it are escaped by
  * iter_text_escape(). */
 typedef struct iter_error {
     iter_status status;
@@ -47,23 +47,23 @@ typedef struct iter_error {
 ITER_API const char *iter_status_text(iter_status status);
 
 /**
- * Writes `text` into out[capacity] so that it can be printed: a file's name may hold bytes that a
- * terminal obeys. Control characters (C0, DEL, C1), line ends, marks that turn the direction of text,
- * and bytes that are no UTF-8 become \n, \r, \t or \xNN. Nothing else changes, so escaping twice is
- * escaping once. What does not fit is cut, and ends with "...". Returns out.
+ * Writes `text` into out[capacity] so that it is safe to print: a file's name may hold bytes that a
+ * terminal obeys. Control characters (C0, DEL, C1), line ends, marks that change the direction of
+ * text, and bytes that are not UTF-8 become \n, \r, \t or \xNN. Nothing else changes, so escaping a
+ * second time changes nothing. A text that does not fit is cut and ends with "...". Returns out.
  */
 ITER_API char *iter_text_escape(const char *text, char *out, size_t capacity);
 
 /**
  * Finds the name that a person probably meant, for a message such as "did you mean ...?".
  *
- *   wanted  what was written, which is none of the names
+ *   wanted  the text that was written, which is none of the names
  *   names   the known names, separated by '|': "ring|pread|memory"
- *   out     [capacity] the nearest name; of equally near ones the first; "" if none is near
+ *   out     [capacity] the nearest name; the first of equally near ones; "" if none is near
  *
- * Near is a name that is written another way ("RandomCrop" for "random-crop"), what another library
- * calls it, a name of which `wanted` is the beginning (three letters or more), or one of which at most
- * a third of the letters differ. Names of more than 40 letters are never near.
+ * A name is near if `wanted` is another spelling of it ("RandomCrop" for "random-crop"), another
+ * library's word for it, its beginning (three letters or more), or differs in at most a third of
+ * the letters. Names of more than 40 letters are never near.
  *
  * Returns    out.
  * Threads    any.

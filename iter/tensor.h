@@ -39,8 +39,8 @@ typedef enum iter_dtype {
 
 #define ITER_MAX_DIMS 8
 
-/** In desc.dims[0] of a sample: the length differs from sample to sample, up to desc.capacity. Images
- * of any size have it in dims[0] and dims[1], and capacity 0. */
+/** In desc.dims[0] of a sample: its length varies from sample to sample, up to desc.capacity.
+ * Images of any size have it in dims[0] and dims[1], and capacity 0. */
 #define ITER_VARIABLE (-1)
 
 /** The type and shape of a tensor. Zero bytes = no tensor. */
@@ -48,12 +48,12 @@ typedef struct iter_desc {
     iter_dtype dtype;
     int32_t n_dims; /* 0 = a scalar */
     int64_t dims[ITER_MAX_DIMS];
-    int64_t capacity; /* most that dims[0] can be if it alone is ITER_VARIABLE, else 0 */
+    int64_t capacity; /* the largest dims[0] if only that is ITER_VARIABLE, else 0 */
     /* a letter a dimension, e.g. "CHW", "NCHW", "T"; "" = unnamed */
     char layout[ITER_MAX_DIMS + 8];
 } iter_desc;
 
-/** Elements with a place in memory. Who owns `data` is said where the tensor comes from. */
+/** Elements in memory. The function that returns the tensor says which object owns `data`. */
 typedef struct iter_tensor {
     iter_desc desc;
     int64_t strides[ITER_MAX_DIMS]; /* elements from one index to the next, per dimension */
@@ -69,16 +69,16 @@ ITER_API const char *iter_dtype_text(iter_dtype dtype);
 /** The dtype called `text` ("u8", "f32", also numpy's "uint8", "float32"), or ITER_DTYPE_NONE. */
 ITER_API iter_dtype iter_dtype_parse(const char *text);
 
-/** Number of elements; a variable first dimension counts as its capacity. INT64_MAX where it does
- * not fit. */
+/** Number of elements; a variable first dimension counts as its capacity. INT64_MAX if it does not
+ * fit. */
 ITER_API int64_t iter_desc_elements(const iter_desc *desc);
 
 /** Bytes of a dense tensor of this shape; a variable first dimension counts as its capacity.
- * SIZE_MAX where it does not fit. */
+ * SIZE_MAX if it does not fit. */
 ITER_API size_t iter_desc_bytes(const iter_desc *desc);
 
-/** Writes e.g. `u8 [3, 32, 32] "CHW"` or `i32 [<=150] "T"` into out[capacity], cut where it does
- * not fit; returns out. */
+/** Writes e.g. `u8 [3, 32, 32] "CHW"` or `i32 [<=150] "T"` into out[capacity], cut if it does not
+ * fit; returns out. */
 ITER_API char *iter_desc_text(const iter_desc *desc, char *out, size_t capacity);
 
 /** A tensor over dense memory in C order. */

@@ -11,8 +11,8 @@
 
 ITER_BEGIN_DECLS
 
-/** The version of the library that is linked, e.g. "0.1.0"; a header of another version says so by
- * ITER_VERSION_STRING. */
+/** The version of the linked library, e.g. "0.1.0". If the program was compiled with headers of
+ * another version, ITER_VERSION_STRING differs from it. */
 ITER_API const char *iter_version(void);
 
 ITER_END_DECLS

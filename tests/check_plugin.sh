@@ -88,10 +88,10 @@ status 1 list --plugin "$dir/text.so"
 says "plugin $dir/text.so: "
 echo 'int nothing;' >"$dir/none.c"; compile none
 status 1 list --plugin "$dir/none.so"
-says "none.so: it is no plugin of libiter: it does not export iter_plugin_built_with (ITER_PLUGIN of iter/plugin.h does)"
+says "none.so: not a plugin of libiter: it does not export iter_plugin_built_with (ITER_PLUGIN of iter/plugin.h does)"
 printf '#include <iter/plugin.h>\nITER_API extern const iter_plugin_version iter_plugin_built_with;\nconst iter_plugin_version iter_plugin_built_with = {sizeof(iter_plugin_version), ITER_VERSION_MAJOR, ITER_VERSION_MINOR + 1, 0};\n' >"$dir/half.c"; compile half
 status 1 list --plugin "$dir/half.so"
-says "half.so: it is no plugin of libiter: it does not export iter_plugin_register"
+says "half.so: not a plugin of libiter: it does not export iter_plugin_register"
 { cat "$dir/half.c"; echo 'iter_status iter_plugin_register(iter_registry *r, iter_error *err) { (void)r, (void)err; __builtin_trap(); }'; } >"$dir/newer.c"; compile newer
 status 1 list --plugin "$dir/newer.so" # and it has not run
 says "newer.so: compiled for libiter "

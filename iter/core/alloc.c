@@ -2,16 +2,16 @@
  * alloc.c - aligned, zeroed memory, counted, and failing on demand.
  *
  * A block is preceded by one 64-byte header with its size, so that iter__realloc can copy and so
- * that the bytes behind the block are still guarded by AddressSanitizer. Mappings of 2 MiB and more
- * begin at a multiple of 2 MiB, because the kernel backs only such stretches with huge pages; the
- * address space in front of and behind them is given back.
+ * that AddressSanitizer still guards the bytes after the block. Mappings of 2 MiB and more begin at
+ * a multiple of 2 MiB, because the kernel backs only such stretches with huge pages. The address
+ * space before and after them is unmapped again.
  *
- * The counters are relaxed atomics: they order nothing, tests read them when all threads are
+ * The counters are relaxed atomics: they order nothing, and tests read them after all threads are
  * joined.
  *
- * An account belongs to the thread that opened it, so it needs neither locks nor atomics, and threads
- * without one pay a single test of a pointer. A block that is freed by another thread, or was there
- * before, is not taken off rightly; opening a dataset does neither.
+ * An account belongs to the thread that opened it, so it needs neither locks nor atomics, and
+ * threads without one only test a pointer. If a block is freed by another thread, or was allocated
+ * before the account was opened, the account counts it wrongly; opening a dataset does neither.
  */
 #include "iter/core/alloc.h"
 
@@ -45,7 +45,7 @@ static long n_allocations;
 static iter__alloc_bytes held[ITER_ALLOC_KINDS];
 static _Thread_local iter__account *account; /* the innermost one of this thread */
 
-/* Counts one allocation; false = this one has to fail. */
+/* Counts one allocation; false = this one must fail. */
 static bool may_allocate(void) {
     __atomic_add_fetch(&n_allocations, 1, __ATOMIC_RELAXED);
     long left = __atomic_load_n(&iter__alloc_fail_after, __ATOMIC_RELAXED);
@@ -76,7 +76,7 @@ iter__alloc_bytes iter__alloc_held(iter__alloc_kind kind) {
 
 /* ---- Accounts -------------------------------------------------------------------------------- */
 
-/* What a block takes of the heap: header, the C library's own word, and what alignment wastes. */
+/* Bytes of the heap that a block takes: itself, its header, the C library's own word, alignment. */
 static uint64_t block_cost(size_t bytes) {
     return ((uint64_t)bytes + sizeof(header) + sizeof(size_t) + ALIGNMENT - 1) &
            ~(uint64_t)(ALIGNMENT - 1);
@@ -223,7 +223,7 @@ void *iter__map(size_t bytes) {
         if (before > 0) munmap(at, before);
         if (HUGE_PAGE - before > 0) munmap(at + before + wanted, HUGE_PAGE - before);
         at += before;
-        madvise(at, wanted, MADV_HUGEPAGE); /* a wish: without it the pages are small */
+        madvise(at, wanted, MADV_HUGEPAGE); /* a hint: if ignored, the pages are small */
     }
     count_live(1);
     iter__alloc_book(ITER_ALLOC_HOST, (long long)wanted);

@@ -1,8 +1,8 @@
 /*
  * chain.c - a list of stages with their options, shared by reference count.
  *
- * The text is made when a stage is added, not when it is asked for: so iter_chain_text() is const,
- * needs no lock and cannot fail. A stage that cannot be added leaves the chain as it was.
+ * The text is written when a stage is added, not when it is asked for: so iter_chain_text() is
+ * const, needs no lock and cannot fail. If a stage cannot be added, the chain stays as it was.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -44,14 +44,14 @@ static iter_status alloc_options(const iter_transform_ops *ops, void **out, iter
 static iter_status set_field(iter__stage *stage, const char *field, iter_error *err) {
     const size_t length = strlen(field);
     if (length == 0 || length >= ITER_NAME_MAX)
-        return iter__fail(err, ITER_EINVAL, "%s: field is '%.40s', a name has 1 to %d characters",
+        return iter__fail(err, ITER_EINVAL,
+                          "%s: field is '%.40s'; expected a name of 1 to %d characters",
                           stage->ops->base.name, field, ITER_NAME_MAX - 1);
     memcpy(stage->field, field, length + 1);
     return ITER_OK;
 }
 
-/* "name:key=value,field=label", with what precedes it in the chain; NULL when there is no
- * memory. */
+/* The chain's text so far, then "name:key=value,field=label"; NULL if there is no memory. */
 static char *text_with(const iter_chain *chain, const iter__stage *stage) {
     const iter_ops *base = &stage->ops->base;
     char field[2 * ITER_NAME_MAX + 3] = "";
@@ -78,7 +78,7 @@ static iter_status grow(iter_chain *chain, iter_error *err) {
     return ITER_OK;
 }
 
-/* Takes over stage->options, on failure too. */
+/* Takes over stage->options, even if it fails. */
 static iter_status append(iter_chain *chain, iter__stage *stage, iter_error *err) {
     iter_status status = iter__options_check(&stage->ops->base, stage->options, err);
     if (status >= 0) status = grow(chain, err);
@@ -103,7 +103,7 @@ static iter_status check_open(const iter_chain *chain, iter_error *err) {
     return ITER_OK;
 }
 
-/* One parsed stage, appended. The column is that of its name where the argument is not known. */
+/* One parsed stage, appended. If the argument is not known, the column is that of its name. */
 static iter_status add_call(iter_chain *chain, const iter_registry *registry,
                             const iter__grammar_call *call, int32_t column, iter_error *err) {
     iter__stage stage = {.column = column};
@@ -198,9 +198,10 @@ iter_status iter_chain_add(iter_chain *chain, const char *name, const iter_trans
                           iter__hint_transform(NULL, name, hint));
     const iter_ops *base = &stage.ops->base;
     if (options && options_size != base->options_size)
-        return iter__fail(err, ITER_EINVAL,
-                          "chain: %s: options_size is %zu, its options struct has %zu bytes",
-                          base->name, options_size, base->options_size);
+        return iter__fail(
+            err, ITER_EINVAL,
+            "chain: %s: options_size is %zu; expected %zu, the size of its options struct",
+            base->name, options_size, base->options_size);
     if (field) ITER_TRY(set_field(&stage, field, err));
     ITER_TRY(alloc_options(stage.ops, &stage.options, err));
     iter_status status = ITER_OK;
@@ -218,14 +219,14 @@ iter_status iter_chain_add(iter_chain *chain, const char *name, const iter_trans
 }
 
 iter_chain *iter_chain_ref(iter_chain *chain) {
-    /* Relaxed: who adds a reference has one already. */
+    /* Relaxed: the caller has a reference already. */
     atomic_fetch_add_explicit(&chain->references, 1, memory_order_relaxed);
     return chain;
 }
 
 void iter_chain_unref(iter_chain *chain) {
     if (!chain) return;
-    /* Release what this owner wrote; whoever frees acquires it from all. */
+    /* Release what this owner wrote; the thread that frees acquires it from all owners. */
     if (atomic_fetch_sub_explicit(&chain->references, 1, memory_order_acq_rel) != 1) return;
     for (int32_t i = 0; i < chain->n_stages; i++)
         free_stage(&chain->stages[i]);

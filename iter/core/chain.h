@@ -9,11 +9,11 @@ typedef struct iter__stage {
     void *options;             /* ops->base.options_size bytes, owned by the chain */
     char field[ITER_NAME_MAX]; /* "" = the first field of ops->role */
     uint32_t occurrence;       /* 0 for the first stage of this name, 1 for the second, ... */
-    int32_t column;            /* where it stands in a parsed chain; 0 = added by a call */
+    int32_t column;            /* of its name in a parsed chain; 0 = added by a call */
 } iter__stage;
 
 int32_t iter__chain_n_stages(const iter_chain *chain); /* chain NULL = 0 */
 const iter__stage *iter__chain_stage(const iter_chain *chain, int32_t i);
-void iter__chain_freeze(iter_chain *chain); /* from now on add answers ESTATE */
+void iter__chain_freeze(iter_chain *chain); /* from now on adding a stage fails with ESTATE */
 
 #endif

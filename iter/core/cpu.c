@@ -1,9 +1,9 @@
 /*
  * cpu.c - which SIMD level to use.
  *
- * What the processor has is asked on every call (a few cached loads); ITER_CPU only lowers it, so
- * that a test can force every level that the machine has, and a wrong value can never lead to an
- * illegal instruction.
+ * Every call asks what the processor has (a few cached loads). ITER_CPU can only lower the level:
+ * so a test can force every level that the machine has, and no value leads to an illegal
+ * instruction.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static iter__cpu highest_level(void) {
 
 #endif
 
-/* True where a machine whose best level is `best` can run `level`. */
+/* True if a machine whose best level is `best` can run `level`. */
 static int has_level(iter__cpu best, iter__cpu level) {
     if (level == ITER_CPU_GENERIC || level == best) return 1;
     return best == ITER_CPU_AVX512 && level == ITER_CPU_AVX2;

@@ -10,8 +10,8 @@ typedef enum iter__cpu {
     ITER_CPU_NEON = 3
 } iter__cpu;
 
-/* Read once a call; ITER_CPU is "generic", "avx2", "avx512" or "neon"; an unknown or unavailable
- * level is ignored. AVX512 means F, BW, DQ and VL. */
+/* ITER_CPU is read on each call. It is "generic", "avx2", "avx512" or "neon"; an unknown or
+ * unavailable level is ignored. AVX512 means F, BW, DQ and VL. */
 iter__cpu iter__cpu_level(void);
 const char *iter__cpu_text(iter__cpu level);
 

@@ -1,9 +1,9 @@
 /*
- * error.c - filling the caller's iter_error. A message that does not fit ends with "...". Arguments
- * may point into the error that is written, so every text is made beside it first.
+ * error.c - fills the caller's iter_error. A message that does not fit ends with "...". Arguments
+ * may point into the error that is written, so every text is made in a buffer of its own first.
  *
- * Messages hold names of files, labels and other text of unknown origin. All of them come through
- * here, so this is where they are escaped.
+ * Messages hold names of files, labels and other text of unknown origin. Every message passes
+ * through this file, so this is where it is escaped.
  */
 #include "iter/core/error.h"
 
@@ -13,8 +13,8 @@
 
 enum { CAPACITY = sizeof(((iter_error *)0)->message), ESCAPE_MAX = 2 * CAPACITY };
 
-/* Ends a text that snprintf cut (it would have had `length` characters) with dots, at a character's
- * edge. */
+/* Ends a text that snprintf cut with dots, at the edge of a character. `length`: its length without
+ * the cut. */
 static void mark_cut(char *text, int capacity, int length) {
     if (length < capacity) return;
     int end = capacity - 4;
@@ -43,9 +43,9 @@ void iter__error_clear(iter_error *err) {
     err->message[0] = '\0';
 }
 
-iter_status iter__error_settle(iter_error *err, iter_status status, const char *who) {
+iter_status iter__error_settle(iter_error *err, iter_status status, const char *name) {
     if (status >= 0 || !err) return status;
-    if (!err->message[0]) return iter__fail(err, status, "%s: %s", who, iter_status_text(status));
+    if (!err->message[0]) return iter__fail(err, status, "%s: %s", name, iter_status_text(status));
     err->status = status;
     iter__escape_in_place(err->message, CAPACITY);
     return status;

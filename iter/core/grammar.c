@@ -2,9 +2,9 @@
  * grammar.c - one reader for dataset specs, chain stages and samplers.
  *
  * A scanner over the caller's text copies tokens, unquoted, into one block that lives beside the
- * call. Each token is at most as long as its source and ends where a separator stood, so that a
- * block of the text's length always suffices. Every message begins with the column, counted in
- * characters of UTF-8.
+ * call. Each token is at most as long as its source, and its final NUL takes the place of a
+ * separator, so a block of the text's length always suffices. Every message begins with the column,
+ * counted in characters of UTF-8.
  */
 #include <assert.h>
 #include <stdarg.h>
@@ -16,17 +16,17 @@
 #include "iter/core/grammar.h"
 #include "iter/core/options.h"
 
-#define NUMBER_MAX 64 /* of a number's text, where one is looked for */
+#define NUMBER_MAX 64 /* longest text that is tried as a number */
 
-/* Where a text is read, and where its tokens go. */
+/* Where a text is read, and where its tokens are written. */
 typedef struct scanner {
     const char *text, *at;
     char *fill, *fill_end;
     iter_error *err;
 } scanner;
 
-/* What ends a value that is not quoted, what stands between two arguments, and whether an argument
- * needs its name. */
+/* Characters that end an unquoted value, the separator of arguments, and whether an argument needs
+ * its name. */
 typedef struct dialect {
     const char *stops;
     char between;
@@ -63,8 +63,8 @@ static bool is_key(char c) {
            (c >= 'A' && c <= 'Z');
 }
 
-/* More than names are made of: "RandomCrop" and "A.Flip" are read, so that the caller, which knows the
- * names, can say what is meant. */
+/* Accepts more characters than names have: "RandomCrop" and "A.Flip" are read, so that the caller,
+ * which knows the names, can suggest one. */
 static bool is_name(char c) {
     return is_key(c) || c == '.';
 }
@@ -79,7 +79,7 @@ static void put(scanner *s, char c) {
     *s->fill++ = c;
 }
 
-/* Copies [from, to) and ends it. */
+/* Copies [from, to) and adds a NUL. */
 static const char *token(scanner *s, const char *from, const char *to) {
     const char *start = s->fill;
     while (from < to)
@@ -110,7 +110,7 @@ static iter_status read_name(scanner *s, const char *what, iter__grammar_call *o
     return ITER_OK;
 }
 
-/* From the opening quote past the closing one. */
+/* From the opening quote to the character after the closing one. */
 static iter_status read_quoted(scanner *s, const char **out) {
     const char *open = s->at++;
     *out = s->fill;
@@ -243,7 +243,8 @@ static bool is_skipped(const iter__grammar_arg *arg, const char *skip) {
     return skip && arg->key && strcmp(arg->key, skip) == 0;
 }
 
-/* The option an argument is for, `skip` itself for the caller's, or NULL. */
+/* The option of an argument; `skip` if the argument is the caller's; NULL if there is no such
+ * option. */
 static const void *target_of(const iter__grammar_call *call, int i, const iter_ops *ops,
                              const char *skip, int *out_positional) {
     const iter__grammar_arg *arg = &call->args[i];
@@ -254,9 +255,9 @@ static const void *target_of(const iter__grammar_call *call, int i, const iter_o
     return iter__options_find(ops, arg->key, *out_positional);
 }
 
-/* ---- Lists that were written with ',' ---------------------------------------------------------- */
+/* ---- Lists that were written with ',' -------------------------------------------------------- */
 
-/* A number, without the brackets that other languages put around lists; NULL = none. */
+/* A number, without the brackets that other languages put around lists; NULL if it is not one. */
 static const char *list_item(const char *value, char out[NUMBER_MAX]) {
     double number;
     value += strspn(value, "([{ ");
@@ -267,7 +268,7 @@ static const char *list_item(const char *value, char out[NUMBER_MAX]) {
     return iter__parse_number(out, &number) ? out : NULL;
 }
 
-/* Joins the numbers of argument i and of the unnamed ones after it; answers how many there are. */
+/* Joins the numbers of argument i and of the unnamed ones after it; returns their count. */
 static int join_numbers(const iter__grammar_call *call, int i, char *out, size_t capacity) {
     char item[NUMBER_MAX];
     size_t used = 0;

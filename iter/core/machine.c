@@ -1,11 +1,11 @@
 /*
- * machine.c - how much memory this process may still take, and how many cores: what the machine has, and
- * what its control groups leave. A container's limits are far below the machine's: a process that takes
- * more memory is killed, and one that runs on more cores is held up.
+ * machine.c - how much memory and how many cores this process may still use: the machine's, and
+ * less if its control groups have limits. A container's limits are far below the machine's: a
+ * process that uses more memory is killed, and one that runs on more cores is throttled.
  *
- * Each group on the way to the root may have a limit. Its usage counts the page cache too; of that,
- * what is not in use (inactive_file) goes when memory is asked for, so it counts as free, as `docker
- * stats` and the kubelet count it. Source: Documentation/admin-guide/cgroup-v2.rst and
+ * Each group up to the root may have a limit. Its usage includes the page cache. The part of it
+ * that is not in use (inactive_file) is evicted if memory is needed, so it counts as free, as in
+ * `docker stats` and the kubelet. Source: Documentation/admin-guide/cgroup-v2.rst and
  * cgroup-v1/memory.rst of Linux.
  */
 #include <sched.h>
@@ -18,7 +18,7 @@
 
 #define PATH_MAX_HERE 1024
 
-/* Where a hierarchy keeps its numbers. */
+/* Names of the files where a hierarchy keeps its numbers. */
 typedef struct group_names {
     const char *limit, *usage, *inactive; /* bytes */
     const char *cpu;                      /* version 2: "quota period"; version 1: the quota */
@@ -31,10 +31,10 @@ static const group_names version_1 = {"memory.limit_in_bytes", "memory.usage_in_
                                       "total_inactive_file ", "cpu.cfs_quota_us",
                                       "cpu.cfs_period_us"};
 
-/* What one group leaves, if that is less than `least`. */
+/* The smaller of `least` and what one group leaves. */
 typedef uint64_t look(const char *folder, const group_names *names, uint64_t least);
 
-/* The number behind `prefix` at the start of a line of the file; false = there is none ("max"). */
+/* The number after `prefix` at the start of a line of the file; false = there is none ("max"). */
 static bool number_in(const char *path, const char *prefix, unsigned long long *out) {
     FILE *file = fopen(path, "re");
     char line[256];
@@ -84,8 +84,9 @@ static uint64_t cores_in(const char *folder, const group_names *names, uint64_t 
     return cores < least ? cores : least;
 }
 
-/* The group `path` below `root` and all above it. A container may see its own group as the root, and
- * yet be told the path that the machine has: then the folders in between are not there. */
+/* The least that the group `path` below `root` and all groups above it leave. A container may see
+ * its own group as the root, but get the machine's path of it: then the folders in between do not
+ * exist. */
 static uint64_t left_on_the_way(const char *root, const char *path, look *at,
                                 const group_names *names, uint64_t least) {
     char folder[PATH_MAX_HERE];
@@ -109,7 +110,7 @@ static bool has_word(const char *list, const char *word) {
     return false;
 }
 
-/* Of the controller "memory" or "cpu". */
+/* The same for the controller "memory" or "cpu". */
 static uint64_t left_in_groups(const char *proc, const char *groups, const char *controller,
                                look *at, uint64_t least) {
     char path[PATH_MAX_HERE], line[PATH_MAX_HERE];
@@ -176,7 +177,7 @@ static bool number_of(const char *name, uint64_t *out) {
     return true;
 }
 
-/* Names that launchers have for it: torchrun, Open MPI, MPICH and Intel MPI, MVAPICH, Slurm ("4" or
+/* Names of that variable: torchrun, Open MPI, MPICH and Intel MPI, MVAPICH, Slurm ("4" or
  * "4(x2),3"). Sources: their manuals. */
 static const char *const local_names[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
                                           "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",

@@ -4,13 +4,13 @@
 
 #include <iter/ops.h>
 
-/* Copies a caller's options into dst[dst_size]: absent ones zero, unknown non-zero bytes refused.
- * src NULL = all zero. */
+/* Copies a caller's options into dst[dst_size]. Absent fields become zero; unknown bytes that are
+ * not zero are refused. src NULL = all zero. */
 iter_status iter__options_copy(void *dst, size_t dst_size, const void *src, size_t min_size,
                                iter_error *err);
 
-/* Fills a plugin's options struct: its defaults, then nothing. `values` has ops->options_size
- * bytes. Strings are the table's own. */
+/* Fills a plugin's options struct with its defaults. `values` has ops->options_size bytes. Strings
+ * are the table's own. */
 void iter__options_defaults(const iter_ops *ops, void *values);
 
 /* Sets one option from text; name NULL = positional argument number `positional` (from 1). Strings
@@ -19,29 +19,29 @@ void iter__options_defaults(const iter_ops *ops, void *values);
 iter_status iter__options_set(const iter_ops *ops, void *values, const char *name, int positional,
                               const char *text, iter_error *err);
 
-/* The error for an option that there is not; name NULL = by positional number. `more` is another name
- * that could be meant, or NULL. */
+/* The error for an option that does not exist; name NULL = by positional number. `more` is another
+ * name that could be meant, or NULL. */
 iter_status iter__options_unknown(const iter_ops *ops, const char *name, int positional,
                                   const char *more, iter_error *err);
 
-/* Checks every value against its row's bounds. A default may lie outside of them: it stands for
- * "not given". So do a NULL string, an empty list and no dtype. */
+/* Checks every value against its row's bounds. A default may be out of bounds: it means "not
+ * given". So do a NULL string, an empty list and no dtype. */
 iter_status iter__options_check(const iter_ops *ops, const void *values, iter_error *err);
 
-/* Deep copy of filled values, strings included; what is not given becomes the default. / Frees the
- * strings that values own. */
+/* Deep copy of filled values, strings included; values that are not given become the default. free:
+ * frees the strings that values own. */
 iter_status iter__options_dup(const iter_ops *ops, void *dst, const void *src, iter_error *err);
 void iter__options_free(const iter_ops *ops, void *values);
 
-/* Appends "key=value,key=value" of everything that differs from the defaults (separator `sep`),
- * quoted where need be. Returns the length it would have, as snprintf. */
+/* Appends "key=value,key=value" of every value that differs from the defaults (separator `sep`),
+ * quoted if needed. Returns the length of the whole text, like snprintf. */
 int iter__options_text(const iter_ops *ops, const void *values, char sep, char *out,
                        size_t capacity);
 
 /* The row of an option; name NULL = by positional number. NULL = none. */
 const iter_option *iter__options_find(const iter_ops *ops, const char *name, int positional);
 
-/* Bytes of the field behind a row; 0 for an unknown type. */
+/* Bytes of the field that a row describes; 0 for an unknown type. */
 size_t iter__option_bytes(iter_option_type type);
 
 /* Locale-independent number: the whole text or false. Finite numbers of at most 128 significant
@@ -52,8 +52,8 @@ bool iter__parse_number(const char *text, double *out);
  * out. */
 char *iter__number_text(double value, char out[32]);
 
-/* `text` as the grammar reads it back, in quotes where need be. Returns the length it would have,
- * as snprintf. */
+/* `text` as the grammar reads it back, in quotes if needed. Returns the length of the whole text,
+ * like snprintf. */
 int iter__quote_text(const char *text, char *out, size_t capacity);
 
 #endif

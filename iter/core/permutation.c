@@ -6,9 +6,9 @@
  * n <= 4096: Fisher-Yates. table = 0..n-1; for i = n-1 down to 1: exchange table[i] and
  * table[iter_rng_below(i + 1)].
  *
- * n > 4096: with b = ceil(log2 n), the network permutes 0..2^b-1, and its image is put in again
- * while it is >= n ("cycle walking", fewer than 2 evaluations on average). Drawn are offset, then
- * multiply[r] and add[r] of round r = 0..7, 64 bits each. One evaluation of x:
+ * n > 4096: with b = ceil(log2 n), the network permutes 0..2^b-1. While its image is >= n, the
+ * image is put in again ("cycle walking", fewer than 2 evaluations on average). The numbers drawn
+ * are offset, then multiply[r] and add[r] of round r = 0..7, 64 bits each. One evaluation of x:
  *
  *     x = (x + offset) mod 2^b;  left = x >> R, right = x mod 2^R, R = ceil(b / 2), L = b - R
  *     even rounds  left  ^= f_r(right) mod 2^L
@@ -20,13 +20,13 @@
  *     b  > 32: f(h) = (multiply * h + add) >> 32
  *
  * f is multiply-add-shift hashing with a random multiplier and addend: two different halves give
- * (nearly) independent, uniform answers, because the product keeps bits(h) + bits(f) bits and more.
+ * (nearly) independent, uniform values, because the product keeps bits(h) + bits(f) bits and more.
  * The first form is the top of a 16 x 32 bit product, taken in 16-bit lanes: two multiplications
- * which every SIMD level has, so the plain C below becomes vector code without more versions. A
- * Feistel network alone gives even permutations only; the offset gives both kinds.
+ * that every SIMD level has, so compilers turn the plain C below into vector code. A Feistel
+ * network alone gives even permutations only; the offset gives both kinds.
  *
- * Because walking ends after a different number of evaluations in each lane, 64 lanes are kept
- * busy: what is to walk on moves to the front, new positions fill up behind it.
+ * Each lane needs a different number of evaluations. To keep all 64 lanes busy, lanes that must
+ * walk on move to the front, and new positions fill the rest.
  *
  * Sources: Black, Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002 (cycle walking);
  * Dietzfelbinger, "Universal hashing and k-wise independent random variables via integer arithmetic
@@ -42,7 +42,7 @@
 
 #define ROUNDS ITER_PERMUTATION_ROUNDS
 #define LANES  64 /* one bit each in a word of 64 */
-#define FEW    16 /* up to so many lanes have a version of their own */
+#define FEW    16 /* at most so many lanes use evaluate_few() */
 
 static uint64_t mask_of(unsigned bits) {
     return (UINT64_C(1) << bits) - 1;
@@ -59,7 +59,7 @@ static void fill_table(iter_rng rng, uint32_t n, uint16_t *table) {
     }
 }
 
-/* f_r of the head comment. In 16 bits throughout, so that compilers keep to 16-bit lanes. */
+/* f_r of the head comment. In 16 bits throughout, so that compilers use 16-bit lanes. */
 static inline uint16_t hash_narrow(const iter__permutation *p, int r, uint16_t half) {
     const uint16_t top = (uint16_t)(((uint32_t)half * p->low[r]) >> 16);
     const uint16_t bottom = (uint16_t)((uint32_t)half * p->high[r]);
@@ -78,8 +78,8 @@ static void split(const iter__permutation *p, const uint32_t *x, uint16_t *left,
     }
 }
 
-/* One evaluation of all lanes, round by round: the multiplications of one lane wait for one
- * another, those of different lanes do not. */
+/* One evaluation of all lanes, round by round: the multiplications of one lane depend on each
+ * other, those of different lanes do not. */
 static void evaluate_lanes(const iter__permutation *p, uint32_t *x) {
     const uint16_t right_mask = (uint16_t)mask_of(p->right_bits);
     const uint16_t left_mask = (uint16_t)mask_of((unsigned)p->bits - p->right_bits);
@@ -95,8 +95,8 @@ static void evaluate_lanes(const iter__permutation *p, uint32_t *x) {
         x[i] = (uint32_t)left[i] << p->right_bits | right[i];
 }
 
-/* The same of the first FEW lanes, all rounds of a lane at once: where there are few, the way
- * through memory is what costs. */
+/* The same for the first FEW lanes, all rounds of a lane at once: with few lanes, memory traffic
+ * costs most. */
 static void evaluate_few(const iter__permutation *p, uint32_t *x) {
     const uint16_t right_mask = (uint16_t)mask_of(p->right_bits);
     const uint16_t left_mask = (uint16_t)mask_of((unsigned)p->bits - p->right_bits);
@@ -115,7 +115,7 @@ static void evaluate_few(const iter__permutation *p, uint32_t *x) {
         x[i] = (uint32_t)left[i] << p->right_bits | right[i];
 }
 
-/* Bit i of the answer = lane i of all holds more than `last`. */
+/* Bit i of the result = lane i holds more than `last`. */
 static uint64_t find_walkers(const uint32_t *x, uint32_t last) {
     uint8_t flags[LANES];
     for (int i = 0; i < LANES; i++)
@@ -132,7 +132,7 @@ static uint64_t find_walkers(const uint32_t *x, uint32_t last) {
     return bits;
 }
 
-/* Moves what has to walk on to the front and returns how many; n <= FEW. */
+/* Moves the lanes that must walk on to the front and returns their number; n <= FEW. */
 static uint32_t gather_few(uint32_t *x, uint32_t *slot, uint32_t n, uint32_t last) {
     uint32_t n_walking = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -159,8 +159,8 @@ static uint32_t gather_walkers(uint32_t *x, uint32_t *slot, uint32_t n, uint32_t
 static void run_narrow(const iter__permutation *p, uint64_t position, const uint64_t *positions,
                        uint32_t count, uint64_t *out) {
     const uint32_t last = (uint32_t)(p->n - 1);
-    uint32_t x[LANES] = {0}; /* what a lane holds */
-    uint32_t slot[LANES];    /* which out[] it is for */
+    uint32_t x[LANES] = {0}; /* the value of each lane */
+    uint32_t slot[LANES];    /* the index of its result in out[] */
     uint32_t next = 0, n_walking = 0;
     while (next < count || n_walking > 0) {
         const uint32_t room = LANES - n_walking;

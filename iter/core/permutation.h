@@ -1,10 +1,10 @@
 /*
  * permutation.h - a keyed permutation of 0..n-1, evaluated anywhere without a table.
  *
- * n > 4096: a Feistel network on ceil(log2 n) bits, halves as equal as may be, cycle walking, 64
- * positions at a time. n <= 4096: Fisher-Yates from the counter RNG into a table, because small
- * Feistel networks are biased. permutation.c says how it is computed, exactly enough to do it again
- * elsewhere.
+ * n > 4096: a Feistel network on ceil(log2 n) bits, in halves as equal as possible, with cycle
+ * walking, 64 positions at a time. n <= 4096: Fisher-Yates from the counter RNG into a table,
+ * because small Feistel networks are biased. permutation.c describes the computation exactly enough
+ * to write it again elsewhere.
  */
 #ifndef ITER_CORE_PERMUTATION_H
 #define ITER_CORE_PERMUTATION_H
@@ -21,11 +21,11 @@ typedef struct iter__permutation {
     uint64_t multiply[ITER_PERMUTATION_ROUNDS], add[ITER_PERMUTATION_ROUNDS];
     uint16_t high[ITER_PERMUTATION_ROUNDS], low[ITER_PERMUTATION_ROUNDS]; /* halves of multiply */
     uint8_t bits, right_bits;
-    uint16_t *table; /* the caller's, [n] where n <= ITER_PERMUTATION_TABLE, else NULL */
+    uint16_t *table; /* the caller's, [n] if n <= ITER_PERMUTATION_TABLE, else NULL */
 } iter__permutation;
 
-/* The permutation of (key, epoch); n < 2^63. table: [n] where n <= ITER_PERMUTATION_TABLE, filled
- * here and borrowed, else not used. */
+/* The permutation of (key, epoch); n < 2^63. table: [n] if n <= ITER_PERMUTATION_TABLE, filled here
+ * and borrowed, else not used. */
 void iter__permutation_init(iter__permutation *p, uint64_t key, uint32_t epoch, uint64_t n,
                             uint16_t *table);
 
@@ -37,8 +37,8 @@ void iter__permutation_run(const iter__permutation *p, uint64_t position, uint32
 void iter__permutation_map(const iter__permutation *p, const uint64_t *positions, uint32_t count,
                            uint64_t *out);
 
-/* The position whose image is `value` < n. One at a time, and through a table by search: for once
- * an epoch. */
+/* The position whose image is `value` < n. It takes one value a call, and searches a table: for use
+ * once an epoch. */
 uint64_t iter__permutation_find(const iter__permutation *p, uint64_t value);
 
 #endif

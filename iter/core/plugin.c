@@ -2,8 +2,8 @@
  * plugin.c - loads a shared object that registers tables.
  *
  * The version is checked before any function of the plugin runs: tables grow and callbacks change
- * between minor versions, and a wrong one would not fail but misbehave. RTLD_NODELETE keeps the code:
- * tables are borrowed by datasets, chains and loaders that may live longer than the registry.
+ * between minor versions, and a wrong table would misbehave without an error. RTLD_NODELETE keeps
+ * the code: datasets, chains and loaders borrow its tables, and may live longer than the registry.
  */
 #include <iter/plugin.h>
 
@@ -19,7 +19,7 @@
 
 typedef iter_status (*register_function)(iter_registry *registry, iter_error *err);
 
-/* dlopen() looks for names without a slash in the system's folders, not in the working directory. */
+/* dlopen() looks up names without a slash in the system's folders, not in the working directory. */
 static iter_status open_object(const char *path, void **out, iter_error *err) {
     const size_t bytes = strlen(path) + sizeof("./");
     char *place = iter__alloc(bytes, 1);
@@ -37,7 +37,7 @@ static iter_status check_version(const char *path, const iter_plugin_version *bu
     if (built->struct_size < sizeof(*built) || built->major != ITER_VERSION_MAJOR ||
         built->minor != ITER_VERSION_MINOR)
         return iter__fail(err, ITER_EUNSUPPORTED,
-                          "plugin %s: compiled for libiter %u.%u, and this is %d.%d: compile it "
+                          "plugin %s: compiled for libiter %u.%u, but this is %d.%d: compile it "
                           "again with the headers of this version",
                           path, (unsigned)built->major, (unsigned)built->minor, ITER_VERSION_MAJOR,
                           ITER_VERSION_MINOR);
@@ -51,7 +51,7 @@ static iter_status register_tables(const char *path, void *object, iter_registry
     register_function add_tables;
     if (!built || !found)
         return iter__fail(err, ITER_EINVAL,
-                          "plugin %s: it is no plugin of libiter: it does not export %s%s", path,
+                          "plugin %s: not a plugin of libiter: it does not export %s%s", path,
                           built ? REGISTER_SYMBOL : VERSION_SYMBOL,
                           built ? "" : " (ITER_PLUGIN of iter/plugin.h does)");
     ITER_TRY(check_version(path, built, err));

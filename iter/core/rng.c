@@ -72,9 +72,9 @@ uint64_t iter_rng_u64(iter_rng *rng) {
     return low | (uint64_t)iter_rng_u32(rng) << 32;
 }
 
-/* With w the bits of a draw: a draw x falls into slot floor(x * n / 2^w); of each slot's draws the
- * first 2^w mod n, told by the low half of the product, are drawn again, so that every slot keeps
- * the same number of them. */
+/* A draw x of w bits falls into slot floor(x * n / 2^w). The low half of the product tells whether
+ * x is among the first 2^w mod n draws of its slot. Those are drawn again, so that every slot keeps
+ * the same number of draws. */
 static uint32_t below_32(iter_rng *rng, uint32_t n) {
     uint64_t product = (uint64_t)iter_rng_u32(rng) * n;
     if ((uint32_t)product < n) {

@@ -1,8 +1,8 @@
 /*
  * stage_list.c - the grammar of stages for lists that are not chains: see iter/stages.h.
  *
- * A stage is read, looked up, filled and handed over before the next one is read, so that an error
- * comes in the order of the text and nothing is kept.
+ * Each stage is read, looked up, filled and passed on before the next one is read. So errors come
+ * in the order of the text, and nothing is kept.
  */
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static iter_status fail_unknown(const stage_list *list, const iter__grammar_call
                       iter__suggestion_text(&suggestion, hint));
 }
 
-/* Where a stage's name ought to stand, something else does. */
+/* Fails if there is no name of a stage at `at`. */
 static iter_status check_name(const stage_list *list, const char *text, const char *at,
                               iter_error *err) {
     at += strspn(at, " \t\r\n");
@@ -83,7 +83,7 @@ iter_status iter_stages_parse(const char *text, const char *what, const iter_ops
                               int32_t n_tables, iter_stage_fn each, void *user, iter_error *err) {
     const stage_list list = {what ? what : "stage", tables, n_tables, each, user};
     if (!text || !each || (n_tables > 0 && !tables))
-        return iter__fail(err, ITER_EINVAL, "%s: no text, no tables or nobody to tell", list.what);
+        return iter__fail(err, ITER_EINVAL, "%s: text, tables or callback is NULL", list.what);
     const char *cursor = text;
     if (!text[strspn(text, " \t\r\n")]) return ITER_OK; /* blank text is the empty list */
     while (cursor) {

@@ -1,4 +1,4 @@
-/* status.c - the text of every status, made from the same list as the enum; texts made printable. */
+/* status.c - texts of statuses, made from the same list as the enum; escapes texts for printing. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static size_t read_utf8(const unsigned char *p, unsigned *out) {
                                                    : 0;
     if (n == 0) return 0;
     unsigned value = p[0] & (0x7fu >> n);
-    for (size_t i = 1; i < n; i++) { /* the text's end, 0, is no such byte */
+    for (size_t i = 1; i < n; i++) { /* the final NUL is not such a byte */
         if ((p[i] & 0xc0) != 0x80) return 0;
         value = value << 6 | (p[i] & 0x3fu);
     }
@@ -42,7 +42,7 @@ static int is_printable(unsigned c) {
            !(c >= 0x2066 && c <= 0x2069);
 }
 
-/* The character at *p as it is shown, at most 16 bytes; goes behind it. */
+/* Writes the character at *p as it is shown, at most 16 bytes, and moves *p after it. */
 static size_t show_one(const unsigned char **p, char out[17]) {
     unsigned code = 0;
     const size_t n = read_utf8(*p, &code), n_raw = n ? n : 1;
@@ -62,7 +62,7 @@ static size_t show_one(const unsigned char **p, char out[17]) {
 
 char *iter_text_escape(const char *text, char *out, size_t capacity) {
     const unsigned char *p = (const unsigned char *)text;
-    size_t n = 0, cut = 0; /* cut: up to there it would fit with dots behind it */
+    size_t n = 0, cut = 0; /* cut: the text up to there still fits with dots after it */
     if (capacity == 0) return out;
     while (*p) {
         char shown[17];

@@ -1,28 +1,29 @@
 /*
  * suggest.c - the known name nearest to one that is not known.
  *
- * What was written is first put as names are written here: "RandomCrop", "random_crop" and
- * "transforms.RandomCrop" become "random-crop". If that is a known name, it is meant. Else a table
- * says what other libraries call it. Else near is the number of letters to add, drop, change or swap
- * with their neighbour (the restricted Damerau-Levenshtein distance), at most one third of the longer
- * name. A name of which only the beginning was written counts as one letter away. Of equally near names
- * the first offered is taken.
+ * The text is first spelled as names are here: "RandomCrop", "random_crop" and
+ * "transforms.RandomCrop" become "random-crop". If that is a known name, it is the answer. If a
+ * table has it as another library's word for a known name, that name is the answer. Otherwise the
+ * distance is the number of letters to add, drop, change or swap with their neighbour (the
+ * restricted Damerau-Levenshtein distance); it may be at most one third of the longer name. If the
+ * text is the beginning of a name, the distance is one. Of equally near names the first offered
+ * wins.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "iter/core/suggest.h"
 
-/* Longer names get no suggestion, so that rows of the table of distances have a fixed size. */
+/* Longer names get no suggestion: so the table of distances has rows of a fixed size. */
 #define LETTERS_MAX 40
 /* A shorter beginning of a name fits too many names. */
 #define BEGINNING_MIN 3
 
 /* ---- Other libraries' names ------------------------------------------------------------------ */
 
-/* What is called `theirs` elsewhere (torchvision, albumentations, MXNet, Keras, numpy, OpenCV) is
- * `ours` here, or `instead` if an option goes with it. Only names that are offered count, so one of
- * theirs may be listed several times. */
+/* `theirs` is the word of another library (torchvision, albumentations, MXNet, Keras, numpy,
+ * OpenCV) for `ours`, or for `instead` if it needs an option. Only names that are offered count, so
+ * one of theirs may be listed several times. */
 typedef struct other_name {
     const char *theirs, *ours, *instead;
 } other_name;
@@ -177,7 +178,7 @@ static const other_name other_names[] = {
     {"with-replacement", "replacement", NULL},
 };
 
-/* What has no counterpart, because the grammar does it. */
+/* Words of other libraries for what the grammar does. */
 static const char *const joins[] = {"compose", "sequential", "hybrid-sequential", "replay-compose"};
 
 bool iter__other_name(size_t i, const char **theirs, const char **ours, const char **instead) {
@@ -215,7 +216,7 @@ static void drop_end(char *plain, const char *end) {
     if (n > n_end && strcmp(plain + n - n_end, end) == 0) plain[n - n_end] = 0;
 }
 
-/* False: too long. */
+/* Returns false if the name is too long. */
 static bool make_plain(const char *name, char plain[LETTERS_MAX + 1]) {
     const char *point = strrchr(name, '.');
     size_t n = 0;
@@ -240,8 +241,8 @@ static int least(int a, int b) {
     return a < b ? a : b;
 }
 
-/* Row i of the table holds the distances between i letters of a and every beginning of b; three rows
- * are alive at a time. */
+/* Row i of the table holds the distances between i letters of a and every beginning of b; three
+ * rows are needed at a time. */
 static int distance(const char *a, int n_a, const char *b, int n_b) {
     int rows[3][LETTERS_MAX + 1];
     for (int j = 0; j <= n_b; j++)
@@ -260,7 +261,7 @@ static int distance(const char *a, int n_a, const char *b, int n_b) {
     return rows[n_a % 3][n_b];
 }
 
-/* How far `name` is: 0 = it is meant, 1 = it is called so elsewhere, more = spelled otherwise;
+/* Distance of `name`: 0 = the same name, 1 = another library's word for it, more = other letters;
  * -1 = too far. */
 static int farness(const char *wanted, const char *name, const other_name **out_other) {
     char plain[LETTERS_MAX + 1], known[LETTERS_MAX + 1];

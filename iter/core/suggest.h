@@ -8,22 +8,23 @@
 
 #define ITER_HINT_MAX 160
 
-/* What was written, and the nearest name offered so far. Begin with {wanted}. */
+/* The text that was written, and the nearest name offered so far. Initialise with {wanted}. */
 typedef struct iter__suggestion {
     const char *wanted;
     const char *nearest; /* NULL = none is near; borrowed from the caller that offered it */
     int distance;
-    const char *instead; /* what to write, if more than the name; else NULL */
+    const char *instead; /* the text to write if the name alone is not enough; else NULL */
 } iter__suggestion;
 
 void iter__suggestion_offer(iter__suggestion *s, const char *name);
 
-/* Offers each word of "a|b|c". `room`[capacity] keeps the nearest one; it must live as long as s. */
+/* Offers each word of "a|b|c". `room`[capacity] keeps the nearest one; it must live as long as
+ * s. */
 void iter__suggestion_offer_words(iter__suggestion *s, const char *words, char *room,
                                   size_t capacity);
 
-/* Entry i of the table of other libraries' names, false past its end: for tests. *instead may be
- * NULL. */
+/* Entry i of the table of other libraries' names; false if there is none. For tests. *instead may
+ * be NULL. */
 bool iter__other_name(size_t i, const char **theirs, const char **ours, const char **instead);
 
 /* "; did you mean 'NAME'?", or "" if none is near. Returns out. */

@@ -18,13 +18,13 @@ static const dtype_name numpy_names[] = {
     {"float16", ITER_F16}, {"bfloat16", ITER_BF16}, {"float32", ITER_F32}, {"float64", ITER_F64},
 };
 
-/* The dimension as it counts in sizes. */
+/* Elements that the dimension counts for in sizes. */
 static int64_t extent_of(const iter_desc *desc, int32_t dim) {
     const int64_t n = desc->dims[dim] == ITER_VARIABLE ? desc->capacity : desc->dims[dim];
     return n > 0 ? n : 0;
 }
 
-/* Appends like snprintf at *length; *length becomes what the whole text would have. */
+/* Appends like snprintf at *length; *length becomes the length of the whole text. */
 #define APPEND(...)                                                         \
     do {                                                                    \
         const size_t at = *length < capacity ? *length : capacity;          \

@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
-/* Starts a thread that takes no signals: those are the program's. The kernel keeps 15 characters of the
- * name. Returns 0 or an errno. */
+/* Starts a thread that takes no signals: those are the program's. The kernel keeps 15 characters of
+ * the name. Returns 0 or an errno. */
 int iter__thread_start(pthread_t *out, const char *name, void *(*main)(void *), void *arg);
 
 #endif
