@@ -323,15 +323,14 @@ typedef struct iter_format_ops {
      * iter_dataset_open() if the description is refused; no lock; once; may block. */
     void (*close)(void *state);
     /* Writes where the bytes of sample `index` (< n_samples) are: description.n_extents extents.
-     * Call: must be set if n_extents > 0 (this is not checked); worker, iter_dataset_read(),
+     * Call: required if n_extents > 0; worker, iter_dataset_read(),
      * iter_loader_activity(), and the creator while it loads the set (under the load lock); no
      * other lock; several at once; at least once per row that is read, several times under a block
      * shuffle; must not block, because no further batch is opened meanwhile. */
     void (*locate)(const void *state, uint64_t index, iter_extent *out);
     /* Writes the row of a field that comes from the index.
-     * Call: must be set if a field has ITER_FROM_INDEX and comes from neither resident() nor get()
-     * (this is not checked); worker, iter_dataset_read(); no lock; several at once; once per row;
-     * must not block. */
+     * Call: required if a field has ITER_FROM_INDEX and comes from neither resident() nor get();
+     * worker, iter_dataset_read(); no lock; several at once; once per row; must not block. */
     void (*index_row)(const void *state, uint64_t index, int32_t field, void *row);
     /* For formats without extents: memory that holds every row of `field`, row i at *out_base + i *
      * *out_stride; *out_base NULL = this field is not in memory. An error fails the open.

@@ -348,7 +348,7 @@ static iter_status make_rows(const preload *p, uint64_t first, uint32_t n, iter_
         desc.n_dims++;
         rows[f] = iter_tensor_dense(&desc, (uint8_t *)to->base + first * to->stride);
     }
-    return dataset->format->get(dataset->state, n, indices, rows, rng, err);
+    return iter__dataset_got(dataset->format->get(dataset->state, n, indices, rows, rng, err), err);
 }
 
 static void *make_some(void *arg) {

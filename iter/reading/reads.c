@@ -489,12 +489,15 @@ int iter__reading_issue(iter_loader *loader, iter__worker *worker, iter__chunk *
         make_hot(loader, worker, chunk);
         if (chunk->n_made == chunk->n) return 1;
     }
-    if (reading->frames) {
+    if (reading->frames) { /* the sampler and the format are asked on the way */
+        const iter_loader *outer = iter__in_callback_of;
+        iter__in_callback_of = loader;
         iter__activity_begins(worker, ACTIVITY_READ, ITER_UNKNOWN);
         iter__frames_read_ahead(loader);
         chunk->issued_ns = iter__profiling() ? iter__now_ns() : 0;
         const int issued = iter__frames_issue(loader, chunk);
         iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
+        iter__in_callback_of = outer;
         return issued < 0 ? put_back(loader, worker, chunk) : issued;
     }
     const size_t bytes = region_bytes(loader, chunk);

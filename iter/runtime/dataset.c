@@ -151,7 +151,30 @@ static iter_status check_description(const iter_description *desc, bool needs_pl
     return ITER_OK;
 }
 
+iter_status iter__dataset_got(iter_status status, iter_error *err) {
+    if (status <= 0) return status;
+    return iter__fail(err, ITER_EINVAL, "get() answered \"%s\"", iter_status_text(status));
+}
+
 /* ---- Formats --------------------------------------------------------------------------------- */
+
+/* A table's members that are required because of what open() described. */
+static iter_status check_members(const iter_format_ops *ops, const iter_description *desc,
+                                 iter_error *err) {
+    if (desc->n_extents > 0 && !ops->locate)
+        return iter__fail(err, ITER_EINVAL, "%s: %d extents a sample, and the table has no locate",
+                          ops->base.name, desc->n_extents);
+    for (int32_t f = 0; f < desc->n_fields; f++) {
+        if (desc->fields[f].extent == ITER_FROM_INDEX && !ops->index_row && !ops->resident &&
+            !ops->get)
+            return iter__fail(
+                err, ITER_EINVAL,
+                "%s: field '%s' comes from the index, and the table has no index_row, "
+                "resident or get",
+                ops->base.name, desc->fields[f].name);
+    }
+    return ITER_OK;
+}
 
 static uint64_t free_memory(void) {
     return iter__memory_free("/proc", "/sys/fs/cgroup");
@@ -198,6 +221,7 @@ static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops
     if (status < 0) return status;
 
     status = check_description(&dataset->desc, !ops->get && !ops->resident, err);
+    if (status == ITER_OK) status = check_members(ops, &dataset->desc, err);
     if (status == ITER_OK && ops->resident) {
         for (int32_t f = 0; f < dataset->desc.n_fields && status == ITER_OK; f++) {
             const void *base = NULL;

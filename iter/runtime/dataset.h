@@ -63,6 +63,9 @@ void iter__dataset_adopt(iter_dataset *dataset);
 iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, bool copy,
                                  iter_dataset **out, iter_error *err);
 
+/* What a get() answered: a status above 0 is EINVAL, because its rows were not written. */
+iter_status iter__dataset_got(iter_status status, iter_error *err);
+
 /* Whether it is [any, any, C], an image of any size. picture.c */
 bool iter__is_any_size(const iter_desc *desc);
 

@@ -174,7 +174,7 @@ static size_t begin_rows(iter_image_rows *rows, const iter_desc *image) {
     picture_rows *r = (picture_rows *)(void *)rows;
     const iter__step *step = r->step;
     const iter__picture p = {.image = iter_tensor_dense(image, NULL), .buffer = 0};
-    iter_error error;
+    iter_error error = {.status = ITER_OK};
     if (!has_part(image, &(iter_rect){0, 0, 1, 1}) || image->dims[0] > r->most.height ||
         image->dims[1] > r->most.width ||
         prepare(r->loader, r->worker, step, &p, r->out, &r->made, &r->buffer, &error) < 0)

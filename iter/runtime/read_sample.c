@@ -276,6 +276,7 @@ static iter_status call_own(iter_dataset *dataset, uint64_t index, const iter_te
         ops->stop(dataset->user, state);
         return status;
     }
+    if (!dataset->serial) return ops->get(dataset->user, NULL, 1, &index, rows, rng, err);
     if (pthread_mutex_lock(&dataset->one_at_a_time) == EDEADLK)
         return iter__fail(err, ITER_ESTATE, "get() reads its own dataset");
     const iter_status status = ops->get(dataset->user, NULL, 1, &index, rows, rng, err);
@@ -308,8 +309,7 @@ static iter_status get_all(reading *r, iter_sample *made, iter_error *err) {
     iter_status status =
         dataset->format ? dataset->format->get(dataset->state, 1, &r->index, get.rows, &rng, &own)
                         : call_own(dataset, r->index, get.rows, &rng, &own);
-    if (status > 0)
-        status = iter__fail(&own, ITER_EINVAL, "get() answered \"%s\"", iter_status_text(status));
+    status = iter__dataset_got(status, &own);
     if (status < 0) {
         iter__fail(err, status, "%s", own.message[0] ? own.message : iter_status_text(status));
         return fail_at(r, status, dataset->name, -1, err);

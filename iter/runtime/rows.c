@@ -376,9 +376,9 @@ static iter_status call_get(iter_loader *loader, iter__worker *worker, iter_batc
     const uint64_t *indices = batch->index + row;
     iter_status status;
     if (!dataset->serial) iter__activity_begins(worker, ACTIVITY_GET, batch->index[row]);
-    if (dataset->format)
-        return dataset->format->get(dataset->state, n, indices, get->rows, worker->rng, err);
-    if (!dataset->serial) {
+    if (dataset->format) {
+        status = dataset->format->get(dataset->state, n, indices, get->rows, worker->rng, err);
+    } else if (!dataset->serial) {
         status = dataset->ops->get(dataset->user, worker->user_state, n, indices, get->rows,
                                    worker->rng, err);
     } else {
@@ -388,9 +388,7 @@ static iter_status call_get(iter_loader *loader, iter__worker *worker, iter_batc
         status = dataset->ops->get(dataset->user, NULL, n, indices, get->rows, worker->rng, err);
         pthread_mutex_unlock(&dataset->one_at_a_time);
     }
-    if (status > 0) /* its rows were not written: that is no success */
-        return iter__fail(err, ITER_EINVAL, "get() answered \"%s\"", iter_status_text(status));
-    return status;
+    return iter__dataset_got(status, err);
 }
 
 /* After get(): lengths, limits and steps of rows [row, row + n). */

@@ -41,6 +41,25 @@ static const iter_format_ops own_format = {
     .close = own_close,
     .get = own_get};
 
+/* The same with what its open() describes, and members that this needs left out. */
+static iter_status extents_open(void *state, const char *path, const void *options,
+                                iter_description *out, iter_error *err) {
+    static const iter_file file = {"/dev/zero", 100};
+    (void)own_open(state, path, options, out, err);
+    if (strcmp(path, "index") == 0) {
+        out->fields[0].extent = ITER_FROM_INDEX;
+    } else {
+        out->n_extents = 1, out->max_extent_bytes[0] = 1;
+        out->files = &file, out->n_files = 1;
+    }
+    return ITER_OK;
+}
+
+static void own_locate(const void *state, uint64_t index, iter_extent *out) {
+    (void)state, (void)index;
+    *out = (iter_extent){0};
+}
+
 /* 4 MiB of IDX, gzipped. */
 static void make_zipped(const char *folder) {
     uint8_t *bytes = calloc(1, 4 * MIB + 16);
@@ -123,4 +142,50 @@ Test(dataset_open, a_limit_is_blamed_only_for_itself) {
     options.memory_limit = MIB;
     cr_assert_eq(iter_dataset_open_with("mnist:/nowhere/x", &options, &data, &err), ITER_EIO);
     cr_assert_not(strstr(err.message, "memory_limit"), "%s", err.message);
+}
+
+static void expect_refused(const iter_format_ops *ops, const char *spec, const char *says) {
+    iter_error err;
+    iter_registry *registry;
+    iter_dataset *data;
+    cr_assert_eq(iter_registry_create(&registry, &err), ITER_OK);
+    cr_assert_eq(iter_registry_add_format(registry, ops, &err), ITER_OK, "%s", err.message);
+    cr_assert_eq(iter_dataset_open(spec, registry, &data, &err), ITER_EINVAL);
+    cr_expect_str_eq(err.message, says);
+    iter_registry_destroy(registry);
+}
+
+Test(dataset_open, members_that_its_description_needs) {
+    iter_format_ops ops = own_format;
+    ops.open = extents_open;
+    expect_refused(&ops, "own:extents", "own: 1 extents a sample, and the table has no locate");
+    ops.get = NULL;
+    ops.locate = own_locate;
+    expect_refused(&ops, "own:index",
+                   "own: field 'data' comes from the index, and the table has no index_row, "
+                   "resident or get");
+}
+
+static iter_status again_get(const void *state, uint32_t n, const uint64_t *indices,
+                             const iter_tensor *rows, iter_rng *rng, iter_error *err) {
+    (void)state, (void)n, (void)indices, (void)rows, (void)rng, (void)err;
+    return ITER_AGAIN;
+}
+
+Test(dataset_open, more_than_ok_from_get_is_no_success) {
+    iter_error err;
+    iter_registry *registry;
+    iter_dataset *data;
+    iter_loader *loader;
+    iter_batch *batch;
+    iter_format_ops ops = own_format;
+    ops.get = again_get;
+    cr_assert_eq(iter_registry_create(&registry, &err), ITER_OK);
+    cr_assert_eq(iter_registry_add_format(registry, &ops, &err), ITER_OK);
+    cr_assert_eq(iter_dataset_open("own:0", registry, &data, &err), ITER_OK, "%s", err.message);
+    cr_assert_eq(iter_dataloader_create(data, NULL, NULL, &loader, &err), ITER_OK);
+    cr_expect_eq(iter_loader_next(loader, &batch, &err), ITER_EINVAL, "%s", err.message);
+    iter_loader_unref(loader);
+    iter_dataset_unref(data);
+    iter_registry_destroy(registry);
 }
