@@ -362,7 +362,7 @@ ITER_API ITER_NODISCARD iter_status iter_trainer_set(iter_trainer *trainer, int3
  *   loader  its position is saved; NULL = none
  *
  * Errors  EIO naming the file and the reason (disk full, permissions). The old file is then
- *         untouched, and training may continue.
+ *         untouched, unless only syncing its folder failed after the rename. Training may continue.
  */
 ITER_API ITER_NODISCARD iter_status iter_trainer_save(iter_trainer *trainer, iter_loader *loader,
                                                       const char *path, iter_error *err);
