@@ -1,8 +1,8 @@
 /*
  * layer_tables.c - every layer and optimiser with its options, as rows.
  *
- * A default of 0 where 0 is out of bounds means that the option has to be given:
- * iter__layer_check() asks for it.
+ * If 0 is out of bounds but the default is 0, the option is required: iter__layer_check() asks for
+ * it.
  */
 #include <stddef.h>
 

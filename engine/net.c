@@ -1,8 +1,8 @@
 /*
  * net.c - shapes and parameters of a model, layer by layer.
  *
- * Every kind of layer has one function, which reads the shape that comes, and writes the shape that
- * goes and the parameters. The table `planners` has them by kind.
+ * Each kind of layer has one function. It reads the input shape, and writes the output shape and
+ * the parameters. The table `planners` lists them by kind.
  */
 #include "engine/net.h"
 
@@ -15,7 +15,7 @@
 #include "engine/layer_tables.h"
 #include "engine/model.h"
 
-/* Far above what a machine holds, far below what overflows. */
+/* Far more than a machine can hold, far less than what overflows. */
 #define ELEMENTS_MAX ((int64_t)1 << 40)
 
 #define SHAPE_TEXT 96
@@ -68,7 +68,7 @@ static iter_status want_features(const planner *p) {
 
 /* ---- Parameters ------------------------------------------------------------------------------ */
 
-/* A parameter of the layer; it begins by its layer's options, or with zeros where it is a bias. */
+/* Adds a parameter to the layer; add_weight() turns it from a bias into a weight. */
 static iter_status add_param(planner *p, const char *suffix, const char *layout, int32_t n_dims,
                              const int64_t *dims, engine_param **out) {
     engine_net *net = p->net;
@@ -112,7 +112,7 @@ static iter_status add_weight(planner *p, const char *suffix, const char *layout
 
 /* ---- Layers ---------------------------------------------------------------------------------- */
 
-/* Places of a window along one side; 0 = it fits nowhere. */
+/* Positions of a window along one side; 0 = it fits nowhere. */
 static int64_t n_places(int64_t in, int64_t size, int64_t stride, int64_t pad) {
     const int64_t room = in + 2 * pad - size;
     return room < 0 ? 0 : room / stride + 1;
@@ -178,7 +178,7 @@ static iter_status plan_embedding(planner *p) {
     const iter_embedding_options *o = &p->layer->options.embedding;
     if (!p->layer->in.ids) return fail_wants(p, "token ids, i32 or i64 [T]");
     p->layer->out = (engine_shape){.n_dims = 2, .dims = {p->layer->in.dims[0], o->units}};
-    /* Fans as MXNet's Xavier takes them from the shape. */
+    /* Fan-in and fan-out as MXNet's Xavier takes them from the shape. */
     return add_weight(p, "weight", "", 2, (int64_t[]){o->rows, o->units}, o->init, o->init_range,
                       (double)o->units, (double)o->rows);
 }
@@ -358,7 +358,7 @@ static iter_status check_size(const planner *p) {
     return iter__engine_fail(p->err, ITER_EINVAL, "%s: its output is too large", p->layer->name);
 }
 
-/* What the first layer that cares wants to read. */
+/* The input that the first layer with a fixed kind of input expects. */
 static engine_shape wanted_input(const engine_net *net) {
     for (int32_t i = 0; i < net->n_layers; i++) {
         switch (net->layers[i].kind) {

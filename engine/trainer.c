@@ -1,9 +1,9 @@
 /*
- * trainer.c - trainers are made, asked and changed here; batches run in trainer_run.c.
+ * trainer.c - creates, reads and changes trainers; trainer_run.c runs batches.
  *
- * Everything a step needs is allocated in iter_trainer_create(): the net, the backend with its
- * memory, and the few buffers of our own. Weights begin as a function of (seed, name), whatever the
- * backend.
+ * iter_trainer_create() allocates everything that a step needs: the net, the backend with its
+ * memory, and a few buffers of our own. The initial weights are a function of (seed, name),
+ * whatever the backend.
  */
 #include "engine/trainer.h"
 
@@ -19,7 +19,7 @@
 
 #define TEXT_MAX 128
 
-/* A text that is filled line by line; the rest is cut. */
+/* A text that is written line by line; what does not fit is cut. */
 typedef struct text_block {
     char *at;
     size_t left;
@@ -31,7 +31,8 @@ static iter_status no_memory(iter_error *err) {
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
-/* Copies what the caller knows of the options; unknown bytes must be zero. */
+/* Copies the part of the options that the caller's version has. Bytes unknown to us must be
+ * zero. */
 static iter_status copy_options(const iter_trainer_options *from, iter_trainer_options *out,
                                 iter_error *err) {
     *out = (iter_trainer_options)ITER_TRAINER_OPTIONS_INIT;
@@ -57,7 +58,7 @@ static uint32_t n_cores(void) {
     return n < 1 ? 1 : (uint32_t)n;
 }
 
-/* One thread a core, less those that make batches. */
+/* One thread per core, minus the loader's workers. */
 static uint32_t default_threads(iter_loader *loader) {
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
     if (iter_loader_stats_read(loader, &stats, NULL) < 0 || stats.n_workers < 0)
@@ -146,7 +147,7 @@ static iter_status make_backend(iter_trainer *trainer, const iter_trainer_option
     return ITER_OK;
 }
 
-/* Weights by seed and name, given to the backend in its own kind of number. */
+/* Initialises weights by seed and name, and passes them to the backend in its own element type. */
 static iter_status make_weights(iter_trainer *trainer, iter_error *err) {
     const engine_net *net = &trainer->net;
     int64_t most = 1;
@@ -234,7 +235,8 @@ static iter_status write_plan_text(iter_trainer *trainer, iter_error *err) {
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
-/* What iter_trainer_get() and iter_trainer_set() ask for is there, and of this size. */
+/* Checks what iter_trainer_get() and iter_trainer_set() ask for: it must exist and have this
+ * size. */
 static iter_status check_value(const iter_trainer *trainer, int32_t param, iter_value value,
                                bool for_set, size_t bytes, iter_error *err) {
     const engine_net *net = &trainer->net;
