@@ -1,7 +1,8 @@
 /*
- * train_common_flags.c - the command line of the training programs: a row an option, which parser and
- * --help both read. Values follow as --name VALUE or --name=VALUE. What is not wholly understood ends
- * the program: a run that guesses trains something else than was asked for.
+ * train_common_flags.c - the command line of the training programs: one row per option, used by
+ * both the parser and --help. Values are given as --name VALUE or --name=VALUE. If an argument is
+ * not fully understood the program ends: a run that guesses would train something else than was
+ * asked for.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,8 +18,8 @@ typedef struct flag_row {
     const char *name;
     flag_kind kind;
     size_t offset;
-    const char *value; /* of CHOICE the words, else what the help calls the value */
-    uint64_t min, max; /* COUNT */
+    const char *value; /* of a CHOICE the allowed words; else the name of the value in the help */
+    uint64_t min, max; /* for COUNT */
     const char *help;
 } flag_row;
 
@@ -60,7 +61,7 @@ static const flag_row rows[] = {
 
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
-/* The place of a word in "a|b|c", or -1. */
+/* Index of a word in "a|b|c", or -1. */
 static int32_t find_word(const char *words, const char *text) {
     char word[32];
     for (int32_t i = 0; *train_word(words, i, word) != '\0'; i++)
@@ -97,7 +98,7 @@ static const char *words_of(const flag_row *row, const train_program *program, c
     return out;
 }
 
-/* What a value has to be, for messages. */
+/* What a row's value must be, for messages. */
 static const char *wants_of(const flag_row *row, const train_program *program, char out[64]) {
     if (row->kind == WORKERS)
         snprintf(out, 64, "auto or a number from 0 to %" PRIu64, row->max);

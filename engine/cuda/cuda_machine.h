@@ -85,7 +85,7 @@ typedef struct cuda_machine {
     iter_error lost_error;
 } cuda_machine;
 
-/* `device` as in iter_loader_options.device. The context is not current on return; after an error
+/* `device` as in iter_loader_memory.device. The context is not current on return; after an error
  * everything is closed. Errors: EUNSUPPORTED (no driver or one that is too old, no such device;
  * cuDNN or cuBLAS missing or of another major version: names the file and what to install),
  * EDEVICE, ENOMEM. */
