@@ -56,11 +56,11 @@ iter_status iter__backend_find(const char *name, const engine_backend_ops **out,
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         if (strcmp(known[i].name, name) == 0)
             return iter__engine_fail(err, ITER_EUNSUPPORTED,
-                                     "backend: '%s' needs %s, which this build has not; there are "
+                                     "backend: '%s' needs %s, which this build lacks; there are "
                                      "%s",
                                      name, known[i].needs, list);
-    return iter__engine_fail(err, ITER_EINVAL, "backend: none is called '%.40s'; there are %s",
-                             name, list);
+    return iter__engine_fail(err, ITER_EINVAL,
+                             "backend: no backend is called '%.40s'; there are %s", name, list);
 }
 
 const char *const *iter_engine_backends(void) {

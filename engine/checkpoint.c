@@ -143,7 +143,7 @@ static iter_status get_text(const engine_tensor_file *file, const char *path, co
     *out = iter__safetensors_text(file, key);
     if (*out != NULL) return ITER_OK;
     return iter__engine_fail(err, ITER_EFORMAT,
-                             "%.300s: is no checkpoint of a trainer: its metadata has no '%s'",
+                             "%.300s: is not a checkpoint of a trainer: its metadata has no '%s'",
                              path, key);
 }
 
@@ -156,8 +156,8 @@ static iter_status get_number(const engine_tensor_file *file, const char *path, 
     errno = 0;
     *out = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0)
-        return iter__engine_fail(err, ITER_EFORMAT, "%.300s: '%s' is no number: '%.40s'", path, key,
-                                 text);
+        return iter__engine_fail(err, ITER_EFORMAT, "%.300s: '%s' is not a number: '%.40s'", path,
+                                 key, text);
     return ITER_OK;
 }
 

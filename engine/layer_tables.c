@@ -126,7 +126,7 @@ const iter_ops *const iter__layer_tables[ENGINE_N_KINDS] = {
 };
 
 static iter_status missing(engine_kind kind, const char *option, iter_error *err) {
-    return iter__engine_fail(err, ITER_EINVAL, "%s: %s has to be given", tables[kind].name, option);
+    return iter__engine_fail(err, ITER_EINVAL, "%s: %s is required", tables[kind].name, option);
 }
 
 static iter_status check_init(engine_kind kind, int32_t init, double range, iter_error *err) {

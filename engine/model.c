@@ -102,7 +102,7 @@ static iter_status add_parsed(void *user, const iter_ops *ops, const void *optio
 /* ---- public functions ------------------------------------------------------------------------ */
 
 iter_status iter_model_create(iter_model **out, iter_error *err) {
-    if (!out) return iter__engine_fail(err, ITER_EINVAL, "model: no place for the result");
+    if (!out) return iter__engine_fail(err, ITER_EINVAL, "model: out is NULL");
     *out = NULL;
     iter_model *model = iter__engine_alloc(1, sizeof(*model));
     if (!model) return no_memory(err);
@@ -136,7 +136,8 @@ iter_status iter_model_parse(const char *text, iter_model **out, iter_error *err
 
 iter_status iter_model_add(iter_model *model, const char *layer, const void *options,
                            size_t options_size, iter_error *err) {
-    if (!model || !layer) return iter__engine_fail(err, ITER_EINVAL, "model: no model or no layer");
+    if (!model || !layer)
+        return iter__engine_fail(err, ITER_EINVAL, "model: model or layer is NULL");
     if (atomic_load_explicit(&model->frozen, memory_order_relaxed))
         return iter__engine_fail(err, ITER_ESTATE,
                                  "model: a trainer uses it, so nothing can be added");

@@ -41,9 +41,8 @@ static const char *shape_text(const planner *p, char out[SHAPE_TEXT]) {
 
 static iter_status fail_wants(const planner *p, const char *wants) {
     char text[SHAPE_TEXT];
-    return iter__engine_fail(p->err, ITER_EINVAL, "%s: wants %s, what comes is %s%s",
-                             p->layer->name, wants, shape_text(p, text),
-                             p->layer->in.ids ? " of token ids" : "");
+    return iter__engine_fail(p->err, ITER_EINVAL, "%s: expects %s, got %s%s", p->layer->name, wants,
+                             shape_text(p, text), p->layer->in.ids ? " of token ids" : "");
 }
 
 static iter_status want_image(const planner *p) {
@@ -60,10 +59,10 @@ static iter_status want_numbers(const planner *p) {
 
 static iter_status want_features(const planner *p) {
     if (p->layer->in.n_dims == 1 && !p->layer->in.ids) return ITER_OK;
-    return fail_wants(p, p->layer->in.n_dims == 3 ? "features [F] (flatten comes before)"
+    return fail_wants(p, p->layer->in.n_dims == 3 ? "features [F] (put flatten before it)"
                          : p->layer->in.ids ? "features [F] (the chain's to:f32 makes ids numbers)"
-                                            : "features [F] (last-step or mean-steps or "
-                                              "flatten comes before)");
+                                            : "features [F] (put last-step, mean-steps or "
+                                              "flatten before it)");
 }
 
 /* ---- Parameters ------------------------------------------------------------------------------ */
@@ -127,7 +126,7 @@ static iter_status set_windows(planner *p, int64_t channels, int64_t size, int64
         char text[SHAPE_TEXT];
         return iter__engine_fail(p->err, ITER_EINVAL,
                                  "%s: a window of %" PRId64 " x %" PRId64 " with pad %" PRId64
-                                 " is larger than what comes, %s",
+                                 " is larger than its input, %s",
                                  p->layer->name, size, size, pad, shape_text(p, text));
     }
     p->layer->out = (engine_shape){.n_dims = 3, .dims = {channels, height, width}};
@@ -204,7 +203,7 @@ static iter_status plan_steps(planner *p) {
 
 static iter_status fail_label(const planner *p, const char *wants) {
     char text[SHAPE_TEXT];
-    return iter__engine_fail(p->err, ITER_EINVAL, "%s: wants %s, the label is %s", p->layer->name,
+    return iter__engine_fail(p->err, ITER_EINVAL, "%s: expects %s as label, got %s", p->layer->name,
                              wants, iter_desc_text(&p->net->label, text, sizeof(text)));
 }
 
@@ -324,8 +323,8 @@ static iter_status plan_input(engine_net *net, iter_error *err) {
     *in = (engine_shape){.ids = is_ids(dtype)};
     if (!in->ids && dtype != ITER_F32 && dtype != ITER_F64 && dtype != ITER_U8)
         return iter__engine_fail(err, ITER_EINVAL,
-                                 "data: wants f32, f64, u8, or i32 or i64 for token ids; what "
-                                 "comes is %s (the chain's to:f32 converts)",
+                                 "data: expects f32, f64, u8, or i32 or i64 for token ids; "
+                                 "got %s (the chain's to:f32 converts)",
                                  iter_desc_text(data, text, sizeof(text)));
     if (strcmp(data->layout, "NCHW") == 0 && !in->ids)
         *in = (engine_shape){.n_dims = 3, .dims = {d[1], d[2], d[3]}};
@@ -421,8 +420,8 @@ iter_status iter__net_plan(const iter_model *model, const iter_desc *data, const
     const engine_layer *last = &out->layers[out->n_layers - 1];
     if (!iter__kind_is_loss(last->kind))
         return iter__engine_fail(err, ITER_EINVAL,
-                                 "model: it ends with %s, which is no loss: "
-                                 "softmax-cross-entropy, mse or l2 comes last",
+                                 "model: it ends with %s, which is not a loss: "
+                                 "the last layer must be softmax-cross-entropy, mse or l2",
                                  last->name);
     ENGINE_TRY(check_fixed(data, "data", err));
     ENGINE_TRY(check_fixed(label, "label", err));

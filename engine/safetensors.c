@@ -90,7 +90,7 @@ static iter_status read_numbers(const engine_tensor_file *file, const char *name
     size_t size = json_array_size(list);
     if (!json_is_array(list) || (n >= 0 && size != (size_t)n))
         return iter__engine_fail(err, ITER_EFORMAT,
-                                 "%.200s: tensor '%.80s': %s is no list of numbers", file->path,
+                                 "%.200s: tensor '%.80s': %s is not a list of numbers", file->path,
                                  name, key);
     if (size > (size_t)most)
         return iter__engine_fail(err, ITER_EFORMAT,
@@ -99,10 +99,9 @@ static iter_status read_numbers(const engine_tensor_file *file, const char *name
     for (size_t i = 0; i < size; i++) {
         json_t *number = json_array_get(list, i);
         if (!json_is_integer(number) || json_integer_value(number) < 0)
-            return iter__engine_fail(
-                err, ITER_EFORMAT,
-                "%.200s: tensor '%.80s': %s holds what is no whole number from 0 on", file->path,
-                name, key);
+            return iter__engine_fail(err, ITER_EFORMAT,
+                                     "%.200s: tensor '%.80s': %s must hold only integers from 0 on",
+                                     file->path, name, key);
         out[i] = json_integer_value(number);
     }
     *out_n = (int32_t)size;
@@ -116,7 +115,8 @@ static iter_status read_entry(const engine_tensor_file *file, const char *name, 
     out->name = name;
     if (!json_is_object(entry) || json_object_size(entry) != 3)
         return iter__engine_fail(
-            err, ITER_EFORMAT, "%.200s: tensor '%.80s' has not just dtype, shape and data_offsets",
+            err, ITER_EFORMAT,
+            "%.200s: tensor '%.80s' must have dtype, shape and data_offsets, and nothing else",
             file->path, name);
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
     out->dtype = dtype != NULL ? dtype_parse(dtype) : ITER_DTYPE_NONE;
@@ -162,7 +162,7 @@ static iter_status check_places(const engine_tensor_file *file, iter_error *err)
             return iter__engine_fail(
                 err, ITER_EFORMAT, "%.200s: tensor '%.80s' %s", file->path, tensor->name,
                 tensor->begin < at ? "overlaps the one before it"
-                                   : "stands behind bytes that belong to no tensor");
+                                   : "comes after bytes that belong to no tensor");
         at += tensor->bytes;
     }
     if (at != file->data_bytes)
@@ -178,11 +178,11 @@ static iter_status read_metadata(engine_tensor_file *file, iter_error *err) {
     file->metadata = json_object_get(file->header, METADATA);
     if (file->metadata == NULL) return ITER_OK;
     if (!json_is_object(file->metadata))
-        return iter__engine_fail(err, ITER_EFORMAT, "%.200s: its metadata is no object",
+        return iter__engine_fail(err, ITER_EFORMAT, "%.200s: its metadata is not an object",
                                  file->path);
     json_object_foreach(file->metadata, key, value) {
         if (!json_is_string(value))
-            return iter__engine_fail(err, ITER_EFORMAT, "%.200s: metadata '%.80s' is no text",
+            return iter__engine_fail(err, ITER_EFORMAT, "%.200s: metadata '%.80s' is not text",
                                      file->path, key);
     }
     return ITER_OK;
@@ -243,7 +243,7 @@ static iter_status parse_header(engine_tensor_file *file, const char *text, uint
     json_error_t where;
     if (bytes == 0 || text[0] != '{')
         return iter__engine_fail(err, ITER_EFORMAT,
-                                 "%.300s: is no safetensors file: no JSON object at "
+                                 "%.300s: is not a safetensors file: no JSON object at "
                                  "byte 8",
                                  file->path);
     file->header = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
@@ -264,7 +264,7 @@ static iter_status read_header(engine_tensor_file *file, iter_error *err) {
         bytes = bytes << 8 | prefix[i];
     if (bytes > ENGINE_HEADER_MAX)
         return iter__engine_fail(err, ITER_EFORMAT,
-                                 "%.300s: is no safetensors file: a header of %" PRIu64
+                                 "%.300s: is not a safetensors file: a header of %" PRIu64
                                  " bytes, at most %" PRIu64 " are legal",
                                  file->path, bytes, ENGINE_HEADER_MAX);
     if (bytes > file_bytes - PREFIX_BYTES)
@@ -459,8 +459,7 @@ static iter_status open_part(const char *part, int *out, iter_error *err) {
         if (fd < 0) return fail_os(err, part, "cannot be made", errno);
         if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
             close(fd);
-            return iter__engine_fail(err, ITER_EIO, "%.300s: another writer is at it just now",
-                                     part);
+            return iter__engine_fail(err, ITER_EIO, "%.300s: another process is writing it", part);
         }
         bool same = fstat(fd, &ours) == 0 && stat(part, &named) == 0 &&
                     ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
@@ -472,7 +471,7 @@ static iter_status open_part(const char *part, int *out, iter_error *err) {
         close(fd);
         if (same) return fail_os(err, part, "cannot be emptied", os_error);
     }
-    return iter__engine_fail(err, ITER_EIO, "%.300s: is another file whenever it is opened", part);
+    return iter__engine_fail(err, ITER_EIO, "%.300s: was replaced each time it was opened", part);
 }
 
 /* A rename is on the disk only when its folder is synced. File systems that cannot sync a folder

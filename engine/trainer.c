@@ -113,8 +113,8 @@ static iter_status check_device_options(const iter_trainer_options *opt,
     if (opt->precision < 0 || opt->precision > ITER_PRECISION_F16 || opt->algorithms < 0 ||
         opt->algorithms > ITER_ALGORITHMS_FAST || opt->device < 0)
         return iter__engine_fail(err, ITER_EINVAL,
-                                 "there is no precision %d, algorithms %d or device %d",
-                                 opt->precision, opt->algorithms, opt->device);
+                                 "unknown precision %d, algorithms %d or device %d", opt->precision,
+                                 opt->algorithms, opt->device);
     if (opt->algorithms_file && opt->algorithms == ITER_ALGORITHMS_DETERMINISTIC)
         return iter__engine_fail(
             err, ITER_EINVAL, "algorithms_file is for algorithms that are measured: tuned, fast");
@@ -243,7 +243,7 @@ static iter_status check_value(const iter_trainer *trainer, int32_t param, iter_
     const bool of_input = value == ITER_VALUE_INPUT_GRADIENT && !for_set;
     if (!of_input && (param < 0 || param >= net->n_params))
         return iter__engine_fail(err, ITER_EINVAL,
-                                 "trainer: there is no parameter %d, there are %d", (int)param,
+                                 "trainer: there is no parameter %d, the net has %d", (int)param,
                                  (int)net->n_params);
     const int32_t n_moments = iter__optimizer_n_moments(&trainer->optimizer);
     if ((value == ITER_VALUE_MOMENT && n_moments < 1) ||
@@ -253,7 +253,7 @@ static iter_status check_value(const iter_trainer *trainer, int32_t param, iter_
     const bool gradient = value == ITER_VALUE_GRADIENT || value == ITER_VALUE_INPUT_GRADIENT;
     if ((int)value < 0 || value > ITER_VALUE_INPUT_GRADIENT || (for_set && gradient))
         return iter__engine_fail(err, ITER_EINVAL, "trainer: value %d cannot be %s", (int)value,
-                                 for_set ? "set" : "asked for");
+                                 for_set ? "set" : "read");
     if (of_input && !trainer->keep_input_gradient)
         return iter__engine_fail(err, ITER_EINVAL,
                                  "trainer: keep_input_gradient was not asked for");
@@ -264,7 +264,7 @@ static iter_status check_value(const iter_trainer *trainer, int32_t param, iter_
     const size_t wanted = (size_t)n * iter_dtype_bytes(trainer->ops->real);
     if (bytes == wanted) return ITER_OK;
     return iter__engine_fail(
-        err, ITER_EINVAL, "trainer: %s has %zu bytes, not %zu",
+        err, ITER_EINVAL, "trainer: %s: expected %zu bytes, got %zu",
         of_input ? "the gradient of the input" : net->params[param].public.name, wanted, bytes);
 }
 
@@ -273,10 +273,10 @@ static iter_status check_value(const iter_trainer *trainer, int32_t param, iter_
 iter_status iter_trainer_create(iter_model *model, iter_loader *loader,
                                 const iter_trainer_options *options, iter_trainer **out,
                                 iter_error *err) {
-    if (!out) return iter__engine_fail(err, ITER_EINVAL, "trainer: no place for the result");
+    if (!out) return iter__engine_fail(err, ITER_EINVAL, "trainer: out is NULL");
     *out = NULL;
     if (!model || !loader)
-        return iter__engine_fail(err, ITER_EINVAL, "trainer: no model or loader");
+        return iter__engine_fail(err, ITER_EINVAL, "trainer: model or loader is NULL");
     iter_trainer_options opt;
     ENGINE_TRY(copy_options(options, &opt, err));
     if (opt.threads > ENGINE_MAX_THREADS)
@@ -342,7 +342,7 @@ const iter_param *iter_trainer_param(const iter_trainer *trainer, int32_t i) {
 
 iter_status iter_trainer_get(iter_trainer *trainer, int32_t param, iter_value value, void *out,
                              size_t bytes, iter_error *err) {
-    if (!trainer || !out) return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no place");
+    if (!trainer || !out) return iter__engine_fail(err, ITER_EINVAL, "trainer or out is NULL");
     ENGINE_TRY(check_value(trainer, param, value, false, bytes, err));
     ENGINE_TRY(iter__trainer_settle(trainer, err));
     return trainer->ops->get(trainer->state, param, value, out, err);
@@ -350,8 +350,7 @@ iter_status iter_trainer_get(iter_trainer *trainer, int32_t param, iter_value va
 
 iter_status iter_trainer_set(iter_trainer *trainer, int32_t param, iter_value value,
                              const void *from, size_t bytes, iter_error *err) {
-    if (!trainer || !from)
-        return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no values");
+    if (!trainer || !from) return iter__engine_fail(err, ITER_EINVAL, "trainer or from is NULL");
     ENGINE_TRY(check_value(trainer, param, value, true, bytes, err));
     ENGINE_TRY(iter__trainer_settle(trainer, err));
     return trainer->ops->set(trainer->state, param, value, from, err);

@@ -71,7 +71,7 @@ static iter_status check_shape(const iter_desc *got, const iter_desc *planned, c
         same = i == rows ? got->dims[i] <= planned->dims[i] : got->dims[i] == planned->dims[i];
     if (same) return ITER_OK;
     char a[TEXT_MAX], b[TEXT_MAX];
-    return iter__engine_fail(err, ITER_EINVAL, "%s: the batch has %s, planned is %s", what,
+    return iter__engine_fail(err, ITER_EINVAL, "%s: the batch has %s, expected %s", what,
                              iter_desc_text(got, a, sizeof(a)),
                              iter_desc_text(planned, b, sizeof(b)));
 }
@@ -438,8 +438,7 @@ static iter_status run_one(iter_trainer *trainer, const iter_batch *batch, bool 
     iter_result sum = {0}, outer;
     const double begin = seconds_now();
     if (out) *out = sum;
-    if (!trainer || !batch)
-        return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no batch");
+    if (!trainer || !batch) return iter__engine_fail(err, ITER_EINVAL, "trainer or batch is NULL");
     ENGINE_TRY(begin_runs(trainer, &outer, err));
     iter_status status = run_batch(trainer, batch, training, true, &sum, err);
     if (status < 0) status = settle_last(trainer, status, &sum, err);
@@ -468,7 +467,7 @@ static iter_status run_all(iter_trainer *trainer, iter_loader *loader, bool trai
     const double begin = seconds_now();
     if (out) *out = sum;
     if (!trainer || !loader)
-        return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no loader");
+        return iter__engine_fail(err, ITER_EINVAL, "trainer or loader is NULL");
     iter_status status = begin_runs(trainer, &outer, err);
     if (status < 0) return status;
     trainer->runs++;
@@ -531,10 +530,10 @@ iter_status iter_trainer_step(iter_trainer *trainer, const iter_batch *batch, it
 
 iter_status iter_trainer_collect(iter_trainer *trainer, iter_result *out, iter_error *err) {
     if (out) *out = (iter_result){0};
-    if (!trainer) return iter__engine_fail(err, ITER_EINVAL, "trainer: none");
+    if (!trainer) return iter__engine_fail(err, ITER_EINVAL, "trainer is NULL");
     if (trainer->runs > 0)
-        return iter__engine_fail(
-            err, ITER_ESTATE, "collect: called from an epoch's progress, whose steps are its own");
+        return iter__engine_fail(err, ITER_ESTATE,
+                                 "collect: must not be called from an epoch's progress");
     const double begin = seconds_now();
     const iter_status status = iter__trainer_settle(trainer, err);
     const iter_result sum = trainer->settled;
@@ -555,14 +554,14 @@ iter_status iter_trainer_predict(iter_trainer *trainer, const iter_batch *batch,
     checked_batch c;
     engine_outcome outcome; /* for labels that are all 0; finite if the outputs are */
     if (!trainer || !batch || !out)
-        return iter__engine_fail(err, ITER_EINVAL, "trainer: none, no batch, or no place");
+        return iter__engine_fail(err, ITER_EINVAL, "trainer, batch or out is NULL");
     ENGINE_TRY(iter__trainer_settle(trainer, err));
     iter_status status = check_data(trainer, batch, &c, err);
     if (status < 0) return iter__engine_fail_in(err, status, "predict");
     const int64_t n_rows = c.batch.n_rows, n = n_rows * trainer->net.n_outputs;
     if ((uint64_t)n > capacity)
         return iter__engine_fail(err, ITER_EINVAL,
-                                 "predict: %" PRId64 " numbers come out, there is room for %zu", n,
+                                 "predict: %" PRId64 " floats come out, but capacity is %zu", n,
                                  capacity);
     if (n_rows == 0) return ITER_OK;
     c.label = iter_tensor_dense(&trainer->net.label, trainer->blank_label);

@@ -123,8 +123,8 @@ static iter_status open_outputs(run *r, iter_error *err) {
     char inside[TRAIN_PATH_MAX + 2];
     snprintf(inside, sizeof(inside), "%s/.", folder);
     if ((mkdir(folder, 0755) < 0 && errno != EEXIST) || access(inside, W_OK | X_OK) < 0)
-        return train_fail(err, ITER_EIO, "%.300s: no folder for checkpoints: %s", folder,
-                          strerror(errno));
+        return train_fail(err, ITER_EIO, "%.300s: cannot be used as the folder for checkpoints: %s",
+                          folder, strerror(errno));
     return ITER_OK;
 }
 
@@ -132,7 +132,8 @@ static iter_status open_outputs(run *r, iter_error *err) {
 static iter_status resume(run *r, iter_error *err) {
     if (!r->options.resume) return ITER_OK;
     if (access(r->checkpoint, F_OK) < 0 && errno == ENOENT) {
-        fprintf(r->out, "%s: not there yet, so this run begins at the beginning\n", r->checkpoint);
+        fprintf(r->out, "%s: does not exist yet, so the run starts from the beginning\n",
+                r->checkpoint);
         return ITER_OK;
     }
     iter_status s = iter_trainer_load(r->trainer, r->train, r->checkpoint, err);

@@ -78,10 +78,11 @@ static iter_status generate(const train_program *program, char out[TRAIN_PATH_MA
              parent != NULL && parent[0] != '\0' ? parent : "/tmp");
     if (mkdtemp(out) == NULL) {
         out[0] = '\0';
-        return train_fail(err, ITER_EIO, "no folder for a generated set: %s", strerror(errno));
+        return train_fail(err, ITER_EIO, "cannot make a folder for a generated set: %s",
+                          strerror(errno));
     }
     if (program->generate(out)) return ITER_OK;
-    return train_fail(err, ITER_EIO, "%.300s: no generated set: %s", out, strerror(errno));
+    return train_fail(err, ITER_EIO, "%.300s: cannot generate a set: %s", out, strerror(errno));
 }
 
 /* Finds the first of $ITER_DATA/name and ./data/name that exists; "" = neither does.
@@ -152,7 +153,8 @@ static iter_status make_arrays(const iter_loader *loader, uint64_t n_rows, array
         const iter_batch_field *field = iter_loader_field(loader, i);
         iter_array *array = &out->list[i];
         if (field->desc.n_dims > 1 && field->desc.dims[1] == ITER_VARIABLE)
-            return train_fail(err, ITER_EINVAL, "rows of '%s' differ in length: no array",
+            return train_fail(err, ITER_EINVAL,
+                              "rows of '%s' differ in length, so they cannot be an array",
                               field->name);
         snprintf(out->names[i], ITER_NAME_MAX, "%s", field->name);
         *array = (iter_array){.name = out->names[i], .role = field->role, .desc = field->desc};
@@ -228,10 +230,10 @@ iter_status train_open_loader(const train_options *options, const char *spec, it
     if (s < 0) return s;
     const uint64_t n = iter_dataset_describe(dataset)->n_samples;
     if (n == ITER_UNKNOWN)
-        s = train_fail(err, ITER_EINVAL, "%.300s: is a stream, a set of known length is wanted",
+        s = train_fail(err, ITER_EINVAL, "%.300s: is a stream; expected a set of known length",
                        spec);
     else if (training && n < options->batch)
-        s = train_fail(err, ITER_EINVAL, "%.300s: has %llu samples, a batch wants %llu", spec,
+        s = train_fail(err, ITER_EINVAL, "%.300s: has %llu samples, a batch needs %llu", spec,
                        (unsigned long long)n, (unsigned long long)options->batch);
     else if (options->loader == 1)
         s = open_arrays(dataset, chain, &opt, out, err);

@@ -31,29 +31,28 @@ static const flag_row rows[] = {
      "Without it: the real set in $ITER_DATA or ./data, else a generated one"},
     {"loader", CHOICE, AT(loader), "dataloader|ndarray", 0, 0,
      "samples read as they are needed, or all of them held as arrays"},
-    {"model", MODEL, AT(model), NULL, 0, 0, "which network"},
-    {"epochs", COUNT, AT(epochs), "N", 1, 100000, "how often through the set"},
-    {"batch", COUNT, AT(batch), "N", 1, 1 << 20, "samples a step (64)"},
+    {"model", MODEL, AT(model), NULL, 0, 0, "the network"},
+    {"epochs", COUNT, AT(epochs), "N", 1, 100000, "number of epochs"},
+    {"batch", COUNT, AT(batch), "N", 1, 1 << 20, "samples per step (64)"},
     {"workers", WORKERS, AT(workers), "N|auto", 0, ITER_STATS_WORKERS,
-     "threads that make batches (0: made between steps)"},
-    {"threads", COUNT, AT(threads), "N", 1, 1024, "threads that train (cores less workers)"},
-    {"seed", COUNT, AT(seed), "N", 0, UINT64_MAX, "of weights, dropout and order (0)"},
+     "threads that make batches (0: the training thread makes them between steps)"},
+    {"threads", COUNT, AT(threads), "N", 1, 1024, "threads that train (cores minus workers)"},
+    {"seed", COUNT, AT(seed), "N", 0, UINT64_MAX, "seed of weights, dropout and order (0)"},
     {"backend", TEXT, AT(backend), "NAME", 0, 0,
-     "what computes: cpu, cuda, reference, reference-f64 (cuda with --device cuda, else cpu)"},
+     "backend: cpu, cuda, reference, reference-f64 (cuda with --device cuda, else cpu)"},
     {"device", DEVICE, AT(device), "cpu|cuda|cuda:N", 0, 64, "where batches go (cpu)"},
-    {"precision", CHOICE, AT(precision), "f32|tf32|f16", 0, 0,
-     "with --device cuda: numbers it computes with"},
+    {"precision", CHOICE, AT(precision), "f32|tf32|f16", 0, 0, "with --device cuda: arithmetic"},
     {"algorithms", CHOICE, AT(algorithms), "deterministic|tuned|fast", 0, 0,
-     "with --device cuda: the same bits in every run, the fastest of these, or of all"},
+     "with --device cuda: repeatable bit for bit, the fastest of these, or the fastest of all"},
     {"resident", CHOICE, AT(resident), "no|auto|yes", 0, 0,
-     "with --device cuda: the whole set is kept on the GPU"},
+     "with --device cuda: keep the whole set on the GPU"},
     {"finish", CHOICE, AT(finish), "auto|host|device", 0, 0,
-     "with --device cuda: where images become numbers (auto: as the plan weighs)"},
+     "with --device cuda: where images become numbers (auto: the plan decides)"},
     {"layout", LAYOUT, AT(layout), NULL, 0, 0,
-     "order of the batches' dimensions (what the model wants)"},
+     "order of the batches' dimensions (the model's own)"},
     {"checkpoint", TEXT, AT(checkpoint), "DIR", 0, 0,
      "save there after every epoch and at the end"},
-    {"resume", FLAG, AT(resume), NULL, 0, 0, "go on from --checkpoint's file, if it is there"},
+    {"resume", FLAG, AT(resume), NULL, 0, 0, "continue from --checkpoint's file if it exists"},
     {"limit-steps", COUNT, AT(limit_steps), "N", 1, UINT64_MAX, "stop after so many steps"},
     {"json", TEXT, AT(json), "FILE|-", 0, 0, "write the results; -: to stdout, the rest to stderr"},
     {"help", FLAG, AT(help), NULL, 0, 0, "this text"},
@@ -105,7 +104,7 @@ static const char *wants_of(const flag_row *row, const train_program *program, c
     else if (row->kind != COUNT)
         return words_of(row, program, out);
     else if (row->max == UINT64_MAX)
-        snprintf(out, 64, "a whole number from %" PRIu64 " on", row->min);
+        snprintf(out, 64, "an integer from %" PRIu64 " on", row->min);
     else
         snprintf(out, 64, "a number from %" PRIu64 " to %" PRIu64, row->min, row->max);
     return out;
@@ -174,19 +173,21 @@ iter_status train_flags(int argc, char **argv, const train_program *program, tra
         if (row->kind == FLAG && value != NULL)
             return train_fail(err, ITER_EINVAL, "--%s takes no value", row->name);
         if (row->kind != FLAG && value == NULL) {
-            if (++i == argc) return train_fail(err, ITER_EINVAL, "--%s wants %s", row->name, wants);
+            if (++i == argc)
+                return train_fail(err, ITER_EINVAL, "--%s: expected %s", row->name, wants);
             value = argv[i];
         }
         if (!store(row, program, value, out))
-            return train_fail(err, ITER_EINVAL, "--%s wants %s, not '%s'", row->name, wants, value);
+            return train_fail(err, ITER_EINVAL, "--%s: expected %s, got '%s'", row->name, wants,
+                              value);
     }
     if (out->device == 0 &&
         (out->precision != 0 || out->algorithms != 0 || out->resident != 0 || out->finish != 0))
         return train_fail(err, ITER_EINVAL,
-                          "--precision, --algorithms, --resident and --finish want --device cuda");
+                          "--precision, --algorithms, --resident and --finish need --device cuda");
     if (out->device != 0 && out->backend == NULL) out->backend = "cuda";
     if (out->resume && out->checkpoint == NULL)
-        return train_fail(err, ITER_EINVAL, "--resume wants --checkpoint beside it");
+        return train_fail(err, ITER_EINVAL, "--resume needs --checkpoint");
     return ITER_OK;
 }
 
@@ -200,8 +201,8 @@ void train_help(const train_program *program, FILE *out) {
         if (rows[i].offset == AT(epochs)) fprintf(out, " (%u)", program->epochs);
         fputc('\n', out);
     }
-    fputs("\nCtrl-C finishes the step, saves and prints the table; a second one, a second later, "
-          "ends it at once.\n"
+    fputs("\nCtrl-C finishes the step, saves and prints the table; another one, at least a second "
+          "later, ends the program at once.\n"
           "exit status: 0 done, 1 failed, 2 usage, 130 interrupted\n",
           out);
 }

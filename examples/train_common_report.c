@@ -63,7 +63,7 @@ void train_epoch_line(FILE *out, const train_options *options, const train_row *
             isatty(fileno(out)) != 0 ? "\r\033[K" : "", row->epoch, options->epochs, row->loss,
             row->train_accuracy);
     if (isnan(row->test_accuracy))
-        fputs("not taken", out);
+        fputs("not measured", out);
     else
         fprintf(out, "%.4f", row->test_accuracy);
     fprintf(out, ", %.1f s, %.1f %% of them waiting\n", row->seconds, 100 * row->wait_share);
@@ -118,7 +118,7 @@ void train_table(FILE *out, const train_summary *sum, const train_row *rows, siz
             sum->options->loader == 1 ? "NDArrayIter" : "DataLoader", sum->loader.n_workers,
             sum->loader.n_workers == 1 ? "" : "s");
     put_device(out, sum);
-    fprintf(out, "cost of feeding: %.2f s of %.2f s, %.2f %%, went by waiting for batches\n",
+    fprintf(out, "cost of feeding: %.2f s of %.2f s, %.2f %%, were spent waiting for batches\n",
             sum->wait_seconds, sum->seconds, 100 * share(sum->wait_seconds, sum->seconds));
     fprintf(out, "utilisation: %.2f %% of the time there was a batch to train on\n",
             100 * utilisation(sum));

@@ -129,17 +129,16 @@ static iter_status open_dnn(cuda_machine *machine, iter_error *err) {
     dnn->library = dlopen(CUDNN_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!dnn->library) {
         const char *why = dlerror();
-        return iter__engine_fail(
-            err, ITER_EUNSUPPORTED,
-            "cuDNN is not there (%s): install cuDNN %d for this CUDA, and have "
-            "its folder in LD_LIBRARY_PATH",
-            why ? why : CUDNN_LIBRARY, CUDNN_MAJOR_WANTED);
+        return iter__engine_fail(err, ITER_EUNSUPPORTED,
+                                 "cannot open cuDNN (%s): install cuDNN %d for this CUDA, and have "
+                                 "its folder in LD_LIBRARY_PATH",
+                                 why ? why : CUDNN_LIBRARY, CUDNN_MAJOR_WANTED);
     }
     size_t (*version)(void);
     void *found = dlsym(dnn->library, "cudnnGetVersion"),
          *text = dlsym(dnn->library, "cudnnGetErrorString");
     if (!found || !text)
-        return iter__engine_fail(err, ITER_EUNSUPPORTED, "%s is no cuDNN", CUDNN_LIBRARY);
+        return iter__engine_fail(err, ITER_EUNSUPPORTED, "%s is not cuDNN", CUDNN_LIBRARY);
     memcpy(&version, &found, sizeof(version));
     memcpy(&dnn->text, &text, sizeof(dnn->text));
     dnn->version = version();
@@ -166,7 +165,7 @@ static iter_status open_blas(cuda_machine *machine, iter_error *err) {
     if (!blas->library) {
         const char *why = dlerror();
         return iter__engine_fail(err, ITER_EUNSUPPORTED,
-                                 "cuBLAS is not there, neither %s nor %s (%s): install the one of "
+                                 "cannot open cuBLAS, neither %s nor %s (%s): install the one of "
                                  "this CUDA, and have its folder in LD_LIBRARY_PATH",
                                  files[0], files[1], why ? why : "");
     }
