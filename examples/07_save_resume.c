@@ -1,5 +1,5 @@
 /* 07_save_resume.c - a run that stops in the middle of an epoch, and another one that continues
- * with the very next batch, augmented as in a run that was never stopped. */
+ * where it stopped: with the very next batch, augmented as in a run that was never stopped. */
 #include <inttypes.h>
 #include <iter/iter.h>
 #include <stdio.h>

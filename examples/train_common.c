@@ -3,8 +3,8 @@
  *
  * A checkpoint is one file in the folder of --checkpoint. It is replaced after every epoch, when a
  * run is interrupted, and at the end. It includes the position within the epoch, so a resumed run
- * continues with the very next batch. Only the losses and counts of the first part of that epoch
- * are not saved.
+ * continues where the last one stopped, with the very next batch. Only the losses and counts of the
+ * first part of that epoch are not saved.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -122,7 +122,7 @@ ITER_API ITER_NODISCARD iter_status iter_model_create(iter_model **out, iter_err
  * "mlp". iter_model_preset() returns their texts.
  *
  * Ownership  *out belongs to the caller.
- * Errors     EINVAL with layer and column, ENOMEM.
+ * Errors     EINVAL naming the layer and the column where parsing stopped, ENOMEM.
  */
 ITER_API ITER_NODISCARD iter_status iter_model_parse(const char *text, iter_model **out,
                                                      iter_error *err);
@@ -368,8 +368,8 @@ ITER_API ITER_NODISCARD iter_status iter_trainer_save(iter_trainer *trainer, ite
                                                       const char *path, iter_error *err);
 
 /**
- * Continues from a checkpoint. With the same machine, threads and options, training continues bit
- * for bit as if it had never stopped.
+ * Continues from a checkpoint. With the same machine, threads and options, training continues
+ * where it stopped, bit for bit as if it had never done so.
  *
  *   loader  its position is restored; NULL = leave it
  *
@@ -380,7 +380,7 @@ ITER_API ITER_NODISCARD iter_status iter_trainer_save(iter_trainer *trainer, ite
 ITER_API ITER_NODISCARD iter_status iter_trainer_load(iter_trainer *trainer, iter_loader *loader,
                                                       const char *path, iter_error *err);
 
-/* ---- What it is and did ---------------------------------------------------------------------- */
+/* ---- Description ----------------------------------------------------------------------------- */
 
 typedef struct iter_trainer_info {
     char backend[96];   /* "cpu: oneDNN 2.6.3, avx512" */

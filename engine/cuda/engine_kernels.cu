@@ -213,7 +213,7 @@ KERNEL(engine_map_back, engine_map_args) {
     }
 }
 
-/* ---- The largest of a window: the first of them, or what is no number ------------------------ */
+/* ---- Maxpool: the first of the largest, or NaN ----------------------------------------------- */
 
 typedef struct pool_place {
     int64_t image, c, y, x; /* image: n if channels come last, else n * channels + c */

@@ -244,7 +244,7 @@ __device__ __forceinline__ void quad_from_hwc(const iter__cuda_pack_args &call, 
     v[11] = value_of<3>(w[2], p.a[2], p.b[2]);
 }
 
-/* Puts a thread's twelve elements in its place in the warp's buffer; returns their size in
+/* Puts a thread's twelve elements where they belong in the warp's buffer; returns their size in
  * words. */
 __device__ __forceinline__ uint32_t put_stage(int dtype, uint32_t *stage, uint32_t lane,
                                               const float *v) {
@@ -269,7 +269,8 @@ __device__ __forceinline__ uint32_t put_stage(int dtype, uint32_t *stage, uint32
     return 6;
 }
 
-/* Stores a warp's quads, from quad `first` on, as contiguous elements of the row at `to`. */
+/* Stores a warp's quads, from quad `first` on, as contiguous elements where they belong in the row
+ * at `to`. */
 __device__ __forceinline__ void store_hwc(const iter__cuda_pack_args &call, char *to, uint32_t first,
                                           uint32_t lane, uint32_t *stage, const float *v) {
     const uint32_t words = put_stage(call.program.out_dtype, stage, lane, v);
@@ -336,7 +337,7 @@ extern "C" __global__ void __launch_bounds__(ITER_PACK_THREADS)
     pack3<true, false>(call);
 }
 
-/* ---- Whatever a program can say, element by element ------------------------------------------ */
+/* ---- Any program, element by element --------------------------------------------------------- */
 
 __device__ __forceinline__ float element_of(const iter__cuda_pack_args &call, const iter__pack_row *row,
                                             const uint8_t *in, int32_t y, int32_t x, int32_t c) {
