@@ -1,11 +1,12 @@
 /*
- * backend.h - the seam between what is trained and what computes it.
+ * backend.h - the interface between the trainer and what computes.
  *
  *     trainer (checks, counts, checkpoints)  ->  backend (memory, layouts, kernels)
  *
- * A backend gets a planned net once, allocates all it will ever need, and then runs batches. It sees
- * parameters in canonical dense form only in get() and set(); inside it keeps them as it likes.
- * Tables are const and listed by hand in builtin_backends.c.
+ * A backend receives a planned net once, allocates everything it will ever need, and then runs
+ * batches. Parameters have their canonical dense form only in get() and set(); internally the
+ * backend may store them in any form. The tables are const and listed by hand in
+ * builtin_backends.c.
  */
 #ifndef ENGINE_BACKEND_H
 #define ENGINE_BACKEND_H
@@ -20,61 +21,67 @@ typedef struct engine_backend_config {
     const engine_optimizer *optimizer; /* outlives the backend */
     uint32_t threads;                  /* 1 to ENGINE_MAX_THREADS */
     bool keep_input_gradient;
-    int32_t precision;           /* iter_precision; others than 0 where ops->on_device */
-    int32_t algorithms;          /* iter_algorithms; likewise */
-    int32_t device;              /* ITER_DEVICE(n); likewise */
-    const char *algorithms_file; /* for the call; NULL = none; likewise */
+    /* The next four are 0 or NULL unless ops->on_device. precision is an iter_precision. */
+    int32_t precision;
+    int32_t algorithms;          /* iter_algorithms */
+    int32_t device;              /* ITER_DEVICE(n) */
+    const char *algorithms_file; /* borrowed for the call; NULL = none */
 } engine_backend_config;
 
 typedef enum engine_run {
-    ENGINE_RUN_FORWARD,  /* as in evaluation: dropout is the identity */
-    ENGINE_RUN_GRADIENT, /* as in training, and gradients of all parameters; nothing is updated */
-    ENGINE_RUN_TRAIN     /* the same, then the update */
+    ENGINE_RUN_FORWARD,  /* for evaluation: dropout is the identity */
+    ENGINE_RUN_GRADIENT, /* for training, with gradients of all parameters; nothing is updated */
+    ENGINE_RUN_TRAIN     /* as ENGINE_RUN_GRADIENT, then the update */
 } engine_run;
 
-/* One batch, checked by the trainer: shapes and dtypes are the net's, class labels lie inside the
- * classes, ids inside the embedding (of what lies on a device, the backend finds out).
- * Borrowed for the call; with a source, tensors are those on the device. */
+/* One batch, already checked by the trainer: shapes and dtypes are those of the net, class labels
+ * are inside the classes, ids inside the embedding. If labels or ids are on a device, the backend
+ * checks them. Borrowed for the call. If there is a source, the tensors are those on the device. */
 typedef struct engine_batch {
-    const iter_tensor *data;  /* [n_rows, ...] or [T, n_rows]; f32, f64 or u8; ids i32 or i64.
-                               * dense unless strides say else */
-    const iter_tensor *label; /* [n_rows], i32, i64 or u8 (classes); [n_rows] or [n_rows, F] f32
-                               * or f64 (values). `data` NULL, only with a source: all zeros */
-    int64_t n_rows;           /* at most net->batch; fewer only at an epoch's end */
-    const uint8_t *counts;    /* [n_rows] 0 = this row has no part in loss and gradient */
-    int64_t n_counted;        /* rows that count; the loss is a mean over them. 0 = no update */
-    uint64_t step;            /* counted from 0 over the trainer's life; for dropout, Adam's bias */
-    double lr;                /* of this step, schedule applied */
-    iter_batch *source;       /* whose memory data and label are: waited for and released by stream,
-                               * where they lie on the device; NULL = host memory */
+    /* [n_rows, ...] or [T, n_rows]; f32, f64 or u8; ids are i32 or i64. Dense unless the strides
+     * say otherwise. */
+    const iter_tensor *data;
+    /* [n_rows], i32, i64 or u8 (classes); [n_rows] or [n_rows, F] f32 or f64 (values). If there is
+     * a source, `data` may be NULL: all labels are zero. */
+    const iter_tensor *label;
+    int64_t n_rows;        /* at most net->batch; fewer only at the end of an epoch */
+    const uint8_t *counts; /* [n_rows] 0 = loss and gradient ignore this row */
+    int64_t n_counted;     /* rows that count; the loss is a mean over them. 0 = no update */
+    /* counted from 0 over the trainer's life; for dropout and Adam's bias correction */
+    uint64_t step;
+    double lr; /* of this step, schedule applied */
+    /* The batch that owns data and label if they are on the device: the stream waits for it and
+     * releases it. NULL = host memory. */
+    iter_batch *source;
 } engine_batch;
 
 typedef struct engine_outcome {
     double loss_sum;   /* over the rows that count */
     int64_t n_correct; /* label = first class of the largest output; 0 for values */
-    bool pending;      /* it is not known yet: collect() will say; also where run() failed, but
-                        * only in giving the batch back: the run itself is queued and counts */
+    /* The outcome is not known yet; collect() will return it. Also true if run() failed only when
+     * it gave the batch back: the run itself is queued and counts. */
+    bool pending;
 } engine_outcome;
 
 typedef enum engine_trouble {
     ENGINE_TROUBLE_NONE,
-    ENGINE_TROUBLE_LOSS,  /* it is not finite: `loss` */
+    ENGINE_TROUBLE_LOSS,  /* `loss` is not finite */
     ENGINE_TROUBLE_LABEL, /* `value` in row `row` is outside the classes */
     ENGINE_TROUBLE_ID     /* `value` in row `row`, step `place`, is outside the embedding */
 } engine_trouble;
 
-/* What the runs since the last collect came to. From the first that had trouble on nothing was
- * updated, and nothing is in the sums. */
+/* Result of the runs since the last collect. After the first run that failed, nothing was updated
+ * and nothing was added to the sums. */
 typedef struct engine_collected {
     double loss_sum;
     int64_t n_correct;
     engine_trouble trouble;
-    uint32_t run; /* the one that had it; 0 = the first */
+    uint32_t run; /* the run that failed; 0 = the first since the last collect */
     double loss;
     int64_t row, place, value;
 } engine_collected;
 
-/* Runs that a backend may be asked for before they are collected. */
+/* Number of runs that a backend must accept before they are collected. */
 #define ENGINE_MAX_PENDING 64
 
 typedef struct engine_backend_info {
@@ -89,48 +96,49 @@ typedef struct engine_backend_info {
 typedef struct engine_backend_ops {
     const char *name;
     const char *help;
-    iter_dtype real;   /* what get(), set() and outputs() speak: ITER_F32, ITER_F64 */
+    iter_dtype real;   /* element type of get(), set() and outputs(): ITER_F32 or ITER_F64 */
     size_t state_size; /* zeroed, aligned to 64 bytes */
 
-    /* Required, all of them; called from one thread at a time. */
+    /* All required; called from one thread at a time. */
 
-    /* "nchw", "nhwc", "nt", "tn" or "": the layout of data that costs nothing. The net may be one
-     * of iter__net_layers(), without shapes: use layers[], input.ids and input.n_dims alone. */
+    /* "nchw", "nhwc", "nt", "tn" or "": the layout of data that needs no conversion. The net may
+     * come from iter__net_layers() and have no shapes yet: use only layers[], input.ids and
+     * input.n_dims. */
     const char *(*layout)(const engine_net *net);
-    /* Plans and allocates. When it fails, destroy() is not called: it cleans up itself. */
+    /* Plans and allocates. If it fails it must clean up itself: destroy() is not called. */
     iter_status (*create)(void *state, const engine_backend_config *config, iter_error *err);
     void (*destroy)(void *state);
-    /* Canonical values out and in, n = param's elements. GRADIENT is legal after a run that made
-     * it, INPUT_GRADIENT (net->batch rows in data's own layout) where config asked for it; set()
-     * knows WEIGHT and the moments of the optimiser. */
+    /* Copies canonical values out and in; n = the parameter's elements. GRADIENT is legal after a
+     * run that computed it, INPUT_GRADIENT (net->batch rows in the data's own layout) if config
+     * asked for it. set() accepts WEIGHT and the moments of the optimiser. */
     iter_status (*get)(void *state, int32_t param, iter_value value, void *out, iter_error *err);
     iter_status (*set)(void *state, int32_t param, iter_value value, const void *from,
                        iter_error *err);
-    /* Runs one batch; allocates nothing. A loss that is not finite is left in *out, and then
-     * nothing may have been updated. */
+    /* Runs one batch and allocates nothing (libraries may). If the loss is not finite, it is stored
+     * in *out and nothing may have been updated. */
     iter_status (*run)(void *state, const engine_batch *batch, engine_run what, engine_outcome *out,
                        iter_error *err);
-    /* Outputs before the loss of the last run, dense [n_rows, n_outputs] in `real`, copied to
-     * out. */
+    /* Copies the outputs before the loss of the last run to out: dense [n_rows, n_outputs] in
+     * `real`. */
     iter_status (*outputs)(void *state, int64_t n_rows, void *out, iter_error *err);
     void (*describe)(const void *state, engine_backend_info *out);
-    /* A line about layer i for the plan: what computes it. "" where there is nothing to say. */
+    /* For the plan: a line that says what computes layer i. "" = nothing to say. */
     void (*layer_text)(const void *state, int32_t layer, char *out, size_t capacity);
 
-    /* For backends that compute on a device, and only there. */
+    /* Only for backends that compute on a device. */
 
-    /* Batches on a device are read there, labels and ids are checked there, and precision, algorithms and
-     * device may be asked for. */
+    /* The backend reads batches on the device, checks labels and ids there, and accepts precision,
+     * algorithms and device. */
     bool on_device;
-    /* Waits for the runs since the last collect, which left their outcome pending. */
+    /* Waits for the runs since the last collect whose outcome is pending. */
     iter_status (*collect)(void *state, engine_collected *out, iter_error *err);
 } engine_backend_ops;
 
-/* All backends of this build, best first, ended by NULL. */
+/* All backends of this build, best first; the list ends with NULL. */
 extern const engine_backend_ops *const iter__backends[];
 
-/* The backend called `name`; NULL = the first. Errors: EINVAL (no such name), EUNSUPPORTED (known,
- * but not in this build: says which library is missing). */
+/* Finds the backend called `name`; NULL = the first. Errors: EINVAL (no such name), EUNSUPPORTED (a
+ * known backend that is not in this build: names the missing library). */
 iter_status iter__backend_find(const char *name, const engine_backend_ops **out, iter_error *err);
 
 #endif

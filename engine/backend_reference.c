@@ -1,4 +1,4 @@
-/* backend_reference.c - naive loops in float: what other backends are tested against. */
+/* backend_reference.c - naive loops in float, against which other backends are tested. */
 #define REAL         float
 #define REAL_DTYPE   ITER_F32
 #define REAL_TEXT    "float"

@@ -1,4 +1,4 @@
-/* backend_reference_f64.c - the same loops in double: exact enough for central differences. */
+/* backend_reference_f64.c - the same loops in double, exact enough for central differences. */
 #define REAL         double
 #define REAL_DTYPE   ITER_F64
 #define REAL_TEXT    "double"

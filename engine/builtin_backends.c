@@ -1,4 +1,4 @@
-/* builtin_backends.c - the backends of this build, by hand, best first. */
+/* builtin_backends.c - the backends of this build, listed by hand, best first. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ const engine_backend_ops *const iter__backends[] = {
 #endif
     &iter__backend_reference,
     &iter__backend_reference_f64,
-    &iter__backend_cuda, /* by name alone: there may be no GPU */
+    &iter__backend_cuda, /* only by name: there may be no GPU */
     NULL,
 };
 
@@ -32,7 +32,7 @@ _Static_assert(sizeof(names) / sizeof(names[0]) ==
                    sizeof(iter__backends) / sizeof(iter__backends[0]),
                "every backend has its name");
 
-/* Backends that some build has, and what it needs for them. */
+/* Backends that only some builds have, and what a build needs for them. */
 static const struct {
     const char *name, *needs;
 } known[] = {
@@ -56,11 +56,11 @@ iter_status iter__backend_find(const char *name, const engine_backend_ops **out,
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         if (strcmp(known[i].name, name) == 0)
             return iter__engine_fail(err, ITER_EUNSUPPORTED,
-                                     "backend: '%s' needs %s, which this build has not; there are "
+                                     "backend: '%s' needs %s, which this build lacks; there are "
                                      "%s",
                                      name, known[i].needs, list);
-    return iter__engine_fail(err, ITER_EINVAL, "backend: none is called '%.40s'; there are %s",
-                             name, list);
+    return iter__engine_fail(err, ITER_EINVAL,
+                             "backend: no backend is called '%.40s'; there are %s", name, list);
 }
 
 const char *const *iter_engine_backends(void) {

@@ -1,21 +1,21 @@
 /*
- * checkpoint.c - a trainer's state in a file, and back.
+ * checkpoint.c - saves a trainer's state to a file, and restores it.
  *
- * The file is a safetensors file, so that other tools open it: each parameter under its name in
- * canonical form, its moments as "NAME.moment" and "NAME.moment2", the loader's position as the
- * bytes "loader.position". What cannot be a tensor is text in the metadata:
+ * The file is a safetensors file, so that other tools can open it. Each parameter is stored under
+ * its name in canonical form, its moments as "NAME.moment" and "NAME.moment2", the loader's
+ * position as the bytes "loader.position". What cannot be a tensor is text in the metadata:
  *
  *     iter.checkpoint  version of this layout: 1
  *     iter.model       iter_model_text()
  *     iter.optimizer   the optimiser as text
  *     iter.real        "f32", "f64": element type of the backend
- *     iter.seed        decimal; initial weights and dropout come from it
- *     iter.steps       decimal; steps up to here, of which dropout and Adam's correction depend
+ *     iter.seed        decimal; determines initial weights and dropout
+ *     iter.steps       decimal; steps so far, on which dropout and Adam's correction depend
  *
- * Random numbers need nothing more: they are counted by step, row and element, never drawn in
- * sequence. Loading reads and checks everything before it changes anything. Then it exchanges the
- * values of trainer and memory, tensor by tensor, so that what fails on the way (a loader that
- * refuses the position) is undone by exchanging once more.
+ * Random numbers need no further state: they are counted by step, row and element, never drawn in
+ * sequence. Loading reads and checks everything before it changes anything. It then swaps the
+ * values of the trainer with those in memory, tensor by tensor. If something fails on the way (for
+ * example the loader rejects the position), swapping again restores the old values.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -35,12 +35,12 @@
 static const iter_value kinds[] = {ITER_VALUE_WEIGHT, ITER_VALUE_MOMENT, ITER_VALUE_MOMENT2};
 static const char *const suffixes[] = {"", ".moment", ".moment2"};
 
-/* What a checkpoint of this trainer is made of. Tensor i is value i % n_kinds of parameter i /
- * n_kinds; a position, where there is one, comes last. */
+/* What a checkpoint of this trainer consists of. Tensor i is value i % n_kinds of parameter i /
+ * n_kinds; if there is a position, it comes last. */
 typedef struct contents {
     iter_trainer *trainer;
     int32_t n_kinds;
-    int32_t n_values; /* tensors that are the trainer's */
+    int32_t n_values; /* tensors of the trainer */
     int32_t n_tensors;
     engine_tensor tensors[MAX_TENSORS];
     char names[MAX_TENSORS][96];
@@ -52,7 +52,7 @@ typedef struct numbers {
     uint64_t seed, n_steps;
 } numbers;
 
-/* Values read from a file: those of tensor i are at block + at[i]. */
+/* Values read from a file: those of tensor i start at block + at[i]. */
 typedef struct loaded {
     uint8_t *block, *scratch; /* scratch: the largest tensor's size */
     uint64_t at[MAX_TENSORS];
@@ -143,7 +143,7 @@ static iter_status get_text(const engine_tensor_file *file, const char *path, co
     *out = iter__safetensors_text(file, key);
     if (*out != NULL) return ITER_OK;
     return iter__engine_fail(err, ITER_EFORMAT,
-                             "%.300s: is no checkpoint of a trainer: its metadata has no '%s'",
+                             "%.300s: is not a checkpoint of a trainer: its metadata has no '%s'",
                              path, key);
 }
 
@@ -156,13 +156,13 @@ static iter_status get_number(const engine_tensor_file *file, const char *path, 
     errno = 0;
     *out = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0)
-        return iter__engine_fail(err, ITER_EFORMAT, "%.300s: '%s' is no number: '%.40s'", path, key,
-                                 text);
+        return iter__engine_fail(err, ITER_EFORMAT, "%.300s: '%s' is not a number: '%.40s'", path,
+                                 key, text);
     return ITER_OK;
 }
 
-/* The metadata `key` must be what this trainer has. The message begins with the layer where the two
- * part, for models are long. */
+/* The metadata `key` must equal what this trainer has. Because models are long, the message begins
+ * with the first layer that differs. */
 static iter_status check_text(const engine_tensor_file *file, const char *path, const char *key,
                               const char *what, const char *ours, iter_error *err) {
     const char *text;
@@ -176,7 +176,7 @@ static iter_status check_text(const engine_tensor_file *file, const char *path, 
         path, what, part > 0 ? "..." : "", text + part, part > 0 ? "..." : "", ours + part);
 }
 
-/* Dropout draws from the seed, so another one would not go on as it was. */
+/* Dropout depends on the seed: with another one, training would not continue as before. */
 static iter_status check_seed(const iter_trainer *trainer, const char *path, uint64_t seed,
                               iter_error *err) {
     for (int32_t i = 0; seed != trainer->seed && i < trainer->net.n_layers; i++)
@@ -216,7 +216,7 @@ static const char *shape_text(const engine_tensor *tensor, char *out, size_t cap
     return iter_desc_text(&desc, out, capacity);
 }
 
-/* Where the file has tensor `want`, of the same type and shape. */
+/* Finds tensor `want` in the file; type and shape must be the same. */
 static iter_status find_tensor(const engine_tensor_file *file, const char *path,
                                const engine_tensor *want, int32_t *out, iter_error *err) {
     *out = iter__safetensors_find(file, want->name);
@@ -277,8 +277,8 @@ static iter_status read_values(const contents *c, const engine_tensor_file *file
     return s;
 }
 
-/* Values of the first n tensors in memory become the trainer's, and the other way round. Answers how
- * many are; fewer than n only after an error. */
+/* Swaps the values of the first n tensors in memory with those of the trainer. Returns how many
+ * were swapped; fewer than n only after an error. */
 static int32_t exchange(const contents *c, loaded *values, int32_t n, iter_error *err) {
     const engine_backend_ops *ops = c->trainer->ops;
     for (int32_t i = 0; i < n; i++) {
@@ -287,7 +287,7 @@ static int32_t exchange(const contents *c, loaded *values, int32_t n, iter_error
         uint8_t *theirs = values->block + values->at[i];
         if (ops->get(c->trainer->state, param, kind, values->scratch, err) < 0) return i;
         if (ops->set(c->trainer->state, param, kind, theirs, err) < 0) {
-            /* As far as it came, this one goes back too. */
+            /* Restores what the failed call may have changed. */
             (void)ops->set(c->trainer->state, param, kind, values->scratch, NULL);
             return i;
         }

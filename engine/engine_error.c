@@ -1,6 +1,6 @@
 /*
- * engine_error.c - filling the caller's iter_error. A message that does not fit is cut. Arguments
- * may point into the error that is written, so every text is made beside it first.
+ * engine_error.c - fills the caller's iter_error. A message that does not fit is cut. Arguments may
+ * point into the error that is being written, so every text is first made in another buffer.
  */
 #include "engine/engine_error.h"
 
@@ -10,7 +10,7 @@
 
 enum { CAPACITY = sizeof(((iter_error *)0)->message) };
 
-/* Names of files and keys within them may hold anything. */
+/* Escapes the text, because names of files and keys may contain anything. */
 static void put(iter_error *err, iter_status status, const char *text) {
     iter_text_escape(text, err->message, sizeof(err->message));
     err->status = status;

@@ -4,16 +4,15 @@
 
 #include <iter/status.h>
 
-/* Writes status and message where the caller wants them (err may be NULL), and answers the
- * status. */
+/* Writes status and message to *err, which may be NULL. Returns the status. */
 iter_status iter__engine_fail(iter_error *err, iter_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Puts "format: " in front of the message that is there already. */
+/* Puts "format: " in front of the existing message. */
 iter_status iter__engine_fail_in(iter_error *err, iter_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Propagates errors (< 0) unchanged. */
+/* Returns from the calling function if expr is an error (< 0). */
 #define ENGINE_TRY(expr)                      \
     do {                                      \
         const iter_status engine_s_ = (expr); \

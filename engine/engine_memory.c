@@ -1,12 +1,12 @@
 /*
- * engine_memory.c - zeroed memory, counted, and failing on demand.
+ * engine_memory.c - zeroed memory; counts allocations, and can make one fail on demand.
  *
- * In front of every block lies its size: one cache line before a small block, one page before a
- * mapping, so that both keep their alignment. Mappings begin at a multiple of 2 MiB, because the
- * kernel backs only such stretches with huge pages, and are written once, page by page: what a step
- * touches is there before the first step.
+ * Each block is preceded by its header, which takes one cache line before a small block and one
+ * page before a mapping, so both keep their alignment. Mappings begin at a multiple of 2 MiB,
+ * because the kernel backs only such ranges with huge pages. They are written once, page by page,
+ * so that the first step does not fault.
  *
- * The counters are relaxed atomics: they order nothing, tests read them between calls.
+ * The counters are relaxed atomics: they order nothing, and tests read them between calls.
  */
 #include "engine/engine_memory.h"
 
@@ -23,8 +23,8 @@
 #define BLOCK_IS_ALIVE 0x656e6769u
 
 typedef struct header {
-    size_t mapped; /* bytes of the mapping, the header's page included; 0 = from the heap */
-    size_t asked;  /* bytes of the block behind */
+    size_t mapped; /* bytes of the mapping, including the header's page; 0 = from the heap */
+    size_t asked;  /* bytes of the block after the header */
     uint32_t alive;
     char rest[ALIGNMENT - 2 * sizeof(size_t) - sizeof(uint32_t)];
 } header;
@@ -36,7 +36,7 @@ static long n_live;
 static long n_live_bytes;
 static long n_allocations;
 
-/* Counts one allocation; false = this one has to fail. */
+/* Counts one allocation; false = this one must fail. */
 static bool may_allocate(void) {
     __atomic_add_fetch(&n_allocations, 1, __ATOMIC_RELAXED);
     long left = __atomic_load_n(&iter__engine_fail_after, __ATOMIC_RELAXED);
@@ -48,7 +48,7 @@ static bool may_allocate(void) {
     return true;
 }
 
-/* The header of a new mapping that holds `bytes` behind the header's page; NULL = no memory. */
+/* The header of a new mapping with room for `bytes` after the header's page; NULL = no memory. */
 static header *map_block(size_t bytes) {
     const size_t wanted = (PAGE + bytes + PAGE - 1) / PAGE * PAGE;
     char *at =
@@ -58,7 +58,7 @@ static header *map_block(size_t bytes) {
     if (before > 0) munmap(at, before);
     if (HUGE_PAGE - before > 0) munmap(at + before + wanted, HUGE_PAGE - before);
     at += before;
-    madvise(at, wanted, MADV_HUGEPAGE); /* a wish: without it the pages are small */
+    madvise(at, wanted, MADV_HUGEPAGE); /* a hint: if it is ignored, the pages are small */
     for (size_t i = 0; i < wanted; i += PAGE)
         *(volatile char *)(at + i) = 0;
     header *h = (header *)(void *)(at + PAGE - sizeof(header));

@@ -1,8 +1,8 @@
 /*
  * layer_tables.c - every layer and optimiser with its options, as rows.
  *
- * A default of 0 where 0 is out of bounds means that the option has to be given:
- * iter__layer_check() asks for it.
+ * If 0 is out of bounds but the default is 0, the option is required: iter__layer_check() asks for
+ * it.
  */
 #include <stddef.h>
 
@@ -126,7 +126,7 @@ const iter_ops *const iter__layer_tables[ENGINE_N_KINDS] = {
 };
 
 static iter_status missing(engine_kind kind, const char *option, iter_error *err) {
-    return iter__engine_fail(err, ITER_EINVAL, "%s: %s has to be given", tables[kind].name, option);
+    return iter__engine_fail(err, ITER_EINVAL, "%s: %s is required", tables[kind].name, option);
 }
 
 static iter_status check_init(engine_kind kind, int32_t init, double range, iter_error *err) {

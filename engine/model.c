@@ -1,11 +1,11 @@
 /*
  * model.c - a list of layers with their options, shared by reference count.
  *
- * As with a chain, the text is made when a layer is added: iter_model_text() is const, needs no lock
- * and cannot fail, and a layer that cannot be added leaves the model as it was.
+ * As with a chain, the text is made when a layer is added. So iter_model_text() is const, needs no
+ * lock and cannot fail; and if a layer cannot be added, the model stays as it was.
  *
  * Sources of the published networks: the CNN and the GRU of ilkarman/DeepLearningFrameworks
- * (notebooks/MXNet_CNN.ipynb: the second and fourth relu stand behind the pool;
+ * (notebooks/MXNet_CNN.ipynb: the second and fourth relu come after the pool;
  * notebooks/MXNet_RNN.ipynb), the MLP of cs224/mxnet-gluon-vs-sym-and-others.
  */
 #include <stdatomic.h>
@@ -21,7 +21,8 @@
 
 struct iter_model {
     atomic_int references;
-    atomic_bool frozen; /* atomic because two trainers may begin to use one model at once */
+    /* Atomic because two trainers may start to use one model at the same time. */
+    atomic_bool frozen;
     int32_t n_layers;
     engine_model_layer layers[ENGINE_MAX_LAYERS];
     char *text; /* NULL while empty */
@@ -42,7 +43,7 @@ static iter_status no_memory(iter_error *err) {
     return iter__engine_fail(err, ITER_ENOMEM, "model: out of memory");
 }
 
-/* The model's text with one layer more; NULL when there is no memory. */
+/* The model's text with one more layer, or NULL if there is no memory. */
 static char *text_with(const iter_model *model, const engine_model_layer *layer) {
     const iter_ops *table = iter__layer_tables[layer->kind];
     const char *before = model->text ? model->text : "", *between = model->text ? " | " : "";
@@ -76,7 +77,7 @@ static iter_status append(iter_model *model, const engine_model_layer *layer, it
     return ITER_OK;
 }
 
-/* The layer with its defaults. */
+/* A layer with the defaults of its kind. */
 static engine_model_layer begin_layer(engine_kind kind) {
     engine_model_layer layer;
     memset(&layer, 0, sizeof(layer));
@@ -101,7 +102,7 @@ static iter_status add_parsed(void *user, const iter_ops *ops, const void *optio
 /* ---- public functions ------------------------------------------------------------------------ */
 
 iter_status iter_model_create(iter_model **out, iter_error *err) {
-    if (!out) return iter__engine_fail(err, ITER_EINVAL, "model: no place for the result");
+    if (!out) return iter__engine_fail(err, ITER_EINVAL, "model: out is NULL");
     *out = NULL;
     iter_model *model = iter__engine_alloc(1, sizeof(*model));
     if (!model) return no_memory(err);
@@ -135,7 +136,8 @@ iter_status iter_model_parse(const char *text, iter_model **out, iter_error *err
 
 iter_status iter_model_add(iter_model *model, const char *layer, const void *options,
                            size_t options_size, iter_error *err) {
-    if (!model || !layer) return iter__engine_fail(err, ITER_EINVAL, "model: no model or no layer");
+    if (!model || !layer)
+        return iter__engine_fail(err, ITER_EINVAL, "model: model or layer is NULL");
     if (atomic_load_explicit(&model->frozen, memory_order_relaxed))
         return iter__engine_fail(err, ITER_ESTATE,
                                  "model: a trainer uses it, so nothing can be added");
@@ -156,14 +158,15 @@ iter_status iter_model_add(iter_model *model, const char *layer, const void *opt
 }
 
 iter_model *iter_model_ref(iter_model *model) {
-    /* Relaxed: who adds a reference has one already. */
+    /* Relaxed: the caller already owns a reference. */
     atomic_fetch_add_explicit(&model->references, 1, memory_order_relaxed);
     return model;
 }
 
 void iter_model_unref(iter_model *model) {
     if (!model) return;
-    /* Release what this owner wrote; whoever frees acquires it from all. */
+    /* Releases what this owner wrote; the owner that frees the model acquires what all owners
+     * wrote. */
     if (atomic_fetch_sub_explicit(&model->references, 1, memory_order_acq_rel) != 1) return;
     iter__engine_free(model->text);
     iter__engine_free(model);

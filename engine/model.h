@@ -12,7 +12,7 @@ typedef struct engine_model_layer {
 int32_t iter__model_n_layers(const iter_model *model);
 const engine_model_layer *iter__model_layer(const iter_model *model, int32_t i);
 
-/* From now on iter_model_add() answers ESTATE. */
+/* Freezes the model: iter_model_add() then fails with ESTATE. */
 void iter__model_freeze(iter_model *model);
 
 #endif

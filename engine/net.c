@@ -1,8 +1,8 @@
 /*
  * net.c - shapes and parameters of a model, layer by layer.
  *
- * Every kind of layer has one function, which reads the shape that comes, and writes the shape that
- * goes and the parameters. The table `planners` has them by kind.
+ * Each kind of layer has one function. It reads the input shape, and writes the output shape and
+ * the parameters. The table `planners` lists them by kind.
  */
 #include "engine/net.h"
 
@@ -15,7 +15,7 @@
 #include "engine/layer_tables.h"
 #include "engine/model.h"
 
-/* Far above what a machine holds, far below what overflows. */
+/* Far more than a machine can hold, far less than what overflows. */
 #define ELEMENTS_MAX ((int64_t)1 << 40)
 
 #define SHAPE_TEXT 96
@@ -41,9 +41,8 @@ static const char *shape_text(const planner *p, char out[SHAPE_TEXT]) {
 
 static iter_status fail_wants(const planner *p, const char *wants) {
     char text[SHAPE_TEXT];
-    return iter__engine_fail(p->err, ITER_EINVAL, "%s: wants %s, what comes is %s%s",
-                             p->layer->name, wants, shape_text(p, text),
-                             p->layer->in.ids ? " of token ids" : "");
+    return iter__engine_fail(p->err, ITER_EINVAL, "%s: expects %s, got %s%s", p->layer->name, wants,
+                             shape_text(p, text), p->layer->in.ids ? " of token ids" : "");
 }
 
 static iter_status want_image(const planner *p) {
@@ -60,15 +59,15 @@ static iter_status want_numbers(const planner *p) {
 
 static iter_status want_features(const planner *p) {
     if (p->layer->in.n_dims == 1 && !p->layer->in.ids) return ITER_OK;
-    return fail_wants(p, p->layer->in.n_dims == 3 ? "features [F] (flatten comes before)"
+    return fail_wants(p, p->layer->in.n_dims == 3 ? "features [F] (put flatten before it)"
                          : p->layer->in.ids ? "features [F] (the chain's to:f32 makes ids numbers)"
-                                            : "features [F] (last-step or mean-steps or "
-                                              "flatten comes before)");
+                                            : "features [F] (put last-step, mean-steps or "
+                                              "flatten before it)");
 }
 
 /* ---- Parameters ------------------------------------------------------------------------------ */
 
-/* A parameter of the layer; it begins by its layer's options, or with zeros where it is a bias. */
+/* Adds a parameter to the layer; add_weight() turns it from a bias into a weight. */
 static iter_status add_param(planner *p, const char *suffix, const char *layout, int32_t n_dims,
                              const int64_t *dims, engine_param **out) {
     engine_net *net = p->net;
@@ -112,7 +111,7 @@ static iter_status add_weight(planner *p, const char *suffix, const char *layout
 
 /* ---- Layers ---------------------------------------------------------------------------------- */
 
-/* Places of a window along one side; 0 = it fits nowhere. */
+/* Positions of a window along one side; 0 = it fits nowhere. */
 static int64_t n_places(int64_t in, int64_t size, int64_t stride, int64_t pad) {
     const int64_t room = in + 2 * pad - size;
     return room < 0 ? 0 : room / stride + 1;
@@ -127,7 +126,7 @@ static iter_status set_windows(planner *p, int64_t channels, int64_t size, int64
         char text[SHAPE_TEXT];
         return iter__engine_fail(p->err, ITER_EINVAL,
                                  "%s: a window of %" PRId64 " x %" PRId64 " with pad %" PRId64
-                                 " is larger than what comes, %s",
+                                 " is larger than its input, %s",
                                  p->layer->name, size, size, pad, shape_text(p, text));
     }
     p->layer->out = (engine_shape){.n_dims = 3, .dims = {channels, height, width}};
@@ -178,7 +177,7 @@ static iter_status plan_embedding(planner *p) {
     const iter_embedding_options *o = &p->layer->options.embedding;
     if (!p->layer->in.ids) return fail_wants(p, "token ids, i32 or i64 [T]");
     p->layer->out = (engine_shape){.n_dims = 2, .dims = {p->layer->in.dims[0], o->units}};
-    /* Fans as MXNet's Xavier takes them from the shape. */
+    /* Fan-in and fan-out as MXNet's Xavier takes them from the shape. */
     return add_weight(p, "weight", "", 2, (int64_t[]){o->rows, o->units}, o->init, o->init_range,
                       (double)o->units, (double)o->rows);
 }
@@ -204,7 +203,7 @@ static iter_status plan_steps(planner *p) {
 
 static iter_status fail_label(const planner *p, const char *wants) {
     char text[SHAPE_TEXT];
-    return iter__engine_fail(p->err, ITER_EINVAL, "%s: wants %s, the label is %s", p->layer->name,
+    return iter__engine_fail(p->err, ITER_EINVAL, "%s: expects %s as label, got %s", p->layer->name,
                              wants, iter_desc_text(&p->net->label, text, sizeof(text)));
 }
 
@@ -324,8 +323,8 @@ static iter_status plan_input(engine_net *net, iter_error *err) {
     *in = (engine_shape){.ids = is_ids(dtype)};
     if (!in->ids && dtype != ITER_F32 && dtype != ITER_F64 && dtype != ITER_U8)
         return iter__engine_fail(err, ITER_EINVAL,
-                                 "data: wants f32, f64, u8, or i32 or i64 for token ids; what "
-                                 "comes is %s (the chain's to:f32 converts)",
+                                 "data: expects f32, f64, u8, or i32 or i64 for token ids; "
+                                 "got %s (the chain's to:f32 converts)",
                                  iter_desc_text(data, text, sizeof(text)));
     if (strcmp(data->layout, "NCHW") == 0 && !in->ids)
         *in = (engine_shape){.n_dims = 3, .dims = {d[1], d[2], d[3]}};
@@ -358,7 +357,7 @@ static iter_status check_size(const planner *p) {
     return iter__engine_fail(p->err, ITER_EINVAL, "%s: its output is too large", p->layer->name);
 }
 
-/* What the first layer that cares wants to read. */
+/* The input that the first layer with a fixed kind of input expects. */
 static engine_shape wanted_input(const engine_net *net) {
     for (int32_t i = 0; i < net->n_layers; i++) {
         switch (net->layers[i].kind) {
@@ -421,8 +420,8 @@ iter_status iter__net_plan(const iter_model *model, const iter_desc *data, const
     const engine_layer *last = &out->layers[out->n_layers - 1];
     if (!iter__kind_is_loss(last->kind))
         return iter__engine_fail(err, ITER_EINVAL,
-                                 "model: it ends with %s, which is no loss: "
-                                 "softmax-cross-entropy, mse or l2 comes last",
+                                 "model: it ends with %s, which is not a loss: "
+                                 "the last layer must be softmax-cross-entropy, mse or l2",
                                  last->name);
     ENGINE_TRY(check_fixed(data, "data", err));
     ENGINE_TRY(check_fixed(label, "label", err));

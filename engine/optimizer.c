@@ -1,4 +1,4 @@
-/* optimizer.c - optimisers from text and back; see optimizer.h for what they do. */
+/* optimizer.c - optimisers from text and back; optimizer.h has the formulas. */
 #include "engine/optimizer.h"
 
 #include <math.h>

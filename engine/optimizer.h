@@ -1,4 +1,5 @@
-/* optimizer.h - how weights follow gradients: options from text, and the rate of an epoch. */
+/* optimizer.h - the update of weights from gradients: options from text, and the rate of an
+ * epoch. */
 #ifndef ENGINE_OPTIMIZER_H
 #define ENGINE_OPTIMIZER_H
 
@@ -8,11 +9,11 @@ typedef enum engine_optimizer_kind { ENGINE_SGD, ENGINE_ADAM } engine_optimizer_
 
 /*
  * SGD   m = momentum * m - lr * (g + weight_decay * w);  w = w + m   (MXNet's SGDMomKernel; no m
- *       where momentum is 0)
+ *       if momentum is 0)
  * Adam  g += weight_decay * w;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g g;
  *       w -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon), t = step + 1
  *       (Kingma & Ba 2015, the form before their last remark, as MXNet and Keras)
- * Weight decay is for weights alone, not for biases.
+ * Weight decay applies to weights, not to biases.
  */
 typedef struct engine_optimizer {
     engine_optimizer_kind kind;
@@ -21,16 +22,16 @@ typedef struct engine_optimizer {
     double factor;
 } engine_optimizer;
 
-/* Reads "sgd:lr=0.01"; NULL = "sgd:lr=0.01". Errors: EINVAL with column, ENOMEM. */
+/* Parses "sgd:lr=0.01"; NULL means the same. Errors: EINVAL with column, ENOMEM. */
 iter_status iter__optimizer_parse(const char *text, engine_optimizer *out, iter_error *err);
 
-/* The text that parses back to the same, for checkpoints. */
+/* Writes the text that parses back to the same optimiser; for checkpoints. */
 void iter__optimizer_text(const engine_optimizer *optimizer, char *out, size_t capacity);
 
 /* lr * factor^(epoch / step_epochs). */
 double iter__optimizer_rate(const engine_optimizer *optimizer, uint64_t epoch);
 
-/* Moments that it keeps for each weight: 0, 1 or 2. */
+/* Number of moments kept per weight: 0, 1 or 2. */
 int32_t iter__optimizer_n_moments(const engine_optimizer *optimizer);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * param_init.c - how weights begin: a function of (seed, the parameter's name) alone.
+ * param_init.c - initial weights: a function of (seed, the parameter's name) alone.
  *
- * Words come from the stream of that key; a word k stands for (k + 1/2) / 2^32, which is neither 0
- * nor 1. Sources: Glorot & Bengio, "Understanding the difficulty of training deep feedforward neural
- * networks", 2010 (uniform; MXNet's Xavier with its defaults is the same); He et al., "Delving deep
- * into rectifiers", 2015; Box & Muller 1958 for normal numbers.
+ * Random words come from the stream of that key. A word k stands for (k + 1/2) / 2^32, which is
+ * neither 0 nor 1. Sources: Glorot & Bengio, "Understanding the difficulty of training deep
+ * feedforward neural networks", 2010 (uniform; MXNet's Xavier with its defaults is the same); He et
+ * al., "Delving deep into rectifiers", 2015; Box & Muller 1958 for normal numbers.
  */
 #include <math.h>
 #include <string.h>

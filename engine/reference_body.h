@@ -2,9 +2,9 @@
  * reference_body.h - a backend of naive loops, for REAL = float (backend_reference.c) and REAL =
  * double (backend_reference_f64.c), which define REAL, REAL_DTYPE, REAL_TEXT and BACKEND_NAME.
  *
- * It is what other backends are tested against, and itself stands against central differences and
- * other programs' results. So each formula is written down once, in the order in which it is read;
- * every layer has its own input and output; nothing is fused, nothing runs in parallel. Batches of
+ * Other backends are tested against it; it is itself tested against central differences and the
+ * results of other programs. So each formula is written once, in the usual order of terms. Every
+ * layer has its own input and output; nothing is fused, and nothing runs in parallel. Batches of
  * any layout and stride are first copied into the net's own form [rows, C, H, W], [rows, T, F].
  */
 #ifndef ENGINE_REFERENCE_BODY_H
@@ -22,15 +22,15 @@
 typedef struct reference_state {
     engine_backend_config config;
     const engine_net *net;
-    /* values[i] is the input of layer i, d_values[i] the loss' gradient by it. The last ones are
-     * the outputs before the loss. NULL: ids, or a gradient that nobody asks for. */
+    /* values[i] is the input of layer i, d_values[i] its gradient of the loss. The last ones are
+     * the outputs before the loss. NULL: token ids, or a gradient that is not needed. */
     REAL *values[ENGINE_MAX_LAYERS], *d_values[ENGINE_MAX_LAYERS];
     REAL *kept[ENGINE_MAX_LAYERS];
-    int64_t *ids; /* [batch, T] where the net begins with ids */
+    int64_t *ids; /* [batch, T] if the net begins with ids */
     REAL *weights[ENGINE_MAX_PARAMS], *gradients[ENGINE_MAX_PARAMS];
     REAL *moments[2][ENGINE_MAX_PARAMS];
     double *sums;
-    int64_t n_gradient_rows; /* of the last run that made gradients */
+    int64_t n_gradient_rows; /* of the last run that computed gradients */
     bool has_gradient;
     uint64_t n_bytes, n_converted;
     double convert_seconds;
@@ -48,7 +48,7 @@ static double load_number(const iter_tensor *tensor, int64_t at) {
     }
 }
 
-/* The dimensions of one row in the order of the net's shapes: C, H, W also where C comes last. */
+/* The dimensions of one row in the order of the net's shapes: C, H, W even if C comes last. */
 static int32_t row_dims(const iter_desc *desc, int32_t batch_dim, bool channels_last,
                         int32_t dims[ITER_MAX_DIMS]) {
     int32_t n = 0;
@@ -63,7 +63,7 @@ static int32_t row_dims(const iter_desc *desc, int32_t batch_dim, bool channels_
     return n;
 }
 
-/* Where element e of row `row` lies in a batch of this description. */
+/* Position of element e of row `row` in a batch with this description. */
 static int64_t place_of(const engine_net *net, const iter_desc *desc, const int64_t *strides,
                         int64_t row, int64_t e) {
     int32_t dims[ITER_MAX_DIMS];
@@ -102,7 +102,7 @@ static void read_data(reference_state *s, const engine_batch *batch) {
         (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;
 }
 
-/* Feature f of a row's label; labels of one feature may have one dimension. */
+/* Feature f of a row's label. If a label has one feature, it may have one dimension. */
 static double load_label(const iter_tensor *label, int64_t row, int64_t f) {
     int64_t at = row * label->strides[0];
     for (int32_t d = label->desc.n_dims - 1; d > 0; d--) {
@@ -126,7 +126,7 @@ static double cross_entropy_row(const REAL *outputs, int64_t n, int64_t label, d
     return log(sum) + top - (double)outputs[label];
 }
 
-/* factor * mean of the squared differences. */
+/* Returns factor * mean of the squared differences. */
 static double squared_row(const REAL *outputs, int64_t n, const iter_tensor *label, int64_t row,
                           double factor, double share, REAL *d_outputs) {
     double sum = 0;
@@ -357,7 +357,7 @@ static iter_status reference_create(void *state, const engine_backend_config *co
     return iter__engine_fail(err, ITER_ENOMEM, "out of memory");
 }
 
-/* The memory behind a value; NULL with a status in *status where there is none. */
+/* Finds the memory of a value; returns NULL with a status in *status if there is none. */
 static REAL *find_value(reference_state *s, int32_t param, iter_value value, iter_status *status,
                         iter_error *err) {
     REAL *found = NULL;
@@ -378,7 +378,7 @@ static REAL *find_value(reference_state *s, int32_t param, iter_value value, ite
     return NULL;
 }
 
-/* From the net's own form back into the data's layout, dense; rows that were not there are zero. */
+/* Copies from the net's own form back to the data's layout, dense. Missing rows are zero. */
 static void write_input_gradient(const reference_state *s, REAL *out) {
     const engine_net *net = s->net;
     const int32_t batch_dim = iter__net_batch_dim(&net->data);

@@ -1,26 +1,26 @@
 /*
- * reference_gru.h - the recurrence of the reference backends, a row and a step at a time.
+ * reference_gru.h - the recurrence of the reference backends, one row and one step at a time.
  *
  *     r = sigmoid(Wr x + br + Rr h + cr)         z = sigmoid(Wz x + bz + Rz h + cz)
  *     n = tanh(Wn x + bn + r * q), q = Rn h + cn         reset after (cuDNN, PyTorch, MXNet)
  *     n = tanh(Wn x + bn + Rn s + cn), s = r * h         reset before (Cho et al. 2014)
  *     h' = (1 - z) n + z h
  *
- * Backward goes from the last step to the first. It leaves, for every row and step, the gradients
- * of the three sums over x (by_input) and of the three over h (by_state); the weights' gradients
- * are then sums of outer products over all rows and steps.
+ * Backward goes from the last step to the first. For every row and step it stores the gradients of
+ * the three sums over x (by_input) and of the three over h (by_state). The weights' gradients are
+ * then sums of outer products over all rows and steps.
  */
 #ifndef ENGINE_REFERENCE_GRU_H
 #define ENGINE_REFERENCE_GRU_H
 
 #include "engine/reference_layers.h"
 
-/* What is kept of the rows and steps: [rows, T, units] four times, [rows, T, 3 units] twice. */
+/* What forward keeps per row and step: [rows, T, units] four times, [rows, T, 3 units] twice. */
 typedef struct gru_view {
     int64_t steps, features, units;
     bool before;
     REAL *r, *z, *n;
-    REAL *aid;      /* q where reset is after, s where it is before */
+    REAL *aid;      /* q if reset is after, s if it is before */
     REAL *by_input; /* gradients of the sums over x, gates in the order r, z, n */
     REAL *by_state; /* of those over h, and over s */
 } gru_view;
@@ -57,7 +57,7 @@ static double over_input(const layer_work *w, const gru_view *g, const REAL *x, 
     return (double)w->weights[2][row] + dot(w->weights[0] + row * g->features, x, g->features);
 }
 
-/* The same over h (or s); NULL stands for zeros. */
+/* The same over h (or s); NULL = zeros. */
 static double over_state(const layer_work *w, const gru_view *g, const REAL *h, int gate,
                          int64_t u) {
     const int64_t row = gate * g->units + u;
@@ -129,12 +129,12 @@ static void gru_step_back(const layer_work *w, const gru_view *g, int64_t at, co
         add_transposed(d_h, recurrent + 2 * units * units, units, d_s + 2 * units, units);
 }
 
-/* The recurrent weights' gradient: gates r and z worked on h, n on h or on s. */
+/* The recurrent weights' gradient: gates r and z were applied to h, n to h or to s. */
 static void gru_recurrent_gradient(const layer_work *w, const gru_view *g) {
     const int64_t units = g->units;
     memset(w->sums, 0, (size_t)(3 * units * units) * sizeof(*w->sums));
     for (int64_t at = 0; at < w->n_rows * g->steps; at++) {
-        if (at % g->steps == 0) continue; /* a state of zeros */
+        if (at % g->steps == 0) continue; /* the state is zero */
         const REAL *h = w->out + (at - 1) * units;
         const REAL *n_in_state = g->before ? g->aid + at * units : h;
         for (int64_t i = 0; i < 3 * units; i++)

@@ -1,6 +1,6 @@
 /*
  * reference_images.h - convolution and pooling of the reference backends: the definitions, summed
- * row by row of the picture that comes out. Source: MXNet's and PyTorch's documented formulas.
+ * row by row of the output image. Source: MXNet's and PyTorch's documented formulas.
  */
 #ifndef ENGINE_REFERENCE_IMAGES_H
 #define ENGINE_REFERENCE_IMAGES_H
@@ -31,8 +31,7 @@ static image_window conv_window(const engine_layer *layer) {
     return window_of(layer, o->kernel, o->stride, o->pad);
 }
 
-/* The x for which column x * stride + kx - pad lies inside the picture: first and the one after the
- * last. */
+/* The range of x for which column x * stride + kx - pad lies inside the image: [*first, *end). */
 static void columns_inside(const image_window *v, int64_t kx, int64_t *first, int64_t *end) {
     *first = 0;
     *end = v->out_width;
@@ -48,7 +47,7 @@ static int64_t conv_weight(const engine_layer *layer, int64_t o, int64_t c, int6
     return ((o * layer->in.dims[0] + c) * size + ky) * size;
 }
 
-/* sums[x] += one input channel's part in a row of one output channel */
+/* sums[x] += the contribution of one input channel to a row of one output channel */
 static void conv_add_row(const image_window *v, const REAL *channel, const REAL *kernel, int64_t y,
                          double *sums) {
     for (int64_t ky = 0; ky < v->size; ky++) {
@@ -82,7 +81,7 @@ static void conv_forward(const layer_work *w) {
             }
 }
 
-/* The gradient of weight [o, c, ky, kx], a sum for each column first. */
+/* The gradient of weight [o, c, ky, kx]; first summed per column. */
 static double conv_weight_gradient(const layer_work *w, const image_window *v, int64_t o, int64_t c,
                                    int64_t ky, int64_t kx) {
     const int64_t channels = w->layer->in.dims[0], outputs = w->layer->out.dims[0];
@@ -161,7 +160,7 @@ static image_window pool_window(const engine_layer *layer) {
     return window_of(layer, o->size, o->stride, o->pad);
 }
 
-/* The part of window (y, x) inside the picture: rows [top, bottom), columns [left, right). */
+/* The part of window (y, x) inside the image: rows [top, bottom), columns [left, right). */
 typedef struct image_part {
     int64_t top, bottom, left, right;
 } image_part;
@@ -176,7 +175,7 @@ static image_part part_inside(const image_window *v, int64_t y, int64_t x) {
     return part;
 }
 
-/* The place of the first of the largest pixels, or of one that is no number. */
+/* Index of the first of the largest pixels; if a pixel is NaN, the index of the last NaN. */
 static int64_t largest_of(const image_window *v, const image_part *part, const REAL *channel) {
     int64_t best = part->top * v->width + part->left;
     for (int64_t y = part->top; y < part->bottom; y++)
@@ -208,7 +207,7 @@ static void pool_forward(const layer_work *w) {
     }
 }
 
-/* d_channel += what one window hands back: to the largest, or to all alike. */
+/* d_channel += the gradient of one window: all of it for the largest pixel, or equal shares. */
 static void pool_hand_back(const layer_work *w, const image_window *v, const image_part *part,
                            const REAL *channel, REAL d_out, REAL *d_channel) {
     if (w->layer->kind == ENGINE_MAXPOOL) {

@@ -1,11 +1,11 @@
 /*
- * reference_layers.h - one layer's work, and the layers that are one loop: activations, dropout,
- * flatten, dense, embedding, steps. Part of the reference backends, compiled for REAL = float and
- * REAL = double.
+ * reference_layers.h - the work of one layer, and the layers that are one loop: activations,
+ * dropout, flatten, dense, embedding, steps. Part of the reference backends, compiled for REAL =
+ * float and REAL = double.
  *
- * Values lie as the net's shapes say them: [rows, C, H, W], [rows, T, F], [rows, F], dense. Sums of
- * products are kept in double and rounded once, so that in float, too, what comes out is the
- * formula's value to the last bits. Loops are in the order of the formulas; only the innermost is
+ * Values are dense and have the net's shapes: [rows, C, H, W], [rows, T, F], [rows, F]. Sums of
+ * products are computed in double and rounded once, so that results in float, too, match the
+ * formula to the last bits. Loops are in the order of the formulas; only the innermost loop is
  * chosen so that a compiler can use vector registers.
  */
 #ifndef ENGINE_REFERENCE_LAYERS_H
@@ -18,17 +18,17 @@
 
 #include "engine/backend.h"
 
-/* What a layer gets for a batch. Forward writes out; backward reads all that forward had, and
- * writes d_in and the parameters' gradients. */
+/* What a layer gets for a batch. Forward writes out. Backward reads everything that forward read or
+ * wrote, and writes d_in and the parameters' gradients. */
 typedef struct layer_work {
     const engine_layer *layer;
     int64_t n_rows;
     const REAL *in;         /* [n_rows, in] */
-    const int64_t *ids;     /* [n_rows, T] in place of in, for an embedding */
+    const int64_t *ids;     /* [n_rows, T] instead of in, for an embedding */
     REAL *out;              /* [n_rows, out] */
     const REAL *d_out;      /* [n_rows, out] gradient of the loss by out */
-    REAL *d_in;             /* [n_rows, in]; NULL = nobody asks for it */
-    const REAL *weights[4]; /* of the layer's parameters; NULL = it has no such */
+    REAL *d_in;             /* [n_rows, in]; NULL = not needed */
+    const REAL *weights[4]; /* the layer's parameters; NULL = it has fewer */
     REAL *gradients[4];
     REAL *kept;    /* kept_elements() that forward leaves for backward */
     double *sums;  /* sum_elements() of scratch */
@@ -68,7 +68,7 @@ static inline void round_sums(REAL *out, const double *sums, int64_t n) {
         out[i] = (REAL)sums[i];
 }
 
-/* out[i, k] = sum over rows of a[row, i] * b[row, k]: how weights' gradients come about. */
+/* out[i, k] = sum over rows of a[row, i] * b[row, k]; used for the gradients of weights. */
 static void sum_outer(REAL *out, double *sums, const REAL *a, int64_t n_a, const REAL *b,
                       int64_t n_b, int64_t n_rows) {
     memset(sums, 0, (size_t)(n_a * n_b) * sizeof(*sums));
@@ -78,7 +78,7 @@ static void sum_outer(REAL *out, double *sums, const REAL *a, int64_t n_a, const
     round_sums(out, sums, n_a * n_b);
 }
 
-/* out[i] = sum over rows of a[row, i]: a bias. */
+/* out[i] = sum over rows of a[row, i]; used for the gradients of biases. */
 static void sum_rows(REAL *out, double *sums, const REAL *a, int64_t n_a, int64_t n_rows) {
     memset(sums, 0, (size_t)n_a * sizeof(*sums));
     for (int64_t row = 0; row < n_rows; row++)
@@ -94,7 +94,7 @@ static inline double sigmoid(double x) {
 
 static void relu_forward(const layer_work *w) {
     for (int64_t i = 0; i < n_in(w); i++)
-        w->out[i] = w->in[i] <= 0 ? 0 : w->in[i]; /* what is no number stays so */
+        w->out[i] = w->in[i] <= 0 ? 0 : w->in[i]; /* NaN stays NaN */
 }
 
 static void relu_backward(const layer_work *w) {
@@ -132,7 +132,7 @@ static void flatten_backward(const layer_work *w) {
 
 /* ---- Dropout --------------------------------------------------------------------------------- */
 
-/* Where element e of a row stands in the row's random numbers (engine/net.h). */
+/* Position of element e of a row among the row's random numbers (engine/net.h). */
 static int64_t dropout_place(const engine_shape *shape, int64_t e) {
     if (shape->n_dims < 3) return e;
     const int64_t pixels = shape->dims[1] * shape->dims[2];
@@ -140,7 +140,7 @@ static int64_t dropout_place(const engine_shape *shape, int64_t e) {
     return e % pixels * channels + e / pixels;
 }
 
-/* The number that decides on a place: one of the eight halves of its block's words. */
+/* The 16-bit number that decides about a position: one of the eight halves of its block's words. */
 static uint32_t dropout_u16(const layer_work *w, int64_t row, int64_t place) {
     const uint32_t key[2] = {(uint32_t)w->layer->rng_key, (uint32_t)(w->layer->rng_key >> 32)};
     const uint32_t counter[4] = {(uint32_t)(place / 8), (uint32_t)row, (uint32_t)w->step,

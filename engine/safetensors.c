@@ -1,14 +1,14 @@
 /*
  * safetensors.c - see safetensors.h.
  *
- * The header is JSON, read and written by jansson; strings stay in its tree, which lives as long as
- * the file is open. All numbers of the header are checked against the file's size before any memory
- * is taken for values, so that a small file cannot ask for much.
+ * The header is JSON, which jansson reads and writes. Its strings stay in jansson's tree, which
+ * lives as long as the file is open. Before memory for values is allocated, all numbers of the
+ * header are checked against the file's size, so a small file cannot ask for much memory.
  *
- * A file appears under its name only when it is whole and on the disk. The temporary name is fixed,
- * so that a process killed again and again leaves at most one, which the next one overwrites; a lock
- * on it keeps two writers apart, and its owner makes sure that the name is still that of the file
- * that it locked.
+ * A file gets its name only when it is complete and on the disk. The temporary name is fixed, so a
+ * process that is killed again and again leaves at most one, which the next write overwrites. A
+ * lock on it keeps two writers apart. After locking, a writer checks that the name still belongs to
+ * the file that it locked.
  */
 #include "engine/safetensors.h"
 
@@ -69,7 +69,7 @@ static iter_status fail_os(iter_error *err, const char *path, const char *what, 
                              strerror_r(os_error, text, sizeof(text)));
 }
 
-/* Bytes of dense values of this shape; false where they cannot be counted. */
+/* Bytes of dense values of this shape; false if the number overflows. */
 static bool count_bytes(const engine_tensor *tensor, uint64_t *out) {
     uint64_t n = iter_dtype_bytes(tensor->dtype);
     for (int32_t i = 0; i < tensor->n_dims; i++) {
@@ -82,7 +82,7 @@ static bool count_bytes(const engine_tensor *tensor, uint64_t *out) {
 
 /* ---- Reading: the header --------------------------------------------------------------------- */
 
-/* The list `key` of n whole numbers from 0 on; n = -1: any number of them up to most. */
+/* Reads the list `key` of n non-negative integers; n = -1: any number of them up to most. */
 static iter_status read_numbers(const engine_tensor_file *file, const char *name, json_t *entry,
                                 const char *key, int n, int most, int64_t *out, int32_t *out_n,
                                 iter_error *err) {
@@ -90,7 +90,7 @@ static iter_status read_numbers(const engine_tensor_file *file, const char *name
     size_t size = json_array_size(list);
     if (!json_is_array(list) || (n >= 0 && size != (size_t)n))
         return iter__engine_fail(err, ITER_EFORMAT,
-                                 "%.200s: tensor '%.80s': %s is no list of numbers", file->path,
+                                 "%.200s: tensor '%.80s': %s is not a list of numbers", file->path,
                                  name, key);
     if (size > (size_t)most)
         return iter__engine_fail(err, ITER_EFORMAT,
@@ -99,10 +99,9 @@ static iter_status read_numbers(const engine_tensor_file *file, const char *name
     for (size_t i = 0; i < size; i++) {
         json_t *number = json_array_get(list, i);
         if (!json_is_integer(number) || json_integer_value(number) < 0)
-            return iter__engine_fail(
-                err, ITER_EFORMAT,
-                "%.200s: tensor '%.80s': %s holds what is no whole number from 0 on", file->path,
-                name, key);
+            return iter__engine_fail(err, ITER_EFORMAT,
+                                     "%.200s: tensor '%.80s': %s must hold only integers from 0 on",
+                                     file->path, name, key);
         out[i] = json_integer_value(number);
     }
     *out_n = (int32_t)size;
@@ -116,7 +115,8 @@ static iter_status read_entry(const engine_tensor_file *file, const char *name, 
     out->name = name;
     if (!json_is_object(entry) || json_object_size(entry) != 3)
         return iter__engine_fail(
-            err, ITER_EFORMAT, "%.200s: tensor '%.80s' has not just dtype, shape and data_offsets",
+            err, ITER_EFORMAT,
+            "%.200s: tensor '%.80s' must have dtype, shape and data_offsets, and nothing else",
             file->path, name);
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
     out->dtype = dtype != NULL ? dtype_parse(dtype) : ITER_DTYPE_NONE;
@@ -148,10 +148,12 @@ static int by_place(const void *a, const void *b) {
     const engine_tensor *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
-    return strcmp(x->name, y->name); /* empty ones at one place: any order, but always the same */
+    /* empty tensors at one place: any order, but always the same */
+    return strcmp(x->name, y->name);
 }
 
-/* One tensor ends where the next one begins, and the last one where the file does. */
+/* Checks that each tensor ends where the next one begins, and the last one at the end of the
+ * file. */
 static iter_status check_places(const engine_tensor_file *file, iter_error *err) {
     uint64_t at = 0;
     for (int32_t i = 0; i < file->n_tensors; i++) {
@@ -160,7 +162,7 @@ static iter_status check_places(const engine_tensor_file *file, iter_error *err)
             return iter__engine_fail(
                 err, ITER_EFORMAT, "%.200s: tensor '%.80s' %s", file->path, tensor->name,
                 tensor->begin < at ? "overlaps the one before it"
-                                   : "stands behind bytes that belong to no tensor");
+                                   : "comes after bytes that belong to no tensor");
         at += tensor->bytes;
     }
     if (at != file->data_bytes)
@@ -176,11 +178,11 @@ static iter_status read_metadata(engine_tensor_file *file, iter_error *err) {
     file->metadata = json_object_get(file->header, METADATA);
     if (file->metadata == NULL) return ITER_OK;
     if (!json_is_object(file->metadata))
-        return iter__engine_fail(err, ITER_EFORMAT, "%.200s: its metadata is no object",
+        return iter__engine_fail(err, ITER_EFORMAT, "%.200s: its metadata is not an object",
                                  file->path);
     json_object_foreach(file->metadata, key, value) {
         if (!json_is_string(value))
-            return iter__engine_fail(err, ITER_EFORMAT, "%.200s: metadata '%.80s' is no text",
+            return iter__engine_fail(err, ITER_EFORMAT, "%.200s: metadata '%.80s' is not text",
                                      file->path, key);
     }
     return ITER_OK;
@@ -206,7 +208,7 @@ static iter_status read_tensors(engine_tensor_file *file, iter_error *err) {
 
 /* ---- Reading: the file ----------------------------------------------------------------------- */
 
-/* `what` is for the message where the file ends before. */
+/* `what` names, in the message, the part that a truncated file ends in. */
 static iter_status read_at(const engine_tensor_file *file, uint64_t offset, void *out,
                            uint64_t bytes, const char *what, iter_error *err) {
     uint64_t done = 0;
@@ -241,7 +243,7 @@ static iter_status parse_header(engine_tensor_file *file, const char *text, uint
     json_error_t where;
     if (bytes == 0 || text[0] != '{')
         return iter__engine_fail(err, ITER_EFORMAT,
-                                 "%.300s: is no safetensors file: no JSON object at "
+                                 "%.300s: is not a safetensors file: no JSON object at "
                                  "byte 8",
                                  file->path);
     file->header = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
@@ -262,7 +264,7 @@ static iter_status read_header(engine_tensor_file *file, iter_error *err) {
         bytes = bytes << 8 | prefix[i];
     if (bytes > ENGINE_HEADER_MAX)
         return iter__engine_fail(err, ITER_EFORMAT,
-                                 "%.300s: is no safetensors file: a header of %" PRIu64
+                                 "%.300s: is not a safetensors file: a header of %" PRIu64
                                  " bytes, at most %" PRIu64 " are legal",
                                  file->path, bytes, ENGINE_HEADER_MAX);
     if (bytes > file_bytes - PREFIX_BYTES)
@@ -353,7 +355,8 @@ iter_status iter__safetensors_read(const engine_tensor_file *file, int32_t i, vo
 
 /* ---- Writing: the header --------------------------------------------------------------------- */
 
-/* {"dtype": ..., "shape": [...], "data_offsets": [...]}, or NULL where there is no memory. */
+/* Makes {"dtype": ..., "shape": [...], "data_offsets": [...]}, or returns NULL if memory is
+ * short. */
 static json_t *make_entry(const engine_tensor *tensor, uint64_t begin, uint64_t bytes) {
     json_t *entry = json_object(), *shape = json_array(), *offsets = json_array();
     int bad = 0;
@@ -408,7 +411,7 @@ static iter_status add_texts(json_t *header, const char *path, const engine_text
     return ITER_OK;
 }
 
-/* The first bytes of the file, up to where the values begin. */
+/* The first bytes of the file, up to the values. */
 static iter_status make_header(const char *path, json_t *header, uint8_t **out, size_t *out_bytes,
                                iter_error *err) {
     const size_t flags = JSON_COMPACT | JSON_ENSURE_ASCII;
@@ -445,9 +448,9 @@ static iter_status write_all(int fd, const char *path, const void *bytes, uint64
     return ITER_OK;
 }
 
-/* The temporary file, empty and ours alone. Where another process renamed it away between our open()
- * and our lock, what we hold is its finished file: then again, but not for ever, since there are file
- * systems that number one file in two ways. */
+/* Opens the temporary file, empty and locked. Between our open() and our lock, another process may
+ * have renamed it: what we hold is then its finished file, and we try again. The tries are limited,
+ * because some file systems give one file two numbers. */
 static iter_status open_part(const char *part, int *out, iter_error *err) {
     for (int left = OPEN_TRIES; left > 0; left--) {
         struct stat ours, named;
@@ -456,8 +459,7 @@ static iter_status open_part(const char *part, int *out, iter_error *err) {
         if (fd < 0) return fail_os(err, part, "cannot be made", errno);
         if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
             close(fd);
-            return iter__engine_fail(err, ITER_EIO, "%.300s: another writer is at it just now",
-                                     part);
+            return iter__engine_fail(err, ITER_EIO, "%.300s: another process is writing it", part);
         }
         bool same = fstat(fd, &ours) == 0 && stat(part, &named) == 0 &&
                     ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
@@ -469,10 +471,11 @@ static iter_status open_part(const char *part, int *out, iter_error *err) {
         close(fd);
         if (same) return fail_os(err, part, "cannot be emptied", os_error);
     }
-    return iter__engine_fail(err, ITER_EIO, "%.300s: is another file whenever it is opened", part);
+    return iter__engine_fail(err, ITER_EIO, "%.300s: was replaced each time it was opened", part);
 }
 
-/* A rename is on the disk when its folder is. File systems that cannot sync one answer EINVAL. */
+/* A rename is on the disk only when its folder is synced. File systems that cannot sync a folder
+ * return EINVAL. */
 static iter_status sync_folder(const char *path, iter_error *err) {
     const char *slash = strrchr(path, '/');
     size_t n = slash == NULL ? 1 : slash == path ? 1 : (size_t)(slash - path);
@@ -507,8 +510,8 @@ static iter_status write_values(int fd, const char *part, const engine_tensor *t
     return s;
 }
 
-/* Ends with the file in its place, or with the temporary one gone. The lock goes with the last
- * descriptor, so the file is closed when its name is the right one. */
+/* Ends with the file in its place, or with the temporary one removed. Closing the last descriptor
+ * drops the lock, so the file is closed only after the rename. */
 static iter_status finish(int fd, const char *part, const char *path, iter_status s,
                           iter_error *err) {
     if (s == ITER_OK && fsync(fd) < 0) s = fail_os(err, part, "cannot be written", errno);

@@ -1,14 +1,14 @@
 /*
- * safetensors.h - named tensors in a file, in the format of that name, which other tools read too.
+ * safetensors.h - named tensors in a file of the safetensors format, which other tools read too.
  *
  *     8 bytes    n, little endian
  *     n bytes    JSON: {"__metadata__": {"key": "text"}, "name": {"dtype": "F32", "shape": [2, 3],
- *                "data_offsets": [0, 24]}, ...}, filled up with blanks
+ *                "data_offsets": [0, 24]}, ...}, padded with blanks
  *     the rest   the tensors' values, dense, little endian, without gaps
  *
- * What is written has its values begin at a multiple of 64 bytes. What is read is checked as a
- * whole before the first value is: a file opens only if its tensors fill the data exactly, each one
- * as large as dtype and shape say.
+ * In files that we write, the values begin at a multiple of 64 bytes. A file that we read is
+ * checked completely before the first value is used: it opens only if its tensors fill the data
+ * exactly and each is as large as its dtype and shape say.
  *
  * Source: the format's specification, in the README of huggingface/safetensors.
  */
@@ -19,7 +19,7 @@
 
 #include <iter/tensor.h>
 
-/* A longer header is refused, as the format's own library does. */
+/* Longer headers are rejected, as the format's own library does. */
 #define ENGINE_HEADER_MAX ((uint64_t)100000000)
 
 typedef struct engine_tensor {
@@ -27,54 +27,55 @@ typedef struct engine_tensor {
     iter_dtype dtype;
     int32_t n_dims;
     int64_t dims[ITER_MAX_DIMS];
-    uint64_t bytes; /* set by open(); write() counts itself */
+    uint64_t bytes; /* set by open(); write() computes it */
     uint64_t begin; /* set by open(): offset of the values in the data */
 } engine_tensor;
 
-/* An entry of the metadata. */
+/* One entry of the metadata. */
 typedef struct engine_text {
     const char *key, *value;
 } engine_text;
 
 typedef struct engine_tensor_file engine_tensor_file;
 
-/* Gives the values of tensor i of those being written, dense: out is as large as its bytes. */
+/* Callback of write(): stores the values of tensor i in out, dense; out has the tensor's size. */
 typedef iter_status (*engine_values_fn)(void *user, int32_t i, void *out, iter_error *err);
 
 /*
- * Writes a file, whole or not at all: to path + ".part", synced, then renamed; then the folder is
- * synced. Larger element types go first in `tensors`, so that each value is aligned.
+ * Writes a file completely or not at all: to path + ".part", synced, then renamed; then the folder
+ * is synced. Put larger element types first in `tensors`, so that every value is aligned.
  *
  * Errors  EIO with path and reason (disk full; another process writes the same file), EINVAL (two
- *         tensors of one name, a text that is not UTF-8), ENOMEM, what `values` answers. The file
- *         that was there is untouched then and the temporary one is gone.
+ *         tensors with the same name, or a text that is not UTF-8), ENOMEM, and what `values`
+ *         returns. After an error the old file is untouched and the temporary one is removed; only
+ *         if syncing the folder fails is the new file already in place.
  */
 iter_status iter__safetensors_write(const char *path, const engine_tensor *tensors, int32_t n,
                                     const engine_text *texts, int32_t n_texts,
                                     engine_values_fn values, void *user, iter_error *err);
 
 /*
- * Opens a file and reads and checks its header.
+ * Opens a file; reads and checks its header.
  *
  * Errors  EIO (cannot be read), EFORMAT naming file and reason, ENOMEM.
  */
 iter_status iter__safetensors_open(const char *path, engine_tensor_file **out, iter_error *err);
 void iter__safetensors_close(engine_tensor_file *file);
 
-/* Tensors in the order of their values; live as long as the file is open. */
+/* Tensors in the order of their values. Valid while the file is open. */
 int32_t iter__safetensors_count(const engine_tensor_file *file);
 const engine_tensor *iter__safetensors_tensor(const engine_tensor_file *file, int32_t i);
 
-/* The place of the tensor called `name`, or -1. */
+/* Index of the tensor called `name`, or -1. */
 int32_t iter__safetensors_find(const engine_tensor_file *file, const char *name);
 
-/* The metadata: entries in the order of the file, and the one of a key, or NULL. */
+/* The metadata: entries in the file's order; the value of a key, or NULL. */
 int32_t iter__safetensors_n_texts(const engine_tensor_file *file);
 engine_text iter__safetensors_entry(const engine_tensor_file *file, int32_t i);
 const char *iter__safetensors_text(const engine_tensor_file *file, const char *key);
 
-/* Reads the values of tensor i into out[its bytes]. Errors: EIO, EFORMAT (the file has become
- * shorter since). */
+/* Reads the values of tensor i into out[its bytes]. Errors: EIO, EFORMAT (the file became shorter
+ * after it was opened). */
 iter_status iter__safetensors_read(const engine_tensor_file *file, int32_t i, void *out,
                                    iter_error *err);
 

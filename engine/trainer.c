@@ -1,9 +1,9 @@
 /*
- * trainer.c - trainers are made, asked and changed here; batches run in trainer_run.c.
+ * trainer.c - creates, reads and changes trainers; trainer_run.c runs batches.
  *
- * Everything a step needs is allocated in iter_trainer_create(): the net, the backend with its
- * memory, and the few buffers of our own. Weights begin as a function of (seed, name), whatever the
- * backend.
+ * iter_trainer_create() allocates everything that a step needs: the net, the backend with its
+ * memory, and a few buffers of our own. The initial weights are a function of (seed, name),
+ * whatever the backend.
  */
 #include "engine/trainer.h"
 
@@ -19,7 +19,7 @@
 
 #define TEXT_MAX 128
 
-/* A text that is filled line by line; the rest is cut. */
+/* A text that is written line by line; what does not fit is cut. */
 typedef struct text_block {
     char *at;
     size_t left;
@@ -31,7 +31,8 @@ static iter_status no_memory(iter_error *err) {
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
-/* Copies what the caller knows of the options; unknown bytes must be zero. */
+/* Copies the part of the options that the caller's version has. Bytes unknown to us must be
+ * zero. */
 static iter_status copy_options(const iter_trainer_options *from, iter_trainer_options *out,
                                 iter_error *err) {
     *out = (iter_trainer_options)ITER_TRAINER_OPTIONS_INIT;
@@ -57,7 +58,7 @@ static uint32_t n_cores(void) {
     return n < 1 ? 1 : (uint32_t)n;
 }
 
-/* One thread a core, less those that make batches. */
+/* One thread per core, minus the loader's workers. */
 static uint32_t default_threads(iter_loader *loader) {
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
     if (iter_loader_stats_read(loader, &stats, NULL) < 0 || stats.n_workers < 0)
@@ -112,8 +113,8 @@ static iter_status check_device_options(const iter_trainer_options *opt,
     if (opt->precision < 0 || opt->precision > ITER_PRECISION_F16 || opt->algorithms < 0 ||
         opt->algorithms > ITER_ALGORITHMS_FAST || opt->device < 0)
         return iter__engine_fail(err, ITER_EINVAL,
-                                 "there is no precision %d, algorithms %d or device %d",
-                                 opt->precision, opt->algorithms, opt->device);
+                                 "unknown precision %d, algorithms %d or device %d", opt->precision,
+                                 opt->algorithms, opt->device);
     if (opt->algorithms_file && opt->algorithms == ITER_ALGORITHMS_DETERMINISTIC)
         return iter__engine_fail(
             err, ITER_EINVAL, "algorithms_file is for algorithms that are measured: tuned, fast");
@@ -146,7 +147,7 @@ static iter_status make_backend(iter_trainer *trainer, const iter_trainer_option
     return ITER_OK;
 }
 
-/* Weights by seed and name, given to the backend in its own kind of number. */
+/* Initialises weights by seed and name, and passes them to the backend in its own element type. */
 static iter_status make_weights(iter_trainer *trainer, iter_error *err) {
     const engine_net *net = &trainer->net;
     int64_t most = 1;
@@ -234,14 +235,15 @@ static iter_status write_plan_text(iter_trainer *trainer, iter_error *err) {
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
-/* What iter_trainer_get() and iter_trainer_set() ask for is there, and of this size. */
+/* Checks what iter_trainer_get() and iter_trainer_set() ask for: it must exist and have this
+ * size. */
 static iter_status check_value(const iter_trainer *trainer, int32_t param, iter_value value,
                                bool for_set, size_t bytes, iter_error *err) {
     const engine_net *net = &trainer->net;
     const bool of_input = value == ITER_VALUE_INPUT_GRADIENT && !for_set;
     if (!of_input && (param < 0 || param >= net->n_params))
         return iter__engine_fail(err, ITER_EINVAL,
-                                 "trainer: there is no parameter %d, there are %d", (int)param,
+                                 "trainer: there is no parameter %d, the net has %d", (int)param,
                                  (int)net->n_params);
     const int32_t n_moments = iter__optimizer_n_moments(&trainer->optimizer);
     if ((value == ITER_VALUE_MOMENT && n_moments < 1) ||
@@ -251,7 +253,7 @@ static iter_status check_value(const iter_trainer *trainer, int32_t param, iter_
     const bool gradient = value == ITER_VALUE_GRADIENT || value == ITER_VALUE_INPUT_GRADIENT;
     if ((int)value < 0 || value > ITER_VALUE_INPUT_GRADIENT || (for_set && gradient))
         return iter__engine_fail(err, ITER_EINVAL, "trainer: value %d cannot be %s", (int)value,
-                                 for_set ? "set" : "asked for");
+                                 for_set ? "set" : "read");
     if (of_input && !trainer->keep_input_gradient)
         return iter__engine_fail(err, ITER_EINVAL,
                                  "trainer: keep_input_gradient was not asked for");
@@ -262,7 +264,7 @@ static iter_status check_value(const iter_trainer *trainer, int32_t param, iter_
     const size_t wanted = (size_t)n * iter_dtype_bytes(trainer->ops->real);
     if (bytes == wanted) return ITER_OK;
     return iter__engine_fail(
-        err, ITER_EINVAL, "trainer: %s has %zu bytes, not %zu",
+        err, ITER_EINVAL, "trainer: %s: expected %zu bytes, got %zu",
         of_input ? "the gradient of the input" : net->params[param].public.name, wanted, bytes);
 }
 
@@ -271,10 +273,10 @@ static iter_status check_value(const iter_trainer *trainer, int32_t param, iter_
 iter_status iter_trainer_create(iter_model *model, iter_loader *loader,
                                 const iter_trainer_options *options, iter_trainer **out,
                                 iter_error *err) {
-    if (!out) return iter__engine_fail(err, ITER_EINVAL, "trainer: no place for the result");
+    if (!out) return iter__engine_fail(err, ITER_EINVAL, "trainer: out is NULL");
     *out = NULL;
     if (!model || !loader)
-        return iter__engine_fail(err, ITER_EINVAL, "trainer: no model or loader");
+        return iter__engine_fail(err, ITER_EINVAL, "trainer: model or loader is NULL");
     iter_trainer_options opt;
     ENGINE_TRY(copy_options(options, &opt, err));
     if (opt.threads > ENGINE_MAX_THREADS)
@@ -340,7 +342,7 @@ const iter_param *iter_trainer_param(const iter_trainer *trainer, int32_t i) {
 
 iter_status iter_trainer_get(iter_trainer *trainer, int32_t param, iter_value value, void *out,
                              size_t bytes, iter_error *err) {
-    if (!trainer || !out) return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no place");
+    if (!trainer || !out) return iter__engine_fail(err, ITER_EINVAL, "trainer or out is NULL");
     ENGINE_TRY(check_value(trainer, param, value, false, bytes, err));
     ENGINE_TRY(iter__trainer_settle(trainer, err));
     return trainer->ops->get(trainer->state, param, value, out, err);
@@ -348,8 +350,7 @@ iter_status iter_trainer_get(iter_trainer *trainer, int32_t param, iter_value va
 
 iter_status iter_trainer_set(iter_trainer *trainer, int32_t param, iter_value value,
                              const void *from, size_t bytes, iter_error *err) {
-    if (!trainer || !from)
-        return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no values");
+    if (!trainer || !from) return iter__engine_fail(err, ITER_EINVAL, "trainer or from is NULL");
     ENGINE_TRY(check_value(trainer, param, value, true, bytes, err));
     ENGINE_TRY(iter__trainer_settle(trainer, err));
     return trainer->ops->set(trainer->state, param, value, from, err);

@@ -1,11 +1,10 @@
-/* trainer.h - what a trainer is, for the files that are its parts: trainer.c, trainer_run.c,
- * checkpoint.c. */
+/* trainer.h - struct iter_trainer, shared by trainer.c, trainer_run.c and checkpoint.c. */
 #ifndef ENGINE_TRAINER_H
 #define ENGINE_TRAINER_H
 
 #include "engine/backend.h"
 
-/* A run whose outcome is not known yet: what a message about it would say. */
+/* A run whose outcome is not known yet, with what a later message about it needs. */
 typedef struct engine_pending {
     uint64_t step;
     uint32_t epoch;
@@ -21,30 +20,32 @@ struct iter_trainer {
     void *state; /* the backend's */
     uint32_t threads;
     uint64_t seed;
-    uint64_t n_steps;  /* since the weights were made; checkpoints carry it on */
-    bool has_gradient; /* a step has run */
+    uint64_t n_steps;  /* steps since the weights were made; checkpoints restore it */
+    bool has_gradient; /* a training step has run since create or load */
     bool keep_input_gradient;
-    /* The loader's fields: batches are asked for them by name, then by place. */
+    /* The loader's fields. A batch is searched for them by name, then by position. */
     char data_name[ITER_NAME_MAX], label_name[ITER_NAME_MAX];
     int32_t data_field, label_field;
     uint8_t *counts;   /* [net.batch] */
-    void *blank_label; /* of a full batch, zeros: predicting needs no labels */
-    void *outputs;     /* f64 [net.batch, net.n_outputs] where the backend's `real` is f64: predict
-                        * answers f32 */
-    /* Where the backend collects: runs since then, and the indices of their samples. What was
-     * collected stands in `settled` until the call that runs batches takes it, and so does the error
-     * of a run that had trouble; in between, `settled` is of steps whose outcome was not asked for. */
+    void *blank_label; /* one full batch of zeros: predict() needs no labels */
+    /* f64 [net.batch, net.n_outputs] if the backend's `real` is f64, because predict() returns f32;
+     * else NULL. */
+    void *outputs;
+    /* If the backend has collect(): the runs since the last one, and the sample indices of each.
+     * What was collected stays in `settled` until the call that runs batches takes it, and so does
+     * the error of a run that failed. Between such calls `settled` holds steps that were taken
+     * without a result. */
     engine_pending *pending;   /* [ENGINE_MAX_PENDING] */
     uint64_t *pending_indices; /* [ENGINE_MAX_PENDING, net.batch] */
     uint32_t n_pending;
-    uint32_t runs;       /* epochs and evaluations under way: one inside another's `progress` */
-    iter_result settled; /* its loss is a sum */
+    uint32_t runs; /* epochs and evaluations in progress; one may run inside another's `progress` */
+    iter_result settled; /* loss is a sum, not a mean */
     iter_error trouble;  /* status 0 = none */
-    uint64_t n_bytes;    /* of all these */
+    uint64_t n_bytes;    /* memory of all these */
     char *plan_text;
 };
 
-/* Waits for what is pending. Errors: those of a step; weights are those of before it. */
+/* Waits for the pending runs. Errors: those of a step; the weights are those before that step. */
 iter_status iter__trainer_settle(iter_trainer *trainer, iter_error *err);
 
 #endif

@@ -1,16 +1,16 @@
 /*
- * trainer_run.c - batches through a trainer: what is checked, what counts, what is summed up.
+ * trainer_run.c - runs batches through a trainer: checks them, decides which rows count, sums up.
  *
- * A batch is checked here once, so that backends may read labels and ids as indices without asking.
- * Which rows count: blanked rows never do. Padding at the end of a padded batch does in training, as
- * MXNet trains on it, and does not in evaluation. Rows that roll_over carried from the epoch before
- * stand in front of first_valid; they are real samples, seen once, and always count.
+ * A batch is checked here once, so backends may use labels and ids as indices without a check.
+ * Blanked rows never count. Padding at the end of a padded batch counts in training, as MXNet
+ * trains on it, but not in evaluation. Rows that roll_over carried over from the previous epoch
+ * come before first_valid; they are real samples, seen once, and always count.
  *
- * A backend on a device answers a run later. Runs are then counted as they are asked for, and what they
- * came to is collected every ENGINE_MAX_PENDING of them and at the end of each call, but for steps of
- * which nobody asked what they came to: these are left to the device, and the next call that waits, or
- * asks, collects them. A step that had trouble is named by what was noted of it. Rows, loss and hits of a
- * result are those collected.
+ * A backend on a device reports a run's outcome later. Runs are then counted when they are queued,
+ * and their outcome is collected every ENGINE_MAX_PENDING runs and at the end of each call. The
+ * exception are steps without a result: the device works on, and the next call that waits, or asks
+ * for a result, collects them. When a step fails, the message uses what was noted about it when it
+ * was queued. Rows, loss and hits of a result cover the collected runs.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -25,14 +25,16 @@
 
 #define TEXT_MAX 128
 
-/* Sample indices that a message names. */
+/* Number of sample indices that a message lists. */
 #define INDICES_SHOWN 4
 
 /* A checked batch; tensors are the net's view of the loader's. */
 typedef struct checked_batch {
     const iter_batch *source;
-    iter_tensor data, label;         /* in host memory; `data` is NULL where they are not there */
-    iter_tensor far_data, far_label; /* on the device, where the backend reads them there */
+    /* In host memory; `data` is NULL if the batch is only on the device. */
+    iter_tensor data, label;
+    /* On the device, if the backend reads them there. */
+    iter_tensor far_data, far_label;
     bool is_far;
     iter_batch_info info;
     engine_batch batch;
@@ -46,7 +48,8 @@ static double seconds_now(void) {
 
 /* ---- Checks ---------------------------------------------------------------------------------- */
 
-/* By name, then by place; *out_far: the same one on the device, NULL = it is not there. */
+/* Searches by name, then by position. *out_far is the same tensor on the device, or NULL if it is
+ * not there. */
 static const iter_tensor *find_tensor(const iter_batch *batch, const char *name, int32_t field,
                                       const iter_tensor **out_far) {
     const iter_tensor *tensor = iter_batch_find(batch, name), *at = NULL;
@@ -58,7 +61,7 @@ static const iter_tensor *find_tensor(const iter_batch *batch, const char *name,
     return tensor ? tensor : iter_batch_tensor(batch, field);
 }
 
-/* As planned, but for fewer rows. */
+/* Same shape as planned, or fewer rows. */
 static iter_status check_shape(const iter_desc *got, const iter_desc *planned, const char *what,
                                iter_error *err) {
     const int32_t rows = iter__net_batch_dim(planned);
@@ -68,7 +71,7 @@ static iter_status check_shape(const iter_desc *got, const iter_desc *planned, c
         same = i == rows ? got->dims[i] <= planned->dims[i] : got->dims[i] == planned->dims[i];
     if (same) return ITER_OK;
     char a[TEXT_MAX], b[TEXT_MAX];
-    return iter__engine_fail(err, ITER_EINVAL, "%s: the batch has %s, planned is %s", what,
+    return iter__engine_fail(err, ITER_EINVAL, "%s: the batch has %s, expected %s", what,
                              iter_desc_text(got, a, sizeof(a)),
                              iter_desc_text(planned, b, sizeof(b)));
 }
@@ -93,7 +96,7 @@ static iter_status check_classes(const checked_batch *c, int64_t n_classes, iter
     return ITER_OK;
 }
 
-/* True where a line of ids lies inside 0 .. rows - 1; written so that compilers vectorise it. */
+/* True if a line of ids lies inside 0 .. rows - 1. Written so that compilers vectorise it. */
 static bool line_inside(const iter_tensor *data, int64_t at, int64_t n, int64_t stride,
                         int64_t rows) {
     bool outside = false;
@@ -132,7 +135,7 @@ static iter_status check_ids(const checked_batch *c, int64_t rows, iter_error *e
     return ITER_OK;
 }
 
-/* Fills `counts`; answers how many rows count. */
+/* Fills `counts`; returns how many rows count. */
 static int64_t count_rows(iter_trainer *trainer, const checked_batch *c, bool training) {
     const uint8_t *valid = iter_batch_valid(c->source);
     const int64_t n_real = training ? c->info.n_rows : c->info.first_valid + c->info.n_valid;
@@ -173,7 +176,7 @@ static iter_status check_data(iter_trainer *trainer, const iter_batch *batch, ch
     return ITER_OK;
 }
 
-/* Everything a backend relies on. */
+/* Checks everything that a backend relies on. */
 static iter_status check_batch(iter_trainer *trainer, const iter_batch *batch, bool training,
                                checked_batch *out, iter_error *err) {
     const engine_net *net = &trainer->net;
@@ -199,7 +202,7 @@ static iter_status check_batch(iter_trainer *trainer, const iter_batch *batch, b
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-/* True where a value of the row is NaN or infinite. */
+/* True if a value of the row is NaN or infinite. */
 static bool is_broken_row(const iter_tensor *tensor, int32_t batch_dim, int64_t row) {
     const iter_desc *desc = &tensor->desc;
     int64_t place[ITER_MAX_DIMS] = {0};
@@ -222,7 +225,7 @@ static bool is_broken_row(const iter_tensor *tensor, int32_t batch_dim, int64_t 
     }
 }
 
-/* What a message says of a run: "the loss is nan in epoch 3, over samples 17, 4, 99, 3, ...". */
+/* Makes a message such as "the loss is nan in epoch 3, over samples 17, 4, 99, 3, ...". */
 static iter_status fail_not_finite(const engine_pending *p, const uint64_t *index, const char *what,
                                    const char *hint, iter_error *err) {
     char list[128] = "";
@@ -234,7 +237,7 @@ static iter_status fail_not_finite(const engine_pending *p, const uint64_t *inde
                              p->epoch, list, p->n_rows > INDICES_SHOWN ? ", ..." : "", hint);
 }
 
-/* Of a batch that is still there: which row is to blame, if one is. */
+/* Names the row of the batch that is not finite, if there is one. */
 static const char *find_hint(const checked_batch *c, const char *else_hint, char out[160]) {
     const uint64_t *index = iter_batch_index(c->source);
     snprintf(out, 160, "%s", else_hint);
@@ -266,7 +269,8 @@ static iter_status run(iter_trainer *trainer, checked_batch *c, engine_run what,
                        engine_outcome *out, iter_error *err) {
     c->batch.data = c->is_far ? &c->far_data : &c->data;
     if (!c->batch.label) c->batch.label = c->is_far ? &c->far_label : &c->label;
-    if (c->is_far) c->batch.source = (iter_batch *)(uintptr_t)c->source; /* it is waited for */
+    /* so that the backend waits for it */
+    if (c->is_far) c->batch.source = (iter_batch *)(uintptr_t)c->source;
     c->batch.counts = trainer->counts;
     c->batch.step = trainer->n_steps;
     c->batch.lr = iter__optimizer_rate(&trainer->optimizer, c->info.epoch);
@@ -282,7 +286,8 @@ static iter_status fail_step(const engine_pending *p, iter_status status, iter_e
                                 p->step);
 }
 
-/* What is wrong with a run that was collected; c: its batch, where it is still there. */
+/* Makes the error of a collected run; c is its batch, or NULL if the batch was already given
+ * back. */
 static iter_status fail_collected(const iter_trainer *trainer, const engine_collected *found,
                                   const checked_batch *c, iter_error *err) {
     const engine_pending *p = &trainer->pending[found->run];
@@ -307,7 +312,8 @@ static iter_status fail_collected(const iter_trainer *trainer, const engine_coll
     }
 }
 
-/* Collects; c: the batch of the last run, where it is still there. */
+/* Collects the pending runs; c is the batch of the last run, or NULL if it was already given
+ * back. */
 static iter_status settle(iter_trainer *trainer, const checked_batch *c, iter_error *err) {
     engine_collected found;
     const uint32_t n = trainer->n_pending;
@@ -322,12 +328,12 @@ static iter_status settle(iter_trainer *trainer, const checked_batch *c, iter_er
         trainer->settled.n_rows += (uint64_t)trainer->pending[i].n_counted;
     if (!found.trouble) return ITER_OK;
     const engine_pending *bad = &trainer->pending[found.run];
-    if (bad->training) trainer->n_steps = bad->step; /* those behind it did nothing */
+    if (bad->training) trainer->n_steps = bad->step; /* the later steps did nothing */
     status = fail_collected(trainer, &found, found.run == n - 1 ? c : NULL, err);
     return fail_step(bad, status, err);
 }
 
-/* What was settled goes into the sum, and so does the error that came out meanwhile. */
+/* Moves what was settled into *sum, and takes the error of a run that failed in between. */
 static iter_status take_settled(iter_trainer *trainer, iter_status status, iter_result *sum,
                                 iter_error *err) {
     sum->loss += trainer->settled.loss;
@@ -346,7 +352,7 @@ iter_status iter__trainer_settle(iter_trainer *trainer, iter_error *err) {
     iter_error error;
     const iter_status status = settle(trainer, NULL, &error);
     if (status >= 0) return status;
-    if (trainer->runs) { /* inside its `progress`: it ends with this, too */
+    if (trainer->runs) { /* inside its `progress`: the epoch ends with this error, too */
         trainer->trouble = error;
         trainer->trouble.status = status;
     }
@@ -354,8 +360,8 @@ iter_status iter__trainer_settle(iter_trainer *trainer, iter_error *err) {
     return status;
 }
 
-/* Settles at the end of a call that came to `status`: an error of a step before whatever ended it comes
- * first. */
+/* Settles at the end of a call that returns `status`. If an earlier step failed, its error is
+ * returned instead. */
 static iter_status settle_last(iter_trainer *trainer, iter_status status, iter_result *sum,
                                iter_error *err) {
     iter_error late;
@@ -366,8 +372,8 @@ static iter_status settle_last(iter_trainer *trainer, iter_status status, iter_r
     return settled;
 }
 
-/* Before a call runs batches: one inside another's `progress` leaves that one's sums alone, and so does
- * each with those of steps whose outcome nobody has asked for yet. */
+/* Called before a call runs batches: keeps the settled sums of an outer call, or of steps without a
+ * result, apart from those of this call. */
 static iter_status begin_runs(iter_trainer *trainer, iter_result *out_outer, iter_error *err) {
     ENGINE_TRY(iter__trainer_settle(trainer, err));
     *out_outer = trainer->settled;
@@ -382,8 +388,8 @@ static void remember(iter_trainer *trainer, const checked_batch *c, bool trainin
            (size_t)c->batch.n_rows * sizeof(uint64_t));
 }
 
-/* One batch; what it came to is added to *sum, whose loss is a sum meanwhile. `waits`: not to be
- * left pending. */
+/* Runs one batch and adds its outcome to *sum, whose loss is a sum until the end. `waits`: collect
+ * before returning. */
 static iter_status run_batch(iter_trainer *trainer, const iter_batch *batch, bool training,
                              bool waits, iter_result *sum, iter_error *err) {
     checked_batch checked;
@@ -432,8 +438,7 @@ static iter_status run_one(iter_trainer *trainer, const iter_batch *batch, bool 
     iter_result sum = {0}, outer;
     const double begin = seconds_now();
     if (out) *out = sum;
-    if (!trainer || !batch)
-        return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no batch");
+    if (!trainer || !batch) return iter__engine_fail(err, ITER_EINVAL, "trainer or batch is NULL");
     ENGINE_TRY(begin_runs(trainer, &outer, err));
     iter_status status = run_batch(trainer, batch, training, true, &sum, err);
     if (status < 0) status = settle_last(trainer, status, &sum, err);
@@ -442,7 +447,7 @@ static iter_status run_one(iter_trainer *trainer, const iter_batch *batch, bool 
     return status;
 }
 
-/* A step of which nobody asks yet what it came to: its sums stay in `settled`. */
+/* A step without a result: its sums stay in `settled`. */
 static iter_status queue_one(iter_trainer *trainer, const iter_batch *batch, iter_error *err) {
     const double begin = seconds_now();
     iter_result sum = trainer->settled;
@@ -454,7 +459,7 @@ static iter_status queue_one(iter_trainer *trainer, const iter_batch *batch, ite
     return status;
 }
 
-/* Batches until END; AGAIN where `progress` ended it. */
+/* Runs batches until END; returns AGAIN if `progress` ended the run. */
 static iter_status run_all(iter_trainer *trainer, iter_loader *loader, bool training,
                            iter_progress_fn progress, void *user, iter_result *out,
                            iter_error *err) {
@@ -462,7 +467,7 @@ static iter_status run_all(iter_trainer *trainer, iter_loader *loader, bool trai
     const double begin = seconds_now();
     if (out) *out = sum;
     if (!trainer || !loader)
-        return iter__engine_fail(err, ITER_EINVAL, "trainer: none, or no loader");
+        return iter__engine_fail(err, ITER_EINVAL, "trainer or loader is NULL");
     iter_status status = begin_runs(trainer, &outer, err);
     if (status < 0) return status;
     trainer->runs++;
@@ -485,7 +490,7 @@ static iter_status run_all(iter_trainer *trainer, iter_loader *loader, bool trai
     return status == ITER_END ? ITER_OK : status;
 }
 
-/* Forward alone, with labels that are all 0. */
+/* Runs forward only, with all labels 0. */
 static iter_status predict(iter_trainer *trainer, checked_batch *c, engine_outcome *outcome,
                            iter_error *err) {
     static const char hint_of_finite[] = "Data are finite, so the weights are not, or too large";
@@ -494,7 +499,7 @@ static iter_status predict(iter_trainer *trainer, checked_batch *c, engine_outco
     c->far_label = c->label;
     if (c->is_far) c->far_label.data = NULL;
     const iter_status status = run(trainer, c, ENGINE_RUN_FORWARD, outcome, err);
-    if (status < 0 && outcome->pending) { /* the run itself is fine, and not to be left behind */
+    if (status < 0 && outcome->pending) { /* the run itself is fine, but must be collected */
         const iter_status collected = trainer->ops->collect(trainer->state, &found, NULL);
         (void)collected; /* the first error says why */
     }
@@ -525,10 +530,10 @@ iter_status iter_trainer_step(iter_trainer *trainer, const iter_batch *batch, it
 
 iter_status iter_trainer_collect(iter_trainer *trainer, iter_result *out, iter_error *err) {
     if (out) *out = (iter_result){0};
-    if (!trainer) return iter__engine_fail(err, ITER_EINVAL, "trainer: none");
+    if (!trainer) return iter__engine_fail(err, ITER_EINVAL, "trainer is NULL");
     if (trainer->runs > 0)
-        return iter__engine_fail(
-            err, ITER_ESTATE, "collect: called from an epoch's progress, whose steps are its own");
+        return iter__engine_fail(err, ITER_ESTATE,
+                                 "collect: must not be called from an epoch's progress");
     const double begin = seconds_now();
     const iter_status status = iter__trainer_settle(trainer, err);
     const iter_result sum = trainer->settled;
@@ -547,16 +552,16 @@ iter_status iter_trainer_test(iter_trainer *trainer, const iter_batch *batch, it
 iter_status iter_trainer_predict(iter_trainer *trainer, const iter_batch *batch, float *out,
                                  size_t capacity, iter_error *err) {
     checked_batch c;
-    engine_outcome outcome; /* of labels that are all 0; finite where the outputs are */
+    engine_outcome outcome; /* for labels that are all 0; finite if the outputs are */
     if (!trainer || !batch || !out)
-        return iter__engine_fail(err, ITER_EINVAL, "trainer: none, no batch, or no place");
+        return iter__engine_fail(err, ITER_EINVAL, "trainer, batch or out is NULL");
     ENGINE_TRY(iter__trainer_settle(trainer, err));
     iter_status status = check_data(trainer, batch, &c, err);
     if (status < 0) return iter__engine_fail_in(err, status, "predict");
     const int64_t n_rows = c.batch.n_rows, n = n_rows * trainer->net.n_outputs;
     if ((uint64_t)n > capacity)
         return iter__engine_fail(err, ITER_EINVAL,
-                                 "predict: %" PRId64 " numbers come out, there is room for %zu", n,
+                                 "predict: %" PRId64 " floats come out, but capacity is %zu", n,
                                  capacity);
     if (n_rows == 0) return ITER_OK;
     c.label = iter_tensor_dense(&trainer->net.label, trainer->blank_label);
@@ -583,5 +588,5 @@ iter_status iter_trainer_evaluate(iter_trainer *trainer, iter_loader *loader, it
                                   iter_error *err) {
     ENGINE_TRY(run_all(trainer, loader, false, NULL, NULL, out, err));
     const iter_status status = iter_loader_reset(loader, err);
-    return status == ITER_END ? ITER_OK : status; /* END: it was the loader's last epoch */
+    return status == ITER_END ? ITER_OK : status; /* END: this was the loader's last epoch */
 }

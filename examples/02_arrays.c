@@ -1,5 +1,5 @@
-/* 02_arrays.c - NDArrayIter: arrays that you have in memory, and what may happen to the samples that
- * do not fill the last batch. */
+/* 02_arrays.c - NDArrayIter: arrays in memory, and what it can do with the samples that do not fill
+ * the last batch. */
 #include <iter/iter.h>
 #include <stdio.h>
 
@@ -8,7 +8,7 @@
 static float data[N][2];  /* sample i is {i, i / 10} */
 static int32_t labels[N]; /* and its class i % 3 */
 
-/* Two epochs in batches of 4, printed as the samples' numbers. */
+/* Prints the numbers of the samples, for two epochs in batches of 4. */
 static iter_status show(const char *name, iter_last_batch last_batch, iter_error *err) {
     const iter_array arrays[] = {
         /* the first dimension counts the samples */
@@ -20,7 +20,7 @@ static iter_status show(const char *name, iter_last_batch last_batch, iter_error
     opt.last_batch = last_batch;
     opt.epochs = 2; /* then reset() answers END */
 
-    iter_loader *loader; /* the arrays are borrowed, not copied: they must outlive it */
+    iter_loader *loader; /* borrows the arrays, does not copy them: they must outlive it */
     iter_status s = iter_ndarray_create(arrays, 2, NULL, &opt, &loader, err);
     if (s < 0) return s;
     printf("%-10s", name);
@@ -50,10 +50,10 @@ int main(void) {
         data[i][1] = (float)i / 10;
         labels[i] = i % 3;
     }
-    if (show("keep", ITER_LAST_KEEP, &err) < 0 ||           /* a shorter batch */
+    if (show("keep", ITER_LAST_KEEP, &err) < 0 ||           /* a smaller batch */
         show("pad", ITER_LAST_PAD, &err) < 0 ||             /* filled with the first samples */
-        show("discard", ITER_LAST_DISCARD, &err) < 0 ||     /* left out */
-        show("roll_over", ITER_LAST_ROLL_OVER, &err) < 0) { /* they begin the next epoch */
+        show("discard", ITER_LAST_DISCARD, &err) < 0 ||     /* dropped */
+        show("roll_over", ITER_LAST_ROLL_OVER, &err) < 0) { /* moved to the next epoch */
         fprintf(stderr, "%s\n", err.message);
         return 1;
     }

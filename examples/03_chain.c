@@ -1,10 +1,10 @@
-/* 03_chain.c - what happens to a sample between dataset and batch: a chain of stages, as text or
- * call by call, and the plan that the library makes of it. */
+/* 03_chain.c - what happens to a sample between dataset and batch: a chain of stages, as text or by
+ * calls, and the plan that the library makes from it. */
 #include <iter/iter.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The same chain by calls, with options that the compiler checks. */
+/* The same chain by calls: the compiler checks the options' types. */
 static iter_status build(iter_chain *chain, iter_error *err) {
     iter_random_crop_options crop = ITER_RANDOM_CROP_OPTIONS_INIT;
     crop.size = 32;
@@ -41,7 +41,7 @@ int main(int argc, char **argv) {
     if ((s = iter_dataset_open(argc > 1 ? argv[1] : "synthetic:cifar10", NULL, &data, &err)) < 0 ||
         (s = iter_dataloader_create(data, calls, NULL, &loader, &err)) < 0)
         goto out;
-    /* Stages that stand side by side are one pass over the pixels: */
+    /* Consecutive stages are combined into one pass over the pixels: */
     printf("%s", iter_loader_plan_text(loader));
     if ((s = iter_loader_next(loader, &batch, &err)) == ITER_OK) {
         char desc[80];

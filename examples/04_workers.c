@@ -1,10 +1,10 @@
-/* 04_workers.c - the DataLoader with 0, 1 and 2 workers: other threads, the same batches; and how
- * long the program waited for them. */
+/* 04_workers.c - the DataLoader with 0, 1 and 2 workers: the batches are the same; prints how long
+ * the program waited for them. */
 #include <inttypes.h>
 #include <iter/iter.h>
 #include <stdio.h>
 
-/* What of a batch depends on its every row's place and value. */
+/* A sum that depends on the place and value of every row of a batch. */
 static double sum_of(const iter_batch *batch) {
     const iter_tensor *x = iter_batch_tensor(batch, 0);
     const float *values = x->data;
@@ -18,10 +18,10 @@ static double sum_of(const iter_batch *batch) {
 static iter_status run(iter_dataset *data, iter_chain *chain, int32_t workers, iter_error *err) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 64;
-    opt.shuffle = ITER_SHUFFLE_FULL; /* a new order every epoch; `seed` says which */
+    opt.shuffle = ITER_SHUFFLE_FULL; /* a new order every epoch, chosen by `seed` */
     opt.seed = 7;
-    opt.workers = workers; /* 0: batches are made in this thread, when next() is called */
-    opt.prefetch = 2;      /* batches that are made ahead, at most */
+    opt.workers = workers; /* 0: this thread makes the batches, in next() */
+    opt.prefetch = 2;      /* at most so many batches are made ahead */
     iter_loader *loader;
     iter_status s = iter_dataloader_create(data, chain, &opt, &loader, err);
     if (s < 0) return s;
@@ -32,9 +32,8 @@ static iter_status run(iter_dataset *data, iter_chain *chain, int32_t workers, i
     for (int step = 0; step < 50 && (s = iter_loader_next(loader, &batch, err)) == ITER_OK;
          step++) {
         if (step == 0) first = iter_batch_index(batch)[0];
-        sum += sum_of(batch); /* here a program would train, while workers make the next batch */
-        iter_batch_unref(
-            batch); /* gives its memory back to the loader: the next one is made there */
+        sum += sum_of(batch);    /* a program would train here, while workers make the next batch */
+        iter_batch_unref(batch); /* returns its memory to the loader, for another batch */
     }
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
     if (s >= 0) s = iter_loader_stats_read(loader, &stats, err);

@@ -6,7 +6,7 @@
 
 #define N 1000
 
-/* What a sample is made of: an f32 vector of 4, and a class. */
+/* Describes a sample: an f32 vector of 4, and a class. */
 static iter_status describe(void *user, iter_description *out, iter_error *err) {
     (void)user, (void)err;
     out->n_samples = N;
@@ -17,16 +17,16 @@ static iter_status describe(void *user, iter_description *out, iter_error *err) 
     return ITER_OK;
 }
 
-/* n samples at once. Several workers call it, each with a state of its own (here none, so start()
- * and stop() have nothing to do). */
+/* Makes n samples. Several workers call it, each with a state of its own. Here there is no state,
+ * so start() and stop() are not needed. */
 static iter_status get(void *user, void *state, uint32_t n, const uint64_t *indices,
                        const iter_tensor *rows, iter_rng *rng, iter_error *err) {
     (void)user, (void)state, (void)err;
     for (uint32_t i = 0; i < n; i++) {
         float *x = (float *)rows[0].data + i * rows[0].strides[0];
+        /* noise from seed, epoch and position */
         for (int j = 0; j < 4; j++)
-            x[j] =
-                (float)indices[i] + iter_rng_uniform(&rng[i]); /* noise by seed, epoch, position */
+            x[j] = (float)indices[i] + iter_rng_uniform(&rng[i]);
         ((int32_t *)rows[1].data)[i * rows[1].strides[0]] = (int32_t)(indices[i] % 10);
     }
     return ITER_OK;

@@ -1,5 +1,5 @@
-/* 06_own_transform.c - a stage of your own, "noise", beside the built-in ones: its option is written,
- * checked and documented by one row of a table. */
+/* 06_own_transform.c - your own stage, "noise", used like the built-in ones: one row of a table
+ * defines, checks and documents its option. */
 #include <iter/iter.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -11,11 +11,11 @@ typedef struct noise_options {
 static const noise_options defaults = {0.1};
 static const iter_option rows[] = {
     {"amount", "added to every number, at most", ITER_OPTION_DOUBLE,
-     offsetof(noise_options, amount), 0, 10, NULL, 1}, /* from 0 to 10; may come without its name */
+     offsetof(noise_options, amount), 0, 10, NULL, 1}, /* from 0 to 10; its name may be left out */
     {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
 };
 
-/* Once: what comes out, given what comes in; or why that cannot be. */
+/* Called once: returns the output's description for that of the input, or an error. */
 static iter_status plan(const void *options, const iter_desc *in, iter_desc *out,
                         size_t *out_scratch, iter_error *err) {
     (void)options;
@@ -28,8 +28,8 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
     return ITER_OK;
 }
 
-/* For every sample, in any worker. All its randomness comes from `rng`, which depends on seed, epoch
- * and position alone: so the same sample gets the same noise whoever makes it. */
+/* Called for every sample, by any worker. Use no random numbers but those of `rng`: they depend
+ * only on seed, epoch and position, so a sample gets the same noise whichever worker makes it. */
 static iter_status apply(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
                          iter_rng *rng, void *scratch, iter_error *err) {
     (void)state, (void)scratch, (void)err;

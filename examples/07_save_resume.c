@@ -1,10 +1,10 @@
-/* 07_save_resume.c - a run that stops in the middle of an epoch, and another one that goes on with
- * the very next batch, augmented as it would have been. */
+/* 07_save_resume.c - a run that stops in the middle of an epoch, and another one that continues
+ * where it stopped: with the very next batch, augmented as in a run that was never stopped. */
 #include <inttypes.h>
 #include <iter/iter.h>
 #include <stdio.h>
 
-/* Opens the same loader; workers may differ from run to run. */
+/* Opens the same loader; the number of workers may differ from run to run. */
 static iter_status open_loader(const char *spec, int32_t workers, iter_loader **out,
                                iter_error *err) {
     iter_dataset *data = NULL;
@@ -19,7 +19,7 @@ static iter_status open_loader(const char *spec, int32_t workers, iter_loader **
     return s;
 }
 
-/* Takes n batches; says what the last one is. */
+/* Takes n batches and prints the last one. */
 static iter_status take(iter_loader *loader, int n, iter_error *err) {
     iter_status s = ITER_OK;
     for (int i = 0; i < n && s == ITER_OK; i++) {
@@ -43,16 +43,16 @@ int main(int argc, char **argv) {
     const char *spec = argc > 1 ? argv[1] : "synthetic:cifar10";
     iter_error err;
     iter_loader *first = NULL, *second = NULL;
-    uint8_t saved[1024]; /* a position is small; a checkpoint would hold it beside the weights */
+    uint8_t saved[1024]; /* a position is small; store it with the weights in a checkpoint */
     size_t size;
     iter_status s = open_loader(spec, 0, &first, &err);
     if (s == ITER_OK) s = take(first, 10, &err);
     if (s == ITER_OK) s = iter_loader_save(first, saved, sizeof(saved), &size, &err);
-    if (s == ITER_OK) s = take(first, 1, &err); /* the first run's eleventh batch ... */
+    if (s == ITER_OK) s = take(first, 1, &err); /* the eleventh batch of the first run ... */
 
     if (s == ITER_OK) s = open_loader(spec, 2, &second, &err);
     if (s == ITER_OK) s = iter_loader_restore(second, saved, size, &err);
-    if (s == ITER_OK) s = take(second, 1, &err); /* ... is the second run's first one */
+    if (s == ITER_OK) s = take(second, 1, &err); /* ... is the first one of the second run */
     if (s == ITER_OK)
         s = iter_loader_seek(second, 3, 128, &err); /* or anywhere: epoch 3, batch 2 */
     if (s == ITER_OK) s = take(second, 1, &err);

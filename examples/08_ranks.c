@@ -1,5 +1,6 @@
-/* 08_ranks.c - several processes that share one epoch: each rank has its loader, and together they
- * see every sample once, in the order of a single process. Here the ranks take turns in one. */
+/* 08_ranks.c - several processes share an epoch: each rank has its own loader, and together they
+ * see every sample once, in the order of a single process. Here the ranks take turns in one
+ * process. */
 #include <inttypes.h>
 #include <iter/iter.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ int main(int argc, char **argv) {
 
     for (uint32_t rank = 0; rank < RANKS; rank++) {
         iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
-        opt.batch_size = 32; /* of each rank: 64 samples a step in all */
+        opt.batch_size = 32; /* per rank: 64 samples per step in total */
         opt.rank = rank;
         opt.ranks = RANKS;
         opt.shuffle = ITER_SHUFFLE_FULL;
@@ -30,8 +31,9 @@ int main(int argc, char **argv) {
         s = iter_dataloader_create(data, NULL, &opt, &loaders[rank], &err);
         if (s < 0) goto out;
     }
-    /* All ranks have equally many steps, also where the last samples do not suffice for all: then
-     * some get a smaller batch, or one without rows. So nobody waits for somebody who is done. */
+    /* All ranks have the same number of steps. If the last samples do not suffice for all, some
+     * ranks get a smaller batch, or one without rows. So no rank waits for a rank that has
+     * finished. */
     for (uint32_t rank = 0; s == ITER_OK; rank = (rank + 1) % RANKS) {
         iter_batch *batch;
         s = iter_loader_next(loaders[rank], &batch, &err);

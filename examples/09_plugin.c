@@ -55,7 +55,7 @@ static const iter_format_ops floats = {{sizeof(floats), "floats", "a file of f32
                                        .close = close_floats,
                                        .locate = locate};
 
-/* The stage "halve": every f32 number by 2. */
+/* The stage "halve": divides every f32 number by 2. */
 static iter_status plan(const void *options, const iter_desc *in, iter_desc *out,
                         size_t *out_scratch, iter_error *err) {
     (void)options, (void)err;

@@ -1,8 +1,8 @@
 /*
- * train_cifar.c - CIFAR-10 by the convolutional network of the "Rosetta Stone" comparison of deep
- * learning frameworks (github.com/ilkarman/DeepLearningFrameworks), with its settings: batch 64, SGD
- * with momentum 0.9 and rate 0.01, ten epochs, Glorot's initialiser, pixels divided by 255 and
- * nothing else. Published: 75 to 79 % of the test images.
+ * train_cifar.c - CIFAR-10 with the convolutional network of the "Rosetta Stone" comparison of deep
+ * learning frameworks (github.com/ilkarman/DeepLearningFrameworks), with its settings: batch 64,
+ * SGD with momentum 0.9 and rate 0.01, ten epochs, Glorot's initialiser, pixels divided by 255 and
+ * nothing else. Published accuracy: 75 to 79 % of the test images.
  *
  *     train_cifar --data "cifar10:data/cifar-10-batches-bin?split=train"
  */

@@ -1,9 +1,10 @@
 /*
  * train_common.c - one run: open, resume, train and evaluate epoch by epoch, save, report.
  *
- * A checkpoint is one file in --checkpoint's folder, written anew after every epoch, when a run is
- * interrupted, and at its end. It holds the position within the epoch too, so that a resumed run goes
- * on with the very next batch; only the losses and counts of that epoch's first part are not in it.
+ * A checkpoint is one file in the folder of --checkpoint. It is replaced after every epoch, when a
+ * run is interrupted, and at the end. It includes the position within the epoch, so a resumed run
+ * continues where the last one stopped, with the very next batch. Only the losses and counts of the
+ * first part of that epoch are not saved.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,7 @@ typedef struct run {
     train_options options;
     train_summary summary;
     FILE *out;  /* for people */
-    FILE *json; /* NULL = not asked for */
+    FILE *json; /* NULL = not requested */
     char train_spec[TRAIN_PATH_MAX], test_spec[TRAIN_PATH_MAX], generated[TRAIN_PATH_MAX];
     char checkpoint[TRAIN_PATH_MAX];
     char layout[32];
@@ -32,7 +33,7 @@ typedef struct run {
     iter_loader *train, *test;
     iter_trainer *trainer;
     uint64_t n_steps;     /* of this run */
-    uint64_t epoch_first; /* step of the epoch that this run began it with */
+    uint64_t epoch_first; /* the epoch's step at which this run began it */
     uint64_t epoch_steps; /* steps of a whole epoch */
     uint32_t epoch;       /* counted from 0 */
     train_row *rows;
@@ -48,15 +49,15 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* The first signal asks the run to end, a later one ends it at once. What comes within a second is
- * the first one again: timeout(1) sends it to the program and to its group. */
+/* The first signal asks the run to end; a later one ends it at once. A signal within a second after
+ * the first counts as the same one, because timeout(1) signals both the program and its group. */
 static void on_signal(int number) {
     if (interrupted != 0 && now() - interrupted_at > 1) _exit(128 + number);
     if (interrupted == 0) interrupted_at = now();
     interrupted = number;
 }
 
-/* A full quota is an error of write(), not the program's end. */
+/* Ignores SIGXFSZ: if a quota is full, write() fails instead of ending the program. */
 static void set_signals(void) {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
@@ -67,8 +68,9 @@ static void set_signals(void) {
     signal(SIGXFSZ, SIG_IGN);
 }
 
-/* OpenMP's threads spin while they wait for work, and take the cores from the loader's workers. What
- * turns that off is read when the program is loaded, so it is loaded once more. */
+/* While they wait for work, OpenMP's threads spin and take the cores from the loader's workers. The
+ * variable that prevents this is read when the program is loaded, so the program runs itself
+ * again. */
 static void wait_passively(char **argv) {
     setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:2", 0); /* ITER_ALGORITHMS_DETERMINISTIC */
     if (getenv("OMP_WAIT_POLICY") != NULL) return;
@@ -80,7 +82,7 @@ static void wait_passively(char **argv) {
 static iter_status open_model(run *r, iter_error *err) {
     iter_status s = iter_model_parse(r->program->models[r->options.model].text, &r->model, err);
     if (s < 0) return s;
-    /* The layout that costs the model nothing, unless another one was asked for. */
+    /* Uses the layout that the model needs no conversion for, unless the user chose another one. */
     const char *layouts = r->program->layouts;
     int32_t layout = r->options.layout;
     if (layout < 0) {
@@ -96,7 +98,7 @@ static iter_status open_trainer(run *r, iter_error *err) {
     iter_trainer_options opt = ITER_TRAINER_OPTIONS_INIT;
     opt.backend = r->options.backend;
     opt.optimizer = r->program->optimizer;
-    opt.threads = (uint32_t)r->options.threads; /* 0: cores less workers */
+    opt.threads = (uint32_t)r->options.threads; /* 0: cores minus workers */
     opt.seed = r->options.seed;
     opt.precision = r->options.precision;
     opt.algorithms = r->options.algorithms;
@@ -104,12 +106,14 @@ static iter_status open_trainer(run *r, iter_error *err) {
     return iter_trainer_create(r->model, r->train, &opt, &r->trainer, err);
 }
 
-/* What will be written can be, as far as that is known before; the folder of checkpoints is made. */
+/* Opens the outputs before training, so that a bad path fails early; makes the folder of
+ * checkpoints. */
 static iter_status open_outputs(run *r, iter_error *err) {
     const char *folder = r->options.checkpoint, *json = r->options.json;
     if (json != NULL && r->json == NULL) {
         const int fd = open(json, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-        if (fd >= 0) r->json = fdopen(fd, "w"); /* what stands there goes when there is better */
+        /* the old content stays until the new results are ready */
+        if (fd >= 0) r->json = fdopen(fd, "w");
         if (r->json == NULL) return train_fail(err, ITER_EIO, "%.300s: %s", json, strerror(errno));
     }
     if (folder == NULL) return ITER_OK;
@@ -119,16 +123,17 @@ static iter_status open_outputs(run *r, iter_error *err) {
     char inside[TRAIN_PATH_MAX + 2];
     snprintf(inside, sizeof(inside), "%s/.", folder);
     if ((mkdir(folder, 0755) < 0 && errno != EEXIST) || access(inside, W_OK | X_OK) < 0)
-        return train_fail(err, ITER_EIO, "%.300s: no folder for checkpoints: %s", folder,
-                          strerror(errno));
+        return train_fail(err, ITER_EIO, "%.300s: cannot be used as the folder for checkpoints: %s",
+                          folder, strerror(errno));
     return ITER_OK;
 }
 
-/* Going on from a file that is not there means from the start. */
+/* If there is no checkpoint yet, the run starts from the beginning. */
 static iter_status resume(run *r, iter_error *err) {
     if (!r->options.resume) return ITER_OK;
     if (access(r->checkpoint, F_OK) < 0 && errno == ENOENT) {
-        fprintf(r->out, "%s: not there yet, so this run begins at the beginning\n", r->checkpoint);
+        fprintf(r->out, "%s: does not exist yet, so the run starts from the beginning\n",
+                r->checkpoint);
         return ITER_OK;
     }
     iter_status s = iter_trainer_load(r->trainer, r->train, r->checkpoint, err);
@@ -177,7 +182,7 @@ static void close_run(run *r) {
 
 /* ---- Train ----------------------------------------------------------------------------------- */
 
-/* What failed is said, and no reason to stop: the last good checkpoint is still there. */
+/* Reports a failed save but continues: the last good checkpoint still exists. */
 static void save(run *r) {
     iter_error err;
     if (r->options.checkpoint == NULL) return;
@@ -188,7 +193,7 @@ static void save(run *r) {
         fprintf(stderr, "%s: not saved: %s; training goes on\n", r->program->name, err.message);
 }
 
-/* After every step: shows it, and says whether to go on. */
+/* Called after every step: shows progress, and returns whether to continue. */
 static bool look(void *user, const iter_result *so_far) {
     run *r = user;
     r->n_steps++;
@@ -201,7 +206,7 @@ static bool look(void *user, const iter_result *so_far) {
     return interrupted == 0 && r->n_steps != r->options.limit_steps;
 }
 
-/* The test split, batch by batch, so that it can be interrupted. */
+/* Evaluates the test split batch by batch, so that it can be interrupted. */
 static iter_status evaluate(run *r, double *out_accuracy, iter_error *err) {
     iter_batch *batch;
     iter_status s;
@@ -227,12 +232,14 @@ static void begin_epoch(run *r) {
     r->epoch_first = samples / r->options.batch;
 }
 
-/* One epoch, or what is left of it: a row of the table. END = the run is to end here. */
+/* Runs one epoch or the rest of it, and adds a row to the table. Returns END if the run must
+ * stop. */
 static iter_status one_epoch(run *r, iter_error *err) {
     iter_result result = {0};
     const iter_status end = iter_trainer_epoch(r->trainer, r->train, look, r, &result, err);
     if (end < 0) return end;
-    if (result.n_steps == 0) return iter_loader_reset(r->train, err); /* resumed at its very end */
+    /* it was resumed at the end of the epoch */
+    if (result.n_steps == 0) return iter_loader_reset(r->train, err);
     train_row *row = &r->rows[r->n_rows++];
     const double n = result.n_rows > 0 ? (double)result.n_rows : 1;
     *row = (train_row){r->epoch + 1,
@@ -246,7 +253,8 @@ static iter_status one_epoch(run *r, iter_error *err) {
     r->summary.wait_seconds += result.wait_seconds;
     iter_status s = ITER_OK;
     if (end == ITER_OK) s = iter_loader_reset(r->train, err);
-    if (s >= 0 && interrupted != 0) save(r); /* at once: somebody waits */
+    /* save at once: the user waits for the program to end */
+    if (s >= 0 && interrupted != 0) save(r);
     if (s >= 0 && interrupted == 0) {
         s = evaluate(r, &row->test_accuracy, err);
         if (s >= 0) save(r);

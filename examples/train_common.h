@@ -1,10 +1,10 @@
 /*
- * train_common.h - what train_mnist, train_cifar and train_imdb share: flags, data, the run, the
- * report. Each of them is a network, its published settings and a line of data.
+ * train_common.h - shared by train_mnist, train_cifar and train_imdb: flags, data, the run, the
+ * report. Each program is a network, its published settings and a line of data.
  *
  *     train_common.c         the run: open, resume, train, evaluate, save
- *     train_common_data.c    where the samples are, and arrays made of them
- *     train_common_files.c   a small set in the real set's format, for who has not got it
+ *     train_common_data.c    finds the samples, and makes arrays of them
+ *     train_common_files.c   makes a small set in the real set's format, if the real one is missing
  *     train_common_flags.c   the command line
  *     train_common_report.c  progress, table, JSON
  */
@@ -24,25 +24,26 @@ typedef struct train_program {
     const char *name, *about;
     struct {
         const char *name, *text;
-    } models[3]; /* the first is the default; ended by a NULL name */
+    } models[3]; /* the first is the default; the list ends with a NULL name */
     const char *optimizer;
     uint32_t epochs;
     const char *format;  /* "cifar10" */
-    const char *folder;  /* of the real set, below $ITER_DATA or ./data */
-    const char *layouts; /* what --layout may be: "nchw|nhwc" */
-    /* The chain for a layout, in the same order. */
+    const char *folder;  /* folder of the real set, below $ITER_DATA or ./data */
+    const char *layouts; /* values of --layout: "nchw|nhwc" */
+    /* The chain for each layout, in the same order. */
     const char *chains[2];
-    /* Writes the generated set into an empty folder; returns false, with errno, where it cannot. */
+    /* Writes the generated set into an empty folder; returns false, with errno set, if it
+     * cannot. */
     bool (*generate)(const char *folder);
 } train_program;
 
 /** The command line. */
 typedef struct train_options {
     int32_t loader;        /* 0 dataloader, 1 ndarray */
-    int32_t model, layout; /* places in the program's lists; layout -1 = what the model wants */
-    int32_t
-        device; /* 0 = cpu, else ITER_DEVICE(n): batches go to that GPU, and are trained there */
-    int32_t finish, resident, precision, algorithms; /* the libraries' enums, with a GPU */
+    int32_t model, layout; /* indices into the program's lists; layout -1 = the model's own */
+    /* 0 = cpu, else ITER_DEVICE(n): batches go to that GPU, which also trains. */
+    int32_t device;
+    int32_t finish, resident, precision, algorithms; /* the libraries' enums; for a GPU only */
     int64_t workers;
     uint64_t epochs, batch, seed, threads, limit_steps;
     const char *data, *backend, *checkpoint, *json;
@@ -54,23 +55,23 @@ typedef struct train_row {
     uint32_t epoch; /* counted from 1 */
     uint64_t n_rows;
     double seconds, loss, train_accuracy, wait_share;
-    double test_accuracy; /* NAN where it was not evaluated */
+    double test_accuracy; /* NAN if it was not evaluated */
 } train_row;
 
-/** What the report says, beside the rows. */
+/** What the report contains besides the rows. */
 typedef struct train_summary {
     const train_program *program;
     const train_options *options;
-    const char *data; /* as it was opened */
+    const char *data; /* the spec that was opened */
     const char *layout;
-    const char *stopped;        /* why it ended early, or NULL */
+    const char *stopped;        /* why the run ended early, or NULL */
     char checkpoint_error[512]; /* of the last save, or "" */
     iter_trainer_info trainer;
     iter_loader_stats loader; /* of the training split */
     double seconds, wait_seconds;
 } train_summary;
 
-/** All of main(): answers its exit status. 0 done, 1 failed, 2 usage, 130 interrupted. */
+/** Does all of main(); returns the exit status: 0 done, 1 failed, 2 usage, 130 interrupted. */
 int train_main(int argc, char **argv, const train_program *program);
 
 /* ---- Flags ----------------------------------------------------------------------------------- */
@@ -80,7 +81,7 @@ iter_status train_flags(int argc, char **argv, const train_program *program, tra
                         iter_error *err);
 void train_help(const train_program *program, FILE *out);
 
-/** The words of a flag that is a choice, "f32|tf32|f16"; NULL = it is none. */
+/** The values of a flag that is a choice, "f32|tf32|f16"; NULL for any other flag. */
 const char *train_choices(const char *flag);
 
 /** The i-th word of "a|b" in out[32], or "". */
@@ -88,37 +89,38 @@ const char *train_word(const char *words, int32_t i, char out[32]);
 
 /* ---- Data ------------------------------------------------------------------------------------ */
 
-/** The specs of the two splits: --data; else the real set, from $ITER_DATA or from ./data; else one
- * that is generated into a new folder, whose name is left in generated[] ("" = none). */
+/** Finds the specs of the two splits: --data if given; else the real set in $ITER_DATA or ./data;
+ * else a set that is generated into a new folder, whose name is stored in generated[] ("" =
+ * none). */
 iter_status train_find_data(const train_program *program, const train_options *options,
                             char train[TRAIN_PATH_MAX], char test[TRAIN_PATH_MAX],
                             char generated[TRAIN_PATH_MAX], iter_error *err);
 
-/** A loader of the kind that was asked for. */
+/** Opens a loader of the kind that the options name. */
 iter_status train_open_loader(const train_options *options, const char *spec, iter_chain *chain,
                               bool training, iter_loader **out, iter_error *err);
 
-/** Away with the generated folder. */
+/** Removes the generated folder. */
 void train_remove_data(const char *generated);
 
-/** Small sets in the formats of the real ones, whose classes can be learned. */
+/** Write small sets in the formats of the real ones; their classes can be learned. */
 bool train_generate_cifar(const char *folder);
 bool train_generate_mnist(const char *folder);
 bool train_generate_imdb(const char *folder);
 
 /* ---- Report ---------------------------------------------------------------------------------- */
 
-/** One line over and over on a terminal, else a line every ten seconds. `left` = seconds to the end of
- * training. */
+/** Shows progress: on a terminal one line, rewritten; else a line every ten seconds. `left` =
+ * seconds until the end of training. */
 void train_progress(FILE *out, const train_options *options, uint32_t epoch, uint64_t step,
                     uint64_t n_steps, const iter_result *so_far, double left);
 void train_epoch_line(FILE *out, const train_options *options, const train_row *row);
 void train_table(FILE *out, const train_summary *summary, const train_row *rows, size_t n);
-/** Writes the results to `out`, in place of what stands there if that is a file, and closes it. */
+/** Writes the results to `out` and closes it. If `out` is a file, replaces its content. */
 iter_status train_json(FILE *out, const train_summary *summary, const train_row *rows, size_t n,
                        iter_error *err);
 
-/** Fills err as printf would, and answers the status. */
+/** Formats a message into err as printf would; returns the status. */
 iter_status train_fail(iter_error *err, iter_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

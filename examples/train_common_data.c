@@ -1,9 +1,9 @@
 /*
- * train_common_data.c - where the samples are, and loaders over them.
+ * train_common_data.c - finds the samples, and opens loaders for them.
  *
- * A dataset is named by a spec, "cifar10:data/cifar-10-batches-bin?split=train". For NDArrayIter the
- * whole set becomes arrays first, read through a plain DataLoader: fields as they are stored, so that
- * an image takes its 3 KB, and becomes floats only in the batch.
+ * A spec names a dataset: "cifar10:data/cifar-10-batches-bin?split=train". For NDArrayIter the
+ * whole set is first read into arrays through a plain DataLoader. Fields keep their stored type, so
+ * an image takes 3 KB and becomes floats only in the batch.
  */
 #include <errno.h>
 #include <ftw.h>
@@ -25,7 +25,8 @@ iter_status train_fail(iter_error *err, iter_status status, const char *format, 
 
 /* ---- Specs ----------------------------------------------------------------------------------- */
 
-/* format:"path"?split=SPLIT, the path quoted as the grammar has it. False where it is too long. */
+/* Writes format:"path"?split=SPLIT, with the path quoted for the grammar. Returns false if it does
+ * not fit. */
 static bool make_spec(const char *format, const char *path, const char *split,
                       char out[TRAIN_PATH_MAX]) {
     int n = snprintf(out, TRAIN_PATH_MAX, "%s:\"", format);
@@ -37,7 +38,7 @@ static bool make_spec(const char *format, const char *path, const char *split,
     return *path == '\0';
 }
 
-/* Arrays have a file each: "train" in a name becomes "test". */
+/* Arrays are separate files: "train" in a name becomes "test". */
 static bool make_test_files(const char *train, char out[TRAIN_PATH_MAX]) {
     size_t n = 0;
     const char *at = train;
@@ -50,8 +51,8 @@ static bool make_test_files(const char *train, char out[TRAIN_PATH_MAX]) {
     return *at == '\0';
 }
 
-/* The spec of the test split: the value of `split` becomes test; where it has none, it gets one.
- * Samples that are made on the spot have no splits, but a seed. */
+/* Makes the spec of the test split: the value of `split` becomes "test", and is added if missing.
+ * Synthetic samples have no splits; they get another seed. */
 static bool make_test_spec(const char *train, char out[TRAIN_PATH_MAX]) {
     if (strncmp(train, "npy:", 4) == 0) return make_test_files(train, out);
     const bool synthetic = strncmp(train, "synthetic:", 10) == 0;
@@ -69,7 +70,7 @@ static bool make_test_spec(const char *train, char out[TRAIN_PATH_MAX]) {
     return n < TRAIN_PATH_MAX;
 }
 
-/* A new folder with the generated set, in *out. */
+/* Generates a set in a new folder, whose path is stored in out. */
 static iter_status generate(const train_program *program, char out[TRAIN_PATH_MAX],
                             iter_error *err) {
     const char *parent = getenv("TMPDIR");
@@ -77,14 +78,15 @@ static iter_status generate(const train_program *program, char out[TRAIN_PATH_MA
              parent != NULL && parent[0] != '\0' ? parent : "/tmp");
     if (mkdtemp(out) == NULL) {
         out[0] = '\0';
-        return train_fail(err, ITER_EIO, "no folder for a generated set: %s", strerror(errno));
+        return train_fail(err, ITER_EIO, "cannot make a folder for a generated set: %s",
+                          strerror(errno));
     }
     if (program->generate(out)) return ITER_OK;
-    return train_fail(err, ITER_EIO, "%.300s: no generated set: %s", out, strerror(errno));
+    return train_fail(err, ITER_EIO, "%.300s: cannot generate a set: %s", out, strerror(errno));
 }
 
-/* The first of $ITER_DATA/name and ./data/name that exists, or "". scripts/find_data.sh follows the
- * same rule. Returns false if a path is too long. */
+/* Finds the first of $ITER_DATA/name and ./data/name that exists; "" = neither does.
+ * scripts/find_data.sh follows the same rule. Returns false if a path is too long. */
 static bool find_folder(const char *name, char out[TRAIN_PATH_MAX]) {
     const char *roots[] = {getenv("ITER_DATA"), "data"};
     for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
@@ -143,7 +145,7 @@ static void free_arrays(void *user) {
     free(a);
 }
 
-/* One array a field, of n_rows rows. */
+/* Makes one array of n_rows rows per field. */
 static iter_status make_arrays(const iter_loader *loader, uint64_t n_rows, arrays *out,
                                iter_error *err) {
     out->n_rows = n_rows;
@@ -151,7 +153,8 @@ static iter_status make_arrays(const iter_loader *loader, uint64_t n_rows, array
         const iter_batch_field *field = iter_loader_field(loader, i);
         iter_array *array = &out->list[i];
         if (field->desc.n_dims > 1 && field->desc.dims[1] == ITER_VARIABLE)
-            return train_fail(err, ITER_EINVAL, "rows of '%s' differ in length: no array",
+            return train_fail(err, ITER_EINVAL,
+                              "rows of '%s' differ in length, so they cannot be an array",
                               field->name);
         snprintf(out->names[i], ITER_NAME_MAX, "%s", field->name);
         *array = (iter_array){.name = out->names[i], .role = field->role, .desc = field->desc};
@@ -163,7 +166,7 @@ static iter_status make_arrays(const iter_loader *loader, uint64_t n_rows, array
     return ITER_OK;
 }
 
-/* Copies all batches, in order; what a loader without chain delivers is dense. */
+/* Copies all batches, in order. A loader without a chain delivers dense data. */
 static iter_status fill_arrays(iter_loader *loader, arrays *out, iter_error *err) {
     iter_batch *batch;
     iter_status s;
@@ -197,7 +200,7 @@ static iter_status open_arrays(iter_dataset *dataset, iter_chain *chain, iter_lo
         if (s == ITER_OK) s = fill_arrays(plain, a, err);
         iter_loader_unref(plain);
     }
-    opt->arrays.release = free_arrays; /* once loader and batches need them no longer */
+    opt->arrays.release = free_arrays; /* called when loader and batches no longer need them */
     opt->arrays.user = a;
     if (s == ITER_OK) s = iter_ndarray_create(a->list, a->n, chain, opt, out, err);
     if (s < 0) free_arrays(a);
@@ -212,8 +215,8 @@ iter_status train_open_loader(const train_options *options, const char *spec, it
     opt.batch_size = (uint32_t)options->batch;
     opt.workers = (int32_t)options->workers;
     opt.seed = options->seed;
-    /* Whole batches in a new order each epoch to learn from, as published; every sample once to be
-     * judged by. */
+    /* For training, whole batches in a new order each epoch, as published. For the test, every
+     * sample once. */
     opt.shuffle = training ? ITER_SHUFFLE_FULL : ITER_SHUFFLE_NONE;
     opt.last_batch = training ? ITER_LAST_DISCARD : ITER_LAST_KEEP;
     if (options->device != 0) {
@@ -227,10 +230,10 @@ iter_status train_open_loader(const train_options *options, const char *spec, it
     if (s < 0) return s;
     const uint64_t n = iter_dataset_describe(dataset)->n_samples;
     if (n == ITER_UNKNOWN)
-        s = train_fail(err, ITER_EINVAL, "%.300s: is a stream, a set of known length is wanted",
+        s = train_fail(err, ITER_EINVAL, "%.300s: is a stream; expected a set of known length",
                        spec);
     else if (training && n < options->batch)
-        s = train_fail(err, ITER_EINVAL, "%.300s: has %llu samples, a batch wants %llu", spec,
+        s = train_fail(err, ITER_EINVAL, "%.300s: has %llu samples, a batch needs %llu", spec,
                        (unsigned long long)n, (unsigned long long)options->batch);
     else if (options->loader == 1)
         s = open_arrays(dataset, chain, &opt, out, err);

@@ -1,9 +1,9 @@
 /*
- * train_common_files.c - small sets in the real sets' formats, so that the training programs run, and
- * have something to learn, where the real ones are not. An image is the pattern of its class under
- * noise; a review is made of words, some of which praise or damn.
+ * train_common_files.c - writes small sets in the real sets' formats. If the real sets are missing,
+ * the training programs still run and have something to learn. An image is its class's pattern with
+ * noise; a review consists of words, some of which praise or condemn.
  *
- * The bytes are the same every time: random numbers are splitmix64 (Steele, Lea, Flood 2014).
+ * The bytes are always the same: random numbers are splitmix64 (Steele, Lea, Flood 2014).
  */
 #include <errno.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static bool finish(FILE *file) {
     return fclose(file) == 0 && good;
 }
 
-/* Stripes whose width, direction and colour belong to the class, half hidden by noise. */
+/* Stripes whose width, direction and colour belong to the class, partly covered by noise. */
 static void make_image(uint64_t *state, int class, int channels, int side, uint8_t *out) {
     const int shift = (int)(next(state) % 8);
     for (int c = 0; c < channels; c++)
@@ -69,7 +69,7 @@ bool train_generate_cifar(const char *folder) {
     return write_records(folder, "test_batch.bin", 6, N_TEST);
 }
 
-/* ---- MNIST: a file of images and one of labels, each behind its counts ------------------------- */
+/* ---- MNIST: a file of images and one of labels, each after its counts ------------------------ */
 
 /* Magic number and counts, most significant byte first. */
 static void put_header(FILE *file, uint32_t magic, int n, bool images) {
@@ -104,7 +104,7 @@ bool train_generate_mnist(const char *folder) {
     return write_pair(folder, "train", 1, N_TRAIN) && write_pair(folder, "t10k", 2, N_TEST);
 }
 
-/* ---- IMDB: a file a review, and the list of words by rank -------------------------------------- */
+/* ---- IMDB: a file per review, and the list of words by rank ---------------------------------- */
 
 static const char *const plain[] = {"the",  "a",     "and",  "of",    "film",  "story",
                                     "was",  "it",    "in",   "to",    "actor", "scene",
@@ -115,7 +115,7 @@ static const char *const verdicts[2][6] = {
 
 #define N_PLAIN (sizeof(plain) / sizeof(plain[0]))
 
-/* A tenth of the words say what the reviewer thinks; one in five of these says the opposite. */
+/* A tenth of the words express the reviewer's opinion; one in five of these says the opposite. */
 static bool write_review(const char *folder, const char *name, int good, uint64_t *state) {
     FILE *file = create(folder, name);
     if (file == NULL) return false;
@@ -134,7 +134,7 @@ static bool write_reviews(const char *folder, const char *split, int n, uint64_t
     for (int i = -2; i < n; i++) {
         char whole[TRAIN_PATH_MAX + 64];
         const int good = i & 1;
-        if (i < 0) { /* first the folders */
+        if (i < 0) { /* first make the folders */
             snprintf(path, sizeof(path), "%s/%s", split, good ? "pos" : "neg");
             snprintf(whole, sizeof(whole), "%s/%s", folder, path);
             if (mkdir(whole, 0755) < 0) return false;

@@ -1,7 +1,8 @@
 /*
- * train_common_flags.c - the command line of the training programs: a row an option, which parser and
- * --help both read. Values follow as --name VALUE or --name=VALUE. What is not wholly understood ends
- * the program: a run that guesses trains something else than was asked for.
+ * train_common_flags.c - the command line of the training programs: one row per option, used by
+ * both the parser and --help. Values are given as --name VALUE or --name=VALUE. If an argument is
+ * not fully understood the program ends: a run that guesses would train something else than was
+ * asked for.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,8 +18,8 @@ typedef struct flag_row {
     const char *name;
     flag_kind kind;
     size_t offset;
-    const char *value; /* of CHOICE the words, else what the help calls the value */
-    uint64_t min, max; /* COUNT */
+    const char *value; /* of a CHOICE the allowed words; else the name of the value in the help */
+    uint64_t min, max; /* for COUNT */
     const char *help;
 } flag_row;
 
@@ -30,29 +31,28 @@ static const flag_row rows[] = {
      "Without it: the real set in $ITER_DATA or ./data, else a generated one"},
     {"loader", CHOICE, AT(loader), "dataloader|ndarray", 0, 0,
      "samples read as they are needed, or all of them held as arrays"},
-    {"model", MODEL, AT(model), NULL, 0, 0, "which network"},
-    {"epochs", COUNT, AT(epochs), "N", 1, 100000, "how often through the set"},
-    {"batch", COUNT, AT(batch), "N", 1, 1 << 20, "samples a step (64)"},
+    {"model", MODEL, AT(model), NULL, 0, 0, "the network"},
+    {"epochs", COUNT, AT(epochs), "N", 1, 100000, "number of epochs"},
+    {"batch", COUNT, AT(batch), "N", 1, 1 << 20, "samples per step (64)"},
     {"workers", WORKERS, AT(workers), "N|auto", 0, ITER_STATS_WORKERS,
-     "threads that make batches (0: made between steps)"},
-    {"threads", COUNT, AT(threads), "N", 1, 1024, "threads that train (cores less workers)"},
-    {"seed", COUNT, AT(seed), "N", 0, UINT64_MAX, "of weights, dropout and order (0)"},
+     "threads that make batches (0: the training thread makes them between steps)"},
+    {"threads", COUNT, AT(threads), "N", 1, 1024, "threads that train (cores minus workers)"},
+    {"seed", COUNT, AT(seed), "N", 0, UINT64_MAX, "seed of weights, dropout and order (0)"},
     {"backend", TEXT, AT(backend), "NAME", 0, 0,
-     "what computes: cpu, cuda, reference, reference-f64 (cuda with --device cuda, else cpu)"},
+     "backend: cpu, cuda, reference, reference-f64 (cuda with --device cuda, else cpu)"},
     {"device", DEVICE, AT(device), "cpu|cuda|cuda:N", 0, 64, "where batches go (cpu)"},
-    {"precision", CHOICE, AT(precision), "f32|tf32|f16", 0, 0,
-     "with --device cuda: numbers it computes with"},
+    {"precision", CHOICE, AT(precision), "f32|tf32|f16", 0, 0, "with --device cuda: arithmetic"},
     {"algorithms", CHOICE, AT(algorithms), "deterministic|tuned|fast", 0, 0,
-     "with --device cuda: the same bits in every run, the fastest of these, or of all"},
+     "with --device cuda: repeatable bit for bit, the fastest of these, or the fastest of all"},
     {"resident", CHOICE, AT(resident), "no|auto|yes", 0, 0,
-     "with --device cuda: the whole set is kept on the GPU"},
+     "with --device cuda: keep the whole set on the GPU"},
     {"finish", CHOICE, AT(finish), "auto|host|device", 0, 0,
-     "with --device cuda: where images become numbers (auto: as the plan weighs)"},
+     "with --device cuda: where images become numbers (auto: the plan decides)"},
     {"layout", LAYOUT, AT(layout), NULL, 0, 0,
-     "order of the batches' dimensions (what the model wants)"},
+     "order of the batches' dimensions (the model's own)"},
     {"checkpoint", TEXT, AT(checkpoint), "DIR", 0, 0,
      "save there after every epoch and at the end"},
-    {"resume", FLAG, AT(resume), NULL, 0, 0, "go on from --checkpoint's file, if it is there"},
+    {"resume", FLAG, AT(resume), NULL, 0, 0, "continue from --checkpoint's file if it exists"},
     {"limit-steps", COUNT, AT(limit_steps), "N", 1, UINT64_MAX, "stop after so many steps"},
     {"json", TEXT, AT(json), "FILE|-", 0, 0, "write the results; -: to stdout, the rest to stderr"},
     {"help", FLAG, AT(help), NULL, 0, 0, "this text"},
@@ -60,7 +60,7 @@ static const flag_row rows[] = {
 
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
-/* The place of a word in "a|b|c", or -1. */
+/* Index of a word in "a|b|c", or -1. */
 static int32_t find_word(const char *words, const char *text) {
     char word[32];
     for (int32_t i = 0; *train_word(words, i, word) != '\0'; i++)
@@ -97,14 +97,14 @@ static const char *words_of(const flag_row *row, const train_program *program, c
     return out;
 }
 
-/* What a value has to be, for messages. */
+/* What a row's value must be, for messages. */
 static const char *wants_of(const flag_row *row, const train_program *program, char out[64]) {
     if (row->kind == WORKERS)
         snprintf(out, 64, "auto or a number from 0 to %" PRIu64, row->max);
     else if (row->kind != COUNT)
         return words_of(row, program, out);
     else if (row->max == UINT64_MAX)
-        snprintf(out, 64, "a whole number from %" PRIu64 " on", row->min);
+        snprintf(out, 64, "an integer from %" PRIu64 " on", row->min);
     else
         snprintf(out, 64, "a number from %" PRIu64 " to %" PRIu64, row->min, row->max);
     return out;
@@ -173,19 +173,21 @@ iter_status train_flags(int argc, char **argv, const train_program *program, tra
         if (row->kind == FLAG && value != NULL)
             return train_fail(err, ITER_EINVAL, "--%s takes no value", row->name);
         if (row->kind != FLAG && value == NULL) {
-            if (++i == argc) return train_fail(err, ITER_EINVAL, "--%s wants %s", row->name, wants);
+            if (++i == argc)
+                return train_fail(err, ITER_EINVAL, "--%s: expected %s", row->name, wants);
             value = argv[i];
         }
         if (!store(row, program, value, out))
-            return train_fail(err, ITER_EINVAL, "--%s wants %s, not '%s'", row->name, wants, value);
+            return train_fail(err, ITER_EINVAL, "--%s: expected %s, got '%s'", row->name, wants,
+                              value);
     }
     if (out->device == 0 &&
         (out->precision != 0 || out->algorithms != 0 || out->resident != 0 || out->finish != 0))
         return train_fail(err, ITER_EINVAL,
-                          "--precision, --algorithms, --resident and --finish want --device cuda");
+                          "--precision, --algorithms, --resident and --finish need --device cuda");
     if (out->device != 0 && out->backend == NULL) out->backend = "cuda";
     if (out->resume && out->checkpoint == NULL)
-        return train_fail(err, ITER_EINVAL, "--resume wants --checkpoint beside it");
+        return train_fail(err, ITER_EINVAL, "--resume needs --checkpoint");
     return ITER_OK;
 }
 
@@ -199,8 +201,8 @@ void train_help(const train_program *program, FILE *out) {
         if (rows[i].offset == AT(epochs)) fprintf(out, " (%u)", program->epochs);
         fputc('\n', out);
     }
-    fputs("\nCtrl-C finishes the step, saves and prints the table; a second one, a second later, "
-          "ends it at once.\n"
+    fputs("\nCtrl-C finishes the step, saves and prints the table; another one, at least a second "
+          "later, ends the program at once.\n"
           "exit status: 0 done, 1 failed, 2 usage, 130 interrupted\n",
           out);
 }

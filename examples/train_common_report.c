@@ -1,9 +1,9 @@
 /*
- * train_common_report.c - what a run shows while it trains, and what is left of it.
+ * train_common_report.c - what a run shows while it trains, and its report.
  *
- * The share of waiting is the cost of feeding as the trainer sees it: the part of an epoch's time
- * that passed inside iter_loader_next(). With workers it is what they did not hide; without them it
- * is all the work of making batches.
+ * The share of waiting is the cost of feeding that the trainer sees: the part of an epoch's time
+ * spent in iter_loader_next(). With workers it is the part of the loader's work that they could not
+ * hide; without workers it is all of that work.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -29,7 +29,7 @@ static double share(double part, double whole) {
 
 void train_progress(FILE *out, const train_options *options, uint32_t epoch, uint64_t step,
                     uint64_t n_steps, const iter_result *so_far, double left) {
-    static double shown; /* when the last line was */
+    static double shown; /* when the last line was shown */
     const bool terminal = isatty(fileno(out)) != 0;
     const double time = now();
     if (shown == 0) shown = terminal ? 0 : time;
@@ -63,7 +63,7 @@ void train_epoch_line(FILE *out, const train_options *options, const train_row *
             isatty(fileno(out)) != 0 ? "\r\033[K" : "", row->epoch, options->epochs, row->loss,
             row->train_accuracy);
     if (isnan(row->test_accuracy))
-        fputs("not taken", out);
+        fputs("not measured", out);
     else
         fprintf(out, "%.4f", row->test_accuracy);
     fprintf(out, ", %.1f s, %.1f %% of them waiting\n", row->seconds, 100 * row->wait_share);
@@ -118,7 +118,7 @@ void train_table(FILE *out, const train_summary *sum, const train_row *rows, siz
             sum->options->loader == 1 ? "NDArrayIter" : "DataLoader", sum->loader.n_workers,
             sum->loader.n_workers == 1 ? "" : "s");
     put_device(out, sum);
-    fprintf(out, "cost of feeding: %.2f s of %.2f s, %.2f %%, went by waiting for batches\n",
+    fprintf(out, "cost of feeding: %.2f s of %.2f s, %.2f %%, were spent waiting for batches\n",
             sum->wait_seconds, sum->seconds, 100 * share(sum->wait_seconds, sum->seconds));
     fprintf(out, "utilisation: %.2f %% of the time there was a batch to train on\n",
             100 * utilisation(sum));
@@ -148,7 +148,7 @@ static const char *word_of(const char *flag, int32_t choice, char out[32]) {
     return train_word(train_choices(flag), choice, out);
 }
 
-/* A number that is none is null. */
+/* Writes null if the value is not a number. */
 static void put_number(FILE *out, const char *key, double value, const char *end) {
     if (isfinite(value))
         fprintf(out, "\"%s\": %.9g%s", key, value, end);

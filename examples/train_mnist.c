@@ -1,5 +1,6 @@
 /*
- * train_mnist.c - handwritten digits, by a multi-layer perceptron or a small convolutional network.
+ * train_mnist.c - handwritten digits, with a multi-layer perceptron or a small convolutional
+ * network.
  *
  *     train_mnist --data "mnist:data/mnist?split=train" --model cnn --epochs 10
  *
@@ -22,7 +23,8 @@ static const train_program program = {
     .format = "mnist",
     .folder = "mnist",
     .layouts = "nchw|nhwc",
-    .chains = {"normalize | to:f32", "normalize | to:f32"}, /* one channel: both are the same */
+    /* one channel: both layouts are the same */
+    .chains = {"normalize | to:f32", "normalize | to:f32"},
     .generate = train_generate_mnist,
 };
 

@@ -13,8 +13,9 @@
  *     }
  *     iter_trainer_evaluate(trainer, test_loader, &result, &err);
  *
- * A model is a list of layers, the last of which is the loss. A trainer is a model with shapes,
- * weights, an optimiser and a backend that computes. Weights, gradients and activations are f32.
+ * A model is a list of layers; the last one is the loss. A trainer adds shapes, weights, an
+ * optimiser and a backend, which does the computing. Weights are f32. Gradients and activations are
+ * f32 too, unless the precision is f16 or the backend is reference-f64.
  */
 #ifndef ITER_ENGINE_H
 #define ITER_ENGINE_H
@@ -31,22 +32,30 @@ typedef struct iter_trainer iter_trainer;
 /* ---- Layers ---------------------------------------------------------------------------------- */
 
 /*
- * Every layer's options, in text under the same names; those marked (1), (2) may be given by place:
- * "conv2d:50,kernel=3,pad=1". Images are C, H, W; sequences T (token ids) or T, F; a row of
- * features is F. What has no options: relu, tanh, sigmoid, flatten (in the order C, H, W, whatever
- * the layout in memory), last-step (T, F -> F), mean-steps (T, F -> F), and the losses
- * softmax-cross-entropy (labels are class numbers), mse (mean over rows and features of the squared
- * difference) and l2 (half of that, as Gluon's L2Loss).
+ * Each layer's options have the same names here and in text. An option marked (1) or (2) may also
+ * be given by position, as in "conv2d:50,kernel=3,pad=1". If an option has a default, its comment
+ * ends with the default.
+ *
+ * A row is an image C, H, W; a sequence T (token ids) or T, F; or a list of features F.
+ *
+ * Layers without options:
+ *   relu, tanh, sigmoid
+ *   flatten                in the order C, H, W, whatever the layout in memory
+ *   last-step, mean-steps  T, F -> F
+ *   softmax-cross-entropy  a loss; labels are class numbers
+ *   mse                    a loss: mean over rows and features of the squared difference
+ *   l2                     a loss: half of mse, as Gluon's L2Loss
  */
 
-/** How weights begin; biases begin at zero. Source: Glorot & Bengio 2010; He et al. 2015. */
+/** Initial weights; biases start at zero. Source: Glorot & Bengio 2010; He et al. 2015. */
 typedef enum iter_init {
     ITER_INIT_GLOROT = 0, /* uniform in +-sqrt(6 / (fan_in + fan_out)) */
     ITER_INIT_HE = 1,     /* normal, deviation sqrt(2 / fan_in) */
     ITER_INIT_UNIFORM = 2 /* uniform in +-init-range */
 } iter_init;
 
-/** conv2d: [C, H, W] -> [channels, H', W'], H' = (H + 2 pad - kernel) / stride + 1. Zero padding. */
+/** conv2d: [C, H, W] -> [channels, H', W'] with H' = (H + 2 pad - kernel) / stride + 1; zero
+ * padding. */
 typedef struct iter_conv2d_options {
     int64_t channels; /* (1) of the output */
     int64_t kernel;   /* (2) height and width; 3 */
@@ -57,15 +66,16 @@ typedef struct iter_conv2d_options {
     double init_range;
 } iter_conv2d_options;
 
-/** maxpool, avgpool: windows of size x size; pixels beyond the edge do not count. */
+/** maxpool, avgpool: windows of size x size. Pixels beyond the edge do not count. */
 typedef struct iter_pool_options {
     int64_t size;   /* (1) */
     int64_t stride; /* 0 = size */
     int64_t pad;    /* on every side, less than size; 0 */
 } iter_pool_options;
 
-/** dropout: zero with probability p, else times 1 / (1 - p); the identity in evaluation. The mask is
- * a function of (seed, layer, step, row, element). */
+/** dropout: in training, each element is zeroed with probability p, and otherwise multiplied by 1 /
+ * (1 - p). In evaluation it is the identity. The mask is a function of (seed, layer, step, row,
+ * element). */
 typedef struct iter_dropout_options {
     double p; /* (1) in [0, 1) */
 } iter_dropout_options;
@@ -86,14 +96,15 @@ typedef struct iter_embedding_options {
     double init_range;
 } iter_embedding_options;
 
-/** Where the reset gate works. */
+/** Whether the reset gate is applied after or before the product with the state. */
 typedef enum iter_gru_reset {
     ITER_GRU_RESET_AFTER = 0, /* n = tanh(Wn x + bn + r * (Rn h + cn)), as cuDNN, PyTorch, MXNet */
     ITER_GRU_RESET_BEFORE = 1 /* n = tanh(Wn x + bn + Rn (r * h) + cn), Cho et al. 2014 */
 } iter_gru_reset;
 
-/** gru: [T, F] -> [T, units], from a state of zeros; h' = (1 - z) n + z h. Weights input [3 units,
- * F], recurrent [3 units, units] and two biases [3 units], gates in the order r, z, n. */
+/** gru: [T, F] -> [T, units]; the first state is zeros; h' = (1 - z) n + z h. Parameters: input
+ * weights [3 units, F], recurrent weights [3 units, units] and two biases [3 units], with gates in
+ * the order r, z, n. */
 typedef struct iter_gru_options {
     int64_t units; /* (1) */
     int32_t reset; /* iter_gru_reset: after, before */
@@ -103,15 +114,15 @@ typedef struct iter_gru_options {
 
 /* ---- Models ---------------------------------------------------------------------------------- */
 
-/** An empty model. Errors: ENOMEM. */
+/** Creates an empty model. Errors: ENOMEM. */
 ITER_API ITER_NODISCARD iter_status iter_model_create(iter_model **out, iter_error *err);
 
 /**
- * Reads a model from text, layers separated by '|', or from the name of a published one: "cnn",
- * "gru", "mlp" (iter_model_preset() has their texts).
+ * Parses a model: either layers separated by '|', or the name of a published network: "cnn", "gru",
+ * "mlp". iter_model_preset() returns their texts.
  *
  * Ownership  *out belongs to the caller.
- * Errors     EINVAL with layer and column, ENOMEM.
+ * Errors     EINVAL naming the layer and the column where parsing stopped, ENOMEM.
  */
 ITER_API ITER_NODISCARD iter_status iter_model_parse(const char *text, iter_model **out,
                                                      iter_error *err);
@@ -119,73 +130,81 @@ ITER_API ITER_NODISCARD iter_status iter_model_parse(const char *text, iter_mode
 /**
  * Appends a layer.
  *
- *   options  the layer's struct, copied; NULL = defaults, size 0
+ *   options  the layer's struct, copied; NULL = its defaults, with options_size 0
  *
- * Errors  EINVAL (unknown layer, options_size not the layer's, a value out of bounds), ESTATE (a
- *         trainer uses the model already), ENOMEM.
+ * Errors  EINVAL (unknown layer; options_size is not the struct's size; a value out of bounds; a
+ *         layer after the loss), ESTATE (a trainer already uses the model), ENOMEM.
  */
 ITER_API ITER_NODISCARD iter_status iter_model_add(iter_model *model, const char *layer,
                                                    const void *options, size_t options_size,
                                                    iter_error *err);
 
-/** Adds, drops a reference. Any thread. unref(NULL) is ignored. */
+/** Adds or drops a reference. Any thread. unref(NULL) is ignored. */
 ITER_API iter_model *iter_model_ref(iter_model *model);
 ITER_API void iter_model_unref(iter_model *model);
 
-/** The model as text that iter_model_parse() reads back to the same; lives as long as the model,
- * until the next iter_model_add(). */
+/** The model as text, which iter_model_parse() turns into the same model. Valid until the next
+ * iter_model_add(), at most as long as the model. */
 ITER_API const char *iter_model_text(const iter_model *model);
 
-/** The text of a published network, or NULL: "cnn" (CIFAR-10; Conv 50-50-100-100, dense 512), "gru"
- * (IMDB; embedding 30000 x 125, GRU 100), "mlp" (1000-300-100-1). */
+/** Returns the text of a published network, or NULL if the name is unknown: "cnn" (CIFAR-10; Conv
+ * 50-50-100-100, dense 512), "gru" (IMDB; embedding 30000 x 125, GRU 100), "mlp"
+ * (1000-300-100-1). */
 ITER_API const char *iter_model_preset(const char *name);
 
 /* ---- Trainers -------------------------------------------------------------------------------- */
 
-/** Arithmetic of the cuda backend. Weights, moments and losses are f32 in each. */
+/** Arithmetic of the cuda backend. Weights, moments and losses are always f32. */
 typedef enum iter_precision {
     ITER_PRECISION_F32 = 0,
-    ITER_PRECISION_TF32 = 1, /* products by tensor cores, their factors rounded to 10 bits */
-    ITER_PRECISION_F16 =
-        2 /* activations and gradients in f16, sums in f32; gradients are scaled, and
-                              * a step whose gradients overflow nevertheless is left out */
+    /* Products run on tensor cores, with factors rounded to 10 bits. */
+    ITER_PRECISION_TF32 = 1,
+    /* Activations and gradients are f16, sums are f32. Gradients are scaled; if they overflow
+     * nevertheless, that step is skipped. */
+    ITER_PRECISION_F16 = 2
 } iter_precision;
 
-/** Which algorithms of cuDNN the cuda backend takes. */
+/** Which cuDNN algorithms the cuda backend uses. */
 typedef enum iter_algorithms {
-    ITER_ALGORITHMS_DETERMINISTIC = 0, /* by cuDNN's advice, the same in every process: a run can be
-                                        * repeated bit for bit on the same machine. Releases of
-                                        * cuDNN whose gru calls cuBLAS want CUBLAS_WORKSPACE_CONFIG=
-                                        * :4096:2 in the environment, set before either is loaded;
-                                        * that of 9.15 calls cuBLASLt, which needs it not */
-    ITER_ALGORITHMS_TUNED = 1, /* the fastest of these, measured at create: another trainer may
-                                        * get others, but for algorithms_file */
-    ITER_ALGORITHMS_FAST = 2   /* the fastest of all, measured; may add up in any order */
+    /* Chosen by cuDNN's heuristics, so every process uses the same ones: on the same machine, a run
+     * can be repeated bit for bit. In some releases of cuDNN the gru calls cuBLAS; these need
+     * CUBLAS_WORKSPACE_CONFIG=:4096:2 in the environment, set before either library is loaded.
+     * Release 9.15 calls cuBLASLt instead and does not need it. */
+    ITER_ALGORITHMS_DETERMINISTIC = 0,
+    /* The fastest deterministic ones, measured when the trainer is created. Another trainer may
+     * pick others, unless both use the same algorithms_file. */
+    ITER_ALGORITHMS_TUNED = 1,
+    /* The fastest of all, measured; they may sum in any order. */
+    ITER_ALGORITHMS_FAST = 2
 } iter_algorithms;
 
 typedef struct iter_trainer_options {
     size_t struct_size; /* sizeof(iter_trainer_options); ITER_TRAINER_OPTIONS_INIT sets it */
-    /* "cpu" (oneDNN), "cuda" (cuDNN and cuBLAS, opened at run time), "reference" (naive loops),
-     * "reference-f64" (the same in double); NULL = cpu where it was built, else reference */
+    /* "cpu" (oneDNN), "cuda" (cuDNN and cuBLAS, opened at run time), "reference" (naive loops) or
+     * "reference-f64" (the same in double). NULL = cpu if it was built, else reference. */
     const char *backend;
-    /* "sgd:lr=0.01,momentum=0.9,weight-decay=0" or "adam:lr=0.001,beta1=0.9,beta2=0.999,
-     * epsilon=1e-8,weight-decay=0"; both know step=EPOCHS,factor=F: lr times F after every so many
-     * epochs. NULL = "sgd:lr=0.01" */
+    /* "sgd:lr=0.01,momentum=0.9,weight-decay=0" or
+     * "adam:lr=0.001,beta1=0.9,beta2=0.999,epsilon=1e-8,weight-decay=0". Both accept
+     * step=EPOCHS,factor=F: every EPOCHS epochs, lr is multiplied by F. NULL = "sgd:lr=0.01". */
     const char *optimizer;
-    uint32_t threads; /* of the backend, at most 1024; 0 = one a core, less the workers of the
-                       * loader, at least 1 */
-    uint64_t seed;    /* initial weights and dropout depend on it alone */
-    int32_t keep_input_gradient; /* 1 = for iter_trainer_get() of ITER_VALUE_INPUT_GRADIENT */
-    /* The cuda backend's; others refuse what is not 0 (EUNSUPPORTED). */
+    /* Threads of the backend, at most 1024. 0 = one per core, minus the loader's workers, at least
+     * 1. */
+    uint32_t threads;
+    /* Determines the initial weights and the dropout masks. */
+    uint64_t seed;
+    /* 1 = keep what iter_trainer_get() returns for ITER_VALUE_INPUT_GRADIENT. */
+    int32_t keep_input_gradient;
+    /* For the cuda backend. If one of the next three is not 0, other backends fail with
+     * EUNSUPPORTED. */
     int32_t precision;  /* iter_precision */
     int32_t algorithms; /* iter_algorithms */
-    int32_t
-        device; /* ITER_DEVICE(n); 0 = the one whose context is current in the calling thread, else
-                     * number 0. Batches on a device must be on the same one. */
-    /* TUNED and FAST: what was chosen is kept in this file, a line a kind of layer, GPU and release of
-     * cuDNN, and not measured again by trainers that name the file; so they have the same algorithms.
-     * It is written anew as a whole, and need not be there. NULL = none. Borrowed for the call. Errors
-     * then also EIO, EFORMAT. */
+    /* ITER_DEVICE(n). 0 = the device whose context is current in the calling thread, or device 0 if
+     * there is none. Batches on a device must be on this one. */
+    int32_t device;
+    /* With TUNED and FAST: a file that keeps the algorithms that were chosen, one line per kind of
+     * layer, GPU and cuDNN release. Trainers that name the same file measure nothing twice and use
+     * the same algorithms. The file need not exist; a new one replaces it as a whole. It adds the
+     * errors EIO and EFORMAT. NULL = no file. Borrowed for the call. */
     const char *algorithms_file;
 } iter_trainer_options;
 
@@ -193,96 +212,109 @@ typedef struct iter_trainer_options {
     { sizeof(iter_trainer_options), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
- * Plans the model for the batches of a loader, makes weights, and allocates all memory that steps
- * need.
+ * Plans the model for the batches of a loader, initialises the weights, and allocates all memory
+ * that steps need.
  *
- *   loader  gives the shapes: its first data field, its first label field, and batch_size; not kept
+ *   loader  gives the shapes: its first data field, its first label field, and batch_size. Used
+ *           only during the call.
  *
- * Ownership  takes a reference on the model, which is frozen; *out belongs to the caller.
- * Errors     EINVAL (a layer that does not fit: which, what came, what it wants), EUNSUPPORTED (a
- *            backend that this build has not), ENOMEM.
- * Threads    any; the trainer then by one thread at a time, always the same where the backend is
- *            cpu.
+ * Ownership  takes a reference on the model, which can no longer be changed; *out belongs to the
+ *            caller.
+ * Errors     EINVAL (a layer does not fit: names the layer, what it expects and what it got),
+ *            EUNSUPPORTED (this build or this machine lacks the backend, or the backend lacks an
+ *            option), EDEVICE (the GPU or one of its libraries failed), ENOMEM.
+ * Threads    any. After that, one thread at a time may use the trainer; with the cpu backend it
+ *            must always be the same thread.
  */
 ITER_API ITER_NODISCARD iter_status iter_trainer_create(iter_model *model, iter_loader *loader,
                                                         const iter_trainer_options *options,
                                                         iter_trainer **out, iter_error *err);
 ITER_API void iter_trainer_destroy(iter_trainer *trainer);
 
-/** The layout of data that costs the model's first layer nothing on that backend (NULL = the
- * default one), for `to:f32,LAYOUT`: "nchw" or "nhwc" for images, "nt" or "tn" for sequences, "" for
- * rows. Other layouts are converted, and counted in iter_trainer_stats. */
+/** The layout of data that the first layer of the model reads without a conversion on that backend
+ * (NULL = the default one), for `to:f32,LAYOUT`: "nchw" or "nhwc" for images, "nt" or "tn" for
+ * sequences, "" for rows or if the backend is unknown. Other layouts are converted;
+ * iter_trainer_info counts them. */
 ITER_API const char *iter_model_layout(const iter_model *model, const char *backend);
 
-/** What a step, an epoch or an evaluation came to. */
+/** Result of a step, an epoch or an evaluation. */
 typedef struct iter_result {
-    double loss;         /* mean over the rows that count */
-    uint64_t n_rows;     /* rows that count: neither padding nor blanked */
-    uint64_t n_correct;  /* of them, label = class of the largest output; 0 where it is no
-                          * classifier */
+    double loss;     /* mean over the rows that count */
+    uint64_t n_rows; /* rows that count: neither padding nor blanked */
+    /* Of these, how many have label = class of the largest output; 0 if the model is no
+     * classifier. */
+    uint64_t n_correct;
     uint64_t n_steps;    /* batches */
-    double seconds;      /* in all */
-    double wait_seconds; /* of them in iter_loader_next() */
+    double seconds;      /* total */
+    double wait_seconds; /* of these, spent in iter_loader_next() */
 } iter_result;
 
 /**
- * One step over one batch: forward, backward, update. A batch with fewer rows than batch_size counts
- * by the rows it has; blanked rows and, in evaluation, padding do not count.
+ * One step over one batch: forward, backward, update. If a batch has fewer rows than batch_size,
+ * only the rows that it has count. Blanked rows never count; padding does not count in evaluation.
  *
- *   out  what it came to. NULL: added to what iter_trainer_collect() answers; a device is then not
- *        waited for, and the batch may be given back at once all the same
+ *   out  the result. If NULL, the result is added to what iter_trainer_collect() returns, and the
+ *        call does not wait for a device; the batch may still be given back at once. Inside the
+ *        `progress` of iter_trainer_epoch() the call waits and drops the result.
  *
- * Errors  EINVAL (shape or dtype is not the planned one; a label outside the classes, or an id
- *         outside the embedding: row and sample index are named), EFORMAT (the loss is not finite:
- *         step and sample indices are named), ENOMEM (oneDNN wants some for a product), EDEVICE (the
- *         batch could not be given back to its loader: says that the step was taken). Weights are
- *         unchanged but for the last. With out NULL on a device, that of an earlier step, at
- *         most 64 ago, which is named: weights are those of before it, and no later one was taken.
- * Signals are held back in all threads that compute, the caller's among them, until the step is done;
- *         only those of a fault of its own (SIGSEGV, SIGFPE and the like) come through.
+ * Errors  EINVAL (shape or dtype differs from the plan; a label outside the classes, or an id
+ *         outside the embedding: names row and sample index), EFORMAT (the loss is not finite:
+ *         names step and sample indices), ENOMEM (oneDNN could not allocate memory for a product),
+ *         EDEVICE (the GPU failed, or the batch could not be given back to its loader; in the
+ *         second case the message says that the step was taken). Weights are unchanged, except
+ *         after EDEVICE. If out is NULL and the backend is on a device, the error may be that of an
+ *         earlier step, at most 64 ago. The message names that step; the weights are those before
+ *         it, and no later step was taken.
+ * Signals  Until the step is done, signals are blocked in all threads that compute, including the
+ *          caller's. Signals that a thread's own fault raises (SIGSEGV, SIGFPE and the like) are
+ *          not blocked.
  */
 ITER_API ITER_NODISCARD iter_status iter_trainer_step(iter_trainer *trainer,
                                                       const iter_batch *batch, iter_result *out,
                                                       iter_error *err);
 
 /**
- * Waits for the steps that were taken without a result, and says what they came to since the last
- * time.
+ * Waits for the steps that were taken without a result, and returns their result since the last
+ * collect. Every other call that runs a batch, reads or writes values, saves or loads also waits
+ * for these steps first, and fails with their error if there is one.
  *
- *   out  NULL = not asked for. `seconds` are those in these calls. After an error: the steps before it
+ *   out  NULL = not wanted. `seconds` is the time spent in these calls. After an error the
+ *        result covers the steps before the one that failed.
  *
  * Errors  those of such a step; ESTATE inside iter_trainer_epoch().
  */
 ITER_API ITER_NODISCARD iter_status iter_trainer_collect(iter_trainer *trainer, iter_result *out,
                                                          iter_error *err);
 
-/** The same without learning: dropout off, weights unchanged. */
+/** As iter_trainer_step(), but without learning: dropout is off and weights do not change. */
 ITER_API ITER_NODISCARD iter_status iter_trainer_test(iter_trainer *trainer,
                                                       const iter_batch *batch, iter_result *out,
                                                       iter_error *err);
 
-/** Outputs of the layer before the loss: out f32 [rows, outputs]; softmax is not applied. Errors: as
- * a step (EFORMAT: an output is not finite); EINVAL where capacity (in floats) is too small. */
+/** Computes the outputs of the layer before the loss: out f32 [rows, outputs]; softmax is not
+ * applied. Errors: as a step (EFORMAT: an output is not finite); EINVAL if capacity (in floats) is
+ * too small. */
 ITER_API ITER_NODISCARD iter_status iter_trainer_predict(iter_trainer *trainer,
                                                          const iter_batch *batch, float *out,
                                                          size_t capacity, iter_error *err);
 
-/** Looks at the run after every step, `so_far` since iter_trainer_epoch() began; false ends it
- * there. On the cuda backend steps are counted as they are queued, and rows, loss and hits as they are
- * heard of, at most 64 steps later; an error of a step, too, comes up to 64 batches late. */
+/** Called after every step; `so_far` covers the steps since iter_trainer_epoch() began. Return
+ * false to end the epoch. The cuda backend counts a step when it is queued, but rows, loss and hits
+ * only when they arrive, at most 64 steps later; the error of a step, too, comes up to 64 batches
+ * late. */
 typedef bool (*iter_progress_fn)(void *user, const iter_result *so_far);
 
 /**
- * Steps over all batches until the loader's END. The caller resets the loader.
+ * Steps over all batches until the loader's END. The caller then resets the loader.
  *
- * Returns  OK at END, AGAIN where `progress` ended it.
+ * Returns  OK at END, AGAIN if `progress` ended it.
  * Errors   those of iter_loader_next() and of a step.
  */
 ITER_API ITER_NODISCARD iter_status iter_trainer_epoch(iter_trainer *trainer, iter_loader *loader,
                                                        iter_progress_fn progress, void *user,
                                                        iter_result *out, iter_error *err);
 
-/** iter_trainer_test() over all batches until END, then resets the loader. */
+/** Runs iter_trainer_test() over all batches until END, then resets the loader. */
 ITER_API ITER_NODISCARD iter_status iter_trainer_evaluate(iter_trainer *trainer,
                                                           iter_loader *loader, iter_result *out,
                                                           iter_error *err);
@@ -291,26 +323,28 @@ ITER_API ITER_NODISCARD iter_status iter_trainer_evaluate(iter_trainer *trainer,
 
 typedef enum iter_value {
     ITER_VALUE_WEIGHT = 0,
-    ITER_VALUE_GRADIENT = 1,      /* of the last step, mean over its rows */
-    ITER_VALUE_MOMENT = 2,        /* SGD's momentum, Adam's first moment */
-    ITER_VALUE_MOMENT2 = 3,       /* Adam's second moment */
-    ITER_VALUE_INPUT_GRADIENT = 4 /* of the data, dense, in the layout it came in; param is
-                                   * ignored */
+    ITER_VALUE_GRADIENT = 1, /* of the last step, mean over its rows */
+    ITER_VALUE_MOMENT = 2,   /* SGD's momentum, Adam's first moment */
+    ITER_VALUE_MOMENT2 = 3,  /* Adam's second moment */
+    /* Gradient of the data: dense, in the layout in which the data came. `param` is ignored. */
+    ITER_VALUE_INPUT_GRADIENT = 4
 } iter_value;
 
-/** One tensor of weights: "conv2d0.weight" f32 [O, I, H, W], "dense1.bias" f32 [O], in the order of
- * the layers. A layer's name is its kind and its place among those of its kind. */
+/** One parameter: "conv2d0.weight" f32 [O, I, H, W], "dense1.bias" f32 [O]. Parameters are in the
+ * order of the layers. A layer's name is its kind and its number among the layers of that kind. */
 typedef struct iter_param {
     char name[64];
     iter_desc desc;
 } iter_param;
 
-/** How many there are; the i-th, NULL beyond the last, living as long as the trainer. */
+/** The number of parameters; parameter i, or NULL if i is out of range. Valid as long as the
+ * trainer. */
 ITER_API int32_t iter_trainer_n_params(const iter_trainer *trainer);
 ITER_API const iter_param *iter_trainer_param(const iter_trainer *trainer, int32_t i);
 
-/** Copies a tensor out, or in; dense, f32 (f64 where the backend is reference-f64), `bytes` long.
- * Errors: EINVAL (no such parameter, wrong size, a value that this optimiser has not), ESTATE. */
+/** Copies a tensor out or in: dense, `bytes` long, f32, or f64 if the backend is reference-f64.
+ * Errors: EINVAL (no such parameter, wrong size, a value that this optimiser does not keep), ESTATE
+ * (a gradient before the first step since create or load), those of iter_trainer_collect(). */
 ITER_API ITER_NODISCARD iter_status iter_trainer_get(iter_trainer *trainer, int32_t param,
                                                      iter_value value, void *out, size_t bytes,
                                                      iter_error *err);
@@ -321,55 +355,59 @@ ITER_API ITER_NODISCARD iter_status iter_trainer_set(iter_trainer *trainer, int3
 /* ---- Checkpoints ----------------------------------------------------------------------------- */
 
 /**
- * Writes weights, optimiser, step, seed and the loader's position to a safetensors file: to a
- * temporary name beside it, synced, then renamed, so that a kill at any moment leaves the last good
- * one.
+ * Writes weights, optimiser, step, seed and the loader's position to a safetensors file. The file
+ * is written under a temporary name beside it, synced, then renamed, so a kill at any moment leaves
+ * the last good one.
  *
- *   loader  whose position is saved; NULL = none
+ *   loader  its position is saved; NULL = none
  *
- * Errors  EIO naming the file and the reason (disk full, permissions); the old file is untouched,
- *         and training may go on.
+ * Errors  EIO naming the file and the reason (disk full, permissions). The old file is then
+ *         untouched, unless only syncing its folder failed after the rename. Training may continue.
  */
 ITER_API ITER_NODISCARD iter_status iter_trainer_save(iter_trainer *trainer, iter_loader *loader,
                                                       const char *path, iter_error *err);
 
 /**
- * Continues from a checkpoint: with the same machine, threads and options, training goes on bit for
- * bit as if it had never stopped.
+ * Continues from a checkpoint. With the same machine, threads and options, training continues
+ * where it stopped, bit for bit as if it had never done so.
  *
  *   loader  its position is restored; NULL = leave it
  *
- * Errors  EIO (cannot be read), EFORMAT (truncated, corrupt, another version), EINVAL (another model
- *         or optimiser: what differs is named; a loader that it does not fit). Nothing is changed
- *         then.
+ * Errors  EIO (cannot be read), EFORMAT (truncated, corrupt, another version), EINVAL (another
+ *         model or optimiser: names the difference; a position that does not fit the loader). After
+ *         an error nothing has changed.
  */
 ITER_API ITER_NODISCARD iter_status iter_trainer_load(iter_trainer *trainer, iter_loader *loader,
                                                       const char *path, iter_error *err);
 
-/* ---- What it is and did ---------------------------------------------------------------------- */
+/* ---- Description ----------------------------------------------------------------------------- */
 
 typedef struct iter_trainer_info {
-    char backend[96];       /* "cpu: oneDNN 2.6.3, avx512" */
-    uint32_t threads;       /* of the backend */
-    uint64_t n_weights;     /* numbers, all parameters together */
-    uint64_t n_bytes;       /* of memory, taken once; without what oneDNN takes for itself */
-    uint64_t n_steps;       /* since the weights were made; a checkpoint carries them on */
-    uint64_t n_converted;   /* batches that came in another layout than iter_model_layout() says */
-    double convert_seconds; /* what that took */
-    char convert_text[96];  /* from what to what; "" = nothing was converted */
-    /* On a GPU: batches that were one launch of a graph, and those that went call by call: the first of
-     * a kind, short ones, and those at more places than there are graphs for (96). */
+    char backend[96];   /* "cpu: oneDNN 2.6.3, avx512" */
+    uint32_t threads;   /* of the backend */
+    uint64_t n_weights; /* numbers, all parameters together */
+    /* Memory in bytes, allocated once; without what oneDNN allocates for itself. */
+    uint64_t n_bytes;
+    uint64_t n_steps; /* steps since the weights were made; restored by a checkpoint */
+    /* Batches whose layout was not that of iter_model_layout(), and how long converting them
+     * took. */
+    uint64_t n_converted;
+    double convert_seconds;
+    char convert_text[96]; /* from which layout to which; "" = nothing was converted */
+    /* On a GPU: batches that were one launch of a graph, and batches that were queued call by call.
+     * The second are the first batch of a kind, short batches, and batches at more addresses than
+     * there are graphs (96). */
     uint64_t n_graph_runs, n_call_runs;
 } iter_trainer_info;
 
-/** What it is, and what it did up to now. */
+/** Describes the trainer and what it has done so far. */
 ITER_API iter_trainer_info iter_trainer_describe(const iter_trainer *trainer);
 
-/** A text of the plan: a line a layer with shapes, parameters and what computes it. Lives as long as
- * the trainer. */
+/** The plan as text: one line per layer with shapes, parameters and what computes it. Valid as long
+ * as the trainer. */
 ITER_API const char *iter_trainer_plan_text(const iter_trainer *trainer);
 
-/** Names of the backends of this build, best first, ended by NULL. */
+/** Names of the backends of this build, best first; the list ends with NULL. */
 ITER_API const char *const *iter_engine_backends(void);
 
 ITER_END_DECLS

@@ -104,7 +104,7 @@ grep -q -- '--limit-steps' "$dir/out" || fault "--help is no help"
 # ---- Resumed equals uninterrupted: the files are the same, byte by byte
 status 0 train_mnist --epochs 2 --threads 1 --checkpoint "$dir/whole"
 status 0 train_mnist --epochs 2 --threads 1 --checkpoint "$dir/parts" --resume --limit-steps 20
-grep -q 'begins at the beginning' "$dir/out" || fault "resuming without a file does not say so"
+grep -q 'starts from the beginning' "$dir/out" || fault "resuming without a file does not say so"
 status 0 train_mnist --epochs 2 --threads 1 --checkpoint "$dir/parts" --resume --limit-steps 11 --workers 2 # to the very end of an epoch
 grep -q 'resumed from .* epoch 1, sample 1280, after 20 steps' "$dir/out" || fault "resume says: $(head -n 30 "$dir/out")"
 status 0 train_mnist --epochs 2 --threads 1 --checkpoint "$dir/parts" --resume
@@ -128,7 +128,7 @@ for arguments in "--wrong" "word" "-x" "--epochs" "--epochs 0" "--epochs x" "--e
     [ "$(wc -l <"$dir/err")" = 1 ] && [ ! -s "$dir/out" ] || fault "usage of $arguments: $(cat "$dir/err" "$dir/out")"
 done
 status 2 train_mnist --threads 1025
-grep -q "a number from 1 to 1024, not '1025'" "$dir/err" || fault "bounds are not said: $(cat "$dir/err")"
+grep -q "expected a number from 1 to 1024, got '1025'" "$dir/err" || fault "bounds are not said: $(cat "$dir/err")"
 fails() { # PART PROGRAM ARGUMENTS
     part=$1; shift
     status 1 "$@"
@@ -137,7 +137,7 @@ fails() { # PART PROGRAM ARGUMENTS
 }
 fails missing train_cifar --data "cifar10:$dir/missing"
 fails "no-such" train_mnist --backend no-such
-fails "a batch wants 64" train_cifar --data "$cifar" --batch 64
+fails "a batch needs 64" train_cifar --data "$cifar" --batch 64
 fails "another model" train_mnist --model cnn --threads 1 --checkpoint "$dir/whole" --resume
 fails "saved with" train_cifar --data "$cifar" --batch 4 --seed 9 --checkpoint "$dir/whole" --resume --limit-steps 1
 fails "/file/" train_mnist --checkpoint "$dir/a.json/file/x" --limit-steps 1
@@ -145,7 +145,7 @@ head -c 5000 "$dir/whole/train_mnist.safetensors" >"$dir/parts/train_mnist.safet
 fails "outside the file\|truncated" train_mnist --checkpoint "$dir/parts" --resume
 cp "$dir/whole/train_cifar.safetensors" "$dir/parts/train_cifar.safetensors"
 fails "parts/train_cifar.safetensors: .*another dataset" train_cifar --data "synthetic:cifar10?n=64" --batch 4 --checkpoint "$dir/parts" --resume
-fails "wants token ids, i32 or i64 .T., what comes is u8" train_imdb --data "$cifar" --batch 4
+fails "expects token ids, i32 or i64 .T., got u8" train_imdb --data "$cifar" --batch 4
 # A label that is no class of the model, and one that the format itself refuses.
 fails "label of row 0 (sample [0-9]*) is [0-9]*, the model has the classes 0 to 9" train_cifar --data "synthetic:cifar100?n=64" --batch 8
 printf '\071' | dd of="$dir/cifar/data_batch_2.bin" bs=1 conv=notrunc 2>/dev/null

@@ -1,15 +1,15 @@
 /*
  * backend_cpu.c - the backend for processors: oneDNN for convolution, pooling and matrix products,
- * loops of our own for the rest, on a fixed number of threads.
+ * our own loops for the rest, on a fixed number of threads.
  *
- * A net becomes a plan once (cpu_plan.h); a run goes forward over its nodes, through the loss, and in
- * training back, then over all parameters. The loss is known before anything is updated, so a loss
- * that is not finite leaves the weights as they were, and so does a run that fails; values that these
- * may have left behind are cleared, because rows that a later batch has not must not be NaN.
+ * A net becomes a plan once (cpu_plan.h). A run goes forward over its nodes and through the loss;
+ * in training it then goes back, and over all parameters. The loss is known before anything is
+ * updated. So if the loss is not finite, or if the run fails, the weights stay as they were. Values
+ * that such a run left behind are cleared, because rows that a later batch lacks must not be NaN.
  *
- * oneDNN's relu and its largest of a window take NaN for something small: a net of images may answer
- * NaN data, or an overflow, with a loss that looks well. So images are looked at before, and the
- * gradients of convolutions afterwards; if there is something that is not finite, the loss is NaN.
+ * oneDNN's relu and maxpool treat NaN as a small number, so a net of images may turn NaN data, or
+ * an overflow, into a loss that looks normal. We therefore check images before the run and the
+ * gradients of convolutions after it. If something is not finite, the loss becomes NaN.
  */
 #include <assert.h>
 #include <math.h>
@@ -24,7 +24,7 @@
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-/* False where images hold something that is not finite. */
+/* False if images hold a value that is not finite. */
 static bool is_sound_data(const cpu_plan *plan) {
     const cpu_place *data = &plan->places[0];
     return data->shape.n_dims != 3 || plan->shared.maps->finite(data->n_elements, data->values);
@@ -46,7 +46,7 @@ static iter_status go_forward(cpu_plan *plan, const cpu_run *run, iter_error *er
     if (!plan->shared.net->input.ids) {
         const float *data =
             iter__cpu_input(&plan->shared, &plan->places[0], run->batch, plan->staging);
-        plan->places[0].values = (float *)(uintptr_t)data; /* nobody writes to what is `kept` */
+        plan->places[0].values = (float *)(uintptr_t)data; /* no node writes to a `kept` place */
     }
     for (int32_t i = 1; i < plan->n_places; i++)
         if (plan->places[i].alias) plan->places[i].values = plan->places[i].alias->values;
@@ -85,7 +85,7 @@ static void clear_values(cpu_plan *plan) {
             memset(plan->places[i].values, 0, (size_t)plan->places[i].n_elements * sizeof(float));
 }
 
-/* Forward, through the loss, and in training back. */
+/* Forward, through the loss and, in training, backward. */
 static iter_status go(cpu_plan *plan, const cpu_run *run, iter_error *err) {
     ENGINE_TRY(go_forward(plan, run, err));
     const bool learns = run->what != ENGINE_RUN_FORWARD && plan->outputs->wants;
@@ -110,7 +110,7 @@ static iter_status go_and_update(cpu_plan *plan, const cpu_run *run, iter_error 
 
 /* ---- Callbacks ------------------------------------------------------------------------------- */
 
-/* Ids may come either way; sequences of numbers are kept with the time first. */
+/* Ids may come in either order; sequences of numbers are stored with the time first. */
 static const char *cpu_layout(const engine_net *net) {
     for (int32_t i = 0; i < net->n_layers; i++)
         switch (net->layers[i].kind) {
@@ -153,7 +153,7 @@ static iter_status cpu_run_batch(void *state, const engine_batch *batch, engine_
     return status;
 }
 
-/* Who has the parameter, and which of its own it is there. */
+/* The node that has the parameter; *which is the parameter's index there. */
 static cpu_node *find_param(cpu_plan *plan, int32_t param, int32_t *which) {
     for (int32_t i = 0; i < plan->n_nodes; i++)
         for (int32_t p = 0; p < plan->nodes[i]->n_params; p++)
@@ -182,8 +182,8 @@ static iter_status convert(cpu_plan *plan, int32_t param, iter_value value, cpu_
     return ITER_OK;
 }
 
-/* The data's gradient in data's own layout: as the first place has it, but for sequences whose rows
- * come first. */
+/* The data's gradient in the data's own layout. The first place has that layout already, except for
+ * sequences whose rows come first. */
 static void get_input_gradient(const cpu_plan *plan, float *out) {
     const cpu_place *place = &plan->places[0];
     const engine_net *net = plan->shared.net;
@@ -233,7 +233,7 @@ static void cpu_describe(const void *state, engine_backend_info *out) {
              plan->shared.n_converted ? plan->shared.convert_text : "");
 }
 
-/* What all nodes say that work on the layer. */
+/* Joins the texts of all nodes that work on the layer. */
 static void cpu_layer_text(const void *state, int32_t layer, char *out, size_t capacity) {
     const cpu_plan *plan = state;
     size_t n = 0;

@@ -3,9 +3,9 @@
  *
  *     out = in W^T + bias      dW = dout^T in      din = dout W      dbias = sum of rows of dout
  *
- * Each product is divided among the threads by ourselves, along the side of W: every thread then
- * reads a part of W once, and multiplies alone. The first is computed as W in^T and turned: oneDNN's
- * sgemm needs a third less time for that where W is large (2.6.3, 512 x 6400 and 64 rows).
+ * We divide each product among the threads along the side of W: every thread then reads its part of
+ * W once, and multiplies alone. The first product is computed as W in^T and then transposed: if W
+ * is large, oneDNN's sgemm needs a third less time for that (2.6.3, 512 x 6400 and 64 rows).
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "engine/cpu/cpu_parallel.h"
 #include "engine/engine_error.h"
 
-#define COLUMNS 16 /* of a part, at least: a cache line */
+#define COLUMNS 16 /* minimum of a part: a cache line */
 #define SQUARE  16
 
 typedef struct dense_node {
@@ -23,8 +23,8 @@ typedef struct dense_node {
     int64_t rows, in, out;
     bool bias;
     float *turned; /* [out, rows] */
-    atomic_bool
-        failed; /* a part of this run; relaxed, for the end of a parallel region orders it */
+    /* A part of this run failed. Relaxed, because the end of a parallel region orders it. */
+    atomic_bool failed;
 } dense_node;
 
 /* This thread's part of n columns. */

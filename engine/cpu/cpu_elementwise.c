@@ -1,13 +1,14 @@
 /*
- * cpu_elementwise.c - relu, tanh, sigmoid and dropout, in place wherever nobody needs what was there.
+ * cpu_elementwise.c - relu, tanh, sigmoid and dropout, in place unless the old values are still
+ * needed.
  *
- * A relu and a dropout behind it are one pass, and need nothing but their output on the way back:
- * where that is positive, the gradient times the scale, else zero. A dropout by itself draws its mask
- * a second time then; that takes less time than to read it from memory.
+ * A relu followed by a dropout is one pass. On the way back it needs only its output: if that is
+ * positive, the gradient is multiplied by the scale, else it is zero. A dropout alone draws its
+ * mask a second time, which takes less time than reading it from memory.
  *
- * A mask's numbers belong to places in an image (net.h), so a dropout goes through memory in
- * segments: stretches in which runs of `length` floats, side by side in memory, follow one another at
- * equal distances of places.
+ * A mask's numbers belong to positions in an image (net.h). So a dropout walks through memory in
+ * segments: runs of `length` contiguous floats that follow one another at equal distances of
+ * positions.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,15 +17,15 @@
 #include "engine/cpu/cpu_parallel.h"
 #include "engine/engine_error.h"
 
-#define TILE      256 /* blocks of 8 elements whose mask is drawn at once */
+#define TILE      256 /* number of blocks, of 8 elements, whose mask is drawn at once */
 #define ONE_BLOCK 8
 
 typedef struct segments {
-    int64_t per_row;    /* of a batch's rows */
-    int64_t first_step; /* places from one segment's first to the next one's */
+    int64_t per_row;    /* per row of the batch */
+    int64_t first_step; /* positions from the start of one segment to the next */
     int64_t runs, length, stride;
-    bool planes; /* NCHW: a segment is a line of pixels, and channels lie apart */
-    bool steps;  /* a sequence: segments of one step lie together */
+    bool planes; /* NCHW: a segment is a line of pixels, and channels are not contiguous */
+    bool steps;  /* a sequence: segments of one step are contiguous */
 } segments;
 
 typedef struct elementwise {
@@ -50,7 +51,7 @@ static uint32_t team(const elementwise *e) {
     return iter__cpu_worth(e->node.out->n_elements, e->node.shared->threads);
 }
 
-/* This thread's floats, whole cache lines. */
+/* This thread's floats, in whole cache lines. */
 static void share(const work *w, uint32_t t, uint32_t threads, int64_t *from, int64_t *to) {
     const int64_t n = w->e->node.out->n_elements, lines = (n + 15) / 16;
     *from = 16 * iter__cpu_part(lines, t, threads);
@@ -87,7 +88,7 @@ static void backward_part(void *user, uint32_t t, uint32_t threads) {
     }
 }
 
-/* 1 / (1 + exp(0)) is not 0. */
+/* Needed because 1 / (1 + exp(0)) is not 0. */
 static void clear_padding(const cpu_place *place) {
     const int64_t channels = iter__image_channels(&place->image), c = place->image.c;
     if (place->shape.n_dims != 3 || channels == c) return;
@@ -150,7 +151,7 @@ static void draw_bits(const work *w, const cpu_draw *draw, int64_t n, uint32_t b
         w->e->node.shared->maps->draw(draw, n, blocks, bits);
 }
 
-/* `blocks` blocks a run, of which the last may be cut at `length` floats; floats lie side by side. */
+/* `blocks` blocks per run; the last one may be cut at `length` floats. Floats are contiguous. */
 static void drop_runs(const work *w, const cpu_draw *draw, int64_t first, int64_t runs,
                       int64_t length, int64_t stride, int64_t at) {
     const cpu_maps *maps = w->e->node.shared->maps;
@@ -195,7 +196,7 @@ static void drop_shifted(const work *w, const cpu_draw *draw, int64_t first, int
     }
 }
 
-/* Eight channels of up to TILE pixels of one line; at = the first channel's first pixel. */
+/* Eight channels of up to TILE pixels of one line; `at` is the first channel's first pixel. */
 static void drop_pixels(const work *w, const uint8_t *bits, int64_t pixels, int64_t channels,
                         int64_t plane, int64_t at) {
     for (int64_t c = 0; c < channels; c++)
@@ -206,7 +207,7 @@ static void drop_pixels(const work *w, const uint8_t *bits, int64_t pixels, int6
         }
 }
 
-/* Line y of an image whose channels lie apart. */
+/* Line y of an image whose channels are not contiguous. */
 static void drop_planes(const work *w, const cpu_draw *draw, int64_t first, int64_t line,
                         int64_t image_at) {
     const cpu_image *image = &w->e->node.out->image;

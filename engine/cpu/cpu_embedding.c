@@ -1,11 +1,11 @@
 /*
  * cpu_embedding.c - see cpu_embedding.h.
  *
- * Different ids are found by a bitmap of the table, hence in ascending order, which for words ranked
- * by frequency puts those that are read most side by side. Their tokens are put in order by
- * counting. Sums over tokens go by that order, each thread an equal number of tokens; a sum that
- * crosses from one thread to the next is completed afterwards, so the bits depend on the number of
- * threads alone.
+ * Different ids are found by a bitmap of the table, so they come in ascending order. If words are
+ * ranked by frequency, the rows that are read most are then neighbours. Tokens are sorted by
+ * counting. Sums over tokens follow that order, and each thread takes an equal number of tokens. A
+ * sum that crosses from one thread to the next is completed afterwards, so the bits depend only on
+ * the number of threads.
  */
 #include "engine/cpu/cpu_embedding.h"
 
@@ -22,13 +22,13 @@ struct cpu_embedding {
     int64_t rows, units, batch, steps;
     cpu_tokens tokens;
     uint64_t *seen;   /* [rows] bits; all 0 between calls */
-    int32_t *slot_of; /* [rows] of the ids of this batch */
+    int32_t *slot_of; /* [rows], set for the ids of this batch */
     int32_t *index, *ids, *order, *start;
     float *heads;     /* [threads, units] */
     uint64_t n_bytes; /* of all these */
 };
 
-/* Zeroed memory that destroy() frees, counted; false = there is none. */
+/* Zeroed, counted memory that destroy() frees; false = out of memory. */
 static bool take(cpu_embedding *e, void *where, size_t n, size_t size) {
     void *block = iter__engine_alloc(n, size);
     memcpy(where, &block, sizeof block);
@@ -93,7 +93,7 @@ uint64_t iter__cpu_embedding_bytes(const cpu_embedding *e) {
     return e->n_bytes;
 }
 
-/* Ids as they are into index[], which holds them until they are counted. */
+/* Copies ids as they are into index[], which holds them until they are counted. */
 static void copy_ids(cpu_embedding *e, const iter_tensor *ids, bool time_first, int64_t n_rows) {
     const int64_t row_stride = ids->strides[time_first ? 1 : 0];
     const int64_t step_stride = ids->strides[time_first ? 0 : 1];
@@ -131,7 +131,8 @@ const cpu_tokens *iter__cpu_embedding_index(cpu_embedding *e, const iter_tensor 
         e->index[k] = e->slot_of[e->index[k]];
         e->start[e->index[k]]++;
     }
-    int32_t sum = 0; /* start[i] = where i ends; it then counts down to where i begins */
+    /* start[i] = the end of i; counting down turns it into the beginning of i. */
+    int32_t sum = 0;
     for (int32_t i = 0; i <= different; i++)
         e->start[i] = sum += i < different ? e->start[i] : 0;
     for (int64_t k = n - 1; k >= 0; k--)
@@ -144,7 +145,7 @@ typedef struct gather_work {
     const float *weights;
     float *out;
     int64_t ld;
-    bool tokens; /* a row a token; else a row a different id */
+    bool tokens; /* one row per token; else one row per different id */
 } gather_work;
 
 static void gather_part(void *user, uint32_t t, uint32_t threads) {
@@ -196,7 +197,7 @@ static void sum_into(const cpu_token_sums *s, int64_t from, int64_t to, float *o
                                  s->runs[r].n, out + s->runs[r].column);
 }
 
-/* Which id order[j] belongs to; j may be the end. */
+/* The id that order[j] belongs to; j may be the end. */
 static int64_t id_at(const cpu_token_sums *s, int64_t j) {
     const cpu_tokens *t = s->tokens;
     return j < t->n_tokens ? t->index[t->order[j]] : t->n_different;

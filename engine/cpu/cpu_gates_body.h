@@ -1,6 +1,6 @@
 /*
- * cpu_gates_body.h - the gates of a gated recurrent unit, there and back, for a vector type. Included
- * by the files of the levels. What the arguments hold is said in cpu_kernels.h.
+ * cpu_gates_body.h - the gates of a gated recurrent unit, forward and backward, for a vector type.
+ * Included by the files of the SIMD levels. cpu_kernels.h documents the arguments.
  *
  * Forward, a row at a time:  z = sigmoid(.), r = sigmoid(.), n = tanh(.), h' = n + z (h - n).
  * Back, with dh the gradient of h' and every d* that of the sum before the activation:
@@ -10,7 +10,7 @@
  *     before: dr = (dn Rn) h r (1 - r)                                  dh += r (dn Rn)
  */
 
-/* A loop over the units of a row: `whole` vectors, then what is left, by the same body. */
+/* A loop over the units of a row: `whole` vectors, then the rest with the same body. */
 #define OVER_UNITS(units, body)                    \
     do {                                           \
         int64_t j = 0;                             \
@@ -25,8 +25,8 @@
 #define LOAD_LEFT(p)     load_some(p, left)
 #define STORE_LEFT(p, v) store_some(p, v, left)
 
-/* The rows of the projection that this row needs at the next step lie anywhere in a table of
- * megabytes. */
+/* Prefetches the rows of the projection that this row needs at the next step; they are scattered
+ * over a table of several megabytes. */
 static inline void fetch_next(const cpu_gates_forward *s, int64_t i, int64_t n) {
     if (!s->index_next) return;
     const float *p = s->projected + s->index_next[i] * s->projected_ld;

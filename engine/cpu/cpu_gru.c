@@ -1,14 +1,14 @@
 /*
  * cpu_gru.c - see cpu_gru.h. The equations are in cpu_gates_body.h.
  *
- * Memory. Each thread has a block of rows of the batch, and its steps follow one another: [steps + 1,
- * rows of the block, .] states, [steps, rows, 4 units] of what the way back needs. So a run of steps
- * is one matrix, and gradients of the recurrent weights are summed over runs that fit the cache, by
+ * Memory: each thread has a block of rows of the batch, and its steps are contiguous: [steps + 1,
+ * rows of the block, .] states, and [steps, rows, 4 units] for the way back. So a run of steps is
+ * one matrix. Gradients of the recurrent weights are summed over runs that fit the cache, by
  * products that are deep enough to be fast.
  *
- * Biases are one more row of the weights, to which states and table rows have a 1; their gradients
- * come out of the same products. Widths are padded to 16 floats, where oneDNN is faster; pads are
- * zero throughout.
+ * Biases are an extra row of the weights, and states and table rows have a 1 for it; so the same
+ * products compute the biases' gradients. Widths are padded to 16 floats, because oneDNN is faster
+ * then; padding is always zero.
  */
 #include "engine/cpu/cpu_gru.h"
 
@@ -20,18 +20,18 @@
 #include "engine/engine_error.h"
 #include "engine/engine_memory.h"
 
-/* Rows times steps of one product for the recurrent weights' gradient: 2 KB each, which stay in the
- * second-level cache. */
+/* Rows times steps of one product for the recurrent weights' gradient: 2 KB each, so they stay in
+ * the L2 cache. */
 #define RUN_ROWS 256
 
-/* The rows of the batch of one thread, and its memory. */
+/* The rows of the batch that one thread computes, and its memory. */
 typedef struct block {
     int64_t first, rows;
     float *states;   /* [steps + 1, rows, state_ld] */
     float *saved;    /* [steps, rows, 4 units] */
     float *products; /* [rows, gates_ld] of one step */
     float *dh;       /* [rows, state_ld] */
-    float *gradient; /* [state_ld, gates_ld] of the recurrent weights, from these rows */
+    float *gradient; /* [state_ld, gates_ld] of the recurrent weights, for these rows */
 } block;
 
 struct cpu_gru {
@@ -39,7 +39,7 @@ struct cpu_gru {
     int64_t table_ld; /* features + 1, padded; so are the next two */
     int64_t state_ld; /* units + 1 */
     int64_t gates_ld; /* 3 units */
-    /* Weights as the products want them, made anew by every forward(). */
+    /* Weights in the form that the products need, rebuilt by every forward(). */
     float *w_forward;  /* [table_ld, gates_ld] input weights transposed, then a row of biases */
     float *w_backward; /* [gates_ld, table_ld] */
     float *r_forward;  /* [state_ld, gates_ld] recurrent weights transposed, then biases */
@@ -63,7 +63,7 @@ static int64_t padded(int64_t n) {
     return (n + 15) / 16 * 16;
 }
 
-/* Zeroed memory that destroy() frees, counted; NULL = there is none. */
+/* Zeroed, counted memory that destroy() frees; NULL = out of memory. */
 static void *take(cpu_gru *g, int64_t n, size_t size) {
     void *memory = iter__engine_alloc((size_t)n, size);
     if (memory) g->n_bytes += (uint64_t)n * size;
@@ -188,7 +188,7 @@ void iter__cpu_gru_unfill(const cpu_gru *g, float *dx) {
 
 /* ---- Weights in, gradients out --------------------------------------------------------------- */
 
-/* [rows, columns] dense into out[column * ld + row]. */
+/* Dense [rows, columns] into out[column * ld + row]. */
 static void transpose(const float *in, int64_t rows, int64_t columns, float *out, int64_t ld) {
     for (int64_t i = 0; i < rows; i += 16)
         for (int64_t j = 0; j < columns; j++)
@@ -196,7 +196,7 @@ static void transpose(const float *in, int64_t rows, int64_t columns, float *out
                 out[j * ld + k] = in[k * columns + j];
 }
 
-/* out [rows, columns] dense from in[column * ld + row]. */
+/* From in[column * ld + row] to out, dense [rows, columns]. */
 static void transpose_back(const float *in, int64_t ld, int64_t rows, int64_t columns, float *out) {
     for (int64_t i = 0; i < rows; i += 16)
         for (int64_t j = 0; j < columns; j++)
@@ -211,7 +211,7 @@ static void pack(cpu_gru *g, const cpu_gru_params *weights) {
     float *wb = g->w_forward + f * g->gates_ld, *rb = g->r_forward + u * g->gates_ld;
     memcpy(wb, weights->input_bias, (size_t)rows * sizeof *wb);
     memcpy(rb, weights->recurrent_bias, (size_t)rows * sizeof *rb);
-    if (g->config.reset_before) /* r h has no 1 beside it: both biases of n go in with x */
+    if (g->config.reset_before) /* r h has no 1 next to it: both biases of n are added with x */
         g->config.kernels->add(u, rb + 2 * u, wb + 2 * u);
     for (int64_t i = 0; i < rows; i++) {
         memcpy(g->w_backward + i * g->table_ld, weights->input + i * f, (size_t)f * sizeof *wb);
@@ -219,9 +219,9 @@ static void pack(cpu_gru *g, const cpu_gru_params *weights) {
     }
 }
 
-/* A product over the table, shared out by us: every thread multiplies alone, as in the recurrence. */
+/* A product over the table, divided by us: every thread multiplies alone, as in the recurrence. */
 typedef struct wide_product {
-    bool transpose_a; /* then threads share the columns of C, else its rows */
+    bool transpose_a; /* if true, threads divide the columns of C, else its rows */
     int64_t m, n, k;
     const float *a;
     int64_t lda;
@@ -231,14 +231,14 @@ typedef struct wide_product {
     int64_t ldc;
 } wide_product;
 
-/* What all threads work on. */
+/* Shared by all threads. */
 typedef struct sweep {
     cpu_gru *gru;
     const cpu_tokens *tokens;
     float *y;
     const float *dy;
     const wide_product *product;
-    atomic_bool failed; /* relaxed, for the end of a parallel region orders it */
+    atomic_bool failed; /* relaxed, because the end of a parallel region orders it */
 } sweep;
 
 static void fail_part(sweep *x) {
@@ -342,7 +342,7 @@ iter_status iter__cpu_gru_forward(cpu_gru *g, const cpu_gru_params *weights,
 
 /* ---- Backward -------------------------------------------------------------------------------- */
 
-/* Adds what n rows, of steps that follow one another, give to the recurrent weights. */
+/* Adds what n contiguous rows of consecutive steps contribute to the recurrent weights. */
 static bool add_recurrent(const cpu_gru *g, const block *b, int64_t n, const float *states,
                           const float *saved, float beta) {
     const int64_t u = g->config.units, ld = g->gates_ld;

@@ -1,10 +1,11 @@
 /*
  * cpu_images.c - layers of images: convolution, pooling, flatten, and repacking between orders.
  *
- * A convolution says which orders of images it likes. Where something else comes, it takes that if
- * oneDNN has a kernel made for it, else the images are repacked before; of the data of a batch, that
- * is counted, because a loader could have delivered them as they are wanted. A relu behind a
- * convolution is computed with it, unless a dropout follows, which then takes the relu.
+ * A convolution says which orders of images it prefers. If the input has another order, the
+ * convolution uses it as it is if oneDNN has an optimised kernel for it; else the images are
+ * repacked first. Repacking the data of a batch is counted, because a loader could have delivered
+ * the preferred order. A relu after a convolution is computed with it. If a dropout follows the
+ * relu, the dropout computes both instead.
  */
 #include <stdio.h>
 #include <string.h>
@@ -77,14 +78,14 @@ static const cpu_node_ops repack_ops = {
     .close = repack_close,
 };
 
-/* With one channel or one pixel, channels first and channels last are the same. */
+/* With one channel or one pixel, channels first and channels last are the same in memory. */
 static bool is_same_memory(const cpu_image *image, cpu_order order) {
     const bool plain = (image->order == CPU_ORDER_NCHW || image->order == CPU_ORDER_NHWC) &&
                        (order == CPU_ORDER_NCHW || order == CPU_ORDER_NHWC);
     return image->order == order || (plain && (image->c == 1 || image->h * image->w == 1));
 }
 
-/* The images of `in` in another order. */
+/* Converts the images of `in` to another order. */
 static iter_status repack(cpu_planner *planner, int32_t layer, cpu_place *in, cpu_order order,
                           cpu_place **out, iter_error *err) {
     cpu_shared *shared = iter__plan_shared(planner);
@@ -126,7 +127,7 @@ static iter_status conv_forward(cpu_node *node, const cpu_run *run, iter_error *
                                   node->shared->scratch, err);
 }
 
-/* The relu's way back, in place. */
+/* The relu's backward pass, in place. */
 static void relu_part(void *user, uint32_t t, uint32_t threads) {
     const cpu_node *node = user;
     const cpu_place *out = node->out;
@@ -154,8 +155,8 @@ static iter_status conv_backward(cpu_node *node, const cpu_run *run, iter_error 
                                         node->in->gradient, shared->scratch, err);
 }
 
-/* What is NaN or infinite may not come out of a net of images as such (see backend_cpu.c), but it does
- * come out here. */
+/* A net of images may hide NaN or infinity in its outputs (see backend_cpu.c), but not in these
+ * gradients. */
 static bool conv_sound(const cpu_node *node) {
     for (int32_t i = 0; i < node->n_params; i++)
         if (!node->shared->maps->finite(node->params[i].n_elements, node->params[i].gradient))
@@ -203,8 +204,8 @@ static bool is_made_for(const char *kernel) {
            ((strstr(kernel, "jit") || strstr(kernel, "brg")) && !strstr(kernel, "gemm"));
 }
 
-/* A convolution of images as they are, if its kernels are made for that; else as it likes them
- * best. */
+/* A convolution of the images as they are, if oneDNN has an optimised kernel for that; else in the
+ * order that it prefers. */
 static iter_status choose_conv(cpu_shared *shared, cpu_conv_spec *spec, cpu_order comes,
                                bool is_data, cpu_conv **out, iter_error *err) {
     const cpu_conv_spec wish = *spec;
@@ -231,7 +232,7 @@ static iter_status choose_conv(cpu_shared *shared, cpu_conv_spec *spec, cpu_orde
     return ITER_OK;
 }
 
-/* Node and parameters of a convolution that has been chosen; takes it over. */
+/* Makes node and parameters of a convolution that has been chosen, and takes it over. */
 static iter_status add_conv(cpu_planner *planner, int32_t first, const cpu_conv_spec *spec,
                             cpu_conv *conv, cpu_place *in, cpu_place **out, iter_error *err) {
     const engine_layer *layer = &iter__plan_shared(planner)->net->layers[first];
@@ -266,7 +267,7 @@ iter_status iter__node_conv(cpu_planner *planner, int32_t first, cpu_place *in, 
     cpu_shared *shared = iter__plan_shared(planner);
     const engine_layer *layer = &shared->net->layers[first];
     const iter_conv2d_options *o = &layer->options.conv2d;
-    /* The last layer is a loss, so a relu has one more behind it. */
+    /* The last layer is a loss, so a relu is always followed by another layer. */
     const bool relu = layer[1].kind == ENGINE_RELU && layer[2].kind != ENGINE_DROPOUT;
     cpu_conv_spec spec = {
         .in = image_of(shared, &layer->in, CPU_ORDER_ANY),

@@ -1,8 +1,8 @@
 /*
- * cpu_input.c - a batch's data as the plan's first place has them: f32, dense, all rows.
+ * cpu_input.c - a batch's data in the form of the plan's first place: f32, dense, all rows.
  *
- * What comes like that is taken where it lies. The rest is copied, value by value where strides or
- * dtype ask for it; rows that a short batch has not are zero.
+ * If the data already has that form, it is used where it is. Otherwise it is copied, value by value
+ * if strides or dtype require it. Rows that a short batch lacks are zero.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/cpu_parallel.h"
 
-/* Floats from one index to the next, of rows and of what is in a row: dims that are not there are 1.
- * Of a sequence dims are 1, T, F. */
+/* Floats from one index to the next, for rows and for the dims of a row. Missing dims are 1; the
+ * dims of a sequence are 1, T, F. */
 typedef struct copy {
     const iter_tensor *data;
     int64_t n_rows, dims[3];
@@ -29,7 +29,7 @@ static float value_at(const iter_tensor *data, int64_t at) {
     }
 }
 
-/* What strides of [n_rows, dims] are, or where steps come first, of [1, T, n_rows, F]. */
+/* Strides of dense [n_rows, dims] or, if steps come first, of [1, T, n_rows, F]. */
 static void dense_strides(const copy *c, int64_t n_rows, bool steps_first, int64_t *row,
                           int64_t strides[3]) {
     strides[2] = 1;
@@ -56,7 +56,7 @@ static copy describe(const cpu_place *place, const engine_batch *batch, float *t
     return c;
 }
 
-/* True where the data is dense f32, of its rows, in the place's order. */
+/* True if the data is dense f32 and in the place's order. */
 static bool is_wanted(const copy *c, const cpu_place *place) {
     int64_t row, strides[3];
     dense_strides(c, c->n_rows, place->shape.n_dims == 2, &row, strides);

@@ -1,4 +1,4 @@
-/* cpu_kernels.c - which kernels to use. */
+/* cpu_kernels.c - chooses the kernels. */
 #include "engine/cpu/cpu_kernels.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 const cpu_kernels *iter__cpu_kernels(const char *level) {
 #if defined(__x86_64__)
     if (strcmp(level, "avx512") == 0) return &iter__cpu_kernels_avx512;
-    /* The level does not say that there is FMA. */
+    /* The level avx2 does not imply FMA. */
     if (strcmp(level, "avx2") == 0 && __builtin_cpu_supports("fma")) return &iter__cpu_kernels_avx2;
 #else
     (void)level;

@@ -1,5 +1,5 @@
 /*
- * cpu_kernels_avx2.c - the kernels with AVX2 and FMA. Only called where the processor has both.
+ * cpu_kernels_avx2.c - the kernels with AVX2 and FMA. Only called if the processor has both.
  */
 #include "engine/cpu/cpu_kernels.h"
 

@@ -1,5 +1,5 @@
 /*
- * cpu_kernels_generic.c - the kernels in portable C: the compiler's vectors of four.
+ * cpu_kernels_generic.c - the kernels in portable C, with the compiler's vectors of four.
  */
 #include "engine/cpu/cpu_kernels.h"
 

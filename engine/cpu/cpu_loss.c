@@ -1,9 +1,9 @@
 /*
- * cpu_loss.c - the losses, and the gradients that a run begins its way back with.
+ * cpu_loss.c - the losses, and the gradients with which the backward pass begins.
  *
- * Threads take rows; the rows' losses are added up afterwards in order, so the sum does not depend on
- * the number of threads. Rows that do not count, and those that a short batch has not, get a gradient
- * of zero.
+ * Threads take rows. The rows' losses are added up afterwards in order, so the sum does not depend
+ * on the number of threads. Rows that do not count, and rows that a short batch lacks, get a
+ * gradient of zero.
  */
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct work {
     engine_kind kind;
     const float *outputs;
     float *gradient;
-    double *losses; /* of rows */
+    double *losses; /* [rows] */
     int64_t n;
 } work;
 
@@ -50,7 +50,7 @@ static double cross_entropy(const float *x, int64_t n, int64_t label, double sha
     return log(sum) + most - x[label];
 }
 
-/* The mean over features of the squared difference, times a half for L2. */
+/* Mean over features of the squared difference, halved for L2. */
 static double squares(const work *w, int64_t row, float *gradient) {
     const double half = w->kind == ENGINE_L2 ? 0.5 : 1, n = (double)w->n;
     const double share = 2 * half / (n * (double)w->batch->n_counted);

@@ -1,4 +1,4 @@
-/* cpu_maps.c - which maps to use. */
+/* cpu_maps.c - chooses the maps. */
 #include "engine/cpu/cpu_maps.h"
 
 #include <string.h>

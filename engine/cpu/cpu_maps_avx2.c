@@ -1,4 +1,4 @@
-/* cpu_maps_avx2.c - the maps with AVX2. Only called where the processor has it. */
+/* cpu_maps_avx2.c - the maps with AVX2. Only called if the processor has it. */
 #include "engine/cpu/cpu_maps.h"
 
 #if defined(__x86_64__)
@@ -11,7 +11,7 @@ typedef struct product {
     word low, high;
 } product;
 
-/* The second operand where one is NaN. */
+/* max returns the second operand if one is NaN. */
 static inline vec rectified(vec x) {
     return _mm256_max_ps(_mm256_setzero_ps(), x);
 }
@@ -44,14 +44,14 @@ static inline product multiply(word a, word b) {
     };
 }
 
-/* In such an order that store_bits() finds blocks that follow one another side by side. */
+/* Orders the counters so that store_bits() gets consecutive blocks side by side. */
 static inline word load_counters(const uint32_t *blocks) {
     const word order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
     return _mm256_permutevar8x32_epi32(_mm256_loadu_si256((const __m256i *)(const void *)blocks),
                                        order);
 }
 
-/* Words of a block side by side, two blocks in each of `two`; then a bit for each half word. */
+/* Puts the words of a block side by side, two blocks in each of `two`; then a bit per half word. */
 static inline void store_bits(const word words[4], uint32_t threshold, uint8_t *bits) {
     const word a = _mm256_unpacklo_epi32(words[0], words[1]);
     const word b = _mm256_unpackhi_epi32(words[0], words[1]);

@@ -1,5 +1,5 @@
 /*
- * cpu_maps_avx512.c - the maps with AVX-512 F, BW and VL. Only called where the processor has them.
+ * cpu_maps_avx512.c - the maps with AVX-512 F, BW and VL. Only called if the processor has them.
  */
 #include "engine/cpu/cpu_maps.h"
 
@@ -13,7 +13,7 @@ typedef struct product {
     word low, high;
 } product;
 
-/* The second operand where one is NaN. */
+/* max returns the second operand if one is NaN. */
 static inline vec rectified(vec x) {
     return _mm512_max_ps(_mm512_setzero_ps(), x);
 }
@@ -44,13 +44,14 @@ static inline product multiply(word a, word b) {
     };
 }
 
-/* In such an order that store_bits() finds blocks that follow one another side by side. */
+/* Orders the counters so that store_bits() gets consecutive blocks side by side. */
 static inline word load_counters(const uint32_t *blocks) {
     const word order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     return _mm512_permutexvar_epi32(order, _mm512_loadu_si512(blocks));
 }
 
-/* Words of a block side by side, four blocks in each of `four`; then a bit for each half word. */
+/* Puts the words of a block side by side, four blocks in each of `four`; then a bit per half
+ * word. */
 static inline void store_bits(const word words[4], uint32_t threshold, uint8_t *bits) {
     const word a = _mm512_unpacklo_epi32(words[0], words[1]);
     const word b = _mm512_unpackhi_epi32(words[0], words[1]);

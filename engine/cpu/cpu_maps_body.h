@@ -1,13 +1,14 @@
 /*
- * cpu_maps_body.h - the maps of a SIMD level over its vector of LANES floats, and Philox over as many
- * counters. Included by the files of the levels, which define vec, word and their operations.
+ * cpu_maps_body.h - the maps of a SIMD level over its vector of LANES floats, and Philox over LANES
+ * counters at a time. Included by the files of the levels, which define vec, word and their
+ * operations.
  *
  * Source of the rounds: Salmon, Moraes, Dror, Shaw 2011, Philox 4x32-10.
  */
 
 #define PHILOX_ROUNDS 10
 
-/* x * 0 is 0, or NaN. */
+/* x * 0 is 0 if x is finite, else NaN. */
 static bool all_finite(int64_t n, const float *x) {
     vec sums = all(0.0f);
     float lanes[LANES], sum = 0;
@@ -59,7 +60,7 @@ BACK(each_tanh_back, tanh_back_of)
 BACK(each_sigmoid_back, sigmoid_back_of)
 #undef BACK
 
-/* One block for each of LANES counters; words[j] has word j of all of them. */
+/* One block for each of LANES counters; words[j] is word j of all of them. */
 static inline void philox(const cpu_draw *draw, word counter, word words[4]) {
     word c0 = counter, c1 = all_words(draw->row);
     word c2 = all_words(draw->step[0]), c3 = all_words(draw->step[1]);

@@ -1,9 +1,9 @@
-/* cpu_maps_generic.c - the maps in portable C: what the other levels compute, said plainly. */
+/* cpu_maps_generic.c - the maps in portable C; the other levels compute the same. */
 #include <iter/rng.h>
 
 #include "engine/cpu/cpu_maps.h"
 
-/* x * 0 is 0, or NaN. */
+/* x * 0 is 0 if x is finite, else NaN. */
 static bool all_finite(int64_t n, const float *x) {
     float sum = 0;
     for (int64_t i = 0; i < n; i++)

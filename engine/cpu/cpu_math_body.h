@@ -6,9 +6,9 @@
  *
  *     exp(a) = 2^n + 2^n expm1(r)        expm1(a) = 2^n expm1(r) + (2^n - 1)
  *
- * where expm1(r) = r + r^2 p(r) and p, of degree 5, is the best fit for the relative error (0.04
- * units of 2^-24). The two parts of log 2 are Cody and Waite's: the first has 9 bits, so n times it is
- * exact.
+ * Here expm1(r) = r + r^2 p(r), and p, of degree 5, is the best fit for the relative error (0.04
+ * units of 2^-24). log 2 is split in two parts as by Cody and Waite: the first has 9 bits, so n
+ * times it is exact.
  */
 
 static inline vec absolute(vec x) {
@@ -21,7 +21,8 @@ typedef struct power {
 
 /* a in [-88, 0] or NaN. */
 static inline power power_of(vec a) {
-    const vec magic = all(12582912.0f); /* 1.5 * 2^23: the last bits of a sum with it are n */
+    /* 1.5 * 2^23: in a sum with it, the last bits are n. */
+    const vec magic = all(12582912.0f);
     const vec shifted = fma_of(a, all(1.44269504f), magic);
     const vec n = shifted - magic;
     const vec r = fma_of(n, all(2.12194440e-4f), fma_of(n, all(-0.693359375f), a));
@@ -37,14 +38,14 @@ static inline power power_of(vec a) {
     return out;
 }
 
-/* -k |x|, not below -88; NaN passes. */
+/* -k |x|, but at least -88; NaN passes. */
 static inline vec negative(vec x, float k) {
     const vec a = absolute(x) * -k;
     return pick(a < all(-88.0f), all(-88.0f), a);
 }
 
-/* 1 / (1 + e), e = exp(-|x|), and for negative x e / (1 + e). Where e is below the smallest normal
- * number, 0 is the answer. */
+/* 1 / (1 + e) with e = exp(-|x|); for negative x, e / (1 + e). If e is below the smallest normal
+ * number, the result is 0. */
 static inline vec sigmoid_of(vec x) {
     const power e = power_of(negative(x, 1.0f));
     vec exp_a = fma_of(e.scale, e.rest, e.scale);
@@ -81,8 +82,8 @@ static void each_add(int64_t n, const float *x, float *sums) {
     if (i < n) store_some(sums + i, load_some(sums + i, n - i) + load_some(x + i, n - i), n - i);
 }
 
-/* Eight vectors of columns at a time stay in registers over all rows. Most ids stand in one place
- * only: a copy. */
+/* For eight vectors of columns at a time, the sums stay in registers over all rows. Most ids occur
+ * only once; for them the sum is a copy. */
 static void each_sum_rows(int64_t n, const int32_t *rows, const float *x, int64_t ld,
                           int64_t columns, float *out) {
     int64_t j = 0;

@@ -1,9 +1,9 @@
 /*
  * cpu_optimizer.c - see cpu_optimizer.h.
  *
- * Adam reads and writes three arrays: 24 bytes a weight, so a dense pass costs what memory allows.
- * Work on rows is dealt out in turns of a few, not in halves, because rows with large ids are rare
- * words that have waited longest.
+ * Adam reads and writes three arrays, 24 bytes per weight, so memory bandwidth limits a dense pass.
+ * Rows are dealt to threads a few at a time, not in halves: rows with large ids are rare words,
+ * which have waited longest.
  */
 #include "engine/cpu/cpu_optimizer.h"
 
@@ -92,8 +92,8 @@ static void bring_up_to_date(cpu_rows *rows, int64_t row) {
 
 typedef struct rows_work {
     cpu_rows *rows;
-    const int32_t *ids; /* NULL: row i itself */
-    int64_t from, to;   /* of ids, or of rows */
+    const int32_t *ids; /* NULL: the rows from .. to themselves */
+    int64_t from, to;   /* indices into ids, or rows */
     const cpu_update *update;
     const float *g;
     int64_t ld;
@@ -101,8 +101,8 @@ typedef struct rows_work {
 
 #define TURN 8 /* rows */
 
-/* Rows lie all over tables that no cache holds: each is asked for while the one before it is worked
- * on. */
+/* Prefetches a row while the previous one is worked on: rows are scattered over tables that no
+ * cache holds. */
 static void ask_for(const cpu_rows *rows, int64_t row) {
     const float *const tables[] = {rows->w, rows->m, rows->v};
     for (int k = 0; k < 3; k++)

@@ -1,8 +1,8 @@
 /*
- * cpu_parallel.c - OpenMP's team, because oneDNN computes in the same one.
+ * cpu_parallel.c - OpenMP's team, which oneDNN uses too.
  *
- * A region always has the whole team, also where there are fewer parts: behind a smaller region gcc's
- * runtime ends the threads that had nothing to do there, and starts new ones for the next.
+ * A region always uses the whole team, even if there are fewer parts. After a smaller region, gcc's
+ * runtime ends the threads that had nothing to do, and starts new ones for the next region.
  */
 #include "engine/cpu/cpu_parallel.h"
 
@@ -22,7 +22,7 @@ void iter__cpu_parallel(uint32_t parts, void (*work)(void *user, uint32_t t, uin
 #if defined(_OPENMP)
     if (parts > 1) {
 #pragma omp parallel
-        /* One each, unless there are fewer threads than parts. */
+        /* One part per thread, unless there are fewer threads than parts. */
         for (uint32_t t = (uint32_t)omp_get_thread_num(); t < parts;
              t += (uint32_t)omp_get_num_threads())
             work(user, t, parts);
@@ -37,7 +37,7 @@ void iter__cpu_parallel(uint32_t parts, void (*work)(void *user, uint32_t t, uin
 
 #define NO_DENORMALS 0x8040u /* of MXCSR: flush to zero, denormals are zeros */
 
-/* This thread's place in the team, and how many there are. */
+/* This thread's number in the team, and the size of the team. */
 static uint32_t place(uint32_t *n_threads) {
 #if defined(_OPENMP)
     *n_threads = (uint32_t)omp_get_num_threads();
@@ -50,7 +50,8 @@ static uint32_t place(uint32_t *n_threads) {
 
 #endif
 
-/* Nothing but what the thread brings upon itself interrupts it; `before` gets its mask. */
+/* Blocks all signals except those that a fault of this thread raises; stores the old mask in
+ * `before`. */
 static void hold_signals(sigset_t *before) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     sigset_t held;
@@ -69,7 +70,8 @@ void iter__cpu_team_begin(cpu_team *team, uint32_t threads) {
     (void)threads;
     hold_signals(&team->signals);
 #if defined(__x86_64__)
-    /* The caller's thread outside of the region: clang's runtime puts back there what was set inside. */
+    /* Set outside of the region for the caller's thread: at its end, clang's runtime restores what
+     * was set inside. */
     team->control[0] = _mm_getcsr();
     _mm_setcsr(team->control[0] | NO_DENORMALS);
 #if defined(_OPENMP)
@@ -97,7 +99,7 @@ void iter__cpu_team_end(const cpu_team *team) {
     {
         uint32_t n_threads;
         const uint32_t t = place(&n_threads);
-        /* A thread that came later began as the caller's. */
+        /* A thread that joined later started with the caller's settings. */
         if (t > 0) {
             _mm_setcsr(team->control[t < team->n_threads ? t : 0]);
             pthread_sigmask(SIG_SETMASK, &team->signals, NULL);

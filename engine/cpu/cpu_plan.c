@@ -1,10 +1,10 @@
 /*
  * cpu_plan.c - from a net to nodes, places and one piece of memory.
  *
- * Layers become nodes in order. Memory is only counted meanwhile: who wants some says where its
- * address is to be written, and when all is counted one arena is taken and cut up. A gradient of a
- * place is needed from the node behind it to the node before it, so all of them lie in two buffers
- * that take turns.
+ * Layers become nodes in order. While planning, memory is only counted: each request says where its
+ * address must be stored. When everything is counted, one arena is allocated and divided. A
+ * gradient of a place is needed only from the node after it to the node before it, so all of them
+ * alternate between two buffers.
  */
 #include "engine/cpu/cpu_plan.h"
 
@@ -20,7 +20,7 @@
 #define MAX_WANTS (8 * (CPU_MAX_NODES + CPU_MAX_PLACES))
 
 typedef struct want {
-    void *where; /* of a pointer */
+    void *where; /* address of the pointer to set */
     size_t bytes;
 } want;
 
@@ -168,7 +168,7 @@ static iter_status make_nodes(cpu_planner *planner, bool keep_input_gradient, it
     return ITER_OK;
 }
 
-/* What belongs to the plan itself. */
+/* Requests the plan's own memory. */
 static void want_own(cpu_planner *planner) {
     cpu_plan *plan = planner->plan;
     const engine_net *net = plan->shared.net;
@@ -180,7 +180,7 @@ static void want_own(cpu_planner *planner) {
         const cpu_place *place = &plan->places[i];
         const size_t bytes = (size_t)place->n_elements * sizeof(float);
         size_t *most = &planner->turn_bytes[place->turn];
-        /* The data's gradient is for the caller, and has a place of its own. */
+        /* The data's gradient is for the caller, and has its own memory. */
         if (place->wants && place != plan->places && bytes > *most) *most = bytes;
     }
 }

@@ -4,7 +4,7 @@
 
 #include "engine/cpu/cpu.h"
 
-/* A layer makes at most two nodes and two places, itself and a repacking before it. */
+/* A layer makes at most two nodes and two places: its own, and those of a repacking before it. */
 #define CPU_MAX_NODES  (2 * ENGINE_MAX_LAYERS)
 #define CPU_MAX_PLACES (2 * ENGINE_MAX_LAYERS + 1)
 
@@ -13,14 +13,14 @@ typedef struct cpu_plan {
     int32_t n_nodes, n_places;
     cpu_node *nodes[CPU_MAX_NODES];
     cpu_place places[CPU_MAX_PLACES]; /* [0] is the data */
-    cpu_place *outputs;               /* what the loss reads */
+    cpu_place *outputs;               /* read by the loss */
     char *arena;
-    float *staging;     /* of data that cannot be taken as it is */
+    float *staging;     /* for data that cannot be used as it is */
     double *row_losses; /* [batch] */
 } cpu_plan;
 
-/* Plans the net of the config, and takes all memory. What it made is given back where it fails.
- * Errors: ENOMEM, EUNSUPPORTED (oneDNN refuses a shape). */
+/* Plans the net of the config and allocates all memory. If it fails, it frees what it made. Errors:
+ * ENOMEM, EUNSUPPORTED (oneDNN rejects a shape). */
 iter_status iter__cpu_plan_make(cpu_plan *plan, const engine_backend_config *config,
                                 iter_error *err);
 void iter__cpu_plan_drop(cpu_plan *plan);

@@ -1,12 +1,14 @@
 /*
  * cpu_sequences.c - layers of sequences: embedding, gru, last-step, mean-steps and flatten.
  *
- * A gru right behind an embedding is one node with it: the rows of the table go straight to where the
- * gru projects them, once for each different token, and their gradients come back there. If only the
- * last step is read, the gru is told so. How it computes stands in cpu_gru.h and cpu_embedding.h.
+ * If a gru directly follows an embedding, both are one node: the rows of the table are written
+ * where the gru projects them, once per different token, and their gradients come back there. The
+ * gru is told if only the last step is read. cpu_gru.h and cpu_embedding.h describe how it
+ * computes.
  *
- * A table's gradient is a few rows. It is kept as these; who asks for all of it gets zeros elsewhere.
- * Since the next run reuses their memory, even one of an evaluation, that one first puts them by.
+ * A table's gradient has only a few rows, and only these are kept. If the caller asks for all of
+ * it, the other rows are zeros. The next run reuses their memory, even in evaluation, so that run
+ * first copies them elsewhere.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,17 +22,17 @@
 
 /* ---- Tables ---------------------------------------------------------------------------------- */
 
-/* An embedding's part of a node, param 0 of it. */
+/* A node's embedding: its param 0. */
 typedef struct table {
     bool time_first;
     cpu_embedding *embedding;
     cpu_rows rows;
     const cpu_tokens *tokens; /* of the run */
-    /* The gradient of the last run that made one: row ids[i] is gradient[i * ld]. */
+    /* The gradient of the last run that computed one: row ids[i] is gradient[i * ld]. */
     const int32_t *ids;
     const float *gradient;
     int64_t n, ld;
-    int32_t *kept_ids; /* where they are put by, [tokens] and [tokens, units] */
+    int32_t *kept_ids; /* the copies, [tokens] and [tokens, units] */
     float *kept;
 } table;
 
@@ -76,7 +78,7 @@ static void put_by(table *t) {
     t->ld = units;
 }
 
-/* Finds the tokens of a run, and makes their rows ready to be read. */
+/* Finds the tokens of a run and brings their rows up to date. */
 static void table_index(table *t, const cpu_run *run) {
     if (run->what == ENGINE_RUN_FORWARD)
         put_by(t);
@@ -195,7 +197,7 @@ typedef struct gru_node {
     cpu_node node;
     const engine_layer *layer;
     bool has_table, only_last;
-    int32_t first_param; /* of the gru's own */
+    int32_t first_param; /* first of the gru's own parameters */
     table table;
     const cpu_tokens *tokens; /* of the run */
     cpu_gru *gru;
@@ -331,7 +333,7 @@ iter_status iter__node_gru(cpu_planner *planner, int32_t first, cpu_place *in, c
 
 /* ---- Steps to one row ------------------------------------------------------------------------ */
 
-/* Rows of a thread through all steps. */
+/* The rows of one thread through all steps. */
 typedef struct steps_part {
     int64_t steps, rows, n; /* of the sequence, [steps, rows, n] */
     int64_t from, to;       /* rows */
@@ -381,7 +383,7 @@ typedef struct flatten_work {
     bool back;
 } flatten_work;
 
-/* [steps, rows, n] to [rows, steps, n]; back the other way. */
+/* [steps, rows, n] to [rows, steps, n], or back. */
 static void flatten_part(void *user, uint32_t t, uint32_t parts) {
     const flatten_work *w = user;
     const cpu_place *in = w->node->in, *out = w->node->out;

@@ -1,4 +1,4 @@
-/* cpu_table_body.h - the table of a level, of the functions that the other bodies made. */
+/* cpu_table_body.h - the table of a level, with the functions that the other bodies define. */
 #define TABLE_(level) iter__cpu_kernels_##level
 #define TABLE(level)  TABLE_(level)
 

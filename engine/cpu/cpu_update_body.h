@@ -1,8 +1,8 @@
 /*
  * cpu_update_body.h - one step of the optimiser, for a vector type. Included by the files of the
- * levels. The formulas are in engine/optimizer.h, constants in cpu_optimizer.h.
+ * levels. The formulas are in engine/optimizer.h, the constants in cpu_optimizer.h.
  *
- * update() and replay() go through the same two functions, number by number, hence the same bits.
+ * update() and replay() call the same two functions for each number, so they give the same bits.
  */
 
 /* Weights, moments and gradient of one vector. */
@@ -88,7 +88,8 @@ static void update_any(const cpu_update *u, int64_t n, float *w, const float *g,
         update_plain(u, n, w, g);
 }
 
-/* Four vectors side by side, so that the roots and quotients of one wait for none of another's. */
+/* Works on four vectors side by side, so that the roots and quotients of one do not wait for those
+ * of another. */
 static void replay_adam(const cpu_update *u, int64_t n_steps, int64_t n, float *w, float *m,
                         float *v) {
     for (int64_t i = 0; i < n; i += 4 * LANES) {

@@ -1,4 +1,4 @@
-/* cpu_vec_avx2.h - a vector of eight floats. For files that are compiled for AVX2 and FMA. */
+/* cpu_vec_avx2.h - a vector of eight floats, for files that are compiled for AVX2 and FMA. */
 #ifndef ENGINE_CPU_VEC_AVX2_H
 #define ENGINE_CPU_VEC_AVX2_H
 

@@ -1,5 +1,5 @@
-/* cpu_vec_avx512.h - a vector of sixteen floats. For files that are compiled for AVX-512 F, BW, DQ and
- * VL. */
+/* cpu_vec_avx512.h - a vector of sixteen floats, for files that are compiled for AVX-512 F, BW, DQ
+ * and VL. */
 #ifndef ENGINE_CPU_VEC_AVX512_H
 #define ENGINE_CPU_VEC_AVX512_H
 

@@ -1,20 +1,21 @@
 /*
  * onednn.c - see onednn.h.
  *
- * An operation is a primitive with one memory object an argument. Where an argument lies is set only
- * when it has changed, because oneDNN 2 may write zeros into what pads a tensor each time it is told;
- * in a plan nothing moves but the data of the first layer. Scratch is always the caller's
- * (scratchpad_mode user), else primitives would allocate.
+ * An operation is a primitive with one memory object per argument. The address of an argument is
+ * set only when it has changed, because oneDNN 2 may write zeros into a tensor's padding each time
+ * it is set; in a plan only the data of the first layer moves. Scratch is always the caller's
+ * (scratchpad_mode user), because primitives would otherwise allocate.
  *
- * Convolutions are asked for with format_tag any, and which pass likes weights in which format is
- * oneDNN's affair: weights live in the forward pass's format, and are repacked for a backward pass
- * that wants another one (less than one percent of the pass).
+ * Convolutions are requested with format_tag any, so oneDNN chooses the format of weights for each
+ * pass. Weights are stored in the forward pass's format. If a backward pass wants another one, they
+ * are repacked for it (less than one percent of the pass).
  *
- * 3 x 3 convolutions with stride 1 of at least WINOGRAD_CHANNELS channels run as Winograd's F(4 x 4,
- * 3 x 3) where oneDNN has it (version 2 with AVX-512): 1.7 to 2 times as fast as direct ones on the
- * networks here, and not less exact than needed: against double, at most 3e-6 of the largest value,
- * direct ones 4e-6 (K = 288 to 65536, normal and rectified data). oneDNN's own choice, algorithm
- * auto, takes it for three channels too, where it is five times slower.
+ * 3 x 3 convolutions with stride 1 and at least WINOGRAD_CHANNELS channels run as Winograd's F(4 x
+ * 4, 3 x 3) if oneDNN has it (version 2 with AVX-512). That is 1.7 to 2 times as fast as direct
+ * convolution on the networks here. It is accurate enough: against double, the error is at most
+ * 3e-6 of the largest value, that of direct ones 4e-6 (K = 288 to 65536, normal and rectified
+ * data). oneDNN's own choice, algorithm auto, also uses it for three channels, where it is five
+ * times slower.
  */
 #include "engine/cpu/onednn.h"
 
@@ -134,8 +135,8 @@ static iter_status add_arg(cpu_dnn *dnn, operation *op, int arg, const dnn_desc 
     return ITER_OK;
 }
 
-/* Makes the primitive of op->desc and its arguments args [n], to which scratch is added where it
- * wants some. */
+/* Makes the primitive of op->desc with arguments args [n]; adds scratch if the primitive wants
+ * some. */
 static iter_status operation_finish(cpu_dnn *dnn, operation *op, int32_t n, const int *args,
                                     iter_error *err) {
     DNN_TRY(dnnl_primitive_create(&op->primitive, op->desc), operation_text(op));
@@ -147,7 +148,7 @@ static iter_status operation_finish(cpu_dnn *dnn, operation *op, int32_t n, cons
     return ITER_OK;
 }
 
-/* at [n_args]: where the arguments lie; scratch comes last and counts only where it is wanted. */
+/* at [n_args]: the arguments' addresses. Scratch comes last and is used only if it is wanted. */
 static iter_status operation_run(cpu_dnn *dnn, operation *op, const void *const *at,
                                  iter_error *err) {
     for (int32_t i = 0; i < op->n_args; i++) {
@@ -209,7 +210,7 @@ cpu_order iter__dnn_order(void) {
     return CPU_ORDER_ANY;
 }
 
-/* Which of our orders an image has that oneDNN chose; ANY = none of them. */
+/* Which of our orders oneDNN chose for an image; ANY = none of them. */
 static dnnl_status_t find_order(const dnn_desc *desc, const cpu_image *image, cpu_order *out) {
     *out = CPU_ORDER_ANY;
     for (int i = CPU_ORDER_NCHW; i < N_ORDERS && *out == CPU_ORDER_ANY; i++) {
@@ -231,12 +232,12 @@ struct cpu_conv {
     cpu_conv_spec spec;
     operation forward, backward_data, backward_weights;
     operation in, out;                        /* weights from and to their canonical order */
-    operation weights_back, gradient_forward; /* where a backward pass likes another format */
-    size_t own_scratch;                       /* bytes of scratch for primitives; then weights */
+    operation weights_back, gradient_forward; /* if a backward pass wants another format */
+    size_t own_scratch; /* bytes of scratch for primitives; weights come after it */
     cpu_conv_needs needs;
 };
 
-/* Descriptions that a convolution is asked for with. */
+/* Descriptions with which a convolution is requested. */
 typedef struct conv_descs {
     dnn_desc *src, *dst, *bias, *any, *canonical;
 } conv_descs;
@@ -262,7 +263,7 @@ static iter_status conv_descs_make(conv_descs *d, const cpu_conv_spec *spec, ite
     return ITER_OK;
 }
 
-/* How much has to be added behind an image, so that `out` windows fit. */
+/* Padding after an image that makes `out` windows fit. */
 static int64_t pad_end(int64_t in, int64_t out, int64_t size, int64_t stride, int64_t pad) {
     const int64_t missing = (out - 1) * stride + size - in - pad;
     return missing > 0 ? missing : 0;
@@ -292,7 +293,7 @@ static bool suits_winograd(const cpu_conv_spec *s) {
            s->out.c >= WINOGRAD_CHANNELS;
 }
 
-/* The pass by Winograd where that suits and oneDNN has it, else direct. */
+/* Describes the pass with Winograd if it suits and oneDNN has it, else direct. */
 static dnnl_status_t conv_describe(cpu_conv *conv, const conv_descs *d, dnn_pass pass,
                                    operation *op) {
     dnnl_status_t status = dnnl_unimplemented;
@@ -307,8 +308,8 @@ static dnnl_status_t conv_describe(cpu_conv *conv, const conv_descs *d, dnn_pass
     return status;
 }
 
-/* The forward pass in the orders of spec, and what it chose where these are ANY. A choice that is
- * none of our orders counts as unimplemented. */
+/* Describes the forward pass in the orders of spec; if these are ANY, stores what oneDNN chose. If
+ * the choice is none of our orders, the pass counts as unimplemented. */
 static iter_status conv_describe_forward(cpu_conv *conv, conv_descs *d, const cpu_conv_spec *spec,
                                          iter_error *err) {
     conv->spec = *spec;
@@ -337,7 +338,7 @@ static iter_status conv_describe_backward(cpu_conv *conv, conv_descs *d, iter_er
     return ITER_OK;
 }
 
-/* Reorders of weights: from and to canonical, and to what a backward pass likes. */
+/* Reorders of weights: to and from canonical form, and to the format of a backward pass. */
 static iter_status conv_make_reorders(cpu_conv *conv, const conv_descs *d, iter_error *err) {
     cpu_dnn *dnn = conv->dnn;
     const dnn_desc *own = iter__dnn_desc_of(conv->forward.desc, DNNL_ARG_WEIGHTS);
@@ -384,7 +385,7 @@ static iter_status conv_make(cpu_conv *conv, const conv_descs *d, iter_error *er
     return conv_make_reorders(conv, d, err);
 }
 
-/* Orders as asked; where oneDNN then answers none of ours, all channels last. */
+/* Uses the orders as requested; if oneDNN then chooses none of ours, channels last everywhere. */
 static iter_status conv_plan(cpu_conv *conv, const cpu_conv_spec *spec, iter_error *err) {
     conv_descs d = {0};
     iter_status status = conv_describe_forward(conv, &d, spec, err);
@@ -466,7 +467,7 @@ iter_status iter__dnn_conv_backward_weights(cpu_conv *conv, const float *src, co
     return operation_run(conv->dnn, &conv->gradient_forward, at, err);
 }
 
-/* A reorder that is no part of a step brings its own scratch. */
+/* A reorder that is not part of a step has its own scratch. */
 static iter_status reorder_alone(cpu_dnn *dnn, operation *op, const void *from, void *to,
                                  iter_error *err) {
     void *scratch = op->scratch_bytes ? iter__engine_alloc(op->scratch_bytes, 1) : NULL;

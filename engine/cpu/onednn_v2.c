@@ -1,4 +1,4 @@
-/* onednn_v2.c - onednn_api.h in terms of oneDNN 2: tensors are described by structs. */
+/* onednn_v2.c - onednn_api.h for oneDNN 2, which describes tensors by structs. */
 #if defined(ITER_HAVE_DNNL) && ITER_HAVE_DNNL == 2
 
 #include "engine/cpu/onednn_api.h"
@@ -96,6 +96,6 @@ dnnl_status_t iter__dnn_add_relu(dnnl_post_ops_t ops) {
 
 #else
 
-typedef int iter__onednn_v2_is_not_built; /* a file may not be empty */
+typedef int iter__onednn_v2_is_not_built; /* a file must not be empty */
 
 #endif

@@ -1,11 +1,11 @@
-/* onednn_v3.c - onednn_api.h in terms of oneDNN 3: tensors are described by objects. */
+/* onednn_v3.c - onednn_api.h for oneDNN 3, which describes tensors by objects. */
 #if defined(ITER_HAVE_DNNL) && ITER_HAVE_DNNL == 3
 
 #include "engine/cpu/onednn_api.h"
 
-/* Version 3 has no Winograd, and of its direct convolutions those by batched products, which take
- * channels last and waste nothing on 50 or 100 channels, win. Asked with `any`, version 3.2 answers
- * with blocked ones all the same. */
+/* Version 3 has no Winograd. Of its direct convolutions the fastest are those by batched products,
+ * which use channels last and waste nothing on 50 or 100 channels. If asked with `any`, version 3.2
+ * nevertheless chooses blocked ones. */
 const dnnl_format_tag_t iter__dnn_images = dnnl_nhwc;
 
 static const_dnnl_memory_desc_t of(const dnn_desc *desc) {
@@ -91,6 +91,6 @@ dnnl_status_t iter__dnn_add_relu(dnnl_post_ops_t ops) {
 
 #else
 
-typedef int iter__onednn_v3_is_not_built; /* a file may not be empty */
+typedef int iter__onednn_v3_is_not_built; /* a file must not be empty */
 
 #endif

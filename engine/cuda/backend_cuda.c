@@ -1,11 +1,12 @@
 /*
- * backend_cuda.c - the backend for NVIDIA's GPUs: cuDNN for convolutions, means over windows and the gru,
- * cuBLAS for other products, kernels of our own for the rest; all opened at run time.
+ * backend_cuda.c - the backend for NVIDIA's GPUs: cuDNN for convolutions, average pooling and the
+ * gru, cuBLAS for other products, our own kernels for the rest. All libraries are opened at run
+ * time.
  *
- * A run is queued and not waited for, but for the one CUDA_FLIGHTS before it. What it came to is added up
- * on the device (engine_tally), and collect() asks for it. A run that has trouble updates nothing, nor does
- * any behind it until that has been collected: so weights stay those of before the step that is to blame,
- * although the host hears of it later.
+ * A run is queued without waiting, except for the run CUDA_FLIGHTS before it. Its outcome is summed
+ * on the device (engine_tally), and collect() reads it. If a run fails, neither it nor a later run
+ * updates anything until the failure has been collected. So the weights remain those before the
+ * step that failed, although the host learns of it later.
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
-/* What costs nothing in f32. Ids are read by a kernel in any case. */
+/* The layout that f32 needs no conversion for. Ids are always read by a kernel. */
 static const char *cuda_layout(const engine_net *net) {
     if (net->input.ids) return "nt";
     for (int32_t i = 0; i < net->n_layers; i++)
@@ -61,7 +62,7 @@ static iter_status cuda_create(void *state, const engine_backend_config *config,
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-/* What changes from step to step, by a copy that the stream does first. */
+/* Writes what changes from step to step; the copy is the first thing that the stream does. */
 static iter_status write_step(cuda_backend *b, const engine_batch *batch, engine_run what,
                               iter_error *err) {
     cuda_plan *plan = &b->plan;
@@ -84,8 +85,8 @@ static iter_status write_step(cuda_backend *b, const engine_batch *batch, engine
     return ITER_OK;
 }
 
-/* Gives the batch back behind what was queued. Where that fails its loader may write to the slot as soon
- * as nobody holds it: so nothing may read it any more. */
+/* Gives the batch back after what was queued. If that fails, its loader may write to the slot as
+ * soon as the last reference is dropped. So we wait until nothing reads it any more. */
 static iter_status release(cuda_backend *b, const engine_batch *batch, iter_error *err) {
     cuda_machine *m = &b->plan.machine;
     const iter_status status = iter_batch_release(batch->source, m->stream, err);
@@ -95,7 +96,7 @@ static iter_status release(cuda_backend *b, const engine_batch *batch, iter_erro
     return status;
 }
 
-/* *out_queued: the whole run is, whatever the answer. */
+/* *out_queued: the whole run was queued, whatever the status. */
 static iter_status queue_run(cuda_backend *b, const engine_batch *batch, engine_run what,
                              bool *out_queued, iter_error *err) {
     cuda_input input;
@@ -107,14 +108,14 @@ static iter_status queue_run(cuda_backend *b, const engine_batch *batch, engine_
     iter_status status = iter__cuda_go(b, &input, what, err);
     *out_queued = status >= 0;
     if (!batch->source) return status;
-    /* Also of a step that was queued in part. */
+    /* Needed even if only part of the step was queued. */
     const iter_status released = release(b, batch, status < 0 ? NULL : err);
     if (status < 0 || released >= 0) return status;
     return iter__engine_fail_in(err, released, "%s; but its batch was not given back",
                                 what == ENGINE_RUN_TRAIN ? "taken" : "done");
 }
 
-/* Forgets what was queued: the tally is that of no runs. */
+/* Resets the tally, and with it forgets what was queued. */
 static iter_status clear_tally(cuda_backend *b, iter_error *err) {
     cuda_machine *m = &b->plan.machine;
     engine_tally *tally = b->tally;
@@ -132,14 +133,14 @@ static iter_status read_tally(cuda_backend *b, iter_error *err) {
     return iter__machine_read(&b->plan.machine, b->tally, b->plan.tally, sizeof(*b->tally), err);
 }
 
-/* Waits until there are less than CUDA_FLIGHTS runs under way. */
+/* Waits until fewer than CUDA_FLIGHTS runs are in flight. */
 static iter_status await_flight(cuda_backend *b, iter_error *err) {
     cuda_machine *m = &b->plan.machine;
     CUDA_CALL(m, err, cuEventSynchronize, (b->landed[b->n_flights % CUDA_FLIGHTS]));
     return ITER_OK;
 }
 
-/* Where this fails, one run more is under way. */
+/* If recording fails, one more run is in flight. */
 static void mark_flight(cuda_backend *b) {
     cuda_machine *m = &b->plan.machine;
     m->cuda.cuEventRecord(b->landed[b->n_flights++ % CUDA_FLIGHTS], m->stream);
@@ -160,8 +161,10 @@ static iter_status cuda_run(void *state, const engine_batch *batch, engine_run w
     } else if (read_tally(b, NULL) >= 0) {
         b->has_kept = b->n_pending > 0;
         b->kept = *b->tally;
-        if (b->kept.failed_run >= b->n_pending) b->kept.failure = ENGINE_FINE; /* its own */
-        const iter_status cleared = clear_tally(b, NULL); /* what is lost says so the next time */
+        /* this run's own failure */
+        if (b->kept.failed_run >= b->n_pending) b->kept.failure = ENGINE_FINE;
+        /* a lost device reports it again at the next call */
+        const iter_status cleared = clear_tally(b, NULL);
         (void)cleared;
     }
     iter__machine_leave(m);
@@ -214,7 +217,7 @@ static CUdeviceptr value_at(const cuda_plan *plan, int32_t param, iter_value val
     return base ? base + plan->params[param].first * sizeof(float) : 0;
 }
 
-/* The data's gradient, dense in data's own layout, f32. */
+/* The data's gradient: f32, dense, in the data's own layout. */
 static iter_status get_input_gradient(cuda_backend *b, float *out, iter_error *err) {
     cuda_plan *plan = &b->plan;
     const engine_net *net = plan->net;
@@ -296,7 +299,7 @@ static iter_status cuda_outputs(void *state, int64_t n_rows, void *out, iter_err
 
 /* ---- What it is ------------------------------------------------------------------------------ */
 
-/* "NVIDIA H200, sm_90; cuDNN 9.15, cuBLAS 13.1; f32 NCHW" */
+/* "NVIDIA H200, sm_90; f32 NCHW; cuDNN 9.15; cuBLAS 13.1" */
 static void cuda_describe(const void *state, engine_backend_info *out) {
     const cuda_backend *b = state;
     const cuda_machine *m = &b->plan.machine;
@@ -329,7 +332,7 @@ static void cuda_describe(const void *state, engine_backend_info *out) {
                                                : "NHWC to NCHW");
 }
 
-/* What all nodes say that work on the layer. */
+/* Joins the texts of all nodes that work on the layer. */
 static void cuda_layer_text(const void *state, int32_t layer, char *out, size_t capacity) {
     const cuda_backend *b = state;
     size_t n = 0;

@@ -1,6 +1,6 @@
 /*
- * cublas.c - see cublas.h. cuBLAS counts columns first: what it sees as c is our c transposed, hence b
- * comes before a, and rows and columns change places.
+ * cublas.c - see cublas.h. cuBLAS is column-major: what it takes for c is our c transposed. So b
+ * comes before a, and rows and columns are swapped.
  */
 #include "engine/cuda/cublas.h"
 

@@ -1,30 +1,32 @@
-/* cublas.h - products of matrices by cuBLAS; all its calls but those that open it stand in cublas.c. */
+/* cublas.h - products of matrices by cuBLAS. All its calls are in cublas.c, except those that open
+ * it. */
 #ifndef ENGINE_CUDA_CUBLAS_H
 #define ENGINE_CUDA_CUBLAS_H
 
 #include "engine/cuda/cudnn.h"
 
-/* What cuBLAS should have for itself (its manual, cublasSetWorkspace): 32 MiB from Hopper on, 4 MiB
+/* Workspace that cuBLAS recommends (its manual, cublasSetWorkspace): 32 MiB from Hopper on, 4 MiB
  * before. */
 static inline size_t iter__blas_workspace_bytes(const cuda_machine *machine) {
     return (size_t)(machine->capability >= 90 ? 32 : 4) << 20;
 }
 
-/* c [rows, columns] = a b + beta c, dense rows one after the other; a is [rows, inner], or [inner, rows]
- * where it is transposed, b [inner, columns], or [columns, inner]. */
+/* c [rows, columns] = a b + beta c, row-major. a is [rows, inner], or [inner, rows] if transposed;
+ * b is [inner, columns], or [columns, inner] if transposed. */
 typedef struct blas_product {
     CUdeviceptr a, b, c;
     int64_t rows, columns, inner;
-    int64_t a_stride, b_stride, c_stride; /* from row to row, as they lie; 0 = dense */
+    int64_t a_stride, b_stride, c_stride; /* from row to row in memory; 0 = dense */
     bool a_transposed, b_transposed;
     bool half;   /* a and b are f16 */
-    bool c_half; /* c is */
+    bool c_half; /* c is f16 */
     bool tf32;
     bool adds; /* beta is 1, else 0 */
 } blas_product;
 
 iter_status iter__blas_product(cuda_machine *machine, const blas_product *product, iter_error *err);
-/* Before the first product: memory that it may use, so that it takes none while it is captured. */
+/* Must be called before the first product: gives cuBLAS memory, so that it allocates none during a
+ * capture. */
 iter_status iter__blas_set_workspace(cuda_machine *machine, CUdeviceptr at, size_t bytes,
                                      iter_error *err);
 

@@ -1,5 +1,5 @@
 /*
- * cublas_api.h - what we use of cuBLAS 12 and 13, declared by ourselves; see cudnn_api.h.
+ * cublas_api.h - the part of cuBLAS 12 and 13 that we use, declared here; see cudnn_api.h.
  */
 #ifndef ENGINE_CUDA_CUBLAS_API_H
 #define ENGINE_CUDA_CUBLAS_API_H
@@ -29,7 +29,7 @@
     X(CUDA_R_32F, 0)                      \
     X(CUDA_R_16F, 2)
 
-#ifndef ITER_CUDA_REAL_HEADER /* the check has NVIDIA's own */
+#ifndef ITER_CUDA_REAL_HEADER /* the check uses NVIDIA's own */
 enum {
 #define ITER_X(name, value) name = (value),
     CUBLAS_CONSTANTS(ITER_X)
@@ -43,7 +43,7 @@ typedef unsigned cublasComputeType_t;
 typedef int cublasGemmAlgo_t;
 #endif
 
-/* Every call: X(name, symbol's end, parameters). */
+/* All calls: X(name, suffix of the symbol, parameters). */
 #define CUBLAS_CALLS(X)                                                                           \
     X(cublasCreate, _v2, (cublasHandle_t * handle))                                               \
     X(cublasDestroy, _v2, (cublasHandle_t handle))                                                \

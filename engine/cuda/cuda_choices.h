@@ -1,9 +1,10 @@
 /*
- * cuda_choices.h - algorithms that were chosen by measuring, for the layers to come: of this trainer, where two
- * are alike, and, by a file, of trainers in other processes.
+ * cuda_choices.h - algorithms that were chosen by measuring, for reuse: by equal layers of this
+ * trainer and, with a file, by trainers in other processes.
  *
- * The file is text, a line a choice: GPU, cuDNN's version, arithmetic and shapes; a tab; of each pass its
- * algorithm, arithmetic and workspace. What another GPU or another cuDNN chose stands there beside it.
+ * The file is text, one line per choice: GPU, cuDNN's version, arithmetic and shapes; a tab; for
+ * each pass algorithm, arithmetic and workspace. Choices of other GPUs and other versions of cuDNN
+ * are kept in the same file.
  */
 #ifndef ENGINE_CUDA_CUDA_CHOICES_H
 #define ENGINE_CUDA_CUDA_CHOICES_H
@@ -11,7 +12,7 @@
 #include "engine/cuda/cudnn.h"
 
 #define CUDA_KEY_MAX     192
-#define CUDA_MAX_CHOICES 256 /* what comes after them is measured, and not kept */
+#define CUDA_MAX_CHOICES 256 /* choices beyond these are measured but not kept */
 
 typedef struct cuda_choice {
     char key[CUDA_KEY_MAX];
@@ -23,10 +24,10 @@ typedef struct cuda_choices {
     int32_t n, n_read;
 } cuda_choices;
 
-/* Those of the file; path NULL or no such file: none yet. Errors: EFORMAT (names file and line), EIO,
- * ENOMEM. */
+/* Reads the choices of the file. If path is NULL or the file does not exist, there are none.
+ * Errors: EFORMAT (names file and line), EIO, ENOMEM. */
 iter_status iter__cuda_choices_read(cuda_choices *choices, const char *path, iter_error *err);
-/* All of them, where there are new ones: a whole new file in the place of the old one. Errors: EIO. */
+/* If there are new choices, replaces the file by a new one that holds all of them. Errors: EIO. */
 iter_status iter__cuda_choices_write(const cuda_choices *choices, const char *path,
                                      iter_error *err);
 void iter__cuda_choices_drop(cuda_choices *choices);

@@ -1,14 +1,15 @@
 /*
- * cuda_graphs.c - a step as one launch.
+ * cuda_graphs.c - queues a step as one launch.
  *
- * The calls of a step are captured once for every place that a full batch may lie at: each slot of a
- * loader on the device, or the one place for batches from the host. Not before such a step has gone
- * call by call, because the first time loads kernels and makes the libraries choose. Where a capture does not
- * work, for whatever reason, steps go call by call from then on, and the backend's text says so.
+ * The calls of a step are captured once per place of a full batch: each slot of a loader on the
+ * device, or the one place for batches from the host. A step is captured only after one went call
+ * by call, because the first time loads kernels and makes the libraries choose. If a capture fails
+ * for any reason, all later steps go call by call, and the backend's text says so.
  *
- * There is room for so many graphs. When it is full, one that has long not been used gives way to a new
- * one: its loader is gone. Where all are in use, batches at further places go call by call, because
- * capturing each of them anew would take longer than the calls. Both kinds of runs are counted.
+ * The number of graphs is limited. If all are taken, a new graph replaces one that has not been
+ * used for a long time: its loader is gone. If all are in use, batches at other places go call by
+ * call, because capturing them anew would take longer than the calls. Both kinds of runs are
+ * counted.
  */
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static void give_up(cuda_backend *b, const char *why) {
     snprintf(b->no_graphs, sizeof(b->no_graphs), "%.90s", why);
 }
 
-/* The calls of a run as an executable graph; NULL where that does not work. */
+/* The calls of a run as an executable graph; NULL if capturing fails. */
 static CUgraphExec capture(cuda_backend *b, const cuda_input *input, engine_run what) {
     cuda_machine *m = &b->plan.machine;
     iter_error err = {ITER_OK, ""};
@@ -47,7 +48,7 @@ static CUgraphExec capture(cuda_backend *b, const cuda_input *input, engine_run 
     }
     const iter_status status = iter__cuda_body(&b->plan, input, what, &err);
     CUresult ended = m->cuda.cuStreamEndCapture(m->stream, &graph);
-    if (ended != CUDA_SUCCESS) { /* one that goes on would swallow whatever comes */
+    if (ended != CUDA_SUCCESS) { /* otherwise an active capture would swallow later calls */
         CUgraph rest = NULL;
         if (m->cuda.cuStreamEndCapture(m->stream, &rest) == CUDA_SUCCESS && rest)
             m->cuda.cuGraphDestroy(rest);
@@ -65,7 +66,7 @@ static CUgraphExec capture(cuda_backend *b, const cuda_input *input, engine_run 
     return b->no_graphs[0] ? NULL : exec;
 }
 
-/* A place for one more graph: a free one, or that of the one unused for longest; NULL = all are in use. */
+/* A slot for one more graph: a free one, or the one unused for longest; NULL = all are in use. */
 static cuda_graph *room(cuda_backend *b, uint64_t now) {
     if (b->n_graphs < CUDA_MAX_GRAPHS) return &b->graphs[b->n_graphs];
     cuda_graph *oldest = &b->graphs[0];

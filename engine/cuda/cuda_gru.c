@@ -1,12 +1,12 @@
 /*
- * cuda_gru.c - the gru that resets before the product, which cuDNN has not: a step is two products by
- * cuBLAS and two kernels of ours.
+ * cuda_gru.c - the gru that resets before the product, which cuDNN lacks: a step is two products by
+ * cuBLAS and two of our kernels.
  *
  *     r = sigmoid(Wr x + br + Rr h + cr)         z = sigmoid(Wz x + bz + Rz h + cz)
  *     n = tanh(Wn x + bn + Rn (r * h) + cn)      h' = (1 - z) n + z h
  *
- * The products over x are one for all steps. So are those of the weights' gradients: each step leaves
- * the gradients of its three sums, which are the same over x and over h.
+ * The products over x are computed for all steps at once. So are those of the weights' gradients:
+ * each step stores the gradients of its three sums, which are the same over x and over h.
  */
 #include <stdio.h>
 
@@ -15,7 +15,7 @@
 
 typedef struct gru_sizes {
     int64_t rows, steps, features, units;
-    size_t size; /* of a number */
+    size_t size; /* bytes of a number */
 } gru_sizes;
 
 static gru_sizes sizes_of(const cuda_plan *plan, const cuda_node *node) {
@@ -137,7 +137,8 @@ static iter_status before_forward(cuda_plan *plan, const cuda_node *node, bool t
     return ITER_OK;
 }
 
-/* From the gradients of gates [first, first + n) to what they were over: f32 [rows, units]. */
+/* From the gradients of gates [first, first + n) to the gradient of their input: f32 [rows,
+ * units]. */
 static iter_status to_state(cuda_plan *plan, const cuda_node *node, int64_t t, int64_t first,
                             int64_t n, CUdeviceptr to, bool adds, iter_error *err) {
     const gru_sizes s = sizes_of(plan, node);
@@ -170,8 +171,8 @@ static iter_status back_through_steps(cuda_plan *plan, const cuda_node *node, it
     return ITER_OK;
 }
 
-/* [n_gates units, columns] = transposed gradients of gates, from step t on, times what they were
- * over. */
+/* [n_gates units, columns] = transposed gradients of gates, from step t on, times the input of
+ * their product. */
 static iter_status weights_gradient(cuda_plan *plan, const cuda_node *node, int64_t t,
                                     int64_t first, int64_t n_gates, CUdeviceptr over,
                                     int64_t columns, CUdeviceptr to, iter_error *err) {

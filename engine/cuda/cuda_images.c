@@ -1,9 +1,9 @@
 /*
  * cuda_images.c - convolutions and pooling.
  *
- * Convolutions and means are cuDNN's. The largest of a window is found by a kernel of ours: of equal
- * pixels the first one gets the gradient and what is no number is passed on, as everywhere in the engine, while
- * cuDNN does not say what it does with either; and what follows can then work in place.
+ * cuDNN computes convolutions and average pooling, our own kernel maxpool. As everywhere in the
+ * engine, our kernel gives the gradient to the first of equal pixels and passes NaN on; cuDNN does
+ * not document either. Besides, the layers after it can then work in place.
  */
 #include <stdio.h>
 
@@ -57,8 +57,8 @@ static iter_status conv_prepare(cuda_plan *plan, cuda_node *node, iter_error *er
     return ITER_OK;
 }
 
-/* In f32 cuDNN reads the masters themselves, [O, C, H, W]; else a copy, of f16 or as [O, H, W, C] with
- * channels padded. */
+/* In f32 cuDNN reads the masters themselves, [O, C, H, W]. Otherwise it reads a copy: in f16, or as
+ * [O, H, W, C] with padded channels. */
 static iter_status conv_place(cuda_plan *plan, cuda_node *node, iter_error *err) {
     (void)err;
     const dnn_images s = images_of(plan, node);
@@ -83,7 +83,7 @@ static iter_status conv_place(cuda_plan *plan, cuda_node *node, iter_error *err)
     return ITER_OK;
 }
 
-/* All that the choice depends on. */
+/* Everything that the choice depends on. */
 static void key_of(const cuda_plan *plan, const cuda_node *node, char out[CUDA_KEY_MAX]) {
     const dnn_images s = images_of(plan, node);
     const cuda_numbers *n = &plan->numbers;

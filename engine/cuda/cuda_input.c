@@ -1,9 +1,9 @@
 /*
- * cuda_input.c - batches to the device.
+ * cuda_input.c - brings batches to the device.
  *
- * What a loader has put there is only waited for, by the stream. What lies in host memory is copied as
- * it is, without gaps, into page-locked memory and from there by the device, while the host goes on
- * with the next: there are two such stages, and an event behind each copy says when one is free.
+ * If a loader has put the batch on the device, the stream only waits for it. Otherwise the batch is
+ * packed into page-locked memory, from where the device copies it while the host continues. There
+ * are two such stages; an event after each copy tells when the stage is free again.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@ static size_t stage_bytes(const engine_net *net) {
     return round_up(iter_desc_bytes(&net->data)) + round_up(iter_desc_bytes(&net->label));
 }
 
-/* What one batch in another layout costs. */
+/* Measures the conversion of one batch from another layout. */
 static iter_status time_turning(cuda_backend *b, iter_error *err) {
     cuda_plan *plan = &b->plan;
     cuda_machine *m = &plan->machine;
@@ -32,7 +32,7 @@ static iter_status time_turning(cuda_backend *b, iter_error *err) {
     if (result == CUDA_SUCCESS) result = m->cuda.cuEventCreate(&events[1], CU_EVENT_DEFAULT);
     iter_status status = ITER_OK;
     for (int i = 0; i < 2 && result == CUDA_SUCCESS && status >= 0; i++) {
-        result = m->cuda.cuEventRecord(events[0], m->stream); /* the first time loads the kernel */
+        result = m->cuda.cuEventRecord(events[0], m->stream); /* the first call loads the kernel */
         status = iter__cuda_feed(plan, &input, err);
         if (result == CUDA_SUCCESS) result = m->cuda.cuEventRecord(events[1], m->stream);
     }
@@ -87,14 +87,14 @@ void iter__cuda_stages_drop(cuda_backend *b) {
 
 /* ---- Batches --------------------------------------------------------------------------------- */
 
-/* Copies a tensor of any strides to dense memory; answers its bytes. */
+/* Copies a tensor with any strides to dense memory; returns its bytes. */
 static size_t pack(const iter_tensor *from, unsigned char *to) {
     const iter_desc *d = &from->desc;
     const iter_tensor dense = iter_tensor_dense(d, to);
     const size_t size = iter_dtype_bytes(d->dtype), total = iter_desc_bytes(d);
     const unsigned char *bytes = from->data;
     int64_t place[ITER_MAX_DIMS] = {0};
-    int32_t run = d->n_dims; /* dimensions from it on lie side by side in both */
+    int32_t run = d->n_dims; /* from this dimension on, both are contiguous */
     size_t length = size;
     while (run > 0 && (from->strides[run - 1] == dense.strides[run - 1] || d->dims[run - 1] == 1))
         length *= (size_t)d->dims[--run];
@@ -127,7 +127,7 @@ static iter_status stage_host(cuda_backend *b, const engine_batch *batch, cuda_i
     return ITER_OK;
 }
 
-/* A batch of another GPU or context would be waited for, and then read where it is not. */
+/* Rejects a batch of another GPU or context: waiting for it would work, but reading would not. */
 static iter_status check_home(cuda_backend *b, CUdeviceptr data, iter_error *err) {
     cuda_machine *m = &b->plan.machine;
     CUcontext home = NULL;

@@ -1,9 +1,9 @@
 /*
  * cuda_machine.c - opens a GPU for a trainer, and makes calls on it.
  *
- * Libraries are found as the dynamic linker finds them (LD_LIBRARY_PATH, its cache) and stay in the
- * process: their threads and exit handlers outlive what we know of. The stream does not wait for
- * CUDA's default one.
+ * Libraries are found by the dynamic linker (LD_LIBRARY_PATH, its cache). They stay in the process,
+ * because their threads and exit handlers may outlive the trainer. The stream does not wait for
+ * CUDA's default stream.
  */
 #include "engine/cuda/cuda_machine.h"
 
@@ -15,7 +15,7 @@
 #include "engine/cuda/kernel_args.h"
 #include "engine/engine_error.h"
 
-extern const char iter__engine_ptx[]; /* engine_kernels.ptx, put in by the build */
+extern const char iter__engine_ptx[]; /* engine_kernels.ptx, embedded by the build */
 
 typedef struct symbol {
     const char *name;
@@ -63,7 +63,7 @@ iter_status iter__machine_failed(cuda_machine *machine, iter_error *err, CUresul
                              lost ? "; the device is of no use to this process any more" : "");
 }
 
-/* Libraries only say that something failed; where the device is lost, the driver says why. */
+/* The libraries only report that a call failed; if the device is lost, the driver says why. */
 static bool is_lost_now(cuda_machine *machine, iter_error *err, const char *call) {
     if (!machine->stream) return false;
     const CUresult result = machine->cuda.cuStreamQuery(machine->stream);
@@ -123,23 +123,22 @@ static iter_status find_symbols(void *library, const char *file, void *table, co
     return ITER_OK;
 }
 
-/* Found without a release of ours: asked for its version before anything else. */
+/* The library's name has no minor version, so its version is checked before anything else. */
 static iter_status open_dnn(cuda_machine *machine, iter_error *err) {
     cuda_dnn *dnn = &machine->dnn;
     dnn->library = dlopen(CUDNN_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!dnn->library) {
         const char *why = dlerror();
-        return iter__engine_fail(
-            err, ITER_EUNSUPPORTED,
-            "cuDNN is not there (%s): install cuDNN %d for this CUDA, and have "
-            "its folder in LD_LIBRARY_PATH",
-            why ? why : CUDNN_LIBRARY, CUDNN_MAJOR_WANTED);
+        return iter__engine_fail(err, ITER_EUNSUPPORTED,
+                                 "cannot open cuDNN (%s): install cuDNN %d for this CUDA, and have "
+                                 "its folder in LD_LIBRARY_PATH",
+                                 why ? why : CUDNN_LIBRARY, CUDNN_MAJOR_WANTED);
     }
     size_t (*version)(void);
     void *found = dlsym(dnn->library, "cudnnGetVersion"),
          *text = dlsym(dnn->library, "cudnnGetErrorString");
     if (!found || !text)
-        return iter__engine_fail(err, ITER_EUNSUPPORTED, "%s is no cuDNN", CUDNN_LIBRARY);
+        return iter__engine_fail(err, ITER_EUNSUPPORTED, "%s is not cuDNN", CUDNN_LIBRARY);
     memcpy(&version, &found, sizeof(version));
     memcpy(&dnn->text, &text, sizeof(dnn->text));
     dnn->version = version();
@@ -166,7 +165,7 @@ static iter_status open_blas(cuda_machine *machine, iter_error *err) {
     if (!blas->library) {
         const char *why = dlerror();
         return iter__engine_fail(err, ITER_EUNSUPPORTED,
-                                 "cuBLAS is not there, neither %s nor %s (%s): install the one of "
+                                 "cannot open cuBLAS, neither %s nor %s (%s): install the one of "
                                  "this CUDA, and have its folder in LD_LIBRARY_PATH",
                                  files[0], files[1], why ? why : "");
     }
@@ -178,7 +177,7 @@ static iter_status open_blas(cuda_machine *machine, iter_error *err) {
     return ITER_OK;
 }
 
-/* The kernels' PTX, for this device. */
+/* Loads the kernels' PTX for this device. */
 static iter_status load_kernels(cuda_machine *machine, iter_error *err) {
     char log[256] = "";
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
@@ -223,7 +222,7 @@ static iter_status find_context(cuda_machine *machine, int32_t device, iter_erro
         CUDA_CALL(machine, err, cuDevicePrimaryCtxGetState, (machine->number, &flags, &active));
         if (!active) return ITER_OK;
         CUDA_CALL(machine, err, cuDevicePrimaryCtxRetain, (&primary, machine->number));
-        machine->retained = primary == machine->context; /* then it can be held */
+        machine->retained = primary == machine->context; /* if so, it can be retained */
         if (!machine->retained) machine->cuda.cuDevicePrimaryCtxRelease(machine->number);
         return ITER_OK;
     }
@@ -246,12 +245,12 @@ static iter_status name_device(cuda_machine *machine, iter_error *err) {
     return ITER_OK;
 }
 
-/* What stands behind enter(). */
+/* The part of open that needs the context. */
 static iter_status open_inside(cuda_machine *machine, bool needs_dnn, bool needs_blas,
                                iter_error *err) {
     CUDA_CALL(machine, err, cuStreamCreate, (&machine->stream, CU_STREAM_NON_BLOCKING));
     ENGINE_TRY(load_kernels(machine, err));
-    /* First: with it comes the libcublasLt that cuDNN opens by name alone. */
+    /* Must be first: it also loads the libcublasLt that cuDNN opens by name alone. */
     if (needs_blas) ENGINE_TRY(open_blas(machine, err));
     if (needs_dnn) ENGINE_TRY(open_dnn(machine, err));
     return ITER_OK;

@@ -1,10 +1,10 @@
 /*
- * cuda_machine.h - a GPU as the cuda backend sees it: the driver, cuDNN and cuBLAS, opened at run time,
+ * cuda_machine.h - a GPU for the cuda backend: the driver, cuDNN and cuBLAS, opened at run time,
  * one stream, and our kernels. One per trainer.
  *
  * Between iter__machine_enter() and iter__machine_leave() the device's context is current in the
- * calling thread; every other call here wants that. Errors name the call and what it answered. After
- * one that the driver does not forget every further call answers it again.
+ * calling thread; all other calls here must be made there. Errors name the call and its result. If
+ * an error makes the device unusable for the process, every further call returns it again.
  */
 #ifndef ENGINE_CUDA_CUDA_MACHINE_H
 #define ENGINE_CUDA_CUDA_MACHINE_H
@@ -17,7 +17,7 @@
 #include "engine/cuda/cudnn_api.h"
 #include "iter/device/cuda_driver.h"
 
-/* Our kernels, by their names in engine_kernels.cu. */
+/* Our kernels, with their names in engine_kernels.cu. */
 #define ENGINE_KERNELS(X)    \
     X(engine_copy)           \
     X(engine_ids)            \
@@ -71,11 +71,11 @@ typedef struct cuda_blas {
 
 typedef struct cuda_machine {
     iter__cuda_driver cuda;
-    cuda_dnn dnn;   /* where a net needs it */
-    cuda_blas blas; /* likewise */
+    cuda_dnn dnn;   /* opened if the net needs it */
+    cuda_blas blas; /* opened if the net needs it */
     CUdevice number;
     CUcontext context;
-    bool retained; /* the primary context is ours to release */
+    bool retained; /* we must release the primary context */
     CUstream stream;
     CUmodule module;
     CUfunction kernels[N_ENGINE_KERNELS];
@@ -85,21 +85,22 @@ typedef struct cuda_machine {
     iter_error lost_error;
 } cuda_machine;
 
-/* `device`: as iter_loader_options.device has it. The context is left; on an error everything is.
- * Errors: EUNSUPPORTED (no driver, too old a one, no such device; cuDNN or cuBLAS missing or of
- * another major version: names the file and what to install), EDEVICE, ENOMEM. */
+/* `device` as in iter_loader_memory.device. The context is not current on return; after an error
+ * everything is closed. Errors: EUNSUPPORTED (no driver or one that is too old, no such device;
+ * cuDNN or cuBLAS missing or of another major version: names the file and what to install),
+ * EDEVICE, ENOMEM. */
 iter_status iter__machine_open(cuda_machine *machine, int32_t device, bool needs_dnn,
                                bool needs_blas, iter_error *err);
-/* Waits for the stream. Memory that is still held is the caller's bug. */
+/* Waits for the stream. Memory must have been freed before. */
 void iter__machine_close(cuda_machine *machine);
 
 iter_status iter__machine_enter(cuda_machine *machine, iter_error *err);
-/* To give things back: tried twice, and also where the device is lost; what is not given back now
- * never is. False: the context is gone with all that was in it. */
+/* Enters in order to free: tries twice, also if the device is lost. What is not freed now never is.
+ * Returns false if the context is gone, with everything in it. */
 bool iter__machine_enter_to_free(cuda_machine *machine);
 void iter__machine_leave(cuda_machine *machine);
 
-/* Fills err from what a call answered, and remembers what is not forgotten. */
+/* Fills err from the result of a call. If the device is lost, remembers that. */
 iter_status iter__machine_failed(cuda_machine *machine, iter_error *err, CUresult result,
                                  const char *format, ...) __attribute__((format(printf, 4, 5)));
 iter_status iter__cudnn_failed(cuda_machine *machine, iter_error *err, cudnnStatus_t status,
@@ -107,7 +108,7 @@ iter_status iter__cudnn_failed(cuda_machine *machine, iter_error *err, cudnnStat
 iter_status iter__blas_failed(cuda_machine *machine, iter_error *err, cublasStatus_t status,
                               const char *call);
 
-/* Calls that must succeed: CUDA_CALL(machine, err, cuMemFree, (at)). */
+/* For calls that must succeed: CUDA_CALL(machine, err, cuMemFree, (at)). */
 #define CUDA_CALL(machine, err, call, arguments)                                 \
     do {                                                                         \
         const CUresult result_ = (machine)->cuda.call arguments;                 \
@@ -127,23 +128,24 @@ iter_status iter__blas_failed(cuda_machine *machine, iter_error *err, cublasStat
             return iter__blas_failed((machine), (err), status_, #call); \
     } while (0)
 
-/* A device address as the libraries take it. */
+/* A device address in the libraries' type. */
 static inline void *iter__device_pointer(CUdeviceptr at) {
     return (void *)(uintptr_t)at;
 }
 
-/* Memory of the device, aligned to 256 bytes. Errors: ENOMEM with the sizes, and what to lower. */
+/* Allocates memory of the device, aligned to 256 bytes. Errors: ENOMEM with the sizes, and what to
+ * lower. */
 iter_status iter__machine_alloc(cuda_machine *machine, size_t bytes, const char *what,
                                 CUdeviceptr *out, iter_error *err);
 
-/* Queues a kernel of `blocks` blocks with one struct of arguments. 0 blocks: nothing. */
+/* Queues a kernel of `blocks` blocks with one struct of arguments. If blocks is 0, does nothing. */
 iter_status iter__machine_launch(cuda_machine *machine, engine_kernel kernel, int64_t blocks,
                                  const void *arguments, iter_error *err);
-/* The same, a thread for each of n elements. */
+/* As iter__machine_launch(), with one thread for each of n elements. */
 iter_status iter__machine_launch_over(cuda_machine *machine, engine_kernel kernel, int64_t n,
                                       const void *arguments, iter_error *err);
 iter_status iter__machine_sync(cuda_machine *machine, iter_error *err);
-/* Copies that are done when they return, behind all that was queued. */
+/* Copies that run after everything that was queued, and are done on return. */
 iter_status iter__machine_read(cuda_machine *machine, void *to, CUdeviceptr from, size_t bytes,
                                iter_error *err);
 iter_status iter__machine_write(cuda_machine *machine, CUdeviceptr to, const void *from,

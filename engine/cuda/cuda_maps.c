@@ -1,6 +1,6 @@
 /*
- * cuda_maps.c - what goes over numbers one by one: bias, activation and dropout in one kernel; copies
- * into another order; sums for biases; and the dense layer, whose products are cuBLAS's.
+ * cuda_maps.c - operations on single numbers: bias, activation and dropout in one kernel; copies
+ * into another order; sums for biases; and the dense layer, whose products cuBLAS computes.
  */
 #include <stdio.h>
 
@@ -28,7 +28,7 @@ iter_status iter__cuda_copy(cuda_plan *plan, const cuda_place *place, const cuda
                              .n_rows = (int32_t)n_rows,
                              .source = (int32_t)from->source,
                              .half = to->source == ENGINE_FROM_F16};
-    const int first = to->strides[0] == 1 && d[0] > 1; /* channels last: they go fastest */
+    const int first = to->strides[0] == 1 && d[0] > 1; /* channels last: innermost in the loop */
     for (int i = 0; i < 3; i++) {
         args.dims[i] = d[(i + first) % 3];
         args.from_strides[i] = from->strides[(i + first) % 3];
@@ -70,8 +70,8 @@ const cuda_node_ops iter__cuda_flatten = {
 
 /* ---- Sums over all but the channels ---------------------------------------------------------- */
 
-#define INNER_SHARE 4096 /* numbers of a channel that one block adds up */
-#define OUTER_SHARE 256  /* rows, where channels stand side by side */
+#define INNER_SHARE 4096 /* numbers of a channel that one block sums */
+#define OUTER_SHARE 256  /* rows, if channels are contiguous */
 #define CHUNKS_MOST 64
 
 static engine_sums_args sums_args(const cuda_place *place) {

@@ -1,15 +1,15 @@
 /*
- * cuda_nodes.c - which nodes a net becomes, which places share memory, and whose gradient is wanted.
+ * cuda_nodes.c - chooses a net's nodes, the places that share memory, and the gradients to compute.
  *
- * Bias, activation and dropout that follow one another are one node. Behind a convolution, a dense
- * layer or a maxpool it works in place, because nobody reads what was there before; elsewhere it
- * writes to a place of its own.
+ * Consecutive bias, activation and dropout are one node. After a convolution, a dense layer or a
+ * maxpool it works in place, because no node reads the old values; elsewhere it writes to a place
+ * of its own.
  */
 #include <string.h>
 
 #include "engine/cuda/cuda_plan.h"
 
-/* Channels that tensor cores like. */
+/* Tensor cores want channels in multiples of this. */
 #define CHANNEL_STEP 8
 
 /* ---- Places ---------------------------------------------------------------------------------- */
@@ -52,7 +52,7 @@ static void describe_places(cuda_plan *plan) {
             describe_image(plan, place);
         else
             describe_steps(plan, place);
-        /* cuDNN's gru makes the gradient of its input on its way to the weights'. */
+        /* cuDNN's gru computes the gradient of its input before that of the weights. */
         const bool is_gru = i < net->n_layers - 1 && net->layers[i].kind == ENGINE_GRU;
         place->wants = i == 0
                            ? plan->keep_input_gradient || is_gru
@@ -78,8 +78,8 @@ static engine_activation activation_of(engine_kind kind) {
     }
 }
 
-/* From layer `i` on: an activation, then a dropout, each if it is there. Answers the layer behind
- * them. Place `in` holds what they read; in_place: what comes out lies there, too. */
+/* Adds a node for an activation and then a dropout from layer `i` on, if they are there. Returns
+ * the next layer. Place `in` holds the input; in_place: the output replaces it. */
 static int32_t add_map(cuda_plan *plan, int32_t i, int32_t in, int32_t bias, bool in_place) {
     const engine_net *net = plan->net;
     cuda_map map = {.bias = bias, .dropout = -1};
@@ -89,7 +89,7 @@ static int32_t add_map(cuda_plan *plan, int32_t i, int32_t in, int32_t bias, boo
     if (net->layers[end].kind == ENGINE_DROPOUT) map.dropout = end++;
     if (end == i && bias < 0) return i;
     const int32_t out = end;
-    for (int32_t k = i + 1; k < end; k++) /* between the two nothing is kept */
+    for (int32_t k = i + 1; k < end; k++) /* nothing is kept between the two */
         plan->places[k].shares = in_place ? plan->places[in].shares : out;
     if (in_place && out > in) plan->places[out].shares = plan->places[in].shares;
     const int32_t first = bias >= 0 ? i - 1 : i;
@@ -97,7 +97,7 @@ static int32_t add_map(cuda_plan *plan, int32_t i, int32_t in, int32_t bias, boo
     return end;
 }
 
-/* Features that lie as what they are made of did. */
+/* True if the place already has the memory layout of its flattened features. */
 static bool is_flat(const cuda_plan *plan, const cuda_place *place) {
     if (place->shape.n_dims == 3)
         return place->order == ENGINE_NCHW ||
@@ -109,7 +109,7 @@ static int32_t add_flatten(cuda_plan *plan, int32_t i) {
     cuda_place *out = &plan->places[i + 1];
     if (is_flat(plan, &plan->places[i])) {
         out->shares = plan->places[i].shares;
-        if (plan->places[i].shares_values) { /* the gradient is its own place's */
+        if (plan->places[i].shares_values) { /* the gradient belongs to its own place */
             out->shares = i;
         }
     } else {
@@ -118,7 +118,7 @@ static int32_t add_flatten(cuda_plan *plan, int32_t i) {
     return i + 1;
 }
 
-/* The layer behind the node or nodes of layer i. */
+/* Adds the node or nodes of layer i; returns the next layer. */
 static int32_t add_layer(cuda_plan *plan, int32_t i) {
     const engine_layer *layer = &plan->net->layers[i];
     const int32_t bias = layer->n_params > 1 ? layer->first_param + 1 : -1;

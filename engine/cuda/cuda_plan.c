@@ -1,9 +1,9 @@
 /*
  * cuda_plan.c - lays a net out on a GPU, once.
  *
- * Everything is laid out twice by the same lines: first with no memory, to learn how much it takes,
- * then in one allocation of that size. What the libraries work in is a second allocation, because
- * measuring algorithms, which wants the first, changes its size. All memory begins as zeros.
+ * The same code lays everything out twice: first without memory, to add up the sizes, then in one
+ * allocation of that size. Workspace of the libraries is a second allocation, because its size
+ * depends on the measured algorithms, and measuring needs the first. All memory starts as zeros.
  */
 #include "engine/cuda/cuda_plan.h"
 
@@ -14,7 +14,7 @@
 #include "engine/engine_memory.h"
 
 #define ALIGNMENT 256
-/* What measuring may use for workspace. */
+/* Most workspace that measuring may use. */
 #define TRIAL_MOST ((size_t)1 << 30)
 
 static size_t round_up(size_t n) {
@@ -93,7 +93,7 @@ static void lay_out_places(cuda_plan *plan) {
     }
 }
 
-/* Chunks of all parameters, from their pieces. */
+/* Counts the chunks of all parameters, from their pieces. */
 static void count_chunks(cuda_plan *plan) {
     plan->n_chunks = 0;
     for (int32_t p = 0; p < plan->net->n_params; p++) {
@@ -174,7 +174,7 @@ static iter_status write_chunks(cuda_plan *plan, iter_error *err) {
     return status;
 }
 
-/* Lengths of sequences, and an empty tally. */
+/* Writes the lengths of sequences, and an empty tally. */
 static iter_status fill(cuda_plan *plan, iter_error *err) {
     cuda_machine *m = &plan->machine;
     engine_tally tally = {.bad_id = ENGINE_NO_PLACE, .bad_label = ENGINE_NO_PLACE, .scale = 1024};
@@ -190,8 +190,8 @@ static iter_status fill(cuda_plan *plan, iter_error *err) {
     return ITER_OK;
 }
 
-/* Nodes that can choose do so by measuring, in memory that is given back; or by drop(), where it
- * failed. */
+/* Nodes that can choose measure their algorithms, in memory that is freed afterwards; if measuring
+ * fails, drop() frees it. */
 static iter_status measure(cuda_plan *plan, iter_error *err) {
     cuda_machine *m = &plan->machine;
     size_t left = 0, total = 0;
@@ -209,7 +209,7 @@ static iter_status measure(cuda_plan *plan, iter_error *err) {
     return ITER_OK;
 }
 
-/* One place for cuDNN's calls, which take turns, and one for cuBLAS. */
+/* One workspace for cuDNN's calls, which never overlap, and one for cuBLAS. */
 static iter_status take_workspace(cuda_plan *plan, iter_error *err) {
     cuda_machine *m = &plan->machine;
     const size_t blas = m->blas.library ? iter__blas_workspace_bytes(m) : 0;
@@ -238,7 +238,7 @@ static void set_numbers(cuda_plan *plan, int32_t precision) {
     plan->numbers.channels_last = precision != ITER_PRECISION_F32;
 }
 
-/* Kernels number their elements in 32 bits, and the libraries' calls theirs. */
+/* Kernels and library calls number their elements in 32 bits. */
 static iter_status check_sizes(const cuda_plan *plan, iter_error *err) {
     int64_t most = 0;
     for (int32_t i = 0; i < plan->n_places; i++)
@@ -272,13 +272,13 @@ static iter_status prepare_nodes(cuda_plan *plan, iter_error *err) {
     return ITER_OK;
 }
 
-/* Behind enter(). */
+/* The part of making that needs the context. */
 static iter_status make_inside(cuda_plan *plan, iter_error *err) {
     cuda_machine *m = &plan->machine;
     iter_status status = prepare_nodes(plan, err);
     if (status == ITER_EUNSUPPORTED && plan->numbers.channels_last &&
         plan->net->input.n_dims == 3) {
-        drop_nodes(plan); /* cuDNN has no algorithm for some layer in NHWC: in NCHW it may have */
+        drop_nodes(plan); /* cuDNN has no algorithm for some layer in NHWC; try NCHW */
         plan->numbers.channels_last = false;
         status = prepare_nodes(plan, err);
     }
@@ -293,7 +293,7 @@ static iter_status make_inside(cuda_plan *plan, iter_error *err) {
         ENGINE_TRY(measure(plan, err));
         ENGINE_TRY(iter__cuda_choices_write(&plan->choices, plan->algorithms_file, err));
     }
-    ENGINE_TRY(fill(plan, err)); /* whatever measuring left there */
+    ENGINE_TRY(fill(plan, err)); /* overwrites what measuring left there */
     return take_workspace(plan, err);
 }
 

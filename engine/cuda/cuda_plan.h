@@ -1,17 +1,16 @@
 /*
- * cuda_plan.h - a net on a GPU: where everything lies, and the nodes that compute it.
+ * cuda_plan.h - a net on a GPU: the memory layout, and the nodes that compute it.
  *
  * Place i is the input of layer i; the last one holds the outputs before the loss. All places have
- * the rows of a full batch; rows that a short one has not are zeros that do not count. Images are NCHW in f32
- * and NHWC, channels padded with zeros to a multiple of 8, where tensor cores compute (TF32, f16) and
- * cuDNN has algorithms for that;
- * sequences are [steps, rows, features].
+ * the rows of a full batch; rows that a short batch lacks are zeros that do not count. Images are
+ * NCHW in f32. If tensor cores compute (TF32, f16) and cuDNN has algorithms for it, they are NHWC,
+ * with channels padded with zeros to a multiple of 8. Sequences are [steps, rows, features].
  *
- *     conv2d | relu | dropout   is two nodes: cuDNN's, and one kernel in place for bias, relu, dropout
+ *     conv2d | relu | dropout   two nodes: cuDNN's, and one kernel in place for the rest and bias
  *
- * A node forward reads values of places and writes others; backward it reads the gradient of its
- * output and writes that of its input, where somebody wants it, and those of its parameters. All of it
- * is queued on the machine's stream; nothing waits.
+ * A node forward reads values of places and writes others. Backward it reads the gradient of its
+ * output; it writes that of its input, if it is needed, and those of its parameters. Everything is
+ * queued on the machine's stream; nothing waits.
  */
 #ifndef ENGINE_CUDA_CUDA_PLAN_H
 #define ENGINE_CUDA_CUDA_PLAN_H
@@ -28,24 +27,24 @@ typedef struct cuda_node cuda_node;
 typedef struct cuda_place {
     engine_shape shape;
     engine_order order;
-    int64_t channels;   /* of images, as they lie */
-    int64_t n_elements; /* as they lie, all rows */
-    int64_t row_stride; /* and those of C, H, W; of 1, T, F; of 1, 1, F */
+    int64_t channels;   /* of images, in memory */
+    int64_t n_elements; /* in memory, all rows */
+    int64_t row_stride; /* then the strides of C, H, W; of 1, T, F; of 1, 1, F */
     int64_t dims[3], strides[3];
-    bool wants;                   /* somebody wants its gradient */
-    int32_t shares;               /* the place that has its memory; itself = its own */
-    bool shares_values;           /* its values alone, the last step of them */
+    bool wants;                   /* the gradient is needed */
+    int32_t shares;               /* place that owns the memory; itself = its own */
+    bool shares_values;           /* shares only the values: the last step of them */
     CUdeviceptr values, gradient; /* 0 = none */
 } cuda_place;
 
 typedef struct cuda_node_ops {
-    /* Each but forward may be NULL. */
-    /* Descriptors, and what memory they want; `node` is zeroed before, and dropped also where this
-     * failed. */
+    /* Each may be NULL, except forward. */
+    /* Makes descriptors and says what memory they need. `node` is zeroed before; it is dropped even
+     * if this fails. */
     iter_status (*prepare)(cuda_plan *plan, cuda_node *node, iter_error *err);
-    /* Takes memory and says where its parameters stand. Called twice: for sizes, then for addresses. */
+    /* Takes memory and places its parameters. Called twice: for sizes, then for addresses. */
     iter_status (*place)(cuda_plan *plan, cuda_node *node, iter_error *err);
-    /* Chooses by measuring. */
+    /* Chooses algorithms by measuring. */
     iter_status (*measure)(cuda_plan *plan, cuda_node *node, CUdeviceptr workspace, size_t bytes,
                            iter_error *err);
     iter_status (*forward)(cuda_plan *plan, const cuda_node *node, bool training, iter_error *err);
@@ -54,7 +53,7 @@ typedef struct cuda_node_ops {
     void (*text)(const cuda_plan *plan, const cuda_node *node, char *out, size_t capacity);
 } cuda_node_ops;
 
-/* The parameters of a layer of ours, as kernels and libraries want them. */
+/* The parameters of one of our layers, in the form for kernels and libraries. */
 typedef struct cuda_weights {
     CUdeviceptr at, gradient;
 } cuda_weights;
@@ -99,7 +98,7 @@ struct cuda_node {
 #define CUDA_MAX_PIECES 1024
 
 typedef struct cuda_param {
-    uint64_t first; /* in the masters */
+    uint64_t first; /* index in the masters */
     int32_t first_piece, n_pieces;
     uint32_t first_chunk, n_chunks;
 } cuda_param;
@@ -110,61 +109,62 @@ struct cuda_plan {
     cuda_machine machine;
     cuda_numbers numbers;
     int32_t algorithms;          /* iter_algorithms */
-    const char *algorithms_file; /* while it is made; NULL = none */
-    cuda_choices choices;        /* likewise */
+    const char *algorithms_file; /* only while the plan is made; NULL = none */
+    cuda_choices choices;        /* only while the plan is made */
     bool keep_input_gradient;
 
     int32_t n_places, n_nodes;
     cuda_place places[ENGINE_MAX_LAYERS];
     cuda_node nodes[2 * ENGINE_MAX_LAYERS];
 
-    /* One allocation for all of this, and one for what the libraries work in. */
+    /* One allocation for everything here, and one for the libraries' workspace. */
     CUdeviceptr memory, workspace;
     size_t memory_bytes, workspace_bytes;
-    size_t taken; /* while it is laid out */
+    size_t taken; /* during layout */
 
-    /* Masters: f32, canonical, one after the other, each beginning at a multiple of 256 bytes. */
+    /* Masters: f32, canonical, contiguous; each begins at a multiple of 256 bytes. */
     CUdeviceptr weights, moments[2];
     uint64_t n_weights;
     cuda_param params[ENGINE_MAX_PARAMS];
     engine_piece *pieces; /* [CUDA_MAX_PIECES] */
     int32_t n_pieces;
     uint32_t n_chunks;
-    CUdeviceptr device_pieces, device_chunks, gathered; /* gathered: of the largest parameter */
+    /* gathered: room for the largest parameter */
+    CUdeviceptr device_pieces, device_chunks, gathered;
 
-    bool copies_data;     /* outputs are the data: they must outlive the batch */
-    CUdeviceptr own_data; /* of place 0, where the batch does not lie as it should */
+    bool copies_data;     /* outputs are the data, so they must outlive the batch */
+    CUdeviceptr own_data; /* of place 0, if the batch has another layout */
     CUdeviceptr ids;      /* i32 [steps, rows] */
     CUdeviceptr step;     /* engine_step, counts */
     CUdeviceptr tally, losses, correct;
     CUdeviceptr partial; /* of sums */
     int64_t n_partial;
     CUdeviceptr lengths;       /* i32 [rows], of grus */
-    CUdeviceptr staged[2];     /* data and labels that came from the host */
+    CUdeviceptr staged[2];     /* data and labels that come from the host */
     CUdeviceptr blank_label;   /* zeros */
-    CUdeviceptr outputs;       /* f32 [rows, outputs], where they are f16 */
-    CUdeviceptr data_gradient; /* f32, in the layout of the data; where it is kept */
+    CUdeviceptr outputs;       /* f32 [rows, outputs], if the outputs are f16 */
+    CUdeviceptr data_gradient; /* f32, in the layout of the data, if it is kept */
     size_t step_bytes;
 };
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
-/* `plan` is zeroed. On an error nothing is left. */
+/* `plan` must be zeroed. After an error nothing is allocated. */
 iter_status iter__cuda_plan_make(cuda_plan *plan, const engine_backend_config *config,
                                  iter_error *err);
 void iter__cuda_plan_drop(cuda_plan *plan);
 
-/* In place(): memory of the device; 0 while sizes are added up. */
+/* For place(): memory of the device; 0 while sizes are added up. */
 CUdeviceptr iter__cuda_take(cuda_plan *plan, int64_t n, size_t size);
 size_t iter__cuda_number_bytes(const cuda_plan *plan);
-/* In place(): numbers [first, first + n) of a parameter stand at `gradient`, and the weights once more
- * at `compute` (0 = the master will do), both f16 where said. */
+/* For place(): numbers [first, first + n) of a parameter are stored at `gradient`, and a copy of
+ * the weights at `compute` (0 = the master suffices); each is f16 if the arguments say so. */
 engine_piece *iter__cuda_add_piece(cuda_plan *plan, int32_t param, int64_t first, int64_t n,
                                    CUdeviceptr gradient, bool gradient_half, CUdeviceptr compute,
                                    bool compute_half);
 CUdeviceptr iter__cuda_master(const cuda_plan *plan, int32_t param);
 
-/* Which nodes a net becomes, by plan->numbers: cuda_nodes.c. */
+/* Chooses the nodes of a net by plan->numbers: cuda_nodes.c. */
 void iter__cuda_make_nodes(cuda_plan *plan);
 
 extern const cuda_node_ops iter__cuda_conv, iter__cuda_maxpool, iter__cuda_avgpool;
@@ -172,9 +172,9 @@ extern const cuda_node_ops iter__cuda_dense, iter__cuda_map_node, iter__cuda_fla
 extern const cuda_node_ops iter__cuda_embedding, iter__cuda_last_step, iter__cuda_mean_steps;
 extern const cuda_node_ops iter__cuda_gru_after, iter__cuda_gru_before;
 
-/* ---- Pieces that several nodes are made of ---------------------------------------------------- */
+/* ---- Pieces that several nodes are made of --------------------------------------------------- */
 
-/* From strides of any kind to a place, and back: coordinates C, H, W; 1, T, F; 1, 1, F. */
+/* One end of a copy between any strides and a place: coordinates C, H, W; 1, T, F; 1, 1, F. */
 typedef struct cuda_numbers_at {
     CUdeviceptr at;
     engine_source source;
@@ -183,10 +183,11 @@ typedef struct cuda_numbers_at {
 
 iter_status iter__cuda_copy(cuda_plan *plan, const cuda_place *place, const cuda_numbers_at *from,
                             const cuda_numbers_at *to, int64_t n_rows, iter_error *err);
-/* A place's values or gradient, as such an end. */
+/* A place's values or gradient as such an end. */
 cuda_numbers_at iter__cuda_end_of(const cuda_plan *plan, const cuda_place *place, CUdeviceptr at);
 
-/* out[c] = sum of `in`, which lies as place does, over all but its channels or features. */
+/* out[c] = sum of `in`, which has the layout of the place, over everything but channels or
+ * features. */
 iter_status iter__cuda_sum(cuda_plan *plan, const cuda_place *place, CUdeviceptr in,
                            CUdeviceptr out, int64_t n_out, iter_error *err);
 int64_t iter__cuda_sum_partial(const cuda_place *place);
@@ -196,23 +197,24 @@ int64_t iter__cuda_sum_partial(const cuda_place *place);
 /* A batch on the device. */
 typedef struct cuda_input {
     CUdeviceptr data, label;
-    iter_tensor data_view, label_view; /* descriptions and strides; `data` is not used */
+    iter_tensor data_view, label_view; /* shapes and strides; `data` is not used */
     int64_t n_rows;
 } cuda_input;
 
-/* Everything of a run that a graph may hold. */
+/* Queues all calls of a run that a graph may hold. */
 iter_status iter__cuda_body(cuda_plan *plan, const cuda_input *input, engine_run what,
                             iter_error *err);
 /* A batch's data as an end of a copy. */
 cuda_numbers_at iter__cuda_data_end(const cuda_plan *plan, const iter_tensor *view, CUdeviceptr at);
-/* Data into place 0: where it lies, or by a kernel. */
+/* Brings data to place 0: without a copy, or by a kernel. */
 iter_status iter__cuda_feed(cuda_plan *plan, const cuda_input *input, iter_error *err);
-/* True where feeding turns another layout into the place's. */
+/* True if feeding converts another layout into the place's. */
 bool iter__cuda_turns(const cuda_plan *plan);
 iter_status iter__cuda_loss(cuda_plan *plan, const cuda_input *input, bool gradient,
                             iter_error *err);
 iter_status iter__cuda_update(cuda_plan *plan, iter_error *err);
-/* Masters to where libraries read them, and gradients of one parameter to plan->gathered. */
+/* Copy masters to where the libraries read them, and gradients of one parameter to
+ * plan->gathered. */
 iter_status iter__cuda_spread(cuda_plan *plan, int32_t param, iter_error *err);
 iter_status iter__cuda_gather(cuda_plan *plan, int32_t param, iter_error *err);
 

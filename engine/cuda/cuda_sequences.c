@@ -1,6 +1,6 @@
 /*
- * cuda_sequences.c - embedding, the gru that cuDNN has (it resets after the product), and what makes one
- * row of features from steps.
+ * cuda_sequences.c - embedding, the gru of cuDNN (it resets after the product), and the layers that
+ * turn steps into one row of features.
  */
 #include <stdio.h>
 
@@ -80,7 +80,7 @@ static iter_status gru_prepare(cuda_plan *plan, cuda_node *node, iter_error *err
     return ITER_OK;
 }
 
-/* Our four parameters in its weight space: gates r, z, n are its products 0 to 2 and 3 to 5. */
+/* Our four parameters in cuDNN's weight space: gates r, z, n are its products 0 to 2 and 3 to 5. */
 static iter_status place_pieces(cuda_plan *plan, cuda_node *node, iter_error *err) {
     const engine_layer *layer = layer_of(plan, node);
     const dnn_gru_memory *at = &node->as.gru.memory;
@@ -118,7 +118,7 @@ static iter_status gru_place(cuda_plan *plan, cuda_node *node, iter_error *err) 
     return place_pieces(plan, node, err);
 }
 
-/* What is known only when a run begins. */
+/* The memory of a run, whose addresses are known only when it begins. */
 static dnn_gru_memory memory_of(const cuda_plan *plan, const cuda_node *node) {
     dnn_gru_memory at = node->as.gru.memory;
     at.x = plan->places[node->in].values;
@@ -174,7 +174,7 @@ static iter_status steps_backward(cuda_plan *plan, const cuda_node *node, bool l
                                      &args, err);
 }
 
-/* The last step's values are the last ones of all. */
+/* The last step's values are at the end of all values. */
 static iter_status last_step_forward(cuda_plan *plan, const cuda_node *node, bool training,
                                      iter_error *err) {
     (void)plan;

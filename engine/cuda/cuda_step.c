@@ -1,7 +1,7 @@
 /*
- * cuda_step.c - a run from data to weights, as it is queued: the same calls whether a graph records
- * them or not. What differs from step to step (rate, step number, which rows count) lies in plan->step
- * and is written before.
+ * cuda_step.c - queues a run from data to weights; the calls are the same whether a graph records
+ * them or not. What differs from step to step (rate, step number, which rows count) is in
+ * plan->step and is written before.
  */
 #include <assert.h>
 
@@ -37,7 +37,7 @@ cuda_numbers_at iter__cuda_data_end(const cuda_plan *plan, const iter_tensor *vi
     return end;
 }
 
-/* True where the data lies as place 0 would have it. */
+/* True if the data already has the layout of place 0. */
 static bool is_ready(const cuda_plan *plan, const cuda_input *input, const cuda_numbers_at *end) {
     const cuda_place *place = &plan->places[0];
     bool same = end->source == ENGINE_FROM_F32 && !plan->numbers.half && !plan->copies_data &&

@@ -1,9 +1,9 @@
 /*
  * cudnn.c - every call of cuDNN; see cudnn.h.
  *
- * The calls are those of its version 7 and 8, which version 9 still has: they take descriptors and an
- * algorithm by number, and need none of its graphs. Arithmetic is said for each pass: FMA_MATH keeps
- * f32 from TF32, which its default would take.
+ * The calls are those of versions 7 and 8, which version 9 still has: they take descriptors and an
+ * algorithm by number, and need none of its graphs. Each pass sets its arithmetic: FMA_MATH keeps
+ * f32 from TF32, which the default would use.
  */
 #include "engine/cuda/cudnn.h"
 
@@ -41,7 +41,7 @@ static iter_status set_images(cuda_machine *m, cudnnTensorDescriptor_t *out, cud
 
 /* ---- Convolution: which algorithm ------------------------------------------------------------ */
 
-/* Takes the first that will do: they come best first. */
+/* Takes the first suitable algorithm: the list is ordered best first. */
 static iter_status take(cuda_machine *m, dnn_conv *conv, dnn_pass pass,
                         const cudnnConvolutionFwdAlgoPerf_t *found, int n, bool any, bool rounds,
                         iter_error *err) {
@@ -237,7 +237,7 @@ iter_status iter__cudnn_pool_back(cuda_machine *m, const dnn_pool *p, CUdevicept
 
 /* ---- The gru --------------------------------------------------------------------------------- */
 
-/* All sequences have the same length, and then "packed" is the plain order [steps, n, features]. */
+/* All sequences have the same length, so "packed" is the plain order [steps, n, features]. */
 static iter_status set_steps(cuda_machine *m, cudnnRNNDataDescriptor_t *out, cuda_numbers numbers,
                              int64_t n, int64_t steps, int64_t features, iter_error *err) {
     DNN_CALL(m, err, cudnnCreateRNNDataDescriptor, (out));
@@ -294,7 +294,7 @@ void iter__cudnn_gru_drop(cuda_machine *m, dnn_gru *g) {
     memset(g, 0, sizeof(*g));
 }
 
-/* What cuDNN answers about a matrix: dense [1, units, columns] is what we can write to. */
+/* Checks cuDNN's description of a matrix: we can only write to dense [1, units, columns]. */
 static iter_status check_dense(cuda_machine *m, cudnnTensorDescriptor_t desc, int64_t units,
                                int64_t columns, iter_error *err) {
     cudnnDataType_t type;

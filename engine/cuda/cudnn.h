@@ -1,10 +1,10 @@
 /*
  * cudnn.h - the three things that cuDNN computes for us: convolutions, average pooling and the gru.
- * All its calls stand in cudnn.c.
+ * All its calls are in cudnn.c.
  *
- * make() describes, and answers what memory the object wants; it owns no memory of the device. A
- * make() that failed leaves what drop() takes; all zeros are nothing to drop. Workspace is shared: one
- * call at a time uses it.
+ * make() creates descriptors and says how much memory the object needs; it owns no device memory.
+ * If make() fails, the caller must call drop(); dropping a zeroed object does nothing. Workspace is
+ * shared, so only one call at a time may use it.
  */
 #ifndef ENGINE_CUDA_CUDNN_H
 #define ENGINE_CUDA_CUDNN_H
@@ -13,7 +13,7 @@
 
 #include "engine/cuda/cuda_machine.h"
 
-/* Kinds of numbers, and where channels stand. */
+/* Element types, and the order of channels. */
 typedef struct cuda_numbers {
     bool half;          /* f16, else f32 */
     bool tf32;          /* products of f32 may be rounded to TF32 */
@@ -38,29 +38,29 @@ typedef struct dnn_choice {
 typedef struct dnn_conv {
     cudnnTensorDescriptor_t x, y;
     cudnnFilterDescriptor_t w;
-    /* of each pass: its arithmetic, its algorithm, the workspace it wants */
+    /* Per pass: arithmetic, algorithm, and the workspace that it needs. */
     cudnnConvolutionDescriptor_t conv[DNN_PASSES];
     unsigned algorithms[DNN_PASSES];
     size_t workspace[DNN_PASSES];
     unsigned maths[DNN_PASSES];
-    unsigned math; /* as the precision has it; the advice may narrow a pass */
-    bool by_data;  /* somebody wants the gradient of x */
+    unsigned math; /* as the precision sets it; the advice may narrow a pass */
+    bool by_data;  /* the gradient of x is needed */
 } dnn_conv;
 
-/* Memory that measuring may use and write to: as large as the call will have it. */
+/* Memory that measuring may read and write: as large as the call will have it. */
 typedef struct dnn_trial {
     CUdeviceptr x, d_x, y, d_y, w, d_w, workspace;
     size_t workspace_bytes;
 } dnn_trial;
 
-/* Chooses by cuDNN's own advice, the same in every process, among those that are deterministic
+/* Chooses by cuDNN's own advice, which is the same in every process. Only deterministic algorithms,
  * unless `any`. */
 iter_status iter__cudnn_conv_make(cuda_machine *machine, dnn_conv *conv, const dnn_images *images,
                                   cuda_numbers numbers, bool by_data, bool any, iter_error *err);
-/* Chooses anew, by measuring; waits. */
+/* Chooses again by measuring; waits for the device. */
 iter_status iter__cudnn_conv_measure(cuda_machine *machine, dnn_conv *conv, const dnn_trial *trial,
                                      bool any, bool half_or_tf32, iter_error *err);
-/* What was chosen, and to choose that again: for the same shapes, arithmetic and cuDNN. */
+/* Reads what was chosen, and chooses the same again: for equal shapes, arithmetic and cuDNN. */
 void iter__cudnn_conv_chosen(const dnn_conv *conv, dnn_choice out[DNN_PASSES]);
 iter_status iter__cudnn_conv_choose(cuda_machine *machine, dnn_conv *conv,
                                     const dnn_choice of[DNN_PASSES], iter_error *err);
@@ -78,7 +78,7 @@ iter_status iter__cudnn_conv_by_weights(cuda_machine *machine, const dnn_conv *c
                                         CUdeviceptr d_y, CUdeviceptr d_w, CUdeviceptr workspace,
                                         iter_error *err);
 
-/* The mean of a window's pixels inside the picture. */
+/* Averages the pixels of a window that are inside the image. */
 typedef struct dnn_pool {
     cudnnTensorDescriptor_t x, y;
     cudnnPoolingDescriptor_t pool;
@@ -101,7 +101,7 @@ typedef struct dnn_gru {
     size_t weight_bytes, workspace_bytes, reserve_bytes;
 } dnn_gru;
 
-/* Where it keeps its tensors: all addresses may be given before each call. */
+/* Addresses of its tensors: they may change before each call. */
 typedef struct dnn_gru_memory {
     CUdeviceptr x, d_x, y, d_y, weights, d_weights, reserve, workspace;
     CUdeviceptr lengths; /* i32 [n], each of them `steps` */
@@ -111,14 +111,14 @@ iter_status iter__cudnn_gru_make(cuda_machine *machine, dnn_gru *gru, int64_t n,
                                  int64_t features, int64_t units, cuda_numbers numbers,
                                  iter_error *err);
 void iter__cudnn_gru_drop(cuda_machine *machine, dnn_gru *gru);
-/* Where product `which` (0 to 2: r, z, n over x; 3 to 5: over h) has its matrix, dense [units, columns],
- * and its bias, in bytes from the weights' begin. */
+/* Finds product `which` (0 to 2: r, z, n over x; 3 to 5: over h) in the weights: the offsets of its
+ * matrix, dense [units, columns], and of its bias, in bytes. */
 iter_status iter__cudnn_gru_place(cuda_machine *machine, const dnn_gru *gru, CUdeviceptr weights,
                                   int32_t which, int64_t units, int64_t columns, size_t *out_matrix,
                                   size_t *out_bias, iter_error *err);
 iter_status iter__cudnn_gru_forward(cuda_machine *machine, const dnn_gru *gru,
                                     const dnn_gru_memory *at, bool training, iter_error *err);
-/* d_x, which is never left out, then d_weights, which are zero before. */
+/* Computes d_x, which must not be 0, then d_weights, which must be zeroed before. */
 iter_status iter__cudnn_gru_back(cuda_machine *machine, const dnn_gru *gru,
                                  const dnn_gru_memory *at, iter_error *err);
 

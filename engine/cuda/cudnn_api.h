@@ -1,7 +1,7 @@
 /*
- * cudnn_api.h - what we use of cuDNN 9, declared by ourselves, so that nothing of it is needed to
- * build. Names, values and parameters are those of its headers; tests/check_cuda_headers.sh compiles
- * them against those (tests/fake/cudnn_headers.c).
+ * cudnn_api.h - the part of cuDNN 9 that we use, declared here, so that the build does not need
+ * cuDNN. Names, values and parameters are those of its headers; tests/check_cuda_headers.sh
+ * compiles them against those (tests/fake/cudnn_headers.c).
  */
 #ifndef ENGINE_CUDA_CUDNN_API_H
 #define ENGINE_CUDA_CUDNN_API_H
@@ -14,7 +14,7 @@
 #define CUDNN_LIBRARY      "libcudnn.so.9"
 #define CUDNN_MAJOR_WANTED 9
 
-/* Every value: X(name, value). */
+/* All values: X(name, value). */
 #define CUDNN_CONSTANTS(X)                                        \
     X(CUDNN_STATUS_SUCCESS, 0)                                    \
     X(CUDNN_STATUS_NOT_INITIALIZED, 1001)                         \
@@ -50,7 +50,7 @@
     X(CUDNN_FWD_MODE_TRAINING, 1)                                 \
     X(CUDNN_WGRAD_MODE_ADD, 0)
 
-#ifndef ITER_CUDA_REAL_HEADER /* the check has NVIDIA's own */
+#ifndef ITER_CUDA_REAL_HEADER /* the check uses NVIDIA's own */
 enum {
 #define ITER_X(name, value) name = (value),
     CUDNN_CONSTANTS(ITER_X)
@@ -84,7 +84,7 @@ typedef unsigned cudnnRNNDataLayout_t;
 typedef unsigned cudnnForwardMode_t;
 typedef unsigned cudnnWgradMode_t;
 
-/* The three kinds of algorithms differ in the type of `algo` alone. */
+/* The three structs differ only in the type of `algo`. */
 typedef struct cudnnConvolutionFwdAlgoPerfStruct {
     unsigned algo;
     cudnnStatus_t status;
@@ -98,8 +98,8 @@ typedef cudnnConvolutionFwdAlgoPerf_t cudnnConvolutionBwdDataAlgoPerf_t;
 typedef cudnnConvolutionFwdAlgoPerf_t cudnnConvolutionBwdFilterAlgoPerf_t;
 #endif
 
-/* Every call that answers a status: X(name, parameters). cudnnGetVersion and cudnnGetErrorString
- * answer something else, and are asked for by themselves. */
+/* All calls that return a status: X(name, parameters). cudnnGetVersion and cudnnGetErrorString
+ * return something else and are looked up separately. */
 #define CUDNN_CALLS(X)                                                                             \
     X(cudnnCreate, (cudnnHandle_t * handle))                                                       \
     X(cudnnDestroy, (cudnnHandle_t handle))                                                        \

@@ -1,14 +1,14 @@
 /*
- * engine_kernels.cu - the trainer's own kernels, beside those of cuDNN and cuBLAS.
+ * engine_kernels.cu - the trainer's own kernels, used with those of cuDNN and cuBLAS.
  *
- * Written so that a C compiler reads it, too: a block is a loop over its threads, cut where they meet
- * (MEET), and what a thread keeps across a cut lies in shared memory. So the very same lines run in
- * tests without a GPU. Compiled ahead by
+ * The file is also valid C: a block is a loop over its threads, split at each barrier (MEET), and
+ * what a thread keeps across a barrier is in shared memory. So tests run the same lines without a
+ * GPU. Compiled in advance by
  *
  *     nvcc -arch=compute_80 -ptx -fmad=false engine_kernels.cu
  *
- * and marked for PTX 8.0 (tests/check_ptx.sh) to engine_kernels.ptx, which is what the library carries.
- * Everything is summed in an order that depends on the shapes alone: the same bits from run to run.
+ * and marked for PTX 8.0 (tests/check_ptx.sh) as engine_kernels.ptx, which the library embeds. The
+ * order of every sum depends only on the shapes, so runs give the same bits.
  */
 #include "engine/cuda/kernel_args.h"
 
@@ -32,7 +32,7 @@ DEVICE void half_put(uint16_t *at, float value) {
 }
 #endif
 
-/* A tree over the block: `body` for pairs t and t + w, down to `least` of them. */
+/* A tree over the block: runs `body` for pairs t and t + w, down to `least` of them. */
 #define HALVE(least, body)                                 \
     for (int w = ENGINE_BLOCK / 2; w >= (least); w /= 2) { \
         THREADS {                                          \
@@ -43,8 +43,8 @@ DEVICE void half_put(uint16_t *at, float value) {
 
 #define AT(type, address) ((type *)(uintptr_t)(address))
 
-/* Element numbers of a grid over n of them, n < 2^32; divisions are of 32 bits, which take a fraction
- * of the time. */
+/* Index of an element in a grid over n < 2^32 of them. 32-bit divisions take a fraction of the time
+ * of 64-bit ones. */
 #define ELEMENT ((uint32_t)(BLOCK_NUMBER * ENGINE_BLOCK + t))
 
 DEVICE float get(engine_address base, int64_t i, int half) {
@@ -126,7 +126,7 @@ DEVICE void philox_round(uint32_t c[4], uint32_t k0, uint32_t k1) {
     c[3] = (uint32_t)p;
 }
 
-/* Whether dropout keeps the element at `place` of a row (engine/net.h). */
+/* True if dropout keeps the element at `place` of a row (engine/net.h). */
 DEVICE int is_kept(const engine_map_args *a, int64_t row, int64_t place) {
     const engine_step *step = AT(const engine_step, a->step);
     uint32_t c[4], k0 = a->key[0], k1 = a->key[1];
@@ -161,14 +161,14 @@ DEVICE map_place map_place_of(const engine_map_args *a, uint32_t i) {
 
 DEVICE float activate(float x, int activation) {
     switch (activation) {
-    case ENGINE_ACT_RELU: return x <= 0 ? 0 : x; /* what is no number stays so */
+    case ENGINE_ACT_RELU: return x <= 0 ? 0 : x; /* NaN stays NaN */
     case ENGINE_ACT_TANH: return tanhf(x);
     case ENGINE_ACT_SIGMOID: return 1 / (1 + expf(-x));
     default: return x;
     }
 }
 
-/* The derivative, by what came out. */
+/* The derivative, as a function of the output. */
 DEVICE float slope(float y, int activation) {
     switch (activation) {
     case ENGINE_ACT_RELU: return y > 0 ? 1 : 0;
@@ -192,7 +192,7 @@ KERNEL(engine_map, engine_map_args) {
     }
 }
 
-/* in is the gradient of what came out, out what came out, gradient where the result goes. */
+/* `in` is the gradient of the output, `out` the output; the result goes to `gradient`. */
 KERNEL(engine_map_back, engine_map_args) {
     THREADS {
         const uint32_t i = ELEMENT;
@@ -213,10 +213,10 @@ KERNEL(engine_map_back, engine_map_args) {
     }
 }
 
-/* ---- The largest of a window: the first of them, or what is no number ------------------------ */
+/* ---- Maxpool: the first of the largest, or NaN ----------------------------------------------- */
 
 typedef struct pool_place {
-    int64_t image, c, y, x; /* image: n where channels come last, else n * channels + c */
+    int64_t image, c, y, x; /* image: n if channels come last, else n * channels + c */
 } pool_place;
 
 DEVICE pool_place pool_place_of(const engine_pool_args *a, uint32_t i, int height, int width) {
@@ -237,7 +237,7 @@ DEVICE int64_t pool_index(const engine_pool_args *a, const pool_place *p, int64_
     return ((p->image * height + y) * width + x) * channels + p->c;
 }
 
-/* The place y * width + x of the largest of window (y, x). */
+/* Index y * width + x of the largest pixel of window (y, x). */
 DEVICE int64_t largest_of(const engine_pool_args *a, const pool_place *p, int64_t oy, int64_t ox,
                           float *out) {
     const int64_t top = oy * a->stride - a->pad, left = ox * a->stride - a->pad;
@@ -267,7 +267,7 @@ KERNEL(engine_pool, engine_pool_args) {
     }
 }
 
-/* Each pixel asks the windows that it lies in. */
+/* Each pixel looks at the windows that contain it. */
 KERNEL(engine_pool_back, engine_pool_args) {
     THREADS {
         const uint32_t i = ELEMENT;
@@ -291,7 +291,7 @@ KERNEL(engine_pool_back, engine_pool_args) {
 
 /* ---- Sums over rows: biases ------------------------------------------------------------------ */
 
-/* A block a channel and chunk: channels that have many numbers side by side. */
+/* One block per channel and chunk, for channels whose numbers are contiguous. */
 KERNEL(engine_sums_inner, engine_sums_args) {
     SHARED float sums[ENGINE_BLOCK];
     const int64_t channel = BLOCK_NUMBER % a.channels, chunk = BLOCK_NUMBER / a.channels;
@@ -312,7 +312,7 @@ KERNEL(engine_sums_inner, engine_sums_args) {
     }
 }
 
-/* A block 32 channels and a chunk: channels side by side. */
+/* One block per 32 channels and chunk, for channels next to each other. */
 KERNEL(engine_sums_outer, engine_sums_args) {
     SHARED float sums[ENGINE_BLOCK];
     const int64_t groups = (a.channels + 31) / 32;
@@ -360,7 +360,7 @@ KERNEL(engine_embedding, engine_embedding_args) {
     }
 }
 
-/* The first position of each id, and how many it has: whole numbers, in whatever order. */
+/* Finds the first position of each id, and its count: integers, so the order does not matter. */
 KERNEL(engine_embedding_find, engine_embedding_args) {
     THREADS {
         const uint32_t i = ELEMENT;
@@ -372,11 +372,11 @@ KERNEL(engine_embedding_find, engine_embedding_args) {
     }
 }
 
-#define TILE 2048 /* positions that are looked through at once */
+#define TILE 2048 /* positions searched at a time */
 #define MINE (TILE / ENGINE_BLOCK)
 
-/* A block a position; the first of an id gathers all others of it, in their order. The gradient is
- * all zeros before. */
+/* One block per position. The block at the first position of an id sums all others, in their order.
+ * The gradient must be zeroed before. */
 KERNEL(engine_embedding_back, engine_embedding_args) {
     SHARED int32_t counts[ENGINE_BLOCK], list[TILE], n_found;
     const int64_t position = BLOCK_NUMBER;
@@ -437,7 +437,7 @@ KERNEL(engine_steps_mean, engine_steps_args) {
     }
 }
 
-/* in [rows * features] is shared out to [steps, rows * features]. */
+/* Distributes in [rows * features] to [steps, rows * features]. */
 KERNEL(engine_steps_back, engine_steps_args) {
     THREADS {
         const uint32_t i = ELEMENT;
@@ -458,7 +458,7 @@ DEVICE int does_count(const engine_loss_args *a, int64_t row) {
     return row < a->n_rows && (AT(const uint8_t, a->step) + sizeof(engine_step))[row];
 }
 
-/* What all gradients are times: a mean over rows that count, and f16's scale. */
+/* Factor of all gradients: a mean over the rows that count, and f16's scale. */
 DEVICE double share_of(const engine_loss_args *a) {
     const double scale = a->half ? (double)AT(const engine_tally, a->tally)->scale : 1;
     return AT(const engine_step, a->step)->share * scale;
@@ -468,7 +468,7 @@ DEVICE void put_gradient(const engine_loss_args *a, int64_t i, double value) {
     if (a->gradient) put(a->gradient, i, (float)value, a->half);
 }
 
-/* A block a row. */
+/* One block per row. */
 KERNEL(engine_loss_classes, engine_loss_args) {
     SHARED float tops[ENGINE_BLOCK];
     SHARED int32_t places[ENGINE_BLOCK];
@@ -563,7 +563,7 @@ KERNEL(engine_loss_squares, engine_loss_args) {
     }
 }
 
-/* What was wrong with the run in hand, if anything. */
+/* Finds what was wrong with the current run, if anything. */
 DEVICE uint32_t find_failure(const engine_loss_args *a, engine_tally *tally, double loss) {
     if (a->has_ids && tally->bad_id != ENGINE_NO_PLACE) {
         const engine_ids_args *ids = &a->ids;
@@ -584,7 +584,7 @@ DEVICE uint32_t find_failure(const engine_loss_args *a, engine_tally *tally, dou
     return ENGINE_BAD_LOSS;
 }
 
-/* One block: the rows' losses in order, and whether the run may update. */
+/* One block: sums the rows' losses in order, and decides whether the run may update. */
 KERNEL(engine_loss_end, engine_loss_args) {
     SHARED double sums[ENGINE_BLOCK];
     SHARED int32_t correct[ENGINE_BLOCK];
@@ -626,7 +626,7 @@ KERNEL(engine_loss_end, engine_loss_args) {
 
 /* ---- Parameters ------------------------------------------------------------------------------ */
 
-/* Where number i of a piece stands as the libraries want it. */
+/* Position of number i of a piece in the libraries' layout. */
 DEVICE int64_t piece_place(const engine_piece *p, int64_t i) {
     if (p->plain) return i;
     const uint32_t d0 = (uint32_t)p->dims[0], d1 = (uint32_t)p->dims[1], d2 = (uint32_t)p->dims[2];
@@ -662,7 +662,7 @@ DEVICE void update(const engine_params_args *a, const engine_piece *p, int64_t i
     if (p->compute) put(p->compute, place, w, p->compute_half);
 }
 
-/* A block a chunk of a piece. */
+/* One block per chunk of a piece. */
 KERNEL(engine_params, engine_params_args) {
     const engine_chunk *chunk = AT(const engine_chunk, a.chunks) + BLOCK_NUMBER;
     const engine_piece *p = AT(const engine_piece, a.pieces) + chunk->piece;
@@ -690,9 +690,9 @@ KERNEL(engine_params, engine_params_args) {
 }
 
 #define SCALE_MOST  65536.0f
-#define SCALE_STEPS 2000 /* without an overflow, before it is doubled */
+#define SCALE_STEPS 2000 /* steps without an overflow before the scale is doubled */
 
-/* f16: after an update, or what was left out of it. */
+/* f16: runs after an update, or after a skipped one. */
 KERNEL(engine_scale, engine_params_args) {
     THREADS {
         engine_tally *tally = AT(engine_tally, a.tally);
@@ -739,7 +739,7 @@ KERNEL(engine_gru_gates, engine_gru_args) {
     }
 }
 
-/* n and the state after, from the sum over r * h. */
+/* n and the next state, from the sum over r * h. */
 KERNEL(engine_gru_state, engine_gru_args) {
     THREADS {
         const uint32_t i = ELEMENT;
@@ -758,7 +758,8 @@ KERNEL(engine_gru_state, engine_gru_args) {
     }
 }
 
-/* Backward, first half: gradients of the sums of n and z; d_state becomes z's part of the one before. */
+/* Backward, first half: gradients of the sums of n and z. d_state becomes z's part of the gradient
+ * of the state before. */
 KERNEL(engine_gru_back, engine_gru_args) {
     THREADS {
         const uint32_t i = ELEMENT;
@@ -776,7 +777,7 @@ KERNEL(engine_gru_back, engine_gru_args) {
     }
 }
 
-/* Second half: of r, by the gradient of r * h. */
+/* Second half: gradient of r's sum, from the gradient of r * h. */
 KERNEL(engine_gru_back_reset, engine_gru_args) {
     THREADS {
         const uint32_t i = ELEMENT;

@@ -1,9 +1,10 @@
 /*
- * kernel_args.h - what our kernels are given: one struct each, by value, and what they keep on the
- * device between steps. Read by C11, by nvcc (engine_kernels.cu), and by the kernels' C twins.
+ * kernel_args.h - arguments of our kernels, one struct each, passed by value; and what the kernels
+ * keep on the device between steps. Read by C11, by nvcc (engine_kernels.cu), and by the kernels' C
+ * twins.
  *
- * Addresses are of the device's memory; 0 = there is none. Numbers are f32, or f16 where `half` says
- * so. Strides and offsets count elements.
+ * Addresses are device addresses; 0 = none. Numbers are f32, or f16 if `half` is set. Strides and
+ * offsets count elements.
  */
 #ifndef ENGINE_CUDA_KERNEL_ARGS_H
 #define ENGINE_CUDA_KERNEL_ARGS_H
@@ -14,27 +15,27 @@
 
 typedef unsigned long long engine_address;
 
-/* What changes from step to step: written by the host before each run, so that a captured graph
+/* What changes from step to step. The host writes it before each run, so that a captured graph
  * stays the same. counts[batch] follow it. */
 typedef struct engine_step {
-    double share;      /* 1 / rows that count; 0 = none does */
+    double share;      /* 1 / rows that count; 0 = no row counts */
     uint32_t words[2]; /* the step's number, for dropout */
     uint32_t run;      /* counted from the last collect */
     uint32_t updates;  /* 1 = weights may change */
-    float lr, rate;    /* Adam's: the rate with its bias corrections */
+    float lr, rate;    /* Adam's rate includes its bias corrections */
     uint32_t reserved[2];
 } engine_step;
 
 typedef enum engine_failure {
     ENGINE_FINE,
     ENGINE_BAD_LOSS,  /* not finite */
-    ENGINE_BAD_LABEL, /* outside the classes: row, value */
-    ENGINE_BAD_ID     /* outside the embedding: row, place, value */
+    ENGINE_BAD_LABEL, /* outside the classes: see row, value */
+    ENGINE_BAD_ID     /* outside the embedding: see row, place, value */
 } engine_failure;
 
 #define ENGINE_NO_PLACE 0xffffffffffffffffull
 
-/* What runs came to, since the last collect. After a failure nothing is added and nothing is
+/* Outcome of the runs since the last collect. After a failure nothing is added and nothing is
  * updated. */
 typedef struct engine_tally {
     double loss_sum;
@@ -44,19 +45,20 @@ typedef struct engine_tally {
     uint32_t n_runs; /* without a failure */
     uint32_t failure, failed_run;
     int32_t row, place;
-    uint32_t go; /* of the run in hand: update */
-    /* of the run in hand: the least row << 32 | place with a bad id, the least bad row; 64 bits each,
-     * ENGINE_NO_PLACE = none */
+    uint32_t go; /* 1 = the current run may update */
+    /* For the current run: the lowest row << 32 | place with a bad id, and the lowest bad row; 64
+     * bits each, ENGINE_NO_PLACE = none. */
     unsigned long long bad_id, bad_label;
-    /* f16: gradients are times `scale`, which is halved where one overflows, and such a step is left
-     * out; it is doubled after many steps without. Not reset by a collect. */
+    /* f16: gradients are multiplied by `scale`. If one overflows, the step is skipped and the scale
+     * is halved; after many steps without an overflow it is doubled. A collect does not reset
+     * it. */
     float scale;
-    float used; /* what the last gradients are times */
+    float used; /* scale of the last gradients */
     uint32_t overflow, n_good, n_skipped, reserved;
 } engine_tally;
 
-/* Numbers that go elsewhere: [rows, d0, d1, d2] by strides, of other types. Rows from n_rows on
- * become zero. */
+/* A copy of numbers into another layout: [rows, d0, d1, d2] by strides, from any type. Rows from
+ * n_rows on become zero. */
 typedef enum engine_source {
     ENGINE_FROM_F32,
     ENGINE_FROM_F16,
@@ -78,7 +80,7 @@ typedef struct engine_copy_args {
     int32_t unused;
 } engine_copy_args;
 
-/* Ids in any form to i32 [steps, rows]. */
+/* Converts ids in any form to i32 [steps, rows]. */
 typedef struct engine_ids_args {
     engine_address from, to, tally;
     int64_t row_stride, step_stride;
@@ -88,12 +90,12 @@ typedef struct engine_ids_args {
     int32_t unused;
 } engine_ids_args;
 
-/* Bias, activation and dropout, in this order, each where asked for; in place or not. Elements lie
- * as [a, b, c]. */
+/* Bias, activation and dropout, in this order, each optional; in place or not. Elements are ordered
+ * [a, b, c]. */
 typedef enum engine_order {
     ENGINE_NCHW, /* a row, b channel, c pixel */
     ENGINE_NHWC, /* a row, b pixel, c channel */
-    ENGINE_TNF   /* a step, b row, c feature; features alone have one step */
+    ENGINE_TNF   /* a step, b row, c feature; plain features have one step */
 } engine_order;
 
 typedef enum engine_activation {
@@ -109,7 +111,7 @@ typedef struct engine_map_args {
     int64_t n;
     int32_t b, c;
     int32_t order, activation, half;
-    int32_t channels; /* those that are real; the others are zero */
+    int32_t channels; /* real channels; the others are padding and stay zero */
     int32_t block;    /* dropout: channels rounded up to 16 */
     uint32_t threshold;
     uint32_t key[2];
@@ -117,15 +119,16 @@ typedef struct engine_map_args {
     int32_t drops;
 } engine_map_args;
 
-/* The largest of windows. Backward: in the values, d_out to d_in. */
+/* Maxpool. Backward: in holds the values; goes from d_out to d_in. */
 typedef struct engine_pool_args {
     engine_address in, out, d_out, d_in;
-    int64_t n; /* of outputs; backward of inputs */
+    int64_t n; /* outputs; backward, inputs */
     int32_t channels, height, width, out_height, out_width, size, stride, pad;
     int32_t order, half;
 } engine_pool_args;
 
-/* Sums over rows: out[c] = sum over outer, inner of in[outer, c, inner]. First in `chunks` parts. */
+/* Sums over rows: out[c] = sum over outer, inner of in[outer, c, inner]. Computed in `chunks` parts
+ * first. */
 typedef struct engine_sums_args {
     engine_address in, partial, out;
     int64_t outer;
@@ -134,15 +137,17 @@ typedef struct engine_sums_args {
 } engine_sums_args;
 
 typedef struct engine_embedding_args {
-    engine_address ids, weight, values; /* values: out, or their gradient */
+    engine_address ids, weight, values; /* values: the output, or its gradient */
     engine_address gradient, first, count;
     int32_t positions, units, half, unused;
 } engine_embedding_args;
 
-/* Means over steps, and back: every step's share, or all to the last one. */
+/* Mean over steps, and backward: an equal share for every step, or everything to the last one. */
 typedef struct engine_steps_args {
     engine_address in,
-        out;   /* [steps, rows * features] and [rows * features]; backward the other way */
+        /* in and out: [steps, rows * features] and [rows * features]; backward the other way
+         * round. */
+        out;
     int64_t n; /* rows * features */
     int32_t steps, half;
     int32_t last, unused;
@@ -156,45 +161,45 @@ typedef struct engine_loss_args {
     int64_t label_row, label_feature;            /* strides */
     int32_t label_source;                        /* engine_source */
     int32_t kind, n, rows, n_rows, half;
-    float factor; /* of squares: 1, or a half */
+    float factor; /* of the squares: 1 or a half */
     int32_t has_ids;
-    engine_ids_args ids; /* where it has: to say what was wrong */
+    engine_ids_args ids; /* if the net has ids: to report what was wrong */
 } engine_loss_args;
 
-/* A stretch of a parameter: n numbers of the master, and where they stand as the libraries want them:
- * number i = ((o * d0 + p) * d1 + q) * d2 + r at o * s[0] + p * s[1] + q * s[2] + r * s[3]. */
+/* A range of a parameter: n numbers of the master, and their positions in the libraries' layout.
+ * Number i = ((o * d0 + p) * d1 + q) * d2 + r is at o * s[0] + p * s[1] + q * s[2] + r * s[3]. */
 typedef struct engine_piece {
-    uint64_t first; /* in the masters */
+    uint64_t first; /* index in the masters */
     uint64_t n;
-    engine_address gradient; /* where it stands */
-    engine_address compute;  /* the weights once more; 0 = the master will do */
+    engine_address gradient; /* its address */
+    engine_address compute;  /* copy of the weights; 0 = the master suffices */
     int64_t strides[4];
     int32_t dims[3];
-    int32_t plain; /* 1 = number i stands at i */
+    int32_t plain; /* 1 = number i is at i */
     int32_t gradient_half, compute_half;
     int32_t decays;
     int32_t unused;
 } engine_piece;
 
-/* What one block works on. */
+/* The part of a piece that one block works on. */
 #define ENGINE_CHUNK 1024
 typedef struct engine_chunk {
     uint32_t piece, unused;
-    uint64_t first; /* in the piece */
+    uint64_t first; /* index in the piece */
 } engine_chunk;
 
 typedef enum engine_params_mode {
     ENGINE_PARAMS_SGD,
     ENGINE_PARAMS_ADAM,
-    ENGINE_PARAMS_SPREAD, /* masters to compute */
-    ENGINE_PARAMS_GATHER, /* gradients to `out`, canonical, unscaled */
-    ENGINE_PARAMS_CHECK   /* tally.overflow where a gradient is not finite */
+    ENGINE_PARAMS_SPREAD, /* copies masters to `compute` */
+    ENGINE_PARAMS_GATHER, /* copies gradients to `out`, canonical, unscaled */
+    ENGINE_PARAMS_CHECK   /* sets tally.overflow if a gradient is not finite */
 } engine_params_mode;
 
 typedef struct engine_params_args {
     engine_address pieces, chunks, weights, first, second, step, tally;
     engine_address out;
-    uint64_t out_first; /* the master's number that goes to out[0] */
+    uint64_t out_first; /* index in the masters of the number that goes to out[0] */
     int32_t mode, scaled;
     float momentum, decay, beta1, beta2, epsilon, rest1, rest2; /* rest = 1 - beta */
     int32_t unused;
@@ -206,10 +211,10 @@ typedef struct engine_gru_args {
     engine_address over_state; /* the same: r and z over h, n over r * h */
     engine_address bias_input, bias_state;
     engine_address before, after;   /* h; before 0 = zeros */
-    engine_address r, z, cell, aid; /* [rows, units], kept; aid = r * h */
-    engine_address d_after;         /* the gradient from above */
+    engine_address r, z, cell, aid; /* [rows, units], kept for the way back; aid = r * h */
+    engine_address d_after;         /* the gradient of the step's output */
     engine_address d_state, d_aid;  /* f32: of h, carried from step to step; of r * h */
-    engine_address d_gates;         /* [rows, 3 units]: of the sums, over x and over h alike */
+    engine_address d_gates;         /* [rows, 3 units]: of the sums; the same over x and over h */
     int32_t rows, units, half, unused;
 } engine_gru_args;
 

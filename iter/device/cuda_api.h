@@ -1,9 +1,9 @@
 /*
- * cuda_api.h - what we use of CUDA's driver API, declared by ourselves, so that nothing of CUDA is
- * needed to build. Names, values and parameters are those of NVIDIA's cuda.h; the check of
- * tests/check_cuda_headers.sh compiles them against it (tests/fake/cuda_headers.c).
+ * cuda_api.h - the part of CUDA's driver API that we use, declared here, so that the build does not
+ * need CUDA. Names, values and parameters are those of NVIDIA's cuda.h; tests/check_cuda_headers.sh
+ * compiles them against it (tests/fake/cuda_headers.c).
  *
- * No dependencies, so that the trainer's library can use it as well.
+ * It has no dependencies, because the trainer's library uses it too.
  */
 #ifndef ITER_DEVICE_CUDA_API_H
 #define ITER_DEVICE_CUDA_API_H
@@ -12,10 +12,11 @@
 #include <stdint.h>
 
 #define ITER_CUDA_LIBRARY "libcuda.so.1"
-/* The driver's, that of the calls below, and that of our kernels' text: PTX 8.0. */
+/* Minimum version of the driver; also the version of the calls below, and of our kernels' PTX
+ * 8.0. */
 #define ITER_CUDA_MIN_VERSION 12000
 
-/* Handles: pointers to what only the driver knows. */
+/* Handles: pointers to objects of the driver. */
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
@@ -27,7 +28,7 @@ typedef struct CUgraphExec_st *CUgraphExec;
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
 
-/* Every value: X(name, value). */
+/* All values: X(name, value). */
 #define ITER_CUDA_CONSTANTS(X)                                   \
     X(CUDA_SUCCESS, 0)                                           \
     X(CUDA_ERROR_INVALID_VALUE, 1)                               \
@@ -130,7 +131,7 @@ typedef unsigned long long CUdeviceptr;
     X(CU_GET_PROC_ADDRESS_DEFAULT, 0)                            \
     X(CU_GET_PROC_ADDRESS_SUCCESS, 0)
 
-#ifndef ITER_CUDA_REAL_HEADER /* the check has NVIDIA's own */
+#ifndef ITER_CUDA_REAL_HEADER /* the check uses NVIDIA's own */
 enum {
 #define ITER_X(name, value) name = (value),
     ITER_CUDA_CONSTANTS(ITER_X)
@@ -144,10 +145,10 @@ typedef unsigned CUdevice_attribute;
 typedef unsigned CUfunction_attribute;
 typedef unsigned CUjit_option;
 typedef unsigned CUdriverProcAddressQueryResult;
-#define CU_STREAM_LEGACY ((CUstream)1) /* what NULL means, too */
+#define CU_STREAM_LEGACY ((CUstream)1) /* same as NULL */
 #endif
 
-/* Every call: X(name, version, parameters). The library exports name##version, and
+/* All calls: X(name, version, parameters). The library exports name##version, and
  * cuGetProcAddress(name, ITER_CUDA_MIN_VERSION) finds the same one. */
 #define ITER_CUDA_CALLS(X)                                                                       \
     X(cuInit, , (unsigned flags))                                                                \
@@ -221,7 +222,7 @@ typedef unsigned CUdriverProcAddressQueryResult;
     X(cuGraphExecDestroy, , (CUgraphExec exec))                                                  \
     X(cuGraphDestroy, , (CUgraph graph))
 
-/* Found by dlsym alone; finds the others. */
+/* Looked up with dlsym; finds the other calls. */
 typedef CUresult (*iter_cuda_get_proc_address)(const char *name, void **out, int version,
                                                uint64_t flags,
                                                CUdriverProcAddressQueryResult *found);

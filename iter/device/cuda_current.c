@@ -1,9 +1,8 @@
 /*
- * cuda_current.c - whether the program uses CUDA already, in this thread: asked of a driver that is
- * loaded, without loading one.
+ * cuda_current.c - finds out whether this thread already uses CUDA, without loading a driver.
  *
- * dlopen() is called only if the driver is mapped. It takes the dynamic loader's lock, and a child of
- * fork() may find what that guards half changed by a thread that does not exist there.
+ * dlopen() is called only if the driver is mapped. It takes the dynamic loader's lock; after
+ * fork(), a thread that does not exist in the child may have left the lock's data half changed.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -12,7 +11,7 @@
 #include "iter/device/cuda_api.h"
 #include "iter/device/device.h"
 
-/* Linux, proc(5). What cannot be read counts as mapped. */
+/* Linux, proc(5). If the file cannot be read, the library counts as mapped. */
 static bool is_mapped(void) {
     char line[4096];
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -33,6 +32,6 @@ bool iter__device_current(void) {
     void *symbol = dlsym(library, "cuCtxGetCurrent");
     if (symbol) memcpy(&get_current, &symbol, sizeof(symbol));
     const bool is = get_current && get_current(&context) == CUDA_SUCCESS && context;
-    dlclose(library); /* the count alone: the program has it loaded */
+    dlclose(library); /* drops only our reference: the program has the library loaded */
     return is;
 }

@@ -1,9 +1,9 @@
 /*
- * cuda_device.c - iter/device/device.h over the driver API: contexts, memory, copies and order.
+ * cuda_device.c - iter/device/device.h with the driver API: contexts, memory, copies and order.
  * Kernels are in cuda_kernels.c.
  *
- * Copies run on one stream of the loader's own, which does not wait for the default stream nor it for
- * us. What ties it to other streams are events: without timing, and sleeping where a thread waits.
+ * Copies run on a stream of the loader's own, which is independent of the default stream. Events
+ * connect it to other streams. They have no timing, and a thread that waits for one sleeps.
  */
 #include <assert.h>
 #include <stdarg.h>
@@ -18,14 +18,14 @@
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
-/* Keeps the first error that is not forgotten. */
+/* Keeps the first permanent error. */
 static void remember(iter__device *device, const char *message) {
     int none = 0;
     if (!atomic_compare_exchange_strong_explicit(&device->lost, &none, 1, memory_order_relaxed,
                                                  memory_order_relaxed))
         return;
     snprintf(device->lost_message, sizeof device->lost_message, "%s", message);
-    atomic_store_explicit(&device->lost, 2, memory_order_release); /* the message is there */
+    atomic_store_explicit(&device->lost, 2, memory_order_release); /* the message is written */
 }
 
 iter_status iter__cuda_failed(iter__device *device, iter_error *err, CUresult result,
@@ -43,7 +43,7 @@ iter_status iter__cuda_failed(iter__device *device, iter_error *err, CUresult re
     return status;
 }
 
-/* What releases things is called on a lost device, too. */
+/* Enters even a lost device, because resources are released there too. */
 static iter_status enter_any(iter__device *device, iter__cuda_scope *scope, iter_error *err) {
     scope->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUresult result = device->cuda.cuThreadExchangeStreamCaptureMode(&scope->mode);
@@ -55,8 +55,9 @@ static iter_status enter_any(iter__device *device, iter__cuda_scope *scope, iter
     return iter__cuda_failed(device, err, result, "cuCtxPushCurrent");
 }
 
-/* For what releases things: once more, since what is not released now never is. On a device that is
- * taken for lost nobody could ask whether it is done; if the driver thinks otherwise, it is now. */
+/* Enters in order to release. Tries twice, because what is not released now never is. If the device
+ * is marked lost, its events could not be waited for; if the driver still works, this waits for
+ * everything. */
 static bool enter_to_release(iter__device *device, iter__cuda_scope *scope) {
     if (enter_any(device, scope, NULL) < 0 && enter_any(device, scope, NULL) < 0) return false;
     if (atomic_load_explicit(&device->lost, memory_order_relaxed)) device->cuda.cuCtxSynchronize();
@@ -75,7 +76,7 @@ void iter__cuda_leave(iter__device *device, iter__cuda_scope *scope) {
     device->cuda.cuThreadExchangeStreamCaptureMode(&scope->mode);
 }
 
-/* A call on a stream of the caller's: a capture in the way is ESTATE. */
+/* A call on a stream of the caller's failed: ESTATE if a capture is the reason. */
 static iter_status stream_failed(iter__device *device, iter_error *err, CUresult result,
                                  const char *call) {
     if (iter__cuda_is_capture(result)) {
@@ -100,8 +101,8 @@ static iter_status refuse_capture(iter__device *device, CUstream stream, iter_er
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
-/* Takes the context that is current in this thread, if there is one. It stays the caller's, unless it
- * is the primary one: that can be held. */
+/* Takes the context that is current in this thread, if there is one. If it is the primary context,
+ * it is retained; otherwise the caller must keep it. */
 static iter_status adopt_current(iter__device *device, bool *found, iter_error *err) {
     const iter__cuda_driver *cuda = &device->cuda;
     CUcontext current = NULL, primary = NULL;
@@ -116,7 +117,7 @@ static iter_status adopt_current(iter__device *device, bool *found, iter_error *
     result = cuda->cuDevicePrimaryCtxGetState(device->number, &flags, &active);
     if (result != CUDA_SUCCESS)
         return iter__cuda_failed(device, err, result, "cuDevicePrimaryCtxGetState");
-    if (active) { /* else to ask for the primary one would create it */
+    if (active) { /* otherwise, retaining the primary context would create it */
         result = cuda->cuDevicePrimaryCtxRetain(&primary, device->number);
         if (result != CUDA_SUCCESS)
             return iter__cuda_failed(device, err, result, "cuDevicePrimaryCtxRetain");
@@ -177,7 +178,7 @@ static iter_status describe(iter__device *device, iter_error *err) {
     return ITER_OK;
 }
 
-/* In relaxed capture mode. */
+/* Runs in relaxed capture mode. */
 static iter_status open_relaxed(iter__device *device, int32_t wanted, iter_error *err) {
     iter__cuda_scope scope;
     ITER_TRY(choose_context(device, wanted, err));
@@ -220,7 +221,7 @@ iter_status iter__device_open(int32_t device, iter__device **out, iter_error *er
 void iter__device_close(iter__device *device) {
     if (device == NULL) return;
     iter__cuda_scope scope;
-    /* Where the context cannot be entered it is gone, and all that was in it. */
+    /* If the context cannot be entered, it is gone with everything in it. */
     if (device->context && enter_to_release(device, &scope)) {
         if (device->stream) {
             device->cuda.cuStreamSynchronize(device->stream);
@@ -264,7 +265,7 @@ iter_status iter__device_pin(iter__device *device, void *memory, size_t bytes, i
 void iter__device_unpin(iter__device *device, void *memory) {
     iter__cuda_scope scope;
     if (memory == NULL || !enter_to_release(device, &scope)) return;
-    device->cuda.cuStreamSynchronize(device->stream); /* after an error a copy may be under way */
+    device->cuda.cuStreamSynchronize(device->stream); /* after an error a copy may be in flight */
     device->cuda.cuMemHostUnregister(memory);
     iter__cuda_leave(device, &scope);
 }

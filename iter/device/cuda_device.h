@@ -1,9 +1,9 @@
 /*
- * cuda_device.h - what the files of device/cuda share: the device, and how a call is made on it.
+ * cuda_device.h - shared by the files of iter/device: the device, and how to make a call on it.
  *
- * Every call stands between enter() and leave(), in any thread: the device's context is pushed, and
- * the thread's capture mode is relaxed, so that a capture of the caller's, in whatever mode, is not
- * broken by us; both are put back.
+ * Every call must be between enter() and leave(); any thread may make it. enter() pushes the
+ * device's context and sets the thread's capture mode to relaxed, so that our calls do not break a
+ * capture of the caller's. leave() restores both.
  *
  *     iter__cuda_scope scope;
  *     ITER_TRY(iter__cuda_enter(device, &scope, err));
@@ -21,22 +21,23 @@
 
 #define ITER_CUDA_FUNCTIONS 16
 
-/* Written while it is opened and by load(); read by all threads. */
+/* Written by open() and load(); read by all threads. */
 struct iter__device {
     iter__cuda_driver cuda;
     CUdevice number; /* the driver's ordinal */
     CUcontext context;
-    bool retained; /* the primary context is ours to release */
+    bool retained; /* we must release the primary context */
     CUstream stream;
     int capability, n_multiprocessors; /* 90 = sm_90 */
     char text[96];
 
-    /* iter__device_load(): close() unloads the module. */
+    /* Set by iter__device_load(); close() unloads the module. */
     CUmodule module;
     CUfunction functions[ITER_CUDA_FUNCTIONS];
 
-    /* The first error that is not forgotten: 0 = none, 1 = being written, 2 = there. Whoever brings 0
-     * to 1 writes the message and releases it by 2; readers acquire. */
+    /* The first error that makes the device unusable: 0 = none, 1 = being written, 2 = written. The
+     * thread that changes 0 to 1 writes the message and then stores 2 with release; readers
+     * acquire. */
     atomic_int lost;
     char lost_message[sizeof((iter_error *)0)->message];
 };
@@ -45,16 +46,16 @@ struct iter__device_event {
     CUevent event;
 };
 
-/* What a thread was before. */
+/* State of the calling thread before enter(). */
 typedef struct iter__cuda_scope {
     CUstreamCaptureMode mode;
 } iter__cuda_scope;
 
-/* Errors: EDEVICE; the thread is left as it was. */
+/* Errors: EDEVICE; the thread's state is then unchanged. */
 iter_status iter__cuda_enter(iter__device *device, iter__cuda_scope *scope, iter_error *err);
 void iter__cuda_leave(iter__device *device, iter__cuda_scope *scope);
-/* As iter__cuda_fail(), with the device's name before it; remembers what the driver does not
- * forget. */
+/* As iter__cuda_fail(), with the device's name before the message. If the error makes the device
+ * unusable, remembers it. */
 iter_status iter__cuda_failed(iter__device *device, iter_error *err, CUresult result,
                               const char *format, ...) __attribute__((format(printf, 4, 5)));
 

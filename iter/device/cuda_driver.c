@@ -1,10 +1,10 @@
 /*
  * cuda_driver.c - opens libcuda.so.1, checks its version, and fills the table of calls.
  *
- * Calls are asked of cuGetProcAddress with the version that cuda_api.h was written for, so that a
- * newer driver answers with that version of each; the name with its version is the way round a driver
- * that lacks it. The library is never closed again: the driver has threads and exit handlers, and
- * unloading it under them ends in a crash.
+ * Calls are looked up with cuGetProcAddress and the version that cuda_api.h was written for, so a
+ * newer driver returns that version of each. If a driver lacks cuGetProcAddress, the name with its
+ * version is looked up instead. The library is never closed: the driver has threads and exit
+ * handlers, and unloading it under them crashes.
  */
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -37,7 +37,7 @@ static iter_status fail(iter_error *err, iter_status status, const char *format,
     return status;
 }
 
-/* The driver's version must do, before anything is asked that an old one does not know. */
+/* Checks the version first, before anything that an old driver does not have. */
 static iter_status check_version(iter__cuda_driver *driver, iter_error *err) {
     CUresult (*get_version)(int *version);
     void *symbol = dlsym(driver->library, "cuDriverGetVersion");

@@ -1,9 +1,8 @@
 /*
  * cuda_kernels.c - loads the kernels, and launches them on the loader's stream.
  *
- * They are PTX text, compiled by the driver for the device that is there when they are loaded. A
- * launch is one call whatever the number of rows; its parameters are copied by the call, and nothing
- * is allocated.
+ * The kernels are PTX text, which the driver compiles for its device when they are loaded. A launch
+ * is one call for any number of rows. The call copies its parameters; nothing is allocated.
  */
 #include <assert.h>
 #include <string.h>
@@ -12,15 +11,15 @@
 #include "iter/device/cuda_device.h"
 #include "iter/device/cuda_kernels.h"
 
-#define MIN_CAPABILITY 80 /* what the text is for; newer ones run it */
+#define MIN_CAPABILITY 80 /* what the PTX was made for; newer devices run it */
 #define GRID_X_MOST    0x7fffffffu
 #define GRID_Y_MOST    65535u
-#define QUAD_BITS      30 /* of a quad's number */
+#define QUAD_BITS      30 /* bits of a quad's number */
 
 _Static_assert((int)ITER_KERNELS <= ITER_CUDA_FUNCTIONS, "more kernels than room for them");
 _Static_assert(sizeof(iter__pack_row) == 88, "kernels read rows of 88 bytes");
 
-extern const char iter__kernels_ptx[]; /* kernels.ptx, made a source by the build */
+extern const char iter__kernels_ptx[]; /* kernels.ptx, embedded by the build */
 
 static const char *const names[ITER_KERNELS] = {
 #define ITER_X(name) #name,
@@ -99,7 +98,7 @@ static iter_status launch(iter__device *device, int kernel, const uint32_t grid[
     return iter__cuda_failed(device, err, result, "cuLaunchKernel of %s", names[kernel]);
 }
 
-/* The kernel for a program whose rows are to lie at `to`. */
+/* The kernel for a program whose rows are written to `to`. */
 static int kernel_for(const iter__pack_program *program, iter__device_address to) {
     const bool in_quads = program->out_width % ITER_PACK_QUAD == 0 && to % 16 == 0;
     if (!in_quads) return ITER_KERNEL_iter_pack_any;
@@ -110,9 +109,9 @@ static int kernel_for(const iter__pack_program *program, iter__device_address to
     return program->out_hwc ? ITER_KERNEL_iter_pack_hwc : ITER_KERNEL_iter_pack_hwc_to_planes;
 }
 
-/* Dividing by d as a multiplication: factor = ceil(2^shift / d) with shift = 30 + ceil(log2(d)) is
- * too large by e / d, e < d <= 2^(shift - 30), so that n < 2^30 is never carried over a whole number
- * (Granlund, Montgomery 1994). factor < 2^31. */
+/* Division by d as a multiplication: factor = ceil(2^shift / d) with shift = 30 + ceil(log2(d)) is
+ * too large by e / d, with e < d <= 2^(shift - 30). So for n < 2^30 the result never crosses a
+ * whole number (Granlund, Montgomery 1994). factor < 2^31. */
 static void divide_by(uint32_t d, uint32_t *out_factor, uint32_t *out_shift) {
     uint32_t bits = 0;
     while (bits < QUAD_BITS && ((uint32_t)1 << bits) < d)
@@ -174,7 +173,7 @@ iter_status iter__device_gather(iter__device *device, iter__device_address from,
     iter__cuda_gather_args call = {
         .from = from, .rows = rows, .to = to, .n_units = row_bytes / unit, .n_rows = n_rows};
     uint32_t width =
-        1; /* threads side by side in one row; the others of a block are for more rows */
+        1; /* threads next to each other in one row; the other threads of a block take more rows */
     while (width < ITER_PACK_THREADS && width < call.n_units)
         width *= 2;
     const uint32_t height = ITER_PACK_THREADS / width;

@@ -1,30 +1,34 @@
 /*
- * kernels.cu - rows finished on the device: the fused pass over u8 images, and rows copied from where they lie.
+ * kernels.cu - finishes rows on the device: the fused pass over u8 images, and copies of rows.
  *
- * kernels.ptx is made of this file, with nvcc 13.0.88, in the root of the repository, by
+ * kernels.ptx is made from this file, with nvcc 13.0.88, in the root of the repository, by
  *
  *     nvcc -arch=compute_80 -fmad=false -I. -ptx iter/device/kernels.cu -o iter/device/kernels.ptx
  *
- * and by marking it for PTX 8.0 instead of nvcc's own version, so that drivers for CUDA 12.0 take it; tests/check_ptx.sh does both again where there is
- * that nvcc. Compiled for compute_80, it runs on that and on everything newer.
+ * and then marked for PTX 8.0 instead of nvcc's own version, so that drivers for CUDA 12.0 accept
+ * it. If that nvcc is installed, tests/check_ptx.sh repeats both. PTX for compute_80 runs on that
+ * architecture and all newer ones.
  *
- * The fused pass. One thread makes 4 pixels of the output that stand side by side in one line (a quad), in all 3 channels or in one plane. Where a quad
- * comes from is a stretch of source bytes, at any address, forwards or backwards: aligned words around it are loaded and shifted together, and turned round
- * by byte permutations, so that no thread loads single bytes and no branch depends on a pixel. Words that lie outside of the source image are replaced by
- * its first or last one; the pixels in them are outside, too, and take the pad's value. A quad of 3 channels side by side is 12 elements, which a
- * warp puts through shared memory, so that its stores are whole lines. A warp is within one row (one image), so that the row's geometry is the same for
- * all its threads, and cutouts are a loop that they take together.
+ * The fused pass. One thread computes 4 neighbouring output pixels of one line (a quad), in all 3
+ * channels or in one plane. A quad's source is a range of bytes at any address, forwards or
+ * backwards. The thread loads the aligned words around it, shifts them together, and reverses them
+ * by byte permutations if needed. So no thread loads single bytes, and no branch depends on a
+ * pixel. Words outside of the source image are replaced by its first or last word; their pixels are
+ * outside too, and get the pad's value. A quad of 3 interleaved channels is 12 elements; a warp
+ * passes them through shared memory, so that its stores are whole lines. A warp stays within one
+ * row (one image), so all its threads have the same geometry, and loop over cutouts together.
  *
- * Numbers. x * a + b is one rounded multiply and one rounded add, as on the host: never fused. A byte becomes a float by being put into the mantissa
- * of 2^23, which is subtracted: exact, and cheaper than a conversion.
+ * Numbers. x * a + b is one rounded multiply and one rounded add, as on the host: never fused. A
+ * byte becomes a float by placing it in the mantissa of 2^23 and subtracting 2^23: exact, and
+ * cheaper than a conversion.
  */
 #include "iter/device/cuda_kernels.h"
 
 #define WARPS       (ITER_PACK_THREADS / 32)
 #define QUAD        ITER_PACK_QUAD
-#define STAGE_WORDS (32 * QUAD * 3) /* of a warp, elements being 4 bytes at most */
+#define STAGE_WORDS (32 * QUAD * 3) /* for one warp; an element has at most 4 bytes */
 
-/* ---- Elements ------------------------------------------------------------------------------------------------------------ */
+/* ---- Elements -------------------------------------------------------------------------------- */
 
 /* Byte k of a word, times a, plus b. */
 template <int k> __device__ __forceinline__ float value_of(uint32_t word, float a, float b) {
@@ -32,12 +36,13 @@ template <int k> __device__ __forceinline__ float value_of(uint32_t word, float 
     return __fadd_rn(__fmul_rn(x, a), b);
 }
 
-/* Nearest even; below 0 is 0, above 255 is 255. */
+/* Rounds to nearest even; clamps to 0 .. 255. */
 __device__ __forceinline__ uint32_t u8_of(float x) {
     return min(__float2uint_rn(x), 255u);
 }
 
-#ifdef __CUDACC__ /* else from tests/fake/kernel_threads.h, which runs this file without a GPU */
+/* else declared in tests/fake/kernel_threads.h, which runs this file without a GPU */
+#ifdef __CUDACC__
 __device__ __forceinline__ uint32_t f16_pair(float first, float second) {
     uint32_t pair;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
@@ -60,7 +65,7 @@ __device__ __forceinline__ uint32_t bytes_of(const float *v) {
     return u8_of(v[0]) | u8_of(v[1]) << 8 | u8_of(v[2]) << 16 | u8_of(v[3]) << 24;
 }
 
-/* Four elements side by side, to a multiple of their size. */
+/* Stores four consecutive elements at a multiple of their size. */
 __device__ __forceinline__ void store4(int dtype, char *to, uint64_t element, const float *v) {
     if (dtype == ITER_F32) {
         reinterpret_cast<float4 *>(to)[element / 4] = make_float4(v[0], v[1], v[2], v[3]);
@@ -72,13 +77,13 @@ __device__ __forceinline__ void store4(int dtype, char *to, uint64_t element, co
     }
 }
 
-/* ---- One row: its source and its geometry ---------------------------------------------------------------------------------- */
+/* ---- One row: its source and its geometry ---------------------------------------------------- */
 
 struct image {
     const iter__pack_row *row;
-    const uint32_t *words; /* the source, from the word that holds its first byte */
-    uint32_t first;        /* in which its first byte is this one */
-    int32_t last;          /* number of the last word */
+    const uint32_t *words; /* the source, from the word with its first byte */
+    uint32_t first;        /* position of the first byte in that word */
+    int32_t last;          /* index of the last word */
 };
 
 __device__ __forceinline__ image open_image(const iter__cuda_pack_args &call, uint64_t r) {
@@ -89,12 +94,12 @@ __device__ __forceinline__ image open_image(const iter__cuda_pack_args &call, ui
             static_cast<int32_t>((first + call.in_bytes - 1) >> 2)};
 }
 
-/* Word number i, or the nearest there is. */
+/* Word i, or the nearest existing one. */
 __device__ __forceinline__ uint32_t word_at(const image &image, int32_t i) {
     return __ldg(image.words + min(max(i, 0), image.last));
 }
 
-/* n words of bytes that begin with byte `at`, counted from the first word's. */
+/* n words of bytes, starting at byte `at` counted from the first word. */
 template <int n>
 __device__ __forceinline__ void load(const image &image, uint32_t at, uint32_t *out) {
     const int32_t i = static_cast<int32_t>(at) >> 2;
@@ -115,8 +120,10 @@ __device__ __forceinline__ uint32_t bits_within(int32_t x, int32_t low, int32_t 
 
 struct quad {
     int32_t y, x;    /* of its first pixel, in the output */
-    uint32_t pixel;  /* number of the first of its source pixels in memory; modulo 2^32, anything where none is inside */
-    bool is_mirrored; /* that is the last one of the output */
+    /* Index of the first of its source pixels in memory, modulo 2^32; undefined if no pixel is
+     * inside. */
+    uint32_t pixel;
+    bool is_mirrored; /* that pixel is the last one of the output */
     uint32_t inside; /* bit j: pixel j has a source */
 };
 
@@ -134,7 +141,8 @@ __device__ __forceinline__ quad open_quad(const iter__cuda_pack_args &call, cons
     return q;
 }
 
-/* What stands where there is no source, and over cutouts; v is [4][n], n neighbouring channels from c on. */
+/* Values for pixels without a source and for cutouts; v is [4][n], n neighbouring channels from c
+ * on. */
 template <int n>
 __device__ __forceinline__ void fill(const iter__cuda_pack_args &call, const image &image, const quad &q,
                                      int c, float *v) {
@@ -161,7 +169,7 @@ __device__ __forceinline__ void fill(const iter__cuda_pack_args &call, const ima
     }
 }
 
-/* ---- Quads of one plane --------------------------------------------------------------------------------------------------- */
+/* ---- Quads of one plane ---------------------------------------------------------------------- */
 
 extern "C" __global__ void __launch_bounds__(ITER_PACK_THREADS)
     iter_pack_planes(const __grid_constant__ iter__cuda_pack_args call) {
@@ -187,9 +195,9 @@ extern "C" __global__ void __launch_bounds__(ITER_PACK_THREADS)
     }
 }
 
-/* ---- Quads of three channels ------------------------------------------------------------------------------------------------ */
+/* ---- Quads of three channels ----------------------------------------------------------------- */
 
-/* Three words of three planes: v[j][c]. */
+/* Three words from three planes: v[j][c]. */
 __device__ __forceinline__ void quad_from_planes(const iter__cuda_pack_args &call, const image &image,
                                                  const quad &q, float *v) {
     const iter__pack_program &p = call.program;
@@ -206,7 +214,7 @@ __device__ __forceinline__ void quad_from_planes(const iter__cuda_pack_args &cal
     }
 }
 
-/* Twelve bytes, three to a pixel: v[j][c]. */
+/* Twelve bytes, three per pixel: v[j][c]. */
 __device__ __forceinline__ void quad_from_hwc(const iter__cuda_pack_args &call, const image &image,
                                               const quad &q, float *v) {
     const iter__pack_program &p = call.program;
@@ -236,7 +244,8 @@ __device__ __forceinline__ void quad_from_hwc(const iter__cuda_pack_args &call, 
     v[11] = value_of<3>(w[2], p.a[2], p.b[2]);
 }
 
-/* A thread's twelve elements to its place among its warp's, as words; answers how many words that are. */
+/* Puts a thread's twelve elements where they belong in the warp's buffer; returns their size in
+ * words. */
 __device__ __forceinline__ uint32_t put_stage(int dtype, uint32_t *stage, uint32_t lane,
                                               const float *v) {
     if (dtype == ITER_F32) {
@@ -260,7 +269,8 @@ __device__ __forceinline__ uint32_t put_stage(int dtype, uint32_t *stage, uint32
     return 6;
 }
 
-/* A warp's quads, from quad `first` on, to where they stand side by side in the row at `to`. */
+/* Stores a warp's quads, from quad `first` on, as contiguous elements where they belong in the row
+ * at `to`. */
 __device__ __forceinline__ void store_hwc(const iter__cuda_pack_args &call, char *to, uint32_t first,
                                           uint32_t lane, uint32_t *stage, const float *v) {
     const uint32_t words = put_stage(call.program.out_dtype, stage, lane, v);
@@ -327,7 +337,7 @@ extern "C" __global__ void __launch_bounds__(ITER_PACK_THREADS)
     pack3<true, false>(call);
 }
 
-/* ---- Whatever a program can say, element by element -------------------------------------------------------------------------- */
+/* ---- Any program, element by element --------------------------------------------------------- */
 
 __device__ __forceinline__ float element_of(const iter__cuda_pack_args &call, const iter__pack_row *row,
                                             const uint8_t *in, int32_t y, int32_t x, int32_t c) {
@@ -378,7 +388,7 @@ extern "C" __global__ void __launch_bounds__(ITER_PACK_THREADS)
     }
 }
 
-/* ---- Rows as they are ----------------------------------------------------------------------------------------------------------- */
+/* ---- Rows as they are ------------------------------------------------------------------------ */
 
 template <typename unit> __device__ __forceinline__ void gather(const iter__cuda_gather_args &call) {
     const iter__pack_row *rows = reinterpret_cast<const iter__pack_row *>(call.rows);

@@ -332,13 +332,13 @@ Test(checkpoint, other_files_are_no_checkpoints, .init = make, .fini = drop) {
         const char *part;
     } cases[] = {
         {"iter.checkpoint", "2", ITER_EFORMAT, "version '2', this build reads 1"},
-        {"iter.checkpoint", NULL, ITER_EFORMAT, "no checkpoint of a trainer"},
+        {"iter.checkpoint", NULL, ITER_EFORMAT, "not a checkpoint of a trainer"},
         {"iter.model", NULL, ITER_EFORMAT, "has no 'iter.model'"},
         {"iter.seed", NULL, ITER_EFORMAT, "has no 'iter.seed'"},
-        {"iter.seed", "seven", ITER_EFORMAT, "'iter.seed' is no number: 'seven'"},
-        {"iter.seed", "-7", ITER_EFORMAT, "no number"},
-        {"iter.steps", "18446744073709551616", ITER_EFORMAT, "no number"},
-        {"iter.steps", "", ITER_EFORMAT, "no number"},
+        {"iter.seed", "seven", ITER_EFORMAT, "'iter.seed' is not a number: 'seven'"},
+        {"iter.seed", "-7", ITER_EFORMAT, "not a number"},
+        {"iter.steps", "18446744073709551616", ITER_EFORMAT, "not a number"},
+        {"iter.steps", "", ITER_EFORMAT, "not a number"},
     };
     const setup s = usual();
     small_run r;

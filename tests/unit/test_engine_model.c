@@ -139,7 +139,7 @@ Test(engine_model, refusals_name_layer_and_column) {
         {"  ", "model: it has no layers"},
         {"relu | conv:3", "model: column 8: no layer is called 'conv'; there are conv2d, maxpool"},
         {"relu |", "model: column 7: the name of a layer is missing"},
-        {"relu | conv2d", "model: column 8: conv2d: channels has to be given"},
+        {"relu | conv2d", "model: column 8: conv2d: channels is required"},
         {"conv2d:0", "column 8: conv2d: channels is 0, it may be 1 to 65536"},
         {"conv2d:4,kernel=0", "conv2d: kernel is 0, it may be 1 to 1024"},
         {"conv2d:4,stride=0", "conv2d: stride is 0"},
@@ -147,16 +147,16 @@ Test(engine_model, refusals_name_layer_and_column) {
         {"conv2d:4,init=xavier", "conv2d: init is 'xavier', it must be one of glorot|he|uniform"},
         {"conv2d:4,init=uniform", "conv2d: init=uniform needs init-range above 0"},
         {"conv2d:4,3,2", "conv2d: unnamed argument 3 belongs to no option"},
-        {"maxpool", "maxpool: size has to be given"},
+        {"maxpool", "maxpool: size is required"},
         {"avgpool:2,pad=2", "avgpool: pad is 2, it must be less than size, 2"},
         {"dropout:1", "dropout: p is 1, it must be less"},
         {"dropout:-0.1", "dropout: p is -0.1, it may be 0 to 1"},
-        {"dense", "dense: units has to be given"},
+        {"dense", "dense: units is required"},
         {"dense:0", "dense: units is 0"},
         {"dense:2000000", "dense: units is 2000000"},
-        {"embedding:10", "embedding: units has to be given"},
-        {"embedding:units=3", "embedding: rows has to be given"},
-        {"relu | gru", "gru: units has to be given"},
+        {"embedding:10", "embedding: units is required"},
+        {"embedding:units=3", "embedding: rows is required"},
+        {"relu | gru", "gru: units is required"},
         {"gru:4,reset=never", "gru: reset is 'never', it must be one of after|before"},
         {"relu:3", "relu: unnamed argument 1 belongs to no option; it has none"},
         {"mse | relu", "column 7: relu: comes after mse, which is a loss and ends the model"},
@@ -191,7 +191,7 @@ Test(engine_model, what_cannot_be_added_leaves_it_as_it_was) {
     cr_expect_eq(iter_model_add(model, "relu", &dense, sizeof(dense), &err), ITER_EINVAL);
     cr_expect_eq(iter_model_add(model, "dense", NULL, sizeof(dense), &err), ITER_EINVAL);
     cr_expect_eq(iter_model_add(model, "dense", NULL, 0, &err), ITER_EINVAL);
-    cr_expect(strstr(err.message, "units has to be given"), "%s", err.message);
+    cr_expect(strstr(err.message, "units is required"), "%s", err.message);
     cr_expect_eq(iter_model_add(model, "lstm", NULL, 0, &err), ITER_EINVAL);
     cr_expect(strstr(err.message, "no layer is called 'lstm'"), "%s", err.message);
     cr_expect_eq(iter_model_add(model, NULL, NULL, 0, &err), ITER_EINVAL);

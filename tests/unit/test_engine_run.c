@@ -469,9 +469,9 @@ Test(engine_run, a_batch_of_another_shape_is_refused) {
         {ARRAY(ITER_DATA, ITER_F64, "", rows_x, 5, 2), ARRAY(ITER_LABEL, ITER_F64, "", values, 5)},
     };
     static const char *const says[] = {
-        "data: the batch has f32 [4, 2] \"NF\", planned is f64 [4, 2] \"NF\"",
+        "data: the batch has f32 [4, 2] \"NF\", expected f64 [4, 2] \"NF\"",
         "data: the batch has f64 [4, 1]", "label: the batch has f32 [4]",
-        "data: the batch has f64 [5, 2] \"NF\", planned is f64 [4, 2]"};
+        "data: the batch has f64 [5, 2] \"NF\", expected f64 [4, 2]"};
     for (int i = 0; i < 4; i++) {
         iter_loader *other = loader_of(others[i], 2, i == 3 ? 5 : 4, ITER_LAST_KEEP);
         expect_refusal(trainer, other, ITER_EINVAL, SAYS(says[i]));

@@ -33,7 +33,7 @@ Test(engine_trainer, predicts_without_labels) {
             const int n = first ? 1 : 4;
             cr_expect_eq(iter_trainer_predict(trainer, batch, out, (size_t)n - 1, &err),
                          ITER_EINVAL);
-            cr_expect(strstr(err.message, "there is room for"), "%s", err.message);
+            cr_expect(strstr(err.message, "but capacity is"), "%s", err.message);
             cr_assert_eq(iter_trainer_predict(trainer, batch, out, 5, &err), ITER_OK, "%s",
                          err.message);
             for (int i = 0; i < n; i++) {
@@ -203,14 +203,14 @@ Test(engine_trainer, values_go_out_and_in) {
     } cases[] = {
         {2, ITER_VALUE_WEIGHT, 8, ITER_EINVAL, "there is no parameter 2", false},
         {-1, ITER_VALUE_WEIGHT, 8, ITER_EINVAL, "there is no parameter -1", true},
-        {0, ITER_VALUE_WEIGHT, 4, ITER_EINVAL, "dense0.weight has 8 bytes, not 4", false},
-        {0, ITER_VALUE_WEIGHT, 16, ITER_EINVAL, "dense0.weight has 8 bytes, not 16", true},
+        {0, ITER_VALUE_WEIGHT, 4, ITER_EINVAL, "dense0.weight: expected 8 bytes, got 4", false},
+        {0, ITER_VALUE_WEIGHT, 16, ITER_EINVAL, "dense0.weight: expected 8 bytes, got 16", true},
         {0, ITER_VALUE_MOMENT2, 8, ITER_EINVAL, "this optimizer keeps 1 moment", false},
         {0, ITER_VALUE_MOMENT2, 8, ITER_EINVAL, "this optimizer keeps 1 moment", true},
         {0, ITER_VALUE_GRADIENT, 8, ITER_ESTATE, "no step", false},
         {0, ITER_VALUE_GRADIENT, 8, ITER_EINVAL, "cannot be set", true},
         {0, ITER_VALUE_INPUT_GRADIENT, 32, ITER_EINVAL, "keep_input_gradient", false},
-        {0, 5, 8, ITER_EINVAL, "value 5 cannot be asked for", false},
+        {0, 5, 8, ITER_EINVAL, "value 5 cannot be read", false},
         {0, -1, 8, ITER_EINVAL, "value -1 cannot be set", true},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -317,7 +317,7 @@ Test(engine_trainer, backends_are_listed) {
     cr_expect_eq(iter__backend_find(NULL, &ops, &err), ITER_OK);
     cr_expect_eq(ops, iter__backends[0]);
     cr_expect_eq(iter__backend_find("abacus", &ops, &err), ITER_EINVAL);
-    cr_expect(strstr(err.message, "none is called 'abacus'; there are "), "%s", err.message);
+    cr_expect(strstr(err.message, "no backend is called 'abacus'; there are "), "%s", err.message);
     if (has_cpu) return;
     cr_expect_eq(iter__backend_find("cpu", &ops, &err), ITER_EUNSUPPORTED);
     cr_expect(strstr(err.message, "oneDNN"), "%s", err.message);
@@ -343,12 +343,12 @@ Test(engine_trainer, what_cannot_be_made_is_told) {
          ITER_EINVAL},
         {"dense:1 | mse", unlabeled, ITER_TRAINER_OPTIONS_INIT,
          "trainer: the loader has no field of labels", ITER_EINVAL},
-        {"dense:2 | mse", loader, ITER_TRAINER_OPTIONS_INIT, "trainer: mse0: wants values",
+        {"dense:2 | mse", loader, ITER_TRAINER_OPTIONS_INIT, "trainer: mse0: expects values",
          ITER_EINVAL},
         {"dense:1 | mse",
          loader,
          {.struct_size = sizeof(iter_trainer_options), .backend = "abacus"},
-         "trainer: backend: none is called 'abacus'",
+         "trainer: backend: no backend is called 'abacus'",
          ITER_EINVAL},
         {"dense:1 | mse",
          loader,
