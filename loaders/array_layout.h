@@ -2,7 +2,7 @@
 #ifndef ITER_LOADERS_ARRAY_LAYOUT_H
 #define ITER_LOADERS_ARRAY_LAYOUT_H
 
-#include <iter/ops.h>
+#include <iter/option_rows.h>
 
 typedef enum iter__array_layout {
     ITER_ARRAY_PLAIN, /* not given */
@@ -10,12 +10,11 @@ typedef enum iter__array_layout {
     ITER_ARRAY_CHW
 } iter__array_layout;
 
-/* Row for the option table of a format; `offset` is that of an int32_t. */
-#define ITER_ARRAY_LAYOUT_ROW(offset)                                                        \
-    {                                                                                        \
-        "layout", "the data's axes after the first are an image's: height, width, channels", \
-            ITER_OPTION_CHOICE, (offset), 0, 0, "none|hwc|chw", 0                            \
-    }
+/* Row for the option table of a format whose options struct `type` has an int32_t `member`. */
+#define ITER_ARRAY_LAYOUT_ROW(type, member)                                                    \
+    ITER_ROW_CHOICE("layout",                                                                  \
+                    "the data's axes after the first are an image's: height, width, channels", \
+                    type, member, "none|hwc|chw")
 
 /*
  * Names the axes of one row, so that stages for images take it: [H, W, C] "HWC", [C, H, W] "CHW", or

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <iter/ops.h>
+#include <iter/option_rows.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
@@ -34,9 +34,8 @@ typedef struct cifar_options {
 } cifar_options;
 
 static const iter_option option_rows[] = {
-    {"split", "which files of the folder", ITER_OPTION_CHOICE, offsetof(cifar_options, split), 0, 0,
-     "train|test|all", 0},
-    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+    ITER_ROW_CHOICE("split", "which files of the folder", cifar_options, split, "train|test|all"),
+    ITER_ROW_END,
 };
 
 /* What differs between the two sets. */

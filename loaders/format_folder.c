@@ -25,7 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <iter/ops.h>
+#include <iter/option_rows.h>
 #include <iter/registry.h>
 
 #include "iter/core/alloc.h"
@@ -50,31 +50,30 @@ typedef struct folder_options {
     iter__list_options list;
 } folder_options;
 
-#define LIST(field) (offsetof(folder_options, list) + offsetof(iter__list_options, field))
-
 static const iter_option option_rows[] = {
-    {"ext", "endings of images, in any case, between ';'", ITER_OPTION_STRING,
-     offsetof(folder_options, ext), 0, 0, NULL, 0},
-    {"labels", "no = images without classes, wherever they lie", ITER_OPTION_BOOL,
-     offsetof(folder_options, labels), 0, 0, NULL, 0},
-    {"root", "lists: what names are relative to; default: the list's folder", ITER_OPTION_STRING,
-     LIST(root), 0, 0, NULL, 0},
-    {"label-names", "lists: labels are names of classes, even if they look like numbers",
-     ITER_OPTION_BOOL, LIST(label_names), 0, 0, NULL, 0},
-    {"label-width", "lists: labels a line; 0 = as many as the first one has", ITER_OPTION_INT,
-     LIST(label_width), 0, LABELS_MAX, NULL, 0},
-    {"path-column", ".csv: the files' column, by name or number; default: found by its endings",
-     ITER_OPTION_STRING, LIST(path_column), 0, 0, NULL, 0},
-    {"label-columns", ".csv: the labels' columns, between ';'; default: all others",
-     ITER_OPTION_STRING, LIST(label_columns), 0, 0, NULL, 0},
-    {"decoder", "what makes a file's bytes a row: image, or a decoder of the caller's registry",
-     ITER_OPTION_STRING, offsetof(folder_options, decoder), 0, 0, NULL, 0},
-    {"shape", "of a row, for a decoder that makes rows of one size: 3x32x32", ITER_OPTION_STRING,
-     offsetof(folder_options, shape), 0, 0, NULL, 0},
-    {"dtype", "of such a row; default u8", ITER_OPTION_DTYPE, offsetof(folder_options, dtype), 0, 0,
-     NULL, 0},
+    ITER_ROW_STRING("ext", "endings of images, in any case, between ';'", folder_options, ext, 0),
+    ITER_ROW_BOOL("labels", "no = images without classes, wherever they lie", folder_options,
+                  labels),
+    ITER_ROW_STRING("root", "lists: what names are relative to; default: the list's folder",
+                    folder_options, list.root, 0),
+    ITER_ROW_BOOL("label-names",
+                  "lists: labels are names of classes, even if they look like numbers",
+                  folder_options, list.label_names),
+    ITER_ROW_INT("label-width", "lists: labels a line; 0 = as many as the first one has",
+                 folder_options, list.label_width, 0, LABELS_MAX, 0),
+    ITER_ROW_STRING("path-column",
+                    ".csv: the files' column, by name or number; default: found by its endings",
+                    folder_options, list.path_column, 0),
+    ITER_ROW_STRING("label-columns", ".csv: the labels' columns, between ';'; default: all others",
+                    folder_options, list.label_columns, 0),
+    ITER_ROW_STRING("decoder",
+                    "what makes a file's bytes a row: image, or a decoder of the caller's registry",
+                    folder_options, decoder, 0),
+    ITER_ROW_STRING("shape", "of a row, for a decoder that makes rows of one size: 3x32x32",
+                    folder_options, shape, 0),
+    ITER_ROW_DTYPE("dtype", "of such a row; default u8", folder_options, dtype, 0),
     ITER_IMAGE_OPTION_ROWS(folder_options, image),
-    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+    ITER_ROW_END,
 };
 
 static const folder_options defaults = {

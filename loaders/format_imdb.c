@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <iter/ops.h>
+#include <iter/option_rows.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
@@ -41,33 +41,32 @@ typedef struct imdb_options {
     iter__text_rule rule;
 } imdb_options;
 
-#define RULE(field) (offsetof(imdb_options, rule) + offsetof(iter__text_rule, field))
-
 static const iter_option option_rows[] = {
-    {"split", "which reviews", ITER_OPTION_CHOICE, offsetof(imdb_options, split), 0, 0,
-     "train|test|all", 1},
-    {"index",
-     "word list, JSON {\"word\": rank}; default: imdb_word_index.json in the folder or beside it",
-     ITER_OPTION_STRING, offsetof(imdb_options, index), 0, 0, NULL, 0},
-    {"vocab", "word list, a word a line, instead of index; looked for in the folder too",
-     ITER_OPTION_STRING, offsetof(imdb_options, vocab), 0, 0, NULL, 0},
-    {"num_words", "ids from here on become oov; 0 = no limit", ITER_OPTION_INT, RULE(num_words), 0,
-     INT32_MAX, NULL, 0},
-    {"index_from", "added to a word's rank", ITER_OPTION_INT, RULE(index_from), 0, INT32_MAX, NULL,
-     0},
-    {"start", "id before the first word; -1 = none", ITER_OPTION_INT, RULE(start), -1, INT32_MAX,
-     NULL, 0},
-    {"oov", "id of unknown words; -1 = they are left out", ITER_OPTION_INT, RULE(oov), -1,
-     INT32_MAX, NULL, 0},
-    {"maxlen", "ids a review; 0 = as many as it has", ITER_OPTION_INT, RULE(maxlen), 0, 1 << 24,
-     NULL, 0},
-    {"pad", "id that fills up a short review", ITER_OPTION_INT, RULE(pad), INT32_MIN, INT32_MAX,
-     NULL, 0},
-    {"side", "which end of a long review is kept", ITER_OPTION_CHOICE, RULE(keep_first), 0, 0,
-     "last|first", 0},
-    {"pad_side", "where a short review is filled up", ITER_OPTION_CHOICE, RULE(pad_first), 0, 0,
-     "post|pre", 0},
-    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+    ITER_ROW_CHOICE_AT("split", "which reviews", imdb_options, split, "train|test|all", 1),
+    ITER_ROW_STRING("index",
+                    "word list, JSON {\"word\": rank}; default: imdb_word_index.json in the folder "
+                    "or beside it",
+                    imdb_options, index, 0),
+    ITER_ROW_STRING("vocab",
+                    "word list, a word a line, instead of index; looked for in the folder too",
+                    imdb_options, vocab, 0),
+    ITER_ROW_INT("num_words", "ids from here on become oov; 0 = no limit", imdb_options,
+                 rule.num_words, 0, INT32_MAX, 0),
+    ITER_ROW_INT("index_from", "added to a word's rank", imdb_options, rule.index_from, 0,
+                 INT32_MAX, 0),
+    ITER_ROW_INT("start", "id before the first word; -1 = none", imdb_options, rule.start, -1,
+                 INT32_MAX, 0),
+    ITER_ROW_INT("oov", "id of unknown words; -1 = they are left out", imdb_options, rule.oov, -1,
+                 INT32_MAX, 0),
+    ITER_ROW_INT("maxlen", "ids a review; 0 = as many as it has", imdb_options, rule.maxlen, 0,
+                 1 << 24, 0),
+    ITER_ROW_INT("pad", "id that fills up a short review", imdb_options, rule.pad, INT32_MIN,
+                 INT32_MAX, 0),
+    ITER_ROW_CHOICE("side", "which end of a long review is kept", imdb_options, rule.keep_first,
+                    "last|first"),
+    ITER_ROW_CHOICE("pad_side", "where a short review is filled up", imdb_options, rule.pad_first,
+                    "post|pre"),
+    ITER_ROW_END,
 };
 
 static const imdb_options defaults = {

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <iter/ops.h>
+#include <iter/option_rows.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
@@ -42,14 +42,14 @@ typedef struct mnist_options {
 } mnist_options;
 
 static const iter_option option_rows[] = {
-    {"split", "which pair of files of the folder", ITER_OPTION_CHOICE,
-     offsetof(mnist_options, split), 0, 0, "train|test", 0},
-    {"images", "an IDX file in the folder, instead of the published name", ITER_OPTION_STRING,
-     offsetof(mnist_options, images), 0, 0, NULL, 0},
-    {"labels", "an IDX file in the folder with the labels of images=", ITER_OPTION_STRING,
-     offsetof(mnist_options, labels), 0, 0, NULL, 0},
-    ITER_ARRAY_LAYOUT_ROW(offsetof(mnist_options, layout)),
-    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+    ITER_ROW_CHOICE("split", "which pair of files of the folder", mnist_options, split,
+                    "train|test"),
+    ITER_ROW_STRING("images", "an IDX file in the folder, instead of the published name",
+                    mnist_options, images, 0),
+    ITER_ROW_STRING("labels", "an IDX file in the folder with the labels of images=", mnist_options,
+                    labels, 0),
+    ITER_ARRAY_LAYOUT_ROW(mnist_options, layout),
+    ITER_ROW_END,
 };
 
 /* One IDX file. */

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <iter/ops.h>
+#include <iter/option_rows.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
@@ -38,10 +38,9 @@ typedef struct npy_options {
 } npy_options;
 
 static const iter_option option_rows[] = {
-    {"label", "a .npy file with the labels", ITER_OPTION_STRING, offsetof(npy_options, label), 0, 0,
-     NULL, 0},
-    ITER_ARRAY_LAYOUT_ROW(offsetof(npy_options, layout)),
-    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+    ITER_ROW_STRING("label", "a .npy file with the labels", npy_options, label, 0),
+    ITER_ARRAY_LAYOUT_ROW(npy_options, layout),
+    ITER_ROW_END,
 };
 
 typedef struct npy_array {

@@ -14,7 +14,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include <iter/ops.h>
+#include <iter/option_rows.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
@@ -46,24 +46,24 @@ typedef struct recordio_options {
 } recordio_options;
 
 static const iter_option option_rows[] = {
-    {"idx", "index file; default: the .idx beside the .rec where there is one; none = do without",
-     ITER_OPTION_STRING, offsetof(recordio_options, idx), 0, 0, NULL, 0},
-    {"save-idx", "write the .idx beside a .rec that has none", ITER_OPTION_BOOL,
-     offsetof(recordio_options, save_idx), 0, 0, NULL, 0},
-    {"index-cache", ITER_INDEX_OPTION_HELP " where there is no .idx", ITER_OPTION_BOOL,
-     offsetof(recordio_options, index_cache), 0, 0, NULL, 0},
-    {"label-width", "labels a record; 0 = as many as the first one has", ITER_OPTION_INT,
-     offsetof(recordio_options, label_width), 0, LABELS_MAX, NULL, 0},
-    {"label-dtype", "what labels become", ITER_OPTION_CHOICE, offsetof(recordio_options, label_i32),
-     0, 0, "f32|i32", 0},
-    {"decode", "what data is: an image, or none, the record's bytes", ITER_OPTION_CHOICE,
-     offsetof(recordio_options, decode), 0, 0, "image|none", 0},
-    {"raw", "HxWxC: records hold such pixels as they are", ITER_OPTION_STRING,
-     offsetof(recordio_options, raw), 0, 0, NULL, 0},
-    {"header", "no = records without MXNet's header and labels; data is their bytes",
-     ITER_OPTION_BOOL, offsetof(recordio_options, header), 0, 0, NULL, 0},
+    ITER_ROW_STRING(
+        "idx",
+        "index file; default: the .idx beside the .rec where there is one; none = do without",
+        recordio_options, idx, 0),
+    ITER_ROW_BOOL("save-idx", "write the .idx beside a .rec that has none", recordio_options,
+                  save_idx),
+    ITER_ROW_BOOL("index-cache", ITER_INDEX_OPTION_HELP " where there is no .idx", recordio_options,
+                  index_cache),
+    ITER_ROW_INT("label-width", "labels a record; 0 = as many as the first one has",
+                 recordio_options, label_width, 0, LABELS_MAX, 0),
+    ITER_ROW_CHOICE("label-dtype", "what labels become", recordio_options, label_i32, "f32|i32"),
+    ITER_ROW_CHOICE("decode", "what data is: an image, or none, the record's bytes",
+                    recordio_options, decode, "image|none"),
+    ITER_ROW_STRING("raw", "HxWxC: records hold such pixels as they are", recordio_options, raw, 0),
+    ITER_ROW_BOOL("header", "no = records without MXNet's header and labels; data is their bytes",
+                  recordio_options, header),
     ITER_IMAGE_OPTION_ROWS(recordio_options, image),
-    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+    ITER_ROW_END,
 };
 
 static const recordio_options defaults = {

@@ -24,7 +24,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <iter/ops.h>
+#include <iter/option_rows.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
@@ -51,21 +51,19 @@ typedef struct synthetic_options {
 static const synthetic_options option_defaults = {.n = -1, .classes = 10, .maxlen = 150};
 
 static const iter_option option_rows[] = {
-    {"n", "samples; -1 = as the real set has", ITER_OPTION_INT, offsetof(synthetic_options, n), -1,
-     SAMPLES_MAX, NULL, 0},
-    {"seed", "of the samples", ITER_OPTION_INT, offsetof(synthetic_options, seed), 0, SAMPLES_MAX,
-     NULL, 0},
-    {"shape", "of a sample, where no name is given: 3x32x32", ITER_OPTION_STRING,
-     offsetof(synthetic_options, shape), 0, 0, NULL, 0},
-    {"dtype", "of a sample, where no name is given", ITER_OPTION_DTYPE,
-     offsetof(synthetic_options, dtype), 0, 0, NULL, 0},
-    {"classes", "of the label, where no name is given; 0 = no label", ITER_OPTION_INT,
-     offsetof(synthetic_options, classes), 0, INT32_MAX, NULL, 0},
-    {"maxlen", "imdb: tokens of the longest sample", ITER_OPTION_INT,
-     offsetof(synthetic_options, maxlen), TOKENS_MIN, 1 << 24, NULL, 0},
-    {"variable", "imdb: rows of differing length instead of padded ones", ITER_OPTION_BOOL,
-     offsetof(synthetic_options, variable), 0, 0, NULL, 0},
-    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+    ITER_ROW_INT("n", "samples; -1 = as the real set has", synthetic_options, n, -1, SAMPLES_MAX,
+                 0),
+    ITER_ROW_INT("seed", "of the samples", synthetic_options, seed, 0, SAMPLES_MAX, 0),
+    ITER_ROW_STRING("shape", "of a sample, where no name is given: 3x32x32", synthetic_options,
+                    shape, 0),
+    ITER_ROW_DTYPE("dtype", "of a sample, where no name is given", synthetic_options, dtype, 0),
+    ITER_ROW_INT("classes", "of the label, where no name is given; 0 = no label", synthetic_options,
+                 classes, 0, INT32_MAX, 0),
+    ITER_ROW_INT("maxlen", "imdb: tokens of the longest sample", synthetic_options, maxlen,
+                 TOKENS_MIN, 1 << 24, 0),
+    ITER_ROW_BOOL("variable", "imdb: rows of differing length instead of padded ones",
+                  synthetic_options, variable),
+    ITER_ROW_END,
 };
 
 /* How the rows of a field are made. */

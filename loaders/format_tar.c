@@ -19,7 +19,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include <iter/ops.h>
+#include <iter/option_rows.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
@@ -40,13 +40,13 @@ typedef struct tar_options {
 } tar_options;
 
 static const iter_option option_rows[] = {
-    {"fields",
-     "what a sample is made of, by endings, between ','; a;b = either; json:KEY = a number in it",
-     ITER_OPTION_STRING, offsetof(tar_options, fields), 0, 0, NULL, 0},
-    {"index-cache", ITER_INDEX_OPTION_HELP, ITER_OPTION_BOOL, offsetof(tar_options, index_cache), 0,
-     0, NULL, 0},
+    ITER_ROW_STRING("fields",
+                    "what a sample is made of, by endings, between ','; a;b = either; json:KEY = a "
+                    "number in it",
+                    tar_options, fields, 0),
+    ITER_ROW_BOOL("index-cache", ITER_INDEX_OPTION_HELP, tar_options, index_cache),
     ITER_IMAGE_OPTION_ROWS(tar_options, image),
-    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+    ITER_ROW_END,
 };
 
 static const tar_options defaults = {.image = ITER_IMAGE_OPTIONS_INIT};

@@ -9,40 +9,23 @@
 #define ITER_LOADERS_IMAGE_H
 
 #include <iter/image.h>
+#include <iter/option_rows.h>
 
 /* Rows for the option table of a format whose options struct `holder` has an iter_image_options
  * `member`. */
-#define ITER_IMAGE_OPTION_ROWS(holder, member)                                           \
-    {.name = "channels",                                                                 \
-     .help = "what an image becomes",                                                    \
-     .type = ITER_OPTION_CHOICE,                                                         \
-     .offset = offsetof(holder, member.channels),                                        \
-     .choices = "rgb|gray"},                                                             \
-        {.name = "orient",                                                               \
-         .help = "turn images as their EXIF says",                                       \
-         .type = ITER_OPTION_BOOL,                                                       \
-         .offset = offsetof(holder, member.orient)},                                     \
-        {.name = "on-warning",                                                           \
-         .help = "images that a decoder warns about",                                    \
-         .type = ITER_OPTION_CHOICE,                                                     \
-         .offset = offsetof(holder, member.on_warning),                                  \
-         .choices = "accept|count|reject"},                                              \
-        {.name = "truncated",                                                            \
-         .help = "JPEGs and PNGs that end early: accept = the missing part is made up",  \
-         .type = ITER_OPTION_CHOICE,                                                     \
-         .offset = offsetof(holder, member.truncated),                                   \
-         .choices = "fail|accept"},                                                      \
-        {.name = "max-pixels",                                                           \
-         .help = "larger images fail (kept whole while decoded: a quarter of it)",       \
-         .type = ITER_OPTION_INT,                                                        \
-         .offset = offsetof(holder, member.max_pixels),                                  \
-         .min = 1,                                                                       \
-         .max = 1e12},                                                                   \
-    {                                                                                    \
-        .name = "max-scans", .help = "progressive JPEGs with more scans fail",           \
-        .type = ITER_OPTION_INT, .offset = offsetof(holder, member.max_scans), .min = 1, \
-        .max = 1e6                                                                       \
-    }
+#define ITER_IMAGE_OPTION_ROWS(holder, member)                                                 \
+    ITER_ROW_CHOICE("channels", "what an image becomes", holder, member.channels, "rgb|gray"), \
+        ITER_ROW_BOOL("orient", "turn images as their EXIF says", holder, member.orient),      \
+        ITER_ROW_CHOICE("on-warning", "images that a decoder warns about", holder,             \
+                        member.on_warning, "accept|count|reject"),                             \
+        ITER_ROW_CHOICE("truncated",                                                           \
+                        "JPEGs and PNGs that end early: accept = the missing part is made up", \
+                        holder, member.truncated, "fail|accept"),                              \
+        ITER_ROW_INT("max-pixels",                                                             \
+                     "larger images fail (kept whole while decoded: a quarter of it)", holder, \
+                     member.max_pixels, 1, 1e12, 0),                                           \
+        ITER_ROW_INT("max-scans", "progressive JPEGs with more scans fail", holder,            \
+                     member.max_scans, 1, 1e6, 0)
 
 /* Channels of the decoded image: the field's dims[2]. */
 static inline int64_t iter__image_channels(const iter_image_options *options) {

@@ -4,6 +4,7 @@
  */
 #include "iter/core/alloc.h"
 #include "loaders/samplers.h"
+#include <iter/option_rows.h>
 #include <iter/sampler.h>
 
 typedef struct state {
@@ -18,9 +19,9 @@ typedef struct state {
 static const iter_batch_order_options defaults = ITER_BATCH_ORDER_OPTIONS_INIT;
 
 static const iter_option options_batch[] = {
-    {"unit", "samples a unit; 0 = batch_size", ITER_OPTION_INT,
-     offsetof(iter_batch_order_options, unit), 0, 2147483647, 0, 1},
-    {0},
+    ITER_ROW_INT("unit", "samples a unit; 0 = batch_size", iter_batch_order_options, unit, 0,
+                 2147483647, 1),
+    ITER_ROW_END,
 };
 
 static void resolve(void *options, const iter_sampler_context *context) {

@@ -14,6 +14,7 @@
 
 #include "iter/core/alloc.h"
 #include "loaders/samplers.h"
+#include <iter/option_rows.h>
 #include <iter/sampler.h>
 
 /* A group, and the order of its epoch. */
@@ -42,11 +43,10 @@ typedef struct state {
 static const iter_block_options defaults = ITER_BLOCK_OPTIONS_INIT;
 
 static const iter_option options_block[] = {
-    {"block", "samples a block; 0 = 256", ITER_OPTION_INT, offsetof(iter_block_options, block), 0,
-     2147483647, 0, 1},
-    {"buffer", "blocks mixed with one another; 0 = 16", ITER_OPTION_INT,
-     offsetof(iter_block_options, buffer), 0, 1048576, 0, 2},
-    {0},
+    ITER_ROW_INT("block", "samples a block; 0 = 256", iter_block_options, block, 0, 2147483647, 1),
+    ITER_ROW_INT("buffer", "blocks mixed with one another; 0 = 16", iter_block_options, buffer, 0,
+                 1048576, 2),
+    ITER_ROW_END,
 };
 
 static uint64_t at_most(uint64_t a, uint64_t b) {

@@ -11,6 +11,7 @@
 
 #include "iter/core/alloc.h"
 #include "loaders/samplers.h"
+#include <iter/option_rows.h>
 #include <iter/sampler.h>
 
 #define DEFAULT_BUCKETS 16
@@ -51,15 +52,14 @@ typedef struct bounds {
 static const iter_bucket_options defaults = ITER_BUCKET_OPTIONS_INIT;
 
 static const iter_option options_bucket[] = {
-    {"buckets", "upper bounds of the lengths, ascending: 50;100;200", ITER_OPTION_LIST,
-     offsetof(iter_bucket_options, buckets), 0, 9e15, 0, 0},
-    {"n-buckets", "as many buckets of equal size, where there is no list; 0 = 16", ITER_OPTION_INT,
-     offsetof(iter_bucket_options, n_buckets), 0, MAX_BUCKETS, 0, 1},
-    {"shuffle", "samples and batches in random order", ITER_OPTION_BOOL,
-     offsetof(iter_bucket_options, shuffle), 0, 0, 0, 0},
-    {"drop", "leave out what does not fill a batch of its bucket", ITER_OPTION_BOOL,
-     offsetof(iter_bucket_options, drop), 0, 0, 0, 0},
-    {0},
+    ITER_ROW_LIST("buckets", "upper bounds of the lengths, ascending: 50;100;200",
+                  iter_bucket_options, buckets, 0, 9e15, 0),
+    ITER_ROW_INT("n-buckets", "as many buckets of equal size, where there is no list; 0 = 16",
+                 iter_bucket_options, n_buckets, 0, MAX_BUCKETS, 1),
+    ITER_ROW_BOOL("shuffle", "samples and batches in random order", iter_bucket_options, shuffle),
+    ITER_ROW_BOOL("drop", "leave out what does not fill a batch of its bucket", iter_bucket_options,
+                  drop),
+    ITER_ROW_END,
 };
 
 static void put_le(uint8_t *out, uint64_t value, int n_bytes) {

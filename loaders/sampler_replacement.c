@@ -1,6 +1,7 @@
 /* sampler_replacement.c - independent draws: position p of epoch e is iter_rng_below(n) of the
  * stream of (key, e, p). */
 #include "loaders/samplers.h"
+#include <iter/option_rows.h>
 #include <iter/sampler.h>
 
 typedef struct state {
@@ -10,9 +11,9 @@ typedef struct state {
 static const iter_replacement_options defaults = ITER_REPLACEMENT_OPTIONS_INIT;
 
 static const iter_option options_replacement[] = {
-    {"samples", "draws an epoch; 0 = as many as there are samples", ITER_OPTION_INT,
-     offsetof(iter_replacement_options, samples), 0, 9e15, 0, 1},
-    {0},
+    ITER_ROW_INT("samples", "draws an epoch; 0 = as many as there are samples",
+                 iter_replacement_options, samples, 0, 9e15, 1),
+    ITER_ROW_END,
 };
 
 static iter_status open_replacement(void *opaque, const void *options,
