@@ -194,9 +194,16 @@ size_t iter__option_bytes(iter_option_type type) {
     return 0;
 }
 
+bool iter__option_names_equal(const char *a, const char *b) {
+    for (; *a && *b; a++, b++)
+        if ((*a == '_' ? '-' : *a) != (*b == '_' ? '-' : *b)) return false;
+    return *a == *b;
+}
+
 const iter_option *iter__options_find(const iter_ops *ops, const char *name, int positional) {
     for (const iter_option *row = first_row(ops); row->name; row++)
-        if (name ? strcmp(row->name, name) == 0 : row->positional == positional) return row;
+        if (name ? iter__option_names_equal(row->name, name) : row->positional == positional)
+            return row;
     return NULL;
 }
 

@@ -38,6 +38,9 @@ void iter__options_free(const iter_ops *ops, void *values);
 int iter__options_text(const iter_ops *ops, const void *values, char sep, char *out,
                        size_t capacity);
 
+/* If two names mean the same option: names are kebab-case, and a '_' is read as '-'. */
+bool iter__option_names_equal(const char *a, const char *b);
+
 /* The row of an option; name NULL = by positional number. NULL = none. */
 const iter_option *iter__options_find(const iter_ops *ops, const char *name, int positional);
 

@@ -43,7 +43,7 @@ static iter_status check_row(const iter_ops *ops, const iter_option *row, iter_e
     if (row->type == ITER_OPTION_CHOICE && (!row->choices || !*row->choices))
         return iter__fail(err, ITER_EINVAL, "%s: option '%s' has no choices", ops->name, row->name);
     for (const iter_option *other = ops->options; other < row; other++) {
-        if (strcmp(other->name, row->name) == 0)
+        if (iter__option_names_equal(other->name, row->name))
             return iter__fail(err, ITER_EINVAL, "%s: two options are called '%s'", ops->name,
                               row->name);
         if (row->positional && other->positional == row->positional)

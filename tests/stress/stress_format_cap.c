@@ -281,7 +281,7 @@ static const struct {
     {"mnist", "IDX of floats", make_idx_floats, "/set", NULL, false},
     {"mnist", "IDX, gzipped", make_idx_gzip, "/set.gz", NULL, true},
     {"imdb", "imdb", make_imdb, "", NULL, false},
-    {"imdb", "imdb, a large vocabulary", make_imdb_words, "\"?num_words=0", NULL, true},
+    {"imdb", "imdb, a large vocabulary", make_imdb_words, "\"?num-words=0", NULL, true},
     {"npy", "npy", make_npy_plain, "/set.npy", NULL, false},
     {"npy", "npy of the other byte order", make_npy_swapped, "/set.npy", NULL, false},
     {"npy", "npy in Fortran order", make_npy_fortran, "/set.npy", NULL, true},

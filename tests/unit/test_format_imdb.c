@@ -159,7 +159,7 @@ Test(format_imdb, variable_lengths) {
     char folder[MAKE_PATH_MAX], set[MAKE_PATH_MAX];
     opened f;
     make_reviews(folder, set);
-    must_open(set, "maxlen=0&num_words=0", &f);
+    must_open(set, "maxlen=0&num-words=0", &f);
     cr_assert_null(format_fault(&f, 100));
     cr_assert_eq(f.desc.fields[0].desc.dims[0], ITER_VARIABLE);
     cr_assert_eq(f.desc.fields[0].desc.capacity, 15); /* 27 bytes: 14 words and the start */
@@ -181,12 +181,34 @@ Test(format_imdb, every_number_is_an_option) {
     char folder[MAKE_PATH_MAX], set[MAKE_PATH_MAX];
     opened f;
     make_reviews(folder, set);
-    must_open(set, "num_words=8&index_from=5&start=3&oov=4&maxlen=4&pad=9&side=first&pad_side=pre",
+    must_open(set, "num-words=8&index-from=5&start=3&oov=4&maxlen=4&pad=9&side=first&pad-side=pre",
               &f);
     expect_ids(&f, 1, 4, (const int32_t[]){3, 4, 7, 4}); /* a = 9 and film = 8 are beyond */
     expect_ids(&f, 2, 4, (const int32_t[]){9, 9, 3, 6});
     expect_ids(&f, 3, 4, (const int32_t[]){3, 4, 6, 4});
     format_close(&f);
+    make_folder_gone(folder);
+}
+
+Test(format_imdb, older_spellings_of_options) {
+    static const char *const spellings[][2] = {{"num-words=9", "num_words=9"},
+                                               {"index-from=4", "index_from=4"},
+                                               {"pad-side=pre", "pad_side=pre"}};
+    char folder[MAKE_PATH_MAX], set[MAKE_PATH_MAX];
+    make_reviews(folder, set);
+    for (size_t i = 0; i < sizeof(spellings) / sizeof(spellings[0]); i++) {
+        uint64_t identities[2];
+        int32_t ids[2][150];
+        for (int k = 0; k < 2; k++) {
+            opened f;
+            must_open(set, spellings[i][k], &f);
+            identities[k] = f.desc.identity;
+            cr_assert_eq(decode(&f, 3, ids[k], NULL), 150);
+            format_close(&f);
+        }
+        cr_assert_eq(identities[0], identities[1], "%s", spellings[i][0]);
+        cr_assert_arr_eq(ids[0], ids[1], sizeof(ids[0]), "%s", spellings[i][0]);
+    }
     make_folder_gone(folder);
 }
 
@@ -216,8 +238,8 @@ Test(format_imdb, word_lists) {
 
 Test(format_imdb, identity_is_of_all_that_decides_the_ids) {
     static const char *const options[] = {
-        NULL,         "split=test",   "split=all", "maxlen=20", "num_words=9", "start=5",
-        "side=first", "pad_side=pre", "pad=3",     "oov=3",     "index_from=4"};
+        NULL,         "split=test",   "split=all", "maxlen=20", "num-words=9", "start=5",
+        "side=first", "pad-side=pre", "pad=3",     "oov=3",     "index-from=4"};
     uint64_t seen[16];
     char folder[MAKE_PATH_MAX], set[MAKE_PATH_MAX];
     opened f;

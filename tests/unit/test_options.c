@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <iter/option_rows.h>
+
 #include "iter/core/alloc.h"
 #include "iter/core/options.h"
 #include "tests/support/sample_ops.h"
@@ -238,6 +240,36 @@ typedef struct refusal {
     int positional;
     const char *text, *says;
 } refusal;
+
+Test(options, a_dash_may_be_given_as_an_underscore) {
+    typedef struct two_options {
+        int64_t top_left, bottom_right;
+    } two_options;
+    static const iter_option rows[] = {ITER_ROW_INT("top-left", "", two_options, top_left, 0, 9, 0),
+                                       ITER_ROW_INT("bottom_right", "of a table that names it so",
+                                                    two_options, bottom_right, 0, 9, 0),
+                                       ITER_ROW_END};
+    const iter_ops ops = {.struct_size = sizeof(iter_ops),
+                          .name = "two",
+                          .options = rows,
+                          .options_size = sizeof(two_options)};
+    static const struct {
+        const char *first, *second;
+    } given[] = {{"top-left", "bottom-right"}, {"top_left", "bottom_right"}};
+    static const char *const refused[] = {"top", "top-", "top-left-", "topleft", "top left", "_"};
+    char text[64];
+    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+        two_options o = {0, 0};
+        cr_expect_eq(iter__options_set(&ops, &o, given[i].first, 0, "3", NULL), ITER_OK);
+        cr_expect_eq(iter__options_set(&ops, &o, given[i].second, 0, "4", NULL), ITER_OK);
+        cr_expect_eq(o.top_left, 3);
+        cr_expect_eq(o.bottom_right, 4);
+        iter__options_text(&ops, &o, ',', text, sizeof(text));
+        cr_expect_str_eq(text, "top-left=3,bottom_right=4", "the table's own spelling");
+    }
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+        cr_expect_null(iter__options_find(&ops, refused[i], 0), "'%s'", refused[i]);
+}
 
 Test(options, refusals_name_option_value_and_bounds) {
     static const refusal cases[] = {

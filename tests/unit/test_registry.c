@@ -284,6 +284,8 @@ Test(registry, option_rows_are_checked) {
     REFUSED_ROW(rows[0].offset = (size_t)-8, "outside of options_size");
     REFUSED_ROW(rows[0].type = ITER_OPTION_CHOICE, "no choices");
     REFUSED_ROW(rows[1].name = "size", "two options are called 'size'");
+    REFUSED_ROW((rows[0].name = "max-size", rows[1].name = "max_size"),
+                "two options are called 'max_size'");
     REFUSED_ROW(rows[1].positional = 1, "both unnamed argument 1");
     REFUSED_ROW(rows[1].name = "field", "no option may be called 'field'");
     REFUSED(transform, sample_ops, t.base.options_size = 0, "options_size 0");
@@ -329,25 +331,31 @@ Test(registry, every_allocation_failure_is_clean) {
     }
 }
 
+static void check_builtin(const iter_ops *ops) {
+    cr_expect(ops->help && *ops->help, "%s has no help", ops->name);
+    for (const iter_option *row = ops->options; row && row->name; row++)
+        cr_expect_null(strchr(row->name, '_'), "%s: '%s' is not kebab-case", ops->name, row->name);
+}
+
 /* The built-in tables are not checked when they are used: they are checked here. */
 Test(registry, builtin_tables_keep_the_rules) {
     iter_error err = {0};
     int n = 0;
     for (const iter_format_ops *t; (t = iter_builtin_format(n)); n++) {
         cr_expect_eq(iter__format_check(t, &err), ITER_OK, "%s", err.message);
-        cr_expect(t->base.help && *t->base.help, "%s has no help", t->base.name);
+        check_builtin(&t->base);
         cr_expect_eq(iter_registry_format(NULL, t->base.name), t, "%s twice", t->base.name);
     }
     n = 0;
     for (const iter_transform_ops *t; (t = iter_builtin_transform(n)); n++) {
         cr_expect_eq(iter__transform_check(t, &err), ITER_OK, "%s", err.message);
-        cr_expect(t->base.help && *t->base.help, "%s has no help", t->base.name);
+        check_builtin(&t->base);
         cr_expect_eq(iter_registry_transform(NULL, t->base.name), t, "%s twice", t->base.name);
     }
     n = 0;
     for (const iter_sampler_ops *t; (t = iter_builtin_sampler(n)); n++) {
         cr_expect_eq(iter__sampler_check(t, &err), ITER_OK, "%s", err.message);
-        cr_expect(t->base.help && *t->base.help, "%s has no help", t->base.name);
+        check_builtin(&t->base);
         cr_expect_eq(iter_registry_sampler(NULL, t->base.name), t, "%s twice", t->base.name);
     }
     n = 0;
