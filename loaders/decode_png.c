@@ -238,20 +238,20 @@ static bool accepts_end(png_state *s) {
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
 
-static void decode_stop(void *state) {
+static void png_stop(void *state) {
     png_state *s = state;
     iter__codec_free(&s->memory);
 }
 
-static iter_status decode_start(void *state, const void *shared, iter_error *err) {
+static iter_status png_start(void *state, const void *shared, iter_error *err) {
     png_state *s = state;
     (void)err;
     s->options = shared;
     return ITER_OK;
 }
 
-static iter_status decode_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
-                                 iter_desc *out, iter_error *err) {
+static iter_status png_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                              iter_desc *out, iter_error *err) {
     png_state *s = state;
     int64_t height = 0, width = 0;
     bool interlaced = false;
@@ -283,8 +283,8 @@ static bool try_part(png_state *s, const iter_rect *part, int64_t height, int64_
     return true;
 }
 
-static iter_status decode_part(void *state, const void *shared, const uint8_t *bytes, size_t size,
-                               const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
+static iter_status png_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
+                              const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
     png_state *s = state;
     int64_t height = 0, width = 0;
     bool interlaced = false;
@@ -309,7 +309,7 @@ static iter_status decode_part(void *state, const void *shared, const uint8_t *b
     return ITER_OK;
 }
 
-static void decode_limit(void *state, size_t bytes) {
+static void png_limit(void *state, size_t bytes) {
     png_state *s = state;
     s->memory.most = bytes;
 }
@@ -319,11 +319,11 @@ const iter_decoder_ops iter__decoder_png = {
              .name = "png",
              .help = "PNG to pixels, by libpng",
              .state_size = sizeof(png_state)},
-    .start = decode_start,
-    .stop = decode_stop,
-    .header = decode_header,
-    .decode_image = decode_part,
-    .limit = decode_limit,
+    .start = png_start,
+    .stop = png_stop,
+    .header = png_header,
+    .decode_image = png_decode,
+    .limit = png_limit,
 };
 
 #else

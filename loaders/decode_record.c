@@ -51,8 +51,8 @@ static iter_status store_label(iter_tensor *out, int32_t i, float label, iter_er
     return ITER_OK;
 }
 
-static iter_status decode_label(void *state, const void *shared, const uint8_t *bytes, size_t size,
-                                iter_tensor *out, iter_error *err) {
+static iter_status record_label_decode(void *state, const void *shared, const uint8_t *bytes,
+                                       size_t size, iter_tensor *out, iter_error *err) {
     const iter__record_rule *rule = shared;
     iter__record record;
     iter__record_header header;
@@ -73,13 +73,13 @@ const iter_decoder_ops iter__decoder_record_label = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "record-label",
              .help = "the labels of a RecordIO record"},
-    .decode = decode_label,
+    .decode = record_label_decode,
 };
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-static iter_status decode_bytes(void *state, const void *shared, const uint8_t *bytes, size_t size,
-                                iter_tensor *out, iter_error *err) {
+static iter_status record_bytes_decode(void *state, const void *shared, const uint8_t *bytes,
+                                       size_t size, iter_tensor *out, iter_error *err) {
     iter__record record;
     iter__record_header header;
     (void)state;
@@ -98,8 +98,8 @@ static iter_status decode_bytes(void *state, const void *shared, const uint8_t *
 }
 
 /* In a whole record that the extent is not larger than, and whose head is known. */
-static bool find_bytes(const void *shared, const iter_desc *desc, const uint8_t *bytes, size_t size,
-                       size_t n_known, size_t *out_offset, size_t *out_bytes) {
+static bool record_bytes_find(const void *shared, const iter_desc *desc, const uint8_t *bytes,
+                              size_t size, size_t n_known, size_t *out_offset, size_t *out_bytes) {
     const iter__record_rule *rule = shared;
     const size_t room = iter_desc_bytes(desc);
     const bool variable = desc->dims[0] == ITER_VARIABLE;
@@ -130,8 +130,8 @@ const iter_decoder_ops iter__decoder_record_bytes = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "record-bytes",
              .help = "the bytes of a RecordIO record"},
-    .decode = decode_bytes,
-    .find = find_bytes,
+    .decode = record_bytes_decode,
+    .find = record_bytes_find,
 };
 
 /* ---- images ---------------------------------------------------------------------------------- */
@@ -149,7 +149,7 @@ static void free_joined(image_state *s) {
     s->capacity = 0;
 }
 
-static void image_stop(void *state) {
+static void record_image_stop(void *state) {
     image_state *s = state;
     if (s->inner && iter__decoder_image.stop) iter__decoder_image.stop(s->inner);
     iter__free(s->inner);
@@ -157,7 +157,7 @@ static void image_stop(void *state) {
     memset(s, 0, sizeof(*s));
 }
 
-static iter_status image_start(void *state, const void *shared, iter_error *err) {
+static iter_status record_image_start(void *state, const void *shared, iter_error *err) {
     image_state *s = state;
     const iter__record_rule *rule = shared;
     s->inner = iter__alloc(1, iter__decoder_image.base.state_size + 1);
@@ -213,14 +213,14 @@ static void limit_inner(image_state *s, size_t joined) {
     if (s->most) iter__decoder_image.limit(s->inner, s->most > joined ? s->most - joined : 1);
 }
 
-static void image_limit(void *state, size_t bytes) {
+static void record_image_limit(void *state, size_t bytes) {
     image_state *s = state;
     s->most = bytes;
     limit_inner(s, 0);
 }
 
-static iter_status image_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
-                                iter_desc *out, iter_error *err) {
+static iter_status record_image_header(void *state, const void *shared, const uint8_t *bytes,
+                                       size_t size, iter_desc *out, iter_error *err) {
     image_state *s = state;
     const iter__record_rule *rule = shared;
     iter_status status = find_image(s, rule, bytes, size, &bytes, &size, err);
@@ -230,8 +230,9 @@ static iter_status image_header(void *state, const void *shared, const uint8_t *
     return status;
 }
 
-static iter_status image_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
-                                const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
+static iter_status record_image_decode(void *state, const void *shared, const uint8_t *bytes,
+                                       size_t size, const iter_image_wish *wish, iter_tensor *out,
+                                       iter_error *err) {
     image_state *s = state;
     const iter__record_rule *rule = shared;
     iter_status status = find_image(s, rule, bytes, size, &bytes, &size, err);
@@ -249,9 +250,9 @@ const iter_decoder_ops iter__decoder_record_image = {
              .name = "record-image",
              .help = "the image of a RecordIO record",
              .state_size = sizeof(image_state)},
-    .start = image_start,
-    .stop = image_stop,
-    .header = image_header,
-    .decode_image = image_decode,
-    .limit = image_limit,
+    .start = record_image_start,
+    .stop = record_image_stop,
+    .header = record_image_header,
+    .decode_image = record_image_decode,
+    .limit = record_image_limit,
 };

@@ -33,7 +33,7 @@ void iter__swap_elements(void *to, const void *from, size_t n, size_t width) {
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
 
-static iter_status decode_swapped(void *state, const void *shared, const uint8_t *bytes,
+static iter_status swapped_decode(void *state, const void *shared, const uint8_t *bytes,
                                   size_t size, iter_tensor *out, iter_error *err) {
     const size_t width = iter_dtype_bytes(out->desc.dtype);
     (void)state, (void)shared;
@@ -48,5 +48,5 @@ const iter_decoder_ops iter__decoder_swapped = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "swapped",
              .help = "elements of the other byte order"},
-    .decode = decode_swapped,
+    .decode = swapped_decode,
 };

@@ -196,14 +196,14 @@ typedef struct tar_state {
     void *inner; /* the image decoder's */
 } tar_state;
 
-static void image_stop(void *state) {
+static void tar_image_stop(void *state) {
     tar_state *s = state;
     if (s->inner && iter__decoder_image.stop) iter__decoder_image.stop(s->inner);
     iter__free(s->inner);
     s->inner = NULL;
 }
 
-static iter_status image_start(void *state, const void *shared, iter_error *err) {
+static iter_status tar_image_start(void *state, const void *shared, iter_error *err) {
     tar_state *s = state;
     const iter__tar_rule *rule = shared;
     s->inner = iter__alloc(1, iter__decoder_image.base.state_size + 1);
@@ -217,29 +217,29 @@ static iter_status image_start(void *state, const void *shared, iter_error *err)
     return status;
 }
 
-static void image_limit(void *state, size_t bytes) {
+static void tar_image_limit(void *state, size_t bytes) {
     tar_state *s = state;
     iter__decoder_image.limit(s->inner, bytes);
 }
 
-static iter_status image_header(int f, void *state, const iter__tar_rule *rule,
-                                const uint8_t *bytes, size_t size, iter_desc *out,
-                                iter_error *err) {
+static iter_status tar_image_header(int f, void *state, const iter__tar_rule *rule,
+                                    const uint8_t *bytes, size_t size, iter_desc *out,
+                                    iter_error *err) {
     tar_state *s = state;
     ITER_TRY(find_member(&rule->fields[f], bytes, size, &bytes, &size, err));
     return iter__decoder_image.header(s->inner, &rule->image, bytes, size, out, err);
 }
 
-static iter_status image_decode(int f, void *state, const iter__tar_rule *rule,
-                                const uint8_t *bytes, size_t size, const iter_image_wish *wish,
-                                iter_tensor *out, iter_error *err) {
+static iter_status tar_image_decode(int f, void *state, const iter__tar_rule *rule,
+                                    const uint8_t *bytes, size_t size, const iter_image_wish *wish,
+                                    iter_tensor *out, iter_error *err) {
     tar_state *s = state;
     ITER_TRY(find_member(&rule->fields[f], bytes, size, &bytes, &size, err));
     return iter__decoder_image.decode_image(s->inner, &rule->image, bytes, size, wish, out, err);
 }
 
-static iter_status value_decode(int f, const iter__tar_rule *rule, const uint8_t *bytes,
-                                size_t size, iter_tensor *out, iter_error *err) {
+static iter_status tar_value_decode(int f, const iter__tar_rule *rule, const uint8_t *bytes,
+                                    size_t size, iter_tensor *out, iter_error *err) {
     const iter__tar_field_rule *field = &rule->fields[f];
     ITER_TRY(find_member(field, bytes, size, &bytes, &size, err));
     if (field->kind == ITER_TAR_INTEGER) return decode_integer(bytes, size, out, err);
@@ -257,17 +257,17 @@ static iter_status value_decode(int f, const iter__tar_rule *rule, const uint8_t
 #define FIELD(f)                                                                             \
     static iter_status header_##f(void *state, const void *shared, const uint8_t *bytes,     \
                                   size_t size, iter_desc *out, iter_error *err) {            \
-        return image_header(f, state, shared, bytes, size, out, err);                        \
+        return tar_image_header(f, state, shared, bytes, size, out, err);                    \
     }                                                                                        \
     static iter_status image_##f(void *state, const void *shared, const uint8_t *bytes,      \
                                  size_t size, const iter_image_wish *wish, iter_tensor *out, \
                                  iter_error *err) {                                          \
-        return image_decode(f, state, shared, bytes, size, wish, out, err);                  \
+        return tar_image_decode(f, state, shared, bytes, size, wish, out, err);              \
     }                                                                                        \
     static iter_status value_##f(void *state, const void *shared, const uint8_t *bytes,      \
                                  size_t size, iter_tensor *out, iter_error *err) {           \
         (void)state;                                                                         \
-        return value_decode(f, shared, bytes, size, out, err);                               \
+        return tar_value_decode(f, shared, bytes, size, out, err);                           \
     }
 
 FIELD(0)
@@ -279,14 +279,14 @@ FIELD(5)
 FIELD(6)
 FIELD(7)
 
-#define IMAGE_TABLE(f)                                                                             \
-    {                                                                                              \
-        .base = {.struct_size = sizeof(iter_decoder_ops),                                          \
-                 .name = "tar-image",                                                              \
-                 .help = "an image in a tar sample",                                               \
-                 .state_size = sizeof(tar_state)},                                                 \
-        .start = image_start, .stop = image_stop, .header = header_##f, .decode_image = image_##f, \
-        .limit = image_limit,                                                                      \
+#define IMAGE_TABLE(f)                                                          \
+    {                                                                           \
+        .base = {.struct_size = sizeof(iter_decoder_ops),                       \
+                 .name = "tar-image",                                           \
+                 .help = "an image in a tar sample",                            \
+                 .state_size = sizeof(tar_state)},                              \
+        .start = tar_image_start, .stop = tar_image_stop, .header = header_##f, \
+        .decode_image = image_##f, .limit = tar_image_limit,                    \
     }
 #define VALUE_TABLE(f)                                                           \
     {                                                                            \

@@ -11,7 +11,7 @@
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
 
-static iter_status decode_start(void *state, const void *shared, iter_error *err) {
+static iter_status text_start(void *state, const void *shared, iter_error *err) {
     iter__text_reader *reader = state;
     reader->text = shared;
     reader->scratch = iter__alloc(iter__text_scratch_bytes(shared), 1);
@@ -20,13 +20,13 @@ static iter_status decode_start(void *state, const void *shared, iter_error *err
     return ITER_OK;
 }
 
-static void decode_stop(void *state) {
+static void text_stop(void *state) {
     iter__text_reader *reader = state;
     iter__free(reader->scratch);
     reader->scratch = NULL;
 }
 
-static iter_status decode_text(void *state, const void *shared, const uint8_t *bytes, size_t size,
+static iter_status text_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
                                iter_tensor *out, iter_error *err) {
     const bool variable = out->desc.dims[0] == ITER_VARIABLE;
     const int64_t capacity = variable ? out->desc.capacity : out->desc.dims[0];
@@ -42,7 +42,7 @@ const iter_decoder_ops iter__decoder_text = {
              .name = "text",
              .help = "UTF-8 text to the ids of its words",
              .state_size = sizeof(iter__text_reader)},
-    .start = decode_start,
-    .stop = decode_stop,
-    .decode = decode_text,
+    .start = text_start,
+    .stop = text_stop,
+    .decode = text_decode,
 };

@@ -24,12 +24,12 @@ static const iter_option options_batch[] = {
     ITER_ROW_END,
 };
 
-static void resolve(void *options, const iter_sampler_context *context) {
+static void batch_resolve(void *options, const iter_sampler_context *context) {
     iter_batch_order_options *o = options;
     if (o->unit <= 0) o->unit = context->batch_size;
 }
 
-static iter_status open_batch(void *opaque, const void *options,
+static iter_status batch_open(void *opaque, const void *options,
                               const iter_sampler_context *context, iter_error *err) {
     state *s = opaque;
     const iter_batch_order_options *o = options ? options : &defaults;
@@ -43,17 +43,18 @@ static iter_status open_batch(void *opaque, const void *options,
     return s->table ? ITER_OK : iter__fail(err, ITER_ENOMEM, "out of memory");
 }
 
-static void close_batch(void *opaque) {
+static void batch_close(void *opaque) {
     state *s = opaque;
     iter__free(s->table);
     s->table = 0;
 }
 
-static uint64_t length(const void *opaque) {
+static uint64_t batch_length(const void *opaque) {
     return ((const state *)opaque)->units.n_rows;
 }
 
-static void index_rows(void *opaque, uint32_t epoch, uint64_t position, uint32_t n, uint64_t *out) {
+static void batch_index(void *opaque, uint32_t epoch, uint64_t position, uint32_t n,
+                        uint64_t *out) {
     state *s = opaque;
     if (!s->is_ready || s->epoch != epoch) {
         iter__permutation_init(&s->order, s->key, epoch, s->units.n_units, s->table);
@@ -84,9 +85,9 @@ const iter_sampler_ops iter__sampler_batch = {
              .defaults = &defaults,
              .options_size = sizeof(iter_batch_order_options),
              .state_size = sizeof(state)},
-    .open = open_batch,
-    .close = close_batch,
-    .length = length,
-    .index = index_rows,
-    .resolve = resolve,
+    .open = batch_open,
+    .close = batch_close,
+    .length = batch_length,
+    .index = batch_index,
+    .resolve = batch_resolve,
 };

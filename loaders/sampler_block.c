@@ -53,7 +53,7 @@ static uint64_t at_most(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
-static void close_block(void *opaque) {
+static void block_close(void *opaque) {
     state *s = opaque;
     for (int i = 0; i < VIEWS; i++) {
         iter__free(s->views[i].order_table);
@@ -74,14 +74,14 @@ static bool make_view(view *v, const iter__units *blocks, uint64_t buffer) {
     return v->order_table && v->row_table && v->group_blocks;
 }
 
-static void resolve(void *options, const iter_sampler_context *context) {
+static void block_resolve(void *options, const iter_sampler_context *context) {
     iter_block_options *o = options;
     (void)context;
     if (o->block <= 0) o->block = defaults.block;
     if (o->buffer <= 0) o->buffer = defaults.buffer;
 }
 
-static iter_status open_block(void *opaque, const void *options,
+static iter_status block_open(void *opaque, const void *options,
                               const iter_sampler_context *context, iter_error *err) {
     state *s = opaque;
     const iter_block_options *o = options ? options : &defaults;
@@ -101,11 +101,11 @@ static iter_status open_block(void *opaque, const void *options,
     for (int i = 0; i < VIEWS; i++)
         made = make_view(&s->views[i], &blocks, s->buffer) && made;
     if (made) return ITER_OK;
-    close_block(s);
+    block_close(s);
     return iter__fail(err, ITER_ENOMEM, "out of memory");
 }
 
-static uint64_t length(const void *opaque) {
+static uint64_t block_length(const void *opaque) {
     return ((const state *)opaque)->n_rows;
 }
 
@@ -159,7 +159,8 @@ static void rows_to_samples(const view *v, uint64_t buffer, uint32_t n, uint64_t
     }
 }
 
-static void index_rows(void *opaque, uint32_t epoch, uint64_t position, uint32_t n, uint64_t *out) {
+static void block_index(void *opaque, uint32_t epoch, uint64_t position, uint32_t n,
+                        uint64_t *out) {
     state *s = opaque;
     while (n > 0) {
         const view *v = enter_group(s, epoch, position);
@@ -181,9 +182,9 @@ const iter_sampler_ops iter__sampler_block = {
              .defaults = &defaults,
              .options_size = sizeof(iter_block_options),
              .state_size = sizeof(state)},
-    .open = open_block,
-    .close = close_block,
-    .length = length,
-    .index = index_rows,
-    .resolve = resolve,
+    .open = block_open,
+    .close = block_close,
+    .length = block_length,
+    .index = block_index,
+    .resolve = block_resolve,
 };

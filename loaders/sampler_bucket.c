@@ -150,7 +150,7 @@ static void fill_buckets(state *s, const bounds *b, const iter_sampler_context *
     }
 }
 
-static void close_bucket(void *opaque) {
+static void bucket_close(void *opaque) {
     state *s = opaque;
     iter__free(s->buckets);
     iter__free(s->order);
@@ -190,7 +190,7 @@ static iter_status check_context(const iter_sampler_context *context, iter_error
     return ITER_OK;
 }
 
-static iter_status open_bucket(void *opaque, const void *options,
+static iter_status bucket_open(void *opaque, const void *options,
                                const iter_sampler_context *context, iter_error *err) {
     state *s = opaque;
     const iter_bucket_options *o = options ? options : &defaults;
@@ -216,7 +216,7 @@ static iter_status open_bucket(void *opaque, const void *options,
         status = iter__fail(err, ITER_ENOMEM, "out of memory");
 fail:
     iter__free(b);
-    if (status < 0) close_bucket(s);
+    if (status < 0) bucket_close(s);
     return status;
 }
 
@@ -226,7 +226,7 @@ static void go_to(state *s, uint32_t epoch, uint64_t batch) {
     s->batch = batch;
 }
 
-static iter_status begin(void *opaque, uint32_t epoch, iter_error *err) {
+static iter_status bucket_begin(void *opaque, uint32_t epoch, iter_error *err) {
     (void)err;
     go_to(opaque, epoch, 0);
     return ITER_OK;
@@ -253,8 +253,8 @@ static void order_rows(state *s, bucket *it) {
     it->is_ready = true;
 }
 
-static iter_status next_batch(void *opaque, uint32_t capacity, uint64_t *out, uint32_t *out_n,
-                              iter_error *err) {
+static iter_status bucket_next_batch(void *opaque, uint32_t capacity, uint64_t *out,
+                                     uint32_t *out_n, iter_error *err) {
     state *s = opaque;
     *out_n = 0;
     if (s->batch >= s->n_batches) return ITER_OK;
@@ -279,7 +279,7 @@ static iter_status next_batch(void *opaque, uint32_t capacity, uint64_t *out, ui
     return ITER_OK;
 }
 
-static iter_status save(const void *opaque, void *out, size_t capacity, size_t *out_size) {
+static iter_status bucket_save(const void *opaque, void *out, size_t capacity, size_t *out_size) {
     const state *s = opaque;
     *out_size = 0;
     if (capacity < SAVED_BYTES) return ITER_EINVAL;
@@ -291,7 +291,7 @@ static iter_status save(const void *opaque, void *out, size_t capacity, size_t *
     return ITER_OK;
 }
 
-static iter_status restore(void *opaque, const void *saved, size_t size) {
+static iter_status bucket_restore(void *opaque, const void *saved, size_t size) {
     state *s = opaque;
     const uint8_t *bytes = saved;
     if (size != SAVED_BYTES) return ITER_EINVAL;
@@ -309,10 +309,10 @@ const iter_sampler_ops iter__sampler_bucket = {
              .defaults = &defaults,
              .options_size = sizeof(iter_bucket_options),
              .state_size = sizeof(state)},
-    .open = open_bucket,
-    .close = close_bucket,
-    .begin = begin,
-    .next_batch = next_batch,
-    .save = save,
-    .restore = restore,
+    .open = bucket_open,
+    .close = bucket_close,
+    .begin = bucket_begin,
+    .next_batch = bucket_next_batch,
+    .save = bucket_save,
+    .restore = bucket_restore,
 };

@@ -16,7 +16,7 @@ static const iter_option options_replacement[] = {
     ITER_ROW_END,
 };
 
-static iter_status open_replacement(void *opaque, const void *options,
+static iter_status replacement_open(void *opaque, const void *options,
                                     const iter_sampler_context *context, iter_error *err) {
     state *s = opaque;
     const iter_replacement_options *o = options ? options : &defaults;
@@ -30,11 +30,12 @@ static iter_status open_replacement(void *opaque, const void *options,
     return ITER_OK;
 }
 
-static uint64_t length(const void *opaque) {
+static uint64_t replacement_length(const void *opaque) {
     return ((const state *)opaque)->n_draws;
 }
 
-static void index_rows(void *opaque, uint32_t epoch, uint64_t position, uint32_t n, uint64_t *out) {
+static void replacement_index(void *opaque, uint32_t epoch, uint64_t position, uint32_t n,
+                              uint64_t *out) {
     const state *s = opaque;
     for (uint32_t i = 0; i < n; i++) {
         iter_rng rng = iter_rng_at(s->key, epoch, position + i);
@@ -50,7 +51,7 @@ const iter_sampler_ops iter__sampler_replacement = {
              .defaults = &defaults,
              .options_size = sizeof(iter_replacement_options),
              .state_size = sizeof(state)},
-    .open = open_replacement,
-    .length = length,
-    .index = index_rows,
+    .open = replacement_open,
+    .length = replacement_length,
+    .index = replacement_index,
 };

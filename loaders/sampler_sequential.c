@@ -6,7 +6,7 @@ typedef struct state {
     uint64_t n_samples;
 } state;
 
-static iter_status open_sequential(void *opaque, const void *options,
+static iter_status sequential_open(void *opaque, const void *options,
                                    const iter_sampler_context *context, iter_error *err) {
     (void)options;
     (void)err;
@@ -15,11 +15,12 @@ static iter_status open_sequential(void *opaque, const void *options,
     return ITER_OK;
 }
 
-static uint64_t length(const void *opaque) {
+static uint64_t sequential_length(const void *opaque) {
     return ((const state *)opaque)->n_samples;
 }
 
-static void index_rows(void *opaque, uint32_t epoch, uint64_t position, uint32_t n, uint64_t *out) {
+static void sequential_index(void *opaque, uint32_t epoch, uint64_t position, uint32_t n,
+                             uint64_t *out) {
     (void)opaque;
     (void)epoch;
     for (uint32_t i = 0; i < n; i++)
@@ -31,7 +32,7 @@ const iter_sampler_ops iter__sampler_sequential = {
              .name = "sequential",
              .help = "samples in the order they are stored",
              .state_size = sizeof(state)},
-    .open = open_sequential,
-    .length = length,
-    .index = index_rows,
+    .open = sequential_open,
+    .length = sequential_length,
+    .index = sequential_index,
 };

@@ -34,13 +34,13 @@ static iter_status open_with(state *s, const iter_sampler_context *context, iter
     return s->table ? ITER_OK : iter__fail(err, ITER_ENOMEM, "out of memory");
 }
 
-static iter_status open_shuffle(void *opaque, const void *options,
+static iter_status shuffle_open(void *opaque, const void *options,
                                 const iter_sampler_context *context, iter_error *err) {
     (void)options;
     return open_with(opaque, context, err);
 }
 
-static iter_status open_once(void *opaque, const void *options, const iter_sampler_context *context,
+static iter_status once_open(void *opaque, const void *options, const iter_sampler_context *context,
                              iter_error *err) {
     (void)options;
     state *s = opaque;
@@ -48,13 +48,13 @@ static iter_status open_once(void *opaque, const void *options, const iter_sampl
     return open_with(s, context, err);
 }
 
-static void close_shuffle(void *opaque) {
+static void shuffle_close(void *opaque) {
     state *s = opaque;
     iter__free(s->table);
     s->table = 0;
 }
 
-static uint64_t length(const void *opaque) {
+static uint64_t shuffle_length(const void *opaque) {
     return ((const state *)opaque)->n_samples;
 }
 
@@ -75,7 +75,8 @@ static uint32_t serve_ahead(const state *s, uint64_t position, uint32_t n, uint6
     return n_ready;
 }
 
-static void index_rows(void *opaque, uint32_t epoch, uint64_t position, uint32_t n, uint64_t *out) {
+static void shuffle_index(void *opaque, uint32_t epoch, uint64_t position, uint32_t n,
+                          uint64_t *out) {
     state *s = opaque;
     start_epoch(s, s->is_once ? 0 : epoch);
     const bool in_sequence = position == s->next;
@@ -101,10 +102,10 @@ const iter_sampler_ops iter__sampler_shuffle = {
              .name = "shuffle",
              .help = "a new random order of all samples every epoch",
              .state_size = sizeof(state)},
-    .open = open_shuffle,
-    .close = close_shuffle,
-    .length = length,
-    .index = index_rows,
+    .open = shuffle_open,
+    .close = shuffle_close,
+    .length = shuffle_length,
+    .index = shuffle_index,
 };
 
 const iter_sampler_ops iter__sampler_once = {
@@ -112,8 +113,8 @@ const iter_sampler_ops iter__sampler_once = {
              .name = "once",
              .help = "one random order of all samples, the same every epoch",
              .state_size = sizeof(state)},
-    .open = open_once,
-    .close = close_shuffle,
-    .length = length,
-    .index = index_rows,
+    .open = once_open,
+    .close = shuffle_close,
+    .length = shuffle_length,
+    .index = shuffle_index,
 };
