@@ -2,6 +2,7 @@
 #include "loaders/codec_memory.h"
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 
 #define LINE        ((size_t)64)
@@ -17,7 +18,7 @@ _Static_assert(sizeof(iter__codec_extra) <= LINE, "what follows is aligned");
 
 /* A larger block, after a picture that did not fit. If there is none, it goes on as it is. */
 static void make_block(iter__codec_memory *memory, size_t bytes) {
-    if (bytes > ITER_CODEC_KEPT) bytes = ITER_CODEC_KEPT;
+    bytes = iter__min_size(bytes, ITER_CODEC_KEPT);
     if (bytes <= memory->block_bytes) return;
     uint8_t *block = iter__alloc(1, bytes);
     if (!block) return;
@@ -47,7 +48,7 @@ iter_status iter__codec_take(iter__codec_memory *memory, size_t bytes, void **ou
                              iter_error *err) {
     *out = NULL;
     if (bytes > SIZE_MAX / 4) return iter__fail(err, ITER_ENOMEM, "no memory for %zu bytes", bytes);
-    const size_t rounded = (bytes + LINE - 1) & ~(LINE - 1);
+    const size_t rounded = iter__align_up_size(bytes, LINE);
     ITER_TRY(check_room(memory, rounded, err));
     if (memory->taken == 0) make_block(memory, BLOCK_BYTES);
     if (rounded <= memory->block_bytes - memory->block_used) {

@@ -16,6 +16,7 @@
 #include <iter/tensor.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "loaders/file.h"
 
@@ -98,7 +99,7 @@ static iter_status load_short_columns(const job *j) {
     const size_t column_bytes = (size_t)j->n_rows * width;
     const uint64_t at_once = BUFFER_BYTES / column_bytes;
     for (uint64_t first = 0; first < j->n_columns; first += at_once) {
-        const uint64_t left = j->n_columns - first, n = left < at_once ? left : at_once;
+        const uint64_t n = iter__min_u64(j->n_columns - first, at_once);
         ITER_TRY(read_elements(j, first * j->n_rows, n * j->n_rows, j->buffer));
         for (uint64_t c = 0; c < n; c++)
             scatter(j->rows + element_of(j->array, first + c) * width, row_bytes,
@@ -124,11 +125,9 @@ static iter_status load_tile(const job *j, uint64_t first_column, uint64_t n_col
 static iter_status load_long_columns(const job *j) {
     const uint64_t at_once = (BUFFER_BYTES / TILE - PAD_BYTES) / j->array->width;
     for (uint64_t row = 0; row < j->n_rows; row += at_once) {
-        const uint64_t rows = j->n_rows - row < at_once ? j->n_rows - row : at_once;
-        for (uint64_t column = 0; column < j->n_columns; column += TILE) {
-            const uint64_t left = j->n_columns - column;
-            ITER_TRY(load_tile(j, column, left < TILE ? left : TILE, row, rows));
-        }
+        const uint64_t rows = iter__min_u64(j->n_rows - row, at_once);
+        for (uint64_t column = 0; column < j->n_columns; column += TILE)
+            ITER_TRY(load_tile(j, column, iter__min_u64(j->n_columns - column, TILE), row, rows));
     }
     return ITER_OK;
 }

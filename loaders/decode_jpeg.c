@@ -23,6 +23,7 @@
  * CMYK pictures come from Adobe's programs, which store them inverted; so all are taken (Pillow,
  * too). Red is C * K / 255 in stored values.
  */
+#include "iter/core/arith.h"
 #include "loaders/image.h"
 
 #include "iter/core/error.h"
@@ -280,14 +281,6 @@ static iter_status failed(jpeg_state *s, iter_error *err) {
 
 /* ---- Pixels ---------------------------------------------------------------------------------- */
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 /* The largest of 8, 4, 2, 1 by which the part may be made smaller; only these have fast transforms. */
 static int64_t scale_for(const iter_rect *part, int64_t min_height, int64_t min_width) {
     if (min_height <= 0 || min_width <= 0) return 1;
@@ -300,9 +293,9 @@ static int64_t scale_for(const iter_rect *part, int64_t min_height, int64_t min_
 /* [at, at + n) of a picture made `scale` times smaller, `whole` long then: rounded, never less than
  * n / scale. */
 static void scale_range(int64_t *at, int64_t *n, int64_t scale, int64_t whole) {
-    const int64_t length = most(*n / scale, 1);
-    *at = most(least((*at + scale / 2) / scale, whole - length), 0);
-    *n = least(length, whole);
+    const int64_t length = iter__max_i64(*n / scale, 1);
+    *at = iter__max_i64(iter__min_i64((*at + scale / 2) / scale, whole - length), 0);
+    *n = iter__min_i64(length, whole);
 }
 
 /* Whether scans of a progressive picture are missing: then libjpeg smooths it, if it may. */
@@ -316,8 +309,8 @@ static bool lacks_scans(j_decompress_ptr jpeg) {
 /* The columns to decode for the part: with an MCU on either side, from which chroma is upsampled. */
 static void crop_columns(j_decompress_ptr jpeg, stored_part *p) {
     const int64_t block = (int64_t)BLOCK_WIDTH(jpeg) * jpeg->max_h_samp_factor;
-    const int64_t from = most(p->part.x / block - 1, 0) * block;
-    const int64_t to = least(p->part.x + p->part.width + block, jpeg->output_width);
+    const int64_t from = iter__max_i64(p->part.x / block - 1, 0) * block;
+    const int64_t to = iter__min_i64(p->part.x + p->part.width + block, jpeg->output_width);
     p->first_x = 0;
     p->n_x = jpeg->output_width;
     if (p->whole || to - from == p->n_x) return;
@@ -408,7 +401,7 @@ static void hand_rows(jpeg_state *s, const stored_part *p, iter_image_rows *take
     const int64_t from = jpeg->output_components, before = (p->part.x - p->first_x) * from;
     const bool cmyk = jpeg->out_color_space == JCS_CMYK;
     const size_t decoded = (size_t)(p->n_x * from), read = (size_t)before + reach;
-    const size_t row_bytes = decoded > read ? decoded : read, stride = take_rows(s, row_bytes);
+    const size_t row_bytes = iter__max_size(decoded, read), stride = take_rows(s, row_bytes);
     JSAMPROW rows[ROWS_AT_ONCE];
     const uint8_t *at[ROWS_AT_ONCE];
     for (int i = 0; i < ROWS_AT_ONCE; i++) {
@@ -417,7 +410,7 @@ static void hand_rows(jpeg_state *s, const stored_part *p, iter_image_rows *take
         at[i] = rows[i] + before;
     }
     for (int64_t y = 0; y < p->part.height;) {
-        const int64_t n = least(p->part.height - y, ROWS_AT_ONCE);
+        const int64_t n = iter__min_i64(p->part.height - y, ROWS_AT_ONCE);
         read_rows(s, rows, n);
         for (int64_t i = 0; cmyk && i < n; i++)
             from_cmyk(rows[i] + before, p->part.width, iter__image_channels(s->options));
@@ -442,7 +435,7 @@ static void store_rows(jpeg_state *s, const stored_part *p, uint8_t *out) {
     take_rows(s, row_bytes);
     for (int64_t y = 0; y < part->height;) {
         JSAMPROW rows[ROWS_AT_ONCE];
-        const int64_t n = least(part->height - y, ROWS_AT_ONCE);
+        const int64_t n = iter__min_i64(part->height - y, ROWS_AT_ONCE);
         for (int64_t i = 0; i < n; i++)
             rows[i] = place_row(s, straight ? out : NULL, row_bytes, y + i, i);
         read_rows(s, rows, n);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "loaders/codec_memory.h"
 #include "loaders/record.h"
@@ -112,7 +113,7 @@ static bool record_bytes_find(const void *shared, const iter_desc *desc, const u
         const size_t least = ITER_RECORD_HEAD + (rule->header ? ITER_RECORD_HEADER : 0);
         if (n_known < least || iter__record_u32(bytes) != ITER_RECORD_MAGIC) return false;
         const uint32_t word = iter__record_u32(bytes + 4), length = iter__record_length(word);
-        const size_t payload = ((size_t)length + 3) & ~(size_t)3;
+        const size_t payload = iter__align_up_size(length, 4);
         const uint64_t labels = rule->header ? iter__record_u32(bytes + ITER_RECORD_HEAD) : 0;
         if (iter__record_flag(word) != ITER_PIECE_WHOLE || ITER_RECORD_HEAD + payload != size ||
             least + 4 * labels > n_known || least + 4 * labels > ITER_RECORD_HEAD + length)
@@ -209,7 +210,7 @@ static void keep_little(image_state *s) {
 }
 
 static void limit_inner(image_state *s, size_t joined) {
-    if (joined < ITER_CODEC_KEPT) joined = ITER_CODEC_KEPT;
+    joined = iter__max_size(joined, ITER_CODEC_KEPT);
     if (s->most) iter__decoder_image.limit(s->inner, s->most > joined ? s->most - joined : 1);
 }
 

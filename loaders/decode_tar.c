@@ -12,6 +12,7 @@
 #include <strings.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/options.h"
 #include "loaders/tar.h"
@@ -53,7 +54,7 @@ static iter_status find_member(const iter__tar_field_rule *rule, const uint8_t *
         const char *field = tar.regular || tar.link ? iter__tar_field(tar.name, &n_key) : NULL;
         if (!field) continue;
         if (!first[0]) {
-            const size_t n = n_key < sizeof(first) - 1 ? n_key : sizeof(first) - 1;
+            const size_t n = iter__min_size(n_key, sizeof(first) - 1);
             memcpy(first, tar.name + n_key - n, n);
         }
         const int place = iter__tar_match(rule->endings, field);

@@ -15,6 +15,7 @@
  * Source: RFC 9649 (container, VP8L); libwebp's AllocateMemory() and AllocateInternalBuffers32b() for
  * what is allocated.
  */
+#include "iter/core/arith.h"
 #include "loaders/image.h"
 
 #include "iter/core/error.h"
@@ -109,7 +110,7 @@ static iter_status read_container(webp_file *file, const uint8_t *bytes, size_t 
             return iter__fail(err, ITER_EFORMAT, "a chunk of %zu bytes, and %zu are left", n, left);
         ITER_TRY(read_chunk(file, bytes + at, bytes + at + CHUNK_BYTES, n, err));
         const size_t padded = n + (n & 1);
-        at += CHUNK_BYTES + (padded < left ? padded : left);
+        at += CHUNK_BYTES + iter__min_size(padded, left);
     }
     if (!file->picture) return iter__fail(err, ITER_EFORMAT, "it has no chunk VP8 or VP8L");
     return ITER_OK;

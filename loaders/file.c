@@ -20,6 +20,7 @@
 #include <zlib.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 
 #define BUFFER_BYTES   ((size_t)1 << 16)
@@ -73,7 +74,7 @@ iter_status iter__file_read_at(int fd, const char *path, uint64_t offset, void *
                                size_t *out_done, iter_error *err) {
     size_t done = 0;
     while (done < n) {
-        const size_t step = n - done < STEP_BYTES ? n - done : STEP_BYTES;
+        const size_t step = iter__min_size(n - done, STEP_BYTES);
         const ssize_t got = pread(fd, (char *)out + done, step, (off_t)(offset + done));
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return fail_os(err, path, errno);
@@ -149,7 +150,7 @@ static iter_status read_gzip(iter__input *input, void *out, size_t n, size_t *ou
                              iter_error *err) {
     size_t done = 0;
     while (done < n) {
-        const size_t step = n - done < STEP_BYTES ? n - done : STEP_BYTES;
+        const size_t step = iter__min_size(n - done, STEP_BYTES);
         bool end = false;
         input->z.next_out = (unsigned char *)out + done;
         input->z.avail_out = (uInt)step;
@@ -314,7 +315,7 @@ iter_status iter__new_file_write(const iter__new_file *file, const void *bytes, 
                                  iter_error *err) {
     const char *p = bytes;
     while (n > 0) {
-        const ssize_t done = write(file->fd, p, n < STEP_BYTES ? n : STEP_BYTES);
+        const ssize_t done = write(file->fd, p, iter__min_size(n, STEP_BYTES));
         if (done < 0 && errno == EINTR) continue;
         if (done < 0) return fail_os(err, file->path, errno);
         p += done;

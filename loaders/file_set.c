@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 
 #define BLOCK_BYTES ((size_t)1 << 18)
@@ -29,7 +30,7 @@ struct iter__text_block {
 static char *take(iter__file_set *set, size_t n) {
     iter__text_block *block = set->blocks;
     if (!block || block->capacity - block->used < n) {
-        const size_t capacity = n > BLOCK_BYTES ? n : BLOCK_BYTES;
+        const size_t capacity = iter__max_size(n, BLOCK_BYTES);
         block = iter__alloc(1, sizeof(*block) + capacity);
         if (!block) return NULL;
         block->before = set->blocks;

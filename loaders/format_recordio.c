@@ -17,6 +17,7 @@
 #include <iter/option_rows.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 #include "loaders/decode_record.h"
@@ -271,7 +272,7 @@ static iter_status open_all(recordio_state *s, const char *path, const recordio_
     ITER_TRY(add_files(s, path, o, err));
     ITER_TRY(read_first(s, o, &first, err));
     const int32_t labels = o->label_width ? (int32_t)o->label_width : first;
-    s->rule.label_width = labels > 1 ? labels : 1;
+    s->rule.label_width = iter__max_i32(labels, 1);
     s->rule.head_bytes = ITER_RECORD_HEAD;
     if (o->header) s->rule.head_bytes += ITER_RECORD_HEADER + 4 * (uint32_t)first;
     ITER_TRY(describe_data(s, o, &out->fields[0], err));

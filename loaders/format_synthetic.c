@@ -27,6 +27,7 @@
 #include <iter/option_rows.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 #include "loaders/shape.h"
@@ -155,7 +156,7 @@ static void fill_bits(const maker *m, uint64_t index, void *row) {
     for (size_t done = 0; done < m->row_bytes; done += sizeof(words), draw += LANES) {
         const size_t left = m->row_bytes - done;
         make_words(m->key, index, draw, words);
-        memcpy((char *)row + done, words, left < sizeof(words) ? left : sizeof(words));
+        memcpy((char *)row + done, words, iter__min_size(left, sizeof(words)));
     }
 }
 
@@ -252,7 +253,7 @@ static void fill_normals(const maker *m, uint64_t index, void *row) {
     double numbers[LANE_WORDS];
     uint32_t draw = 0;
     for (size_t done = 0; done < n; done += LANE_WORDS, draw += LANES) {
-        const size_t part = n - done < LANE_WORDS ? n - done : LANE_WORDS;
+        const size_t part = iter__min_size(n - done, LANE_WORDS);
         make_words(m->key, index, draw, words);
         make_normals(words, numbers);
         for (size_t i = 0; i < part; i++) {

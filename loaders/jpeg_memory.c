@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "iter/core/arith.h"
+
 #define LINE 64 /* libjpeg's kernels write whole vectors, past a row's end */
 
 /* An array that is as large as the picture; libjpeg names the types and does not define them. */
@@ -44,14 +46,10 @@ static void *take(j_common_ptr jpeg, size_t bytes) {
     return at;
 }
 
-static size_t round_up(size_t bytes) {
-    return (bytes + LINE - 1) & ~(size_t)(LINE - 1);
-}
-
 /* From libjpeg-turbo 3 on there are samples of more than 8 bits. */
 static size_t sample_row(j_common_ptr jpeg, JDIMENSION samples) {
     const int bits = ((j_decompress_ptr)jpeg)->data_precision;
-    return round_up((size_t)samples * (bits > 8 ? 2 : 1));
+    return iter__align_up_size((size_t)samples * (bits > 8 ? 2 : 1), LINE);
 }
 
 static whole whole_of(size_t row_bytes, JDIMENSION n_rows, boolean zeroed) {
@@ -60,7 +58,7 @@ static whole whole_of(size_t row_bytes, JDIMENSION n_rows, boolean zeroed) {
 
 /* Rows and what points to them. */
 static size_t whole_bytes(const whole *w, size_t pointer_bytes) {
-    return round_up(w->n_rows * pointer_bytes) + w->n_rows * w->row_bytes;
+    return iter__align_up_size(w->n_rows * pointer_bytes, LINE) + w->n_rows * w->row_bytes;
 }
 
 static void fill(whole *w, JDIMENSION end) {
@@ -73,7 +71,7 @@ static void fill(whole *w, JDIMENSION end) {
 /* Lays out rows that begin at `at`, behind what points to them. */
 static JSAMPARRAY sample_rows(uint8_t *at, size_t row_bytes, JDIMENSION n) {
     JSAMPARRAY rows = (void *)at;
-    at += round_up(n * sizeof(*rows));
+    at += iter__align_up_size(n * sizeof(*rows), LINE);
     for (JDIMENSION i = 0; i < n; i++)
         rows[i] = at + i * row_bytes;
     return rows;
@@ -81,7 +79,7 @@ static JSAMPARRAY sample_rows(uint8_t *at, size_t row_bytes, JDIMENSION n) {
 
 static JBLOCKARRAY block_rows(uint8_t *at, size_t row_bytes, JDIMENSION n) {
     JBLOCKARRAY rows = (void *)at;
-    at += round_up(n * sizeof(*rows));
+    at += iter__align_up_size(n * sizeof(*rows), LINE);
     for (JDIMENSION i = 0; i < n; i++)
         rows[i] = (void *)(at + i * row_bytes);
     return rows;

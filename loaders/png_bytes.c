@@ -4,6 +4,8 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "iter/core/arith.h"
+
 static const uint8_t end_chunk[ITER_PNG_CHUNK_BYTES] = {0,   0,   0,    0,    'I',  'E',
                                                         'N', 'D', 0xae, 0x42, 0x60, 0x82};
 
@@ -64,7 +66,7 @@ bool iter__png_bytes_read(iter__png_bytes *stream, uint8_t *out, size_t n) {
         while (stream->piece < ITER_PNG_PIECES && stream->pieces[stream->piece].n == 0)
             stream->piece++;
         if (stream->piece == ITER_PNG_PIECES) return false;
-        const size_t there = stream->pieces[stream->piece].n, step = n < there ? n : there;
+        const size_t step = iter__min_size(n, stream->pieces[stream->piece].n);
         memcpy(out, stream->pieces[stream->piece].at, step);
         stream->pieces[stream->piece].at += step;
         stream->pieces[stream->piece].n -= step;

@@ -9,12 +9,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
-
-/* Bytes of a piece with what fills it up. */
-static uint64_t padded(uint64_t n) {
-    return (n + 3) & ~(uint64_t)3;
-}
 
 /* The head at `at`, of a piece that must be one of a record (`first` or not) and lie in the bytes. */
 static iter_status read_head(const iter__record *record, uint64_t at, bool first,
@@ -58,10 +54,10 @@ iter_status iter__record_open(iter__record *record, const uint8_t *bytes, size_t
     record->whole = flag == ITER_PIECE_WHOLE;
     record->piece_next = ITER_RECORD_HEAD;
     record->piece_left = record->left = length;
-    uint64_t end = ITER_RECORD_HEAD + padded(length);
+    uint64_t end = ITER_RECORD_HEAD + iter__align_up_u64(length, 4);
     while (flag != ITER_PIECE_WHOLE && flag != ITER_PIECE_LAST) {
         ITER_TRY(read_head(record, end, false, &flag, &length, err));
-        end += ITER_RECORD_HEAD + padded(length);
+        end += ITER_RECORD_HEAD + iter__align_up_u64(length, 4);
         record->left += 4 + (size_t)length;
     }
     /* An index may leave records out: then whole ones follow. */
@@ -75,7 +71,7 @@ iter_status iter__record_open(iter__record *record, const uint8_t *bytes, size_t
 
 /* Goes to the piece after the present one, which was read to its end. */
 static void next_piece(iter__record *record) {
-    const size_t at = (size_t)padded(record->piece_next);
+    const size_t at = (size_t)iter__align_up_u64(record->piece_next, 4);
     record->piece_left = iter__record_length(iter__record_u32(record->bytes + at + 4));
     record->piece_next = at + ITER_RECORD_HEAD;
     record->magic_left = 4;
@@ -96,7 +92,7 @@ void iter__record_read(iter__record *record, void *out, size_t n) {
             next_piece(record);
             continue;
         }
-        const size_t run = n < record->piece_left ? n : record->piece_left;
+        const size_t run = iter__min_size(n, record->piece_left);
         memcpy(to, record->bytes + record->piece_next, run);
         record->piece_next += run;
         record->piece_left -= run;

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "loaders/file.h"
 #include "loaders/record.h"
@@ -133,9 +134,9 @@ static iter_status read_piece(iter__window *window, uint64_t offset, uint32_t *o
                           " of them",
                           window->path, offset, length, window->bytes - offset - ITER_RECORD_HEAD);
     }
-    const uint64_t end = offset + ITER_RECORD_HEAD + ((length + 3) & ~3u);
+    const uint64_t end = offset + ITER_RECORD_HEAD + iter__align_up_u64(length, 4);
     *out_flag = iter__record_flag(word);
-    *out_end = end < window->bytes ? end : window->bytes; /* the last one may lack its zeros */
+    *out_end = iter__min_u64(end, window->bytes); /* the last one may lack its zeros */
     return ITER_OK;
 }
 

@@ -3,6 +3,7 @@
  * cheap to read as sequential order, where a unit is a batch.
  */
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "loaders/samplers.h"
 #include <iter/option_rows.h>
 #include <iter/sampler.h>
@@ -66,7 +67,7 @@ static void batch_index(void *opaque, uint32_t epoch, uint64_t position, uint32_
         const uint64_t slot = iter__units_grid(&s->units, position) / s->units.unit;
         const uint64_t row = position - iter__units_before(&s->units, slot);
         const uint64_t left = iter__units_before(&s->units, slot + 1) - position;
-        const uint32_t n_here = left < n ? (uint32_t)left : n;
+        const uint32_t n_here = (uint32_t)iter__min_u64(left, n);
         uint64_t unit;
         iter__permutation_run(&s->order, slot, 1, &unit);
         for (uint32_t i = 0; i < n_here; i++)

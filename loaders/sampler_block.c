@@ -13,6 +13,7 @@
 #include <assert.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "loaders/samplers.h"
 #include <iter/option_rows.h>
 #include <iter/sampler.h>
@@ -49,10 +50,6 @@ static const iter_option options_block[] = {
     ITER_ROW_END,
 };
 
-static uint64_t at_most(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-
 static void block_close(void *opaque) {
     state *s = opaque;
     for (int i = 0; i < VIEWS; i++) {
@@ -65,12 +62,13 @@ static void block_close(void *opaque) {
 
 static bool make_view(view *v, const iter__units *blocks, uint64_t buffer) {
     const uint64_t n_blocks = blocks->n_units,
-                   n_rows = at_most(blocks->n_rows, blocks->unit * buffer);
+                   n_rows = iter__min_u64(blocks->n_rows, blocks->unit * buffer);
     v->blocks = *blocks;
     v->order_table =
-        iter__alloc(at_most(n_blocks, ITER_PERMUTATION_TABLE), sizeof(*v->order_table));
-    v->row_table = iter__alloc(at_most(n_rows, ITER_PERMUTATION_TABLE), sizeof(*v->row_table));
-    v->group_blocks = iter__alloc(at_most(buffer, n_blocks), sizeof(*v->group_blocks));
+        iter__alloc(iter__min_u64(n_blocks, ITER_PERMUTATION_TABLE), sizeof(*v->order_table));
+    v->row_table =
+        iter__alloc(iter__min_u64(n_rows, ITER_PERMUTATION_TABLE), sizeof(*v->row_table));
+    v->group_blocks = iter__alloc(iter__min_u64(buffer, n_blocks), sizeof(*v->group_blocks));
     return v->order_table && v->row_table && v->group_blocks;
 }
 
@@ -135,7 +133,7 @@ static const view *enter_group(state *s, uint32_t epoch, uint64_t position) {
     const uint64_t slot = iter__units_grid(&v->blocks, position) / v->blocks.unit;
     v->group = slot / s->buffer;
     const uint64_t first = v->group * s->buffer;
-    const uint64_t n_blocks = at_most(s->buffer, v->blocks.n_units - first);
+    const uint64_t n_blocks = iter__min_u64(s->buffer, v->blocks.n_units - first);
     v->group_start = iter__units_before(&v->blocks, first);
     v->group_rows = iter__units_before(&v->blocks, first + n_blocks) - v->group_start;
     iter__permutation_run(&v->order, first, (uint32_t)n_blocks, v->group_blocks);
@@ -165,7 +163,7 @@ static void block_index(void *opaque, uint32_t epoch, uint64_t position, uint32_
     while (n > 0) {
         const view *v = enter_group(s, epoch, position);
         const uint64_t row = position - v->group_start;
-        const uint32_t n_here = (uint32_t)at_most(n, v->group_rows - row);
+        const uint32_t n_here = (uint32_t)iter__min_u64(n, v->group_rows - row);
         iter__permutation_run(&v->rows, row, n_here, out);
         rows_to_samples(v, s->buffer, n_here, out);
         position += n_here;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "loaders/samplers.h"
 #include <iter/option_rows.h>
 #include <iter/sampler.h>
@@ -267,7 +268,7 @@ static iter_status bucket_next_batch(void *opaque, uint32_t capacity, uint64_t *
     bucket *it = bucket_of_batch(s, number);
     const uint64_t first = (number - it->first_batch) * s->batch_rows;
     const uint64_t left = it->count - first;
-    const uint32_t n = (uint32_t)(left < s->batch_rows ? left : s->batch_rows);
+    const uint32_t n = (uint32_t)iter__min_u64(left, s->batch_rows);
     if (s->shuffle) {
         order_rows(s, it);
         iter__permutation_run(&it->rows, first, n, out);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "loaders/samplers.h"
 
 #define AHEAD 512
@@ -70,7 +71,7 @@ static void start_epoch(state *s, uint32_t epoch) {
 static uint32_t serve_ahead(const state *s, uint64_t position, uint32_t n, uint64_t *out) {
     if (position < s->ahead_start || position - s->ahead_start >= s->n_ahead) return 0;
     const uint32_t from = (uint32_t)(position - s->ahead_start);
-    const uint32_t n_ready = s->n_ahead - from < n ? s->n_ahead - from : n;
+    const uint32_t n_ready = iter__min_u32(s->n_ahead - from, n);
     memcpy(out, s->ahead + from, n_ready * sizeof(*out));
     return n_ready;
 }
@@ -92,7 +93,7 @@ static void shuffle_index(void *opaque, uint32_t epoch, uint64_t position, uint3
     }
     const uint64_t left = s->n_samples - position;
     s->ahead_start = position;
-    s->n_ahead = left < AHEAD ? (uint32_t)left : AHEAD;
+    s->n_ahead = (uint32_t)iter__min_u64(left, AHEAD);
     iter__permutation_run(&s->permutation, position, s->n_ahead, s->ahead);
     serve_ahead(s, position, n, out);
 }

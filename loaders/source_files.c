@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 
 #define ITER_DEFAULT_BLOCK 4096u
@@ -32,10 +33,6 @@ static int open_path(const char *path, int flags) {
         fd = open(path, flags);
     } while (fd < 0 && errno == EINTR);
     return fd >= 0 ? fd : -errno;
-}
-
-static uint32_t larger(uint32_t a, uint32_t b) {
-    return a > b ? a : b;
 }
 
 /* What O_DIRECT on this file asks for, and what earlier ones did. False where the file system says
@@ -54,10 +51,10 @@ static bool ask_blocks(int fd, iter__blocks *blocks) {
 #else
     (void)fd;
 #endif
-    blocks->offset_align = larger(blocks->offset_align, offset_align);
-    blocks->memory_align = larger(blocks->memory_align, memory_align);
-    blocks->bounce_bytes =
-        larger(ITER_SOURCE_BOUNCE_BYTES, larger(2 * blocks->offset_align, blocks->memory_align));
+    blocks->offset_align = iter__max_u32(blocks->offset_align, offset_align);
+    blocks->memory_align = iter__max_u32(blocks->memory_align, memory_align);
+    blocks->bounce_bytes = iter__max_u32(
+        ITER_SOURCE_BOUNCE_BYTES, iter__max_u32(2 * blocks->offset_align, blocks->memory_align));
     return true;
 }
 
@@ -65,7 +62,7 @@ static bool ask_blocks(int fd, iter__blocks *blocks) {
 static void choose_direct(iter__source_files *files, char *fallback, size_t capacity) {
     int fd = -ENOENT;
     const char *path = "";
-    const uint64_t n = files->n_files < 16 ? files->n_files : 16;
+    const uint64_t n = iter__min_u64(files->n_files, 16);
     for (uint64_t i = 0; i < n && fd < 0 && fd != -EINVAL; i++) {
         path = files->files[i].path;
         fd = open_path(path, files->open_flags | O_DIRECT);

@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "iter/core/arith.h"
+
 typedef struct null_state {
     const iter_file *files; /* borrowed */
     uint64_t n_files;
@@ -38,7 +40,7 @@ static iter_status null_read(void *state, iter_read *read) {
     }
     size_t at = 0;
     for (int32_t i = 0; i < read->n_parts && at < end; i++) {
-        const size_t n = read->parts[i].size < end - at ? read->parts[i].size : end - at;
+        const size_t n = iter__min_size(read->parts[i].size, end - at);
         if (n > 0) memset(read->parts[i].data, 0, n);
         at += n;
     }

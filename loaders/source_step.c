@@ -17,20 +17,14 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "iter/core/arith.h"
+
 /* The kernel reads at most 2 GiB - 4 KiB at once and a ring's length has 32 bits. */
 #define ITER_STEP_MAX_BYTES ((size_t)1 << 30)
 
 _Static_assert(sizeof(iter_iovec) == sizeof(struct iovec), "parts are handed to the kernel");
 _Static_assert(offsetof(iter_iovec, data) == offsetof(struct iovec, iov_base), "same order");
 _Static_assert(offsetof(iter_iovec, size) == offsetof(struct iovec, iov_len), "same order");
-
-static size_t min_size(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-static uint64_t round_down(uint64_t value, uint64_t to) {
-    return value & ~(to - 1);
-}
 
 /* The part that holds byte `at` of the read, which is not its end, and where in it; skips empty
  * ones. */
@@ -48,7 +42,7 @@ static void scatter(const iter_read *read, const uint8_t *from, size_t bytes) {
     size_t inside;
     int32_t i = find_part(read, read->done, &inside);
     while (bytes > 0) {
-        const size_t n = min_size(bytes, read->parts[i].size - inside);
+        const size_t n = iter__min_size(bytes, read->parts[i].size - inside);
         if (n > 0) memcpy((uint8_t *)read->parts[i].data + inside, from, n);
         from += n;
         bytes -= n;
@@ -62,8 +56,8 @@ static void scatter(const iter_read *read, const uint8_t *from, size_t bytes) {
  * in the caches (records of 26 KB from a virtual disk: 15 % more of them with the copy). */
 static bool plan_around(const iter_read *read, const iter__blocks *blocks, iter__source_step *out) {
     const uint64_t end = read->offset + read->size, block = blocks->offset_align;
-    const uint64_t start = round_down(read->offset, block);
-    const uint64_t behind = round_down(end + block - 1, block);
+    const uint64_t start = iter__align_down_u64(read->offset, block);
+    const uint64_t behind = iter__align_up_u64(end, block);
     const size_t before = (size_t)(read->offset - start);
     if (read->done > 0 || read->n_parts != 1 || before > read->room_before ||
         behind - end > read->room_after || behind - start > ITER_STEP_MAX_BYTES ||
@@ -83,19 +77,19 @@ static void plan_blocks(const iter_read *read, const iter__blocks *blocks, iter_
     const int32_t i = find_part(read, read->done, &inside);
     const uint64_t at = read->offset + read->done;
     uint8_t *base = (uint8_t *)read->parts[i].data + inside;
-    const size_t here = min_size(read->parts[i].size - inside, ITER_STEP_MAX_BYTES);
+    const size_t here = iter__min_size(read->parts[i].size - inside, ITER_STEP_MAX_BYTES);
     const uint64_t block = blocks->offset_align;
     if (at % block == 0 && (uintptr_t)base % blocks->memory_align == 0 && here >= block) {
         out->kind = ITER_STEP_ONE;
         out->base = base;
-        out->length = (size_t)round_down(here, block);
+        out->length = (size_t)iter__align_down_u64(here, block);
         return;
     }
-    const uint64_t start = round_down(at, block);
-    const uint64_t end = round_down(at + (read->size - read->done) + block - 1, block);
+    const uint64_t start = iter__align_down_u64(at, block);
+    const uint64_t end = iter__align_up_u64(at + (read->size - read->done), block);
     out->kind = ITER_STEP_BOUNCE;
     out->offset = start;
-    out->length = end - start < blocks->bounce_bytes ? (size_t)(end - start) : blocks->bounce_bytes;
+    out->length = (size_t)iter__min_u64(end - start, blocks->bounce_bytes);
 }
 
 void iter__step_plan(const iter_read *read, const iter__blocks *blocks, iter__source_step *out) {
@@ -116,7 +110,7 @@ void iter__step_plan(const iter_read *read, const iter__blocks *blocks, iter__so
     }
     out->kind = ITER_STEP_ONE;
     out->base = (uint8_t *)read->parts[i].data + inside;
-    out->length = min_size(read->parts[i].size - inside, ITER_STEP_MAX_BYTES);
+    out->length = iter__min_size(read->parts[i].size - inside, ITER_STEP_MAX_BYTES);
 }
 
 iter__after iter__step_book(iter_read *read, const iter__source_step *step, const void *bounce,
@@ -132,7 +126,7 @@ iter__after iter__step_book(iter_read *read, const iter__source_step *step, cons
     if (step->kind == ITER_STEP_BOUNCE || step->kind == ITER_STEP_AROUND) {
         /* what ends inside a block ends with the file */
         const size_t before = (size_t)(read->offset + read->done - step->offset);
-        got = got > before ? min_size(got - before, read->size - read->done) : 0;
+        got = got > before ? iter__min_size(got - before, read->size - read->done) : 0;
         if (got > 0 && step->kind == ITER_STEP_BOUNCE)
             scatter(read, (const uint8_t *)bounce + before, got);
     }

@@ -43,6 +43,7 @@
 #endif
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "loaders/source_files.h"
 
@@ -333,7 +334,7 @@ static int create_ring(ring_state *s) {
         if (status == -EINVAL && flags != IORING_SETUP_CLAMP) {
             flags = IORING_SETUP_CLAMP;
         } else if (status == -ENOMEM && s->depth > ITER_RING_DEPTH_MIN) {
-            s->depth = s->depth / 2 > ITER_RING_DEPTH_MIN ? s->depth / 2 : ITER_RING_DEPTH_MIN;
+            s->depth = iter__max_u32(s->depth / 2, ITER_RING_DEPTH_MIN);
         } else {
             return status;
         }
@@ -405,7 +406,7 @@ static void register_arena(ring_state *s, const iter_source_config *config, char
         unsigned n = 0;
         for (size_t at = 0; at < bytes; at += piece, n++) {
             pieces[n].iov_base = (uint8_t *)config->arena + at;
-            pieces[n].iov_len = bytes - at < piece ? bytes - at : piece;
+            pieces[n].iov_len = iter__min_size(bytes - at, piece);
         }
         status = io_uring_register_buffers(&s->ring, pieces, n);
         if (status != -ENOMEM) break;

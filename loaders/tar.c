@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 
 #define BLOCK      ((uint64_t)ITER_TAR_BLOCK)
@@ -20,10 +21,6 @@ typedef struct extra {
     bool has_size;
     uint64_t size;
 } extra;
-
-static uint64_t round_up(uint64_t n) {
-    return (n + BLOCK - 1) & ~(BLOCK - 1);
-}
 
 static iter_status damaged(uint64_t offset, const char *reason, iter_error *err) {
     return iter__fail(err, ITER_EFORMAT, "the tar archive is damaged at %llu: %s",
@@ -171,8 +168,7 @@ static iter_status read_pax(iter__tar *tar, extra *e, uint64_t header, uint64_t 
         const uint8_t *p = NULL;
         size_t n = 0;
         pax_record record = {.length = 0};
-        ITER_TRY(
-            tar->bytes_at(tar->user, at, left < EXTRA_MAX ? (size_t)left : EXTRA_MAX, &p, &n, err));
+        ITER_TRY(tar->bytes_at(tar->user, at, (size_t)iter__min_u64(left, EXTRA_MAX), &p, &n, err));
         if (n == 0) return damaged(header, "it ends within an extended header", err);
         if (*p == '\0') return ITER_OK; /* zeros fill it up */
         ITER_TRY(cut_pax(&record, header, p, n, left, err));
@@ -217,7 +213,7 @@ static iter_status read_header(iter__tar *tar, extra *e, bool *out_extra, iter_e
     if (tar->size > tar->total - at - BLOCK)
         return damaged(at, "it ends within the data of a member", err);
     tar->offset = at + BLOCK;
-    tar->next = tar->offset + round_up(tar->size);
+    tar->next = tar->offset + iter__align_up_u64(tar->size, BLOCK);
     if (tar->next > tar->total) tar->next = tar->total; /* the last one may lack its zeros */
     *out_extra = about_next;
     if (!about_next) {
@@ -267,7 +263,7 @@ static iter_status memory_at(void *user, uint64_t offset, size_t n, const uint8_
     const uint64_t left = offset < tar->total ? tar->total - offset : 0;
     (void)err;
     *out = tar->memory + offset;
-    *out_n = n < left ? n : (size_t)left;
+    *out_n = (size_t)iter__min_u64(n, left);
     return ITER_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "loaders/text_tokens.h"
 #include "loaders/text_utf8.h"
@@ -182,8 +183,7 @@ static iter_status begin_load(iter__text *text, const uint8_t *bytes, size_t siz
     if (bad < size) return iter__fail(err, ITER_EFORMAT, "%s: byte %zu: invalid UTF-8", name, bad);
     const size_t at_most = size / 6 + 1; /* "a":1, */
     const size_t wanted = text->rule.num_words == 0 ? at_most / 4 : (size_t)text->rule.num_words;
-    const iter_status status =
-        iter__vocab_init(&text->vocab, wanted < at_most ? wanted : at_most, err);
+    const iter_status status = iter__vocab_init(&text->vocab, iter__min_size(wanted, at_most), err);
     return status < 0 ? iter__fail_in(err, status, "%s", name) : ITER_OK;
 }
 

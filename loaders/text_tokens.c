@@ -21,6 +21,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "loaders/text_unicode.h"
 #include "loaders/text_utf8.h"
@@ -290,7 +291,7 @@ static int64_t ids_forwards(text_job *job, classify_fn classify, int32_t *row, i
         row[n] = id;
         n += id >= 0;
     }
-    *out_base = base < job->size ? base : job->size;
+    *out_base = iter__min_size(base, job->size);
     return n;
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 
@@ -17,7 +18,7 @@
 
 static void head_of(const uint8_t *word, size_t length, uint64_t head[2]) {
     head[0] = head[1] = 0;
-    memcpy(head, word, length < ITER_TEXT_HEAD ? length : ITER_TEXT_HEAD);
+    memcpy(head, word, iter__min_size(length, ITER_TEXT_HEAD));
 }
 
 static uint64_t hash_of(const uint64_t head[2], const uint8_t *tail, size_t tail_bytes) {

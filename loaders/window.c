@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "loaders/file.h"
 
@@ -40,7 +41,7 @@ iter_status iter__window_at(iter__window *window, uint64_t offset, size_t n, con
     }
     const size_t there = window->n - (size_t)(offset - window->offset);
     *out = window->buffer + (offset - window->offset);
-    *out_n = n < there ? n : there;
+    *out_n = iter__min_size(n, there);
     return ITER_OK;
 }
 
