@@ -64,7 +64,7 @@ static iter_status check_channels(const image_state *s, const iter_desc *desc, i
 static iter_status codec_start(codec *c, const iter_decoder_ops *ops, const void *shared,
                                iter_error *err) {
     c->state = iter__alloc(1, ops->base.state_size ? ops->base.state_size : 1);
-    if (!c->state) return iter__fail(err, ITER_ENOMEM, "out of memory");
+    if (!c->state) return iter__fail(err, ITER_ENOMEM, "no memory for an image decoder");
     const iter_status status = ops->start ? ops->start(c->state, shared, err) : ITER_OK;
     if (status < 0) {
         iter__free(c->state);
@@ -185,6 +185,19 @@ static void image_limit(void *state, size_t bytes) {
     codec_limit(&s->jpeg, most);
     codec_limit(&s->png, most);
     codec_limit(&s->webp, most);
+}
+
+iter_status iter__image_start(const iter_image_options *options, void **out_state,
+                              iter_error *err) {
+    codec c = {0};
+    const iter_status status = codec_start(&c, &iter__decoder_image, options, err);
+    *out_state = c.state;
+    return status;
+}
+
+void iter__image_stop(void *state) {
+    codec c = {.ops = &iter__decoder_image, .state = state};
+    if (state) codec_stop(&c);
 }
 
 iter_status iter__image_check_size(const iter_image_options *options, int64_t height, int64_t width,

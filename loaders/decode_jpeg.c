@@ -23,7 +23,6 @@
  * CMYK pictures come from Adobe's programs, which store them inverted; so all are taken (Pillow,
  * too). Red is C * K / 255 in stored values.
  */
-#include "iter/core/arith.h"
 #include "loaders/image.h"
 
 #include "iter/core/error.h"
@@ -38,6 +37,7 @@
 
 #include <jerror.h> /* after jpeglib.h, whose interface (6.2 or 8) decides the messages' numbers */
 
+#include "iter/core/arith.h"
 #include "loaders/jpeg_memory.h"
 
 #define MARKER_EXIF       (JPEG_APP0 + 1)
@@ -556,25 +556,6 @@ const iter_decoder_ops iter__decoder_jpeg = {
 
 #else
 
-static iter_status absent_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
-                                 iter_desc *out, iter_error *err) {
-    (void)state, (void)shared, (void)bytes, (void)size, (void)out;
-    return iter__fail(err, ITER_EUNSUPPORTED,
-                      "a JPEG, and this build is without libjpeg-turbo (ITER_WITH_JPEG)");
-}
-
-static iter_status absent_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
-                                 const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
-    (void)wish;
-    return absent_header(state, shared, bytes, size, &out->desc, err);
-}
-
-const iter_decoder_ops iter__decoder_jpeg = {
-    .base = {.struct_size = sizeof(iter_decoder_ops),
-             .name = "jpeg",
-             .help = "JPEG to pixels (not in this build)"},
-    .header = absent_header,
-    .decode_image = absent_decode,
-};
+ITER_ABSENT_CODEC(jpeg, "JPEG", "libjpeg-turbo (ITER_WITH_JPEG)")
 
 #endif

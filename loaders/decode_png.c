@@ -26,6 +26,7 @@
 
 #include <png.h>
 
+#include "loaders/byte_order.h"
 #include "loaders/codec_memory.h"
 #include "loaders/png_bytes.h"
 
@@ -103,10 +104,10 @@ static iter_status read_size(const uint8_t *bytes, size_t size, int64_t *out_hei
     const uint8_t *header = bytes + MAGIC_BYTES + 8;
     if (size < MAGIC_BYTES + CHUNK_BYTES + HEADER_BYTES)
         return iter__fail(err, ITER_EFORMAT, "the data end early, after %zu bytes", size);
-    if (iter__png_number(bytes + MAGIC_BYTES) != HEADER_BYTES || memcmp(header - 4, "IHDR", 4) != 0)
+    if (iter__get_be32(bytes + MAGIC_BYTES) != HEADER_BYTES || memcmp(header - 4, "IHDR", 4) != 0)
         return iter__fail(err, ITER_EFORMAT, "it does not begin with IHDR");
-    *out_width = iter__png_number(header);
-    *out_height = iter__png_number(header + 4);
+    *out_width = iter__get_be32(header);
+    *out_height = iter__get_be32(header + 4);
     *out_interlaced = header[12] != 0;
     if (*out_width > INT32_MAX || *out_height > INT32_MAX)
         return iter__fail(err, ITER_EFORMAT, "%lld x %lld pixels", (long long)*out_height,
@@ -117,7 +118,7 @@ static iter_status read_size(const uint8_t *bytes, size_t size, int64_t *out_hei
 /* What the chunk eXIf says, wherever it stands. */
 static int32_t find_orientation(const uint8_t *bytes, size_t size) {
     for (size_t at = MAGIC_BYTES; size - at >= CHUNK_BYTES;) {
-        const size_t n = iter__png_number(bytes + at);
+        const size_t n = iter__get_be32(bytes + at);
         if (n > size - at - CHUNK_BYTES) return 1;
         if (memcmp(bytes + at + 4, "eXIf", 4) == 0)
             return iter__exif_orientation(bytes + at + 8, n);
@@ -328,25 +329,6 @@ const iter_decoder_ops iter__decoder_png = {
 
 #else
 
-static iter_status absent_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
-                                 iter_desc *out, iter_error *err) {
-    (void)state, (void)shared, (void)bytes, (void)size, (void)out;
-    return iter__fail(err, ITER_EUNSUPPORTED,
-                      "a PNG, and this build is without libpng (ITER_WITH_PNG)");
-}
-
-static iter_status absent_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
-                                 const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
-    (void)wish;
-    return absent_header(state, shared, bytes, size, &out->desc, err);
-}
-
-const iter_decoder_ops iter__decoder_png = {
-    .base = {.struct_size = sizeof(iter_decoder_ops),
-             .name = "png",
-             .help = "PNG to pixels (not in this build)"},
-    .header = absent_header,
-    .decode_image = absent_decode,
-};
+ITER_ABSENT_CODEC(png, "PNG", "libpng (ITER_WITH_PNG)")
 
 #endif

@@ -111,10 +111,10 @@ static bool record_bytes_find(const void *shared, const iter_desc *desc, const u
         if (size - head < row) return false;
     } else {
         const size_t least = ITER_RECORD_HEAD + (rule->header ? ITER_RECORD_HEADER : 0);
-        if (n_known < least || iter__record_u32(bytes) != ITER_RECORD_MAGIC) return false;
-        const uint32_t word = iter__record_u32(bytes + 4), length = iter__record_length(word);
+        if (n_known < least || iter__get_le32(bytes) != ITER_RECORD_MAGIC) return false;
+        const uint32_t word = iter__get_le32(bytes + 4), length = iter__record_length(word);
         const size_t payload = iter__align_up_size(length, 4);
-        const uint64_t labels = rule->header ? iter__record_u32(bytes + ITER_RECORD_HEAD) : 0;
+        const uint64_t labels = rule->header ? iter__get_le32(bytes + ITER_RECORD_HEAD) : 0;
         if (iter__record_flag(word) != ITER_PIECE_WHOLE || ITER_RECORD_HEAD + payload != size ||
             least + 4 * labels > n_known || least + 4 * labels > ITER_RECORD_HEAD + length)
             return false;
@@ -152,8 +152,7 @@ static void free_joined(image_state *s) {
 
 static void record_image_stop(void *state) {
     image_state *s = state;
-    if (s->inner && iter__decoder_image.stop) iter__decoder_image.stop(s->inner);
-    iter__free(s->inner);
+    iter__image_stop(s->inner);
     free_joined(s);
     memset(s, 0, sizeof(*s));
 }
@@ -161,15 +160,7 @@ static void record_image_stop(void *state) {
 static iter_status record_image_start(void *state, const void *shared, iter_error *err) {
     image_state *s = state;
     const iter__record_rule *rule = shared;
-    s->inner = iter__alloc(1, iter__decoder_image.base.state_size + 1);
-    if (!s->inner) return iter__fail(err, ITER_ENOMEM, "no memory for an image decoder");
-    if (!iter__decoder_image.start) return ITER_OK;
-    const iter_status status = iter__decoder_image.start(s->inner, &rule->image, err);
-    if (status < 0) {
-        iter__free(s->inner);
-        s->inner = NULL;
-    }
-    return status;
+    return iter__image_start(&rule->image, &s->inner, err);
 }
 
 /* Memory for a record of `bytes`; what it takes beyond what may be kept is not the decoder's. */

@@ -199,23 +199,14 @@ typedef struct tar_state {
 
 static void tar_image_stop(void *state) {
     tar_state *s = state;
-    if (s->inner && iter__decoder_image.stop) iter__decoder_image.stop(s->inner);
-    iter__free(s->inner);
+    iter__image_stop(s->inner);
     s->inner = NULL;
 }
 
 static iter_status tar_image_start(void *state, const void *shared, iter_error *err) {
     tar_state *s = state;
     const iter__tar_rule *rule = shared;
-    s->inner = iter__alloc(1, iter__decoder_image.base.state_size + 1);
-    if (!s->inner) return iter__fail(err, ITER_ENOMEM, "no memory for an image decoder");
-    if (!iter__decoder_image.start) return ITER_OK;
-    const iter_status status = iter__decoder_image.start(s->inner, &rule->image, err);
-    if (status < 0) {
-        iter__free(s->inner);
-        s->inner = NULL;
-    }
-    return status;
+    return iter__image_start(&rule->image, &s->inner, err);
 }
 
 static void tar_image_limit(void *state, size_t bytes) {

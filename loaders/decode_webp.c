@@ -15,7 +15,6 @@
  * Source: RFC 9649 (container, VP8L); libwebp's AllocateMemory() and AllocateInternalBuffers32b() for
  * what is allocated.
  */
-#include "iter/core/arith.h"
 #include "loaders/image.h"
 
 #include "iter/core/error.h"
@@ -27,6 +26,7 @@
 
 #include <webp/decode.h>
 
+#include "iter/core/arith.h"
 #include "loaders/codec_memory.h"
 
 #define RIFF_BYTES      12 /* "RIFF", size, "WEBP" */
@@ -280,25 +280,6 @@ const iter_decoder_ops iter__decoder_webp = {
 
 #else
 
-static iter_status absent_header(void *state, const void *shared, const uint8_t *bytes, size_t size,
-                                 iter_desc *out, iter_error *err) {
-    (void)state, (void)shared, (void)bytes, (void)size, (void)out;
-    return iter__fail(err, ITER_EUNSUPPORTED,
-                      "a WebP, and this build is without libwebp (ITER_WITH_WEBP)");
-}
-
-static iter_status absent_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
-                                 const iter_image_wish *wish, iter_tensor *out, iter_error *err) {
-    (void)wish;
-    return absent_header(state, shared, bytes, size, &out->desc, err);
-}
-
-const iter_decoder_ops iter__decoder_webp = {
-    .base = {.struct_size = sizeof(iter_decoder_ops),
-             .name = "webp",
-             .help = "WebP to pixels (not in this build)"},
-    .header = absent_header,
-    .decode_image = absent_decode,
-};
+ITER_ABSENT_CODEC(webp, "WebP", "libwebp (ITER_WITH_WEBP)")
 
 #endif

@@ -21,6 +21,7 @@
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 #include "loaders/array_layout.h"
+#include "loaders/byte_order.h"
 #include "loaders/decode_swapped.h"
 #include "loaders/file.h"
 
@@ -99,9 +100,7 @@ static iter_status read_exactly(iter__input *input, const char *path, void *out,
 static iter_status read_dims(idx_file *idx, const unsigned char *bytes, iter_error *err) {
     uint64_t row_bytes = iter_dtype_bytes(idx->dtype);
     for (int32_t i = 0; i < idx->n_dims; i++) {
-        const unsigned char *b = bytes + 4 * (size_t)i;
-        const uint64_t dim =
-            (uint64_t)b[0] << 24 | (uint64_t)b[1] << 16 | (uint64_t)b[2] << 8 | b[3];
+        const uint64_t dim = iter__get_be32(bytes + 4 * (size_t)i);
         idx->dims[i] = dim;
         if (dim == 0) {
             return iter__fail(err, ITER_EFORMAT, "%s: dimension %" PRId32 " is 0: %s", idx->path, i,

@@ -43,6 +43,34 @@ extern const iter_decoder_ops iter__decoder_jpeg;
 extern const iter_decoder_ops iter__decoder_png;
 extern const iter_decoder_ops iter__decoder_webp;
 
+/* The table of a codec whose library this build is without; every call fails with EUNSUPPORTED. */
+#define ITER_ABSENT_CODEC(codec, format, library)                                                 \
+    static iter_status codec##_header(void *state, const void *shared, const uint8_t *bytes,      \
+                                      size_t size, iter_desc *out, iter_error *err) {             \
+        (void)state, (void)shared, (void)bytes, (void)size, (void)out;                            \
+        return iter__fail(err, ITER_EUNSUPPORTED,                                                 \
+                          "a " format ", and this build is without " library);                    \
+    }                                                                                             \
+    static iter_status codec##_decode(void *state, const void *shared, const uint8_t *bytes,      \
+                                      size_t size, const iter_image_wish *wish, iter_tensor *out, \
+                                      iter_error *err) {                                          \
+        (void)wish;                                                                               \
+        return codec##_header(state, shared, bytes, size, &out->desc, err);                       \
+    }                                                                                             \
+    const iter_decoder_ops iter__decoder_##codec = {                                              \
+        .base = {.struct_size = sizeof(iter_decoder_ops),                                         \
+                 .name = #codec,                                                                  \
+                 .help = format " to pixels (not in this build)"},                                \
+        .header = codec##_header,                                                                 \
+        .decode_image = codec##_decode,                                                           \
+    };
+
+/* An iter__decoder_image of its own for a decoder that finds images inside of other bytes, or NULL
+ * on error. `options` is borrowed. */
+iter_status iter__image_start(const iter_image_options *options, void **out_state, iter_error *err);
+/* NULL is ignored. */
+void iter__image_stop(void *state);
+
 /* ---- What codecs share ----------------------------------------------------------------------- */
 
 /* EXIF orientation, 1 to 8, out of a TIFF block (what follows "Exif\0\0" in a JPEG); 1 where it says

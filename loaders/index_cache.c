@@ -24,6 +24,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
+#include "loaders/byte_order.h"
 #include "loaders/file.h"
 
 #define VERSION      1u
@@ -39,26 +40,6 @@
 #define SETTLED_WHOLE_NS (2 * (int64_t)SECOND_NS)
 
 static const uint8_t magic[8] = {'I', 'T', 'E', 'R', 'I', 'D', 'X', 26};
-
-/* ---- little-endian numbers ------------------------------------------------------------------- */
-
-static uint32_t get_u32(const uint8_t *p) {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-static uint64_t get_u64(const uint8_t *p) {
-    return get_u32(p) | (uint64_t)get_u32(p + 4) << 32;
-}
-
-static void put_u32(uint8_t *p, uint32_t value) {
-    for (int i = 0; i < 4; i++)
-        p[i] = (uint8_t)(value >> 8 * i);
-}
-
-static void put_u64(uint8_t *p, uint64_t value) {
-    put_u32(p, (uint32_t)value);
-    put_u32(p + 4, (uint32_t)(value >> 32));
-}
 
 static uint32_t crc_of(uint32_t crc, const void *bytes, size_t n) {
     return (uint32_t)crc32_z(crc, bytes, n);
@@ -124,16 +105,16 @@ static iter_status check_folder(const char *path, iter_error *err) {
 
 static void put_header(const iter__index_cache *cache, uint64_t n, uint8_t *out) {
     memcpy(out, magic, sizeof(magic));
-    put_u32(out + 8, VERSION);
-    put_u32(out + 12, 0); /* the CRC */
-    put_u32(out + 16, cache->kind);
-    put_u32(out + 20, cache->stamp.places);
-    put_u64(out + 24, cache->options);
-    put_u64(out + 32, cache->stamp.bytes);
-    put_u64(out + 40, (uint64_t)cache->stamp.mtime_ns);
-    put_u64(out + 48, n);
+    iter__put_le32(out + 8, VERSION);
+    iter__put_le32(out + 12, 0); /* the CRC */
+    iter__put_le32(out + 16, cache->kind);
+    iter__put_le32(out + 20, cache->stamp.places);
+    iter__put_le64(out + 24, cache->options);
+    iter__put_le64(out + 32, cache->stamp.bytes);
+    iter__put_le64(out + 40, (uint64_t)cache->stamp.mtime_ns);
+    iter__put_le64(out + 48, n);
     for (uint32_t i = 0; i < ITER_INDEX_NOTES; i++)
-        put_u64(out + 56 + 8 * (size_t)i, cache->notes[i]);
+        iter__put_le64(out + 56 + 8 * (size_t)i, cache->notes[i]);
 }
 
 /* The header of a cache file of `bytes` bytes, of this data file and no other; how many samples. */
@@ -141,7 +122,7 @@ static bool read_header(const iter__index_cache *cache, const uint8_t *header, u
                         uint64_t *out_n) {
     uint8_t wanted[HEADER_BYTES];
     put_header(cache, 0, wanted);
-    const uint64_t n = get_u64(header + 48);
+    const uint64_t n = iter__get_le64(header + 48);
     *out_n = n;
     return memcmp(header, wanted, 12) == 0 &&
            memcmp(header + CRC_FROM, wanted + CRC_FROM, 48 - CRC_FROM) == 0 &&
@@ -176,14 +157,14 @@ static iter_status read_cache(iter__index_cache *cache, iter__span_set *set, int
         return ITER_OK;
     const uint32_t crc =
         crc_of(crc_of(0, header + CRC_FROM, HEADER_BYTES - CRC_FROM), offsets, size);
-    if (crc != get_u32(header + 12)) return ITER_OK;
+    if (crc != iter__get_le32(header + 12)) return ITER_OK;
     for (uint64_t i = 0; i <= n; i++)
-        offsets[i] = get_u64((const uint8_t *)(offsets + i));
+        offsets[i] = iter__get_le64((const uint8_t *)(offsets + i));
     if (!check_offsets(cache, offsets, n)) return ITER_OK;
 
     uint64_t notes[ITER_INDEX_NOTES];
     for (uint32_t i = 0; i < ITER_INDEX_NOTES; i++) {
-        notes[i] = get_u64(header + 56 + 8 * (size_t)i);
+        notes[i] = iter__get_le64(header + 56 + 8 * (size_t)i);
         if (notes[i] > cache->stamp.bytes) return ITER_OK;
     }
     memcpy(cache->notes, notes, sizeof(notes));
@@ -198,7 +179,7 @@ static iter_status read_cache(iter__index_cache *cache, iter__span_set *set, int
 static uint64_t put_offsets(const uint64_t *offsets, uint64_t from, uint64_t n, uint8_t *buffer) {
     uint64_t i = 0;
     for (; i < BUFFER_BYTES / 8 && from + i < n; i++)
-        put_u64(buffer + 8 * i, offsets[from + i]);
+        iter__put_le64(buffer + 8 * i, offsets[from + i]);
     return i;
 }
 
@@ -212,7 +193,7 @@ static iter_status write_cache(const iter__index_cache *cache, const uint64_t *o
         step = put_offsets(offsets, i, n, buffer);
         crc = crc_of(crc, buffer, (size_t)step * 8);
     }
-    put_u32(header + 12, crc);
+    iter__put_le32(header + 12, crc);
     ITER_TRY(iter__new_file_write(file, header, sizeof(header), err));
     for (uint64_t i = 0, step; i < n; i += step) {
         step = put_offsets(offsets, i, n, buffer);

@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include "iter/core/arith.h"
+#include "loaders/byte_order.h"
 
 static const uint8_t end_chunk[ITER_PNG_CHUNK_BYTES] = {0,   0,   0,    0,    'I',  'E',
                                                         'N', 'D', 0xae, 0x42, 0x60, 0x82};
@@ -25,7 +26,7 @@ static size_t find_cut(const uint8_t *bytes, size_t size, bool *out_pixels) {
     size_t at = ITER_PNG_MAGIC_BYTES;
     *out_pixels = false;
     while (size - at >= ITER_PNG_CHUNK_BYTES) {
-        const uint32_t n = iter__png_number(bytes + at);
+        const uint32_t n = iter__get_be32(bytes + at);
         if (n > size - at - ITER_PNG_CHUNK_BYTES) break;
         if (memcmp(bytes + at + 4, "IEND", 4) == 0) return SIZE_MAX;
         *out_pixels |= memcmp(bytes + at + 4, "IDAT", 4) == 0;
@@ -44,7 +45,7 @@ static void mend_cut(iter__png_bytes *stream, const uint8_t *bytes, size_t size)
     set_piece(stream, ITER_PNG_FILE, bytes, at);
     set_piece(stream, ITER_PNG_END, end_chunk, sizeof(end_chunk));
     if (!in_pixels) return;
-    const uint32_t length = iter__png_number(bytes + at);
+    const uint32_t length = iter__get_be32(bytes + at);
     const uint32_t n = left - head < length ? (uint32_t)(left - head) : length;
     memcpy(stream->head, bytes + at, head);
     put_number(stream->head, n);

@@ -39,9 +39,4 @@ bool iter__png_bytes_mended(const iter__png_bytes *stream);
 /* Whether it is a cut file of which all has been read, and more was asked for. */
 bool iter__png_bytes_ended(const iter__png_bytes *stream);
 
-/* A big-endian number, as PNG has them. */
-static inline uint32_t iter__png_number(const uint8_t *at) {
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
-
 #endif

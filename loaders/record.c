@@ -20,8 +20,8 @@ static iter_status read_head(const iter__record *record, uint64_t at, bool first
                           "the record ends early: a head of 8 bytes should be at +%llu, it has %zu",
                           (unsigned long long)at, record->size);
     }
-    const uint32_t magic = iter__record_u32(record->bytes + at),
-                   word = iter__record_u32(record->bytes + at + 4);
+    const uint32_t magic = iter__get_le32(record->bytes + at),
+                   word = iter__get_le32(record->bytes + at + 4);
     const uint32_t flag = iter__record_flag(word), length = iter__record_length(word);
     if (magic != ITER_RECORD_MAGIC) {
         return iter__fail(err, ITER_EFORMAT,
@@ -61,7 +61,7 @@ iter_status iter__record_open(iter__record *record, const uint8_t *bytes, size_t
         record->left += 4 + (size_t)length;
     }
     /* An index may leave records out: then whole ones follow. */
-    if (end + 4 <= size && iter__record_u32(bytes + end) != ITER_RECORD_MAGIC) {
+    if (end + 4 <= size && iter__get_le32(bytes + end) != ITER_RECORD_MAGIC) {
         return iter__fail(err, ITER_EFORMAT,
                           "the record has %llu bytes by its head and %zu by the index",
                           (unsigned long long)end, size);
@@ -72,7 +72,7 @@ iter_status iter__record_open(iter__record *record, const uint8_t *bytes, size_t
 /* Goes to the piece after the present one, which was read to its end. */
 static void next_piece(iter__record *record) {
     const size_t at = (size_t)iter__align_up_u64(record->piece_next, 4);
-    record->piece_left = iter__record_length(iter__record_u32(record->bytes + at + 4));
+    record->piece_left = iter__record_length(iter__get_le32(record->bytes + at + 4));
     record->piece_next = at + ITER_RECORD_HEAD;
     record->magic_left = 4;
 }
@@ -114,11 +114,11 @@ iter_status iter__record_read_header(iter__record *record, iter__record_header *
                           ITER_RECORD_HEADER);
     }
     iter__record_read(record, b, sizeof(b));
-    const uint32_t bits = iter__record_u32(b + 4);
-    out->flag = iter__record_u32(b);
+    const uint32_t bits = iter__get_le32(b + 4);
+    out->flag = iter__get_le32(b);
     memcpy(&out->label, &bits, sizeof(bits));
-    out->id = iter__record_u32(b + 8) | (uint64_t)iter__record_u32(b + 12) << 32;
-    out->id2 = iter__record_u32(b + 16) | (uint64_t)iter__record_u32(b + 20) << 32;
+    out->id = iter__get_le64(b + 8);
+    out->id2 = iter__get_le64(b + 16);
     if (out->flag > record->left / 4) {
         return iter__fail(err, ITER_EFORMAT,
                           "the record should have %u labels, %zu bytes follow its header",
@@ -131,7 +131,7 @@ float iter__record_read_label(iter__record *record) {
     uint8_t b[4];
     float label;
     iter__record_read(record, b, sizeof(b));
-    const uint32_t bits = iter__record_u32(b);
+    const uint32_t bits = iter__get_le32(b);
     memcpy(&label, &bits, sizeof(bits));
     return label;
 }

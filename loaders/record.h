@@ -18,15 +18,13 @@
 
 #include <iter/status.h>
 
+#include "loaders/byte_order.h"
+
 #define ITER_RECORD_MAGIC  0xced7230au
 #define ITER_RECORD_HEAD   8u  /* bytes before the first piece */
 #define ITER_RECORD_HEADER 24u /* of an IRHeader, without further labels */
 
 enum { ITER_PIECE_WHOLE = 0, ITER_PIECE_FIRST = 1, ITER_PIECE_MIDDLE = 2, ITER_PIECE_LAST = 3 };
-
-static inline uint32_t iter__record_u32(const uint8_t *p) {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
 
 static inline uint32_t iter__record_flag(uint32_t word) {
     return word >> 29;

@@ -121,7 +121,7 @@ static iter_status read_piece(iter__window *window, uint64_t offset, uint32_t *o
                           "%s: ends in the head of a record, at %" PRIu64 ", after %zu bytes of it",
                           window->path, offset, n);
     }
-    const uint32_t magic = iter__record_u32(p), word = iter__record_u32(p + 4);
+    const uint32_t magic = iter__get_le32(p), word = iter__get_le32(p + 4);
     if (magic != ITER_RECORD_MAGIC) {
         return iter__fail(err, ITER_EFORMAT,
                           "%s: at %" PRIu64 " is 0x%08x, a record's magic is 0x%08x", window->path,

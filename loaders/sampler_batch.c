@@ -5,8 +5,6 @@
 #include "iter/core/alloc.h"
 #include "iter/core/arith.h"
 #include "loaders/samplers.h"
-#include <iter/option_rows.h>
-#include <iter/sampler.h>
 
 typedef struct state {
     iter__units units;

@@ -15,8 +15,6 @@
 #include "iter/core/alloc.h"
 #include "iter/core/arith.h"
 #include "loaders/samplers.h"
-#include <iter/option_rows.h>
-#include <iter/sampler.h>
 
 /* A group, and the order of its epoch. */
 typedef struct view {

@@ -11,9 +11,8 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/arith.h"
+#include "loaders/byte_order.h"
 #include "loaders/samplers.h"
-#include <iter/option_rows.h>
-#include <iter/sampler.h>
 
 #define DEFAULT_BUCKETS 16
 #define MAX_BUCKETS     4096
@@ -62,18 +61,6 @@ static const iter_option options_bucket[] = {
                   drop),
     ITER_ROW_END,
 };
-
-static void put_le(uint8_t *out, uint64_t value, int n_bytes) {
-    for (int i = 0; i < n_bytes; i++)
-        out[i] = (uint8_t)(value >> (8 * i));
-}
-
-static uint64_t get_le(const uint8_t *in, int n_bytes) {
-    uint64_t value = 0;
-    for (int i = 0; i < n_bytes; i++)
-        value |= (uint64_t)in[i] << (8 * i);
-    return value;
-}
 
 static int compare_lengths(const void *a, const void *b) {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -285,9 +272,9 @@ static iter_status bucket_save(const void *opaque, void *out, size_t capacity, s
     *out_size = 0;
     if (capacity < SAVED_BYTES) return ITER_EINVAL;
     uint8_t *bytes = out;
-    put_le(bytes, s->epoch, 4);
-    put_le(bytes + 4, s->batch, 8);
-    put_le(bytes + 12, s->n_batches, 8);
+    iter__put_le32(bytes, s->epoch);
+    iter__put_le64(bytes + 4, s->batch);
+    iter__put_le64(bytes + 12, s->n_batches);
     *out_size = SAVED_BYTES;
     return ITER_OK;
 }
@@ -296,9 +283,9 @@ static iter_status bucket_restore(void *opaque, const void *saved, size_t size) 
     state *s = opaque;
     const uint8_t *bytes = saved;
     if (size != SAVED_BYTES) return ITER_EINVAL;
-    const uint64_t batch = get_le(bytes + 4, 8);
-    if (get_le(bytes + 12, 8) != s->n_batches || batch > s->n_batches) return ITER_EINVAL;
-    go_to(s, (uint32_t)get_le(bytes, 4), batch);
+    const uint64_t batch = iter__get_le64(bytes + 4);
+    if (iter__get_le64(bytes + 12) != s->n_batches || batch > s->n_batches) return ITER_EINVAL;
+    go_to(s, iter__get_le32(bytes), batch);
     return ITER_OK;
 }
 

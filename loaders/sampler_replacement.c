@@ -1,8 +1,6 @@
 /* sampler_replacement.c - independent draws: position p of epoch e is iter_rng_below(n) of the
  * stream of (key, e, p). */
 #include "loaders/samplers.h"
-#include <iter/option_rows.h>
-#include <iter/sampler.h>
 
 typedef struct state {
     uint64_t n_samples, n_draws, key;

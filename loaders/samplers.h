@@ -6,15 +6,17 @@
  * behind that place come `missing` rows earlier than if it were whole. So a position is put on the
  * grid of whole units by adding `missing` behind the short unit; no table, no search.
  */
-#ifndef LOADERS_SAMPLERS_H
-#define LOADERS_SAMPLERS_H
+#ifndef ITER_LOADERS_SAMPLERS_H
+#define ITER_LOADERS_SAMPLERS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <iter/option_rows.h>
+#include <iter/sampler.h>
+
 #include "iter/core/error.h"
 #include "iter/core/permutation.h"
-#include <iter/ops.h>
 
 /* Samplers other than sequential need to know how many samples there are. */
 static inline iter_status iter__sampler_needs_count(const iter_sampler_context *context,

@@ -118,7 +118,7 @@ int pack_writer_add(pack_writer *writer, const iter__record_header *header, cons
     size_t from = 0;
     int status = PACK_DONE;
     for (size_t at = 0; at + 4 <= n && status == PACK_DONE; at += 4) {
-        if (iter__record_u32(payload + at) != ITER_RECORD_MAGIC) continue;
+        if (iter__get_le32(payload + at) != ITER_RECORD_MAGIC) continue;
         status = put_piece(writer, from == 0 ? 1 : 2, payload + from, at - from);
         from = at + 4;
     }
@@ -174,7 +174,7 @@ static void look_at_pieces(pack_reader *reader, const uint8_t *bytes, size_t n) 
     reader->n_pieces = 0;
     reader->filled = true;
     for (size_t at = 0; n - at >= ITER_RECORD_HEAD; reader->n_pieces++) {
-        const size_t length = iter__record_length(iter__record_u32(bytes + at + 4));
+        const size_t length = iter__record_length(iter__get_le32(bytes + at + 4));
         size_t end = at + ITER_RECORD_HEAD + length;
         for (; end % 4 != 0 && end < n; end++)
             reader->filled &= bytes[end] == 0;
