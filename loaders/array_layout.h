@@ -17,11 +17,12 @@ typedef enum iter__array_layout {
                     type, member, "none|hwc|chw")
 
 /*
- * Names the axes of one row, so that stages for images take it: [H, W, C] "HWC", [C, H, W] "CHW", or
- * [H, W] "HW" for gray without an axis for channels. ITER_ARRAY_PLAIN leaves the row as it is.
+ * Names the axes of one row, so that stages for images accept it: [H, W, C] "HWC", [C, H, W] "CHW",
+ * or [H, W] "HW" for gray images without an axis for channels. ITER_ARRAY_PLAIN leaves the row as
+ * it is.
  *
- * Errors: EINVAL with `path` if the row has another number of axes, or if it would have more than 4
- * channels while the other layout has 1 to 4.
+ * Errors: EINVAL with `path` if the row has another number of axes, or more than 4 channels while
+ * the other layout would have 1 to 4.
  */
 iter_status iter__array_layout_apply(iter__array_layout layout, const char *path, iter_desc *row,
                                      iter_error *err);

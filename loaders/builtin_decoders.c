@@ -1,4 +1,4 @@
-/* builtin_decoders.c - the decoders that a format of the user's own may ask for by name. */
+/* builtin_decoders.c - the decoders that a user's own format may ask for by name. */
 #include "iter/core/builtins.h"
 
 #define DECODERS(X) X(image)

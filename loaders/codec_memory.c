@@ -8,7 +8,7 @@
 #define LINE        ((size_t)64)
 #define BLOCK_BYTES ((size_t)96 << 10) /* of the first one: most pictures need no more */
 
-/* What did not fit into the block; the memory follows behind a line. */
+/* Memory that did not fit into the block; it begins one LINE after this header. */
 struct iter__codec_extra {
     iter__codec_extra *next;
     size_t bytes;
@@ -16,7 +16,8 @@ struct iter__codec_extra {
 
 _Static_assert(sizeof(iter__codec_extra) <= LINE, "what follows is aligned");
 
-/* A larger block, after a picture that did not fit. If there is none, it goes on as it is. */
+/* Makes the block larger after a picture that did not fit. If there is no memory, the old block
+ * stays. */
 static void make_block(iter__codec_memory *memory, size_t bytes) {
     bytes = iter__min_size(bytes, ITER_CODEC_KEPT);
     if (bytes <= memory->block_bytes) return;
@@ -27,7 +28,7 @@ static void make_block(iter__codec_memory *memory, size_t bytes) {
     memory->block_bytes = bytes;
 }
 
-/* Whether this picture may take so much more. */
+/* Fails if this picture would take more than its limit. */
 static iter_status check_room(const iter__codec_memory *memory, size_t bytes, iter_error *err) {
     const size_t all = memory->taken + memory->elsewhere + bytes;
     if (memory->most == 0 || all <= memory->most) return ITER_OK;
@@ -77,7 +78,7 @@ void iter__codec_give_back(iter__codec_memory *memory) {
 }
 
 void iter__codec_free(iter__codec_memory *memory) {
-    memory->taken = 0; /* no block for a next one */
+    memory->taken = 0; /* no picture follows, so no block either */
     iter__codec_give_back(memory);
     iter__free(memory->block);
     memory->block = NULL;

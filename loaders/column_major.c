@@ -1,12 +1,12 @@
 /*
  * column_major.c - see column_major.h.
  *
- * In the file the values of one element of all rows lie side by side: a column. A row is scattered
- * over the whole file, so it cannot be read alone, and the array is transposed once.
+ * In the file the values of one element of all rows are neighbours: a column. A row is scattered
+ * over the whole file, so no row can be read alone, and the array is transposed once.
  *
- * Long columns are read by tiles: TILE neighbouring columns of the result, as many rows as fit into
- * the buffer. Then each row gets TILE elements side by side. Short columns are read many at a time,
- * in the order of the file, because a read for each would cost more than the transposition.
+ * Long columns are read in tiles: TILE neighbouring columns of the result, and as many rows as fit
+ * into the buffer. Then each row gets TILE neighbouring elements. Short columns are read many at a
+ * time, in the order of the file, because a read for each would cost more than the transposition.
  */
 #include "loaders/column_major.h"
 
@@ -23,7 +23,7 @@
 #define BUFFER_BYTES ((size_t)1 << 20)
 #define TILE         ((uint64_t)64)
 #define SHORT_BYTES  ((uint64_t)4096)
-#define PAD_BYTES    ((uint64_t)64) /* between the columns of a tile, else all share a cache set */
+#define PAD_BYTES    ((uint64_t)64) /* between a tile's columns: without it all share a cache set */
 
 typedef struct job {
     const iter__column_major *array;
@@ -36,7 +36,7 @@ typedef struct job {
 
 /* ---- static helpers -------------------------------------------------------------------------- */
 
-/* Where the k-th element of a row in C order has its column in the file. */
+/* The column of the file that holds the k-th element of a row in C order. */
 static uint64_t column_of(const iter__column_major *array, uint64_t k) {
     uint64_t digits[ITER_MAX_DIMS], column = 0;
     for (int32_t d = array->n_dims - 1; d >= 1; d--) {
@@ -48,7 +48,7 @@ static uint64_t column_of(const iter__column_major *array, uint64_t k) {
     return column;
 }
 
-/* The other way round. */
+/* The inverse of column_of(). */
 static uint64_t element_of(const iter__column_major *array, uint64_t column) {
     uint64_t digits[ITER_MAX_DIMS], k = 0;
     for (int32_t d = 1; d < array->n_dims; d++) {
@@ -60,7 +60,7 @@ static uint64_t element_of(const iter__column_major *array, uint64_t column) {
     return k;
 }
 
-/* n elements, `from_step` bytes apart, to places `to_step` bytes apart. */
+/* Copies n elements that are `from_step` bytes apart to places that are `to_step` bytes apart. */
 static void scatter(uint8_t *to, size_t to_step, const uint8_t *from, size_t from_step, uint64_t n,
                     size_t width) {
     switch (width) {

@@ -18,10 +18,10 @@ typedef struct iter__column_major {
 /*
  * Reads the whole array into new memory, row after row in C order.
  *
- *   out  iter__map() of all elements; the caller gives it back with iter__unmap(). NULL on errors.
+ *   out  iter__map() of all elements; the caller frees it with iter__unmap(). NULL on errors.
  *
- * Errors  EIO (the file cannot be read, or has become shorter), ENOMEM.
- * Cost    one pass over the file, and 1 MiB beside the array.
+ * Errors  EIO (the file cannot be read, or has become shorter), ENOMEM. Cost    one pass over the
+ * file, and 1 MiB beside the array.
  */
 iter_status iter__column_major_load(const iter__column_major *array, void **out, iter_error *err);
 

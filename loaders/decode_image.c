@@ -1,9 +1,9 @@
 /*
- * decode_image.c - JPEG, PNG or WebP? Told by the first bytes; names of files often lie.
+ * decode_image.c - JPEG, PNG or WebP? The first bytes decide; file names are often wrong.
  *
- * All codecs' states are made when a worker starts, so that decoding allocates for the size of
- * pictures alone. The caller's options are checked and copied then, too: they may come from a format
- * of the user's own, made for an older version of the struct, or be absent.
+ * The states of all codecs are made when a worker starts, so decoding allocates memory only for the
+ * size of a picture. The options are checked and copied then, too: they may come from a user's own
+ * format that was compiled with an older version of the struct, or be absent.
  */
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static iter_status read_options(const void *shared, iter_image_options *out, ite
     return ITER_OK;
 }
 
-/* A format of the user's own may describe other channels than its options make. */
+/* Fails if a user's own format describes other channels than its options make. */
 static iter_status check_channels(const image_state *s, const iter_desc *desc, iter_error *err) {
     const int64_t channels = iter__image_channels(&s->options);
     if (desc->n_dims == 3 && desc->dims[2] == channels) return ITER_OK;
@@ -89,7 +89,7 @@ static bool starts_with(const uint8_t *bytes, size_t size, const char *magic, si
     return size >= length && memcmp(bytes, magic, length) == 0;
 }
 
-/* What the bytes are instead, for the error; NULL = unknown. */
+/* Names the kind of file that begins with these bytes, for the error; NULL = unknown. */
 static const char *other_kind(const uint8_t *bytes, size_t size) {
     static const struct {
         size_t at;
@@ -113,7 +113,7 @@ static const char *other_kind(const uint8_t *bytes, size_t size) {
     return NULL;
 }
 
-/* Which codec the bytes are for. */
+/* Finds the codec for the bytes. */
 static iter_status sniff(image_state *s, const uint8_t *bytes, size_t size, codec **out,
                          iter_error *err) {
     *out = NULL;
@@ -177,7 +177,7 @@ static iter_status image_decode(void *state, const void *shared, const uint8_t *
     return c->ops->decode_image(c->state, &s->options, bytes, size, wish, out, err);
 }
 
-/* One works at a time; each of the others keeps a block. */
+/* One codec works at a time; each of the others keeps a block. */
 static void image_limit(void *state, size_t bytes) {
     image_state *s = state;
     const size_t kept = (N_CODECS - 1) * ITER_CODEC_KEPT;

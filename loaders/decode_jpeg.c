@@ -1,27 +1,29 @@
 /*
  * decode_jpeg.c - JPEG (ITU-T T.81) to pixels through libjpeg-turbo's jpeg_* interface, which alone
- * decodes parts: jpeg_crop_scanline() spares the inverse DCT and colours of columns outside,
- * jpeg_skip_scanlines() those of rows above, and nothing below the last row is read.
+ * can decode a part of a picture: jpeg_crop_scanline() saves the inverse DCT and the colour
+ * conversion of columns outside, jpeg_skip_scanlines() those of rows above, and rows below are
+ * never read.
  *
- * A part is bit for bit what a cut from the whole picture is. Upsampling of chroma looks at the
- * neighbours, and at the edge of what is decoded there are none: so one MCU more is decoded on each
- * side and dropped. Smoothing between blocks, which libjpeg does while scans of a progressive
- * picture are missing, looks further; it is switched off.
+ * A part has the same bits as a cut from the whole picture. Upsampling of chroma looks at
+ * neighbouring pixels, and at the edge of a part they would be missing. So one more MCU is decoded
+ * on each side and dropped. If scans of a progressive picture are missing, libjpeg smooths between
+ * blocks, which looks further; that is switched off.
  *
- * One decompress object serves a worker for ever, which must not show: tables that an earlier file
- * defined are overwritten before each one, Huffman tables with the standard ones (what a file without
- * any means, as frames of motion JPEG are), quantisation tables with zeros, which no file may use.
+ * A worker reuses one decompress object; no state may leak from one picture to the next. So tables
+ * that an earlier file defined are overwritten before each picture: Huffman tables with the
+ * standard ones, which a file without tables means (frames of motion JPEG), and quantisation tables
+ * with zeros, which no file may use.
  *
- * Data that ends early fails, or is accepted if the options say so. After the last byte libjpeg gets an
- * EOI marker. If it then lacks bits it warns (JWRN_HIT_MARKER) and goes on in gray; hitting the end while
- * it looks ahead is not an error. Pillow does the same under LOAD_TRUNCATED_IMAGES, so the pixels are
- * equal. Of a progressive picture whose scans are missing libjpeg smooths the edges of blocks, from
- * pixels far around; such a picture is decoded whole, and parts are cut from it. If the end comes within
- * a marker segment there is nothing to go on with, and the picture fails; so does every one that is
- * coded arithmetically, for whose missing bits libjpeg makes up noise.
+ * If the data end early, the picture fails, unless the options accept it. After the last byte
+ * libjpeg gets an EOI marker. If it needs more bits, it warns (JWRN_HIT_MARKER) and continues in
+ * gray; hitting the end during look-ahead is not an error. Pillow does the same under
+ * LOAD_TRUNCATED_IMAGES, so the pixels are equal. If a progressive picture lacks scans, libjpeg
+ * smooths the edges of blocks, from pixels far around; such a picture is decoded whole, and parts
+ * are cut from it. If the end comes within a marker segment, the picture fails in any case. So does
+ * every arithmetically coded one, because libjpeg invents noise for its missing bits.
  *
- * CMYK pictures come from Adobe's programs, which store them inverted; so all are taken (Pillow,
- * too). Red is C * K / 255 in stored values.
+ * CMYK pictures come from Adobe's programs, which store them inverted; so all are read that way (as
+ * Pillow does). Red is C * K / 255 in stored values.
  */
 #include "loaders/image.h"
 
@@ -41,11 +43,11 @@
 #include "loaders/jpeg_memory.h"
 
 #define MARKER_EXIF       (JPEG_APP0 + 1)
-#define ROWS_AT_ONCE      4 /* libjpeg makes at most so many at a time */
+#define ROWS_AT_ONCE      4 /* the most that libjpeg makes at a time */
 #define ROW_ALIGN         32
 #define ROW_STRIDE(bytes) (((bytes) + 2 * ROW_ALIGN - 1) & ~(size_t)(ROW_ALIGN - 1))
 #define SCALE_MAX         8
-/* Columns of a block as it is decoded, by either of the interfaces that libjpeg-turbo is built with. */
+/* Columns of a decoded block, for either of the interfaces that libjpeg-turbo is built with. */
 #if JPEG_LIB_VERSION >= 70
 #define BLOCK_WIDTH(jpeg) ((jpeg)->min_DCT_h_scaled_size)
 #else
@@ -65,21 +67,22 @@ typedef struct jpeg_state {
     const iter_image_options *options;
     const uint8_t *bytes;
     size_t size;
-    bool is_read;  /* the header of `bytes`, and nothing behind it */
+    bool is_read;  /* the header of `bytes` has been read, and nothing after it */
     bool in_scans; /* the header has been read */
     bool ended;    /* the last byte has been read */
     int64_t n_warnings;
     int32_t orientation;
-    uint8_t *rows; /* [ROWS_AT_ONCE] with what is decoded beside the part; the picture's */
-    struct jpeg_compress_struct writer; /* while the standard tables are asked for */
+    /* [ROWS_AT_ONCE] as wide as the decoded columns; from the picture's memory */
+    uint8_t *rows;
+    struct jpeg_compress_struct writer; /* used once, to get the standard tables */
     JHUFF_TBL standard_dc[2], standard_ac[2];
 } jpeg_state;
 
-/* The part in stored and scaled coordinates, and the columns that are decoded for it. */
+/* The part in stored and scaled coordinates, and the columns to decode for it. */
 typedef struct stored_part {
     iter_rect part;
-    int64_t first_x, n_x; /* columns that are decoded */
-    bool whole;           /* all of the picture is decoded, whatever the part */
+    int64_t first_x, n_x; /* columns to decode */
+    bool whole;           /* decode the whole picture, whatever the part */
 } stored_part;
 
 /* ---- What libjpeg calls ---------------------------------------------------------------------- */
@@ -112,17 +115,17 @@ static void on_error(j_common_ptr common) {
     jpeg_state *s = common->client_data;
     const bool no_memory = common->err->msg_code == JERR_OUT_OF_MEMORY;
     common->err->format_message(common, s->text);
-    if (s->ended && accepts_ends(s) && !no_memory) say_early(s); /* it took the EOI for data */
+    if (s->ended && accepts_ends(s) && !no_memory) say_early(s); /* libjpeg took the EOI for data */
     fail_now(s, no_memory ? ITER_ENOMEM : ITER_EFORMAT);
 }
 
-/* Counts a warning whose text is in s->text if it is the first one. */
+/* Counts a warning; if it is the first one, s->text already has its text. */
 static void warned(jpeg_state *s) {
     s->n_warnings++;
     if (s->options->on_warning == ITER_WARNING_REJECT) fail_now(s, ITER_EFORMAT);
 }
 
-/* Bits are missing that the picture needs. */
+/* The picture needs bits that are missing. */
 static void lacks_bits(jpeg_state *s) {
     if (!accepts_ends(s)) fail_early(s);
     if (s->n_warnings == 0) say_early(s);
@@ -156,13 +159,13 @@ static void source_nothing(j_decompress_ptr jpeg) {
     (void)jpeg;
 }
 
-/* A picture in several scans may lack some of them: there is no telling when it is whole. Nor with
- * arithmetic coding, whose decoder takes an end for zeros without a word. */
+/* The data have ended. A picture in several scans may lack some of them, and nothing tells whether
+ * it is complete. An arithmetic decoder reads zeros after the end without a warning. */
 static boolean source_ended(j_decompress_ptr jpeg) {
     static const JOCTET end[2] = {0xff, JPEG_EOI};
     jpeg_state *s = jpeg->client_data;
     if (!s->in_scans || s->ended || jpeg->arith_code)
-        fail_early(s); /* ended: in a marker segment */
+        fail_early(s); /* s->ended: in a marker segment */
     if (jpeg_has_multiple_scans(jpeg)) lacks_bits(s);
     s->ended = true;
     s->source.next_input_byte = end;
@@ -198,7 +201,7 @@ static boolean read_exif(j_decompress_ptr jpeg) {
 
 /* ---- Tables that no earlier file may leave behind -------------------------------------------- */
 
-/* What jpeg_set_defaults() gives who writes is what a file without tables means. */
+/* A file without tables means the tables that jpeg_set_defaults() gives a writer. */
 static void keep_standard_tables(jpeg_state *s) {
     struct jpeg_compress_struct *writer = &s->writer;
     writer->err = &s->error;
@@ -237,7 +240,7 @@ static void forget_tables(jpeg_state *s) {
         memset(s->jpeg.quant_tbl_ptrs[i]->quantval, 0, sizeof(s->jpeg.quant_tbl_ptrs[i]->quantval));
 }
 
-/* Fails where a component was decoded with a table that the file does not have. */
+/* Fails if a component was decoded with a table that the file does not define. */
 static void check_tables(jpeg_state *s) {
     for (int i = 0; i < s->jpeg.num_components; i++) {
         const JQUANT_TBL *table = s->jpeg.comp_info[i].quant_table;
@@ -281,7 +284,8 @@ static iter_status failed(jpeg_state *s, iter_error *err) {
 
 /* ---- Pixels ---------------------------------------------------------------------------------- */
 
-/* The largest of 8, 4, 2, 1 by which the part may be made smaller; only these have fast transforms. */
+/* The largest of 8, 4, 2, 1 by which the part may be scaled down; only these have fast
+ * transforms. */
 static int64_t scale_for(const iter_rect *part, int64_t min_height, int64_t min_width) {
     if (min_height <= 0 || min_width <= 0) return 1;
     int64_t scale = SCALE_MAX;
@@ -290,15 +294,15 @@ static int64_t scale_for(const iter_rect *part, int64_t min_height, int64_t min_
     return scale;
 }
 
-/* [at, at + n) of a picture made `scale` times smaller, `whole` long then: rounded, never less than
- * n / scale. */
+/* Scales [at, at + n) down, rounded, to no less than n / scale. `whole` is the length of the scaled
+ * picture. */
 static void scale_range(int64_t *at, int64_t *n, int64_t scale, int64_t whole) {
     const int64_t length = iter__max_i64(*n / scale, 1);
     *at = iter__max_i64(iter__min_i64((*at + scale / 2) / scale, whole - length), 0);
     *n = iter__min_i64(length, whole);
 }
 
-/* Whether scans of a progressive picture are missing: then libjpeg smooths it, if it may. */
+/* Whether scans of a progressive picture are missing: libjpeg would smooth it. */
 static bool lacks_scans(j_decompress_ptr jpeg) {
     for (int c = 0; jpeg->progressive_mode && c < jpeg->num_components; c++)
         for (int i = 0; i < DCTSIZE2; i++)
@@ -306,7 +310,7 @@ static bool lacks_scans(j_decompress_ptr jpeg) {
     return false;
 }
 
-/* The columns to decode for the part: with an MCU on either side, from which chroma is upsampled. */
+/* The columns to decode for the part, with an MCU on either side for the upsampling of chroma. */
 static void crop_columns(j_decompress_ptr jpeg, stored_part *p) {
     const int64_t block = (int64_t)BLOCK_WIDTH(jpeg) * jpeg->max_h_samp_factor;
     const int64_t from = iter__max_i64(p->part.x / block - 1, 0) * block;
@@ -348,7 +352,7 @@ static uint8_t divide_255(uint32_t product) {
     return (uint8_t)((t + (t >> 8)) >> 8);
 }
 
-/* In place: RGB or gray takes less room. */
+/* In place: RGB and gray take less room. */
 static void from_cmyk(uint8_t *row, int64_t n, int64_t channels) {
     uint8_t *to = row;
     for (int64_t x = 0; x < n; x++, row += 4, to += channels) {
@@ -366,8 +370,9 @@ static void from_cmyk(uint8_t *row, int64_t n, int64_t channels) {
     }
 }
 
-/* Memory for rows as they are decoded. libjpeg-turbo's colour conversion writes past the caches where a
- * row is aligned, and whoever reads it next waits for memory (a twentieth of the decode); so no row is. */
+/* Memory for decoded rows. If a row is aligned, libjpeg-turbo's colour conversion writes it past
+ * the caches, and the next reader waits for memory (a twentieth of the decode). So no row is
+ * aligned. */
 static size_t take_rows(jpeg_state *s, size_t row_bytes) {
     j_common_ptr jpeg = (j_common_ptr)&s->jpeg;
     const size_t stride = ROW_STRIDE(row_bytes);
@@ -375,7 +380,7 @@ static size_t take_rows(jpeg_state *s, size_t row_bytes) {
     return stride;
 }
 
-/* The next n rows; libjpeg may make fewer at a time. */
+/* Reads the next n rows; libjpeg may make fewer at a time. */
 static void read_rows(jpeg_state *s, JSAMPARRAY rows, int64_t n) {
     for (int64_t got = 0; got < n;)
         got += jpeg_read_scanlines(&s->jpeg, rows + got, (JDIMENSION)(n - got));
@@ -395,7 +400,7 @@ static void skip_rows(jpeg_state *s, const stored_part *p) {
         read_rows(s, &row, 1);
 }
 
-/* To who takes them, a few that stay in the first cache. */
+/* Passes rows to the consumer in groups that fit the L1 cache. */
 static void hand_rows(jpeg_state *s, const stored_part *p, iter_image_rows *taker, size_t reach) {
     j_decompress_ptr jpeg = &s->jpeg;
     const int64_t from = jpeg->output_components, before = (p->part.x - p->first_x) * from;
@@ -419,7 +424,7 @@ static void hand_rows(jpeg_state *s, const stored_part *p, iter_image_rows *take
     }
 }
 
-/* Where row y of the part is decoded to: where it belongs, or the i-th of our own. */
+/* The memory to decode row y of the part into: its place in `out`, or the i-th of our own rows. */
 static JSAMPROW place_row(jpeg_state *s, uint8_t *out, size_t row_bytes, int64_t y, int64_t i) {
     uint8_t *there = out ? out + (size_t)y * row_bytes : NULL;
     if (there && (uintptr_t)there % ROW_ALIGN) return there;
@@ -470,7 +475,7 @@ static void read_part(jpeg_state *s, const iter_image_wish *wish, iter_tensor *o
 
 static void jpeg_stop(void *state) {
     jpeg_state *s = state;
-    jpeg_destroy_compress(&s->writer); /* both do nothing where there is nothing */
+    jpeg_destroy_compress(&s->writer); /* both may be called when nothing was created */
     jpeg_destroy_decompress(&s->jpeg);
     iter__codec_free(&s->memory.codec);
 }

@@ -1,18 +1,18 @@
 /*
  * decode_png.c - PNG (ISO/IEC 15948) to pixels through libpng: 1 to 16 bits, palettes, interlacing.
  *
- * Pixels are what stands in the file, as other loaders take it: an alpha channel, or a transparent
- * colour, is dropped and not blended with anything; of 16 bits the upper 8 count; chunks about
- * colour spaces are not read. Gray from colours is Rec. 601 luma.
+ * Pixels are those of the file, as other loaders read it: an alpha channel, or a transparent
+ * colour, is dropped and not blended; of 16 bits the upper 8 count; chunks about colour spaces are
+ * not read. Gray from colours is Rec. 601 luma.
  *
- * Rows above a wished part are decompressed and dropped, those below are never read. An interlaced
- * picture comes whole, into memory of its own.
+ * Rows above the requested part are decompressed and dropped, those below are never read. An
+ * interlaced picture is decoded whole, into its own memory.
  *
- * A file that ends early fails, or is accepted if the options say so (png_bytes.h). Then the rows that
- * come are kept, and the others are black, or of a palette's first colour, as Pillow leaves them under
- * LOAD_TRUNCATED_IMAGES.
+ * If a file ends early, it fails, unless the options accept it (png_bytes.h). Then the rows that
+ * exist are kept, and the others are black, or the first colour of a palette, as Pillow leaves them
+ * under LOAD_TRUNCATED_IMAGES.
  *
- * libpng makes an object for each file. All of its memory, and ours, is a codec's (codec_memory.h).
+ * libpng makes an object for each file. All of its memory and ours is in codec_memory.h.
  */
 #include "loaders/image.h"
 
@@ -43,8 +43,10 @@ typedef struct png_state {
     const iter_image_options *options;
     iter__png_bytes bytes;
     size_t size;
-    uint8_t missing[3]; /* a pixel that never comes: zeros, or the first colour of a palette */
-    uint8_t *rows;      /* an interlaced picture, once it is being read; the picture's memory */
+    /* a pixel that is missing: zeros, or the first colour of a palette */
+    uint8_t missing[3];
+    /* an interlaced picture while it is read; from the picture's memory */
+    uint8_t *rows;
     int64_t n_warnings;
     int32_t orientation;
     iter__codec_memory memory;
@@ -93,7 +95,7 @@ static png_voidp on_alloc(png_structp png, png_alloc_size_t bytes) {
 }
 
 static void on_free(png_structp png, png_voidp block) {
-    (void)png, (void)block; /* all at once, behind the picture */
+    (void)png, (void)block; /* all is freed at once, after the picture */
 }
 
 /* ---- static helpers -------------------------------------------------------------------------- */
@@ -115,7 +117,7 @@ static iter_status read_size(const uint8_t *bytes, size_t size, int64_t *out_hei
     return ITER_OK;
 }
 
-/* What the chunk eXIf says, wherever it stands. */
+/* The orientation of the chunk eXIf, wherever the chunk is. */
 static int32_t find_orientation(const uint8_t *bytes, size_t size) {
     for (size_t at = MAGIC_BYTES; size - at >= CHUNK_BYTES;) {
         const size_t n = iter__get_be32(bytes + at);
@@ -159,7 +161,7 @@ static int64_t set_up(png_state *s) {
     return gray && !to_rgb ? 1 : 3;
 }
 
-/* RGB to gray where that is asked for, and to its place. */
+/* Stores a row at its place, as gray if the options ask for it. */
 static void store_row(png_state *s, const iter_rect *part, int64_t y, uint8_t *row,
                       int64_t row_channels, uint8_t *out) {
     const int64_t channels = iter__image_channels(s->options);
@@ -171,7 +173,7 @@ static void store_row(png_state *s, const iter_rect *part, int64_t y, uint8_t *r
     iter__orient_row(s->orientation, part->height, part->width, channels, y, row, out);
 }
 
-/* What pixels are that never come. */
+/* Fills n missing pixels. */
 static void fill_pixels(const png_state *s, uint8_t *out, int64_t n, int64_t channels) {
     const uint8_t *color = s->missing;
     const uint8_t gray = iter__luma(color[0], color[1], color[2]);
@@ -179,7 +181,7 @@ static void fill_pixels(const png_state *s, uint8_t *out, int64_t n, int64_t cha
         out[i] = channels == 1 ? gray : color[i % 3];
 }
 
-/* Rows of an interlaced picture to their places. */
+/* Stores the rows of an interlaced picture at their places. */
 static void store_rows(png_state *s, const iter_rect *part, uint8_t *out) {
     const size_t row_bytes = png_get_rowbytes(s->png, s->info);
     const int64_t channels = png_get_channels(s->png, s->info);
@@ -187,7 +189,7 @@ static void store_rows(png_state *s, const iter_rect *part, uint8_t *out) {
         store_row(s, part, y, s->rows + (size_t)(part->y + y) * row_bytes, channels, out);
 }
 
-/* Passes go over all rows, so an interlaced picture is kept whole. */
+/* A pass covers all rows, so an interlaced picture is kept whole. */
 static void read_interlaced(png_state *s, int64_t height, int64_t width, int64_t channels) {
     const size_t row_bytes = png_get_rowbytes(s->png, s->info);
     uint8_t *rows = take(s, row_bytes * (size_t)height);
@@ -223,13 +225,14 @@ static int64_t begin_image(png_state *s) {
         fail_now(s, ITER_ENOMEM);
     }
     png_set_user_limits(s->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
-    png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* nor known ones */
+    png_set_keep_unknown_chunks(s->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1); /* known ones neither */
     png_set_read_fn(s->png, s, on_read);
     png_read_info(s->png, s->info);
     return set_up(s);
 }
 
-/* After an error: whether the picture is one that ends early, and may. Then that is a warning. */
+/* After an error: true if the picture ends early and the options accept it. Then that is a
+ * warning. */
 static bool accepts_end(png_state *s) {
     if (s->status != ITER_EFORMAT || !iter__png_bytes_ended(&s->bytes)) return false;
     say_early(s);
@@ -264,7 +267,7 @@ static iter_status png_header(void *state, const void *shared, const uint8_t *by
     return ITER_OK;
 }
 
-/* What libpng makes of the part; jumps out if it fails. */
+/* Decodes the part; jumps out if libpng fails. */
 static void read_part(png_state *s, const iter_rect *part, int64_t height, int64_t width,
                       bool interlaced, uint8_t *out) {
     const int64_t channels = begin_image(s);

@@ -1,9 +1,9 @@
 /*
- * decode_record.c - one record's bytes to its label, its image, or its bytes.
+ * decode_record.c - the bytes of one record to its label, its image, or its bytes.
  *
- * Labels are read off the record where it lies. An image in one piece goes to its decoder in place;
- * only a record that was cut (its bytes hold the magic) is put together first, in memory that the
- * state keeps where it is little; there is so much less left to the image's decoder.
+ * Labels and an image in one piece are read in place. A record that was cut into pieces (its bytes
+ * hold the magic) is first joined in memory of the state, which keeps that memory if it is small.
+ * That memory counts against the limit of the image's decoder.
  */
 #include "loaders/decode_record.h"
 
@@ -17,7 +17,7 @@
 #include "loaders/codec_memory.h"
 #include "loaders/record.h"
 
-/* Opens a record and moves past header and labels; *out_header is zero where there is none. */
+/* Opens a record and moves past its header; *out_header is zero if it has none. */
 static iter_status open_record(iter__record *record, const iter__record_rule *rule,
                                const uint8_t *bytes, size_t size, iter__record_header *out_header,
                                iter_error *err) {
@@ -44,7 +44,7 @@ static iter_status store_label(iter_tensor *out, int32_t i, float label, iter_er
         ((float *)out->data)[i] = label;
         return ITER_OK;
     }
-    /* 2^31 is the first float beyond; NaN is none of these */
+    /* 2^31 is the first float that is too large; NaN fails both comparisons */
     if (!(label >= -2147483648.0f && label < 2147483648.0f) || label != truncf(label)) {
         return iter__fail(err, ITER_EFORMAT, "label %g is no integer of 32 bits", (double)label);
     }
@@ -98,7 +98,7 @@ static iter_status record_bytes_decode(void *state, const void *shared, const ui
     return ITER_OK;
 }
 
-/* In a whole record that the extent is not larger than, and whose head is known. */
+/* Where the row lies in the extent, as far as a whole record's head or the rule alone tells. */
 static bool record_bytes_find(const void *shared, const iter_desc *desc, const uint8_t *bytes,
                               size_t size, size_t n_known, size_t *out_offset, size_t *out_bytes) {
     const iter__record_rule *rule = shared;
@@ -139,9 +139,9 @@ const iter_decoder_ops iter__decoder_record_bytes = {
 
 typedef struct image_state {
     void *inner;     /* the image decoder's */
-    uint8_t *joined; /* a record that was cut, put together */
+    uint8_t *joined; /* a record that was cut, joined */
     size_t capacity;
-    size_t most; /* that all of this may take; 0 = there is no limit */
+    size_t most; /* limit of all of this; 0 = none */
 } image_state;
 
 static void free_joined(image_state *s) {
@@ -163,7 +163,8 @@ static iter_status record_image_start(void *state, const void *shared, iter_erro
     return iter__image_start(&rule->image, &s->inner, err);
 }
 
-/* Memory for a record of `bytes`; what it takes beyond what may be kept is not the decoder's. */
+/* Memory for a joined record of `bytes`. Two times ITER_CODEC_KEPT is left to the image's
+ * decoder. */
 static iter_status room_for_record(image_state *s, size_t bytes, iter_error *err) {
     if (s->most && bytes + 2 * ITER_CODEC_KEPT > s->most)
         return iter__fail(err, ITER_ENOMEM,
@@ -179,7 +180,7 @@ static iter_status room_for_record(image_state *s, size_t bytes, iter_error *err
     return ITER_OK;
 }
 
-/* Where the image's own bytes are. */
+/* Finds where the bytes of the image are. */
 static iter_status find_image(image_state *s, const iter__record_rule *rule, const uint8_t *bytes,
                               size_t size, const uint8_t **out, size_t *out_size, iter_error *err) {
     iter__record record;
@@ -195,7 +196,7 @@ static iter_status find_image(image_state *s, const iter__record_rule *rule, con
     return ITER_OK;
 }
 
-/* Behind each record. */
+/* After each record. */
 static void keep_little(image_state *s) {
     if (s->capacity > ITER_CODEC_KEPT) free_joined(s);
 }

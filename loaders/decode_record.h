@@ -13,11 +13,11 @@ typedef struct iter__record_rule {
     uint32_t head_bytes; /* of the first record, before its data */
 } iter__record_rule;
 
-/* f32 or i32, scalar or [label_width] */
+/* The labels: f32 or i32, scalar or [label_width]. */
 extern const iter_decoder_ops iter__decoder_record_label;
-/* what follows the labels, as an image */
+/* The data after the labels, as an image. */
 extern const iter_decoder_ops iter__decoder_record_image;
-/* the same as it is: u8 [<=n], or u8 of a fixed shape that has exactly these bytes */
+/* The data after the labels as bytes: u8 [<=n], or u8 of a fixed shape of exactly these bytes. */
 extern const iter_decoder_ops iter__decoder_record_bytes;
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * decode_swapped.c - see decode_swapped.h.
  *
- * One loop for each width, in a form that compilers make vector instructions of.
+ * One loop for each width, in a form that compilers vectorise.
  */
 #include "loaders/decode_swapped.h"
 

@@ -1,4 +1,4 @@
-/* decode_swapped.h - rows whose elements have the other byte order than this machine. */
+/* decode_swapped.h - rows whose elements have the byte order that this machine has not. */
 #ifndef ITER_LOADERS_DECODE_SWAPPED_H
 #define ITER_LOADERS_DECODE_SWAPPED_H
 

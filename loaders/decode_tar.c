@@ -1,8 +1,8 @@
 /*
- * decode_tar.c - the bytes of one sample of a tar archive, headers and all, to one of its fields.
+ * decode_tar.c - the bytes of one sample of a tar archive, headers included, to one of its fields.
  *
- * A sample's members are found by their headers where they lie: a few looks at 512 bytes beside an
- * image. A decoder is not told which field it works for, so there is one table for each.
+ * A sample's members are found by their headers in place: a few looks at 512 bytes, little beside
+ * an image. A decoder does not know which field it works for, so there is one table for each.
  *
  * Source: RFC 8259 for JSON.
  */
@@ -39,7 +39,7 @@ static iter_status fail_link(const char *sample, const char *endings, char link,
                       link == '1' ? "--hard-dereference" : "--dereference");
 }
 
-/* The sample's member for the field. */
+/* Finds the member of the sample that the field asks for. */
 static iter_status find_member(const iter__tar_field_rule *rule, const uint8_t *bytes, size_t size,
                                const uint8_t **out, size_t *out_size, iter_error *err) {
     iter__tar tar;
@@ -92,7 +92,7 @@ static bool read_number(const uint8_t *p, size_t n, double *out) {
     return iter__parse_number(text, out);
 }
 
-/* Shows no more than the beginning. */
+/* An error shows no more than the beginning of a text. */
 static int shown(size_t n) {
     return n < 40 ? (int)n : 40;
 }
@@ -119,7 +119,7 @@ static void skip_space(json *j) {
         j->p++;
 }
 
-/* Past the string that begins at p; false where it does not end. */
+/* Moves past the string that begins at p; false if it does not end. */
 static bool skip_string(json *j) {
     for (j->p++; j->p < j->end; j->p++) {
         if (*j->p == '\\') {
@@ -132,7 +132,7 @@ static bool skip_string(json *j) {
     return false;
 }
 
-/* Past a value of any kind. */
+/* Moves past a value of any kind. */
 static bool skip_value(json *j) {
     size_t depth = 0;
     while (j->p < j->end) {
@@ -156,7 +156,7 @@ static bool skip_value(json *j) {
     return depth == 0;
 }
 
-/* Goes to the value of key[n] of the object at p. */
+/* Moves to the value of key[n] of the object at p. */
 static bool enter(json *j, const char *key, size_t n) {
     skip_space(j);
     if (j->p == j->end || *j->p != '{') return false;

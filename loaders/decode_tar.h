@@ -15,8 +15,9 @@ typedef enum iter__tar_kind {
 
 typedef struct iter__tar_field_rule {
     iter__tar_kind kind;
-    const char *endings; /* one or several between ';': the first of them that a sample has */
-    const char *json;    /* path of the number, keys between '.' */
+    /* one or several between ';': the first one that the sample has */
+    const char *endings;
+    const char *json; /* keys of the number's path, between '.' */
 } iter__tar_field_rule;
 
 typedef struct iter__tar_rule {
@@ -25,7 +26,7 @@ typedef struct iter__tar_rule {
     iter__tar_field_rule fields[ITER_MAX_FIELDS];
 } iter__tar_rule;
 
-/* The place of a member's field name among the endings (0 = the first), or -1; case does not count. */
+/* The place of a member's field name among the endings (0 = the first), or -1; case is ignored. */
 int iter__tar_match(const char *endings, const char *field);
 
 /* The decoder of field f < ITER_MAX_FIELDS, for its kind. */

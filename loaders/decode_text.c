@@ -1,7 +1,7 @@
 /*
  * decode_text.c - the bytes of one text to a row of ids; text_tokens.h has the rule.
  *
- * A state holds room for one word, as long as the longest of the vocabulary.
+ * A state has room for one word, as long as the longest of the vocabulary.
  */
 #include "loaders/decode_text.h"
 

@@ -1,19 +1,20 @@
 /*
  * decode_webp.c - WebP to pixels through libwebp: lossy (VP8) and lossless (VP8L), still pictures.
  *
- * libwebp gets the picture's own chunk alone, not the file. So an alpha channel of a lossy picture, which
- * is dropped as PNG's is, is not decoded either.
+ * libwebp gets only the chunk of the picture, not the file. So the alpha channel of a lossy
+ * picture, which is dropped as PNG's is, is not decoded at all.
  *
  * libwebp crops while it decodes: it stops after the last row that is needed, and converts no pixel
- * outside. But it upsamples chroma from the cropped picture, so at its edges colours differ from those of
- * the whole. Two more pixels on each side hold the neighbours that matter; they are dropped afterwards.
+ * outside. But it upsamples chroma from the cropped picture, so at its edges colours differ from
+ * those of the whole. Two more pixels on each side hold the neighbours that matter; they are
+ * dropped afterwards.
  *
- * libwebp allocates by malloc() and cannot be told otherwise. What a picture takes is known from its
- * header, but for the tables of a lossless one, which are less than a hundredth of it as encoders write
- * it. So a picture that would take more than it may is refused before it is decoded.
+ * libwebp calls malloc(), and no option changes that. A picture's header tells what it takes,
+ * except for the tables of a lossless one, which are less than a hundredth of it as encoders write
+ * them. So a picture that would exceed its limit is refused before it is decoded.
  *
- * Source: RFC 9649 (container, VP8L); libwebp's AllocateMemory() and AllocateInternalBuffers32b() for
- * what is allocated.
+ * Source: RFC 9649 (container, VP8L); libwebp's AllocateMemory() and AllocateInternalBuffers32b()
+ * for its memory.
  */
 #include "loaders/image.h"
 
@@ -46,13 +47,13 @@ typedef struct webp_state {
     iter__codec_memory memory;
 } webp_state;
 
-/* What of the file matters; borrowed. */
+/* The parts of the file that matter; borrowed. */
 typedef struct webp_file {
     const uint8_t *picture; /* content of the chunk "VP8 " or "VP8L" */
     size_t picture_bytes;
-    const uint8_t *exif; /* NULL = there is none */
+    const uint8_t *exif; /* NULL = absent */
     size_t exif_bytes;
-    int64_t canvas_height, canvas_width; /* of VP8X; 0 = there is none */
+    int64_t canvas_height, canvas_width; /* of VP8X; 0 = absent */
     int64_t height, width;
     bool lossless;
 } webp_file;
@@ -70,7 +71,7 @@ static iter_status ends_early(size_t size, iter_error *err) {
     return iter__fail(err, ITER_EFORMAT, "the data end early, after %zu bytes", size);
 }
 
-/* The chunk VP8X, which comes first if it is there. */
+/* The chunk VP8X, the first one if it is present. */
 static iter_status read_features(webp_file *file, const uint8_t *at, size_t n, iter_error *err) {
     if (n < VP8X_BYTES) return iter__fail(err, ITER_EFORMAT, "a chunk VP8X of %zu bytes", n);
     if (at[0] & ANIMATED)
@@ -116,7 +117,7 @@ static iter_status read_container(webp_file *file, const uint8_t *bytes, size_t 
     return ITER_OK;
 }
 
-/* Container, size, and whether it may be so large. */
+/* Reads the container and the size; fails if the picture is too large. */
 static iter_status look(const webp_state *s, const uint8_t *bytes, size_t size, webp_file *file,
                         int32_t *out_orientation, iter_error *err) {
     WebPBitstreamFeatures features;
@@ -139,14 +140,14 @@ static iter_status look(const webp_state *s, const uint8_t *bytes, size_t size, 
 
 /* ---- Pixels ---------------------------------------------------------------------------------- */
 
-/* What libwebp allocates for the picture. */
+/* The bytes that libwebp allocates for the picture. */
 static size_t decoder_bytes(const webp_file *file) {
     const size_t width = (size_t)file->width, height = (size_t)file->height;
     if (!file->lossless) return LOSSY_BYTES + width * LOSSY_A_COLUMN;
     return LOSSLESS_BYTES + 4 * width * (height + LOSSLESS_ROWS) + width * height / 2;
 }
 
-/* [at, at + n) with what must be decoded around it, from an even place on. */
+/* Widens [at, at + n) by the pixels that must be decoded around it, to begin at an even place. */
 static void widen(int64_t *at, int64_t *n, int64_t whole, bool lossless) {
     const int64_t more = lossless ? 0 : NEIGHBOURS;
     int64_t from = (*at & ~(int64_t)1) - more, to = *at + *n;
@@ -167,7 +168,7 @@ static iter_status failed(VP8StatusCode code, size_t size, iter_error *err) {
     }
 }
 
-/* The rectangle as RGB to `out`, dense. */
+/* Decodes the rectangle as RGB to `out`, dense. */
 static iter_status decode_rect(const webp_file *file, const iter_rect *rect, uint8_t *out,
                                iter_error *err) {
     WebPDecoderConfig config;
@@ -188,7 +189,7 @@ static iter_status decode_rect(const webp_file *file, const iter_rect *rect, uin
     return code == VP8_STATUS_OK ? ITER_OK : failed(code, file->picture_bytes, err);
 }
 
-/* Rows of the decoded rectangle to their places in the part: RGB, or gray in place. */
+/* Stores the rows of the decoded rectangle at their places in the part: RGB, or gray in place. */
 static void store_rows(const webp_state *s, int32_t orientation, const iter_rect *rect,
                        const iter_rect *part, uint8_t *pixels, uint8_t *out) {
     const int64_t channels = iter__image_channels(s->options);

@@ -1,9 +1,10 @@
 /*
  * file.c - see file.h.
  *
- * Files are opened with O_NONBLOCK so that a named pipe in the place of a file is refused instead
- * of waited for; on regular files the flag means nothing. gzip is known by its first two bytes, not
- * by the file's name. zlib's memory comes from our own allocator, so that the tests can fail it.
+ * Files are opened with O_NONBLOCK: a named pipe in place of a file is refused, and open() does not
+ * wait for its writer. On regular files the flag has no effect. gzip is recognised by its first two
+ * bytes, not by the file's name. zlib's memory comes from our own allocator, so that the tests can
+ * fail it.
  *
  * Source: RFC 1952 (members may follow one another); zlib.h. Deflate makes at most 1032 bytes of
  * one (zlib, "Maximum Compression Factor").
@@ -24,9 +25,10 @@
 #include "iter/core/error.h"
 
 #define BUFFER_BYTES   ((size_t)1 << 16)
-#define STEP_BYTES     ((size_t)1 << 30) /* most that is asked of the kernel or of zlib at once */
+#define STEP_BYTES     ((size_t)1 << 30) /* the most for one call of the kernel or of zlib */
 #define DEFLATE_FACTOR 1032u
-#define NAMES_MAX      1000 /* left behind by who had this process' number before */
+/* Names to try: a killed process that had our number may have left some. */
+#define NAMES_MAX 1000
 
 struct iter__input {
     const char *path; /* borrowed */
@@ -101,7 +103,7 @@ static iter_status inflate_start(iter__input *input, iter_error *err) {
     input->z.zalloc = z_alloc;
     input->z.zfree = z_free;
     input->buffer = iter__alloc(BUFFER_BYTES, 1);
-    /* 15 + 16: the largest window, and a gzip header is expected */
+    /* 15 + 16: the largest window, with a gzip header */
     if (!input->buffer || inflateInit2(&input->z, 15 + 16) != Z_OK)
         return iter__fail(err, ITER_ENOMEM, "%s: no memory to inflate it", input->path);
     input->inflating = true;
@@ -118,7 +120,7 @@ static iter_status refill(iter__input *input, iter_error *err) {
     return ITER_OK;
 }
 
-/* One step of inflate into z.next_out[z.avail_out]; *out_end at the end of the data. */
+/* One step of inflate into z.next_out[z.avail_out]; *out_end is set at the end of the data. */
 static iter_status inflate_step(iter__input *input, bool *out_end, iter_error *err) {
     *out_end = false;
     if (input->z.avail_in == 0) ITER_TRY(refill(input, err));

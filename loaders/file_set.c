@@ -1,9 +1,9 @@
 /*
  * file_set.c - see file_set.h.
  *
- * Names go one behind the other into blocks: a million allocations for a million files would cost
- * more than looking at the files does. Sizes come from statx(2), which is told that an answer from
- * the cache will do: a network file system then asks nobody.
+ * Names are stored one after the other in blocks: a million allocations for a million files would
+ * cost more than looking at the files. Sizes come from statx(2) with AT_STATX_DONT_SYNC: a network
+ * file system may then answer from its cache.
  */
 #include "loaders/file_set.h"
 
@@ -68,8 +68,8 @@ iter_status iter__file_set_add(iter__file_set *set, const char *path, uint64_t b
     return ITER_OK;
 }
 
-/* Behind a name that ends with a slash there is a folder or nothing. So a FIFO or a device is never
- * opened, which might block or act on the device: its read fails with ENOTDIR, a folder's with
+/* A FIFO or a device must not be opened: that might block or act on the device. So its name gets a
+ * slash at the end, which only a folder may have: its read fails with ENOTDIR, a folder's with
  * EISDIR. */
 iter_status iter__file_set_add_found(iter__file_set *set, const char *path, int answer,
                                      uint32_t mode, uint64_t bytes, iter_error *err) {
@@ -92,13 +92,14 @@ iter_status iter__file_set_check(const iter__file_set *set, const char *of, cons
                       iter__os_error(answer ? answer : ENOENT, text, sizeof(text)), said);
 }
 
-/* By the folder, then by the name: what lies in a folder comes before what lies deeper. */
+/* By the folder, then by the name: files in a folder come before those of its subfolders. */
 static int by_folder_and_name(const void *a, const void *b) {
     const char *p = ((const iter_file *)a)->path, *q = ((const iter_file *)b)->path;
     while (*p && *p == *q)
         p++, q++;
     const char *p_slash = strrchr(p, '/'), *q_slash = strrchr(q, '/');
-    /* Up to here both are alike. A folder that ends here, or has before, begins the other one. */
+    /* Up to here both are equal. A folder that ends here, or ended before, is a prefix of the other
+     * one. */
     const int p_goes_on = !p_slash ? 0 : p_slash == p ? 1 : 2;
     const int q_goes_on = !q_slash ? 0 : q_slash == q ? 1 : 2;
     if (p_goes_on != q_goes_on) return p_goes_on - q_goes_on;

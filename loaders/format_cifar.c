@@ -1,12 +1,12 @@
 /*
  * format_cifar.c - CIFAR-10 and CIFAR-100, binary version.
  *
- * A file is records of equal size and nothing else: one label byte (CIFAR-100: coarse, then fine),
- * then 3,072 bytes of pixels, the red, green and blue planes of 32 x 32, row by row. A record is
- * one extent, so that label and pixels come by one read.
+ * A file consists of records of equal size: one label byte (CIFAR-100: coarse, then fine), then
+ * 3,072 bytes of pixels, the red, green and blue planes of 32 x 32, row by row. A record is one
+ * extent, so that one read brings label and pixels.
  *
  * Opening looks at sizes only: reading the set here would double the cost of the first epoch from
- * cold files. That labels are in range is checked where their rows are delivered
+ * cold files. If a label is out of range, that is found when its row is delivered
  * (iter_field.limit).
  *
  * Source: A. Krizhevsky, "The CIFAR-10 dataset", section "Binary version".
@@ -38,7 +38,7 @@ static const iter_option option_rows[] = {
     ITER_ROW_END,
 };
 
-/* What differs between the two sets. */
+/* The differences between the two sets. */
 typedef struct cifar_kind {
     const char *name;
     const char *files[FILES_MAX]; /* train first, then one test file */
@@ -87,7 +87,7 @@ static void cifar_close(void *state) {
     memset(s, 0, sizeof(*s));
 }
 
-/* Appends a file; takes `path`. */
+/* Appends a file; owns `path` from now on. */
 static iter_status add_file(cifar_state *s, const cifar_kind *kind, char *path, iter_error *err) {
     if (!path) return iter__fail(err, ITER_ENOMEM, "%s: no memory for a file name", kind->name);
     iter_file *file = &s->files[s->n_files];
@@ -116,7 +116,7 @@ static iter_status add_folder(cifar_state *s, const cifar_kind *kind, const char
     return ITER_OK;
 }
 
-/* Cuts s->names_text into lines, empty ones left out. */
+/* Cuts s->names_text into lines and leaves out empty ones. */
 static iter_status split_names(cifar_state *s, const char *path, uint32_t n_classes,
                                iter_error *err) {
     uint32_t n = 0;

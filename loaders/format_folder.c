@@ -1,17 +1,17 @@
 /*
  * format_folder.c - images as files: a folder per class, or a list.
  *
- * Opening reads every folder and asks every file's size, because the memory of a batch depends on
- * them, but opens none. Classes are the folders' names, sorted as bytes; a folder without an image
- * is a class all the same, so that the parts of one set agree on the numbers. What lies deeper
- * belongs to the class above. Samples come class by class, sorted by the bytes of their folders'
+ * Opening reads every folder and asks for every file's size, because the memory of a batch depends
+ * on it, but opens no file. Classes are the folders' names, sorted as bytes. A folder without an
+ * image is a class, too, so that the parts of one set agree on the numbers. Files in subfolders
+ * belong to the class above. Samples come class by class, sorted by the bytes of their folders'
  * paths, then of their names: an index means the same image everywhere.
  *
- * A file that cannot be looked at (a link to nothing, a name in a list) is a sample as well, and so is
- * what is no regular file: its read fails, says why, and is treated as on_error says, so that one file
- * among a million does not end a run. If all are so, opening fails.
+ * If a file cannot be stat'ed (a link to nothing, a name in a list), or is not a regular file, it
+ * is a sample, too. Its read fails and says why, and on_error applies, so that one file among a
+ * million does not end a run. If all files are like that, opening fails.
  *
- * Each file is one extent, whole, for one decoder: the built-in one of images, or one of the caller's
+ * Each file is one extent for one decoder: the built-in one of images, or one of the caller's
  * registry.
  *
  * Source: torchvision's ImageFolder, whose order this is; image_list.h has that of lists.
@@ -39,7 +39,7 @@
 #include "loaders/paths.h"
 #include "loaders/shape.h"
 
-#define DEPTH_MAX  32 /* of folders; links may go in circles */
+#define DEPTH_MAX  32 /* of folders; links may form circles */
 #define LABELS_MAX 255
 
 typedef struct folder_options {
@@ -86,10 +86,10 @@ static const folder_options defaults = {
 typedef struct folder_state {
     iter_image_options image;
     const iter_decoder_ops *decoder;
-    iter_desc row;       /* as the decoder makes it */
-    iter__list list;     /* its files are a folder's, too */
+    iter_desc row;       /* what the decoder makes */
+    iter__list list;     /* holds the files of folders, too */
     iter__paths classes; /* folders: their names */
-    uint64_t *ends;      /* [classes.n]: of each, the index behind its last sample */
+    uint64_t *ends;      /* [classes.n]: for each class, the index after its last sample */
 } folder_state;
 
 static void folder_close(void *state) {
@@ -107,12 +107,12 @@ static iter_status fail_os(iter_error *err, const char *path, int os_error) {
 
 /* ---- folders --------------------------------------------------------------------------------- */
 
-/* What is done with each name in a folder; `kind` is its d_type, looked up where it is a link or
- * unknown. */
+/* Called for each name in a folder. `kind` is its d_type, looked up if it is a link or unknown. */
 typedef iter_status visit(folder_state *s, int fd, const char *folder, const char *name, int kind,
                           int depth, const folder_options *o, iter_error *err);
 
-/* DT_DIR, DT_REG or another; a link is what it points to, DT_UNKNOWN where that is nothing. */
+/* DT_DIR, DT_REG or another type. A link counts as its target, DT_UNKNOWN if that does not
+ * exist. */
 static int kind_of(int fd, const struct dirent *entry) {
     uint32_t mode = 0;
     uint64_t bytes = 0;
@@ -121,7 +121,7 @@ static int kind_of(int fd, const struct dirent *entry) {
     return S_ISDIR(mode) ? DT_DIR : S_ISREG(mode) ? DT_REG : DT_FIFO;
 }
 
-/* Calls `visit` for what the folder holds, but for names that begin with a dot. */
+/* Calls `visit` for each name in the folder that does not begin with a dot. */
 static iter_status walk(folder_state *s, int at, const char *name, const char *folder, int depth,
                         const folder_options *o, visit *visit_one, iter_error *err) {
     if (depth > DEPTH_MAX) {
@@ -244,7 +244,8 @@ static iter_status choose_decoder(folder_state *s, const folder_options *o,
     return ITER_OK;
 }
 
-/* Of what the decoder makes; the built-in one adds nothing, so that saved positions stay good. */
+/* The identity of the decoder and its row. The built-in decoder adds nothing, so that saved
+ * positions stay valid. */
 static uint64_t hash_decoder(const folder_state *s, uint64_t hash) {
     if (s->decoder == &iter__decoder_image) return hash;
     hash = iter__fnv1a_text(hash, s->decoder->base.name);
@@ -254,7 +255,7 @@ static uint64_t hash_decoder(const folder_state *s, uint64_t hash) {
     return hash;
 }
 
-/* ---- what it is made of ---------------------------------------------------------------------- */
+/* ---- the description ------------------------------------------------------------------------- */
 
 static uint64_t identity_of(const folder_state *s, const char *path) {
     const iter__list *list = &s->list;
@@ -266,7 +267,7 @@ static uint64_t identity_of(const folder_state *s, const char *path) {
     hash = iter__fnv1a_u64(hash, (uint64_t)s->image.channels);
     hash = iter__fnv1a_u64(hash, (uint64_t)s->image.orient);
     hash = hash_decoder(s, hash);
-    for (uint64_t i = 0; i < list->files.n; i++) { /* wherever it was moved to */
+    for (uint64_t i = 0; i < list->files.n; i++) { /* wherever sorting moved it to */
         const char *name = list->files.files[i].path;
         hash = iter__fnv1a_text(hash, skip ? name + skip : iter__path_base(name));
         hash = iter__fnv1a_u64(hash, list->files.files[i].bytes);
@@ -360,7 +361,8 @@ static void folder_index_row(const void *state, uint64_t index, int32_t field, v
         memcpy(row, s->list.labels.i32 + index * width, 4 * width);
         return;
     }
-    uint64_t c = 0, last = s->classes.n - 1; /* the first class whose end lies behind the index */
+    /* Finds the first class that ends after the index. */
+    uint64_t c = 0, last = s->classes.n - 1;
     while (c < last) {
         const uint64_t middle = c + (last - c) / 2;
         if (s->ends[middle] > index) {

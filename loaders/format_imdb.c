@@ -2,13 +2,13 @@
  * format_imdb.c - the Large Movie Review Dataset: one text file a review, in the folders SPLIT/neg
  * and SPLIT/pos, and a word list beside them.
  *
- * A sample is one whole file. Opening reads the folders and asks every file's size (the memory of a
- * batch depends on the largest), but opens none. Samples come in a fixed order: neg before pos,
- * names sorted as bytes, so that an index means the same review everywhere. The label is the
- * folder.
+ * A sample is one whole file. Opening reads the folders and asks for every file's size (the memory
+ * of a batch depends on the largest), but opens no file. Samples come in a fixed order: neg before
+ * pos, names sorted as bytes, so that an index means the same review everywhere. The folder is the
+ * label.
  *
- * The word list is Keras' imdb_word_index.json, or imdb.vocab of the set itself, a word a line,
- * when asked for.
+ * The word list is Keras' imdb_word_index.json, or, if vocab= asks for it, the set's own
+ * imdb.vocab, a word a line.
  *
  * Source: A. Maas et al., "Learning Word Vectors for Sentiment Analysis", ACL 2011, and the README
  * of aclImdb.
@@ -75,7 +75,7 @@ static const imdb_options defaults = {
 
 /* One folder's files; they follow each other in state.reviews. */
 typedef struct imdb_folder {
-    uint64_t end; /* first sample behind it */
+    uint64_t end; /* the sample after its last one */
     uint8_t label;
 } imdb_folder;
 
@@ -173,7 +173,7 @@ static iter_status no_memory(iter_error *err, const char *path) {
     return iter__fail(err, ITER_ENOMEM, "%s: no memory for a file name", path);
 }
 
-/* `file` as it is, or in the set's folder where it is only there. */
+/* `file` itself, or the one in the set's folder if only that exists. */
 static iter_status find_given(const char *path, const char *file, char **out, iter_error *err) {
     *out = iter__path_exists(file) ? NULL : iter__path_join(path, file);
     if (*out && !iter__path_exists(*out)) {
@@ -184,7 +184,7 @@ static iter_status find_given(const char *path, const char *file, char **out, it
     return *out ? ITER_OK : no_memory(err, path);
 }
 
-/* Keras' index beside the folder or in it. */
+/* Finds Keras' index beside the folder or in it. */
 static iter_status find_index(const char *path, char **out, iter_error *err) {
     static const char *const places[] = {"../imdb_word_index.json", "imdb_word_index.json"};
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
@@ -218,7 +218,7 @@ static iter_status load_words(imdb_state *s, const char *path, const imdb_option
     return status;
 }
 
-/* ---- what it is made of ---------------------------------------------------------------------- */
+/* ---- the description ------------------------------------------------------------------------- */
 
 static uint64_t identity_of(const imdb_state *s) {
     const iter__text_rule *r = &s->text.rule;
@@ -247,8 +247,7 @@ static void fill_description(const imdb_state *s, split which, iter_description 
     data->desc = (iter_desc){.dtype = ITER_I32, .n_dims = 1, .layout = "T"};
     data->desc.dims[0] = maxlen ? maxlen : ITER_VARIABLE;
     if (maxlen == 0) data->desc.capacity = iter__text_most_ids(&s->text.rule, s->reviews.largest);
-    if (data->desc.capacity == 0 && maxlen == 0)
-        data->desc.capacity = 1; /* nothing but empty files */
+    if (data->desc.capacity == 0 && maxlen == 0) data->desc.capacity = 1; /* all files are empty */
     data->decoder = &iter__decoder_text;
 
     memset(label, 0, sizeof(*label));
@@ -302,8 +301,8 @@ static void imdb_index_row(const void *state, uint64_t index, int32_t field, voi
     *(uint8_t *)row = s->folders[i].label;
 }
 
-/* What length buckets go by. How many ids a review has is known when it is read; its bytes grow with
- * them. */
+/* The length for buckets. The number of ids is known only after the review is read; its bytes grow
+ * with them. */
 static int64_t imdb_length(const void *state, uint64_t index) {
     const imdb_state *s = state;
     return s->text.rule.maxlen ? s->text.rule.maxlen : (int64_t)s->reviews.files[index].bytes;

@@ -3,10 +3,10 @@
  * files.
  *
  * An IDX file is: two zero bytes, a type code, the number of dimensions, each dimension as a
- * big-endian u32, then the elements in C order, big-endian. A plain file is read as extents, where its
- * rows lie; elements of several bytes are swapped row by row. What is gzipped is inflated when the set
- * is opened, because gzip has no way to begin in the middle; so it counts in memory limits. Labels are
- * loaded, too, if a row of them is short: a read for each would cost more than the label.
+ * big-endian u32, then the elements in C order, big-endian. The rows of a plain file are extents;
+ * elements of several bytes are swapped row by row. A gzipped file is inflated when the set is
+ * opened, because gzip cannot be read from the middle; its bytes count in memory limits. If a row
+ * of labels is short, the labels are loaded, too: a read for each would cost more than the label.
  *
  * Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", section "File
  * formats".
@@ -25,10 +25,10 @@
 #include "loaders/decode_swapped.h"
 #include "loaders/file.h"
 
-#define LABEL_BYTES 64 /* longer rows of labels are read like images */
+#define LABEL_BYTES 64 /* longer rows of labels are read as images are */
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define OTHER_ORDER 1 /* than that of the files */
+#define OTHER_ORDER 1 /* this machine's byte order is not that of the files */
 #else
 #define OTHER_ORDER 0
 #endif
@@ -55,7 +55,7 @@ static const iter_option option_rows[] = {
 
 /* One IDX file. */
 typedef struct idx_file {
-    char *path; /* NULL = there is none */
+    char *path; /* NULL = absent */
     iter_dtype dtype;
     int32_t n_dims;
     uint64_t dims[ITER_MAX_DIMS];
@@ -68,7 +68,7 @@ typedef struct idx_file {
 typedef struct mnist_state {
     idx_file arrays[2]; /* in the order of the fields: images, labels */
     int n_arrays;
-    iter_file files[2]; /* those that are read by extents */
+    iter_file files[2]; /* the arrays that are read by extents */
 } mnist_state;
 
 /* ---- one IDX file ---------------------------------------------------------------------------- */
@@ -110,7 +110,7 @@ static iter_status read_dims(idx_file *idx, const unsigned char *bytes, iter_err
             return iter__fail(err, ITER_EFORMAT, "%s: its dimensions overflow", idx->path);
     }
     idx->row_bytes = row_bytes;
-    /* half of the range, so that sums with offsets stay in it, and a signed dimension too */
+    /* Half of the range, so that neither sums with offsets nor a signed dimension overflow. */
     if (__builtin_mul_overflow(row_bytes, idx->dims[0], &idx->data_bytes) ||
         idx->data_bytes > INT64_MAX / 2)
         return iter__fail(err, ITER_EFORMAT, "%s: its dimensions overflow", idx->path);
@@ -141,7 +141,7 @@ static iter_status read_header(idx_file *idx, iter__input *input, iter_error *er
     return read_dims(idx, bytes + 4, err);
 }
 
-/* The header's promise against the file's size. */
+/* Fails if the file's size is not what the header promises. */
 static iter_status check_size(const idx_file *idx, const iter__input *input, iter_error *err) {
     const uint64_t promised = idx->header_bytes + idx->data_bytes;
     const uint64_t most = iter__input_most_bytes(input);
@@ -175,7 +175,7 @@ static iter_status load_rows(idx_file *idx, iter__input *input, iter_error *err)
     return ITER_OK;
 }
 
-/* Opens idx->path. Loads the rows if they are gzipped or no longer than `load_bytes`. */
+/* Opens idx->path. Loads the rows if they are gzipped or at most `load_bytes` long. */
 static iter_status idx_open(idx_file *idx, uint64_t load_bytes, iter_error *err) {
     iter__input *input = NULL;
     ITER_TRY(iter__input_open(idx->path, &input, err));
@@ -228,8 +228,8 @@ static iter_status find_published(const char *folder, split which, const char *w
                       folder, set, what, rank, rank);
 }
 
-/* The paths of images and, where there are any, labels. What was made before an error is the
- * caller's too. */
+/* Finds the paths of images and, if there are any, of labels. The caller frees them after an error,
+ * too. */
 static iter_status find_files(const char *path, const mnist_options *o, char *out[2],
                               iter_error *err) {
     const bool folder = iter__path_is_folder(path);
@@ -257,7 +257,7 @@ static iter_status open_arrays(mnist_state *s, const char *path, const mnist_opt
                                iter_error *err) {
     char *paths[2] = {NULL, NULL};
     const iter_status found = find_files(path, o, paths, err);
-    s->arrays[0].path = paths[0]; /* from here on freed by mnist_close() */
+    s->arrays[0].path = paths[0]; /* mnist_close() frees them from here on */
     s->arrays[1].path = paths[1];
     ITER_TRY(found);
     ITER_TRY(idx_open(&s->arrays[0], 0, err));
@@ -290,7 +290,7 @@ static iter_status fill_field(const idx_file *idx, const mnist_options *o, iter_
     return iter__array_layout_apply((iter__array_layout)o->layout, idx->path, &out->desc, err);
 }
 
-/* The largest label and one, where labels are bytes. */
+/* The largest label + 1 for labels of bytes, else 0. */
 static int32_t count_classes(const idx_file *labels) {
     if (labels->dtype != ITER_U8 || labels->n_dims != 1) return 0;
     const unsigned char *rows = labels->rows;
@@ -300,8 +300,8 @@ static int32_t count_classes(const idx_file *labels) {
     return most + 1;
 }
 
-/* The same for a file and its gzipped twin: the name without .gz, and sizes as they are
- * inflated. */
+/* The same hash for a file and its gzipped twin: of the name without .gz, and of the inflated
+ * sizes. */
 static uint64_t hash_array(uint64_t hash, const idx_file *idx) {
     const char *name = iter__path_base(idx->path);
     size_t n = strlen(name);
@@ -312,7 +312,7 @@ static uint64_t hash_array(uint64_t hash, const idx_file *idx) {
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
 
-/* Gives those arrays that are not in memory their extents. */
+/* Gives an extent to each array that is not in memory. */
 static void place_arrays(mnist_state *s, iter_description *out) {
     for (int i = 0; i < s->n_arrays; i++) {
         idx_file *idx = &s->arrays[i];
@@ -376,7 +376,7 @@ static iter_status mnist_resident(const void *state, int32_t field, const void *
     const idx_file *idx = &((const mnist_state *)state)->arrays[field];
     *out_base = idx->rows;
     *out_stride = (size_t)idx->row_bytes;
-    return ITER_OK; /* NULL where the rows are read by extents */
+    return ITER_OK; /* NULL for rows that are read by extents */
 }
 
 const iter_format_ops iter__format_mnist = {

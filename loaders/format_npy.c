@@ -3,10 +3,10 @@
  *
  * A .npy file is a magic, a version, the length of the header, and the header: a Python dictionary
  * as text with exactly the keys descr, fortran_order and shape; then the elements. The first
- * dimension counts the samples. Each array is a field. In C order it has an extent of its own and is
- * read where it lies; elements of the other byte order are swapped row by row. In Fortran order a row
- * is scattered over the whole file, so the array is transposed into memory when it is opened, and
- * counts in memory limits.
+ * dimension counts the samples. Each array is a field. In C order it has its own extent and is read
+ * in place; if its elements have the other byte order, they are swapped row by row. In Fortran
+ * order a row is scattered over the whole file, so the array is transposed into memory when it is
+ * opened, and counts in memory limits.
  *
  * Source: numpy/lib/format.py (versions 1.0, 2.0 and 3.0).
  */
@@ -53,7 +53,7 @@ typedef struct npy_array {
     uint64_t header_bytes, row_bytes, file_bytes;
     bool swapped; /* elements have the other byte order */
     bool fortran;
-    void *rows;     /* of an array in Fortran order: all of it, as rows; else NULL */
+    void *rows;     /* of an array in Fortran order: all rows; else NULL */
     int32_t extent; /* of a sample, or ITER_FROM_INDEX */
 } npy_array;
 
@@ -65,7 +65,7 @@ typedef struct npy_state {
 
 /* ---- the header ------------------------------------------------------------------------------ */
 
-/* Where the parser stands in the header's text, which ends with NUL. */
+/* The parser's place in the header's text, which ends with NUL. */
 typedef struct cursor {
     const char *p;
     const char *path;
@@ -80,7 +80,7 @@ static void skip_blanks(cursor *c) {
         c->p++;
 }
 
-/* True, and behind it, where `text` comes next. */
+/* If `text` comes next, moves past it and returns true. */
 static bool take(cursor *c, const char *text) {
     skip_blanks(c);
     if (strncmp(c->p, text, strlen(text)) != 0) return false;
@@ -88,7 +88,7 @@ static bool take(cursor *c, const char *text) {
     return true;
 }
 
-/* 'text' or "text" into out; false where something else comes next, or it does not fit. */
+/* 'text' or "text" into out; false if something else comes next, or if it does not fit. */
 static bool take_string(cursor *c, char *out, size_t capacity) {
     skip_blanks(c);
     const char quote = *c->p;
@@ -208,7 +208,7 @@ static iter_status read_dictionary(npy_array *array, cursor *c, iter_error *err)
     return ITER_OK;
 }
 
-/* Sizes from the shape, and the file's size against them. */
+/* Computes sizes from the shape, and fails if the file's size does not match. */
 static iter_status check_size(npy_array *array, iter_error *err) {
     uint64_t row_bytes = iter_dtype_bytes(array->dtype), data_bytes = 0;
     for (int32_t i = 1; i < array->n_dims; i++) {
@@ -263,7 +263,7 @@ static iter_status read_prefix(npy_array *array, iter__input *input, uint32_t *o
     return ITER_OK;
 }
 
-/* The header and the sizes. */
+/* Reads the header and the sizes. */
 static iter_status read_array(npy_array *array, iter_error *err) {
     iter__input *input = NULL;
     char *text = NULL;
@@ -298,7 +298,7 @@ static iter_status read_array(npy_array *array, iter_error *err) {
     return status;
 }
 
-/* Of an array in Fortran order. With one axis there is no order. */
+/* Loads the rows of an array in Fortran order. If it has one axis, both orders are equal. */
 static iter_status load_rows(npy_array *array, iter_error *err) {
     if (!array->fortran || array->n_dims == 1) return ITER_OK;
     const size_t width = iter_dtype_bytes(array->dtype);
@@ -326,7 +326,7 @@ static void npy_close(void *state) {
     memset(s, 0, sizeof(*s));
 }
 
-/* Appends an array; takes `path`. */
+/* Appends an array; owns `path` from now on. */
 static iter_status add_array(npy_state *s, char *path, const char *name, size_t name_bytes,
                              iter_role role, iter_error *err) {
     if (!path) return iter__fail(err, ITER_ENOMEM, "npy: no memory for a file name");
@@ -349,7 +349,7 @@ static iter_status add_array(npy_state *s, char *path, const char *name, size_t 
     return ITER_OK;
 }
 
-/* "x.npy" without its ending; 0 where it is another kind of file. */
+/* The length of "x.npy" without its ending; 0 for other kinds of files. */
 static size_t stem_bytes(const char *name) {
     const size_t n = strlen(name);
     return name[0] != '.' && n > 4 && strcmp(name + n - 4, ".npy") == 0 ? n - 4 : 0;
@@ -367,7 +367,7 @@ static int compare_names(const void *a, const void *b) {
     return rx != ry ? rx - ry : strcmp(x, y);
 }
 
-/* The .npy files of a folder, at most as many as a sample can have extents. */
+/* Lists the .npy files of a folder, at most as many as a sample can have extents. */
 static iter_status list_folder(const char *folder, char *names[ITER_MAX_EXTENTS], int *out_n,
                                iter_error *err) {
     char text[128];
@@ -426,9 +426,9 @@ static iter_status add_files(npy_state *s, const char *path, const char *label, 
     return add_array(s, iter__strdup(label), "label", 5, ITER_LABEL, err);
 }
 
-/* ---- what it is made of ---------------------------------------------------------------------- */
+/* ---- the description ------------------------------------------------------------------------- */
 
-/* An array that is not in memory gets the next extent. */
+/* Gives the next extent to an array that is not in memory. */
 static void place_array(npy_state *s, npy_array *array, iter_description *out) {
     array->extent = ITER_FROM_INDEX;
     if (array->rows) return;

@@ -1,13 +1,14 @@
 /*
- * format_recordio.c - MXNet's .rec files, with the .idx beside them or without.
+ * format_recordio.c - MXNet's .rec files, with or without the .idx beside them.
  *
- * A sample is one record, and its extent all that lies from its head to the next one's: so the index
- * needs 8 bytes a record, an .idx is all that opening reads of a million of them, and a record that
- * was cut into pieces is still one read. A file without one is walked through; what that found can be
- * kept as an .idx, which other programs read but nothing ties to its .rec, or as a cache that is tied
- * to it. Samples come in the order of their offsets, file after
- * file, as MXNet's own iterators have them. How many labels a record has is taken from the first
- * one, unless it is given.
+ * A sample is one record. Its extent goes from its head to the next one's. So the index needs 8
+ * bytes a record, opening a million records reads only their .idx, and a record that was cut into
+ * pieces is still one read.
+ *
+ * If a file has no .idx, opening walks through it. The result can be kept as an .idx, which other
+ * programs read but which nothing ties to its .rec, or as a cache that is tied to it. Samples come
+ * in the order of their offsets, file after file, as MXNet's own iterators have them. If
+ * label-width is not given, the first record decides how many labels each has.
  *
  * Source: record.h names the layout's; MXNet, iter_image_recordio_2.cc for which label counts.
  */
@@ -28,7 +29,7 @@
 
 #define LABELS_MAX       (1 << 20)
 #define FIRST_BYTES_MAX  ((uint64_t)1 << 31)
-#define FIRST_RECORDS    8 /* so many may be damaged */
+#define FIRST_RECORDS    8 /* that are tried until one is not damaged */
 #define DIM_MAX          (1 << 20)
 #define HEADER_BYTES_MIN (ITER_RECORD_HEAD + ITER_RECORD_HEADER)
 
@@ -74,7 +75,7 @@ static const recordio_options defaults = {
 
 typedef struct recordio_state {
     iter__record_rule rule;
-    bool by_index; /* an .idx said where records begin */
+    bool by_index; /* the offsets come from an .idx */
     iter__span_set records;
 } recordio_state;
 
@@ -93,7 +94,7 @@ static char *beside(const char *rec) {
     return iter__strf("%.*s.idx", (int)stem, rec);
 }
 
-/* The .idx that would be read, or written. */
+/* The .idx to read or to write. */
 static char *index_of(const char *rec, const recordio_options *o) {
     return o->idx && strcmp(o->idx, "none") != 0 ? iter__strdup(o->idx) : beside(rec);
 }
@@ -111,7 +112,7 @@ static iter_status cached_file(recordio_state *s, iter_error *err) {
     return status;
 }
 
-/* Adds the records of the next file, by its index or by itself. */
+/* Adds the records of the next file, from its index or by a scan. */
 static iter_status add_file(recordio_state *s, const recordio_options *o, iter_error *err) {
     const char *rec = s->records.files[s->records.n_done].path;
     const bool none = o->idx && strcmp(o->idx, "none") == 0;
@@ -147,9 +148,9 @@ static iter_status add_files(recordio_state *s, const char *path, const recordio
     return ITER_OK;
 }
 
-/* ---- what it is made of ---------------------------------------------------------------------- */
+/* ---- the description ------------------------------------------------------------------------- */
 
-/* Where an .idx said that a record is at x, and none is. */
+/* The error for a record at x that an .idx has and the file has not. */
 static iter_status no_record(const recordio_state *s, const recordio_options *o, iter_extent x,
                              iter_status status, iter_error *err) {
     const char *path = s->records.files[x.object].path;
@@ -160,7 +161,7 @@ static iter_status no_record(const recordio_state *s, const recordio_options *o,
     return status;
 }
 
-/* A record's labels, and that what the index says is one at all. */
+/* Counts a record's labels. Fails if there is no record at the place that the index gives. */
 static iter_status read_labels(const recordio_state *s, const recordio_options *o, uint64_t index,
                                int32_t *out_labels, iter_error *err) {
     const iter_extent x = iter__span_set_locate(&s->records, index);
@@ -196,8 +197,9 @@ static iter_status read_labels(const recordio_state *s, const recordio_options *
     return status;
 }
 
-/* The labels of the first record; of a later one, where that is damaged: it will be a failed sample. With
- * none sound among the first few this is no such file, and the first one's error says so. */
+/* Counts the labels of the first record. If it is damaged, it will be a failed sample, and a later
+ * one is tried. If none of the first few is sound, this is no such file, and the error is that of
+ * the first one. */
 static iter_status read_first(const recordio_state *s, const recordio_options *o,
                               int32_t *out_labels, iter_error *err) {
     const uint64_t n = iter__span_set_count(&s->records);

@@ -1,5 +1,5 @@
 /*
- * format_synthetic.c - samples made on the spot, in the shapes of the real sets; no file is read.
+ * format_synthetic.c - generated samples in the shapes of the real sets; no file is read.
  *
  * A row is a function of (seed, field, index) alone: Philox blocks with the field in the key, and
  * counter words draw, index low, index high, 0. Blocks are independent of one another, so sixteen
@@ -13,8 +13,8 @@
  *   cs224          a linear regression: data X ~ N(0, 1) f32 [1000], label y = sum over j of (W1[j]
  *                  X[j] + W0[j]), W ~ N(0, 1)
  *
- * Logarithm, sine and cosine are power series written out here: a C library's may differ in the
- * last bit from one processor to the next, and then so would the samples.
+ * Logarithm, sine and cosine are power series written out here: those of a C library may differ in
+ * the last bit from one processor to the next, and then the samples would differ, too.
  *
  * Source: Box, Muller, "A note on the generation of random normal deviates", Ann. Math. Stat. 29
  * (1958).
@@ -180,8 +180,8 @@ static void fill_half(const maker *m, uint64_t index, void *row) {
 /* ---- normal numbers -------------------------------------------------------------------------- */
 
 /* -2 ln u for u = (2w + 1) / 2^33. With u = m 2^e, m in [1/sqrt 2, sqrt 2), and s = (m - 1) / (m +
- * 1): ln u = e ln 2 + 2 (s + s^3/3 + s^5/5 + ...); |s| < 0.1716, so what is left out after s^19 is
- * below 1e-17. */
+ * 1): ln u = e ln 2 + 2 (s + s^3/3 + s^5/5 + ...). |s| < 0.1716, so the terms after s^19 are below
+ * 1e-17. */
 static double minus_2_log(uint32_t w) {
     static const double factors[] = {1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11,
                                      1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3,  1.0};
@@ -202,7 +202,7 @@ static double minus_2_log(uint32_t w) {
 }
 
 /* Cosine and sine of 2 pi w / 2^32: the nearest quarter turn q, and Taylor's series of the rest x,
- * at most pi/4 either way; what is left out after x^17 is below 1e-19. */
+ * at most pi/4 either way; the terms after x^17 are below 1e-19. */
 static void cos_sin(uint32_t w, double *out_cos, double *out_sin) {
     static const double cosine[] = {1.0 / 20922789888000.0,
                                     -1.0 / 87178291200.0,
@@ -281,7 +281,7 @@ static uint32_t class_of(const maker *m, uint64_t index) {
     return (uint32_t)iter_rng_below(&rng, m->n_classes);
 }
 
-/* A review: 1, then ids of words; returns its length. What is left of the row is 0. */
+/* A review: 1, then ids of words; returns its length. The rest of the row is 0. */
 static int64_t fill_tokens(const synthetic_state *s, const maker *m, uint64_t index, void *row) {
     iter_rng rng = iter_rng_at(m->key64, 0, index);
     const uint64_t spread = (uint64_t)(s->length - TOKENS_MIN) + 1;
@@ -294,7 +294,7 @@ static int64_t fill_tokens(const synthetic_state *s, const maker *m, uint64_t in
     return length;
 }
 
-/* In double, in the order of j, rounded once. */
+/* Computed in double, in the order of j, and rounded once. */
 static float target_of(const float *weights, const float *x) {
     double sum = 0;
     for (int j = 0; j < REGRESSORS; j++)
@@ -473,7 +473,7 @@ static void fill_row(const synthetic_state *s, int f, uint32_t i, uint64_t index
         if (s->variable) iter_rows_set_length(rows, f, i, length);
         break;
     }
-    case ITER_FILL_TARGET: { /* of the row of field 0, which stands already */
+    case ITER_FILL_TARGET: { /* of the row of field 0, which is made already */
         const float *x = rows[0].data;
         *(float *)row = target_of(s->weights, x + (int64_t)i * rows[0].strides[0]);
         break;
@@ -492,7 +492,7 @@ static iter_status synthetic_get(const void *state, uint32_t n, const uint64_t *
     return ITER_OK;
 }
 
-/* As fill_tokens() draws it; -1 where all rows are equally long. */
+/* As fill_tokens() draws it; -1 if all rows have the same length. */
 static int64_t synthetic_length(const void *state, uint64_t index) {
     const synthetic_state *s = state;
     if (!s->variable) return -1;

@@ -1,15 +1,16 @@
 /*
- * format_tar.c - tar archives as WebDataset lays them out: the files of one sample stand together and
- * share their name up to its first dot; what follows the dot is the field.
+ * format_tar.c - tar archives as WebDataset lays them out: the files of one sample are neighbours
+ * and share their name up to its first dot; the rest after the dot is the field.
  *
- * A sample's extent goes from its first header to the next sample's: one read brings all its fields,
- * and the index needs 8 bytes a sample. Opening walks through all headers, since a tar archive has
- * no index, unless it was asked to keep one. Without fields= the first sample decides: its image is
- * "data", its .cls is "label".
+ * A sample's extent goes from its first header to the next sample's: one read brings all its
+ * fields, and the index needs 8 bytes a sample. A tar archive has no index, so opening walks
+ * through all headers, unless index-cache= keeps an index. Without fields= the first sample
+ * decides: its image is "data", its .cls is "label".
  *
- * What an archive begins with and has none of the wanted fields (a README, a description of the set)
- * is no sample. Behind the first sample everything is one: there a sample without its fields is damage
- * that must be seen. A hard link counts as a member, so that its sample fails instead of being lost.
+ * If an archive begins with files that have none of the fields (a README, a description of the
+ * set), they are no sample. After the first sample every file belongs to one: a sample without its
+ * fields is damage that must be seen. A hard link counts as a member, so that its sample fails and
+ * is not lost.
  *
  * Source: WebDataset, tariterators.py (base_plus_ext, group_by_keys); tar.h names the archive's.
  */
@@ -54,16 +55,16 @@ static const tar_options defaults = {.image = ITER_IMAGE_OPTIONS_INIT};
 typedef struct tar_state {
     iter__tar_rule rule;
     iter__span_set samples;
-    char *fields; /* the texts that the rules point to */
+    char *fields; /* the text that the rules point into */
     char names[ITER_MAX_FIELDS][ITER_NAME_MAX];
     uint64_t largest[ITER_MAX_FIELDS]; /* bytes of its members */
 } tar_state;
 
-/* What is to be known of an archive beside where its samples are. */
+/* Facts about an archive beside the places of its samples. */
 typedef struct found {
     uint64_t n_samples;
-    bool has_image, has_class; /* the first sample does */
-    bool has_others;           /* files with endings that belong to no sample */
+    bool has_image, has_class; /* the first sample has them */
+    bool has_others;           /* some files have endings that no sample has */
     uint64_t largest[ITER_MAX_FIELDS];
 } found;
 
@@ -71,8 +72,8 @@ typedef struct found {
 typedef struct walk {
     iter__tar tar;
     iter__window window;
-    char key[ITER_TAR_NAME_MAX]; /* of the present sample; "" = none yet */
-    uint64_t start;              /* of that one */
+    char key[ITER_TAR_NAME_MAX]; /* of the current sample; "" = none yet */
+    uint64_t start;              /* of the current sample */
     found here, all;             /* in this archive, in all so far */
 } walk;
 
@@ -85,7 +86,7 @@ static void tar_close(void *state) {
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-/* Of "left.jpg", jpg: what the member is. */
+/* "jpg" of "left.jpg": the kind of the member. */
 static const char *last_part(const char *ending) {
     const char *dot = strrchr(ending, '.');
     return dot ? dot + 1 : ending;
@@ -129,7 +130,7 @@ static iter_status add_field(tar_state *s, char *text, iter_error *err) {
     return ITER_OK;
 }
 
-/* Cuts the text at its commas; every ending knows its place. */
+/* Cuts the text at its commas and adds a field for each part. */
 static iter_status read_fields(tar_state *s, const char *text, iter_error *err) {
     s->fields = iter__strdup(text);
     if (!s->fields) return iter__fail(err, ITER_ENOMEM, "no memory for the names of fields");
@@ -149,7 +150,7 @@ static iter_status bytes_of_file(void *user, uint64_t offset, size_t n, const ui
     return iter__window_at(user, offset, n, out, out_n, err);
 }
 
-/* Is it one of the fields that samples are made of, or may be? */
+/* Whether samples have this field, or may have it. */
 static bool is_wanted(const tar_state *s, const char *field) {
     if (s->rule.n_fields == 0)
         return iter__tar_match(IMAGES, field) >= 0 || strcasecmp(field, "cls") == 0;
@@ -158,7 +159,7 @@ static bool is_wanted(const tar_state *s, const char *field) {
     return false;
 }
 
-/* Takes a sample's member, of this field, into the books. */
+/* Notes this field of a sample's member in w->here. */
 static void book_member(const tar_state *s, walk *w, const char *field) {
     found *here = &w->here;
     if (here->n_samples == 1) {
@@ -172,7 +173,7 @@ static void book_member(const tar_state *s, walk *w, const char *field) {
     }
 }
 
-/* The present member: the next one of a sample, the first one, or none. */
+/* Handles the current member: the next one of a sample, the first of one, or of none. */
 static iter_status add_member(tar_state *s, walk *w, iter_error *err) {
     size_t n_key = 0;
     const char *field =
@@ -185,7 +186,7 @@ static iter_status add_member(tar_state *s, walk *w, iter_error *err) {
         w->start = w->tar.start;
     }
     if (w->here.n_samples == 0) {
-        if (!is_wanted(s, field)) { /* so far nothing of it is wanted */
+        if (!is_wanted(s, field)) { /* none of its members is wanted so far */
             w->here.has_others = true;
             return ITER_OK;
         }
@@ -216,7 +217,7 @@ static iter_status scan_archive(tar_state *s, walk *w, iter_error *err) {
     size_t n = 0;
     w->key[0] = '\0';
     ITER_TRY(iter__window_open(&w->window, path, err));
-    (void)posix_fadvise(w->window.fd, 0, 0, POSIX_FADV_RANDOM); /* headers lie far apart */
+    (void)posix_fadvise(w->window.fd, 0, 0, POSIX_FADV_RANDOM); /* headers are far apart */
     iter__tar_open(&w->tar, bytes_of_file, &w->window, w->window.bytes);
     iter_status status = iter__window_at(&w->window, 0, 2, &p, &n, err);
     if (status == ITER_OK && n == 2 && p[0] == 0x1f && p[1] == 0x8b) {
@@ -234,7 +235,8 @@ static iter_status scan_archive(tar_state *s, walk *w, iter_error *err) {
 
 enum { ITER_HAS_IMAGE = 1, ITER_HAS_CLASS = 2, ITER_HAS_OTHERS = 4 };
 
-/* Fields decide where the first sample begins, and which sizes are known. */
+/* The fields are part of the cache's key: they decide which sample is the first, and which sizes
+ * are noted. */
 static iter__index_cache new_cache(const tar_state *s) {
     iter__index_cache cache = {.kind = ITER_INDEX_TAR,
                                .options = iter__fnv1a_text(ITER_FNV_START, "fields"),
@@ -283,7 +285,7 @@ static iter_status cached_archive(tar_state *s, walk *w, iter_error *err) {
 
 /* ---- all archives ---------------------------------------------------------------------------- */
 
-/* The next one; the first that has samples has the first sample of all. */
+/* Adds the next archive. The first sample of all is that of the first archive that has samples. */
 static iter_status add_archive(tar_state *s, walk *w, bool index_cache, iter_error *err) {
     memset(&w->here, 0, sizeof(w->here));
     ITER_TRY(index_cache ? cached_archive(s, w, err) : scan_archive(s, w, err));
@@ -299,12 +301,12 @@ static iter_status add_archive(tar_state *s, walk *w, bool index_cache, iter_err
     return ITER_OK;
 }
 
-/* Of the first sample. */
+/* Takes the fields of the first sample. */
 static iter_status usual_fields(tar_state *s, const found *all, iter_error *err) {
     return read_fields(s, !all->has_class ? IMAGES : !all->has_image ? "cls" : IMAGES ",cls", err);
 }
 
-/* Why there are none. */
+/* The error when there are no samples, with the reason. */
 static iter_status no_samples(const tar_state *s, const found *all, const char *path,
                               iter_error *err) {
     if (!all->has_others)
@@ -336,7 +338,7 @@ static iter_status add_archives(tar_state *s, const char *path, const tar_option
     return status;
 }
 
-/* ---- what it is made of ---------------------------------------------------------------------- */
+/* ---- the description ------------------------------------------------------------------------- */
 
 static iter_status describe_field(const tar_state *s, int32_t f, iter_field *field,
                                   iter_error *err) {

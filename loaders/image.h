@@ -1,9 +1,9 @@
 /*
- * image.h - images in files: what built-in formats share, and the codecs behind the decoder.
+ * image.h - images in files: what the built-in formats and the codecs share.
  *
  * A format gives an image's bytes as one extent, its field as u8 [ITER_VARIABLE, ITER_VARIABLE, C]
- * "HWC" with iter__decoder_image as its decoder, and an iter_image_options as description.shared. It
- * takes the options of its user by the rows of ITER_IMAGE_OPTION_ROWS.
+ * "HWC" with iter__decoder_image as its decoder, and an iter_image_options as description.shared.
+ * It has the rows of ITER_IMAGE_OPTION_ROWS in its table of options.
  */
 #ifndef ITER_LOADERS_IMAGE_H
 #define ITER_LOADERS_IMAGE_H
@@ -32,18 +32,19 @@ static inline int64_t iter__image_channels(const iter_image_options *options) {
     return options->channels == ITER_IMAGE_GRAY ? 1 : 3;
 }
 
-/* Endings of the files that iter__decoder_image reads, for formats that look for images by name. */
+/* Endings of the files that iter__decoder_image reads, for formats that find images by name. */
 #define ITER_IMAGE_ENDINGS "jpg;jpeg;png;webp"
 
-/* "image": tells JPEG, PNG and WebP apart by their first bytes. header and decode_image, no decode. */
+/* "image": picks the codec by the first bytes. It has header and decode_image, but no decode. */
 extern const iter_decoder_ops iter__decoder_image;
 
-/* The codecs behind it; EUNSUPPORTED naming the library where this build is without. */
+/* Its codecs. If the build is without one's library, it fails with EUNSUPPORTED and names the
+ * library. */
 extern const iter_decoder_ops iter__decoder_jpeg;
 extern const iter_decoder_ops iter__decoder_png;
 extern const iter_decoder_ops iter__decoder_webp;
 
-/* The table of a codec whose library this build is without; every call fails with EUNSUPPORTED. */
+/* The table of a codec if this build is without its library; every call fails with EUNSUPPORTED. */
 #define ITER_ABSENT_CODEC(codec, format, library)                                                 \
     static iter_status codec##_header(void *state, const void *shared, const uint8_t *bytes,      \
                                       size_t size, iter_desc *out, iter_error *err) {             \
@@ -65,16 +66,16 @@ extern const iter_decoder_ops iter__decoder_webp;
         .decode_image = codec##_decode,                                                           \
     };
 
-/* An iter__decoder_image of its own for a decoder that finds images inside of other bytes, or NULL
- * on error. `options` is borrowed. */
+/* A new iter__decoder_image, for a decoder whose bytes hold an image, in *out_state; NULL on
+ * errors. `options` is borrowed. */
 iter_status iter__image_start(const iter_image_options *options, void **out_state, iter_error *err);
 /* NULL is ignored. */
 void iter__image_stop(void *state);
 
 /* ---- What codecs share ----------------------------------------------------------------------- */
 
-/* EXIF orientation, 1 to 8, out of a TIFF block (what follows "Exif\0\0" in a JPEG); 1 where it says
- * nothing, or nothing that can be read. */
+/* EXIF orientation, 1 to 8, of a TIFF block (which follows "Exif\0\0" in a JPEG); 1 if the block
+ * has none that can be read. */
 int32_t iter__exif_orientation(const uint8_t *bytes, size_t size);
 
 /* Whether rows of the upright picture are columns of the stored one. */
@@ -82,7 +83,7 @@ bool iter__orient_swaps(int32_t orientation);
 /* A part of the upright picture as a part of the stored one, which is height x width. */
 iter_rect iter__orient_rect(int32_t orientation, const iter_rect *upright, int64_t height,
                             int64_t width);
-/* Stores row y of a stored part of height x width pixels where it belongs in the upright part `out`,
+/* Stores row y of a stored part of height x width pixels at its place in the upright part `out`,
  * dense. */
 void iter__orient_row(int32_t orientation, int64_t height, int64_t width, int64_t channels,
                       int64_t y, const uint8_t *row, uint8_t *out);
@@ -92,11 +93,11 @@ static inline uint8_t iter__luma(uint32_t r, uint32_t g, uint32_t b) {
     return (uint8_t)((19595 * r + 38470 * g + 7471 * b + 32768) >> 16);
 }
 
-/* Fails (ENOMEM) where a picture has more pixels than the options allow; `whole`: its coefficients or
- * all of its passes are kept while it is decoded. */
+/* Fails with ENOMEM if a picture has more pixels than the options allow. `whole`: its coefficients
+ * or all of its passes are kept while it is decoded. */
 iter_status iter__image_check_size(const iter_image_options *options, int64_t height, int64_t width,
                                    bool whole, iter_error *err);
-/* The wished part must lie in the picture: EINVAL. */
+/* Fails with EINVAL if the requested part is not inside the picture. */
 iter_status iter__image_check_wish(const iter_image_wish *wish, int64_t height, int64_t width,
                                    iter_error *err);
 

@@ -2,9 +2,9 @@
  * image_exif.c - which way up a picture is: EXIF's orientation, and pixels stored accordingly.
  *
  * Orientation is tag 0x0112 of the first directory of a TIFF block (EXIF 2.3, 4.6.4): a number from
- * 1 to 8 for the eight ways in which a stored picture can be turned and mirrored. Each is "rows are
- * columns" or not, then one direction or the other for either axis, so a stored row goes to a row or
- * to a column of the upright picture, forwards or backwards.
+ * 1 to 8 for the eight ways to turn and mirror a stored picture. Each says whether rows become
+ * columns, and the direction of either axis. So a stored row goes to a row or to a column of the
+ * upright picture, forwards or backwards.
  */
 #include "loaders/image.h"
 
@@ -21,7 +21,7 @@ typedef struct tiff {
 
 /* ---- static helpers -------------------------------------------------------------------------- */
 
-/* An unsigned number of n bytes at `at`; the caller has seen to it that they are there. */
+/* An unsigned number of n bytes at `at`; the caller must check that they exist. */
 static uint32_t number(const tiff *t, size_t at, int n) {
     uint32_t value = 0;
     for (int i = 0; i < n; i++)
@@ -82,7 +82,7 @@ void iter__orient_row(int32_t orientation, int64_t height, int64_t width, int64_
         memcpy(out + to * width * channels, row, (size_t)(width * channels));
         return;
     }
-    /* Where the row's first pixel goes, and how far on each next one. */
+    /* the place of the row's first pixel, and the step to each next one */
     int64_t step = swaps ? height * channels : channels;
     uint8_t *at = out + (swaps ? to * channels : to * width * channels);
     if (flips_x(orientation)) {

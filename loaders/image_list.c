@@ -1,12 +1,12 @@
 /*
  * image_list.c - see image_list.h.
  *
- * The text is taken into memory whole and cut into cells where it lies. Of each line one cell is the
- * file's name and some are labels; which, the first line settles. The first label says whether labels
- * are numbers or names, and every later one must agree: else a single cell would turn all numbers into
- * names, and change every label without a word. Numbers begin as integers and become floats with the
- * first one that is none. Names are kept in a table by their hash until the end, when they are sorted
- * and numbered.
+ * The text is loaded whole and cut into cells in place. One cell of each line is the file's name
+ * and some are labels; the first line decides which. The first label decides whether labels are
+ * numbers or names, and every later one must agree: else a single cell would turn all numbers into
+ * names, and silently change every label. Numbers begin as integers; if one is not an integer, all
+ * become floats. Names are kept in a table by their hash until the end, when they are sorted and
+ * numbered.
  *
  * Source: RFC 4180 for quotes in .csv; MXNet, tools/im2rec.py for .lst.
  */
@@ -38,17 +38,17 @@ typedef struct reader {
     const iter__list_options *options;
     const char *endings; /* of images */
     const char *path;
-    char *folder; /* what names are relative to */
+    char *folder; /* names are relative to it */
     kind kind;
-    char *p, *end; /* what is left of the text; *end is NUL */
-    uint64_t line; /* of the present row, from 1 */
+    char *p, *end; /* the rest of the text; *end is NUL */
+    uint64_t line; /* of the current row, from 1 */
     uint64_t next_line;
     int n_cells;
     char *cells[CELLS_MAX];
     int path_cell, n_labels, label_cells[CELLS_MAX];
     bool chosen; /* path_cell and labels are known */
     label_mode labels;
-    char *first_label; /* a copy, for the error of one that is not alike */
+    char *first_label; /* a copy, for the error when another one differs in kind */
     /* names of classes by hash: place in list->class_names + 1; 0 = free */
     uint32_t *table;
     uint32_t table_size;
@@ -67,7 +67,7 @@ static iter_status no_memory(const reader *r, iter_error *err) {
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
-/* The end of the line at r->p, which is made a text's end; goes behind it. */
+/* Cuts off the line at r->p and moves past it; returns the line's end. */
 static char *take_line(reader *r) {
     char *line = r->p, *newline = memchr(r->p, '\n', (size_t)(r->end - r->p));
     char *end = newline ? newline : r->end;
@@ -94,8 +94,8 @@ static iter_status cut_at_tabs(reader *r, iter_error *err) {
     return ITER_OK;
 }
 
-/* A quoted cell: moved over its own quotes. `p` is behind the first one; returns what follows the
- * last one, NULL where there is none. */
+/* Moves the text of a quoted cell over its quotes. `p` is after the first one. Returns the place
+ * after the last one, or NULL if it is missing. */
 static char *unquote(reader *r, char *p, char **out_end) {
     char *to = p;
     for (; p < r->end; p++) {
@@ -109,7 +109,7 @@ static char *unquote(reader *r, char *p, char **out_end) {
     return NULL;
 }
 
-/* Cells may hold commas, quotes and line ends where they are quoted. */
+/* A quoted cell may hold commas, quotes and line ends. */
 static iter_status cut_csv(reader *r, iter_error *err) {
     for (;;) {
         char *cell = r->p, *end = r->p, *p = r->p;
@@ -141,8 +141,8 @@ static bool is_number(const char *text) {
     return iter__parse_number(text, &value);
 }
 
-/* "name with blanks 1 2": numbers are cut off at the end, as many as label_width says or as there
- * are; the name is cell 0. */
+/* "name with blanks 1 2": cuts off numbers at the end, label_width of them, or all if that is 0;
+ * the name is cell 0. */
 static iter_status cut_txt(reader *r, iter_error *err) {
     char *line = take_line(r), *end = line + strlen(line), *labels[CELLS_MAX];
     const int64_t wanted = r->options->label_width ? r->options->label_width
@@ -168,7 +168,7 @@ static iter_status cut_txt(reader *r, iter_error *err) {
     return ITER_OK;
 }
 
-/* The cells of the next line that is not empty; none at the text's end. */
+/* Reads the cells of the next line that is not empty; none at the text's end. */
 static iter_status next_row(reader *r, iter_error *err) {
     do {
         r->n_cells = 0;
@@ -183,7 +183,7 @@ static iter_status next_row(reader *r, iter_error *err) {
 
 /* ---- columns --------------------------------------------------------------------------------- */
 
-/* Which column text[n] means: a name in `header`, else a number from 1. */
+/* The column that text[n] means: a name in `header`, else a number from 1. */
 static int find_column(const reader *r, const char *text, size_t n, bool header) {
     char number[32];
     double value = 0;
@@ -226,8 +226,8 @@ static int find_image(const reader *r) {
     return NO_CELL;
 }
 
-/* Whether the first row is a header: none of its cells looks like a file, nor is the one that is told by
- * its column's number one. */
+/* True if the first row is a header: none of its cells looks like a file, and if path-column is a
+ * number, that cell is no file either. */
 static iter_status is_header(const reader *r, bool *out, iter_error *err) {
     const char *path = r->options->path_column;
     *out = find_image(r) < 0;
@@ -237,12 +237,15 @@ static iter_status is_header(const reader *r, bool *out, iter_error *err) {
     char *file = iter__strf("%s%s%s", r->cells[cell][0] == '/' ? "" : r->folder,
                             *r->folder ? "/" : "", r->cells[cell]);
     if (!file) return no_memory(r, err);
-    *out = !iter__path_exists(file) || iter__path_is_folder(file); /* "images" may name both */
+    *out = !iter__path_exists(file) ||
+           /* "images" may name both a column and a folder */
+           iter__path_is_folder(file);
     iter__free(file);
     return ITER_OK;
 }
 
-/* Columns of a .csv: as told; else the first that looks like a file, and all others. */
+/* Columns of a .csv: those of the options; else the first that looks like a file, and all
+ * others. */
 static iter_status choose_csv(reader *r, iter_error *err) {
     bool header;
     ITER_TRY(is_header(r, &header, err));
@@ -267,7 +270,7 @@ static iter_status choose_csv(reader *r, iter_error *err) {
     return ITER_OK;
 }
 
-/* Settles by the first row, which cells are what. */
+/* Decides by the first row which cells are the file and the labels. */
 static iter_status choose_cells(reader *r, iter_error *err) {
     r->path_cell = NO_CELL;
     if (r->kind == KIND_CSV) {
@@ -310,7 +313,7 @@ static void become_floats(iter__list *list, uint64_t n) {
     list->dtype = ITER_F32;
 }
 
-/* The table twice as large, or made. */
+/* Makes the table, or doubles it. */
 static iter_status grow_table(reader *r, iter_error *err) {
     iter__list *list = r->list;
     const uint32_t size = r->table_size ? 2 * r->table_size : 256;
@@ -333,7 +336,7 @@ static iter_status grow_table(reader *r, iter_error *err) {
     return ITER_OK;
 }
 
-/* The number of a class, in the order of coming. */
+/* The number of a class, in the order of appearance. */
 static iter_status class_of(reader *r, const char *name, int32_t *out, iter_error *err) {
     iter__list *list = r->list;
     if (2 * (uint32_t)list->n_classes >= r->table_size) ITER_TRY(grow_table(r, err));
@@ -363,7 +366,8 @@ static const char *skip_digits(const char *p) {
     return p + strspn(p, "0123456789_,.'");
 }
 
-/* Meant as a number, though it is none that can be read: "nan", "1e400", "1_000", "0x10", "0,5". */
+/* True for text that is meant as a number but is not read as one: "nan", "1e400", "1_000", "0x10",
+ * "0,5". */
 static bool looks_like_number(const char *text) {
     const char *p = text + (*text == '-' || *text == '+');
     if (strcasecmp(p, "nan") == 0 || strcasecmp(p, "inf") == 0 || strcasecmp(p, "infinity") == 0)
@@ -382,7 +386,7 @@ static bool looks_like_number(const char *text) {
 
 #define ASK_NAMES "; label-names=yes takes labels as names of classes"
 
-/* The first label: numbers or names? */
+/* Decides by the first label: numbers or names? */
 static iter_status choose_labels(reader *r, int cell, const char *text, bool number,
                                  iter_error *err) {
     if (r->options->label_names && r->n_labels > 1)
@@ -411,7 +415,7 @@ static iter_status add_name(reader *r, int cell, uint64_t at, const char *text, 
     return class_of(r, text, &r->list->labels.i32[at], err);
 }
 
-/* Label number `at` of all, from this cell of the line. */
+/* Stores label number `at` of all, from this cell of the line. */
 static iter_status add_label(reader *r, uint64_t at, int cell, iter_error *err) {
     iter__list *list = r->list;
     double value = 0;
@@ -495,7 +499,7 @@ static bool read_id(const char *text, uint64_t *out) {
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-/* The id and the name as they are, for who packs the file. */
+/* Keeps the id and the name as they are, for programs that pack the files. */
 static iter_status add_item(reader *r, iter_error *err) {
     iter__list *list = r->list;
     const uint64_t n = list->files.n;

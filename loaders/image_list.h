@@ -7,13 +7,13 @@
 #include "loaders/file_set.h"
 
 typedef struct iter__list_options {
-    const char *root;          /* what names are relative to; NULL = the list's folder */
-    const char *path_column;   /* .csv: name or number (from 1) of a column; NULL = found out */
+    const char *root;          /* names are relative to it; NULL = the list's folder */
+    const char *path_column;   /* .csv: name or number (from 1) of a column; NULL = found */
     const char *label_columns; /* .csv: the same, several between ';' */
     int64_t label_width;       /* 0 = as many as the first line has */
     bool label_names;          /* labels are names of classes, whatever they look like */
-    /* For programs that write lists and records: the text is an .lst, whatever it is called; ids are
-     * kept, labels must be numbers, and no file is looked at (each has 0 bytes). */
+    /* For programs that write lists and records: the text is an .lst, whatever its name. Ids are
+     * kept, labels must be numbers, and no file is looked up (each has 0 bytes). */
     bool items;
 } iter__list_options;
 
@@ -21,9 +21,9 @@ typedef struct iter__list_options {
  * Samples in the order of the list.
  *
  * Labels are numbers if every label is one: i32 if all are integers that fit, else f32. They are
- * names of classes, numbered in the order of their bytes, if no label is a number, or if label_names
- * says so. Anything between is an error that names line and column: an empty label, a number among
- * names or the reverse, "nan", "1e400", "1_000" and the like.
+ * names of classes, numbered in the order of their bytes, if no label is a number, or if
+ * label_names is set. Any mixture is an error that names line and column: an empty label, a number
+ * among names or the reverse, "nan", "1e400", "1_000" and the like.
  */
 typedef struct iter__list {
     iter__file_set files;
@@ -41,22 +41,22 @@ typedef struct iter__list {
     uint64_t hash; /* items: FNV-1a of the list's bytes */
 } iter__list;
 
-/* Is this the name of a list? By its ending. */
+/* Whether this is the name of a list, by its ending. */
 bool iter__list_is_one(const char *path);
 
-/* Does the name end with one of the endings, between ';' and in any case? */
+/* Whether the name ends with one of the endings, in any case; they are separated by ';'. */
 bool iter__list_is_image(const char *name, const char *endings);
 
 /*
- * Reads the list `path` and looks at every file in it. One that is missing, or no regular file, is a
- * sample whose read will fail.
+ * Reads the list `path` and looks up every file in it. A file that is missing or not a regular file
+ * is a sample whose read will fail.
  *
  *   .lst  id TAB label [TAB label ...] TAB file, as im2rec writes it
- *   .csv  RFC 4180; the first line names columns where none of it is the name of an image, by `endings`
+ *   .csv  RFC 4180; the first line names columns unless one of its cells is an image (`endings`)
  *   .txt  file [label ...], between blanks; labels are the numbers at the end of the line
  *
- * Errors: EIO (the list, or none of its files is there), EFORMAT (list, line, column of a label,
- * reason), EINVAL (options), ENOMEM. After an error, too, `out` is to be freed.
+ * Errors: EIO (the list, or all of its files, are missing), EFORMAT (list, line, column of a label,
+ * reason), EINVAL (options), ENOMEM. `out` must be freed after an error, too.
  */
 iter_status iter__list_load(const char *path, const iter__list_options *options,
                             const char *endings, iter__list *out, iter_error *err);

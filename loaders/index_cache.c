@@ -1,14 +1,14 @@
 /*
  * index_cache.c - see index_cache.h.
  *
- * Offsets are read to where they stay, so a cache takes no memory beside the index itself, and how
- * many there may be is bounded by the data file before any is allocated. The CRC tells damage; the
- * checks behind it are against bytes that were made to deceive.
+ * Offsets are read into the index itself, so a cache needs no other memory. The data file's size
+ * bounds their number before any is allocated. The CRC detects damage; the checks after it are for
+ * bytes that were made to deceive.
  *
- * Size and mtime alone do not tell a file from another where times are whole seconds, or all the
- * same (archives that are made reproducibly): so 8 blocks of 512 bytes, evenly spread, are looked at,
- * too. A change within the clock's tick of the one before leaves mtime as it is; git calls such a
- * file racy, and so it is not cached before it has been left alone for a moment.
+ * If times are whole seconds, or all the same (archives that are made reproducibly), size and mtime
+ * do not tell two files apart. So 8 blocks of 512 bytes, evenly spread, are compared, too. If a
+ * file changes twice within one tick of the clock, its mtime stays the same; git calls such a file
+ * racy. So a file is not cached until it has been left alone for a moment.
  *
  * Source: git, Documentation/technical/racy-git.txt.
  */
@@ -29,13 +29,13 @@
 
 #define VERSION      1u
 #define HEADER_BYTES (56u + 8u * ITER_INDEX_NOTES)
-#define CRC_FROM     16u /* the first byte that the CRC is of */
+#define CRC_FROM     16u /* the first byte that the CRC covers */
 #define BUFFER_BYTES ((size_t)1 << 16)
 #define PLACES       8u
 #define PLACE_BYTES  512u
 #define SECOND_NS    1000000000
-/* No change for so long: a tick of the kernel's clock is 10 ms at most; times in whole seconds, or
- * two of them (FAT), are taken for what they are where there is no fraction. */
+/* The time without a change after which a file is settled. A tick of the kernel's clock is 10 ms at
+ * most. If a time has no fraction, it may be in whole seconds, or in steps of two (FAT). */
 #define SETTLED_NS       20000000
 #define SETTLED_WHOLE_NS (2 * (int64_t)SECOND_NS)
 
@@ -67,7 +67,8 @@ static bool is_settled(int64_t mtime_ns) {
     if (clock_gettime(CLOCK_REALTIME, &now) < 0) return false;
     const int64_t now_ns = (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
     const int64_t least = mtime_ns % SECOND_NS ? SETTLED_NS : SETTLED_WHOLE_NS;
-    /* no difference: that of far times does not fit; later than now: another machine's clock */
+    /* No subtraction of the two: it could overflow. A time later than now is another machine's
+     * clock. */
     return mtime_ns <= now_ns - least || mtime_ns >= now_ns + least;
 }
 
@@ -87,7 +88,7 @@ static iter_status take_stamp(const char *path, iter__index_stamp *out, iter_err
     return status;
 }
 
-/* Before the scan, which may take long: could its result be kept? */
+/* Before a scan, which may take long: checks that its result can be kept. */
 static iter_status check_folder(const char *path, iter_error *err) {
     char text[128];
     const size_t n = (size_t)(iter__path_base(path) - path);
@@ -117,7 +118,8 @@ static void put_header(const iter__index_cache *cache, uint64_t n, uint8_t *out)
         iter__put_le64(out + 56 + 8 * (size_t)i, cache->notes[i]);
 }
 
-/* The header of a cache file of `bytes` bytes, of this data file and no other; how many samples. */
+/* True if this is the header of a cache of `bytes` bytes for this data file; sets the number of
+ * samples. */
 static bool read_header(const iter__index_cache *cache, const uint8_t *header, uint64_t bytes,
                         uint64_t *out_n) {
     uint8_t wanted[HEADER_BYTES];
@@ -139,7 +141,7 @@ static bool check_offsets(const iter__index_cache *cache, const uint64_t *offset
     return bad == 0 && offsets[n] <= cache->stamp.bytes;
 }
 
-/* From the open file. What cannot be read is not believed, either. */
+/* Reads the open cache. One that cannot be read counts as absent. */
 static iter_status read_cache(iter__index_cache *cache, iter__span_set *set, int fd, uint64_t bytes,
                               bool *out_found, iter_error *err) {
     uint8_t header[HEADER_BYTES];
@@ -175,7 +177,7 @@ static iter_status read_cache(iter__index_cache *cache, iter__span_set *set, int
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Up to a buffer of the offsets from number `from` on; how many. */
+/* Puts up to a buffer of the offsets from number `from` on; returns how many. */
 static uint64_t put_offsets(const uint64_t *offsets, uint64_t from, uint64_t n, uint8_t *buffer) {
     uint64_t i = 0;
     for (; i < BUFFER_BYTES / 8 && from + i < n; i++)
@@ -183,7 +185,7 @@ static uint64_t put_offsets(const uint64_t *offsets, uint64_t from, uint64_t n, 
     return i;
 }
 
-/* offsets[n], the last of which is an end. */
+/* Writes offsets[n], the last of which is an end. */
 static iter_status write_cache(const iter__index_cache *cache, const uint64_t *offsets, uint64_t n,
                                const iter__new_file *file, uint8_t *buffer, iter_error *err) {
     uint8_t header[HEADER_BYTES];

@@ -13,14 +13,14 @@
 
 #include "iter/core/arith.h"
 
-#define LINE 64 /* libjpeg's kernels write whole vectors, past a row's end */
+#define LINE 64 /* libjpeg's kernels write whole vectors past a row's end */
 
 /* An array that is as large as the picture; libjpeg names the types and does not define them. */
 typedef struct whole {
     uint8_t *memory;
     size_t row_bytes;
     JDIMENSION n_rows;
-    JDIMENSION n_filled; /* rows from the first on that were zeroed, where that is asked for */
+    JDIMENSION n_filled; /* rows from the first on that are zeroed so far */
     bool zeroed;
 } whole;
 
@@ -46,7 +46,7 @@ static void *take(j_common_ptr jpeg, size_t bytes) {
     return at;
 }
 
-/* From libjpeg-turbo 3 on there are samples of more than 8 bits. */
+/* libjpeg-turbo 3 and later may have samples of more than 8 bits. */
 static size_t sample_row(j_common_ptr jpeg, JDIMENSION samples) {
     const int bits = ((j_decompress_ptr)jpeg)->data_precision;
     return iter__align_up_size((size_t)samples * (bits > 8 ? 2 : 1), LINE);
@@ -56,7 +56,7 @@ static whole whole_of(size_t row_bytes, JDIMENSION n_rows, boolean zeroed) {
     return (whole){.row_bytes = row_bytes, .n_rows = n_rows, .zeroed = zeroed};
 }
 
-/* Rows and what points to them. */
+/* The bytes of the rows and of the pointers to them. */
 static size_t whole_bytes(const whole *w, size_t pointer_bytes) {
     return iter__align_up_size(w->n_rows * pointer_bytes, LINE) + w->n_rows * w->row_bytes;
 }
@@ -68,7 +68,7 @@ static void fill(whole *w, JDIMENSION end) {
     w->n_filled = end;
 }
 
-/* Lays out rows that begin at `at`, behind what points to them. */
+/* Lays out rows at `at`: pointers first, then the rows. */
 static JSAMPARRAY sample_rows(uint8_t *at, size_t row_bytes, JDIMENSION n) {
     JSAMPARRAY rows = (void *)at;
     at += iter__align_up_size(n * sizeof(*rows), LINE);
@@ -115,7 +115,7 @@ static jvirt_sarray_ptr ask_samples(j_common_ptr jpeg, int pool, boolean zeroed,
                                     JDIMENSION n, JDIMENSION at_once) {
     iter__jpeg_memory *m = jpeg->client_data;
     jvirt_sarray_ptr array = take(jpeg, sizeof(*array));
-    (void)at_once, (void)pool; /* all of it is there at any time; it can only be a picture's */
+    (void)at_once, (void)pool; /* the whole array is in memory; its pool is always JPOOL_IMAGE */
     *array = (struct jvirt_sarray_control){.of = whole_of(sample_row(jpeg, samples), n, zeroed),
                                            .next = m->samples};
     m->samples = array;
@@ -133,7 +133,8 @@ static jvirt_barray_ptr ask_blocks(j_common_ptr jpeg, int pool, boolean zeroed, 
     return array;
 }
 
-/* All that was asked for at once: where it is too much, it is known before any of it is written. */
+/* Allocates all requested arrays at once: if they are too large, that is known before any is
+ * written. */
 static void realize(j_common_ptr jpeg) {
     iter__jpeg_memory *m = jpeg->client_data;
     size_t bytes = 0;
@@ -196,11 +197,11 @@ void iter__jpeg_memory_use(iter__jpeg_memory *memory, j_decompress_ptr jpeg) {
     methods->realize_virt_arrays = realize;
     methods->access_virt_sarray = use_samples;
     methods->access_virt_barray = use_blocks;
-    methods->free_pool = free_pool; /* and self_destruct, which is libjpeg's, frees the rest */
+    methods->free_pool = free_pool; /* self_destruct stays libjpeg's and frees the rest */
 }
 
 #else
 
-typedef int iter__jpeg_memory_is_empty; /* no translation unit may be */
+typedef int iter__jpeg_memory_is_empty; /* a translation unit must not be empty */
 
 #endif

@@ -1,10 +1,9 @@
 /*
- * jpeg_memory.h - libjpeg's memory of one picture, out of a codec's (codec_memory.h).
+ * jpeg_memory.h - libjpeg's memory of one picture, taken from codec_memory.h.
  *
- * libjpeg has a bound of its own, max_memory_to_use, but keeps to it only where arrays may be moved
- * to a file. So its manager's methods are replaced: what belongs to a picture (JPOOL_IMAGE), the
- * coefficients of progressive ones before all, comes from here; what belongs to the object stays where
- * libjpeg has it.
+ * libjpeg has its own limit, max_memory_to_use, but obeys it only if arrays may be moved to a file.
+ * So its manager's methods are replaced: memory of a picture (JPOOL_IMAGE), above all the
+ * coefficients of progressive ones, comes from here; memory of the object stays libjpeg's.
  */
 #ifndef ITER_LOADERS_JPEG_MEMORY_H
 #define ITER_LOADERS_JPEG_MEMORY_H
@@ -18,14 +17,14 @@
 typedef struct iter__jpeg_memory {
     iter__codec_memory codec;
     struct jpeg_memory_mgr own;           /* libjpeg's methods */
-    struct jvirt_sarray_control *samples; /* whole pictures that were asked for */
+    struct jvirt_sarray_control *samples; /* arrays of a whole picture that libjpeg requested */
     struct jvirt_barray_control *blocks;
-    /* There is no memory; does not return. */
+    /* Called when there is no memory; must not return. */
     void (*fail)(j_common_ptr jpeg, const iter_error *error);
 } iter__jpeg_memory;
 
-/* From now on. `memory` is the first member of what client_data points to; its `fail` is set. Nothing
- * of a picture has been allocated yet. */
+/* Replaces the methods. `memory` must be the first member of what client_data points to, with
+ * `fail` set, and nothing of a picture may be allocated yet. */
 void iter__jpeg_memory_use(iter__jpeg_memory *memory, j_decompress_ptr jpeg);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * paths.c - see paths.h.
  *
- * Braces are bash's, but for steps and letters: a range counts up or down, its numbers as wide as
- * the wider end where one begins with 0. What matches "*" comes in the order of its bytes, whatever
- * the locale, so that an index means the same sample everywhere.
+ * Braces are those of bash, without steps and letters: a range counts up or down; if an end begins
+ * with 0, all numbers are as wide as the wider end. Matches of "*" come in the order of their
+ * bytes, whatever the locale, so that an index means the same sample everywhere.
  */
 #include "loaders/paths.h"
 
@@ -120,7 +120,7 @@ static iter_status add_matches(iter__paths *paths, const char *pattern, iter_err
     return status;
 }
 
-/* A path without braces. */
+/* Adds a path without braces. */
 static iter_status add_plain(iter__paths *paths, const char *path, const char *ending,
                              iter_error *err) {
     if (iter__path_is_folder(path)) return add_folder(paths, path, ending, err);
@@ -150,7 +150,7 @@ static const char *choice_end(const char *p, const char *end) {
     return p;
 }
 
-/* Digits up to `end`; returns how many, 0 where there is anything else. */
+/* Digits up to `end`; returns how many, 0 if there is anything else. */
 static int read_digits(const char *p, const char *end, uint64_t *out) {
     if (end - p < 1 || end - p > DIGITS_MAX) return 0;
     *out = 0;
@@ -181,7 +181,7 @@ static bool read_range(const char *p, const char *end, range *out) {
 static iter_status expand(iter__paths *paths, const char *path, const char *ending, int depth,
                           iter_error *err);
 
-/* The path with what stands from `open` to `close` replaced; goes on with the rest of its braces. */
+/* Replaces the text from `open` to `close`, then expands the rest of the braces. */
 static iter_status expand_with(iter__paths *paths, const char *path, const char *open,
                                const char *close, const char *choice, size_t choice_bytes,
                                const char *ending, int depth, iter_error *err) {
@@ -221,7 +221,7 @@ static iter_status expand(iter__paths *paths, const char *path, const char *endi
         if (!close) continue;
         if (read_range(open + 1, close, &r))
             return expand_range(paths, path, open, close, &r, ending, depth, err);
-        if (choice_end(open + 1, close) == close) continue; /* nothing to choose: as it stands */
+        if (choice_end(open + 1, close) == close) continue; /* no choice: kept as text */
         for (const char *p = open + 1; p <= close; p = choice_end(p, close) + 1) {
             ITER_TRY(expand_with(paths, path, open, close, p, (size_t)(choice_end(p, close) - p),
                                  ending, depth, err));

@@ -11,16 +11,17 @@ typedef struct iter__paths {
     uint64_t n, capacity;
 } iter__paths;
 
-/* Appends what `path` names: the file itself, or, where nothing is called that, each of
- * "{a,b}" and "{000..012}" in the order written, with "*", "?" and "[...]" in each expanded and
- * sorted as bytes (but for the library's own FILE.iteridx). A folder stands for the files in it that end with `ending`, sorted. At least one.
- * Files that a pattern did not find are not looked for: who opens them says so.
+/* Appends the files that `path` names, at least one. If a file has that name, it is that one. Else
+ * "{a,b}" and "{000..012}" are expanded in the order written, and "*", "?" and "[...]" in each
+ * result, sorted as bytes (without the library's own FILE.iteridx). A folder means its files that
+ * end with `ending`, sorted. A name without a pattern is not checked: opening it fails later.
  * Errors: EIO (nothing matches; a folder that cannot be read), EINVAL (a range too large), ENOMEM.
- * After an error, too, `out` is to be freed. */
+ * `out` must be freed after an error, too. */
 iter_status iter__paths_expand(const char *path, const char *ending, iter__paths *out,
                                iter_error *err);
 
-/* Takes `name` (NULL = there was no memory for it). Errors: ENOMEM, then `name` is freed. */
+/* Owns `name` from now on (NULL = there was no memory for it). Errors: ENOMEM, then `name` is
+ * freed. */
 iter_status iter__paths_add(iter__paths *paths, char *name, iter_error *err);
 
 void iter__paths_free(iter__paths *paths);

@@ -20,8 +20,8 @@ static void set_piece(iter__png_bytes *stream, int piece, const uint8_t *at, siz
     stream->pieces[piece].n = n;
 }
 
-/* Where the first chunk begins that is not all there, which may be at `size`; SIZE_MAX = the file has its
- * end. *out_pixels: an IDAT chunk comes before it. */
+/* Where the first incomplete chunk begins, which may be at `size`; SIZE_MAX = the file has its end.
+ * *out_pixels: an IDAT chunk comes before it. */
 static size_t find_cut(const uint8_t *bytes, size_t size, bool *out_pixels) {
     size_t at = ITER_PNG_MAGIC_BYTES;
     *out_pixels = false;
@@ -41,7 +41,7 @@ static void mend_cut(iter__png_bytes *stream, const uint8_t *bytes, size_t size)
     if (at == SIZE_MAX) return;
     const size_t left = size - at;
     const bool in_pixels = left >= head && memcmp(bytes + at + 4, "IDAT", 4) == 0;
-    if (!has_pixels && !in_pixels) return; /* there is nothing of the picture */
+    if (!has_pixels && !in_pixels) return; /* nothing of the picture exists */
     set_piece(stream, ITER_PNG_FILE, bytes, at);
     set_piece(stream, ITER_PNG_END, end_chunk, sizeof(end_chunk));
     if (!in_pixels) return;

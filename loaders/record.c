@@ -1,8 +1,8 @@
 /*
  * record.c - see record.h.
  *
- * A record is checked as a whole when it is opened, which for one in a single piece is a look at
- * its head; reading then needs no checks.
+ * A record is checked as a whole when it is opened, so reading needs no checks. If the record has
+ * one piece, the check is a look at its head.
  */
 #include "loaders/record.h"
 
@@ -12,7 +12,8 @@
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
 
-/* The head at `at`, of a piece that must be one of a record (`first` or not) and lie in the bytes. */
+/* Reads the head at `at`. It must be that of a record's first or later piece (`first`), and the
+ * piece must lie in the bytes. */
 static iter_status read_head(const iter__record *record, uint64_t at, bool first,
                              uint32_t *out_flag, uint32_t *out_length, iter_error *err) {
     if (at > record->size || record->size - at < ITER_RECORD_HEAD) {
@@ -60,7 +61,7 @@ iter_status iter__record_open(iter__record *record, const uint8_t *bytes, size_t
         end += ITER_RECORD_HEAD + iter__align_up_u64(length, 4);
         record->left += 4 + (size_t)length;
     }
-    /* An index may leave records out: then whole ones follow. */
+    /* If an index leaves out records, complete ones follow. */
     if (end + 4 <= size && iter__get_le32(bytes + end) != ITER_RECORD_MAGIC) {
         return iter__fail(err, ITER_EFORMAT,
                           "the record has %llu bytes by its head and %zu by the index",
@@ -69,7 +70,7 @@ iter_status iter__record_open(iter__record *record, const uint8_t *bytes, size_t
     return ITER_OK;
 }
 
-/* Goes to the piece after the present one, which was read to its end. */
+/* Moves to the next piece; the current one must have been read to its end. */
 static void next_piece(iter__record *record) {
     const size_t at = (size_t)iter__align_up_u64(record->piece_next, 4);
     record->piece_left = iter__record_length(iter__get_le32(record->bytes + at + 4));

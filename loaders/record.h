@@ -2,10 +2,10 @@
  * record.h - one record of a RecordIO file, in memory.
  *
  * On disk, all little-endian: u32 magic, u32 (cflag << 29 | length), the bytes, zeros up to a
- * multiple of 4. cflag 0 is a whole record; 1, 2 and 3 are the first, a middle and the last piece of
- * one that was cut wherever the magic stood in it, and between two pieces these four bytes belong
- * back. In the files of MXNet's im2rec the payload begins with an IRHeader: u32 flag, f32 label,
- * u64 id, u64 id2, and, where flag > 0, that many f32 labels instead of the one.
+ * multiple of 4. cflag 0 is a whole record. A record that contains the magic is cut there, and a
+ * reader must insert these four bytes between two pieces; cflag 1, 2 and 3 are its first, a middle
+ * and its last piece. In the files of MXNet's im2rec the payload begins with an IRHeader: u32 flag,
+ * f32 label, u64 id, u64 id2, and, if flag > 0, that many f32 labels instead of the one.
  *
  * Source: dmlc-core, recordio.h and recordio.cc; MXNet, python/mxnet/recordio.py.
  */
@@ -34,7 +34,7 @@ static inline uint32_t iter__record_length(uint32_t word) {
     return word & ((1u << 29) - 1);
 }
 
-/* A record that is being read, front to back. */
+/* A record while it is read, front to back. */
 typedef struct iter__record {
     const uint8_t *bytes; /* [size], borrowed */
     size_t size;
@@ -45,15 +45,15 @@ typedef struct iter__record {
     uint32_t magic_left; /* bytes of the magic that come before the piece's */
 } iter__record;
 
-/* Looks at all pieces of the record at the beginning of bytes[size]. Behind it nothing may follow
- * but another record. Errors: EFORMAT (with the reason and the place within the record). */
+/* Checks all pieces of the record at the beginning of bytes[size]. Only another record may follow
+ * it. Errors: EFORMAT (with the reason and the place within the record). */
 iter_status iter__record_open(iter__record *record, const uint8_t *bytes, size_t size,
                               iter_error *err);
 
 /* The next n <= left bytes of the payload. */
 void iter__record_read(iter__record *record, void *out, size_t n);
 
-/* Where the rest of the payload lies, where it is one run of bytes; else NULL. */
+/* Where the rest of the payload is, as one run of bytes; else NULL. */
 const uint8_t *iter__record_rest(const iter__record *record);
 
 typedef struct iter__record_header {
@@ -62,7 +62,8 @@ typedef struct iter__record_header {
     uint64_t id, id2;
 } iter__record_header;
 
-/* Reads the IRHeader; the labels behind it, if any, are there (flag * 4 <= left). Errors: EFORMAT. */
+/* Reads the IRHeader and checks that the labels after it, if any, exist (flag * 4 <= left). Errors:
+ * EFORMAT. */
 iter_status iter__record_read_header(iter__record *record, iter__record_header *out,
                                      iter_error *err);
 

@@ -1,12 +1,12 @@
 /*
  * record_index.c - see record_index.h.
  *
- * An .idx file is text of some 20 bytes a line: it is taken into memory whole, its lines are counted
- * and then read by a loop over digits, since a million of them should cost milliseconds. A file
- * without one is walked from head to head.
+ * An .idx file is text with some 20 bytes a line. It is loaded whole, its lines are counted and
+ * then read by a loop over digits, because a million of them should cost milliseconds. If a file
+ * has no .idx, its records are walked from head to head.
  *
- * Source: MXNet, python/mxnet/recordio.py (MXIndexedRecordIO); dmlc-core, indexed_recordio_split.cc,
- * which ignores the keys and sorts the offsets, too.
+ * Source: MXNet, python/mxnet/recordio.py (MXIndexedRecordIO); dmlc-core,
+ * indexed_recordio_split.cc, which also ignores the keys and sorts the offsets.
  */
 #include "loaders/record_index.h"
 
@@ -110,7 +110,7 @@ static uint64_t count_lines(const char *p, size_t n) {
 
 /* ---- walking through ------------------------------------------------------------------------- */
 
-/* The end of the piece whose head is at `offset`, and its flag. */
+/* Finds the end of the piece whose head is at `offset`, and its flag. */
 static iter_status read_piece(iter__window *window, uint64_t offset, uint32_t *out_flag,
                               uint64_t *out_end, iter_error *err) {
     const uint8_t *p = NULL;
@@ -136,11 +136,12 @@ static iter_status read_piece(iter__window *window, uint64_t offset, uint32_t *o
     }
     const uint64_t end = offset + ITER_RECORD_HEAD + iter__align_up_u64(length, 4);
     *out_flag = iter__record_flag(word);
-    *out_end = iter__min_u64(end, window->bytes); /* the last one may lack its zeros */
+    *out_end = iter__min_u64(end, window->bytes); /* the last record may lack its zeros */
     return ITER_OK;
 }
 
-/* The file is as long as the last of its records says: else it was cut, or the index is another's. */
+/* Fails unless the file ends where its last record does: else it was cut, or the index belongs to
+ * another file. */
 static iter_status check_last(const iter__span_set *set, iter_error *err) {
     const iter_file *rec = &set->files[set->n_done];
     const uint64_t first = set->first[set->n_done] + set->n_done;
@@ -222,7 +223,7 @@ iter_status iter__record_index_load(iter__span_set *set, const char *idx, iter_e
     return iter__span_set_end(set, set->files[set->n_done].bytes, err);
 }
 
-/* ---- keeping what was found ------------------------------------------------------------------ */
+/* ---- writing an .idx ------------------------------------------------------------------------- */
 
 static iter_status write_lines(const iter__span_set *set, const iter__new_file *file, char *buffer,
                                iter_error *err) {

@@ -1,6 +1,6 @@
 /*
- * sampler_batch.c - units of consecutive rows in random order, rows inside as they are stored: as
- * cheap to read as sequential order, where a unit is a batch.
+ * sampler_batch.c - units of consecutive rows in random order, with the rows of a unit as they are
+ * stored. If a unit is a batch, this is as cheap to read as sequential order.
  */
 #include "iter/core/alloc.h"
 #include "iter/core/arith.h"
@@ -9,10 +9,10 @@
 typedef struct state {
     iter__units units;
     uint64_t key;
-    uint32_t epoch; /* of order, where is_ready */
+    uint32_t epoch; /* of order, when is_ready */
     bool is_ready;
     iter__permutation order;
-    uint16_t *table; /* where there are few units */
+    uint16_t *table; /* when there are few units */
 } state;
 
 static const iter_batch_order_options defaults = ITER_BATCH_ORDER_OPTIONS_INIT;

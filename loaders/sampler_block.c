@@ -2,10 +2,9 @@
  * sampler_block.c - blocks of neighbours in random order, for sets that are read from disks.
  *
  * The outer permutation orders the blocks; `buffer` slots of that order are a group; the rows of a
- * group are ordered by an inner permutation keyed by (epoch, group). What is kept are two groups, each
- * with its block numbers, its permutation and its epoch's order: the one that rows are drawn from, and
- * the one that is looked up to read ahead. A position in neither takes the place of the one that was
- * used before the last.
+ * group are ordered by an inner permutation keyed by (epoch, group). The state keeps two groups,
+ * each with its block numbers, its permutation and its epoch's order: one to draw rows from, and
+ * one for looking ahead. A position in neither replaces the group that was not used last.
  *
  *     position -> group, row j of the group -> inner permutation -> slot, row inside -> block =
  *     outer permutation of the slot
@@ -19,14 +18,14 @@
 /* A group, and the order of its epoch. */
 typedef struct view {
     iter__units blocks;
-    uint32_t epoch; /* of order and blocks, if has_epoch */
+    uint32_t epoch; /* of order and blocks, when has_epoch */
     bool has_epoch, has_group;
     iter__permutation order;
-    uint16_t *order_table; /* if there are few blocks */
-    uint64_t group;        /* of what follows, if has_group */
+    uint16_t *order_table; /* when there are few blocks */
+    uint64_t group;        /* of the members below, when has_group */
     uint64_t group_start, group_rows;
     iter__permutation rows;
-    uint16_t *row_table;    /* if a group has few rows */
+    uint16_t *row_table;    /* when a group has few rows */
     uint64_t *group_blocks; /* [buffer] */
 } view;
 
@@ -141,8 +140,8 @@ static const view *enter_group(state *s, uint32_t epoch, uint64_t position) {
     return v;
 }
 
-/* Rows of a group, in served order, to samples. A group has less than 2^32 rows, and narrow divisions
- * are cheap. */
+/* Turns rows of a group, in served order, into samples. A group has less than 2^32 rows, and narrow
+ * divisions are cheap. */
 static void rows_to_samples(const view *v, uint64_t buffer, uint32_t n, uint64_t *rows) {
     const uint32_t unit = (uint32_t)v->blocks.unit;
     const uint64_t first = v->group * buffer;

@@ -3,9 +3,9 @@
  *
  * open() sorts the samples by bucket, once. A bucket's samples are cut into batches; the batches of
  * all buckets are numbered 0, 1, ... An epoch is a permutation of these numbers, and in each bucket
- * a permutation of its samples, keyed by (epoch, bucket). So although the sampler has the
- * sequential form (its batches are not all equally long), the k-th batch of an epoch can be made
- * from k alone, and the saved position is (epoch, k).
+ * a permutation of its samples, keyed by (epoch, bucket). The sampler has the sequential form,
+ * because its batches have different lengths. But batch k of an epoch depends on k alone, so the
+ * saved position is (epoch, k).
  */
 #include <stdlib.h>
 
@@ -23,8 +23,8 @@ typedef struct bucket {
     uint64_t first_batch;  /* number of its first batch; those before it are other buckets' */
     uint64_t n_batches;
     iter__permutation rows;
-    uint16_t *table; /* [count] where they are few; part of state.tables */
-    uint32_t epoch;  /* of rows, where is_ready */
+    uint16_t *table; /* [count] when they are few; part of state.tables */
+    uint32_t epoch;  /* of rows, when is_ready */
     bool is_ready;
 } bucket;
 
@@ -38,12 +38,12 @@ typedef struct state {
     uint32_t *order;  /* [n_samples] samples by bucket, in each as stored */
     uint16_t *tables; /* of all small buckets */
     iter__permutation batches;
-    uint16_t *batch_table; /* [n_batches] where they are few */
+    uint16_t *batch_table; /* [n_batches] when they are few */
     uint32_t epoch;
     uint64_t batch; /* the next one */
 } state;
 
-/* Upper bounds, ascending, without the last bucket's, which has none. */
+/* Upper bounds, ascending; the last bucket has none. */
 typedef struct bounds {
     uint32_t n;
     int64_t upper[MAX_BUCKETS];
@@ -101,7 +101,7 @@ static void quantile_bounds(int64_t *lengths, uint64_t n, uint64_t m, bounds *ou
     }
 }
 
-/* The bucket of a length: the first bound that is not below it. */
+/* The bucket of a length: that of the first bound that is not below it. */
 static uint32_t bucket_of(const bounds *b, int64_t length) {
     uint32_t low = 0, high = b->n;
     while (low < high) {
@@ -220,7 +220,7 @@ static iter_status bucket_begin(void *opaque, uint32_t epoch, iter_error *err) {
     return ITER_OK;
 }
 
-/* The bucket that batch number `batch` is of: the last that begins at or before it and has any. */
+/* The bucket of batch number `batch`: the last one that begins at or before it and is not empty. */
 static bucket *bucket_of_batch(state *s, uint64_t batch) {
     uint32_t low = 0, high = s->n_buckets;
     while (high - low > 1) {

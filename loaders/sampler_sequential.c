@@ -1,5 +1,5 @@
-/* sampler_sequential.c - samples as they are stored. The only order for streams, whose count is not
- * known. */
+/* sampler_sequential.c - samples as they are stored. The only order for streams, whose count is
+ * unknown. */
 #include "loaders/samplers.h"
 
 typedef struct state {

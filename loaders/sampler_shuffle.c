@@ -1,11 +1,11 @@
 /*
- * sampler_shuffle.c - all samples in random order: `shuffle` anew every epoch, `once` in the order
- * of epoch 0 for ever.
+ * sampler_shuffle.c - all samples in random order: `shuffle` in a new one every epoch, `once`
+ * always in that of epoch 0.
  *
  * Position p of epoch e is the image of p under the keyed permutation of (key, e), so there is no
  * table to fill when an epoch begins and none to save. The permutation is cheaper by the hundreds
- * than by the batch; so while positions are asked for in sequence, the next AHEAD of them are
- * evaluated together and handed out of the state.
+ * than by the batch. So if positions are requested in sequence, the next AHEAD of them are
+ * evaluated together and kept in the state.
  */
 #include <string.h>
 
@@ -18,11 +18,11 @@
 typedef struct state {
     uint64_t n_samples, key;
     bool is_once, is_ready;
-    uint32_t epoch; /* of the permutation, where is_ready */
+    uint32_t epoch; /* of the permutation, when is_ready */
     iter__permutation permutation;
-    uint16_t *table;            /* [n_samples] where they are few */
+    uint16_t *table;            /* [n_samples] when they are few */
     uint64_t ahead[AHEAD];      /* images of ahead_start, ahead_start + 1, ... */
-    uint64_t ahead_start, next; /* next: the position behind the last that was asked for */
+    uint64_t ahead_start, next; /* next: the position after the last request */
     uint32_t n_ahead;
 } state;
 
@@ -67,7 +67,7 @@ static void start_epoch(state *s, uint32_t epoch) {
     s->n_ahead = 0;
 }
 
-/* Hands out what is ready at `position`; returns how many, at most n. */
+/* Copies the images that are ready at `position`; returns how many, at most n. */
 static uint32_t serve_ahead(const state *s, uint64_t position, uint32_t n, uint64_t *out) {
     if (position < s->ahead_start || position - s->ahead_start >= s->n_ahead) return 0;
     const uint32_t from = (uint32_t)(position - s->ahead_start);

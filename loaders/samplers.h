@@ -1,10 +1,10 @@
 /*
- * samplers.h - what the built-in samplers share: cutting n rows into units whose last
- * one may be short.
+ * samplers.h - shared by the built-in samplers: n rows cut into units, of which the last may be
+ * short.
  *
- * Units are served in a permuted order. The short one stands at some place in it, and all rows
- * behind that place come `missing` rows earlier than if it were whole. So a position is put on the
- * grid of whole units by adding `missing` behind the short unit; no table, no search.
+ * Units are served in a permuted order. The short one has some place in it, and all rows after that
+ * place come `missing` rows earlier than if it were whole. So adding `missing` after the short unit
+ * puts a position on the grid of whole units; this needs no table and no search.
  */
 #ifndef ITER_LOADERS_SAMPLERS_H
 #define ITER_LOADERS_SAMPLERS_H
@@ -18,7 +18,7 @@
 #include "iter/core/error.h"
 #include "iter/core/permutation.h"
 
-/* Samplers other than sequential need to know how many samples there are. */
+/* Fails if the number of samples is unknown; only the sequential sampler can do without it. */
 static inline iter_status iter__sampler_needs_count(const iter_sampler_context *context,
                                                     iter_error *err) {
     if (context->n_samples == ITER_UNKNOWN)
@@ -34,7 +34,7 @@ static inline iter_status iter__sampler_needs_count(const iter_sampler_context *
 typedef struct iter__units {
     uint64_t n_rows, n_units;
     uint64_t unit;       /* rows of a whole unit */
-    uint64_t missing;    /* what the last unit is short of a whole one */
+    uint64_t missing;    /* rows that the last unit lacks */
     uint64_t short_slot; /* its place in the served order, set once an epoch */
 } iter__units;
 
@@ -45,7 +45,7 @@ static inline iter__units iter__units_cut(uint64_t n_rows, uint64_t unit) {
     return units;
 }
 
-/* The order of an epoch is `order`; call before the next two. */
+/* Sets the order of an epoch; must be called before the next two. */
 static inline void iter__units_order(iter__units *units, const iter__permutation *order) {
     units->short_slot = units->n_units ? iter__permutation_find(order, units->n_units - 1) : 0;
 }

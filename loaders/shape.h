@@ -1,11 +1,11 @@
-/* shape.h - "3x32x32", as options of formats have shapes. */
+/* shape.h - shapes in options of formats: "3x32x32". */
 #ifndef ITER_LOADERS_SHAPE_H
 #define ITER_LOADERS_SHAPE_H
 
 #include <iter/tensor.h>
 
-/* Reads dimensions between 'x' into desc->dims and n_dims; "" = a scalar. desc->dtype must be set.
- * Errors: EINVAL (each dimension is at least 1, the row at most 2^40 bytes). */
+/* Reads dimensions, separated by 'x', into desc->dims and n_dims; "" = a scalar. desc->dtype must
+ * be set. Errors: EINVAL (each dimension is at least 1, the row at most 2^40 bytes). */
 iter_status iter__shape_parse(const char *text, iter_desc *desc, iter_error *err);
 
 #endif

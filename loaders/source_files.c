@@ -1,10 +1,10 @@
 /*
  * source_files.c - see source_files.h.
  *
- * try_read() asks with RWF_NOWAIT (preadv2(2)), which answers from the page cache alone; where
- * files are not kept open, openat2(2) with RESOLVE_CACHED does the same for the path. What was
- * learned is not remembered here: any number of threads call it, so the answer (os_error
- * EOPNOTSUPP: never on this file system) goes to the caller, who knows how to remember.
+ * try_read() reads with RWF_NOWAIT (preadv2(2)), which only reads from the page cache. If files are
+ * not kept open, openat2(2) with RESOLVE_CACHED does the same for the path. If the file system can
+ * never do this, os_error is EOPNOTSUPP, and the caller must remember that: any number of threads
+ * call try_read(), so it keeps no state.
  */
 #include "loaders/source_files.h"
 
@@ -35,8 +35,8 @@ static int open_path(const char *path, int flags) {
     return fd >= 0 ? fd : -errno;
 }
 
-/* What O_DIRECT on this file asks for, and what earlier ones did. False where the file system says
- * that it has none. */
+/* Adds the alignment that O_DIRECT needs on this file to that of earlier ones. False if the file
+ * system has no O_DIRECT. */
 static bool ask_blocks(int fd, iter__blocks *blocks) {
     uint32_t offset_align = ITER_DEFAULT_BLOCK;
     uint32_t memory_align = ITER_DEFAULT_BLOCK;
@@ -58,7 +58,7 @@ static bool ask_blocks(int fd, iter__blocks *blocks) {
     return true;
 }
 
-/* Finds out whether O_DIRECT is to be had, by the first file that opens at all. */
+/* Tests, with the first file that can be opened, if O_DIRECT is available. */
 static void choose_direct(iter__source_files *files, char *fallback, size_t capacity) {
     int fd = -ENOENT;
     const char *path = "";
@@ -72,12 +72,13 @@ static void choose_direct(iter__source_files *files, char *fallback, size_t capa
                        "O_DIRECT is not supported for %s: reading through the page cache", path);
     } else {
         files->open_flags |= O_DIRECT;
-        if (fd < 0) (void)ask_blocks(-1, &files->blocks); /* nothing opens: as it is with most */
+        if (fd < 0) /* no file can be opened: assume the usual alignment */
+            (void)ask_blocks(-1, &files->blocks);
     }
     if (fd >= 0) close(fd);
 }
 
-/* -errno, or a file descriptor that give_fd() takes back. */
+/* A file descriptor that give_fd() takes back, or -errno. */
 static int take_fd(const iter__source_files *files, uint64_t object) {
     assert(object < files->n_files);
     if (files->fds != NULL) return files->fds[object];
@@ -113,7 +114,7 @@ iter_status iter__source_files_open(iter__source_files *files, const iter_source
     }
     for (uint64_t i = 0; i < config->n_files; i++) {
         fds[i] = take_fd(files, i);
-        if (fds[i] == -EMFILE || fds[i] == -ENFILE) { /* then not even these few: one by one */
+        if (fds[i] == -EMFILE || fds[i] == -ENFILE) { /* too many to keep open: opened one by one */
             close_all(fds, i);
             return ITER_OK;
         }
@@ -172,7 +173,7 @@ iter_status iter__source_files_read(const iter__source_files *files, iter_read *
         }
         const int64_t answer = ask(fd, &step, bounce);
         after = iter__step_book(read, &step, bounce, answer);
-        if (after == ITER_AFTER_LOST) { /* nobody cancels a pread: a bad address */
+        if (after == ITER_AFTER_LOST) { /* a pread is never canceled: a bad address */
             iter__step_end(read, (int32_t)-answer);
             break;
         }
@@ -182,7 +183,7 @@ iter_status iter__source_files_read(const iter__source_files *files, iter_read *
     return read->status;
 }
 
-/* An open that only succeeds if it does not block, or -errno. */
+/* Opens the file only if that does not block; else -errno. */
 static int take_cached_fd(const iter__source_files *files, uint64_t object) {
     if (files->fds != NULL) return files->fds[object];
     struct open_how how;
@@ -214,7 +215,7 @@ iter_status iter__source_files_try_read(const iter__source_files *files, iter_re
         const ssize_t got =
             preadv2(fd, many ? (const struct iovec *)(const void *)step.parts : &one,
                     many ? step.n_parts : 1, (off_t)step.offset, RWF_NOWAIT);
-        if (got < 0) { /* also what read() will say better */
+        if (got < 0) { /* read() will report a real error */
             read->os_error = errno == ENOSYS ? EOPNOTSUPP : errno;
             status = ITER_AGAIN;
             break;

@@ -1,9 +1,9 @@
 /*
  * source_files.h - the files of a source and plain reads from them, in the calling thread.
  *
- * Few files stay open; many (more than ITER_SOURCE_OPEN_MAX, or than the process may open) are
- * opened, read and closed one by one. A file that cannot be opened fails the reads that want it,
- * not the source: what a lost sample means is for others to decide.
+ * If there are few files, they stay open. If there are many (more than ITER_SOURCE_OPEN_MAX, or
+ * than the process may open), each read opens and closes its file. If a file cannot be opened, its
+ * reads fail, not the source: on_error decides what a lost sample means.
  */
 #ifndef LOADERS_SOURCE_FILES_H
 #define LOADERS_SOURCE_FILES_H
@@ -18,13 +18,13 @@
 typedef struct iter__source_files {
     const iter_file *files; /* borrowed */
     uint64_t n_files;
-    /* [n_files], -errno where a file could not be opened; NULL = opened as they are read */
+    /* [n_files], -errno for files that could not be opened; NULL = opened for each read */
     int32_t *fds;
     int32_t open_flags;
     iter__blocks blocks; /* zero unless O_DIRECT is in open_flags */
 } iter__source_files;
 
-/* Opens what is kept open. `fallback`[capacity] gets "" or a sentence. Errors: ENOMEM. */
+/* Opens the files that stay open. `fallback`[capacity] gets "" or a sentence. Errors: ENOMEM. */
 iter_status iter__source_files_open(iter__source_files *files, const iter_source_config *config,
                                     char *fallback, size_t capacity, iter_error *err);
 void iter__source_files_close(iter__source_files *files);

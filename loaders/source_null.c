@@ -1,9 +1,8 @@
 /*
- * source_null.c - no bytes at all: every read is done at once and gives zeros. What a loader costs
- * over it is the loader's own.
+ * source_null.c - no bytes at all: every read completes at once and gives zeros. With it a loader
+ * shows its own cost.
  *
- * Sizes are kept: a read past the end of a file whose size is known comes back short, as it would
- * from the file.
+ * If the size of a file is known, a read past its end comes back short, as from the file.
  */
 #include <iter/ops.h>
 

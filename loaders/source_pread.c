@@ -1,6 +1,6 @@
 /*
- * source_pread.c - plain reads. What makes them asynchronous is that the loader has threads call
- * them: the way that works wherever files do, and the one that every other source is compared with.
+ * source_pread.c - plain reads, which are asynchronous because the loader's threads call them. It
+ * works wherever files do; every other source is compared with it.
  */
 #include <iter/ops.h>
 

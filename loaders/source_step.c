@@ -1,14 +1,14 @@
 /*
  * source_step.c - see source_step.h.
  *
- * No step carries a vector of its own: a read that stopped inside a part is continued by a step
- * over the rest of that part, then by one over the untouched parts behind it. So nothing is copied
- * or allocated, however often the kernel stops short.
+ * No step has its own vector: if a read stops inside a part, one step reads the rest of that part,
+ * and the next one the untouched parts after it. So nothing is copied or allocated, however often
+ * the kernel stops short.
  *
- * Under O_DIRECT whatever lies right (offset, address and at least a block) is read in place, and
- * so is what lies ragged, is more than a bounce buffer takes, and has room for its blocks; else a
- * ragged head or tail goes through the bounce buffer, in whole blocks, and what was asked for is
- * copied out.
+ * Under O_DIRECT, if the offset, the address and at least one block are aligned, the read is in
+ * place. So is an unaligned one, if it is larger than a bounce buffer and has room for its blocks.
+ * Else an unaligned head or tail goes through the bounce buffer, in whole blocks, and the requested
+ * bytes are copied out.
  */
 #include "loaders/source_step.h"
 
@@ -19,15 +19,15 @@
 
 #include "iter/core/arith.h"
 
-/* The kernel reads at most 2 GiB - 4 KiB at once and a ring's length has 32 bits. */
+/* The kernel reads at most 2 GiB - 4 KiB at once, and a ring's length has 32 bits. */
 #define ITER_STEP_MAX_BYTES ((size_t)1 << 30)
 
 _Static_assert(sizeof(iter_iovec) == sizeof(struct iovec), "parts are handed to the kernel");
 _Static_assert(offsetof(iter_iovec, data) == offsetof(struct iovec, iov_base), "same order");
 _Static_assert(offsetof(iter_iovec, size) == offsetof(struct iovec, iov_len), "same order");
 
-/* The part that holds byte `at` of the read, which is not its end, and where in it; skips empty
- * ones. */
+/* The part that holds byte `at` of the read, which is before its end, and the place inside; skips
+ * empty parts. */
 static int32_t find_part(const iter_read *read, size_t at, size_t *out_inside) {
     int32_t i = 0;
     while (i + 1 < read->n_parts && at >= read->parts[i].size)
@@ -37,7 +37,7 @@ static int32_t find_part(const iter_read *read, size_t at, size_t *out_inside) {
     return i;
 }
 
-/* Copies into the parts from byte read->done on; `bytes` fit. */
+/* Copies `bytes`, which must fit, into the parts from byte read->done on. */
 static void scatter(const iter_read *read, const uint8_t *from, size_t bytes) {
     size_t inside;
     int32_t i = find_part(read, read->done, &inside);
@@ -51,8 +51,8 @@ static void scatter(const iter_read *read, const uint8_t *from, size_t bytes) {
     }
 }
 
-/* All that is left, in whole blocks around it, if there is room for them at an address that is right;
- * false where there is not, and where one bounce takes them all: those buffers are few, so they stay
+/* Plans to read the rest in place, in whole blocks around it. False if there is no room for them at
+ * an aligned address, or if one bounce buffer holds them all: those buffers are few, so they stay
  * in the caches (records of 26 KB from a virtual disk: 15 % more of them with the copy). */
 static bool plan_around(const iter_read *read, const iter__blocks *blocks, iter__source_step *out) {
     const uint64_t end = read->offset + read->size, block = blocks->offset_align;
@@ -124,7 +124,7 @@ iter__after iter__step_book(iter_read *read, const iter__source_step *step, cons
     size_t got = (size_t)answer;
     assert(got <= step->length);
     if (step->kind == ITER_STEP_BOUNCE || step->kind == ITER_STEP_AROUND) {
-        /* what ends inside a block ends with the file */
+        /* an answer that ends inside a block ends with the file */
         const size_t before = (size_t)(read->offset + read->done - step->offset);
         got = got > before ? iter__min_size(got - before, read->size - read->done) : 0;
         if (got > 0 && step->kind == ITER_STEP_BOUNCE)

@@ -1,10 +1,10 @@
 /*
  * source_step.h - a read as a row of steps, each one system call or one request to a ring.
  *
- * Every source goes the same way: plan() says what to ask of the system next, the source asks,
- * book() takes the answer (bytes, or -errno) and says what comes then. Short reads, interruptions
- * and the blocks of O_DIRECT are handled in these two, which call nothing, so that a test can give
- * them any answer.
+ * Every source works the same way: plan() tells it the next request, the source makes it, book()
+ * takes the answer (bytes, or -errno) and returns how to continue. Short reads, interruptions and
+ * the blocks of O_DIRECT are handled in these two, which call nothing, so that a test can give them
+ * any answer.
  */
 #ifndef LOADERS_SOURCE_STEP_H
 #define LOADERS_SOURCE_STEP_H
@@ -13,21 +13,23 @@
 
 #include <iter/ops.h>
 
-/* What O_DIRECT asks of offsets, lengths and addresses; all 0 = the page cache serves, nothing is
- * asked. Powers of two. */
+/* The alignment that O_DIRECT needs, in powers of two; all 0 = reads go through the page cache,
+ * without alignment. */
 typedef struct iter__blocks {
     uint32_t offset_align; /* of file offset and length */
     uint32_t memory_align;
     /* the most that one step may read into a bounce buffer; a multiple of offset_align */
     uint32_t bounce_bytes;
-    bool in_place; /* whatever has room for its blocks is read in place, however small */
+    bool in_place; /* a read that has room for its blocks is in place, however small */
 } iter__blocks;
 
 typedef enum iter__step_kind {
-    ITER_STEP_ONE,    /* `length` bytes to `base` */
-    ITER_STEP_AROUND, /* likewise, in whole blocks around what was asked for */
-    ITER_STEP_MANY,   /* `length` bytes to the `n_parts` parts at `parts` */
-    ITER_STEP_BOUNCE, /* `length` bytes to a buffer of the source, of which book() copies what was asked for */
+    ITER_STEP_ONE, /* `length` bytes to `base` */
+    /* the same, in whole blocks around the requested bytes */
+    ITER_STEP_AROUND,
+    ITER_STEP_MANY, /* `length` bytes to the `n_parts` parts at `parts` */
+    /* `length` bytes to a buffer of the source, from which book() copies the requested ones */
+    ITER_STEP_BOUNCE,
     ITER_STEP_NONE /* nothing is left to read */
 } iter__step_kind;
 
@@ -43,15 +45,16 @@ typedef struct iter__source_step {
 typedef enum iter__after {
     ITER_AFTER_DONE,  /* read->status is set */
     ITER_AFTER_NEXT,  /* plan the next step */
-    ITER_AFTER_AGAIN, /* ask for the same once more: EINTR, EAGAIN */
-    ITER_AFTER_LOST /* -EFAULT or -ECANCELED: the thread that asked is gone, or somebody canceled */
+    ITER_AFTER_AGAIN, /* repeat the request: EINTR, EAGAIN */
+    /* -EFAULT or -ECANCELED: the thread that made the request is gone, or cancel() was called */
+    ITER_AFTER_LOST
 } iter__after;
 
 /* The next step of `read`, from read->done. */
 void iter__step_plan(const iter_read *read, const iter__blocks *blocks, iter__source_step *out);
 
-/* Takes the answer to `step`: bytes, or -errno. `bounce` holds them where the step says so, else it
- * may be NULL. */
+/* Takes the answer to `step`: bytes, or -errno. If the step is a bounce, `bounce` has the bytes,
+ * else it may be NULL. */
 iter__after iter__step_book(iter_read *read, const iter__source_step *step, const void *bounce,
                             int64_t answer);
 

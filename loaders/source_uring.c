@@ -3,26 +3,25 @@
  *
  * Plain: no SQPOLL, whose thread takes a core; no SINGLE_ISSUER or DEFER_TASKRUN, which deliver
  * nothing while the thread that owns the ring decodes; no COOP_TASKRUN, which made no difference.
- * Any thread submits and reaps, under the caller's lock; one waits, outside of it, by a single
- * io_uring_enter() that touches no submission state. (io_uring_wait_cqe() would sleep on when
- * another thread took the completion.)
+ * Any thread submits and reaps, under the caller's lock. One thread waits, outside of the lock, by
+ * a single io_uring_enter() that touches no submission state. (If another thread took the
+ * completion, io_uring_wait_cqe() would continue to sleep.)
  *
- * A read is a row of steps (source_step.h), one of them in flight at a time. Few files are
- * registered with the ring, and a step is one request. Many files are opened as they are read, and
- * a step is a chain of three, openat -> read -> close on a registered slot, that posts one
- * completion: the first two are silent when they succeed, and when one fails the rest of its chain
- * is canceled silently, so that whichever completion comes is the answer for the whole
- * (IOSQE_CQE_SKIP_SUCCESS, io_uring_enter(2)). Against open, read and close in one thread, 50,000
- * cold files of 1.3 KB took a third of the time at depth 128; opening synchronously in submit(), or
- * leaving the close to the next open of the slot, were no faster.
+ * A read is a row of steps (source_step.h), one of them in flight at a time. If there are few
+ * files, they are registered with the ring, and a step is one request. If there are many, each read
+ * opens its file, and a step is a chain of three requests that posts one completion: openat -> read
+ * -> close on a registered slot. The first two are silent if they succeed. If one fails, the rest
+ * of its chain is canceled silently, so the one completion that comes is the answer for the whole
+ * chain (IOSQE_CQE_SKIP_SUCCESS, io_uring_enter(2)). Compared with open, read and close in one
+ * thread, 50,000 cold files of 1.3 KB took a third of the time at depth 128; opening synchronously
+ * in submit(), or leaving the close to the next open of the slot, were no faster.
  *
- * A request belongs to the thread that submitted it. When that thread exits, a read that waits for
- * the disk ends with -ECANCELED or
- * -EFAULT; reap() submits it again from the thread it runs in.
+ * A request belongs to the thread that submitted it. If that thread exits, a read that waits for
+ * the disk ends with -ECANCELED or -EFAULT; reap() submits it again from its own thread.
  *
- * Every submission entry has its place: a read has at most one step in the submission queue, a wake
- * and a cancel are posted once until their completion was seen. So io_uring_get_sqe() never fails,
- * and the queue is full when the reads are.
+ * Every submission entry has its place: a read has at most one step in the submission queue, and a
+ * wake or a cancel is not posted again until its completion was seen. So io_uring_get_sqe() never
+ * fails, and the queue is full when the reads are.
  */
 
 #ifdef ITER_HAVE_URING
@@ -51,33 +50,32 @@
 #define ITER_RING_DEPTH_MAX 4096u
 #define ITER_RING_CHAIN \
     3u /* submission entries of one step where files are opened as they are read */
-#define ITER_RING_LOST_MAX  8  /* times a read is submitted again because its thread is gone */
-#define ITER_RING_AGAIN_MAX 64 /* times it is asked again after EINTR or EAGAIN */
-/* How long the kernel may take nothing before reads go another way. */
+#define ITER_RING_LOST_MAX  8  /* times to submit a read again when its thread is gone */
+#define ITER_RING_AGAIN_MAX 64 /* times to repeat it after EINTR or EAGAIN */
+/* If the kernel accepts nothing for this long, the ring is given up. */
 #define ITER_RING_PATIENCE_NS ((int64_t)2000000000)
-/* The longest wait: a wake that could not be sent is not missed for long. */
+/* The longest wait: a wake that could not be sent delays a thread no longer than this. */
 #define ITER_RING_WAIT_NS ((int64_t)50000000)
 #define ITER_RING_LOOKUPS \
     64u /* kernel threads that look up paths: a fifth more cold files per second than 8 */
-#define ITER_RING_BOUNCE_BYTES \
-    ((size_t)8 << 20) /* of all reads together, if the caller does not say */
-/* The kernel registers at most 1 GiB in one piece, and it is not worth while below this. */
+#define ITER_RING_BOUNCE_BYTES ((size_t)8 << 20) /* of all reads together; the default */
+/* The kernel registers at most 1 GiB in one piece; smaller ones than this are not worth it. */
 #define ITER_RING_PIECE_SHIFT 30
 #define ITER_RING_PIECES      64u
 #define ITER_RING_ARENA_MIN   ((size_t)1 << 20)
 
-/* What a completion answers; the lowest byte of its user_data, below the number of the read and its
- * generation. */
+/* The request that a completion answers: the lowest byte of its user_data, below the number of the
+ * read and its generation. */
 typedef enum ring_tag {
     ITER_TAG_READ,
-    ITER_TAG_OPEN,   /* only if it failed */
+    ITER_TAG_OPEN,   /* posted only if it failed */
     ITER_TAG_CLOSE,  /* the read before it was complete */
-    ITER_TAG_PRESET, /* nothing was asked: op->preset is the answer */
+    ITER_TAG_PRESET, /* no request was made: op->preset is the answer */
     ITER_TAG_WAKE,
     ITER_TAG_CANCEL
 } ring_tag;
 
-/* One read in flight. Its number is also its slot for files that are opened as they are read. */
+/* One read in flight. If each read opens its file, its number is also the file's slot. */
 typedef struct ring_op {
     iter_read *read; /* NULL = free */
     iter__source_step step;
@@ -85,16 +83,17 @@ typedef struct ring_op {
     int32_t preset;      /* bytes or -errno */
     int32_t open_flags;
     uint8_t n_lost, n_again;
-    bool canceled;       /* cancel() was called while it was in flight */
-    bool failed;         /* it could not be sent, and waits for reap() */
-    uint64_t read_entry; /* the submission queue's, from 0, that its step reads by */
+    bool canceled; /* cancel() was called while it was in flight */
+    bool failed;   /* it could not be sent; reap() ends it */
+    /* number of the submission entry that reads the step, from 0 */
+    uint64_t read_entry;
 } ring_op;
 
 typedef struct ring_state {
     iter__source_files files;
     struct io_uring ring;
     bool files_registered;
-    uint8_t *arena; /* registered from here on, arena_bytes of it */
+    uint8_t *arena; /* the registered part begins here and has arena_bytes */
     size_t arena_bytes;
     uint8_t *bounce; /* [depth][files.blocks.bounce_bytes] */
     size_t bounce_bytes, bounce_most;
@@ -102,11 +101,12 @@ typedef struct ring_state {
     ring_op *ops;       /* [depth] */
     uint32_t *free_ops; /* [depth], the first n_free are free */
     uint32_t n_free;
-    bool waking, canceling; /* posted, and its completion not seen */
+    bool waking, canceling; /* posted, completion not yet seen */
     bool unsent;            /* entries that are not submitted yet */
     uint64_t n_taken;       /* entries of the submission queue so far */
-    int64_t refused_ns;     /* since when the kernel takes nothing; 0 = it does */
-    int gone; /* errno with which the kernel stopped to take anything; 0 = it did not */
+    int64_t refused_ns;     /* time since which the kernel accepts nothing; 0 = it does */
+    /* errno of the error after which the ring was given up; 0 = it works */
+    int gone;
 } ring_state;
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
@@ -118,7 +118,7 @@ static struct io_uring_sqe *take_sqe(ring_state *s) {
     return sqe;
 }
 
-/* Whether the kernel has taken the entry that reads, so that memory may be written. */
+/* True if the kernel has taken the entry that reads, and so may write to memory. */
 static bool is_sent(const ring_state *s, const ring_op *op) {
     return op->read_entry < s->n_taken - io_uring_sq_ready(&s->ring);
 }
@@ -134,15 +134,15 @@ static bool is_passing(int error) {
     return error == EAGAIN || error == EBUSY || error == ENOMEM || error == ENOBUFS;
 }
 
-/* The kernel takes nothing any more. What was never sent ends with that error, and the loader reads it
- * by plain preads; what is in flight completes. */
+/* Gives up the ring, because the kernel accepts nothing any more. Reads that were never sent end
+ * with that error, and the loader repeats them with pread; those in flight complete. */
 static void give_up(ring_state *s, int error) {
     s->gone = error;
     for (uint32_t i = 0; i < s->depth; i++)
         s->ops[i].failed = s->ops[i].read != NULL && !is_sent(s, &s->ops[i]);
 }
 
-/* Hands the queue to the kernel. OK, or AGAIN if some of it stays queued. */
+/* Submits the queue to the kernel. OK, or AGAIN if some of it stays queued. */
 static iter_status flush(ring_state *s) {
     while (!s->gone && io_uring_sq_ready(&s->ring) > 0) {
         const int n = io_uring_submit(&s->ring);
@@ -170,7 +170,7 @@ static uint8_t *bounce_of(const ring_state *s, const ring_op *op) {
     return s->bounce + (size_t)(op - s->ops) * s->files.blocks.bounce_bytes;
 }
 
-/* True where [base, base + length) lies in one registered piece; *out_piece is its number. */
+/* Whether [base, base + length) lies in one registered piece; *out_piece is its number. */
 static bool in_arena(const ring_state *s, const void *base, size_t length, int *out_piece) {
     const uintptr_t at = (uintptr_t)base - (uintptr_t)s->arena;
     if (at >= s->arena_bytes || length > s->arena_bytes - at) return false;
@@ -192,7 +192,7 @@ static struct io_uring_sqe *prepare_read(ring_state *s, const ring_op *op, int f
     } else {
         io_uring_prep_read(sqe, fd, step->base, (unsigned)step->length, step->offset);
     }
-    /* What was turned away with EAGAIN goes to a kernel thread, which may wait for it. */
+    /* After EAGAIN the request goes to a kernel thread, which may wait. */
     if (op->n_again > 1) io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
     sqe->user_data = tag_of(s, op, ITER_TAG_READ);
     return sqe;
@@ -214,8 +214,7 @@ static void prepare_chain(ring_state *s, const ring_op *op) {
     sqe->user_data = tag_of(s, op, ITER_TAG_CLOSE);
 }
 
-/* An answer that is known without asking takes the same way as all others, so that wait() sees
- * it. */
+/* An answer that needs no request goes through the ring all the same, so that wait() sees it. */
 static void prepare_preset(ring_state *s, ring_op *op, int32_t answer) {
     op->preset = answer;
     struct io_uring_sqe *sqe = take_sqe(s);
@@ -253,7 +252,7 @@ static void end_canceled(iter_read *read, int32_t os_error) {
     read->os_error = os_error;
 }
 
-/* Books a completion of the read; true where the read has ended. */
+/* Books a completion of the read; true if the read has ended. */
 static bool settle(ring_state *s, ring_op *op, ring_tag tag, int32_t answer) {
     iter_read *read = op->read;
     if (tag == ITER_TAG_PRESET) {
@@ -261,7 +260,7 @@ static bool settle(ring_state *s, ring_op *op, ring_tag tag, int32_t answer) {
         return true;
     }
     if (tag == ITER_TAG_OPEN && answer == -EINVAL && (op->open_flags & O_DIRECT) != 0) {
-        op->open_flags &= ~O_DIRECT; /* this one lies on another file system */
+        op->open_flags &= ~O_DIRECT; /* this file is on another file system */
         return false;
     }
     int64_t got = answer;
@@ -300,9 +299,10 @@ static uint32_t ring_entries(const ring_state *s) {
     return s->depth * (s->files.fds == NULL ? ITER_RING_CHAIN : 1) + 4;
 }
 
-/* 0, or -errno. Fewer reads at once where memory for more is not to be had. */
-/* ThreadSanitizer does not see the system calls by which liburing maps and unmaps rings. If a ring lies at
- * the addresses of an earlier one, it would take their accesses for a race; these calls order the two. */
+/* Creates the ring, with fewer reads at once when memory is short. 0, or -errno. */
+/* ThreadSanitizer does not see the system calls by which liburing maps and unmaps rings. If a ring
+ * gets the addresses of an earlier one, it would report their accesses as a race; these calls order
+ * the two. */
 #ifdef __SANITIZE_THREAD__
 static char unmapped_rings;
 #define AFTER_UNMAPPED_RINGS() __tsan_acquire(&unmapped_rings)
@@ -313,7 +313,7 @@ static char unmapped_rings;
 #endif
 
 static void exit_ring(ring_state *s) {
-    RING_IS_UNMAPPED(); /* first: once it is unmapped, another thread's ring may lie there */
+    RING_IS_UNMAPPED(); /* first: after the unmapping another thread's ring may get the addresses */
     io_uring_queue_exit(&s->ring);
 }
 
@@ -341,7 +341,7 @@ static int create_ring(ring_state *s) {
     }
 }
 
-/* One real read, because a ring that was created may still refuse to read. 0, or -errno. */
+/* Makes one real read, because a ring that was created may still refuse to read. 0, or -errno. */
 static int probe_ring(ring_state *s) {
     const int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
     char byte = 1;
@@ -369,11 +369,11 @@ static int probe_ring(ring_state *s) {
     return status < 0 ? status : 0;
 }
 
-/* Few files: all of them, failing alone. Many: one slot for each read. 0, or -errno. */
+/* Registers few files all at once; if one cannot be opened, only its reads fail. For many files,
+ * registers one slot for each read. 0, or -errno. */
 static int register_files(ring_state *s, char *fallback, size_t capacity) {
     if (s->files.fds == NULL) {
-        /* Paths that are not cached are looked up by kernel threads, 4 for each core unless told
-         * otherwise. */
+        /* Kernel threads look up paths that are not cached; the default is 4 for each core. */
         unsigned workers[2] = {ITER_RING_LOOKUPS, 0};
         (void)io_uring_register_iowq_max_workers(&s->ring, workers);
         return io_uring_register_files_sparse(&s->ring, s->depth);
@@ -389,10 +389,10 @@ static int register_files(ring_state *s, char *fallback, size_t capacity) {
     return 0;
 }
 
-/* As much of the arena as may be locked in memory; the rest is read to as any other memory. Under
- * O_DIRECT that saves pinning its pages for every read. Copies from the page cache gain nothing by
- * it: 3 KB took 1.3 us of CPU with and without, 64 KiB 13 instead of 11, because the kernel then
- * copies page by page. */
+/* Registers as much of the arena as may be locked in memory; reads into the rest are ordinary ones.
+ * Under O_DIRECT that saves pinning its pages for every read. Copies from the page cache gain
+ * nothing by it: 3 KB took 1.3 us of CPU with and without, 64 KiB 13 instead of 11, because the
+ * kernel then copies page by page. */
 static void register_arena(ring_state *s, const iter_source_config *config, char *fallback,
                            size_t capacity) {
     if (config->arena == NULL || config->arena_bytes == 0 || s->files.blocks.offset_align == 0)
@@ -425,7 +425,7 @@ static void register_arena(ring_state *s, const iter_source_config *config, char
     add_note(fallback, capacity, text);
 }
 
-/* Fewer reads at once if there is little memory for whole blocks; each needs two. */
+/* Allows fewer reads at once when there is little memory for whole blocks; each needs two. */
 static void fit_bounce(ring_state *s, size_t most) {
     s->bounce_most = most ? most : ITER_RING_BOUNCE_BYTES;
     while (s->files.blocks.offset_align && s->depth / 2 >= ITER_RING_DEPTH_MIN &&
@@ -546,7 +546,7 @@ static iter_read *end_op(ring_state *s, ring_op *op) {
     return read;
 }
 
-/* Reads that could not be sent: what of them is there already counts for nothing. */
+/* Ends reads that could not be sent. Bytes that earlier steps read do not count. */
 static int32_t reap_failed(ring_state *s, iter_read **out, int32_t max) {
     int32_t n = 0;
     for (uint32_t i = 0; i < s->depth && n < max; i++) {
@@ -581,7 +581,7 @@ static int32_t uring_reap(void *state, iter_read **out, int32_t max) {
         }
         out[n++] = end_op(s, op);
     }
-    if (s->unsent) (void)flush(s); /* what stays queued goes with the next commit, reap or wake */
+    if (s->unsent) (void)flush(s); /* the rest goes with the next commit, reap or wake */
     return s->gone ? n + reap_failed(s, out + n, max - n) : n;
 }
 
@@ -601,8 +601,8 @@ static iter_status uring_wait(void *state, int64_t timeout_ns) {
 
 static void uring_wake(void *state) {
     ring_state *s = state;
-    if (s->gone) return; /* wait() is short then */
-    if (!s->waking) {    /* else one is in the completion queue, and wait() returns at once */
+    if (s->gone) return; /* then wait() is short */
+    if (!s->waking) {    /* else a wake is under way, and wait() returns at once */
         struct io_uring_sqe *sqe = take_sqe(s);
         io_uring_prep_nop(sqe);
         sqe->user_data = ITER_TAG_WAKE;

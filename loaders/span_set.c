@@ -60,7 +60,7 @@ iter_status iter__span_set_end(iter__span_set *set, uint64_t end, iter_error *er
 void iter__span_set_trim(iter__span_set *set) {
     if (set->n == set->capacity) return;
     uint64_t *offsets = iter__realloc(set->offsets, (size_t)set->n * sizeof(*offsets));
-    if (!offsets) return; /* then it keeps the room */
+    if (!offsets) return; /* then the room stays */
     set->offsets = offsets;
     set->capacity = set->n;
 }
@@ -79,7 +79,7 @@ iter_extent iter__span_set_locate(const iter__span_set *set, uint64_t index) {
             end = middle;
         }
     }
-    const uint64_t *at = set->offsets + index + f; /* an end stands behind each file before */
+    const uint64_t *at = set->offsets + index + f; /* each earlier file adds its end */
     return (iter_extent){.object = f, .offset = at[0], .size = at[1] - at[0]};
 }
 

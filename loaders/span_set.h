@@ -1,8 +1,8 @@
 /*
- * span_set.h - samples that lie one behind the other in a few large files: where each begins.
+ * span_set.h - samples that follow each other in a few large files: where each begins.
  *
  * A sample's extent goes from its beginning to the next one's, or to the end of its file's last. So
- * it costs 8 bytes a sample and 8 a file.
+ * the set costs 8 bytes a sample and 8 a file.
  */
 #ifndef ITER_LOADERS_SPAN_SET_H
 #define ITER_LOADERS_SPAN_SET_H
@@ -14,28 +14,28 @@
 typedef struct iter__span_set {
     iter__paths paths;
     iter_file *files;  /* [paths.n] */
-    uint64_t *first;   /* [paths.n + 1]: of each file, the index of its first sample */
+    uint64_t *first;   /* [paths.n + 1]: for each file, the index of its first sample */
     uint64_t n_done;   /* files that were ended */
     uint64_t *offsets; /* of samples, ascending within a file, each file's followed by its end */
     uint64_t n, capacity;
     uint64_t largest; /* bytes of a sample */
 } iter__span_set;
 
-/* Expands `path` (paths.h) and looks at each file. Errors: EIO, EINVAL, ENOMEM; after an error, too,
- * the set is to be freed. */
+/* Expands `path` (paths.h) and checks each file. Errors: EIO, EINVAL, ENOMEM; the set must be freed
+ * after an error, too. */
 iter_status iter__span_set_open(iter__span_set *set, const char *path, const char *ending,
                                 iter_error *err);
 
-/* Room for n more offsets. Errors: ENOMEM. */
+/* Reserves room for n more offsets. Errors: ENOMEM. */
 iter_status iter__span_set_reserve(iter__span_set *set, uint64_t n, iter_error *err);
 
-/* The next sample of the file that is being added begins here. Errors: ENOMEM. */
+/* Adds a sample that begins here, in the current file. Errors: ENOMEM. */
 iter_status iter__span_set_add(iter__span_set *set, uint64_t offset, iter_error *err);
 
-/* The file's last sample ends here, what follows is the next file's. Errors: ENOMEM. */
+/* Ends the current file, whose last sample ends here; the next file follows. Errors: ENOMEM. */
 iter_status iter__span_set_end(iter__span_set *set, uint64_t end, iter_error *err);
 
-/* Behind the last file: gives back the room that was reserved and is not needed. */
+/* Frees the room that was reserved and not used; call it after the last file. */
 void iter__span_set_trim(iter__span_set *set);
 
 /* Samples in all files that were ended. */
@@ -43,7 +43,7 @@ uint64_t iter__span_set_count(const iter__span_set *set);
 
 iter_extent iter__span_set_locate(const iter__span_set *set, uint64_t index);
 
-/* Of the files' names and sizes, going on from `hash`. */
+/* A hash of the files' names and sizes, continued from `hash`. */
 uint64_t iter__span_set_identity(const iter__span_set *set, uint64_t hash);
 
 /* Bytes held. */

@@ -1,8 +1,8 @@
 /*
  * tar.c - see tar.h.
  *
- * A member's name comes, in this order, from a pax record, a GNU long name, or its header. Headers
- * carry a sum of their bytes, which is what tells damage from data.
+ * A member's name comes from a pax record, else from a GNU long name, else from its header. Headers
+ * have a checksum, which tells damage from data.
  */
 #include "loaders/tar.h"
 
@@ -12,10 +12,10 @@
 #include "iter/core/error.h"
 
 #define BLOCK      ((uint64_t)ITER_TAR_BLOCK)
-#define EXTRA_MAX  8192u /* bytes that are looked at at once; of a long name */
+#define EXTRA_MAX  8192u /* bytes to look at at once; the most for a long name */
 #define SIZE_LIMIT ((uint64_t)1 << 60)
 
-/* What a pax header says of the member behind it. */
+/* The values of a pax header for the next member. */
 typedef struct extra {
     char name[ITER_TAR_NAME_MAX]; /* "" = nothing */
     bool has_size;
@@ -27,7 +27,7 @@ static iter_status damaged(uint64_t offset, const char *reason, iter_error *err)
                       (unsigned long long)offset, reason);
 }
 
-/* Octal digits between blanks and NULs, or GNU's base 256. False where it is neither. */
+/* Octal digits between blanks and NULs, or GNU's base 256. False if it is neither. */
 static bool read_number(const uint8_t *p, size_t n, uint64_t *out) {
     uint64_t value = 0;
     if (p[0] & 0x80) {
@@ -57,7 +57,8 @@ static bool is_zero(const uint8_t *block) {
     return true;
 }
 
-/* The sum of all bytes, with blanks in its own place; some old programs took them as signed. */
+/* True if the checksum is right: the sum of all bytes, with blanks in its own place. Some old
+ * programs added signed bytes. */
 static bool sum_is_right(const uint8_t *block) {
     uint64_t stored = 0;
     int64_t plain = 0, with_sign = 0;
@@ -85,7 +86,7 @@ static void read_name(const uint8_t *block, char out[ITER_TAR_NAME_MAX]) {
 
 /* ---- headers about headers ------------------------------------------------------------------- */
 
-/* A long name, all of it. */
+/* Reads a long name, all of it. */
 static iter_status read_long(iter__tar *tar, uint64_t header, uint64_t size, const uint8_t **out,
                              iter_error *err) {
     size_t n = 0;
@@ -109,7 +110,7 @@ typedef struct pax_record {
     uint64_t length;
     const uint8_t *key, *value;
     size_t n_key, n_value;
-    bool whole; /* all of the value is here */
+    bool whole; /* the value is complete */
 } pax_record;
 
 static iter_status cut_pax(pax_record *r, uint64_t header, const uint8_t *p, size_t n,
@@ -138,7 +139,7 @@ static bool has_key(const pax_record *r, const char *key) {
     return r->n_key == strlen(key) && memcmp(r->key, key, r->n_key) == 0;
 }
 
-/* What a record says that is to be known; most are not (times, owners, attributes, comments). */
+/* Takes the values that matter from a record; most do not (times, owners, attributes, comments). */
 static iter_status take_pax(extra *e, uint64_t header, const pax_record *r, iter_error *err) {
     if (has_key(r, "path")) {
         if (!r->whole) return damaged(header, "a name is too long", err);
@@ -160,7 +161,7 @@ static iter_status take_pax(extra *e, uint64_t header, const pax_record *r, iter
     return ITER_OK;
 }
 
-/* The data of a pax header, record by record: attributes and comments may be of any size. */
+/* Reads the data of a pax header, record by record: attributes and comments may be of any size. */
 static iter_status read_pax(iter__tar *tar, extra *e, uint64_t header, uint64_t size,
                             iter_error *err) {
     uint64_t at = header + BLOCK;
@@ -170,7 +171,7 @@ static iter_status read_pax(iter__tar *tar, extra *e, uint64_t header, uint64_t 
         pax_record record = {.length = 0};
         ITER_TRY(tar->bytes_at(tar->user, at, (size_t)iter__min_u64(left, EXTRA_MAX), &p, &n, err));
         if (n == 0) return damaged(header, "it ends within an extended header", err);
-        if (*p == '\0') return ITER_OK; /* zeros fill it up */
+        if (*p == '\0') return ITER_OK; /* padded with zeros */
         ITER_TRY(cut_pax(&record, header, p, n, left, err));
         ITER_TRY(take_pax(e, header, &record, err));
         at += record.length;
@@ -185,7 +186,7 @@ static iter_status read_pax(iter__tar *tar, extra *e, uint64_t header, uint64_t 
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* One header at tar->next. *out_extra: it was about the next one. */
+/* Reads one header at tar->next. *out_extra: it describes the next one. */
 static iter_status read_header(iter__tar *tar, extra *e, bool *out_extra, iter_error *err) {
     const uint64_t at = tar->next;
     const uint8_t *block = NULL, *data = NULL;
@@ -214,7 +215,7 @@ static iter_status read_header(iter__tar *tar, extra *e, bool *out_extra, iter_e
         return damaged(at, "it ends within the data of a member", err);
     tar->offset = at + BLOCK;
     tar->next = tar->offset + iter__align_up_u64(tar->size, BLOCK);
-    if (tar->next > tar->total) tar->next = tar->total; /* the last one may lack its zeros */
+    if (tar->next > tar->total) tar->next = tar->total; /* the last member may lack its zeros */
     *out_extra = about_next;
     if (!about_next) {
         read_name(block, tar->name);
@@ -225,7 +226,7 @@ static iter_status read_header(iter__tar *tar, extra *e, bool *out_extra, iter_e
         ITER_TRY(read_long(tar, at, tar->size, &data, err));
         return take_name(e, at, data, (size_t)tar->size, err);
     }
-    extra all = {.name = ""}; /* a global one names no member */
+    extra all = {.name = ""}; /* a global header names no member */
     return read_pax(tar, type == 'g' ? &all : e, at, tar->size, err);
 }
 

@@ -1,9 +1,9 @@
 /*
  * text_index.c - word lists: Keras' {"word": rank, ...} and a word a line.
  *
- * The index is one flat JSON object of strings and whole numbers, so this reads that and nothing
- * else; what else JSON knows is an error with the byte where it stands. As in Python the last of
- * two equal keys counts. Source: RFC 8259.
+ * The index is one flat JSON object of strings and whole numbers. Anything else that JSON allows is
+ * an error that names the byte. If two keys are equal, the last one counts, as in Python. Source:
+ * RFC 8259.
  */
 #include <inttypes.h>
 
@@ -25,7 +25,7 @@ static iter_status fail_at(const json_reader *r, size_t at, const char *what) {
     return iter__fail(r->err, ITER_EFORMAT, "%s: byte %zu: %s", r->name, at, what);
 }
 
-/* The byte at the cursor, 0 at the end. A NUL in the text is no part of JSON either. */
+/* The byte at the cursor, 0 at the end. A NUL in the text is not valid JSON either. */
 static uint8_t peek(const json_reader *r) {
     return r->at < r->size ? r->text[r->at] : 0;
 }
@@ -43,7 +43,7 @@ static iter_status expect(json_reader *r, uint8_t byte, const char *what) {
     return ITER_OK;
 }
 
-/* Four hex digits behind \u, or UINT32_MAX. */
+/* Four hex digits after \u, or UINT32_MAX. */
 static uint32_t hex_four(json_reader *r) {
     uint32_t code = 0;
     if (r->size - r->at < 4) return UINT32_MAX;
@@ -61,8 +61,7 @@ static uint32_t hex_four(json_reader *r) {
     return code;
 }
 
-/* The code point of a \u escape, whose first six bytes begin at `from`; the cursor stands behind
- * \u. */
+/* The code point of a \u escape, whose first six bytes begin at `from`; the cursor is after \u. */
 static iter_status read_unicode(json_reader *r, size_t from, uint32_t *out) {
     uint32_t code = hex_four(r);
     if (code == UINT32_MAX) return fail_at(r, from, "\\u without four hex digits");
@@ -82,7 +81,7 @@ static iter_status read_unicode(json_reader *r, size_t from, uint32_t *out) {
     return ITER_OK;
 }
 
-/* One escape, the cursor behind the backslash, into r->word. */
+/* Reads one escape, with the cursor after the backslash, into r->word. */
 static iter_status read_escape(json_reader *r, size_t *length) {
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
     const size_t from = r->at - 1;
@@ -101,7 +100,7 @@ static iter_status read_escape(json_reader *r, size_t *length) {
     return ITER_OK;
 }
 
-/* A string, the cursor behind its opening quote, into r->word. */
+/* Reads a string, with the cursor after its opening quote, into r->word. */
 static iter_status read_key(json_reader *r, size_t *out_length) {
     const size_t from = r->at - 1;
     size_t length = 0;
@@ -139,7 +138,7 @@ static iter_status read_rank(json_reader *r, int64_t *out) {
     return ITER_OK;
 }
 
-/* The word under its rank's id, if the rule has a place for that. */
+/* Puts the word under its rank's id, if the rule allows that id. */
 static iter_status add_word(iter__text *text, const uint8_t *word, size_t length, int64_t rank,
                             iter_error *err) {
     const int64_t id = rank + text->rule.index_from;
@@ -176,7 +175,7 @@ static iter_status read_members(json_reader *r, iter__text *text) {
     return ITER_OK;
 }
 
-/* Room for the words that the rule can give ids to, and UTF-8 checked. */
+/* Makes room for the words that the rule can give ids to, and checks that the text is UTF-8. */
 static iter_status begin_load(iter__text *text, const uint8_t *bytes, size_t size, const char *name,
                               iter_error *err) {
     const size_t bad = iter__utf8_check(bytes, size);

@@ -1,18 +1,17 @@
 /*
  * text_tokens.c - see text_tokens.h.
  *
- * Nearly every text is ASCII, and of a long one only the end is wanted. So a bit mask of the
- * separators is made of 64 bytes at a time, from the text's end backwards, words are stepped
- * through by counting zero bits, and looked up straight from the text: 16 bytes loaded, the ones
- * behind the word cleared, lower-cased eight at a time. It stops at the first word that is not
- * wanted; the rest is only checked to be UTF-8.
+ * Nearly every text is ASCII, and of a long one usually only the end is needed. So a bit mask of
+ * the separators is made of 64 bytes at a time, from the text's end backwards. Counting zero bits
+ * finds the words, and each is looked up straight from the text: 16 bytes are loaded, those after
+ * the word cleared, and eight lower-cased at a time. Once there are enough words, the rest is only
+ * checked to be UTF-8.
  *
- * Bytes above 0x7f count as letters, but for the white space among them, and a word that has some
- * is lower-cased code point by code point, with the two rules of Python's that are more than a
- * table: one letter grows (U+0130), and a capital sigma becomes a final one where a cased letter
- * stands before it and none behind it, case-ignorable ones not counted (The Unicode Standard,
- * section 3.13, Final_Sigma). Those look beyond the word, into the text as it was before any
- * separator became a blank.
+ * Bytes above 0x7f count as letters, except for white space. If a word has some, it is lower-cased
+ * code point by code point, with the two rules of Python that are more than a table. One letter
+ * grows (U+0130). A capital sigma becomes a final one if a cased letter comes before it and none
+ * after it; case-ignorable letters do not count (The Unicode Standard, section 3.13, Final_Sigma).
+ * That rule looks beyond the word, into the text before any separator became a blank.
  */
 #include "loaders/text_tokens.h"
 
@@ -29,8 +28,7 @@
 #define BLOCK   64
 #define INVALID (-1)
 
-/* 1 = a separator: punctuation without the apostrophe, and ASCII white space as str.split() knows
- * it. */
+/* 1 = a separator: punctuation without the apostrophe, and the ASCII white space of str.split(). */
 /* clang-format off */
 static const uint8_t separators[128] = {
     0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0, /* 0x00 */
@@ -44,7 +42,7 @@ static const uint8_t separators[128] = {
 };
 /* clang-format on */
 
-/* One text on its way. */
+/* One text while it is read. */
 typedef struct text_job {
     const iter__text *text;
     const uint8_t *bytes;
@@ -83,8 +81,8 @@ static bool is_final_sigma(const text_job *job, size_t begin, size_t end) {
     return true;
 }
 
-/* Lower-cases the code point at `i` into out; returns the bytes written, at most 4; *out_bytes were
- * read. */
+/* Lower-cases the code point at `i` into out; returns the bytes written, at most 4; *out_bytes is
+ * the number of bytes read. */
 static size_t lower_at(const text_job *job, size_t i, uint8_t *out, size_t *out_bytes) {
     const uint32_t code = text_code_at(job->bytes + i, out_bytes);
     if (code == CAPITAL_SIGMA) {
@@ -134,8 +132,8 @@ static uint64_t classify_sse2(const uint8_t *bytes, uint64_t *out_high) {
 }
 #endif
 
-/* Adds the white space among the bytes above 0x7f of the block at `base`; false where the text is
- * not UTF-8. */
+/* Adds the white space among the bytes above 0x7f of the block at `base`; false if the text is not
+ * UTF-8. */
 static bool add_wide_spaces(text_job *job, size_t base, uint64_t high, uint64_t *separator) {
     if (!job->is_utf8 && iter__utf8_check(job->bytes, job->size) < job->size) return false;
     job->is_utf8 = true;
@@ -153,7 +151,7 @@ static bool add_wide_spaces(text_job *job, size_t base, uint64_t high, uint64_t 
     return true;
 }
 
-/* The separators of the block at `base`; what lies behind the text counts as one. False where the
+/* The separators of the block at `base`; bytes after the text count as separators. False if the
  * text is not UTF-8. */
 static inline bool classify_at(text_job *job, classify_fn classify, size_t base, uint64_t *out) {
     uint64_t high;
@@ -174,7 +172,7 @@ static inline bool classify_at(text_job *job, classify_fn classify, size_t base,
 
 #define HIGH_BITS 0x8080808080808080u
 
-/* Lower-cases eight ASCII bytes: adding carries into a byte's top bit from 'A' on, and again behind
+/* Lower-cases eight ASCII bytes: adding carries into a byte's top bit from 'A' on, and again after
  * 'Z'. */
 static inline uint64_t lower_eight(uint64_t x) {
     const uint64_t from_a = x + 0x3f3f3f3f3f3f3f3fu, above_z = x + 0x2525252525252525u;
@@ -185,7 +183,7 @@ static inline uint64_t lower_eight(uint64_t x) {
 static const uint8_t head_mask[32] = {255, 255, 255, 255, 255, 255, 255, 255,
                                       255, 255, 255, 255, 255, 255, 255, 255};
 
-/* A word longer than a head, or not of ASCII alone. */
+/* The id of a word that is longer than a head, or not ASCII; -1 = to be left out. */
 static int32_t find_any(const text_job *job, size_t begin, size_t end) {
     const iter__vocab *vocab = &job->text->vocab;
     size_t length = 0, n;
@@ -219,8 +217,8 @@ static inline int32_t find_at(const text_job *job, size_t begin, size_t end) {
     return id >= 0 ? id : (int32_t)job->text->rule.oov;
 }
 
-/* Words from the end backwards, so that the last of `wanted` ids lies at row[wanted - 1]. Returns
- * how many, INVALID where the text is not UTF-8; what lies before *out_base was not looked at. */
+/* Reads words from the end backwards, so that the last of `wanted` ids is at row[wanted - 1].
+ * Returns how many; INVALID if the text is not UTF-8. Bytes before *out_base were not checked. */
 static int64_t ids_backwards(text_job *job, classify_fn classify, int32_t *row, int64_t wanted,
                              size_t *out_base) {
     int32_t *last_id = row + wanted - 1;
@@ -229,7 +227,7 @@ static int64_t ids_backwards(text_job *job, classify_fn classify, int32_t *row, 
     size_t base = (job->size + BLOCK - 1) / BLOCK * BLOCK;
     while (base > 0 && n < wanted) {
         base -= BLOCK;
-        uint64_t separator, below = ~(uint64_t)0; /* the part of the block still to be seen */
+        uint64_t separator, below = ~(uint64_t)0; /* the part of the block that is not read yet */
         if (!classify_at(job, classify, base, &separator)) return INVALID;
         while (n < wanted) {
             if (end == 0) {
@@ -258,8 +256,8 @@ static int64_t ids_backwards(text_job *job, classify_fn classify, int32_t *row, 
     return n;
 }
 
-/* Words from the beginning, up to `wanted` ids. As above, but what lies behind *out_base was not
- * looked at. */
+/* Reads words from the beginning, up to `wanted` ids. As above, but bytes after *out_base were not
+ * checked. */
 static int64_t ids_forwards(text_job *job, classify_fn classify, int32_t *row, int64_t wanted,
                             size_t *out_base) {
     const size_t none = SIZE_MAX;
@@ -301,7 +299,7 @@ static int64_t ids_of(text_job *job, classify_fn classify, int32_t *row, int64_t
     const bool forwards = rule->maxlen == 0 || rule->keep_first;
     const size_t size = job->size;
     int64_t n, n_start = 0;
-    size_t begin = 0, end = 0; /* what was not looked at */
+    size_t begin = 0, end = 0; /* the bytes not checked yet */
     if (forwards) {
         if (rule->start >= 0 && wanted > 0) row[n_start++] = (int32_t)rule->start;
         n = ids_forwards(job, classify, row + n_start, wanted - n_start, &begin);

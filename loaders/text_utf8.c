@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Bytes of the sequence at p, 0 where it is not valid. */
+/* Bytes of the sequence at p, 0 if it is not valid. */
 static size_t sequence_bytes(const uint8_t *p, size_t left) {
     const uint8_t a = p[0];
     if (a < 0x80) return 1;

@@ -12,7 +12,7 @@ size_t iter__utf8_check(const uint8_t *bytes, size_t size);
 /* Writes a code point, at most 4 bytes; returns how many. */
 size_t iter__utf8_put(uint8_t *out, uint32_t code);
 
-/* A byte that does not begin a sequence. */
+/* Whether the byte does not begin a sequence. */
 static inline bool text_is_tail(uint8_t byte) {
     return (byte & 0xc0) == 0x80;
 }

@@ -44,7 +44,7 @@ static int by_id(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The slot that has the word, or the free one where it belongs. */
+/* The slot of the word, or the free one for it. */
 static text_word *slot_of(const iter__vocab *vocab, const uint64_t head[2], const uint8_t *tail,
                           size_t length) {
     const size_t tail_bytes = tail_bytes_of(length);

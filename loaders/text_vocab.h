@@ -1,8 +1,8 @@
 /*
  * text_vocab.h - from words to ids: one flat hash table, built once, read by any number of threads.
  *
- * A slot is half a cache line and holds the word itself up to 16 bytes, so that finding one of the
- * common words touches one line. Longer words keep the rest of their bytes aside. Linear probing,
+ * A slot is half a cache line and holds the first 16 bytes of the word, so that finding a common
+ * word touches one line. The other bytes of longer words are stored elsewhere. Linear probing,
  * never more than half full.
  */
 #ifndef ITER_LOADERS_TEXT_VOCAB_H
@@ -14,13 +14,14 @@
 
 #include <iter/status.h>
 
-#define ITER_TEXT_HEAD 16 /* bytes of a word that lie in its slot */
+#define ITER_TEXT_HEAD 16 /* bytes of a word in its slot */
 
 typedef struct text_word {
-    uint64_t head[2]; /* the first bytes as they lie in memory, zeros behind them */
-    uint64_t tail;    /* where the bytes behind the head are in `tails` */
-    uint32_t length;  /* in bytes; 0 = a free slot */
-    int32_t id;       /* -1 = as if it were not there */
+    /* the first bytes as they are in memory, then zeros */
+    uint64_t head[2];
+    uint64_t tail;   /* where the other bytes are in `tails` */
+    uint32_t length; /* in bytes; 0 = a free slot */
+    int32_t id;      /* -1 = as if the word were absent */
 } text_word;
 
 typedef struct iter__vocab {
@@ -36,18 +37,18 @@ typedef struct iter__vocab {
 iter_status iter__vocab_init(iter__vocab *vocab, size_t n_words, iter_error *err);
 void iter__vocab_free(iter__vocab *vocab);
 
-/* Puts a word of 1 or more bytes, or changes its id. Errors: ENOMEM, EFORMAT (4 GiB or longer). */
+/* Adds a word of 1 or more bytes, or changes its id. Errors: ENOMEM, EFORMAT (4 GiB or longer). */
 iter_status iter__vocab_put(iter__vocab *vocab, const uint8_t *word, size_t length, int32_t id,
                             iter_error *err);
 
-/* Puts the words with the smallest ids, which are the common ones, where they are found at the
- * first look. Errors: ENOMEM. */
+/* Moves the words with the smallest ids, which are the common ones, to their first slots. Errors:
+ * ENOMEM. */
 iter_status iter__vocab_settle(iter__vocab *vocab, iter_error *err);
 
 /* The word's id, or -1. */
 int32_t iter__vocab_find(const iter__vocab *vocab, const uint8_t *word, size_t length);
 
-/* A hash of all words and ids, whatever the order in which they came. */
+/* A hash of all words and ids, whatever their order. */
 uint64_t iter__vocab_identity(const iter__vocab *vocab);
 
 static inline uint64_t text_hash(const uint64_t head[2]) {

@@ -1,8 +1,8 @@
 /*
- * window.h - a file looked at in a few places: heads of records, far apart or close together.
+ * window.h - a file that is read in a few places: heads of records, far apart or close together.
  *
- * One read brings a page's worth, and what lies in it already is not read again: small records are
- * walked through at a read for many, large ones at a read each.
+ * One read brings a page's worth, and bytes that it holds are not read again. So one read serves
+ * many small records, and each large one needs its own.
  */
 #ifndef ITER_LOADERS_WINDOW_H
 #define ITER_LOADERS_WINDOW_H
@@ -23,7 +23,8 @@ typedef struct iter__window {
     uint8_t *buffer; /* [ITER_WINDOW_BYTES] */
 } iter__window;
 
-/* Errors: EIO (missing, not a regular file, no permission), ENOMEM. Nothing is to be closed then. */
+/* Errors: EIO (missing, not a regular file, no permission), ENOMEM. After an error there is nothing
+ * to close. */
 iter_status iter__window_open(iter__window *window, const char *path, iter_error *err);
 void iter__window_close(iter__window *window);
 
