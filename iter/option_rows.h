@@ -8,7 +8,8 @@
  *         ITER_ROW_CHOICE("edge", "what lies outside the image", blur_options, edge, "zero|copy"),
  *         ITER_ROW_END};
  *
- *   name, help    as `iterbench list` shows them; names are kebab-case
+ *   name, help    as `iterbench list` shows them; names are kebab-case (a '_' that is given
+ *                 is read as '-')
  *   type, member  of the options struct; a member of a nested struct is written a.b
  *   min, max      bounds of the number; both 0 = any
  *   place         1, 2, ...: may also be given without its name, as the first, second, ... such

@@ -46,7 +46,8 @@ static iter_status store_label(iter_tensor *out, int32_t i, float label, iter_er
     }
     /* 2^31 is the first float that is too large; NaN fails both comparisons */
     if (!(label >= -2147483648.0f && label < 2147483648.0f) || label != truncf(label)) {
-        return iter__fail(err, ITER_EFORMAT, "label %g is no integer of 32 bits", (double)label);
+        return iter__fail(err, ITER_EFORMAT, "label %g is not an integer of 32 bits",
+                          (double)label);
     }
     ((int32_t *)out->data)[i] = (int32_t)label;
     return ITER_OK;

@@ -101,7 +101,7 @@ static iter_status decode_integer(const uint8_t *p, size_t n, iter_tensor *out, 
     double value = 0;
     if (!read_number(p, n, &value) || !(value >= INT32_MIN && value <= INT32_MAX) ||
         value != (double)(int32_t)value) {
-        return iter__fail(err, ITER_EFORMAT, "'%.*s' is no integer of 32 bits", shown(n),
+        return iter__fail(err, ITER_EFORMAT, "'%.*s' is not an integer of 32 bits", shown(n),
                           (const char *)p);
     }
     *(int32_t *)out->data = (int32_t)value;
@@ -186,7 +186,7 @@ static iter_status decode_json(const char *path, const uint8_t *p, size_t n, ite
     const uint8_t *begin = j.p;
     double value = 0;
     if (!skip_value(&j) || !read_number(begin, (size_t)(j.p - begin), &value))
-        return iter__fail(err, ITER_EFORMAT, "'%s' in the JSON text is no number", path);
+        return iter__fail(err, ITER_EFORMAT, "'%s' in the JSON text is not a number", path);
     *(double *)out->data = value;
     return ITER_OK;
 }

@@ -125,7 +125,7 @@ static iter_status look(const webp_state *s, const uint8_t *bytes, size_t size, 
     if (WebPGetFeatures(file->picture, file->picture_bytes, &features) != VP8_STATUS_OK)
         return iter__fail(err, ITER_EFORMAT, "its picture has no valid header");
     if ((features.format == FORMAT_LOSSLESS) != file->lossless)
-        return iter__fail(err, ITER_EFORMAT, "a picture of the other kind than its chunk says");
+        return iter__fail(err, ITER_EFORMAT, "the picture is not of the kind that its chunk names");
     const int height = features.height, width = features.width;
     file->height = height;
     file->width = width;

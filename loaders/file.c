@@ -59,7 +59,7 @@ iter_status iter__file_open(const char *path, int *out_fd, uint64_t *out_bytes, 
     if (fstat(fd, &st) < 0) {
         status = fail_os(err, path, errno);
     } else if (S_ISDIR(st.st_mode)) {
-        status = iter__fail(err, ITER_EIO, "%s: is a directory, a file is needed", path);
+        status = iter__fail(err, ITER_EIO, "%s: is a directory, expected a file", path);
     } else if (!S_ISREG(st.st_mode)) {
         status = iter__fail(err, ITER_EIO, "%s: is not a regular file", path);
     }
@@ -210,9 +210,9 @@ iter_status iter__file_load(const char *path, uint64_t limit_bytes, char **out, 
     size_t done = 0;
     char *text = NULL;
     if (bytes > limit_bytes || bytes > SIZE_MAX - 1) {
-        status = iter__fail(err, ITER_EFORMAT,
-                            "%s: has %" PRIu64 " bytes, at most %" PRIu64 " are expected", path,
-                            bytes, limit_bytes);
+        status =
+            iter__fail(err, ITER_EFORMAT, "%s: has %" PRIu64 " bytes, expected at most %" PRIu64,
+                       path, bytes, limit_bytes);
         goto fail;
     }
     text = iter__alloc((size_t)bytes + 1, 1);

@@ -134,7 +134,7 @@ static iter_status split_names(cifar_state *s, const char *path, uint32_t n_clas
         line = next;
     }
     if (n != n_classes) {
-        return iter__fail(err, ITER_EFORMAT, "%s: has %" PRIu32 " class names, %" PRIu32 " are due",
+        return iter__fail(err, ITER_EFORMAT, "%s: has %" PRIu32 " class names, expected %" PRIu32,
                           path, n, n_classes);
     }
     return ITER_OK;

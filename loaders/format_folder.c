@@ -125,7 +125,7 @@ static int kind_of(int fd, const struct dirent *entry) {
 static iter_status walk(folder_state *s, int at, const char *name, const char *folder, int depth,
                         const folder_options *o, visit *visit_one, iter_error *err) {
     if (depth > DEPTH_MAX) {
-        return iter__fail(err, ITER_EIO, "%s: lies more than %d folders deep", folder, DEPTH_MAX);
+        return iter__fail(err, ITER_EIO, "%s: is more than %d folders deep", folder, DEPTH_MAX);
     }
     const int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);

@@ -116,7 +116,7 @@ static iter_status add_review(imdb_state *s, int folder_fd, const char *folder, 
     const int os_error = iter__file_look(folder_fd, name, &mode, &bytes);
     if (os_error) return fail_os(err, path, os_error);
     if (S_ISDIR(mode))
-        return iter__fail(err, ITER_EIO, "%s: is a directory, a review is needed", path);
+        return iter__fail(err, ITER_EIO, "%s: is a directory, expected a review", path);
     if (!S_ISREG(mode)) return iter__fail(err, ITER_EIO, "%s: is not a regular file", path);
     if (bytes > REVIEW_BYTES_MAX) {
         return iter__fail(err, ITER_EFORMAT,

@@ -192,9 +192,9 @@ static iter_status read_dictionary(npy_array *array, cursor *c, iter_error *err)
             order = true;
             array->fortran = take(c, "True");
             if (!array->fortran && !take(c, "False"))
-                return malformed(c, "fortran_order is neither", err);
+                return malformed(c, "fortran_order is neither True nor False", err);
         } else {
-            return malformed(c, "a key stands twice or is unknown", err);
+            return malformed(c, "a key is repeated or unknown", err);
         }
         if (!take(c, ",")) {
             if (!take(c, "}")) return malformed(c, "it does not end", err);
@@ -334,7 +334,7 @@ static iter_status add_array(npy_state *s, char *path, const char *name, size_t 
     array->path = path;
     if (name_bytes == 0 || name_bytes >= sizeof(array->name)) {
         return iter__fail(err, ITER_EUNSUPPORTED,
-                          "%s: as a field's name it may have 1 to %d letters", path,
+                          "%s: the name of a field must have 1 to %d letters", path,
                           ITER_NAME_MAX - 1);
     }
     memcpy(array->name, name, name_bytes);

@@ -49,12 +49,11 @@ typedef struct recordio_options {
 
 static const iter_option option_rows[] = {
     ITER_ROW_STRING(
-        "idx",
-        "index file; default: the .idx beside the .rec where there is one; none = do without",
+        "idx", "index file; default: the .idx beside the .rec if there is one; none = do without",
         recordio_options, idx, 0),
     ITER_ROW_BOOL("save-idx", "write the .idx beside a .rec that has none", recordio_options,
                   save_idx),
-    ITER_ROW_BOOL("index-cache", ITER_INDEX_OPTION_HELP " where there is no .idx", recordio_options,
+    ITER_ROW_BOOL("index-cache", ITER_INDEX_OPTION_HELP " if there is no .idx", recordio_options,
                   index_cache),
     ITER_ROW_INT("label-width", "labels a record; 0 = as many as the first one has",
                  recordio_options, label_width, 0, LABELS_MAX, 0),

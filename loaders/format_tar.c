@@ -116,8 +116,8 @@ static iter_status add_field(tar_state *s, char *text, iter_error *err) {
         field->kind = ITER_TAR_BYTES;
     }
     if (!*text || strlen(name) >= ITER_NAME_MAX) {
-        return iter__fail(err, ITER_EINVAL, "fields=: '%s' as a name has not 1 to %d letters", name,
-                          ITER_NAME_MAX - 1);
+        return iter__fail(err, ITER_EINVAL, "fields=: the name '%s' must have 1 to %d letters",
+                          name, ITER_NAME_MAX - 1);
     }
     /* the first image is the data, the first class the label */
     const char *usual = field->kind == ITER_TAR_IMAGE     ? "data"
@@ -313,8 +313,8 @@ static iter_status no_samples(const tar_state *s, const found *all, const char *
         return iter__fail(err, ITER_EFORMAT, "%s: holds no samples, no files with endings", path);
     if (s->rule.n_fields == 0)
         return iter__fail(err, ITER_EINVAL,
-                          "%s: its files have neither an image nor .cls among them: name what is "
-                          "wanted by fields=",
+                          "%s: its files have neither an image nor .cls among them: name the "
+                          "wanted ones by fields=",
                           path);
     return iter__fail(err, ITER_EFORMAT, "%s: fields=: no sample has a member .%s%s", path,
                       s->rule.fields[0].endings,

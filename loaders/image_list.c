@@ -396,9 +396,10 @@ static iter_status choose_labels(reader *r, int cell, const char *text, bool num
         r->labels = LABELS_NUMBERS;
         return ITER_OK;
     }
-    if (r->options->items || r->n_labels > 1) return fail_label(r, cell, text, "is no number", err);
+    if (r->options->items || r->n_labels > 1)
+        return fail_label(r, cell, text, "is not a number", err);
     if (!r->options->label_names && looks_like_number(text))
-        return fail_label(r, cell, text, "is no number that can be read" ASK_NAMES, err);
+        return fail_label(r, cell, text, "is not a number that can be read" ASK_NAMES, err);
     r->labels = LABELS_NAMES;
     r->first_label = iter__strdup(text);
     return r->first_label ? grow_table(r, err) : no_memory(r, err);
@@ -428,7 +429,7 @@ static iter_status add_label(reader *r, uint64_t at, int cell, iter_error *err) 
     const bool number = iter__parse_number(text, &value);
     if (r->labels == LABELS_OPEN) ITER_TRY(choose_labels(r, cell, text, number, err));
     if (r->labels == LABELS_NAMES) return add_name(r, cell, at, text, number, err);
-    if (!number) return fail_label(r, cell, text, "is no number, the first one is", err);
+    if (!number) return fail_label(r, cell, text, "is not a number, the first one is", err);
     if (list->dtype == ITER_I32 && is_integer(text, &list->labels.i32[at])) return ITER_OK;
     if (!isfinite((float)value))
         return fail_label(r, cell, text, "is beyond a float of 32 bits", err);
@@ -514,8 +515,8 @@ static iter_status add_item(reader *r, iter_error *err) {
     }
     if (!read_id(r->cells[0], &id)) {
         return iter__fail(err, ITER_EFORMAT,
-                          "%s: line %" PRIu64 ": '%.80s' is no id, 0 to 2^64 - 1", r->path, r->line,
-                          r->cells[0]);
+                          "%s: line %" PRIu64 ": '%.80s' is not an id, 0 to 2^64 - 1", r->path,
+                          r->line, r->cells[0]);
     }
     if (!*name) return fail_line(r, err, "has no file", NULL);
     const char *path = iter__file_set_text(&list->files, "", name);
@@ -610,7 +611,7 @@ iter_status iter__list_load(const char *path, const iter__list_options *options,
     iter_status status =
         r->folder ? iter__file_load(path, LIST_BYTES_MAX, &text, &bytes, err) : no_memory(r, err);
     if (status == ITER_OK && memchr(text, '\0', bytes))
-        status = iter__fail(err, ITER_EFORMAT, "%s: is no text: it holds zero bytes", path);
+        status = iter__fail(err, ITER_EFORMAT, "%s: is not text: it holds zero bytes", path);
     if (status == ITER_OK) {
         const bool mark = bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0;
         if (options->items) out->hash = iter__fnv1a(ITER_FNV_START, text, bytes);

@@ -78,7 +78,7 @@ static iter_status take_stamp(const char *path, iter__index_stamp *out, iter_err
     ITER_TRY(iter__file_open(path, &fd, &out->bytes, err));
     iter_status status = crc_of_places(fd, path, out->bytes, &out->places, err);
     if (status == ITER_OK && fstat(fd, &st) < 0)
-        status = iter__fail(err, ITER_EIO, "%s: cannot be looked at", path);
+        status = iter__fail(err, ITER_EIO, "%s: cannot be stat'ed", path);
     if (status == ITER_OK) {
         out->mtime_ns =
             (int64_t)((uint64_t)st.st_mtim.tv_sec * SECOND_NS + (uint64_t)st.st_mtim.tv_nsec);

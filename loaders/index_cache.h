@@ -39,9 +39,9 @@ typedef struct iter__index_cache {
     uint64_t options;   /* hash of the options that shape the index and the notes */
     uint64_t min_bytes; /* of a sample */
     uint64_t align;     /* of the offsets */
-    uint64_t
-        notes[ITER_INDEX_NOTES]; /* what else the scan finds out; none above the file's bytes */
-    iter__index_stamp stamp;     /* set by load() */
+    /* other results of the scan; none is larger than the file's bytes */
+    uint64_t notes[ITER_INDEX_NOTES];
+    iter__index_stamp stamp; /* set by load() */
     char *path;
 } iter__index_cache;
 

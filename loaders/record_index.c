@@ -58,7 +58,7 @@ iter_status iter__idx_next(iter__idx_text *text, iter__idx_line *out, iter_error
     for (; p < end && *p >= '0' && *p <= '9'; p++)
         value = 10 * value + (uint64_t)(*p - '0');
     if (p == digits || p - digits > 18 || (p < end && !(*p == '\r' && p + 1 == end)))
-        return bad_line(text, "the offset is no number", err);
+        return bad_line(text, "the offset is not a number", err);
     out->offset = value;
     text->p = newline ? newline + 1 : text->end;
     return ITER_OK;
@@ -83,7 +83,7 @@ static iter_status read_lines(iter__span_set *set, iter__idx_text *text, iter_er
             offset % 4 != 0) {
             return iter__fail(
                 err, ITER_EFORMAT,
-                "%s: line %" PRIu64 ": offset %" PRIu64 " is no place in %s, which has %" PRIu64
+                "%s: line %" PRIu64 ": offset %" PRIu64 " is outside of %s, which has %" PRIu64
                 " bytes; idx=none does without the index",
                 text->path, text->line, offset, iter__path_base(rec->path), rec->bytes);
         }
@@ -94,8 +94,8 @@ static iter_status read_lines(iter__span_set *set, iter__idx_text *text, iter_er
     qsort(set->offsets + first, (size_t)(set->n - first), sizeof(*set->offsets), by_offset);
     for (uint64_t i = first + 1; i < set->n; i++) {
         if (set->offsets[i] == set->offsets[i - 1]) {
-            return iter__fail(err, ITER_EFORMAT, "%s: offset %" PRIu64 " stands twice", text->path,
-                              set->offsets[i]);
+            return iter__fail(err, ITER_EFORMAT, "%s: offset %" PRIu64 " is listed twice",
+                              text->path, set->offsets[i]);
         }
     }
     return ITER_OK;

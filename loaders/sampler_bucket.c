@@ -54,7 +54,7 @@ static const iter_bucket_options defaults = ITER_BUCKET_OPTIONS_INIT;
 static const iter_option options_bucket[] = {
     ITER_ROW_LIST("buckets", "upper bounds of the lengths, ascending: 50;100;200",
                   iter_bucket_options, buckets, 0, 9e15, 0),
-    ITER_ROW_INT("n-buckets", "as many buckets of equal size, where there is no list; 0 = 16",
+    ITER_ROW_INT("n-buckets", "as many buckets of equal size, if there is no list; 0 = 16",
                  iter_bucket_options, n_buckets, 0, MAX_BUCKETS, 1),
     ITER_ROW_BOOL("shuffle", "samples and batches in random order", iter_bucket_options, shuffle),
     ITER_ROW_BOOL("drop", "leave out what does not fill a batch of its bucket", iter_bucket_options,

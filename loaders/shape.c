@@ -18,7 +18,7 @@ iter_status iter__shape_parse(const char *text, iter_desc *desc, iter_error *err
             dim = 10 * dim + (*p - '0');
         const bool more = *p == 'x' && p[1];
         if (p == start || (*p && !more))
-            return iter__fail(err, ITER_EINVAL, "shape=%s is not as 3x32x32", text);
+            return iter__fail(err, ITER_EINVAL, "shape=%s is not of the form 3x32x32", text);
         if (desc->n_dims == ITER_MAX_DIMS - 1) {
             return iter__fail(err, ITER_EINVAL, "shape=%s has more than %d dimensions", text,
                               ITER_MAX_DIMS - 1);

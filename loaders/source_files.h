@@ -5,8 +5,8 @@
  * than the process may open), each read opens and closes its file. If a file cannot be opened, its
  * reads fail, not the source: on_error decides what a lost sample means.
  */
-#ifndef LOADERS_SOURCE_FILES_H
-#define LOADERS_SOURCE_FILES_H
+#ifndef ITER_LOADERS_SOURCE_FILES_H
+#define ITER_LOADERS_SOURCE_FILES_H
 
 #include "loaders/source_step.h"
 

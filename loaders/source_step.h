@@ -6,8 +6,8 @@
  * the blocks of O_DIRECT are handled in these two, which call nothing, so that a test can give them
  * any answer.
  */
-#ifndef LOADERS_SOURCE_STEP_H
-#define LOADERS_SOURCE_STEP_H
+#ifndef ITER_LOADERS_SOURCE_STEP_H
+#define ITER_LOADERS_SOURCE_STEP_H
 
 #include <stdbool.h>
 

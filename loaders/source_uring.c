@@ -48,16 +48,16 @@
 
 #define ITER_RING_DEPTH_MIN 8u
 #define ITER_RING_DEPTH_MAX 4096u
-#define ITER_RING_CHAIN \
-    3u /* submission entries of one step where files are opened as they are read */
+/* Submission entries of one step if each read opens its file. */
+#define ITER_RING_CHAIN     3u
 #define ITER_RING_LOST_MAX  8  /* times to submit a read again when its thread is gone */
 #define ITER_RING_AGAIN_MAX 64 /* times to repeat it after EINTR or EAGAIN */
 /* If the kernel accepts nothing for this long, the ring is given up. */
 #define ITER_RING_PATIENCE_NS ((int64_t)2000000000)
 /* The longest wait: a wake that could not be sent delays a thread no longer than this. */
 #define ITER_RING_WAIT_NS ((int64_t)50000000)
-#define ITER_RING_LOOKUPS \
-    64u /* kernel threads that look up paths: a fifth more cold files per second than 8 */
+/* Kernel threads that look up paths: a fifth more cold files per second than with 8. */
+#define ITER_RING_LOOKUPS      64u
 #define ITER_RING_BOUNCE_BYTES ((size_t)8 << 20) /* of all reads together; the default */
 /* The kernel registers at most 1 GiB in one piece; smaller ones than this are not worth it. */
 #define ITER_RING_PIECE_SHIFT 30
@@ -470,7 +470,7 @@ static iter_status refuse(ring_state *s, bool created, const char *what, int sta
     char reason[64];
     if (created) exit_ring(s);
     release(s);
-    return iter__fail(err, ITER_EUNSUPPORTED, "io_uring is not to be had here: %s: %s", what,
+    return iter__fail(err, ITER_EUNSUPPORTED, "io_uring is unavailable here: %s: %s", what,
                       iter__os_error(-status, reason, sizeof reason));
 }
 

@@ -121,10 +121,10 @@ static iter_status cut_pax(pax_record *r, uint64_t header, const uint8_t *p, siz
         r->length = 10 * r->length + (uint64_t)(p[digits] - '0');
     if (digits == 0 || digits >= n || p[digits] != ' ' || r->length < digits + 3 ||
         r->length > left)
-        return damaged(header, "a record of the pax header has no right length", err);
+        return damaged(header, "a record of the pax header has a wrong length", err);
     r->whole = r->length <= n;
     if (r->whole && p[r->length - 1] != '\n')
-        return damaged(header, "a record of the pax header has no right length", err);
+        return damaged(header, "a record of the pax header has a wrong length", err);
     r->key = p + digits + 1;
     const uint8_t *end = r->whole ? p + r->length - 1 : p + n;
     const uint8_t *equals = memchr(r->key, '=', (size_t)(end - r->key));
@@ -149,7 +149,7 @@ static iter_status take_pax(extra *e, uint64_t header, const pax_record *r, iter
         e->size = 0;
         for (size_t i = 0; i < r->n_value && i < 18; i++) {
             if (r->value[i] < '0' || r->value[i] > '9')
-                return damaged(header, "the pax header's size is no number", err);
+                return damaged(header, "the pax header's size is not a number", err);
             e->size = 10 * e->size + (uint64_t)(r->value[i] - '0');
         }
         e->has_size = true;
@@ -179,7 +179,7 @@ static iter_status read_pax(iter__tar *tar, extra *e, uint64_t header, uint64_t 
         if (record.whole) continue;
         ITER_TRY(tar->bytes_at(tar->user, at - 1, 1, &p, &n, err));
         if (n == 0 || *p != '\n')
-            return damaged(header, "a record of the pax header has no right length", err);
+            return damaged(header, "a record of the pax header has a wrong length", err);
     }
     return ITER_OK;
 }
@@ -196,9 +196,9 @@ static iter_status read_header(iter__tar *tar, extra *e, bool *out_extra, iter_e
     ITER_TRY(tar->bytes_at(tar->user, at, BLOCK, &block, &n, err));
     if (n < BLOCK) return damaged(at, "it ends within a header", err);
     if (is_zero(block)) return ITER_END;
-    if (!sum_is_right(block)) return damaged(at, "no header, or its sum is wrong", err);
+    if (!sum_is_right(block)) return damaged(at, "no header, or its checksum is wrong", err);
     if (!read_number(block + 124, 12, &tar->size) || tar->size > SIZE_LIMIT)
-        return damaged(at, "the size in the header is no number", err);
+        return damaged(at, "the size in the header is not a number", err);
     const char type = (char)block[156];
     const bool about_next = type == 'x' || type == 'g' || type == 'L' || type == 'K';
     if (!about_next && e->has_size) tar->size = e->size;
@@ -240,7 +240,7 @@ iter_status iter__tar_next(iter__tar *tar, iter_error *err) {
     for (bool about_next = true; about_next;) {
         const iter_status status = read_header(tar, &e, &about_next, err);
         if (status == ITER_END && tar->start != tar->next)
-            return damaged(tar->start, "an extended header with no member behind it", err);
+            return damaged(tar->start, "an extended header without a member after it", err);
         if (status != ITER_OK) return status;
     }
     if (e.name[0]) memcpy(tar->name, e.name, strlen(e.name) + 1);

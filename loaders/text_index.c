@@ -131,7 +131,7 @@ static iter_status read_rank(json_reader *r, int64_t *out) {
     }
     const uint8_t next = peek(r);
     if (r->at == from || next == '.' || next == 'e' || next == 'E')
-        return fail_at(r, from, "a rank has to be a whole number, 0 or more");
+        return fail_at(r, from, "a rank must be a whole number, 0 or more");
     if (r->text[from] == '0' && r->at > from + 1)
         return fail_at(r, from, "a number that begins with 0");
     *out = rank;
@@ -207,7 +207,7 @@ iter_status iter__text_load_index(iter__text *text, const char *json, size_t siz
                                 : iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", name);
     if (status == ITER_OK) {
         skip_blanks(&r);
-        if (r.at < r.size) status = fail_at(&r, r.at, "something stands behind the object");
+        if (r.at < r.size) status = fail_at(&r, r.at, "something follows the object");
     }
     iter__free(r.word);
     return end_load(text, status, name, err);

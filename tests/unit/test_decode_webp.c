@@ -141,7 +141,7 @@ Test(decode_webp, broken_containers) {
     uint8_t *chunk = memmem(copy, size, "VP8 ", 4);
     cr_assert(chunk);
     chunk[3] = 'L';
-    expect_refused(&defaults, copy, size, ITER_EFORMAT, "of the other kind than its chunk says");
+    expect_refused(&defaults, copy, size, ITER_EFORMAT, "not of the kind that its chunk names");
     expect_refused(&defaults, "RIFF\x24\0\0\0WAVEfmt ", 16, ITER_EFORMAT, "a RIFF");
     free(copy);
     free(bytes);

@@ -124,7 +124,7 @@ Test(format_cifar, class_names_come_from_the_folder) {
 
     make_file(folder, "batches.meta.txt", "airplane\r\nbird\r\n", 16);
     expect_fails(&iter__format_cifar10, folder, NULL, ITER_EFORMAT, "batches.meta.txt",
-                 "has 2 class names, 10 are due");
+                 "has 2 class names, expected 10");
     make_file(folder, "batches.meta.txt", make_path(path, folder, "x"), 0);
     expect_fails(&iter__format_cifar10, folder, NULL, ITER_EFORMAT, "batches.meta.txt",
                  "has 0 class names");

@@ -280,15 +280,17 @@ Test(format_folder, labels_that_are_not_alike_are_refused) {
         {"x.csv", "file,label\ndog/1.jpg,cat\ndog/2.jpg,\n", NULL,
          "line 3, column 2: label '' is empty"},
         {"x.csv", "file,score\ndog/1.jpg,nan\ndog/2.jpg,0.25\n", NULL,
-         "line 2, column 2: label 'nan' is no number that can be read; label-names=yes takes"},
-        {"x.csv", "file,score\ndog/1.jpg,-Infinity\n", NULL, "'-Infinity' is no number that can"},
+         "line 2, column 2: label 'nan' is not a number that can be read; label-names=yes takes"},
+        {"x.csv", "file,score\ndog/1.jpg,-Infinity\n", NULL,
+         "'-Infinity' is not a number that can"},
         {"x.csv", "file,score\ndog/1.jpg,1e400\ndog/2.jpg,0.25\n", NULL,
-         "line 2, column 2: label '1e400' is no number that can be read"},
-        {"x.csv", "file,score\ndog/1.jpg,1_000\ndog/2.jpg,25\n", NULL, "'1_000' is no number that"},
-        {"x.csv", "file,score\ndog/1.jpg,\"1,000\"\n", NULL, "label '1,000' is no number that"},
-        {"x.csv", "file,score\ndog/1.jpg,0x10\n", NULL, "label '0x10' is no number that"},
+         "line 2, column 2: label '1e400' is not a number that can be read"},
+        {"x.csv", "file,score\ndog/1.jpg,1_000\ndog/2.jpg,25\n", NULL,
+         "'1_000' is not a number that"},
+        {"x.csv", "file,score\ndog/1.jpg,\"1,000\"\n", NULL, "label '1,000' is not a number that"},
+        {"x.csv", "file,score\ndog/1.jpg,0x10\n", NULL, "label '0x10' is not a number that"},
         {"x.csv", "file,score\ndog/1.jpg,0.5\ndog/2.jpg,nan\n", NULL,
-         "line 3, column 2: label 'nan' is no number, the first one is"},
+         "line 3, column 2: label 'nan' is not a number, the first one is"},
         {"x.csv", "file,score\ndog/1.jpg,1e39\n", NULL, "'1e39' is beyond a float of 32 bits"},
         {"x.csv", "file,label\ndog/1.jpg,cat\ndog/2.jpg,7\n", NULL,
          "line 3, column 2: label '7' is a number, the first one, 'cat', is none"},
@@ -296,10 +298,10 @@ Test(format_folder, labels_that_are_not_alike_are_refused) {
          "label 'nan' is a number, the first one, 'cat', is none; label-names=yes"},
         {"x.csv", "file,a,b\ndog/1.jpg,1,2\n", "label-names=yes", "is for one label a line"},
         {"x.lst", "0\tnan\tdog/1.jpg\n1\t0.5\tdog/2.jpg\n", NULL,
-         "x.lst: line 1, column 2: label 'nan' is no number that can be read"},
+         "x.lst: line 1, column 2: label 'nan' is not a number that can be read"},
         {"x.lst", "0\t\tdog/1.jpg\n1\t0.5\tdog/2.jpg\n", NULL, "line 1, column 2: label '' is"},
         {"x.lst", "0\t1\t2\tdog/1.jpg\n1\t3\tcat\tdog/2.jpg\n", NULL,
-         "line 2, column 3: label 'cat' is no number"},
+         "line 2, column 3: label 'cat' is not a number"},
     };
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
     opened f;
@@ -444,7 +446,7 @@ Test(format_folder, bad_lists_say_file_line_and_reason) {
         {"x.lst", "0\t1\tcat/B.JPG\n1\t1\t2\tdog/1.jpg\n", NULL,
          "line 2: has 4 columns, the first line has 3", ITER_EFORMAT},
         {"x.lst", "0\t1\tcat/B.JPG\n1\tx\tdog/1.jpg\n", NULL,
-         "line 2, column 2: label 'x' is no number, the first one is", ITER_EFORMAT},
+         "line 2, column 2: label 'x' is not a number, the first one is", ITER_EFORMAT},
         {"x.lst", "0\t1\tcat/B.JPG\n", "label-width=2", "line 1: has 1 labels; label-width is 2",
          ITER_EFORMAT},
         {"x.lst", "0\t1\tcat\n", NULL, "none of its 1 files can be found", ITER_EIO},
@@ -470,7 +472,7 @@ Test(format_folder, bad_lists_say_file_line_and_reason) {
         unlink(path);
     }
     make_file(folder, "x.txt", "a\0b", 3);
-    expect_fails(make_path(path, folder, "x.txt"), NULL, ITER_EFORMAT, path, "is no text");
+    expect_fails(make_path(path, folder, "x.txt"), NULL, ITER_EFORMAT, path, "is not text");
     make_folder_gone(folder);
 }
 

@@ -162,7 +162,7 @@ Test(format_recordio, label_width_and_dtype) {
     memcpy(&label, row.bytes, 4);
     cr_assert_eq(label, -1804698880); /* the magic as a float */
     cr_assert_eq(format_decode(&f, 2, 1, &row, &err), ITER_EFORMAT);
-    cr_assert(strstr(err.message, "label -1.5 is no integer"), "%s", err.message);
+    cr_assert(strstr(err.message, "label -1.5 is not an integer"), "%s", err.message);
     format_close(&f);
     expect_open(path, "label-width=2", &f);
     cr_assert_eq(format_decode(&f, 0, 1, &row, &err), ITER_EFORMAT);
@@ -220,15 +220,15 @@ Test(format_recordio, broken_indices_say_file_line_and_reason) {
         const char *text, *reason;
     } bad[] = {
         {"0 8\n", "line 1: no tab"},
-        {"0\t0\n1\t\n", "line 2: the offset is no number"},
-        {"0\t0\n\n1\t1x\n", "line 3: the offset is no number"},
-        {"0\t-8\n", "line 1: the offset is no number"},
-        {"0\t2\n", "line 1: offset 2 is no place in x.rec, which has 352 bytes"},
-        {"0\t352\n", "line 1: offset 352 is no place"},
+        {"0\t0\n1\t\n", "line 2: the offset is not a number"},
+        {"0\t0\n\n1\t1x\n", "line 3: the offset is not a number"},
+        {"0\t-8\n", "line 1: the offset is not a number"},
+        {"0\t2\n", "line 1: offset 2 is outside of x.rec, which has 352 bytes"},
+        {"0\t352\n", "line 1: offset 352 is outside of"},
         {"0\t352\n", "352 bytes; idx=none does without the index"},
-        {"0\t999999999999999999\n", "is no place"},
-        {"0\t9999999999999999999\n", "is no number"},
-        {"0\t8\n1\t0\n2\t8\n", "offset 8 stands twice"},
+        {"0\t999999999999999999\n", "is outside of"},
+        {"0\t9999999999999999999\n", "is not a number"},
+        {"0\t8\n1\t0\n2\t8\n", "offset 8 is listed twice"},
     };
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
     make_folder(folder);

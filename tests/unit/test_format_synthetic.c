@@ -297,11 +297,11 @@ Test(format_synthetic, bad_options) {
     expect_fails("cifar10", "n=-2", "n");
     expect_fails("cifar10", "shape=3", "has its shape");
     expect_fails("cifar10", "dtype=f32", "has its shape");
-    expect_fails("", "n=5&shape=3x", "is not as 3x32x32");
-    expect_fails("", "n=5&shape=x3", "is not as 3x32x32");
-    expect_fails("", "n=5&shape=3,3", "is not as 3x32x32");
+    expect_fails("", "n=5&shape=3x", "is not of the form 3x32x32");
+    expect_fails("", "n=5&shape=x3", "is not of the form 3x32x32");
+    expect_fails("", "n=5&shape=3,3", "is not of the form 3x32x32");
     expect_fails("", "n=5&shape=3x0", "is empty or too large");
-    expect_fails("", "n=5&shape=99999999999999999999", "is not as 3x32x32");
+    expect_fails("", "n=5&shape=99999999999999999999", "is not of the form 3x32x32");
     expect_fails("", "n=5&shape=2147483647x2147483647x9", "is empty or too large");
     expect_fails("", "n=5&shape=1x1x1x1x1x1x1x1", "more than 7 dimensions");
 }

@@ -267,7 +267,7 @@ Test(format_tar, damaged_archives_say_file_offset_and_reason) {
     add_text("1.cls", "2")[0] ^= 1;
     finish(folder, 1024);
     expect_fails(path, NULL, ITER_EFORMAT, path,
-                 "the tar archive is damaged at 1024: no header, or its sum is wrong");
+                 "the tar archive is damaged at 1024: no header, or its checksum is wrong");
     add_text("0.cls", "1");
     add_text("1.cls", "2");
     make_file(folder, "x.tar", archive, 1024 + 100);
@@ -289,11 +289,11 @@ Test(format_tar, damaged_archives_say_file_offset_and_reason) {
     static const struct {
         const char *pax, *reason;
     } bad[] = {
-        {"x", "no right length"},
-        {"99 path=x\n", "no right length"},
-        {"11 path=x\ny", "no right length"},
+        {"x", "a wrong length"},
+        {"99 path=x\n", "a wrong length"},
+        {"11 path=x\ny", "a wrong length"},
         {"7 path\n", "has no '='"},
-        {"10 size=x\n", "is no number"},
+        {"10 size=x\n", "is not a number"},
         {"22 GNU.sparse.major=1\n", "a sparse file at 0"},
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
@@ -304,7 +304,7 @@ Test(format_tar, damaged_archives_say_file_offset_and_reason) {
     }
     add("pax", 'x', "10 path=x\n", 10);
     finish(folder, 1024);
-    expect_fails(path, NULL, ITER_EFORMAT, path, "an extended header with no member behind it");
+    expect_fails(path, NULL, ITER_EFORMAT, path, "an extended header without a member after it");
     make_gzip(folder, "x.tar", "abc", 3);
     expect_fails(path, NULL, ITER_EUNSUPPORTED, path, "is gzipped");
     make_folder_gone(folder);
@@ -314,18 +314,18 @@ Test(format_tar, bad_values_fail_their_sample) {
     static const struct {
         const char *name, *text, *fields, *reason;
     } bad[] = {
-        {"0.cls", "x1", "fields=cls", "'x1' is no integer"},
-        {"0.cls", "", "fields=cls", "'' is no integer"},
-        {"0.cls", "1.5", "fields=cls", "'1.5' is no integer"},
-        {"0.cls", "2147483648", "fields=cls", "is no integer"},
+        {"0.cls", "x1", "fields=cls", "'x1' is not an integer"},
+        {"0.cls", "", "fields=cls", "'' is not an integer"},
+        {"0.cls", "1.5", "fields=cls", "'1.5' is not an integer"},
+        {"0.cls", "2147483648", "fields=cls", "is not an integer"},
         {"0.json", "{\"a\": 1}", "fields=json:b", "the JSON text has no 'b'"},
         {"0.json", "[1]", "fields=json:b", "the JSON text has no 'b'"},
         {"0.json", "", "fields=json:b", "the JSON text has no 'b'"},
         {"0.json", "{\"b", "fields=json:b", "the JSON text has no 'b'"},
         {"0.json", "{\"a\":[{\"b\":1}", "fields=json:b", "the JSON text has no 'b'"},
-        {"0.json", "{\"b\": \"1\"}", "fields=json:b", "'b' in the JSON text is no number"},
-        {"0.json", "{\"b\": {\"c\": 1}}", "fields=json:b", "'b' in the JSON text is no number"},
-        {"0.json", "{\"b\": true}", "fields=json:b", "'b' in the JSON text is no number"},
+        {"0.json", "{\"b\": \"1\"}", "fields=json:b", "'b' in the JSON text is not a number"},
+        {"0.json", "{\"b\": {\"c\": 1}}", "fields=json:b", "'b' in the JSON text is not a number"},
+        {"0.json", "{\"b\": true}", "fields=json:b", "'b' in the JSON text is not a number"},
         {"0.json", "{\"b\": 1", "fields=json:b.c", "the JSON text has no 'b.c'"},
     };
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
@@ -381,7 +381,7 @@ Test(format_tar, pax_headers_of_any_size) {
             archive[512 + begin + sizes[i] - 1] = 'x';
             add_text("1.cls", "7");
             finish(folder, 1024);
-            expect_fails(path, NULL, ITER_EFORMAT, path, "no right length");
+            expect_fails(path, NULL, ITER_EFORMAT, path, "a wrong length");
         }
     }
     const size_t n = (size_t)snprintf(pax, 40, "9000 path=");

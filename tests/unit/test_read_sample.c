@@ -515,7 +515,7 @@ Test(read_sample, folder_uses_a_decoder_of_rows) {
         {"decoder=pairs&shape=2", "no decoder is called 'pairs'; did you mean 'pair'?"},
         {"shape=2", "the decoder 'image' makes images of any size: no shape="},
         {"dtype=f32", "dtype= is of rows with a shape="},
-        {"decoder=pair&shape=2y", "folder: shape=2y is not as 3x32x32"},
+        {"decoder=pair&shape=2y", "folder: shape=2y is not of the form 3x32x32"},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         snprintf(spec, sizeof(spec), "folder:%s?ext=pair&%s", folder, bad[i][0]);
