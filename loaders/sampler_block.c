@@ -169,6 +169,12 @@ static void block_index(void *opaque, uint32_t epoch, uint64_t position, uint32_
     }
 }
 
+static void block_locality(const void *opaque, iter_locality *out) {
+    const state *s = opaque;
+    out->block = s->views[0].blocks.unit;
+    out->group = s->buffer;
+}
+
 const iter_sampler_ops iter__sampler_block = {
     .base = {.struct_size = sizeof(iter_sampler_ops),
              .name = "block",
@@ -182,4 +188,5 @@ const iter_sampler_ops iter__sampler_block = {
     .length = block_length,
     .index = block_index,
     .resolve = block_resolve,
+    .locality = block_locality,
 };

@@ -27,6 +27,11 @@ static void sequential_index(void *opaque, uint32_t epoch, uint64_t position, ui
         out[i] = position + i;
 }
 
+static void sequential_locality(const void *opaque, iter_locality *out) {
+    (void)opaque;
+    out->in_order = 1;
+}
+
 const iter_sampler_ops iter__sampler_sequential = {
     .base = {.struct_size = sizeof(iter_sampler_ops),
              .name = "sequential",
@@ -35,4 +40,5 @@ const iter_sampler_ops iter__sampler_sequential = {
     .open = sequential_open,
     .length = sequential_length,
     .index = sequential_index,
+    .locality = sequential_locality,
 };

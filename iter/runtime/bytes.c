@@ -230,20 +230,19 @@ static void begin_layout(const iter_loader *loader, iter__layout_in *out) {
     const uint64_t free_bytes = opt->memory.limit ? 0
                                                   : iter__memory_free("/proc", "/sys/fs/cgroup") /
                                                         2 / loader->loaded.local_ranks;
-    *out = (iter__layout_in){.opt = opt,
-                             .desc = &dataset->desc,
-                             .plan = &loader->plan,
-                             .limit = opt->memory.limit ? opt->memory.limit : free_bytes,
-                             .n_rows = loader->cut.n,
-                             .is_stream = loader->sampling.order->is_stream,
-                             .is_ordered = loader->sampling.locality.is_ordered,
-                             /* without bytes there is nothing to read ahead */
-                             .block_rows = opt->reading.source == ITER_SOURCE_NULL
-                                               ? 0
-                                               : loader->sampling.locality.block_rows,
-                             .block_buffer = loader->sampling.locality.block_buffer,
-                             .can_try = !opt->reading.ops || opt->reading.ops->try_read != NULL,
-                             .one_at_a_time = loader->plan.needs_get && dataset->serial};
+    *out = (iter__layout_in){
+        .opt = opt,
+        .desc = &dataset->desc,
+        .plan = &loader->plan,
+        .limit = opt->memory.limit ? opt->memory.limit : free_bytes,
+        .n_rows = loader->cut.n,
+        .is_stream = loader->sampling.order->is_stream,
+        .is_ordered = loader->sampling.locality.in_order != 0,
+        /* without bytes there is nothing to read ahead */
+        .block_rows = opt->reading.source == ITER_SOURCE_NULL ? 0 : loader->sampling.locality.block,
+        .block_buffer = loader->sampling.locality.group,
+        .can_try = !opt->reading.ops || opt->reading.ops->try_read != NULL,
+        .one_at_a_time = loader->plan.needs_get && dataset->serial};
 }
 
 iter_status iter__bytes_choose(iter_loader *loader, iter__layout_in *out, iter_error *err) {

@@ -170,17 +170,15 @@ static iter_status identify_sampler(iter_loader *loader, iter_error *err) {
     return ITER_OK;
 }
 
-/* A block shuffle's blocks are read as such, however it was asked for. */
+/* What the sampler says of its order. What cannot be, or what a group's rows cannot count, is ignored. */
 static void find_locality(iter_loader *loader) {
-    const iter_block_options *block = loader->sampling.options;
-    loader->sampling.locality.is_ordered =
-        loader->sampling.ops == iter_registry_sampler(NULL, "sequential");
-    if (loader->sampling.ops != iter_registry_sampler(NULL, "block")) return;
-    const iter_block_options defaults = ITER_BLOCK_OPTIONS_INIT;
-    loader->sampling.locality.block_rows =
-        (uint64_t)(block->block > 0 ? block->block : defaults.block);
-    loader->sampling.locality.block_buffer =
-        (uint64_t)(block->buffer > 0 ? block->buffer : defaults.buffer);
+    iter_locality *out = &loader->sampling.locality;
+    const iter_sampler_ops *ops = loader->sampling.ops;
+    if (ops->locality && ops->index) ops->locality(loader->sampling.state, out);
+    uint64_t rows;
+    if (out->block == 0 || out->group == 0 ||
+        __builtin_mul_overflow(out->block, out->group, &rows) || rows > UINT32_MAX)
+        out->block = out->group = 0;
 }
 
 static int64_t subset_length(const void *user, uint64_t index) {

@@ -37,12 +37,6 @@
 #define ITER_LONGEST_MS   ((int64_t)1000 * 1000000000)
 #define ITER_FAILURES_MAX 1024
 
-/* What is known of the order: whether neighbours come together, or blocks of them do. */
-typedef struct iter__locality {
-    bool is_ordered;
-    uint64_t block_rows, block_buffer; /* 0 = no blocks */
-} iter__locality;
-
 /* Which samples come, in which order. Fixed by create.c; `state` changes in the sampler's calls, under
  * opener.sampler_lock. */
 typedef struct iter__sampling {
@@ -51,8 +45,8 @@ typedef struct iter__sampling {
     void *state, *options;
     bool is_open;
     uint64_t *subset;
-    uint64_t id; /* enters the fingerprint */
-    iter__locality locality;
+    uint64_t id;                   /* enters the fingerprint */
+    iter_locality locality;        /* of the order */
     uint64_t get_key, replace_key; /* of get()'s random numbers, and of replacement draws */
 } iter__sampling;
 
