@@ -15,6 +15,7 @@
 #include <iter/convert.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/cpu.h"
 #include "iter/core/error.h"
 #include "iter/core/options.h"
@@ -157,9 +158,7 @@ static int32_t merge_axes(convert_axis *axes, int32_t n) {
 
 /* ---- Prepare: the kernel ------------------------------------------------------------------------------------------ */
 
-static void take_axis(iter_convert *c, convert_axis *axes, int32_t *n, int32_t which,
-                      convert_axis *out) {
-    (void)c;
+static void take_axis(convert_axis *axes, int32_t *n, int32_t which, convert_axis *out) {
     *out = axes[which];
     for (int32_t i = which; i + 1 < *n; i++)
         axes[i] = axes[i + 1];
@@ -184,33 +183,33 @@ static void choose_mode(iter_convert *c, convert_axis *axes, int32_t *n) {
         if (axes[i].in == in_bytes) dense = i;
     if (last.in == in_bytes && last.out == out_bytes && !last.is_channel) {
         c->mode = ITER__CONVERT_LINE;
-        take_axis(c, axes, n, *n - 1, &c->b);
+        take_axis(axes, n, *n - 1, &c->b);
     } else if (c->kernels && last.is_channel && last.in == in_bytes && last.out == out_bytes &&
                is_pair && before.in == last.in * last.n && before.out == last.out * last.n) {
         c->mode = ITER__CONVERT_PIXELS;
-        take_axis(c, axes, n, *n - 1, &c->b);
-        take_axis(c, axes, n, *n - 1, &c->a);
+        take_axis(axes, n, *n - 1, &c->b);
+        take_axis(axes, n, *n - 1, &c->a);
     } else if (c->kernels && dense >= 0 && axes[dense].n == 3 && dense != *n - 1 &&
                last.out == out_bytes && last.in == 3 * in_bytes && !last.is_channel &&
                axes[dense].out % out_bytes == 0 && axes[dense].out > 0) {
         c->mode = ITER__CONVERT_SPLIT3;
-        take_axis(c, axes, n, *n - 1, &c->b);
-        take_axis(c, axes, n, dense, &c->a);
+        take_axis(axes, n, *n - 1, &c->b);
+        take_axis(axes, n, dense, &c->a);
     } else if (c->kernels && is_pair && last.n == 3 && last.out == out_bytes &&
                before.out == 3 * out_bytes && before.in == in_bytes && !before.is_channel &&
                last.in % in_bytes == 0 && last.in > 0) {
         c->mode = ITER__CONVERT_JOIN3;
-        take_axis(c, axes, n, *n - 1, &c->b);
-        take_axis(c, axes, n, *n - 1, &c->a);
+        take_axis(axes, n, *n - 1, &c->b);
+        take_axis(axes, n, *n - 1, &c->a);
     } else if (last.out == out_bytes && dense >= 0 && dense != *n - 1 && last.n > 1 &&
                (c->kernels || c->kind == ITER__KIND_RAW || !last.is_channel)) {
         c->mode = ITER__CONVERT_TRANSPOSE;
-        take_axis(c, axes, n, *n - 1, &c->b);
-        take_axis(c, axes, n, dense, &c->a);
+        take_axis(axes, n, *n - 1, &c->b);
+        take_axis(axes, n, dense, &c->a);
     } else {
         /* The inner loop has one factor: channels go outside. */
         c->mode = ITER__CONVERT_STRIDED;
-        take_axis(c, axes, n, last.is_channel && is_pair ? *n - 2 : *n - 1, &c->b);
+        take_axis(axes, n, last.is_channel && is_pair ? *n - 2 : *n - 1, &c->b);
         if (c->b.is_channel) {
             axes[(*n)++] = c->b;
             c->b = one;
@@ -321,7 +320,7 @@ static void run_pixels(const iter_convert *c, char *out, const char *in, const c
         return;
     }
     for (int64_t i = 0; i < c->a.n; i += 16) {
-        const size_t n = c->a.n - i < 16 ? (size_t)(c->a.n - i) : 16;
+        const size_t n = (size_t)iter__min_i64(c->a.n - i, 16);
         c->kernels->table(out + i * c->a.out, in + i * c->a.in, n * channels, c->scale_row,
                           c->bias_row);
     }
@@ -356,7 +355,7 @@ static void run_transpose(const iter_convert *c, char *out, const char *in, int6
     char tile[TILE_ROWS * TILE_COLUMNS * 8];
     if (c->kind == ITER__KIND_RAW) {
         for (int64_t y = 0; y < c->b.n; y += TILE_COLUMNS) {
-            const int64_t n = c->b.n - y < TILE_COLUMNS ? c->b.n - y : TILE_COLUMNS;
+            const int64_t n = iter__min_i64(c->b.n - y, TILE_COLUMNS);
             iter__transpose(in_bytes, in + y * c->b.in, c->b.in, out + y * c->b.out, c->a.out,
                             (size_t)n, (size_t)c->a.n);
         }
@@ -364,9 +363,9 @@ static void run_transpose(const iter_convert *c, char *out, const char *in, int6
     }
     const ptrdiff_t row = (ptrdiff_t)(TILE_COLUMNS * in_bytes);
     for (int64_t y = 0; y < c->b.n; y += TILE_COLUMNS) {
-        const int64_t n_y = c->b.n - y < TILE_COLUMNS ? c->b.n - y : TILE_COLUMNS;
+        const int64_t n_y = iter__min_i64(c->b.n - y, TILE_COLUMNS);
         for (int64_t x = 0; x < c->a.n; x += TILE_ROWS) {
-            const int64_t n_x = c->a.n - x < TILE_ROWS ? c->a.n - x : TILE_ROWS;
+            const int64_t n_x = iter__min_i64(c->a.n - x, TILE_ROWS);
             iter__transpose(in_bytes, in + y * c->b.in + x * c->a.in, c->b.in, tile, row,
                             (size_t)n_y, (size_t)n_x);
             for (int64_t i = 0; i < n_x; i++) {

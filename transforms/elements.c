@@ -30,17 +30,15 @@ iter__kind iter__kind_of(iter_dtype in, iter_dtype out, bool has_affine) {
     return is_wide(in) || is_wide(out) ? ITER__KIND_F64 : ITER__KIND_F32;
 }
 
-/* Bits that the largest value needs; 0 = no limit that matters here. */
+static bool is_signed_integer(iter_dtype dtype) {
+    return dtype == ITER_I8 || dtype == ITER_I16 || dtype == ITER_I32 || dtype == ITER_I64;
+}
+
+/* Bits that the largest value needs. */
 static int integer_bits(iter_dtype dtype) {
     if (dtype == ITER_BOOL) return 1;
     const int bits = 8 * (int)iter_dtype_bytes(dtype);
-    const bool is_signed =
-        dtype == ITER_I8 || dtype == ITER_I16 || dtype == ITER_I32 || dtype == ITER_I64;
-    return is_signed ? bits - 1 : bits;
-}
-
-static bool is_signed_integer(iter_dtype dtype) {
-    return dtype == ITER_I8 || dtype == ITER_I16 || dtype == ITER_I32 || dtype == ITER_I64;
+    return is_signed_integer(dtype) ? bits - 1 : bits;
 }
 
 static int float_bits(iter_dtype dtype) {

@@ -19,6 +19,11 @@ iter__kind iter__kind_of(iter_dtype in, iter_dtype out, bool has_affine);
 
 bool iter__dtype_is_float(iter_dtype dtype);
 
+/* The type after arithmetic on `dtype`: f64 stays f64, everything else becomes f32. */
+static inline iter_dtype iter__dtype_arithmetic(iter_dtype dtype) {
+    return dtype == ITER_F64 ? ITER_F64 : ITER_F32;
+}
+
 /* True where every value of `from` is a value of `to`. */
 bool iter__cast_is_exact(iter_dtype from, iter_dtype to);
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/cpu.h"
 #include "iter/core/error.h"
 #include "transforms/pack_state.h"
@@ -46,29 +47,26 @@ static iter_status fold_stages(iter__pack *pack, const iter_desc *in, iter_error
     return close_pass(pack, pass, &b, pack->n_stages, err);
 }
 
-static size_t round_up(size_t bytes) {
-    return (bytes + 63) & ~(size_t)63;
-}
-
-static size_t larger(size_t a, size_t b) {
-    return a > b ? a : b;
+static size_t lines_of(size_t bytes) {
+    return iter__align_up_size(bytes, 64);
 }
 
 static size_t plan_scratch(iter__pack *pack) {
     for (int32_t i = 0; i < pack->n_passes; i++) {
         const pack_pass *pass = &pack->passes[i];
         if (pass->has_geometry || pass->table || pass->has_tables)
-            pack->line_bytes = larger(pack->line_bytes, round_up(iter__pass_line_bytes(pass)));
+            pack->line_bytes =
+                iter__max_size(pack->line_bytes, lines_of(iter__pass_line_bytes(pass)));
         if (pass->is_random)
-            pack->table_bytes =
-                larger(pack->table_bytes,
-                       round_up((size_t)(pass->max_height + pass->max_width) * sizeof(fold_place)));
+            pack->table_bytes = iter__max_size(
+                pack->table_bytes,
+                lines_of((size_t)(pass->max_height + pass->max_width) * sizeof(fold_place)));
         if (i + 1 < pack->n_passes)
             pack->between_bytes =
-                larger(pack->between_bytes, round_up(iter_desc_bytes(&pass->out)));
+                iter__max_size(pack->between_bytes, lines_of(iter_desc_bytes(&pass->out)));
     }
     return pack->line_bytes + pack->table_bytes + 2 * pack->between_bytes +
-           round_up(sizeof(iter_fold));
+           lines_of(sizeof(iter_fold));
 }
 
 /* ---- The table ----------------------------------------------------------------------------------------------------- */

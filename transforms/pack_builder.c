@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "transforms/pack_fold.h"
 
@@ -131,8 +132,8 @@ void iter__builder_pad(fold_builder *b, const int64_t sides[4], iter_edge edge, 
     if (edge == ITER_EDGE_CONSTANT) note_fill(b, value);
     b->at.height += sides[0] + sides[2];
     b->at.width += sides[1] + sides[3];
-    if (b->at.height > b->at.max_height) b->at.max_height = b->at.height;
-    if (b->at.width > b->at.max_width) b->at.max_width = b->at.width;
+    b->at.max_height = iter__max_i64(b->at.max_height, b->at.height);
+    b->at.max_width = iter__max_i64(b->at.max_width, b->at.width);
 }
 
 void iter__builder_flip(fold_builder *b, bool vertical, bool horizontal) {
@@ -180,11 +181,6 @@ void iter__builder_table(fold_builder *b, const uint8_t *table) {
         refuse(b, ITER_ENOMEM, "out of memory");
 }
 
-/* The type after arithmetic: floats stay as wide as f32 at least. */
-static iter_dtype arithmetic_type(iter_dtype dtype) {
-    return dtype == ITER_F64 ? ITER_F64 : ITER_F32;
-}
-
 void iter_fold_affine(iter_fold *fold, int32_t n, const double *scale, const double *bias) {
     fold_builder *b = fold->builder;
     if (!b || is_stopped(b)) return;
@@ -205,7 +201,7 @@ void iter_fold_affine(iter_fold *fold, int32_t n, const double *scale, const dou
         call->factors[c] = scale[n == 1 ? 0 : c];
         call->factors[b->channels + c] = bias[n == 1 ? 0 : c];
     }
-    b->at.dtype = arithmetic_type(b->at.dtype);
+    b->at.dtype = iter__dtype_arithmetic(b->at.dtype);
     b->at.has_values = true;
 }
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "iter/core/arith.h"
 #include "transforms/pack_state.h"
 #include "transforms/stages.h"
 
@@ -67,7 +68,7 @@ static bool sizes_fit(const pack_pass *pass, const refusal *why) {
     const int64_t in = iter_desc_elements(&pass->in), out = iter_desc_elements(&pass->out);
     if (in < 1 || out < 1) return refuse(why, "rows are empty");
     if (in > MOST_ELEMENTS || out > MOST_ELEMENTS) return refuse(why, "rows above 2^30 elements");
-    const int64_t side = pass->max_height > pass->max_width ? pass->max_height : pass->max_width;
+    const int64_t side = iter__max_i64(pass->max_height, pass->max_width);
     if (pass->has_geometry && side > INT16_MAX)
         return refuse(why, "images above %d pixels a side", INT16_MAX);
     return true;

@@ -12,6 +12,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "iter/core/arith.h"
 #include "transforms/pack_run.h"
 
 #define SPLIT_WIDTH  64  /* rows up to it are split first, see splits_first() */
@@ -30,10 +31,6 @@ typedef struct pixel_run {
     size_t in_plane, out_plane; /* elements */
     size_t n;
 } pixel_run;
-
-static size_t round_up(size_t bytes) {
-    return (bytes + 63) & ~(size_t)63;
-}
 
 static size_t pixel_stride(int64_t channels, bool side_by_side) {
     return side_by_side ? (size_t)channels : 1;
@@ -168,7 +165,7 @@ static void run_blocks(const pack_pass *pass, const uint8_t *table, const char *
         return;
     }
     for (size_t at = first; at < end; at += BLOCK_PIXELS) {
-        const size_t n = end - at < BLOCK_PIXELS ? end - at : BLOCK_PIXELS;
+        const size_t n = iter__min_size(end - at, BLOCK_PIXELS);
         const pixel_run run = {line, out + at * out_pixel, n, plane, n};
         iter__fetch_row(&fetch);
         look_up_pixels(pass, table, line, in + at * in_pixel, plane, n);
@@ -510,7 +507,7 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const uint8
     iter__fetch fetch = rest_of_fetch(pass, next_in, pass->out_height);
     int32_t *places = (int32_t *)(void *)
         line; /* a place without source takes pixel 0, and is filled afterwards */
-    line += round_up(n * sizeof(*places));
+    line += iter__align_up_size(n * sizeof(*places), 64);
     for (size_t x = 0; x < n; x++)
         places[x] = fold->x_table[x].source < 0 ? 0 : fold->x_table[x].source;
     const row_index index = index_of(places, n, pass->in_hwc ? in_pixel : bytes);
@@ -555,11 +552,12 @@ static bool has_table(const pack_pass *pass) {
 /* What the passes over rows need, from `line` on. */
 static size_t rows_bytes(const pack_pass *pass) {
     const size_t pixel = (size_t)pass->channels * pass->in_element;
-    const int64_t width = pass->in_width > pass->out_width ? pass->in_width : pass->out_width;
-    size_t bytes = round_up((size_t)pass->out_width * sizeof(int32_t)) + (size_t)width * pixel;
-    if (has_table(pass) && bytes < BLOCK_PIXELS * pixel) bytes = BLOCK_PIXELS * pixel;
+    const int64_t width = iter__max_i64(pass->in_width, pass->out_width);
+    size_t bytes =
+        iter__align_up_size((size_t)pass->out_width * sizeof(int32_t), 64) + (size_t)width * pixel;
+    if (has_table(pass)) bytes = iter__max_size(bytes, BLOCK_PIXELS * pixel);
     const bool holds_all = splits_first(pass) || (has_table(pass) && is_window(pass));
-    return round_up(holds_all && pass->in_bytes > bytes ? pass->in_bytes : bytes);
+    return iter__align_up_size(holds_all ? iter__max_size(bytes, pass->in_bytes) : bytes, 64);
 }
 
 size_t iter__pass_line_bytes(const pack_pass *pass) {

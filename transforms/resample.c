@@ -13,9 +13,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "iter/core/arith.h"
 #include "transforms/resample.h"
-
-#define ALIGN(n) (((size_t)(n) + 63) & ~(size_t)63)
 
 struct resample_run {
     resample_axis x, y;
@@ -27,7 +26,7 @@ struct resample_run {
     size_t ring_step;    /* bytes */
     size_t reach;        /* bytes from a row's start that the horizontal kernel may read */
     uint8_t *ring;       /* [n_ring][ring_step] */
-    uint8_t *copies;     /* [RESAMPLE_ROWS][ALIGN(reach)] */
+    uint8_t *copies;     /* [RESAMPLE_ROWS][copy_step()] */
     const uint8_t **tap; /* [2 * y.n_pairs] */
     void *room;
     const resample_kernels *kernels;
@@ -49,12 +48,13 @@ typedef struct bump {
 
 static void *carve(bump *from, size_t bytes) {
     void *at = from->base ? from->base + from->used : NULL;
-    from->used += ALIGN(bytes);
+    from->used += iter__align_up_size(bytes, 64);
     return at;
 }
 
-static int32_t least(int32_t a, int32_t b) {
-    return a < b ? a : b;
+/* Bytes from copy to copy. */
+static size_t copy_step(const resample_run *p) {
+    return iter__align_up_size(p->reach, 64);
 }
 
 static int32_t pairs_of(resample_filter filter, int64_t n_in, int64_t n_out) {
@@ -72,7 +72,7 @@ static void carve_axis(bump *from, resample_axis *axis, resample_filter filter, 
 /* Pillow's rule: where the height loses more than twice the pixels that the width loses. */
 static bool is_columns_first(int64_t in_height, int64_t in_width, int64_t out_height,
                              int64_t out_width) {
-    const int64_t width_lost = in_width > out_width ? in_width - out_width : 0;
+    const int64_t width_lost = iter__max_i64(in_width - out_width, 0);
     return in_height - out_height > 2 * width_lost;
 }
 
@@ -88,12 +88,12 @@ static void lay_out(resample_run *p, bump *from, resample_filter filter, int64_t
     p->n_ring = p->columns_first
                     ? RESAMPLE_ROWS
                     : (2 * y_pairs + 2 * RESAMPLE_ROWS - 1) / RESAMPLE_ROWS * RESAMPLE_ROWS;
-    p->ring_step = ALIGN(out_width * channels + RESAMPLE_LOAD) + 64;
+    p->ring_step = iter__align_up_size((size_t)(out_width * channels) + RESAMPLE_LOAD, 64) + 64;
     p->reach = (size_t)(in_width + 2 * x_pairs) * (size_t)channels + RESAMPLE_LOAD;
     p->ring = carve(from, (size_t)p->n_ring * p->ring_step);
-    p->copies = carve(from, RESAMPLE_ROWS * ALIGN(p->reach));
+    p->copies = carve(from, RESAMPLE_ROWS * copy_step(p));
     p->tap = carve(from, 2 * (size_t)y_pairs * sizeof(*p->tap));
-    p->room = carve(from, RESAMPLE_ROOM(2 * (x_pairs > y_pairs ? x_pairs : y_pairs) + 1));
+    p->room = carve(from, RESAMPLE_ROOM(2 * iter__max_i32(x_pairs, y_pairs) + 1));
     p->rows = carve(from, 2 * (size_t)out_height * sizeof(*p->rows));
 }
 
@@ -101,7 +101,8 @@ size_t iter__resample_scratch(resample_filter filter, int64_t in_height, int64_t
                               int64_t out_height, int64_t out_width, int32_t channels) {
     resample_run p;
     bump from = {NULL, 0};
-    if (filter == RESAMPLE_NEAREST) return ALIGN(out_width * (int64_t)sizeof(int32_t));
+    if (filter == RESAMPLE_NEAREST)
+        return iter__align_up_size((size_t)out_width * sizeof(int32_t), 64);
     carve(&from, sizeof(p));
     lay_out(&p, &from, filter, in_height, in_width, out_height, out_width, channels);
     return from.used;
@@ -132,7 +133,7 @@ static void make_rows(resample_run *p) {
     const size_t out_bytes = (size_t)p->x.n_out * (size_t)p->channels;
     for (; p->n_done < p->y.n_out; p->n_done++) {
         const int32_t first = p->y.first[p->n_done];
-        const int32_t end = least(first + p->y.n_taps, p->n_rows);
+        const int32_t end = iter__min_i32(first + p->y.n_taps, p->n_rows);
         if (end > p->n_made) return;
         for (int32_t t = 0; t < 2 * p->y.n_pairs; t++) { /* beyond the window weights are 0 */
             const int32_t row = first + t < end ? first + t : first;
@@ -154,7 +155,7 @@ static void make_group(resample_run *p) {
 
 /* Row k of the group, to where it stays, and can be read as far as kernels do. */
 static void copy_row(resample_run *p, int32_t k) {
-    uint8_t *copy = p->copies + (size_t)k * ALIGN(p->reach);
+    uint8_t *copy = p->copies + (size_t)k * copy_step(p);
     if (p->group[k] == copy) return;
     memcpy(copy, p->group[k], p->row_bytes);
     memset(copy + p->row_bytes, 0, p->reach - p->row_bytes);
@@ -196,10 +197,10 @@ static void run_columns_first(resample_run *p, const resample_image *in) {
     const resample_kernels *kernels = p->kernels;
     uint8_t *out = p->out;
     const size_t out_bytes = (size_t)p->x.n_out * (size_t)p->channels;
-    const size_t step = ALIGN(p->reach);
+    const size_t step = copy_step(p);
     for (int32_t i = 0; i < p->y.n_out; i += RESAMPLE_ROWS) {
         const uint8_t *rows[RESAMPLE_ROWS];
-        const int32_t n = p->y.n_out - i < RESAMPLE_ROWS ? p->y.n_out - i : RESAMPLE_ROWS;
+        const int32_t n = iter__min_i32(p->y.n_out - i, RESAMPLE_ROWS);
         for (int32_t k = 0; k < RESAMPLE_ROWS; k++) {
             uint8_t *row = p->copies + (size_t)k * step;
             if (k < n) make_row(p, in, i + k, row, kernels);

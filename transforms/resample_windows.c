@@ -7,15 +7,12 @@
 #include <assert.h>
 #include <string.h>
 
+#include "iter/core/arith.h"
 #include "transforms/resample.h"
 
 #define ONE        (1 << RESAMPLE_BITS)
 #define HIGH_SHIFT (RESAMPLE_LOW_BITS - 2)
 #define LOW_MASK   ((1 << RESAMPLE_LOW_BITS) - 1)
-
-static int32_t most(int32_t a, int32_t b) {
-    return a > b ? a : b;
-}
 
 /* ---- Windows: weights of output position i into w[], the first of them of *first; how many ---- */
 
@@ -41,7 +38,7 @@ static int32_t area_window(int32_t n_in, int32_t n_out, int32_t i, int32_t *firs
     const double whole = 1.0 / (double)n_in;
     int32_t n = 0;
     for (int64_t at = (int64_t)low * n_out; at < end; at += n_out, n++) {
-        const int64_t from = at > begin ? at : begin, to = at + n_out < end ? at + n_out : end;
+        const int64_t from = iter__max_i64(at, begin), to = iter__min_i64(at + n_out, end);
         w[n] = (double)(to - from) * whole;
     }
     *first = low;
@@ -75,7 +72,7 @@ static int32_t linear_windows(resample_axis *axis, double *w) {
         int32_t first;
         const int32_t taps = linear_window(axis->n_in, axis->n_out, i, &first, w);
         if (taps < 2) w[1] = 0.0;
-        n = most(n, put_window(axis, i, first, w, 2));
+        n = iter__max_i32(n, put_window(axis, i, first, w, 2));
     }
     return n;
 }
@@ -86,7 +83,7 @@ static int32_t area_windows(resample_axis *axis, int32_t n_taps, double *w) {
         int32_t first;
         for (int32_t t = area_window(axis->n_in, axis->n_out, i, &first, w); t < n_taps; t++)
             w[t] = 0.0;
-        n = most(n, put_window(axis, i, first, w, n_taps));
+        n = iter__max_i32(n, put_window(axis, i, first, w, n_taps));
     }
     return n;
 }
@@ -109,7 +106,7 @@ int32_t iter__resample_taps(resample_filter filter, int64_t n_in, int64_t n_out)
     case RESAMPLE_AREA: n = scale + 2; break;
     case RESAMPLE_NEAREST: break;
     }
-    return (int32_t)(n < n_in ? n : n_in); /* the first tap is within the source, so that many */
+    return (int32_t)iter__min_i64(n, n_in); /* the first tap is within the source, so that many */
 }
 
 void iter__resample_windows(resample_axis *axis, resample_filter filter, int64_t n_in,

@@ -7,12 +7,11 @@
  */
 #include <string.h>
 
+#include "iter/core/arith.h"
 #include "iter/core/cpu.h"
 #include "iter/core/error.h"
 #include "transforms/pack_run.h"
 #include "transforms/stages.h"
-
-#define ALIGN(n) (((size_t)(n) + 63) & ~(size_t)63)
 
 /* A pass of one stage over one image. */
 typedef struct any_image {
@@ -44,11 +43,13 @@ static void open_image(any_image *m, const iter_transform_ops *ops, const void *
 }
 
 static size_t places_bytes(const pack_pass *pass) {
-    return ALIGN((size_t)(pass->max_height + pass->max_width) * sizeof(fold_place));
+    return iter__align_up_size((size_t)(pass->max_height + pass->max_width) * sizeof(fold_place),
+                               64);
 }
 
 static size_t scratch_bytes(const pack_pass *pass) {
-    return places_bytes(pass) + ALIGN(iter__pass_line_bytes(pass)) + ALIGN(pass->channels);
+    return places_bytes(pass) + iter__align_up_size(iter__pass_line_bytes(pass), 64) +
+           iter__align_up_size((size_t)pass->channels, 64);
 }
 
 size_t iter__stage_scratch(const iter_desc *in, int64_t more_rows, int64_t more_columns) {
@@ -86,7 +87,7 @@ iter_status iter__stage_apply(const iter_transform_ops *ops, const void *state, 
     m.pass.out = out->desc;
     if (ops->base.state_size) m.pass.lookup = ((const stage_state *)state)->lookup;
     char *line = (char *)scratch + places_bytes(&m.pass);
-    m.fill.bytes = line + ALIGN(iter__pass_line_bytes(&m.pass));
+    m.fill.bytes = line + iter__align_up_size(iter__pass_line_bytes(&m.pass), 64);
     iter__element_from_f64(ITER_U8, m.fill.value, &value);
     memset(m.fill.bytes, value, (size_t)m.pass.channels);
     ITER_TRY(compose(&m, ops, options, rng, scratch, err));
