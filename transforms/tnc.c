@@ -30,8 +30,6 @@ static void transpose(const char *in, size_t row, char *out, int64_t n_rows, int
     }
 }
 
-/* ---- callbacks -------------------------------------------------------------------------------------------- */
-
 static iter_status tnc_plan(const void *options, iter_desc *desc, size_t *out_scratch,
                             iter_error *err) {
     (void)options;

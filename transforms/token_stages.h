@@ -8,6 +8,7 @@
 #include <iter/ops.h>
 
 #include "iter/core/error.h"
+#include "transforms/stages.h"
 
 /* Elements of one index of dimension 1 of a batch [N, T, ...]. */
 static inline int64_t batch_step_elements(const iter_desc *desc) {
