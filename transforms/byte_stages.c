@@ -26,7 +26,7 @@ static iter_status byte_plan(const void *options, const iter_desc *in, iter_desc
     return ITER_OK;
 }
 
-/* ---- posterize, random-posterize --------------------------------------------------------------- */
+/* ---- posterize, random-posterize ------------------------------------------------------------- */
 
 _Static_assert(offsetof(iter_posterize_options, bits) == 0 &&
                    offsetof(iter_random_posterize_options, bits) == 0,
@@ -101,7 +101,7 @@ const iter_transform_ops iter__transform_random_posterize = {
     .fold_sample = random_posterize_fold_sample,
 };
 
-/* ---- solarize, random-solarize ----------------------------------------------------------------- */
+/* ---- solarize, random-solarize --------------------------------------------------------------- */
 
 _Static_assert(offsetof(iter_solarize_options, threshold) == 0 &&
                    offsetof(iter_random_solarize_options, threshold) == 0,
@@ -163,7 +163,7 @@ const iter_transform_ops iter__transform_random_solarize = {
     .fold_sample = random_solarize_fold_sample,
 };
 
-/* ---- invert, random-invert --------------------------------------------------------------------- */
+/* ---- invert, random-invert ------------------------------------------------------------------- */
 
 static iter_status invert_fold_plan(const void *options, iter_fold *fold, iter_error *err) {
     (void)options, (void)err;
@@ -208,7 +208,7 @@ const iter_transform_ops iter__transform_random_invert = {
     .fold_sample = random_invert_fold_sample,
 };
 
-/* ---- gamma ------------------------------------------------------------------------------------- */
+/* ---- gamma ----------------------------------------------------------------------------------- */
 
 static iter_status gamma_fold_plan(const void *options, iter_fold *fold, iter_error *err) {
     const iter_gamma_options *o = options;

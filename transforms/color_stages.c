@@ -131,7 +131,7 @@ const iter_transform_ops iter__transform_color_jitter = {
     .apply = color_jitter_apply,
 };
 
-/* ---- grayscale, random-grayscale --------------------------------------------------------------- */
+/* ---- grayscale, random-grayscale ------------------------------------------------------------- */
 
 static void turn_gray(const color_state *s, bool gray, const iter_tensor *in, iter_tensor *out) {
     const size_t n = (size_t)(in->desc.dims[0] * in->desc.dims[1]);

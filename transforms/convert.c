@@ -57,7 +57,7 @@ struct iter_convert {
     float *scale_row, *bias_row; /* [16 * n_factors], for pixels */
 };
 
-/* ---- Prepare: axes --------------------------------------------------------------------------------------------- */
+/* ---- Prepare: axes --------------------------------------------------------------------------- */
 
 static iter_status check_shape(const iter_desc *desc, const char *side, iter_error *err) {
     if (!iter_dtype_bytes(desc->dtype))
@@ -156,7 +156,7 @@ static int32_t merge_axes(convert_axis *axes, int32_t n) {
     return m;
 }
 
-/* ---- Prepare: the kernel ------------------------------------------------------------------------------------------ */
+/* ---- Prepare: the kernel --------------------------------------------------------------------- */
 
 static void take_axis(convert_axis *axes, int32_t *n, int32_t which, convert_axis *out) {
     *out = axes[which];
@@ -298,7 +298,7 @@ static iter_status prepare(iter_convert *c, const iter_desc *in, const iter_desc
     return make_factors(c, o, err);
 }
 
-/* ---- Run: one call of the kernel ------------------------------------------------------------------------------------ */
+/* ---- Run: one call of the kernel ------------------------------------------------------------- */
 
 /* n dense elements with one factor. */
 static void run_line(const iter_convert *c, char *out, const char *in, size_t n, int64_t channel,
@@ -395,7 +395,7 @@ static void run_kernel(const iter_convert *c, char *out, const char *in, int64_t
     }
 }
 
-/* ---- Public ------------------------------------------------------------------------------------------------------------ */
+/* ---- Public ---------------------------------------------------------------------------------- */
 
 iter_status iter_convert_prepare(const iter_desc *in, const iter_desc *out,
                                  const iter_convert_options *options, iter_convert **out_convert,

@@ -57,7 +57,7 @@ bool iter__cast_is_exact(iter_dtype from, iter_dtype to) {
     return integer_bits(from) <= integer_bits(to);
 }
 
-/* ---- Loads: X(dtype, C type, value as the block's number) --------------------------------------------- */
+/* ---- Loads: X(dtype, C type, value as the block's number) ------------------------------------ */
 
 static inline int64_t cut_u64(uint64_t x) {
     return x > (uint64_t)INT64_MAX ? INT64_MAX : (int64_t)x;
@@ -111,7 +111,7 @@ static void load_int(iter_dtype dtype, int64_t *block, const char *in, ptrdiff_t
     switch ((int)dtype) { INTEGER_LOADS(LOAD_CASE) }
 }
 
-/* ---- Stores: X(dtype, C type, the value of block number x) --------------------------------------------- */
+/* ---- Stores: X(dtype, C type, the value of block number x) ----------------------------------- */
 
 /* Nearest even, saturated, NaN = 0. The limits are exact in double, but for the largest u64 and i64, which the comparisons handle. */
 static inline int64_t round_i64(double x, double low, double high) {
@@ -196,7 +196,7 @@ static void store_int(iter_dtype dtype, char *out, ptrdiff_t stride, const int64
     switch ((int)dtype) { INTEGER_STORES(STORE_X) }
 }
 
-/* ---- The three number types ----------------------------------------------------------------------------- */
+/* ---- The three number types ------------------------------------------------------------------ */
 
 static void copy_raw(size_t bytes, const char *in, ptrdiff_t in_stride, char *out,
                      ptrdiff_t out_stride, size_t n) {

@@ -16,7 +16,7 @@
 #include "iter/core/error.h"
 #include "transforms/pack_state.h"
 
-/* ---- Making a pack ---------------------------------------------------------------------------------------------- */
+/* ---- Making a pack --------------------------------------------------------------------------- */
 
 static iter_status close_pass(iter__pack *pack, pack_pass *pass, const fold_builder *b, int32_t end,
                               iter_error *err) {
@@ -69,7 +69,7 @@ static size_t plan_scratch(iter__pack *pack) {
            lines_of(sizeof(iter_fold));
 }
 
-/* ---- The table ----------------------------------------------------------------------------------------------------- */
+/* ---- The table ------------------------------------------------------------------------------- */
 
 static void pack_destroy(iter__pack *pack) {
     if (!pack) return;

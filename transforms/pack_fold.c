@@ -12,7 +12,7 @@
 
 #include "transforms/pack_fold.h"
 
-/* ---- Axes ---------------------------------------------------------------------------------------------------- */
+/* ---- Axes ------------------------------------------------------------------------------------ */
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high) {
     return x < low ? low : x > high ? high : x;
@@ -44,7 +44,7 @@ static bool axis_is_whole(const fold_axis *axis) {
     return axis->low <= 0 && axis->high >= axis->n;
 }
 
-/* ---- Tables --------------------------------------------------------------------------------------------------- */
+/* ---- Tables ---------------------------------------------------------------------------------- */
 
 static void table_from_axis(const fold_axis *axis, int32_t pad, fold_place *table) {
     for (int64_t p = 0; p < axis->n; p++) {
@@ -101,7 +101,7 @@ static void table_flip(fold_place *table, int64_t n) {
     }
 }
 
-/* ---- Fills ----------------------------------------------------------------------------------------------------- */
+/* ---- Fills ----------------------------------------------------------------------------------- */
 
 /* Which of the pass's fills the stage means; -1 = it told none of that value. */
 static int16_t find_fill(const iter_fold *fold, double value) {
@@ -119,7 +119,7 @@ static int32_t next_order(iter_fold *fold, double value) {
     return fold->n_orders++;
 }
 
-/* ---- Public: geometry -------------------------------------------------------------------------------------------- */
+/* ---- Public: geometry ------------------------------------------------------------------------ */
 
 void iter_fold_size(const iter_fold *fold, int64_t *out_height, int64_t *out_width,
                     int64_t *out_channels) {
@@ -246,7 +246,7 @@ void iter_fold_cutout(iter_fold *fold, int64_t y, int64_t x, int64_t height, int
     fold->cuts[fold->n_cuts++] = (fold_cut){y0, y1, x0, x1, order};
 }
 
-/* ---- Public: values ------------------------------------------------------------------------------------------------ */
+/* ---- Public: values -------------------------------------------------------------------------- */
 
 void iter_fold_table(iter_fold *fold, const uint8_t table[256]) {
     if (fold->builder) {
@@ -262,7 +262,7 @@ void iter_fold_table(iter_fold *fold, const uint8_t table[256]) {
     fold->table = fold->own_table;
 }
 
-/* ---- For pack -------------------------------------------------------------------------------------------------------- */
+/* ---- For pack -------------------------------------------------------------------------------- */
 
 bool iter__image_of(const iter_desc *desc, int64_t *out_height, int64_t *out_width,
                     int64_t *out_channels, bool *out_hwc) {

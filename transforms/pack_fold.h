@@ -144,7 +144,7 @@ struct iter_fold {
     uint8_t own_table[256];
 };
 
-/* ---- Plan ------------------------------------------------------------------------------------------------------ */
+/* ---- Plan ------------------------------------------------------------------------------------ */
 
 /* A builder for rows of `in`; pass may be NULL. */
 void iter__builder_start(fold_builder *b, pack_pass *pass, const iter_desc *in);
@@ -171,7 +171,7 @@ iter_status iter__pass_close(pack_pass *pass, const fold_builder *b, int32_t n_s
                              const iter__stage *const *stages, iter__cpu level, iter_error *err);
 void iter__pass_free(pack_pass *pass);
 
-/* ---- Per sample -------------------------------------------------------------------------------------------------- */
+/* ---- Per sample ------------------------------------------------------------------------------ */
 
 /* Ready for the calls of one sample. Tables of places [max_height], [max_width]. */
 void iter__fold_start(struct iter_fold *fold, const pack_pass *pass, fold_place *y_table,

@@ -37,7 +37,7 @@ static bool refuse(const refusal *why, const char *format, ...) {
     return false;
 }
 
-/* ---- What stands against it ----------------------------------------------------------------------------------- */
+/* ---- What stands against it ------------------------------------------------------------------ */
 
 /* Per sample these make the calls that they made in plan, with other numbers. */
 static bool is_known(const iter__stage *stage) {
@@ -112,7 +112,7 @@ static bool geometry_fits(const iter__pack *pack, const pack_pass *pass, const r
     return true;
 }
 
-/* ---- Program ---------------------------------------------------------------------------------------------------- */
+/* ---- Program --------------------------------------------------------------------------------- */
 
 /* A fill as it is before the output's rounding; bytes that are moved stand for themselves. */
 static float fill_value(const pack_pass *pass, int32_t fill, int64_t channel) {
@@ -155,7 +155,7 @@ bool iter__pack_program_make(const iter__pack *pack, iter__pack_program *out, ch
     return true;
 }
 
-/* ---- Row ---------------------------------------------------------------------------------------------------------- */
+/* ---- Row ------------------------------------------------------------------------------------- */
 
 static int32_t fill_number(const iter_fold *fold, int32_t order) {
     return order < 0 ? -1 : fold->fill_of[order];

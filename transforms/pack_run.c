@@ -22,7 +22,7 @@
  * would keep their conversion waiting for the stores of the lookup. */
 #define SMALL_IMAGE ((size_t)16 << 10)
 
-/* ---- Runs of pixels ----------------------------------------------------------------------------------------- */
+/* ---- Runs of pixels -------------------------------------------------------------------------- */
 
 /* Where pixel 0 of a run is, and how far its planes are apart (0 where channels stand side by side). */
 typedef struct pixel_run {
@@ -116,7 +116,7 @@ static __attribute__((noinline)) void convert_run(const pack_pass *pass, const p
         k->join3(run->out, run->in, run->in_plane, run->n, pass->a32, pass->b32, next);
 }
 
-/* ---- Without geometry ---------------------------------------------------------------------------------------- */
+/* ---- Without geometry ------------------------------------------------------------------------ */
 
 /* Planes without a gap and with one factor are one line. */
 static void run_whole(const pack_pass *pass, const char *in, char *out, const char *next) {
@@ -173,7 +173,7 @@ static void run_blocks(const pack_pass *pass, const uint8_t *table, const char *
     }
 }
 
-/* ---- Fills -------------------------------------------------------------------------------------------------- */
+/* ---- Fills ----------------------------------------------------------------------------------- */
 
 /* Dense: a pattern of 64 bytes, copied. */
 static void fill_dense(char *out, size_t bytes, const char *element, size_t n) {
@@ -248,7 +248,7 @@ static void fill_rectangle(const pack_pass *pass, char *out, int64_t y0, int64_t
     }
 }
 
-/* ---- Intervals ---------------------------------------------------------------------------------------------- */
+/* ---- Intervals ------------------------------------------------------------------------------- */
 
 /* Over n_rows rows, what was not fetched before. */
 static iter__fetch rest_of_fetch(const pack_pass *pass, const void *next_in, int64_t n_rows) {
@@ -438,7 +438,7 @@ static void fill_cuts(const pack_pass *pass, const iter_fold *fold, char *out) {
     }
 }
 
-/* ---- Tables ------------------------------------------------------------------------------------------------- */
+/* ---- Tables ---------------------------------------------------------------------------------- */
 
 /* Which source pixel each of a row's is. Most of them are neighbours, forwards or backwards: those of [from, to). */
 typedef struct row_index {
@@ -539,7 +539,7 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const uint8
     }
 }
 
-/* ---- The pass ----------------------------------------------------------------------------------------------- */
+/* ---- The pass -------------------------------------------------------------------------------- */
 
 static bool is_window(const pack_pass *pass) {
     return !pass->in_hwc && !pass->out_hwc && pass->kernels && pass->kernels->window;

@@ -108,7 +108,7 @@ size_t iter__resample_scratch(resample_filter filter, int64_t in_height, int64_t
     return from.used;
 }
 
-/* ---- Rows first -------------------------------------------------------------------------------- */
+/* ---- Rows first ------------------------------------------------------------------------------ */
 
 /* Numbers the rows that windows touch, and has the windows count in these numbers. Only for windows of at most two taps. */
 static void number_rows(resample_run *p) {
@@ -178,7 +178,7 @@ static void run_rows_first(resample_run *p, const resample_image *in) {
         take_row(p, row, (size_t)(end - row) < p->reach);
 }
 
-/* ---- Columns first ------------------------------------------------------------------------------ */
+/* ---- Columns first --------------------------------------------------------------------------- */
 
 /* Output row i, as wide as the source. */
 static void make_row(resample_run *p, const resample_image *in, int32_t i, uint8_t *out,
@@ -212,7 +212,7 @@ static void run_columns_first(resample_run *p, const resample_image *in) {
     }
 }
 
-/* ---- Nearest: the pixel that holds the centre; a centre on an edge belongs to the pixel behind it ---------------------------------- */
+/* ---- Nearest: the pixel that holds the centre; a centre on an edge belongs to the pixel behind it  */
 
 static int64_t nearest(int64_t i, int64_t n_in, int64_t n_out) {
     return (2 * i + 1) * n_in / (2 * n_out);
@@ -239,7 +239,7 @@ static void run_nearest(const resample_image *in, uint8_t *out, int64_t out_heig
     }
 }
 
-/* ---- Public ----------------------------------------------------------------------------------- */
+/* ---- Public ---------------------------------------------------------------------------------- */
 
 /* Everything but the source. */
 static void begin(resample_run *p, bump *from, resample_filter filter, int64_t in_height,

@@ -14,7 +14,7 @@
 #define HIGH_SHIFT (RESAMPLE_LOW_BITS - 2)
 #define LOW_MASK   ((1 << RESAMPLE_LOW_BITS) - 1)
 
-/* ---- Windows: weights of output position i into w[], the first of them of *first; how many ---- */
+/* ---- Windows: weights of output position i into w[], the first of them of *first; how many --- */
 
 /* Between the two pixels whose centres are nearest; at the edge there is one. In units of half an
  * output pixel of the source: the centre lies at (2 i + 1) n_in, source centres at (2 x + 1) n_out. */
