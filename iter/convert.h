@@ -22,7 +22,7 @@ typedef struct iter_convert_options {
     size_t struct_size;  /* sizeof(iter_convert_options); ITER_CONVERT_OPTIONS_INIT sets it */
     const double *scale; /* [n_channels] factor a channel; NULL = 1 */
     const double *bias;  /* [n_channels] added after the factor; NULL = 0 */
-    /* length of scale and bias: that of dimension 'C', or 1 if all elements have the same */
+    /* length of scale and bias: that of dimension 'C', or 1 for one factor and bias everywhere */
     int32_t n_channels;
     /* [n_dims] out dimension i is in dimension axes[i]; NULL = by layout letters if both sides have
      * them, else in the same order */

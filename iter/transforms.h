@@ -379,7 +379,7 @@ typedef struct iter_tokens_options {
 typedef struct iter_pad_batch_options {
     int64_t to;       /* (1) that length; a longer row fails the batch; 0 = the longest row's */
     int64_t multiple; /* (2) the longest is rounded up to a multiple of this; 0 = 1 */
-    double value;     /* what is filled in; the field's type must have this value */
+    double value;     /* of the added elements; the field's type must have this value */
     int32_t side;     /* iter_pad_side */
 } iter_pad_batch_options;
 #define ITER_PAD_BATCH_OPTIONS_INIT \

@@ -105,7 +105,7 @@ static iter_status color_jitter_apply(void *state, const void *options, const it
             continue;
         from = to;
     }
-    if (from != to) memcpy(to, from, bytes);
+    if (from != to) memcpy(to, from, bytes); /* nothing was to be changed */
     return ITER_OK;
 }
 

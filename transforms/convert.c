@@ -1,13 +1,15 @@
 /*
  * convert.c - the pack kernels as a plain call: any type, any strides, any order of axes.
  *
- * The axes are put in the order of the output's memory, neighbours that are one run on both sides are merged, and the last one or two
- * decide which kernel runs; the others are an odometer around it:
+ * The axes are sorted by the order of the output's memory. Neighbouring axes that form one run on
+ * both sides are merged. The last one or two axes decide which kernel runs; the others are an
+ * odometer around it:
  *
  *   line       the last axis is dense on both sides
- *   pixels     the last two are, channels inside
- *   split3     three channels side by side to planes; join3 the other way
- *   transpose  the last axis is dense in the output, another one in the input: tiles are turned on the stack, then converted as lines
+ *   pixels     the last two axes are dense, channels inside
+ *   split3     three interleaved channels to planes; join3 is the inverse
+ *   transpose  the last axis is dense in the output, another one in the input: tiles are transposed
+ *              on the stack, then converted as lines
  *   strided    everything else, element by element
  */
 #include <string.h>
@@ -22,7 +24,7 @@
 #include "transforms/elements.h"
 #include "transforms/pack_kernels.h"
 
-/* A tile: rows for the input's dense axis, columns for the output's. */
+/* A tile: rows along the input's dense axis, columns along the output's. */
 #define TILE_ROWS    16
 #define TILE_COLUMNS 64
 
@@ -38,7 +40,7 @@ typedef enum convert_mode {
 typedef struct convert_axis {
     int64_t n;
     ptrdiff_t in, out; /* bytes from one index to the next */
-    bool is_channel;   /* and channels differ in factor or bias */
+    bool is_channel;   /* the channels, if they differ in factor or bias */
 } convert_axis;
 
 struct iter_convert {
@@ -48,8 +50,8 @@ struct iter_convert {
     convert_mode mode;
     convert_axis outer[ITER_MAX_DIMS];
     int32_t n_outer;
-    convert_axis a,
-        b; /* the kernel's axes: b the last, a the other of two (n = 1 where there is none) */
+    /* the kernel's axes: b the last one, a the other one (n = 1 if there is none) */
+    convert_axis a, b;
     bool is_empty;
     int64_t n_factors;           /* channels with factors of their own, or 1 */
     double *scale, *bias;        /* [n_factors] */
@@ -106,7 +108,7 @@ static iter_status find_axes(const iter_desc *in, const iter_desc *out, const in
     return ITER_OK;
 }
 
-/* Which dimension of the input has the channels; -1 = none. */
+/* The dimension of the input that holds the channels; -1 = none. */
 static int32_t find_channel(const iter_desc *in, const iter_desc *out, const int32_t *axes) {
     const char *place = has_letters(in) ? strchr(in->layout, 'C') : NULL;
     if (place) return (int32_t)(place - in->layout);
@@ -126,7 +128,7 @@ static ptrdiff_t size_of(ptrdiff_t stride) {
     return stride < 0 ? -stride : stride;
 }
 
-/* Falling strides in the output: a stable insertion sort. */
+/* A stable insertion sort: the axis with the largest output stride comes first. */
 static void sort_axes(convert_axis *axes, int32_t n) {
     for (int32_t i = 1; i < n; i++) {
         const convert_axis axis = axes[i];
@@ -137,7 +139,7 @@ static void sort_axes(convert_axis *axes, int32_t n) {
     }
 }
 
-/* Two neighbours that are one run on both sides become one. */
+/* Merges neighbouring axes that form one run on both sides. */
 static int32_t merge_axes(convert_axis *axes, int32_t n) {
     int32_t m = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -165,7 +167,7 @@ static void take_axis(convert_axis *axes, int32_t *n, int32_t which, convert_axi
     (*n)--;
 }
 
-/* Chooses mode, a and b from axes[n], and leaves the others. */
+/* Chooses the mode, and moves the kernel's axes from axes[n] to a and b. */
 static void choose_mode(iter_convert *c, convert_axis *axes, int32_t *n) {
     const ptrdiff_t in_bytes = (ptrdiff_t)iter_dtype_bytes(c->in_type);
     const ptrdiff_t out_bytes = (ptrdiff_t)iter_dtype_bytes(c->out_type);
@@ -207,7 +209,7 @@ static void choose_mode(iter_convert *c, convert_axis *axes, int32_t *n) {
         take_axis(axes, n, *n - 1, &c->b);
         take_axis(axes, n, dense, &c->a);
     } else {
-        /* The inner loop has one factor: channels go outside. */
+        /* The inner loop has one factor, so the channels must be an outer axis. */
         c->mode = ITER__CONVERT_STRIDED;
         take_axis(axes, n, last.is_channel && is_pair ? *n - 2 : *n - 1, &c->b);
         if (c->b.is_channel) {
@@ -326,7 +328,8 @@ static void run_pixels(const iter_convert *c, char *out, const char *in, const c
     }
 }
 
-/* Three factors where the channel axis is not among the kernel's. */
+/* The three factors. If the kernel's three-element axis is not the channels (own is false), all
+ * three are those of `channel`. */
 static void three_factors(const iter_convert *c, bool own, int64_t channel, float *scale,
                           float *bias) {
     for (int64_t i = 0; i < 3; i++) {
@@ -349,7 +352,7 @@ static void run_three(const iter_convert *c, char *out, const char *in, int64_t 
     }
 }
 
-/* Rows of a are dense in the input, rows of b in the output. */
+/* Axis a is dense in the input, axis b in the output. */
 static void run_transpose(const iter_convert *c, char *out, const char *in, int64_t channel) {
     const size_t in_bytes = iter_dtype_bytes(c->in_type);
     char tile[TILE_ROWS * TILE_COLUMNS * 8];

@@ -45,7 +45,8 @@ static iter_status crop_fold_plan(const void *options, iter_fold *fold, iter_err
     return ITER_OK;
 }
 
-/* Starts at the image's first pixel, because apply() cuts at y, x of what it gets. */
+/* Starts at the image's first pixel, because apply() cuts where y and x say, in the part it
+ * gets. */
 static void crop_wish(const void *options, const iter_desc *in, iter_rng *rng,
                       iter_image_wish *out) {
     const iter_crop_options *o = options;
@@ -94,7 +95,7 @@ static iter_status center_crop_plan(const void *options, const iter_desc *in, it
     return ITER_OK;
 }
 
-/* Rows or columns before the window, if n are cut off in all. */
+/* Rows or columns before the window, of n that are cut off in all. */
 static int64_t center_crop_before(int64_t n, int32_t rounding) {
     const int64_t half = n / 2;
     return rounding == ITER_ROUNDING_TORCHVISION && n % 2 ? half + half % 2 : half;
@@ -151,7 +152,7 @@ static iter_status random_crop_plan(const void *options, const iter_desc *in, it
     return ITER_OK;
 }
 
-/* Pads, then cuts: at (0, 0) if rng is NULL. */
+/* Pads, then cuts: at a random place, or at (0, 0) when rng is NULL. */
 static void random_crop_fold(const iter_random_crop_options *o, iter_fold *fold, iter_rng *rng) {
     int64_t height, width, channels, window[2], y = 0, x = 0;
     if (iter__stage_window(o->size, o->height, o->width, window, NULL) < 0) return;

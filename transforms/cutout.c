@@ -2,7 +2,8 @@
  * cutout.c - cutout and random-erasing: overwrite a rectangle at a random place.
  *
  * DeVries, Taylor: "Improved regularization of convolutional neural networks with cutout", 2017.
- * Zhong et al.: "Random erasing data augmentation", 2017; sides and places as torchvision draws them.
+ * Zhong et al.: "Random erasing data augmentation", 2017; sides and places as torchvision draws
+ * them.
  */
 #include <iter/transforms.h>
 
@@ -67,7 +68,7 @@ static iter_status random_erasing_plan(const void *options, const iter_desc *in,
     return iter__stage_bounds(&o->ratio, "ratio", 1000, err);
 }
 
-/* False if nothing is to be erased. */
+/* Returns false if nothing is to be erased. */
 static bool draw_erasing(const iter_random_erasing_options *o, int64_t height, int64_t width,
                          iter_rng *rng, iter_rect *out) {
     if (!iter_rng_chance(rng, o->p)) return false;

@@ -1,9 +1,10 @@
 /*
  * elements.c - any type to any type, element by element.
  *
- * Blocks of 128 elements are widened into one of three number types, multiplied and added there, and narrowed. That is 13 loads and 13
- * stores for each number type instead of 169 pairs, and what it costs is an L1 round trip. Integers travel as int64_t: a u64 above INT64_MAX
- * may be cut to it, because every other type saturates below, and u64 to u64 moves bytes.
+ * Blocks of 128 elements are widened into one of three number types, multiplied and added there,
+ * and narrowed. That needs 13 loads and 13 stores for each number type instead of 169 pairs, at the
+ * cost of an L1 round trip. Integers are widened to int64_t. A u64 above INT64_MAX may be clamped
+ * to it, because every other type saturates below, and u64 to u64 moves bytes.
  */
 #include <math.h>
 #include <stdint.h>
@@ -113,7 +114,8 @@ static void load_int(iter_dtype dtype, int64_t *block, const char *in, ptrdiff_t
 
 /* ---- Stores: X(dtype, C type, the value of block number x) ----------------------------------- */
 
-/* Nearest even, saturated, NaN = 0. The limits are exact in double, but for the largest u64 and i64, which the comparisons handle. */
+/* Rounds to nearest even, saturates, NaN = 0. The limits must be exact in double; f64_to_i64() and
+ * f64_to_u64() are for those that are not. */
 static inline int64_t round_i64(double x, double low, double high) {
     if (!(x > low)) return x != x ? 0 : (int64_t)low;
     if (x >= high) return (int64_t)high;

@@ -1,4 +1,5 @@
-/* lengths.c - a field with the lengths of a variable one. The loader has them anyway and adds the field; this says that it is wanted. */
+/* lengths.c - a field with the lengths of a variable one. The loader adds the field, because it has
+ * the lengths anyway; this table only requests it. */
 #include <stddef.h>
 
 #include <iter/transforms.h>

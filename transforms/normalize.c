@@ -1,7 +1,8 @@
 /*
- * normalize.c - (x - mean) / std per channel; pixels of u8 count as x / 255.
+ * normalize.c - (x - mean) / std per channel; u8 pixels count as x / 255.
  *
- * Told to the fold as a factor and a bias in double, 1 / (255 std) and -mean / std, so that dividing by 255 costs nothing.
+ * The fold gets a factor and a bias in double, 1 / (255 std) and -mean / std, so the division by
+ * 255 costs nothing.
  */
 #include <iter/transforms.h>
 

@@ -1,7 +1,7 @@
 /*
  * one_hot.c - a whole number to a row of zeros with a one.
  *
- * Not a fold: a label can be wrong, and then the sample has failed.
+ * This stage is not foldable, because it can fail: the label may be out of range.
  */
 #include <string.h>
 

@@ -1,10 +1,12 @@
 /*
  * pack.c - the fused pass: a run of foldable stages, prepared once, run per sample.
  *
- * create() has the stages tell their plans to a builder, one after the other. A stage that cannot join (arithmetic after a cast that rounds) opens
- * a second pass, which reads what the first one wrote into scratch; that keeps the meaning exact and is rare.
+ * create() calls each stage's fold_plan() with a builder that records its calls. If a stage cannot
+ * join (such as arithmetic after a cast that rounds), it starts a second pass, which reads the
+ * first one's output from scratch. That is rare, and keeps the result exact.
  *
- * Random numbers of stage k are the stream of (seed XOR FNV(name '#' occurrence), epoch, position): the hash is taken here, the XOR per sample.
+ * Random numbers of stage k are the stream of (seed XOR FNV(name '#' occurrence), epoch, position).
+ * The hash is computed here, the XOR per sample.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -127,7 +129,8 @@ void iter__pack_fold(const iter__pack *pack, const pack_pass *pass, const iter__
     }
 }
 
-/* Drawing and composing touch no memory: time for the first lines of the next source to arrive. */
+/* Prefetches the first lines of the next source. They arrive while this sample's geometry is drawn
+ * and composed, which touches little memory. */
 static void fetch_ahead(const pack_pass *pass, const char *next_in) {
     if (!next_in) return;
     const size_t n = iter__pass_early_bytes(pass);
@@ -135,7 +138,7 @@ static void fetch_ahead(const pack_pass *pass, const char *next_in) {
         __builtin_prefetch(next_in + i, 0, 3);
 }
 
-/* The pass's geometry for this sample: NULL = none, else its own or *own. */
+/* The geometry for this sample: *own in a random pass, else the pass's fixed one (NULL = none). */
 static const iter_fold *compose(const iter__pack *pack, const pack_pass *pass,
                                 const iter__pack_sample *sample, void *table, iter_fold *own) {
     if (!pass->is_random) return pass->fixed;
@@ -162,7 +165,7 @@ static void pack_run(const iter__pack *pack, const void *in, void *out,
     }
 }
 
-/* The fold that stays between bands lies behind everything else. */
+/* The fold that is kept from band to band: the last part of the scratch. */
 static iter_fold *kept_fold(const iter__pack *pack, void *scratch) {
     return (iter_fold *)(void *)((char *)scratch + pack->line_bytes + pack->table_bytes +
                                  2 * pack->between_bytes);

@@ -1,8 +1,9 @@
 /*
- * pack_builder.c - the plan's side of iter_fold_*(): checks what a stage tells and keeps it as a list of calls.
+ * pack_builder.c - iter_fold_*() in plan: checks a stage's calls and records them in a list.
  *
- * A stage may turn out to need a new pass after some of its calls. Then the list is cut to its old length and the state is put back, so nothing of
- * that stage is left; no other part of the pass is written before pack_close.c makes it.
+ * A stage may turn out to need a new pass after some of its calls. The list is then cut to its old
+ * length and the state is restored, so that nothing of that stage is left. pack_close.c writes
+ * every other part of the pass.
  */
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +20,7 @@ static void refuse(fold_builder *b, iter_status status, const char *reason) {
     snprintf(b->reason, sizeof(b->reason), "%s", reason);
 }
 
-/* What comes after an error, or after the stage was found to need a new pass, does not matter. */
+/* After an error, or once the stage is known to need a new pass, further calls are ignored. */
 static bool is_stopped(const fold_builder *b) {
     return b->status < 0 || b->split;
 }
@@ -30,7 +31,8 @@ static bool is_image(fold_builder *b) {
     return b->is_image;
 }
 
-/* Appends a call; its payload is the caller's to fill in. NULL: only measured, or no memory. */
+/* Appends a call; the caller fills in its payload. Returns NULL if calls are not kept, or memory
+ * ran out. */
 static fold_call *record(fold_builder *b, const fold_call *call) {
     pack_pass *pass = b->pass;
     if (!pass) return NULL;
@@ -155,8 +157,9 @@ void iter__builder_cutout(fold_builder *b, const iter_rect *part, double value) 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
 /*
- * A table is looked up before anything else is done to a pixel, so it must find the source's bytes. A table that differs from sample to sample
- * would also change fills that were told before, which are computed once for all samples.
+ * A table is looked up before any other change to a pixel's value, so it must find the source's
+ * bytes. A table that differs from sample to sample would also change the fills recorded before it,
+ * but fills are computed once for all samples.
  */
 void iter__builder_table(fold_builder *b, const uint8_t *table) {
     if (is_stopped(b)) return;
@@ -212,7 +215,7 @@ void iter_fold_cast(iter_fold *fold, iter_dtype dtype) {
         b->split = "arithmetic after a cast that rounds";
         return;
     }
-    /* After arithmetic the value is still a real number, not yet rounded to f32: f64 only keeps more of it. */
+    /* After arithmetic the value is not yet rounded to f32, so f64 only keeps more of it. */
     b->at.is_lossy = !iter__cast_is_exact(b->at.dtype, dtype);
     b->at.dtype = dtype;
     b->at.has_values = true;

@@ -1,12 +1,15 @@
 /*
- * pack_fold.c - the sample's side of iter_fold_*(): composing geometry, and tables of bytes where samples have their own.
+ * pack_fold.c - iter_fold_*() per sample: composes geometry, and tables of bytes if samples have
+ * their own.
  *
- * An axis is an offset, a step of +1 or -1 and the interval of positions that have a source, as long as that can say it: one constant pad,
- * crops, flips, and cutouts as rectangles. Reflecting and replicating pads, a second pad and many cutouts turn both axes into tables, one entry
- * a position. Both forms are separable: a pixel lies in a pad if either axis does, in a cutout if both do, and the latest one wins.
+ * An axis is an offset, a step of +1 or -1, and the interval of positions where there is a source.
+ * That covers one constant pad, crops, flips, and cutouts as rectangles. A reflecting or
+ * replicating pad, a second pad or many cutouts turn both axes into tables with one entry per
+ * position. Both forms are separable: a pixel lies in a pad if either axis does, and in a cutout if
+ * both do. The latest one wins.
  *
- * Per sample these functions are hot: they allocate nothing and cannot fail. Numbers out of range are clamped, so that a stage with a bug
- * spoils pixels, not memory.
+ * These functions are hot: they allocate nothing and cannot fail. Numbers out of range are clamped,
+ * so that a faulty stage produces wrong pixels, but never writes out of bounds.
  */
 #include <string.h>
 
@@ -73,7 +76,8 @@ static void use_tables(iter_fold *fold) {
     }
 }
 
-/* Where position p of a padded axis of n looks, by the edge rule; reflecting repeats where the pad is wider than the image. */
+/* The source of position p, which may lie outside an axis of n. If the pad is wider than the image,
+ * reflecting repeats. */
 static int64_t edge_source(int64_t p, int64_t n, iter_edge edge) {
     if (edge == ITER_EDGE_REPLICATE || n == 1) return clamp(p, 0, n - 1);
     const int64_t period = 2 * (n - 1);
@@ -103,7 +107,7 @@ static void table_flip(fold_place *table, int64_t n) {
 
 /* ---- Fills ----------------------------------------------------------------------------------- */
 
-/* Which of the pass's fills the stage means; -1 = it told none of that value. */
+/* The index of the pass's fill with this stage and value; -1 = plan had no such value. */
 static int16_t find_fill(const iter_fold *fold, double value) {
     const pack_pass *pass = fold->pass;
     int16_t fill = -1;
@@ -112,7 +116,7 @@ static int16_t find_fill(const iter_fold *fold, double value) {
     return fill;
 }
 
-/* The next place in the order of pads and cutouts, filled with `value`; -1: there is no more room. */
+/* The next number in the order of pads and cutouts, filled with `value`; -1 = no more room. */
 static int32_t next_order(iter_fold *fold, double value) {
     if (fold->n_orders == FOLD_MAX_FILLS) return -1;
     fold->fill_of[fold->n_orders] = find_fill(fold, value);
@@ -158,7 +162,8 @@ void iter_fold_crop(iter_fold *fold, int64_t y, int64_t x, int64_t height, int64
     }
 }
 
-/* Pads that one interval an axis can say: constant, and no other pad is left over. */
+/* Whether one interval per axis can express the pad: it is constant, and no other pad is
+ * visible. */
 static bool pad_is_simple(const iter_fold *fold, iter_edge edge) {
     return !fold->is_table && edge == ITER_EDGE_CONSTANT &&
            (fold->pad < 0 || (axis_is_whole(&fold->y) && axis_is_whole(&fold->x)));
@@ -313,7 +318,7 @@ void iter__fold_replay(iter_fold *fold, int32_t stage) {
             iter_fold_cutout(fold, call->a, call->b, call->c, call->d, call->value);
             break;
         case ITER__FOLD_TABLE: iter_fold_table(fold, call->table); break;
-        case ITER__FOLD_AFFINE: break; /* dropped when the pass was made */
+        case ITER__FOLD_AFFINE: break; /* already dropped by pack_close.c */
         }
     }
 }

@@ -1,8 +1,9 @@
 /*
  * pad_batch.c - rows of different lengths to one length, in place.
  *
- * A slot holds row i of a variable field at i * row capacity. Rows move closer together, first row first, or apart, last row first; either way a row's
- * new place ends before the next row's old one begins, so nothing is overwritten that is still to be moved.
+ * A slot holds row i of a variable field at i * row capacity. When rows move closer together, the
+ * first row moves first; when they move apart, the last one. Either way no row overwrites another
+ * one that has not moved yet.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -25,7 +26,7 @@ static const iter_option pad_batch_rows[] = {
 };
 static const iter_pad_batch_options pad_batch_defaults = ITER_PAD_BATCH_OPTIONS_INIT;
 
-/* Sizes of one batch, in bytes but for the lengths. */
+/* Sizes of one batch, in bytes, except length and lengths. */
 typedef struct pad_job {
     char *data;
     size_t token; /* one index of dimension 1 */
@@ -41,7 +42,7 @@ static int64_t round_up(int64_t length, int64_t multiple) {
     return multiple > 1 ? (length + multiple - 1) / multiple * multiple : length;
 }
 
-/* Whether the type has this value; floats have one near enough. */
+/* Whether the type has this value. For a float type a close one is enough. */
 static bool has_value(iter_dtype dtype, double value) {
     unsigned char element[8];
     double back = 0;

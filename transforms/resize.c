@@ -1,8 +1,8 @@
 /*
  * resize.c - resize, resize-short and random-resized-crop: another height and width.
  *
- * random-resized-crop: Szegedy et al., "Going deeper with convolutions", 2015. Sides, places and the
- * fallback after ten tries are torchvision's.
+ * random-resized-crop: Szegedy et al., "Going deeper with convolutions", 2015. Sides, places and
+ * the fallback after ten tries are torchvision's.
  */
 #include <math.h>
 
@@ -44,8 +44,8 @@ static iter_status check_antialias(int32_t interpolation, bool antialias, iter_e
                       "interpolation=bilinear");
 }
 
-/* *out = *in as height x width, ITER_VARIABLE if these are not known yet. Images of any size need no
- * scratch. Fails with EINVAL if `in` is not u8 HWC, or a side is too large. */
+/* *out = *in as height x width, ITER_VARIABLE if these are not known yet. Images of any size need
+ * no scratch. Fails with EINVAL unless `in` is u8 HWC, or if a side is too large. */
 static iter_status plan_sides(resample_filter filter, const iter_desc *in, int64_t height,
                               int64_t width, iter_desc *out, size_t *out_scratch, iter_error *err) {
     stage_image image;

@@ -1,9 +1,10 @@
 /*
  * stage_any.c - foldable stages over images of any size.
  *
- * The size is known when the sample is there. Then the stage's own fold calls are composed for that one image, and a pass of bytes to the same bytes
- * is run over it. So each stage says once what it does, whether it is folded or not. Nothing is allocated: what a pass holds in memory of its own
- * is small here and lies in the scratch.
+ * The size is known once the sample is decoded. Then the stage's own fold calls are composed for
+ * that one image, and a pass from u8 to u8 runs over it. So each stage is written once, whether it
+ * is folded or not. Nothing is allocated: the memory of such a pass is small and lies in the
+ * scratch.
  */
 #include <string.h>
 
@@ -16,11 +17,11 @@
 /* A pass of one stage over one image. */
 typedef struct any_image {
     pack_pass pass;
-    fold_fill fill; /* all that a stage tells here */
+    fold_fill fill; /* a stage has at most one */
     iter_fold fold;
 } any_image;
 
-/* The pass, but for memory. The stage's plan() said yes to `in`. */
+/* Sets the pass, except its memory. The stage's plan() has accepted `in`. */
 static void open_image(any_image *m, const iter_transform_ops *ops, const void *options,
                        const iter_desc *in) {
     fold_builder b;
@@ -62,7 +63,7 @@ size_t iter__stage_scratch(const iter_desc *in, int64_t more_rows, int64_t more_
     return scratch_bytes(&pass);
 }
 
-/* What the stage tells for this image. */
+/* Makes the stage's fold calls for this image. */
 static iter_status compose(any_image *m, const iter_transform_ops *ops, const void *options,
                            iter_rng *rng, fold_place *places, iter_error *err) {
     iter__fold_start(&m->fold, &m->pass, places, places ? places + m->pass.max_height : NULL);

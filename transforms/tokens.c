@@ -1,7 +1,8 @@
 /*
- * tokens.c - renumbers ids: an offset for reserved ids, one id for all words beyond a limit, a start id in front.
+ * tokens.c - renumbers ids: an offset for reserved ids, one id for all words beyond a limit, a
+ * start id in front.
  *
- * In that order, so that an id is what Keras' load_data() makes of a rank: offset=3,limit=30000,unknown=2,start=1.
+ * This order gives the ids of Keras' load_data(): offset=3,limit=30000,unknown=2,start=1.
  */
 #include <iter/transforms.h>
 
@@ -20,7 +21,8 @@ static const iter_option tokens_rows[] = {
 };
 static const iter_tokens_options tokens_defaults = ITER_TOKENS_OPTIONS_INIT;
 
-/* out[skip + i] for in[i], from the last to the first because the two may overlap. Returns the place of an id that does not fit, or -1. */
+/* Writes in[i] to out[skip + i]. Begins with the last id, because the two may overlap. Returns the
+ * index of an id that does not fit, or -1. */
 static inline int64_t renumber_as(iter_dtype dtype, const iter_tokens_options *o, const void *in,
                                   void *out, int64_t n, int64_t skip) {
     int64_t bad = -1;
@@ -37,7 +39,7 @@ static inline int64_t renumber_as(iter_dtype dtype, const iter_tokens_options *o
     return bad;
 }
 
-/* One loop a type. */
+/* One loop per type. */
 static int64_t renumber(const iter_tokens_options *o, const iter_tensor *in, void *out,
                         int64_t skip) {
     const int64_t n = in->desc.dims[0];
