@@ -1,8 +1,9 @@
 /*
- * color.h - colours of u8 pixels, three channels side by side, as Pillow's ImageEnhance, convert("L") and convert("HSV") make them, bit for bit.
+ * color.h - colours of u8 pixels of three interleaved channels. The results equal Pillow's
+ * ImageEnhance, convert("L") and convert("HSV") bit for bit.
  *
- * Plain loops that compilers turn into SIMD, compiled once for each level. No operation depends on the level: integers, and floating point numbers
- * one by one, each rounded.
+ * These are plain loops that the compiler vectorises, compiled once for each level. Every level
+ * gives the same bits: the operations are on integers, or round every floating point result.
  */
 #ifndef ITER_TRANSFORMS_COLOR_H
 #define ITER_TRANSFORMS_COLOR_H
@@ -12,17 +13,17 @@
 
 #include "iter/core/cpu.h"
 
-/* n pixels, or bytes where said; out may be in. */
+/* n counts pixels, except in blend(). out may be in. */
 typedef struct color_kernels {
-    /* n bytes: base + factor * (x - base), cut to 0 .. 255 and rounded down. */
+    /* n bytes: base + factor * (x - base), clamped to 0 .. 255 and rounded down. */
     void (*blend)(uint8_t *out, const uint8_t *in, size_t n, float base, float factor);
-    /* The same with each pixel's gray as its base. */
+    /* The same with each pixel's gray as base. */
     void (*saturate)(uint8_t *out, const uint8_t *in, size_t n, float factor);
-    /* All three become gray. */
+    /* All three channels become gray. */
     void (*gray)(uint8_t *out, const uint8_t *in, size_t n);
-    /* Sum of the grays. */
+    /* Returns the sum of the grays. */
     uint64_t (*gray_sum)(const uint8_t *in, size_t n);
-    /* The hue, of 256 steps, goes on by `shift` of them. */
+    /* Turns the hue by `shift` of 256 steps. */
     void (*hue)(uint8_t *out, const uint8_t *in, size_t n, uint8_t shift);
 } color_kernels;
 

@@ -1,4 +1,4 @@
-/* color_avx2.c - the colour kernels with AVX2. Only called where the processor has it. */
+/* color_avx2.c - the colour kernels with AVX2. Called only on processors that have it. */
 #if defined(__x86_64__)
 
 #if defined(__clang__)

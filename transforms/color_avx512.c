@@ -1,4 +1,5 @@
-/* color_avx512.c - the colour kernels with AVX-512 F, BW, DQ and VL. Only called where the processor has them. */
+/* color_avx512.c - the colour kernels with AVX-512 F, BW, DQ and VL. Called only on processors that
+ * have them. */
 #if defined(__x86_64__)
 
 #if defined(__clang__)

@@ -1,7 +1,8 @@
 /*
- * color_template.h - the colour kernels of one level, by inclusion: LEVEL is the name of the table. The target is set by the including file.
+ * color_template.h - the colour kernels of one level, by inclusion. The including file defines
+ * LEVEL, the name of the table, and sets the target.
  *
- * Pixels are taken apart into planes of a block first, so that the loops over them are simple ones.
+ * Pixels are first split into planes of one block, so that the loops over them are simple.
  */
 #include <string.h>
 
@@ -107,7 +108,7 @@ static uint64_t gray_sum(const uint8_t *in, size_t n) {
     return sum;
 }
 
-/* ---- Hue --------------------------------------------------------------------------------------- */
+/* ---- Hue ------------------------------------------------------------------------------------- */
 
 static inline int32_t max3(int32_t a, int32_t b, int32_t c) {
     const int32_t ab = a > b ? a : b;
@@ -119,7 +120,8 @@ static inline int32_t min3(int32_t a, int32_t b, int32_t c) {
     return ab < c ? ab : c;
 }
 
-/* Hue and saturation of a block in 1/255, and the value. The widths of the numbers on the way are Pillow's. */
+/* Hue and saturation of a block in 1/255, and the value. The widths of the numbers on the way are
+ * Pillow's. */
 static inline void hue_of(int32_t *restrict h, int32_t *restrict s, int32_t *restrict v,
                           const planes *restrict p) {
     for (int i = 0; i < BLOCK; i++) {
@@ -139,7 +141,8 @@ static inline void hue_of(int32_t *restrict h, int32_t *restrict s, int32_t *res
     }
 }
 
-/* Which sixth of the circle a hue is in once it is turned, and the bytes that colours of such hues are made of, besides the value. */
+/* Which sixth of the circle a hue is in once it is turned, and the bytes that colours of such hues
+ * are made of, besides the value. */
 typedef struct sixths {
     int32_t k[BLOCK], p[BLOCK], q[BLOCK], t[BLOCK];
 } sixths;

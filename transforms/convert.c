@@ -1,13 +1,15 @@
 /*
  * convert.c - the pack kernels as a plain call: any type, any strides, any order of axes.
  *
- * The axes are put in the order of the output's memory, neighbours that are one run on both sides are merged, and the last one or two
- * decide which kernel runs; the others are an odometer around it:
+ * The axes are sorted by the order of the output's memory. Neighbouring axes that form one run on
+ * both sides are merged. The last one or two axes decide which kernel runs; the others are an
+ * odometer around it:
  *
  *   line       the last axis is dense on both sides
- *   pixels     the last two are, channels inside
- *   split3     three channels side by side to planes; join3 the other way
- *   transpose  the last axis is dense in the output, another one in the input: tiles are turned on the stack, then converted as lines
+ *   pixels     the last two axes are dense, channels inside
+ *   split3     three interleaved channels to planes; join3 is the inverse
+ *   transpose  the last axis is dense in the output, another one in the input: tiles are transposed
+ *              on the stack, then converted as lines
  *   strided    everything else, element by element
  */
 #include <string.h>
@@ -15,13 +17,14 @@
 #include <iter/convert.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/cpu.h"
 #include "iter/core/error.h"
 #include "iter/core/options.h"
 #include "transforms/elements.h"
 #include "transforms/pack_kernels.h"
 
-/* A tile: rows for the input's dense axis, columns for the output's. */
+/* A tile: rows along the input's dense axis, columns along the output's. */
 #define TILE_ROWS    16
 #define TILE_COLUMNS 64
 
@@ -37,7 +40,7 @@ typedef enum convert_mode {
 typedef struct convert_axis {
     int64_t n;
     ptrdiff_t in, out; /* bytes from one index to the next */
-    bool is_channel;   /* and channels differ in factor or bias */
+    bool is_channel;   /* the channels, if they differ in factor or bias */
 } convert_axis;
 
 struct iter_convert {
@@ -47,8 +50,8 @@ struct iter_convert {
     convert_mode mode;
     convert_axis outer[ITER_MAX_DIMS];
     int32_t n_outer;
-    convert_axis a,
-        b; /* the kernel's axes: b the last, a the other of two (n = 1 where there is none) */
+    /* the kernel's axes: b the last one, a the other one (n = 1 if there is none) */
+    convert_axis a, b;
     bool is_empty;
     int64_t n_factors;           /* channels with factors of their own, or 1 */
     double *scale, *bias;        /* [n_factors] */
@@ -56,7 +59,7 @@ struct iter_convert {
     float *scale_row, *bias_row; /* [16 * n_factors], for pixels */
 };
 
-/* ---- Prepare: axes --------------------------------------------------------------------------------------------- */
+/* ---- Prepare: axes --------------------------------------------------------------------------- */
 
 static iter_status check_shape(const iter_desc *desc, const char *side, iter_error *err) {
     if (!iter_dtype_bytes(desc->dtype))
@@ -105,7 +108,7 @@ static iter_status find_axes(const iter_desc *in, const iter_desc *out, const in
     return ITER_OK;
 }
 
-/* Which dimension of the input has the channels; -1 = none. */
+/* The dimension of the input that holds the channels; -1 = none. */
 static int32_t find_channel(const iter_desc *in, const iter_desc *out, const int32_t *axes) {
     const char *place = has_letters(in) ? strchr(in->layout, 'C') : NULL;
     if (place) return (int32_t)(place - in->layout);
@@ -125,7 +128,7 @@ static ptrdiff_t size_of(ptrdiff_t stride) {
     return stride < 0 ? -stride : stride;
 }
 
-/* Falling strides in the output: a stable insertion sort. */
+/* A stable insertion sort: the axis with the largest output stride comes first. */
 static void sort_axes(convert_axis *axes, int32_t n) {
     for (int32_t i = 1; i < n; i++) {
         const convert_axis axis = axes[i];
@@ -136,7 +139,7 @@ static void sort_axes(convert_axis *axes, int32_t n) {
     }
 }
 
-/* Two neighbours that are one run on both sides become one. */
+/* Merges neighbouring axes that form one run on both sides. */
 static int32_t merge_axes(convert_axis *axes, int32_t n) {
     int32_t m = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -155,18 +158,16 @@ static int32_t merge_axes(convert_axis *axes, int32_t n) {
     return m;
 }
 
-/* ---- Prepare: the kernel ------------------------------------------------------------------------------------------ */
+/* ---- Prepare: the kernel --------------------------------------------------------------------- */
 
-static void take_axis(iter_convert *c, convert_axis *axes, int32_t *n, int32_t which,
-                      convert_axis *out) {
-    (void)c;
+static void take_axis(convert_axis *axes, int32_t *n, int32_t which, convert_axis *out) {
     *out = axes[which];
     for (int32_t i = which; i + 1 < *n; i++)
         axes[i] = axes[i + 1];
     (*n)--;
 }
 
-/* Chooses mode, a and b from axes[n], and leaves the others. */
+/* Chooses the mode, and moves the kernel's axes from axes[n] to a and b. */
 static void choose_mode(iter_convert *c, convert_axis *axes, int32_t *n) {
     const ptrdiff_t in_bytes = (ptrdiff_t)iter_dtype_bytes(c->in_type);
     const ptrdiff_t out_bytes = (ptrdiff_t)iter_dtype_bytes(c->out_type);
@@ -184,33 +185,33 @@ static void choose_mode(iter_convert *c, convert_axis *axes, int32_t *n) {
         if (axes[i].in == in_bytes) dense = i;
     if (last.in == in_bytes && last.out == out_bytes && !last.is_channel) {
         c->mode = ITER__CONVERT_LINE;
-        take_axis(c, axes, n, *n - 1, &c->b);
+        take_axis(axes, n, *n - 1, &c->b);
     } else if (c->kernels && last.is_channel && last.in == in_bytes && last.out == out_bytes &&
                is_pair && before.in == last.in * last.n && before.out == last.out * last.n) {
         c->mode = ITER__CONVERT_PIXELS;
-        take_axis(c, axes, n, *n - 1, &c->b);
-        take_axis(c, axes, n, *n - 1, &c->a);
+        take_axis(axes, n, *n - 1, &c->b);
+        take_axis(axes, n, *n - 1, &c->a);
     } else if (c->kernels && dense >= 0 && axes[dense].n == 3 && dense != *n - 1 &&
                last.out == out_bytes && last.in == 3 * in_bytes && !last.is_channel &&
                axes[dense].out % out_bytes == 0 && axes[dense].out > 0) {
         c->mode = ITER__CONVERT_SPLIT3;
-        take_axis(c, axes, n, *n - 1, &c->b);
-        take_axis(c, axes, n, dense, &c->a);
+        take_axis(axes, n, *n - 1, &c->b);
+        take_axis(axes, n, dense, &c->a);
     } else if (c->kernels && is_pair && last.n == 3 && last.out == out_bytes &&
                before.out == 3 * out_bytes && before.in == in_bytes && !before.is_channel &&
                last.in % in_bytes == 0 && last.in > 0) {
         c->mode = ITER__CONVERT_JOIN3;
-        take_axis(c, axes, n, *n - 1, &c->b);
-        take_axis(c, axes, n, *n - 1, &c->a);
+        take_axis(axes, n, *n - 1, &c->b);
+        take_axis(axes, n, *n - 1, &c->a);
     } else if (last.out == out_bytes && dense >= 0 && dense != *n - 1 && last.n > 1 &&
                (c->kernels || c->kind == ITER__KIND_RAW || !last.is_channel)) {
         c->mode = ITER__CONVERT_TRANSPOSE;
-        take_axis(c, axes, n, *n - 1, &c->b);
-        take_axis(c, axes, n, dense, &c->a);
+        take_axis(axes, n, *n - 1, &c->b);
+        take_axis(axes, n, dense, &c->a);
     } else {
-        /* The inner loop has one factor: channels go outside. */
+        /* The inner loop has one factor, so the channels must be an outer axis. */
         c->mode = ITER__CONVERT_STRIDED;
-        take_axis(c, axes, n, last.is_channel && is_pair ? *n - 2 : *n - 1, &c->b);
+        take_axis(axes, n, last.is_channel && is_pair ? *n - 2 : *n - 1, &c->b);
         if (c->b.is_channel) {
             axes[(*n)++] = c->b;
             c->b = one;
@@ -299,7 +300,7 @@ static iter_status prepare(iter_convert *c, const iter_desc *in, const iter_desc
     return make_factors(c, o, err);
 }
 
-/* ---- Run: one call of the kernel ------------------------------------------------------------------------------------ */
+/* ---- Run: one call of the kernel ------------------------------------------------------------- */
 
 /* n dense elements with one factor. */
 static void run_line(const iter_convert *c, char *out, const char *in, size_t n, int64_t channel,
@@ -321,13 +322,14 @@ static void run_pixels(const iter_convert *c, char *out, const char *in, const c
         return;
     }
     for (int64_t i = 0; i < c->a.n; i += 16) {
-        const size_t n = c->a.n - i < 16 ? (size_t)(c->a.n - i) : 16;
+        const size_t n = (size_t)iter__min_i64(c->a.n - i, 16);
         c->kernels->table(out + i * c->a.out, in + i * c->a.in, n * channels, c->scale_row,
                           c->bias_row);
     }
 }
 
-/* Three factors where the channel axis is not among the kernel's. */
+/* The three factors. If the kernel's three-element axis is not the channels (own is false), all
+ * three are those of `channel`. */
 static void three_factors(const iter_convert *c, bool own, int64_t channel, float *scale,
                           float *bias) {
     for (int64_t i = 0; i < 3; i++) {
@@ -350,13 +352,13 @@ static void run_three(const iter_convert *c, char *out, const char *in, int64_t 
     }
 }
 
-/* Rows of a are dense in the input, rows of b in the output. */
+/* Axis a is dense in the input, axis b in the output. */
 static void run_transpose(const iter_convert *c, char *out, const char *in, int64_t channel) {
     const size_t in_bytes = iter_dtype_bytes(c->in_type);
     char tile[TILE_ROWS * TILE_COLUMNS * 8];
     if (c->kind == ITER__KIND_RAW) {
         for (int64_t y = 0; y < c->b.n; y += TILE_COLUMNS) {
-            const int64_t n = c->b.n - y < TILE_COLUMNS ? c->b.n - y : TILE_COLUMNS;
+            const int64_t n = iter__min_i64(c->b.n - y, TILE_COLUMNS);
             iter__transpose(in_bytes, in + y * c->b.in, c->b.in, out + y * c->b.out, c->a.out,
                             (size_t)n, (size_t)c->a.n);
         }
@@ -364,9 +366,9 @@ static void run_transpose(const iter_convert *c, char *out, const char *in, int6
     }
     const ptrdiff_t row = (ptrdiff_t)(TILE_COLUMNS * in_bytes);
     for (int64_t y = 0; y < c->b.n; y += TILE_COLUMNS) {
-        const int64_t n_y = c->b.n - y < TILE_COLUMNS ? c->b.n - y : TILE_COLUMNS;
+        const int64_t n_y = iter__min_i64(c->b.n - y, TILE_COLUMNS);
         for (int64_t x = 0; x < c->a.n; x += TILE_ROWS) {
-            const int64_t n_x = c->a.n - x < TILE_ROWS ? c->a.n - x : TILE_ROWS;
+            const int64_t n_x = iter__min_i64(c->a.n - x, TILE_ROWS);
             iter__transpose(in_bytes, in + y * c->b.in + x * c->a.in, c->b.in, tile, row,
                             (size_t)n_y, (size_t)n_x);
             for (int64_t i = 0; i < n_x; i++) {
@@ -396,7 +398,7 @@ static void run_kernel(const iter_convert *c, char *out, const char *in, int64_t
     }
 }
 
-/* ---- Public ------------------------------------------------------------------------------------------------------------ */
+/* ---- Public ---------------------------------------------------------------------------------- */
 
 iter_status iter_convert_prepare(const iter_desc *in, const iter_desc *out,
                                  const iter_convert_options *options, iter_convert **out_convert,

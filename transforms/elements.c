@@ -1,9 +1,10 @@
 /*
  * elements.c - any type to any type, element by element.
  *
- * Blocks of 128 elements are widened into one of three number types, multiplied and added there, and narrowed. That is 13 loads and 13
- * stores for each number type instead of 169 pairs, and what it costs is an L1 round trip. Integers travel as int64_t: a u64 above INT64_MAX
- * may be cut to it, because every other type saturates below, and u64 to u64 moves bytes.
+ * Blocks of 128 elements are widened into one of three number types, multiplied and added there,
+ * and narrowed. That needs 13 loads and 13 stores for each number type instead of 169 pairs, at the
+ * cost of an L1 round trip. Integers are widened to int64_t. A u64 above INT64_MAX may be clamped
+ * to it, because every other type saturates below, and u64 to u64 moves bytes.
  */
 #include <math.h>
 #include <stdint.h>
@@ -30,17 +31,15 @@ iter__kind iter__kind_of(iter_dtype in, iter_dtype out, bool has_affine) {
     return is_wide(in) || is_wide(out) ? ITER__KIND_F64 : ITER__KIND_F32;
 }
 
-/* Bits that the largest value needs; 0 = no limit that matters here. */
+static bool is_signed_integer(iter_dtype dtype) {
+    return dtype == ITER_I8 || dtype == ITER_I16 || dtype == ITER_I32 || dtype == ITER_I64;
+}
+
+/* Bits that the largest value needs. */
 static int integer_bits(iter_dtype dtype) {
     if (dtype == ITER_BOOL) return 1;
     const int bits = 8 * (int)iter_dtype_bytes(dtype);
-    const bool is_signed =
-        dtype == ITER_I8 || dtype == ITER_I16 || dtype == ITER_I32 || dtype == ITER_I64;
-    return is_signed ? bits - 1 : bits;
-}
-
-static bool is_signed_integer(iter_dtype dtype) {
-    return dtype == ITER_I8 || dtype == ITER_I16 || dtype == ITER_I32 || dtype == ITER_I64;
+    return is_signed_integer(dtype) ? bits - 1 : bits;
 }
 
 static int float_bits(iter_dtype dtype) {
@@ -59,7 +58,7 @@ bool iter__cast_is_exact(iter_dtype from, iter_dtype to) {
     return integer_bits(from) <= integer_bits(to);
 }
 
-/* ---- Loads: X(dtype, C type, value as the block's number) --------------------------------------------- */
+/* ---- Loads: X(dtype, C type, value as the block's number) ------------------------------------ */
 
 static inline int64_t cut_u64(uint64_t x) {
     return x > (uint64_t)INT64_MAX ? INT64_MAX : (int64_t)x;
@@ -113,9 +112,10 @@ static void load_int(iter_dtype dtype, int64_t *block, const char *in, ptrdiff_t
     switch ((int)dtype) { INTEGER_LOADS(LOAD_CASE) }
 }
 
-/* ---- Stores: X(dtype, C type, the value of block number x) --------------------------------------------- */
+/* ---- Stores: X(dtype, C type, the value of block number x) ----------------------------------- */
 
-/* Nearest even, saturated, NaN = 0. The limits are exact in double, but for the largest u64 and i64, which the comparisons handle. */
+/* Rounds to nearest even, saturates, NaN = 0. The limits must be exact in double; f64_to_i64() and
+ * f64_to_u64() are for those that are not. */
 static inline int64_t round_i64(double x, double low, double high) {
     if (!(x > low)) return x != x ? 0 : (int64_t)low;
     if (x >= high) return (int64_t)high;
@@ -198,7 +198,7 @@ static void store_int(iter_dtype dtype, char *out, ptrdiff_t stride, const int64
     switch ((int)dtype) { INTEGER_STORES(STORE_X) }
 }
 
-/* ---- The three number types ----------------------------------------------------------------------------- */
+/* ---- The three number types ------------------------------------------------------------------ */
 
 static void copy_raw(size_t bytes, const char *in, ptrdiff_t in_stride, char *out,
                      ptrdiff_t out_stride, size_t n) {

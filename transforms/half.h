@@ -1,8 +1,8 @@
 /*
  * half.h - f16 and bf16 from and to f32 and f64, one element at a time, rounded to nearest even.
  *
- * Bit for bit what the processors' own instructions do (vcvtps2ph, vcvtph2ps), quiet NaN payloads included, so that every SIMD level
- * agrees with plain C.
+ * The same bits as the processors' own instructions (vcvtps2ph, vcvtph2ps), quiet NaN payloads
+ * included, so that every SIMD level agrees with plain C.
  */
 #ifndef ITER_TRANSFORMS_HALF_H
 #define ITER_TRANSFORMS_HALF_H
@@ -32,7 +32,8 @@ static inline uint16_t f16_from_f32(float x) {
         const float shifted = f32_from_bits(size) + 0.5f;
         return (uint16_t)(sign | (f32_bits(shifted) - 0x3f000000u));
     }
-    /* Rebias the exponent by 112; half of the last place less one, and one more where the last place is odd. */
+    /* Rebiases the exponent by 112. To round, adds one less than half of the last place, or exactly
+     * half if the last place is odd. */
     return (uint16_t)(sign | ((size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13));
 }
 
@@ -56,7 +57,8 @@ static inline float f32_from_bf16(uint16_t half) {
     return f32_from_bits((uint32_t)half << 16);
 }
 
-/* f64 to f32 rounded to odd: a second rounding, to fewer digits, then equals one rounding (Boldo, Melquiond 2008). */
+/* f64 to f32, rounded to odd. A second rounding to fewer digits then gives the same as one rounding
+ * (Boldo, Melquiond 2008). */
 static inline float f32_odd_from_f64(double x) {
     const float near = (float)x;
     const double back = (double)near;

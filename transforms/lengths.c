@@ -1,25 +1,21 @@
-/* lengths.c - a field with the lengths of a variable one. The loader has them anyway and adds the field; this says that it is wanted. */
+/* lengths.c - a field with the lengths of a variable one. The loader adds the field, because it has
+ * the lengths anyway; this table only requests it. */
 #include <stddef.h>
 
 #include <iter/transforms.h>
 
-#include "transforms/token_stages.h"
+#include "transforms/stages.h"
 
-static const iter_option option_rows[] = {
-    {"name", "of the new field; default: the field's with _length behind it", ITER_OPTION_STRING,
-     offsetof(iter_lengths_options, name), 0, 0, NULL, 1},
-    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+static const iter_option lengths_rows[] = {
+    ITER_ROW_STRING("name", "of the new field; default: the field's name and _length",
+                    iter_lengths_options, name, 1),
+    ITER_ROW_END,
 };
-
-static const iter_lengths_options defaults = ITER_LENGTHS_OPTIONS_INIT;
+static const iter_lengths_options lengths_defaults = ITER_LENGTHS_OPTIONS_INIT;
 
 const iter_transform_ops iter__transform_lengths = {
-    .base = {.struct_size = sizeof(iter_transform_ops),
-             .name = "lengths",
-             .help = "adds a field with the lengths of a variable field's rows",
-             .options = option_rows,
-             .defaults = &defaults,
-             .options_size = sizeof(iter_lengths_options)},
+    .base = STAGE_BASE(lengths, "lengths",
+                       "adds a field with the lengths of a variable field's rows", 0),
     .role = ITER_DATA,
     .adds_lengths = 1,
 };

@@ -1,4 +1,4 @@
-/* lookup.c - bytes through a table in plain C, and which function to use. */
+/* lookup.c - bytes through a table in plain C, and the choice of the function. */
 #include "transforms/lookup.h"
 
 void iter__lookup_generic(uint8_t *out, const uint8_t *in, size_t n, const uint8_t *table) {

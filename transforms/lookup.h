@@ -7,10 +7,11 @@
 
 #include "iter/core/cpu.h"
 
-/* out[i] = table[in[i]], i < n. out may be in; else they must not overlap. Any alignment; nothing outside of the n bytes is touched. */
+/* out[i] = table[in[i]], i < n. out may be in; otherwise they must not overlap. Any alignment;
+ * nothing outside the n bytes is touched. */
 typedef void iter__lookup(uint8_t *out, const uint8_t *in, size_t n, const uint8_t *table);
 
-/* The fastest of a level that this processor has. */
+/* The fastest function of a level on this processor. */
 iter__lookup *iter__lookup_get(iter__cpu level);
 
 extern iter__lookup iter__lookup_generic;

@@ -1,10 +1,13 @@
 /*
- * lookup_avx2.c - bytes through a table with AVX2. Only called where the processor has it.
+ * lookup_avx2.c - bytes through a table with AVX2. Called only on processors that have it.
  *
- * A shuffle looks up 16 entries, and answers 0 for an index with its highest bit set. The lower 128 entries are 8 rows of 16. The first row is looked
- * up as it is, each further row as its exclusive or with the row before, after 16 was subtracted from the index: an index below 16 k is then negative
- * and adds nothing, one above picks up all rows to its own, whose sum is the entry (every index is seen modulo 16 only). Saturation keeps what is
- * negative negative. The upper 128 entries go the same way, with the index's highest bit turned.
+ * A shuffle looks up an index modulo 16 in 16 entries, and returns 0 if the index's highest bit is
+ * set. The lower 128 entries are 8 rows of 16. The first row is looked up as it is. Row k > 0 is
+ * stored as its exclusive or with the row before, and looked up after 16 k was subtracted from the
+ * index. If the index is below 16 k, it is then negative and the row adds nothing. So an index
+ * picks up all rows up to its own, and their exclusive or is the entry. Saturation keeps negative
+ * indexes negative. The upper 128 entries are looked up in the same way, with the index's highest
+ * bit inverted.
  */
 #include "transforms/lookup.h"
 
@@ -20,7 +23,7 @@
 
 #define ROWS 8 /* of a half */
 
-/* Rows of 16 entries from `table` on, each but the first as its difference to the one before. */
+/* The rows from `table` on, each one except the first XORed with the one before. */
 static inline void load_rows(const uint8_t *table, __m256i rows[ROWS]) {
     __m128i before = _mm_setzero_si128();
     for (int k = 0; k < ROWS; k++) {
@@ -42,7 +45,7 @@ static inline __m256i look_up(const __m256i rows[ROWS], __m256i index) {
 void iter__lookup_avx2(uint8_t *out, const uint8_t *in, size_t n, const uint8_t *table) {
     __m256i low[ROWS], high[ROWS];
     size_t i = 0;
-    if (n >= 64) { /* below, the rows take longer than they save */
+    if (n >= 64) { /* for fewer bytes, loading the rows takes longer than it saves */
         load_rows(table, low);
         load_rows(table + 128, high);
         for (; i + 32 <= n; i += 32) {

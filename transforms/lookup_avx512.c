@@ -1,9 +1,10 @@
 /*
- * lookup_avx512.c - bytes through a table with AVX-512 F, BW, DQ and VL, and again with its permutations of bytes (VBMI). Only called where the
- * processor has them.
+ * lookup_avx512.c - bytes through a table with AVX-512 F, BW, DQ and VL, and again with its
+ * permutations of bytes (VBMI). Called only on processors that have them.
  *
- * A permutation picks from two registers: with VBMI 128 bytes, so two of them and the index's highest bit make one lookup. Without VBMI it picks
- * words; the index's lowest bit then says which byte of the word is meant.
+ * A permutation picks from two registers. With VBMI these hold 128 bytes, so a lookup takes two
+ * permutations, and the index's highest bit chooses. Without VBMI it picks words, and the index's
+ * lowest bit chooses the byte.
  */
 #include "transforms/lookup.h"
 

@@ -1,13 +1,15 @@
 /*
- * normalize.c - (x - mean) / std per channel; pixels of u8 count as x / 255.
+ * normalize.c - (x - mean) / std per channel; u8 pixels count as x / 255.
  *
- * Told to the fold as a factor and a bias in double, 1 / (255 std) and -mean / std, so that dividing by 255 costs nothing.
+ * The fold gets a factor and a bias in double, 1 / (255 std) and -mean / std, so the division by
+ * 255 costs nothing.
  */
+#include <iter/transforms.h>
+
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "transforms/elements.h"
 #include "transforms/stages.h"
-
-#include <iter/transforms.h>
 
 static iter_status check_list(const iter_option_list *list, const char *name, int64_t channels,
                               bool has_channels, iter_error *err) {
@@ -21,8 +23,8 @@ static iter_status check_list(const iter_option_list *list, const char *name, in
                       (int)list->n, (long long)channels, channels == 1 ? "" : "s");
 }
 
-static iter_status plan(const void *options, const iter_desc *in, iter_desc *out,
-                        size_t *out_scratch, iter_error *err) {
+static iter_status normalize_plan(const void *options, const iter_desc *in, iter_desc *out,
+                                  size_t *out_scratch, iter_error *err) {
     const iter_normalize_options *o = options;
     stage_image image = {0};
     *out_scratch = 0;
@@ -37,7 +39,7 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
         if (o->std.values[i] == 0)
             return iter__fail(err, ITER_EINVAL, "std number %d is 0", (int)i + 1);
     *out = *in;
-    out->dtype = iter__stage_arithmetic(in->dtype);
+    out->dtype = iter__dtype_arithmetic(in->dtype);
     return ITER_OK;
 }
 
@@ -45,13 +47,12 @@ static double list_value(const iter_option_list *list, int32_t i, double absent)
     return list->n == 0 ? absent : list->values[list->n == 1 ? 0 : i];
 }
 
-static iter_status fold_plan(const void *options, iter_fold *fold, iter_error *err) {
+static iter_status normalize_fold_plan(const void *options, iter_fold *fold, iter_error *err) {
     const iter_normalize_options *o = options;
     double scale[ITER_OPTION_LIST_MAX], bias[ITER_OPTION_LIST_MAX];
     const double whole = iter_fold_dtype(fold) == ITER_U8 ? 255 : 1;
-    int32_t n = o->mean.n > o->std.n ? o->mean.n : o->std.n;
+    const int32_t n = iter__max_i32(iter__max_i32(o->mean.n, o->std.n), 1);
     (void)err;
-    if (n < 1) n = 1;
     for (int32_t i = 0; i < n; i++) {
         const double std = list_value(&o->std, i, 1);
         scale[i] = 1 / (whole * std);
@@ -61,19 +62,19 @@ static iter_status fold_plan(const void *options, iter_fold *fold, iter_error *e
     return ITER_OK;
 }
 
-#define AT(field) offsetof(iter_normalize_options, field)
-static const iter_option rows[] = {
-    {"mean", "subtracted, one number or one a channel", ITER_OPTION_LIST, AT(mean), 0, 0, NULL, 1},
-    {"std", "divided by, one number or one a channel", ITER_OPTION_LIST, AT(std), 0, 0, NULL, 2},
-    {0},
+static const iter_option normalize_rows[] = {
+    ITER_ROW_LIST("mean", "subtracted, one number or one a channel", iter_normalize_options, mean,
+                  0, 0, 1),
+    ITER_ROW_LIST("std", "divided by, one number or one a channel", iter_normalize_options, std, 0,
+                  0, 2),
+    ITER_ROW_END,
 };
-static const iter_normalize_options defaults = ITER_NORMALIZE_OPTIONS_INIT;
+static const iter_normalize_options normalize_defaults = ITER_NORMALIZE_OPTIONS_INIT;
 
 const iter_transform_ops iter__transform_normalize = {
-    .base = {sizeof(iter_transform_ops), "normalize",
-             "(x - mean) / std per channel, u8 pixels as x / 255", rows, &defaults,
-             sizeof(defaults), 0},
+    .base =
+        STAGE_BASE(normalize, "normalize", "(x - mean) / std per channel, u8 pixels as x / 255", 0),
     .role = ITER_DATA,
-    .plan = plan,
-    .fold_plan = fold_plan,
+    .plan = normalize_plan,
+    .fold_plan = normalize_fold_plan,
 };

@@ -1,22 +1,22 @@
 /*
  * one_hot.c - a whole number to a row of zeros with a one.
  *
- * Not a fold: a label can be wrong, and then the sample has failed.
+ * This stage is not foldable, because it can fail: the label may be out of range.
  */
-#include "iter/core/error.h"
-#include "transforms/elements.h"
-#include "transforms/stages.h"
+#include <string.h>
 
 #include <iter/transforms.h>
 
-#include <string.h>
+#include "iter/core/error.h"
+#include "transforms/elements.h"
+#include "transforms/stages.h"
 
 static iter_dtype result_type(const iter_one_hot_options *o) {
     return o->dtype == ITER_DTYPE_NONE ? ITER_F32 : (iter_dtype)o->dtype;
 }
 
-static iter_status plan(const void *options, const iter_desc *in, iter_desc *out,
-                        size_t *out_scratch, iter_error *err) {
+static iter_status one_hot_plan(const void *options, const iter_desc *in, iter_desc *out,
+                                size_t *out_scratch, iter_error *err) {
     const iter_one_hot_options *o = options;
     char shape[128];
     *out_scratch = 0;
@@ -29,14 +29,12 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
     return ITER_OK;
 }
 
-static iter_status apply(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
-                         iter_rng *rng, void *scratch, iter_error *err) {
+static iter_status one_hot_apply(void *state, const void *options, const iter_tensor *in,
+                                 iter_tensor *out, iter_rng *rng, void *scratch, iter_error *err) {
     const iter_one_hot_options *o = options;
     const iter_dtype type = result_type(o);
     int64_t label = 0;
-    (void)state;
-    (void)rng;
-    (void)scratch;
+    (void)state, (void)rng, (void)scratch;
     iter__elements_convert(in->desc.dtype, ITER_I64, iter__kind_of(in->desc.dtype, ITER_I64, false),
                            in->data, 0, &label, 0, 1, 1.0, -0.0);
     if (label < 0 || label >= o->classes)
@@ -48,20 +46,18 @@ static iter_status apply(void *state, const void *options, const iter_tensor *in
     return ITER_OK;
 }
 
-static const iter_option rows[] = {
-    {"classes", "how many there are", ITER_OPTION_INT, offsetof(iter_one_hot_options, classes), 0,
-     16777216, NULL, 1},
-    {"dtype", "element type of the result, f32 if not given", ITER_OPTION_DTYPE,
-     offsetof(iter_one_hot_options, dtype), 0, 0, NULL, 0},
-    {0},
+static const iter_option one_hot_rows[] = {
+    ITER_ROW_INT("classes", "how many there are", iter_one_hot_options, classes, 0, 16777216, 1),
+    ITER_ROW_DTYPE("dtype", "element type of the result, f32 if not given", iter_one_hot_options,
+                   dtype, 0),
+    ITER_ROW_END,
 };
-static const iter_one_hot_options defaults = ITER_ONE_HOT_OPTIONS_INIT;
+static const iter_one_hot_options one_hot_defaults = ITER_ONE_HOT_OPTIONS_INIT;
 
 const iter_transform_ops iter__transform_one_hot = {
-    .base = {sizeof(iter_transform_ops), "one-hot",
-             "a label becomes a row of zeros with a one at its place", rows, &defaults,
-             sizeof(defaults), 0},
+    .base =
+        STAGE_BASE(one_hot, "one-hot", "a label becomes a row of zeros with a one at its place", 0),
     .role = ITER_LABEL,
-    .plan = plan,
-    .apply = apply,
+    .plan = one_hot_plan,
+    .apply = one_hot_apply,
 };

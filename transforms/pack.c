@@ -1,21 +1,24 @@
 /*
  * pack.c - the fused pass: a run of foldable stages, prepared once, run per sample.
  *
- * create() has the stages tell their plans to a builder, one after the other. A stage that cannot join (arithmetic after a cast that rounds) opens
- * a second pass, which reads what the first one wrote into scratch; that keeps the meaning exact and is rare.
+ * create() calls each stage's fold_plan() with a builder that records its calls. If a stage cannot
+ * join (such as arithmetic after a cast that rounds), it starts a second pass, which reads the
+ * first one's output from scratch. That is rare, and keeps the result exact.
  *
- * Random numbers of stage k are the stream of (seed XOR FNV(name '#' occurrence), epoch, position): the hash is taken here, the XOR per sample.
+ * Random numbers of stage k are the stream of (seed XOR FNV(name '#' occurrence), epoch, position).
+ * The hash is computed here, the XOR per sample.
  */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/cpu.h"
 #include "iter/core/error.h"
 #include "transforms/pack_state.h"
 
-/* ---- Making a pack ---------------------------------------------------------------------------------------------- */
+/* ---- Making a pack --------------------------------------------------------------------------- */
 
 static iter_status close_pass(iter__pack *pack, pack_pass *pass, const fold_builder *b, int32_t end,
                               iter_error *err) {
@@ -46,32 +49,29 @@ static iter_status fold_stages(iter__pack *pack, const iter_desc *in, iter_error
     return close_pass(pack, pass, &b, pack->n_stages, err);
 }
 
-static size_t round_up(size_t bytes) {
-    return (bytes + 63) & ~(size_t)63;
-}
-
-static size_t larger(size_t a, size_t b) {
-    return a > b ? a : b;
+static size_t lines_of(size_t bytes) {
+    return iter__align_up_size(bytes, 64);
 }
 
 static size_t plan_scratch(iter__pack *pack) {
     for (int32_t i = 0; i < pack->n_passes; i++) {
         const pack_pass *pass = &pack->passes[i];
         if (pass->has_geometry || pass->table || pass->has_tables)
-            pack->line_bytes = larger(pack->line_bytes, round_up(iter__pass_line_bytes(pass)));
+            pack->line_bytes =
+                iter__max_size(pack->line_bytes, lines_of(iter__pass_line_bytes(pass)));
         if (pass->is_random)
-            pack->table_bytes =
-                larger(pack->table_bytes,
-                       round_up((size_t)(pass->max_height + pass->max_width) * sizeof(fold_place)));
+            pack->table_bytes = iter__max_size(
+                pack->table_bytes,
+                lines_of((size_t)(pass->max_height + pass->max_width) * sizeof(fold_place)));
         if (i + 1 < pack->n_passes)
             pack->between_bytes =
-                larger(pack->between_bytes, round_up(iter_desc_bytes(&pass->out)));
+                iter__max_size(pack->between_bytes, lines_of(iter_desc_bytes(&pass->out)));
     }
     return pack->line_bytes + pack->table_bytes + 2 * pack->between_bytes +
-           round_up(sizeof(iter_fold));
+           lines_of(sizeof(iter_fold));
 }
 
-/* ---- The table ----------------------------------------------------------------------------------------------------- */
+/* ---- The table ------------------------------------------------------------------------------- */
 
 static void pack_destroy(iter__pack *pack) {
     if (!pack) return;
@@ -129,7 +129,8 @@ void iter__pack_fold(const iter__pack *pack, const pack_pass *pass, const iter__
     }
 }
 
-/* Drawing and composing touch no memory: time for the first lines of the next source to arrive. */
+/* Prefetches the first lines of the next source. They arrive while this sample's geometry is drawn
+ * and composed, which touches little memory. */
 static void fetch_ahead(const pack_pass *pass, const char *next_in) {
     if (!next_in) return;
     const size_t n = iter__pass_early_bytes(pass);
@@ -137,7 +138,7 @@ static void fetch_ahead(const pack_pass *pass, const char *next_in) {
         __builtin_prefetch(next_in + i, 0, 3);
 }
 
-/* The pass's geometry for this sample: NULL = none, else its own or *own. */
+/* The geometry for this sample: *own in a random pass, else the pass's fixed one (NULL = none). */
 static const iter_fold *compose(const iter__pack *pack, const pack_pass *pass,
                                 const iter__pack_sample *sample, void *table, iter_fold *own) {
     if (!pass->is_random) return pass->fixed;
@@ -164,7 +165,7 @@ static void pack_run(const iter__pack *pack, const void *in, void *out,
     }
 }
 
-/* The fold that stays between bands lies behind everything else. */
+/* The fold that is kept from band to band: the last part of the scratch. */
 static iter_fold *kept_fold(const iter__pack *pack, void *scratch) {
     return (iter_fold *)(void *)((char *)scratch + pack->line_bytes + pack->table_bytes +
                                  2 * pack->between_bytes);

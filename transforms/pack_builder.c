@@ -1,13 +1,15 @@
 /*
- * pack_builder.c - the plan's side of iter_fold_*(): checks what a stage tells and keeps it as a list of calls.
+ * pack_builder.c - iter_fold_*() in plan: checks a stage's calls and records them in a list.
  *
- * A stage may turn out to need a new pass after some of its calls. Then the list is cut to its old length and the state is put back, so nothing of
- * that stage is left; no other part of the pass is written before pack_close.c makes it.
+ * A stage may turn out to need a new pass after some of its calls. The list is then cut to its old
+ * length and the state is restored, so that nothing of that stage is left. pack_close.c writes
+ * every other part of the pass.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "transforms/pack_fold.h"
 
@@ -18,7 +20,7 @@ static void refuse(fold_builder *b, iter_status status, const char *reason) {
     snprintf(b->reason, sizeof(b->reason), "%s", reason);
 }
 
-/* What comes after an error, or after the stage was found to need a new pass, does not matter. */
+/* After an error, or once the stage is known to need a new pass, further calls are ignored. */
 static bool is_stopped(const fold_builder *b) {
     return b->status < 0 || b->split;
 }
@@ -29,7 +31,8 @@ static bool is_image(fold_builder *b) {
     return b->is_image;
 }
 
-/* Appends a call; its payload is the caller's to fill in. NULL: only measured, or no memory. */
+/* Appends a call; the caller fills in its payload. Returns NULL if calls are not kept, or memory
+ * ran out. */
 static fold_call *record(fold_builder *b, const fold_call *call) {
     pack_pass *pass = b->pass;
     if (!pass) return NULL;
@@ -131,8 +134,8 @@ void iter__builder_pad(fold_builder *b, const int64_t sides[4], iter_edge edge, 
     if (edge == ITER_EDGE_CONSTANT) note_fill(b, value);
     b->at.height += sides[0] + sides[2];
     b->at.width += sides[1] + sides[3];
-    if (b->at.height > b->at.max_height) b->at.max_height = b->at.height;
-    if (b->at.width > b->at.max_width) b->at.max_width = b->at.width;
+    b->at.max_height = iter__max_i64(b->at.max_height, b->at.height);
+    b->at.max_width = iter__max_i64(b->at.max_width, b->at.width);
 }
 
 void iter__builder_flip(fold_builder *b, bool vertical, bool horizontal) {
@@ -154,8 +157,9 @@ void iter__builder_cutout(fold_builder *b, const iter_rect *part, double value) 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
 /*
- * A table is looked up before anything else is done to a pixel, so it must find the source's bytes. A table that differs from sample to sample
- * would also change fills that were told before, which are computed once for all samples.
+ * A table is looked up before any other change to a pixel's value, so it must find the source's
+ * bytes. A table that differs from sample to sample would also change the fills recorded before it,
+ * but fills are computed once for all samples.
  */
 void iter__builder_table(fold_builder *b, const uint8_t *table) {
     if (is_stopped(b)) return;
@@ -180,11 +184,6 @@ void iter__builder_table(fold_builder *b, const uint8_t *table) {
         refuse(b, ITER_ENOMEM, "out of memory");
 }
 
-/* The type after arithmetic: floats stay as wide as f32 at least. */
-static iter_dtype arithmetic_type(iter_dtype dtype) {
-    return dtype == ITER_F64 ? ITER_F64 : ITER_F32;
-}
-
 void iter_fold_affine(iter_fold *fold, int32_t n, const double *scale, const double *bias) {
     fold_builder *b = fold->builder;
     if (!b || is_stopped(b)) return;
@@ -205,7 +204,7 @@ void iter_fold_affine(iter_fold *fold, int32_t n, const double *scale, const dou
         call->factors[c] = scale[n == 1 ? 0 : c];
         call->factors[b->channels + c] = bias[n == 1 ? 0 : c];
     }
-    b->at.dtype = arithmetic_type(b->at.dtype);
+    b->at.dtype = iter__dtype_arithmetic(b->at.dtype);
     b->at.has_values = true;
 }
 
@@ -216,7 +215,7 @@ void iter_fold_cast(iter_fold *fold, iter_dtype dtype) {
         b->split = "arithmetic after a cast that rounds";
         return;
     }
-    /* After arithmetic the value is still a real number, not yet rounded to f32: f64 only keeps more of it. */
+    /* After arithmetic the value is not yet rounded to f32, so f64 only keeps more of it. */
     b->at.is_lossy = !iter__cast_is_exact(b->at.dtype, dtype);
     b->at.dtype = dtype;
     b->at.has_values = true;

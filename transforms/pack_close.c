@@ -1,6 +1,7 @@
 /*
- * pack_close.c - a pass from the calls of its stages: tables composed, coefficients rounded, fills pushed to the output's type, and geometry that
- * is the same for every sample composed once and for all.
+ * pack_close.c - makes a pass from the calls of its stages: composes tables, rounds coefficients,
+ * and converts fills to the output's type. If all samples have the same geometry, it is composed
+ * here, once.
  */
 #include <stdio.h>
 #include <string.h>
@@ -49,7 +50,7 @@ void iter__pass_free(pack_pass *pass) {
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
-/* Composes the tables of stages from `stage` on; false = there is none. */
+/* Composes the tables of stage `stage` and all later ones. Returns false if there are none. */
 static bool compose_tables(const pack_pass *pass, int32_t stage, uint8_t table[256]) {
     bool any = false;
     for (int32_t i = 0; i < 256; i++)
@@ -64,7 +65,8 @@ static bool compose_tables(const pack_pass *pass, int32_t stage, uint8_t table[2
     return any;
 }
 
-/* The table of all samples. Kept bytes need none, and 255 - x is arithmetic, which costs nothing. */
+/* The table for all samples. None is made if it keeps every byte. 255 - x becomes arithmetic, which
+ * costs nothing. */
 static bool make_table(pack_pass *pass) {
     uint8_t table[256];
     bool is_same = true;
@@ -107,7 +109,7 @@ static bool make_factors(pack_pass *pass) {
     return true;
 }
 
-/* Factors for 16 pixels side by side. */
+/* The factors of 16 interleaved pixels. */
 static bool make_rows(pack_pass *pass) {
     if (!pass->kernels || !pass->in_hwc || !pass->out_hwc || pass->same_factor) return true;
     const size_t c = (size_t)pass->channels;
@@ -123,7 +125,7 @@ static bool make_rows(pack_pass *pass) {
 
 /* ---- Fills ----------------------------------------------------------------------------------- */
 
-/* A value as the nearest one of a type. */
+/* The value of the type that is nearest to `value`. */
 static double value_of_type(double value, iter_dtype dtype) {
     char element[8];
     double x = 0;
@@ -133,7 +135,7 @@ static double value_of_type(double value, iter_dtype dtype) {
     return x;
 }
 
-/* Whether `a` and `b` are what is done to a fill after its stage: no arithmetic comes before it. */
+/* Whether `a` and `b` apply to the fill as they are: no arithmetic comes before its stage. */
 static bool has_all_factors(const pack_pass *pass, const fold_fill *fill) {
     if (pass->is_inverted && fill->dtype != ITER_U8) return false;
     for (int32_t k = 0; k < pass->n_calls; k++)
@@ -141,7 +143,7 @@ static bool has_all_factors(const pack_pass *pass, const fold_fill *fill) {
     return true;
 }
 
-/* The pixel that `a` and `b` turn into what becomes of the fill. */
+/* The pixel value that `a` and `b` turn into the fill's output value. */
 static double pixel_like(const pack_pass *pass, const fold_fill *fill, double value) {
     uint8_t table[256];
     if (fill->dtype != ITER_U8) return value;
@@ -159,7 +161,7 @@ static bool make_fill(pack_pass *pass, fold_fill *fill) {
     const double start = is_pixel ? pixel_like(pass, fill, value) : value;
     for (size_t i = 0; i < c; i++) {
         double x = start;
-        if (is_pixel) { /* exactly what a pixel of that value becomes */
+        if (is_pixel) { /* the same operations as for a pixel of that value */
             x = x * pass->a[i];
             x = x + pass->b[i];
             fill->f32[i] = (float)start * pass->a32[i];
@@ -185,7 +187,7 @@ static bool is_fill(const fold_call *call) {
            (call->verb == ITER__FOLD_PAD && call->edge == ITER_EDGE_CONSTANT);
 }
 
-/* One for each value that a stage told. */
+/* One for each value of each stage. */
 static iter_status make_fills(pack_pass *pass, iter_error *err) {
     int32_t n = 0;
     for (int32_t i = 0; i < pass->n_calls; i++)
@@ -211,7 +213,7 @@ static iter_status make_fills(pack_pass *pass, iter_error *err) {
 
 /* ---- Geometry -------------------------------------------------------------------------------- */
 
-/* Geometry without random stages is composed now. */
+/* Composes the geometry now, unless a stage draws it. */
 static bool make_fixed(pack_pass *pass) {
     if (!pass->has_geometry || pass->is_random) return true;
     pass->fixed = iter__alloc(1, sizeof(*pass->fixed));
@@ -272,7 +274,7 @@ static void choose_kernels(pack_pass *pass, iter__cpu level) {
                     !pass->has_tables && pass->in_hwc == pass->out_hwc;
 }
 
-/* Arithmetic has become factors and is not repeated. */
+/* Arithmetic is in the factors now, so its calls must not be replayed. */
 static void drop_factors(pack_pass *pass) {
     int32_t n = 0;
     for (int32_t i = 0; i < pass->n_calls; i++)

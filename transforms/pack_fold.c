@@ -1,18 +1,21 @@
 /*
- * pack_fold.c - the sample's side of iter_fold_*(): composing geometry, and tables of bytes where samples have their own.
+ * pack_fold.c - iter_fold_*() per sample: composes geometry, and tables of bytes if samples have
+ * their own.
  *
- * An axis is an offset, a step of +1 or -1 and the interval of positions that have a source, as long as that can say it: one constant pad,
- * crops, flips, and cutouts as rectangles. Reflecting and replicating pads, a second pad and many cutouts turn both axes into tables, one entry
- * a position. Both forms are separable: a pixel lies in a pad if either axis does, in a cutout if both do, and the latest one wins.
+ * An axis is an offset, a step of +1 or -1, and the interval of positions where there is a source.
+ * That covers one constant pad, crops, flips, and cutouts as rectangles. A reflecting or
+ * replicating pad, a second pad or many cutouts turn both axes into tables with one entry per
+ * position. Both forms are separable: a pixel lies in a pad if either axis does, and in a cutout if
+ * both do. The latest one wins.
  *
- * Per sample these functions are hot: they allocate nothing and cannot fail. Numbers out of range are clamped, so that a stage with a bug
- * spoils pixels, not memory.
+ * These functions are hot: they allocate nothing and cannot fail. Numbers out of range are clamped,
+ * so that a faulty stage produces wrong pixels, but never writes out of bounds.
  */
 #include <string.h>
 
 #include "transforms/pack_fold.h"
 
-/* ---- Axes ---------------------------------------------------------------------------------------------------- */
+/* ---- Axes ------------------------------------------------------------------------------------ */
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high) {
     return x < low ? low : x > high ? high : x;
@@ -44,7 +47,7 @@ static bool axis_is_whole(const fold_axis *axis) {
     return axis->low <= 0 && axis->high >= axis->n;
 }
 
-/* ---- Tables --------------------------------------------------------------------------------------------------- */
+/* ---- Tables ---------------------------------------------------------------------------------- */
 
 static void table_from_axis(const fold_axis *axis, int32_t pad, fold_place *table) {
     for (int64_t p = 0; p < axis->n; p++) {
@@ -73,7 +76,8 @@ static void use_tables(iter_fold *fold) {
     }
 }
 
-/* Where position p of a padded axis of n looks, by the edge rule; reflecting repeats where the pad is wider than the image. */
+/* The source of position p, which may lie outside an axis of n. If the pad is wider than the image,
+ * reflecting repeats. */
 static int64_t edge_source(int64_t p, int64_t n, iter_edge edge) {
     if (edge == ITER_EDGE_REPLICATE || n == 1) return clamp(p, 0, n - 1);
     const int64_t period = 2 * (n - 1);
@@ -101,9 +105,9 @@ static void table_flip(fold_place *table, int64_t n) {
     }
 }
 
-/* ---- Fills ----------------------------------------------------------------------------------------------------- */
+/* ---- Fills ----------------------------------------------------------------------------------- */
 
-/* Which of the pass's fills the stage means; -1 = it told none of that value. */
+/* The index of the pass's fill with this stage and value; -1 = plan had no such value. */
 static int16_t find_fill(const iter_fold *fold, double value) {
     const pack_pass *pass = fold->pass;
     int16_t fill = -1;
@@ -112,14 +116,14 @@ static int16_t find_fill(const iter_fold *fold, double value) {
     return fill;
 }
 
-/* The next place in the order of pads and cutouts, filled with `value`; -1: there is no more room. */
+/* The next number in the order of pads and cutouts, filled with `value`; -1 = no more room. */
 static int32_t next_order(iter_fold *fold, double value) {
     if (fold->n_orders == FOLD_MAX_FILLS) return -1;
     fold->fill_of[fold->n_orders] = find_fill(fold, value);
     return fold->n_orders++;
 }
 
-/* ---- Public: geometry -------------------------------------------------------------------------------------------- */
+/* ---- Public: geometry ------------------------------------------------------------------------ */
 
 void iter_fold_size(const iter_fold *fold, int64_t *out_height, int64_t *out_width,
                     int64_t *out_channels) {
@@ -158,7 +162,8 @@ void iter_fold_crop(iter_fold *fold, int64_t y, int64_t x, int64_t height, int64
     }
 }
 
-/* Pads that one interval an axis can say: constant, and no other pad is left over. */
+/* Whether one interval per axis can express the pad: it is constant, and no other pad is
+ * visible. */
 static bool pad_is_simple(const iter_fold *fold, iter_edge edge) {
     return !fold->is_table && edge == ITER_EDGE_CONSTANT &&
            (fold->pad < 0 || (axis_is_whole(&fold->y) && axis_is_whole(&fold->x)));
@@ -246,7 +251,7 @@ void iter_fold_cutout(iter_fold *fold, int64_t y, int64_t x, int64_t height, int
     fold->cuts[fold->n_cuts++] = (fold_cut){y0, y1, x0, x1, order};
 }
 
-/* ---- Public: values ------------------------------------------------------------------------------------------------ */
+/* ---- Public: values -------------------------------------------------------------------------- */
 
 void iter_fold_table(iter_fold *fold, const uint8_t table[256]) {
     if (fold->builder) {
@@ -262,7 +267,7 @@ void iter_fold_table(iter_fold *fold, const uint8_t table[256]) {
     fold->table = fold->own_table;
 }
 
-/* ---- For pack -------------------------------------------------------------------------------------------------------- */
+/* ---- For pack -------------------------------------------------------------------------------- */
 
 bool iter__image_of(const iter_desc *desc, int64_t *out_height, int64_t *out_width,
                     int64_t *out_channels, bool *out_hwc) {
@@ -313,7 +318,7 @@ void iter__fold_replay(iter_fold *fold, int32_t stage) {
             iter_fold_cutout(fold, call->a, call->b, call->c, call->d, call->value);
             break;
         case ITER__FOLD_TABLE: iter_fold_table(fold, call->table); break;
-        case ITER__FOLD_AFFINE: break; /* dropped when the pass was made */
+        case ITER__FOLD_AFFINE: break; /* already dropped by pack_close.c */
         }
     }
 }

@@ -1,6 +1,4 @@
-/*
- * pack_kernels_avx2.c - the kernels with AVX2 and F16C. Only called where the processor has both.
- */
+/* pack_kernels_avx2.c - the kernels with AVX2 and F16C. Called only on processors with both. */
 #include "transforms/pack_kernels.h"
 
 #if defined(__x86_64__)
@@ -34,7 +32,7 @@ static inline vec load16(const int type, const char *p) {
     return (vec){load8(type, p), load8(type, p + half)};
 }
 
-/* max_ps answers its second operand for NaN. */
+/* If an operand is NaN, max_ps returns the second one. */
 static inline __m256i cut_u8(__m256 v) {
     return _mm256_cvtps_epi32(
         _mm256_min_ps(_mm256_max_ps(v, _mm256_setzero_ps()), _mm256_set1_ps(255.0f)));
@@ -50,7 +48,8 @@ static inline __m256i bf16_from_vec(__m256 v) {
     return _mm256_blendv_epi8(near, quiet, is_nan);
 }
 
-/* Two vectors of 8 numbers below 2^16 as 16 u16 in order: packus works within 128-bit halves, so quarters 1 and 2 change places. */
+/* Two vectors of 8 numbers below 2^16 as 16 u16 in order. packus works within 128-bit halves, so
+ * quarters 1 and 2 must change places. */
 static inline __m256i narrow16(__m256i lo, __m256i hi) {
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(lo, hi), 0xd8);
 }
@@ -84,8 +83,9 @@ static inline vec affine16(vec v, vec a, vec b) {
                  _mm256_add_ps(_mm256_mul_ps(v.hi, a.hi), b.hi)};
 }
 
-/* Element 3 i + c of 24 stands in vector (3 i + c) / 8 at place (3 i + c) % 8. 3 and 8 have no common factor, so over i the places of a
- * channel are all different: blend first, then one permutation a channel. */
+/* Element 3 i + c of 24 is in vector (3 i + c) / 8 at place (3 i + c) % 8. 3 and 8 have no common
+ * factor, so over i the places of a channel are all different. So blend first, then permute once
+ * per channel. */
 static inline void split8(__m256 v0, __m256 v1, __m256 v2, __m256 *c0, __m256 *c1, __m256 *c2) {
     const __m256i order0 = _mm256_setr_epi32(0, 3, 6, 1, 4, 7, 2, 5);
     const __m256i order1 = _mm256_setr_epi32(1, 4, 7, 2, 5, 0, 3, 6);
@@ -107,7 +107,7 @@ static inline __m256 reversed(__m256 v) {
     return _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0));
 }
 
-/* As split16, and each channel's 16 the other way round. */
+/* As split16, with each channel's 16 reversed. */
 static inline void split16_mirrored(const vec *in, vec *out) {
     vec ahead[3];
     split16(in, ahead);
@@ -115,7 +115,7 @@ static inline void split16_mirrored(const vec *in, vec *out) {
         out[c] = (vec){reversed(ahead[c].hi), reversed(ahead[c].lo)};
 }
 
-/* The inverse permutations first, then blends: place p of vector j belongs to channel (8 j + p) % 3. */
+/* The inverse permutations, then blends. Place p of vector j belongs to channel (8 j + p) % 3. */
 static inline void join8(__m256 c0, __m256 c1, __m256 c2, __m256 *v0, __m256 *v1, __m256 *v2) {
     c0 = _mm256_permutevar8x32_ps(c0, _mm256_setr_epi32(0, 3, 6, 1, 4, 7, 2, 5));
     c1 = _mm256_permutevar8x32_ps(c1, _mm256_setr_epi32(5, 0, 3, 6, 1, 4, 7, 2));

@@ -1,6 +1,5 @@
-/*
- * pack_kernels_avx512.c - the kernels with AVX-512 F, BW, DQ and VL. Only called where the processor has them all.
- */
+/* pack_kernels_avx512.c - the kernels with AVX-512 F, BW, DQ and VL. Called only on
+ * processors that have all of them. */
 #include "transforms/pack_kernels.h"
 
 #if defined(__x86_64__)
@@ -26,7 +25,7 @@ static inline vec load16(const int type, const char *p) {
     return _mm512_loadu_ps(p);
 }
 
-/* max_ps answers its second operand for NaN. */
+/* If an operand is NaN, max_ps returns the second one. */
 static inline __m128i u8_from_vec(vec v) {
     const vec cut = _mm512_min_ps(_mm512_max_ps(v, _mm512_setzero_ps()), _mm512_set1_ps(255.0f));
     return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(cut));
@@ -80,8 +79,9 @@ static inline vec affine16(vec v, vec a, vec b) {
     return _mm512_add_ps(_mm512_mul_ps(v, a), b);
 }
 
-/* Element 3 i + c stands in vector (3 i + c) / 16 at place (3 i + c) % 16. 3 and 16 have no common factor, so over i the places of a channel
- * are all different: blend first, then one permutation a channel. The masks say which places channel c takes from vectors 1 and 2. */
+/* Element 3 i + c is in vector (3 i + c) / 16 at place (3 i + c) % 16. 3 and 16 have no common
+ * factor, so over i the places of a channel are all different. So blend first, then permute once
+ * per channel. The masks say which places channel c takes from vectors 1 and 2. */
 static inline void split16(const vec *in, vec *out) {
     const __m512i order0 = _mm512_setr_epi32(0, 3, 6, 9, 12, 15, 2, 5, 8, 11, 14, 1, 4, 7, 10, 13);
     const __m512i order1 = _mm512_setr_epi32(1, 4, 7, 10, 13, 0, 3, 6, 9, 12, 15, 2, 5, 8, 11, 14);
@@ -94,7 +94,7 @@ static inline void split16(const vec *in, vec *out) {
     out[2] = _mm512_permutexvar_ps(order2, _mm512_mask_blend_ps(0x9249, v, in[2]));
 }
 
-/* As split16, and each channel's 16 the other way round. */
+/* As split16, with each channel's 16 reversed. */
 static inline void split16_mirrored(const vec *in, vec *out) {
     const __m512i order0 = _mm512_setr_epi32(13, 10, 7, 4, 1, 14, 11, 8, 5, 2, 15, 12, 9, 6, 3, 0);
     const __m512i order1 = _mm512_setr_epi32(14, 11, 8, 5, 2, 15, 12, 9, 6, 3, 0, 13, 10, 7, 4, 1);
@@ -107,7 +107,7 @@ static inline void split16_mirrored(const vec *in, vec *out) {
     out[2] = _mm512_permutexvar_ps(order2, _mm512_mask_blend_ps(0x9249, v, in[2]));
 }
 
-/* The inverse permutation of each channel first, then blends: place p of vector j belongs to channel (16 j + p) % 3. */
+/* The inverse permutations, then blends. Place p of vector j belongs to channel (16 j + p) % 3. */
 static inline void join16(const vec *in, vec *out) {
     const __m512i order0 = _mm512_setr_epi32(0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15, 10, 5);
     const __m512i order1 = _mm512_setr_epi32(5, 0, 11, 6, 1, 12, 7, 2, 13, 8, 3, 14, 9, 4, 15, 10);
@@ -135,9 +135,10 @@ static inline unsigned mirror16(unsigned mask) {
 }
 
 #define BAND_ROWS  8
-#define BAND_WIDTH 64 /* wider ones go in bands */
+#define BAND_WIDTH 64 /* wider images are converted in bands */
 
-/* A column of 32 pixels: for its two blocks which bytes to load, which pixels have a source, which to store. */
+/* A column of 32 pixels. For each of its two blocks: which bytes to load, which pixels have a
+ * source, which to store. */
 typedef struct column {
     __mmask16 from[2], valid[2], some[2];
 } column;
@@ -152,7 +153,8 @@ static inline column column_at(const iter__window *w, int64_t x) {
     return c;
 }
 
-/* One block of 16: masked load (what is masked out is not touched, wherever it is), mirrored where asked, and `fill` where masked out. */
+/* One block of 16: a masked load (masked bytes are not touched, so they may lie anywhere), mirrored
+ * when `reverse`, and `fill` where the mask is 0. */
 static inline vec window16(const int reverse, const uint8_t *in, __mmask16 from, __mmask16 valid,
                            vec a, vec b, vec fill) {
     const __m128i mirror = _mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
@@ -183,8 +185,9 @@ static inline void window32(const int type, const int reverse, const int whole, 
 }
 
 /*
- * A column of 32 pixels from top to bottom, in one plane or in three at once (fewer loops that end somewhere, so fewer branches guessed
- * wrong). Masks and factors stay in registers. whole = 0: the last column, of up to 32 pixels, with masked stores.
+ * A column of 32 pixels from top to bottom, in one plane, or in three at once: fewer loops mean
+ * fewer mispredicted branches. Masks and factors stay in registers. whole = 0: the last column, of
+ * up to 32 pixels, with masked stores.
  */
 static inline __attribute__((always_inline)) void
 window_column(const int type, const int reverse, const int whole, const int planes, char *out,
@@ -241,8 +244,8 @@ static inline int64_t clamp(int64_t value, int64_t high) {
     return value < 0 ? 0 : value > high ? high : value;
 }
 
-/* Wide images go band by band: columns from top to bottom would write to hundreds of pages in turn
- * (u8 to f32, 224 x 224, into memory that is in no cache: 0.124 ms against 0.182). */
+/* Wide images are converted band by band: columns from top to bottom would write to hundreds of
+ * pages in turn (u8 to f32, 224 x 224, into memory that is in no cache: 0.124 ms against 0.182). */
 static inline __attribute__((always_inline)) void window_bands(const int type, const int reverse,
                                                                char *out, const uint8_t *in,
                                                                const iter__window *w, int64_t plane,

@@ -1,6 +1,5 @@
-/*
- * pack_kernels_generic.c - the kernels in plain C: what every other level must equal, and the way on processors without one.
- */
+/* pack_kernels_generic.c - the kernels in plain C, for processors without another level. Every
+ * other level must give the same bits. */
 #include "transforms/half.h"
 #include "transforms/pack_kernels.h"
 
@@ -10,7 +9,8 @@ typedef struct vec {
     float f[16];
 } vec;
 
-/* Adding 1.5 * 2^23 leaves the nearest even integer in the low mantissa bits. !(x > 0) also catches NaN. */
+/* Adding 1.5 * 2^23 leaves the nearest even integer in the low mantissa bits. !(x > 0) also catches
+ * NaN. */
 static inline uint8_t u8_from_f32(float x) {
     if (!(x > 0)) return 0;
     if (x > 255) return 255;

@@ -1,6 +1,4 @@
-/*
- * pack_kernels_neon.c - the kernels with the Advanced SIMD that every AArch64 processor has.
- */
+/* pack_kernels_neon.c - the kernels with the Advanced SIMD that every AArch64 processor has. */
 #include "transforms/pack_kernels.h"
 
 #if defined(__aarch64__)
@@ -38,7 +36,7 @@ static inline vec load16(const int type, const char *p) {
     return v;
 }
 
-/* vmaxnm answers the number where the other operand is NaN. */
+/* If one operand is NaN, vmaxnm returns the other one. */
 static inline uint32x4_t cut_u8(float32x4_t v) {
     return vcvtnq_u32_f32(vminnmq_f32(vmaxnmq_f32(v, vdupq_n_f32(0)), vdupq_n_f32(255)));
 }

@@ -9,15 +9,16 @@
  *   store16(type, p, v)         the same, rounded to nearest even (u8: saturated, NaN = 0)
  *   set16(x), table16(p)        one float 16 times; 16 floats from memory
  *   affine16(v, a, b)           v * a + b, rounded twice
- *   split16(in[3], out[3])      48 floats, three channels side by side, into three channels; join16 is its inverse
- *   split16_mirrored(in, out)   as split16, and the 16 of each channel the other way round
- *   HAVE_WINDOW, window_planes  where the level has masked loads
+ *   split16(in[3], out[3])      48 floats, three interleaved channels, into three channels
+ *   join16(in[3], out[3])       the inverse of split16
+ *   split16_mirrored(in, out)   as split16, with the 16 of each channel reversed
+ *   HAVE_WINDOW, window_planes  only at levels with masked loads
  *
- * and includes this file last. `type` is a constant wherever these are called, so the bodies below become one straight loop for each pair
- * of types; the macro at the end names them.
+ * and includes this file last. `type` is a constant in every call, so each body below becomes one
+ * straight loop for each pair of types; the macro at the end names them.
  *
- * A rest of fewer than 16 elements is done by converting the last 16 once more, at their own place, which writes the same values again; only
- * rows shorter than 16 go through `rest`, padded in a local array.
+ * If fewer than 16 elements remain, the last 16 are converted once more in place, which writes the
+ * same values again. Only rows shorter than 16 go through rest16(), padded in a local array.
  */
 #include <string.h>
 
@@ -36,7 +37,7 @@ INLINE size_t type_bytes(const int type) {
 #define AT_OUT(p, type, i)   ((char *)(p) + (size_t)(i)*type_bytes(type))
 #define FETCH(next, type, i) __builtin_prefetch(AT(next, type, i), 0, 3)
 
-/* Fewer than 16 elements, safely. a and b are whole vectors. */
+/* Fewer than 16 elements. a and b are whole vectors. */
 INLINE void rest16(const int in_type, const int out_type, void *out, const void *in, size_t n,
                    vec a, vec b) {
     char from[64] = {0}, to[64];

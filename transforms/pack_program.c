@@ -1,22 +1,26 @@
 /*
- * pack_program.c - a pass as numbers that another machine can run: the program of all rows, and each row's geometry.
+ * pack_program.c - a pass as numbers for a device: the program of all rows, and each row's
+ * geometry.
  *
- * Geometry is composed by the same calls with the same random numbers as in run(); here the fold is written down instead of followed. A row
- * says one interval an axis, so what would turn a fold into tables is refused beforehand: pads that reflect or repeat, a second pad, more cutouts
- * than a row has room for. How many of these a stage asks for per sample is known of our own ones alone; one of the user's that draws its
- * geometry is refused. Numbers that are not finite are refused, too: not a number has other bits on other machines.
+ * Geometry is composed by the same calls with the same random numbers as in run(), but it is
+ * written down instead of run. A row holds one interval per axis. So a pass is refused if its fold
+ * could become tables: pads that reflect or repeat, a second pad, more cutouts than a row has room
+ * for. How many of these a stage makes per sample is known only for random-crop, random-flip and
+ * cutout; any other stage that draws its geometry is refused. Numbers that are not finite are
+ * refused too, because the bits of a NaN differ between machines.
  */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "iter/core/arith.h"
 #include "transforms/pack_state.h"
 #include "transforms/stages.h"
 
-#define MOST_ELEMENTS (INT32_MAX / 2) /* of a row: 32 bits number them, and what lies near it */
+#define MOST_ELEMENTS (INT32_MAX / 2) /* of a row: indexes, also those just outside, are 32 bits */
 
-/* Kernels read rows as they lie here. */
+/* Device kernels read rows in this layout. */
 _Static_assert(sizeof(iter__pack_row) == 88 && offsetof(iter__pack_row, y_step) == 32 &&
                    offsetof(iter__pack_row, cuts) == 36 && offsetof(iter__pack_row, unused) == 84,
                "the layout of rows");
@@ -36,9 +40,9 @@ static bool refuse(const refusal *why, const char *format, ...) {
     return false;
 }
 
-/* ---- What stands against it ----------------------------------------------------------------------------------- */
+/* ---- Reasons to refuse ----------------------------------------------------------------------- */
 
-/* Per sample these make the calls that they made in plan, with other numbers. */
+/* Per sample these make the same calls as in plan, with other numbers. */
 static bool is_known(const iter__stage *stage) {
     return stage->ops == &iter__transform_random_crop ||
            stage->ops == &iter__transform_random_flip || stage->ops == &iter__transform_cutout;
@@ -67,7 +71,7 @@ static bool sizes_fit(const pack_pass *pass, const refusal *why) {
     const int64_t in = iter_desc_elements(&pass->in), out = iter_desc_elements(&pass->out);
     if (in < 1 || out < 1) return refuse(why, "rows are empty");
     if (in > MOST_ELEMENTS || out > MOST_ELEMENTS) return refuse(why, "rows above 2^30 elements");
-    const int64_t side = pass->max_height > pass->max_width ? pass->max_height : pass->max_width;
+    const int64_t side = iter__max_i64(pass->max_height, pass->max_width);
     if (pass->has_geometry && side > INT16_MAX)
         return refuse(why, "images above %d pixels a side", INT16_MAX);
     return true;
@@ -95,7 +99,7 @@ static bool geometry_fits(const iter__pack *pack, const pack_pass *pass, const r
         n_pads += call->verb == ITER__FOLD_PAD;
         n_cuts += call->verb == ITER__FOLD_CUTOUT;
     }
-    if (pass->fixed) { /* then it need not be guessed */
+    if (pass->fixed) { /* composed already, so the numbers are known */
         n_pads = pass->fixed->is_table ? 2 : 0;
         n_cuts = pass->fixed->is_table ? 0 : pass->fixed->n_cuts;
     }
@@ -111,9 +115,9 @@ static bool geometry_fits(const iter__pack *pack, const pack_pass *pass, const r
     return true;
 }
 
-/* ---- Program ---------------------------------------------------------------------------------------------------- */
+/* ---- Program --------------------------------------------------------------------------------- */
 
-/* A fill as it is before the output's rounding; bytes that are moved stand for themselves. */
+/* A fill before it is rounded to the output type. If the pass moves bytes, the byte itself. */
 static float fill_value(const pack_pass *pass, int32_t fill, int64_t channel) {
     if (pass->kind == ITER__KIND_RAW) return (float)(uint8_t)pass->fills[fill].bytes[channel];
     return pass->fills[fill].f32[channel];
@@ -154,7 +158,7 @@ bool iter__pack_program_make(const iter__pack *pack, iter__pack_program *out, ch
     return true;
 }
 
-/* ---- Row ---------------------------------------------------------------------------------------------------------- */
+/* ---- Row ------------------------------------------------------------------------------------- */
 
 static int32_t fill_number(const iter_fold *fold, int32_t order) {
     return order < 0 ? -1 : fold->fill_of[order];
@@ -194,7 +198,7 @@ void iter__pack_row_make(const iter__pack *pack, const iter__pack_sample *sample
         if (pass->is_random) iter__pack_fold(pack, pass, sample, &fold);
         geometry = &fold;
     }
-    /* Never so for a program; run() writes zeros where a stage's sizes are wrong. */
+    /* Cannot happen in a program. run() writes zeros if a faulty stage's sizes are wrong. */
     if (geometry->is_table || geometry->n_cuts > ITER_PACK_CUTS ||
         geometry->y.n != pass->out_height || geometry->x.n != pass->out_width)
         return;

@@ -1,29 +1,35 @@
 /*
  * pack_run.c - one sample through one pass: which kernel runs over which pixels.
  *
- * Without geometry the whole image is one run of pixels. With geometry that intervals can say, every output row is a run of neighbouring
- * source pixels, mirrored or not, between two stretches of fill; runs are converted row by row, then pads and cutouts are written over as
- * rectangles of finished elements. Bytes to planes has a kernel of its own (window) that does a whole plane of such rows with masked loads.
- * With tables a row is gathered pixel by pixel, converted, and patched.
+ * Without geometry the whole image is one run of pixels. If the axes are intervals, every output
+ * row is a run of neighbouring source pixels, mirrored or not, between two stretches of fill. Runs
+ * are converted row by row; then pads and cutouts are overwritten as rectangles of finished
+ * elements. From planes of bytes to planes the kernel `window` converts a whole plane of such rows
+ * with masked loads. If the axes are tables, a row is gathered pixel by pixel, converted, and
+ * patched.
  *
- * The next sample's cache lines are fetched one by one while this one is converted: a burst of prefetches before the row gains nothing,
- * because the processor tracks only some ten misses at a time.
+ * The next sample's cache lines are prefetched one by one while this one is converted. A burst of
+ * prefetches before the row gains nothing, because the processor tracks only some ten misses at a
+ * time.
  */
 #include <assert.h>
 #include <string.h>
 
+#include "iter/core/arith.h"
 #include "transforms/pack_run.h"
 
-#define SPLIT_WIDTH  64  /* rows up to it are split first, see splits_first() */
+#define SPLIT_WIDTH  64  /* pixels of a row, see splits_first() */
 #define BLOCK_PIXELS 512 /* looked up at a time */
 
-/* Bytes of an image that is looked up at once before its rows are converted: as much as stays in half of a first cache. Short rows, one by one,
- * would keep their conversion waiting for the stores of the lookup. */
+/* If an image has at most so many bytes, all of them are looked up before its rows are converted.
+ * They fill half of an L1 cache. If short rows were looked up one by one, their conversion would
+ * wait for the stores of the lookup. */
 #define SMALL_IMAGE ((size_t)16 << 10)
 
-/* ---- Runs of pixels ----------------------------------------------------------------------------------------- */
+/* ---- Runs of pixels -------------------------------------------------------------------------- */
 
-/* Where pixel 0 of a run is, and how far its planes are apart (0 where channels stand side by side). */
+/* n pixels from pixel 0 at in and out. Planes are in_plane and out_plane elements apart; both are
+ * ignored for interleaved channels. */
 typedef struct pixel_run {
     const char *in;
     char *out;
@@ -31,15 +37,11 @@ typedef struct pixel_run {
     size_t n;
 } pixel_run;
 
-static size_t round_up(size_t bytes) {
-    return (bytes + 63) & ~(size_t)63;
-}
-
 static size_t pixel_stride(int64_t channels, bool side_by_side) {
     return side_by_side ? (size_t)channels : 1;
 }
 
-/* Any types, any layouts: channel by channel. */
+/* Any types and layouts, channel by channel. */
 static void convert_slowly(const pack_pass *pass, const pixel_run *run) {
     const size_t in_bytes = pass->in_element;
     const size_t out_bytes = pass->out_element;
@@ -55,7 +57,7 @@ static void convert_slowly(const pack_pass *pass, const pixel_run *run) {
     }
 }
 
-/* Copies, fetching as many bytes of `next`. */
+/* Copies n bytes and prefetches as many of `next`. */
 static void copy_bytes(char *out, const char *in, size_t n, const char *next) {
     const size_t step = 512;
     size_t i = 0;
@@ -69,7 +71,8 @@ static void copy_bytes(char *out, const char *in, size_t n, const char *next) {
     memcpy(out + i, in + i, n - i);
 }
 
-/* Same layout on both sides: rows of elements. Part of convert_run(), which is one function for all its callers, so that a row costs one call. */
+/* Same layout on both sides. Inlined into convert_run(), which is not inlined itself, so that a row
+ * costs one call. */
 static inline __attribute__((always_inline)) void
 convert_alike(const pack_pass *pass, const pixel_run *run, const char *next) {
     const iter__kernels *k = pass->kernels;
@@ -119,9 +122,9 @@ static __attribute__((noinline)) void convert_run(const pack_pass *pass, const p
         k->join3(run->out, run->in, run->in_plane, run->n, pass->a32, pass->b32, next);
 }
 
-/* ---- Without geometry ---------------------------------------------------------------------------------------- */
+/* ---- Without geometry ------------------------------------------------------------------------ */
 
-/* Planes without a gap and with one factor are one line. */
+/* If all channels have the same factor, the whole image is one line. */
 static void run_whole(const pack_pass *pass, const char *in, char *out, const char *next) {
     const size_t n = (size_t)(pass->in_height * pass->in_width);
     const pixel_run run = {in, out, n, n, n};
@@ -143,7 +146,8 @@ static void look_up(const pack_pass *pass, const uint8_t *table, char *out, cons
     pass->lookup((uint8_t *)out, (const uint8_t *)in, n, table);
 }
 
-/* n neighbouring pixels of planes in_plane bytes apart, or side by side, to dense ones of the same order. */
+/* n neighbouring pixels, interleaved or in planes in_plane bytes apart, to dense ones of the same
+ * order. */
 static void look_up_pixels(const pack_pass *pass, const uint8_t *table, char *out, const char *in,
                            size_t in_plane, size_t n) {
     if (pass->in_hwc) {
@@ -154,7 +158,8 @@ static void look_up_pixels(const pack_pass *pass, const uint8_t *table, char *ou
         look_up(pass, table, out + c * n, in + c * in_plane, n);
 }
 
-/* Pixels [first, end) of an image by a table, block by block: what was looked up is still in the first cache when it is converted. */
+/* Pixels [first, end) of an image through a table, block by block, so that the bytes are still in
+ * the L1 cache when they are converted. */
 static void run_blocks(const pack_pass *pass, const uint8_t *table, const char *in, char *out,
                        char *line, size_t first, size_t end, const char *next) {
     const size_t plane = (size_t)(pass->in_height * pass->in_width);
@@ -168,7 +173,7 @@ static void run_blocks(const pack_pass *pass, const uint8_t *table, const char *
         return;
     }
     for (size_t at = first; at < end; at += BLOCK_PIXELS) {
-        const size_t n = end - at < BLOCK_PIXELS ? end - at : BLOCK_PIXELS;
+        const size_t n = iter__min_size(end - at, BLOCK_PIXELS);
         const pixel_run run = {line, out + at * out_pixel, n, plane, n};
         iter__fetch_row(&fetch);
         look_up_pixels(pass, table, line, in + at * in_pixel, plane, n);
@@ -176,9 +181,9 @@ static void run_blocks(const pack_pass *pass, const uint8_t *table, const char *
     }
 }
 
-/* ---- Fills -------------------------------------------------------------------------------------------------- */
+/* ---- Fills ----------------------------------------------------------------------------------- */
 
-/* Dense: a pattern of 64 bytes, copied. */
+/* Dense elements: copies a pattern of 64 bytes. */
 static void fill_dense(char *out, size_t bytes, const char *element, size_t n) {
     char pattern[64];
     for (size_t i = 0; i < sizeof(pattern); i += bytes)
@@ -208,14 +213,14 @@ static void fill_elements(char *out, size_t bytes, const char *element, size_t n
     }
 }
 
-/* Output elements of a fill; fill -1 is zero. */
+/* The output element of a fill; fill -1 is zero. */
 static const char *fill_bytes(const pack_pass *pass, int32_t fill, int64_t channel) {
     static const char zero[8] = {0};
     if (fill < 0) return zero;
     return pass->fills[fill].bytes + (size_t)channel * pass->out_element;
 }
 
-/* Channels side by side that all hold the same. */
+/* Whether all channels have the same fill. */
 static bool is_alike(const pack_pass *pass, int32_t fill) {
     const size_t bytes = pass->out_element;
     for (int64_t c = 1; c < pass->channels; c++)
@@ -231,7 +236,7 @@ static void fill_rectangle(const pack_pass *pass, char *out, int64_t y0, int64_t
     const size_t row = (size_t)pass->out_width * step;
     const size_t plane = pass->out_hwc ? bytes : (size_t)pass->out_height * row;
     int64_t n = x1 - x0, n_rows = y1 - y0;
-    if (n == pass->out_width) { /* whole rows follow one another */
+    if (n == pass->out_width) { /* whole rows are one run */
         n *= n_rows;
         n_rows = 1;
     }
@@ -251,9 +256,9 @@ static void fill_rectangle(const pack_pass *pass, char *out, int64_t y0, int64_t
     }
 }
 
-/* ---- Intervals ---------------------------------------------------------------------------------------------- */
+/* ---- Intervals ------------------------------------------------------------------------------- */
 
-/* Over n_rows rows, what was not fetched before. */
+/* Spreads what was not prefetched early over n_rows rows. */
 static iter__fetch rest_of_fetch(const pack_pass *pass, const void *next_in, int64_t n_rows) {
     const size_t early = iter__pass_early_bytes(pass);
     if (!next_in || early == pass->in_bytes) return iter__fetch_start(NULL, 0, n_rows);
@@ -287,15 +292,18 @@ static void run_window(const pack_pass *pass, const iter_fold *fold, const char 
     pass->kernels->window(out, (const uint8_t *)in + first * pass->in_width, &window);
 }
 
-/* Channels side by side to planes, where most of the width is used and rows are short: planes of bytes first, then as above. Longer rows go
- * one by one, each split as it is converted, which writes three streams from start to end (224 x 224 to f32: 0.08 ms against 0.11). */
+/* Whether interleaved channels are split into planes of bytes first, and then go through
+ * run_window(): when rows are short and most of the width is used. Longer rows go one by one,
+ * each split as it is converted, which writes three streams from start to end (224 x 224 to f32:
+ * 0.08 ms against 0.11). */
 static bool splits_first(const pack_pass *pass) {
     return pass->in_hwc && !pass->out_hwc && pass->channels == 3 && pass->bytes_kernels &&
            pass->kernels && pass->kernels->window && pass->in_width <= 2 * pass->out_width &&
            pass->out_width <= SPLIT_WIDTH;
 }
 
-/* The rows that are needed as planes of bytes in `line`, through the table if there is one. */
+/* Brings the needed rows as planes of bytes into `line`, through the table if there is one, then
+ * runs the window kernel. */
 static void run_line_window(const pack_pass *pass, const iter_fold *fold, const uint8_t *table,
                             const char *in, char *out, char *line, const void *next_in) {
     static const float one[3] = {1, 1, 1}, none[3] = {-0.0f, -0.0f, -0.0f};
@@ -313,16 +321,17 @@ static void run_line_window(const pack_pass *pass, const iter_fold *fold, const 
     run_window(pass, fold, line - first * pass->in_width, (int64_t)n, out, next_in);
 }
 
-/* Three bytes a pixel: moved as four, but for the last pixel written, whose fourth byte would lie outside. */
+/* Three bytes per pixel, moved as four, except the first and the last one: their fourth byte may
+ * lie outside. */
 static void mirror_triples(char *out, const char *in, size_t n) {
     if (n == 0) return;
-    memcpy(out, in + (n - 1) * 3, 3); /* its fourth byte may lie outside of the source */
+    memcpy(out, in + (n - 1) * 3, 3);
     for (size_t i = 1; i + 1 < n; i++)
         memcpy(out + i * 3, in + (n - 1 - i) * 3, 4);
     memcpy(out + (n - 1) * 3, in, 3);
 }
 
-/* Eight at a time: many small stores would keep the loads of the conversion waiting. */
+/* Eight at a time, because the loads of the conversion would wait for many small stores. */
 static void mirror_bytes(char *out, const char *in, size_t n) {
     size_t i = 0;
     for (; i + 8 <= n; i += 8) {
@@ -353,7 +362,7 @@ static void mirror_pixels(char *out, const char *in, size_t n, size_t bytes) {
     }
 }
 
-/* Pixels that stay as wide and as they lie, to `out` at once. */
+/* A row whose pixels keep their type and layout, straight to `out`. */
 static void move_row(const pack_pass *pass, const uint8_t *table, bool mirror, const char *in,
                      char *out, size_t n) {
     const size_t pixel = pass->in_element * (size_t)pass->channels;
@@ -364,7 +373,8 @@ static void move_row(const pack_pass *pass, const uint8_t *table, bool mirror, c
     if (table) look_up(pass, table, out, mirror ? out : in, n * pixel);
 }
 
-/* One row of the interval: its n pixels from `in` to `out`, through `line` if they are mirrored or looked up. */
+/* One row of the interval: n pixels from `in` to `out`, through `line` if they are mirrored or
+ * looked up. */
 static void run_row(const pack_pass *pass, const uint8_t *table, bool mirror, const char *in,
                     char *out, size_t n, char *line) {
     const size_t bytes = pass->in_element;
@@ -417,7 +427,7 @@ static void run_row_range(const pack_pass *pass, const iter_fold *fold, const ui
     }
 }
 
-/* What is around the interval. */
+/* Fills the pixels around the interval. */
 static void fill_around(const pack_pass *pass, const iter_fold *fold, char *out) {
     const fold_axis *x = &fold->x, *y = &fold->y;
     const int32_t fill = fold->pad < 0 ? -1 : fold->fill_of[fold->pad];
@@ -441,16 +451,18 @@ static void fill_cuts(const pack_pass *pass, const iter_fold *fold, char *out) {
     }
 }
 
-/* ---- Tables ------------------------------------------------------------------------------------------------- */
+/* ---- Tables ---------------------------------------------------------------------------------- */
 
-/* Which source pixel each of a row's is. Most of them are neighbours, forwards or backwards: those of [from, to). */
+/* The source pixel of each pixel in a row. Those of [from, to) are neighbours, forwards or
+ * backwards. */
 typedef struct row_index {
     const int32_t *at;
     size_t n, from, to;
     bool mirror;
 } row_index;
 
-/* bytes: of a pixel. Short runs are not worth their calls. */
+/* Finds the longest run of neighbours. `bytes` is the size of a pixel. A short run is not worth its
+ * calls. */
 static row_index index_of(const int32_t *at, size_t n, size_t bytes) {
     row_index index = {at, n, 0, 0, false};
     for (size_t from = 0, to; from + 1 < n; from = to) {
@@ -462,13 +474,13 @@ static row_index index_of(const int32_t *at, size_t n, size_t bytes) {
             index.to = to;
             index.mirror = step < 0;
         }
-        if (to < n && to > from + 1) to--; /* a run may begin where another ends */
+        if (to < n && to > from + 1) to--; /* the next run may begin with this one's last pixel */
     }
     if ((index.to - index.from) * bytes < 16) index.from = index.to = 0;
     return index;
 }
 
-/* n pixels one by one. `bytes` a pixel. */
+/* n pixels of `bytes` each, one by one. */
 static void pick_pixels(const int32_t *at, size_t n, const char *row, char *out, size_t bytes) {
     switch (bytes) {
 #define PICK_CASE(width)                                                        \
@@ -508,9 +520,9 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const uint8
     const size_t n = (size_t)pass->out_width;
     const size_t in_plane = (size_t)(pass->in_height * pass->in_width);
     iter__fetch fetch = rest_of_fetch(pass, next_in, pass->out_height);
-    int32_t *places = (int32_t *)(void *)
-        line; /* a place without source takes pixel 0, and is filled afterwards */
-    line += round_up(n * sizeof(*places));
+    /* A place without a source takes pixel 0 and is filled afterwards. */
+    int32_t *places = (int32_t *)(void *)line;
+    line += iter__align_up_size(n * sizeof(*places), 64);
     for (size_t x = 0; x < n; x++)
         places[x] = fold->x_table[x].source < 0 ? 0 : fold->x_table[x].source;
     const row_index index = index_of(places, n, pass->in_hwc ? in_pixel : bytes);
@@ -542,7 +554,7 @@ static void run_tables(const pack_pass *pass, const iter_fold *fold, const uint8
     }
 }
 
-/* ---- The pass ----------------------------------------------------------------------------------------------- */
+/* ---- The pass -------------------------------------------------------------------------------- */
 
 static bool is_window(const pack_pass *pass) {
     return !pass->in_hwc && !pass->out_hwc && pass->kernels && pass->kernels->window;
@@ -552,14 +564,15 @@ static bool has_table(const pack_pass *pass) {
     return pass->table || pass->has_tables;
 }
 
-/* What the passes over rows need, from `line` on. */
+/* Bytes of `line` that run_intervals() and run_tables() need. */
 static size_t rows_bytes(const pack_pass *pass) {
     const size_t pixel = (size_t)pass->channels * pass->in_element;
-    const int64_t width = pass->in_width > pass->out_width ? pass->in_width : pass->out_width;
-    size_t bytes = round_up((size_t)pass->out_width * sizeof(int32_t)) + (size_t)width * pixel;
-    if (has_table(pass) && bytes < BLOCK_PIXELS * pixel) bytes = BLOCK_PIXELS * pixel;
+    const int64_t width = iter__max_i64(pass->in_width, pass->out_width);
+    size_t bytes =
+        iter__align_up_size((size_t)pass->out_width * sizeof(int32_t), 64) + (size_t)width * pixel;
+    if (has_table(pass)) bytes = iter__max_size(bytes, BLOCK_PIXELS * pixel);
     const bool holds_all = splits_first(pass) || (has_table(pass) && is_window(pass));
-    return round_up(holds_all && pass->in_bytes > bytes ? pass->in_bytes : bytes);
+    return iter__align_up_size(holds_all ? iter__max_size(bytes, pass->in_bytes) : bytes, 64);
 }
 
 size_t iter__pass_line_bytes(const pack_pass *pass) {
@@ -591,7 +604,8 @@ void iter__pass_run(const pack_pass *pass, const iter_fold *fold, const void *in
     }
     assert(fold->y.n == pass->out_height && fold->x.n == pass->out_width);
     if (fold->y.n != pass->out_height || fold->x.n != pass->out_width) {
-        memset(out, 0, iter_desc_bytes(&pass->out)); /* a stage with a bug: see fold_sample */
+        /* A faulty stage: its fold_sample() made other sizes than its fold_plan(). */
+        memset(out, 0, iter_desc_bytes(&pass->out));
         return;
     }
     if (table && pass->in_bytes <= SMALL_IMAGE) {

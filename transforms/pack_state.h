@@ -1,11 +1,11 @@
-/* pack_state.h - what create() made, for the files of pack. */
+/* pack_state.h - a pack as create() makes it, for pack.c and pack_program.c. */
 #ifndef ITER_TRANSFORMS_PACK_STATE_H
 #define ITER_TRANSFORMS_PACK_STATE_H
 
 #include "iter/core/pack.h"
 #include "transforms/pack_run.h"
 
-#define PACK_MAX_PASSES 8 /* more rounding casts than any sensible chain has */
+#define PACK_MAX_PASSES 8 /* more than any sensible chain needs */
 
 struct iter__pack {
     pack_pass passes[PACK_MAX_PASSES];
@@ -14,11 +14,11 @@ struct iter__pack {
     const iter__stage **stages; /* [n_stages], borrowed tables and options */
     uint64_t *keys;             /* [n_stages] */
     iter__cpu level;
-    size_t line_bytes, table_bytes,
-        between_bytes; /* scratch: line, tables, two buffers between passes */
+    /* scratch: line, tables, two buffers between passes */
+    size_t line_bytes, table_bytes, between_bytes;
 };
 
-/* This sample's geometry, into a fold that was started. */
+/* Composes this sample's geometry in a fold from iter__fold_start(). */
 void iter__pack_fold(const iter__pack *pack, const pack_pass *pass, const iter__pack_sample *sample,
                      iter_fold *fold);
 

@@ -1,11 +1,11 @@
 /* pad.c - pixels added on the sides. */
+#include <iter/transforms.h>
+
 #include "iter/core/error.h"
 #include "transforms/stages.h"
 
-#include <iter/transforms.h>
-
-static iter_status plan(const void *options, const iter_desc *in, iter_desc *out,
-                        size_t *out_scratch, iter_error *err) {
+static iter_status pad_plan(const void *options, const iter_desc *in, iter_desc *out,
+                            size_t *out_scratch, iter_error *err) {
     const iter_pad_options *o = options;
     stage_image image;
     *out_scratch = 0;
@@ -22,7 +22,7 @@ static iter_status plan(const void *options, const iter_desc *in, iter_desc *out
     return ITER_OK;
 }
 
-static iter_status fold_plan(const void *options, iter_fold *fold, iter_error *err) {
+static iter_status pad_fold_plan(const void *options, iter_fold *fold, iter_error *err) {
     const iter_pad_options *o = options;
     (void)err;
     iter_fold_pad(fold, o->all + o->top, o->all + o->left, o->all + o->bottom, o->all + o->right,
@@ -30,27 +30,26 @@ static iter_status fold_plan(const void *options, iter_fold *fold, iter_error *e
     return ITER_OK;
 }
 
-STAGE_APPLY(apply, iter__transform_pad)
+STAGE_APPLY(pad)
 
-#define AT(field) offsetof(iter_pad_options, field)
-static const iter_option rows[] = {
-    {"all", "pixels on every side", ITER_OPTION_INT, AT(all), 0, 65535, NULL, 1},
-    {"top", "pixels above, besides `all`", ITER_OPTION_INT, AT(top), 0, 65535, NULL, 0},
-    {"left", "pixels on the left, besides `all`", ITER_OPTION_INT, AT(left), 0, 65535, NULL, 0},
-    {"bottom", "pixels below, besides `all`", ITER_OPTION_INT, AT(bottom), 0, 65535, NULL, 0},
-    {"right", "pixels on the right, besides `all`", ITER_OPTION_INT, AT(right), 0, 65535, NULL, 0},
-    {"value", "value of added pixels", ITER_OPTION_DOUBLE, AT(value), 0, 0, NULL, 2},
-    {"mode", "what added pixels hold", ITER_OPTION_CHOICE, AT(mode), 0, 0, "constant|reflect|edge",
-     0},
-    {0},
+#define SIDE_ROW(side, help, place) \
+    ITER_ROW_INT(#side, help, iter_pad_options, side, 0, STAGE_SIDE_MAX, place)
+static const iter_option pad_rows[] = {
+    SIDE_ROW(all, "pixels on every side", 1),
+    SIDE_ROW(top, "pixels above, besides `all`", 0),
+    SIDE_ROW(left, "pixels on the left, besides `all`", 0),
+    SIDE_ROW(bottom, "pixels below, besides `all`", 0),
+    SIDE_ROW(right, "pixels on the right, besides `all`", 0),
+    ITER_ROW_DOUBLE("value", "value of added pixels", iter_pad_options, value, 0, 0, 2),
+    STAGE_PAD_MODE_ROW(iter_pad_options),
+    ITER_ROW_END,
 };
-static const iter_pad_options defaults = ITER_PAD_OPTIONS_INIT;
+static const iter_pad_options pad_defaults = ITER_PAD_OPTIONS_INIT;
 
 const iter_transform_ops iter__transform_pad = {
-    .base = {sizeof(iter_transform_ops), "pad", "add pixels on the sides of the image", rows,
-             &defaults, sizeof(defaults), 0},
+    .base = STAGE_BASE(pad, "pad", "add pixels on the sides of the image", 0),
     .role = ITER_DATA,
-    .plan = plan,
-    .apply = apply,
-    .fold_plan = fold_plan,
+    .plan = pad_plan,
+    .apply = pad_apply,
+    .fold_plan = pad_fold_plan,
 };

@@ -1,8 +1,9 @@
 /*
  * pad_batch.c - rows of different lengths to one length, in place.
  *
- * A slot holds row i of a variable field at i * row capacity. Rows move closer together, first row first, or apart, last row first; either way a row's
- * new place ends before the next row's old one begins, so nothing is overwritten that is still to be moved.
+ * A slot holds row i of a variable field at i * row capacity. When rows move closer together, the
+ * first row moves first; when they move apart, the last one. Either way no row overwrites another
+ * one that has not moved yet.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -14,21 +15,18 @@
 #include "transforms/elements.h"
 #include "transforms/token_stages.h"
 
-static const iter_option option_rows[] = {
-    {"to", "length of every row; 0 = the batch's longest", ITER_OPTION_INT,
-     offsetof(iter_pad_batch_options, to), 0, INT32_MAX, "longest", 1},
-    {"multiple", "the longest is rounded up to a multiple of this", ITER_OPTION_INT,
-     offsetof(iter_pad_batch_options, multiple), 0, 1 << 20, NULL, 2},
-    {"value", "what is filled in", ITER_OPTION_DOUBLE, offsetof(iter_pad_batch_options, value), 0,
-     0, NULL, 0},
-    {"side", "where a row is filled up", ITER_OPTION_CHOICE, offsetof(iter_pad_batch_options, side),
-     0, 0, "post|pre", 0},
-    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+static const iter_option pad_batch_rows[] = {
+    ITER_ROW_INT_OR("to", "length of every row; 0 = the batch's longest", iter_pad_batch_options,
+                    to, 0, INT32_MAX, "longest", 1),
+    ITER_ROW_INT("multiple", "the longest is rounded up to a multiple of this",
+                 iter_pad_batch_options, multiple, 0, 1 << 20, 2),
+    ITER_ROW_DOUBLE("value", "what is filled in", iter_pad_batch_options, value, 0, 0, 0),
+    ITER_ROW_CHOICE("side", "which end is filled up", iter_pad_batch_options, side, "post|pre"),
+    ITER_ROW_END,
 };
+static const iter_pad_batch_options pad_batch_defaults = ITER_PAD_BATCH_OPTIONS_INIT;
 
-static const iter_pad_batch_options defaults = ITER_PAD_BATCH_OPTIONS_INIT;
-
-/* Sizes of one batch, in bytes but for the lengths. */
+/* Sizes of one batch, in bytes, except length and lengths. */
 typedef struct pad_job {
     char *data;
     size_t token; /* one index of dimension 1 */
@@ -44,7 +42,7 @@ static int64_t round_up(int64_t length, int64_t multiple) {
     return multiple > 1 ? (length + multiple - 1) / multiple * multiple : length;
 }
 
-/* Whether the type has this value; floats have one near enough. */
+/* Whether the type has this value. For a float type a close one is enough. */
 static bool has_value(iter_dtype dtype, double value) {
     unsigned char element[8];
     double back = 0;
@@ -68,10 +66,8 @@ static void move_row(const pad_job *job, int64_t i) {
     fill(job, job->pre ? to : to + bytes, gap);
 }
 
-/* ---- callbacks -------------------------------------------------------------------------------------------- */
-
-static iter_status pad_plan(const void *options, iter_desc *desc, size_t *out_scratch,
-                            iter_error *err) {
+static iter_status pad_batch_plan(const void *options, iter_desc *desc, size_t *out_scratch,
+                                  iter_error *err) {
     const iter_pad_batch_options *o = options;
     *out_scratch = 0;
     if (desc->n_dims < 2 || desc->dims[1] != ITER_VARIABLE)
@@ -91,7 +87,7 @@ static iter_status pad_plan(const void *options, iter_desc *desc, size_t *out_sc
     return ITER_OK;
 }
 
-static iter_status pad_apply(const void *options, iter_batch_view *view, iter_error *err) {
+static iter_status pad_batch_apply(const void *options, iter_batch_view *view, iter_error *err) {
     const iter_pad_batch_options *o = options;
     iter_tensor *tensor = &view->tensor;
     const int64_t inner = batch_step_elements(&tensor->desc);
@@ -133,14 +129,10 @@ static iter_status pad_apply(const void *options, iter_batch_view *view, iter_er
 }
 
 const iter_transform_ops iter__transform_pad_batch = {
-    .base = {.struct_size = sizeof(iter_transform_ops),
-             .name = "pad-batch",
-             .help = "rows to the length of the batch's longest, or to a fixed one",
-             .options = option_rows,
-             .defaults = &defaults,
-             .options_size = sizeof(iter_pad_batch_options)},
+    .base = STAGE_BASE(pad_batch, "pad-batch",
+                       "rows to the length of the batch's longest, or to a fixed one", 0),
     .role = ITER_DATA,
-    .plan_batch = pad_plan,
-    .apply_batch = pad_apply,
+    .plan_batch = pad_batch_plan,
+    .apply_batch = pad_batch_apply,
     .fills_rows = 1,
 };

@@ -5,22 +5,18 @@
 
 #include "transforms/token_stages.h"
 
-static const iter_option option_rows[] = {
-    {"length", "tokens of every sample", ITER_OPTION_INT, offsetof(iter_pad_tokens_options, length),
-     0, INT32_MAX, NULL, 1},
-    {"side", "where it is filled up", ITER_OPTION_CHOICE, offsetof(iter_pad_tokens_options, side),
-     0, 0, "post|pre", 2},
-    {"value", "id that is filled in", ITER_OPTION_INT, offsetof(iter_pad_tokens_options, value), 0,
-     0, NULL, 0},
-    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+static const iter_option pad_tokens_rows[] = {
+    ITER_ROW_INT("length", "tokens of every sample", iter_pad_tokens_options, length, 0, INT32_MAX,
+                 1),
+    ITER_ROW_CHOICE_AT("side", "which end is filled up", iter_pad_tokens_options, side, "post|pre",
+                       2),
+    ITER_ROW_INT("value", "id that is filled in", iter_pad_tokens_options, value, 0, 0, 0),
+    ITER_ROW_END,
 };
+static const iter_pad_tokens_options pad_tokens_defaults = ITER_PAD_TOKENS_OPTIONS_INIT;
 
-static const iter_pad_tokens_options defaults = ITER_PAD_TOKENS_OPTIONS_INIT;
-
-/* ---- callbacks -------------------------------------------------------------------------------------------- */
-
-static iter_status pad_plan(const void *options, const iter_desc *in, iter_desc *out,
-                            size_t *out_scratch, iter_error *err) {
+static iter_status pad_tokens_plan(const void *options, const iter_desc *in, iter_desc *out,
+                                   size_t *out_scratch, iter_error *err) {
     const iter_pad_tokens_options *o = options;
     ITER_TRY(token_check(in, err));
     ITER_TRY(token_check_id(in, "value", o->value, err));
@@ -38,8 +34,9 @@ static iter_status pad_plan(const void *options, const iter_desc *in, iter_desc 
     return ITER_OK;
 }
 
-static iter_status pad_apply(void *state, const void *options, const iter_tensor *in,
-                             iter_tensor *out, iter_rng *rng, void *scratch, iter_error *err) {
+static iter_status pad_tokens_apply(void *state, const void *options, const iter_tensor *in,
+                                    iter_tensor *out, iter_rng *rng, void *scratch,
+                                    iter_error *err) {
     const iter_pad_tokens_options *o = options;
     const size_t bytes = iter_dtype_bytes(in->desc.dtype);
     const int64_t n = in->desc.dims[0], gap = o->length - n;
@@ -58,13 +55,8 @@ static iter_status pad_apply(void *state, const void *options, const iter_tensor
 }
 
 const iter_transform_ops iter__transform_pad_tokens = {
-    .base = {.struct_size = sizeof(iter_transform_ops),
-             .name = "pad-tokens",
-             .help = "fills tokens up to a fixed length",
-             .options = option_rows,
-             .defaults = &defaults,
-             .options_size = sizeof(iter_pad_tokens_options)},
+    .base = STAGE_BASE(pad_tokens, "pad-tokens", "fills tokens up to a fixed length", 0),
     .role = ITER_DATA,
-    .plan = pad_plan,
-    .apply = pad_apply,
+    .plan = pad_tokens_plan,
+    .apply = pad_tokens_apply,
 };

@@ -1,47 +1,48 @@
 /*
  * resample.c - an image of bytes to another size.
  *
- * Which pass comes first is Pillow's choice, because the bytes between the passes depend on it. Rows first: source rows go through the horizontal
- * windows four at a time into a ring that holds no more than a vertical window and stays in the first cache, and each output row is made as soon as
- * its window is there; so rows may come one by one, as they are decoded. Columns first: four output rows are made as wide as the source and then
- * go through the horizontal windows together.
+ * The order of the passes is Pillow's, because the bytes between the passes depend on it. Rows
+ * first: source rows go through the horizontal windows four at a time, into a ring that holds
+ * little more than one vertical window and stays in the L1 cache. Each output row is made as soon
+ * as its window is complete, so rows may arrive one by one as they are decoded. Columns first: four
+ * output rows are made as wide as the source, and then go through the horizontal windows together.
  *
- * A horizontal kernel loads 16 bytes wherever a window lies; rows that would be read beyond the image's last byte are copied first. Where windows
- * do not touch every source row (linear, far apart), only those that they touch are made.
+ * A horizontal kernel loads 16 bytes where a window begins. If it would read beyond the image's
+ * last byte, the row is copied first. If windows do not touch every source row (linear, far apart),
+ * only the rows that they touch are made.
  */
 #include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 
+#include "iter/core/arith.h"
 #include "transforms/resample.h"
-
-#define ALIGN(n) (((size_t)(n) + 63) & ~(size_t)63)
 
 struct resample_run {
     resample_axis x, y;
     int32_t channels;
     bool columns_first;
-    int32_t *rows;       /* [n_rows] source row of each row that is made; NULL = all of them */
-    int32_t n_rows;      /* that go through the horizontal windows */
+    int32_t *rows;       /* [n_rows] their source rows; NULL = all of them */
+    int32_t n_rows;      /* number of rows that go through the horizontal windows */
     int32_t n_ring;      /* of these held at a time, a multiple of RESAMPLE_ROWS */
     size_t ring_step;    /* bytes */
     size_t reach;        /* bytes from a row's start that the horizontal kernel may read */
     uint8_t *ring;       /* [n_ring][ring_step] */
-    uint8_t *copies;     /* [RESAMPLE_ROWS][ALIGN(reach)] */
+    uint8_t *copies;     /* [RESAMPLE_ROWS][copy_step()] */
     const uint8_t **tap; /* [2 * y.n_pairs] */
     void *room;
     const resample_kernels *kernels;
-    /* Rows first: how far it is. */
+    /* Rows first: progress. */
     uint8_t *out;
     size_t row_bytes;                    /* of a source row */
-    int32_t n_seen;                      /* source rows */
-    int32_t n_kept;                      /* of these, for a window */
+    int32_t n_seen;                      /* source rows taken */
+    int32_t n_kept;                      /* of these, needed by a window */
     int32_t n_made;                      /* of these, through the horizontal windows */
     int32_t n_done;                      /* rows of out */
-    const uint8_t *group[RESAMPLE_ROWS]; /* the n_kept - n_made that wait for others */
+    const uint8_t *group[RESAMPLE_ROWS]; /* the n_kept - n_made that wait for a full group */
 };
 
-/* Gives out parts of the scratch; with NULL only counts. */
+/* Allocates parts of the scratch. If base is NULL, it only counts. */
 typedef struct bump {
     char *base;
     size_t used;
@@ -49,12 +50,13 @@ typedef struct bump {
 
 static void *carve(bump *from, size_t bytes) {
     void *at = from->base ? from->base + from->used : NULL;
-    from->used += ALIGN(bytes);
+    from->used += iter__align_up_size(bytes, 64);
     return at;
 }
 
-static int32_t least(int32_t a, int32_t b) {
-    return a < b ? a : b;
+/* Bytes from copy to copy. */
+static size_t copy_step(const resample_run *p) {
+    return iter__align_up_size(p->reach, 64);
 }
 
 static int32_t pairs_of(resample_filter filter, int64_t n_in, int64_t n_out) {
@@ -69,14 +71,14 @@ static void carve_axis(bump *from, resample_axis *axis, resample_filter filter, 
     axis->weights = carve(from, n * pairs * 4 * sizeof(*axis->weights));
 }
 
-/* Pillow's rule: where the height loses more than twice the pixels that the width loses. */
+/* Pillow's rule: the height loses more than twice the pixels that the width loses. */
 static bool is_columns_first(int64_t in_height, int64_t in_width, int64_t out_height,
                              int64_t out_width) {
-    const int64_t width_lost = in_width > out_width ? in_width - out_width : 0;
+    const int64_t width_lost = iter__max_i64(in_width - out_width, 0);
     return in_height - out_height > 2 * width_lost;
 }
 
-/* Lays out the scratch for the most that windows of these sizes can need. */
+/* Lays out the scratch for the largest windows that these sizes can have. */
 static void lay_out(resample_run *p, bump *from, resample_filter filter, int64_t in_height,
                     int64_t in_width, int64_t out_height, int64_t out_width, int32_t channels) {
     const int32_t x_pairs = pairs_of(filter, in_width, out_width);
@@ -88,12 +90,12 @@ static void lay_out(resample_run *p, bump *from, resample_filter filter, int64_t
     p->n_ring = p->columns_first
                     ? RESAMPLE_ROWS
                     : (2 * y_pairs + 2 * RESAMPLE_ROWS - 1) / RESAMPLE_ROWS * RESAMPLE_ROWS;
-    p->ring_step = ALIGN(out_width * channels + RESAMPLE_LOAD) + 64;
+    p->ring_step = iter__align_up_size((size_t)(out_width * channels) + RESAMPLE_LOAD, 64) + 64;
     p->reach = (size_t)(in_width + 2 * x_pairs) * (size_t)channels + RESAMPLE_LOAD;
     p->ring = carve(from, (size_t)p->n_ring * p->ring_step);
-    p->copies = carve(from, RESAMPLE_ROWS * ALIGN(p->reach));
+    p->copies = carve(from, RESAMPLE_ROWS * copy_step(p));
     p->tap = carve(from, 2 * (size_t)y_pairs * sizeof(*p->tap));
-    p->room = carve(from, RESAMPLE_ROOM(2 * (x_pairs > y_pairs ? x_pairs : y_pairs) + 1));
+    p->room = carve(from, RESAMPLE_ROOM(2 * iter__max_i32(x_pairs, y_pairs) + 1));
     p->rows = carve(from, 2 * (size_t)out_height * sizeof(*p->rows));
 }
 
@@ -101,15 +103,17 @@ size_t iter__resample_scratch(resample_filter filter, int64_t in_height, int64_t
                               int64_t out_height, int64_t out_width, int32_t channels) {
     resample_run p;
     bump from = {NULL, 0};
-    if (filter == RESAMPLE_NEAREST) return ALIGN(out_width * (int64_t)sizeof(int32_t));
+    if (filter == RESAMPLE_NEAREST)
+        return iter__align_up_size((size_t)out_width * sizeof(int32_t), 64);
     carve(&from, sizeof(p));
     lay_out(&p, &from, filter, in_height, in_width, out_height, out_width, channels);
     return from.used;
 }
 
-/* ---- Rows first -------------------------------------------------------------------------------- */
+/* ---- Rows first ------------------------------------------------------------------------------ */
 
-/* Numbers the rows that windows touch, and has the windows count in these numbers. Only for windows of at most two taps. */
+/* Numbers the rows that windows touch, and makes the windows use these numbers. Only for windows of
+ * at most two taps. */
 static void number_rows(resample_run *p) {
     int32_t n = 0;
     for (int32_t i = 0; i < p->y.n_out; i++) {
@@ -127,12 +131,12 @@ static const int16_t *weights_of(const resample_axis *axis, int32_t i) {
     return axis->weights + (size_t)i * (size_t)axis->n_pairs * 4;
 }
 
-/* Rows of out whose windows are made. */
+/* Makes the rows of out whose windows are complete. */
 static void make_rows(resample_run *p) {
     const size_t out_bytes = (size_t)p->x.n_out * (size_t)p->channels;
     for (; p->n_done < p->y.n_out; p->n_done++) {
         const int32_t first = p->y.first[p->n_done];
-        const int32_t end = least(first + p->y.n_taps, p->n_rows);
+        const int32_t end = iter__min_i32(first + p->y.n_taps, p->n_rows);
         if (end > p->n_made) return;
         for (int32_t t = 0; t < 2 * p->y.n_pairs; t++) { /* beyond the window weights are 0 */
             const int32_t row = first + t < end ? first + t : first;
@@ -144,7 +148,7 @@ static void make_rows(resample_run *p) {
 }
 
 static void make_group(resample_run *p) {
-    for (int32_t k = p->n_kept - p->n_made; k < RESAMPLE_ROWS; k++) /* behind the last row */
+    for (int32_t k = p->n_kept - p->n_made; k < RESAMPLE_ROWS; k++) /* after the last row */
         p->group[k] = p->group[0];
     p->kernels->horizontal(p->ring + (size_t)(p->n_made % p->n_ring) * p->ring_step,
                            (ptrdiff_t)p->ring_step, p->group, &p->x, p->channels);
@@ -152,16 +156,16 @@ static void make_group(resample_run *p) {
     make_rows(p);
 }
 
-/* Row k of the group, to where it stays, and can be read as far as kernels do. */
+/* Copies row k of the group to memory of this run, which kernels may read as far as they need. */
 static void copy_row(resample_run *p, int32_t k) {
-    uint8_t *copy = p->copies + (size_t)k * ALIGN(p->reach);
+    uint8_t *copy = p->copies + (size_t)k * copy_step(p);
     if (p->group[k] == copy) return;
     memcpy(copy, p->group[k], p->row_bytes);
     memset(copy + p->row_bytes, 0, p->reach - p->row_bytes);
     p->group[k] = copy;
 }
 
-/* The next source row. */
+/* Takes the next source row. It is copied if it ends before the bytes that a kernel may read. */
 static void take_row(resample_run *p, const uint8_t *row, bool ends_early) {
     const int32_t y = p->n_seen++, k = p->n_kept - p->n_made;
     if (p->n_kept == p->n_rows || (p->rows && p->rows[p->n_kept] != y)) return;
@@ -177,9 +181,9 @@ static void run_rows_first(resample_run *p, const resample_image *in) {
         take_row(p, row, (size_t)(end - row) < p->reach);
 }
 
-/* ---- Columns first ------------------------------------------------------------------------------ */
+/* ---- Columns first --------------------------------------------------------------------------- */
 
-/* Output row i, as wide as the source. */
+/* Makes output row i, as wide as the source. */
 static void make_row(resample_run *p, const resample_image *in, int32_t i, uint8_t *out,
                      const resample_kernels *kernels) {
     const size_t row_bytes = (size_t)in->width * (size_t)p->channels;
@@ -196,10 +200,10 @@ static void run_columns_first(resample_run *p, const resample_image *in) {
     const resample_kernels *kernels = p->kernels;
     uint8_t *out = p->out;
     const size_t out_bytes = (size_t)p->x.n_out * (size_t)p->channels;
-    const size_t step = ALIGN(p->reach);
+    const size_t step = copy_step(p);
     for (int32_t i = 0; i < p->y.n_out; i += RESAMPLE_ROWS) {
         const uint8_t *rows[RESAMPLE_ROWS];
-        const int32_t n = p->y.n_out - i < RESAMPLE_ROWS ? p->y.n_out - i : RESAMPLE_ROWS;
+        const int32_t n = iter__min_i32(p->y.n_out - i, RESAMPLE_ROWS);
         for (int32_t k = 0; k < RESAMPLE_ROWS; k++) {
             uint8_t *row = p->copies + (size_t)k * step;
             if (k < n) make_row(p, in, i + k, row, kernels);
@@ -211,7 +215,7 @@ static void run_columns_first(resample_run *p, const resample_image *in) {
     }
 }
 
-/* ---- Nearest: the pixel that holds the centre; a centre on an edge belongs to the pixel behind it ---------------------------------- */
+/* ---- Nearest: the pixel that holds the centre; on an edge, the pixel after it  */
 
 static int64_t nearest(int64_t i, int64_t n_in, int64_t n_out) {
     return (2 * i + 1) * n_in / (2 * n_out);
@@ -238,9 +242,9 @@ static void run_nearest(const resample_image *in, uint8_t *out, int64_t out_heig
     }
 }
 
-/* ---- Public ----------------------------------------------------------------------------------- */
+/* ---- Public ---------------------------------------------------------------------------------- */
 
-/* Everything but the source. */
+/* Sets everything except the source. */
 static void begin(resample_run *p, bump *from, resample_filter filter, int64_t in_height,
                   int64_t in_width, uint8_t *out, int64_t out_height, int64_t out_width,
                   int32_t channels, const resample_kernels *kernels) {

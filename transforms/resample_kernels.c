@@ -1,4 +1,4 @@
-/* resample_kernels.c - which kernels to use. */
+/* resample_kernels.c - the choice of the resampling kernels, and their shuffles. */
 #include "transforms/resample.h"
 
 #define NO 0x80

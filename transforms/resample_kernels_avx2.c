@@ -1,4 +1,5 @@
-/* resample_kernels_avx2.c - the resampling kernels with AVX2. Only called where the processor has it. */
+/* resample_kernels_avx2.c - the resampling kernels with AVX2. Called only on processors that have
+ * it. */
 #include "transforms/resample.h"
 
 #if defined(__x86_64__)
@@ -28,11 +29,12 @@ typedef __m256i vec;
 #define low8(a, b)        _mm256_unpacklo_epi8(a, b)
 #define high8(a, b)       _mm256_unpackhi_epi8(a, b)
 
-/* Sums of vectors 0 and 2, and of 1 and 3, keep their upper words side by side: shifts and shuffles, for which there are fewer ports than for
- * anything else, are what a horizontal kernel has most of. */
+/* Vectors 0 and 2, and 1 and 3, keep the upper words of their sums in one vector. That saves shifts
+ * and shuffles: a horizontal kernel has many of them, and processors have the fewest ports for
+ * them. */
 #define START zero()
 
-/* gcc 13 and 14 do not see that held[0] and held[1] are written before they are read. */
+/* gcc 13 and 14 cannot tell that held[0] and held[1] are written before they are read. */
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif

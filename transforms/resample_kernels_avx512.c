@@ -1,6 +1,6 @@
 /*
- * resample_kernels_avx512.c - the resampling kernels with AVX-512 F, BW, DQ and VL, and again with its dot products of words (VNNI). Only called
- * where the processor has them.
+ * resample_kernels_avx512.c - the resampling kernels with AVX-512 F, BW, DQ and VL, and again with
+ * its dot products of words (VNNI). Called only on processors that have them.
  */
 #include "transforms/resample.h"
 
@@ -52,7 +52,7 @@ static inline void hold(vec *held, int k, vec sum) {
     held[k] = sum;
 }
 
-/* Each vector's bytes into their quarter of each lane. */
+/* Moves each vector's bytes to its quarter of each lane. */
 static inline vec top_bytes(const vec *v) {
     const vec order = _mm512_broadcast_i32x4(
         _mm_setr_epi8(3, 7, 11, 15, 3, 7, 11, 15, 3, 7, 11, 15, 3, 7, 11, 15));

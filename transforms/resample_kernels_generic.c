@@ -4,7 +4,7 @@
 #define NAME(x) x##generic
 #include "transforms/resample_windows_template.h"
 
-/* 4 c of tap t, or c if weights are cubic, see resample.h. Negative ones count modulo 2^32. */
+/* 4 c of tap t, or c if weights are cubic, see resample.h. Negative weights are modulo 2^32. */
 static inline uint32_t weight(const int16_t *weights, int32_t t, bool is_cubic) {
     const int16_t *pair = weights + (t >> 1) * 4 + (t & 1);
     const uint32_t high = (uint32_t)(int32_t)pair[0];
@@ -13,13 +13,14 @@ static inline uint32_t weight(const int16_t *weights, int32_t t, bool is_cubic) 
 
 #define HALF       (1u << 23)
 #define CUBIC_HALF (1 << 21)
-#define FEW        32 /* taps whose weights are put together once for all rows and channels */
+#define FEW        32 /* taps whose weights are computed once for all rows and channels */
 
 static inline uint8_t to_byte(int64_t x) {
     return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x);
 }
 
-/* Up to RESAMPLE_MAX_TAPS roundings cannot reach beyond 255, or beyond 32 bits. */
+/* For up to RESAMPLE_MAX_TAPS taps roundings cannot push the result above 255, or the sum above 32
+ * bits. */
 static inline uint8_t finish(uint32_t sum, bool is_cubic) {
     if (is_cubic) return to_byte(((int32_t)sum + CUBIC_HALF) >> RESAMPLE_BITS);
     return (uint8_t)((sum + HALF) >> 24);
@@ -30,7 +31,7 @@ static inline uint8_t finish_wide(int64_t sum, bool is_cubic) {
     return to_byte((sum + HALF) >> 24);
 }
 
-/* As a number with a sign. */
+/* As weight(), but signed. */
 static inline int64_t wide_weight(const int16_t *weights, int32_t t, bool is_cubic) {
     return (int32_t)weight(weights, t, is_cubic);
 }
@@ -43,7 +44,7 @@ static uint8_t wide_pixel(const uint8_t *at, int32_t channels, const int16_t *we
     return finish_wide(sum, is_cubic);
 }
 
-/* What follows is compiled twice: is_cubic is a constant in each. */
+/* The functions below are compiled twice: is_cubic is a constant in each. */
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE void pixel(const bool is_cubic, uint8_t *out, const uint8_t *at, const int32_t channels,

@@ -15,19 +15,24 @@
  *   dot(sum, v, w)               sum + pairs of 16-bit products, added up
  *   add32(a, b), shift_left(v, n) of each 32-bit number
  *   low8(a, b), high8(a, b)      bytes of the lower or upper half of each lane, interleaved
- *   START                        what a sum of high digits starts with: one half, once it is shifted, or 0 where top_bytes() rounds
- *   hold(held, k, sum)           keeps vector k of the four that become bytes together, in order, in held[4]
- *   top_bytes(held)              the top byte of each of their 32-bit numbers, in the level's own order within a lane
- *   in_order(v)                  its answer with vector 0's bytes first in each lane
+ *   START                        start of a sum of high digits: one half once it is shifted, or 0
+ *                                at levels whose top_bytes() rounds
+ *   hold(held, k, sum)           keeps vector k, in order, of the four that become bytes together
+ *   top_bytes(held)              the top byte of each of their 32-bit numbers, in the level's own
+ *                                order within a lane
+ *   in_order(v)                  the same bytes with vector 0's first in each lane
  *   order_of(order)              shuffle(v, order_of(order)) = shuffle(in_order(v), order)
  *   shift_right(v, n)            of each 32-bit number, with its sign
- *   pack32(a, b), pack16(a, b)   numbers cut to 16 bits with a sign; to bytes; a's first in each lane
+ *   pack32(a, b), pack16(a, b)   numbers clamped to signed 16 bits; to bytes; a's come first in
+ *                                each lane
  *
  * and includes this file last.
  *
- * Horizontal: a lane is a source row. 16 bytes hold four taps of up to four channels; a shuffle brings two taps of each channel side by side as
- * words, one dot product adds them up, 32 bits a channel. All lanes have the same weights, so these are broadcast from memory, and four pixels
- * pack to 16 bytes of their own rows. Vertical: bytes of two rows are interleaved and widened.
+ * Horizontal: a lane is a source row. 16 bytes hold four taps of up to four channels. A shuffle
+ * puts two taps of each channel next to each other as words, and one dot product adds them up, 32
+ * bits per channel. All lanes have the same weights, so these are broadcast from memory. Four
+ * pixels are packed to 16 bytes of their own rows. Vertical: bytes of two rows are interleaved and
+ * widened.
  */
 #include <string.h>
 
@@ -41,14 +46,15 @@
 
 #include "transforms/resample_windows_template.h"
 
-/* Two weights everywhere. */
+/* The same two weights everywhere. */
 INLINE vec NAME(pair_)(const int16_t *w) {
     int32_t pair;
     memcpy(&pair, w, sizeof(pair));
     return set32(pair);
 }
 
-/* Half a unit of the result, once the high digits are shifted; is_cubic is a constant in all of these. */
+/* Half a unit of the result once the high digits are shifted. is_cubic is a constant in all of
+ * these functions. */
 INLINE vec NAME(start_)(const bool is_cubic) {
     return is_cubic ? set32(1 << (RESAMPLE_BITS - 1 - RESAMPLE_CUBIC_BITS)) : START;
 }
@@ -64,13 +70,14 @@ INLINE void NAME(hold_)(const bool is_cubic, vec *held, int k, vec sum) {
         hold(held, k, sum);
 }
 
-/* Four vectors of results as bytes, those of vector 0 first in each lane. */
+/* Four vectors of results as bytes, vector 0's first in each lane. */
 INLINE vec NAME(bytes_)(const bool is_cubic, const vec *held) {
     if (is_cubic) return pack16(pack32(held[0], held[1]), pack32(held[2], held[3]));
     return in_order(top_bytes(held));
 }
 
-/* The same, and bytes shuffled within each lane by `order`, for the others order_of(order). */
+/* The same, with the bytes of each lane shuffled: by `order` if is_cubic, else `order` must be an
+ * order_of(). */
 INLINE vec NAME(shuffled_)(const bool is_cubic, const vec *held, vec order) {
     if (is_cubic) return shuffle(NAME(bytes_)(is_cubic, held), order);
     return shuffle(top_bytes(held), order);
@@ -78,7 +85,7 @@ INLINE vec NAME(shuffled_)(const bool is_cubic, const vec *held, vec order) {
 
 /* ---- Horizontal ------------------------------------------------------------------------------ */
 
-/* Copies of what a store of bytes could be meant to change. */
+/* Local copies: the compiler must assume that a store of bytes changes any other memory. */
 typedef struct NAME(source_) {
     const uint8_t *rows[RESAMPLE_ROWS];
     vec orders[4];
@@ -86,7 +93,7 @@ typedef struct NAME(source_) {
 
 #define GROUPS (RESAMPLE_ROWS / LANES)
 
-/* One output pixel of each row; up to 4 taps, or 5 where five pixels fit into one load. */
+/* One output pixel of each row; up to 4 taps, or 5 if five pixels fit into one load. */
 INLINE void NAME(pixel_)(const bool is_cubic, vec *out, const int32_t n_pairs,
                          const NAME(source_) * from, ptrdiff_t at, const int16_t *w) {
     for (int32_t g = 0; g < GROUPS; g++) {
@@ -165,7 +172,7 @@ INLINE void NAME(any_rows_)(const bool is_cubic, uint8_t *out, ptrdiff_t out_ste
         NAME(rows_)(is_cubic, 0, 3, out, out_step, in, axis, channels);
 }
 
-/* A function of its own, so that the other one's registers are not chosen for both. */
+/* A function of its own, so that the compiler allocates registers for each case separately. */
 static __attribute__((noinline)) void NAME(cubic_rows_)(uint8_t *out, ptrdiff_t out_step,
                                                         const uint8_t *const *in,
                                                         const resample_axis *axis,
@@ -184,7 +191,8 @@ static void NAME(horizontal_)(uint8_t *out, ptrdiff_t out_step,
 
 /* ---- Vertical -------------------------------------------------------------------------------- */
 
-/* n bytes, or as many as a vector has, from offset `at` of the rows. Half of each lane at a time: sums of all would not fit into 16 registers. */
+/* n bytes, or a whole vector, from offset `at` of the rows. Half of each lane at a time, because
+ * the sums of all would not fit into 16 registers. */
 INLINE vec NAME(block_)(const bool is_cubic, const int whole, const int32_t n_pairs, size_t at,
                         size_t n, const uint8_t *const *rows, const int16_t *w) {
     vec held[4];

@@ -1,26 +1,26 @@
 /*
- * resample_windows.c - which source pixels an output pixel is made of, and their weights.
+ * resample_windows.c - the source pixels that make an output pixel, and their weights.
  *
- * Here the filters whose windows are computed one by one; the triangle's and the cubic's are computed several at a time, see
- * resample_windows_template.h.
+ * The filters here compute windows one by one. The triangle and the cubic compute several at a
+ * time, see resample_windows_template.h.
  */
 #include <assert.h>
 #include <string.h>
 
+#include "iter/core/arith.h"
 #include "transforms/resample.h"
 
 #define ONE        (1 << RESAMPLE_BITS)
 #define HIGH_SHIFT (RESAMPLE_LOW_BITS - 2)
 #define LOW_MASK   ((1 << RESAMPLE_LOW_BITS) - 1)
 
-static int32_t most(int32_t a, int32_t b) {
-    return a > b ? a : b;
-}
+/* ---- Windows --------------------------------------------------------------------------------- */
 
-/* ---- Windows: weights of output position i into w[], the first of them of *first; how many ---- */
+/* Each function writes the weights of output position i to w[], from source pixel *first on, and
+ * returns how many there are. */
 
-/* Between the two pixels whose centres are nearest; at the edge there is one. In units of half an
- * output pixel of the source: the centre lies at (2 i + 1) n_in, source centres at (2 x + 1) n_out. */
+/* The two pixels whose centres are nearest; at the edge only one. In units of 1 / (2 n_out) source
+ * pixels the centre lies at (2 i + 1) n_in, and source centres lie at (2 x + 1) n_out. */
 static int32_t linear_window(int32_t n_in, int32_t n_out, int32_t i, int32_t *first, double *w) {
     const int64_t from = (2 * (int64_t)i + 1) * n_in - n_out, step = 2 * (int64_t)n_out;
     const int32_t low = from < 0 ? 0 : (int32_t)(from / step);
@@ -33,15 +33,15 @@ static int32_t linear_window(int32_t n_in, int32_t n_out, int32_t i, int32_t *fi
     return 1;
 }
 
-/* By overlap. In units of 1 / n_out source pixels: the output pixel is [i n_in, (i + 1) n_in), source
- * pixel x is [x n_out, (x + 1) n_out). */
+/* Weights by overlap. In units of 1 / n_out source pixels the output pixel is [i n_in, (i + 1)
+ * n_in), and source pixel x is [x n_out, (x + 1) n_out). */
 static int32_t area_window(int32_t n_in, int32_t n_out, int32_t i, int32_t *first, double *w) {
     const int64_t begin = (int64_t)i * n_in, end = begin + n_in;
     const int32_t low = (int32_t)(begin / n_out);
     const double whole = 1.0 / (double)n_in;
     int32_t n = 0;
     for (int64_t at = (int64_t)low * n_out; at < end; at += n_out, n++) {
-        const int64_t from = at > begin ? at : begin, to = at + n_out < end ? at + n_out : end;
+        const int64_t from = iter__max_i64(at, begin), to = iter__min_i64(at + n_out, end);
         w[n] = (double)(to - from) * whole;
     }
     *first = low;
@@ -50,7 +50,8 @@ static int32_t area_window(int32_t n_in, int32_t n_out, int32_t i, int32_t *firs
 
 /* ---- Tables ---------------------------------------------------------------------------------- */
 
-/* Writes w[0..n_taps), the first of them of source position `first`, as window i. Answers how many taps there are up to the last one that is not 0. */
+/* Writes w[0..n_taps), from source position `first` on, as window i. Returns the number of taps up
+ * to the last one that is not 0. */
 static int32_t put_window(resample_axis *axis, int32_t i, int32_t first, double *w,
                           int32_t n_taps) {
     const int32_t n_pairs = (n_taps + 1) / 2;
@@ -75,7 +76,7 @@ static int32_t linear_windows(resample_axis *axis, double *w) {
         int32_t first;
         const int32_t taps = linear_window(axis->n_in, axis->n_out, i, &first, w);
         if (taps < 2) w[1] = 0.0;
-        n = most(n, put_window(axis, i, first, w, 2));
+        n = iter__max_i32(n, put_window(axis, i, first, w, 2));
     }
     return n;
 }
@@ -86,12 +87,12 @@ static int32_t area_windows(resample_axis *axis, int32_t n_taps, double *w) {
         int32_t first;
         for (int32_t t = area_window(axis->n_in, axis->n_out, i, &first, w); t < n_taps; t++)
             w[t] = 0.0;
-        n = most(n, put_window(axis, i, first, w, n_taps));
+        n = iter__max_i32(n, put_window(axis, i, first, w, n_taps));
     }
     return n;
 }
 
-/* Windows turned out narrower than there was room for: closes the gaps. */
+/* Windows are narrower than planned: closes the gaps. */
 static void close_gaps(resample_axis *axis, int32_t n_pairs) {
     const size_t from = (size_t)axis->n_pairs * 4, to = (size_t)n_pairs * 4;
     for (size_t i = 1; i < (size_t)axis->n_out; i++)
@@ -109,7 +110,7 @@ int32_t iter__resample_taps(resample_filter filter, int64_t n_in, int64_t n_out)
     case RESAMPLE_AREA: n = scale + 2; break;
     case RESAMPLE_NEAREST: break;
     }
-    return (int32_t)(n < n_in ? n : n_in); /* the first tap is within the source, so that many */
+    return (int32_t)iter__min_i64(n, n_in); /* the first tap is within the source, so that many */
 }
 
 void iter__resample_windows(resample_axis *axis, resample_filter filter, int64_t n_in,
@@ -130,7 +131,7 @@ void iter__resample_windows(resample_axis *axis, resample_filter filter, int64_t
     const int32_t n_pairs = (axis->n_taps + 1) / 2;
     if (n_pairs < axis->n_pairs) close_gaps(axis, n_pairs);
     const size_t window = (size_t)axis->n_pairs * 4 * sizeof(*axis->weights);
-    for (int32_t i = axis->n_out; i % RESAMPLE_PIXELS != 0; i++) { /* the last group is whole */
+    for (int32_t i = axis->n_out; i % RESAMPLE_PIXELS != 0; i++) { /* fills up the last group */
         axis->first[i] = axis->first[i - 1];
         memcpy((char *)axis->weights + (size_t)i * window,
                (char *)axis->weights + (size_t)(i - 1) * window, window);

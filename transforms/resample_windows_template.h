@@ -1,9 +1,10 @@
 /*
- * resample_windows_template.h - the triangle's and the cubic's windows, by inclusion: the including file defines NAME(x), which makes names of its
- * level.
+ * resample_windows_template.h - the windows of the triangle and the cubic, by inclusion. The
+ * including file defines NAME(x), which makes names of its level.
  *
- * Weights are computed in double exactly as Pillow's precompute_coeffs() and normalize_coeffs_8bpc() compute them (the same operations in the same
- * order), because bits depend on it; but for several windows at a time and without branches, so that compilers make SIMD of the loops over k.
+ * Weights are computed in double by the same operations in the same order as in Pillow's
+ * precompute_coeffs() and normalize_coeffs_8bpc(), because the bits depend on it. Several windows
+ * are computed at a time and without branches, so that the compiler vectorises the loops over k.
  * Weights beyond a window's end are 0 and add nothing to its sum.
  */
 #include <math.h>
@@ -14,7 +15,7 @@
 #define ONE        (1 << RESAMPLE_BITS)
 #define HIGH_SHIFT RESAMPLE_CUBIC_BITS
 
-/* Of output positions i .. i + 7, as far as there are so many, else of the last one. */
+/* Output positions i .. i + 7. Those beyond the last one repeat it. */
 typedef struct NAME(batch_) {
     double centre[RESAMPLE_BATCH];
     int32_t first[RESAMPLE_BATCH], count[RESAMPLE_BATCH];
@@ -34,7 +35,7 @@ static inline void NAME(place_)(NAME(batch_) * b, const resample_axis *axis, int
     }
 }
 
-/* The filters over a distance of at least 0. */
+/* The filters; x is a distance, at least 0. */
 static inline double NAME(triangle_)(double x) {
     return x < 1.0 ? 1.0 - x : 0.0;
 }

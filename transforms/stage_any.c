@@ -1,27 +1,27 @@
 /*
  * stage_any.c - foldable stages over images of any size.
  *
- * The size is known when the sample is there. Then the stage's own fold calls are composed for that one image, and a pass of bytes to the same bytes
- * is run over it. So each stage says once what it does, whether it is folded or not. Nothing is allocated: what a pass holds in memory of its own
- * is small here and lies in the scratch.
+ * The size is known once the sample is decoded. Then the stage's own fold calls are composed for
+ * that one image, and a pass from u8 to u8 runs over it. So each stage is written once, whether it
+ * is folded or not. Nothing is allocated: the memory of such a pass is small and lies in the
+ * scratch.
  */
 #include <string.h>
 
+#include "iter/core/arith.h"
 #include "iter/core/cpu.h"
 #include "iter/core/error.h"
 #include "transforms/pack_run.h"
 #include "transforms/stages.h"
 
-#define ALIGN(n) (((size_t)(n) + 63) & ~(size_t)63)
-
 /* A pass of one stage over one image. */
 typedef struct any_image {
     pack_pass pass;
-    fold_fill fill; /* all that a stage tells here */
+    fold_fill fill; /* a stage has at most one */
     iter_fold fold;
 } any_image;
 
-/* The pass, but for memory. The stage's plan() said yes to `in`. */
+/* Sets the pass, except its memory. The stage's plan() has accepted `in`. */
 static void open_image(any_image *m, const iter_transform_ops *ops, const void *options,
                        const iter_desc *in) {
     fold_builder b;
@@ -44,11 +44,13 @@ static void open_image(any_image *m, const iter_transform_ops *ops, const void *
 }
 
 static size_t places_bytes(const pack_pass *pass) {
-    return ALIGN((size_t)(pass->max_height + pass->max_width) * sizeof(fold_place));
+    return iter__align_up_size((size_t)(pass->max_height + pass->max_width) * sizeof(fold_place),
+                               64);
 }
 
 static size_t scratch_bytes(const pack_pass *pass) {
-    return places_bytes(pass) + ALIGN(iter__pass_line_bytes(pass)) + ALIGN(pass->channels);
+    return places_bytes(pass) + iter__align_up_size(iter__pass_line_bytes(pass), 64) +
+           iter__align_up_size((size_t)pass->channels, 64);
 }
 
 size_t iter__stage_scratch(const iter_desc *in, int64_t more_rows, int64_t more_columns) {
@@ -61,7 +63,7 @@ size_t iter__stage_scratch(const iter_desc *in, int64_t more_rows, int64_t more_
     return scratch_bytes(&pass);
 }
 
-/* What the stage tells for this image. */
+/* Makes the stage's fold calls for this image. */
 static iter_status compose(any_image *m, const iter_transform_ops *ops, const void *options,
                            iter_rng *rng, fold_place *places, iter_error *err) {
     iter__fold_start(&m->fold, &m->pass, places, places ? places + m->pass.max_height : NULL);
@@ -86,7 +88,7 @@ iter_status iter__stage_apply(const iter_transform_ops *ops, const void *state, 
     m.pass.out = out->desc;
     if (ops->base.state_size) m.pass.lookup = ((const stage_state *)state)->lookup;
     char *line = (char *)scratch + places_bytes(&m.pass);
-    m.fill.bytes = line + ALIGN(iter__pass_line_bytes(&m.pass));
+    m.fill.bytes = line + iter__align_up_size(iter__pass_line_bytes(&m.pass), 64);
     iter__element_from_f64(ITER_U8, m.fill.value, &value);
     memset(m.fill.bytes, value, (size_t)m.pass.channels);
     ITER_TRY(compose(&m, ops, options, rng, scratch, err));

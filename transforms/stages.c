@@ -1,4 +1,4 @@
-/* stages.c - what the plans of image stages share. */
+/* stages.c - what image stages share. */
 #include "transforms/stages.h"
 
 #include <math.h>
@@ -35,11 +35,14 @@ iter_status iter__stage_bytes(const iter_desc *in, stage_image *out, iter_error 
                       in->dtype == ITER_U8 ? "layout=hwc" : "u8,hwc");
 }
 
-iter_status iter__stage_colors(const iter_desc *in, stage_image *out, iter_error *err) {
-    ITER_TRY(iter__stage_bytes(in, out, err));
-    if (out->channels == 1 || out->channels == 3) return ITER_OK;
-    return iter__fail(err, ITER_EINVAL, "wants 1 or 3 channels, but got %lld",
-                      (long long)out->channels);
+iter_status iter__stage_same_size(const iter_desc *in, iter_desc *out, size_t *out_scratch,
+                                  iter_error *err) {
+    stage_image image;
+    *out_scratch = 0;
+    ITER_TRY(iter__stage_image(in, &image, err));
+    *out = *in;
+    *out_scratch = iter__stage_scratch(in, 0, 0);
+    return ITER_OK;
 }
 
 void iter__stage_resize(const iter_desc *in, int64_t height, int64_t width, iter_desc *out) {
@@ -68,24 +71,11 @@ iter_status iter__stage_bounds(const iter_option_list *list, const char *name, d
                       most);
 }
 
-iter_dtype iter__stage_arithmetic(iter_dtype dtype) {
-    return dtype == ITER_F64 ? ITER_F64 : ITER_F32;
-}
+/* ---- Random rectangles ----------------------------------------------------------------------- */
 
-iter_status iter__stage_table(const iter_desc *in, iter_desc *out, iter_error *err) {
-    *out = *in;
-    if (in->dtype == ITER_U8) return ITER_OK;
-    return iter__fail(err, ITER_EINVAL,
-                      "wants u8, but got %s; put it before stages that change the "
-                      "type, or `cast:u8` before it",
-                      iter_dtype_text(in->dtype));
-}
-
-/* ---- Rectangles -------------------------------------------------------------------------------- */
-
-/* low * (high / low) ^ u for u in [0, 1) of 24 bits, by the square roots of its binary digits: only operations that are rounded the same
- * everywhere, which exp() and log() are not. */
-static double between(double low, double high, float u) {
+/* low * (high / low) ^ u, where u in [0, 1) has 24 bits. Multiplies the square roots that belong to
+ * the binary digits of u: every machine rounds these operations alike, but not exp() and log(). */
+static double geometric_between(double low, double high, float u) {
     uint32_t bits = (uint32_t)(u * 0x1p24f);
     double root = high / low, answer = low;
     for (uint32_t bit = 1u << 23; bit; bit >>= 1) {
@@ -98,7 +88,7 @@ static double between(double low, double high, float u) {
 void iter__stage_draw_sides(iter_rng *rng, const double *share, const double *ratio, int64_t height,
                             int64_t width, double out[2]) {
     const double part = share[0] + (share[1] - share[0]) * (double)iter_rng_uniform(rng);
-    const double aspect = between(ratio[0], ratio[1], iter_rng_uniform(rng));
+    const double aspect = geometric_between(ratio[0], ratio[1], iter_rng_uniform(rng));
     const double area = (double)height * (double)width * part;
     out[0] = rint(sqrt(area / aspect));
     out[1] = rint(sqrt(area * aspect));

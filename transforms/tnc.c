@@ -1,7 +1,8 @@
 /*
- * tnc.c - [N, T, ...] to [T, N, ...], the order that recurrent networks read in.
+ * tnc.c - [N, T, ...] to [T, N, ...], the order in which recurrent networks read.
  *
- * Through scratch: a transposition in place would jump all over the batch. Steps of 4 and 8 bytes, which is what ids are, are moved as such.
+ * The transposition goes through scratch, because in place it would jump all over the batch. Steps
+ * of 4 and 8 bytes, the sizes of most ids, have loops of their own.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "iter/core/error.h"
 #include "transforms/token_stages.h"
 
-/* out[t][i] = in[i][t]; a row begins `row` bytes behind the one before. */
+/* out[t][i] = in[i][t]; rows are `row` bytes apart. */
 static void transpose(const char *in, size_t row, char *out, int64_t n_rows, int64_t n_steps,
                       size_t step) {
     for (int64_t t = 0; t < n_steps; t++) {
@@ -29,8 +30,6 @@ static void transpose(const char *in, size_t row, char *out, int64_t n_rows, int
         }
     }
 }
-
-/* ---- callbacks -------------------------------------------------------------------------------------------- */
 
 static iter_status tnc_plan(const void *options, iter_desc *desc, size_t *out_scratch,
                             iter_error *err) {
@@ -62,7 +61,7 @@ static iter_status tnc_apply(const void *options, iter_batch_view *view, iter_er
     transpose(tensor->data, (size_t)tensor->strides[0] * element, view->scratch, n_rows, n_steps,
               step);
     memcpy(tensor->data, view->scratch, (size_t)(n_rows * n_steps) * step);
-    tensor->desc.dims[0] = n_steps; /* the layout is the plan's already */
+    tensor->desc.dims[0] = n_steps; /* plan has already set the layout */
     tensor->desc.dims[1] = n_rows;
     tensor->strides[0] = n_rows * inner;
     tensor->strides[1] = inner;

@@ -1,4 +1,4 @@
-/* token_stages.h - what the stages for tokens share: the types that ids come in. */
+/* token_stages.h - what the stages for tokens share: the element types of ids. */
 #ifndef ITER_TRANSFORMS_TOKEN_STAGES_H
 #define ITER_TRANSFORMS_TOKEN_STAGES_H
 
@@ -8,8 +8,9 @@
 #include <iter/ops.h>
 
 #include "iter/core/error.h"
+#include "transforms/stages.h"
 
-/* Elements of one index of dimension 1 of a batch [N, T, ...]. */
+/* Number of elements per step of a batch [N, T, ...]. */
 static inline int64_t batch_step_elements(const iter_desc *desc) {
     int64_t n = 1;
     for (int32_t d = 2; d < desc->n_dims; d++)
@@ -17,14 +18,14 @@ static inline int64_t batch_step_elements(const iter_desc *desc) {
     return n;
 }
 
-/* True where `id` is a value of the type. */
+/* Whether the type has the value `id`. */
 static inline bool token_fits(iter_dtype dtype, int64_t id) {
     if (dtype == ITER_U16) return id >= 0 && id <= UINT16_MAX;
     if (dtype == ITER_I32) return id >= INT32_MIN && id <= INT32_MAX;
     return true;
 }
 
-/* u16, i32 or i64 [T], fixed or variable. */
+/* Fails with EINVAL unless `in` is u16, i32 or i64 [T], fixed or variable. */
 static inline iter_status token_check(const iter_desc *in, iter_error *err) {
     char text[128];
     const bool known = in->dtype == ITER_U16 || in->dtype == ITER_I32 || in->dtype == ITER_I64;
@@ -33,7 +34,7 @@ static inline iter_status token_check(const iter_desc *in, iter_error *err) {
                       iter_desc_text(in, text, sizeof(text)));
 }
 
-/* An id given as an option has to be a value of the field's type. */
+/* Fails with EINVAL unless the field's type has the value of an id option. */
 static inline iter_status token_check_id(const iter_desc *in, const char *option, int64_t id,
                                          iter_error *err) {
     if (token_fits(in->dtype, id)) return ITER_OK;

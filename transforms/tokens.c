@@ -1,27 +1,28 @@
 /*
- * tokens.c - renumbers ids: an offset for reserved ids, one id for all words beyond a limit, a start id in front.
+ * tokens.c - renumbers ids: an offset for reserved ids, one id for all words beyond a limit, a
+ * start id in front.
  *
- * In that order, so that an id is what Keras' load_data() makes of a rank: offset=3,limit=30000,unknown=2,start=1.
+ * This order gives the ids of Keras' load_data(): offset=3,limit=30000,unknown=2,start=1.
  */
 #include <iter/transforms.h>
 
 #include "transforms/token_stages.h"
 
-static const iter_option option_rows[] = {
-    {"offset", "added to every id", ITER_OPTION_INT, offsetof(iter_tokens_options, offset),
-     INT32_MIN, INT32_MAX, NULL, 0},
-    {"start", "id put in front; -1 = none", ITER_OPTION_INT, offsetof(iter_tokens_options, start),
-     -1, INT32_MAX, NULL, 0},
-    {"unknown", "id of what is not below limit", ITER_OPTION_INT,
-     offsetof(iter_tokens_options, unknown), 0, INT32_MAX, NULL, 0},
-    {"limit", "ids from here on become unknown; 0 = none do", ITER_OPTION_INT,
-     offsetof(iter_tokens_options, limit), 0, INT32_MAX, NULL, 0},
-    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+static const iter_option tokens_rows[] = {
+    ITER_ROW_INT("offset", "added to every id", iter_tokens_options, offset, INT32_MIN, INT32_MAX,
+                 0),
+    ITER_ROW_INT("start", "id put in front; -1 = none", iter_tokens_options, start, -1, INT32_MAX,
+                 0),
+    ITER_ROW_INT("unknown", "id for words that are not below limit", iter_tokens_options, unknown,
+                 0, INT32_MAX, 0),
+    ITER_ROW_INT("limit", "ids from here on become unknown; 0 = no limit", iter_tokens_options,
+                 limit, 0, INT32_MAX, 0),
+    ITER_ROW_END,
 };
+static const iter_tokens_options tokens_defaults = ITER_TOKENS_OPTIONS_INIT;
 
-static const iter_tokens_options defaults = ITER_TOKENS_OPTIONS_INIT;
-
-/* out[skip + i] for in[i], from the last to the first because the two may overlap. Returns the place of an id that does not fit, or -1. */
+/* Writes in[i] to out[skip + i]. Begins with the last id, because the two may overlap. Returns the
+ * index of an id that does not fit, or -1. */
 static inline int64_t renumber_as(iter_dtype dtype, const iter_tokens_options *o, const void *in,
                                   void *out, int64_t n, int64_t skip) {
     int64_t bad = -1;
@@ -38,7 +39,7 @@ static inline int64_t renumber_as(iter_dtype dtype, const iter_tokens_options *o
     return bad;
 }
 
-/* One loop a type. */
+/* One loop per type. */
 static int64_t renumber(const iter_tokens_options *o, const iter_tensor *in, void *out,
                         int64_t skip) {
     const int64_t n = in->desc.dims[0];
@@ -48,8 +49,6 @@ static int64_t renumber(const iter_tokens_options *o, const iter_tensor *in, voi
     default: return renumber_as(ITER_I64, o, in->data, out, n, skip);
     }
 }
-
-/* ---- callbacks -------------------------------------------------------------------------------------------- */
 
 static iter_status tokens_plan(const void *options, const iter_desc *in, iter_desc *out,
                                size_t *out_scratch, iter_error *err) {
@@ -94,12 +93,7 @@ static iter_status tokens_apply(void *state, const void *options, const iter_ten
 }
 
 const iter_transform_ops iter__transform_tokens = {
-    .base = {.struct_size = sizeof(iter_transform_ops),
-             .name = "tokens",
-             .help = "renumbers ids: offset, limit, start",
-             .options = option_rows,
-             .defaults = &defaults,
-             .options_size = sizeof(iter_tokens_options)},
+    .base = STAGE_BASE(tokens, "tokens", "renumbers ids: offset, limit, start", 0),
     .role = ITER_DATA,
     .plan = tokens_plan,
     .apply = tokens_apply,

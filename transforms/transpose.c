@@ -1,9 +1,9 @@
 /*
  * transpose.c - blocked transposes of raw elements.
  *
- * A block of N x N elements, N to a 16-byte vector, is transposed by log2 N rounds of the perfect shuffle: row i is interleaved with row
- * i + N / 2. Written with the compilers' generic vectors, so it becomes punpck on x86 and zip on ARM, and the same bytes everywhere. What is left at
- * the edges goes element by element.
+ * A block of N x N elements, N of them in a 16-byte vector, is transposed by log2 N rounds of the
+ * perfect shuffle: row i is interleaved with row i + N / 2. The generic vectors of the compilers
+ * become punpck on x86 and zip on ARM. The edges go element by element.
  */
 #include <stdint.h>
 #include <string.h>
@@ -31,7 +31,7 @@ typedef uint64_t vec8 __attribute__((vector_size(16)));
 #define SHUFFLE(bytes, a, b, places) __builtin_shuffle(a, b, (vec##bytes){places##bytes})
 #endif
 
-/* The block of 16 / bytes rows and columns at in, transposed to out; steps in bytes. */
+/* Transposes the block of 16 / bytes rows and columns at `in` to `out`; steps are bytes. */
 #define DEFINE_BLOCK(bytes, rounds)                                                              \
     static void block##bytes(const char *in, ptrdiff_t in_step, char *out, ptrdiff_t out_step) { \
         enum { ITER__N = 16 / (bytes) };                                                         \

@@ -3,23 +3,15 @@
 
 #include <iter/transforms.h>
 
+#include "iter/core/arith.h"
 #include "transforms/token_stages.h"
 
-static const iter_option option_rows[] = {
-    {"length", "tokens kept at most", ITER_OPTION_INT, offsetof(iter_truncate_options, length), 0,
-     INT32_MAX, NULL, 1},
-    {"side", "which end is kept", ITER_OPTION_CHOICE, offsetof(iter_truncate_options, side), 0, 0,
-     "last|first", 2},
-    {NULL, NULL, ITER_OPTION_BOOL, 0, 0, 0, NULL, 0},
+static const iter_option truncate_rows[] = {
+    ITER_ROW_INT("length", "tokens kept at most", iter_truncate_options, length, 0, INT32_MAX, 1),
+    ITER_ROW_CHOICE_AT("side", "which end is kept", iter_truncate_options, side, "last|first", 2),
+    ITER_ROW_END,
 };
-
-static const iter_truncate_options defaults = ITER_TRUNCATE_OPTIONS_INIT;
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-/* ---- callbacks -------------------------------------------------------------------------------------------- */
+static const iter_truncate_options truncate_defaults = ITER_TRUNCATE_OPTIONS_INIT;
 
 static iter_status truncate_plan(const void *options, const iter_desc *in, iter_desc *out,
                                  size_t *out_scratch, iter_error *err) {
@@ -28,9 +20,9 @@ static iter_status truncate_plan(const void *options, const iter_desc *in, iter_
     if (o->length < 1) return iter__fail(err, ITER_EINVAL, "length is not given");
     *out = *in;
     if (in->dims[0] == ITER_VARIABLE) {
-        out->capacity = least(in->capacity, o->length);
+        out->capacity = iter__min_i64(in->capacity, o->length);
     } else {
-        out->dims[0] = least(in->dims[0], o->length);
+        out->dims[0] = iter__min_i64(in->dims[0], o->length);
     }
     *out_scratch = 0;
     return ITER_OK;
@@ -40,7 +32,7 @@ static iter_status truncate_apply(void *state, const void *options, const iter_t
                                   iter_tensor *out, iter_rng *rng, void *scratch, iter_error *err) {
     const iter_truncate_options *o = options;
     const size_t bytes = iter_dtype_bytes(in->desc.dtype);
-    const int64_t n = in->desc.dims[0], kept = least(n, o->length);
+    const int64_t n = in->desc.dims[0], kept = iter__min_i64(n, o->length);
     const int64_t first = o->side == ITER_SIDE_LAST ? n - kept : 0;
     (void)state, (void)rng, (void)scratch, (void)err;
     memmove(out->data, (const char *)in->data + (size_t)first * bytes, (size_t)kept * bytes);
@@ -49,12 +41,7 @@ static iter_status truncate_apply(void *state, const void *options, const iter_t
 }
 
 const iter_transform_ops iter__transform_truncate = {
-    .base = {.struct_size = sizeof(iter_transform_ops),
-             .name = "truncate",
-             .help = "keeps the last or the first tokens",
-             .options = option_rows,
-             .defaults = &defaults,
-             .options_size = sizeof(iter_truncate_options)},
+    .base = STAGE_BASE(truncate, "truncate", "keeps the last or the first tokens", 0),
     .role = ITER_DATA,
     .plan = truncate_plan,
     .apply = truncate_apply,
