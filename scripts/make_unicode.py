@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes loaders/text_unicode.h: what str.lower() and str.split() know about every code point.
+"""Writes loaders/text/text_unicode.h: what str.lower() and str.split() know about every code point.
 
-    python3 scripts/make_unicode.py > loaders/text_unicode.h
+    python3 scripts/make_unicode.py > loaders/text/text_unicode.h
 
 Everything is asked of the interpreter that runs this, so the table follows its Unicode version, which the header names. Whether a
 code point is cased or case-ignorable has no function in the standard library; the answer is read off the one place where str.lower()

@@ -14,17 +14,19 @@ deny() { # deny WHY PATTERN PATH...: no source under PATH may match; absent path
 }
 public=$(ls iter/*.h)
 deny "the library may not know these" '#include ["<](loaders|transforms|engine|bench|examples|tests)/' iter
-deny "below the runtime, only the core" '#include ["<]iter/(profile|reading|gpu|runtime|device)/' iter/core loaders transforms
-deny "the profiler knows the core alone" '#include ["<](iter/(reading|gpu|runtime|device)|loaders|transforms)/' iter/profile
+deny "the core knows nothing above it" '#include ["<]iter/(spec|dataset|plan|observe|profile|reading|gpu|runtime|device)/' iter/core
+deny "below the runtime, only core and spec" '#include ["<]iter/(dataset|plan|observe|profile|reading|gpu|runtime|device)/' iter/spec loaders transforms
+deny "the profiler knows core and spec" '#include ["<](iter/(dataset|plan|observe|reading|gpu|runtime|device)|loaders|transforms)/' iter/profile
+deny "datasets and plans know nothing of a loader" '#include ["<]iter/(observe|gpu|runtime)/' iter/dataset iter/plan
 deny "loaders know the core alone" '#include ["<](transforms|engine|bench|examples|tests)/' loaders
 deny "transforms know the core alone" '#include ["<](loaders|engine|bench|examples|tests)/' transforms
 # shellcheck disable=SC2046 # the paths are ours and have no blanks
 deny "programs use public headers" \
-    '#include ["<](iter/(core|profile|reading|gpu|runtime)|loaders|transforms|tests)/' engine examples \
+    '#include ["<](iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime)|loaders|transforms|tests)/' engine examples \
     $(find bench -name '*.[ch]' ! -path 'bench/iterpack/*')
 # The one exception: iterpack writes what the loaders read, so it has their parsers of lists, indexes and records.
-if grep -rnE --include='*.[ch]' '#include ["<](iter/(core|profile|reading|gpu|runtime)|loaders|transforms|tests)/' bench/iterpack |
-    grep -vE ':#include "(loaders/(file|image_list|record|record_index|window)|iter/core/alloc)\.h"'; then
+if grep -rnE --include='*.[ch]' '#include ["<](iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime)|loaders|transforms|tests)/' bench/iterpack |
+    grep -vE ':#include "(loaders/(files/(file|record|window)|formats/(image_list|record_index))|iter/core/alloc)\.h"'; then
     echo "  ^ iterpack has the loaders' parsers, nothing else of the inside"; bad=1
 fi
 deny "programs use public headers" '#include ["<]iter/device/' examples
@@ -50,7 +52,7 @@ deny "threads of the engine are OpenMP's, in engine/cpu" 'pthread_|#include <(pt
     $(find engine -maxdepth 1 -name '*.[ch]')
 # shellcheck disable=SC2086
 deny "a public header includes public headers" \
-    '#include ["<](iter/(core|profile|reading|gpu|runtime|device)|loaders|transforms|engine)/' $public
+    '#include ["<](iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime|device)|loaders|transforms|engine)/' $public
 deny "threads and locks live in the rooms of iter/" \
     'pthread_|#include <(pthread|stdatomic|threads)\.h>|__atomic|__sync_' loaders transforms
 # The core has ref-counts, the allocator's test counters, and the one place that starts a thread; but no lock.
@@ -61,7 +63,7 @@ deny "threads start in iter/core/thread.c" 'pthread_create' $(ls iter/*/*.[ch] |
 deny "public headers are included with <>" '#include "iter/[a-z_0-9]+\.h"' \
     iter loaders transforms engine bench examples tests
 deny "private headers are included with \"\"" \
-    '#include <(iter/(core|profile|reading|gpu|runtime|device)|loaders|transforms|engine|bench|tests)/' \
+    '#include <(iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime|device)|loaders|transforms|engine|bench|tests)/' \
     iter loaders transforms engine bench examples tests
 deny "nothing is printed by the library" '\b(printf|puts|perror|fputs|putchar) ?\(' \
     iter loaders transforms engine

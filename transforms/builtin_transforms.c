@@ -1,5 +1,5 @@
 /* builtin_transforms.c - the stages that come with the library, in listing order. */
-#include "iter/core/builtins.h"
+#include "iter/spec/builtins.h"
 
 /* clang-format off */
 #define STAGES(X) \

@@ -11,7 +11,7 @@
 
 #include "iter/core/cpu.h"
 #include "iter/core/error.h"
-#include "transforms/color.h"
+#include "transforms/color/color.h"
 #include "transforms/stages.h"
 
 typedef struct color_state {

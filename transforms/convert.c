@@ -20,9 +20,9 @@
 #include "iter/core/arith.h"
 #include "iter/core/cpu.h"
 #include "iter/core/error.h"
-#include "iter/core/options.h"
-#include "transforms/elements.h"
-#include "transforms/pack_kernels.h"
+#include "iter/spec/options.h"
+#include "transforms/pack/elements.h"
+#include "transforms/pack/pack_kernels.h"
 
 /* A tile: rows along the input's dense axis, columns along the output's. */
 #define TILE_ROWS    16

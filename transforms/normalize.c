@@ -8,7 +8,7 @@
 
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
-#include "transforms/elements.h"
+#include "transforms/pack/elements.h"
 #include "transforms/stages.h"
 
 static iter_status check_list(const iter_option_list *list, const char *name, int64_t channels,

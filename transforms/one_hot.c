@@ -8,7 +8,7 @@
 #include <iter/transforms.h>
 
 #include "iter/core/error.h"
-#include "transforms/elements.h"
+#include "transforms/pack/elements.h"
 #include "transforms/stages.h"
 
 static iter_dtype result_type(const iter_one_hot_options *o) {

@@ -12,7 +12,7 @@
 #include <iter/transforms.h>
 
 #include "iter/core/error.h"
-#include "transforms/elements.h"
+#include "transforms/pack/elements.h"
 #include "transforms/token_stages.h"
 
 static const iter_option pad_batch_rows[] = {

@@ -11,7 +11,7 @@
 #include "iter/core/arith.h"
 #include "iter/core/cpu.h"
 #include "iter/core/error.h"
-#include "transforms/resample.h"
+#include "transforms/resample/resample.h"
 #include "transforms/stages.h"
 
 #define CROP_TRIES 10

@@ -1,7 +1,7 @@
 /* scale.c - x * factor + bias. */
 #include <iter/transforms.h>
 
-#include "transforms/elements.h"
+#include "transforms/pack/elements.h"
 #include "transforms/stages.h"
 
 static iter_status scale_plan(const void *options, const iter_desc *in, iter_desc *out,

@@ -11,7 +11,7 @@
 #include "iter/core/arith.h"
 #include "iter/core/cpu.h"
 #include "iter/core/error.h"
-#include "transforms/pack_run.h"
+#include "transforms/pack/pack_run.h"
 #include "transforms/stages.h"
 
 /* A pass of one stage over one image. */

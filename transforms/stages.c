@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "iter/core/error.h"
-#include "transforms/pack_fold.h"
+#include "transforms/pack/pack_fold.h"
 
 static bool is_any_size(const iter_desc *in) {
     return in->dtype == ITER_U8 && in->n_dims == 3 && in->dims[0] == ITER_VARIABLE &&

@@ -7,7 +7,7 @@
 #include <iter/ops.h>
 #include <iter/option_rows.h>
 
-#include "transforms/lookup.h"
+#include "transforms/pack/lookup.h"
 
 /* ---- Plans ----------------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "transforms/pack_kernels.h"
+#include "transforms/pack/pack_kernels.h"
 
 typedef uint8_t vec1 __attribute__((vector_size(16)));
 typedef uint16_t vec2 __attribute__((vector_size(16)));

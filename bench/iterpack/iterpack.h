@@ -7,9 +7,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "loaders/image_list.h"
-#include "loaders/record.h"
-#include "loaders/window.h"
+#include "loaders/files/record.h"
+#include "loaders/files/window.h"
+#include "loaders/formats/image_list.h"
 
 /* Exit codes. */
 enum { PACK_DONE = 0, PACK_FAILED = 1, PACK_USAGE = 2, PACK_INTERRUPTED = 130 };

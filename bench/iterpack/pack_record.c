@@ -15,8 +15,8 @@
 
 #include "iter/core/alloc.h"
 #include "iterpack.h"
-#include "loaders/file.h"
-#include "loaders/record_index.h"
+#include "loaders/files/file.h"
+#include "loaders/formats/record_index.h"
 
 #define LENGTH_MAX   ((1u << 29) - 1)
 #define BUFFER_BYTES ((size_t)1 << 20)

@@ -22,8 +22,8 @@
 #define ENGINE_CPU_H
 
 #include "engine/backend.h"
-#include "engine/cpu/cpu_kernels.h"
-#include "engine/cpu/cpu_maps.h"
+#include "engine/cpu/kernels/cpu_kernels.h"
+#include "engine/cpu/kernels/cpu_maps.h"
 #include "engine/cpu/onednn.h"
 
 typedef struct cpu_place cpu_place;

@@ -13,7 +13,7 @@
 #include <iter/status.h>
 #include <iter/tensor.h>
 
-#include "engine/cpu/cpu_kernels.h"
+#include "engine/cpu/kernels/cpu_kernels.h"
 
 /* Token k = step * batch + row. */
 typedef struct cpu_tokens {

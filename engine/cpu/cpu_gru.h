@@ -16,7 +16,7 @@
 #include <iter/status.h>
 
 #include "engine/cpu/cpu_embedding.h"
-#include "engine/cpu/cpu_kernels.h"
+#include "engine/cpu/kernels/cpu_kernels.h"
 
 typedef struct cpu_gru_config {
     const cpu_kernels *kernels;

@@ -9,8 +9,8 @@
 
 #include <math.h>
 
-#include "engine/cpu/cpu_kernels.h"
 #include "engine/cpu/cpu_parallel.h"
+#include "engine/cpu/kernels/cpu_kernels.h"
 #include "engine/engine_error.h"
 #include "engine/engine_memory.h"
 

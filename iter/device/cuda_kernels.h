@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "iter/core/pack.h"
+#include "iter/spec/pack.h"
 
 /* X(name of the kernel); iter__device.functions has this order. "any" runs every program. The
  * others, named from_to, need an output width that is a multiple of 4, output rows that begin at

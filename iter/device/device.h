@@ -17,7 +17,7 @@
 
 #include <iter/loader.h>
 
-#include "iter/core/pack.h"
+#include "iter/spec/pack.h"
 
 typedef struct iter__device iter__device;
 typedef struct iter__device_event iter__device_event;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "iter/core/error.h"
-#include "iter/runtime/activity.h"
+#include "iter/observe/activity.h"
 #include "iter/runtime/loader_state.h"
 
 #define MIB (1024.0 * 1024.0)

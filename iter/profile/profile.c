@@ -21,10 +21,10 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/machine.h"
-#include "iter/core/options.h"
 #include "iter/core/thread.h"
 #include "iter/core/time.h"
 #include "iter/profile/profiler.h"
+#include "iter/spec/options.h"
 
 #define DEFAULT_EVENTS    65536
 #define EVENTS_LEAST      64

@@ -21,9 +21,9 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/time.h"
+#include "iter/observe/activity.h"
+#include "iter/observe/batch_profile.h"
 #include "iter/profile/profiler.h"
-#include "iter/runtime/activity.h"
-#include "iter/runtime/batch_profile.h"
 #include "iter/runtime/loader_state.h"
 
 #define REGION_ALIGN  4096

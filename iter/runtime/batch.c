@@ -10,8 +10,8 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/time.h"
+#include "iter/observe/batch_profile.h"
 #include "iter/profile/profiler.h"
-#include "iter/runtime/batch_profile.h"
 #include "iter/runtime/loader_state.h"
 
 /* Takes n * size bytes, aligned to 64, from a block laid out twice: first to count (base NULL),

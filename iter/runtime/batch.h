@@ -28,8 +28,8 @@
 #include <iter/loader.h>
 
 #include "iter/device/device.h"
-#include "iter/runtime/cut.h"
-#include "iter/runtime/plan.h"
+#include "iter/plan/cut.h"
+#include "iter/plan/plan.h"
 
 #define ITER_SAMPLER_BLOB 256
 #define ITER_STREAMS_MAX  8 /* that may release a batch */

@@ -13,8 +13,8 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/core/machine.h"
-#include "iter/core/registry.h"
 #include "iter/runtime/loader_state.h"
+#include "iter/spec/registry.h"
 
 #define SOURCE_DEPTH 256
 

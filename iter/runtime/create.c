@@ -9,15 +9,15 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/core/grammar.h"
 #include "iter/core/hash.h"
 #include "iter/core/machine.h"
-#include "iter/core/options.h"
-#include "iter/core/registry.h"
-#include "iter/core/suggest.h"
+#include "iter/observe/activity.h"
 #include "iter/profile/profiler.h"
-#include "iter/runtime/activity.h"
 #include "iter/runtime/loader_state.h"
+#include "iter/spec/grammar.h"
+#include "iter/spec/options.h"
+#include "iter/spec/registry.h"
+#include "iter/spec/suggest.h"
 #include <iter/sampler.h>
 
 #define WORKERS_MAX   ITER_STATS_WORKERS

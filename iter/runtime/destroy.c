@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
-#include "iter/core/options.h"
 #include "iter/profile/profiler.h"
 #include "iter/runtime/loader_state.h"
+#include "iter/spec/options.h"
 
 void iter__loader_free(iter_loader *loader) {
     if (loader->device.handle && iter__device_slots_settle(loader, NULL) < 0)

@@ -15,7 +15,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/activity.h"
+#include "iter/observe/activity.h"
 #include "iter/runtime/loader_state.h"
 
 #define NODES_MAX 4096 /* reasons that one batch keeps */

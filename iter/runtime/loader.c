@@ -11,9 +11,9 @@
 
 #include "iter/core/error.h"
 #include "iter/core/time.h"
+#include "iter/observe/activity.h"
+#include "iter/observe/batch_profile.h"
 #include "iter/profile/profiler.h"
-#include "iter/runtime/activity.h"
-#include "iter/runtime/batch_profile.h"
 #include "iter/runtime/loader_state.h"
 
 iter_status iter__check_alive(iter_loader *loader, iter_error *err) {

@@ -22,14 +22,14 @@
 
 #include <iter/loader.h>
 
+#include "iter/core/event.h"
+#include "iter/dataset/dataset.h"
 #include "iter/gpu/gpu.h"
+#include "iter/plan/cut.h"
+#include "iter/plan/plan.h"
 #include "iter/reading/reading.h"
-#include "iter/runtime/cut.h"
-#include "iter/runtime/dataset.h"
-#include "iter/runtime/event.h"
 #include "iter/runtime/loader_layout.h"
 #include "iter/runtime/opener.h"
-#include "iter/runtime/plan.h"
 #include "iter/runtime/queue.h"
 #include "iter/runtime/worker.h"
 

@@ -11,9 +11,9 @@
 
 #include "iter/core/error.h"
 #include "iter/core/time.h"
+#include "iter/observe/activity.h"
+#include "iter/observe/batch_profile.h"
 #include "iter/profile/profiler.h"
-#include "iter/runtime/activity.h"
-#include "iter/runtime/batch_profile.h"
 #include "iter/runtime/loader_state.h"
 
 bool iter__may_open(const iter_loader *loader) {

@@ -21,8 +21,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "iter/plan/cut.h"
 #include "iter/runtime/batch.h"
-#include "iter/runtime/cut.h"
 
 typedef struct iter__worker iter__worker;
 

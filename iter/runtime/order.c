@@ -11,7 +11,7 @@
 
 #include "iter/core/error.h"
 #include "iter/core/time.h"
-#include "iter/runtime/activity.h"
+#include "iter/observe/activity.h"
 #include "iter/runtime/loader_state.h"
 
 /* Samples that a sampler may choose from. */

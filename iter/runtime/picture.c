@@ -18,7 +18,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/activity.h"
+#include "iter/observe/activity.h"
 #include "iter/runtime/loader_state.h"
 
 #define SLACK 64 /* kernels may load, never store, past an image */

@@ -12,7 +12,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/activity.h"
+#include "iter/observe/activity.h"
 #include "iter/runtime/loader_state.h"
 
 #define REPLACE_TRIES 8

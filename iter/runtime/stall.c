@@ -10,7 +10,7 @@
 
 #include "iter/core/error.h"
 #include "iter/core/time.h"
-#include "iter/runtime/activity.h"
+#include "iter/observe/activity.h"
 #include "iter/runtime/loader_state.h"
 
 #define NOW(member) atomic_load_explicit(&(member), memory_order_relaxed)

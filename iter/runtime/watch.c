@@ -16,7 +16,7 @@
 #include "iter/core/error.h"
 #include "iter/core/thread.h"
 #include "iter/core/time.h"
-#include "iter/runtime/activity.h"
+#include "iter/observe/activity.h"
 #include "iter/runtime/loader_state.h"
 
 /* The stall that was said last: the same batch is not said again. */

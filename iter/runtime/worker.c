@@ -22,8 +22,8 @@
 #include "iter/core/error.h"
 #include "iter/core/thread.h"
 #include "iter/core/time.h"
+#include "iter/observe/activity.h"
 #include "iter/profile/profiler.h"
-#include "iter/runtime/activity.h"
 #include "iter/runtime/loader_state.h"
 
 static bool claim(iter__chunk *chunk, int from) {

@@ -3,7 +3,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
-#include "iter/runtime/activity.h"
+#include "iter/observe/activity.h"
 #include "iter/runtime/loader_state.h"
 
 /* Rows between get() and the steps stay in the first-level caches. Fewer would be a little faster

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "iter/core/pack.h"
+#include "iter/spec/pack.h"
 #include "tests/golden/bytes_torchvision.h"
 #include "tests/support/image_stage.h"
-#include "transforms/lookup.h"
+#include "transforms/pack/lookup.h"
 
 static const struct {
     const char *name;

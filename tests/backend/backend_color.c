@@ -11,7 +11,7 @@
 #include "tests/golden/pillow.h"
 #include "tests/support/image_stage.h"
 #include "tests/support/reference_image.h"
-#include "transforms/color.h"
+#include "transforms/color/color.h"
 
 /* ---- Colours -------------------------------------------------------------------------------------------- */
 

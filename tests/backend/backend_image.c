@@ -12,11 +12,11 @@
 
 #include <iter/transforms.h>
 
-#include "iter/core/pack.h"
+#include "iter/spec/pack.h"
 #include "tests/golden/pillow.h"
 #include "tests/support/image_stage.h"
 #include "tests/support/reference_image.h"
-#include "transforms/resample.h"
+#include "transforms/resample/resample.h"
 
 /* ---- Resample ------------------------------------------------------------------------------------- */
 

@@ -7,8 +7,8 @@
 #include <iter/chain.h>
 #include <iter/convert.h>
 
-#include "iter/core/chain.h"
-#include "iter/core/pack.h"
+#include "iter/spec/chain.h"
+#include "iter/spec/pack.h"
 #include "tests/support/expect.h"
 #include "tests/support/pack_rows.h"
 

@@ -14,8 +14,8 @@
 #include <iter/rng.h>
 
 #include "iter/core/alloc.h"
-#include "loaders/file.h"
-#include "loaders/text_tokens.h"
+#include "loaders/files/file.h"
+#include "loaders/text/text_tokens.h"
 #include "tests/support/expect.h"
 #include "tests/support/reference_text.h"
 

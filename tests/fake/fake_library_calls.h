@@ -12,7 +12,7 @@
 
 #include "tests/fake/fake_cuda.h"
 #include "tests/fake/fake_library.h"
-#include "transforms/half.h"
+#include "transforms/pack/half.h"
 
 #define FAKE_EXPORT __attribute__((visibility("default")))
 

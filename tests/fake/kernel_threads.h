@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "transforms/half.h"
+#include "transforms/pack/half.h"
 
 #define __device__
 #define __global__

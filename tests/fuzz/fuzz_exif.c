@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loaders/image.h"
+#include "loaders/decoders/image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

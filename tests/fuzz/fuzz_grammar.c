@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
-#include "iter/core/chain.h"
-#include "iter/core/grammar.h"
+#include "iter/spec/chain.h"
+#include "iter/spec/grammar.h"
 #include "tests/support/sample_ops.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

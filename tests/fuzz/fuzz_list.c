@@ -8,8 +8,8 @@
  */
 #include <math.h>
 
-#include "iter/core/options.h"
-#include "loaders/image_list.h"
+#include "iter/spec/options.h"
+#include "loaders/formats/image_list.h"
 #include "tests/support/builtin_tables.h"
 #include "tests/support/fuzz_format.h"
 

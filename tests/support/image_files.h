@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "loaders/image.h"
+#include "loaders/decoders/image.h"
 
 typedef struct image_decoder {
     const iter_decoder_ops *ops;

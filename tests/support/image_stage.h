@@ -12,7 +12,7 @@
 #include <iter/chain.h>
 #include <iter/convert.h>
 
-#include "iter/core/chain.h"
+#include "iter/spec/chain.h"
 #include "tests/support/expect.h"
 #include "tests/support/guarded.h"
 

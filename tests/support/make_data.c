@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "iter/core/options.h"
+#include "iter/spec/options.h"
 
 #define PIXELS 3072u
 

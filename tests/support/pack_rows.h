@@ -11,8 +11,8 @@
 
 #include <iter/tensor.h>
 
-#include "iter/core/pack.h"
-#include "transforms/half.h"
+#include "iter/spec/pack.h"
+#include "transforms/pack/half.h"
 
 /* Nearest even, saturated: the numbers are finite. */
 static inline uint8_t pack_rows_u8(float x) {

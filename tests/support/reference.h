@@ -8,8 +8,8 @@
 
 #include <iter/tensor.h>
 
-#include "iter/core/chain.h"
-#include "iter/core/pack.h"
+#include "iter/spec/chain.h"
+#include "iter/spec/pack.h"
 
 typedef struct reference_value {
     double x, a, b; /* the value is a * x + b */

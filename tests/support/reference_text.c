@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "loaders/text_unicode.h"
+#include "loaders/text/text_unicode.h"
 
 static void *take(size_t n, size_t size) {
     void *block = calloc(n ? n : 1, size);

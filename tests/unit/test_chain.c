@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
-#include "iter/core/chain.h"
+#include "iter/spec/chain.h"
 #include "tests/support/sample_ops.h"
 
 static iter_registry *registry;

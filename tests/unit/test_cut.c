@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "iter/runtime/cut.h"
+#include "iter/plan/cut.h"
 
 TestSuite(cut, .timeout = 120);
 

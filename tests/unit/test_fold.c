@@ -8,9 +8,9 @@
 #include <iter/transforms.h>
 
 #include "iter/core/alloc.h"
-#include "iter/core/chain.h"
 #include "iter/core/cpu.h"
-#include "iter/core/pack.h"
+#include "iter/spec/chain.h"
+#include "iter/spec/pack.h"
 #include "tests/support/builtin_tables.h"
 #include "transforms/stages.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
-#include "loaders/tar.h"
+#include "loaders/files/tar.h"
 #include "tests/support/builtin_tables.h"
 #include "tests/support/format_decode.h"
 #include "tests/support/make_data.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
-#include "iter/core/grammar.h"
-#include "iter/core/options.h"
+#include "iter/spec/grammar.h"
+#include "iter/spec/options.h"
 #include "tests/support/sample_ops.h"
 
 TestSuite(grammar, .timeout = 30);

@@ -13,7 +13,7 @@
 #include <iter/option_rows.h>
 
 #include "iter/core/alloc.h"
-#include "iter/core/options.h"
+#include "iter/spec/options.h"
 #include "tests/support/sample_ops.h"
 
 TestSuite(options, .timeout = 30);

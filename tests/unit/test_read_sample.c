@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
-#include "iter/runtime/dataset.h"
+#include "iter/dataset/dataset.h"
 #include "tests/support/drive.h"
 #include "tests/support/image_files.h"
 #include "tests/support/make_data.h"

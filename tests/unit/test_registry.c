@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
-#include "iter/core/registry.h"
+#include "iter/spec/registry.h"
 #include "tests/support/sample_ops.h"
 
 TestSuite(registry, .timeout = 30);

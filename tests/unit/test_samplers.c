@@ -10,7 +10,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/permutation.h"
-#include "iter/core/registry.h"
+#include "iter/spec/registry.h"
 #include <iter/sampler.h>
 
 TestSuite(samplers, .timeout = 60);

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
-#include "loaders/source_files.h"
+#include "loaders/sources/source_files.h"
 #include "tests/support/make_data.h"
 #include "tests/support/source_drive.h"
 

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "loaders/source_step.h"
+#include "loaders/sources/source_step.h"
 
 TestSuite(source_step, .timeout = 60);
 

@@ -8,8 +8,8 @@
 #include <iter/chain.h>
 
 #include "iter/core/alloc.h"
-#include "iter/core/options.h"
-#include "iter/core/suggest.h"
+#include "iter/spec/options.h"
+#include "iter/spec/suggest.h"
 #include "tests/support/sample_ops.h"
 
 TestSuite(suggest, .timeout = 30);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
-#include "loaders/text_tokens.h"
-#include "loaders/text_utf8.h"
+#include "loaders/text/text_tokens.h"
+#include "loaders/text/text_utf8.h"
 #include "tests/golden/text.h"
 
 TestSuite(text, .timeout = 60);

@@ -1,0 +1,61 @@
+/*
+ * cut.h - where batches begin and end: pure arithmetic on (epoch, samples), without a loader.
+ *
+ * Global batch g of an epoch is rows [gG, (g+1)G), G = batch_size x ranks; rank r of R gets rows
+ * [floor(r m / R), floor((r+1) m / R)) of a batch with m rows. Under roll_over the rows of all
+ * epochs form one sequence t = 0, 1, ... and batch g of the whole run belongs to the epoch e with
+ * floor(eN/G) <= g < floor((e+1)N/G).
+ */
+#ifndef ITER_PLAN_CUT_H
+#define ITER_PLAN_CUT_H
+
+#include <iter/loader.h>
+
+typedef struct iter__cut {
+    uint64_t n;      /* samples of an epoch, or ITER_UNKNOWN: cut by a sampler as it comes */
+    uint64_t global; /* G */
+    uint32_t batch_size, rank, ranks;
+    int32_t last_batch; /* iter_last_batch, never DEFAULT */
+} iter__cut;
+
+/* A place between two batches. */
+typedef struct iter__cursor {
+    uint32_t epoch;
+    uint64_t sample; /* of the epoch; under roll_over t, of the whole run */
+    bool ended;      /* the epoch's last batch has been taken, or END answered */
+} iter__cursor;
+
+/* One global batch, and this rank's share of it. */
+typedef struct iter__span {
+    uint32_t epoch;
+    uint64_t number; /* within the epoch */
+    uint64_t start;  /* first row of the share: position in the epoch, or t under roll_over */
+    uint32_t n_rows; /* of the share */
+    uint32_t n_valid, first_valid, pad; /* of the share */
+} iter__span;
+
+/* The batch at `cursor` into *out and true; false where the epoch has none left. */
+bool iter__cut_batch(const iter__cut *cut, const iter__cursor *cursor, iter__span *out);
+
+/* The cursor behind the batch at `cursor`, which exists. */
+iter__cursor iter__cut_after(const iter__cut *cut, const iter__cursor *cursor);
+
+/* The cursor at the beginning of `epoch`. */
+iter__cursor iter__cut_epoch(const iter__cut *cut, uint32_t epoch);
+
+/* Batches of `epoch`. */
+uint64_t iter__cut_n_batches(const iter__cut *cut, uint32_t epoch);
+
+/* Whether (epoch, sample, ended) is legal here, and as what; EINVAL names the nearest legal place.
+ * Under roll_over `sample` is t and `epoch` a hint for empty epochs. */
+iter_status iter__cut_place(const iter__cut *cut, uint32_t epoch, uint64_t sample, bool ended,
+                            iter__cursor *out, iter_error *err);
+
+/* Epoch and position of row `row` of a span. */
+void iter__cut_row(const iter__cut *cut, const iter__span *span, uint32_t row, uint32_t *out_epoch,
+                   uint64_t *out_position);
+
+/* This rank's share [*out_first, *out_first + result) of m rows. */
+uint32_t iter__cut_share(const iter__cut *cut, uint64_t m, uint64_t *out_first);
+
+#endif

@@ -1,0 +1,338 @@
+/*
+ * file.c - see file.h.
+ *
+ * Files are opened with O_NONBLOCK: a named pipe in place of a file is refused, and open() does not
+ * wait for its writer. On regular files the flag has no effect. gzip is recognised by its first two
+ * bytes, not by the file's name. zlib's memory comes from our own allocator, so that the tests can
+ * fail it.
+ *
+ * Source: RFC 1952 (members may follow one another); zlib.h. Deflate makes at most 1032 bytes of
+ * one (zlib, "Maximum Compression Factor").
+ */
+#include "loaders/files/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/arith.h"
+#include "iter/core/error.h"
+
+#define BUFFER_BYTES   ((size_t)1 << 16)
+#define STEP_BYTES     ((size_t)1 << 30) /* the most for one call of the kernel or of zlib */
+#define DEFLATE_FACTOR 1032u
+/* Names to try: a killed process that had our number may have left some. */
+#define NAMES_MAX 1000
+
+struct iter__input {
+    const char *path; /* borrowed */
+    int fd;
+    bool gzip;
+    bool member_ended; /* gzip: between two members, or at the end */
+    bool inflating;    /* inflateInit2() was called */
+    uint64_t bytes;    /* the file's size when it was opened */
+    uint64_t offset;   /* of the next byte to read from the file */
+    unsigned char *buffer;
+    z_stream z;
+};
+
+static iter_status fail_os(iter_error *err, const char *path, int os_error) {
+    char text[128];
+    return iter__fail(err, ITER_EIO, "%s: %s", path, iter__os_error(os_error, text, sizeof(text)));
+}
+
+iter_status iter__file_open(const char *path, int *out_fd, uint64_t *out_bytes, iter_error *err) {
+    int fd;
+    do {
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    } while (fd < 0 && errno == EINTR);
+    if (fd < 0) return fail_os(err, path, errno);
+
+    struct stat st;
+    iter_status status = ITER_OK;
+    if (fstat(fd, &st) < 0) {
+        status = fail_os(err, path, errno);
+    } else if (S_ISDIR(st.st_mode)) {
+        status = iter__fail(err, ITER_EIO, "%s: is a directory, expected a file", path);
+    } else if (!S_ISREG(st.st_mode)) {
+        status = iter__fail(err, ITER_EIO, "%s: is not a regular file", path);
+    }
+    if (status < 0) {
+        close(fd);
+        return status;
+    }
+    *out_fd = fd;
+    *out_bytes = (uint64_t)st.st_size;
+    return ITER_OK;
+}
+
+iter_status iter__file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,
+                               size_t *out_done, iter_error *err) {
+    size_t done = 0;
+    while (done < n) {
+        const size_t step = iter__min_size(n - done, STEP_BYTES);
+        const ssize_t got = pread(fd, (char *)out + done, step, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return fail_os(err, path, errno);
+        if (got == 0) break;
+        done += (size_t)got;
+    }
+    *out_done = done;
+    return ITER_OK;
+}
+
+/* ---- gzip ------------------------------------------------------------------------------------ */
+
+static voidpf z_alloc(voidpf opaque, uInt n, uInt size) {
+    (void)opaque;
+    return iter__alloc(n, size);
+}
+
+static void z_free(voidpf opaque, voidpf block) {
+    (void)opaque;
+    iter__free(block);
+}
+
+static iter_status inflate_start(iter__input *input, iter_error *err) {
+    input->z.zalloc = z_alloc;
+    input->z.zfree = z_free;
+    input->buffer = iter__alloc(BUFFER_BYTES, 1);
+    /* 15 + 16: the largest window, with a gzip header */
+    if (!input->buffer || inflateInit2(&input->z, 15 + 16) != Z_OK)
+        return iter__fail(err, ITER_ENOMEM, "%s: no memory to inflate it", input->path);
+    input->inflating = true;
+    return ITER_OK;
+}
+
+static iter_status refill(iter__input *input, iter_error *err) {
+    size_t got = 0;
+    ITER_TRY(iter__file_read_at(input->fd, input->path, input->offset, input->buffer, BUFFER_BYTES,
+                                &got, err));
+    input->offset += got;
+    input->z.next_in = input->buffer;
+    input->z.avail_in = (uInt)got;
+    return ITER_OK;
+}
+
+/* One step of inflate into z.next_out[z.avail_out]; *out_end is set at the end of the data. */
+static iter_status inflate_step(iter__input *input, bool *out_end, iter_error *err) {
+    *out_end = false;
+    if (input->z.avail_in == 0) ITER_TRY(refill(input, err));
+    if (input->member_ended) {
+        if (input->z.avail_in == 0) {
+            *out_end = true;
+            return ITER_OK;
+        }
+        if (inflateReset(&input->z) != Z_OK)
+            return iter__fail(err, ITER_EFORMAT, "%s: cannot be inflated", input->path);
+        input->member_ended = false;
+    } else if (input->z.avail_in == 0) {
+        return iter__fail(err, ITER_EFORMAT, "%s: gzip data ends early, after %" PRIu64 " bytes",
+                          input->path, input->offset);
+    }
+    const int answer = inflate(&input->z, Z_NO_FLUSH);
+    if (answer == Z_MEM_ERROR)
+        return iter__fail(err, ITER_ENOMEM, "%s: no memory to inflate it", input->path);
+    if (answer == Z_STREAM_END) {
+        input->member_ended = true;
+    } else if (answer != Z_OK && answer != Z_BUF_ERROR) {
+        return iter__fail(err, ITER_EFORMAT, "%s: gzip data is corrupt: %s", input->path,
+                          input->z.msg ? input->z.msg : "unknown reason");
+    }
+    return ITER_OK;
+}
+
+static iter_status read_gzip(iter__input *input, void *out, size_t n, size_t *out_done,
+                             iter_error *err) {
+    size_t done = 0;
+    while (done < n) {
+        const size_t step = iter__min_size(n - done, STEP_BYTES);
+        bool end = false;
+        input->z.next_out = (unsigned char *)out + done;
+        input->z.avail_out = (uInt)step;
+        ITER_TRY(inflate_step(input, &end, err));
+        if (end) break;
+        done += step - input->z.avail_out;
+    }
+    *out_done = done;
+    return ITER_OK;
+}
+
+/* ---- functions of file.h --------------------------------------------------------------------- */
+
+const char *iter__path_base(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+char *iter__path_join(const char *folder, const char *name) {
+    if (name[0] == '/' || folder[0] == '\0') return iter__strdup(name);
+    const bool slash = folder[strlen(folder) - 1] == '/';
+    return iter__strf("%s%s%s", folder, slash ? "" : "/", name);
+}
+
+bool iter__path_exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+bool iter__path_is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+void iter__file_close(int fd) {
+    close(fd);
+}
+
+iter_status iter__file_check(const char *path, uint64_t *out_bytes, iter_error *err) {
+    int fd = -1;
+    ITER_TRY(iter__file_open(path, &fd, out_bytes, err));
+    close(fd);
+    return ITER_OK;
+}
+
+iter_status iter__file_load(const char *path, uint64_t limit_bytes, char **out, size_t *out_bytes,
+                            iter_error *err) {
+    int fd = -1;
+    uint64_t bytes = 0;
+    *out = NULL;
+    *out_bytes = 0;
+    ITER_TRY(iter__file_open(path, &fd, &bytes, err));
+
+    iter_status status = ITER_OK;
+    size_t done = 0;
+    char *text = NULL;
+    if (bytes > limit_bytes || bytes > SIZE_MAX - 1) {
+        status =
+            iter__fail(err, ITER_EFORMAT, "%s: has %" PRIu64 " bytes, expected at most %" PRIu64,
+                       path, bytes, limit_bytes);
+        goto fail;
+    }
+    text = iter__alloc((size_t)bytes + 1, 1);
+    if (!text) {
+        status =
+            iter__fail(err, ITER_ENOMEM, "%s: no memory for its %" PRIu64 " bytes", path, bytes);
+        goto fail;
+    }
+    status = iter__file_read_at(fd, path, 0, text, (size_t)bytes, &done, err);
+    if (status < 0) goto fail;
+    if (done != bytes) {
+        status = iter__fail(err, ITER_EIO,
+                            "%s: ended after %zu of %" PRIu64 " bytes, it shrank while it was read",
+                            path, done, bytes);
+        goto fail;
+    }
+    close(fd);
+    *out = text;
+    *out_bytes = done;
+    return ITER_OK;
+
+fail:
+    iter__free(text);
+    close(fd);
+    return status;
+}
+
+iter_status iter__input_open(const char *path, iter__input **out, iter_error *err) {
+    int fd = -1;
+    uint64_t bytes = 0;
+    *out = NULL;
+    ITER_TRY(iter__file_open(path, &fd, &bytes, err));
+
+    iter__input *input = iter__alloc(1, sizeof(*input));
+    if (!input) {
+        close(fd);
+        return iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", path);
+    }
+    input->path = path;
+    input->fd = fd;
+    input->bytes = bytes;
+
+    unsigned char magic[2] = {0, 0};
+    size_t got = 0;
+    iter_status status = iter__file_read_at(fd, path, 0, magic, sizeof(magic), &got, err);
+    input->gzip = got == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
+    if (status == ITER_OK && input->gzip) status = inflate_start(input, err);
+    if (status < 0) {
+        iter__input_close(input);
+        return status;
+    }
+    *out = input;
+    return ITER_OK;
+}
+
+iter_status iter__input_read(iter__input *input, void *out, size_t n, size_t *out_done,
+                             iter_error *err) {
+    *out_done = 0;
+    if (input->gzip) return read_gzip(input, out, n, out_done, err);
+    ITER_TRY(iter__file_read_at(input->fd, input->path, input->offset, out, n, out_done, err));
+    input->offset += *out_done;
+    return ITER_OK;
+}
+
+bool iter__input_is_gzip(const iter__input *input) {
+    return input->gzip;
+}
+
+uint64_t iter__input_most_bytes(const iter__input *input) {
+    if (!input->gzip) return input->bytes;
+    return input->bytes > UINT64_MAX / DEFLATE_FACTOR ? UINT64_MAX : input->bytes * DEFLATE_FACTOR;
+}
+
+void iter__input_close(iter__input *input) {
+    if (!input) return;
+    if (input->inflating) inflateEnd(&input->z);
+    iter__free(input->buffer);
+    close(input->fd);
+    iter__free(input);
+}
+
+iter_status iter__new_file_open(iter__new_file *file, const char *path, iter_error *err) {
+    const char *base = iter__path_base(path);
+    *file = (iter__new_file){.path = path, .fd = -1};
+    for (int n = 0; file->fd < 0; n++) {
+        file->other =
+            iter__strf("%.*s.%s.%ld-%d.tmp", (int)(base - path), path, base, (long)getpid(), n);
+        if (!file->other) return iter__fail(err, ITER_ENOMEM, "%s: no memory to write it", path);
+        do {
+            file->fd = open(file->other, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        } while (file->fd < 0 && errno == EINTR);
+        if (file->fd >= 0) break;
+        const int reason = errno;
+        iter__free(file->other);
+        file->other = NULL;
+        if (reason != EEXIST || n == NAMES_MAX) return fail_os(err, path, reason);
+    }
+    return ITER_OK;
+}
+
+iter_status iter__new_file_write(const iter__new_file *file, const void *bytes, size_t n,
+                                 iter_error *err) {
+    const char *p = bytes;
+    while (n > 0) {
+        const ssize_t done = write(file->fd, p, iter__min_size(n, STEP_BYTES));
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return fail_os(err, file->path, errno);
+        p += done;
+        n -= (size_t)done;
+    }
+    return ITER_OK;
+}
+
+iter_status iter__new_file_close(iter__new_file *file, iter_status status, iter_error *err) {
+    if (status == ITER_OK && fsync(file->fd) < 0) status = fail_os(err, file->path, errno);
+    if (close(file->fd) < 0 && status == ITER_OK) status = fail_os(err, file->path, errno);
+    if (status == ITER_OK && rename(file->other, file->path) < 0)
+        status = fail_os(err, file->path, errno);
+    if (status < 0) (void)unlink(file->other);
+    iter__free(file->other);
+    *file = (iter__new_file){.fd = -1};
+    return status;
+}

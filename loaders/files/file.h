@@ -1,0 +1,84 @@
+/*
+ * file.h - files as formats read them during open: checked, read whole, or read from the beginning,
+ * gzip or not; and the few files that are written.
+ *
+ * Every message names the file and the reason. Short reads and EINTR are continued inside.
+ */
+#ifndef ITER_LOADERS_FILES_FILE_H
+#define ITER_LOADERS_FILES_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <iter/status.h>
+
+/* The last part of a path; never NULL. */
+const char *iter__path_base(const char *path);
+
+/* "folder/name" (iter__free), or `name` alone if it is absolute or `folder` is "". NULL without
+ * memory. */
+char *iter__path_join(const char *folder, const char *name);
+
+bool iter__path_exists(const char *path);
+bool iter__path_is_folder(const char *path);
+
+/* Checks that `path` is a regular file that may be read. *out_bytes is its size. Errors: EIO
+ * (missing, a directory, not a regular file, no permission). */
+iter_status iter__file_check(const char *path, uint64_t *out_bytes, iter_error *err);
+
+/* The same, left open: the caller owns *out_fd. */
+iter_status iter__file_open(const char *path, int *out_fd, uint64_t *out_bytes, iter_error *err);
+void iter__file_close(int fd);
+
+/* Up to n bytes at `offset`; *out_done < n only at the file's end. Errors: EIO. */
+iter_status iter__file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,
+                               size_t *out_done, iter_error *err);
+
+/* The whole file and a NUL after it, in *out (iter__free); *out_bytes without the NUL. Errors: EIO,
+ * EFORMAT (larger than limit_bytes), ENOMEM. */
+iter_status iter__file_load(const char *path, uint64_t limit_bytes, char **out, size_t *out_bytes,
+                            iter_error *err);
+
+/* A file read from its beginning; if it begins as gzip does (RFC 1952), it is inflated. */
+typedef struct iter__input iter__input;
+
+/* Errors: EIO, ENOMEM. `path` is borrowed until close. */
+iter_status iter__input_open(const char *path, iter__input **out, iter_error *err);
+
+/* The next n bytes; *out_done < n only at the end. Errors: EIO, EFORMAT (gzip data that is corrupt
+ * or ends early), ENOMEM. */
+iter_status iter__input_read(iter__input *input, void *out, size_t n, size_t *out_done,
+                             iter_error *err);
+
+bool iter__input_is_gzip(const iter__input *input);
+
+/* The most bytes that the file can give: its size, or for gzip the most that deflate can make of
+ * it. */
+uint64_t iter__input_most_bytes(const iter__input *input);
+
+/* NULL is ignored. */
+void iter__input_close(iter__input *input);
+
+/* A file that is written under another name, hidden and in the same folder, and renamed when it is
+ * complete. So a reader sees either the old file or the new one, whatever else writes at the same
+ * time. If the process is killed before, ".NAME.PID-N.tmp" stays. */
+typedef struct iter__new_file {
+    const char *path; /* borrowed */
+    char *other;
+    int fd;
+} iter__new_file;
+
+/* Errors: EIO (the folder cannot be written to), ENOMEM. On an error there is nothing to close. */
+iter_status iter__new_file_open(iter__new_file *file, const char *path, iter_error *err);
+
+/* The next n bytes. Errors: EIO. */
+iter_status iter__new_file_write(const iter__new_file *file, const void *bytes, size_t n,
+                                 iter_error *err);
+
+/* Ends the file. `status` is that of the writing: if it is an error, the file is dropped, and
+ * `status` is returned. Else the file is synced and renamed. Errors: EIO; the file is dropped
+ * then. */
+iter_status iter__new_file_close(iter__new_file *file, iter_status status, iter_error *err);
+
+#endif

@@ -1,0 +1,18 @@
+/* builtin_formats.c - the dataset formats that come with the library, in listing order. */
+#include "iter/spec/builtins.h"
+
+/* clang-format off */
+#define FORMATS(X) \
+    X(cifar10) \
+    X(cifar100) \
+    X(mnist) \
+    X(imdb) \
+    X(npy) \
+    X(folder) \
+    X(recordio) \
+    X(tar) \
+    X(synthetic)
+/* clang-format on */
+
+ITER_BUILTINS(format, FORMATS)
+ITER_BUILTIN_NTH(format)

@@ -1,0 +1,317 @@
+/*
+ * format_recordio.c - MXNet's .rec files, with or without the .idx beside them.
+ *
+ * A sample is one record. Its extent goes from its head to the next one's. So the index needs 8
+ * bytes a record, opening a million records reads only their .idx, and a record that was cut into
+ * pieces is still one read.
+ *
+ * If a file has no .idx, opening walks through it. The result can be kept as an .idx, which other
+ * programs read but which nothing ties to its .rec, or as a cache that is tied to it. Samples come
+ * in the order of their offsets, file after file, as MXNet's own iterators have them. If
+ * label-width is not given, the first record decides how many labels each has.
+ *
+ * Source: record.h names the layout's; MXNet, iter_image_recordio_2.cc for which label counts.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include <iter/option_rows.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/arith.h"
+#include "iter/core/error.h"
+#include "iter/core/hash.h"
+#include "loaders/decoders/decode_record.h"
+#include "loaders/files/file.h"
+#include "loaders/files/record.h"
+#include "loaders/formats/index_cache.h"
+#include "loaders/formats/record_index.h"
+
+#define LABELS_MAX       (1 << 20)
+#define FIRST_BYTES_MAX  ((uint64_t)1 << 31)
+#define FIRST_RECORDS    8 /* that are tried until one is not damaged */
+#define DIM_MAX          (1 << 20)
+#define HEADER_BYTES_MIN (ITER_RECORD_HEAD + ITER_RECORD_HEADER)
+
+typedef enum decode { ITER_RECORD_IMAGE, ITER_RECORD_NONE } decode;
+
+typedef struct recordio_options {
+    iter_image_options image;
+    const char *idx;
+    bool save_idx;
+    bool index_cache;
+    bool header;
+    int32_t decode;
+    int32_t label_i32;
+    const char *raw;
+    int64_t label_width;
+} recordio_options;
+
+static const iter_option option_rows[] = {
+    ITER_ROW_STRING(
+        "idx", "index file; default: the .idx beside the .rec if there is one; none = do without",
+        recordio_options, idx, 0),
+    ITER_ROW_BOOL("save-idx", "write the .idx beside a .rec that has none", recordio_options,
+                  save_idx),
+    ITER_ROW_BOOL("index-cache", ITER_INDEX_OPTION_HELP " if there is no .idx", recordio_options,
+                  index_cache),
+    ITER_ROW_INT("label-width", "labels a record; 0 = as many as the first one has",
+                 recordio_options, label_width, 0, LABELS_MAX, 0),
+    ITER_ROW_CHOICE("label-dtype", "what labels become", recordio_options, label_i32, "f32|i32"),
+    ITER_ROW_CHOICE("decode", "what data is: an image, or none, the record's bytes",
+                    recordio_options, decode, "image|none"),
+    ITER_ROW_STRING("raw", "HxWxC: records hold such pixels as they are", recordio_options, raw, 0),
+    ITER_ROW_BOOL("header", "no = records without MXNet's header and labels; data is their bytes",
+                  recordio_options, header),
+    ITER_IMAGE_OPTION_ROWS(recordio_options, image),
+    ITER_ROW_END,
+};
+
+static const recordio_options defaults = {
+    .image = ITER_IMAGE_OPTIONS_INIT,
+    .header = true,
+};
+
+typedef struct recordio_state {
+    iter__record_rule rule;
+    bool by_index; /* the offsets come from an .idx */
+    iter__span_set records;
+} recordio_state;
+
+static void recordio_close(void *state) {
+    recordio_state *s = state;
+    iter__span_set_free(&s->records);
+    memset(s, 0, sizeof(*s));
+}
+
+/* ---- the records ----------------------------------------------------------------------------- */
+
+/* "x.idx" for "x.rec". */
+static char *beside(const char *rec) {
+    const size_t n = strlen(rec);
+    const size_t stem = n > 4 && strcmp(rec + n - 4, ".rec") == 0 ? n - 4 : n;
+    return iter__strf("%.*s.idx", (int)stem, rec);
+}
+
+/* The .idx to read or to write. */
+static char *index_of(const char *rec, const recordio_options *o) {
+    return o->idx && strcmp(o->idx, "none") != 0 ? iter__strdup(o->idx) : beside(rec);
+}
+
+static iter_status cached_file(recordio_state *s, iter_error *err) {
+    iter__index_cache cache = {
+        .kind = ITER_INDEX_RECORDIO, .min_bytes = ITER_RECORD_HEAD, .align = 4};
+    bool there = false;
+    iter_status status = iter__index_cache_load(&cache, &s->records, &there, err);
+    if (status == ITER_OK && !there) {
+        status = iter__record_index_scan(&s->records, err);
+        if (status == ITER_OK) status = iter__index_cache_save(&cache, &s->records, err);
+    }
+    iter__index_cache_free(&cache);
+    return status;
+}
+
+/* Adds the records of the next file, from its index or by a scan. */
+static iter_status add_file(recordio_state *s, const recordio_options *o, iter_error *err) {
+    const char *rec = s->records.files[s->records.n_done].path;
+    const bool none = o->idx && strcmp(o->idx, "none") == 0;
+    char *idx = index_of(rec, o);
+    if (!idx) return iter__fail(err, ITER_ENOMEM, "%s: no memory for a file name", rec);
+
+    iter_status status;
+    if (!none && (o->idx || iter__path_exists(idx))) {
+        status = iter__record_index_load(&s->records, idx, err);
+        s->by_index = true;
+    } else {
+        status = o->index_cache ? cached_file(s, err) : iter__record_index_scan(&s->records, err);
+        if (status == ITER_OK && o->save_idx)
+            status = iter__record_index_save(&s->records, idx, err);
+    }
+    iter__free(idx);
+    return status;
+}
+
+static iter_status add_files(recordio_state *s, const char *path, const recordio_options *o,
+                             iter_error *err) {
+    ITER_TRY(iter__span_set_open(&s->records, path, ".rec", err));
+    const uint64_t n = s->records.paths.n;
+    if (n > 1 && o->idx && strcmp(o->idx, "none") != 0) {
+        return iter__fail(err, ITER_EINVAL, "%s: names %" PRIu64 " files, idx=%s is for one", path,
+                          n, o->idx);
+    }
+    for (uint64_t f = 0; f < n; f++)
+        ITER_TRY(add_file(s, o, err));
+    iter__span_set_trim(&s->records);
+    if (iter__span_set_count(&s->records) == 0)
+        return iter__fail(err, ITER_EFORMAT, "%s: holds no records", path);
+    return ITER_OK;
+}
+
+/* ---- the description ------------------------------------------------------------------------- */
+
+/* The error for a record at x that an .idx has and the file has not. */
+static iter_status no_record(const recordio_state *s, const recordio_options *o, iter_extent x,
+                             iter_status status, iter_error *err) {
+    const char *path = s->records.files[x.object].path;
+    status = iter__fail_in(err, status, "%s: at %" PRIu64, path, x.offset);
+    char *idx = s->by_index ? index_of(path, o) : NULL;
+    if (idx) status = iter__record_index_doubt(idx, path, status, err);
+    iter__free(idx);
+    return status;
+}
+
+/* Counts a record's labels. Fails if there is no record at the place that the index gives. */
+static iter_status read_labels(const recordio_state *s, const recordio_options *o, uint64_t index,
+                               int32_t *out_labels, iter_error *err) {
+    const iter_extent x = iter__span_set_locate(&s->records, index);
+    const char *path = s->records.files[x.object].path;
+    iter__record record;
+    iter__record_header header = {0};
+    size_t done = 0;
+    int fd = -1;
+    uint64_t bytes = 0;
+    if (x.size > FIRST_BYTES_MAX) {
+        return iter__fail(err, ITER_EFORMAT, "%s: the record at %" PRIu64 " has %" PRIu64 " bytes",
+                          path, x.offset, x.size);
+    }
+    uint8_t *memory = iter__alloc((size_t)x.size, 1);
+    if (!memory) return iter__fail(err, ITER_ENOMEM, "%s: no memory for a record", path);
+    iter_status status = iter__file_open(path, &fd, &bytes, err);
+    if (status == ITER_OK) {
+        status = iter__file_read_at(fd, path, x.offset, memory, (size_t)x.size, &done, err);
+        iter__file_close(fd);
+        if (status == ITER_OK) {
+            status = iter__record_open(&record, memory, done, err);
+            if (status < 0) {
+                status = no_record(s, o, x, status, err);
+            } else if (s->rule.header) {
+                status = iter__record_read_header(&record, &header, err);
+                if (status < 0)
+                    status = iter__fail_in(err, status, "%s: at %" PRIu64, path, x.offset);
+            }
+        }
+    }
+    iter__free(memory);
+    *out_labels = header.flag <= LABELS_MAX ? (int32_t)header.flag : LABELS_MAX;
+    return status;
+}
+
+/* Counts the labels of the first record. If it is damaged, it will be a failed sample, and a later
+ * one is tried. If none of the first few is sound, this is no such file, and the error is that of
+ * the first one. */
+static iter_status read_first(const recordio_state *s, const recordio_options *o,
+                              int32_t *out_labels, iter_error *err) {
+    const uint64_t n = iter__span_set_count(&s->records);
+    const iter_status status = read_labels(s, o, 0, out_labels, err);
+    if (status != ITER_EFORMAT) return status;
+    for (uint64_t i = 1; i < n && i < FIRST_RECORDS; i++)
+        if (read_labels(s, o, i, out_labels, NULL) == ITER_OK) return ITER_OK;
+    return status;
+}
+
+/* "224x224x3" */
+static iter_status read_raw(const char *text, iter_desc *out, iter_error *err) {
+    const char *p = text;
+    *out = (iter_desc){.dtype = ITER_U8, .n_dims = 3, .layout = "HWC"};
+    for (int d = 0; d < 3; d++) {
+        for (; *p >= '0' && *p <= '9' && out->dims[d] <= DIM_MAX; p++)
+            out->dims[d] = 10 * out->dims[d] + (*p - '0');
+        if (out->dims[d] < 1 || out->dims[d] > DIM_MAX || *p++ != (d < 2 ? 'x' : '\0')) {
+            return iter__fail(err, ITER_EINVAL, "raw=%s is not HEIGHTxWIDTHxCHANNELS", text);
+        }
+    }
+    return ITER_OK;
+}
+
+static iter_status describe_data(const recordio_state *s, const recordio_options *o,
+                                 iter_field *field, iter_error *err) {
+    memset(field, 0, sizeof(*field));
+    strcpy(field->name, "data");
+    field->role = ITER_DATA;
+    field->decoder = &iter__decoder_record_bytes;
+    if (o->raw) return read_raw(o->raw, &field->desc, err);
+    if (!o->header || o->decode == ITER_RECORD_NONE) {
+        const uint64_t head = o->header ? HEADER_BYTES_MIN : ITER_RECORD_HEAD;
+        field->desc = (iter_desc){.dtype = ITER_U8, .n_dims = 1, .dims = {ITER_VARIABLE}};
+        field->desc.capacity = s->records.largest > head ? (int64_t)(s->records.largest - head) : 1;
+        return ITER_OK;
+    }
+    field->decoder = &iter__decoder_record_image;
+    field->desc = (iter_desc){.dtype = ITER_U8, .n_dims = 3, .layout = "HWC"};
+    field->desc.dims[0] = field->desc.dims[1] = ITER_VARIABLE;
+    field->desc.dims[2] = iter__image_channels(&o->image);
+    return ITER_OK;
+}
+
+static void describe_label(const recordio_state *s, const recordio_options *o, iter_field *field) {
+    memset(field, 0, sizeof(*field));
+    strcpy(field->name, "label");
+    field->role = ITER_LABEL;
+    field->decoder = &iter__decoder_record_label;
+    field->desc.dtype = o->label_i32 ? ITER_I32 : ITER_F32;
+    if (s->rule.label_width > 1) {
+        field->desc.n_dims = 1;
+        field->desc.dims[0] = s->rule.label_width;
+    }
+}
+
+static uint64_t identity_of(const recordio_state *s, const recordio_options *o) {
+    const int64_t numbers[] = {o->header,    o->decode,         s->rule.label_width,
+                               o->label_i32, o->image.channels, o->image.orient};
+    uint64_t hash = iter__fnv1a_text(ITER_FNV_START, "recordio");
+    hash = iter__fnv1a(hash, numbers, sizeof(numbers));
+    hash = iter__fnv1a_text(hash, o->raw ? o->raw : "");
+    return iter__span_set_identity(&s->records, hash);
+}
+
+/* ---- callbacks ------------------------------------------------------------------------------- */
+
+static iter_status open_all(recordio_state *s, const char *path, const recordio_options *o,
+                            iter_description *out, iter_error *err) {
+    int32_t first = 0;
+    s->rule = (iter__record_rule){.image = o->image, .header = o->header};
+    ITER_TRY(add_files(s, path, o, err));
+    ITER_TRY(read_first(s, o, &first, err));
+    const int32_t labels = o->label_width ? (int32_t)o->label_width : first;
+    s->rule.label_width = iter__max_i32(labels, 1);
+    s->rule.head_bytes = ITER_RECORD_HEAD;
+    if (o->header) s->rule.head_bytes += ITER_RECORD_HEADER + 4 * (uint32_t)first;
+    ITER_TRY(describe_data(s, o, &out->fields[0], err));
+    if (o->header) describe_label(s, o, &out->fields[1]);
+    out->n_fields = o->header ? 2 : 1;
+    out->n_samples = iter__span_set_count(&s->records);
+    out->n_extents = 1;
+    out->max_extent_bytes[0] = s->records.largest;
+    out->files = s->records.files;
+    out->n_files = s->records.paths.n;
+    out->split = "";
+    out->index_bytes = iter__span_set_bytes(&s->records);
+    out->shared = &s->rule;
+    out->identity = identity_of(s, o);
+    return ITER_OK;
+}
+
+static void recordio_locate(const void *state, uint64_t index, iter_extent *out) {
+    const recordio_state *s = state;
+    *out = iter__span_set_locate(&s->records, index);
+}
+
+static iter_status recordio_open(void *state, const char *path, const void *options,
+                                 iter_description *out, iter_error *err) {
+    const iter_status status = open_all(state, path, options, out, err);
+    if (status < 0) recordio_close(state);
+    return status;
+}
+
+const iter_format_ops iter__format_recordio = {
+    .base = {.struct_size = sizeof(iter_format_ops),
+             .name = "recordio",
+             .help = "MXNet's .rec files: one, a folder, or a pattern (\"train-{000..012}.rec\")",
+             .options = option_rows,
+             .defaults = &defaults,
+             .options_size = sizeof(recordio_options),
+             .state_size = sizeof(recordio_state)},
+    .open = recordio_open,
+    .close = recordio_close,
+    .locate = recordio_locate,
+};

@@ -1,0 +1,108 @@
+/* span_set.c - see span_set.h. */
+#include "loaders/formats/span_set.h"
+
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/core/hash.h"
+#include "loaders/files/file.h"
+
+iter_status iter__span_set_open(iter__span_set *set, const char *path, const char *ending,
+                                iter_error *err) {
+    ITER_TRY(iter__paths_expand(path, ending, &set->paths, err));
+    set->files = iter__alloc((size_t)set->paths.n, sizeof(*set->files));
+    set->first = iter__alloc((size_t)set->paths.n + 1, sizeof(*set->first));
+    if (!set->files || !set->first)
+        return iter__fail(err, ITER_ENOMEM, "%s: no memory for its files", path);
+    for (uint64_t f = 0; f < set->paths.n; f++) {
+        set->files[f].path = set->paths.names[f];
+        ITER_TRY(iter__file_check(set->paths.names[f], &set->files[f].bytes, err));
+    }
+    return ITER_OK;
+}
+
+iter_status iter__span_set_reserve(iter__span_set *set, uint64_t n, iter_error *err) {
+    if (set->capacity - set->n >= n) return ITER_OK;
+    uint64_t capacity = set->capacity + set->capacity / 2;
+    if (capacity < set->n + n) capacity = set->n + n < 1024 ? 1024 : set->n + n;
+    uint64_t *offsets = capacity > SIZE_MAX / sizeof(*offsets)
+                            ? NULL
+                            : iter__realloc(set->offsets, (size_t)capacity * sizeof(*offsets));
+    if (!offsets) {
+        return iter__fail(err, ITER_ENOMEM, "%s: no memory for its index",
+                          set->paths.names[set->n_done]);
+    }
+    set->offsets = offsets;
+    set->capacity = capacity;
+    return ITER_OK;
+}
+
+iter_status iter__span_set_add(iter__span_set *set, uint64_t offset, iter_error *err) {
+    ITER_TRY(iter__span_set_reserve(set, 1, err));
+    set->offsets[set->n++] = offset;
+    return ITER_OK;
+}
+
+iter_status iter__span_set_end(iter__span_set *set, uint64_t end, iter_error *err) {
+    ITER_TRY(iter__span_set_reserve(set, 1, err));
+    set->offsets[set->n] = end;
+    for (uint64_t i = set->first[set->n_done] + set->n_done; i < set->n; i++) {
+        const uint64_t bytes = set->offsets[i + 1] - set->offsets[i];
+        if (bytes > set->largest) set->largest = bytes;
+    }
+    set->n++;
+    set->n_done++;
+    set->first[set->n_done] = set->n - set->n_done;
+    return ITER_OK;
+}
+
+void iter__span_set_trim(iter__span_set *set) {
+    if (set->n == set->capacity) return;
+    uint64_t *offsets = iter__realloc(set->offsets, (size_t)set->n * sizeof(*offsets));
+    if (!offsets) return; /* then the room stays */
+    set->offsets = offsets;
+    set->capacity = set->n;
+}
+
+uint64_t iter__span_set_count(const iter__span_set *set) {
+    return set->n - set->n_done;
+}
+
+iter_extent iter__span_set_locate(const iter__span_set *set, uint64_t index) {
+    uint64_t f = 0, end = set->n_done; /* first[f] <= index < first[end] */
+    while (end - f > 1) {
+        const uint64_t middle = f + (end - f) / 2;
+        if (set->first[middle] <= index) {
+            f = middle;
+        } else {
+            end = middle;
+        }
+    }
+    const uint64_t *at = set->offsets + index + f; /* each earlier file adds its end */
+    return (iter_extent){.object = f, .offset = at[0], .size = at[1] - at[0]};
+}
+
+uint64_t iter__span_set_identity(const iter__span_set *set, uint64_t hash) {
+    for (uint64_t f = 0; f < set->n_done; f++) {
+        hash = iter__fnv1a_text(hash, iter__path_base(set->files[f].path));
+        hash = iter__fnv1a_u64(hash, set->files[f].bytes);
+    }
+    return iter__fnv1a_u64(hash, iter__span_set_count(set));
+}
+
+uint64_t iter__span_set_bytes(const iter__span_set *set) {
+    uint64_t bytes = set->capacity * sizeof(*set->offsets) + set->paths.capacity * sizeof(char *) +
+                     set->paths.n * (sizeof(*set->files) + sizeof(*set->first));
+    for (uint64_t f = 0; f < set->paths.n; f++)
+        bytes += strlen(set->paths.names[f]) + 1;
+    return bytes;
+}
+
+void iter__span_set_free(iter__span_set *set) {
+    iter__paths_free(&set->paths);
+    iter__free(set->files);
+    iter__free(set->first);
+    iter__free(set->offsets);
+    memset(set, 0, sizeof(*set));
+}

@@ -1,0 +1,3 @@
+/* color_generic.c - the colour kernels for every processor. */
+#define LEVEL generic
+#include "transforms/color/color_template.h"
