@@ -15,10 +15,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "arm.h"
-#include "bench_row.h"
-#include "bench_util.h"
-#include "iterbench.h"
+#include "bench/common/bench_row.h"
+#include "bench/common/bench_util.h"
+#include "bench/iterbench.h"
+#include "bench/measure/arm.h"
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 

@@ -11,11 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench_json.h"
-#include "bench_util.h"
-#include "iterbench.h"
-#include "page.h"
-#include "words.h"
+#include "bench/common/bench_json.h"
+#include "bench/common/bench_util.h"
+#include "bench/common/page.h"
+#include "bench/iterbench.h"
+#include "bench/measure/words.h"
 
 /* ---- Finding --------------------------------------------------------------------------------- */
 

@@ -14,16 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_machine.h"
-#include "bench_stop.h"
-#include "bench_util.h"
-#include "diagnosis.h"
-#include "doctor.h"
-#include "iterbench.h"
-#include "photo_yard.h"
-#include "plant.h"
-#include "report_html.h"
-#include "rounds.h"
+#include "bench/common/bench_machine.h"
+#include "bench/common/bench_stop.h"
+#include "bench/common/bench_util.h"
+#include "bench/doctor/doctor.h"
+#include "bench/iterbench.h"
+#include "bench/limits/photo_yard.h"
+#include "bench/measure/rounds.h"
+#include "bench/report/report_html.h"
+#include "bench/verdict/diagnosis.h"
+#include "bench/verdict/plant.h"
 
 #define RECORD_S   1.0 /* about, and in batches: */
 #define RECORD_MIN 12

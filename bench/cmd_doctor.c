@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_machine.h"
-#include "bench_util.h"
-#include "doctor.h"
-#include "iterbench.h"
-#include "page.h"
+#include "bench/common/bench_machine.h"
+#include "bench/common/bench_util.h"
+#include "bench/common/page.h"
+#include "bench/doctor/doctor.h"
+#include "bench/iterbench.h"
 
 #define LABEL 31
 

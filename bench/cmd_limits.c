@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_machine.h"
-#include "bench_util.h"
-#include "decode_limit.h"
-#include "iterbench.h"
-#include "report_html.h"
-#include "run_result.h"
+#include "bench/common/bench_machine.h"
+#include "bench/common/bench_util.h"
+#include "bench/iterbench.h"
+#include "bench/limits/decode_limit.h"
+#include "bench/report/report_html.h"
+#include "bench/report/run_result.h"
 
 #define LOOK_BATCHES        64
 #define LOOK_BATCHES_PHOTOS 2 /* of photos: a batch takes long, and there is one slot */

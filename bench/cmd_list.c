@@ -9,10 +9,10 @@
 #include <iter/loader.h>
 #include <iter/registry.h>
 
-#include "bench_options.h"
-#include "bench_util.h"
-#include "iterbench.h"
-#include "page.h"
+#include "bench/common/bench_options.h"
+#include "bench/common/bench_util.h"
+#include "bench/common/page.h"
+#include "bench/iterbench.h"
 
 #define NAME_COLUMNS 24
 

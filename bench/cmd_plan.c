@@ -3,8 +3,8 @@
  */
 #include <stdio.h>
 
-#include "arm.h"
-#include "iterbench.h"
+#include "bench/iterbench.h"
+#include "bench/measure/arm.h"
 
 /* What the plan's text leaves to the loader: source, workers, and what was asked for in vain. */
 static iter_status print_loader(iter_loader *loader, iter_error *err) {

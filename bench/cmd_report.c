@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_json.h"
-#include "bench_util.h"
-#include "iterbench.h"
-#include "report_html.h"
+#include "bench/common/bench_json.h"
+#include "bench/common/bench_util.h"
+#include "bench/iterbench.h"
+#include "bench/report/report_html.h"
 
 /* A result of iterbench has at least one of these, and not as null. */
 static iter_status check_result(const char *from, const json_value *value, iter_error *err) {

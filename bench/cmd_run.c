@@ -12,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_stop.h"
-#include "bench_util.h"
-#include "iterbench.h"
-#include "progress.h"
-#include "report_html.h"
-#include "run_result.h"
-#include "words.h"
+#include "bench/common/bench_stop.h"
+#include "bench/common/bench_util.h"
+#include "bench/common/progress.h"
+#include "bench/iterbench.h"
+#include "bench/measure/words.h"
+#include "bench/report/report_html.h"
+#include "bench/report/run_result.h"
 
 #define DEFAULT_SECONDS 3.0
 #define SLICE_S         0.1 /* of a single loader */

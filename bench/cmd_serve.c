@@ -17,11 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arm.h"
-#include "bench_cache.h"
-#include "bench_util.h"
-#include "iterbench.h"
-#include "yardstick.h"
+#include "bench/common/bench_cache.h"
+#include "bench/common/bench_util.h"
+#include "bench/iterbench.h"
+#include "bench/limits/yardstick.h"
+#include "bench/measure/arm.h"
 
 #define LOOK_BATCHES 64
 #define REST_MAX_S   2.0

@@ -4,8 +4,8 @@
  */
 #include <stdlib.h>
 
-#include "iterbench.h"
-#include "train_arms.h"
+#include "bench/iterbench.h"
+#include "bench/train_arms.h"
 
 int cmd_serve_model(const bench_options *options) {
     iter_error err = {ITER_ENOMEM, "no memory"};

@@ -13,14 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_machine.h"
-#include "bench_util.h"
-#include "emulate.h"
-#include "iterbench.h"
-#include "page.h"
-#include "report_html.h"
-#include "train_arms.h"
-#include "words.h"
+#include "bench/common/bench_machine.h"
+#include "bench/common/bench_util.h"
+#include "bench/common/page.h"
+#include "bench/emulate.h"
+#include "bench/iterbench.h"
+#include "bench/measure/words.h"
+#include "bench/report/report_html.h"
+#include "bench/train_arms.h"
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 

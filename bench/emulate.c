@@ -18,7 +18,7 @@
  * The loader asks for a batch in parts of equal size; the worker learns that size from the first
  * call and writes parts of it, field behind field.
  */
-#include "emulate.h"
+#include "bench/emulate.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench_util.h"
+#include "bench/common/bench_util.h"
 
 #define PAGE_BYTES        4096u
 #define CALIBRATION_TURNS 200000u

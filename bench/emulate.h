@@ -5,7 +5,7 @@
 #ifndef BENCH_EMULATE_H
 #define BENCH_EMULATE_H
 
-#include "arm.h"
+#include "bench/measure/arm.h"
 
 /** The mechanisms; they may be or'ed. */
 typedef enum emulate_mechanism {

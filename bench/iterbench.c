@@ -1,7 +1,7 @@
 /*
  * iterbench.c - finds the bottleneck in front of a trainer: main() and dispatch.
  */
-#include "iterbench.h"
+#include "bench/iterbench.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 
 #include <iter/version.h>
 
-#include "bench_option_rows.h"
-#include "bench_util.h"
+#include "bench/common/bench_option_rows.h"
+#include "bench/common/bench_util.h"
 
 static const struct {
     bench_command command;

@@ -5,8 +5,8 @@
 #ifndef ITERBENCH_H
 #define ITERBENCH_H
 
-#include "bench_options.h"
-#include "measure.h"
+#include "bench/common/bench_options.h"
+#include "bench/measure/measure.h"
 
 #define BENCH_DONE   0
 #define BENCH_FAILED 1

@@ -5,17 +5,17 @@
  * t_trainer - 1. On few cores loader and trainer compete, so the reports have the CPU time of each:
  * what the loader burns is the floor under that cost where all cores train.
  */
-#include "train_arms.h"
+#include "bench/train_arms.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "bench_machine.h"
-#include "bench_util.h"
-#include "iterbench.h"
-#include "rounds.h"
+#include "bench/common/bench_machine.h"
+#include "bench/common/bench_util.h"
+#include "bench/iterbench.h"
+#include "bench/measure/rounds.h"
 
 #define LABEL 10
 

@@ -5,10 +5,10 @@
 #ifndef BENCH_TRAIN_ARMS_H
 #define BENCH_TRAIN_ARMS_H
 
-#include "bench_json.h"
-#include "feed.h"
-#include "page.h"
-#include "words.h"
+#include "bench/common/bench_json.h"
+#include "bench/common/page.h"
+#include "bench/measure/feed.h"
+#include "bench/measure/words.h"
 
 typedef struct train_arms {
     const bench_options *options;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # iterpack from outside: MXNet's bytes, shards, going on after an interruption, verify finds what is wrong, exit codes.
-# Usage: ITERPACK=build/bench/iterpack/iterpack check_iterpack.sh SOURCE_DIR
+# Usage: ITERPACK=build/tools/iterpack/iterpack check_iterpack.sh SOURCE_DIR
 cd "$1" || exit 2
 if [ -z "$ITERPACK" ]; then echo "skipped: no iterpack"; exit 77; fi
 golden=$(pwd)/tests/golden/recordio

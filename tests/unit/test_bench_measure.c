@@ -4,9 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/bench_util.h"
-#include "bench/histogram.h"
-#include "bench/measure.h"
+#include "bench/common/bench_util.h"
+#include "bench/measure/histogram.h"
+#include "bench/measure/measure.h"
 
 TestSuite(bench_measure, .timeout = 120);
 

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/diagnosis.h"
-#include "bench/report_html.h"
+#include "bench/report/report_html.h"
+#include "bench/verdict/diagnosis.h"
 
 TestSuite(bench_report, .timeout = 60);
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/verdict.h"
+#include "bench/verdict/verdict.h"
 #include "tests/support/verdict_runs.h"
 
 TestSuite(bench_verdict, .timeout = 60);

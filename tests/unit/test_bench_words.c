@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "bench/words.h"
+#include "bench/measure/words.h"
 
 TestSuite(bench_words, .timeout = 60);
 

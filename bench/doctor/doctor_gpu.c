@@ -1,0 +1,55 @@
+/* doctor_gpu.c - is there a GPU, can it be used, and how fast do batches get there? */
+#include <dirent.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/doctor/doctor.h"
+#include "bench/measure/gpu_plain.h"
+
+#define COPY_BYTES ((size_t)64 << 20)
+#define COPY_S     0.3
+
+/* As many as the system shows, whoever may use them. */
+static int nvidia_devices(void) {
+    DIR *folder = opendir("/dev");
+    int n = 0;
+    const struct dirent *entry;
+    while (folder != NULL && (entry = readdir(folder)) != NULL)
+        n += strncmp(entry->d_name, "nvidia", 6) == 0 && entry->d_name[6] >= '0' &&
+             entry->d_name[6] <= '9';
+    if (folder != NULL) closedir(folder);
+    return n;
+}
+
+/* What stands against the use of one. */
+static void add_unused(doctor *d, const char *why) {
+    const int n = nvidia_devices();
+    const bool amd = access("/dev/kfd", F_OK) == 0;
+    if (n == 0 && !amd) {
+        doctor_add(d, "gpu", DOCTOR_OK, "none to be seen");
+        return;
+    }
+    doctor_item *item = doctor_add(d, "gpu", DOCTOR_NOTE, "%d by NVIDIA%s, not usable: %.200s", n,
+                                   amd ? ", AMD's driver" : "", why);
+    doctor_costs(item, "batches lie in host memory: copying them to the device is left to the "
+                       "program");
+}
+
+void doctor_gpu(doctor *d) {
+    gpu_plain *cuda;
+    gpu_plain_copy copies[2];
+    iter_error err = {ITER_OK, ""};
+    iter_status s = gpu_plain_open(0, &cuda, &err);
+    if (s == ITER_OK) {
+        s = gpu_plain_buffers(cuda, COPY_BYTES, 2, copies, &err);
+        if (s == ITER_OK) s = gpu_plain_rate(cuda, copies, 2, COPY_S, &d->rates.gpu_copy, &err);
+        gpu_plain_close(cuda);
+    }
+    if (s < 0) {
+        add_unused(d, err.message);
+        return;
+    }
+    doctor_add(d, "gpu", DOCTOR_OK, "page-locked memory goes to the first one at %.1f GB/s",
+               d->rates.gpu_copy * 1e-9);
+}
