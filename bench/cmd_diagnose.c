@@ -307,7 +307,7 @@ static iter_status prove(diagnosis *d, iter_error *err) {
     return s;
 }
 
-/* ---- Output ----------------------------------------------------------------------------------- */
+/* ---- Output ---------------------------------------------------------------------------------- */
 
 static iter_status write_html(const diagnosis *d, iter_error *err) {
     char *text = NULL;

@@ -1,12 +1,12 @@
 /*
- * bench_cache.c - makes the page cache hot or cold for a set's files, and proves what it is.
+ * bench_cache.c - makes the page cache hot or cold for a set's files, and proves its state.
  *
- * The proof looks at up to 64 places, drawn anew each time, spread over the bytes of all files.
- * Where the kernel has cachestat (Linux 6.5) it answers without touching anything; else a 4 KiB
- * read with RWF_NOWAIT says EAGAIN where the page is not there (and starts reading it, which is why
- * the places are never used twice). A file system that answers neither, as tmpfs, has no cold
- * state. Files that cannot be opened are passed over: no run can read them either, and whether that
- * is a failed sample or the end is said by the loader.
+ * The proof looks at up to 64 places, drawn anew each time, spread over the bytes of all files. If
+ * the kernel has cachestat (Linux 6.5), it answers without touching anything. If not, a 4 KiB read
+ * with RWF_NOWAIT fails with EAGAIN when the page is not cached. That read also starts loading the
+ * page, so no place is used twice. A file system that supports neither, such as tmpfs, has no cold
+ * state. Files that cannot be opened are skipped: no run can read them either, and the loader
+ * reports them.
  */
 #include "bench/common/bench_cache.h"
 

@@ -1,12 +1,12 @@
-/* bench_cache.h - makes the page cache hot or cold for a set's files, and proves what it is. */
+/* bench_cache.h - makes the page cache hot or cold for a set's files, and proves its state. */
 #ifndef BENCH_CACHE_H
 #define BENCH_CACHE_H
 
 #include "bench/common/bench_options.h"
 
-/** What the proof says. */
+/** The result of the proof. */
 typedef enum bench_cache_state {
-    BENCH_CACHE_UNKNOWN = 0, /* some of both, or it cannot be known */
+    BENCH_CACHE_UNKNOWN = 0, /* a mixture, or it cannot be known */
     BENCH_CACHE_IS_HOT = 1,
     BENCH_CACHE_IS_COLD = 2,
     BENCH_CACHE_NO_FILES = 3
@@ -23,10 +23,11 @@ const char *bench_cache_text(bench_cache_state state);
 iter_status bench_cache_drop(const iter_description *set, iter_error *err);
 
 /**
- * Does what --cache wants for the files of options->data, then proves it.
+ * Does what --cache asks for with the files of options->data, then proves it.
  *
- * Errors  EUNSUPPORTED (cold where the file system cannot tell, as tmpfs, or where the pages stay),
- *         EIO, what opening the set answers.
+ * Errors  EUNSUPPORTED (cold, if the set reads no files or the file system cannot tell, as tmpfs),
+ *         EIO, errors of opening the set. Pages that stay in spite of it are no error: see
+ *         out->state.
  */
 iter_status bench_cache_prepare(const bench_options *options, bench_cache_proof *out,
                                 iter_error *err);

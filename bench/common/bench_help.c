@@ -1,4 +1,4 @@
-/* bench_help.c - what `iterbench --help` and `iterbench COMMAND --help` print. */
+/* bench_help.c - prints `iterbench --help` and `iterbench COMMAND --help`. */
 #include <string.h>
 
 #include "bench/common/bench_option_rows.h"

@@ -2,8 +2,8 @@
  * bench_json.c - writes JSON, and reads it back for `compare` (RFC 8259).
  *
  * Numbers are written by printf in the C locale, which this program never leaves. Control
- * characters, quotes and backslashes in texts are escaped; bytes that are no UTF-8 (file names may
- * hold them) become U+FFFD, since a JSON text must be UTF-8.
+ * characters, quotes and backslashes in texts are escaped. A JSON text must be UTF-8, so bytes that
+ * are not (file names may hold them) become U+FFFD.
  */
 #include "bench/common/bench_json.h"
 
@@ -18,7 +18,7 @@
 
 /* ---- Writer ---------------------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 character at `s`, or 0 where there is none. */
+/* Bytes of the UTF-8 character at `s`; 0 if the bytes are not UTF-8. */
 static int character_bytes(const unsigned char *s) {
     int n = s[0] < 0x80                   ? 1
             : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
@@ -145,7 +145,7 @@ static json_value *fail_at(reader *r, const char *error) {
     return NULL;
 }
 
-/* One code unit of \uXXXX as UTF-8; surrogates become U+FFFD, which is enough to compare two
+/* Writes one code unit of \uXXXX as UTF-8. Surrogates become U+FFFD, which is enough to compare two
  * results. */
 static char *put_unit(char *to, unsigned unit) {
     if (unit >= 0xd800 && unit < 0xe000) unit = 0xfffd;
@@ -162,7 +162,7 @@ static char *put_unit(char *to, unsigned unit) {
     return to;
 }
 
-/* The four digits of \uXXXX; false where they are not. */
+/* Reads the four digits of \uXXXX; false if they are not hexadecimal digits. */
 static bool read_unit(const char *at, const char *end, unsigned *out) {
     *out = 0;
     for (int i = 0; i < 4; i++) {
@@ -174,7 +174,8 @@ static bool read_unit(const char *at, const char *end, unsigned *out) {
     return true;
 }
 
-/* After the opening quote; NULL = malformed or no memory. No text is longer than what stands for it. */
+/* Reads a text after its opening quote. NULL if it is malformed or there is no memory. Decoding
+ * never makes a text longer. */
 static char *read_text(reader *r) {
     const char *close = r->at;
     while (close < r->end && *close != '"')

@@ -23,7 +23,7 @@ typedef struct json_writer {
     FILE *out;
     int depth;
     char close[JSON_DEPTH]; /* '}' or ']' */
-    bool any[JSON_DEPTH];   /* a value stands there already */
+    bool any[JSON_DEPTH];   /* a value was already written at this depth */
 } json_writer;
 
 /** Inside an object every value has a key; inside an array it is NULL. */
@@ -52,22 +52,23 @@ typedef enum json_kind {
 
 typedef struct json_value {
     json_kind kind;
-    double number; /* and 0 or 1 of a BOOL */
+    double number; /* also 0 or 1 for JSON_BOOL */
     char *text;
-    char *key;                       /* where it is a member of an object */
+    char *key;                       /* if it is a member of an object */
     struct json_value *first, *next; /* members or elements, in order */
 } json_value;
 
 /** Reads a whole file. Errors: EIO, EFORMAT with the place, ENOMEM. */
 iter_status json_read(const char *path, json_value **out, iter_error *err);
-/** The two halves of it: the bytes of a file, the caller's to free, with a NUL behind them (NULL =
- * EIO, ENOMEM); and text[0..bytes), followed by a NUL, as a value. `name` stands in messages. */
+/** The two halves of json_read(). json_load() reads a file's bytes, which the caller frees, and
+ * adds a NUL; it returns NULL after EIO or ENOMEM. json_parse() reads text[0..bytes), which a NUL
+ * must follow; `name` is used in messages. */
 char *json_load(const char *path, size_t *out_bytes, iter_error *err);
 iter_status json_parse(const char *name, const char *text, size_t bytes, json_value **out,
                        iter_error *err);
 void json_free(json_value *value);
 
-/** The member called by a dotted path, or NULL. */
+/** The member at a dotted path, or NULL. */
 const json_value *json_find(const json_value *value, const char *path);
 
 #endif

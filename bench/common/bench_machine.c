@@ -1,4 +1,4 @@
-/* bench_machine.c - what a result was measured on: /proc/cpuinfo, uname, and the cores that the
+/* bench_machine.c - describes the machine of a result: /proc/cpuinfo, uname, and the cores that the
  * affinity mask leaves. */
 #include "bench/common/bench_machine.h"
 

@@ -1,4 +1,4 @@
-/* bench_machine.h - what a result was measured on. */
+/* bench_machine.h - the machine that a result was measured on. */
 #ifndef BENCH_MACHINE_H
 #define BENCH_MACHINE_H
 
@@ -6,7 +6,7 @@
 
 typedef struct bench_machine {
     char cpu[128];    /* model name */
-    int cores;        /* that this process may use */
+    int cores;        /* available to this process */
     const char *isa;  /* SIMD level of the library */
     char kernel[128]; /* name and release */
     uint64_t memory_bytes;
@@ -14,7 +14,7 @@ typedef struct bench_machine {
 
 bench_machine bench_machine_here(void);
 
-/** The source's state at configure time, or "unknown". */
+/** The revision of the source at configure time, or "unknown". */
 const char *bench_git(void);
 
 /** Writes version, git and machine{...} into the open object. */

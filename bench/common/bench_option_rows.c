@@ -1,6 +1,6 @@
 /*
- * bench_option_rows.c - every command and option of iterbench: name, kind, where it goes, its
- * bounds, which commands know it, and one line of help.
+ * bench_option_rows.c - every command and option of iterbench: name, kind, field, bounds, the
+ * commands that know it, and one line of help.
  */
 #include "bench/common/bench_option_rows.h"
 

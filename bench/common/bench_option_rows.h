@@ -1,5 +1,5 @@
 /*
- * bench_option_rows.h - the tables behind the command line: commands, and one row an option.
+ * bench_option_rows.h - the tables of the command line: one row for each command and each option.
  *
  * Parser, checks and help all read these rows.
  */
@@ -12,7 +12,7 @@
 
 typedef enum option_kind {
     TEXT,
-    TEXTS, /* may stand several times */
+    TEXTS, /* may be given several times */
     COUNT,
     SIZE,
     REAL,
@@ -27,10 +27,10 @@ typedef struct option_row {
     const char *name;
     option_kind kind;
     size_t offset;     /* in bench_options */
-    const char *value; /* of CHOICE the words, else what the help calls the value */
+    const char *value; /* CHOICE: the words; else the name of the value in the help */
     int32_t base;      /* CHOICE: number of the first word */
     uint64_t min, max; /* COUNT and SIZE */
-    unsigned commands; /* bench_command bits: which commands know it */
+    unsigned commands; /* bench_command bits: the commands that know it */
     const char *help;
 } option_row;
 
@@ -39,7 +39,7 @@ extern const size_t bench_n_option_rows;
 
 typedef struct bench_command_row {
     bench_command command;
-    const char *name;      /* "" = without a command: a run */
+    const char *name;      /* "" = no command: a run */
     const char *arguments; /* what follows it */
     const char *help;
 } bench_command_row;

@@ -1,9 +1,9 @@
 /*
  * bench_options.c - the command line of iterbench.
  *
- * bench_option_rows.c has one row an option. An argument without a row, or a value that is not
- * wholly understood, ends the program with status 2: a benchmark that guesses measures something
- * else than was asked. The message names the nearest word that is known.
+ * bench_option_rows.c has one row for each option. If an argument has no row, or a value is not
+ * understood completely, the program ends with status 2: a benchmark that guesses does not measure
+ * what it was asked to. The message names the nearest known word.
  */
 #include "bench/common/bench_option_rows.h"
 
@@ -44,7 +44,7 @@ static bool read_count(const char *text, const char **out_end, uint64_t *out) {
     return errno == 0;
 }
 
-/* The units of the grammar of specs, and B. */
+/* The units are those of specs, and B. */
 static bool read_size(const char *text, uint64_t *out) {
     static const struct {
         const char *text;
@@ -175,7 +175,7 @@ static iter_status fail_value(const option_row *row, const char *text, iter_erro
                       bench_hint(text, words, "", hint));
 }
 
-/* Their names, with commas. */
+/* The commands' names, separated by commas. */
 static const char *command_names(unsigned which, char text[128]) {
     size_t used = 0;
     text[0] = '\0';
@@ -187,7 +187,8 @@ static const char *command_names(unsigned which, char text[128]) {
     return text;
 }
 
-/* An option that this command does not know: another one may, or it is misspelled. */
+/* Fails for an option that this command does not know: it belongs to another command, or is
+ * misspelled. */
 static iter_status unknown(const char *name, size_t length, bench_command command,
                            iter_error *err) {
     char names[4096] = "", text[64], hint[BENCH_HINT];
@@ -326,13 +327,13 @@ bool bench_options_diagnose(const bench_options *options) {
             options->plant != NULL || options->prove || options->trace != NULL);
 }
 
-/* From the loader's watchdog. */
+/* Called by the loader's watchdog. */
 static void say_stall(void *user, const iter_stall *stall) {
     (void)user;
     fprintf(stderr, "iterbench: %s\n", BENCH_SHOWN(stall->message));
 }
 
-/* Rows stay where they are, each with its length beside it. */
+/* Leaves rows in place, each with its length beside it. */
 static iter_status leave_rows(void *user, iter_batch_view *fields, int32_t n_fields,
                               iter_error *err) {
     (void)user, (void)fields, (void)n_fields, (void)err;
@@ -347,7 +348,7 @@ iter_loader_options bench_loader_options(const bench_options *options, uint32_t 
     out.max_held = (uint32_t)options->max_held;
     out.rank = rank;
     out.ranks = (uint32_t)options->ranks;
-    out.memory.share = ITER_SHARE_NO; /* all ranks are in this process, over one dataset */
+    out.memory.share = ITER_SHARE_NO; /* all ranks are in this process and use one dataset */
     out.seed = options->seed;
     out.shuffle = options->shuffle;
     out.last_batch = options->last_batch;

@@ -1,5 +1,5 @@
 /*
- * bench_options.h - the command line of iterbench, read by one table.
+ * bench_options.h - the command line of iterbench.
  */
 #ifndef BENCH_OPTIONS_H
 #define BENCH_OPTIONS_H
@@ -9,7 +9,7 @@
 
 #include <iter/loader.h>
 
-/** Which commands know an option. */
+/** The commands; an option names those that know it. */
 typedef enum bench_command {
     BENCH_RUN = 1,
     BENCH_LIST = 2,
@@ -44,7 +44,7 @@ typedef enum bench_model {
 
 typedef enum bench_consumer {
     BENCH_CONSUMER_TOUCH = 0, /* reads one byte of every cache line of every tensor */
-    BENCH_CONSUMER_NONE = 1   /* gives the batch back as it came */
+    BENCH_CONSUMER_NONE = 1   /* gives the batch back untouched */
 } bench_consumer;
 
 #define BENCH_WORDS_MAX 4
@@ -56,7 +56,7 @@ typedef struct bench_texts {
     const char *at[BENCH_TEXTS_MAX];
 } bench_texts;
 
-/** What was asked for; pointers are into argv. */
+/** What the command line asked for. Pointers are into argv. */
 typedef struct bench_options {
     int32_t loader; /* bench_loader */
     const char *data;
@@ -68,69 +68,70 @@ typedef struct bench_options {
     const char *sampler;
     uint64_t prefetch, ranks, seed, memory, max_sample_bytes, max_failures;
     bool o_direct;
-    bool ragged; /* rows of different lengths are delivered as they are */
+    bool ragged; /* rows of different lengths are delivered without padding */
     bool has_start;
     uint64_t start_epoch, start_sample;
     int32_t cache;   /* bench_cache_want */
     uint64_t epochs; /* 0 = by time */
     double seconds;  /* 0 = not given */
     const char *json;
-    const char *html;     /* where the report goes */
-    const char *failures; /* where the list of failed samples goes */
-    bool verbose;         /* every figure, not the five lines */
+    const char *html;     /* file of the report */
+    const char *failures; /* file of the list of failed samples */
+    bool verbose;         /* print every figure, not five lines */
     bool hash;
     const char *dump;
     uint64_t batches;
     int32_t limit;    /* bench_limit, of serve */
-    bool decode;      /* of limits: photos, against libjpeg-turbo itself */
+    bool decode;      /* of limits: photos, compared with libjpeg-turbo itself */
     int32_t consumer; /* bench_consumer */
     int32_t model;    /* bench_model */
-    int32_t
-        device; /* 0 = cpu, else ITER_DEVICE(n): batches go to that GPU, and are trained there */
-    int32_t finish, resident;      /* the library's enums; with a GPU */
-    int32_t precision, algorithms; /* of a trainer on a GPU, the engine's enums */
+    /* 0 = cpu, else ITER_DEVICE(n): batches go to that GPU, and the model is trained on it */
+    int32_t device;
+    int32_t finish, resident;      /* the library's enums; for a GPU */
+    int32_t precision, algorithms; /* the engine's enums; for a trainer on a GPU */
     int32_t sweep;                 /* 1 = over loader settings */
     uint64_t max_held; /* set by programs: batches held at once; 0 = the library's default */
     uint64_t threads;  /* of the trainer; 0 = cores less workers */
-    double compute_ms; /* of an emulated accelerator, a batch; 0 = none */
-    int32_t wants;     /* the layout it wants: 0 = any, 1 = nchw, 2 = nhwc */
+    double compute_ms; /* of an emulated accelerator, per batch; 0 = none */
+    int32_t wants;     /* the layout that it wants: 0 = any, 1 = nchw, 2 = nhwc */
     const char *plant; /* a bottleneck to plant: KIND[:FACTOR] */
-    const char *trace; /* a second of both as Chrome/Perfetto events */
+    const char *trace; /* file for a second of both as Chrome/Perfetto events */
     bool prove;        /* apply the first change and measure again */
-    uint64_t stall_ms; /* say where a batch is stuck that does not come for so long; 0 = never */
-    uint64_t turns;    /* set by programs: times that a layout is turned; 0 = once */
-    bool cold_slices; /* set by programs: files are dropped from the page cache before each slice */
-    bool only_reads;  /* set by programs: the loader reads and makes nothing */
-    const iter_registry *registry;     /* set by programs: where formats and stages are looked up */
-    const iter_source_ops *source_ops; /* set by programs: bytes come from here */
+    uint64_t stall_ms; /* report a batch that is stuck for so long; 0 = never */
+    uint64_t turns;    /* set by programs: how often a layout is turned; 0 = once */
+    /* set by programs: files are dropped from the page cache before each slice */
+    bool cold_slices;
+    bool only_reads;                   /* set by programs: the loader reads and decodes nothing */
+    const iter_registry *registry;     /* set by programs: registry of formats and stages */
+    const iter_source_ops *source_ops; /* set by programs: source of the bytes */
     iter_dataset *dataset;             /* set by programs: opened already; `data` names it */
     const char *a, *b;
     uint64_t pairs; /* kept pairs wanted */
-    double slice_s; /* of versus; 0 = as measure.h has it */
-    uint64_t n;     /* of generate: records a file, or photos; 0 = the default */
+    double slice_s; /* of versus; 0 = the default of measure.h */
+    uint64_t n;     /* of generate: records per file, or photos; 0 = the default */
     const char *words[BENCH_WORDS_MAX];
-    int n_words; /* arguments that are no options */
+    int n_words; /* arguments that are not options */
 } bench_options;
 
 /**
  * Reads argv[first..argc) into `out`.
  *
- * Errors  EINVAL with one line that says which argument and what is wrong with it, and which known
- *         word is near. An option that stands twice is wrong, unless it is a list (--plugin).
+ * Errors  EINVAL, with one line that names the argument, its fault, and the nearest known word. An
+ *         option that is given twice is a fault, unless it is a list (--plugin).
  */
 iter_status bench_options_parse(int argc, char **argv, int first, bench_command command,
                                 bench_options *out, iter_error *err);
 
-/** Checks what only holds for a run: data given, things that exclude one another. */
+/** Checks what must hold for a run: a data set is given, and no two options exclude each other. */
 iter_status bench_options_check(const bench_options *options, bench_command command,
                                 iter_error *err);
 
-/** A registry with the tables of all --plugin files; the caller destroys it. Errors: as
- * iter_plugin_load(), ENOMEM. */
+/** Creates a registry with the tables of all --plugin files; the caller destroys it. Errors: those
+ * of iter_plugin_load(), ENOMEM. */
 iter_status bench_registry_create(const bench_options *options, iter_registry **out,
                                   iter_error *err);
 
-/** Whether the run is taken apart (a verdict), instead of only measured. */
+/** Whether the run is diagnosed (it gets a verdict) instead of only measured. */
 bool bench_options_diagnose(const bench_options *options);
 
 /** The same run with its batches in host memory. */
@@ -142,7 +143,7 @@ iter_loader_options bench_loader_options(const bench_options *options, uint32_t 
 /** Opens --data under --memory, with the run's own formats. */
 iter_status bench_dataset_open(const bench_options *options, iter_dataset **out, iter_error *err);
 
-/** Words as they stand on the command line. */
+/** Values as words of the command line. */
 const char *bench_model_text(int32_t model);
 /** "cpu", "cuda:0". */
 const char *bench_device_text(int32_t device, char out[16]);
@@ -155,7 +156,7 @@ const char *bench_shuffle_text(int32_t shuffle);
 const char *bench_last_batch_text(int32_t last_batch);
 const char *bench_on_error_text(int32_t on_error);
 
-/** Writes what `iterbench --help` (BENCH_RUN) or `iterbench COMMAND --help` prints. */
+/** Prints `iterbench --help` (BENCH_RUN) or `iterbench COMMAND --help`. */
 void bench_options_help(bench_command command, FILE *out);
 
 #endif

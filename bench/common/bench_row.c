@@ -1,8 +1,8 @@
 /*
  * bench_row.c - one row of a batch's tensor.
  *
- * Batch stages may permute the axes ([T, N, C]) and lower them (fewer columns), so nothing here
- * takes a tensor to be dense or its rows to be its first dimension.
+ * Batch stages may permute the axes ([T, N, C]) and shorten them (fewer columns). So nothing here
+ * assumes that a tensor is dense or that its rows are its first dimension.
  */
 #include "bench/common/bench_row.h"
 
@@ -12,7 +12,8 @@
 
 /* ---- Blocks of memory ------------------------------------------------------------------------ */
 
-/* Dimensions from the widest stride to the narrowest, those that continue one another merged. */
+/* Dimensions from the widest stride to the narrowest; those that continue one another are
+ * merged. */
 typedef struct walk {
     int32_t n_dims;
     int64_t dims[ITER_MAX_DIMS], strides[ITER_MAX_DIMS];

@@ -1,8 +1,8 @@
 /*
  * bench_stop.c - see bench_stop.h.
  *
- * What sends signals to a process and to its group, as timeout does, sends two at once: within a
- * moment they are one.
+ * A program that signals both a process and its group, as timeout does, sends two signals at once.
+ * Signals within 0.2 s therefore count as one.
  */
 #include "bench/common/bench_stop.h"
 
@@ -25,13 +25,13 @@ static void on_signal(int number) {
         stopped_by = number;
     } else if (now - atomic_load(&stopped_at) > ONE_NS) {
         (void)signal(number, SIG_DFL);
-        (void)raise(number); /* comes when this returns */
+        (void)raise(number); /* delivered when the handler returns */
     }
 }
 
 void bench_stop_install(void) {
     static const int signals[] = {SIGINT, SIGTERM};
-    struct sigaction action = {.sa_flags = SA_RESTART}, before; /* calls that wait go on waiting */
+    struct sigaction action = {.sa_flags = SA_RESTART}, before; /* blocked calls are restarted */
     action.sa_handler = on_signal;
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
         if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)

@@ -1,8 +1,8 @@
 /*
  * bench_util.c - clocks, memory, one-line errors and hints for iterbench.
  *
- * Big arrays come from mmap with MADV_HUGEPAGE, because a shuffled gather over small pages measures
- * the TLB.
+ * Big arrays are mapped with MADV_HUGEPAGE, because a shuffled gather over small pages measures the
+ * TLB.
  */
 #include "bench/common/bench_util.h"
 
@@ -78,7 +78,7 @@ void bench_sleep(double seconds) {
 
 void *bench_map(size_t bytes) {
     size_t size = mapped_bytes(bytes);
-    /* One huge page more, so that the first byte can lie on a huge page's edge. */
+    /* One huge page more, so that the first byte can be aligned to a huge page. */
     uint8_t *raw =
         mmap(NULL, size + HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (raw == MAP_FAILED) return NULL;

@@ -12,7 +12,7 @@
 
 #define COLUMNS_LEAST 40
 #define TEXT_MAX      4096
-#define UNIT_MAX      5 /* bytes of a unit behind a number, with what follows it: "%]," */
+#define UNIT_MAX      5 /* bytes of a unit after a number, with punctuation: "%]," */
 
 /* ---- The terminal ---------------------------------------------------------------------------- */
 
@@ -64,12 +64,12 @@ static size_t word_of(const char *text) {
     return unit > 0 && unit <= UNIT_MAX ? n + 1 + unit : n;
 }
 
-/* The words of `raw`, from column `column` of a line that has begun; later lines are indented. The
- * text may hold names of files, so it is escaped here, once for all rows. */
+/* Writes the words of `raw`, starting at column `column` of a line that has begun; later lines are
+ * indented. The text may hold names of files, so it is escaped here, once for all rows. */
 static void wrap(const page *p, int indent, int column, page_style style, const char *raw) {
     char shown[TEXT_MAX];
     const char *text = iter_text_escape(raw, shown, sizeof(shown));
-    bool begun = false; /* a word stands in this line */
+    bool begun = false; /* this line has a word */
     fputs(begins(p, style), p->out);
     for (text += strspn(text, " "); *text != '\0'; text += strspn(text, " ")) {
         const size_t word = word_of(text);

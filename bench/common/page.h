@@ -1,10 +1,10 @@
 /*
- * page.h - text for a terminal: labelled rows and paragraphs, wrapped, with emphasis on a terminal.
+ * page.h - text for a terminal: labelled rows and paragraphs, wrapped and emphasised.
  *
- * A line has at most PAGE_COLUMNS columns, or as many as the terminal has if those are fewer. Only a
- * single word that is longer stands out. Nothing is emphasised if the output is no terminal, if
- * NO_COLOR is set and not empty, or if TERM is "dumb".
- * Control bytes are escaped by iter_text_escape(), so a file's name cannot command the terminal.
+ * A line has at most PAGE_COLUMNS columns, or as many as the terminal has if those are fewer; only
+ * a single long word may exceed that. Nothing is emphasised if the output is not a terminal, if
+ * NO_COLOR is set and not empty, or if TERM is "dumb". Control bytes are escaped by
+ * iter_text_escape(), so a file's name cannot command the terminal.
  */
 #ifndef PAGE_H
 #define PAGE_H
@@ -28,14 +28,14 @@ typedef struct page {
     bool styled;
 } page;
 
-/** How to write to `out`: looks at the terminal behind it, if there is one. */
+/** How to write to `out`; asks the terminal, if `out` is one. */
 page page_of(FILE *out);
 
 /** One paragraph; every line begins with `indent` blanks. */
 void page_text(const page *p, int indent, page_style style, const char *text);
 
-/** "label   text": the text begins `width` columns in, on every line of it. A label that is too long
- * has a line of its own. */
+/** "label   text": each line of the text begins at column `width`. A label that is too long gets a
+ * line of its own. */
 void page_row(const page *p, int width, const char *label, page_style style, const char *format,
               ...) __attribute__((format(printf, 5, 6)));
 

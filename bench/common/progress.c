@@ -24,7 +24,7 @@ static void write_time(const progress *p, double elapsed, char *out, size_t capa
         snprintf(out, capacity, "%.1f of at most %.0f s", elapsed, p->most);
 }
 
-/* A line that is longer than the terminal would not be taken away by what follows it. */
+/* Columns to use. If a line were longer than the terminal, the next one could not erase it. */
 static int columns(void) {
     struct winsize size;
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;

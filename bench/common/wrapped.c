@@ -1,9 +1,9 @@
 /*
- * wrapped.c - a format like another one, with a decoder of ours around its data field's own.
+ * wrapped.c - a format like another one, with our decoder in front of its data field's decoder.
  *
- * The core creates a format's state and hands it a path, nothing else; so the path of the new dataset
- * begins with the address of what its owner made, then come the inner format and its path. Options
- * follow as ever.
+ * The core creates a format's state and hands it nothing but a path. So the path of the new dataset
+ * begins with the address of the struct that its owner made, followed by the inner format and its
+ * path. Options follow as usual.
  */
 #include "bench/common/wrapped.h"
 
@@ -16,9 +16,10 @@
 
 #define OTHERS 3
 
-/* State of the format: this, then the inner format's state. */
+/* State of the format; the inner format's state follows it. */
 typedef struct wrapped_state {
-    wrapped_decoder shared; /* first: what decoders get is this, and so all of the state */
+    /* must be first: decoders get a pointer to it, and so to the whole state */
+    wrapped_decoder shared;
     const iter_format_ops *inner;
     void *state;
     iter_decoder_ops table;
@@ -34,9 +35,9 @@ static iter_status start(void *state, const void *shared, iter_error *err) {
                                                        : ITER_OK;
 }
 
-/* ---- Other fields, whose decoders want the inner `shared`, too -------------------------------- */
+/* ---- Other fields, whose decoders want the inner `shared`, too ------------------------------- */
 
-/* A decoder is not told which it is, so each has functions of its own. */
+/* A decoder is not told which one it is, so each has its own functions. */
 #define OTHER(i)                                                                            \
     static iter_status start_##i(void *state, const void *shared, iter_error *err) {        \
         const wrapped_state *f = shared;                                                    \

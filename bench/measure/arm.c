@@ -1,10 +1,10 @@
 /*
  * arm.c - one loader under measurement.
  *
- * The consumer is the same whatever the loader: it takes a batch, reads one byte of every cache
- * line of every tensor, or waits until it has arrived on the GPU where it goes to one (unless
- * --consumer none), and gives the batch back. The clock is read twice
- * a batch (before and after next), which is some 70 ns beside tens of microseconds.
+ * The consumer is the same for every loader: it takes a batch, reads one byte of every cache line
+ * of every tensor, and gives the batch back. If batches go to a GPU, it waits until the batch has
+ * arrived there instead. With --consumer none it does neither. The clock is read twice per batch
+ * (before and after next), which costs some 70 ns beside tens of microseconds.
  */
 #include "bench/measure/arm.h"
 
@@ -46,7 +46,7 @@ static iter_status check_fixed(const iter_description *set, iter_error *err) {
     return ITER_OK;
 }
 
-/* Arrays for the fields of `loader`, n rows each. */
+/* Maps arrays for the fields of `loader`, n rows each. */
 static iter_status arrays_map(bench_arrays *out, const iter_loader *loader, uint64_t n,
                               iter_error *err) {
     out->n_rows = n;
@@ -93,7 +93,7 @@ static iter_status arrays_fill(bench_arrays *out, iter_loader *loader, iter_erro
     return ITER_OK;
 }
 
-/* A reference of the caller's: opened for this run, or shared by several arms. */
+/* A reference for the caller: opened for this run, or shared by several arms. */
 static iter_status arm_dataset(const bench_options *options, iter_dataset **out, iter_error *err) {
     if (options->dataset == NULL) return bench_dataset_open(options, out, err);
     *out = iter_dataset_ref(options->dataset);
@@ -208,13 +208,13 @@ void arm_close(bench_arm *arm) {
 
 /* ---- Run ------------------------------------------------------------------------------------- */
 
-/* Rows that are samples: padding stands at the end and is none. */
+/* Rows that are samples. Padding is at the end and does not count. */
 static uint32_t own_rows(const bench_arm *arm, const iter_batch_info *info) {
     return arm->options->last_batch == ITER_LAST_PAD ? info->first_valid + info->n_valid
                                                      : info->n_rows;
 }
 
-/* Rows of different lengths, each as far as it goes. */
+/* Touches rows of different lengths, each up to its own length. */
 static void touch_ragged(const iter_tensor *tensor, const int32_t *lengths, uint32_t n_rows) {
     for (uint32_t i = 0; i < n_rows; i++) {
         iter_tensor one = *tensor;
@@ -226,8 +226,8 @@ static void touch_ragged(const iter_tensor *tensor, const int32_t *lengths, uint
     }
 }
 
-/* The consumer that computes nothing: reads a byte of every cache line, or waits until the batch has
- * arrived on its GPU. */
+/* The consumer that computes nothing: reads a byte of every cache line, or waits until the batch
+ * has arrived on its GPU. */
 static iter_status touch(bench_arm *arm, iter_batch *batch, int32_t n_fields, iter_error *err) {
     if (arm->options->consumer == BENCH_CONSUMER_NONE) return ITER_OK;
     if (arm->options->device != 0) {
@@ -273,7 +273,7 @@ static iter_status consume(bench_arm *arm, iter_batch *batch, uint64_t *samples,
     return arm->hash != NULL ? hash(arm, batch, n_fields, n_rows, err) : ITER_OK;
 }
 
-/* All ranks are at their epoch's end. */
+/* Called when all ranks are at their epoch's end. */
 static iter_status end_epoch(bench_arm *arm, iter_error *err) {
     arm->epochs++;
     if (arm->empty_epoch && arm->options->epochs == 0)
@@ -291,7 +291,7 @@ static bool finished(const bench_arm *arm) {
     return arm->options->epochs > 0 && arm->epochs >= arm->options->epochs;
 }
 
-/* What the loaders count, added to the arm's; `sign` -1 before a slice, 1 after it. */
+/* Adds the loaders' counters to the arm's; `sign` is -1 before a slice, 1 after it. */
 static void count(bench_arm *arm, uint64_t sign) {
     iter_loader_stats stats;
     if (arm_stats(arm, &stats, NULL) < 0) return;
@@ -347,13 +347,13 @@ static iter_status side_run(void *user, uint64_t n, uint64_t *out_samples, doubl
     return arm_run(user, n, true, out_samples, out_seconds, err);
 }
 
-/* All that was made ahead is used up, as far as that takes no longer than a good part of a slice. */
+/* Uses up batches that were made ahead, unless that takes longer than a good part of a slice. */
 static iter_status side_warm(void *user, uint64_t n, iter_error *err) {
     bench_arm *arm = user;
     const double until = bench_now() + WARM_MAX_S;
     const uint64_t ahead = (arm->options->prefetch > 0 ? arm->options->prefetch : 2) + 3;
     iter_status s = ITER_OK;
-    if (arm->options->cold_slices && arm->dataset != NULL) /* the slice before has read them */
+    if (arm->options->cold_slices && arm->dataset != NULL) /* the last slice has read them */
         s = bench_cache_drop(iter_dataset_describe(arm->dataset), err);
     for (uint64_t i = 0; s == ITER_OK && (i < n || (i < ahead && bench_now() < until)); i++) {
         uint64_t samples;
@@ -363,7 +363,7 @@ static iter_status side_warm(void *user, uint64_t n, iter_error *err) {
     return s;
 }
 
-/* No worker has anything left to do. */
+/* Whether no worker has anything left to do. */
 static bool side_rests(void *user) {
     const bench_arm *arm = user;
     for (uint32_t rank = 0; rank < arm->options->ranks; rank++) {

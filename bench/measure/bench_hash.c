@@ -1,11 +1,10 @@
 /*
  * bench_hash.c - the hash of everything that a run delivers.
  *
- * FNV-1a-64 (Fowler, Noll, Vo) of each row of each field, behind a head that says where the row
- * belongs; summed modulo 2^64, so that parts of a run, ranks and batches of any size add up to the
- * same number. FNV-1a takes one byte after the other through a multiplication: about 1.6 ns a byte.
- * Eight rows at once hide most of that time behind one another; still, a run with --hash measures
- * the hash.
+ * FNV-1a-64 (Fowler, Noll, Vo) of each row of each field, after a head that tells where the row
+ * belongs. The hashes are summed modulo 2^64, so parts of a run, ranks and batches of any size add
+ * up to the same number. FNV-1a multiplies once for each byte: about 1.6 ns a byte. Hashing eight
+ * rows at once hides most of that latency; still, a run with --hash measures the hash.
  */
 #include "bench/measure/bench_hash.h"
 
@@ -24,7 +23,7 @@ static uint64_t hash_bytes(uint64_t hash, const uint8_t *bytes, size_t size) {
     return hash;
 }
 
-/* Little-endian, whatever the machine. */
+/* Little-endian on every machine. */
 static uint64_t hash_number(uint64_t hash, uint64_t number, int size) {
     for (int i = 0; i < size; i++)
         hash = (hash ^ (number >> 8 * i & 0xff)) * FNV_PRIME;

@@ -1,17 +1,17 @@
 /*
  * feed.c - a consumer beside a loader.
  *
- * The replayed batches lie in slots of a loader that has as many of them as the measured one plus
- * those that are held back: the trainer reads the same kind of memory, through the same number of
- * different buffers, whether it is fed or replays. Weights go on changing in both, so that no arm
+ * The replayed batches lie in slots of a loader that has as many of them as the measured one, plus
+ * those that are held. So the trainer reads the same kind of memory, through the same number of
+ * different buffers, whether it is fed or replays. Weights keep changing in both, so that no arm
  * trains on special values.
  *
- * With a GPU each replayed batch is copied there once more, from its slot to where it lies on the
- * device, while the one before is trained on: the same bytes over the same link at the same time as
- * a loader's. The trainer only queues its steps, as a program's does, and is waited for where a run
- * ends. Where rows are finished on the device their bytes as stored are in memory of the
- * loader's own, and plain copies of that size stand in for them. A set that is resident sends
- * nothing worth a copy.
+ * With a GPU, each replayed batch is copied once more, from its slot to its place on the device,
+ * while the model trains on the batch before. These are the same bytes over the same link at the
+ * same time as a loader's. The trainer only queues its steps, as a program does, and the run waits
+ * for them at its end. If rows are finished on the device, their stored bytes are in the loader's
+ * own memory, and plain copies of that size replace them. A resident set sends nothing worth a
+ * copy.
  */
 #include "bench/measure/feed.h"
 
@@ -37,7 +37,7 @@ iter_status feed_options(const bench_options *options, bench_options *out, char 
 
 /* ---- Copies ---------------------------------------------------------------------------------- */
 
-/* Bytes that travel for a batch, once no worker has anything left to send. */
+/* Bytes that travel per batch, read once no worker has anything left to send. */
 static double bytes_a_batch(const feed_trainer *feed) {
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
     const uint64_t ahead = feed->options.prefetch > 0 ? feed->options.prefetch : 2;
@@ -85,7 +85,8 @@ static iter_status send(feed_trainer *feed, uint32_t which, iter_error *err) {
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
-/* A loader with room for one whole set of slots in the consumer's hands, and that many batches. */
+/* Opens a loader with room for one whole set of slots in the consumer's hands, and takes that many
+ * batches. */
 static iter_status hold_batches(feed_trainer *feed, const bench_arrays *arrays, iter_error *err) {
     uint64_t n = feed->options.prefetch > 0 ? feed->options.prefetch + 3 : DEFAULT_SLOTS;
     if (n > FEED_HELD_MAX) n = FEED_HELD_MAX;
@@ -109,13 +110,13 @@ iter_status feed_open(const bench_options *options, const bench_arrays *arrays, 
     if (s == ITER_OK && options->device != 0) s = open_copies(out, err);
     if (s == ITER_OK && options->model != BENCH_MODEL_NONE) s = feed_model_open(out, err);
     if (options->model == BENCH_MODEL_NONE)
-        prctl(PR_SET_TIMERSLACK, 1ul); /* sleeps end when they should, not 50 us later */
+        prctl(PR_SET_TIMERSLACK, 1ul); /* so that sleeps end on time, not 50 us late */
     if (s < 0) feed_close(out);
     return s;
 }
 
 void feed_close(feed_trainer *feed) {
-    gpu_link_close(feed->copies.link); /* waits for copies into what follows */
+    gpu_link_close(feed->copies.link); /* waits for copies into memory that is freed below */
     feed->copies.link = NULL;
     for (uint32_t i = 0; i < feed->n_held; i++)
         iter_batch_unref(feed->held[i]);
@@ -149,7 +150,7 @@ static iter_status prepare_turn(feed_compute *c, const iter_tensor *batch, const
     return iter_convert_prepare(&batch->desc, &out, NULL, &c->convert, err);
 }
 
-/* Turns the batch's images into the layout that the accelerator wants, `turns` times over. */
+/* Turns the batch's images into the layout that the accelerator wants, `turns` times. */
 static iter_status turn(feed_trainer *feed, const iter_batch *batch, iter_error *err) {
     static const char *const layouts[] = {"", "NCHW", "NHWC"};
     feed_compute *c = &feed->compute;
@@ -194,7 +195,7 @@ feed_turning feed_turns(const feed_trainer *feed) {
 
 /* ---- Replay ---------------------------------------------------------------------------------- */
 
-/* With copies: waits for this batch's, queues the next one's, and then trains. */
+/* With copies: waits for this batch's copies, queues the next one's, then trains. */
 static iter_status replay(feed_trainer *feed, uint64_t n, bool copies, feed_count *count,
                           uint64_t *out_samples, double *out_seconds, iter_error *err) {
     uint64_t samples = 0, cpu = bench_cpu_ns(), start = bench_now_ns();
@@ -221,7 +222,7 @@ static iter_status replay(feed_trainer *feed, uint64_t n, bool copies, feed_coun
 
 static iter_status warm(feed_trainer *feed, uint64_t n, bool copies, iter_error *err) {
     uint64_t samples;
-    double seconds; /* nothing is made ahead */
+    double seconds; /* unused: nothing is made ahead */
     return replay(feed, n < 2 ? n : 2, copies, NULL, &samples, &seconds, err);
 }
 

@@ -1,13 +1,15 @@
 /*
  * feed.h - a consumer beside a loader: what feeding it costs.
  *
- * Up to three ways of the same work, to be measured in turns: the loader alone (it touches every
- * cache line), the consumer alone (it replays batches that a loader made, at least as many different
- * ones as that loader has slots, out of those slots), and both. The consumer is a trainer (--model),
- * or an accelerator that is emulated by sleeping (--compute-ms), as MLPerf Storage does it.
+ * Up to three arms of the same work take turns: the loader alone (it touches every cache line), the
+ * consumer alone, and both. The consumer alone replays batches that a loader made, from that
+ * loader's slots, at least as many different ones as the measured loader has slots. The consumer is
+ * a trainer (--model), or an accelerator that is emulated by sleeping (--compute-ms), as MLPerf
+ * Storage does it.
  *
- * Where batches go to a GPU the consumer alone has them copied there again and again, as a loader
- * would; one way more leaves that out (`resident`): batches are there already, and nothing travels.
+ * If batches go to a GPU, the consumer alone has them copied there again and again, as a loader
+ * would. One more arm leaves that out (`resident`): its batches are there already, and nothing
+ * travels.
  */
 #ifndef BENCH_FEED_H
 #define BENCH_FEED_H
@@ -21,17 +23,17 @@
 
 #define FEED_HELD_MAX 64
 
-/** An accelerator that takes compute_ms a batch and wants images in one layout: batches in the other
- * one are turned first, as trainers do. */
+/** An accelerator that takes compute_ms per batch and wants images in one layout. Batches in the
+ * other layout are turned first, as trainers do. */
 typedef struct feed_compute {
-    iter_convert *convert; /* of a whole batch; NULL before the first that needs it */
+    iter_convert *convert; /* of a whole batch; NULL until a batch needs it */
     iter_desc from;
     void *turned;
     uint64_t n_converted, convert_ns;
     char text[96];
 } feed_compute;
 
-/** What the consumer did in timed slices. */
+/** Counters of the consumer in timed slices. */
 typedef struct feed_count {
     uint64_t samples, cpu_ns;
     double seconds;
@@ -42,10 +44,10 @@ typedef struct feed_copies {
     gpu_link *link; /* NULL = there is no GPU */
     gpu_plain_copy list[FEED_HELD_MAX][ITER_MAX_FIELDS];
     uint32_t n[FEED_HELD_MAX]; /* 0 = nothing of that batch travels */
-    bool same;                 /* from slot to device; false: plain ones that are as large */
+    bool same;                 /* from slot to device; false: plain copies of the same size */
 } feed_copies;
 
-/** What takes the batches, whatever feeds it. */
+/** The consumer of batches, of any arm. */
 typedef struct feed_trainer {
     bench_options options; /* with the chain that the model wants, if none was given */
     char chain[96];
@@ -55,52 +57,54 @@ typedef struct feed_trainer {
     bench_arm replay; /* a loader whose batches are all held */
     iter_batch *held[FEED_HELD_MAX];
     uint32_t n_held, turn;
-    feed_count alone,
-        resident; /* of replays with copies, and without; on the host there are none */
+    /* of replays with copies, and without; on the host there are no copies */
+    feed_count alone, resident;
     feed_copies copies;
 } feed_trainer;
 
 /**
  * Opens the consumer and the batches to replay.
  *
- *   arrays  where the batches come from an NDArrayIter, else NULL
+ *   arrays  if the batches come from an NDArrayIter, its arrays; else NULL
  *
- * Errors  what dataset, chain, loader and trainer answer. When this fails, nothing is left open.
+ * Errors  those of dataset, chain, loader and trainer. If it fails, nothing is left open.
  */
 iter_status feed_open(const bench_options *options, const bench_arrays *arrays, feed_trainer *out,
                       iter_error *err);
 void feed_close(feed_trainer *feed);
 
-/** The options that feed_open() would work with: the chain is the model's where none is given. */
+/** The options that feed_open() would use: if no chain is given, the model's own. */
 iter_status feed_options(const bench_options *options, bench_options *out, char chain[96],
                          iter_error *err);
 
-/** What the consumer spends on turning layouts: batches so far, seconds, and from what to what ("" =
- * nothing is turned). */
+/** What the consumer spends on turning layouts: batches so far, seconds, and from which layout to
+ * which ("" = nothing is turned). */
 typedef struct feed_turning {
     uint64_t n_batches;
     double seconds;
     char text[96];
-    const char *wants; /* the layout it would rather have, e.g. "nchw" */
+    const char *wants; /* the layout that it wants, e.g. "nchw" */
 } feed_turning;
 feed_turning feed_turns(const feed_trainer *feed);
 
-/** The consumer alone; and, with a GPU, over batches that are there already. */
+/** The consumer alone; and, with a GPU, over batches that are on it already. */
 measure_side feed_side(feed_trainer *feed, const char *name);
 measure_side feed_resident_side(feed_trainer *feed, const char *name);
 
-/** From here on the arm's batches are trained on instead of touched. */
+/** From now on the arm's batches are trained on instead of touched. */
 void feed_from(feed_trainer *feed, bench_arm *arm);
 
-/* feed_model.c: what needs the trainer; where it was not built, they answer EUNSUPPORTED. */
+/* feed_model.c: functions that need the trainer. If it was not built, they fail with
+ * EUNSUPPORTED. */
 iter_status feed_model_chain(const bench_options *options, char chain[96], iter_error *err);
 iter_status feed_model_open(feed_trainer *feed, iter_error *err);
-/** Takes a step, or queues it on a GPU: what was queued is done when feed_model_settle() is. */
+/** Takes a step, or queues it on a GPU. Queued steps are finished when feed_model_settle()
+ * returns. */
 iter_status feed_model_take(feed_trainer *feed, iter_batch *batch, iter_error *err);
 iter_status feed_model_settle(feed_trainer *feed, iter_error *err);
 feed_turning feed_model_turns(const feed_trainer *feed);
 void feed_model_close(feed_trainer *feed);
-/** Name, text, backend, weights and bytes into the open object; threads in use. */
+/** Writes name, text, backend, weights and bytes into the open object; number of threads in use. */
 void feed_model_json(json_writer *w, const feed_trainer *feed);
 uint32_t feed_model_threads(const feed_trainer *feed);
 

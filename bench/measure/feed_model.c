@@ -15,7 +15,7 @@ static const struct {
     [BENCH_MODEL_MLP] = {"", "adam:lr=0.001"},
 };
 
-/* NULL = the default one. */
+/* NULL = the default backend. */
 static const char *backend_of(const bench_options *options) {
     return options->device != 0 ? "cuda" : NULL;
 }

@@ -1,8 +1,8 @@
 /*
  * gpu_link.c - the way to a GPU beside a loader.
  *
- * "The same size" is taken by the batch: a loader sends what lies together in a slot as one copy, and
- * so do the copies here.
+ * "The same size" is per batch: a loader sends adjacent rows of a slot as one copy, and so do the
+ * copies here.
  */
 #include "bench/measure/gpu_link.h"
 
@@ -12,9 +12,10 @@
 
 #include "bench/common/bench_util.h"
 
-#define TIMES    7
-#define SLICE_S  0.04
-#define GAP_MAX  ((size_t)32 << 10) /* between fields that travel together, as the loader has it */
+#define TIMES   7
+#define SLICE_S 0.04
+/* the largest gap between fields that travel together, as in the loader */
+#define GAP_MAX  ((size_t)32 << 10)
 #define HELD_MAX 64
 
 struct gpu_link {
@@ -49,7 +50,7 @@ gpu_plain *gpu_link_cuda(gpu_link *l) {
 
 /* ---- Copies ---------------------------------------------------------------------------------- */
 
-/* Bytes from a tensor's first element to behind its last one; false where strides go backwards. */
+/* Bytes from a tensor's first element to the end of its last one; false if strides go backwards. */
 static bool span_of(const iter_tensor *tensor, size_t *out) {
     const size_t element = iter_dtype_bytes(tensor->desc.dtype);
     int64_t last = 0;

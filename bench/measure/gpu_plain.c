@@ -1,8 +1,8 @@
 /*
  * gpu_plain.c - the link to a GPU by plain copies.
  *
- * Calls the driver directly (iter/device/cuda_driver.c is compiled into iterbench once more), so that
- * what the library does is measured against something that the library has no part in.
+ * Calls the driver directly (iter/device/cuda_driver.c is compiled into iterbench once more), so
+ * that the library is measured against code that it has no part in.
  */
 #include "bench/measure/gpu_plain.h"
 
@@ -13,10 +13,12 @@
 #include "bench/common/bench_util.h"
 #include "iter/device/cuda_driver.h"
 
-#define QUEUED       64 /* copies between two looks at the clock, at first; and no more bytes than */
+/* copies between two readings of the clock, at first; and at most QUEUED_BYTES */
+#define QUEUED       64
 #define QUEUED_BYTES 268435456.0
 #define QUEUED_MAX   4096
-#define ROUND_S      0.02 /* about, so that waiting for the last one does not show */
+/* about so long, so that waiting for the last copy does not show */
+#define ROUND_S 0.02
 
 struct gpu_plain {
     iter__cuda_driver driver;
@@ -40,7 +42,7 @@ static void leave(gpu_plain *c) {
     (void)c->driver.cuCtxPopCurrent(&popped);
 }
 
-/* `result` as a status, with the context popped again. */
+/* `result` as a status, after the context is popped. */
 static iter_status done(gpu_plain *c, CUresult result, const char *what, iter_error *err) {
     leave(c);
     return result == CUDA_SUCCESS ? ITER_OK : iter__cuda_fail(&c->driver, err, result, "%s", what);
@@ -167,7 +169,7 @@ iter_status gpu_plain_rate(gpu_plain *c, const gpu_plain_copy *copies, uint32_t 
     const uint64_t first =
         (uint64_t)fmin(QUEUED, fmax(QUEUED_BYTES / (double)(copies->bytes + 1), 2));
     uint64_t queued = first;
-    /* The first round is not counted: the link wakes up. */
+    /* The first round wakes the link up and is not counted. */
     for (int round = 0; result == CUDA_SUCCESS && (round < 2 || now - begin < seconds); round++) {
         for (uint64_t i = 0; result == CUDA_SUCCESS && i < queued; i++) {
             const gpu_plain_copy *copy = &copies[number++ % n];

@@ -1,5 +1,5 @@
-/* histogram.h - durations, counted in buckets 1/64 of a power of two wide, so that a quantile is
- * within 1.6 %. */
+/* histogram.h - durations, counted in buckets 1/64 of a power of two wide, so a quantile is within
+ * 1.6 %. */
 #ifndef HISTOGRAM_H
 #define HISTOGRAM_H
 
@@ -26,7 +26,7 @@ static inline void histogram_add(histogram *h, uint64_t value) {
 }
 
 /** The value that a share q of all values does not exceed, rounded to its bucket's middle, but not
- * beyond the largest; 0 where there is none. */
+ * beyond the largest; 0 if there are no values. */
 static inline uint64_t histogram_quantile(const histogram *h, double q) {
     uint64_t want = (uint64_t)(q * (double)h->n), seen = 0;
     for (uint32_t i = 0; i < HISTOGRAM_BUCKETS; i++) {

@@ -2,16 +2,17 @@
  * measure.c - how two things are compared.
  *
  * The speed of a shared machine swings by more than the differences that matter, within the hour
- * and within the second. So A and B take turns in slices short enough to meet the same weather (A
- * B, B A, A B, ...), only the ratio of neighbours counts, and a fixed loop that runs before and
- * after each slice bears witness: where it moved by more than 5 % the pair is dropped. The interval
- * of the median is the one of order statistics (Thompson 1936): with n ratios sorted, [x(k),
- * x(n+1-k)] holds the true median with probability 1 - 2 P(Bin(n, 1/2) < k), whatever their
+ * and within the second. So A and B take turns in slices short enough to meet the same conditions
+ * (A B, B A, A B, ...), and only the ratio of neighbours counts. A fixed loop, the witness, runs
+ * before and after each slice; if its time moves by more than 5 %, the pair is dropped.
+ *
+ * The interval of the median is the one of order statistics (Thompson 1936): with n ratios sorted,
+ * [x(k), x(n+1-k)] holds the true median with probability 1 - 2 P(Bin(n, 1/2) < k), for any
  * distribution; k is the largest for which that is at least 95 %.
  *
- * What a side makes ahead while the other runs would be a present to its next slice: each slice is
- * preceded by some batches that are not counted, and followed by a pause in which the side's
- * threads come to rest before the witness runs.
+ * Batches that a side makes ahead while the other runs would be a gift to its next slice. So each
+ * slice begins with some batches that are not counted. After it, the side's threads come to rest
+ * before the witness runs.
  */
 #include "bench/measure/measure.h"
 
@@ -83,8 +84,8 @@ static iter_status calibrate(const comparison *c, side_state *s, iter_error *err
     }
 }
 
-/* Threads that make batches ahead stop when their slots are full; where nobody can be asked, a few
- * batches' time is enough. */
+/* Threads that make batches ahead stop when their slots are full. If a side cannot tell whether its
+ * threads rest, the time of a few batches is enough. */
 static void settle(const side_state *s) {
     if (s->side->rests == NULL) {
         bench_sleep(fmin(fmax(6 / s->batches_per_s, 0.0005), 0.05));
@@ -143,7 +144,7 @@ static iter_status keep(measure_rounds *out, const slice *slices, iter_error *er
     return ITER_OK;
 }
 
-/* Where hardly a round was steady, better figures from a restless machine than none. */
+/* If hardly a round was steady, figures from a restless machine are better than none. */
 static void count_dropped(measure_rounds *out, uint32_t least) {
     out->steady = out->n_rounds >= least || out->n_dropped == 0;
     if (out->steady) return;
@@ -301,7 +302,7 @@ iter_status measure_pairs(const measure_side *a, const measure_side *b,
 }
 
 void measure_free(measure_result *result) {
-    free(result->ratios); /* one block for all three */
+    free(result->ratios); /* one block holds all three */
     result->ratios = result->rates_a = result->rates_b = NULL;
 }
 
@@ -325,7 +326,7 @@ static iter_status child_run(void *user, uint64_t n_batches, uint64_t *out_sampl
     return ITER_OK;
 }
 
-/* In the child, between fork and exec. */
+/* Runs in the child, between fork and exec. */
 static void become(const char *command, int in, int out) {
     if (dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0) _exit(127);
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);

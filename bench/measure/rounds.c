@@ -5,8 +5,8 @@
 #include <math.h>
 
 #define MIN_ROUNDS   8
-#define LEAST_ROUNDS 6    /* fewer have no interval */
-#define SLICE_S      0.25 /* at most, and */
+#define LEAST_ROUNDS 6    /* with fewer there is no interval */
+#define SLICE_S      0.25 /* at most; at least SLICE_MIN_S */
 #define SLICE_MIN_S  0.02
 
 typedef struct shown {

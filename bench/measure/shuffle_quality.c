@@ -1,9 +1,9 @@
 /*
  * shuffle_quality.c - how well one epoch was mixed.
  *
- * Three figures that see three faults: displacement sees samples that stay near their place (a
- * shuffle buffer too small), adjacency sees blocks that travel together, class runs see an order of
- * the files that shines through. Each stands beside what a uniform permutation gives.
+ * Three figures find three faults: displacement finds samples that stay near their place (a shuffle
+ * buffer that is too small), adjacency finds blocks that travel together, class runs find traces of
+ * the order of the files. Each figure comes with its value for a uniform permutation.
  */
 #include "bench/measure/shuffle_quality.h"
 
@@ -17,7 +17,7 @@
 #define NOT_SEEN  UINT32_MAX
 #define CLASS_MAX 4096u
 
-/* The first label that is one integer a row. */
+/* The first label that is one integer per row. */
 static int32_t label_field(const iter_loader *loader) {
     for (int32_t i = 0; i < iter_loader_n_fields(loader); i++) {
         const iter_batch_field *field = iter_loader_field(loader, i);
@@ -30,9 +30,8 @@ static int32_t label_field(const iter_loader *loader) {
 
 static uint32_t class_of(const bench_row *row) {
     uint64_t value = 0;
-    memcpy(
-        &value, row->data,
-        row->element_bytes); /* little-endian; others see other class numbers, but equal ones stay equal */
+    /* little-endian; on other machines class numbers differ, but equal ones stay equal */
+    memcpy(&value, row->data, row->element_bytes);
     return (uint32_t)(value ^ value >> 32);
 }
 
@@ -68,7 +67,7 @@ void shuffle_quality_note(shuffle_quality *quality, const iter_batch *batch, uin
     const uint32_t *epoch = iter_batch_row_epoch(batch);
     const iter_tensor *labels =
         quality->label >= 0 ? iter_batch_tensor(batch, quality->label) : NULL;
-    if (labels != NULL && labels->data == NULL) { /* they are on a GPU alone */
+    if (labels != NULL && labels->data == NULL) { /* they are only on a GPU */
         quality->label = -1;
         labels = NULL;
     }
@@ -85,7 +84,7 @@ void shuffle_quality_note(shuffle_quality *quality, const iter_batch *batch, uin
     }
 }
 
-/* Mean run of equal classes, and what random order of the same classes gives: runs expected = 1 +
+/* Mean run of equal classes, and its value in random order of the same classes: expected runs = 1 +
  * (m - 1) P(neighbours differ). */
 static void class_runs(const shuffle_quality *quality, uint64_t first, uint64_t end,
                        shuffle_figures *out) {

@@ -1,10 +1,11 @@
 /*
- * timeline.c - the lives of the median and the slowest batch, out of the profiler's events.
+ * timeline.c - the lives of the median and the slowest batch, from the profiler's events.
  *
  * A batch lives from the start of its first `open` to the end of its `next`. Its lanes are the
- * threads that did something for it, and the consumer's: each shows what it did in that time, for
- * this batch or for others, since a batch is as often late because its worker was busy elsewhere.
- * Reads overlap one another and belong to no thread: they have a lane of their own.
+ * consumer's thread and each thread that worked on it. A lane shows everything that the thread did
+ * in that time, for this batch or for others, since a batch is often late because its worker was
+ * busy elsewhere. Reads overlap one another and belong to no thread, so they have a lane of their
+ * own.
  */
 #include "bench/measure/timeline.h"
 
@@ -14,7 +15,7 @@
 
 #include "bench/common/bench_util.h"
 
-#define TRACKS 512 /* threads beyond are left out */
+#define TRACKS 512 /* further threads are left out */
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 
@@ -42,7 +43,7 @@ static iter_status no_memory(iter_error *err) {
     return bench_fail(err, ITER_ENOMEM, "timeline: no memory");
 }
 
-/* The name as long as the recording lives; "" where there is no memory for it. */
+/* Keeps the name as long as the recording lives; "" if there is no memory. */
 static const char *keep_name(recording *r, const iter_profile_event *event) {
     for (size_t i = 0; i < r->n_names; i++)
         if (r->names[i].track == event->track) return r->names[i].text;
@@ -102,7 +103,7 @@ static uint64_t busiest_loader(const iter_profile_event *events, size_t n) {
     struct {
         uint64_t loader;
         size_t count;
-    } seen[64] = {{0, 0}}; /* of more loaders the later ones do not count */
+    } seen[64] = {{0, 0}}; /* further loaders do not count */
     size_t n_seen = 0, best = 0;
     for (size_t i = 0; i < n; i++) {
         if (!is_event(&events[i], "loader", "next")) continue;
@@ -196,7 +197,7 @@ static bool of_life(const iter_profile_event *e, const life *l) {
            !is_event(e, "user", NULL);
 }
 
-/* The thread did something for the batch. */
+/* Whether the thread worked on the batch. */
 static bool takes_part(const iter_profile_event *events, size_t n, uint64_t loader, const life *l,
                        int32_t track) {
     if (track == l->consumer) return true;
@@ -213,7 +214,7 @@ static const char *stage_of(const iter_profile_event *e, const life *l, uint64_t
     return e->loader == loader && of_life(e, l) ? e->name : "other batch";
 }
 
-/* What the consumer did between two calls of next(). */
+/* Adds what the consumer did between two calls of next(). */
 static bool add_consumer(const iter_profile_event *events, size_t n, uint64_t loader, spans *s) {
     uint64_t from = 0;
     for (size_t i = 0; i < n; i++) {
@@ -225,7 +226,7 @@ static bool add_consumer(const iter_profile_event *events, size_t n, uint64_t lo
     return true;
 }
 
-/* "worker 0" of "loader 1 worker 0": all lanes are one loader's. */
+/* "worker 0" of "loader 1 worker 0", as all lanes belong to one loader. */
 static const char *short_name(const char *name) {
     const char *worker = strncmp(name, "loader ", 7) == 0 ? strstr(name, " worker ") : NULL;
     return worker != NULL ? worker + 1 : name;

@@ -7,13 +7,13 @@
 
 /* ---- Numbers --------------------------------------------------------------------------------- */
 
-/* Three digits: 1.83, 46.7, 812; never "1000" for 999.6, which is the next unit's. */
+/* Three digits: 1.83, 46.7, 812. Never "1000" for 999.6, which belongs to the next unit. */
 static int digits_after(double number) {
     const double size = fabs(number);
     return size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
 }
 
-/* `number` by the largest unit that leaves it at least 1; units[0] has the factor 1. */
+/* `number` in the largest unit that leaves it at least 1; units[0] has the factor 1. */
 static const char *with_unit(double number, double step, const char *const *units, int n_units,
                              char out[WORDS_NUMBER]) {
     int u = 0;

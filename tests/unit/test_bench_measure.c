@@ -1,4 +1,4 @@
-/* test_bench_measure.c - bench/measure.c: the interval of the median, pairs of two sides, programs over pipes; histogram.h. */
+/* test_bench_measure.c - bench/measure/measure.c: the interval of the median, pairs of two sides, programs over pipes; histogram.h. */
 #include <criterion/criterion.h>
 
 #include <math.h>

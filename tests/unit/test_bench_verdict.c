@@ -1,5 +1,5 @@
 /*
- * test_bench_verdict.c - bench/verdict.c: which limit follows from which evidence, by runs whose
+ * test_bench_verdict.c - bench/verdict/verdict.c: which limit follows from which evidence, by runs whose
  * answer is known from how they are put together.
  */
 #include <criterion/criterion.h>
