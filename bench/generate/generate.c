@@ -1,4 +1,4 @@
-/* generate.c - what the makers of data share. */
+/* generate.c - code that the makers of data share. */
 #include "bench/generate/generate.h"
 
 #include <errno.h>

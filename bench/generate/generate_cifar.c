@@ -1,9 +1,9 @@
 /*
- * generate_cifar.c - a set in the binary format of CIFAR-10, for machines that have not got it.
+ * generate_cifar.c - a set in the binary format of CIFAR-10, for machines without the real one.
  *
  * A record is a label byte and 3 x 32 x 32 pixels. Pixels are a pattern of the class under noise,
- * so that a network has something to learn. The bytes depend on --seed and --n alone: a stream a
- * file.
+ * so that a network has something to learn. The bytes depend only on --seed and --n: each file has
+ * its own random stream.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@ static const char class_names[] =
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
-/* Soft stripes: colour, width and direction belong to the class. */
+/* Soft stripes: each class has its own colour, width and direction. */
 static void make_patterns(uint8_t patterns[N_CLASSES][PIXELS]) {
     for (int k = 0; k < N_CLASSES; k++)
         for (int c = 0; c < 3; c++)
@@ -78,7 +78,7 @@ static iter_status write_records(generator *g, int number, int file, const char 
     return s;
 }
 
-/* A new file, whole or not at all; one that exists is never touched. */
+/* Writes a new file, whole or not at all. If it exists, it is left alone. */
 static iter_status write_file(generator *g, const char *name, int number, iter_error *err) {
     char path[4096], part[4096 + 8];
     if (snprintf(path, sizeof(path), "%s/%s", g->folder, name) >= (int)sizeof(path))

@@ -1,12 +1,12 @@
 /*
- * generate_photos.c - JPEGs for machines that have no photos: about 400 x 533, in ten folders.
+ * generate_photos.c - JPEGs for machines without photos: about 400 x 533, in ten folders.
  *
- * What decoding costs depends on the pixels and on how many coefficients they leave, so the pictures
- * have what photos have: soft areas of colour, shapes with edges, and texture that is finer the
- * fainter it is (value noise, octave by octave, each of half the size and about 0.6 of the height,
- * Perlin 1985). Which colours and stripes there are belongs to the class, so that a network has
- * something to learn. All of it is reckoned in integers, so the pixels depend on --seed and a photo's
- * number alone; the bytes of the file also on the libjpeg that writes them.
+ * The cost of decoding depends on the pixels and on how many coefficients they leave. So the
+ * pictures have what photos have: soft areas of colour, shapes with edges, and texture that is
+ * fainter the finer it is (value noise, octave by octave, each of half the size and about 0.6 of
+ * the height, Perlin 1985). Each class has its own colours and stripes, so that a network has
+ * something to learn. All arithmetic is in integers, so the pixels depend only on --seed and a
+ * photo's number; the bytes of the file also depend on the libjpeg that writes them.
  */
 #include "bench/generate/generate.h"
 
@@ -30,14 +30,14 @@
 #define QUALITY    90
 #define SHORT_SIDE 400
 #define LONG_SIDE  533
-#define SIDE_MAX   800 /* LONG_SIDE, a quarter longer, and the largest cell more */
+#define SIDE_MAX   800 /* LONG_SIDE, a quarter longer, plus the largest cell */
 #define N_OCTAVES  8
 #define N_SHAPES   7
 #define PATH_BYTES 4096
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 
-/* One octave of noise in one channel, or in all alike: cells of 2^bits pixels. */
+/* One octave of noise in one channel, or the same in all: cells of 2^bits pixels. */
 typedef struct octave {
     int bits, height, channel; /* channel 3 = all */
     uint64_t seed;
@@ -86,7 +86,7 @@ static void draw_shapes(photo *p, uint64_t *state) {
     }
 }
 
-/* Everything about photo `number` that is drawn once. */
+/* Draws everything about photo `number` that is drawn once. */
 static void draw(photo *p, uint64_t seed, int number) {
     static const int heights[N_OCTAVES] = {0, 9, 14, 20, 28, 36, 44, 52}; /* by bits */
     uint64_t state = seed ^ (uint64_t)(number + 1) * 0x632be59bd9b4e019u;
@@ -212,7 +212,7 @@ static iter_status compress(writer *w, photo *p, iter_error *err) {
     return ITER_OK;
 }
 
-/* A new file, whole or not at all; one that exists is never touched. */
+/* Writes a new file, whole or not at all. If it exists, it is left alone. */
 static iter_status store(const writer *w, const char *path, iter_error *err) {
     char part[PATH_BYTES + 8];
     snprintf(part, sizeof(part), "%s.part", path);

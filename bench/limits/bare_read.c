@@ -1,10 +1,10 @@
 /*
  * bare_read.c - see bare_read.h.
  *
- * All three are the same loop: a generator says what to read next, into one of `depth` buffers,
- * until it has no more. Without a ring the loop is a pread each; with one it keeps the ring full
- * and takes what comes. Files of bare_read_many() are opened and closed by the loop itself, in the
- * ring as one chain of three.
+ * All three functions run the same loop: a generator names the next piece to read, into one of
+ * `depth` buffers, until none is left. Without a ring, each turn of the loop is a pread. With a
+ * ring, the loop keeps the ring full and takes reads as they complete. The loop of bare_read_many()
+ * also opens and closes the files, in the ring as one chain of three operations.
  */
 #include "bench/limits/bare_read.h"
 
@@ -28,11 +28,11 @@
 
 typedef struct piece {
     int fd;           /* to read from, or -1: open `path` for it */
-    const char *path; /* for messages, too */
+    const char *path; /* also for messages */
     uint64_t offset;
     size_t bytes;    /* to ask for */
-    size_t expected; /* what is there; more is an error, and so is less */
-    bool any_size;   /* or whatever is there */
+    size_t expected; /* bytes that must be there; more or fewer are an error */
+    bool any_size;   /* accept any number of bytes instead */
     size_t number;
 } piece;
 
@@ -48,7 +48,7 @@ typedef struct loop {
     const uint64_t *sizes; /* bare_read_many() */
     const bare_record *records;
     size_t n_records;
-    size_t next; /* what the generators count */
+    size_t next; /* counter of the generators */
     uint64_t next_offset;
     bool (*generate)(struct loop *, piece *out);
     bare_read_result *result;
@@ -166,8 +166,8 @@ static void queue_piece(struct io_uring *ring, const piece *p, uint32_t slot, ui
         sqe->fd = p->fd;
         return;
     }
-    /* Where a read may be shorter than asked the close goes on whatever it says; else it speaks for
-     * both. */
+    /* If the read may be shorter than asked for, the close must run in any case. Else a good read
+     * reports nothing, and the close reports for both. */
     io_uring_sqe_set_flags(sqe, p->any_size
                                     ? IOSQE_FIXED_FILE | IOSQE_IO_HARDLINK
                                     : IOSQE_FIXED_FILE | IOSQE_IO_LINK | IOSQE_CQE_SKIP_SUCCESS);
@@ -176,7 +176,7 @@ static void queue_piece(struct io_uring *ring, const piece *p, uint32_t slot, ui
     sqe->user_data = (uint64_t)slot << 8 | TAG_CLOSE;
 }
 
-/* Takes every completion that is there, refilling each slot that becomes free. */
+/* Takes all completions, and refills each slot that becomes free. */
 static iter_status drain(loop *l, struct io_uring *ring, piece *pieces, uint32_t *in_flight) {
     struct io_uring_cqe *cqe;
     while (io_uring_peek_cqe(ring, &cqe) == 0) {

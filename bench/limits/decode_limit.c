@@ -1,9 +1,9 @@
 /*
- * decode_limit.c - a loader over photos on one core, beside the least that its work can take.
+ * decode_limit.c - a loader over photos on one core, compared with the minimum of its work.
  *
- * Photos differ by more than a loader does from the limit. So each round has its own stretch of the
- * order, and the loader and the loops take the same one: the loader is sent to its first batch, which
- * without workers costs nothing, and makes nothing ahead.
+ * Photos differ by more than a loader differs from the limit. So each round has its own stretch of
+ * the order, and the loader and the loops take the same stretch. The loader seeks to its first
+ * batch, which costs nothing without workers, and makes nothing ahead.
  */
 #include "bench/limits/decode_limit.h"
 
@@ -43,7 +43,7 @@ static uint64_t photos_of(const rounds_state *r, const photo_batch *batches) {
     return last->first + last->n - batches->first;
 }
 
-/* What measure.h calls a batch is here the round's stretch. */
+/* Here, a batch of measure.h is the round's stretch. */
 static iter_status run_loader(void *user, uint64_t n, uint64_t *out_samples, double *out_seconds,
                               iter_error *err) {
     rounds_state *r = user;

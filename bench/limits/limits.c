@@ -1,9 +1,9 @@
 /*
- * limits.c - straight loops: what this machine does when nothing but the work is left.
+ * limits.c - straight loops: the speed of this machine when nothing but the work is left.
  *
- * They use the library's own pack kernel (iter_convert_run), handing it the next row as the loader
- * does, so that a loader's rate beside `ordered` says what the loader costs, and `ordered` beside
- * `convert` says what the memory costs. There is no consumer here: nobody reads the slots.
+ * They use the library's own pack kernel (iter_convert_run) and hand it the next row as the loader
+ * does. So a loader's rate beside `ordered` shows the cost of the loader, and `ordered` beside
+ * `convert` shows the cost of memory. There is no consumer: the slots are not read.
  */
 #include "bench/limits/limits.h"
 
@@ -13,7 +13,7 @@
 
 /* ---- One batch ------------------------------------------------------------------------------- */
 
-/* Rows first, first + 1, ... of one field; those past `wrap` begin again at row 0. */
+/* Rows first, first + 1, ... of one field; after row wrap - 1 comes row 0. */
 static void field_rows(const limits_field *field, uint64_t first, uint64_t wrap, uint32_t n,
                        uint8_t *out) {
     uint64_t at = first;

@@ -1,8 +1,8 @@
 /*
- * limits_codecs.h - one photo by libjpeg-turbo or by libpng: what the loops of limits_decode.c call.
+ * limits_codecs.h - one photo by libjpeg-turbo or by libpng, for the loops of limits_decode.c.
  *
- * Both answer false where the picture is broken, with a reason in text[LIMITS_TEXT], and can go on with
- * the next one. In a build without the library every picture is.
+ * If a picture is broken, both return false with a reason in text[LIMITS_TEXT], and can go on with
+ * the next one. In a build without the library they always return false.
  */
 #ifndef LIMITS_CODECS_H
 #define LIMITS_CODECS_H
@@ -11,11 +11,11 @@
 
 #define LIMITS_TEXT 200
 
-/* Rows lie beside 32-byte borders, where libjpeg-turbo stores them through the cache. */
+/* Rows start off 32-byte boundaries: libjpeg-turbo then stores them through the cache. */
 #define LIMITS_BORDER    32
 #define LIMITS_STRIDE(n) (((size_t)(n) + 2 * LIMITS_BORDER - 1) & ~(size_t)(LIMITS_BORDER - 1))
 
-/** libjpeg's object, used again for every photo. NULL: no memory, or a build without libjpeg. */
+/** libjpeg's object, reused for every photo. NULL: no memory, or a build without libjpeg. */
 typedef struct limits_jpeg limits_jpeg;
 limits_jpeg *limits_jpeg_create(bool gray);
 void limits_jpeg_destroy(limits_jpeg *jpeg);

@@ -1,6 +1,6 @@
 /*
- * limits_decode.c - straight loops over photos: what libjpeg-turbo and libpng themselves take for
- * them. One photo is limits_jpeg.c's or limits_png.c's.
+ * limits_decode.c - straight loops over photos: the time of libjpeg-turbo and libpng alone. One
+ * photo is decoded by limits_jpeg.c or limits_png.c.
  */
 #include "bench/limits/limits_decode.h"
 

@@ -1,9 +1,8 @@
 /*
- * limits_decode.h - straight loops over photos: what libjpeg-turbo and libpng themselves take for
- * them.
+ * limits_decode.h - straight loops over photos: the time of libjpeg-turbo and libpng alone.
  *
- * No loader object, no lock, no counter in here, and no allocation but the libraries' own. Who calls
- * prepares photos and memory (photo_yard.h).
+ * There is no loader object, no lock and no counter here, and no allocation except the libraries'
+ * own. The caller prepares photos and memory (photo_yard.h).
  */
 #ifndef LIMITS_DECODE_H
 #define LIMITS_DECODE_H
@@ -12,12 +11,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** A JPEG or PNG in memory, and the part of it that is wanted. */
+/** A JPEG or PNG in memory, and the part of it to decode. */
 typedef struct limits_photo {
     const uint8_t *bytes;
     size_t size;
     int64_t y, x, height, width;
-    /* a JPEG's part may come 2, 4 or 8 times smaller, but not than this; 0, 0 = as it is */
+    /* A JPEG's part may be decoded 2, 4 or 8 times smaller, but not below this; 0, 0 = full
+     * size. */
     int64_t min_height, min_width;
 } limits_photo;
 
@@ -27,7 +27,7 @@ typedef struct limits_decoder limits_decoder;
 limits_decoder *limits_decoder_create(bool gray);
 void limits_decoder_destroy(limits_decoder *decoder);
 
-/** Whether it is a PNG by its first bytes; all else is taken for a JPEG. */
+/** Whether its first bytes are those of a PNG; everything else is taken for a JPEG. */
 bool limits_is_png(const uint8_t *bytes, size_t size);
 
 /** Bytes that the loops write for a picture of height x width, whole or in part. */
@@ -36,13 +36,13 @@ size_t limits_decode_bytes(int64_t height, int64_t width);
 /**
  * Decodes photos[0..n), one after the other into the same pixels.
  *
- *   whole  true = all of each picture, as large as it is; false = the part. Of a JPEG columns outside
- *          it and rows above are skipped, one MCU more is decoded on each side, and nothing below the
- *          last row is read. Of a PNG all rows down to the part's last one are decompressed, as there
- *          is no way around them; of an interlaced one all.
+ *   whole  true = each whole picture at full size; false = the part. Of a JPEG, columns outside it
+ *          and rows above it are skipped, one MCU more is decoded on each side, and nothing below
+ *          the last row is read. Of a PNG, all rows down to the part's last one must be
+ *          decompressed; of an interlaced one, all rows.
  *
- * Returns  how many; where that is less than n, limits_decoder_text() says what is wrong with the
- *          next one.
+ * Returns  how many were decoded. If that is less than n, limits_decoder_text() describes the fault
+ *          of the next one.
  */
 uint64_t limits_decode(limits_decoder *decoder, const limits_photo *photos, uint64_t n, bool whole,
                        uint8_t *pixels);

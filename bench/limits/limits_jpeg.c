@@ -1,13 +1,14 @@
 /*
- * limits_jpeg.c - a part of a photo by libjpeg-turbo and nothing around it.
+ * limits_jpeg.c - a part of a photo by libjpeg-turbo alone.
  *
- * The calls are those that its manual has for decoding a part: jpeg_crop_scanline() before the first
- * row, jpeg_skip_scanlines() above the part, jpeg_abort_decompress() after its last row. One MCU more
- * is decoded on each side, or chroma at the edge is not that of the whole picture. The settings are the
- * defaults, the object is used again for every photo, and rows lie beside 32-byte borders, where
- * libjpeg-turbo stores them through the cache: the fastest that is known to give the exact pixels. They
- * are left as they come, with the columns beside the part; nobody reads them. Where the part may come
- * smaller it is made so by the inverse transform, 8, 4 or 2 times: for these libjpeg-turbo has fast ones.
+ * The calls are those of its manual for decoding a part: jpeg_crop_scanline() before the first row,
+ * jpeg_skip_scanlines() above the part, jpeg_abort_decompress() after its last row. One MCU more is
+ * decoded on each side; without it, chroma at the edge would differ from that of the whole picture.
+ *
+ * This is the fastest known way to the exact pixels: default settings, one object for all photos,
+ * and rows off 32-byte boundaries, which libjpeg-turbo stores through the cache. The rows stay as
+ * they come, with the columns beside the part, and are not read. If the part may be smaller, the
+ * inverse transform makes it 8, 4 or 2 times smaller: libjpeg-turbo has fast ones for these.
  */
 #include "bench/limits/limits_codecs.h"
 
@@ -41,7 +42,7 @@ static void on_message(j_common_ptr common, int level) {
     (void)common, (void)level;
 }
 
-/* By how much the part is made smaller. */
+/* How many times smaller the part is made. */
 static int64_t scale_of(const limits_photo *photo) {
     if (photo->min_height <= 0 || photo->min_width <= 0) return 1;
     int64_t scale = SCALE_MAX;
@@ -51,7 +52,7 @@ static int64_t scale_of(const limits_photo *photo) {
     return scale;
 }
 
-/* Columns [x, x + n) of the picture as it comes are decoded. */
+/* Limits decoding to columns [x, x + n) of the output. */
 static void crop(struct jpeg_decompress_struct *jpeg, int64_t at, int64_t wide, int64_t scale) {
     const int64_t block = (int64_t)DCTSIZE / scale * jpeg->max_h_samp_factor;
     int64_t from = (at / block - 1) * block, to = at + wide + block;

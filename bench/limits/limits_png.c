@@ -1,9 +1,9 @@
 /*
- * limits_png.c - a photo by libpng and nothing around it.
+ * limits_png.c - a photo by libpng alone.
  *
- * Everything becomes 8 bits of gray or RGB by libpng's own transformations; other chunks are skipped.
- * Rows are stored one behind the other, whole, those above the part as well: decompressing is most of the
- * work, and what stands above cannot be left out. libpng's memory is malloc()'s.
+ * Everything becomes 8 bits of gray or RGB by libpng's own transformations; other chunks are
+ * skipped. Rows are stored whole and without gaps, also those above the part: decompressing is most
+ * of the work, and rows above cannot be left out. libpng's memory comes from malloc().
  */
 #include "bench/limits/limits_codecs.h"
 
@@ -76,7 +76,7 @@ static void one_photo(picture *p, const limits_photo *photo, bool gray, bool who
             png_read_row(p->png, pixels + (size_t)y * row_bytes, NULL);
 }
 
-/* The picture is not this function's own, so what changes in it is known behind a longjmp(). */
+/* The picture is the caller's, so its changes are defined after a longjmp(). */
 static bool decode(picture *p, const limits_photo *photo, bool gray, bool whole, uint8_t *pixels) {
     if (setjmp(p->fail) != 0) return false;
     one_photo(p, photo, gray, whole, pixels);

@@ -1,13 +1,14 @@
 /*
- * photo_yard.c - prepares the straight loops of limits_decode.c for the work of a loader over photos.
+ * photo_yard.c - prepares the straight loops of limits_decode.c for the work of a loader over
+ * photos.
  *
- * Which part of a photo is decoded is drawn by the first stage from the counter-based random numbers
- * of (seed, stage, epoch, position). Nothing of that is done a second time here: a loader runs over
- * the same dataset with a decoder in front that notes what it is asked for, and decodes nothing. So
- * the loops get the very windows that the loader gets, whatever the chain, container and sampler.
+ * The first stage draws which part of a photo is decoded, from the counter-based random numbers of
+ * (seed, stage, epoch, position). None of that is repeated here. Instead, a loader runs over the
+ * same dataset with a decoder in front that notes each request and decodes nothing. So the loops
+ * get exactly the loader's windows, for every chain, container and sampler.
  *
- * Rows are decoded in the order in which their bytes come, several batches at a time. So each row
- * carries the number of its note, in a field of its own, and notes are put in order when their batch
+ * Rows are decoded in the order in which their bytes arrive, several batches at a time. So each row
+ * carries the number of its note in a field of its own, and notes are put in order when their batch
  * is taken.
  */
 #include "bench/limits/photo_yard.h"
@@ -21,8 +22,8 @@
 #include "bench/measure/arm.h"
 
 #define BYTES_MAX ((size_t)128 << 20)
-#define NOTE \
-    "iterbench-note" /* the field with a row's number among the notes, from 1; 0 = none: failed */
+/* the field with a row's number among the notes, from 1; 0 = no note: it failed */
+#define NOTE "iterbench-note"
 
 /* ---- A decoder that takes notes -------------------------------------------------------------- */
 
@@ -42,7 +43,7 @@ static iter_status note_header(void *state, const void *shared, const uint8_t *b
     return s;
 }
 
-/* A container's own bytes stand before the picture's. */
+/* Finds the picture after a container's own bytes. */
 static const uint8_t *picture_in(const uint8_t *bytes, size_t size) {
     static const uint8_t jpeg[3] = {0xff, 0xd8, 0xff};
     for (size_t i = 0; i + sizeof(jpeg) <= size; i++)
@@ -51,7 +52,7 @@ static const uint8_t *picture_in(const uint8_t *bytes, size_t size) {
     return NULL;
 }
 
-/* False: no memory. */
+/* False if there is no memory. */
 static bool more_notes(photo_yard *y) {
     if (y->n_notes < y->notes_capacity) return true;
     const uint64_t capacity = y->notes_capacity > 0 ? 2 * y->notes_capacity : 64;
@@ -98,12 +99,14 @@ static iter_status note_wish(void *state, const void *shared, const uint8_t *byt
 }
 
 static const iter_decoder_ops noting_decoder = {
-    .base = {.struct_size = sizeof(iter_decoder_ops)}, /* its name is that of the one behind it */
+    /* it takes the name of the wrapped decoder */
+    .base = {.struct_size = sizeof(iter_decoder_ops)},
     .header = note_header,
     .decode_image = note_wish,
 };
 
-/* Rows of a chunk get their image first, then this: the last note from the same bytes is the row's. */
+/* Rows of a chunk get their image first, then this field. So the row's note is the last one with
+ * the same bytes. */
 static iter_status tell_note(void *state, const void *shared, const uint8_t *bytes, size_t size,
                              iter_tensor *out, iter_error *err) {
     const wrapped_decoder *d = shared;
@@ -126,7 +129,7 @@ static const iter_field note_field = {
 
 /* ---- Which photos ---------------------------------------------------------------------------- */
 
-/* Puts a note's photo behind those that are there. */
+/* Appends a note's photo to those that are kept. */
 static void keep(photo_yard *y, photo_note *note) {
     limits_photo *photo = &y->photos[y->n_photos++];
     *photo = note->photo;
@@ -198,7 +201,7 @@ static iter_status note(photo_yard *y, const bench_options *options, uint64_t ma
     quiet.has_start = quiet.hash = quiet.o_direct = false;
     quiet.last_batch = ITER_LAST_KEEP;
     if (quiet.on_error == ITER_ON_ERROR_FAIL) quiet.on_error = ITER_ON_ERROR_REPLACE;
-    quiet.max_failures = 0; /* whether one ends the run is said by the run */
+    quiet.max_failures = 0; /* the run reports if a failure ends it */
     quiet.source = ITER_SOURCE_PREAD;
     quiet.dataset = NULL;
     y->capacity = max_photos;
@@ -229,7 +232,7 @@ bool photo_yard_fits(const iter_description *set) {
     return false;
 }
 
-/* The parts are of upright pictures then, and the loops know stored ones alone. */
+/* With `orient`, parts are those of upright pictures, but the loops know only stored ones. */
 static bool is_turned(const char *data) {
     const char *spec = strchr(data, '?');
     return spec != NULL && strstr(spec, "orient") != NULL;
@@ -237,8 +240,8 @@ static bool is_turned(const char *data) {
 
 /* ---- Rows to store --------------------------------------------------------------------------- */
 
-/* The batch's data field without its first dimension, and the same as u8 HWC. False: it is no picture
- * of one size. */
+/* The batch's data field without its first dimension, and the same as u8 HWC. False if it is not a
+ * picture of one size. */
 static bool stored_rows(const iter_loader *loader, iter_desc *in, iter_desc *out) {
     for (int32_t i = 0; i < iter_loader_n_fields(loader); i++) {
         const iter_desc *batch = &iter_loader_field(loader, i)->desc;
@@ -342,7 +345,7 @@ iter_status photo_yard_decode(photo_yard *yard, uint64_t first, uint64_t n, bool
                               uint64_t *out_n, double *out_seconds, iter_error *err) {
     const double start = bench_now();
     *out_n = 0;
-    for (uint64_t at = 0, done; at < n; at += done + 1) { /* what ends a run of photos is broken */
+    for (uint64_t at = 0, done; at < n; at += done + 1) { /* a run of photos ends at a broken one */
         done = limits_decode(yard->decoder, yard->photos + first + at, n - at, whole, yard->pixels);
         *out_n += done;
     }
@@ -368,7 +371,7 @@ double photo_yard_store(photo_yard *yard, uint64_t n_batches) {
 void photo_yard_slice(photo_yard *yard, double seconds) {
     if (yard->why[0] != '\0') return;
     double took = 0;
-    uint64_t n_broken = 0; /* since one could be decoded */
+    uint64_t n_broken = 0; /* since the last one that could be decoded */
     for (double spent = 0; spent < seconds; spent += took) {
         const uint64_t left = yard->n_photos - yard->cursor, n = left < 16 ? left : 16;
         const double start = bench_now();
@@ -381,7 +384,7 @@ void photo_yard_slice(photo_yard *yard, double seconds) {
                      limits_decoder_text(yard->decoder));
             return;
         }
-        /* A broken one counts for nothing: the loader takes another in its place. */
+        /* A broken one does not count: the loader replaces it by another. */
         yard->cursor += done + (done < n);
         if (yard->cursor == yard->n_photos) yard->cursor = 0;
         yard->n_decoded += done;

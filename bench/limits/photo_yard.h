@@ -1,6 +1,6 @@
 /*
  * photo_yard.h - prepares the straight loops of limits_decode.h for the work of a loader over
- * photos: which pictures, which parts of them, and rows to store.
+ * photos: the pictures, their parts, and rows to store.
  */
 #ifndef PHOTO_YARD_H
 #define PHOTO_YARD_H
@@ -11,45 +11,46 @@
 
 #define PHOTO_YARD_SLOTS 64
 
-/** One batch of the loader: its photos stand together. */
+/** One batch of the loader; its photos are adjacent. */
 typedef struct photo_batch {
     uint64_t first;
     uint32_t n;
-    uint32_t epoch; /* where to seek for it */
+    uint32_t epoch; /* the position to seek to */
     uint64_t sample;
 } photo_batch;
 
-/** A photo that a loader asked to be decoded. */
+/** A photo that a loader asked to decode. */
 typedef struct photo_note {
     limits_photo photo;
     uint8_t *own;        /* a copy of its bytes; NULL = its batch was taken */
-    const uint8_t *from; /* where the loader had them */
+    const uint8_t *from; /* address of the bytes in the loader */
     double pixels;       /* of the whole picture */
 } photo_note;
 
 typedef struct photo_yard {
     limits_photo *photos; /* [n_photos] in the order of a loader's rows */
     uint64_t n_photos, n_pngs, capacity;
-    photo_batch *batches; /* [n_batches] whole ones */
+    photo_batch *batches; /* [n_batches], whole ones */
     uint64_t n_batches;
-    uint8_t *bytes; /* all files, one behind the other */
+    uint8_t *bytes; /* all files, without gaps */
     size_t n_bytes, bytes_capacity;
     double n_pixels, n_part_pixels; /* of all photos */
-    double header_pixels;           /* of the one that is being noted */
-    photo_note *notes;              /* [n_notes] in the order of decoding, while they are taken */
+    double header_pixels;           /* of the photo that is being noted */
+    /* [n_notes] in the order of decoding, while notes are taken */
+    photo_note *notes;
     uint64_t n_notes, notes_capacity;
-    bool full;          /* no room for a whole batch */
-    int64_t largest[2]; /* height and width of the picture that takes most memory */
+    bool full;          /* there is no room for a whole batch */
+    int64_t largest[2]; /* height and width of the picture that needs most memory */
     bool gray;
-    char why[256]; /* why there are no loops, or "" */
+    char why[256]; /* reason why there are no loops, or "" */
 
     limits_decoder *decoder;
     uint8_t *pixels;
     size_t pixels_bytes;
-    limits_work store; /* one row of u8 HWC in, rows as the loader delivers them out */
+    limits_work store; /* one row of u8 HWC in; out come rows as the loader delivers them */
     uint8_t *slots[PHOTO_YARD_SLOTS];
     size_t slot_bytes;
-    uint8_t *row; /* what is stored */
+    uint8_t *row; /* the row to store */
     size_t row_bytes;
     iter_convert *convert;
     uint32_t turn;
@@ -63,31 +64,32 @@ typedef struct photo_yard {
 bool photo_yard_fits(const iter_description *set);
 
 /**
- * Lets a loader say what it would decode, without decoding: the parts that the chain wishes, drawn
- * as ever, in the loader's order; and the bytes that they are decoded from. Then makes the memory for
- * the loops.
+ * Notes what a loader would decode, without decoding: the parts that the chain asks for, drawn as
+ * usual, in the loader's order, and the bytes that they come from. Then allocates the memory of the
+ * loops.
  *
  *   loader      one with the same options, for its fields
- *   n_slots     that it works in
- *   max_photos  to be remembered; at most 128 MiB of bytes
+ *   n_slots     number of slots that it uses
+ *   max_photos  how many to remember; at most 128 MiB of bytes
  *
- * Errors  what the loader answers, ENOMEM. Work that has no straight loop is no error: `why` says so.
+ * Errors  those of the loader, ENOMEM. If the work has no straight loop, that is no error: `why`
+ *         has the reason.
  */
 iter_status photo_yard_open(photo_yard *out, const bench_options *options,
                             const iter_loader *loader, uint32_t n_slots, uint64_t max_photos,
                             iter_error *err);
 void photo_yard_close(photo_yard *yard);
 
-/** Runs a loop over photos [first, first + n), past those that cannot be decoded; *out_n can. Errors:
- * EFORMAT where none can, with the library's words. */
+/** Runs a loop over photos [first, first + n), skipping those that cannot be decoded; *out_n could
+ * be. If none can, fails with EFORMAT and the library's message. */
 iter_status photo_yard_decode(photo_yard *yard, uint64_t first, uint64_t n, bool whole,
                               uint64_t *out_n, double *out_seconds, iter_error *err);
-/** Who decodes them: "libjpeg-turbo", "libpng", or both. */
+/** The libraries that decode them: "libjpeg-turbo", "libpng", or both. */
 const char *photo_yard_codecs(const photo_yard *yard);
-/** Stores n batches of rows. */
+/** Stores n batches of rows; returns the seconds. */
 double photo_yard_store(photo_yard *yard, uint64_t n_batches);
 
-/** One slice each of decoding parts and of storing, of about `seconds`; rates are sums over slices. */
+/** One slice each of decoding parts and of storing, of about `seconds`. Rates sum over slices. */
 void photo_yard_slice(photo_yard *yard, double seconds);
 
 #endif

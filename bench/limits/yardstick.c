@@ -2,9 +2,9 @@
  * yardstick.c - prepares the straight loops of limits.c for the work of a loader, and times them.
  *
  * The work must be the loader's own: the same rows in, the same kernel, slots of the same size and
- * as many as the loader was seen to use. Only chains of value and layout stages have such a loop
- * (normalize, scale, cast, to); for others `convert` and `ordered` are not said, which is better
- * than said for other work. Coefficients are folded as the planner folds them.
+ * number as the loader used. Only chains of value and layout stages have such a loop (normalize,
+ * scale, cast, to). For other chains `convert` and `ordered` are left out, which is better than
+ * figures of other work. Coefficients are folded as the planner folds them.
  */
 #include "bench/limits/yardstick.h"
 
@@ -33,11 +33,11 @@
 
 /* ---- Chain ----------------------------------------------------------------------------------- */
 
-/* x * scale[c] + bias[c], as far as the chain has been read. */
+/* x * scale[c] + bias[c]: the stages read so far. */
 typedef struct affine {
     int32_t n;
     double scale[CHANNELS_MAX], bias[CHANNELS_MAX];
-    iter_dtype dtype; /* that the values have here */
+    iter_dtype dtype; /* type of the values at this stage */
     bool any;
 } affine;
 
@@ -97,7 +97,7 @@ static bool widen(affine *a, int32_t n) {
     return true;
 }
 
-/* The values become x * factor[c] + offset[c]; one number stands for all channels. */
+/* The values become x * factor[c] + offset[c]. A single number applies to all channels. */
 static bool push(affine *a, int32_t n_factor, const double *factor, int32_t n_offset,
                  const double *offset) {
     if (!widen(a, n_factor) || !widen(a, n_offset)) return false;
@@ -131,7 +131,7 @@ static bool push_scale(affine *a, const char *arguments) {
     return push(a, n_factor, factor, n_offset, offset);
 }
 
-/* cast and to: what follows works on another type. */
+/* cast and to: later stages work on another type. */
 static bool push_type(affine *a, const char *arguments) {
     size_t length;
     char name[16];
@@ -144,7 +144,7 @@ static bool push_type(affine *a, const char *arguments) {
     return true;
 }
 
-/* Reads one stage, "name" or "name:arguments", into the field's affine. False = it has no straight
+/* Reads one stage, "name" or "name:arguments", into the field's affine. False if it has no straight
  * loop. */
 static bool read_stage(char *stage, const char *field, bool first_of_role, iter_role role,
                        affine *out) {
@@ -290,7 +290,7 @@ static uint64_t photos_to_note(const bench_options *options) {
                           YARDSTICK_PHOTOS_DECODE);
 }
 
-/* Photos that cannot be had for the loops are no failure of the run, either. */
+/* If photos are unavailable for the loops, the run does not fail either. */
 static void open_photos(yardstick *y, const bench_options *options, const iter_loader *loader,
                         uint32_t n_slots) {
     iter_error reason;
@@ -313,7 +313,7 @@ iter_status yardstick_open(yardstick *out, const bench_options *options, const b
         return ITER_OK;
     }
     if (arrays == NULL) {
-        /* A set that cannot be loaded has no straight loop; that is no failure of the run. */
+        /* If a set cannot be loaded, it has no straight loop; the run does not fail. */
         bench_options plain = *options;
         iter_error reason;
         plain.on_error = ITER_ON_ERROR_BLANK;
@@ -356,7 +356,7 @@ static double run_loop(yardstick *y, bench_limit limit, uint64_t n_batches) {
     return bench_now() - start;
 }
 
-/* As many batches as `seconds` hold by the rate so far: a size taken from one short run would
+/* As many batches as fit into `seconds` by the rate so far. A size taken from one short run would
  * follow the scheduler's whims. */
 static void slice_of(yardstick *y, bench_limit limit, double seconds, uint64_t *samples,
                      double *spent) {
@@ -442,7 +442,7 @@ static iter_status read_files(const iter_description *set, double *out, iter_err
     iter_status s = ITER_OK;
     for (uint64_t i = 0; i < set->n_files && total < READ_MAX_BYTES; i++) {
         int file = open(set->files[i].path, O_RDONLY | O_CLOEXEC);
-        if (file < 0) continue; /* whether samples may fail is said by the run, where one does */
+        if (file < 0) continue; /* a run reports samples that fail */
         int64_t n = limits_read(file, buffer, READ_BYTES);
         if (n < 0) s = bench_fail(err, ITER_EIO, "%s: %s", set->files[i].path, strerror(errno));
         close(file);

@@ -51,7 +51,7 @@ static double waiting(const bench_arm *arm) {
     return (double)arm->wait_ns * 1e-9 / arm->seconds;
 }
 
-/* ---- Rows ------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 static void row_next(const page *p, const run_result *r) {
     if (r->stats[r->n_arms - 1].n_failures > 0 && r->options->failures == NULL)
@@ -92,7 +92,7 @@ static void rows_of_notes(const page *p, const run_result *r) {
                  words_time(r->arms[r->n_arms - 1].seconds * 1e9, time));
 }
 
-/* ---- One loader ------------------------------------------------------------------------------- */
+/* ---- One loader ------------------------------------------------------------------------------ */
 
 static void print_one(const page *p, const run_result *r) {
     const bench_arm *arm = &r->arms[0];
@@ -111,7 +111,7 @@ static void print_one(const page *p, const run_result *r) {
              r->stats[0].n_workers == 0 ? ", where the loader works: it has no worker" : "");
 }
 
-/* ---- Two loaders ------------------------------------------------------------------------------ */
+/* ---- Two loaders ----------------------------------------------------------------------------- */
 
 static void row_of_two(const page *p, const char *label, const char *a, const char *b,
                        const char *text) {

@@ -1,9 +1,9 @@
 /*
  * cold.c - see cold.h.
  *
- * Opening is in neither side's time: the bare loop is told what to read, and a loader learned that
- * when its dataset was opened. Creating the loader, its ring and threads, is in its time, as
- * making the ring is in the bare loop's.
+ * Neither side's time includes opening: the bare loop gets its list of reads, and a loader learned
+ * it when its dataset was opened. The loader's time includes creating it with its ring and threads;
+ * the bare loop's includes making the ring.
  */
 #include "bench/studies/cold.h"
 
@@ -27,7 +27,7 @@ typedef struct cold_set {
     const char *spec;
     iter_dataset *data;
     iter_chain *chain;
-    const char **paths;   /* [n_files], in random order where each is a sample */
+    const char **paths;   /* [n_files], in random order if each is a sample */
     bare_record *records; /* [n_samples] in random order, else NULL */
     uint64_t n_files, n_samples, bytes;
 } cold_set;
@@ -98,7 +98,7 @@ static iter_status run_loader(const cold_set *set, int workers, uint32_t prefetc
     opt.reading.source = ITER_SOURCE_RING;
     opt.shuffle = ITER_SHUFFLE_FULL;
     opt.prefetch = prefetch;
-    opt.epochs = 1; /* else it would begin to read for the next one */
+    opt.epochs = 1; /* else it would start reading for the next one */
     opt.reading.only_reads = 1;
     opt.reading.o_direct = set->records != NULL;
     const double start = bench_now();
@@ -121,7 +121,7 @@ static iter_status run_bare(const cold_set *set, uint32_t depth, bare_read_resul
                              err);
 }
 
-/* The loader first in every other pair. */
+/* The loader is first in every other pair. */
 static iter_status run_pair(const cold_set *set, int workers, uint32_t prefetch, uint32_t depth,
                             uint32_t number, double *out_ratio, iter_error *err) {
     bare_read_result bare = {0};

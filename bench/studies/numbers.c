@@ -1,8 +1,8 @@
 /*
- * numbers.c - the comparisons that iterbench has no options for, each against a straight loop.
+ * numbers.c - comparisons that iterbench has no options for, each against a straight loop.
  *
  *     numbers own WORKERS DATA CHAIN     serves (as iterbench serve) a user's own dataset: get()
- *                                        copies one record an index out of an array
+ *                                        copies one record per index from an array
  *     numbers hot DATA                   serves the bare loop for reads from hot files: pread of
  *                                        a record, then the conversion, in the loader's order
  *     numbers first DATA PAIRS           cold: first batch of a loader against O_DIRECT reads of
@@ -15,9 +15,9 @@
  *                                        BLOCK bytes
  *     numbers cold DATA CHAIN WORKERS DEPTH PAIRS [PREFETCH]
  *                                        cold, in random order, against a bare ring
- *     numbers opening ROUNDS DATA ...    opening each in turns, after once unmeasured
+ *     numbers opening ROUNDS DATA ...    opens each in turns, after once unmeasured
  *
- * Pairs alternate; each line is one pair, the last one the median ratio.
+ * Pairs alternate. Each line is one pair, the last one the median ratio.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -58,7 +58,7 @@ static iter_chain *open_chain(const char *text) {
 
 /* ---- Serving --------------------------------------------------------------------------------- */
 
-/* Answers "run N" lines by n(user, N). */
+/* Answers each "run N" line by n(user, N). */
 static int serve(uint64_t (*run)(void *user, uint64_t n), void *user) {
     char line[128];
     while (fgets(line, sizeof(line), stdin) && strcmp(line, "quit\n") != 0) {
@@ -151,7 +151,7 @@ static const iter_dataset_ops own_ops = {.struct_size = sizeof(own_ops),
                                          .stop = own_stop,
                                          .get = own_get};
 
-/* The whole set as arrays, in order. */
+/* Reads the whole set into arrays, in order. */
 static void fill(own_set *own, iter_dataset *data) {
     iter_error err;
     iter_loader *loader;
@@ -240,7 +240,7 @@ static int cmd_hot(const char *spec) {
     hot.per_file = hot.n / desc->n_files;
     for (uint64_t i = 0; i < desc->n_files && i < 16; i++)
         hot.fds[i] = open(desc->files[i].path, O_RDONLY);
-    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT; /* the order that the loader has */
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT; /* for the loader's order */
     opt.batch_size = BATCH;
     opt.shuffle = ITER_SHUFFLE_FULL;
     iter_loader *loader;
@@ -272,7 +272,7 @@ static int cmd_hot(const char *spec) {
     return serve(run_hot, &hot);
 }
 
-/* ---- Cold pairs ------------------------------------------------------------------------------- */
+/* ---- Cold pairs ------------------------------------------------------------------------------ */
 
 static const char **paths_of(const iter_description *desc) {
     const char **paths = malloc(desc->n_files * sizeof(*paths));

@@ -1,10 +1,9 @@
 /*
  * records.c - see records.h.
  *
- * The bare loops know the file to be what records_make() wrote: records of one size, one behind the
- * other. They check each record's magic, as whoever parses it must. All three are measured twice: as
- * they are, and with somebody who touches a byte of every cache line of what was read, as a consumer
- * of batches does.
+ * The bare loops know that records_make() wrote the file: records of one size, without gaps. They
+ * check each record's magic, as every parser must. All three are measured twice: as they are, and
+ * with a consumer that touches a byte of every cache line of the batches.
  */
 #include "bench/studies/records.h"
 
@@ -20,10 +19,10 @@
 #include "bench/common/bench_util.h"
 #include "bench/measure/measure.h"
 
-#define HEAD       32 /* of a record and MXNet's header */
+#define HEAD       32 /* of a record, with MXNet's header */
 #define MAGIC      0xced7230au
 #define LINE       64
-#define BARE_SLOTS 5 /* a loader of two batches ahead, two held and one in the making */
+#define BARE_SLOTS 5 /* as a loader with two batches ahead, two held and one in progress */
 
 static int complain(const char *what, const char *why) {
     fprintf(stderr, "numbers: %s: %s\n", what, why);
@@ -36,7 +35,7 @@ static void put_u32(uint8_t *at, uint32_t value) {
     memcpy(at, &value, sizeof(value));
 }
 
-/* Bytes below 128, so that no record holds the magic and none is cut. */
+/* Bytes below 128: no record holds the magic, so none is split. */
 static void fill_row(uint8_t *to, uint64_t n, uint64_t seed) {
     uint64_t x = seed * 0x9e3779b97f4a7c15u + 1;
     for (uint64_t i = 0; i < n; i++) {
@@ -76,7 +75,7 @@ typedef struct bare {
     int fd;
     uint64_t record, at, end, block; /* bytes; block: whole records */
     uint8_t *memory;
-    uint32_t n_slots, slot; /* batches that memory holds; 0 = one block */
+    uint32_t n_slots, slot; /* batches that fit into memory; 0 = one block */
     uint32_t batch;         /* rows */
     bool touches;
 } bare;
@@ -99,8 +98,8 @@ static uint64_t smaller(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
-/* The next batch: block by block into one buffer, each touched as it comes, or one behind the other
- * into a slot, which is touched when it is full. */
+/* Reads the next batch: block by block into one buffer, each block touched at once; or into a slot,
+ * which is touched when it is full. */
 static iter_status read_batch(bare *b, iter_error *err) {
     const uint64_t wanted = b->batch * b->record;
     uint8_t *slot = b->memory + b->slot * wanted;

@@ -18,14 +18,14 @@ const char *diagnosis_arm_name(const diagnosis *d, int arm) {
     return arm == EVIDENCE_CONSUMER && d->e.trains ? "trainer" : names[arm];
 }
 
-/* t_both / t_consumer - 1, with its interval turned over. */
+/* t_both / t_consumer - 1: the inverse ratio, so the interval's ends change places. */
 measure_interval diagnosis_cost(const diagnosis *d) {
     const measure_interval *fed = &d->e.both_by_consumer;
     return (measure_interval){1 / fed->median - 1, 1 / fed->high - 1, 1 / fed->low - 1, fed->n};
 }
 
-/* Share of the run in which the accelerator computes: the time that it takes for a sample that is
- * there, over the time that a sample takes. */
+/* Share of the run in which the accelerator computes: its time for a sample that is ready, over the
+ * time that a sample takes in the run. */
 double diagnosis_utilisation(const diagnosis *d) {
     const measure_interval *r =
         d->e.has[EVIDENCE_RESIDENT] ? &d->e.both_by_resident : &d->e.both_by_consumer;
@@ -43,7 +43,7 @@ double diagnosis_copied_bytes_per_s(const bench_arm *arm) {
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* One word, quoted where a shell would not take it as it is. */
+/* Writes one word, quoted if a shell would not read it as it is. */
 static void write_word(FILE *out, const char *word) {
     if (word[0] != '\0' && word[strcspn(word, " |&;<>()$`\\\"'*?[]#~%!{}\n\t")] == '\0') {
         fputs(word, out);
@@ -58,7 +58,7 @@ static void write_word(FILE *out, const char *word) {
     fputc('\'', out);
 }
 
-/* This process's arguments as a line that a shell reads back. */
+/* Writes this process's arguments as a line that a shell can read back. */
 static void command_json(json_writer *w) {
     char *raw = NULL, *text = NULL;
     size_t capacity = 0, bytes;
@@ -238,7 +238,7 @@ static void device_json(json_writer *w, const diagnosis *d) {
     json_end(w);
 }
 
-/* Powers of two, as far as there are any. */
+/* Counts by powers of two, up to the largest that occurs. */
 static void histogram_json(json_writer *w, const histogram *h) {
     uint64_t counts[64] = {0};
     int last = 0;

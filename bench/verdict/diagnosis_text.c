@@ -19,7 +19,7 @@ static const char *who_of(const diagnosis *d) {
     return d->e.trains ? "trainer" : "consumer";
 }
 
-/* ---- Rows of both forms ----------------------------------------------------------------------- */
+/* ---- Rows of both forms ---------------------------------------------------------------------- */
 
 static void row_failed(const page *p, int width, const diagnosis *d) {
     iter_failure first;
@@ -58,9 +58,9 @@ static page_style style_of(verdict_limit limit) {
     return limit == LIMIT_NONE || limit == LIMIT_CONSUMER ? PAGE_GOOD : PAGE_WARN;
 }
 
-/* ---- Five lines ------------------------------------------------------------------------------- */
+/* ---- Five lines ------------------------------------------------------------------------------ */
 
-/* What the rate is beside the most that it could be. */
+/* Compares the rate with the highest that it could be. */
 static void row_limit(const page *p, const diagnosis *d) {
     const evidence *e = &d->e;
     char alone[WORDS_NUMBER], share[WORDS_NUMBER], low[WORDS_NUMBER], high[WORDS_NUMBER];
@@ -123,7 +123,7 @@ static void print_lines(const page *p, const diagnosis *d) {
     row_proof(p, LABEL, d);
 }
 
-/* ---- Every figure ----------------------------------------------------------------------------- */
+/* ---- Every figure ---------------------------------------------------------------------------- */
 
 static void print_head(const page *p, const diagnosis *d) {
     const evidence *e = &d->e;
@@ -168,7 +168,7 @@ static void print_arms(const page *p, const diagnosis *d) {
             words_count(verdict_bound(&d->e).model, rate));
 }
 
-/* The stage that a worker spends most of its time in. */
+/* The stage in which a worker spends most of its time. */
 static const char *busiest(const evidence *e, const evidence_worker *worker) {
     int most = -1;
     for (int s = 0; s < e->n_stages; s++)

@@ -1,11 +1,13 @@
 /*
- * observer.c - attribution by looking instead of by clocks in the hot path.
+ * observer.c - attributes time by sampling instead of clocks in the hot path.
  *
- * A worker writes the stage it is in with one store; a thread of ours reads that 500 times a second
- * (with n looks a share s has the standard error sqrt(s (1 - s) / n): under 1 % after five
- * seconds). The time between two looks varies at random: a consumer that sleeps 1 ms a batch would
- * otherwise be met in the same phase again and again. The loader's counters of waiting would not do: a wait is booked when it ends, and may have
- * begun long before. Chunks and run-queue time are the loader's; the run-queue time of the consumer's
+ * A worker publishes its stage with one store; a thread of ours reads that 500 times a second. With
+ * n looks, a share s has the standard error sqrt(s (1 - s) / n): under 1 % after five seconds. The
+ * time between two looks is random; otherwise a consumer that sleeps 1 ms per batch would be met in
+ * the same phase again and again.
+ *
+ * The loader's counters of waiting would not do: a wait is counted when it ends, and may have begun
+ * long before. Chunks and run-queue time come from the loader. The run-queue time of the consumer's
  * threads comes from /proc/self/task, read before and after each stretch.
  */
 #include "bench/verdict/observer.h"
@@ -21,7 +23,7 @@
 
 #include "bench/common/bench_util.h"
 
-#define LOOK_S      0.002 /* in the mean */
+#define LOOK_S      0.002 /* mean time between looks */
 #define THREADS_MAX 256
 #define OWN_NAME    "observer"
 
@@ -33,7 +35,7 @@ typedef struct thread_delay {
 struct observer {
     iter_loader *loader;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards counts while the thread looks */
+    pthread_mutex_t lock; /* guards counts, also while the thread looks */
     atomic_bool on, stops;
     int32_t n_stages, n_workers;
     bool inline_; /* worker 0 is the consumer's thread */
@@ -43,7 +45,7 @@ struct observer {
     iter_loader_stats before, sum;
     int n_before;
     thread_delay delays[THREADS_MAX];
-    double delayed_s; /* of the consumer's most delayed thread, stretch by stretch */
+    double delayed_s; /* of the consumer's most delayed thread, summed over stretches */
 };
 
 /* ---- Looking --------------------------------------------------------------------------------- */
@@ -104,7 +106,7 @@ void observer_stop(observer *o) {
 
 /* ---- Run queues ------------------------------------------------------------------------------ */
 
-/* The consumer's threads: all that are neither a loader's, nor a ring's, nor the observer. */
+/* The consumer's threads: all except a loader's, a ring's and the observer. */
 static bool is_consumer(const char *task) {
     char path[64], name[32] = "";
     snprintf(path, sizeof(path), "/proc/self/task/%.16s/comm", task);

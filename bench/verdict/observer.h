@@ -1,6 +1,6 @@
 /*
- * observer.h - looks, 500 times a second, at which stage each worker of a loader is in, and counts
- * how long threads were ready to run and had no core.
+ * observer.h - reads, 500 times a second, the stage of each worker of a loader, and counts how long
+ * threads were ready to run but had no core.
  */
 #ifndef OBSERVER_H
 #define OBSERVER_H
@@ -11,11 +11,11 @@
 
 typedef struct observer observer;
 
-/** Starts the thread that looks; it rests until observer_on(). The loader outlives it. Errors:
+/** Starts the thread that looks; it rests until observer_on(). The loader must outlive it. Errors:
  * ENOMEM. */
 iter_status observer_start(iter_loader *loader, observer **out, iter_error *err);
 
-/** Begins and ends a stretch of time that counts. One caller. */
+/** Begin and end a stretch of time that counts. Only one thread may call them. */
 void observer_on(observer *o);
 void observer_off(observer *o);
 

@@ -1,8 +1,8 @@
 /*
- * plant.c - eleven bottlenecks, each by the means that a real one has.
+ * plant.c - eleven bottlenecks, each made in the way that a real one arises.
  *
- * What a stage, decoder or disk must take is reckoned from the consumer: it takes FACTOR times as
- * long over a sample as the consumer does, or, where that is not known beforehand, FACTOR times 20
+ * The time of a planted stage, decoder or disk is computed from the consumer: FACTOR times the
+ * consumer's time for a sample. If that is not known beforehand, it is FACTOR times 20
  * microseconds.
  */
 #include "bench/verdict/plant.h"
@@ -25,14 +25,14 @@
 #define SAMPLE_US      20.0
 #define DEFAULT_FACTOR 3.0
 #define MAX_FACTOR     100.0
-#define SLOTS          6   /* batches that are under way beside a slow worker's */
-#define BURST_LOAD     0.6 /* of small-prefetch: the loader's time, on average, over the consumer's */
+#define SLOTS          6   /* batches in progress beside a slow worker's */
+#define BURST_LOAD     0.6 /* of small-prefetch: the loader's mean time / the consumer's */
 
 struct plant {
     iter_registry *registry; /* the planted stage and format */
     wrapped decoded;         /* the dataset's format, with a slow decoder */
-    double us;               /* that it takes */
-    iter_dataset *set;       /* that lets in one worker at a time */
+    double us;               /* time that it takes */
+    iter_dataset *set;       /* a set that lets in one worker at a time */
     char *chain;
 };
 
@@ -236,7 +236,7 @@ iter_status plant_make(const bench_options *options, plant **made, bench_options
     s = bench_registry_create(options, &p->registry, err);
     if (s == ITER_OK) s = iter_registry_add_transform(p->registry, &plant_stage, err);
     out->registry = p->registry;
-    prctl(PR_SET_TIMERSLACK, 1ul); /* threads made from here on sleep no longer than they should */
+    prctl(PR_SET_TIMERSLACK, 1ul); /* for threads created from now on: sleeps end on time */
     return s == ITER_OK ? plant_kind(options, kind, factor, p, out, err) : s;
 }
 

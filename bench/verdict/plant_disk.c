@@ -1,8 +1,8 @@
 /*
- * plant_disk.c - pread from a disk that gives so many bytes a second to all who read.
+ * plant_disk.c - pread from a disk whose bandwidth all readers share.
  *
- * Every read books its time on one line and sleeps until it is over: latency grows with the queue,
- * and more readers do not help, as with a real device at its limit.
+ * Every read books its time on one line and sleeps until that time is over. So latency grows with
+ * the queue, and more readers do not help, as with a real device at its limit.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,16 +14,16 @@
 #include "bench/common/bench_util.h"
 #include "bench/verdict/plant.h"
 
-#define OPEN_MAX_FILES 256 /* a set of more files opens each for its read: descriptors are few */
+#define OPEN_MAX_FILES 256 /* a larger set opens each file for its read: descriptors are few */
 
 static double rate = 100e6; /* bytes a second */
 
 typedef struct disk_state {
-    const iter_file *paths; /* the loader's, until close */
+    const iter_file *paths; /* owned by the loader, until close */
     int *files;             /* [n_files]; -1 = opened for each read */
     uint64_t n_files;
     double ns_per_byte;
-    atomic_ullong free_at; /* when the device has done all that is booked */
+    atomic_ullong free_at; /* the time when the device has finished all booked reads */
 } disk_state;
 
 void plant_disk_rate(double bytes_per_s) {
@@ -81,7 +81,7 @@ static iter_status read_from(int file, iter_read *read) {
                 read->os_error = errno;
                 return read->status = ITER_EIO;
             }
-            if (n == 0) return ITER_OK; /* the file ends here */
+            if (n == 0) return ITER_OK; /* end of the file */
             read->done += (size_t)n;
         }
         before += part->size;

@@ -1,8 +1,8 @@
 /*
- * plant_stage.c - a stage of a chain that copies its row and takes time over it.
+ * plant_stage.c - a stage of a chain that copies its row and takes time for it.
  *
- * CPU time is spent by the clock of the thread, so that it is the same work however many threads
- * share a core. Sleep is saved up and taken a millisecond at a time.
+ * CPU time is spent by the thread's own clock, so that it is the same work if threads share a core.
+ * Sleep is accumulated and taken a millisecond at a time.
  */
 #include <pthread.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ typedef struct stage_options {
 typedef struct stage_state {
     int64_t rows;
     double owed_us;
-    int64_t worker; /* this thread's number + 1; 0 = not known yet */
+    int64_t worker; /* this thread's number + 1; 0 = unknown so far */
 } stage_state;
 
 static const iter_option rows[] = {
@@ -55,7 +55,7 @@ static iter_status stage_plan(const void *options, const iter_desc *in, iter_des
     return ITER_OK;
 }
 
-/* Workers are called iter-0, iter-1, ..., some time after they began; the caller's thread counts as
+/* Workers are called iter-0, iter-1, ..., some time after they start. The caller's thread counts as
  * the first. */
 static int64_t this_worker(stage_state *s) {
     char name[32] = "";

@@ -1,9 +1,9 @@
 /*
- * plant_turn.c - a dataset of somebody's own code that lets in one worker at a time: its get() copies
- * rows out of arrays and takes time over each.
+ * plant_turn.c - a user's own dataset that lets in one worker at a time: its get() copies rows from
+ * arrays and takes time for each.
  *
- * The table has neither start() nor stop(), which is how a dataset says that it is not to be called
- * by two workers at once.
+ * The table has neither start() nor stop(): so a dataset tells that two workers must not call it at
+ * once.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 
 typedef struct turn_set {
     bench_arrays arrays;
-    double us; /* a row */
+    double us; /* per row */
 } turn_set;
 
 static double thread_us(void) {
@@ -42,7 +42,7 @@ static iter_status describe(void *user, iter_description *out, iter_error *err) 
         field->desc.n_dims = array->desc.n_dims - 1;
         memmove(field->desc.dims, array->desc.dims + 1,
                 (size_t)field->desc.n_dims * sizeof(field->desc.dims[0]));
-        if (field->desc.layout[0] == 'N') /* the batch dimension's letter goes, too */
+        if (field->desc.layout[0] == 'N') /* remove the batch dimension's letter, too */
             memmove(field->desc.layout, array->desc.layout + 1, strlen(array->desc.layout));
     }
     return ITER_OK;

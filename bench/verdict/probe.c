@@ -1,9 +1,10 @@
 /*
- * probe.c - which options may mend a run, and what loader and consumer do alone with each.
+ * probe.c - chooses options that may improve a run, and measures loader and consumer alone with
+ * each.
  *
- * Only what the look at the arms suggests is tried: a change costs a few seconds of measuring. All
- * changes take turns with the run as it is, in the same rounds, so that their ratios are as sure as
- * any other comparison.
+ * Only changes that the arms suggest are tried: each costs a few seconds of measuring. All changes
+ * take turns with the unchanged run, in the same rounds, so their ratios are as sure as any other
+ * comparison.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,12 +19,12 @@
 
 #define PROBE_SECONDS    6.0
 #define WORKERS_MAX      16
-#define DEEP_PREFETCH    14 /* more, at least */
+#define DEEP_PREFETCH    14 /* added at least */
 #define DEEPEST_PREFETCH 128
-#define ROOM_BYTES       ((uint64_t)256 << 20) /* of a budget, for slots and scratch */
+#define ROOM_BYTES       ((uint64_t)256 << 20) /* room in a budget for slots and scratch */
 #define GOOD_BATCH       64
-#define MEMORY_SHARE     0.25 /* of the machine's, for rows that are kept */
-#define ARRAYS_S         30.0 /* that loading the whole set may take */
+#define MEMORY_SHARE     0.25 /* of the machine's memory, for rows that are kept */
+#define ARRAYS_S         30.0 /* time that loading the whole set may take */
 
 /* ---- Choosing -------------------------------------------------------------------------------- */
 
@@ -36,7 +37,7 @@ static probe *propose(diagnosis *d, const char *option, evidence_change **out_ch
     memset(p, 0, sizeof(*p));
     snprintf(change->option, sizeof(change->option), "%s", option);
     p->options = d->run;
-    /* Left to itself the trainer would take a core less for every worker. */
+    /* By default the trainer would use a core less for every worker. */
     if (e->trains) p->options.threads = e->threads;
     p->ndarray = d->ndarray;
     *out_change = change;
@@ -47,8 +48,8 @@ static void write_number(char *to, size_t capacity, uint64_t number) {
     snprintf(to, capacity, "%llu", (unsigned long long)number);
 }
 
-/* As many as the consumer needs, and a quarter more; not more than cores where they are what the
- * workers spend. */
+/* As many as the consumer needs, and a quarter more. If workers burn CPU time, no more than
+ * cores. */
 static int64_t more_workers(const evidence *e) {
     if (e->workers == 0) return 1;
     const double loader = 1 / e->rate[EVIDENCE_LOADER].median;
@@ -73,7 +74,7 @@ static void propose_workers(diagnosis *d) {
     write_number(change->to, sizeof(change->to), (uint64_t)to);
 }
 
-/* Enough to live through the longest wait but one in a thousand, and half as much again. */
+/* Enough for the longest wait but one in a thousand, and half as much again. */
 static uint64_t deep_enough(const diagnosis *d) {
     const double batch_s = (double)d->e.batch / d->e.rate[EVIDENCE_CONSUMER].median;
     const double wait_s = (double)histogram_quantile(&d->arms[d->watched].next_ns, 0.999) * 1e-9;
@@ -102,13 +103,13 @@ static uint64_t file_bytes(const diagnosis *d) {
     return bytes;
 }
 
-/* What this process may have of the machine's memory: a container may be allowed less. */
+/* Memory that this process may use: a container may have less than the machine. */
 static double machine_bytes(void) {
     return fmin((double)bench_machine_here().memory_bytes,
                 doctor_memory_limit("/proc/self/cgroup", "/sys/fs/cgroup"));
 }
 
-/* A budget that holds the whole set, where the present one does not. */
+/* Proposes a budget that holds the whole set, if the present one does not. */
 static void propose_memory(diagnosis *d, uint64_t needed) {
     evidence_change *change;
     probe *p = propose(d, "memory", &change);
@@ -135,7 +136,7 @@ static void propose_source(diagnosis *d) {
     snprintf(change->to, sizeof(change->to), "memory");
 }
 
-/* Fewer bytes on the way to the GPU: as they are stored, or none. */
+/* Proposes to send fewer bytes to the GPU: rows as they are stored, or none. */
 static void propose_device(diagnosis *d) {
     const evidence *e = &d->e;
     evidence_change *change;
@@ -155,7 +156,7 @@ static void propose_device(diagnosis *d) {
     snprintf(change->to, sizeof(change->to), "yes");
 }
 
-/* Rows made once and kept as arrays, where they are of one size and fit. */
+/* Proposes to make rows once and keep them as arrays, if they have one size and fit. */
 static void propose_arrays(diagnosis *d, iter_error *err) {
     const iter_description *desc = iter_dataset_describe(d->dataset);
     double bytes = 0;
@@ -179,7 +180,7 @@ static void propose_arrays(diagnosis *d, iter_error *err) {
     snprintf(change->to, sizeof(change->to), "ndarray");
 }
 
-/* Where a stage of that name begins in a chain; NULL = nowhere. */
+/* Position at which a stage of that name begins in a chain, or NULL. */
 static const char *stage_in(const char *chain, const char *name) {
     const size_t length = strlen(name);
     for (const char *at = chain; at != NULL; at = strchr(at, '|')) {
@@ -189,7 +190,7 @@ static const char *stage_in(const char *chain, const char *name) {
     return NULL;
 }
 
-/* The chain without the stage that takes most of the workers' time. */
+/* Proposes the chain without the stage that takes most of the workers' time. */
 static void propose_without_stage(diagnosis *d) {
     const evidence *e = &d->e;
     const evidence_stage *worst = NULL;
@@ -216,7 +217,7 @@ static void propose_without_stage(diagnosis *d) {
     sprintf(chain, "%.*s%s", (int)before, d->run.chain, after);
     p->chain = chain;
     p->options.chain = chain[0] != '\0' ? chain : NULL;
-    /* It may have been the stage that gave all rows one length; a trainer cannot do without. */
+    /* It may have been the stage that gave all rows one length, which a trainer needs. */
     if (!e->trains && !e->to_device)
         p->options.ragged = bench_rows_vary(iter_dataset_describe(d->dataset));
     change->experiment = true;
@@ -224,7 +225,7 @@ static void propose_without_stage(diagnosis *d) {
     snprintf(change->to, sizeof(change->to), "without it");
 }
 
-/* Images that the decoder makes smaller on its way, where a stage makes them smaller anyhow. */
+/* Proposes that the decoder scales images down, if a stage does so anyway. */
 static void propose_jpeg_scale(diagnosis *d) {
     static const char *const stages[] = {"random-resized-crop", "resize", "resize-short"};
     evidence_change *change;

@@ -1,13 +1,13 @@
 /*
- * verdict.c - from evidence to a limit, how sure it is, and the changes that may mend it. A pure
- * function: it opens nothing, measures nothing, and knows of a run only what evidence.h holds.
+ * verdict.c - from evidence to a limit, its certainty, and the changes that may remove it. A pure
+ * function: it opens and measures nothing, and knows of a run only what evidence.h holds.
  * verdict_words.c writes the sentences.
  *
  * The order of questions is that of an operational analysis (Denning and Buzen 1978; Plumber does
- * it for TensorFlow's pipelines): does feeding cost anything at all; if so, which of the terms of the
- * model is the largest; if it is the loader's, which stage of it; and is that stage slow, or are
- * there too few hands for it. Where a question can be put to the run (another worker, one batch
- * more) the answer that was measured decides, not the rule.
+ * it for TensorFlow's pipelines): does feeding cost anything at all; if so, which term of the model
+ * is the largest; if it is the loader's, which stage of it; and is that stage slow, or are there
+ * too few workers for it. If a question can be put to the run (another worker, one batch more), the
+ * measured answer decides, not the rule.
  */
 #include "bench/verdict/verdict_parts.h"
 
@@ -15,17 +15,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#define EXPLAINED  0.5 /* part of what is lost that a loader without workers must be able to take */
-#define ALIKE      1.1 /* bytes a chunk, beside the other workers', of samples that are alike */
-#define MORE_HANDS 0.5 /* part of the possible gain that more workers must bring */
-#define TURN_WAITS 0.15 /* share of the workers' time that waiting for get() takes */
-#define TURN_FULL  0.7  /* how full the seat in get() is, from where it is the suspect */
-#define CPU_FULL   0.85 /* CPU term / both's time, from where the cores are the suspects */
-#define LINK_FULL  0.85 /* time of the copies / the loader's, from where the link is the suspect */
+#define EXPLAINED  0.5  /* part of the loss that a loader without workers must be able to explain */
+#define ALIKE      1.1  /* bytes per chunk / other workers', up to which samples are alike */
+#define MORE_HANDS 0.5  /* part of the possible gain that more workers must bring */
+#define TURN_WAITS 0.15 /* share of the workers' time spent waiting for get() */
+#define TURN_FULL  0.7  /* from this occupancy on, get() is the suspect */
+#define CPU_FULL   0.85 /* CPU term / both's time, from which the cores are the suspect */
+#define LINK_FULL  0.85 /* time of the copies / the loader's, from which the link is the suspect */
 #define CLEARLY    1.4  /* the first term over the second */
-#define POSSIBLE   0.8  /* both's time / the model's, below which the figures contradict */
-#define MIN_CHUNKS 4    /* of a worker that is said to be slow */
-#define RESTLESS   1.25 /* what an interval must clear besides, where the machine was restless */
+/* both's time / the model's, below which the figures contradict each other */
+#define POSSIBLE   0.8
+#define MIN_CHUNKS 4 /* of a worker that is called slow */
+/* factor that an interval must clear as well, if the machine was restless */
+#define RESTLESS 1.25
 
 /* ---- The model ------------------------------------------------------------------------------- */
 
@@ -51,7 +53,8 @@ verdict_terms verdict_terms_now(const evidence *e) {
                     copy, e->workers > 0);
 }
 
-/* How even loader and consumer are, 0 to 1: of equals each waits for the other now and then. */
+/* How even loader and consumer are, 0 to 1. If they are equal, each waits for the other now and
+ * then. */
 static double evenness(const verdict_terms *t) {
     double most = fmax(t->loader, t->consumer);
     return most > 0 ? fmin(t->loader, t->consumer) / most : 0;
@@ -73,9 +76,9 @@ double verdict_expect(const evidence *e, const evidence_change *change, verdict_
     else if (then.overlap && now.overlap && evenness(&now) > 0)
         left *= fmin(evenness(&then) / evenness(&now), 1);
     else if (then.overlap != now.overlap && left <= UNEXPLAINED - 1)
-        left = 0; /* more than that is not the loader's doing, and no worker takes it away */
+        left = 0; /* more than that is not due to the loader, and no worker removes it */
     if (out_next != NULL && left > UNEXPLAINED - 1 && then.overlap && now.overlap)
-        *out_next = LIMIT_PREFETCH; /* what is uneven stays so */
+        *out_next = LIMIT_PREFETCH; /* unevenness stays */
     else if (out_next != NULL)
         *out_next = then.overlap && then.cpu > 1.02 * fmax(then.loader, then.consumer) ? LIMIT_CPU
                     : then.consumer >= then.loader ? LIMIT_CONSUMER
@@ -122,7 +125,7 @@ verdict_limit verdict_part_of_loader(const evidence *e) {
     return largest(&p);
 }
 
-/* The same where a change has taken a part away. */
+/* The same after a change has removed a part. */
 static verdict_limit part_after(const evidence *e, const evidence_change *change) {
     verdict_parts p = verdict_parts_of(e);
     const bool arrays = strcmp(change->option, "loader") == 0;
@@ -132,7 +135,7 @@ static verdict_limit part_after(const evidence *e, const evidence_change *change
     return largest(&p);
 }
 
-/* The largest part over the second; infinite where there is but one. */
+/* The largest part over the second; infinite if there is only one. */
 static double dominance(const evidence *e) {
     verdict_parts p = verdict_parts_of(e);
     double most = fmax(p.read, fmax(p.decode, p.chain));
@@ -157,8 +160,8 @@ verdict_odd_worker verdict_beside_others(const evidence *e, int number) {
     return out;
 }
 
-/* The worker that takes longer over the same bytes than the others do, or -1: larger samples may take
- * so much longer as they are larger. */
+/* The worker that takes longer over the same bytes than the others, or -1. Larger samples may take
+ * longer in proportion to their size. */
 int verdict_slow_worker(const evidence *e, double *out_times) {
     for (int i = 0; e->n_workers > 1 && i < e->n_workers; i++) {
         const verdict_odd_worker odd = verdict_beside_others(e, i);
@@ -169,7 +172,8 @@ int verdict_slow_worker(const evidence *e, double *out_times) {
     return -1;
 }
 
-/* In order one worker's samples may be unlike another's; that they are not is seen by their bytes. */
+/* In order, one worker's samples may differ from another's. If their bytes are known, the bytes
+ * decide. */
 bool verdict_may_be_unlike(const evidence *e, int worker) {
     bool known = true;
     for (int i = 0; i < e->n_workers; i++)
@@ -188,7 +192,7 @@ static double one_at_a_time(const evidence *e) {
     return e->n_workers > 1 && waiting >= TURN_WAITS ? fmin(inside, 1) : 0;
 }
 
-/* The busiest stage of a kind; NULL where none was seen. */
+/* The busiest stage of a kind; NULL if none was seen. */
 const evidence_stage *verdict_busiest(const evidence *e, evidence_kind kind) {
     const evidence_stage *found = NULL;
     for (int i = 0; i < e->n_stages; i++)
@@ -208,7 +212,7 @@ static double gain_of(const evidence *e, const evidence_change *change) {
     return change->feasible ? verdict_expect(e, change, NULL) / verdict_rate_now(e) - 1 : -1;
 }
 
-/* The change of `option` that gains most, or NULL; *out_gain its gain. */
+/* The change of `option` that gains most, or NULL; *out_gain is its gain. */
 static const evidence_change *best_of(const evidence *e, const char *option, double *out_gain) {
     const evidence_change *best = NULL;
     *out_gain = 0;
@@ -221,7 +225,7 @@ static const evidence_change *best_of(const evidence *e, const char *option, dou
     return best;
 }
 
-/* The least that the option gains by the intervals of what was measured; 0 where there are none. */
+/* The gain of the option at the lower ends of the measured intervals; 0 if there are none. */
 double verdict_sure_gain_by(const evidence *e, const char *option) {
     double most = 0;
     for (int i = 0; i < e->n_changes; i++) {
@@ -245,7 +249,7 @@ measure_interval verdict_ratio_of(const evidence *e, const evidence_change *chan
     low.consumer_ratio = change->consumer_low;
     high.loader_ratio = change->loader_high;
     high.consumer_ratio = change->consumer_high;
-    /* What the rate is now is not known exactly, either. */
+    /* The present rate is not known exactly, either. */
     const measure_interval *fed = &e->both_by_consumer;
     const bool spread = e->consumes && isfinite(fed->low) && fed->low > 0;
     const double down = spread ? fed->median / fed->high : 1;
@@ -270,20 +274,20 @@ bool verdict_crowded(const evidence *e, const verdict_terms *now, double both) {
     return now->cpu >= CPU_FULL * both || runnable >= RUNNABLE;
 }
 
-/* Whether the time that feeding costs is lost in next(), waiting, and not in steps that are slower side
- * by side. */
+/* Whether the time that feeding costs is lost by waiting in next(), not by steps that are slower
+ * side by side. */
 static bool lost_in_waiting(const evidence *e, const verdict_terms *now, double both) {
     return e->wait_share >= 0.5 * (1 - now->consumer / both);
 }
 
-/* The part of the time that feeding costs. Without workers it is no more than what the loader takes
- * alone: what is lost besides, another program may have taken. */
+/* The part of the time that feeding costs. Without workers it is at most the loader's own time:
+ * another program may have taken the rest. */
 double verdict_share_of_feeding(const verdict_terms *now, double both) {
     const double lost = fmax(1 - now->consumer / both, 0);
     return now->overlap ? lost : fmin(lost, now->loader / both);
 }
 
-/* More threads than cores, and some of them in vain. */
+/* More threads than cores, and some of them wait for a core. */
 bool verdict_crowded_by_threads(const evidence *e) {
     return e->trains && e->threads > (uint64_t)e->cores && e->consumer_runnable >= RUNNABLE;
 }
@@ -292,7 +296,7 @@ static verdict_limit limit_of_consumer(const evidence *e) {
     if (verdict_gain_by(e, "layout") >= WORTH) return LIMIT_LAYOUT;
     if (verdict_gain_by(e, "batch") >= 5 * WORTH) return LIMIT_BATCH;
     if (verdict_gain_by(e, "threads") >= WORTH || verdict_crowded_by_threads(e)) return LIMIT_CPU;
-    /* A loader that is slower, or may be, is no proof that the consumer is the limit. */
+    /* If the loader is slower, or may be, the consumer is not proved to be the limit. */
     const measure_interval *r = &e->loader_by_consumer;
     return (isfinite(r->low) ? r->low : r->median) > 1 ? LIMIT_CONSUMER : LIMIT_NONE;
 }
@@ -306,7 +310,8 @@ static verdict_limit limit_of_loader(const evidence *e, const verdict_terms *now
     double more = verdict_gain_by(e, "workers");
     double others = fmax(fmax(verdict_gain_by(e, "source"), verdict_gain_by(e, "memory")),
                          verdict_gain_by(e, "loader"));
-    /* Without workers the loader's time is the consumer's: that alone is the cheapest to mend. */
+    /* Without workers the loader runs in the consumer's time: that alone is the cheapest to
+     * change. */
     bool enough = isfinite(possible) ? more >= MORE_HANDS * possible : more >= MORE_HANDS;
     if (more >= 2 * WORTH && (enough || more >= 1) && more >= 0.7 * others) return LIMIT_WORKERS;
     return verdict_part_of_loader(e);
@@ -345,12 +350,13 @@ verdict_limit verdict_look(const evidence *e) {
 
 /* ---- How sure -------------------------------------------------------------------------------- */
 
-/* An option gains so much by the medians, and something worth it by all that was measured. */
+/* Whether an option gains `least` by the medians, and something worthwhile at the lower ends of all
+ * intervals. */
 static bool gains(const evidence *e, const char *option, double least) {
     return verdict_gain_by(e, option) >= least && verdict_sure_gain_by(e, option) >= WORTH;
 }
 
-/* Whether the intervals of the arms' ratios bear out that this part is the largest. */
+/* Whether the intervals of the arms' ratios confirm that this part is the largest. */
 static bool parts_apart(const evidence *e, verdict_limit limit) {
     const measure_interval *decode = &e->decode_by_read, *loader = &e->loader_by_decode;
     const bool reads = isfinite(decode->low), chained = isfinite(loader->low);
@@ -458,7 +464,7 @@ static void name_stage(const evidence *e, verdict *v) {
 
 /* ---- The verdict ----------------------------------------------------------------------------- */
 
-/* Real mends before experiments, larger gains before smaller ones. */
+/* Changes that fix something come before experiments, larger gains before smaller ones. */
 static void rank_changes(const evidence *e, verdict *v) {
     bool used[EVIDENCE_CHANGES] = {false};
     while (v->n_changes < VERDICT_CHANGES) {

@@ -1,15 +1,14 @@
 /*
- * verdict.h - from evidence to a sentence: which term holds the run back, by how much, what to
- * change, and what that would gain.
+ * verdict.h - from evidence to a sentence: which term limits the run, by how much, what to change,
+ * and how much that would gain.
  *
  * The model, in seconds a sample: a loader with workers and its consumer run side by side, so that
  *
  *     both >= max(loader, consumer, (CPU of loader + CPU of consumer) / cores, copies)
  *
  * where copies = bytes / bandwidth of the link to a GPU, and without workers both = loader +
- * consumer. A change is predicted by this model from what
- * loader and consumer do alone with it; the part of the present time that the model leaves
- * unexplained shrinks as the two become less alike.
+ * consumer. The model predicts a change from the rates of loader and consumer alone with it. The
+ * part of the present time that the model leaves unexplained shrinks as the two become less alike.
  */
 #ifndef VERDICT_H
 #define VERDICT_H
@@ -39,32 +38,32 @@ typedef struct verdict_change {
     double gain;            /* rate with it / rate without - 1 */
     measure_interval ratio; /* rate with it / rate without */
     double expected;        /* samples/s */
-    verdict_limit next;     /* what would hold it back then */
+    verdict_limit next;     /* the limit after the change */
     char text[640];
-    char advice[256]; /* what to do, as options of the command line: "--workers 2" */
+    char advice[256]; /* the change as options of the command line: "--workers 2" */
 } verdict_change;
 
 typedef struct verdict {
     verdict_limit limit;
-    char stage[64]; /* where in the loader, or "" */
+    char stage[64]; /* the stage of the loader, or "" */
     double share;   /* of both's time that the limit costs; of a consumer's limit, its own part */
-    bool high;      /* the interval leaves out the second term */
+    bool high;      /* the interval excludes the second term */
     int n_changes;
     verdict_change changes[VERDICT_CHANGES]; /* best first */
     char says[768];                          /* the limit, in one or two sentences */
-    char text[2048];                         /* that, the evidence for it, and how sure it is */
+    char text[2048];                         /* `says`, its evidence, and how sure it is */
 } verdict;
 
-/** Bounds that follow from the evidence, samples/s; NaN where unknown. */
+/** Bounds that follow from the evidence, samples/s; NaN = unknown. */
 typedef struct verdict_bounds {
-    double loader, consumer, cpu, copy, model; /* model: what both should reach */
+    double loader, consumer, cpu, copy, model; /* model: the rate that both should reach */
 } verdict_bounds;
 verdict_bounds verdict_bound(const evidence *e);
 
-/** What to try, before the changes were measured: the limit as the arms alone show it. */
+/** The limit as the arms alone show it, before changes are measured: it decides what to try. */
 verdict_limit verdict_look(const evidence *e);
 
-/** The whole verdict, out of arms and measured changes. */
+/** The whole verdict, from arms and measured changes. */
 verdict verdict_make(const evidence *e);
 
 /** The rate that the model gives for a change. */

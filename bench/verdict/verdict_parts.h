@@ -1,5 +1,5 @@
 /*
- * verdict_parts.h - between verdict.c, which computes, and verdict_words.c, which writes the
+ * verdict_parts.h - shared by verdict.c, which computes, and verdict_words.c, which writes the
  * sentences: the terms of the model, the parts of the loader, the thresholds of both.
  */
 #ifndef VERDICT_PARTS_H
@@ -7,10 +7,10 @@
 
 #include "bench/verdict/verdict.h"
 
-#define FED_ENOUGH  0.97 /* both / consumer, from where feeding costs nothing worth a word */
-#define UNEXPLAINED 1.08 /* both's time / the model's, from where something else must be at work */
+#define FED_ENOUGH  0.97 /* both / consumer, from which feeding costs nothing worth mentioning */
+#define UNEXPLAINED 1.08 /* both's time / the model's, from which there must be another cause */
 #define WORTH       0.03 /* gain from which a change is proposed */
-#define SLOW_WORKER 1.8  /* seconds a chunk, beside the other workers' */
+#define SLOW_WORKER 1.8  /* seconds per chunk / the other workers' */
 #define RUNNABLE    0.10 /* share of the time that a thread waits for a core */
 #define MIN_ROUNDS  6
 
@@ -24,10 +24,10 @@ typedef struct verdict_parts {
     double read, decode, chain; /* seconds a sample that each adds */
 } verdict_parts;
 
-/* A worker beside the mean of the others. */
+/* A worker compared with the mean of the others. */
 typedef struct verdict_odd_worker {
-    double times;  /* that it takes as long over a chunk */
-    double larger; /* that its chunks' samples are as large, in bytes; 1 where they have none */
+    double times;  /* its time per chunk / theirs */
+    double larger; /* its samples' bytes per chunk / theirs; 1 if they have none */
 } verdict_odd_worker;
 
 verdict_terms verdict_terms_now(const evidence *e);
@@ -44,19 +44,20 @@ int verdict_slow_worker(const evidence *e, double *out_times);
 /** Whether its samples may be larger than the others'. */
 bool verdict_may_be_unlike(const evidence *e, int worker);
 
-/** The part of the time that feeding costs; with workers = 0 no more than the loader takes alone. */
+/** The part of the time that feeding costs; with workers = 0, at most the loader's own time. */
 double verdict_share_of_feeding(const verdict_terms *now, double both);
 bool verdict_crowded(const evidence *e, const verdict_terms *now, double both);
 bool verdict_crowded_by_threads(const evidence *e);
 
-/** What the best change of that option gains by the medians, at least 0; and by the lower ends of the
- * intervals, 0 if there are none. */
+/** The gain of the best change of that option, at least 0: by the medians; and by the lower ends of
+ * the intervals, 0 if there are none. */
 double verdict_gain_by(const evidence *e, const char *option);
 double verdict_sure_gain_by(const evidence *e, const char *option);
-/** The rate with the change / the rate now, by the model, with the ends of what was measured. */
+/** The rate with the change / the rate now, by the model, with the ends of the measured
+ * intervals. */
 measure_interval verdict_ratio_of(const evidence *e, const evidence_change *change);
 
-/** Writes v->says, v->text and the text of every change. The rest of `v` is there. */
+/** Writes v->says, v->text and the text of every change. The rest of `v` must be set. */
 void verdict_say(const evidence *e, verdict *v);
 
 #endif

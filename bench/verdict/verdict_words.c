@@ -1,9 +1,9 @@
 /*
- * verdict_words.c - the sentences of a verdict. tests/unit/test_bench_sentences.c has each of them beside
- * the evidence that it comes from, to be read.
+ * verdict_words.c - the sentences of a verdict. tests/unit/test_bench_sentences.c shows each of
+ * them beside the evidence that it comes from.
  *
- * Numbers and comparisons are worded by words.h, so that no sentence states a number whose interval
- * holds the opposite.
+ * words.h words all numbers and comparisons, so no sentence states a number whose interval holds
+ * the opposite.
  */
 #include <ctype.h>
 #include <math.h>
@@ -14,8 +14,9 @@
 #include "bench/measure/words.h"
 #include "bench/verdict/verdict_parts.h"
 
-#define SMALL 0.1  /* share of the time below which feeding is not called the limit */
-#define EQUAL 0.15 /* width of an interval up to which two that differ by less are equally fast */
+#define SMALL 0.1 /* share of the time below which feeding is not called the limit */
+/* two rates are called equal if their ratio's interval reaches less than this to each side */
+#define EQUAL 0.15
 
 /* ---- Pieces ---------------------------------------------------------------------------------- */
 
@@ -50,13 +51,13 @@ static const char *capital(const char *text, char out[WORDS_PHRASE]) {
     return out;
 }
 
-/* 1 - r, with the interval turned over. */
+/* 1 - r; the interval's ends change places. */
 static measure_interval rest_of(const measure_interval *r) {
     return (measure_interval){1 - r->median, 1 - r->high, 1 - r->low, r->n};
 }
 
-/* The part of the time that feeding costs. Without workers it is no more than what the loader takes
- * alone, as in verdict_share_of_feeding(); for that there is no interval. */
+/* The part of the time that feeding costs. Without workers it is at most the loader's own time, as
+ * in verdict_share_of_feeding(); then there is no interval. */
 static measure_interval feeding(const evidence *e) {
     const verdict_terms now = verdict_terms_now(e);
     measure_interval lost = rest_of(&e->both_by_consumer);
@@ -71,7 +72,7 @@ static const char *cost_of_feeding(const evidence *e, char out[WORDS_PHRASE]) {
     return words_cost(&lost, out);
 }
 
-/* The part of the loader's work, as what somebody does. */
+/* The part of the loader's work, as an activity. */
 static const char *work_of(const verdict *v, char out[WORDS_PHRASE]) {
     if (v->limit == LIMIT_READ) return strcpy(out, "reading");
     if (v->limit == LIMIT_TRANSFORM) {
@@ -89,7 +90,8 @@ static const char *work_of(const verdict *v, char out[WORDS_PHRASE]) {
 
 /* ---- One limit each -------------------------------------------------------------------------- */
 
-/* What a part takes of the loader's time, by the arms on its both sides; NaN if it has no such two. */
+/* The part's share of the loader's time, by the arms before and after it; NaN if there are not two
+ * such arms. */
 static measure_interval part_of_time(const evidence *e, verdict_limit limit) {
     const measure_interval none = {NAN, NAN, NAN, 0};
     if (e->by_shares) return none;
@@ -132,7 +134,7 @@ static void say_part(const evidence *e, verdict *v) {
             words_byte_rate(e->rate[EVIDENCE_READ].median * e->sample_bytes, rate));
 }
 
-/* "; feeding the consumer costs ..." or "." where nothing is fed. */
+/* Adds "; feeding the consumer costs ...", or "." if nothing is fed. */
 static void say_cost(const evidence *e, verdict *v, const char *before) {
     char cost[WORDS_PHRASE];
     if (e->consumes)
@@ -269,7 +271,7 @@ static bool equal(const measure_interval *ratio) {
     return words_side_of(ratio, 1) == WORDS_UNCLEAR && ratio->high - ratio->low <= 2 * EQUAL;
 }
 
-/* The loader alone beside the consumer alone, which cannot be told apart. */
+/* The loader alone and the consumer alone cannot be told apart. */
 static void say_race(const evidence *e, verdict *v) {
     const measure_interval *race = &e->loader_by_consumer;
     char low[WORDS_NUMBER], high[WORDS_NUMBER];
@@ -360,7 +362,7 @@ static void say_rates(const evidence *e, char *text, size_t n) {
     add(text, n, ".");
 }
 
-/* What looks like a slow worker and is none. */
+/* Explains a worker that looks slow and is not. */
 static void say_unlike(const evidence *e, char *text, size_t n) {
     double times;
     char factor[WORDS_NUMBER], larger[WORDS_NUMBER];
@@ -434,7 +436,7 @@ static const char *next_text(const evidence *e, const verdict *v, verdict_limit 
     }
 }
 
-/* A size without blanks, as options take it. */
+/* A size without blanks, as options are written. */
 static void write_packed(const char *text, char *out, size_t capacity) {
     size_t n = 0;
     for (; *text != '\0' && n + 1 < capacity; text++)
