@@ -1,4 +1,4 @@
-/* bench_output.c - where iterbench's words go: one line of error on stderr, JSON into a file or on
+/* bench_output.c - the output of iterbench: one line of error on stderr, JSON to a file or to
  * stdout alone. */
 #include <errno.h>
 #include <stdio.h>

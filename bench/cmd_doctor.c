@@ -1,6 +1,6 @@
 /*
- * cmd_doctor.c - `iterbench doctor [--data SPEC]`: what this machine gives, what that costs, and how
- * to mend it.
+ * cmd_doctor.c - `iterbench doctor [--data SPEC]`: checks this machine, what its state costs, and
+ * how to improve it.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * cmd_list.c - `iterbench list [NAME]`: every format, transform and sampler with its options, those of
- * plugins first, and the words of --source.
+ * cmd_list.c - `iterbench list [NAME]`: every format, transform and sampler with its options, those
+ * of plugins first, and the words of --source.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,7 +144,7 @@ static void write_all(const page *p, const iter_registry *registry) {
     }
 }
 
-/* Every entry of that name. Errors: EINVAL, with the nearest name. */
+/* Writes every entry of that name. Errors: EINVAL, with the nearest name. */
 static iter_status write_one(const page *p, const iter_registry *registry, const char *name,
                              iter_error *err) {
     char names[4096] = "", hint[BENCH_HINT];

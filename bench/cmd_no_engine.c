@@ -1,4 +1,4 @@
-/* cmd_no_engine.c - what stands in for the files with --model where the trainer was not built. */
+/* cmd_no_engine.c - replaces the files that need the trainer (--model), if it was not built. */
 #include "bench/common/bench_util.h"
 #include "bench/iterbench.h"
 #include "bench/measure/feed.h"

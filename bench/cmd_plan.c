@@ -6,7 +6,7 @@
 #include "bench/iterbench.h"
 #include "bench/measure/arm.h"
 
-/* What the plan's text leaves to the loader: source, workers, and what was asked for in vain. */
+/* Prints what only the loader knows: source, workers, and which requests were not met. */
 static iter_status print_loader(iter_loader *loader, iter_error *err) {
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
     iter_status s = iter_loader_stats_read(loader, &stats, err);

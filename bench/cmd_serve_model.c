@@ -1,6 +1,6 @@
 /*
- * cmd_serve_model.c - `iterbench serve --model NAME`: at the other end of a pipe the trainer alone,
- * over replayed batches, or with --loader the trainer fed by it.
+ * cmd_serve_model.c - `iterbench serve --model NAME`: serves the trainer alone, over replayed
+ * batches, or with --loader the trainer fed by that loader.
  */
 #include <stdlib.h>
 

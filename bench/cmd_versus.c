@@ -1,6 +1,6 @@
 /*
- * cmd_versus.c - `iterbench versus`: pairs two programs that speak the protocol of `serve`,
- * whatever they are written in.
+ * cmd_versus.c - `iterbench versus`: pairs two programs that speak the protocol of `serve`, in any
+ * language.
  */
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "bench/measure/words.h"
 
 #define LABEL              10
-#define SLICES_A_PAIR_MOST 16.0 /* with pauses and dropped pairs, before giving up */
+#define SLICES_A_PAIR_MOST 16.0 /* with pauses and dropped pairs, before it stops */
 
 typedef struct shown {
     progress line;

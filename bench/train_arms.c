@@ -3,7 +3,7 @@
  *
  * Only neighbours in time are compared: the cost of feeding is the median over rounds of t_arm /
  * t_trainer - 1. On few cores loader and trainer compete, so the reports have the CPU time of each:
- * what the loader burns is the floor under that cost where all cores train.
+ * if all cores train, the loader's CPU time is the least that feeding can cost.
  */
 #include "bench/train_arms.h"
 
@@ -48,7 +48,7 @@ void train_arms_close(train_arms *t) {
         arm_close(&t->arms[i]);
     t->n_arms = 0;
     if (t->has_feed) feed_close(&t->feed);
-    if (t->has_arrays) bench_arrays_free(&t->arrays); /* after the loaders, who borrow them */
+    if (t->has_arrays) bench_arrays_free(&t->arrays); /* after the loaders, which borrow them */
     t->has_feed = t->has_arrays = false;
     iter_dataset_unref(t->dataset);
     t->dataset = NULL;
@@ -69,7 +69,7 @@ iter_status train_arms_add(train_arms *t, const bench_options *options, bool nda
 
 /* ---- Measuring ------------------------------------------------------------------------------- */
 
-/* Rates and costs out of the rounds. */
+/* Computes rates and costs from the rounds. */
 static iter_status settle(train_arms *t, int n, int trainer, iter_error *err) {
     iter_status s = ITER_OK;
     for (int i = 0; s == ITER_OK && i < n; i++) {

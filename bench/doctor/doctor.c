@@ -1,4 +1,4 @@
-/* doctor.c - what the looks into a machine share: items, and small files of the system. */
+/* doctor.c - code that all checks of a machine share: items, and small files of the system. */
 #include "bench/doctor/doctor.h"
 
 #include <stdarg.h>

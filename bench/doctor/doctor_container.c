@@ -2,8 +2,8 @@
  * doctor_container.c - how much of the machine the control groups leave to this process.
  *
  * A limit holds for all groups below it, so the smallest on the way up to the root counts. Both
- * versions of cgroups are asked. A container may see its own group as the root while its path is
- * told from outside: folders that are not there are passed over.
+ * versions of cgroups are read. A container may see its own group as the root while its path is the
+ * one outside; so folders that do not exist are skipped.
  */
 #include <math.h>
 #include <stdio.h>
@@ -30,8 +30,8 @@ static bool group_folder(const char *groups, const char *controller, const char 
     return found;
 }
 
-/* The smallest answer of `ask` for the group and all above it; INFINITY = no limit. Version 1 has a
- * tree for each controller, in a folder of its name. */
+/* The smallest answer of `ask` for the group and all groups above it; INFINITY = no limit. Version
+ * 1 has a tree for each controller, in a folder of its name. */
 static double smallest_limit(const char *groups, const char *root, const char *controller,
                              double (*ask)(const char *folder)) {
     char top[512], folder[1024];
@@ -75,7 +75,7 @@ static double memory_of(const char *folder, const char *name) {
     if (!group_line(folder, name, line, sizeof(line)) || line[0] < '0' || line[0] > '9')
         return INFINITY;
     const double bytes = atof(line);
-    return bytes < 9e18 ? bytes : INFINITY; /* version 1 says 2^63 less a page for none */
+    return bytes < 9e18 ? bytes : INFINITY; /* version 1 writes 2^63 less a page for no limit */
 }
 
 static double memory_of_2(const char *folder) {

@@ -1,10 +1,11 @@
 /*
- * doctor_disk.c - what the disk gives under the dataset, or under the largest file of the present
- * folder, for about five seconds: past the page cache in order and at random, and out of it.
+ * doctor_disk.c - the rates of the disk with the dataset, or with the largest file of the current
+ * folder, in about five seconds: past the page cache in order and at random, and from the page
+ * cache.
  *
- * Straight loops (bare_read.c) in two parts: a short one tells how much can be read in the time that
- * is left, the second one is the measurement. What a host keeps in its own cache, a guest cannot
- * know: these are the rates of what it is given.
+ * Straight loops (bare_read.c) run in two parts: a short one finds how much can be read in the
+ * remaining time, the second one is the measurement. A guest cannot know what the host caches, so
+ * these rates may include the host's cache.
  */
 #include <dirent.h>
 #include <math.h>
@@ -24,7 +25,7 @@
 #define CACHED_BYTES ((uint64_t)64 << 20)
 #define MOST_S       2.0
 #define FILES_MAX    256
-#define OWN_FILE     ((uint64_t)64 << 20) /* without a dataset: a file at least so large */
+#define OWN_FILE     ((uint64_t)64 << 20) /* without a dataset: least size of the file */
 #define PIECE        ((uint32_t)1 << 20)
 #define RANDOM_PIECE ((uint32_t)128 << 10)
 #define RANDOM_DEPTH 32
@@ -76,7 +77,7 @@ typedef struct places {
     size_t n_records;
 } places;
 
-/* In order, from the first file on. */
+/* Pieces in order, from the first file on. */
 static void fill_ordered(places *p, uint64_t most) {
     p->n_records = 0;
     uint64_t total = 0;
@@ -87,7 +88,7 @@ static void fill_ordered(places *p, uint64_t most) {
         }
 }
 
-/* Anywhere in the files, each piece as likely as another. */
+/* Pieces anywhere in the files, all equally likely. */
 static void fill_random(places *p) {
     uint64_t total = 0, x;
     p->n_records = 0;
@@ -108,7 +109,8 @@ static void fill_random(places *p) {
     }
 }
 
-/* Bytes a second over the records, within the time; NaN where it cannot be, with the reason. */
+/* Bytes a second over the records, within the time; NaN, with the reason, if it cannot be
+ * measured. */
 static double read_rate(const places *p, const bare_read_options *options, uint64_t most,
                         iter_error *err) {
     bare_read_result first, second;
@@ -167,7 +169,7 @@ static void add_page_cache(doctor *d, places *p) {
     bare_read_result result;
     fill_ordered(p, CACHED_BYTES);
     d->rates.page_cache = NAN;
-    for (int i = 0; i < 2 && p->n_records > 0; i++) { /* the first time brings it there */
+    for (int i = 0; i < 2 && p->n_records > 0; i++) { /* the first turn fills the page cache */
         if (bare_read_records(p->paths, p->n, p->records, p->n_records, &options, &result, &why) <
             0)
             return;
@@ -180,7 +182,7 @@ static void add_page_cache(doctor *d, places *p) {
 
 /* ---- Which files ----------------------------------------------------------------------------- */
 
-/* The largest file of the present folder, if it is large enough. */
+/* The largest file of the current folder, if it is large enough. */
 static bool own_file(char *out, size_t capacity, uint64_t *out_bytes) {
     DIR *folder = opendir(".");
     const struct dirent *entry;

@@ -1,4 +1,4 @@
-/* doctor_gpu.c - is there a GPU, can it be used, and how fast do batches get there? */
+/* doctor_gpu.c - whether there is a usable GPU, and how fast batches get there. */
 #include <dirent.h>
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #define COPY_BYTES ((size_t)64 << 20)
 #define COPY_S     0.3
 
-/* As many as the system shows, whoever may use them. */
+/* Number of GPUs that the system shows, usable or not. */
 static int nvidia_devices(void) {
     DIR *folder = opendir("/dev");
     int n = 0;
@@ -22,7 +22,7 @@ static int nvidia_devices(void) {
     return n;
 }
 
-/* What stands against the use of one. */
+/* Adds an item with the reason why no GPU can be used. */
 static void add_unused(doctor *d, const char *why) {
     const int n = nvidia_devices();
     const bool amd = access("/dev/kfd", F_OK) == 0;

@@ -1,6 +1,6 @@
 /*
- * doctor_machine.c - what the system says of itself: processor, cores, memory, limits of the
- * container, and settings that matter to loaders and trainers.
+ * doctor_machine.c - what the system reports: processor, cores, memory, limits of the container,
+ * and settings that matter to loaders and trainers.
  */
 #include <dirent.h>
 #include <inttypes.h>

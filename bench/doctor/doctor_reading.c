@@ -1,9 +1,9 @@
 /*
- * doctor_reading.c - how bytes can be read here: io_uring and what it offers, how much memory may be
- * locked, and what a loader makes of it.
+ * doctor_reading.c - how bytes can be read here: io_uring and its features, how much memory may be
+ * locked, and what a loader uses.
  *
- * The last is asked of a loader: it reads a batch of the dataset, or of a small file that is written
- * for it, once through the page cache and once past it, and its statistics say what it fell back to.
+ * The last item comes from a loader: it reads a batch of the dataset, or of a small file that is
+ * written for it, once through the page cache and once past it. Its statistics name its fallbacks.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -29,11 +29,11 @@
 #define FILE_ROW    4096
 #define BATCH       16
 #define LOADER_MOST ((uint64_t)64 << 20)
-#define ONE_SIZE    "resize:64" /* of photos: a batch wants rows of one size */
+#define ONE_SIZE    "resize:64" /* for photos: a batch needs rows of one size */
 
 /* ---- io_uring -------------------------------------------------------------------------------- */
 
-/* Why a ring cannot be made, and who can mend it. */
+/* Explains why a ring cannot be created, and how to change that. */
 static void explain_refusal(doctor_item *item, int error) {
     char disabled[16] = "0";
     unsigned long long seccomp = 0;
@@ -161,7 +161,7 @@ static void add_locked(doctor *d, size_t bytes) {
 
 /* ---- A loader -------------------------------------------------------------------------------- */
 
-/* A small set of its own in a folder of its own. */
+/* A small set in a folder of its own. */
 typedef struct small_set {
     char folder[512], path[560], spec[600];
 } small_set;
@@ -179,7 +179,8 @@ static bool write_small(small_set *set) {
     char header[128];
     static const uint8_t row[FILE_ROW];
     memset(header, ' ', sizeof(header));
-    memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10); /* 118 bytes follow */
+    /* the length of the rest of the header, 118 bytes */
+    memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
     const int n = snprintf(header + 10, sizeof(header) - 10,
                            "{'descr': '|u1', 'fortran_order': False, 'shape': (%d, %d), }",
                            FILE_ROWS, FILE_ROW);
@@ -198,8 +199,8 @@ static void remove_small(const small_set *set) {
     }
 }
 
-/* One batch by the ring, of which nothing is made, so that any set will do; what the loader says of it
- * afterwards. */
+/* Reads one batch by the ring without decoding it, so that any set will do, and returns the
+ * loader's statistics. */
 static iter_status read_batch(const char *spec, const iter_registry *registry, bool direct,
                               iter_loader_stats *out, iter_error *err) {
     iter_dataset *data;
@@ -213,7 +214,7 @@ static iter_status read_batch(const char *spec, const iter_registry *registry, b
                                  .memory = LOADER_MOST,
                                  .only_reads = true,
                                  .ragged = true,
-                                 .on_error = ITER_ON_ERROR_REPLACE}; /* one file may be bad */
+                                 .on_error = ITER_ON_ERROR_REPLACE}; /* one file may be broken */
     const iter_loader_options opt = bench_loader_options(&asked, 0);
     *out = (iter_loader_stats){.struct_size = sizeof(*out)};
     iter_status s = iter_dataset_open(spec, registry, &data, err);
@@ -230,7 +231,7 @@ static iter_status read_batch(const char *spec, const iter_registry *registry, b
     return s;
 }
 
-/* `what` is read, for messages. */
+/* `what` was read; for messages. */
 static void add_loader(doctor *d, const char *item_name, const char *spec, const char *what,
                        bool direct) {
     iter_loader_stats stats;

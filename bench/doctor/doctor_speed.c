@@ -1,9 +1,8 @@
 /*
- * doctor_speed.c - what is measured of clock, memory and steadiness, in about two seconds.
+ * doctor_speed.c - measures clock, memory and steadiness, in about two seconds.
  *
- * The witness is measure.c's: the same loop, again and again, for a second. Where it does not take
- * the same time each time, something else uses the cores, or the host gives them to somebody else
- * (steal).
+ * The witness is the one of measure.c: the same loop again and again for a second. If its time
+ * varies, something else uses the cores, or the host gives them to other guests (steal).
  */
 #include <math.h>
 #include <pthread.h>
@@ -27,7 +26,7 @@
 #define CORES_MAX     256
 #define WITNESS_S     1.0
 #define WITNESSES_MAX 4096
-#define STEADY        0.05 /* as far as the comparisons let the witness move */
+#define STEADY        0.05 /* the tolerance of comparisons for the witness */
 
 /* ---- Clock ----------------------------------------------------------------------------------- */
 
@@ -36,7 +35,8 @@ static void add_clock(doctor *d) {
     (void)doctor_line("/sys/devices/system/clocksource/clocksource0/current_clocksource", source,
                       sizeof(source));
     d->rates.clock_ns = INFINITY;
-    for (int part = 0; part < CLOCK_PARTS; part++) { /* the fastest: the others were disturbed */
+    /* take the fastest: the others were disturbed */
+    for (int part = 0; part < CLOCK_PARTS; part++) {
         const uint64_t start = bench_now_ns();
         volatile uint64_t last = 0;
         for (int i = 0; i < CLOCK_READS; i++)
@@ -115,7 +115,7 @@ static void add_copies(doctor *d) {
     const int cores = bench_machine_here().cores, n = cores < CORES_MAX ? cores : CORES_MAX;
     unsigned long long available = 0;
     (void)doctor_number("/proc/meminfo", "MemAvailable", &available);
-    size_t bytes = COPY_BYTES; /* and all of it at most a quarter of what is free */
+    size_t bytes = COPY_BYTES; /* all buffers: at most a quarter of free memory */
     while (bytes > ((size_t)1 << 20) && 2 * bytes * (size_t)n > available * 1024 / 4)
         bytes /= 2;
     d->rates.copy_one = copy_rate(1, bytes);
@@ -138,7 +138,7 @@ static void add_copies(doctor *d) {
 
 /* ---- Steadiness ------------------------------------------------------------------------------ */
 
-/* CPU time of all cores since boot, and what the host took of it, in ticks. */
+/* CPU time of all cores since boot, and the part that the host took, in ticks. */
 static bool read_steal(double *out_total, double *out_steal) {
     char line[256];
     unsigned long long t[8] = {0};

@@ -12,7 +12,7 @@
 
 /* ---- Reasons --------------------------------------------------------------------------------- */
 
-/* Behind "stage: sample 17 (file:4711): "; NULL where the message is none of those. */
+/* The text after "stage: sample 17 (file:4711): "; NULL if the message has no such prefix. */
 static const char *behind_sample(const char *message, size_t *out_stage) {
     const char *p = strstr(message, ": sample ");
     if (p == NULL) return NULL;
@@ -32,7 +32,7 @@ static bool has_digit(const char *word, size_t length) {
     return false;
 }
 
-/* A word with a digit in it is a number of this sample's. */
+/* A word with a digit in it is taken for a number of this sample. */
 static void reason_of(const char *message, char out[BENCH_REASON_MAX]) {
     size_t stage = 0, n = 0;
     const char *p = behind_sample(message, &stage);
@@ -88,7 +88,7 @@ size_t bench_failure_reasons(const iter_failure *list, size_t n,
 
 /* ---- List ------------------------------------------------------------------------------------ */
 
-/* Places in the list, by sample, then in order. */
+/* Positions in the list, ordered by sample, then by position. */
 typedef struct place {
     uint64_t index;
     size_t at;

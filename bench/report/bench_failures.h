@@ -1,4 +1,4 @@
-/* bench_failures.h - failed samples: how many for which reason, and as a list in a file. */
+/* bench_failures.h - failed samples: counts by reason, and a list in a file. */
 #ifndef BENCH_FAILURES_H
 #define BENCH_FAILURES_H
 
@@ -10,23 +10,23 @@
 #define BENCH_REASONS_MAX 16
 #define BENCH_REASON_MAX  160
 
-/** What samples failed of, stage and reason, with '#' where messages have numbers of their own. */
+/** Why samples failed: stage and reason, with '#' in place of a sample's own numbers. */
 typedef struct bench_reason {
     char text[BENCH_REASON_MAX];
     size_t count;
 } bench_reason;
 
-/** Counts list[0..n) by reason, the most frequent first; what finds no place is in the last one,
- * "other". Returns how many there are. */
+/** Counts list[0..n) by reason, the most frequent first. If there are too many, the last one is
+ * "other". Returns the number of reasons. */
 size_t bench_failure_reasons(const iter_failure *list, size_t n,
                              bench_reason out[BENCH_REASONS_MAX]);
 
-/** Keeps each sample's first failure of list[0..n), in order. Returns how many these are. */
+/** Keeps each sample's first failure of list[0..n), in order. Returns how many remain. */
 size_t bench_failures_once(iter_failure *list, size_t n);
 
 /**
- * Writes a line per sample, in the order in which they failed first: epoch, position, sample, status,
- * message, between tabs, below a line with these names.
+ * Writes a line per sample, in the order of first failures: epoch, position, sample, status,
+ * message, separated by tabs, below a line with these names.
  *
  * Errors  EIO, ENOMEM.
  */

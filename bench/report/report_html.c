@@ -1,10 +1,10 @@
 /*
  * report_html.c - puts a result into the template of the report.
  *
- * The result stands in a <script type="application/json"> element, whose text ends at the first
- * "</script" and changes its meaning at "<!--" (HTML, 13.2.6.4: script data). Inside JSON a '<' can
- * only stand in a text, where \u003c means the same: with every '<' written so, no path, message or
- * chain can end the element or begin anything in it.
+ * The result goes into a <script type="application/json"> element, whose text ends at the first
+ * "</script" and changes its meaning at "<!--" (HTML, 13.2.6.4: script data). In JSON, a '<' occurs
+ * only inside texts, where \u003c means the same. Since every '<' is written so, no path, message
+ * or chain can end the element or begin anything in it.
  */
 #include "bench/report/report_html.h"
 

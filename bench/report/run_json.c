@@ -1,5 +1,5 @@
 /*
- * run_json.c - a run as JSON. Every key stands in docs/json.md; a test compares the two.
+ * run_json.c - a run as JSON. docs/json.md has every key; a test compares the two.
  */
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /*
- * run_lines.c - a run for a terminal: the rate, what it is beside the limit, the waiting, what to do
- * next, failed samples; and one row for each thing that is out of the ordinary.
+ * run_lines.c - a run for a terminal: the rate, its share of the limit, the waiting, what to do
+ * next, failed samples; and one row for each unusual condition.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -11,14 +11,14 @@
 #include "bench/report/run_result.h"
 
 #define LABEL 10
-#define CELL  12 /* of one arm of two */
+#define CELL  12 /* width of one arm of two */
 
 typedef struct limit_text {
     double share[2]; /* of each arm */
-    char of[160];    /* what the share is of, and what that gives */
+    char of[160];    /* name of the limit, and its rate */
 } limit_text;
 
-/* The nearest limit that could be measured: the same work without a loader, else the bytes alone. */
+/* The nearest limit that was measured: the same work without a loader, else the bytes alone. */
 static limit_text limit_of(const run_result *r) {
     limit_text out = {.of = ""};
     const yardstick_rates *l = &r->limits;

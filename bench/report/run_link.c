@@ -1,16 +1,16 @@
 /*
- * run_link.c - the link to the GPU that a loader's batches go to.
+ * run_link.c - measures the link to the GPU that a loader's batches go to.
  *
- * Batches of the loader itself are held and copied from their slots again, so that its memory is what
- * is compared with plain page-locked memory.
+ * Batches of the loader itself are held and copied from their slots again, so that its memory is
+ * compared with plain page-locked memory.
  */
 #include <math.h>
 
 #include "bench/report/run_result.h"
 
-#define HELD 2 /* what every loader allows */
+#define HELD 2 /* every loader allows so many */
 
-/* Takes up to n batches, whole ones: from an epoch's start. */
+/* Takes up to n whole batches, from an epoch's start. */
 static iter_status hold(iter_loader *loader, iter_batch **out, uint32_t *n, iter_error *err) {
     const uint32_t wanted = *n;
     int ends = 0;

@@ -193,7 +193,7 @@ static void row_link(const page *p, const gpu_link_rates *link) {
              words_bytes(link->batch_bytes, b), words_byte_rate(link->plain_bytes_per_s, c), slots);
 }
 
-/* Why the array's rows take longer than a few rows that stay in the cache. */
+/* Explains why the array's rows take longer than a few rows that stay in the cache. */
 static void row_memory(const page *p, const yardstick_rates *l) {
     char share[WORDS_NUMBER], array[WORDS_NUMBER], row[WORDS_NUMBER], time[WORDS_NUMBER];
     if (!(l->ordered_samples_per_s < 0.7 * l->convert_samples_per_s)) return;
