@@ -62,7 +62,7 @@ static bool same(const json_value *a, const json_value *b) {
     return a->number == b->number;
 }
 
-/* ---- What differs besides the rates ---------------------------------------------------------- */
+/* ---- Other differences ----------------------------------------------------------------------- */
 
 static void write_value(const json_value *v) {
     if (v == NULL || v->kind == JSON_NULL)

@@ -87,7 +87,7 @@ static void write_ops(const page *p, const iter_ops *ops) {
         write_option(p, o, ops->defaults);
 }
 
-/* ---- What there is --------------------------------------------------------------------------- */
+/* ---- All entries ----------------------------------------------------------------------------- */
 
 static const iter_ops *format_at(const iter_registry *registry, int i) {
     const iter_format_ops *ops = iter_registry_format_at(registry, i);

@@ -115,7 +115,7 @@ static iter_status measure(sweep_run *r, const bench_options *options, iter_erro
     return train_arms_measure(&r->t, sides, N_SETTINGS + 1, 0, err);
 }
 
-/* ---- What it says ---------------------------------------------------------------------------- */
+/* ---- Report ---------------------------------------------------------------------------------- */
 
 static bool has_worker(const setting *s) {
     return s->workers != 0 || (s->mechanisms & EMULATE_WORKER) != 0;

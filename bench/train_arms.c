@@ -90,7 +90,7 @@ iter_status train_arms_measure(train_arms *t, const measure_side *sides, int n, 
     return s == ITER_OK ? settle(t, n, trainer, err) : s;
 }
 
-/* ---- What it came to ------------------------------------------------------------------------- */
+/* ---- Results --------------------------------------------------------------------------------- */
 
 double train_cpu_per_sample(uint64_t cpu_ns, uint64_t samples) {
     return samples > 0 ? (double)cpu_ns / (double)samples : NAN;

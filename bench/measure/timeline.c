@@ -37,7 +37,7 @@ typedef struct recording {
     bool out_of_memory;
 } recording;
 
-/* ---- What was recorded ----------------------------------------------------------------------- */
+/* ---- Recorded events ------------------------------------------------------------------------- */
 
 static iter_status no_memory(iter_error *err) {
     return bench_fail(err, ITER_ENOMEM, "timeline: no memory");

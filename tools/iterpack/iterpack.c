@@ -1,6 +1,6 @@
 /*
- * iterpack.c - packs images into MXNet's .rec files, and looks at such files: main(), options, what is
- * printed.
+ * iterpack.c - packs images into MXNet's .rec files, and inspects such files: main(), options,
+ * output.
  */
 #include "tools/iterpack/iterpack.h"
 
@@ -60,7 +60,7 @@ static const char help[] =
 
 #define LINE_MAX_BYTES 8192
 
-/* `begin`, then the text, escaped, as one line. */
+/* Prints `begin`, then the text, escaped, as one line. */
 static void say(FILE *out, const char *begin, const char *format, va_list args, int os_error) {
     char text[LINE_MAX_BYTES], line[2 * LINE_MAX_BYTES], reason[128] = "";
     (void)vsnprintf(text, sizeof(text), format, args);
@@ -164,7 +164,7 @@ static int read_value(const pack_option *row, const char *value) {
 
 int pack_options(int n_args, char **args, const pack_option *rows, const char **words, int n_words,
                  int *out_n_words) {
-    uint64_t given = 0; /* a bit a row */
+    uint64_t given = 0; /* one bit per row */
     *out_n_words = 0;
     for (int i = 0; i < n_args; i++) {
         if (strncmp(args[i], "--", 2) != 0) {
@@ -214,7 +214,7 @@ static int run(int argc, char **argv) {
     return pack_usage("there is no command '%s': list, pack, verify, info (--help)", argv[1]);
 }
 
-/* Whatever was printed must have arrived, or the program failed. */
+/* If the output could not be written, the program has failed. */
 int main(int argc, char **argv) {
     const int status = run(argc, argv);
     const bool broken = ferror(stdout) != 0;

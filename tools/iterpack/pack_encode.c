@@ -1,8 +1,9 @@
 /*
  * pack_encode.c - see pack_encode.h.
  *
- * JPEG as OpenCV's imencode() makes it, which im2rec calls: baseline, colour at half the resolution
- * each way, the standard's Huffman tables, the exact integer DCT. PNG by libpng's simplified interface.
+ * JPEG as made by OpenCV's imencode(), which im2rec calls: baseline, colour at half the resolution
+ * each way, the standard's Huffman tables, the exact integer DCT. PNG by libpng's simplified
+ * interface.
  */
 #include "tools/iterpack/pack_encode.h"
 
@@ -32,7 +33,7 @@ typedef struct writer {
     jmp_buf fail;
     char text[JMSG_LENGTH_MAX];
     uint8_t *bytes;
-    size_t capacity, n; /* n: when it is complete */
+    size_t capacity, n; /* n is set when it is complete */
 } writer;
 
 static _Noreturn void on_error(j_common_ptr common) {
@@ -45,7 +46,7 @@ static void on_output(j_common_ptr common) {
     (void)common;
 }
 
-/* More room behind what is there: when it begins, and when all is full. */
+/* Grows the buffer: at the start, and when it is full. */
 static boolean more_room(j_compress_ptr jpeg) {
     writer *w = jpeg->client_data;
     const size_t used = w->capacity, wanted = 2 * used + BYTES_AT_FIRST;
@@ -87,7 +88,8 @@ static bool write_jpeg(writer *w, const pack_pixels *pixels, int quality) {
     jpeg_set_quality(&w->jpeg, quality, TRUE);
     jpeg_start_compress(&w->jpeg, TRUE);
     while (w->jpeg.next_scanline < w->jpeg.image_height) {
-        JSAMPROW row = (JSAMPROW)(pixels->data + w->jpeg.next_scanline * row_bytes); /* reads it */
+        /* only reads it */
+        JSAMPROW row = (JSAMPROW)(pixels->data + w->jpeg.next_scanline * row_bytes);
         jpeg_write_scanlines(&w->jpeg, &row, 1);
     }
     jpeg_finish_compress(&w->jpeg);
@@ -151,7 +153,7 @@ bool pack_encode_png(const pack_pixels *pixels, uint8_t **out, size_t *capacity,
     image.width = pixels->width;
     image.height = pixels->height;
     image.format = pixels->channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-    /* Never less than this, so one pass does it. */
+    /* An upper bound, so one pass is enough. */
     const size_t most = PNG_IMAGE_PNG_SIZE_MAX(image);
     if (most > *capacity) {
         uint8_t *more = realloc(*out, most);

@@ -1,6 +1,6 @@
-/* pack_encode.h - pixels to the bytes of a JPEG or PNG. */
-#ifndef BENCH_PACK_ENCODE_H
-#define BENCH_PACK_ENCODE_H
+/* pack_encode.h - encodes pixels as JPEG or PNG. */
+#ifndef PACK_ENCODE_H
+#define PACK_ENCODE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,7 +17,8 @@ typedef struct pack_pixels {
 bool pack_encode_has_jpeg(void);
 bool pack_encode_has_png(void);
 
-/* Into *out, which malloc() made or is NULL, and which grows; false with the reason. */
+/* Encode into *out, which comes from malloc() or is NULL, and grows. If they fail, they return
+ * false with the reason. */
 bool pack_encode_jpeg(const pack_pixels *pixels, int quality, uint8_t **out, size_t *capacity,
                       size_t *out_n, char *reason, size_t reason_capacity);
 bool pack_encode_png(const pack_pixels *pixels, uint8_t **out, size_t *capacity, size_t *out_n,

@@ -1,9 +1,9 @@
 /*
  * pack_files.c - see pack_files.h.
  *
- * A ring of places, one a file. A thread claims the next item whose place is free, reads the file and
- * makes its image anew outside the lock, and marks the place full; the writer empties places in order.
- * So files are read in any order and written in one.
+ * A ring of places, one for each file. A thread claims the next item whose place is free, reads the
+ * file and converts its image without the lock, and marks the place full. The writer empties places
+ * in order. So files are read in any order and written in one.
  */
 #include "tools/iterpack/pack_files.h"
 
@@ -21,7 +21,7 @@
 typedef struct place {
     uint8_t *bytes;
     size_t n, capacity;
-    char reason[PACK_REASON_BYTES]; /* "" = it is there */
+    char reason[PACK_REASON_BYTES]; /* "" = it was read */
     bool full, warned;
 } place;
 
@@ -30,8 +30,8 @@ struct pack_files {
     const char *root;
     const pack_images *images;
     uint64_t first, last;
-    pthread_mutex_t lock;   /* guards what follows */
-    pthread_cond_t changed; /* a place is full, or free, or it is over */
+    pthread_mutex_t lock;   /* guards the fields below */
+    pthread_cond_t changed; /* a place is full, or free, or everything is over */
     uint64_t claimed, taken;
     bool over;
     place places[PLACES];
@@ -45,7 +45,7 @@ static void room(place *p, size_t n) {
     p->bytes = pack_memory(p->bytes, p->capacity, 1);
 }
 
-/* All of a regular file into the place, whose memory grows; 0 or errno. */
+/* Reads a whole regular file into the place, whose memory grows; 0 or errno. */
 static int read_fd(int fd, place *p) {
     struct stat st;
     if (fstat(fd, &st) < 0) return errno;
@@ -70,7 +70,8 @@ static int read_file(const char *root, const char *name, place *p) {
     return os_error;
 }
 
-/* Fills the place; `image` is the thread's, NULL with the reason in the place where it has none. */
+/* Fills the place. `image` belongs to the thread; if it is NULL, the place already has the
+ * reason. */
 static void fill(pack_files *f, const char *name, pack_image *image, place *p) {
     const uint8_t *bytes = NULL;
     const int os_error = read_file(f->root, name, p);
@@ -97,14 +98,14 @@ static void *work(void *user) {
     pack_image *image = f->images ? pack_image_start(f->images, reason, sizeof(reason)) : NULL;
     pthread_mutex_lock(&f->lock);
     while (!f->over && f->claimed < f->last) {
-        if (f->claimed - f->taken >= PLACES - 1) { /* the one taken last is in use */
+        if (f->claimed - f->taken >= PLACES - 1) { /* the place taken last is in use */
             pthread_cond_wait(&f->changed, &f->lock);
             continue;
         }
         const uint64_t item = f->claimed++;
         place *p = &f->places[item % PLACES];
         pthread_mutex_unlock(&f->lock);
-        memcpy(p->reason, reason, sizeof(reason)); /* of a thread that has no decoder */
+        memcpy(p->reason, reason, sizeof(reason)); /* if the thread has no decoder */
         fill(f, pack_list_path(f->list, item), image, p);
         pthread_mutex_lock(&f->lock);
         p->full = true;

@@ -2,10 +2,10 @@
  * pack_image.c - see pack_image.h.
  *
  * The library decodes and resizes, by its decoder "image" and its stage "resize-short". Both are
- * called through their tables, one image at a time, because images of different sizes have no place
- * in a batch. Pictures are turned as their EXIF says, which is not
- * written again; im2rec's cv2.imread() does so, too. A centre crop to a square comes before the
- * resize, as there, and only its part is decoded.
+ * called through their tables, one image at a time, because images of different sizes do not fit
+ * into a batch. Pictures are turned as their EXIF says, which is not written again; im2rec's
+ * cv2.imread() does the same. As in im2rec, a centre crop to a square comes before the resize; only
+ * that part is decoded.
  */
 #include "tools/iterpack/pack_image.h"
 
@@ -19,7 +19,7 @@
 
 #include "tools/iterpack/pack_encode.h"
 
-#define QUALITY 95 /* im2rec's */
+#define QUALITY 95 /* im2rec's default */
 #define ALIGN   64
 #define SLACK   64 /* stages may load, never store, past an image */
 
@@ -28,13 +28,13 @@ enum { AS_JPEG, AS_PNG, AS_RAW };
 struct pack_images {
     const iter_decoder_ops *decoder;
     iter_image_options shared;
-    const iter_transform_ops *resizer; /* NULL = as large as they are */
+    const iter_transform_ops *resizer; /* NULL = not resized */
     iter_resize_short_options resize;
     bool square, is_check; /* is_check: pixels are decoded and dropped */
     int encoding, quality, channels;
 };
 
-/* Memory that grows and forgets. */
+/* Memory that grows without keeping its content. */
 typedef struct room {
     void *data;
     size_t bytes;
@@ -44,7 +44,7 @@ struct pack_image {
     const pack_images *all;
     void *decoder, *resizer; /* their states */
     room decoded, resized, scratch;
-    uint8_t *encoded; /* malloc()'s */
+    uint8_t *encoded; /* from malloc() */
     size_t encoded_capacity;
 };
 
@@ -83,7 +83,7 @@ static int read_encoding(const pack_image_options *o, int *out) {
     return PACK_DONE;
 }
 
-/* ---- what is shared -------------------------------------------------------------------------- */
+/* ---- shared state ---------------------------------------------------------------------------- */
 
 static pack_images *new_images(int channels) {
     pack_images *images = pack_memory(NULL, 1, sizeof(*images));
@@ -187,7 +187,7 @@ static bool grow(room *r, size_t bytes, char *reason, size_t capacity) {
     return true;
 }
 
-/* The part of the picture that is wanted. */
+/* The part of the picture to pack. */
 static iter_rect part_of(const pack_images *all, int64_t height, int64_t width) {
     const int64_t side = height < width ? height : width;
     if (!all->square) return (iter_rect){0, 0, height, width};
@@ -221,7 +221,7 @@ static bool resize(pack_image *image, iter_tensor *pixels, char *reason, size_t 
     iter_error err = {.message = ""};
     iter_desc desc;
     size_t scratch = 0;
-    iter_rng rng = iter_rng_at(0, 0, 0); /* nothing is drawn */
+    iter_rng rng = iter_rng_at(0, 0, 0); /* the stage draws no numbers */
     iter_status status = ops->plan(options, &pixels->desc, &desc, &scratch, &err);
     if (status == ITER_OK) {
         if (!grow(&image->resized, iter_desc_bytes(&desc), reason, capacity) ||

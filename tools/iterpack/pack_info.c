@@ -1,4 +1,4 @@
-/* pack_info.c - `iterpack info`: what is in a .rec file, by a look at every record. */
+/* pack_info.c - `iterpack info`: reads every record of a .rec file and prints a summary. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>

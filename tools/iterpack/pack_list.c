@@ -1,11 +1,11 @@
 /*
  * pack_list.c - lists of images: made from folders, and read.
  *
- * Which images there are and what their classes are, the library says: a list from here and
- * "folder:" have the same order and the same labels. The library's own parser reads lists, too.
+ * The library decides which files are images and what their classes are, so a list made here has
+ * the order and labels of "folder:". The library's own parser reads lists, too.
  *
- * A list is written as NAME.part under a lock, synced, and renamed when it is whole: until then
- * whatever had the name stays.
+ * A list is written as NAME.part under a lock, synced, and renamed when it is complete. Until then,
+ * a file of that name stays as it was.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -72,7 +72,7 @@ static int by_text(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The place of the name's first folder among the classes. */
+/* Index of the name's first folder among the classes. */
 static int32_t class_of(const char *name, const iter_description *desc) {
     char folder[4096];
     const char *key = folder;
@@ -98,7 +98,7 @@ static uint64_t *make_order(uint64_t n, int64_t seed) {
     return order;
 }
 
-/* Files in the folder itself belong to no class, and no line is made of them. */
+/* Warns about files in the folder itself: they belong to no class and get no line. */
 static void warn_beside_classes(const char *folder, const char *ext) {
     uint64_t n = 0;
     char *first = NULL;
@@ -120,7 +120,7 @@ static void warn_beside_classes(const char *folder, const char *ext) {
     free(first);
 }
 
-/* A terminal gets names escaped, a file or a pipe as they are. */
+/* A terminal gets names escaped, a file or a pipe gets them as they are. */
 static int write_list(const iter_description *desc, const char *folder, int64_t seed, FILE *out) {
     const bool shown = isatty(fileno(out));
     char line[4096];
@@ -145,13 +145,13 @@ static int write_list(const iter_description *desc, const char *folder, int64_t 
     return status;
 }
 
-/* Whether a name stands for something that cannot be replaced: a device, a pipe. */
+/* Whether a path names something that cannot be replaced: a device, a pipe. */
 static bool is_stream(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
 }
 
-/* Makes what was written last, and takes the place of what had the name, with its permissions. */
+/* Syncs the new file, gives it the old one's permissions, and renames it to `path`. */
 static int publish(FILE *out, const char *part, const char *path) {
     struct stat st;
     if (fflush(out) != 0 || ferror(out)) return pack_fail_os("%s", part);
@@ -178,7 +178,7 @@ static int write_under_lock(const iter_description *desc, const char *folder, in
     return status;
 }
 
-/* To stdout, into a device or pipe, or in the place of a file. */
+/* Writes to stdout, into a device or pipe, or in place of a file. */
 static int put_list(const iter_description *desc, const char *folder, int64_t seed,
                     const char *path) {
     if (!path) return write_list(desc, folder, seed, stdout);

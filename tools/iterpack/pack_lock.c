@@ -1,13 +1,13 @@
 /*
  * pack_lock.c - see pack_lock.h.
  *
- * The lock is on a file of its own, PATH.part.lock: the parts are renamed at the end, and a lock
- * would go with them to the finished file. It is an open file description lock, which the kernel
- * gives up when the process ends, also by kill -9, and which NFS passes on to other hosts. The file
- * says who has it, since such a lock has no owner that could be asked for.
+ * The lock is on a file of its own, PATH.part.lock: the parts are renamed at the end, and a lock on
+ * them would go with them to the finished file. It is an open file description lock. The kernel
+ * drops it when the process ends, even by kill -9, and NFS passes it on to other hosts. Such a lock
+ * has no owner that could be queried, so the file names the process that has it.
  *
- * The file is removed while it is locked. So one that was locked may be gone from its folder, or
- * another be there: then the lock is worth nothing, and is taken again.
+ * The file is removed while it is locked. So the file that was locked may be gone from its folder,
+ * or replaced by another: then the lock is worthless, and is taken again.
  */
 #include "tools/iterpack/pack_lock.h"
 
@@ -33,7 +33,7 @@ static int set_lock(int fd) {
     return answer < 0 ? errno : 0;
 }
 
-/* Whether the file that is open is the one that the path names. */
+/* Whether the open file is the one that the path names. */
 static bool is_there(int fd, const char *path) {
     struct stat open_file, named;
     return fstat(fd, &open_file) == 0 && stat(path, &named) == 0 &&
@@ -53,7 +53,7 @@ static void write_owner(int fd) {
     char host[HOST_BYTES] = "an unknown host";
     if (gethostname(host, sizeof(host)) == 0) host[sizeof(host) - 1] = '\0';
     char *text = pack_text("process %ld on %s\n", (long)getpid(), host);
-    /* if this fails, the lock holds all the same, and nobody is told whose it is */
+    /* if this fails, the lock still holds, but its owner is not named */
     if (ftruncate(fd, 0) == 0 && pwrite(fd, text, strlen(text), 0) < 0) (void)ftruncate(fd, 0);
     free(text);
 }
@@ -90,7 +90,7 @@ int pack_lock_take(pack_lock *lock, const char *path) {
 
 void pack_lock_give(pack_lock *lock) {
     if (!lock->path) return;
-    (void)unlink(lock->path); /* before others may have it */
+    (void)unlink(lock->path); /* before another process may lock it */
     close(lock->fd);
     free(lock->path);
     *lock = (pack_lock){.fd = -1};

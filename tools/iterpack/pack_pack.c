@@ -1,17 +1,17 @@
 /*
- * pack_pack.c - `iterpack pack`: a list's files into .rec and .idx.
+ * pack_pack.c - `iterpack pack`: packs a list's files into .rec and .idx.
  *
- * Both are written under other names, *.part, and get their own when they are complete and synced,
- * the index first: a .rec that is there has its index. On the way, every 64 MiB and every few seconds,
- * the records are synced, and only then their lines go into the index and are synced, too. So after an
- * interruption of any kind each whole line of the index stands for a record that is on the disk: the
- * next run goes on behind the last one. What list, options and root made it is kept beside it, in
- * *.part.of, with what was counted so far.
+ * Both are written under other names, *.part, and renamed when they are complete and synced, the
+ * index first: so a .rec always has its index. Every 64 MiB and every few seconds the records are
+ * synced; only then their lines are added to the index, which is synced, too. So after an
+ * interruption of any kind, each whole line of the index has its record on the disk, and the next
+ * run continues after the last one. *.part.of keeps the list, options and root of the run, and what
+ * was counted so far.
  *
- * A lock on the output (pack_lock.c) keeps a second run from the parts of the first.
+ * A lock on the output (pack_lock.c) keeps a second run away from the parts of the first.
  *
- * A file's id is its key in the index. One label is written as the header's, several behind it, as
- * im2rec does with --pack-label.
+ * A file's id is its key in the index. A single label is written in the header, several after it,
+ * as im2rec does with --pack-label.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,33 +40,33 @@ static void on_signal(int number) {
     interrupted = 1;
 }
 
-/* What was counted over a shard, by all runs that made it. */
+/* Counters of a shard, over all runs that made it. */
 typedef struct tally {
     uint64_t n_records, n_skipped, n_warned;
-    uint64_t n_empty, n_other, first_odd; /* written as they are, though they are no images */
+    uint64_t n_empty, n_other, first_odd; /* written as they are, although they are not images */
 } tally;
 
 typedef struct pack_run {
     const pack_list *list;
     const char *list_path, *root;
-    char *whole_root; /* from / on, without links: the same however it is named */
+    char *whole_root; /* absolute, without links: the same however it was spelled */
     int64_t threads, shards, sync_seconds;
     bool skip, restart;
     pack_image_options image;
     pack_images *images; /* NULL = files as they are */
     uint64_t n_written, n_resumed;
     tally all;         /* of all shards */
-    bool lost_a_tally; /* of a run that ended between the index and its tally */
+    bool lost_a_tally; /* a run ended between the index and its tally */
 } pack_run;
 
-/* One .rec on its way. */
+/* One .rec in progress. */
 typedef struct shard {
-    char *rec, *idx, *of; /* of: what made the parts */
+    char *rec, *idx, *of; /* of: describes the work that made the parts */
     uint64_t first, last; /* of the list */
-    uint64_t next;        /* item to go on with */
+    uint64_t next;        /* item to continue with */
     uint64_t synced;      /* bytes of the .rec */
     pack_writer data, index;
-    char *lines; /* of the index, for records that are not synced yet */
+    char *lines; /* of the index, for records that are not synced so far */
     size_t n_lines, capacity;
     time_t synced_at;
     tally so_far;
@@ -86,14 +86,15 @@ static char *part_of(const char *path) {
 
 /* ---- going on -------------------------------------------------------------------------------- */
 
-/* What the parts of a shard were begun with. */
+/* The work that the parts of a shard were begun with. */
 typedef struct mark {
     bool there, same;
     tally so_far;
-    char root[ROOT_BYTES]; /* not "": the same but for the root, which is this */
+    char root[ROOT_BYTES]; /* if not "": everything is the same except the root, which is this */
 } mark;
 
-/* What decides a shard's bytes: a line that ends with the root, so that any name will do. */
+/* Everything that decides a shard's bytes: a line that ends with the root, which may have any
+ * name. */
 static char *fingerprint(const pack_run *run, const shard *s, bool skip, const char *root) {
     char *image = pack_image_text(&run->image);
     char *text = pack_text("iterpack 3 list %016" PRIx64 " items %" PRIu64 " %" PRIu64
@@ -111,7 +112,7 @@ static bool is_of(const pack_run *run, const shard *s, bool skip, const char *ro
     return same;
 }
 
-/* Takes the tally off the end of a mark's text. */
+/* Removes the tally from the end of a mark's text. */
 static void cut_tally(char *text, tally *out) {
     char *line = strstr(text, "\nso far ");
     *out = (tally){.n_records = 0};
@@ -124,8 +125,8 @@ static void cut_tally(char *text, tally *out) {
     line[1] = '\0';
 }
 
-/* Whether `path` says the same as the fingerprint; what was begun without --skip is the same with it, since
- * nothing was left out so far. PACK_DONE without it: not `there`. */
+/* Whether `path` has the same fingerprint. Parts begun without --skip match a run with it, since
+ * nothing was left out so far. If there is no mark, PACK_DONE with `there` false. */
 static int read_mark(const pack_run *run, const shard *s, const char *path, mark *out) {
     char text[ROOT_BYTES + 512] = "";
     *out = (mark){.there = false};
@@ -146,7 +147,7 @@ static int read_mark(const pack_run *run, const shard *s, const char *path, mark
     return PACK_DONE;
 }
 
-/* Is there a part, and of the same work? *out_there; then its tally is the shard's. */
+/* Sets *out_there if there is a part of the same work; its tally is then the shard's. */
 static int check_part(const pack_run *run, shard *s, bool *out_there) {
     mark m;
     const int status = read_mark(run, s, s->of, &m);
@@ -170,7 +171,7 @@ static int check_part(const pack_run *run, shard *s, bool *out_there) {
                      s->rec);
 }
 
-/* In the place of one that is there, which parts depend on: so by another name first. */
+/* Replaces the mark by a rename, since parts depend on it. */
 static int write_mark(const pack_run *run, const shard *s) {
     const tally *t = &s->so_far;
     char *text = fingerprint(run, s, run->skip, run->whole_root);
@@ -191,7 +192,7 @@ static int write_mark(const pack_run *run, const shard *s) {
     return status;
 }
 
-/* Finds how far the index has come: the item to go on with, and where its record goes. */
+/* Finds the end of the index: the item to continue with, and the offset of its record. */
 static int find_end(const pack_run *run, shard *s, const char *rec, const pack_index *index,
                     uint64_t *out_rec_bytes) {
     pack_reader reader;
@@ -227,7 +228,7 @@ static uint64_t lines_bytes(const pack_index *index) {
     return n;
 }
 
-/* Opens the parts, empty or where the last run left off. */
+/* Opens the parts, empty or at the point where the last run stopped. */
 static int open_parts(pack_run *run, shard *s) {
     char *rec = part_of(s->rec), *idx = part_of(s->idx);
     uint64_t rec_bytes = 0, idx_bytes = 0;
@@ -244,8 +245,7 @@ static int open_parts(pack_run *run, shard *s) {
         s->so_far = (tally){.n_records = index.n};
         run->lost_a_tally = true;
     }
-    s->so_far.n_skipped =
-        s->next - s->first - index.n; /* those behind the last record come again */
+    s->so_far.n_skipped = s->next - s->first - index.n; /* those after the last record come again */
     if (status == PACK_DONE && (!there || run->skip)) status = write_mark(run, s);
     pack_index_free(&index);
     s->synced = rec_bytes;
@@ -270,7 +270,7 @@ static time_t seconds_now(void) {
     return now.tv_sec;
 }
 
-/* Records first, then the lines that say where they are, then what was counted over them. */
+/* Syncs the records first, then the lines with their offsets, then the tally. */
 static int checkpoint(const pack_run *run, shard *s) {
     int status = pack_writer_sync(&s->data);
     if (status == PACK_DONE) status = pack_writer_text(&s->index, s->lines, s->n_lines);
@@ -306,7 +306,8 @@ static bool is_due(const pack_run *run, const shard *s) {
            seconds_now() - s->synced_at >= run->sync_seconds;
 }
 
-/* Files that go in as they are may be anything: what is no image is counted, and said at the end. */
+/* Files that are packed as they are may be anything. Those that are not images are counted, and
+ * reported at the end. */
 static void note_content(const pack_run *run, tally *t, uint64_t item, const pack_file *file) {
     const pack_content content = pack_content_of(file->bytes, file->n);
     if (run->images || (content != PACK_EMPTY && content != PACK_OTHER)) return;
@@ -343,21 +344,22 @@ static int write_items(pack_run *run, shard *s) {
         status = PACK_DONE;
     }
     pack_files_stop(files);
-    const int last = checkpoint(run, s); /* after an error, too: the next run goes on from here */
+    const int last = checkpoint(run, s); /* after an error, too: the next run continues from here */
     if (status != PACK_DONE || last != PACK_DONE) return PACK_FAILED;
     return interrupted ? PACK_INTERRUPTED : PACK_DONE;
 }
 
-/* Gives the parts their names. */
+/* Renames the parts to their final names. */
 static int publish(const pack_run *run, const shard *s) {
     if (rename(s->index.path, s->idx) < 0) return pack_fail_os("%s", s->idx);
     if (rename(s->data.path, s->rec) < 0) return pack_fail_os("%s", s->rec);
     if (pack_sync_folder(s->rec) != PACK_DONE) return PACK_FAILED;
-    if (run->shards > 1) return PACK_DONE; /* it says whose shard this is until all are there */
+    /* until all shards are complete, it tells whose shard this is */
+    if (run->shards > 1) return PACK_DONE;
     return unlink(s->of) < 0 ? pack_fail_os("%s", s->of) : PACK_DONE;
 }
 
-/* Did an earlier run finish it? */
+/* Whether an earlier run has finished it. */
 static bool is_complete(const shard *s) {
     char *part = part_of(s->rec);
     const bool complete = access(s->rec, F_OK) == 0 && access(part, F_OK) != 0;
@@ -365,7 +367,8 @@ static bool is_complete(const shard *s) {
     return complete;
 }
 
-/* A .rec that is there: of this very work, interrupted behind it, or in the way. */
+/* Handles a .rec that exists: it belongs to this work, or a run was interrupted after it, or it is
+ * in the way. */
 static int take_complete(const pack_run *run, shard *s) {
     bool same = false;
     if (run->shards > 1) {
@@ -381,7 +384,7 @@ static int take_complete(const pack_run *run, shard *s) {
     return same ? PACK_DONE : pack_fail("%s: is there already", s->rec);
 }
 
-/* Which of the list's items it has, and its names. */
+/* The shard's range of the list's items, and its names. */
 static shard shard_of(const pack_run *run, const char *out, int64_t k) {
     const uint64_t n = run->list->n, all = (uint64_t)run->shards, i = (uint64_t)k;
     shard s = {.first = n / all * i + n % all * i / all, .data.fd = -1, .index.fd = -1};
@@ -433,8 +436,8 @@ static int pack_shard(pack_run *run, const char *out, int64_t k) {
 
 /* ---- command --------------------------------------------------------------------------------- */
 
-/* All shards are there: nobody needs to know any more whose they are. The first one's mark goes last,
- * under the name *.part.all: who finds it knows that the others' are missing for this reason. */
+/* All shards are complete, so their marks are removed. The first one's mark goes last, under the
+ * name *.part.all: a run that finds it knows why the others are missing. */
 static int forget_marks(const pack_run *run, const char *out) {
     shard s = shard_of(run, out, 0);
     char *all = pack_text("%s.part.all", s.rec);
@@ -452,7 +455,8 @@ static int forget_marks(const pack_run *run, const char *out) {
     return status;
 }
 
-/* Was this very work interrupted when all was done but for its marks? Shards may have been taken away since. */
+/* Whether this work was interrupted when only its marks were left to remove. Shards may have been
+ * moved away since. */
 static bool is_all_done(const pack_run *run, const char *out) {
     if (run->shards == 1 || run->restart) return false;
     shard s = shard_of(run, out, 0);
@@ -470,7 +474,7 @@ static bool is_all_done(const pack_run *run, const char *out) {
     return same;
 }
 
-/* What is counted is of all runs that made it, what was written of this one. */
+/* Counters are of all runs that made the output; n_written is of this run. */
 static void print_result(const pack_run *run) {
     const tally *t = &run->all;
     char text[320];
@@ -544,7 +548,7 @@ int pack_cmd_pack(int n_args, char **args) {
     if (!run.root) run.root = folder;
     run.whole_root = realpath(run.root, NULL);
     if (!run.whole_root)
-        run.whole_root = pack_text("%s", run.root); /* files will say what is wrong */
+        run.whole_root = pack_text("%s", run.root); /* reading the files will report the error */
     pack_lock lock = {.fd = -1};
     status = pack_list_load(words[0], &list);
     if (status == PACK_DONE) status = pack_lock_take(&lock, words[1]);

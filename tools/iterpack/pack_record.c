@@ -1,8 +1,8 @@
 /*
  * pack_record.c - RecordIO files: written as MXNet does, read by the library's own readers.
  *
- * The payload is cut wherever the magic stands at a multiple of 4 from its beginning, and those four
- * bytes are left out: so a reader that looks for the magic finds heads alone.
+ * If the magic occurs in the payload at a multiple of 4 from its start, the payload is split there
+ * and those four bytes are left out. So a reader that searches for the magic finds only heads.
  *
  * Source: dmlc-core, recordio.cc (RecordIOWriter::WriteRecord); MXNet, python/mxnet/recordio.py.
  */
@@ -60,7 +60,7 @@ static int write_all(pack_writer *writer, const uint8_t *p, size_t n) {
         const ssize_t done = write(writer->fd, p, n);
         if (done < 0 && errno == EINTR) continue;
         if (done < 0) {
-            writer->failed = true; /* what was in the buffer is lost */
+            writer->failed = true; /* the buffer's content is lost */
             return pack_fail_os("%s", writer->path);
         }
         p += done;
@@ -169,7 +169,7 @@ void pack_reader_close(pack_reader *reader) {
     *reader = (pack_reader){.window.buffer = NULL};
 }
 
-/* How many pieces it has, and what fills them up. */
+/* Counts the record's pieces and checks their padding. */
 static void look_at_pieces(pack_reader *reader, const uint8_t *bytes, size_t n) {
     reader->n_pieces = 0;
     reader->filled = true;
@@ -182,7 +182,7 @@ static void look_at_pieces(pack_reader *reader, const uint8_t *bytes, size_t n) 
     }
 }
 
-/* Header, labels and content of the record that lies in bytes[n]. */
+/* Splits the record in bytes[n] into header, labels and content. */
 static iter_status take_apart(pack_reader *reader, const uint8_t *bytes, size_t n,
                               iter_error *err) {
     iter__record record, behind;

@@ -1,10 +1,12 @@
 /*
- * pack_verify.c - `iterpack verify`: every record of a file, one after the other, and its index.
+ * pack_verify.c - `iterpack verify`: checks every record of a file, one after the other, and its
+ * index.
  *
- * RecordIO has no checksums. Without a list a fault shows in what frames a record (magic, lengths,
- * what fills it up), in what disagrees with the index, and in what is unlike all other records: an id
- * that is not the record's key, an id2 that is not zero. --decode adds what an image's decoder notices;
- * a bit among pixels or labels may change them and be noticed by nobody. A list and its files decide.
+ * RecordIO has no checksums. Without a list, a fault shows only in the framing of a record (magic,
+ * lengths, padding), in a contradiction to the index, and in a difference from all other records:
+ * an id that is not the record's key, an id2 that is not zero. --decode adds the faults that an
+ * image's decoder notices. A flipped bit in pixels or labels may still go unnoticed. Only a
+ * comparison with a list and its files is certain.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,25 +16,25 @@
 #include "tools/iterpack/iterpack.h"
 #include "tools/iterpack/pack_files.h"
 
-#define SHOWN    10 /* faults of a file */
-#define UNLIKELY 10 /* what fewer than one record in so many has is a fault */
+#define SHOWN    10 /* reported faults per file */
+#define UNLIKELY 10 /* a property of fewer than one record in so many is a fault */
 
-/* The list beside the records of all files. */
+/* The list, compared with the records of all files. */
 typedef struct walk {
     const pack_list *list;
     pack_files *files;
     uint64_t item;   /* next */
-    uint64_t *by_id; /* items, sorted by id and place */
+    uint64_t *by_id; /* items, sorted by id and position */
     bool skip;       /* files that cannot be read may be missing */
     uint64_t n_left_out;
 } walk;
 
-/* Records that are unlike most. */
+/* Records that differ from most others. */
 typedef struct odd {
     uint64_t n, record, offset; /* of the first */
 } odd;
 
-/* The index, sorted by offset, beside the records as they come. */
+/* The index, sorted by offset, compared with the records in file order. */
 typedef struct check {
     const char *path;
     pack_reader reader;
@@ -43,7 +45,7 @@ typedef struct check {
     walk *walk;          /* NULL = no list */
     pack_image *decoder; /* NULL = contents are not decoded */
     uint64_t n_bad, n_other_bytes, n_missing;
-    odd other_id, other_id2; /* than its key; than 0 */
+    odd other_id, other_id2; /* differs from its key; from 0 */
 } check;
 
 static const uint64_t *sort_offsets;
@@ -133,7 +135,7 @@ static void walk_start(walk *w) {
     qsort(w->by_id, w->list->n, sizeof(*w->by_id), by_id);
 }
 
-/* The next item with this id; without one, the next item. */
+/* The next item with this id; if there is none, the next item. */
 static uint64_t find_item(const walk *w, uint64_t id) {
     uint64_t low = 0, high = w->list->n;
     if (pack_list_id(w->list, w->item) == id) return w->item;
@@ -150,7 +152,8 @@ static uint64_t find_item(const walk *w, uint64_t id) {
     return found ? w->by_id[low] : w->item;
 }
 
-/* The list's next item is in no record: as it should be where its file cannot be read, if that is allowed. */
+/* Called if the list's next item is in no record. True if --skip allows that and its file cannot be
+ * read. */
 static bool may_be_missing(walk *w) {
     pack_file file;
     pack_files_take(w->files, &file);
@@ -169,7 +172,7 @@ static void pass_over(check *c) {
                   pack_list_path(c->walk->list, i));
 }
 
-/* The id that says which item a record is of: the index's, if it has the record. */
+/* The id that selects the record's item: the index's, if it has the record. */
 static uint64_t id_of(const check *c) {
     const uint64_t id = c->reader.header.id;
     if (c->n_seen >= c->index.n) return id;
@@ -183,7 +186,8 @@ static bool same_labels(const check *c, uint64_t item) {
                   list->n_labels * sizeof(float)) == 0;
 }
 
-/* The record against its item of the list and that one's file; items in between are missing. */
+/* Compares the record with its item of the list and the item's file. Items skipped on the way are
+ * missing. */
 static void check_item(check *c) {
     walk *w = c->walk;
     char reason[PACK_REASON_BYTES];
@@ -227,7 +231,7 @@ static void check_content(check *c) {
     wrong(c, text);
 }
 
-/* What is behind many faults. */
+/* Sums up faults that were not printed one by one. */
 static void sum_up(const check *c) {
     if (c->n_bad > SHOWN)
         pack_fail("%s: %" PRIu64 " faults, of which the first %d are shown", c->path, c->n_bad,
@@ -263,7 +267,8 @@ static int verify_records(check *c) {
     for (; more; c->n_seen += more) {
         if (pack_reader_next(&c->reader, &more, &err) != PACK_DONE) {
             c->n_bad++;
-            pack_fail("%s", err.message); /* always: it is why the rest is not looked at */
+            /* always printed: the rest of the file is not checked after it */
+            pack_fail("%s", err.message);
             break;
         }
         if (more) check_record(c);
@@ -279,7 +284,7 @@ static int verify_records(check *c) {
     return c->n_bad ? PACK_FAILED : PACK_DONE;
 }
 
-/* What was looked at, and what was not. */
+/* Reports what was checked, and what was not. */
 static void say_good(const check *c) {
     const char *index = c->has_index ? ", as in its index" : ", no index";
     const char *decoded = c->decoder ? ", which all decode" : "";
@@ -296,7 +301,7 @@ static void say_good(const check *c) {
     }
 }
 
-/* One file; a walk goes on from where it is. */
+/* Checks one file; a walk continues from its position. */
 static int verify_file(const char *path, walk *w, pack_image *decoder) {
     check c = {.path = path, .walk = w, .decoder = decoder};
     int status = open_index(&c);
@@ -309,7 +314,7 @@ static int verify_file(const char *path, walk *w, pack_image *decoder) {
     return status;
 }
 
-/* What the list has behind the last record. */
+/* Checks the list's items after the last record. */
 static int verify_rest(walk *w, const char *list_path) {
     const uint64_t n_found = w->item - w->n_left_out;
     for (uint64_t i = w->item; w->skip && i < w->list->n; i++)
@@ -326,7 +331,7 @@ static int verify_rest(walk *w, const char *list_path) {
     return PACK_DONE;
 }
 
-/* What the command line asks for, and what is open for it. */
+/* The options of the command line, and everything that is opened for them. */
 typedef struct verify {
     const char *list_path, *root;
     bool decode;
