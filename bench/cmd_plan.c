@@ -14,7 +14,7 @@ static iter_status print_loader(iter_loader *loader, iter_error *err) {
     printf("source %s, %d worker%s\n", bench_source_text(stats.source), stats.n_workers,
            stats.n_workers == 1 ? "" : "s");
     for (int32_t i = 0; i < stats.n_fallbacks; i++)
-        printf("instead of what was asked for: %s\n", stats.fallbacks[i]);
+        printf("fallback: %s\n", stats.fallbacks[i]);
     return ITER_OK;
 }
 

@@ -28,7 +28,7 @@ static void write_commands(const page *p) {
     page_row(p, USAGE_COLUMNS, "  iterbench COMMAND --help", PAGE_PLAIN,
              "the options of one command");
     fputs("  iterbench --help | --version\n\n", p->out);
-    page_text(p, 0, PAGE_PLAIN, "options of a run; in brackets is what holds without the option:");
+    page_text(p, 0, PAGE_PLAIN, "options of a run; defaults are in brackets:");
 }
 
 void bench_options_help(bench_command command, FILE *out) {
@@ -38,7 +38,7 @@ void bench_options_help(bench_command command, FILE *out) {
     } else {
         fputs("usage:\n", out);
         write_usage(&p, bench_command_of(command));
-        fputs("\noptions; in brackets is what holds without the option:\n", out);
+        fputs("\noptions; defaults are in brackets:\n", out);
     }
     for (size_t i = 0; i < bench_n_option_rows; i++)
         if (bench_option_rows[i].commands & command) write_option(&p, &bench_option_rows[i]);

@@ -206,7 +206,7 @@ static char *read_text(reader *r) {
         return text;
     }
     free(text);
-    fail_at(r, "text without an end");
+    fail_at(r, "the text has no end");
     return NULL;
 }
 
@@ -256,7 +256,7 @@ static bool read_scalar(reader *r, json_value *value) {
         char *end;
         value->kind = JSON_NUMBER;
         value->number = strtod(r->at, &end);
-        if (end == r->at) return fail_at(r, "no value here") != NULL;
+        if (end == r->at) return fail_at(r, "expected a value") != NULL;
         r->at = end;
     }
     return true;

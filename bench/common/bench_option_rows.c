@@ -47,7 +47,7 @@ const option_row bench_option_rows[] = {
     {"ragged", FLAG, AT(ragged), NULL, 0, 0, 0, BENCH_SERVE,
      "deliver rows of different lengths as they are; no stage needs to pad them"},
     {"o-direct", FLAG, AT(o_direct), NULL, 0, 0, 0, LOADS, "reads bypass the page cache"},
-    {"start", START, AT(start_epoch), "EPOCH:SAMPLE", 0, 0, 0, RUNS, "position to begin at"},
+    {"start", START, AT(start_epoch), "EPOCH:SAMPLE", 0, 0, 0, RUNS, "position to start at"},
     {"cache", CHOICE, AT(cache), "asis|hot|cold", 0, 0, 0, RUNS | BENCH_LIMITS,
      "page cache before the run (asis)"},
     {"epochs", COUNT, AT(epochs), "N", 0, 1, UINT32_MAX, BENCH_RUN, "run this many epochs"},
@@ -56,7 +56,7 @@ const option_row bench_option_rows[] = {
     {"seed", COUNT, AT(seed), "N", 0, 0, UINT64_MAX, LOADS | BENCH_GENERATE,
      "order and augmentation depend on it alone (0)"},
     {"memory", SIZE, AT(memory), "BYTES", 0, 1, UINT64_MAX, LOADS,
-     "budget of a loader, e.g. 32MiB; k, M, G, KiB, MiB, GiB may follow (half of what is free)"},
+     "budget of a loader, e.g. 32MiB; k, M, G, KiB, MiB, GiB may follow (half of free memory)"},
     {"max-sample-bytes", SIZE, AT(max_sample_bytes), "BYTES", 0, 1, UINT64_MAX, LOADS,
      "largest sample read or decoded, e.g. 64MiB; a larger one fails (256MiB; decoded pixels at "
      "most a 16th of --memory)"},
@@ -94,8 +94,9 @@ const option_row bench_option_rows[] = {
     {"trace", TEXT, AT(trace), "FILE", 0, 0, 0, BENCH_RUN,
      "with --model or --compute-ms: a second of the run as Perfetto events"},
     {"plant", TEXT, AT(plant), "KIND[:FACTOR]", 0, 0, 0, BENCH_RUN,
-     "a bottleneck to be found: slow-disk, slow-decode, slow-transform, slow-worker, few-workers, "
-     "one-at-a-time, small-prefetch, slow-consumer, layout, tiny-batch, oversubscribed"},
+     "plant a bottleneck to test the verdict: slow-disk, slow-decode, slow-transform, slow-worker, "
+     "few-workers, one-at-a-time, small-prefetch, slow-consumer, layout, tiny-batch, "
+     "oversubscribed"},
     {"sweep", CHOICE, AT(sweep), "loader", 1, 0, 0, BENCH_RUN,
      "with --model: compare every setting of the loader"},
     {"hash", FLAG, AT(hash), NULL, 0, 0, 0, BENCH_RUN,
@@ -123,14 +124,14 @@ const bench_command_row bench_command_rows[] = {
     {BENCH_RUN, "", "--data SPEC [options]", "measure a loader, or both in turns"},
     {BENCH_LIST, "list", "[NAME]", "formats, stages, samplers and sources; NAME alone in full"},
     {BENCH_PLAN, "plan", "--data SPEC [options]", "how a loader would do the work"},
-    {BENCH_LIMITS, "limits", "--data SPEC [options]", "what this machine allows at best"},
-    {BENCH_COMPARE, "compare", "A.json B.json", "two results side by side"},
-    {BENCH_REPORT, "report", "RESULT.json OUT.html", "a result as a page to look at"},
-    {BENCH_DOCTOR, "doctor", "[--data SPEC]", "what this machine gives, and what a lack costs"},
-    {BENCH_GENERATE, "generate", "cifar10|photos DIR", "data for machines that have none"},
+    {BENCH_LIMITS, "limits", "--data SPEC [options]", "the best rates that this machine allows"},
+    {BENCH_COMPARE, "compare", "A.json B.json", "compare two results"},
+    {BENCH_REPORT, "report", "RESULT.json OUT.html", "draw a result as an HTML page"},
+    {BENCH_DOCTOR, "doctor", "[--data SPEC]", "check this machine, and what each lack costs"},
+    {BENCH_GENERATE, "generate", "cifar10|photos DIR", "make data, for machines that have none"},
     {BENCH_SERVE, "serve", "--data SPEC [options]",
      "answer 'run N' on stdin by 'samples seconds' on stdout"},
-    {BENCH_VERSUS, "versus", "--a COMMAND --b COMMAND", "two programs in turns"},
+    {BENCH_VERSUS, "versus", "--a COMMAND --b COMMAND", "compare two programs, in turns"},
 };
 const size_t bench_n_command_rows = sizeof(bench_command_rows) / sizeof(bench_command_rows[0]);
 

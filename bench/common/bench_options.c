@@ -273,7 +273,7 @@ iter_status bench_options_check(const bench_options *options, bench_command comm
     if (options->model == BENCH_MODEL_NONE && (options->threads > 0 || options->sweep != 0))
         return bench_fail(err, ITER_EINVAL, "--threads and --sweep belong to --model");
     if (options->compute_ms > 0 && options->model != BENCH_MODEL_NONE)
-        return bench_fail(err, ITER_EINVAL, "--compute-ms stands instead of --model");
+        return bench_fail(err, ITER_EINVAL, "--compute-ms and --model exclude one another");
     if (options->wants != 0 && options->compute_ms <= 0)
         return bench_fail(err, ITER_EINVAL, "--wants belongs to --compute-ms");
     if (bench_options_diagnose(options) && options->model == BENCH_MODEL_NONE &&
@@ -298,15 +298,14 @@ iter_status bench_options_check(const bench_options *options, bench_command comm
     if (options->epochs > 0 && options->seconds > 0)
         return bench_fail(err, ITER_EINVAL, "--epochs and --seconds exclude one another");
     if (options->hash && options->seconds > 0)
-        return bench_fail(err, ITER_EINVAL,
-                          "--hash wants whole epochs: --seconds cannot stand beside it");
+        return bench_fail(err, ITER_EINVAL, "--hash wants whole epochs: no --seconds beside it");
     if ((options->dump != NULL) != (options->batches > 0))
         return bench_fail(err, ITER_EINVAL, "--dump and --batches belong together");
     if (options->dump != NULL && (options->hash || options->epochs > 0 || options->seconds > 0 ||
                                   options->json != NULL || options->html != NULL))
         return bench_fail(
             err, ITER_EINVAL,
-            "--dump stands alone: no --hash, --epochs, --seconds, --json or --html beside it");
+            "--dump runs alone: no --hash, --epochs, --seconds, --json or --html beside it");
     return ITER_OK;
 }
 

@@ -84,7 +84,7 @@ static iter_status put_in_front(wrapped_state *f, const wrapped *owner, iter_des
         if (&out->fields[i] != field && out->fields[i].decoder != NULL)
             fits = fits && keep_other(f, n_others++, &out->fields[i]);
     if (field == NULL || !fits)
-        return bench_fail(err, ITER_EUNSUPPORTED, "%s: no field that a decoder can stand before",
+        return bench_fail(err, ITER_EUNSUPPORTED, "%s: no field whose decoder can be wrapped",
                           f->inner->base.name);
     const iter_decoder_ops *inner = field->decoder, *front = owner->front;
     f->shared = (wrapped_decoder){owner->user, inner, out->shared, field->offset};

@@ -49,7 +49,7 @@ static const struct {
 static void add_system(doctor *d, const char *path) {
     struct statfs fs;
     if (statfs(path, &fs) != 0) {
-        doctor_add(d, "file system", DOCTOR_NOTE, "not told for %.200s", path);
+        doctor_add(d, "file system", DOCTOR_NOTE, "unknown for %.200s", path);
         return;
     }
     size_t i = 0;
@@ -62,9 +62,10 @@ static void add_system(doctor *d, const char *path) {
     doctor_item *item = doctor_add(d, "file system", far ? DOCTOR_NOTE : DOCTOR_OK, "%s (%.200s)",
                                    i < n ? systems[i].name : name, path);
     if (!far) return;
-    doctor_costs(item, "no disk of this machine: O_DIRECT and cold reads mean something else here, "
-                       "or nothing");
-    doctor_mend(item, "for sets that are read as they are needed, a local disk");
+    doctor_costs(
+        item,
+        "not a disk of this machine: O_DIRECT and cold reads mean something else here, or nothing");
+    doctor_mend(item, "a local disk, for sets that are read on demand");
 }
 
 /* ---- Pieces ---------------------------------------------------------------------------------- */
@@ -145,7 +146,7 @@ static void add_disk(doctor *d, places *p) {
     const double ordered = d->rates.disk_sequential, random_ = d->rates.disk_random;
     if (isnan(ordered) && isnan(random_)) {
         doctor_item *item = doctor_add(d, "disk", DOCTOR_NOTE, "not measured: %.280s", why.message);
-        doctor_costs(item, "without O_DIRECT nothing here says what a cold read costs");
+        doctor_costs(item, "without O_DIRECT the cost of a cold read cannot be measured");
         return;
     }
     char a[64] = "not measured", b[64] = "not measured";

@@ -27,13 +27,12 @@ static void add_unused(doctor *d, const char *why) {
     const int n = nvidia_devices();
     const bool amd = access("/dev/kfd", F_OK) == 0;
     if (n == 0 && !amd) {
-        doctor_add(d, "gpu", DOCTOR_OK, "none to be seen");
+        doctor_add(d, "gpu", DOCTOR_OK, "none found");
         return;
     }
     doctor_item *item = doctor_add(d, "gpu", DOCTOR_NOTE, "%d by NVIDIA%s, not usable: %.200s", n,
                                    amd ? ", AMD's driver" : "", why);
-    doctor_costs(item, "batches lie in host memory: copying them to the device is left to the "
-                       "program");
+    doctor_costs(item, "batches stay in host memory: the program must copy them to the device");
 }
 
 void doctor_gpu(doctor *d) {

@@ -42,7 +42,7 @@ static void add_cpu(doctor *d) {
                                    "%s; it has %s, in use is %s", m.cpu, has, uses);
     if (same) return;
     doctor_costs(item, "conversion and the trainer's own kernels work with narrower registers");
-    if (wish != NULL) doctor_mend(item, "unset ITER_CPU (it says %s)", wish);
+    if (wish != NULL) doctor_mend(item, "unset ITER_CPU (it is %s)", wish);
 }
 
 static void add_cores(doctor *d) {
@@ -60,8 +60,8 @@ static void add_cores(doctor *d) {
                                    "%ld online, %d allowed, %s", online, allowed, limit);
     if (short_) {
         doctor_costs(item,
-                     "threads beyond %.3g cores are all stopped for a part of every period, "
-                     "the one that makes the next batch among them",
+                     "if more than %.3g cores' worth of threads run, all are stopped for a part of "
+                     "every period, also the one that makes the next batch",
                      quota);
         doctor_mend(item, "workers and trainer threads together at most %d; or a higher limit",
                     quota < 1 ? 1 : (int)quota);
@@ -70,7 +70,7 @@ static void add_cores(doctor *d) {
         doctor_mend(item, "workers 0: batches are then made in the trainer's thread");
     } else if (allowed < online) {
         doctor_costs(item, "the affinity mask keeps this process off %ld cores", online - allowed);
-        doctor_mend(item, "taskset -c 0-%ld, if nobody else was to have them", online - 1);
+        doctor_mend(item, "taskset -c 0-%ld, unless other programs need them", online - 1);
     }
 }
 
@@ -81,11 +81,13 @@ static void add_smt(doctor *d) {
         return;
     }
     if (strcmp(line, "1") != 0) {
-        doctor_add(d, "smt", DOCTOR_OK, "off: a core is a core, as far as this system is told");
+        doctor_add(d, "smt", DOCTOR_OK,
+                   "off: each core is a whole one, as far as this system reports");
         return;
     }
-    doctor_item *item = doctor_add(d, "smt", DOCTOR_NOTE, "on: two of the cores are one");
-    doctor_costs(item, "two threads on one core's halves do less than two cores' work");
+    doctor_item *item =
+        doctor_add(d, "smt", DOCTOR_NOTE, "on: pairs of these cores share a physical core");
+    doctor_costs(item, "two threads on one physical core do less than two cores' work");
     doctor_mend(item, "count cores by lscpu -e=core when choosing workers and threads");
 }
 
@@ -107,14 +109,14 @@ static void add_numa(doctor *d) {
 static void add_governor(doctor *d) {
     char line[64];
     if (!doctor_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", line, sizeof(line))) {
-        doctor_add(d, "frequency", DOCTOR_OK, "governor not told, as on virtual machines");
+        doctor_add(d, "frequency", DOCTOR_OK, "governor unknown, as on virtual machines");
         return;
     }
     const bool fast = strcmp(line, "performance") == 0;
     doctor_item *item =
         doctor_add(d, "frequency", fast ? DOCTOR_OK : DOCTOR_NOTE, "governor %s", line);
     if (fast) return;
-    doctor_costs(item, "cores that waited begin slowly: short batches take longer, rates vary");
+    doctor_costs(item, "idle cores start slowly: short batches take longer, rates vary");
     doctor_mend(item, "cpupower frequency-set -g performance, while measuring");
 }
 
@@ -137,7 +139,7 @@ static void add_memory(doctor *d) {
                                    free_ / GIB, text, swapped ? ", some of it swapped out" : "");
     if (swapped) {
         doctor_costs(item, "arrays and slots that were swapped out come back page by page");
-        doctor_mend(item, "swapoff -a, where there is room for it");
+        doctor_mend(item, "swapoff -a, if memory has room for it");
     }
 }
 

@@ -153,7 +153,7 @@ static void add_locked(doctor *d, size_t bytes) {
                                    "%s; io_uring registers %zu of the %zu KiB that were tried",
                                    text, bytes >> 10, LOCK_MOST >> 10);
     if (!short_) return;
-    doctor_costs(item, "with O_DIRECT, memory beyond that is pinned anew for each read; reads "
+    doctor_costs(item, "with O_DIRECT, memory beyond that is pinned again for each read; reads "
                        "through the page cache lose nothing");
     doctor_mend(item, "ulimit -l unlimited; systemd: LimitMEMLOCK=infinity; docker: --ulimit "
                       "memlock=-1");
@@ -238,7 +238,7 @@ static void add_loader(doctor *d, const char *item_name, const char *spec, const
     iter_error err;
     if (read_batch(spec, d->options->registry, direct, &stats, &err) < 0) {
         doctor_item *item = doctor_add(d, item_name, DOCTOR_COSTS, "fails: %.280s", err.message);
-        doctor_costs(item, "that loader cannot be used here");
+        doctor_costs(item, "such a loader cannot be used here");
         return;
     }
     const bool ring = stats.source == ITER_SOURCE_RING && stats.path_bytes[ITER_PATH_PREAD] == 0;
@@ -266,7 +266,7 @@ void doctor_reading(doctor *d) {
     add_locked(d, lockable);
     const bool own = d->n_files == 0;
     if (own && !write_small(&set)) {
-        doctor_add(d, "reading", DOCTOR_NOTE, "not tried: no file can be written to %s: %s",
+        doctor_add(d, "reading", DOCTOR_NOTE, "not tried: cannot write a file to %s: %s",
                    set.folder, strerror(errno));
     } else {
         const char *spec = own ? set.spec : d->options->data;

@@ -48,7 +48,7 @@ static void add_clock(doctor *d) {
                                    "%s, %.0f ns a reading", source, d->rates.clock_ns);
     if (!slow) return;
     doctor_costs(item, "the counters read it several times a batch");
-    doctor_mend(item, "clocksource=tsc on the kernel's command line, where its TSC is stable");
+    doctor_mend(item, "clocksource=tsc on the kernel's command line, if its TSC is stable");
 }
 
 /* ---- Copies ---------------------------------------------------------------------------------- */
@@ -131,7 +131,7 @@ static void add_copies(doctor *d) {
                                    "%.2f GB/s by one core, %.2f by %d", d->rates.copy_one * 1e-9,
                                    d->rates.copy_all * 1e-9, n);
     if (!bound) return;
-    doctor_costs(item, "memory is full at %.1f cores' worth: workers beyond that wait for it",
+    doctor_costs(item, "%.1f cores use all of the memory's bandwidth: more workers wait for it",
                  gain);
     doctor_mend(item, "fewer bytes a sample: u8 to the trainer, f16, smaller images");
 }
@@ -192,7 +192,7 @@ static void add_steadiness(doctor *d) {
                    "load %s",
                    100 * d->rates.witness_spread, 100 * off, load);
     if (!steady) {
-        doctor_costs(item, "rounds of a comparison are dropped where it varies by more than 5 %%: "
+        doctor_costs(item, "if it varies by more than 5 %%, rounds of a comparison are dropped: "
                            "runs take longer, intervals are wider");
         doctor_mend(item, "stop what else runs here; on a shared host, measure again later");
     }

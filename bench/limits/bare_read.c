@@ -65,7 +65,7 @@ static iter_status fail(const loop *l, iter_status status, const char *what, int
     if (l->err != NULL) {
         l->err->status = status;
         snprintf(l->err->message, sizeof l->err->message, "%s: %s", what,
-                 os_error != 0 ? strerror(os_error) : "not as large as it was");
+                 os_error != 0 ? strerror(os_error) : "its size has changed");
     }
     return status;
 }

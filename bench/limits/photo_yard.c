@@ -66,7 +66,7 @@ static bool more_notes(photo_yard *y) {
 static void note_photo(photo_yard *y, const uint8_t *bytes, size_t size,
                        const iter_image_wish *wish) {
     const uint8_t *picture = picture_in(bytes, size);
-    if (picture == NULL) snprintf(y->why, sizeof(y->why), "a picture is no JPEG and no PNG");
+    if (picture == NULL) snprintf(y->why, sizeof(y->why), "a picture is neither JPEG nor PNG");
     if (y->why[0] != '\0') return;
     size -= (size_t)(picture - bytes);
     uint8_t *own = malloc(size);
@@ -270,7 +270,7 @@ static iter_status prepare_store(photo_yard *y, const bench_options *options,
     iter_desc in, out;
     iter_convert_options opt = ITER_CONVERT_OPTIONS_INIT;
     if (!stored_rows(loader, &in, &out) || in.dims[2] > 4) {
-        snprintf(y->why, sizeof(y->why), "the batches are no pictures of one size");
+        snprintf(y->why, sizeof(y->why), "the batches are not pictures of one size");
         return ITER_OK;
     }
     if (out.dtype != ITER_U8) {

@@ -91,7 +91,7 @@ const char *words_cost(const measure_interval *share, char out[WORDS_PHRASE]) {
         break;
     case WORDS_UNKNOWN:
         if (!isfinite(share->median))
-            snprintf(out, WORDS_PHRASE, "costs what was not measured");
+            snprintf(out, WORDS_PHRASE, "has a cost that was not measured");
         else if (share->median > 0)
             snprintf(out, WORDS_PHRASE, "costs about %s of the time", median);
         else

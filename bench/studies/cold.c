@@ -68,8 +68,8 @@ static iter_status list(cold_set *set, iter_error *err) {
         return ITER_OK;
     }
     if (desc->n_files != 1 || set->bytes % desc->n_samples != 0)
-        return bench_fail(err, ITER_EINVAL, "%s: neither a file a sample nor records of one size",
-                          set->spec);
+        return bench_fail(err, ITER_EINVAL,
+                          "%s: expected a file per sample, or records of one size", set->spec);
     set->records = malloc(desc->n_samples * sizeof(*set->records));
     if (!set->records) return bench_fail(err, ITER_ENOMEM, "no memory");
     const uint32_t record = (uint32_t)(set->bytes / desc->n_samples);

@@ -3,12 +3,12 @@
 
     bench/studies/fio_pairs.py build/release/bench/numbers r26.rec 93x94x3 256 15
 
-RECORDS is of `numbers records-make`. Each round: one epoch of a loader (`numbers cold`, one worker, O_DIRECT, each record once),
-the bare ring of the same program, and fio's io_uring, O_DIRECT too, over the whole file once: each block once in random order, a
-block being the record rounded up to whole blocks of 4 KiB, so fio reads no more than the loader does. fio runs by turns as it is
-and with registered files and buffers. The page cache is dropped before each (posix_fadvise; fio: --invalidate=1). Ratios are of
-records/s to reads/s, per round; the interval is that of the median, by order statistics. The order changes from round to round,
-because what was read before may lie in a cache of the machine's host.
+RECORDS must come from `numbers records-make`. Each round has one epoch of a loader (`numbers cold`, one worker, O_DIRECT, each
+record once), the bare ring of the same program, and fio's io_uring, also with O_DIRECT, over the whole file: each block once in
+random order. A block is the record rounded up to whole blocks of 4 KiB, so fio reads no more than the loader does. fio runs in
+turn as it is, and with registered files and buffers. The page cache is dropped before each run (posix_fadvise; fio:
+--invalidate=1). Ratios are of records/s to reads/s, per round; the interval is that of the median, by order statistics. The
+order changes from round to round, because earlier reads may be cached by the machine's host.
 """
 import json
 import math

@@ -1,15 +1,16 @@
 #!/bin/sh
-# Everything that is to be known on a GPU, in at most nine minutes: builds what it needs, runs the GPU tests, then row by row, the most
-# important ones first; each row is written as soon as it is there.
+# Measures everything on a GPU, in at most nine minutes: builds, runs the GPU tests, then the rows, the most important ones first.
+# Each row is written as soon as it is measured.
 #
-#   bench/studies/gpu.sh                     to build/gpu, or to the folder $OUT if that is set
-#   GPU_DRY=1 GPU_BUILD=DIR bench/studies/gpu.sh   the same against the fakes of DIR/tests/fake, with tiny sizes: NO NUMBERS come of it
+#   bench/studies/gpu.sh                           to build/gpu, or to the folder $OUT if that is set
+#   GPU_DRY=1 GPU_BUILD=DIR bench/studies/gpu.sh   the same with the fakes of DIR/tests/fake and tiny sizes: gives NO NUMBERS
 #
-# Needs an NVIDIA driver for CUDA 12 or newer, cuDNN 9 and cuBLAS (those of a pip-installed torch will do), CMake, a C compiler, and
-# python3 with torch for the peers. No network. What a machine lacks of zlib and jansson is taken from build/gpu-deps (gpu_deps.sh).
+# Needs an NVIDIA driver for CUDA 12 or newer, cuDNN 9 and cuBLAS (those of a pip-installed torch will do), CMake, a C compiler,
+# and python3 with torch for the peers. No network. If the machine has no zlib or jansson, they come from build/gpu-deps
+# (gpu_deps.sh).
 #
-#   ITER_DATA     a folder with cifar-10-batches-bin; without it a generated set of that format, of which no accuracy is said
-#   GPU_SECONDS   in all (540)         GPU_WORKERS   threads of the loader (half the cores, at most 8)
+#   ITER_DATA     a folder with cifar-10-batches-bin; without it a set of that format is generated, and no accuracy is reported
+#   GPU_SECONDS   for everything (540)     GPU_WORKERS   threads of the loader (half the cores, at most 8)
 #   GPU_ONLY      rows to run, a pattern of grep -E          PYTHON   python3
 #   GPU_BUILD     a build folder, used as it is
 set -u
@@ -32,7 +33,7 @@ deps=$root/build/gpu-deps
 
 left() { echo $((begin + total - $(date +%s))); }
 say() { printf '%4d s  %s\n' $(($(date +%s) - begin)) "$*"; }
-if ! "$python" -c '' 2>/dev/null; then echo "gpu.sh: there is no $python, which keeps the rows (PYTHON=...)"; exit 1; fi
+if ! "$python" -c '' 2>/dev/null; then echo "gpu.sh: $python is missing, which keeps the rows (PYTHON=...)"; exit 1; fi
 
 # ---- Building
 build=${GPU_BUILD:-}
@@ -45,19 +46,19 @@ if [ -z "$build" ]; then
     # shellcheck disable=SC2086
     if ! cmake -S "$root" -B "$build" $generator $pkg_config -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$deps" -DBUILD_SHARED_LIBS=OFF \
         -DITER_BUILD_ENGINE=ON -DITER_WERROR=OFF >"$out/build.log" 2>&1; then
-        tail -n 20 "$out/build.log"; echo "gpu.sh: cmake failed; bench/studies/gpu_deps.sh, run where zlib and jansson are, brings them along"; exit 1
+        tail -n 20 "$out/build.log"; echo "gpu.sh: cmake failed; if zlib or jansson is missing, run bench/studies/gpu_deps.sh on a machine that has them"; exit 1
     fi
     keep_going=-k
     [ -z "$generator" ] || keep_going='-k 0'
-    # What does not build takes its own rows along, and no others.
+    # If a program does not build, only its own rows fail.
     # shellcheck disable=SC2086
     if ! cmake --build "$build" -j "$cores" --target iterbench example_train_cifar example_train_imdb backend_cuda_kernels backend_layers backend_cuda_steps \
         backend_cuda_trainer -- $keep_going >>"$out/build.log" 2>&1; then
-        tail -n 30 "$out/build.log"; echo "gpu.sh: not all of it builds"
+        tail -n 30 "$out/build.log"; echo "gpu.sh: some programs do not build"
     fi
 fi
 iterbench=$build/bench/iterbench
-if [ ! -x "$iterbench" ]; then echo "gpu.sh: there is no $iterbench"; exit 1; fi
+if [ ! -x "$iterbench" ]; then echo "gpu.sh: $iterbench is missing"; exit 1; fi
 say "built in $build"
 
 # ---- The machine
@@ -67,7 +68,7 @@ if [ -n "$dry" ]; then
     export LD_PRELOAD
     gpu=fake driver=fake
 else
-    # cuDNN and cuBLAS as pip brings them, and what they open themselves.
+    # cuDNN and cuBLAS as pip installs them, and the libraries that they open.
     LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}$("$python" - <<'END'
 import glob, importlib.util, os, site, sys, sysconfig
 folders = [sysconfig.get_paths()['purelib'], sysconfig.get_paths()['platlib'], *site.getsitepackages(), site.getusersitepackages(), *sys.path]
@@ -96,7 +97,7 @@ export LD_LIBRARY_PATH
     "git=$(git describe --always --dirty 2>/dev/null || echo unknown)" "libraries=${LD_LIBRARY_PATH:-}" "command=bench/studies/gpu.sh" ${dry:+dry=1}
 
 # ---- Rows
-# row NAME SECONDS COMMAND...: at most so long, and what is left; a command that has a result writes it to $work/result.json.
+# row NAME SECONDS COMMAND...: limited to SECONDS and to the remaining time; the command may write a result to $work/result.json.
 row() {
     name=$1 limit=$2; shift 2
     if [ -n "${GPU_ONLY:-}" ] && ! echo "$name" | grep -qE "$GPU_ONLY"; then return; fi
@@ -119,13 +120,13 @@ row test-layers 45 "$build/tests/backend_layers" --backend cuda
 row test-steps 15 "$build/tests/backend_cuda_steps"
 row test-trainer 25 "$build/tests/backend_cuda_trainer"
 
-# Data: the real set, or one like it. Ids travel compressed.
+# Data: the real set, or a generated one. Ids are stored compressed.
 cifar=${ITER_DATA:-}/cifar-10-batches-bin cifar_real=true imdb="" imdb_real=true generated=''
 if [ ! -d "$cifar" ] || [ -n "$dry" ]; then
     cifar=$work/cifar cifar_real=false generated=--generated
     images=10000
     [ -z "$dry" ] || images=4
-    "$iterbench" generate cifar10 "$cifar" --n $images || say "no generated set: the rows that want it will say so"
+    "$iterbench" generate cifar10 "$cifar" --n $images || say "no generated set: rows that need it will fail"
 fi
 if [ -d "$deps/imdb" ] && "$python" - "$deps/imdb" "$work" <<'END'
 import glob, lzma, os, shutil, sys
@@ -140,7 +141,7 @@ else
 fi
 set="cifar10:$cifar?split=train"
 
-# Sizes: real ones, or such as the fakes get through.
+# Sizes: real ones, or tiny ones for the fakes.
 epochs=10 gru_epochs=3 short=3 long=8 large=256 torch='--device cuda' ours='' fed="--model cnn --data $set"
 if [ -n "$dry" ]; then
     epochs=1 gru_epochs=1 short=0.3 long=0.3 large=2 workers=1 ours='--limit-steps 2 --batch 2' fed='--model mlp --batch 8 --data synthetic:cs224?n=64'
@@ -154,7 +155,7 @@ echo "{\"cnn\": $cifar_real, \"gru\": $imdb_real}" >"$work/data.json"
 "$python" bench/studies/gpu_rows.py add "$rows" data 0 0 "$work/data.json" "$work/log"
 json=$work/result.json
 
-# Copies: rows of zeros, so that making them costs nothing.
+# Copies of rows of zeros, which cost nothing to make.
 row copies-64 40 "$iterbench" --loader dataloader --data "$set" --source null --chain 'normalize | to:f32,nchw' --device cuda --finish host \
     --workers "$workers" --prefetch 8 --consumer none --seconds $short --json "$json"
 row copies-large 40 "$iterbench" --loader dataloader --data "synthetic:?shape=3x224x224&dtype=u8&n=4096" --source null --device cuda --finish host --batch $large \
@@ -170,7 +171,7 @@ feed cnn-f32 --precision f32
 feed cnn-tf32 --precision tf32
 # The kernel over the whole set.
 row pack 30 "$build/tests/backend_cuda_kernels" --perf
-# Where the host finishes the rows, four times the bytes travel.
+# If the host finishes the rows, four times the bytes travel.
 feed cnn-tf32-host --precision tf32 --finish host
 
 # Whole trainings beside torch, the same precision on both sides.
@@ -200,7 +201,7 @@ peer gru f32 eager-loader 20 --feed loader
 train gru f32 resident --resident yes
 peer gru f32 compiled-resident 15 --feed resident --compile
 
-# What is left of the time.
+# With the remaining time.
 train gru tf32 loader
 peer gru tf32 eager-loader 15 --feed loader
 train cnn f16 loader
@@ -210,4 +211,4 @@ peer cnn tf32 eager-batched 15 --feed loader-batched
 
 say "done: $rows, $out/table.md"
 [ ! -f "$out/table.md" ] || cat "$out/table.md"
-[ -z "$dry" ] || printf '\n*** That was a dry run: NO NUMBERS. ***\n'
+[ -z "$dry" ] || printf '\n*** This was a dry run: NO NUMBERS. ***\n'

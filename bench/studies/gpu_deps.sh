@@ -1,10 +1,11 @@
 #!/bin/sh
-# Collects what gpu.sh needs and a machine with a GPU may lack, on a machine that has it: zlib and jansson as static libraries
-# with their headers and relocated .pc files, a small stand-in for pkg-config, and, where $ITER_DATA has aclImdb, its ids.
+# Collects the parts of gpu.sh that a machine with a GPU may lack, on a machine that has them: zlib and jansson as static
+# libraries with their headers and relocated .pc files, a small replacement of pkg-config, and the ids of aclImdb if $ITER_DATA
+# has that set.
 #
 #   [ITER_DATA=DIR ITERBENCH=build/release/bench/iterbench] bench/studies/gpu_deps.sh
 #
-# Goes to build/gpu-deps, which is not tracked: to be carried along. About 1 MB, with the ids 12 MB.
+# Writes to build/gpu-deps, which is not tracked: copy it to the machine with the GPU. About 1 MB, with the ids 12 MB.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 out=$root/build/gpu-deps
@@ -41,7 +42,7 @@ END
 package zlib libz.a zlib.h zconf.h
 package jansson libjansson.a jansson.h jansson_config.h
 
-# As much of pkg-config as CMake asks of it, for these packages alone.
+# The part of pkg-config that CMake needs, for these packages only.
 cat >"$out/bin/pkg-config" <<'END'
 #!/bin/sh
 deps=$(cd "$(dirname "$0")/.." && pwd)
@@ -71,7 +72,7 @@ exit 0
 END
 chmod +x "$out/bin/pkg-config"
 
-# Reviews as the ids that the loader makes of them; text would be ten times as much.
+# Reviews as the ids that the loader makes; as text they would be ten times as large.
 iterbench=${ITERBENCH:-$root/build/release/bench/iterbench}
 if [ -d "${ITER_DATA:-}/aclImdb" ] && [ -x "$iterbench" ]; then
     mkdir -p "$out/imdb"
@@ -83,6 +84,6 @@ if [ -d "${ITER_DATA:-}/aclImdb" ] && [ -x "$iterbench" ]; then
     done
     rm -rf "$out/dump"
 else
-    echo "gpu_deps: without aclImdb's ids: ITER_DATA has none, or there is no iterbench"
+    echo "gpu_deps: without aclImdb's ids: ITER_DATA lacks the set, or iterbench is missing"
 fi
 du -sh "$out"

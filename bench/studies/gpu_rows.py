@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Keeps gpu.sh's rows: one JSON line each in rows.jsonl, and all of them as a table.
+"""Keeps the rows of gpu.sh: one JSON line each in rows.jsonl, and all of them as a table.
 
     gpu_rows.py head ROWS.jsonl KEY=VALUE...
     gpu_rows.py add ROWS.jsonl ROW STATUS SECONDS RESULT.json LOG COMMAND...
@@ -8,7 +8,7 @@
 import json, re, sys
 
 
-DRY = False  # nothing that fakes came to is shown
+DRY = False  # if set, no figures are shown: they come from fakes
 
 
 def append(path, row):
@@ -34,7 +34,7 @@ def add(path, name, status, seconds, result, log, command):
     append(path, row)
 
 
-# ---- The table: what was asked, what came out
+# ---- The table: the target and the result of each row
 
 def get(rows, name, *keys):
     value = rows.get(name, {}).get('result')
@@ -139,7 +139,7 @@ def table(path):
                             (races, ('gru', 3, ('f32', 'tf32'))), (kernels, ())):
         try:
             part(rows, out, *arguments)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:  # a result of another shape takes nothing else along
+        except (TypeError, ValueError, KeyError, AttributeError) as error:  # an unexpected result must not stop the other rows
             out.append('| %s | | not understood: %r | |' % (part.__name__, error))
     out += ['', 'Rows:', '']
     out += ['- %s: status %d, %.1f s: `%s`' % (r['row'], r['status'], r['wall_s'], r['command']) for r in rows.values() if r['command']]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes many small samples, for measuring what opening costs: make_many.py tar|rec|folder OUT N [BYTES]
+"""Writes many small samples, to measure the cost of opening: make_many.py tar|rec|folder OUT N [BYTES]
 
-tar: one member a sample, NAME.cls of BYTES bytes; rec: a record of BYTES bytes, without an .idx; folder: N empty files
-NAME.jpg in a class per 13,000. What is larger than 4 KiB is left out where the file system has holes.
+tar: one member per sample, NAME.cls of BYTES bytes; rec: records of BYTES bytes, without an .idx; folder: N empty files NAME.jpg,
+13,000 per class. Content beyond 4 KiB becomes a hole, if the file system has holes.
 """
 import os
 import struct

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Writes a RecordIO file of raw images, with its .idx, for measuring: make_raw_records.py OUT.rec HEIGHTxWIDTHx3 BYTES
 
-Pixels are random 7-bit values, the same every time; so no record holds the magic (0xced7230a), and
-each is in one piece. Labels count 0 to 999.
+Pixels are random 7-bit values, the same every time. So no record holds the magic (0xced7230a), and each is in one piece. Labels
+count 0 to 999.
 """
 import random
 import struct
 import sys
 
 MAGIC = 0xCED7230A
-POOL = 64 << 20  # records are cut out of so many random bytes, at places that differ
+POOL = 64 << 20  # records are cut from so many random bytes, at varying offsets
 
 
 def main():

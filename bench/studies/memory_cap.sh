@@ -1,13 +1,18 @@
 #!/bin/sh
-# What a memory limit holds, and what it costs: 2 GiB of raw images in RecordIO, 64 a batch, under --memory 256MiB.
+# Whether a memory limit holds, and its cost: 2 GiB of raw images in RecordIO, 64 per batch, under --memory 256MiB.
 #
 #   ITERBENCH=build/release/bench/iterbench bench/studies/memory_cap.sh [FOLDER [PART]]
 #
-# The records (make_raw_records.py) are kept in FOLDER ($TMPDIR or /tmp); they are read once before anything is measured, so
-# that they come from the page cache. PART is one of: resident (the most that a process ever had, over one pass), rates-u8 and
-# rates-f32 (bounded against unbounded, in turns: with the ring as the bounded run reads, and with the whole set in memory, as a
-# loader without a limit has it where it fits) and runs (the time of whole runs of one and of four epochs, from the start of the
-# process to its end: bounded, and without a limit, which begins by loading the set into memory). Without PART: all.
+# The records (make_raw_records.py) are kept in FOLDER ($TMPDIR or /tmp). They are read once before the measurement, so that they
+# come from the page cache. PART is one of:
+#
+#   resident              the peak memory of a process over one pass
+#   rates-u8, rates-f32   bounded against unbounded, in turns: unbounded once with the ring, as the bounded run reads, and once
+#                         with the whole set in memory, as a loader without a limit does if the set fits
+#   runs                  the time of whole runs of one and of four epochs, from the start of the process to its end: bounded,
+#                         and without a limit, which begins by loading the set into memory
+#
+# Without PART: all.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 bench=${ITERBENCH:-$root/build/release/bench/iterbench}

@@ -3,10 +3,10 @@
 
     bench/studies/plants.py --iterbench build/release/bench/iterbench --data DIR --out DIR [--only REGEX] [--seed N]
 
-Two runs of each of the eleven kinds with a strength drawn by the seed, four healthy runs, and runs on real data whose
-bottleneck nobody planted; each with --prove. DIR of --out gets every run's JSON, and table.md. A run is right if the limit
-it names is the planted one, and wrong only counts double where it was sure of it. A prediction holds if expected and seen
-rate differ by at most 20 %.
+Runs two plants of each of the eleven kinds, with strengths drawn from the seed; four healthy runs; and runs on real data with a
+natural bottleneck. Each has --prove. The folder of --out gets every run's JSON, and table.md. A run is right if it names the
+planted limit; if it is wrong with high confidence, it counts double. A prediction holds if expected and measured rate differ by
+at most 20 %.
 """
 import argparse
 import json

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""One process with two workers beside two processes with one worker each: what sharing a loader costs.
+"""One process with two workers beside two processes with one worker each: the cost of sharing a loader.
 
     bench/studies/two_workers.py --iterbench FILE [--rounds N] [--batches N] -- ARGUMENTS OF iterbench serve
 
-Three programs are alive: two with one worker, one with two. In each round the first runs alone, then the first two at once, then the third;
-nobody reads the batches. Every run is timed twice, over N and over N / 4 batches, and the difference counts: what a loader has ready when it is asked
-would else count as made. Prints the speed-up of two workers over that of two processes: its median and the interval that holds it with 95 %.
+Three programs are alive: two with one worker, one with two. In each round the first runs alone, then the first two at once, then
+the third. Batches are not read. Every run is timed twice, over N and over N / 4 batches, and only the difference counts:
+otherwise batches that a loader has made ahead would count as made during the run. Prints the speed-up of two workers over that
+of two processes: its median and the interval that holds it with 95 %.
 """
 import argparse
 import statistics
@@ -42,7 +43,7 @@ def together(programs, n):
 
 
 def interval(values):
-    """Of the median, by order statistics."""
+    """The interval of the median, by order statistics."""
     values = sorted(values)
     n = len(values)
     below, mass = 0, 0.5 ** n
@@ -60,7 +61,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--iterbench", required=True)
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--batches", type=int, default=80, help="of a run by one worker (80)")
+    parser.add_argument("--batches", type=int, default=80, help="batches of a run by one worker (80)")
     parser.add_argument("arguments", nargs="+")
     a = parser.parse_args()
     one, other, both = (Program(a.iterbench, a.arguments, n) for n in (1, 1, 2))

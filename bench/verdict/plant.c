@@ -122,7 +122,7 @@ static iter_status plant_slow_disk(const bench_options *options, double us, benc
     for (int32_t i = 0; i < desc->n_extents; i++)
         bytes += (double)desc->max_extent_bytes[i];
     iter_dataset_unref(dataset);
-    if (bytes <= 0) return bench_fail(err, ITER_EINVAL, "slow-disk: nothing is read there");
+    if (bytes <= 0) return bench_fail(err, ITER_EINVAL, "slow-disk: this run reads no files");
     plant_disk_rate(bytes / (us * 1e-6));
     out->source_ops = &plant_disk;
     if (out->source == ITER_SOURCE_AUTO) out->source = ITER_SOURCE_PREAD;
@@ -133,8 +133,7 @@ static iter_status plant_layout(uint64_t turns, plant *made, bench_options *out,
     const char *chain = out->chain != NULL ? out->chain : "to:f32,nchw";
     const char *at = strstr(chain, "nchw");
     if (out->model != BENCH_MODEL_NONE || at == NULL)
-        return bench_fail(err, ITER_EINVAL,
-                          "layout: wants --compute-ms and a chain that says nchw");
+        return bench_fail(err, ITER_EINVAL, "layout: wants --compute-ms and a chain with nchw");
     if (asprintf(&made->chain, "%.*snhwc%s", (int)(at - chain), chain, at + 4) < 0)
         return bench_fail(err, ITER_ENOMEM, "no memory for a plant");
     out->chain = made->chain;

@@ -212,16 +212,16 @@ static void say_batch(const evidence *e, verdict *v) {
         if (strcmp(c->option, "batch") != 0 || !c->feasible) continue;
         const measure_interval ratio = verdict_ratio_of(e, c);
         if (words_side_of(&ratio, 1) == WORDS_UNCLEAR) {
-            SAY(v, "A batch of %s may be too small; what it costs cannot be told.", number);
+            SAY(v, "A batch of %s may be too small; its cost cannot be told.", number);
             return;
         }
         if (words_side_of(&ratio, 1) == WORDS_ABOVE) continue;
         SAY(v,
-            "A batch of %s is too small: what every batch costs anew takes about %s of the time.",
+            "A batch of %s is too small: the fixed cost of each batch takes about %s of the time.",
             number, share);
         return;
     }
-    SAY(v, "A batch of %s is too small: what every batch costs anew takes %s of the time.", number,
+    SAY(v, "A batch of %s is too small: the fixed cost of each batch takes %s of the time.", number,
         share);
 }
 

@@ -13,50 +13,55 @@
 
 #include <iter/version.h>
 
+/* clang-format off */ /* a line of the help is a line here */
 static const char help[] =
     "iterpack: images to MXNet's .rec files\n"
     "\n"
     "  iterpack list DIR [OUT.lst]    a list of the images under DIR, a class per folder\n"
-    "      --shuffle SEED             in an order that the seed decides (default: sorted)\n"
+    "      --shuffle SEED             in an order drawn from the seed (default: sorted)\n"
     "      --ext a;b                  endings (default jpg;jpeg;png;webp)\n"
-    "      --no-labels                label 0 for all, wherever they lie\n"
+    "      --no-labels                label 0 for all images, in any folder\n"
     "  iterpack pack LIST OUT.rec     the files of a list, as they are, with an index\n"
-    "      --root DIR                 what names in the list are relative to (default: its "
+    "      --root DIR                 folder of the names in the list (default: the list's "
     "folder)\n"
-    "      --threads N                that read files (default 4), and make images (default: one "
-    "per\n"
-    "                                 processor); the result is the same for any N\n"
+    "      --threads N                threads that read files (default 4), or convert images "
+    "(default:\n"
+    "                                 one per processor); the result is the same for any N\n"
     "      --shards N                 N files, OUT-00000.rec ..., each an equal part of the list\n"
-    "      --skip                     leave out files that cannot be read, and say how many; may "
-    "be\n"
-    "                                 added if an interrupted run is resumed\n"
-    "      --restart                  forget what an interrupted run has left\n"
-    "      --sync SECONDS             sync what is packed this often (default 10), or every 64 "
+    "      --skip                     leave out files that cannot be read, and report how many; "
+    "may be\n"
+    "                                 added when an interrupted run is resumed\n"
+    "      --restart                  discard the parts of an interrupted run\n"
+    "      --sync SECONDS             sync the packed records this often (default 10), or every 64 "
     "MiB\n"
     "      --resize N                 images whose short side is N, bilinear with antialias\n"
     "      --center-crop              the square in the middle, before the resize\n"
     "      --gray                     one channel\n"
     "      --quality N                JPEG of this quality, 1 to 100 (default 95)\n"
-    "      --encoding jpg|png|raw     what images become (default jpg); raw = bare pixels, HWC\n"
-    "  iterpack verify FILE.rec ...   every record's frame, and the index; 1 = something is wrong\n"
+    "      --encoding jpg|png|raw     format of the packed images (default jpg); raw = bare "
+    "pixels, HWC\n"
+    "  iterpack verify FILE.rec ...   check every record's frame, and the index; status 1 = a "
+    "fault\n"
     "      --decode                   and that every content is an image that decodes without "
     "warning\n"
-    "      --list LIST --root DIR     and that they hold what the list says, to the byte; with\n"
-    "      --resize ...               what it was packed with, the images that these make\n"
+    "      --list LIST --root DIR     and that labels and bytes are those of the list's files\n"
+    "      --resize ...               with --list: convert the files as `pack` did before "
+    "comparing\n"
     "      --skip                     files that cannot be read may be missing\n"
-    "  iterpack info FILE.rec ...     what is in it\n"
+    "  iterpack info FILE.rec ...     records, sizes, kinds of content, labels\n"
     "\n"
-    "A list has a line per image: id TAB label [TAB label ...] TAB path. A run that was "
-    "interrupted\n"
-    "is resumed by the same command, from where it was synced last. Two runs cannot write one "
-    "output\n"
-    "at the same time: the second one fails, and names the first.\n"
+    "A list has a line per image: id TAB label [TAB label ...] TAB path. The same command resumes "
+    "an\n"
+    "interrupted run, from its last sync. Two runs cannot write one output at the same time: the "
+    "second\n"
+    "one fails, and names the first.\n"
     "\n"
     "Without --resize, --center-crop, --gray, --quality and --encoding, files are packed as they "
-    "are,\n"
-    "and are the bytes that MXNet's im2rec writes with --pass-through. With any of them images "
-    "are\n"
-    "decoded and encoded anew, upright as their EXIF says. MXNet reads both.\n";
+    "are:\n"
+    "the result has the bytes that MXNet's im2rec writes with --pass-through. With any of these "
+    "options\n"
+    "images are decoded, turned upright as their EXIF says, and encoded again. MXNet reads both.\n";
+/* clang-format on */
 
 #define LINE_MAX_BYTES 8192
 
@@ -168,14 +173,14 @@ int pack_options(int n_args, char **args, const pack_option *rows, const char **
     *out_n_words = 0;
     for (int i = 0; i < n_args; i++) {
         if (strncmp(args[i], "--", 2) != 0) {
-            if (*out_n_words == n_words) return pack_usage("'%s' is one word too many", args[i]);
+            if (*out_n_words == n_words) return pack_usage("unexpected argument '%s'", args[i]);
             words[(*out_n_words)++] = args[i];
             continue;
         }
         const pack_option *row = rows;
         while (row->name && strcmp(row->name, args[i] + 2) != 0)
             row++;
-        if (!row->name) return pack_usage("there is no option %s", args[i]);
+        if (!row->name) return pack_usage("unknown option %s", args[i]);
         const uint64_t bit = UINT64_C(1) << (row - rows);
         if (given & bit) return pack_usage("%s is given twice", args[i]);
         given |= bit;
@@ -211,7 +216,7 @@ static int run(int argc, char **argv) {
     if (argc < 2) return pack_usage("a command is needed: list, pack, verify or info (--help)");
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
         if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 2, argv + 2);
-    return pack_usage("there is no command '%s': list, pack, verify, info (--help)", argv[1]);
+    return pack_usage("unknown command '%s': list, pack, verify, info (--help)", argv[1]);
 }
 
 /* If the output could not be written, the program has failed. */

@@ -115,7 +115,7 @@ bool pack_encode_jpeg(const pack_pixels *pixels, int quality, uint8_t **out, siz
     w.destination.term_destination = end;
     const bool good = write_jpeg(&w, pixels, quality);
     jpeg_destroy_compress(&w.jpeg);
-    if (!good) snprintf(reason, reason_capacity, "no JPEG can be made of it: %s", w.text);
+    if (!good) snprintf(reason, reason_capacity, "cannot be encoded as JPEG: %s", w.text);
     *out = w.bytes;
     *capacity = w.capacity;
     *out_n = w.n;
@@ -131,7 +131,7 @@ bool pack_encode_has_jpeg(void) {
 bool pack_encode_jpeg(const pack_pixels *pixels, int quality, uint8_t **out, size_t *capacity,
                       size_t *out_n, char *reason, size_t reason_capacity) {
     (void)pixels, (void)quality, (void)out, (void)capacity, (void)out_n;
-    snprintf(reason, reason_capacity, "this build is without libjpeg-turbo");
+    snprintf(reason, reason_capacity, "this build has no libjpeg-turbo");
     return false;
 }
 
@@ -166,7 +166,7 @@ bool pack_encode_png(const pack_pixels *pixels, uint8_t **out, size_t *capacity,
     }
     *out_n = *capacity;
     const int done = png_image_write_to_memory(&image, *out, out_n, 0, pixels->data, 0, NULL);
-    if (!done) snprintf(reason, reason_capacity, "no PNG can be made of it: %s", image.message);
+    if (!done) snprintf(reason, reason_capacity, "cannot be encoded as PNG: %s", image.message);
     png_image_free(&image);
     return done != 0;
 }
@@ -180,7 +180,7 @@ bool pack_encode_has_png(void) {
 bool pack_encode_png(const pack_pixels *pixels, uint8_t **out, size_t *capacity, size_t *out_n,
                      char *reason, size_t reason_capacity) {
     (void)pixels, (void)out, (void)capacity, (void)out_n;
-    snprintf(reason, reason_capacity, "this build is without libpng");
+    snprintf(reason, reason_capacity, "this build has no libpng");
     return false;
 }
 

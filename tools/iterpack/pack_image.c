@@ -73,12 +73,12 @@ static int read_encoding(const pack_image_options *o, int *out) {
         return pack_usage("--encoding %s: jpg, png or raw is needed", o->encoding);
     }
     if (*out == AS_JPEG && !pack_encode_has_jpeg())
-        return pack_usage("--encoding jpg: this build is without libjpeg-turbo");
+        return pack_usage("--encoding jpg: this build has no libjpeg-turbo");
     if (*out == AS_PNG && !pack_encode_has_png())
-        return pack_usage("--encoding png: this build is without libpng");
+        return pack_usage("--encoding png: this build has no libpng");
     if (*out != AS_JPEG && o->quality) return pack_usage("--quality is for --encoding jpg");
     if (*out == AS_RAW && !(o->resize && o->center_crop))
-        return pack_usage("--encoding raw: pixels do not say how many there are: --resize and "
+        return pack_usage("--encoding raw: bare pixels do not tell their size: --resize and "
                           "--center-crop are needed");
     return PACK_DONE;
 }

@@ -52,7 +52,7 @@ static void print_look(const char *path, const look *l, uint64_t bytes) {
                   (double)l->least_label, (double)l->most_label);
     }
     if (l->n_cut)
-        pack_line("  pieces   %" PRIu64 " records are cut: the magic stands in them", l->n_cut);
+        pack_line("  pieces   %" PRIu64 " records are split, as they contain the magic", l->n_cut);
     if (l->n_bad) pack_line("  header   %" PRIu64 " records have none", l->n_bad);
 }
 

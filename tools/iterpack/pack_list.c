@@ -61,8 +61,8 @@ void pack_warn_twice(const char *what, const uint64_t *ids, uint64_t n) {
     }
     free(sorted);
     if (n_twice)
-        pack_warn("%s: %" PRIu64 " ids stand more than once, %" PRIu64
-                  " is the smallest: readers that look for a record by its id find one of them",
+        pack_warn("%s: %" PRIu64 " ids occur more than once, %" PRIu64
+                  " is the smallest: readers that look a record up by its id find only one of them",
                   what, n_twice, first);
 }
 
@@ -135,7 +135,7 @@ static int write_list(const iter_description *desc, const char *folder, int64_t 
         const int32_t label = class_of(name, desc);
         const size_t n = strlen(name);
         if (strpbrk(name, "\t\n") || name[n - 1] == '\r') {
-            status = pack_fail("%s: its name cannot stand in a list", name);
+            status = pack_fail("%s: a list cannot hold this name", name);
         } else {
             fprintf(out, "%" PRIu64 "\t%d.000000\t%s\n", i, label,
                     shown ? iter_text_escape(name, line, sizeof(line)) : name);
@@ -209,7 +209,7 @@ int pack_cmd_list(int n_args, char **args) {
     if (status != PACK_DONE) return status;
     if (n_words == 0) return pack_usage("list: a folder is needed");
     if (strpbrk(words[0], "\"\\") || strpbrk(ext, "\"\\&"))
-        return pack_usage("list: '%s': quotes and backslashes cannot be named here", words[0]);
+        return pack_usage("list: '%s': the path must not contain quotes or backslashes", words[0]);
 
     iter_error err = {.status = ITER_OK};
     iter_dataset *dataset = NULL;

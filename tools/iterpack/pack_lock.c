@@ -46,7 +46,7 @@ static int fail_taken(int fd, const char *path) {
     owner[n > 0 ? n : 0] = '\0';
     owner[strcspn(owner, "\n")] = '\0';
     return pack_fail("%s: is being written by another iterpack%s%s", path,
-                     *owner ? ", " : ", which has not said yet who it is", owner);
+                     *owner ? ", " : ", which has not given its name so far", owner);
 }
 
 static void write_owner(int fd) {
@@ -76,7 +76,7 @@ int pack_lock_take(pack_lock *lock, const char *path) {
             return status;
         }
         if (os_error != 0) {
-            pack_warn("%s: cannot be locked here (%s): no other iterpack may write it meanwhile",
+            pack_warn("%s: cannot be locked here (%s): make sure that no other iterpack writes it",
                       path, strerror(os_error));
             return PACK_DONE;
         }

@@ -336,7 +336,7 @@ static int write_items(pack_run *run, shard *s) {
         status = pack_fail("%s: item %" PRIu64 ": %s: %s", run->list_path, s->next + 1,
                            pack_list_path(run->list, s->next), file.reason);
         if (!run->skip) {
-            pack_fail("what is packed so far is kept: the same command goes on behind it, and with "
+            pack_fail("packed files are kept: the same command continues after them, and with "
                       "--skip leaves out files like this one");
             continue;
         }
@@ -381,7 +381,7 @@ static int take_complete(const pack_run *run, shard *s) {
         s->so_far = m.so_far;
         (void)unlink(s->of);
     }
-    return same ? PACK_DONE : pack_fail("%s: is there already", s->rec);
+    return same ? PACK_DONE : pack_fail("%s: exists already", s->rec);
 }
 
 /* The shard's range of the list's items, and its names. */
@@ -495,8 +495,7 @@ static void print_result(const pack_run *run) {
                   ": %s",
                   t->n_empty, t->n_other, t->first_odd + 1,
                   pack_list_path(run->list, t->first_odd));
-    if (run->lost_a_tally)
-        pack_line("what an interrupted run has warned about is not counted here");
+    if (run->lost_a_tally) pack_line("warnings of an interrupted run are not counted here");
 }
 
 static int run_all(pack_run *run, const char *out) {
@@ -505,7 +504,7 @@ static int run_all(pack_run *run, const char *out) {
     for (int64_t k = 0; k < run->shards && status == PACK_DONE && !done; k++)
         status = pack_shard(run, out, k);
     if (status == PACK_DONE && run->shards > 1) status = forget_marks(run, out);
-    if (status == PACK_INTERRUPTED) pack_warn("interrupted; the same command goes on from here");
+    if (status == PACK_INTERRUPTED) pack_warn("interrupted; the same command continues from here");
     if (status == PACK_DONE) print_result(run);
     return status;
 }

@@ -261,7 +261,7 @@ static iter_status read_lines(iter__idx_text *text, pack_index *out, iter_error 
         }
         if (!read_key(&line, &out->keys[out->n])) {
             snprintf(err->message, sizeof(err->message),
-                     "%s: line %" PRIu64 ": the key is no number", text->path, text->line);
+                     "%s: line %" PRIu64 ": the key is not a number", text->path, text->line);
             return ITER_EFORMAT;
         }
         out->offsets[out->n++] = line.offset;

@@ -61,7 +61,7 @@ static int open_index(check *c) {
     c->has_index = access(idx, F_OK) == 0;
     if (c->has_index) status = pack_index_load(idx, &c->index);
     if (status == PACK_DONE && c->index.torn) {
-        status = pack_fail("%s: its last line has no end", idx);
+        status = pack_fail("%s: its last line is incomplete", idx);
     }
     free(idx);
     c->order = pack_memory(NULL, c->index.n, sizeof(*c->order));
@@ -238,7 +238,7 @@ static void sum_up(const check *c) {
                   SHOWN);
     if (c->n_missing)
         pack_fail("%s: %" PRIu64 " items of the list are in no record: with --skip that is right "
-                  "where their files cannot be read",
+                  "if their files cannot be read",
                   c->path, c->n_missing);
     if (c->n_other_bytes > c->n_seen / 2)
         pack_fail("%s: %" PRIu64 " of %" PRIu64
@@ -251,7 +251,7 @@ static void sum_up(const check *c) {
 static void check_record(check *c) {
     const pack_reader *reader = &c->reader;
     check_index(c);
-    if (!reader->filled) wrong(c, "is not filled up with zeros");
+    if (!reader->filled) wrong(c, "is not padded with zeros");
     if (reader->header.id2 != 0 && !c->walk) note_odd(c, &c->other_id2);
     if (!reader->has_header) {
         wrong(c, "is shorter than its header and labels");
@@ -295,7 +295,7 @@ static void say_good(const check *c) {
         pack_line("%s: %" PRIu64 " records%s%s; labels were not compared (--list)", c->path,
                   c->n_seen, index, decoded);
     } else {
-        pack_line("%s: %" PRIu64 " records%s; labels and contents were not looked at (--decode, "
+        pack_line("%s: %" PRIu64 " records%s; labels and contents were not checked (--decode, "
                   "--list)",
                   c->path, c->n_seen, index);
     }
@@ -323,7 +323,7 @@ static int verify_rest(walk *w, const char *list_path) {
                              list_path, i + 1, pack_list_path(w->list, i));
     if (w->item < w->list->n)
         return pack_fail("%s: has %" PRIu64 " files, %" PRIu64 " records were found: with --skip "
-                         "that is right where the other files cannot be read",
+                         "that is right if the other files cannot be read",
                          list_path, w->list->n, n_found);
     if (w->n_left_out)
         pack_line("%s: %" PRIu64 " files that cannot be read are left out", list_path,
@@ -346,7 +346,7 @@ typedef struct verify {
 static int check_options(const verify *v, int n_words) {
     if (n_words == 0) return pack_usage("verify: a .rec is needed");
     if (pack_image_wanted(&v->image) && !v->list_path)
-        return pack_usage("verify: --resize and its like belong to --list");
+        return pack_usage("verify: --resize and similar options belong to --list");
     if (v->walk.skip && !v->list_path) return pack_usage("verify: --skip belongs to --list");
     return PACK_DONE;
 }
