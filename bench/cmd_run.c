@@ -185,7 +185,7 @@ static iter_status run_both(run *r, iter_error *err) {
     return s;
 }
 
-/* ---- Around them ----------------------------------------------------------------------------- */
+/* ---- The run --------------------------------------------------------------------------------- */
 
 static iter_status describe_set(run_result *result, iter_error *err) {
     iter_dataset *dataset;

@@ -26,7 +26,7 @@ typedef enum option_kind {
 typedef struct option_row {
     const char *name;
     option_kind kind;
-    size_t offset;     /* in bench_options */
+    size_t offset;     /* where the value goes in bench_options */
     const char *value; /* CHOICE: the words; else the name of the value in the help */
     int32_t base;      /* CHOICE: number of the first word */
     uint64_t min, max; /* COUNT and SIZE */

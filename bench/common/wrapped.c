@@ -35,7 +35,7 @@ static iter_status start(void *state, const void *shared, iter_error *err) {
                                                        : ITER_OK;
 }
 
-/* ---- Other fields, whose decoders want the inner `shared`, too ------------------------------- */
+/* ---- Other fields, whose decoders need the inner `shared`, too ------------------------------- */
 
 /* A decoder is not told which one it is, so each has its own functions. */
 #define OTHER(i)                                                                            \
@@ -71,7 +71,7 @@ static bool keep_other(wrapped_state *f, int n, iter_field *field) {
     return true;
 }
 
-/* ---- The field in front of which ours stands ------------------------------------------------- */
+/* ---- The wrapped field ----------------------------------------------------------------------- */
 
 static iter_status put_in_front(wrapped_state *f, const wrapped *owner, iter_description *out,
                                 iter_error *err) {

@@ -15,7 +15,7 @@
 typedef struct photo_batch {
     uint64_t first;
     uint32_t n;
-    uint32_t epoch; /* the position to seek to */
+    uint32_t epoch; /* where to seek for it */
     uint64_t sample;
 } photo_batch;
 
@@ -23,7 +23,7 @@ typedef struct photo_batch {
 typedef struct photo_note {
     limits_photo photo;
     uint8_t *own;        /* a copy of its bytes; NULL = its batch was taken */
-    const uint8_t *from; /* address of the bytes in the loader */
+    const uint8_t *from; /* where the loader had them */
     double pixels;       /* of the whole picture */
 } photo_note;
 

@@ -389,7 +389,7 @@ iter_status arm_first_batch(bench_arm *arm, bool timed, iter_error *err) {
     return s;
 }
 
-/* ---- Look into ------------------------------------------------------------------------------- */
+/* ---- Inspecting ------------------------------------------------------------------------------ */
 
 void arm_measure_restore(bench_arm *arm) {
     iter_loader *loader = arm->loaders[0];

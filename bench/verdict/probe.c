@@ -180,7 +180,7 @@ static void propose_arrays(diagnosis *d, iter_error *err) {
     snprintf(change->to, sizeof(change->to), "ndarray");
 }
 
-/* Position at which a stage of that name begins in a chain, or NULL. */
+/* Where a stage of that name begins in a chain, or NULL. */
 static const char *stage_in(const char *chain, const char *name) {
     const size_t length = strlen(name);
     for (const char *at = chain; at != NULL; at = strchr(at, '|')) {

@@ -348,7 +348,7 @@ verdict_limit verdict_look(const evidence *e) {
     return limit_of(e);
 }
 
-/* ---- How sure -------------------------------------------------------------------------------- */
+/* ---- Confidence ------------------------------------------------------------------------------ */
 
 /* Whether an option gains `least` by the medians, and something worthwhile at the lower ends of all
  * intervals. */

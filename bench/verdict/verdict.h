@@ -45,7 +45,7 @@ typedef struct verdict_change {
 
 typedef struct verdict {
     verdict_limit limit;
-    char stage[64]; /* the stage of the loader, or "" */
+    char stage[64]; /* where in the loader, or "" */
     double share;   /* of both's time that the limit costs; of a consumer's limit, its own part */
     bool high;      /* the interval excludes the second term */
     int n_changes;

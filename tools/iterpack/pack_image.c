@@ -123,7 +123,7 @@ void pack_images_close(pack_images *images) {
     free(images);
 }
 
-/* ---- a thread's ------------------------------------------------------------------------------ */
+/* ---- per thread ------------------------------------------------------------------------------ */
 
 static void *new_state(const iter_ops *ops) {
     const size_t bytes = (ops->state_size + ALIGN) / ALIGN * ALIGN;

@@ -84,7 +84,7 @@ static char *part_of(const char *path) {
     return pack_text("%s.part", path);
 }
 
-/* ---- going on -------------------------------------------------------------------------------- */
+/* ---- resuming -------------------------------------------------------------------------------- */
 
 /* The work that the parts of a shard were begun with. */
 typedef struct mark {
