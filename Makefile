@@ -33,7 +33,7 @@ tidy: ## clang-tidy over all sources
 	@run-clang-tidy -quiet -p build/clang
 
 format: ## clang-format all sources in place
-	@find iter loaders transforms engine bench examples tests -name '*.[ch]' -not -path '*/corpus/*' 2>/dev/null | xargs clang-format -i
+	@find iter loaders transforms engine bench tools examples tests -name '*.[ch]' -not -path '*/corpus/*' 2>/dev/null | xargs clang-format -i
 
 install: all ## install the release build (PREFIX=/usr/local)
 	@cmake --install build/release $(if $(PREFIX),--prefix $(PREFIX))

@@ -1,11 +1,11 @@
 /*
- * bench_dump.c - `--dump DIR --batches N`: the first batches as .npy files, one a field, and
+ * bench_dump.c - `--dump DIR --batches N`: the first batches as .npy files, one per field, and
  * index.npy.
  *
- * Rows stand one behind the other in the order of delivery, padding included, in C order. Where
- * batches differ in width (rows of their own lengths) shorter rows are filled with zeros up to the
- * widest, and NAME_lengths.npy says how long each is. numpy has no bfloat16: such a field is
- * written as its 16 bits, u2.
+ * Rows are written in the order of delivery, padding included, in C order. If batches differ in
+ * width (rows of their own lengths), shorter rows are filled with zeros up to the widest, and
+ * NAME_lengths.npy has each row's length. numpy has no bfloat16: such a field is written as its 16
+ * bits, u2.
  *
  * Format: NEP 1, version 1.0.
  */
@@ -15,20 +15,20 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "arm.h"
-#include "bench_row.h"
-#include "bench_util.h"
-#include "iterbench.h"
+#include "bench/common/bench_row.h"
+#include "bench/common/bench_util.h"
+#include "bench/iterbench.h"
+#include "bench/measure/arm.h"
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 
-/* Rows as they came: dims and bytes of each, one behind the other. */
+/* Rows as delivered: dims and bytes of each, without gaps. */
 typedef struct column {
     iter_dtype dtype;
     int32_t n_dims;
     int64_t widest[ITER_MAX_DIMS];
     int64_t (*dims)[ITER_MAX_DIMS]; /* [n_rows] */
-    int32_t *lengths;               /* [n_rows]; only where has_lengths */
+    int32_t *lengths;               /* [n_rows]; only if has_lengths */
     bool has_lengths;
     uint8_t *bytes;
     size_t used, capacity;
@@ -69,7 +69,7 @@ static bool room_for_row(column *c, size_t bytes) {
 
 static iter_status add_row(column *c, const iter_tensor *tensor, const int32_t *lengths, uint32_t i,
                            iter_error *err) {
-    /* As delivered: filled up, where a batch stage did so; its own length stands beside it. */
+    /* As delivered: filled up if a batch stage did so; the row's own length is kept beside it. */
     bench_row row = bench_row_at(tensor, i, NULL);
     if (row.n_dims > 0 && row.dims[0] < 0 && lengths != NULL) row.dims[0] = lengths[i];
     size_t bytes = bench_row_bytes(&row);
@@ -168,7 +168,7 @@ static iter_status write_plain(const char *folder, const char *name, const char 
     return npy_close(file, path, err);
 }
 
-/* One row, filled with zeros to the widest: dimension by dimension. */
+/* Writes one row, filled with zeros to the widest, dimension by dimension. */
 static const uint8_t *write_row(FILE *file, const column *c, const int64_t *dims, int32_t dim,
                                 const uint8_t *bytes) {
     size_t element_bytes = iter_dtype_bytes(c->dtype), fill = element_bytes;

@@ -1,21 +1,21 @@
 /*
- * cmd_compare.c - `iterbench compare A.json B.json`: what changed between two results, and whether
+ * cmd_compare.c - `iterbench compare A.json B.json`: the changes between two results, and whether
  * they can be told apart.
  *
- * A ratio's interval is made of the two arms' own: [low B / high A, high B / low A], so a ratio is
- * stated only if the two intervals do not even touch. It knows only the noise within each run.
- * They were not measured in turns, so a difference may be the machine's: what differs besides the
- * rates is said first, and the way to a sure answer (versus) last.
+ * A ratio's interval is made of the two arms' own intervals: [low B / high A, high B / low A]. So a
+ * ratio is stated only if the two intervals do not touch. It knows only the noise within each run.
+ * The two runs did not take turns, so a difference may be the machine's. Therefore other
+ * differences between the runs are printed first, and the way to a sure answer (versus) last.
  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "bench_json.h"
-#include "bench_util.h"
-#include "iterbench.h"
-#include "page.h"
-#include "words.h"
+#include "bench/common/bench_json.h"
+#include "bench/common/bench_util.h"
+#include "bench/common/page.h"
+#include "bench/iterbench.h"
+#include "bench/measure/words.h"
 
 /* ---- Finding --------------------------------------------------------------------------------- */
 
@@ -33,7 +33,7 @@ static const char *text_at(const json_value *value, const char *path) {
     return found != NULL && found->kind == JSON_TEXT ? found->text : NULL;
 }
 
-/* A plain number, or an object with median, low and high. */
+/* Reads a plain number, or an object with median, low and high. */
 static figure figure_at(const json_value *value, const char *path) {
     const json_value *found = json_find(value, path);
     if (found == NULL || found->kind != JSON_OBJECT)
@@ -62,7 +62,7 @@ static bool same(const json_value *a, const json_value *b) {
     return a->number == b->number;
 }
 
-/* ---- What differs besides the rates ---------------------------------------------------------- */
+/* ---- Other differences ----------------------------------------------------------------------- */
 
 static void write_value(const json_value *v) {
     if (v == NULL || v->kind == JSON_NULL)
@@ -85,7 +85,7 @@ static void difference(const char *path, const char *key, const json_value *a,
     printf("\n");
 }
 
-/* Members of the object at `path` that are not equal in both. */
+/* Prints members of the object at `path` that are not equal in both. */
 static void differences(const json_value *a, const json_value *b, const char *path) {
     const json_value *objects[2] = {json_find(a, path), json_find(b, path)};
     for (int side = 0; side < 2; side++) {
@@ -121,7 +121,7 @@ static void row(const char *name, double a, double b) {
     printf("\n");
 }
 
-/* The same with what the intervals let be said of it. Answers whether there are any. */
+/* The same with the conclusion that the intervals allow. Returns whether there are intervals. */
 static bool judged(const char *name, figure a, figure b) {
     if (!isfinite(a.median) || !isfinite(b.median) || a.median <= 0) {
         row(name, a.median, b.median);
@@ -151,7 +151,7 @@ static int common_arms(const json_value *a, const json_value *b) {
     return n;
 }
 
-/* Answers whether every rate had an interval. */
+/* Returns whether every rate had an interval. */
 static bool write_arms(const json_value *a, const json_value *b) {
     static const char *const keys[] = {"bytes_per_s",  "next_ns.p50",        "next_ns.p99",
                                        "next_ns.max",  "wait_share",         "cpu_ns_per_sample",
@@ -183,7 +183,7 @@ static void write_lonely(const json_value *a, const json_value *b, const char *s
     }
 }
 
-/* Rows for the elements of a list that both have. */
+/* Rows for those elements of a list that both results have. */
 static void write_list(const json_value *a, const json_value *b, const char *list, const char *key,
                        const char *value) {
     const json_value *elements = json_find(a, list);

@@ -1,12 +1,12 @@
 /*
- * cmd_diagnose.c - `iterbench --model ...` and `--compute-ms ...`: runs a training, or something
- * that takes batches like one, says which term holds it back, what to change, and with --prove
- * changes it and measures again.
+ * cmd_diagnose.c - `iterbench --model ...` and `--compute-ms ...`: runs a training, or an emulated
+ * one, finds the term that limits it and a change that helps. With --prove it makes the change and
+ * measures again.
  *
- * Arms over the same batches take turns: reading alone, with decoding, the whole loader, the consumer
- * alone, both. While both run, an observer looks at the workers. Then each change that may mend the
- * run is tried with loader and consumer alone, the verdict is a function of all that, and the proof
- * runs both, with the change and without, in turns.
+ * Arms over the same batches take turns: reading alone, with decoding, the whole loader, the
+ * consumer alone, both. While both run, an observer samples the workers. Then each change that may
+ * help is tried with loader and consumer alone. The verdict is a function of all these figures. The
+ * proof runs both, with the change and without, in turns.
  */
 #include <errno.h>
 #include <math.h>
@@ -14,18 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_machine.h"
-#include "bench_stop.h"
-#include "bench_util.h"
-#include "diagnosis.h"
-#include "doctor.h"
-#include "iterbench.h"
-#include "photo_yard.h"
-#include "plant.h"
-#include "report_html.h"
-#include "rounds.h"
+#include "bench/common/bench_machine.h"
+#include "bench/common/bench_stop.h"
+#include "bench/common/bench_util.h"
+#include "bench/doctor/doctor.h"
+#include "bench/iterbench.h"
+#include "bench/limits/photo_yard.h"
+#include "bench/measure/rounds.h"
+#include "bench/report/report_html.h"
+#include "bench/verdict/diagnosis.h"
+#include "bench/verdict/plant.h"
 
-#define RECORD_S   1.0 /* about, and in batches: */
+#define RECORD_S   1.0 /* about so long; in batches at least RECORD_MIN, at most RECORD_MAX */
 #define RECORD_MIN 12
 #define RECORD_MAX 5000
 
@@ -38,7 +38,7 @@ iter_status diagnosis_arrays(diagnosis *d, iter_error *err) {
     return s;
 }
 
-/* Without the chain no stage pads rows of different lengths. */
+/* Without the chain, no stage pads rows of different lengths. */
 static void leave_chain_out(const diagnosis *d, bench_options *o) {
     o->chain = NULL;
     o->ragged = bench_rows_vary(iter_dataset_describe(d->dataset));
@@ -75,7 +75,7 @@ static iter_status open_arms(diagnosis *d, iter_error *err) {
     return s;
 }
 
-/* A plant may have made it already. */
+/* If a plant has made the dataset already, it is shared. */
 static iter_status open_dataset(diagnosis *d, iter_error *err) {
     if (d->run.dataset == NULL) return bench_dataset_open(&d->run, &d->dataset, err);
     d->dataset = iter_dataset_ref(d->run.dataset);
@@ -109,7 +109,7 @@ static void close_all(diagnosis *d) {
     for (int i = 0; i < EVIDENCE_ARMS; i++)
         if (d->is_open[i]) arm_close(&d->arms[i]);
     if (d->has_feed) feed_close(&d->feed);
-    if (d->has_arrays) bench_arrays_free(&d->arrays); /* after the loaders, who borrow them */
+    if (d->has_arrays) bench_arrays_free(&d->arrays); /* after the loaders, which borrow them */
     iter_dataset_unref(d->dataset);
     plant_free(d->planted);
     measure_rounds_free(&d->rounds);
@@ -157,7 +157,7 @@ static iter_status ratio_of(const measure_rounds *rounds, int a, int b, measure_
     return a < 0 || b < 0 ? ITER_OK : measure_rounds_ratio(rounds, a, b, out, err);
 }
 
-/* Whether an arm is the consumer over replayed batches, and what it did. */
+/* The counters of an arm that is the consumer over replayed batches; NULL for other arms. */
 static const feed_count *replays(const diagnosis *d, int arm) {
     return arm == EVIDENCE_CONSUMER   ? &d->feed.alone
            : arm == EVIDENCE_RESIDENT ? &d->feed.resident
@@ -201,7 +201,7 @@ static iter_status measure_arms(diagnosis *d, iter_error *err) {
     return s;
 }
 
-/* What travels to the GPU for a sample, and what the link to it gives. */
+/* Bytes that travel to the GPU per sample, and the rates of the link to it. */
 static iter_status gather_link(diagnosis *d, iter_error *err) {
     const bench_arm *arm = &d->arms[EVIDENCE_LOADER];
     evidence *e = &d->e;
@@ -209,7 +209,7 @@ static iter_status gather_link(diagnosis *d, iter_error *err) {
     e->to_device = d->run.device != 0;
     if (!e->to_device || bench_stopped()) return ITER_OK;
     const double batches = (double)arm->batches;
-    gpu_link *link; /* apart from the feed's, whose buffers are needed again */
+    gpu_link *link; /* not the feed's, whose buffers are needed again */
     iter_status s = gpu_link_open(d->run.device, &link, err);
     if (s < 0) return s;
     s = gpu_link_measure(link, d->feed.held, d->has_feed ? d->feed.n_held : 0,
@@ -222,7 +222,7 @@ static iter_status gather_link(diagnosis *d, iter_error *err) {
     return s;
 }
 
-/* What the arm has read for a sample that it delivered. */
+/* Bytes that the arm has read per delivered sample. */
 static double bytes_a_sample(const bench_arm *arm) {
     iter_loader_stats stats;
     double bytes = 0;
@@ -254,7 +254,7 @@ static void gather(diagnosis *d) {
 
 /* ---- A second of the run, event by event ----------------------------------------------------- */
 
-/* Apart from the measuring, so that recording disturbs no figure. */
+/* Records apart from the measuring, so that recording disturbs no figure. */
 static iter_status record(diagnosis *d, iter_error *err) {
     const bench_options *o = &d->asked;
     if (bench_stopped() || (o->json == NULL && o->html == NULL && o->trace == NULL)) return ITER_OK;
@@ -265,7 +265,7 @@ static iter_status record(diagnosis *d, iter_error *err) {
     uint64_t samples;
     double seconds;
     iter_status s = iter_profile_start(&opt, err);
-    /* ITER_PROFILE records all of this run already: there is no second of its own then. */
+    /* With ITER_PROFILE set, the whole run is recorded already, and there is no separate second. */
     if (s == ITER_ESTATE && o->trace == NULL) return ITER_OK;
     if (s < 0) return s;
     s = arm_run(&d->arms[d->watched], (uint64_t)n, false, &samples, &seconds, err);
@@ -307,7 +307,7 @@ static iter_status prove(diagnosis *d, iter_error *err) {
     return s;
 }
 
-/* ---- Output ----------------------------------------------------------------------------------- */
+/* ---- Output ---------------------------------------------------------------------------------- */
 
 static iter_status write_html(const diagnosis *d, iter_error *err) {
     char *text = NULL;
@@ -358,7 +358,7 @@ int cmd_diagnose(const bench_options *options) {
         d->v = verdict_make(&d->e);
         const iter_status proof = prove(d, &err);
         d->interrupted = bench_stopped();
-        s = deliver(d, &err); /* also where the change could not be made */
+        s = deliver(d, &err); /* also if the change could not be made */
         if (s == ITER_OK) s = proof;
     }
     close_all(d);

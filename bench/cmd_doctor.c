@@ -1,17 +1,17 @@
 /*
- * cmd_doctor.c - `iterbench doctor [--data SPEC]`: what this machine gives, what that costs, and how
- * to mend it.
+ * cmd_doctor.c - `iterbench doctor [--data SPEC]`: checks this machine, what its state costs, and
+ * how to improve it.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_machine.h"
-#include "bench_util.h"
-#include "doctor.h"
-#include "iterbench.h"
-#include "page.h"
+#include "bench/common/bench_machine.h"
+#include "bench/common/bench_util.h"
+#include "bench/common/page.h"
+#include "bench/doctor/doctor.h"
+#include "bench/iterbench.h"
 
 #define LABEL 31
 

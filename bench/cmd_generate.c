@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench_util.h"
-#include "generate.h"
-#include "iterbench.h"
+#include "bench/common/bench_util.h"
+#include "bench/generate/generate.h"
+#include "bench/iterbench.h"
 
 static iter_status cifar(const bench_options *options, const char *folder, iter_error *err) {
     double start = bench_now();

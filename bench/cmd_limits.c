@@ -1,20 +1,20 @@
 /*
- * cmd_limits.c - `iterbench limits`: what this machine does at best for the work of a loader,
+ * cmd_limits.c - `iterbench limits`: the best that this machine does for the work of a loader,
  * measured by straight loops.
  *
- * How many slots a loader works in decides the figures, so a loader runs first, for a moment, and
- * is looked at. With --decode it goes on: over photos, in turns with what libjpeg-turbo and libpng
- * themselves do for the same parts of them.
+ * The figures depend on the number of slots that a loader uses. So a loader runs first, for a
+ * moment, and is inspected. With --decode it goes on, over photos, in turns with libjpeg-turbo and
+ * libpng alone on the same parts of them.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_machine.h"
-#include "bench_util.h"
-#include "decode_limit.h"
-#include "iterbench.h"
-#include "report_html.h"
-#include "run_result.h"
+#include "bench/common/bench_machine.h"
+#include "bench/common/bench_util.h"
+#include "bench/iterbench.h"
+#include "bench/limits/decode_limit.h"
+#include "bench/report/report_html.h"
+#include "bench/report/run_result.h"
 
 #define LOOK_BATCHES        64
 #define LOOK_BATCHES_PHOTOS 2 /* of photos: a batch takes long, and there is one slot */
@@ -40,7 +40,7 @@ static iter_status measure_decode(const bench_options *options, limits_run *r, i
     return s;
 }
 
-/* Also of a loader that failed: that is when somebody wants to know. */
+/* Also if the loader failed: then the list is needed most. */
 static iter_status list_failures(limits_run *r, iter_error *err) {
     const size_t n =
         bench_failures_once(r->failures, arm_failures(&r->arm, r->failures, RUN_FAILURES_MAX));
@@ -61,9 +61,10 @@ static iter_status check_photos(const bench_options *options, iter_error *err) {
     return s;
 }
 
-/* Beside the decoding loops a loader may make nothing ahead: what it has when it is sent elsewhere would
- * count, though nobody takes it. From memory it makes none. A ring's reads end later where a file cannot
- * be read, and batches behind it are made meanwhile; so then by pread, one after the other. */
+/* Beside the decoding loops a loader must make nothing ahead: batches that it has ready when it
+ * seeks elsewhere would count, though nothing takes them. From memory it makes none ahead. A ring's
+ * reads end later if a file cannot be read, and batches after it are made in the meantime. So
+ * photos are read by pread, one after the other. */
 static iter_status open_arm(bench_options *options, limits_run *r, iter_error *err) {
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
     iter_status s = arm_open(options, NULL, &r->arm, err);
@@ -138,7 +139,7 @@ int cmd_limits(const bench_options *asked) {
     bench_options *options = &of_photos;
     if (asked->decode) {
         if (asked->chain == NULL) of_photos.chain = DECODE_CHAIN;
-        of_photos.consumer = BENCH_CONSUMER_NONE; /* nobody reads what the loops write, either */
+        of_photos.consumer = BENCH_CONSUMER_NONE; /* as the loops' output is not read, either */
     }
     limits_run *r = calloc(1, sizeof(*r));
     if (r == NULL) return bench_say(BENCH_FAILED, &err);

@@ -1,6 +1,6 @@
 /*
- * cmd_list.c - `iterbench list [NAME]`: every format, transform and sampler with its options, those of
- * plugins first, and the words of --source.
+ * cmd_list.c - `iterbench list [NAME]`: every format, transform and sampler with its options, those
+ * of plugins first, and the words of --source.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 #include <iter/loader.h>
 #include <iter/registry.h>
 
-#include "bench_options.h"
-#include "bench_util.h"
-#include "iterbench.h"
-#include "page.h"
+#include "bench/common/bench_options.h"
+#include "bench/common/bench_util.h"
+#include "bench/common/page.h"
+#include "bench/iterbench.h"
 
 #define NAME_COLUMNS 24
 
@@ -87,7 +87,7 @@ static void write_ops(const page *p, const iter_ops *ops) {
         write_option(p, o, ops->defaults);
 }
 
-/* ---- What there is --------------------------------------------------------------------------- */
+/* ---- All entries ----------------------------------------------------------------------------- */
 
 static const iter_ops *format_at(const iter_registry *registry, int i) {
     const iter_format_ops *ops = iter_registry_format_at(registry, i);
@@ -144,7 +144,7 @@ static void write_all(const page *p, const iter_registry *registry) {
     }
 }
 
-/* Every entry of that name. Errors: EINVAL, with the nearest name. */
+/* Writes every entry of that name. Errors: EINVAL, with the nearest name. */
 static iter_status write_one(const page *p, const iter_registry *registry, const char *name,
                              iter_error *err) {
     char names[4096] = "", hint[BENCH_HINT];

@@ -1,7 +1,7 @@
-/* cmd_no_engine.c - what stands in for the files with --model where the trainer was not built. */
-#include "bench_util.h"
-#include "feed.h"
-#include "iterbench.h"
+/* cmd_no_engine.c - replaces the files that need the trainer (--model), if it was not built. */
+#include "bench/common/bench_util.h"
+#include "bench/iterbench.h"
+#include "bench/measure/feed.h"
 
 static iter_status no_trainer(const bench_options *options, iter_error *err) {
     return bench_fail(err, ITER_EUNSUPPORTED,

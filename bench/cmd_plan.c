@@ -3,10 +3,10 @@
  */
 #include <stdio.h>
 
-#include "arm.h"
-#include "iterbench.h"
+#include "bench/iterbench.h"
+#include "bench/measure/arm.h"
 
-/* What the plan's text leaves to the loader: source, workers, and what was asked for in vain. */
+/* Prints what only the loader knows: source, workers, and which requests were not met. */
 static iter_status print_loader(iter_loader *loader, iter_error *err) {
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
     iter_status s = iter_loader_stats_read(loader, &stats, err);
@@ -14,7 +14,7 @@ static iter_status print_loader(iter_loader *loader, iter_error *err) {
     printf("source %s, %d worker%s\n", bench_source_text(stats.source), stats.n_workers,
            stats.n_workers == 1 ? "" : "s");
     for (int32_t i = 0; i < stats.n_fallbacks; i++)
-        printf("instead of what was asked for: %s\n", stats.fallbacks[i]);
+        printf("fallback: %s\n", stats.fallbacks[i]);
     return ITER_OK;
 }
 

@@ -1,15 +1,15 @@
 /*
- * cmd_report.c - `iterbench report RESULT.json OUT.html`: draws a result that was written before.
+ * cmd_report.c - `iterbench report RESULT.json OUT.html`: draws an earlier result.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_json.h"
-#include "bench_util.h"
-#include "iterbench.h"
-#include "report_html.h"
+#include "bench/common/bench_json.h"
+#include "bench/common/bench_util.h"
+#include "bench/iterbench.h"
+#include "bench/report/report_html.h"
 
-/* A result of iterbench has at least one of these, and not as null. */
+/* A result of iterbench has at least one of these parts, and it is not null. */
 static iter_status check_result(const char *from, const json_value *value, iter_error *err) {
     static const char *const parts[] = {"arms", "limits", "decode", "doctor", "verdict", "a"};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {

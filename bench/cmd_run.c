@@ -1,36 +1,36 @@
 /*
  * cmd_run.c - `iterbench --data ...`: measures one loader, or both against one another.
  *
- * The order of things decides what they mean: the page cache is prepared and proved first; arrays
- * are loaded, then the loaders opened (timed apart); first batch; warm-up; the slices. Where the
- * bytes come from memory the straight loops take their slices between the loader's, so that both
- * meet the same machine; where they come from files they run afterwards, since they would warm the
- * cache. Peak memory is read before the straight loops make arrays of their own.
+ * The order matters. First the page cache is prepared and proved; then arrays are loaded and the
+ * loaders opened (timed apart); then come first batch, warm-up and slices. If the bytes come from
+ * memory, the straight loops take their slices between the loader's, so that both meet the same
+ * machine. If they come from files, the loops run afterwards, since they would warm the cache. Peak
+ * memory is read before the straight loops make arrays of their own.
  */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_stop.h"
-#include "bench_util.h"
-#include "iterbench.h"
-#include "progress.h"
-#include "report_html.h"
-#include "run_result.h"
-#include "words.h"
+#include "bench/common/bench_stop.h"
+#include "bench/common/bench_util.h"
+#include "bench/common/progress.h"
+#include "bench/iterbench.h"
+#include "bench/measure/words.h"
+#include "bench/report/report_html.h"
+#include "bench/report/run_result.h"
 
 #define DEFAULT_SECONDS 3.0
 #define SLICE_S         0.1 /* of a single loader */
 #define SLICE_MAX_S     0.5
-#define LIMIT_SLICE_S   0.02 /* of a straight loop between them */
+#define LIMIT_SLICE_S   0.02 /* of a straight loop between those slices */
 #define WARM_S          0.15
 #define REST_MAX_S      1.0
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 
 typedef struct run {
-    bench_options options; /* as asked, with what follows from it */
+    bench_options options; /* as given, with values derived from it */
     run_result *result;
     bench_arrays arrays;
     bool has_arrays;
@@ -63,19 +63,20 @@ static iter_status open_yard(run *r, iter_error *err) {
                           arm_n_slots(arm), err);
 }
 
-/* In memory the straight loops may run between the slices; with a hash the rates are those of the
- * hash anyway. */
+/* Whether straight loops may run between the slices: only if the bytes are in memory. With a hash,
+ * the rates are those of the hash anyway. */
 static bool between(const run *r) {
     iter_loader_stats stats;
     const bench_arm *arm = &r->result->arms[r->result->n_arms - 1];
     if (r->options.epochs > 0) return false;
     if (r->has_arrays && r->result->n_arms == 1) return true;
     if (arm_stats(arm, &stats, NULL) < 0 || stats.source != ITER_SOURCE_MEMORY) return false;
-    /* Workers make photos ahead for longer than a slice of a loop takes, on the same cores. */
+    /* If there are workers, they make photos ahead for longer than a loop's slice, on the same
+     * cores. */
     return stats.n_workers == 0 || !photo_yard_fits(iter_dataset_describe(arm->dataset));
 }
 
-/* What was made ahead is finished: at most so long. */
+/* Waits until the workers have finished batches made ahead, for at most REST_MAX_S. */
 static void settle(bench_arm *arm) {
     const measure_side side = arm_side(arm);
     const double until = bench_now() + REST_MAX_S;
@@ -84,7 +85,7 @@ static void settle(bench_arm *arm) {
     while (!side.rests(side.user) && bench_now() < until);
 }
 
-/* Nobody who interrupts a run waits for more measuring. */
+/* After an interrupt there is no more measuring. */
 static iter_status no_limits(run_result *result) {
     memset(&result->limits, 0xff, sizeof(result->limits)); /* each of them NaN */
     result->link = (gpu_link_rates)GPU_LINK_RATES_NONE;
@@ -152,8 +153,8 @@ static void after_pair(void *user, uint32_t n_kept, uint32_t n_dropped) {
     show(r, text);
 }
 
-/* By epochs both run to their end, whatever the witness says; by time until there are enough kept
- * pairs, at most four times as long. */
+/* By epochs, both run to their end, even if the witness moves. By time, they run until enough pairs
+ * are kept, at most four times as long. */
 static iter_status run_both(run *r, iter_error *err) {
     run_result *result = r->result;
     bool by_time = r->options.epochs == 0;
@@ -184,7 +185,7 @@ static iter_status run_both(run *r, iter_error *err) {
     return s;
 }
 
-/* ---- Around them ----------------------------------------------------------------------------- */
+/* ---- The run --------------------------------------------------------------------------------- */
 
 static iter_status describe_set(run_result *result, iter_error *err) {
     iter_dataset *dataset;
@@ -198,8 +199,8 @@ static iter_status describe_set(run_result *result, iter_error *err) {
     return ITER_OK;
 }
 
-/* The first batch is taken at once: it counts from here, and what is opened next would be in its
- * time. */
+/* Opens an arm and takes its first batch at once: the time to it counts from here, and must not
+ * include opening the next arm. */
 static iter_status open_arm(run *r, int i, bool ndarray, bool last, iter_error *err) {
     run_result *result = r->result;
     bench_arm *arm = &result->arms[i];
@@ -221,7 +222,7 @@ static iter_status open_arms(run *r, iter_error *err) {
     bool both = r->options.loader == BENCH_BOTH;
     iter_status s = ITER_OK;
     if (r->options.loader != BENCH_DATALOADER) {
-        bench_options whole = r->options; /* an array has no samples that failed */
+        bench_options whole = r->options; /* in an array, no sample may have failed */
         whole.on_error = ITER_ON_ERROR_FAIL;
         s = bench_arrays_load(&whole, UINT64_MAX, &r->arrays, err);
         r->has_arrays = s == ITER_OK;
@@ -229,7 +230,7 @@ static iter_status open_arms(run *r, iter_error *err) {
     }
     for (int i = 0; s == ITER_OK && i < 1 + both; i++) {
         bool ndarray = both ? i == 0 : r->options.loader == BENCH_NDARRAY;
-        /* The arrays were read from the same files. */
+        /* Loading the arrays has read the same files. */
         if (i == 1 && r->options.cache == BENCH_CACHE_COLD)
             s = bench_cache_prepare(&r->options, &result->cache, err);
         if (s == ITER_OK) s = open_arm(r, i, ndarray, i == both, err);
@@ -247,7 +248,7 @@ static iter_status list_failures(run_result *result, iter_error *err) {
     return ITER_OK;
 }
 
-/* Also of a run that failed: that is when somebody wants to know. */
+/* Also if the run failed: then the list is needed most. */
 static iter_status save_failures(run_result *result, iter_error *err) {
     const char *path = result->options->failures;
     iter_status s = ITER_OK;
@@ -296,7 +297,7 @@ static void clean_up(run *r) {
         arm_close(&result->arms[i]);
         bench_hash_free(&result->hashes[i]);
     }
-    bench_arrays_free(&r->arrays); /* after the loaders, who borrow them */
+    bench_arrays_free(&r->arrays); /* after the loaders, which borrow them */
     shuffle_quality_close(&result->quality);
     measure_free(&result->pairs);
     free(result->failures);

@@ -1,15 +1,15 @@
 /*
  * cmd_serve.c - `iterbench serve`: a loader, or a straight loop, at the other end of a pipe.
  *
- *     run N     takes N batches, answers "samples seconds" as one line
- *     quit      ends; so does the end of the input
+ *     run N   takes N batches, answers "samples seconds" as one line
+ *     quit    ends; so does the end of the input
  *
- * With --model it is the trainer alone that is served, by replayed batches; with --model and
- * --loader the loader feeding it.
+ * With --model the trainer alone is served, over replayed batches; with --model and --loader, the
+ * loader feeding it.
  *
- * The protocol is that of measure.h, and any program in any language can speak it. Epochs follow
- * one another without end. An answer waits until no worker makes anything ahead any more, so that
- * the other side of a comparison has the machine to itself.
+ * The protocol is that of measure.h; a program in any language can speak it. Epochs follow one
+ * another without end. Before each answer, iterbench waits until no worker makes anything ahead, so
+ * that the other side of a comparison has the machine to itself.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,11 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arm.h"
-#include "bench_cache.h"
-#include "bench_util.h"
-#include "iterbench.h"
-#include "yardstick.h"
+#include "bench/common/bench_cache.h"
+#include "bench/common/bench_util.h"
+#include "bench/iterbench.h"
+#include "bench/limits/yardstick.h"
+#include "bench/measure/arm.h"
 
 #define LOOK_BATCHES 64
 #define REST_MAX_S   2.0
@@ -84,7 +84,7 @@ static iter_status open_served(const bench_options *options, served *s, iter_err
         status = bench_fail(err, ITER_EUNSUPPORTED, "no straight loop for this work: %.200s",
                             s->yard.has_photos ? "images of any size" : s->yard.why);
     if (status == ITER_OK) s->side = yardstick_side(&s->yard, (bench_limit)options->limit);
-    arm_close(&s->arm); /* its threads and memory are out of the way */
+    arm_close(&s->arm); /* to free its threads and memory */
     s->has_arm = false;
     return status;
 }

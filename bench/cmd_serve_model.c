@@ -1,11 +1,11 @@
 /*
- * cmd_serve_model.c - `iterbench serve --model NAME`: at the other end of a pipe the trainer alone,
- * over replayed batches, or with --loader the trainer fed by it.
+ * cmd_serve_model.c - `iterbench serve --model NAME`: serves the trainer alone, over replayed
+ * batches, or with --loader the trainer fed by that loader.
  */
 #include <stdlib.h>
 
-#include "iterbench.h"
-#include "train_arms.h"
+#include "bench/iterbench.h"
+#include "bench/train_arms.h"
 
 int cmd_serve_model(const bench_options *options) {
     iter_error err = {ITER_ENOMEM, "no memory"};

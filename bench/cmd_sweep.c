@@ -1,26 +1,26 @@
 /*
  * cmd_sweep.c - `iterbench --model NAME --sweep loader`: every setting of the loader in front of
- * one trainer, in the same rounds; and beside them what loaders in interpreted languages do for
- * every sample (emulate.h), so that the gap between theirs and ours is taken apart.
+ * one trainer, in the same rounds. Beside them run emulations of loaders in interpreted languages
+ * (emulate.h), to explain the gap between theirs and ours.
  *
- * Where a setting's time goes, as shares of it, follows from three figures: the part w in which the
- * trainer was in next(), the trainer's own time alone, t0, and the time of a sample, t. Without
- * workers w is the loader's work; with them it is waiting. What is left, (1 - w) t, is the trainer
- * at work; as much of it as lies beyond t0 is what sharing cores and memory cost.
+ * A setting's time is divided into shares by three figures: the part w that the trainer spent in
+ * next(), the trainer's own time alone, t0, and the time of a sample, t. Without workers w is the
+ * loader's work; with workers it is waiting. The rest, (1 - w) t, is the trainer at work; the part
+ * of it beyond t0 is the cost of sharing cores and memory.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_machine.h"
-#include "bench_util.h"
-#include "emulate.h"
-#include "iterbench.h"
-#include "page.h"
-#include "report_html.h"
-#include "train_arms.h"
-#include "words.h"
+#include "bench/common/bench_machine.h"
+#include "bench/common/bench_util.h"
+#include "bench/common/page.h"
+#include "bench/emulate.h"
+#include "bench/iterbench.h"
+#include "bench/measure/words.h"
+#include "bench/report/report_html.h"
+#include "bench/train_arms.h"
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 
@@ -56,20 +56,20 @@ static const setting settings[] = {
 #define N_SETTINGS ((int)(sizeof(settings) / sizeof(settings[0])))
 _Static_assert(sizeof(settings) / sizeof(settings[0]) < MEASURE_SIDES_MAX, "one side each");
 
-/* Shares of a setting's time; they sum up to 1. */
+/* Shares of a setting's time; their sum is 1. */
 typedef struct time_shares {
     double trainer, loader, waiting, contention;
-    double cores; /* busy, in the mean */
+    double cores; /* busy on average */
 } time_shares;
 
-/* Seconds an epoch of the plain loader, and what each mechanism adds to them. */
+/* Seconds per epoch of the plain loader, and what each mechanism adds. */
 typedef struct gap {
     double plain;
     measure_interval dispatch, collate, worker, both, all;
 } gap;
 
 typedef struct sweep_run {
-    train_arms t; /* an arm a setting */
+    train_arms t; /* one arm per setting */
     bench_options varied[N_SETTINGS];
     iter_dataset *emulated[N_SETTINGS];
     time_shares shares[N_SETTINGS];
@@ -95,7 +95,7 @@ static iter_status open_settings(sweep_run *r, iter_error *err) {
             s = emulate_create(&r->t.arrays, want->mechanisms, (uint32_t)o->batch, &r->emulated[i],
                                err);
             o->dataset = r->emulated[i];
-            o->last_batch = ITER_LAST_KEEP; /* a stream knows no other, and reads nothing */
+            o->last_batch = ITER_LAST_KEEP; /* a stream allows nothing else and reads nothing */
             o->source = ITER_SOURCE_AUTO;
             o->o_direct = false;
         }
@@ -115,7 +115,7 @@ static iter_status measure(sweep_run *r, const bench_options *options, iter_erro
     return train_arms_measure(&r->t, sides, N_SETTINGS + 1, 0, err);
 }
 
-/* ---- What it says ---------------------------------------------------------------------------- */
+/* ---- Report ---------------------------------------------------------------------------------- */
 
 static bool has_worker(const setting *s) {
     return s->workers != 0 || (s->mechanisms & EMULATE_WORKER) != 0;
@@ -157,7 +157,7 @@ static int setting_of(uint32_t mechanisms) {
     return i;
 }
 
-/* The plain loader in the same order as the emulated ones. */
+/* The plain loader with the same order as the emulated ones. */
 static int plain_setting(void) {
     int i = 0;
     while (settings[i].ndarray || settings[i].workers != 0 ||
@@ -170,7 +170,7 @@ static double epoch_s(const train_arms *t, int i) {
     return (double)t->n_samples / t->rates[i + 1].median;
 }
 
-/* What a setting adds to the plain one, by the median of the same rounds. */
+/* The time that a setting adds to the plain one, by the median of the same rounds. */
 static iter_status added(const train_arms *t, double plain_s, uint32_t mechanisms,
                          measure_interval *out, iter_error *err) {
     measure_interval ratio; /* time of it / time of the plain one */
@@ -197,7 +197,7 @@ static iter_status gap_of(const train_arms *t, gap *g, iter_error *err) {
     return s;
 }
 
-/* Whether there is an addition at all that can be told from nothing. */
+/* Whether an addition can be told from zero. */
 static bool adds(const measure_interval *seconds) {
     const words_side side = words_side_of(seconds, 0);
     return side == WORDS_ABOVE || (side == WORDS_UNKNOWN && seconds->median > 0);
@@ -212,7 +212,7 @@ static const char *say_added(const measure_interval *seconds, char out[WORDS_PHR
     return out;
 }
 
-/* The mechanisms' parts of what dispatch and collate cost together. */
+/* Divides the common cost of dispatch and collate between the two. */
 static void say_parts(const gap *g, char out[320]) {
     const double rest = g->both.median - g->dispatch.median - g->collate.median;
     char factor[WORDS_NUMBER], dispatch[WORDS_NUMBER], collate[WORDS_NUMBER], more[WORDS_NUMBER];
@@ -230,7 +230,7 @@ static void say_parts(const gap *g, char out[320]) {
                  words_percent(fabs(rest) / g->both.median, more), rest > 0 ? "more" : "less");
 }
 
-/* With all three beside dispatch and copy alone; "" if those add nothing that can be measured. */
+/* Compares all three with dispatch and copy alone; "" if those add nothing that can be measured. */
 static const char *what_the_worker_hides(const gap *g) {
     if (!adds(&g->both) || words_side_of(&g->all, 0) == WORDS_UNCLEAR) return "";
     if (g->all.median < 0.3 * g->both.median) return ": the worker hides most of that time";
@@ -421,7 +421,7 @@ int cmd_sweep(const bench_options *options) {
     }
     for (int i = 0; i < N_SETTINGS; i++)
         iter_dataset_unref(r->emulated[i]);
-    train_arms_close(&r->t); /* after it nobody uses the arrays that the emulated ones borrow */
+    train_arms_close(&r->t); /* then nothing uses the arrays that the emulated datasets borrow */
     free(r);
     return s < 0 ? bench_say(BENCH_FAILED, &err) : BENCH_DONE;
 }

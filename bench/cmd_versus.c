@@ -1,21 +1,21 @@
 /*
- * cmd_versus.c - `iterbench versus`: pairs two programs that speak the protocol of `serve`,
- * whatever they are written in.
+ * cmd_versus.c - `iterbench versus`: pairs two programs that speak the protocol of `serve`, in any
+ * language.
  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "bench_machine.h"
-#include "bench_util.h"
-#include "iterbench.h"
-#include "measure.h"
-#include "page.h"
-#include "progress.h"
-#include "words.h"
+#include "bench/common/bench_machine.h"
+#include "bench/common/bench_util.h"
+#include "bench/common/page.h"
+#include "bench/common/progress.h"
+#include "bench/iterbench.h"
+#include "bench/measure/measure.h"
+#include "bench/measure/words.h"
 
 #define LABEL              10
-#define SLICES_A_PAIR_MOST 16.0 /* with pauses and dropped pairs, before giving up */
+#define SLICES_A_PAIR_MOST 16.0 /* with pauses and dropped pairs, before it stops */
 
 typedef struct shown {
     progress line;

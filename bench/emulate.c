@@ -1,24 +1,24 @@
 /*
  * emulate.c - see emulate.h.
  *
- * A batch is made in two steps, as there: first all its samples are fetched one by one, then they
- * are put together.
+ * A batch is made in two steps, as in those loaders: all its samples are fetched one by one, then
+ * they are put together.
  *
- *     plain     a sample is a pointer into the arrays; together: copied into the loader's slot
- *     dispatch  each fetch goes through a pointer to a function that works for as long as the
- *               measured interpreter did. It counts turns of a loop, not time: what another thread
- *               takes of the core must not shorten it
- *     collate   each fetch allocates and copies; together: copied once more, into the slot. Those
- *               loaders allocate a batch, too: one is allocated beside the slot, each of its pages
- *               written to, and freed. So there is no copy here that they do not make
- *     worker    a thread does both steps into a batch of its own and writes that into a pipe; the
- *               consumer reads it from there into the slot. The pipe has room for about a batch, so
- *               that the worker is one ahead
+ *   plain     a sample is a pointer into the arrays; together: copied into the loader's slot
+ *   dispatch  each fetch goes through a pointer to a function that works for as long as the
+ *             measured interpreter did. It counts turns of a loop, not time, so that a thread that
+ *             takes the core does not shorten it
+ *   collate   each fetch allocates and copies; together: copied once more, into the slot. Those
+ *             loaders allocate a batch, too: one is allocated beside the slot, each of its pages
+ *             is written to, and it is freed. So no copy is made here that they do not make
+ *   worker    a thread does both steps into its own batch and writes that into a pipe; the
+ *             consumer reads it from the pipe into the slot. The pipe has room for about a batch,
+ *             so that the worker is one ahead
  *
- * The loader asks for a batch in parts of equal size; the worker learns that size from the first
- * call and writes parts of it, field behind field.
+ * The loader asks for a batch in parts of equal size. The worker learns that size from the first
+ * call and writes parts of it, one field after the other.
  */
-#include "emulate.h"
+#include "bench/emulate.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench_util.h"
+#include "bench/common/bench_util.h"
 
 #define PAGE_BYTES        4096u
 #define CALIBRATION_TURNS 200000u
@@ -37,11 +37,11 @@
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 
-/* One batch in the making. */
+/* One batch in progress. */
 typedef struct maker {
     uint8_t **samples; /* [n_fields][batch]: into the arrays, or allocated */
     uint8_t *fresh;    /* EMULATE_COLLATE: the batch that is allocated for it */
-    uint32_t n, used;  /* rows; of them handed out */
+    uint32_t n, used;  /* rows; rows already handed out */
 } maker;
 
 typedef struct emulation {
@@ -59,12 +59,12 @@ typedef struct emulation {
     uint32_t part; /* with a worker: rows of the present batch that were read */
     bool running;
     pthread_t worker;
-    int to, from; /* the pipe's ends: the worker's, the consumer's */
+    int to, from; /* the pipe: the worker's end, the consumer's end */
 } emulation;
 
 /* ---- A sample -------------------------------------------------------------------------------- */
 
-/* Work that nothing else depends on. */
+/* Does work whose result is not used. */
 static void turn(uint64_t turns) {
     volatile uint64_t sink;
     uint64_t x = 88172645463325252u;
@@ -110,7 +110,7 @@ static void maker_end(const emulation *e, maker *m) {
     m->n = m->used = 0;
 }
 
-/* All samples of the batch that begins at row `first`, one by one. False = no memory. */
+/* Fetches all samples of the batch that begins at row `first`, one by one. False = no memory. */
 static bool maker_begin(const emulation *e, maker *m, uint64_t first) {
     const uint64_t left = e->n_rows - first;
     const uint32_t n = left < e->batch ? (uint32_t)left : e->batch;
@@ -131,7 +131,7 @@ static bool maker_begin(const emulation *e, maker *m, uint64_t first) {
     return good;
 }
 
-/* Rows [row, row + n) of one field, one behind the other. */
+/* Writes rows [row, row + n) of one field, without gaps. */
 static void put_together(const emulation *e, const maker *m, int32_t field, uint32_t row,
                          uint32_t n, uint8_t *out) {
     const size_t bytes = e->bytes[field];
@@ -145,7 +145,7 @@ static bool write_all(int file, const uint8_t *bytes, size_t size) {
     while (size > 0) {
         const ssize_t n = write(file, bytes, size);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false; /* the consumer is gone */
+        if (n <= 0) return false; /* the consumer has closed its end */
         bytes += n;
         size -= (size_t)n;
     }
@@ -156,14 +156,14 @@ static bool read_all(int file, uint8_t *bytes, size_t size) {
     while (size > 0) {
         const ssize_t n = read(file, bytes, size);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false; /* the worker is gone */
+        if (n <= 0) return false; /* the worker has ended */
         bytes += n;
         size -= (size_t)n;
     }
     return true;
 }
 
-/* The batch through the pipe, in parts. */
+/* Sends the batch through the pipe, in parts. */
 static bool send_batch(const emulation *e, const uint8_t *batch, uint32_t n) {
     for (uint32_t row = 0; row < n; row += e->unit) {
         const uint8_t *field = batch;
@@ -180,7 +180,7 @@ static void *work(void *user) {
     emulation *e = user;
     sigset_t pipe_signal;
     sigemptyset(&pipe_signal);
-    sigaddset(&pipe_signal, SIGPIPE); /* a reader that has gone is an answer of write() */
+    sigaddset(&pipe_signal, SIGPIPE); /* if the reader has gone, write() fails instead */
     pthread_sigmask(SIG_BLOCK, &pipe_signal, NULL);
     maker m = {.samples = malloc(e->batch * (size_t)e->desc.n_fields * sizeof(uint8_t *))};
     uint8_t *own = malloc(e->batch * e->row_bytes);
@@ -216,7 +216,7 @@ static iter_status start_worker(emulation *e, uint32_t unit, iter_error *err) {
         return bench_fail(err, ITER_EIO, "no pipe for the emulated worker: %s", strerror(errno));
     e->from = ends[0];
     e->to = ends[1];
-    /* As much of a batch as an ordinary user may have in a pipe; else 64 KiB. */
+    /* As much of a batch as an ordinary user's pipe can hold; if that fails, 64 KiB. */
     (void)fcntl(e->to, F_SETPIPE_SZ, 1 << 20);
     e->unit = unit;
     const int status = pthread_create(&e->worker, NULL, work, e);
@@ -288,7 +288,7 @@ static iter_status next(void *user, uint32_t n, const iter_tensor *rows, uint32_
 static iter_status rewind_(void *user, iter_error *err) {
     emulation *e = user;
     (void)err;
-    if (e->at != e->n_rows) stop_worker(e); /* in mid-epoch: what it made ahead is dropped */
+    if (e->at != e->n_rows) stop_worker(e); /* in mid-epoch: batches made ahead are dropped */
     maker_end(e, &e->inline_);
     e->at = 0;
     return ITER_OK;
@@ -311,7 +311,7 @@ static const iter_dataset_ops ops = {.struct_size = sizeof(ops),
 
 /* ---- Public ---------------------------------------------------------------------------------- */
 
-/* A sample's description out of its array's: without the first dimension. */
+/* Describes a sample by its array: without the first dimension. */
 static void describe_field(const iter_array *array, iter_field *out) {
     snprintf(out->name, sizeof(out->name), "%s", array->name);
     out->role = array->role;

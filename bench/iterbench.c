@@ -1,7 +1,7 @@
 /*
  * iterbench.c - finds the bottleneck in front of a trainer: main() and dispatch.
  */
-#include "iterbench.h"
+#include "bench/iterbench.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,13 +11,13 @@
 
 #include <iter/version.h>
 
-#include "bench_option_rows.h"
-#include "bench_util.h"
+#include "bench/common/bench_option_rows.h"
+#include "bench/common/bench_util.h"
 
 static const struct {
     bench_command command;
     int (*run)(const bench_options *options);
-    bool loads; /* needs --data, and what belongs to it */
+    bool loads; /* needs --data and its options */
 } commands[] = {
     {BENCH_RUN, cmd_run, true},          {BENCH_LIST, cmd_list, false},
     {BENCH_PLAN, cmd_plan, true},        {BENCH_LIMITS, cmd_limits, true},
@@ -26,7 +26,7 @@ static const struct {
     {BENCH_SERVE, cmd_serve, true},      {BENCH_VERSUS, cmd_versus, false},
 };
 
-/* NULL = there is no such command. */
+/* NULL if there is no such command. */
 static const bench_command_row *find_command(const char *name) {
     for (size_t i = 0; i < bench_n_command_rows; i++)
         if (strcmp(bench_command_rows[i].name, name) == 0) return &bench_command_rows[i];
@@ -65,7 +65,7 @@ static int dispatch(int argc, char **argv, int first, bench_command command) {
     return status;
 }
 
-/* A full disk or a closed pipe shows when the last bytes are written. */
+/* If the disk is full or the pipe closed, that shows only when the last bytes are written. */
 static int check_output(int status) {
     iter_error err;
     errno = 0;
@@ -76,14 +76,14 @@ static int check_output(int status) {
     return bench_say(BENCH_FAILED, &err);
 }
 
-/* An OpenMP team that spins while it waits takes the cores from the loader (and from a second team:
- * 137 parallel regions a second instead of 7,691 on two cores). The runtime reads this variable when
- * it is loaded, that is before main(): so the program starts itself once more. */
+/* If an OpenMP team spins while it waits, it takes the cores from the loader (and from a second
+ * team: 137 parallel regions a second instead of 7,691 on two cores). The runtime reads this
+ * variable when it is loaded, before main(): so the program starts itself once more. */
 static void wait_passively(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (strncmp(argv[i], "--model", 7) == 0 && getenv("OMP_WAIT_POLICY") == NULL &&
             setenv("OMP_WAIT_POLICY", "passive", 1) == 0)
-            execv("/proc/self/exe", argv); /* if that fails, the run goes on as it is */
+            execv("/proc/self/exe", argv); /* if that fails, the run goes on without it */
 }
 
 int main(int argc, char **argv) {

@@ -1,12 +1,12 @@
 /*
- * iterbench.h - the commands of iterbench. Each answers the program's exit status: 0 done, 1
+ * iterbench.h - the commands of iterbench. Each returns the program's exit status: 0 done, 1
  * failed, 2 usage.
  */
 #ifndef ITERBENCH_H
 #define ITERBENCH_H
 
-#include "bench_options.h"
-#include "measure.h"
+#include "bench/common/bench_options.h"
+#include "bench/measure/measure.h"
 
 #define BENCH_DONE   0
 #define BENCH_FAILED 1
@@ -26,21 +26,21 @@ int cmd_generate(const bench_options *options);
 int cmd_serve(const bench_options *options);
 int cmd_versus(const bench_options *options);
 
-/** Writes "iterbench: message" as one line to stderr and answers `status`. */
+/** Writes "iterbench: message" as one line to stderr and returns `status`. */
 int bench_say(int status, const iter_error *err);
 
 /** Writes the first batches of a run as .npy files (--dump). */
 iter_status bench_dump(const bench_options *options, iter_error *err);
 
-/** Answers 'run N' from stdin until 'quit' or its end. */
+/** Answers 'run N' from stdin until 'quit' or end of input. */
 iter_status bench_serve(const measure_side *side, iter_error *err);
 
-/** Whether a result can be written there: better known before the measuring than after it. NULL and
- * "-" can. Errors: EIO. */
+/** Checks that a result can be written to `path`, so that a failure shows before the measuring.
+ * NULL and "-" always can. Errors: EIO. */
 iter_status bench_path_check(const char *path, iter_error *err);
 /** Opens FILE of --json for writing; "-" is stdout. Errors: EIO. */
 iter_status bench_json_open(const char *path, FILE **out, iter_error *err);
-/** Flushes, closes what is not stdout. Errors: EIO. */
+/** Flushes, and closes unless it is stdout. Errors: EIO. */
 iter_status bench_json_close(const char *path, FILE *file, iter_error *err);
 
 #endif

@@ -3,19 +3,19 @@
  *
  * Only neighbours in time are compared: the cost of feeding is the median over rounds of t_arm /
  * t_trainer - 1. On few cores loader and trainer compete, so the reports have the CPU time of each:
- * what the loader burns is the floor under that cost where all cores train.
+ * if all cores train, the loader's CPU time is the least that feeding can cost.
  */
-#include "train_arms.h"
+#include "bench/train_arms.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "bench_machine.h"
-#include "bench_util.h"
-#include "iterbench.h"
-#include "rounds.h"
+#include "bench/common/bench_machine.h"
+#include "bench/common/bench_util.h"
+#include "bench/iterbench.h"
+#include "bench/measure/rounds.h"
 
 #define LABEL 10
 
@@ -48,7 +48,7 @@ void train_arms_close(train_arms *t) {
         arm_close(&t->arms[i]);
     t->n_arms = 0;
     if (t->has_feed) feed_close(&t->feed);
-    if (t->has_arrays) bench_arrays_free(&t->arrays); /* after the loaders, who borrow them */
+    if (t->has_arrays) bench_arrays_free(&t->arrays); /* after the loaders, which borrow them */
     t->has_feed = t->has_arrays = false;
     iter_dataset_unref(t->dataset);
     t->dataset = NULL;
@@ -69,7 +69,7 @@ iter_status train_arms_add(train_arms *t, const bench_options *options, bool nda
 
 /* ---- Measuring ------------------------------------------------------------------------------- */
 
-/* Rates and costs out of the rounds. */
+/* Computes rates and costs from the rounds. */
 static iter_status settle(train_arms *t, int n, int trainer, iter_error *err) {
     iter_status s = ITER_OK;
     for (int i = 0; s == ITER_OK && i < n; i++) {
@@ -90,7 +90,7 @@ iter_status train_arms_measure(train_arms *t, const measure_side *sides, int n, 
     return s == ITER_OK ? settle(t, n, trainer, err) : s;
 }
 
-/* ---- What it came to ------------------------------------------------------------------------- */
+/* ---- Results --------------------------------------------------------------------------------- */
 
 double train_cpu_per_sample(uint64_t cpu_ns, uint64_t samples) {
     return samples > 0 ? (double)cpu_ns / (double)samples : NAN;

@@ -52,7 +52,7 @@ train=
   build/release/examples/train_mnist    trains end to end; train_cifar, train_imdb: the published networks"
 cat <<TEXT
 
-Next, with PATH=$PWD/build/release/bench:$PWD/build/release/bench/iterpack:\$PATH
+Next, with PATH=$PWD/build/release/bench:$PWD/build/release/tools/iterpack:\$PATH
   iterbench --data cifar10:$data --workers 2 --chain "random-crop:size=32,pad=4 | random-flip | to:f32,nchw" --seconds 4
   iterbench plan --data cifar10:$data --chain "normalize | to:f32,nchw"    what will run, and where memory goes
   iterbench --data cifar10:$data --loader dataloader --epochs 1 --hash     the same hash for any --workers and --source$train

@@ -1,6 +1,6 @@
 #!/bin/sh
 # iterpack from outside: MXNet's bytes, shards, going on after an interruption, verify finds what is wrong, exit codes.
-# Usage: ITERPACK=build/bench/iterpack/iterpack check_iterpack.sh SOURCE_DIR
+# Usage: ITERPACK=build/tools/iterpack/iterpack check_iterpack.sh SOURCE_DIR
 cd "$1" || exit 2
 if [ -z "$ITERPACK" ]; then echo "skipped: no iterpack"; exit 77; fi
 golden=$(pwd)/tests/golden/recordio
@@ -45,7 +45,7 @@ done
 says '3 a record, 1 to 3.42857' out
 [ -z "$(ls "$dir" | grep part)" ] || fault "parts are left: $(ls "$dir")"
 status 1 pack "$golden/one.lst" "$dir/one.rec" --root "$dir/set" # never over a file that exists
-says 'is there already' err
+says 'exists already' err
 
 # Shards: parts of the list in its order, together the same records.
 status 0 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
@@ -55,7 +55,7 @@ status 0 verify "$dir/s-00000.rec" "$dir/s-00001.rec" "$dir/s-00002.rec" --list 
 
 # Shards that are there already are another work's, or this one's that was interrupted behind them.
 status 1 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
-says 'is there already' err
+says 'exists already' err
 [ -z "$(ls "$dir"/s-*.of 2>/dev/null)" ] || fault "marks of shards are left: $(ls "$dir")"
 
 # Interrupted when everything is done but for the marks: nothing is left to do, and nobody is in the way.
@@ -75,7 +75,7 @@ says '^4 records written' out
 cat "$dir"/s-0000[012].rec | cmp -s - "$golden/three.rec" || fault "shards that were taken away are not the whole"
 cp "$dir/mark" "$dir/s-00000.rec.part.all"
 status 1 pack "$golden/one.lst" "$dir/s.rec" --root "$dir/set" --shards 3
-says 'is there already' err
+says 'exists already' err
 rm "$dir/s-00000.rec.part.all"
 lose; status 1 pack "$golden/one.lst" "$dir/t.rec" --root "$dir/set"
 cp "$dir/t.rec.part.of" "$dir/mark"
@@ -204,9 +204,9 @@ says '^warning: packed as they are: 1 empty files, 3 that' out
 # Ids that stand twice: a warning, and the records all the same.
 printf '7\t1\ta/1\n8\t1\ta/0\n7\t2\tb/2\n7\t2\tb/2\n8\t2\tb/2\n' >"$dir/twice.lst"
 "$ITERPACK" pack "$dir/twice.lst" "$dir/twice.rec" --root "$dir/set" >"$dir/out" 2>"$dir/err" || fault "ids that stand twice: $(cat "$dir/err")"
-says 'warning: .*twice.lst: 2 ids stand more than once, 7 is the smallest' err
+says 'warning: .*twice.lst: 2 ids occur more than once, 7 is the smallest' err
 "$ITERPACK" verify "$dir/twice.rec" --list "$dir/twice.lst" --root "$dir/set" >"$dir/out" 2>"$dir/err" || fault "verify of ids that stand twice: $(cat "$dir/err")"
-says 'warning: .*twice.rec: 2 ids stand more than once' err
+says 'warning: .*twice.rec: 2 ids occur more than once' err
 
 # Labels as folder: has them: a list that it refuses is not packed.
 for label in nan 1e400 1_000 1e39 cat; do
@@ -267,7 +267,7 @@ head -n 3 "$golden/one.idx" >"$dir/d.idx"; status 1 verify "$dir/d.rec"; says 'i
 head -c 470 "$golden/one.rec" >"$dir/d.rec"; status 1 verify "$dir/d.rec"; says 'ends in the head of a record, at 468' err
 cp "$golden/one.rec" "$dir/d.rec"; cp "$golden/one.idx" "$dir/d.idx"
 printf '\001' | dd of="$dir/d.rec" bs=1 seek=71 conv=notrunc 2>/dev/null # behind "hello"
-status 1 verify "$dir/d.rec"; says 'record 1 at 32: is not filled up with zeros' err
+status 1 verify "$dir/d.rec"; says 'record 1 at 32: is not padded with zeros' err
 # With a list, a flipped bit anywhere before a record's content is found: 32 bytes from the second record on.
 i=0
 while [ $i -lt 32 ]; do
@@ -287,7 +287,7 @@ for place in 16 24; do
 done
 says 'its id2 is not 0' err
 status 0 verify "$dir/m.rec"
-says 'labels and contents were not looked at (--decode, --list)$' out
+says 'labels and contents were not checked (--decode, --list)$' out
 
 # Lists.
 mkdir -p "$dir/photos/dog" "$dir/photos/cat" "$dir/photos/empty"
@@ -306,7 +306,7 @@ printf '0\t0.000000\tcat/x.png\n' | cmp -s - "$dir/out" || fault "list --ext: $(
 cp "$dir/p.lst" "$dir/kept"; chmod 640 "$dir/p.lst"; ln -sf p.lst "$dir/link.lst"
 mkdir -p "$dir/odd/a"; : >"$dir/odd/a/1.jpg"; : >"$dir/odd/a/$(printf '2\t.jpg')"
 status 1 list "$dir/odd" "$dir/p.lst"
-says 'its name cannot stand in a list' err
+says 'a list cannot hold this name' err
 cmp -s "$dir/kept" "$dir/p.lst" || fault "an error has changed the list that was there"
 (trap '' XFSZ; ulimit -f 1; i=0; while [ $i -lt 200 ]; do : >"$dir/odd/a/a file with a long name $i.jpg"; i=$((i + 1)); done
     rm "$dir/odd/a/$(printf '2\t.jpg')"; "$ITERPACK" list "$dir/odd" "$dir/p.lst" 2>"$dir/err"); got=$?
@@ -460,7 +460,7 @@ else
         echo "skipped: it was done before it could be interrupted"
     else
         [ $got = 130 ] || fault "interrupted: status $got: $(cat "$dir/err")"
-        says 'interrupted; the same command goes on' err
+        says 'interrupted; the same command continues' err
         [ ! -e "$dir/n.rec" ] || fault "interrupted, and the .rec has its name"
         status 1 pack "$dir/n.lst" "$dir/n.rec" --root "$images" --resize 401
         says 'with other options' err

@@ -13,28 +13,26 @@ deny() { # deny WHY PATTERN PATH...: no source under PATH may match; absent path
     fi
 }
 public=$(ls iter/*.h)
-deny "the library may not know these" '#include ["<](loaders|transforms|engine|bench|examples|tests)/' iter
+deny "the library may not know these" '#include ["<](loaders|transforms|engine|bench|tools|examples|tests)/' iter
 deny "the core knows nothing above it" '#include ["<]iter/(spec|dataset|plan|observe|profile|reading|gpu|runtime|device)/' iter/core
 deny "below the runtime, only core and spec" '#include ["<]iter/(dataset|plan|observe|profile|reading|gpu|runtime|device)/' iter/spec loaders transforms
 deny "the profiler knows core and spec" '#include ["<](iter/(dataset|plan|observe|reading|gpu|runtime|device)|loaders|transforms)/' iter/profile
 deny "datasets and plans know nothing of a loader" '#include ["<]iter/(observe|gpu|runtime)/' iter/dataset iter/plan
-deny "loaders know the core alone" '#include ["<](transforms|engine|bench|examples|tests)/' loaders
-deny "transforms know the core alone" '#include ["<](loaders|engine|bench|examples|tests)/' transforms
-# shellcheck disable=SC2046 # the paths are ours and have no blanks
+deny "loaders know the core alone" '#include ["<](transforms|engine|bench|tools|examples|tests)/' loaders
+deny "transforms know the core alone" '#include ["<](loaders|engine|bench|tools|examples|tests)/' transforms
 deny "programs use public headers" \
-    '#include ["<](iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime)|loaders|transforms|tests)/' engine examples \
-    $(find bench -name '*.[ch]' ! -path 'bench/iterpack/*')
+    '#include ["<](iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime)|loaders|transforms|tests)/' engine examples bench
 # The one exception: iterpack writes what the loaders read, so it has their parsers of lists, indexes and records.
-if grep -rnE --include='*.[ch]' '#include ["<](iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime)|loaders|transforms|tests)/' bench/iterpack |
+if grep -rnE --include='*.[ch]' '#include ["<](iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime)|loaders|transforms|tests)/' tools |
     grep -vE ':#include "(loaders/(files/(file|record|window)|formats/(image_list|record_index))|iter/core/alloc)\.h"'; then
     echo "  ^ iterpack has the loaders' parsers, nothing else of the inside"; bad=1
 fi
 deny "programs use public headers" '#include ["<]iter/device/' examples
 # Another exception: the driver's table depends on nothing; who calls the driver compiles it for itself.
-for folder in engine bench; do
+for folder in engine bench tools; do
     [ -d $folder ] || continue
     if grep -rnE --include='*.[ch]' '#include ["<]iter/device/' $folder |
-        grep -vE '^(engine/cuda/[^:]+|bench/limits_cuda\.[ch]):[0-9]+:#include "iter/device/cuda_(api|driver)\.h"'; then
+        grep -vE '^(engine/cuda/[^:]+|bench/measure/gpu_plain\.[ch]):[0-9]+:#include "iter/device/cuda_(api|driver)\.h"'; then
         echo "  ^ of the device, the driver's table alone is for others"; bad=1
     fi
 done
@@ -42,10 +40,28 @@ deny "the device knows the core alone" '#include ["<](iter/(profile|reading|gpu|
 deny "the driver's table depends on nothing" \
     '#include "(iter/core|iter/device/(device|cuda_device))' iter/device/cuda_api.h iter/device/cuda_driver.h iter/device/cuda_driver.c
 deny "no locks and threads on the device" 'pthread_|mtx_lock' iter/device
-deny "examples and bench do without the engine's inside" '#include ["<]engine/' examples bench
-deny "the engine knows nobody above it" '#include ["<](bench|examples|tests)/' engine
+deny "programs do without the engine's inside" '#include ["<]engine/' examples bench tools
+deny "the engine knows nothing above it" '#include ["<](bench|tools|examples|tests)/' engine
+# Includes between the folders of bench form no circle.
+rooms() { # rooms FOLDER OTHER...: of bench, FOLDER includes itself and the OTHERs alone
+    [ -d "bench/$1" ] || return 0
+    allowed=$(echo "$*" | tr ' ' '|')
+    if grep -rnE --include='*.[ch]' '#include "bench/' "bench/$1" | grep -vE ":#include \"bench/($allowed)/"; then
+        echo "  ^ bench/$1 includes of bench only: $*"; bad=1
+    fi
+}
+rooms common
+rooms generate common
+rooms measure common
+rooms limits common measure
+rooms studies common measure limits
+rooms report common measure limits
+rooms doctor common measure limits
+rooms verdict common measure limits doctor
+deny "tools and bench are apart" '#include "bench/' tools
+deny "tools and bench are apart" '#include "tools/' bench
 # shellcheck disable=SC2046 # the paths are ours and have no blanks
-deny "oneDNN is called in engine/cpu/onednn* alone" '#include [<"](oneapi/)?dnnl' iter loaders transforms bench examples \
+deny "oneDNN is called in engine/cpu/onednn* alone" '#include [<"](oneapi/)?dnnl' iter loaders transforms bench tools examples \
     $(find engine -name '*.[ch]' ! -path 'engine/cpu/onednn*')
 # shellcheck disable=SC2046
 deny "threads of the engine are OpenMP's, in engine/cpu" 'pthread_|#include <(pthread|threads)\.h>|#pragma omp' \
@@ -61,17 +77,18 @@ deny "no locks in the core" 'pthread_(mutex|cond|rwlock|spin)|mtx_lock' iter/cor
 deny "threads start in iter/core/thread.c" 'pthread_create' $(ls iter/*/*.[ch] | grep -v iter/core/thread.c) loaders transforms
 # Public headers with <>, our own with "" from the root.
 deny "public headers are included with <>" '#include "iter/[a-z_0-9]+\.h"' \
-    iter loaders transforms engine bench examples tests
+    iter loaders transforms engine bench tools examples tests
 deny "private headers are included with \"\"" \
-    '#include <(iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime|device)|loaders|transforms|engine|bench|tests)/' \
-    iter loaders transforms engine bench examples tests
+    '#include <(iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime|device)|loaders|transforms|engine|bench|tools|tests)/' \
+    iter loaders transforms engine bench tools examples tests
 deny "nothing is printed by the library" '\b(printf|puts|perror|fputs|putchar) ?\(' \
     iter loaders transforms engine
 deny "the library does not end the program" '\b(exit|_exit|abort) ?\(' iter loaders transforms engine
 # shellcheck disable=SC2046
-deny "what judges a run knows of no plant" '#include "plant' \
-    $(find bench -maxdepth 1 -name '*.[ch]' ! -name 'plant*' ! -name cmd_diagnose.c)
-deny "what judges a run is not told of a plant" '[>.]plant(ed)?[^_a-z]' bench/verdict.c bench/verdict_words.c bench/probe.c bench/observer.c
+deny "what judges a run knows of no plant" '#include "([a-z]+/)*plant' \
+    $(find bench -name '*.[ch]' ! -name 'plant*' ! -name cmd_diagnose.c)
+deny "what judges a run is not told of a plant" '[>.]plant(ed)?[^_a-z]' \
+    bench/verdict/verdict.c bench/verdict/verdict_words.c bench/verdict/probe.c bench/verdict/observer.c
 # One allocator, so that tests can fail each allocation.
 if grep -rnE --include='*.[ch]' '(^|[^>._a-zA-Z0-9])(malloc|calloc|realloc|free|strdup|asprintf|aligned_alloc|posix_memalign) ?\(' \
     iter loaders transforms engine 2>/dev/null | grep -vE '^(iter/core/alloc|engine/engine_memory)\.[ch]:|^[^:]*:[0-9]*: *(/?\*|//)'; then

@@ -2,7 +2,7 @@
 # clang-format leaves every source as it is; names are unique; files stay readable.
 # Usage: check_style.sh SOURCE_DIR
 cd "$1" || exit 2
-files=$(find iter loaders transforms engine bench examples tests -name '*.[ch]' -not -path '*/corpus/*' -not -path '*/peers/*' 2>/dev/null | sort)
+files=$(find iter loaders transforms engine bench tools examples tests -name '*.[ch]' -not -path '*/corpus/*' -not -path '*/peers/*' 2>/dev/null | sort)
 bad=0
 faults=$(mktemp) || exit 2
 trap 'rm -f "$faults"' EXIT

@@ -1,7 +1,9 @@
 /*
- * touch.c - what the consumer of every peer does with a batch: it reads one byte of each cache line, as iterbench's own does.
+ * touch.c - the consumer of every peer: it reads one byte of each cache line of a batch, as
+ * iterbench's own consumer does.
  *
- * Compiled to a shared object by run.py and called through ctypes, so that no peer pays for a loop in Python.
+ * run.py compiles it to a shared object and calls it through ctypes, so that no peer pays for a
+ * loop in Python.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/doctor.h"
+#include "bench/doctor/doctor.h"
 
 TestSuite(bench_doctor, .timeout = 60);
 

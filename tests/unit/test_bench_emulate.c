@@ -2,9 +2,9 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "bench/arm.h"
-#include "bench/bench_util.h"
+#include "bench/common/bench_util.h"
 #include "bench/emulate.h"
+#include "bench/measure/arm.h"
 
 TestSuite(bench_emulate, .timeout = 120);
 

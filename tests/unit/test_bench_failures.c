@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/bench_failures.h"
+#include "bench/report/bench_failures.h"
 
 TestSuite(bench_failures, .timeout = 60);
 

@@ -1,12 +1,12 @@
-/* test_bench_measure.c - bench/measure.c: the interval of the median, pairs of two sides, programs over pipes; histogram.h. */
+/* test_bench_measure.c - bench/measure/measure.c: the interval of the median, pairs of two sides, programs over pipes; histogram.h. */
 #include <criterion/criterion.h>
 
 #include <math.h>
 #include <string.h>
 
-#include "bench/bench_util.h"
-#include "bench/histogram.h"
-#include "bench/measure.h"
+#include "bench/common/bench_util.h"
+#include "bench/measure/histogram.h"
+#include "bench/measure/measure.h"
 
 TestSuite(bench_measure, .timeout = 120);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/page.h"
+#include "bench/common/page.h"
 
 TestSuite(bench_page, .timeout = 60);
 

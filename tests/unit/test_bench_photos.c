@@ -17,10 +17,10 @@
 
 #include <iter/transforms.h>
 
-#include "bench/arm.h"
-#include "bench/decode_limit.h"
-#include "bench/generate.h"
-#include "bench/photo_yard.h"
+#include "bench/generate/generate.h"
+#include "bench/limits/decode_limit.h"
+#include "bench/limits/photo_yard.h"
+#include "bench/measure/arm.h"
 
 TestSuite(bench_photos, .timeout = 120);
 

@@ -1,5 +1,5 @@
 /*
- * test_bench_report.c - bench/report_html.c: no data can leave the element that it stands in, and the file needs nothing beside itself;
+ * test_bench_report.c - bench/report/report_html.c: no data can leave the element that it stands in, and the file needs nothing beside itself;
  * bench/diagnosis_text.c: what is said of a proof.
  */
 #include <criterion/criterion.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/diagnosis.h"
-#include "bench/report_html.h"
+#include "bench/report/report_html.h"
+#include "bench/verdict/diagnosis.h"
 
 TestSuite(bench_report, .timeout = 60);
 

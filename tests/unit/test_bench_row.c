@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "bench/bench_row.h"
+#include "bench/common/bench_row.h"
 
 TestSuite(bench_row, .timeout = 60);
 

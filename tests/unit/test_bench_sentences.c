@@ -432,21 +432,20 @@ static const sentence sentences[] = {
      "avoids it.",
      NULL, NULL},
     {RUN(small_batch), "batch",
-     "A batch of 8 is too small: what every batch costs anew takes 75 % of the time.",
+     "A batch of 8 is too small: the fixed cost of each batch takes 75 % of the time.",
      " Samples a second, each alone: reading and decoding 80.0 k, the loader 70.0 k, the trainer "
      "10.0 k; together 9.95 k. The trainer spends 0 % of the time in next().",
      "batch this -> that: +300 % [+288 %, +312 %] (39.8 k samples/s); then the trainer is the "
      "limit",
      "--batch that"},
-    {RUN(small_batch_unclear), "batch",
-     "A batch of 8 may be too small; what it costs cannot be told.",
+    {RUN(small_batch_unclear), "batch", "A batch of 8 may be too small; its cost cannot be told.",
      " Samples a second, each alone: reading and decoding 80.0 k, the loader 70.0 k, the trainer "
      "10.0 k; together 9.95 k. The trainer spends 0 % of the time in next(). Confidence: low.",
      "batch this -> that: no difference that can be told [-21 %, +312 %]; then the trainer is the "
      "limit",
      "--batch that"},
     {RUN(small_batch_without_interval), "batch",
-     "A batch of 8 is too small: what every batch costs anew takes about 75 % of the time.",
+     "A batch of 8 is too small: the fixed cost of each batch takes about 75 % of the time.",
      " Samples a second, each alone: reading and decoding 80.0 k, the loader 70.0 k, the trainer "
      "10.0 k; together 9.95 k. The trainer spends 0 % of the time in next(). Confidence: low.",
      "batch this -> that: about +300 % (39.8 k samples/s); then the trainer is the limit",

@@ -6,7 +6,7 @@
 
 #include <iter/loader.h>
 
-#include "bench/timeline.h"
+#include "bench/measure/timeline.h"
 
 TestSuite(bench_timeline, .timeout = 60);
 

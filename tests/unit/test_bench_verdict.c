@@ -1,5 +1,5 @@
 /*
- * test_bench_verdict.c - bench/verdict.c: which limit follows from which evidence, by runs whose
+ * test_bench_verdict.c - bench/verdict/verdict.c: which limit follows from which evidence, by runs whose
  * answer is known from how they are put together.
  */
 #include <criterion/criterion.h>
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/verdict.h"
+#include "bench/verdict/verdict.h"
 #include "tests/support/verdict_runs.h"
 
 TestSuite(bench_verdict, .timeout = 60);
