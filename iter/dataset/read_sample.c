@@ -183,7 +183,7 @@ static iter_status decode_any_size(const iter_field *field, void *state, const v
     iter_desc desc = field->desc;
     ITER_TRY(ops->header(state, shared, bytes, size, &desc, err));
     if (desc.dims[0] <= 0 || desc.dims[1] <= 0)
-        return iter__fail(err, ITER_EINVAL, "its decoder says %lld x %lld pixels",
+        return iter__fail(err, ITER_EINVAL, "its header gives %lld x %lld pixels",
                           (long long)desc.dims[0], (long long)desc.dims[1]);
     const iter_image_wish wish = {.part = {0, 0, desc.dims[0], desc.dims[1]}};
     ITER_TRY(row_make(sample, i, &desc, err));
@@ -191,7 +191,7 @@ static iter_status decode_any_size(const iter_field *field, void *state, const v
     iter__error_clear(err);
     ITER_TRY(ops->decode_image(state, shared, bytes, size, &wish, &out, err));
     if (out.desc.dims[0] == desc.dims[0] && out.desc.dims[1] == desc.dims[1]) return ITER_OK;
-    return iter__fail(err, ITER_EINVAL, "its decoder made %lld x %lld pixels out of %lld x %lld",
+    return iter__fail(err, ITER_EINVAL, "its decoder made %lld x %lld pixels, expected %lld x %lld",
                       (long long)out.desc.dims[0], (long long)out.desc.dims[1],
                       (long long)desc.dims[0], (long long)desc.dims[1]);
 }
@@ -377,7 +377,7 @@ iter_status iter_dataset_read(iter_dataset *dataset, uint64_t index, const char 
     const iter_description *desc = &dataset->desc;
     if (desc->n_samples == ITER_UNKNOWN)
         return iter__fail(err, ITER_EUNSUPPORTED,
-                          "%s: is a stream; its samples come in order alone", dataset->name);
+                          "%s: is a stream; its samples can only be read in order", dataset->name);
     if (index >= desc->n_samples)
         return iter__fail(err, ITER_EINVAL, "%s: has %llu samples, there is no sample %llu",
                           dataset->name, (unsigned long long)desc->n_samples,

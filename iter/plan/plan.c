@@ -54,7 +54,7 @@ static iter_status add_pack(iter__plan *plan, iter__field_plan *field,
                             const iter__stage *const *stages, int32_t n, iter_error *err) {
     if (field->row.n_dims > 0 && field->row.dims[0] == ITER_VARIABLE) {
         const iter_status status = iter__fail(
-            err, ITER_EINVAL, "%s: field '%s' has rows of different lengths; give them one first",
+            err, ITER_EINVAL, "%s: field '%s' has rows of different lengths; make them equal first",
             n ? stages[0]->ops->base.name : "copy", field->out.name);
         return n ? in_chain(status, stages[0], err) : status;
     }
@@ -128,13 +128,14 @@ static iter_status check_size(iter__plan *plan, const iter__field_plan *field, i
     if (n_sized) plan->n_growing = n_sized > 1 || plan->n_growing == 3 ? 3 : 2;
     if (!iter__is_any_size(&field->row)) return ITER_OK;
     if (field->n_steps == 0)
-        return iter__fail(err, ITER_EINVAL,
-                          "field '%s' has images of any size: a chain must give them one; begin it "
-                          "with " ADVICE,
-                          field->out.name);
+        return iter__fail(
+            err, ITER_EINVAL,
+            "field '%s' has images of any size: a chain must give them one size; begin it "
+            "with " ADVICE,
+            field->out.name);
     const iter__stage *last = field->steps[field->n_steps - 1].stage;
     const iter_status status = iter__fail(
-        err, ITER_EINVAL, "%s: field '%s' still has images of any size behind it; add " ADVICE,
+        err, ITER_EINVAL, "%s: field '%s' still has images of any size after it; add " ADVICE,
         last->ops->base.name, field->out.name);
     return in_chain(status, last, err);
 }
@@ -270,9 +271,10 @@ static iter_status plan_field(iter__plan *plan, const iter_dataset *dataset,
         if (stage_field(&dataset->desc, stage) != f) continue;
         if (!is_batch_stage(stage)) {
             if (n_batch) {
-                status = iter__fail(
-                    err, ITER_EINVAL, "%s: works on samples, but stands behind the batch stage %s",
-                    stage->ops->base.name, batch_stages[n_batch - 1]->ops->base.name);
+                status =
+                    iter__fail(err, ITER_EINVAL,
+                               "%s: works on samples, so it must come before the batch stage %s",
+                               stage->ops->base.name, batch_stages[n_batch - 1]->ops->base.name);
                 status = in_chain(status, stage, err);
             }
             stages[n++] = stage;
@@ -382,7 +384,7 @@ static void append_way(const iter__field_plan *field, char *line, size_t capacit
     case ITER_WAY_GATHER:
         snprintf(line, capacity, "  on the device: all rows, %s%s\n",
                  field->way == ITER_WAY_SET ? "as they come" : "finished",
-                 field->owns_rows ? "; a batch copies what says which" : "");
+                 field->owns_rows ? "; a batch copies which of them it has" : "");
         break;
     }
 }

@@ -116,7 +116,7 @@ static iter_status ask(iter_loader *loader, uint32_t *out_n, iter_error *err) {
         loader->sampling.ops->next_batch(loader->sampling.state, capacity, drawn, out_n, err);
     if (status < 0) return in_sampler(loader, status, err);
     if (*out_n > capacity) {
-        return iter__fail(err, ITER_EINVAL, "sampler %s: drew %u samples where %u fit",
+        return iter__fail(err, ITER_EINVAL, "sampler %s: drew %u samples, expected at most %u",
                           loader->sampling.ops->base.name, *out_n, capacity);
     }
     return check_indices(loader, drawn, *out_n, err);
@@ -220,7 +220,7 @@ static iter_status restore_sampler(iter_loader *loader, const iter__place *place
 static void note_replay(iter_loader *loader, const char *what, const char *how) {
     char text[160];
     snprintf(text, sizeof(text),
-             "restore: %s cannot go to a place; what comes before it is %s again", what, how);
+             "restore: %s cannot seek; all samples before the position are %s again", what, how);
     iter__fallback(loader, text);
 }
 
@@ -245,7 +245,8 @@ static iter_status restore_as_drawn(iter_loader *loader, const iter__place *plac
                                     iter_error *err) {
     if (!place->at.ended && place->global_batch != loader->cut.global) {
         return iter__fail(err, ITER_EINVAL,
-                          "restore: sampler %s needs the same batch_size x ranks, %llu, not %llu",
+                          "restore: sampler %s needs the same batch_size x ranks: expected %llu, "
+                          "got %llu",
                           loader->sampling.ops->base.name, (unsigned long long)place->global_batch,
                           (unsigned long long)loader->cut.global);
     }

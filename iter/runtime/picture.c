@@ -72,10 +72,11 @@ static iter_status ask(const iter__step *step, const iter_desc *desc, iter_rng *
     if (!step->stage->ops->wish) return ITER_OK;
     step->stage->ops->wish(step->stage->options, desc, rng, out);
     if (has_part(desc, &out->part)) return ITER_OK;
-    return iter__fail(err, ITER_EINVAL, "it wants %lld x %lld from (%lld, %lld) on of %lld x %lld",
-                      (long long)out->part.height, (long long)out->part.width,
-                      (long long)out->part.y, (long long)out->part.x, (long long)desc->dims[0],
-                      (long long)desc->dims[1]);
+    return iter__fail(
+        err, ITER_EINVAL,
+        "wish() asked for %lld x %lld pixels at (%lld, %lld) of an image of %lld x %lld",
+        (long long)out->part.height, (long long)out->part.width, (long long)out->part.y,
+        (long long)out->part.x, (long long)desc->dims[0], (long long)desc->dims[1]);
 }
 
 /* Cuts the part out of the image, in place when the image lies in a buffer of the worker. The image
@@ -133,8 +134,9 @@ static iter_status prepare(iter_loader *loader, iter__worker *worker, const iter
     size_t scratch;
     ITER_TRY(step->stage->ops->plan(step->stage->options, &p->image.desc, &desc, &scratch, err));
     if (!keeps_plan(&step->out, &desc)) {
-        char shape[128];
-        return iter__fail(err, ITER_EINVAL, "an image became %s, which was not planned",
+        char shape[128], planned[128];
+        return iter__fail(err, ITER_EINVAL, "plan() for this image: expected %s, got %s",
+                          iter_desc_text(&step->out, planned, sizeof(planned)),
                           iter_desc_text(&desc, shape, sizeof(shape)));
     }
     ITER_TRY(grow(loader, &worker->growing[ITER_GROWING - 1], scratch, "scratch", err));
@@ -250,13 +252,13 @@ iter_status iter__picture_decode(const iter__row *at, const uint8_t *bytes, size
     if (image.dims[0] <= 0 || image.dims[1] <= 0 || image.dims[0] > wish.part.height ||
         image.dims[1] > wish.part.width)
         return iter__fail(err, ITER_EINVAL,
-                          "its decoder made %lld x %lld pixels out of %lld x %lld",
+                          "its decoder made %lld x %lld pixels, expected at most %lld x %lld",
                           (long long)image.dims[0], (long long)image.dims[1],
                           (long long)wish.part.height, (long long)wish.part.width);
     out->image = iter_tensor_dense(&image, out->image.data);
     if (rows.n_rows == 0) return ITER_OK;
     if (rows.n_put != image.dims[0])
-        return iter__fail(err, ITER_EINVAL, "its decoder handed over %lld of %lld rows",
+        return iter__fail(err, ITER_EINVAL, "its decoder passed %lld rows, expected %lld",
                           (long long)rows.n_put, (long long)image.dims[0]);
     out->image = rows.made;
     out->buffer = rows.buffer;

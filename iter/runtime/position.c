@@ -65,8 +65,8 @@ static iter_status save_locked(iter_loader *loader, uint8_t *out, size_t capacit
     *out_size = size;
     if (!out && capacity == 0) return ITER_OK;
     if (!out || capacity < size) {
-        return iter__fail(err, ITER_EINVAL, "save: a position takes %zu bytes, %zu were given",
-                          size, capacity);
+        return iter__fail(err, ITER_EINVAL, "save: expected room for %zu bytes, got %zu", size,
+                          capacity);
     }
     saved s = {.sample = loader->consumer.position.sample,
                .global_batch = loader->cut.global,
@@ -105,8 +105,9 @@ static iter_status parse(const uint8_t *bytes, size_t size, saved *out, iter_err
     }
     if (out->sampler_bytes > ITER_SAMPLER_BLOB ||
         size != sizeof(saved) + out->sampler_bytes + sizeof(uint64_t)) {
-        return iter__fail(err, ITER_EFORMAT,
-                          "restore: the position is %zu bytes long, which it cannot be", size);
+        return iter__fail(
+            err, ITER_EFORMAT,
+            "restore: the position is damaged (its header does not fit its %zu bytes)", size);
     }
     uint64_t sum;
     memcpy(&sum, bytes + size - sizeof(sum), sizeof(sum));

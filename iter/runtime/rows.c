@@ -127,6 +127,14 @@ static bool within_limit(iter_loader *loader, iter_batch *batch, const iter__fie
     return false;
 }
 
+static void fail_length(iter_loader *loader, iter_batch *batch, uint32_t row, const char *stage,
+                        int64_t length, int64_t capacity) {
+    char reason[96];
+    snprintf(reason, sizeof(reason), "length %lld is out of bounds, 0 to %lld", (long long)length,
+             (long long)capacity);
+    iter__row_fail(loader, batch, row, ITER_EINVAL, stage, reason);
+}
+
 /* ---- Steps ----------------------------------------------------------------------------------- */
 
 static bool apply_step(iter_loader *loader, iter__worker *worker, iter_batch *batch,
@@ -148,7 +156,7 @@ static bool apply_step(iter_loader *loader, iter__worker *worker, iter_batch *ba
     *length = to.desc.dims[0];
     if (step->out.n_dims && step->out.dims[0] == ITER_VARIABLE &&
         (*length < 0 || *length > step->out.capacity)) {
-        iter__row_fail(loader, batch, row, ITER_EINVAL, ops->base.name, "length out of bounds");
+        fail_length(loader, batch, row, ops->base.name, *length, step->out.capacity);
         return false;
     }
     return true;
@@ -409,8 +417,8 @@ static void use_got(iter_loader *loader, iter__worker *worker, iter_batch *batch
         for (uint32_t i = 0; i < n; i++, in += stride) {
             if (iter__row_failed(batch, row + i)) continue;
             if (lengths && (lengths[i] < 0 || lengths[i] > field->source.capacity)) {
-                iter__row_fail(loader, batch, row + i, ITER_EINVAL, loader->dataset->name,
-                               "length out of bounds");
+                fail_length(loader, batch, row + i, loader->dataset->name, lengths[i],
+                            field->source.capacity);
                 continue;
             }
             if (limited && !within_limit(loader, batch, field, row + i, in)) continue;
@@ -469,7 +477,7 @@ static iter_status call_next(iter_loader *loader, iter__worker *worker, uint32_t
         n ? ops->next(dataset->user, n, get->rows, out_n, err) : ops->rewind(dataset->user, err);
     pthread_mutex_unlock(&dataset->one_at_a_time);
     if (n && status >= 0 && *out_n > n)
-        return iter__fail(err, ITER_EINVAL, "%s: next() says that it wrote %u of %u rows",
+        return iter__fail(err, ITER_EINVAL, "%s: next() wrote %u rows, expected at most %u",
                           dataset->name, *out_n, n);
     return status;
 }

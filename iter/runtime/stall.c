@@ -143,20 +143,20 @@ static void write_message(const iter_loader *loader, const suspect *who, bool no
     iter__path_shown(at, sizeof(at), out->file);
     if (who->stage < 0 && no_slot) {
         snprintf(out->message, sizeof(out->message),
-                 "%s there after %.0f ms: no slot is free, streams of the GPU still read batches "
+                 "%s ready after %.0f ms: no slot is free, streams of the GPU still read batches "
                  "that were released",
                  batch, waited);
     } else if (who->stage < 0 && loader->workers.n == 0) {
         snprintf(out->message, sizeof(out->message),
-                 "%s there after %.0f ms: without workers next() makes it; call again to go on",
+                 "%s ready after %.0f ms: without workers next() makes it; call again to go on",
                  batch, waited);
     } else if (who->stage < 0) {
         snprintf(out->message, sizeof(out->message),
-                 "%s there after %.0f ms: nobody is at it, %d workers wait or idle", batch, waited,
+                 "%s ready after %.0f ms: no worker is at it, %d wait or idle", batch, waited,
                  loader->workers.n);
     } else if (who->worker < 0) {
         snprintf(out->message, sizeof(out->message),
-                 "%s there after %.0f ms: a read of %s (offset %llu, %llu bytes%s and on) has been "
+                 "%s ready after %.0f ms: a read of %s (offset %llu, %llu bytes%s and on) has been "
                  "in flight for %.0f ms",
                  batch, waited, at, (unsigned long long)out->offset, (unsigned long long)who->bytes,
                  sample, since);
@@ -166,7 +166,7 @@ static void write_message(const iter_loader *loader, const suspect *who, bool no
         snprintf(place, sizeof(place), loader->workers.n ? "worker %d" : "the caller's thread",
                  who->worker);
         snprintf(out->message, sizeof(out->message),
-                 "%s there after %.0f ms: %s is in %s (%.64s)%s%s, for %.0f ms", batch, waited,
+                 "%s ready after %.0f ms: %s is in %s (%.64s)%s%s, for %.0f ms", batch, waited,
                  place, out->stage, loader->dataset->name, sample, where, since);
     }
 }

@@ -142,6 +142,6 @@ iter_status iter__watch_stop(iter_loader *loader, iter_error *err) {
     if (gone) pthread_join(watch->thread, NULL);
     if (gone || own) return ITER_OK;
     return iter__fail(err, ITER_ETIMEDOUT,
-                      "stop: on_stall() has not returned after %lld ms; its thread is left to it",
+                      "stop: on_stall() has not returned after %lld ms; its thread is left running",
                       (long long)loader->opt.faults.grace_ms);
 }
