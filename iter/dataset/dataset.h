@@ -28,7 +28,7 @@ typedef struct iter__preload {
     uint64_t path_bytes[ITER_PATH_COUNT];
 } iter__preload;
 
-/* An integer scalar as u64; negative ones become huge. sample.c */
+/* An integer scalar as u64; negative ones become huge. rows.c */
 uint64_t iter__scalar_value(const uint8_t *at, iter_dtype dtype);
 
 struct iter_dataset {

@@ -1,13 +1,12 @@
 /*
  * read_sample.c - one sample of a dataset, without a loader.
  *
- * The same sources of a row as in sample.c (memory, the index, bytes, a decoder, get()), one row of
- * each, with memory of exactly its size. An extent is read when the first field that needs all of it
- * comes; a field that lies in its bytes as it is reads its own bytes alone. Files that a loader has
- * preloaded are not read again.
+ * Rows come from the same sources as in rows.c (memory, the index, bytes, a decoder, get()). Each
+ * row gets memory of exactly its size. The first field that needs a whole extent reads it. A field
+ * that is a slice of an extent reads only its own bytes. Files that a loader has preloaded are not
+ * read again.
  *
- * No loader is involved, so neither are its locks. While another thread is preloading, files are read
- * as if nothing were preloaded.
+ * No lock of a loader is taken. While another thread still preloads, its files are read here, too.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -40,8 +39,8 @@ typedef struct reading {
     iter_sample *sample;
     iter__preload preload; /* memory NULL = nothing is preloaded */
     iter_extent extents[ITER_MAX_EXTENTS];
-    const uint8_t *bytes[ITER_MAX_EXTENTS]; /* NULL = not there yet */
-    block own[ITER_MAX_EXTENTS];            /* where they were read to */
+    const uint8_t *bytes[ITER_MAX_EXTENTS]; /* NULL = not read yet */
+    block own[ITER_MAX_EXTENTS];            /* memory of extents that were read */
 } reading;
 
 static iter_status block_make(block *b, size_t bytes, iter_error *err) {
@@ -56,7 +55,7 @@ static void block_free(block *b) {
     *b = (block){0};
 }
 
-/* "stage: sample 17 (file:4711): " before what err says. */
+/* Puts "stage: sample 17 (file:4711): " before the text of err. */
 static iter_status fail_at(const reading *r, iter_status status, const char *stage, int32_t extent,
                            iter_error *err) {
     const iter_description *desc = &r->dataset->desc;
@@ -105,7 +104,7 @@ static iter_status read_file(const iter_file *file, uint64_t offset, void *out, 
     return ITER_OK;
 }
 
-/* n bytes of an extent, from `at` on, into out. */
+/* Reads n bytes of an extent, from `at` on, into out. */
 static iter_status read_part(reading *r, int32_t e, uint64_t at, void *out, size_t n,
                              iter_error *err) {
     const iter_extent *x = &r->extents[e];
@@ -121,7 +120,7 @@ static iter_status read_part(reading *r, int32_t e, uint64_t at, void *out, size
     return status < 0 ? fail_at(r, status, "read", e, err) : ITER_OK;
 }
 
-/* A loader has it in memory. */
+/* The extent's bytes in a file that a loader has preloaded; NULL = it is not preloaded. */
 static const uint8_t *preloaded(const reading *r, int32_t e) {
     const iter_extent *x = &r->extents[e];
     const iter_description *desc = &r->dataset->desc;
@@ -131,7 +130,7 @@ static const uint8_t *preloaded(const reading *r, int32_t e) {
     return r->preload.memory + r->preload.object_base[x->object] + x->offset;
 }
 
-/* All of an extent, in r->bytes. */
+/* Provides all of an extent in r->bytes. */
 static iter_status need_extent(reading *r, int32_t e, iter_error *err) {
     if (r->bytes[e]) return ITER_OK;
     r->bytes[e] = preloaded(r, e);
@@ -145,7 +144,7 @@ static iter_status need_extent(reading *r, int32_t e, iter_error *err) {
 
 /* ---- One field's row ------------------------------------------------------------------------- */
 
-/* Room for a row of this shape, as field i of the sample. */
+/* Allocates a row of this shape as field i of the sample. */
 static iter_status row_make(iter_sample *sample, int32_t i, const iter_desc *desc,
                             iter_error *err) {
     ITER_TRY(block_make(&sample->rows[i], iter_desc_bytes(desc), err));
@@ -163,7 +162,7 @@ static iter_status check_limit(const reading *r, const iter_field *field, const 
     return fail_at(r, ITER_EFORMAT, "label", field->extent, err);
 }
 
-/* A row of `length` elements at most `capacity` long. */
+/* Sets the length of a variable row. EINVAL if it exceeds the capacity. */
 static iter_status set_length(iter_tensor *row, const iter_desc *planned, int64_t length,
                               iter_error *err) {
     if (planned->n_dims == 0 || planned->dims[0] != ITER_VARIABLE) return ITER_OK;
@@ -184,7 +183,7 @@ static iter_status decode_any_size(const iter_field *field, void *state, const v
     iter_desc desc = field->desc;
     ITER_TRY(ops->header(state, shared, bytes, size, &desc, err));
     if (desc.dims[0] <= 0 || desc.dims[1] <= 0)
-        return iter__fail(err, ITER_EINVAL, "its decoder says %lld x %lld pixels",
+        return iter__fail(err, ITER_EINVAL, "its header gives %lld x %lld pixels",
                           (long long)desc.dims[0], (long long)desc.dims[1]);
     const iter_image_wish wish = {.part = {0, 0, desc.dims[0], desc.dims[1]}};
     ITER_TRY(row_make(sample, i, &desc, err));
@@ -192,7 +191,7 @@ static iter_status decode_any_size(const iter_field *field, void *state, const v
     iter__error_clear(err);
     ITER_TRY(ops->decode_image(state, shared, bytes, size, &wish, &out, err));
     if (out.desc.dims[0] == desc.dims[0] && out.desc.dims[1] == desc.dims[1]) return ITER_OK;
-    return iter__fail(err, ITER_EINVAL, "its decoder made %lld x %lld pixels out of %lld x %lld",
+    return iter__fail(err, ITER_EINVAL, "its decoder made %lld x %lld pixels, expected %lld x %lld",
                       (long long)out.desc.dims[0], (long long)out.desc.dims[1],
                       (long long)desc.dims[0], (long long)desc.dims[1]);
 }
@@ -208,7 +207,7 @@ static iter_status decode_with(const iter_field *field, void *state, const void 
     return set_length(&sample->tensors[i], &field->desc, out.desc.dims[0], err);
 }
 
-/* Starts a decoder for the one row, and stops it. */
+/* Decodes one row with a decoder state of its own. */
 static iter_status decode_row(reading *r, const iter_field *field, int32_t i, iter_error *err) {
     const iter_decoder_ops *ops = field->decoder;
     const void *shared = r->dataset->desc.shared;
@@ -284,7 +283,7 @@ static iter_status call_own(iter_dataset *dataset, uint64_t index, const iter_te
     return status;
 }
 
-/* All fields of the sample, into made[n_fields]. */
+/* Gets all fields of the sample into `made`. */
 static iter_status get_all(reading *r, iter_sample *made, iter_error *err) {
     iter_dataset *dataset = r->dataset;
     const iter_description *desc = &dataset->desc;
@@ -322,7 +321,7 @@ static iter_status get_all(reading *r, iter_sample *made, iter_error *err) {
     return ITER_OK;
 }
 
-/* Those wanted are moved to the sample, the others dropped. */
+/* Gets all fields, moves the wanted ones to the sample, and frees the others. */
 static iter_status read_got(reading *r, const bool *wanted, iter_error *err) {
     iter_sample *made = iter__alloc(1, sizeof(*made));
     if (!made) return iter__fail(err, ITER_ENOMEM, "%s: out of memory", r->dataset->name);
@@ -339,7 +338,7 @@ static iter_status read_got(reading *r, const bool *wanted, iter_error *err) {
 
 /* ---- Public ---------------------------------------------------------------------------------- */
 
-/* wanted[n_fields], and the sample's names. */
+/* Sets wanted[n_fields] and the sample's names. */
 static iter_status choose(const iter_dataset *dataset, const char *name, bool *wanted,
                           iter_sample *sample, iter_error *err) {
     const iter_description *desc = &dataset->desc;
@@ -360,7 +359,7 @@ static iter_status read_all(reading *r, const bool *wanted, iter_error *err) {
     iter_dataset *dataset = r->dataset;
     const iter_description *desc = &dataset->desc;
     iter__dataset_adopt(dataset);
-    if (iter__dataset_is_preloaded(dataset)) r->preload = dataset->preload; /* it stays */
+    if (iter__dataset_is_preloaded(dataset)) r->preload = dataset->preload; /* never unloaded */
     const bool gets = dataset->ops || (dataset->format && dataset->format->get);
     if (gets && !r->preload.memory) return read_got(r, wanted, err);
     if (desc->n_extents > 0 && !iter__dataset_locate(dataset, r->index, r->extents))
@@ -378,14 +377,14 @@ iter_status iter_dataset_read(iter_dataset *dataset, uint64_t index, const char 
     const iter_description *desc = &dataset->desc;
     if (desc->n_samples == ITER_UNKNOWN)
         return iter__fail(err, ITER_EUNSUPPORTED,
-                          "%s: is a stream; its samples come in order alone", dataset->name);
+                          "%s: is a stream; its samples can only be read in order", dataset->name);
     if (index >= desc->n_samples)
         return iter__fail(err, ITER_EINVAL, "%s: has %llu samples, there is no sample %llu",
                           dataset->name, (unsigned long long)desc->n_samples,
                           (unsigned long long)index);
     bool wanted[ITER_MAX_FIELDS] = {false};
     reading r = {.dataset = dataset, .index = index};
-    iter_error own; /* causes are put together even if the caller wants none */
+    iter_error own; /* composes messages when the caller passed NULL */
     if (!err) err = &own;
     iter__error_clear(err);
     r.sample = iter__alloc(1, sizeof(*r.sample));

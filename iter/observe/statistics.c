@@ -1,4 +1,4 @@
-/* stats.c - the counters as plain numbers, and the list of failures. */
+/* statistics.c - copies the counters for the caller, and the list of failures. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 
 #define LOAD(counter) ((uint64_t)atomic_load_explicit(&(counter), memory_order_relaxed))
 
-/* How long a thread has been runnable without a core: the second number of its schedstat. Read
- * outside the loader's lock: it is three system calls. */
+/* How long a thread has been runnable without a core: the second number of its schedstat. Called
+ * without loader.lock, because it makes three system calls. */
 static uint64_t run_delay(int tid) {
     char path[64], text[96];
     snprintf(path, sizeof(path), "/proc/self/task/%d/schedstat", tid);
@@ -27,7 +27,7 @@ static uint64_t run_delay(int tid) {
     return strtoull(second, NULL, 10);
 }
 
-/* Also the kernel's numbers of the threads; 0 = none. */
+/* tids: the kernel's numbers of the threads; 0 = none. loader.lock held. */
 static void read_workers(iter_loader *loader, iter_loader_stats *out,
                          int tids[ITER_STATS_WORKERS]) {
     out->n_workers = loader->workers.n;

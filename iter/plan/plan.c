@@ -1,10 +1,10 @@
 /*
- * plan.c - dataset description + chain + batch size to steps, shapes and bytes, once; or an error
- * that names the stage.
+ * plan.c - from dataset description, chain and batch size to steps, shapes and bytes. Errors name
+ * the stage.
  *
- * Neighbouring foldable stages of a field become one pack. Fields do not meet in sample stages, so
- * the chain is read once per field. Data fields come out before labels, in the dataset's order;
- * fields of lengths come last.
+ * Neighbouring foldable stages of a field become one pack. A sample stage works on one field, so
+ * the chain is read once per field. Outputs are the data fields, then the labels, both in the
+ * dataset's order, then the fields of lengths.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "iter/plan/plan.h"
 #include "iter/spec/suggest.h"
 
-#define SLOT_MAX ((size_t)1 << 48) /* times the number of slots it still fits 64 bits */
+#define SLOT_MAX ((size_t)1 << 48) /* all slots together still fit 64 bits */
 #define ALIGN(n) (((n) + 63) & ~(size_t)63)
 
 /* The dataset field that a stage works on, or -1. */
@@ -44,7 +44,7 @@ static iter__row_from row_from(const iter_dataset *dataset, const iter__resident
 
 /* ---- Sample stages --------------------------------------------------------------------------- */
 
-/* An error of a stage, with the column at which the stage stands if the chain was text. */
+/* Adds the stage's column to its error, if the chain was text. */
 static iter_status in_chain(iter_status status, const iter__stage *stage, iter_error *err) {
     if (status >= 0 || status == ITER_ENOMEM || !stage->column) return status;
     return iter__fail_in(err, status, "chain: column %d", stage->column);
@@ -54,13 +54,13 @@ static iter_status add_pack(iter__plan *plan, iter__field_plan *field,
                             const iter__stage *const *stages, int32_t n, iter_error *err) {
     if (field->row.n_dims > 0 && field->row.dims[0] == ITER_VARIABLE) {
         const iter_status status = iter__fail(
-            err, ITER_EINVAL, "%s: field '%s' has rows of different lengths; give them one first",
+            err, ITER_EINVAL, "%s: field '%s' has rows of different lengths; make them equal first",
             n ? stages[0]->ops->base.name : "copy", field->out.name);
         return n ? in_chain(status, stages[0], err) : status;
     }
     iter_desc in = field->row, out;
     bool is_random = false;
-    for (int32_t i = 0; i < n; i++, in = out) { /* each says why it cannot be */
+    for (int32_t i = 0; i < n; i++, in = out) { /* a stage that refuses says why */
         size_t scratch;
         is_random |= stages[i]->ops->fold_sample != NULL;
         const iter_transform_ops *ops = stages[i]->ops;
@@ -82,7 +82,8 @@ static iter_status add_pack(iter__plan *plan, iter__field_plan *field,
 
 #define ADVICE "random-resized-crop, resize or center-crop"
 
-/* A step that is planned again for each sample: the size differs, or a part is wished for. */
+/* A step that is planned again for each sample, because sizes differ or the stage chooses a
+ * part. */
 static iter_status check_sized(const iter__field_plan *field, const iter__stage *stage,
                                iter_error *err) {
     const iter_transform_ops *ops = stage->ops;
@@ -119,7 +120,7 @@ static iter_status add_apply(iter__plan *plan, iter__field_plan *field, const it
     return ITER_OK;
 }
 
-/* Images of any size must have been given one. */
+/* After the steps all images must have one size. */
 static iter_status check_size(iter__plan *plan, const iter__field_plan *field, iter_error *err) {
     int32_t n_sized = 0;
     for (int32_t i = 0; i < field->n_steps; i++)
@@ -127,13 +128,14 @@ static iter_status check_size(iter__plan *plan, const iter__field_plan *field, i
     if (n_sized) plan->n_growing = n_sized > 1 || plan->n_growing == 3 ? 3 : 2;
     if (!iter__is_any_size(&field->row)) return ITER_OK;
     if (field->n_steps == 0)
-        return iter__fail(err, ITER_EINVAL,
-                          "field '%s' has images of any size: a chain must give them one; begin it "
-                          "with " ADVICE,
-                          field->out.name);
+        return iter__fail(
+            err, ITER_EINVAL,
+            "field '%s' has images of any size: a chain must give them one size; begin it "
+            "with " ADVICE,
+            field->out.name);
     const iter__stage *last = field->steps[field->n_steps - 1].stage;
     const iter_status status = iter__fail(
-        err, ITER_EINVAL, "%s: field '%s' still has images of any size behind it; add " ADVICE,
+        err, ITER_EINVAL, "%s: field '%s' still has images of any size after it; add " ADVICE,
         last->ops->base.name, field->out.name);
     return in_chain(status, last, err);
 }
@@ -269,9 +271,10 @@ static iter_status plan_field(iter__plan *plan, const iter_dataset *dataset,
         if (stage_field(&dataset->desc, stage) != f) continue;
         if (!is_batch_stage(stage)) {
             if (n_batch) {
-                status = iter__fail(
-                    err, ITER_EINVAL, "%s: works on samples, but stands behind the batch stage %s",
-                    stage->ops->base.name, batch_stages[n_batch - 1]->ops->base.name);
+                status =
+                    iter__fail(err, ITER_EINVAL,
+                               "%s: works on samples, so it must come before the batch stage %s",
+                               stage->ops->base.name, batch_stages[n_batch - 1]->ops->base.name);
                 status = in_chain(status, stage, err);
             }
             stages[n++] = stage;
@@ -299,7 +302,7 @@ static iter_status plan_field(iter__plan *plan, const iter_dataset *dataset,
     return status;
 }
 
-/* What workers leave of a field in the slot; returns where the next one begins. */
+/* Places in the slot what workers write of a field. Returns where the next field begins. */
 static size_t lay_out_field(iter__field_plan *field, uint32_t batch_size, size_t at) {
     field->slot_offset = field->device_offset = at;
     if (field->way != ITER_WAY_HOST) {
@@ -321,9 +324,9 @@ static size_t lay_out_field(iter__field_plan *field, uint32_t batch_size, size_t
     return at;
 }
 
-/* The twin: the slot as it is, and behind it what kernels make. */
+/* Lays out the twin: a copy of the slot, followed by the rows that kernels make. */
 static void lay_out_twin(iter__plan *plan) {
-    const iter__field_plan *shared = NULL; /* whose rows the gathering fields use */
+    const iter__field_plan *shared = NULL; /* the field that owns the rows of SET and GATHER */
     size_t at = plan->slot_bytes;
     for (int32_t i = 0; i < plan->n_fields; i++) {
         iter__field_plan *field = &plan->fields[i];
@@ -366,7 +369,7 @@ static char *append(char *text, const char *more) {
     return joined;
 }
 
-/* Where its rows are finished, if that was a question. */
+/* Where rows are finished, or why a request to finish them on the device was not met. */
 static void append_way(const iter__field_plan *field, char *line, size_t capacity) {
     line[0] = '\0';
     switch (field->way) {
@@ -381,7 +384,7 @@ static void append_way(const iter__field_plan *field, char *line, size_t capacit
     case ITER_WAY_GATHER:
         snprintf(line, capacity, "  on the device: all rows, %s%s\n",
                  field->way == ITER_WAY_SET ? "as they come" : "finished",
-                 field->owns_rows ? "; a batch copies what says which" : "");
+                 field->owns_rows ? "; a batch copies which of them it has" : "");
         break;
     }
 }

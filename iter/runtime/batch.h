@@ -9,16 +9,20 @@
  *      |                                                |         restore                     |
  *      +------------------------------------------------+-- RELEASED: a GPU still reads it <--+
  *
- * A dropped batch that is OPEN becomes FREE when the last of its chunks is DONE.
+ * A dropped batch that is OPEN becomes FREE when the last of its chunks is DONE. A slot also goes
+ * from OPENING to FREE if the epoch has no more batches, and from READY to FREE if its batch
+ * failed. A batch without rows, or whose opening failed, goes from OPENING to READY.
  *
  * A chunk is a run of rows that one thread makes. Its state is an atomic:
  *
- *     NEW --claim--> CLAIMED --reads issued--> WAITING --last read--> READY --claim--> CLAIMED --> DONE
- *      ^                |                                                ^
- *      +-- no space ----+                (bytes that need no read) ------+
+ *     NEW --claim--> CLAIMED --issued--> WAITING --last read--> READY --claim--> CLAIMED --> DONE
+ *      ^                |                                          ^
+ *      +-- no space ----+          (bytes that need no read) ------+
  *
  * NEW and READY are left by compare-and-swap alone, so claiming takes no lock. The winner sees the
- * rows, because the store that made the chunk NEW or READY is a release.
+ * rows, because the store that made the chunk NEW or READY is a release. If all reads completed
+ * while they were issued, the issuing thread takes the chunk from WAITING back to CLAIMED. A chunk
+ * of a dropped batch goes from NEW, READY or WAITING to DONE.
  */
 #ifndef ITER_RUNTIME_BATCH_H
 #define ITER_RUNTIME_BATCH_H
@@ -36,9 +40,9 @@
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
-/* What became of a row. The thread that reaps a read makes a FINE row MISSING. All else is done by the
- * thread that works on the row's chunk: MISSING becomes FINE if the second read brings the bytes, else
- * FAILED; FAILED becomes REPLACED if another sample takes its place. */
+/* What became of a row. The thread that reaps a read makes a FINE row MISSING. All else is done by
+ * the thread that works on the row's chunk: MISSING becomes FINE if the second read brings the
+ * bytes, else FAILED; FAILED becomes REPLACED if another sample takes its place. */
 typedef enum iter__row_state {
     ROW_FINE,
     ROW_MISSING, /* its bytes did not come: they are read once more */
@@ -66,7 +70,7 @@ typedef struct iter__chunk {
     atomic_int reads_left;       /* completions to come, plus one while reads are being issued */
     uint32_t n_reads;            /* at reads[first * n_extents] of its batch */
     uint64_t region;             /* number of its region in the arena, from 1; 0 = none */
-    int64_t issued_ns;           /* when its reads were issued; valid while it is WAITING */
+    int64_t issued_ns;           /* when its reads were issued; 0 = frames, and not profiling */
     iter__row_failure *failures; /* of its rows that failed, in their order */
     struct iter_batch *batch;
 } iter__chunk;
@@ -157,7 +161,7 @@ struct iter_batch {
 iter_status iter__batches_make(iter_loader *loader, iter_error *err);
 void iter__batches_free(iter_loader *loader);
 iter_status iter__slots_map(iter_loader *loader, iter_error *err); /* once; page-locked, if asked */
-/* To the free list, waking whoever waits for a slot. loader.lock held. */
+/* To the free list, waking a thread that waits for a slot. loader.lock held. */
 void iter__batch_give_back(iter_batch *batch);
 
 /* ---- failures.c ------------------------------------------------------------------------------ */
@@ -187,7 +191,8 @@ void iter__batch_judge(iter_loader *loader, iter_batch *batch);
 /* Into the consumer's list. loader.lock held. */
 void iter__failures_book(iter_loader *loader, const iter_batch *batch);
 void iter__failures_clear(iter_batch *batch); /* frees the reasons */
-/* Notes what was asked for and is not used, and why, once. While the loader is created. */
+/* Notes what was asked for and is not used, and why, once. While the loader is created; afterwards
+ * loader.lock must be held. */
 void iter__fallback(iter_loader *loader, const char *text);
 
 #endif

@@ -84,7 +84,7 @@ iter_status iter__layout_make(const iter__layout_in *in, iter__layout *out, iter
 void iter__layout_text(const iter__layout_in *in, const iter__layout *layout, char *out,
                        size_t capacity);
 
-/* What a worker, and the books of a slot, take: work.c, batch.c. */
+/* What a worker, and the books of a slot, take: worker_state.c, batch.c. */
 size_t iter__worker_bytes(const iter__plan *plan, const iter__layout *layout);
 size_t iter__books_bytes(const iter__plan *plan, const iter_description *desc, uint32_t batch_size,
                          const iter__layout *layout);

@@ -1,8 +1,8 @@
 /*
- * loader_state.h - one loader: which structs it consists of, which lock guards each, which file changes
- * it.
+ * loader_state.h - one loader: which structs it consists of, which lock guards each, which file
+ * changes it.
  *
- *     RUNS --stop(), or the last unref()--> STOPS --threads have left, or grace_ms is over--> STOPPED
+ *     RUNS --stop(), or the last unref()--> STOPS --threads left, or grace_ms is over--> STOPPED
  *
  * The consumer's place in an epoch, changed by loader.c:
  *
@@ -10,9 +10,9 @@
  *          ^                                                                       |
  *          +---- seek, restore: everything made ahead is dropped ------------------+
  *
- * Two locks: `lock` and reading.lock, taken in this order if together. A sampler has a lock of its own,
- * taken before `lock` (opener.h). No lock here is held while a decoder, a stage, a format, get() or a
- * blocking read runs; reading.h says which calls of a source run under reading.lock.
+ * Two locks: `lock` and reading.lock, taken in this order if together. A sampler has a lock of its
+ * own, taken before `lock` (opener.h). No lock here is held while a decoder, a stage, a format,
+ * get() or a blocking read runs; reading.h says which calls of a source run under reading.lock.
  */
 #ifndef ITER_RUNTIME_LOADER_STATE_H
 #define ITER_RUNTIME_LOADER_STATE_H
@@ -37,8 +37,8 @@
 #define ITER_LONGEST_MS   ((int64_t)1000 * 1000000000)
 #define ITER_FAILURES_MAX 1024
 
-/* Which samples come, in which order. Fixed by create.c; `state` changes in the sampler's calls, under
- * opener.sampler_lock. */
+/* Which samples come, in which order. Fixed by create.c; `state` changes in the sampler's calls,
+ * under opener.sampler_lock. */
 typedef struct iter__sampling {
     const iter__order *order; /* how batches follow one another */
     const iter_sampler_ops *ops;
@@ -50,7 +50,7 @@ typedef struct iter__sampling {
     uint64_t get_key, replace_key; /* of get()'s random numbers, and of replacement draws */
 } iter__sampling;
 
-/* Slots in host memory. Fixed by batch.c. */
+/* Slots in host memory. Fixed by batch.c; `kind` by device_slots.c. */
 typedef struct iter__slots {
     uint8_t *memory;
     size_t bytes;
@@ -87,7 +87,7 @@ typedef struct iter__watch {
     char text[ITER_STALL_TEXT]; /* the last one's */
 } iter__watch;
 
-/* Where the consumer is. Guarded by loader.lock, changed by loader.c and position.c. */
+/* Where the consumer is. Guarded by loader.lock, changed by loader.c, order.c and batch.c. */
 typedef struct iter__consumer {
     iter__cursor position;
     uint64_t number; /* batches taken in this epoch */
@@ -102,7 +102,8 @@ typedef struct iter__consumer {
 
 typedef enum iter__stop_state { LOADER_RUNS, LOADER_STOPS, LOADER_STOPPED } iter__stop_state;
 
-/* How it ends. Guarded by loader.lock, except `canceled`. Changed by loader.c and worker.c. */
+/* How it ends. Guarded by loader.lock, except `canceled`. Changed by loader.c, worker.c and
+ * device_slots.c. */
 typedef struct iter__ending {
     atomic_bool canceled; /* by iter_loader_cancel(), also in a signal handler: all threads leave */
     iter__stop_state state;
@@ -122,8 +123,8 @@ typedef struct iter__failure_list {
     iter_error error;
 } iter__failure_list;
 
-/* Counters. The atomics: any thread, relaxed. The rest: guarded by loader.lock, or written while the
- * loader is created. Read by stats.c. */
+/* Counters. The atomics: any thread, relaxed. The rest: guarded by loader.lock, or written while
+ * the loader is created. Read by statistics.c. */
 typedef struct iter__statistics {
     atomic_ullong n_batches, n_samples, n_bytes;
     atomic_ullong next_wait_ns, open_ns, read_ns, transform_ns, batch_ns;
@@ -174,7 +175,8 @@ static inline bool iter__is_canceled(const iter_loader *loader) {
     return atomic_load_explicit(&loader->ending.canceled, memory_order_acquire);
 }
 
-/* Whether the loader was made before a fork() and this is the child, which has none of its threads. */
+/* Whether the loader was made before a fork() and this is the child, which has none of its
+ * threads. */
 static inline bool iter__is_orphan(const iter_loader *loader) {
     return *(volatile uint32_t *)loader->alive != 1;
 }
@@ -204,14 +206,14 @@ void iter__bytes_close(iter_loader *loader);
 
 /* ---- loader.c -------------------------------------------------------------------------------- */
 
-/* Drops everything made ahead and goes on at `cursor`, after `number` batches of its epoch. loader.lock
- * held. */
+/* Drops everything made ahead and goes on at `cursor`, after `number` batches of its epoch.
+ * loader.lock held. */
 void iter__loader_go(iter_loader *loader, const iter__cursor *cursor, uint64_t number);
 void iter__loader_hold_drop(iter_loader *loader);
 iter_status iter__check_call(iter_loader *loader, iter_error *err);  /* fork, callbacks, cancel */
 iter_status iter__check_alive(iter_loader *loader, iter_error *err); /* fork, callbacks */
-/* loader.lock, to look at plain facts. In a child of fork() it may be locked for ever; nothing changes
- * there any more, so the facts are read without it. */
+/* loader.lock, to look at plain facts. In a child of fork() it may be locked for ever; nothing
+ * changes there any more, so the facts are read without it. */
 void iter__facts_lock(iter_loader *loader);
 void iter__facts_unlock(iter_loader *loader);
 

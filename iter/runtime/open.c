@@ -1,10 +1,10 @@
 /*
  * open.c - opens batches, strictly in order: begin, open, commit. See opener.h.
  *
- * Opening takes a slot, asks the sampler which samples (order.c), asks the format where their bytes
- * are, and freezes all of it in the slot. From then on any thread may work on the batch's chunks.
- * Between epochs an END stands in the queue, so that the consumer sees epochs end in order while the
- * next one's batches are made.
+ * Opening takes a slot, asks the sampler for samples (order.c), asks the format for the places of
+ * their bytes, and fixes all of it in the slot. From then on any thread may work on the batch's
+ * chunks. An END is queued between epochs: the consumer sees epochs end in order while workers
+ * already make batches of the next.
  */
 #include <assert.h>
 #include <string.h>
@@ -32,8 +32,8 @@ bool iter__may_open(const iter_loader *loader) {
 
 /* ---- Begin ----------------------------------------------------------------------------------- */
 
-/* A free slot: one that this worker wrote before if there is one, since another's lines would have to
- * come, changed, out of the other core's cache. Else the one that was given back last. */
+/* Takes a free slot, preferably one that this worker wrote last: the lines of any other are
+ * modified in another core's cache. Else the slot that was freed last. */
 static iter_batch *take_slot(iter_loader *loader, const iter__worker *worker) {
     iter_batch **link = &loader->queue.free_list;
     while (*link && (*link)->writer != worker->number + 1)
@@ -64,7 +64,7 @@ static void begin(iter_loader *loader, const iter__worker *worker, iter__opening
 
 /* ---- Open ------------------------------------------------------------------------------------ */
 
-/* Whether the sample has the bytes that rows are taken from, in the file in memory if that is there. */
+/* Whether the extent covers its rows. When files are preloaded, it must also lie in its file. */
 static bool has_bytes(const iter_loader *loader, const iter_extent *extent, int32_t e) {
     if (extent->size < loader->plan.least_extent[e]) return false;
     const uint64_t file = loader->dataset->desc.files[extent->object].bytes;
@@ -72,7 +72,7 @@ static bool has_bytes(const iter_loader *loader, const iter_extent *extent, int3
            (extent->size <= file && extent->offset <= file - extent->size);
 }
 
-/* Where every row's bytes are; in memory already, if the files are. */
+/* Asks where each row's bytes are. When files are preloaded, also sets the rows' addresses. */
 static iter_status locate_rows(iter_loader *loader, iter_batch *batch, uint32_t n_rows,
                                iter_error *err) {
     const iter_dataset *dataset = loader->dataset;
@@ -99,7 +99,7 @@ static void set_tensors(iter_loader *loader, iter_batch *batch, uint32_t n_rows)
         iter_tensor *tensor = &batch->tensors[f];
         tensor->data = field->way == ITER_WAY_HOST ? batch->memory + field->slot_offset : NULL;
         tensor->desc = field->out.desc;
-        if (field->lengths_of < 0) { /* as it is before the batch stages */
+        if (field->lengths_of < 0) { /* its shape before the batch stages */
             tensor->desc.n_dims = field->row.n_dims + 1;
             memcpy(tensor->desc.dims + 1, field->row.dims,
                    sizeof(int64_t) * (size_t)field->row.n_dims);
@@ -120,7 +120,7 @@ static void set_tensors(iter_loader *loader, iter_batch *batch, uint32_t n_rows)
     }
 }
 
-/* Everything of a batch that nobody else sees yet. */
+/* Fills in a batch that no other thread sees yet. */
 static void fill(iter_loader *loader, iter__opening *opening) {
     loader->sampling.order->open(loader, opening);
     if (opening->ends) return;
@@ -144,7 +144,7 @@ static void fill(iter_loader *loader, iter__opening *opening) {
 
 /* ---- Commit ---------------------------------------------------------------------------------- */
 
-/* The epoch ends where the opener is. */
+/* Queues the END of the opener's epoch and begins the next one, unless it was the last. */
 static void push_end(iter_loader *loader) {
     iter__opener *opener = &loader->opener;
     iter__entry entry = {.epoch = opener->at.epoch, .empty = !opener->any, .after = opener->at};
@@ -161,7 +161,7 @@ static void push_end(iter_loader *loader) {
     }
 }
 
-/* Cuts the rows into chunks and lets them be claimed. */
+/* Cuts the rows into chunks, which any thread may claim from then on. */
 static void set_chunks(iter_loader *loader, iter_batch *batch, uint32_t n_rows) {
     const uint32_t rows = loader->layout.rows_a_chunk, n_chunks = (n_rows + rows - 1) / rows;
     const bool read = loader->plan.needs_bytes && !loader->loaded.preload;
@@ -174,7 +174,7 @@ static void set_chunks(iter_loader *loader, iter_batch *batch, uint32_t n_rows) 
         chunk->n_made = 0;
         chunk->region = 0;
         chunk->n_reads = 0;
-        /* release: whoever claims the chunk sees its rows and the batch's. */
+        /* release: the thread that claims the chunk sees its members and the batch's rows. */
         atomic_store_explicit(&chunk->state, read ? CHUNK_NEW : CHUNK_READY, memory_order_release);
     }
 }
@@ -198,7 +198,7 @@ static void commit(iter_loader *loader, const iter__opening *opening) {
     iter__opener *opener = &loader->opener;
     iter_batch *batch = opening->batch;
     opener->busy = false;
-    if (opening->moves != atomic_load(&opener->moves)) { /* the loader went somewhere else */
+    if (opening->moves != atomic_load(&opener->moves)) { /* the loader went elsewhere */
         iter__batch_give_back(batch);
     } else {
         opener->number = opening->number;
@@ -228,7 +228,7 @@ void iter__open_next(iter_loader *loader, iter__worker *worker) {
 
     const int64_t start = iter__now_ns();
     const iter_loader *outer = iter__in_callback_of;
-    iter__in_callback_of = loader; /* a user's sampler may not call back */
+    iter__in_callback_of = loader; /* a user's sampler must not call the loader */
     iter__activity_of(worker, NULL, start);
     iter__activity_set(worker, ACTIVITY_OPEN, ITER_UNKNOWN);
     fill(loader, &opening);
@@ -237,8 +237,8 @@ void iter__open_next(iter_loader *loader, iter__worker *worker) {
     const int64_t end = iter__now_ns();
     atomic_fetch_add_explicit(&loader->stats.open_ns, (unsigned long long)(end - start),
                               memory_order_relaxed);
-    /* Before the commit: after it another worker may make the rows, and it sets their number if this is a
-     * stream. */
+    /* Before the commit: afterwards another worker may make the rows, and a stream's worker changes
+     * n_rows. */
     const bool profiling = iter__profiling() && !opening.ends;
     iter__profile_record record = {0};
     if (profiling) record = iter__profile_span(opening.batch, PROFILE_OPEN, start, end);

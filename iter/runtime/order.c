@@ -1,9 +1,9 @@
 /*
- * order.c - the three ways in which batches follow one another: by position (pure samplers), as a
- * sampler draws them, and as a stream comes. See opener.h.
+ * order.c - the three orders of batches: by position (pure samplers), as a sequential sampler draws
+ * them, and a stream's. See opener.h.
  *
- * What a sampler answers is checked here: a sample that does not exist, or more samples than were
- * asked for, is the batch's error.
+ * A sampler's answers are checked here. If it returns a sample that does not exist, or more samples
+ * than fit, the batch fails.
  */
 #include <stdio.h>
 #include <string.h>
@@ -58,7 +58,7 @@ iter_status iter__sampler_index(iter_loader *loader, uint32_t epoch, uint64_t po
     return ITER_OK;
 }
 
-/* Which sample each row is: runs of neighbouring positions in one call. */
+/* Sets each row's sample. Asks for runs of neighbouring positions in one call. */
 static iter_status rows_by_position(iter_loader *loader, iter_batch *batch, const iter__span *span,
                                     iter_error *err) {
     for (uint32_t r = 0; r < span->n_rows;) {
@@ -97,7 +97,7 @@ static iter_status restore_by_position(iter_loader *loader, const iter__place *p
 
 /* ---- As drawn -------------------------------------------------------------------------------- */
 
-/* The same by a sequential sampler, which has just drawn the global batch, or by a stream. */
+/* The same for a sequential sampler, after it drew the global batch, or for a stream. */
 static void rows_as_drawn(iter_loader *loader, iter_batch *batch, const iter__span *span,
                           uint64_t first) {
     const uint64_t *all = loader->opener.drawn;
@@ -116,13 +116,13 @@ static iter_status ask(iter_loader *loader, uint32_t *out_n, iter_error *err) {
         loader->sampling.ops->next_batch(loader->sampling.state, capacity, drawn, out_n, err);
     if (status < 0) return in_sampler(loader, status, err);
     if (*out_n > capacity) {
-        return iter__fail(err, ITER_EINVAL, "sampler %s: drew %u samples where %u fit",
+        return iter__fail(err, ITER_EINVAL, "sampler %s: drew %u samples, expected at most %u",
                           loader->sampling.ops->base.name, *out_n, capacity);
     }
     return check_indices(loader, drawn, *out_n, err);
 }
 
-/* The next global batch; *out_n = 0 at the epoch's end. sampler_lock held. */
+/* Draws the next global batch. Sets *out_n = 0 at the epoch's end. sampler_lock held. */
 static iter_status draw(iter_loader *loader, iter__opening *opening, uint32_t *out_n,
                         iter_error *err) {
     *out_n = 0;
@@ -134,7 +134,7 @@ static iter_status draw(iter_loader *loader, iter__opening *opening, uint32_t *o
     }
     for (; opening->replay; opening->replay--) {
         ITER_TRY(ask(loader, out_n, err));
-        if (*out_n == 0) { /* the epoch is shorter than it was */
+        if (*out_n == 0) { /* the epoch is shorter than when the position was saved */
             opening->replay = 0;
             return ITER_OK;
         }
@@ -165,7 +165,7 @@ static void draw_batch(iter_loader *loader, iter__opening *opening) {
     opening->after.sample += m;
     if (status < 0) {
         fail_batch(opening, status, &error);
-        opening->after.ended = true; /* what the sampler would do next is anybody's guess */
+        opening->after.ended = true; /* the state of a sampler that failed is unknown */
         return;
     }
     rows_as_drawn(loader, opening->batch, span, first);
@@ -174,12 +174,13 @@ static void draw_batch(iter_loader *loader, iter__opening *opening) {
 
 static void open_as_drawn(iter_loader *loader, iter__opening *opening) {
     pthread_mutex_lock(&loader->opener.sampler_lock);
-    /* Restored meanwhile: what is drawn now would be missing after it. */
+    /* If the loader went elsewhere, the sampler may have been restored: a batch that is drawn now
+     * would then be missing. */
     if (atomic_load(&loader->opener.moves) == opening->moves) draw_batch(loader, opening);
     pthread_mutex_unlock(&loader->opener.sampler_lock);
 }
 
-/* Waits for a sampler that another thread is in, as long as a next() would. */
+/* Takes sampler_lock. If another thread is in the sampler, waits at most as long as next() does. */
 static iter_status take_sampler(iter_loader *loader, iter_error *err) {
     const int64_t start = iter__now_ns();
     while (pthread_mutex_trylock(&loader->opener.sampler_lock) != 0) {
@@ -198,7 +199,7 @@ static iter_status take_sampler(iter_loader *loader, iter_error *err) {
 }
 
 static iter_status restore_sampler(iter_loader *loader, const iter__place *place, iter_error *err) {
-    iter_error own; /* callbacks get one even where the caller wants none */
+    iter_error own; /* callbacks always get one */
     if (!err) err = &own;
     iter__error_clear(err);
     const iter_loader *outer = iter__in_callback_of;
@@ -219,11 +220,11 @@ static iter_status restore_sampler(iter_loader *loader, const iter__place *place
 static void note_replay(iter_loader *loader, const char *what, const char *how) {
     char text[160];
     snprintf(text, sizeof(text),
-             "restore: %s cannot go to a place; what comes before it is %s again", what, how);
+             "restore: %s cannot seek; all samples before the position are %s again", what, how);
     iter__fallback(loader, text);
 }
 
-/* Goes to the place, or, if the sampler cannot be there, to its epoch's beginning. loader.lock and
+/* Goes to the place or, if the sampler failed, to the beginning of its epoch. loader.lock and
  * sampler_lock held. */
 static void go_drawn(iter_loader *loader, const iter__place *place, iter_status status) {
     const iter__cursor start = iter__cut_epoch(&loader->cut, place->at.epoch);
@@ -244,7 +245,8 @@ static iter_status restore_as_drawn(iter_loader *loader, const iter__place *plac
                                     iter_error *err) {
     if (!place->at.ended && place->global_batch != loader->cut.global) {
         return iter__fail(err, ITER_EINVAL,
-                          "restore: sampler %s needs the same batch_size x ranks, %llu, not %llu",
+                          "restore: sampler %s needs the same batch_size x ranks: expected %llu, "
+                          "got %llu",
                           loader->sampling.ops->base.name, (unsigned long long)place->global_batch,
                           (unsigned long long)loader->cut.global);
     }
@@ -259,9 +261,9 @@ static iter_status restore_as_drawn(iter_loader *loader, const iter__place *plac
     return status;
 }
 
-/* ---- As a stream comes ----------------------------------------------------------------------- */
+/* ---- Streams --------------------------------------------------------------------------------- */
 
-/* How many rows the batch has is known when it is made, so only one is open at a time. */
+/* The number of rows is known only after the batch is made, so only one is open at a time. */
 static void open_stream(iter_loader *loader, iter__opening *opening) {
     opening->ends = opening->at.ended;
     if (opening->ends) return;
@@ -293,7 +295,7 @@ static iter_status restore_stream(iter_loader *loader, const iter__place *place,
     return ITER_OK;
 }
 
-/* ---- Which ----------------------------------------------------------------------------------- */
+/* ---- Choice ---------------------------------------------------------------------------------- */
 
 static const iter__order by_position = {
     .by_position = true, .open = open_by_position, .restore = restore_by_position};

@@ -1,17 +1,16 @@
 /*
- * picture.c - images of any size: what a step needs that knows the size only when the sample is
- * there.
+ * picture.c - steps over images whose size is known only per sample.
  *
- * A decoder that can decode parts tells the size from the header; the first stage says which part it
- * wants (drawing from its random numbers); that part alone is decoded. Where the image is there
- * already, the part is cut out of it. Then the stage is planned with the size at hand and applied,
- * with the random numbers as its wish left them, so that a row does not depend on who cut.
+ * The decoder reads the image's size from its header. The first stage chooses a part, drawing from
+ * its random numbers, and only that part is decoded. When the image is in memory already, the part
+ * is cut out of it. Then the stage is planned with the part's size and applied. It continues with
+ * the random numbers as its choice left them, so a row is the same whether the decoder cut or this
+ * file did.
  *
- * Decoded images, what steps make of them, and scratch lie in buffers of the worker that grow with
- * the largest so far: a steady state allocates nothing. What would take more than picture_max is a
- * failed sample, and that is known before anything is decoded; so is one whose decoder would take
- * more for itself than decoder_max, which keeps to that. It depends on the sample alone, not on what
- * came before it.
+ * Decoded images, results of steps, and scratch lie in buffers of the worker, which grow to the
+ * largest image so far: in a steady state nothing is allocated. A sample fails before it is decoded
+ * if it needs a buffer of more than picture_max, or a decoder's state of more than decoder_max.
+ * This depends on the sample alone, not on samples before it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +31,7 @@ static void release(iter__growing *buffer) {
     *buffer = (iter__growing){0};
 }
 
-/* At least `bytes` in the buffer; what is in it is lost when it grows. */
+/* Grows the buffer to at least `bytes`. Growing loses the content. */
 static iter_status grow(iter_loader *loader, iter__growing *buffer, size_t bytes, const char *what,
                         iter_error *err) {
     if (bytes > loader->layout.picture_max)
@@ -65,22 +64,23 @@ static bool has_part(const iter_desc *desc, const iter_rect *part) {
            part->y <= desc->dims[0] - part->height && part->x <= desc->dims[1] - part->width;
 }
 
-/* What the step wants of an image; all of it where it does not say. The random numbers are then where
- * apply() goes on. */
+/* Asks the step for the part of the image that it wants. A stage without wish() wants all of it.
+ * Afterwards rng is as apply() needs it. */
 static iter_status ask(const iter__step *step, const iter_desc *desc, iter_rng *rng,
                        iter_image_wish *out, iter_error *err) {
     *out = (iter_image_wish){.part = {0, 0, desc->dims[0], desc->dims[1]}};
     if (!step->stage->ops->wish) return ITER_OK;
     step->stage->ops->wish(step->stage->options, desc, rng, out);
     if (has_part(desc, &out->part)) return ITER_OK;
-    return iter__fail(err, ITER_EINVAL, "it wants %lld x %lld from (%lld, %lld) on of %lld x %lld",
-                      (long long)out->part.height, (long long)out->part.width,
-                      (long long)out->part.y, (long long)out->part.x, (long long)desc->dims[0],
-                      (long long)desc->dims[1]);
+    return iter__fail(
+        err, ITER_EINVAL,
+        "wish() asked for %lld x %lld pixels at (%lld, %lld) of an image of %lld x %lld",
+        (long long)out->part.height, (long long)out->part.width, (long long)out->part.y,
+        (long long)out->part.x, (long long)desc->dims[0], (long long)desc->dims[1]);
 }
 
-/* Cuts the part out of the image, in place where the image lies in a buffer of the worker. Only HWC
- * images have wishes. */
+/* Cuts the part out of the image, in place when the image lies in a buffer of the worker. The image
+ * is HWC: plan.c allows wishes for no other. */
 static iter_status cut(iter_loader *loader, iter__worker *worker, iter__picture *p,
                        const iter_rect *part, iter_error *err) {
     iter_tensor *image = &p->image;
@@ -115,7 +115,7 @@ iter_rng iter__step_rng(const iter_loader *loader, const iter_batch *batch, uint
     return iter_rng_at(loader->opt.seed ^ step->key, batch->row_epoch[row], batch->position[row]);
 }
 
-/* The step's plan with the size at hand must be the one that was made before, where that has sizes. */
+/* Whether the plan for this image equals the plan made at creation, except its variable sizes. */
 static bool keeps_plan(const iter_desc *planned, const iter_desc *now) {
     if (now->n_dims != planned->n_dims || now->dtype != planned->dtype) return false;
     for (int32_t i = 0; i < now->n_dims; i++) {
@@ -125,7 +125,8 @@ static bool keeps_plan(const iter_desc *planned, const iter_desc *now) {
     return true;
 }
 
-/* The step's plan with the size at hand, scratch for it, and where its result goes: to `out`, or, where that is NULL, to a growing buffer. */
+/* Plans the step for this image and provides scratch. Its result goes to `out` or, if that is NULL,
+ * to a growing buffer. */
 static iter_status prepare(iter_loader *loader, iter__worker *worker, const iter__step *step,
                            const iter__picture *p, void *out, iter_tensor *to, int32_t *out_buffer,
                            iter_error *err) {
@@ -133,8 +134,9 @@ static iter_status prepare(iter_loader *loader, iter__worker *worker, const iter
     size_t scratch;
     ITER_TRY(step->stage->ops->plan(step->stage->options, &p->image.desc, &desc, &scratch, err));
     if (!keeps_plan(&step->out, &desc)) {
-        char shape[128];
-        return iter__fail(err, ITER_EINVAL, "an image became %s, which was not planned",
+        char shape[128], planned[128];
+        return iter__fail(err, ITER_EINVAL, "plan() for this image: expected %s, got %s",
+                          iter_desc_text(&step->out, planned, sizeof(planned)),
                           iter_desc_text(&desc, shape, sizeof(shape)));
     }
     ITER_TRY(grow(loader, &worker->growing[ITER_GROWING - 1], scratch, "scratch", err));
@@ -149,27 +151,28 @@ static iter_status prepare(iter_loader *loader, iter__worker *worker, const iter
     return ITER_OK;
 }
 
-/* ---- Rows as they are decoded ------------------------------------------------------------------ */
+/* ---- Rows as they are decoded ---------------------------------------------------------------- */
 
-/* Hands a decoder's rows to the first step. */
+/* Passes a decoder's rows to the first step. */
 typedef struct picture_rows {
-    iter_image_rows base; /* first: what the decoder has */
+    iter_image_rows base; /* first: the decoder gets its address */
     iter_loader *loader;
     iter__worker *worker;
     const iter__step *step;
     uint64_t index;
-    iter_rect most; /* that may come */
+    iter_rect most; /* the largest image that the decoder may announce */
     void *out;
     iter_tensor made;
     int32_t buffer;
     int64_t n_rows, n_put;  /* n_rows = 0: the decoder has not begun */
-    const iter__step *pack; /* the step behind it, where that goes on row by row */
+    const iter__step *pack; /* the next step, if it works row by row, too; else NULL */
     iter__pack_sample sample;
     void *pack_out;
     int64_t n_packed; /* rows of `made` */
 } picture_rows;
 
-/* What stands against it will stand against the step, too, and is said there. */
+/* Returns 0 if the step cannot take rows one by one. Errors are ignored here: the step then runs
+ * over the whole image and reports them. */
 static size_t begin_rows(iter_image_rows *rows, const iter_desc *image) {
     picture_rows *r = (picture_rows *)(void *)rows;
     const iter__step *step = r->step;
@@ -203,7 +206,7 @@ static void put_rows(iter_image_rows *rows, const uint8_t *const *at, int32_t n)
         if (n_made <= r->made.desc.dims[0])
             iter__packer.band(r->pack->pack, r->made.data, r->pack_out, r->worker->scratch,
                               r->n_packed, n_made);
-        r->n_packed = n_made; /* whatever it says: iter__picture_decode() compares */
+        r->n_packed = n_made; /* unchecked here: iter__picture_decode() compares it */
     }
     iter__activity_set(r->worker, ACTIVITY_DECODE, r->index);
 }
@@ -249,13 +252,13 @@ iter_status iter__picture_decode(const iter__row *at, const uint8_t *bytes, size
     if (image.dims[0] <= 0 || image.dims[1] <= 0 || image.dims[0] > wish.part.height ||
         image.dims[1] > wish.part.width)
         return iter__fail(err, ITER_EINVAL,
-                          "its decoder made %lld x %lld pixels out of %lld x %lld",
+                          "its decoder made %lld x %lld pixels, expected at most %lld x %lld",
                           (long long)image.dims[0], (long long)image.dims[1],
                           (long long)wish.part.height, (long long)wish.part.width);
     out->image = iter_tensor_dense(&image, out->image.data);
     if (rows.n_rows == 0) return ITER_OK;
     if (rows.n_put != image.dims[0])
-        return iter__fail(err, ITER_EINVAL, "its decoder handed over %lld of %lld rows",
+        return iter__fail(err, ITER_EINVAL, "its decoder passed %lld rows, expected %lld",
                           (long long)rows.n_put, (long long)image.dims[0]);
     out->image = rows.made;
     out->buffer = rows.buffer;

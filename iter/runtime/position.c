@@ -1,11 +1,13 @@
 /*
- * position.c - save, restore, seek: a position is (epoch, samples consumed by all ranks), so going
- * anywhere costs the same.
+ * position.c - save, restore, seek. A position is (epoch, samples consumed by all ranks).
+ *
+ * If the sampler is pure, going anywhere costs the same. A sequential sampler without a saved state
+ * draws again from the epoch's beginning; a stream is read again.
  *
  * The blob, little-endian: "ITERPOS1", then the fields of struct saved, then the sampler's own
- * bytes, then FNV-1a-64 of all that. What a position is worth depends on dataset, chain, sampler,
- * seed and roll_over; each is hashed by itself, so that a refusal says which one differs.
- * Sequential samplers also tie it to the size of the global batch.
+ * bytes, then FNV-1a-64 of all that. A position is valid only for the dataset, chain, sampler, seed
+ * and roll_over that it was saved with. Each has its own hash, so a refusal names the one that
+ * differs. Sequential samplers also need the same size of the global batch.
  */
 #include <stdio.h>
 #include <string.h>
@@ -19,8 +21,8 @@ enum { ID_DATASET, ID_CHAIN, ID_SAMPLER, ID_SEED, ID_ROLL_OVER, ID_COUNT };
 static const char *const id_names[ID_COUNT] = {"dataset", "chain", "sampler", "seed",
                                                "last_batch (roll_over or not)"};
 
-/* The order in which differences are named: seed and dataset also change the order of samples, which
- * the sampler's hash covers. */
+/* The order of comparison. The sampler's hash comes last, because it also changes with the seed and
+ * the dataset. */
 static const int refusals[ID_COUNT] = {ID_DATASET, ID_CHAIN, ID_SEED, ID_ROLL_OVER, ID_SAMPLER};
 
 typedef struct saved {
@@ -63,8 +65,8 @@ static iter_status save_locked(iter_loader *loader, uint8_t *out, size_t capacit
     *out_size = size;
     if (!out && capacity == 0) return ITER_OK;
     if (!out || capacity < size) {
-        return iter__fail(err, ITER_EINVAL, "save: a position takes %zu bytes, %zu were given",
-                          size, capacity);
+        return iter__fail(err, ITER_EINVAL, "save: expected room for %zu bytes, got %zu", size,
+                          capacity);
     }
     saved s = {.sample = loader->consumer.position.sample,
                .global_batch = loader->cut.global,
@@ -84,7 +86,7 @@ static iter_status save_locked(iter_loader *loader, uint8_t *out, size_t capacit
 iter_status iter_loader_save(iter_loader *loader, void *out, size_t capacity, size_t *out_size,
                              iter_error *err) {
     *out_size = 0;
-    ITER_TRY(iter__check_alive(loader, err)); /* canceled or not: preemption saves after it */
+    ITER_TRY(iter__check_alive(loader, err)); /* also after a cancel: preemption saves then */
     pthread_mutex_lock(&loader->lock);
     const iter_status status = save_locked(loader, out, capacity, out_size, err);
     pthread_mutex_unlock(&loader->lock);
@@ -103,8 +105,9 @@ static iter_status parse(const uint8_t *bytes, size_t size, saved *out, iter_err
     }
     if (out->sampler_bytes > ITER_SAMPLER_BLOB ||
         size != sizeof(saved) + out->sampler_bytes + sizeof(uint64_t)) {
-        return iter__fail(err, ITER_EFORMAT,
-                          "restore: the position is %zu bytes long, which it cannot be", size);
+        return iter__fail(
+            err, ITER_EFORMAT,
+            "restore: the position is damaged (its header does not fit its %zu bytes)", size);
     }
     uint64_t sum;
     memcpy(&sum, bytes + size - sizeof(sum), sizeof(sum));
@@ -117,7 +120,7 @@ static iter_status parse(const uint8_t *bytes, size_t size, saved *out, iter_err
     return ITER_OK;
 }
 
-/* Whether the position is one of this loader's data, and where it is here. */
+/* Checks that the position was saved with the same data, and finds its place in this loader. */
 static iter_status find_place(iter_loader *loader, const saved *s, iter__cursor *out,
                               iter_error *err) {
     uint64_t ids[ID_COUNT];

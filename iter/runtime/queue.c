@@ -1,5 +1,5 @@
 /*
- * queue.c - the opened batches in order, with an END between epochs. All with loader.lock held.
+ * queue.c - the opened batches in order, with an END between epochs. loader.lock is held in all.
  */
 #include "iter/runtime/loader_state.h"
 
@@ -20,7 +20,8 @@ void iter__queue_pop(iter_loader *loader) {
     loader->queue.count--;
 }
 
-/* Takes one batch out of play. Chunks that nobody works on are done; the others end as they end. */
+/* Drops one batch: ends its NEW and READY chunks. The others end after their reads or their work,
+ * and the last of them frees the slot. */
 static void drop_batch(iter_loader *loader, iter_batch *batch) {
     batch->dropped = true;
     if (batch->state == BATCH_READY) {
@@ -39,7 +40,7 @@ static void drop_batch(iter_loader *loader, iter_batch *batch) {
         n += won;
     }
     if (n && atomic_fetch_sub(&batch->chunks_left, n) == n) {
-        loader->opener.stream_busy = false; /* of a stream it was the one that is made */
+        loader->opener.stream_busy = false; /* a stream has one open batch: it was this one */
         iter__batch_give_back(batch);
     }
 }

@@ -1,10 +1,11 @@
 /*
  * queue.h - free slots, and the opened batches in the order in which the consumer takes them.
  *
- *     free list --begin--> (a thread opens it) --commit--> queue: batch, batch, END, batch ... --> next()
+ *     free list --begin--> (a thread opens it) --commit--> queue: batch, END, batch ... --> next()
  *
  * Between epochs an END is in the queue. Guarded by loader.lock, all of it. The queue is changed by
- * queue.c alone; batches enter the free list by batch.c, open.c and device_slots.c.
+ * queue.c; only work.c also removes the newest entry, if a stream ended before that batch. Batches
+ * enter the free list by batch.c, open.c and device_slots.c.
  */
 #ifndef ITER_RUNTIME_QUEUE_H
 #define ITER_RUNTIME_QUEUE_H

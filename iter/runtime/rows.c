@@ -1,11 +1,10 @@
 /*
- * sample.c - makes the rows of one chunk: bytes or get() -> decoder -> steps -> row of the slot,
+ * rows.c - makes the rows of one chunk: bytes or get() -> decoder -> steps -> row of the slot,
  * field after field.
  *
- * A field's rows are made one behind the other, each telling the kernel where the next one's bytes
- * are. Data comes before labels: where both lie in one record the label is then in the cache. A row
- * that fails is remembered with its reason and skipped by the fields that follow; what becomes of
- * it is the loader's on_error.
+ * Each run of a kernel gets the address of the next row's bytes, to prefetch them. Data fields come
+ * before labels: if both lie in one record, the label is then in the cache. When a row fails, its
+ * reason is recorded and the following fields skip it; on_error decides what becomes of it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,10 +17,10 @@
 #define REPLACE_TRIES 8
 #define TINY_BYTES    16 /* copied here: a call of the kernel would cost more */
 
-/* ---- Failures ---------------------------------------------------------------------------------- */
+/* ---- Failures -------------------------------------------------------------------------------- */
 
-/* What a callback says. ENOMEM is a lack of the process if an allocation of ours failed in this thread
- * since the last look; else the sample is larger than a limit allows. */
+/* Records a callback's error. ENOMEM means that the process lacks memory if an allocation of the
+ * library failed in this thread since the last check. Else the sample exceeds a limit. */
 static void row_fail_error(iter_loader *loader, iter__worker *worker, iter_batch *batch,
                            uint32_t row, iter_status status, const char *stage,
                            const iter_error *error) {
@@ -36,7 +35,7 @@ static void row_fail_error(iter_loader *loader, iter__worker *worker, iter_batch
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
-/* Reads a row once more whose reads failed or came short. */
+/* Retries a row whose reads failed or came short. */
 static void settle_row(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t row) {
     iter__activity_row(worker, ACTIVITY_READ, batch, row);
     if (atomic_load_explicit(&loader->ending.canceled, memory_order_relaxed)) {
@@ -65,7 +64,7 @@ static void settle_row(iter_loader *loader, iter__worker *worker, iter_batch *ba
         iter__row_fail(loader, batch, row, status, "read", reason);
 }
 
-/* Where a row comes from, for fields that lie in memory. */
+/* The address of a row that lies in memory. */
 static inline const uint8_t *row_source(const iter_loader *loader, const iter_batch *batch,
                                         const iter__field_plan *field, uint32_t row) {
     if (field->from == ITER_ROW_RESIDENT) {
@@ -128,6 +127,14 @@ static bool within_limit(iter_loader *loader, iter_batch *batch, const iter__fie
     return false;
 }
 
+static void fail_length(iter_loader *loader, iter_batch *batch, uint32_t row, const char *stage,
+                        int64_t length, int64_t capacity) {
+    char reason[96];
+    snprintf(reason, sizeof(reason), "length %lld is out of bounds, 0 to %lld", (long long)length,
+             (long long)capacity);
+    iter__row_fail(loader, batch, row, ITER_EINVAL, stage, reason);
+}
+
 /* ---- Steps ----------------------------------------------------------------------------------- */
 
 static bool apply_step(iter_loader *loader, iter__worker *worker, iter_batch *batch,
@@ -149,14 +156,14 @@ static bool apply_step(iter_loader *loader, iter__worker *worker, iter_batch *ba
     *length = to.desc.dims[0];
     if (step->out.n_dims && step->out.dims[0] == ITER_VARIABLE &&
         (*length < 0 || *length > step->out.capacity)) {
-        iter__row_fail(loader, batch, row, ITER_EINVAL, ops->base.name, "length out of bounds");
+        fail_length(loader, batch, row, ops->base.name, *length, step->out.capacity);
         return false;
     }
     return true;
 }
 
-/* A step that takes any size: over `picture` where the row is one already, else over what lies at
- * `in`. Into `out`, or into a buffer that grows where the step's result is of any size. */
+/* Applies a sized step to `picture` if the row is one already, else to the row at `in`. The result
+ * goes to `out` or, when it is of any size, to a growing buffer. */
 static bool sized_step(iter_loader *loader, iter__worker *worker, iter_batch *batch,
                        const iter__step *step, uint32_t row, const void *in, void *out,
                        iter__picture *picture) {
@@ -171,14 +178,14 @@ static bool sized_step(iter_loader *loader, iter__worker *worker, iter_batch *ba
     return false;
 }
 
-/* Where step i writes, if not into a buffer that grows. */
+/* Where step i writes, unless it writes into a growing buffer. */
 static void *step_target(const iter__worker *worker, const iter_batch *batch,
                          const iter__field_plan *field, uint32_t row, int32_t i) {
     return i + 1 == field->n_made ? row_target(batch, field, row) : worker->step[i & 1];
 }
 
-/* Runs the workers' steps over one row that lies at `in`, `length` long where it is variable; or over a
- * picture, where it is one of any size. */
+/* Runs the workers' steps over the row at `in`, with `length` elements if it is variable; or over
+ * `picture`, unless that is NULL. */
 static void run_steps(iter_loader *loader, iter__worker *worker, iter_batch *batch,
                       const iter__field_plan *field, uint32_t row, const void *in, int64_t length,
                       const void *next_in, iter__picture *picture) {
@@ -210,7 +217,7 @@ static void make_copied(iter_loader *loader, iter__worker *worker, iter_batch *b
     const bool one_pack = field->n_made == 1 && field->steps[0].pack;
     const bool as_it_is = field->n_made == 0 || (field->copies && field->row_bytes <= TINY_BYTES);
     iter__pack_sample sample = {.seed = loader->opt.seed};
-    /* Once for all of them: what takes longer says so row by row. */
+    /* Set once for all rows, because a row takes so little; run_steps() sets it row by row. */
     iter__activity_row(worker, field->steps[0].activity, batch, first);
     for (uint32_t row = first; row < first + n; row++) {
         if (iter__row_failed(batch, row)) continue;
@@ -247,7 +254,7 @@ static void make_indexed(iter_loader *loader, iter__worker *worker, iter_batch *
     }
 }
 
-/* A decoder that says something, and OK, warns. */
+/* Counts a warning: a decoder returned OK and left a message. Keeps the text of the first. */
 static void count_warning(iter_loader *loader, const iter_batch *batch, uint32_t row,
                           const char *text) {
     char file[81];
@@ -262,8 +269,8 @@ static void count_warning(iter_loader *loader, const iter_batch *batch, uint32_t
     pthread_mutex_unlock(&loader->lock);
 }
 
-/* Whether the row lies somewhere as it is: where it goes, or among the sample's bytes, from where
- * steps take it. */
+/* Whether the row needs no decoding: it is in its place already, or it is a slice of the sample's
+ * bytes, to which *out then points. */
 static bool is_found(const iter_loader *loader, const iter__worker *worker,
                      const iter__field_plan *field, const iter_field *in, const uint8_t *bytes,
                      size_t size, iter_tensor *out) {
@@ -283,7 +290,7 @@ static void make_decoded(iter_loader *loader, iter__worker *worker, iter_batch *
                          const iter__field_plan *field, uint32_t first, uint32_t n) {
     const iter_description *desc = &loader->dataset->desc;
     const iter_field *in = &desc->fields[field->in];
-    /* placed.c looked at the rows' heads: of those of one size nothing is left to be done */
+    /* placed.c checked the heads of placed rows: with rows of one size nothing is left to do */
     const bool lies_there = loader->layout.placed_head &&
                             field == &loader->plan.fields[loader->layout.placed_field] &&
                             !field->variable;
@@ -325,8 +332,8 @@ static void make_decoded(iter_loader *loader, iter__worker *worker, iter_batch *
 
 /* ---- get() ----------------------------------------------------------------------------------- */
 
-/* What does not change from one get() to the next: shapes, strides, and the staging of those fields
- * that steps follow. */
+/* Sets what all calls of get() share: shapes, strides, and staging for the fields that have
+ * steps. */
 static void prepare_get(const iter_loader *loader, const iter__worker *worker,
                         iter__get_rows *out) {
     uint8_t *staging = worker->staging;
@@ -351,7 +358,8 @@ static void prepare_get(const iter_loader *loader, const iter__worker *worker,
     }
 }
 
-/* Where get() shall write rows [row, row + n): the slot, or staging where steps follow. */
+/* Sets where get() writes rows [row, row + n): to the slot or, for a field with steps, to
+ * staging. */
 static void aim(const iter_loader *loader, const iter_batch *batch, uint32_t row, uint32_t n,
                 iter__get_rows *out) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
@@ -402,15 +410,15 @@ static void use_got(iter_loader *loader, iter__worker *worker, iter_batch *batch
         const size_t stride = iter_desc_bytes(&field->source);
         const uint8_t *in = get->rows[field->in].data;
         const int32_t *lengths = get->lengths[field->in];
-        if (!field->n_made && !lengths && !limited) continue; /* it lies where it shall */
+        if (!field->n_made && !lengths && !limited) continue; /* it is in its place */
         const bool one_pack = field->n_made == 1 && field->steps[0].pack && !field->variable;
         iter__pack_sample sample = {.seed = loader->opt.seed};
         if (one_pack) iter__activity_set(worker, field->steps[0].activity, batch->index[row]);
         for (uint32_t i = 0; i < n; i++, in += stride) {
             if (iter__row_failed(batch, row + i)) continue;
             if (lengths && (lengths[i] < 0 || lengths[i] > field->source.capacity)) {
-                iter__row_fail(loader, batch, row + i, ITER_EINVAL, loader->dataset->name,
-                               "length out of bounds");
+                fail_length(loader, batch, row + i, loader->dataset->name, lengths[i],
+                            field->source.capacity);
                 continue;
             }
             if (limited && !within_limit(loader, batch, field, row + i, in)) continue;
@@ -439,7 +447,7 @@ static void make_got(iter_loader *loader, iter__worker *worker, iter_batch *batc
             use_got(loader, worker, batch, row, k, &get);
             continue;
         }
-        for (uint32_t i = 0; i < k; i++) { /* once more, one by one: which sample was it? */
+        for (uint32_t i = 0; i < k; i++) { /* retries one by one, to find the sample that fails */
             error = (iter_error){.status = ITER_OK};
             aim(loader, batch, row + i, 1, &get);
             const iter_status status = call_get(loader, worker, batch, row + i, 1, &get, &error);
@@ -456,7 +464,7 @@ static void make_got(iter_loader *loader, iter__worker *worker, iter_batch *batc
     }
 }
 
-/* One call of a stream's next(), or of rewind() (n = 0). Loaders that share the dataset take turns. */
+/* Calls a stream's next(), or rewind() if n = 0. Loaders that share the dataset take turns. */
 static iter_status call_next(iter_loader *loader, iter__worker *worker, uint32_t n,
                              uint64_t position, const iter__get_rows *get, uint32_t *out_n,
                              iter_error *err) {
@@ -469,7 +477,7 @@ static iter_status call_next(iter_loader *loader, iter__worker *worker, uint32_t
         n ? ops->next(dataset->user, n, get->rows, out_n, err) : ops->rewind(dataset->user, err);
     pthread_mutex_unlock(&dataset->one_at_a_time);
     if (n && status >= 0 && *out_n > n)
-        return iter__fail(err, ITER_EINVAL, "%s: next() says that it wrote %u of %u rows",
+        return iter__fail(err, ITER_EINVAL, "%s: next() wrote %u rows, expected at most %u",
                           dataset->name, *out_n, n);
     return status;
 }
@@ -482,7 +490,7 @@ uint32_t iter__rows_stream(iter_loader *loader, iter__worker *worker, iter_batch
     iter__get_rows get;
     worker->alloc_refused = iter__alloc_refused();
     prepare_get(loader, worker, &get);
-    if (batch->rewinds && !ops->rewind && batch->info.epoch > 0) return 0; /* it can be read once */
+    if (batch->rewinds && !ops->rewind && batch->info.epoch > 0) return 0; /* readable only once */
     if (batch->rewinds && ops->rewind)
         status = call_next(loader, worker, 0, ITER_UNKNOWN, &get, NULL, err);
     while (status >= 0 && made < batch->info.n_rows) {
@@ -508,7 +516,7 @@ uint32_t iter__rows_stream(iter_loader *loader, iter__worker *worker, iter_batch
 
 /* ---- All fields of some rows ----------------------------------------------------------------- */
 
-/* What is in memory already is not let through where reading it would have failed. */
+/* A preloaded sample larger than max_sample_bytes fails, as it does when it is read. */
 static void fail_large(iter_loader *loader, iter_batch *batch, uint32_t first, uint32_t n) {
     const iter_description *desc = &loader->dataset->desc;
     for (int32_t e = 0; e < desc->n_extents; e++) {
@@ -564,7 +572,8 @@ static iter_status draw_replacement(iter_loader *loader, const iter_batch *batch
     return iter__sampler_index(loader, batch->row_epoch[row], position, 1, out, true, NULL);
 }
 
-/* Memory of its own for the bytes of a row, by its extents; NULL: there is none. To be freed. */
+/* Allocates memory for the bytes of one row and points its extents there. NULL = no memory. The
+ * caller frees it. */
 static void *take_own(iter_loader *loader, iter_batch *batch, uint32_t row) {
     const int32_t n_extents = loader->dataset->desc.n_extents;
     const iter_extent *extents = batch->extents + (size_t)row * n_extents;
@@ -579,8 +588,8 @@ static void *take_own(iter_loader *loader, iter_batch *batch, uint32_t row) {
     return own;
 }
 
-/* Fetches the bytes of a row whose index has changed, into memory of its own where they are not
- * resident. */
+/* Fetches the bytes of a row whose sample has changed. When files are not preloaded, allocates
+ * *out_own for them, which the caller frees. */
 static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t row, void **out_own,
                                bool *out_lacks) {
     const iter_dataset *dataset = loader->dataset;
@@ -604,7 +613,7 @@ static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t 
     return status;
 }
 
-/* That a row stays failed though others were tried in its place; a long reason makes room. */
+/* Appends to the reason that no replacement worked. Shortens a long reason to make room. */
 static void note_tries(iter_failure *failure) {
     char note[64];
     const int n = snprintf(note, sizeof(note), "; replace gave up after %d tries", REPLACE_TRIES);
@@ -661,8 +670,8 @@ void iter__rows_mend(iter_loader *loader, iter__worker *worker, iter_batch *batc
     }
 }
 
-/* Rows whose bytes are there, but for some that are to be read once more. Other workers may read a
- * frame at the same time, so what is read once more of one gets memory of its own. */
+/* Makes rows whose reads have ended, and retries the MISSING ones. If the bytes lie in a frame,
+ * other workers may use it at the same time, so a retry reads into memory of its own. */
 static void make_read(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
                       uint32_t n) {
     const bool shared = loader->reading.frames != NULL;

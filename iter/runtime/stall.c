@@ -1,9 +1,10 @@
 /*
- * stall.c - what keeps the batch that next() waits for.
+ * stall.c - finds what holds up the batch that next() waits for.
  *
- * It follows from what the workers store (activity.c): a batch is kept by the worker that has been at
- * one of its rows for the longest time, or by a read. A read is to blame only if a thread waits in the
- * source. If no thread does, the read may have completed long ago, and no thread has fetched it.
+ * Workers store what they do (activity.h). The batch waits for the worker that has been at one of
+ * its rows for the longest time, or for a read. A read is blamed only while a thread waits in the
+ * source, or while no worker is at work. Else it may have completed long ago, and no thread reaped
+ * it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,13 +16,13 @@
 
 #define NOW(member) atomic_load_explicit(&(member), memory_order_relaxed)
 
-/* What may keep a batch: a worker, or a read (worker -1). */
+/* What may hold up a batch: a worker, or a read (worker -1). */
 typedef struct suspect {
     int32_t worker;
     int32_t stage; /* -1 = there is none */
     uint64_t sample;
     int64_t since_ns;
-    const char *path; /* where the sample's bytes are, or what is read; NULL = nowhere */
+    const char *path; /* the file of the sample or of the read; NULL = none */
     uint64_t offset, bytes;
 } suspect;
 
@@ -29,7 +30,7 @@ static int32_t n_shown(const iter_loader *loader) {
     return loader->workers.n > 0 ? loader->workers.n : 1;
 }
 
-/* The file that a worker's sample lies in, as it said; NULL = none. */
+/* The file of the sample that a worker has stored; NULL = none. */
 static const char *path_of(const iter_loader *loader, const iter__activity *activity) {
     const iter_description *desc = &loader->dataset->desc;
     const unsigned long long object = NOW(activity->object);
@@ -37,8 +38,8 @@ static const char *path_of(const iter_loader *loader, const iter__activity *acti
                                                                           : NULL;
 }
 
-/* The worker that has been at work for the longest time: on the batch in `slot` (from 1; 0 = on
- * any), in `stage` (-1 = any in which it works). */
+/* The worker that has worked for the longest time on the batch in `slot` (from 1; 0 = on any), in
+ * `stage` (-1 = in any stage that is work). */
 static suspect oldest_worker(const iter_loader *loader, int slot, int32_t stage) {
     suspect out = {.worker = -1, .stage = -1};
     for (int32_t i = 0; i < n_shown(loader); i++) {
@@ -87,7 +88,7 @@ static suspect oldest_read(iter_loader *loader, const iter_batch *batch) {
     suspect out = {.worker = -1, .stage = -1};
     for (uint32_t c = 0; c < atomic_load(&batch->n_chunks); c++) {
         const iter__chunk *chunk = &batch->chunks[c];
-        /* acquire: its reads are seen as they were built. */
+        /* acquire: the reads are complete before the chunk is WAITING. */
         if (atomic_load_explicit(&chunk->state, memory_order_acquire) != CHUNK_WAITING) continue;
         const suspect one = read_of(loader, chunk);
         if (one.stage >= 0 && (out.stage < 0 || one.since_ns < out.since_ns)) out = one;
@@ -95,7 +96,7 @@ static suspect oldest_read(iter_loader *loader, const iter_batch *batch) {
     return out;
 }
 
-/* What keeps the head of the queue. loader.lock held. */
+/* What holds up the head of the queue. loader.lock held. */
 static suspect blame(iter_loader *loader, const iter_batch *head) {
     const suspect none = {.worker = -1, .stage = -1};
     const suspect on_it = head ? oldest_worker(loader, (int)head->slot + 1, -1) : none;
@@ -107,8 +108,8 @@ static suspect blame(iter_loader *loader, const iter_batch *head) {
         const suspect opener = oldest_worker(loader, 0, ACTIVITY_OPEN);
         if (opener.stage >= 0) return opener;
     }
-    const suspect other = oldest_worker(loader, 0, -1); /* all are busy with later batches, or one
-                                                           keeps the others out of get() */
+    /* All work on later batches, or one keeps the others out of get(). */
+    const suspect other = oldest_worker(loader, 0, -1);
     return other.stage >= 0 ? other : read;
 }
 
@@ -128,7 +129,7 @@ static void name_batch(iter_loader *loader, const iter_batch *head, iter_stall *
     }
 }
 
-/* `no_slot`: a GPU reads them all. */
+/* no_slot: a GPU reads all slots. */
 static void write_message(const iter_loader *loader, const suspect *who, bool no_slot,
                           iter_stall *out) {
     char batch[64] = "no batch is", where[160] = "", sample[48] = "", at[128], place[48];
@@ -142,20 +143,20 @@ static void write_message(const iter_loader *loader, const suspect *who, bool no
     iter__path_shown(at, sizeof(at), out->file);
     if (who->stage < 0 && no_slot) {
         snprintf(out->message, sizeof(out->message),
-                 "%s there after %.0f ms: no slot is free, streams of the GPU still read batches "
+                 "%s ready after %.0f ms: no slot is free, streams of the GPU still read batches "
                  "that were released",
                  batch, waited);
     } else if (who->stage < 0 && loader->workers.n == 0) {
         snprintf(out->message, sizeof(out->message),
-                 "%s there after %.0f ms: without workers next() makes it; call again to go on",
+                 "%s ready after %.0f ms: without workers next() makes it; call again to go on",
                  batch, waited);
     } else if (who->stage < 0) {
         snprintf(out->message, sizeof(out->message),
-                 "%s there after %.0f ms: nobody is at it, %d workers wait or idle", batch, waited,
+                 "%s ready after %.0f ms: no worker is at it, %d wait or idle", batch, waited,
                  loader->workers.n);
     } else if (who->worker < 0) {
         snprintf(out->message, sizeof(out->message),
-                 "%s there after %.0f ms: a read of %s (offset %llu, %llu bytes%s and on) has been "
+                 "%s ready after %.0f ms: a read of %s (offset %llu, %llu bytes%s and on) has been "
                  "in flight for %.0f ms",
                  batch, waited, at, (unsigned long long)out->offset, (unsigned long long)who->bytes,
                  sample, since);
@@ -165,7 +166,7 @@ static void write_message(const iter_loader *loader, const suspect *who, bool no
         snprintf(place, sizeof(place), loader->workers.n ? "worker %d" : "the caller's thread",
                  who->worker);
         snprintf(out->message, sizeof(out->message),
-                 "%s there after %.0f ms: %s is in %s (%.64s)%s%s, for %.0f ms", batch, waited,
+                 "%s ready after %.0f ms: %s is in %s (%.64s)%s%s, for %.0f ms", batch, waited,
                  place, out->stage, loader->dataset->name, sample, where, since);
     }
 }

@@ -1,13 +1,15 @@
 /*
- * watch.c - the watchdog: says which batch next() waits for longer than watch.stall_ms, and why.
+ * watch.c - the watchdog: reports a batch that next() waits for longer than watch.stall_ms, and
+ * why.
  *
- * next() leaves the time when it was called, and takes it back when it returns; it wakes nobody.
- * The watchdog's thread sleeps until that call would be late. While nobody waits it sleeps
- * stall_ms: whoever begins to wait meanwhile is late after it wakes, not before. So it looks in
- * about once per stall_ms, and is on time.
+ * next() stores when it was called and clears that when it returns; it does not wake the watchdog.
+ * The watchdog's thread sleeps until the stored call would be late. When there is none it sleeps
+ * stall_ms: a call that begins during this sleep is not late before it ends. So a thread that wakes
+ * about once per stall_ms reports on time.
  *
- * It looks at the loader under loader.lock, which nobody holds for long. on_stall runs without any lock, so it may cancel; when
- * it drops the last reference, the thread is not joined but takes the memory with it.
+ * It inspects the loader under loader.lock, which no thread holds for long. on_stall runs without
+ * any lock, so it may cancel. If on_stall drops the last reference, the thread is detached and
+ * frees the loader when it leaves.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,15 +21,15 @@
 #include "iter/observe/activity.h"
 #include "iter/runtime/loader_state.h"
 
-/* The stall that was said last: the same batch is not said again. */
+/* The stall that was reported last. The same batch is not reported again. */
 typedef struct said {
-    int64_t since_ns; /* the call of next() that was looked at */
+    int64_t since_ns; /* the last late call of next() */
     bool any;
     uint32_t epoch;
     uint64_t batch, n_batches;
 } said;
 
-/* next() is late: says so, unless it has returned meanwhile or its batch was said before. */
+/* Reports a late next(), unless it has returned or its batch was reported before. */
 static void look(iter_loader *loader, int64_t since, said *last) {
     iter__watch *watch = &loader->watch;
     iter_stall stall;
@@ -86,7 +88,7 @@ static void *watch_main(void *arg) {
     return NULL;
 }
 
-/* ---- Its life -------------------------------------------------------------------------------- */
+/* ---- Start and stop -------------------------------------------------------------------------- */
 
 iter_status iter__watch_start(iter_loader *loader, iter_error *err) {
     iter__watch *watch = &loader->watch;
@@ -131,7 +133,7 @@ iter_status iter__watch_stop(iter_loader *loader, iter_error *err) {
            pthread_cond_timedwait(&watch->changed, &watch->lock, &until) != ETIMEDOUT) {
     }
     const bool gone = watch->gone;
-    if (!gone) { /* it takes a hold of its own, and the memory stays until it leaves */
+    if (!gone) { /* the thread gets a hold of its own, so the memory stays until it leaves */
         watch->detached = true;
         atomic_fetch_add_explicit(&loader->holds, 1, memory_order_relaxed);
         pthread_detach(watch->thread);
@@ -140,6 +142,6 @@ iter_status iter__watch_stop(iter_loader *loader, iter_error *err) {
     if (gone) pthread_join(watch->thread, NULL);
     if (gone || own) return ITER_OK;
     return iter__fail(err, ITER_ETIMEDOUT,
-                      "stop: on_stall() has not returned after %lld ms; its thread is left to it",
+                      "stop: on_stall() has not returned after %lld ms; its thread is left running",
                       (long long)loader->opt.faults.grace_ms);
 }

@@ -9,7 +9,7 @@
 #include "iter/profile/profiler.h"
 #include "iter/runtime/loader_state.h"
 
-/* ---- Behind the last chunk ------------------------------------------------------------------- */
+/* ---- After the last chunk -------------------------------------------------------------------- */
 
 static void copy_lengths(const iter_loader *loader, iter_batch *batch) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
@@ -55,8 +55,8 @@ static iter_status run_batch_stages(iter_loader *loader, iter__worker *worker, i
     return ITER_OK;
 }
 
-/* A stream's batch tells how long it became. True when there is no batch at all: the stream had
- * ended. */
+/* Sets how long a stream's batch became. True = it is discarded: the stream had ended, or the
+ * batch is short and last_batch is DISCARD. loader.lock held. */
 static bool settle_stream(iter_loader *loader, iter_batch *batch) {
     iter__opener *opener = &loader->opener;
     opener->stream_busy = false;
@@ -66,7 +66,7 @@ static bool settle_stream(iter_loader *loader, iter_batch *batch) {
     const bool discard =
         n == 0 || (n < loader->opt.batch_size && loader->opt.last_batch == ITER_LAST_DISCARD);
     if (discard && batch->status >= 0) {
-        loader->queue.count--; /* it is the newest entry: streams open one batch at a time */
+        loader->queue.count--; /* the newest entry is this batch: streams open one at a time */
         if (n == 0 && batch->info.number == 0) opener->any = false;
         return true;
     }
@@ -87,13 +87,14 @@ static void publish(iter_loader *loader, iter_batch *batch) {
                 iter__queue_at(loader, 0)->batch == batch;
     }
     pthread_mutex_unlock(&loader->lock);
-    /* Behind the lock, so that the consumer does not wake into it. A worker outlives no loader. */
+    /* After unlocking, or the consumer would wake only to wait for the lock. The loader still
+     * exists: it outlives its workers. */
     if (wakes) iter__event_wake(&loader->ready, 1);
 }
 
 void iter__chunk_done(iter_loader *loader, iter__worker *worker, iter_batch *batch,
                       uint32_t n_chunks) {
-    /* acq_rel: who ends the batch has seen every row of it. */
+    /* acq_rel: the thread that ends the batch sees all of its rows. */
     if (atomic_fetch_sub_explicit(&batch->chunks_left, n_chunks, memory_order_acq_rel) != n_chunks)
         return;
     const bool dropped = atomic_load_explicit(&batch->dropped, memory_order_relaxed);
@@ -126,12 +127,12 @@ static void make_stream_rows(iter_loader *loader, iter__worker *worker, iter_bat
         batch->tensors[f].desc.dims[0] = n;
 }
 
-/* The chunk's bytes by the size of its samples: those that its worker made, and that came from memory
- * where all of the set lies there. */
+/* Counts the chunk's bytes, by the size of its samples: for its worker and, when files are
+ * preloaded, as bytes from memory. */
 static void count_bytes(iter_loader *loader, iter__worker *worker, const iter__chunk *chunk) {
     const iter_description *desc = &loader->dataset->desc;
     uint64_t bytes = 0;
-    if (loader->plan.has_set || desc->n_extents == 0) return; /* there are none */
+    if (loader->plan.has_set || desc->n_extents == 0) return; /* no bytes */
     if (loader->plan.needs_bytes) {
         const iter_extent *extents = chunk->batch->extents + (size_t)chunk->first * desc->n_extents;
         for (uint32_t i = 0; i < chunk->n * (uint32_t)desc->n_extents; i++)
@@ -148,7 +149,7 @@ static void count_bytes(iter_loader *loader, iter__worker *worker, const iter__c
 
 void iter__chunk_work(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
     iter_batch *batch = chunk->batch;
-    const uint32_t n_rows = chunk->n - chunk->n_made; /* the others were made as they were read */
+    const uint32_t n_rows = chunk->n - chunk->n_made; /* the others were made at issue */
     const iter_loader *outer = iter__in_callback_of;
     iter__in_callback_of = loader;
     const int64_t start = iter__now_ns();

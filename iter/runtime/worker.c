@@ -1,16 +1,16 @@
 /*
- * worker.c - what a thread does next: the same decision for worker threads and, without workers, for
- * the consumer's thread.
+ * worker.c - what a thread does next: the same decision for worker threads and, without workers,
+ * for the consumer's thread.
  *
- * In this order:
+ * iter__work_once() tries in this order:
  *
- *     find_work()   the rest of the batch at hand, without a lock
- *                   a READY chunk, oldest batch first
- *                   a NEW chunk, to issue its reads
- *                   a batch to open, in a free slot or in one that no GPU reads any more
- *     idle()        waits in the source as the reader
- *                   waits for a slot that a GPU reads
- *                   sleeps
+ *     without a lock   a READY chunk of the batch at hand; else reaps completed reads
+ *     find_work()      a READY chunk, oldest batch first
+ *                      a NEW chunk, to issue its reads
+ *                      a batch to open, in a free slot or in one that no GPU reads any more
+ *     idle()           waits in the source as the reader
+ *                      waits for a slot that a GPU reads
+ *                      sleeps
  *
  * If reads miss the page cache, opening and issuing come first, so that the device always has work
  * queued.
@@ -32,7 +32,7 @@ static bool claim(iter__chunk *chunk, int from) {
            atomic_compare_exchange_strong(&chunk->state, &expected, CHUNK_CLAIMED);
 }
 
-/* A chunk of `batch` in state `from`, claimed; or NULL. */
+/* Claims a chunk of `batch` in state `from`; NULL = there is none. */
 static iter__chunk *claim_of(iter_batch *batch, int from) {
     const uint32_t n = atomic_load_explicit(&batch->n_chunks, memory_order_relaxed);
     for (uint32_t c = 0; c < n; c++) {
@@ -52,8 +52,8 @@ static iter__chunk *claim_any(iter_loader *loader, int from) {
     return NULL;
 }
 
-/* Whether a batch is to be opened, given a slot. Without workers one batch at a time is made, in one
- * hot slot, unless reads must run ahead. */
+/* Whether a batch should be opened, given a free slot. Without workers one batch at a time is made,
+ * so that its slot stays in the cache, unless reads run ahead. loader.lock held. */
 static bool wants_slot(iter_loader *loader) {
     if (!iter__may_open(loader)) return false;
     if (loader->workers.n > 0 || iter__reading_is_ahead(loader)) return true;
@@ -67,14 +67,14 @@ static bool wants_open(iter_loader *loader) {
     return loader->queue.free_list && wants_slot(loader);
 }
 
-/* All that keeps a batch from being opened is that a GPU reads the slots. loader.lock held. */
+/* Whether a batch could be opened if a GPU did not read the slots. loader.lock held. */
 static bool lacks_slot(iter_loader *loader) {
     return loader->device.n_released && !loader->queue.free_list && !loader->ending.broken &&
            wants_slot(loader);
 }
 
-/* Claims what to do next, opening batches on the way. loader.lock held, released while opening. *out_new: its reads are to
- * be issued. */
+/* Claims the next chunk; opens batches if that comes first. Sets *out_new if the chunk was NEW, so
+ * its reads must be issued. loader.lock held, released while a batch is opened. */
 static iter__chunk *claim_next(iter_loader *loader, iter__worker *worker, bool may_issue,
                                bool *out_new) {
     for (;;) {
@@ -100,7 +100,7 @@ static iter__chunk *claim_next(iter_loader *loader, iter__worker *worker, bool m
     }
 }
 
-/* More for others to do: wakes one, who may wake the next. loader.lock held. */
+/* Wakes one worker when there may be more work; that one may wake the next. loader.lock held. */
 static void share_work(iter_loader *loader, const iter__chunk *chunk) {
     if (!loader->workers.sleepers) return;
     const bool rest = atomic_load_explicit(&chunk->batch->n_chunks, memory_order_relaxed) > 1;
@@ -109,7 +109,7 @@ static void share_work(iter_loader *loader, const iter__chunk *chunk) {
         iter__event_wake(&loader->work, 1);
 }
 
-/* With loader.lock held: true when the caller is to wait in the source, as the only reader. */
+/* Tries to make the caller the reader. True = it must wait in the source. loader.lock held. */
 static bool become_reader(iter_loader *loader) {
     iter__reading *reading = &loader->reading;
     bool expected = false;
@@ -117,7 +117,7 @@ static bool become_reader(iter_loader *loader) {
            atomic_compare_exchange_strong(&reading->has_reader, &expected, true);
 }
 
-/* A wait that ends now, for bytes or for a slot; `name` is the profiler's. */
+/* Counts a wait that ends now; `name` is the profiler's name of it. */
 static void count(iter__worker *worker, uint32_t name, int64_t since) {
     const int64_t now = iter__now_ns();
     const unsigned long long ns = (unsigned long long)(now - since);
@@ -134,7 +134,8 @@ static void count(iter__worker *worker, uint32_t name, int64_t since) {
                                               .duration_ns = now - since});
 }
 
-/* Sleeps until something happens after `happened` was read. loader.lock held, released meanwhile. */
+/* Sleeps until loader.work is signaled after `happened` was read. loader.lock held, released while
+ * it sleeps. */
 static void sleep_locked(iter_loader *loader, unsigned happened) {
     loader->opener.wanted |= loader->opener.busy;
     loader->workers.sleepers++;
@@ -144,15 +145,15 @@ static void sleep_locked(iter_loader *loader, unsigned happened) {
     loader->workers.sleepers--;
 }
 
-/* What to do next, claimed; NULL = nothing. may_issue: the arena may have space; else `releases` tells
- * whether there has been some since. loader.lock held, released while a batch is opened. */
+/* Claims the next chunk; NULL = nothing to do. may_issue: the arena may have space. False = it had
+ * none when reading.releases was `releases`. loader.lock held, released while a batch is opened. */
 static iter__chunk *find_work(iter_loader *loader, iter__worker *worker, bool may_issue,
                               unsigned releases, bool *out_new) {
     if (loader->device.n_released && iter__reading_is_ahead(loader) && lacks_slot(loader))
         iter__slots_reclaim(loader);
     iter__chunk *chunk = claim_next(loader, worker, may_issue, out_new);
     if (!chunk && lacks_slot(loader)) {
-        iter__slots_reclaim(loader); /* the lock was released meanwhile: look again */
+        iter__slots_reclaim(loader); /* this released the lock: look again */
         chunk = claim_next(loader, worker, may_issue, out_new);
     }
     /* Another thread freed space, but will not claim this chunk. */
@@ -161,8 +162,8 @@ static iter__chunk *find_work(iter_loader *loader, iter__worker *worker, bool ma
     return chunk;
 }
 
-/* There is nothing to do: waits for bytes, for a slot, or for what happens after `happened` was read.
- * loader.lock held, released while it waits. */
+/* Nothing to do: waits for bytes, for a slot, or until loader.work is signaled after `happened` was
+ * read. loader.lock held, released while it waits. */
 static iter__work idle(iter_loader *loader, iter__worker *worker, unsigned happened, bool may_sleep,
                        int64_t timeout_ns) {
     const int64_t start = iter__now_ns();
@@ -200,7 +201,7 @@ iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_s
         if (!chunk) {
             iter__reading_poll(loader, worker);
             const unsigned happened =
-                iter__event_look(&loader->work); /* before it looks for work */
+                iter__event_look(&loader->work); /* before the search, so no signal is lost */
             pthread_mutex_lock(&loader->lock);
             chunk = find_work(loader, worker, may_issue, releases, &is_new);
             if (!chunk) {
@@ -217,14 +218,15 @@ iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_s
         const int issued = is_new ? iter__reading_issue(loader, worker, chunk) : 1;
         if (issued == 1) iter__chunk_work(loader, worker, chunk);
         if (issued >= 0) return ITER_WORK_DONE;
-        may_issue = false; /* no space in the arena until older chunks are done */
+        may_issue = false; /* the arena has no space until older chunks are done */
         chunk = NULL;
     }
 }
 
 /* ---- Threads --------------------------------------------------------------------------------- */
 
-/* At the end no read of this thread may be in flight: it would die with the thread. */
+/* Waits until no read is in flight: a read that this thread submitted would be canceled when the
+ * thread exits. */
 static void drain(iter_loader *loader, iter__worker *worker) {
     while (atomic_load(&loader->reading.pending) > 0) {
         bool expected = false;
@@ -237,7 +239,8 @@ static void drain(iter_loader *loader, iter__worker *worker) {
     }
 }
 
-/* The last thread out of a loader that nobody waits for any more takes the loader with it. */
+/* Reports that the worker has left its loop. If stop() gave up waiting for it, drops the worker's
+ * hold, and the last hold frees the loader. */
 static void leave(iter_loader *loader, iter__worker *worker) {
     pthread_mutex_lock(&loader->lock);
     worker->gone = true;

@@ -5,10 +5,10 @@
  *
  *     find work --chunk--> issue its reads | make its rows --> find work ...
  *         |
- *         +--nothing--> wait in the source | wait for a slot that a GPU reads | sleep on loader.work
+ *         +--nothing--> wait in the source | wait for a slot on a GPU | sleep on loader.work
  *
- * With `workers` 0 the consumer's thread runs the same loop inside next(), as worker 0. Everything in
- * iter__worker belongs to its thread, except the members that say otherwise.
+ * With `workers` 0 the consumer's thread runs the same loop inside next(), as worker 0. Everything
+ * in iter__worker belongs to its thread, except the members that say otherwise.
  */
 #ifndef ITER_RUNTIME_WORKER_H
 #define ITER_RUNTIME_WORKER_H
@@ -20,8 +20,8 @@
 
 /* ---- What a thread does just now ------------------------------------------------------------- */
 
-/* For timeouts and observers. Written by its thread alone, read by any, all of it relaxed: an observer
- * may see members that are a moment apart. */
+/* For timeouts and observers. Written by its thread alone, read by any, all of it relaxed: an
+ * observer may see members that are a moment apart. */
 typedef struct iter__activity {
     atomic_int stage;             /* number of a stage: one of these, or one of the plan's steps */
     atomic_int slot;              /* of the batch that it works on, from 1; 0 = none */
@@ -91,8 +91,9 @@ struct iter__worker {
 /* ---- worker.c -------------------------------------------------------------------------------- */
 
 typedef enum iter__work { ITER_WORK_NONE, ITER_WORK_DONE, ITER_WORK_WAITED } iter__work;
-/* One unit of work. If there is none: waits in the source as the reader, at most timeout_ns (< 0: for
- * ever), else sleeps, if it may. NONE = there was nothing to do or to wait for, or the loader stops. */
+/* One unit of work. If there is none: waits at most timeout_ns (< 0: for ever) in the source as the
+ * reader, or for a slot that a GPU reads; else sleeps, if it may. NONE = there was nothing to do or
+ * to wait for, or the loader stops. */
 iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_sleep,
                            int64_t timeout_ns);
 iter_status iter__workers_make(iter_loader *loader, iter_error *err); /* their memory and states */
@@ -118,7 +119,8 @@ void iter__chunk_done(iter_loader *loader, iter__worker *worker, iter_batch *bat
 /* Makes rows [first, first + n) of one chunk. */
 void iter__rows_make(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
                      uint32_t n);
-/* Makes rows of a stream's next batch. Returns how many there were; batch->status tells an error. */
+/* Makes rows of a stream's next batch. Returns how many there were; batch->status tells an
+ * error. */
 uint32_t iter__rows_stream(iter_loader *loader, iter__worker *worker, iter_batch *batch,
                            iter_error *err);
 /* Replaces or blanks failed rows, as on_error says. */
@@ -143,8 +145,8 @@ typedef struct iter__row {
     uint32_t row;
 } iter__row;
 
-/* Decodes what the field's first step wants. If the step takes rows as they come, the step is done, and
- * so is a pack after it: outs[] are what the first two steps write to. */
+/* Decodes what the field's first step wants. If the step takes rows as they come, the step is done,
+ * and so is a pack after it: outs[] are what the first two steps write to. */
 iter_status iter__picture_decode(const iter__row *at, const uint8_t *bytes, size_t size,
                                  void *const outs[2], iter__picture *out, iter_error *err);
 /* A sized step over p, into `out`, or, if that is NULL, into a growing buffer. p->rng is set. */

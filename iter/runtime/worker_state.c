@@ -1,4 +1,4 @@
-/* worker_state.c - what a worker needs: its block of memory, and the states of stages and decoders. */
+/* worker_state.c - a worker's block of memory, and its states of stages and decoders. */
 #include <string.h>
 
 #include "iter/core/alloc.h"
@@ -6,9 +6,9 @@
 #include "iter/observe/activity.h"
 #include "iter/runtime/loader_state.h"
 
-/* Rows between get() and the steps stay in the first-level caches. Fewer would be a little faster
- * where get() copies (two rows of 3 KiB: 0 to 8 % in a bare loop), but many a get() has a price a
- * call. */
+/* Rows between get() and the steps must stay in the first-level caches. If get() only copies, fewer
+ * rows are a little faster (two rows of 3 KiB: 0 to 8 % in a bare loop), but many a get() has a
+ * cost per call. */
 #define STAGING_BYTES ((size_t)48 << 10)
 
 static uint32_t staging_rows(const iter__plan *plan, const iter__layout *layout) {
@@ -19,7 +19,7 @@ static uint32_t staging_rows(const iter__plan *plan, const iter__layout *layout)
     return fit < 1 ? 1 : fit < most ? (uint32_t)fit : most;
 }
 
-/* Parts of a worker's block, in order; base NULL only counts. */
+/* Lays out a worker's block and returns its size. base NULL = only counts. */
 static size_t lay_out(const iter__plan *plan, const iter__layout *layout, iter__worker *worker,
                       uint8_t *base) {
     const uint32_t rows = staging_rows(plan, layout);

@@ -277,7 +277,7 @@ static void next_within(int32_t workers) {
         EXPECT_EQ(iter_loader_next_within(loader, 0, &batch, &err), ITER_AGAIN);
         EXPECT(batch == NULL);
         EXPECT_ERROR(iter_loader_next_within(loader, 30, &batch, &err), ITER_ETIMEDOUT, &err,
-                     "batch 0 of epoch 0 is not there");
+                     "batch 0 of epoch 0 is not ready");
     }
     atomic_store(&own.block, false);
     int n = 0;

@@ -430,9 +430,9 @@ static void chains(void) {
     static const struct {
         const char *chain, *reason;
     } wrong[] = {
-        {NULL, "field 'data' has images of any size: a chain must give them one"},
+        {NULL, "field 'data' has images of any size: a chain must give them one size"},
         {"normalize", "normalize: field 'data' has images of any size; put random-resized-crop"},
-        {"resize-short:20", "resize-short: field 'data' still has images of any size behind it"},
+        {"resize-short:20", "resize-short: field 'data' still has images of any size after it"},
         {"resize-short:20 | normalize", "normalize: field 'data' has images of any size"},
     };
     char folder[MAKE_PATH_MAX];

@@ -122,7 +122,7 @@ static void stream_tells_too_many(void) {
     iter_loader *loader = drive_loader(data, chain, &opt);
     iter_chain_unref(chain);
     EXPECT_ERROR(iter_loader_next(loader, &batch, &err), ITER_EINVAL, &err,
-                 "wrote 5016 of 16 rows");
+                 "wrote 5016 rows, expected at most 16");
     EXPECT_EQ(iter_loader_next(loader, &batch, &err), ITER_END);
     iter_loader_unref(loader);
     iter_dataset_unref(data);

@@ -343,7 +343,7 @@ static void timeout_says_the_same(int32_t workers) {
     while ((s = iter_loader_next(loader, &batch, &err)) == ITER_OK)
         iter_batch_unref(batch);
     EXPECT_ERROR(s, ITER_ETIMEDOUT, &err,
-                 "next: batch 4 of epoch 0 is not there after 50 ms: worker ");
+                 "next: batch 4 of epoch 0 is not ready after 50 ms: worker ");
     EXPECT(strstr(err.message, "is in get (slow), sample 32 and on, for "));
     atomic_store(&hold, false);
     iter_loader_unref(loader);

@@ -68,10 +68,11 @@ Test(plan, refusals_name_stage_column_and_reason) {
          "chain: column 15: tnc: rows of field 'data' have different lengths; pad-batch comes "
          "first"},
         {REVIEWS, "pad-batch | truncate:50",
-         "chain: column 13: truncate: works on samples, but stands behind the batch stage "
+         "chain: column 13: truncate: works on samples, so it must come before the batch stage "
          "pad-batch"},
         {REVIEWS, "cast:i64 | pad-batch",
-         "chain: column 1: cast: field 'data' has rows of different lengths; give them one first"},
+         "chain: column 1: cast: field 'data' has rows of different lengths; make them equal "
+         "first"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         iter_error err = {0};
