@@ -303,7 +303,7 @@ static void run_loader(iter_dataset *data, const char *chain_text, uint64_t limi
     opt.shuffle = ITER_SHUFFLE_FULL;
     opt.memory.limit = limit;
 #ifndef ITER_HAVE_PNG
-    opt.on_error = ITER_ON_ERROR_BLANK;
+    opt.faults.on_error = ITER_ON_ERROR_BLANK;
 #endif
     if (EXPECT_OK(iter_dataloader_create(data, chain, &opt, &loader, &err), &err)) {
         drive_run(loader, 1);
