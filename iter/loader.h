@@ -30,8 +30,8 @@ typedef enum iter_shuffle {
     ITER_SHUFFLE_NONE = 0,
     ITER_SHUFFLE_FULL = 1, /* a new permutation of all samples every epoch */
     ITER_SHUFFLE_ONCE = 2, /* one permutation, the same every epoch (MXNet up to 1.3) */
-    ITER_SHUFFLE_BLOCK =
-        3, /* blocks of neighbours in random order, and random order inside: for disks */
+    /* blocks of neighbours in random order, and random order inside: for disks */
+    ITER_SHUFFLE_BLOCK = 3,
     ITER_SHUFFLE_BATCH = 4, /* units of consecutive rows in random order, rows inside as they are */
     ITER_SHUFFLE_REPLACEMENT = 5 /* independent draws */
 } iter_shuffle;
@@ -44,13 +44,14 @@ typedef enum iter_last_batch {
     ITER_LAST_ROLL_OVER = 4 /* the rest begins the next epoch's first batch, `pad` says how many */
 } iter_last_batch;
 
-/** What happens to a sample that cannot be read or decoded. If the process itself lacks memory or file
- * handles, the batch fails, whatever this option is. */
+/** What happens to a sample that cannot be read or decoded. If the process itself lacks memory or
+ * file handles, the batch fails, whatever this option is. */
 typedef enum iter_on_error {
-    /* next() returns the batch's error when the batch's turn comes; the next call goes on after it */
+    /* next() returns the batch's error in its turn; the call after that continues after the
+     * batch */
     ITER_ON_ERROR_FAIL = 0,
-    ITER_ON_ERROR_REPLACE =
-        1,                  /* another sample, drawn by the seed; after 8 failed tries, as FAIL */
+    /* another sample, drawn by the seed; after 8 failed tries, as FAIL */
+    ITER_ON_ERROR_REPLACE = 1,
     ITER_ON_ERROR_BLANK = 2 /* a row of zeros, iter_batch_valid()[i] = 0 */
 } iter_on_error;
 
@@ -60,8 +61,8 @@ typedef enum iter_source {
      * on_error is not FAIL, the loader reads samples as it needs them instead, the statistics note
      * that, and the samples of that file fail. */
     ITER_SOURCE_MEMORY = 1,
-    ITER_SOURCE_RING =
-        2, /* io_uring; if the system forbids it, pread, and the statistics note it */
+    /* io_uring; if the system forbids it, pread, and the statistics note it */
+    ITER_SOURCE_RING = 2,
     ITER_SOURCE_PREAD = 3, /* threads that call pread */
     /* Reads nothing: rows are zeros. What is left is the loader's own cost. Decoders of images and
      * records refuse zeros. */
@@ -95,24 +96,24 @@ typedef enum iter_finish {
     ITER_FINISH_DEVICE = 2
 } iter_finish;
 
-/** Whether the GPU keeps the whole set. The loader uploads it once, when it is created. A batch then
- * copies only which rows it has and how they are cropped. A sample that could not be read fails each
- * time, as on_error says. */
+/** Whether the GPU keeps the whole set. The loader uploads it once, when it is created. A batch
+ * then copies only which rows it has and how they are cropped. A sample that could not be read
+ * fails each time, as on_error says. */
 typedef enum iter_resident_mode {
     ITER_RESIDENT_NO = 0,
-    ITER_RESIDENT_AUTO =
-        1, /* if it fits half of the free memory there; else the statistics note it */
+    /* if it fits half of the free memory there; else the statistics note it */
+    ITER_RESIDENT_AUTO = 1,
     ITER_RESIDENT_YES = 2 /* else ENOMEM or EUNSUPPORTED, with the reason */
 } iter_resident_mode;
 
 /**
  * Whether ranks on one machine share files that are held in memory.
  *
- * The first rank fills the copy, the others wait for it. They find it by the files' identity: device,
- * inode, size and times. The last process removes it. If all are killed, the next run uses it or
- * removes it. Only processes of one user share. What get() makes, and what a source of the caller's
- * reads, is never shared. If a copy cannot be shared (no /dev/shm, or no room there), each process has
- * its own, and the statistics note it.
+ * The first rank fills the copy, the others wait for it. They find it by the files' identity:
+ * device, inode, size and times. The last process removes it. If all are killed, the next run uses
+ * it or removes it. Only processes of one user share. What get() makes, and what a source of the
+ * caller's reads, is never shared. If a copy cannot be shared (no /dev/shm, or no room there), each
+ * process has its own, and the statistics note it.
  */
 typedef enum iter_share {
     ITER_SHARE_AUTO = 0, /* one copy in /dev/shm if local_ranks > 1 */
@@ -129,8 +130,8 @@ typedef struct iter_stall {
     uint32_t epoch;
     uint64_t batch;     /* its number within the epoch, or ITER_UNKNOWN */
     uint64_t waited_ns; /* how long next() has waited */
-    /* the worker in that stage, from 0 (with `workers` 0: the caller's thread); -1 = none: a read is
-     * in flight, or no thread works on the batch */
+    /* the worker in that stage, from 0 (with `workers` 0: the caller's thread); -1 = none: a read
+     * is in flight, or no thread works on the batch */
     int32_t worker;
     char stage[ITER_NAME_MAX];  /* as iter_loader_stage_name() returns it; "" = none */
     uint64_t sample;            /* index in the dataset, or ITER_UNKNOWN */
@@ -155,11 +156,11 @@ typedef struct iter_stall {
 
 /** Which sampler draws samples, and from which of them. */
 typedef struct iter_loader_sampler {
-    /* ITER_SHUFFLE_BLOCK: samples in a block; 0 = ITER_BLOCK_SAMPLES. ITER_SHUFFLE_BATCH: samples in
-     * a unit; 0 = batch_size */
+    /* ITER_SHUFFLE_BLOCK: samples in a block; 0 = ITER_BLOCK_SAMPLES. ITER_SHUFFLE_BATCH: samples
+     * in a unit; 0 = batch_size */
     uint32_t block;
-    uint32_t buffer_blocks;        /* ITER_SHUFFLE_BLOCK: blocks mixed with one another; 0 =
-                               ITER_BLOCK_BUFFER */
+    /* ITER_SHUFFLE_BLOCK: blocks mixed with one another; 0 = ITER_BLOCK_BUFFER */
+    uint32_t buffer_blocks;
     const char *spec;              /* "name:key=value", instead of `shuffle`; NULL = by `shuffle` */
     const iter_registry *registry; /* for `spec`; NULL = built-ins */
     const iter_sampler_ops *ops;   /* a table of the caller's, instead of both */
@@ -198,11 +199,12 @@ typedef struct iter_loader_memory {
     int32_t resident; /* iter_resident_mode; DEVICE only */
     int32_t share;    /* iter_share */
     /* Bytes for slots, arena, scratch and preloaded data. 0 = half of what is free now, on the
-     * machine and in the process's control group, divided by local_ranks. A limit that is given is a
-     * cap: it also counts what the dataset holds (iter_dataset_open_with() has a limit for opening
-     * it), what pictures may take at a time in every worker, and what an image library takes for one.
-     * If it cannot be kept, creating the loader fails with ENOMEM and the numbers. It does not count
-     * a few MiB at most: threads, a source's own tables, the C library's memory. */
+     * machine and in the process's control group, divided by local_ranks. A limit that is given is
+     * a cap: it also counts what the dataset holds (iter_dataset_open_with() has a limit for
+     * opening it), what pictures may take at a time in every worker, and what an image library
+     * takes for one. If it cannot be kept, creating the loader fails with ENOMEM and the numbers.
+     * It does not count a few MiB at most: threads, a source's own tables, the C library's
+     * memory. */
     uint64_t limit;
 } iter_loader_memory;
 
@@ -237,8 +239,8 @@ typedef struct iter_loader_arrays {
 typedef struct iter_loader_options {
     size_t struct_size;  /* sizeof(iter_loader_options); ITER_LOADER_OPTIONS_INIT sets it */
     uint32_t batch_size; /* samples per batch and rank; 0 = 32 */
-    /* threads that make batches; 0 = the caller's thread makes them, ITER_WORKERS_AUTO = one per core
-     * that affinity and control groups leave to the process */
+    /* threads that make batches; 0 = the caller's thread makes them, ITER_WORKERS_AUTO = one per
+     * core that affinity and control groups leave to the process */
     int32_t workers;
     /* batches made ahead, at most; 0 = two chunks of work for each worker if memory allows, at
      * least 2 */
@@ -262,7 +264,8 @@ typedef struct iter_loader_options {
     iter_loader_watch watch;
     iter_loader_arrays arrays;
     /* The caller's collate: last of the batch stages, in the thread that finishes the batch. It
-     * changes tensors[0..n) in place, including strides and lowered dims. Its error is the batch's. */
+     * changes tensors[0..n) in place, including strides and lowered dims. Its error is the
+     * batch's. */
     iter_status (*collate)(void *user, iter_batch_view *fields, int32_t n_fields, iter_error *err);
     void *collate_user;
 } iter_loader_options;
@@ -283,15 +286,15 @@ static inline iter_loader_options iter_loader_options_init() {
 #endif
 
 /**
- * Makes a loader over any dataset: threads are running, and reads under way, when this returns.
+ * Makes a loader over any dataset. When this returns, its threads run and reads are in flight.
  *
- *   chain    what happens to a sample; NULL = fields as stored
+ *   chain    what happens to each sample; NULL = fields as stored
  *   options  NULL = all defaults
  *
- * Ownership  takes its own references on dataset and chain; *out belongs to the caller, NULL on
- *            failure.
- * Errors     EINVAL (options, or a chain that cannot be: stage and reason), EUNSUPPORTED, ENOMEM
- *            (the memory limit, with the numbers), EIO, EFORMAT.
+ * Ownership  takes its own references to dataset and chain. *out belongs to the caller; it is NULL
+ *            on failure.
+ * Errors     EINVAL (an option, or a chain that does not fit the dataset: stage and reason),
+ *            EUNSUPPORTED, ENOMEM (the memory limit, with the numbers), EIO, EFORMAT.
  * Threads    any.
  */
 ITER_API ITER_NODISCARD iter_status iter_dataloader_create(iter_dataset *dataset, iter_chain *chain,
@@ -299,15 +302,16 @@ ITER_API ITER_NODISCARD iter_status iter_dataloader_create(iter_dataset *dataset
                                                            iter_loader **out, iter_error *err);
 
 /**
- * Makes a loader over arrays in memory, by MXNet's rules for NDArrayIter; what follows is the same
- * loader.
+ * Makes a loader over arrays in memory, by the rules of MXNet's NDArrayIter. The result is the same
+ * kind of loader.
  *
- *   arrays   [n_arrays] equal first dimension, any dtype and rank; borrowed, not copied, until the
- *            last reference on loader and batches is gone (then options->release runs once), unless
- *            options->copy
+ *   arrays   [n_arrays], any dtype and rank; their first dimensions must be equal
  *
- * Errors     EINVAL (unequal first dimensions, no array, no data), else as
- *            iter_dataloader_create(). When this fails, release() does not run.
+ * Ownership  borrows the arrays until the last reference to the loader and its batches is dropped;
+ *            then options->arrays.release runs once. If options->arrays.copy is set, the arrays
+ *            are copied instead.
+ * Errors     EINVAL (unequal first dimensions, no array, no data), and those of
+ *            iter_dataloader_create(). If this fails, release() does not run.
  * Threads    any.
  */
 ITER_API ITER_NODISCARD iter_status iter_ndarray_create(const iter_array *arrays, int32_t n_arrays,
@@ -316,91 +320,96 @@ ITER_API ITER_NODISCARD iter_status iter_ndarray_create(const iter_array *arrays
                                                         iter_loader **out, iter_error *err);
 
 /**
- * Takes the next batch, waiting for it if need be.
+ * Takes the next batch. Waits if it is not ready yet.
  *
- * Returns    OK with a batch; END at an epoch's end, again and again until iter_loader_reset();
- *            *out is NULL then.
- * Ownership  the caller owns one reference and gives it back with iter_batch_unref(). At most
- *            max_held may be out.
- * Errors     the first failed sample's error, naming stage, sample and file; the next call goes on
- *            after that batch. EDEVICE (the batch could not be copied to the GPU; or the GPU is
- *            lost: then every call answers so). ESTATE (max_held batches are out; called from a
- *            callback of this loader, or after fork), ETIMEDOUT (what it waited for; call again),
- *            ECANCELED after iter_loader_cancel(). With `workers` 0 this thread makes
- *            the batch, and looks at the time between two chunks of rows: a call may take a chunk
- *            longer, and the next call goes on with the rest.
+ * With `workers` 0 the calling thread makes the batch. It looks at the clock between two chunks of
+ * rows, so a call may exceed its timeout by one chunk. The next call continues with the rest.
+ *
+ * Returns    OK with a batch. END at the end of an epoch, at each call until iter_loader_reset();
+ *            then *out is NULL.
+ * Ownership  the caller owns one reference and must drop it with iter_batch_unref(). It may hold at
+ *            most max_held batches.
+ * Errors     that of the batch's first failed sample, with stage, sample and file; the next call
+ *            continues after that batch. EDEVICE (the batch could not be copied to the GPU. If the
+ *            GPU is lost, all later calls fail so, too.) ESTATE (max_held batches are held; called
+ *            from a callback of this loader, or after fork). ETIMEDOUT (with what it waited for;
+ *            the call may be repeated). ECANCELED (after iter_loader_cancel()).
  * Threads    one consumer at a time.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_next(iter_loader *loader, iter_batch **out,
                                                      iter_error *err);
 
 /**
- * iter_loader_next() with a timeout of its own, whatever faults.timeout_ms is.
+ * As iter_loader_next(), with a timeout of its own instead of faults.timeout_ms.
  *
  *   timeout_ms  longest wait; 0 = only take what is ready; < 0 = for ever
  *
- * Returns    also AGAIN if timeout_ms is 0 and no batch is ready. Without workers this thread then
- *            makes the batch, as far as no read has to be waited for.
+ * Returns    also AGAIN, if timeout_ms is 0 and no batch is ready. With `workers` 0 the calling
+ *            thread then makes the batch as far as it can without waiting for a read.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_next_within(iter_loader *loader, int64_t timeout_ms,
                                                             iter_batch **out, iter_error *err);
 
 /**
- * Begins the next epoch. After END it acknowledges it. Before the first next() of an epoch it does
- * nothing. In mid-epoch the rest of the epoch is dropped.
+ * Begins the next epoch. After END it acknowledges the END. In the middle of an epoch it drops the
+ * rest of that epoch. Before an epoch's first next() it does nothing.
  *
  * Returns    OK, or END after the last of options.epochs.
- * Errors     ECANCELED, ESTATE (called from a callback of this loader, or after fork); so fail seek,
- *            restore and, but for ECANCELED, save.
- * Threads    any, as are seek, restore, save and position. A next() that waits in another thread goes
- *            on at the new place. No callback is waited for, except that restore() calls a sampler that
- *            draws batch after batch.
+ * Errors     ECANCELED, ESTATE (called from a callback of this loader, or after fork). seek and
+ *            restore fail in the same way; save does so with ESTATE only.
+ * Threads    any, as are seek, restore, save and position. If another thread waits in next(), it
+ *            continues at the new place. None of these calls waits for a callback, except
+ *            restore(): it calls a sequential sampler.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_reset(iter_loader *loader, iter_error *err);
 
-/** Goes to sample `sample` of `epoch`, a multiple of batch_size x ranks (under roll_over: epoch x N
- * + sample is). Errors: EINVAL naming the nearest legal one. */
+/** Goes to sample `sample` of `epoch`, which must be a multiple of batch_size x ranks. Under
+ * roll_over, epoch x N + sample must be such a multiple; N is the number of samples. Streams and
+ * sequential samplers can go to sample 0 only. Errors: EINVAL naming the nearest legal sample. */
 ITER_API ITER_NODISCARD iter_status iter_loader_seek(iter_loader *loader, uint32_t epoch,
                                                      uint64_t sample, iter_error *err);
 
 /**
- * Writes the position: everything needed to continue with the batch after the last one taken.
+ * Writes the position: everything that is needed to continue after the last batch taken.
  *
- *   out, capacity   NULL, 0 asks for the size alone
+ *   out, capacity   NULL and 0 ask for the size alone
  *
- * Errors     EINVAL (capacity too small; *out_size says what it takes), ESTATE.
- * Threads    any. Also after iter_loader_cancel(): a program that is told to stop saves then.
+ * Errors     EINVAL (capacity is too small; *out_size is the size needed), ESTATE.
+ * Threads    any. It also works after iter_loader_cancel(), so a program that is told to stop can
+ *            still save.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_save(iter_loader *loader, void *out,
                                                      size_t capacity, size_t *out_size,
                                                      iter_error *err);
 
 /**
- * Continues from a saved position, at any time: batches made ahead are dropped, held ones stay
- * valid. Workers, prefetch, source, ranks and batch size may differ from the saving loader's;
- * dataset, seed, chain, sampler and roll_over may not.
+ * Continues from a saved position. It may be called at any time: batches made ahead are dropped,
+ * batches that the caller holds stay valid. Workers, prefetch, source, ranks and batch size may
+ * differ from those of the loader that saved. Dataset, seed, chain, sampler and roll_over must not.
+ * A sequential sampler also needs the same batch_size x ranks, except at the end of an epoch.
  *
- * Errors     EINVAL (not this loader's data, or a position that this batch size cannot start at:
- *            the nearest is named), EFORMAT (not a position), ETIMEDOUT (a sampler that draws batch
- *            after batch has been busy for faults.timeout_ms; nothing was changed). If such a sampler
- *            refuses its own state, its error, and the loader is at the beginning of that epoch.
+ * Errors     EINVAL (the position of other data; or one at which no batch of this size begins: the
+ *            message names the nearest). EFORMAT (not a position). ETIMEDOUT (a sequential sampler
+ *            was busy for faults.timeout_ms; nothing was changed). If such a sampler refuses its
+ *            own state, its error; then the loader is at the beginning of that epoch.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_restore(iter_loader *loader, const void *saved,
                                                         size_t size, iter_error *err);
 
-/** Wakes a blocked next() with ECANCELED, for good: afterwards only save, statistics, stop and unref.
- * Any thread, and signal handlers; never blocks. (Without workers, a next() that waits for a read in
- * another thread notices within 50 ms.) */
+/** Wakes a blocked next(), which fails with ECANCELED. This cannot be undone: afterwards only save,
+ * position, statistics, stop and unref work. Any thread, and signal handlers; never blocks. With
+ * `workers` 0, a next() that waits for a read in another thread notices within 50 ms. */
 ITER_API void iter_loader_cancel(iter_loader *loader);
 
-/** Adds, drops a reference. Any thread. The last unref stops the threads; with `workers` 0 it may
- * not happen in a callback of this loader. Live batches stay valid. unref(NULL) is ignored. */
+/** Adds or drops a reference. Any thread. The last unref stops the threads; with `workers` 0 it
+ * must not happen in a callback of this loader. Batches stay valid. unref(NULL) does nothing. */
 ITER_API iter_loader *iter_loader_ref(iter_loader *loader);
 ITER_API void iter_loader_unref(iter_loader *loader);
 
-/** cancel(), then waits at most grace_ms for the threads, and as long for the GPU if streams read
- * batches that were released. A second call waits for the first and answers as it does. Errors:
- * ETIMEDOUT naming the busy thread and its stage; its memory is then leaked on purpose. Any thread. */
+/** Cancels, then waits at most faults.grace_ms for the threads. If streams still read batches that
+ * were released, it waits at most as long again for the GPU. A second call waits for the first and
+ * returns the same. Errors: ETIMEDOUT naming the busy thread and its stage; the memory is then
+ * leaked on purpose. ESTATE (after fork). Any thread. */
 ITER_API ITER_NODISCARD iter_status iter_loader_stop(iter_loader *loader, iter_error *err);
 
 /** Batches of the current epoch for this rank; ITER_UNKNOWN for streams and sequential samplers. */
@@ -409,7 +418,7 @@ ITER_API uint64_t iter_loader_n_batches(iter_loader *loader);
 /** Samples of an epoch before batching (the sampler's length), or ITER_UNKNOWN. */
 ITER_API uint64_t iter_loader_n_samples(iter_loader *loader);
 
-/** Current epoch, and samples of it consumed by all ranks together. Any thread. */
+/** The current epoch, and how many of its samples all ranks together have consumed. Any thread. */
 ITER_API void iter_loader_position(iter_loader *loader, uint32_t *out_epoch, uint64_t *out_samples);
 
 /** One field of a loader's batches. */
@@ -421,22 +430,23 @@ typedef struct iter_batch_field {
     iter_desc desc;
 } iter_batch_field;
 
-/** Fields of its batches, data first, in order; MXNet's provide_data and provide_label in one. Live
+/** The fields of its batches, data first: MXNet's provide_data and provide_label in one. They live
  * as long as the loader. */
 ITER_API int32_t iter_loader_n_fields(const iter_loader *loader);
 ITER_API const iter_batch_field *iter_loader_field(const iter_loader *loader, int32_t i);
 
-/** The plan as text, a line a step, as `iterbench plan` prints it. Lives as long as the loader. */
+/** The plan as text, one line per step, as `iterbench plan` prints it. It lives as long as the
+ * loader. */
 ITER_API const char *iter_loader_plan_text(const iter_loader *loader);
 
 /* ---- Batches --------------------------------------------------------------------------------- */
 
-/** Adds, drops a reference. Any thread. unref(NULL) is ignored. */
+/** Adds or drops a reference. Any thread. unref(NULL) does nothing. */
 ITER_API iter_batch *iter_batch_ref(iter_batch *batch);
 ITER_API void iter_batch_unref(iter_batch *batch);
 
-/** Tensor of field i: [rows, ...], host memory aligned to 64 bytes, valid while a reference is
- * held. NULL past the last field; `data` is NULL where rows are finished on the device. */
+/** Tensor of field i: [rows, ...] in host memory, aligned to 64 bytes, valid while a reference is
+ * held. NULL if there is no field i. `data` is NULL if rows are finished on the device. */
 ITER_API const iter_tensor *iter_batch_tensor(const iter_batch *batch, int32_t i);
 
 /** The tensor of the field called `name`, or NULL. */
@@ -446,7 +456,7 @@ ITER_API const iter_tensor *iter_batch_find(const iter_batch *batch, const char 
 typedef struct iter_batch_info {
     uint32_t epoch;  /* the epoch it belongs to */
     uint64_t number; /* of the global batch within its epoch, from 0 */
-    uint32_t slot;   /* which of the loader's slots it lies in: addresses are a function of it */
+    uint32_t slot;   /* number of the loader's slot that holds it; addresses depend on it alone */
     uint32_t n_rows; /* first dimension; 0 is legal on ranks without a share of a short tail */
     /* MXNet's pad: filler rows at the end (pad), or rows carried from earlier epochs at the
      * front (roll_over) */
@@ -459,40 +469,41 @@ typedef struct iter_batch_info {
 /** How a batch is filled. Any thread that holds a reference. */
 ITER_API iter_batch_info iter_batch_describe(const iter_batch *batch);
 
-/** Per row, [n_rows]: sample index in the dataset (MXNet's index); position drawn at, and its
- * epoch; 0 where the row was blanked. */
+/** Per row, [n_rows]: its sample's index in the dataset (MXNet's index); the position at which it
+ * was drawn, and the epoch of that position; 0 if the row was blanked, else 1. */
 ITER_API const uint64_t *iter_batch_index(const iter_batch *batch);
 ITER_API const uint64_t *iter_batch_position(const iter_batch *batch);
 ITER_API const uint32_t *iter_batch_row_epoch(const iter_batch *batch);
 ITER_API const uint8_t *iter_batch_valid(const iter_batch *batch);
 
-/** Lengths [n_rows] of field i where it is variable, else NULL. */
+/** Lengths [n_rows] of field i; NULL if its rows all have the same length. */
 ITER_API const int32_t *iter_batch_lengths(const iter_batch *batch, int32_t i);
 
 /* ---- Batches on a device ---------------------------------------------------------------------
  *
  *     while ((s = iter_loader_next(loader, &batch, &err)) == ITER_OK) {
- *         iter_batch_wait(batch, stream, &err);      // the stream, not this thread
+ *         iter_batch_wait(batch, stream, &err);      // the stream waits, this thread does not
  *         train<<<..., stream>>>(iter_batch_device_tensor(batch, 0)->data, ...);
- *         iter_batch_release(batch, stream, &err);   // behind the last kernel that reads it
+ *         iter_batch_release(batch, stream, &err);   // after the last kernel that reads it
  *         iter_batch_unref(batch);                   // at once: the slot waits for the stream
  *     }
  *
- * Copies are queued on a stream of the loader's own when a batch is finished, before next() hands it
- * out. Until iter_batch_synchronize() the tensors on the host may be read, but not written. A slot
- * that streams still read is not given to a new batch; when all are, next() waits for the oldest,
- * which is how a GPU that is behind holds the loader back. */
+ * The loader queues a batch's copies on a stream of its own when the batch is finished, before
+ * next() returns it. Before iter_batch_synchronize() the tensors on the host may be read, but must
+ * not be written. A slot that streams still read is not given to a new batch. If all slots are in
+ * that state, next() waits for the oldest; so a slow GPU holds the loader back. */
 
-/** Number of the batch's slot, 0 to slots - 1. Addresses, on the host and on the device, are a
- * function of it for as long as the loader lives. */
+/** Number of the batch's slot, 0 to slots - 1. As long as the loader lives, addresses on the host
+ * and on the device depend on this number alone. */
 ITER_API uint32_t iter_batch_slot(const iter_batch *batch);
 
-/** Tensor of field i on the device (`data` is a device address), complete behind iter_batch_wait().
- * NULL where the loader's memory is not ITER_MEMORY_DEVICE, and past the last field. */
+/** Tensor of field i on the device; `data` is a device address. It is complete after
+ * iter_batch_wait(). NULL if the loader's memory is not ITER_MEMORY_DEVICE, or there is no field
+ * i. */
 ITER_API const iter_tensor *iter_batch_device_tensor(const iter_batch *batch, int32_t i);
 
 /**
- * Makes a stream wait until the batch has arrived on the device; does not wait itself.
+ * Makes a stream wait until the batch has arrived on the device. The calling thread does not wait.
  *
  *   stream  a CUstream or cudaStream_t; NULL = CUDA's default stream
  *
@@ -503,10 +514,13 @@ ITER_API ITER_NODISCARD iter_status iter_batch_wait(iter_batch *batch, void *str
                                                     iter_error *err);
 
 /**
- * Says that what was queued on `stream` so far reads the batch: its slot is not written again before
- * that is done, also after the last unref. Once per stream used, before unref (again: the mark moves on); at
- * most 8 streams. For pinned host memory too, where the copies are the caller's. Where it fails nothing is known of
- * the stream: synchronise it before unref.
+ * Declares that the work queued on `stream` so far reads the batch. Its slot is not written again
+ * before that work is done, even after the last unref.
+ *
+ * Call it before unref, once for each stream that reads the batch, for at most 8 streams. A second
+ * call for the same stream moves the mark on. Pinned host memory needs it, too, if the caller's
+ * copies read the batch from there. If it fails, the loader does not know about the stream: the
+ * caller must synchronise the stream before unref.
  *
  * Errors   ESTATE (neither pinned nor on a device; the stream is being captured; a ninth stream),
  *          EDEVICE.
@@ -515,7 +529,7 @@ ITER_API ITER_NODISCARD iter_status iter_batch_wait(iter_batch *batch, void *str
 ITER_API ITER_NODISCARD iter_status iter_batch_release(iter_batch *batch, void *stream,
                                                        iter_error *err);
 
-/** Waits in this thread until the batch has arrived on the device. Errors: as iter_batch_wait(). */
+/** Blocks this thread until the batch has arrived on the device. Errors: as iter_batch_wait(). */
 ITER_API ITER_NODISCARD iter_status iter_batch_synchronize(iter_batch *batch, iter_error *err);
 
 /* ---- Statistics ------------------------------------------------------------------------------ */
@@ -534,19 +548,19 @@ typedef struct iter_failure {
 typedef struct iter_worker_stats {
     uint64_t busy_ns, wait_bytes_ns, wait_slot_ns, cpu_ns;
     uint64_t chunks;
-    /* runnable, but another thread had the core; 0 where the kernel does not count it */
+    /* runnable, but another thread had the core; 0 if the kernel does not count it */
     uint64_t run_delay_ns;
-    uint64_t bytes; /* that the samples of its chunks are stored as; 0 = they have none */
+    uint64_t bytes; /* stored bytes of its chunks' samples; 0 = they have none */
 } iter_worker_stats;
 
-/** Counters since create. Plain numbers: subtract two for an interval. */
+/** Counters since the loader was created. Plain numbers: subtract two for an interval. */
 typedef struct iter_loader_stats {
     size_t struct_size;               /* sizeof(iter_loader_stats), set by the caller */
     uint64_t batches, samples, bytes; /* delivered */
     uint64_t path_bytes[ITER_PATH_COUNT];
-    uint64_t next_wait_ns; /* consumer: waiting for a batch */
-    uint64_t open_ns, read_ns, transform_ns,
-        batch_ns; /* all threads: opening, reading, decoding to pack, batch stages */
+    uint64_t next_wait_ns; /* the consumer's waits for a batch */
+    /* all threads together: opening, reading, decoding to pack, batch stages */
+    uint64_t open_ns, read_ns, transform_ns, batch_ns;
     uint64_t n_failures;
     uint64_t retried_reads;
     uint64_t slot_bytes, arena_bytes, scratch_bytes;
@@ -556,42 +570,49 @@ typedef struct iter_loader_stats {
     int32_t n_workers;
     iter_worker_stats workers[ITER_STATS_WORKERS];
     int32_t n_fallbacks;
-    char fallbacks[ITER_STATS_FALLBACKS][160]; /* what was asked for and is not used, and why */
+    char fallbacks[ITER_STATS_FALLBACKS][160]; /* what was requested but is not used, and why */
     uint64_t n_stalls;                         /* batches that stalled, by watch.stall_ms */
     char stall_text[ITER_STALL_TEXT];          /* the last one's message; "" = none */
     char device[96];                           /* "NVIDIA H200, sm_90, driver 13.0"; "" = none */
     uint64_t pinned_bytes, device_bytes;       /* allocated */
-    uint64_t n_copies, copied_bytes;           /* to the device, since create; uploads included */
+    uint64_t n_copies, copied_bytes;           /* to the device, uploads included */
     uint64_t device_wait_ns;                   /* opening: waiting for a slot that a stream reads */
     uint64_t n_warnings;                       /* samples made so far that a decoder warned about */
     char warning_text[ITER_STALL_TEXT];        /* the first one's; "" = none */
 } iter_loader_stats;
 
-/** Reads the counters. Any thread; fields may be a batch apart from one another. Errors: EINVAL
- * (struct_size). */
+/** Reads the counters. Any thread; members may be a batch apart from one another. Errors: EINVAL
+ * (struct_size), ESTATE (after fork). */
 ITER_API ITER_NODISCARD iter_status iter_loader_stats_read(iter_loader *loader,
                                                            iter_loader_stats *out, iter_error *err);
 
-/** The first `capacity` failures of delivered batches, in order; returns how many there are in the
- * list (at most 1,024 are kept). */
+/** Writes the first `capacity` failures of delivered batches, in order. Returns how many the loader
+ * has kept; it keeps at most 1,024. */
 ITER_API size_t iter_loader_failures(iter_loader *loader, iter_failure *out, size_t capacity);
 
 /* ---- What the workers do just now ------------------------------------------------------------ */
 
 /**
- * Stages that a worker can be in, numbered from 0, fixed when the loader is made. First "idle",
- * "wait-bytes" (in the source), "wait-slot" (asleep: no free batch, nothing to do), "wait-turn"
- * (another worker is in get(), and the dataset lets in one at a time), "open", "read", "get",
- * "decode", "batch" (batch stages and collate); then "copy", if rows are copied as they are; then
- * the chain's sample stages that run by themselves or head a folded pass, by name, a later one of
- * the same name as "name#2".
+ * Number of stages that a worker can be in. They are numbered from 0, fixed when the loader is
+ * created:
+ *
+ *     idle        none of the others
+ *     wait-bytes  in the source
+ *     wait-slot   asleep: no free batch, or nothing to do
+ *     wait-turn   another worker is in get(), and the dataset lets in one at a time
+ *     open, read, get, decode
+ *     batch       batch stages and collate
+ *     copy        only if rows are copied as they are
+ *
+ * Then come the chain's sample stages by name: those that run by themselves and those that head a
+ * folded pass. A later stage of the same name is "name#2".
  */
 ITER_API int32_t iter_loader_n_stages(const iter_loader *loader);
-/** Name of stage `id`, as long as the loader lives; NULL past the last. */
+/** Name of stage `id`; NULL if there is none. Lives as long as the loader. */
 ITER_API const char *iter_loader_stage_name(const iter_loader *loader, int32_t id);
 
-/** The stage that a worker is in; worker 0 also is the caller's thread, where `workers` is 0. -1 =
- * no such worker. Any thread; one load, so a sampling thread may ask as often as it likes. */
+/** The stage that a worker is in; -1 = no such worker. With `workers` 0, worker 0 is the caller's
+ * thread. Any thread. It is one load, so a sampling thread may call it at any rate. */
 ITER_API int32_t iter_loader_stage_now(const iter_loader *loader, int32_t worker);
 
 /** What one worker does. */
@@ -601,17 +622,17 @@ typedef struct iter_activity_info {
     uint64_t sample;            /* index in the dataset (of several, the first), or ITER_UNKNOWN */
     char file[ITER_FILE_SHOWN]; /* where the sample's bytes begin; "" = it has no file */
     uint64_t offset;
-    /* how long it is at it. Without a watchdog (watch.stall_ms) the clock is read once per chunk,
-     * so it may be less. */
+    /* how long it has been in that stage. Without a watchdog (watch.stall_ms) the clock is read
+     * once per chunk, so this may be less. */
     uint64_t since_ns;
 } iter_activity_info;
 
 /**
- * What each worker does just now: out[0..capacity), one entry a worker.
+ * What each worker does just now: out[0..capacity), one entry per worker.
  *
- * Returns    how many workers there are, 1 where `workers` is 0.
- * Threads    any; takes no lock and makes no system call, but asks the format where a sample lies.
- *            Members of one entry may be a moment apart.
+ * Returns    how many workers there are; 1 if `workers` is 0.
+ * Threads    any. It takes no lock and makes no system call, but it asks the format where a sample
+ *            is. Members of one entry may be a moment apart.
  */
 ITER_API int32_t iter_loader_activity(const iter_loader *loader, iter_activity_info *out,
                                       int32_t capacity);
