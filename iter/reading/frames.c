@@ -1,19 +1,18 @@
 /*
- * frames.c - large reads for a block shuffle: aligned windows of the files, shared by the rows that
- * lie in them.
+ * frames.c - large reads for a block shuffle: aligned windows of the files, shared by their rows.
  *
- * The rows of a block shuffle lie scattered over a group of blocks, some MiB wide. Read one by one
- * from a cold disk they are small random reads; so the arena is cut into frames, each holds one
- * window of a file, and a row points into its frame. A block is cut into equal pieces of rows, and
- * a window is a piece widened to whole disk blocks, so that little is read that no row of the block
- * wants. Where a piece is no one stretch of a file (it goes over a file's end, or its samples are
- * no neighbours) its rows lie in windows of a fixed grid, which reach so far beyond their end as
- * one sample may stick out.
+ * The rows of a block shuffle are scattered over a group of blocks, some MiB wide. Read one by one
+ * from a cold disk, they would be small random reads. So the arena is cut into frames, each frame
+ * holds one window of a file, and a row points into its frame. A block is cut into equal pieces of
+ * rows. A window is a piece widened to whole disk blocks, so few bytes are read that no row of the
+ * block needs. A piece may be no single stretch of a file: it crosses the end of a file, or its
+ * samples are not neighbours. Then its rows are in windows of a fixed grid, each of which overlaps
+ * the next by at least the largest sample.
  *
- * The sampler answers for any position, so the windows that are wanted a group from now are read
- * ahead, into frames that are spent: whose group has been worked off. What is wanted now and is not
- * there takes the frame that was not used for the longest time, spent or not, but for those that
- * rows of open chunks are in.
+ * The sampler can be asked for any position. So the windows that are needed one group later are
+ * read ahead, into frames that are spent: all rows of their group have been made. If a row needs a
+ * window now that no frame holds, the least recently used frame is evicted, spent or not. A frame
+ * is never evicted while rows of open chunks are in it.
  */
 #include <string.h>
 
@@ -29,17 +28,17 @@ struct iter__frame {
     iter__chunk_read r; /* first: reap() hands it back */
     uint8_t *data;
     uint64_t used;  /* tick of the last use */
-    uint64_t until; /* row of the endless sequence where the group ends that wants it; 0 = none */
+    uint64_t until; /* row of the endless sequence where the group that needs it ends; 0 = none */
     uint32_t users; /* rows of open chunks */
     bool loading;
     int64_t issued_ns;
     iter__chunk_read *waiters; /* rows that wait for it, by `next` */
 };
 
-/* Where a row's bytes are to be found. Two windows that begin at the same block may differ in size: a
- * piece of a block, and the grid's. */
+/* The stretch of a file that is read for a row. Two windows that begin at the same disk block may
+ * differ in size: one is a piece of a block of samples, the other one of the grid. */
 typedef struct window {
-    uint64_t object, start, bytes; /* whole blocks, as far as the file goes */
+    uint64_t object, start, bytes; /* whole disk blocks, up to the end of the file */
 } window;
 
 struct iter__frames {
@@ -47,12 +46,12 @@ struct iter__frames {
     uint64_t *ids;                  /* [cut->n] a hash of the window that it holds; 0 = none */
     iter__frame *frames;            /* [cut->n] */
     uint64_t tick;
-    /* Rows of the endless sequence, which `until` counts too: where the opener was when it was
-     * looked at last, and those before which all are made. */
+    /* Rows of the endless sequence, as in `until`. at: where the opener was when a thread last
+     * looked. spent: all rows before it have been made. */
     uint64_t at, spent;
-    uint64_t held_from, held_at; /* where reading ahead found no spent frame, and the opener was */
+    uint64_t held_from, held_at; /* the row that found no spent frame, and where the opener was */
     atomic_ullong ahead_until;   /* row of the endless sequence up to which was read ahead */
-    atomic_bool at_it;           /* somebody reads ahead just now */
+    atomic_bool at_it;           /* a thread is reading ahead */
 };
 
 /* ---- Windows --------------------------------------------------------------------------------- */
@@ -65,8 +64,8 @@ static uint64_t round_up(uint64_t bytes) {
     return round_down(bytes + BLOCK - 1);
 }
 
-/* The window of extent `e` of sample `index`: its piece, if that is one stretch, or the grid's. A
- * pure function of the sample. */
+/* The window of extent `e` of sample `index`: its piece, if that is one stretch of a file, else a
+ * window of the grid. A pure function of the sample. */
 static window window_of(const iter_loader *loader, uint64_t index, int32_t e,
                         const iter_extent *extent) {
     const iter__frames *frames = loader->reading.frames;
@@ -97,7 +96,7 @@ static window window_of(const iter_loader *loader, uint64_t index, int32_t e,
     return out;
 }
 
-/* ---- Frames: with reading.lock held --------------------------------------------------------------- */
+/* ---- Frames: with reading.lock held ---------------------------------------------------------- */
 
 static uint64_t id_of(const window *w) {
     return ((w->object << 40 ^ w->start / BLOCK << 12 ^ w->bytes / BLOCK) * 0x9e3779b97f4a7c15u) |
@@ -115,8 +114,9 @@ static iter__frame *find(iter__frames *frames, const window *w) {
     return NULL;
 }
 
-/* Begins to read a window into the spent frame that was not used for the longest time, or, where
- * it is wanted now, into any such that is not in use; NULL where there is none. */
+/* Begins to read a window into the least recently used spent frame. If no frame is spent, and the
+ * window is needed now (not `ahead`), takes the least recently used one that no row is in. NULL if
+ * there is none. */
 static iter__frame *load(iter_loader *loader, const window *w, bool ahead) {
     iter__reading *reading = &loader->reading;
     iter__frames *frames = reading->frames;
@@ -146,8 +146,8 @@ static iter__frame *load(iter_loader *loader, const window *w, bool ahead) {
     return frame;
 }
 
-/* The frame of a window that row `position` of an epoch wants; it is read if it was not there. NULL if
- * no frame is free for it. */
+/* The frame of a window that row `position` of an epoch needs. If no frame holds the window, a read
+ * is queued for it. NULL if no frame is free. */
 static iter__frame *frame_of(iter_loader *loader, const window *w, uint64_t epoch,
                              uint64_t position, bool ahead) {
     iter__frames *frames = loader->reading.frames;
@@ -165,7 +165,7 @@ static iter__frame *frame_of(iter_loader *loader, const window *w, uint64_t epoc
     return frame;
 }
 
-/* The loader went back: what the rows behind it wanted says nothing any more. */
+/* The loader went back, so the frames' groups are no longer those that come next. */
 static void forget_wishes(iter__frames *frames) {
     for (uint32_t i = 0; i < frames->cut->n; i++)
         frames->frames[i].until = 0;
@@ -188,7 +188,8 @@ static void leave(iter_loader *loader, iter__chunk *chunk, uint32_t n) {
 
 /* ---- Chunks ---------------------------------------------------------------------------------- */
 
-/* Which windows the chunk's rows want, into its nodes: the format is asked, so no lock is held. */
+/* Writes the windows of the chunk's rows into its nodes. No lock is held, because it calls the
+ * format. */
 static void set_nodes(iter_loader *loader, iter__chunk *chunk) {
     const iter_batch *batch = chunk->batch;
     const uint32_t n_extents = (uint32_t)loader->dataset->desc.n_extents;
@@ -207,8 +208,8 @@ static void set_nodes(iter_loader *loader, iter__chunk *chunk) {
     }
 }
 
-/* Takes a frame for every node; false if one has none: then the chunk has none at all, and waits for
- * others. */
+/* Takes a frame for every node. If one node gets none, the chunk gives back all its frames, so that
+ * other chunks can proceed, and the result is false. */
 static bool take_frames(iter_loader *loader, iter__chunk *chunk) {
     iter_batch *batch = chunk->batch;
     const uint32_t n_extents = (uint32_t)loader->dataset->desc.n_extents;
@@ -245,7 +246,7 @@ int iter__frames_issue(iter_loader *loader, iter__chunk *chunk) {
     }
     for (uint32_t i = 0; i < n; i++) {
         iter__chunk_read *node = &batch->reads[first + i];
-        if (!node->frame->loading) { /* it is there, unless the file ended before */
+        if (!node->frame->loading) { /* its bytes are here, unless the file is shorter */
             if (is_missing(node->frame, &batch->extents[first + i]))
                 iter__row_miss(batch, node->first_row);
             continue;
@@ -276,8 +277,8 @@ iter__chunk_read *iter__frame_loaded(iter_loader *loader, iter__chunk_read *r) {
     frame->waiters = NULL;
     frame->loading = false;
     atomic_fetch_add_explicit(&reading->path_bytes[read->path], read->done, memory_order_relaxed);
-    if (read->status < 0)
-        reading->frames->ids[frame - reading->frames->frames] = 0; /* who comes next tries again */
+    /* After a failure the next row reads the window again. */
+    if (read->status < 0) reading->frames->ids[frame - reading->frames->frames] = 0;
     for (iter__chunk_read *node = waiters; node; node = node->next) {
         iter_batch *batch = node->chunk->batch;
         const iter_extent *extent =
@@ -317,7 +318,7 @@ static uint64_t opener_row(const iter_loader *loader) {
     return at->sample + (rolls ? 0 : (uint64_t)at->epoch * loader->cut.n);
 }
 
-/* Samples to read ahead: rows [from, from + n) of the endless sequence, of one epoch. */
+/* Samples to read ahead: rows [from, from + n) of the endless sequence, all of one epoch. */
 typedef struct ahead {
     uint64_t from, n;
     uint64_t at; /* where the opener was */
@@ -325,14 +326,14 @@ typedef struct ahead {
     window windows[STEP * ITER_MAX_EXTENTS];
 } ahead;
 
-/* Which rows come next, at most STEP; n = 0: none until the opener is further. */
+/* The rows to read ahead next, at most STEP. n = 0: none until the opener has moved on. */
 static void next_ahead(iter_loader *loader, ahead *out) {
     iter__frames *frames = loader->reading.frames;
     pthread_mutex_lock(&loader->lock);
     const uint64_t at = opener_row(loader), until = at + frames->cut->ahead_rows;
     pthread_mutex_unlock(&loader->lock);
     uint64_t from = atomic_load_explicit(&frames->ahead_until, memory_order_relaxed);
-    if (from < at || from > until + STEP) from = at; /* the loader went somewhere else */
+    if (from < at || from > until + STEP) from = at; /* after a seek, reset or restore */
     const uint64_t position = from % loader->cut.n, epoch = from / loader->cut.n;
     uint64_t n = from < until ? until - from : 0;
     if (n > STEP) n = STEP;
@@ -348,13 +349,13 @@ static void next_ahead(iter_loader *loader, ahead *out) {
     out->n = n;
 }
 
-/* Where their bytes are: the format is asked, so no lock is held. */
+/* Finds their windows. No lock is held, because it calls the format. */
 static void locate_ahead(const iter_loader *loader, ahead *a) {
     const iter_dataset *dataset = loader->dataset;
     const int32_t n_extents = dataset->desc.n_extents;
     for (uint64_t i = 0; i < a->n; i++) {
         iter_extent extents[ITER_MAX_EXTENTS];
-        if (!iter__dataset_locate(dataset, a->indices[i], extents)) { /* its batch tells */
+        if (!iter__dataset_locate(dataset, a->indices[i], extents)) { /* its batch will fail */
             a->n = i;
             return;
         }
@@ -365,7 +366,7 @@ static void locate_ahead(const iter_loader *loader, ahead *a) {
     }
 }
 
-/* Reads ahead for these samples; how many found a frame. reading.lock held. */
+/* Reads ahead for these samples. Returns how many found a frame. reading.lock held. */
 static uint64_t load_ahead(iter_loader *loader, const ahead *a) {
     const uint64_t n_extents = (uint64_t)loader->dataset->desc.n_extents;
     const uint64_t epoch = a->from / loader->cut.n, position = a->from % loader->cut.n;
@@ -385,7 +386,7 @@ void iter__frames_read_ahead(iter_loader *loader) {
     if (!frames->cut->ahead_rows ||
         !atomic_compare_exchange_strong(&frames->at_it, &expected, true))
         return;
-    /* All opened batches together: what lies farther back than that has been made. */
+    /* The rows of all slots together: every row farther back than that has been made. */
     const uint64_t open_rows = loader->layout.n_slots * loader->cut.global;
     ahead a;
     uint64_t done;

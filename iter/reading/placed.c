@@ -1,21 +1,21 @@
 /*
- * placed.c - rows that are bytes of their sample as they are, read to where they go.
+ * placed.c - reads rows straight to their place in the slot, if they are plain bytes of a sample.
  *
- * A record of pixels is a head, the pixels, and what fills it up. Read into memory and copied from
- * there, each byte goes through the caches twice; so, for files in the page cache, one preadv takes
- * the heads of a run of records to the worker's buffer and the rows to the slot. Where a row is to
- * be expected the decoder's find() says before a byte was seen; afterwards it looks at the head
- * whether that was so. From the first record on for which it was not, or which blocks, the chunk
- * takes the usual way, by the arena and decode().
+ * A record of pixels is a head, the pixels, and padding. If it were read into memory and copied
+ * from there, each byte would pass through the caches twice. So, for files in the page cache, one
+ * preadv reads the heads of a run of records into the worker's buffer and the rows into the slot.
+ * The decoder's find() predicts where a row begins, before any byte was read; after the read it
+ * checks the head. From the first record that was predicted wrongly, or whose read would block, the
+ * chunk goes on by the arena and decode().
  *
- * Small rows do not come here: a part of a read costs as much as copying some KB. What lies behind
- * a row and before the next is one part, so there are two a row.
+ * Small rows are not read this way: a part of a read costs as much as copying some KB. The bytes
+ * after one row and before the next are one part, so a row has two parts.
  */
 #include "iter/runtime/loader_state.h"
 
-#define PARTS_A_ROW 2                 /* the row, and what lies between it and the next */
+#define PARTS_A_ROW 2                 /* the row, and the bytes between it and the next */
 #define RUN_MAX     ((size_t)1 << 20) /* bytes of one read */
-#define TAIL_MAX    64                /* bytes behind a row */
+#define TAIL_MAX    64                /* bytes after a row */
 #define HEAD_MAX    4096
 
 void iter__placed_find(const iter__plan *plan, const iter_description *desc, int32_t *out_field,
@@ -43,7 +43,7 @@ void iter__placed_find(const iter__plan *plan, const iter_description *desc, int
     *out_stride = (head + TAIL_MAX + 63) & ~(size_t)63;
 }
 
-/* Adds the parts of one more row; false where it does not belong to the run. */
+/* Adds the parts of one more row; false if it does not belong to the run. */
 static bool add_row(const iter_loader *loader, iter_batch *batch, uint32_t row, uint8_t *around,
                     iter_read *read, iter_iovec *parts) {
     const iter_extent *extent = &batch->extents[row];
@@ -85,7 +85,7 @@ uint32_t iter__placed_run(iter_loader *loader, iter__worker *worker, iter_batch 
                    parts))
         n++;
     if (n == 0) return 0;
-    if (parts[read.n_parts - 1].size == 0) read.n_parts--; /* nothing lies behind the last row */
+    if (parts[read.n_parts - 1].size == 0) read.n_parts--; /* no bytes after the last row */
     if (!iter__reading_try(&loader->reading, &read)) return 0;
     path_bytes[read.path] += read.done;
     size_t here = 0, offset, bytes;

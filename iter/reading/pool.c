@@ -1,9 +1,10 @@
 /*
- * pool.c - threads that make a blocking source asynchronous: where io_uring is forbidden,
- * read-ahead is theirs.
+ * pool.c - threads that make a blocking source asynchronous. If io_uring is forbidden, they read
+ * ahead.
  *
- * It wraps the source in a table of the same kind. submit, commit, reap, wake and cancel come under
- * the source lock; the pool's own lock guards two rings of reads, those to do and those done.
+ * The pool wraps the source in another iter_source_ops. Its submit, commit, reap, wake and cancel
+ * run under reading.lock. The pool's own lock guards two rings of reads: those to do and those
+ * done. It is taken after reading.lock, and is not held while the source reads.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,14 +1,17 @@
 /*
  * preload.c - reads a whole dataset into memory, once, with many large reads in flight.
  *
- * Where every extent is tiled by rows as they are stored, each field becomes an array: rows dense,
- * the loader works as over arrays. Files are then read in aligned pieces into staging, and each
- * piece is dealt out to the arrays while the next ones are on their way; aligned, so that cold
- * files can be read past the page cache, which halves the time. Else the files lie behind one
- * another as they are, for the decoders. Either way in one mapping of huge pages. Pieces are issued
- * in order, so that a spinning disk sees a sequential scan. A source without an asynchronous side
- * is read by a few threads that take the next piece from a shared counter. Rows that are made from
- * their index, at a cost, are made once in the same way.
+ * If stored rows tile every extent, each field becomes a dense array of rows, and the loader works
+ * as over arrays. The files are then read in pieces into staging, and each piece is dealt out to
+ * the arrays while the next ones are in flight. Pieces are aligned so that cold files can be read
+ * past the page cache, which halves the time.
+ *
+ * Otherwise the files are stored one after the other, unchanged, for the decoders. Both layouts are
+ * one mapping of huge pages.
+ *
+ * Pieces are issued in order, so a spinning disk sees a sequential scan. If the source has no
+ * asynchronous side, a few threads take the next piece in turn. Rows that a format makes from their
+ * index, at a cost, are made once by the same threads.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,17 +28,17 @@
 #define PIECE          ((uint64_t)1 << 20)
 #define BLOCK          ((uint64_t)4096)
 #define DEPTH_ROWS     ((int)(ITER_PRELOAD_STAGING / PIECE))
-#define DEPTH_FILES    256 /* many small files want many in flight */
+#define DEPTH_FILES    256 /* small files need many reads in flight */
 #define READERS        4
 #define MADE_ROWS      256 /* that a thread makes before it asks for more */
 #define RUNS_MAX       4096
 #define SHARED_VERSION 1       /* of the layout of memory that processes share */
-#define PATIENCE_MS    30000   /* with a process that fills it and makes no progress */
-#define RETRY_NS       1000000 /* how soon a piece that the full source refused is offered again */
+#define PATIENCE_MS    30000   /* how long another process may fill it without progress */
+#define RETRY_NS       1000000 /* before a piece is offered again to a source that was full */
 #define WAIT_NS        50000000
 #define ALIGN(n)       (((n) + 63) & ~(size_t)63)
 
-/* Samples [first, first + n) whose extent `extent` lies side by side in one file. */
+/* A run: neighbouring samples, from `first` on, whose extent `extent` is contiguous in one file. */
 typedef struct stretch {
     uint64_t object, offset, bytes;
     uint64_t first;
@@ -46,7 +49,7 @@ typedef struct piece {
     iter_read read; /* first: reap() hands it back */
     iter_iovec part;
     uint64_t wanted;    /* bytes that must come; the read may ask for more, up to a block's end */
-    const stretch *run; /* NULL = the bytes go where they belong */
+    const stretch *run; /* NULL = the bytes are read straight to their place */
     uint8_t *staging;
     bool busy;
 } piece;
@@ -58,10 +61,9 @@ typedef struct preload {
     uint64_t identity[2]; /* if it is shared */
     stretch *runs;
     uint64_t n_runs;
-    pthread_mutex_t
-        lock; /* guards the next piece or row, status and path_bytes while threads work */
+    pthread_mutex_t lock;  /* guards all members below while threads work */
     uint64_t file, offset; /* the next piece: of a run, or of a file */
-    uint64_t sample;       /* the next row to be made */
+    uint64_t sample;       /* the next row to make */
     iter_status status;
     iter_error error;
     uint64_t path_bytes[ITER_PATH_COUNT];
@@ -69,8 +71,8 @@ typedef struct preload {
 
 /* ---- Rows: an array a field ------------------------------------------------------------------ */
 
-/* Fields of extent `e` in the order of their bytes, into out; returns the bytes that they cover
- * from its start without a gap. */
+/* Writes the fields of extent `e` to `out`, in the order of their bytes. Returns how many bytes
+ * they cover from the extent's start without a gap. */
 static size_t tiles(const iter_description *desc, int32_t e, int32_t out[ITER_MAX_FIELDS],
                     int32_t *out_n) {
     size_t covered = 0;
@@ -106,8 +108,8 @@ static bool lies_in_file(const iter_dataset *dataset, const iter_extent *extent)
     return extent->size <= bytes && extent->offset <= bytes - extent->size;
 }
 
-/* Finds the runs; false if samples are not all of one size, or lie too scattered. EINVAL in p->status
- * if the format says that they lie where they cannot. */
+/* Finds the runs; false if samples differ in size or are too scattered. If the format locates a
+ * sample outside its file, p->status is EINVAL. */
 static bool find_runs(preload *p) {
     const iter_dataset *dataset = p->dataset;
     for (int32_t e = 0; e < dataset->desc.n_extents; e++) {
@@ -138,13 +140,13 @@ static size_t lay_out_rows(const iter_description *desc, iter__resident *rows, u
         if (desc->n_extents > 0 && desc->fields[f].extent == ITER_FROM_INDEX) continue;
         const size_t bytes = iter_desc_bytes(&desc->fields[f].desc);
         rows[f] = (iter__resident){memory ? memory + at : NULL, bytes};
-        at += ALIGN(bytes * desc->n_samples +
-                    64); /* a kernel may load a whole vector at the last row */
+        /* + 64: a kernel may load a whole vector at the last row. */
+        at += ALIGN(bytes * desc->n_samples + 64);
     }
     return at;
 }
 
-/* Deals a piece of a run out to the arrays; its first and last samples may lie partly in other
+/* Deals a piece of a run out to the arrays. Parts of its first and last samples may be in other
  * pieces. */
 static void deal_out(const preload *p, const piece *one) {
     const iter_description *desc = &p->dataset->desc;
@@ -153,8 +155,8 @@ static void deal_out(const preload *p, const piece *one) {
     const uint64_t size = tiles(desc, run->extent, fields, &n);
     const uint64_t begin = one->read.offset > run->offset ? one->read.offset - run->offset : 0;
     const uint64_t end = one->read.offset + one->wanted - run->offset; /* in bytes of the run */
-    const uint8_t *from =
-        one->staging - one->read.offset + run->offset; /* byte 0 of the run, if it were there */
+    /* Where byte 0 of the run would be. */
+    const uint8_t *from = one->staging - one->read.offset + run->offset;
     for (uint64_t at = begin / size * size; at < end; at += size) {
         const uint64_t sample = run->first + at / size;
         uint64_t field_at = at;
@@ -171,7 +173,7 @@ static void deal_out(const preload *p, const piece *one) {
     }
 }
 
-/* Pieces end where the file offset is a multiple of PIECE, and begin at a block. */
+/* A piece begins at a block and ends at a multiple of PIECE in the file, or with its run. */
 static bool next_of_runs(preload *p, piece *out) {
     if (p->file == p->n_runs) return false;
     const stretch *run = &p->runs[p->file];
@@ -214,13 +216,13 @@ static bool next_of_files(preload *p, piece *out) {
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-/* The next piece, or false when all were handed out or an error stopped the run. */
+/* The next piece; false if all were handed out, or after an error. */
 static bool next_piece(preload *p, piece *out) {
     if (p->status < 0) return false;
     return p->made->object_base ? next_of_files(p, out) : next_of_runs(p, out);
 }
 
-/* What failed or came short is asked for once more; then its bytes are dealt out. */
+/* Repeats a read that failed or came short, once; then deals its bytes out. */
 static void settle(const preload *p, const iter_source_ops *source, void *state, piece *one) {
     iter_read *read = &one->read;
     if (read->status < 0 || read->done < one->wanted) {
@@ -255,7 +257,7 @@ static void book(preload *p, const piece *one) {
 
 static void wait_for_some(const iter_source_ops *source, void *state, int64_t timeout_ns) {
     const struct timespec pause = {.tv_nsec = RETRY_NS};
-    if (source->wait(state, timeout_ns) < 0) nanosleep(&pause, NULL); /* it cannot wait */
+    if (source->wait(state, timeout_ns) < 0) nanosleep(&pause, NULL); /* the source cannot wait */
 }
 
 static iter_status read_async(preload *p, const iter_source_ops *source, void *state, piece *pieces,
@@ -266,13 +268,13 @@ static iter_status read_async(preload *p, const iter_source_ops *source, void *s
         for (int i = 0; i < depth && !full; i++) {
             piece *slot = &pieces[i];
             if (slot->busy || (!slot->read.size && !next_piece(p, slot))) continue;
-            full = source->submit(state, &slot->read) == ITER_AGAIN; /* then it keeps its piece */
+            full = source->submit(state, &slot->read) == ITER_AGAIN; /* then the slot keeps it */
             slot->busy = !full;
             in_flight += !full;
         }
         if (in_flight == 0 && !full) break;
         const bool unsent = source->commit(state) != ITER_OK;
-        iter_read *done[8]; /* few, so that new reads are sent before all are dealt out */
+        iter_read *done[8]; /* few, so that new reads are sent while some are dealt out */
         int32_t n = source->reap(state, done, 8);
         if (n == 0) {
             wait_for_some(source, state, full || unsent ? RETRY_NS : WAIT_NS);
@@ -329,12 +331,12 @@ static iter_status read_threads(preload *p, const iter_source_ops *source, void 
     return p->status;
 }
 
-/* ---- Rows made from their index --------------------------------------------------------------- */
+/* ---- Rows made from their index -------------------------------------------------------------- */
 
 static iter_status make_rows(const preload *p, uint64_t first, uint32_t n, iter_error *err) {
     const iter_dataset *dataset = p->dataset;
     uint64_t indices[MADE_ROWS];
-    iter_rng rng[MADE_ROWS]; /* they may not matter */
+    iter_rng rng[MADE_ROWS]; /* rows that are kept must not depend on them */
     iter_tensor rows[ITER_MAX_FIELDS];
     for (uint32_t i = 0; i < n; i++) {
         indices[i] = first + i;
@@ -394,7 +396,7 @@ bool iter__description_keeps(const iter_description *desc) {
 uint64_t iter__description_kept_bytes(const iter_description *desc) {
     uint64_t total = 0;
     for (int32_t f = 0; f < desc->n_fields; f++) {
-        const uint64_t bytes = iter_desc_bytes(&desc->fields[f].desc) + 1; /* and its alignment */
+        const uint64_t bytes = iter_desc_bytes(&desc->fields[f].desc) + 1; /* 1 for alignment */
         if (desc->n_samples > (ITER_UNKNOWN - total) / bytes) return ITER_UNKNOWN;
         total += bytes * desc->n_samples;
     }
@@ -403,7 +405,7 @@ uint64_t iter__description_kept_bytes(const iter_description *desc) {
 
 /* ---- Entry ----------------------------------------------------------------------------------- */
 
-/* Where everything will lie. */
+/* Decides the layout of the memory, and how large it is. */
 static iter_status lay_out(preload *p, iter__preload *made, iter_error *err) {
     const iter_description *desc = &p->dataset->desc;
     p->runs = iter__alloc(RUNS_MAX, sizeof(*p->runs));
@@ -431,7 +433,7 @@ static void mix(uint64_t hashes[2], const uint64_t *facts, size_t n) {
         hashes[k] = iter__fnv1a(hashes[k], facts, n * sizeof(*facts));
 }
 
-/* What the bytes of files depend on. EUNSUPPORTED if one is not what it was when it was opened. */
+/* Hashes what identifies the files. EUNSUPPORTED if one has changed since it was opened. */
 static iter_status identify_files(const iter_description *desc, uint64_t out[2], iter_error *err) {
     for (uint64_t i = 0; i < desc->n_files; i++) {
         struct stat file;
@@ -447,7 +449,7 @@ static iter_status identify_files(const iter_description *desc, uint64_t out[2],
     return ITER_OK;
 }
 
-/* The same of the whole memory: the files, and where their bytes go. */
+/* Hashes what identifies the whole memory: the files, and where their bytes go. */
 static iter_status identify(const preload *p, uint64_t out[2], iter_error *err) {
     const iter_description *desc = &p->dataset->desc;
     const uint64_t begin[] = {SHARED_VERSION, p->made->bytes, p->made->object_base == NULL};
@@ -470,7 +472,7 @@ static iter_status identify(const preload *p, uint64_t out[2], iter_error *err) 
     return identify_files(desc, out, err);
 }
 
-/* Memory that processes share, if that is wanted and can be, else of its own. */
+/* Takes memory that processes share, if that is wanted and possible, else memory of its own. */
 static iter_status take_memory(preload *p, iter__preload *made, iter_error *err) {
     iter__share_wish *share = p->share;
     if (share->wanted) {
@@ -490,7 +492,7 @@ static iter_status take_memory(preload *p, iter__preload *made, iter_error *err)
     return ITER_OK;
 }
 
-/* Other processes may have what was filled, if the files are still what they were. */
+/* Lets other processes use the memory, if the files have not changed while it was filled. */
 static iter_status publish(preload *p, iter__preload *made, iter_error *err) {
     uint64_t now[2];
     const bool same =

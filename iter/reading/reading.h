@@ -5,12 +5,13 @@
  *
  *     no reader --a thread without work wins has_reader--> waits in the source --reaps--> no reader
  *
- * A thread that has work polls instead. Frames (block shuffles) cut the arena into windows of files:
+ * A thread that has work polls instead. Frames (for block shuffles) cut the arena into windows of
+ * files:
  *
  *     empty --load--> loading --reap--> loaded --its group is done--> spent --load--> loading ...
  *
- * `lock` is taken after loader.lock, never before it. It is held while a source's submit, commit, reap,
- * wake and cancel run, which must not block; never while a read, a decoder or a format runs.
+ * `lock` is taken after loader.lock, never before it. It is held while a source's submit, commit,
+ * reap, wake and cancel run, which must not block; never while a read, a decoder or a format runs.
  */
 #ifndef ITER_READING_READING_H
 #define ITER_READING_READING_H
@@ -66,44 +67,49 @@ typedef struct iter__reading {
     bool canceled;
 
     /* Any thread: */
-    atomic_uint releases;   /* regions given back so far: has there been one since? */
+    atomic_uint releases;   /* regions given back so far: a change means that space was freed */
     atomic_bool has_reader; /* a thread waits in the source */
     atomic_uint pending;    /* reads that have not completed */
-    atomic_int misses;      /* try_read is switched off for so many reads */
+    atomic_int misses;      /* how many more reads skip try_read */
     atomic_ullong path_bytes[ITER_PATH_COUNT];
     atomic_ullong retried;
 } iter__reading;
 
 /* ---- reads.c --------------------------------------------------------------------------------- */
 
-/* Issues the reads of a claimed NEW chunk. 1 = its bytes are here, and the caller works on the chunk;
- * 0 = in flight; -1 = no space in the arena, the chunk is NEW again. */
+/* Issues the reads of a claimed NEW chunk. 1 = its bytes are here, and the caller must make its
+ * rows; 0 = in flight, or its batch was dropped; -1 = no space in the arena, the chunk is NEW
+ * again. */
 int iter__reading_issue(iter_loader *loader, iter__worker *worker, iter__chunk *chunk);
 /* As the reader (the caller won has_reader): waits in the source, reaps, gives the role back. */
 void iter__reading_wait(iter_loader *loader, iter__worker *worker, int64_t timeout_ns);
-void iter__reading_poll(iter_loader *loader, iter__worker *worker); /* reaps what has completed */
+/* Reaps the reads that have completed, without waiting. */
+void iter__reading_poll(iter_loader *loader, iter__worker *worker);
 /* The chunk's bytes are no longer needed. */
 void iter__reading_release(iter_loader *loader, iter__chunk *chunk);
 void iter__reading_wake(iter_loader *loader); /* makes a waiting reader return */
 void iter__reading_cancel(iter_loader *loader);
-/* Cold: a worker issues reads before it works on what is here. */
+/* The files are cold: workers issue reads before they make rows that are ready. */
 bool iter__reading_is_ahead(const iter_loader *loader);
 /* Reads a row once more, blocking. */
 iter_status iter__reading_row(iter_loader *loader, iter_batch *batch, uint32_t row,
                               iter_read *out_failed);
-void iter__reading_queue(iter__reading *reading, iter__chunk_read *r); /* lock held */
-void iter__reading_pump(iter__reading *reading); /* lock held: submits what is queued */
-/* Without blocking; true if all of it came. */
+/* Adds a read to the backlog. reading.lock held. */
+void iter__reading_queue(iter__reading *reading, iter__chunk_read *r);
+/* Submits the backlog, as far as the source takes it. reading.lock held. */
+void iter__reading_pump(iter__reading *reading);
+/* Reads without blocking; true if all of it came. */
 bool iter__reading_try(iter__reading *reading, iter_read *read);
 
 /* ---- placed.c -------------------------------------------------------------------------------- */
 
-/* Whether rows can be read to their place: which output's, and as loader_layout.h has it; head 0 =
- * none can. */
+/* Finds the output whose rows can be read straight to their place, with the layout's placed_head
+ * and placed_stride. A head of 0 = there is none. */
 void iter__placed_find(const iter__plan *plan, const iter_description *desc, int32_t *out_field,
                        size_t *out_head, size_t *out_stride);
-/* Reads rows from `row` on, as far as each follows the one before in the file. Returns how many came
- * and are in their place; the rest must be read and decoded. Adds the bytes to path_bytes. */
+/* Reads rows from `row` on, as long as each follows the one before in the file. Returns how many
+ * came and are in their place; the others must be read and decoded. Adds the bytes to
+ * path_bytes. */
 uint32_t iter__placed_run(iter_loader *loader, iter__worker *worker, iter_batch *batch,
                           uint32_t row, uint32_t end, uint64_t path_bytes[ITER_PATH_COUNT]);
 
@@ -111,7 +117,8 @@ uint32_t iter__placed_run(iter_loader *loader, iter__worker *worker, iter_batch 
 
 size_t iter__frames_books_bytes(uint32_t n);
 iter_status iter__frames_make(iter_loader *loader, iter_error *err);
-int iter__frames_issue(iter_loader *loader, iter__chunk *chunk); /* as iter__reading_issue() */
+/* As iter__reading_issue(), except that after -1 the caller must put the chunk back. */
+int iter__frames_issue(iter_loader *loader, iter__chunk *chunk);
 /* With reading.lock held. loaded: returns the rows that waited for the frame, by `next`. */
 void iter__frames_release(iter_loader *loader, iter__chunk *chunk);
 iter__chunk_read *iter__frame_loaded(iter_loader *loader, iter__chunk_read *r);

@@ -1,18 +1,18 @@
 /*
- * reads.c - from extents to bytes: one source, one source lock, one byte arena per loader.
+ * reads.c - from extents to bytes: one source, one lock, one arena of bytes per loader.
  *
- * A chunk's reads are issued by the thread that claimed it NEW. It first tries without blocking:
- * row after row into one small buffer, and each row is made while its bytes are in the first-level
- * cache, so hot files never leave this thread and need no arena. What is left from the first miss
- * on is queued, and tries are switched off for a while. Neighbouring extents become one read. The
- * completion of the last read makes the chunk READY for whichever worker comes first.
+ * The thread that claimed a NEW chunk issues its reads. It first tries without blocking: it reads
+ * row after row into one small buffer, and makes each row while its bytes are in the L1 cache. So
+ * hot files never leave this thread and need no arena. From the first miss on, the rest of the
+ * chunk is queued, and tries are switched off for a while. Neighbouring extents are coalesced into
+ * one read. When the last read completes, the chunk is READY for the first worker that looks.
  *
  * The arena is a ring of regions, one per chunk, freed in order: a region is reused when it and all
- * older ones are done. A chunk that finds no space stays NEW; older chunks need nothing more to
- * end, so it gets its turn.
+ * older ones are done. A chunk that finds no space stays NEW. It cannot starve, because older
+ * chunks need no more space to end.
  *
- * A read that failed or came short leaves its rows to be read once more, one by one, by the worker
- * that takes the chunk: that is the one retry, and it says which row it was.
+ * If a read fails or comes short, the worker that claims the chunk reads those rows once more, one
+ * by one. This is the only retry, and it finds out which row failed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -35,16 +35,14 @@
 #define LOST_TRIES    8
 #define TIMED_RUNS    8
 
-/* ---- Arena: with reading.lock held ---------------------------------------------------------------- */
+/* ---- Arena: with reading.lock held ----------------------------------------------------------- */
 
 static size_t whole_blocks(size_t bytes) {
     return (bytes + REGION_ALIGN - 1) & ~(size_t)(REGION_ALIGN - 1);
 }
 
-/* Past the page cache whole blocks are read: each read has the blocks around it to itself, and lies in
- * them as it does in the file. */
-
-/* Space for `bytes`, or false. */
+/* Takes space for `bytes`; false if there is none. Reads past the page cache need whole blocks:
+ * each such read has the blocks around it to itself, at the same offset in them as in the file. */
 static bool region_take(iter__reading *reading, size_t bytes, uint64_t *out_region,
                         uint8_t **out_data) {
     const size_t need = whole_blocks(bytes);
@@ -91,10 +89,10 @@ void iter__reading_release(iter_loader *loader, iter__chunk *chunk) {
     chunk->region = 0;
 }
 
-/* ---- Submission: with reading.lock held ----------------------------------------------------------- */
+/* ---- Submission: with reading.lock held ------------------------------------------------------ */
 
-/* Submits from the backlog as far as the source takes it. What a commit left behind is committed again
- * the next time: the kernel may lack memory for a moment. */
+/* If a commit did not send all reads, the next call commits again: the kernel may lack memory for a
+ * moment. */
 void iter__reading_pump(iter__reading *reading) {
     while (reading->backlog) {
         iter__chunk_read *r = reading->backlog;
@@ -117,8 +115,8 @@ void iter__reading_queue(iter__reading *reading, iter__chunk_read *r) {
 
 /* ---- Completion ------------------------------------------------------------------------------ */
 
-/* Marks the rows that a read of extent `e` of rows [first, first + n) did not fill, to be read once
- * more. */
+/* Marks the rows to read once more: those of [first, first + n) that a read of their extent `e` did
+ * not fill. */
 static void mark_missing(iter_loader *loader, iter_batch *batch, const iter_read *read,
                          uint32_t first, uint32_t n, int32_t e) {
     if (read->status >= 0 && read->done >= read->size) return;
@@ -130,19 +128,19 @@ static void mark_missing(iter_loader *loader, iter_batch *batch, const iter_read
     }
 }
 
-/* Takes one completed read into the books; true when it was its chunk's last. */
+/* Books one completed read; true if it was the last one of its chunk. */
 static bool complete(iter_loader *loader, iter__chunk_read *r) {
     iter__reading *reading = &loader->reading;
     atomic_fetch_add_explicit(&reading->path_bytes[r->read.path], r->read.done,
                               memory_order_relaxed);
     mark_missing(loader, r->chunk->batch, &r->read, r->first_row, r->n_rows, r->extent);
     atomic_store_explicit(&r->completed, true, memory_order_relaxed);
-    /* acq_rel: who makes the chunk READY passes on what every read of it has written. */
+    /* acq_rel: the thread that makes the chunk READY sees the bytes of all its reads. */
     return atomic_fetch_sub_explicit(&r->chunk->reads_left, 1, memory_order_acq_rel) == 1;
 }
 
-/* Tells the profiler that a chunk's reads were issued, or are there since now. The chunk is the
- * caller's still. */
+/* Tells the profiler that a chunk's reads were issued, or have completed. No other thread may have
+ * the chunk yet. */
 static void profile_reads(const iter__chunk *chunk, uint32_t name, int64_t start, int64_t end) {
     const iter_batch *batch = chunk->batch;
     const iter__chunk_read *reads =
@@ -156,7 +154,7 @@ static void profile_reads(const iter__chunk *chunk, uint32_t name, int64_t start
     iter__profile_put(&record);
 }
 
-/* The chunk's last read has completed: READY, or done with if its batch was dropped. */
+/* The chunk's last read has completed: it becomes READY, or DONE if its batch was dropped. */
 static void bytes_are_there(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
     if (iter__profiling() && chunk->issued_ns)
         profile_reads(chunk, PROFILE_READ, chunk->issued_ns, iter__now_ns());
@@ -170,7 +168,8 @@ static void bytes_are_there(iter_loader *loader, iter__worker *worker, iter__chu
     loader->reading.calls->end_chunks(loader, worker, chunk->batch, 1);
 }
 
-/* Reaps with reading.lock held, then books outside it. Returns reads reaped. */
+/* Reaps with reading.lock held, releases it to book the reads, and takes it again. Returns how many
+ * reads it reaped. */
 static int32_t reap(iter_loader *loader, iter__worker *worker) {
     iter__reading *reading = &loader->reading;
     iter_read *done[REAP_MAX];
@@ -180,14 +179,14 @@ static int32_t reap(iter_loader *loader, iter__worker *worker) {
         reading->backlog->read.status = ITER_ECANCELED;
         done[n++] = &reading->backlog->read;
     }
-    iter__chunk_read *waiters[REAP_MAX]; /* rows whose frame came */
+    iter__chunk_read *waiters[REAP_MAX]; /* rows whose frame is loaded now */
     for (int32_t i = 0; i < n; i++) {
         iter__chunk_read *r = (iter__chunk_read *)done[i];
         waiters[i] = r->chunk ? NULL : iter__frame_loaded(loader, r);
         if (!r->chunk) done[i] = NULL;
     }
-    iter__reading_pump(
-        reading); /* also when nothing came: a source may turn a read away although it is idle */
+    /* Also if no read completed: a source may refuse a read although it is idle. */
+    iter__reading_pump(reading);
     pthread_mutex_unlock(&reading->lock);
 
     iter__chunk *ended[REAP_MAX];
@@ -203,7 +202,7 @@ static int32_t reap(iter_loader *loader, iter__worker *worker) {
     for (int32_t i = 0; i < n; i++) {
         for (iter__chunk_read *node = waiters[i], *next; node; node = next) {
             iter__chunk *chunk = node->chunk;
-            next = node->next; /* the last one's chunk may be worked on, and its reads used again */
+            next = node->next; /* after its last read, another thread may use the chunk's nodes */
             if (atomic_fetch_sub_explicit(&chunk->reads_left, 1, memory_order_acq_rel) == 1)
                 bytes_are_there(loader, worker, chunk);
         }
@@ -218,8 +217,8 @@ void iter__reading_poll(iter_loader *loader, iter__worker *worker) {
     pthread_mutex_lock(&reading->lock);
     while (reap(loader, worker) == REAP_MAX) {
     }
-    /* This may have taken the wake or the completion that a reader on its way into wait() was to
-     * find there. */
+    /* A reader on its way into wait() may have counted on the wake or the completion that this call
+     * consumed. */
     const bool last = reading->canceled || atomic_load(&reading->pending) == 0;
     if (last && atomic_load(&reading->has_reader)) reading->ops->wake(reading->state);
     pthread_mutex_unlock(&reading->lock);
@@ -235,11 +234,12 @@ void iter__reading_wait(iter_loader *loader, iter__worker *worker, int64_t timeo
     pthread_mutex_lock(&reading->lock);
     const bool more = reading->backlog != NULL || reading->unsent;
     pthread_mutex_unlock(&reading->lock);
-    /* What was turned away is offered again; and a cancel() that ran in a signal handler is noticed. */
+    /* The limit exists to offer refused reads again, and to notice a cancel() that ran in a signal
+     * handler. */
     const int64_t most_ns = more ? BACKLOG_NS : WAIT_NS;
     if (timeout_ns < 0 || timeout_ns > most_ns) timeout_ns = most_ns;
-    if (reading->ops->wait(reading->state, timeout_ns) < 0)
-        nap(BACKLOG_NS); /* it cannot wait: it is asked */
+    /* A source that cannot wait is polled. */
+    if (reading->ops->wait(reading->state, timeout_ns) < 0) nap(BACKLOG_NS);
     pthread_mutex_lock(&reading->lock);
     atomic_store(&reading->has_reader, false);
     while (reap(loader, worker) == REAP_MAX) {
@@ -260,7 +260,7 @@ void iter__reading_cancel(iter_loader *loader) {
     if (!reading->async) return;
     pthread_mutex_lock(&reading->lock);
     if (!reading->canceled) {
-        reading->canceled = true; /* what was never submitted completes by reap() */
+        reading->canceled = true; /* reap() completes reads that were never submitted */
         if (reading->ops->cancel) reading->ops->cancel(reading->state);
     }
     if (atomic_load(&reading->has_reader)) reading->ops->wake(reading->state);
@@ -274,7 +274,7 @@ bool iter__reading_is_ahead(const iter_loader *loader) {
 
 /* ---- Issue ----------------------------------------------------------------------------------- */
 
-/* Whether row's extent lies right behind the read and may join it. */
+/* Whether the extent follows the read directly and may be coalesced with it. */
 static bool joins(const iter__chunk_read *r, const iter_extent *extent) {
     return r->read.object == extent->object && r->read.offset + r->read.size == extent->offset &&
            r->read.size + extent->size <= COALESCE_MAX;
@@ -289,7 +289,7 @@ static void new_read(iter__chunk_read *r, iter__chunk *chunk, const iter_extent 
     r->read.parts = &r->part;
 }
 
-/* Arena that the rows from `first` on need, if none of them joins another. */
+/* Bytes of arena that the rows not made yet need at most: if no read is coalesced with another. */
 static size_t region_bytes(const iter_loader *loader, const iter__chunk *chunk) {
     const uint32_t n_extents = (uint32_t)loader->dataset->desc.n_extents;
     const iter_extent *extents = chunk->batch->extents + (size_t)chunk->first * n_extents;
@@ -303,7 +303,7 @@ static size_t region_bytes(const iter_loader *loader, const iter__chunk *chunk) 
     return bytes ? bytes : 1;
 }
 
-/* Behind a read in the arena, and before the next one. */
+/* Ends a read in the arena at a whole block. Returns where the next one may begin. */
 static uint8_t *end_blocks(iter__chunk_read *r, uint8_t *data) {
     r->read.room_after = whole_blocks((uintptr_t)data) - (uintptr_t)data;
     return data + r->read.room_after;
@@ -349,7 +349,6 @@ static void build_reads(iter_loader *loader, iter__chunk *chunk, uint8_t *data) 
     chunk->n_reads = n;
 }
 
-/* Tries one read without blocking; true when all of it is there. */
 bool iter__reading_try(iter__reading *reading, iter_read *read) {
     if (!reading->ops->try_read) return false;
     const int misses = atomic_load_explicit(&reading->misses, memory_order_relaxed);
@@ -366,8 +365,8 @@ bool iter__reading_try(iter__reading *reading, iter_read *read) {
     return false;
 }
 
-/* How many rows from `row` on are, in every extent, neighbours in the file and fit into a worker's
- * buffer together; 0 = not even the first does. */
+/* How many rows from `row` on are neighbours in the file, in every extent, and fit into a worker's
+ * buffer together. 0 = the first one does not fit. */
 static uint32_t run_of(const iter_loader *loader, const iter_batch *batch, uint32_t row,
                        uint32_t end) {
     const int32_t n_extents = loader->dataset->desc.n_extents;
@@ -390,7 +389,7 @@ static uint32_t run_of(const iter_loader *loader, const iter_batch *batch, uint3
     return n;
 }
 
-/* Reads rows [row, row + n), which are a run, into the worker's buffer; false where that would
+/* Reads rows [row, row + n), which must be a run, into the worker's buffer; false if that would
  * block. */
 static bool try_run(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t row,
                     uint32_t n, iter_read *read, uint64_t path_bytes[ITER_PATH_COUNT]) {
@@ -415,14 +414,14 @@ static bool try_run(iter_loader *loader, iter__worker *worker, iter_batch *batch
     return true;
 }
 
-/* For the profiler: rows that were read and made one after the other are one span, the stage's. */
+/* Tells the profiler that rows were read and made one after the other: one span, of the stage. */
 static void profile_hot(const iter__chunk *chunk, uint32_t n_before, int64_t start, int64_t end) {
     if (chunk->n_made > n_before)
         iter__profile_chunk(chunk, chunk->n_made - n_before, chunk->n_made == chunk->n, start, end);
 }
 
-/* Makes the chunk's rows one run after the other, each while its bytes are in the first-level
- * cache, as long as they come without blocking. */
+/* Makes the chunk's rows run by run, each while its bytes are in the L1 cache, as long as no read
+ * would block. */
 static void make_hot(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
     iter_batch *batch = chunk->batch;
     const uint32_t end = chunk->first + chunk->n, n_before = chunk->n_made;
@@ -430,7 +429,7 @@ static void make_hot(iter_loader *loader, iter__worker *worker, iter__chunk *chu
     int64_t read_ns = 0;
     uint32_t n_runs = 0, n_timed = 0;
     uint64_t path_bytes[ITER_PATH_COUNT] = {0};
-    iter_read read = {.n_parts = 1}; /* one for all: there is much of it */
+    iter_read read = {.n_parts = 1}; /* one for all runs: it is large to initialise */
     const iter_loader *outer = iter__in_callback_of;
     iter__in_callback_of = loader;
     iter__activity_of(worker, batch, start);
@@ -456,7 +455,7 @@ static void make_hot(iter_loader *loader, iter__worker *worker, iter__chunk *chu
             atomic_fetch_add_explicit(&loader->reading.path_bytes[i], path_bytes[i],
                                       memory_order_relaxed);
     }
-    /* The clock is asked for some of the runs: it costs as much as a tenth of one. */
+    /* Only some of the runs are timed: reading the clock costs a tenth of a run. */
     const int64_t spent = iter__now_ns() - start;
     if (iter__profiling()) profile_hot(chunk, n_before, start, start + spent);
     iter__activity_of(worker, NULL, start + spent);
@@ -470,8 +469,8 @@ static void make_hot(iter_loader *loader, iter__worker *worker, iter__chunk *chu
     atomic_fetch_add_explicit(&worker->busy_ns, made, memory_order_relaxed);
 }
 
-/* A claimed chunk that found no space is NEW again, unless its batch was dropped meanwhile: then
- * nobody would come for it. */
+/* A claimed chunk that found no space becomes NEW again. If its batch was dropped in between, the
+ * chunk ends here, because no worker would claim it. */
 static int put_back(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
     pthread_mutex_lock(&loader->lock);
     const bool dropped = chunk->batch->dropped;
@@ -489,7 +488,7 @@ int iter__reading_issue(iter_loader *loader, iter__worker *worker, iter__chunk *
         make_hot(loader, worker, chunk);
         if (chunk->n_made == chunk->n) return 1;
     }
-    if (reading->frames) { /* the sampler and the format are asked on the way */
+    if (reading->frames) { /* this calls the sampler and the format */
         const iter_loader *outer = iter__in_callback_of;
         iter__in_callback_of = loader;
         iter__activity_begins(worker, ACTIVITY_READ, ITER_UNKNOWN);
@@ -531,7 +530,7 @@ int iter__reading_issue(iter_loader *loader, iter__worker *worker, iter__chunk *
             queued++;
         }
     }
-    /* release: who asks what keeps the batch sees the reads as they were built. */
+    /* release: a thread that looks for the cause of a stall sees the reads complete. */
     atomic_store_explicit(&chunk->state, CHUNK_WAITING, memory_order_release);
     if (queued) {
         atomic_fetch_add(&reading->pending, queued);
@@ -571,8 +570,8 @@ iter_status iter__reading_row(iter_loader *loader, iter_batch *batch, uint32_t r
         atomic_fetch_add_explicit(&reading->retried, 1, memory_order_relaxed);
         const iter_read fresh = read;
         ops->read(reading->state, &read);
-        /* Canceled, but not by us: a read that died with its thread. It is no failure, so it does
-         * not use up the one retry. */
+        /* The loader is not canceled but the read is: it died with its thread. That is no failure
+         * of the file, so it does not use up the one retry. */
         for (int i = 0; i < LOST_TRIES && read.status == ITER_ECANCELED &&
                         !atomic_load(&loader->ending.canceled);
              i++) {

@@ -1,9 +1,9 @@
 /*
- * shared.c - memory that the processes of one user share by what it holds.
+ * shared.c - memory that processes of one user share, as a file with locks by flock().
  *
- * The file begins with a page that says what it is; what is shared comes after it. A lock by flock()
- * belongs to the open file, so it is gone when the process is, however that ends. A file may lose its
- * name between open() and flock(): then the name is opened again.
+ * The file begins with a page that identifies it; the shared bytes come after that page. A lock by
+ * flock() belongs to the open file, so it disappears with the process, however that ends. The file
+ * may lose its name between open() and flock(); then the name is opened again.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -52,7 +52,7 @@ static void remove_name(int fd, const char *path) {
     if (has_name(fd, path)) unlink(path);
 }
 
-/* What processes left that were killed. */
+/* Removes the files of processes that were killed. */
 static void sweep(const char *folder, const char *keep) {
     char begin[32], path[ITER_SHARED_PATH];
     snprintf(begin, sizeof(begin), NAME_ALL, (unsigned)geteuid());
@@ -83,7 +83,7 @@ static iter_status open_file(iter__shared *s, iter_error *err) {
     return iter__fail(err, ITER_EUNSUPPORTED, "%s: it is not this user's own file", s->path);
 }
 
-/* ---- Who fills it ---------------------------------------------------------------------------- */
+/* ---- Its lock -------------------------------------------------------------------------------- */
 
 static lock_state state_of(const iter__shared *s, const header *wanted) {
     header found;
@@ -96,7 +96,7 @@ static lock_state state_of(const iter__shared *s, const header *wanted) {
     return same && whole ? LOCK_READY : LOCK_OTHER;
 }
 
-/* A shared lock if it is ready, an exclusive one if this process is to fill it. */
+/* Takes a shared lock if the memory is ready, an exclusive one if this process must fill it. */
 static lock_state take_lock(const iter__shared *s, const header *wanted) {
     lock_state state = LOCK_BUSY;
     if (flock(s->fd, LOCK_SH | LOCK_NB) == 0) state = state_of(s, wanted);
@@ -108,7 +108,7 @@ static lock_state take_lock(const iter__shared *s, const header *wanted) {
     return state;
 }
 
-/* What changes while somebody fills it. */
+/* A number that changes while another process fills the memory. */
 static uint64_t sign_of_life(const iter__shared *s) {
     header found;
     struct stat file;
@@ -123,7 +123,7 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Opens the file until it has a lock on the one that has the name. */
+/* Opens the file until this process has a lock on the file of that name. */
 static iter_status open_locked(iter__shared *s, const header *wanted, int patience_ms,
                                iter_error *err) {
     const struct timespec pause = {.tv_nsec = (POLL_MS * 1000 + getpid() % 1000) * 1000};
@@ -158,11 +158,11 @@ static iter_status open_locked(iter__shared *s, const header *wanted, int patien
 
 /* ---- Its memory ------------------------------------------------------------------------------ */
 
-/* All pages now, so that a lack of them is an error here and no signal later. What cannot fit is not
- * begun: it would take all that others need for the while. */
+/* Allocates all pages now: a lack of them is an error here, but a signal later. Memory that cannot
+ * fit is not even begun, because other processes would lack those pages for a while. */
 static int take_room(int fd, off_t bytes) {
     struct statvfs room;
-    if (ftruncate(fd, 0) != 0) return errno; /* of a process that was killed */
+    if (ftruncate(fd, 0) != 0) return errno; /* pages that a killed process left */
     if (fstatvfs(fd, &room) != 0) return errno;
     if ((uint64_t)bytes / room.f_frsize >= room.f_bavail) return ENOSPC;
     for (off_t at = 0; at < bytes; at += STEP) {
@@ -182,7 +182,7 @@ static bool map_to_fill(iter__shared *s, const header *wanted) {
     return true;
 }
 
-/* Pages are entered before the mapping may be written: else each would be copied. */
+/* Maps all pages before the mapping may be written; otherwise MAP_POPULATE would copy each. */
 static bool map_ready(iter__shared *s) {
     const size_t bytes = HEADER + s->bytes;
     s->map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_POPULATE | MAP_NORESERVE, s->fd, 0);
@@ -249,7 +249,7 @@ void iter__shared_withdraw(iter__shared *s) {
     flock(s->fd, LOCK_UN);
 }
 
-/* A child of fork() has its parent's lock, which it must leave as it is. */
+/* A child of fork() has its parent's lock and must leave it alone. */
 void iter__shared_close(iter__shared *s) {
     if (!s->memory) return;
     munmap(s->map, HEADER + s->bytes);

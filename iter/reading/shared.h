@@ -1,11 +1,11 @@
 /*
- * shared.h - memory that the processes of one user share by what it holds: the first one fills it, the
- * others map it.
+ * shared.h - memory that processes of one user share: the first one fills it, the others map it.
  *
- * It is a file in shared memory that is named after the user and the identity of its content. Every
- * process that uses it has a lock on it: exclusive while it fills the file, shared after that. So the
- * kernel says who lives. A file without a lock belongs to nobody: the last process removes it, and after
- * a kill the next process that shares uses or removes it.
+ * It is a file in shared memory, named after the user and the identity of its content. Each process
+ * that uses the file holds a lock on it: exclusive while it fills the file, shared after that. The
+ * kernel drops a process's lock when the process ends, so a file without a lock has no user left.
+ * The last process removes the file. If all are killed, the next process that shares uses or
+ * removes it.
  */
 #ifndef ITER_READING_SHARED_H
 #define ITER_READING_SHARED_H
@@ -23,34 +23,35 @@
 typedef struct iter__shared {
     uint8_t *memory; /* [bytes] on a page of its own; NULL = not open */
     size_t bytes;
-    bool must_fill; /* this process fills it, then calls iter__shared_publish() */
+    bool must_fill; /* this process must fill it, then call iter__shared_publish() */
     int fd;
-    pid_t process; /* that opened it */
+    pid_t process; /* the one that opened it */
     uint8_t *map;
     char path[ITER_SHARED_PATH];
 } iter__shared;
 
 /*
- * Opens the memory of this identity, or makes it. Waits while another process fills it, as long as that
- * one makes progress: `patience_ms` without any ends the wait.
+ * Opens the memory of this identity, or creates it. While another process fills it, this one waits;
+ * it gives up if that process makes no progress for `patience_ms`.
  *
- * Memory that is ready is private to the process where it writes to it, and common where it does not.
+ * Once the memory is ready, a write to it stays in the process that writes (copy on write).
  *
- * Errors: EUNSUPPORTED with the reason, a lack of shared memory too; then nothing is open.
+ * Errors: EUNSUPPORTED with the reason, also if shared memory is full; then nothing is open.
  */
 iter_status iter__shared_open(iter__shared *out, const char *folder, const uint64_t identity[2],
                               size_t bytes, int patience_ms, iter_error *err);
 
-/* Says that more was filled; any thread of the process that fills. */
+/* Adds `bytes` to the progress that other processes see. Any thread of the process that fills. */
 void iter__shared_progress(const iter__shared *shared, uint64_t bytes);
 
-/* The memory is whole: others may use it, and it is mapped anew. Errors: ENOMEM; then it is closed. */
+/* Lets other processes use the memory, which must be complete, and maps it again. Errors: ENOMEM;
+ * then it is closed. */
 iter_status iter__shared_publish(iter__shared *shared, iter_error *err);
 
-/* The memory is whole, and nobody else may use it. */
+/* Keeps the memory, which must be complete, for this process alone. */
 void iter__shared_withdraw(iter__shared *shared);
 
-/* Does nothing if it is not open. Memory that was not published is removed. */
+/* Does nothing if it is not open. Removes memory that was not published. */
 void iter__shared_close(iter__shared *shared);
 
 #endif
