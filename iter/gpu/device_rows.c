@@ -6,9 +6,9 @@
  *     SET      slot: [kernel rows]                    --copy--> twin, set --pack--> rows
  *     GATHER   slot: [kernel rows], or another field's --copy--> twin, set --gather--> rows
  *
- * A kernel row says where a row comes from and its geometry, by the same code and the same random
- * numbers as on the host. The twin of a slot is the slot as it is, and behind it the rows that
- * kernels make.
+ * A kernel row holds where a row comes from, and its geometry, drawn by the same code and the same
+ * random numbers as on the host. The twin of a slot has the slot's bytes at the same offsets, and
+ * after them the rows that kernels make.
  */
 #include <stdio.h>
 #include <string.h>
@@ -19,13 +19,13 @@
 
 #define MIB (1024.0 * 1024.0)
 
-/* ---- What can be ----------------------------------------------------------------------------- */
+/* ---- What a kernel can do -------------------------------------------------------------------- */
 
 static bool is_made(const iter__field_plan *field) {
     return field->lengths_of < 0;
 }
 
-/* What stands against any kernel behind the field's workers; NULL = nothing. */
+/* Why no kernel can finish the field's rows; NULL = one can. */
 static const char *obstacle(const iter_loader *loader, const iter__field_plan *field) {
     if (loader->opt.collate) return "batches are collated on the host";
     if (field->n_batch_steps) return "batch stages run on the host";
@@ -37,7 +37,7 @@ static const char *obstacle(const iter_loader *loader, const iter__field_plan *f
 static bool ends_in_program(const iter_loader *loader, iter__field_plan *field) {
     const char *why = obstacle(loader, field);
     const iter__step *last = field->n_steps ? &field->steps[field->n_steps - 1] : NULL;
-    if (!why && (!last || !last->pack)) why = "the last step is none that a kernel does";
+    if (!why && (!last || !last->pack)) why = "no kernel does the last step";
     if (why) {
         snprintf(field->why, sizeof(field->why), "%s", why);
         return false;
@@ -45,7 +45,7 @@ static bool ends_in_program(const iter_loader *loader, iter__field_plan *field) 
     return iter__packer.program(last->pack, &field->program, field->why, sizeof(field->why));
 }
 
-/* Nothing is gained by a kernel that only copies. */
+/* Whether a kernel could save bytes. One that only copies rows saves none. */
 static bool has_finish(const iter__field_plan *field) {
     return is_made(field) && field->out.role == ITER_DATA && field->n_steps > 0 && !field->copies;
 }
@@ -84,23 +84,23 @@ static iter_status choose_finishes(iter_loader *loader, iter_error *err) {
 
 /* ---- Resident sets --------------------------------------------------------------------------- */
 
-/* What stands against a set as a whole; NULL = nothing. */
+/* Why the dataset cannot be resident; NULL = it can. */
 static const char *set_obstacle(const iter_loader *loader) {
     const iter_dataset *dataset = loader->dataset;
     if (loader->sampling.order->is_stream) return "the number of samples is not known";
-    if (dataset->ops) return "rows come from the program's get(), which may answer otherwise later";
+    if (dataset->ops) return "rows come from the program's get(), which may return others later";
     if (dataset->format && dataset->format->get && !iter__description_keeps(&dataset->desc))
         return "the format makes rows anew each time";
     return NULL;
 }
 
-/* The way of one field of a set; HOST = there is none, see field->why. Images as they come take the
- * fewest bytes; what is finished once and for all needs the fewest steps. */
+/* The way of one field of a set; HOST = there is none, and field->why says why. Raw images take the
+ * fewest bytes on the device; rows that are finished once, before the upload, need the fewest steps
+ * later. */
 static iter__way set_way(const iter_loader *loader, iter__field_plan *field) {
     const char *why = obstacle(loader, field);
     if (!why && field->n_steps > 1) why = "there are steps before the last one";
-    if (!why && field->n_steps == 1 && !field->steps[0].pack)
-        why = "its step is none that a kernel does";
+    if (!why && field->n_steps == 1 && !field->steps[0].pack) why = "no kernel does its step";
     if (why) {
         snprintf(field->why, sizeof(field->why), "%s", why);
         return ITER_WAY_HOST;
@@ -114,7 +114,7 @@ static iter__way set_way(const iter_loader *loader, iter__field_plan *field) {
 }
 
 static void take_set(iter_loader *loader, const iter__way *ways) {
-    iter__field_plan *first = NULL; /* whose rows the gathering ones share */
+    iter__field_plan *first = NULL; /* fields that gather share its kernel rows */
     for (int32_t pass = 0; pass < 2; pass++) {
         for (int32_t f = 0; f < loader->plan.n_fields; f++) {
             iter__field_plan *field = &loader->plan.fields[f];
@@ -149,7 +149,8 @@ static iter_status check_room(iter_loader *loader, uint64_t bytes, iter_error *e
     size_t room;
     ITER_TRY(iter__device_room(loader->device.handle, &room, err));
     if (loader->opt.memory.resident != ITER_RESIDENT_AUTO || bytes <= room / 2) return ITER_OK;
-    return iter__fail(err, ITER_ENOMEM, "%.1f MiB do not fit into half of the %.1f MiB free there",
+    return iter__fail(err, ITER_ENOMEM,
+                      "the set needs %.1f MiB, more than half of the %.1f MiB free on the device",
                       (double)bytes / MIB, (double)room / MIB);
 }
 
@@ -197,7 +198,7 @@ static bool has_ways(const iter__plan *plan) {
     return false;
 }
 
-/* Nobody asked for what needs kernels: it is done without. */
+/* No option demands kernels, so rows are finished on the host. */
 static iter_status do_without_kernels(iter_loader *loader, const iter_error *why, iter_error *err) {
     char text[160];
     snprintf(text, sizeof(text), "kernels: %.110s; rows are finished on the host", why->message);
@@ -257,7 +258,7 @@ void iter__device_row_blank(iter_loader *loader, iter_batch *batch, uint32_t row
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter__field_plan *field = &loader->plan.fields[f];
         if (field->way == ITER_WAY_HOST || !field->owns_rows) continue;
-        /* No pixel has a source, and the pad is zero; what is gathered is the row of zeros. */
+        /* No pixel has a source, and the pad is zero. GATHER takes the set's last row, of zeros. */
         rows_of(batch, field)[row] = (iter__pack_row){
             .source = field->way == ITER_WAY_FINISH ? row : loader->device.set.n_rows,
             .y_step = 1,

@@ -1,21 +1,24 @@
 /*
- * device_slots.c - slots that a GPU reads: page-locked, with twins on the device, copied when their
- * batch is finished, written again when no stream reads them any more.
+ * device_slots.c - slots that a GPU reads: page-locked, with twins on the device. A slot is copied
+ * when its batch is finished, and written again when no stream reads it any more.
  *
- * A slot that is given back is RELEASED while its copy, or what streams of the consumer's do with
- * it, may be under way; the events behind both are in the slot. Nobody is told when an event has
- * passed. Who needs a slot, and finds no free one, asks the released ones, outside every lock and with
- * the batches taken off the list. If none has passed and there is nothing else to do, one thread naps
- * and asks again, longer and longer: never more than an eighth of the wait so far is lost. It does
- * not sleep in the driver until the oldest has passed, although that costs nothing: there it would
- * not hear that another slot was given back, or has passed before; that bytes came; that somebody
- * cancels. A stream that is stuck with one slot must not keep the others from going round.
+ * A slot that is given back is RELEASED while its copy, or the consumer's streams, may still read
+ * it. The slot holds the events that mark the end of both. The driver does not report when an event
+ * has passed. A thread that needs a slot and finds none free therefore queries the events of
+ * released slots. It holds no lock then, and has taken those batches off the list.
  *
- * Twins lie in one block of device memory, slot after slot, so that addresses are a function of the
- * slot's number. Copies run on the loader's own stream, in the order in which batches are finished.
+ * If no event has passed and there is nothing else to do, one thread backs off: it naps and asks
+ * again, with naps of at most an eighth of the wait so far. It does not sleep in the driver until
+ * the oldest event has passed, although that would cost nothing. There it would not notice that
+ * another slot was given back or has passed earlier, that bytes have come, or that the loader is
+ * canceled. One stream that is stuck with one slot must not block the other slots.
  *
- * An error of the driver while a batch is copied is that batch's. One while events are asked leaves
- * it open whether a slot may be written, so from then on next() answers with it.
+ * Twins are in one block of device memory, slot after slot, so addresses depend on the slot's
+ * number alone. Copies run on the loader's own stream, in the order in which batches are finished.
+ *
+ * If the driver fails while a batch is copied, that batch fails. If it fails while an event is
+ * queried, it is unknown whether a slot may be written; from then on each next() fails with that
+ * error.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,16 +28,16 @@
 #include "iter/core/time.h"
 #include "iter/runtime/loader_state.h"
 
-#define ASK_MAX 8 /* released slots at a time; those that are busy go to the end */
-/* Bytes between two parts of a slot that are copied along: a copy of its own takes 1 to 2 us to
- * queue and begin, in which a link moves as many. */
+#define ASK_MAX 8 /* released slots to query at a time; busy ones go to the end of the list */
+/* If two parts of a slot are at most so many bytes apart, they are one copy. Another copy takes 1
+ * to 2 us to queue and begin, and a link moves as many bytes in that time. */
 #define COPY_GAP ((size_t)32 << 10)
 #define NAP_NS   100000
-/* Of one who waits for a slot: no shorter than a nap takes anyway, and not so long that a GPU that has
- * some batches in store could run dry. */
+/* Naps of a thread that waits for a slot. The shortest is about what any nap takes; the longest is
+ * short enough that a GPU with a few batches in store does not run dry. */
 #define NAP_LEAST_NS 50000
 #define NAP_MOST_NS  1000000
-#define SETTLE_ASKS  3 /* a driver that answers with errors is lost after so many */
+#define SETTLE_ASKS  3 /* after so many errors of the driver the device is lost */
 
 #define HERE(member)         atomic_load_explicit(&(member), memory_order_relaxed)
 #define SET(member, value)   atomic_store_explicit(&(member), value, memory_order_relaxed)
@@ -42,7 +45,7 @@
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
-/* AUTO: plain host memory does, too. */
+/* For AUTO: uses plain host memory instead. */
 static iter_status do_without(iter_loader *loader, const iter_error *why) {
     char text[160];
     snprintf(text, sizeof(text), "memory: %.110s; batches are not page-locked", why->message);
@@ -90,8 +93,8 @@ iter_status iter__device_slots_pin(iter_loader *loader, iter_error *err) {
         return ITER_OK;
     }
     if (is_auto(loader)) return do_without(loader, &why);
-    if (loader->slots.kind ==
-        ITER_MEMORY_DEVICE) { /* the driver copies from any memory, only slower */
+    /* The driver copies from any memory, only slower. */
+    if (loader->slots.kind == ITER_MEMORY_DEVICE) {
         char text[160];
         snprintf(text, sizeof(text), "slots are not page-locked: %.120s", why.message);
         iter__fallback(loader, text);
@@ -182,8 +185,8 @@ void iter__device_slots_free(iter_loader *loader) {
 
 /* ---- Sending --------------------------------------------------------------------------------- */
 
-/* Bytes [*out_first, *out_end) of the slot that a tensor covers, none where they are equal. False
- * where some lie outside its field. */
+/* Bytes [*out_first, *out_end) of the slot that a tensor covers; none if the two are equal. False
+ * if some are outside its field. */
 static bool span_of(const iter_batch *batch, const iter__field_plan *field,
                     const iter_tensor *tensor, size_t *out_first, size_t *out_end) {
     const int64_t element = (int64_t)iter_dtype_bytes(tensor->desc.dtype);
@@ -215,7 +218,7 @@ iter_status iter__device_tensors(iter_loader *loader, iter_batch *batch, iter_er
         const iter_tensor *host = &batch->tensors[f];
         iter_tensor *tensor = &batch->device.tensors[f];
         size_t first, end;
-        if (field->way != ITER_WAY_HOST) { /* what a kernel makes lies where the plan says */
+        if (field->way != ITER_WAY_HOST) { /* a kernel writes to the place in the plan */
             *tensor = *host;
             tensor->data = (void *)(uintptr_t)(twin_of(loader, batch) + field->device_offset);
             continue;
@@ -233,12 +236,12 @@ iter_status iter__device_tensors(iter_loader *loader, iter_batch *batch, iter_er
     return ITER_OK;
 }
 
-/* Bytes [first, end) of the slot, `shift` further on in the twin. */
+/* Copies bytes [first, end) of the slot to the twin, `shift` bytes further on. */
 static iter_status copy_part(iter_loader *loader, iter_batch *batch, size_t first, size_t end,
                              size_t shift, iter_error *err) {
     iter__loader_device *device = &loader->device;
     if (first == end) return ITER_OK;
-    SET(batch->device.arrives, true); /* whatever the driver answers */
+    SET(batch->device.arrives, true); /* even if the driver fails: it may have begun */
     ITER_TRY(iter__device_copy(device->handle, twin_of(loader, batch) + (first + shift),
                                batch->memory + first, end - first, err));
     COUNT(device->n_copies, 1);
@@ -246,7 +249,7 @@ static iter_status copy_part(iter_loader *loader, iter_batch *batch, size_t firs
     return ITER_OK;
 }
 
-/* Bytes of the slot that the twin gets of a field, in up to two parts; false = none. */
+/* The bytes of the slot to copy for a field, in up to two parts; false = none. */
 static bool part_of(const iter_batch *batch, const iter__field_plan *field, int part,
                     size_t *out_first, size_t *out_end) {
     if (field->way != ITER_WAY_HOST)
@@ -255,7 +258,7 @@ static bool part_of(const iter_batch *batch, const iter__field_plan *field, int 
     return part == 0 && span_of(batch, field, tensor, out_first, out_end) && *out_first < *out_end;
 }
 
-/* Parts that fields use; those with little between them together. */
+/* Copies the parts that fields use; parts that are close together are one copy. */
 static iter_status copy_parts(iter_loader *loader, iter_batch *batch, iter_error *err) {
     size_t first = 0, end = 0, shift = 0;
     for (int32_t i = 0; i < 2 * loader->plan.n_fields; i++) {
@@ -276,7 +279,7 @@ static iter_status copy_parts(iter_loader *loader, iter_batch *batch, iter_error
     return copy_part(loader, batch, first, end, shift, err);
 }
 
-/* next() answers with this from now on. loader.lock held. */
+/* From now on each next() fails with this error. loader.lock held. */
 static void lose(iter_loader *loader, const iter_error *error) {
     if (loader->ending.broken) return;
     loader->ending.broken = true;
@@ -297,7 +300,7 @@ void iter__batch_send(iter_loader *loader, iter_batch *batch) {
             status = marked;
             batch->error = error;
         }
-        /* Once more: when the slot may be written again must be known. */
+        /* Tries once more: without the mark it is unknown when the slot may be written again. */
         if (marked < 0) marked = iter__device_mark(handle, batch->device.arrived, &error);
         if (marked < 0) {
             pthread_mutex_lock(&loader->lock);
@@ -314,8 +317,8 @@ void iter__batch_send(iter_loader *loader, iter_batch *batch) {
 
 /* ---- Released slots -------------------------------------------------------------------------- */
 
-/* Whether streams have done with a slot that is the caller's alone. What has passed is not asked
- * again. */
+/* OK if no stream reads the slot any more, PENDING if one may. No other thread may use the slot.
+ * Events that have passed are not queried again. */
 static iter_status ask(iter_loader *loader, iter_batch *batch, iter_error *err) {
     iter__device *handle = loader->device.handle;
     iter__slot_device *slot = &batch->device;
@@ -417,7 +420,7 @@ void iter__slots_await(iter_loader *loader, int64_t timeout_ns) {
 
 /* ---- At the end ------------------------------------------------------------------------------ */
 
-/* Asks again and again, until the deadline; errors, too, at first. */
+/* Queries an event until it has passed or the deadline is over. Tolerates the first errors. */
 static iter_status settle_event(iter_loader *loader, iter__device_event *event, int64_t deadline) {
     const struct timespec nap = {.tv_nsec = NAP_NS};
     for (int n_errors = 0;;) {
@@ -465,11 +468,11 @@ iter_status iter__device_slots_settle(iter_loader *loader, iter_error *err) {
         }
         pthread_mutex_unlock(&loader->lock);
     }
-    if (status < 0) return ITER_OK; /* the device is lost: nothing reads any more */
+    if (status < 0) return ITER_OK; /* the device is lost, so no stream reads any more */
     return iter__fail(
         err, ITER_ETIMEDOUT,
-        "stop: streams of %s still read batches after %lld ms; slots, page-locked and "
-        "on the device, are left to them",
+        "stop: streams of %s still read batches after %lld ms; their slots, page-locked "
+        "and on the device, are leaked",
         iter__device_text(device->handle), (long long)loader->opt.faults.grace_ms);
 }
 
@@ -480,13 +483,12 @@ static iter_status check(const iter_batch *batch, bool on_device, iter_error *er
     if (*(volatile uint32_t *)loader->alive != 1)
         return iter__fail(err, ITER_ESTATE, "batch: its loader was made before fork()");
     if (on_device && !batch->device.tensors) {
-        return iter__fail(err, ITER_ESTATE,
-                          "batch: it is in host memory, nothing of it is copied to a device");
+        return iter__fail(err, ITER_ESTATE, "batch: it is in host memory alone, not on a device");
     }
     if (!loader->device.handle) {
         return iter__fail(err, ITER_ESTATE,
-                          "batch: its memory is neither page-locked nor on a device, so that no "
-                          "stream reads it behind the caller's back");
+                          "batch: its memory is neither page-locked nor on a device, so there is "
+                          "nothing to release");
     }
     return ITER_OK;
 }
@@ -511,13 +513,13 @@ iter_status iter_batch_release(iter_batch *batch, void *stream, iter_error *err)
     const uintptr_t name = (uintptr_t)stream + 1;
     unsigned marked = HERE(slot->marked), bit;
     for (unsigned left = marked; left != 0; left &= left - 1) {
-        const int i = __builtin_ctz(left); /* once more by the same stream: its mark moves on */
+        const int i = __builtin_ctz(left); /* the same stream again: its mark moves on */
         if (HERE(slot->streams[i]) == name)
             return iter__device_mark_on(batch->loader->device.handle, slot->released[i], stream,
                                         err);
     }
     do {
-        bit = ~marked & (marked + 1); /* the lowest that is free */
+        bit = ~marked & (marked + 1); /* the lowest free one */
         if (bit >= 1u << ITER_STREAMS_MAX) {
             return iter__fail(err, ITER_ESTATE, "batch: %d streams have released it already",
                               ITER_STREAMS_MAX);

@@ -1,11 +1,11 @@
 /*
- * resident.c - all rows of a dataset on the device, uploaded once, when the loader is made.
+ * resident.c - all rows of a dataset on the device, uploaded once, when the loader is created.
  *
- * Rows come from a loader of their own over the same dataset, in order, without a chain: so files are
- * read, decoded and checked by the same code as ever, and a sample that cannot be had is known here
- * with the reason that a batch would give. Its slots are page-locked, where that is to be had; two
- * are in use at a time, one being made while the other is copied. Fields that a kernel only copies
- * are finished on the way.
+ * A second loader over the same dataset reads the rows, in order and without a chain. So the same
+ * code reads, decodes and checks the files, and a sample fails here for the reason that its batch
+ * would give. The second loader's slots are page-locked if possible. Two are in use at a time: one
+ * is made while the other is copied. Fields that a kernel only copies are finished before the
+ * upload.
  *
  * A set belongs to its loader: two loaders over one dataset upload it twice.
  */
@@ -21,8 +21,8 @@
 #define IN_FLIGHT   2
 
 typedef struct upload {
-    iter_loader *to; /* whose set it is */
-    iter_loader *from;
+    iter_loader *to;              /* gets the set */
+    iter_loader *from;            /* reads the rows */
     uint8_t *finished[IN_FLIGHT]; /* rows of the fields that are finished here */
     uint8_t *scratch;
     size_t finished_bytes; /* of all those fields, a row */
@@ -39,7 +39,7 @@ static size_t set_row_bytes(const iter__field_plan *field) {
     return field->way == ITER_WAY_SET ? iter_desc_bytes(&field->source) : field->row_bytes;
 }
 
-/* Rows of the field are not as they come. */
+/* Whether the field's rows are finished before the upload. */
 static bool is_finished_here(const iter__field_plan *field) {
     return field->way == ITER_WAY_GATHER && field->n_steps > 0 && !field->copies;
 }
@@ -90,14 +90,14 @@ static iter_status open_reader(upload *up, iter__loader_open *open, iter_error *
     opt.reading.max_sample_bytes = to->opt.reading.max_sample_bytes;
     opt.memory.limit = to->opt.memory.limit;
     opt.sampler.registry = to->opt.sampler.registry;
-    /* Each file is read once: it need not stay in memory. */
+    /* Each file is read once, so preloading it would gain nothing. */
     if (opt.reading.source == ITER_SOURCE_AUTO && !iter__dataset_is_preloaded(to->dataset))
         opt.reading.source = ITER_SOURCE_RING;
     opt.memory.kind = ITER_MEMORY_PINNED;
     opt.memory.device = to->opt.memory.device;
     const iter_status status = open(to->dataset, &opt, &up->from, err);
     if (status == ITER_OK) return ITER_OK;
-    opt.memory.kind = ITER_MEMORY_HOST; /* only slower */
+    opt.memory.kind = ITER_MEMORY_HOST; /* works, only slower */
     return open(to->dataset, &opt, &up->from, err);
 }
 
@@ -115,7 +115,7 @@ static iter_status make_staging(upload *up, iter_error *err) {
     return up->scratch ? ITER_OK : iter__fail(err, ITER_ENOMEM, "out of memory");
 }
 
-/* Waits until no copy uses batch `i` any more, and gives it back. */
+/* Waits until no copy uses batch `i`, then gives it back. */
 static iter_status settle(upload *up, int i, iter_error *err) {
     iter_status status = ITER_OK;
     if (up->batches[i]) status = iter__device_sync(up->to->device.handle, up->copied[i], err);
@@ -161,7 +161,7 @@ static iter_status note_failures(upload *up, const iter_batch *batch, iter_error
     return ITER_OK;
 }
 
-/* The rows of one field as they are to lie on the device. */
+/* The rows of one field in the form that the device gets. */
 static const uint8_t *finish(upload *up, int i, size_t *used, const iter__field_plan *field,
                              const iter_batch *batch, const uint8_t *in) {
     if (!is_finished_here(field)) return in;
@@ -199,7 +199,7 @@ static iter_status send(upload *up, int i, uint64_t first, iter_error *err) {
     return ITER_OK;
 }
 
-/* Rows that are blank are copied from here. */
+/* Uploads the row of zeros that blank rows are gathered from. */
 static iter_status send_zeros(upload *up, iter_error *err) {
     const iter__plan *plan = &up->to->plan;
     const iter__resident_set *set = &up->to->device.set;
@@ -215,7 +215,7 @@ static iter_status send_zeros(upload *up, iter_error *err) {
         const size_t bytes = set_row_bytes(&plan->fields[f]);
         status = copy(up, set->fields[f] + set->n_rows * bytes, zeros, bytes, err);
     }
-    /* Queued or not: nothing reads the zeros behind this. */
+    /* Waits: the copies must have read the zeros before these are freed. */
     if (status == ITER_OK) status = iter__device_mark(up->to->device.handle, up->copied[0], err);
     if (status == ITER_OK) status = iter__device_sync(up->to->device.handle, up->copied[0], err);
     iter__free(zeros);
@@ -230,7 +230,7 @@ static iter_status send_all(upload *up, iter_error *err) {
         if (status == ITER_END) break;
         if (status != ITER_OK) return status;
         const iter_status sent = send(up, i, first, err);
-        /* Also where a copy failed: those before it are under way. */
+        /* Also if a copy failed: those before it are in flight. */
         const iter_status marked =
             iter__device_mark(up->to->device.handle, up->copied[i], sent == ITER_OK ? err : NULL);
         if (sent < 0) return sent;
@@ -254,7 +254,7 @@ iter_status iter__resident_upload(iter_loader *loader, iter__loader_open *open, 
             atomic_load_explicit(&up.from->reading.path_bytes[i], memory_order_relaxed),
             memory_order_relaxed);
     }
-    if (status < 0) iter__resident_free(loader); /* waits for copies under way, whatever of */
+    if (status < 0) iter__resident_free(loader); /* the driver waits for copies in flight */
     end(&up);
     return status;
 }

@@ -1,4 +1,4 @@
-/* resident_set.c - a resident set once it is there: which of its samples have no row, and its end. */
+/* resident_set.c - a resident set after its upload: which samples have no row, and its end. */
 #include "iter/core/alloc.h"
 #include "iter/runtime/loader_state.h"
 

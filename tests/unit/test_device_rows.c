@@ -556,7 +556,7 @@ Test(device_rows, a_set_that_does_not_fit) {
     iter_loader_options opt = options(RESIDENT);
     opt.batch_size = 2;
     opt.prefetch = opt.max_held = 1;
-    expect_fallback(data, "cast:f32", opt, "do not fit into half of");
+    expect_fallback(data, "cast:f32", opt, "more than half of");
     machine.memory_bytes = 500 << 10;
     gpu.fake->set_machine(&machine);
     expect_refused(data, "cast:f32", opt, ITER_ENOMEM, "200 rows of the set");
