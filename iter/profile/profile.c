@@ -2,14 +2,15 @@
  * profile.c - the profiler's life: start, pause, resume, dump, stop, and what happens at fork() and
  * at exit.
  *
- * This is the library's one piece of process state, with the names in profile_names.c and the list
- * of threads in profile_ring.c: a program has one trace, whatever made its loaders, and hooks must
- * find out by one load that there is none. Everything is off and empty until somebody starts it.
+ * The profiler is the library's one piece of process state, with the names in profile_names.c and
+ * the list of threads in profile_ring.c. It must be: a program has one trace for all its loaders,
+ * and a hook must see with one load that the profiler is off. Everything is off and empty until a
+ * start.
  *
- * Two locks: `control` is held for the whole of start, stop and clear, so that these come one after
- * another; `lock` (profiler.h) guards the session, and is what the writing thread and every thread's
- * first event take. Order: control, then lock. fork() takes both, so that a child finds them free
- * and the session whole; it drops its copy of the session and never touches the file.
+ * Two locks, taken in this order. `control` is held during all of start, stop and clear, so these
+ * come one after another. `lock` (profiler.h) guards the session; the writing thread takes it, and
+ * each thread for its first event. fork() takes both, so a child finds them free and the session
+ * whole. The child drops its copy of the session and never touches the file.
  */
 #include <errno.h>
 #include <limits.h>
@@ -59,7 +60,7 @@ void iter__profile_unlock(void) {
 bool iter__profile_control_lock(iter_error *err) {
     if (iter__profile_thread_is_calling_back()) {
         const iter_status status =
-            iter__fail(err, ITER_ESTATE, "profile: called from a callback of its own");
+            iter__fail(err, ITER_ESTATE, "profile: called from a callback of iter_profile_each()");
         return status == ITER_OK;
     }
     pthread_mutex_lock(&control);
@@ -97,7 +98,7 @@ static void *write_now_and_then(void *arg) {
         iter__profile_memory();
         pthread_mutex_lock(&lock);
         const iter_status status = s->ends ? ITER_OK : iter__profile_flush(s, NULL);
-        (void)status; /* the next dump tells */
+        (void)status; /* the next iter_profile_dump() reports it */
         iter__deadline(s->period_ns, &until);
         if (!s->ends) pthread_cond_timedwait(&s->wake, &lock, &until);
         ends = s->ends;
@@ -126,7 +127,7 @@ static void session_free(iter__profile_session *s) {
     iter__free(s);
 }
 
-/* How a session's file is named, beside its options. */
+/* What else decides the name of a session's file. */
 typedef struct naming {
     int64_t rank; /* -1 = not known */
     bool may_rename;
@@ -146,9 +147,11 @@ static iter_status session_make(const iter_profile_options *options, const namin
     ITER_TRY(iter__options_copy(&opt, sizeof(opt), options, sizeof(size_t), err));
     const char *path = opt.filename ? opt.filename : "profile.json";
     if (opt.events_per_thread > EVENTS_MOST || opt.dump_period_ms < -1) {
-        return iter__fail(err, ITER_EINVAL,
-                          "profile: events_per_thread %u (at most %u), dump_period_ms %lld",
-                          opt.events_per_thread, EVENTS_MOST, (long long)opt.dump_period_ms);
+        return iter__fail(
+            err, ITER_EINVAL,
+            "profile: events_per_thread is %u, expected at most %u; dump_period_ms is "
+            "%lld, expected at least -1",
+            opt.events_per_thread, EVENTS_MOST, (long long)opt.dump_period_ms);
     }
     iter__profile_session *s = iter__alloc(1, sizeof(*s));
     if (!s) return iter__fail(err, ITER_ENOMEM, "profile: out of memory");
@@ -226,7 +229,7 @@ static iter_status stop(iter_error *err) {
 /* With `control` held. */
 static void clear(void) {
     const iter_status status = stop(NULL);
-    (void)status; /* who wants to know calls iter_profile_stop() */
+    (void)status; /* iter_profile_stop() is the call that reports it */
     pthread_mutex_lock(&lock);
     iter__profile_session *old = session;
     session = NULL;
@@ -237,7 +240,8 @@ static void clear(void) {
 /* ---- fork, exit ------------------------------------------------------------------------------ */
 
 static void before_fork(void) {
-    if (!iter__profile_thread_is_calling_back()) pthread_mutex_lock(&control); /* else it has it */
+    /* A callback of iter_profile_each() runs while its thread holds `control`. */
+    if (!iter__profile_thread_is_calling_back()) pthread_mutex_lock(&control);
     pthread_mutex_lock(&lock);
 }
 
@@ -257,7 +261,8 @@ static void in_child(void) {
     in_parent();
 }
 
-/* Unless a callback of iter_profile_each() does not come back: the program is to end. */
+/* If a callback of iter_profile_each() never returns, gives up after EXIT_WAIT_S: the program must
+ * end. */
 static void at_end(void) {
     struct timespec until;
     if (iter__profile_thread_is_calling_back()) return;
@@ -290,7 +295,8 @@ void iter__profile_memory(void) {
 }
 
 uint32_t iter__profile_loader_number(void) {
-    pthread_once(&once, hook_process); /* names take the lock, which a fork() must find free */
+    /* Hooks fork() before the loader adds names, which takes the lock. */
+    pthread_once(&once, hook_process);
     return atomic_fetch_add_explicit(&n_loaders, 1, memory_order_relaxed) + 1;
 }
 

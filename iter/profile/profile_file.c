@@ -1,14 +1,14 @@
 /*
  * profile_file.c - the trace: Chrome's trace event format in JSON, complete at any time.
  *
- * A file that is written to is not whole in between: the kernel may stop a write at any page when
- * the process is killed. So there are two files. The one that has the name is never written to. The
- * other, "<name>.next", is a step behind: it gets what it lacks of the first one, then the new
- * events and a closing; then the two exchange their names, which is one step for the kernel. Where a
- * file system cannot do that, one file is written in place, from its closing on.
+ * While a file is written it is incomplete: if the process is killed, the kernel may stop a write
+ * at any page. So there are two files. The one that has the name is never written. The other,
+ * "<name>.next", first gets the bytes that it lacks of the first one, then the new events and a
+ * closing. Then the two exchange their names, which is atomic. If a file system cannot exchange
+ * names, one file is written in place, from its closing on.
  *
- * Which arrows there are follows from the events' loader, batch and chunk, so that rings need not
- * hold any: read's issue -> the chunk's making -> its batch -> next().
+ * Rings hold no arrows, because the arrows follow from the events' loader, batch and chunk: a
+ * read's issue -> the chunk's making -> its batch -> next().
  *
  * Source: "Trace Event Format", Google.
  */
@@ -31,15 +31,15 @@
 #include "iter/profile/profiler.h"
 
 #define BUFFER_BYTES ((size_t)256 << 10)
-#define EVENT_BYTES \
-    ((size_t)4096) /* more than the lines of one event take, arrows of 8 chunks too */
+/* More than the lines of one event take, with the arrows of 8 chunks. */
+#define EVENT_BYTES  ((size_t)4096)
 #define ARROWS_LINE  8
 #define TAIL_BYTES   256
 #define MICRO_DIGITS 1000
-#define ID_BITS      52 /* so many are exact in a double, which is what readers have */
+#define ID_BITS      52 /* exact in a double, as programs that read the trace have it */
 
 struct iter__profile_file {
-    /* [0] has the name, [1] is written; the same where names cannot be exchanged. */
+    /* [0] has the name, [1] is written; the same file if names cannot be exchanged. */
     int fd[2];
     off_t end[2]; /* where the closing begins */
     char path[PATH_MAX], next[PATH_MAX + 8];
@@ -48,7 +48,7 @@ struct iter__profile_file {
     uint8_t *buffer;   /* [BUFFER_BYTES] */
     size_t n;          /* bytes in it */
     off_t at;          /* where they belong */
-    uint64_t n_events; /* whose lines are in it */
+    uint64_t n_events; /* that have lines in it */
     int error;         /* errno of a write that failed; 0 = none */
     char pid[16];
 };
@@ -92,7 +92,7 @@ static void put_us(iter__profile_file *file, int64_t ns) {
     put_bytes(file, fraction, sizeof(fraction));
 }
 
-/* What stands between quotes. */
+/* Text between quotes, escaped. */
 static void put_quoted(iter__profile_file *file, const char *text) {
     static const char hex[] = "0123456789abcdef";
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
@@ -134,7 +134,7 @@ static size_t closing(const iter__profile_session *session, char out[TAIL_BYTES]
         (unsigned long long)dropped);
 }
 
-/* Writes what is in the buffer, with a closing behind it. */
+/* Writes the buffer, and a closing after it. */
 static bool write_buffer(iter__profile_file *file, iter__profile_session *session) {
     const size_t n = file->n;
     file->n += closing(session, (char *)file->buffer + n);
@@ -145,7 +145,7 @@ static bool write_buffer(iter__profile_file *file, iter__profile_session *sessio
     return ok;
 }
 
-/* The file that is to be written gets what it lacks. */
+/* Copies to the second file what it lacks of the first one. */
 static bool catch_up(iter__profile_file *file) {
     while (file->end[1] < file->end[0]) {
         const off_t lacks = file->end[0] - file->end[1];
@@ -162,7 +162,7 @@ static bool catch_up(iter__profile_file *file) {
     return true;
 }
 
-/* What was written, file->n bytes of closing included, takes the name. */
+/* Gives the name to the file just written, which ends with a closing of file->n bytes. */
 static bool exchange(iter__profile_file *file) {
     const bool cut = ftruncate(file->fd[1], file->at + (off_t)file->n) == 0;
     if (!cut || (!file->in_place &&
@@ -267,11 +267,11 @@ static void put_arrows(iter__profile_file *file, iter__profile_session *session,
         }
         put_arrow(file, r, track, "s", UINT32_MAX, r->start_ns);
     }
-    if (r->name == PROFILE_NEXT) /* inside, and behind the batch's end */
+    if (r->name == PROFILE_NEXT) /* inside next(), and after the end of the batch */
         put_arrow(file, r, track, "f", UINT32_MAX, r->start_ns + r->duration_ns - 1);
 }
 
-/* A thing that is under way from one moment to another, on no thread. */
+/* A span that belongs to no thread, such as a read in flight. */
 static void put_async(iter__profile_file *file, const iter__profile_record *r, int32_t track) {
     for (int end = 0; end < 2; end++) {
         put_head(file, end ? "e" : "b", track);
@@ -323,7 +323,7 @@ static void put_event(iter__profile_file *file, iter__profile_session *session,
     if (r->loader && r->type == ITER_PROFILE_SPAN) put_arrows(file, session, r, track);
 }
 
-/* What the track is called; once, and again when it turns out to be a consumer's. */
+/* The track's name: once, and again if its thread turns out to be a consumer. */
 static void put_track(iter__profile_file *file, iter__profile_ring *ring) {
     const bool consumes = atomic_load_explicit(&ring->consumes, memory_order_relaxed);
     if (ring->named && ring->said_consumes == consumes) return;
@@ -340,7 +340,7 @@ static void put_track(iter__profile_file *file, iter__profile_ring *ring) {
     ring->said_consumes = consumes;
 }
 
-/* The ring's new events; false where there was none. */
+/* The ring's new events; false if there were none. */
 static bool put_ring(iter__profile_file *file, iter__profile_session *session,
                      iter__profile_ring *ring) {
     const uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
@@ -372,12 +372,12 @@ static iter_status fail_errno(iter_error *err, const char *path, int error) {
                       iter__os_error(error, reason, sizeof(reason)));
 }
 
-/* The path from the root, so that it still is the same when the program goes elsewhere. */
+/* Makes the path absolute, so that it stays valid if the program changes its directory. */
 static iter_status find_path(iter__profile_file *file, const char *path, iter_error *err) {
     struct stat there;
     if (realpath(path, file->path)) {
         if (stat(file->path, &there) == 0 && !S_ISREG(there.st_mode))
-            return iter__fail(err, ITER_EINVAL, "profile: %.300s is no regular file", path);
+            return iter__fail(err, ITER_EINVAL, "profile: %.300s is not a regular file", path);
     } else if (path[0] == '/') {
         if (snprintf(file->path, sizeof(file->path), "%s", path) >= (int)sizeof(file->path))
             return fail_errno(err, path, ENAMETOOLONG);
@@ -392,11 +392,11 @@ static iter_status find_path(iter__profile_file *file, const char *path, iter_er
     return ITER_OK;
 }
 
-/* What is in the buffer and a closing, in the file that then has the name. */
+/* Writes the buffer and a closing, and gives that file the name. */
 static bool bring_out(iter__profile_file *file, iter__profile_session *session) {
     const bool written = write_buffer(file, session);
     char tail[TAIL_BYTES];
-    file->end[1] = file->at; /* behind it is the closing, or half of what failed */
+    file->end[1] = file->at; /* after it: the closing, or part of a failed write */
     if (!written) return false;
     file->n = closing(session, tail);
     const bool ok = exchange(file);
@@ -404,7 +404,8 @@ static bool bring_out(iter__profile_file *file, iter__profile_session *session) 
     return ok;
 }
 
-/* Every process has a lock on the files that it writes. */
+/* Whether another process writes the file. Each process holds a lock on the files that it
+ * writes. */
 static bool is_taken(const char *path) {
     const int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) return false;
@@ -418,15 +419,14 @@ static iter_status make_next(iter__profile_file *file, iter_error *err) {
     file->fd[1] = open(file->next, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (file->fd[1] < 0) return fail_errno(err, file->next, errno);
     const int locked = flock(file->fd[1], LOCK_EX | LOCK_NB);
-    if (locked == 0 || errno != EWOULDBLOCK) /* else a file system without locks */
+    if (locked == 0 || errno != EWOULDBLOCK) /* any other error: a file system without locks */
         return ftruncate(file->fd[1], 0) == 0 ? ITER_OK : fail_errno(err, file->next, errno);
     close(file->fd[1]);
     file->fd[1] = -1;
     return iter__fail(err, ITER_EIO, "profile: %.300s: another process writes it", file->path);
 }
 
-/* Both files: the first with its name, and whole; the second alike, which also shows whether names
- * can be exchanged here. */
+/* Makes both files, each complete. This also shows whether names can be exchanged here. */
 static iter_status make_files(iter__profile_file *file, iter__profile_session *session,
                               iter_error *err) {
     char name[ITER_PROFILE_TRACK];
@@ -455,8 +455,9 @@ static iter_status make_files(iter__profile_file *file, iter__profile_session *s
     return ITER_OK;
 }
 
-/* Processes that open files in this folder come one after another, so that each sees whose they are.
- * Somebody else may have such a lock for long, so it is not waited for beyond a moment. -1: none. */
+/* Locks the folder, so that processes open files in it one after another and each sees the others'
+ * locks. Another program may hold this lock for long, so after a second it goes on without. Returns
+ * the folder's descriptor, or -1. */
 static int lock_folder(const iter__profile_file *file) {
     const struct timespec pause = {.tv_nsec = 5 * 1000000};
     char folder[PATH_MAX];
@@ -471,7 +472,8 @@ static int lock_folder(const iter__profile_file *file) {
     return fd;
 }
 
-/* A name that no other process writes; with the process's number if the one wanted is taken. */
+/* Chooses a name that no other process writes. If the wanted one is taken, adds the process's
+ * number. */
 static iter_status choose_name(iter__profile_file *file, bool may_rename,
                                iter__profile_session *session, iter_error *err) {
     char other[PATH_MAX];

@@ -1,10 +1,10 @@
 /*
- * profile_names.c - the names of events: short numbers for texts, for the life of the process.
+ * profile_names.c - the names of events: a number for each text, for the life of the process.
  *
- * A fixed table, so that asking for a name that is known takes no lock and allocates nothing, and so
- * that a name's text never moves. An entry is written under the profiler's lock and then published
- * by its number in the index; it never changes again, but for a counter's value. This is process
- * state, as is the profiler itself; see profile.c.
+ * The table is fixed: looking up a known name takes no lock and allocates nothing, and a name's
+ * text never moves. An entry is written under the profiler's lock, then published by its number in
+ * the index. After that only a counter's value changes. The table is process state, as the profiler
+ * is; see profile.c.
  */
 #include <string.h>
 
@@ -39,7 +39,7 @@ static name_entry entries[ITER_PROFILE_NAMES] = {
 static atomic_uint index_of[INDEX_SIZE];
 static uint32_t n_entries = PROFILE_FIXED; /* guarded by the profiler's lock */
 
-/* Bytes of the UTF-8 character at `p`, 0 where none begins there. */
+/* Bytes of the UTF-8 character at `p`; 0 if none begins there. */
 static size_t utf8_bytes(const unsigned char *p) {
     const size_t n = p[0] < 0x80                   ? 1
                      : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
@@ -71,11 +71,11 @@ void iter__profile_clean(const char *text, char *out, size_t capacity) {
     out[at] = 0;
 }
 
-/* The name's number, or 0; *out_place is then where it belongs. */
+/* The name's number, or 0; then *out_place is its free place in the index. */
 static uint32_t find(iter__profile_category category, const char *text, uint32_t *out_place) {
     uint32_t place = (uint32_t)(iter__fnv1a_text(ITER_FNV_START + category, text) % INDEX_SIZE);
     for (;; place = (place + 1) % INDEX_SIZE) {
-        /* acquire: the entry behind the number is whole. */
+        /* acquire: the entry of this number is complete. */
         const uint32_t name = atomic_load_explicit(&index_of[place], memory_order_acquire);
         *out_place = place;
         if (!name) return 0;

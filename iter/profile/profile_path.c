@@ -1,12 +1,13 @@
 /*
- * profile_path.c - what a trace is called, so that the processes of a run do not write one file.
+ * profile_path.c - the name of a trace, so that each process of a run writes a file of its own.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "iter/profile/profiler.h"
 
-/* Where the name's ending begins: at the last '.' of its last part, if that does not begin with it. */
+/* Where the name's ending begins: at the last '.' of its last part, unless that '.' begins the
+ * part. */
 static size_t ending_of(const char *path) {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     const char *dot = strrchr(base, '.');

@@ -1,9 +1,9 @@
 /*
  * profile_ring.c - one thread's events: its ring, its sums, its open scopes.
  *
- * A thread gets a ring with its first event of a session and gives it back when it ends; another
- * thread takes it over once its events are in the file. profiler.h has the contract of writer and
- * reader.
+ * A thread gets a ring at its first event of a session and gives it back when it ends. Another
+ * thread may take the ring over when its events are in the file. profiler.h has the contract
+ * between writer and reader.
  *
  * The histogram is that of HdrHistogram (G. Tene): linear within an octave.
  */
@@ -17,13 +17,13 @@
 #include "iter/core/time.h"
 #include "iter/profile/profiler.h"
 
-#define RINGS_ENOUGH 64  /* so many, and rings of threads that ended are used again at once */
-#define SMALL_EVENTS 256 /* of a thread that writes little */
+#define RINGS_ENOUGH 64  /* from then on, rings of ended threads are reused at once */
+#define SMALL_EVENTS 256 /* in the ring of a thread that writes little */
 
 #define RELAXED memory_order_relaxed
 
 typedef struct open_scope {
-    uint32_t name, session; /* session 0: it began while nothing was recorded */
+    uint32_t name, session; /* session 0: it began while the profiler was off */
     int64_t start_ns;
 } open_scope;
 
@@ -45,9 +45,9 @@ struct thread_state {
 
 static _Thread_local thread_state self;
 
-/* Every thread that has or had a ring and has not ended. Guarded by the lock. */
+/* Every thread that has not ended and has had a ring. Guarded by the lock. */
 static thread_state *threads;
-static pthread_key_t end_key; /* its destructor tells that a thread ends */
+static pthread_key_t end_key; /* its destructor runs when a thread ends */
 static pthread_once_t end_once = PTHREAD_ONCE_INIT;
 static bool has_end_key;
 
@@ -100,7 +100,7 @@ static iter__profile_ring *ring_new(iter__profile_session *session, uint64_t n_e
     iter__profile_ring *ring = iter__alloc(1, sizeof(*ring));
     if (!ring) return NULL;
     ring->n_events = n_events;
-    ring->words = iter__map(words_bytes(n_events)); /* taken page by page as it fills */
+    ring->words = iter__map(words_bytes(n_events)); /* uses pages as it fills */
     if (!ring->words) {
         ring_free(ring);
         return NULL;
@@ -117,13 +117,13 @@ static uint64_t lost_of(const iter__profile_ring *ring) {
     return from > ring->first ? from - ring->first : 0;
 }
 
-/* A ring that nobody writes any more and whose events are in the file; where there are many, also
- * one whose events are nowhere else. */
+/* Finds a ring of an ended thread whose events are in the file. If there is no file and there are
+ * many rings, also takes one whose events are then lost. */
 static iter__profile_ring *ring_again(iter__profile_session *session, uint64_t n_events) {
     const bool many = session->n_rings >= RINGS_ENOUGH;
     if (many && session->file) {
         const iter_status status = iter__profile_flush(session, NULL);
-        (void)status; /* the next dump tells */
+        (void)status; /* the next iter_profile_dump() reports it */
     }
     iter__profile_ring *found = NULL;
     for (iter__profile_ring *ring = session->rings; ring; ring = ring->next) {
@@ -179,12 +179,12 @@ static bool attach(thread_state *t) {
 
 /* ---- Inside ---------------------------------------------------------------------------------- */
 
-/* The session, which stays until leave(); or NULL. */
+/* Enters the session, which is not freed before leave(). NULL = no session takes events. */
 static iter__profile_session *enter(thread_state *t) {
     const uint32_t number = iter__profile_number();
     if (!number || (t->session != number && !attach(t))) return NULL;
-    /* Sequentially consistent, both: either who ends the session sees this thread inside, or this
-     * thread sees that the session has ended. */
+    /* Both are sequentially consistent: either the thread that ends the session sees this thread
+     * inside, or this thread sees that the session has ended. */
     atomic_store(&t->inside, 1);
     if (iter__profile_number() == t->session) return iter__profile_session_now();
     atomic_store_explicit(&t->inside, 0, memory_order_release);
@@ -192,7 +192,7 @@ static iter__profile_session *enter(thread_state *t) {
 }
 
 static void leave(thread_state *t) {
-    /* release: what was done inside is done before the memory is given back. */
+    /* release: all accesses inside come before the memory is freed. */
     atomic_store_explicit(&t->inside, 0, memory_order_release);
 }
 
@@ -219,7 +219,7 @@ int64_t iter__profile_bucket_middle(uint32_t bucket) {
     return low + ((int64_t)1 << shift) / 2;
 }
 
-/* This thread alone writes: no read-modify-write is needed. */
+/* Only this thread writes, so no atomic read-modify-write is needed. */
 #define ADD(counter, n) \
     atomic_store_explicit(&(counter), atomic_load_explicit(&(counter), RELAXED) + (n), RELAXED)
 
@@ -242,7 +242,7 @@ static void sum_up(iter__profile_session *session, iter__profile_ring *ring, uin
         atomic_store_explicit(&cell->max, INT64_MIN, RELAXED);
         for (uint32_t i = 0; i < ITER_PROFILE_BUCKETS; i++)
             atomic_store_explicit(&cell->buckets[i], 0, RELAXED);
-        /* release: who sees the generation sees the zeros. */
+        /* release: a thread that sees the generation also sees the zeros. */
         atomic_store_explicit(&cell->generation, generation, memory_order_release);
     }
     ADD(cell->count, 1);
@@ -280,7 +280,7 @@ bool iter__profile_ring_get(iter__profile_ring *ring, uint64_t at, iter__profile
     unsigned long long event[ITER_PROFILE_WORDS];
     for (int i = 0; i < ITER_PROFILE_WORDS; i++)
         event[i] = atomic_load_explicit(&words[i], memory_order_acquire);
-    /* The writer may be at work on event `head` already. */
+    /* The writer may already be writing event `head`. */
     if (atomic_load_explicit(&ring->head, RELAXED) - at >= ring->n_events) return false;
     *out = (iter__profile_record){.name = event[0] & 0xffff,
                                   .type = (uint8_t)(event[0] >> 16),
@@ -348,7 +348,7 @@ bool iter__profile_thread_is_calling_back(void) {
     return self.calls_back;
 }
 
-/* ---- The program's own ----------------------------------------------------------------------- */
+/* ---- Public ---------------------------------------------------------------------------------- */
 
 void iter_profile_scope_begin(const char *name) {
     const bool on = iter__profiling();

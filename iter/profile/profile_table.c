@@ -1,9 +1,9 @@
 /*
- * profile_table.c - the sums of all threads as a table, for people and as JSON; and the events in
- * order, for tools.
+ * profile_table.c - the sums of all threads as a table, for people and as JSON; and all events in
+ * the order of time, for tools.
  *
- * Sums are kept by each thread in cells of its own (profile_ring.c) and added up here. A cell of an
- * older generation is one that its thread has not touched since the last reset: it says nothing.
+ * Each thread keeps sums in cells of its own (profile_ring.c); they are added up here. A cell of an
+ * older generation was not touched since the last reset, so it does not count.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,11 +31,11 @@ typedef struct table_row {
 typedef struct table {
     int32_t n;
     table_row rows[ITER_PROFILE_NAMES];
-    uint64_t buckets[ITER_PROFILE_BUCKETS]; /* of the row that is being added up */
+    uint64_t buckets[ITER_PROFILE_BUCKETS]; /* of the row being added up */
     uint64_t dropped;
 } table;
 
-/* Text that is cut where the room ends, and goes on to be counted. */
+/* Text that is cut at `capacity`; `n` counts all of it. */
 typedef struct text {
     char *out;
     size_t capacity, n;
@@ -54,7 +54,7 @@ static void add_cell(table *t, table_row *row, const iter__profile_cell *cell) {
         t->buckets[i] += atomic_load_explicit(&cell->buckets[i], RELAXED);
 }
 
-/* The value that a share of all values is not above, by nearest rank. */
+/* The value that `share` of all values do not exceed, by nearest rank. */
 static int64_t percentile(const table *t, const table_row *row, double share) {
     uint64_t n = 0, seen = 0;
     for (uint32_t i = 0; i < ITER_PROFILE_BUCKETS; i++)
@@ -77,7 +77,7 @@ static void add_up(table *t, iter__profile_session *session) {
         table_row row = {.name = name, .min = INT64_MAX, .max = INT64_MIN};
         memset(t->buckets, 0, sizeof(t->buckets));
         for (iter__profile_ring *ring = session->rings; ring; ring = ring->next) {
-            /* acquire, both: what the writer set before it showed the cell, or its zeros. */
+            /* acquire, both: this thread sees the whole cell, and the zeros of its generation. */
             const iter__profile_cell *cell =
                 atomic_load_explicit(&ring->cells[name], memory_order_acquire);
             if (cell && atomic_load_explicit(&cell->generation, memory_order_acquire) == generation)
@@ -117,8 +117,8 @@ static int compare(const table_row *a, const table_row *b, int32_t by) {
 #undef BY
 }
 
-/* By category, in the order of their names, then as asked; equal ones by name. By insertion: there
- * are few, and qsort() has no room for what was asked. */
+/* Sorts by the category's name, then by `by`, then by name. By insertion: there are few rows, and
+ * qsort() could not pass `by` on. */
 static void sort_rows(table *t, int32_t by, bool ascending) {
     for (int32_t i = 1; i < t->n; i++) {
         const table_row row = t->rows[i];
@@ -193,7 +193,7 @@ static void write_table(text *to, const table *t) {
     add(to, "\n%llu events dropped\n", (unsigned long long)t->dropped);
 }
 
-/* Numbers as integers, the mean in tenths, so that no locale's point gets in. */
+/* Writes numbers as integers, and the mean in tenths: no locale's decimal point can get in. */
 static void write_json(text *to, const table *t) {
     add(to, "{\"dropped\":%llu,\"rows\":[", (unsigned long long)t->dropped);
     for (int32_t i = 0; i < t->n; i++) {
@@ -224,7 +224,7 @@ static iter_status make_table(iter__profile_session *session, table *t, int32_t 
                               int32_t ascending, int32_t format, text *to, iter_error *err) {
     if (!session || !session->aggregates)
         return iter__fail(err, ITER_ESTATE, "profile: %s",
-                          session ? "it runs without aggregate" : "it was never started");
+                          session ? "it was started with no_aggregate" : "it was never started");
     add_up(t, session);
     sort_rows(t, sort_by, ascending != 0);
     if (format == ITER_PROFILE_JSON) {
@@ -233,8 +233,8 @@ static iter_status make_table(iter__profile_session *session, table *t, int32_t 
         write_table(to, t);
     }
     if (!to->out || to->n < to->capacity) return ITER_OK;
-    return iter__fail(err, ITER_EINVAL, "profile: the table takes %zu bytes, there is room for %zu",
-                      to->n + 1, to->capacity);
+    return iter__fail(err, ITER_EINVAL, "profile: the table needs %zu bytes, got %zu", to->n + 1,
+                      to->capacity);
 }
 
 iter_status iter_profile_table(int32_t sort_by, int32_t ascending, int32_t reset, int32_t format,
@@ -242,7 +242,9 @@ iter_status iter_profile_table(int32_t sort_by, int32_t ascending, int32_t reset
     text to = {.out = out, .capacity = out ? capacity : 0};
     *out_size = 0;
     if (sort_by < 0 || sort_by > ITER_PROFILE_BY_NAME || format < 0 || format > ITER_PROFILE_JSON)
-        return iter__fail(err, ITER_EINVAL, "profile: sort_by %d, format %d", sort_by, format);
+        return iter__fail(err, ITER_EINVAL,
+                          "profile: sort_by is %d, expected 0 to %d; format is %d, expected 0 or 1",
+                          sort_by, ITER_PROFILE_BY_NAME, format);
     table *t = iter__alloc(1, sizeof(*t));
     if (!t) return iter__fail(err, ITER_ENOMEM, "profile: no memory for a table");
     iter__profile_session *session = iter__profile_lock();
@@ -259,10 +261,10 @@ iter_status iter_profile_table(int32_t sort_by, int32_t ascending, int32_t reset
 
 typedef struct found_event {
     iter__profile_record record;
-    int32_t track, ring; /* which name */
+    int32_t track, ring; /* ring: number of its name */
 } found_event;
 
-/* All that the rings hold: callbacks run without the lock. */
+/* A copy of all events, because callbacks run without the lock. */
 typedef struct found {
     found_event *events;
     uint64_t n, capacity;
@@ -278,7 +280,7 @@ static int by_start(const void *a, const void *b) {
     return x->track < y->track ? -1 : x->track > y->track;
 }
 
-/* The oldest event that a ring still has. */
+/* The oldest event that a ring still holds. */
 static uint64_t oldest(const iter__profile_ring *ring, uint64_t head) {
     const uint64_t held = ring->n_events - 1;
     return head - ring->first > held ? head - held : ring->first;
