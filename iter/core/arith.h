@@ -1,10 +1,10 @@
 /*
- * arith.h - the smaller, the larger, and multiples of a power of two; one set for every integer type.
+ * arith.h - minimum, maximum, and rounding to a multiple; for each integer type that needs it.
  *
  *     iter__min_u32(a, b)  iter__max_i64(a, b)      i32, i64, u32, u64, size
  *     iter__align_up_size(n, 64)                    u64, size; the multiple must be a power of two
  *
- * align_up() wraps if the sum does not fit the type: the caller bounds n first.
+ * align_up wraps around if n + multiple - 1 does not fit the type: the caller must bound n first.
  */
 #ifndef ITER_CORE_ARITH_H
 #define ITER_CORE_ARITH_H

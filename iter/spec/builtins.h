@@ -1,11 +1,11 @@
 /*
- * builtins.h - what the builtin_*.c files are made with: a list of names gives the tables' declarations,
- * the list itself and its lookups.
+ * builtins.h - macros for the builtin_*.c files: a list of names becomes the declarations of the
+ * tables, an array of them and its lookups.
  *
  *     #define FORMATS(X) X(cifar10) X(mnist)
  *     ITER_BUILTINS(format, FORMATS)
  *
- * stands for iter__format_cifar10 and iter__format_mnist, each defined in a file of its own.
+ * lists iter__format_cifar10 and iter__format_mnist, each of which a loaders/format_*.c defines.
  */
 #ifndef ITER_SPEC_BUILTINS_H
 #define ITER_SPEC_BUILTINS_H
@@ -26,12 +26,12 @@
 #define ITER_BUILTIN_ROW_source(name)    &iter__source_##name.base,
 #define ITER_BUILTIN_ROW_decoder(name)   &iter__decoder_##name.base,
 
-/* The list, as `builtins`. */
+/* The array `builtins`. */
 #define ITER_BUILTIN_LIST(kind, LIST) \
     LIST(ITER_BUILTIN_DECLARE_##kind) \
     static const iter_ops *const builtins[] = {LIST(ITER_BUILTIN_ROW_##kind) NULL};
 
-/* The list, and the lookups in a registry and in it (<iter/registry.h>, suggest.h). */
+/* The array, and lookups in a registry and then in it (<iter/registry.h>, suggest.h). */
 #define ITER_BUILTINS(kind, LIST)                                                                 \
     ITER_BUILTIN_LIST(kind, LIST)                                                                 \
     const iter_##kind##_ops *iter_registry_##kind(const iter_registry *registry,                  \

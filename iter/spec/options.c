@@ -1,14 +1,14 @@
 /*
- * options.c - options structs by struct_size, and plugin options by rows: parser, bounds, text and
- * copies from one table.
+ * options.c - structs that begin with struct_size, and a plugin's options by rows: one table gives
+ * the parser, the bounds, the text and the copies.
  *
- * Texts mean the same in every locale. A number is read by taking its decimal point out and moving
- * the exponent instead ("12.5e3" is "125e2"): strtod() then sees nothing that a locale can change,
- * and rounds correctly. Writing goes the other way, from the digits of "%.*e" alone.
+ * Texts mean the same in every locale. To read a number, its decimal point is removed and the
+ * exponent moved instead ("12.5e3" becomes "125e2"). strtod() then sees nothing that depends on a
+ * locale, and rounds correctly. Writing uses only the digits of "%.*e".
  *
- * Who owns strings: a string in filled values either is the table's own default, by address, or
- * belongs to the values. So defaults need no allocation, and iter__options_free() knows what to
- * free.
+ * Ownership: a string in filled values is either the table's own default, compared by address, or
+ * belongs to the values. So defaults need no allocation, and iter__options_free() knows which
+ * strings to free.
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,14 +20,14 @@
 #include "iter/spec/options.h"
 #include "iter/spec/suggest.h"
 
-/* Significant digits of a number's text; a double never needs more than 17 to be told from its
+/* Significant digits that a number's text may have. 17 are enough to tell a double from its
  * neighbours. */
 #define NUMBER_DIGITS 128
 
-/* A struct_size beyond this was never initialised. */
+/* A struct_size that exceeds ours by more than this was never initialised. */
 #define STRUCT_SIZE_MAX 65536
 
-/* Where text goes: counts on when `out` is full. */
+/* Where text goes. `n` counts all of it, even if `out` is full. */
 typedef struct text_sink {
     char *out;
     size_t capacity, n;
@@ -135,7 +135,7 @@ static bool parse_int(const char *text, int64_t *out) {
     if (*text == '-' || *text == '+') text++;
     if (!is_digit(*text)) return false;
     int64_t value = 0;
-    for (; is_digit(*text); text++) { /* counts down, because INT64_MIN has no positive twin */
+    for (; is_digit(*text); text++) { /* counts down: -INT64_MIN does not fit */
         if (__builtin_mul_overflow(value, 10, &value)) return false;
         if (__builtin_sub_overflow(value, *text - '0', &value)) return false;
     }
@@ -176,7 +176,7 @@ static void put_string(const iter_option *row, void *values, const char *text) {
     memcpy(place(row, values), &text, sizeof(text));
 }
 
-/* The default of a string option: NULL where the table has no defaults. */
+/* The default of a string option; NULL if the table has no defaults. */
 static const char *default_string(const iter_ops *ops, const iter_option *row) {
     return ops->defaults ? get_string(row, ops->defaults) : NULL;
 }
@@ -256,7 +256,7 @@ iter_status iter__options_unknown(const iter_ops *ops, const char *name, int pos
                       ops->name, positional, known);
 }
 
-/* ---- Words that are near --------------------------------------------------------------------- */
+/* ---- Suggestions ----------------------------------------------------------------------------- */
 
 #define TYPE_WORDS                                                                              \
     "u8|i8|u16|i16|u32|i32|u64|i64|f16|bf16|f32|f64|bool|uint8|int8|uint16|int16|uint32|int32|" \
@@ -270,8 +270,8 @@ static const char *words_of(const iter_option *row) {
                                             : NULL;
 }
 
-/* For a word that `row` does not take: the nearest that it does take, or "; did you mean layout=nchw?"
- * if another option takes it. */
+/* A hint for a word that `row` does not take: the nearest word that it takes, or, if another option
+ * takes it, "; did you mean layout=nchw?". */
 static const char *hint_word(const iter_ops *ops, const iter_option *row, const char *text,
                              char out[ITER_HINT_MAX]) {
     char nearest[64];
@@ -437,8 +437,7 @@ void iter__options_defaults(const iter_ops *ops, void *values) {
         memset(values, 0, ops->options_size);
 }
 
-/* True where a value is the default, bit for bit, or stands for "not given", which means the
- * default. */
+/* Whether a value is the default, bit for bit, or means "not given". */
 static bool is_default(const iter_ops *ops, const iter_option *row, const void *values) {
     const void *value = place_const(row, values);
     if (row->type == ITER_OPTION_STRING) {
@@ -485,18 +484,18 @@ static iter_status check_row(const iter_ops *ops, const iter_option *row, const 
     case ITER_OPTION_CHOICE:
         memcpy(&word, value, sizeof(word));
         if (word >= 0 && word < n_choices(row)) return ITER_OK;
-        return iter__fail(err, ITER_EINVAL, "%s: %s is %d, no place in %s", ops->name, row->name,
-                          (int)word, row->choices);
+        return iter__fail(err, ITER_EINVAL, "%s: %s is %d, expected 0 to %d (%s)", ops->name,
+                          row->name, (int)word, (int)n_choices(row) - 1, row->choices);
     case ITER_OPTION_DTYPE:
         memcpy(&word, value, sizeof(word));
         if (iter_dtype_bytes((iter_dtype)word)) return ITER_OK;
-        return iter__fail(err, ITER_EINVAL, "%s: %s is %d, no element type", ops->name, row->name,
-                          (int)word);
+        return iter__fail(err, ITER_EINVAL, "%s: %s is %d, expected an element type", ops->name,
+                          row->name, (int)word);
     case ITER_OPTION_LIST:
         memcpy(&list, value, sizeof(list));
         if (list.n < 0 || list.n > ITER_OPTION_LIST_MAX)
-            return iter__fail(err, ITER_EINVAL, "%s: %s has %d numbers, at most %d fit", ops->name,
-                              row->name, (int)list.n, ITER_OPTION_LIST_MAX);
+            return iter__fail(err, ITER_EINVAL, "%s: %s has %d numbers, expected at most %d",
+                              ops->name, row->name, (int)list.n, ITER_OPTION_LIST_MAX);
         for (int32_t i = 0; i < list.n; i++)
             if (!in_bounds(row, list.values[i]))
                 return fail_bounds(ops, row, iter__number_text(list.values[i], shown), err);
@@ -556,7 +555,8 @@ static void put_text(text_sink *sink, const char *text) {
         put_char(sink, *text++);
 }
 
-/* A separator, a quote or a blank asks for quotes. Bytes of UTF-8 do not. */
+/* Whether a character needs no quotes. Bytes of UTF-8 need none; separators, quotes and blanks
+ * do. */
 static bool is_plain(unsigned char c) {
     return is_digit((char)c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c >= 0x80 ||
            (c && strchr("_.+-;/", c));

@@ -1,39 +1,40 @@
-/* options.h - the one place that reads struct_size, and option rows from text. */
+/* options.h - reads structs that begin with struct_size, and option rows from text. */
 #ifndef ITER_SPEC_OPTIONS_H
 #define ITER_SPEC_OPTIONS_H
 
 #include <iter/ops.h>
 
-/* Copies a caller's options into dst[dst_size]. Absent fields become zero; unknown bytes that are
- * not zero are refused. src NULL = all zero. */
+/* Copies a caller's options into dst[dst_size]. Missing members become zero; src NULL = all zero.
+ * Errors: EINVAL (struct_size), EUNSUPPORTED (a byte that this version does not know is not
+ * zero). */
 iter_status iter__options_copy(void *dst, size_t dst_size, const void *src, size_t min_size,
                                iter_error *err);
 
 /* Fills a plugin's options struct with its defaults. `values` has ops->options_size bytes. Strings
- * are the table's own. */
+ * still belong to the table. */
 void iter__options_defaults(const iter_ops *ops, void *values);
 
 /* Sets one option from text; name NULL = positional argument number `positional` (from 1). Strings
- * are duplicated with iter__strdup and owned by the values, see iter__options_free. Errors name the
- * option, the value and the bounds. */
+ * are copied and belong to the values, see iter__options_free(). Errors name the option, the value
+ * and the bounds. */
 iter_status iter__options_set(const iter_ops *ops, void *values, const char *name, int positional,
                               const char *text, iter_error *err);
 
-/* The error for an option that does not exist; name NULL = by positional number. `more` is another
- * name that could be meant, or NULL. */
+/* The error for an option that does not exist; name NULL = by positional number. `more` is one more
+ * name to suggest, or NULL. */
 iter_status iter__options_unknown(const iter_ops *ops, const char *name, int positional,
                                   const char *more, iter_error *err);
 
-/* Checks every value against its row's bounds. A default may be out of bounds: it means "not
- * given". So do a NULL string, an empty list and no dtype. */
+/* Checks every value against its row's bounds. A default may be out of bounds; it means "not
+ * given", as a NULL string, an empty list and ITER_DTYPE_NONE do. */
 iter_status iter__options_check(const iter_ops *ops, const void *values, iter_error *err);
 
-/* Deep copy of filled values, strings included; values that are not given become the default. free:
- * frees the strings that values own. */
+/* dup: a deep copy of filled values; values that are not given become the default. free: frees the
+ * strings that belong to the values, which become the default. */
 iter_status iter__options_dup(const iter_ops *ops, void *dst, const void *src, iter_error *err);
 void iter__options_free(const iter_ops *ops, void *values);
 
-/* Appends "key=value,key=value" of every value that differs from the defaults (separator `sep`),
+/* Writes "key=value,key=value" for each value that differs from its default, with separator `sep`,
  * quoted if needed. Returns the length of the whole text, like snprintf. */
 int iter__options_text(const iter_ops *ops, const void *values, char sep, char *out,
                        size_t capacity);
@@ -47,8 +48,8 @@ const iter_option *iter__options_find(const iter_ops *ops, const char *name, int
 /* Bytes of the field that a row describes; 0 for an unknown type. */
 size_t iter__option_bytes(iter_option_type type);
 
-/* Locale-independent number: the whole text or false. Finite numbers of at most 128 significant
- * digits. */
+/* Reads a number, in any locale. False if the text has anything else, more than 128 significant
+ * digits, or a value that is not finite. */
 bool iter__parse_number(const char *text, double *out);
 
 /* The shortest text that iter__parse_number() reads back to the same bits, in any locale; returns

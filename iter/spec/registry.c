@@ -1,9 +1,10 @@
 /*
  * registry.c - a caller's tables beside the built-in ones, and what a table must have.
  *
- * A table is checked once, when it is added, so that nothing behind the seams asks again whether a
- * member is there. Tables are few: plain arrays, searched from the front. The lists of built-in tables,
- * and the lookups that use them, are in loaders/ and transforms/builtin_*.c: the core links to neither.
+ * A table is checked once, when it is added, so no other code checks again whether a member is set.
+ * Tables are few, so they are plain arrays, searched from the front. The lists of built-in tables,
+ * and the lookups that use them, are in loaders/ and transforms/ (builtin_*.c); the core links to
+ * neither.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "iter/spec/registry.h"
 #include "iter/spec/suggest.h"
 
-/* A struct_size this far beyond ours was never set. */
+/* A struct_size that exceeds ours by more than this was never set. */
 #define UNKNOWN_BYTES_MAX 4096
 
 /* ---- What a table must have ------------------------------------------------------------------ */
@@ -31,15 +32,16 @@ static bool is_name(const char *name, const char *extra) {
 static iter_status check_row(const iter_ops *ops, const iter_option *row, iter_error *err) {
     const size_t bytes = iter__option_bytes(row->type);
     if (!is_name(row->name, "_"))
-        return iter__fail(err, ITER_EINVAL, "%s: option '%.40s' is not named of a-z, 0-9, '-', '_'",
+        return iter__fail(err, ITER_EINVAL,
+                          "%s: the name of option '%.40s' must consist of a-z, 0-9, '-', '_'",
                           ops->name, row->name);
     if (!bytes)
         return iter__fail(err, ITER_EINVAL, "%s: option '%s' has no known type", ops->name,
                           row->name);
     if (row->offset > ops->options_size || ops->options_size - row->offset < bytes)
         return iter__fail(err, ITER_EINVAL,
-                          "%s: option '%s' lies at byte %zu, outside of options_size %zu",
-                          ops->name, row->name, row->offset, ops->options_size);
+                          "%s: option '%s' is at byte %zu, outside of options_size %zu", ops->name,
+                          row->name, row->offset, ops->options_size);
     if (row->type == ITER_OPTION_CHOICE && (!row->choices || !*row->choices))
         return iter__fail(err, ITER_EINVAL, "%s: option '%s' has no choices", ops->name, row->name);
     for (const iter_option *other = ops->options; other < row; other++) {
@@ -54,23 +56,25 @@ static iter_status check_row(const iter_ops *ops, const iter_option *row, iter_e
     return ITER_OK;
 }
 
-/* What all tables share; known_bytes is the concrete table's size in this version. */
+/* Checks the base of a table; known_bytes is the table's size in this version. */
 static iter_status check_base(const iter_ops *ops, size_t known_bytes, const char *what,
                               iter_error *err) {
     if (!ops) return iter__fail(err, ITER_EINVAL, "%s: no table given", what);
     if (ops->struct_size < known_bytes || ops->struct_size > known_bytes + UNKNOWN_BYTES_MAX)
-        return iter__fail(err, ITER_EINVAL, "%s: struct_size is %zu, need sizeof the table, %zu",
-                          what, ops->struct_size, known_bytes);
+        return iter__fail(err, ITER_EINVAL,
+                          "%s: struct_size is %zu, expected the table's size, %zu", what,
+                          ops->struct_size, known_bytes);
     if (!is_name(ops->name, ""))
-        return iter__fail(err, ITER_EINVAL, "%s: the name '%.40s' is not of a to z, 0 to 9 and '-'",
-                          what, ops->name ? ops->name : "");
+        return iter__fail(err, ITER_EINVAL,
+                          "%s: the name '%.40s' must consist of a to z, 0 to 9 and '-'", what,
+                          ops->name ? ops->name : "");
     for (size_t i = known_bytes; i < ops->struct_size; i++)
         if (((const unsigned char *)ops)[i])
             return iter__fail(err, ITER_EUNSUPPORTED,
                               "%s: a member at byte %zu is set, which this version does not know",
                               ops->name, i);
     if (ops->options && !ops->options_size)
-        return iter__fail(err, ITER_EINVAL, "%s: it has options, and options_size 0", ops->name);
+        return iter__fail(err, ITER_EINVAL, "%s: it has options, but options_size 0", ops->name);
     for (const iter_option *row = ops->options; row && row->name; row++)
         ITER_TRY(check_row(ops, row, err));
     return ITER_OK;
@@ -108,7 +112,8 @@ iter_status iter__transform_check(const iter_transform_ops *ops, iter_error *err
     if (ops->begin_rows && !ops->apply) return missing(&ops->base, "apply", err);
     if (ops->apply_batch && !ops->plan_batch) return missing(&ops->base, "plan_batch", err);
     if (ops->role != ITER_DATA && ops->role != ITER_LABEL)
-        return iter__fail(err, ITER_EINVAL, "%s: role is %d", ops->base.name, (int)ops->role);
+        return iter__fail(err, ITER_EINVAL, "%s: role is %d, expected ITER_DATA or ITER_LABEL",
+                          ops->base.name, (int)ops->role);
     if (iter__options_find(&ops->base, "field", 0))
         return iter__fail(err, ITER_EINVAL, "%s: no option may be called 'field'", ops->base.name);
     const iter_option *name = iter__options_find(&ops->base, "name", 0);
@@ -123,7 +128,7 @@ iter_status iter__sampler_check(const iter_sampler_ops *ops, iter_error *err) {
     if (!ops->open) return missing(&ops->base, "open", err);
     if (pure && sequential)
         return iter__fail(err, ITER_EINVAL,
-                          "%s: length and index, or begin and next_batch, but not both",
+                          "%s: expected length and index, or begin and next_batch, but not both",
                           ops->base.name);
     if (!pure && !sequential)
         return missing(&ops->base, "length and index, nor begin and next_batch", err);
@@ -210,7 +215,7 @@ static iter_status add(iter__tables *list, const iter_ops *ops, iter_error *err)
 }
 
 iter_status iter_registry_create(iter_registry **out, iter_error *err) {
-    if (!out) return iter__fail(err, ITER_EINVAL, "registry: no place for the result");
+    if (!out) return iter__fail(err, ITER_EINVAL, "registry: out is NULL");
     *out = iter__alloc(1, sizeof(**out));
     if (!*out) return iter__fail(err, ITER_ENOMEM, "registry: out of memory");
     return ITER_OK;

@@ -1,5 +1,5 @@
 /*
- * registry.h - lists of tables: a registry's own, the built-in ones, and what every table must have.
+ * registry.h - lists of tables, a registry's own and the built-in ones, and what a table must have.
  */
 #ifndef ITER_SPEC_REGISTRY_H
 #define ITER_SPEC_REGISTRY_H
@@ -18,15 +18,16 @@ struct iter_registry {
     iter__tables formats, transforms, samplers, decoders;
 };
 
-/* Over a registry's own tables (NULL = none), then `builtins`, which ends with NULL. */
+/* find: by name; at: by number; hint: the nearest name. Each looks through a registry's own tables
+ * (NULL = none), then through `builtins`, which ends with NULL. */
 const iter_ops *iter__tables_find(const iter__tables *own, const iter_ops *const *builtins,
                                   const char *name);
 const iter_ops *iter__tables_at(const iter__tables *own, const iter_ops *const *builtins, int i);
 const char *iter__tables_hint(const iter__tables *own, const iter_ops *const *builtins,
                               const char *wanted, char out[ITER_HINT_MAX]);
 
-/* Required members, name, struct_size and option rows. Errors: EINVAL naming what is missing,
- * EUNSUPPORTED (a member this version does not know). */
+/* Checks a table: required members, name, struct_size and option rows. Errors: EINVAL naming what
+ * is missing or wrong, EUNSUPPORTED (a member that this version does not know is set). */
 iter_status iter__format_check(const iter_format_ops *ops, iter_error *err);
 iter_status iter__transform_check(const iter_transform_ops *ops, iter_error *err);
 iter_status iter__sampler_check(const iter_sampler_ops *ops, iter_error *err);
