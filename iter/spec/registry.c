@@ -3,8 +3,8 @@
  *
  * A table is checked once, when it is added, so no other code checks again whether a member is set.
  * Tables are few, so they are plain arrays, searched from the front. The lists of built-in tables,
- * and the lookups that use them, are in loaders/ and transforms/ (builtin_*.c); the core links to
- * neither.
+ * and the lookups that use them, are in loaders/ and transforms/ (builtin_*.c); iter/spec links
+ * to neither.
  */
 #include <stdio.h>
 #include <string.h>
