@@ -5,7 +5,7 @@
  *     #define FORMATS(X) X(cifar10) X(mnist)
  *     ITER_BUILTINS(format, FORMATS)
  *
- * lists iter__format_cifar10 and iter__format_mnist, each of which a loaders/formats/format_*.c defines.
+ * lists iter__format_cifar10 and iter__format_mnist, each of which a format_*.c defines.
  */
 #ifndef ITER_SPEC_BUILTINS_H
 #define ITER_SPEC_BUILTINS_H

@@ -524,12 +524,14 @@ Test(device_rows, what_cannot_be_is_said) {
     expect_refused(data, "cast:f32", collate, ITER_EUNSUPPORTED, "collated on the host");
     expect_refused(data, "random-crop:32,pad=4,mode=edge", resident, ITER_EUNSUPPORTED,
                    "resident: field 'data': random-crop");
-    expect_refused(data, "one-hot:10", resident, ITER_EUNSUPPORTED, "field 'label': no kernel does its step");
+    expect_refused(data, "one-hot:10", resident, ITER_EUNSUPPORTED,
+                   "field 'label': no kernel does its step");
     collate.memory.finish = ITER_FINISH_AUTO;
     collate.memory.resident = ITER_RESIDENT_YES;
     expect_refused(data, "cast:f32", collate, ITER_EUNSUPPORTED, "collated on the host");
     expect_fallback(data, "random-crop:32,pad=4,mode=edge", resident, "resident: field 'data'");
-    expect_fallback(data, "one-hot:10", resident, "resident: field 'label': no kernel does its step");
+    expect_fallback(data, "one-hot:10", resident,
+                    "resident: field 'label': no kernel does its step");
     iter_loader_options host = resident;
     host.memory.kind = ITER_MEMORY_HOST;
     expect_refused(data, "cast:f32", host, ITER_EINVAL, "needs memory = ITER_MEMORY_DEVICE");

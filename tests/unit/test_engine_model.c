@@ -184,8 +184,8 @@ Test(engine_model, what_cannot_be_added_leaves_it_as_it_was) {
     iter_error err = {0};
     iter_dense_options dense = {.units = 2, .bias = true, .init = 7};
     cr_expect_eq(iter_model_add(model, "dense", &dense, sizeof(dense), &err), ITER_EINVAL);
-    cr_expect(strstr(err.message, "model: dense: init is 7, expected 0 to 2 (glorot|he|uniform)"), "%s",
-              err.message);
+    cr_expect(strstr(err.message, "model: dense: init is 7, expected 0 to 2 (glorot|he|uniform)"),
+              "%s", err.message);
     cr_expect_eq(iter_model_add(model, "dense", &dense, sizeof(dense) - 1, &err), ITER_EINVAL);
     cr_expect(strstr(err.message, "options_size is"), "%s", err.message);
     cr_expect_eq(iter_model_add(model, "relu", &dense, sizeof(dense), &err), ITER_EINVAL);
