@@ -1,10 +1,10 @@
 /*
  * dlpack.c - tensors to and from versioned DLPack.
  *
- * One block holds the managed tensor with its shape and strides, so that a deleter frees one thing.
+ * One block holds the managed tensor with its shape and strides, so that a deleter frees one block.
  * Layout and meaning are those of include/dlpack/dlpack.h of dmlc/dlpack, version 1.0; what 1.1 and
- * later add are codes that no iter_dtype stands for. Strides are always given, because consumers of
- * 1.2 may rely on them.
+ * later add are codes for types that iter_dtype lacks. Strides are always given, because consumers
+ * of 1.2 may rely on them.
  */
 #include <stddef.h>
 #include <string.h>
@@ -150,7 +150,7 @@ static iter_status take_dtype(const iter_dlpack_tensor *in, iter_desc *out, iter
     return ITER_OK;
 }
 
-/* Shape and strides; *out_empty where there is no element. */
+/* Shape and strides; *out_empty = a dimension is 0. */
 static iter_status take_shape(const iter_dlpack_tensor *in, iter_tensor *out, bool *out_empty,
                               iter_error *err) {
     int64_t bytes = (int64_t)iter_dtype_bytes(out->desc.dtype);
