@@ -83,13 +83,15 @@ static void dataset_free(iter_dataset *dataset) {
 static iter_status check_decoder(const iter_field *field, bool any_size, iter_error *err) {
     const iter_decoder_ops *ops = field->decoder;
     if (any_size && (!ops || !ops->header || !ops->decode_image))
-        return iter__fail(err, ITER_EINVAL, "field '%s' is of any size, and has no image decoder",
-                          field->name);
+        return iter__fail(err, ITER_EINVAL,
+                          "field '%s' has images of any size, but no image decoder", field->name);
     if (any_size && (field->desc.dtype != ITER_U8 || strcmp(field->desc.layout, "HWC") != 0))
-        return iter__fail(err, ITER_EINVAL, "field '%s' is of any size, and not u8 \"HWC\"",
+        return iter__fail(err, ITER_EINVAL,
+                          "field '%s' has images of any size; they must be u8 \"HWC\"",
                           field->name);
     if (!any_size && ops && !ops->decode)
-        return iter__fail(err, ITER_EINVAL, "field '%s' has a size, and its decoder no decode",
+        return iter__fail(err, ITER_EINVAL,
+                          "field '%s' has a fixed size, but its decoder has no decode()",
                           field->name);
     return ITER_OK;
 }
@@ -108,8 +110,9 @@ static iter_status check_field(const iter_description *desc, int32_t f, bool nee
     const iter_desc *shape = &field->desc;
     if (iter_dtype_bytes(shape->dtype) == 0 || shape->n_dims < 0 ||
         shape->n_dims > ITER_MAX_DIMS - 1) {
-        return iter__fail(err, ITER_EINVAL, "field '%s': dtype %d with %d dimensions cannot be",
-                          field->name, (int)shape->dtype, shape->n_dims);
+        return iter__fail(err, ITER_EINVAL,
+                          "field '%s': dtype %d with %d dimensions is not supported", field->name,
+                          (int)shape->dtype, shape->n_dims);
     }
     const bool any_size = iter__is_any_size(shape);
     ITER_TRY(check_decoder(field, any_size, err));
@@ -135,12 +138,12 @@ static iter_status check_field(const iter_description *desc, int32_t f, bool nee
 static iter_status check_description(const iter_description *desc, bool needs_place,
                                      iter_error *err) {
     if (desc->n_fields < 1 || desc->n_fields > ITER_MAX_FIELDS) {
-        return iter__fail(err, ITER_EINVAL, "%d fields; 1 to %d can be", desc->n_fields,
+        return iter__fail(err, ITER_EINVAL, "%d fields; expected 1 to %d", desc->n_fields,
                           ITER_MAX_FIELDS);
     }
     if (desc->n_extents < 0 || desc->n_extents > ITER_MAX_EXTENTS) {
-        return iter__fail(err, ITER_EINVAL, "%d extents a sample; 0 to %d can be", desc->n_extents,
-                          ITER_MAX_EXTENTS);
+        return iter__fail(err, ITER_EINVAL, "%d extents per sample; expected 0 to %d",
+                          desc->n_extents, ITER_MAX_EXTENTS);
     }
     if (desc->n_samples != ITER_UNKNOWN && desc->n_samples > INT64_MAX) {
         return iter__fail(err, ITER_EINVAL, "%llu samples are too many",
@@ -287,9 +290,10 @@ iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user, iter_da
                           "dataset: ops need struct_size, describe, and get or next");
     }
     if (ops->parallel != 0 && ops->parallel != 1)
-        return iter__fail(err, ITER_EINVAL, "dataset: parallel is %d; 0 or 1", ops->parallel);
+        return iter__fail(err, ITER_EINVAL, "dataset: parallel is %d; expected 0 or 1",
+                          ops->parallel);
     if (!ops->start != !ops->stop)
-        return iter__fail(err, ITER_EINVAL, "dataset: start and stop belong together");
+        return iter__fail(err, ITER_EINVAL, "dataset: start and stop must be set together");
     iter_dataset *dataset = dataset_new(ops->name ? ops->name : "dataset");
     if (!dataset) return iter__fail(err, ITER_ENOMEM, "dataset: out of memory");
     iter_error own; /* callbacks always get one */
@@ -342,14 +346,15 @@ static iter_status describe_array(iter_dataset *dataset, const iter_array *array
     iter_field *field = &dataset->desc.fields[i];
     name_array(arrays, n_arrays, i, field->name);
     if (array->desc.n_dims < 1 || array->desc.n_dims > ITER_MAX_DIMS || array->desc.dims[0] < 0) {
-        return iter__fail(err, ITER_EINVAL, "ndarray: '%s' has no first dimension to go along",
+        return iter__fail(err, ITER_EINVAL,
+                          "ndarray: '%s' has no valid first dimension to iterate over",
                           field->name);
     }
     if (array->desc.dims[0] != arrays[0].desc.dims[0]) {
         return iter__fail(
             err, ITER_EINVAL,
-            "ndarray: '%s' has %lld rows, '%s' has %lld; all arrays need equally many", field->name,
-            (long long)array->desc.dims[0], dataset->desc.fields[0].name,
+            "ndarray: '%s' has %lld rows, '%s' has %lld; all arrays must have the same number",
+            field->name, (long long)array->desc.dims[0], dataset->desc.fields[0].name,
             (long long)arrays[0].desc.dims[0]);
     }
     if (!array->data && array->desc.dims[0] > 0) {
@@ -398,7 +403,7 @@ iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, boo
     *out = NULL;
     if (!arrays || n_arrays < 1) return iter__fail(err, ITER_EINVAL, "ndarray: no array");
     if (n_arrays > ITER_MAX_FIELDS) {
-        return iter__fail(err, ITER_EINVAL, "ndarray: %d arrays; at most %d", n_arrays,
+        return iter__fail(err, ITER_EINVAL, "ndarray: %d arrays; expected at most %d", n_arrays,
                           ITER_MAX_FIELDS);
     }
     iter_dataset *dataset = dataset_new("arrays");

@@ -71,7 +71,7 @@ iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
         const size_t bytes = lay_out(plan, desc, rows, &loader->layout, batch, NULL);
         uint8_t *book = iter__alloc(1, bytes);
         if (!book)
-            return iter__fail(err, ITER_ENOMEM, "no memory for the books of a slot, %zu bytes",
+            return iter__fail(err, ITER_ENOMEM, "no memory for %zu bytes of bookkeeping per slot",
                               bytes);
         lay_out(plan, desc, rows, &loader->layout, batch, book);
         batch->loader = loader;

@@ -28,7 +28,7 @@
 
 static iter_status check_choice(const char *name, int32_t value, int32_t max, iter_error *err) {
     if (value >= 0 && value <= max) return ITER_OK;
-    return iter__fail(err, ITER_EINVAL, "options: %s is %d; it can be 0 to %d", name, value, max);
+    return iter__fail(err, ITER_EINVAL, "options: %s is %d; expected 0 to %d", name, value, max);
 }
 
 static iter_status check_options(iter_loader *loader, int32_t default_last_batch, iter_error *err) {
@@ -46,22 +46,26 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     ITER_TRY(check_choice("resident", opt->memory.resident, ITER_RESIDENT_YES, err));
     if (opt->batch_size == 0) opt->batch_size = 32;
     if (opt->batch_size > 1u << 24)
-        return iter__fail(err, ITER_EINVAL, "options: batch_size %u is too large", opt->batch_size);
+        return iter__fail(err, ITER_EINVAL, "options: batch_size is %u; expected at most 16777216",
+                          opt->batch_size);
     if (opt->max_held == 0) opt->max_held = 2;
     if (opt->prefetch > 4096 || opt->max_held > 4096) {
         return iter__fail(err, ITER_EINVAL,
-                          "options: prefetch %u and max_held %u; at most 4096 each", opt->prefetch,
-                          opt->max_held);
+                          "options: prefetch is %u and max_held %u; expected at most 4096 each",
+                          opt->prefetch, opt->max_held);
     }
     if (opt->reading.threads > THREADS_MAX) {
-        return iter__fail(err, ITER_EINVAL, "options: reading.threads %u; at most %d",
+        return iter__fail(err, ITER_EINVAL, "options: reading.threads is %u; expected at most %d",
                           opt->reading.threads, THREADS_MAX);
     }
     if (opt->ranks == 0) opt->ranks = 1;
     if (opt->rank >= opt->ranks)
-        return iter__fail(err, ITER_EINVAL, "options: rank %u of %u ranks", opt->rank, opt->ranks);
+        return iter__fail(err, ITER_EINVAL,
+                          "options: rank is %u; it must be less than ranks, which is %u", opt->rank,
+                          opt->ranks);
     if (opt->workers < ITER_WORKERS_AUTO || opt->workers > WORKERS_MAX) {
-        return iter__fail(err, ITER_EINVAL, "options: workers %d; 0 to %d, or ITER_WORKERS_AUTO",
+        return iter__fail(err, ITER_EINVAL,
+                          "options: workers is %d; expected 0 to %d or ITER_WORKERS_AUTO",
                           opt->workers, WORKERS_MAX);
     }
     if (opt->workers == ITER_WORKERS_AUTO) {
@@ -70,13 +74,14 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     }
     if (opt->faults.grace_ms == 0) opt->faults.grace_ms = DEFAULT_GRACE;
     if (opt->faults.timeout_ms < 0 || opt->faults.grace_ms < 0 || opt->watch.stall_ms < 0)
-        return iter__fail(err, ITER_EINVAL, "options: a time is negative");
+        return iter__fail(err, ITER_EINVAL,
+                          "options: timeout_ms, grace_ms and stall_ms must not be negative");
     if (opt->faults.timeout_ms > ITER_LONGEST_MS) opt->faults.timeout_ms = ITER_LONGEST_MS;
     if (opt->faults.grace_ms > ITER_LONGEST_MS) opt->faults.grace_ms = ITER_LONGEST_MS;
     if (opt->watch.stall_ms > ITER_LONGEST_MS) opt->watch.stall_ms = ITER_LONGEST_MS;
     if (opt->last_batch == ITER_LAST_DEFAULT) opt->last_batch = default_last_batch;
     if (!opt->sampler.subset != !opt->sampler.n_subset)
-        return iter__fail(err, ITER_EINVAL, "options: subset and n_subset belong together");
+        return iter__fail(err, ITER_EINVAL, "options: subset and n_subset must be set together");
     loader->workers.n = opt->workers;
     return ITER_OK;
 }
@@ -111,7 +116,7 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
         if (!loader->sampling.ops) {
             char hint[ITER_HINT_MAX];
             const iter_status status =
-                iter__fail(err, ITER_EINVAL, "sampler: none is called '%s'%s", call.name,
+                iter__fail(err, ITER_EINVAL, "sampler: no sampler is called '%s'%s", call.name,
                            iter__hint_sampler(opt->sampler.registry, call.name, hint));
             iter__free(text);
             return status;
@@ -197,7 +202,8 @@ static iter_status copy_subset(iter_loader *loader, iter_error *err) {
            opt->sampler.n_subset * sizeof(*loader->sampling.subset));
     for (uint64_t i = 0; i < opt->sampler.n_subset; i++) {
         if (loader->sampling.subset[i] < n) continue;
-        return iter__fail(err, ITER_EINVAL, "subset: entry %llu is sample %llu of %llu",
+        return iter__fail(err, ITER_EINVAL,
+                          "subset: entry %llu is sample %llu, but there are only %llu",
                           (unsigned long long)i, (unsigned long long)loader->sampling.subset[i],
                           (unsigned long long)n);
     }
@@ -216,8 +222,8 @@ static iter_status refuse_for_unknown(const iter_loader *loader, iter_error *err
                            : NULL;
     if (!what) return ITER_OK;
     return iter__fail(err, ITER_EINVAL,
-                      "options: %s needs a known number of samples, which %s has not", what,
-                      loader->dataset->name);
+                      "options: %s needs a known number of samples, but that of %s is unknown",
+                      what, loader->dataset->name);
 }
 
 static iter_status make_cut(iter_loader *loader, iter_error *err) {
@@ -258,8 +264,7 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
         if (!loader->opener.drawn) return iter__fail(err, ITER_ENOMEM, "sampler: out of memory");
         if (opt->faults.on_error == ITER_ON_ERROR_REPLACE) {
             return iter__fail(err, ITER_EINVAL,
-                              "options: on_error replace needs a sampler that can be asked by "
-                              "position; %s is not one",
+                              "options: on_error replace needs a sampler with index(); %s has none",
                               ops->base.name);
         }
         loader->cut.last_batch = ITER_LAST_KEEP; /* whatever the sampler draws is a batch */

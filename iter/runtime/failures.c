@@ -39,8 +39,8 @@ iter_failure iter__row_reason(const iter_batch *batch, uint32_t row) {
                             .position = batch->position[row],
                             .index = batch->index[row],
                             .status = ITER_EIO};
-    snprintf(failure.message, sizeof(failure.message), "sample %llu failed, one of many",
-             (unsigned long long)failure.index);
+    snprintf(failure.message, sizeof(failure.message),
+             "sample %llu failed; its reason was not kept", (unsigned long long)failure.index);
     return failure;
 }
 

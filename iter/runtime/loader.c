@@ -19,7 +19,8 @@
 
 iter_status iter__check_alive(iter_loader *loader, iter_error *err) {
     if (iter__is_orphan(loader)) {
-        return iter__fail(err, ITER_ESTATE, "loader: made before fork(); a child makes its own");
+        return iter__fail(err, ITER_ESTATE,
+                          "loader: made before fork(); a child must create its own");
     }
     if (iter__in_callback_of == loader) {
         return iter__fail(err, ITER_ESTATE, "loader: called from one of its own callbacks");
