@@ -53,8 +53,8 @@ iter_status iter__device_slots_open(iter_loader *loader,
                                     iter_error *err);                     /* the device, if asked */
 iter_status iter__device_slots_pin(iter_loader *loader, iter_error *err); /* after the mapping */
 iter_status iter__device_slots_make(iter_loader *loader, iter_error *err); /* twins and events */
-/* Waits at most grace_ms until no stream reads a slot, except slots of held batches. On ETIMEDOUT the
- * caller must leak the memory. No thread may work on the loader. */
+/* Waits at most grace_ms until no stream reads a slot, except slots of held batches. On ETIMEDOUT
+ * the caller must leak the memory. No thread may work on the loader. */
 iter_status iter__device_slots_settle(iter_loader *loader, iter_error *err);
 void iter__device_slots_free(iter_loader *loader); /* all of it settled, or the device lost */
 /* The batch's tensors in the twin, from those on the host. EINVAL if one lies elsewhere. */
@@ -87,8 +87,8 @@ iter_status iter__device_rows_launch(iter_loader *loader, const iter_batch *batc
 
 typedef iter_status iter__loader_open(iter_dataset *dataset, const iter_loader_options *options,
                                       iter_loader **out, iter_error *err);
-/* Makes device.set for the fields whose way is SET or GATHER; `open` makes the loader that reads the
- * rows. On an error there is no set. */
+/* Makes device.set for the fields whose way is SET or GATHER; `open` makes the loader that reads
+ * the rows. On an error there is no set. */
 iter_status iter__resident_upload(iter_loader *loader, iter__loader_open *open, iter_error *err);
 /* Rows of samples that could not be read fail for the reason that they had then. */
 void iter__resident_fail(iter_loader *loader, iter_batch *batch, uint32_t first, uint32_t n);

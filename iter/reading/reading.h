@@ -5,12 +5,13 @@
  *
  *     no reader --a thread without work wins has_reader--> waits in the source --reaps--> no reader
  *
- * A thread that has work polls instead. Frames (block shuffles) cut the arena into windows of files:
+ * A thread that has work polls instead. Frames (block shuffles) cut the arena into windows of
+ * files:
  *
  *     empty --load--> loading --reap--> loaded --its group is done--> spent --load--> loading ...
  *
- * `lock` is taken after loader.lock, never before it. It is held while a source's submit, commit, reap,
- * wake and cancel run, which must not block; never while a read, a decoder or a format runs.
+ * `lock` is taken after loader.lock, never before it. It is held while a source's submit, commit,
+ * reap, wake and cancel run, which must not block; never while a read, a decoder or a format runs.
  */
 #ifndef ITER_READING_READING_H
 #define ITER_READING_READING_H
@@ -76,8 +77,8 @@ typedef struct iter__reading {
 
 /* ---- reads.c --------------------------------------------------------------------------------- */
 
-/* Issues the reads of a claimed NEW chunk. 1 = its bytes are here, and the caller works on the chunk;
- * 0 = in flight; -1 = no space in the arena, the chunk is NEW again. */
+/* Issues the reads of a claimed NEW chunk. 1 = its bytes are here, and the caller works on the
+ * chunk; 0 = in flight; -1 = no space in the arena, the chunk is NEW again. */
 int iter__reading_issue(iter_loader *loader, iter__worker *worker, iter__chunk *chunk);
 /* As the reader (the caller won has_reader): waits in the source, reaps, gives the role back. */
 void iter__reading_wait(iter_loader *loader, iter__worker *worker, int64_t timeout_ns);
@@ -102,8 +103,8 @@ bool iter__reading_try(iter__reading *reading, iter_read *read);
  * none can. */
 void iter__placed_find(const iter__plan *plan, const iter_description *desc, int32_t *out_field,
                        size_t *out_head, size_t *out_stride);
-/* Reads rows from `row` on, as far as each follows the one before in the file. Returns how many came
- * and are in their place; the rest must be read and decoded. Adds the bytes to path_bytes. */
+/* Reads rows from `row` on, as far as each follows the one before in the file. Returns how many
+ * came and are in their place; the rest must be read and decoded. Adds the bytes to path_bytes. */
 uint32_t iter__placed_run(iter_loader *loader, iter__worker *worker, iter_batch *batch,
                           uint32_t row, uint32_t end, uint64_t path_bytes[ITER_PATH_COUNT]);
 
