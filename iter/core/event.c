@@ -12,7 +12,7 @@ _Static_assert(sizeof(atomic_uint) == 4, "a futex has 32 bits");
 void iter__event_wait(iter__event *event, unsigned seen, int64_t until_ns) {
     const struct timespec until = {.tv_sec = until_ns / 1000000000,
                                    .tv_nsec = until_ns % 1000000000};
-    /* BITSET, because its time is a point on the monotonic clock and not a span. */
+    /* FUTEX_WAIT_BITSET takes a point in time on the monotonic clock, FUTEX_WAIT a span. */
     syscall(SYS_futex, &event->count, FUTEX_WAIT_BITSET_PRIVATE, seen, until_ns < 0 ? NULL : &until,
             NULL, FUTEX_BITSET_MATCH_ANY);
 }

@@ -1,9 +1,9 @@
 /*
- * dataset.c - opens formats by name, wraps the user's own ops, and arrays in memory.
+ * dataset.c - creates datasets from formats (by name), from the user's ops and from arrays.
  *
- * A dataset is read-only once it is made, but for the files it holds in memory (preload.c). MXNet's
- * naming of arrays: one unnamed array is "data" (or "softmax_label"); several are "_0_data",
- * "_1_data", ...
+ * A dataset is read-only after it was created, except for its locks and the files that it holds in
+ * memory (preload.c). Arrays without a name get one after MXNet's rule: a single one is "data" or
+ * "label" (MXNet: "softmax_label"); several are "_0_data", "_1_data", ...
  */
 #include "iter/dataset/dataset.h"
 
@@ -19,7 +19,7 @@
 #include "iter/spec/options.h"
 #include "iter/spec/suggest.h"
 
-/* A get() that waits for its own turn, by reading its own dataset, is told so instead. */
+/* Error-checking: a get() that reads its own dataset gets an error instead of a deadlock. */
 static void init_locks(iter_dataset *dataset) {
     pthread_mutexattr_t checked;
     pthread_mutexattr_init(&checked);
@@ -46,7 +46,7 @@ static iter_dataset *dataset_new(const char *name) {
 void iter__dataset_adopt(iter_dataset *dataset) {
     const int here = (int)getpid();
     int owner = atomic_load(&dataset->process);
-    while (owner != here) { /* 0: another thread of this process is at it */
+    while (owner != here) { /* 0: another thread of this process makes them */
         if (owner != 0 && atomic_compare_exchange_strong(&dataset->process, &owner, 0)) {
             init_locks(dataset);
             atomic_store(&dataset->process, here);
@@ -79,17 +79,19 @@ static void dataset_free(iter_dataset *dataset) {
 
 /* ---- What every description must obey -------------------------------------------------------- */
 
-/* Images of any size need a decoder that knows sizes; rows of a size one that does not ask. */
+/* Images of any size need an image decoder; rows of a fixed size need decode(). */
 static iter_status check_decoder(const iter_field *field, bool any_size, iter_error *err) {
     const iter_decoder_ops *ops = field->decoder;
     if (any_size && (!ops || !ops->header || !ops->decode_image))
-        return iter__fail(err, ITER_EINVAL, "field '%s' is of any size, and has no image decoder",
-                          field->name);
+        return iter__fail(err, ITER_EINVAL,
+                          "field '%s' has images of any size, but no image decoder", field->name);
     if (any_size && (field->desc.dtype != ITER_U8 || strcmp(field->desc.layout, "HWC") != 0))
-        return iter__fail(err, ITER_EINVAL, "field '%s' is of any size, and not u8 \"HWC\"",
+        return iter__fail(err, ITER_EINVAL,
+                          "field '%s' has images of any size; they must be u8 \"HWC\"",
                           field->name);
     if (!any_size && ops && !ops->decode)
-        return iter__fail(err, ITER_EINVAL, "field '%s' has a size, and its decoder no decode",
+        return iter__fail(err, ITER_EINVAL,
+                          "field '%s' has a fixed size, but its decoder has no decode()",
                           field->name);
     return ITER_OK;
 }
@@ -108,8 +110,9 @@ static iter_status check_field(const iter_description *desc, int32_t f, bool nee
     const iter_desc *shape = &field->desc;
     if (iter_dtype_bytes(shape->dtype) == 0 || shape->n_dims < 0 ||
         shape->n_dims > ITER_MAX_DIMS - 1) {
-        return iter__fail(err, ITER_EINVAL, "field '%s': dtype %d with %d dimensions cannot be",
-                          field->name, (int)shape->dtype, shape->n_dims);
+        return iter__fail(err, ITER_EINVAL,
+                          "field '%s': dtype %d with %d dimensions is not supported", field->name,
+                          (int)shape->dtype, shape->n_dims);
     }
     const bool any_size = iter__is_any_size(shape);
     ITER_TRY(check_decoder(field, any_size, err));
@@ -135,12 +138,12 @@ static iter_status check_field(const iter_description *desc, int32_t f, bool nee
 static iter_status check_description(const iter_description *desc, bool needs_place,
                                      iter_error *err) {
     if (desc->n_fields < 1 || desc->n_fields > ITER_MAX_FIELDS) {
-        return iter__fail(err, ITER_EINVAL, "%d fields; 1 to %d can be", desc->n_fields,
+        return iter__fail(err, ITER_EINVAL, "%d fields; expected 1 to %d", desc->n_fields,
                           ITER_MAX_FIELDS);
     }
     if (desc->n_extents < 0 || desc->n_extents > ITER_MAX_EXTENTS) {
-        return iter__fail(err, ITER_EINVAL, "%d extents a sample; 0 to %d can be", desc->n_extents,
-                          ITER_MAX_EXTENTS);
+        return iter__fail(err, ITER_EINVAL, "%d extents per sample; expected 0 to %d",
+                          desc->n_extents, ITER_MAX_EXTENTS);
     }
     if (desc->n_samples != ITER_UNKNOWN && desc->n_samples > INT64_MAX) {
         return iter__fail(err, ITER_EINVAL, "%llu samples are too many",
@@ -158,7 +161,7 @@ iter_status iter__dataset_got(iter_status status, iter_error *err) {
 
 /* ---- Formats --------------------------------------------------------------------------------- */
 
-/* A table's members that are required because of what open() described. */
+/* Checks the members of a table that the description requires. */
 static iter_status check_members(const iter_format_ops *ops, const iter_description *desc,
                                  iter_error *err) {
     if (desc->n_extents > 0 && !ops->locate)
@@ -180,7 +183,7 @@ static uint64_t free_memory(void) {
     return iter__memory_free("/proc", "/sys/fs/cgroup");
 }
 
-/* The format's error, with the limit if that is what it failed for. */
+/* The format's error; if the limit was the cause, with the limit and what would do. */
 static iter_status open_failed(const iter_format_ops *ops, const iter__account *account,
                                bool limit_given, iter_status status, iter_error *err) {
     status = iter__error_settle(err, status, ops->base.name);
@@ -190,7 +193,7 @@ static iter_status open_failed(const iter_format_ops *ops, const iter__account *
                          (unsigned long long)account->limit, (unsigned long long)account->wanted);
 }
 
-/* What open() allocates is measured, so that no format can forget to count it. */
+/* Measures what open() allocates, so that no format can forget to count it. */
 static iter_status open_measured(iter_dataset *dataset, const iter_format_ops *ops,
                                  const char *path, uint64_t limit, iter_error *err) {
     iter__account account = {.limit = limit, .find_limit = free_memory};
@@ -212,12 +215,12 @@ static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops
     if (!dataset->options || !dataset->state)
         return iter__fail(err, ITER_ENOMEM, "%s: out of memory", call->name);
     ITER_TRY(iter__grammar_apply(call, &ops->base, dataset->options, NULL, err));
-    iter_error own; /* callbacks get one even where the caller wants none */
+    iter_error own; /* callbacks always get one */
     if (!err) err = &own;
     iter__error_clear(err);
     dataset->desc.registry = opt->registry;
     iter_status status = open_measured(dataset, ops, call->path, opt->memory_limit, err);
-    dataset->desc.registry = NULL; /* it need not live any longer */
+    dataset->desc.registry = NULL; /* it may die before the dataset */
     if (status < 0) return status;
 
     status = check_description(&dataset->desc, !ops->get && !ops->resident, err);
@@ -277,7 +280,7 @@ iter_status iter_dataset_open(const char *spec, const iter_registry *registry, i
     return iter_dataset_open_with(spec, &options, out, err);
 }
 
-/* ---- The user's own -------------------------------------------------------------------------- */
+/* ---- The user's ops -------------------------------------------------------------------------- */
 
 iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user, iter_dataset **out,
                                 iter_error *err) {
@@ -287,12 +290,13 @@ iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user, iter_da
                           "dataset: ops need struct_size, describe, and get or next");
     }
     if (ops->parallel != 0 && ops->parallel != 1)
-        return iter__fail(err, ITER_EINVAL, "dataset: parallel is %d; 0 or 1", ops->parallel);
+        return iter__fail(err, ITER_EINVAL, "dataset: parallel is %d; expected 0 or 1",
+                          ops->parallel);
     if (!ops->start != !ops->stop)
-        return iter__fail(err, ITER_EINVAL, "dataset: start and stop belong together");
+        return iter__fail(err, ITER_EINVAL, "dataset: start and stop must be set together");
     iter_dataset *dataset = dataset_new(ops->name ? ops->name : "dataset");
     if (!dataset) return iter__fail(err, ITER_ENOMEM, "dataset: out of memory");
-    iter_error own; /* callbacks get one even where the caller wants none */
+    iter_error own; /* callbacks always get one */
     if (!err) err = &own;
     iter__error_clear(err);
     iter_status status = ops->describe(user, &dataset->desc, err);
@@ -342,14 +346,15 @@ static iter_status describe_array(iter_dataset *dataset, const iter_array *array
     iter_field *field = &dataset->desc.fields[i];
     name_array(arrays, n_arrays, i, field->name);
     if (array->desc.n_dims < 1 || array->desc.n_dims > ITER_MAX_DIMS || array->desc.dims[0] < 0) {
-        return iter__fail(err, ITER_EINVAL, "ndarray: '%s' has no first dimension to go along",
+        return iter__fail(err, ITER_EINVAL,
+                          "ndarray: '%s' has no valid first dimension to iterate over",
                           field->name);
     }
     if (array->desc.dims[0] != arrays[0].desc.dims[0]) {
         return iter__fail(
             err, ITER_EINVAL,
-            "ndarray: '%s' has %lld rows, '%s' has %lld; all arrays need equally many", field->name,
-            (long long)array->desc.dims[0], dataset->desc.fields[0].name,
+            "ndarray: '%s' has %lld rows, '%s' has %lld; all arrays must have the same number",
+            field->name, (long long)array->desc.dims[0], dataset->desc.fields[0].name,
             (long long)arrays[0].desc.dims[0]);
     }
     if (!array->data && array->desc.dims[0] > 0) {
@@ -369,7 +374,7 @@ static iter_status describe_array(iter_dataset *dataset, const iter_array *array
     return ITER_OK;
 }
 
-/* Copies every array's rows into one mapping, dense, each array on a line of its own. */
+/* Copies all arrays into one mapping: rows dense, each array at a multiple of 64 bytes. */
 static iter_status copy_arrays(iter_dataset *dataset, iter_error *err) {
     const uint64_t n = dataset->desc.n_samples;
     size_t total = 0;
@@ -398,7 +403,7 @@ iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, boo
     *out = NULL;
     if (!arrays || n_arrays < 1) return iter__fail(err, ITER_EINVAL, "ndarray: no array");
     if (n_arrays > ITER_MAX_FIELDS) {
-        return iter__fail(err, ITER_EINVAL, "ndarray: %d arrays; at most %d", n_arrays,
+        return iter__fail(err, ITER_EINVAL, "ndarray: %d arrays; expected at most %d", n_arrays,
                           ITER_MAX_FIELDS);
     }
     iter_dataset *dataset = dataset_new("arrays");
@@ -433,7 +438,7 @@ iter_dataset *iter_dataset_ref(iter_dataset *dataset) {
 
 void iter_dataset_unref(iter_dataset *dataset) {
     if (!dataset) return;
-    /* acq_rel: whoever frees has seen everything that the other holders did. */
+    /* acq_rel: the thread that frees sees everything that the other holders did. */
     if (atomic_fetch_sub_explicit(&dataset->refs, 1, memory_order_acq_rel) != 1) return;
     if (dataset->format) dataset->format->close(dataset->state);
     if (dataset->ops && dataset->ops->close) dataset->ops->close(dataset->user);

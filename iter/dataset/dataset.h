@@ -16,19 +16,19 @@ typedef struct iter__resident {
     size_t stride;
 } iter__resident;
 
-/* All of a dataset in memory, as rows or as files; made by the first loader that wants it, shared
- * by all, gone with the dataset. */
+/* All of a dataset in memory, as rows or as files. The first loader that needs it makes it; all
+ * loaders of the dataset use it; it is freed with the dataset. */
 typedef struct iter__preload {
     uint8_t *memory;
     size_t bytes;
-    iter__shared shared;   /* `memory` is in it, if that is open */
-    uint64_t *object_base; /* [n_files] offset of each file in memory; NULL = rows lie as arrays: */
+    iter__shared shared;   /* open = `memory` is a part of it */
+    uint64_t *object_base; /* [n_files] offset of each file in memory; NULL = use `rows` */
     iter__resident rows[ITER_MAX_FIELDS];
     double seconds;
     uint64_t path_bytes[ITER_PATH_COUNT];
 } iter__preload;
 
-/* An integer scalar as u64; negative ones become huge. rows.c */
+/* rows.c. An integer scalar as u64; negative ones become huge. */
 uint64_t iter__scalar_value(const uint8_t *at, iter_dtype dtype);
 
 struct iter_dataset {
@@ -37,81 +37,88 @@ struct iter_dataset {
     iter_description desc;
     iter__resident resident[ITER_MAX_FIELDS];
 
-    const iter_format_ops *format; /* a format, with its state and options ... */
+    /* Either a format, with its state and options: */
+    const iter_format_ops *format;
     void *state, *options;
-    const iter_dataset_ops *ops; /* ... or the user's own ... */
+    /* or the user's ops: */
+    const iter_dataset_ops *ops;
     void *user;
-    bool serial; /* get() is called by one worker at a time */
-    void *owned; /* ... or arrays: the copy, if one was asked for */
+    bool serial; /* get() runs in one thread at a time */
+    /* or arrays; this is their copy, or NULL: */
+    void *owned;
     size_t owned_bytes;
     void (*release)(void *user);
     void *release_user;
 
-    /* serialises get() where ops has no start(), and next(); refuses to be taken twice by a thread */
+    /* Held during next() and rewind(), and during get() if `serial`. Error-checking: a thread that
+     * takes it twice gets EDEADLK. */
     pthread_mutex_t one_at_a_time;
-    pthread_mutex_t preload_lock; /* guards preload */
-    atomic_int process;           /* whose locks these are: a child of fork() makes its own */
+    pthread_mutex_t preload_lock; /* held while `preload` is made; it is const afterwards */
+    atomic_int process;           /* pid that the locks belong to; 0 = a thread makes new ones */
     iter__preload preload;
-    atomic_bool is_preloaded; /* set when preload is whole: a fork() may come in between */
+    atomic_bool is_preloaded; /* set last: a child of a fork() in between makes its own `preload` */
 };
 
-/* To be called before a lock of the dataset is used in a process that may be a child of the one that
- * made it: a thread of the parent may have held it at the fork. */
+/* Makes new locks in a child of fork(), because a thread of the parent may have held them at the
+ * fork. Must be called before a process uses a lock of the dataset for the first time. */
 void iter__dataset_adopt(iter_dataset *dataset);
 
 /* A dataset over arrays, by the rules of iter_ndarray_create(). */
 iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, bool copy,
                                  iter_dataset **out, iter_error *err);
 
-/* What a get() answered: a status above 0 is EINVAL, because its rows were not written. */
+/* Turns what get() returned into a status: above 0 is EINVAL, because its rows were not written. */
 iter_status iter__dataset_got(iter_status status, iter_error *err);
 
-/* Whether it is [any, any, C], an image of any size. picture.c */
+/* picture.c. Whether it is [any, any, C], an image of any size. */
 bool iter__is_any_size(const iter_desc *desc);
 
-/* Where sample `index` lies, as its format says; false if that cannot be: a file that is not there, or
- * more bytes than the format said at most. May hang as any callback: not under a lock. */
+/* Asks the format where sample `index` lies. False if the answer is impossible: a file that does
+ * not exist, or more bytes than max_extent_bytes. Like any callback it may block, so no lock may be
+ * held. */
 bool iter__dataset_locate(const iter_dataset *dataset, uint64_t index,
                           iter_extent out[ITER_MAX_EXTENTS]);
-/* EINVAL that says so. */
+/* Fails with EINVAL and a message about such an answer. */
 iter_status iter__dataset_mislocated(const iter_dataset *dataset, uint64_t index, iter_error *err);
 
-/* Bytes of all files, saturating; 0 where there are none. */
+/* Bytes of all files; ITER_UNKNOWN if a size is unknown or the sum overflows. */
 uint64_t iter__dataset_bytes(const iter_dataset *dataset);
 
-/* Memory that preloading takes for the while beside what it fills. */
+/* Memory that preloading needs for a while, beside the memory that it fills. */
 #define ITER_PRELOAD_STAGING ((uint64_t)32 << 20)
 
-/* One copy for the processes of this machine. */
+/* Whether the processes of this machine share one copy of preloaded files. */
 typedef struct iter__share_wish {
     bool wanted;
-    bool alone_fits; /* a copy of its own may be made if it cannot be shared */
-    iter_error why;  /* why it is not shared; status ITER_OK = it is, or was not to be */
+    bool alone_fits; /* when sharing fails, it may make a copy of its own */
+    iter_error why;  /* why it is not shared; ITER_OK = it is, or was not wanted */
 } iter__share_wish;
 
-/* Reads every file into memory unless that is done already; *out_now: it was done by this call.
- * `source` is open over the dataset's files. Rows that get() makes are never shared. */
+/* preload.c. Reads every file into memory, unless that was done already; *out_now = this call did
+ * it. `source` must be open over the dataset's files. NULL = calls get() for every row instead;
+ * such rows are never shared. Blocks until all is read; other loaders of the dataset wait for
+ * it. */
 iter_status iter__dataset_preload(iter_dataset *dataset, const iter_source_ops *source, void *state,
                                   iter__share_wish *share, bool *out_now, iter_error *err);
 
 void iter__preload_free(iter__preload *made);
 
-/* What preloaded data count in the limit of one of `local_ranks` processes. */
+/* Bytes of preloaded data that one of `local_ranks` processes counts in its memory limit. */
 uint64_t iter__preload_cost(const iter__preload *made, uint32_t local_ranks);
 
 /* Whether a loader has preloaded it already. */
 bool iter__dataset_is_preloaded(iter_dataset *dataset);
 
-/* Whether rows made from their index are to be kept (keep_rows, and all of a fixed size), and what
- * that takes; ITER_UNKNOWN = too much. */
+/* Whether rows that get() makes are kept: the format asks for it (keep_rows) and all have a fixed
+ * size. And the bytes that takes; ITER_UNKNOWN = too many. */
 bool iter__description_keeps(const iter_description *desc);
 uint64_t iter__description_kept_bytes(const iter_description *desc);
 
-/* Whether most of its files, all large, are not in the page cache, by a few reads that do not
- * block. */
+/* Whether its files are large and most of them are not in the page cache, by a few reads that do
+ * not block. */
 bool iter__dataset_is_cold(const iter_dataset *dataset, const iter_source_ops *source, void *state);
 
-/* Length of sample `index` in elements, or -1; the form samplers want. */
+/* Length of sample `index` in elements, or -1. `dataset` is a void pointer as samplers pass it. */
 int64_t iter__dataset_length(const void *dataset, uint64_t index);
 bool iter__dataset_has_length(const iter_dataset *dataset);
 

@@ -1,10 +1,11 @@
 /*
- * activity.c - what each worker does just now: for samplers, for timeouts, for the watchdog.
+ * activity.c - what each worker does just now, for sampling profilers, timeouts and the watchdog.
  *
- * A worker stores the number of its stage, the sample and, where it matters, the time, relaxed and
- * without telling anybody; whoever wants to know looks. Stages are numbered when the loader is
- * made: some fixed ones, then one for each step of the plan. Where one pass over a row is all there
- * is, it is said once for the rows of a chunk, since saying it costs as much as a part of the row.
+ * A worker stores the number of its stage, the sample and, for slow steps, the time: relaxed and
+ * without a wakeup, so observers have to poll. Stages are numbered when the loader is created: some
+ * fixed ones, then one for each step of the plan. If a row needs only one pass, the stage is stored
+ * once for the rows of a chunk, because a store per row would cost a noticeable part of the row's
+ * work.
  */
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static const char *const fixed_names[ACTIVITY_FIXED] = {
     [ACTIVITY_BATCH] = "batch",
 };
 
-/* ---- Saying ---------------------------------------------------------------------------------- */
+/* ---- Recording ------------------------------------------------------------------------------- */
 
 void iter__activity_row(iter__worker *worker, int32_t stage, const iter_batch *batch,
                         uint32_t row) {
@@ -85,9 +86,8 @@ iter_status iter__stages_make(iter_loader *loader, iter_error *err) {
     return ITER_OK;
 }
 
-/* ---- Where ----------------------------------------------------------------------------------- */
+/* ---- Places in files ------------------------------------------------------------------------- */
 
-/* As much of a path's end as fits, escaped. */
 void iter__path_shown(char *out, size_t capacity, const char *path) {
     const size_t length = strlen(path);
     const bool fits = length < capacity;

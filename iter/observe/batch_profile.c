@@ -1,9 +1,9 @@
-/* batch_profile.c - what the profiler is told of chunks and batches. */
+/* batch_profile.c - see batch_profile.h. */
 #include "iter/observe/batch_profile.h"
 #include "iter/profile/profiler.h"
 #include "iter/runtime/loader_state.h"
 
-/* Whether arrows go from chunks to their batch: not where it is plain to see. */
+/* Whether arrows go from chunks to their batch. One chunk without reads needs none. */
 static bool shows_chunks(const iter_batch *batch) {
     return atomic_load_explicit(&batch->n_chunks, memory_order_relaxed) > 1 ||
            batch->chunks[0].n_reads > 0;

@@ -1,11 +1,11 @@
-/* batch_profile.h - what the profiler is told of chunks and batches. */
+/* batch_profile.h - profiler records of chunks and batches. */
 #ifndef ITER_OBSERVE_BATCH_PROFILE_H
 #define ITER_OBSERVE_BATCH_PROFILE_H
 
 #include "iter/profile/profiler.h"
 #include "iter/runtime/loader_state.h"
 
-/* A span of a batch; the caller adds what else there is. */
+/* A span of a batch; the caller adds the rest. */
 static inline iter__profile_record iter__profile_span(const iter_batch *batch, uint32_t name,
                                                       int64_t start_ns, int64_t end_ns) {
     return (iter__profile_record){.name = name,
@@ -19,7 +19,7 @@ static inline iter__profile_record iter__profile_span(const iter_batch *batch, u
                                   .value = batch->info.n_rows};
 }
 
-/* Rows of a chunk were made; `ends`: they were its last ones. */
+/* Records that rows of a chunk were made. ends: they were its last ones. */
 void iter__profile_chunk(const iter__chunk *chunk, uint32_t n_rows, bool ends, int64_t start,
                          int64_t end);
 void iter__profile_batch(const iter_batch *batch, int64_t start, int64_t end);

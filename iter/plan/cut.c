@@ -1,5 +1,6 @@
-/* cut.c - see cut.h. Products of an epoch and a length are taken in 128 bits: epochs < 2^32,
- * samples < 2^63. */
+/*
+ * cut.c - see cut.h. Products of an epoch (< 2^32) and a number of samples (< 2^63) have 128 bits.
+ */
 #include "iter/plan/cut.h"
 
 #include "iter/core/error.h"
@@ -22,7 +23,7 @@ uint32_t iter__cut_share(const iter__cut *cut, uint64_t m, uint64_t *out_first) 
     return (uint32_t)(end - first);
 }
 
-/* Rows of the global batch at `cursor`, 0 where there is none. */
+/* Rows of the global batch at `cursor`; 0 = there is none. */
 static uint64_t global_rows(const iter__cut *cut, const iter__cursor *cursor) {
     if (cut->n == 0) return 0;
     if (rolls(cut)) {

@@ -1,5 +1,5 @@
 /*
- * cut.h - where batches begin and end: pure arithmetic on (epoch, samples), without a loader.
+ * cut.h - cuts epochs into batches: pure arithmetic on (epoch, samples), without a loader.
  *
  * Global batch g of an epoch is rows [gG, (g+1)G), G = batch_size x ranks; rank r of R gets rows
  * [floor(r m / R), floor((r+1) m / R)) of a batch with m rows. Under roll_over the rows of all
@@ -12,7 +12,7 @@
 #include <iter/loader.h>
 
 typedef struct iter__cut {
-    uint64_t n;      /* samples of an epoch, or ITER_UNKNOWN: cut by a sampler as it comes */
+    uint64_t n;      /* samples of an epoch; ITER_UNKNOWN = the sampler or stream decides */
     uint64_t global; /* G */
     uint32_t batch_size, rank, ranks;
     int32_t last_batch; /* iter_last_batch, never DEFAULT */
@@ -22,7 +22,7 @@ typedef struct iter__cut {
 typedef struct iter__cursor {
     uint32_t epoch;
     uint64_t sample; /* of the epoch; under roll_over t, of the whole run */
-    bool ended;      /* the epoch's last batch has been taken, or END answered */
+    bool ended;      /* no batch of the epoch is left */
 } iter__cursor;
 
 /* One global batch, and this rank's share of it. */
@@ -31,13 +31,13 @@ typedef struct iter__span {
     uint64_t number; /* within the epoch */
     uint64_t start;  /* first row of the share: position in the epoch, or t under roll_over */
     uint32_t n_rows; /* of the share */
-    uint32_t n_valid, first_valid, pad; /* of the share */
+    uint32_t n_valid, first_valid, pad; /* of the share; pad = n_rows - n_valid */
 } iter__span;
 
-/* The batch at `cursor` into *out and true; false where the epoch has none left. */
+/* Writes the batch at `cursor` to *out. Returns false if the epoch has none left. */
 bool iter__cut_batch(const iter__cut *cut, const iter__cursor *cursor, iter__span *out);
 
-/* The cursor behind the batch at `cursor`, which exists. */
+/* The cursor after the batch at `cursor`, which must exist. */
 iter__cursor iter__cut_after(const iter__cut *cut, const iter__cursor *cursor);
 
 /* The cursor at the beginning of `epoch`. */
@@ -46,8 +46,10 @@ iter__cursor iter__cut_epoch(const iter__cut *cut, uint32_t epoch);
 /* Batches of `epoch`. */
 uint64_t iter__cut_n_batches(const iter__cut *cut, uint32_t epoch);
 
-/* Whether (epoch, sample, ended) is legal here, and as what; EINVAL names the nearest legal place.
- * Under roll_over `sample` is t and `epoch` a hint for empty epochs. */
+/* The cursor for (epoch, sample, ended). Fails with EINVAL if that is no place between two batches;
+ * the error names the nearest one, or the last epoch there is. Under roll_over, `sample` is t, and
+ * the epoch follows from t; `epoch` only decides between an epoch and empty ones that begin at the
+ * same t. */
 iter_status iter__cut_place(const iter__cut *cut, uint32_t epoch, uint64_t sample, bool ended,
                             iter__cursor *out, iter_error *err);
 

@@ -1,9 +1,9 @@
 /*
- * batch.c - slots: the memory of batches, their free list, and what a consumer asks of a batch. What
- * a GPU does with them is in device_slots.c.
+ * batch.c - slots: the memory of batches, their free list, and the consumer's calls on a batch. For
+ * slots that a GPU reads, see device_slots.c.
  *
- * All slots lie in one mapping. The free list is last-in first-out, so that a loader whose consumer
- * gives each batch back before the next works in one hot slot although several exist.
+ * All slots lie in one mapping. The free list is last-in first-out: if the consumer releases each
+ * batch before it takes the next, the loader keeps to one slot, which stays hot in the caches.
  */
 #include <string.h>
 
@@ -14,8 +14,8 @@
 #include "iter/profile/profiler.h"
 #include "iter/runtime/loader_state.h"
 
-/* Takes n * size bytes, aligned to 64, from a block laid out twice: first to count (base NULL),
- * then for good. */
+/* Takes n * size bytes, aligned to 64, from a block. A block is laid out twice: first with base
+ * NULL, to count its bytes, then in its memory. */
 static void *carve(uint8_t *base, size_t *at, size_t n, size_t size) {
     const size_t offset = (*at + 63) & ~(size_t)63;
     *at = offset + n * size;
@@ -71,7 +71,7 @@ iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
         const size_t bytes = lay_out(plan, desc, rows, &loader->layout, batch, NULL);
         uint8_t *book = iter__alloc(1, bytes);
         if (!book)
-            return iter__fail(err, ITER_ENOMEM, "no memory for the books of a slot, %zu bytes",
+            return iter__fail(err, ITER_ENOMEM, "no memory for %zu bytes of bookkeeping per slot",
                               bytes);
         lay_out(plan, desc, rows, &loader->layout, batch, book);
         batch->loader = loader;
@@ -114,8 +114,9 @@ void iter__batch_give_back(iter_batch *batch) {
         loader->queue.free_list = batch;
         loader->queue.n_free++;
     }
-    /* Waking costs the caller more than it gains while there is other work: half of the slots, or
-     * nothing else queued. Who naps until a GPU has done with a slot asks for this one by itself. */
+    /* While workers have other work, waking one costs the caller more than it gains. So one is
+     * woken only if half of the slots are free or the queue is nearly empty. A worker that naps
+     * until a GPU has passed a slot checks this one by itself. */
     const uint32_t n = loader->queue.n_free + loader->device.n_released;
     if (loader->workers.sleepers && !(is_read && loader->device.awaited) &&
         (2 * n >= loader->layout.n_slots || loader->queue.count <= 1)) {
@@ -140,10 +141,10 @@ iter_batch *iter_batch_ref(iter_batch *batch) {
 
 void iter_batch_unref(iter_batch *batch) {
     if (!batch) return;
-    /* acq_rel: the slot is written again only after every reader is done with it. */
+    /* acq_rel: the slot is written again only after all holders' reads. */
     if (atomic_fetch_sub_explicit(&batch->refs, 1, memory_order_acq_rel) != 1) return;
     iter_loader *loader = batch->loader;
-    if (iter__is_orphan(loader)) return; /* in a child of fork() the locks are nobody's */
+    if (iter__is_orphan(loader)) return; /* a child of fork() must not use the locks */
     if (batch->taken_ns && iter__profiling()) profile_held(batch);
     pthread_mutex_lock(&loader->lock);
     loader->consumer.n_held--;

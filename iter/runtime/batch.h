@@ -161,7 +161,7 @@ struct iter_batch {
 iter_status iter__batches_make(iter_loader *loader, iter_error *err);
 void iter__batches_free(iter_loader *loader);
 iter_status iter__slots_map(iter_loader *loader, iter_error *err); /* once; page-locked, if asked */
-/* To the free list, waking a thread that waits for a slot. loader.lock held. */
+/* Puts it on the free list; may wake a worker that waits for a slot. loader.lock held. */
 void iter__batch_give_back(iter_batch *batch);
 
 /* ---- failures.c ------------------------------------------------------------------------------ */

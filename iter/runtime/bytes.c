@@ -1,11 +1,14 @@
 /*
- * bytes.c - where a loader's bytes come from: all files in memory, or a source that is read as needed;
- * decided when the loader is made.
+ * bytes.c - how a loader gets its bytes: from all files loaded into memory, or from a source that
+ * is read as needed. Decided when the loader is created.
  *
- * AUTO loads the set if it fits the limit beside everything else, and reads through a ring if not.
- * Ranks on one machine have one copy of it, in shared memory; each counts its part of that where the
- * limit is not given: then a given limit holds even if the memory cannot be shared.
- * What cannot be had (a ring, files that cannot be read) is noted, and the next best is taken.
+ * AUTO loads the set if it fits the limit beside everything else; otherwise it reads through a
+ * ring. Ranks on one machine share one copy in shared memory. Without a given limit, each rank
+ * counts its part of the copy. Under a given limit each counts all of it, so that the limit holds
+ * even if the memory cannot be shared.
+ *
+ * If a ring is unavailable, or files cannot be loaded, the next best way is taken and noted as a
+ * fallback.
  */
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +50,7 @@ static iter_status open_source(iter_loader *loader, const iter_source_ops *ops,
     return ITER_OK;
 }
 
-/* Opens the ring, or pread if there is no ring; that is noted once. */
+/* Opens the caller's own source; else the ring, if wanted; else pread. Notes a missing ring. */
 static iter_status open_ring_or_pread(iter_loader *loader, const iter_source_config *config,
                                       bool want_ring, iter_error *err) {
     if (loader->opt.reading.ops) {
@@ -88,7 +91,8 @@ static iter_source_config config_of(const iter_loader *loader) {
                                 .o_direct = loader->opt.reading.o_direct};
 }
 
-/* Opens it; large reads of cold files go past the page cache, which takes half the time. */
+/* The same for large reads. If the files are cold they bypass the page cache: that halves the
+ * time. */
 static iter_status open_for_large(iter_loader *loader, iter_source_config *config, bool want_ring,
                                   iter_error *err) {
     ITER_TRY(open_ring_or_pread(loader, config, want_ring, err));
@@ -110,7 +114,7 @@ iter_status iter__loader_plan(iter_loader *loader, iter_error *err) {
 
 /* ---- In memory ------------------------------------------------------------------------------- */
 
-/* From files in memory to a plan over them: rows that lie as arrays need no bytes any more. */
+/* Changes the plan to loaded data. Rows that lie as arrays become resident and need no bytes. */
 static void use_preload(iter_loader *loader) {
     const iter__preload *preload = &loader->dataset->preload;
     loader->loaded.preload = preload;
@@ -144,8 +148,8 @@ static iter_status load(iter_loader *loader, iter__share_wish *share, iter_error
     return status;
 }
 
-/* Bytes of all files, this process's part if `share` of them have one copy, with what reading them
- * takes; 0 = they are there, by another loader. */
+/* Bytes that loading all files takes, staging included, when `share` processes have one copy. 0 =
+ * another loader has loaded them already. */
 static uint64_t load_bytes(iter_dataset *dataset, uint32_t share) {
     const uint64_t files = iter__dataset_bytes(dataset) / share;
     if (iter__dataset_is_preloaded(dataset)) return 0;
@@ -153,23 +157,23 @@ static uint64_t load_bytes(iter_dataset *dataset, uint32_t share) {
     return files + (files < ITER_PRELOAD_STAGING ? files : ITER_PRELOAD_STAGING);
 }
 
-/* Whether processes of this machine are to have one copy. A source of the caller's own reads what it
- * likes, so its bytes cannot be told by the files. */
+/* Whether processes of this machine share one copy. Not if the caller has its own source: it may
+ * read other bytes, so the files do not identify them. */
 static bool wants_share(const iter_loader *loader) {
     const iter_loader_options *opt = &loader->opt;
     return loader->loaded.local_ranks > 1 && opt->memory.share == ITER_SHARE_AUTO &&
            !opt->reading.ops && (opt->local_ranks || opt->ranks > 1);
 }
 
-/* Whether files that could not be loaded are read as needed: what cannot be read then, either, is a
- * failed sample. */
+/* Whether files that could not be loaded are read as needed instead. A sample that cannot be read
+ * then fails alone. */
 static bool does_without(const iter_loader_options *opt, iter_status loaded) {
     if (opt->reading.source != ITER_SOURCE_MEMORY)
         return loaded == ITER_EIO || loaded == ITER_ENOMEM;
     return loaded == ITER_EIO && opt->faults.on_error != ITER_ON_ERROR_FAIL;
 }
 
-/* Loads all files if that is asked for, or fits: then *out_loaded. */
+/* Loads all files if the source is MEMORY, or AUTO and they fit; then sets *out_loaded. */
 static iter_status load_if_wanted(iter_loader *loader, const iter__layout_in *like,
                                   bool *out_loaded, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
@@ -201,7 +205,7 @@ static iter_status load_if_wanted(iter_loader *loader, const iter__layout_in *li
     return ITER_OK;
 }
 
-/* Rows that are costly to make are made once, if they fit; the plan is then one over arrays. */
+/* If rows are costly to make and fit into memory, makes them once and plans again, over arrays. */
 static iter_status keep_rows(iter_loader *loader, const iter__layout_in *like, iter_error *err) {
     iter_dataset *dataset = loader->dataset;
     if (!dataset->format || !dataset->format->get || !iter__description_keeps(&dataset->desc))
@@ -221,9 +225,9 @@ static iter_status keep_rows(iter_loader *loader, const iter__layout_in *like, i
     return iter__loader_plan(loader, err);
 }
 
-/* ---- Which way ------------------------------------------------------------------------------- */
+/* ---- The choice ------------------------------------------------------------------------------ */
 
-/* The rest is known when it is known how bytes come. */
+/* What the layout depends on, except how bytes come. */
 static void begin_layout(const iter_loader *loader, iter__layout_in *out) {
     const iter_loader_options *opt = &loader->opt;
     const iter_dataset *dataset = loader->dataset;

@@ -1,6 +1,6 @@
 /*
- * make.c - both constructors: options to cut, sampler, plan, source, slots and threads, against one
- * memory limit; and the way back.
+ * create.c - the constructors: from options to cut, sampler, plan, source, slots and threads, under
+ * one memory limit.
  */
 #include <stdio.h>
 #include <string.h>
@@ -22,13 +22,13 @@
 
 #define WORKERS_MAX   ITER_STATS_WORKERS
 #define DEFAULT_GRACE 5000
-#define THREADS_MAX   256 /* that read */
+#define THREADS_MAX   256 /* that read a blocking source */
 
 /* ---- Options --------------------------------------------------------------------------------- */
 
 static iter_status check_choice(const char *name, int32_t value, int32_t max, iter_error *err) {
     if (value >= 0 && value <= max) return ITER_OK;
-    return iter__fail(err, ITER_EINVAL, "options: %s is %d; it can be 0 to %d", name, value, max);
+    return iter__fail(err, ITER_EINVAL, "options: %s is %d; expected 0 to %d", name, value, max);
 }
 
 static iter_status check_options(iter_loader *loader, int32_t default_last_batch, iter_error *err) {
@@ -46,22 +46,26 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     ITER_TRY(check_choice("resident", opt->memory.resident, ITER_RESIDENT_YES, err));
     if (opt->batch_size == 0) opt->batch_size = 32;
     if (opt->batch_size > 1u << 24)
-        return iter__fail(err, ITER_EINVAL, "options: batch_size %u is too large", opt->batch_size);
+        return iter__fail(err, ITER_EINVAL, "options: batch_size is %u; expected at most 16777216",
+                          opt->batch_size);
     if (opt->max_held == 0) opt->max_held = 2;
     if (opt->prefetch > 4096 || opt->max_held > 4096) {
         return iter__fail(err, ITER_EINVAL,
-                          "options: prefetch %u and max_held %u; at most 4096 each", opt->prefetch,
-                          opt->max_held);
+                          "options: prefetch is %u and max_held %u; expected at most 4096 each",
+                          opt->prefetch, opt->max_held);
     }
     if (opt->reading.threads > THREADS_MAX) {
-        return iter__fail(err, ITER_EINVAL, "options: reading.threads %u; at most %d",
+        return iter__fail(err, ITER_EINVAL, "options: reading.threads is %u; expected at most %d",
                           opt->reading.threads, THREADS_MAX);
     }
     if (opt->ranks == 0) opt->ranks = 1;
     if (opt->rank >= opt->ranks)
-        return iter__fail(err, ITER_EINVAL, "options: rank %u of %u ranks", opt->rank, opt->ranks);
+        return iter__fail(err, ITER_EINVAL,
+                          "options: rank is %u; it must be less than ranks, which is %u", opt->rank,
+                          opt->ranks);
     if (opt->workers < ITER_WORKERS_AUTO || opt->workers > WORKERS_MAX) {
-        return iter__fail(err, ITER_EINVAL, "options: workers %d; 0 to %d, or ITER_WORKERS_AUTO",
+        return iter__fail(err, ITER_EINVAL,
+                          "options: workers is %d; expected 0 to %d or ITER_WORKERS_AUTO",
                           opt->workers, WORKERS_MAX);
     }
     if (opt->workers == ITER_WORKERS_AUTO) {
@@ -70,13 +74,14 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
     }
     if (opt->faults.grace_ms == 0) opt->faults.grace_ms = DEFAULT_GRACE;
     if (opt->faults.timeout_ms < 0 || opt->faults.grace_ms < 0 || opt->watch.stall_ms < 0)
-        return iter__fail(err, ITER_EINVAL, "options: a time is negative");
+        return iter__fail(err, ITER_EINVAL,
+                          "options: timeout_ms, grace_ms and stall_ms must not be negative");
     if (opt->faults.timeout_ms > ITER_LONGEST_MS) opt->faults.timeout_ms = ITER_LONGEST_MS;
     if (opt->faults.grace_ms > ITER_LONGEST_MS) opt->faults.grace_ms = ITER_LONGEST_MS;
     if (opt->watch.stall_ms > ITER_LONGEST_MS) opt->watch.stall_ms = ITER_LONGEST_MS;
     if (opt->last_batch == ITER_LAST_DEFAULT) opt->last_batch = default_last_batch;
     if (!opt->sampler.subset != !opt->sampler.n_subset)
-        return iter__fail(err, ITER_EINVAL, "options: subset and n_subset belong together");
+        return iter__fail(err, ITER_EINVAL, "options: subset and n_subset must be set together");
     loader->workers.n = opt->workers;
     return ITER_OK;
 }
@@ -86,7 +91,7 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
 static const char *const shuffle_names[] = {"sequential", "shuffle", "once",
                                             "block",      "batch",   "replacement"};
 
-/* The options struct of the sampler that was asked for, in any of the three ways. */
+/* The sampler and its options, from any of the three ways to ask: shuffle, spec or ops. */
 static iter_status sampler_options(iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
     iter__grammar_call call;
@@ -111,7 +116,7 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
         if (!loader->sampling.ops) {
             char hint[ITER_HINT_MAX];
             const iter_status status =
-                iter__fail(err, ITER_EINVAL, "sampler: none is called '%s'%s", call.name,
+                iter__fail(err, ITER_EINVAL, "sampler: no sampler is called '%s'%s", call.name,
                            iter__hint_sampler(opt->sampler.registry, call.name, hint));
             iter__free(text);
             return status;
@@ -137,9 +142,8 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
     return status;
 }
 
-/* Rows that are asked for to tell orders apart: a few at the start, in the middle and at the end of
- * two epochs. So a sampler whose order depends on something that its options do not show is told
- * apart, too. */
+/* Hashes a few rows at the start, in the middle and at the end of two epochs. This also tells
+ * samplers apart whose order depends on something that their options do not show. */
 static uint64_t probe_order(iter_loader *loader, uint64_t id) {
     enum { ROWS = 16, PLACES = 3, EPOCHS = 2 };
     const uint64_t n = loader->cut.n;
@@ -170,7 +174,8 @@ static iter_status identify_sampler(iter_loader *loader, iter_error *err) {
     return ITER_OK;
 }
 
-/* What the sampler says of its order. What cannot be, or what a group's rows cannot count, is ignored. */
+/* What the sampler says about its order. Blocks are ignored if a number is 0, or if the rows of a
+ * group do not fit 32 bits. */
 static void find_locality(iter_loader *loader) {
     iter_locality *out = &loader->sampling.locality;
     const iter_sampler_ops *ops = loader->sampling.ops;
@@ -197,7 +202,8 @@ static iter_status copy_subset(iter_loader *loader, iter_error *err) {
            opt->sampler.n_subset * sizeof(*loader->sampling.subset));
     for (uint64_t i = 0; i < opt->sampler.n_subset; i++) {
         if (loader->sampling.subset[i] < n) continue;
-        return iter__fail(err, ITER_EINVAL, "subset: entry %llu is sample %llu of %llu",
+        return iter__fail(err, ITER_EINVAL,
+                          "subset: entry %llu is sample %llu, but there are only %llu",
                           (unsigned long long)i, (unsigned long long)loader->sampling.subset[i],
                           (unsigned long long)n);
     }
@@ -216,8 +222,8 @@ static iter_status refuse_for_unknown(const iter_loader *loader, iter_error *err
                            : NULL;
     if (!what) return ITER_OK;
     return iter__fail(err, ITER_EINVAL,
-                      "options: %s needs a known number of samples, which %s has not", what,
-                      loader->dataset->name);
+                      "options: %s needs a known number of samples, but that of %s is unknown",
+                      what, loader->dataset->name);
 }
 
 static iter_status make_cut(iter_loader *loader, iter_error *err) {
@@ -258,18 +264,18 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
         if (!loader->opener.drawn) return iter__fail(err, ITER_ENOMEM, "sampler: out of memory");
         if (opt->faults.on_error == ITER_ON_ERROR_REPLACE) {
             return iter__fail(err, ITER_EINVAL,
-                              "options: on_error replace needs a sampler that can be asked by "
-                              "position; %s is not one",
+                              "options: on_error replace needs a sampler with index(); %s has none",
                               ops->base.name);
         }
-        loader->cut.last_batch = ITER_LAST_KEEP; /* what the sampler returns is a batch */
+        loader->cut.last_batch = ITER_LAST_KEEP; /* whatever the sampler draws is a batch */
     }
     return identify_sampler(loader, err);
 }
 
 /* ---- Plan ------------------------------------------------------------------------------------ */
 
-/* Where rows come from a resident set: puts it on the device, or does without, if it may. */
+/* Uploads the resident set that rows come from. If that fails and the set is optional, plans
+ * without one. */
 static iter_status make_set(iter_loader *loader, iter_error *err) {
     iter_error why = {.status = ITER_OK};
     char text[160];
@@ -289,7 +295,7 @@ static iter_status make_set(iter_loader *loader, iter_error *err) {
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
-/* A line of the plan that says how it works and what that takes. */
+/* Adds lines on the layout and its memory to the plan's text. */
 static iter_status note_layout(iter_loader *loader, iter__layout_in *in, iter_error *err) {
     char text[1024];
     in->loaded_bytes = loader->loaded.preload
@@ -317,7 +323,7 @@ static iter_status make_memory(iter_loader *loader, iter_error *err) {
     return iter__workers_make(loader, err);
 }
 
-/* ---- Making and freeing ---------------------------------------------------------------------- */
+/* ---- Constructors ---------------------------------------------------------------------------- */
 
 static iter_status init_locks(iter_loader *loader, iter_error *err) {
     pthread_condattr_t monotonic;
@@ -330,8 +336,7 @@ static iter_status init_locks(iter_loader *loader, iter_error *err) {
     pthread_mutex_init(&loader->watch.lock, NULL);
     pthread_cond_init(&loader->watch.changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    /* A page that fork() gives to the child wiped: the child reads 0 and every call there is
-     * refused. */
+    /* fork() wipes this page in the child, which then reads 0 and refuses every call. */
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     void *alive = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (alive == MAP_FAILED) return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
@@ -341,7 +346,7 @@ static iter_status init_locks(iter_loader *loader, iter_error *err) {
     return ITER_OK;
 }
 
-/* Under which name the profiler has the making of chunks: the stage that leads. */
+/* The profiler's name for making chunks: reading, get(), decoding, or else the first step. */
 static uint32_t leading_stage(const iter_loader *loader) {
     const iter__plan *plan = &loader->plan;
     int32_t stage = loader->opt.reading.only_reads ? ACTIVITY_READ
@@ -380,7 +385,7 @@ static iter_status make(iter_dataset *dataset, iter_chain *chain,
                         const iter_loader_options *options, int32_t default_last_batch, bool once,
                         iter_loader **out, iter_error *err) {
     iter_loader_options opt;
-    iter_error own; /* callbacks get one even where the caller wants none */
+    iter_error own; /* callbacks always get one */
     if (!err) err = &own;
     iter__error_clear(err);
     ITER_TRY(iter__options_copy(&opt, sizeof(opt), options, sizeof(size_t), err));
@@ -433,8 +438,7 @@ iter_status iter_ndarray_create(const iter_array *arrays, int32_t n_arrays, iter
     iter_dataset *dataset;
     ITER_TRY(iter__dataset_arrays(arrays, n_arrays, opt.arrays.copy != 0, &dataset, err));
     const iter_status status = make(dataset, chain, options, ITER_LAST_PAD, false, out, err);
-    if (status ==
-        ITER_OK) { /* on a failure the caller keeps its arrays, and release() does not run */
+    if (status == ITER_OK) { /* else the caller keeps its arrays, and release() does not run */
         dataset->release = opt.arrays.release;
         dataset->release_user = opt.arrays.user;
     }

@@ -1,4 +1,5 @@
-/* destroy.c - the end of a loader, once its last hold is gone; also of one that is half made. */
+/* destroy.c - frees a loader after its last hold was dropped, also one that is only partly
+ * created. */
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,7 +10,7 @@
 
 void iter__loader_free(iter_loader *loader) {
     if (loader->device.handle && iter__device_slots_settle(loader, NULL) < 0)
-        return; /* left to whoever still reads it, on purpose */
+        return; /* leaks on purpose: a GPU may still read it */
     const int32_t n = loader->workers.n > 0 ? loader->workers.n : 1;
     if (loader->workers.all && loader->workers.n == 0) iter__worker_end(&loader->workers.all[0]);
     for (int32_t i = 0; loader->workers.all && i < n; i++) {

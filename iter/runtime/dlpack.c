@@ -1,10 +1,10 @@
 /*
  * dlpack.c - tensors to and from versioned DLPack.
  *
- * One block holds the managed tensor with its shape and strides, so that a deleter frees one thing.
+ * One block holds the managed tensor with its shape and strides, so that a deleter frees one block.
  * Layout and meaning are those of include/dlpack/dlpack.h of dmlc/dlpack, version 1.0; what 1.1 and
- * later add are codes that no iter_dtype stands for. Strides are always given, because consumers of
- * 1.2 may rely on them.
+ * later add are codes for types that iter_dtype lacks. Strides are always given, because consumers
+ * of 1.2 may rely on them.
  */
 #include <stddef.h>
 #include <string.h>
@@ -96,7 +96,7 @@ static iter_status fill_export(export *e, const iter_tensor *tensor, iter_error 
 iter_status iter_tensor_to_dlpack(const iter_tensor *tensor, void (*release)(void *user),
                                   void *user, struct DLManagedTensorVersioned **out,
                                   iter_error *err) {
-    if (!out) return iter__fail(err, ITER_EINVAL, "dlpack: no place for the result");
+    if (!out) return iter__fail(err, ITER_EINVAL, "dlpack: out is NULL");
     *out = NULL;
     if (!tensor || tensor->desc.n_dims < 0 || tensor->desc.n_dims > ITER_MAX_DIMS)
         return iter__fail(err, ITER_EINVAL, "dlpack: no tensor given");
@@ -116,7 +116,7 @@ iter_status iter_tensor_to_dlpack(const iter_tensor *tensor, void (*release)(voi
 
 iter_status iter_batch_to_dlpack(iter_batch *batch, int32_t field,
                                  struct DLManagedTensorVersioned **out, iter_error *err) {
-    if (!out) return iter__fail(err, ITER_EINVAL, "dlpack: no place for the result");
+    if (!out) return iter__fail(err, ITER_EINVAL, "dlpack: out is NULL");
     *out = NULL;
     const iter_tensor *tensor = batch && field >= 0 ? iter_batch_tensor(batch, field) : NULL;
     if (!tensor)
@@ -150,7 +150,7 @@ static iter_status take_dtype(const iter_dlpack_tensor *in, iter_desc *out, iter
     return ITER_OK;
 }
 
-/* Shape and strides; *out_empty where there is no element. */
+/* Shape and strides; *out_empty = a dimension is 0. */
 static iter_status take_shape(const iter_dlpack_tensor *in, iter_tensor *out, bool *out_empty,
                               iter_error *err) {
     int64_t bytes = (int64_t)iter_dtype_bytes(out->desc.dtype);
@@ -180,16 +180,16 @@ iter_status iter_tensor_from_dlpack(const struct DLManagedTensorVersioned *manag
                                     iter_tensor *out, iter_error *err) {
     const iter_dlpack *m = (const iter_dlpack *)(const void *)managed;
     bool empty;
-    if (!out) return iter__fail(err, ITER_EINVAL, "dlpack: no place for the result");
+    if (!out) return iter__fail(err, ITER_EINVAL, "dlpack: out is NULL");
     memset(out, 0, sizeof(*out));
     if (!m) return iter__fail(err, ITER_EINVAL, "dlpack: no tensor given");
     if (m->major != ITER_DLPACK_MAJOR)
-        return iter__fail(err, ITER_EUNSUPPORTED, "dlpack: version %u.%u, need %d.x",
+        return iter__fail(err, ITER_EUNSUPPORTED, "dlpack: version %u.%u; expected %d.x",
                           (unsigned)m->major, (unsigned)m->minor, ITER_DLPACK_MAJOR);
     const iter_dlpack_tensor *in = &m->tensor;
     if (in->device_type != ITER_DLPACK_CPU && in->device_type != ITER_DLPACK_CUDA_HOST)
         return iter__fail(err, ITER_EUNSUPPORTED,
-                          "dlpack: memory of device type %d, which the host may not read",
+                          "dlpack: memory of device type %d, which the host cannot read",
                           (int)in->device_type);
     iter_tensor taken = {0};
     ITER_TRY(take_dtype(in, &taken.desc, err));
@@ -220,7 +220,7 @@ static iter_status check_rows(const iter_tensor *tensor, iter_error *err) {
 iter_status iter_array_from_dlpack(const struct DLManagedTensorVersioned *managed, const char *name,
                                    iter_role role, iter_array *out, iter_error *err) {
     iter_tensor tensor;
-    if (!out) return iter__fail(err, ITER_EINVAL, "dlpack: no place for the result");
+    if (!out) return iter__fail(err, ITER_EINVAL, "dlpack: out is NULL");
     memset(out, 0, sizeof(*out));
     ITER_TRY(iter_tensor_from_dlpack(managed, &tensor, err));
     if (tensor.desc.n_dims == 0)

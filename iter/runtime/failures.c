@@ -1,13 +1,13 @@
 /*
- * failures.c - rows that failed: what became of each, why, and the list that the consumer reads.
+ * failures.c - rows that failed: their states, the reasons, and the list that the consumer reads.
  *
  * Most rows never fail, so a row has one byte of state, and only a row that failed has a node with
- * the reason. Nodes hang on the row's chunk, because one thread at a time works on a chunk: adding
- * one takes no lock. They are freed when the batch is given back.
+ * the reason. Nodes hang on the row's chunk: one thread at a time works on a chunk, so adding a
+ * node takes no lock. They are freed when the batch is given back.
  *
- * A sample that cannot be made is the sample's failure, and on_error decides what becomes of it. If
- * the process lacks something (memory, file handles), every sample would fail alike: such a row
- * fails its batch, whatever on_error is.
+ * If a sample is bad, on_error decides what becomes of its row. If the process lacks something
+ * (memory, file handles), every sample would fail alike, so such a row fails its batch, whatever
+ * on_error is.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -39,8 +39,8 @@ iter_failure iter__row_reason(const iter_batch *batch, uint32_t row) {
                             .position = batch->position[row],
                             .index = batch->index[row],
                             .status = ITER_EIO};
-    snprintf(failure.message, sizeof(failure.message), "sample %llu failed, one of many",
-             (unsigned long long)failure.index);
+    snprintf(failure.message, sizeof(failure.message),
+             "sample %llu failed; its reason was not kept", (unsigned long long)failure.index);
     return failure;
 }
 
@@ -54,7 +54,7 @@ static iter_failure *new_node(iter_batch *batch, uint32_t row) {
     atomic_fetch_add_explicit(&batch->n_nodes, 1, memory_order_relaxed);
     node->row = row;
     iter__row_failure **link = &chunk_of(batch, row)->failures;
-    while (*link && (*link)->row < row) /* in the order of rows */
+    while (*link && (*link)->row < row) /* keeps the order of rows */
         link = &(*link)->next;
     node->next = *link;
     *link = node;
@@ -131,7 +131,7 @@ void iter__row_lacks(iter_loader *loader, iter_batch *batch, uint32_t row, iter_
     iter__row_set(batch, row, ROW_LACKING);
 }
 
-/* ---- A batch that is done, and one that is delivered ----------------------------------------- */
+/* ---- Batches: finished, delivered ------------------------------------------------------------ */
 
 void iter__batch_judge(iter_loader *loader, iter_batch *batch) {
     const bool fails = loader->opt.faults.on_error != ITER_ON_ERROR_BLANK;
@@ -160,7 +160,7 @@ void iter__failures_book(iter_loader *loader, const iter_batch *batch) {
     }
 }
 
-/* ---- What was asked for and is not used --------------------------------------------------------- */
+/* ---- Fallbacks ------------------------------------------------------------------------------- */
 
 void iter__fallback(iter_loader *loader, const char *text) {
     for (int32_t i = 0; i < loader->stats.n_fallbacks; i++) {

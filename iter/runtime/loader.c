@@ -1,9 +1,10 @@
 /*
- * loader.c - what the consumer calls: next, reset, cancel, stop, and the reference counts.
+ * loader.c - the consumer's calls: next, reset, cancel, stop, and the reference counts.
  *
- * `refs` counts handles; the last one stops the threads. `holds` counts whoever needs the memory:
- * the handles together, every batch that is out, every thread that could not be joined. Shutdown
- * has three steps: cancel (wakes everyone) - stop (joins, at most grace_ms) - free.
+ * `refs` counts handles; the last unref stops the threads. `holds` counts reasons to keep the
+ * memory: one for all handles together, one for each held batch, one for each thread that could not
+ * be joined, and one, never dropped, while reads or a GPU may still access it. Shutdown has three
+ * steps: cancel wakes all threads; stop joins them, within grace_ms; free.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +19,8 @@
 
 iter_status iter__check_alive(iter_loader *loader, iter_error *err) {
     if (iter__is_orphan(loader)) {
-        return iter__fail(err, ITER_ESTATE, "loader: made before fork(); a child makes its own");
+        return iter__fail(err, ITER_ESTATE,
+                          "loader: made before fork(); a child must create its own");
     }
     if (iter__in_callback_of == loader) {
         return iter__fail(err, ITER_ESTATE, "loader: called from one of its own callbacks");
@@ -34,14 +36,14 @@ iter_status iter__check_call(iter_loader *loader, iter_error *err) {
 
 /* ---- next ------------------------------------------------------------------------------------ */
 
-/* How long one call of next() may take. */
+/* How long one call of next() may wait. */
 typedef struct patience {
-    int64_t start_ns, limit_ns; /* limit < 0 = for ever, 0 = take what is there */
-    bool idle;                  /* limit 0, no workers: nothing more can be done without waiting */
+    int64_t start_ns, limit_ns; /* limit < 0 = for ever, 0 = only take what is ready */
+    bool idle;                  /* limit 0, no workers: no work is left that needs no waiting */
 } patience;
 
-/* Ends a call that has waited long enough, with what the head of the queue waits for. loader.lock
- * held. */
+/* The answer of a call that has waited long enough; an error says what delays the batch.
+ * loader.lock held. */
 static iter_status end_waiting(iter_loader *loader, const patience *wait, iter_error *err) {
     if (wait->limit_ns == 0) return ITER_AGAIN;
     iter_stall stall;
@@ -49,7 +51,8 @@ static iter_status end_waiting(iter_loader *loader, const patience *wait, iter_e
     return iter__fail(err, ITER_ETIMEDOUT, "next: %s", stall.message);
 }
 
-/* Works, as there are no workers. false = that was long enough. */
+/* Without workers: one unit of work in the caller's thread. Returns false if the time is over.
+ * loader.lock held, released during the work. */
 static bool work_once(iter_loader *loader, patience *wait, int64_t left) {
     if (wait->idle || (wait->limit_ns > 0 && left <= 0)) return false;
     pthread_mutex_unlock(&loader->lock);
@@ -59,8 +62,8 @@ static bool work_once(iter_loader *loader, patience *wait, int64_t left) {
     return true;
 }
 
-/* Sleeps until something changes at the head of the queue; without workers, works on it. false = that
- * was long enough. loader.lock held, released meanwhile. */
+/* Sleeps until `ready` is woken; without workers, does one unit of work. Returns false if the time
+ * is over. loader.lock held, released in between. */
 static bool wait_once(iter_loader *loader, patience *wait, unsigned seen) {
     const int64_t until = wait->limit_ns < 0 ? -1 : wait->start_ns + wait->limit_ns;
     int64_t left = until < 0 ? -1 : until - iter__now_ns();
@@ -75,7 +78,8 @@ static bool wait_once(iter_loader *loader, patience *wait, unsigned seen) {
     return true;
 }
 
-/* Whether max_failures is exceeded with this batch; then the loader is done for. */
+/* Whether this batch exceeds max_failures. If so, next() answers with that error from now on.
+ * loader.lock held. */
 static bool gives_up(iter_loader *loader, const iter_batch *batch) {
     if (!loader->opt.faults.max_failures || loader->failures.n <= loader->opt.faults.max_failures)
         return false;
@@ -91,7 +95,7 @@ static bool gives_up(iter_loader *loader, const iter_batch *batch) {
     return true;
 }
 
-/* Takes the READY batch at the head. loader.lock held. */
+/* Takes the READY batch at the head of the queue. loader.lock held. */
 static iter_status take(iter_loader *loader, iter_batch **out, iter_error *err) {
     iter_batch *batch = iter__queue_at(loader, 0)->batch;
     iter__queue_pop(loader);
@@ -130,8 +134,9 @@ static void profile_next(const iter_batch *batch, int64_t start, int64_t end) {
     iter__profile_put(&record);
 }
 
-/* What next() answers without looking at the queue; AGAIN = it depends on the queue. Also whoever
- * waited for long asks anew: another thread may have gone elsewhere or canceled. loader.lock held. */
+/* What next() can answer before a batch is READY; AGAIN = it depends on the head of the queue. Must
+ * be called again after each wait, because another thread may have moved or canceled the loader.
+ * loader.lock held. */
 static iter_status answer_at_once(iter_loader *loader, iter_error *err) {
     const iter_error *known = loader->failures.gave_up ? &loader->failures.error
                               : loader->ending.broken  ? &loader->ending.broken_error
@@ -142,8 +147,8 @@ static iter_status answer_at_once(iter_loader *loader, iter_error *err) {
         return known->status;
     }
     if (loader->consumer.finished || loader->consumer.ended) return ITER_END;
-    iter__span
-        span; /* by the position, so that the answer does not depend on how far the workers are */
+    /* By the position, so that the answer does not depend on how far the workers are. */
+    iter__span span;
     const bool end_ahead = (loader->queue.count && !iter__queue_at(loader, 0)->batch) ||
                            (loader->sampling.order->by_position &&
                             !iter__cut_batch(&loader->cut, &loader->consumer.position, &span));
@@ -153,7 +158,7 @@ static iter_status answer_at_once(iter_loader *loader, iter_error *err) {
                       loader->consumer.n_held);
 }
 
-/* Answers with the head of the queue. */
+/* Answers with the head of the queue, a READY batch or an END. loader.lock held. */
 static iter_status answer_head(iter_loader *loader, int64_t start, iter_batch **out,
                                iter_error *err) {
     const int64_t end = iter__now_ns();
@@ -174,7 +179,7 @@ static iter_status answer_head(iter_loader *loader, int64_t start, iter_batch **
 static iter_status next_locked(iter_loader *loader, patience *wait, iter_batch **out,
                                iter_error *err) {
     for (;;) {
-        const unsigned seen = iter__event_look(&loader->ready); /* before what it tells of */
+        const unsigned seen = iter__event_look(&loader->ready); /* before the state is checked */
         const iter_status known = answer_at_once(loader, err);
         if (known != ITER_AGAIN) return known;
         const iter__entry *head = loader->queue.count ? iter__queue_at(loader, 0) : NULL;
@@ -206,13 +211,14 @@ iter_status iter_loader_next(iter_loader *loader, iter_batch **out, iter_error *
 
 /* ---- reset ----------------------------------------------------------------------------------- */
 
-/* What is being opened just now is dropped when it is committed. loader.lock held. */
+/* Empties the queue. A batch that a thread is opening just now is dropped at its commit.
+ * loader.lock held. */
 static void drop_ahead(iter_loader *loader) {
     iter__queue_clear(loader);
     atomic_fetch_add(&loader->opener.moves, 1);
 }
 
-/* Tells everyone that the loader is somewhere else. loader.lock held. */
+/* Wakes all threads, because the loader goes on at another place. loader.lock held. */
 static void tell_moved(iter_loader *loader) {
     iter__event_wake(&loader->work, ITER_WAKE_ALL);
     iter__event_wake(&loader->ready, ITER_WAKE_ALL);
@@ -235,7 +241,7 @@ void iter__loader_go(iter_loader *loader, const iter__cursor *cursor, uint64_t n
     tell_moved(loader);
 }
 
-/* Whether END stands somewhere in the queue; drops everything before it. loader.lock held. */
+/* If an END is in the queue, drops all batches before it and returns true. loader.lock held. */
 static bool drop_to_end(iter_loader *loader) {
     uint32_t at = 0;
     while (at < loader->queue.count && iter__queue_at(loader, at)->batch)
@@ -257,7 +263,7 @@ static iter_status reset_locked(iter_loader *loader) {
         return ITER_END;
     }
     loader->consumer.moved = false;
-    if (drop_to_end(loader)) { /* the next epoch's batches, made ahead, are kept */
+    if (drop_to_end(loader)) { /* keeps batches of the next epoch that were made ahead */
         iter__queue_pop(loader);
         loader->consumer.position = iter__cut_epoch(&loader->cut, next);
         loader->consumer.number = 0;
@@ -281,8 +287,8 @@ iter_status iter_loader_reset(iter_loader *loader, iter_error *err) {
 
 /* ---- End of life ----------------------------------------------------------------------------- */
 
-/* May run in a signal handler: it takes no lock. A thread that waits in the source notices within
- * the longest wait there (reads.c). */
+/* Takes no lock, because it may run in a signal handler. It does not wake a thread that waits in
+ * the source; that one notices after WAIT_NS (reads.c) at the latest. */
 void iter_loader_cancel(iter_loader *loader) {
     if (iter__is_orphan(loader)) return;
     atomic_store(&loader->ending.canceled, true);
@@ -291,12 +297,12 @@ void iter_loader_cancel(iter_loader *loader) {
 }
 
 void iter__loader_hold_drop(iter_loader *loader) {
-    /* acq_rel: who frees has seen all that the others did. */
+    /* acq_rel: the thread that frees sees everything that the others did. */
     if (atomic_fetch_sub_explicit(&loader->holds, 1, memory_order_acq_rel) == 1)
         iter__loader_free(loader);
 }
 
-/* loader.lock held. */
+/* Whether the calling thread is a worker of the loader. loader.lock held. */
 static bool is_worker_thread(const iter_loader *loader) {
     for (int32_t i = 0; loader->workers.all && i < loader->workers.n; i++) {
         if (loader->workers.all[i].running &&
@@ -306,7 +312,7 @@ static bool is_worker_thread(const iter_loader *loader) {
     return false;
 }
 
-/* A thread that is not waited for: it takes a hold of its own, and the memory stays until it
+/* Detaches a worker that does not leave in time. It gets a hold, so the memory stays until it
  * leaves. loader.lock held. */
 static void let_go(iter_loader *loader, iter__worker *worker) {
     worker->detached = true;
@@ -315,6 +321,8 @@ static void let_go(iter_loader *loader, iter__worker *worker) {
     pthread_detach(worker->thread);
 }
 
+/* Joins the workers; detaches those that are still busy after grace_ms. A worker that calls stop()
+ * itself waits for no other. */
 static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
     iter_status status = ITER_OK;
     pthread_mutex_lock(&loader->lock);
@@ -345,7 +353,7 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
     }
     pthread_mutex_unlock(&loader->lock);
     for (int32_t i = 0; i < loader->workers.n; i++) {
-        pthread_mutex_lock(&loader->lock); /* statistics look at running threads */
+        pthread_mutex_lock(&loader->lock); /* statistics read `running` */
         const bool joins = loader->workers.all[i].running;
         loader->workers.all[i].running = false;
         pthread_mutex_unlock(&loader->lock);
@@ -354,8 +362,7 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
     return status;
 }
 
-/* Without workers the caller's thread has reads in flight: they are waited for here, at most
- * grace_ms. */
+/* Without workers no thread reaps the reads in flight, so this does, for at most grace_ms. */
 static iter_status wait_for_reads(iter_loader *loader, iter_error *err) {
     if (atomic_load(&loader->reading.pending) == 0) return ITER_OK; /* options may be unchecked */
     const int64_t until = iter__now_ns() + loader->opt.faults.grace_ms * 1000000;
@@ -363,9 +370,8 @@ static iter_status wait_for_reads(iter_loader *loader, iter_error *err) {
         const int64_t left = until - iter__now_ns();
         bool expected = false;
         if (left <= 0) {
-            atomic_fetch_add_explicit(
-                &loader->holds, 1,
-                memory_order_relaxed); /* never given back: the memory may still be written */
+            /* A hold that is never dropped: reads may still write to the memory. */
+            atomic_fetch_add_explicit(&loader->holds, 1, memory_order_relaxed);
             return iter__fail(
                 err, ITER_ETIMEDOUT,
                 "stop: %u reads have not ended after %lld ms; slots and arena are left to them",
@@ -377,15 +383,16 @@ static iter_status wait_for_reads(iter_loader *loader, iter_error *err) {
     return ITER_OK;
 }
 
-/* Slots that a GPU still reads are left to it. */
+/* Leaks the memory, by a hold that is never dropped, when a GPU still reads slots after
+ * grace_ms. */
 static iter_status wait_for_device(iter_loader *loader, iter_error *err) {
     const iter_status status = iter__device_slots_settle(loader, err);
     if (status == ITER_ETIMEDOUT)
-        atomic_fetch_add_explicit(&loader->holds, 1, memory_order_relaxed); /* never given back */
+        atomic_fetch_add_explicit(&loader->holds, 1, memory_order_relaxed);
     return status;
 }
 
-/* The stop of one thread, while all others wait. */
+/* Only the first call of stop() gets here; the others wait for its result. */
 static iter_status stop_now(iter_loader *loader, iter_error *err) {
     if (!loader->workers.all) return ITER_OK;
     iter__watch_cancel(loader);
@@ -412,7 +419,8 @@ iter_status iter_loader_stop(iter_loader *loader, iter_error *err) {
         loader->ending.state = LOADER_STOPPED;
         pthread_cond_broadcast(&loader->ending.left);
     }
-    /* A second call answers as the first does; but a thread that the first waits for does not wait. */
+    /* Every call returns what the first one does. But a worker and the watchdog must not wait for
+     * that, because the first call waits for them. */
     const bool own = is_worker_thread(loader) || iter__is_watch_thread(loader);
     while (loader->ending.state != LOADER_STOPPED && !own)
         pthread_cond_wait(&loader->ending.left, &loader->lock);
@@ -430,11 +438,11 @@ iter_loader *iter_loader_ref(iter_loader *loader) {
 void iter_loader_unref(iter_loader *loader) {
     if (!loader || atomic_fetch_sub_explicit(&loader->refs, 1, memory_order_acq_rel) != 1) return;
     if (loader->alive && iter__is_orphan(loader))
-        return;         /* a child of fork() has no threads to stop: it leaves all as it is */
-    iter_error ignored; /* a caller that wants it calls iter_loader_stop() */
+        return; /* a child of fork() has no threads to stop and leaves everything as it is */
+    iter_error ignored; /* a caller that needs it calls iter_loader_stop() before */
     iter_status status = loader->alive ? iter_loader_stop(loader, &ignored) : ITER_OK;
-    /* Without workers a next() in another thread may have issued reads after an earlier stop() had
-     * waited for them. No call can do so any more. */
+    /* Without workers, a next() in another thread may have issued reads after an earlier stop() had
+     * waited for them. No call can issue any more now. */
     if (status == ITER_OK && loader->workers.n == 0) status = wait_for_reads(loader, &ignored);
     (void)status;
     iter__loader_hold_drop(loader);

@@ -1,13 +1,13 @@
 /*
  * loader_layout.c - see loader_layout.h.
  *
- * In order: slots and chunks; how bytes come to rows; what all of that takes; and the arena, which gets
- * what is left. If that is too little, chunks become smaller; if prefetch was not given, fewer
- * batches are made ahead.
+ * It decides in this order: slots and chunks; the path of rows' bytes; the memory that all of this
+ * takes; and last the arena, which gets the rest. If the rest is too small, chunks become smaller;
+ * after that, fewer batches are made ahead, unless prefetch was given.
  *
- * A picture is at most a share of a memory limit that was given, unless max_sample_bytes says more. If
- * none was given, what depends on the samples (pictures, the index) does not count: it would fill any
- * limit.
+ * Under a given memory limit, a picture may take a share of it, or max_sample_bytes. Without a
+ * given limit, memory that depends on the samples (pictures, the index) does not count: its bound
+ * would fill any limit.
  */
 #include "iter/runtime/loader_layout.h"
 
@@ -17,29 +17,28 @@
 #include "iter/core/error.h"
 #include "iter/runtime/loader_state.h"
 
-#define CHUNK_BYTES     ((size_t)1 << 20) /* what one claim works on, read and written together */
+#define CHUNK_BYTES     ((size_t)1 << 20) /* read and written by one claim */
 #define CHUNK_ROWS      64
-#define READ_BYTES      ((uint64_t)24 << 10) /* rows that are made while they are in the first cache */
+#define READ_BYTES      ((uint64_t)24 << 10) /* a run of rows that stays in the L1 cache */
 #define ARENA_PREFERRED ((size_t)64 << 20)
-/* Of each batch that is made ahead, if that is more. Reads end in any order, but space is freed in the
- * samples' order, so one slow read blocks what comes after it; the arena therefore grows with
- * prefetch. */
+/* For each batch made ahead; ARENA_PREFERRED at least. Space is freed in sample order, so one slow
+ * read blocks what comes after it; the arena therefore grows with prefetch. */
 #define ARENA_BATCH  ((size_t)8 << 20)
 #define BLOCK        ((uint64_t)4096)
-#define SOURCE_LEAST ((uint64_t)256 << 10) /* for blocks past the page cache */
+#define SOURCE_LEAST ((uint64_t)256 << 10) /* for blocks that bypass the page cache */
 #define SOURCE_MOST  ((uint64_t)8 << 20)
-#define SOURCE_SHARE 8 /* of what a limit leaves, up to that */
+#define SOURCE_SHARE 8 /* the source gets this part of what is left, up to SOURCE_MOST */
 
-#define PICTURE_SHARE  16                  /* of a limit that was given: one picture */
-#define DECODER_BYTES  ((uint64_t)2 << 20) /* of an image decoder, beside one picture */
+#define PICTURE_SHARE  16                  /* one picture gets this part of a given limit */
+#define DECODER_BYTES  ((uint64_t)2 << 20) /* of an image decoder, in addition to one picture */
 #define PICTURE_MOST   ((uint64_t)1 << 50) /* no sum of these overflows */
 #define DEFAULT_SAMPLE ((uint64_t)256 << 20)
-#define SAMPLE_WORTH   ((uint64_t)1 << 20) /* a smaller max_sample_bytes is no advice */
+#define SAMPLE_WORTH   ((uint64_t)1 << 20) /* no smaller max_sample_bytes is suggested */
 
-#define PIECE      ((uint64_t)256 << 10) /* of a block: one window */
+#define PIECE      ((uint64_t)256 << 10) /* size of a window */
 #define FRAMES_MAX ((uint64_t)1024)
 #define FRAMED_MAX ((uint64_t)32 << 10) /* larger samples are large reads already */
-#define SPARE      4                    /* frames a group, for pieces that go over a file's end */
+#define SPARE      4                    /* frames per group for pieces that cross a file's end */
 
 static uint64_t at_least(uint64_t n, uint64_t least) {
     return n > least ? n : least;
@@ -73,9 +72,10 @@ static void cut_chunks(const iter__layout_in *in, iter__layout *out) {
     set_chunk_rows(in, out, at_most(CHUNK_BYTES / at_least(sample, 1), CHUNK_ROWS));
 }
 
-/* Batches made ahead that keep every worker busy: a batch is as much work as it has chunks. Batches come
- * in order, so a worker that is done early needs another chunk while the others finish theirs: with one
- * chunk for each of 16 workers that sleep as long as the work takes, 11 are busy, with two 16. */
+/* Batches made ahead that keep every worker busy; the unit of work is a chunk. Batches leave in
+ * order, so a worker that finishes early needs another chunk while the others finish theirs.
+ * Measured with 16 workers that sleep as long as the work takes: with one chunk each 11 are busy,
+ * with two 16. */
 static uint32_t wanted_prefetch(const iter__layout_in *in, const iter__layout *layout) {
     if (in->opt->prefetch) return in->opt->prefetch;
     const uint64_t chunks = in->is_stream ? 1 : layout->max_chunks;
@@ -95,9 +95,9 @@ static uint32_t most_busy(const iter__layout_in *in, const iter__layout *layout)
     return (uint32_t)at_most(n_threads(in), (layout->prefetch + 1) * (uint64_t)layout->max_chunks);
 }
 
-/* ---- How bytes come to rows ------------------------------------------------------------------ */
+/* ---- The path of rows' bytes ----------------------------------------------------------------- */
 
-/* A group of blocks is in use while the next one is read ahead. */
+/* Frames for two groups of blocks: one in use, and the next one, which is read ahead. */
 static void cut_frames(const iter__layout_in *in, iter__layout *out) {
     iter__frames_layout *frames = &out->frames;
     const uint64_t n_extents = (uint64_t)in->desc->n_extents;
@@ -118,7 +118,7 @@ static void cut_frames(const iter__layout_in *in, iter__layout *out) {
         (uint32_t)at_most(at_least(frames->n_wanted, out->chunk_rows * n_extents), FRAMES_MAX);
 }
 
-/* Records of pixels and the like, see placed.c. */
+/* Checks whether rows can be read straight into the slot, see placed.c. */
 static void place(const iter__layout_in *in, iter__layout *out) {
     if (in->desc->n_extents != 1 || in->plan->has_ways) return;
     iter__placed_find(in->plan, in->desc, &out->placed_field, &out->placed_head,
@@ -126,8 +126,8 @@ static void place(const iter__layout_in *in, iter__layout *out) {
     if (out->placed_head) out->hot_bytes = out->placed_stride * out->chunk_rows;
 }
 
-/* Bytes that are read row by row are worked on while they are in the first-level caches: each row as it
- * comes, in a buffer of the worker's, or in small chunks. */
+/* Bytes are worked on while they are in the L1 cache. So small samples are made a run at a time in
+ * a buffer of the worker, and large ones that come in random order have small chunks. */
 static void choose_paths(const iter__layout_in *in, iter__layout *out) {
     uint64_t sample = 1;
     for (int32_t e = 0; e < in->desc->n_extents; e++)
@@ -141,11 +141,11 @@ static void choose_paths(const iter__layout_in *in, iter__layout *out) {
     }
     const uint64_t fit = at_least(READ_BYTES / sample, 4);
     if (!in->is_ordered && out->chunk_rows > fit) set_chunk_rows(in, out, fit);
-    cut_frames(in, out); /* a chunk may want so many */
+    cut_frames(in, out); /* again: their number depends on chunk_rows */
     if (!past_cache && in->can_try) place(in, out);
 }
 
-/* ---- What it takes --------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
 static void bound_samples(const iter__layout_in *in, iter__layout *out) {
     const iter_loader_options *opt = in->opt;
@@ -159,7 +159,7 @@ static void bound_samples(const iter__layout_in *in, iter__layout *out) {
     out->decoder_max = out->picture_max + DECODER_BYTES;
 }
 
-/* Image decoders that a worker has. */
+/* Image decoders per worker. */
 static uint64_t n_image_decoders(const iter__layout_in *in) {
     uint64_t n = 0;
     for (int32_t f = 0; f < in->plan->n_fields; f++) {
@@ -169,7 +169,7 @@ static uint64_t n_image_decoders(const iter__layout_in *in) {
     return n;
 }
 
-/* Arena that a chunk of so many rows may need. */
+/* Bytes of the arena that a chunk of so many rows may need. */
 static uint64_t chunk_bytes(const iter__layout_in *in, const iter__layout *layout, uint64_t rows) {
     uint64_t sample = 0;
     for (int32_t e = 0; e < in->desc->n_extents; e++) {
@@ -179,13 +179,13 @@ static uint64_t chunk_bytes(const iter__layout_in *in, const iter__layout *layou
     return sample * rows + BLOCK;
 }
 
-/* Of one worker: what is there, and, under a limit that was given, what may come. */
+/* Of one worker: its fixed memory and, under a given limit, the most that it may add. */
 static uint64_t worker_bytes(const iter__layout_in *in, const iter__layout *layout) {
     uint64_t bytes = iter__worker_bytes(in->plan, layout);
     if (!in->opt->memory.limit) return bytes;
     bytes += (uint64_t)in->plan->n_growing * layout->picture_max +
              n_image_decoders(in) * layout->decoder_max;
-    /* A sample that takes another one's place is read into memory of its own. */
+    /* A replacement is read into memory of its own. */
     if (in->opt->faults.on_error == ITER_ON_ERROR_REPLACE && in->bytes == BYTES_READ)
         bytes += chunk_bytes(in, layout, 1);
     return bytes;
@@ -209,14 +209,14 @@ static void count(const iter__layout_in *in, iter__layout *out) {
 
 /* ---- A limit that is too small --------------------------------------------------------------- */
 
-/* How often a limit that was given holds max_sample_bytes, for pictures and their decoders. */
+/* How many times a given limit must hold picture_max, for pictures and their decoders. */
 static uint64_t n_pictures(const iter__layout_in *in) {
     if (!in->opt->memory.limit) return 0;
     return n_threads(in) * ((uint64_t)in->plan->n_growing + n_image_decoders(in));
 }
 
-/* The smallest limit for n pictures and `rest` bytes. A picture that is a share of the limit grows with
- * it, x = rest + n x / PICTURE_SHARE, up to DEFAULT_SAMPLE. */
+/* The smallest limit x for n pictures and `rest` bytes. If a picture is a share of the limit, it
+ * grows with it: x = rest + n x / PICTURE_SHARE, up to DEFAULT_SAMPLE each. */
 static uint64_t least_limit(const iter__layout *layout, uint64_t n, uint64_t rest) {
     if (!layout->picture_share) return rest + n * layout->picture_max;
     const uint64_t most = rest + n * DEFAULT_SAMPLE;
@@ -256,7 +256,7 @@ static iter_status refuse(const iter__layout_in *in, const iter__layout *layout,
 
 /* ---- The arena ------------------------------------------------------------------------------- */
 
-/* What all opened batches may need, if the limit allows; at least two chunks. */
+/* As much as all opened batches may need, within the limit; at least two chunks. */
 static iter_status fit_arena(const iter__layout_in *in, iter__layout *out, iter_error *err) {
     uint64_t least = 2 * chunk_bytes(in, out, out->chunk_rows);
     while (out->fixed_bytes + least > in->limit && out->chunk_rows > 1) {
@@ -266,7 +266,7 @@ static iter_status fit_arena(const iter__layout_in *in, iter__layout *out, iter_
         least = 2 * chunk_bytes(in, out, out->chunk_rows);
     }
     if (out->fixed_bytes + least > in->limit) return refuse(in, out, "an arena", least, err);
-    if (out->source_bytes) { /* more of it, if there is room */
+    if (out->source_bytes) { /* more, as far as there is room */
         const uint64_t room = (in->limit - out->fixed_bytes - least) / SOURCE_SHARE;
         const uint64_t more = at_most(room, SOURCE_MOST - SOURCE_LEAST);
         out->source_bytes += more;
@@ -281,7 +281,8 @@ static iter_status fit_arena(const iter__layout_in *in, iter__layout *out, iter_
     out->arena_bytes = (size_t)(bytes & ~(BLOCK - 1));
     out->n_regions = out->max_chunks * out->n_slots + 1;
     if (!frames) return ITER_OK;
-    const uint64_t fit = out->arena_bytes / out->frames.bytes; /* a chunk may want so many */
+    const uint64_t fit =
+        out->arena_bytes / out->frames.bytes; /* a chunk may need one per row and extent */
     const bool fits = fit >= out->chunk_rows * (uint64_t)in->desc->n_extents;
     out->frames.n = fits ? (uint32_t)at_most(fit, FRAMES_MAX) : 0;
     if (fit >= out->frames.n_wanted / 2) out->frames.ahead_rows = out->frames.group_rows;

@@ -1,13 +1,15 @@
 /*
- * loader_layout.h - how a loader goes about its work: how many slots, how large a chunk, which buffers. Pure
- * arithmetic on options, description and plan, against one memory limit; decided once and const
- * from then on.
+ * loader_layout.h - how a loader divides its memory: how many slots, how large a chunk, which
+ * buffers.
  *
- * Rows' bytes come in one of three ways: there are none to be read; all files lie in memory; or they
- * are read as needed. In the last case a row takes one of these paths, which the layout chooses:
+ * Pure arithmetic on options, description and plan, under one memory limit. Decided once, when the
+ * loader is created, and read-only afterwards.
+ *
+ * Rows' bytes come in one of three ways: none are needed; all files lie in memory; or they are read
+ * as needed. In the last case the layout chooses one of these paths:
  *
  *     hot      small samples in the page cache: a run of rows into a worker's buffer, made at once
- *     placed   rows that are bytes as they are: heads to that buffer, rows to the slot
+ *     placed   rows stored as they are delivered: heads into that buffer, rows into the slot
  *     arena    everything else: chunks into regions of one ring of memory
  *     frames   block shuffles: the arena as windows of files that rows share
  */
@@ -29,62 +31,63 @@ typedef struct iter__layout_in {
     const iter_loader_options *opt; /* checked: batch_size, max_held and workers are set */
     const iter_description *desc;
     const iter__plan *plan;
-    uint64_t limit;        /* bytes: opt->memory_limit, or what may be taken of what is free */
-    uint64_t loaded_bytes; /* that loading the set takes, beside all else */
-    uint32_t one_copy_for; /* processes that share what is loaded; for the text alone */
+    uint64_t limit;        /* bytes: opt->memory.limit, or a part of the free memory */
+    uint64_t loaded_bytes; /* of the loaded set, beside everything else */
+    uint32_t one_copy_for; /* processes that share the loaded set; only for the text */
     uint64_t n_rows;       /* of an epoch, or ITER_UNKNOWN */
     iter__bytes bytes;
     bool is_stream;
-    bool is_ordered;    /* rows come as they are stored, so neighbours are one read */
+    bool is_ordered;    /* rows come in the order in which they are stored: reads coalesce */
     bool can_try;       /* the source answers from the page cache without blocking */
-    bool one_at_a_time; /* get() serves one worker at a time */
+    bool one_at_a_time; /* get() runs in one worker at a time */
     uint64_t block_rows, block_buffer; /* of a block shuffle; 0 = none */
 } iter__layout_in;
 
 /* How a block shuffle cuts files into windows, see frames.c. */
 typedef struct iter__frames_layout {
     uint32_t n;                      /* 0 = there are none */
-    uint64_t n_wanted;               /* for the group in use and the one that is read ahead */
+    uint64_t n_wanted;               /* for the group in use and the next one */
     size_t bytes;                    /* of one frame */
-    uint64_t grid_bytes;             /* between windows of the grid */
+    uint64_t grid_bytes;             /* from one window of the grid to the next */
     uint64_t block_rows, piece_rows; /* a window holds a piece of a block */
-    uint64_t group_rows, ahead_rows; /* rows mixed with one another; how far is read ahead */
+    uint64_t group_rows, ahead_rows; /* rows that are shuffled together; rows read ahead */
 } iter__frames_layout;
 
 typedef struct iter__layout {
     iter__bytes bytes;
     uint32_t prefetch, n_slots, queue_capacity;
-    uint32_t chunk_rows;   /* rows of a chunk, at most; */
-    uint32_t rows_a_chunk; /* of a stream all rows of a batch */
+    uint32_t chunk_rows;   /* rows of a chunk, at most */
+    uint32_t rows_a_chunk; /* the same; of a stream all rows of a batch */
     uint32_t max_chunks;   /* of a batch */
     uint32_t most_busy;    /* workers that can be at work at once */
-    size_t hot_bytes;      /* of a worker's buffer for rows that come without blocking; 0 = none */
-    /* Rows that are read to where they go: their output, bytes of a sample before the row, and bytes
-     * in the worker's buffer for what lies around it. head 0 = none are. */
+    size_t hot_bytes;      /* of a worker's buffer for rows read without blocking; 0 = none */
+    /* Rows that are read straight into the slot: their output; bytes of a sample before the row;
+     * bytes per row in the worker's buffer, for what surrounds it. head 0 = there are none. */
     int32_t placed_field;
     size_t placed_head, placed_stride;
     size_t arena_bytes;
     uint32_t n_regions;
-    bool whole_blocks; /* each read in the arena has the blocks around it */
+    bool whole_blocks; /* reads in the arena extend to whole blocks */
     iter__frames_layout frames;
-    size_t source_bytes; /* for buffers of the source's own */
+    size_t source_bytes; /* for the source's own buffers */
     uint64_t sample_max; /* bytes that a sample may have as it is read */
     size_t picture_max;  /* bytes that a growing buffer may have */
-    bool picture_share;  /* because that is a share of memory_limit */
+    bool picture_share;  /* picture_max is a share of memory_limit */
     size_t decoder_max;  /* bytes that an image decoder's state may hold */
-    uint64_t index_bytes, books_bytes, worker_bytes; /* counted; worker: of each */
-    uint64_t fixed_bytes;                            /* all but the arena and what is loaded */
+    uint64_t index_bytes, books_bytes, worker_bytes; /* worker: of each */
+    uint64_t fixed_bytes;                            /* all except the arena and the loaded set */
 } iter__layout;
 
-/* Errors: ENOMEM with what the limit has to hold, how large it would have to be, and what makes do with
- * less. If opt->prefetch is 0, fewer batches are made ahead before that. */
+/* Fails with ENOMEM if the limit is too small; the error says what it must hold, which limit would
+ * do, and which options need less. Before that, tries smaller values of prefetch, unless
+ * opt->prefetch is set. */
 iter_status iter__layout_make(const iter__layout_in *in, iter__layout *out, iter_error *err);
 
-/* What it is, as lines of the plan. */
+/* The layout as lines of the plan's text. */
 void iter__layout_text(const iter__layout_in *in, const iter__layout *layout, char *out,
                        size_t capacity);
 
-/* What a worker, and the books of a slot, take: worker_state.c, batch.c. */
+/* Bytes of a worker (worker_state.c) and of the bookkeeping of a slot (batch.c). */
 size_t iter__worker_bytes(const iter__plan *plan, const iter__layout *layout);
 size_t iter__books_bytes(const iter__plan *plan, const iter_description *desc, uint32_t batch_size,
                          const iter__layout *layout);

@@ -137,8 +137,8 @@ typedef struct iter__statistics {
 
 struct iter_loader {
     atomic_uint refs; /* handles */
-    atomic_uint
-        holds; /* all handles together, each batch out, each leaked thread: the last one frees */
+    /* All handles together, each batch out, each leaked thread: the last one frees. */
+    atomic_uint holds;
     uint32_t *alive; /* a page that fork() wipes: 1 here, 0 in a child */
     uint32_t number; /* the profiler's */
     bool once;       /* it reads every row once, for a resident set: it keeps nothing in memory */
@@ -159,8 +159,8 @@ struct iter_loader {
     iter__watch watch;
     iter__statistics stats;
     iter__event work; /* something to claim, open or read, or cancel */
-    iter__event
-        ready; /* the head of the queue became READY, the loader went elsewhere, or cancel */
+    /* The head of the queue became READY, the loader went elsewhere, or cancel. */
+    iter__event ready;
 
     pthread_mutex_t lock; /* guards what is below, and what says so above */
     iter__queue queue;
