@@ -1,7 +1,9 @@
 /*
- * test_bench_sentences.c - bench/verdict_words.c: every sentence that a verdict can say, beside the evidence that it comes from.
+ * test_bench_sentences.c - bench/verdict_words.c: every sentence of a verdict, next to the evidence
+ * for it.
  *
- * The table at the end is to be read aloud. No sentence may state a number whose interval holds the opposite.
+ * Read the table at the end aloud. No sentence may state a number whose interval contains the
+ * opposite.
  */
 #include <criterion/criterion.h>
 
@@ -13,7 +15,7 @@ TestSuite(bench_sentences, .timeout = 60);
 
 static const measure_interval none = {NAN, NAN, NAN, 0};
 
-/* ---- Evidence, by what is found in it --------------------------------------------------------- */
+/* ---- Evidence, by its finding ---------------------------------------------------------------- */
 
 static void consumer_costs_a_little(evidence *e) {
     *e = run_of(90000, 80000, 70000, 10000, 9800);
@@ -262,7 +264,7 @@ static void another_program_without_interval(evidence *e) {
     e->both_by_consumer.low = e->both_by_consumer.high = NAN;
 }
 
-/* ---- What is said ----------------------------------------------------------------------------- */
+/* ---- Sentences ------------------------------------------------------------------------------- */
 
 typedef struct sentence {
     const char *name;
@@ -560,7 +562,7 @@ Test(bench_sentences, each_says_what_its_evidence_allows) {
     }
 }
 
-/* All limits that there are are in the table. */
+/* The table must have every limit. */
 Test(bench_sentences, no_limit_is_left_out) {
     for (int limit = LIMIT_NONE; limit <= LIMIT_TURN; limit++) {
         bool found = false;
