@@ -50,7 +50,7 @@ def main():
         for word in words(text):
             if zlib.crc32(word.encode()) % 6:  # the others stay unknown
                 rank.setdefault(word, len(rank))
-    print("/*\n * text.h - texts and their ids: rank + 3, 2 for a word without a rank. Written by tests/golden/text.py. Do not edit.\n */")
+    print("/*\n * text.h - texts and their ids: rank + 3, or 2 if a word has no rank.\n * Written by tests/golden/text.py. Do not edit.\n */")
     print("#ifndef TESTS_GOLDEN_TEXT_H\n#define TESTS_GOLDEN_TEXT_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n/* clang-format off */\n")
     index = json.dumps(rank).encode()
     print(f"static const char golden_index[] =\n    {string(index, '    ')};\n")
