@@ -1,5 +1,5 @@
 #!/bin/sh
-# clang-format leaves every source as it is; names are unique; files stay readable.
+# clang-format changes no source; names are unique; files stay readable.
 # Usage: check_style.sh SOURCE_DIR
 cd "$1" || exit 2
 files=$(find iter loaders transforms engine bench tools examples tests -name '*.[ch]' -not -path '*/corpus/*' -not -path '*/peers/*' 2>/dev/null | sort)
@@ -17,7 +17,7 @@ grep -nE '[[:blank:]]+$' $files && { echo "  ^ blanks at the end of a line"; bad
 # Versions differ in where they break lines.
 version=$(clang-format --version 2>/dev/null | sed 's/.*version \([0-9]*\).*/\1/')
 if [ "$version" = 14 ]; then
-    # In one go: starting clang-format takes longer than what it does to a file.
+    # In one go: starting clang-format takes longer than formatting a file.
     # shellcheck disable=SC2086
     if ! clang-format --dry-run -Werror $files 2>"$faults"; then
         sed -n 's/^\([^ ]*\): error: .*/\1/p' "$faults"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The texts speak of the project alone: no absolute path of somebody's machine, no unfinished work, no dataset or big binary.
+# The texts speak of the project alone: no absolute path of a machine, no unfinished work, no
+# dataset or big binary.
 # Usage: check_words.sh SOURCE_DIR
 cd "$1" || exit 2
 list() { # every file of the working tree that belongs to the project

@@ -37,7 +37,7 @@ static int columns_of(const struct cudnnRNNStruct *rnn, int which) {
     return which < 3 ? rnn->input : rnn->units;
 }
 
-/* The offset of a product's matrix, after its bias. */
+/* Where a product's matrix begins, after its bias. */
 static size_t after_bias(const struct cudnnRNNStruct *rnn) {
     return ((size_t)rnn->units * number_bytes(rnn) + GAP + 15) / 16 * 16;
 }

@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The offset of the rows in a file, by the length in its preamble: two bytes in version 1, four in
+/* Where the rows of a file begin, by the length in its preamble: two bytes in version 1, four in
  * later ones. */
 static uint64_t begin_of_rows(const uint8_t *file, size_t n) {
     FUZZ_REQUIRE(n > 12);

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes philox4x32_10.h and permutation_vectors.h beside itself.
 
-philox4x32-10.json holds the published known answers of Random123 (first word first). The permutations are computed here from the
-description at the head of iter/core/permutation.c, one index at a time, in Python's integers: an implementation that shares nothing
-with the C one but that text. Before it writes anything it checks its own Philox against the published answers.
+philox4x32-10.json has the published known answers of Random123 (first word first). The permutations
+are computed here from the description at the head of iter/core/permutation.c, one index at a time,
+in Python's integers: an implementation that shares nothing with the C one but that text. Before it
+writes anything it checks its own Philox against the published answers.
 """
 import json
 import os

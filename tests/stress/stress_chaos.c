@@ -38,7 +38,7 @@
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 
-/* A loader's place: after batch `taken` - 1 of the epoch. */
+/* Where a loader is: after batch `taken` - 1 of the epoch. */
 typedef struct place {
     bool known, ended;
     uint32_t epoch, taken;

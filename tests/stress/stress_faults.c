@@ -215,7 +215,7 @@ static void all_that_stays(void) {
     for (int32_t on_error = ITER_ON_ERROR_FAIL; on_error <= ITER_ON_ERROR_BLANK; on_error++) {
         same_for_all("EIO", (source_fault_plan){.seed = 11, .eio_always = 20}, on_error, true);
         same_for_all(
-            "EIO behind misses",
+            "EIO after misses",
             (source_fault_plan){.seed = 12, .eio_always = 20, .try_errno = EAGAIN, .reorder = true},
             on_error, true);
         same_for_all("shrunk", (source_fault_plan){.seed = 13, .shrunk = 20, .delay_ns = 50000},

@@ -127,7 +127,7 @@ int main(int argc, char **argv) {
     make_folder_gone(folder);
     if (EXPECT_DONE()) return EXPECT_DONE();
     if (!can_trace) {
-        printf("skipped: the system calls of a batch, strace is not to be had here; allocations "
+        printf("skipped: the system calls of a batch, strace is unavailable here; allocations "
                "were checked\n");
         return 77;
     }

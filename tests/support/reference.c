@@ -158,7 +158,7 @@ static void replace(reference_image *image, reference_image by) {
     *image = by;
 }
 
-/* The channel, row and column of element i of dense memory. */
+/* Where element i of dense memory is: channel, row, column. */
 static void place_of(const reference_image *image, int64_t i, int64_t *c, int64_t *y, int64_t *x) {
     if (image->is_hwc) {
         *c = i % image->channels;

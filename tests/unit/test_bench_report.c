@@ -57,7 +57,7 @@ static void holds(const char *json) {
     cr_assert_not_null(end);
     char *back = calloc(1, strlen(json) + 1); /* the data in the page, with \u003c as '<' again */
     while (at < end) {
-        cr_assert_neq(*at, '<', "a '<' stands in the data");
+        cr_assert_neq(*at, '<', "a '<' is in the data");
         cr_assert_lt(n, strlen(json));
         if (strncmp(at, "\\u003c", 6) == 0) {
             back[n++] = '<';

@@ -479,7 +479,7 @@ static double naive_gru(const problem *p, bool before, bool last) {
     return total;
 }
 
-/* The place of a gradient's numbers in the problem, and how many there are. */
+/* Where in the problem a gradient's numbers are, and how many. */
 static void check_slopes(problem *p, bool before, bool last, const double *at, const float *got,
                          int n, const char *what) {
     double *x = (double *)p + (at - (const double *)p);

@@ -256,7 +256,7 @@ Test(decode_jpeg, ceilings) {
     free(bytes);
 }
 
-/* Finds the segment with this marker; *out_length includes the marker. */
+/* Where the segment with this marker begins; *out_length includes the marker. */
 static uint8_t *segment(uint8_t *bytes, size_t size, int marker, size_t *out_length) {
     for (size_t at = 2; at + 4 < size; at += *out_length) {
         *out_length = 2 + ((size_t)bytes[at + 2] << 8) + bytes[at + 3];

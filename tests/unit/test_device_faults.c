@@ -130,7 +130,7 @@ static void fail_each_call(int32_t memory, int32_t workers, CUresult result, boo
         if (!lost && right > 0) /* one batch fails, or the end comes */
             cr_assert_leq(right, all);
     }
-    cr_log_info("memory %d, %d workers, error %u: %ld calls, %d failed, %d of them behind create",
+    cr_log_info("memory %d, %d workers, error %u: %ld calls, %d failed, %d of them after create",
                 (int)memory, (int)workers, result, n, n_failed, n_went_on);
     cr_expect_gt(n_failed, 10);
 }

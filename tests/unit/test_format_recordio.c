@@ -92,7 +92,7 @@ Test(format_recordio, index_that_is_saved_is_mxnets) {
     expect_open(make_path(path, folder, "x.rec"), "header=no", &f);
     const uint64_t identity = f.desc.identity;
     format_close(&f);
-    cr_assert_neq(access(idx, F_OK), 0, "nobody asked for it");
+    cr_assert_neq(access(idx, F_OK), 0, "an index that was not requested");
     expect_open(path, "header=no&save-idx=yes", &f);
     format_close(&f);
     FILE *file = fopen(idx, "rb");

@@ -170,7 +170,7 @@ static void walk(const way *w) {
         iter__alloc_fail_after = -1;
         cr_assert(happened, "%s: allocation %ld of %ld was not asked for", w->name, i, n);
         cr_assert_eq(iter__alloc_live(), live,
-                     "%s: %ld blocks stay behind after allocation %ld failed (%s)", w->name,
+                     "%s: %ld blocks leak after allocation %ld failed (%s)", w->name,
                      iter__alloc_live() - live, i, err.message);
         cr_assert_leq(atomic_load(&own.n_closed), closed + 1);
         if (s == ITER_OK) {

@@ -304,7 +304,7 @@ Test(profile_ends, every_allocation_fails_once) {
         const bool happened = iter__alloc_fail_after < 0;
         iter__alloc_fail_after = -1;
         cr_assert(happened, "allocation %ld of %ld was not asked for", i, n);
-        cr_assert_eq(iter__alloc_live(), live, "blocks stay behind after allocation %ld", i);
+        cr_assert_eq(iter__alloc_live(), live, "blocks leak after allocation %ld", i);
         cr_assert(s == ITER_OK || s == ITER_ENOMEM, "allocation %ld: %s", i, err.message);
         n_refused += s == ITER_ENOMEM;
         if (s == ITER_ENOMEM) cr_assert_gt(strlen(err.message), 0);

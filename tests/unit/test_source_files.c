@@ -118,7 +118,7 @@ static void finish(fixture *f) {
 }
 
 /* Makes random parts in `memory` for a read of about `size` bytes, sometimes at page boundaries.
- * Returns the end of the memory used. */
+ * Returns where they end. */
 static size_t make_parts(iter_read *read, iter_iovec *parts, uint8_t *memory, size_t size) {
     size_t at = random_below(2) ? 0 : random_below(64);
     read->parts = parts;

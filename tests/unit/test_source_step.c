@@ -125,7 +125,7 @@ static void run_one(const iter__blocks *blocks, size_t cut) {
         }
     }
     for (size_t j = read.room_after; j < read.room_after + 512; j++)
-        cr_assert_eq(next[j], 0xEE, "written behind the parts");
+        cr_assert_eq(next[j], 0xEE, "written after the parts");
 }
 
 Test(source_step, random_reads_through_the_page_cache) {

@@ -58,7 +58,7 @@ static iter_status run(const iter_transform_ops *ops, const void *options, iter_
         put(dtype, in_row, i, ids[i]);
     put(dtype, out_row, most, 77);
     ITER_TRY(ops->apply(NULL, options, &in, &out_tensor, NULL, NULL, err));
-    cr_assert_eq(get(dtype, out_row, most), 77, "wrote behind the row");
+    cr_assert_eq(get(dtype, out_row, most), 77, "wrote after the row");
     *n_out = out_tensor.desc.dims[0];
     if (!variable) cr_assert_eq(*n_out, most);
     cr_assert_leq(*n_out, most);
