@@ -86,8 +86,8 @@ static void wander(iter_loader *loader, uint32_t batch_size, uint64_t seed, int 
                 return;
             } else {
                 EXPECT_EQ(drive_wrong_rows(batch), 0);
-                if (what > 90)
-                    EXPECT_OK(iter_loader_reset(loader, &err), &err); /* while a batch is in use */
+                /* while a batch is in use */
+                if (what > 90) EXPECT_OK(iter_loader_reset(loader, &err), &err);
                 EXPECT_EQ(drive_wrong_rows(batch), 0);
             }
         }
@@ -530,9 +530,8 @@ static void garbage(void) {
             } else if (got == ITER_OK) {
                 if (opt.reading.source != ITER_SOURCE_NULL) EXPECT_EQ(drive_wrong_rows(batch), 0);
             } else {
-                EXPECT(opt.reading.max_sample_bytes > 0 &&
-                       opt.reading.max_sample_bytes <
-                           3073); /* the only reason for a sample to fail here */
+                /* the only reason for a sample to fail here */
+                EXPECT(opt.reading.max_sample_bytes > 0 && opt.reading.max_sample_bytes < 3073);
             }
             iter_batch_unref(batch);
         }

@@ -79,8 +79,8 @@ static void same_for_level(const char *chain_text, int32_t last_batch, int32_t s
     iter_chain *chain = chain_text ? drive_chain(chain_text) : NULL;
     for (size_t s = 0; s < sizeof(sources) / sizeof(sources[0]); s++) {
         for (size_t w = 0; w < sizeof(all_workers) / sizeof(all_workers[0]); w++) {
-            iter_dataset *own =
-                drive_open(folder); /* a shared one would stay in memory once it was loaded */
+            /* a shared one would stay in memory once it was loaded */
+            iter_dataset *own = drive_open(folder);
             iter_loader_options opt = base();
             opt.reading.source = sources[s];
             opt.workers = all_workers[w];

@@ -272,8 +272,8 @@ static void hang_and_return(void) {
                 if (status == ITER_ETIMEDOUT) {
                     EXPECT_ERROR(status, ITER_ETIMEDOUT, &err, "next: ");
                     EXPECT(batch == NULL);
-                    n_named += strstr(err.message, "data_batch_") !=
-                               NULL; /* if the machine is busy, a thread may be late, too */
+                    /* if the machine is busy, a thread may be late, too */
+                    n_named += strstr(err.message, "data_batch_") != NULL;
                     if (++n_late == 5) source_fault_release();
                     if (n_late > 1000) break;
                     continue;

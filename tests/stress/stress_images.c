@@ -363,8 +363,8 @@ static void bounds(void) {
     opt.batch_size = 23;
     opt.shuffle = ITER_SHUFFLE_NONE;
     opt.faults.on_error = ITER_ON_ERROR_BLANK;
-    opt.reading.max_sample_bytes =
-        45 * 53 * 3 - 1; /* of the pixels; the files are smaller, as is what resize needs */
+    /* of the pixels; the files are smaller, as is what resize needs */
+    opt.reading.max_sample_bytes = 45 * 53 * 3 - 1;
     iter_loader *loader = drive_loader(data, chain, &opt);
     EXPECT_OK(iter_loader_next(loader, &batch, &err), &err);
     for (uint32_t i = 0; i < 23; i++)
@@ -504,8 +504,8 @@ int main(void) {
     same_for_all(CROP, "", ITER_ON_ERROR_REPLACE, true);
     same_for_all(CROP, "", ITER_ON_ERROR_BLANK, true);
     decoded_or_cut(CROP);
-    decoded_or_cut(
-        "random-resized-crop:size=72 | random-flip | to:f32,nchw"); /* wide: row by row */
+    /* wide: row by row */
+    decoded_or_cut("random-resized-crop:size=72 | random-flip | to:f32,nchw");
     decoded_or_cut("center-crop:24 | to:f32,nchw");
     decoded_or_cut("resize-short:20 | center-crop:16 | random-flip | to:f32,nchw");
     /* a stage of its own after the pass, which takes the rows as they are decoded */

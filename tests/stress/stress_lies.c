@@ -349,8 +349,8 @@ static void too_large_stays_failed(int32_t workers) {
     }
     EXPECT_EQ(s, ITER_END);
     EXPECT_EQ(n_large, 9);
-    EXPECT(atomic_load(&largest_read) <=
-           16 * 64); /* neighbours are one read; a large sample is never read */
+    /* neighbours are one read; a large sample is never read */
+    EXPECT(atomic_load(&largest_read) <= 16 * 64);
     iter_loader_unref(loader);
     iter_dataset_unref(data);
     iter_registry_destroy(registry);

@@ -516,8 +516,8 @@ static void streams(int32_t workers, uint32_t batch_size, uint32_t taken, uint32
     follow_stream(b, 0, at, other_size, last_batch, 2);
     iter_loader_unref(b);
 
-    EXPECT_OK(iter_loader_reset(a, &err),
-              &err); /* drops the rest; if nothing was taken, does nothing */
+    /* drops the rest; if nothing was taken, does nothing */
+    EXPECT_OK(iter_loader_reset(a, &err), &err);
     follow_stream(a, taken ? 1 : 0, 0, batch_size, last_batch, 3);
     EXPECT_OK(iter_loader_seek(a, 4, 0, &err), &err);
     follow_stream(a, 4, 0, batch_size, last_batch, UINT32_MAX);

@@ -129,9 +129,8 @@ static void failures(int32_t on_error, int32_t workers, uint32_t max_failures) {
         iter_batch_unref(batch);
     }
     if (max_failures == 0) {
-        EXPECT_EQ(n_ok, on_error == ITER_ON_ERROR_FAIL
-                            ? 3
-                            : 13); /* ten bad rows lie in ten of thirteen batches */
+        /* ten bad rows lie in ten of thirteen batches */
+        EXPECT_EQ(n_ok, on_error == ITER_ON_ERROR_FAIL ? 3 : 13);
         EXPECT_EQ(n_blank, on_error == ITER_ON_ERROR_BLANK ? 10 : 0);
         EXPECT_EQ(n_moved, on_error == ITER_ON_ERROR_REPLACE ? 10 : 0);
         iter_failure list[16];
@@ -251,8 +250,8 @@ static void stuck(void) {
                  "worker 0 is still busy with sample 0 of own");
     iter_loader_unref(loader);
     EXPECT_EQ(own.n_stopped, 0);
-    atomic_store(&own.block,
-                 false); /* the thread that outlived the loader ends, and its memory is freed */
+    /* the thread that outlived the loader ends, and its memory is freed */
+    atomic_store(&own.block, false);
     iter_dataset_unref(data);
     for (int i = 0; i < 5000 && !atomic_load(&own.n_closed); i++) {
         const struct timespec pause = {.tv_nsec = 1000000};

@@ -88,8 +88,8 @@ static void draw_way(chaos_run *run, const chaos_case *c, uint64_t *rng) {
     opt->lookahead = (int32_t)chaos_draw(rng, 2);
     opt->memory.share = (int32_t)chaos_draw(rng, 2);
     opt->local_ranks = chaos_draw(rng, 2) ? opt->ranks : 1;
-    opt->faults.grace_ms =
-        (int64_t)(CHAOS_PATIENCE * 1000); /* if a thread does not leave by then, it hangs */
+    /* if a thread does not leave by then, it hangs */
+    opt->faults.grace_ms = (int64_t)(CHAOS_PATIENCE * 1000);
     opt->faults.timeout_ms = chaos_draw(rng, 5) ? 0 : 1 + chaos_draw(rng, 30);
     opt->watch.stall_ms = chaos_draw(rng, 4) ? 0 : 1 + chaos_draw(rng, 20);
     opt->watch.on_stall = on_stall;

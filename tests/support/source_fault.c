@@ -45,8 +45,8 @@ typedef struct fault_state {
     /* read() may run in any number of threads at the same time. */
     atomic_bool canceled;
     atomic_ulong n_waits;
-    _Atomic uint8_t
-        *tries; /* [FAULT_MEMORY] how often a place was tried, by its hash; collisions do no harm */
+    /* [FAULT_MEMORY] how often a place was tried, by its hash; collisions do no harm */
+    _Atomic uint8_t *tries;
 } fault_state;
 
 static source_fault_plan next_plan;

@@ -116,8 +116,8 @@ Test(bench_photos, a_seed_is_a_set_that_decodes, .init = make_photos, .fini = re
         nftw(again, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     }
     bench_options options = options_of(7);
-    cr_assert_eq(generate_photos(&options, folder, &bytes, &err),
-                 ITER_EINVAL); /* never overwrites them */
+    /* never overwrites them */
+    cr_assert_eq(generate_photos(&options, folder, &bytes, &err), ITER_EINVAL);
     cr_assert(strstr(err.message, "exists already") != NULL, "%s", err.message);
     bench_arm arm;
     uint64_t samples;

@@ -74,8 +74,8 @@ Test(bench_row, touch_reads_the_elements_and_nothing_else, .init = fill) {
     iter_tensor tensor = iter_tensor_dense(&desc, bytes);
     cr_assert_eq(bench_tensor_touch(&tensor), 55 + 100);
     tensor.desc.dims[1] = 1; /* one column of the ten rows */
-    cr_assert_eq(bench_tensor_touch(&tensor),
-                 2 * 55); /* first and last byte of each block of one */
+    /* first and last byte of each block of one */
+    cr_assert_eq(bench_tensor_touch(&tensor), 2 * 55);
     tensor.desc.dims[0] = 0;
     cr_assert_eq(bench_tensor_touch(&tensor), 0);
 }

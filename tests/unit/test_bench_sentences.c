@@ -21,8 +21,8 @@ static void consumer_costs_a_little(evidence *e) {
     *e = run_of(90000, 80000, 70000, 10000, 9800);
     e->both_by_consumer = (measure_interval){0.98, 0.97, 0.99, 9};
 }
-static void
-consumer_costs_unclear(evidence *e) { /* 119,790 [25,198, 157,917], cost 4.9 % [-46.0, 24.1] */
+/* 119,790 [25,198, 157,917], cost 4.9 % [-46.0, 24.1] */
+static void consumer_costs_unclear(evidence *e) {
     *e = run_of(90000, 80000, 70000, 10000, 9530);
     e->both_by_consumer = (measure_interval){0.953, 0.806, 1.85, 9};
 }
@@ -269,8 +269,8 @@ static void another_program_without_interval(evidence *e) {
 typedef struct sentence {
     const char *name;
     void (*build)(evidence *e);
-    const char *limit, *says, *text, *change,
-        *advice; /* text without `says`; of the first change, or NULL */
+    /* text without `says`; of the first change, or NULL */
+    const char *limit, *says, *text, *change, *advice;
 } sentence;
 
 #define RUN(name) #name, name

@@ -189,8 +189,8 @@ Test(checkpoint, resumed_is_bit_for_bit_uninterrupted, .init = make, .fini = dro
                                              "sgd:lr=0.05,momentum=0.9,step=1,factor=0.1"};
     for (const char *const *backend = iter_engine_backends(); *backend != NULL; backend++)
         for (size_t i = 0; i < sizeof(optimizers) / sizeof(optimizers[0]); i++) {
-            if (strcmp(*backend, "cuda") == 0)
-                continue; /* it needs a GPU, and has tests of its own */
+            /* it needs a GPU, and has tests of its own */
+            if (strcmp(*backend, "cuda") == 0) continue;
             setup s = usual();
             s.backend = *backend;
             s.optimizer = optimizers[i];

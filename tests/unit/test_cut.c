@@ -133,8 +133,8 @@ static void compare(const iter__cut *cut, const epoch_rows *want) {
                 cut->last_batch != ITER_LAST_ROLL_OVER && cut->n - before < cut->global
                     ? cut->n - before
                     : cut->global;
-            cr_assert_eq(cursor.sample - before, own, WHERE,
-                         PLACE(cut, e, b)); /* padding is not consumed */
+            /* padding is not consumed */
+            cr_assert_eq(cursor.sample - before, own, WHERE, PLACE(cut, e, b));
         }
         cr_assert_not(iter__cut_batch(cut, &cursor, &span), WHERE,
                       PLACE(cut, e, want[e].n_batches));
@@ -194,8 +194,8 @@ Test(cut, places) {
                             cr_assert_leq(distance(got, sample), distance(legal, sample), "%s",
                                           err.message);
                     }
-                    cr_assert_eq(iter__cut_place(&cut, 3, sample, true, &at, &err),
-                                 ITER_OK); /* any batch size */
+                    /* any batch size */
+                    cr_assert_eq(iter__cut_place(&cut, 3, sample, true, &at, &err), ITER_OK);
                     cr_assert(at.ended && at.epoch == 3 && at.sample == sample);
                     iter__span span;
                     cr_assert_not(iter__cut_batch(&cut, &at, &span));
@@ -254,8 +254,8 @@ Test(cut, places_rolling) {
 Test(cut, places_nothing) {
     iter__cursor at;
     const iter__cut cut = cut_of(10, 4, 0, 1, ITER_LAST_ROLL_OVER);
-    cr_assert_eq(iter__cut_place(&cut, 0, 11, false, &at, NULL),
-                 ITER_EINVAL); /* NULL is a legal error */
+    /* NULL is a legal error */
+    cr_assert_eq(iter__cut_place(&cut, 0, 11, false, &at, NULL), ITER_EINVAL);
     iter_error err;
     cr_assert_eq(iter__cut_place(&cut, 0, 4003, false, &at, &err), ITER_EINVAL);
     cr_assert_eq(named(&err), 4004); /* beyond one epoch's length */
@@ -294,8 +294,8 @@ static void check_far_epoch(uint64_t n, uint32_t batch_size, uint32_t ranks, uin
         cursor = iter__cut_after(&cut, &cursor);
         cr_assert(cursor.ended);
         cr_assert_not(iter__cut_batch(&cut, &cursor, &span));
-        cr_assert_eq(iter__cut_place(&cut, 0, (first + 1) * global, false, &at, NULL),
-                     ITER_OK); /* the epoch is only a hint */
+        /* the epoch is only a hint */
+        cr_assert_eq(iter__cut_place(&cut, 0, (first + 1) * global, false, &at, NULL), ITER_OK);
         cr_assert_eq(at.epoch, epoch);
         cr_assert_eq(iter__cut_place(&cut, epoch, end * global, true, &at, NULL), ITER_OK);
         cr_assert(at.ended && at.epoch == epoch);
@@ -346,8 +346,8 @@ Test(cut, many_samples) {
         if (MODES[m] == ITER_LAST_PAD) cr_assert_eq(rows, global);
         if (rows) cr_assert_eq(own, n % global);
     }
-    const iter__cut cut =
-        cut_of(n, 1000, 0, 1, ITER_LAST_ROLL_OVER); /* t stays below 2^64 for three epochs */
+    /* t stays below 2^64 for three epochs */
+    const iter__cut cut = cut_of(n, 1000, 0, 1, ITER_LAST_ROLL_OVER);
     for (uint32_t e = 0; e < 3; e++) {
         const u128 first = (u128)e * n / 1000, end = ((u128)e + 1) * n / 1000;
         cr_assert(iter__cut_epoch(&cut, e).sample == first * 1000);

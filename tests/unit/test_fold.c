@@ -360,8 +360,8 @@ Test(fold, user_stage_with_its_own_numbers) {
 Test(fold, user_stages_with_tables) {
     static const struct {
         const char *text;
-        int fixed, drawn,
-            pad; /* how far fixed tables turn, how many are drawn, the pad value in the output */
+        /* how far fixed tables turn, how many are drawn, the pad value in the output */
+        int fixed, drawn, pad;
     } cases[] = {
         {"turn", 100, 0, -1},
         {"turn | turn", 200, 0, -1},

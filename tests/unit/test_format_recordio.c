@@ -205,8 +205,8 @@ Test(format_recordio, index_in_any_order_and_of_some) {
     opened f;
     make_folder(folder);
     make_file(folder, "x.rec", mxnet_plain_rec, sizeof(mxnet_plain_rec));
-    static const char text[] =
-        "k\t48\r\nanother key\t8\n\n17\t20"; /* of 0 8 20 32 48 64 84 100 120 152 */
+    /* of 0 8 20 32 48 64 84 100 120 152 */
+    static const char text[] = "k\t48\r\nanother key\t8\n\n17\t20";
     make_file(folder, "x.idx", text, sizeof(text) - 1);
     expect_open(make_path(path, folder, "x.rec"), "header=no", &f);
     cr_assert_eq(f.desc.n_samples, 3);

@@ -150,8 +150,8 @@ static iter_status go(const way *w, uint64_t *sum, iter_error *err) {
 static void walk(const way *w) {
     iter_error err = {.status = ITER_OK};
     uint64_t want, sum;
-    cr_assert_eq(go(w, &want, &err), ITER_OK, "%s: %s", w->name,
-                 err.message); /* what is allocated once and for all is allocated here */
+    /* what is allocated once and for all is allocated here */
+    cr_assert_eq(go(w, &want, &err), ITER_OK, "%s: %s", w->name, err.message);
     const long live = iter__alloc_live();
     const long before = iter__alloc_count();
     cr_assert_eq(go(w, &sum, &err), ITER_OK, "%s: %s", w->name, err.message);

@@ -432,8 +432,8 @@ Test(position, ended_elsewhere) {
                     restore(loader, &at);
                     for (int i = 0; i < 2 * (int)(size & 1 ? size % 3 : 1); i++)
                         cr_assert_eq(next(loader, &batch), ITER_END);
-                    cr_assert_eq(iter_loader_reset(loader, NULL),
-                                 ITER_OK); /* with or without calling next() first */
+                    /* with or without calling next() first */
+                    cr_assert_eq(iter_loader_reset(loader, NULL), ITER_OK);
                     uint32_t e;
                     uint64_t s;
                     iter_loader_position(loader, &e, &s);
@@ -466,8 +466,8 @@ Test(position, reset_after_restore) {
     uint32_t e;
     uint64_t s;
     restore(loader, &start);
-    cr_assert_eq(iter_loader_reset(loader, NULL),
-                 ITER_OK); /* no batch of the epoch was taken: does nothing */
+    /* no batch of the epoch was taken: does nothing */
+    cr_assert_eq(iter_loader_reset(loader, NULL), ITER_OK);
     iter_loader_position(loader, &e, &s);
     cr_assert(e == 0 && s == 0, "epoch %u, sample %llu", e, (unsigned long long)s);
     restore(loader, &middle);
@@ -477,8 +477,8 @@ Test(position, reset_after_restore) {
     cr_assert_eq(iter_loader_reset(loader, NULL), ITER_OK);
     iter_loader_position(loader, &e, &s);
     cr_assert(e == 1 && s == 0);
-    cr_assert_eq(memcmp(before, iter_batch_tensor(batch, 0)->data, sizeof(before)),
-                 0); /* held all the time */
+    /* held all the time */
+    cr_assert_eq(memcmp(before, iter_batch_tensor(batch, 0)->data, sizeof(before)), 0);
     iter_batch_unref(batch);
     iter_loader_unref(loader);
 }
@@ -679,8 +679,8 @@ Test(position, far) {
             iter_batch_unref(batch);
             cr_assert_eq(next(loader, &batch), ITER_END);
         }
-        cr_assert_lt(best, 20.0, "restoring takes %.3f ms",
-                     best); /* a loop over the epochs would take seconds */
+        /* a loop over the epochs would take seconds */
+        cr_assert_lt(best, 20.0, "restoring takes %.3f ms", best);
         cr_assert_eq(iter_loader_reset(loader, &err), ITER_OK);
         cr_assert_eq(next(loader, &batch), ITER_OK);
         cr_assert_eq(iter_batch_describe(batch).epoch, 1000001);
