@@ -80,7 +80,7 @@ expect "roll_over  [0 1 2 3] [4 5 6 7]  | [8 9 0 1; pad 2] [2 3 4 5] [6 7 8 9]"
 run 03_chain
 expect "the two are the same: yes"
 expect 'f32 [32, 3, 32, 32] "NCHW"'
-run 04_workers # the same batches whoever makes them
+run 04_workers # the same batches for any number of workers
 [ "$(sed 's/^workers [0-9]: //' "$dir/out" | sort -u | wc -l)" = 1 ] && [ "$(wc -l <"$dir/out")" = 3 ] || fault "04_workers: $(cat "$dir/out")"
 run 05_own_dataset # sample i is i + noise in 0 .. 1, of 1000 samples
 [ "$(sed -n 's/^epoch [01]: 1000 samples, mean \(499\|500\)\..*/x/p' "$dir/out" | wc -l)" = 2 ] || fault "05_own_dataset: $(cat "$dir/out")"
