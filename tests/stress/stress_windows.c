@@ -136,8 +136,8 @@ static void windows_that_fail(const char *folder, uint32_t n) {
     }
 }
 
-/* The order says how it lies, however it was asked for: by `shuffle`, by a spec, or by a table of the
- * caller's. So all three are read alike. */
+/* The order says how it lies, however it was asked for: by `shuffle`, by a spec, or by a table of
+ * the caller's. So all three are read alike. */
 static void every_spelling(const char *folder, uint32_t n) {
     static iter_sampler_ops mine;
     uint64_t bytes[3];
