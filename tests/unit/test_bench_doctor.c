@@ -1,5 +1,5 @@
-/* test_bench_doctor.c - bench/doctor_container.c: limits from trees of control groups as Linux
- * presents them. */
+/* test_bench_doctor.c - bench/doctor/doctor_container.c: limits from trees of control groups as
+ * Linux presents them. */
 #include <criterion/criterion.h>
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /*
- * test_bench_failures.c - bench/bench_failures.c: which messages count as one reason, and the texts
- * in the list.
+ * test_bench_failures.c - bench/report/bench_failures.c: which messages count as one reason, and
+ * the texts in the list.
  */
 #include <criterion/criterion.h>
 

@@ -1,6 +1,6 @@
 /*
- * test_bench_photos.c - bench/generate_photos.c, photo_yard.c, limits_decode.c, limits_jpeg.c,
- * limits_png.c, decode_limit.c: generated photos, and the straight loops over them.
+ * test_bench_photos.c - bench/generate/generate_photos.c, photo_yard.c, limits_decode.c,
+ * limits_jpeg.c, limits_png.c, decode_limit.c: generated photos, and the straight loops over them.
  *
  * The test computes a second time which part of which photo the loops get: from the loader's index,
  * and from the stage's own table with the numbers of (seed, epoch, position).

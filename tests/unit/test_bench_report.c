@@ -1,6 +1,6 @@
 /*
  * test_bench_report.c - bench/report/report_html.c: no data can escape from its element, and the
- * file needs no other; bench/diagnosis_text.c: the words for a proof.
+ * file needs no other; bench/verdict/diagnosis_text.c: the words for a proof.
  */
 #include <criterion/criterion.h>
 

@@ -1,4 +1,4 @@
-/* test_bench_row.c - bench/bench_row.c: rows of permuted and narrowed tensors, beside naive
+/* test_bench_row.c - bench/common/bench_row.c: rows of permuted and narrowed tensors, beside naive
  * indexing. */
 #include <criterion/criterion.h>
 

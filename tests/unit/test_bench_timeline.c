@@ -1,5 +1,5 @@
-/* test_bench_timeline.c - bench/timeline.c, over hand-made events: which batches, which spans, cut
- * to the batch's life. */
+/* test_bench_timeline.c - bench/measure/timeline.c, over hand-made events: which batches, which
+ * spans, cut to the batch's life. */
 #include <criterion/criterion.h>
 
 #include <stdlib.h>
