@@ -1,5 +1,6 @@
 #!/bin/sh
-# scripts/build.sh over a CMake that is made up: progress, the generator that it chooses, the first error, what a build lacks.
+# scripts/build.sh over a made-up CMake: progress, the choice of a generator, the first error, what
+# a build lacks.
 # Usage: check_build.sh SOURCE_DIR
 dir=$(mktemp -d) || exit 2
 trap 'rm -rf "$dir"' EXIT
@@ -31,7 +32,7 @@ build() {
 calls() { grep -qxF -- "$1" "$dir/calls" || fault "cmake was not called with '$1', but: $(cat "$dir/calls")"; }
 shows() { sed 's/ in [0-9]* s$//' "$dir/out" >"$dir/shown"; printf "$1" | diff - "$dir/shown" >"$dir/diff" || fault "shown: $(cat "$dir/diff")"; }
 
-# ---- make alone
+# ---- If there is only make
 echo 0 >"$dir/status"
 for step in 3 24 26 49 50 74 88 100; do printf '[%3d%%] Building C object x.c.o\nx.c: In function f:\n' $step; done >"$dir/steps"
 build 0 release -DX=1
@@ -42,7 +43,7 @@ shows "build/release: 26 %%\nbuild/release: 50 %%\nbuild/release: 88 %%\nbuild/r
 build 0 -q release
 shows "$without"
 
-# ---- With Ninja: a folder keeps what it was configured for, while that is there
+# ---- With Ninja: a folder keeps its generator, as long as that exists
 echo 'true' | tool ninja
 build 0 release
 calls "--preset release -G Unix Makefiles"
@@ -54,7 +55,7 @@ rm "$dir/bin/ninja"
 build 0 dev
 calls "--preset dev -G Unix Makefiles"
 
-# ---- The first error, its lines, and nothing of what comes after the next step
+# ---- The first error with its lines, and nothing after the next step
 cat >"$dir/steps" <<'END'
 [1/3] Building C object a.c.o
 a.c:1:1: warning: unused

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `iterbench compare` over results written by hand: what differs, intervals, noise, verdicts.
+# `iterbench compare` over hand-written results: differences, intervals, noise, verdicts.
 # Usage: ITERBENCH=build/bench/iterbench check_compare.sh SOURCE_DIR
 cd "$1" || exit 2
 if [ -z "$ITERBENCH" ]; then echo "skipped: no iterbench"; exit 77; fi
@@ -32,7 +32,7 @@ has '^  cpu +4000 +4000   x 1\.000$'
 has 'versus. measures in turns'
 grep -q 'No interval' "$dir/out" && fault "there are intervals"
 
-# Slower is told as well; intervals that touch are not.
+# A slowdown is reported, too; if intervals touch, nothing is.
 result "500,480,520" "784,780,790" 1 "$decode" >"$dir/c.json"
 "$ITERBENCH" compare "$dir/a.json" "$dir/c.json" >"$dir/out" 2>&1 || fault "status"
 has 'x 0\.500 \[0\.457, 0\.547\]$'
@@ -40,7 +40,7 @@ has 'not told apart \[0\.963, 1\.000\]$'
 has '^limit is the same: decode'
 grep -q 'differs: config' "$dir/out" && fault "nothing differs"
 
-# A run has one figure; a verdict may be a text; arms may be missing on one side.
+# A run has one figure; a verdict may be a text; one side may lack arms.
 echo '{"config": {"seed": 1, "old": true, "none": null}, "arms": [{"name": "loader", "samples_per_s": 1200}, {"name": "more", "samples_per_s": 3}], "verdict": "The loader limits this run."}' >"$dir/d.json"
 "$ITERBENCH" compare "$dir/a.json" "$dir/d.json" >"$dir/out" 2>&1 || fault "status"
 has '^  samples_per_s +1000 +1200   x about 1\.200, no interval$'

@@ -1,6 +1,8 @@
 #!/bin/sh
-# Our own declarations of CUDA, cuDNN and cuBLAS against NVIDIA's headers, where these are: compiles and runs each
-# tests/fake/*_headers.c. Usage: check_cuda_headers.sh SOURCE_DIR; folders with headers: CUDA_INCLUDE, CUDNN_INCLUDE (several by ':').
+# The project's declarations of CUDA, cuDNN and cuBLAS against NVIDIA's headers, if those exist:
+# compiles and runs each tests/fake/*_headers.c.
+# Usage: check_cuda_headers.sh SOURCE_DIR; folders with headers: CUDA_INCLUDE, CUDNN_INCLUDE
+# (several by ':').
 cd "$1" || exit 2
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
@@ -10,7 +12,7 @@ for folder in $(echo "$CUDA_INCLUDE:$CUDNN_INCLUDE" | tr : ' ') /usr/local/cuda/
 done
 bad=0 ran=0
 for source in tests/fake/*_headers.c; do
-    # What it includes with <> besides libc must be there.
+    # Headers that it includes with <>, apart from libc's, must exist.
     missing=
     for header in $(sed -n 's/^#include <\(cu[a-zA-Z0-9_]*\.h\)>.*/\1/p' "$source"); do
         # shellcheck disable=SC2086 # a list of flags

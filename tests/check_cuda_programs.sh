@@ -1,6 +1,7 @@
 #!/bin/sh
-# iterbench and the training programs with --device cuda, as they are built, against the fakes of a driver, cuDNN and cuBLAS; and what they
-# say where there is no driver. Usage: ITERBENCH=build/bench/iterbench check_cuda_programs.sh SOURCE_DIR BINARY_DIR
+# iterbench and the training programs with --device cuda, as built, against the fakes of a driver,
+# cuDNN and cuBLAS; and their messages if there is no driver.
+# Usage: ITERBENCH=build/bench/iterbench check_cuda_programs.sh SOURCE_DIR BINARY_DIR
 cd "$1" || exit 2
 programs=$2/examples fakes=$2/tests/fake
 if [ ! -x "$ITERBENCH" ]; then echo "skipped: no iterbench"; exit 77; fi
@@ -14,7 +15,7 @@ export OMP_NUM_THREADS OMP_WAIT_POLICY
 unset ITER_DATA
 
 fake() { LD_LIBRARY_PATH=$fakes:${LD_LIBRARY_PATH:-} LD_PRELOAD=$fakes/libpack_kernels.so "$@"; }
-# status WANTED COMMAND...: its exit status, with the fakes.
+# status WANTED COMMAND...: checks its exit status, with the fakes.
 status() {
     want=$1; shift
     fake "$@" >"$dir/out" 2>"$dir/err"; got=$?
@@ -33,7 +34,7 @@ is() { # EXPRESSION: of the JSON just written, as `j`
 set="cifar10:$dir/cifar?split=train"
 chain='random-crop:size=32,pad=4 | random-flip | normalize:mean=0.5,std=0.25 | to:f16,nhwc'
 
-# ---- No driver: one line, status 1. A file that is no library hides a real one.
+# ---- No driver: one line, status 1. A file that is not a library hides a real driver.
 mkdir "$dir/none"
 : >"$dir/none/libcuda.so.1"
 without() { # COMMAND...
@@ -58,7 +59,7 @@ done
 status 1 "$ITERBENCH" --data "$set" --loader dataloader --device cuda:7 --seconds 0.1
 grep -qi 'cuda:7\|number 7\|GPU 7\|device 7' "$dir/err" || fault "no GPU of that number: $(cat "$dir/err")"
 
-# ---- Whatever way batches take there, what lies there in the end is the same
+# ---- However batches reach the device, its memory ends up the same
 hash_of() { fake "$ITERBENCH" --data "$set" --chain "$chain" --hash --json - "$@" 2>"$dir/err" | sed -n 's/^  "hash": "\([0-9a-f]*\)"$/\1/p'; }
 base=$(hash_of --loader dataloader)
 [ ${#base} = 16 ] || fault "no hash: $(cat "$dir/err")"
@@ -70,12 +71,13 @@ for arguments in "--finish host" "--finish device" "--finish device --workers 2 
     done
 done
 
-# ---- What it reports
+# ---- Reports
 json "A run" "$ITERBENCH" --data "$set" --chain "normalize | to:f32,nchw" --loader dataloader --device cuda --finish host --workers 1 --seconds 0.2
 is "j['arms'][0]['device']['copied_bytes'] > 0 and j['config']['device'] == 'cuda:0' and j['limits']['gpu_copy_bytes_per_s'] > 0 and j['limits']['gpu_slots_by_copy'] > 0"
 json "A run" "$ITERBENCH" --data "$set" --chain "normalize | to:f32,nchw" --device cuda --finish device --seconds 0.2
 is "len(j['arms']) == 2 and j['limits']['gpu_slots_bytes_per_s'] is None and not [f for f in j['fallbacks'] if not f.startswith('ring: ')]"
-# An epoch may end short, so rows that travel as bytes, and the places that they go to, are less than a fifth more than what they are in the set.
+# If an epoch ends short, more is copied than the set has: rows as bytes, plus their places in the
+# batch, must still stay below 1.2 times the set's bytes.
 is "all(a['device']['copied_bytes'] < 1.2 * 3073 * (a['samples'] + 640) for a in j['arms'])"
 json limits "$ITERBENCH" limits --data "$set" --device cuda
 json "A diagnosis" "$ITERBENCH" --data "$set" --chain "normalize | to:f32,nchw" --loader dataloader --device cuda --workers 1 --compute-ms 2 --seconds 0.3

@@ -7,7 +7,7 @@ awk 'FNR == 1 { documented = 0 }
      /^[ \t]*$/ { documented = 0; next }
      /ITER_API/ && !/define/ && !documented { printf "%s:%d: no comment: %s\n", FILENAME, FNR, $0; bad = 1 }
      END { exit bad }' iter/*.h || exit 1
-# Every source begins with a comment that says what it is.
+# Every source begins with a comment that describes it.
 bad=0
 for file in $(find iter loaders transforms engine bench tools examples tests -name '*.[ch]' -not -path '*/peers/*' 2>/dev/null); do
     case $(head -c 2 "$file") in

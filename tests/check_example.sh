@@ -1,7 +1,9 @@
 #!/bin/sh
-# The program shown in README.md is the text of the first example, character by character; the numbered examples are shorter than 80
-# lines, run without arguments and over real data where it is, and print what they should. The C of the documents compiles without warnings,
-# their shell commands can be parsed. Usage: [CC=cc] check_example.sh SOURCE_DIR BINARY_DIR
+# The program in README.md is the text of the first example, character by character. The numbered
+# examples are shorter than 80 lines, run without arguments and, if real data exist, over those, and
+# print what they should. The C of the documents compiles without warnings, and their shell commands
+# parse.
+# Usage: [CC=cc] check_example.sh SOURCE_DIR BINARY_DIR
 cd "$1" || exit 2
 programs=$2/examples
 example=$(ls examples/01_*.c 2>/dev/null | head -n 1)
@@ -18,12 +20,13 @@ for file in examples/[0-9]*.c; do
     [ "$(wc -l <"$file")" -lt 80 ] || fault "$file has 80 lines or more"
 done
 
-# blocks LANGUAGE FILE: each fenced block into a file $dir/block.N
+# blocks LANGUAGE FILE: writes each fenced block to a file $dir/block.N
 blocks() {
     rm -f "$dir"/block.*
     awk -v fence="^\`\`\`$1\$" -v out="$dir/block." '$0 ~ fence { inside = 1; n++; next } /^```$/ { inside = 0 } inside { print >(out n) }' "$2"
 }
-# A block with an #include is a whole file. Statements are put into a function; what they may take for granted:
+# If a block has an #include, it is a whole file. Other blocks are put into a function, which
+# declares what they may use:
 cat >"$dir/before.c" <<'END'
 #include <iter/iter.h>
 #include <iter/profile.h>
@@ -59,7 +62,8 @@ if [ ! -x "$programs/01_first_batch" ]; then
     echo "skipped: the examples are not built"; exit 77
 fi
 
-# run NAME ARGUMENTS: its output in $dir/out. expect LINE: one line of it, whole.
+# run NAME ARGUMENTS: writes its output to $dir/out. expect LINE: the output must have this whole
+# line.
 run() {
     name=$1; shift
     "$programs/$name" "$@" >"$dir/out" 2>"$dir/err" || fault "$name $*: $(cat "$dir/err")"
@@ -76,7 +80,7 @@ expect "roll_over  [0 1 2 3] [4 5 6 7]  | [8 9 0 1; pad 2] [2 3 4 5] [6 7 8 9]"
 run 03_chain
 expect "the two are the same: yes"
 expect 'f32 [32, 3, 32, 32] "NCHW"'
-run 04_workers # the same batches whoever makes them
+run 04_workers # the same batches for any number of workers
 [ "$(sed 's/^workers [0-9]: //' "$dir/out" | sort -u | wc -l)" = 1 ] && [ "$(wc -l <"$dir/out")" = 3 ] || fault "04_workers: $(cat "$dir/out")"
 run 05_own_dataset # sample i is i + noise in 0 .. 1, of 1000 samples
 [ "$(sed -n 's/^epoch [01]: 1000 samples, mean \(499\|500\)\..*/x/p' "$dir/out" | wc -l)" = 2 ] || fault "05_own_dataset: $(cat "$dir/out")"
@@ -87,7 +91,7 @@ run 07_save_resume # what the first run would have had next is what the second o
 run 08_ranks
 expect "1001 of 1001 samples were seen once"
 
-# A set that is not there: one line that says so.
+# If a set is missing: one line that reports it.
 for name in 01_first_batch 03_chain 04_workers 06_own_transform 07_save_resume 08_ranks; do
     if "$programs/$name" "cifar10:$dir/missing" >"$dir/out" 2>"$dir/err"; then fault "$name takes a set that is not there"; fi
     grep -q missing "$dir/err" || fault "$name does not say what is missing: $(cat "$dir/err")"

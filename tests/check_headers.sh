@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every public header stands alone, as C11 and as C++11, and its initialisers are such in both.
-# Usage: check_headers.sh SOURCE_DIR. Without a C++ compiler (CXX, else c++) C alone is checked.
+# Every public header compiles alone, as C11 and as C++11, and its initialisers are valid in both.
+# Usage: check_headers.sh SOURCE_DIR. Without a C++ compiler (CXX, else c++) only C is checked.
 cd "$1" || exit 2
 made=$(mktemp -d) || exit 2
 trap 'rm -rf "$made"' EXIT

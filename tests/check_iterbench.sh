@@ -1,5 +1,6 @@
 #!/bin/sh
-# iterbench from outside: exit codes, one line of error, clean stdout, JSON as documented, hashes, dumps.
+# iterbench from outside: exit codes, one line of error, clean stdout, JSON as documented, hashes,
+# dumps.
 # Usage: ITERBENCH=build/bench/iterbench check_iterbench.sh SOURCE_DIR
 cd "$1" || exit 2
 if [ -z "$ITERBENCH" ]; then echo "skipped: no iterbench"; exit 77; fi
@@ -8,7 +9,8 @@ trap 'rm -rf "$dir"' EXIT
 bad=0
 fault() { echo "check_iterbench: $*"; bad=1; }
 
-# status WANTED ARGUMENTS: the exit status; an error is one line on stderr and nothing on stdout.
+# status WANTED ARGUMENTS: checks the exit status; an error is one line on stderr and nothing on
+# stdout.
 status() {
     want=$1; shift
     "$ITERBENCH" "$@" >"$dir/out" 2>"$dir/err"; got=$?
@@ -20,7 +22,7 @@ status() {
         [ ! -s "$dir/err" ] || fault "stderr is not empty: $*: $(head -c 300 "$dir/err")"
     fi
 }
-# Wrapped text as one line a row.
+# Joins wrapped text, one line per row.
 flat() { awk '/^          / && NR > 1 { sub(/^ +/, ""); printf " %s", $0; next } NR > 1 { print "" } { printf "%s", $0 } END { print "" }' "$1"; }
 hash_of() { "$ITERBENCH" "$@" --hash --json - | sed -n 's/^  "hash": "\([0-9a-f]*\)"$/\1/p'; }
 
@@ -50,7 +52,7 @@ status 0 list random-crop # one entry, with its options
 grep -q '^  random-crop ' "$dir/out" && grep -q '^    pad ' "$dir/out" && [ "$(grep -c '^  [a-z]' "$dir/out")" = 1 ] || fault "list random-crop: $(cat "$dir/out")"
 status 0 list ring
 
-# Near names: commands, options, words of options.
+# Similar names: commands, options, words of options.
 while read -r arguments; do
     read -r wanted
     # shellcheck disable=SC2086
@@ -81,7 +83,7 @@ generate photo d
 photos
 NEAR
 
-# A full device as stdout fails every command; a result that cannot be read is worse than none.
+# A full device as stdout makes every command fail: a result that cannot be read is worse than none.
 if [ -c /dev/full ] && ! echo x 2>/dev/null >/dev/full; then
     for arguments in --help --version list "list random-crop" "plan --data synthetic:cifar10?n=99" "limits --data synthetic:cifar10?n=99" doctor \
         "--data synthetic:cifar10?n=99 --seconds 0.1" "--data synthetic:cifar10?n=99 --seconds 0.1 --json -" "--data synthetic:cifar10?n=99 --compute-ms 1 --seconds 0.1" \
@@ -112,7 +114,7 @@ for arguments in "" "--data" "--wrong 1" "--data x: --batch 0" "--data x: --batc
     status 2 $arguments
 done
 
-# An option that stands twice, also in its other form, and also where the values are the same.
+# The same option twice is refused, also in its other form, and also if both values are equal.
 while read -r name arguments; do
     # shellcheck disable=SC2086
     status 2 $arguments
@@ -127,7 +129,7 @@ a versus --a true --a true --b true
 n generate cifar10 d --n 1 --n 2
 TWICE
 
-# A value that is refused: the message says which would do.
+# If a value is refused, the message lists valid ones.
 while read -r arguments; do
     read -r wanted
     # shellcheck disable=SC2086
@@ -163,7 +165,8 @@ status 1 --data "synthetic:imdb?variable=1&n=100" --loader ndarray --seconds 0.1
 status 1 --data "cifar10:$set" --start 0:7 --loader dataloader --seconds 0.1
 status 1 --data "synthetic:cifar10?n=100" --cache cold --seconds 0.1
 status 1 compare "$dir/no.json" "$dir/no.json"
-# What cannot be written is said at once: a run of an hour would end by the clock of the test.
+# If an output cannot be written, that is reported at once: a run of an hour would hit the test's
+# time limit.
 for option in "--json $dir/no/x.json" "--html $dir/no/x.html" "--json $dir" "--compute-ms 1 --trace $dir/no/x.trace"; do
     # shellcheck disable=SC2086
     status 1 --data "cifar10:$set" --seconds 3600 $option
@@ -199,14 +202,15 @@ status 1 compare "$dir/a.json" "$dir/c.json" # no arm in common
 status 0 plan --data "cifar10:$set" --chain "$normalize"
 [ -s "$dir/out" ] || fault "plan is empty"
 
-# Photos: generated, run, and beside libjpeg-turbo itself.
+# Photos: generated, run, and compared with libjpeg-turbo itself.
 crop="random-resized-crop:size=64 | to:f32,nchw"
 if "$ITERBENCH" generate photos "$dir/photos" --n 70 >"$dir/out" 2>"$dir/err"; then
     [ "$(find "$dir/photos" -name '*.jpg' | wc -l)" = 70 ] || fault "70 photos: $(cat "$dir/out")"
     status 1 generate photos "$dir/photos" --n 70
     json "A run" --data "folder:$dir/photos" --loader dataloader --chain "$crop" --seconds 0.3
     grep -q '"decode_samples_per_s": [0-9]' "$dir/out" || fault "no limit of decoding in a run"
-    # Two photos that cannot be decoded, one that may not be read and one that is not there are failed samples: the loops go on.
+    # Two photos that cannot be decoded, one without read permission and a missing one are failed
+    # samples: the loops go on.
     mkdir "$dir/broken" && cp -r "$dir/photos/." "$dir/broken" && find "$dir/broken" -name '*.jpg' | sort | tail -n 3 >"$dir/names"
     { read -r locked; read -r tables; read -r text; } <"$dir/names"
     echo "no photo" >"$text"
@@ -226,7 +230,8 @@ open(sys.argv[1], 'wb').write(b)" "$tables"
     chmod 644 "$locked"
     status 1 --data "folder:$dir/broken" --loader dataloader --chain "$crop" --shuffle none --epochs 1
     grep -q "read: sample 0 ($lost:0): No such file or directory" "$dir/err" || fault "a photo that is not there: $(cat "$dir/err")"
-    # Beside the straight loops: how many, why, and which. The default is to fail of the first one.
+    # Compared with the straight loops: how many failed, why, and which. By default the first
+    # failure ends it.
     status 1 limits --decode --data "folder:$dir/broken" --chain "$crop" --seconds 0.3 --pairs 6 --failures "$dir/left.tsv"
     [ "$(wc -l <"$dir/left.tsv")" -ge 2 ] || fault "limits that failed list nothing: $(cat "$dir/left.tsv")"
     status 0 limits --decode --data "folder:$dir/broken" --chain "$crop" --seconds 0.5 --pairs 6 --on-error blank --failures "$dir/left.tsv" --json "$dir/left.json"
@@ -279,7 +284,8 @@ json "A run" --data "cifar10:$dir/label.bin" --loader dataloader --epochs 1 --on
 grep -q '"count": 1,' "$dir/out" || fault "one failed sample is not counted"
 status 1 --data "cifar10:$dir/label.bin" --loader ndarray --epochs 1
 
-# Photos of which 5 of 60 are damaged: replaced, with the same hash for any number of workers, counted by reason, listed.
+# 5 of 60 photos are damaged: replaced, with the same hash for any number of workers, counted by
+# reason, listed.
 mkdir -p "$dir/photos/a" "$dir/photos/b"
 i=10
 while [ $i -lt 40 ]; do cp tests/golden/images/rgb420.jpg "$dir/photos/a/$i.jpg"; cp tests/golden/images/rgb444.jpg "$dir/photos/b/$i.jpg"; i=$((i + 1)); done
@@ -314,13 +320,13 @@ PYTHON
     flat "$dir/out" | grep -q '^failed  *15 samples, first: image: sample' && grep -q '^next  *--failures FILE' "$dir/out" || fault "failed samples of three epochs: $(cat "$dir/out")"
     status 0 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error blank --epochs 3 --failures "$dir/failed.tsv" --verbose
     flat "$dir/out" | grep -q '^failed samples  *15, first: image: sample .*6 image: the file is empty' || fault "reasons of three epochs: $(cat "$dir/out")"
-    [ "$(wc -l <"$dir/failed.tsv")" = 6 ] || fault "a sample stands twice in the list: $(cat "$dir/failed.tsv")"
-    # A photo of 53 x 45 x 3 = 7155 bytes of pixels, and a sample may have less.
+    [ "$(wc -l <"$dir/failed.tsv")" = 6 ] || fault "a sample is in the list twice: $(cat "$dir/failed.tsv")"
+    # A photo of 53 x 45 x 3 = 7155 bytes of pixels is larger than --max-sample-bytes.
     status 1 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --shuffle none --epochs 1 --max-sample-bytes 7000
     grep -q 'sample 0 .*7155 bytes, more than max_sample_bytes (7000)' "$dir/err" || fault "--max-sample-bytes: $(cat "$dir/err")"
     json "A run" --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error replace --epochs 1 --max-sample-bytes 1MiB
     grep -q '"max_sample_bytes": 1048576' "$dir/out" || fault "--max-sample-bytes 1MiB: $(cat "$dir/out")"
-    # The ceiling, and the list of what was met until then.
+    # The ceiling, and the list of failures until then.
     rm "$dir/failed.tsv"
     status 1 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error replace --max-failures 2 --epochs 1 --batch 1 --failures "$dir/failed.tsv"
     grep -q '3 samples failed on this rank, more than max_failures = 2' "$dir/err" || fault "the ceiling: $(cat "$dir/err")"
@@ -328,7 +334,7 @@ PYTHON
     status 1 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --shuffle none --epochs 1
     grep -q 'image: sample 5 (.*/a/15.jpg:0): the data end early, after 700 bytes' "$dir/err" || fault "the message of a cut photo: $(cat "$dir/err")"
     status 1 --data "folder:$dir/photos" --chain "$resized" --loader dataloader --on-error blank --epochs 1 --failures "$dir/none/failed.tsv"
-    # One that its decoder warns about is counted, and listed where that is asked for.
+    # If a decoder warns about a photo, it is counted, and listed if a list is requested.
     mkdir -p "$dir/warned/a"
     { head -c 20 tests/golden/images/rgb420.jpg; printf '\0\0\0\0'; tail -c +21 tests/golden/images/rgb420.jpg; } >"$dir/warned/a/1.jpg"
     cp tests/golden/images/rgb420.jpg "$dir/warned/a/2.jpg"
@@ -343,7 +349,7 @@ grep -q -- "limits: --failures belongs to --decode" "$dir/err" || fault "a list 
 status 2 limits --data "folder:$dir/photos" --prove
 grep -q -- "unknown argument '--prove' here: it belongs to a run" "$dir/err" || fault "an option of another command: $(cat "$dir/err")"
 
-# Hashes: equal whatever does not matter, and different where it does.
+# Hashes are equal if options do not change the data, and differ if they do.
 base=$(hash_of --data "cifar10:$set" --loader dataloader)
 [ ${#base} = 16 ] || fault "no hash"
 for arguments in "--workers 1" "--workers 2 --prefetch 5" "--batch 17" "--batch 17 --last-batch pad --ranks 3" "--source pread" "--source ring --workers 1" \
@@ -364,7 +370,7 @@ both=$(hash_of --data "cifar10:$set" --loader dataloader --epochs 2)
 python3 -c "import sys; a, b, c = (int(x, 16) for x in sys.argv[1:]); sys.exit((a + b) % 2**64 != c)" "$first" "$second" "$both" \
     || fault "hashes of two epochs do not add up: $first + $second, $both"
 
-# The plan: passes, where memory goes, and from where bytes come.
+# The plan: passes, memory, and the source of the bytes.
 status 0 plan --data "cifar10:$set" --chain "$normalize"
 grep -q '^  pack  .*normalize + to' "$dir/out" || fault "plan names no pass: $(cat "$dir/out")"
 grep -qE '^memory slots 5 x 79[0-9]{4}, arena 0, files 3073[0-9]*, scratch 1 x [1-9][0-9]*, books [1-9][0-9]*, source 0, index [0-9]+ bytes; no limit' "$dir/out" || fault "plan's memory: $(cat "$dir/out")"
@@ -425,7 +431,8 @@ done <<'VARIABLE'
 &maxlen=50 pad-tokens:50 --plant slow-transform
 VARIABLE
 
-# What the machine gives. A filter as containers have it forbids io_uring: then it says so, and what the loader falls back to.
+# Rates of the machine. If a filter like that of containers forbids io_uring, doctor reports that,
+# and what the loader uses instead.
 json doctor doctor
 json doctor doctor --data "cifar10:$set"
 status 0 doctor
@@ -449,7 +456,7 @@ case $? in
         echo "note: this build has no io_uring to forbid"
     else
         flat "$dir/out" | grep -q '^costs  *io_uring .*not permitted' || fault "a forbidden ring: $(grep io_uring "$dir/out")"
-        flat "$dir/out" | grep -q 'mend: .*seccomp' || fault "who forbids it is not said"
+        flat "$dir/out" | grep -q 'mend: .*seccomp' || fault "no word of seccomp"
     fi
     flat "$dir/out" | grep -q '^costs  *reading .* by pread' || fault "the fallback is not said: $(grep reading "$dir/out")" ;;
 77) echo "note: no seccomp filter here, so no forbidden ring" ;;
@@ -464,7 +471,8 @@ else
     echo "note: no six steady pairs just now: $(cat "$dir/err")"
 fi
 
-# ^C: what was measured until then, and 130. The second one ends it at once, here within a batch of 20 seconds.
+# ^C: reports what was measured until then, and exits with 130. The second one ends it at once, here
+# within a batch of 20 seconds.
 interrupt() { # SECONDS ARGUMENTS
     after=$1; shift
     timeout --preserve-status -s INT "$after" env --default-signal=INT,TERM "$ITERBENCH" "$@" >"$dir/out" 2>"$dir/err"; got=$?
@@ -502,13 +510,13 @@ kill -0 $pid 2>/dev/null || fault "the first ^C ended a run within a batch"
 kill -INT $pid; start=$(date +%s); wait $pid; got=$?
 [ $got = 130 ] && [ $(($(date +%s) - start)) -lt 5 ] && [ ! -s "$dir/out" ] || fault "the second ^C: status $got"
 
-# The command of a diagnosis is whole, however long it is.
+# The command of a diagnosis is never cut, however long it is.
 "$ITERBENCH" --data "cifar10:$set" --seconds 0.1 --compute-ms 1 --chain "$(printf '%6000s' '') $normalize" --seed 4711 --json - >"$dir/out" || fault "a long command"
 python3 -c "import json, sys
 command = json.load(open(sys.argv[1]))['command']
 assert len(command) > 6000 and command.endswith(' --seed 4711 --json -'), command[-80:]" "$dir/out" || fault "a long command is cut"
 
-# Dumps, read back by the header alone: shape, and the first pixels against the file.
+# Dumps, read back by the header alone: shape, and the first pixels compared with the file.
 status 0 --data "cifar10:$set" --loader dataloader --shuffle none --dump "$dir/dump" --batches 17
 python3 - "$dir/dump" "$set" <<'PYTHON' || fault "dump"
 import ast, struct, sys

@@ -1,5 +1,6 @@
 #!/bin/sh
-# iterpack from outside: MXNet's bytes, shards, going on after an interruption, verify finds what is wrong, exit codes.
+# iterpack from outside: MXNet's bytes, shards, resuming after an interruption, faults that verify
+# finds, exit codes.
 # Usage: ITERPACK=build/tools/iterpack/iterpack check_iterpack.sh SOURCE_DIR
 cd "$1" || exit 2
 if [ -z "$ITERPACK" ]; then echo "skipped: no iterpack"; exit 77; fi
@@ -9,7 +10,7 @@ trap 'rm -rf "$dir"' EXIT
 bad=0
 fault() { echo "check_iterpack: $*"; bad=1; }
 
-# status WANTED ARGUMENTS: the exit status; what went wrong is on stderr alone.
+# status WANTED ARGUMENTS: checks the exit status; errors are on stderr only.
 status() {
     want=$1; shift
     "$ITERPACK" "$@" >"$dir/out" 2>"$dir/err"; got=$?
@@ -47,18 +48,20 @@ says '3 a record, 1 to 3.42857' out
 status 1 pack "$golden/one.lst" "$dir/one.rec" --root "$dir/set" # never over a file that exists
 says 'exists already' err
 
-# Shards: parts of the list in its order, together the same records.
+# Shards: parts of the list in its order, which together have the same records.
 status 0 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
 [ "$(cat "$dir"/s-0000[012].idx | cut -f1 | tr '\n' ' ')" = "0 1 2 3 " ] || fault "keys of shards: $(cat "$dir"/s-*.idx)"
 cat "$dir"/s-0000[012].rec | cmp -s - "$golden/three.rec" || fault "shards are not the whole"
 status 0 verify "$dir/s-00000.rec" "$dir/s-00001.rec" "$dir/s-00002.rec" --list "$golden/three.lst" --root "$dir/set"
 
-# Shards that are there already are another work's, or this one's that was interrupted behind them.
+# If complete shards exist, they may belong to other work, or to this one, which was interrupted
+# after them.
 status 1 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
 says 'exists already' err
 [ -z "$(ls "$dir"/s-*.of 2>/dev/null)" ] || fault "marks of shards are left: $(ls "$dir")"
 
-# Interrupted when everything is done but for the marks: nothing is left to do, and nobody is in the way.
+# Interrupted when only marks were left to remove: the same command finishes at once, and another
+# one is not blocked.
 lose() { mv "$dir/set/b/3 3" "$dir/lost"; }
 find_again() { mv "$dir/lost" "$dir/set/b/3 3"; }
 rm -f "$dir"/s-*; lose; status 1 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 3
@@ -86,12 +89,12 @@ status 0 pack "$golden/one.lst" "$dir/t.rec" --root "$dir/set"
 says '^0 records written' out
 status 1 pack "$golden/one.lst" "$dir/t.rec" --root "$dir/set"
 
-# A list from an editor that begins texts with a mark.
+# A list from an editor that puts a byte order mark first.
 { printf '\357\273\277'; cat "$golden/one.lst"; } >"$dir/marked.lst"
 status 0 pack "$dir/marked.lst" "$dir/u.rec" --root "$dir/set"
 cmp -s "$golden/one.rec" "$dir/u.rec" || fault "a list with a mark: not the same .rec"
 
-# Files that are no images go in as they are, which is said.
+# Files that are not images are packed unchanged, with a message.
 says '^warning: packed as they are: 1 empty files, 3 .* no JPEG, PNG or WebP; the first is item ' out
 
 # Lines with more or fewer labels than the first.
@@ -111,7 +114,7 @@ for threads in 1 4; do
     says '300 records, as in its index, with labels and bytes' out
 done
 
-# A run that ended early, after 0 to 3 records on the disk and with any garbage behind them.
+# A run that ended early, after 0 to 3 records on the disk and with any garbage after them.
 for lines in 0 1 2 3; do
     rm -f "$dir"/r.*
     lose
@@ -126,7 +129,7 @@ for lines in 0 1 2 3; do
     cmp -s "$golden/one.rec" "$dir/r.rec" || fault "taken up after $lines records: not the same .rec"
     cmp -s "$golden/one.idx" "$dir/r.idx" || fault "taken up after $lines records: not the same .idx"
 done
-# Not taken up: another list, another root, a .rec that lost what its index has.
+# Not resumed: another list, another root, a .rec that lacks records of its index.
 rm -f "$dir"/r.*; mkdir "$dir/gone"
 status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone"
 status 1 pack "$golden/three.lst" "$dir/r.rec" --root "$dir/set"
@@ -163,7 +166,7 @@ status 0 verify "$dir/r.rec" --list "$golden/one.lst" --root "$dir/gone" --skip
 says '1 files that cannot be read are left out' out
 status 2 verify "$dir/r.rec" --skip
 
-# One in the middle: the records behind it are still those of their own files.
+# If one in the middle is missing, the records after it are still those of their own files.
 rm -f "$dir"/r.*; cp "$dir/set/b/3 3" "$dir/gone/b"; rm "$dir/gone/a/1"
 middle=$(awk -F'\t' '$NF == "a/1" { print NR }' "$golden/one.lst")
 status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone"
@@ -177,13 +180,15 @@ status 1 verify "$dir/r.rec" --list "$golden/one.lst" --root "$dir/gone"
 says "item $middle of the list is in no record: a/1" err
 says '1 items of the list are in no record: with --skip' err
 [ "$(wc -l <"$dir/err")" = 2 ] || fault "more than the missing file: $(cat "$dir/err")"
-# Begun with --skip it is not taken up without: what was left out is not known to be missing.
+# A run begun with --skip is not resumed without it: the list of skipped files is not known to be
+# complete.
 rm -f "$dir"/r.*; mkdir "$dir/r.idx"
 "$ITERPACK" pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone" --skip >"$dir/out" 2>"$dir/err" && fault "an index over a folder"
 rmdir "$dir/r.idx"
 status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/gone"
 says 'with other options' err
-# Nor are shards; begun without, they are all taken up with it. Not with those that are complete from another root.
+# Nor are shards. If they were begun without --skip, all are resumed with it, but not if complete
+# ones are from another root.
 rm -f "$dir"/s-*; cp -r "$dir/set" "$dir/less"; rm "$dir/less/b/3 3"
 status 1 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/less" --shards 4
 status 1 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 4
@@ -191,7 +196,8 @@ says "s-00000.rec.part: was begun with files from $dir/less, and " err
 "$ITERPACK" pack "$golden/three.lst" "$dir/s.rec" --root "$dir/less" --shards 4 --skip >"$dir/out" 2>"$dir/err" || fault "--skip with shards: $(cat "$dir/err")"
 status 0 verify "$dir"/s-*.rec --list "$golden/three.lst" --root "$dir/less" --skip
 
-# What was skipped and what is no image is counted over all runs that made a file: as by one run.
+# Skipped files and files that are not images are counted over all runs that made a file, as if it
+# were one run.
 rm -f "$dir"/r.*; "$ITERPACK" pack "$golden/one.lst" "$dir/r.rec" --root "$dir/set" >"$dir/whole" 2>&1
 says '^warning: packed as they are: 1 empty files, 3 that' whole
 rm -f "$dir"/r.*; lose; status 1 pack "$golden/one.lst" "$dir/r.rec" --root "$dir/set"; find_again
@@ -201,21 +207,21 @@ rm -f "$dir"/s-*; lose; status 1 pack "$golden/three.lst" "$dir/s.rec" --root "$
 status 0 pack "$golden/three.lst" "$dir/s.rec" --root "$dir/set" --shards 2
 says '^warning: packed as they are: 1 empty files, 3 that' out
 
-# Ids that stand twice: a warning, and the records all the same.
+# Duplicate ids: a warning, but the records are written.
 printf '7\t1\ta/1\n8\t1\ta/0\n7\t2\tb/2\n7\t2\tb/2\n8\t2\tb/2\n' >"$dir/twice.lst"
 "$ITERPACK" pack "$dir/twice.lst" "$dir/twice.rec" --root "$dir/set" >"$dir/out" 2>"$dir/err" || fault "ids that stand twice: $(cat "$dir/err")"
 says 'warning: .*twice.lst: 2 ids occur more than once, 7 is the smallest' err
 "$ITERPACK" verify "$dir/twice.rec" --list "$dir/twice.lst" --root "$dir/set" >"$dir/out" 2>"$dir/err" || fault "verify of ids that stand twice: $(cat "$dir/err")"
 says 'warning: .*twice.rec: 2 ids occur more than once' err
 
-# Labels as folder: has them: a list that it refuses is not packed.
+# Labels by the rules of folder: a list that folder: refuses is not packed.
 for label in nan 1e400 1_000 1e39 cat; do
     printf '0\t%s\ta/1\n1\t2\tb/2\n' $label >"$dir/odd.lst"
     status 1 pack "$dir/odd.lst" "$dir/odd.rec" --root "$dir/set"
     says "odd.lst: line 1, column 2: label '$label'" err
 done
 
-# Names of files do not reach the terminal as they are.
+# File names do not reach the terminal unescaped.
 escape=$(printf '\033')
 printf '0\t1\ta/%s[31m\n1\t1\ta/1\n' "$escape" >"$dir/escape.lst"
 status 1 pack "$dir/escape.lst" "$dir/escape.rec" --root "$dir/set"
@@ -228,7 +234,7 @@ status 1 verify "$dir/escape.rec" --list "$dir/escape.lst" --root "$dir/set"
 if cat "$dir/out" "$dir/err" | grep -q "$escape"; then fault "an escape sequence of a file's name is printed"; fi
 rm "$dir/set/a/$escape[31m"
 
-# What cannot be printed is a failure, whatever was done before.
+# If output cannot be printed, the command fails, whatever it did before.
 if [ -w /dev/full ]; then
     for command in "info $dir/m.rec" "verify $dir/m.rec" "list $dir/photos" "list $dir/photos /dev/full" "--help" "--version"; do
         mkdir -p "$dir/photos/dog"; : >"$dir/photos/dog/2.jpg"
@@ -239,7 +245,7 @@ if [ -w /dev/full ]; then
     done
 fi
 
-# Many faults: the first ten, how many, and what may be behind them.
+# Many faults: the first ten, their number, and a likely cause.
 mkdir -p "$dir/wrong/many" && for file in "$dir"/many/*; do printf x >"$dir/wrong/many/${file##*/}"; done
 status 1 verify "$dir/m.rec" --list "$dir/many.lst" --root "$dir/wrong"
 [ "$(wc -l <"$dir/err")" = 12 ] || fault "$(wc -l <"$dir/err") lines for 300 files that differ"
@@ -247,7 +253,7 @@ says 'record 2 at .*: has other bytes than the file many/2$' err
 says '300 faults, of which the first 10 are shown' err
 says '300 of 300 records have other bytes than their files: was it packed with other options (--resize' err
 
-# What verify finds: bytes of one.rec changed; each place with what is said.
+# Faults that verify finds: bytes of one.rec changed; each place with its message.
 damage() { # OFFSET OCTAL REASON
     cp "$golden/one.rec" "$dir/d.rec"; cp "$golden/one.idx" "$dir/d.idx"
     printf "\\$2" | dd of="$dir/d.rec" bs=1 seek="$1" conv=notrunc 2>/dev/null
@@ -266,9 +272,10 @@ status 1 verify "$dir/d.rec"; says 'the index has offset 36 for it (line 2)' err
 head -n 3 "$golden/one.idx" >"$dir/d.idx"; status 1 verify "$dir/d.rec"; says 'is not in the index' err
 head -c 470 "$golden/one.rec" >"$dir/d.rec"; status 1 verify "$dir/d.rec"; says 'ends in the head of a record, at 468' err
 cp "$golden/one.rec" "$dir/d.rec"; cp "$golden/one.idx" "$dir/d.idx"
-printf '\001' | dd of="$dir/d.rec" bs=1 seek=71 conv=notrunc 2>/dev/null # behind "hello"
+printf '\001' | dd of="$dir/d.rec" bs=1 seek=71 conv=notrunc 2>/dev/null # after "hello"
 status 1 verify "$dir/d.rec"; says 'record 1 at 32: is not padded with zeros' err
-# With a list, a flipped bit anywhere before a record's content is found: 32 bytes from the second record on.
+# With a list, a flipped bit anywhere before a record's content is found: 32 bytes from the second
+# record on.
 i=0
 while [ $i -lt 32 ]; do
     cp "$golden/one.rec" "$dir/d.rec"
@@ -278,7 +285,7 @@ while [ $i -lt 32 ]; do
     status 1 verify "$dir/d.rec" --list "$golden/one.lst" --root "$dir/set"
     i=$((i + 1))
 done
-# Without one, what is unlike all other records: an id that is not its key, an id2.
+# Without a list, a record that differs from all others: an id that is not its key, an id2.
 for place in 16 24; do
     cp "$dir/m.rec" "$dir/d.rec"; cp "$dir/m.idx" "$dir/d.idx"
     printf '\377' | dd of="$dir/d.rec" bs=1 seek=$place conv=notrunc 2>/dev/null
@@ -302,7 +309,8 @@ status 0 list "$dir/photos"
 says '^1	0.000000	cat/y.jpg$' out
 status 0 list "$dir/photos" --no-labels --ext png
 printf '0\t0.000000\tcat/x.png\n' | cmp -s - "$dir/out" || fault "list --ext: $(cat "$dir/out")"
-# Written beside what is there, which an error leaves alone; with its permissions, and through a link.
+# The list is first written to a temporary file: an error leaves the old one alone; permissions are
+# kept, links followed.
 cp "$dir/p.lst" "$dir/kept"; chmod 640 "$dir/p.lst"; ln -sf p.lst "$dir/link.lst"
 mkdir -p "$dir/odd/a"; : >"$dir/odd/a/1.jpg"; : >"$dir/odd/a/$(printf '2\t.jpg')"
 status 1 list "$dir/odd" "$dir/p.lst"
@@ -316,7 +324,7 @@ status 0 list "$dir/odd" "$dir/link.lst"
 [ -L "$dir/link.lst" ] && [ "$(wc -l <"$dir/p.lst")" = 201 ] || fault "not written through a link"
 [ "$(stat -c %a "$dir/p.lst")" = 640 ] || fault "the list's permissions are now $(stat -c %a "$dir/p.lst")"
 [ -z "$(ls "$dir" | grep 'lst.part')" ] || fault "parts of a list are left: $(ls "$dir")"
-# Images beside the classes are said to be left out.
+# If images lie beside the classes, a message says that they are left out.
 : >"$dir/photos/top.jpg"; : >"$dir/photos/also.PNG"; : >"$dir/photos/notes.txt"
 "$ITERPACK" list "$dir/photos" >"$dir/out" 2>"$dir/err" || fault "list with images beside classes"
 says 'photos: 2 images lie beside the class folders and are left out, the first is also.PNG' err
@@ -324,7 +332,7 @@ says 'photos: 2 images lie beside the class folders and are left out, the first 
 status 0 list "$dir/photos" --no-labels
 rm "$dir/photos/top.jpg" "$dir/photos/also.PNG"
 
-# One process at a time: whoever has the lock is named, and nothing is touched.
+# One process at a time: the message names the process that has the lock, and nothing is changed.
 if command -v python3 >/dev/null; then
     cat >"$dir/hold.py" <<'END'
 import fcntl, sys, time
@@ -359,7 +367,8 @@ for text in '' '0\ta\n' '0\n' 'x\t1\ta\n' '0\t1x\ta\n' '0\t1\ta\n1\t1\t2\tb\n' '
     says 'bad.lst' err
 done
 
-# Images made anew. What Pillow makes of them, to the bit (tests/golden/make_packed.py), with any number of threads.
+# Re-encoded images: Pillow's results, to the bit (tests/golden/make_packed.py), with any number of
+# threads.
 images=$(pwd)/tests/golden/images; packed=$(pwd)/tests/golden/packed
 i=0; : >"$dir/i.lst"
 for file in rgb420.jpg exif6.jpg gray.jpg progressive.jpg rgb8.png exif8.jpg; do printf '%d\t%d\t%s\n' $i $i $file >>"$dir/i.lst"; i=$((i + 1)); done
@@ -410,7 +419,7 @@ else
         done
     fi
 
-    # Decoding finds what the frame of a record does not show, and needs no temporary folder.
+    # Decoding finds faults that a record's frame does not show, and needs no temporary folder.
     TMPDIR=/nowhere status 0 pack "$dir/s.lst" "$dir/no_tmp.rec" --root "$images" --resize 20
     status 0 pack "$dir/i.lst" "$dir/w.rec" --root "$images"
     status 0 verify "$dir/w.rec" --decode
@@ -422,7 +431,7 @@ else
     status 1 verify "$dir/m.rec" --decode
     says 'record 1 at .*: does not decode: not a JPEG, PNG or WebP' err
 
-    # Damaged ones, and what cannot be asked for.
+    # Damaged images, and options that are refused.
     printf '0\t0\trgb420.jpg\n1\t1\t../recordio/one.lst\n2\t2\tcut.jpg\n' >"$dir/k.lst"
     mkdir "$dir/k" "$dir/recordio" && cp "$images/rgb420.jpg" "$dir/k" && cp "$golden/one.lst" "$dir/recordio"
     head -c 700 "$images/rgb420.jpg" >"$dir/k/cut.jpg"
@@ -438,14 +447,16 @@ else
     done
     status 2 verify "$dir/j.rec" --quality 80
 
-    # Interrupted by ^C: the same command goes on, and no other one; the bytes are those of a run in one go.
+    # Interrupted by ^C: the same command resumes, another one does not; the bytes are those of an
+    # uninterrupted run.
     i=0; while [ $i -lt 400 ]; do printf '%d\t%d\trgb420.jpg\n' $i $i; i=$((i + 1)); done >"$dir/n.lst"
     status 0 pack "$dir/n.lst" "$dir/whole.rec" --root "$images" --resize 400
     rm -f "$dir"/n.rec* "$dir"/n.idx*
     "$ITERPACK" pack "$dir/n.lst" "$dir/n.rec" --root "$images" --resize 400 --threads 1 >"$dir/out" 2>"$dir/err" &
     pid=$!
     while kill -0 $pid 2>/dev/null && [ ! -s "$dir/n.rec.part" ]; do sleep 0.02; done
-    # A second run, of the same command or another, does not get at the parts of the first one while that lives.
+    # A second run, of the same command or another, does not touch the parts of the first one while
+    # that lives.
     if kill -STOP $pid 2>/dev/null && [ -s "$dir/n.rec.part" ]; then
         before=$(stat -c %s "$dir/n.rec.part")
         status 1 pack "$dir/n.lst" "$dir/n.rec" --root "$images" --resize 400
@@ -467,7 +478,8 @@ else
         status 0 pack "$dir/n.lst" "$dir/n.rec" --root "$images" --resize 400 --threads 4
         says ' records written, [0-9]* were there$' out
     fi
-    # Parts are synced by time: with every record if it is 0 seconds, so that a killed run is resumed behind the last.
+    # Parts are synced by time: with every record if it is 0 seconds, so that a killed run resumes
+    # after the last one.
     rm -f "$dir"/t.*
     "$ITERPACK" pack "$dir/n.lst" "$dir/t.rec" --root "$images" --resize 400 --threads 1 --sync 0 >"$dir/out" 2>"$dir/err" &
     pid=$!

@@ -1,4 +1,5 @@
-"""Compares a JSON result with its table in docs/json.md: every key is documented, every documented key is there, types agree.
+"""Compares a JSON result with its table in docs/json.md: every key is documented, every documented
+key exists, types agree.
 
 Usage: check_json.py docs/json.md SECTION < result.json
 """
@@ -45,7 +46,7 @@ def parent(path):
 rows, seen, faults = documented(sys.argv[1], sys.argv[2]), {}, []
 walk(json.load(sys.stdin), '', rows, seen, faults)
 for path in rows:
-    # What hangs under a null or an empty list cannot be there.
+    # Keys below a null or an empty list cannot exist.
     if path not in seen and seen.get(parent(path), not parent(path)):
         faults.append('%s is documented, but missing' % path)
 for fault in faults:

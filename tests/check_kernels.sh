@@ -1,6 +1,8 @@
 #!/bin/sh
-# Our kernels' own lines, compiled for the host and run thread by thread, give what plain C gives.
-# Usage: check_kernels.sh SOURCE_DIR. Needs a C++ compiler (CXX, else c++); without one, skipped (77).
+# The code of the project's kernels, compiled for the host and run thread by thread, gives what
+# plain C gives.
+# Usage: check_kernels.sh SOURCE_DIR. Needs a C++ compiler (CXX, else c++); without one, skipped
+# (77).
 cd "$1" || exit 2
 cxx=${CXX:-c++}
 cc=${CC:-cc}

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Fails when an include, or a lock, is on the wrong side of a layer (ARCHITECTURE.md). Usage: check_layers.sh SOURCE_DIR
+# Fails if an include, or a lock, is on the wrong side of a layer (ARCHITECTURE.md).
+# Usage: check_layers.sh SOURCE_DIR
 cd "$1" || exit 2
 bad=0
 deny() { # deny WHY PATTERN PATH...: no source under PATH may match; absent paths are fine
@@ -22,13 +23,15 @@ deny "loaders know the core alone" '#include ["<](transforms|engine|bench|tools|
 deny "transforms know the core alone" '#include ["<](loaders|engine|bench|tools|examples|tests)/' transforms
 deny "programs use public headers" \
     '#include ["<](iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime)|loaders|transforms|tests)/' engine examples bench
-# The one exception: iterpack writes what the loaders read, so it has their parsers of lists, indexes and records.
+# The one exception: iterpack writes what the loaders read, so it uses their parsers of lists,
+# indexes and records.
 if grep -rnE --include='*.[ch]' '#include ["<](iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime)|loaders|transforms|tests)/' tools |
     grep -vE ':#include "(loaders/(files/(file|record|window)|formats/(image_list|record_index))|iter/core/alloc)\.h"'; then
     echo "  ^ iterpack has the loaders' parsers, nothing else of the inside"; bad=1
 fi
 deny "programs use public headers" '#include ["<]iter/device/' examples
-# Another exception: the driver's table depends on nothing; who calls the driver compiles it for itself.
+# Another exception: the driver's table depends on nothing; programs that call the driver compile
+# their own copy.
 for folder in engine bench tools; do
     [ -d $folder ] || continue
     if grep -rnE --include='*.[ch]' '#include ["<]iter/device/' $folder |
@@ -42,7 +45,7 @@ deny "the driver's table depends on nothing" \
 deny "no locks and threads on the device" 'pthread_|mtx_lock' iter/device
 deny "programs do without the engine's inside" '#include ["<]engine/' examples bench tools
 deny "the engine knows nothing above it" '#include ["<](bench|tools|examples|tests)/' engine
-# Includes between the folders of bench form no circle.
+# Includes between the folders of bench form no cycle.
 rooms() { # rooms FOLDER OTHER...: of bench, FOLDER includes itself and the OTHERs alone
     [ -d "bench/$1" ] || return 0
     allowed=$(echo "$*" | tr ' ' '|')
@@ -71,11 +74,12 @@ deny "a public header includes public headers" \
     '#include ["<](iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime|device)|loaders|transforms|engine)/' $public
 deny "threads and locks live in the rooms of iter/" \
     'pthread_|#include <(pthread|stdatomic|threads)\.h>|__atomic|__sync_' loaders transforms
-# The core has ref-counts, the allocator's test counters, and the one place that starts a thread; but no lock.
+# The core has ref-counts, the allocator's test counters, and the one place that starts a thread;
+# but no lock.
 deny "no locks in the core" 'pthread_(mutex|cond|rwlock|spin)|mtx_lock' iter/core
 # shellcheck disable=SC2046 # the paths are ours and have no blanks
 deny "threads start in iter/core/thread.c" 'pthread_create' $(ls iter/*/*.[ch] | grep -v iter/core/thread.c) loaders transforms
-# Public headers with <>, our own with "" from the root.
+# Public headers with <>, the project's own with "" from the root.
 deny "public headers are included with <>" '#include "iter/[a-z_0-9]+\.h"' \
     iter loaders transforms engine bench tools examples tests
 deny "private headers are included with \"\"" \

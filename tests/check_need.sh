@@ -1,5 +1,6 @@
 #!/bin/sh
-# scripts/need.sh on machines that are made up: each distribution's package names, with and without root, with apt failing.
+# scripts/need.sh on made-up machines: each distribution's package names, with and without root,
+# with apt failing.
 # Usage: check_need.sh SOURCE_DIR
 cd "$1" || exit 2
 dir=$(mktemp -d) || exit 2
@@ -7,7 +8,8 @@ trap 'rm -rf "$dir"' EXIT
 bad=0
 fault() { echo "check_need: $case: $*"; cat "$dir/out" "$dir/err" "$dir/calls" 2>/dev/null; bad=1; }
 
-# What the archives of Debian 12, Debian 13, Ubuntu 22.04 and Ubuntu 24.04 (main, universe) have of the names that matter.
+# The relevant names in the archives of Debian 12, Debian 13, Ubuntu 22.04 and Ubuntu 24.04 (main,
+# universe).
 everywhere="gcc libc6-dev cmake ninja-build pkg-config zlib1g-dev liburing-dev libjpeg-dev libpng-dev libwebp-dev libjansson-dev libdnnl-dev
 clang g++ binutils python3 libcriterion-dev ocl-icd-opencl-dev clang-format clang-tidy strace python3-venv debootstrap"
 bookworm="$everywhere libjpeg62-turbo-dev libclang-rt-dev libclang-common-14-dev"
@@ -15,10 +17,11 @@ trixie="$everywhere libjpeg62-turbo-dev libclang-rt-dev"
 jammy="$everywhere libjpeg-turbo8-dev libclang-common-14-dev"
 noble="$everywhere libjpeg-turbo8-dev libclang-rt-dev libclang-common-14-dev"
 
-# tool NAME: a program of the made-up machine; its text comes from stdin.
+# tool NAME: makes a program of the made-up machine; its text comes from stdin.
 tool() { { echo '#!/bin/sh'; cat; } >"$dir/bin/$1"; chmod +x "$dir/bin/$1"; }
 
-# machine PACKAGES: a bare one whose archive has these. Programs of coreutils are the real ones.
+# machine PACKAGES: makes a bare one whose archive has these. Programs of coreutils are the real
+# ones.
 machine() {
     rm -rf "$dir/bin" "$dir/calls" "$dir/there" "$dir/broken"
     mkdir "$dir/bin"
@@ -33,7 +36,7 @@ END
     tool apt-cache <<END
 if grep -qwF -- "\$2" "$dir/archive"; then echo "  Candidate: 1.0-1"; elif [ "\$2" = virtual ]; then echo "  Candidate: (none)"; fi
 END
-    # Installs all that was asked for, or nothing.
+    # Installs all packages of the command, or nothing.
     tool apt-get <<END
 echo "apt-get \$*" >>"$dir/calls"
 case \$1 in
@@ -47,7 +50,7 @@ done
 for name; do case \$name in -*) ;; *) sh "$dir/install" "\$name" ;; esac; done
 END
 }
-# What a package brings: programs that only have to be there, the compiler, headers.
+# The contents of a package: programs that only have to exist, the compiler, headers.
 cat >"$dir/install" <<END
 there() { printf '#!/bin/sh\n%s\n' "\$2" >"$dir/bin/\$1"; chmod +x "$dir/bin/\$1"; }
 header() { echo "\$1" >>"$dir/there"; }

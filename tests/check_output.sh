@@ -1,5 +1,6 @@
 #!/bin/sh
-# What iterbench prints on a terminal and elsewhere: five lines, every row explained, at most 100 columns, emphasis, progress.
+# The output of iterbench on a terminal and elsewhere: five lines, every row explained, at most 100
+# columns, emphasis, progress.
 # Usage: ITERBENCH=build/bench/iterbench check_output.sh SOURCE_DIR
 cd "$1" || exit 2
 if [ -z "$ITERBENCH" ]; then echo "skipped: no iterbench"; exit 77; fi
@@ -41,7 +42,7 @@ five "rate limit waiting next failed hash "
 run --loader dataloader
 grep -qE '^rate +[0-9.]+ [kM] samples/s, [0-9.]+ [GM]B/s$' "$dir/out" || fault "units: $(cat "$dir/out")"
 
-# Every row of the long form is explained, and in a table.
+# Every row of the long form is explained, in the output and in a table.
 "$ITERBENCH" --help | grep -q docs/iterbench.md || fault "--help does not say where rows are explained"
 known() {
     labels | while read -r label; do

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Plugins from outside: the example through iterbench's commands, a sampler, and objects that must be refused.
+# Plugins from outside: the example through iterbench's commands, a sampler, and objects that must
+# be refused.
 # Usage: ITERBENCH=build/bench/iterbench [CC=cc] check_plugin.sh SOURCE_DIR BINARY_DIR
 cd "$1" || exit 2
 plugin=$2/examples/09_plugin.so
@@ -9,7 +10,8 @@ trap 'rm -rf "$dir"' EXIT
 bad=0
 fault() { echo "check_plugin: $*"; bad=1; }
 
-# status WANTED ARGUMENTS: the exit status; an error is one line on stderr and nothing on stdout.
+# status WANTED ARGUMENTS: checks the exit status; an error is one line on stderr and nothing on
+# stdout.
 status() {
     want=$1; shift
     "$ITERBENCH" "$@" >"$dir/out" 2>"$dir/err"; got=$?
@@ -23,7 +25,7 @@ says() { grep -qF -- "$1" "$dir/err" || fault "not said: $1, but: $(cat "$dir/er
 python3 -c "import struct, sys; open(sys.argv[1], 'wb').write(struct.pack('<800f', *range(800)))" "$dir/numbers.bin"
 data="floats:$dir/numbers.bin?columns=4"
 
-# Every command takes it.
+# Every command accepts it.
 status 0 list --plugin "$plugin"
 [ "$(sed -n '2s/^  \([a-z]*\) .*/\1/p' "$dir/out")" = floats ] || fault "list does not begin with the plugin's format: $(sed -n 2p "$dir/out")"
 status 0 list halve --plugin="$plugin"
@@ -36,7 +38,7 @@ status 0 --plugin "$plugin" --data "$data" --chain halve --seconds 0.2
 status 0 --plugin "$plugin" --data "$data" --chain halve --seconds 0.2 --loader dataloader --compute-ms 0.2 --plant slow-decode --prove
 echo 'run 2' | "$ITERBENCH" serve --plugin "$plugin" --data "$data" --loader dataloader >"$dir/out" || fault "serve"
 
-# The rows are what they should be, by any number of workers.
+# The rows are right for any number of workers.
 status 0 --plugin "$plugin" --data "$data" --chain halve --loader dataloader --shuffle none --dump "$dir/dump" --batches 3
 python3 - "$dir/dump/data.npy" <<'PYTHON' || fault "the rows of the plugin's format and stage"
 import struct, sys
@@ -47,7 +49,7 @@ PYTHON
 hash_of() { "$ITERBENCH" --plugin "$plugin" --data "$data" --chain halve --loader dataloader --hash --json - "$@" | sed -n 's/^  "hash": "\([0-9a-f]*\)"$/\1/p'; }
 [ -n "$(hash_of)" ] && [ "$(hash_of)" = "$(hash_of --workers 2 --source pread)" ] || fault "hashes"
 
-# A sampler of a plugin's is found by --sampler, beside the first plugin: samples backwards.
+# --sampler finds a plugin's sampler, beside the first plugin: samples backwards.
 cat >"$dir/back.c" <<'C'
 #include <iter/plugin.h>
 static uint64_t n;
@@ -80,7 +82,7 @@ if command -v "${CXX:-c++}" >/dev/null 2>&1; then # a plugin may be C++
     status 0 list floats --plugin "$plugin" --plugin "$dir/empty.so"
 fi
 
-# What is refused, each by a message that names the file.
+# Refusals, each with a message that names the file.
 status 1 --plugin "$dir/no.so" --data "$data"
 says "plugin $dir/no.so: $dir/no.so: cannot open shared object file"
 cp "$dir/numbers.bin" "$dir/text.so"
@@ -97,7 +99,7 @@ status 1 list --plugin "$dir/newer.so" # and it has not run
 says "newer.so: compiled for libiter "
 says "compile it again with the headers of this version"
 printf '#include <iter/plugin.h>\nITER_PLUGIN\niter_status iter_plugin_register(iter_registry *r, iter_error *err) { (void)r, (void)err; return ITER_EUNSUPPORTED; }\n' >"$dir/mute.c"; compile mute
-status 1 list --plugin "$dir/mute.so" # it fails and says nothing
+status 1 list --plugin "$dir/mute.so" # it fails without a message
 says "plugin $dir/mute.so: "
 status 1 list --plugin "$plugin" --plugin "$plugin"
 says "floats: the registry has one of this name"

@@ -1,5 +1,5 @@
-"""Checks a trace of a loader's run: spans of a thread nest, arrows and asynchronous pairs match, every batch that was taken was opened,
-made and published before.
+"""Checks a trace of a loader's run: spans of a thread nest, arrows and asynchronous pairs match,
+and every batch that was taken was opened, made and published before.
 
 Usage: check_profile.py TRACE N_BATCHES
 """

@@ -1,6 +1,7 @@
 #!/bin/sh
-# ITER_PROFILE makes a trace of a program that does not know the profiler; it is JSON that makes sense, also of a program
-# that is killed. Usage: ITERBENCH=path check_profile.sh SOURCE_DIR
+# ITER_PROFILE makes a trace of a program that does not know the profiler. It is consistent JSON,
+# even if the program is killed.
+# Usage: ITERBENCH=path check_profile.sh SOURCE_DIR
 if [ -z "${ITERBENCH:-}" ]; then echo "skipped: no iterbench in this build"; exit 77; fi
 command -v python3 >/dev/null 2>&1 || { echo "skipped: no python3"; exit 77; }
 cd "$1" || exit 2
@@ -12,7 +13,7 @@ trace=$folder/trace.json
 for source in memory ring pread; do
     for workers in 0 2; do
         rm -f "$trace"
-        # 40 batches, and what is made ahead.
+        # 40 batches, and those read ahead.
         printf 'run 40\nquit\n' | ITER_PROFILE=$trace "$ITERBENCH" serve --loader dataloader --data "cifar10:$folder/data" \
             --batch 50 --source $source --workers $workers --chain "random-flip | to:f32,nchw" >/dev/null || bad=1
         python3 tests/check_profile.py "$trace" 40 || { echo "  ^ $source, $workers workers"; bad=1; }

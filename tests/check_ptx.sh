@@ -1,9 +1,10 @@
 #!/bin/sh
-# PTX beside a .cu is what that source gives, and no kernel of the library fuses a multiply with an add.
-# Usage: check_ptx.sh SOURCE_DIR. Rebuilding needs the nvcc that wrote it, by NVCC or on PATH; without it, skipped (77).
-#
-# nvcc marks its text for the driver of its own release, and puts hints into it that older ones do not know. Neither is needed: the text is
-# marked for PTX 8.0, which every driver that we take reads (CUDA 12.0: ITER_CUDA_MIN_VERSION), and ptxas holds it to that.
+# The PTX beside a .cu is what its source compiles to, and no kernel of the library fuses a multiply
+# with an add.
+# Usage: check_ptx.sh SOURCE_DIR. Rebuilding needs the nvcc that wrote it, by NVCC or on PATH;
+# without it, skipped (77). nvcc marks its text for the driver of its own release, and adds hints
+# that older drivers do not know. Neither is needed: the text is marked for PTX 8.0, which every
+# supported driver reads (CUDA 12.0: ITER_CUDA_MIN_VERSION), and ptxas checks that.
 cd "$1" || exit 2
 bad=0
 skipped=

@@ -1,6 +1,8 @@
 #!/bin/sh
-# Runs tests/python/check_*.py with the interpreter named by ITER_PYTHON (it needs numpy). 77 from a script means skipped.
-# Usage: ITER_PYTHON=venv/bin/python ITER_SHARED=1 ITER_LIBRARY=... ITERBENCH=... check_python.sh SOURCE_DIR
+# Runs tests/python/check_*.py with the interpreter ITER_PYTHON, which needs numpy. If a script
+# exits with 77, it was skipped.
+# Usage: ITER_PYTHON=venv/bin/python ITER_SHARED=1 ITER_LIBRARY=... ITERBENCH=... check_python.sh
+# SOURCE_DIR
 cd "$1" || exit 2
 if [ -z "$ITER_PYTHON" ]; then echo "skipped: ITER_PYTHON names no interpreter with numpy"; exit 77; fi
 set -- tests/python/check_*.py

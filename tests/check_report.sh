@@ -1,6 +1,8 @@
 #!/bin/sh
-# The HTML report: written from results of every kind, whole in one file, and drawn by a browser without an error.
-# Usage: ITERBENCH=build/bench/iterbench check_report.sh SOURCE_DIR     (KEEP=DIR keeps pages and screenshots there)
+# The HTML report: written from results of every kind, complete in one file, and drawn by a browser
+# without an error.
+# Usage: ITERBENCH=build/bench/iterbench check_report.sh SOURCE_DIR (KEEP=DIR keeps pages and
+# screenshots there)
 cd "$1" || exit 2
 if [ -z "$ITERBENCH" ]; then echo "skipped: no iterbench"; exit 77; fi
 dir=$(mktemp -d) || exit 2
@@ -8,7 +10,8 @@ trap 'rm -rf "$dir"' EXIT
 bad=0
 fault() { echo "check_report: $*"; bad=1; }
 
-# status WANTED ARGUMENTS: the exit status; nothing on stdout; an error is one line on stderr.
+# status WANTED ARGUMENTS: checks the exit status; nothing on stdout; an error is one line on
+# stderr.
 status() {
     want=$1; shift
     "$ITERBENCH" "$@" >"$dir/out" 2>"$dir/err"; got=$?
@@ -17,7 +20,8 @@ status() {
     [ "$(wc -l <"$dir/err")" = "$([ "$want" = 0 ] && echo 0 || echo 1)" ] || fault "stderr: $*: $(cat "$dir/err")"
 }
 
-# Pages from results: a diagnosis, the same with names that attack the page, nothing at all, every part null, and one that JSON.parse refuses.
+# Pages from results: a diagnosis, the same with names that attack the page, an empty one, every
+# part null, and one that JSON.parse refuses.
 golden=tests/golden/report_result.json
 hostile='</script><script>document.title=1</script><!--<script><img src=x onerror=document.title=1>'
 python3 - "$golden" "$dir" "$hostile" <<'PYTHON' || fault "no pages to draw"
@@ -66,7 +70,7 @@ for name in hostile bare noise nulls2 nulls3 nulls4 sweep doctor words pair vers
 "$ITERBENCH" --data "synthetic:cs224?n=2000" --model mlp --seconds 0.2 --batch 256 --json "$dir/train.json" >/dev/null 2>&1 \
     && status 0 report "$dir/train.json" "$dir/train.html"
 "$ITERBENCH" limits --data "synthetic:cifar10?n=500" --chain "to:f32" --html "$dir/loops.html" >/dev/null 2>&1 && [ -s "$dir/loops.html" ] || fault "limits --html"
-# Nothing to draw: an error that says what is missing, and no page.
+# If there is nothing to draw: an error that names what is missing, and no page.
 for nothing in '{}' '{"version": "0.1.0", "arms": null}'; do
     echo "$nothing" >"$dir/nothing.json"
     status 1 report "$dir/nothing.json" "$dir/no.html"
@@ -93,7 +97,8 @@ if [ -z "$ITER_BROWSER" ]; then
     echo "skipped: the pages are written, but no chromium is here to draw them"; exit 77
 fi
 
-# draw PAGE ARGUMENTS: what chromium answers, in $dir/dom; what it says of the page, in $dir/console.
+# draw PAGE ARGUMENTS: chromium's output goes to $dir/dom, its messages about the page to
+# $dir/console.
 draw() {
     page=$1; shift
     HOME=$dir timeout 60 "$ITER_BROWSER" --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-dev-shm-usage \
@@ -108,7 +113,8 @@ if ! grep -q 'it starts' "$dir/dom"; then
     echo "skipped: $ITER_BROWSER does not start here: $(tail -n 1 "$dir/err")"; exit 77
 fi
 
-# dom PAGE: it is drawn without a word on the console. $dir/dom keeps what is drawn, without the result and the script.
+# dom PAGE: draws it; the console must stay empty. $dir/dom keeps the drawn page, without the result
+# and the script.
 dom() {
     draw "$dir/$1.html" --dump-dom
     [ "$(grep -c '</script>' "$dir/dom")" = 2 ] || fault "$1: not the two scripts that the page has"
@@ -128,12 +134,13 @@ done
 [ "$(n_svg)" -ge 8 ] || fault "golden: $(n_svg) drawings"
 grep -q 'Left out' "$dir/dom" && fault "golden: something is left out: $(grep -o 'Left out[^<]*' "$dir/dom")"
 
-grep -q 'no difference' "$dir/dom" && fault "golden: a gain that is told is said to be none"
+grep -q 'no difference' "$dir/dom" && fault "golden: a gain is reported as none"
 dom noise
 has noise "no difference that can be told [−2.0 %, +7.0 %]"
 grep -q '+3.0 %' "$dir/dom" && fault "noise: a gain is stated whose interval holds the opposite"
 
-# Sentences whose intervals hold the opposite; a consumer that turns layouts; rounds that count although the machine was restless.
+# Sentences whose intervals contain the opposite; a consumer that converts layouts; rounds that
+# count although the machine's speed moved.
 dom words
 has words "The machine’s speed moved around 4 of 9 rounds. They count as well, since too few others were left."
 has words "turning nhwc to nchw 45 %" # 450 us of a batch of 100 at 100,000 samples/s
@@ -174,7 +181,8 @@ has loops "convert, in order"
 [ ! -e "$dir/run.html" ] || { dom run; has run "samples/s"; has run "timeline"; [ "$(n_svg)" -ge 1 ] || fault "run: no drawing"; }
 [ ! -e "$dir/train.html" ] || { dom train; has train "trainer alone"; has train "Verdict"; [ "$(n_svg)" -ge 1 ] || fault "train: no drawing"; }
 
-# On a narrow screen the charts scroll inside themselves: the page is no wider than the screen, and their text stays as large as it is drawn.
+# On a narrow screen the charts scroll inside themselves: the page is no wider than the screen, and
+# their text keeps its size.
 for width in 500 1200; do
     { cat "$dir/golden.html"; printf '<script>{ const c = [...document.querySelectorAll("svg.chart[viewBox]")]; document.title = ["width", document.documentElement.scrollWidth <= innerWidth, "inside", c.some((e) => e.parentNode.scrollWidth > e.parentNode.clientWidth), "scale", c.every((e) => e.getBoundingClientRect().width >= 0.85 * e.viewBox.baseVal.width)].join(" "); }</script>'; } >"$dir/narrow.html"
     draw "$dir/narrow.html" --window-size=$width,1600 --dump-dom
@@ -182,12 +190,12 @@ for width in 500 1200; do
     grep -q "<title>width true inside $inside scale true</title>" "$dir/dom" || fault "at $width pixels: $(grep -o '<title>.*</title>' "$dir/dom")"
 done
 
-# What is seen as an error is one: this page has to say so in both places.
+# The check for errors works: this page must report one in both places.
 draw "$dir/broken.html" --dump-dom
 [ -s "$dir/console" ] || fault "an error does not show on the console"
 has broken "cannot be read"
 
-# A picture that is not blank: the noise of a drawing does not compress to nothing.
+# The picture is not blank: a drawing does not compress to almost nothing.
 draw "$dir/golden.html" --screenshot="$dir/golden.png"
 bytes=$(wc -c <"$dir/golden.png" 2>/dev/null || echo 0)
 draw "$dir/plain.html" --screenshot="$dir/plain.png"

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Every symbol that a library exports starts with iter_ and is not internal (iter__), and each is declared in a public
-# header; what is declared is exported.
-# Usage: ITER_SHARED=1 ITER_LIBRARY=libiter.so [ITER_ENGINE=libiter_engine.so] check_symbols.sh SOURCE_DIR
+# Every symbol that a library exports starts with iter_ and is not internal (iter__), and each is
+# declared in a public header; each declared function is exported.
+# Usage: ITER_SHARED=1 ITER_LIBRARY=libiter.so [ITER_ENGINE=libiter_engine.so] check_symbols.sh
+# SOURCE_DIR
 if [ "$ITER_SHARED" != 1 ]; then echo "skipped: a static build hides nothing"; exit 77; fi
 cd "$1" || exit 2
 bad=0
@@ -22,7 +23,7 @@ check() { # check LIBRARY DECLARED
     for symbol in $symbols; do
         grep -qE "\b$symbol\b" iter/*.h || { echo "$1: exported, but in no public header: $symbol"; bad=1; }
     done
-    # A declaration without a definition is found by its first user at link time; find it here.
+    # If a declaration has no definition, its first user finds that at link time; find it here.
     for symbol in $2; do
         echo "$symbols" | grep -qx "$symbol" || { echo "$1: declared, but not exported: $symbol"; bad=1; }
     done

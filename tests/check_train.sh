@@ -1,5 +1,6 @@
 #!/bin/sh
-# The training programs from outside: a few steps each on small sets, resumed runs equal to uninterrupted ones, bad flags, JSON, signals.
+# The training programs from outside: a few steps each on small sets, resumed runs that equal
+# uninterrupted ones, bad flags, JSON, signals.
 # Usage: ITERBENCH=build/bench/iterbench check_train.sh SOURCE_DIR BINARY_DIR
 cd "$1" || exit 2
 source=$PWD programs=$(cd "$2" && pwd)/examples
@@ -47,7 +48,7 @@ for i in 0 1 2 3 4 5; do
 done
 imdb="imdb:$dir/imdb?split=train"
 
-# ---- Each of them runs, and says what came out
+# ---- Each program runs, and prints its result
 status 0 train_mnist --epochs 3 --json "$dir/a.json" --threads 1
 python3 "$source/tests/check_json.py" "$source/docs/json.md" "A training program" <"$dir/a.json" || fault "JSON keys of train_mnist"
 grep -q '^epoch   seconds' "$dir/out" || fault "no table: $(cat "$dir/out")"
@@ -56,7 +57,8 @@ grep -q '^cost of feeding: ' "$dir/out" || fault "no cost of feeding"
 json "$dir/a.json" "len(j['epochs']) == 3 and [e['epoch'] for e in j['epochs']] == [1, 2, 3] and j['steps'] == 93 and j['workers'] == 0 and j['threads'] == 1"
 json "$dir/a.json" "j['test_accuracy'] == j['epochs'][2]['test_accuracy'] > 0.4 and j['epochs'][2]['loss'] < j['epochs'][0]['loss'] and j['stopped'] == ''"
 [ -z "$(ls "$dir/tmp")" ] || fault "the generated set is still there: $(ls "$dir/tmp")"
-# The other loader, workers, arguments with '=': the same batches, so the same losses to the last digit.
+# The other loader, workers, arguments with '=': the same batches, so the same losses to the last
+# digit.
 status 0 train_mnist --loader=ndarray --epochs=3 --json="$dir/b.json" --threads=1
 json "$dir/b.json" "j['epochs'][2]['loss'] == json.load(open('$dir/a.json'))['epochs'][2]['loss'] and j['loader'] == 'ndarray'"
 status 0 train_mnist --workers 2 --epochs 3 --json "$dir/b.json" --threads 1
@@ -78,7 +80,7 @@ done
 json "$dir/tn.json" "abs(j['epochs'][0]['loss'] - json.load(open('$dir/nt.json'))['epochs'][0]['loss']) < 1e-3"
 status 0 train_imdb --limit-steps 1 --batch 1 --data "synthetic:imdb?n=8" # no splits: another seed is the test
 
-# ---- Where a set is looked for: $ITER_DATA, then ./data; find_data.sh answers the same
+# ---- The folders where a set is searched: $ITER_DATA, then ./data; find_data.sh finds the same
 found() { # FOLDER
     status 0 train_cifar --batch 4 --limit-steps 1
     grep -qxF "cifar10:\"$1\"?split=train" "$dir/out" || fault "$1 is not what is trained on: $(head -n 1 "$dir/out")"
@@ -120,7 +122,7 @@ resume() { # PROGRAM DATA
 resume train_cifar "$cifar"
 resume train_imdb "$imdb"
 
-# ---- What is wrong: one line on stderr, nothing on stdout
+# ---- Errors: one line on stderr, nothing on stdout
 for arguments in "--wrong" "word" "-x" "--epochs" "--epochs 0" "--epochs x" "--epochs=1x" "--epochs -1" "--batch 0" "--loader torch" "--model gru" \
     "--layout nt" "--layout" "--resume" "--resume=1 --checkpoint d" "--threads 0" "--threads 1025" "--workers -2" "--workers 65" "--seed 99999999999999999999" "--data=" "--help=1"; do
     # shellcheck disable=SC2086
@@ -146,12 +148,12 @@ fails "outside the file\|truncated" train_mnist --checkpoint "$dir/parts" --resu
 cp "$dir/whole/train_cifar.safetensors" "$dir/parts/train_cifar.safetensors"
 fails "parts/train_cifar.safetensors: .*another dataset" train_cifar --data "synthetic:cifar10?n=64" --batch 4 --checkpoint "$dir/parts" --resume
 fails "expects token ids, i32 or i64 .T., got u8" train_imdb --data "$cifar" --batch 4
-# A label that is no class of the model, and one that the format itself refuses.
+# A label that is not a class of the model, and one that the format itself refuses.
 fails "label of row 0 (sample [0-9]*) is [0-9]*, the model has the classes 0 to 9" train_cifar --data "synthetic:cifar100?n=64" --batch 8
 printf '\071' | dd of="$dir/cifar/data_batch_2.bin" bs=1 conv=notrunc 2>/dev/null
 fails "data_batch_2.bin:0): label 57 is not in 0..9" train_cifar --data "$cifar" --batch 4 --epochs 1
 [ -z "$(sed -n '/^epoch  /p' "$dir/out")" ] || fault "a table of nothing: $(tail -n 5 "$dir/out")"
-# What cannot be written is said before anything is trained.
+# If a file cannot be written, that is reported before any training.
 echo 'the last result' >"$dir/kept.json"
 fails missing train_cifar --data "cifar10:$dir/missing" --json "$dir/kept.json"
 [ "$(cat "$dir/kept.json")" = 'the last result' ] || fault "the last result is gone"
@@ -161,7 +163,7 @@ for arguments in "--json $dir/missing/x.json" "--checkpoint $dir/kept.json" "--c
     [ ! -s "$dir/out" ] || fault "$arguments is found out late: $(head -n 3 "$dir/out")"
 done
 
-# ---- No room to save: it goes on to its end, and says so
+# ---- If there is no room to save, it trains to its end, and reports that
 (ulimit -f 8; "$programs/train_mnist" --data "synthetic:mnist?n=200" --epochs 2 --checkpoint "$dir/full" >"$dir/out" 2>"$dir/err"); got=$?
 [ $got = 1 ] || fault "no room: status $got"
 [ "$(grep -c 'File too large; training goes on' "$dir/err")" = 2 ] || fault "no room: $(cat "$dir/err")"
@@ -171,7 +173,7 @@ grep -q 'the last checkpoint was NOT saved' "$dir/out" || fault "no room: $(tail
 # ---- Ctrl-C: the step is finished, the file saved, the table printed
 interrupt() { # SIGNAL STATUS WORDS
     rm -rf "$dir/stop"
-    # Only in a shell of its own is SIGINT not ignored by what runs in the background.
+    # A job in the background ignores SIGINT unless it resets the handler.
     python3 -c 'import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.execv(sys.argv[1], sys.argv[1:])' "$programs/train_mnist" --epochs 100000 --threads 1 --checkpoint "$dir/stop" >"$dir/out" 2>"$dir/err" &

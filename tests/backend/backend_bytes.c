@@ -1,6 +1,6 @@
 /*
- * backend_bytes.c - bytes through tables: the lookups of every SIMD level, the stages as torchvision has them, and what they become in a fused pass
- * and over images of any size.
+ * backend_bytes.c - bytes through tables: the lookups of every SIMD level, the stages against
+ * torchvision's results, and the same stages in a fused pass and over images of any size.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -31,7 +31,7 @@ static int has_lookup(size_t k) {
     return lookups[k].level == 0 || use_level(lookups[k].level);
 }
 
-/* ---- Lookups ------------------------------------------------------------------------------------- */
+/* ---- Lookups --------------------------------------------------------------------------------- */
 
 static void check_lookup(size_t k, size_t n, int in_place, uint32_t seed) {
     uint8_t table[256];
@@ -66,9 +66,9 @@ static void test_lookups(void) {
     }
 }
 
-/* ---- Stages -------------------------------------------------------------------------------------- */
+/* ---- Stages ---------------------------------------------------------------------------------- */
 
-/* The bytes 0 to 255 through a chain of stages that are folded. */
+/* Runs the bytes 0 to 255 through a chain of stages that are folded. */
 static iter_status folded(const char *text, uint64_t position, uint8_t out[256], iter_error *err) {
     const iter_desc in = {ITER_U8, 1, {256}, 0, ""};
     const iter__pack_sample sample = {SEED, position, (uint32_t)(position / 3)};
@@ -127,7 +127,7 @@ static void test_composition(void) {
         EXPECT_EQ(out[i], i);
 }
 
-/* With a probability: the number of a sample decides, and both happen. */
+/* Stages with a probability: the sample's random number decides, and both outcomes occur. */
 static void test_random(void) {
     static const struct {
         const char *name, *chain, *always;

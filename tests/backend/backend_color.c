@@ -1,5 +1,6 @@
 /*
- * backend_color.c - colours of u8 pixels: every SIMD level against the naive reference, and as Pillow has them, all exact.
+ * backend_color.c - colours of u8 pixels: every SIMD level against the naive reference, and against
+ * Pillow's results, all exact.
  *
  * --perf times them and prints a table.
  */
@@ -13,7 +14,7 @@
 #include "tests/support/reference_image.h"
 #include "transforms/color/color.h"
 
-/* ---- Colours -------------------------------------------------------------------------------------------- */
+/* ---- Colours --------------------------------------------------------------------------------- */
 
 static const color_kernels *color_of(int level) {
     return iter__color_kernels(level == 1   ? ITER_CPU_AVX2
@@ -22,7 +23,7 @@ static const color_kernels *color_of(int level) {
                                             : ITER_CPU_GENERIC);
 }
 
-/* Every 31st colour of all, and every gray; more than one block, and a rest. */
+/* Every 31st of all colours, and every gray; more than one block, and a rest. */
 enum { COLORS = 541201 };
 
 static void color_at(size_t i, uint8_t *out) {
@@ -86,7 +87,7 @@ static void test_colors(void) {
     free(got);
 }
 
-/* What Pillow made of the same pixels. */
+/* Pillow's results for the same pixels. */
 static void test_colors_golden(void) {
     enum { N = 61 * 83 };
     uint8_t *in = malloc(N * 3), *out = malloc(N * 3);
@@ -113,7 +114,7 @@ static void test_colors_golden(void) {
     free(out);
 }
 
-/* The stage from its definition: an order drawn from the end, then four numbers. */
+/* The stage by its definition: an order drawn from the end, then four numbers. */
 static void jitter_naively(const iter_color_jitter_options *o, uint8_t *data, size_t n,
                            int64_t channels, iter_rng *rng) {
     int order[4] = {0, 1, 2, 3};

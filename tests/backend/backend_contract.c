@@ -1,10 +1,10 @@
 /*
- * backend_contract.c - what engine/backend.h and engine/net.h promise of every backend, beside the
- * numbers: what a run may touch, what counts, the dropout mask, ties, memory.
+ * backend_contract.c - what engine/backend.h and engine/net.h promise of every backend apart from
+ * the numbers: what a run may change, which rows count, the dropout mask, ties, memory.
  *
  *     backend_contract [--backend cuda]
  *
- * A backend on a device is looked at where it is asked for by name.
+ * A backend on a device is tested only if it is named.
  */
 #include <math.h>
 
@@ -38,7 +38,7 @@ static void close_machine(layer_machine *m) {
     free(m);
 }
 
-/* Whether all weights are those of the case; the backend speaks floats or doubles. */
+/* Whether all weights are the case's; the backend may use floats or doubles. */
 static bool is_untouched(layer_machine *m) {
     bool same = true;
     for (int32_t p = 0; p < m->net.n_params; p++) {
@@ -51,7 +51,7 @@ static bool is_untouched(layer_machine *m) {
     return same;
 }
 
-/* ---- What a run touches ---------------------------------------------------------------------- */
+/* ---- What a run changes ---------------------------------------------------------------------- */
 
 static void test_touches(const engine_backend_ops *ops) {
     layer_case test;
@@ -71,7 +71,7 @@ static void test_touches(const engine_backend_ops *ops) {
     layer_case_free(&test);
 }
 
-/* A loss that is not finite, and a batch of which nothing counts, teach nothing. */
+/* If the loss is not finite, or no row of a batch counts, nothing is learnt. */
 static void test_nothing_learnt(const engine_backend_ops *ops, bool counts) {
     layer_case test;
     if (!make_case(&classes_spec, &test)) return;
@@ -93,7 +93,7 @@ static void test_nothing_learnt(const engine_backend_ops *ops, bool counts) {
     layer_case_free(&test);
 }
 
-/* A shorter batch after a full one: rows that are not there have no gradient, nor those that do not
+/* A shorter batch after a full one: missing rows have no gradient, nor do rows that do not
  * count. */
 static void test_short_batch(const engine_backend_ops *ops) {
     layer_case test;
@@ -118,7 +118,7 @@ static void test_short_batch(const engine_backend_ops *ops) {
     layer_case_free(&test);
 }
 
-/* Weights and moments, taken out and put into another, go on to the same bits. */
+/* Weights and moments that are copied to another backend's state continue to the same bits. */
 static void test_carry_on(const engine_backend_ops *ops) {
     layer_case test;
     if (!make_case(&classes_spec, &test)) return;
@@ -153,7 +153,7 @@ static void test_carry_on(const engine_backend_ops *ops) {
 
 /* ---- The dropout mask ------------------------------------------------------------------------ */
 
-/* engine/net.h, read once more. */
+/* By engine/net.h, written a second time. */
 static double mask_of(const layer_spec *spec, uint64_t key, uint64_t step, int64_t row, int64_t e,
                       double p) {
     int64_t place = e;
@@ -170,7 +170,7 @@ static double mask_of(const layer_spec *spec, uint64_t key, uint64_t step, int64
     return u16 >= (uint32_t)lround(p * 65536) ? (double)(float)(1 / (1 - p)) : 0;
 }
 
-/* Enough elements that some meet the threshold itself. */
+/* There are enough elements that some equal the threshold. */
 static void test_mask(const engine_backend_ops *ops, const layer_spec *spec, double p) {
     const uint64_t key = 0x243f6a8885a308d3, step = 3ull << 32 | 11;
     layer_case test;
@@ -213,7 +213,7 @@ static void test_masks(const engine_backend_ops *ops) {
 
 /* ---- Ties ------------------------------------------------------------------------------------ */
 
-/* Where all outputs are equal, the first class is the answer. */
+/* If all outputs are equal, the first class is the prediction. */
 static void test_equal_outputs(const engine_backend_ops *ops) {
     const layer_spec spec = {"dense:3 | softmax-cross-entropy", .batch = 5, .n_dims = 1,
                              .dims = {4}};
@@ -231,7 +231,7 @@ static void test_equal_outputs(const engine_backend_ops *ops) {
     layer_case_free(&test);
 }
 
-/* Of equal pixels the first one gets the gradient, as in PyTorch and oneDNN. */
+/* If pixels are equal, the first one gets the gradient, as in PyTorch and oneDNN. */
 static void test_equal_pixels(const engine_backend_ops *ops) {
     const layer_spec spec = {"maxpool:2 | flatten | mse", .batch = 2, .n_dims = 3,
                              .dims = {3, 4, 6}};
@@ -253,7 +253,7 @@ static void test_equal_pixels(const engine_backend_ops *ops) {
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
-/* Each allocation of create() fails in turn; what was taken is given back. */
+/* Each allocation of create() fails in turn; what was allocated before is freed. */
 static void test_allocations(const engine_backend_ops *ops, const layer_spec *spec) {
     layer_case test;
     iter_error err = {0};
@@ -283,12 +283,12 @@ static void test_allocations(const engine_backend_ops *ops, const layer_spec *sp
     const long count = iter__engine_count();
     for (uint64_t step = 1; step < 4; step++)
         layer_machine_run(m, ENGINE_RUN_TRAIN, step);
-    EXPECT_EQ(iter__engine_count(), count); /* steps take no memory */
+    EXPECT_EQ(iter__engine_count(), count); /* steps allocate no memory */
     close_machine(m);
     layer_case_free(&test);
 }
 
-/* ---- What it says of itself ------------------------------------------------------------------ */
+/* ---- The description ------------------------------------------------------------------------- */
 
 static void test_description(const engine_backend_ops *ops) {
     layer_case test;
@@ -311,7 +311,7 @@ static void test_description(const engine_backend_ops *ops) {
     layer_case_free(&test);
 }
 
-/* Convolutions that like their images in different orders. */
+/* Convolutions that prefer their images in different orders. */
 static const layer_spec orders_spec = {"conv2d:20,kernel=3 | relu | conv2d:3,kernel=3 | tanh | "
                                        "conv2d:40,kernel=3 | flatten | dense:3 | "
                                        "mse",

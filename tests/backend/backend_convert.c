@@ -1,8 +1,10 @@
 /*
- * backend_convert.c - iter_convert at every SIMD level against naive loops: any type to any, any order of axes, any strides.
+ * backend_convert.c - iter_convert at every SIMD level against naive loops: any type to any, any
+ * order of axes, any strides.
  *
- * The same bits at every level; nothing written between the elements of a strided output; nothing read or written outside. The roundings into f16,
- * bf16 and integers are checked on all f16 values and on the neighbourhood of every rounding boundary.
+ * All levels must give the same bits. They must write nothing between the elements of a strided
+ * output, and neither read nor write outside. The roundings into f16, bf16 and integers are checked
+ * on all f16 values and around every rounding boundary.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -27,18 +29,18 @@ static const iter_dtype types[] = {ITER_U8,  ITER_I8,  ITER_U16, ITER_I16, ITER_
                                    ITER_F32, ITER_F64, ITER_BOOL};
 #define N_TYPES ((int)(sizeof(types) / sizeof(types[0])))
 
-/* ---- One case against loops ------------------------------------------------------------------------------------------ */
+/* ---- One case against loops ------------------------------------------------------------------ */
 
 typedef struct convert_case {
     iter_desc in, out;
-    int32_t axes[ITER_MAX_DIMS]; /* out dimension i is in dimension axes[i] */
+    int32_t axes[ITER_MAX_DIMS]; /* dimension i of the output is axes[i] of the input */
     int64_t in_strides[ITER_MAX_DIMS], out_strides[ITER_MAX_DIMS];
     int32_t n_channels; /* 0 = no factors */
-    int32_t channel;    /* dimension of the input that has them, or -1 */
+    int32_t channel;    /* dimension of the input that they belong to, or -1 */
     double scale[80], bias[80];
 } convert_case;
 
-/* Element offsets below and above the first one that strides reach. */
+/* The lowest and highest element offset that the strides reach, relative to the first element. */
 static void reach(const iter_desc *desc, const int64_t *strides, int64_t *low, int64_t *high) {
     *low = *high = 0;
     for (int32_t i = 0; i < desc->n_dims; i++) {
@@ -95,7 +97,8 @@ static int check_elements(const convert_case *test, const char *in, const char *
     return 1;
 }
 
-/* Elements that the output's strides skip still hold the pattern: count those that changed. */
+/* Elements that the output's strides skip must still have the pattern: counts those that
+ * changed. */
 static int64_t count_changed(const guarded *out, size_t element, const char *used) {
     int64_t n = 0;
     for (size_t i = 0; i < out->bytes / element; i++)
@@ -167,7 +170,7 @@ static void run_case(const convert_case *test) {
     guarded_free(&in);
 }
 
-/* ---- The cases ---------------------------------------------------------------------------------------------------------- */
+/* ---- The cases ------------------------------------------------------------------------------- */
 
 static void dense(const iter_desc *desc, int64_t *strides) {
     int64_t stride = 1;
@@ -177,7 +180,7 @@ static void dense(const iter_desc *desc, int64_t *strides) {
     }
 }
 
-/* From `dims`, dimension i of the output being axes[i] of the input. */
+/* Makes a case over `dims`; dimension i of the output is axes[i] of the input. */
 static convert_case new_case(iter_dtype in, iter_dtype out, int32_t n, const int64_t *dims,
                              const int32_t *axes) {
     convert_case test = {.channel = -1};
@@ -221,7 +224,7 @@ static void test_types(void) {
             run_case(&test);
             test = new_case(types[i], types[j], 3, dims, swap);
             run_case(&test);
-            if (iter_dtype_bytes(types[i]) > 2) continue; /* beyond 24 bits f32 is not exact */
+            if (iter_dtype_bytes(types[i]) > 2) continue; /* above 24 bits f32 is not exact */
             test = new_case(types[i], types[j], 3, dims, turn);
             add_factors(&test, 0);
             run_case(&test);
@@ -231,7 +234,7 @@ static void test_types(void) {
         }
 }
 
-/* Batches between NCHW and NHWC, from few channels to many, which take different kernels. */
+/* Batches between NCHW and NHWC, from few channels to many, for which kernels differ. */
 static void test_images(void) {
     static const iter_dtype fast[] = {ITER_U8, ITER_F16, ITER_BF16, ITER_F32};
     static const int64_t channels[] = {1, 2, 3, 4, 5, 16, 67};
@@ -283,7 +286,7 @@ static void test_random(int rounds) {
         convert_case test = new_case(in, out, n, dims, axes);
         if (exact && n > 0)
             add_factors(&test, (int32_t)(reference_u64(&random_state) % (uint64_t)n));
-        for (int32_t i = 0; i < n; i++) { /* gaps, and now and then backwards */
+        for (int32_t i = 0; i < n; i++) { /* gaps, and sometimes backwards */
             if (reference_u64(&random_state) % 3 == 0)
                 for (int32_t k = 0; k <= i; k++)
                     test.in_strides[k] *= 2;
@@ -308,7 +311,7 @@ static void test_broadcast(void) {
     run_case(&test);
 }
 
-/* ---- Roundings --------------------------------------------------------------------------------------------------------------- */
+/* ---- Roundings ------------------------------------------------------------------------------- */
 
 /* Converts n numbers of one type, flat. */
 static void convert_flat(iter_dtype in, const void *from, iter_dtype out, void *to, int64_t n) {
@@ -348,7 +351,8 @@ static void test_all_halves(void) {
         }
 }
 
-/* f32 and f64 around the value, the middle and the next value of every half: rounded once, ties to even. */
+/* f32 and f64 around the value, the middle and the next value of every half: rounded once, ties to
+ * even. */
 static void test_half_boundaries(void) {
     static const iter_dtype halves[] = {ITER_F16, ITER_BF16};
     enum { PER = 6, N = 32767 * PER };
@@ -421,7 +425,7 @@ static void test_specials(void) {
             }
 }
 
-/* Arbitrary bits, NaN payloads and infinities included: the levels agree. */
+/* For arbitrary bits, NaN payloads and infinities included, the levels agree. */
 static void test_bits(void) {
     static const iter_dtype fast[] = {ITER_U8, ITER_F16, ITER_BF16, ITER_F32};
     enum { N = 3 * 1024 };
@@ -450,7 +454,7 @@ static void test_bits(void) {
             }
 }
 
-/* ---- What cannot be ---------------------------------------------------------------------------------------------------------- */
+/* ---- Refusals -------------------------------------------------------------------------------- */
 
 static void expect_refused(const iter_desc *in, const iter_desc *out, const iter_convert_options *o,
                            const char *part) {

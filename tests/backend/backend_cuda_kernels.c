@@ -1,10 +1,13 @@
 /*
- * backend_cuda_kernels.c - each kernel on a real GPU beside its twin in plain C, bit for bit: random programs and rows, every kernel, type and
- * layout, addresses of every alignment, values where rounding and ranges end, whole sets in one launch, and beyond 4 GiB.
+ * backend_cuda_kernels.c - each kernel on a real GPU against its twin in plain C, bit for bit:
+ * random programs and rows, every kernel, type and layout, addresses of every alignment, values at
+ * the borders of rounding and ranges, whole sets in one launch, and beyond 4 GiB.
  *
- * Where the driver is the fake, the twins run in the kernels' place, which checks what surrounds the launches, and the program counts as skipped.
+ * If the driver is the fake, the twins run instead of the kernels. That tests the code around the
+ * launches, and the program counts as skipped.
  *
- * --perf times the pass over 50,000 images, a batch of 64 and an empty launch beside a copy on the device.
+ * --perf times the pass over 50,000 images, a batch of 64 and an empty launch, and compares with a
+ * copy on the device.
  */
 #include <stdlib.h>
 
@@ -16,7 +19,7 @@
 
 static iter__device *device;
 
-/* ---- The device -------------------------------------------------------------------------------------------------------- */
+/* ---- The device ------------------------------------------------------------------------------ */
 
 static void must(CUresult result, const char *what) {
     char text[160];
@@ -40,7 +43,7 @@ static void put(iter__device_address to, const void *from, size_t bytes) {
     iter__cuda_leave(device, &scope);
 }
 
-/* Behind all launches. */
+/* Must be called after all launches. */
 static void take(void *to, iter__device_address from, size_t bytes) {
     iter__cuda_scope scope;
     iter_error err = {0};
@@ -59,7 +62,7 @@ static void paint(iter__device_address to, size_t bytes) {
     iter__cuda_leave(device, &scope);
 }
 
-/* ---- One launch beside its twin ------------------------------------------------------------------------------------------- */
+/* ---- One launch against its twin ------------------------------------------------------------- */
 
 typedef struct launch {
     const char *what;
@@ -117,7 +120,7 @@ static int compare(const launch *test, const iter__pack_row *rows, const uint8_t
     return 0;
 }
 
-/* Bytes before and behind the output stay what they were. */
+/* Bytes before and after the output must not change. */
 #define MARGIN 64
 
 static int run_rows(const launch *test, const iter__pack_row *rows) {
@@ -167,7 +170,7 @@ static int run(const launch *test) {
     return ok;
 }
 
-/* ---- Random programs --------------------------------------------------------------------------------------------------------- */
+/* ---- Random programs ------------------------------------------------------------------------- */
 
 static const char *const names[] = {
 #define ITER_X(name) #name,
@@ -192,9 +195,10 @@ static void test_random(int n) {
         }
 }
 
-/* ---- Values ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
-/* All 256 bytes by factors at which results are ties, subnormal, near the ends of the type, or -0. */
+/* All 256 bytes with factors for which results are ties, subnormal, near the ends of the type, or
+ * -0. */
 static void test_values(void) {
     static const float numbers[][2] = {
         {1.0f, 0.0f},        {0.5f, 0.0f},          {0.5f, 0.25f},         {-1.0f, 128.0f},
@@ -233,7 +237,7 @@ static void test_values(void) {
             }
 }
 
-/* ---- Shapes that are trained on --------------------------------------------------------------------------------------------- */
+/* ---- Shapes used in training ----------------------------------------------------------------- */
 
 static iter__pack_program cifar(int in_hwc, int out_hwc, iter_dtype out) {
     static const float mean[] = {0.491f, 0.482f, 0.447f}, deviation[] = {0.247f, 0.243f, 0.261f};
@@ -285,17 +289,17 @@ static void test_shapes(uint32_t n_rows) {
         test.program.in_height = test.program.in_width = 256;
         test.program.out_height = test.program.out_width = 224;
         run(&test);
-        test.program.in_height = test.program.out_height = 1; /* rows that are no images */
+        test.program.in_height = test.program.out_height = 1; /* rows that are not images */
         test.program.out_width = test.program.in_width = 100004;
         run(&test);
-        test.n_rows = 140000; /* beyond what a grid's second dimension holds */
+        test.n_rows = 140000; /* more than a grid's second dimension allows */
         test.program.in_width = 5;
         test.program.out_width = 4;
         run(&test);
     }
 }
 
-/* ---- Rows as they are ---------------------------------------------------------------------------------------------------------- */
+/* ---- Rows as they are ------------------------------------------------------------------------ */
 
 static void gather(size_t row_bytes, uint32_t n_rows, size_t misplaced) {
     const int n_sources = 77;
@@ -343,9 +347,9 @@ static void test_gather(void) {
     gather(4, 300000, 0);
 }
 
-/* ---- Beyond 4 GiB -------------------------------------------------------------------------------------------------------------- */
+/* ---- Beyond 4 GiB ---------------------------------------------------------------------------- */
 
-/* 800,000 sources, of which four are looked at, to 450,000 rows. */
+/* 800,000 sources to 450,000 rows; four of them are compared. */
 static void test_large(void) {
     enum { SOURCES = 1500000, ROWS = 450000, LOOK = 4 };
     const iter__pack_program program = cifar(0, 1, ITER_F32);
@@ -394,7 +398,7 @@ static void test_large(void) {
     free(rows);
 }
 
-/* ---- Timing -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- Timing ---------------------------------------------------------------------------------- */
 
 typedef struct timing {
     iter__device_address from, rows, to;
@@ -414,7 +418,7 @@ static void perf_pack(const timing *t, const void *what) {
     EXPECT_OK(iter__device_pack(device, &pack, &err), &err);
 }
 
-/* Bytes read and written, each half of `what`. */
+/* Copies `what` bytes in total: half are read, half written. */
 static void perf_copy(const timing *t, const void *what) {
     const size_t bytes = *(const size_t *)what / 2;
     must(device->cuda.cuMemcpyDtoDAsync(t->to, t->to + bytes, bytes, device->stream),
@@ -426,7 +430,7 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Median of microseconds of one call, in the middle of `n` of them. */
+/* Median of the microseconds per call, over the middle of `n` calls. */
 static double perf(const timing *t, timed call, const void *what, int n) {
     float tries[PERF_TRIES];
     for (int i = 0; i < PERF_TRIES; i++) {
@@ -495,7 +499,7 @@ static int run_perf(void) {
     return EXPECT_DONE();
 }
 
-/* ---- Main ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Main ------------------------------------------------------------------------------------ */
 
 int main(int argc, char **argv) {
     iter_error err = {0};

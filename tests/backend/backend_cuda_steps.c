@@ -1,6 +1,6 @@
 /*
- * backend_cuda_steps.c - steps of the cuda backend that are queued and not asked what they came to, one by one over batches of
- * a loader; a batch that cannot be given back; and more places that batches lie at than there are graphs for.
+ * backend_cuda_steps.c - steps of the cuda backend that are only queued, one by one over batches of
+ * a loader; a batch that cannot be released; and batches at more addresses than there are graphs.
  *
  * Runs on the fakes (LD_LIBRARY_PATH), and what needs no fake also on a GPU.
  */
@@ -17,7 +17,7 @@ static const engine_backend_ops *cuda;
 
 /* ---- Steps that are only queued -------------------------------------------------------------- */
 
-/* The first n batches of a new loader, a step each; where they are waited for, *out is the sum. */
+/* Steps through the first n batches of a new loader; if `waits`, *out is the sum. */
 static int64_t take_steps(int32_t memory, int n, bool waits, iter_result *out, float *weights) {
     iter_loader *loader = open_loader(MLP, memory);
     iter_trainer *trainer = open_trainer(MLP, loader, "cuda", 0);
@@ -53,8 +53,8 @@ static int64_t take_steps(int32_t memory, int n, bool waits, iter_result *out, f
     return n_weights;
 }
 
-/* Nobody asks what they came to: the same weights, and the same sum afterwards, also of more steps than
- * are left pending. */
+/* If no step is waited for, the weights are the same, and so is the sum at the end, also with more
+ * steps than can be pending. */
 static void test_queued(int32_t memory) {
     static float waited[MOST_WEIGHTS], queued[MOST_WEIGHTS];
     iter_result a, b;
@@ -68,7 +68,7 @@ static void test_queued(int32_t memory) {
     EXPECT(b.seconds > 0);
 }
 
-/* They return while the device does nothing. */
+/* Queued steps return while the device does nothing. */
 static void test_queued_waits_for_nothing(void) {
     iter_error err = {0};
     iter_batch *batches[2];
@@ -95,7 +95,8 @@ static void test_queued_waits_for_nothing(void) {
 
 typedef enum how_heard { BY_COLLECT, BY_STEP, BY_GET, WAYS_TO_HEAR } how_heard;
 
-/* The second of five batches holds a NaN: whoever waits first hears of it, once; one step was taken. */
+/* The second of five batches has a NaN: the first call that waits must report it, once; one step
+ * was taken. */
 static void test_queued_trouble(how_heard how) {
     iter_loader *loader = open_loader(MLP, ITER_MEMORY_HOST);
     iter_trainer *trainer = open_trainer(MLP, loader, "cuda", 0);
@@ -142,7 +143,7 @@ static bool ask_inside(void *user, const iter_result *so_far) {
     return false;
 }
 
-/* An epoch's sums are its own, and those of steps before it stay. */
+/* An epoch's sums are its own, and those of earlier steps stay. */
 static void test_queued_and_epochs(void) {
     iter_loader *loader = open_loader(MLP, ITER_MEMORY_HOST);
     iter_trainer *trainer = open_trainer(MLP, loader, "cuda", 0);
@@ -165,7 +166,8 @@ static void test_queued_and_epochs(void) {
     iter_loader_unref(loader);
 }
 
-/* The step is taken and its batch cannot be given back: the step counts, and the message says both. */
+/* If a step is taken but its batch cannot be released, the step counts, and the message has
+ * both. */
 static void test_release_fails(void) {
     static float before[MOST_WEIGHTS], after[MOST_WEIGHTS];
     iter_result result;
@@ -193,9 +195,9 @@ static void test_release_fails(void) {
     }
 }
 
-/* ---- More places than graphs ----------------------------------------------------------------- */
+/* ---- More addresses than graphs -------------------------------------------------------------- */
 
-enum { GRAPHS = 96, PLACES = 100, STALE = 4 * GRAPHS }; /* as cuda_backend.h has them */
+enum { GRAPHS = 96, PLACES = 100, STALE = 4 * GRAPHS }; /* as in cuda_backend.h */
 
 static void test_many_places(void) {
     iter_batch *held[PLACES];
@@ -222,12 +224,14 @@ static void test_many_places(void) {
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < PLACES; i++)
             EXPECT_OK(iter_trainer_step(trainer, held[i], NULL, &err), &err);
-    /* The first goes call by call; the 96 behind it get graphs, and it and the last three do not. */
+    /* The first runs call by call; the next 96 get graphs; the first and the last three have
+     * none. */
     EXPECT_EQ(fake->calls("cuGraphInstantiateWithFlags") - made, GRAPHS);
     iter_trainer_info info = iter_trainer_describe(trainer);
     EXPECT_EQ(info.n_graph_runs, 2 * GRAPHS);
     EXPECT_EQ(info.n_call_runs, 2 * (PLACES - GRAPHS));
-    /* The others are long unused: one gives way to a place that had none. */
+    /* The other graphs were not used for long, so an address without a graph replaces one of
+     * them. */
     for (int i = 0; i < STALE; i++)
         EXPECT_OK(iter_trainer_step(trainer, held[1], NULL, &err), &err);
     for (int i = 0; i < 2; i++)

@@ -1,6 +1,7 @@
 /*
- * backend_cuda_trainer.c - the cuda backend over epochs of a loader: asynchrony, graphs, trouble that is heard of
- * later, checkpoints between backends; and every call of the driver, cuDNN and cuBLAS failing once.
+ * backend_cuda_trainer.c - the cuda backend over epochs of a loader: asynchrony, graphs, errors
+ * that are reported later, checkpoints between backends; and every call of the driver, cuDNN and
+ * cuBLAS failing once.
  *
  * Runs on the fakes (LD_LIBRARY_PATH), and what needs no fake also on a GPU.
  */
@@ -20,7 +21,7 @@ static const fake_library *dnn, *blas;
 static const engine_backend_ops *cuda;
 static const layer_form plain_form = {0};
 
-/* Everything as it was at the beginning. */
+/* Resets all fakes. */
 static void reset_fakes(void) {
     bool on_fake;
     fake->reset();
@@ -91,13 +92,13 @@ static void test_epochs(const char *model) {
     expect_same(&want, &got, 0, "on the device");
 }
 
-/* Graphs, or call by call: the same bits. */
+/* With graphs or call by call: the same bits. */
 static void test_graphs(const char *model) {
     if (!fake) return;
     train(model, "cuda", ITER_MEMORY_HOST, 0, &want);
     reset_fakes();
     train(model, "cuda", ITER_MEMORY_HOST, 0, &got);
-    /* 6 full batches, 3 epochs, the first call by call; and the test's, likewise */
+    /* 6 full batches, 3 epochs, the first call by call; the same for the test set */
     EXPECT_EQ(fake->calls("cuGraphLaunch"), 3 * 6 - 1 + 6 - 1);
     EXPECT_EQ(fake->calls("cuGraphInstantiateWithFlags"), 2);
     fake->fail("cuStreamBeginCapture", 0, CUDA_ERROR_NOT_SUPPORTED);
@@ -106,7 +107,8 @@ static void test_graphs(const char *model) {
     reset_fakes();
 }
 
-/* cuDNN has nothing for a layer in NHWC: the whole net is NCHW then, says so, and comes to the same. */
+/* If cuDNN has no algorithm for a layer in NHWC, the whole net becomes NCHW, reports that, and
+ * gives the same result. */
 static void test_no_nhwc(int32_t precision, const char *says) {
     if (!fake) return;
     train(CNN, "cuda", ITER_MEMORY_HOST, precision, &want);
@@ -128,12 +130,12 @@ typedef struct watch {
     iter_trainer *trainer;
 } watch;
 
-/* Looks into the trainer in the middle of an epoch, and ends it. */
+/* Reads the trainer's values in the middle of an epoch, and ends it. */
 static bool look(void *user, const iter_result *so_far) {
     watch *w = user;
     static float weights[MOST_WEIGHTS];
     EXPECT_EQ(so_far->n_steps, ++w->n);
-    if (w->n == 3) get_weights(w->trainer, weights, MOST_WEIGHTS); /* it waits */
+    if (w->n == 3) get_weights(w->trainer, weights, MOST_WEIGHTS); /* this call waits */
     EXPECT(so_far->n_rows >= w->last_rows && so_far->n_rows <= w->n * BATCH);
     if (w->n == 3) w->last_rows = so_far->n_rows;
     return w->n < 5;
@@ -180,9 +182,10 @@ static void test_asynchrony(void) {
     layer_case_free(&test);
 }
 
-/* ---- Trouble --------------------------------------------------------------------------------- */
+/* ---- Errors ---------------------------------------------------------------------------------- */
 
-/* The fourth batch holds a NaN: weights are those after three steps, and the message says which. */
+/* The fourth batch has a NaN: the weights are those after three steps, and the message names the
+ * batch. */
 static void test_bad_data(int32_t memory) {
     iter_loader *loader = open_loader(MLP, memory);
     iter_trainer *trainer = open_trainer(MLP, loader, "cuda", 0);
@@ -215,14 +218,14 @@ static void test_bad_data(int32_t memory) {
     EXPECT_EQ(get_weights(trainer, after, MOST_WEIGHTS), n);
     EXPECT(memcmp(before, after, (size_t)n * sizeof(float)) == 0);
     points[bad][2] = good;
-    /* It can go on. */
+    /* Training can go on. */
     EXPECT_OK(iter_loader_seek(loader, 1, 0, &err), &err);
     EXPECT_OK(iter_trainer_epoch(trainer, loader, NULL, NULL, &result, &err), &err);
     iter_trainer_destroy(trainer);
     iter_loader_unref(loader);
 }
 
-/* Labels and ids that nobody has looked at before. */
+/* Labels and ids out of range, which nothing has checked before. */
 static void test_bad_label(const layer_spec *spec, bool label) {
     layer_case test;
     iter_error err = {0};
@@ -254,7 +257,7 @@ static void test_bad_label(const layer_spec *spec, bool label) {
 
 /* ---- Checkpoints ----------------------------------------------------------------------------- */
 
-/* One epoch by the reference, saved; two more by cuda, as if the reference had gone on. */
+/* One epoch by the reference, saved; two more by cuda, as if the reference had continued. */
 static void test_checkpoint(const char *model) {
     char path[] = "/tmp/iter_cuda_XXXXXX";
     iter_error err = {0};
@@ -295,7 +298,7 @@ static void expect_nothing_left(const char *when, long call) {
 
 static const char *choices_file;
 
-/* A trainer's life in short: every call that may fail is checked. False where one failed. */
+/* A trainer's life in short; every call that may fail is checked. Returns false if one failed. */
 static bool live(const layer_case *test, const layer_form *form, iter_error *err) {
     layer_machine *m = layer_alloc(1, sizeof(*m));
     engine_collected found;
@@ -337,7 +340,7 @@ static bool live(const layer_case *test, const layer_form *form, iter_error *err
     return ok;
 }
 
-/* Calls that are failed one after the other: all of them, or, where a life takes seconds, some. */
+/* Which calls fail, one after the other: all, or only some if a life takes seconds. */
 #if defined(__SANITIZE_THREAD__)
 #define FAIL_EVERY 9
 #elif defined(__has_feature)
@@ -349,7 +352,7 @@ static bool live(const layer_case *test, const layer_form *form, iter_error *err
 #define FAIL_EVERY 1
 #endif
 
-/* Call k of them all fails, for every k. Some do not matter: then all goes well. */
+/* Call k of all calls fails, for every k. Some do not matter; then everything must go well. */
 static void test_failures(const layer_case *test, const layer_form *form, const char *of,
                           unsigned code) {
     const fake_library *library = strcmp(of, "cuDNN") == 0    ? dnn
@@ -395,7 +398,7 @@ static void test_all_failures(void) {
     }
 }
 
-/* What was measured is kept: layers that are alike are measured once, and with a file no second time. */
+/* Measurements are kept: equal layers are measured once, and with a file never again. */
 static void test_kept_choices(void) {
     const layer_spec spec = {
         "conv2d:3,pad=1 | conv2d:3,pad=1 | conv2d:3,pad=1 | flatten | dense:2 | mse", .batch = 2,
@@ -425,7 +428,7 @@ static void test_kept_choices(void) {
         EXPECT_EQ(dnn->calls(find), lives[i].measured);
     }
     reset_fakes();
-    dnn->set_version(91600); /* another release chooses for itself */
+    dnn->set_version(91600); /* another release measures for itself */
     EXPECT(live(&test, &tuned, &err));
     EXPECT_EQ(dnn->calls(find), 2);
     FILE *file = fopen(path, "r");
@@ -449,7 +452,7 @@ static void test_kept_choices(void) {
     reset_fakes();
 }
 
-/* A device that is lost says so, and again. */
+/* If a device is lost, every call reports it. */
 static void test_lost(void) {
     const layer_spec spec = {MLP, .batch = 4, .n_dims = 1, .dims = {6}};
     layer_case test;
@@ -485,7 +488,7 @@ static void expect_refused(iter_status want_status, const char *text) {
     layer_case_free(&test);
 }
 
-/* What is missing is named. */
+/* If a library is missing, it is named. */
 static void test_messages(void) {
     if (!fake) return;
     fake_cuda_machine machine = fake->machine();
@@ -515,7 +518,7 @@ static void test_messages(void) {
     reset_fakes();
 }
 
-/* Batches on one GPU, weights on another: refused before anything reads them. */
+/* Batches on one GPU, weights on another: refused before anything is read. */
 static void test_two_gpus(void) {
     iter_error err = {0};
     iter_batch *batch;

@@ -1,12 +1,13 @@
 /*
- * backend_golden.c - every backend against what PyTorch computes (tests/golden/make_layers.py):
+ * backend_golden.c - every backend against PyTorch's results (tests/golden/make_layers.py):
  * outputs, losses, gradients, and weights after some steps of each optimiser.
  */
 #include "tests/support/expect_layers.h"
 
 #define GOLDEN "tests/golden/layers.txt"
 
-/* A case as the file tells it: the spec is known before the numbers are, so they wait here. */
+/* A case of the file. The spec must be known before the numbers can be placed, so they are kept
+ * here. */
 typedef struct golden_case {
     char name[64], model[256], optimizer[128];
     layer_spec spec;
@@ -24,7 +25,7 @@ static double *read_numbers(FILE *file, int64_t n) {
     return numbers;
 }
 
-/* The dimensions on the rest of a line; returns their product. */
+/* Reads the dimensions on the rest of a line; returns their product. */
 static int64_t read_dims(char *words, int64_t dims[4], int32_t *n_dims) {
     int64_t n = 1;
     *n_dims = 0;
@@ -71,7 +72,7 @@ static void read_tensor(golden_case *g, FILE *file, const char *head, char *word
     }
 }
 
-/* The next case; false at the file's end. */
+/* Reads the next case; returns false at the end of the file. */
 static bool read_golden(FILE *file, golden_case *g) {
     char line[512], head[32];
     memset(g, 0, sizeof(*g));
@@ -123,7 +124,7 @@ static void check_golden(const golden_case *g, const layer_case *test,
         want.gradients[p] = g->gradients[p];
         want.weights[p] = g->after[p];
         for (int i = 0; i < 2; i++)
-            want.moments[i][p] = got.moments[i][p]; /* not told */
+            want.moments[i][p] = got.moments[i][p]; /* not in the file */
     }
     snprintf(how, sizeof(how), "%s, %s against the golden results", g->name, ops->name);
     expect_near(&got, &want, most, how);

@@ -1,8 +1,10 @@
 /*
- * backend_image.c - resizes, and crops of images of any size: every SIMD level against the naive reference, and as Pillow has them.
+ * backend_image.c - resizes, and crops of images of any size: every SIMD level against the naive
+ * reference, and against Pillow's results.
  *
- * Bilinear with antialias and nearest are exact; bilinear without and area may differ by one level from the reference, whose weights are not
- * computed in integers. All levels give the same bytes. Sources and targets lie against pages that cannot be touched.
+ * Bilinear with antialias and nearest are exact. Bilinear without antialias, and area, may differ
+ * by one level from the reference, whose weights are not computed in integers. All levels give the
+ * same bytes. Sources and targets lie next to inaccessible pages.
  *
  * --perf times the resizes and prints a table.
  */
@@ -18,7 +20,7 @@
 #include "tests/support/reference_image.h"
 #include "transforms/resample/resample.h"
 
-/* ---- Resample ------------------------------------------------------------------------------------- */
+/* ---- Resample -------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -48,7 +50,8 @@ typedef struct resample_case {
     int64_t height, width, channels, out_height, out_width;
 } resample_case;
 
-/* As rows that are there one to five at a time, and readable no further than was asked for; true, and out as it was, where it cannot be done so. */
+/* Resamples rows that come one to five at a time, in memory that ends where the request ends.
+ * Returns true and leaves out as it was if it cannot be done by rows. */
 static int resample_by_rows(const resample_case *t, resample_filter filter, size_t k,
                             const uint8_t *data, int64_t step, uint8_t *out, void *scratch) {
     enum { MOST = 5 };
@@ -85,7 +88,7 @@ static int resample_by_rows(const resample_case *t, resample_filter filter, size
     return ok && EXPECT_EQ(made, t->out_height);
 }
 
-/* With one set of kernels into fresh memory, row_step as given. */
+/* Resamples with one set of kernels into fresh memory, with the given row_step. */
 static int resample_once(const resample_case *t, resample_filter filter, size_t k,
                          const uint8_t *data, int64_t gap, int at_start, uint8_t *want) {
     const size_t row = (size_t)(t->width * t->channels), step = row + (size_t)gap;
@@ -148,7 +151,8 @@ static void resample_check(const resample_case *t, resample_filter filter, uint3
     free(want);
 }
 
-/* Up and down, each number of taps that a kernel knows, one pixel, one line, both orders of passes. */
+/* Larger and smaller, each number of taps that a kernel supports, one pixel, one line, both orders
+ * of passes. */
 static void test_resample(void) {
     static const resample_case cases[] = {
         {1, 1, 3, 1, 1},     {1, 1, 3, 5, 7},     {5, 7, 3, 1, 1},     {2, 3, 3, 3, 2},
@@ -165,7 +169,7 @@ static void test_resample(void) {
                 resample_check(&cases[i], (resample_filter)filter, seed + (uint32_t)(2 * i));
 }
 
-/* More taps than the SIMD kernels sum up, and a picture all of one colour. */
+/* More taps than the SIMD kernels can add up, and a picture of a single colour. */
 static void test_resample_extremes(void) {
     static const resample_case cases[] = {{1, 20000, 1, 1, 2}, {9000, 1, 3, 1, 1}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -192,7 +196,7 @@ static void test_resample_extremes(void) {
             }
 }
 
-/* What Pillow made of the same pixels. */
+/* Compares with Pillow's result for the same pixels. */
 static void check_golden(const struct pillow_resize *t, resample_filter filter, uint64_t want) {
     const size_t out_bytes = (size_t)(t->out_height * t->out_width * t->channels);
     uint8_t *in = malloc((size_t)(t->height * t->width * t->channels)), *out = malloc(out_bytes);
@@ -221,7 +225,7 @@ static void test_resample_golden(void) {
     }
 }
 
-/* Black beside white: a cubic goes below 0 and beyond 255 there, by the most if it is enlarged. */
+/* Black beside white, where a cubic goes below 0 and above 255, most of all when it enlarges. */
 static void test_resample_edges(void) {
     static const resample_case cases[] = {{8, 8, 3, 37, 41}, {2, 2, 1, 64, 64}, {9, 30, 4, 9, 13},
                                           {30, 9, 3, 11, 9}, {3, 64, 1, 7, 65}, {12, 12, 3, 13, 7}};
@@ -254,7 +258,7 @@ static void test_resample_edges(void) {
             }
 }
 
-/* Images of any size must become what the fused pass makes of the same image, where it has a size. */
+/* Images of any size must give what the fused pass gives for the same image of a fixed size. */
 static void test_same_as_fold(void) {
     static const char *const chains[] = {
         "crop:3,2,9,11",
@@ -318,7 +322,7 @@ static void test_same_as_fold(void) {
         }
 }
 
-/* ---- Resizing stages ------------------------------------------------------------------------------------- */
+/* ---- Resizing stages ------------------------------------------------------------------------- */
 
 static void test_resize_stages(void) {
     static const struct {
@@ -358,7 +362,8 @@ static void test_resize_stages(void) {
         }
 }
 
-/* First row of an 8-row window in one of 8 to 20, as torchvision 0.14.1's functional.center_crop() answers, and Pillow's users' n // 2. */
+/* First row of a window of 8 rows in one of 8 to 20: by torchvision 0.14.1's
+ * functional.center_crop(), and by n // 2, as usual with Pillow. */
 static void test_center_crop(void) {
     static const int64_t torchvision[] = {0, 0, 1, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6};
     static const char *const chains[] = {"center-crop:8", "center-crop:8,rounding=torchvision"};
@@ -376,7 +381,8 @@ static void test_center_crop(void) {
         }
 }
 
-/* The window once more: same numbers, sides by exp and log. False where none fits. */
+/* Draws the window a second time: same numbers, sides by exp and log. Returns false if none
+ * fits. */
 static int drawn_window(iter_rng *rng, int64_t height, int64_t width, iter_rect *out) {
     for (int i = 0; i < 10; i++) {
         const double area =
@@ -414,7 +420,7 @@ static void test_random_resized_crop(void) {
     }
     iter_chain_unref(chain);
 
-    /* No window of such an aspect fits: the largest in the middle. */
+    /* If no window of such an aspect fits, it is the largest one in the middle. */
     iter_rng rng = iter_rng_at(1, 0, 0);
     iter_image_wish wish;
     chain = one_stage("random-resized-crop:16,scale=0.9;1,jpeg-scale=fast", &stage);
@@ -428,7 +434,7 @@ static void test_random_resized_crop(void) {
            wish.part.height == 40);
     iter_chain_unref(chain);
 
-    /* What comes out is the window, resized. */
+    /* The result is the window, resized. */
     for (uint64_t position = 0; position < 6; position++) {
         picture in = picture_new(50, 41, 3, 9), got = {.data = NULL};
         picture want = picture_new(16, 16, 3, 0);
@@ -451,7 +457,7 @@ static void test_random_resized_crop(void) {
     }
 }
 
-/* ---- Refusals ------------------------------------------------------------------------------------------ */
+/* ---- Refusals -------------------------------------------------------------------------------- */
 
 static void refused(const char *text, const iter_desc *in, const char *part) {
     const iter__stage *stage;
@@ -490,7 +496,7 @@ static void test_refusals(void) {
     refused("center-crop:24", &image, "does not fit into 20 x 30");
     refused("crop:10,0,11,5", &image, "of 20 x 30");
 
-    /* Planned for any size, what comes out has one, or none. */
+    /* The plan for any size: the output has a fixed size, or none. */
     const iter_desc any = pixels(ITER_VARIABLE, ITER_VARIABLE, 3);
     static const struct {
         const char *text;
@@ -520,7 +526,7 @@ static void test_refusals(void) {
         EXPECT(out.dims[0] == open[i].side && out.dims[1] == open[i].side && out.dims[2] == 3);
         iter_chain_unref(chain);
     }
-    /* An image that is too small says so. */
+    /* If an image is too small, the message says so. */
     iter_error err = {0};
     picture in = picture_new(8, 30, 3, 1), out = {.data = NULL};
     EXPECT_ERROR(run_chain("center-crop:9", &in, 0, &out, &err), ITER_EINVAL, &err, "8 x 30");
@@ -529,7 +535,7 @@ static void test_refusals(void) {
     free(in.data);
 }
 
-/* ---- Time ------------------------------------------------------------------------------------------------ */
+/* ---- Time ------------------------------------------------------------------------------------ */
 
 static void perf_resize(int64_t height, int64_t width, int64_t side, resample_filter filter) {
     const size_t bytes = iter__resample_scratch(filter, height, width, side, side, 3);

@@ -6,13 +6,14 @@
  *   - the cpu backend against the reference: each SIMD level, 1 and 2 threads, each layout;
  *   - the cuda backend against the reference: each layout and precision.
  *
- * The measure is max |a - b| / max |b| of each tensor: outputs, gradients, weights after the update.
+ * The measure is max |a - b| / max |b| of each tensor: outputs, gradients, weights after the
+ * update.
  *
  *     backend_layers [--backend cuda] [--quick] [--perf] [--kinks] [PART OF A MODEL'S TEXT]
  *
- * --backend cuda looks at that one alone, on a GPU or on the fake one. --quick leaves out the published
- * sizes, as do builds with sanitizers and the fake; --perf times the backend at those sizes instead and
- * prints a table; --kinks prints rows of theirs that are near a kink.
+ * --backend cuda tests only that one, on a GPU or on the fake. --quick leaves out the published
+ * sizes, as do builds with sanitizers and the fake. --perf times the backend at those sizes instead
+ * and prints a table. --kinks prints which of their rows are near a kink.
  */
 #include <math.h>
 #include <time.h>
@@ -101,7 +102,7 @@ static const layer_spec small_cases[] = {
 };
 #define N_SMALL ((int)(sizeof(small_cases) / sizeof(small_cases[0])))
 
-/* The published networks' own sizes; single layers with fewer rows, for the reference's sake. */
+/* The published networks' sizes; single layers have fewer rows, because the reference is slow. */
 static const layer_spec published_cases[] = {
     {"conv2d:50,kernel=3,pad=1 | flatten | mse", IMAGES(8, 3, 32, 32)},
     {"conv2d:50,kernel=3,pad=1 | flatten | mse", IMAGES(8, 50, 32, 32)},
@@ -118,12 +119,12 @@ static const layer_spec published_cases[] = {
      .optimizer = "adam:lr=0.001"},
     {"gru:100 | flatten | mse", STEPS(64, 150, 125)},
     {"gru:100,reset=before | flatten | mse", STEPS(16, 150, 125)},
-    /* Of six million pixels some are so near a kink that rounding takes them over it, and then the
-     * gradient is another one. --kinks says which rows have such a pixel; they do not count. */
+    /* Of six million pixels some are so near a kink that rounding moves them across it, which
+     * changes the gradient. --kinks prints which rows have such a pixel; they do not count. */
     {"cnn", IMAGES(64, 3, 32, 32), .rows_out = CNN_ROWS_AT_KINKS, .no_input_gradient = true,
      .optimizer = "sgd:lr=0.01,momentum=0.9"},
-    /* Adam divides a gradient by its own size: a published epsilon of 1e-8 would turn what rounding
-     * does to the smallest ones into the largest differences of all. */
+    /* Adam divides a gradient by its own size. With the published epsilon of 1e-8, the rounding of
+     * the smallest gradients would become the largest differences of all. */
     {"gru", IDS(64, 150, 30000), .optimizer = "adam:lr=0.001,epsilon=1e-6"},
     {"mlp", ROWS(64, 1000), .no_input_gradient = true, .optimizer = "sgd:lr=0.01"},
 };
@@ -149,7 +150,7 @@ static bool is_near_zero(const double *values, int64_t n, double margin) {
     return false;
 }
 
-/* Whether the two largest of a window are as good as equal. */
+/* Whether the two largest values of a window are nearly equal. */
 static bool is_near_tie(const engine_layer *layer, const double *channel, int64_t y, int64_t x,
                         double margin) {
     const iter_pool_options *o = &layer->options.pool;
@@ -175,8 +176,8 @@ static bool has_tie(const engine_layer *layer, const double *image, double margi
     return false;
 }
 
-/* The rows, a bit each, for which some relu's input or some window of a maxpool is within `margin`
- * of where it turns. */
+/* The rows, one bit each, for which some relu's input or some window of a maxpool is within
+ * `margin` of a kink. */
 static uint64_t rows_at_kinks(const layer_case *test, double margin) {
     uint64_t rows = 0;
     for (int32_t i = 0; i < test->net.n_layers; i++) {
@@ -206,7 +207,7 @@ static int expect_slopes(const layer_case *test, const char *name, const double 
     return 0;
 }
 
-/* All elements of a tensor up to 300, else 150 spread over it. */
+/* All elements of a tensor up to 300; above that, 150 spread over it. */
 static int64_t stride_over(int64_t n) {
     return n <= 300 ? 1 : n / 150;
 }
@@ -283,7 +284,7 @@ static void check_slopes(const layer_case *test) {
     free(m);
 }
 
-/* Numbers are drawn anew until none is near a kink. */
+/* Draws numbers again until none is near a kink. */
 static void test_differences(const layer_spec *spec) {
     for (uint64_t seed = 1; seed < 500; seed++) {
         layer_case test;
@@ -317,7 +318,7 @@ static void test_forms(const layer_case *test, const layer_result *want) {
     }
 }
 
-/* Whether nothing counts: then nothing is learnt, and the loss is zero. */
+/* If no row counts, nothing is learnt, and the loss is zero. */
 static void test_none_counts(const layer_spec *spec) {
     layer_case test;
     layer_result got;
@@ -365,7 +366,8 @@ static void check_cpu(const layer_case *test, const layer_result *want,
     layer_result_free(&got);
 }
 
-/* Small cases run every combination; large ones each level once and, at the best, the layouts. */
+/* Small cases run every combination; large ones each level once and, at the best level, the
+ * layouts. */
 static void test_cpu(const layer_spec *spec, const engine_backend_ops *cpu, bool all) {
     layer_case test;
     layer_result want;
@@ -380,7 +382,7 @@ static void test_cpu(const layer_spec *spec, const engine_backend_ops *cpu, bool
     if (!EXPECT(layer_result_make(&want, &test, &plain_form, &iter__backend_reference, 1))) return;
     for (int level = 0; level < N_LEVELS; level++) {
         setenv("ITER_CPU", levels[level], 1);
-        if (strcmp(iter_cpu_level(), levels[level]) != 0) continue; /* not this machine's */
+        if (strcmp(iter_cpu_level(), levels[level]) != 0) continue; /* this machine lacks it */
         check_cpu(&test, &want, cpu, &plain_form, 2);
         if (!all && strcmp(best, levels[level]) != 0) continue;
         check_cpu(&test, &want, cpu, &plain_form, 1);
@@ -396,9 +398,9 @@ static void test_cpu(const layer_spec *spec, const engine_backend_ops *cpu, bool
 
 /* ---- The cuda backend ------------------------------------------------------------------------ */
 
-static bool on_fake; /* it has no tensor cores, and rounds as f32 does where they would be */
+static bool on_fake; /* it has no tensor cores, and rounds as f32 does instead */
 
-/* What tensor cores may differ by: their factors have 10 bits behind the point. */
+/* The tolerated difference with tensor cores, whose factors have 10 bits after the binary point. */
 static double precision_tolerance(const layer_case *test, int32_t precision) {
     if (precision == ITER_PRECISION_F16) return 5e-2;
     if (precision == ITER_PRECISION_TF32 && !on_fake) return 2e-2;
@@ -468,7 +470,7 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The median of some runs, in milliseconds, after one that is not counted. */
+/* The median of some runs, in milliseconds, after one that does not count. */
 static double perf_run(layer_machine *m, engine_run what) {
     enum { MOST = 15 };
     double times[MOST];
@@ -522,7 +524,7 @@ static int perf(const engine_backend_ops *cpu) {
     return 0;
 }
 
-/* ---- All of it ------------------------------------------------------------------------------- */
+/* ---- main ------------------------------------------------------------------------------------ */
 
 static bool is_slow_build(void) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)

@@ -1,8 +1,10 @@
 /*
- * backend_pack.c - every image and value stage, alone and in chains, at every SIMD level, against the naive reference.
+ * backend_pack.c - every image and value stage, alone and in chains, at every SIMD level, against
+ * the naive reference.
  *
- * Integers are exact; f32 within 4 * 2^-24 * (|a x| + |b|); f16 and bf16 within one unit in the last place of the reference rounded once. All
- * levels give the same bits. Sources and targets lie against pages that cannot be touched, on either side, at odd addresses too.
+ * Integers are exact; f32 within 4 * 2^-24 * (|a x| + |b|); f16 and bf16 within one unit in the
+ * last place of the reference rounded once. All levels give the same bits. Sources and targets lie
+ * next to inaccessible pages, on either side, also at odd addresses.
  *
  * --perf times the CIFAR cases instead and prints a table.
  */
@@ -24,13 +26,13 @@
 
 static const char *const levels[LEVELS] = {"generic", "avx2", "avx512", "neon"};
 
-/* True where the machine has the level, which is then in use for what is created next. */
+/* Returns true if the machine has the level, which everything created from now on then uses. */
 static int use_level(int level) {
     setenv("ITER_CPU", levels[level], 1);
     return strcmp(iter_cpu_level(), levels[level]) == 0;
 }
 
-/* ---- Sources ------------------------------------------------------------------------------------------------------------ */
+/* ---- Sources --------------------------------------------------------------------------------- */
 
 static uint64_t random_state;
 
@@ -40,7 +42,7 @@ static void fill_source(const iter_desc *desc, char *data) {
         reference_random(&random_state, desc->dtype, data + (size_t)i * bytes);
 }
 
-/* ---- One case ------------------------------------------------------------------------------------------------------------ */
+/* ---- One case -------------------------------------------------------------------------------- */
 
 typedef struct pack_case {
     iter_desc in;
@@ -82,14 +84,15 @@ static int check_against_reference(const pack_case *test, const iter_desc *out_d
     return ok;
 }
 
-static int n_banded; /* samples that were also made in bands */
+static int n_banded; /* samples that were made a second time, in bands */
 
 /* Rows of an image that has bands. */
 static int64_t height_of(const iter_desc *desc) {
     return strcmp(desc->layout, "CHW") == 0 ? desc->dims[1] : desc->dims[0];
 }
 
-/* Runs one sample at one place in memory; first[] holds the generic level's bytes, filled by it. */
+/* Runs one sample at one place in memory; first[] has the generic level's bytes, which that level
+ * writes. */
 static int run_sample(const pack_case *test, int level, const iter__pack *pack,
                       const iter_desc *out_desc, char *scratch, int32_t n, uint64_t position,
                       char *first) {
@@ -175,14 +178,14 @@ static void run_chain(iter_desc in, const char *chain) {
     run_case(&test);
 }
 
-/* ---- The cases -------------------------------------------------------------------------------------------------------------- */
+/* ---- The cases ------------------------------------------------------------------------------- */
 
 static const iter_dtype all_types[] = {ITER_U8,  ITER_I8,  ITER_U16, ITER_I16, ITER_U32,
                                        ITER_I32, ITER_U64, ITER_I64, ITER_F16, ITER_BF16,
                                        ITER_F32, ITER_F64, ITER_BOOL};
 #define N_TYPES ((int)(sizeof(all_types) / sizeof(all_types[0])))
 
-/* Any type to any, as it is and with arithmetic whose results are exact. */
+/* Any type to any, unchanged and with arithmetic whose results are exact. */
 static void test_types(void) {
     char chain[64];
     for (int i = 0; i < N_TYPES; i++)
@@ -191,7 +194,7 @@ static void test_types(void) {
             run_chain(image(all_types[i], "CHW", 3, 7, 2), chain);
             snprintf(chain, sizeof(chain), "to:%s,nhwc", iter_dtype_text(all_types[j]));
             run_chain(image(all_types[i], "CHW", 3, 7, 3), chain);
-            if (iter_dtype_bytes(all_types[i]) > 2) continue; /* beyond 24 bits f32 is not exact */
+            if (iter_dtype_bytes(all_types[i]) > 2) continue; /* above 24 bits f32 is not exact */
             snprintf(chain, sizeof(chain), "scale:0.5,3 | cast:%s", iter_dtype_text(all_types[j]));
             run_chain(image(all_types[i], "CHW", 3, 7, 2), chain);
         }
@@ -227,7 +230,7 @@ static void test_layouts(void) {
                     }
 }
 
-/* More than a fold keeps as rectangles. */
+/* More rectangles than a fold keeps. */
 #define TEN_CUTOUTS                                                                       \
     "cutout:3 | cutout:3,fill=1 | cutout:3,fill=2 | cutout:3,fill=3 | cutout:3,fill=4 | " \
     "cutout:3,fill=5 | cutout:3,fill=6 | cutout:3,fill=7 | cutout:3,fill=8 | cutout:3,fill=9"
@@ -293,7 +296,7 @@ static void test_geometry(void) {
     }
 }
 
-/* Crops and flips of rows of every length around the vector's, which have a kernel of their own. */
+/* Crops and flips of rows of every length around the vector's, which have their own kernel. */
 static void test_windows(void) {
     static const int64_t widths[] = {1, 2, 7, 15, 16, 17, 31, 32, 33, 47, 48, 64, 65, 100, 96, 81};
     char chain[160];
@@ -315,7 +318,7 @@ static void test_windows(void) {
                      (int)widths[i] + 3, sizes_text[type]);
             run_chain(in, chain);
         }
-    for (int type = 0; type < 4; type++) /* wide and high: rows go band by band */
+    for (int type = 0; type < 4; type++) /* wide and high: processed in bands of rows */
         for (int height = 7; height < 27; height += 3) {
             snprintf(chain, sizeof(chain),
                      "random-crop:height=%d,width=%d,pad=9 | random-flip | to:%s", height,
@@ -329,7 +332,8 @@ static void test_windows(void) {
     run_chain(image(ITER_U8, "CHW", 4, 4, 3), "random-crop:size=4,pad=40 | flip | normalize");
 }
 
-/* Tables of bytes: alone and joined, before and after geometry, with every layout and type after them; of each sample's own, too. */
+/* Tables of bytes: alone and joined, before and after geometry, with every layout and type after
+ * them; also each sample's own. */
 static void test_tables(void) {
     static const char *const tables[] = {"posterize:3",
                                          "solarize:100",
@@ -373,7 +377,7 @@ static void test_tables(void) {
                 snprintf(chain, sizeof(chain), "%s | %s%s", geometry[i], tables[t], end);
                 run_chain(image(ITER_U8, layouts[from], 6, 7, 3), chain);
             }
-            for (int i = 0; i < 3; i++) { /* too large to be looked up as a whole */
+            for (int i = 0; i < 3; i++) { /* too large for one lookup */
                 snprintf(chain, sizeof(chain), "%s | %s", tables[t], large[i]);
                 run_chain(image(ITER_U8, layouts[from], 66, 91, 3), chain);
             }
@@ -393,7 +397,7 @@ static void test_tables(void) {
     run_chain(flat, "random-solarize | normalize:0.5,0.25");
 }
 
-/* What a fold means: fills go through what follows, casts that round end a pass. */
+/* The meaning of a fold: fill values go through later stages, and casts that round end a pass. */
 static void test_meaning(void) {
     const iter_desc chw = image(ITER_U8, "CHW", 4, 5, 3);
     run_chain(chw, "");
@@ -418,7 +422,7 @@ static void test_meaning(void) {
     run_chain(flat, "scale:2,1");
 }
 
-/* ---- Chains that cannot be ------------------------------------------------------------------------------------------------ */
+/* ---- Impossible chains ----------------------------------------------------------------------- */
 
 static void expect_refused(iter_desc in, const char *text, const char *part) {
     iter_error err = {0};
@@ -463,7 +467,7 @@ static void test_refusals(void) {
     expect_refused(chw, "normalize | posterize:3", "wants u8, but got f32");
 }
 
-/* ---- Timing ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Timing ---------------------------------------------------------------------------------- */
 
 static double seconds(void) {
     struct timespec t;

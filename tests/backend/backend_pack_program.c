@@ -1,6 +1,7 @@
 /*
- * backend_pack_program.c - programs and rows of the fused pass: run pixel by pixel in plain C they give bit for bit what run() gives, at every
- * SIMD level; what has no program says why.
+ * backend_pack_program.c - programs and rows of the fused pass: run pixel by pixel in plain C, they
+ * must give what run() gives, bit for bit, at every SIMD level. If a pack has no program, the
+ * reason is reported.
  */
 #include <stdlib.h>
 
@@ -34,7 +35,7 @@ static iter_desc image(const char *layout, int64_t height, int64_t width, int64_
     return desc;
 }
 
-/* ---- A pack from a text ------------------------------------------------------------------------------------------ */
+/* ---- A pack from a text ---------------------------------------------------------------------- */
 
 typedef struct chain_pack {
     iter_chain *chain;
@@ -66,7 +67,7 @@ static void say(const iter_desc *in, const char *text) {
             iter_cpu_level());
 }
 
-/* ---- Programs that are ------------------------------------------------------------------------------------------- */
+/* ---- Packs with a program -------------------------------------------------------------------- */
 
 static int check_row(const chain_pack *made, const iter__pack_program *program,
                      const iter__pack_row *row, const char *in, const char *run) {
@@ -104,7 +105,7 @@ static int check_position(const chain_pack *made, const iter__pack_program *prog
     return ok;
 }
 
-/* 1 = has a program, and it is right; 0 = has none; -1 = failed. */
+/* Returns 1 if there is a program and it is right, 0 if there is none, -1 on a failure. */
 static int check(iter_desc in, const char *text) {
     chain_pack made;
     iter__pack_program program;
@@ -202,12 +203,12 @@ static void test_programs(void) {
                                           "cutout:2,fill=-4 | to:f16");
 }
 
-/* ---- Chains put together by chance ---------------------------------------------------------------------------------- */
+/* ---- Random chains --------------------------------------------------------------------------- */
 
 static void add_geometry(char *text, size_t capacity) {
     char part[96];
     const int pad = below(4), fill = below(300) - 20;
-    const bool cropped = strstr(text, "crop") != NULL; /* a second one need not fit */
+    const bool cropped = strstr(text, "crop") != NULL; /* a second crop may not fit */
     switch (cropped ? 1 + below(5) : below(6)) {
     case 0:
         snprintf(part, sizeof(part), "random-crop:height=%d,width=%d,pad=%d,fill=%d | ",
@@ -227,7 +228,7 @@ static void add_geometry(char *text, size_t capacity) {
     strncat(text, part, capacity - strlen(text) - 1);
 }
 
-/* Most have a program; each that has one is right. */
+/* Most have a program, which must then be right. */
 static void test_random(void) {
     enum { CASES = 1500 };
     int n = 0;
@@ -250,7 +251,7 @@ static void test_random(void) {
     EXPECT(n > CASES / 2 && n < CASES);
 }
 
-/* ---- Programs that are not ---------------------------------------------------------------------------------------- */
+/* ---- Packs without a program ----------------------------------------------------------------- */
 
 static void draw_cuts(const void *options, iter_fold *fold, iter_rng *rng) {
     (void)options;
@@ -274,7 +275,7 @@ static iter_status same_shape(const void *options, const iter_desc *in, iter_des
     return ITER_OK;
 }
 
-/* A stage of the user's may ask for more per sample than it told. */
+/* A user's stage may request more per sample than it declared. */
 static void test_own_stage(void) {
     const iter_transform_ops ops = {.base = {sizeof(ops), "my-cuts", "", NULL, NULL, 0, 0},
                                     .plan = same_shape,

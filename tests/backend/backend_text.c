@@ -1,10 +1,11 @@
 /*
  * backend_text.c - both ways from a text to ids against a naive one, on random and on real texts.
  *
- *   backend_text                     the comparison; real reviews too where ITER_DATA has aclImdb
- *   backend_text --perf              reviews a second, 25,000 of them in memory
- *   backend_text --serve INDEX k=v.. ids for tests/python/check_text.py: stdin has frames of u32 size and bytes, stdout answers with i32 n and n ids,
- *                                    or -1, u32 size and a message
+ *   backend_text                     the comparison; also real reviews if ITER_DATA has aclImdb
+ *   backend_text --perf              reviews per second, 25,000 of them in memory
+ *   backend_text --serve INDEX k=v.. ids for tests/python/check_text.py: stdin has frames of u32
+ *                                    size and bytes; stdout gets i32 n and n ids, or -1, u32 size
+ *                                    and a message
  */
 #include <dirent.h>
 #include <inttypes.h>
@@ -25,7 +26,7 @@
 
 static const iter__text_rule keras = {30000, 3, 1, 2, 150, 0, 0, 0};
 
-/* ---- random texts ---------------------------------------------------------------------------------------- */
+/* ---- random texts ---------------------------------------------------------------------------- */
 
 typedef struct ranked_word {
     const char *word;
@@ -68,7 +69,7 @@ static void load_words(iter__text *text) {
     if (!EXPECT_OK(iter__text_load_index(text, json, strlen(json), "words", &err), &err)) exit(1);
 }
 
-/* ---- random texts ---------------------------------------------------------------------------------------- */
+/* ---- random texts ---------------------------------------------------------------------------- */
 
 static size_t add_text(uint8_t *out, size_t at, const char *text, size_t n) {
     if (at + n > TEXT_MAX) return at;
@@ -76,7 +77,8 @@ static size_t add_text(uint8_t *out, size_t at, const char *text, size_t n) {
     return at + n;
 }
 
-/* Words in any case, separators, and with `unicode` what is beyond ASCII, some of it wrong. */
+/* Words in any case, separators, and with `unicode` also characters beyond ASCII, some of them
+ * invalid. */
 static size_t random_text(iter_rng *rng, uint8_t *out, bool unicode) {
     static const char *const wide[] = {"\xc3\x89",     "\xc2\xa0",         "\xc2\x85",
                                        "\xce\xa3",     "\xcf\x83",         "\xc4\xb0",
@@ -158,7 +160,7 @@ static void random_texts(void) {
     }
 }
 
-/* ---- real reviews ------------------------------------------------------------------------------------------ */
+/* ---- real reviews ---------------------------------------------------------------------------- */
 
 typedef struct reviews {
     uint8_t *bytes;
@@ -197,7 +199,7 @@ static void load_folder(reviews *all, const char *folder) {
     free(entries);
 }
 
-/* The 25,000 training reviews and Keras' index; false where they are not there. */
+/* Loads the 25,000 training reviews and Keras' index; returns false if they are missing. */
 static bool load_imdb(reviews *all, iter__text *text) {
     const char *data = getenv("ITER_DATA");
     char path[4096];
@@ -220,7 +222,7 @@ static bool load_imdb(reviews *all, iter__text *text) {
     return all->n == 25000;
 }
 
-/* Of this thread's own work: other programs on the machine do not count. */
+/* CPU time of this thread: other programs on the machine do not count. */
 static double seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -237,7 +239,7 @@ static void run_all(const reviews *all, const iter__text_reader *reader, int32_t
     }
 }
 
-/* Both ways over real reviews, beside the sum that the published set has. */
+/* Both ways over real reviews, compared with the published set's sum. */
 static void real_texts(bool perf) {
     static const char *const names[] = {"fast", "plain"};
     reviews all;
@@ -273,7 +275,7 @@ static void real_texts(bool perf) {
     iter__vocab_free(&text.vocab);
 }
 
-/* ---- --serve ----------------------------------------------------------------------------------------------- */
+/* ---- --serve --------------------------------------------------------------------------------- */
 
 static void set_rule(iter__text_rule *rule, const char *text) {
     const struct {

@@ -1,6 +1,6 @@
 /*
- * cuda_headers.c - iter/device/cuda_api.h against NVIDIA's own cuda.h: every value, every type, every
- * call's parameters, and which version of a call a name means. Compiled and run by
+ * cuda_headers.c - iter/device/cuda_api.h against NVIDIA's own cuda.h: every value, every type,
+ * every call's parameters, and which version of a call a name means. Compiled and run by
  * tests/check_cuda_headers.sh.
  */
 #include <stdio.h>
@@ -9,13 +9,13 @@
 #include <cuda.h>
 
 #define ITER_CUDA_REAL_HEADER
-#include "iter/device/cuda_api.h" /* declares the handles once more: another type would not compile */
+#include "iter/device/cuda_api.h" /* declares the handles again: another type would not compile */
 
 #define ITER_X(name, value) _Static_assert((name) == (value), #name);
 ITER_CUDA_CONSTANTS(ITER_X)
 #undef ITER_X
 
-/* `name` is a macro in cuda.h where the call has a version. */
+/* If a call has a version, `name` is a macro in cuda.h. */
 #define ITER_X(name, suffix, parameters) \
     _Static_assert(__builtin_types_compatible_p(__typeof__(&name), CUresult(*) parameters), #name);
 ITER_CUDA_CALLS(ITER_X)
@@ -25,7 +25,7 @@ _Static_assert(__builtin_types_compatible_p(__typeof__(&cuGetProcAddress_v2),
                                                          CUdriverProcAddressQueryResult *)),
                "cuGetProcAddress_v2");
 
-/* Our own stand-ins for the enumerations are `unsigned`. */
+/* In iter/device/cuda_api.h enumerations are `unsigned`. */
 _Static_assert(sizeof(CUresult) == sizeof(unsigned) &&
                    sizeof(CUstreamCaptureStatus) == sizeof(unsigned) &&
                    sizeof(CUstreamCaptureMode) == sizeof(unsigned) &&
@@ -37,8 +37,8 @@ _Static_assert(sizeof(CUresult) == sizeof(unsigned) &&
                    sizeof(cuuint64_t) == sizeof(uint64_t),
                "enumerations");
 
-/* The header is newer than ITER_CUDA_MIN_VERSION: of these it means a later version, with parameters
- * that did not change. */
+/* The header is newer than ITER_CUDA_MIN_VERSION: for these calls it has a later version, whose
+ * parameters are the same. */
 static const char *const later[][2] = {{"cuEventElapsedTime", "cuEventElapsedTime_v2"}};
 
 #define TEXT_(x) #x

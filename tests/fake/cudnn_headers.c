@@ -1,6 +1,6 @@
 /*
- * cudnn_headers.c - engine/cuda/cudnn_api.h and cublas_api.h against NVIDIA's own headers: every value, and every call's
- * parameters. Compiled and run by tests/check_cuda_headers.sh.
+ * cudnn_headers.c - engine/cuda/cudnn_api.h and cublas_api.h against NVIDIA's own headers: every
+ * value, and every call's parameters. Compiled and run by tests/check_cuda_headers.sh.
  */
 #include <stdio.h>
 
@@ -11,7 +11,7 @@
 #include <cudnn.h>
 
 #pragma GCC diagnostic ignored \
-    "-Wdeprecated-declarations" /* convolutions by descriptor are, and stay */
+    "-Wdeprecated-declarations" /* convolutions by descriptor are deprecated, but stay */
 
 #include "engine/cuda/cublas_api.h"
 #include "engine/cuda/cudnn_api.h"
@@ -27,7 +27,7 @@ CUBLAS_CONSTANTS(ITER_X)
 CUDNN_CALLS(ITER_X)
 #undef ITER_X
 
-/* Under the names that the library exports. */
+/* By the names that the library exports. */
 #define ITER_X(name, suffix, parameters)                                                       \
     _Static_assert(                                                                            \
         __builtin_types_compatible_p(__typeof__(&name##suffix), cublasStatus_t(*) parameters), \
@@ -40,7 +40,7 @@ _Static_assert(__builtin_types_compatible_p(__typeof__(&cudnnGetVersion), size_t
                                                 const char *(*)(cudnnStatus_t)),
                "what answers something else");
 
-/* Our own stand-in for what algorithms come with, and for enumerations. */
+/* The project's own declarations of an algorithm's result, and of enumerations. */
 typedef struct our_perf {
     unsigned algo, status;
     float time;

@@ -1,5 +1,5 @@
 /*
- * fake_cuda.c - the fake driver's state, what all its calls have in common, and the calls about
+ * fake_cuda.c - the fake driver's state, the common part of all its calls, and the calls for
  * errors, devices and contexts.
  */
 #include <stdarg.h>
@@ -49,12 +49,12 @@ static const char *const names[FAKE_FUNCTIONS] = {
         "cuGetProcAddress",
 };
 
-/* What a call may be asked for, besides what its own code checks. */
+/* The state in which a call is allowed, apart from its own checks. */
 enum {
-    EARLY = 1,    /* before cuInit */
-    FREE = 2,     /* without a current context */
-    UNSAFE = 4,   /* not during a capture */
-    RELEASES = 8, /* done, even where it is to fail */
+    EARLY = 1,    /* allowed before cuInit */
+    FREE = 2,     /* allowed without a current context */
+    UNSAFE = 4,   /* not allowed during a capture */
+    RELEASES = 8, /* takes effect even if it must fail */
 };
 
 static const unsigned char rules[FAKE_FUNCTIONS] = {
@@ -348,7 +348,8 @@ CUcontext fake__context_new(int device, bool primary) {
 
 void fake__context_end(CUcontext context) {
     context->alive = false;
-    if (context->default_stream) context->default_stream->alive = false; /* its thread ends */
+    /* ends the thread of the stream */
+    if (context->default_stream) context->default_stream->alive = false;
     pthread_cond_broadcast(&fake.changed);
 }
 

@@ -1,11 +1,11 @@
 /*
  * fake_cuda_capture.c - capture of streams, and graphs.
  *
- * A capture is the list of its operations in the order in which they were given, over all streams
- * that joined; that order satisfies all its dependencies, so a graph is run as this list. What the
- * programming guide forbids meanwhile is refused and ends the capture: calls on a captured stream
- * that wait or ask, calls that may synchronise (by the mode of the capture and of the thread), use
- * of the default stream, events from outside.
+ * A capture is the list of its operations in the order of the calls, over all streams that joined.
+ * That order satisfies all dependencies, so a graph runs as this list. Calls that the programming
+ * guide forbids during a capture are refused and end it: calls on a captured stream that wait or
+ * query, calls that may synchronise (by the mode of the capture and of the thread), use of the
+ * default stream, events from outside.
  */
 #include <stdlib.h>
 
@@ -117,7 +117,7 @@ static void free_ops(fake_op *op) {
     }
 }
 
-/* Ends it for all its streams; CUDA_SUCCESS where it is a graph. */
+/* Ends it for all its streams; CUDA_SUCCESS if it is a valid graph. */
 static CUresult end(fake_capture *capture) {
     CUresult result = capture->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
     for (CUstream s = fake.streams; s; s = s->next) {

@@ -1,4 +1,4 @@
-/* fake_cuda_control.c - the table by which tests direct the fake driver, fake_cuda.h. */
+/* fake_cuda_control.c - the table by which tests control the fake driver, see fake_cuda.h. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 /*
- * fake_cuda_internal.h - what the files of the fake driver share.
+ * fake_cuda_internal.h - shared by the files of the fake driver.
  *
- * One lock guards everything; streams run their operations outside of it, so that a race between an
- * operation and the program is seen by whoever looks for races. Handles are never reused: what was
- * destroyed stays behind as a dead shell, so that its use is answered and not undefined.
+ * One lock guards everything. Streams run their operations outside of it, so that race detectors
+ * see races between an operation and the program. Handles are never reused: a destroyed object
+ * stays as a dead shell, so that its use is an error and not undefined.
  *
  *     CUresult cuX(...) {
  *         fake_call call;
@@ -51,7 +51,7 @@ typedef enum fake_op_kind {
     FAKE_OP_WAIT
 } fake_op_kind;
 
-/* `stream` has come to its operation `number`. */
+/* `stream` has finished its operation `number`. */
 typedef struct fake_after {
     CUstream stream;
     unsigned long long number;
@@ -61,14 +61,14 @@ typedef struct fake_after {
 typedef struct fake_op {
     struct fake_op *next;
     fake_op_kind kind;
-    unsigned long long number; /* in its stream, from 1 */
+    unsigned long long number; /* in its stream, counted from 1 */
     fake_after *after;
     size_t n_after;
     /* copy, set */
     uintptr_t to, from;
     size_t bytes;
     bool to_device, from_device, from_pinned, to_pinned;
-    bool hashed; /* `hash` is that of the source when it was queued */
+    bool hashed; /* `hash` is the source's at the time of queueing */
     uint64_t hash;
     unsigned value;
     int value_bytes; /* 1 or 4 */
@@ -122,7 +122,7 @@ struct CUevent_st {
     CUstream stream;
     unsigned long long number; /* 0 = never recorded */
     uint64_t time_ns;
-    fake_capture *capture; /* recorded in it, else NULL */
+    fake_capture *capture; /* recorded in it; NULL = in none */
     CUstream capture_stream;
     long capture_node;
 };
@@ -161,7 +161,7 @@ typedef struct fake_block {
     uintptr_t address;
     size_t bytes, mapped_bytes;
     int device;
-    CUcontext context; /* of which it was taken */
+    CUcontext context; /* the context that it was made from */
     bool live;
 } fake_block;
 
@@ -173,7 +173,7 @@ typedef struct fake_pin {
 
 typedef struct fake_state {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* an operation is queued or done, something is let go */
+    pthread_cond_t changed; /* an operation is queued or finished, or a hold ends */
     fake_cuda_machine machine;
     bool started;
     CUcontext contexts;
@@ -212,16 +212,16 @@ typedef struct fake_state {
 extern fake_state fake;
 extern const fake_cuda_machine fake__usual;
 
-/* Of a thread. */
+/* The state of a thread. */
 typedef struct fake_thread {
     CUcontext stack[FAKE_STACK];
     int depth;
     CUstreamCaptureMode mode;
-    char violation[sizeof((fake_state *)0)->violation]; /* as it was told */
+    char violation[sizeof((fake_state *)0)->violation]; /* as returned to the test */
 } fake_thread;
 
-/* The calling thread's. By a key and not _Thread_local, which in a library opened at run time looks
- * like a race to ThreadSanitizer when a thread ends. */
+/* The calling thread's state. By a key and not _Thread_local: if a library is opened at run time,
+ * ThreadSanitizer takes _Thread_local for a race when a thread ends. */
 fake_thread *fake__thread(void);
 #define fake_self (*fake__thread())
 
@@ -229,41 +229,41 @@ fake_thread *fake__thread(void);
 
 typedef struct fake_call {
     fake_function function;
-    CUresult refused; /* injected or forbidden: answered whatever was done */
+    CUresult refused; /* injected or forbidden: returned whatever was done */
     CUresult result;
     CUcontext context;
 } fake_call;
 
-/* Takes the lock, counts, checks; true where the call is to be done. */
+/* Takes the lock, counts, checks; returns true if the call must take effect. */
 bool fake__begin(fake_call *call, fake_function function);
 CUresult fake__end(fake_call *call);
-/* Says it and aborts, or remembers it. The lock is held. */
+/* Prints the violation and aborts, or remembers it. The lock is held. */
 void fake__violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *fake__name(fake_function function);
 bool fake__is_ordinal(CUdevice device);
 CUcontext fake__context_new(int device, bool primary);
 void fake__context_end(CUcontext context);
 
-/* ---- Memory (fake_cuda_memory.c); the lock is held ------------------------------------------------ */
+/* ---- Memory (fake_cuda_memory.c); the lock is held ------------------------------------------- */
 
 bool fake__is_live(uintptr_t address, size_t bytes);   /* on a device, or page-locked */
 bool fake__is_device(uintptr_t address, size_t bytes); /* on a device */
 bool fake__is_pinned(uintptr_t address, size_t bytes);
 uint64_t fake__hash(const void *from, size_t bytes);
-/* True where an operation that is queued writes to this host memory. */
+/* Whether a queued operation writes to this host memory. */
 bool fake__is_written(uintptr_t address, size_t bytes);
-/* Checks device ranges; a violation where one is not. */
+/* Checks device ranges; if one is not live, that is a violation. */
 bool fake__check(const fake_op *op, const char *when);
 void fake__forget_blocks(void);
 
-/* ---- Streams (fake_cuda_stream.c, fake_cuda_capture.c); the lock is held ------------------------------- */
+/* ---- Streams (fake_cuda_stream.c, fake_cuda_capture.c); the lock is held --------------------- */
 
-/* The stream of a handle, the default one for NULL; NULL = no such one. */
+/* The stream of a handle, the default one for NULL; returns NULL if there is no such stream. */
 CUstream fake__stream(CUcontext context, CUstream stream);
-/* Queues a copy of `op` with its payload, or puts it into the capture. */
+/* Queues a copy of `op` with its payload, or adds it to the capture. */
 CUresult fake__queue(CUstream stream, const fake_op *op);
 void fake__wait_number(CUstream stream, unsigned long long number);
-/* Until no stream of the context runs an operation: on a lost device nothing does. */
+/* Waits until no stream of the context runs an operation: on a lost device none starts another. */
 void fake__wait_running(CUcontext context);
 /* The default stream must not be used while a blocking stream of its context is captured. */
 CUresult fake__check_implicit(CUstream stream);
@@ -273,7 +273,7 @@ fake_op *fake__op_copy(const fake_op *op);
 void fake__op_free(fake_op *op);
 CUresult fake__capture_add(CUstream stream, const fake_op *op);
 CUresult fake__capture_wait(CUstream stream, CUevent event);
-/* A call that a capture does not allow, in this thread's mode. */
+/* Refuses a call that a capture forbids in this thread's mode. */
 CUresult fake__check_unsafe(void);
 void fake__invalidate(CUstream stream);
 

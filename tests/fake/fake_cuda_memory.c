@@ -1,8 +1,8 @@
 /*
  * fake_cuda_memory.c - device memory, page-locked host memory, copies and fills.
  *
- * Each block on a device is a mapping of its own between two pages that fault; freeing takes its
- * access away and keeps its addresses, so that nothing that comes later is mistaken for it.
+ * Each block on a device is a mapping of its own between two inaccessible pages. Freeing makes it
+ * inaccessible but keeps its addresses, so that no later block can be mistaken for it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #include "tests/fake/fake_cuda_internal.h"
 
-/* ---- What is where --------------------------------------------------------------------------- */
+/* ---- Addresses ------------------------------------------------------------------------------- */
 
 static bool is_within(uintptr_t address, size_t bytes, uintptr_t outer, size_t outer_bytes) {
     return address >= outer && bytes <= outer_bytes && address - outer <= outer_bytes - bytes;
@@ -113,9 +113,9 @@ void fake__forget_blocks(void) {
 
 /* ---- Device memory --------------------------------------------------------------------------- */
 
-/* An array that grows by one. */
+/* Grows an array by one element. */
 static void *grow(void *array, size_t n, size_t size) {
-    if (n & (n - 1)) return array; /* room up to the next power of two */
+    if (n & (n - 1)) return array; /* there is room up to the next power of two */
     void *grown = realloc(array, (n ? 2 * n : 1) * size);
     if (grown == NULL) abort();
     return grown;
@@ -246,7 +246,7 @@ CUresult cuMemFreeHost(void *memory) {
     return fake__end(&call);
 }
 
-/* mincore() answers ENOMEM where nothing is mapped. */
+/* mincore() fails with ENOMEM if nothing is mapped. */
 static bool is_mapped(uintptr_t address, size_t bytes) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     unsigned char in_core;
@@ -295,7 +295,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *memory, unsigned f
 
 /* ---- Copies and fills ------------------------------------------------------------------------ */
 
-/* Queues it; waits where it cannot be asynchronous. */
+/* Queues it; waits if it cannot be asynchronous. */
 static CUresult transfer(fake_call *call, fake_op *op, CUstream handle, bool waits) {
     CUstream stream = fake__stream(call->context, handle);
     if (stream == NULL) return CUDA_ERROR_INVALID_HANDLE;

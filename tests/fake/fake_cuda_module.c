@@ -1,6 +1,6 @@
 /*
- * fake_cuda_module.c - modules and launches. Of PTX text these are read: .version, .target, and each
- * .entry with its .param list; the rest is not understood. What a kernel does is its twin's matter.
+ * fake_cuda_module.c - modules and launches. It reads .version, .target, and each .entry with its
+ * .param list from PTX text, and ignores the rest. A kernel's twin does its work.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 /* ---- PTX ------------------------------------------------------------------------------------- */
 
-/* A copy without comments. */
+/* A copy of the text without comments. */
 static char *without_comments(const char *text) {
     char *copy = malloc(strlen(text) + 1), *out = copy;
     if (copy == NULL) abort();
@@ -39,7 +39,8 @@ static bool read_param(CUfunction function, const char *at, const char *end) {
         if (*p == '.' && strchr("busf", p[1]) && isdigit((unsigned char)p[2]))
             number = strtoul(p + 2, NULL, 10);
         if (number && size == 0) size = number / 8;
-        if (strncmp(p, ".ptr", 4) == 0) break; /* what follows says where it points to */
+        /* what follows describes the target of the pointer */
+        if (strncmp(p, ".ptr", 4) == 0) break;
     }
     if (size == 0 || n == 0 || function->n_params == FAKE_PARAMS) return false;
     if (align < size) align = size;
@@ -50,7 +51,7 @@ static bool read_param(CUfunction function, const char *at, const char *end) {
     return true;
 }
 
-/* Reads "name(parameters)" after .entry; NULL where it is no such thing. */
+/* Reads "name(parameters)" after .entry; returns NULL if it is not one. */
 static CUfunction read_entry(const char *at) {
     const char *open = strchr(at, '('), *brace = strchr(at, '{');
     CUfunction function = calloc(1, sizeof *function);
@@ -88,7 +89,7 @@ static CUresult read_module(CUmodule module, const char *text) {
     return CUDA_SUCCESS;
 }
 
-/* What a just-in-time compiler would say. */
+/* Writes the log of a just-in-time compiler. */
 static void write_log(CUresult result, unsigned n_options, const CUjit_option *options,
                       void **values) {
     size_t bytes = 0;

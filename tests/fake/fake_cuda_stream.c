@@ -1,9 +1,10 @@
 /*
  * fake_cuda_stream.c - streams and events.
  *
- * Order is a number: a stream counts what it was given and what it has done, an event is (stream,
- * number), and what must wait carries such pairs. The default stream's operations carry one for each
- * blocking stream of their context, and those one for the default stream.
+ * Order is a number: a stream counts the operations that it was given and those that it finished.
+ * An event is (stream, number), and an operation that must wait has such pairs. An operation of the
+ * default stream has one pair for each blocking stream of its context, and those have one for the
+ * default stream.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +66,7 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
 }
 
-/* The lock is held, and let go while the operation runs. */
+/* The lock is held, but released while the operation runs. */
 static void run_op(CUstream stream, fake_op *op) {
     if (is_work(op)) {
         const unsigned us = stream->delay_us;
@@ -148,7 +149,7 @@ CUresult fake__check_implicit(CUstream stream) {
     return CUDA_SUCCESS;
 }
 
-/* The order that the default stream brings with it. */
+/* Adds the implicit order of the default stream. */
 static void add_implicit(fake_op *op, CUstream stream) {
     if (is_blocking(stream) && stream->context->default_stream)
         add_after(op, stream->context->default_stream, stream->context->default_stream->queued);
@@ -224,14 +225,15 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
             call.result = CUDA_ERROR_INVALID_HANDLE;
         } else {
             own->alive = false;
-            if (own->capture) own->capture->ended = true; /* it goes with its stream */
+            if (own->capture) own->capture->ended = true; /* the capture ends with its stream */
             pthread_cond_broadcast(&fake.changed);
         }
     }
     return fake__end(&call);
 }
 
-/* The stream of a call that a capture of it forbids; NULL with call->result set. */
+/* The stream of a call that is forbidden while the stream is captured; NULL with call->result
+ * set. */
 static CUstream uncaptured(fake_call *call, CUstream handle) {
     CUstream stream = fake__stream(call->context, handle);
     if (stream == NULL) {

@@ -1,9 +1,9 @@
 /*
- * fake_cudnn.c - libcudnn.so.9 for tests: descriptors, and what it is asked about itself. Convolution and
- * pooling stand in fake_cudnn_images.c, the gru in fake_cudnn_gru.c.
+ * fake_cudnn.c - libcudnn.so.9 for tests: descriptors, and queries about the library itself.
+ * Convolution and pooling are in fake_cudnn_images.c, the gru in fake_cudnn_gru.c.
  *
- * When a handle is made, it also tells the fake driver the twins of the engine's kernels: so programs
- * that know nothing of fakes train on it.
+ * When a handle is made, it also registers the twins of the engine's kernels with the fake driver,
+ * so that programs which know nothing of fakes can train on it.
  */
 #include "tests/fake/fake_cudnn_internal.h"
 

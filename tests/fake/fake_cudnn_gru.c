@@ -1,12 +1,12 @@
 /*
- * fake_cudnn_gru.c - a gru of one layer by naive loops, with its weights in an order of its own: from
- * the last product to the first, each a bias, a gap, then the matrix.
+ * fake_cudnn_gru.c - a gru of one layer by naive loops, with its weights in an order of its own:
+ * from the last product to the first, each a bias, a gap, then the matrix.
  *
  *     r = sigmoid(Wr x + br + Rr h + cr)      z = sigmoid(Wz x + bz + Rz h + cz)
  *     n = tanh(Wn x + bn + r * (Rn h + cn))   h' = (1 - z) n + z h
  *
- * What forward keeps in training (r, z, n, Rn h + cn), and what the pass by data leaves for the one by
- * weights (gradients of the six sums), lies in the reserve; the passes must come in this order.
+ * The reserve has what forward keeps in training (r, z, n, Rn h + cn), and what the pass by data
+ * keeps for the one by weights (gradients of the six sums). The passes must come in this order.
  */
 #include <math.h>
 
@@ -182,8 +182,8 @@ static void run_forward(void *state) {
 
 /* ---- Backward -------------------------------------------------------------------------------- */
 
-/* Gradients of the sums of one row and step; d_h: of the state after it. Sums 4 to 6 are over x, 7 to
- * 9 over h. */
+/* Gradients of the sums of one row and step; d_h: of the state after it. Sums 4 to 6 are over x, 7
+ * to 9 over h. */
 static void back_sums(const gru_op *op, int64_t t, int64_t row, const double *d_h) {
     const int units = op->rnn.units;
     const int64_t at = (t * op->batch + row) * units;

@@ -1,9 +1,10 @@
 /*
- * fake_cudnn_images.c - convolution and average pooling by naive loops, and the choice of algorithms.
+ * fake_cudnn_images.c - convolution and average pooling by naive loops, and the choice of
+ * algorithms.
  *
- * Of algorithms it offers, best first: one that is not deterministic, one that does not work, one whose
- * workspace is too large, and one for use. A call with another one, or with less workspace than was
- * said, is refused.
+ * It offers these algorithms, best first: one that is not deterministic, one that does not work,
+ * one whose workspace is too large, and one that can be used. If a call has another one, or less
+ * workspace than was reported, it is refused.
  */
 #include <math.h>
 
@@ -180,14 +181,14 @@ typedef struct trial {
     size_t bytes, workspace_bytes;
 } trial;
 
-/* Trials leave whatever they like. */
+/* A trial leaves garbage in its output and workspace. */
 static void run_trial(void *state) {
     const trial *t = state;
     memset(t->out, 0xff, t->bytes);
     memset(t->workspace, 0xff, t->workspace_bytes);
 }
 
-/* What measuring reads and writes, checked; `out` is spoilt. */
+/* Checks everything that measuring reads and writes; `out` is overwritten. */
 static cudnnStatus_t try_all(cudnnHandle_t handle, const conv_op *op, size_t out_bytes,
                              cudnnConvolutionDescriptor_t conv, int capacity, int *n,
                              cudnnConvolutionFwdAlgoPerf_t *found) {
@@ -332,7 +333,7 @@ typedef struct pool_op {
     bool back;
 } pool_op;
 
-/* Window (oh, ow) of one channel: its mean, or its share handed back. */
+/* Window (oh, ow) of one channel: its mean, or its share passed back. */
 static void pool_window(const pool_op *op, double *sums, int64_t n, int64_t c, int64_t oh,
                         int64_t ow) {
     const struct cudnnPoolingStruct *p = &op->pool;

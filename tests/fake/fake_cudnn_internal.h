@@ -1,4 +1,5 @@
-/* fake_cudnn_internal.h - what the files of the fake cuDNN share: objects, checks, how a call begins. */
+/* fake_cudnn_internal.h - shared by the files of the fake cuDNN: objects, checks, how a call
+ * begins. */
 #ifndef TESTS_FAKE_CUDNN_INTERNAL_H
 #define TESTS_FAKE_CUDNN_INTERNAL_H
 
@@ -54,7 +55,7 @@ struct cudnnRNNDataStruct {
 
 extern fake_calls fake__dnn_calls;
 
-/* Answers where the call was told to fail, or has no context. */
+/* Returns early if the call was told to fail, or if there is no context. */
 #define BEGIN(name)                                                                    \
     unsigned status_ = CUDNN_STATUS_SUCCESS;                                           \
     if (!fake_calls_begin(&fake__dnn_calls, name, &status_)) return status_;           \
@@ -69,7 +70,7 @@ extern fake_calls fake__dnn_calls;
 cudnnStatus_t fake__dnn_launch(cudnnHandle_t handle, void (*run)(void *state), const void *state,
                                size_t bytes);
 size_t fake__tensor_bytes(const struct cudnnTensorStruct *tensor);
-/* Twins of our own kernels, told to the driver. */
+/* Registers the twins of the engine's kernels with the driver. */
 void fake__dnn_kernels(void);
 
 #endif

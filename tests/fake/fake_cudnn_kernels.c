@@ -1,9 +1,11 @@
 /*
- * fake_cudnn_kernels.c - the engine's kernels on the host: engine/cuda/engine_kernels.cu itself, read by
- * the C compiler. A block is a loop over its threads, cut where they meet; blocks go one after the other.
+ * fake_cudnn_kernels.c - the engine's kernels on the host: engine/cuda/engine_kernels.cu itself,
+ * read by the C compiler. A block is a loop over its threads, cut at their barriers; blocks run one
+ * after the other.
  *
- * They are told to the driver whenever a handle of cuDNN or cuBLAS is made, so that programs which know
- * nothing of fakes find them; a test whose net needs neither asks for it.
+ * They are registered with the driver whenever a handle of cuDNN or cuBLAS is made, so that
+ * programs which know nothing of fakes find them. If a test's net needs neither, the test must
+ * register them.
  */
 #include <math.h>
 
@@ -40,7 +42,7 @@ static inline void half_put(uint16_t *at, float value) {
     *at = f16_from_f32(value);
 }
 
-/* Set by thread 0 between two barriers, which gcc cannot see. */
+/* Shared memory is set by thread 0 between two barriers, which gcc cannot see. */
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif

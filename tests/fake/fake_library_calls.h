@@ -1,6 +1,6 @@
 /*
- * fake_library_calls.h - what the fakes of both libraries count and check: include it once per library, with
- * FAKE_CALLS(X) naming its calls. Called from one thread at a time.
+ * fake_library_calls.h - counters and checks of the fakes of both libraries: include it once per
+ * library, with FAKE_CALLS(X) naming its calls. Not thread-safe.
  */
 #ifndef TESTS_FAKE_LIBRARY_CALLS_H
 #define TESTS_FAKE_LIBRARY_CALLS_H
@@ -22,13 +22,13 @@ typedef struct fake_calls {
         const char *name;
         long n;
     } of[96];
-    const char *fail_function; /* a copy of the name lies in the caller's memory */
+    const char *fail_function; /* points to the caller's copy of the name */
     long fail_call;            /* -1 = none */
     unsigned fail_status;
     size_t version;
 } fake_calls;
 
-/* Counts a call; false: it has to answer *out_status. */
+/* Counts a call. Returns false if the call must return *out_status. */
 static inline bool fake_calls_begin(fake_calls *c, const char *name, unsigned *out_status) {
     int i = 0;
     while (i < 95 && c->of[i].name && strcmp(c->of[i].name, name) != 0)
@@ -73,7 +73,7 @@ static inline bool fake_has_context(void) {
     CUcontext context = NULL;
     if (!symbol) return false;
     memcpy(&get, &symbol, sizeof(get));
-    return get(&context) != CUDA_SUCCESS || context; /* a failure of it is the driver's to tell */
+    return get(&context) != CUDA_SUCCESS || context; /* if it fails, the driver reports that */
 }
 
 static inline bool fake_check(bool ok, const char *function, const char *what) {
@@ -81,7 +81,7 @@ static inline bool fake_check(bool ok, const char *function, const char *what) {
     return ok;
 }
 
-/* Memory of the device, aligned. */
+/* Whether it is device memory, and aligned. */
 static inline bool fake_check_memory(const void *at, size_t bytes, size_t alignment,
                                      const char *function, const char *what) {
     const bool ok = at && (uintptr_t)at % alignment == 0 &&

@@ -1,7 +1,9 @@
 /*
- * kernel_threads.h - runs a .cu of ours on the host, compiled as C++ with this file before it: a thread for each thread of a block, block after block.
+ * kernel_threads.h - runs one of the project's .cu files on the host, compiled as C++ with this
+ * file before it: a thread for each thread of a block, block after block.
  *
- * Says what CUDA's words mean that our kernels use; of shared memory there is one copy, as one block runs at a time.
+ * Defines the CUDA words that the kernels use. There is one copy of shared memory, as one block
+ * runs at a time.
  */
 #ifndef TESTS_FAKE_KERNEL_THREADS_H
 #define TESTS_FAKE_KERNEL_THREADS_H
@@ -90,7 +92,8 @@ static inline void __syncwarp() {
     pthread_barrier_wait(&warps[threadIdx.x / 32]);
 }
 
-/* Runs run() in every thread of every block. Threads that never meet take turns. */
+/* Runs run() in every thread of every block. If threads never meet at a barrier, they run in
+ * turn. */
 template <typename function>
 static void launch(threads_of grid, threads_of block, bool meets, function run) {
     const uint32_t n = block.x * block.y;

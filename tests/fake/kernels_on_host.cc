@@ -1,8 +1,10 @@
 /*
- * kernels_on_host.cc - the lines of iter/device/kernels.cu, run as host threads, against the fused pass pixel by pixel.
+ * kernels_on_host.cc - the code of iter/device/kernels.cu, run as host threads, against the fused
+ * pass pixel by pixel.
  *
- * Built and run by tests/check_kernels.sh. Sources end at pages that cannot be touched, so that a read that is too far is seen; what a word
- * of 4 bytes covers may be read, as on a GPU, whose allocations are of whole ones.
+ * Built and run by tests/check_kernels.sh. Sources end at inaccessible pages, so that a read that
+ * goes too far faults. The rest of a word of 4 bytes may be read, as on a GPU, whose allocations
+ * are whole words.
  */
 #include "tests/fake/kernel_threads.h"
 
@@ -17,7 +19,7 @@
 
 #define ROWS 3
 
-/* ---- One launch --------------------------------------------------------------------------------------------- */
+/* ---- One launch ------------------------------------------------------------------------------ */
 
 typedef void (*pack_kernel)(const iter__cuda_pack_args call);
 
@@ -25,7 +27,7 @@ static const pack_kernel kernels[] = {iter_pack_any, iter_pack_planes, iter_pack
                                       iter_pack_hwc, iter_pack_hwc_to_planes};
 static const char *const names[] = {"any", "planes", "planes_to_hwc", "hwc", "hwc_to_planes"};
 
-/* Memory whose last byte is followed by a page that cannot be touched, but for the rest of a word. */
+/* Memory whose last word is followed by an inaccessible page. */
 static uint8_t *guarded(size_t bytes, int misplaced) {
     const size_t page = 4096, room = (bytes + 2 * page - 1) / page * page + page;
     uint8_t *all = (uint8_t *)mmap(nullptr, room + page, PROT_READ | PROT_WRITE,

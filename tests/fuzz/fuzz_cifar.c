@@ -1,10 +1,11 @@
 /*
  * fuzz_cifar.c - folders with files of any size and any list of class names.
  *
- * Input: a byte of flags (1 = CIFAR-100, 2 and 4 = the split, 8 = a single file, 16 = class names), six file sizes of two bytes each, by which
- * a size of some records is changed, then the class names.
- * Property: open answers OK or a documented error that names the folder; if OK, every extent is a whole record of a file, the records add up, and
- * there are as many class names as classes.
+ * Input: a byte of flags (1 = CIFAR-100, 2 and 4 = the split, 8 = a single file, 16 = class names),
+ * six numbers of two bytes each, by which the size of a file of some records changes, then the
+ * class names. Property: open returns OK or a documented error that names the folder. If OK, every
+ * extent is a whole record of a file, the records add up, and there are as many class names as
+ * classes.
  */
 #include <fcntl.h>
 
@@ -25,7 +26,7 @@ static void gone(void) {
     make_folder_gone(folder);
 }
 
-/* A file of `size` zeros, without blocks behind them; below 0 = no such file. */
+/* Makes a sparse file of `size` zeros; below 0 = no such file. */
 static void set_size(const char *name, long size) {
     char path[MAKE_PATH_MAX];
     (void)unlink(make_path(path, folder, name));

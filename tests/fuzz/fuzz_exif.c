@@ -1,6 +1,6 @@
 /*
- * fuzz_exif.c - EXIF's TIFF blocks: an orientation from 1 to 8, never anything else; and pixels turned by it stay within the picture, each in a place
- * of its own.
+ * fuzz_exif.c - EXIF's TIFF blocks: an orientation from 1 to 8, never anything else. Pixels turned
+ * by it stay within the picture, each at a place of its own.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static void check(bool holds) {
     if (!holds) abort();
 }
 
-/* A stored picture of numbered pixels, turned: all numbers must be there. */
+/* Turns a picture of numbered pixels: all numbers must still be there. */
 static void check_turning(int32_t orientation, int64_t height, int64_t width) {
     uint8_t row[16], out[256];
     bool seen[256] = {false};

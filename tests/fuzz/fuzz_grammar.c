@@ -1,8 +1,8 @@
 /*
  * fuzz_grammar.c - any text as a dataset spec and as a chain.
  *
- * Property: the answer is OK, or EINVAL with a message that says the column. The text of a chain that was read is read back to the same
- * text. The stages are those of sample_ops.h beside the built-in ones.
+ * Property: the result is OK, or EINVAL with a message that has the column. The text of a parsed
+ * chain parses to the same text again. The stages are those of sample_ops.h and the built-in ones.
  */
 #include <stdint.h>
 #include <stdio.h>

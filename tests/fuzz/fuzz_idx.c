@@ -1,9 +1,11 @@
 /*
  * fuzz_idx.c - any bytes as an IDX file, or as a pair of them.
  *
- * Input: a byte of flags (1 = gzip it first, 2 = the rest is images and labels), with 2 a byte that says how long the labels are, then the file.
- * Property: open answers OK or a documented error that names the file; if OK, every extent lies in its file, header and rows are all of
- * it, and the rows are its last bytes, in order, each big-endian element in this (little-endian) machine's order.
+ * Input: a byte of flags (1 = gzip it first, 2 = the rest is images and labels), with 2 a byte for
+ * the length of the labels, then the file. Property: open returns OK or a documented error that
+ * names the file. If OK, every extent lies in its file; the file consists of header and rows; the
+ * rows are its last bytes, in order, each big-endian element in this (little-endian) machine's
+ * order.
  */
 #include <zlib.h>
 
@@ -13,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A file in memory, gzipped if asked for. */
+/* Makes a file in memory; gzips it if `gzip`. */
 static int make(const uint8_t *bytes, size_t n, int gzip, char path[64]) {
     if (!gzip) return fuzz_file(bytes, n, path);
     uint8_t *zipped = malloc(n + 256);
@@ -30,14 +32,14 @@ static int make(const uint8_t *bytes, size_t n, int gzip, char path[64]) {
     return fd;
 }
 
-/* The rows of a field, from wherever they come: those of the file, each element turned around. */
+/* The rows of a field, from memory or by extents, must be those of the file with the bytes of each
+ * element reversed. */
 static void check_rows(const opened *f, int field, const uint8_t *bytes, size_t n) {
     const iter_field *what = &f->desc.fields[field];
     const size_t row_bytes = iter_desc_bytes(&what->desc);
     const size_t width = iter_dtype_bytes(what->desc.dtype);
     const uint64_t n_rows = f->desc.n_samples;
-    if (n >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b)
-        return; /* gzip found by the search itself */
+    if (n >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b) return; /* the input itself is gzip */
     FUZZ_REQUIRE(n > 4 && n_rows * row_bytes + 4 + 4 * (size_t)bytes[3] == n);
     FUZZ_REQUIRE(what->desc.n_dims == bytes[3] - 1);
     const uint8_t *due = bytes + n - n_rows * row_bytes;

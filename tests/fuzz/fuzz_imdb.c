@@ -1,9 +1,11 @@
 /*
  * fuzz_imdb.c - folders of reviews with any names, and any word list beside them.
  *
- * Input: a byte that says the split; names, a byte of flags before each (1 = pos, 2 = test, 4 = a subfolder, 8 = the word list follows, to the end: with 1 as JSON), zero bytes between.
- * Property: open answers OK or a documented error that names the folder; if OK, the samples are exactly the names that end in .txt and do not begin
- * with a point, of the split asked for, neg before pos, train before test, sorted as bytes, and each label is that of the folder.
+ * Input: a byte for the split; names, a byte of flags before each (1 = pos, 2 = test, 4 = a
+ * subfolder, 8 = the word list follows, to the end: with 1 as JSON), zero bytes between. Property:
+ * open returns OK or a documented error that names the folder. If OK, the samples are exactly the
+ * names of the requested split that end in .txt and do not begin with a point: neg before pos,
+ * train before test, sorted as bytes. Each label is that of the folder.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static const char *const folders[4] = {"train/neg", "train/pos", "test/neg", "test/pos"};
 static char root[MAKE_PATH_MAX];
 
-/* What was made: folder and name, without doubles. */
+/* A file that was made: folder and name, without duplicates. */
 typedef struct review {
     int folder; /* index in folders */
     bool is_folder;
@@ -46,7 +48,7 @@ static void path_of(const review *r, char out[MAKE_PATH_MAX]) {
     make_path(out, make_path(folder, root, folders[r->folder]), r->name);
 }
 
-/* Reads the names into out and makes the files; *at goes to what was not read. */
+/* Reads the names into out and makes the files; *at moves to the first byte not read. */
 static int make_reviews(const uint8_t *data, size_t size, size_t *at, review out[N_MAX]) {
     int n = 0;
     while (*at < size && n < N_MAX && !(data[*at] & 8)) {
@@ -63,7 +65,7 @@ static int make_reviews(const uint8_t *data, size_t size, size_t *at, review out
             n += mkdir(path, 0700) == 0;
         } else {
             const int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-            if (fd < 0) continue; /* ".", "..", twice the same */
+            if (fd < 0) continue; /* ".", ".." or a duplicate */
             FUZZ_REQUIRE(write(fd, r->name, strlen(r->name)) >= 0);
             close(fd);
             n++;

@@ -1,10 +1,11 @@
 /*
  * fuzz_index_cache.c - any bytes as the index that is kept beside an archive or a record file.
  *
- * Input: a byte of flags, then the cache file. 1: its first 48 bytes are made those that the data file
- * wants, but for the sum; 2: the count is made to fit the size; 4: the sum is made right; 8: of records.
- * Property: bytes that are not what the data file wants, or with a wrong sum, are replaced, and open gives what it gives without. Whatever
- * is believed: extents follow one another within the file, and each sample decodes or fails with a reason.
+ * Input: a byte of flags, then the cache file. 1: its first 48 bytes are replaced by those that the
+ * data file needs, except the checksum; 2: the count is made to fit the size; 4: the checksum is
+ * made right; 8: of records. Property: if the bytes do not match the data file or the checksum is
+ * wrong, they are replaced, and open gives what it gives without a cache. If a cache is used,
+ * extents follow one another within the file, and each sample decodes or fails with a reason.
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -110,7 +111,7 @@ static void put(uint8_t *p, uint64_t value, int n) {
         p[i] = (uint8_t)(value >> 8 * i);
 }
 
-/* By the flags; whether it is one that may be believed. */
+/* Mends the file by the flags; returns whether it is now one that may be used. */
 static int finish(const kept *k, uint8_t flags, uint8_t *file, size_t n) {
     if (n < HEADER) return 0;
     if (flags & 1) {

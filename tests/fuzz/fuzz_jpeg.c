@@ -1,4 +1,4 @@
-/* fuzz_jpeg.c - JPEGs, decoded whole, in parts and smaller; fuzz_image.h says what must hold. */
+/* fuzz_jpeg.c - JPEGs, decoded whole, in parts and smaller; the properties are in fuzz_image.h. */
 #include "tests/support/fuzz_image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

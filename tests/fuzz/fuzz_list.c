@@ -1,10 +1,12 @@
 /*
  * fuzz_list.c - any bytes as a list of images.
  *
- * Input: a byte that chooses .lst, .csv or .txt and options; the rest is the list. Files called "a.jpg" and "b" are there.
- * Property: open answers OK or a documented error that names the list; if OK, every sample is one of the two files, and labels are as many
- * as the field says: finite numbers, or names of classes, sorted, of which none is a number unless names were asked for, and each label one of them.
- * The same text as items of a program that packs: ids, finite labels, names of files, or an error that names the list.
+ * Input: a byte that chooses .lst, .csv or .txt and options; the rest is the list. Files called
+ * "a.jpg" and "b" exist. Property: open returns OK or a documented error that names the list. If
+ * OK, every sample is one of the two files, and there are as many labels as the field has: finite
+ * numbers, or names of classes. Names are sorted, none is a number unless names were requested, and
+ * each label is one of them. The same text as items of a program that packs: ids, finite labels,
+ * names of files, or an error that names the list.
  */
 #include <math.h>
 
@@ -79,6 +81,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         fuzz_close(&f);
     }
     check_items(path);
-    FUZZ_REQUIRE(remove(path) == 0); /* the next list may not name it */
+    FUZZ_REQUIRE(remove(path) == 0); /* the next list may have another name */
     return 0;
 }

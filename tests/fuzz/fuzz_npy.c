@@ -1,17 +1,20 @@
 /*
  * fuzz_npy.c - any bytes as a .npy file, or as data and labels.
  *
- * Input: a byte n; the last n bytes of the rest are the labels (0 = none), those before them the data.
- * Property: open answers OK or a documented error that names the file; if OK, every extent lies in its file, the first row begins where the
- * header's own length says, each follows the one before, and the last ends where the file does. Rows that are not read by extents (Fortran
- * order) have the file's elements: each row's sum of bytes over all rows is the file's, and its first element is where the definition has it.
+ * Input: a byte n; the last n bytes of the rest are the labels (0 = none), those before them the
+ * data. Property: open returns OK or a documented error that names the file. If OK, every extent
+ * lies in its file, the first row begins after the header's length, each follows the one before,
+ * and the last ends with the file. If rows are not read by extents (Fortran order), they have the
+ * file's elements: the sum of bytes over all rows is the file's, and each row's first element is at
+ * the place that the definition gives.
  */
 #include "tests/support/builtin_tables.h"
 #include "tests/support/fuzz_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Where the rows of a file begin, by the length in its preamble: two bytes in version 1, four since. */
+/* Where the rows of a file begin, by the length in its preamble: two bytes in version 1, four in
+ * later ones. */
 static uint64_t begin_of_rows(const uint8_t *file, size_t n) {
     FUZZ_REQUIRE(n > 12);
     const uint64_t low = file[8] | (uint64_t)file[9] << 8;
@@ -19,7 +22,8 @@ static uint64_t begin_of_rows(const uint8_t *file, size_t n) {
                         : 12 + (low | (uint64_t)file[10] << 16 | (uint64_t)file[11] << 24);
 }
 
-/* Rows in memory: transposed, no byte is lost or made up, and the first element of row i is the i-th of the file. */
+/* Rows in memory: the transposition neither loses nor adds a byte, and the first element of row i
+ * is the i-th of the file. */
 static void check_memory(const opened *f, int field, const uint8_t *file, size_t n) {
     const iter_desc *desc = &f->desc.fields[field].desc;
     const size_t row_bytes = iter_desc_bytes(desc), width = iter_dtype_bytes(desc->dtype);
@@ -41,7 +45,7 @@ static void check_memory(const opened *f, int field, const uint8_t *file, size_t
     free(row);
 }
 
-/* The rows of a field, whose file these bytes are. */
+/* Checks the rows of a field, whose file has these bytes. */
 static void check_rows(const opened *f, int field, const uint8_t *file, size_t n) {
     iter_extent x[ITER_MAX_EXTENTS];
     const int e = f->desc.fields[field].extent;

@@ -1,10 +1,12 @@
 /*
  * fuzz_position.c - any bytes as a saved position.
  *
- * Input: a byte that says which loader (its low two bits) and how much of the blob is put right before it is restored (bit 2: the checksum, bit
- * 3: also what identifies the loader, so that what lies behind these checks is reached); then the blob.
- * Property: restore answers OK, or EFORMAT or EINVAL with a message. If OK, what save gives is accepted again and saved as the same bytes, and
- * the loader answers OK or END with rows that exist. If not, the position is one that it can go on from.
+ * Input: a byte that chooses the loader (its low two bits) and how much of the blob is mended
+ * before it is restored (bit 2: the checksum; bit 3: also what identifies the loader, so that the
+ * code after these checks is reached); then the blob. Property: restore returns OK, or EFORMAT or
+ * EINVAL with a message. If OK, what save gives is accepted again and saved as the same bytes, and
+ * the loader returns OK or END with rows that exist. If not, the loader can go on from its old
+ * place.
  */
 #include <string.h>
 
@@ -66,7 +68,7 @@ static size_t save(iter_loader *loader, uint8_t out[BLOB_MAX]) {
     return size;
 }
 
-/* What is taken from here: rows that exist, or END. */
+/* Takes batches: their rows exist, or END comes. */
 static void go_on(iter_loader *loader) {
     for (int i = 0; i < 3; i++) {
         iter_batch *batch;

@@ -1,9 +1,10 @@
 /*
  * fuzz_recordio.c - any bytes as a .rec file, with an index or without.
  *
- * Input: a byte n; the last n bytes of the rest are the .idx (0 = none), those before them the .rec.
- * Property: open answers OK or a documented error that names a file; if OK, extents follow one another within the file, and each record
- * decodes or fails with a reason. Without an index every record decodes, to what a naive reading of the file gives.
+ * Input: a byte n; the last n bytes of the rest are the .idx (0 = none), those before them the
+ * .rec. Property: open returns OK or a documented error that names a file. If OK, extents follow
+ * one another within the file, and each record decodes or fails with a reason. Without an index
+ * every record decodes, to what a naive reading of the file gives.
  */
 #include "tests/support/builtin_tables.h"
 #include "tests/support/format_decode.h"
@@ -17,7 +18,7 @@ static uint32_t word(const uint8_t *p) {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* The record at *at, put together byte by byte, against what was decoded. */
+/* Joins the record at *at byte by byte, and compares it with what was decoded. */
 static void check_record(const uint8_t *file, size_t n, size_t *at) {
     size_t done = 0;
     for (uint32_t flag = 1; flag == 1 || flag == 2;) {

@@ -1,8 +1,9 @@
 /*
  * fuzz_safetensors.c - any bytes as a safetensors file.
  *
- * Property: open answers OK, or EFORMAT with a message that names the file. If OK, each tensor lies inside the file, they follow one
- * another and fill it, each can be read, and what is written from what was read reads to the same.
+ * Property: open returns OK, or EFORMAT with a message that names the file. If OK, the tensors
+ * follow one another and fill the file, each can be read, and if they are written again, the new
+ * file reads the same.
  */
 #include "engine/engine_memory.h"
 #include "engine/safetensors.h"
@@ -57,7 +58,7 @@ static void check_same(const engine_tensor_file *a, const engine_tensor_file *b)
     }
 }
 
-/* Writes it anew and reads that. */
+/* Writes the tensors to a new file and reads that. */
 static void check_again(engine_tensor_file *file) {
     const int32_t n = iter__safetensors_count(file), n_texts = iter__safetensors_n_texts(file);
     engine_tensor *tensors = calloc((size_t)n + 1, sizeof(*tensors));

@@ -1,8 +1,9 @@
 /*
  * fuzz_tar.c - any bytes as a tar archive.
  *
- * Property: open answers OK or a documented error that names the file; if OK, extents follow one another within the file, and each field of
- * each sample decodes or fails with a reason; what decodes to bytes stands so in the sample's extent.
+ * Property: open returns OK or a documented error that names the file. If OK, extents follow one
+ * another within the file, and each field of each sample decodes or fails with a reason. Fields
+ * that decode to bytes equal the sample's extent.
  */
 #include "tests/support/builtin_tables.h"
 #include "tests/support/format_decode.h"
@@ -38,7 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         opened f;
         iter_error err = {0};
         if (i == 1 && format_open(&iter__format_tar, path, fields[i], &f, &err) < 0) {
-            FUZZ_REQUIRE(err.message[0] && iter__alloc_live() == 0); /* may speak of fields alone */
+            /* the message may name only a field */
+            FUZZ_REQUIRE(err.message[0] && iter__alloc_live() == 0);
             continue;
         }
         if (i == 0 && !fuzz_open(&iter__format_tar, path, fields[i], path, &f)) continue;

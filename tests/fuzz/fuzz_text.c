@@ -1,8 +1,10 @@
 /*
- * fuzz_text.c - texts, and the word lists that they are looked up in.
+ * fuzz_text.c - texts, and the word lists in which they are looked up.
  *
- * The first byte chooses. A text: both ways answer what the naive reference does, ids or the byte that is not UTF-8, never more than maxlen ids, and write
- * nothing behind the row. A word list: it loads and every id is below the limit, or it is EFORMAT with a message and nothing is left.
+ * The first byte chooses. A text: both ways give what the naive reference gives, ids or the offset
+ * of the byte that is not UTF-8, never more than maxlen ids, and write nothing after the row. A
+ * word list: if it loads, every id is below the limit; otherwise it fails with EFORMAT and a
+ * message, and nothing is left allocated.
  */
 #include <inttypes.h>
 #include <stdio.h>

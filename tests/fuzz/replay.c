@@ -1,8 +1,8 @@
 /*
  * replay.c - runs a fuzz target over stored inputs, without libFuzzer.
  *
- * Each argument is a file or a folder (its plain files, in name order). An absent folder has no
- * inputs; the empty input is always run, so a target never passes without having been called.
+ * Each argument is a file or a folder (its plain files, in name order). If a folder is missing, it
+ * has no inputs. The empty input is always run, so a target never passes without being called.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -25,7 +25,7 @@ static int run_file(const char *path) {
     int failed = 1;
     if (fstat(fileno(file), &info) == 0) {
         const size_t size = (size_t)info.st_size;
-        /* Exactly as long as the input, so that a sanitizer sees one byte too many. */
+        /* Of the exact size, so that a sanitizer sees one byte too many. */
         data = malloc(size ? size : 1);
         if (data && fread(data, 1, size, file) == size) {
             LLVMFuzzerTestOneInput(data, size);

@@ -1,10 +1,12 @@
-"""Small JPEGs and PNGs of every kind, and the pixels that Pillow makes of them, for test_decode_jpeg.c and test_decode_png.c.
+"""Small JPEGs and PNGs of every kind, and Pillow's pixels of them, for test_decode_jpeg.c and
+test_decode_png.c.
 
 Usage: python images.py FOLDER   (needs Pillow 11 or later; with OpenCV also 4:4:0 and 4:1:1)
 
-NAME.jpg or NAME.png is the file, NAME.ppm or NAME.pgm beside it what a decoder must make of it: RGB, or NAME.gray.pgm where one channel is asked
-for, or NAME.up.ppm turned as EXIF says. PNGs are written here, since Pillow writes neither interlacing nor every depth; what Pillow reads of them
-is compared with what was written wherever it gives 8 bits.
+NAME.jpg or NAME.png is the file. Beside it NAME.ppm or NAME.pgm has the pixels that a decoder must
+give: RGB; NAME.gray.pgm if one channel is requested; NAME.up.ppm turned by EXIF. PNGs are written
+here, since Pillow writes neither interlacing nor every depth. If Pillow reads one with 8 bits, its
+pixels are compared with what was written.
 """
 import io
 import os
@@ -155,7 +157,7 @@ def png(name, color, depth, interlace=False, palette=None, more=(), height=HEIGH
     half = len(packed) // 2
     data += chunk(b"IDAT", packed[:half]) + chunk(b"IDAT", packed[half:]) + chunk(b"IEND", b"")
     put(name + ".png", data)
-    # what it means in 8 bits
+    # the values in 8 bits
     pixels = bytearray()
     for i in range(width * height):
         s = samples[i * channels:(i + 1) * channels]

@@ -1,9 +1,10 @@
-"""bytes_torchvision.h: what torchvision makes of the 256 bytes, for backend_bytes.c.
+"""bytes_torchvision.h: torchvision's results for the 256 bytes, for backend_bytes.c.
 
 Usage: python make_bytes.py > bytes_torchvision.h   (torchvision and Pillow)
 
-Each stage goes over Pillow's image of the bytes 0 to 255. Hashes are FNV-1a-64 over the 256 results. Over tensors posterize, solarize and invert
-must give the same bytes, which is checked here; adjust_gamma computes in f32 there, and one byte in many thousands may be another by one.
+Each stage runs over Pillow's image of the bytes 0 to 255. Hashes are FNV-1a-64 over the 256
+results. Over tensors, posterize, solarize and invert must give the same bytes, which is checked
+here. There adjust_gamma computes in f32, and one byte in many thousands may differ by one.
 """
 import numpy as np
 import PIL

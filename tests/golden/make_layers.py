@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Writes layers.txt beside itself: what PyTorch makes of small networks, in double, at 9 digits. Needs torch and numpy.
+"""Writes layers.txt beside itself: PyTorch's results for small networks, in double, at 9 digits.
+Needs torch and numpy.
 
-Layers, losses and optimisers are torch's own, with three exceptions. A GRU whose reset gate works before the product is unknown there: it is the
-formula of Cho et al. 2014 in numpy, checked against the same in torch's tensors, whose autograd gives the gradients. Dropout multiplies by a mask made
-here from Philox as engine/net.h describes it. Adam's epsilon is divided by sqrt(1 - beta2^t) before each step, which turns torch's form into Kingma &
-Ba's earlier one.
+Layers, losses and optimisers are torch's own, with three exceptions. Torch has no GRU whose reset
+gate works before the product: it is the formula of Cho et al. 2014 in numpy, checked against the
+same in torch's tensors, whose autograd gives the gradients. Dropout multiplies by a mask made here
+from Philox as engine/net.h describes it. Adam's epsilon is divided by sqrt(1 - beta2^t) before each
+step, which turns torch's form into Kingma & Ba's earlier one.
 
 A case is lines of words; numbers follow on the next line:
 
-    case NAME / model TEXT / optimizer TEXT / key SEED-OF-THE-MASK STEP / data DTYPE LAYOUT DIMS... / label DTYPE DIMS... / param NAME DIMS... /
-    output N / loss N (1, sum over the rows) / correct N / gradient NAME N / input-gradient N / after STEPS NAME N / end
+    case NAME / model TEXT / optimizer TEXT / key SEED-OF-THE-MASK STEP / data DTYPE LAYOUT DIMS... /
+    label DTYPE DIMS... / param NAME DIMS... / output N / loss N (1, sum over the rows) / correct N /
+    gradient NAME N / input-gradient N / after STEPS NAME N / end
 """
 import os
 
@@ -35,11 +38,11 @@ def dims(array):
 
 
 def numbers(*shape, scale=1.0):
-    """Normal numbers that floats hold exactly."""
+    """Normal numbers that floats represent exactly."""
     return (rng.standard_normal(shape) * scale).astype(np.float32).astype(np.float64)
 
 
-# ---- What torch has not -----------------------------------------------------------------------------------------------------------------------------
+# ---- What torch lacks --------------------------------------------------------------------------
 
 
 def gru_before(x, wi, wr, bi, br, xp):
@@ -89,7 +92,7 @@ def mask(shape, p, key, step):
     return torch.tensor(out)
 
 
-# ---- A case -----------------------------------------------------------------------------------------------------------------------------------------
+# ---- A case --------------------------------------------------------------------------------------
 
 
 def loss_of(kind, out, label):
@@ -151,7 +154,7 @@ def case(name, model, layers, data, label, params, optimizer="sgd:lr=0.1", layou
     lines.append("end")
 
 
-# ---- The cases --------------------------------------------------------------------------------------------------------------------------------------
+# ---- The cases -----------------------------------------------------------------------------------
 
 
 def images():

@@ -1,10 +1,12 @@
 """Turns ndarrayiter-mxnet-1.9.1.json into ndarrayiter_mxnet.h, the table that test_ndarray.c reads.
 
-Scripts: e = whole epoch, then reset; d = epoch, then two resets; x = epoch, one more next() after the end, then reset; m = one
-batch, then reset; h = epoch, then hard_reset. Expected text: "0 1 2+0|3 4 5+0;..." = rows + pad, batches by '|', epochs by ';'.
+Scripts: e = whole epoch, then reset; d = epoch, then two resets; x = epoch, one more next() after
+the end, then reset; m = one batch, then reset; h = epoch, then hard_reset. Expected text: "0 1
+2+0|3 4 5+0;..." = rows + pad, batches by '|', epochs by ';'.
 
-Under roll_over libiter keeps what MXNet loses (d, x, m) and goes on where MXNet raises an error: there the expected
-epochs are those of one endless sequence 0, 1, ..., cut into batches, computed here the naive way.
+Under roll_over libiter keeps what MXNet loses (d, x, m), and goes on if MXNet raises an error. For
+these the expected epochs are those of one endless sequence 0, 1, ..., cut into batches, computed
+here the naive way.
 """
 import json, os
 
@@ -35,7 +37,7 @@ def expected(row):
     if script[0] == 'm':
         return [pure[0][:1]] + pure[1:len(script)]
     if script == 'eeee' and isinstance(epochs, list):
-        assert pure[:4] == epochs, row  # where MXNet loses nothing the naive cut and MXNet agree
+        assert pure[:4] == epochs, row  # if MXNet loses nothing, the naive cut and MXNet agree
     return pure[:len(script)]
 
 

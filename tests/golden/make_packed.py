@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Writes packed/{crop16,short20,gray16}.bin beside itself: what Pillow makes of images/ as iterpack's options say. Needs Pillow 13.
+"""Writes packed/{crop16,short20,gray16}.bin beside itself: Pillow's results for images/ with
+iterpack's options. Needs Pillow 13.
 
-crop16, gray16: upright, the square in the middle, bilinear to 16 x 16, one image behind the other. short20: the short side to 20.
+crop16, gray16: upright, the square in the middle, bilinear to 16 x 16, one image after the other.
+short20: the short side to 20.
 """
 import os
 

@@ -1,6 +1,8 @@
-"""pillow.h: hashes of what Pillow makes of pixels that anyone can make, for backend_image.c and backend_color.c.
+"""pillow.h: hashes of Pillow's results for generated pixels, for backend_image.c and
+backend_color.c.
 
-Usage: python make_pillow.py > pillow.h   (Pillow 13 or later, numpy; before 13 the order of passes was another one)
+Usage: python make_pillow.py > pillow.h   (Pillow 13 or later, numpy; older ones order the passes
+differently)
 
 Hashes are FNV-1a-64 over the bytes of the result, [height, width, channels].
 """
@@ -41,7 +43,7 @@ seed = 0
 for size in sizes:
     for out in outs:
         seed += 1
-        channels = 1 if seed % 9 == 0 else 3  # of four, Pillow has alpha multiplied in
+        channels = 1 if seed % 9 == 0 else 3  # with four, Pillow multiplies by alpha
         source = image(fill(*size, channels, seed))
         made = [fnv(np.asarray(source.resize((out[1], out[0]), how))) for how in (Image.BILINEAR, Image.BICUBIC)]
         print("    {%d, %d, %d, %d, %d, %d, UINT64_C(0x%016x), UINT64_C(0x%016x)}," % (*size, channels, *out, seed, *made))

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes recordio_mxnet.h beside itself: files that MXNet itself wrote. Needs MXNet 1.9.1.
 
-Also recordio/{one,three}.{lst,rec,idx}: lists and what MXNet's im2rec --pass-through makes of them, of the files that
-tests/check_iterpack.sh makes. In the header three sets: records without a header, with one label each, with three. The magic stands in payloads at every place modulo 4, and in a
-header, as a label and as an id, so that records are cut within it.
+Also recordio/{one,three}.{lst,rec,idx}: lists, and the results of MXNet's im2rec --pass-through for
+them, from the files that tests/check_iterpack.sh makes. The header has three sets: records without
+a header, with one label each, with three. Payloads contain the magic at every place modulo 4, and a
+header contains it as a label and as an id, so that records are cut within it.
 """
 import os
 import struct

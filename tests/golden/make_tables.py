@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes philox4x32_10.h and permutation_vectors.h beside itself.
 
-philox4x32-10.json holds the published known answers of Random123 (first word first). The permutations are computed here from the
-description at the head of iter/core/permutation.c, one index at a time, in Python's integers: an implementation that shares nothing
-with the C one but that text. Before it writes anything it checks its own Philox against the published answers.
+philox4x32-10.json has the published known answers of Random123 (first word first). The permutations
+are computed here from the description at the head of iter/core/permutation.c, one index at a time,
+in Python's integers: an implementation that shares nothing with the C one but that text. Before it
+writes anything it checks its own Philox against the published answers.
 """
 import json
 import os
@@ -101,7 +102,7 @@ def write_permutations():
     cases = [(0, 0, 2), (42, 0, 10), (42, 1, 10), (7, 3, 1000), (7, 3, 4096), (1, 0, 4097), (1, 1, 4097), (2, 0, 8192),
              (42, 5, 50000), (42, 6, 50000), (3, 9, 60000), (9, 2**32 - 1, 65536), (9, 0, 65537), (2**64 - 1, 1, 1281167),
              (11, 0, 2**32), (11, 0, 2**32 + 1), (5, 77, 10**12), (6, 2, 2**62 + 3)]
-    lines = ["/* Made by make_tables.py: images of `position` and the seven positions behind it (n of them where n < 8). */",
+    lines = ["/* Made by make_tables.py: images of `position` and the next seven (n in all if n < 8). */",
              "static const struct {", "    uint64_t key, n, position;", "    uint32_t epoch;", "    uint64_t out[8];",
              "} permutation_rows[] = {"]
     for key, epoch, n in cases:

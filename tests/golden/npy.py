@@ -1,4 +1,6 @@
-"""Writes the arrays in tests/golden/npy/ by numpy itself. Run in that folder's parent: python3 npy.py (numpy 2.4.6 made those committed)."""
+"""Writes the arrays in tests/golden/npy/ by numpy itself (numpy 2.4.6 made the committed ones).
+
+Run in that folder's parent: python3 npy.py"""
 import os
 import numpy as np
 from numpy.lib import format as npf

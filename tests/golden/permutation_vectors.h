@@ -1,4 +1,4 @@
-/* Made by make_tables.py: images of `position` and the seven positions behind it (n of them where n < 8). */
+/* Made by make_tables.py: images of `position` and the next seven (n in all if n < 8). */
 static const struct {
     uint64_t key, n, position;
     uint32_t epoch;

@@ -1,9 +1,11 @@
-"""Writes the files in tests/golden/safetensors/ by the format's own library. Run in that folder's parent: python3 safetensors.py
-(safetensors 0.8.0 and numpy 2.4.6 made those committed). Every tensor holds 3, 5, 7, ... cast to its type."""
+"""Writes the files in tests/golden/safetensors/ by the format's own library.
+
+Run in that folder's parent: python3 safetensors.py (safetensors 0.8.0 and numpy 2.4.6 made the
+committed ones). Every tensor is 3, 5, 7, ... cast to its type."""
 import os
 import sys
 
-sys.path.pop(0)  # else this file is found under the library's name
+sys.path.pop(0)  # otherwise this file is found under the library's name
 import numpy as np
 from safetensors.numpy import save_file
 

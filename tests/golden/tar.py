@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes tar/{ustar,gnu,pax}.tar beside itself: the same samples in Python's three formats.
 
-Names are longer than a header has room for: beyond 100 letters ustar needs its prefix, beyond 255 only gnu and pax can say them.
+Names are longer than a header's field: above 100 letters ustar needs its prefix, above 255 only gnu
+and pax can store them.
 """
 import io
 import os

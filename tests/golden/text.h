@@ -1,5 +1,6 @@
 /*
- * text.h - texts and their ids: rank + 3, 2 for a word without a rank. Written by tests/golden/text.py. Do not edit.
+ * text.h - texts and their ids: rank + 3, or 2 if a word has no rank.
+ * Written by tests/golden/text.py. Do not edit.
  */
 #ifndef TESTS_GOLDEN_TEXT_H
 #define TESTS_GOLDEN_TEXT_H

@@ -13,7 +13,7 @@ TEXTS = [
     "", " ", "a", "A", "The THE the", "it's It'S IT'S", "a-b_c.d,e", "<br /><br />end", "tab\tnew\nline\rreturn", "\x0b\x0c\x1c\x1d\x1e\x1f|",
     "a\0b A\0B a\0 \0", "\x7f \x01 \x08", "x" * 15, "x" * 16, "x" * 17, "X" * 200, ("word " * 40).strip(),
     # white space beyond ASCII
-    "a\x85b\xa0c\u1680d\u2000e\u200af\u2028g\u2029h\u202fi\u205fj\u3000k", "a\u200bb \ufeffc",  # the last two are none
+    "a\x85b\xa0c\u1680d\u2000e\u200af\u2028g\u2029h\u202fi\u205fj\u3000k", "a\u200bb \ufeffc",  # the last two are not white space
     "\xa0", "\u3000\u3000", "a" * 62 + "\u3000" + "b", "a" * 63 + "\u3000" + "b", "a" * 61 + "\u3000" + "b", "\u3000" * 70,
     # letters
     "\xc9CLAIR \xe9clair", "\u0130stanbul i\u0307stanbul \u0130", "\u212aelvin \u212b", "\u1e9e \xdf", "\u01c5 \u01c4 \u01c6", "\u10a0 \u2d00 \u13a0 \uab70",
@@ -50,7 +50,7 @@ def main():
         for word in words(text):
             if zlib.crc32(word.encode()) % 6:  # the others stay unknown
                 rank.setdefault(word, len(rank))
-    print("/*\n * text.h - texts and their ids: rank + 3, 2 for a word without a rank. Written by tests/golden/text.py. Do not edit.\n */")
+    print("/*\n * text.h - texts and their ids: rank + 3, or 2 if a word has no rank.\n * Written by tests/golden/text.py. Do not edit.\n */")
     print("#ifndef TESTS_GOLDEN_TEXT_H\n#define TESTS_GOLDEN_TEXT_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n/* clang-format off */\n")
     index = json.dumps(rank).encode()
     print(f"static const char golden_index[] =\n    {string(index, '    ')};\n")

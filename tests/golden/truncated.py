@@ -1,9 +1,11 @@
-"""What Pillow makes of some of the pictures in a folder if their files end early, for test_decode_truncated.c.
+"""Pillow's results for some pictures of a folder if their files end early, for
+test_decode_truncated.c.
 
 Usage: python truncated.py FOLDER   (needs Pillow; the folder has the files of images.py)
 
-NAME.cut.ppm has the pixels of the first BYTES of NAME under LOAD_TRUNCATED_IMAGES. The progressive one is cut in its last scan, where no
-edges are smoothed: versions of libjpeg-turbo smooth differently.
+NAME.cut.ppm has the pixels of the first BYTES of NAME under LOAD_TRUNCATED_IMAGES. The progressive
+one is cut in its last scan, in which no edges are smoothed: versions of libjpeg-turbo smooth
+differently.
 """
 import io
 import os

@@ -1,8 +1,9 @@
-"""Small WebP files of every kind, and the pixels that Pillow makes of them, for test_decode_webp.c.
+"""Small WebP files of every kind, and Pillow's pixels of them, for test_decode_webp.c.
 
 Usage: python webp.py FOLDER   (needs Pillow with WebP; cwebp makes simple.webp)
 
-NAME.webp is the file, NAME.webp.ppm what a decoder must make of it as RGB, NAME.webp.gray.pgm as one channel, NAME.webp.up.ppm turned as EXIF says.
+NAME.webp is the file. A decoder must give the pixels of NAME.webp.ppm as RGB, of NAME.webp.gray.pgm
+as one channel, and of NAME.webp.up.ppm turned by EXIF.
 """
 import io
 import os

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs into a scratch prefix, moves it (a package must be relocatable), then builds and runs a consumer
-# by find_package and by pkg-config; the same for the library in its other form (static or shared).
-# Every public header alone is also compiled as C11 and as C++17. Usage: check_install.sh SOURCE_DIR BINARY_DIR
+# Installs into a scratch prefix, moves it (a package must be relocatable), then builds and runs a
+# consumer by find_package and by pkg-config; the same for the library in its other form (static or
+# shared). Also compiles every public header alone, as C11 and as C++17.
+# Usage: check_install.sh SOURCE_DIR BINARY_DIR
 set -e
 source=$1; build=$2; here=$source/tests/install
 : "${CC:=cc}"
@@ -32,7 +33,7 @@ consume() { # consume BINARY_DIR NAME static|shared
     shared) LD_LIBRARY_PATH="$lib" ldd "$work/$2.pc" | grep -q "$lib/libiter" ;;
     static) ! ldd "$work/$2.pc" | grep -q libiter ;;
     esac
-    # A form that is asked for is found, or it is said which one is there.
+    # If the requested form is missing, the message names the one that is installed.
     mkdir -p "$work/$2.form"
     printf 'cmake_minimum_required(VERSION 3.22)\nproject(form C)\nfind_package(iter REQUIRED COMPONENTS ${form})\n' \
         >"$work/$2.form/CMakeLists.txt"

@@ -1,9 +1,11 @@
-"""Images in arrays, from .npy files that numpy writes and from IDX files to dumped batches, against Pillow and numpy.
+"""Images in arrays, from .npy files that numpy writes and from IDX files to dumped batches, against
+Pillow and numpy.
 
-Usage: check_arrays.py   with ITERBENCH in the environment; else skipped (77)
+Usage: check_arrays.py   with ITERBENCH in the environment; otherwise skipped (77)
 
-The same pixels are stored as [N, H, W, C], as [N, C, H, W], in Fortran order, big-endian, and as IDX of rank 4: each must give the same rows.
-Equal byte for byte: crops, flips, and bilinear resizes (Pillow 13 or later; before, one level apart). normalize: within 2 ulp of float32.
+The same pixels are stored as [N, H, W, C], as [N, C, H, W], in Fortran order, big-endian, and as
+IDX of rank 4: each must give the same rows. Equal byte for byte: crops, flips, and bilinear resizes
+(Pillow 13 or later; with older ones, one level apart). normalize: within 2 ulp of float32.
 """
 import os, struct, subprocess, sys, tempfile
 
@@ -59,7 +61,7 @@ def one_plane(a, at):
 
 
 NORMALIZE = "normalize:mean=%s,std=%s" % (";".join(map(str, MEAN)), ";".join(map(str, STD)))
-# Chain, its stages, and by how much it may be off: levels, or the share of a float.
+# Chain, its stages, and the tolerance: levels, or the share of a float.
 COLOURS = [
     ("random-crop:size=40,pad=4 | random-flip", [crop, flip], 0),
     ("resize:32", [resize], PILLOW),
@@ -113,7 +115,7 @@ with tempfile.TemporaryDirectory() as folder:
                     a = stage(a, at)
                 want.append(a)
             want = np.stack(want).astype(np.float64)
-            # resize wants HWC; crops and flips of planes leave planes
+            # resize needs HWC; crops and flips of planes give planes
             if "chw" in data.split("layout=")[1]:
                 chain = "to:u8,hwc | " + chain if "resize" in chain else chain
                 want = want.transpose(0, 3, 1, 2) if want.shape[-1] == 3 and "resize" not in chain else want

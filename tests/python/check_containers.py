@@ -1,6 +1,8 @@
-"""The same pictures, some of them cut, as files of a folder, of a list, as members of a tar and as records, against Pillow: whole, in parts, for any workers.
+"""The same pictures, some of them truncated, as files of a folder, of a list, as members of a tar
+and as records, against Pillow: whole, in parts, for any number of workers.
 
-Usage: check_containers.py   with ITERBENCH and ITERPACK in the environment (built with JPEG, PNG and WebP); else skipped (77)
+Usage: check_containers.py with ITERBENCH and ITERPACK in the environment (built with JPEG, PNG and
+WebP); otherwise skipped (77)
 """
 import io, os, subprocess, sys, tarfile, tempfile
 

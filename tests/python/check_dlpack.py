@@ -1,7 +1,8 @@
-"""Batches leave by DLPack and arrays come in by it, without a copy, with numpy (and torch, where it is installed) on the other side.
+"""Batches leave by DLPack and arrays come in by it, without a copy, with numpy (and torch, if it is
+installed) on the other side.
 
-Run it as  ITER_LIBRARY=build/dev/libiter.so python3 check_dlpack.py  or with the library as argument. Needs numpy >= 2.1.
-Exit 0 passed, 1 failed, 77 skipped.
+Run it as  ITER_LIBRARY=build/dev/libiter.so python3 check_dlpack.py  or with the library as argument.
+Needs numpy >= 2.1. Exit 0 passed, 1 failed, 77 skipped.
 """
 import ctypes as c
 import os
@@ -26,7 +27,7 @@ if not library_path:
 if os.environ.get("ITER_SHARED") == "0" or not os.path.basename(library_path).startswith("libiter.so"):
     skip("the library is not built as a shared one")
 
-# ---- The C interface, as in iter/status.h, tensor.h, dataset.h, loader.h --------------------------------
+# ---- The C interface, as in iter/status.h, tensor.h, dataset.h, loader.h -------------------------
 
 OK, END, EINVAL, EUNSUPPORTED, ESTATE = 0, 1, -2, -5, -6
 DATA, LABEL = 0, 1
@@ -97,11 +98,11 @@ for name, result, arguments in [
     function = getattr(lib, name)
     function.restype, function.argtypes = result, arguments
 
-# ---- PyCapsules --------------------------------------------------------------------------------------------
+# ---- PyCapsules ----------------------------------------------------------------------------------
 
 CAPSULE = b"dltensor_versioned"  # a capsule keeps the pointer, so this must live
 api = c.pythonapi
-DESTRUCTOR = c.CFUNCTYPE(None, c.c_void_p)  # the address alone: the object is dying and may not be touched by ctypes
+DESTRUCTOR = c.CFUNCTYPE(None, c.c_void_p)  # the address alone: ctypes must not touch a dying object
 api.PyCapsule_New.restype, api.PyCapsule_New.argtypes = c.py_object, [c.c_void_p, c.c_char_p, DESTRUCTOR]
 api.PyCapsule_IsValid.restype, api.PyCapsule_IsValid.argtypes = c.c_int, [c.c_void_p, c.c_char_p]
 api.PyCapsule_GetPointer.restype, api.PyCapsule_GetPointer.argtypes = c.c_void_p, [c.c_void_p, c.c_char_p]
@@ -125,7 +126,7 @@ def drop_capsule(capsule):
 
 
 class Exported:
-    """One field of a batch, as numpy and torch want to see it."""
+    """One field of a batch, as numpy and torch expect it."""
 
     def __init__(self, batch, field):
         self.batch, self.field = batch, field
@@ -142,7 +143,7 @@ class Exported:
 
 
 def import_array(array, name, role, want=OK):
-    """A numpy array as an iter_array, and what must stay alive behind it."""
+    """A numpy array as an iter_array, and what must stay alive with it."""
     capsule = array.__dlpack__(max_version=(1, 0))
     managed = api.PyCapsule_GetPointer(id(capsule), CAPSULE)
     out, err = Array(), Error()
@@ -150,7 +151,7 @@ def import_array(array, name, role, want=OK):
     return out, capsule
 
 
-# ---- Verbs -------------------------------------------------------------------------------------------------
+# ---- Verbs ---------------------------------------------------------------------------------------
 
 failures = 0
 
@@ -189,7 +190,7 @@ def borrowed(batch, field):
     return lib.iter_batch_tensor(batch, field).contents
 
 
-# ---- Checks ------------------------------------------------------------------------------------------------
+# ---- Checks --------------------------------------------------------------------------------------
 
 def check_values_and_addresses(workers):
     """numpy's arrays in by DLPack, batches out by it: 10 rows in batches of 4, the last filled up with rows 0 and 1."""
@@ -230,7 +231,7 @@ def check_element_types():
 
 
 def check_lifetimes():
-    """With max_held 1 the loader itself says when a batch is free: next() is refused until numpy lets go."""
+    """With max_held 1 the loader itself tells when a batch is free: next() fails until numpy drops it."""
     released = []
     source = np.arange(24, dtype=np.uint8).reshape(8, 3)
     field, capsule = import_array(source, None, DATA)
@@ -243,7 +244,7 @@ def check_lifetimes():
     lib.iter_batch_unref(batch)
     next_batch(loader, ESTATE)
     del seen
-    next_batch(loader, ESTATE)  # the view still holds it
+    next_batch(loader, ESTATE)  # the view still has it
     expect(np.array_equal(part, source[1:2]), "values after the batch was given back")
     del part
     batch = next_batch(loader)
@@ -251,7 +252,7 @@ def check_lifetimes():
     unused = Exported(batch, 0).__dlpack__(max_version=(1, 0))
     lib.iter_batch_unref(batch)
     next_batch(loader, ESTATE)
-    del unused  # never consumed: the capsule gives it back
+    del unused  # never consumed: the capsule releases it
     batch = next_batch(loader)
 
     seen = np.from_dlpack(Exported(batch, 0))

@@ -1,6 +1,8 @@
-"""The hash of iterbench --hash, computed once more from its definition in docs/json.md, over a small set made here.
+"""The hash of iterbench --hash, computed a second time from its definition in docs/json.md, over a
+small set made here.
 
-Usage: check_hash.py   with ITERBENCH in the environment; without it only the committed number is checked.
+Usage: check_hash.py with ITERBENCH in the environment; without it only the committed number is
+checked.
 """
 import os, struct, subprocess, sys, tempfile
 

@@ -1,10 +1,13 @@
-"""Resizes, crops and colours of photos, from PNG files of different sizes to dumped batches, against Pillow, numpy, and torch and torchvision where
-they are installed.
+"""Resizes, crops and colours of photos, from PNG files of different sizes to dumped batches,
+against Pillow and numpy, and against torch and torchvision if they are installed.
 
-Usage: check_images.py   with ITERBENCH in the environment (built with PNG), and ITER_DATA with photos in it; else skipped (77)
+Usage: check_images.py with ITERBENCH in the environment (built with PNG), and ITER_DATA with photos
+in it; otherwise skipped (77)
 
-Equal byte for byte: bilinear with antialias and bicubic (Pillow 13 or later; before, one level apart), colours (Pillow), crops, flips, erasing. Within one level:
-bilinear without antialias (numpy, torch), area (numpy). Nearest takes the pixel under the centre. Random numbers are drawn by a Philox written from its definition, and sides by exp and log.
+Equal byte for byte: bilinear with antialias and bicubic (Pillow 13 or later; with older ones, one
+level apart), colours (Pillow), crops, flips, erasing. Within one level: bilinear without antialias
+(numpy, torch), area (numpy). Nearest takes the pixel under the centre. Random numbers come from a
+Philox written from its definition, and sides from exp and log.
 """
 import glob, math, os, subprocess, sys, tempfile
 
@@ -55,7 +58,7 @@ class Draws(philox.Draws):
         return round(math.sqrt(part / aspect)), round(math.sqrt(part * aspect))
 
 
-# ---- Stages: pixels [H, W, 3] and a position to pixels -------------------------------------------------------
+# ---- Stages: pixels [H, W, 3] and a position to pixels -------------------------------------------
 
 def bilinear(height, width, how=Image.BILINEAR):
     return lambda a, at: np.asarray(Image.fromarray(a).resize((width, height), how))

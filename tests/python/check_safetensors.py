@@ -1,8 +1,10 @@
-"""A checkpoint opens in other tools, and what it holds is the network: a perceptron trained by train_mnist is read back and run with numpy
-over the test set, which must give the accuracy that the program stated.
+"""Other tools can open a checkpoint, and it contains the network: a perceptron trained by
+train_mnist is read back and run with numpy over the test set, which must give the accuracy that
+the program printed.
 
-Run it as  ITER_LIBRARY=build/dev/libiter.so python3 check_safetensors.py : train_mnist is looked for beside the library. The file is opened
-by the `safetensors` package where it is installed, and always by 15 lines of numpy. Exit 0 passed, 1 failed, 77 skipped.
+Run it as  ITER_LIBRARY=build/dev/libiter.so python3 check_safetensors.py : train_mnist must be beside
+the library. The `safetensors` package opens the file if it is installed, and 15 lines of numpy always
+do. Exit 0 passed, 1 failed, 77 skipped.
 """
 import json
 import os
@@ -48,7 +50,7 @@ def write_idx(path, array):
 
 
 def run(folder):
-    """Digits that are not: the class decides where the image is bright, with much noise over it."""
+    """Made-up digits: the class decides where the image is bright; much noise is added."""
     random = np.random.default_rng(1)
     sets = {}
     for split, n in (("train", 640), ("t10k", 333)):

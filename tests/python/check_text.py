@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Texts to ids against Python itself: every code point, adversarial strings, and all 50,000 real reviews where ITER_DATA has them.
+"""Texts to ids against Python itself: every code point, adversarial strings, and all 50,000 real
+reviews if ITER_DATA has them.
 
-The C side is the test program backend_text, run as a filter; it lies beside the library that ITER_LIBRARY names, or is named by
-ITER_BACKEND_TEXT.
+The C side is the test program backend_text, run as a filter. It is beside the library that
+ITER_LIBRARY names, or is named by ITER_BACKEND_TEXT.
 """
 
 import array
@@ -45,7 +46,7 @@ def words(text):
 
 
 class Rule:
-    """The rule in Python, beside the same as arguments for the program."""
+    """The rule in Python, and the same as arguments for the program."""
 
     def __init__(self, num_words=30000, index_from=3, start=1, oov=2, maxlen=150, pad=0, side="last", pad_side="post"):
         self.__dict__.update(locals())
@@ -69,7 +70,7 @@ class Rule:
 
 
 def ask(program, index, rule, texts, *more):
-    """Bytes to what the program answers: an array of ids, or a message."""
+    """Bytes to the program's result: an array of ids, or a message."""
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="ascii") as file:
         json.dump(index, file)
         file.flush()

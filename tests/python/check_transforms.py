@@ -1,10 +1,12 @@
 """Dumps of every image, value and label stage, and of chains of them, against numpy.
 
-Usage: check_transforms.py   with ITERBENCH in the environment, else skipped (77)
+Usage: check_transforms.py   with ITERBENCH in the environment, otherwise skipped (77)
 
-A set in CIFAR-10's binary format and one in MNIST's are made here from numpy's own generator. Each chain runs through `iterbench --dump` at every SIMD
-level, and beside it stage by stage in float64, with the random numbers drawn by a Philox written from its definition. Integers must be
-equal; f32 within 4 * 2^-24 * (|a x| + |b|); f16 and bf16 within one unit in the last place of the reference rounded once.
+A set in CIFAR-10's binary format and one in MNIST's are made here from numpy's own generator. Each
+chain runs through `iterbench --dump` at every SIMD level, and here stage by stage in float64. The
+random numbers come from a Philox written from its definition. Integers must be equal; f32 within 4
+* 2^-24 * (|a x| + |b|); f16 and bf16 within one unit in the last place of the reference rounded
+once.
 """
 import os, struct, subprocess, sys, tempfile
 
@@ -23,7 +25,7 @@ except ImportError:
 SEED, N, BATCH = 7, 24, 8
 
 
-# ---- Stages in float64 over [C, H, W]. Beside the values v: a, x, b with v = a x + b, for the bound. ---------
+# ---- Stages in float64 over [C, H, W]. Beside the values v: a, x, b with v = a x + b, for the bound. 
 
 class Image:
     def __init__(self, pixels, dtype):
@@ -39,11 +41,11 @@ class Image:
     def value(self):
         return self.a * self.x + self.b
 
-    def look_up(self, table):  # values are bytes, whatever they are made of
+    def look_up(self, table):  # values are bytes, whatever made them
         self.x = table[self.value().astype(np.int64)].astype(np.float64)
         self.a, self.b = np.ones(self.x.shape), np.zeros(self.x.shape)
 
-    def round(self, dtype):  # a cast that rounds: from here on the value is what it was rounded to
+    def round(self, dtype):  # a cast that rounds: later stages see the rounded value
         self.x = nearest(self.value(), dtype)
         self.a, self.b, self.dtype = np.ones(self.x.shape), np.zeros(self.x.shape), dtype
 
@@ -135,7 +137,7 @@ def apply(image, name, o, draws):
         image.map(lambda m: m[:, ::-1] if o.get("axis") == "vertical" else m[:, :, ::-1])
     elif name == "cutout":
         cutout(image, o, draws)
-    elif name == "invert":  # arithmetic of bytes, which adds up with what follows
+    elif name == "invert":  # arithmetic of bytes, which joins later arithmetic
         dtype = image.dtype
         image.affine(-1, 255)
         image.dtype = dtype
@@ -176,7 +178,7 @@ def run_numpy(pixels, chain, position):
     return image, layout
 
 
-# ---- Comparison --------------------------------------------------------------------------------------------------
+# ---- Comparison ----------------------------------------------------------------------------------
 
 def spacing(v, digits, lowest):  # distance to the next larger value of a float with so many digits
     _, exponent = np.frexp(np.abs(v))

@@ -1,10 +1,13 @@
-"""Pictures that end early, with truncated=accept, against Pillow under LOAD_TRUNCATED_IMAGES: each golden picture cut at many places.
+"""Pictures that end early, with truncated=accept, against Pillow under LOAD_TRUNCATED_IMAGES: each
+golden picture cut at many places.
 
-Usage: check_truncated.py   with ITERBENCH in the environment (built with JPEG and PNG); else skipped (77)
+Usage: check_truncated.py   with ITERBENCH in the environment (built with JPEG and PNG); otherwise
+skipped (77)
 
-Equal byte for byte, whole and in parts; the smoothing of progressive pictures differs between versions of libjpeg-turbo, by SMOOTHING levels at
-most. Where Pillow has nothing to show, it shows black; there libiter fails the sample: a JPEG whose marker segment is cut, or that is cut before
-its pixels begin. Every other sample that fails here is a fault, but for arithmetic coding.
+Equal byte for byte, whole and in parts; but versions of libjpeg-turbo smooth progressive pictures
+differently, by at most SMOOTHING levels. If Pillow has nothing to show, it shows black; then
+libiter fails the sample: a JPEG whose marker segment is cut, or that is cut before its pixels
+begin. Every other sample that fails here is a fault, except for arithmetic coding.
 """
 import io, os, subprocess, sys, tempfile
 
@@ -33,7 +36,7 @@ FILES = ["rgb444.jpg", "rgb422.jpg", "rgb420.jpg", "gray.jpg", "restart.jpg", "p
          "rgb8.png", "g8.png", "p8.png", "p4.png", "rgba8.png", "i_rgb8.png", "i_p4.png"]
 
 
-def by_pillow(data):  # None: it cannot tell what it is, or stumbles over what is left
+def by_pillow(data):  # None: it does not know the type, or fails on the rest
     try:
         return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
     except OSError:
@@ -60,7 +63,7 @@ with tempfile.TemporaryDirectory() as top:
         os.makedirs(folder)
         with open(os.path.join(folder, name), "wb") as f:
             f.write(whole)
-        dump(folder, 1, "center-crop:%d" % PART, out, "fail")  # whole, it is read by every build that has its codec
+        dump(folder, 1, "center-crop:%d" % PART, out, "fail")  # a build that has its codec reads the whole file
         os.remove(os.path.join(folder, name))
         step = max(1, len(whole) // 400)
         cuts = list(range(20, len(whole), step))
@@ -84,7 +87,7 @@ with tempfile.TemporaryDirectory() as top:
                 print(name, "cut after", cuts[i], "of", len(whole), "differs" if got[i].any() else "failed")
             draws = philox.Draws(SEED, "random-crop", i)
             y, x = draws.below(HEIGHT - PART + 1), draws.below(WIDTH - PART + 1)
-            # a part above the damage comes even if the whole fails; else it is the cut of the whole
+            # a part above the damage decodes even if the whole fails; otherwise it is the cut of the whole
             if got[i].any() and not np.array_equal(parts[i], got[i][y:y + PART, x:x + PART]):
                 count["part"] += 1
         print("%-18s %4d cuts: %s" % (name, len(cuts), ", ".join("%d %s" % (n, kind) for kind, n in count.items())))

@@ -1,4 +1,6 @@
-"""Random numbers as the library draws them, from the definitions: Philox 4x32-10 (Salmon and others, 2011), key = seed ^ FNV-1a-64("name#occurrence")."""
+"""The library's random numbers, from the definitions.
+
+Philox 4x32-10 (Salmon and others, 2011), key = seed ^ FNV-1a-64("name#occurrence")."""
 M32 = 0xFFFFFFFF
 
 

@@ -1,7 +1,9 @@
 /*
- * stress_attack.c - what a loader is not built for but must survive: no spare slot and an arena of two chunks, 64 workers for three rows, cancel and
- * the last unref at the worst moment and from the worst thread, several loaders made at once over one dataset, samplers that call back, sizes
- * that overflow, options of random bytes. Everything is seeded; a hang ends as a failure by timeout_ms.
+ * stress_attack.c - what a loader is not built for but must survive: no spare slot and an arena of
+ * two chunks; 64 workers for three rows; cancel and the last unref at the worst moment and from the
+ * worst thread; several loaders made at once over one dataset; samplers that call back; sizes that
+ * overflow; options of random bytes. Everything is seeded. If a call hangs, timeout_ms makes it a
+ * failure.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -38,9 +40,10 @@ static iter_loader_options options(int32_t workers, uint32_t batch_size) {
     return opt;
 }
 
-/* ---- No room ------------------------------------------------------------------------------------------------------------ */
+/* ---- No room --------------------------------------------------------------------------------- */
 
-/* The least memory that a loader can be made with; what is less is refused with the numbers. */
+/* A loader with the least memory that it accepts. With less it must be refused, and the message
+ * must give the numbers. */
 static iter_loader *with_least_memory(iter_dataset *data, iter_loader_options *opt) {
     for (uint64_t limit = 20000; limit < 256u << 20; limit += limit / 16) {
         iter_loader *loader;
@@ -57,7 +60,7 @@ static iter_loader *with_least_memory(iter_dataset *data, iter_loader_options *o
     exit(1);
 }
 
-/* Whatever happens in between: rows are right, and it goes on. */
+/* Moves about at random: rows must be right, and the loader must go on. */
 static void wander(iter_loader *loader, uint32_t batch_size, uint64_t seed, int n_steps) {
     char saved[512];
     size_t size = 0;
@@ -83,8 +86,8 @@ static void wander(iter_loader *loader, uint32_t batch_size, uint64_t seed, int 
                 return;
             } else {
                 EXPECT_EQ(drive_wrong_rows(batch), 0);
-                if (what > 90)
-                    EXPECT_OK(iter_loader_reset(loader, &err), &err); /* with the batch still out */
+                /* while a batch is in use */
+                if (what > 90) EXPECT_OK(iter_loader_reset(loader, &err), &err);
                 EXPECT_EQ(drive_wrong_rows(batch), 0);
             }
         }
@@ -110,7 +113,7 @@ static void tight(void) {
     iter_dataset_unref(data);
 }
 
-/* The same over a slow source that turns reads away, with room for two chunks in the arena. */
+/* The same over a slow source that turns reads away, with room for only two chunks in the arena. */
 static void tight_and_slow(void) {
     iter_dataset *data = drive_open(folder);
     for (int w = 0; w < 4; w++) {
@@ -165,7 +168,7 @@ static void odd_shapes(void) {
     }
 }
 
-/* ---- The end at the worst moment ------------------------------------------------------------------------------------------- */
+/* ---- Cancel and stop at the worst moment ----------------------------------------------------- */
 
 typedef struct killer {
     iter_loader *loader;
@@ -187,7 +190,8 @@ static void *kill_later(void *arg) {
     return NULL;
 }
 
-/* cancel() or stop() from another thread, whatever next() is doing; the batch that is out stays good. */
+/* Another thread calls cancel() or stop(), whatever next() is doing. The batch in use stays
+ * valid. */
 static void canceled(void) {
     uint64_t seed = 7;
     iter_dataset *data = drive_open(folder);
@@ -209,8 +213,8 @@ static void canceled(void) {
         killer k = {.loader = iter_loader_ref(loader),
                     .after_ns = (long)(draw(&seed) % 3000000),
                     .stops = draw(&seed) % 2};
-        if (opt.workers == 0)
-            k.stops = false; /* its thread is the consumer's: only that may stop it */
+        /* next() runs in the consumer's thread, which alone may stop the loader */
+        if (opt.workers == 0) k.stops = false;
         pthread_t thread;
         EXPECT_EQ(pthread_create(&thread, NULL, kill_later, &k), 0);
         iter_error err;
@@ -235,7 +239,7 @@ static void canceled(void) {
         if (s < 0) EXPECT_STATUS(s, ITER_ECANCELED, &err);
         EXPECT_EQ(iter_loader_next(loader, &batch, &err), ITER_ECANCELED);
         if (round % 2) pthread_join(thread, NULL);
-        iter_loader_unref(loader); /* either may be the last */
+        iter_loader_unref(loader); /* either reference may be the last */
         if (round % 2 == 0) pthread_join(thread, NULL);
         if (held) EXPECT_EQ(drive_wrong_rows(held), 0);
         iter_batch_unref(held);
@@ -243,7 +247,7 @@ static void canceled(void) {
     iter_dataset_unref(data);
 }
 
-/* A callback in one of the loader's own threads drops the last reference of loader or batch. */
+/* A callback in one of the loader's own threads drops the last reference of a loader or batch. */
 typedef struct suicide {
     iter_loader *_Atomic loader;
     iter_batch *_Atomic batch;
@@ -264,8 +268,9 @@ static iter_status collate(void *user, iter_batch_view *fields, int32_t n_fields
 static void from_inside(int32_t source) {
     iter_dataset *data = drive_open(folder);
     const long live = iter__alloc_live();
-    const long preloaded = source == ITER_SOURCE_MEMORY; /* stays with the dataset */
-    static suicide all[40]; /* one a round: a worker of the round before may be on its way out */
+    const long preloaded = source == ITER_SOURCE_MEMORY; /* is freed with the dataset */
+    /* one per round: a worker of the last round may still be about to exit */
+    static suicide all[40];
     for (int round = 0; round < 40; round++) {
         suicide *s = &all[round];
         *s = (suicide){.loader = NULL};
@@ -283,13 +288,14 @@ static void from_inside(int32_t source) {
         atomic_store(&s->loader, loader);
         iter_batch *gone = NULL;
         const struct timespec pause = {.tv_nsec = 1000000};
-        if (round % 2)
-            gone = atomic_exchange(&s->batch, NULL); /* a slot for the worker to go on with */
+        /* a free slot, with which the worker can go on */
+        if (round % 2) gone = atomic_exchange(&s->batch, NULL);
         iter_batch_unref(gone);
         int waits = 0;
         while (!atomic_load(&s->n_done) && waits++ < 50)
             nanosleep(&pause, NULL);
-        if (!atomic_load(&s->n_done)) { /* all slots were full already: nobody collates any more */
+        /* if all slots were full already, no worker collates until one is free */
+        if (!atomic_load(&s->n_done)) {
             iter_batch_unref(atomic_exchange(&s->batch, NULL));
             for (waits = 0; !atomic_load(&s->n_done) && waits < 50; waits++)
                 nanosleep(&pause, NULL);
@@ -299,12 +305,12 @@ static void from_inside(int32_t source) {
         iter_batch_unref(kept);
         for (waits = 0; waits < 5000 && iter__alloc_live() > live + 2 * preloaded; waits++)
             nanosleep(&pause, NULL);
-        EXPECT(iter__alloc_live() <= live + 2 * preloaded); /* the last thread took it with it */
+        EXPECT(iter__alloc_live() <= live + 2 * preloaded); /* the last thread frees the loader */
     }
     iter_dataset_unref(data);
 }
 
-/* ---- Many at once ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Many loaders at once -------------------------------------------------------------------- */
 
 typedef struct maker {
     iter_dataset *data;
@@ -318,14 +324,15 @@ static void *make_and_run(void *arg) {
     opt.reading.source = m->source;
     opt.seed = 9;
     iter_loader *loader = drive_loader(m->data, NULL, &opt);
-    iter_dataset_unref(m->data); /* the loader has its own */
+    iter_dataset_unref(m->data); /* the loader keeps its own reference */
     m->hash = drive_run(loader, 2);
     iter_loader_unref(loader);
     return NULL;
 }
 
-/* liburing maps its rings by system calls that ThreadSanitizer does not see: a ring where another thread's was before looks like a race. That
- * the calls on one ring come one at a time is what the other stress programs look at. */
+/* liburing maps its rings by system calls that ThreadSanitizer does not see. If one thread's ring
+ * is mapped at the address of another thread's old ring, that looks like a race. The other stress
+ * programs check that calls on one ring come one at a time. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void) {
     return "race:probe_ring\nrace:uring_\n";
@@ -350,10 +357,10 @@ static void many_at_once(void) {
     }
 }
 
-/* ---- A sampler that calls back ------------------------------------------------------------------------------------------------------ */
+/* ---- A sampler that calls back --------------------------------------------------------------- */
 
 static iter_loader *_Atomic called_loader;
-static atomic_int call_status; /* of the last call from inside */
+static atomic_int call_status; /* of the last call from inside the sampler */
 
 static iter_status nosy_open(void *state, const void *opt, const iter_sampler_context *context,
                              iter_error *err) {
@@ -402,7 +409,7 @@ static void called_back(void) {
     }
 }
 
-/* ---- Sizes ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- Sizes ----------------------------------------------------------------------------------- */
 
 static int64_t huge_dims[3];
 static int32_t huge_n_dims;
@@ -430,7 +437,8 @@ static iter_status get_nothing(void *user, void *state, uint32_t n, const uint64
 static const iter_dataset_ops huge_ops = {
     .struct_size = sizeof(huge_ops), .name = "huge", .describe = describe_huge, .get = get_nothing};
 
-/* Rows, batches and slots whose bytes do not fit a size_t, or not this machine: refused, never wrapped around. */
+/* If the bytes of rows, batches or slots do not fit a size_t or this machine, they must be refused,
+ * and never wrap around. */
 static void huge(void) {
     static const int64_t shapes[][3] = {{INT32_MAX, INT32_MAX, 1}, {INT32_MAX, INT32_MAX, 2},
                                         {1 << 30, 1 << 30, 2},     {1 << 30, 1 << 30, 4},
@@ -460,7 +468,7 @@ static void huge(void) {
     }
 }
 
-/* ---- Options ----------------------------------------------------------------------------------------------------------------------------- */
+/* ---- Options --------------------------------------------------------------------------------- */
 
 /* A number that is likely to hurt. */
 static uint64_t odd(uint64_t *seed) {
@@ -522,9 +530,8 @@ static void garbage(void) {
             } else if (got == ITER_OK) {
                 if (opt.reading.source != ITER_SOURCE_NULL) EXPECT_EQ(drive_wrong_rows(batch), 0);
             } else {
-                EXPECT(opt.reading.max_sample_bytes > 0 &&
-                       opt.reading.max_sample_bytes <
-                           3073); /* the only reason for a failed sample here */
+                /* the only reason for a sample to fail here */
+                EXPECT(opt.reading.max_sample_bytes > 0 && opt.reading.max_sample_bytes < 3073);
             }
             iter_batch_unref(batch);
         }

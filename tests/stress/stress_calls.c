@@ -1,7 +1,7 @@
 /*
- * stress_calls.c - calls of several threads at once, and calls of signal handlers: reset and seek while another thread waits in next(), two
- * stops, a stop while next() reads in another thread, statistics during a stop, cancel() in a handler, save after cancel, and next() with a
- * timeout of its own.
+ * stress_calls.c - calls of several threads at once, and calls in signal handlers: reset and seek
+ * while another thread waits in next(); two stops; a stop while next() reads in another thread;
+ * statistics during a stop; cancel() in a handler; save after cancel; next() with its own timeout.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 
 #define PATIENT 20.0
 
-/* ---- Somewhere else while another thread waits ----------------------------------------------------------------------- */
+/* ---- Moves while another thread waits -------------------------------------------------------- */
 
 typedef enum go { GO_RESET, GO_RESET_LAST, GO_SEEK, GO_SEEK_END, GO_RESTORE, N_GOS } go;
 
@@ -45,7 +45,8 @@ static void *wait_thread(void *arg) {
     return NULL;
 }
 
-/* get() hangs at the last batch, which next() waits for; the loader is sent elsewhere; then next() answers from there. */
+/* get() hangs in the last batch, which another thread waits for in next(). Then the loader is
+ * moved, and next() must return the batch at the new place. */
 static void goes_elsewhere(go where, int32_t lookahead) {
     own_dataset own = {.n = 40, .block_from = 30};
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
@@ -85,7 +86,7 @@ static void goes_elsewhere(go where, int32_t lookahead) {
     iter_dataset_unref(data);
 }
 
-/* ---- Stops ------------------------------------------------------------------------------------------------------------ */
+/* ---- Stops ----------------------------------------------------------------------------------- */
 
 typedef struct stopper {
     iter_loader *loader;
@@ -109,7 +110,7 @@ static void *look_at_it(void *arg) {
     return NULL;
 }
 
-/* The second stop returns when the workers have left, and with the first one's answer. */
+/* The second stop must wait until the workers have left, and return the first one's status. */
 static void two_stops(int64_t grace_ms, iter_status answer) {
     own_dataset own = {.n = 1000};
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
@@ -142,11 +143,11 @@ static void two_stops(int64_t grace_ms, iter_status answer) {
     EXPECT_EQ(iter_loader_stop(loader, NULL), answer);
     atomic_store(&own.block, false);
     iter_loader_unref(loader);
-    while (!atomic_load(&own.n_closed)) /* the last thread takes the dataset along */
+    while (!atomic_load(&own.n_closed)) /* the last thread frees the dataset */
         bounded_sleep(0.001);
 }
 
-/* A ring whose try_read() takes its time and gets nothing, and which counts its reads. */
+/* A ring whose try_read() is slow and reads nothing, and which counts its reads. */
 static atomic_bool trying;
 static atomic_int n_in_flight, n_left_at_close;
 
@@ -174,7 +175,8 @@ static void counted_close(void *state) {
     source_named("ring")->close(state);
 }
 
-/* Without workers: another thread stops the loader when next() is about to issue reads. The source must not be closed before they end. */
+/* Without workers: another thread stops the loader when next() is about to issue reads. The source
+ * must not be closed before they end. */
 static void stop_while_reading(void) {
     char folder[512];
     drive_cifar(folder, 100);
@@ -211,7 +213,7 @@ static bool has_ring(void) {
     return true;
 }
 
-/* ---- A signal handler cancels ------------------------------------------------------------------------------------------ */
+/* ---- A signal handler cancels ---------------------------------------------------------------- */
 
 static _Atomic(iter_loader *) interrupted;
 
@@ -244,7 +246,7 @@ static void cancels_in_a_handler(void *arg) {
             if (s < 0) break;
         }
         EXPECT_STATUS(s, ITER_ECANCELED, &err);
-        uint8_t saved[512]; /* what a program does that is told to leave */
+        uint8_t saved[512]; /* as a program does that is told to exit */
         size_t size;
         EXPECT_OK(iter_loader_save(loader, saved, sizeof(saved), &size, &err), &err);
         iter_loader *again = drive_loader(data, NULL, &opt);
@@ -261,7 +263,7 @@ static void cancels_in_a_handler(void *arg) {
     sigaction(SIGALRM, &before, NULL);
 }
 
-/* ---- next() with a timeout of its own ----------------------------------------------------------------------------------- */
+/* ---- next() with a timeout of its own -------------------------------------------------------- */
 
 static void next_within(int32_t workers) {
     own_dataset own = {.n = 40};

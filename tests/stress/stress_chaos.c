@@ -1,18 +1,19 @@
 /*
- * stress_chaos.c - chaos: loaders run in every way there is, while threads and signals interfere, and each batch is what a plain run delivers.
+ * stress_chaos.c - chaos: loaders run in all possible ways while threads and signals interfere.
+ * Each batch must be what a plain run delivers.
  *
  *     stress_chaos [seconds [seed [first round [rounds]]]]
  *
- * A round draws a setting (chaos_case.h), which decides what batches contain, and lets a few actors run loaders over it. Each actor is a
- * consumer: it draws how its loader runs (workers, source, memory, prefetch ...), takes batches, holds and releases them, and moves about.
- * Each has a pest, a thread that makes all the calls that the header allows to any thread, sends signals, cancels and stops. A releaser
- * gives batches back late, in another order. For each batch (epoch, number) one hash is right, that of the plain run.
+ * A round draws a setting (chaos_case.h), which decides what batches contain. A few actors, each a
+ * consumer with a random loader, take, hold and release batches, and move about. Each has a pest: a
+ * thread that makes all calls that any thread may make, sends signals, cancels and stops. A
+ * releaser drops batches late, in another order. In half of the runs the pest moves nothing, so the
+ * actor knows which batch must come next, or END. In the others a batch must be right for the place
+ * that it names.
  *
- * Half of the runs are exact: the pest moves nothing, and the actor knows which batch must come next, or END. In the others the pest moves,
- * too, and a batch must be right for the place that it names.
- *
- * A watchdog ends the program if a call takes longer than a minute, and says what all threads do. Real data are used if ITER_DATA is set.
- * Long runs: ITER_DATA=... build/tsan/tests/stress_chaos 1800 1. What fails is run again by the line that is printed.
+ * A watchdog ends the program if a call takes longer than a minute. If ITER_DATA is set, real data
+ * are used, too. Long runs: ITER_DATA=... build/tsan/tests/stress_chaos 1800 1. If a round fails, a
+ * line says how to run it again.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -35,9 +36,9 @@
 #define HELD_MAX   12
 #define LATE_MAX   64
 
-/* ---- Types -------------------------------------------------------------------------------------------------------------- */
+/* ---- Types ----------------------------------------------------------------------------------- */
 
-/* Where a loader stands: after batch `taken` - 1 of the epoch. */
+/* Where a loader is: after batch `taken` - 1 of the epoch. */
 typedef struct place {
     bool known, ended;
     uint32_t epoch, taken;
@@ -89,9 +90,9 @@ static bool failed(void) {
     return EXPECT_DONE() || chaos_case_failed() || chaos_run_failed();
 }
 
-/* ---- Runs ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Runs ------------------------------------------------------------------------------------ */
 
-/* The actor's run, for another thread; its loader with a reference of the caller's. */
+/* The actor's run, for another thread; takes a reference on its loader. */
 static chaos_run *run_borrow(actor *a) {
     pthread_mutex_lock(&a->lock);
     chaos_run *r = a->run;
@@ -133,7 +134,7 @@ static void end_run(actor *a) {
     chaos_doing("-");
 }
 
-/* ---- Batches that are out -------------------------------------------------------------------------------------------------- */
+/* ---- Batches in use -------------------------------------------------------------------------- */
 
 static void give_back(held *h) {
     EXPECT(chaos_hash(h->batch) == h->hash); /* no thread wrote to it */
@@ -187,7 +188,7 @@ static void release_one(actor *a) {
     case 0:
         if (give_late(&h)) return;
         break;
-    case 1: /* a second reference, given back in another thread, first or last */
+    case 1: /* a second reference, dropped in another thread, first or last */
         other.batch = iter_batch_ref(h.batch);
         atomic_fetch_add(&h.run->refs, 1);
         atomic_fetch_add(&h.run->n_out, 1);
@@ -199,13 +200,13 @@ static void release_one(actor *a) {
     give_back(&other);
 }
 
-/* ---- Taking ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Taking ---------------------------------------------------------------------------------- */
 
 static const chaos_epoch *epoch_of(const chaos_run *r, uint32_t epoch) {
     return epoch < CHAOS_EPOCHS ? &setting.shapes[r->shape].epochs[epoch] : NULL;
 }
 
-/* Whether what comes next is not known. */
+/* Whether the next batch is unknown. */
 static bool is_beyond(const actor *a) {
     const chaos_epoch *epoch = epoch_of(a->run, a->at.epoch);
     if (!a->at.known || a->at.ended) return false;
@@ -223,7 +224,7 @@ static void check_batch(actor *a, iter_batch *batch, uint64_t hash) {
     a->at = (place){.known = r->exact, .epoch = info.epoch, .taken = (uint32_t)info.number + 1};
     const chaos_epoch *epoch = epoch_of(r, info.epoch);
     if (!epoch || info.number >= epoch->n) {
-        EXPECT(!epoch || !epoch->whole); /* no more than there are */
+        EXPECT(!epoch || !epoch->whole); /* the batch exists */
         CHAOS_COUNT(unknown);
         return;
     }
@@ -270,7 +271,7 @@ static void took_end(actor *a) {
     a->at = (place){.known = true, .ended = true, .epoch = at, .taken = epoch ? epoch->n : 1};
 }
 
-/* next() failed: as the plain run's did, or for a reason of its own. */
+/* next() failed: as in the plain run, or for a reason of its own. */
 static void took_failure(actor *a, iter_status s, const iter_error *err, int64_t timeout_ms,
                          uint32_t out_before) {
     chaos_run *r = a->run;
@@ -283,7 +284,7 @@ static void took_failure(actor *a, iter_status s, const iter_error *err, int64_t
     } else if (s == ITER_ESTATE) {
         if (!EXPECT(out_before >= r->opt.max_held)) fprintf(stderr, "%s\n", err->message);
         CHAOS_COUNT(all_held);
-        if (a->n_held == 0) bounded_sleep(2e-4); /* others will release them */
+        if (a->n_held == 0) bounded_sleep(2e-4); /* other threads will release some */
         release_one(a);
     } else {
         CHAOS_COUNT(failed_batches);
@@ -329,9 +330,9 @@ static void take(actor *a) {
     }
 }
 
-/* ---- Moving ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Moving ---------------------------------------------------------------------------------- */
 
-/* OK, or ECANCELED if a thread had canceled. */
+/* Returns OK, or ECANCELED if a thread had canceled. */
 static bool moved(chaos_run *r, iter_status s, const iter_error *err) {
     if (s == ITER_ECANCELED) {
         EXPECT(atomic_load(&r->dead));
@@ -366,7 +367,7 @@ static void seek(actor *a) {
     chaos_doing("seek");
     const iter_status s = iter_loader_seek(a->run->loader, to.epoch, sample, &err);
     CHAOS_COUNT(seek);
-    if (setting.rolls && to.epoch) to.known = false; /* an epoch may have no batch of its own */
+    if (setting.rolls && to.epoch) to.known = false; /* an epoch may lack a first batch */
     if (moved(a->run, s, &err)) a->at = to;
 }
 
@@ -404,14 +405,14 @@ static void save(chaos_run *r, const place *at) {
     CHAOS_COUNT(save);
 }
 
-/* Where a loader of shape `to` stands after it restored `b`; false = it must refuse. */
+/* The place of a loader of shape `to` after it restored `b`. Returns false if it must refuse. */
 static bool lands(const blob *b, uint32_t to, place *out) {
     const chaos_shape *old = &setting.shapes[b->shape], *new = &setting.shapes[to];
     const uint64_t global = (uint64_t) new->batch_size *new->ranks;
     const uint64_t sample = (uint64_t)b->at.taken * old->batch_size * old->ranks;
     *out = b->at;
     if ((uint64_t)old->batch_size * old->ranks == global) return true;
-    if (b->at.ended) return true; /* whatever the size, END is next */
+    if (b->at.ended) return true; /* END is next for any size */
     if (!setting.by_position || sample % global != 0) return false;
     out->taken = (uint32_t)(sample / global);
     return true;
@@ -446,7 +447,7 @@ static void restore(actor *a) {
     a->at = to;
 }
 
-/* ---- The pest: what any thread may do ---------------------------------------------------------------------------------------- */
+/* ---- The pest: what any thread may do -------------------------------------------------------- */
 
 static void look(chaos_run *r, uint64_t *rng) {
     iter_error err;
@@ -502,7 +503,7 @@ static void read_a_sample(chaos_run *r, uint64_t *rng) {
 static void kill_run(actor *a, chaos_run *r, uint32_t how) {
     iter_error err;
     if (how == 0) {
-        pthread_kill(a->thread, SIGUSR2); /* cancels there, in the handler */
+        pthread_kill(a->thread, SIGUSR2); /* cancels in the signal handler */
         return;
     }
     atomic_store(&r->dead, true);
@@ -515,7 +516,7 @@ static void kill_run(actor *a, chaos_run *r, uint32_t how) {
     }
 }
 
-/* Moves a loader that is another thread's. */
+/* Moves another thread's loader. */
 static void push_about(chaos_run *r, uint64_t *rng) {
     iter_error err;
     iter_status s;
@@ -545,7 +546,7 @@ static void profile(uint64_t *rng) {
         .struct_size = sizeof(nowhere), .filename = "", .events_per_thread = 64};
     const iter_status s =
         chaos_draw(rng, 2) ? iter_profile_start(&nowhere, &err) : iter_profile_stop(&err);
-    if (s != ITER_ESTATE) EXPECT_OK(s, &err); /* runs already, or does not */
+    if (s != ITER_ESTATE) EXPECT_OK(s, &err); /* it already runs, or does not run */
     CHAOS_COUNT(profile);
 }
 
@@ -591,12 +592,12 @@ static void *pester(void *arg) {
     return NULL;
 }
 
-/* ---- Actors -------------------------------------------------------------------------------------------------------------------- */
+/* ---- Actors ---------------------------------------------------------------------------------- */
 
 static void act_once(actor *a) {
     const uint32_t what = chaos_draw(&a->rng, 100);
     if (atomic_load(&a->run->dead) && what < 50) {
-        save(a->run, &a->at); /* as a program does when it must end */
+        save(a->run, &a->at); /* as a program does that must exit */
         end_run(a);
         start_run(a);
         if (a->run) restore(a);
@@ -657,7 +658,7 @@ static void *act(void *arg) {
     return NULL;
 }
 
-/* ---- The watchdog's report ------------------------------------------------------------------------------------------------------- */
+/* ---- The watchdog's report ------------------------------------------------------------------- */
 
 static void print_activity(actor *a) {
     iter_activity_info now[16];
@@ -678,7 +679,8 @@ static void print_round(void) {
     chaos_case_print(&setting, stderr);
 }
 
-/* An assertion of the library failed, say. What is printed is no call for a handler, but the program ends anyway. */
+/* For a failed assertion of the library, say. printf() is not safe here, but the program ends
+ * anyway. */
 static void report_abort(int number) {
     (void)number;
     signal(SIGABRT, SIG_DFL);
@@ -692,7 +694,7 @@ static void report_hang(void) {
         print_activity(&actors[i]);
 }
 
-/* ---- Rounds ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Rounds ---------------------------------------------------------------------------------- */
 
 static void one_round(const chaos_set *sets, uint32_t n_sets) {
     uint64_t rng = (round_seed * 1000003 + round_number) * 0x9e3779b97f4a7c15u + 1;
@@ -742,7 +744,7 @@ static void set_up(void) {
     snprintf(chaos_slots[2 * ACTORS_MAX].name, sizeof(chaos_slots[0].name), "releaser");
 }
 
-/* Calls of the test's threads are interrupted some 400 times a second. */
+/* Interrupts calls of the test's threads some 400 times a second. */
 static void start_signals(bool on) {
     const struct itimerval often = {.it_interval = {.tv_usec = 2700}, .it_value = {.tv_usec = 1}},
                            never = {.it_value = {.tv_usec = 0}};
@@ -788,7 +790,7 @@ int main(int argc, char **argv) {
     start_signals(false);
     chaos_watch_stop();
     iter_status stopped = iter_profile_stop(NULL);
-    (void)stopped; /* it may not chaos_run */
+    (void)stopped; /* it may not run any more */
     iter_profile_clear();
     chaos_sets_gone(sets, n_sets);
     EXPECT_EQ(chaos_arrays_unreleased(), 0);

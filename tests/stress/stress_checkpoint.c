@@ -1,10 +1,11 @@
 /*
- * stress_checkpoint.c - training that is killed at any moment, and disks that are full.
+ * stress_checkpoint.c - training that is killed at any moment, and full disks.
  *
- * The program runs itself as a child that trains and saves after every step. The child is killed at random moments and started anew,
- * until it comes to its end. After every kill the file loads, and is what an uninterrupted run was after as many steps; so is the end.
- * Then there is no room to save, in two ways: the old file stays, the temporary one goes, training goes on, and when there is room again
- * it is saved.
+ * The program runs itself as a child that trains and saves after every step. It kills the child at
+ * random moments and starts it again, until the child reaches the last step. After every kill the
+ * file must load, and equal what an uninterrupted run had after as many steps; so must the end.
+ * Then saving fails for lack of room, in two ways: the old file must stay, the temporary one must
+ * be removed, training must go on, and once there is room the save must succeed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -89,7 +90,7 @@ static uint64_t hash_bytes(uint64_t hash, const uint8_t *bytes, size_t n) {
     return hash;
 }
 
-/* Of weights, moments and the loader's place. */
+/* Hashes weights, moments and the loader's place. */
 static uint64_t hash_run(small_run *r) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (int32_t i = 0; i < iter_trainer_n_params(r->trainer); i++) {
@@ -100,7 +101,7 @@ static uint64_t hash_run(small_run *r) {
             iter_error err;
             size_t size = n;
             iter_status s = iter_trainer_get(r->trainer, i, (iter_value)kind, bytes, size, &err);
-            if (s == ITER_EINVAL) /* of doubles, where the backend has them */
+            if (s == ITER_EINVAL) /* of doubles, if the backend has them */
                 s = iter_trainer_get(r->trainer, i, (iter_value)kind, bytes, size = 2 * n, &err);
             check(s, &err, "get");
             hash = hash_bytes(hash, bytes, size);
@@ -114,9 +115,9 @@ static uint64_t hash_run(small_run *r) {
     return hash_bytes(hash, (const uint8_t *)place, sizeof(place));
 }
 
-/* ---- Killed --------------------------------------------------------------------------------------------------- */
+/* ---- Kills ----------------------------------------------------------------------------------- */
 
-/* The child: goes on from the file, if it is there, to the last step. */
+/* The child: resumes from the file, if there is one, and trains to the last step. */
 static int train_to_the_end(const char *backend, const char *path) {
     small_run r;
     iter_error err;
@@ -140,7 +141,7 @@ static pid_t start_child(const char *backend, const char *path) {
     return pid;
 }
 
-/* Answers the steps of the file, or -1 where there is none yet. */
+/* Returns the number of steps in the file, or -1 if there is no file yet. */
 static int check_file(small_run *r, const char *path, const uint64_t *hashes) {
     iter_error err;
     if (access(path, F_OK) < 0) return -1;
@@ -154,11 +155,12 @@ static void sleep_us(long us) {
     nanosleep(&(struct timespec){0, us * 1000}, NULL);
 }
 
-/* Any moment; or, where `part` is given, the next one shortly after a file of that name was begun. */
+/* Waits for a random moment; if `part` is given, for one shortly after a file of that name was
+ * begun. */
 static void wait_for_moment(const char *part) {
     sleep_us(5000 + random() % 100000);
     if (part == NULL) return;
-    /* Without sleeping: who sleeps wakes up too late. */
+    /* Polls without sleeping: after a sleep it would be too late. */
     for (int i = 0; i < 3000000 && access(part, F_OK) < 0; i++) {
     }
     for (long i = random() % 1000; i > 0 && access(part, F_OK) == 0; i--) {
@@ -202,7 +204,7 @@ static void kill_and_resume(const char *backend, const char *path) {
     end(&r);
 }
 
-/* ---- Disk full ------------------------------------------------------------------------------------------------ */
+/* ---- Disk full ------------------------------------------------------------------------------- */
 
 static void expect_full(small_run *r, const char *path, const char *reason) {
     iter_error err;
@@ -238,7 +240,7 @@ static void limited_file_size(const char *backend, const char *path) {
     setrlimit(RLIMIT_FSIZE, &limit);
     begin(&other, backend);
     EXPECT_OK(iter_trainer_load(other.trainer, other.loader, path, &err), &err);
-    EXPECT(hash_run(&other) == saved); /* the old one is whole */
+    EXPECT(hash_run(&other) == saved); /* the old file is whole */
     EXPECT_OK(iter_trainer_save(r.trainer, r.loader, path, &err), &err);
     EXPECT_OK(iter_trainer_load(other.trainer, other.loader, path, &err), &err);
     EXPECT(hash_run(&other) == hash_run(&r));
@@ -246,7 +248,7 @@ static void limited_file_size(const char *backend, const char *path) {
     end(&r);
 }
 
-/* A file system of its own that is too small for two checkpoints, where we may mount one. */
+/* Mounts a file system that is too small for two checkpoints, if mounting is allowed. */
 static void full_disk(const char *backend, const char *folder) {
     char path[MAKE_PATH_MAX], filler[MAKE_PATH_MAX];
     small_run r;
@@ -282,7 +284,7 @@ int main(int argc, char **argv) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], disk[MAKE_PATH_MAX];
     make_folder(folder);
     for (const char *const *backend = iter_engine_backends(); *backend != NULL; backend++) {
-        if (strcmp(*backend, "cuda") == 0) continue; /* it wants a GPU, and has tests of its own */
+        if (strcmp(*backend, "cuda") == 0) continue; /* it needs a GPU, and has tests of its own */
         make_path(path, folder, *backend);
         kill_and_resume(*backend, path);
         limited_file_size(*backend, path);

@@ -1,6 +1,7 @@
 /*
- * stress_determinism.c - the same rows, bit for bit, for any number of workers, any source, any number of ranks, any SIMD level, and from
- * any saved position; every row is what its index says.
+ * stress_determinism.c - the same rows, bit for bit, for any number of workers, any source, any
+ * number of ranks, any SIMD level, and from any saved position. Every row must be what its index
+ * says.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,8 @@ static const int32_t all_workers[] = {0, 1, 2, 8};
 #ifdef __SANITIZE_THREAD__ /* ten times slower there */
 static const size_t most_often = 2;
 #else
-static const size_t most_often = 3; /* how far in that list loaders are made anew for each batch */
+/* for so many of that list make a new loader after each batch */
+static const size_t most_often = 3;
 #endif
 static char folder[512];
 
@@ -32,7 +34,7 @@ static iter_loader_options base(void) {
     return opt;
 }
 
-/* Runs two epochs; with `resume`, saves after every batch and goes on in a new loader. */
+/* Runs two epochs. If `resume`, saves after every batch and goes on in a new loader. */
 static uint64_t run_resuming(iter_dataset *data, iter_chain *chain,
                              const iter_loader_options *opt) {
     uint64_t sum = 0;
@@ -70,14 +72,15 @@ static uint64_t run_ranks(iter_dataset *data, iter_chain *chain, iter_loader_opt
     return sum;
 }
 
-/* Every source, every number of workers; *want is what comes out, or 0 where that is not known yet. */
+/* Every source and every number of workers. *want is the expected hash; 0 = not known yet, it is
+ * set. */
 static void same_for_level(const char *chain_text, int32_t last_batch, int32_t shuffle,
                            uint64_t *want) {
     iter_chain *chain = chain_text ? drive_chain(chain_text) : NULL;
     for (size_t s = 0; s < sizeof(sources) / sizeof(sources[0]); s++) {
         for (size_t w = 0; w < sizeof(all_workers) / sizeof(all_workers[0]); w++) {
-            iter_dataset *own =
-                drive_open(folder); /* a shared one would stay in memory once it was loaded */
+            /* a shared one would stay in memory once it was loaded */
+            iter_dataset *own = drive_open(folder);
             iter_loader_options opt = base();
             opt.reading.source = sources[s];
             opt.workers = all_workers[w];
@@ -107,10 +110,11 @@ static void same_for_all(const char *chain_text, int32_t last_batch, int32_t shu
     static const char *const levels[] = {"generic", "avx2", "avx512"};
     uint64_t want = 0;
     int n_levels = sizeof(levels) / sizeof(levels[0]);
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* nothing new for these */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* these would see nothing new */
     n_levels = 0;
 #endif
-    for (int i = 0; chain_text && i < n_levels; i++) { /* what this machine lacks is what it has */
+    /* a level that the machine lacks falls back to one that it has */
+    for (int i = 0; chain_text && i < n_levels; i++) {
         setenv("ITER_CPU", levels[i], 1);
         same_for_level(chain_text, last_batch, shuffle, &want);
     }
@@ -158,7 +162,7 @@ int main(void) {
     }
     same_for_all(augment, ITER_LAST_KEEP, ITER_SHUFFLE_FULL);
     same_for_all(NULL, ITER_LAST_KEEP, ITER_SHUFFLE_BLOCK);
-#ifndef __SANITIZE_THREAD__ /* ten times slower there, and nothing new for the threads */
+#ifndef __SANITIZE_THREAD__ /* ten times slower there, with nothing new for the threads */
     same_for_all(NULL, ITER_LAST_KEEP, ITER_SHUFFLE_FULL);
     same_for_all(augment, ITER_LAST_PAD, ITER_SHUFFLE_FULL);
 #endif

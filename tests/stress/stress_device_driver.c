@@ -1,8 +1,8 @@
 /*
  * stress_device_driver.c - the device from many threads over the fake driver: a loader that fills
- * slots, consumers with streams of their own that are late at random, a capture beside them; two
- * devices of one process at once; an error that comes late while everybody works. And, each in a
- * process of its own: a driver that is none, and one that is not there.
+ * slots, consumers with their own streams that are late at random, and a capture beside them; two
+ * devices in one process at once; an error that comes late while all threads work. And, each in a
+ * process of its own: a broken driver, and a missing one.
  */
 #include <pthread.h>
 #include <sys/stat.h>
@@ -34,7 +34,7 @@ static void expect_nothing_left(void) {
 
 /* ---- A loader and its consumers -------------------------------------------------------------- */
 
-/* A slot goes from the loader to the consumers and back by `state`: the number of consumers that have
+/* A slot passes between the loader and the consumers by `state`, the number of consumers that have
  * not queued their work yet. */
 typedef struct slot {
     unsigned char *host;
@@ -58,7 +58,7 @@ typedef struct consumer {
     pthread_t thread;
 } consumer;
 
-/* What a batch's kernel does: all of it must be the batch it was launched for. */
+/* What a batch's kernel checks: every byte must be of the batch for which it was launched. */
 typedef struct reading {
     feed *feed;
     const unsigned char *from;
@@ -83,7 +83,8 @@ static bool failed(feed *f, iter_status status) {
     return true;
 }
 
-/* Opens a slot's next batch: nobody reads it, nothing copies from it. */
+/* Waits until a slot may take its next batch: no consumer reads the old one, and nothing copies
+ * from it. */
 static bool wait_for_slot(feed *f, slot *s) {
     iter_error err;
     for (int i = 0; i < CONSUMERS; i++) {
@@ -132,8 +133,8 @@ static bool consume(consumer *c, slot *s, int batch, CUstream stream) {
     return true;
 }
 
-/* A thread of the program: its own stream, in the primary context; every fiftieth batch it captures
- * a graph meanwhile. */
+/* A consumer thread with its own stream in the primary context. It captures a graph around every
+ * fiftieth batch. */
 static void *consumer_main(void *argument) {
     consumer *c = argument;
     feed *f = c->feed;
@@ -168,7 +169,8 @@ static void *consumer_main(void *argument) {
             EXPECT_EQ(cuda.cuGraphDestroy(graph), CUDA_SUCCESS);
         }
         if (!going) break;
-        /* Both have queued it before either goes on to the next: a slot has one `waiting`. */
+        /* Both consumers must have queued the batch before either goes on to the next: a slot has
+         * one `waiting`. */
         pthread_mutex_lock(&f->lock);
         while (s->batch == batch && s->waiting > 0 && !f->stop)
             pthread_cond_wait(&f->changed, &f->lock);
@@ -283,7 +285,7 @@ static void devices(void) {
     expect_nothing_left();
 }
 
-/* One device, one error of many threads: all messages are the first one's. */
+/* One device, one error in many threads: all messages are the first one's. */
 typedef struct party {
     iter__device *device;
     iter__device_event *event;
@@ -342,7 +344,7 @@ static int no_driver(void) {
     iter__device *device;
     iter_error err = {0};
     const iter_status status = iter__device_open(0, &device, &err);
-    if (status == ITER_OK) { /* a real one, found behind the broken one */
+    if (status == ITER_OK) { /* there is a real driver after the broken one in the search path */
         iter__device_close(device);
         return EXPECT_DONE();
     }
@@ -353,7 +355,7 @@ static int no_driver(void) {
     return EXPECT_DONE();
 }
 
-/* This program again, where libcuda.so.1 is not a library. */
+/* Runs this program again with a libcuda.so.1 that is not a library. */
 static void without_driver(const char *self) {
     char folder[] = "/tmp/iter_no_driver_XXXXXX", path[64];
     if (mkdtemp(folder) == NULL) abort();

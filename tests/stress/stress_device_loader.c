@@ -1,7 +1,8 @@
 /*
- * stress_device_loader.c - loaders on the fake GPU, which is slow at random places: batch k held for ever, for every k; next, reset, seek,
- * restore, cancel and unref at random moments with copies in flight and several streams that train. What a stream reads is the batch that it
- * was given, and the driver has nothing left at the end. Seeded.
+ * stress_device_loader.c - loaders on the fake GPU, which is slow at random places: batch k held
+ * for ever, for every k; next, reset, seek, restore, cancel and unref at random moments with copies
+ * in flight and several streams that train. Streams must read the batch that they were given, and
+ * the driver must have nothing left at the end. Seeded.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -54,7 +55,7 @@ static void hold(iter_dataset *data, int32_t workers, uint32_t k) {
     iter_batch *second = batch;
     EXPECT_ERROR(iter_loader_next(loader, &batch, &err), ITER_ESTATE, &err, "2 batches are held");
     EXPECT_OK(gpu_train(&gpu, 0, second, &err), &err);
-    iter_loader_unref(loader); /* batches outlive it */
+    iter_loader_unref(loader); /* batches outlive the loader */
     EXPECT_OK(iter_batch_synchronize(held, &err), &err);
     EXPECT_EQ(drive_wrong_rows(held), 0);
     EXPECT(drive_hash(held) == drive_hash_device(held));
@@ -92,7 +93,7 @@ static iter_loader_options random_options(uint64_t *rng) {
     return opt;
 }
 
-/* As a trainer that is in order, or one that gives up on a batch, before it has come or after. */
+/* Uses a batch as a correct trainer does, or drops it early, before or after its copy has ended. */
 static void use_batch(const iter_loader_options *opt, iter_batch *batch, uint64_t *rng) {
     iter_error err;
     const int stream = (int)draw(rng, 3);

@@ -1,6 +1,6 @@
 /*
- * stress_device_rows.c - rows that a kernel finishes, and resident sets, under many workers, slow streams, held batches, resets and seeks: whatever is
- * delivered has the bits of the host's rows.
+ * stress_device_rows.c - rows that a kernel finishes, and resident sets, under many workers, slow
+ * streams, held batches, resets and seeks: all rows must have the bits of the host's rows.
  */
 #include <stdlib.h>
 
@@ -36,7 +36,7 @@ static iter_loader *open_loader(int way, int32_t workers) {
     return loader;
 }
 
-/* What batch b of epoch e must come to. */
+/* The expected hash of batch b of epoch e. */
 static uint64_t want[3][N / 25];
 
 static void learn(void) {
@@ -60,7 +60,7 @@ static void check(iter_batch *batch) {
     EXPECT_EQ(drive_hash_device(batch), want[info.epoch][info.number]);
 }
 
-/* Two batches are held at a time, and read by a stream behind their last reference. */
+/* Holds two batches at a time; a stream reads them after their last reference is dropped. */
 static void run(int way, int32_t workers, uint32_t seed) {
     iter_loader *loader = open_loader(way, workers);
     iter_batch *held = NULL;

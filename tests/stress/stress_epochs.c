@@ -1,6 +1,6 @@
 /*
- * stress_epochs.c - where epochs end and begin: END and reset, empty epochs, roll_over in mid-epoch, short tails on many ranks, and what is made
- * ahead of an epoch's end.
+ * stress_epochs.c - the borders of epochs: END and reset, empty epochs, roll_over in mid-epoch,
+ * short tails on many ranks, and reading ahead past an epoch's end.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static iter_loader_options options(int32_t workers, uint32_t batch_size, int32_t
     opt.last_batch = last_batch;
     opt.workers = workers;
     opt.memory.limit = 64 << 20;
-    opt.faults.timeout_ms = 20000; /* a hang ends as a failure */
+    opt.faults.timeout_ms = 20000; /* if a call hangs, this makes it a failure */
     return opt;
 }
 
@@ -38,7 +38,7 @@ static void sleep_ms(long ms) {
 
 static const int32_t worker_counts[] = {0, 1, 2, 8};
 
-/* ---- END and reset --------------------------------------------------------------------------------------------------- */
+/* ---- END and reset --------------------------------------------------------------------------- */
 
 static void expect_batch(iter_loader *loader, uint32_t epoch, uint64_t number, int32_t first) {
     iter_error err;
@@ -62,7 +62,7 @@ static void rules(int32_t workers) {
     opt.epochs = 4;
     iter_loader *loader = over_numbers(10, &opt);
     for (int i = 0; i < 3; i++)
-        EXPECT_OK(iter_loader_reset(loader, NULL), NULL); /* before the first next: nothing */
+        EXPECT_OK(iter_loader_reset(loader, NULL), NULL); /* before the first next: does nothing */
     expect_batch(loader, 0, 0, 0);
     expect_batch(loader, 0, 1, 4);
     expect_batch(loader, 0, 2, 8);
@@ -71,11 +71,11 @@ static void rules(int32_t workers) {
     for (int i = 0; i < 3; i++)
         EXPECT_OK(iter_loader_reset(loader, NULL), NULL); /* the second and third do nothing */
     expect_batch(loader, 1, 0, 0);
-    EXPECT_OK(iter_loader_reset(loader, NULL), NULL); /* in mid-epoch: the rest is dropped */
+    EXPECT_OK(iter_loader_reset(loader, NULL), NULL); /* in mid-epoch: drops the rest */
     expect_batch(loader, 2, 0, 0);
     expect_batch(loader, 2, 1, 4);
     expect_batch(loader, 2, 2, 8);
-    EXPECT_OK(iter_loader_reset(loader, NULL), NULL); /* all batches taken, END not asked for */
+    EXPECT_OK(iter_loader_reset(loader, NULL), NULL); /* all batches taken, END not reached yet */
     expect_batch(loader, 3, 0, 0);
     for (int i = 0; i < 3; i++)
         EXPECT_STATUS(iter_loader_reset(loader, NULL), ITER_END, NULL); /* there is no fifth */
@@ -85,7 +85,8 @@ static void rules(int32_t workers) {
     iter_loader_unref(loader);
 }
 
-/* All that may be held is held: END needs no free hand, whatever the workers have made by then. */
+/* If all slots are held, END must still come: it needs no free slot, whatever the workers have made
+ * by then. */
 static void end_while_holding(int32_t workers) {
     iter_loader_options opt = options(workers, 4, ITER_LAST_KEEP);
     iter_loader *loader = over_numbers(8, &opt);
@@ -99,12 +100,12 @@ static void end_while_holding(int32_t workers) {
     EXPECT_EQ(((const int32_t *)iter_batch_tensor(held[1], 0)->data)[3], 7);
     iter_batch_unref(held[0]);
     expect_batch(loader, 1, 0, 0);
-    iter_loader_unref(loader); /* with one still out */
+    iter_loader_unref(loader); /* while one batch is in use */
     EXPECT_EQ(((const int32_t *)iter_batch_tensor(held[1], 0)->data)[3], 7);
     iter_batch_unref(held[1]);
 }
 
-/* ---- Empty epochs ---------------------------------------------------------------------------------------------------------- */
+/* ---- Empty epochs ---------------------------------------------------------------------------- */
 
 static void empty(int32_t workers, int64_t n, int32_t last_batch, int32_t lookahead) {
     iter_loader_options opt = options(workers, 8, last_batch);
@@ -147,9 +148,10 @@ static void empty_epochs(int32_t workers) {
     }
 }
 
-/* ---- roll_over -------------------------------------------------------------------------------------------------------------- */
+/* ---- roll_over ------------------------------------------------------------------------------- */
 
-/* reset() after `taken` batches of every epoch: the next epoch begins where its own first batch does, carried rows included. */
+/* reset() after `taken` batches of every epoch: the next epoch must begin at its own first batch,
+ * carried rows included. */
 static void rolls_over(int32_t workers, uint64_t n, uint32_t global, int taken) {
     iter_loader_options opt = options(workers, global, ITER_LAST_ROLL_OVER);
     iter_loader *loader = over_numbers((int64_t)n, &opt);
@@ -173,9 +175,9 @@ static void rolls_over(int32_t workers, uint64_t n, uint32_t global, int taken) 
             }
             iter_batch_unref(batch);
         }
-        if (stop == end) expect_end(loader); /* else the rest is dropped */
+        if (stop == end) expect_end(loader); /* otherwise the rest is dropped */
         EXPECT_OK(iter_loader_reset(loader, NULL), NULL);
-        if (stop < end && stop == first) { /* nothing taken: reset did nothing */
+        if (stop < end && stop == first) { /* nothing was taken, so reset did nothing */
             iter_error err;
             EXPECT_OK(iter_loader_seek(loader, 0, 0, &err), &err);
             break;
@@ -184,7 +186,7 @@ static void rolls_over(int32_t workers, uint64_t n, uint32_t global, int taken) 
     iter_loader_unref(loader);
 }
 
-/* ---- Ranks --------------------------------------------------------------------------------------------------------------------- */
+/* ---- Ranks ----------------------------------------------------------------------------------- */
 
 /* All ranks take equally many batches, and together exactly the epoch. */
 static void ranks(int32_t workers, int64_t n, uint32_t batch_size, uint32_t n_ranks,
@@ -244,7 +246,7 @@ static void all_ranks(int32_t workers) {
     }
 }
 
-/* ---- What is made ahead ------------------------------------------------------------------------------------------------------------ */
+/* ---- Reading ahead --------------------------------------------------------------------------- */
 
 static uint64_t chunks_done(iter_loader *loader) {
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
@@ -264,7 +266,8 @@ static void take_epoch(iter_loader *loader) {
     EXPECT_STATUS(s, ITER_END, &err);
 }
 
-/* When END comes the next epoch's batches are there: they come out although the dataset answers nothing any more. */
+/* At END the next epoch's first batches must be ready: they are delivered although the dataset
+ * blocks from then on. */
 static void end_costs_nothing(int32_t workers) {
     own_dataset own = {.n = 64};
     iter_dataset *data = own_open(&own, &own_ops);
@@ -274,10 +277,10 @@ static void end_costs_nothing(int32_t workers) {
     iter_loader *loader = drive_loader(data, NULL, &opt);
     for (uint32_t e = 0; e < 3; e++) {
         take_epoch(loader);
-        const uint64_t want = (e + 1) * 8 + 3; /* half of max_held + prefetch + 1 slots at least */
+        const uint64_t want = (e + 1) * 8 + 3; /* at least half of max_held + prefetch + 1 slots */
         uint64_t before = 0;
         for (int i = 0, still = 0; i < 3000 && still < 20;
-             i++, sleep_ms(1)) { /* until nobody does anything any more */
+             i++, sleep_ms(1)) { /* until all workers are idle */
             const uint64_t now = chunks_done(loader);
             still = now == before && now >= want && atomic_load(&own.n_inside) == 0 ? still + 1 : 0;
             before = now;
@@ -300,7 +303,7 @@ static void end_costs_nothing(int32_t workers) {
     iter_dataset_unref(data);
 }
 
-/* With lookahead = epoch nothing of the next epoch is begun before reset(). */
+/* If lookahead = epoch, nothing of the next epoch may begin before reset(). */
 static void stays_in_epoch(int32_t workers) {
     own_dataset own = {.n = 64};
     iter_dataset *data = own_open(&own, &own_ops);

@@ -1,9 +1,11 @@
 /*
- * stress_errno.c - every errno of every call that the ring makes: io_uring_setup, io_uring_enter to submit and to wait, io_uring_register, and
- * the completions. Each fails once at its n-th call, or from then on for good. A loader over the ring then still delivers every row, or says
- * why it cannot be made, in time.
+ * stress_errno.c - every errno of every call that the ring makes: io_uring_setup, io_uring_enter to
+ * submit and to wait, io_uring_register, and the completions. Each fails once at its n-th call, or
+ * at every call from then on. A loader over the ring must still deliver every row, or report in
+ * time why it cannot be made.
  *
- * The calls are liburing's and syscall(); this program defines functions of the same names in front of them.
+ * The calls are liburing's and syscall(); this program defines functions of the same names that are
+ * called instead.
  */
 #include "tests/support/expect.h"
 
@@ -70,7 +72,7 @@ int io_uring_queue_init_params(unsigned entries, struct io_uring *ring, struct i
     return error ? -error : REAL(io_uring_queue_init_params)(entries, ring, p);
 }
 
-/* Completions that lie in the queue: the n-th of the ring's life gets another answer. */
+/* Overwrites the results of completions in the queue, counted from its head. */
 static void spoil(struct io_uring *ring) {
     if (fault.at != COMPLETION) return;
     const unsigned head = *ring->cq.khead,
@@ -78,7 +80,7 @@ static void spoil(struct io_uring *ring) {
     for (unsigned i = head; i != tail; i++) {
         struct io_uring_cqe *cqe = &ring->cq.cqes[i & ring->cq.ring_mask];
         if ((int)i < fault.first || (int)i >= fault.first + fault.n || cqe->res < 0) continue;
-        if ((cqe->user_data & 0xff) != 0) continue; /* a read's */
+        if ((cqe->user_data & 0xff) != 0) continue; /* not a read's */
         cqe->res = -fault.error;
         atomic_fetch_add(&n_failed, 1);
     }
@@ -138,7 +140,7 @@ long syscall(long number, ...) {
     return answer;
 }
 
-/* ---- A loader over it ------------------------------------------------------------------------------------------------------ */
+/* ---- A loader over it ------------------------------------------------------------------------ */
 
 static char folder[512], many[512];
 static uint64_t truth;
@@ -207,13 +209,14 @@ static uint64_t run_with(where at, int error, int first, int n) {
     return hash;
 }
 
-static bool all_places; /* each errno at each call, not at one of them */
+static bool all_places; /* try each errno at each call, not only at one of them */
 
-/* Every errno once at one of the first calls, and from the first on for good. */
+/* Every errno once at one of the first calls, and at every call from the first on. */
 static void all_errnos(where at, int n_firsts) {
     int failed = 0;
 #ifdef __SANITIZE_THREAD__
-    if (at == COMPLETION) return; /* this program writes where the kernel does: a race of its own */
+    /* this program would write where the kernel does: a race of its own */
+    if (at == COMPLETION) return;
 #endif
     for (int error = 1; error <= ERRNOS; error++) {
         const bool passing =
@@ -223,7 +226,7 @@ static void all_errnos(where at, int n_firsts) {
             run_with(at, error, first, 1);
             failed += atomic_load(&n_failed);
         }
-        if (passing && at == SUBMIT && error != EAGAIN) continue; /* two seconds each */
+        if (passing && at == SUBMIT && error != EAGAIN) continue; /* they take two seconds each */
         run_with(at, error, at == COMPLETION ? 0 : 1, 1 << 20);
         failed += atomic_load(&n_failed);
     }
@@ -231,7 +234,7 @@ static void all_errnos(where at, int n_firsts) {
     EXPECT(failed > 0);
 }
 
-/* Reviews in single files, more than are kept open. */
+/* Makes reviews in single files, more than are kept open. */
 static void make_many(void) {
     static const char *const folders[] = {"train", "train/neg", "train/pos"};
     make_folder(many);
@@ -263,7 +266,7 @@ int main(int argc, char **argv) {
     all_errnos(SUBMIT, 3);
     all_errnos(WAIT, 2);
     all_errnos(COMPLETION, 3);
-    source = ITER_SOURCE_MEMORY; /* loading it all is a caller of its own */
+    source = ITER_SOURCE_MEMORY; /* the code that loads a whole set handles errors on its own */
     one_run(&truth);
     all_errnos(SUBMIT, 2);
     all_errnos(WAIT, 1);

@@ -1,6 +1,7 @@
 /*
- * stress_faults.c - what disks and kernels do to reads, under a loader: errors once and for ever, files that shrink, reads that hang or are
- * lost, a source that is full. What comes out must not depend on the number of workers, nor on whether the source is asynchronous.
+ * stress_faults.c - what disks and kernels do to reads, under a loader: errors once and for ever,
+ * files that shrink, reads that hang or are lost, a source that is full. The output must not depend
+ * on the number of workers, nor on whether the source is asynchronous.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ static iter_loader_options options(int32_t workers, const iter_source_ops *sourc
     opt.workers = workers;
     opt.shuffle = ITER_SHUFFLE_FULL;
     opt.seed = 3;
-    opt.reading.source = ITER_SOURCE_RING; /* read as needed; by which source is said next */
+    opt.reading.source = ITER_SOURCE_RING; /* read as needed; the next line names the source */
     opt.reading.ops = source;
     opt.memory.limit = 64 << 20;
     return opt;
@@ -83,7 +84,7 @@ static seen one_epoch(iter_loader *loader) {
     return out;
 }
 
-/* ---- Faults that are to be mended ----------------------------------------------------------------------------------- */
+/* ---- Faults that retries must hide ----------------------------------------------------------- */
 
 static void mended(const char *what, source_fault_plan plan) {
     for (int s = 0; s < 2; s++) {
@@ -131,7 +132,7 @@ static void all_mended(void) {
                                             .reorder = true});
 }
 
-/* A source that is full at times must not leave holes in what is loaded ahead. */
+/* A source that is full at times must not leave gaps in a set that is loaded ahead. */
 static void preload_full(void) {
     for (int s = 0; s < 2; s++) {
         iter_loader_options opt = options(1, sources[s]);
@@ -149,7 +150,7 @@ static void preload_full(void) {
     }
 }
 
-/* The only read there is is turned away by an idle source: nothing else will come that offers it again. */
+/* An idle source turns away the only read. No completion will come that offers it again. */
 static void full_and_alone(void) {
     for (int w = 0; w < 4; w++) {
         iter_loader_options opt = options(worker_counts[w], &source_fault_ops);
@@ -170,7 +171,7 @@ static void full_and_alone(void) {
     }
 }
 
-/* ---- Faults that stay ---------------------------------------------------------------------------------------------------- */
+/* ---- Faults that stay ------------------------------------------------------------------------ */
 
 static void same_for_all(const char *what, source_fault_plan plan, int32_t on_error,
                          bool must_fail) {
@@ -214,7 +215,7 @@ static void all_that_stays(void) {
     for (int32_t on_error = ITER_ON_ERROR_FAIL; on_error <= ITER_ON_ERROR_BLANK; on_error++) {
         same_for_all("EIO", (source_fault_plan){.seed = 11, .eio_always = 20}, on_error, true);
         same_for_all(
-            "EIO behind misses",
+            "EIO after misses",
             (source_fault_plan){.seed = 12, .eio_always = 20, .try_errno = EAGAIN, .reorder = true},
             on_error, true);
         same_for_all("shrunk", (source_fault_plan){.seed = 13, .shrunk = 20, .delay_ns = 50000},
@@ -222,7 +223,7 @@ static void all_that_stays(void) {
     }
 }
 
-/* The same failed batch after `max_failures`, and the count in the message. */
+/* After `max_failures` the same batch fails again and again, and the message has the count. */
 static void gives_up(void) {
     for (int w = 0; w < 4; w++) {
         iter_loader_options opt = options(worker_counts[w], &source_fault_ops);
@@ -246,7 +247,7 @@ static void gives_up(void) {
     }
 }
 
-/* ---- Reads that hang ------------------------------------------------------------------------------------------------------ */
+/* ---- Reads that hang ------------------------------------------------------------------------- */
 
 static double seconds(void) {
     struct timespec t;
@@ -254,7 +255,7 @@ static double seconds(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* next() says what it waits for, is asked again and again, and goes on when the reads come back. */
+/* next() names what it waits for at every timeout, and goes on when the reads come back. */
 static void hang_and_return(void) {
     for (int s = 0; s < 2; s++) {
         for (int w = 0; w < 4; w++) {
@@ -271,8 +272,8 @@ static void hang_and_return(void) {
                 if (status == ITER_ETIMEDOUT) {
                     EXPECT_ERROR(status, ITER_ETIMEDOUT, &err, "next: ");
                     EXPECT(batch == NULL);
-                    n_named += strstr(err.message, "data_batch_") !=
-                               NULL; /* on a busy machine also a thread may be late */
+                    /* if the machine is busy, a thread may be late, too */
+                    n_named += strstr(err.message, "data_batch_") != NULL;
                     if (++n_late == 5) source_fault_release();
                     if (n_late > 1000) break;
                     continue;
@@ -291,7 +292,7 @@ static void hang_and_return(void) {
     }
 }
 
-/* A loader that goes while reads hang: they are canceled, and it does not take long. */
+/* A loader is dropped while reads hang: they are canceled, and it does not take long. */
 static void hang_and_go(void) {
     for (int w = 0; w < 4; w++) {
         iter_loader_options opt = options(worker_counts[w], &source_fault_ops);
@@ -316,11 +317,12 @@ static void hang_and_go(void) {
     }
 }
 
-/* LeakSanitizer's, where it is there: what is left behind on purpose is no leak. */
+/* LeakSanitizer's, if the build has it: memory that is leaked on purpose must not be reported. */
 void __lsan_disable(void) __attribute__((weak));
 void __lsan_enable(void) __attribute__((weak));
 
-/* Reads that hang and do not hear: stop() says so after the grace time, and what they may still write stays until they have. */
+/* Reads that hang and ignore cancel: stop() reports them after the grace time, and the memory that
+ * they may still write to stays allocated until they end. */
 static void hang_for_good(void) {
     for (int w = 0; w < 3; w++) {
         iter_loader_options opt = options(worker_counts[w], &source_fault_ops);
@@ -334,7 +336,7 @@ static void hang_for_good(void) {
         iter_batch *batch;
         iter_status status = ITER_OK;
         for (int i = 0; i < 1000;
-             i++) { /* on a busy machine next() may be late before any read is */
+             i++) { /* if the machine is busy, next() may be late before any read is */
             status = iter_loader_next(loader, &batch, &err);
             iter_batch_unref(batch);
             if (status < 0 && strstr(err.message, "data_batch_")) break;
@@ -350,13 +352,15 @@ static void hang_for_good(void) {
         const struct timespec pause = {.tv_nsec = 5000000};
         for (int i = 0; i < 1000 && w > 0 && iter__alloc_live() != live; i++)
             nanosleep(&pause, NULL);
-        /* The threads leave, and the last takes the loader with it; without threads it stays for good. */
+        /* The threads leave, and the last one frees the loader. Without threads it stays for
+         * good. */
         if (w > 0) EXPECT_EQ(iter__alloc_live(), live);
         if (w == 0 && __lsan_enable) __lsan_enable();
     }
 }
 
-/* reset, seek and restore while reads are in flight into slots: nothing of the old ones shows in the new. */
+/* reset, seek and restore while reads into slots are in flight: old reads must not spoil new
+ * rows. */
 static void drop_in_flight(int32_t source) {
     for (int w = 0; w < 4; w++) {
         iter_loader_options opt = options(worker_counts[w], &source_fault_ops);
@@ -399,7 +403,7 @@ static void drop_in_flight(int32_t source) {
     }
 }
 
-/* ---- Real files that change while they are open -------------------------------------------------------------------------- */
+/* ---- Real files that change while they are open ---------------------------------------------- */
 
 static void real_truncation(int32_t shuffle) {
     static const int32_t real[] = {ITER_SOURCE_RING, ITER_SOURCE_PREAD};
@@ -412,7 +416,7 @@ static void real_truncation(int32_t shuffle) {
             opt.reading.source = real[s];
             opt.shuffle = shuffle;
             opt.faults.on_error = ITER_ON_ERROR_BLANK;
-            const int32_t cut_at = 3073 * 40 + 100; /* in the middle of its record 40 */
+            const int32_t cut_at = 3073 * 40 + 100; /* in the middle of record 40 */
             EXPECT_EQ(truncate(make_path(path, own, "data_batch_3.bin"), cut_at), 0);
             iter_loader *loader = drive_loader(data, NULL, &opt);
             const seen got = one_epoch(loader);
@@ -435,8 +439,8 @@ static void real_truncation(int32_t shuffle) {
     }
 }
 
-/* In memory a file that shrank after open is refused, naming it; AUTO, and who can do without
- * samples, reads what there is. */
+/* ITER_SOURCE_MEMORY refuses a file that shrank after open, and names it. With AUTO, or if failed
+ * samples are allowed, the loader reads what is left. */
 static void real_truncation_in_memory(void) {
     char own[512], path[512];
     iter_error err;
@@ -454,7 +458,7 @@ static void real_truncation_in_memory(void) {
         loader = drive_loader(data, NULL, &opt);
         EXPECT_EQ(one_epoch(loader).n_invalid, N / 5 - 1);
         const iter_loader_stats stats = stats_of(loader);
-        bool said = false; /* behind another one where there is no io_uring */
+        bool said = false; /* if there is no io_uring, another fallback comes first */
         for (int32_t i = 0; i < stats.n_fallbacks; i++)
             said = said || strstr(stats.fallbacks[i], "reading as needed");
         EXPECT(said);
@@ -464,7 +468,8 @@ static void real_truncation_in_memory(void) {
     make_folder_gone(own);
 }
 
-/* Deleted while open: either all rows are still right, or the failure names the file. */
+/* If a file is deleted while it is open, either all rows are still right, or the failure names the
+ * file. */
 static void real_deletion(void) {
     static const int32_t real[] = {ITER_SOURCE_RING, ITER_SOURCE_PREAD};
     for (int s = 0; s < 2; s++) {

@@ -1,6 +1,7 @@
 /*
- * stress_fork.c - every public call in a child of fork(), at a random moment of a loader that works, of threads that make loaders, and of one
- * that loads a set: each returns, and a loader that the child makes itself works.
+ * stress_fork.c - every public call in a child of fork(). The fork happens at a random moment of a
+ * loader that works, of threads that make loaders, or of one that loads a set. Each call must
+ * return, and a loader that the child makes itself must work.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -29,7 +30,7 @@ typedef struct scene {
     size_t size;
 } scene;
 
-/* ---- Calls. Each answers whether it did as it should ------------------------------------------------------------------ */
+/* ---- Calls. Each returns whether it did as it should ----------------------------------------- */
 
 static bool in_position(scene *s) {
     uint32_t epoch;
@@ -117,7 +118,7 @@ static const struct {
              {"moves", in_moves},       {"looks", in_looks},     {"batch", in_batch},
              {"end", in_end},           {"profile", in_profile}, {"a loader of its own", in_own}};
 
-/* ---- What goes on meanwhile ---------------------------------------------------------------------------------------------- */
+/* ---- Threads of the parent ------------------------------------------------------------------- */
 
 /* Takes the locks of the loader as often as it can. */
 static void *hammer(void *arg) {
@@ -167,7 +168,7 @@ static void fork_and_call(scene *s, size_t which) {
     EXPECT_EQ(status, 0);
 }
 
-/* A child that makes a loader over a set that a thread of the parent loads at the fork. */
+/* Makes a loader in the child over a set that a thread of the parent loads at the fork. */
 static void *load(void *arg) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.reading.source = ITER_SOURCE_MEMORY;

@@ -1,11 +1,13 @@
 /*
- * stress_format_cap.c - every built-in format obeys a memory limit: over a set of four times the limit the process never has more than
- * the limit and SPARE, or opening refuses, says so with numbers, and takes no more either.
+ * stress_format_cap.c - every built-in format obeys a memory limit. Over a set of four times the
+ * limit, the process must stay within the limit and SPARE; or opening must refuse with numbers,
+ * within the same memory.
  *
- * The table must have a case for each format that iter_builtin_format() lists: a new one without a case fails here.
+ * The table must have a case for each format that iter_builtin_format() lists; if a new one has
+ * none, the test fails.
  *
- * Each case is a process of its own: this program, with the case, its files and the limit as arguments. What that had before the first call
- * is taken off.
+ * Each case runs in a process of its own: this program, with the case, its files and the limit as
+ * arguments. The memory that it had before the first call does not count.
  */
 #include <zlib.h>
 
@@ -16,7 +18,7 @@
 
 #define MIB       ((size_t)1 << 20)
 #define SPARE     (16 * MIB)
-#define SET_BYTES (64 * MIB) /* so a quarter and SPARE are well below all of it */
+#define SET_BYTES (64 * MIB) /* a quarter of it plus SPARE is well below all of it */
 
 /* ---- Sets ------------------------------------------------------------------------------------ */
 
@@ -27,7 +29,7 @@ static FILE *create(const char *folder, const char *name) {
     return file;
 }
 
-/* n bytes that differ from MiB to MiB. */
+/* Writes n bytes that differ from MiB to MiB. */
 static void put_bytes(FILE *file, size_t n) {
     static uint8_t block[1 << 16];
     for (size_t done = 0; done < n; done += sizeof(block)) {
@@ -97,7 +99,7 @@ static void make_reviews(const char *folder, int n, int n_words) {
     }
 }
 
-/* {"w0000000":0, ...}; returns its bytes. */
+/* Writes {"w0000000":0, ...}; returns its bytes. */
 static uint64_t make_words(const char *folder, int n) {
     FILE *file = create(folder, "imdb_word_index.json");
     for (int i = 0; i < n; i++)
@@ -159,7 +161,8 @@ static void put_chunk(uint8_t **at, const char *type, const uint8_t *data, size_
     *at += n + 12;
 }
 
-/* A PNG of PICTURE_SIDE squared whose pixels are not compressed. malloc()ed. */
+/* Makes a PNG of PICTURE_SIDE squared whose pixels are not compressed. The caller must free()
+ * it. */
 static uint8_t *make_picture(size_t *out_size) {
     static const uint8_t head[13] = {0, 0, PICTURE_SIDE >> 8, PICTURE_SIDE & 255,
                                      0, 0, PICTURE_SIDE >> 8, PICTURE_SIDE & 255,
@@ -217,7 +220,7 @@ static uint64_t make_records(const char *folder) {
     return PICTURES * (uint64_t)size;
 }
 
-/* A member of a tar archive (POSIX.1-1988 ustar), filled up to blocks of 512 bytes. */
+/* Writes a member of a tar archive (POSIX.1-1988 ustar), padded to blocks of 512 bytes. */
 static void put_member(FILE *file, const char *name, const void *bytes, size_t n) {
     char block[512] = {0};
     unsigned sum = 0;

@@ -1,6 +1,7 @@
 /*
- * stress_hang.c - code of the user's that does not return (a sampler, a format's locate(), get()) keeps one thread of the loader and no call of
- * the program: timeouts, cancel, stop, unref, statistics, position and save return in time.
+ * stress_hang.c - if the user's code does not return (a sampler, a format's locate(), get()), it
+ * blocks one thread of the loader but no call of the program: timeouts, cancel, stop, unref,
+ * statistics, position and save return in time.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ static void hang_here(void) {
     atomic_fetch_sub(&inside, 1);
 }
 
-/* ---- What hangs ---------------------------------------------------------------------------------------------------- */
+/* ---- What hangs ------------------------------------------------------------------------------ */
 
 static iter_status sampler_open(void *state, const void *options,
                                 const iter_sampler_context *context, iter_error *err) {
@@ -109,7 +110,7 @@ static void locate(const void *state, uint64_t index, iter_extent *out) {
     cifar->locate(state, index, out);
 }
 
-/* ---- One loader ---------------------------------------------------------------------------------------------------- */
+/* ---- One loader ------------------------------------------------------------------------------ */
 
 typedef enum what { SAMPLER, DRAWS, LOCATE, GET, N_WHATS } what;
 static const char *const what_names[] = {"pure sampler", "drawing sampler", "locate()", "get()"};
@@ -135,7 +136,7 @@ static iter_dataset *open_data(what w) {
     return data;
 }
 
-/* A loader of which a thread hangs; one batch is held. */
+/* Makes a loader with a thread that hangs; one batch is held. */
 static subject begin(what w, int32_t workers) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 10;
@@ -159,12 +160,12 @@ static subject begin(what w, int32_t workers) {
     return s;
 }
 
-/* Lets it go on, and sees that all rows come. */
+/* Lets the thread go on, and checks that all rows come. */
 static void end(subject *s) {
     iter_error err;
     iter_batch *batch;
     atomic_store(&hang, false);
-    while (atomic_load(&inside)) /* also a thread that was left behind */
+    while (atomic_load(&inside)) /* also a thread that outlived its loader */
         bounded_sleep(0.001);
     if (!s->loader) return;
     if (s->held) iter_batch_unref(s->held);
@@ -177,7 +178,7 @@ static void end(subject *s) {
     iter_loader_unref(s->loader);
 }
 
-/* ---- The calls ----------------------------------------------------------------------------------------------------- */
+/* ---- The calls ------------------------------------------------------------------------------- */
 
 static void call_next(void *arg) {
     subject *s = arg;
@@ -256,7 +257,7 @@ static void all_calls(what w, int32_t workers) {
     }
 }
 
-/* A sampler that hangs while it is restored: restore waits no longer than a next() would. */
+/* If a sampler hangs while it is restored, restore must wait no longer than a next() would. */
 static void restore_waits_no_longer(void) {
     subject s = begin(DRAWS, 2);
     uint8_t saved[512];

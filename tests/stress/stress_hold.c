@@ -1,6 +1,7 @@
 /*
- * stress_hold.c - back-pressure is a free slot and nothing else: batch k is held for ever, for every k, and the rest goes on. One batch
- * more than max_held answers ESTATE and says so; nothing deadlocks.
+ * stress_hold.c - back-pressure is a free slot and nothing else: batch k is held for ever, for
+ * every k, and all others must come. One batch more than max_held fails with ESTATE and a message;
+ * nothing deadlocks.
  */
 #include <stdio.h>
 
@@ -44,7 +45,7 @@ static void hold(iter_dataset *data, int32_t source, int32_t workers, uint32_t k
     EXPECT_ERROR(iter_loader_next(loader, &batch, &err), ITER_ESTATE, &err, "2 batches are held");
     iter_batch_unref(second);
     EXPECT_OK(iter_loader_next(loader, &batch, &err), &err);
-    iter_loader_unref(loader); /* batches outlive it */
+    iter_loader_unref(loader); /* batches outlive the loader */
     EXPECT_EQ(drive_wrong_rows(held), 0);
     EXPECT_EQ(drive_wrong_rows(batch), 0);
     iter_batch_unref(batch);

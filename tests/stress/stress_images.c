@@ -1,6 +1,7 @@
 /*
- * stress_images.c - images of any size through loaders: the same rows for any number of workers, source and seam (decoded in parts, or cut from arrays),
- * with damaged files under each policy, within bounds of memory, and allocating nothing once it runs.
+ * stress_images.c - images of any size through loaders: the same rows for any number of workers,
+ * any source and either seam (decoded in parts, or cut from arrays), with damaged files under each
+ * policy, within bounds of memory, and without allocation once the loader runs.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@
 
 static const int32_t sources[] = {ITER_SOURCE_MEMORY, ITER_SOURCE_RING, ITER_SOURCE_PREAD};
 static const int32_t all_workers[] = {0, 1, 2, 8};
-/* Of 45 x 53 pixels, all of them. */
+/* All have 45 x 53 pixels. */
 static const char *const alike[] = {"rgb444.jpg",  "rgb422.jpg",      "rgb420.jpg", "rgb440.jpg",
                                     "rgb411.jpg",  "progressive.jpg", "gray.jpg",   "cmyk.jpg",
                                     "restart.jpg", "asrgb.jpg",       "rgb8.png",   "rgba16.png",
@@ -29,7 +30,7 @@ static const char *const others[] = {"exif5.jpg", "turned6.png", "exif6be.jpg"};
 #define N_ALIKE  (sizeof(alike) / sizeof(alike[0]))
 #define N_OTHERS (sizeof(others) / sizeof(others[0]))
 
-/* Of each golden file, how much there is of it. Less than all is accepted: OPTIONS. */
+/* Write only so many percent of each golden file. OPTIONS accept truncated files. */
 static size_t percent = 100;
 
 #define OPTIONS (percent < 100 ? "?truncated=accept" : "")
@@ -48,7 +49,8 @@ static void copy_golden(const char *folder, const char *name, const char *as) {
     free(bytes);
 }
 
-/* Classes "a" (alike, in the order above) and "b" (others), each three times; damaged ones in "c" if asked for. */
+/* Makes classes "a" (alike, in the order above) and "b" (others), each three times; if `damaged`,
+ * "c" with damaged ones. */
 static void make_set(char folder[MAKE_PATH_MAX], bool damaged) {
     char class[MAKE_PATH_MAX], name[64];
     make_folder(folder);
@@ -127,7 +129,7 @@ static void same_for_all(const char *chain_text, const char *options, int32_t on
     make_folder_gone(folder);
 }
 
-/* ---- A part is decoded, or cut from what is there: the same rows ------------------------------ */
+/* ---- A part decoded, or cut from the whole: the same rows ------------------------------------ */
 
 static void expect_same_rows(iter_loader *a, iter_loader *b) {
     for (int epoch = 0; epoch < 4; epoch++) {
@@ -249,7 +251,7 @@ static void damaged_files_are_named(void) {
     make_folder_gone(folder);
 }
 
-/* One that is not there fails with the system's reason from every source; all else goes on as it was. */
+/* A missing file fails with the system's reason for every source; the rest must go on. */
 static void missing_files_are_failed_samples(void) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], want[32];
     make_set(folder, false);
@@ -301,7 +303,7 @@ static void missing_files_are_failed_samples(void) {
     make_folder_gone(folder);
 }
 
-/* ---- A stage that miscounts its rows ---------------------------------------------------------- */
+/* ---- A stage that miscounts its rows --------------------------------------------------------- */
 
 static const iter_transform_ops *honest;
 
@@ -314,7 +316,8 @@ static int64_t none(void *state, const uint8_t *const *rows, int32_t n) {
     return 0;
 }
 
-/* What it says decides where the pass behind it writes: the sample fails, and nothing is written elsewhere. */
+/* The count that a stage returns decides where the pass after it writes. If it is wrong the sample
+ * must fail, and nothing may be written elsewhere. */
 static void wrong_counts_fail(void) {
     int64_t (*const takes[])(void *, const uint8_t *const *, int32_t) = {one_more, none};
     char folder[MAKE_PATH_MAX];
@@ -360,8 +363,8 @@ static void bounds(void) {
     opt.batch_size = 23;
     opt.shuffle = ITER_SHUFFLE_NONE;
     opt.faults.on_error = ITER_ON_ERROR_BLANK;
-    opt.reading.max_sample_bytes =
-        45 * 53 * 3 - 1; /* of the pixels; the files are smaller, as is what resize needs */
+    /* of the pixels; the files are smaller, as is what resize needs */
+    opt.reading.max_sample_bytes = 45 * 53 * 3 - 1;
     iter_loader *loader = drive_loader(data, chain, &opt);
     EXPECT_OK(iter_loader_next(loader, &batch, &err), &err);
     for (uint32_t i = 0; i < 23; i++)
@@ -376,7 +379,7 @@ static void bounds(void) {
     iter_loader_unref(loader);
     /* files that are too large fail from memory as they do when they are read */
     uint64_t n_failed[2];
-    iter_chain *corner = drive_chain("center-crop:size=8"); /* little of the pixels */
+    iter_chain *corner = drive_chain("center-crop:size=8"); /* few of the pixels */
     opt.reading.max_sample_bytes = 700;
     for (int i = 0; i < 2; i++) {
         opt.reading.source = i ? ITER_SOURCE_MEMORY : ITER_SOURCE_PREAD;
@@ -390,7 +393,7 @@ static void bounds(void) {
     EXPECT_EQ(n_failed[0], n_failed[1]);
     iter_chain_unref(corner);
     opt.reading.source = ITER_SOURCE_AUTO;
-    /* a limit counts what pictures may take */
+    /* the limit counts what pictures may take */
     opt.reading.max_sample_bytes = 1 << 20;
     opt.memory.limit = (2 << 20) - 1;
     EXPECT_STATUS(iter_dataloader_create(data, chain, &opt, &loader, &err), ITER_ENOMEM, &err);
@@ -413,7 +416,7 @@ static void steady_state(void) {
         iter_loader_options opt = base();
         opt.workers = workers;
         iter_loader *loader = drive_loader(data, chain, &opt);
-        drive_run(loader, 60); /* each worker has seen each picture, near enough */
+        drive_run(loader, 60); /* by now each worker has seen almost every picture */
         const long before = iter__alloc_count();
         drive_run(loader, 20);
         EXPECT(iter__alloc_count() - before <= (workers ? 3 * workers : 0));
@@ -424,7 +427,7 @@ static void steady_state(void) {
     make_folder_gone(folder);
 }
 
-/* ---- Chains that cannot be ------------------------------------------------------------------- */
+/* ---- Impossible chains ----------------------------------------------------------------------- */
 
 static void chains(void) {
     static const struct {
@@ -501,21 +504,21 @@ int main(void) {
     same_for_all(CROP, "", ITER_ON_ERROR_REPLACE, true);
     same_for_all(CROP, "", ITER_ON_ERROR_BLANK, true);
     decoded_or_cut(CROP);
-    decoded_or_cut(
-        "random-resized-crop:size=72 | random-flip | to:f32,nchw"); /* wide: row by row */
+    /* wide: row by row */
+    decoded_or_cut("random-resized-crop:size=72 | random-flip | to:f32,nchw");
     decoded_or_cut("center-crop:24 | to:f32,nchw");
     decoded_or_cut("resize-short:20 | center-crop:16 | random-flip | to:f32,nchw");
-    /* a stage of its own behind the pass that goes on with the rows as they are decoded */
+    /* a stage of its own after the pass, which takes the rows as they are decoded */
     decoded_or_cut("random-resized-crop:size=24 | random-flip:p=1 | resize:16 | to:f32,nchw");
     decoded_or_cut("resize:24 | random-flip:p=1 | color-jitter:brightness=0.4 | to:f32,nchw");
     decoded_or_cut("resize:height=24,width=70,interpolation=bicubic | random-flip | to:f32,nchw");
     decoded_or_cut("random-resized-crop:size=24,interpolation=bicubic | to:f32,nchw");
-    /* tables of each sample's own, in the pass and over images of any size */
+    /* each sample has its own tables, in the pass and over images of any size */
     decoded_or_cut("resize:24 | random-solarize:90 | random-flip | to:f32,nchw");
     decoded_or_cut("resize:80 | random-solarize:90 | gamma:0.5 | to:u8,nhwc");
     decoded_or_cut("random-posterize:3 | pad:3,value=9 | cutout:9 | random-crop:size=24,pad=2 | "
                    "invert | to:f32,nchw");
-    percent = 80; /* all end early */
+    percent = 80; /* all files are truncated */
     same_for_all(CROP, OPTIONS, ITER_ON_ERROR_FAIL, false);
     decoded_or_cut(CROP);
     decoded_or_cut("random-resized-crop:size=72 | random-flip | to:f32,nchw");

@@ -1,6 +1,7 @@
 /*
- * stress_lies.c - tables of the user's that lie: samples that do not exist, more rows than were asked for, bytes outside of the file, required
- * members that are missing. Each is an error with its reason, and no memory is touched that is not the library's to touch (under ASan).
+ * stress_lies.c - the user's tables lie: samples that do not exist, more rows than were asked for,
+ * bytes outside of the file, required members that are missing. Each must be an error with its
+ * reason, and no memory may be touched that is not the library's (under ASan).
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -18,9 +19,9 @@
 
 static char folder[512];
 
-/* ---- A sampler ------------------------------------------------------------------------------------------------------ */
+/* ---- A sampler ------------------------------------------------------------------------------- */
 
-static uint64_t offset_of_samples; /* how far off the sampler is */
+static uint64_t offset_of_samples; /* how far off the sampler's numbers are */
 
 static iter_status off_open(void *state, const void *options, const iter_sampler_context *context,
                             iter_error *err) {
@@ -79,7 +80,7 @@ static void sampler_draws_what_is_not_there(int32_t source, bool subset) {
     iter_dataset_unref(data);
 }
 
-/* ---- A stream ------------------------------------------------------------------------------------------------------- */
+/* ---- A stream -------------------------------------------------------------------------------- */
 
 static atomic_int n_inside, most_inside, n_calls;
 static uint32_t too_many;
@@ -152,7 +153,7 @@ static void a_stream_has_one_caller(void) {
     iter_dataset_unref(data);
 }
 
-/* ---- A format whose extents lie ------------------------------------------------------------------------------------- */
+/* ---- A format whose extents lie -------------------------------------------------------------- */
 
 typedef enum lie { TRUTH, FILE_NUMBER, TOO_LONG, TOO_SHORT, PAST_THE_END, LONG_ROW } lie;
 static lie lies;
@@ -234,7 +235,7 @@ static void extents_lie(lie which, int32_t source, int32_t shuffle) {
     iter_batch *batch;
     iter_status s = iter_dataloader_create(data, NULL, &opt, &loader, &err);
     int n_errors = s < 0;
-    if (s < 0) loader = NULL; /* loading it all meets the end of the file */
+    if (s < 0) loader = NULL; /* loading the whole file hits its end */
     while (loader && (s = iter_loader_next(loader, &batch, &err)) != ITER_END) {
         n_errors += s < 0;
         if (s == ITER_OK) iter_batch_unref(batch);
@@ -246,7 +247,7 @@ static void extents_lie(lie which, int32_t source, int32_t shuffle) {
     iter_dataset_unref(data);
 }
 
-/* ---- Several extents, some too large, and a source that fails now and then ------------------------------------------- */
+/* ---- Several extents, some too large, and a source that fails now and then ------------------- */
 
 static atomic_uint n_reads;
 static atomic_size_t largest_read;
@@ -348,14 +349,15 @@ static void too_large_stays_failed(int32_t workers) {
     }
     EXPECT_EQ(s, ITER_END);
     EXPECT_EQ(n_large, 9);
-    EXPECT(atomic_load(&largest_read) <=
-           16 * 64); /* neighbours are one read; a large sample is never read */
+    /* neighbours are one read; a large sample is never read */
+    EXPECT(atomic_load(&largest_read) <= 16 * 64);
     iter_loader_unref(loader);
     iter_dataset_unref(data);
     iter_registry_destroy(registry);
 }
 
-/* A process without file handles is no bad sample: blanks and replacements would hide it. */
+/* If the process has no file handles, the sample is not bad: blanks and replacements would hide the
+ * reason. */
 static void lacks_are_no_samples_fault(int32_t on_error, int os_error, bool is_lack) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     opt.batch_size = 16;
@@ -388,12 +390,11 @@ static void lacks_are_no_samples_fault(int32_t on_error, int os_error, bool is_l
     flaky_error = EIO;
 }
 
-/* ---- Tables that lack a member --------------------------------------------------------------------------------------- */
+/* ---- Tables that lack a member --------------------------------------------------------------- */
 
 static void source_without(size_t member, const char *name) {
     iter_source_ops table = *iter_builtin_source(0);
-    if (!table.submit)
-        return; /* a build without io_uring has no source with an asynchronous side */
+    if (!table.submit) return; /* in a build without io_uring no source has an asynchronous side */
     void (*none)(void) = NULL;
     memcpy((char *)&table + member, &none, sizeof(none));
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;

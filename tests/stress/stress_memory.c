@@ -1,9 +1,10 @@
 /*
- * stress_memory.c - memory_limit is a cap: over pictures that their decoders need much memory for,
- * and over sets that do not fit, the process never has more than the limit and SPARE.
+ * stress_memory.c - memory_limit is a cap. The process must never have more than the limit and
+ * SPARE, over pictures whose decoders need much memory, and over sets that do not fit.
  *
- * Each case is a process of its own (this program, with the case as its argument), so that the most
- * that it ever had resident (VmHWM) is the case's; what it had before the first call is taken off.
+ * Each case runs in a process of its own (this program, with the case as its argument), so the
+ * process's peak (VmHWM) is the case's. The memory that it had before the first call does not
+ * count.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ int main(void) {
 
 enum { HEIGHT = 2000, WIDTH = 3000 };
 
-/* Soft, so that it is quickly coded. */
+/* Smooth, so that it is quick to encode. */
 static void paint(uint8_t *row, int y, int width) {
     for (int x = 0; x < width; x++) {
         row[3 * x] = (uint8_t)(x / 12);
@@ -43,8 +44,8 @@ static void paint(uint8_t *row, int y, int width) {
     }
 }
 
-/* A JPEG of height x width; progressive ones with all of their colours, of which libjpeg keeps 6 bytes
- * a pixel. malloc()ed. */
+/* Makes a JPEG of height x width. Progressive ones have full colour resolution, of which libjpeg
+ * keeps 6 bytes a pixel. The caller must free() it. */
 static unsigned char *make_jpeg(int height, int width, bool progressive, unsigned long *out_size) {
     struct jpeg_compress_struct jpeg;
     struct jpeg_error_mgr error;
@@ -141,7 +142,7 @@ static void put_u32(FILE *file, uint32_t value) {
     fwrite(bytes, 1, 4, file);
 }
 
-/* A piece of a record (flag 0: all of it), with zeros up to a multiple of 4. */
+/* Writes a piece of a record (flag 0: all of it), padded with zeros to a multiple of 4. */
 static void put_piece(FILE *file, uint32_t flag, const void *header, const void *bytes, size_t n) {
     static const uint8_t zeros[4];
     put_u32(file, 0xced7230a);
@@ -153,7 +154,7 @@ static void put_piece(FILE *file, uint32_t flag, const void *header, const void 
 
 #define CUT_BYTES ((size_t)16 << 20)
 
-/* Small pictures, each fourth of them in a record in two pieces of 16 MiB together. */
+/* Small pictures, each fourth of them in a record of two pieces with 16 MiB together. */
 static void make_cut_records(const char *path) {
     static const uint8_t header[24];
     unsigned long size;
@@ -199,7 +200,7 @@ static void make_tiny_records(const char *path) {
     fclose(file);
 }
 
-/* All that the cases read. */
+/* Makes all files that the cases read. */
 static void make_all(const char *folder) {
     char path[MAKE_PATH_MAX];
     make_subfolder(folder, "mix");
@@ -235,7 +236,7 @@ static void make_all(const char *folder) {
     make_tiny_records(make_path(path, folder, "tiny.rec"));
 }
 
-/* ---- Cases, each in a process of its own ------------------------------------------------------ */
+/* ---- Cases, each in a process of its own ----------------------------------------------------- */
 
 static size_t resident_before;
 
@@ -316,7 +317,7 @@ static void ample_pictures(const char *folder) {
 
 #ifdef ITER_HAVE_WEBP
 
-/* Four lossless ones fail by what their header says, the lossy ones do not. */
+/* Four lossless ones fail because of their headers, the lossy ones do not. */
 static void webp_pictures(const char *folder, size_t limit, bool fit) {
     iter_dataset *data = open_in(folder, "folder", "webp\"?labels=no");
     const iter_loader_options opt = options_with(limit);
@@ -341,7 +342,8 @@ static void ample_webps(const char *folder) {
 
 #endif
 
-/* 24 million pixels as cameras write them, 12 million in progressive scans: no option is needed. */
+/* 24 million pixels as cameras write them, 12 million in progressive scans: the defaults must
+ * do. */
 static void default_limits(const char *folder) {
     iter_dataset *data = open_in(folder, "folder", "large\"?labels=no");
     iter_loader_options opt = options_with(0);
@@ -351,7 +353,7 @@ static void default_limits(const char *folder) {
     iter_dataset_unref(data);
 }
 
-/* In pieces: refused where they are too large to be put together. */
+/* Records in pieces: refused if they are too large to be put together. */
 static void cut_records(const char *folder) {
     const size_t limit = (size_t)64 << 20;
     iter_dataset *data = open_in(folder, "recordio", "cut.rec\"");
@@ -367,7 +369,8 @@ static void cut_records(const char *folder) {
     expect_below("records in pieces", limit);
 }
 
-/* Five times as large as the limit: the same rows in the same order as without one. */
+/* The set is five times as large as the limit: the same rows in the same order as without a
+ * limit. */
 static void raw_records(const char *folder) {
     static const int32_t orders[] = {ITER_SHUFFLE_NONE, ITER_SHUFFLE_FULL, ITER_SHUFFLE_BLOCK};
     const size_t limit = (size_t)24 << 20;
@@ -393,7 +396,7 @@ static void raw_records(const char *folder) {
     iter_dataset_unref(data);
 }
 
-/* An index that does not fit is refused, with how large it is. */
+/* If an index does not fit, it is refused with its size. */
 static void large_index(const char *folder) {
     char text[64];
     iter_error err;
@@ -414,7 +417,7 @@ static void large_index(const char *folder) {
     expect_below("index", (size_t)12 << 20);
 }
 
-/* What the error says would do does, and little less would not. */
+/* The limit that the error names must do, and little less must not. */
 static void expect_named_limit(iter_dataset *data, const char *chain_text,
                                iter_loader_options opt) {
     iter_error err;
@@ -450,7 +453,7 @@ static void named_limits(const char *folder) {
         iter_loader_options opt = options_with((uint64_t)16 << 20);
         opt.reading.source = sources[s];
         expect_named_limit(data, tall, opt);
-        opt.workers = 16; /* more pictures than shares: the limit grows until they do not */
+        opt.workers = 16; /* more pictures than shares: the named limit counts all of them */
         expect_named_limit(data, tall, opt);
         opt.workers = 2;
         opt.memory.limit = (uint64_t)160 << 20; /* the slots fit, the pictures do not */

@@ -1,9 +1,11 @@
 /*
- * stress_oracle.c - loaders against models that are naive on purpose: what a run delivers that is saved in mid-epoch and goes on with other
- * ranks and batch sizes, for each sampler and each policy for the last batch; and streams, whole, resumed and moved.
+ * stress_oracle.c - loaders against models that are naive on purpose: runs that are saved in
+ * mid-epoch and resumed with other ranks and batch sizes, for each sampler and each policy for the
+ * last batch; and streams, whole, resumed and moved.
  *
- * The models are written from iter/loader.h and iter/sampler.h: a list of rows, cut by a loop. The order of an epoch is that of a loader with
- * batches of one row; what sampler.h promises of it is checked by itself.
+ * The models are written from iter/loader.h and iter/sampler.h: a list of rows, cut by a loop. The
+ * order of an epoch comes from a loader with batches of one row; a separate check holds it to what
+ * sampler.h promises.
  *
  * With any argument each position is restored in every shape.
  */
@@ -40,12 +42,12 @@ static iter_loader_options options(const char *sampler, int32_t last_batch) {
     opt.last_batch = last_batch;
     opt.seed = 11;
     opt.memory.limit = 64 << 20;
-    opt.faults.timeout_ms = 60000; /* a hang ends as a failure */
+    opt.faults.timeout_ms = 60000; /* if a call hangs, this makes it a failure */
     opt.local_ranks = 1;
     return opt;
 }
 
-/* ---- The order of epochs ------------------------------------------------------------------------------------------------ */
+/* ---- The order of epochs --------------------------------------------------------------------- */
 
 typedef struct order {
     uint64_t n; /* of an epoch */
@@ -77,7 +79,8 @@ static bool is_permutation(const uint64_t *at) {
     return true;
 }
 
-/* Blocks of `block` samples; the rows of each `buffer` blocks that follow one another come before those of the next. */
+/* Blocks of `block` samples: `buffer` consecutive blocks are mixed, and all their rows come before
+ * those of the next ones. */
 static bool is_in_blocks(const uint64_t *at, uint32_t block, uint32_t buffer) {
     bool done[N] = {false};
     for (uint32_t i = 0; i < N;) {
@@ -100,7 +103,7 @@ static bool is_in_blocks(const uint64_t *at, uint32_t block, uint32_t buffer) {
     return true;
 }
 
-/* Units of neighbours, in each as stored. */
+/* Units of neighbours, each in stored order. */
 static bool is_in_units(const uint64_t *at, uint32_t unit) {
     for (uint32_t i = 0; i < N;) {
         if (at[i] % unit != 0) return false;
@@ -136,7 +139,7 @@ static void check_order(kind k, const order *o, const order *shuffle) {
     }
 }
 
-/* ---- The expected rows of global batches, by a loop ----------------------------------------------------------------------- */
+/* ---- The expected rows of global batches, by a loop ------------------------------------------ */
 
 typedef struct row {
     uint32_t epoch;
@@ -147,12 +150,13 @@ typedef struct model {
     int32_t last_batch;
     uint64_t n;
     uint32_t global;
-    uint32_t epoch; /* next() is in this one */
-    uint64_t at;    /* rows before it: of the epoch; of the whole run under roll_over */
+    uint32_t epoch; /* the epoch that next() is in */
+    uint64_t at;    /* rows before it, of the epoch; under roll_over, of the whole run */
     bool ended;     /* END is next */
 } model;
 
-/* Under roll_over: the epoch that the batch at row `t` is delivered in. What does not fill a batch waits for the next epoch. */
+/* Under roll_over: the epoch that delivers the batch at row `t`. Rows that do not fill a batch wait
+ * for the next epoch. */
 static uint32_t rolling_epoch(const model *m, uint64_t t) {
     uint64_t have = 0, begin = 0;
     for (uint32_t e = 0;; e++) {
@@ -186,7 +190,7 @@ static void model_reset(model *m) {
     if (m->last_batch != ITER_LAST_ROLL_OVER) m->at = 0;
 }
 
-/* ---- Teams: all ranks of a run ------------------------------------------------------------------------------------------------ */
+/* ---- Teams: all ranks of a run --------------------------------------------------------------- */
 
 typedef struct team {
     uint32_t batch_size, ranks;
@@ -215,7 +219,8 @@ static void team_free(team *t) {
         iter_loader_unref(t->loaders[r]);
 }
 
-/* One rank's part of a batch, which begins at row `first` of `n`; how many rows it has. */
+/* Checks one rank's part of a batch, which begins at row `first` of `n`; returns how many rows it
+ * has. */
 static uint32_t check_share(const team *t, iter_batch *batch, const model *m, const row *want,
                             uint32_t n, uint32_t first, const order *o, uint32_t *pad) {
     const iter_batch_info info = iter_batch_describe(batch);
@@ -267,7 +272,7 @@ static void team_reset(team *t, model *m) {
     model_reset(m);
 }
 
-/* ---- Elastic restore ------------------------------------------------------------------------------------------------------------ */
+/* ---- Elastic restore ------------------------------------------------------------------------- */
 
 typedef struct blobs {
     uint8_t bytes[RANKS_MAX][640];
@@ -294,7 +299,7 @@ static void check_refusal(const char *message, uint64_t at, const model *m) {
         EXPECT(away <= (other > at ? other - at : at - other));
 }
 
-/* `saved` was written where `old` is. A team of another shape goes on there, or refuses. */
+/* `saved` was written at the place `old`. A team of another shape resumes there, or refuses. */
 static void go_on(const iter_loader_options *like, size_t shape, const blobs *saved,
                   uint32_t n_saved, const model *old, const order *o) {
     team t = team_make(like, shape, shape % 3 == 1 ? 2 : 0);
@@ -310,7 +315,7 @@ static void go_on(const iter_loader_options *like, size_t shape, const blobs *sa
         if (!EXPECT_STATUS(s, legal ? ITER_OK : ITER_EINVAL, &err)) continue;
         if (!legal) check_refusal(err.message, old->at, &m);
     }
-    if (legal && rolls) { /* END comes first if the epoch has no batch left by the new size */
+    if (legal && rolls) { /* if the epoch has no batch left by the new size, END comes first */
         uint64_t sample;
         iter_loader_position(t.loaders[0], &m.epoch, &sample);
         EXPECT(m.epoch == old->epoch || m.epoch == rolling_epoch(&m, m.at));
@@ -324,7 +329,7 @@ static void go_on(const iter_loader_options *like, size_t shape, const blobs *sa
     team_free(&t);
 }
 
-/* From every place in two epochs; to each shape if `all` is wanted, else to one or two. */
+/* Resumes from every place in two epochs; in each shape if `all`, otherwise in one or two. */
 static void elastic(kind k, int32_t last_batch, const order *o, size_t from, bool all) {
     const iter_loader_options opt = options(samplers[k], last_batch);
     team t = team_make(&opt, from, from % 3 == 2 ? 2 : 0);
@@ -351,7 +356,7 @@ static void elastic(kind k, int32_t last_batch, const order *o, size_t from, boo
     team_free(&t);
 }
 
-/* ---- Buckets ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Buckets --------------------------------------------------------------------------------- */
 
 static const chaos_set with_lengths = {
     .name = "own-lengths", .how = CHAOS_OWN, .has_lengths = true};
@@ -362,7 +367,8 @@ static uint32_t bucket_of(uint64_t index) {
     return length <= 3 ? 0 : length <= 6 ? 1 : 2;
 }
 
-/* Ranks take a whole epoch; at batch `stop` all go on in new loaders of another shape. Each sample comes once; a batch is of one bucket. */
+/* Ranks take a whole epoch; at batch `stop` all resume in new loaders of another shape. Each sample
+ * comes once, and each batch is of one bucket. */
 static void buckets(uint32_t stop, size_t from, size_t to) {
     uint32_t seen[CHAOS_OWN_SAMPLES] = {0}, total = 0;
     iter_dataset *data = chaos_set_open(&with_lengths, true);
@@ -423,7 +429,7 @@ static void buckets(uint32_t stop, size_t from, size_t to) {
     iter_dataset_unref(data);
 }
 
-/* What the sampler has drawn depends on the global batch, so another one is refused. */
+/* The sampler's draws depend on the global batch, so another one is refused. */
 static void buckets_refuse(void) {
     iter_dataset *data = chaos_set_open(&with_lengths, true);
     iter_chain *chain = drive_chain("pad-batch");
@@ -446,7 +452,7 @@ static void buckets_refuse(void) {
     iter_dataset_unref(data);
 }
 
-/* ---- Streams ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Streams --------------------------------------------------------------------------------- */
 
 static iter_loader *over_stream(int32_t workers, uint32_t batch_size, int32_t last_batch) {
     iter_loader_options opt = options(NULL, last_batch);
@@ -459,7 +465,8 @@ static iter_loader *over_stream(int32_t workers, uint32_t batch_size, int32_t la
     return loader;
 }
 
-/* The stream's rows from `at` on, in order, in batches of batch_size; at most `most` batches. Returns the row after them. */
+/* Checks the stream's rows from `at` on, in order, in batches of batch_size; at most `most`
+ * batches. Returns the row after them. */
 static uint64_t follow_stream(iter_loader *loader, uint32_t epoch, uint64_t at, uint32_t batch_size,
                               int32_t last_batch, uint32_t most) {
     iter_error err;
@@ -484,7 +491,8 @@ static uint64_t follow_stream(iter_loader *loader, uint32_t epoch, uint64_t at, 
     return at;
 }
 
-/* Taken `taken` batches far; saved, and resumed by other batches; reset in mid-epoch; sought to an epoch's beginning. */
+/* After `taken` batches: save, resume in batches of another size, reset in mid-epoch, seek to an
+ * epoch's beginning. */
 static void streams(int32_t workers, uint32_t batch_size, uint32_t taken, uint32_t other_size,
                     int32_t last_batch) {
     iter_error err;
@@ -508,8 +516,8 @@ static void streams(int32_t workers, uint32_t batch_size, uint32_t taken, uint32
     follow_stream(b, 0, at, other_size, last_batch, 2);
     iter_loader_unref(b);
 
-    EXPECT_OK(iter_loader_reset(a, &err),
-              &err); /* the rest is dropped; nothing was taken: nothing */
+    /* drops the rest; if nothing was taken, does nothing */
+    EXPECT_OK(iter_loader_reset(a, &err), &err);
     follow_stream(a, taken ? 1 : 0, 0, batch_size, last_batch, 3);
     EXPECT_OK(iter_loader_seek(a, 4, 0, &err), &err);
     follow_stream(a, 4, 0, batch_size, last_batch, UINT32_MAX);
@@ -532,7 +540,7 @@ static void stream_refuses(void) {
     for (int32_t last = ITER_LAST_PAD; last <= ITER_LAST_ROLL_OVER; last++) {
         iter_loader_options opt = options(NULL, last);
         const bool fine = last == ITER_LAST_DISCARD;
-        opt.ranks = fine ? 2 : 1; /* a stream has no share of a rank */
+        opt.ranks = fine ? 2 : 1; /* a stream cannot be shared among ranks */
         EXPECT_EQ(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_EINVAL);
         iter_loader_unref(loader);
     }

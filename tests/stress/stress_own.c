@@ -1,6 +1,7 @@
 /*
- * stress_own.c - the user's own dataset: states per worker, one at a time without them, failed samples under every policy, streams,
- * variable lengths, callbacks that call back, a get() that never returns, and children of fork().
+ * stress_own.c - the user's own dataset: one state per worker, or one call at a time without
+ * states; failed samples under every policy; streams; variable lengths; callbacks that call back; a
+ * get() that never returns; and children of fork().
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ static iter_loader_options options(int32_t workers) {
     return opt;
 }
 
-/* Rows are what their index says; returns rows seen in one epoch. */
+/* Checks that rows are what their index says; returns the number of rows in one epoch. */
 static uint32_t one_epoch(iter_loader *loader, bool variable) {
     iter_error err;
     iter_batch *batch;
@@ -72,8 +73,8 @@ static void states(void) {
     }
 }
 
-/* With default options every worker is at work when get() takes long; a dataset that serves one at a time
- * says so in its plan, and one that says "parallel" is not kept to one. */
+/* If get() takes long, all workers must be busy with default options. If a dataset serves one call
+ * at a time, the plan must say so; if it says "parallel", it must not be limited to one. */
 static void all_workers_are_busy(const iter_dataset_ops *ops, int32_t workers) {
     own_dataset own = {.n = 100000};
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
@@ -128,9 +129,8 @@ static void failures(int32_t on_error, int32_t workers, uint32_t max_failures) {
         iter_batch_unref(batch);
     }
     if (max_failures == 0) {
-        EXPECT_EQ(n_ok, on_error == ITER_ON_ERROR_FAIL
-                            ? 3
-                            : 13); /* ten bad rows lie in ten of thirteen batches */
+        /* ten bad rows lie in ten of thirteen batches */
+        EXPECT_EQ(n_ok, on_error == ITER_ON_ERROR_FAIL ? 3 : 13);
         EXPECT_EQ(n_blank, on_error == ITER_ON_ERROR_BLANK ? 10 : 0);
         EXPECT_EQ(n_moved, on_error == ITER_ON_ERROR_REPLACE ? 10 : 0);
         iter_failure list[16];
@@ -139,13 +139,13 @@ static void failures(int32_t on_error, int32_t workers, uint32_t max_failures) {
             EXPECT_EQ(list[i].index, 10 * i + 1);
         EXPECT(strstr(list[0].message, "sample 1") != NULL);
     } else {
-        EXPECT_EQ(n_bad, 13); /* the second failure ends it: from then on the answer stays */
+        EXPECT_EQ(n_bad, 13); /* after the second failure every batch fails */
     }
     iter_loader_unref(loader);
     iter_dataset_unref(data);
 }
 
-/* Nothing that could take a failed sample's place: the error says that it was tried. */
+/* If no sample can replace the failed one, the error must say that it was tried. */
 static void no_replacement(int32_t workers) {
     static const uint64_t bad[] = {1, 11, 21, 31};
     own_dataset own = {.n = 100, .fail_modulo = 10};
@@ -197,7 +197,7 @@ static void streams(int32_t workers, uint64_t n, int32_t last_batch) {
         EXPECT_EQ(one_epoch(loader, false), want);
     iter_error err;
     iter_batch *batch;
-    if (n >= 24) { /* resume behind the second batch */
+    if (n >= 24) { /* resume after the second batch */
         uint8_t saved[512];
         size_t size;
         for (int i = 0; i < 2; i++) {
@@ -224,7 +224,8 @@ static void streams(int32_t workers, uint64_t n, int32_t last_batch) {
     iter_dataset_unref(data);
 }
 
-/* With the profiler on: while one worker records that it opened a batch, another already makes its rows. */
+/* With the profiler on: while one worker records that it opened a batch, another already makes its
+ * rows. */
 static void profiled_stream(void) {
     iter_error err;
     const iter_profile_options nowhere = {.struct_size = sizeof(nowhere), .filename = ""};
@@ -249,8 +250,8 @@ static void stuck(void) {
                  "worker 0 is still busy with sample 0 of own");
     iter_loader_unref(loader);
     EXPECT_EQ(own.n_stopped, 0);
-    atomic_store(&own.block,
-                 false); /* the thread that was left behind ends, and its memory with it */
+    /* the thread that outlived the loader ends, and its memory is freed */
+    atomic_store(&own.block, false);
     iter_dataset_unref(data);
     for (int i = 0; i < 5000 && !atomic_load(&own.n_closed); i++) {
         const struct timespec pause = {.tv_nsec = 1000000};

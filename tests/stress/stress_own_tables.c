@@ -1,7 +1,8 @@
 /*
- * stress_own_tables.c - a format with a decoder, a sampler and a stage of the user's own, each from a registry, called by their names in text as
- * ours are: the same rows for every source and number of workers, from any saved position. And callbacks that fail: with a reason, with half of
- * one, without a word.
+ * stress_own_tables.c - the user's own format with a decoder, sampler and stage, each from a
+ * registry and named in text as built-in ones are: the same rows for every source and number of
+ * workers, from any saved position. And callbacks that fail: with a full error, with half of one,
+ * without any.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@ static char folder[512];
 
 /* How a callback fails, if it does. */
 typedef enum way { WORKS, SAYS_ALL, SAYS_TEXT, SAYS_NOTHING } way;
-static const char *failing = ""; /* which one */
+static const char *failing = ""; /* the callback that fails */
 static way failing_how;
 
 static iter_status failed(const char *which, iter_error *err) {
@@ -29,7 +30,7 @@ static iter_status failed(const char *which, iter_error *err) {
     return ITER_EFORMAT;
 }
 
-/* ---- pairs:FILE?skip=K ------------------------------------------------------------------------------------------- */
+/* ---- pairs:FILE?skip=K ----------------------------------------------------------------------- */
 
 typedef struct pairs_options {
     int64_t skip;
@@ -99,7 +100,7 @@ static const iter_format_ops pairs = {.base = {sizeof(pairs), "pairs", "numbers"
                                       .close = pairs_close,
                                       .locate = pairs_locate};
 
-/* ---- stride:by=K ------------------------------------------------------------------------------------------------- */
+/* ---- stride:by=K ----------------------------------------------------------------------------- */
 
 typedef struct stride_options {
     int64_t by;
@@ -144,7 +145,7 @@ static const iter_sampler_ops stride = {.base = {sizeof(stride), "stride", "ever
                                         .length = stride_length,
                                         .index = stride_index};
 
-/* A sequential one, for its way to fail. */
+/* A sequential sampler, so that its calls can fail. */
 static iter_status two_open(void *state, const void *options, const iter_sampler_context *context,
                             iter_error *err) {
     (void)state, (void)options, (void)context, (void)err;
@@ -170,7 +171,7 @@ static const iter_sampler_ops two = {
     .begin = two_begin,
     .next_batch = two_next};
 
-/* ---- add:N ------------------------------------------------------------------------------------------------------- */
+/* ---- add:N ----------------------------------------------------------------------------------- */
 
 typedef struct add_options {
     int64_t amount;
@@ -213,7 +214,7 @@ static iter_status collate(void *user, iter_batch_view *fields, int32_t n_fields
     return failed("collate", err);
 }
 
-/* ---- Rows -------------------------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 static iter_registry *registry_of_all(void) {
     iter_registry *registry;
@@ -226,14 +227,14 @@ static iter_registry *registry_of_all(void) {
     return registry;
 }
 
-/* Errors that nobody has written to yet, as on a stack. */
+/* An error that was never initialized, as on a stack. */
 static iter_error soiled(void) {
     iter_error err;
     memset(&err, 0xa5, sizeof(err));
     return err;
 }
 
-/* Dataset, chain and loader from text, or the first error. */
+/* Opens dataset, chain and loader from text; returns the first error. */
 static iter_status open_all(const iter_registry *registry, const char *sampler,
                             iter_loader_options opt, iter_loader **out, iter_error *err) {
     char spec[640];
@@ -251,7 +252,7 @@ static iter_status open_all(const iter_registry *registry, const char *sampler,
     return s;
 }
 
-/* Rows of the batch against the tables' own rules; returns how many there are. */
+/* Checks rows of the batch by the tables' own rules; returns how many there are. */
 static uint32_t check_rows(const iter_batch *batch) {
     const iter_batch_info info = iter_batch_describe(batch);
     const int32_t *data = iter_batch_tensor(batch, 0)->data;
@@ -280,7 +281,7 @@ static void rows(void) {
             iter_loader *loader;
             iter_error err = soiled();
             const int ok = EXPECT_OK(open_all(registry, "stride:7", opt, &loader, &err), &err);
-            iter_registry_destroy(registry); /* what it made goes on */
+            iter_registry_destroy(registry); /* what was made from it stays usable */
             if (!ok) continue;
             uint8_t saved[1024];
             size_t size = 0;
@@ -303,7 +304,7 @@ static void rows(void) {
     }
 }
 
-/* ---- Failures ---------------------------------------------------------------------------------------------------- */
+/* ---- Failures -------------------------------------------------------------------------------- */
 
 static void fails(const char *which, const char *who) {
     static const char *const reasons[] = {"", "because", "because", "malformed or truncated data"};
@@ -334,7 +335,8 @@ static void fails(const char *which, const char *who) {
             }
             iter_batch_unref(batch);
             iter_loader_unref(loader);
-            /* Who wants no error gets none, and callbacks have one to write to all the same. */
+            /* If the caller passes no error, it must still work, and callbacks must still get one
+             * to write to. */
             s = open_all(registry, in_turn ? "two" : "stride:7", opt, &loader, NULL);
             batch = NULL;
             if (s == ITER_OK) s = iter_loader_next(loader, &batch, NULL);

@@ -1,6 +1,7 @@
 /*
- * stress_profile.c - the profiler is started, paused, dumped, asked, stopped and cleared by some threads while loaders with workers run
- * in others and threads come and go: rows stay right, every file is JSON, nothing stays behind.
+ * stress_profile.c - some threads start, pause, dump, query, stop and clear the profiler while
+ * loaders with workers run in others and threads come and go: rows stay right, every file is JSON,
+ * and no memory is left.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ static void *train(void *arg) {
         iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
         opt.batch_size = 16;
         opt.shuffle = ITER_SHUFFLE_FULL;
-        /* One thread alone has rings: ThreadSanitizer does not see that their memory goes. */
+        /* Only one thread has rings: ThreadSanitizer does not see that their memory is unmapped. */
         opt.reading.source = k == 1 ? ITER_SOURCE_RING : ITER_SOURCE_PREAD;
         opt.workers = k;
         opt.epochs = 10;

@@ -1,6 +1,7 @@
 /*
- * stress_random.c - next, reset, seek, save, restore, cancel and unref at random moments, with slow and failing sources, while another
- * thread cancels or the process goes on; rows are always what their index says. Seeded.
+ * stress_random.c - next, reset, seek, save, restore, cancel and unref at random moments, with slow
+ * and failing sources, while another thread cancels or the process goes on. Rows must always be
+ * what their index says. Seeded.
  */
 #include <pthread.h>
 #include <stdio.h>

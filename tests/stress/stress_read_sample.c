@@ -1,6 +1,6 @@
 /*
- * stress_read_sample.c - single samples of one dataset from several threads, while loaders go through it: one that preloads its files, and one
- * whose get() is called one at a time.
+ * stress_read_sample.c - several threads read single samples of one dataset while loaders go
+ * through it: one that preloads its files, and one whose get() is called one at a time.
  */
 #include <pthread.h>
 #include <unistd.h>
@@ -59,7 +59,7 @@ int main(void) {
     }
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    EXPECT_EQ(atomic_load(&own.max_inside), 1); /* whoever called it */
+    EXPECT_EQ(atomic_load(&own.max_inside), 1); /* counts calls from loaders and from read_sample */
     iter_loader_unref(a);
     iter_loader_unref(b);
     iter_dataset_unref(files);

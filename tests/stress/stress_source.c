@@ -1,6 +1,7 @@
 /*
- * stress_source.c - sources as a loader's threads use them: all of them submit and reap under one lock, one waits outside of it,
- * and they exit with reads in flight, which others then finish. Every byte is checked.
+ * stress_source.c - sources as a loader's threads use them: all of them submit and reap under one
+ * lock, one waits outside of it, and they exit with reads in flight, which other threads then
+ * finish. Every byte is checked.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -18,7 +19,7 @@
 #define N_READS     64u
 #define READ_BYTES  5000u
 #define N_THREADS   4
-#define N_LIVES     6    /* threads that each of them is in turn */
+#define N_LIVES     6    /* each thread runs so many lives, one after the other */
 #define LIFE_READS  150u /* submitted in one life */
 
 typedef struct slot {
@@ -68,7 +69,7 @@ static void make_all(void) {
     }
 }
 
-/* ---- One thread ---------------------------------------------------------------------------------------- */
+/* ---- One thread ------------------------------------------------------------------------------ */
 
 static uint32_t random_below(crowd *c, uint32_t n) {
     c->chance = c->chance * 6364136223846793005u + 1442695040888963407u;
@@ -116,7 +117,7 @@ static void check(crowd *c, const slot *s) {
     EXPECT_EQ(wrong, 0);
 }
 
-/* As a loader does: what failed once is asked for again, what was lost too. Under the lock. */
+/* As in a loader: if a read failed once or was lost, it is tried again. Under the lock. */
 static bool asks_again(crowd *c, slot *s) {
     if (s->read.status == ITER_OK || s->tries++ >= 3) return false;
     if (s->read.status == ITER_ECANCELED) c->n_lost++;
@@ -124,7 +125,8 @@ static bool asks_again(crowd *c, slot *s) {
     return c->drive.ops->submit(c->drive.state, &s->read) == ITER_PENDING;
 }
 
-/* Reaps once, with the lock held; gives it up while it checks. Returns the number of completed reads. */
+/* Reaps once. The lock is held, but released during checks. Returns the number of completed
+ * reads. */
 static int32_t reap_some(crowd *c) {
     iter_read *done[8];
     slot *mine[8];
@@ -159,13 +161,13 @@ static void wait_once(crowd *c) {
     }
     c->waiting = true;
     pthread_mutex_unlock(&c->lock);
-    /* A wake that was lost would be a wait without end: the test's time limit says so. */
+    /* If a wake were lost, this would wait for ever; the test's time limit would report it. */
     EXPECT_EQ(c->drive.ops->wait(c->drive.state, -1), ITER_OK);
     pthread_mutex_lock(&c->lock);
     c->waiting = false;
 }
 
-/* Submits until its reads are used up, reaping on the way, and exits whatever is in flight. */
+/* Submits until its reads are used up, reaps between, and exits whatever is in flight. */
 static void *live(void *arg) {
     crowd *c = arg;
     const source_drive *d = &c->drive;
@@ -187,9 +189,9 @@ static void *live(void *arg) {
     return NULL;
 }
 
-/* ---- Crowds -------------------------------------------------------------------------------------------- */
+/* ---- Crowds ---------------------------------------------------------------------------------- */
 
-/* False where the source is not to be had. */
+/* Returns false if the source is unavailable. */
 static bool run_crowd(const char *title, const iter_source_ops *ops, const source_fault_plan *plan,
                       uint64_t n_files, int32_t o_direct) {
     crowd c = {.plan = plan, .n_files = n_files, .chance = n_files + (uint64_t)o_direct};
@@ -219,7 +221,7 @@ static bool run_crowd(const char *title, const iter_source_ops *ops, const sourc
         for (int i = 0; i < N_THREADS; i++)
             pthread_join(threads[i], NULL);
     }
-    pthread_mutex_lock(&c.lock); /* what the last ones left */
+    pthread_mutex_lock(&c.lock); /* what the last threads left in flight */
     while (c.n_in_flight > 0)
         if (reap_some(&c) == 0) wait_once(&c);
     pthread_mutex_unlock(&c.lock);
@@ -246,7 +248,8 @@ static void *submit_all(void *arg) {
     return NULL;
 }
 
-/* One thread reads ahead in cold files and exits at once; all its reads are this one's to finish. */
+/* One thread reads ahead in cold files and exits at once; this thread must finish all of its
+ * reads. */
 static void run_orphans(const iter_source_ops *ops, uint64_t n_files) {
     crowd c = {.n_files = n_files, .chance = 5};
     const iter_source_config config = {.files = files, .n_files = n_files, .depth = N_READS};

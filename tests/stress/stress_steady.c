@@ -1,9 +1,9 @@
 /*
- * stress_steady.c - once it runs, a loader allocates nothing, whatever the source and the number of workers; and over memory, without workers,
- * it makes no system call for a batch.
+ * stress_steady.c - once it runs, a loader allocates nothing, whatever the source and the number of
+ * workers. Over memory and without workers, it also makes no system call per batch.
  *
- * The system calls are counted by strace, of this program run again with an argument, for two numbers of epochs: what differs is what batches
- * cost. Without strace that part says so.
+ * strace counts the system calls of this program, run again with an argument, for two numbers of
+ * epochs: the difference is what batches cost. If strace is missing, that part is skipped.
  */
 #include <stdio.h>
 #include <string.h>
@@ -82,9 +82,9 @@ static void allocations(void) {
     iter_chain_unref(chain);
 }
 
-/* ---- System calls ------------------------------------------------------------------------------------------------------- */
+/* ---- System calls ---------------------------------------------------------------------------- */
 
-/* The program that is traced. */
+/* The program under strace. */
 static int run(int epochs) {
     iter_dataset *data = drive_open(folder);
     iter_chain *chain = drive_chain(IMAGES);
@@ -127,13 +127,13 @@ int main(int argc, char **argv) {
     make_folder_gone(folder);
     if (EXPECT_DONE()) return EXPECT_DONE();
     if (!can_trace) {
-        printf("skipped: the system calls of a batch, strace is not to be had here; allocations "
+        printf("skipped: the system calls of a batch, strace is unavailable here; allocations "
                "were checked\n");
         return 77;
     }
     EXPECT(one > 20);
     /* 400 more batches and 8 more epochs: one call a batch would be 400 more. A sanitizer's own
-     * memory may make a few more or fewer. */
+     * memory may cost a few more or fewer. */
     EXPECT(labs(many - one) < 40);
     printf("%ld system calls for 50 batches, %ld for 450\n", one, many);
     return EXPECT_DONE();

@@ -1,6 +1,7 @@
 /*
- * stress_thread_exit.c - next() from a thread that exits with reads in flight, then from another: a read of a thread that is gone comes back
- * canceled, and is asked for again. The files are made cold before every round, on a file system with a disk behind it.
+ * stress_thread_exit.c - next() from a thread that exits with reads in flight, then from another:
+ * the reads of the dead thread come back as canceled, and are tried again. The files are made cold
+ * before every round, on a file system that has a disk.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 
 static char folder[512];
 
-/* Out of the page cache, as far as the kernel does us the favour. */
+/* Drops the files from the page cache, as far as the kernel does that. */
 static void make_cold(void) {
     for (int i = 1; i <= 5; i++) {
         char name[32], path[512];
@@ -41,7 +42,7 @@ typedef struct turn {
     iter_error err;
 } turn;
 
-/* Takes some batches and exits; whatever it has queued is now nobody's. */
+/* Takes some batches and exits with its reads in flight. */
 static void *take_some(void *arg) {
     turn *t = arg;
     for (uint32_t i = 0; i < t->n_batches; i++) {

@@ -1,7 +1,7 @@
 /*
- * stress_watch.c - the watchdog: whoever keeps a batch is named within the limit, a get() that
- * sleeps, a stage that sleeps, a source that hangs, a sampler that hangs, with and without workers;
- * and its callback cancels, drops the last reference, or does not return.
+ * stress_watch.c - the watchdog names the stage that stalls within the limit: a get() that sleeps,
+ * a stage that sleeps, a source that hangs, a sampler that hangs, with and without workers. Its
+ * callback cancels, drops the last reference, or does not return.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,9 +20,9 @@
 #define N        96
 #define STUCK    37
 #define STALL_MS 250
-#define LATE_MS  3000 /* a busy machine, and sanitizers */
+#define LATE_MS  3000 /* for a busy machine, and sanitizers */
 
-/* What the callback saw; it lets go of what hangs. */
+/* What the callback saw; it also ends the hang. */
 typedef struct watcher {
     iter_stall first;
     atomic_int n;
@@ -31,7 +31,7 @@ typedef struct watcher {
     atomic_bool blocks;
 } watcher;
 
-static atomic_bool hold; /* whoever comes to sample STUCK sleeps while this is set */
+static atomic_bool hold; /* while it is set, the thread that handles sample STUCK sleeps */
 
 static void pause_ms(int64_t ms) {
     const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
@@ -69,7 +69,7 @@ static iter_loader_options options(int32_t workers, watcher *w) {
     return opt;
 }
 
-/* Takes an epoch; returns its rows. */
+/* Takes an epoch; returns the number of its rows. */
 static uint32_t one_epoch(iter_loader *loader) {
     iter_error err;
     iter_batch *batch;
@@ -83,7 +83,7 @@ static uint32_t one_epoch(iter_loader *loader) {
     return n;
 }
 
-/* The report came in time, once, and stands in the statistics too. */
+/* The report came in time, once, and is in the statistics, too. */
 static bool check_report(iter_loader *loader, const watcher *w, const char *stage) {
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
     EXPECT_OK(iter_loader_stats_read(loader, &stats, NULL), NULL);
@@ -156,9 +156,10 @@ static void sleeping_get(const iter_dataset_ops *ops, int32_t workers) {
     iter_loader *loader = drive_loader(data, NULL, &opt);
     EXPECT_EQ(one_epoch(loader), N);
     check_report(loader, &w, "get");
-    /* get() was asked for all of a batch: it is known by its first sample. */
+    /* get() was called for a whole batch, so the report has the batch's first sample. */
     EXPECT_EQ(w.first.sample, STUCK / 8 * 8);
-    /* One at a time: who sleeps over a later batch may keep another from an earlier one. */
+    /* Without start(), get() runs in one worker at a time: a worker that sleeps over a later batch
+     * may keep another one from an earlier batch. */
     if (ops->start || workers < 2) EXPECT_EQ(w.first.batch, STUCK / 8);
     EXPECT(w.first.batch <= STUCK / 8);
     EXPECT_EQ(w.first.epoch, 0);
@@ -166,7 +167,8 @@ static void sleeping_get(const iter_dataset_ops *ops, int32_t workers) {
     EXPECT_STR(w.first.file, "");
     EXPECT(strstr(w.first.message, workers ? "worker " : "the caller's thread"));
     EXPECT(strstr(w.first.message, "(slow), sample 32"));
-    EXPECT(w.first.since_ns > STALL_MS * (uint64_t)500000); /* since it was entered, about */
+    /* about the time since the call began */
+    EXPECT(w.first.since_ns > STALL_MS * (uint64_t)500000);
     iter_loader_unref(loader);
     iter_dataset_unref(data);
 }
@@ -248,8 +250,8 @@ static void hung_source(const iter_source_ops *source, int32_t workers, int32_t 
     iter_dataset_unref(data);
 }
 
-/* A stage that hangs over bytes that were read: the stage is named, with where its sample lies, not
- * one of the reads that came meanwhile. */
+/* A stage that hangs over bytes that were already read: the report must name the stage and the
+ * sample's file, not a read that came later. */
 static atomic_int n_naps;
 
 static iter_status nap_over_bytes(void *state, const void *opt, const iter_tensor *in,
@@ -294,7 +296,7 @@ static void sleeping_over_bytes(int32_t workers) {
     iter_registry_destroy(registry);
 }
 
-/* A stall that lasts is said once, also when next() gives up and is called again. */
+/* A stall that lasts is reported once, even if next() gives up and is called again. */
 static void *let_go_soon(void *arg) {
     pause_ms(5 * STALL_MS);
     atomic_store((atomic_bool *)arg, false);
@@ -328,7 +330,7 @@ static void said_once(int32_t workers, int64_t timeout_ms) {
     iter_dataset_unref(data);
 }
 
-/* A timeout is told by the same finder. */
+/* The message of a timeout names the stage in the same way. */
 static void timeout_says_the_same(int32_t workers) {
     iter_loader_options opt = options(workers, NULL);
     opt.watch.stall_ms = 0;
@@ -364,7 +366,7 @@ static iter_status sampler_begin(void *state, uint32_t epoch, iter_error *err) {
     return ITER_OK;
 }
 
-#define HANGS_AT 43 /* in batch 5 of 8 samples: those before it are delivered and given back */
+#define HANGS_AT 43 /* in batch 5 of 8 samples: the earlier ones are delivered and dropped */
 
 static iter_status sampler_next(void *state, uint32_t capacity, uint64_t *out, uint32_t *out_n,
                                 iter_error *err) {
@@ -402,7 +404,7 @@ static void hung_sampler(int32_t workers) {
 
 /* ---- What a callback may do ------------------------------------------------------------------ */
 
-/* It cancels: next() answers, though the worker still hangs. */
+/* It cancels: next() must return, though the worker still hangs. */
 static void cancels(int32_t workers) {
     atomic_bool ignored;
     watcher w = {.hold = &ignored};
@@ -427,7 +429,7 @@ static void cancels(int32_t workers) {
     iter_dataset_unref(data);
 }
 
-/* It drops the last reference: the thread takes the loader with it. */
+/* It drops the last reference: the thread frees the loader. */
 typedef struct dropper {
     iter_loader *loader;
     atomic_bool main_left;
@@ -464,7 +466,7 @@ static void last_unref(void) {
     EXPECT_EQ(atomic_load(&own.n_closed), 1);
 }
 
-/* It does not return: stop() says so, and what it needs stays. */
+/* It does not return: stop() reports that, and the memory that it needs stays allocated. */
 static void never_returns(void) {
     own_dataset own = {.n = N};
     watcher w = {.hold = &own.block};
@@ -490,7 +492,7 @@ static void never_returns(void) {
     EXPECT_EQ(atomic_load(&own.n_closed), 1);
 }
 
-/* Nothing hangs: nothing is said, and the thread goes at once. */
+/* If nothing hangs, nothing is reported, and the watchdog's thread ends at once. */
 static void all_is_well(void) {
     for (int32_t workers = 0; workers <= 4; workers += 2) {
         watcher w = {.hold = &hold};
@@ -509,7 +511,7 @@ static void all_is_well(void) {
     }
 }
 
-/* ---- Being looked at ------------------------------------------------------------------------- */
+/* ---- Activity, read from another thread ------------------------------------------------------ */
 
 typedef struct looker {
     iter_loader *loader;

@@ -1,5 +1,6 @@
 /*
- * stress_windows.c - a block shuffle read by windows: right rows, and not many more bytes than they have.
+ * stress_windows.c - a block shuffle that reads by windows: right rows, and hardly more bytes than
+ * the rows have.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static iter_loader *open_blocks_of(const char *folder, int32_t workers, uint32_t
     opt.sampler.buffer_blocks = 4;
     opt.reading.source = ITER_SOURCE_RING;
     opt.ranks = ranks;
-    opt.prefetch = 2; /* as `ahead` counts */
+    opt.prefetch = 2; /* `ahead` below counts on it */
     opt.seed = 5;
     opt.reading.ops = source;
     opt.faults.on_error = source ? ITER_ON_ERROR_BLANK : ITER_ON_ERROR_FAIL;
@@ -45,7 +46,7 @@ static uint64_t bytes_read(iter_loader *loader) {
     return stats.path_bytes[ITER_PATH_RING] + stats.path_bytes[ITER_PATH_PREAD];
 }
 
-/* Rows until END, or `most` batches. */
+/* Takes rows until END, at most `most` batches. */
 static uint32_t take(iter_loader *loader, uint32_t most) {
     uint32_t rows = 0, wrong = 0;
     iter_batch *batch;
@@ -58,8 +59,8 @@ static uint32_t take(iter_loader *loader, uint32_t most) {
     return rows;
 }
 
-/* Whole blocks in each file: what is read is what is delivered, but for ragged ends, and for the
- * group that is read ahead. */
+/* Whole blocks in each file: it reads what it delivers, plus ragged ends, plus the group that it
+ * reads ahead. */
 static void reads_little(const char *folder, uint32_t n) {
     for (int w = 0; w < 4; w++) {
         iter_loader *loader = open_blocks(folder, worker_counts[w], 1);
@@ -74,7 +75,7 @@ static void reads_little(const char *folder, uint32_t n) {
     }
 }
 
-/* Back to where it was before: what was wanted since then must not keep the frames. */
+/* After seeking back, requests made before must not keep frames. */
 static void goes_back(const char *folder, uint32_t n) {
     for (int w = 0; w < 4; w++) {
         iter_loader *loader = open_blocks(folder, worker_counts[w], 1);
@@ -91,7 +92,7 @@ static void goes_back(const char *folder, uint32_t n) {
     }
 }
 
-/* Blocks that go over the ends of files, and two ranks, each of which wants half of the rows. */
+/* Blocks that span two files, and two ranks, each of which needs half of the rows. */
 static void over_the_ends(void) {
     char folder[MAKE_PATH_MAX];
     drive_cifar(folder, 3499);
@@ -110,8 +111,8 @@ static void over_the_ends(void) {
     make_folder_gone(folder);
 }
 
-/* Windows that fail: their rows are read once more, and not into memory that other workers read. The
- * fault is a place's, so some of those reads fail, too. */
+/* If a window fails, its rows are read again, each alone and not into memory that other workers
+ * read. The fault belongs to a place, so some of those reads fail, too. */
 static void windows_that_fail(const char *folder, uint32_t n) {
     for (int w = 0; w < 4; w++) {
         const source_fault_plan plan = {.inner = &iter__source_pread, .seed = 3, .eio_always = 200};
@@ -135,8 +136,8 @@ static void windows_that_fail(const char *folder, uint32_t n) {
     }
 }
 
-/* The order says how it lies, however it was asked for: by `shuffle`, by a spec, or by a table of the
- * caller's. So all three are read alike. */
+/* The order says how it lies, however it was asked for: by `shuffle`, by a spec, or by a table of
+ * the caller's. So all three are read alike. */
 static void every_spelling(const char *folder, uint32_t n) {
     static iter_sampler_ops mine;
     uint64_t bytes[3];

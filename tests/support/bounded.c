@@ -45,7 +45,7 @@ bool bounded_call(void (*call)(void *arg), void *arg, double seconds, const char
         bounded_sleep(0.001);
     if (!atomic_load(&j->done)) {
         fprintf(stderr, "%s: still running after %.1f s\n", what, seconds);
-        return false; /* the thread and its job are left */
+        return false; /* the thread and its job are leaked */
     }
     pthread_join(thread, NULL);
     free(j);

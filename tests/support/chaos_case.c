@@ -7,7 +7,7 @@
 #include "tests/support/drive.h"
 #include "tests/support/expect.h"
 
-/* ---- Hashes ---------------------------------------------------------------------------------------------------------- */
+/* ---- Hashes ---------------------------------------------------------------------------------- */
 
 static uint64_t fnv(uint64_t hash, const void *bytes, size_t n) {
     const uint8_t *p = bytes;
@@ -22,7 +22,7 @@ static uint64_t fnv(uint64_t hash, const void *bytes, size_t n) {
     return hash;
 }
 
-/* Element by element where the tensor is not dense. */
+/* Hashes element by element if the tensor is not dense. */
 static uint64_t hash_strided(uint64_t hash, const iter_tensor *t, int32_t dim, int64_t offset) {
     const size_t bytes = iter_dtype_bytes(t->desc.dtype);
     if (dim == t->desc.n_dims)
@@ -62,7 +62,7 @@ uint64_t chaos_hash_error(const iter_error *err) {
     return fnv(0xcbf29ce484222325u, err->message, strlen(err->message));
 }
 
-/* ---- A setting ------------------------------------------------------------------------------------------------------- */
+/* ---- A setting ------------------------------------------------------------------------------- */
 
 /* Half of the settings use a part of the samples, in an order of their own. */
 static void draw_subset(chaos_case *c, uint64_t n, uint64_t *rng) {
@@ -99,7 +99,7 @@ static void draw_shapes(chaos_case *c, uint64_t *rng) {
     const uint32_t ranks = stream || chaos_draw(rng, 2) ? 1 : 2 + chaos_draw(rng, 3);
     c->shapes[0] = (chaos_shape){.batch_size = batch, .ranks = ranks};
     c->shapes[1] = c->shapes[2] = c->shapes[0];
-    if (!stream) { /* the same global batch among others, then another one */
+    if (!stream) { /* two shapes of the same global batch, and one with another */
         c->shapes[1] = (chaos_shape){.batch_size = ranks > 1 ? batch * ranks : batch, .ranks = 1};
         c->shapes[2] = (chaos_shape){.batch_size = batch % 2 ? batch * 2 : batch / 2,
                                      .ranks = 1 + chaos_draw(rng, 3)};
@@ -120,8 +120,8 @@ void chaos_case_draw(chaos_case *out, const chaos_set *sets, uint32_t n_sets, ui
     out->chain_text = out->set->chains[chaos_draw(rng, n_chains)];
     if (out->chain_text[0]) out->chain = drive_chain(out->chain_text);
     opt->seed = chaos_draw(rng, 1000);
-    opt->reading.max_sample_bytes = 16
-                                    << 20; /* else memory_limit would decide which samples fail */
+    /* if it were in memory, memory_limit would decide which samples fail */
+    opt->reading.max_sample_bytes = 16 << 20;
     iter_dataset *data = chaos_set_open(out->set, false);
     const uint64_t n = data ? iter_dataset_describe(data)->n_samples : 157;
     iter_dataset_unref(data);
@@ -160,9 +160,9 @@ void chaos_case_print(const chaos_case *c, FILE *file) {
     fprintf(file, "\n");
 }
 
-/* ---- A plain run ----------------------------------------------------------------------------------------------------- */
+/* ---- A plain run ----------------------------------------------------------------------------- */
 
-/* What needs no other run to be checked against. */
+/* Checks what needs no other run to compare with. */
 static void check_plain(const chaos_case *c, const iter_batch *batch) {
     const iter_batch_info info = iter_batch_describe(batch);
     EXPECT(info.first_valid + info.n_valid <= info.n_rows);
@@ -222,7 +222,7 @@ static void plain_run(chaos_case *c, chaos_shape *shape, void (*beat)(void)) {
         EXPECT_OK(iter_loader_reset(loader, &err), &err);
     }
     const uint64_t n = iter_loader_n_samples(loader);
-    EXPECT(c->n_samples == 0 || c->n_samples == n); /* shapes differ in how it is cut alone */
+    EXPECT(c->n_samples == 0 || c->n_samples == n); /* shapes differ only in how the epoch is cut */
     if (c->n_samples == 0) c->n_samples = n;
     iter_loader_unref(loader);
     iter_dataset_unref(data);

@@ -1,8 +1,9 @@
 /*
- * chaos_case.h - a case of a chaos run: a setting, which alone decides what batches contain, and what a plain run delivers under it.
+ * chaos_case.h - a case of a chaos run: a setting, which alone decides what batches contain, and
+ * the batches of a plain run with it.
  *
- * A setting comes in a few shapes (batch_size, rank, ranks). They share the order of samples, so a position saved under one can be
- * restored under another.
+ * A setting comes in a few shapes (batch_size, rank, ranks). They share the order of samples, so a
+ * position saved with one can be restored with another.
  */
 #ifndef TESTS_SUPPORT_CHAOS_CASE_H
 #define TESTS_SUPPORT_CHAOS_CASE_H
@@ -18,13 +19,13 @@
 
 typedef struct chaos_batch {
     iter_status status;   /* of next(): OK or the batch's error */
-    uint64_t hash;        /* of all that the batch says, or of the error's message */
+    uint64_t hash;        /* of everything in the batch, or of the error's message */
     uint32_t after_epoch; /* iter_loader_position() afterwards */
     uint64_t after_sample;
 } chaos_batch;
 
 typedef struct chaos_epoch {
-    uint32_t n; /* batches known, from the first on */
+    uint32_t n; /* batches known, counted from the first */
     bool whole; /* END comes after them */
     chaos_batch batches[CHAOS_MOST];
 } chaos_epoch;
@@ -40,7 +41,7 @@ typedef struct chaos_case {
     const char *chain_text;
     iter_chain *chain;       /* NULL = none */
     char sampler[64];        /* "" = by opt.shuffle */
-    iter_loader_options opt; /* what decides the content; the rest is zero */
+    iter_loader_options opt; /* only what decides the content; the rest is zero */
     uint64_t *subset;
     uint64_t n_samples;             /* of an epoch, or ITER_UNKNOWN; set with the first shape */
     bool by_position, rolls, zeros; /* zeros: ITER_SOURCE_NULL */
@@ -49,25 +50,27 @@ typedef struct chaos_case {
     uint64_t n_plain; /* batches of plain runs */
 } chaos_case;
 
-/* Draws a setting. It is one of the given sets' and of no thread. */
+/* Draws a setting over one of the given sets. No other thread may use it yet. */
 void chaos_case_draw(chaos_case *out, const chaos_set *sets, uint32_t n_sets, uint64_t *rng);
 void chaos_case_free(chaos_case *c);
 
-/* The setting in one line. */
+/* Prints the setting in one line. */
 void chaos_case_print(const chaos_case *c, FILE *file);
 
-/* What a plain run delivers: no workers, plain reads, no events. `beat`, if not NULL, is called now and then. Shape 0 comes first, before there are
- * other threads; then any thread may ask. */
+/* What a plain run delivers: no workers, plain reads, no events. If `beat` is not NULL, it is
+ * called now and then. Shape 0 must be asked for first, before other threads exist; after that any
+ * thread may ask. */
 const chaos_shape *chaos_case_expect(chaos_case *c, uint32_t shape, void (*beat)(void));
 
-/* Whether an expectation failed in here: each file counts its own. */
+/* Whether an expectation failed in this file: each file counts its own. */
 bool chaos_case_failed(void);
 
-/* All that a batch says and contains, but for the slot that it lies in. */
+/* Hashes everything in a batch except the number of its slot. */
 uint64_t chaos_hash(const iter_batch *batch);
 uint64_t chaos_hash_error(const iter_error *err);
 
-/* Batch `number` of `epoch` as one of all epochs' batches; the sample to seek to for it, or false where seek() cannot go. */
+/* Numbers batch `number` of `epoch` among the batches of all epochs and finds the sample to seek to
+ * for it. Returns false if seek() cannot go there. */
 bool chaos_case_sample_of(const chaos_case *c, const chaos_shape *shape, uint32_t epoch,
                           uint32_t number, uint64_t *out);
 

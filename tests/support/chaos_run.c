@@ -11,7 +11,7 @@
 #include "tests/support/expect.h"
 #include "tests/support/source_fault.h"
 
-/* ---- Signals --------------------------------------------------------------------------------------------------------- */
+/* ---- Signals --------------------------------------------------------------------------------- */
 
 static _Thread_local chaos_run *volatile interruptible;
 
@@ -44,7 +44,7 @@ void chaos_run_is_mine(chaos_run *run) {
     interruptible = run;
 }
 
-/* ---- Ways of running ------------------------------------------------------------------------------------------------- */
+/* ---- Ways of running ------------------------------------------------------------------------- */
 
 static void on_stall(void *user, const iter_stall *stall) {
     chaos_run *run = user;
@@ -64,7 +64,7 @@ static int32_t draw_source(const chaos_case *c, uint64_t *rng) {
     return sources[chaos_draw(rng, c->set->large && chaos_draw(rng, 8) ? 2 : 4)];
 }
 
-/* How a loader runs, which must not change a bit. */
+/* Draws how a loader runs, which must not change a bit of its output. */
 static void draw_way(chaos_run *run, const chaos_case *c, uint64_t *rng) {
     static const uint64_t limits[] = {0, 24 << 20, 64 << 20, 256 << 20};
     static const uint32_t threads[] = {0, 1, 2, 5};
@@ -88,8 +88,8 @@ static void draw_way(chaos_run *run, const chaos_case *c, uint64_t *rng) {
     opt->lookahead = (int32_t)chaos_draw(rng, 2);
     opt->memory.share = (int32_t)chaos_draw(rng, 2);
     opt->local_ranks = chaos_draw(rng, 2) ? opt->ranks : 1;
-    opt->faults.grace_ms =
-        (int64_t)(CHAOS_PATIENCE * 1000); /* a thread that does not leave is a hang */
+    /* if a thread does not leave by then, it hangs */
+    opt->faults.grace_ms = (int64_t)(CHAOS_PATIENCE * 1000);
     opt->faults.timeout_ms = chaos_draw(rng, 5) ? 0 : 1 + chaos_draw(rng, 30);
     opt->watch.stall_ms = chaos_draw(rng, 4) ? 0 : 1 + chaos_draw(rng, 20);
     opt->watch.on_stall = on_stall;
@@ -114,7 +114,7 @@ void chaos_run_print(const chaos_run *run) {
         opt->local_ranks, (long long)opt->faults.timeout_ms, (long long)opt->watch.stall_ms);
 }
 
-/* ---- Life ------------------------------------------------------------------------------------------------------------ */
+/* ---- Life ------------------------------------------------------------------------------------ */
 
 static void beat(void) {
     chaos_doing("a plain run");
@@ -141,7 +141,7 @@ chaos_run *chaos_run_start(chaos_case *c, uint64_t *rng) {
     run->exact = chaos_draw(rng, 2);
     chaos_case_expect(c, run->shape, beat);
     draw_way(run, c, rng);
-    /* a dataset that is in memory once stays there, for all loaders */
+    /* once a dataset is loaded into memory it stays there, for all loaders */
     const bool keeps = run->opt.reading.source == ITER_SOURCE_MEMORY ||
                        run->opt.reading.source == ITER_SOURCE_AUTO;
     chaos_doing("opening");

@@ -23,7 +23,7 @@ static void die(const char *what, const char *why) {
     exit(1);
 }
 
-/* ---- The test's own: f32 [9] = {index, eight random numbers}, label i32 = index ------------------------------------------ */
+/* ---- The test's own: f32 [9] = {index, eight random numbers}, label i32 = index -------------- */
 
 typedef struct own_rows {
     bool variable; /* rows of 1 + index % 9 numbers */
@@ -132,7 +132,7 @@ uint32_t chaos_own_wrong_rows(const iter_batch *batch, uint64_t seed) {
     return wrong;
 }
 
-/* ---- Arrays -------------------------------------------------------------------------------------------------------- */
+/* ---- Arrays ---------------------------------------------------------------------------------- */
 
 static uint8_t array_data[N_ARRAYS][3][6][6];
 static int32_t array_label[N_ARRAYS];
@@ -171,11 +171,11 @@ static iter_status arrays_loader(iter_chain *chain, const iter_loader_options *o
     with.arrays.release = count_release;
     atomic_fetch_add(&unreleased, 1);
     const iter_status status = iter_ndarray_create(arrays, 2, chain, &with, out, err);
-    if (status < 0) atomic_fetch_sub(&unreleased, 1); /* it does not run then */
+    if (status < 0) atomic_fetch_sub(&unreleased, 1); /* release() will not run then */
     return status;
 }
 
-/* ---- Files ----------------------------------------------------------------------------------------------------------- */
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 static char folder[MAKE_PATH_MAX];
 
@@ -217,7 +217,8 @@ static void make_npy_set(void) {
     make_file(path, "label.npy", bytes, header + 4 * (size_t)N);
 }
 
-/* One record as MXNet's im2rec writes it; what would have to be cut in pieces is left out. */
+/* Writes one record as MXNet's im2rec does; leaves out content that would have to be split into
+ * pieces. */
 static void put_record(FILE *rec, const void *content, uint32_t n, uint64_t id) {
     const uint32_t magic = 0xced7230a, flag = 0, length = n + 24;
     const float label = (float)(id % 10);
@@ -256,7 +257,7 @@ static void make_raw_records(void) {
     close_record_file(rec, path);
 }
 
-/* The photos of one class, packed as they are. False = there are none. */
+/* Packs the photos of one class, as they are. Returns false if there are none. */
 static bool make_photo_records(const char *class) {
     char path[MAKE_PATH_MAX], photo[MAKE_PATH_MAX];
     DIR *dir = opendir(class);
@@ -276,7 +277,7 @@ static bool make_photo_records(const char *class) {
     return n > 0;
 }
 
-/* ---- The list -------------------------------------------------------------------------------------------------------- */
+/* ---- The list -------------------------------------------------------------------------------- */
 
 static const char *const chains_chw[] = {
     "",

@@ -11,7 +11,7 @@
 
 #include "tests/support/bounded.h"
 
-/* ---- Counts ---------------------------------------------------------------------------------------------------------- */
+/* ---- Counts ---------------------------------------------------------------------------------- */
 
 atomic_ullong chaos_counts[CHAOS_N_EVENTS];
 
@@ -26,7 +26,7 @@ void chaos_print_counts(void) {
         printf(" %s %llu", event_names[i], (unsigned long long)atomic_load(&chaos_counts[i]));
 }
 
-/* ---- What threads do ------------------------------------------------------------------------------------------------- */
+/* ---- What threads do ------------------------------------------------------------------------- */
 
 chaos_slot chaos_slots[CHAOS_SLOTS];
 static _Thread_local chaos_slot *mine;
@@ -41,7 +41,7 @@ void chaos_doing(const char *what) {
     atomic_store(&mine->what, what);
 }
 
-/* ---- The watchdog ---------------------------------------------------------------------------------------------------- */
+/* ---- The watchdog ---------------------------------------------------------------------------- */
 
 static pthread_t watchdog;
 static atomic_bool over;

@@ -1,6 +1,6 @@
 /*
- * chaos_watch.h - what the threads of a chaos run did, counted by kind, and what they do just now: if a call takes too long, the program
- * says what all threads do, and aborts.
+ * chaos_watch.h - what the threads of a chaos run did, counted by kind, and what they do now. If a
+ * call takes too long, the program prints what all threads do, and aborts.
  */
 #ifndef TESTS_SUPPORT_CHAOS_WATCH_H
 #define TESTS_SUPPORT_CHAOS_WATCH_H
@@ -54,14 +54,14 @@ enum {
 
 extern atomic_ullong chaos_counts[CHAOS_N_EVENTS];
 
-/* In signal handlers, too. */
+/* May be called in signal handlers, too. */
 #define CHAOS_COUNT(name) \
     atomic_fetch_add_explicit(&chaos_counts[CHAOS_EV_##name], 1, memory_order_relaxed)
 
-/* All counts in one line, without its end. */
+/* Prints all counts in one line, without a newline. */
 void chaos_print_counts(void);
 
-/* What a thread of the test does just now. */
+/* What a thread of the test does now. */
 typedef struct chaos_slot {
     char name[24];
     _Atomic(const char *) what; /* NULL = nothing that could hang */
@@ -72,12 +72,13 @@ typedef struct chaos_slot {
 
 extern chaos_slot chaos_slots[CHAOS_SLOTS];
 
-/* This thread's slot; and what it does from now on. */
+/* Sets this thread's slot, and what it does from now on. */
 void chaos_use_slot(chaos_slot *slot);
 void chaos_doing(const char *what);
 
-/* Starts the watchdog. If it finds a hang it calls report() from its thread, then prints all threads of the process and aborts. With
- * ITER_CHAOS_STAY in the environment it stays, for a debugger. */
+/* Starts the watchdog. If it finds a hang it calls report() in its thread, then prints all threads
+ * of the process and aborts. If ITER_CHAOS_STAY is in the environment, the process stays alive
+ * instead, for a debugger. */
 void chaos_watch_start(void (*report)(void));
 void chaos_watch_stop(void);
 

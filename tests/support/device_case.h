@@ -1,6 +1,7 @@
 /*
- * device_case.h - what unit tests of loaders on the fake GPU begin and end with. A test calls device_begin() first, which skips it where the
- * fake is not to be had, and device_end() last, which wants nothing left in the driver.
+ * device_case.h - setup and teardown of unit tests of loaders on the fake GPU. A test calls
+ * device_begin() first, which skips the test if the fake is unavailable, and device_end() last,
+ * which fails if anything is left in the driver.
  */
 #ifndef TESTS_SUPPORT_DEVICE_CASE_H
 #define TESTS_SUPPORT_DEVICE_CASE_H
@@ -76,7 +77,7 @@ static inline iter_loader_stats stats_of(iter_loader *loader) {
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
     iter_error err;
     OK(iter_loader_stats_read(loader, &stats, &err));
-    int32_t n = 0; /* what a build without io_uring says of it is no matter here */
+    int32_t n = 0; /* a build without io_uring reports that, too; ignore it */
     for (int32_t f = 0; f < stats.n_fallbacks; f++) {
         if (strncmp(stats.fallbacks[f], "ring: ", 6) == 0) continue;
         if (n != f) memcpy(stats.fallbacks[n], stats.fallbacks[f], sizeof(stats.fallbacks[0]));
@@ -86,7 +87,8 @@ static inline iter_loader_stats stats_of(iter_loader *loader) {
     return stats;
 }
 
-/* The sum of hashes of all batches of two epochs on the device, each of which also equals its host's; or of the host's alone. */
+/* Sums the hashes of all batches of two epochs: on the device, after comparing each with its copy
+ * on the host, or on the host only. */
 static inline uint64_t sum_of(iter_loader *loader, bool on_device) {
     uint64_t sum = 0;
     iter_error err;

@@ -1,5 +1,6 @@
 /*
- * draw_program.h - random programs of the fused pass and random rows for them, as pack may write them, for tests of what runs them. C and C++.
+ * draw_program.h - random programs of the fused pass and random rows for them, as pack may write
+ * them. C and C++.
  */
 #ifndef TESTS_SUPPORT_DRAW_PROGRAM_H
 #define TESTS_SUPPORT_DRAW_PROGRAM_H
@@ -23,7 +24,8 @@ static inline float draw_number(float scale) {
     return ((float)draw_below(2000001) / 1000000.0f - 1.0f) * scale;
 }
 
-/* Output position p comes from offset + step * p, wherever that lies within the source, or only in a part of that. */
+/* Maps output position p to offset + step * p, wherever that lies within the source, or in a part
+ * of the source only. */
 static inline void draw_axis(int in, int out, int32_t *offset, int32_t *low, int32_t *high,
                              int8_t *step) {
     *step = (int8_t)(draw_below(2) ? 1 : -1);
@@ -39,7 +41,7 @@ static inline void draw_axis(int in, int out, int32_t *offset, int32_t *low, int
     if (draw_below(3) == 0 && *high > *low) *high -= draw_below(*high - *low);
 }
 
-/* One that the kernel of that number takes, sides up to `side` pixels. */
+/* Draws a program that kernel number `kernel` accepts, with sides of up to `side` pixels. */
 static inline void draw_program(iter__pack_program *p, int kernel, int side) {
     static const iter_dtype dtypes[] = {ITER_U8, ITER_F16, ITER_BF16, ITER_F32};
     const int any = kernel == ITER_KERNEL_iter_pack_any;

@@ -1,6 +1,6 @@
 /*
- * engine_drive.h - small loaders, models and trainers for tests of the engine; whatever cannot be made
- * is a failed assertion.
+ * engine_drive.h - small loaders, models and trainers for tests of the engine. If one cannot be
+ * made, an assertion fails.
  */
 #ifndef TESTS_SUPPORT_ENGINE_DRIVE_H
 #define TESTS_SUPPORT_ENGINE_DRIVE_H
@@ -29,7 +29,8 @@ static inline void engine_no_leak(void) {
         }                                                                            \
     }
 
-/* Over the backends that need no GPU; cuda's tests are tests/backend/backend_cuda_*. */
+/* Repeats a test for each backend that needs no GPU. Tests of the cuda backend are
+ * tests/backend/backend_cuda_*. */
 #define FOR_EACH_HOST_BACKEND(name)                                       \
     for (const char *const *name = iter_engine_backends(); *name; name++) \
         if (strcmp(*name, "cuda") != 0)
@@ -94,7 +95,7 @@ static inline void get_f64(iter_trainer *trainer, int32_t param, iter_value valu
                  "%s", err.message);
 }
 
-/* Five rows of a regression. */
+/* Five rows for a regression. */
 static const double rows_x[5][2] = {{1, 2}, {-1, 0.5}, {3, -2}, {0, 1}, {2, 2}};
 static const double rows_y[5] = {1, -2, 0.5, 3, -1};
 
@@ -104,8 +105,8 @@ static inline iter_loader *regression(uint32_t batch, int32_t last) {
     return loader_of(arrays, 2, batch, last);
 }
 
-/* One step of SGD on y = w x + b with the mean squared error over rows [first, first + n), by
- * hand: answers the loss before it. w[2] is b. */
+/* One step of SGD on y = w x + b with the mean squared error over rows [first, first + n), by hand.
+ * Returns the loss before the step. w[2] is b. */
 static inline double step_by_hand(double w[3], int first, int n, double lr) {
     double g[3] = {0}, loss = 0;
     for (int i = first; i < first + n; i++) {

@@ -1,10 +1,10 @@
 /*
  * expect.h - small verbs for tests that are plain programs (stress, backend).
  *
- * A failed expectation prints file:line and what was seen, and is counted; the program goes on.
- * main() ends with `return EXPECT_DONE();`. The count is atomic, so any thread may expect.
- * SKIP says why and ends the program with 77, which CTest shows as skipped: call it from main's
- * thread, before anything was checked.
+ * A failed expectation prints file:line and the values, and is counted; the program goes on. main()
+ * ends with `return EXPECT_DONE();`. The count is atomic, so any thread may expect. SKIP prints the
+ * reason and ends the program with 77, which CTest shows as skipped: call it from main's thread,
+ * before anything was checked.
  */
 #ifndef TESTS_SUPPORT_EXPECT_H
 #define TESTS_SUPPORT_EXPECT_H
@@ -67,12 +67,12 @@ static inline int expect_error(iter_status got, iter_status want, const iter_err
     return 0;
 }
 
-/* Each answers 1 if it held, so that `if (!EXPECT(p)) return;` can stop a case. */
+/* Each returns 1 if it held, so that `if (!EXPECT(p)) return;` can stop a case. */
 #define EXPECT(condition)    expect_true(!!(condition), #condition, __FILE__, __LINE__)
 #define EXPECT_EQ(a, b)      expect_eq((intmax_t)(a), (intmax_t)(b), #a " == " #b, __FILE__, __LINE__)
 #define EXPECT_STR(a, b)     expect_str(a, b, __FILE__, __LINE__)
 #define EXPECT_OK(call, err) expect_status(call, ITER_OK, err, #call, __FILE__, __LINE__)
-/* `call` answers `want`, which need not be an error (ITER_END). */
+/* `call` returns `want`, which need not be an error (ITER_END). */
 #define EXPECT_STATUS(call, want, err) expect_status(call, want, err, #call, __FILE__, __LINE__)
 /* `call` fails with `want`, and the message in `err` (not NULL) contains `part`. */
 #define EXPECT_ERROR(call, want, err, part) \

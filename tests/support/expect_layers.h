@@ -1,4 +1,4 @@
-/* expect_layers.h - what two backends made of a case is near enough; for plain programs. */
+/* expect_layers.h - for plain programs: two backends' results of a case are close enough. */
 #ifndef TESTS_SUPPORT_EXPECT_LAYERS_H
 #define TESTS_SUPPORT_EXPECT_LAYERS_H
 

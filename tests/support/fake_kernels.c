@@ -1,7 +1,8 @@
 /*
  * fake_kernels.c - the library's kernels in plain C, by name.
  *
- * All pack kernels mean the same, so they share one twin, which checks what the one that was chosen relies on. Grids are not looked at: ours loop.
+ * All pack kernels do the same, so they share one twin, which checks what the chosen kernel relies
+ * on. It ignores grids: our kernels loop.
  */
 #include "tests/support/fake_kernels.h"
 
@@ -24,7 +25,7 @@ static void *device_memory(uint64_t address, uint64_t bytes, const char *kernel,
     return (void *)(uintptr_t)address;
 }
 
-/* ---- The fused pass ----------------------------------------------------------------------------------------------------- */
+/* ---- The fused pass -------------------------------------------------------------------------- */
 
 static void check_choice(const iter__cuda_pack_args *call, int kernel, const char *name) {
     const iter__pack_program *p = &call->program;
@@ -39,7 +40,7 @@ static void check_choice(const iter__cuda_pack_args *call, int kernel, const cha
     check(width % 4 == 0 && call->to % 16 == 0, name, "wants whole quads at multiples of 16");
     check(call->n_quads == width / 4 * height && call->line_quads == width / 4, name, "quads");
     for (uint64_t i = 0, n = call->n_quads; i < 4 && n > 0;
-         i++) { /* the first, the last, between */
+         i++) { /* the first, the last, one between */
         const uint64_t quad = i == 3 ? n - 1 : i * (n - 1) / 3;
         check((quad * call->line_factor) >> call->line_shift == quad / (width / 4), name,
               "the division by the quads of a line");
@@ -61,7 +62,7 @@ static void run_pack(void **parameters, int kernel, const char *name) {
         device_memory(call->rows, call->n_rows * sizeof(*rows), name, "rows are no device memory");
     uint8_t *to =
         device_memory(call->to, call->n_rows * call->out_bytes, name, "output is no device memory");
-    if (program.moves_bytes) /* kernels do not look at it */
+    if (program.moves_bytes) /* kernels ignore it */
         check(program.a[0] == 1.0f && program.b[0] == 0.0f, name, "factors of bytes that move");
     program.moves_bytes = 0;
     for (uint32_t r = 0; r < call->n_rows; r++) {
@@ -84,7 +85,7 @@ PACK_TWIN(iter_pack_planes_to_hwc)
 PACK_TWIN(iter_pack_hwc)
 PACK_TWIN(iter_pack_hwc_to_planes)
 
-/* ---- Rows as they are ----------------------------------------------------------------------------------------------------- */
+/* ---- Rows as they are ------------------------------------------------------------------------ */
 
 static void run_gather(void **parameters, uint64_t unit, const char *name) {
     const iter__cuda_gather_args *call = parameters[0];

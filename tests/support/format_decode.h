@@ -18,10 +18,10 @@ static inline int format_field(const opened *f, const char *name) {
 
 typedef struct decoded {
     uint8_t bytes[1 << 16];
-    iter_desc desc; /* dims[0] as the decoder set it; of an image height and width */
+    iter_desc desc; /* dims[0] as the decoder set it; for an image, height and width */
 } decoded;
 
-/* Reads and decodes field `field` of a sample; of an image only the header. */
+/* Reads and decodes field `field` of a sample; only the header if it is an image. */
 static inline iter_status format_decode(const opened *f, uint64_t index, int field, decoded *out,
                                         iter_error *err) {
     const iter_field *in = &f->desc.fields[field];
@@ -30,7 +30,8 @@ static inline iter_status format_decode(const opened *f, uint64_t index, int fie
     uint8_t *bytes = malloc(capacity);
     void *state = calloc(1, ops->base.state_size + 1);
     const size_t n = format_read(f, index, in->extent, bytes, capacity);
-    uint8_t *exact = malloc(n + 1 - (n > 0)); /* so that a sanitizer sees a byte too far */
+    /* of the exact size, so that a sanitizer sees one byte too far */
+    uint8_t *exact = malloc(n + 1 - (n > 0));
     memcpy(exact, bytes, n);
     iter_status status = ops->start ? ops->start(state, f->desc.shared, err) : ITER_OK;
     if (status == ITER_OK) {
@@ -46,8 +47,8 @@ static inline iter_status format_decode(const opened *f, uint64_t index, int fie
     return status;
 }
 
-/* Writes one row of a field of fixed size to out, from wherever it comes: the index, or its extent and
- * its decoder. `out` has iter_desc_bytes() of the field. */
+/* Writes one row of a field of fixed size to out, from the index or from its extent by its decoder.
+ * `out` must have room for iter_desc_bytes() of the field. */
 static inline iter_status format_row(const opened *f, uint64_t index, int field, void *out,
                                      iter_error *err) {
     const iter_field *in = &f->desc.fields[field];

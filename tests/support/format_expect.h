@@ -1,6 +1,6 @@
 /*
- * format_expect.h - what tests of a format expect of opening, for Criterion. FORMAT is the format's
- * table, defined before this is included.
+ * format_expect.h - checks of opening a format, for Criterion. Define FORMAT as the format's table
+ * before including this.
  */
 #ifndef TESTS_SUPPORT_FORMAT_EXPECT_H
 #define TESTS_SUPPORT_FORMAT_EXPECT_H

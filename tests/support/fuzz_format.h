@@ -1,4 +1,5 @@
-/* fuzz_format.h - what every format must do with any bytes: shared by the fuzz targets of formats. */
+/* fuzz_format.h - properties that every format must keep for any bytes; shared by the formats' fuzz
+ * targets. */
 #ifndef TESTS_SUPPORT_FUZZ_FORMAT_H
 #define TESTS_SUPPORT_FUZZ_FORMAT_H
 
@@ -21,7 +22,8 @@
         }                                                                           \
     } while (0)
 
-/* A file in memory with these bytes; its path in out. Returns the descriptor, to be closed. */
+/* Makes a file in memory with these bytes; its path goes to out. Returns the descriptor, which the
+ * caller must close. */
 static inline int fuzz_file(const uint8_t *bytes, size_t n, char out[64]) {
     const int fd = memfd_create("fuzz", MFD_CLOEXEC);
     FUZZ_REQUIRE(fd >= 0);
@@ -30,7 +32,8 @@ static inline int fuzz_file(const uint8_t *bytes, size_t n, char out[64]) {
     return fd;
 }
 
-/* Opens; an error must be one of those documented, say so, and name `place`. 1 = open, and all of it in order. */
+/* Opens the file. An error must be a documented one, have a message, and name `place`. Returns 1 if
+ * the file is open and its description is consistent. */
 static inline int fuzz_open(const iter_format_ops *ops, const char *path, const char *options,
                             const char *place, opened *out) {
     iter_error err = {0};

@@ -1,8 +1,9 @@
 /*
- * fuzz_image.h - what must hold of an image decoder, whatever the bytes.
+ * fuzz_image.h - properties that an image decoder must keep for any bytes.
  *
- * The first byte sets options, the next four a part, the rest is the file. What the header says is what is decoded, or there is a message; the part
- * is the cut from the whole; and a decoder that has seen all inputs so far does what a new one does.
+ * The first byte sets options, the next four a part, the rest is the file. If the header can be
+ * read, then exactly that size is decoded, or there is a message. A decoded part equals the part
+ * cut from the whole. A decoder that has seen all earlier inputs does what a new one does.
  */
 #ifndef TESTS_SUPPORT_FUZZ_IMAGE_H
 #define TESTS_SUPPORT_FUZZ_IMAGE_H

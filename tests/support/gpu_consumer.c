@@ -37,7 +37,7 @@ void gpu_reset(gpu_consumer *gpu) {
 
 void gpu_close(gpu_consumer *gpu) {
     CUcontext popped;
-    gpu->cuda.cuInit(0); /* where the machine was changed */
+    gpu->cuda.cuInit(0); /* after the fake's machine was changed */
     gpu->cuda.cuCtxPushCurrent(gpu->context);
     for (int i = 0; i < GPU_STREAMS; i++) {
         gpu->cuda.cuStreamSynchronize(gpu->streams[i]);
@@ -48,11 +48,11 @@ void gpu_close(gpu_consumer *gpu) {
     iter__cuda_close(&gpu->cuda);
 }
 
-/* ---- Looking --------------------------------------------------------------------------------- */
+/* ---- Checking -------------------------------------------------------------------------------- */
 
 #define FIELDS 8
 
-/* What a kernel reads: dense tensors, and what their bytes must come to. */
+/* What a kernel reads: dense tensors, and the expected hash of their bytes. */
 typedef struct look {
     gpu_consumer *gpu;
     int n;
@@ -100,7 +100,7 @@ iter_status gpu_train(gpu_consumer *gpu, int i, iter_batch *batch, iter_error *e
     if (status == ITER_OK) {
         gpu_look(gpu, i, batch);
         status = iter_batch_release(batch, gpu->streams[i], err);
-        /* Nothing is known of the stream then. */
+        /* On an error nothing is known of the stream. */
         if (status < 0) gpu->fake->wait_idle();
     }
     iter_batch_unref(batch);

@@ -1,4 +1,5 @@
-/* guarded.h - memory between pages that cannot be touched: a read or write outside faults, and one in the gap is seen. */
+/* guarded.h - memory between inaccessible pages: a read or write outside faults, and a write into
+ * the gap is detected. */
 #ifndef TESTS_SUPPORT_GUARDED_H
 #define TESTS_SUPPORT_GUARDED_H
 
@@ -12,7 +13,8 @@ typedef struct guarded {
     size_t map_bytes, room, bytes;
 } guarded;
 
-/* `bytes` of memory whose end (or, where at_start, whose start) touches a page that faults; `shift` bytes away from it. */
+/* Makes `bytes` of memory whose end (if at_start, whose start) lies `shift` bytes from a page that
+ * faults. */
 static inline guarded guarded_new(size_t bytes, int at_start, size_t shift) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     guarded g = {0};
@@ -28,7 +30,7 @@ static inline guarded guarded_new(size_t bytes, int at_start, size_t shift) {
     return g;
 }
 
-/* Nothing around the data was written. */
+/* Returns 1 if nothing was written around the data. */
 static inline int guarded_is_clean(const guarded *g) {
     for (const char *p = g->first; p < g->first + g->room; p++)
         if ((p < g->data || p >= g->data + g->bytes) && (unsigned char)*p != 0xa5) return 0;

@@ -63,7 +63,8 @@ typedef struct rows_taker {
     image *out;
     size_t row_bytes, beyond;
     int64_t n;
-    volatile uint8_t last; /* of a row and what is behind it: somebody reads it all */
+    /* of a row and the bytes after it: a volatile sink, so that all are really read */
+    volatile uint8_t last;
     bool begun;
 } rows_taker;
 

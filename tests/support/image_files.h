@@ -1,7 +1,8 @@
 /*
  * image_files.h - image decoders by their tables, and the real photos under ITER_DATA.
  *
- * What cannot be had ends the program with a message, but for the photos: without them tests skip.
+ * If something cannot be made or read, the program ends with a message. Only photos are optional:
+ * tests skip without them.
  */
 #ifndef TESTS_SUPPORT_IMAGE_FILES_H
 #define TESTS_SUPPORT_IMAGE_FILES_H
@@ -17,7 +18,7 @@ typedef struct image_decoder {
     iter_image_options options;
 } image_decoder;
 
-/* A decoder as a worker has it; options NULL = the defaults. */
+/* Opens a decoder as a worker does; options NULL = the defaults. */
 void image_decoder_open(image_decoder *decoder, const iter_decoder_ops *ops,
                         const iter_image_options *options);
 void image_decoder_close(image_decoder *decoder);
@@ -27,11 +28,11 @@ typedef struct image {
     int64_t height, width, channels;
 } image;
 
-/* The wished part; NULL = all. Without it there are no pixels. */
+/* Decodes the requested part; NULL = all. Leaves no pixels on an error. */
 iter_status image_decode(image_decoder *decoder, const void *bytes, size_t size,
                          const iter_image_wish *wish, image *out, iter_error *err);
-/* The same by rows as they are decoded, each read `beyond` bytes past its end. *out_taken = false: none came, the
- * pixels came as ever. */
+/* The same, but by rows as they are decoded; each row is read `beyond` bytes past its end.
+ * *out_taken = false if the decoder delivered no rows but all pixels at once. */
 iter_status image_decode_rows(image_decoder *decoder, const void *bytes, size_t size,
                               const iter_image_wish *wish, size_t beyond, image *out,
                               bool *out_taken, iter_error *err);
@@ -40,13 +41,14 @@ void image_free(image *image);
 /* Rows and columns of the part equal those of the whole. */
 bool image_is_part(const image *whole, const iter_rect *part, const image *cut);
 
-/* The whole file, malloc()ed. */
+/* Reads the whole file; the caller must free() it. */
 uint8_t *image_file(const char *path, size_t *out_size);
 
-/* A .ppm or .pgm with 255 as its largest number, or a failed assertion of the caller's: pixels NULL. */
+/* Reads a .ppm or .pgm with 255 as its largest number. If that fails, so does an assertion of the
+ * caller's: pixels are NULL. */
 image image_expected(const char *path);
 
-/* Paths of the photos under $ITER_DATA/clothing, sorted; 0 where there are none. */
+/* Paths of the photos under $ITER_DATA/clothing, sorted; 0 if there are none. */
 size_t image_photos(char ***out);
 void image_photos_free(char **paths, size_t n);
 

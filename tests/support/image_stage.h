@@ -1,7 +1,8 @@
 /*
- * image_stage.h - pixels that anyone can make, and stages called as the loader calls them, for tests of image stages.
+ * image_stage.h - pixels that are easy to make again elsewhere, and image stages called as the
+ * loader calls them.
  *
- * Sources and targets of a stage lie against pages that cannot be touched.
+ * Sources and targets of a stage lie next to inaccessible pages.
  */
 #ifndef TESTS_SUPPORT_IMAGE_STAGE_H
 #define TESTS_SUPPORT_IMAGE_STAGE_H
@@ -21,7 +22,7 @@
 
 static const char *const levels[LEVELS] = {"generic", "avx2", "avx512", "neon"};
 
-/* True where the machine has the level, which is then in use for what starts next. */
+/* Returns true if the machine has the level, which stages started from now on then use. */
 static inline int use_level(int level) {
     setenv("ITER_CPU", levels[level], 1);
     return strcmp(iter_cpu_level(), levels[level]) == 0;
@@ -32,7 +33,8 @@ static inline iter_desc pixels(int64_t height, int64_t width, int64_t channels) 
         .dtype = ITER_U8, .n_dims = 3, .dims = {height, width, channels}, .layout = "HWC"};
 }
 
-/* Noise for odd seeds, slopes with some noise for even ones; the golden script makes the same. */
+/* Fills with noise for odd seeds, with slopes and some noise for even ones; the golden script makes
+ * the same. */
 static inline void fill(uint8_t *data, int64_t height, int64_t width, int64_t channels,
                         uint32_t seed) {
     uint32_t state = seed;
@@ -50,14 +52,15 @@ static inline uint64_t fnv(const uint8_t *data, size_t n) {
     return hash;
 }
 
-/* ---- Stages, called as the loader calls them ---------------------------------------------------------- */
+/* ---- Stages, called as the loader calls them ------------------------------------------------- */
 
 typedef struct picture {
     iter_desc desc;
     uint8_t *data;
 } picture;
 
-/* The stage once more over rows that come one by one, where it takes these: the same bytes. */
+/* Runs the stage again over rows that come one by one, if it accepts rows: the bytes must be the
+ * same. */
 static inline void check_rows(const iter__stage *stage, void *state, const iter_tensor *in,
                               iter_tensor *out, const uint8_t *want, void *scratch) {
     const iter_tensor to_come = {.desc = in->desc};
@@ -77,7 +80,8 @@ static inline void check_rows(const iter__stage *stage, void *state, const iter_
     EXPECT(memcmp(out->data, want, iter_desc_bytes(&out->desc)) == 0);
 }
 
-/* One stage over an image of any size: wish, part, plan, apply. On an error *out is left alone. */
+/* Runs one stage over an image of any size: wish, part, plan, apply. On an error *out is
+ * unchanged. */
 static inline iter_status run_stage(const iter__stage *stage, const picture *in, uint64_t position,
                                     picture *out, iter_error *err) {
     const iter_transform_ops *ops = stage->ops;
@@ -117,7 +121,7 @@ static inline iter_status run_stage(const iter__stage *stage, const picture *in,
     return status;
 }
 
-/* A whole chain of sample stages that have apply. */
+/* Runs a whole chain of sample stages that have apply. */
 static inline iter_status run_chain(const char *text, const picture *in, uint64_t position,
                                     picture *out, iter_error *err) {
     iter_chain *chain = NULL;

@@ -65,7 +65,7 @@ static bool escape(cursor *c) {
     return true;
 }
 
-/* A character beyond ASCII: its first byte is read already. */
+/* The rest of a character beyond ASCII, whose first byte was read already. */
 static bool rest_of_utf8(cursor *c, unsigned char first) {
     unsigned long code;
     int n;
@@ -186,7 +186,7 @@ bool json_file_valid(const char *path, char **out) {
 int json_count(const char *text, const char *part) {
     int n = 0;
     const size_t length = strlen(part);
-    /* No strstr(): under AddressSanitizer each call looks at the whole text. */
+    /* No strstr(): under AddressSanitizer each call scans the whole text. */
     for (const char *at = text; *at; at++)
         n += *at == *part && strncmp(at, part, length) == 0;
     return n;

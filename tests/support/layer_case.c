@@ -69,7 +69,8 @@ static iter_desc label_desc(const layer_case *test, const layer_form *form) {
     return desc;
 }
 
-/* The model cut after n_layers layers, features made of what comes out, and classes for a loss. */
+/* The model cut after n_layers layers, with its output turned into features, and classes for a
+ * loss. */
 static iter_model *cut_model(const char *text, int32_t n_layers) {
     char cut[2048];
     const char *preset = iter_model_preset(text);
@@ -247,7 +248,8 @@ static int64_t place_in(const iter_tensor *tensor, const char *layout, const lay
     return at;
 }
 
-/* Memory and strides; what lies in the gaps is no id, and no number. */
+/* Allocates a tensor and sets its strides. Gaps are filled with values that are neither ids nor
+ * numbers. */
 static void *place_tensor(iter_tensor *tensor, const iter_desc *desc, bool strided) {
     int64_t n = 1;
     tensor->desc = *desc;
@@ -338,8 +340,8 @@ void layer_backend_set_fake(bool *out_fake) {
     *out_fake = fake && fake_cuda_get();
     if (!*out_fake) return;
     fake_cuda_machine machine = fake_cuda_get()->machine();
-    machine.memory_bytes = (size_t)64 << 20; /* new memory is written all over: for speed */
-    machine.capability = 80;                 /* with less workspace for cuBLAS */
+    machine.memory_bytes = (size_t)64 << 20; /* little, for speed: the fake fills new memory */
+    machine.capability = 80;                 /* cuBLAS gets less workspace */
     fake_cuda_get()->set_machine(&machine);
     fake->kernels();
 }
@@ -380,7 +382,8 @@ void layer_machine_set(layer_machine *m, int32_t param, const double *from) {
     free(floats);
 }
 
-/* n numbers in the backend's own type to doubles, in place: memory has room for doubles. */
+/* Converts n numbers of the backend's own type to doubles, in place: memory must have room for
+ * doubles. */
 static void widen(const engine_backend_ops *ops, double *numbers, int64_t n) {
     if (ops->real == ITER_F64) return;
     for (int64_t i = n - 1; i >= 0; i--) {
@@ -489,7 +492,7 @@ double layer_distance(const double *got, const double *want, int64_t n) {
     return apart == 0 ? 0 : apart / top;
 }
 
-/* Keeps the larger of two distances and its name. */
+/* Keeps the larger of two distances, and its name. */
 static void keep_larger(double *worst, const char **name, const double *got, const double *want,
                         int64_t n, const char *of) {
     if (!want && !got) return;

@@ -1,10 +1,10 @@
 /*
- * layer_case.h - a small net with numbers, and a backend that runs it: for tests that hold one
- * backend against another, against central differences, or against another program.
+ * layer_case.h - a small net with numbers, and a backend that runs it. Tests compare one backend
+ * with another, with central differences, or with another program.
  *
- * All numbers are doubles that floats hold exactly, in the net's own order (C, H, W; T, F), whatever
- * the dtype, layout and strides of the tensors that the backend gets. What cannot go wrong but by a
- * bug of the test aborts.
+ * All numbers are doubles that floats represent exactly, in the net's own order (C, H, W; T, F),
+ * whatever the dtype, layout and strides of the tensors that the backend gets. If something fails
+ * that only a bug of the test can cause, it aborts.
  */
 #ifndef TESTS_SUPPORT_LAYER_CASE_H
 #define TESTS_SUPPORT_LAYER_CASE_H
@@ -13,23 +13,23 @@
 
 #define LAYER_OPTIMIZER "sgd:lr=0.05,momentum=0.9,weight-decay=0.01"
 
-/* What a case is about; zero in a field is its default. */
+/* The parameters of a case; a field that is zero has its default. */
 typedef struct layer_spec {
     const char *model;
     int64_t batch;
     int32_t n_dims; /* of a row: C, H, W; T, F; F; or T for ids */
     int64_t dims[3];
     int64_t n_ids;          /* the data are token ids below it */
-    int64_t n_rows;         /* of the batch that is run; 0 = batch */
+    int64_t n_rows;         /* of the batch that runs; 0 = batch */
     bool some_rows;         /* every third row does not count */
-    uint64_t rows_out;      /* bits of rows that do not count either */
-    bool no_input_gradient; /* nobody asks for the gradient of the data */
+    uint64_t rows_out;      /* bits of more rows that do not count */
+    bool no_input_gradient; /* the gradient of the data is not computed */
     bool bytes;             /* the data are whole numbers 0 .. 255 */
     const char *optimizer;  /* NULL = LAYER_OPTIMIZER */
     int32_t n_steps;        /* of training; 0 = 1 */
 } layer_spec;
 
-/* How a batch arrives. */
+/* How a batch is laid out. */
 typedef struct layer_form {
     iter_dtype data;               /* 0 = f32, or i32 for ids */
     iter_dtype label;              /* 0 = f32, or i32 for classes */
@@ -54,17 +54,17 @@ typedef struct layer_case {
     int64_t n_counted;
 } layer_case;
 
-/* Zeroed memory, or the end of the program. */
+/* Returns zeroed memory, or ends the program. */
 void *layer_alloc(int64_t n, size_t size);
 
-/* Plans a net; its numbers are zero. Prints and answers false where the model is refused. */
+/* Plans a net whose numbers are zero. If the model is refused, prints why and returns false. */
 bool layer_case_plan(const layer_spec *spec, layer_case *out);
-/* Weights as the engine begins them, biases, data and labels at random. */
+/* Draws weights as the engine begins them, and biases, data and labels at random. */
 void layer_case_fill(layer_case *test, uint64_t seed);
 void layer_case_free(layer_case *test);
 
-/* The values that come out of the first n_layers layers of a case in training, [n_rows, *out_n];
- * free() them. */
+/* The output of the first n_layers layers of a case in training, [n_rows, *out_n]; the caller must
+ * free() it. */
 double *layer_case_values(const layer_case *test, int32_t n_layers, int64_t *out_n);
 
 /* ---- Running --------------------------------------------------------------------------------- */
@@ -89,16 +89,16 @@ void layer_machine_get(layer_machine *m, int32_t param, iter_value value, double
 /* [batch, n_elements] in the net's own order. */
 void layer_machine_input_gradient(layer_machine *m, double *out);
 
-/* Whether the fake driver and the fake cuDNN are found: then they become a small GPU that knows the
- * kernels' twins. */
+/* Whether the fake driver and the fake cuDNN are found. If so, sets them up as a small GPU that
+ * knows the kernels' twins. */
 void layer_backend_set_fake(bool *out_fake);
-/* The same; and true where a backend on a device can be made here, else says why not. */
+/* The same, and returns true if the backend can be made here. Otherwise prints why not. */
 bool layer_backend_is_there(const engine_backend_ops *ops, bool *out_fake);
 
 /* ---- Results --------------------------------------------------------------------------------- */
 
-/* What some steps of training left behind: outputs and gradients of the first, weights and moments
- * after the last. */
+/* Results of some steps of training: outputs and gradients of the first, weights and moments after
+ * the last. */
 typedef struct layer_result {
     const layer_case *test;
     engine_outcome outcome; /* of the first step */
@@ -112,14 +112,15 @@ bool layer_result_make(layer_result *out, const layer_case *test, const layer_fo
                        const engine_backend_ops *ops, uint32_t threads);
 void layer_result_free(layer_result *result);
 
-/* max |got - want| / max |want|; infinite where something is not a number. */
+/* max |got - want| / max |want|; infinite if a value is not a number. */
 double layer_distance(const double *got, const double *want, int64_t n);
 
-/* The largest distance of all tensors, the loss included; its name is left in *out_name. */
+/* The largest distance over all tensors and the loss; *out_name names it. */
 double layer_result_distance(const layer_result *got, const layer_result *want,
                              const char **out_name);
 
-/* What the loops may differ by: 1e-5, where a convolution sums 1,000 products and more 5e-5. */
+/* The tolerated distance from the loops: 1e-5, or 5e-5 if a convolution sums 1,000 products or
+ * more. */
 double layer_tolerance(const layer_case *test);
 
 #endif

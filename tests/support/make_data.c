@@ -21,7 +21,7 @@ static void die(const char *what) {
     abort();
 }
 
-/* ---- files --------------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 void make_folder(char out[MAKE_PATH_MAX]) {
     const char *base = getenv("TMPDIR");
@@ -105,7 +105,7 @@ size_t make_npy_header(uint8_t *out, const char *dictionary) {
     return 10 + n;
 }
 
-/* ---- formats --------------------------------------------------------------------------------------------------- */
+/* ---- formats --------------------------------------------------------------------------------- */
 
 static iter_status set_options(const iter_ops *ops, void *values, const char *text,
                                iter_error *err) {
@@ -200,7 +200,7 @@ const char *format_fault(const opened *format, uint64_t most) {
     const uint64_t n = desc->n_samples < most ? desc->n_samples : most;
     for (uint64_t i = 0; i < n; i++) {
         iter_extent extents[ITER_MAX_EXTENTS];
-        const uint64_t index = i + 1 == n ? desc->n_samples - 1 : i; /* the last one too */
+        const uint64_t index = i + 1 == n ? desc->n_samples - 1 : i; /* also checks the last one */
         format->ops->locate(format->state, index, extents);
         for (int e = 0; e < desc->n_extents; e++) {
             const iter_extent *x = &extents[e];

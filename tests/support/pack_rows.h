@@ -1,6 +1,6 @@
 /*
- * pack_rows.h - programs and rows of the fused pass, run pixel by pixel: what kernels must equal bit for bit, and what stands in for them where
- * there is no GPU.
+ * pack_rows.h - programs and rows of the fused pass, run pixel by pixel. Kernels must equal it bit
+ * for bit, and tests without a GPU run it instead of them.
  */
 #ifndef TESTS_SUPPORT_PACK_ROWS_H
 #define TESTS_SUPPORT_PACK_ROWS_H
@@ -14,7 +14,7 @@
 #include "iter/spec/pack.h"
 #include "transforms/pack/half.h"
 
-/* Nearest even, saturated: the numbers are finite. */
+/* Rounds to nearest even and saturates: the numbers are finite. */
 static inline uint8_t pack_rows_u8(float x) {
     if (x <= 0) return 0;
     if (x >= 255) return 255;
@@ -33,10 +33,10 @@ static inline void pack_rows_store(int32_t dtype, float x, uint8_t *out) {
         memcpy(out, &half, 2);
 }
 
-/* Element c of output pixel (y, x), as a number before it is rounded. */
+/* Element c of output pixel (y, x), before rounding. */
 static inline float pack_rows_value(const iter__pack_program *p, const iter__pack_row *row,
                                     const uint8_t *in, int32_t y, int32_t x, int32_t c) {
-    for (int32_t i = row->n_cuts - 1; i >= 0; i--) { /* the last one that was written stays */
+    for (int32_t i = row->n_cuts - 1; i >= 0; i--) { /* the last cut written wins */
         if (y < row->cuts[i].y0 || y >= row->cuts[i].y1) continue;
         if (x < row->cuts[i].x0 || x >= row->cuts[i].x1) continue;
         return row->cuts[i].fill < 0 ? 0.0f : p->fills[row->cuts[i].fill][c];
@@ -49,7 +49,7 @@ static inline float pack_rows_value(const iter__pack_program *p, const iter__pac
     const int64_t plane = (int64_t)p->in_height * p->in_width;
     const float byte = in[p->in_hwc ? pixel * p->channels + c : c * plane + pixel];
     if (p->moves_bytes) return byte;
-    const float product = byte * p->a[c]; /* rounded by the assignment: no fused operation */
+    const float product = byte * p->a[c]; /* rounded by the assignment, so no fused operation */
     return product + p->b[c];
 }
 
@@ -76,7 +76,7 @@ static inline void pack_rows_one(const iter__pack_program *p, const iter__pack_r
             }
 }
 
-/* As iter__device_pack(). */
+/* The same arguments as iter__device_pack(). */
 static inline void pack_rows(const iter__pack_program *p, const uint8_t *from,
                              const iter__pack_row *rows, uint8_t *to, uint32_t n_rows) {
     for (uint32_t r = 0; r < n_rows; r++)

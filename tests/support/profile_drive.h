@@ -1,4 +1,4 @@
-/* profile_drive.h - sessions of the profiler, for Criterion tests: whatever fails ends the test. */
+/* profile_drive.h - sessions of the profiler, for Criterion tests: any failure ends the test. */
 #ifndef TESTS_SUPPORT_PROFILE_DRIVE_H
 #define TESTS_SUPPORT_PROFILE_DRIVE_H
 
@@ -6,7 +6,7 @@
 
 #include <iter/profile.h>
 
-/* Without memory counters; path "" = nothing is written, period_ms 0 = the default. */
+/* Without memory counters; path "" = write nothing, period_ms 0 = the default. */
 static inline void profile_start(const char *path, uint32_t events, int64_t period_ms) {
     iter_error err;
     iter_profile_options opt = ITER_PROFILE_OPTIONS_INIT;

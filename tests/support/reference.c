@@ -1,4 +1,4 @@
-/* reference.c - the stages, naively. Meant to be read and believed, not to be fast. */
+/* reference.c - naive stages: written to be read and believed, not to be fast. */
 #include "tests/support/reference.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include <iter/rng.h>
 #include <iter/transforms.h>
 
-/* ---- Types ------------------------------------------------------------------------------------------------------ */
+/* ---- Types ----------------------------------------------------------------------------------- */
 
 /* Sign, exponent and mantissa of a small float, by its definition. */
 static double small_float(unsigned bits, int exponent_bits, int mantissa_bits) {
@@ -101,7 +101,7 @@ int reference_is_close(iter_dtype dtype, double got, reference_value want) {
     return got == once;
 }
 
-/* ---- Random sources ---------------------------------------------------------------------------------------------- */
+/* ---- Random sources -------------------------------------------------------------------------- */
 
 uint64_t reference_u64(uint64_t *state) { /* splitmix64 */
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -133,7 +133,7 @@ void reference_random(uint64_t *state, iter_dtype dtype, void *out) {
     }
 }
 
-/* ---- Images ------------------------------------------------------------------------------------------------------ */
+/* ---- Images ---------------------------------------------------------------------------------- */
 
 static reference_value *value_at(const reference_image *image, int64_t c, int64_t y, int64_t x) {
     return &image->values[(c * image->height + y) * image->width + x];
@@ -203,7 +203,7 @@ reference_value reference_at(const reference_image *image, int64_t i) {
     return *value_at(image, c, y, x);
 }
 
-/* ---- Stages ------------------------------------------------------------------------------------------------------- */
+/* ---- Stages ---------------------------------------------------------------------------------- */
 
 static void crop(reference_image *image, int64_t y0, int64_t x0, int64_t height, int64_t width) {
     reference_image out = new_image(image, height, width);
@@ -293,7 +293,8 @@ static void normalize(reference_image *image, const iter_normalize_options *o) {
     image->dtype = image->dtype == ITER_F64 ? ITER_F64 : ITER_F32;
 }
 
-/* A cast to f32 or f64 is left to the end, which the bound allows; one that rounds more happens now. */
+/* Casts now if the type rounds more than f32 does. A cast to f32 or f64 is left to the end, which
+ * the bound allows. */
 static void cast(reference_image *image, iter_dtype dtype) {
     image->dtype = dtype;
     if (dtype == ITER_F32 || dtype == ITER_F64) return;
@@ -328,13 +329,13 @@ static void change_bytes(reference_image *image, byte_change change, double numb
     }
 }
 
-/* Arithmetic, as scale:-1,255 is, but bytes remain bytes. */
+/* The arithmetic of scale:-1,255, but bytes remain bytes. */
 static void invert(reference_image *image) {
     for (int64_t c = 0; c < image->channels; c++)
         affine(image, c, -1, 255);
 }
 
-/* False: no stage of bytes. */
+/* Returns false if it is not a stage of bytes. */
 static int apply_bytes(reference_image *image, const char *name, const void *options,
                        iter_rng *rng) {
     if (strcmp(name, "posterize") == 0) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Resize ------------------------------------------------------------------------------------- */
+/* ---- Resize ---------------------------------------------------------------------------------- */
 
 /* Keys' cubic convolution, a = -0.5. */
 static double cubic(double x) {
@@ -14,7 +14,8 @@ static double cubic(double x) {
     return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
 }
 
-/* Share of source position x in output position i, before anything is rounded or made to sum up to 1. */
+/* Share of source position x in output position i, before rounding and before the shares are scaled
+ * to sum up to 1. */
 static double share(reference_filter filter, int64_t n_in, int64_t n_out, int64_t i, int64_t x) {
     const double scale = (double)n_in / (double)n_out;
     const double centre = ((double)i + 0.5) * scale;
@@ -35,7 +36,7 @@ static double share(reference_filter filter, int64_t n_in, int64_t n_out, int64_
     return fmax(fmin((double)x + 1.0, high) - fmax((double)x, low), 0.0);
 }
 
-/* One axis of n_in values `step` apart. */
+/* Resizes one line of n_in values that lie `step` apart. */
 static void resize_line(reference_filter filter, const uint8_t *in, int64_t n_in, int64_t step,
                         uint8_t *out, int64_t n_out, int64_t out_step) {
     for (int64_t i = 0; i < n_out; i++) {
@@ -94,7 +95,7 @@ void reference_resize(reference_filter filter, const uint8_t *in, int64_t height
     free(between);
 }
 
-/* ---- Colours ------------------------------------------------------------------------------------ */
+/* ---- Colours --------------------------------------------------------------------------------- */
 
 uint8_t reference_gray(const uint8_t *pixel) {
     return (uint8_t)((pixel[0] * 19595 + pixel[1] * 38470 + pixel[2] * 7471 + 32768) / 65536);
@@ -105,7 +106,7 @@ uint8_t reference_blend(uint8_t base, uint8_t x, float factor) {
     return (uint8_t)(v <= 0.0f ? 0.0f : v >= 255.0f ? 255.0f : v);
 }
 
-/* colorsys' rgb_to_hsv and back, with bytes of hue, saturation and value between. */
+/* colorsys' rgb_to_hsv and back, with hue, saturation and value as bytes in between. */
 void reference_hue(uint8_t *pixel, uint8_t shift) {
     const int r = pixel[0], g = pixel[1], b = pixel[2];
     const int high = r > g ? (r > b ? r : b) : (g > b ? g : b);

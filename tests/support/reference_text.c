@@ -1,8 +1,9 @@
 /*
  * reference_text.c - see reference_text.h.
  *
- * Decodes to code points, lower-cases all of them, replaces punctuation, splits, looks up, cuts and fills. It shares the Unicode table
- * with the library (tests/python/check_text.py compares that with Python's) and nothing else but the vocabulary.
+ * Decodes to code points, lower-cases all of them, replaces punctuation, splits, looks up, cuts and
+ * fills. It shares only the vocabulary and the Unicode table with the library;
+ * tests/python/check_text.py compares that table with Python's.
  */
 #include "tests/support/reference_text.h"
 
@@ -16,7 +17,8 @@ static void *take(size_t n, size_t size) {
     return block;
 }
 
-/* Code points of UTF-8, or -1 with the byte where it goes wrong. */
+/* Decodes UTF-8 to code points; returns their number. If the text is not UTF-8, returns -1 - offset
+ * of the bad byte. */
 static int64_t decode(const uint8_t *bytes, size_t size, uint32_t *codes) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     int64_t n = 0;
@@ -49,7 +51,7 @@ static int cased_behind(const uint32_t *codes, int64_t i, int64_t n) {
     return i < n && (text_lookup(codes[i])->flags & ITER_TEXT_CASED);
 }
 
-/* At most twice as many come out. */
+/* Returns the number of code points written, at most twice n. */
 static int64_t lower(const uint32_t *codes, int64_t n, uint32_t *out) {
     int64_t n_out = 0;
     for (int64_t i = 0; i < n; i++) {

@@ -1,7 +1,7 @@
 /*
  * resident.h - how much memory this process has and had, for tests of memory limits.
  *
- * A case runs in a process of its own (run_alone()), so that the most that the process ever had is the case's.
+ * Each case runs in a process of its own (run_alone()), so the process's peak is the case's.
  */
 #ifndef TESTS_SUPPORT_RESIDENT_H
 #define TESTS_SUPPORT_RESIDENT_H
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What is resident means nothing under a sanitizer. */
+/* Resident memory says nothing under a sanitizer. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define RESIDENT_IS_KNOWN 0
 #elif defined(__has_feature)
@@ -24,7 +24,7 @@
 #define RESIDENT_IS_KNOWN 1
 #endif
 
-/* Bytes by their name in /proc/self/status: "VmRSS:" now, "VmHWM:" at most so far. */
+/* Bytes by their name in /proc/self/status: "VmRSS:" is now, "VmHWM:" the peak. */
 static inline size_t resident(const char *name) {
     char line[128];
     size_t kib = 0;
@@ -35,7 +35,7 @@ static inline size_t resident(const char *name) {
     return kib << 10;
 }
 
-/* This program once more, with these three arguments; answers its wait status. */
+/* Runs this program again with these three arguments; returns its wait status. */
 static inline int run_alone(const char *a, const char *b, const char *c) {
     fflush(NULL);
     const pid_t child = fork();

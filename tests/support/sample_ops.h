@@ -1,5 +1,6 @@
 /*
- * sample_ops.h - one transform with an option of every type, and a few without, for tests of options, grammar, chain and registry.
+ * sample_ops.h - a transform with an option of every type, and a few without options, for tests of
+ * options, grammar, chain and registry.
  */
 #ifndef TESTS_SUPPORT_SAMPLE_OPS_H
 #define TESTS_SUPPORT_SAMPLE_OPS_H

@@ -42,18 +42,18 @@ typedef struct fault_state {
     uint32_t n_queued;
     uint64_t order;
     fault_queued *queued; /* [depth] */
-    /* read() may run in any number of threads beside. */
+    /* read() may run in any number of threads at the same time. */
     atomic_bool canceled;
     atomic_ulong n_waits;
-    _Atomic uint8_t
-        *tries; /* [FAULT_MEMORY] times a place was asked for, by its hash; collisions do no harm */
+    /* [FAULT_MEMORY] how often a place was tried, by its hash; collisions do no harm */
+    _Atomic uint8_t *tries;
 } fault_state;
 
 static source_fault_plan next_plan;
 static source_fault_counts counts;
 static atomic_bool released;
 
-/* ---- Chances ------------------------------------------------------------------------------------------- */
+/* ---- Chances --------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t x) { /* splitmix64 */
     x += 0x9e3779b97f4a7c15u;
@@ -80,7 +80,7 @@ bool source_fault_shrinks(const source_fault_plan *plan, uint64_t object, uint64
     return hit(plan, ITER_FAULT_SHRUNK, plan->shrunk, object, offset);
 }
 
-/* True the first time that this fault asks for this place. */
+/* Returns true the first time that this fault hits this place. */
 static bool first_time(fault_state *s, fault_kind kind, const iter_read *read) {
     const uint64_t at = mix(mix(read->object * 16 + (uint64_t)kind) ^ read->offset) % FAULT_MEMORY;
     return atomic_exchange(&s->tries[at], 1) == 0;
@@ -102,7 +102,7 @@ static void sleep_ns(uint64_t ns) {
     }
 }
 
-/* ---- One read ------------------------------------------------------------------------------------------ */
+/* ---- One read -------------------------------------------------------------------------------- */
 
 static bool hangs(fault_state *s, const iter_read *read) {
     return hit(&s->plan, ITER_FAULT_HANG, s->plan.hang, read->object, read->offset) &&
@@ -115,7 +115,7 @@ static iter_status end_with(iter_read *read, iter_status status, int32_t os_erro
     return status;
 }
 
-/* The bytes of [read->done, end) from the inner source, by a read of its own over the same parts. */
+/* Reads the bytes of [read->done, end) from the inner source, by a new read over the same parts. */
 static iter_status take_bytes(fault_state *s, iter_read *read, size_t end) {
     iter_iovec parts[ITER_READ_PARTS_MAX];
     size_t at = 0;
@@ -165,7 +165,7 @@ static iter_status serve(fault_state *s, iter_read *read) {
     return take_bytes(s, read, read->size);
 }
 
-/* ---- The table's functions ----------------------------------------------------------------------------- */
+/* ---- The table's functions ------------------------------------------------------------------- */
 
 static void fault_close(void *state) {
     fault_state *s = state;
@@ -214,7 +214,7 @@ static iter_status fault_read(void *state, iter_read *read) {
     if (hangs(s, read)) {
         atomic_fetch_add(&counts.hung, 1);
         while (!atomic_load(&released))
-            sleep_ns(1000000); /* nobody cancels a thread */
+            sleep_ns(1000000); /* nothing cancels a thread */
     }
     return serve(s, read);
 }
@@ -225,7 +225,7 @@ static iter_status fault_try_read(void *state, iter_read *read) {
     read->os_error = plan->try_errno;
     if (plan->try_errno != 0) return ITER_AGAIN;
     read->os_error = EAGAIN;
-    /* What is to fail or to wait does so in read() or submit(). */
+    /* If the read must fail or wait, read() or submit() does that. */
     if (hangs(s, read) || delay_of(s, read) > 0) return ITER_AGAIN;
     if (!hit(plan, ITER_FAULT_TRY, plan->try_again, read->object, read->offset))
         return serve(s, read);
@@ -256,7 +256,7 @@ static iter_status fault_commit(void *state) {
     return ITER_OK;
 }
 
-/* True where the queued read ends now. */
+/* Returns true if the queued read ends now. */
 static bool ends(fault_state *s, const fault_queued *queued, uint64_t now) {
     const bool canceled = atomic_load(&s->canceled);
     if (hangs(s, queued->read)) {
@@ -281,7 +281,7 @@ static int32_t fault_reap(void *state, iter_read **out, int32_t max) {
     const uint64_t now = now_ns();
     int32_t n = 0;
     for (uint32_t tried = 0, left = s->n_queued; tried < left && n < max; tried++) {
-        /* Not in order: from a random place on, once around. */
+        /* To reorder, starts at a random place and goes around once. */
         if (s->plan.reorder && s->n_queued > 1) {
             const uint32_t other = (uint32_t)(mix(s->plan.seed + s->order++) % s->n_queued);
             const fault_queued kept = s->queued[0];
@@ -307,7 +307,7 @@ static iter_status fault_wait(void *state, int64_t timeout_ns) {
         return ITER_OK;
     struct pollfd event = {.fd = s->event, .events = POLLIN};
     const int timeout_ms = timeout_ns >= 0 && timeout_ns < 1000000 ? 0 : 1;
-    (void)poll(&event, 1, timeout_ms); /* what was delayed may be due after a millisecond */
+    (void)poll(&event, 1, timeout_ms); /* a delayed read may end after a millisecond */
     return ITER_OK;
 }
 

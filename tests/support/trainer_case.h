@@ -1,6 +1,6 @@
 /*
- * trainer_case.h - small sets, loaders over them, and trainers on these, for plain programs: 50 pictures, rows of
- * numbers or lines of ids, in batches of 8.
+ * trainer_case.h - for plain programs: small sets, loaders over them, and trainers on these. 50
+ * pictures, rows of numbers or lines of ids, in batches of 8.
  */
 #ifndef TESTS_SUPPORT_TRAINER_CASE_H
 #define TESTS_SUPPORT_TRAINER_CASE_H
@@ -40,7 +40,7 @@ static inline void draw_sets(void) {
     }
 }
 
-/* Of the loaders to come. */
+/* The device of loaders made from now on. */
 static int32_t loader_device;
 static uint32_t loader_held;
 
@@ -89,7 +89,7 @@ static inline iter_trainer *open_trainer(const char *model_text, iter_loader *lo
     exit(1);
 }
 
-/* Weights, one parameter after the other. */
+/* Copies the weights to out, one parameter after the other. */
 static inline int64_t get_weights(iter_trainer *trainer, float *out, int64_t capacity) {
     int64_t n = 0;
     iter_error err = {0};

@@ -1,5 +1,5 @@
 /*
- * verdict_runs.h - evidence of runs that are put together, for tests of the verdict and its sentences.
+ * verdict_runs.h - made-up evidence of runs, for tests of the verdict and its sentences.
  */
 #ifndef VERDICT_RUNS_H
 #define VERDICT_RUNS_H
@@ -19,7 +19,7 @@ static inline void set(evidence *e, evidence_arm arm, double rate, double cpu) {
     e->cpu[arm] = cpu;
 }
 
-/* Ratios as they follow from the rates. */
+/* Computes the ratios from the rates. */
 static inline void relate(evidence *e) {
     const double loader = e->rate[EVIDENCE_LOADER].median, both = e->rate[EVIDENCE_BOTH].median;
     const double consumer = e->rate[EVIDENCE_CONSUMER].median;
@@ -32,7 +32,7 @@ static inline void relate(evidence *e) {
     e->both_by_consumer = about(both / consumer, 0.02);
 }
 
-/* A loader with two workers beside a consumer that sleeps; rates of read, decode, loader, consumer,
+/* A loader with two workers and a consumer that sleeps; rates of read, decode, loader, consumer,
  * both. */
 static inline evidence run_of(double read, double decode, double loader, double consumer,
                               double both) {

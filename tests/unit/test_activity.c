@@ -1,5 +1,5 @@
 /*
- * test_activity.c - numbers and names of stages, what a worker is said to do, loaders that only
+ * test_activity.c - numbers and names of stages, what a worker is reported to do, loaders that only
  * read, and how long workers waited for a core.
  */
 #include <criterion/criterion.h>
@@ -25,7 +25,7 @@ TestSuite(activity, .timeout = 60);
 static const char *const fixed[] = {"idle", "wait-bytes", "wait-slot", "wait-turn", "open",
                                     "read", "get",        "decode",    "batch"};
 
-/* The loader's stages are the fixed ones and then `more`, ended by NULL. */
+/* The loader's stages must be the fixed ones and then `more`, which ends with NULL. */
 static void check_names(const iter_loader *loader, const char *const *more) {
     int32_t n = (int32_t)(sizeof(fixed) / sizeof(fixed[0]));
     for (int32_t i = 0; i < n; i++)
@@ -122,7 +122,7 @@ Test(activity, options) {
     cr_expect_eq(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_EINVAL);
     cr_expect(strstr(err.message, "only_reads"), "%s", err.message);
     opt.reading.only_reads = 0;
-    opt.watch.stall_ms = INT64_MAX; /* not in this century */
+    opt.watch.stall_ms = INT64_MAX; /* longer than this century */
     cr_assert_eq(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_OK, "%s",
                  err.message);
     drive_run(loader, 2);
@@ -132,7 +132,7 @@ Test(activity, options) {
 
 /* ---- only_reads ------------------------------------------------------------------------------ */
 
-/* What one epoch looked like, whatever the rows hold. */
+/* What one epoch delivered, except for the rows' content. */
 typedef struct seen {
     uint64_t order, rows, nonzero, n_bad;
     uint64_t path_bytes[ITER_PATH_COUNT], worker_bytes, failures;
@@ -174,7 +174,8 @@ static seen look(iter_dataset *data, iter_chain *chain, const iter_loader_option
     return out;
 }
 
-/* The same samples in the same order by the same reads, but no rows. */
+/* Compares an epoch with and without only_reads: the same samples in the same order by the same
+ * reads, but no rows. */
 static void compare(const char *what, iter_dataset *data, iter_chain *chain,
                     iter_loader_options opt, bool rows_too) {
     const seen want = look(data, chain, &opt);
@@ -189,7 +190,7 @@ static void compare(const char *what, iter_dataset *data, iter_chain *chain,
     cr_expect_eq(got.n_bad, want.n_bad, "%s", what);
     cr_expect_eq(got.failures, want.failures, "%s", what);
     cr_expect_str_eq(got.first, want.first);
-    uint64_t got_all = 0, want_all = 0; /* by which path is a matter of timing */
+    uint64_t got_all = 0, want_all = 0; /* the path of each read is a matter of timing */
     for (int i = 0; i < ITER_PATH_COUNT; i++) {
         got_all += got.path_bytes[i];
         want_all += want.path_bytes[i];
@@ -221,7 +222,8 @@ Test(activity, only_reads) {
     for (int s = 0; s < 3; s++) {
         for (int32_t workers = 0; workers <= 2; workers += 2) {
             const iter_loader_options opt = reading(workers, sources[s]);
-            if (sources[s] == ITER_SOURCE_MEMORY) /* loaded once, and counted by who did it */
+            /* load it once; the loader that loads counts the bytes */
+            if (sources[s] == ITER_SOURCE_MEMORY)
                 iter_loader_unref(drive_loader(data, chain, &opt));
             compare(names[s], data, chain, opt, false);
         }
@@ -231,8 +233,8 @@ Test(activity, only_reads) {
     make_folder_gone(folder);
 }
 
-/* Of what their chunks' samples are stored as, each byte is counted by one worker, whatever became of
- * the sample. */
+/* Each stored byte of a chunk's samples is counted by exactly one worker, even if the sample
+ * fails. */
 Test(activity, workers_count_bytes) {
     static const int32_t sources[] = {ITER_SOURCE_RING, ITER_SOURCE_PREAD, ITER_SOURCE_MEMORY};
     static const uint8_t text[400] = "these are no pictures";
@@ -391,7 +393,7 @@ Test(activity, run_delay) {
         delay += stats.workers[i].run_delay_ns;
         cpu += stats.workers[i].cpu_ns;
     }
-    /* Twice as many busy threads as cores: they wait about as long as they run. */
+    /* With twice as many busy threads as cores, they wait about as long as they run. */
     cr_expect_gt(cpu, 0);
     cr_expect_gt(delay, cpu / 10, "delayed %.3f s, ran %.3f s", (double)delay * 1e-9,
                  (double)cpu * 1e-9);

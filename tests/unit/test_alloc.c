@@ -1,4 +1,4 @@
-/* test_alloc.c - alignment, zeroes, sizes that cannot be, counters, failures on demand, mappings. */
+/* test_alloc.c - alignment, zeroes, impossible sizes, counters, failures on demand, mappings. */
 #include <criterion/criterion.h>
 #include <stdint.h>
 #include <string.h>
@@ -163,7 +163,7 @@ Test(alloc, an_account_counts_what_is_held) {
     iter__unmap(b, 5 * MIB);
     iter__free_large(c, 100);
     cr_expect_eq(account.held, 0);
-    iter__free(before); /* from before it: never less than nothing */
+    iter__free(before); /* allocated before the account began: the count must not go below zero */
     cr_expect_eq(account.held, 0);
     iter__account_close(&account);
     iter__free(iter__alloc(1, 1));

@@ -1,4 +1,5 @@
-/* test_batch_stages.c - pad-batch, tnc and lengths: plans, batches against a naive reference, and what cannot be. */
+/* test_batch_stages.c - pad-batch, tnc and lengths: plans, batches against a naive reference, and
+ * refusals. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,13 +15,14 @@ TestSuite(batch_stages, .timeout = 60);
 #define ROWS_MAX 9
 #define CAPACITY 12
 
-/* A batch of a variable field as a loader holds it: row i at i * CAPACITY * inner elements. */
+/* A batch of a variable field as a loader holds it: row i begins at i * CAPACITY * inner
+ * elements. */
 typedef struct batch {
     iter_batch_view view;
     int32_t lengths[ROWS_MAX];
     int64_t n, inner;
     size_t element;
-    unsigned char *slot, *copy; /* the memory of the batch; what was in it at first */
+    unsigned char *slot, *copy; /* the memory of the batch; a copy of its first content */
     size_t bytes;
 } batch;
 
@@ -47,7 +49,7 @@ static void make(batch *b, iter_rng *rng, iter_dtype dtype, int64_t n, int64_t i
     b->inner = inner;
     b->element = iter_dtype_bytes(dtype);
     b->bytes = (size_t)(n * room * inner) * b->element;
-    b->slot = malloc(b->bytes + 1); /* exactly: a sanitizer sees the rest */
+    b->slot = malloc(b->bytes + 1); /* of the exact size, so that a sanitizer sees a byte too far */
     b->copy = malloc(b->bytes + 1);
     fill_random(rng, b->slot, b->bytes);
     memcpy(b->copy, b->slot, b->bytes);
@@ -95,7 +97,7 @@ static void expect_padded(const batch *b, int64_t length, bool pre, const void *
     }
 }
 
-/* The values that are filled in, as each type holds them. */
+/* The fill values, as each type represents them. */
 static const struct {
     iter_dtype dtype;
     double value;

@@ -1,4 +1,5 @@
-/* test_bench_doctor.c - bench/doctor_container.c: limits out of trees of control groups as Linux shows them. */
+/* test_bench_doctor.c - bench/doctor/doctor_container.c: limits from trees of control groups as
+ * Linux presents them. */
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -25,7 +26,7 @@ static void end(void) {
     if (system(command) != 0) abort();
 }
 
-/* A file under the root; its folders are made. */
+/* Writes a file under the root; makes its folders. */
 static void put(const char *path, const char *text) {
     char name[256];
     snprintf(name, sizeof(name), "%s/%s", root, path);
@@ -66,7 +67,7 @@ Test(bench_doctor, version_1_has_a_tree_for_each_controller, .init = begin, .fin
     put("memory/docker/abc/memory.limit_in_bytes", "9223372036854771712\n");
     cr_assert_float_eq(doctor_cpu_limit(groups, root), 4, 1e-9);
     cr_assert(isinf(doctor_memory_limit(groups, root)));
-    /* As a container sees it: the path is the host's, the files lie at the root. */
+    /* As a container sees it: the path is the host's, the files are at the root. */
     put("memory/memory.limit_in_bytes", "536870912\n");
     put("groups", "4:memory:/elsewhere/abc\n1:cpu,cpuacct:/elsewhere/abc\n");
     put("cpu,cpuacct/cpu.cfs_quota_us", "25000\n");

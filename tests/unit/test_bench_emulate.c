@@ -1,4 +1,5 @@
-/* test_bench_emulate.c - bench/emulate.c: whatever it costs, the rows are those of the plain loader. */
+/* test_bench_emulate.c - bench/emulate.c: whatever it costs, its rows are those of the plain
+ * loader. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -72,7 +73,7 @@ ParameterizedTest(const emulate_case *c, bench_emulate, rows_are_those_of_the_pl
     bench_arrays_free(&arrays);
 }
 
-/* Labels of the epoch after one that was left after `n` batches. */
+/* Hashes the labels of an epoch after a reset, which came after `n` batches of the epoch before. */
 static uint64_t after_reset(iter_dataset *dataset, uint32_t n, bench_hash *hash) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     iter_loader *loader;

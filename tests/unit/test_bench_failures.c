@@ -1,6 +1,6 @@
 /*
- * test_bench_failures.c - bench/bench_failures.c: which messages count as one reason, and what stands in
- * the list.
+ * test_bench_failures.c - bench/report/bench_failures.c: which messages count as one reason, and
+ * the texts in the list.
  */
 #include <criterion/criterion.h>
 
@@ -32,7 +32,7 @@ Test(bench_failures, reasons_leave_out_sample_file_and_numbers) {
     cr_assert_eq(bench_failure_reasons(list, 6, reasons), 5);
     cr_assert_str_eq(reasons[0].text, "image: the data end early, after # bytes");
     cr_assert_eq(reasons[0].count, 2);
-    /* A name with "): " in it ends too early: its rest counts as a reason of its own. */
+    /* If a name contains "): ", it is cut too early: its rest counts as a reason of its own. */
     cr_assert_str_eq(reasons[1].text, "get: no luck: # is odd");
     cr_assert_str_eq(reasons[2].text, "image: c/#.jpg:#): the data end early, after # bytes");
     cr_assert_str_eq(reasons[3].text, "image: the file is empty");

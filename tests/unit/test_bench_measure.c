@@ -1,4 +1,5 @@
-/* test_bench_measure.c - bench/measure/measure.c: the interval of the median, pairs of two sides, programs over pipes; histogram.h. */
+/* test_bench_measure.c - bench/measure/measure.c: the interval of the median, pairs of two sides,
+ * programs over pipes; histogram.h. */
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -10,7 +11,7 @@
 
 TestSuite(bench_measure, .timeout = 120);
 
-/* ---- Interval ------------------------------------------------------------------------------------------- */
+/* ---- Interval -------------------------------------------------------------------------------- */
 
 /* Ranks of the 95 % interval of the median as tables of the sign test have them. */
 static const struct {
@@ -41,9 +42,9 @@ Test(bench_measure, too_few_values_have_no_interval) {
     cr_assert(isnan(got.median) && got.n == 0);
 }
 
-/* ---- Pairs ---------------------------------------------------------------------------------------------- */
+/* ---- Pairs ----------------------------------------------------------------------------------- */
 
-/* Says that n batches of `batch` samples took n / rate seconds, without taking them. */
+/* Reports that n batches of `batch` samples took n / rate seconds, without taking them. */
 typedef struct fake {
     double rate;
     uint64_t batch, left, timed, warmed;
@@ -79,7 +80,7 @@ Test(bench_measure, ratio_is_rate_of_b_over_rate_of_a) {
     measure_options opt = MEASURE_OPTIONS_INIT;
     measure_result result;
     iter_error err;
-    opt.tolerance = 1e9; /* the witness is not what is tested here */
+    opt.tolerance = 1e9; /* the witness is not under test here */
     cr_assert_eq(measure_pairs(&side_a, &side_b, &opt, &result, &err), ITER_OK);
     cr_assert_eq(result.n_pairs, 15);
     cr_assert_eq(result.n_dropped, 0);
@@ -132,7 +133,7 @@ Test(bench_measure, an_error_comes_out) {
     measure_free(&result);
 }
 
-/* ---- Programs -------------------------------------------------------------------------------------------- */
+/* ---- Programs -------------------------------------------------------------------------------- */
 
 Test(bench_measure, a_program_answers_over_pipes) {
     measure_child *child;
@@ -172,7 +173,7 @@ Test(bench_measure, a_program_that_ends_or_babbles_is_an_error) {
     }
 }
 
-/* ---- Histogram ------------------------------------------------------------------------------------------- */
+/* ---- Histogram ------------------------------------------------------------------------------- */
 
 Test(bench_measure, quantiles_are_within_two_percent) {
     static histogram h;

@@ -1,4 +1,4 @@
-/* test_bench_page.c - bench/page.c: wrapping at a width, in columns and not in bytes. */
+/* test_bench_page.c - bench/common/page.c: wrapping at a width, in columns and not in bytes. */
 #include <criterion/criterion.h>
 
 #include <stdlib.h>

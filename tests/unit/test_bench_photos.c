@@ -1,9 +1,9 @@
 /*
- * test_bench_photos.c - bench/generate_photos.c, photo_yard.c, limits_decode.c, limits_jpeg.c,
- * limits_png.c, decode_limit.c: photos that are made, and the straight loops over them.
+ * test_bench_photos.c - bench/generate/generate_photos.c, photo_yard.c, limits_decode.c,
+ * limits_jpeg.c, limits_png.c, decode_limit.c: generated photos, and the straight loops over them.
  *
- * Which part of which photo the loops get is worked out here a second time, from the index that a
- * loader tells and the stage's own table with the numbers of (seed, epoch, position).
+ * The test computes a second time which part of which photo the loops get: from the loader's index,
+ * and from the stage's own table with the numbers of (seed, epoch, position).
  */
 #include <criterion/criterion.h>
 
@@ -81,7 +81,7 @@ static size_t read_photo(const char *in, int number, uint8_t **out) {
     return size;
 }
 
-/* Height and width as the frame header says. */
+/* Height and width in the frame header. */
 static void size_of(const uint8_t *jpeg, size_t size, int64_t dims[2]) {
     for (size_t at = 2; at + 9 < size && jpeg[at] == 0xff;
          at += 2 + (size_t)(jpeg[at + 2] * 256 + jpeg[at + 3])) {
@@ -116,8 +116,8 @@ Test(bench_photos, a_seed_is_a_set_that_decodes, .init = make_photos, .fini = re
         nftw(again, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     }
     bench_options options = options_of(7);
-    cr_assert_eq(generate_photos(&options, folder, &bytes, &err),
-                 ITER_EINVAL); /* never over them */
+    /* never overwrites them */
+    cr_assert_eq(generate_photos(&options, folder, &bytes, &err), ITER_EINVAL);
     cr_assert(strstr(err.message, "exists already") != NULL, "%s", err.message);
     bench_arm arm;
     uint64_t samples;
@@ -179,7 +179,8 @@ static photo_yard yard_of(const bench_options *options) {
     return yard;
 }
 
-/* As files that are not in the page cache, or lie where reads cannot be tried without blocking. */
+/* Behaves as if files are not in the page cache, or on a file system that cannot try reads without
+ * blocking. */
 static iter_status never_at_once(void *state, iter_read *read) {
     (void)state, (void)read;
     return ITER_AGAIN;
@@ -193,7 +194,7 @@ static const iter_source_ops *source_of_threads(void) {
     return &ops;
 }
 
-/* Whether rows are decoded in order depends on how their bytes come. */
+/* How the bytes arrive decides whether rows are decoded in order. */
 static void same_parts(const iter_source_ops *source) {
     iter_error err;
     bench_options options = options_of(3);
@@ -204,7 +205,7 @@ static void same_parts(const iter_source_ops *source) {
     cr_assert_eq(photo_yard_open(&yard, &options, arm.loaders[0], 1, 40, &err), ITER_OK, "%s",
                  err.message);
     cr_assert_str_empty(yard.why);
-    cr_assert_geq(yard.n_batches, 6); /* two epochs of three batches, at least */
+    cr_assert_geq(yard.n_batches, 6); /* two epochs of at least three batches */
     for (uint64_t b = 0; b < yard.n_batches; b++) {
         iter_batch *batch;
         iter_status s = iter_loader_next(arm.loaders[0], &batch, &err);
@@ -224,7 +225,7 @@ Test(bench_photos, loops_get_the_loaders_parts, .init = make_photos, .fini = rem
     same_parts(NULL);
 }
 
-/* Rows of zeros have no note: a picture that is broken, and one that is none. */
+/* Rows of zeros have no label: one picture is broken, and one file is no picture. */
 Test(bench_photos, blank_rows_have_no_loops, .init = make_photos, .fini = remove_photos) {
     bench_options options = options_of(3);
     char path[160];
@@ -264,7 +265,7 @@ Test(bench_photos, a_part_is_cut_from_the_whole, .init = make_photos, .fini = re
     uint8_t *part = whole + limits_decode_bytes(dims[0], dims[1]);
     cr_assert_eq(limits_decode(decoder, &photo, 1, true, whole), 1);
     cr_assert_eq(limits_decode(decoder, &photo, 1, false, part), 1);
-    /* Rows are 16 bytes beside borders of 32, at least that far apart; an MCU is 16 columns. */
+    /* Rows begin after 16 bytes, at a pitch that is a multiple of 32; an MCU is 16 columns. */
     const int64_t first = (photo.x / 16 - 1) * 16, n = photo.x + photo.width + 16 - first;
     const int64_t wide = (dims[1] * 3 + 63) / 32 * 32, narrow = (n * 3 + 63) / 32 * 32;
     for (int64_t y = 0; y < photo.height; y++)
@@ -273,13 +274,13 @@ Test(bench_photos, a_part_is_cut_from_the_whole, .init = make_photos, .fini = re
     const limits_photo photos[3] = {photo, {.bytes = jpeg, .size = 200}, photo};
     cr_assert_eq(limits_decode(decoder, photos, 3, true, whole), 1); /* no frame in 200 bytes */
     cr_assert(strlen(limits_decoder_text(decoder)) > 0);
-    cr_assert_eq(limits_decode(decoder, photos, 1, true, whole), 1); /* and it goes on */
+    cr_assert_eq(limits_decode(decoder, photos, 1, true, whole), 1); /* and it stays usable */
     free(whole);
     free(jpeg);
     limits_decoder_destroy(decoder);
 }
 
-/* The mean of the 2 x 2 pixels that one of half the size stands for. */
+/* The mean of the 2 x 2 pixels that become one at half the size. */
 static int mean_of_four(const uint8_t *whole, int64_t wide, int64_t y, int64_t x) {
     int sum = 0;
     for (int i = 0; i < 4; i++)
@@ -303,7 +304,7 @@ Test(bench_photos, a_part_may_come_smaller, .init = make_photos, .fini = remove_
     photo.min_width = 33;
     cr_assert_eq(limits_decode(decoder, &photo, 1, false, half), 1);
     const int64_t wide = (dims[1] * 3 + 63) / 32 * 32;
-    /* An MCU is 8 columns now; one more stands on the left, up to column 8. */
+    /* An MCU is 8 columns now. One more lies on the left, up to column 8. */
     const int64_t n_columns = 65 + 8 + 8, narrow = (n_columns * 3 + 63) / 32 * 32;
     double differs = 0;
     for (int64_t y = 0; y < 80; y++)
@@ -311,9 +312,9 @@ Test(bench_photos, a_part_may_come_smaller, .init = make_photos, .fini = remove_
             differs += abs(mean_of_four(whole, wide, 32 + y, 16 + x) -
                            half[16 + y * narrow + (16 - 8 + x) * 3]);
     cr_assert_lt(differs / (80 * 65), 4, "%.1f a pixel", differs / (80 * 65));
-    for (size_t i = (size_t)(16 + 84 * narrow); i < bytes; i++) /* rows come by fours */
+    for (size_t i = (size_t)(16 + 84 * narrow); i < bytes; i++) /* rows come in groups of four */
         cr_assert_eq(half[i], 0, "more than 80 rows were made");
-    photo.min_height = 81; /* and now half would be */
+    photo.min_height = 81; /* and now half the size would be */
     cr_assert_eq(limits_decode(decoder, &photo, 1, false, half), 1);
     photo.min_height = photo.min_width = 0;
     cr_assert_eq(limits_decode(decoder, &photo, 1, false, as_it_is), 1);
@@ -333,7 +334,7 @@ static size_t read_golden(const char *name, const char *ending, uint8_t *out, si
     return size;
 }
 
-/* PNGs of every kind, against pixels that another program wrote. */
+/* PNGs of every kind, against pixels from another program. */
 Test(bench_photos, pngs_have_their_pixels) {
 #ifndef ITER_HAVE_PNG
     cr_skip_test("no libpng");
@@ -354,7 +355,7 @@ Test(bench_photos, pngs_have_their_pixels) {
         memset(got, 0xa5, sizeof(got));
         cr_assert_eq(limits_decode(decoder, &photo, 1, whole, got), 1, "%s: %s", name,
                      limits_decoder_text(decoder));
-        /* of a part all rows down to its last one; where it is interlaced, all */
+        /* for a part, all rows down to its last one; if it is interlaced, all rows */
         const size_t made = whole || name[0] == 'i' ? bytes : (size_t)(23 * wide * 3);
         cr_assert_arr_eq(got, want + n - bytes, made, "%s", name);
         cr_assert_eq(got[made], 0xa5, "%s: more than was wanted", name);
@@ -401,7 +402,7 @@ static void add_png(const char *name, uint8_t *png, size_t size) {
 }
 #endif
 
-/* A PNG may hold what a JPEG begins with: it is told by where it begins itself. */
+/* A PNG may contain the first bytes of a JPEG: only the file's own beginning tells its type. */
 Test(bench_photos, pngs_and_jpegs_have_loops, .init = make_photos, .fini = remove_photos) {
 #ifdef ITER_HAVE_PNG
     static uint8_t png[1 << 16];
@@ -415,7 +416,7 @@ Test(bench_photos, pngs_and_jpegs_have_loops, .init = make_photos, .fini = remov
     cr_assert_str_eq(photo_yard_codecs(&yard), "libjpeg-turbo");
     photo_yard_close(&yard);
     add_png("a.png", png, size);
-    memmove(png + 49, png + 33, size - 33); /* a chunk nobody knows, behind IHDR's 33 bytes */
+    memmove(png + 49, png + 33, size - 33); /* an unknown chunk after IHDR's 33 bytes */
     memcpy(png + 33, "\0\0\0\4teXu\xff\xd8\xff\0\x8b\xe2\x59\x6f", 16);
     add_png("b.png", png, size + 16);
     options.batch = 7; /* 14 files */
@@ -434,7 +435,7 @@ Test(bench_photos, pngs_and_jpegs_have_loops, .init = make_photos, .fini = remov
     cr_assert_eq(photo_yard_decode(&yard, 0, yard.n_photos, true, &n_decoded, &seconds, &err),
                  ITER_OK, "%s", err.message);
     cr_assert_eq(n_decoded, yard.n_photos);
-    for (uint64_t i = 0; i < yard.n_photos; i++) /* cut short: passed over */
+    for (uint64_t i = 0; i < yard.n_photos; i++) /* truncated: skipped */
         if (limits_is_png(yard.photos[i].bytes, yard.photos[i].size)) yard.photos[i].size /= 2;
     cr_assert_eq(photo_yard_decode(&yard, 0, yard.n_photos, true, &n_decoded, &seconds, &err),
                  ITER_OK, "%s", err.message);

@@ -1,6 +1,6 @@
 /*
- * test_bench_report.c - bench/report/report_html.c: no data can leave the element that it stands in, and the file needs nothing beside itself;
- * bench/diagnosis_text.c: what is said of a proof.
+ * test_bench_report.c - bench/report/report_html.c: no data can escape from its element, and the
+ * file needs no other; bench/verdict/diagnosis_text.c: the words for a proof.
  */
 #include <criterion/criterion.h>
 
@@ -34,7 +34,7 @@ static size_t count(const char *text, const char *word) {
     return n;
 }
 
-/* The page for a JSON text; the caller frees it. */
+/* The page for a JSON text; the caller must free it. */
 static char *page(const char *json, size_t *out_bytes) {
     char path[] = "/tmp/iter_report_XXXXXX";
     iter_error err;
@@ -55,9 +55,9 @@ static void holds(const char *json) {
     at += strlen(begin);
     char *end = strstr(at, "</script>");
     cr_assert_not_null(end);
-    char *back = calloc(1, strlen(json) + 1); /* what stands there, \u003c as '<' again */
+    char *back = calloc(1, strlen(json) + 1); /* the data in the page, with \u003c as '<' again */
     while (at < end) {
-        cr_assert_neq(*at, '<', "a '<' stands in the data");
+        cr_assert_neq(*at, '<', "a '<' is in the data");
         cr_assert_lt(n, strlen(json));
         if (strncmp(at, "\\u003c", 6) == 0) {
             back[n++] = '<';

@@ -1,4 +1,5 @@
-/* test_bench_row.c - bench/bench_row.c: rows of permuted and narrowed tensors, beside naive indexing. */
+/* test_bench_row.c - bench/common/bench_row.c: rows of permuted and narrowed tensors, beside naive
+ * indexing. */
 #include <criterion/criterion.h>
 
 #include <string.h>
@@ -63,7 +64,7 @@ Test(bench_row, fewer_columns_than_the_memory_has, .init = fill) {
 }
 
 Test(bench_row, touch_reads_the_elements_and_nothing_else, .init = fill) {
-    /* Bytes 0, 64, 128, ... of a dense tensor and its last one, by the sum of what is there. */
+    /* Bytes 0, 64, 128, ... of a dense tensor and its last one, by the sum of their values. */
     iter_desc desc = {.dtype = ITER_U8, .n_dims = 2, .dims = {10, 64}, .layout = "NC"};
     static uint8_t bytes[10 * 64];
     memset(bytes, 0, sizeof(bytes));
@@ -73,8 +74,8 @@ Test(bench_row, touch_reads_the_elements_and_nothing_else, .init = fill) {
     iter_tensor tensor = iter_tensor_dense(&desc, bytes);
     cr_assert_eq(bench_tensor_touch(&tensor), 55 + 100);
     tensor.desc.dims[1] = 1; /* one column of the ten rows */
-    cr_assert_eq(bench_tensor_touch(&tensor),
-                 2 * 55); /* first and last byte of each block of one */
+    /* first and last byte of each block of one */
+    cr_assert_eq(bench_tensor_touch(&tensor), 2 * 55);
     tensor.desc.dims[0] = 0;
     cr_assert_eq(bench_tensor_touch(&tensor), 0);
 }

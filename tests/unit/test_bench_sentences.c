@@ -1,7 +1,9 @@
 /*
- * test_bench_sentences.c - bench/verdict_words.c: every sentence that a verdict can say, beside the evidence that it comes from.
+ * test_bench_sentences.c - bench/verdict/verdict_words.c: every sentence of a verdict, next to the
+ * evidence for it.
  *
- * The table at the end is to be read aloud. No sentence may state a number whose interval holds the opposite.
+ * Read the table at the end aloud. No sentence may state a number whose interval contains the
+ * opposite.
  */
 #include <criterion/criterion.h>
 
@@ -13,14 +15,14 @@ TestSuite(bench_sentences, .timeout = 60);
 
 static const measure_interval none = {NAN, NAN, NAN, 0};
 
-/* ---- Evidence, by what is found in it --------------------------------------------------------- */
+/* ---- Evidence, by its finding ---------------------------------------------------------------- */
 
 static void consumer_costs_a_little(evidence *e) {
     *e = run_of(90000, 80000, 70000, 10000, 9800);
     e->both_by_consumer = (measure_interval){0.98, 0.97, 0.99, 9};
 }
-static void
-consumer_costs_unclear(evidence *e) { /* 119,790 [25,198, 157,917], cost 4.9 % [-46.0, 24.1] */
+/* 119,790 [25,198, 157,917], cost 4.9 % [-46.0, 24.1] */
+static void consumer_costs_unclear(evidence *e) {
     *e = run_of(90000, 80000, 70000, 10000, 9530);
     e->both_by_consumer = (measure_interval){0.953, 0.806, 1.85, 9};
 }
@@ -262,13 +264,13 @@ static void another_program_without_interval(evidence *e) {
     e->both_by_consumer.low = e->both_by_consumer.high = NAN;
 }
 
-/* ---- What is said ----------------------------------------------------------------------------- */
+/* ---- Sentences ------------------------------------------------------------------------------- */
 
 typedef struct sentence {
     const char *name;
     void (*build)(evidence *e);
-    const char *limit, *says, *text, *change,
-        *advice; /* text without `says`; of the first change, or NULL */
+    /* text without `says`; of the first change, or NULL */
+    const char *limit, *says, *text, *change, *advice;
 } sentence;
 
 #define RUN(name) #name, name
@@ -560,7 +562,7 @@ Test(bench_sentences, each_says_what_its_evidence_allows) {
     }
 }
 
-/* All limits that there are are in the table. */
+/* The table must have every limit. */
 Test(bench_sentences, no_limit_is_left_out) {
     for (int limit = LIMIT_NONE; limit <= LIMIT_TURN; limit++) {
         bool found = false;

@@ -1,4 +1,5 @@
-/* test_bench_timeline.c - bench/timeline.c, over events made by hand: which batches, which spans, cut to the batch's life. */
+/* test_bench_timeline.c - bench/measure/timeline.c, over hand-made events: which batches, which
+ * spans, cut to the batch's life. */
 #include <criterion/criterion.h>
 
 #include <stdlib.h>
@@ -121,9 +122,9 @@ Test(bench_timeline, lanes_hold_what_their_threads_did_meanwhile) {
     life(WORKER_1, 4, 900, 960);   /* before: the consumer works from 960 on */
     life(WORKER_0, 5, 1000, 1200); /* the slowest: next from 1195 */
     add("read", "read", WORKER_0, 5, 1002, 1040)->type = ITER_PROFILE_ASYNC;
-    add("wait", "wait-bytes", WORKER_0, 0, 990, 1005); /* reaches in from before */
-    add("stage", "decode", WORKER_0, 6, 1080, 1300);   /* another batch, reaches out */
-    add("stage", "decode", WORKER_1, 6, 1080, 1150);   /* a thread that has no part in it */
+    add("wait", "wait-bytes", WORKER_0, 0, 990, 1005); /* begins before */
+    add("stage", "decode", WORKER_0, 6, 1080, 1300);   /* another batch, ends after */
+    add("stage", "decode", WORKER_1, 6, 1080, 1150);   /* a thread that does not work on it */
     add("read", "read", WORKER_1, 6, 1080, 1150)->type = ITER_PROFILE_ASYNC;
     add("user", "forward", CONSUMER, 0, 1100, 1190)->loader = 0;
     timeline t = collect(0);
@@ -152,7 +153,7 @@ Test(bench_timeline, other_loaders_do_not_count) {
     life(WORKER_1, 0, 1000, 9000);
     for (size_t i = 8; i < 12; i++)
         events[i].loader = 8;
-    timeline t = collect(0); /* 7, whose next() was called more */
+    timeline t = collect(0); /* 7, whose next() was called again */
     cr_assert_eq(t.n_batches, 2);
     cr_assert_eq(t.batches[0].ns, 200);
     timeline_free(&t);
@@ -196,10 +197,10 @@ Test(bench_timeline, as_json) {
     json_free(value);
     free(text);
     timeline_free(&t);
-    timeline_free(&t); /* twice is no harm */
+    timeline_free(&t); /* freeing twice does no harm */
 }
 
-/* A loader that runs, under the profiler. */
+/* Records a running loader with the profiler. */
 static timeline record(int32_t workers) {
     iter_profile_options profile = ITER_PROFILE_OPTIONS_INIT;
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;

@@ -1,6 +1,6 @@
 /*
- * test_bench_verdict.c - bench/verdict/verdict.c: which limit follows from which evidence, by runs whose
- * answer is known from how they are put together.
+ * test_bench_verdict.c - bench/verdict/verdict.c: which limit follows from which evidence. The runs
+ * are made up so that the answer is known.
  */
 #include <criterion/criterion.h>
 
@@ -57,10 +57,10 @@ Test(bench_verdict, photos_are_taken_apart_by_shares) {
     e.stages[1].share = 0.7;
     expect(&e, LIMIT_TRANSFORM, true);
     cr_assert_str_eq(verdict_make(&e).stage, "blur");
-    e.stages[0].share = 0.5; /* about alike: not sure */
+    e.stages[0].share = 0.5; /* nearly equal: not sure */
     e.stages[1].share = 0.45;
     expect(&e, LIMIT_DECODE, false);
-    e = run_of(1300, 0, 1200, 10000, 1200); /* and reading is still an arm of its own */
+    e = run_of(1300, 0, 1200, 10000, 1200); /* and reading can still be the limit on its own */
     e.by_shares = true;
     expect(&e, LIMIT_READ, true);
 }
@@ -87,7 +87,7 @@ Test(bench_verdict, a_link_that_is_fast_enough_is_not) {
     e.copy_bytes = e.row_bytes = 12288;
     e.link_bytes_per_s = 50e9;
     expect(&e, LIMIT_TRANSFORM, true);
-    e.link_bytes_per_s = NAN; /* nothing travels */
+    e.link_bytes_per_s = NAN; /* no bytes are transferred */
     expect(&e, LIMIT_TRANSFORM, true);
 }
 
@@ -118,13 +118,13 @@ Test(bench_verdict, one_slow_worker_is_named) {
     e.in_order = true; /* its samples may be larger */
     expect(&e, LIMIT_WORKER, false);
     cr_assert(strstr(verdict_make(&e).text, "without a shuffle") != NULL);
-    e.worker[0].bytes = 16000; /* they are as large: it is the worker, in order as well */
+    e.worker[0].bytes = 16000; /* they are as large: the worker is slow, also in order */
     e.worker[1].bytes = 16400;
     expect(&e, LIMIT_WORKER, true);
     cr_assert(strstr(verdict_make(&e).text, "without a shuffle") == NULL);
-    e.worker[1].bytes = 0; /* of one nothing is known */
+    e.worker[1].bytes = 0; /* the bytes of one worker are unknown */
     expect(&e, LIMIT_WORKER, false);
-    e.worker[1].bytes = 32000; /* twenty times as long for twice as much: no longer for sure */
+    e.worker[1].bytes = 32000; /* twenty times as long for twice as much: not sure any more */
     expect(&e, LIMIT_WORKER, false);
     e.in_order = false;
     expect(&e, LIMIT_WORKER, true);
@@ -146,9 +146,9 @@ Test(bench_verdict, larger_samples_are_no_slow_worker) {
                   "%s", v.text);
         cr_assert_eq(strstr(v.text, "a shuffle would spread them") != NULL, e.in_order);
     }
-    e.worker[1].bytes = 16 * 75e3; /* twice the time of its bytes: it is slow as well */
+    e.worker[1].bytes = 16 * 75e3; /* twice the time that its bytes take: slow, too */
     expect(&e, LIMIT_WORKER, false);
-    e.worker[1].bytes = 16 * 20e3; /* smaller ones excuse nothing, and accuse nobody */
+    e.worker[1].bytes = 16 * 20e3; /* smaller samples neither excuse nor accuse a worker */
     e.worker[1].busy_s = 0.0015;
     expect(&e, LIMIT_DECODE, true);
 }
@@ -180,7 +180,7 @@ Test(bench_verdict, more_workers_that_help_are_what_is_missing) {
     evidence e = run_of(0, 80000, 3000, 10000, 2990);
     add_change(&e, "workers", 3.2, 1)->overlaps = true;
     expect(&e, LIMIT_WORKERS, true);
-    e.changes[0].loader_ratio = 1.02; /* the cores are full: it is the stage that is slow */
+    e.changes[0].loader_ratio = 1.02; /* the cores are full: the stage is slow */
     expect(&e, LIMIT_TRANSFORM, true);
 }
 
@@ -202,7 +202,7 @@ Test(bench_verdict, unevenness_wants_more_batches_ahead) {
     e.wait_share = 0.4;
     expect(&e, LIMIT_PREFETCH, true);
     cr_assert_float_eq(verdict_expect(&e, deep, NULL), 10000, 1);
-    e.wait_share = 0.02; /* both are slower beside one another, and nobody waits for a batch */
+    e.wait_share = 0.02; /* each is slower while the other runs, and neither waits for a batch */
     expect(&e, LIMIT_CPU, false);
     cr_assert(strstr(verdict_make(&e).text, "neither waits") != NULL);
 }
@@ -214,20 +214,21 @@ Test(bench_verdict, an_interval_that_holds_anything_names_nobody) {
     expect(&e, LIMIT_NONE, false);
     cr_assert(strstr(verdict_make(&e).text, "between 60 % and 110 %") != NULL, "%s",
               verdict_make(&e).text);
-    e.loader_by_consumer = (measure_interval){0.85, 0.7, 0.95, 9}; /* slower, for sure */
+    e.loader_by_consumer = (measure_interval){0.85, 0.7, 0.95, 9}; /* slower, and sure */
     expect(&e, LIMIT_NONE, false);
 }
 
 Test(bench_verdict, a_worker_without_a_core_is_no_sure_sign) {
     evidence e = run_of(0, 80000, 20000, 10000, 6000);
     e.wait_share = 0.4;
-    e.worker[0].runnable = 0.12; /* the cores are idle for the most part */
+    e.worker[0].runnable = 0.12; /* the cores are mostly idle */
     cr_assert_not(verdict_make(&e).high);
-    e.consumer_runnable = 0.35; /* this is where the time went */
+    e.consumer_runnable = 0.35; /* the time went here */
     expect(&e, LIMIT_CPU, true);
 }
 
-/* 265,847 samples/s alone beside 154: of 89 together it is not the loader that takes 42 %. */
+/* The loader alone makes 265,847 samples/s, the consumer alone 154, together they make 89: the
+ * loader cannot be what takes 42 %. */
 Test(bench_verdict, a_loader_in_the_consumers_thread_takes_no_more_than_alone) {
     evidence e = run_of(900000, 300000, 265847, 154, 89);
     e.workers = 0;
@@ -327,7 +328,7 @@ Test(bench_verdict, mends_come_before_experiments_and_best_first) {
     add_change(&e, "chain", 30, 1)->experiment = true;
     add_change(&e, "workers", 1.1, 1);
     add_change(&e, "source", 1.6, 1);
-    add_change(&e, "prefetch", 1.0, 1); /* gains nothing: left out */
+    add_change(&e, "prefetch", 1.0, 1); /* no gain: left out */
     const verdict v = verdict_make(&e);
     cr_assert_eq(v.n_changes, 3);
     cr_assert_str_eq(e.changes[v.changes[0].of].option, "source");

@@ -1,4 +1,5 @@
-/* test_bench_words.c - bench/words.c: numbers with units that fit, and what an interval lets be said. */
+/* test_bench_words.c - bench/measure/words.c: numbers with units that fit, and what an interval
+ * allows to state. */
 #include <criterion/criterion.h>
 
 #include <math.h>

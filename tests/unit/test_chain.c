@@ -1,5 +1,5 @@
 /*
- * test_chain.c - chains from text and by calls, their text, what stages hold, freezing, references.
+ * test_chain.c - chains from text and by calls, their text, what stages keep, freezing, references.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static void make_registry(void) {
 
 static void free_registry(void) {
     iter_registry_destroy(registry);
-    if (iter__alloc_live() != 0) abort(); /* an assertion here would not fail the test */
+    if (iter__alloc_live() != 0) abort(); /* abort(): an assertion here would not fail the test */
 }
 
 TestSuite(chain, .init = make_registry, .fini = free_registry, .timeout = 30);

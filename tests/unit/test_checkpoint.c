@@ -1,4 +1,5 @@
-/* test_checkpoint.c - a run that was saved and loaded goes on bit for bit; what does not fit is refused, and then nothing has changed. */
+/* test_checkpoint.c - a run that was saved and loaded continues bit for bit. If a checkpoint does
+ * not fit it is refused, and nothing has changed. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,10 +29,11 @@ static void make(void) {
 
 static void drop(void) {
     make_folder_gone(folder);
-    if (iter__engine_live() != 0) abort(); /* a failed assertion here would not fail the test */
+    /* abort(): a failed assertion here would not fail the test */
+    if (iter__engine_live() != 0) abort();
 }
 
-/* ---- A small run -------------------------------------------------------------------------------------------- */
+/* ---- A small run ----------------------------------------------------------------------------- */
 
 typedef struct setup {
     const char *model, *optimizer, *backend;
@@ -98,7 +100,7 @@ static void run_end(small_run *r) {
     free(r->labels);
 }
 
-/* n steps, over as many epochs as it takes; the losses are added up in their order. */
+/* Runs n steps, over as many epochs as they take; adds up the losses in order. */
 static double run_steps(small_run *r, int n) {
     double sum = 0;
     iter_error err = {0};
@@ -119,7 +121,7 @@ static double run_steps(small_run *r, int n) {
     return sum;
 }
 
-/* All that a trainer is: weights, moments, steps; and where its loader stands. */
+/* Everything that a trainer is: weights, moments, steps; and its loader's place. */
 typedef struct state {
     uint64_t n_bytes, n_steps, seed, samples;
     uint32_t epoch;
@@ -157,7 +159,7 @@ static void save(small_run *r, bool with_loader) {
                  err.message);
 }
 
-/* ---- Going on ----------------------------------------------------------------------------------------------- */
+/* ---- Resuming -------------------------------------------------------------------------------- */
 
 static void expect_goes_on(const setup *s, int before, int after) {
     static state whole, resumed;
@@ -171,7 +173,7 @@ static void expect_goes_on(const setup *s, int before, int after) {
     run_end(&a);
 
     run_begin(&b, s);
-    run_steps(&b, 3); /* what it did before is forgotten */
+    run_steps(&b, 3); /* its own past is forgotten */
     cr_assert_eq(iter_trainer_load(b.trainer, b.loader, path, &err), 0, "%s", err.message);
     cr_assert_eq(iter_trainer_describe(b.trainer).n_steps, (uint64_t)before);
     cr_expect_eq(run_steps(&b, after), due, "%s %s %d + %d", s->backend, s->optimizer, before,
@@ -187,8 +189,8 @@ Test(checkpoint, resumed_is_bit_for_bit_uninterrupted, .init = make, .fini = dro
                                              "sgd:lr=0.05,momentum=0.9,step=1,factor=0.1"};
     for (const char *const *backend = iter_engine_backends(); *backend != NULL; backend++)
         for (size_t i = 0; i < sizeof(optimizers) / sizeof(optimizers[0]); i++) {
-            if (strcmp(*backend, "cuda") == 0)
-                continue; /* it wants a GPU, and has tests of its own */
+            /* it needs a GPU, and has tests of its own */
+            if (strcmp(*backend, "cuda") == 0) continue;
             setup s = usual();
             s.backend = *backend;
             s.optimizer = optimizers[i];
@@ -201,7 +203,7 @@ Test(checkpoint, resumed_is_bit_for_bit_uninterrupted, .init = make, .fini = dro
 
 Test(checkpoint, other_layers_go_on_too, .init = make, .fini = drop) {
     for (const char *const *backend = iter_engine_backends(); *backend != NULL; backend++) {
-        if (strcmp(*backend, "cuda") == 0) continue; /* it wants a GPU, and has tests of its own */
+        if (strcmp(*backend, "cuda") == 0) continue; /* it needs a GPU, and has tests of its own */
         setup s = usual();
         s.backend = *backend;
         s.model = "flatten | dense:6 | tanh | dropout:0.5 | dense:4 | softmax-cross-entropy";
@@ -241,9 +243,10 @@ Test(checkpoint, the_file_holds_what_it_should, .init = make, .fini = drop) {
     run_end(&r);
 }
 
-/* ---- What does not fit -------------------------------------------------------------------------------------- */
+/* ---- What does not fit ----------------------------------------------------------------------- */
 
-/* Loading the file into this run fails so, and leaves it as it was: also its next steps. */
+/* Loading the file into this run must fail with `want`, and leave the run as it was, its next steps
+ * included. */
 static void expect_refused(const setup *s, bool with_loader, iter_status want, const char *part) {
     static state before, after;
     small_run r;
@@ -284,7 +287,7 @@ Test(checkpoint, what_does_not_fit_is_named_and_changes_nothing, .init = make, .
     s.seed = 8;
     expect_refused(&s, true, ITER_EINVAL, "saved with seed 7, this trainer has 8");
     s = usual();
-    s.n_rows = 20; /* the weights fit, the loader refuses: they go back */
+    s.n_rows = 20; /* the weights fit, but the loader refuses: they are set back */
     expect_refused(&s, true, ITER_EINVAL, "");
     s = usual();
     save(&r, false);
@@ -297,7 +300,7 @@ Test(checkpoint, what_does_not_fit_is_named_and_changes_nothing, .init = make, .
     run_end(&r);
 }
 
-/* A file like a checkpoint, with one text of its metadata another one (NULL = left out). */
+/* Copies the checkpoint with one text of its metadata changed (NULL = left out). */
 static iter_status copy_values(void *user, int32_t i, void *out, iter_error *err) {
     return iter__safetensors_read(user, i, out, err);
 }
@@ -312,7 +315,8 @@ static void rewrite(const char *key, const char *value, const char *without) {
     cr_assert_eq(iter__safetensors_open(path, &file, &err), 0, "%s", err.message);
     for (int32_t i = 0; i < iter__safetensors_count(file); i++)
         tensors[n++] = *iter__safetensors_tensor(file, i);
-    if (without != NULL) cr_assert_str_eq(tensors[--n].name, without); /* only the last can go */
+    /* only the last can be left out */
+    if (without != NULL) cr_assert_str_eq(tensors[--n].name, without);
     for (int32_t i = 0; i < iter__safetensors_n_texts(file); i++) {
         texts[n_texts] = iter__safetensors_entry(file, i);
         if (key != NULL && strcmp(texts[n_texts].key, key) == 0) texts[n_texts].value = value;
@@ -363,7 +367,8 @@ static size_t slurp(uint8_t *out, size_t capacity) {
     return n;
 }
 
-/* Every truncation is refused; every flipped bit of the header is refused, or makes no difference that matters. */
+/* Every truncation is refused. If a bit of the header is flipped, the file is refused or loads with
+ * the same values. */
 Test(checkpoint, damaged_files_change_nothing, .init = make, .fini = drop) {
     static uint8_t bytes[65536], damaged[65536];
     static state before, after;
@@ -386,7 +391,7 @@ Test(checkpoint, damaged_files_change_nothing, .init = make, .fini = drop) {
         damaged[k] ^= (uint8_t)(1 << k % 7);
         make_file(folder, "checkpoint.safetensors", damaged, n);
         const iter_status got = iter_trainer_load(r.trainer, r.loader, path, &err);
-        if (got == ITER_OK) { /* another blank or another number of steps */
+        if (got == ITER_OK) { /* a blank changed, or the number of steps */
             make_file(folder, "checkpoint.safetensors", bytes, n);
             cr_assert_eq(iter_trainer_load(r.trainer, r.loader, path, &err), 0);
             run_steps(&r, 2);
@@ -396,7 +401,8 @@ Test(checkpoint, damaged_files_change_nothing, .init = make, .fini = drop) {
         state_of(&r, &after);
         cr_assert(same(&before, &after), "byte %zu: something has changed", k);
     }
-    /* The last bytes are the position's: the loader finds what is wrong with it, and all is undone. */
+    /* The last bytes belong to the position. If the loader finds it damaged, everything is
+     * undone. */
     int n_refused = 0;
     for (size_t k = n - 8; k < n; k++) {
         memcpy(damaged, bytes, n);

@@ -1,6 +1,6 @@
 /*
- * test_cpu_backend.c - the cpu backend beside its numbers: what a step leaves of the caller's threads,
- * what happens when oneDNN has no memory, and how much memory it says it has.
+ * test_cpu_backend.c - the cpu backend apart from its numbers: what a step changes in the caller's
+ * threads, what happens if oneDNN has no memory, and how much memory it reports.
  */
 #include "tests/support/engine_drive.h"
 
@@ -65,8 +65,8 @@ static void alarms(long us) {
     cr_assert_eq(setitimer(ITIMER_REAL, &every, NULL), 0);
 }
 
-/* A handler's frame lies where the stack pointer is, and in oneDNN's products of matrices that is a
- * buffer on the heap. */
+/* A signal handler's frame is put below the stack pointer, which in oneDNN's products of matrices
+ * points into a buffer on the heap. */
 Test(cpu_backend, signals_do_not_write_into_the_heap) {
     static float rows[256][784];
     static uint8_t labels[256];
@@ -90,7 +90,8 @@ Test(cpu_backend, signals_do_not_write_into_the_heap) {
                                            "softmax-cross-entropy",
                                            loader, threads);
         alarms(200);
-        /* On a busy machine few get through: one waits at most, however many came in a step. */
+        /* If the machine is busy few signals arrive: at most one is pending, however many came in a
+         * step. */
         const int enough = 30 * (int)threads;
         for (int epoch = 0; epoch < 150 || (epoch < 20000 && atomic_load(&n_signals) < enough);
              epoch++) {
@@ -112,10 +113,10 @@ Test(cpu_backend, signals_do_not_write_into_the_heap) {
 #if defined(__x86_64__)
 
 #define N_THREADS 3
-#define FLAGS     0x3fu /* of MXCSR: what has happened, not what is wished for */
+#define FLAGS     0x3fu /* of MXCSR: exceptions that happened, not settings */
 
-/* Sets the control word of all threads of a team. clang's runtime puts back what the first one had
- * before a region. */
+/* Sets the control word in all threads of a team. clang's runtime resets it before a region to what
+ * the first thread had. */
 static void set_controls(unsigned control) {
 #if defined(_OPENMP)
 #pragma omp parallel num_threads(N_THREADS)
@@ -135,7 +136,7 @@ static int n_controls_other_than(unsigned control) {
 
 Test(cpu_backend, floating_point_control_survives_a_step) {
     const unsigned before = _mm_getcsr(), plain = 0x1f80;
-    /* As it usually is; without denormals; rounding towards zero. */
+    /* The usual one; without denormals; rounding towards zero. */
     const unsigned controls[] = {plain, plain | 0x8040, plain | 0x6000};
     iter_loader *loader = points(20);
     iter_trainer *trainer =
@@ -158,7 +159,7 @@ Test(cpu_backend, floating_point_control_survives_a_step) {
 
 #endif
 
-/* Sum and number of the names of this process's threads. */
+/* Sum and number of the ids of this process's threads. */
 static void list_threads(uint64_t out[2]) {
     DIR *folder = opendir("/proc/self/task");
     cr_assert(folder);
@@ -171,7 +172,7 @@ static void list_threads(uint64_t out[2]) {
     closedir(folder);
 }
 
-/* Layers of different sizes are worth different numbers of threads. */
+/* Layers of different sizes use different numbers of threads. */
 Test(cpu_backend, steps_neither_start_nor_end_threads) {
     iter_loader *loader = points(20);
     iter_trainer *trainer =
@@ -191,9 +192,9 @@ Test(cpu_backend, steps_neither_start_nor_end_threads) {
     iter_loader_unref(loader);
 }
 
-/* ---- When oneDNN has no memory --------------------------------------------------------------- */
+/* ---- If oneDNN has no memory ----------------------------------------------------------------- */
 
-/* oneDNN's own, in front of it: its statuses are an enum whose 1 is out of memory. */
+/* Called instead of oneDNN's own function. Its status is an enum whose 1 is out of memory. */
 typedef int sgemm_fn(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t,
                      const float *, int64_t, float, float *, int64_t);
 sgemm_fn dnnl_sgemm;
@@ -210,7 +211,7 @@ int dnnl_sgemm(char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t
         real = call;
     }
     if (atomic_fetch_add(&n_products, 1) == fails_at) {
-        for (int64_t i = 0; i < m; i++) /* anything */
+        for (int64_t i = 0; i < m; i++) /* arbitrary values */
             memset(c + i * ldc, 0x7f, (size_t)n * sizeof(*c));
         return 1;
     }
@@ -231,7 +232,7 @@ static void expect_same_weights(iter_trainer *a, iter_trainer *b, const char *wh
     }
 }
 
-/* Each product of a step fails in turn: the step is told to have, and has left no trace. */
+/* Makes each product of a step fail in turn: the step must fail, and change nothing. */
 static void walk_products(const char *model, iter_loader *loader, uint32_t threads) {
     iter_trainer *good = trainer_on(model, loader, threads);
     iter_trainer *other = trainer_on(model, loader, threads);
@@ -293,7 +294,7 @@ Test(cpu_backend, says_how_much_memory_it_has) {
         iter_trainer *trainer = trainer_on(models[i], loader, 2);
         const double taken = (double)(iter__engine_live_bytes() - before);
         const double told = (double)iter_trainer_describe(trainer).n_bytes;
-        /* Some kilobytes are text and the model. */
+        /* The difference, some kilobytes, is text and the model. */
         cr_expect(told <= taken && told > taken - 32768 && taken > 65536, "%s: %.0f of %.0f",
                   models[i], told, taken);
         iter_trainer_destroy(trainer);

@@ -1,6 +1,6 @@
 /*
- * test_cpu_kernels.c - gates, activations, optimisers, tokens and the GRU of the cpu backend, on every
- * SIMD level that this machine has, against formulas in double and central differences.
+ * test_cpu_kernels.c - gates, activations, optimisers, tokens and the GRU of the cpu backend, on
+ * every SIMD level that this machine has, against formulas in double and central differences.
  */
 #include <criterion/criterion.h>
 
@@ -121,7 +121,7 @@ Test(cpu_kernels, activations_at_special_values) {
     }
 }
 
-/* Every length: nothing beyond the end is touched, and the place in a row does not matter. */
+/* For every length: nothing after the end is written, and the place in a row does not matter. */
 Test(cpu_kernels, activations_of_any_length) {
     EACH_LEVEL(kernels) {
         float x[80], y[81], whole[80];
@@ -142,7 +142,8 @@ Test(cpu_kernels, activations_of_any_length) {
 
 enum { ROWS = 3, MAX_UNITS = 37, GATES_LD = 3 * MAX_UNITS + 4, STATE_LD = MAX_UNITS + 3 };
 
-/* One unit in double: sums before the activations (of x, of h), the state before; reset after. */
+/* One unit in double: sums before the activations (of x, of h) and the state before; reset
+ * after. */
 typedef struct unit {
     double xr, xz, xn, hr, hz, hn, h;
 } unit;
@@ -265,7 +266,7 @@ static const engine_optimizer optimizers[] = {
 };
 enum { N_OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
 
-/* engine/optimizer.h, word for word. */
+/* By engine/optimizer.h, word for word. */
 static void naive_step(const engine_optimizer *o, uint64_t step, double g, double *w, double *m,
                        double *v) {
     g += o->weight_decay * *w;
@@ -316,7 +317,7 @@ Test(cpu_kernels, optimizers_follow_their_formulas) {
     }
 }
 
-/* Rows that wait: the same bits as all rows at every step. */
+/* Rows that are updated later get the same bits as if all rows were updated at every step. */
 static void check_rows(const cpu_kernels *kernels, const engine_optimizer *o, int64_t units,
                        uint32_t threads) {
     enum { R = 150, STEPS = 300 };
@@ -434,7 +435,7 @@ Test(cpu_kernels, tokens_of_a_batch) {
 
 enum { N = 3, T = 4, F = 5, U = 6 };
 
-/* What the unit computes and is asked: all parameters, input, and weights of the outputs in a sum. */
+/* The inputs of the unit: all parameters, input, and the weights of the outputs in a sum. */
 typedef struct problem {
     double input[3 * U * F], recurrent[3 * U * U], input_bias[3 * U], recurrent_bias[3 * U];
     double x[T * N * F], dy[T * N * U];
@@ -448,7 +449,7 @@ static double dot_of(const double *a, const double *b, int n) {
     return sum;
 }
 
-/* Sum of dy * y, as iter_gru_options and engine.h put it. */
+/* The sum of dy * y, by iter_gru_options and engine.h. */
 static double naive_gru(const problem *p, bool before, bool last) {
     double total = 0;
     for (int i = 0; i < N; i++) {
@@ -545,7 +546,7 @@ Test(cpu_kernels, gru_against_central_differences) {
             check_gru(kernels, k & 1, k & 2, threads);
 }
 
-/* ---- Limits, and without memory -------------------------------------------------------------- */
+/* ---- Limits, and out of memory --------------------------------------------------------------- */
 
 /* Tokens are numbered in 32 bits. */
 Test(cpu_kernels, batches_of_too_many_tokens_are_refused) {

@@ -1,5 +1,6 @@
 /*
- * test_cut.c - where batches begin and end, against a reference that writes every row of every epoch down and then deals them out.
+ * test_cut.c - where batches begin and end, against a reference that lists every row of every epoch
+ * and then deals the rows out.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -16,12 +17,12 @@ __extension__ typedef unsigned __int128 u128;
     ((const int32_t[]){ITER_LAST_KEEP, ITER_LAST_PAD, ITER_LAST_DISCARD, ITER_LAST_ROLL_OVER})
 enum { MAX_BATCHES = 64, MAX_G = 32, EPOCHS = 5 };
 
-/* ---- The reference: rows written down one by one ----------------------------------------------------------- */
+/* ---- The reference: rows listed one by one --------------------------------------------------- */
 
 typedef struct row {
     uint32_t epoch;
     uint64_t position;
-    bool own; /* of the epoch that delivers it, and not padding */
+    bool own; /* belongs to the epoch that delivers it, and is not padding */
 } row;
 
 typedef struct global_batch {
@@ -74,7 +75,7 @@ static void reference(uint64_t n, uint64_t global, int32_t mode, epoch_rows out[
     }
 }
 
-/* ---- Comparing --------------------------------------------------------------------------------------------- */
+/* ---- Comparing ------------------------------------------------------------------------------- */
 
 static iter__cut cut_of(uint64_t n, uint32_t batch_size, uint32_t rank, uint32_t ranks,
                         int32_t mode) {
@@ -132,15 +133,16 @@ static void compare(const iter__cut *cut, const epoch_rows *want) {
                 cut->last_batch != ITER_LAST_ROLL_OVER && cut->n - before < cut->global
                     ? cut->n - before
                     : cut->global;
-            cr_assert_eq(cursor.sample - before, own, WHERE,
-                         PLACE(cut, e, b)); /* padding is not consumed */
+            /* padding is not consumed */
+            cr_assert_eq(cursor.sample - before, own, WHERE, PLACE(cut, e, b));
         }
         cr_assert_not(iter__cut_batch(cut, &cursor, &span), WHERE,
                       PLACE(cut, e, want[e].n_batches));
     }
 }
 
-/* Every small cut: batches, shares, padding, what is carried, and where epochs end, empty ones among them. */
+/* Every small cut: batches, shares, padding, carried rows, and where epochs end, empty ones
+ * included. */
 Test(cut, all_small) {
     static epoch_rows want[EPOCHS];
     for (int m = 0; m < 4; m++) {
@@ -158,9 +160,9 @@ Test(cut, all_small) {
     }
 }
 
-/* ---- place() --------------------------------------------------------------------------------------------------- */
+/* ---- place() --------------------------------------------------------------------------------- */
 
-/* What the message names behind "nearest is". */
+/* The place that the message names after "nearest is". */
 static uint64_t named(const iter_error *err) {
     const char *at = strstr(err->message, "nearest is ");
     cr_assert(at, "%s", err->message);
@@ -192,8 +194,8 @@ Test(cut, places) {
                             cr_assert_leq(distance(got, sample), distance(legal, sample), "%s",
                                           err.message);
                     }
-                    cr_assert_eq(iter__cut_place(&cut, 3, sample, true, &at, &err),
-                                 ITER_OK); /* any batch size */
+                    /* any batch size */
+                    cr_assert_eq(iter__cut_place(&cut, 3, sample, true, &at, &err), ITER_OK);
                     cr_assert(at.ended && at.epoch == 3 && at.sample == sample);
                     iter__span span;
                     cr_assert_not(iter__cut_batch(&cut, &at, &span));
@@ -203,7 +205,8 @@ Test(cut, places) {
     }
 }
 
-/* Under roll_over: what is saved at any place comes back as the same place, or under another G as the one its rows say. */
+/* Under roll_over: a place that is saved and restored is the same place; under another G it is the
+ * place after the same rows. */
 Test(cut, places_rolling) {
     for (uint64_t n = 1; n <= 13; n++) {
         for (uint32_t global = 1; global <= 9; global++) {
@@ -251,8 +254,8 @@ Test(cut, places_rolling) {
 Test(cut, places_nothing) {
     iter__cursor at;
     const iter__cut cut = cut_of(10, 4, 0, 1, ITER_LAST_ROLL_OVER);
-    cr_assert_eq(iter__cut_place(&cut, 0, 11, false, &at, NULL),
-                 ITER_EINVAL); /* NULL is a legal error */
+    /* NULL is a legal error */
+    cr_assert_eq(iter__cut_place(&cut, 0, 11, false, &at, NULL), ITER_EINVAL);
     iter_error err;
     cr_assert_eq(iter__cut_place(&cut, 0, 4003, false, &at, &err), ITER_EINVAL);
     cr_assert_eq(named(&err), 4004); /* beyond one epoch's length */
@@ -260,7 +263,7 @@ Test(cut, places_nothing) {
     cr_assert(strstr(err.message, "beyond the last epoch"), "%s", err.message);
 }
 
-/* ---- Large numbers --------------------------------------------------------------------------------------------- */
+/* ---- Large numbers --------------------------------------------------------------------------- */
 
 static void check_far_epoch(uint64_t n, uint32_t batch_size, uint32_t ranks, uint32_t epoch) {
     const uint64_t global = (uint64_t)batch_size * ranks;
@@ -291,8 +294,8 @@ static void check_far_epoch(uint64_t n, uint32_t batch_size, uint32_t ranks, uin
         cursor = iter__cut_after(&cut, &cursor);
         cr_assert(cursor.ended);
         cr_assert_not(iter__cut_batch(&cut, &cursor, &span));
-        cr_assert_eq(iter__cut_place(&cut, 0, (first + 1) * global, false, &at, NULL),
-                     ITER_OK); /* any hint */
+        /* the epoch is only a hint */
+        cr_assert_eq(iter__cut_place(&cut, 0, (first + 1) * global, false, &at, NULL), ITER_OK);
         cr_assert_eq(at.epoch, epoch);
         cr_assert_eq(iter__cut_place(&cut, epoch, end * global, true, &at, NULL), ITER_OK);
         cr_assert(at.ended && at.epoch == epoch);
@@ -343,8 +346,8 @@ Test(cut, many_samples) {
         if (MODES[m] == ITER_LAST_PAD) cr_assert_eq(rows, global);
         if (rows) cr_assert_eq(own, n % global);
     }
-    const iter__cut cut =
-        cut_of(n, 1000, 0, 1, ITER_LAST_ROLL_OVER); /* t stays below 2^64 for three epochs */
+    /* t stays below 2^64 for three epochs */
+    const iter__cut cut = cut_of(n, 1000, 0, 1, ITER_LAST_ROLL_OVER);
     for (uint32_t e = 0; e < 3; e++) {
         const u128 first = (u128)e * n / 1000, end = ((u128)e + 1) * n / 1000;
         cr_assert(iter__cut_epoch(&cut, e).sample == first * 1000);

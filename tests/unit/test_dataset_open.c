@@ -1,4 +1,5 @@
-/* test_dataset_open.c - iter_dataset_open_with(): its options, and the memory that opening takes. */
+/* test_dataset_open.c - iter_dataset_open_with(): its options, and the memory that opening
+ * takes. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,7 @@ TestSuite(dataset_open, .timeout = 60);
 
 #define MIB ((uint64_t)1 << 20)
 
-/* ---- A format of the caller's own: `path` says how much memory it declares, in bytes. -------------- */
+/* ---- The user's own format: `path` is how much memory it declares, in bytes. ----------------- */
 
 static iter_status own_open(void *state, const char *path, const void *options,
                             iter_description *out, iter_error *err) {
@@ -96,7 +97,7 @@ Test(dataset_open, what_a_caller_s_format_declares_counts) {
     iter_registry_destroy(registry);
 }
 
-/* Nothing is declared for it: the rows are measured, at opening and by a loader. */
+/* If a format declares nothing, its rows are measured, at opening and by a loader. */
 Test(dataset_open, what_a_built_in_format_holds_is_measured) {
     char folder[MAKE_PATH_MAX], spec[MAKE_PATH_MAX + 32], due[128];
     iter_error err;
@@ -124,14 +125,14 @@ Test(dataset_open, what_a_built_in_format_holds_is_measured) {
     cr_assert(strstr(err.message, "x.gz: no memory for its 4194304 bytes"), "%s", err.message);
     unsigned long long enough = 0;
     cr_assert_eq(sscanf(strstr(err.message, "too small, "), "too small, %llu", &enough), 1);
-    options.memory_limit = enough; /* what the message says would do does */
+    options.memory_limit = enough; /* the limit in the message must do */
     cr_assert_eq(iter_dataset_open_with(spec, &options, &data, &err), ITER_OK, "%s", err.message);
     iter_dataset_unref(data);
     make_folder_gone(folder);
     cr_assert_eq(iter__alloc_live(), 0);
 }
 
-/* Another reason than the limit stays the reason. */
+/* If opening fails for another reason than the limit, that reason is reported. */
 Test(dataset_open, a_limit_is_blamed_only_for_itself) {
     iter_error err;
     iter_dataset *data;

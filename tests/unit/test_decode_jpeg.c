@@ -1,5 +1,6 @@
 /*
- * test_decode_jpeg.c - JPEGs of every kind against Pillow's pixels (tests/golden/images.py), parts against cuts from the whole, and damage.
+ * test_decode_jpeg.c - JPEGs of every kind against Pillow's pixels (tests/golden/images.py), parts
+ * against cuts from the whole, and damage.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ static uint8_t *golden(const char *name, size_t *size) {
     return image_file(path, size);
 }
 
-/* The golden file gives exactly these pixels, whole and in parts. */
+/* The golden file must give exactly these pixels, whole and in parts. */
 static void expect_pixels(const iter_image_options *options, const char *name,
                           const char *expected) {
     char path[512];
@@ -121,7 +122,7 @@ Test(decode_jpeg, turned_as_exif_says) {
         expect_pixels(&options, name, expected);
     }
     expect_pixels(&options, "exif6be", "exif6be.up.ppm");
-    expect_pixels(&defaults, "exif6", "exif1.up.ppm"); /* not asked for */
+    expect_pixels(&defaults, "exif6", "exif1.up.ppm"); /* turning was not requested */
 }
 
 /* ---- Damage ---------------------------------------------------------------------------------- */
@@ -176,7 +177,8 @@ Test(decode_jpeg, cut_anywhere_fails_but_behind_the_last_bit) {
         image out;
         iter_error err;
         for (size_t n = 3; n < size - 2; n++) {
-            uint8_t *cut = malloc(n); /* of its own, so that reading behind it is seen */
+            /* of the exact size, so that a sanitizer sees reads past the end */
+            uint8_t *cut = malloc(n);
             memcpy(cut, bytes, n);
             const iter_status status = decode_bytes(&defaults, cut, n, &out, &err);
             cr_assert_eq(status, ITER_EFORMAT, "%s, %zu of %zu bytes", names[k], n, size);
@@ -210,7 +212,7 @@ Test(decode_jpeg, warnings_are_accepted_counted_or_refused) {
     iter_error err;
     uint8_t *bytes = golden("restart", &size);
     iter_image_options options = defaults;
-    uint8_t *marker = NULL; /* RST0, wherever it stands: gone */
+    uint8_t *marker = NULL; /* remove the first RST0 */
     for (size_t i = 0; i + 1 < size && !marker; i++)
         if (bytes[i] == 0xff && bytes[i + 1] == 0xd0) marker = bytes + i;
     cr_assert(marker);
@@ -246,7 +248,7 @@ Test(decode_jpeg, ceilings) {
     options.max_pixels -= 4;
     expect_refused(&options, bytes, size, ITER_ENOMEM, "a quarter");
     options = defaults;
-    options.max_scans = 10; /* Pillow's progressive files have so many */
+    options.max_scans = 10; /* Pillow's progressive files have more */
     cr_assert_eq(decode_bytes(&options, bytes, size, &out, &err), 0, "%s", err.message);
     image_free(&out);
     options.max_scans = 9;
@@ -254,7 +256,7 @@ Test(decode_jpeg, ceilings) {
     free(bytes);
 }
 
-/* Where a segment with this marker begins, and its length with the marker. */
+/* Where the segment with this marker begins; *out_length includes the marker. */
 static uint8_t *segment(uint8_t *bytes, size_t size, int marker, size_t *out_length) {
     for (size_t at = 2; at + 4 < size; at += *out_length) {
         *out_length = 2 + ((size_t)bytes[at + 2] << 8) + bytes[at + 3];
@@ -279,12 +281,13 @@ Test(decode_jpeg, no_table_comes_from_another_file) {
     image_decoder_open(&decoder, &iter__decoder_image, NULL);
     cr_assert_eq(image_decode(&decoder, other, other_size, NULL, &out, &err), 0);
     image_free(&out);
-    /* no Huffman tables mean the standard ones, whatever the file before had */
+    /* if there are no Huffman tables, the standard ones apply, not the previous file's */
     size_t n = without(bytes, size, 0xc4);
     cr_assert_lt(n, size);
     const iter_status used = image_decode(&decoder, bytes, n, NULL, &out, &err);
     const iter_status unused = decode_bytes(&defaults, bytes, n, &fresh, &err);
-    cr_assert_eq(used, 0, "%s", err.message); /* quality 85 by the standard tables: as it was */
+    /* a quality of 85 uses the standard tables, so nothing changes */
+    cr_assert_eq(used, 0, "%s", err.message);
     cr_assert_eq(unused, 0);
     image due = image_expected(GOLDEN "rgb444.ppm");
     const iter_rect all = {0, 0, due.height, due.width};
@@ -309,7 +312,7 @@ static uint64_t hash(const image *picture) {
     return h;
 }
 
-/* Flipped bits: whatever comes of it comes of it again, in a decoder that has seen others. */
+/* With flipped bits, a decoder that has seen other files must give the same result as a new one. */
 Test(decode_jpeg, flipped_bits_do_the_same_every_time) {
     const char *const names[] = {"rgb420", "restart", "progressive", "cmyk", "exif6"};
     image_decoder used;
@@ -344,7 +347,7 @@ Test(decode_jpeg, flipped_bits_do_the_same_every_time) {
     cr_assert_eq(iter__alloc_live(), 0);
 }
 
-/* ---- Smaller ones ---------------------------------------------------------------------------- */
+/* ---- Decoding at a smaller size -------------------------------------------------------------- */
 
 Test(decode_jpeg, smaller_only_as_far_as_is_allowed) {
     size_t size;
@@ -370,7 +373,7 @@ Test(decode_jpeg, smaller_only_as_far_as_is_allowed) {
     free(bytes);
 }
 
-/* A photo made smaller is near the mean of the pixels that it stands for. */
+/* A photo decoded at a smaller size must be near the mean of the pixels. */
 Test(decode_jpeg, smaller_ones_look_like_the_whole) {
     char **paths;
     const size_t n = image_photos(&paths);
@@ -477,7 +480,7 @@ Test(decode_jpeg, damaged_photos) {
     cr_assert_eq(iter__alloc_live(), 0);
 }
 
-/* With more and more that it may take: refused up to some point, and from there on as ever. */
+/* With growing limits: refused up to some limit, decoded as usual from there on. */
 Test(decode_jpeg, within_a_limit) {
     size_t size;
     uint8_t *bytes = golden("progressive", &size);

@@ -1,5 +1,6 @@
 /*
- * test_decode_png.c - PNGs of every kind against their pixels (tests/golden/images.py), parts against cuts from the whole, and damage.
+ * test_decode_png.c - PNGs of every kind against their pixels (tests/golden/images.py), parts
+ * against cuts from the whole, and damage.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ static uint8_t *golden(const char *name, size_t *size) {
     return image_file(path, size);
 }
 
-/* The golden file gives exactly these pixels, whole and in parts. */
+/* The golden file must give exactly these pixels, whole and in parts. */
 static void expect_pixels(const iter_image_options *options, const char *name,
                           const char *expected) {
     char path[512];
@@ -127,7 +128,7 @@ Test(decode_png, flipped_bits) {
         free(bytes);
     }
     image_decoder_close(&decoder);
-    cr_assert_gt(refused, 900); /* checksums see nearly all of it */
+    cr_assert_gt(refused, 900); /* checksums detect nearly all */
     cr_assert_eq(iter__alloc_live(), 0);
 }
 
@@ -150,7 +151,7 @@ Test(decode_png, ceilings_and_headers) {
     free(bytes);
 }
 
-/* Each allocation fails in turn: a message, or it does without, and nothing leaks. */
+/* Each allocation fails in turn: the result is a message or a picture, and nothing leaks. */
 Test(decode_png, without_memory) {
     size_t size;
     uint8_t *bytes = golden("i_rgb8", &size);
@@ -162,8 +163,9 @@ Test(decode_png, without_memory) {
         iter__alloc_fail_after = k;
         const iter_status status = image_decode(&decoder, bytes, size, NULL, &out, &err);
         iter__alloc_fail_after = -1;
+        /* the block is optional: without it libpng's allocations come one by one */
         if (status == ITER_OK)
-            image_free(&out); /* the block is not needed: then it allocates one by one */
+            image_free(&out);
         else
             cr_assert_eq(status, ITER_ENOMEM, "%s", err.message);
         image_decoder_close(&decoder);
@@ -172,7 +174,7 @@ Test(decode_png, without_memory) {
     free(bytes);
 }
 
-/* With more and more that it may take: refused up to some point, and from there on as ever. */
+/* With growing limits: refused up to some limit, decoded as usual from there on. */
 Test(decode_png, within_a_limit) {
     size_t size;
     uint8_t *bytes = golden("i_rgb8", &size);

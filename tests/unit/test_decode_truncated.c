@@ -1,6 +1,7 @@
 /*
- * test_decode_truncated.c - JPEGs and PNGs that end early, with truncated=accept: against Pillow's pixels (tests/golden/truncated.py), whole, in
- * parts and by rows; refused otherwise.
+ * test_decode_truncated.c - JPEGs and PNGs that end early, with truncated=accept: against Pillow's
+ * pixels (tests/golden/truncated.py), whole, in parts and by rows. Without that option they are
+ * refused.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -105,7 +106,8 @@ static void expect_cut(const cut_row *row) {
     cr_assert_eq(iter__alloc_live(), 0);
 }
 
-/* Wherever it is cut: pixels and a warning, or a reason; and a file that is whole gives what it always does. */
+/* At every cut: pixels and a warning, or a reason. A whole file gives the same as without the
+ * option. */
 static void expect_every_cut(const char *name) {
     const iter_image_options options = accepting();
     char path[512];
@@ -144,7 +146,7 @@ static void expect_every_cut(const char *name) {
 
 #ifdef ITER_HAVE_JPEG
 
-/* As in truncated.py. */
+/* The same rows as in truncated.py. */
 static const cut_row jpegs[] = {
     {"rgb420.jpg", 1100}, {"rgb444.jpg", 1200},      {"restart.jpg", 950}, {"gray.jpg", 1000},
     {"cmyk.jpg", 2500},   {"progressive.jpg", 1100}, {"exif6.jpg", 800}};
@@ -160,7 +162,7 @@ Test(decode_truncated, jpegs_cut_anywhere) {
     expect_every_cut("restart.jpg");
 }
 
-/* libjpeg's decoder takes missing bits for zeros: that is noise. */
+/* libjpeg's decoder reads zeros for missing bits, which gives noise. */
 Test(decode_truncated, arithmetic_coding_fails) {
     const iter_image_options options = accepting();
     image out;
@@ -171,7 +173,7 @@ Test(decode_truncated, arithmetic_coding_fails) {
     free(bytes);
 }
 
-/* The next picture does not know of it. */
+/* The next picture is not affected. */
 Test(decode_truncated, the_next_one_is_whole) {
     iter_image_options options = accepting();
     image_decoder decoder;
@@ -217,7 +219,7 @@ Test(decode_truncated, pngs_cut_anywhere) {
     expect_every_cut("rgb8.png");
 }
 
-/* Damage is no end: a checksum of what is there still counts. */
+/* Damage is not truncation: a wrong checksum of complete data is still refused. */
 Test(decode_truncated, a_wrong_checksum_is_refused) {
     const iter_image_options options = accepting();
     image out;

@@ -1,5 +1,6 @@
 /*
- * test_decode_webp.c - WebPs of every kind against Pillow's pixels (tests/golden/webp.py), parts against cuts from the whole, and damage.
+ * test_decode_webp.c - WebPs of every kind against Pillow's pixels (tests/golden/webp.py), parts
+ * against cuts from the whole, and damage.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ static uint8_t *golden(const char *name, size_t *size) {
     return image_file(path, size);
 }
 
-/* The golden file gives exactly these pixels, whole and in parts. */
+/* The golden file must give exactly these pixels, whole and in parts. */
 static void expect_pixels(const iter_image_options *options, const char *name, const char *ending) {
     char path[512];
     size_t size;
@@ -102,7 +103,7 @@ Test(decode_webp, animated_ones_are_refused) {
     free(bytes);
 }
 
-/* With truncated=accept, too: Pillow refuses them as well. */
+/* With truncated=accept, too: Pillow also refuses them. */
 Test(decode_webp, cut_anywhere_fails) {
     static const char *const names[] = {"lossy", "lossless", "lossy_alpha"};
     iter_image_options options = defaults;
@@ -111,7 +112,8 @@ Test(decode_webp, cut_anywhere_fails) {
         size_t size;
         uint8_t *bytes = golden(names[k], &size);
         for (size_t n = 12; n < size; n++) {
-            uint8_t *cut = malloc(n); /* of its own, so that reading behind it is seen */
+            /* of the exact size, so that a sanitizer sees reads past the end */
+            uint8_t *cut = malloc(n);
             memcpy(cut, bytes, n);
             expect_refused(&options, cut, n, ITER_EFORMAT, "the data end early");
             free(cut);
@@ -120,7 +122,7 @@ Test(decode_webp, cut_anywhere_fails) {
     }
 }
 
-/* The container says that it is shorter than its chunks. */
+/* The container's size is smaller than its chunks. */
 Test(decode_webp, broken_containers) {
     size_t size;
     uint8_t *bytes = golden("turned6", &size); /* VP8X first */
@@ -135,7 +137,7 @@ Test(decode_webp, broken_containers) {
     memset(copy + 16, 0xff, 4);
     expect_refused(&defaults, copy, size, ITER_EFORMAT, "a chunk of 4294967295 bytes");
     memcpy(copy, bytes, size);
-    memcpy(copy + 4, "\x16\0\0\0", 4); /* ends behind VP8X */
+    memcpy(copy + 4, "\x16\0\0\0", 4); /* ends after VP8X */
     expect_refused(&defaults, copy, size, ITER_EFORMAT, "no chunk VP8 or VP8L");
     memcpy(copy, bytes, size);
     uint8_t *chunk = memmem(copy, size, "VP8 ", 4);
@@ -145,7 +147,7 @@ Test(decode_webp, broken_containers) {
     expect_refused(&defaults, "RIFF\x24\0\0\0WAVEfmt ", 16, ITER_EFORMAT, "a RIFF");
     free(copy);
     free(bytes);
-    /* What stands behind the end is not read. */
+    /* Bytes after the end are not read. */
     image_decoder decoder;
     image out;
     iter_error err = {0};
@@ -160,7 +162,8 @@ Test(decode_webp, broken_containers) {
     free(bytes);
 }
 
-/* Whatever comes of it comes of it again; and a picture that is decoded can be decoded in parts. */
+/* With flipped bits, the result must be the same every time; and if a picture can be decoded, so
+ * can its parts. */
 Test(decode_webp, flipped_bits) {
     static const char *const names[] = {"lossy", "lossless", "lossless_palette", "simple",
                                         "turned6"};
@@ -209,7 +212,7 @@ Test(decode_webp, ceilings) {
     free(bytes);
 }
 
-/* With more and more that it may take: refused up to some point, and from there on as ever. */
+/* With growing limits: refused up to some limit, decoded as usual from there on. */
 Test(decode_webp, within_a_limit) {
     static const char *const names[] = {"lossy_large", "lossless"};
     for (size_t k = 0; k < 2; k++) {

@@ -1,7 +1,7 @@
 /*
- * test_device_driver.c - the device over the fake driver: opening and what stands against it,
- * contexts, memory, order, capture, failures of every call, of every operation and of every
- * allocation; and that the fake finds what it is there to find.
+ * test_device_driver.c - the device over the fake driver: opening and its refusals, contexts,
+ * memory, order, capture, failures of every call, of every operation and of every allocation; and
+ * that the fake finds the bugs that it is there to find.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ TestSuite(device_driver, .timeout = 60);
 static const fake_cuda *fake;
 static iter_error err;
 
-/* The table, freshly reset; no such driver here: the test is skipped. */
+/* Gets the fake's table and resets it. If there is no fake driver, skips the test. */
 static void start(void) {
     fake = fake_cuda_get();
     if (fake == NULL) cr_skip_test("the fake driver is not in LD_LIBRARY_PATH");
@@ -46,7 +46,7 @@ static iter__device *open_device(int32_t number) {
     return device;
 }
 
-/* A driver and the primary context of device 0, pushed: what a program that uses CUDA has. */
+/* A program that uses CUDA: a driver, and the primary context of device 0, pushed. */
 static iter__cuda_driver cuda;
 static CUcontext primary;
 
@@ -154,7 +154,7 @@ Test(device_driver, the_primary_context_is_kept_as_long_as_the_device) {
     iter__device_address memory;
     CUcontext current;
     cr_expect_eq(fake->live(FAKE_CUDA_RETAINED), 2);
-    stop_program(); /* the program is done with it, we are not */
+    stop_program(); /* the program drops its context, the device keeps its own */
     cr_expect_eq(fake->live(FAKE_CUDA_RETAINED), 1);
     cr_expect_eq(iter__device_alloc(device, 100, &memory, &err), ITER_OK, "%s", err.message);
     cr_expect_eq(memory % 256, 0);
@@ -184,7 +184,8 @@ Test(device_driver, a_current_context_is_taken_and_stays_current) {
     cr_expect_eq(fake->live(FAKE_CUDA_RETAINED), 1);
     iter__device *same = open_device(ITER_DEVICE(1));
     cr_expect_eq(fake->live(FAKE_CUDA_RETAINED), 2);
-    iter__device *again = open_device(0); /* its primary one is alive, too, and is not taken */
+    /* its primary context is alive, too, but not the current one */
+    iter__device *again = open_device(0);
     cr_expect_eq(fake->live(FAKE_CUDA_RETAINED), 2);
     iter__device_close(again);
     iter__device_close(same);
@@ -253,7 +254,7 @@ Test(device_driver, memory_that_is_not_there_is_refused_with_numbers) {
 
 /* ---- Order ----------------------------------------------------------------------------------- */
 
-/* What a consumer's kernel does: reads the first byte, late. */
+/* A consumer's kernel: reads the first byte, late. */
 typedef struct reading {
     const volatile unsigned char *from;
     int *seen;
@@ -264,7 +265,7 @@ static void read_byte(void *state) {
     *r->seen = *r->from;
 }
 
-/* A device with one slot: pinned memory, its twin, an event for each side. */
+/* A device with one slot: pinned memory, its twin, one event per side. */
 typedef struct slot {
     iter__device *device;
     unsigned char *host;
@@ -324,7 +325,7 @@ Test(device_driver, what_is_taken_back_is_waited_for) {
     slot s = open_slot();
     for (int round = 0; round < 2; round++) {
         fake->delay(FAKE_CUDA_ALL, 20000);
-        fill_and_copy(&s, round); /* a violation, if it came after */
+        fill_and_copy(&s, round); /* a violation, if the copy ran later */
         if (round == 0) {
             iter__device_free(s.device, s.twin);
             cr_expect_eq(iter__device_alloc(s.device, BYTES, &s.twin, &err), ITER_OK);
@@ -342,7 +343,7 @@ Test(device_driver, what_is_taken_back_is_waited_for) {
     iter__unmap(s.host, BYTES);
 }
 
-/* Both ways: the consumer's stream waits for the copy, the next copy for the consumer. */
+/* In both directions: the consumer's stream waits for the copy, the next copy for the consumer. */
 static void pass_through(bool to_default) {
     start_program();
     slot s = open_slot();
@@ -397,7 +398,7 @@ Test(device_driver, a_stream_of_another_context_is_named) {
 
 /* ---- Capture --------------------------------------------------------------------------------- */
 
-/* All that a loader does, in a thread that captures. */
+/* Everything that a loader does, in a thread that captures. */
 static void use_while_captured(slot *s) {
     iter__device_event *event;
     iter__device_address memory;
@@ -474,7 +475,7 @@ Test(device_driver, an_error_that_is_not_forgotten_is_answered_by_everything) {
     iter__device_event *event;
     iter__device_address memory;
     fake->fail_late(0, CUDA_ERROR_ILLEGAL_ADDRESS);
-    fake->hold(FAKE_CUDA_ALL, true); /* so that mark() does not know of it yet */
+    fake->hold(FAKE_CUDA_ALL, true); /* so that mark() does not see it yet */
     fill_and_copy(&s, 1);
     fake->hold(FAKE_CUDA_ALL, false);
     cr_expect_eq(iter__device_sync(s.device, s.arrived, &err), ITER_EDEVICE);
@@ -503,7 +504,7 @@ static iter_status use(iter__device *device, void *host, iter__device_address *t
         ITER_TRY(iter__device_copy(device, *twin, host, BYTES, &err));
         ITER_TRY(iter__device_mark(device, *event, &err));
         ITER_TRY(iter__device_wait(device, *event, NULL, &err));
-        ITER_TRY(iter__device_query(device, *event, &err)); /* once: calls are counted */
+        ITER_TRY(iter__device_query(device, *event, &err)); /* only once: calls are counted */
         ITER_TRY(iter__device_mark_on(device, *event, NULL, &err));
         ITER_TRY(iter__device_sync(device, *event, &err));
     }
@@ -511,8 +512,8 @@ static iter_status use(iter__device *device, void *host, iter__device_address *t
     return ITER_OK;
 }
 
-/* A whole life; *used = it came to where it is taken down. What is left is the caller's to look
- * at. */
+/* A whole life of a device; *used = it got as far as the teardown. The caller must check what is
+ * left. */
 static iter_status live(bool *used) {
     iter__device *device;
     iter__device_address twin = 0;
@@ -603,7 +604,7 @@ Test(device_driver, every_allocation_fails_once) {
     }
 }
 
-/* ---- What the fake is there to find ---------------------------------------------------------- */
+/* ---- Bugs that the fake is there to find ----------------------------------------------------- */
 
 Test(device_driver, planted_a_slot_is_written_before_its_copy) {
     start();
@@ -620,7 +621,7 @@ Test(device_driver, planted_a_slot_is_written_before_its_copy) {
     close_slot(&s);
 }
 
-/* The consumer is late, and nobody asks for its event: it reads the next batch. */
+/* The consumer is late, and its event is not waited for: it reads the next batch. */
 Test(device_driver, planted_a_slot_is_reused_before_its_event) {
     start();
     start_program();
@@ -652,7 +653,7 @@ Test(device_driver, planted_memory_is_freed_or_unpinned_under_a_copy) {
     for (int round = 0; round < 2; round++) {
         fake->hold(FAKE_CUDA_ALL, true);
         fill_and_copy(&s, round);
-        if (round == 0) { /* not by ours, which wait */
+        if (round == 0) { /* not by the device's functions, which wait */
             cr_expect_eq(cuda.cuMemFree(s.twin), CUDA_SUCCESS);
         } else {
             cr_expect_eq(cuda.cuMemHostUnregister(s.host), CUDA_SUCCESS);

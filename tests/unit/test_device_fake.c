@@ -1,7 +1,7 @@
 /*
- * test_device_fake.c - the fake driver itself, by what CUDA's documentation says of the real one:
- * contexts per thread, the default stream's order, pageable copies, events, kernels and their
- * parameters, capture and what it forbids, graphs.
+ * test_device_fake.c - the fake driver itself, by CUDA's documentation of the real one: contexts
+ * per thread, the default stream's order, pageable copies, events, kernels and their parameters,
+ * capture and what it forbids, graphs.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -157,7 +157,7 @@ Test(device_fake, the_default_stream_orders_blocking_ones_and_no_others) {
     fake->hold(blocking, true);
     queue_step(blocking, &at, log, 4);
     at = 0;
-    queue_step(stream, &at, log, 5); /* a stream that does not block waits for nobody */
+    queue_step(stream, &at, log, 5); /* a stream that does not block waits for no other */
     OK(cuda.cuStreamSynchronize(stream));
     cr_expect_eq(log[0], 5);
     fake->hold(blocking, false);
@@ -238,7 +238,7 @@ Test(device_fake, kernels_are_found_by_name_and_get_copies_of_their_parameters) 
     double sum;
     fake->delay(stream, 5000);
     OK(cuda.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
-    s.i = 0; /* taken by the launch */
+    s.i = 0; /* the launch copied it */
     a = 0;
     b = 0;
     OK(cuda.cuStreamSynchronize(stream));

@@ -1,6 +1,7 @@
 /*
- * test_device_faults.c - a loader on a GPU whose driver fails: each of its calls once, an operation long after it was queued, and each
- * allocation. The error is clean and comes in order, nothing hangs, and nothing stays behind.
+ * test_device_faults.c - a loader on a GPU whose driver fails: each of its calls once, an operation
+ * long after it was queued, and each allocation. The error must be clean and come in order, nothing
+ * may hang, and nothing may be left.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@ static void begin(void) {
     if (!gpu_open(&gpu)) cr_skip("the fake driver is not in LD_LIBRARY_PATH");
 }
 
-/* What is alive in the driver; the consumer's own things included. */
+/* The number of objects in the driver, the consumer's included. */
 static long alive(void) {
     long n = 0;
     for (int kind = 0; kind < FAKE_CUDA_KINDS; kind++)
@@ -40,11 +41,12 @@ static iter_loader_options options(int32_t memory, int32_t workers) {
     opt.workers = workers;
     opt.prefetch = opt.max_held = 1;
     opt.memory.limit = 64 << 20;
-    opt.faults.timeout_ms = 20000; /* a hang is an error here */
+    opt.faults.timeout_ms = 20000; /* if a call hangs, this makes it an error */
     return opt;
 }
 
-/* One batch as a trainer uses it, without calls of the driver but the loader's. *n_right counts batches that were what they must be. */
+/* Uses one batch as a trainer does; only the loader calls the driver. *n_right counts batches with
+ * the right content. */
 static iter_status use(iter_batch *batch, int32_t memory, int *n_right, iter_error *err) {
     iter_status status = ITER_OK;
     if (memory == ITER_MEMORY_DEVICE) status = iter_batch_wait(batch, gpu.streams[0], err);
@@ -61,7 +63,8 @@ static iter_status use(iter_batch *batch, int32_t memory, int *n_right, iter_err
     return status;
 }
 
-/* From nothing to nothing: the first error, and how many batches were right. After an error of next() the loader is asked on. */
+/* A whole life of a loader: the first error, and how many batches were right. If next() fails, it
+ * is called again. */
 static iter_status go(int32_t memory, int32_t workers, int *n_right, iter_error *first) {
     static own_dataset own;
     own = (own_dataset){.n = N};
@@ -105,7 +108,7 @@ static void fail_each_call(int32_t memory, int32_t workers, CUresult result, boo
     const long before = gpu.fake->calls(NULL);
     cr_assert_eq(go(memory, workers, &right, &err), ITER_OK, "%s", err.message);
     cr_assert_eq(right, all);
-    const long n = gpu.fake->calls(NULL) - before + 20; /* with workers it is not always the same */
+    const long n = gpu.fake->calls(NULL) - before + 20; /* with workers the number varies */
     const long live = iter__alloc_live(), objects = alive();
     int n_failed = 0, n_went_on = 0;
     for (long i = 0; i < n; i++) {
@@ -113,7 +116,7 @@ static void fail_each_call(int32_t memory, int32_t workers, CUresult result, boo
         const iter_status s = go(memory, workers, &right, &err);
         gpu_reset(&gpu);
         cr_assert_eq(iter__alloc_live(), live, "call %ld: %s", i, s < 0 ? err.message : "fine");
-        if (i % 25 == 24 || i == n - 1) /* counting takes its time: the fake remembers the dead */
+        if (i % 25 == 24 || i == n - 1) /* counting is slow: the fake also keeps dead objects */
             cr_assert_eq(alive(), objects, "up to call %ld: %ld left in the driver, not %ld (%s)",
                          i, alive(), objects, gpu_leaks(gpu.fake));
         if (s == ITER_OK) continue;
@@ -124,10 +127,10 @@ static void fail_each_call(int32_t memory, int32_t workers, CUresult result, boo
         cr_assert_eq(s, err.status);
         cr_assert(strstr(err.message, "CUDA") || strstr(err.message, "cu"), "call %ld: %s", i,
                   err.message);
-        if (!lost && right > 0) /* one batch's error, or the end */
+        if (!lost && right > 0) /* one batch fails, or the end comes */
             cr_assert_leq(right, all);
     }
-    cr_log_info("memory %d, %d workers, error %u: %ld calls, %d failed, %d of them behind create",
+    cr_log_info("memory %d, %d workers, error %u: %ld calls, %d failed, %d of them after create",
                 (int)memory, (int)workers, result, n, n_failed, n_went_on);
     cr_expect_gt(n_failed, 10);
 }
@@ -173,7 +176,8 @@ Test(device_faults, a_failing_copy_is_its_batchs_error) {
                 cr_expect_eq(s, ITER_EDEVICE);
                 cr_expect(strstr(err.message, "to the device (batch "), "%s", err.message);
                 cr_expect(strstr(err.message, "cuMemcpyHtoDAsync"), "%s", err.message);
-                /* Several workers may finish batches out of order, but errors come in order. */
+                /* Several workers may finish batches out of order, but errors must come in
+                 * order. */
                 char which[32];
                 snprintf(which, sizeof(which), "(batch %d of", n_right);
                 cr_expect(strstr(err.message, which), "%s: %s", which, err.message);
@@ -196,7 +200,7 @@ Test(device_faults, a_lost_device_answers_with_its_first_error) {
     gpu_close(&gpu);
     for (int32_t workers = 0; workers <= 2; workers++) {
         for (long k = 0; k < 24; k++) {
-            cr_assert(gpu_open(&gpu)); /* the context of the last one is of no use any more */
+            cr_assert(gpu_open(&gpu)); /* the last context cannot be used any more */
             own_dataset own = {.n = N};
             iter_dataset *data = own_open(&own, &own_ops);
             iter_loader_options opt = options(ITER_MEMORY_DEVICE, workers);
@@ -211,7 +215,7 @@ Test(device_faults, a_lost_device_answers_with_its_first_error) {
                 iter_status s = iter_loader_next(loader, &batch, &err);
                 if (s == ITER_OK) {
                     s = used = use(batch, ITER_MEMORY_DEVICE, &n_right, &err);
-                    if (s < 0) continue; /* the next next() knows it, too, sooner or later */
+                    if (s < 0) continue; /* a later next() will report it, too */
                 }
                 if (s == ITER_END) s = iter_loader_reset(loader, &err);
                 if (s == ITER_OK) {

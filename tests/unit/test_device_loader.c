@@ -1,6 +1,7 @@
 /*
- * test_device_loader.c - loaders with twins of their slots on a GPU, the fake one. What is on the device is what is on the host; slots are
- * written again when streams are done, and not before, and both bugs are found where they are planted; addresses stay.
+ * test_device_loader.c - loaders with twins of their slots on the fake GPU. The device must have
+ * what the host has. Slots are reused when streams have finished, and not before; both possible
+ * bugs are planted and must be found. Addresses stay.
  */
 #include <pthread.h>
 
@@ -47,7 +48,7 @@ static iter_status halve(void *user, iter_batch_view *fields, int32_t n_fields, 
     return ITER_OK;
 }
 
-/* Element by element, so that strides may be anything. */
+/* Compares element by element, so that strides may be anything. */
 static void expect_equal_elements(const iter_batch *batch, int32_t f) {
     const iter_tensor *host = iter_batch_tensor(batch, f),
                       *device = iter_batch_device_tensor(batch, f);
@@ -141,8 +142,8 @@ Test(device_loader, streams_ranks_and_reading_alone) {
     iter_loader_unref(loader);
     iter_dataset_unref(data);
 
-    opt =
-        options(ITER_MEMORY_DEVICE); /* a rank without a share of the tail: a batch without rows */
+    /* a rank without a share of the tail gets a batch without rows */
+    opt = options(ITER_MEMORY_DEVICE);
     opt.batch_size = 37;
     opt.ranks = 4;
     loader = open_loader(&opt);
@@ -215,13 +216,13 @@ Test(device_loader, statistics_and_memory) {
     cr_expect(strstr(stats.device, "sm_90, driver 13.0"), "%s", stats.device);
     cr_expect_eq(stats.pinned_bytes, stats.slot_bytes);
     cr_expect_eq(stats.device_bytes, stats.slot_bytes);
-    cr_expect_eq(stats.n_copies, 4); /* both fields of a full batch go together */
+    cr_expect_eq(stats.n_copies, 4); /* both fields of a full batch are one copy */
     cr_expect_geq(stats.copied_bytes, 4 * 16 * 3073);
     cr_expect_leq(stats.copied_bytes, 4 * (16 * 3073 + 256));
     cr_expect_eq(stats.n_fallbacks, 0);
     cr_expect_eq(iter__alloc_held(ITER_ALLOC_PINNED).now, (long long)stats.slot_bytes);
     cr_expect_eq(iter__alloc_held(ITER_ALLOC_DEVICE).now, (long long)stats.slot_bytes);
-    cr_expect_eq(gpu.fake->live(FAKE_CUDA_PINNED), 1); /* at once for all slots */
+    cr_expect_eq(gpu.fake->live(FAKE_CUDA_PINNED), 1); /* one allocation for all slots */
     cr_expect_eq(gpu.fake->live(FAKE_CUDA_MEMORY), 1);
     iter_loader_unref(loader);
     device_end();
@@ -253,8 +254,9 @@ Test(device_loader, steady_state_makes_nothing) {
 
 /* ---- Order ----------------------------------------------------------------------------------- */
 
-/* Trains a slow consumer over some epochs; `forgets` takes away, after what the consumer said, what the loader knows of streams: the two
- * bugs. Answers how many batches the consumer's kernels found changed. */
+/* Trains a slow consumer over some epochs. `forgets` makes the loader forget what it knows of
+ * streams after the consumer told it: the two bugs. Returns how many batches the consumer's kernels
+ * found changed. */
 enum { FORGETS_NOTHING, FORGETS_RELEASES, FORGETS_COPIES };
 
 static long train(int32_t workers, int forgets, bool releases) {
@@ -368,12 +370,12 @@ Test(device_loader, captures_are_refused_and_not_broken) {
     FAILS(iter_batch_release(batch, gpu.streams[0], &err), ITER_ESTATE, "captured");
     OK(iter_batch_wait(batch, gpu.streams[1], &err)); /* another stream, in the same thread */
     OK(iter_batch_synchronize(batch, &err));
-    for (int i = 0; i < 6; i++) /* workers copy meanwhile */
+    for (int i = 0; i < 6; i++) /* workers copy at the same time */
         iter_batch_unref(take(loader));
     cr_assert_eq(gpu.cuda.cuStreamEndCapture(gpu.streams[0], &graph), CUDA_SUCCESS);
     cr_assert_eq(gpu.cuda.cuGraphDestroy(graph), CUDA_SUCCESS);
     cr_assert_eq(gpu.cuda.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
-    for (int i = 0; i < ITER_STREAMS_MAX; i++) /* the refused one took none */
+    for (int i = 0; i < ITER_STREAMS_MAX; i++) /* the refused one took no slot */
         OK(iter_batch_release(batch, gpu.streams[i], &err));
     FAILS(iter_batch_release(batch, gpu.streams[8], &err), ITER_ESTATE, "8 streams");
     iter_batch_unref(batch);
@@ -381,7 +383,7 @@ Test(device_loader, captures_are_refused_and_not_broken) {
     device_end();
 }
 
-/* Both ways to a GPU that is behind: next() waits, says for what, and goes on. */
+/* If the GPU is late, next() must wait, report for what, and then continue, in both ways. */
 Test(device_loader, a_gpu_that_is_behind_holds_the_loader_back) {
     device_begin();
     for (int32_t workers = 0; workers <= 2; workers++) {
@@ -408,7 +410,7 @@ Test(device_loader, a_gpu_that_is_behind_holds_the_loader_back) {
     device_end();
 }
 
-/* One stream is stuck with one batch for ever, as far as the loader knows; the other slots go round. */
+/* One stream reads one batch for ever; the other slots must go on. */
 Test(device_loader, one_slot_that_is_read_for_ever_holds_nobody_back) {
     device_begin();
     for (int32_t workers = 0; workers <= 3; workers++) {
@@ -435,7 +437,8 @@ Test(device_loader, one_slot_that_is_read_for_ever_holds_nobody_back) {
     device_end();
 }
 
-/* A next() that waits for the GPU hears a cancel; with two workers one of them sleeps in the driver. */
+/* A cancel must wake a next() that waits for the GPU. With two workers, one of them sleeps in the
+ * driver. */
 static void *cancel_soon(void *loader) {
     usleep(30000);
     iter_loader_cancel(loader);
@@ -465,7 +468,7 @@ Test(device_loader, cancel_while_a_gpu_is_behind) {
     device_end();
 }
 
-static iter_loader *left[3]; /* so that no tool takes it for a leak that nobody knows of */
+static iter_loader *left[3]; /* a global pointer, so that no tool reports the leak */
 
 Test(device_loader, stop_leaves_what_is_still_read) {
     device_begin();
@@ -479,7 +482,7 @@ Test(device_loader, stop_leaves_what_is_still_read) {
         for (int i = 0; i < 2; i++)
             OK(gpu_train(&gpu, 0, take(loader), &err));
         FAILS(iter_loader_stop(loader, &err), ITER_ETIMEDOUT, "still read");
-        iter_loader_unref(left[workers] = loader); /* leaks, on purpose */
+        iter_loader_unref(left[workers] = loader); /* leaks on purpose */
         cr_expect_eq(gpu.fake->live(FAKE_CUDA_MEMORY), workers + 1);
         gpu.fake->hold(gpu.streams[0], false);
         gpu.fake->wait_idle();
@@ -500,7 +503,8 @@ Test(device_loader, batches_outlive_the_loader) {
     OK(gpu_train(&gpu, 0, a, &err));
     OK(iter_batch_synchronize(b, &err));
     cr_expect_eq(drive_hash_device(b), drive_hash(b));
-    OK(gpu_train(&gpu, 0, b, &err)); /* the last one waits for the stream, then all goes */
+    /* the last one waits for the stream, then everything is freed */
+    OK(gpu_train(&gpu, 0, b, &err));
     cr_expect_eq(gpu.fake->live(FAKE_CUDA_MEMORY), 0);
     cr_expect_eq(atomic_load(&gpu.n_looked), 2);
     cr_expect_eq(atomic_load(&gpu.n_wrong), 0);

@@ -1,6 +1,6 @@
 /*
- * test_device_memory.c - page-locked slots, by themselves or where a context is current; what cannot be is refused with the reason; after
- * fork; DLPack. With the fake driver.
+ * test_device_memory.c - page-locked slots, alone or with a current context; refusals with their
+ * reason; after fork; DLPack. With the fake driver.
  */
 #include <sys/wait.h>
 
@@ -40,7 +40,7 @@ Test(device_memory, pinned_slots) {
     device_end();
 }
 
-/* A consumer that copies by itself, slowly: slots wait for its stream. */
+/* A consumer that copies by itself, slowly: slots must wait for its stream. */
 Test(device_memory, pinned_slots_wait_for_copies_of_the_callers) {
     device_begin();
     CUdeviceptr target;
@@ -84,7 +84,7 @@ Test(device_memory, auto_is_pinned_where_a_context_is_current) {
     FAILS(iter_batch_wait(batch, gpu.streams[0], &err), ITER_ESTATE, "host memory");
     iter_batch_unref(batch);
     iter_loader_unref(loader);
-    cr_expect_leq(gpu.fake->calls(NULL), calls + 1); /* asked for the current context */
+    cr_expect_leq(gpu.fake->calls(NULL), calls + 1); /* one call asked for the current context */
 
     CUcontext popped;
     cr_assert_eq(gpu.cuda.cuCtxPushCurrent(gpu.context), CUDA_SUCCESS);
@@ -155,7 +155,7 @@ Test(device_memory, the_profiler_shows_waits_and_memory) {
     device_end();
 }
 
-/* ---- What cannot be -------------------------------------------------------------------------- */
+/* ---- Refusals -------------------------------------------------------------------------------- */
 
 static void refuse(const iter_loader_options *opt, iter_status want, const char *part) {
     iter_dataset *data = drive_open(folder);
@@ -191,8 +191,8 @@ Test(device_memory, refusals_say_why) {
     opt = options(ITER_MEMORY_DEVICE);
     refuse(&opt, ITER_ENOMEM, "5 slots of");
     refuse(&opt, ITER_ENOMEM, "lower batch_size");
-    small.memory_bytes =
-        usual.memory_bytes; /* page-locking alone: copies are slower, and it is said */
+    /* page-locking fails alone: copies are slower, and the loader reports it */
+    small.memory_bytes = usual.memory_bytes;
     gpu.fake->set_machine(&small);
     iter_loader *loader = open_loader(&opt);
     const iter_loader_stats stats = stats_of(loader);
@@ -249,7 +249,7 @@ Test(device_memory, dlpack) {
     cr_expect_eq(m->tensor.shape[0], 16);
     iter_tensor back;
     FAILS(iter_tensor_from_dlpack(managed, &back, &err), ITER_EUNSUPPORTED, "device type 2");
-    OK(iter_batch_wait(batch, gpu.streams[0], &err)); /* as the header has it */
+    OK(iter_batch_wait(batch, gpu.streams[0], &err)); /* as the header prescribes */
     gpu_look(&gpu, 0, batch);
     OK(iter_batch_release(batch, gpu.streams[0], &err));
     iter_batch_unref(batch);

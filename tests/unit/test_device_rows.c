@@ -1,6 +1,7 @@
 /*
- * test_device_rows.c - rows that a kernel finishes, from what workers copy or from a resident set, on the fake GPU: the same bits as on the host,
- * for every order, cut, worker and error; what cannot be is refused with the reason, or said and done without.
+ * test_device_rows.c - rows that a kernel finishes, from copies or from a resident set, on the fake
+ * GPU: the same bits as on the host, for every order, cut, worker and error. If a kernel cannot
+ * finish them, the loader refuses with the reason, or reports it and works without.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ static void end(void) {
         cr_assert_eq(s_, ITER_OK, "%s: %s", #call, err.message); \
     } while (0)
 
-/* How batches come to the device. */
+/* How batches reach the device. */
 typedef enum way { ON_HOST, COPIED, FINISHED, RESIDENT, WAYS } way;
 static const char *const way_names[] = {"host", "copied", "finished", "resident"};
 
@@ -84,7 +85,7 @@ static uint64_t hash(iter_batch *batch, way how) {
     return drive_hash_device(batch);
 }
 
-/* Sum of hashes of `epochs` epochs; errors of next() are counted by their texts. */
+/* The sum of hashes of `epochs` epochs; errors of next() are counted by their texts. */
 static uint64_t sum_of(iter_loader *loader, way how, int epochs) {
     uint64_t sum = 0;
     iter_error err;
@@ -120,7 +121,7 @@ static void expect_ways_equal(const char *chain, iter_loader_options opt, const 
     }
 }
 
-/* ---- The same bits ---------------------------------------------------------------------------- */
+/* ---- The same bits --------------------------------------------------------------------------- */
 
 #define PUBLISHED                                           \
     "random-crop:size=32,pad=4 | random-flip | cutout:8 | " \
@@ -246,7 +247,7 @@ Test(device_rows, sets_that_are_made_up) {
     end();
 }
 
-/* ---- A program's own rows ---------------------------------------------------------------------- */
+/* ---- A program's own rows -------------------------------------------------------------------- */
 
 #define OWN_N 40
 
@@ -331,9 +332,9 @@ Test(device_rows, rows_of_the_programs_own) {
     end();
 }
 
-/* ---- Samples that fail -------------------------------------------------------------------------- */
+/* ---- Samples that fail ----------------------------------------------------------------------- */
 
-/* Labels that are none, in the second and the last file. */
+/* Makes invalid labels in the second and the last file. */
 static void spoil(const char *name, long record) {
     char path[MAKE_PATH_MAX];
     FILE *file = fopen(make_path(path, folder, name), "r+b");
@@ -374,7 +375,7 @@ Test(device_rows, failed_samples_are_the_same) {
     end();
 }
 
-/* ---- Position ------------------------------------------------------------------------------------- */
+/* ---- Position -------------------------------------------------------------------------------- */
 
 Test(device_rows, a_saved_position_goes_on_anywhere) {
     begin();
@@ -406,7 +407,7 @@ Test(device_rows, a_saved_position_goes_on_anywhere) {
     end();
 }
 
-/* ---- What a loader says of it ----------------------------------------------------------------------- */
+/* ---- What a loader reports ------------------------------------------------------------------- */
 
 Test(device_rows, what_is_copied_and_where_it_lies) {
     begin();
@@ -449,7 +450,7 @@ Test(device_rows, what_is_copied_and_where_it_lies) {
     end();
 }
 
-/* AUTO finishes where it copies half as much or less. */
+/* AUTO lets the kernel finish if that copies half as much or less. */
 Test(device_rows, auto_weighs_the_bytes) {
     begin();
     static const struct {
@@ -475,7 +476,7 @@ Test(device_rows, auto_weighs_the_bytes) {
     end();
 }
 
-/* ---- What cannot be ----------------------------------------------------------------------------------- */
+/* ---- Refusals -------------------------------------------------------------------------------- */
 
 static void expect_refused(iter_dataset *data, const char *text, iter_loader_options opt,
                            iter_status want, const char *part) {
@@ -489,7 +490,7 @@ static void expect_refused(iter_dataset *data, const char *text, iter_loader_opt
     iter_chain_unref(chain);
 }
 
-/* The same asked as AUTO: it is said, and done without. */
+/* The same with AUTO: it is reported, and the loader works without. */
 static void expect_fallback(iter_dataset *data, const char *text, iter_loader_options opt,
                             const char *part) {
     iter_chain *chain = *text ? drive_chain(text) : NULL;
@@ -600,7 +601,7 @@ Test(device_rows, kernels_that_cannot_be_had) {
     cr_expect_null(gpu_leaks(gpu.fake), "left in the driver: %s", gpu_leaks(gpu.fake));
 }
 
-/* ---- Calls that fail ------------------------------------------------------------------------------------ */
+/* ---- Calls that fail ------------------------------------------------------------------------- */
 
 static long alive(void) {
     long n = 0;
@@ -609,7 +610,7 @@ static long alive(void) {
     return n;
 }
 
-/* From nothing to nothing over 90 images: the first error, and the sum of what came before it. */
+/* A whole life over 90 images: the first error, and the sum of the batches before it. */
 static iter_status go(way how, int32_t workers, int *n_right, iter_error *first) {
     iter_error err = {.status = ITER_OK};
     iter_loader_options opt = options(how);
@@ -647,7 +648,7 @@ static iter_status go(way how, int32_t workers, int *n_right, iter_error *first)
     return status;
 }
 
-/* Every `step`-th call. */
+/* Fails every `step`-th call. */
 static void fail_each_call(way how, int32_t workers, CUresult result, long step) {
     int all, right, n_failed = 0;
     iter_error err;
@@ -718,7 +719,7 @@ Test(device_rows, each_allocation_fails_cleanly) {
     end();
 }
 
-/* Nothing is allocated behind create, and addresses stay. */
+/* After create nothing is allocated, and addresses stay. */
 Test(device_rows, nothing_is_allocated_between_batches) {
     begin();
     for (int32_t how = FINISHED; how < WAYS; how++) {

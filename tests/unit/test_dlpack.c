@@ -1,7 +1,8 @@
 /*
  * test_dlpack.c - tensors and batches out, other libraries' tensors in.
  *
- * Codes, bits and struct layout are those published in dlpack.h 1.0. That a foreign library agrees is check_dlpack.py's business.
+ * Codes, bits and struct layout are those published in dlpack.h 1.0. check_dlpack.py tests that
+ * another library agrees.
  */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static iter_tensor tensor_of(iter_dtype dtype, int32_t n_dims, const int64_t *di
     return iter_tensor_dense(&desc, data);
 }
 
-/* ---- Out -------------------------------------------------------------------------------------------------- */
+/* ---- Out ------------------------------------------------------------------------------------- */
 
 Test(dlpack, a_tensor_goes_out_with_its_release) {
     float values[24];
@@ -123,7 +124,7 @@ Test(dlpack, what_cannot_go_out) {
     cr_expect_eq(iter__alloc_live(), 0);
 }
 
-/* The memory stays, with its values, after the batch and the loader were given back. */
+/* The memory and its values stay after the batch and the loader were dropped. */
 Test(dlpack, a_batch_outlives_its_loader) {
     static const float rows[4][3] = {{0, 1, 2}, {3, 4, 5}, {6, 7, 8}, {9, 10, 11}};
     static const int32_t labels[4] = {5, 6, 7, 8};
@@ -165,7 +166,7 @@ Test(dlpack, a_batch_outlives_its_loader) {
     cr_expect_eq(iter__alloc_live(), 0);
 }
 
-/* ---- In --------------------------------------------------------------------------------------------------- */
+/* ---- In -------------------------------------------------------------------------------------- */
 
 typedef struct foreign {
     iter_dlpack managed;
@@ -173,7 +174,7 @@ typedef struct foreign {
     float values[24];
 } foreign;
 
-/* f32 [2, 3, 4], dense; 8 bytes behind data. */
+/* f32 [2, 3, 4], dense; 8 bytes after data. */
 static void make_foreign(foreign *f) {
     static const int64_t shape[] = {2, 3, 4}, strides[] = {12, 4, 1};
     memset(f, 0, sizeof(*f));

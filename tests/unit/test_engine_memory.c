@@ -1,6 +1,6 @@
 /*
- * test_engine_memory.c - the engine's memory: zeroed, aligned, counted, failing on demand, and there
- * before it is used.
+ * test_engine_memory.c - the engine's memory: zeroed, aligned, counted, failing on demand, and
+ * mapped before it is used.
  */
 #include <criterion/criterion.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /*
- * test_engine_model.c - models from text and by calls, their text, what is refused, references.
+ * test_engine_model.c - models from text and by calls, their text, refusals, references.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -112,7 +112,7 @@ Test(engine_model, presets_are_texts) {
     cr_expect_null(iter_model_preset(NULL));
 }
 
-/* The published CNN has its second and fourth relu behind the pool, and a third dropout of a
+/* The published CNN has its second and fourth relu after the pool, and a third dropout of a
  * half. */
 Test(engine_model, the_published_cnn_is_as_published) {
     static const engine_kind kinds[] = {ENGINE_CONV2D,  ENGINE_RELU,  ENGINE_CONV2D,
@@ -256,7 +256,7 @@ Test(engine_model, every_failed_allocation_is_told) {
         cr_expect(strstr(err.message, "memory"), "%s", err.message);
         cr_expect_eq(iter__engine_live(), 0);
     }
-    for (long n = 0;; n++) { /* those of libiter */
+    for (long n = 0;; n++) { /* libiter's allocations */
         iter_model *model;
         iter_error err = {0};
         iter__alloc_fail_after = n;

@@ -1,6 +1,6 @@
 /*
- * test_engine_net.c - shapes, parameters, names and beginnings of a planned net, and what does not
- * fit.
+ * test_engine_net.c - shapes, parameters, names and initial values of a planned net, and what does
+ * not fit.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -95,7 +95,7 @@ Test(engine_net, shapes_of_the_published_cnn) {
     cr_expect_eq(net.n_outputs, 10);
     cr_expect_eq(net.batch, 64);
     cr_expect(iter__net_channels_last(&net) && !iter__net_time_first(&net));
-    cr_expect_eq(net.label.n_dims, 1); /* classes [N, 1] are classes [N] */
+    cr_expect_eq(net.label.n_dims, 1); /* classes [N, 1] are the same as classes [N] */
 }
 
 Test(engine_net, windows_at_odd_sizes) {
@@ -105,7 +105,8 @@ Test(engine_net, windows_at_odd_sizes) {
     cr_expect(shape_is(&net.layers[0].out, 3, 4, 5, 3)); /* (11+2-5)/2+1, (8+2-5)/2+1 */
     cr_expect(shape_is(&net.layers[1].out, 3, 4, 3, 2)); /* (5+2-3)/2+1, (3+2-3)/2+1 */
     cr_expect(shape_is(&net.layers[2].out, 1, 24, 0, 0));
-    planned("maxpool:2 | flatten | mse", "f32 2,1,5,5", "f32 2,4"); /* size is the stride */
+    /* the size is also the stride */
+    planned("maxpool:2 | flatten | mse", "f32 2,1,5,5", "f32 2,4");
     cr_expect(shape_is(&net.layers[0].out, 3, 1, 2, 2));
 }
 

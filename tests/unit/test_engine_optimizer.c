@@ -1,5 +1,5 @@
 /*
- * test_engine_optimizer.c - optimisers from text, their text, rates by epoch, and what is refused.
+ * test_engine_optimizer.c - optimisers from text, their text, rates by epoch, and refusals.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -32,7 +32,7 @@ Test(engine_optimizer, says_what_was_said) {
               o.epsilon == 1e-7 && o.weight_decay == 0.01);
 }
 
-/* The defaults are those of engine.h: plain SGD, and Adam as Kingma & Ba have it. */
+/* The defaults of engine.h: plain SGD, and Adam by Kingma & Ba. */
 Test(engine_optimizer, defaults) {
     engine_optimizer o = parsed(NULL);
     cr_expect(o.kind == ENGINE_SGD && o.lr == 0.01 && o.momentum == 0 && o.weight_decay == 0 &&

@@ -1,6 +1,6 @@
 /*
- * test_engine_run.c - batches through trainers, on the reference backends: what a step does, to the
- * last digits of a hand computation, which rows count, what stops a run.
+ * test_engine_run.c - batches through trainers, on the reference backends: the effect of a step to
+ * the last digits of a hand computation, which rows count, what stops a run.
  */
 #include <math.h>
 
@@ -106,7 +106,7 @@ Test(engine_run, blanked_rows_do_not_count) {
         b[k] = 0.1 * k;
     set_f64(trainer, 0, w, 14);
     set_f64(trainer, 1, b, 7);
-    /* With weights of zero, the loss of a row is log(sum exp b) - b[label]. */
+    /* With weights of zero, a row's loss is log(sum exp b) - b[label]. */
     double sum = 0;
     for (int k = 0; k < 7; k++)
         sum += exp(b[k]);
@@ -158,7 +158,7 @@ Test(engine_run, without_a_row_that_counts_nothing_happens) {
     iter_dataset_unref(dataset);
 }
 
-/* w goes by w -= lr 2 (w - y), with half the rate every second epoch. */
+/* w changes by w -= lr 2 (w - y); the rate halves every second epoch. */
 Test(engine_run, the_rate_is_that_of_the_batchs_epoch) {
     static const float x[2] = {1, 1}, y[2] = {3, 3};
     const iter_array arrays[] = {ARRAY(ITER_DATA, ITER_F32, "", x, 2, 1),
@@ -280,7 +280,7 @@ Test(engine_run, a_loaders_error_is_the_epochs) {
     cr_expect(strstr(err.message, "sample 1 is bad on purpose"), "%s", err.message);
     cr_expect_eq(iter_trainer_epoch(trainer, loader, NULL, NULL, &result, &err), ITER_EFORMAT);
     cr_expect_eq(iter_trainer_epoch(trainer, loader, NULL, NULL, &result, &err), ITER_OK, "%s",
-                 err.message); /* the next call goes on */
+                 err.message); /* the next call continues */
     cr_expect_eq(result.n_rows, 4);
     iter_trainer_destroy(trainer);
     iter_loader_unref(loader);
@@ -288,7 +288,7 @@ Test(engine_run, a_loaders_error_is_the_epochs) {
 
 /* ---- What stops a step ----------------------------------------------------------------------- */
 
-/* A step over the first batch fails, and weights are as they were. */
+/* A step over the first batch must fail, and change no weights. */
 static void expect_refusal(iter_trainer *trainer, iter_loader *loader, iter_status want,
                            const char *const *says) {
     double before[64], after[64];
@@ -332,7 +332,7 @@ Test(engine_run, a_loss_that_is_not_finite_stops_with_the_weights_as_they_were) 
     y[3] = INFINITY;
     refuse("dense:1 | mse", arrays, ITER_EFORMAT,
            SAYS("the loss is infinite", "The label of row 3 (sample 3) holds a value"));
-    y[3] = 1e30f; /* its square is no float, but a double */
+    y[3] = 1e30f; /* its square overflows a float, but not a double */
     iter_loader *loader = loader_of(arrays, 2, 6, ITER_LAST_KEEP);
     iter_trainer *trainer = trainer_of("dense:1 | mse", loader, "reference-f64", NULL);
     double huge[2] = {1e200, 1e200};
@@ -343,7 +343,7 @@ Test(engine_run, a_loss_that_is_not_finite_stops_with_the_weights_as_they_were) 
     iter_loader_unref(loader);
 }
 
-/* On every backend of this build; with Adam, whose moments must not take it in either. */
+/* On every backend of this build; with Adam, whose moments must not change either. */
 Test(engine_run, a_bad_batch_changes_no_backend) {
     float x[6][2] = {{1, 2}, {3, 4}, {5, 6}, {7, 8}, {NAN, 1}, {2, 3}}, y[6] = {1};
     const iter_array arrays[] = {ARRAY(ITER_DATA, ITER_F32, "", x, 6, 2),
@@ -378,7 +378,7 @@ Test(engine_run, a_bad_batch_changes_no_backend) {
     }
 }
 
-/* A relu and a maximum would turn it into a number; it is seen all the same. */
+/* A relu and a maximum would turn it into a number; it must be found all the same. */
 Test(engine_run, a_pixel_that_is_no_number_is_seen) {
     static float x[4][2][6][6];
     int32_t y[4] = {0, 1, 2, 0};

@@ -1,5 +1,5 @@
 /*
- * test_engine_trainer.c - making trainers, what they say of themselves, their values, predicting.
+ * test_engine_trainer.c - making trainers, how they describe themselves, their values, predicting.
  */
 #include <math.h>
 
@@ -50,7 +50,7 @@ Test(engine_trainer, predicts_without_labels) {
     iter_loader_unref(loader);
 }
 
-/* Values that are not finite do not come out as others that are, on no backend. */
+/* If a value is not finite, no backend may predict something finite from it. */
 Test(engine_trainer, predicts_nothing_from_what_is_not_finite) {
     float pixels[4][1][6][5] = {{{{0}}}};
     static const uint8_t labels[4];
@@ -106,13 +106,13 @@ Test(engine_trainer, gray_images_are_images_with_one_channel) {
     cr_expect_neq(out[0][0], out[0][2]);
 }
 
-/* Over generated data, in every layout that the loader can give them; the same weights and samples
- * make the same outputs. */
+/* Over generated data, in every layout that the loader can give; the same weights and samples give
+ * the same outputs. */
 Test(engine_trainer, published_networks_fit_their_loaders) {
     static const struct {
         const char *model, *data, *chain;
         uint64_t n_weights;
-        bool again; /* outputs are those of the row before */
+        bool again; /* the outputs equal those of the row before */
     } cases[] = {
         {"cnn", "synthetic:cifar10?n=2", "to:f32,nchw", 3441592, false},
         {"cnn", "synthetic:cifar10?n=2", "to:f32,nhwc", 3441592, true},
@@ -257,7 +257,7 @@ Test(engine_trainer, weights_begin_by_the_seed_whatever_the_backend) {
     iter_loader_unref(loader);
 }
 
-/* ---- Making one, and what it says of itself -------------------------------------------------- */
+/* ---- Making and describing one --------------------------------------------------------------- */
 
 Test(engine_trainer, says_what_it_is) {
     iter_loader *loader = regression(4, ITER_LAST_KEEP);

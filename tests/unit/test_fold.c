@@ -1,4 +1,5 @@
-/* test_fold.c - what a pack is planned to be, user stages through the fold calls, one-hot, and every allocation failing. */
+/* test_fold.c - how a pack is planned, user stages through the fold calls, one-hot, and every
+ * allocation failing. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,7 @@ Test(fold, copies_are_known) {
     expect_copy(&chw, "to:u8,nchw", true);
     expect_copy(&chw, "cast:u8", true);
     expect_copy(&hw, "to:f64,nchw", true);
-    expect_copy(&grey, "to:u8,nhwc", true); /* one channel: the same bytes */
+    expect_copy(&grey, "to:u8,nhwc", true); /* one channel: both layouts have the same bytes */
     expect_copy(&chw, "to:u8,nhwc", false);
     expect_copy(&chw, "cast:i8", false);
     expect_copy(&chw, "scale", false);
@@ -104,7 +105,7 @@ Test(fold, text_says_what_runs) {
     drop(&p);
 }
 
-/* What a stage told before it turned out to need a new pass must not stay in the old one. */
+/* If a stage turns out to need a new pass, what it already added must not stay in the old one. */
 Test(fold, a_stage_of_the_next_pass_leaves_nothing_in_this_one) {
     char text[512];
     planned p = plan(&chw, "scale:0.5 | cast:u8 | to:i8,hwc", NULL);
@@ -178,7 +179,7 @@ Test(fold, stages_without_their_size_say_so) {
     expect_shape(&chw, "pad:right=1", "u8 [3, 4, 6] \"CHW\"");
 }
 
-/* ---- Stages of a user's own ------------------------------------------------------------------------------------- */
+/* ---- Stages of a user's own ------------------------------------------------------------------ */
 
 static iter_status same_plan(const void *options, const iter_desc *in, iter_desc *out,
                              size_t *out_scratch, iter_error *err) {
@@ -189,7 +190,7 @@ static iter_status same_plan(const void *options, const iter_desc *in, iter_desc
     return ITER_OK;
 }
 
-/* A cast that rounds, and arithmetic behind it, in one stage: there is no place to cut. */
+/* A cast that rounds, then arithmetic, in one stage: there is no place to cut. */
 static iter_status round_and_scale(const void *options, iter_fold *fold, iter_error *err) {
     const double two = 2, zero = 0;
     (void)options;
@@ -200,7 +201,7 @@ static iter_status round_and_scale(const void *options, iter_fold *fold, iter_er
     return ITER_OK;
 }
 
-/* The values that mark_sample may use. */
+/* Declares the values that mark_sample may use. */
 static iter_status mark_plan(const void *options, iter_fold *fold, iter_error *err) {
     (void)options;
     (void)err;
@@ -209,7 +210,8 @@ static iter_status mark_plan(const void *options, iter_fold *fold, iter_error *e
     return ITER_OK;
 }
 
-/* One square, its place and value by the sample's numbers, inside and far outside of the image. */
+/* Draws one square; the sample's numbers give its place and value, inside and far outside of the
+ * image. */
 static void mark_sample(const void *options, iter_fold *fold, iter_rng *rng) {
     (void)options;
     const int64_t y = (int64_t)iter_rng_below(rng, 40) - 20,
@@ -232,7 +234,7 @@ static iter_status wrong_crop(const void *options, iter_fold *fold, iter_error *
     return ITER_OK;
 }
 
-/* Bytes moved round by some places; the last of several tables by as many as the sample's number says. */
+/* Rotates byte values by a constant; the last of several tables by the sample's number. */
 static void turned(uint8_t table[256], uint64_t by) {
     for (uint64_t i = 0; i < 256; i++)
         table[i] = (uint8_t)(i + by);
@@ -254,7 +256,7 @@ static void turn_sample(const void *options, iter_fold *fold, iter_rng *rng) {
     iter_fold_table(fold, table);
 }
 
-/* A cut, and after it a table of each sample's own, within one stage. */
+/* A cut, then a table of each sample's own, within one stage. */
 static iter_status cut_and_turn(const void *options, iter_fold *fold, iter_error *err) {
     iter_fold_cutout(fold, 0, 0, 1, 1, 5);
     return turn_plan(options, fold, err);
@@ -358,8 +360,8 @@ Test(fold, user_stage_with_its_own_numbers) {
 Test(fold, user_stages_with_tables) {
     static const struct {
         const char *text;
-        int fixed, drawn,
-            pad; /* how far fixed tables turn, how many are drawn, which pad value comes out */
+        /* how far fixed tables turn, how many are drawn, the pad value in the output */
+        int fixed, drawn, pad;
     } cases[] = {
         {"turn", 100, 0, -1},
         {"turn | turn", 200, 0, -1},
@@ -403,7 +405,7 @@ Test(fold, user_stages_with_tables) {
     iter_registry_destroy(registry);
 }
 
-/* ---- one-hot ------------------------------------------------------------------------------------------------------ */
+/* ---- one-hot --------------------------------------------------------------------------------- */
 
 static iter_status one_hot(iter_dtype type, const void *label, int64_t classes, iter_dtype to,
                            void *out, iter_error *err) {
@@ -442,7 +444,7 @@ Test(fold, one_hot_labels) {
     cr_expect_eq(one_hot(ITER_U8, &small, 0, ITER_DTYPE_NONE, f32, &err), ITER_EINVAL);
 }
 
-/* ---- Levels and memory ---------------------------------------------------------------------------------------------- */
+/* ---- Levels and memory ----------------------------------------------------------------------- */
 
 Test(fold, unknown_levels_are_ignored) {
     unsetenv("ITER_CPU");

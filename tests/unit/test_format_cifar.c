@@ -1,4 +1,5 @@
-/* test_format_cifar.c - CIFAR-10 and CIFAR-100: records, splits, class names, and every broken set. */
+/* test_format_cifar.c - CIFAR-10 and CIFAR-100: records, splits, class names, and every broken
+ * set. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,7 +31,7 @@ static void make_ten(char folder[MAKE_PATH_MAX]) {
     make_cifar(folder, "test_batch.bin", first, 2, 1);
 }
 
-/* Opening fails with `want`, and the message has both texts. */
+/* Opening must fail with `want`, and the message must have both texts. */
 static void expect_fails(const iter_format_ops *ops, const char *path, const char *options,
                          iter_status want, const char *file, const char *reason) {
     opened f;
@@ -145,7 +146,7 @@ Test(format_cifar, one_file_is_a_set) {
     make_folder_gone(folder);
 }
 
-/* The same samples, whatever folder they lie in; others, another identity. */
+/* The same samples in any folder have the same identity; other samples have another. */
 Test(format_cifar, identity_follows_the_samples) {
     char a[MAKE_PATH_MAX], b[MAKE_PATH_MAX];
     opened f, g, h;
@@ -228,7 +229,8 @@ Test(format_cifar, every_allocation_failure_is_clean) {
     make_folder_gone(folder);
 }
 
-/* The set as published has 5,000 training and 1,000 test images of each class; the first training image is a frog (6). */
+/* The published set has 5,000 training and 1,000 test images of each class; the first training
+ * image is a frog (6). */
 Test(format_cifar, the_published_set) {
     char folder[MAKE_PATH_MAX];
     const char *root = getenv("ITER_DATA");

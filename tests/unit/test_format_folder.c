@@ -1,4 +1,4 @@
-/* test_format_folder.c - folders as classes, lists of all kinds, and what is wrong with them. */
+/* test_format_folder.c - folders as classes, lists of all kinds, and their faults. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ TestSuite(format_folder, .timeout = 60);
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Sample i is this file, and reads as these bytes. */
+/* Sample i must be this file, and read as these bytes. */
 static void expect_file(const opened *f, uint64_t i, const char *folder, const char *name) {
     char path[MAKE_PATH_MAX], text[64];
     iter_extent x;
@@ -35,7 +35,7 @@ static int32_t label_of(const opened *f, uint64_t i) {
     return label;
 }
 
-/* A file that holds its own name; folders on the way are made. */
+/* Makes a file that contains its own name, and the folders on the way. */
 static void make_named(const char *folder, const char *name) {
     char path[MAKE_PATH_MAX];
     make_path(path, folder, name);
@@ -97,7 +97,7 @@ Test(format_folder, classes_are_sorted_folders) {
     make_folder_gone(folder);
 }
 
-/* As torchvision's ImageFolder has them: what lies in a folder comes before what lies deeper. */
+/* Torchvision's ImageFolder order: the files of a folder come before those of its subfolders. */
 Test(format_folder, folders_within_classes_come_behind_their_files) {
     static const char *const names[] = {"a/b.jpg",     "a/x.JPG",     "a/a/z.jpg",
                                         "a/a-b/q.jpg", "a/a/b/c.png", "b/1.jpg"};
@@ -129,7 +129,7 @@ Test(format_folder, links_are_followed_but_not_in_circles) {
     make_folder_gone(folder);
 }
 
-/* A link to nothing, and one in a circle, have the places and classes that their files would. */
+/* A broken link and a circular one have the places and classes that their files would have. */
 Test(format_folder, a_missing_file_is_a_sample) {
     static const char *const lost[] = {"cat/0.jpg", "dog/11.jpg", "dog/a.jpg", "dog/b.png"};
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
@@ -151,7 +151,7 @@ Test(format_folder, a_missing_file_is_a_sample) {
     for (uint64_t i = 0; i < g.desc.n_samples; i++) {
         cr_assert_str_eq(g.desc.files[i].path, f.desc.files[i].path);
         cr_assert_eq(label_of(&g, i), label_of(&f, i));
-        cr_assert_gt(g.desc.files[i].bytes, 0); /* or nobody would try to read it */
+        cr_assert_gt(g.desc.files[i].bytes, 0); /* with 0 bytes it would not be read at all */
     }
     format_close(&g);
     format_close(&f);
@@ -266,7 +266,7 @@ static void make_text(const char *folder, const char *text) {
     make_file(folder, "x.csv", text, strlen(text));
 }
 
-/* Labels are numbers or names, all of them: one cell must not turn the others into something else. */
+/* Labels are numbers, or all are names: one cell must not change the meaning of the others. */
 Test(format_folder, labels_that_are_not_alike_are_refused) {
     static const struct {
         const char *file, *text, *options, *reason;
@@ -312,7 +312,7 @@ Test(format_folder, labels_that_are_not_alike_are_refused) {
                      strstr(bad[i].reason, "one label") ? ITER_EINVAL : ITER_EFORMAT, bad[i].file,
                      bad[i].reason);
     }
-    /* If they are asked for, all of these are names; blanks around them are not. */
+    /* If names are requested, all of these are names, without the blanks around them. */
     make_text(folder, "dog/1.jpg,nan\ndog/2.jpg, 7 \ndog/10.jpg,1_000\n");
     expect_open(make_path(path, folder, "x.csv"), "label-names=yes", &f);
     cr_assert_eq(f.desc.n_classes, 3);
@@ -321,7 +321,7 @@ Test(format_folder, labels_that_are_not_alike_are_refused) {
     cr_assert_eq(label_of(&f, 0), 2);
     cr_assert_eq(label_of(&f, 1), 1);
     format_close(&f);
-    make_text(folder, "dog/1.jpg,2cv\ndog/2.jpg,1-b\n"); /* no number */
+    make_text(folder, "dog/1.jpg,2cv\ndog/2.jpg,1-b\n"); /* not numbers */
     expect_open(path, NULL, &f);
     cr_assert_str_eq(f.desc.class_names[0], "1-b");
     format_close(&f);
@@ -335,7 +335,8 @@ Test(format_folder, labels_that_are_not_alike_are_refused) {
     make_folder_gone(folder);
 }
 
-/* A folder, a FIFO and a device have the places that files would: reading fails, and does not wait. */
+/* A folder, a FIFO and a device have the places that files would have. Reading them must fail, and
+ * not wait. */
 Test(format_folder, what_is_no_file_is_a_sample_that_cannot_be_read) {
     static const char list[] = "0\t1\tdog/1.jpg\n1\t2\tcat\n2\t3\tpipe\n3\t4\t/dev/zero\n";
     static const char *const reasons[] = {"", "cat/:0): Is a directory",
@@ -361,7 +362,8 @@ Test(format_folder, what_is_no_file_is_a_sample_that_cannot_be_read) {
     }
     iter_chain *chain;
     cr_assert_eq(iter_chain_parse("resize:2", NULL, &chain, &err), ITER_OK);
-    for (int workers = 0; workers < 3; workers += 2) { /* nor does a loader wait, by any source */
+    /* no loader may wait either, with any source */
+    for (int workers = 0; workers < 3; workers += 2) {
         for (int source = ITER_SOURCE_AUTO; source <= ITER_SOURCE_PREAD; source++) {
             iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
             iter_loader *loader;
@@ -380,7 +382,7 @@ Test(format_folder, what_is_no_file_is_a_sample_that_cannot_be_read) {
     iter_chain_unref(chain);
     iter_dataset_unref(dataset);
     opened f;
-    expect_open(folder, NULL, &f); /* likewise beside the images of a class */
+    expect_open(folder, NULL, &f); /* the same among the images of a class */
     cr_assert_eq(f.desc.n_samples, COUNT(set) + 1);
     format_close(&f);
     make_folder_gone(folder);

@@ -1,4 +1,5 @@
-/* test_format_imdb.c - the review folders: order, labels, ids, word lists, every broken set, and the real one where ITER_DATA has it. */
+/* test_format_imdb.c - the review folders: order, labels, ids, word lists, every broken set, and
+ * the real one if ITER_DATA has it. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,7 +24,8 @@ static void make_text(const char *folder, const char *name, const char *text) {
     make_file(folder, name, text, strlen(text));
 }
 
-/* folder/aclImdb with 2 + 3 training and 1 + 1 test reviews, and the index beside it; `set` is the name of the set's folder. */
+/* Makes folder/aclImdb with 2 + 3 training and 1 + 1 test reviews, and the index beside it; `set`
+ * is the name of the set's folder. */
 static void make_reviews(char folder[MAKE_PATH_MAX], char set[MAKE_PATH_MAX]) {
     make_folder(folder);
     make_text(folder, "imdb_word_index.json", index_json);
@@ -55,7 +57,8 @@ static void must_open(const char *set, const char *options, opened *out) {
     cr_assert_eq(open_imdb(set, options, out, &err), ITER_OK, "%s", err.message);
 }
 
-/* The row of sample `index` in out[capacity]; returns its ids, at -1 the status is in *status. */
+/* Decodes the row of sample `index` to out[capacity]; returns the number of its ids, or -1 with the
+ * error's status. */
 static int64_t decode(const opened *f, uint64_t index, int32_t *out, iter_error *err) {
     static uint8_t bytes[REVIEW_MAX];
     const iter_decoder_ops *ops = f->desc.fields[0].decoder;
@@ -88,7 +91,7 @@ static void expect_labels(const opened *f, const char *labels) {
     }
 }
 
-/* Opening fails with `want`, and the message has both texts. */
+/* Opening must fail with `want`, and the message must have both texts. */
 static void expect_fails(const char *set, const char *options, iter_status want, const char *file,
                          const char *reason) {
     opened f;
@@ -258,7 +261,7 @@ Test(format_imdb, identity_is_of_all_that_decides_the_ids) {
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < i; k++)
             cr_assert_neq(seen[i], seen[k], "%zu and %zu", i, k);
-    /* the same set elsewhere is the same */
+    /* a copy elsewhere has the same identity */
     char folder2[MAKE_PATH_MAX], set2[MAKE_PATH_MAX];
     make_reviews(folder2, set2);
     must_open(set2, NULL, &f);
@@ -326,11 +329,12 @@ Test(format_imdb, every_allocation_may_fail) {
         if (status == ITER_OK) format_close(&f);
         cr_assert_eq(iter__alloc_live(), 0, "allocation %ld", n);
     }
-    cr_assert_gt(n, 6); /* the list, the names, the words and what they are read from */
+    cr_assert_gt(n, 6); /* the list, the names, the words and the files of both */
     make_folder_gone(folder);
 }
 
-/* Sums and FNV-1a-64 of the 25,000 x 150 ids as Python computes them (tests/python/check_text.py has the md5 of the first). */
+/* Sums and FNV-1a-64 of the 25,000 x 150 ids, computed by Python (tests/python/check_text.py has
+ * the md5 of the first). */
 Test(format_imdb, the_real_set) {
     static const struct {
         const char *options;

@@ -16,7 +16,7 @@ TestSuite(format_mnist, .timeout = 60);
 #define ROWS 5u
 #define SIDE 4u
 
-/* images u8 [5, 4, 4] with byte k = 3k + 1, labels u8 [5] = 9, 1, 8, 0, 2. */
+/* Makes images u8 [5, 4, 4] with byte k = 3k + 1, and labels u8 [5] = 9, 1, 8, 0, 2. */
 static const uint8_t five_labels[ROWS] = {9, 1, 8, 0, 2};
 
 static size_t images_bytes(uint8_t out[128]) {
@@ -41,7 +41,7 @@ static void make_pair(const char *folder, const char *images, const char *labels
     make(folder, labels, bytes, labels_bytes(bytes));
 }
 
-/* The row of a field, from memory or by its extent. */
+/* Reads the row of a field, from memory or by its extent. */
 static void read_row(const opened *f, uint64_t index, int field, void *out, size_t n) {
     const void *base = NULL;
     size_t stride = 0;
@@ -85,7 +85,8 @@ static void expect_fails(const char *path, const char *options, iter_status want
     cr_assert_eq(iter__alloc_live(), 0);
 }
 
-/* The names as they are published here and there, plain and gzipped: the same samples and the same identity of them. */
+/* All names under which the set is published, plain and gzipped: the same samples and the same
+ * identity. */
 Test(format_mnist, published_names) {
     static const struct {
         const char *images, *labels, *options;
@@ -137,7 +138,8 @@ Test(format_mnist, fields_are_as_documented) {
     make_folder_gone(folder);
 }
 
-/* Two values of each type as big-endian bytes, and what they are: written by hand from the types' definitions. */
+/* Two values of each type as big-endian bytes, and as numbers: written by hand from the types'
+ * definitions. */
 static const struct type_row {
     unsigned code;
     iter_dtype dtype;
@@ -246,7 +248,7 @@ Test(format_mnist, any_pair_of_files) {
     make_folder_gone(folder);
 }
 
-/* Masks, say: a plain file of long labels is read by extents, too. */
+/* Masks, for example: if labels are long, a plain file is read by extents, too. */
 Test(format_mnist, long_labels_stay_in_their_file) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], options[2 * MAKE_PATH_MAX];
     uint8_t bytes[1024], row[200];
@@ -271,7 +273,7 @@ Test(format_mnist, long_labels_stay_in_their_file) {
     make_folder_gone(folder);
 }
 
-/* What the axes are called; what cannot be is refused by its numbers. */
+/* The names of the axes. If the dimensions do not fit, the refusal has the numbers. */
 Test(format_mnist, layout_names_the_axes) {
     static const struct {
         unsigned rank;
@@ -362,7 +364,7 @@ Test(format_mnist, broken_files_say_file_and_reason) {
     expect_fails(path, NULL, ITER_EFORMAT, path, "is truncated: 79 of 80 bytes are there");
     make_broken(folder, make_gzip, 0, 0, full + 1);
     expect_fails(path, NULL, ITER_EFORMAT, path, "has more than the 96 bytes");
-    make_broken(folder, make_gzip, 4, 0x7f, full); /* refused before memory is asked for */
+    make_broken(folder, make_gzip, 4, 0x7f, full); /* refused before memory is allocated */
     expect_fails(path, NULL, ITER_EFORMAT, path, "gzip data of its size can hold at most");
     make_folder_gone(folder);
 }
@@ -404,7 +406,8 @@ static size_t load(const char *path, uint8_t *out, size_t capacity) {
     return n;
 }
 
-/* Cut anywhere, with garbage behind it, or with a bit turned over: never accepted as if it were right. */
+/* Truncated anywhere, with garbage after the end, or with a flipped bit: never accepted as if it
+ * were right. */
 Test(format_mnist, damaged_gzip) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
     uint8_t zipped[512], bytes[512];
@@ -426,7 +429,7 @@ Test(format_mnist, damaged_gzip) {
     make_folder_gone(folder);
 }
 
-/* RFC 1952: members that follow one another are one file. */
+/* RFC 1952: consecutive members are one file. */
 Test(format_mnist, gzip_of_two_members) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
     uint8_t images[128], zipped[512];
@@ -487,7 +490,8 @@ Test(format_mnist, every_allocation_failure_is_clean) {
     make_folder_gone(folder);
 }
 
-/* What is known of the set: the first labels, how many there are of each digit, and the mean of all pixels, 0.1307 of 255. */
+/* Known facts of the set: the first labels, how many there are of each digit, and the mean of all
+ * pixels, 0.1307 of 255. */
 Test(format_mnist, the_published_set) {
     static const uint64_t due[10] = {5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949};
     static const uint8_t first[5] = {5, 0, 4, 1, 9};

@@ -1,4 +1,5 @@
-/* test_format_npy.c - arrays that numpy itself wrote (tests/golden/npy.py), folders of them, and every broken file. */
+/* test_format_npy.c - arrays that numpy itself wrote (tests/golden/npy.py), folders of them, and
+ * every broken file. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,7 +28,8 @@ static void expect_fails(const char *path, const char *options, iter_status want
     cr_assert_eq(iter__alloc_live(), 0);
 }
 
-/* 3k as an f16, for the k of the golden array: all are exact, so shifting the f32's fields does it. */
+/* 3k as an f16, for the k of the golden array: all are exact, so shifting the f32's fields is
+ * enough. */
 static float half_value(uint16_t h) {
     const int exponent = (h >> 10 & 31) - 15;
     float v = 1.0f + (float)(h & 1023) / 1024.0f;
@@ -54,7 +56,7 @@ static double element(const void *row, int64_t i, iter_dtype dtype) {
     }
 }
 
-/* The golden arrays hold factor * [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]. */
+/* The golden arrays contain factor * [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]. */
 static void expect_ramp(const char *file, iter_dtype dtype, double factor) {
     char path[MAKE_PATH_MAX], text[64], due[64];
     opened f;
@@ -88,7 +90,7 @@ Test(format_npy, every_type_as_numpy_writes_it) {
         expect_ramp(cases[i].file, cases[i].dtype, 3);
     expect_ramp("version2", ITER_F32, 1);
     expect_ramp("version3", ITER_F32, 1);
-    expect_ramp("big_endian_bytes", ITER_U8, 1); /* one byte has no order */
+    expect_ramp("big_endian_bytes", ITER_U8, 1); /* a single byte has no order */
     expect_ramp("big_endian", ITER_F32, 1);
     expect_ramp("fortran", ITER_F32, 1);
     expect_ramp("fortran_big_endian", ITER_I64, 1);
@@ -273,7 +275,7 @@ Test(format_npy, headers_as_python_may_write_them) {
 
 /* ---- Fortran order --------------------------------------------------------------------------- */
 
-/* As numpy wrote it: its rows lie in memory, in C order. */
+/* numpy's file; its rows are kept in memory, in C order. */
 Test(format_npy, fortran_order_of_rank_4) {
     opened f;
     uint16_t row[24], *again;
@@ -303,8 +305,8 @@ static uint64_t mixed(uint64_t n, uint64_t k) {
     return (n * 1000003 + k + 1) * 0x9e3779b97f4a7c15u;
 }
 
-/* An array [dims] of elements of `width` bytes in Fortran order, by the definition: the first index
- * runs fastest. */
+/* Makes an array [dims] of elements of `width` bytes in Fortran order, by the definition: the first
+ * index runs fastest. */
 static void make_columns(const char *folder, const uint64_t dims[4], size_t width) {
     static const char *const types[] = {"", "|u1", "<u2", "", "<u4", "", "", "", "<u8"};
     const uint64_t n = dims[0] * dims[1] * dims[2] * dims[3];
@@ -325,7 +327,7 @@ static void make_columns(const char *folder, const uint64_t dims[4], size_t widt
     free(bytes);
 }
 
-/* Long columns and short ones, more and fewer of them than are read at a time, of every width. */
+/* Long and short columns, more and fewer of them than are read at a time, of every width. */
 Test(format_npy, fortran_order_of_any_shape) {
     static const struct {
         uint64_t dims[4];
@@ -378,7 +380,7 @@ Test(format_npy, fortran_order_without_memory) {
     make_folder_gone(folder);
 }
 
-/* Of a folder's arrays one in memory, the others in their files: extents have no gap. */
+/* One array of a folder is in memory, the others are in their files: the extents have no gap. */
 Test(format_npy, both_orders_side_by_side) {
     char folder[MAKE_PATH_MAX];
     opened f;

@@ -1,4 +1,5 @@
-/* test_format_recordio.c - files that MXNet wrote (tests/golden/make_recordio.py), byte for byte, and every broken one. */
+/* test_format_recordio.c - files that MXNet wrote (tests/golden/make_recordio.py), byte for byte,
+ * and every broken one. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ TestSuite(format_recordio, .timeout = 60);
 
 static decoded row; /* large */
 
-/* Labels and bytes of records [first, first + n) of an open file are the rows'. */
+/* Records [first, first + n) of an open file must have these rows' labels and bytes. */
 static void expect_rows(const opened *f, uint64_t first, const recordio_row *rows, size_t n,
                         int n_labels) {
     const int data = format_field(f, "data"), label = format_field(f, "label");
@@ -80,7 +81,7 @@ Test(format_recordio, records_as_mxnet_writes_them) {
     make_folder_gone(folder);
 }
 
-/* The scan finds what the index says, and writes it down as MXNet does. */
+/* The scan must find what the index has, and save it as MXNet does. */
 Test(format_recordio, index_that_is_saved_is_mxnets) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], idx[MAKE_PATH_MAX];
     char text[sizeof(mxnet_plain_idx) + 1];
@@ -91,7 +92,7 @@ Test(format_recordio, index_that_is_saved_is_mxnets) {
     expect_open(make_path(path, folder, "x.rec"), "header=no", &f);
     const uint64_t identity = f.desc.identity;
     format_close(&f);
-    cr_assert_neq(access(idx, F_OK), 0, "nobody asked for it");
+    cr_assert_neq(access(idx, F_OK), 0, "an index that was not requested");
     expect_open(path, "header=no&save-idx=yes", &f);
     format_close(&f);
     FILE *file = fopen(idx, "rb");
@@ -204,8 +205,8 @@ Test(format_recordio, index_in_any_order_and_of_some) {
     opened f;
     make_folder(folder);
     make_file(folder, "x.rec", mxnet_plain_rec, sizeof(mxnet_plain_rec));
-    static const char text[] =
-        "k\t48\r\nanother key\t8\n\n17\t20"; /* of 0 8 20 32 48 64 84 100 120 152 */
+    /* of 0 8 20 32 48 64 84 100 120 152 */
+    static const char text[] = "k\t48\r\nanother key\t8\n\n17\t20";
     make_file(folder, "x.idx", text, sizeof(text) - 1);
     expect_open(make_path(path, folder, "x.rec"), "header=no", &f);
     cr_assert_eq(f.desc.n_samples, 3);
@@ -244,7 +245,7 @@ Test(format_recordio, broken_indices_say_file_line_and_reason) {
     expect_fails(path, "header=no", ITER_EFORMAT,
                  "x.idx (idx=none does without it) is not of x.rec", "or that is damaged");
     static const char first[] = "0\t4\n1\t12\n2\t16\n3\t24\n4\t28\n5\t36\n6\t40\n7\t44\n8\t152\n";
-    make_file(folder, "x.idx", first, sizeof(first) - 1); /* the last one is a record's */
+    make_file(folder, "x.idx", first, sizeof(first) - 1); /* the last line is a record's */
     expect_fails(path, "header=no", ITER_EFORMAT,
                  "x.idx (idx=none does without it) is not of x.rec", "x.rec: at 4: ");
     make_file(folder, "x.idx", "", 0);
@@ -294,7 +295,7 @@ Test(format_recordio, broken_records_say_file_offset_and_reason) {
     make_folder_gone(folder);
 }
 
-/* What only shows when a sample is read: it fails alone, with the reason. */
+/* Damage that only shows when a sample is read: that sample fails alone, with the reason. */
 Test(format_recordio, damage_behind_an_index_fails_the_sample) {
     static const struct {
         size_t at;

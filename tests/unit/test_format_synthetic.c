@@ -1,5 +1,6 @@
 /*
- * test_format_synthetic.c - samples made on the spot, against numbers that tests/golden/synthetic.py computed with a Philox and a libm of its own.
+ * test_format_synthetic.c - generated samples, against numbers that tests/golden/synthetic.py
+ * computed with its own Philox and libm.
  */
 #include <criterion/criterion.h>
 #include <inttypes.h>
@@ -152,7 +153,8 @@ Test(format_synthetic, normal_numbers) {
     format_close(&f);
 }
 
-/* The moments of a normal distribution, over 400,000 numbers: mean 0, variance 1, skewness 0, kurtosis 3. */
+/* The moments of a normal distribution, over 400,000 numbers: mean 0, variance 1, skewness 0,
+ * kurtosis 3. */
 Test(format_synthetic, normal_numbers_are_normal) {
     static sample s;
     opened f;
@@ -241,7 +243,7 @@ Test(format_synthetic, free_shapes) {
     format_close(&f);
 }
 
-/* A batch is its samples: the same bytes at any place in any batch. */
+/* A batch consists of its samples: the same bytes at any place in any batch. */
 Test(format_synthetic, batches_are_their_samples) {
     static sample one;
     static _Alignas(64) uint8_t data[5][3072], labels[5];
@@ -323,8 +325,7 @@ Test(format_synthetic, every_allocation_failure_is_clean) {
     }
 }
 
-/* Rows that are kept in memory are those that are made on the spot, whatever the chain does with
- * them. */
+/* Rows that are kept in memory equal those that are generated on demand, with any chain. */
 Test(format_synthetic, kept_rows_are_the_same) {
     static const char *const chains[] = {NULL, "scale:factor=0.5", "one-hot:classes=10"};
     static const char *const specs[] = {"synthetic:cs224?n=700", "synthetic:cs224?n=700",
@@ -340,7 +341,7 @@ Test(format_synthetic, kept_rows_are_the_same) {
             iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
             opt.batch_size = 16;
             opt.shuffle = ITER_SHUFFLE_FULL;
-            opt.workers = i; /* 0: too little memory to keep them */
+            opt.workers = i; /* 0: not enough memory to keep them */
             opt.memory.limit = i == 0 ? (uint64_t)1 << 20 : 0;
             iter_loader *loader = drive_loader(data, chain, &opt);
             iter_loader_stats stats = {.struct_size = sizeof(stats)};

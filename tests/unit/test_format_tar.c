@@ -1,4 +1,5 @@
-/* test_format_tar.c - archives that Python's tarfile wrote (tests/golden/tar.py), and every broken one. */
+/* test_format_tar.c - archives that Python's tarfile wrote (tests/golden/tar.py), and every broken
+ * one. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static int32_t class_of(const opened *f, uint64_t sample, int field) {
     return value;
 }
 
-/* The samples of tests/golden/tar.py from `first` on. */
+/* The samples of tests/golden/tar.py, beginning with `first`. */
 static void expect_samples(const opened *f, uint64_t first, uint64_t n) {
     static const int32_t classes[] = {3, -7, 2147483647, 4};
     static const double widths[] = {640, 1000, 0.25, 5}, ys[] = {-150, 0, 7, 6};
@@ -130,7 +131,7 @@ static void finish(const char *folder, size_t zeros) {
     n_archive = 0;
 }
 
-/* The first sample decides where nobody says: its image and its class. */
+/* If the fields are not named, the first sample decides: its image and its class. */
 Test(format_tar, fields_by_themselves) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], text[64];
     opened f;
@@ -166,7 +167,7 @@ Test(format_tar, fields_by_themselves) {
     make_folder_gone(folder);
 }
 
-/* The first of several endings that a sample has, in the order of the endings. */
+/* If a sample has several of a field's endings, the first in the order of the endings counts. */
 Test(format_tar, either_ending) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
     opened f;
@@ -184,7 +185,7 @@ Test(format_tar, either_ending) {
     make_folder_gone(folder);
 }
 
-/* What follows the last dot is what a member is. */
+/* The ending after the last dot tells what a member is. */
 Test(format_tar, endings_of_several_parts) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], text[64];
     opened f;
@@ -205,7 +206,7 @@ Test(format_tar, endings_of_several_parts) {
     make_folder_gone(folder);
 }
 
-/* However an archive ends, as long as its members are whole. */
+/* An archive may end in any way, as long as its members are whole. */
 Test(format_tar, ends_of_archives) {
     static const size_t zeros[] = {0, 512, 1024, 10240};
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
@@ -222,7 +223,7 @@ Test(format_tar, ends_of_archives) {
         format_close(&f);
     }
     add_text("0.cls", "5");
-    make_file(folder, "x.tar", archive, 513); /* the last one without its zeros */
+    make_file(folder, "x.tar", archive, 513); /* the last one lacks its zeros */
     n_archive = 0;
     opened f;
     expect_open(path, NULL, &f);
@@ -350,7 +351,7 @@ Test(format_tar, bad_values_fail_their_sample) {
     make_folder_gone(folder);
 }
 
-/* An attribute or a comment of any size, before the name that counts and behind it. */
+/* An attribute or a comment of any size, before the effective name and after it. */
 Test(format_tar, pax_headers_of_any_size) {
     static const size_t sizes[] = {8191, 8192, 8193, 30000};
     static char pax[40000];
@@ -365,7 +366,7 @@ Test(format_tar, pax_headers_of_any_size) {
             const int digits = sizes[i] < 10000 ? 4 : 5;
             n += (size_t)snprintf(pax + n, 40, "%0*zu SCHILY.xattr.user.x=", digits, sizes[i]);
             const size_t begin = first ? 14 : 0;
-            memset(pax + n, '\n', begin + sizes[i] - n); /* whatever is in it */
+            memset(pax + n, '\n', begin + sizes[i] - n); /* with any content */
             pax[begin + sizes[i] - 1] = '\n';
             n = begin + sizes[i];
             if (!first) n += (size_t)snprintf(pax + n, 40, "14 path=1.cls\n");
@@ -377,7 +378,7 @@ Test(format_tar, pax_headers_of_any_size) {
             cr_assert_eq(f.desc.n_samples, 2);
             cr_assert_eq(class_of(&f, 1, 0), 7);
             format_close(&f);
-            add("pax", 'x', pax, n); /* one that lies about its end */
+            add("pax", 'x', pax, n); /* one with a wrong length */
             archive[512 + begin + sizes[i] - 1] = 'x';
             add_text("1.cls", "7");
             finish(folder, 1024);
@@ -400,7 +401,8 @@ static void add_link(const char *name, char type, const char *target) {
     put_sum(header);
 }
 
-/* GNU tar packs a file's second name as a hard link: the sample must not be lost without a word. */
+/* GNU tar packs a file's second name as a hard link: if its sample is lost, that must be
+ * reported. */
 Test(format_tar, links_are_said_as_such) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
     opened f;
@@ -412,7 +414,7 @@ Test(format_tar, links_are_said_as_such) {
     add_link("b/1.txt", '1', "a/0.txt");
     add_text("c/2.cls", "7");
     add_link("c/2.txt", '2', "../a/0.txt");
-    add_link("d/3.txt", '2', "../a/0.txt"); /* nothing but a symbolic link: no sample, as ever */
+    add_link("d/3.txt", '2', "../a/0.txt"); /* only a symbolic link: no sample, as usual */
     finish(folder, 1024);
     expect_open(make_path(path, folder, "x.tar"), "fields=cls,txt", &f);
     cr_assert_eq(f.desc.n_samples, 3);
@@ -430,7 +432,7 @@ Test(format_tar, links_are_said_as_such) {
     make_folder_gone(folder);
 }
 
-/* WebDataset's rule for meta data, __[^/]*__($|/): skipped wherever it stands. */
+/* WebDataset's rule for meta data, __[^/]*__($|/): skipped anywhere in a path. */
 Test(format_tar, meta_data_is_no_sample) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
     opened f;
@@ -450,7 +452,8 @@ Test(format_tar, meta_data_is_no_sample) {
     make_folder_gone(folder);
 }
 
-/* What each archive begins with and is no sample, whether fields are named or found; later it is one, and fails. */
+/* Members before the first sample are skipped, whether fields are named or found. After it, such a
+ * member is a sample, and fails. */
 Test(format_tar, a_readme_before_the_samples) {
     static const char *const options[] = {NULL, "fields=cls", "fields=cls&index-cache=yes",
                                           "fields=cls&index-cache=yes"};
@@ -461,7 +464,7 @@ Test(format_tar, a_readme_before_the_samples) {
     for (int k = 0; k < 2; k++) {
         add_text("README.md", "about this set");
         add_text("dataset_info.json", "{}");
-        add_text("0.json", "{}"); /* before the wanted member, and of its sample */
+        add_text("0.json", "{}"); /* before the wanted member, but of its sample */
         add_text("0.cls", "5");
         if (k) add_text("LICENSE.txt", "x");
         finish(folder, 1024);
@@ -481,7 +484,7 @@ Test(format_tar, a_readme_before_the_samples) {
         cr_assert_eq(f.desc.max_extent_bytes[0], 2048);
         format_close(&f);
     }
-    expect_open(folder, "fields=json:a&index-cache=yes", &f); /* what is wanted decides */
+    expect_open(folder, "fields=json:a&index-cache=yes", &f); /* the fields wanted decide */
     cr_assert_eq(f.desc.n_samples, 5);
     format_close(&f);
     expect_fails(folder, "fields=jpg", ITER_EFORMAT, folder, "no sample has a member .jpg");

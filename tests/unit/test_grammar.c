@@ -1,5 +1,6 @@
 /*
- * test_grammar.c - what docs/grammar.md says, both ways: what is read, and what is refused at which column.
+ * test_grammar.c - docs/grammar.md, both ways: what is accepted, and what is refused at which
+ * column.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -37,7 +38,7 @@ static const reading datasets[] = {
     {"npy:\"\"", "npy<>"},
     {"npy:x?label=", "npy<x>[7:label=]"},
     {"npy:x?label=a?b=c", "npy<x>[7:label=a?b=c]"},
-    {"CIFAR10:x", "CIFAR10<x>"}, /* read, so that the caller can say what is meant */
+    {"CIFAR10:x", "CIFAR10<x>"}, /* accepted, so that the caller can suggest what is meant */
     {"imdb:\xc3\xa4\xe2\x82\xac?num_words=5", "imdb<\xc3\xa4\xe2\x82\xac>[9:num_words=5]"},
 };
 
@@ -210,7 +211,7 @@ Test(grammar, refused_arguments_name_their_column) {
          "column 10: sample: the numbers of a list are separated by ';': mean=1;2;-3"},
         {"sample:mean=[1],size=0", "column 8: sample: mean is '[1]', it must be numbers separated "
                                    "by ';'; did you mean 'mean=1'?"},
-        {"sample:mean=1,x", "column 15: sample: size is 'x'"}, /* no number: no list */
+        {"sample:mean=1,x", "column 15: sample: size is 'x'"}, /* not a number, so not a list */
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         sample_options o;

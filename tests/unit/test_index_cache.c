@@ -1,6 +1,6 @@
 /*
- * test_index_cache.c - indexes that are kept beside archives and record files: believed only where they
- * are right, and never written unasked. The layout is written down here a second time.
+ * test_index_cache.c - indexes that are kept beside archives and record files: used only if they
+ * are right, and never written unless requested. The test builds the layout independently.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -26,7 +26,7 @@
 
 TestSuite(index_cache, .timeout = 120);
 
-#define HEADER       128u /* and the offsets follow */
+#define HEADER       128u /* the offsets follow it */
 #define OPTIONS      "index-cache=yes"
 #define TXT          "fields=cls,txt&index-cache=yes"
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -97,7 +97,7 @@ static void add(const char *name, const char *text) {
     n_archive += 1024;
 }
 
-/* `n` samples of a class and a text; number i is at 2048 * i. */
+/* Makes `n` samples of a class and a text; number i is at 2048 * i. */
 static void make_tar(const char *name, int n) {
     n_archive = 0;
     for (int i = 0; i < n; i++) {
@@ -115,7 +115,7 @@ static void make_tar(const char *name, int n) {
     set_time(make_path(path, folder, name), 1600000000, 123456789);
 }
 
-/* `n` records of 4 bytes; number i is at 12 * i. */
+/* Makes `n` records of 4 bytes; number i is at 12 * i. */
 static void make_rec(const char *name, int n) {
     for (int i = 0; i < n; i++) {
         const uint32_t words[3] = {0xced7230a, 4, (uint32_t)i};
@@ -132,7 +132,7 @@ static void start(const char *name) {
     snprintf(cache, sizeof(cache), "%.*s.iteridx", (int)sizeof(cache) - 16, data);
 }
 
-/* ---- the layout, a second time --------------------------------------------------------------- */
+/* ---- the layout, built independently --------------------------------------------------------- */
 
 static void put(uint8_t *p, uint64_t value, int n) {
     for (int i = 0; i < n; i++)
@@ -143,7 +143,7 @@ static void put_crc(uint8_t *file, size_t n) {
     put(file + 12, crc32(0, file + 16, (unsigned)(n - 16)), 4);
 }
 
-/* The cache of archive[0, size) in `out`; its bytes. */
+/* Writes the cache of archive[0, size) to `out`; returns its bytes. */
 static size_t expected(uint32_t kind, uint64_t options, uint64_t size, const uint64_t *notes,
                        const uint64_t *offsets, uint64_t n, uint8_t *out) {
     uLong places = crc32(0, NULL, 0);
@@ -165,7 +165,7 @@ static size_t expected(uint32_t kind, uint64_t options, uint64_t size, const uin
     return HEADER + 8 * (n + 1);
 }
 
-/* ---- what is expected ------------------------------------------------------------------------ */
+/* ---- expectations ---------------------------------------------------------------------------- */
 
 static void open_with(const iter_format_ops *ops, const char *path, const char *options,
                       opened *f) {
@@ -200,7 +200,7 @@ static void expect_same(const opened *a, const opened *b) {
     }
 }
 
-/* Opening by the option gives what opening without it gives. */
+/* Opening with the option must give what opening without it gives. */
 static void expect_right(const iter_format_ops *ops, const char *path, const char *options) {
     char plain[128];
     opened f, g;
@@ -229,7 +229,7 @@ static void expect_cache(const bytes *want) {
     free(got.p);
 }
 
-/* The bytes are not believed, and replaced. */
+/* The bytes must be ignored and replaced. */
 static void expect_replaced(const void *p, size_t n, const char *options, const bytes *want) {
     store(cache, p, n);
     expect_right(&iter__format_tar, data, options);
@@ -280,7 +280,7 @@ Test(index_cache, bytes_on_disk) {
     make_folder_gone(folder);
 }
 
-/* What stands in a cache that is right is what counts: samples it leaves out are not looked for. */
+/* If a cache is valid, it alone counts: samples that it lacks are not looked for. */
 Test(index_cache, is_what_is_read) {
     static const uint64_t some[] = {2048, 4096, 6144}, notes[9] = {2, 3};
     uint8_t file[512];
@@ -298,7 +298,7 @@ Test(index_cache, is_what_is_read) {
     make_folder_gone(folder);
 }
 
-/* Many shards, one of them without a sample and first, twice: made, then read. */
+/* Many shards, one of them without samples and first, twice: written, then read. */
 Test(index_cache, the_same_with_and_without) {
     static const char *const options[] = {OPTIONS, TXT, "fields=txt,cls&index-cache=yes"};
     char pattern[MAKE_PATH_MAX];
@@ -323,7 +323,7 @@ Test(index_cache, the_same_with_and_without) {
     make_folder_gone(folder);
 }
 
-/* Eight bytes a sample, walked through or not, whatever a shard has. */
+/* Eight bytes a sample, whether walked or not, whatever a shard has. */
 Test(index_cache, bytes_per_sample) {
     static const char *const options[] = {NULL, OPTIONS, OPTIONS};
     opened f;
@@ -341,12 +341,12 @@ Test(index_cache, bytes_per_sample) {
     make_folder_gone(folder);
 }
 
-/* Of a cache that is read nothing is in memory twice. */
+/* When a cache is read, nothing is in memory twice. */
 Test(index_cache, takes_no_memory_beside_the_index) {
     opened f;
     start("x.rec");
     make_rec("x.rec", 5000);
-    const pid_t pid = fork(); /* so that this process never scans it */
+    const pid_t pid = fork(); /* a child, so that this process never scans the file */
     cr_assert_geq(pid, 0);
     if (pid == 0) {
         open_with(&iter__format_recordio, data, "header=no&index-cache=yes", &f);
@@ -374,7 +374,7 @@ Test(index_cache, of_records) {
     store(cache, want.p, want.n - 1);
     expect_right(&iter__format_recordio, data, "header=no&index-cache=yes");
     expect_cache(&want);
-    /* an .idx comes first, and is left where it is asked for, too */
+    /* an .idx takes precedence; if it is requested, it is also written */
     open_with(&iter__format_recordio, data, "header=no&index-cache=yes&save-idx=yes", &f);
     format_close(&f);
     cr_assert(exists(make_path(idx, folder, "x.idx")));
@@ -385,7 +385,7 @@ Test(index_cache, of_records) {
     make_folder_gone(folder);
 }
 
-/* ---- not believed ---------------------------------------------------------------------------- */
+/* ---- ignored --------------------------------------------------------------------------------- */
 
 Test(index_cache, stale) {
     start("x.tar");
@@ -407,7 +407,7 @@ Test(index_cache, stale) {
     cr_assert_eq(now.n, first.n + 8);
     free(now.p);
 
-    make_tar("x.tar", 4); /* as it was, with its index of other options */
+    make_tar("x.tar", 4); /* the old data, with an index of other options */
     opened f;
     open_with(&iter__format_tar, data, "fields=cls&index-cache=yes", &f);
     format_close(&f);
@@ -428,7 +428,7 @@ Test(index_cache, another_file_of_the_same_size_and_time) {
     const bytes before = load(cache);
     const size_t n = n_archive;
     n_archive = 0;
-    add("t000.cls", "0"); /* a key of its own, so the first sample falls into two */
+    add("t000.cls", "0"); /* a key of its own, which splits the first sample in two */
     make_file(folder, "x.tar", archive, n + 1024);
     set_time(data, 1600000000, 123456789);
     open_with(&iter__format_tar, data, OPTIONS, &f);
@@ -465,7 +465,7 @@ Test(index_cache, cut_damaged_and_foreign) {
     make_folder_gone(folder);
 }
 
-/* Right sums over what cannot be. */
+/* Valid checksums over impossible contents. */
 Test(index_cache, made_to_deceive) {
     static const struct {
         size_t at;
@@ -485,16 +485,16 @@ Test(index_cache, made_to_deceive) {
         {48, UINT64_MAX / 8, 8},       /* 8 * n wraps */
         {48, (uint64_t)1 << 61, 8},    /* 8 * n is 0 */
         {56, 7169, 8},                 /* a note above the file's size */
-        {64, UINT64_MAX, 8},           /* likewise, the largest text */
-        {HEADER, 1, 8},                /* no place of a header */
-        {HEADER, UINT64_MAX - 511, 8}, /* above the next */
+        {64, UINT64_MAX, 8},           /* the same for the largest text */
+        {HEADER, 1, 8},                /* not the place of a header */
+        {HEADER, UINT64_MAX - 511, 8}, /* above the next one */
         {HEADER + 8, 0, 8},            /* twice the same */
         {HEADER + 8, 4096, 8},         /* twice the same */
         {HEADER + 16, 1024, 8},        /* descending */
-        {HEADER + 24, 4096, 8},        /* the last one ends where it begins */
+        {HEADER + 24, 4096, 8},        /* the last one ends at its beginning */
         {HEADER + 24, 4607, 8},        /* and within its header */
-        {HEADER + 24, 7169, 8},        /* and behind the file's end */
-        {HEADER + 24, UINT64_MAX, 8},  /* far behind */
+        {HEADER + 24, 7169, 8},        /* and after the file's end */
+        {HEADER + 24, UINT64_MAX, 8},  /* far after it */
         {HEADER + 24, 0, 8},
     };
     uint8_t wrong[512];
@@ -512,7 +512,8 @@ Test(index_cache, made_to_deceive) {
     make_folder_gone(folder);
 }
 
-/* A cache larger than the data file's samples could fill takes no memory before it is refused. */
+/* If a cache is larger than the data file's samples could fill, it is refused before memory is
+ * allocated. */
 Test(index_cache, a_count_that_takes_memory) {
     uint8_t wrong[HEADER];
     start("x.tar");
@@ -530,7 +531,7 @@ Test(index_cache, a_count_that_takes_memory) {
     make_folder_gone(folder);
 }
 
-/* A file that is written to at this very moment may be written to again without its time telling. */
+/* If a file was just written, another write may not change its time: no cache yet. */
 Test(index_cache, a_file_that_is_new_gets_none_yet) {
     start("x.tar");
     make_tar("x.tar", 3);
@@ -543,7 +544,7 @@ Test(index_cache, a_file_that_is_new_gets_none_yet) {
     make_folder_gone(folder);
 }
 
-/* What a file system keeps may be further away than 64 bits of nanoseconds tell. */
+/* A file system may keep times that do not fit 64 bits of nanoseconds. */
 Test(index_cache, times_that_are_far_away) {
     static const int64_t seconds[] = {-2000000000, 0, 9000000000, INT64_C(10413792000)};
     start("x.tar");
@@ -558,7 +559,7 @@ Test(index_cache, times_that_are_far_away) {
     make_folder_gone(folder);
 }
 
-/* ---- where it cannot be kept ----------------------------------------------------------------- */
+/* ---- if it cannot be kept -------------------------------------------------------------------- */
 
 Test(index_cache, folder_that_cannot_be_written_to) {
     const bool is_root = geteuid() == 0;
@@ -573,13 +574,13 @@ Test(index_cache, folder_that_cannot_be_written_to) {
     expect_right(&iter__format_tar, data, OPTIONS);
     cr_assert_eq(chmod(folder, 0555), 0);
     if (is_root) cr_assert_eq(seteuid(65534), 0);
-    expect_right(&iter__format_tar, data, OPTIONS); /* it is there: nothing is to be written */
+    expect_right(&iter__format_tar, data, OPTIONS); /* the cache exists: nothing is written */
     if (is_root) cr_assert_eq(seteuid(0), 0);
     cr_assert_eq(chmod(folder, 0755), 0);
     make_folder_gone(folder);
 }
 
-/* A folder in its place; a place that takes no files. Nothing is left behind. */
+/* A folder in its place; a folder without write access. No file may be left. */
 Test(index_cache, no_room_for_it) {
     start("x.tar");
     make_tar("x.tar", 3);
@@ -598,7 +599,7 @@ Test(index_cache, no_room_for_it) {
     make_folder_gone(folder);
 }
 
-/* Of one that was killed. */
+/* Temporary files of a process that was killed. */
 Test(index_cache, names_that_are_taken) {
     char name[64];
     start("x.tar");
@@ -648,7 +649,7 @@ Test(index_cache, several_processes_at_once) {
     make_folder_gone(folder);
 }
 
-/* 0: none there; 1: there; 2: not to be believed. */
+/* 0: no cache; 1: a valid one; 2: one to be ignored. */
 Test(index_cache, every_allocation_failure_is_clean) {
     start("x.tar");
     make_tar("x.tar", 20);

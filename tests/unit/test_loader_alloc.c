@@ -1,6 +1,7 @@
 /*
- * test_loader_alloc.c - every allocation between opening a dataset and dropping its loader fails once: the call answers ENOMEM with a
- * message (or does without, and then all rows are right), and nothing stays behind.
+ * test_loader_alloc.c - every allocation between opening a dataset and dropping its loader fails
+ * once. The call must fail with ENOMEM and a message, or work without, and then all rows are right.
+ * Nothing may leak.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 
 TestSuite(loader_alloc, .timeout = 240);
 
-/* One way to come to a loader. */
+/* One way to make a loader. */
 typedef struct way {
     const char *name, *chain;
     int32_t source, workers;
@@ -39,7 +40,7 @@ static int64_t length(const void *user, uint64_t index) {
     return (int64_t)(index % 5) + 1;
 }
 
-/* ---- Making ------------------------------------------------------------------------------------------------- */
+/* ---- Making ---------------------------------------------------------------------------------- */
 
 static iter_status make_files(const way *w, iter_chain *chain, const iter_loader_options *opt,
                               iter_loader **out, iter_error *err) {
@@ -88,7 +89,7 @@ static iter_status make_arrays(const way *w, iter_chain *chain, const iter_loade
     return iter_ndarray_create(arrays, 2, chain, opt, out, err);
 }
 
-/* ---- Using -------------------------------------------------------------------------------------------------------- */
+/* ---- Using ----------------------------------------------------------------------------------- */
 
 /* The sum of the indices of the next batch's rows. */
 static iter_status take(iter_loader *loader, uint64_t *sum, iter_error *err) {
@@ -114,7 +115,7 @@ static iter_status use(iter_loader *loader, uint64_t *sum, iter_error *err) {
     return take(loader, sum, err);
 }
 
-/* From nothing to nothing. */
+/* A whole life of a loader. */
 static iter_status go(const way *w, uint64_t *sum, iter_error *err) {
     iter_chain *chain = NULL;
     iter_loader *loader = NULL;
@@ -149,8 +150,8 @@ static iter_status go(const way *w, uint64_t *sum, iter_error *err) {
 static void walk(const way *w) {
     iter_error err = {.status = ITER_OK};
     uint64_t want, sum;
-    cr_assert_eq(go(w, &want, &err), ITER_OK, "%s: %s", w->name,
-                 err.message); /* what is made once for ever is made now */
+    /* what is allocated once and for all is allocated here */
+    cr_assert_eq(go(w, &want, &err), ITER_OK, "%s: %s", w->name, err.message);
     const long live = iter__alloc_live();
     const long before = iter__alloc_count();
     cr_assert_eq(go(w, &sum, &err), ITER_OK, "%s: %s", w->name, err.message);
@@ -169,7 +170,7 @@ static void walk(const way *w) {
         iter__alloc_fail_after = -1;
         cr_assert(happened, "%s: allocation %ld of %ld was not asked for", w->name, i, n);
         cr_assert_eq(iter__alloc_live(), live,
-                     "%s: %ld blocks stay behind after allocation %ld failed (%s)", w->name,
+                     "%s: %ld blocks leak after allocation %ld failed (%s)", w->name,
                      iter__alloc_live() - live, i, err.message);
         cr_assert_leq(atomic_load(&own.n_closed), closed + 1);
         if (s == ITER_OK) {

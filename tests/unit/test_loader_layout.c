@@ -1,6 +1,6 @@
 /*
- * test_loader_layout.c - what a loader's layout is for what it is made of: the rules of loader_layout.h, with numbers worked out by hand, and properties that
- * hold whatever the numbers are.
+ * test_loader_layout.c - a loader's layout for its inputs: the rules of loader_layout.h, with
+ * numbers worked out by hand, and properties that hold for any numbers.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ TestSuite(layout, .timeout = 60);
 
 #define MIB ((uint64_t)1 << 20)
 
-/* A set of `sample` bytes a row, as they are stored and in the batch. */
+/* A set of `sample` bytes a row, both stored and in the batch. */
 typedef struct made {
     iter_loader_options opt;
     iter_description desc;
@@ -53,7 +53,7 @@ static iter__layout layout_of(const made *m) {
 /* ---- Slots and chunks ------------------------------------------------------------------------ */
 
 Test(layout, chunks_are_a_mebibyte_of_reading_and_writing) {
-    cr_expect_eq(layout_of(make(3073, 64, 1)).chunk_rows, 64);   /* 64 is the most */
+    cr_expect_eq(layout_of(make(3073, 64, 1)).chunk_rows, 64);   /* 64 is the maximum */
     cr_expect_eq(layout_of(make(16384, 64, 1)).chunk_rows, 32);  /* 2 x 16 KiB a row */
     cr_expect_eq(layout_of(make(2 * MIB, 64, 1)).chunk_rows, 1); /* at least one row */
     cr_expect_eq(layout_of(make(10, 7, 1)).chunk_rows, 7);
@@ -63,7 +63,7 @@ Test(layout, chunks_are_a_mebibyte_of_reading_and_writing) {
     cr_expect_eq(layout_of(stream).rows_a_chunk, 500);
 }
 
-/* What the loader makes ahead is two turns of work for every worker. */
+/* The loader reads ahead two rounds of work for every worker. */
 Test(layout, prefetch_follows_the_workers) {
     for (int32_t workers = 0; workers <= 64; workers++) {
         const iter__layout small = layout_of(make(100, 32, workers));
@@ -84,7 +84,7 @@ Test(layout, prefetch_follows_the_workers) {
     cr_expect_eq(layout_of(serial).prefetch, 2);
 }
 
-/* A prefetch that nobody asked for gives way before the limit is refused. */
+/* A default prefetch shrinks before the limit is refused. */
 Test(layout, prefetch_gives_way_to_the_limit) {
     made *m = make(16384, 64, 32);
     const iter__layout all = layout_of(m);
@@ -116,7 +116,7 @@ Test(layout, small_samples_are_made_while_they_are_hot) {
     m->opt.memory.limit = m->in.limit = 64 * MIB;
     cr_expect_eq(layout_of(m).source_bytes, 8 * MIB);
     m->opt.memory.limit = m->in.limit = past.fixed_bytes - 8 * MIB + 2 * MIB;
-    cr_expect_lt(layout_of(m).source_bytes, MIB / 2); /* an eighth of what is left */
+    cr_expect_lt(layout_of(m).source_bytes, MIB / 2); /* an eighth of the rest */
     m = make(3073, 64, 1);
     m->in.bytes = BYTES_LOADED;
     const iter__layout loaded = layout_of(m);
@@ -130,7 +130,7 @@ Test(layout, a_block_shuffle_reads_windows) {
     const iter__layout l = layout_of(m);
     cr_expect_eq(l.frames.piece_rows, 256); /* 256,000 bytes are one window of 256 KiB */
     cr_expect_eq(l.frames.group_rows, 4096);
-    cr_expect_eq(l.frames.bytes, 258048 + 4096); /* whole blocks, and one to begin in */
+    cr_expect_eq(l.frames.bytes, 258048 + 4096); /* whole blocks, and one for an unaligned start */
     cr_expect_eq(l.frames.n, 2 * (16 + 4));
     cr_expect_eq(l.frames.ahead_rows, 4096);
     cr_expect_eq(l.arena_bytes, l.frames.n * l.frames.bytes);
@@ -140,7 +140,7 @@ Test(layout, a_block_shuffle_reads_windows) {
     m->opt.sampler.subset = NULL;
     m->in.limit = l.fixed_bytes + 4 * MIB - l.source_bytes; /* no room to read ahead */
     cr_expect_eq(layout_of(m).frames.ahead_rows, 0);
-    m = make(40000, 50, 1); /* large reads already */
+    m = make(40000, 50, 1); /* reads are large already */
     m->in.block_rows = 256;
     m->in.block_buffer = 16;
     cr_expect_eq(layout_of(m).frames.n, 0);
@@ -148,7 +148,7 @@ Test(layout, a_block_shuffle_reads_windows) {
 
 /* ---- The limit ------------------------------------------------------------------------------- */
 
-/* The limit that an error names would do; whatever fits stays below it. */
+/* The limit that an error names must do; whatever fits stays below it. */
 Test(layout, the_limit_that_would_do_does) {
     static const uint64_t samples[] = {16, 3073, 30000, 700000};
     for (int s = 0; s < 4; s++) {

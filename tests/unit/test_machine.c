@@ -1,6 +1,7 @@
 /*
- * test_machine.c - free memory and cores under control groups, by trees of files as the kernel lays them out.
- * The numbers are Linux's rules (admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst) worked out by hand.
+ * test_machine.c - free memory and cores under control groups, by trees of files as the kernel
+ * presents them. The numbers are Linux's rules (admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst)
+ * worked out by hand.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -96,7 +97,7 @@ static uint32_t cores(void) {
     return iter__cores(proc, groups);
 }
 
-/* The machine that this runs on may have one core: limits below that are all the same to it. */
+/* The test machine may have only one core, for which all limits below are the same. */
 Test(machine, cores_of_version_2) {
     const uint32_t all = cores();
     cr_assert_geq(all, 1);
@@ -151,7 +152,7 @@ static uint32_t ranks_by(const char *name, const char *value, uint32_t ranks) {
     return n;
 }
 
-/* As the manuals of torchrun, Open MPI, MPICH, MVAPICH and Slurm have it. */
+/* By the manuals of torchrun, Open MPI, MPICH, MVAPICH and Slurm. */
 Test(machine, local_ranks_of_the_launcher) {
     cr_expect_eq(iter__local_ranks(0, 0), 1);
     cr_expect_eq(iter__local_ranks(0, 1), 1);

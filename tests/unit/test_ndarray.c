@@ -1,4 +1,5 @@
-/* test_ndarray.c - iter_ndarray_create() against vectors taken from MXNet's NDArrayIter, and what a batch says of itself. */
+/* test_ndarray.c - iter_ndarray_create() against vectors from MXNet's NDArrayIter, and how a batch
+ * describes itself. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

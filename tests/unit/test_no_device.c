@@ -1,5 +1,6 @@
 /*
- * test_no_device.c - page-locked and device memory where there is no driver: refused with what it takes, and left alone where nobody asked.
+ * test_no_device.c - page-locked and device memory without a driver: refused with the requirements,
+ * and no message if neither was requested.
  */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -46,7 +47,7 @@ Test(no_device, auto_is_the_hosts) {
     cr_assert_eq(create(ITER_MEMORY_AUTO, &loader, &err), ITER_OK, "%s", err.message);
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
     cr_assert_eq(iter_loader_stats_read(loader, &stats, &err), ITER_OK);
-    cr_expect_eq(stats.n_fallbacks, 0); /* nobody asked for more */
+    cr_expect_eq(stats.n_fallbacks, 0); /* no more was requested */
     cr_expect_eq(stats.pinned_bytes, 0);
     cr_expect_str_empty(stats.device);
     iter_batch *batch;

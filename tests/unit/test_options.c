@@ -1,7 +1,8 @@
 /*
- * test_options.c - numbers in and out, option rows, copies, structs by size.
+ * test_options.c - parsing and printing numbers, option rows, copies, structs by size.
  *
- * Expected bits and texts of numbers are those of Python's float() and repr(); the others follow from the rows in sample_ops.h.
+ * Expected bits and texts of numbers are those of Python's float() and repr(); the others follow
+ * from the rows in sample_ops.h.
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -20,7 +21,7 @@ TestSuite(options, .timeout = 30);
 
 static const iter_ops *const base = &sample_ops.base;
 
-/* ---- Numbers --------------------------------------------------------------------------------------------- */
+/* ---- Numbers --------------------------------------------------------------------------------- */
 
 static const struct {
     const char *text;
@@ -118,7 +119,8 @@ Test(options, any_bits_survive_text) {
     }
 }
 
-/* Other locales have other points: German and French a comma, Persian a character of two bytes. */
+/* Other locales have other decimal points: German and French a comma, Persian a character of two
+ * bytes. */
 Test(options, numbers_mean_the_same_in_every_locale) {
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "fa_IR.UTF-8",
                                         "de_DE"};
@@ -137,7 +139,7 @@ Test(options, numbers_mean_the_same_in_every_locale) {
     if (!tried) cr_skip_test("no locale with a decimal comma is installed");
 }
 
-/* ---- Rows ------------------------------------------------------------------------------------------------ */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 typedef struct sized {
     const char *text;
@@ -175,7 +177,7 @@ Test(options, whole_numbers_with_suffixes) {
     }
 }
 
-/* A value that is nearly one says which. */
+/* If a value is nearly a known word, the message names the word. */
 Test(options, values_that_are_near) {
     static const struct {
         const char *name, *text, *says;
@@ -309,7 +311,7 @@ Test(options, refusals_name_option_value_and_bounds) {
     cr_expect(strstr(err.message, "it has none"), "%s", err.message);
 }
 
-/* What a program fills in by hand goes through the same bounds. */
+/* Structs that a program fills in go through the same bounds. */
 Test(options, typed_values_are_checked) {
     iter_error err;
     sample_options o = sample_defaults;
@@ -389,7 +391,7 @@ Test(options, text_is_what_differs) {
     cr_expect_eq(iter__options_text(base, &o, ',', NULL, 0), (int)strlen(want));
 }
 
-/* ---- Structs that begin with their size ------------------------------------------------------------------- */
+/* ---- Structs that begin with their size ------------------------------------------------------ */
 
 typedef struct versioned {
     size_t struct_size;
@@ -411,7 +413,7 @@ Test(options, structs_of_other_versions) {
     cr_expect_eq(iter__options_copy(&mine, sizeof(mine), &theirs, old_size, &err), ITER_EINVAL);
     cr_expect(strstr(err.message, "struct_size is 12, need at least 16"), "%s", err.message);
 
-    theirs.struct_size = sizeof(theirs); /* a newer caller, who sets what we do not know */
+    theirs.struct_size = sizeof(theirs); /* a newer caller that sets members unknown here */
     cr_expect_eq(iter__options_copy(&mine, old_size, &theirs, old_size, &err), ITER_EUNSUPPORTED);
     cr_expect(strstr(err.message, "byte 16"), "%s", err.message);
     theirs.later = 0;

@@ -1,9 +1,12 @@
 /*
- * test_permutation.c - the keyed permutation: the same numbers as an independent implementation, one to one, and as good as random.
+ * test_permutation.c - the keyed permutation: the same numbers as an independent implementation,
+ * one to one, and as good as random.
  *
- * Statistical tests have fixed keys, so they always give the same answer. Their bounds are those of 5 standard deviations: of a truly random
- * permutation each would fail for 1 choice of keys in 1.7 million. A chi-square X of k degrees of freedom is made normal by Wilson and Hilferty:
- * z = ((X / k)^(1/3) - (1 - 2 / 9k)) / sqrt(2 / 9k). Bounds are two-sided, since too even is as wrong as too uneven.
+ * Statistical tests have fixed keys, so they always give the same answer. Their bounds are 5
+ * standard deviations: for a truly random permutation each would fail for 1 choice of keys in 1.7
+ * million. A chi-square X of k degrees of freedom is made normal by Wilson and Hilferty: z = ((X /
+ * k)^(1/3) - (1 - 2 / 9k)) / sqrt(2 / 9k). Bounds are two-sided, since too even is as wrong as too
+ * uneven.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -24,7 +27,7 @@ TestSuite(permutation, .timeout = 240);
 #define BOUND      5.0
 #define N_OF(list) (sizeof(list) / sizeof(list[0]))
 
-/* Just above the table, powers of two and just above them, and a set's real size. */
+/* Sizes just above the table, powers of two and just above them, and a real set's size. */
 static const uint32_t sizes[] = {4096, 4097, 5000, 8192, 8193, 50000, 65536, 65537};
 
 static uint16_t table[ITER_PERMUTATION_TABLE];
@@ -47,7 +50,7 @@ typedef struct counts {
     double chi_square, freedom; /* summed over the tables that were closed */
 } counts;
 
-/* Adds this table's chi-square, by its own margins, to the sum, and empties it. */
+/* Adds this table's chi-square, by its own margins, to the sum, and clears the table. */
 static void close_table(counts *c) {
     double rows[MAX_BINS] = {0}, columns[MAX_BINS] = {0}, total = 0;
     for (uint32_t i = 0; i < c->n_bins; i++)
@@ -74,7 +77,7 @@ static uint32_t bin_of(uint64_t value, uint64_t n, uint32_t n_bins) {
     return (uint32_t)(value * n_bins / n);
 }
 
-/* Bins that bin_of() filled with equally likely values from `first` (0 or 1) to n - 1. */
+/* Checks bins that bin_of() filled with equally likely values from `first` (0 or 1) to n - 1. */
 static void expect_even(const uint32_t *bins, uint32_t n_bins, const char *what, uint64_t first,
                         uint64_t n) {
     double total = 0, chi_square = 0;
@@ -89,7 +92,7 @@ static void expect_even(const uint32_t *bins, uint32_t n_bins, const char *what,
     expect_normal(normal_of(chi_square, n_bins - 1.0), what, n);
 }
 
-/* ---- The numbers ------------------------------------------------------------------------------------------ */
+/* ---- The numbers ----------------------------------------------------------------------------- */
 
 Test(permutation, same_numbers_as_the_python_implementation) {
     for (size_t i = 0; i < N_ROWS; i++) {
@@ -170,7 +173,7 @@ Test(permutation, run_and_map_agree_for_every_cut) {
     cr_assert_arr_eq(cut, scattered, sizeof(cut));
 }
 
-/* ---- As good as random --------------------------------------------------------------------------------------- */
+/* ---- As good as random ----------------------------------------------------------------------- */
 
 /* All permutations of up to 5 elements come equally often. */
 Test(permutation, small_n_exhaustively) {
@@ -244,7 +247,7 @@ static void count_relation(relation r, uint64_t key, uint32_t n, counts *c) {
     }
 }
 
-/* Two-way tables of one permutation each, and of all keys together. */
+/* Two-way tables of each permutation, and of all keys together. */
 Test(permutation, two_way_tables) {
     enum { KEYS = 12 };
     for (relation r = 0; r < N_RELATIONS; r++)
@@ -280,7 +283,8 @@ Test(permutation, adjacent_pairs) {
     }
 }
 
-/* Positions that differ in one bit, which enters the network in one place, have images whose difference is uniform. */
+/* Positions that differ in one bit enter the network in one place. The difference of their images
+ * must be uniform. */
 Test(permutation, differences) {
     static const unsigned all_bits[] = {13, 14, 16};
     static uint64_t images[MAX_SIZE];
@@ -328,7 +332,8 @@ Test(permutation, parity) {
     }
 }
 
-/* Fixed points, neighbours that stay neighbours, and positions with the same image in two epochs: each 1 or 2 on average, by Poisson. */
+/* Fixed points, neighbours that stay neighbours, and positions with the same image in two epochs:
+ * each 1 or 2 on average, by Poisson. */
 Test(permutation, rare_events) {
     enum { KEYS = 100 };
     static uint64_t images[MAX_SIZE], others[MAX_SIZE];

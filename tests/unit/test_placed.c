@@ -1,6 +1,7 @@
 /*
- * test_placed.c - rows that are read to where they go: what is in the file, whatever lies between.
- * And the same past the page cache, where records are read in whole blocks around them.
+ * test_placed.c - rows that are read straight into their place: they must be what the file has,
+ * with any gaps between them. Also past the page cache, where records are read in whole blocks
+ * around them.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -16,12 +17,12 @@ TestSuite(placed, .timeout = 60);
 
 #define N      40
 #define SIDE   100
-#define ROW    (SIDE * SIDE * 3) /* more than what is read by way of the caches */
+#define ROW    (SIDE * SIDE * 3) /* more than is read through the caches */
 #define RECORD (ROW + 64)
 
 static const uint8_t magic[4] = {0x0a, 0x23, 0xd7, 0xce};
 
-/* What is in the file, apart from the runtime: rows, labels, and how long each row is. */
+/* The file's content, known apart from the runtime: rows, labels, and how long each row is. */
 static struct {
     uint8_t rows[N][ROW];
     float labels[N];
@@ -32,8 +33,8 @@ static struct {
 
 typedef struct shape {
     bool varies; /* rows of different lengths */
-    int cut;     /* number of a record whose row holds the magic, so that it is in two pieces; -1 */
-    int two_labels; /* number of a record that says its one label as a list; -1 */
+    int cut; /* number of a record whose row contains the magic, so that it is in two pieces; -1 */
+    int two_labels; /* number of a record that stores its one label as a list; -1 */
 } shape;
 
 static void put(const void *bytes, size_t n) {
@@ -105,7 +106,7 @@ static void check_batch(const iter_batch *batch, const run *r, bool seen[N]) {
     }
 }
 
-/* Every row of an epoch is the file's, and the sample that must fail fails. */
+/* Every row of an epoch is the file's, and the bad sample fails. */
 static void expect_set(const char *folder, const run *r) {
     char path[MAKE_PATH_MAX], spec[MAKE_PATH_MAX + 64];
     iter_error err = {0};
@@ -174,7 +175,7 @@ Test(placed, rows_of_any_length) {
     make_folder_gone(folder);
 }
 
-/* By the index, which nobody checks against the file when it is opened. */
+/* With an index, which is not compared with the file at opening. */
 Test(placed, damage_fails_the_sample_alone) {
     char folder[MAKE_PATH_MAX], index[N * 32];
     make_folder(folder);
@@ -183,11 +184,11 @@ Test(placed, damage_fails_the_sample_alone) {
     for (int i = 0; i < N; i++)
         n += snprintf(index + n, sizeof(index) - (size_t)n, "%d\t%zu\n", i, set.at[i]);
     make_file(folder, "x.idx", index, (size_t)n);
-    for (int bad = 3; bad < N - 1; bad += 18) { /* the last one is looked at when it is opened */
+    for (int bad = 3; bad < N - 1; bad += 18) { /* opening checks the last record */
         for (int what = 0; what < 3; what++) {
             uint8_t *at = set.file + set.at[bad] + (what == 0 ? 1 : what == 1 ? 7 : 8);
             const uint8_t before = *at;
-            *at = what == 2 ? 9 : 0xff; /* no magic, a flag that there is not, nine labels */
+            *at = what == 2 ? 9 : 0xff; /* no magic, an unknown flag, nine labels */
             make_file(folder, "x.rec", set.file, set.bytes);
             expect_all(folder, "raw=100x100x3", bad);
             *at = before;

@@ -1,4 +1,5 @@
-/* test_plan.c - chains that can be read but not be: the message says stage, field, column and reason. */
+/* test_plan.c - chains that parse but cannot work: the message has stage, field, column and
+ * reason. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@ static iter_dataset *opened(const char *spec) {
     return data;
 }
 
-/* What a loader over this chain says. */
+/* A loader over this chain must be refused with this text. */
 static void expect_refused(const char *spec, iter_chain *chain, const char *says) {
     iter_error err = {0};
     iter_loader *loader;
@@ -84,7 +85,7 @@ Test(plan, refusals_name_stage_column_and_reason) {
     }
 }
 
-/* What was not text as a whole has no column. */
+/* If a chain was not made from one text, its stages have no column. */
 Test(plan, stages_added_by_calls_have_no_column) {
     iter_error err = {0};
     iter_chain *chain;

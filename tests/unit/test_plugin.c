@@ -1,4 +1,5 @@
-/* test_plugin.c - iter/plugin.h: tables of a shared object, which outlive their registry, and files that are no plugins. */
+/* test_plugin.c - iter/plugin.h: tables of a shared object, which outlive their registry, and files
+ * that are not plugins. */
 #include <criterion/criterion.h>
 
 #include <stdio.h>

@@ -1,8 +1,10 @@
 /*
- * test_position.c - save and restore: what follows a restored position is what followed the saved one, for any batch size and number of
- * ranks that it is legal for; what is not legal, not ours or damaged is refused by name.
+ * test_position.c - save and restore: what follows a restored position is what followed the saved
+ * one, for any batch size and number of ranks that it is legal for. If a position is illegal,
+ * foreign or damaged, it is refused with the reason.
  *
- * The reference is the order itself, read off a loader that was never interrupted and hands out one row at a time.
+ * The reference is the order itself, from a loader that was never interrupted and delivers one row
+ * at a time.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -83,7 +85,7 @@ static iter_status next(iter_loader *loader, iter_batch **out) {
     return s;
 }
 
-/* ---- The order, one row at a time ------------------------------------------------------------------------------- */
+/* ---- The order, one row at a time ------------------------------------------------------------ */
 
 static void read_order(const iter_loader_options *like, uint64_t order[EPOCHS + 1][N]) {
     iter_loader_options opt = *like;
@@ -102,7 +104,8 @@ static void read_order(const iter_loader_options *like, uint64_t order[EPOCHS + 
     iter_loader_unref(loader);
 }
 
-/* Each of `loaders` stands at (epoch, sample): their batches together are the order from there to the epoch's end, and the next epoch whole. */
+/* Each of `loaders` is at (epoch, sample): their batches together must be the order from there to
+ * the epoch's end, and then the whole next epoch. */
 static void follow(iter_loader **loaders, uint32_t ranks, uint32_t epoch, uint64_t sample,
                    uint64_t order[EPOCHS + 1][N]) {
     for (uint32_t e = epoch; e <= epoch + 1 && e <= EPOCHS; e++) {
@@ -186,7 +189,7 @@ static void every_position(const char *sampler) {
             sample = sample + 4 < N ? sample + 4 : N;
             iter_batch_unref(batch);
         }
-        const blob at = save(loader); /* END was answered */
+        const blob at = save(loader); /* END came */
         restore_elsewhere(&opt, &at, e, N, true, order);
         cr_assert_eq(iter_loader_reset(loader, NULL), ITER_OK);
     }
@@ -212,9 +215,9 @@ Test(position, replacement) {
     every_position("replacement");
 }
 
-/* ---- Whatever changes the order binds the position ------------------------------------------------------------------- */
+/* ---- Anything that changes the order binds the position -------------------------------------- */
 
-/* Hands out the samples in runs of batch_size, the last run first, without saying so by an option. */
+/* Delivers the samples in runs of batch_size, the last run first, though no option shows that. */
 typedef struct turned {
     uint64_t n, unit;
 } turned;
@@ -276,8 +279,8 @@ static void count_rest(iter_loader *loader, int seen[96]) {
     }
 }
 
-/* Saved in the middle by one loader and restored by another one: refused, or together they serve what
- * an epoch of the first one serves. */
+/* One loader saves in mid-epoch, another restores: it refuses, or both together deliver one epoch
+ * of the first. */
 Test(position, another_order_is_refused) {
     static const ordered all[] = {
         {"sequential", 8, 0, 0, 0},
@@ -333,10 +336,10 @@ Test(position, another_order_is_refused) {
             iter_loader_unref(second);
         }
     }
-    cr_assert_geq(n_accepted, n); /* each accepts its own */
+    cr_assert_geq(n_accepted, n); /* each loader accepts its own positions */
 }
 
-/* A unit that was left to batch_size is bound as the number that it meant. */
+/* If `unit` defaults to batch_size, the position is bound to the resulting number. */
 Test(position, a_default_is_resolved) {
     const ordered saving = {"batch", 16, 0, 0, 0}, same = {"batch:unit=16", 8, 0, 0, 0},
                   other = {"batch", 8, 0, 0, 0};
@@ -350,7 +353,7 @@ Test(position, a_default_is_resolved) {
     iter_loader_unref(third);
 }
 
-/* ---- roll_over: the position is t alone ---------------------------------------------------------------------------- */
+/* ---- roll_over: the position is t alone ------------------------------------------------------ */
 
 /* Collects (row epoch, position) of `count` batches, over END and reset. */
 static void collect(iter_loader *loader, int count, uint64_t *out) {
@@ -405,7 +408,7 @@ Test(position, roll_over) {
     iter_loader_unref(loader);
 }
 
-/* ---- Ended positions -------------------------------------------------------------------------------------------------- */
+/* ---- Ended positions ------------------------------------------------------------------------- */
 
 Test(position, ended_elsewhere) {
     const int32_t modes[] = {ITER_LAST_KEEP, ITER_LAST_PAD, ITER_LAST_DISCARD};
@@ -429,8 +432,8 @@ Test(position, ended_elsewhere) {
                     restore(loader, &at);
                     for (int i = 0; i < 2 * (int)(size & 1 ? size % 3 : 1); i++)
                         cr_assert_eq(next(loader, &batch), ITER_END);
-                    cr_assert_eq(iter_loader_reset(loader, NULL),
-                                 ITER_OK); /* with or without having asked first */
+                    /* with or without calling next() first */
+                    cr_assert_eq(iter_loader_reset(loader, NULL), ITER_OK);
                     uint32_t e;
                     uint64_t s;
                     iter_loader_position(loader, &e, &s);
@@ -449,7 +452,7 @@ Test(position, ended_elsewhere) {
     }
 }
 
-/* ---- reset() and what is held, around restore() ------------------------------------------------------------------------- */
+/* ---- reset() and held batches, around restore() ---------------------------------------------- */
 
 Test(position, reset_after_restore) {
     const iter_loader_options opt = options("shuffle", 4, ITER_LAST_KEEP);
@@ -463,19 +466,19 @@ Test(position, reset_after_restore) {
     uint32_t e;
     uint64_t s;
     restore(loader, &start);
-    cr_assert_eq(iter_loader_reset(loader, NULL),
-                 ITER_OK); /* no batch of the epoch was taken: nothing to do */
+    /* no batch of the epoch was taken: does nothing */
+    cr_assert_eq(iter_loader_reset(loader, NULL), ITER_OK);
     iter_loader_position(loader, &e, &s);
     cr_assert(e == 0 && s == 0, "epoch %u, sample %llu", e, (unsigned long long)s);
     restore(loader, &middle);
-    cr_assert_eq(iter_loader_reset(loader, NULL), ITER_OK); /* the rest of the epoch is dropped */
+    cr_assert_eq(iter_loader_reset(loader, NULL), ITER_OK); /* drops the rest of the epoch */
     iter_loader_position(loader, &e, &s);
     cr_assert(e == 1 && s == 0);
     cr_assert_eq(iter_loader_reset(loader, NULL), ITER_OK);
     iter_loader_position(loader, &e, &s);
     cr_assert(e == 1 && s == 0);
-    cr_assert_eq(memcmp(before, iter_batch_tensor(batch, 0)->data, sizeof(before)),
-                 0); /* held all the while */
+    /* held all the time */
+    cr_assert_eq(memcmp(before, iter_batch_tensor(batch, 0)->data, sizeof(before)), 0);
     iter_batch_unref(batch);
     iter_loader_unref(loader);
 }
@@ -502,7 +505,7 @@ Test(position, beyond_the_last_epoch) {
     iter_loader_unref(loader);
 }
 
-/* ---- Refusals --------------------------------------------------------------------------------------------------------- */
+/* ---- Refusals -------------------------------------------------------------------------------- */
 
 Test(position, says_what_differs) {
     const iter_loader_options opt = options("shuffle", 4, ITER_LAST_KEEP);
@@ -548,7 +551,7 @@ Test(position, says_what_differs) {
     refuse(other, &at, ITER_EINVAL, "another sampler");
     iter_loader_unref(other);
 
-    second = opt; /* what may differ */
+    second = opt; /* these may differ */
     second.workers = 2;
     second.prefetch = 7;
     second.max_held = 3;
@@ -599,7 +602,7 @@ Test(position, damaged) {
     iter_loader_unref(loader);
 }
 
-/* ---- seek ---------------------------------------------------------------------------------------------------------------- */
+/* ---- seek ------------------------------------------------------------------------------------ */
 
 Test(position, seek) {
     static uint64_t order[EPOCHS + 1][N];
@@ -638,7 +641,7 @@ Test(position, seek) {
     iter_loader_unref(loader);
 }
 
-/* ---- Far away ------------------------------------------------------------------------------------------------------------ */
+/* ---- Far away -------------------------------------------------------------------------------- */
 
 static double ms_now(void) {
     struct timespec t;
@@ -676,8 +679,8 @@ Test(position, far) {
             iter_batch_unref(batch);
             cr_assert_eq(next(loader, &batch), ITER_END);
         }
-        cr_assert_lt(best, 20.0, "restoring takes %.3f ms",
-                     best); /* a loop over the epochs would take seconds */
+        /* a loop over the epochs would take seconds */
+        cr_assert_lt(best, 20.0, "restoring takes %.3f ms", best);
         cr_assert_eq(iter_loader_reset(loader, &err), ITER_OK);
         cr_assert_eq(next(loader, &batch), ITER_OK);
         cr_assert_eq(iter_batch_describe(batch).epoch, 1000001);
@@ -686,7 +689,7 @@ Test(position, far) {
     }
 }
 
-/* ---- Samplers that draw batch after batch ------------------------------------------------------------------------------------ */
+/* ---- Samplers that draw batch after batch ---------------------------------------------------- */
 
 static int64_t length(const void *user, uint64_t index) {
     (void)user;
@@ -726,7 +729,7 @@ static void sequential_sampler(bool forgets) {
     if (forgets) opt.sampler.ops = &forgetful;
     iter_loader *loader, *copy;
     cr_assert_eq(iter_dataloader_create(data, chain, &opt, &loader, NULL), ITER_OK);
-    static char all[16384], got[16384]; /* `all`: what a loader does that is never interrupted */
+    static char all[16384], got[16384]; /* `all`: the run of a loader that is never interrupted */
     size_t from[STEPS + FURTHER + 1];
     all[0] = 0;
     cr_assert_eq(iter_dataloader_create(data, chain, &opt, &copy, NULL), ITER_OK);

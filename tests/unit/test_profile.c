@@ -1,6 +1,7 @@
 /*
- * test_profile.c - the profiler: what is recorded and what is not, numbers of the table against sorted lists, and a trace that is JSON
- * whichever way the program ends. Names and numbers are told by the tests; JSON is judged by tests/support/json_valid.c.
+ * test_profile.c - the profiler: what is recorded and what is not, numbers of the table against
+ * sorted lists, and a trace that is JSON however the program ends. The tests know names and
+ * numbers; tests/support/json_valid.c checks the JSON.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -74,7 +75,7 @@ static char *table_text(int32_t sort_by, int32_t ascending, int32_t reset, int32
     return text;
 }
 
-/* A number of a row in the table's JSON; each row is a line. */
+/* A number from a row of the table's JSON; each row is a line. */
 static double number_of(const char *text, const char *name, const char *key) {
     char wanted[128];
     snprintf(wanted, sizeof(wanted), "\"name\":\"%s\"", name);
@@ -89,7 +90,7 @@ static double number_of(const char *text, const char *name, const char *key) {
 /* ---- What is recorded ------------------------------------------------------------------------ */
 
 Test(profile, scopes_nest) {
-    profile_scope("before"); /* nothing runs yet */
+    profile_scope("before"); /* not started yet */
     profile_start("", 0, 0);
     cr_assert_eq(iter_profile_is_on(), 1);
     iter_profile_scope_begin("outer");
@@ -143,11 +144,11 @@ Test(profile, pause_resume) {
     iter_profile_scope_begin("open");
     iter_profile_pause();
     cr_assert_eq(iter_profile_is_on(), 0);
-    profile_scope("unseen"); /* must not close "open" */
+    profile_scope("unseen"); /* not recorded, and must not close "open" */
     iter_profile_scope_begin("half");
     iter_profile_counter_set("unset", 5);
     iter_profile_resume();
-    iter_profile_scope_end(); /* "half" began unseen */
+    iter_profile_scope_end(); /* "half" began during the pause */
     profile_scope("seen");
     iter_profile_scope_end();
     iter_profile_pause();
@@ -161,7 +162,7 @@ Test(profile, pause_resume) {
     cr_assert_eq(count_of("seen"), 1);
     cr_assert_eq(count_of("within"), 1);
     iter_profile_clear();
-    iter_profile_resume(); /* nothing is there to go on */
+    iter_profile_resume(); /* there is no session to resume */
     cr_assert_eq(iter_profile_is_on(), 0);
 }
 
@@ -311,7 +312,7 @@ Test(profile, table_against_naive) {
     iter_profile_clear();
 }
 
-/* Places of three names in a text are in this order. */
+/* Three names occur in the text in this order. */
 static bool in_order(const char *text, const char *a, const char *b, const char *c) {
     const char *x = strstr(text, a), *y = strstr(text, b), *z = strstr(text, c);
     return x && y && z && x < y && y < z;
@@ -403,7 +404,7 @@ Test(profile, states) {
     profile_stop();
     profile_stop();
     cr_assert_eq(iter_profile_dump(&err), ITER_OK);
-    profile_start("", 0, 0); /* a stopped one gives way */
+    profile_start("", 0, 0); /* a stopped session can be replaced */
     look();
     cr_assert_eq(all.n, 0);
     iter_profile_clear();
@@ -442,7 +443,7 @@ Test(profile, trace_is_json_whatever_the_names) {
     profile_scope("\xff\xfe\xc3(\xed\xa0\x80"); /* not UTF-8 */
     char longer[200];
     for (int i = 0; i < 40; i++)
-        memcpy(longer + (size_t)i * 2, "\xc3\xa9", 2); /* cut within a character by bytes */
+        memcpy(longer + (size_t)i * 2, "\xc3\xa9", 2); /* by bytes, this cuts within a character */
     longer[80] = 0;
     profile_scope(longer);
     profile_scope("");
@@ -549,13 +550,13 @@ static void run_loader(const char *folder, int32_t source, int32_t workers, cons
     }
 }
 
-/* The event in which `at` lies is of this phase and has this id. */
+/* The event around `at` is of this phase and has this id. */
 static bool is_arrow(const char *line, char phase, const char *id, size_t id_bytes) {
     const char *end = strchr(line, '\n'), *found = strstr(line, "\"id\":");
     return line[7] == phase && found && (!end || found < end) && strncmp(found, id, id_bytes) == 0;
 }
 
-/* Every arrow that arrives has left, and once. */
+/* Every arrow that arrives has left, exactly once. */
 static void check_arrows(const char *trace) {
     int n = 0;
     for (const char *at = strstr(trace, "{\"ph\":\"f\""); at;
@@ -600,7 +601,7 @@ Test(profile, loaders) {
     make_folder_gone(folder);
 }
 
-/* Reads past the page cache are queued: their way is seen. */
+/* Reads past the page cache are queued: the trace shows their way. */
 Test(profile, reads) {
     char folder[MAKE_PATH_MAX];
     iter_error err;

@@ -1,6 +1,6 @@
 /*
- * test_profile_ends.c - the profiler's ends: killed, left, forked, out of memory, threads that come
- * and go. JSON is judged by tests/support/json_valid.c.
+ * test_profile_ends.c - how the profiler ends: killed, exited, forked, out of memory; and threads
+ * that come and go. tests/support/json_valid.c checks the JSON.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -24,7 +24,7 @@
 
 TestSuite(profile_ends, .timeout = 120);
 
-/* Sees an event, and looks at it no further. */
+/* A callback that ignores its event. */
 static void see(void *user, const iter_profile_event *event) {
     *(int *)user += event->name != NULL;
 }
@@ -44,8 +44,8 @@ static bool holds(const char *path, const char *part) {
     return found;
 }
 
-/* A child that writes all the time and is ended at any time, or ends itself behind some of it: on a busy
- * machine the writer's first turn comes late. */
+/* A child that records all the time until it is killed, or ends itself once some events were
+ * written: if the machine is busy, the writer's first turn comes late. */
 static pid_t busy_child(const char *path, bool ends_itself) {
     const pid_t child = fork();
     cr_assert_geq(child, 0);
@@ -163,7 +163,7 @@ Test(profile_ends, names_of_traces) {
     cr_expect_str_eq(out, "x/t.5.json");
 }
 
-/* A process with ITER_PROFILE that makes a loader, and waits for a byte once it runs. */
+/* A process with ITER_PROFILE that makes a loader, and then waits for a byte. */
 static pid_t profiled_child(const char *path, uint32_t rank, uint32_t ranks, int go, int say) {
     const pid_t child = fork();
     cr_assert_geq(child, 0);
@@ -190,7 +190,7 @@ static pid_t profiled_child(const char *path, uint32_t rank, uint32_t ranks, int
     _exit(0);
 }
 
-/* Three at once; returns how many noted that their file has another name. */
+/* Three at once; returns how many reported that their file has another name. */
 static int three_children(const char *path, uint32_t ranks) {
     pid_t children[3];
     int go[2], say[2], noted = 0, n;
@@ -209,7 +209,7 @@ static int three_children(const char *path, uint32_t ranks) {
     return noted;
 }
 
-/* Traces in the folder, each of which must be whole and of one process. */
+/* Counts the traces in the folder; each must be whole and of one process. */
 static int whole_traces(const char *folder) {
     int n = 0;
     DIR *dir = opendir(folder);
@@ -267,7 +267,7 @@ Test(profile_ends, a_file_that_another_process_writes) {
 
 /* ---- Allocations ----------------------------------------------------------------------------- */
 
-/* From nothing to nothing. */
+/* A whole life of the profiler. */
 static iter_status whole_life(const char *path, iter_error *err) {
     iter_profile_options opt = ITER_PROFILE_OPTIONS_INIT;
     size_t n;
@@ -304,7 +304,7 @@ Test(profile_ends, every_allocation_fails_once) {
         const bool happened = iter__alloc_fail_after < 0;
         iter__alloc_fail_after = -1;
         cr_assert(happened, "allocation %ld of %ld was not asked for", i, n);
-        cr_assert_eq(iter__alloc_live(), live, "blocks stay behind after allocation %ld", i);
+        cr_assert_eq(iter__alloc_live(), live, "blocks leak after allocation %ld", i);
         cr_assert(s == ITER_OK || s == ITER_ENOMEM, "allocation %ld: %s", i, err.message);
         n_refused += s == ITER_ENOMEM;
         if (s == ITER_ENOMEM) cr_assert_gt(strlen(err.message), 0);
@@ -319,7 +319,7 @@ static void *one_event(void *arg) {
     return arg;
 }
 
-/* Threads come and go: their rings are used again. */
+/* When threads end, their rings are reused. */
 Test(profile_ends, rings_are_given_back) {
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], *trace;
     make_folder(folder);

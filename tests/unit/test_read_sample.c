@@ -1,6 +1,7 @@
 /*
- * test_read_sample.c - one sample, or one field of it, outside of any loader: of every kind of dataset, preloaded or not; decoders by name, and
- * formats of the user's own that use the built-in one.
+ * test_read_sample.c - one sample, or one field of it, outside of any loader: of every kind of
+ * dataset, preloaded or not; decoders by name, and the user's own formats that use the built-in
+ * one.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -80,7 +81,7 @@ static void expect_pixels(const iter_tensor *tensor, const char *path) {
     image_free(&want);
 }
 
-/* The sample of the file that ends so. */
+/* The sample whose file name ends so. */
 static uint64_t index_of(const iter_dataset *dataset, const char *name) {
     const iter_description *desc = iter_dataset_describe(dataset);
     for (uint64_t i = 0; i < desc->n_files; i++) {
@@ -111,7 +112,8 @@ Test(read_sample, arrays) {
     read_fails(dataset, 3, NULL, ITER_EINVAL, "has 3 samples, there is no sample 3");
     read_fails(dataset, 0, "labels", ITER_EINVAL, "has no field 'labels'; it has data, label");
     iter_dataset_unref(dataset);
-    cr_assert_eq(*(const int64_t *)iter_sample_tensor(sample, 1)->data, 8); /* outlives it */
+    /* outlives the dataset */
+    cr_assert_eq(*(const int64_t *)iter_sample_tensor(sample, 1)->data, 8);
     iter_sample_free(sample);
     iter_sample_free(NULL);
     cr_assert_eq(iter__alloc_live(), 0);
@@ -150,7 +152,7 @@ Test(read_sample, rows_of_files_and_the_same_preloaded) {
     cr_assert_eq(iter__alloc_live(), 0);
 }
 
-/* Twice: from files that are there, and, after a loader has preloaded them, without. */
+/* Twice: from existing files, and, after a loader has preloaded them, without files. */
 Test(read_sample, images_in_their_own_size_and_the_same_preloaded) {
     NEEDS_JPEG();
     char folder[MAKE_PATH_MAX], spec[MAKE_PATH_MAX + 32];
@@ -208,7 +210,7 @@ Test(read_sample, what_is_wrong_names_sample_file_and_reason) {
     read_fails(dataset, 2, NULL, ITER_EIO, "ends after 1 of 6 bytes: it changed while open");
     unlink(make_path(path, folder, "a/2.jpg"));
     read_fails(dataset, 2, NULL, ITER_EIO, "a/2.jpg:0): No such file or directory");
-    iter_sample *sample = read_ok(dataset, 2, "label"); /* nothing is read for it */
+    iter_sample *sample = read_ok(dataset, 2, "label"); /* reads no file */
     iter_sample_free(sample);
     iter_dataset_unref(dataset);
     make_folder_gone(folder);
@@ -234,7 +236,7 @@ Test(read_sample, records_of_one_length_each) {
     cr_assert_eq(iter__alloc_live(), 0);
 }
 
-/* A label lies beside an image that cannot be decoded: it comes all the same. */
+/* If an image cannot be decoded, the label beside it can still be read. */
 Test(read_sample, labels_do_without_their_images) {
     iter_dataset *dataset = open_spec("recordio:tests/golden/recordio/one.rec", NULL);
     iter_sample *sample = read_ok(dataset, 1, "label");
@@ -252,7 +254,7 @@ Test(read_sample, rows_that_are_made) {
     iter_loader *loader = drive_loader(dataset, NULL, &opt);
     iter_batch *batch;
     cr_assert_eq(iter_loader_next(loader, &batch, NULL), ITER_OK);
-    for (uint64_t i = 0; i < 5; i++) { /* a sample is a function of its index alone */
+    for (uint64_t i = 0; i < 5; i++) { /* a sample depends on its index alone */
         iter_sample *sample = read_ok(dataset, i, NULL);
         cr_assert_arr_eq(iter_sample_tensor(sample, 0)->data,
                          (const float *)iter_batch_tensor(batch, 0)->data + 7 * i,
@@ -317,7 +319,7 @@ static iter_status reader_get(void *user, void *state, uint32_t n, const uint64_
     return ITER_OK;
 }
 
-/* A dataset may be made of another one's samples, but not of its own. */
+/* A dataset may read another one's samples, but not its own. */
 Test(read_sample, own_dataset_that_reads_another) {
     static const iter_dataset_ops ops = {.struct_size = sizeof(ops),
                                          .name = "reader",
@@ -343,7 +345,7 @@ Test(read_sample, forked_child) {
     drive_cifar(folder, 10);
     own_dataset own = {.n = 10};
     iter_dataset *files = drive_open(folder), *serial = own_open(&own, &own_ops_serial);
-    pthread_mutex_lock(&serial->one_at_a_time); /* as if another thread of the parent's had it */
+    pthread_mutex_lock(&serial->one_at_a_time); /* as if another thread of the parent held it */
     pthread_mutex_lock(&files->preload_lock);
     const pid_t child = fork();
     if (child == 0) {
@@ -411,8 +413,8 @@ static iter_status count_decode(void *state, const void *shared, const uint8_t *
     return builtin->decode_image(state, shared, bytes, size, wish, out, err);
 }
 
-/* A decoder of the caller's registry that a folder hands its files to; around the built-in one, so that
- * it can say what was decoded. */
+/* A folder passes its files to a decoder of the user's registry. It wraps the built-in one, to know
+ * what was decoded. */
 Test(read_sample, folder_uses_a_registered_decoder) {
     NEEDS_JPEG();
     builtin = iter_builtin_decoder("image");
@@ -438,7 +440,7 @@ Test(read_sample, folder_uses_a_registered_decoder) {
     free(bytes);
     snprintf(spec, sizeof(spec), "folder:%s?ext=mine&decoder=counting&channels=gray", folder);
     iter_dataset *dataset = open_spec(spec, registry);
-    iter_registry_destroy(registry); /* it need not outlive the call */
+    iter_registry_destroy(registry); /* the registry need not outlive the call */
     cr_assert_null(iter_dataset_describe(dataset)->registry);
     iter_sample *sample = read_ok(dataset, 0, "label");
     cr_assert_eq(n_headers + n_decoded, 0, "a label alone decodes no pixels");
@@ -449,7 +451,7 @@ Test(read_sample, folder_uses_a_registered_decoder) {
     expect_pixels(iter_sample_tensor(sample, 0), IMAGES "rgb420.gray.pgm");
     iter_sample_free(sample);
 
-    iter_chain *chain = drive_chain("resize:8"); /* and loaders decode by it */
+    iter_chain *chain = drive_chain("resize:8"); /* and loaders use it */
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     iter_loader *loader = drive_loader(dataset, chain, &opt);
     iter_batch *batch;
@@ -463,7 +465,7 @@ Test(read_sample, folder_uses_a_registered_decoder) {
     cr_assert_eq(iter__alloc_live(), 0);
 }
 
-/* Two little-endian numbers, and nothing else. */
+/* Decodes two little-endian numbers and nothing else. */
 static iter_status pair_decode(void *state, const void *shared, const uint8_t *bytes, size_t size,
                                iter_tensor *out, iter_error *err) {
     (void)state;
@@ -609,7 +611,7 @@ Test(read_sample, own_format_uses_the_builtin_decoder) {
     sample = read_ok(dataset, 0, NULL);
     expect_pixels(iter_sample_tensor(sample, 0), IMAGES "exif6.up.ppm");
     iter_sample_free(sample);
-    options.struct_size = sizeof(size_t); /* an older version's, without members: all is default */
+    options.struct_size = sizeof(size_t); /* an older version's without members: all are default */
     iter_dataset_unref(dataset);
     dataset = open_boxed(IMAGES "rgb420.jpg", &options, 3);
     sample = read_ok(dataset, 0, NULL);
@@ -647,8 +649,7 @@ Test(read_sample, warnings_are_told) {
     size_t size;
     char path[MAKE_PATH_MAX], folder[MAKE_PATH_MAX];
     uint8_t *bytes = image_file(IMAGES "rgb420.jpg", &size);
-    uint8_t *more =
-        malloc(size + 16); /* with bytes that belong to nothing, behind the first segment */
+    uint8_t *more = malloc(size + 16); /* with stray bytes after the first segment */
     const size_t head = 4 + (size_t)(bytes[4] << 8 | bytes[5]);
     memcpy(more, bytes, head);
     memset(more + head, 0, 16);

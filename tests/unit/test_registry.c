@@ -1,5 +1,6 @@
 /*
- * test_registry.c - what a table must have, names, and that every built-in table keeps the same rules.
+ * test_registry.c - required members of tables, names, and that every built-in table keeps the same
+ * rules.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -205,7 +206,7 @@ Test(registry, formats_are_checked) {
     iter_registry_destroy(r);
 }
 
-/* A table of a later version is taken as long as it does not use what this version does not know. */
+/* A table of a later version is accepted as long as it does not use what this version lacks. */
 Test(registry, tables_of_later_versions) {
     iter_registry *r;
     struct {
@@ -337,7 +338,7 @@ static void check_builtin(const iter_ops *ops) {
         cr_expect_null(strchr(row->name, '_'), "%s: '%s' is not kebab-case", ops->name, row->name);
 }
 
-/* The built-in tables are not checked when they are used: they are checked here. */
+/* The built-in tables are not checked when they are used, so they are checked here. */
 Test(registry, builtin_tables_keep_the_rules) {
     iter_error err = {0};
     int n = 0;
@@ -406,7 +407,7 @@ Test(registry, decoders_are_found_by_name) {
     refused(iter_registry_add_decoder(NULL, &mine, &err), &err, "none given");
     cr_expect_eq(iter_registry_decoder(r, "my-decoder"), &mine);
 
-    iter_decoder_ops hides = *builtin; /* a name of its own hides a built-in one */
+    iter_decoder_ops hides = *builtin; /* a registered name hides a built-in one */
     cr_assert_eq(iter_registry_add_decoder(r, &hides, &err), ITER_OK, "%s", err.message);
     cr_expect_eq(iter_registry_decoder(r, "image"), &hides);
     iter_registry_destroy(r);

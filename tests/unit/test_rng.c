@@ -1,7 +1,9 @@
 /*
- * test_rng.c - random numbers against the published answers, and the rules by which draws are made of words.
+ * test_rng.c - random numbers against the published answers, and the rules by which draws are made
+ * of words.
  *
- * Keys are FNV-1a-64 by ten lines of Python, which gives the published af63dc4c8601ec8c for "a" and 85944171f73967e8 for "foobar".
+ * Keys are FNV-1a-64 by ten lines of Python, which gives the published af63dc4c8601ec8c for "a" and
+ * 85944171f73967e8 for "foobar".
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -36,7 +38,8 @@ Test(rng, key_of_a_stage) {
                  UINT64_C(0xe649f919048c3037) ^ 0x123456789abcdef0);
 }
 
-/* Row 4 of the published answers as a stream: counter 7, 0, 3, 0 is draw 7 of position 3 << 32 in epoch 0. */
+/* Row 4 of the published answers as a stream: counter 7, 0, 3, 0 is draw 7 of position 3 << 32 in
+ * epoch 0. */
 Test(rng, words_of_the_counter) {
     const uint64_t key = (uint64_t)0x00001a85 << 32 | 0x00003039;
     iter_rng rng = iter_rng_at(key, 0, UINT64_C(3) << 32);
@@ -70,7 +73,8 @@ Test(rng, draws_are_made_of_words_in_order) {
     cr_expect_eq(iter_rng_u32(&rng), w[11]);
 }
 
-/* Against rejection that needs no thought: numbers from the largest multiple of n on are drawn again, told by product's low half. */
+/* Against obvious rejection: numbers from the largest multiple of n on are drawn again, which
+ * product's low half tells. */
 Test(rng, below_rejects_what_would_be_uneven) {
     const uint32_t n = 3000000000u; /* rejects 30 % of all words */
     uint64_t n_rejected = 0;

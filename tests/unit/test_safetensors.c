@@ -1,5 +1,5 @@
-/* test_safetensors.c - files of the format's own library (tests/golden/safetensors.py), our own byte by byte, every broken header, every
- * failed write. */
+/* test_safetensors.c - files of the format's own library (tests/golden/safetensors.py), libiter's
+ * own files byte by byte, every broken header, every failed write. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -26,7 +26,8 @@ static void make(void) {
 
 static void drop(void) {
     make_folder_gone(folder);
-    if (iter__engine_live() != 0) abort(); /* a failed assertion here would not fail the test */
+    /* abort(): a failed assertion here would not fail the test */
+    if (iter__engine_live() != 0) abort();
 }
 
 static size_t slurp(const char *path, uint8_t *out, size_t capacity) {
@@ -37,7 +38,7 @@ static size_t slurp(const char *path, uint8_t *out, size_t capacity) {
     return n;
 }
 
-/* ---- Reading ------------------------------------------------------------------------------------------------ */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 /* Element i of dense values. */
 static double element(const void *values, int64_t i, iter_dtype dtype) {
@@ -112,9 +113,10 @@ Test(safetensors, reads_what_the_formats_own_library_wrote) {
     cr_assert_eq(iter__engine_live(), 0);
 }
 
-/* ---- Broken files ------------------------------------------------------------------------------------------- */
+/* ---- Broken files ---------------------------------------------------------------------------- */
 
-/* A file of this header, and `n_data` bytes behind it; header_bytes < 0 = as many as there are. */
+/* Makes a file of this header and `n_data` bytes after it; header_bytes < 0 = the header's real
+ * size. */
 static void make_broken(const char *header, int64_t header_bytes, size_t n_data) {
     uint8_t bytes[4096] = {0};
     const size_t n = strlen(header);
@@ -210,7 +212,7 @@ Test(safetensors, lengths_that_cannot_be_are_refused, .init = make, .fini = drop
         make_file(folder, "broken.safetensors", "\2\0\0\0\0\0\0", n);
         expect_broken("truncated, it ends within its first 8 bytes");
     }
-    /* Nesting without end: refused, no stack is lost. */
+    /* Nesting without end: refused without a stack overflow. */
     static char deep[100001 + 8];
     memset(deep, '[', sizeof(deep));
     memcpy(deep, "\241\206\1\0\0\0\0\0{\"a\":", 13); /* 100001 */
@@ -218,7 +220,7 @@ Test(safetensors, lengths_that_cannot_be_are_refused, .init = make, .fini = drop
     expect_broken("header is broken");
 }
 
-/* Every prefix of a file is refused, the whole is not. */
+/* Every prefix of a file is refused, the whole file is not. */
 Test(safetensors, every_truncation_is_refused, .init = make, .fini = drop) {
     static uint8_t bytes[8192];
     const size_t n = slurp(GOLDEN "types.safetensors", bytes, sizeof(bytes));
@@ -239,7 +241,7 @@ Test(safetensors, what_cannot_be_opened_is_an_io_error, .init = make, .fini = dr
     cr_assert_eq(iter__safetensors_open(folder, &file, &err), ITER_EIO);
     cr_assert(strstr(err.message, "not a regular file"), "%s", err.message);
     cr_assert_eq(mkfifo(make_path(path, folder, "pipe"), 0600), 0);
-    cr_assert_eq(iter__safetensors_open(path, &file, &err), ITER_EIO); /* and does not wait */
+    cr_assert_eq(iter__safetensors_open(path, &file, &err), ITER_EIO); /* and does not block */
 }
 
 Test(safetensors, a_file_that_shrinks_while_open_is_no_crash, .init = make, .fini = drop) {
@@ -256,7 +258,7 @@ Test(safetensors, a_file_that_shrinks_while_open_is_no_crash, .init = make, .fin
     iter__safetensors_close(file);
 }
 
-/* ---- Writing ------------------------------------------------------------------------------------------------ */
+/* ---- Writing --------------------------------------------------------------------------------- */
 
 static const engine_tensor two[] = {
     {.name = "weight", .dtype = ITER_F32, .n_dims = 2, .dims = {2, 3}},
@@ -264,7 +266,7 @@ static const engine_tensor two[] = {
 };
 static const engine_text texts[] = {{"key", "va\"lue"}, {"\xc3\xa4", ""}};
 
-/* Tensor i is all bytes i + 1; fails where told to. */
+/* Tensor i is all bytes i + 1; fails on request. */
 static iter_status values(void *user, int32_t i, void *out, iter_error *err) {
     const int *fails_at = user;
     if (fails_at != NULL && *fails_at == i) {
@@ -279,7 +281,7 @@ static iter_status write_two(const char *path, void *user, iter_error *err) {
     return iter__safetensors_write(path, two, 2, texts, 2, values, user, err);
 }
 
-/* The header by the specification, written out by hand; blanks up to 64. */
+/* The header by the specification, written by hand; padded with blanks to 64. */
 Test(safetensors, writes_these_bytes, .init = make, .fini = drop) {
     static const char header[] =
         "{\"__metadata__\":{\"key\":\"va\\\"lue\",\"\\u00E4\":\"\"},"
@@ -303,7 +305,7 @@ Test(safetensors, writes_these_bytes, .init = make, .fini = drop) {
     cr_assert_eq(access(make_path(part, folder, "two.part"), F_OK), -1);
 }
 
-/* The file that was there stays as it is, and nothing else stays. */
+/* The old file is unchanged, and there is no other file. */
 static void expect_untouched(const char *path) {
     uint8_t bytes[16];
     char part[MAKE_PATH_MAX + 8];
@@ -332,7 +334,8 @@ Test(safetensors, a_failed_write_leaves_the_old_file, .init = make, .fini = drop
             cr_expect(i >= 4, "only %ld allocations were failed", i);
             break;
         }
-        /* The last one is after the rename: the file is new then, only its folder is not synced. */
+        /* The last failure comes after the rename: the file is new, only its folder is not
+         * synced. */
         cr_expect_eq(s, ITER_ENOMEM, "%ld: %d", i, s);
         cr_expect(strstr(err.message, path), "%s", err.message);
         cr_expect_eq(iter__engine_live(), 0);
@@ -357,7 +360,7 @@ Test(safetensors, what_cannot_be_written_says_why, .init = make, .fini = drop) {
     cr_expect_eq(write_two(path, NULL, &err), ITER_EIO);
     cr_expect(strstr(err.message, "another process"), "%s", err.message);
     close(other);
-    cr_expect_eq(write_two(path, NULL, &err), ITER_OK, "what another left behind is no hindrance");
+    cr_expect_eq(write_two(path, NULL, &err), ITER_OK, "an old temporary file must not matter");
 
     const engine_tensor twice[] = {two[1], two[1]};
     cr_expect_eq(iter__safetensors_write(path, twice, 2, NULL, 0, values, NULL, &err), ITER_EINVAL);

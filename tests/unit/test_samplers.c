@@ -1,7 +1,9 @@
 /*
- * test_samplers.c - the built-in samplers: every sample once, the same answer however it is asked for, refusals with their reason.
+ * test_samplers.c - the built-in samplers: every sample once, the same answer for any sequence of
+ * calls, refusals with their reason.
  *
- * Orders are compared with naive ones that hold whole epochs in memory. The permutation under them has its own test.
+ * Orders are compared with naive ones that keep whole epochs in memory. The permutation under them
+ * has its own test.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -63,7 +65,7 @@ static void close_sampler(sampler *s) {
     iter__free(s->state);
 }
 
-/* A whole epoch in pieces of `piece`. */
+/* Reads a whole epoch in pieces of `piece`. */
 static void epoch_of(const sampler *s, uint32_t epoch, uint32_t piece, uint64_t *out) {
     for (uint64_t at = 0; at < s->n; at += piece) {
         const uint64_t left = s->n - at;
@@ -88,7 +90,7 @@ Test(samplers, tables_are_complete) {
     }
 }
 
-/* ---- All pure samplers ------------------------------------------------------------------------------------------ */
+/* ---- All pure samplers ----------------------------------------------------------------------- */
 
 static const iter_block_options small_blocks = {10, 3}, odd_blocks = {7, 1},
                                 one_group = {64, 100000};
@@ -128,7 +130,8 @@ Test(samplers, every_sample_once_an_epoch) {
         }
 }
 
-/* Positions in any order and any pieces, epochs back and forth: always what a fresh sampler says about them. */
+/* Positions in any order and any pieces, epochs back and forth: always what a fresh sampler
+ * answers. */
 Test(samplers, answers_depend_on_epoch_and_position_alone) {
     static uint64_t order[3][MAX_N], piece[MAX_N];
     for (size_t k = 0; k < N_OF(pure); k++)
@@ -218,7 +221,7 @@ Test(samplers, every_failed_allocation_is_an_error_and_no_leak) {
         }
 }
 
-/* ---- One by one ---------------------------------------------------------------------------------------------------- */
+/* ---- One by one ------------------------------------------------------------------------------ */
 
 Test(samplers, shuffle_is_the_permutation_and_once_its_epoch_0) {
     static uint64_t a[MAX_N], b[MAX_N], expected[MAX_N];
@@ -241,9 +244,10 @@ Test(samplers, shuffle_is_the_permutation_and_once_its_epoch_0) {
     }
 }
 
-/* From the order of the rows alone: which blocks, in which order, and that a group is served before the next begins. */
+/* From the order of the rows alone: which blocks, in which order, and that a group is finished
+ * before the next begins. */
 static void check_blocks(const uint64_t *order, uint64_t n, uint64_t block, uint64_t buffer) {
-    static uint64_t left[MAX_N]; /* rows of a block that are still to come */
+    static uint64_t left[MAX_N]; /* rows of a block that are still missing */
     const uint64_t n_blocks = (n + block - 1) / block;
     for (uint64_t b = 0; b < n_blocks; b++)
         left[b] = b + 1 < n_blocks ? block : n - b * block;
@@ -251,7 +255,7 @@ static void check_blocks(const uint64_t *order, uint64_t n, uint64_t block, uint
         uint64_t group_rows = 0, n_open = 0;
         const uint64_t group_blocks = n_blocks - first < buffer ? n_blocks - first : buffer;
         const uint64_t start = at;
-        do { /* a group ends where as many blocks as it has are begun and all are done */
+        do { /* a group ends once `buffer` blocks were begun and all of them are finished */
             const uint64_t b = order[at++] / block;
             const uint64_t whole = b + 1 < n_blocks ? block : n - b * block;
             if (left[b] == whole) n_open++, group_rows += whole;
@@ -274,8 +278,8 @@ Test(samplers, block_serves_group_after_group) {
             }
 }
 
-/* One position an epoch, by the sample there, in 30 x 30 cells: 30 x 29 degrees of freedom, a deviation of 41.7. Above 5 deviations for one
- * seed in a million. */
+/* Counts, over epochs, which sample comes at which position, in 30 x 30 cells: 30 x 29 degrees of
+ * freedom, a deviation of 41.7. One seed in a million exceeds 5 deviations. */
 static double unevenness(const char *name, const void *options) {
     enum { N = 6000, EPOCHS = 18000 };
     sampler s = open_sampler(name, options, N, 1);
@@ -313,7 +317,8 @@ Test(samplers, block_mixes_rows_and_changes_neighbours) {
             n_in_place += order[i] == i;
         }
     }
-    /* Of groups of up to 4096 rows: about 1 a group and 1 an epoch; bounds at 5 deviations and more. */
+    /* In groups of up to 4096 rows: about 1 a group and 1 an epoch; the bounds are 5 deviations and
+     * more. */
     cr_expect(n_adjacent < 70 && n_in_place < 40, "%lu adjacent, %lu in place", n_adjacent,
               n_in_place);
     close_sampler(&s);
@@ -376,12 +381,12 @@ Test(samplers, options_that_cannot_be) {
     cr_expect(strstr(err.message, "1048576 blocks of 2147483647"), "%s", err.message);
 }
 
-/* ---- Buckets ------------------------------------------------------------------------------------------------------------ */
+/* ---- Buckets --------------------------------------------------------------------------------- */
 
 typedef struct epoch_batches {
     uint32_t n_batches;
     uint32_t n[MAX_N];
-    uint64_t rows[MAX_N]; /* one batch behind the other */
+    uint64_t rows[MAX_N]; /* one batch after the other */
     uint64_t n_rows;
 } epoch_batches;
 
@@ -394,7 +399,7 @@ static sampler open_buckets(const iter_bucket_options *options, uint64_t n, uint
     return s;
 }
 
-/* The rest of the epoch from where the sampler stands. */
+/* Takes the rest of the epoch. */
 static void take_rest(sampler *s, uint32_t capacity, epoch_batches *out) {
     iter_error err = {0};
     out->n_batches = 0;
@@ -453,7 +458,8 @@ Test(samplers, buckets_by_number_are_filled_alike) {
     sampler s = open_buckets(&options, 3000, 1);
     take_epoch(&s, 0, 32, &e);
     expect_each_once(e.rows, e.n_rows, "bucket");
-    /* Without shuffle: bucket by bucket, 600 samples each, in 18 batches of 32 and one of 24; in a bucket as stored. */
+    /* Without shuffle: bucket by bucket, 600 samples each, in 18 batches of 32 and one of 24;
+     * within a bucket in stored order. */
     cr_assert_eq(e.n_batches, 5 * 19);
     int64_t longest_before = -1;
     for (uint32_t b = 0; b < 5; b++) {
@@ -511,7 +517,7 @@ Test(samplers, buckets_restore_at_every_batch) {
             cr_assert_eq(walked.ops->next_batch(walked.state, 32, rows, &n, NULL), ITER_OK);
         cr_assert_eq(walked.ops->save(walked.state, saved, sizeof(saved), &size), ITER_OK);
         cr_assert_eq(walked.ops->save(walked.state, saved, 3, &(size_t){0}), ITER_EINVAL);
-        take_epoch(&other, 2, 32, &rest); /* something else before */
+        take_epoch(&other, 2, 32, &rest); /* an unrelated epoch before */
         cr_assert_eq(other.ops->restore(other.state, saved, size), ITER_OK);
         take_rest(&other, 32, &rest);
         cr_assert_eq(rest.n_rows, whole.n_rows - at);

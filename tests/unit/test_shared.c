@@ -1,6 +1,7 @@
 /*
- * test_shared.c - one copy of a set for the processes of a machine: who fills it, what the others see, what is left after a kill. What a
- * process holds is what the kernel says (smaps_rollup of proc(5)).
+ * test_shared.c - one copy of a set for all processes of a machine: which process fills it, what
+ * the others see, what is left after a kill. The kernel tells what a process holds (smaps_rollup of
+ * proc(5)).
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -103,7 +104,7 @@ Test(shared, withdrawn_memory_is_for_nobody_else) {
     cr_assert_eq(files(), 0);
 }
 
-/* A child that holds it in some state until it is killed. */
+/* A child that keeps it in some state until it is killed. */
 static pid_t holder(bool publish) {
     int said[2];
     char byte;
@@ -204,7 +205,7 @@ Test(shared, a_child_leaves_its_parents_lock_alone) {
     cr_assert_eq(files(), 0);
 }
 
-/* Several at once: one fills, all see the same. */
+/* Several processes at once: one fills, all see the same. */
 Test(shared, a_race_has_one_that_fills) {
     int said[2], filled = 0;
     cr_assert_eq(pipe(said), 0);
@@ -223,7 +224,7 @@ Test(shared, a_race_has_one_that_fills) {
         }
         if (s.memory[0] != 5 || s.memory[BYTES - 1] != 5) _exit(3);
         if (write(said[1], &first, 1) != 1) _exit(4);
-        usleep(300000); /* until all are there */
+        usleep(300000); /* until all have started */
         iter__shared_close(&s);
         _exit(0);
     }
@@ -233,7 +234,7 @@ Test(shared, a_race_has_one_that_fills) {
     cr_assert_eq(read(said[0], first, sizeof(first)), 8);
     for (int i = 0; i < 8; i++)
         filled += first[i];
-    cr_expect(filled >= 1, "%d", filled); /* one that comes after all others went fills again */
+    cr_expect(filled >= 1, "%d", filled); /* if one starts after all others ended, it fills again */
     cr_assert_eq(files(), 0);
 }
 
@@ -251,11 +252,12 @@ static long long pss_of(const char *what) {
     return kib * 1024;
 }
 
-/* What rank `rank` tells: its hash, its fallbacks, what it holds while all four hold theirs. */
+/* The report of rank `rank`: its hash, its fallbacks, and the memory that it holds while all four
+ * hold theirs. */
 typedef struct told {
     uint64_t hash;
     int n_fallbacks;
-    bool shares; /* its plan says so */
+    bool shares; /* according to its plan */
     long long shmem, all;
 } told;
 
@@ -303,7 +305,7 @@ static void run_ranks(const char *spec, const iter_loader_options *opt, told out
         cr_expect_eq(status, 0);
 }
 
-/* Over a set of that many bytes. */
+/* Compares ranks over a set of so many bytes. */
 static void compare_ranks(const char *spec, long long bytes) {
     told shared[RANKS], own[RANKS];
     long long shmem = 0, all = 0, all_own = 0;

@@ -1,8 +1,9 @@
 /*
- * test_source_files.c - every source that reads files gives the bytes that a plain pread gives, whatever the files do.
+ * test_source_files.c - every source that reads files must give the bytes that a plain pread gives,
+ * whatever happens to the files.
  *
- * Each case runs for each way of reading: the ring and pread, kept files and files opened as they are read, the page cache and
- * O_DIRECT. A way that this machine does not have is skipped, and says so.
+ * Each case runs for each way of reading: the ring and pread, kept files and files opened as they
+ * are read, the page cache and O_DIRECT. If this machine lacks a way, it is skipped with a message.
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -41,7 +42,7 @@ static way ways[] = {
     }                                                                        \
     ParameterizedTest(way *w, source_files, name)
 
-#define N_REAL      40u /* files with bytes in them */
+#define N_REAL      40u /* files with content */
 #define N_MANY      300u
 #define ARENA_BYTES ((size_t)1 << 20)
 
@@ -116,7 +117,8 @@ static void finish(fixture *f) {
     cr_assert_eq(iter__alloc_live(), 0);
 }
 
-/* Random parts in `memory` for a read of about `size` bytes, sometimes at page boundaries. Returns where they end. */
+/* Makes random parts in `memory` for a read of about `size` bytes, sometimes at page boundaries.
+ * Returns where they end. */
 static size_t make_parts(iter_read *read, iter_iovec *parts, uint8_t *memory, size_t size) {
     size_t at = random_below(2) ? 0 : random_below(64);
     read->parts = parts;
@@ -231,7 +233,8 @@ EVERY_WAY(files_that_vanish_or_shrink) {
     fixture f;
     begin(&f, w, 8);
     source_drive_close(&f.drive);
-    /* Before open: one is gone, one is a folder. After: one shrinks, one grows, one is gone. */
+    /* Before open: one is deleted, one is a folder. After: one shrinks, one grows, one is
+     * deleted. */
     cr_assert_eq(unlink(f.paths[3]), 0);
     cr_assert_eq(unlink(f.paths[4]), 0);
     cr_assert_eq(mkdir(f.paths[4], 0700), 0);
@@ -270,7 +273,7 @@ EVERY_WAY(files_that_vanish_or_shrink) {
         if (f.n_files > ITER_SOURCE_OPEN_MAX) {
             cr_assert_eq(reads[4].status, ITER_EIO);
             cr_assert_eq(reads[4].os_error, ENOENT);
-        } else { /* it was open */
+        } else { /* it was already open */
             cr_assert_eq(reads[4].status, ITER_OK);
             cr_assert_eq(reads[4].done, 65536);
         }
@@ -287,7 +290,7 @@ EVERY_WAY(fewer_descriptors_than_files) {
     struct rlimit old, few;
     cr_assert_eq(getrlimit(RLIMIT_NOFILE, &old), 0);
     few = old;
-    few.rlim_cur = 24; /* N_REAL are 40 */
+    few.rlim_cur = 24; /* fewer than N_REAL */
     cr_assert_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
     open_source(&f, w, 8);
     for (uint64_t i = 0; i < f.n_files; i++) {
@@ -306,7 +309,7 @@ EVERY_WAY(every_allocation_failure_is_clean) {
     fixture f;
     memset(&f, 0, sizeof f);
     make_files(&f, w);
-    open_source(&f, w, 8); /* skips where it cannot be had */
+    open_source(&f, w, 8); /* skips if it is unavailable */
     source_drive_close(&f.drive);
     const iter_source_config config = {
         .files = f.files, .n_files = f.n_files, .depth = 8, .o_direct = w->o_direct};
@@ -322,7 +325,7 @@ EVERY_WAY(every_allocation_failure_is_clean) {
             cr_assert_eq(iter__alloc_live(), live, "leak when allocation %ld fails", n);
         }
     }
-    /* A read that cannot have its block fails alone. */
+    /* If a read's block cannot be allocated, that read fails alone. */
     uint8_t byte;
     iter_iovec part = {&byte, 1};
     iter_read read = {.object = 5, .offset = 5, .parts = &part, .n_parts = 1, .size = 1};

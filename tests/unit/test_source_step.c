@@ -1,7 +1,9 @@
 /*
- * test_source_step.c - steps against a made-up kernel that stops short, interrupts and loses requests as it likes.
+ * test_source_step.c - steps against a made-up kernel that reads short, interrupts and loses
+ * requests at random.
  *
- * The file is an array and the kernel is ten lines, so what a read must give is known without any source.
+ * The file is an array and the kernel is ten lines, so the expected result of a read needs no
+ * source.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -18,14 +20,15 @@ static uint8_t file_byte(uint64_t at) {
 }
 
 static uint64_t random_state;
-static int n_around; /* steps that took the blocks around, too */
+static int n_around; /* steps that also read the blocks around */
 
 static uint32_t random_below(uint32_t n) {
     random_state = random_state * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)((random_state >> 33) % n);
 }
 
-/* What the made-up kernel answers to a step; cut > 0: it may stop short, under O_DIRECT behind a block only. */
+/* The made-up kernel's result of a step. If cut > 0 it may read short, under O_DIRECT only to the
+ * end of a block. */
 static int64_t kernel(const iter__source_step *step, uint8_t *bounce, size_t cut) {
     const uint32_t mood = random_below(12);
     if (mood == 0) return -EINTR;
@@ -67,7 +70,7 @@ static void expect_allowed(const iter__source_step *step, const iter__blocks *bl
     if (step->kind == ITER_STEP_BOUNCE) cr_assert_leq(step->length, blocks->bounce_bytes);
 }
 
-/* One random read to its end; the parts lie in `memory` with guard bytes between. */
+/* Runs one random read to its end; the parts lie in `memory` with guard bytes between. */
 static void run_one(const iter__blocks *blocks, size_t cut) {
     static _Alignas(4096) uint8_t memory[3 * FILE_BYTES];
     static uint8_t bounce[2048];
@@ -82,7 +85,7 @@ static void run_one(const iter__blocks *blocks, size_t cut) {
         read.size += parts[i].size;
         at += parts[i].size + 1 + random_below(100);
     }
-    if (read.n_parts == 1 && random_below(2)) { /* with room, which may be too little */
+    if (read.n_parts == 1 && random_below(2)) { /* with room, but maybe not enough */
         parts[0].data = memory + 512 + read.offset % 512;
         read.room_before = random_below(4) ? read.offset % 512 : random_below(512);
         read.room_after = random_below(4) ? 511 : random_below(512);
@@ -116,12 +119,13 @@ static void run_one(const iter__blocks *blocks, size_t cut) {
         next = parts[i].data;
         for (size_t j = 0; j < parts[i].size; j++, place++, next++) {
             const bool mine = place >= first_done && place < want;
-            /* Under O_DIRECT the kernel may fill more of the caller's own parts, never beyond. */
+            /* Under O_DIRECT the kernel may fill more of the caller's parts, but never write after
+             * them. */
             if (mine) cr_assert_eq(*next, file_byte(read.offset + place));
         }
     }
     for (size_t j = read.room_after; j < read.room_after + 512; j++)
-        cr_assert_eq(next[j], 0xEE, "written behind the parts");
+        cr_assert_eq(next[j], 0xEE, "written after the parts");
 }
 
 Test(source_step, random_reads_through_the_page_cache) {
@@ -171,7 +175,7 @@ Test(source_step, errors) {
 Test(source_step, large_reads_are_cut) {
     if (sizeof(size_t) < 8) cr_skip_test("needs a 64-bit size_t");
     uint8_t byte;
-    const iter_iovec part = {&byte, (size_t)5 << 30}; /* planned only, never read */
+    const iter_iovec part = {&byte, (size_t)5 << 30}; /* only planned, never read */
     iter_read read = {.parts = &part, .n_parts = 1, .size = (size_t)5 << 30};
     const iter__blocks none = {0};
     iter__source_step step;

@@ -1,7 +1,8 @@
 /*
- * test_source_uring.c - what the ring promises beyond bytes: full queues, waiting, waking, canceling, threads that exit, refusals.
+ * test_source_uring.c - what the ring promises beyond bytes: full queues, waiting, waking,
+ * canceling, threads that exit, refusals.
  *
- * A named pipe that a test holds open is a file whose reads do not end before the test writes to it.
+ * If a test keeps a named pipe open, reads of it do not end before the test writes to it.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -45,11 +46,12 @@ static void make_files(fixture *f) {
     make_file(f->folder, "file", "0123456789", 10);
     make_file(f->folder, "empty", "", 0);
     cr_assert_eq(mkfifo(f->paths[2], 0600), 0);
-    f->pipe = open(f->paths[2], O_RDWR); /* so that nobody waits for the other end */
+    /* read and write, so that open() does not wait for the other end */
+    f->pipe = open(f->paths[2], O_RDWR);
     cr_assert_geq(f->pipe, 0);
 }
 
-/* With an arena: O_DIRECT, else it is not registered. */
+/* With an arena: O_DIRECT, otherwise it is not registered. */
 static iter_status open_ring(fixture *f, uint32_t depth, void *arena, size_t arena_bytes) {
     const iter_source_ops *ops = source_named("ring");
     if (ops == NULL) cr_skip_test("this build has no io_uring");
@@ -131,7 +133,7 @@ Test(source_uring, reads_of_nothing_complete_too) {
     const iter_iovec parts[3] = {{&byte, 1}, {&byte, 0}, {NULL, 0}};
     iter_read reads[4] = {make_read(1, &parts[0]), make_read(0, &parts[1]),
                           make_read(2, &parts[2])};
-    source_drive_run(&f.drive, reads, 4); /* the last has no parts at all */
+    source_drive_run(&f.drive, reads, 4); /* the last one has no parts */
     for (int i = 0; i < 4; i++) {
         cr_assert_eq(reads[i].status, ITER_OK);
         cr_assert_eq(reads[i].done, 0);
@@ -171,7 +173,7 @@ Test(source_uring, wake_ends_a_wait) {
         cr_assert_eq(pthread_join(thread, NULL), 0);
         cr_assert_eq(f.drive.ops->reap(f.drive.state, &out, 1), 0);
     }
-    /* Before the wait; and any number of them is one. */
+    /* Before the wait; any number of wakes counts as one. */
     for (int i = 0; i < 10000; i++)
         f.drive.ops->wake(f.drive.state);
     cr_assert_eq(f.drive.ops->wait(f.drive.state, -1), ITER_OK);
@@ -204,7 +206,7 @@ Test(source_uring, cancel_ends_what_hangs) {
             cr_assert_eq(read->done, 0);
         }
     }
-    /* What is submitted afterwards lives. */
+    /* Reads that are submitted afterwards are not canceled. */
     reads[0] = make_read(0, &parts[0]);
     source_drive_run(&f.drive, reads, 1);
     cr_assert_eq(reads[0].status, ITER_OK);
@@ -220,7 +222,7 @@ Test(source_uring, short_reads_go_on) {
     iter_read read = {.object = 2, .parts = parts, .n_parts = 3, .size = 6};
     cr_assert_eq(f.drive.ops->submit(f.drive.state, &read), ITER_PENDING);
     cr_assert_eq(f.drive.ops->commit(f.drive.state), ITER_OK);
-    /* A pipe gives what it has. */
+    /* A read of a pipe returns the bytes that are there. */
     for (int i = 0; i < 3; i++) {
         static const char *pieces[3] = {"ab", "c", "def"};
         iter_read *out;
@@ -262,7 +264,7 @@ static int32_t in_a_thread(source_drive *drive, iter_read *read) {
     return job.reaped;
 }
 
-/* Lets the read in the pipe go on, in a thread that is gone, and takes the bytes away again. */
+/* Completes the read of the pipe, in a thread that has exited, and takes the bytes out again. */
 static void lose_read(fixture *f) {
     char bytes[4];
     cr_assert_eq(write(f->pipe, "lost", 4), 4);
@@ -279,7 +281,7 @@ Test(source_uring, reads_outlive_the_thread_that_submitted_them) {
     in_a_thread(&f.drive, &read);
     lose_read(&f);
     iter_read *out;
-    cr_assert_eq(f.drive.ops->reap(f.drive.state, &out, 1), 0); /* asks again, from here */
+    cr_assert_eq(f.drive.ops->reap(f.drive.state, &out, 1), 0); /* retried in this thread */
     cr_assert_eq(write(f.pipe, "here", 4), 4);
     cr_assert_eq(reap_one(&f.drive), &read);
     cr_assert_eq(read.status, ITER_OK);
@@ -310,7 +312,7 @@ Test(source_uring, arena_is_registered_as_far_as_allowed) {
     fixture f;
     memset(&f, 0, sizeof f);
     const uid_t me = geteuid();
-    if (me == 0) cr_assert_eq(seteuid(65534), 0); /* root may lock as much as there is */
+    if (me == 0) cr_assert_eq(seteuid(65534), 0); /* root may lock any amount */
     struct rlimit limit;
     cr_assert_eq(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
     limit.rlim_cur = (rlim_t)2 << 20;
@@ -341,7 +343,7 @@ Test(source_uring, arena_is_registered_as_far_as_allowed) {
     (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* for the leak checker */
 }
 
-/* As container runtimes do. */
+/* Container runtimes do the same. */
 static void forbid_io_uring(void) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),

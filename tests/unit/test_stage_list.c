@@ -1,5 +1,5 @@
 /*
- * test_stage_list.c - lists of stages from text for whoever has tables, checks, and text again.
+ * test_stage_list.c - lists of stages from text for any user of tables, checks, and back to text.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "tests/support/sample_ops.h"
 
 static void no_leak(void) {
-    if (iter__alloc_live() != 0) abort(); /* an assertion here would not fail the test */
+    if (iter__alloc_live() != 0) abort(); /* abort(): an assertion here would not fail the test */
 }
 
 TestSuite(stages, .fini = no_leak, .timeout = 30);
@@ -20,7 +20,7 @@ TestSuite(stages, .fini = no_leak, .timeout = 30);
 static const iter_ops plain_ops = {.struct_size = sizeof(iter_ops), .name = "plain"};
 static const iter_ops *const tables[] = {&sample_ops.base, &plain_ops};
 
-/* What was handed over, in order. */
+/* The stages handed over, in order. */
 typedef struct seen {
     int n, fail_at;
     const iter_ops *ops[8];

@@ -1,4 +1,5 @@
-/* test_status.c - texts of unknown origin as they may be printed, and that messages hold no others. */
+/* test_status.c - texts of unknown origin made safe to print, and messages that contain no
+ * others. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,7 @@ Test(status, what_is_escaped) {
         {"\xed\xa0\x80", "\\xed\\xa0\\x80"},                     /* a surrogate */
         {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"},            /* beyond Unicode */
         {"\xe2\x82", "\\xe2\\x82"},                              /* cut */
-        {"gpj.\xe2\x80\xae.exe", "gpj.\\xe2\\x80\\xae.exe"},     /* turns what follows around */
+        {"gpj.\xe2\x80\xae.exe", "gpj.\\xe2\\x80\\xae.exe"},     /* reverses the text after it */
         {"a\xe2\x80\xa8"
          "b",
          "a\\xe2\\x80\\xa8b"}, /* a line separator */
@@ -62,7 +63,8 @@ Test(status, what_does_not_fit_is_cut_between_characters) {
         {"\xc3\xa9\xc3\xa9\xc3\xa9", 6, "\xc3\xa9..."},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char *out = malloc(cases[i].capacity); /* so that a sanitizer sees a byte too far */
+        /* of the exact size, so that a sanitizer sees a byte too far */
+        char *out = malloc(cases[i].capacity);
         cr_expect_str_eq(iter_text_escape(cases[i].text, out, cases[i].capacity), cases[i].want,
                          "%s in %zu", cases[i].text, cases[i].capacity);
         free(out);
@@ -72,7 +74,8 @@ Test(status, what_does_not_fit_is_cut_between_characters) {
     cr_expect_eq(untouched, 'x');
 }
 
-/* Whatever the bytes: nothing that a terminal obeys comes out, and nothing changes a second time. */
+/* For any bytes: the output has nothing that a terminal obeys, and escaping it again changes
+ * nothing. */
 Test(status, any_bytes) {
     uint64_t seed = 1;
     for (int round = 0; round < 20000; round++) {
@@ -110,7 +113,8 @@ Test(status, messages_hold_no_control_characters) {
     cr_expect_str_eq(err.message + strlen(err.message) - 7, "\\x1b...");
 }
 
-/* A file whose name is an attack: in the error, the failed sample, the warning, the stall. */
+/* A file name that attacks the terminal: in the error, the failed sample, the warning, the
+ * stall. */
 Test(status, names_of_files_come_escaped) {
     char folder[MAKE_PATH_MAX], spec[MAKE_PATH_MAX + 64];
     iter_error err = {0};

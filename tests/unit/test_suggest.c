@@ -1,5 +1,5 @@
 /*
- * test_suggest.c - which known name is near to one that is not known. The distances are counted by hand.
+ * test_suggest.c - the known name nearest to an unknown one. The distances are counted by hand.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ typedef struct guess {
     const char *wanted, *says;
 } guess;
 
-/* The text for `wanted`, where `names` are known, a blank behind each. */
+/* The hint for `wanted` if `names` are known, each with a blank after it. */
 static const char *text_for(const char *wanted, const char *names, char out[ITER_HINT_MAX]) {
     static char each[16][64];
     iter__suggestion s = {.wanted = wanted};
@@ -40,7 +40,7 @@ Test(suggest, one_third_of_the_letters_may_differ) {
         {"siz", "; did you mean 'size'?"},   /* 1: one is missing */
         {"ssize", "; did you mean 'size'?"}, /* 1 of 5: one too many */
         {"seze2", ""},                       /* 2 of 5 */
-        {"SIZE", "; did you mean 'size'?"},  /* capitals are the same */
+        {"SIZE", "; did you mean 'size'?"},  /* case does not matter */
         {"pad_size", "; did you mean 'pad-size'?"},
         {"padsise", "; did you mean 'pad-size'?"}, /* 2 of 8 */
         {"bedsize", ""},                           /* 3 of 8 */
@@ -72,7 +72,7 @@ Test(suggest, long_names_are_left_alone) {
     cr_expect_str_eq(text_for(a, names, out), "");
 }
 
-/* Names are first put as they are written here. */
+/* Names are first converted to the spelling used here. */
 Test(suggest, other_ways_to_write_a_name) {
     static const guess cases[] = {
         {"RandomCrop", "random-crop"},
@@ -97,7 +97,8 @@ Test(suggest, other_ways_to_write_a_name) {
     }
 }
 
-/* A name that is meant comes before what others call so, and that before what is only spelled alike. */
+/* A name in another case comes first, then another library's name for it, then names of similar
+ * spelling. */
 Test(suggest, other_libraries_names) {
     char out[ITER_HINT_MAX];
     cr_expect_str_eq(text_for("padding", "side pad ", out), "; did you mean 'side'?");
@@ -125,7 +126,7 @@ Test(suggest, words_of_a_choice) {
     cr_expect_str_eq(iter__suggestion_text(&s, out), "");
 }
 
-/* ---- The public call: words of iterbench's ---------------------------------------------------- */
+/* ---- The public call: iterbench's words ------------------------------------------------------ */
 
 #define WORDS \
     "doctor|plan|limits|list|workers|compute-ms|dataloader|ndarray|replace|blank|ring|seed"
@@ -134,13 +135,13 @@ Test(suggest, the_nearest_word_or_none) {
     static const guess cases[] = {
         {"dctor", "doctor"},       /* a letter is missing */
         {"doctorr", "doctor"},     /* one too many */
-        {"docter", "doctor"},      /* one is another */
+        {"docter", "doctor"},      /* one letter is wrong */
         {"paln", "plan"},          /* two are swapped */
-        {"worker", "workers"},     /* not finished */
-        {"compute", "compute-ms"}, /* not finished, by more than a third */
+        {"worker", "workers"},     /* unfinished */
+        {"compute", "compute-ms"}, /* unfinished, by more than a third */
         {"com", "compute-ms"},
         {"Com", "compute-ms"},
-        {"co", ""}, /* two letters are no beginning */
+        {"co", ""}, /* two letters are too few for a prefix */
         {"dataloder", "dataloader"},
         {"data_loader", "dataloader"},
         {"limit", "limits"}, /* nearer than "list" */
@@ -164,7 +165,7 @@ Test(suggest, the_nearest_word_or_none) {
     cr_expect_eq(out[0], 'x');
 }
 
-/* ---- The table of other libraries' names ------------------------------------------------------ */
+/* ---- The table of other libraries' names ----------------------------------------------------- */
 
 static bool has_word(const char *words, const char *name) {
     for (; words && *words; words += strcspn(words, "|"), words += *words == '|')
@@ -182,7 +183,8 @@ static bool has_name(const iter_ops *ops, const char *name) {
     return false;
 }
 
-/* A name of ours: of a table, of an option, of a word that it takes, or of the trainer. */
+/* Whether libiter has this name: of a table, of an option, of one of its words, or of the
+ * trainer. */
 static bool is_ours(const char *name) {
     if (iter_dtype_parse(name) != ITER_DTYPE_NONE ||
         has_word("true|false|dense|glorot|he|lr", name))

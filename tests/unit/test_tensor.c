@@ -10,7 +10,7 @@ TestSuite(tensor, .timeout = 10);
 
 #define N_OF(list) (sizeof(list) / sizeof(list[0]))
 
-/* numpy's names and itemsizes; codes as they stand in saved positions. */
+/* numpy's names and itemsizes; codes as in saved positions. */
 static const struct {
     iter_dtype dtype;
     int code;
@@ -114,16 +114,17 @@ Test(tensor, errors_are_filled_and_nested) {
     cr_expect_eq(iter__fail_in(&err, ITER_EINVAL, "sample %d", 7), ITER_EIO,
                  "the cause's status stays");
     cr_expect_str_eq(err.message, "sample 7: a.bin: short by 3");
-    iter__fail(&err, ITER_EFORMAT, "again: %s", err.message); /* an argument inside the error */
+    /* the error as an argument of itself */
+    iter__fail(&err, ITER_EFORMAT, "again: %s", err.message);
     cr_expect_str_eq(err.message, "again: sample 7: a.bin: short by 3");
     cr_expect_eq(iter__fail(NULL, ITER_ENOMEM, "x"), ITER_ENOMEM);
     cr_expect_eq(iter__fail_in(NULL, ITER_EDEVICE, "x"), ITER_EDEVICE);
-    iter_error silent = {0}; /* a callee that failed without a word */
+    iter_error silent = {0}; /* a callee that failed without a message */
     cr_expect_eq(iter__fail_in(&silent, ITER_EDEVICE, "start"), ITER_EDEVICE);
     cr_expect_str_eq(silent.message, "start: device runtime error");
 }
 
-/* Cut messages end with dots and never inside a character. */
+/* If a message is cut it ends with dots, and never inside a character. */
 Test(tensor, long_errors_are_cut) {
     char text[700];
     for (int shift = 0; shift < 3; shift++) {

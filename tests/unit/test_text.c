@@ -1,4 +1,5 @@
-/* test_text.c - texts to ids against Python's, the rule's numbers, word lists right and broken, and UTF-8. */
+/* test_text.c - texts to ids against Python's, the numbers in the rule, good and broken word lists,
+ * and UTF-8. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ static void load(iter__text *text, iter__text_rule rule, const char *json) {
                  err.message);
 }
 
-/* Ids of a text in out[64]; returns how many. */
+/* Ids of a text to out[64]; returns how many. */
 static int64_t ids_of(const iter__text *text, const char *bytes, int32_t *out) {
     uint8_t scratch[256];
     const iter__text_reader reader = {text, scratch, ITER_TEXT_FAST};
@@ -59,7 +60,7 @@ Test(text, every_golden_text_both_ways) {
     cr_assert_eq(iter__alloc_live(), 0);
 }
 
-/* What Python gives for ids = [start] + words, then the slice and the padding. */
+/* Python's result of ids = [start] + words, then the slice and the padding. */
 Test(text, numbers_of_the_rule) {
     static const char json[] = "{\"a\": 1, \"b\": 2, \"c\": 3, \"d\": 10}";
     static const struct {
@@ -184,7 +185,7 @@ Test(text, a_word_a_line) {
     cr_assert(strstr(err.message, "list: byte 1: invalid UTF-8"), "%s", err.message);
 }
 
-/* Offsets as Python's UnicodeDecodeError.start has them. */
+/* Offsets equal Python's UnicodeDecodeError.start. */
 Test(text, invalid_utf8_names_the_byte) {
     static const struct {
         const char *bytes;
@@ -208,7 +209,7 @@ Test(text, invalid_utf8_names_the_byte) {
     iter__text text;
     load(&text, (iter__text_rule){0, 3, 1, 2, 2, 0, 0, 0}, "{\"a\": 1}");
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
-        /* at the end; and far before the words that are wanted */
+        /* at the end, and far before the words that are kept */
         for (int front = 0; front < 2; front++) {
             char bytes[512], part[64];
             uint8_t scratch[64];
@@ -251,7 +252,7 @@ Test(text, vocabulary_grows_and_keeps_long_words) {
     char word[64];
     iter_error err;
     cr_assert_eq(iter__vocab_init(&vocab, 1, &err), ITER_OK);
-    for (int i = 0; i < 5000; i++) { /* a third of them differs behind the first 16 bytes only */
+    for (int i = 0; i < 5000; i++) { /* a third of them differs only after the first 16 bytes */
         const int n = snprintf(word, sizeof(word), i % 3 ? "%d" : "sixteen bytes are%d", i);
         cr_assert_eq(iter__vocab_put(&vocab, (const uint8_t *)word, (size_t)n, i, &err), ITER_OK);
     }

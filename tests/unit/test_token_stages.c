@@ -1,4 +1,5 @@
-/* test_token_stages.c - truncate, pad-tokens and tokens: plans, rows against a naive reference, and what cannot be. */
+/* test_token_stages.c - truncate, pad-tokens and tokens: plans, rows against a naive reference, and
+ * refusals. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <string.h>
@@ -32,7 +33,8 @@ static int64_t get(iter_dtype dtype, const void *row, int64_t i) {
     return dtype == ITER_I32 ? ((const int32_t *)row)[i] : ((const int64_t *)row)[i];
 }
 
-/* Runs one stage over ids[n]; the row is variable where capacity > 0. Answers the status; out[*n_out] has the result. */
+/* Runs one stage over ids[n]; if capacity > 0 the row is variable. Returns the status; out[*n_out]
+ * has the result. */
 static iter_status run(const iter_transform_ops *ops, const void *options, iter_dtype dtype,
                        const int64_t *ids, int64_t n, int64_t capacity, int64_t *out,
                        int64_t *n_out, iter_error *err) {
@@ -56,7 +58,7 @@ static iter_status run(const iter_transform_ops *ops, const void *options, iter_
         put(dtype, in_row, i, ids[i]);
     put(dtype, out_row, most, 77);
     ITER_TRY(ops->apply(NULL, options, &in, &out_tensor, NULL, NULL, err));
-    cr_assert_eq(get(dtype, out_row, most), 77, "wrote behind the row");
+    cr_assert_eq(get(dtype, out_row, most), 77, "wrote after the row");
     *n_out = out_tensor.desc.dims[0];
     if (!variable) cr_assert_eq(*n_out, most);
     cr_assert_leq(*n_out, most);
@@ -140,7 +142,8 @@ Test(token_stages, renumber) {
     }
 }
 
-/* The two ways to Keras' ids agree: ranks through these stages, and the rule at the top of text_tokens.h. */
+/* Both ways to Keras' ids agree: ranks through these stages, and the rule at the top of
+ * text_tokens.h. */
 Test(token_stages, keras_by_stages) {
     iter_tokens_options tokens = {3, 1, 2, 20};
     iter_truncate_options last = {4, ITER_SIDE_LAST};
@@ -173,7 +176,7 @@ Test(token_stages, ids_that_do_not_fit_their_type) {
                      ITER_EFORMAT, "case %zu", c);
         cr_assert(strstr(err.message, "token 1 with offset="), "%s", err.message);
         cr_assert(strstr(err.message, iter_dtype_text(cases[c].dtype)), "%s", err.message);
-        o.limit = 100; /* now there is a place for them */
+        o.limit = 100; /* now they fit */
         cr_assert_eq(run(&iter__transform_tokens, &o, cases[c].dtype, ids, 3, 0, got, &n, &err),
                      ITER_OK);
         cr_assert_eq(got[1], o.unknown);
