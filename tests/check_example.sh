@@ -1,7 +1,7 @@
 #!/bin/sh
-# The program shown in README.md is the text of the first example, character by character; the numbered examples are shorter than 80
-# lines, run without arguments and over real data where it is, and print what they should. The C of the documents compiles without warnings,
-# their shell commands can be parsed. Usage: [CC=cc] check_example.sh SOURCE_DIR BINARY_DIR
+# The C shown in README.md is consecutive lines of the first example, character by character. The numbered examples are shorter than 80
+# lines, run without arguments and, if there is some, over real data, and print what they should. The C of the documents compiles without
+# warnings, and their shell commands can be parsed. Usage: [CC=cc] check_example.sh SOURCE_DIR BINARY_DIR
 cd "$1" || exit 2
 programs=$2/examples
 example=$(ls examples/01_*.c 2>/dev/null | head -n 1)
@@ -13,7 +13,11 @@ fault() { echo "check_example: $*"; bad=1; }
 
 awk '/^```c$/ && !done { inside = 1; next } /^```$/ && inside { inside = 0; done = 1 } inside' README.md >"$dir/shown"
 [ -s "$dir/shown" ] || fault "README.md shows no C program"
-diff -u "$example" "$dir/shown" || fault "README.md differs from $example"
+# The README leaves out the four blanks before each line of main().
+awk '{ sub(/^    /, ""); print }' "$example" >"$dir/stripped"
+first=$(head -n 1 "$dir/shown")
+from=$(grep -nxF -- "$first" "$dir/stripped" | head -n 1 | cut -d: -f1)
+tail -n "+${from:-1}" "$dir/stripped" | head -n "$(wc -l <"$dir/shown")" | diff -u - "$dir/shown" || fault "README.md differs from $example"
 for file in examples/[0-9]*.c; do
     [ "$(wc -l <"$file")" -lt 80 ] || fault "$file has 80 lines or more"
 done
@@ -23,7 +27,7 @@ blocks() {
     rm -f "$dir"/block.*
     awk -v fence="^\`\`\`$1\$" -v out="$dir/block." '$0 ~ fence { inside = 1; n++; next } /^```$/ { inside = 0 } inside { print >(out n) }' "$2"
 }
-# A block with an #include is a whole file. Statements are put into a function; what they may take for granted:
+# A block with an #include is a whole file. Other blocks become the body of a function; these variables are declared for them:
 cat >"$dir/before.c" <<'END'
 #include <iter/iter.h>
 #include <iter/profile.h>
@@ -32,6 +36,9 @@ extern iter_status s;
 extern iter_error err;
 extern iter_dataset *data;
 extern iter_chain *chain;
+extern iter_loader *loader;
+extern int argc;
+extern char **argv;
 extern iter_loader_options opt;
 extern iter_batch *batch;
 extern void *stream;
@@ -43,7 +50,7 @@ for file in README.md docs/*.md; do
     blocks c "$file"
     for block in "$dir"/block.*; do
         [ -e "$block" ] || continue
-        if grep -q '^#include' "$block"; then cp "$block" "$dir/block.c"; else { cat "$dir/before.c" "$block"; echo '}'; } >"$dir/block.c"; fi
+        if grep -q '^#include' "$block"; then cp "$block" "$dir/block.c"; else { cat "$dir/before.c" "$block" && ! grep -q 'goto out;' "$block" || echo 'out:;'; echo '}'; } >"$dir/block.c"; fi
         "${CC:-cc}" -std=c11 -O2 -Wall -Wextra -Wpedantic -Werror -I. -c "$dir/block.c" -o "$dir/block.o" 2>"$dir/err" ||
             fault "$file: C block ${block##*.}: $(grep -m 3 'error' "$dir/err")"
         rm "$block"
