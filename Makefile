@@ -3,7 +3,7 @@ FUZZ_SECONDS ?= 600
 STEP ?= build
 
 .DEFAULT_GOAL := all
-.PHONY: help all deps demo test fuzz tidy format install fresh clean
+.PHONY: help all deps demo test fuzz tidy docs format install fresh clean
 
 help: ## this list
 	@echo "libiter: data iterators for training"
@@ -35,6 +35,10 @@ tidy: ## make deps, then clang-tidy over all sources
 	@$(MAKE) --no-print-directory deps STEP=tidy
 	@cmake --preset clang >/dev/null
 	@run-clang-tidy -quiet -p build/clang
+
+docs: ## make deps, then the documentation with the reference: build/docs/index.html
+	@$(MAKE) --no-print-directory deps STEP=docs
+	@scripts/docs.sh
 
 format: ## clang-format all sources in place
 	@find iter loaders transforms engine bench tools examples tests -name '*.[ch]' -not -path '*/corpus/*' 2>/dev/null | xargs clang-format -i

@@ -36,6 +36,8 @@ test must header:criterion/criterion.h  libcriterion-dev
 test may  header:CL/cl.h                ocl-icd-opencl-dev
 test may  command:clang-format          clang-format
 test may  command:strace                strace
+test may  command:doxygen               doxygen
+test may  command:zsh                   zsh
 test may  python:venv,ensurepip         python3-venv
 tidy must command:clang                 clang
 tidy must command:run-clang-tidy        clang-tidy

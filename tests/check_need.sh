@@ -9,7 +9,7 @@ fault() { echo "check_need: $case: $*"; cat "$dir/out" "$dir/err" "$dir/calls" 2
 
 # What the archives of Debian 12, Debian 13, Ubuntu 22.04 and Ubuntu 24.04 (main, universe) have of the names that matter.
 everywhere="gcc libc6-dev cmake ninja-build pkg-config zlib1g-dev liburing-dev libjpeg-dev libpng-dev libwebp-dev libjansson-dev libdnnl-dev
-clang g++ binutils python3 libcriterion-dev ocl-icd-opencl-dev clang-format clang-tidy strace python3-venv doxygen debootstrap"
+clang g++ binutils python3 libcriterion-dev ocl-icd-opencl-dev clang-format clang-tidy strace zsh python3-venv doxygen debootstrap"
 bookworm="$everywhere libjpeg62-turbo-dev libclang-rt-dev libclang-common-14-dev"
 trixie="$everywhere libjpeg62-turbo-dev libclang-rt-dev"
 jammy="$everywhere libjpeg-turbo8-dev libclang-common-14-dev"
@@ -62,7 +62,7 @@ python3) there python3 'grep -qxF venv "$dir/there"' ;; python3-venv) header ven
 clang-format) there clang-format ;; strace) there strace ;;
 zlib1g-dev) header zlib.h ;; liburing-dev) header liburing.h ;; libjpeg-dev) header jpeglib.h ;; libpng-dev) header png.h ;;
 libwebp-dev) header webp/decode.h ;; libjansson-dev) header jansson.h ;; libdnnl-dev) header oneapi/dnnl/dnnl.h ;;
-libcriterion-dev) header criterion/criterion.h ;; doxygen) there doxygen ;; ocl-icd-opencl-dev) header CL/cl.h ;;
+libcriterion-dev) header criterion/criterion.h ;; doxygen) there doxygen ;; zsh) there zsh ;; ocl-icd-opencl-dev) header CL/cl.h ;;
 esac
 END
 have() { for name; do sh "$dir/install" "$name"; done; }
@@ -90,7 +90,7 @@ for name in bookworm trixie jammy noble; do
     need 0 build
     installs "$must $may"
     need 0 test
-    installs "clang $runtime g++ binutils python3 libcriterion-dev ocl-icd-opencl-dev clang-format strace python3-venv"
+    installs "clang $runtime g++ binutils python3 libcriterion-dev ocl-icd-opencl-dev clang-format strace doxygen zsh python3-venv"
 done
 case="root, everything is there"
 need 0 test
