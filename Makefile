@@ -1,45 +1,53 @@
-# The two commands that matter: make demo, make test. All building is CMake's (CMakePresets.json); this only calls it.
+# make builds, make demo shows it, make test tests it. All building is CMake's (CMakePresets.json); this file only calls it.
 FUZZ_SECONDS ?= 600
+STEP ?= build
 
-.DEFAULT_GOAL := help
-.PHONY: help all demo test fuzz tidy format install fresh clean
+.DEFAULT_GOAL := all
+.PHONY: help all deps demo test fuzz tidy docs format install fresh clean
 
-help: ## what there is
+help: ## this list
 	@echo "libiter: data iterators for training"
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-all: ## the release build, without tests: build/release
-	@scripts/need.sh demo
+all: ## the release build, without tests, in build/release (the default; installs nothing)
+	@scripts/need.sh -n build
 	@echo "+ cmake --preset release && cmake --build build/release    (log: build/release.log)"
 	@scripts/build.sh release
 
-demo: ## build, then CIFAR-10 through both loaders, side by side (installs what is missing)
-	@scripts/need.sh demo
-	@echo "+ cmake --preset release && cmake --build build/release    (log: build/release.log)"
-	@scripts/build.sh release
+deps: ## install what a build needs, by apt, as root or with sudo (STEP=test, STEP=docs: what those need)
+	@echo "+ scripts/need.sh $(STEP)    (installs what is missing)"
+	@scripts/need.sh $(STEP)
+
+demo: ## make deps, build, then CIFAR-10 through both loaders in turns, a small trainer, photos
+	@$(MAKE) --no-print-directory deps STEP=build
+	@$(MAKE) --no-print-directory all
 	@scripts/demo.sh
 
-test: ## all tests: gcc, clang, sanitizers, fuzz corpus, install, style (installs what is missing)
-	@scripts/need.sh test
+test: ## make deps, then all tests: gcc, clang, sanitizers, fuzz corpus, install, style
+	@$(MAKE) --no-print-directory deps STEP=test
 	@scripts/test.sh
 
-fuzz: ## search with every fuzz target, FUZZ_SECONDS=600 each
-	@scripts/need.sh test
+fuzz: ## make deps, then search with every fuzz target, FUZZ_SECONDS=600 each
+	@$(MAKE) --no-print-directory deps STEP=test
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
-tidy: ## clang-tidy over all sources
-	@scripts/need.sh tidy
+tidy: ## make deps, then clang-tidy over all sources
+	@$(MAKE) --no-print-directory deps STEP=tidy
 	@cmake --preset clang >/dev/null
 	@run-clang-tidy -quiet -p build/clang
+
+docs: ## make deps, then the documentation with the reference: build/docs/index.html
+	@$(MAKE) --no-print-directory deps STEP=docs
+	@scripts/docs.sh
 
 format: ## clang-format all sources in place
 	@find iter loaders transforms engine bench tools examples tests -name '*.[ch]' -not -path '*/corpus/*' 2>/dev/null | xargs clang-format -i
 
 install: all ## install the release build (PREFIX=/usr/local)
 	@cmake --install build/release $(if $(PREFIX),--prefix $(PREFIX))
-	@if [ "$$(id -u)" = 0 ] && [ -z "$(PREFIX)$(DESTDIR)" ]; then ldconfig; fi # else the loader does not know of it
+	@if [ "$$(id -u)" = 0 ] && [ -z "$(PREFIX)$(DESTDIR)" ]; then ldconfig; fi # else the loader does not find the library
 
-fresh: ## make demo and make test on a bare system, in a chroot (root only; FRESH="-s trixie -u needed demo")
+fresh: ## make demo and make test on a bare system, in a chroot (as root; FRESH="-s trixie -u needed demo")
 	@scripts/fresh.sh $(FRESH)
 
 clean: ## remove build/

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Configures and builds a preset: how far it is, then what the build lacks, or the first error. All of it goes to build/PRESET.log.
+# Configures and builds a preset. Prints the progress, then what the build lacks, or the first error. All output goes to build/PRESET.log.
 # Usage: build.sh [-q] PRESET [CMake options...]    -q: no progress unless stdout is a terminal
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit
@@ -9,16 +9,16 @@ preset=${1:?usage: build.sh [-q] PRESET [CMake options...]}
 shift
 folder=build/$preset log=build/$preset.log
 mkdir -p build
-unset MAKEFLAGS MFLAGS MAKELEVEL # the calling make's jobs are not ours
+unset MAKEFLAGS MFLAGS MAKELEVEL # options of the make that calls this script must not reach the build
 export LC_ALL=C NINJA_STATUS='[%f/%t] '
 
-# Ninja, else make. A folder that was configured for one is not turned over to the other while both are there.
+# Ninja if it is installed, else make. A folder keeps the generator that it was configured for, as long as that is installed.
 generator="Unix Makefiles"
 cached=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$folder/CMakeCache.txt" 2>/dev/null)
 if command -v ninja >/dev/null || command -v ninja-build >/dev/null || command -v samu >/dev/null; then generator=${cached:-Ninja}; fi
 if [ -n "$cached" ] && [ "$cached" != "$generator" ]; then rm -rf "$folder/CMakeCache.txt" "$folder/CMakeFiles"; fi
 
-# Reads what Ninja ([12/345]) or make ([ 12%]) prints. On a terminal one line that moves, else one line at each quarter.
+# Reads what Ninja ([12/345]) or make ([ 12%]) prints. On a terminal it updates one line, else it prints a line at each quarter.
 progress() {
     local line percent quarter=0
     while IFS= read -r line; do
@@ -46,7 +46,7 @@ first_error() {
         found { print; if (++n == 12) exit }
         { last[NR % 12] = $0 }
         END { if (!found) for (i = NR - 11; i <= NR; i++) if (i > 0) print last[i % 12] }' "$log"
-    echo "$folder: the build failed; all of it: $log"
+    echo "$folder: the build failed; the whole log: $log"
 }
 
 if ! cmake --preset "$preset" -G "$generator" "$@" >"$log" 2>&1 ||

@@ -1,7 +1,6 @@
 #!/bin/sh
-# The demonstration: CIFAR-10 through both loaders, side by side, then into a trainer; then photos. `make demo` builds first,
-# then runs this.
-# Real data comes from where find_data.sh finds it; without it a set of the same size and format is generated.
+# The demonstration: CIFAR-10 through both loaders in turns, then into a trainer; then photos. `make demo` builds first, then runs this.
+# If find_data.sh finds no real data, a set of the same size and format is generated.
 set -eu
 cd "$(dirname "$0")/.."
 bench=build/release/bench/iterbench
@@ -15,19 +14,20 @@ else
         $bench generate cifar10 "$data" >/dev/null
         touch "$data/.complete"
     fi
-    echo "CIFAR-10, generated in the very same binary format (docs/datasets.md says where the real set comes from): $data"
+    echo "CIFAR-10, generated in the same binary format (docs/datasets.md says where to get the real set): $data"
 fi
 
 chain='normalize:mean=0.4914;0.4822;0.4465,std=0.2470;0.2435;0.2616 | to:f32,nchw'
 echo "+ iterbench --data cifar10:$data --batch 64 --chain \"$chain\" --seconds 4"
 $bench --data "cifar10:$data" --batch 64 --chain "$chain" --seconds 4
 
-# What feeding costs a trainer; a build without one says so in one line.
+# What it costs to feed a trainer. A build without the trainer prints one line instead.
 echo
 echo "+ iterbench --loader dataloader --data cifar10:$data --model cnn --seconds 4"
 $bench --loader dataloader --data "cifar10:$data" --model cnn --seconds 4 || true
 
-# Photos: a folder per class, of any size, so the DataLoader alone; one core and its limit, then two workers. A build without JPEG says so.
+# Photos have any size, so only the DataLoader takes them: first one core beside its limit, then two workers. A build without JPEG prints
+# one line instead.
 echo
 if photos=$(scripts/find_data.sh clothing/test photos); then
     echo "Photos, real ones: $photos"
@@ -57,6 +57,6 @@ Next, with PATH=$PWD/build/release/bench:$PWD/build/release/tools/iterpack:\$PAT
   iterbench plan --data cifar10:$data --chain "normalize | to:f32,nchw"    what will run, and where memory goes
   iterbench --data cifar10:$data --loader dataloader --epochs 1 --hash     the same hash for any --workers and --source$train
   iterbench list    formats, samplers and stages with their options
-  --verbose at any run: every figure; docs/iterbench.md explains them
+  --verbose in any run: every figure; docs/iterbench.md explains them
   examples/01_first_batch.c    the smallest program; make test runs everything
 TEXT

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints where a real set is: the first of $ITER_DATA/NAME and ./data/NAME that exists, for one NAME after the other. Fails if there is none.
+# Prints the path of a real set: for each NAME in turn, the first of $ITER_DATA/NAME and ./data/NAME that exists. Fails if none exists.
 # The training programs look in the same places (examples/train_common_data.c); docs/datasets.md states the rule.
 # Usage: find_data.sh NAME...
 for name; do

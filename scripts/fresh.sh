@@ -1,9 +1,9 @@
 #!/bin/bash
-# Tries make's targets on a bare system, in a chroot under build/fresh. Root only. Packages come from this machine's own mirror if it has that
-# distribution, else from debootstrap's default; MIRROR names another.
+# Tries make's targets on a bare system, in a chroot under build/fresh. It must run as root. Packages come from this machine's own mirror if it
+# runs that distribution, else from debootstrap's default mirror; MIRROR names another one.
 # Usage: fresh.sh [-s SUITE] [-u nothing|needed|everything] [TARGET...]
 #   -s   bookworm (default), trixie, jammy, noble: Debian 12 and 13, Ubuntu 22.04 and 24.04
-#   -u   as a user who cannot become root. Installed before: make alone, what a build needs, or everything that need.sh asks for
+#   -u   as a user without root and sudo. Installed before: only make, what a build must have, or everything that the tests can use
 #   TARGET...   of the Makefile; default: demo test
 set -eu
 cd "$(dirname "$0")/.."
@@ -19,7 +19,7 @@ done
 shift $((OPTIND - 1))
 case $user in '' | nothing | needed | everything) ;; *) usage ;; esac
 [ $# -gt 0 ] || set -- demo test
-[ "$(id -u)" = 0 ] || { echo "make fresh needs root: it makes a chroot" >&2; exit 1; }
+[ "$(id -u)" = 0 ] || { echo "make fresh must run as root: it makes a chroot" >&2; exit 1; }
 scripts/need.sh fresh
 base=$PWD/build/fresh/$suite root=$PWD/build/fresh/root
 
@@ -39,13 +39,13 @@ trap release EXIT
 mkdir -p build/fresh
 if [ ! -f "$base.complete" ]; then
     rm -rf --one-file-system "$base"
-    # A debootstrap older than the suite has no script of that name; Ubuntu's are all the same one.
+    # A debootstrap older than the suite has no script of that name. Ubuntu's scripts are all the same.
     cp -r /usr/share/debootstrap build/fresh/debootstrap
     [ -e "build/fresh/debootstrap/scripts/$suite" ] || ln -s gutsy "build/fresh/debootstrap/scripts/$suite"
     # The packages of another distribution cannot be checked without its keys. This chroot is thrown away.
     [ "$distribution" = debian ] || [ -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ] || options+=(--no-check-gpg)
     echo "+ debootstrap --variant=minbase --include=make,ca-certificates ${options[*]} $suite build/fresh/$suite $mirror"
-    # shellcheck disable=SC2086 # no mirror is no argument
+    # shellcheck disable=SC2086 # an empty mirror must not become an argument
     DEBOOTSTRAP_DIR=$PWD/build/fresh/debootstrap debootstrap --variant=minbase --include=make,ca-certificates ${options[@]+"${options[@]}"} \
         "$suite" "$base" $mirror >build/fresh/debootstrap.log 2>&1 || { tail -n 5 build/fresh/debootstrap.log; exit 1; }
     rm -rf build/fresh/debootstrap
@@ -70,7 +70,7 @@ else
 fi | while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done |
     tar --null -T - -cf - | tar -xf - -C "$root/src/iter"
 
-# The sanitizers read /proc; shared memory is what a real machine has.
+# The sanitizers read /proc; the library uses shared memory.
 mount -t proc proc "$root/proc"
 mkdir -p "$root/dev/shm" "$root/dev/pts" && mount -t tmpfs tmpfs "$root/dev/shm"
 mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts" && ln -sf pts/ptmx "$root/dev/ptmx"
@@ -87,7 +87,7 @@ if [ -n "$user" ]; then
     who=user
     echo 'user:x:1000:1000::/src:/bin/sh' >>"$root/etc/passwd"
     case $user in
-    needed) inside root /src/iter/scripts/need.sh demo must ;;
+    needed) inside root /src/iter/scripts/need.sh build must ;;
     everything) inside root /src/iter/scripts/need.sh test ;;
     esac
     chown -R 1000:1000 "$root/src"

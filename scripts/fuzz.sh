@@ -1,5 +1,5 @@
 #!/bin/sh
-# Searches with every fuzz target for SECONDS each; what it finds lies under build/fuzz/found. Usage: fuzz.sh SECONDS
+# Searches with every fuzz target for SECONDS each; findings are kept under build/fuzz/found. Usage: fuzz.sh SECONDS
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:?usage: fuzz.sh SECONDS}

@@ -1,28 +1,32 @@
 #!/bin/sh
-# Installs what a step of the Makefile needs and this machine lacks. Usage: need.sh demo|test|tidy|fresh [must]
-# The compiler and the shell are asked what is there, so it does not matter how it was installed. What is missing comes from apt, as root
-# or by sudo. If that is impossible, need.sh fails when a build would fail, and goes on without what is optional. must: only what a build needs.
+# Installs what a step of the Makefile needs and this machine lacks. Usage: need.sh [-n] build|test|tidy|docs|fresh|make [must]
+#   -n     installs nothing: fails if something that the step must have is missing, and says how to get it
+#   must   only what the step must have, nothing optional
+# The script tries the compiler and the shell, so it does not matter how a thing was installed. What is missing comes from apt, as root or
+# with sudo. If apt cannot be used, need.sh fails if the step must have the thing, and goes on without it if the thing is optional.
 set -eu
+look_only=
+if [ "${1:-}" = -n ]; then look_only=1; shift; fi
 step=${1:-} must_only=${2:-}
 log=$(mktemp -d)/log
 trap 'rm -rf "${log%/log}"' EXIT
 
-# step, must or may, what is looked for, the packages that have it. a|b: the first of these that apt knows.
-# Debian 12 and 13 and Ubuntu 22.04 and 24.04 have them under these names; clang's runtime lies in clang's own packages on Ubuntu 22.04.
-# ocl-icd-opencl-dev: a program that links our static trainer asks for oneDNN by its package file, and that for OpenCL.
+# Columns: step, must or may, what is looked for, the packages that have it. a|b: the first of these that apt knows.
+# Debian 12 and 13 and Ubuntu 22.04 and 24.04 use these names. On Ubuntu 22.04 clang's runtime is part of clang's own packages.
+# ocl-icd-opencl-dev: a program that links our static trainer looks for oneDNN by its CMake package, which looks for OpenCL.
 rows() {
     cat <<'ROWS'
-demo must compiler                      gcc libc6-dev
-demo must cmake                         cmake
-demo must header:zlib.h                 zlib1g-dev
-demo may  command:ninja                 ninja-build
-demo may  command:pkg-config            pkg-config
-demo may  header:liburing.h             liburing-dev
-demo may  header:jpeglib.h              libjpeg-dev
-demo may  header:png.h                  libpng-dev
-demo may  header:webp/decode.h          libwebp-dev
-demo may  header:jansson.h              libjansson-dev
-demo may  header:oneapi/dnnl/dnnl.h     libdnnl-dev
+build must compiler                     gcc libc6-dev
+build must cmake                        cmake
+build must header:zlib.h                zlib1g-dev
+build may  command:ninja                ninja-build
+build may  command:pkg-config           pkg-config
+build may  header:liburing.h            liburing-dev
+build may  header:jpeglib.h             libjpeg-dev
+build may  header:png.h                 libpng-dev
+build may  header:webp/decode.h         libwebp-dev
+build may  header:jansson.h             libjansson-dev
+build may  header:oneapi/dnnl/dnnl.h    libdnnl-dev
 test must command:clang                 clang
 test must fuzzer                        libclang-rt-dev|libclang-common-14-dev
 test must command:g++                   g++
@@ -32,15 +36,21 @@ test must header:criterion/criterion.h  libcriterion-dev
 test may  header:CL/cl.h                ocl-icd-opencl-dev
 test may  command:clang-format          clang-format
 test may  command:strace                strace
+test may  command:doxygen               doxygen
+test may  command:zsh                   zsh
 test may  python:venv,ensurepip         python3-venv
 tidy must command:clang                 clang
 tidy must command:run-clang-tidy        clang-tidy
 tidy must command:ninja                 ninja-build
+docs must command:doxygen               doxygen
+docs must command:python3               python3
+docs must python:venv,ensurepip         python3-venv
+make must command:make                  make
 fresh must command:debootstrap          debootstrap
 ROWS
 }
 
-compiler() { # the name of one that makes programs, or nothing
+compiler() { # prints the name of one that can build a program, or nothing
     for name in ${CC:-} cc gcc clang; do
         if printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | "$name" -x c - -o "$log.out" 2>/dev/null; then
             echo "$name"
@@ -49,7 +59,7 @@ compiler() { # the name of one that makes programs, or nothing
     done
 }
 
-cmake_is_new() { # what CMakeLists.txt asks for
+cmake_is_new() { # at least the version that CMakeLists.txt needs
     wanted=$(sed -nE 's/^cmake_minimum_required\(VERSION ([0-9.]+)\).*/\1/p' "$(dirname "$0")/../CMakeLists.txt")
     have=$(cmake --version 2>/dev/null | sed -n '1s/.* //p')
     [ -n "$have" ] && [ "$(printf '%s\n%s\n' "$wanted" "$have" | sort -V | head -n 1)" = "$wanted" ]
@@ -66,12 +76,12 @@ is_there() {
     esac
 }
 
-# look: sets must and may to the packages of the rows whose things are missing.
+# look: sets must and may to the packages of the things that are missing.
 look() {
     cc=$(compiler) must='' may=''
     while read -r of level what packages; do
         [ "$level" = must ] || [ -z "$must_only" ] || continue
-        [ "$of" = "$step" ] || { [ "$step" = test ] && [ "$of" = demo ]; } || continue
+        [ "$of" = "$step" ] || { [ "$step" = test ] && [ "$of" = build ]; } || continue
         is_there "$what" && continue
         if [ "$level" = must ]; then must="$must $packages"; else may="$may $packages"; fi
     done <<ROWS
@@ -81,7 +91,7 @@ ROWS
 
 apt_has() { apt-cache policy "$1" 2>/dev/null | grep -q '^ *Candidate: [^(]'; }
 
-# resolve PACKAGE...: the names that apt knows. The others stand in unknown.
+# resolve PACKAGE...: sets known to the names that apt knows, unknown to the others.
 resolve() {
     known='' unknown=''
     for choice; do
@@ -99,13 +109,26 @@ install() { # $run is sudo or empty
 }
 
 case $step in
-demo | test | tidy | fresh) ;;
-*) echo "usage: need.sh demo|test|tidy|fresh" >&2; exit 2 ;;
+build | test | tidy | docs | fresh | make) ;;
+*) echo "usage: need.sh [-n] build|test|tidy|docs|fresh|make [must]" >&2; exit 2 ;;
 esac
 look
 [ -n "$must$may" ] || exit 0
 
-# Who may install? sudo asks for a password only if there is no other way to a build.
+# names PACKAGE...: those to install. Without apt's lists the first name of a|b is used.
+names() {
+    if command -v apt-cache >/dev/null 2>&1; then resolve "$@"; else known=" $*" unknown=''; fi
+    for choice in $unknown; do known="$known ${choice%%|*}"; done
+    echo "$known"
+}
+if [ -n "$look_only" ]; then
+    [ -n "$must" ] || exit 0
+    # shellcheck disable=SC2086
+    echo "Missing:$(names $must). Please run \`make deps\`, which installs what a build needs by apt, as root or with sudo." >&2
+    exit 1
+fi
+
+# sudo may ask for a password only if the step cannot go on without the installation.
 run=none
 if command -v apt-get >/dev/null 2>&1; then
     if [ "$(id -u)" = 0 ]; then
@@ -115,40 +138,34 @@ if command -v apt-get >/dev/null 2>&1; then
     fi
 fi
 if [ "$run" = none ]; then
-    # Without apt's lists the first name has to do.
-    names() {
-        if command -v apt-cache >/dev/null 2>&1; then resolve "$@"; else known=" $*" unknown=''; fi
-        for choice in $unknown; do known="$known ${choice%%|*}"; done
-        echo "$known"
-    }
     # shellcheck disable=SC2086
     {
         if [ -n "$must" ]; then
-            echo "Please install first, as root: apt-get install$(names $must)${may:+   (and, if you like:$(names $may))}" >&2
+            echo "Please install first, as root: apt-get install$(names $must)${may:+   (optional:$(names $may))}" >&2
             exit 1
         fi
-        echo "Going on without what is optional. As root: apt-get install$(names $may)"
+        echo "Going on without what is optional. To install it, as root: apt-get install$(names $may)"
     }
     exit 0
 fi
 
 echo "+ ${run:+sudo }apt-get update"
-$run apt-get update >"$log" 2>&1 || echo "  it failed, so package lists may be old: $(grep -m 1 '^E:' "$log" || tail -n 1 "$log")"
+$run apt-get update >"$log" 2>&1 || echo "  it failed, so the package lists may be old: $(grep -m 1 '^E:' "$log" || tail -n 1 "$log")"
 # shellcheck disable=SC2086
 {
     resolve $must
     must_known=$known must_unknown=$unknown
     resolve $may
     may_known=$known may_unknown=$unknown
-    [ -z "$may_unknown" ] || echo "  apt does not have, and the build goes on without:$may_unknown"
+    [ -z "$may_unknown" ] || echo "  going on without what apt does not have:$may_unknown"
     if [ -n "$must_unknown" ]; then
-        echo "apt does not have what a build needs:$must_unknown" >&2
+        echo "apt does not have what is needed:$must_unknown" >&2
         exit 1
     fi
     if [ -n "$must_known$may_known" ]; then
         echo "+ ${run:+sudo }apt-get install -y --no-install-recommends$must_known$may_known"
         if ! install $must_known $may_known; then
-            # One package that cannot be installed must not keep the others away.
+            # One package that cannot be installed must not prevent the others.
             if [ -n "$must_known" ] && ! install $must_known; then tail -n 20 "$log" >&2; exit 1; fi
             for name in $may_known; do install "$name" || echo "  apt could not install $name: $(grep '^E:' "$log" | tail -n 1)"; done
         fi
@@ -157,7 +174,7 @@ $run apt-get update >"$log" 2>&1 || echo "  it failed, so package lists may be o
 look
 [ -n "$must" ] || exit 0
 if command -v cmake >/dev/null 2>&1 && ! cmake_is_new; then
-    echo "CMake $have is too old, $wanted is needed: python3 -m pip install cmake has a newer one" >&2
+    echo "CMake is too old: expected $wanted or newer, got $have. A newer one: python3 -m pip install cmake" >&2
 else
     echo "Still missing after the installation:$must" >&2
 fi

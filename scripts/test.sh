@@ -1,6 +1,6 @@
 #!/bin/bash
 # All tests, as `make test` runs them: gcc, clang, ThreadSanitizer, AddressSanitizer with UBSan, libFuzzer, and the build
-# without optional parts. Goes on after a failure; ends with the sum. Usage: test.sh [STEP...] (default: all of them)
+# without optional parts. Goes on after a failure; prints the totals at the end. Usage: test.sh [STEP...] (default: all of them)
 set -u
 cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc)}
@@ -35,7 +35,7 @@ step() {
         while read -r name; do failures+=("$preset: $name"); done < <(
             sed -nE '/^The following tests FAILED/,$ s/^[[:space:]]+[0-9]+ - ([^ ]+) \(.*$/\1/p' "$log")
     fi
-    # What was skipped says why; a skip is no pass. Criterion's skips are cases within a test.
+    # Every skip is printed with its reason; it does not count as a pass. Criterion's skips are cases within a test.
     awk -F'"' '/<testcase / { name = $2 }
         /skipped: / { sub(/.*skipped: /, ""); print "   skipped " name ": " $0 }
         /\[SKIP\]/ { sub(/.*\[SKIP\] */, ""); print "   skipped " name ": " $0 }' "build/$preset/junit.xml" | uniq
@@ -43,7 +43,7 @@ step() {
     echo "   $((n - bad - out)) passed, $bad failed, $out skipped ($((built - begin)) s to build, $((SECONDS - built)) s to run)"
 }
 
-# The Python tests want numpy with versioned DLPack, which Debian 12 does not have, safetensors, and Pillow of today; a venv under build/ has them.
+# The Python tests need numpy with versioned DLPack, which Debian 12 does not have, safetensors, and a recent Pillow. They come from a venv under build/.
 python_venv() {
     [ -z "${ITER_PYTHON:-}" ] && ls tests/python/*.py >/dev/null 2>&1 || return 0
     local python=$PWD/build/venv/bin/python
@@ -56,7 +56,7 @@ python_venv() {
     export ITER_PYTHON=$python
 }
 
-# Minutes long, and the same whatever the compiler and the optional parts: by gcc and under AddressSanitizer alone.
+# These take minutes, and do not depend on the compiler or the optional parts. They run only with gcc and under AddressSanitizer.
 long='unit\.test_device_(rows|faults)$'
 
 mkdir -p build
@@ -66,13 +66,13 @@ for name in "$@"; do
     dev)
         python_venv
         step dev "gcc, warnings are errors; everything, with style, layers, symbols, documents and install" ;;
-    clang) step clang "the same by clang" -LE check -E "$long" ;;
+    clang) step clang "the same, built by clang" -LE check -E "$long" ;;
     tsan) step tsan "everything with threads, under ThreadSanitizer" -L '^(stress|backend)$' \
         -E 'backend_(color|convert|image|pack|pack_program|text)$' ;;
     asan) step asan "everything that runs, under AddressSanitizer and UBSan" ;;
     fuzz) step fuzz "parsers: the corpus, then a short search from a fixed seed" ;;
     minimal) step minimal "optimised, static, without liburing and oneDNN" \
-        -E "check\.(style|words|docs|layers|cuda_programs|profile|report|need|build)|$long" ;;
+        -E "check\.(style|words|docs|layers|cuda_programs|profile|report|need|build|reference)|$long" ;;
     *) echo "usage: test.sh [dev|clang|tsan|asan|fuzz|minimal...]" >&2; exit 2 ;;
     esac
 done

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The program in README.md is the text of the first example, character by character. The numbered
+# The C in README.md is consecutive lines of the first example, character by character. The numbered
 # examples are shorter than 80 lines, run without arguments and, if real data exist, over those, and
 # print what they should. The C of the documents compiles without warnings, and their shell commands
 # parse.
@@ -15,7 +15,11 @@ fault() { echo "check_example: $*"; bad=1; }
 
 awk '/^```c$/ && !done { inside = 1; next } /^```$/ && inside { inside = 0; done = 1 } inside' README.md >"$dir/shown"
 [ -s "$dir/shown" ] || fault "README.md shows no C program"
-diff -u "$example" "$dir/shown" || fault "README.md differs from $example"
+# The README leaves out the four blanks before each line of main().
+awk '{ sub(/^    /, ""); print }' "$example" >"$dir/stripped"
+first=$(head -n 1 "$dir/shown")
+from=$(grep -nxF -- "$first" "$dir/stripped" | head -n 1 | cut -d: -f1)
+tail -n "+${from:-1}" "$dir/stripped" | head -n "$(wc -l <"$dir/shown")" | diff -u - "$dir/shown" || fault "README.md differs from $example"
 for file in examples/[0-9]*.c; do
     [ "$(wc -l <"$file")" -lt 80 ] || fault "$file has 80 lines or more"
 done
@@ -35,6 +39,9 @@ extern iter_status s;
 extern iter_error err;
 extern iter_dataset *data;
 extern iter_chain *chain;
+extern iter_loader *loader;
+extern int argc;
+extern char **argv;
 extern iter_loader_options opt;
 extern iter_batch *batch;
 extern void *stream;
@@ -46,7 +53,7 @@ for file in README.md docs/*.md; do
     blocks c "$file"
     for block in "$dir"/block.*; do
         [ -e "$block" ] || continue
-        if grep -q '^#include' "$block"; then cp "$block" "$dir/block.c"; else { cat "$dir/before.c" "$block"; echo '}'; } >"$dir/block.c"; fi
+        if grep -q '^#include' "$block"; then cp "$block" "$dir/block.c"; else { cat "$dir/before.c" "$block" && ! grep -q 'goto out;' "$block" || echo 'out:;'; echo '}'; } >"$dir/block.c"; fi
         "${CC:-cc}" -std=c11 -O2 -Wall -Wextra -Wpedantic -Werror -I. -c "$dir/block.c" -o "$dir/block.o" 2>"$dir/err" ||
             fault "$file: C block ${block##*.}: $(grep -m 3 'error' "$dir/err")"
         rm "$block"

@@ -11,7 +11,7 @@ fault() { echo "check_need: $case: $*"; cat "$dir/out" "$dir/err" "$dir/calls" 2
 # The relevant names in the archives of Debian 12, Debian 13, Ubuntu 22.04 and Ubuntu 24.04 (main,
 # universe).
 everywhere="gcc libc6-dev cmake ninja-build pkg-config zlib1g-dev liburing-dev libjpeg-dev libpng-dev libwebp-dev libjansson-dev libdnnl-dev
-clang g++ binutils python3 libcriterion-dev ocl-icd-opencl-dev clang-format clang-tidy strace python3-venv debootstrap"
+clang g++ binutils python3 libcriterion-dev ocl-icd-opencl-dev clang-format clang-tidy strace zsh python3-venv doxygen debootstrap"
 bookworm="$everywhere libjpeg62-turbo-dev libclang-rt-dev libclang-common-14-dev"
 trixie="$everywhere libjpeg62-turbo-dev libclang-rt-dev"
 jammy="$everywhere libjpeg-turbo8-dev libclang-common-14-dev"
@@ -65,7 +65,7 @@ python3) there python3 'grep -qxF venv "$dir/there"' ;; python3-venv) header ven
 clang-format) there clang-format ;; strace) there strace ;;
 zlib1g-dev) header zlib.h ;; liburing-dev) header liburing.h ;; libjpeg-dev) header jpeglib.h ;; libpng-dev) header png.h ;;
 libwebp-dev) header webp/decode.h ;; libjansson-dev) header jansson.h ;; libdnnl-dev) header oneapi/dnnl/dnnl.h ;;
-libcriterion-dev) header criterion/criterion.h ;; ocl-icd-opencl-dev) header CL/cl.h ;;
+libcriterion-dev) header criterion/criterion.h ;; doxygen) there doxygen ;; zsh) there zsh ;; ocl-icd-opencl-dev) header CL/cl.h ;;
 esac
 END
 have() { for name; do sh "$dir/install" "$name"; done; }
@@ -90,10 +90,10 @@ for name in bookworm trixie jammy noble; do
     runtime=libclang-rt-dev
     [ $name != jammy ] || runtime=libclang-common-14-dev
     machine "$archive"
-    need 0 demo
+    need 0 build
     installs "$must $may"
     need 0 test
-    installs "clang $runtime g++ binutils python3 libcriterion-dev ocl-icd-opencl-dev clang-format strace python3-venv"
+    installs "clang $runtime g++ binutils python3 libcriterion-dev ocl-icd-opencl-dev clang-format strace doxygen zsh python3-venv"
 done
 case="root, everything is there"
 need 0 test
@@ -101,14 +101,38 @@ lines 0
 
 case="root, only what a build needs"
 machine "$bookworm"
-need 0 demo must
+need 0 build must
 installs "$must"
 [ -e "$dir/bin/cc" ] && [ ! -e "$dir/bin/ninja" ] || fault "must installs too little or too much"
+
+case="make installs nothing, make deps does"
+machine "$bookworm"
+ln -s "$(command -v make)" "$dir/bin/make"
+makes() { # makes STATUS TARGET...
+    want=$1; shift
+    env -i PATH="$dir/bin" TMPDIR="$dir" make --no-print-directory "$@" >"$dir/out" 2>"$dir/err" </dev/null
+    got=$?
+    [ $got = "$want" ] || fault "status $got, not $want"
+}
+for target in "" all install; do
+    # shellcheck disable=SC2086
+    makes 2 $target
+    says err "Missing: $must. Please run \`make deps\`"
+    [ ! -s "$dir/calls" ] || fault "apt-get was called"
+done
+makes 0 deps
+installs "$must $may"
+need 0 -n build
+lines 0
+need 1 -n test
+says err "Missing: clang libclang-rt-dev g++"
+makes 0 deps STEP=docs
+installs "doxygen python3 python3-venv"
 
 case="not root, nothing is there"
 machine "$bookworm"
 user
-need 1 demo
+need 1 build
 says err "apt-get install $must "
 says err "$may)"
 lines 1
@@ -117,7 +141,7 @@ lines 1
 case="not root, a build would work"
 # shellcheck disable=SC2086
 have $must
-need 0 demo
+need 0 build
 says out "apt-get install $may"
 lines 1
 
@@ -126,7 +150,7 @@ tool sudo <<END
 echo "sudo \$*" >>"$dir/calls"
 exit 1
 END
-need 0 demo
+need 0 build
 [ "$(cat "$dir/calls")" = "sudo -n true" ] || fault "sudo was asked for more"
 
 case="sudo without a password"
@@ -134,38 +158,38 @@ tool sudo <<'END'
 [ "$1" != -n ] || shift
 [ "$1" = true ] || exec "$@"
 END
-need 0 demo
+need 0 build
 installs "$may"
 says out "+ sudo apt-get install"
 
 case="an optional package that apt does not have"
 machine "$(echo "$bookworm" | sed 's/libdnnl-dev//')"
-need 0 demo
-says out "goes on without: libdnnl-dev"
+need 0 build
+says out "going on without what apt does not have: libdnnl-dev"
 installs "$must $(echo "$may" | sed 's/ libdnnl-dev//')"
 
 case="a package that a build needs and apt does not have"
 machine "$(echo "$bookworm" | sed 's/zlib1g-dev//')"
-need 1 demo
-says err "apt does not have what a build needs: zlib1g-dev"
+need 1 build
+says err "apt does not have what is needed: zlib1g-dev"
 
 case="an optional package that cannot be installed"
 machine "$bookworm"
 echo libdnnl-dev >"$dir/broken"
-need 0 demo
+need 0 build
 says out "apt could not install libdnnl-dev: E: Unable to correct problems"
 grep -qxF jansson.h "$dir/there" || fault "one broken package keeps the others away"
 
 case="a package that a build needs and that cannot be installed"
 machine "$bookworm"
 echo zlib1g-dev >"$dir/broken"
-need 1 demo
+need 1 build
 says err "E: Unable to correct problems, zlib1g-dev"
 
 case="apt-get update fails"
 machine "$bookworm"
 touch "$dir/offline"
-need 0 demo
+need 0 build
 says out "E: Failed to fetch"
 installs "$must $may"
 rm "$dir/offline"
@@ -173,19 +197,19 @@ rm "$dir/offline"
 case="an archive with an old CMake"
 machine "$bookworm"
 echo 3.18.4 >"$dir/cmake"
-need 1 demo
-says err "CMake 3.18.4 is too old, $(sed -nE 's/^cmake_minimum_required\(VERSION ([0-9.]+)\).*/\1/p' CMakeLists.txt) is needed"
+need 1 build
+says err "CMake is too old: expected $(sed -nE 's/^cmake_minimum_required\(VERSION ([0-9.]+)\).*/\1/p' CMakeLists.txt) or newer, got 3.18.4"
 rm "$dir/cmake"
 
 case="no apt"
 machine "$bookworm"
 rm "$dir/bin/apt-get" "$dir/bin/apt-cache"
-need 1 demo
+need 1 build
 says err "$must"
 lines 1
 # shellcheck disable=SC2086
 have $must
-need 0 demo
+need 0 build
 says out "$may"
 
 case="usage"

@@ -22,7 +22,8 @@ static void write_option(const page *p, const option_row *row) {
 }
 
 static void write_commands(const page *p) {
-    fputs("usage:\n", p->out);
+    fputs("iterbench: measures loaders of training data, and finds what limits a run\n\nusage:\n",
+          p->out);
     for (size_t i = 0; i < bench_n_command_rows; i++)
         write_usage(p, &bench_command_rows[i]);
     page_row(p, USAGE_COLUMNS, "  iterbench COMMAND --help", PAGE_PLAIN,

@@ -11,6 +11,11 @@ work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 consume() { # consume BINARY_DIR NAME static|shared
     cmake --install "$1" --prefix "$work/$2.staged" >/dev/null
     mv "$work/$2.staged" "$work/$2.root"
+    if [ -x "$work/$2.root/bin/iterbench" ]; then
+        for file in man/man1/iterbench.1 man/man1/iterpack.1 bash-completion/completions/iterpack zsh/site-functions/_iterbench; do
+            [ -s "$work/$2.root/share/$file" ] || { echo "$3: share/$file is not installed"; exit 1; }
+        done
+    fi
     pc=$(dirname "$(find "$work/$2.root" -name iter.pc)")
     lib=$(dirname "$pc")
     cmake -S "$here/consumer" -B "$work/$2.cmake" -DCMAKE_C_COMPILER="$CC" \
