@@ -234,8 +234,8 @@ static iter__pack_row *rows_of(const iter_batch *batch, const iter__field_plan *
     return (iter__pack_row *)(void *)(batch->memory + field->rows_offset);
 }
 
-void iter__device_rows_make(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                            uint32_t first, uint32_t n) {
+void iter__device_rows_make(iter__worker *worker, iter_batch *batch, uint32_t first, uint32_t n) {
+    iter_loader *loader = worker->loader;
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter__field_plan *field = &loader->plan.fields[f];
         if (field->way == ITER_WAY_HOST || !field->owns_rows) continue;

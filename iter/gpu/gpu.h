@@ -78,8 +78,7 @@ void iter__slots_await(iter_loader *loader, int64_t timeout_ns);
 iter_status iter__device_rows_plan(iter_loader *loader, iter_error *err);
 /* Describes rows [first, first + n) for the kernel, except rows that failed; _blank makes one
  * zero. */
-void iter__device_rows_make(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                            uint32_t first, uint32_t n);
+void iter__device_rows_make(iter__worker *worker, iter_batch *batch, uint32_t first, uint32_t n);
 void iter__device_row_blank(iter_loader *loader, iter_batch *batch, uint32_t row);
 /* Bytes [*out_first, *out_end) of the slot to copy for a field whose way is not HOST: part 0 = what
  * workers made, part 1 = kernel rows. False = none. */

@@ -73,8 +73,9 @@ static bool add_row(const iter_loader *loader, iter_batch *batch, uint32_t row, 
     return true;
 }
 
-uint32_t iter__placed_run(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                          uint32_t row, uint32_t end, uint64_t path_bytes[ITER_PATH_COUNT]) {
+uint32_t iter__placed_run(iter__worker *worker, iter_batch *batch, uint32_t row, uint32_t end,
+                          uint64_t path_bytes[ITER_PATH_COUNT]) {
+    iter_loader *loader = worker->loader;
     const iter_description *desc = &loader->dataset->desc;
     const iter__field_plan *field = &loader->plan.fields[loader->layout.placed_field];
     iter_iovec parts[ITER_READ_PARTS_MAX];

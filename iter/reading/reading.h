@@ -34,10 +34,9 @@ typedef struct iter__region {
 /* What reading asks of the runtime: by a table, so that this room does not link back to it. */
 typedef struct iter__reading_calls {
     /* Makes rows [first, first + n) of a claimed chunk, whose bytes are here. */
-    void (*make_rows)(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
-                      uint32_t n);
+    void (*make_rows)(iter__worker *worker, iter_batch *batch, uint32_t first, uint32_t n);
     /* n chunks of the batch ended without being made, because the batch was dropped. */
-    void (*end_chunks)(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t n);
+    void (*end_chunks)(iter__worker *worker, iter_batch *batch, uint32_t n);
     /* Which samples stand at these positions; see iter__sampler_index(). */
     iter_status (*sample_at)(iter_loader *loader, uint32_t epoch, uint64_t position, uint32_t n,
                              uint64_t *out, bool may_wait, iter_error *err);
@@ -80,11 +79,11 @@ typedef struct iter__reading {
 /* Issues the reads of a claimed NEW chunk. 1 = its bytes are here, and the caller must make its
  * rows; 0 = in flight, or its batch was dropped; -1 = no space in the arena, the chunk is NEW
  * again. */
-int iter__reading_issue(iter_loader *loader, iter__worker *worker, iter__chunk *chunk);
+int iter__reading_issue(iter__worker *worker, iter__chunk *chunk);
 /* As the reader (the caller won has_reader): waits in the source, reaps, gives the role back. */
-void iter__reading_wait(iter_loader *loader, iter__worker *worker, int64_t timeout_ns);
+void iter__reading_wait(iter__worker *worker, int64_t timeout_ns);
 /* Reaps the reads that have completed, without waiting. */
-void iter__reading_poll(iter_loader *loader, iter__worker *worker);
+void iter__reading_poll(iter__worker *worker);
 /* The chunk's bytes are no longer needed. */
 void iter__reading_release(iter_loader *loader, iter__chunk *chunk);
 void iter__reading_wake(iter_loader *loader); /* makes a waiting reader return */
@@ -110,8 +109,8 @@ void iter__placed_find(const iter__plan *plan, const iter_description *desc, int
 /* Reads rows from `row` on, as long as each follows the one before in the file. Returns how many
  * came and are in their place; the others must be read and decoded. Adds the bytes to
  * path_bytes. */
-uint32_t iter__placed_run(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                          uint32_t row, uint32_t end, uint64_t path_bytes[ITER_PATH_COUNT]);
+uint32_t iter__placed_run(iter__worker *worker, iter_batch *batch, uint32_t row, uint32_t end,
+                          uint64_t path_bytes[ITER_PATH_COUNT]);
 
 /* ---- frames.c -------------------------------------------------------------------------------- */
 

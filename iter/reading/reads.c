@@ -155,7 +155,8 @@ static void profile_reads(const iter__chunk *chunk, uint32_t name, int64_t start
 }
 
 /* The chunk's last read has completed: it becomes READY, or DONE if its batch was dropped. */
-static void bytes_are_there(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
+static void bytes_are_there(iter__worker *worker, iter__chunk *chunk) {
+    iter_loader *loader = worker->loader;
     if (iter__profiling() && chunk->issued_ns)
         profile_reads(chunk, PROFILE_READ, chunk->issued_ns, iter__now_ns());
     pthread_mutex_lock(&loader->lock);
@@ -165,12 +166,13 @@ static void bytes_are_there(iter_loader *loader, iter__worker *worker, iter__chu
     pthread_mutex_unlock(&loader->lock);
     if (!dropped) return;
     iter__reading_release(loader, chunk);
-    loader->reading.calls->end_chunks(loader, worker, chunk->batch, 1);
+    loader->reading.calls->end_chunks(worker, chunk->batch, 1);
 }
 
 /* Reaps with reading.lock held, releases it to book the reads, and takes it again. Returns how many
  * reads it reaped. */
-static int32_t reap(iter_loader *loader, iter__worker *worker) {
+static int32_t reap(iter__worker *worker) {
+    iter_loader *loader = worker->loader;
     iter__reading *reading = &loader->reading;
     iter_read *done[REAP_MAX];
     int32_t n = reading->ops->reap(reading->state, done, REAP_MAX);
@@ -198,24 +200,25 @@ static int32_t reap(iter_loader *loader, iter__worker *worker) {
     }
     if (n) atomic_fetch_sub(&reading->pending, (unsigned)n);
     for (int32_t i = 0; i < n_ended; i++)
-        bytes_are_there(loader, worker, ended[i]);
+        bytes_are_there(worker, ended[i]);
     for (int32_t i = 0; i < n; i++) {
         for (iter__chunk_read *node = waiters[i], *next; node; node = next) {
             iter__chunk *chunk = node->chunk;
             next = node->next; /* after its last read, another thread may use the chunk's nodes */
             if (atomic_fetch_sub_explicit(&chunk->reads_left, 1, memory_order_acq_rel) == 1)
-                bytes_are_there(loader, worker, chunk);
+                bytes_are_there(worker, chunk);
         }
     }
     pthread_mutex_lock(&reading->lock);
     return n;
 }
 
-void iter__reading_poll(iter_loader *loader, iter__worker *worker) {
+void iter__reading_poll(iter__worker *worker) {
+    iter_loader *loader = worker->loader;
     iter__reading *reading = &loader->reading;
     if (!reading->async || atomic_load(&reading->pending) == 0) return;
     pthread_mutex_lock(&reading->lock);
-    while (reap(loader, worker) == REAP_MAX) {
+    while (reap(worker) == REAP_MAX) {
     }
     /* A reader on its way into wait() may have counted on the wake or the completion that this call
      * consumed. */
@@ -229,7 +232,8 @@ static void nap(int64_t ns) {
     nanosleep(&pause, NULL);
 }
 
-void iter__reading_wait(iter_loader *loader, iter__worker *worker, int64_t timeout_ns) {
+void iter__reading_wait(iter__worker *worker, int64_t timeout_ns) {
+    iter_loader *loader = worker->loader;
     iter__reading *reading = &loader->reading;
     pthread_mutex_lock(&reading->lock);
     const bool more = reading->backlog != NULL || reading->unsent;
@@ -242,7 +246,7 @@ void iter__reading_wait(iter_loader *loader, iter__worker *worker, int64_t timeo
     if (reading->ops->wait(reading->state, timeout_ns) < 0) nap(BACKLOG_NS);
     pthread_mutex_lock(&reading->lock);
     atomic_store(&reading->has_reader, false);
-    while (reap(loader, worker) == REAP_MAX) {
+    while (reap(worker) == REAP_MAX) {
     }
     pthread_mutex_unlock(&reading->lock);
 }
@@ -391,8 +395,9 @@ static uint32_t run_of(const iter_loader *loader, const iter_batch *batch, uint3
 
 /* Reads rows [row, row + n), which must be a run, into the worker's buffer; false if that would
  * block. */
-static bool try_run(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t row,
-                    uint32_t n, iter_read *read, uint64_t path_bytes[ITER_PATH_COUNT]) {
+static bool try_run(iter__worker *worker, iter_batch *batch, uint32_t row, uint32_t n,
+                    iter_read *read, uint64_t path_bytes[ITER_PATH_COUNT]) {
+    iter_loader *loader = worker->loader;
     const int32_t n_extents = loader->dataset->desc.n_extents;
     uint8_t *data = worker->hot;
     for (int32_t e = 0; e < n_extents; e++) {
@@ -422,7 +427,8 @@ static void profile_hot(const iter__chunk *chunk, uint32_t n_before, int64_t sta
 
 /* Makes the chunk's rows run by run, each while its bytes are in the L1 cache, as long as no read
  * would block. */
-static void make_hot(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
+static void make_hot(iter__worker *worker, iter__chunk *chunk) {
+    iter_loader *loader = worker->loader;
     iter_batch *batch = chunk->batch;
     const uint32_t end = chunk->first + chunk->n, n_before = chunk->n_made;
     const int64_t start = iter__now_ns();
@@ -438,15 +444,15 @@ static void make_hot(iter_loader *loader, iter__worker *worker, iter__chunk *chu
         const int64_t from = timed ? iter__now_ns() : 0;
         iter__activity_row(worker, ACTIVITY_READ, batch, row);
         if (loader->layout.placed_head) {
-            n = iter__placed_run(loader, worker, batch, row, end, path_bytes);
+            n = iter__placed_run(worker, batch, row, end, path_bytes);
         } else {
             n = run_of(loader, batch, row, end);
-            if (n > 0 && !try_run(loader, worker, batch, row, n, &read, path_bytes)) n = 0;
+            if (n > 0 && !try_run(worker, batch, row, n, &read, path_bytes)) n = 0;
         }
         if (n == 0) break;
         if (timed) read_ns += iter__now_ns() - from;
         n_timed += timed;
-        loader->reading.calls->make_rows(loader, worker, batch, row, n);
+        loader->reading.calls->make_rows(worker, batch, row, n);
         chunk->n_made += n;
     }
     iter__in_callback_of = outer;
@@ -471,21 +477,23 @@ static void make_hot(iter_loader *loader, iter__worker *worker, iter__chunk *chu
 
 /* A claimed chunk that found no space becomes NEW again. If its batch was dropped in between, the
  * chunk ends here, because no worker would claim it. */
-static int put_back(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
+static int put_back(iter__worker *worker, iter__chunk *chunk) {
+    iter_loader *loader = worker->loader;
     pthread_mutex_lock(&loader->lock);
     const bool dropped = chunk->batch->dropped;
     atomic_store_explicit(&chunk->state, dropped ? CHUNK_DONE : CHUNK_NEW, memory_order_release);
     pthread_mutex_unlock(&loader->lock);
-    if (dropped) loader->reading.calls->end_chunks(loader, worker, chunk->batch, 1);
+    if (dropped) loader->reading.calls->end_chunks(worker, chunk->batch, 1);
     return dropped ? 0 : -1;
 }
 
-int iter__reading_issue(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
+int iter__reading_issue(iter__worker *worker, iter__chunk *chunk) {
+    iter_loader *loader = worker->loader;
     iter__reading *reading = &loader->reading;
     uint8_t *data = NULL;
     if (loader->layout.hot_bytes &&
         atomic_load_explicit(&reading->misses, memory_order_relaxed) == 0) {
-        make_hot(loader, worker, chunk);
+        make_hot(worker, chunk);
         if (chunk->n_made == chunk->n) return 1;
     }
     if (reading->frames) { /* this calls the sampler and the format */
@@ -497,13 +505,13 @@ int iter__reading_issue(iter_loader *loader, iter__worker *worker, iter__chunk *
         const int issued = iter__frames_issue(loader, chunk);
         iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
         iter__in_callback_of = outer;
-        return issued < 0 ? put_back(loader, worker, chunk) : issued;
+        return issued < 0 ? put_back(worker, chunk) : issued;
     }
     const size_t bytes = region_bytes(loader, chunk);
     pthread_mutex_lock(&reading->lock);
     const bool got = region_take(reading, bytes, &chunk->region, &data);
     pthread_mutex_unlock(&reading->lock);
-    if (!got) return put_back(loader, worker, chunk);
+    if (!got) return put_back(worker, chunk);
     const int64_t start = iter__now_ns();
     chunk->issued_ns = start;
     iter__activity_of(worker, chunk->batch, start);

@@ -56,7 +56,7 @@ static iter_status end_waiting(iter_loader *loader, const patience *wait, iter_e
 static bool work_once(iter_loader *loader, patience *wait, int64_t left) {
     if (wait->idle || (wait->limit_ns > 0 && left <= 0)) return false;
     pthread_mutex_unlock(&loader->lock);
-    const iter__work work = iter__work_once(loader, &loader->workers.all[0], false, left);
+    const iter__work work = iter__work_once(&loader->workers.all[0], false, left);
     pthread_mutex_lock(&loader->lock);
     wait->idle = wait->limit_ns == 0 && work != ITER_WORK_DONE;
     return true;
@@ -314,7 +314,8 @@ static bool is_worker_thread(const iter_loader *loader) {
 
 /* Detaches a worker that does not leave in time. It gets a hold, so the memory stays until it
  * leaves. loader.lock held. */
-static void let_go(iter_loader *loader, iter__worker *worker) {
+static void let_go(iter__worker *worker) {
+    iter_loader *loader = worker->loader;
     worker->detached = true;
     worker->running = false;
     atomic_fetch_add_explicit(&loader->holds, 1, memory_order_relaxed);
@@ -339,7 +340,7 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
     for (int32_t i = 0; i < loader->workers.n; i++) {
         iter__worker *worker = &loader->workers.all[i];
         if (!worker->running || worker->gone) continue;
-        let_go(loader, worker);
+        let_go(worker);
         if (own || status < 0) continue;
         const unsigned long long index = atomic_load(&worker->activity.index);
         char sample[48] = "";
@@ -378,7 +379,7 @@ static iter_status wait_for_reads(iter_loader *loader, iter_error *err) {
                 atomic_load(&loader->reading.pending), (long long)loader->opt.faults.grace_ms);
         }
         if (atomic_compare_exchange_strong(&loader->reading.has_reader, &expected, true))
-            iter__reading_wait(loader, &loader->workers.all[0], left);
+            iter__reading_wait(&loader->workers.all[0], left);
     }
     return ITER_OK;
 }

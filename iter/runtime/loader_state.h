@@ -182,8 +182,8 @@ static inline bool iter__is_orphan(const iter_loader *loader) {
 }
 
 /* Whether these are a sample's first bytes in the worker's buffer, and its row is in its place. */
-static inline bool iter__is_placed(const iter_loader *loader, const iter__worker *worker,
-                                   const uint8_t *bytes) {
+static inline bool iter__is_placed(const iter__worker *worker, const uint8_t *bytes) {
+    iter_loader *loader = worker->loader;
     return loader->layout.placed_head &&
            (uintptr_t)bytes - (uintptr_t)worker->hot < loader->layout.hot_bytes;
 }

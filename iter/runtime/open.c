@@ -34,7 +34,8 @@ bool iter__may_open(const iter_loader *loader) {
 
 /* Takes a free slot, preferably one that this worker wrote last: the lines of any other are
  * modified in another core's cache. Else the slot that was freed last. */
-static iter_batch *take_slot(iter_loader *loader, const iter__worker *worker) {
+static iter_batch *take_slot(const iter__worker *worker) {
+    iter_loader *loader = worker->loader;
     iter_batch **link = &loader->queue.free_list;
     while (*link && (*link)->writer != worker->number + 1)
         link = &(*link)->next_free;
@@ -50,10 +51,11 @@ static iter_batch *take_slot(iter_loader *loader, const iter__worker *worker) {
     return batch;
 }
 
-static void begin(iter_loader *loader, const iter__worker *worker, iter__opening *out) {
+static void begin(const iter__worker *worker, iter__opening *out) {
+    iter_loader *loader = worker->loader;
     iter__opener *opener = &loader->opener;
     opener->busy = true;
-    *out = (iter__opening){.batch = take_slot(loader, worker),
+    *out = (iter__opening){.batch = take_slot(worker),
                            .moves = atomic_load(&opener->moves),
                            .at = opener->at,
                            .number = opener->number,
@@ -221,9 +223,10 @@ static void commit(iter_loader *loader, const iter__opening *opening) {
 
 /* ---- All three ------------------------------------------------------------------------------- */
 
-void iter__open_next(iter_loader *loader, iter__worker *worker) {
+void iter__open_next(iter__worker *worker) {
+    iter_loader *loader = worker->loader;
     iter__opening opening;
-    begin(loader, worker, &opening);
+    begin(worker, &opening);
     pthread_mutex_unlock(&loader->lock);
 
     const int64_t start = iter__now_ns();

@@ -91,6 +91,6 @@ const iter__order *iter__order_of(const iter_sampler_ops *sampler, bool is_strea
 /* Whether a batch may be opened, given a free slot. loader.lock held. */
 bool iter__may_open(const iter_loader *loader);
 /* Begin, open and commit. loader.lock held; released in between. */
-void iter__open_next(iter_loader *loader, iter__worker *worker);
+void iter__open_next(iter__worker *worker);
 
 #endif

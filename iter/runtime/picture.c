@@ -81,8 +81,9 @@ static iter_status ask(const iter__step *step, const iter_desc *desc, iter_rng *
 
 /* Cuts the part out of the image, in place when the image lies in a buffer of the worker. The image
  * is HWC: plan.c allows wishes for no other. */
-static iter_status cut(iter_loader *loader, iter__worker *worker, iter__picture *p,
-                       const iter_rect *part, iter_error *err) {
+static iter_status cut(iter__worker *worker, iter__picture *p, const iter_rect *part,
+                       iter_error *err) {
+    iter_loader *loader = worker->loader;
     iter_tensor *image = &p->image;
     const size_t pixel = (size_t)image->desc.dims[2] * iter_dtype_bytes(image->desc.dtype);
     const size_t row = (size_t)part->width * pixel, whole = (size_t)image->desc.dims[1] * pixel;
@@ -127,9 +128,9 @@ static bool keeps_plan(const iter_desc *planned, const iter_desc *now) {
 
 /* Plans the step for this image and provides scratch. Its result goes to `out` or, if that is NULL,
  * to a growing buffer. */
-static iter_status prepare(iter_loader *loader, iter__worker *worker, const iter__step *step,
-                           const iter__picture *p, void *out, iter_tensor *to, int32_t *out_buffer,
-                           iter_error *err) {
+static iter_status prepare(iter__worker *worker, const iter__step *step, const iter__picture *p,
+                           void *out, iter_tensor *to, int32_t *out_buffer, iter_error *err) {
+    iter_loader *loader = worker->loader;
     iter_desc desc;
     size_t scratch;
     ITER_TRY(step->stage->ops->plan(step->stage->options, &p->image.desc, &desc, &scratch, err));
@@ -180,7 +181,7 @@ static size_t begin_rows(iter_image_rows *rows, const iter_desc *image) {
     iter_error error = {.status = ITER_OK};
     if (!has_part(image, &(iter_rect){0, 0, 1, 1}) || image->dims[0] > r->most.height ||
         image->dims[1] > r->most.width ||
-        prepare(r->loader, r->worker, step, &p, r->out, &r->made, &r->buffer, &error) < 0)
+        prepare(r->worker, step, &p, r->out, &r->made, &r->buffer, &error) < 0)
         return 0;
     const size_t reach =
         step->stage->ops->begin_rows(r->worker->transform_states[step->state], step->stage->options,
@@ -213,8 +214,8 @@ static void put_rows(iter_image_rows *rows, const uint8_t *const *at, int32_t n)
 
 iter_status iter__picture_decode(const iter__row *at, const uint8_t *bytes, size_t size,
                                  void *const outs[2], iter__picture *out, iter_error *err) {
-    iter_loader *loader = at->loader;
     iter__worker *worker = at->worker;
+    const iter_loader *loader = worker->loader;
     const iter_batch *batch = at->batch;
     const iter__field_plan *field = at->field;
     const uint32_t row = at->row;
@@ -274,17 +275,17 @@ iter_status iter__picture_decode(const iter__row *at, const uint8_t *bytes, size
     return ITER_OK;
 }
 
-iter_status iter__picture_step(iter_loader *loader, iter__worker *worker, const iter__step *step,
-                               void *out, iter__picture *p, iter_error *err) {
+iter_status iter__picture_step(iter__worker *worker, const iter__step *step, void *out,
+                               iter__picture *p, iter_error *err) {
     iter_tensor to;
     int32_t buffer;
     if (!p->wished) {
         iter_image_wish wish;
         ITER_TRY(ask(step, &p->image.desc, &p->rng, &wish, err));
-        ITER_TRY(cut(loader, worker, p, &wish.part, err));
+        ITER_TRY(cut(worker, p, &wish.part, err));
     }
     p->wished = false;
-    ITER_TRY(prepare(loader, worker, step, p, out, &to, &buffer, err));
+    ITER_TRY(prepare(worker, step, p, out, &to, &buffer, err));
     ITER_TRY(step->stage->ops->apply(worker->transform_states[step->state], step->stage->options,
                                      &p->image, &to, &p->rng,
                                      worker->growing[ITER_GROWING - 1].data, err));

@@ -21,9 +21,9 @@
 
 /* Records a callback's error. ENOMEM means that the process lacks memory if an allocation of the
  * library failed in this thread since the last check. Else the sample exceeds a limit. */
-static void row_fail_error(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                           uint32_t row, iter_status status, const char *stage,
-                           const iter_error *error) {
+static void row_fail_error(iter__worker *worker, iter_batch *batch, uint32_t row,
+                           iter_status status, const char *stage, const iter_error *error) {
+    iter_loader *loader = worker->loader;
     const char *reason = error->message[0] ? error->message : iter_status_text(status);
     const unsigned refused = iter__alloc_refused();
     if (status == ITER_ENOMEM && refused != worker->alloc_refused)
@@ -36,7 +36,8 @@ static void row_fail_error(iter_loader *loader, iter__worker *worker, iter_batch
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
 /* Retries a row whose reads failed or came short. */
-static void settle_row(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t row) {
+static void settle_row(iter__worker *worker, iter_batch *batch, uint32_t row) {
+    iter_loader *loader = worker->loader;
     iter__activity_row(worker, ACTIVITY_READ, batch, row);
     if (atomic_load_explicit(&loader->ending.canceled, memory_order_relaxed)) {
         iter__row_fail(loader, batch, row, ITER_ECANCELED, "read", "canceled");
@@ -137,9 +138,9 @@ static void fail_length(iter_loader *loader, iter_batch *batch, uint32_t row, co
 
 /* ---- Steps ----------------------------------------------------------------------------------- */
 
-static bool apply_step(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                       const iter__step *step, uint32_t row, const void *in, void *out,
-                       int64_t *length) {
+static bool apply_step(iter__worker *worker, iter_batch *batch, const iter__step *step,
+                       uint32_t row, const void *in, void *out, int64_t *length) {
+    iter_loader *loader = worker->loader;
     iter_error error = {.status = ITER_OK};
     const iter_transform_ops *ops = step->stage->ops;
     iter_tensor from = iter_tensor_dense(&step->in, (void *)in),
@@ -150,7 +151,7 @@ static bool apply_step(iter_loader *loader, iter__worker *worker, iter_batch *ba
         ops->apply(worker->transform_states[step->state], step->stage->options, &from, &to, &rng,
                    worker->scratch, &error);
     if (status < 0) {
-        row_fail_error(loader, worker, batch, row, status, ops->base.name, &error);
+        row_fail_error(worker, batch, row, status, ops->base.name, &error);
         return false;
     }
     *length = to.desc.dims[0];
@@ -164,17 +165,17 @@ static bool apply_step(iter_loader *loader, iter__worker *worker, iter_batch *ba
 
 /* Applies a sized step to `picture` if the row is one already, else to the row at `in`. The result
  * goes to `out` or, when it is of any size, to a growing buffer. */
-static bool sized_step(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                       const iter__step *step, uint32_t row, const void *in, void *out,
-                       iter__picture *picture) {
+static bool sized_step(iter__worker *worker, iter_batch *batch, const iter__step *step,
+                       uint32_t row, const void *in, void *out, iter__picture *picture) {
+    iter_loader *loader = worker->loader;
     iter_error error = {.status = ITER_OK};
     if (!iter__is_any_size(&step->in) && !picture->wished)
         iter__picture_lies(picture, &step->in, in);
     if (!picture->wished) picture->rng = iter__step_rng(loader, batch, row, step);
     if (iter__is_any_size(&step->out)) out = NULL;
-    const iter_status status = iter__picture_step(loader, worker, step, out, picture, &error);
+    const iter_status status = iter__picture_step(worker, step, out, picture, &error);
     if (status >= 0) return true;
-    row_fail_error(loader, worker, batch, row, status, step->stage->ops->base.name, &error);
+    row_fail_error(worker, batch, row, status, step->stage->ops->base.name, &error);
     return false;
 }
 
@@ -186,9 +187,10 @@ static void *step_target(const iter__worker *worker, const iter_batch *batch,
 
 /* Runs the workers' steps over the row at `in`, with `length` elements if it is variable; or over
  * `picture`, unless that is NULL. */
-static void run_steps(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                      const iter__field_plan *field, uint32_t row, const void *in, int64_t length,
-                      const void *next_in, iter__picture *picture) {
+static void run_steps(iter__worker *worker, iter_batch *batch, const iter__field_plan *field,
+                      uint32_t row, const void *in, int64_t length, const void *next_in,
+                      iter__picture *picture) {
+    iter_loader *loader = worker->loader;
     const iter__pack_sample sample = {loader->opt.seed, batch->position[row],
                                       batch->row_epoch[row]};
     iter__picture own = {.buffer = -1};
@@ -201,9 +203,9 @@ static void run_steps(iter_loader *loader, iter__worker *worker, iter_batch *bat
             iter__packer.run(step->pack, in, out, &sample, worker->scratch,
                              i == 0 ? next_in : NULL);
         } else if (step->sized) {
-            if (!sized_step(loader, worker, batch, step, row, in, out, picture)) return;
+            if (!sized_step(worker, batch, step, row, in, out, picture)) return;
             out = picture->image.data;
-        } else if (!apply_step(loader, worker, batch, step, row, in, out, &length)) {
+        } else if (!apply_step(worker, batch, step, row, in, out, &length)) {
             return;
         }
         in = out;
@@ -211,8 +213,9 @@ static void run_steps(iter_loader *loader, iter__worker *worker, iter_batch *bat
     if (field->variable) batch->lengths[field - loader->plan.fields][row] = (int32_t)length;
 }
 
-static void make_copied(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                        const iter__field_plan *field, uint32_t first, uint32_t n) {
+static void make_copied(iter__worker *worker, iter_batch *batch, const iter__field_plan *field,
+                        uint32_t first, uint32_t n) {
+    iter_loader *loader = worker->loader;
     const bool limited = loader->dataset->desc.fields[field->in].limit != 0;
     const bool one_pack = field->n_made == 1 && field->steps[0].pack;
     const bool as_it_is = field->n_made == 0 || (field->copies && field->row_bytes <= TINY_BYTES);
@@ -235,13 +238,14 @@ static void make_copied(iter_loader *loader, iter__worker *worker, iter_batch *b
             iter__packer.run(field->steps[0].pack, in, row_target(batch, field, row), &sample,
                              worker->scratch, next);
         } else {
-            run_steps(loader, worker, batch, field, row, in, 0, next, NULL);
+            run_steps(worker, batch, field, row, in, 0, next, NULL);
         }
     }
 }
 
-static void make_indexed(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                         const iter__field_plan *field, uint32_t first, uint32_t n) {
+static void make_indexed(iter__worker *worker, iter_batch *batch, const iter__field_plan *field,
+                         uint32_t first, uint32_t n) {
+    iter_loader *loader = worker->loader;
     const iter_dataset *dataset = loader->dataset;
     const bool limited = dataset->desc.fields[field->in].limit != 0;
     iter__activity_set(worker, ACTIVITY_GET, batch->index[first]);
@@ -250,7 +254,7 @@ static void make_indexed(iter_loader *loader, iter__worker *worker, iter_batch *
         uint8_t *to = field->n_made ? worker->step[1] : row_target(batch, field, row);
         dataset->format->index_row(dataset->state, batch->index[row], field->in, to);
         if (limited && !within_limit(loader, batch, field, row, to)) continue;
-        if (field->n_made) run_steps(loader, worker, batch, field, row, to, 0, NULL, NULL);
+        if (field->n_made) run_steps(worker, batch, field, row, to, 0, NULL, NULL);
     }
 }
 
@@ -271,11 +275,11 @@ static void count_warning(iter_loader *loader, const iter_batch *batch, uint32_t
 
 /* Whether the row needs no decoding: it is in its place already, or it is a slice of the sample's
  * bytes, to which *out then points. */
-static bool is_found(const iter_loader *loader, const iter__worker *worker,
-                     const iter__field_plan *field, const iter_field *in, const uint8_t *bytes,
-                     size_t size, iter_tensor *out) {
+static bool is_found(const iter__worker *worker, const iter__field_plan *field,
+                     const iter_field *in, const uint8_t *bytes, size_t size, iter_tensor *out) {
+    iter_loader *loader = worker->loader;
     if (!in->decoder->find) return false;
-    const bool placed = iter__is_placed(loader, worker, bytes);
+    const bool placed = iter__is_placed(worker, bytes);
     size_t offset, n;
     if (!placed && field->n_made == 0) return false;
     if (!in->decoder->find(loader->dataset->desc.shared, &field->source, bytes, size,
@@ -286,8 +290,9 @@ static bool is_found(const iter_loader *loader, const iter__worker *worker,
     return true;
 }
 
-static void make_decoded(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                         const iter__field_plan *field, uint32_t first, uint32_t n) {
+static void make_decoded(iter__worker *worker, iter_batch *batch, const iter__field_plan *field,
+                         uint32_t first, uint32_t n) {
+    iter_loader *loader = worker->loader;
     const iter_description *desc = &loader->dataset->desc;
     const iter_field *in = &desc->fields[field->in];
     /* placed.c checked the heads of placed rows: with rows of one size nothing is left to do */
@@ -298,7 +303,7 @@ static void make_decoded(iter_loader *loader, iter__worker *worker, iter_batch *
         if (iter__row_failed(batch, row)) continue;
         const size_t at = (size_t)row * desc->n_extents + in->extent;
         const uint8_t *bytes = batch->bytes[at];
-        if (lies_there && iter__is_placed(loader, worker, bytes)) continue;
+        if (lies_there && iter__is_placed(worker, bytes)) continue;
         iter_error error;
         iter__picture picture;
         iter__error_clear(&error);
@@ -306,27 +311,26 @@ static void make_decoded(iter_loader *loader, iter__worker *worker, iter_batch *
             &field->source, field->n_made ? worker->step[1] : row_target(batch, field, row));
         iter__activity_row(worker, ACTIVITY_DECODE, batch, row);
         const size_t size = batch->extents[at].size;
-        if (is_found(loader, worker, field, in, bytes, size, &out)) {
-            run_steps(loader, worker, batch, field, row, out.data,
+        if (is_found(worker, field, in, bytes, size, &out)) {
+            run_steps(worker, batch, field, row, out.data,
                       field->source.n_dims ? out.desc.dims[0] : 0, NULL, NULL);
             continue;
         }
         void *const outs[2] = {step_target(worker, batch, field, row, 0),
                                step_target(worker, batch, field, row, 1)};
-        const iter__row here = {loader, worker, batch, field, row};
+        const iter__row here = {worker, batch, field, row};
         const iter_status status =
             field->any_size ? iter__picture_decode(&here, bytes, size, outs, &picture, &error)
                             : in->decoder->decode(worker->decoder_states[field->in], desc->shared,
                                                   bytes, size, &out, &error);
         if (status < 0) {
-            row_fail_error(loader, worker, batch, row, status, in->decoder->base.name, &error);
+            row_fail_error(worker, batch, row, status, in->decoder->base.name, &error);
             continue;
         }
         if (error.message[0]) count_warning(loader, batch, row, error.message);
         if (field->any_size && picture.n_steps) out.data = picture.image.data;
-        run_steps(loader, worker, batch, field, row, out.data,
-                  field->source.n_dims ? out.desc.dims[0] : 0, NULL,
-                  field->any_size ? &picture : NULL);
+        run_steps(worker, batch, field, row, out.data, field->source.n_dims ? out.desc.dims[0] : 0,
+                  NULL, field->any_size ? &picture : NULL);
     }
 }
 
@@ -334,8 +338,8 @@ static void make_decoded(iter_loader *loader, iter__worker *worker, iter_batch *
 
 /* Sets what all calls of get() share: shapes, strides, and staging for the fields that have
  * steps. */
-static void prepare_get(const iter_loader *loader, const iter__worker *worker,
-                        iter__get_rows *out) {
+static void prepare_get(const iter__worker *worker, iter__get_rows *out) {
+    iter_loader *loader = worker->loader;
     uint8_t *staging = worker->staging;
     memset(out, 0, sizeof(*out));
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
@@ -374,8 +378,9 @@ static void aim(const iter_loader *loader, const iter_batch *batch, uint32_t row
     }
 }
 
-static iter_status call_get(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                            uint32_t row, uint32_t n, const iter__get_rows *get, iter_error *err) {
+static iter_status call_get(iter__worker *worker, iter_batch *batch, uint32_t row, uint32_t n,
+                            const iter__get_rows *get, iter_error *err) {
+    iter_loader *loader = worker->loader;
     iter_dataset *dataset = loader->dataset;
     for (uint32_t i = 0; i < n; i++) {
         worker->rng[i] = iter_rng_at(loader->sampling.get_key, batch->row_epoch[row + i],
@@ -400,8 +405,9 @@ static iter_status call_get(iter_loader *loader, iter__worker *worker, iter_batc
 }
 
 /* After get(): lengths, limits and steps of rows [row, row + n). */
-static void use_got(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t row,
-                    uint32_t n, const iter__get_rows *get) {
+static void use_got(iter__worker *worker, iter_batch *batch, uint32_t row, uint32_t n,
+                    const iter__get_rows *get) {
+    iter_loader *loader = worker->loader;
     if (loader->opt.reading.only_reads) return;
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter__field_plan *field = &loader->plan.fields[f];
@@ -428,46 +434,44 @@ static void use_got(iter_loader *loader, iter__worker *worker, iter_batch *batch
                 iter__packer.run(field->steps[0].pack, in, row_target(batch, field, row + i),
                                  &sample, worker->scratch, NULL);
             } else {
-                run_steps(loader, worker, batch, field, row + i, in, lengths ? lengths[i] : 0, NULL,
-                          NULL);
+                run_steps(worker, batch, field, row + i, in, lengths ? lengths[i] : 0, NULL, NULL);
             }
         }
     }
 }
 
-static void make_got(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
-                     uint32_t n) {
+static void make_got(iter__worker *worker, iter_batch *batch, uint32_t first, uint32_t n) {
+    iter_loader *loader = worker->loader;
     iter__get_rows get;
-    prepare_get(loader, worker, &get);
+    prepare_get(worker, &get);
     for (uint32_t row = first, k; row < first + n; row += k) {
         k = first + n - row < worker->staging_rows ? first + n - row : worker->staging_rows;
         iter_error error = {.status = ITER_OK};
         aim(loader, batch, row, k, &get);
-        if (call_get(loader, worker, batch, row, k, &get, &error) >= 0) {
-            use_got(loader, worker, batch, row, k, &get);
+        if (call_get(worker, batch, row, k, &get, &error) >= 0) {
+            use_got(worker, batch, row, k, &get);
             continue;
         }
         for (uint32_t i = 0; i < k; i++) { /* retries one by one, to find the sample that fails */
             error = (iter_error){.status = ITER_OK};
             aim(loader, batch, row + i, 1, &get);
-            const iter_status status = call_get(loader, worker, batch, row + i, 1, &get, &error);
+            const iter_status status = call_get(worker, batch, row + i, 1, &get, &error);
             if (status == ITER_ENOMEM) {
                 iter__row_lacks(loader, batch, row + i, status, loader->dataset->name,
                                 error.message[0] ? error.message : iter_status_text(status));
             } else if (status < 0) {
-                row_fail_error(loader, worker, batch, row + i, status, loader->dataset->name,
-                               &error);
+                row_fail_error(worker, batch, row + i, status, loader->dataset->name, &error);
             } else {
-                use_got(loader, worker, batch, row + i, 1, &get);
+                use_got(worker, batch, row + i, 1, &get);
             }
         }
     }
 }
 
 /* Calls a stream's next(), or rewind() if n = 0. Loaders that share the dataset take turns. */
-static iter_status call_next(iter_loader *loader, iter__worker *worker, uint32_t n,
-                             uint64_t position, const iter__get_rows *get, uint32_t *out_n,
-                             iter_error *err) {
+static iter_status call_next(iter__worker *worker, uint32_t n, uint64_t position,
+                             const iter__get_rows *get, uint32_t *out_n, iter_error *err) {
+    iter_loader *loader = worker->loader;
     iter_dataset *dataset = loader->dataset;
     const iter_dataset_ops *ops = dataset->ops;
     iter__activity_begins(worker, ACTIVITY_WAIT_TURN, position);
@@ -482,30 +486,29 @@ static iter_status call_next(iter_loader *loader, iter__worker *worker, uint32_t
     return status;
 }
 
-uint32_t iter__rows_stream(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                           iter_error *err) {
+uint32_t iter__rows_stream(iter__worker *worker, iter_batch *batch, iter_error *err) {
+    iter_loader *loader = worker->loader;
     const iter_dataset_ops *ops = loader->dataset->ops;
     uint32_t made = 0;
     iter_status status = ITER_OK;
     iter__get_rows get;
     worker->alloc_refused = iter__alloc_refused();
-    prepare_get(loader, worker, &get);
+    prepare_get(worker, &get);
     if (batch->rewinds && !ops->rewind && batch->info.epoch > 0) return 0; /* readable only once */
-    if (batch->rewinds && ops->rewind)
-        status = call_next(loader, worker, 0, ITER_UNKNOWN, &get, NULL, err);
+    if (batch->rewinds && ops->rewind) status = call_next(worker, 0, ITER_UNKNOWN, &get, NULL, err);
     while (status >= 0 && made < batch->info.n_rows) {
         const uint32_t left = batch->info.n_rows - made;
         uint32_t k = left < worker->staging_rows ? left : worker->staging_rows, got = 0;
         if (batch->skip) k = batch->skip < k ? (uint32_t)batch->skip : k;
         aim(loader, batch, made, k, &get);
-        status = call_next(loader, worker, k, batch->position[made], &get, &got, err);
+        status = call_next(worker, k, batch->position[made], &get, &got, err);
         if (status < 0) break;
         if (batch->skip) {
             batch->skip -= got;
         } else {
-            use_got(loader, worker, batch, made, got, &get);
+            use_got(worker, batch, made, got, &get);
             if (loader->plan.has_ways && !loader->opt.reading.only_reads)
-                iter__device_rows_make(loader, worker, batch, made, got);
+                iter__device_rows_make(worker, batch, made, got);
             made += got;
         }
         if (got < k) break;
@@ -530,25 +533,25 @@ static void fail_large(iter_loader *loader, iter_batch *batch, uint32_t first, u
     }
 }
 
-static void make_fields(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                        uint32_t first, uint32_t n) {
+static void make_fields(iter__worker *worker, iter_batch *batch, uint32_t first, uint32_t n) {
+    iter_loader *loader = worker->loader;
     if (loader->loaded.preload && loader->plan.needs_bytes) fail_large(loader, batch, first, n);
     if (loader->device.set.n_failed) iter__resident_fail(loader, batch, first, n);
-    if (loader->plan.needs_get) make_got(loader, worker, batch, first, n);
+    if (loader->plan.needs_get) make_got(worker, batch, first, n);
     if (loader->opt.reading.only_reads) return;
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {
         const iter__field_plan *field = &loader->plan.fields[f];
         if (field->lengths_of >= 0) continue;
         switch (field->from) {
         case ITER_ROW_RESIDENT:
-        case ITER_ROW_BYTES: make_copied(loader, worker, batch, field, first, n); break;
-        case ITER_ROW_INDEX: make_indexed(loader, worker, batch, field, first, n); break;
-        case ITER_ROW_DECODE: make_decoded(loader, worker, batch, field, first, n); break;
+        case ITER_ROW_BYTES: make_copied(worker, batch, field, first, n); break;
+        case ITER_ROW_INDEX: make_indexed(worker, batch, field, first, n); break;
+        case ITER_ROW_DECODE: make_decoded(worker, batch, field, first, n); break;
         case ITER_ROW_GET:
         case ITER_ROW_SET: break;
         }
     }
-    if (loader->plan.has_ways) iter__device_rows_make(loader, worker, batch, first, n);
+    if (loader->plan.has_ways) iter__device_rows_make(worker, batch, first, n);
 }
 
 static void blank_row(iter_loader *loader, iter_batch *batch, uint32_t row) {
@@ -629,8 +632,8 @@ static void note_tries(iter_failure *failure) {
     memcpy(failure->message + length, note, (size_t)n + 1);
 }
 
-static void replace_row(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                        uint32_t row) {
+static void replace_row(iter__worker *worker, iter_batch *batch, uint32_t row) {
+    iter_loader *loader = worker->loader;
     iter_failure why = iter__row_reason(batch, row);
     iter__row_state state = ROW_FAILED;
     for (uint32_t attempt = 1; attempt <= REPLACE_TRIES && state == ROW_FAILED; attempt++) {
@@ -641,7 +644,7 @@ static void replace_row(iter_loader *loader, iter__worker *worker, iter_batch *b
         iter__activity_begins(worker, ACTIVITY_READ, batch->index[row]);
         if (status == ITER_OK && loader->plan.needs_bytes)
             status = fetch_again(loader, batch, row, &own, &lacks);
-        if (status == ITER_OK) make_fields(loader, worker, batch, row, 1);
+        if (status == ITER_OK) make_fields(worker, batch, row, 1);
         state = status == ITER_OK ? iter__row_state_get(batch, row) : ROW_FAILED;
         iter__free(own);
         if (lacks) {
@@ -658,12 +661,12 @@ static void replace_row(iter_loader *loader, iter__worker *worker, iter_batch *b
     if (state != ROW_FAILED) iter__row_set(batch, row, ROW_REPLACED);
 }
 
-void iter__rows_mend(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
-                     uint32_t n) {
+void iter__rows_mend(iter__worker *worker, iter_batch *batch, uint32_t first, uint32_t n) {
+    iter_loader *loader = worker->loader;
     for (uint32_t row = first; row < first + n; row++) {
         if (iter__row_state_get(batch, row) != ROW_FAILED) continue;
         if (loader->opt.faults.on_error == ITER_ON_ERROR_REPLACE) {
-            replace_row(loader, worker, batch, row);
+            replace_row(worker, batch, row);
         } else if (loader->opt.faults.on_error == ITER_ON_ERROR_BLANK) {
             blank_row(loader, batch, row);
         }
@@ -672,35 +675,35 @@ void iter__rows_mend(iter_loader *loader, iter__worker *worker, iter_batch *batc
 
 /* Makes rows whose reads have ended, and retries the MISSING ones. If the bytes lie in a frame,
  * other workers may use it at the same time, so a retry reads into memory of its own. */
-static void make_read(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
-                      uint32_t n) {
+static void make_read(iter__worker *worker, iter_batch *batch, uint32_t first, uint32_t n) {
+    iter_loader *loader = worker->loader;
     const bool shared = loader->reading.frames != NULL;
     uint32_t row = first; /* the first that is not made */
     for (uint32_t i = first; i < first + n; i++) {
         if (iter__row_state_get(batch, i) != ROW_MISSING) continue;
         if (!shared) {
-            settle_row(loader, worker, batch, i);
+            settle_row(worker, batch, i);
             continue;
         }
-        if (i > row) make_fields(loader, worker, batch, row, i - row);
+        if (i > row) make_fields(worker, batch, row, i - row);
         void *own = take_own(loader, batch, i);
         if (own)
-            settle_row(loader, worker, batch, i);
+            settle_row(worker, batch, i);
         else
             iter__row_lacks(loader, batch, i, ITER_ENOMEM, "read", "out of memory");
-        make_fields(loader, worker, batch, i, 1);
+        make_fields(worker, batch, i, 1);
         iter__free(own);
         row = i + 1;
     }
-    if (first + n > row) make_fields(loader, worker, batch, row, first + n - row);
+    if (first + n > row) make_fields(worker, batch, row, first + n - row);
 }
 
-void iter__rows_make(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
-                     uint32_t n) {
+void iter__rows_make(iter__worker *worker, iter_batch *batch, uint32_t first, uint32_t n) {
+    iter_loader *loader = worker->loader;
     worker->alloc_refused = iter__alloc_refused();
     if (loader->plan.needs_bytes && !loader->loaded.preload)
-        make_read(loader, worker, batch, first, n);
+        make_read(worker, batch, first, n);
     else
-        make_fields(loader, worker, batch, first, n);
-    iter__rows_mend(loader, worker, batch, first, n);
+        make_fields(worker, batch, first, n);
+    iter__rows_mend(worker, batch, first, n);
 }

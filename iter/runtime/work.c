@@ -20,7 +20,8 @@ static void copy_lengths(const iter_loader *loader, iter_batch *batch) {
     }
 }
 
-static iter_status run_batch_stages(iter_loader *loader, iter__worker *worker, iter_batch *batch) {
+static iter_status run_batch_stages(iter__worker *worker, iter_batch *batch) {
+    iter_loader *loader = worker->loader;
     iter_batch_view views[ITER_MAX_OUT];
     const bool collates = loader->opt.collate != NULL;
     iter__error_clear(&batch->error);
@@ -92,8 +93,8 @@ static void publish(iter_loader *loader, iter_batch *batch) {
     if (wakes) iter__event_wake(&loader->ready, 1);
 }
 
-void iter__chunk_done(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                      uint32_t n_chunks) {
+void iter__chunk_done(iter__worker *worker, iter_batch *batch, uint32_t n_chunks) {
+    iter_loader *loader = worker->loader;
     /* acq_rel: the thread that ends the batch sees all of its rows. */
     if (atomic_fetch_sub_explicit(&batch->chunks_left, n_chunks, memory_order_acq_rel) != n_chunks)
         return;
@@ -104,7 +105,7 @@ void iter__chunk_done(iter_loader *loader, iter__worker *worker, iter_batch *bat
         iter__activity_of(worker, batch, start);
         iter__activity_set(worker, ACTIVITY_BATCH, ITER_UNKNOWN);
         copy_lengths(loader, batch);
-        const iter_status status = run_batch_stages(loader, worker, batch);
+        const iter_status status = run_batch_stages(worker, batch);
         if (status < 0) batch->status = status;
         if (batch->status >= 0 && batch->device.tensors) iter__batch_send(loader, batch);
         const int64_t end = iter__now_ns();
@@ -115,13 +116,14 @@ void iter__chunk_done(iter_loader *loader, iter__worker *worker, iter_batch *bat
     publish(loader, batch);
 }
 
-static void make_stream_rows(iter_loader *loader, iter__worker *worker, iter_batch *batch) {
+static void make_stream_rows(iter__worker *worker, iter_batch *batch) {
+    iter_loader *loader = worker->loader;
     batch->error.message[0] = 0;
-    const uint32_t n = iter__rows_stream(loader, worker, batch, &batch->error);
+    const uint32_t n = iter__rows_stream(worker, batch, &batch->error);
     if (batch->status < 0 && !batch->error.message[0]) {
         iter__fail(&batch->error, batch->status, "%s: next() failed", loader->dataset->name);
     }
-    iter__rows_mend(loader, worker, batch, 0, n);
+    iter__rows_mend(worker, batch, 0, n);
     batch->info.n_rows = batch->info.n_valid = n;
     for (int32_t f = 0; f < loader->plan.n_fields; f++)
         batch->tensors[f].desc.dims[0] = n;
@@ -129,7 +131,8 @@ static void make_stream_rows(iter_loader *loader, iter__worker *worker, iter_bat
 
 /* Counts the chunk's bytes, by the size of its samples: for its worker and, when files are
  * preloaded, as bytes from memory. */
-static void count_bytes(iter_loader *loader, iter__worker *worker, const iter__chunk *chunk) {
+static void count_bytes(iter__worker *worker, const iter__chunk *chunk) {
+    iter_loader *loader = worker->loader;
     const iter_description *desc = &loader->dataset->desc;
     uint64_t bytes = 0;
     if (loader->plan.has_set || desc->n_extents == 0) return; /* no bytes */
@@ -147,7 +150,8 @@ static void count_bytes(iter_loader *loader, iter__worker *worker, const iter__c
                                   memory_order_relaxed);
 }
 
-void iter__chunk_work(iter_loader *loader, iter__worker *worker, iter__chunk *chunk) {
+void iter__chunk_work(iter__worker *worker, iter__chunk *chunk) {
+    iter_loader *loader = worker->loader;
     iter_batch *batch = chunk->batch;
     const uint32_t n_rows = chunk->n - chunk->n_made; /* the others were made at issue */
     const iter_loader *outer = iter__in_callback_of;
@@ -155,11 +159,11 @@ void iter__chunk_work(iter_loader *loader, iter__worker *worker, iter__chunk *ch
     const int64_t start = iter__now_ns();
     iter__activity_of(worker, batch, start);
     if (loader->sampling.order->is_stream) {
-        make_stream_rows(loader, worker, batch);
+        make_stream_rows(worker, batch);
     } else if (n_rows > 0) {
-        iter__rows_make(loader, worker, batch, chunk->first + chunk->n_made, n_rows);
+        iter__rows_make(worker, batch, chunk->first + chunk->n_made, n_rows);
     }
-    count_bytes(loader, worker, chunk);
+    count_bytes(worker, chunk);
     iter__reading_release(loader, chunk);
     atomic_store_explicit(&chunk->state, CHUNK_DONE, memory_order_release);
     const unsigned long long spent = (unsigned long long)(iter__now_ns() - start);
@@ -169,7 +173,7 @@ void iter__chunk_work(iter_loader *loader, iter__worker *worker, iter__chunk *ch
     atomic_fetch_add_explicit(&loader->stats.transform_ns, spent, memory_order_relaxed);
     atomic_fetch_add_explicit(&worker->busy_ns, spent, memory_order_relaxed);
     atomic_fetch_add_explicit(&worker->chunks, 1, memory_order_relaxed);
-    iter__chunk_done(loader, worker, batch, 1);
+    iter__chunk_done(worker, batch, 1);
     iter__activity_of(worker, NULL, start + (int64_t)spent);
     iter__activity_set(worker, ACTIVITY_IDLE, ITER_UNKNOWN);
     iter__in_callback_of = outer;

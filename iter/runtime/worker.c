@@ -75,15 +75,15 @@ static bool lacks_slot(iter_loader *loader) {
 
 /* Claims the next chunk; opens batches if that comes first. Sets *out_new if the chunk was NEW, so
  * its reads must be issued. loader.lock held, released while a batch is opened. */
-static iter__chunk *claim_next(iter_loader *loader, iter__worker *worker, bool may_issue,
-                               bool *out_new) {
+static iter__chunk *claim_next(iter__worker *worker, bool may_issue, bool *out_new) {
+    iter_loader *loader = worker->loader;
     for (;;) {
         iter__chunk *chunk = NULL;
         *out_new = false;
         if (iter__is_canceled(loader)) return NULL;
         const bool ahead = iter__reading_is_ahead(loader);
         if (ahead && wants_open(loader)) {
-            iter__open_next(loader, worker);
+            iter__open_next(worker);
             continue;
         }
         if (ahead && may_issue && (chunk = claim_any(loader, CHUNK_NEW))) {
@@ -96,7 +96,7 @@ static iter__chunk *claim_next(iter_loader *loader, iter__worker *worker, bool m
             return chunk;
         }
         if (!wants_open(loader)) return NULL;
-        iter__open_next(loader, worker);
+        iter__open_next(worker);
     }
 }
 
@@ -147,25 +147,27 @@ static void sleep_locked(iter_loader *loader, unsigned happened) {
 
 /* Claims the next chunk; NULL = nothing to do. may_issue: the arena may have space. False = it had
  * none when reading.releases was `releases`. loader.lock held, released while a batch is opened. */
-static iter__chunk *find_work(iter_loader *loader, iter__worker *worker, bool may_issue,
-                              unsigned releases, bool *out_new) {
+static iter__chunk *find_work(iter__worker *worker, bool may_issue, unsigned releases,
+                              bool *out_new) {
+    iter_loader *loader = worker->loader;
     if (loader->device.n_released && iter__reading_is_ahead(loader) && lacks_slot(loader))
         iter__slots_reclaim(loader);
-    iter__chunk *chunk = claim_next(loader, worker, may_issue, out_new);
+    iter__chunk *chunk = claim_next(worker, may_issue, out_new);
     if (!chunk && lacks_slot(loader)) {
         iter__slots_reclaim(loader); /* this released the lock: look again */
-        chunk = claim_next(loader, worker, may_issue, out_new);
+        chunk = claim_next(worker, may_issue, out_new);
     }
     /* Another thread freed space, but will not claim this chunk. */
     if (!chunk && !may_issue && releases != atomic_load(&loader->reading.releases))
-        chunk = claim_next(loader, worker, true, out_new);
+        chunk = claim_next(worker, true, out_new);
     return chunk;
 }
 
 /* Nothing to do: waits for bytes, for a slot, or until loader.work is signaled after `happened` was
  * read. loader.lock held, released while it waits. */
-static iter__work idle(iter_loader *loader, iter__worker *worker, unsigned happened, bool may_sleep,
+static iter__work idle(iter__worker *worker, unsigned happened, bool may_sleep,
                        int64_t timeout_ns) {
+    iter_loader *loader = worker->loader;
     const int64_t start = iter__now_ns();
     if (iter__is_canceled(loader)) return ITER_WORK_NONE;
     const bool reads = become_reader(loader);
@@ -176,7 +178,7 @@ static iter__work idle(iter_loader *loader, iter__worker *worker, unsigned happe
     iter__activity_set(worker, bytes ? ACTIVITY_WAIT_BYTES : ACTIVITY_WAIT_SLOT, ITER_UNKNOWN);
     if (reads) {
         pthread_mutex_unlock(&loader->lock);
-        iter__reading_wait(loader, worker, timeout_ns);
+        iter__reading_wait(worker, timeout_ns);
         pthread_mutex_lock(&loader->lock);
     } else if (naps) {
         iter__slots_await(loader, timeout_ns);
@@ -192,21 +194,21 @@ static iter__work idle(iter_loader *loader, iter__worker *worker, unsigned happe
     return ITER_WORK_WAITED;
 }
 
-iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_sleep,
-                           int64_t timeout_ns) {
+iter__work iter__work_once(iter__worker *worker, bool may_sleep, int64_t timeout_ns) {
+    iter_loader *loader = worker->loader;
     bool is_new = false, may_issue = true;
     unsigned releases = 0;
     iter__chunk *chunk = worker->current ? claim_of(worker->current, CHUNK_READY) : NULL;
     for (;;) {
         if (!chunk) {
-            iter__reading_poll(loader, worker);
+            iter__reading_poll(worker);
             const unsigned happened =
                 iter__event_look(&loader->work); /* before the search, so no signal is lost */
             pthread_mutex_lock(&loader->lock);
-            chunk = find_work(loader, worker, may_issue, releases, &is_new);
+            chunk = find_work(worker, may_issue, releases, &is_new);
             if (!chunk) {
                 worker->current = NULL;
-                const iter__work work = idle(loader, worker, happened, may_sleep, timeout_ns);
+                const iter__work work = idle(worker, happened, may_sleep, timeout_ns);
                 pthread_mutex_unlock(&loader->lock);
                 return work;
             }
@@ -215,8 +217,8 @@ iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_s
             pthread_mutex_unlock(&loader->lock);
         }
         worker->current = chunk->batch;
-        const int issued = is_new ? iter__reading_issue(loader, worker, chunk) : 1;
-        if (issued == 1) iter__chunk_work(loader, worker, chunk);
+        const int issued = is_new ? iter__reading_issue(worker, chunk) : 1;
+        if (issued == 1) iter__chunk_work(worker, chunk);
         if (issued >= 0) return ITER_WORK_DONE;
         may_issue = false; /* the arena has no space until older chunks are done */
         chunk = NULL;
@@ -227,11 +229,12 @@ iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_s
 
 /* Waits until no read is in flight: a read that this thread submitted would be canceled when the
  * thread exits. */
-static void drain(iter_loader *loader, iter__worker *worker) {
+static void drain(iter__worker *worker) {
+    iter_loader *loader = worker->loader;
     while (atomic_load(&loader->reading.pending) > 0) {
         bool expected = false;
         if (atomic_compare_exchange_strong(&loader->reading.has_reader, &expected, true)) {
-            iter__reading_wait(loader, worker, 50 * 1000000);
+            iter__reading_wait(worker, 50 * 1000000);
         } else {
             const struct timespec pause = {.tv_nsec = 1000000};
             nanosleep(&pause, NULL);
@@ -241,7 +244,8 @@ static void drain(iter_loader *loader, iter__worker *worker) {
 
 /* Reports that the worker has left its loop. If stop() gave up waiting for it, drops the worker's
  * hold, and the last hold frees the loader. */
-static void leave(iter_loader *loader, iter__worker *worker) {
+static void leave(iter__worker *worker) {
+    iter_loader *loader = worker->loader;
     pthread_mutex_lock(&loader->lock);
     worker->gone = true;
     loader->ending.n_gone++;
@@ -267,15 +271,15 @@ static void *worker_main(void *arg) {
         }
         iter__event_wake(&loader->ready, ITER_WAKE_ALL);
         pthread_mutex_unlock(&loader->lock);
-        leave(loader, worker);
+        leave(worker);
         return NULL;
     }
     while (!iter__is_canceled(loader))
-        iter__work_once(loader, worker, true, -1);
+        iter__work_once(worker, true, -1);
     iter__reading_cancel(loader);
-    drain(loader, worker);
+    drain(worker);
     iter__worker_end(worker);
-    leave(loader, worker);
+    leave(worker);
     return NULL;
 }
 

@@ -94,8 +94,7 @@ typedef enum iter__work { ITER_WORK_NONE, ITER_WORK_DONE, ITER_WORK_WAITED } ite
 /* One unit of work. If there is none: waits at most timeout_ns (< 0: for ever) in the source as the
  * reader, or for a slot that a GPU reads; else sleeps, if it may. NONE = there was nothing to do or
  * to wait for, or the loader stops. */
-iter__work iter__work_once(iter_loader *loader, iter__worker *worker, bool may_sleep,
-                           int64_t timeout_ns);
+iter__work iter__work_once(iter__worker *worker, bool may_sleep, int64_t timeout_ns);
 iter_status iter__workers_make(iter_loader *loader, iter_error *err); /* their memory and states */
 iter_status iter__workers_run(iter_loader *loader, iter_error *err);  /* their threads */
 
@@ -109,23 +108,19 @@ void iter__worker_end(iter__worker *worker);
 /* ---- work.c ---------------------------------------------------------------------------------- */
 
 /* A claimed chunk whose bytes are here: from CLAIMED to DONE. */
-void iter__chunk_work(iter_loader *loader, iter__worker *worker, iter__chunk *chunk);
+void iter__chunk_work(iter__worker *worker, iter__chunk *chunk);
 /* n chunks of the batch are DONE; the last one runs the batch stages and publishes the batch. */
-void iter__chunk_done(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                      uint32_t n_chunks);
+void iter__chunk_done(iter__worker *worker, iter_batch *batch, uint32_t n_chunks);
 
 /* ---- rows.c ---------------------------------------------------------------------------------- */
 
 /* Makes rows [first, first + n) of one chunk. */
-void iter__rows_make(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
-                     uint32_t n);
+void iter__rows_make(iter__worker *worker, iter_batch *batch, uint32_t first, uint32_t n);
 /* Makes rows of a stream's next batch. Returns how many there were; batch->status tells an
  * error. */
-uint32_t iter__rows_stream(iter_loader *loader, iter__worker *worker, iter_batch *batch,
-                           iter_error *err);
+uint32_t iter__rows_stream(iter__worker *worker, iter_batch *batch, iter_error *err);
 /* Replaces or blanks failed rows, as on_error says. */
-void iter__rows_mend(iter_loader *loader, iter__worker *worker, iter_batch *batch, uint32_t first,
-                     uint32_t n);
+void iter__rows_mend(iter__worker *worker, iter_batch *batch, uint32_t first, uint32_t n);
 
 /* ---- picture.c ------------------------------------------------------------------------------- */
 
@@ -138,7 +133,6 @@ void iter__picture_lies(iter__picture *p, const iter_desc *desc, const void *dat
 
 /* One row of one field on its way: what its steps need to know. */
 typedef struct iter__row {
-    iter_loader *loader;
     iter__worker *worker;
     iter_batch *batch;
     const iter__field_plan *field;
@@ -150,7 +144,7 @@ typedef struct iter__row {
 iter_status iter__picture_decode(const iter__row *at, const uint8_t *bytes, size_t size,
                                  void *const outs[2], iter__picture *out, iter_error *err);
 /* A sized step over p, into `out`, or, if that is NULL, into a growing buffer. p->rng is set. */
-iter_status iter__picture_step(iter_loader *loader, iter__worker *worker, const iter__step *step,
-                               void *out, iter__picture *p, iter_error *err);
+iter_status iter__picture_step(iter__worker *worker, const iter__step *step, void *out,
+                               iter__picture *p, iter_error *err);
 
 #endif
