@@ -91,8 +91,8 @@ static iter_status plan_net(iter_trainer *trainer, const iter_loader *loader, it
 static iter_status make_buffers(iter_trainer *trainer, iter_error *err) {
     const engine_net *net = &trainer->net;
     const size_t rows = (size_t)net->batch, label_bytes = iter_desc_bytes(&net->label);
-    const size_t n_outputs =
-        trainer->ops->real == ITER_F64 ? rows * (size_t)net->n_outputs : 0; /* checked by the net */
+    /* checked by the net */
+    const size_t n_outputs = trainer->ops->real == ITER_F64 ? rows * (size_t)net->n_outputs : 0;
     trainer->counts = iter__engine_alloc(rows, 1);
     trainer->blank_label = iter__engine_alloc(label_bytes, 1);
     if (n_outputs) trainer->outputs = iter__engine_alloc(n_outputs, sizeof(double));

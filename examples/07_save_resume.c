@@ -53,8 +53,8 @@ int main(int argc, char **argv) {
     if (s == ITER_OK) s = open_loader(spec, 2, &second, &err);
     if (s == ITER_OK) s = iter_loader_restore(second, saved, size, &err);
     if (s == ITER_OK) s = take(second, 1, &err); /* ... is the first one of the second run */
-    if (s == ITER_OK)
-        s = iter_loader_seek(second, 3, 128, &err); /* or anywhere: epoch 3, batch 2 */
+    /* or anywhere: epoch 3, batch 2 */
+    if (s == ITER_OK) s = iter_loader_seek(second, 3, 128, &err);
     if (s == ITER_OK) s = take(second, 1, &err);
     if (s < 0) fprintf(stderr, "%s\n", err.message);
     iter_loader_unref(first);

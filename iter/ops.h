@@ -540,9 +540,9 @@ typedef struct iter_sampler_context {
 /** How samples that come together lie in the dataset. */
 typedef struct iter_locality {
     int32_t in_order; /* 1 = neighbours in the dataset come one after the other */
-    /* If block > 0: the dataset, cut into blocks of `block` samples, comes in groups of `group` whole
-     * blocks. All samples of a group come before any of the next group, in any order. So the loader
-     * reads whole blocks, a group ahead. block * group must be below 2^32. */
+    /* If block > 0: the dataset, cut into blocks of `block` samples, comes in groups of `group`
+     * whole blocks. All samples of a group come before any of the next group, in any order. So the
+     * loader reads whole blocks, a group ahead. block * group must be below 2^32. */
     uint64_t block, group;
 } iter_locality;
 
@@ -589,8 +589,8 @@ typedef struct iter_sampler_ops {
      * Call: NULL = no default depends on the context; creator; no lock; once, before open(); may
      * block. */
     void (*resolve)(void *options, const iter_sampler_context *context);
-    /* Pure: how its samples lie; *out is zero before the call. A wrong answer makes reading slower, and
-     * nothing else.
+    /* Pure: how its samples lie; *out is zero before the call. A wrong answer makes reading slower,
+     * and nothing else.
      * Call: NULL = nothing is known; creator; no lock; once, after open(); may block. */
     void (*locality)(const void *state, iter_locality *out);
 } iter_sampler_ops;

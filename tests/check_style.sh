@@ -2,7 +2,7 @@
 # clang-format changes no source; names are unique; files stay readable; comments have at most 100
 # columns and break no statement.
 # Usage: check_style.sh SOURCE_DIR
-comments_of=${COMMENTS_OF:-tests} # the folders whose comments are checked
+comments_of=${COMMENTS_OF:-iter loaders transforms engine bench tools examples tests}
 cd "$1" || exit 2
 files=$(find iter loaders transforms engine bench tools examples tests -name '*.[ch]' -not -path '*/corpus/*' -not -path '*/peers/*' 2>/dev/null | sort)
 bad=0
@@ -17,7 +17,7 @@ twice=$(for file in $files; do basename "$file"; done | grep '\.c$' | sort | uni
 # shellcheck disable=SC2086
 grep -nE '[[:blank:]]+$' $files && { echo "  ^ blanks at the end of a line"; bad=1; }
 # shellcheck disable=SC2086
-find $comments_of \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cc' \) -not -path '*/corpus/*' -not -path '*/peers/*' |
+find $comments_of \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cc' \) -not -path '*/corpus/*' -not -path '*/peers/*' -not -path 'bench/results/*' |
     sort | LC_ALL=C xargs awk -f tests/check_style.awk || bad=1
 # Versions differ in where they break lines.
 version=$(clang-format --version 2>/dev/null | sed 's/.*version \([0-9]*\).*/\1/')

@@ -2,7 +2,7 @@
 # The texts speak of the project alone: no absolute path of a machine, no unfinished work, no
 # dataset or big binary. They are plain English: no word or phrase of check_words.awk.
 # Usage: check_words.sh SOURCE_DIR
-words_of=${WORDS_OF:-tests} # folders and files whose words are checked, as a|b|c; . is everything
+words_of=${WORDS_OF:-.}
 cd "$1" || exit 2
 list() { # every file of the working tree that belongs to the project
     if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then

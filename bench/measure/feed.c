@@ -109,8 +109,8 @@ iter_status feed_open(const bench_options *options, const bench_arrays *arrays, 
     if (s == ITER_OK) s = hold_batches(out, arrays, err);
     if (s == ITER_OK && options->device != 0) s = open_copies(out, err);
     if (s == ITER_OK && options->model != BENCH_MODEL_NONE) s = feed_model_open(out, err);
-    if (options->model == BENCH_MODEL_NONE)
-        prctl(PR_SET_TIMERSLACK, 1ul); /* so that sleeps end on time, not 50 us late */
+    /* so that sleeps end on time, not 50 us late */
+    if (options->model == BENCH_MODEL_NONE) prctl(PR_SET_TIMERSLACK, 1ul);
     if (s < 0) feed_close(out);
     return s;
 }

@@ -216,7 +216,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('network', choices=['cnn', 'gru'])
     parser.add_argument('--data')
-    parser.add_argument('--generated', action='store_true', help='--data is made up: no accuracy is said')
+    parser.add_argument('--generated', action='store_true', help='--data is made up: no accuracy is given')
     parser.add_argument('--n', type=int, help='of random samples')
     parser.add_argument('--feed', choices=['loader', 'loader-batched', 'resident'], default='loader')
     parser.add_argument('--compile', action='store_true')

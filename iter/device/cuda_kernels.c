@@ -172,8 +172,8 @@ iter_status iter__device_gather(iter__device *device, iter__device_address from,
     const uint64_t unit = aligned % 16 == 0 ? 16 : aligned % 4 == 0 ? 4 : 1;
     iter__cuda_gather_args call = {
         .from = from, .rows = rows, .to = to, .n_units = row_bytes / unit, .n_rows = n_rows};
-    uint32_t width =
-        1; /* threads next to each other in one row; the other threads of a block take more rows */
+    /* threads next to each other in one row; the other threads of a block take more rows */
+    uint32_t width = 1;
     while (width < ITER_PACK_THREADS && width < call.n_units)
         width *= 2;
     const uint32_t height = ITER_PACK_THREADS / width;

@@ -313,8 +313,8 @@ static size_t lay_out_field(iter__field_plan *field, uint32_t batch_size, size_t
     }
     const size_t rows =
         field->lengths_of >= 0 ? 4 * (size_t)batch_size : field->row_bytes * batch_size;
-    const size_t staged =
-        iter_desc_bytes(&field->out.desc); /* batch stages may pad to more than the rows */
+    /* batch stages may pad to more than the rows */
+    const size_t staged = iter_desc_bytes(&field->out.desc);
     field->slot_bytes = rows > staged ? rows : staged;
     at += ALIGN(field->slot_bytes + 64); /* kernels may load, never store, past a row */
     if (field->variable) {

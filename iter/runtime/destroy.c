@@ -9,8 +9,8 @@
 #include "iter/spec/options.h"
 
 void iter__loader_free(iter_loader *loader) {
-    if (loader->device.handle && iter__device_slots_settle(loader, NULL) < 0)
-        return; /* leaks on purpose: a GPU may still read it */
+    /* leaks on purpose: a GPU may still read it */
+    if (loader->device.handle && iter__device_slots_settle(loader, NULL) < 0) return;
     const int32_t n = loader->workers.n > 0 ? loader->workers.n : 1;
     if (loader->workers.all && loader->workers.n == 0) iter__worker_end(&loader->workers.all[0]);
     for (int32_t i = 0; loader->workers.all && i < n; i++) {

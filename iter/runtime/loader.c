@@ -438,8 +438,8 @@ iter_loader *iter_loader_ref(iter_loader *loader) {
 
 void iter_loader_unref(iter_loader *loader) {
     if (!loader || atomic_fetch_sub_explicit(&loader->refs, 1, memory_order_acq_rel) != 1) return;
-    if (loader->alive && iter__is_orphan(loader))
-        return; /* a child of fork() has no threads to stop and leaves everything as it is */
+    /* a child of fork() has no threads to stop and leaves everything as it is */
+    if (loader->alive && iter__is_orphan(loader)) return;
     iter_error ignored; /* a caller that needs it calls iter_loader_stop() before */
     iter_status status = loader->alive ? iter_loader_stop(loader, &ignored) : ITER_OK;
     /* Without workers, a next() in another thread may have issued reads after an earlier stop() had

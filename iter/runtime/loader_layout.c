@@ -281,8 +281,8 @@ static iter_status fit_arena(const iter__layout_in *in, iter__layout *out, iter_
     out->arena_bytes = (size_t)(bytes & ~(BLOCK - 1));
     out->n_regions = out->max_chunks * out->n_slots + 1;
     if (!frames) return ITER_OK;
-    const uint64_t fit =
-        out->arena_bytes / out->frames.bytes; /* a chunk may need one per row and extent */
+    /* a chunk may need one per row and extent */
+    const uint64_t fit = out->arena_bytes / out->frames.bytes;
     const bool fits = fit >= out->chunk_rows * (uint64_t)in->desc->n_extents;
     out->frames.n = fits ? (uint32_t)at_most(fit, FRAMES_MAX) : 0;
     if (fit >= out->frames.n_wanted / 2) out->frames.ahead_rows = out->frames.group_rows;

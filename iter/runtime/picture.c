@@ -215,7 +215,7 @@ static void put_rows(iter_image_rows *rows, const uint8_t *const *at, int32_t n)
 iter_status iter__picture_decode(const iter__row *at, const uint8_t *bytes, size_t size,
                                  void *const outs[2], iter__picture *out, iter_error *err) {
     iter__worker *worker = at->worker;
-    const iter_loader *loader = worker->loader;
+    iter_loader *loader = worker->loader;
     const iter_batch *batch = at->batch;
     const iter__field_plan *field = at->field;
     const uint32_t row = at->row;

@@ -202,8 +202,8 @@ iter__work iter__work_once(iter__worker *worker, bool may_sleep, int64_t timeout
     for (;;) {
         if (!chunk) {
             iter__reading_poll(worker);
-            const unsigned happened =
-                iter__event_look(&loader->work); /* before the search, so no signal is lost */
+            /* before the search, so no signal is lost */
+            const unsigned happened = iter__event_look(&loader->work);
             pthread_mutex_lock(&loader->lock);
             chunk = find_work(worker, may_issue, releases, &is_new);
             if (!chunk) {

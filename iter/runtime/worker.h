@@ -67,9 +67,9 @@ struct iter__worker {
     int32_t number;
     pthread_t thread;
     clockid_t cpu_clock;
-    bool running, gone, detached; /* started and not joined; out of its loop; let go: guarded by
-                                     loader.lock */
-    uint8_t *memory;              /* step buffers, staging, scratch, in one block */
+    /* Guarded by loader.lock: it was started and not joined; it left its loop; it was let go. */
+    bool running, gone, detached;
+    uint8_t *memory; /* step buffers, staging, scratch, in one block */
     uint8_t *step[2], *staging, *scratch, *batch_scratch;
     uint8_t *hot;          /* [layout.hot_bytes] rows that are read and made at once */
     uint32_t staging_rows; /* rows that one get() is asked for */

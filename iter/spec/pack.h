@@ -1,7 +1,7 @@
 /*
  * pack.h - the fused pass, as the planner sees it: a run of foldable stages over one field,
- * prepared once, run per sample. transforms/pack/pack.c implements it; the runtime calls it through this
- * table.
+ * prepared once, run per sample. transforms/pack/pack.c implements it; the runtime calls it
+ * through this table.
  */
 #ifndef ITER_SPEC_PACK_H
 #define ITER_SPEC_PACK_H

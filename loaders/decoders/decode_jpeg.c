@@ -164,8 +164,8 @@ static void source_nothing(j_decompress_ptr jpeg) {
 static boolean source_ended(j_decompress_ptr jpeg) {
     static const JOCTET end[2] = {0xff, JPEG_EOI};
     jpeg_state *s = jpeg->client_data;
-    if (!s->in_scans || s->ended || jpeg->arith_code)
-        fail_early(s); /* s->ended: in a marker segment */
+    /* s->ended: in a marker segment */
+    if (!s->in_scans || s->ended || jpeg->arith_code) fail_early(s);
     if (jpeg_has_multiple_scans(jpeg)) lacks_bits(s);
     s->ended = true;
     s->source.next_input_byte = end;

@@ -546,8 +546,8 @@ int pack_cmd_pack(int n_args, char **args) {
     char *folder = pack_folder_of(words[0]);
     if (!run.root) run.root = folder;
     run.whole_root = realpath(run.root, NULL);
-    if (!run.whole_root)
-        run.whole_root = pack_text("%s", run.root); /* reading the files will report the error */
+    /* reading the files will report the error */
+    if (!run.whole_root) run.whole_root = pack_text("%s", run.root);
     pack_lock lock = {.fd = -1};
     status = pack_list_load(words[0], &list);
     if (status == PACK_DONE) status = pack_lock_take(&lock, words[1]);
