@@ -75,12 +75,12 @@ static const iter_option gru_rows[] = {
 };
 
 #define TABLE(text, rows, start, size, what)                                          \
-    {                                                                                 \
+    &(const iter_ops) {                                                               \
         .struct_size = sizeof(iter_ops), .name = text, .help = what, .options = rows, \
         .defaults = start, .options_size = size                                       \
     }
 
-static const iter_ops tables[ENGINE_N_KINDS] = {
+const iter_ops *const iter__layer_tables[ENGINE_N_KINDS] = {
     [ENGINE_CONV2D] = TABLE("conv2d", conv2d_rows, &conv2d_defaults, sizeof(iter_conv2d_options),
                             "convolution of images with zero padding"),
     [ENGINE_MAXPOOL] = TABLE("maxpool", pool_rows, NULL, sizeof(iter_pool_options),
@@ -106,37 +106,20 @@ static const iter_ops tables[ENGINE_N_KINDS] = {
     [ENGINE_L2] = TABLE("l2", NULL, NULL, 0, "loss: half of the mean squared difference"),
 };
 
-const iter_ops *const iter__layer_tables[ENGINE_N_KINDS] = {
-    [ENGINE_CONV2D] = &tables[ENGINE_CONV2D],
-    [ENGINE_MAXPOOL] = &tables[ENGINE_MAXPOOL],
-    [ENGINE_AVGPOOL] = &tables[ENGINE_AVGPOOL],
-    [ENGINE_RELU] = &tables[ENGINE_RELU],
-    [ENGINE_TANH] = &tables[ENGINE_TANH],
-    [ENGINE_SIGMOID] = &tables[ENGINE_SIGMOID],
-    [ENGINE_DROPOUT] = &tables[ENGINE_DROPOUT],
-    [ENGINE_FLATTEN] = &tables[ENGINE_FLATTEN],
-    [ENGINE_DENSE] = &tables[ENGINE_DENSE],
-    [ENGINE_EMBEDDING] = &tables[ENGINE_EMBEDDING],
-    [ENGINE_GRU] = &tables[ENGINE_GRU],
-    [ENGINE_LAST_STEP] = &tables[ENGINE_LAST_STEP],
-    [ENGINE_MEAN_STEPS] = &tables[ENGINE_MEAN_STEPS],
-    [ENGINE_SOFTMAX_CROSS_ENTROPY] = &tables[ENGINE_SOFTMAX_CROSS_ENTROPY],
-    [ENGINE_MSE] = &tables[ENGINE_MSE],
-    [ENGINE_L2] = &tables[ENGINE_L2],
-};
-
 static iter_status missing(engine_kind kind, const char *option, iter_error *err) {
-    return iter__engine_fail(err, ITER_EINVAL, "%s: %s is required", tables[kind].name, option);
+    return iter__engine_fail(err, ITER_EINVAL, "%s: %s is required", iter__layer_tables[kind]->name,
+                             option);
 }
 
 static iter_status check_init(engine_kind kind, int32_t init, double range, iter_error *err) {
     if (init != ITER_INIT_UNIFORM || range > 0) return ITER_OK;
     return iter__engine_fail(err, ITER_EINVAL, "%s: init=uniform needs init-range above 0",
-                             tables[kind].name);
+                             iter__layer_tables[kind]->name);
 }
 
 iter_status iter__layer_check(engine_kind kind, const engine_layer_options *o, iter_error *err) {
-    if (tables[kind].options_size) ENGINE_TRY(iter_stage_check(&tables[kind], o, err));
+    if (iter__layer_tables[kind]->options_size)
+        ENGINE_TRY(iter_stage_check(iter__layer_tables[kind], o, err));
     switch (kind) {
     case ENGINE_CONV2D:
         if (!o->conv2d.channels) return missing(kind, "channels", err);
@@ -146,8 +129,8 @@ iter_status iter__layer_check(engine_kind kind, const engine_layer_options *o, i
         if (!o->pool.size) return missing(kind, "size", err);
         if (o->pool.pad < o->pool.size) return ITER_OK;
         return iter__engine_fail(
-            err, ITER_EINVAL, "%s: pad is %lld, it must be less than size, %lld", tables[kind].name,
-            (long long)o->pool.pad, (long long)o->pool.size);
+            err, ITER_EINVAL, "%s: pad is %lld, it must be less than size, %lld",
+            iter__layer_tables[kind]->name, (long long)o->pool.pad, (long long)o->pool.size);
     case ENGINE_DROPOUT:
         if (o->dropout.p < 1) return ITER_OK;
         return iter__engine_fail(err, ITER_EINVAL, "dropout: p is 1, it must be less");
@@ -198,12 +181,9 @@ static const iter_option adam_rows[] = {
 static const engine_optimizer adam_defaults = {
     .kind = ENGINE_ADAM, .lr = 0.001, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .factor = 0.1};
 
-static const iter_ops sgd_table = TABLE("sgd", sgd_rows, &sgd_defaults, sizeof(engine_optimizer),
-                                        "stochastic gradient descent, with momentum");
-static const iter_ops adam_table =
-    TABLE("adam", adam_rows, &adam_defaults, sizeof(engine_optimizer), "Kingma & Ba 2015");
-
 const iter_ops *const iter__optimizer_tables[ENGINE_N_OPTIMIZERS] = {
-    [ENGINE_SGD] = &sgd_table,
-    [ENGINE_ADAM] = &adam_table,
+    [ENGINE_SGD] = TABLE("sgd", sgd_rows, &sgd_defaults, sizeof(engine_optimizer),
+                         "stochastic gradient descent, with momentum"),
+    [ENGINE_ADAM] =
+        TABLE("adam", adam_rows, &adam_defaults, sizeof(engine_optimizer), "Kingma & Ba 2015"),
 };

@@ -357,9 +357,10 @@ static iter_status check_size(const planner *p) {
     return iter__engine_fail(p->err, ITER_EINVAL, "%s: its output is too large", p->layer->name);
 }
 
-/* The input that the first layer with a fixed kind of input expects. */
+/* The input that the first layer expects that does not take any shape. */
 static engine_shape wanted_input(const engine_net *net) {
     for (int32_t i = 0; i < net->n_layers; i++) {
+        if (planners[net->layers[i].kind] == plan_elementwise) continue;
         switch (net->layers[i].kind) {
         case ENGINE_CONV2D:
         case ENGINE_MAXPOOL:
@@ -369,10 +370,6 @@ static engine_shape wanted_input(const engine_net *net) {
         case ENGINE_GRU:
         case ENGINE_LAST_STEP:
         case ENGINE_MEAN_STEPS: return (engine_shape){.n_dims = 2};
-        case ENGINE_RELU:
-        case ENGINE_TANH:
-        case ENGINE_SIGMOID:
-        case ENGINE_DROPOUT: break;
         default: return (engine_shape){.n_dims = 1};
         }
     }

@@ -161,6 +161,9 @@ static iter_status make_nodes(cpu_planner *planner, bool keep_input_gradient, it
     place->wants = keep_input_gradient && !net->input.ids;
     for (int32_t i = 0, n = 0; i < net->n_layers - 1; i += n) {
         cpu_make *make = makers[net->layers[i].kind];
+        if (!make)
+            return iter__engine_fail(err, ITER_EUNSUPPORTED, "%s: the backend cpu lacks this layer",
+                                     net->layers[i].name);
         const iter_status status = make(planner, i, place, &place, &n, err);
         if (status < 0) return iter__engine_fail_in(err, status, "%s", net->layers[i].name);
     }

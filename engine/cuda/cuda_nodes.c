@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/cuda/cuda_plan.h"
+#include "engine/engine_error.h"
 
 /* Tensor cores want channels in multiples of this. */
 #define CHANNEL_STEP 8
@@ -118,7 +119,8 @@ static int32_t add_flatten(cuda_plan *plan, int32_t i) {
     return i + 1;
 }
 
-/* Adds the node or nodes of layer i; returns the next layer. */
+/* Adds the node or nodes of layer i. Returns the next layer, or i if there is no node for this
+ * kind. */
 static int32_t add_layer(cuda_plan *plan, int32_t i) {
     const engine_layer *layer = &plan->net->layers[i];
     const int32_t bias = layer->n_params > 1 ? layer->first_param + 1 : -1;
@@ -151,13 +153,19 @@ static int32_t add_layer(cuda_plan *plan, int32_t i) {
     }
 }
 
-void iter__cuda_make_nodes(cuda_plan *plan) {
+iter_status iter__cuda_make_nodes(cuda_plan *plan, iter_error *err) {
     memset(plan->places, 0, sizeof(plan->places));
     describe_places(plan);
-    for (int32_t i = 0; i < plan->net->n_layers - 1;)
-        i = add_layer(plan, i);
+    for (int32_t i = 0, next; i < plan->net->n_layers - 1; i = next) {
+        next = add_layer(plan, i);
+        if (next == i)
+            return iter__engine_fail(err, ITER_EUNSUPPORTED,
+                                     "%s: the backend cuda lacks this layer",
+                                     plan->net->layers[i].name);
+    }
     int32_t last = plan->n_places - 1;
     while (plan->places[last].shares < last)
         last = plan->places[last].shares;
     plan->copies_data = last == 0;
+    return ITER_OK;
 }

@@ -259,7 +259,7 @@ static void drop_nodes(cuda_plan *plan) {
 }
 
 static iter_status prepare_nodes(cuda_plan *plan, iter_error *err) {
-    iter__cuda_make_nodes(plan);
+    ENGINE_TRY(iter__cuda_make_nodes(plan, err));
     ENGINE_TRY(check_sizes(plan, err));
     for (int32_t i = 0; i < plan->n_nodes; i++) {
         cuda_node *node = &plan->nodes[i];

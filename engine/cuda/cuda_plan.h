@@ -164,8 +164,9 @@ engine_piece *iter__cuda_add_piece(cuda_plan *plan, int32_t param, int64_t first
                                    bool compute_half);
 CUdeviceptr iter__cuda_master(const cuda_plan *plan, int32_t param);
 
-/* Chooses the nodes of a net by plan->numbers: cuda_nodes.c. */
-void iter__cuda_make_nodes(cuda_plan *plan);
+/* Chooses the nodes of a net by plan->numbers: cuda_nodes.c. Errors: EUNSUPPORTED naming the layer
+ * that has none. */
+iter_status iter__cuda_make_nodes(cuda_plan *plan, iter_error *err);
 
 extern const cuda_node_ops iter__cuda_conv, iter__cuda_maxpool, iter__cuda_avgpool;
 extern const cuda_node_ops iter__cuda_dense, iter__cuda_map_node, iter__cuda_flatten;
