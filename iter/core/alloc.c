@@ -14,6 +14,7 @@
  * before the account was opened, the account counts it wrongly; opening a dataset does neither.
  */
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -78,8 +79,7 @@ iter__alloc_bytes iter__alloc_held(iter__alloc_kind kind) {
 
 /* Bytes of the heap that a block takes: itself, its header, the C library's own word, alignment. */
 static uint64_t block_cost(size_t bytes) {
-    return ((uint64_t)bytes + sizeof(header) + sizeof(size_t) + ALIGNMENT - 1) &
-           ~(uint64_t)(ALIGNMENT - 1);
+    return iter__align_up_u64((uint64_t)bytes + sizeof(header) + sizeof(size_t), ALIGNMENT);
 }
 
 /* Charges every account of this thread, or none: false = one of them has no room. */

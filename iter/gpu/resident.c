@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/runtime/loader_state.h"
 
@@ -29,10 +30,6 @@ typedef struct upload {
     iter__device_event *copied[IN_FLIGHT];
     iter_batch *batches[IN_FLIGHT];
 } upload;
-
-static size_t round_up(size_t bytes) {
-    return (bytes + 255) & ~(size_t)255;
-}
 
 /* Bytes of a row on the device. */
 static size_t set_row_bytes(const iter__field_plan *field) {
@@ -56,7 +53,8 @@ static iter_status alloc_set(iter_loader *loader, iter_error *err) {
         if (__builtin_mul_overflow(set_row_bytes(&loader->plan.fields[f]), n, &field) ||
             field > SIZE_MAX / 4 || bytes > SIZE_MAX / 4)
             return iter__fail(err, ITER_ENOMEM, "the set is larger than any memory");
-        bytes += round_up(field + 64); /* kernels may load the word that a row ends in */
+        /* 64 more: kernels may load the word that a row ends in. */
+        bytes += iter__align_up_size(field + 64, 256);
     }
     const iter_status status = iter__device_alloc(loader->device.handle, bytes, &set->memory, err);
     if (status < 0)

@@ -10,12 +10,13 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/plan/plan.h"
 #include "iter/spec/suggest.h"
 
 #define SLOT_MAX ((size_t)1 << 48) /* all slots together still fit 64 bits */
-#define ALIGN(n) (((n) + 63) & ~(size_t)63)
+#define ALIGN(n) iter__align_up_size(n, 64)
 
 /* The dataset field that a stage works on, or -1. */
 static int32_t stage_field(const iter_description *desc, const iter__stage *stage) {

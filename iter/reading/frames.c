@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/time.h"
 #include "iter/runtime/loader_state.h"
@@ -56,14 +57,6 @@ struct iter__frames {
 
 /* ---- Windows --------------------------------------------------------------------------------- */
 
-static uint64_t round_down(uint64_t bytes) {
-    return bytes & ~(BLOCK - 1);
-}
-
-static uint64_t round_up(uint64_t bytes) {
-    return round_down(bytes + BLOCK - 1);
-}
-
 /* The window of extent `e` of sample `index`: its piece, if that is one stretch of a file, else a
  * window of the grid. A pure function of the sample. */
 static window window_of(const iter_loader *loader, uint64_t index, int32_t e,
@@ -79,18 +72,18 @@ static window window_of(const iter_loader *loader, uint64_t index, int32_t e,
     iter_extent from[ITER_MAX_EXTENTS], to[ITER_MAX_EXTENTS];
     const bool known =
         iter__dataset_locate(dataset, first, from) && iter__dataset_locate(dataset, end - 1, to);
-    window out = {.object = extent->object, .start = round_down(from[e].offset)};
+    window out = {.object = extent->object, .start = iter__align_down_u64(from[e].offset, BLOCK)};
     const uint64_t stop = to[e].offset + to[e].size;
     const bool one_stretch = known && from[e].object == extent->object &&
                              to[e].object == extent->object && extent->offset >= from[e].offset &&
                              extent->offset + extent->size <= stop &&
                              stop - out.start <= frames->cut->bytes;
     if (one_stretch) {
-        out.bytes = round_up(stop) - out.start;
+        out.bytes = iter__align_up_u64(stop, BLOCK) - out.start;
     } else {
         out.start = extent->offset / frames->cut->grid_bytes * frames->cut->grid_bytes;
         const uint64_t file = dataset->desc.files[extent->object].bytes;
-        const uint64_t left = round_up(file > out.start ? file - out.start : 1);
+        const uint64_t left = iter__align_up_u64(file > out.start ? file - out.start : 1, BLOCK);
         out.bytes = left < frames->cut->bytes ? left : frames->cut->bytes;
     }
     return out;

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 #include "iter/core/thread.h"
@@ -36,7 +37,6 @@
 #define PATIENCE_MS    30000   /* how long another process may fill it without progress */
 #define RETRY_NS       1000000 /* before a piece is offered again to a source that was full */
 #define WAIT_NS        50000000
-#define ALIGN(n)       (((n) + 63) & ~(size_t)63)
 
 /* A run: neighbouring samples, from `first` on, whose extent `extent` is contiguous in one file. */
 typedef struct stretch {
@@ -141,7 +141,7 @@ static size_t lay_out_rows(const iter_description *desc, iter__resident *rows, u
         const size_t bytes = iter_desc_bytes(&desc->fields[f].desc);
         rows[f] = (iter__resident){memory ? memory + at : NULL, bytes};
         /* + 64: a kernel may load a whole vector at the last row. */
-        at += ALIGN(bytes * desc->n_samples + 64);
+        at += iter__align_up_size(bytes * desc->n_samples + 64, 64);
     }
     return at;
 }

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/time.h"
 #include "iter/observe/activity.h"
@@ -38,7 +39,7 @@
 /* ---- Arena: with reading.lock held ----------------------------------------------------------- */
 
 static size_t whole_blocks(size_t bytes) {
-    return (bytes + REGION_ALIGN - 1) & ~(size_t)(REGION_ALIGN - 1);
+    return iter__align_up_size(bytes, REGION_ALIGN);
 }
 
 /* Takes space for `bytes`; false if there is none. Reads past the page cache need whole blocks:

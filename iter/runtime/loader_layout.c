@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/runtime/loader_state.h"
 
@@ -40,18 +41,6 @@
 #define FRAMED_MAX ((uint64_t)32 << 10) /* larger samples are large reads already */
 #define SPARE      4                    /* frames per group for pieces that cross a file's end */
 
-static uint64_t at_least(uint64_t n, uint64_t least) {
-    return n > least ? n : least;
-}
-
-static uint64_t at_most(uint64_t n, uint64_t most) {
-    return n < most ? n : most;
-}
-
-static uint64_t whole_blocks(uint64_t bytes) {
-    return (bytes + BLOCK - 1) & ~(BLOCK - 1);
-}
-
 static uint64_t n_threads(const iter__layout_in *in) {
     return in->opt->workers > 0 ? (uint64_t)in->opt->workers : 1;
 }
@@ -60,7 +49,7 @@ static uint64_t n_threads(const iter__layout_in *in) {
 
 static void set_chunk_rows(const iter__layout_in *in, iter__layout *out, uint64_t rows) {
     const uint32_t batch_size = in->opt->batch_size;
-    out->chunk_rows = (uint32_t)at_most(at_least(rows, 1), batch_size);
+    out->chunk_rows = (uint32_t)iter__min_u64(iter__max_u64(rows, 1), batch_size);
     out->rows_a_chunk = in->is_stream ? batch_size : out->chunk_rows;
     out->max_chunks = (batch_size + out->chunk_rows - 1) / out->chunk_rows;
 }
@@ -69,7 +58,7 @@ static void cut_chunks(const iter__layout_in *in, iter__layout *out) {
     uint64_t sample = in->plan->slot_bytes / in->opt->batch_size;
     for (int32_t e = 0; e < in->desc->n_extents; e++)
         sample += in->desc->max_extent_bytes[e];
-    set_chunk_rows(in, out, at_most(CHUNK_BYTES / at_least(sample, 1), CHUNK_ROWS));
+    set_chunk_rows(in, out, iter__min_u64(CHUNK_BYTES / iter__max_u64(sample, 1), CHUNK_ROWS));
 }
 
 /* Batches made ahead that keep every worker busy; the unit of work is a chunk. Batches leave in
@@ -81,7 +70,7 @@ static uint32_t wanted_prefetch(const iter__layout_in *in, const iter__layout *l
     const uint64_t chunks = in->is_stream ? 1 : layout->max_chunks;
     const bool shared = !in->is_stream && !in->one_at_a_time;
     const uint64_t batches = shared ? (2 * n_threads(in) + chunks - 1) / chunks : 1;
-    return (uint32_t)at_least(batches, 2);
+    return (uint32_t)iter__max_u64(batches, 2);
 }
 
 static void set_slots(const iter__layout_in *in, iter__layout *out, uint32_t prefetch) {
@@ -92,7 +81,8 @@ static void set_slots(const iter__layout_in *in, iter__layout *out, uint32_t pre
 
 static uint32_t most_busy(const iter__layout_in *in, const iter__layout *layout) {
     if (in->is_stream || in->one_at_a_time) return 1;
-    return (uint32_t)at_most(n_threads(in), (layout->prefetch + 1) * (uint64_t)layout->max_chunks);
+    return (uint32_t)iter__min_u64(n_threads(in),
+                                   (layout->prefetch + 1) * (uint64_t)layout->max_chunks);
 }
 
 /* ---- The path of rows' bytes ----------------------------------------------------------------- */
@@ -103,19 +93,19 @@ static void cut_frames(const iter__layout_in *in, iter__layout *out) {
     const uint64_t n_extents = (uint64_t)in->desc->n_extents;
     uint64_t sample = 1;
     for (int32_t e = 0; e < in->desc->n_extents; e++)
-        sample = at_least(sample, in->desc->max_extent_bytes[e]);
+        sample = iter__max_u64(sample, in->desc->max_extent_bytes[e]);
     *frames = (iter__frames_layout){.block_rows = in->block_rows};
     if (!in->block_rows || sample > FRAMED_MAX || in->opt->sampler.subset || in->n_rows == 0)
         return;
-    uint64_t pieces = at_least((in->block_rows * sample + PIECE / 2) / PIECE, 1);
+    uint64_t pieces = iter__max_u64((in->block_rows * sample + PIECE / 2) / PIECE, 1);
     frames->piece_rows = (in->block_rows + pieces - 1) / pieces;
     pieces = (in->block_rows + frames->piece_rows - 1) / frames->piece_rows;
     frames->group_rows = in->block_rows * in->block_buffer;
-    frames->bytes = whole_blocks(frames->piece_rows * sample) + BLOCK;
+    frames->bytes = iter__align_up_u64(frames->piece_rows * sample, BLOCK) + BLOCK;
     frames->grid_bytes = (frames->bytes - sample) & ~(BLOCK - 1);
     frames->n_wanted = 2 * (in->block_buffer * pieces * n_extents + SPARE);
-    frames->n =
-        (uint32_t)at_most(at_least(frames->n_wanted, out->chunk_rows * n_extents), FRAMES_MAX);
+    frames->n = (uint32_t)iter__min_u64(
+        iter__max_u64(frames->n_wanted, out->chunk_rows * n_extents), FRAMES_MAX);
 }
 
 /* Checks whether rows can be read straight into the slot, see placed.c. */
@@ -139,7 +129,7 @@ static void choose_paths(const iter__layout_in *in, iter__layout *out) {
         out->hot_bytes = in->can_try ? READ_BYTES : 0;
         return;
     }
-    const uint64_t fit = at_least(READ_BYTES / sample, 4);
+    const uint64_t fit = iter__max_u64(READ_BYTES / sample, 4);
     if (!in->is_ordered && out->chunk_rows > fit) set_chunk_rows(in, out, fit);
     cut_frames(in, out); /* again: their number depends on chunk_rows */
     if (!past_cache && in->can_try) place(in, out);
@@ -155,7 +145,7 @@ static void bound_samples(const iter__layout_in *in, iter__layout *out) {
     out->picture_share = !opt->reading.max_sample_bytes && opt->memory.limit &&
                          opt->memory.limit / PICTURE_SHARE < out->picture_max;
     if (out->picture_share) out->picture_max = opt->memory.limit / PICTURE_SHARE;
-    out->picture_max = at_most(out->picture_max, PICTURE_MOST);
+    out->picture_max = iter__min_u64(out->picture_max, PICTURE_MOST);
     out->decoder_max = out->picture_max + DECODER_BYTES;
 }
 
@@ -173,7 +163,7 @@ static uint64_t n_image_decoders(const iter__layout_in *in) {
 static uint64_t chunk_bytes(const iter__layout_in *in, const iter__layout *layout, uint64_t rows) {
     uint64_t sample = 0;
     for (int32_t e = 0; e < in->desc->n_extents; e++) {
-        sample += at_most(in->desc->max_extent_bytes[e], layout->sample_max);
+        sample += iter__min_u64(in->desc->max_extent_bytes[e], layout->sample_max);
         if (layout->whole_blocks) sample += 2 * BLOCK;
     }
     return sample * rows + BLOCK;
@@ -268,23 +258,23 @@ static iter_status fit_arena(const iter__layout_in *in, iter__layout *out, iter_
     if (out->fixed_bytes + least > in->limit) return refuse(in, out, "an arena", least, err);
     if (out->source_bytes) { /* more, as far as there is room */
         const uint64_t room = (in->limit - out->fixed_bytes - least) / SOURCE_SHARE;
-        const uint64_t more = at_most(room, SOURCE_MOST - SOURCE_LEAST);
+        const uint64_t more = iter__min_u64(room, SOURCE_MOST - SOURCE_LEAST);
         out->source_bytes += more;
         out->fixed_bytes += more;
     }
     const uint64_t frames = (uint64_t)out->frames.bytes * out->frames.n;
-    uint64_t most = at_least((uint64_t)out->prefetch * ARENA_BATCH, ARENA_PREFERRED);
-    most = at_least(most, least);
-    uint64_t bytes = at_most(chunk_bytes(in, out, in->opt->batch_size) * out->n_slots, most);
+    uint64_t most = iter__max_u64((uint64_t)out->prefetch * ARENA_BATCH, ARENA_PREFERRED);
+    most = iter__max_u64(most, least);
+    uint64_t bytes = iter__min_u64(chunk_bytes(in, out, in->opt->batch_size) * out->n_slots, most);
     if (frames) bytes = frames;
-    bytes = at_least(at_most(bytes, in->limit - out->fixed_bytes), least);
+    bytes = iter__max_u64(iter__min_u64(bytes, in->limit - out->fixed_bytes), least);
     out->arena_bytes = (size_t)(bytes & ~(BLOCK - 1));
     out->n_regions = out->max_chunks * out->n_slots + 1;
     if (!frames) return ITER_OK;
     /* a chunk may need one per row and extent */
     const uint64_t fit = out->arena_bytes / out->frames.bytes;
     const bool fits = fit >= out->chunk_rows * (uint64_t)in->desc->n_extents;
-    out->frames.n = fits ? (uint32_t)at_most(fit, FRAMES_MAX) : 0;
+    out->frames.n = fits ? (uint32_t)iter__min_u64(fit, FRAMES_MAX) : 0;
     if (fit >= out->frames.n_wanted / 2) out->frames.ahead_rows = out->frames.group_rows;
     return ITER_OK;
 }
@@ -309,7 +299,7 @@ static iter_status make(const iter__layout_in *in, uint32_t prefetch, iter__layo
 iter_status iter__layout_make(const iter__layout_in *in, iter__layout *out, iter_error *err) {
     iter_status status = make(in, 0, out, err);
     while (status == ITER_ENOMEM && !in->opt->prefetch && out->prefetch > 2)
-        status = make(in, (uint32_t)at_least(out->prefetch / 2, 2), out, err);
+        status = make(in, (uint32_t)iter__max_u64(out->prefetch / 2, 2), out, err);
     return status;
 }
 

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "iter/core/arith.h"
 #include "iter/spec/suggest.h"
 
 /* Longer names get no suggestion: so the table of distances has rows of a fixed size. */
@@ -237,10 +238,6 @@ static bool make_plain(const char *name, char plain[LETTERS_MAX + 1]) {
 
 /* ---- Near ------------------------------------------------------------------------------------ */
 
-static int least(int a, int b) {
-    return a < b ? a : b;
-}
-
 /* Row i of the table holds the distances between i letters of a and every beginning of b; three
  * rows are needed at a time. */
 static int distance(const char *a, int n_a, const char *b, int n_b) {
@@ -253,9 +250,9 @@ static int distance(const char *a, int n_a, const char *b, int n_b) {
         row[0] = i;
         for (int j = 1; j <= n_b; j++) {
             const char x = a[i - 1], y = b[j - 1];
-            row[j] = least(last[j - 1] + (x != y), least(last[j], row[j - 1]) + 1);
+            row[j] = iter__min_i32(last[j - 1] + (x != y), iter__min_i32(last[j], row[j - 1]) + 1);
             if (i > 1 && j > 1 && x == b[j - 2] && a[i - 2] == y)
-                row[j] = least(row[j], before[j - 2] + 1);
+                row[j] = iter__min_i32(row[j], before[j - 2] + 1);
         }
     }
     return rows[n_a % 3][n_b];
