@@ -205,8 +205,8 @@ static iter_status do_without_kernels(iter_loader *loader, const iter_error *why
     iter__fallback(loader, text);
     loader->device.no_kernels = loader->device.set.is_off = true;
     iter__plan_free(&loader->plan);
-    return iter__plan_make(&loader->plan, loader->dataset, loader->loaded.resident, loader->chain,
-                           loader->opt.batch_size, loader->opt.collate != NULL, err);
+    return iter__plan_create(&loader->plan, loader->dataset, loader->loaded.resident, loader->chain,
+                             loader->opt.batch_size, loader->opt.collate != NULL, err);
 }
 
 iter_status iter__device_rows_plan(iter_loader *loader, iter_error *err) {

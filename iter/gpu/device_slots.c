@@ -139,7 +139,7 @@ static iter_status make_twins(iter_loader *loader, iter_error *err) {
     return ITER_OK;
 }
 
-iter_status iter__device_slots_make(iter_loader *loader, iter_error *err) {
+iter_status iter__device_slots_create(iter_loader *loader, iter_error *err) {
     iter_error why = {.status = ITER_OK};
     iter_status status = make_events(loader, &why);
     if (status < 0 && is_auto(loader)) return do_without(loader, &why);
@@ -355,13 +355,6 @@ void iter__slot_put_released(iter_loader *loader, iter_batch *batch) {
     device->n_released++;
 }
 
-static void put_free(iter_loader *loader, iter_batch *batch) {
-    batch->state = BATCH_FREE;
-    batch->next_free = loader->queue.free_list;
-    loader->queue.free_list = batch;
-    loader->queue.n_free++;
-}
-
 bool iter__slots_reclaim(iter_loader *loader) {
     iter__loader_device *device = &loader->device;
     iter_batch *asked = NULL, **end = &asked;
@@ -387,7 +380,7 @@ bool iter__slots_reclaim(iter_loader *loader) {
     if (status < 0) lose(loader, &error);
     for (iter_batch *batch = passed, *next; batch; batch = next) {
         next = batch->next_free;
-        put_free(loader, batch);
+        iter__queue_put_free(&loader->queue, batch);
     }
     for (iter_batch *batch = busy, *next; batch; batch = next) {
         next = batch->next_free;
@@ -462,7 +455,7 @@ iter_status iter__device_slots_settle(iter_loader *loader, iter_error *err) {
         status = settle_batch(loader, batch, deadline);
         pthread_mutex_lock(&loader->lock);
         if (status == ITER_OK) {
-            put_free(loader, batch);
+            iter__queue_put_free(&loader->queue, batch);
         } else {
             iter__slot_put_released(loader, batch);
         }

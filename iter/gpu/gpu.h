@@ -53,7 +53,7 @@ typedef struct iter__loader_device {
  * after they are mapped. make: twins and events. */
 iter_status iter__device_slots_open(iter_loader *loader, iter_error *err);
 iter_status iter__device_slots_pin(iter_loader *loader, iter_error *err);
-iter_status iter__device_slots_make(iter_loader *loader, iter_error *err);
+iter_status iter__device_slots_create(iter_loader *loader, iter_error *err);
 /* Waits at most grace_ms until no stream reads a slot, except slots of held batches. On ETIMEDOUT
  * the caller must leak the memory. No worker may run any more. */
 iter_status iter__device_slots_settle(iter_loader *loader, iter_error *err);
@@ -74,7 +74,7 @@ void iter__slots_await(iter_loader *loader, int64_t timeout_ns);
 
 /* ---- device_rows.c --------------------------------------------------------------------------- */
 
-/* Chooses each field's way, as options.memory asks. Call it after iter__plan_make(). */
+/* Chooses each field's way, as options.memory asks. Call it after iter__plan_create(). */
 iter_status iter__device_rows_plan(iter_loader *loader, iter_error *err);
 /* Describes rows [first, first + n) for the kernel, except rows that failed; _blank makes one
  * zero. */

@@ -58,7 +58,7 @@ static int32_t name_stage(iter_loader *loader, const char *name, uint32_t occurr
     return loader->workers.n_stages++;
 }
 
-iter_status iter__stages_make(iter_loader *loader, iter_error *err) {
+iter_status iter__stages_create(iter_loader *loader, iter_error *err) {
     iter__plan *plan = &loader->plan;
     size_t n = ACTIVITY_FIXED + 1;
     for (int32_t f = 0; f < plan->n_fields; f++)

@@ -38,7 +38,7 @@ static inline void iter__activity_of(iter__worker *worker, const iter_batch *bat
 /* As iter__activity_begins() for a row; also records where its sample's bytes begin. */
 void iter__activity_row(iter__worker *worker, int32_t stage, const iter_batch *batch, uint32_t row);
 
-iter_status iter__stages_make(iter_loader *loader, iter_error *err); /* numbers and names */
+iter_status iter__stages_create(iter_loader *loader, iter_error *err); /* numbers and names */
 
 /* Where a sample's bytes begin: the end of the file's path, escaped, and the offset. False if the
  * sample lies in no file. Asks the format, which may block, so no lock may be held. */

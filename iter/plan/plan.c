@@ -504,9 +504,9 @@ static iter_status make_fields(iter__plan *plan, const iter_dataset *dataset,
     return ITER_OK;
 }
 
-iter_status iter__plan_make(iter__plan *plan, const iter_dataset *dataset,
-                            const iter__resident *resident, const iter_chain *chain,
-                            uint32_t batch_size, bool has_collate, iter_error *err) {
+iter_status iter__plan_create(iter__plan *plan, const iter_dataset *dataset,
+                              const iter__resident *resident, const iter_chain *chain,
+                              uint32_t batch_size, bool has_collate, iter_error *err) {
     memset(plan, 0, sizeof(*plan));
     plan->resident = resident;
     ITER_TRY(check_stages(&dataset->desc, chain, err));

@@ -98,9 +98,9 @@ typedef struct iter__plan {
 } iter__plan;
 
 /* `resident` says which rows lie in memory; the plan keeps the pointer. */
-iter_status iter__plan_make(iter__plan *plan, const iter_dataset *dataset,
-                            const iter__resident *resident, const iter_chain *chain,
-                            uint32_t batch_size, bool has_collate, iter_error *err);
+iter_status iter__plan_create(iter__plan *plan, const iter_dataset *dataset,
+                              const iter__resident *resident, const iter_chain *chain,
+                              uint32_t batch_size, bool has_collate, iter_error *err);
 void iter__plan_free(iter__plan *plan);
 /* Once more, after ways were changed: places in the slot and its twin, and the text. */
 iter_status iter__plan_place(iter__plan *plan, const iter_dataset *dataset, uint32_t batch_size,

@@ -409,7 +409,7 @@ size_t iter__frames_books_bytes(uint32_t n) {
     return n ? sizeof(iter__frames) + n * (sizeof(iter__frame) + sizeof(uint64_t)) : 0;
 }
 
-iter_status iter__frames_make(iter_loader *loader, iter_error *err) {
+iter_status iter__frames_create(iter_loader *loader, iter_error *err) {
     iter__reading *reading = &loader->reading;
     const iter__frames_layout *cut = &loader->layout.frames;
     if (cut->n == 0) return ITER_OK;

@@ -152,7 +152,7 @@ static const iter_source_ops pool_ops = {
 
 /* ---- Making and stopping --------------------------------------------------------------------- */
 
-iter_status iter__pool_make(iter_loader *loader, uint32_t depth, iter_error *err) {
+iter_status iter__pool_create(iter_loader *loader, uint32_t depth, iter_error *err) {
     iter__reading *reading = &loader->reading;
     iter__pool *pool = iter__alloc(1, sizeof(*pool));
     if (!pool) return iter__fail(err, ITER_ENOMEM, "pread: out of memory");

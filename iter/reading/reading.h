@@ -33,7 +33,7 @@ typedef struct iter__region {
 
 /* What reading asks of the runtime: by a table, so that this room does not link back to it. */
 typedef struct iter__reading_calls {
-    /* Makes rows [first, first + n) of a claimed chunk, whose bytes are here. */
+    /* iter__rows_make(): makes rows [first, first + n) of a claimed chunk, whose bytes are here. */
     void (*make_rows)(iter__worker *worker, iter_batch *batch, uint32_t first, uint32_t n);
     /* n chunks of the batch ended without being made, because the batch was dropped. */
     void (*end_chunks)(iter__worker *worker, iter_batch *batch, uint32_t n);
@@ -115,7 +115,7 @@ uint32_t iter__placed_run(iter__worker *worker, iter_batch *batch, uint32_t row,
 /* ---- frames.c -------------------------------------------------------------------------------- */
 
 size_t iter__frames_books_bytes(uint32_t n);
-iter_status iter__frames_make(iter_loader *loader, iter_error *err);
+iter_status iter__frames_create(iter_loader *loader, iter_error *err);
 /* As iter__reading_issue(), except that after -1 the caller must put the chunk back. */
 int iter__frames_issue(iter_loader *loader, iter__chunk *chunk);
 /* With reading.lock held. loaded: returns the rows that waited for the frame, by `next`. */
@@ -129,7 +129,7 @@ void iter__frames_read_ahead(iter_loader *loader);
 /* ---- pool.c ---------------------------------------------------------------------------------- */
 
 /* Wraps a blocking source; afterwards ops and state are the pool's. */
-iter_status iter__pool_make(iter_loader *loader, uint32_t depth, iter_error *err);
+iter_status iter__pool_create(iter_loader *loader, uint32_t depth, iter_error *err);
 void iter__pool_free(iter__reading *reading);
 
 #endif

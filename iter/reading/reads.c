@@ -12,7 +12,9 @@
  * chunks need no more space to end.
  *
  * If a read fails or comes short, the worker that claims the chunk reads those rows once more, one
- * by one. This is the only retry, and it finds out which row failed.
+ * by one (settle_row() in rows.c), by the source's blocking read(): a pread also with the ring.
+ * This is the only retry, and it finds out which row failed. The reason of the first failure is
+ * dropped.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -59,7 +59,7 @@ iter_status iter__slots_map(iter_loader *loader, iter_error *err) {
     return loader->device.handle ? iter__device_slots_pin(loader, err) : ITER_OK;
 }
 
-iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
+iter_status iter__batches_create(iter_loader *loader, iter_error *err) {
     const iter__plan *plan = &loader->plan;
     ITER_TRY(iter__slots_map(loader, err));
     loader->slots.batches = iter__alloc(loader->layout.n_slots, sizeof(*loader->slots.batches));
@@ -84,11 +84,9 @@ iter_status iter__batches_make(iter_loader *loader, iter_error *err) {
             if (field->variable)
                 batch->lengths[f] = (int32_t *)(void *)(batch->memory + field->lengths_offset);
         }
-        batch->next_free = loader->queue.free_list;
-        loader->queue.free_list = batch;
-        loader->queue.n_free++;
+        iter__queue_put_free(&loader->queue, batch);
     }
-    return loader->device.handle ? iter__device_slots_make(loader, err) : ITER_OK;
+    return loader->device.handle ? iter__device_slots_create(loader, err) : ITER_OK;
 }
 
 void iter__batches_free(iter_loader *loader) {
@@ -109,10 +107,7 @@ void iter__batch_give_back(iter_batch *batch) {
     if (is_read) {
         iter__slot_put_released(loader, batch);
     } else {
-        batch->state = BATCH_FREE;
-        batch->next_free = loader->queue.free_list;
-        loader->queue.free_list = batch;
-        loader->queue.n_free++;
+        iter__queue_put_free(&loader->queue, batch);
     }
     /* While workers have other work, waking one costs the caller more than it gains. So one is
      * woken only if half of the slots are free or the queue is nearly empty. A worker that naps

@@ -40,9 +40,10 @@
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
-/* What became of a row. The thread that reaps a read makes a FINE row MISSING. All else is done by
- * the thread that works on the row's chunk: MISSING becomes FINE if the second read brings the
- * bytes, else FAILED; FAILED becomes REPLACED if another sample takes its place. */
+/* What became of a row. A row that on_error blanks stays FAILED: iter__batch_judge() lets it pass.
+ * The thread that reaps a read makes a FINE row MISSING. All else is done by the thread that works
+ * on the row's chunk: MISSING becomes FINE if the second read brings the bytes, else FAILED; FAILED
+ * becomes REPLACED if another sample takes its place. */
 typedef enum iter__row_state {
     ROW_FINE,
     ROW_MISSING, /* its bytes did not come: they are read once more */
@@ -158,7 +159,7 @@ struct iter_batch {
 
 /* ---- batch.c --------------------------------------------------------------------------------- */
 
-iter_status iter__batches_make(iter_loader *loader, iter_error *err);
+iter_status iter__batches_create(iter_loader *loader, iter_error *err);
 void iter__batches_free(iter_loader *loader);
 iter_status iter__slots_map(iter_loader *loader, iter_error *err); /* once; page-locked, if asked */
 /* Puts it on the free list; may wake a worker that waits for a slot. loader.lock held. */

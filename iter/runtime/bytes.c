@@ -107,8 +107,9 @@ static iter_status open_for_large(iter_loader *loader, iter_source_config *confi
 /* ---- Plan ------------------------------------------------------------------------------------ */
 
 iter_status iter__loader_plan(iter_loader *loader, iter_error *err) {
-    ITER_TRY(iter__plan_make(&loader->plan, loader->dataset, loader->loaded.resident, loader->chain,
-                             loader->opt.batch_size, loader->opt.collate != NULL, err));
+    ITER_TRY(iter__plan_create(&loader->plan, loader->dataset, loader->loaded.resident,
+                               loader->chain, loader->opt.batch_size, loader->opt.collate != NULL,
+                               err));
     return loader->slots.kind == ITER_MEMORY_DEVICE ? iter__device_rows_plan(loader, err) : ITER_OK;
 }
 
@@ -185,11 +186,11 @@ static iter_status load_if_wanted(iter_loader *loader, const iter__layout_in *li
         return ITER_OK;
     in.bytes = BYTES_LOADED;
     in.loaded_bytes = load_bytes(loader->dataset, 1);
-    iter_status fits = iter__layout_make(&in, &layout, &why);
+    iter_status fits = iter__layout_create(&in, &layout, &why);
     iter__share_wish share = {.wanted = wants_share(loader), .alone_fits = fits == ITER_OK};
     if (fits == ITER_ENOMEM && share.wanted && !opt->memory.limit) {
         in.loaded_bytes = load_bytes(loader->dataset, loader->loaded.local_ranks);
-        fits = iter__layout_make(&in, &layout, &why);
+        fits = iter__layout_create(&in, &layout, &why);
     }
     if (fits < 0 && opt->reading.source == ITER_SOURCE_AUTO && fits == ITER_ENOMEM) return ITER_OK;
     const iter_status loaded = fits < 0 ? fits : load(loader, &share, &why);
@@ -215,7 +216,7 @@ static iter_status keep_rows(iter_loader *loader, const iter__layout_in *like, i
     iter__layout layout;
     in.loaded_bytes =
         iter__dataset_is_preloaded(dataset) ? 0 : iter__description_kept_bytes(&dataset->desc);
-    if (in.loaded_bytes && iter__layout_make(&in, &layout, NULL) < 0) return ITER_OK;
+    if (in.loaded_bytes && iter__layout_create(&in, &layout, NULL) < 0) return ITER_OK;
     bool now;
     iter__share_wish share = {.wanted = false};
     ITER_TRY(iter__dataset_preload(dataset, NULL, NULL, &share, &now, err));
@@ -301,10 +302,10 @@ iter_status iter__bytes_open(iter_loader *loader, iter_error *err) {
         ITER_TRY(open_ring_or_pread(loader, &config, want_ring, err));
     }
     if (!reading->async && loader->reading.source != ITER_SOURCE_NULL) {
-        ITER_TRY(iter__pool_make(loader, SOURCE_DEPTH, err));
+        ITER_TRY(iter__pool_create(loader, SOURCE_DEPTH, err));
         loader->reading.source = ITER_SOURCE_PREAD;
     }
-    ITER_TRY(iter__frames_make(loader, err));
+    ITER_TRY(iter__frames_create(loader, err));
     const bool can_try =
         reading->ops->try_read && !loader->opt.reading.o_direct && !reading->frames;
     atomic_store(&reading->misses, can_try || !reading->async ? 0 : INT32_MAX);

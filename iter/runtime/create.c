@@ -311,7 +311,7 @@ static iter_status note_layout(iter_loader *loader, iter__layout_in *in, iter_er
 static iter_status make_memory(iter_loader *loader, iter_error *err) {
     iter__layout_in in;
     ITER_TRY(iter__bytes_choose(loader, &in, err));
-    ITER_TRY(iter__layout_make(&in, &loader->layout, err));
+    ITER_TRY(iter__layout_create(&in, &loader->layout, err));
     ITER_TRY(note_layout(loader, &in, err));
     if (in.bytes == BYTES_READ) ITER_TRY(iter__bytes_open(loader, err));
     loader->queue.entries =
@@ -319,8 +319,8 @@ static iter_status make_memory(iter_loader *loader, iter_error *err) {
     loader->failures.list = iter__alloc(ITER_FAILURES_MAX, sizeof(*loader->failures.list));
     if (!loader->queue.entries || !loader->failures.list)
         return iter__fail(err, ITER_ENOMEM, "loader: out of memory");
-    ITER_TRY(iter__batches_make(loader, err));
-    return iter__workers_make(loader, err);
+    ITER_TRY(iter__batches_create(loader, err));
+    return iter__workers_create(loader, err);
 }
 
 /* ---- Constructors ---------------------------------------------------------------------------- */
@@ -373,7 +373,7 @@ static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_
     loader->sampling.get_key = iter_rng_key(loader->opt.seed, "get", 0);
     loader->sampling.replace_key = iter_rng_key(loader->opt.seed, "replace", 0);
     ITER_TRY(make_memory(loader, err));
-    ITER_TRY(iter__stages_make(loader, err));
+    ITER_TRY(iter__stages_create(loader, err));
     loader->workers.stage_name = leading_stage(loader);
     loader->opener.at = loader->consumer.position = iter__cut_epoch(&loader->cut, 0);
     ITER_TRY(loader->workers.n == 0 ? iter__worker_begin(&loader->workers.all[0], err)

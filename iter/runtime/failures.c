@@ -5,9 +5,10 @@
  * the reason. Nodes hang on the row's chunk: one thread at a time works on a chunk, so adding a
  * node takes no lock. They are freed when the batch is given back.
  *
- * If a sample is bad, on_error decides what becomes of its row. If the process lacks something
- * (memory, file handles), every sample would fail alike, so such a row fails its batch, whatever
- * on_error is.
+ * If a sample is bad, on_error decides what becomes of its row: iter__rows_mend() in rows.c
+ * replaces or blanks it, iter__batch_judge() here fails the batch. batch.h has the states of a row.
+ * If the process lacks something (memory, file handles), every sample would fail alike, so such a
+ * row fails its batch, whatever on_error is.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -296,7 +296,7 @@ static iter_status make(const iter__layout_in *in, uint32_t prefetch, iter__layo
     return ITER_OK;
 }
 
-iter_status iter__layout_make(const iter__layout_in *in, iter__layout *out, iter_error *err) {
+iter_status iter__layout_create(const iter__layout_in *in, iter__layout *out, iter_error *err) {
     iter_status status = make(in, 0, out, err);
     while (status == ITER_ENOMEM && !in->opt->prefetch && out->prefetch > 2)
         status = make(in, (uint32_t)iter__max_u64(out->prefetch / 2, 2), out, err);

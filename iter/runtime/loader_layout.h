@@ -81,7 +81,7 @@ typedef struct iter__layout {
 /* Fails with ENOMEM if the limit is too small; the error says what it must hold, which limit would
  * do, and which options need less. Before that, tries smaller values of prefetch, unless
  * opt->prefetch is set. */
-iter_status iter__layout_make(const iter__layout_in *in, iter__layout *out, iter_error *err);
+iter_status iter__layout_create(const iter__layout_in *in, iter__layout *out, iter_error *err);
 
 /* The layout as lines of the plan's text. */
 void iter__layout_text(const iter__layout_in *in, const iter__layout *layout, char *out,

@@ -10,9 +10,10 @@
  *          ^                                                                       |
  *          +---- seek, restore: everything made ahead is dropped ------------------+
  *
- * Two locks: `lock` and reading.lock, taken in this order if together. A sampler has a lock of its
- * own, taken before `lock` (opener.h). No lock here is held while a decoder, a stage, a format,
- * get() or a blocking read runs; reading.h says which calls of a source run under reading.lock.
+ * Locks, in the order in which they are taken: opener.sampler_lock, `lock`, reading.lock.
+ * watch.lock is never taken together with another. A sampler runs under sampler_lock alone. No lock
+ * is held while a decoder, a stage, a format, get() or a blocking read runs; reading.h says which
+ * calls of a source run under reading.lock. ARCHITECTURE.md has a table of all locks.
  */
 #ifndef ITER_RUNTIME_LOADER_STATE_H
 #define ITER_RUNTIME_LOADER_STATE_H

@@ -35,14 +35,7 @@ bool iter__may_open(const iter_loader *loader) {
 /* Takes a free slot, preferably one that this worker wrote last: the lines of any other are
  * modified in another core's cache. Else the slot that was freed last. */
 static iter_batch *take_slot(const iter__worker *worker) {
-    iter_loader *loader = worker->loader;
-    iter_batch **link = &loader->queue.free_list;
-    while (*link && (*link)->writer != worker->number + 1)
-        link = &(*link)->next_free;
-    if (!*link) link = &loader->queue.free_list;
-    iter_batch *batch = *link;
-    *link = batch->next_free;
-    loader->queue.n_free--;
+    iter_batch *batch = iter__queue_take_free(&worker->loader->queue, worker->number + 1);
     batch->writer = worker->number + 1;
     batch->state = BATCH_OPENING;
     batch->dropped = false;
@@ -207,10 +200,7 @@ static void commit(iter_loader *loader, const iter__opening *opening) {
         opener->replay = opening->replay;
         opener->epoch_begun = opening->epoch_begun;
         if (opening->ends) {
-            batch->state = BATCH_FREE;
-            batch->next_free = loader->queue.free_list;
-            loader->queue.free_list = batch;
-            loader->queue.n_free++;
+            iter__queue_put_free(&loader->queue, batch);
             push_end(loader);
         } else {
             opener->at = opening->after;

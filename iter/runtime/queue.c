@@ -20,6 +20,10 @@ void iter__queue_pop(iter_loader *loader) {
     loader->queue.count--;
 }
 
+void iter__queue_pop_newest(iter_loader *loader) {
+    loader->queue.count--;
+}
+
 /* Drops one batch: ends its NEW and READY chunks. The others end after their reads or their work,
  * and the last of them frees the slot. */
 static void drop_batch(iter_loader *loader, iter_batch *batch) {

@@ -17,7 +17,7 @@
 #define REPLACE_TRIES 8
 #define TINY_BYTES    16 /* copied here: a call of the kernel would cost more */
 
-/* ---- Failures -------------------------------------------------------------------------------- */
+/* ---- A callback's error ---------------------------------------------------------------------- */
 
 /* Records a callback's error. ENOMEM means that the process lacks memory if an allocation of the
  * library failed in this thread since the last check. Else the sample exceeds a limit. */
@@ -553,6 +553,8 @@ static void make_fields(iter__worker *worker, iter_batch *batch, uint32_t first,
     }
     if (loader->plan.has_ways) iter__device_rows_make(worker, batch, first, n);
 }
+
+/* ---- on_error: blank, replace ---------------------------------------------------------------- */
 
 static void blank_row(iter_loader *loader, iter_batch *batch, uint32_t row) {
     for (int32_t f = 0; f < loader->plan.n_fields; f++) {

@@ -67,7 +67,7 @@ static bool settle_stream(iter_loader *loader, iter_batch *batch) {
     const bool discard =
         n == 0 || (n < loader->opt.batch_size && loader->opt.last_batch == ITER_LAST_DISCARD);
     if (discard && batch->status >= 0) {
-        loader->queue.count--; /* the newest entry is this batch: streams open one at a time */
+        iter__queue_pop_newest(loader); /* it is this batch: streams open one at a time */
         if (n == 0 && batch->info.number == 0) opener->any = false;
         return true;
     }

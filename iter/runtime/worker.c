@@ -283,7 +283,7 @@ static void *worker_main(void *arg) {
     return NULL;
 }
 
-iter_status iter__workers_make(iter_loader *loader, iter_error *err) {
+iter_status iter__workers_create(iter_loader *loader, iter_error *err) {
     const int32_t n = loader->workers.n > 0 ? loader->workers.n : 1;
     loader->workers.all = iter__alloc((size_t)n, sizeof(*loader->workers.all));
     if (!loader->workers.all) return iter__fail(err, ITER_ENOMEM, "workers: out of memory");

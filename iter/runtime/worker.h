@@ -95,8 +95,9 @@ typedef enum iter__work { ITER_WORK_NONE, ITER_WORK_DONE, ITER_WORK_WAITED } ite
  * reader, or for a slot that a GPU reads; else sleeps, if it may. NONE = there was nothing to do or
  * to wait for, or the loader stops. */
 iter__work iter__work_once(iter__worker *worker, bool may_sleep, int64_t timeout_ns);
-iter_status iter__workers_make(iter_loader *loader, iter_error *err); /* their memory and states */
-iter_status iter__workers_run(iter_loader *loader, iter_error *err);  /* their threads */
+/* create: their memory and states. run: their threads. */
+iter_status iter__workers_create(iter_loader *loader, iter_error *err);
+iter_status iter__workers_run(iter_loader *loader, iter_error *err);
 
 /* ---- worker_state.c -------------------------------------------------------------------------- */
 

@@ -46,7 +46,7 @@ static made *make(uint64_t sample, uint32_t batch_size, int32_t workers) {
 static iter__layout layout_of(const made *m) {
     iter__layout out;
     iter_error err;
-    cr_assert_eq(iter__layout_make(&m->in, &out, &err), ITER_OK, "%s", err.message);
+    cr_assert_eq(iter__layout_create(&m->in, &out, &err), ITER_OK, "%s", err.message);
     return out;
 }
 
@@ -95,7 +95,7 @@ Test(layout, prefetch_gives_way_to_the_limit) {
     m->opt.prefetch = all.prefetch;
     iter__layout out;
     iter_error err;
-    cr_expect_eq(iter__layout_make(&m->in, &out, &err), ITER_ENOMEM);
+    cr_expect_eq(iter__layout_create(&m->in, &out, &err), ITER_ENOMEM);
     cr_expect(strstr(err.message, "is too small"), "%s", err.message);
 }
 
@@ -160,11 +160,11 @@ Test(layout, the_limit_that_would_do_does) {
                 iter__layout out;
                 iter_error err;
                 unsigned long long would_do = 0;
-                cr_assert_eq(iter__layout_make(&m->in, &out, &err), ITER_ENOMEM);
+                cr_assert_eq(iter__layout_create(&m->in, &out, &err), ITER_ENOMEM);
                 const char *at = strstr(err.message, "too small, ");
                 cr_assert(at && sscanf(at, "too small, %llu", &would_do) == 1, "%s", err.message);
                 m->opt.memory.limit = m->in.limit = would_do;
-                cr_assert_eq(iter__layout_make(&m->in, &out, &err), ITER_OK, "%s", err.message);
+                cr_assert_eq(iter__layout_create(&m->in, &out, &err), ITER_OK, "%s", err.message);
                 cr_expect_leq(out.fixed_bytes + out.arena_bytes, would_do);
             }
         }
