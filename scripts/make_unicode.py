@@ -68,8 +68,8 @@ def main():
  *
  * Written by scripts/make_unicode.py from Unicode {unicodedata.unidata_version}, as Python {sys.version_info[0]}.{sys.version_info[1]} has it. Do not edit.
  */
-#ifndef ITER_LOADERS_TEXT_UNICODE_H
-#define ITER_LOADERS_TEXT_UNICODE_H
+#ifndef ITER_LOADERS_TEXT_TEXT_UNICODE_H
+#define ITER_LOADERS_TEXT_TEXT_UNICODE_H
 
 #include <stdint.h>
 

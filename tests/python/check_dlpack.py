@@ -56,13 +56,14 @@ class Array(c.Structure):
 RELEASE = c.CFUNCTYPE(None, c.c_void_p)
 
 
-def options_fields():
-    """Members of iter_loader_options as the header has them, so that a new one cannot shift the others unseen."""
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "iter", "loader.h")) as header:
-        text = re.sub(r"/\*.*?\*/", " ", header.read(), flags=re.S)
-    body = re.search(r"typedef struct iter_loader_options \{(.*?)\} iter_loader_options;", text, re.S).group(1)
-    numbers = {"size_t": c.c_size_t, "int32_t": c.c_int32, "uint32_t": c.c_uint32, "int64_t": c.c_int64,
-               "uint64_t": c.c_uint64}
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "iter", "loader.h")) as header:
+    LOADER_H = re.sub(r"/\*.*?\*/", " ", header.read(), flags=re.S)
+NUMBERS = {"size_t": c.c_size_t, "int32_t": c.c_int32, "uint32_t": c.c_uint32, "int64_t": c.c_int64, "uint64_t": c.c_uint64}
+
+
+def members(name):
+    """Members of a struct as the header has them, so that a new one cannot shift the others unseen."""
+    body = re.search(r"typedef struct %s \{(.*?)\} %s;" % (name, name), LOADER_H, re.S).group(1)
     for member in filter(None, (" ".join(part.split()) for part in body.split(";"))):
         function = re.search(r"\(\*(\w+)\)\(", member)
         if function:
@@ -71,12 +72,14 @@ def options_fields():
             yield member.split("*")[-1].strip(), c.c_char_p if "char" in member else c.c_void_p
         else:
             kind, names = member.split(" ", 1)
-            for name in names.split(","):
-                yield name.strip(), numbers[kind]
+            if kind not in NUMBERS:
+                NUMBERS[kind] = type(kind, (c.Structure,), {"_fields_": list(members(kind))})
+            for one in names.split(","):
+                yield one.strip(), NUMBERS[kind]
 
 
 class Options(c.Structure):
-    _fields_ = list(options_fields())
+    _fields_ = list(members("iter_loader_options"))
 
 
 lib = c.CDLL(library_path)
@@ -168,10 +171,10 @@ def check(status, want, err=None):
         raise AssertionError("status %d, expected %d: %s" % (status, want, err.message.decode() if err else ""))
 
 
-def ndarray(arrays, **options):
+def ndarray(fields, **options):
     opt = Options(struct_size=c.sizeof(Options), **options)
     loader, err = c.c_void_p(), Error()
-    check(lib.iter_ndarray_create((Array * len(arrays))(*arrays), len(arrays), None, c.byref(opt), c.byref(loader),
+    check(lib.iter_ndarray_create((Array * len(fields))(*fields), len(fields), None, c.byref(opt), c.byref(loader),
                                   c.byref(err)), OK, err)
     return loader
 
@@ -236,7 +239,7 @@ def check_lifetimes():
     source = np.arange(24, dtype=np.uint8).reshape(8, 3)
     field, capsule = import_array(source, None, DATA)
     release = RELEASE(lambda user: released.append(1))
-    loader = ndarray([field], batch_size=2, max_held=1, release=release)
+    loader = ndarray([field], batch_size=2, max_held=1, arrays=NUMBERS["iter_loader_arrays"](release=release))
 
     batch = next_batch(loader)
     seen = np.from_dlpack(Exported(batch, 0))

@@ -111,7 +111,7 @@ def compare(program, what, rule, texts, *more):
 
 def check_code_points(program):
     """Lower case, white space, cased and case-ignorable of each, alone and in the middle."""
-    with open(os.path.join(SOURCE, "loaders", "text_unicode.h"), encoding="ascii") as header:
+    with open(os.path.join(SOURCE, "loaders", "text", "text_unicode.h"), encoding="ascii") as header:
         if f'"{unicodedata.unidata_version}"' not in header.read():
             print(f"not compared: this Python has Unicode {unicodedata.unidata_version}, the table another")
             return False
