@@ -32,7 +32,9 @@ typedef enum iter_shuffle {
     ITER_SHUFFLE_ONCE = 2, /* one permutation, the same every epoch (MXNet up to 1.3) */
     /* blocks of neighbours in random order, and random order inside: for disks */
     ITER_SHUFFLE_BLOCK = 3,
-    ITER_SHUFFLE_BATCH = 4, /* units of consecutive rows in random order, rows inside as they are */
+    /* units of consecutive samples (sampler.block of them) come in random order; the order inside a
+     * unit stays as it is */
+    ITER_SHUFFLE_BATCH = 4,
     ITER_SHUFFLE_REPLACEMENT = 5 /* independent draws */
 } iter_shuffle;
 
@@ -41,7 +43,9 @@ typedef enum iter_last_batch {
     ITER_LAST_KEEP = 1,    /* a shorter batch */
     ITER_LAST_PAD = 2,     /* filled with the epoch's first samples, `pad` says how many */
     ITER_LAST_DISCARD = 3,
-    ITER_LAST_ROLL_OVER = 4 /* the rest begins the next epoch's first batch, `pad` says how many */
+    /* samples that do not fill a batch become the first rows of the next epoch's first batch;
+     * there `pad` counts them */
+    ITER_LAST_ROLL_OVER = 4
 } iter_last_batch;
 
 /** What happens to a sample that cannot be read or decoded. If the process itself lacks memory or
@@ -57,9 +61,9 @@ typedef enum iter_on_error {
 
 typedef enum iter_source {
     ITER_SOURCE_AUTO = 0, /* memory if the set fits, else ring, else pread */
-    /* Reads everything once, when the loader is created. Fails with EIO if a file is unreadable. If
-     * on_error is not FAIL, the loader reads samples as it needs them instead, the statistics note
-     * that, and the samples of that file fail. */
+    /* Reads the whole set once, when the loader is created. If a file is unreadable and on_error is
+     * FAIL, creating the loader fails with EIO. With another on_error the loader reads each sample
+     * when it needs it, and the statistics note this; the samples of that file then fail. */
     ITER_SOURCE_MEMORY = 1,
     /* io_uring; if the system forbids it, pread, and the statistics note it */
     ITER_SOURCE_RING = 2,
@@ -101,19 +105,23 @@ typedef enum iter_finish {
  * fails each time, as on_error says. */
 typedef enum iter_resident_mode {
     ITER_RESIDENT_NO = 0,
-    /* if it fits half of the free memory there; else the statistics note it */
+    /* Yes if that is possible and the set fits half of the GPU's free memory. If not, batches are
+     * copied, and the statistics note it. */
     ITER_RESIDENT_AUTO = 1,
-    ITER_RESIDENT_YES = 2 /* else ENOMEM or EUNSUPPORTED, with the reason */
+    /* If the GPU cannot keep the set, creating the loader fails with ENOMEM or EUNSUPPORTED, and
+     * the reason. */
+    ITER_RESIDENT_YES = 2
 } iter_resident_mode;
 
 /**
  * Whether ranks on one machine share files that are held in memory.
  *
  * The first rank fills the copy, the others wait for it. They find it by the files' identity:
- * device, inode, size and times. The last process removes it. If all are killed, the next run uses
- * it or removes it. Only processes of one user share. What get() makes, and what a source of the
- * caller's reads, is never shared. If a copy cannot be shared (no /dev/shm, or no room there), each
- * process has its own, and the statistics note it.
+ * device, inode, size and times. The last process removes it. If all processes are killed, the
+ * copy stays. The next run that shares memory uses it if it reads the same files, and otherwise
+ * removes it. Only processes of one user share. Rows that get() makes are never shared, nor are
+ * bytes that the caller's own source (reading.ops) reads. If a copy cannot be shared (no /dev/shm,
+ * or no room there), each process has its own, and the statistics note it.
  */
 typedef enum iter_share {
     ITER_SHARE_AUTO = 0, /* one copy in /dev/shm if local_ranks > 1 */
@@ -123,8 +131,8 @@ typedef enum iter_share {
 #define ITER_FILE_SHOWN 256 /* room for a file's path; a longer path loses its beginning */
 #define ITER_STALL_TEXT 480
 
-/** A next() that waits longer than watch.stall_ms, and where its batch is stuck, as far as another
- * thread can see that. */
+/** Describes a stall: a call of next() that has waited longer than watch.stall_ms. It tells what
+ * next() waits for, as far as the watchdog's thread can see. */
 typedef struct iter_stall {
     size_t struct_size; /* sizeof(iter_stall), set by the library */
     uint32_t epoch;
@@ -163,7 +171,7 @@ typedef struct iter_loader_sampler {
     uint32_t buffer_blocks;
     const char *spec;              /* "name:key=value", instead of `shuffle`; NULL = by `shuffle` */
     const iter_registry *registry; /* for `spec`; NULL = built-ins */
-    const iter_sampler_ops *ops;   /* a table of the caller's, instead of both */
+    const iter_sampler_ops *ops;   /* the caller's table, instead of `shuffle`; needs `spec` NULL */
     const void *options;           /* its options struct, copied; NULL = its defaults */
     /* [n_subset] sample indices to use, in this order, copied; NULL = all */
     const uint64_t *subset;
@@ -183,9 +191,9 @@ typedef struct iter_loader_reading {
     /* The caller's source of bytes for the dataset's files, instead of ring and pread; NULL = by
      * `source`. If it has no asynchronous side, threads of the loader call it. */
     const iter_source_ops *ops;
-    /* The largest sample read or decoded. A larger sample fails. So does a picture whose decoder
-     * would need this and 2 MiB more for itself (progressive, interlaced). 0 = 256 MiB (decoded
-     * images: at most a 16th of memory.limit, if there is one). */
+    /* The largest sample read or decoded. A larger sample fails. A picture also fails if its
+     * decoder itself (progressive, interlaced) needs more than max_sample_bytes + 2 MiB. 0 = 256
+     * MiB; if memory.limit is set, decoded images get at most a 16th of it. */
     uint64_t max_sample_bytes;
 } iter_loader_reading;
 
@@ -199,12 +207,13 @@ typedef struct iter_loader_memory {
     int32_t resident; /* iter_resident_mode; DEVICE only */
     int32_t share;    /* iter_share */
     /* Bytes for slots, arena, scratch and preloaded data. 0 = half of what is free now, on the
-     * machine and in the process's control group, divided by local_ranks. A limit that is given is
-     * a cap: it also counts what the dataset holds (iter_dataset_open_with() has a limit for
-     * opening it), what pictures may take at a time in every worker, and what an image library
-     * takes for one. If it cannot be kept, creating the loader fails with ENOMEM and the numbers.
-     * It does not count a few MiB at most: threads, a source's own tables, the C library's
-     * memory. */
+     * machine and in the process's control group, divided by local_ranks.
+     *
+     * Any other value limits more than those four. It also includes what the dataset holds
+     * (iter_dataset_open_with() has a limit for opening it), what pictures may take at a time in
+     * every worker, and what an image library takes for one picture. If the loader needs more,
+     * creating it fails with ENOMEM and the numbers. A few MiB may come on top of the limit:
+     * threads, a source's own tables, the C library's memory. */
     uint64_t limit;
 } iter_loader_memory;
 
@@ -235,24 +244,27 @@ typedef struct iter_loader_arrays {
     void *user;
 } iter_loader_arrays;
 
-/** How a loader runs. New members go at the end of this struct; its groups do not grow. */
+/** How a loader runs. Later versions add members at the end of this struct only. The structs inside
+ * it (sampler, reading, memory, ...) keep their members. */
 typedef struct iter_loader_options {
     size_t struct_size;  /* sizeof(iter_loader_options); ITER_LOADER_OPTIONS_INIT sets it */
     uint32_t batch_size; /* samples per batch and rank; 0 = 32 */
     /* threads that make batches; 0 = the caller's thread makes them, ITER_WORKERS_AUTO = one per
      * core that affinity and control groups leave to the process */
     int32_t workers;
-    /* batches made ahead, at most; 0 = two chunks of work for each worker if memory allows, at
-     * least 2 */
+    /* The most batches made ahead. 0 = as many batches as hold two chunks of work for each worker;
+     * fewer if memory is short, but at least 2 batches. */
     uint32_t prefetch;
-    uint32_t max_held;    /* batches that the caller may hold at once; 0 = 2 */
-    uint32_t rank, ranks; /* this process, and how many share the data; 0, 0 = alone */
+    uint32_t max_held; /* batches that the caller may hold at once; 0 = 2 */
+    /* `ranks` processes divide the samples among them; `rank` is this one's number, from 0. 0, 0 =
+     * this process takes all samples. */
+    uint32_t rank, ranks;
     /* How many of the ranks run on this machine. They divide the free memory if memory.limit is 0,
      * and share one copy of a set that is held in memory. 0 = as the launcher's environment says
      * (LOCAL_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_SIZE, MPI_LOCALNRANKS, MV2_COMM_WORLD_LOCAL_SIZE,
      * SLURM_STEP_TASKS_PER_NODE), else all of them. */
     uint32_t local_ranks;
-    uint64_t seed;      /* decides order and augmentation, alone */
+    uint64_t seed;      /* all randomness of order and augmentation comes from this number */
     int32_t shuffle;    /* iter_shuffle */
     int32_t last_batch; /* iter_last_batch */
     uint32_t epochs;    /* after so many, reset() returns END; 0 = endless */
@@ -264,8 +276,8 @@ typedef struct iter_loader_options {
     iter_loader_watch watch;
     iter_loader_arrays arrays;
     /* The caller's collate: last of the batch stages, in the thread that finishes the batch. It
-     * changes tensors[0..n) in place, including strides and lowered dims. Its error is the
-     * batch's. */
+     * may change fields[0..n_fields) in place, as a batch stage may (see iter_batch_view). If it
+     * fails, the batch fails with its error. */
     iter_status (*collate)(void *user, iter_batch_view *fields, int32_t n_fields, iter_error *err);
     void *collate_user;
 } iter_loader_options;
@@ -325,15 +337,15 @@ ITER_API ITER_NODISCARD iter_status iter_ndarray_create(const iter_array *arrays
  * With `workers` 0 the calling thread makes the batch. It looks at the clock between two chunks of
  * rows, so a call may exceed its timeout by one chunk. The next call continues with the rest.
  *
- * Returns    OK with a batch. END at the end of an epoch, at each call until iter_loader_reset();
- *            then *out is NULL.
+ * Returns    OK with a batch. END at the end of an epoch; every later call returns END, too, until
+ *            iter_loader_reset(). With END, *out is NULL.
  * Ownership  the caller owns one reference and must drop it with iter_batch_unref(). It may hold at
  *            most max_held batches.
  * Errors     that of the batch's first failed sample, with stage, sample and file; the next call
- *            continues after that batch. EDEVICE (the batch could not be copied to the GPU. If the
- *            GPU is lost, all later calls fail so, too.) ESTATE (max_held batches are held; called
- *            from a callback of this loader, or after fork). ETIMEDOUT (with what it waited for;
- *            the call may be repeated). ECANCELED (after iter_loader_cancel()).
+ *            continues after that batch. EDEVICE (the batch could not be copied to the GPU; if the
+ *            GPU is lost, every later call fails with EDEVICE). ESTATE (max_held batches are
+ *            held; called from a callback of this loader, or after fork). ETIMEDOUT (with what it
+ *            waited for; the call may be repeated). ECANCELED (after iter_loader_cancel()).
  * Threads    one consumer at a time.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_next(iter_loader *loader, iter_batch **out,
@@ -344,8 +356,9 @@ ITER_API ITER_NODISCARD iter_status iter_loader_next(iter_loader *loader, iter_b
  *
  *   timeout_ms  longest wait; 0 = only take what is ready; < 0 = for ever
  *
- * Returns    also AGAIN, if timeout_ms is 0 and no batch is ready. With `workers` 0 the calling
- *            thread then makes the batch as far as it can without waiting for a read.
+ * Returns    as iter_loader_next(), and AGAIN if timeout_ms is 0 and no batch is ready. If
+ *            timeout_ms and `workers` are both 0, the calling thread first makes as much of the
+ *            batch as it can without waiting for a read.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_next_within(iter_loader *loader, int64_t timeout_ms,
                                                             iter_batch **out, iter_error *err);
@@ -355,11 +368,12 @@ ITER_API ITER_NODISCARD iter_status iter_loader_next_within(iter_loader *loader,
  * rest of that epoch. Before an epoch's first next() it does nothing.
  *
  * Returns    OK, or END after the last of options.epochs.
- * Errors     ECANCELED, ESTATE (called from a callback of this loader, or after fork). seek and
- *            restore fail in the same way; save does so with ESTATE only.
- * Threads    any, as are seek, restore, save and position. If another thread waits in next(), it
- *            continues at the new place. None of these calls waits for a callback, except
- *            restore(): it calls a sequential sampler.
+ * Errors     ECANCELED (after iter_loader_cancel()), ESTATE (called from a callback of this loader,
+ *            or after fork). iter_loader_seek() and iter_loader_restore() have both errors, too;
+ *            iter_loader_save() has ESTATE, but not ECANCELED.
+ * Threads    any; this also holds for seek, restore, save and position. If another thread waits in
+ *            next() during a reset, seek or restore, its next() continues at the new place. Only
+ *            restore() may wait for a callback, if the sampler is sequential.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_reset(iter_loader *loader, iter_error *err);
 
@@ -388,10 +402,11 @@ ITER_API ITER_NODISCARD iter_status iter_loader_save(iter_loader *loader, void *
  * differ from those of the loader that saved. Dataset, seed, chain, sampler and roll_over must not.
  * A sequential sampler also needs the same batch_size x ranks, except at the end of an epoch.
  *
- * Errors     EINVAL (the position of other data; or one at which no batch of this size begins: the
- *            message names the nearest). EFORMAT (not a position). ETIMEDOUT (a sequential sampler
- *            was busy for faults.timeout_ms; nothing was changed). If such a sampler refuses its
- *            own state, its error; then the loader is at the beginning of that epoch.
+ * Errors     EINVAL (the position belongs to other data; or no batch of this size begins there: the
+ *            message names the nearest position). EFORMAT (the bytes are not a saved position).
+ *            ETIMEDOUT (another thread kept a sequential sampler busy for faults.timeout_ms;
+ *            nothing was changed). If a sequential sampler cannot take up its saved state, the
+ *            sampler's error; the loader is then at the beginning of the position's epoch.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_restore(iter_loader *loader, const void *saved,
                                                         size_t size, iter_error *err);
@@ -401,15 +416,17 @@ ITER_API ITER_NODISCARD iter_status iter_loader_restore(iter_loader *loader, con
  * `workers` 0, a next() that waits for a read in another thread notices within 50 ms. */
 ITER_API void iter_loader_cancel(iter_loader *loader);
 
-/** Adds or drops a reference. Any thread. The last unref stops the threads; with `workers` 0 it
- * must not happen in a callback of this loader. Batches stay valid. unref(NULL) does nothing. */
+/** Adds or drops a reference. Any thread. unref(NULL) does nothing. Dropping the last reference
+ * stops the loader's threads; batches that the caller holds stay valid. With `workers` 0 a callback
+ * of this loader must not drop the last reference. */
 ITER_API iter_loader *iter_loader_ref(iter_loader *loader);
 ITER_API void iter_loader_unref(iter_loader *loader);
 
-/** Cancels, then waits at most faults.grace_ms for the threads. If streams still read batches that
- * were released, it waits at most as long again for the GPU. A second call waits for the first and
- * returns the same. Errors: ETIMEDOUT naming the busy thread and its stage; the memory is then
- * leaked on purpose. ESTATE (after fork). Any thread. */
+/** Cancels. Then it waits for the workers (with `workers` 0: for reads in flight), for streams that
+ * still read released batches, and for a running on_stall(), at most faults.grace_ms each. A second
+ * call waits for the first one and returns the same result. Errors: ETIMEDOUT naming what is still
+ * busy, such as a thread and its stage; the memory is left to it on purpose. ESTATE (after fork).
+ * Any thread. */
 ITER_API ITER_NODISCARD iter_status iter_loader_stop(iter_loader *loader, iter_error *err);
 
 /** Batches of the current epoch for this rank; ITER_UNKNOWN for streams and sequential samplers. */
@@ -457,9 +474,11 @@ typedef struct iter_batch_info {
     uint32_t epoch;  /* the epoch it belongs to */
     uint64_t number; /* of the global batch within its epoch, from 0 */
     uint32_t slot;   /* number of the loader's slot that holds it; addresses depend on it alone */
-    uint32_t n_rows; /* first dimension; 0 is legal on ranks without a share of a short tail */
-    /* MXNet's pad: filler rows at the end (pad), or rows carried from earlier epochs at the
-     * front (roll_over) */
+    /* Rows of this rank's batch: first dimension of its tensors. If all ranks together
+     * have fewer rows than there are ranks (in a short last batch), some ranks have 0. */
+    uint32_t n_rows;
+    /* MXNet's pad. ITER_LAST_PAD: how many rows at the end only fill up the batch.
+     * ITER_LAST_ROLL_OVER: how many rows at the front were carried over from earlier epochs. */
     uint32_t pad;
     uint32_t first_valid; /* rows [first_valid, first_valid + n_valid) are this epoch's own */
     uint32_t n_valid;
@@ -469,11 +488,13 @@ typedef struct iter_batch_info {
 /** How a batch is filled. Any thread that holds a reference. */
 ITER_API iter_batch_info iter_batch_describe(const iter_batch *batch);
 
-/** Per row, [n_rows]: its sample's index in the dataset (MXNet's index); the position at which it
- * was drawn, and the epoch of that position; 0 if the row was blanked, else 1. */
+/** [n_rows]: for each row the index of its sample in the dataset (MXNet's index). */
 ITER_API const uint64_t *iter_batch_index(const iter_batch *batch);
+/** [n_rows]: for each row the position, in its epoch's order, at which it was drawn. */
 ITER_API const uint64_t *iter_batch_position(const iter_batch *batch);
+/** [n_rows]: for each row the epoch that this position belongs to. */
 ITER_API const uint32_t *iter_batch_row_epoch(const iter_batch *batch);
+/** [n_rows]: for each row 0 if it was blanked, else 1. */
 ITER_API const uint8_t *iter_batch_valid(const iter_batch *batch);
 
 /** Lengths [n_rows] of field i; NULL if its rows all have the same length. */
@@ -517,10 +538,10 @@ ITER_API ITER_NODISCARD iter_status iter_batch_wait(iter_batch *batch, void *str
  * Declares that the work queued on `stream` so far reads the batch. Its slot is not written again
  * before that work is done, even after the last unref.
  *
- * Call it before unref, once for each stream that reads the batch, for at most 8 streams. A second
- * call for the same stream moves the mark on. Pinned host memory needs it, too, if the caller's
- * copies read the batch from there. If it fails, the loader does not know about the stream: the
- * caller must synchronise the stream before unref.
+ * Call it before unref, once for each stream that reads the batch, for at most 8 streams. After a
+ * second call for the same stream, the slot waits for all work queued up to that call. Pinned host
+ * memory needs this call, too, if the caller's copies read the batch from there. If the call fails,
+ * the loader does not know about the stream: the caller must synchronise the stream before unref.
  *
  * Errors   ESTATE (neither pinned nor on a device; the stream is being captured; a ninth stream),
  *          EDEVICE.
@@ -564,7 +585,7 @@ typedef struct iter_loader_stats {
     uint64_t n_failures;
     uint64_t retried_reads;
     uint64_t slot_bytes, arena_bytes, scratch_bytes;
-    uint64_t preload_bytes; /* allocated; of all ranks together if they share one copy */
+    uint64_t preload_bytes; /* allocated; if ranks share one copy, each reports its whole size */
     double preload_s;       /* time spent preloading in create */
     int32_t source;         /* iter_source in use after AUTO and fallbacks */
     int32_t n_workers;
@@ -593,19 +614,20 @@ ITER_API size_t iter_loader_failures(iter_loader *loader, iter_failure *out, siz
 /* ---- What the workers do just now ------------------------------------------------------------ */
 
 /**
- * Number of stages that a worker can be in. They are numbered from 0, fixed when the loader is
- * created:
+ * Number of stages that a worker can be in. The loader numbers them from 0 when it is created.
+ * First come these:
  *
  *     idle        none of the others
  *     wait-bytes  in the source
  *     wait-slot   asleep: no free batch, or nothing to do
- *     wait-turn   another worker is in get(), and the dataset lets in one at a time
+ *     wait-turn   waits for another thread in get(), if the dataset lets in one at a time
  *     open, read, get, decode
  *     batch       batch stages and collate
  *     copy        only if rows are copied as they are
  *
- * Then come the chain's sample stages by name: those that run by themselves and those that head a
- * folded pass. A later stage of the same name is "name#2".
+ * Then come the chain's sample stages, each under its name. Stages that are folded into one pass
+ * count as one, under the name of the first. If a name occurs again in the chain, the second stage
+ * of that name is "name#2".
  */
 ITER_API int32_t iter_loader_n_stages(const iter_loader *loader);
 /** Name of stage `id`; NULL if there is none. Lives as long as the loader. */

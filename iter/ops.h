@@ -13,40 +13,48 @@
  * puts in front of it which plugin failed and where: the stage, the sample, the file. Only the
  * open() of a format or a source must name itself and its file.
  *
- * The last lines of each member, "Call:", have this order: whether it is required or what NULL
- * means; the thread; the lock that the library holds; how often; whether it may block. A sample
- * that replaces a failed one counts as one more row.
+ * The comment of each member ends with "Call:". It says, in this order: whether the member is
+ * required, or what NULL means; which thread calls it; which lock the library holds during the
+ * call; how often it is called; whether it may block. A sample that replaces a failed one counts as
+ * one more row.
  *
- * Threads. A function's name stands for the thread that is in it.
+ * Threads. If "Call:" names a function, it means the thread that has called that function.
  *
  *     worker    a thread of the loader; with `workers` 0, the thread in iter_loader_next()
  *     creator   the thread in iter_dataloader_create() or iter_ndarray_create()
- *     releaser  the thread that drops the last reference to the loader and its batches; a worker or
- *               the watchdog's thread if iter_loader_stop() gave up waiting for it
+ *     releaser  the thread that drops the last reference to the loader and its batches. If
+ *               iter_loader_stop() gave up waiting for a worker or for the watchdog's thread, the
+ *               releaser may be that worker or the watchdog's thread.
  *
- * The watchdog's thread makes no call of a table except as the releaser. iter_dataset_read() makes
- * one sample without a loader: it calls the format and the decoder, or get().
+ * Otherwise the watchdog's thread calls no table. iter_dataset_read() makes one sample without a
+ * loader: it calls the format and the decoder, or get().
  *
- * Locks.
+ * Locks, each with the field that holds it in the library's source.
  *
- *     loader lock   one per loader: queue, slots, position. Only a source's wake() runs under it.
- *     source lock   one per loader: the source's queue, and the memory that it reads to
- *     sampler lock  one per loader: the sampler's calls come one at a time
- *     turn lock     one per dataset: next(), rewind(), and a get() that may not run twice at once
- *     load lock     one per dataset: held by a creator that loads the whole set into memory. Other
- *                   creators over this dataset wait for it. Other processes that share the memory
- *                   wait for the process that fills it.
+ *     loader lock   loader.lock, one per loader: queue, slots, position. Of all callbacks only a
+ *                   source's wake() runs under it.
+ *     source lock   reading.lock, one per loader: the source's queue, and the memory that it reads
+ *                   to
+ *     sampler lock  opener.sampler_lock, one per loader: the sampler's calls come one at a time
+ *     turn lock     dataset.one_at_a_time, one per dataset: next(), rewind(), and a get() that must
+ *                   not run twice at once
+ *     load lock     dataset.preload_lock, one per dataset: a creator holds it while it loads the
+ *                   whole set into memory. Creators of other loaders over this dataset wait for it.
+ *
+ * The load lock is one process's own. Processes that share the memory (iter_share) do not wait for
+ * it, but for the process that fills the memory.
  *
  * A callback that blocks stops its thread, and each thread that needs the lock held around it. If
- * that thread is a worker:
+ * it blocks in a worker, and `workers` is not 0:
  *
  *     iter_loader_next()     fails with ETIMEDOUT at its limit
- *     iter_loader_restore()  does so, too, if the sampler is sequential: it needs the sampler lock
- *     iter_loader_stop()     waits at most faults.grace_ms
+ *     iter_loader_restore()  fails with ETIMEDOUT at faults.timeout_ms if it needs the sampler lock
+ *                            (sequential samplers)
+ *     iter_loader_stop()     waits for that thread at most faults.grace_ms
  *     cancel, reset, seek, save, positions and statistics answer at once
  *
- * If it is another thread, no limit applies. This is so for the creator, for the releaser, and with
- * `workers` 0 for iter_loader_next(), since the callback runs inside it.
+ * If it blocks in the creator or in the releaser, no limit applies. With `workers` 0 no limit
+ * applies to iter_loader_next() either, because the worker's callbacks run inside it.
  *
  * A callback must not call a function of the loader that called it, except iter_loader_cancel().
  * Some of these calls fail with ESTATE, others would deadlock. It may use other loaders.
@@ -95,8 +103,9 @@ typedef struct iter_option {
 } iter_option;
 
 typedef struct iter_ops {
-    /* sizeof the concrete table. A smaller table is refused with EINVAL. A larger one is refused
-     * with EUNSUPPORTED if a member that this version does not know is set. */
+    /* sizeof the concrete table. A smaller table is refused with EINVAL. A larger one comes from a
+     * newer version of this header. If one of its members that this version does not know is not
+     * zero, the table is refused with EUNSUPPORTED. */
     size_t struct_size;
     const char *name;           /* registry key, [a-z0-9-]+ */
     const char *help;           /* one line for `iterbench list` */
@@ -132,8 +141,9 @@ typedef struct iter_rect {
 typedef struct iter_image_rows iter_image_rows;
 struct iter_image_rows {
     /* Called at most once, before the first row, with the size of the image that comes. Returns how
-     * many bytes from a row's start must be readable; bytes after the row's pixels may have any
-     * value. 0 = the rows are not wanted: the decoder must write this image to `out`. */
+     * many bytes put() may read from the start of each row. If that is more than the row's pixels,
+     * the bytes after them must be readable but may have any value. 0 = the rows are not wanted:
+     * the decoder must write this image to `out`. */
     size_t (*begin)(iter_image_rows *rows, const iter_desc *image);
     /* The next n rows, borrowed for the call. */
     void (*put)(iter_image_rows *rows, const uint8_t *const *at, int32_t n);
@@ -142,8 +152,8 @@ struct iter_image_rows {
 /** The part of an image that is wanted, and the smallest size at which it may come. */
 typedef struct iter_image_wish {
     iter_rect part;
-    /* If the decoder can scale at no cost, the part may come smaller, but not smaller than this; 0,
-     * 0 = it must come at its size. */
+    /* A decoder that can scale at no cost may make the part smaller than part.height x part.width.
+     * The result must be at least min_height x min_width. 0, 0 = it must not be scaled. */
     int64_t min_height, min_width;
     /* A decoder that makes whole rows from the top down may pass them here instead of writing them
      * to `out`; NULL = it must write to `out`. */
@@ -241,10 +251,11 @@ typedef struct iter_source_config {
     size_t buffer_bytes; /* limit for buffers of the source's own; 0 = no limit */
 } iter_source_config;
 
-/** A loader opens a source once or twice to load the whole set, and closes it again. If the set is
- * not in memory, it then opens one to read from, once or twice: a second time with o_direct if the
- * files turn out to be cold. Each open() gets a new state. While the creator loads, only the load
- * lock is held, and the creator makes the calls that a worker makes later. */
+/** A loader opens a source up to four times; each open() gets a new state. It opens one to load the
+ * whole set into memory, and closes it after that. If the set is not in memory then, it opens one
+ * to read from while it runs. If the files turn out to be cold, it closes the source and opens it
+ * once more, with o_direct; this may happen to both. While the creator loads the set, it makes the
+ * calls that a worker makes later, and only the load lock is held. */
 typedef struct iter_source_ops {
     iter_ops base;
     /* Prepares to read the files. It may open them now or at their first read. If something that
@@ -259,21 +270,24 @@ typedef struct iter_source_ops {
     /* Reads now. Sets done, status, os_error, path. It must continue a short or interrupted read;
      * `done` is less than `size` only at the object's end. It may run while asynchronous reads are
      * in flight.
-     * Call: required; threads of the loader that only read (without the six members below), a
-     * worker for a row whose read failed or came short, the creator and up to three helpers while
-     * the set is loaded (under the load lock); no other lock; several at once; may block. */
+     * Call: required. If the six members from submit() on are NULL: threads of the loader that do
+     * nothing but read. If a read failed or came short: a worker, once more for that row. While the
+     * set is loaded: the creator and up to three helper threads, under the load lock. No other
+     * lock; several at once; may block. */
     iter_status (*read)(void *state, iter_read *read);
     /* As read, but only if it does not block: OK, or AGAIN with nothing or a first part done
      * (read->done says how much). After AGAIN with os_error EOPNOTSUPP it is not called again.
      * Call: NULL = always AGAIN; worker, and the creator for a few reads of one byte; no lock;
      * several at once; once per read, with pauses after AGAIN; must not block. */
     iter_status (*try_read)(void *state, iter_read *read);
-    /* The asynchronous side is the six members from here on. NULL for all six = threads of the
-     * loader call read().
-     *
-     * Queues a read. A read with done > 0 must be continued from there. AGAIN = the queue is full:
-     * the read is submitted again after a commit and a reap. Any other answer counts as queued, so
-     * an error must be reported by reap(). Reads may still be submitted after cancel().
+
+    /* The six members from submit() to cancel() are the asynchronous side. If all six are NULL,
+     * threads of the loader call read() instead. */
+
+    /* Queues a read. A read with done > 0 must be continued from there. AGAIN = the queue is full:
+     * the read is submitted again after a commit and a reap. After any other answer the read counts
+     * as queued, even after an error: reap() must then hand it out, with the error in its status.
+     * Reads may still be submitted after cancel().
      * Call: worker; source lock; once per read, and again after AGAIN; must not block. */
     iter_status (*submit)(void *state, iter_read *read);
     /* Sends what was submitted. Any answer but OK = some of it was not sent: commit() is called
@@ -288,13 +302,15 @@ typedef struct iter_source_ops {
      * was called; it may return with nothing to reap. A wake() that came before it must not be
      * lost. An error means that it cannot wait here: the loader then calls reap() every
      * millisecond.
-     * Call: worker, iter_loader_stop() or the last unref; no lock, while other threads make all
-     * other calls; one thread at a time; may block until timeout_ns, which is at most 50 ms. */
+     * Call: worker, iter_loader_stop() or the last unref; no lock; one thread at a time is in
+     * wait(), and meanwhile other threads may call every other member; may block until timeout_ns,
+     * which is at most 50 ms. */
     iter_status (*wait)(void *state, int64_t timeout_ns);
     /* Makes a wait() that runs, or is about to, return soon.
      * Call: worker, and any thread that gives back a batch, resets, seeks, restores or stops;
-     * source lock, in most of them the loader lock as well, in iter_loader_restore() also the
-     * sampler lock; only while a thread is in or near wait(); must not block. */
+     * always the source lock, in most of these threads also the loader lock, and in
+     * iter_loader_restore() also the sampler lock; only while a thread is in or near wait(); must
+     * not block. */
     void (*wake)(void *state);
     /* Asks for everything in flight to end soon. The reads still complete, by reap, with ECANCELED
      * or as they are.
@@ -310,7 +326,8 @@ typedef struct iter_extent {
     uint64_t size;
 } iter_extent;
 
-/** One state per dataset, read-only after open(). A table needs locate, get or resident. */
+/** One state per dataset, read-only after open(). A table must have at least one of locate, get and
+ * resident. */
 typedef struct iter_format_ops {
     iter_ops base;
     /* Opens what is at `path` and fills `out`. If it fails, it must free what it took: close() is
@@ -346,9 +363,10 @@ typedef struct iter_format_ops {
                        const iter_tensor *rows, iter_rng *rng, iter_error *err);
     /* Length of the first variable field of sample `index` in elements. If that is unknown before
      * reading, a number that grows with it (bytes of text, say): length buckets go by it.
-     * Call: NULL = lengths are unknown; the sampler's thread and lock, because samplers call it
-     * (see iter_sampler_context); several at once; `bucket` asks up to three times about every
-     * sample when a loader is created; must not block. */
+     * Call: NULL = lengths are unknown; called by a sampler's callback (see iter_sampler_context),
+     * so in the thread and under the lock of that callback; several at once; as often as the
+     * sampler asks: `bucket` asks up to three times about every sample when a loader is created;
+     * must not block. */
     int64_t (*length)(const void *state, uint64_t index);
 } iter_format_ops;
 
@@ -381,8 +399,8 @@ struct iter_decoder_ops {
     iter_status (*header)(void *state, const void *shared, const uint8_t *bytes, size_t size,
                           iter_desc *out, iter_error *err);
     /* Writes exactly the wished part to dense out->data, or passes its rows to wish->rows. If the
-     * wish allows a smaller size, it sets out->desc.dims[0] and [1] to the size that came. It may
-     * rely on neither a header() of the same bytes before it nor its absence. Errors: as header().
+     * wish allows a smaller size, it sets out->desc.dims[0] and [1] to the size that came. It must
+     * work whether or not header() was called for the same bytes before. Errors: as header().
      * Call: required with header; worker, iter_dataset_read(); no lock; once per row; may block. */
     iter_status (*decode_image)(void *state, const void *shared, const uint8_t *bytes, size_t size,
                                 const iter_image_wish *wish, iter_tensor *out, iter_error *err);
@@ -391,12 +409,15 @@ struct iter_decoder_ops {
      * Call: NULL = it holds next to nothing; creator; no lock; once, right after start(); must not
      * block. */
     void (*limit)(void *state, size_t bytes);
-    /* Finds where the row is inside the sample's bytes[size], if it is stored there as it is:
-     * dense, of `desc`. If desc is u8 [ITER_VARIABLE], the row has *out_bytes bytes. No copy is
-     * then made. Only the first n_known bytes may be looked at; with n_known 0, `bytes` is NULL,
-     * and the answer is the place at which a row is expected, so that it can be read straight into
-     * the batch. The bytes of other fields must come before the row. false = the row is not stored
-     * so, or not in one piece: decode() is called.
+    /* Finds the finished row inside the sample's bytes[size], so that the loader need not call
+     * decode() and no copy is made. If the row is there, dense, of `desc` and in one piece, it
+     * returns true and sets *out_offset and *out_bytes to the row's place and size. (The size says
+     * how long the row is if desc is u8 [ITER_VARIABLE].) If not, it returns false, and decode() is
+     * called. The bytes of other fields must come before the row.
+     *
+     * It must read only the first n_known bytes, because the others may not be in memory yet. If
+     * n_known is 0, `bytes` is NULL: it must then predict place and size from `size` alone, so that
+     * the row can be read straight into the batch.
      * Call: NULL = always false; worker, creator; no lock; several at once; a few times per row;
      * must not block. */
     bool (*find)(const void *shared, const iter_desc *desc, const uint8_t *bytes, size_t size,
@@ -419,12 +440,18 @@ typedef struct iter_batch_view {
     void *scratch;          /* the bytes that plan_batch() asked for */
 } iter_batch_view;
 
-/** A table has plan and apply; or plan and fold_*; or all of these: then it is folded if the size
- * is fixed, and applied to images of any size; or plan_batch and apply_batch; or adds_lengths.
+/** A table has the members of one of these kinds:
  *
- * Images of any size: plan() gets them as dims {ITER_VARIABLE, ITER_VARIABLE, C}, capacity 0, when
- * the loader is created. It is called again for each sample with the size that apply() gets; so it
- * is for a stage with wish(). A size that the first plan fixed must stay the same.
+ *     plan, apply                 a stage that runs by itself
+ *     plan, fold_plan             a stage that is folded; fold_sample if samples differ
+ *     plan, apply, fold_plan      folded if the size is fixed, applied to images of any size
+ *     plan_batch, apply_batch     a batch stage
+ *     adds_lengths                a batch stage that adds a field of lengths
+ *
+ * Images of any size: when the loader is created, plan() gets dims {ITER_VARIABLE, ITER_VARIABLE,
+ * C}, capacity 0. For each sample plan() is called again, with the size that apply() then gets. If
+ * the stage has wish(), plan() is called again for each sample even if all images have one size. A
+ * dimension that the first call fixed must be the same in all later calls.
  *
  * A state belongs to one worker and one place in the chain; only apply() and *_rows() have one.
  * Options are shared by all threads. */
@@ -434,9 +461,9 @@ typedef struct iter_transform_ops {
     int32_t role;
     /* Pure: output shape and scratch bytes, or an error with the reason; the library adds the
      * stage. A variable first dimension stays variable unless the stage fixes it.
-     * Call: required with apply or fold_plan; creator, and worker for images of any size or with
-     * wish(); no lock; several at once; once or more per loader, and once per such row; must not
-     * block. */
+     * Call: required with apply or fold_plan; creator, and a worker if the image has any size or
+     * the stage has wish(); no lock; several at once; the creator calls it once or more, a worker
+     * once per row; must not block. */
     iter_status (*plan)(const void *options, const iter_desc *in, iter_desc *out,
                         size_t *out_scratch, iter_error *err);
     /* Call: NULL = nothing to do; creator (for all workers, before they run); no lock; once per
@@ -461,8 +488,8 @@ typedef struct iter_transform_ops {
     /* The next n rows of the image. Returns how many rows of out (along its H) are finished so far.
      * Call: as begin_rows, but once per group of rows. */
     int64_t (*take_rows)(void *state, const uint8_t *const *rows, int32_t n);
-    /* The part of the image `in` (HWC) that apply() needs, drawn from rng. apply() then gets that
-     * part alone, dense, and the same rng as this call left it.
+    /* The part of the image `in` (HWC) that apply() needs, drawn from rng. apply() then gets only
+     * that part, as a dense tensor. Its rng continues from the state in which this call left rng.
      * Call: NULL = all of the image; worker; no lock; several at once; once per row; must not
      * block. */
     void (*wish)(const void *options, const iter_desc *in, iter_rng *rng, iter_image_wish *out);
@@ -515,9 +542,9 @@ ITER_API void iter_fold_flip(iter_fold *fold, int vertical, int horizontal);
 ITER_API void iter_fold_cutout(iter_fold *fold, int64_t y, int64_t x, int64_t height, int64_t width,
                                double value);
 /** Values: table[x] for each x; elements must be u8. If the stage has no fold_sample(), the table
- * given in plan is every sample's. If it has one, it must give a table in plan, too, but a sample
- * gets only what fold_sample() gives. Neighbouring tables join into one; a table after arithmetic
- * or a cast begins a second pass over the row. */
+ * given in fold_plan() applies to every sample. If it has fold_sample(), fold_plan() must still
+ * give a table, but no sample uses it: only the table given in fold_sample() applies. Neighbouring
+ * tables join into one; a table after arithmetic or a cast begins a second pass over the row. */
 ITER_API void iter_fold_table(iter_fold *fold, const uint8_t table[256]);
 /** Values, in plan only: x * scale[c] + bias[c]; n = channels or 1. */
 ITER_API void iter_fold_affine(iter_fold *fold, int32_t n, const double *scale, const double *bias);
@@ -540,9 +567,10 @@ typedef struct iter_sampler_context {
 /** How samples that come together lie in the dataset. */
 typedef struct iter_locality {
     int32_t in_order; /* 1 = neighbours in the dataset come one after the other */
-    /* If block > 0: the dataset, cut into blocks of `block` samples, comes in groups of `group`
-     * whole blocks. All samples of a group come before any of the next group, in any order. So the
-     * loader reads whole blocks, a group ahead. block * group must be below 2^32. */
+    /* If block > 0, the sampler cuts the dataset into blocks of `block` consecutive samples and
+     * takes `group` whole blocks at a time. The samples of these blocks come in any order, but all
+     * of them before any sample of the next group. The loader therefore reads whole blocks, one
+     * group ahead. block * group must be below 2^32. */
     uint64_t block, group;
 } iter_locality;
 
@@ -562,26 +590,27 @@ typedef struct iter_sampler_ops {
     uint64_t (*length)(const void *state);
     /* Pure: out[i] = sample at position + i of `epoch`, i < n; position + n <= length. Every rank
      * must get the same answer.
-     * Call: required with length; creator (a few rows, which enter saved positions, under no lock),
-     * then worker; sampler lock; once or more per batch, once per sample that replaces a failed
-     * one, and for `block` to read ahead; may block. */
+     * Call: required with length; worker; sampler lock; once or more per batch, once per sample
+     * that replaces a failed one, and to read ahead if locality() set `block`; may block. Before
+     * that the creator calls it under no lock, for a few rows that enter saved positions. */
     void (*index)(void *state, uint32_t epoch, uint64_t position, uint32_t n, uint64_t *out);
     /* Sequential: starts `epoch` from its beginning.
      * Call: required with next_batch; worker, and iter_loader_restore() before restore(); sampler
      * lock; each time an epoch starts, and once per restore; may block. */
     iter_status (*begin)(void *state, uint32_t epoch, iter_error *err);
     /* Sequential: up to `capacity` samples of the next global batch; *out_n = 0 at the epoch's end.
-     * Call: required with begin; worker; sampler lock; once per batch, and if there is no restore()
-     * once per batch that a restored position skips; may block. */
+     * Call: required with begin; worker; sampler lock; once per batch; may block. If there is no
+     * restore(), also once for each batch of the epoch that comes before a restored position. */
     iter_status (*next_batch)(void *state, uint32_t capacity, uint64_t *out, uint32_t *out_n,
                               iter_error *err);
     /* Sequential: the state after a batch, as at most 256 bytes. If it fails, the position after
      * that batch is restored by drawing again.
-     * Call: NULL for save and restore = restoring draws again; worker; sampler lock; once per
-     * batch, right after next_batch(); may block. */
+     * Call: NULL (then restore must be NULL, too) = every position is restored by drawing again;
+     * worker; sampler lock; once per batch, right after next_batch(); may block. */
     iter_status (*save)(const void *state, void *out, size_t capacity, size_t *out_size);
     /* Sequential: goes back to a saved state, in the epoch that begin() has just started.
-     * Call: as save, but iter_loader_restore(), once per call of it. */
+     * Call: NULL = as for save; iter_loader_restore(); sampler lock; once per
+     * iter_loader_restore(), after begin(); may block. */
     iter_status (*restore)(void *state, const void *saved, size_t size);
     /* Writes into `options` the value that a default has in this context (a unit of 0 becomes
      * batch_size). Saved positions are bound to the options after this call, so two loaders that
@@ -606,9 +635,9 @@ typedef struct iter_dataset_ops {
      * Call: required; iter_dataset_create(); no lock; once; may block. */
     iter_status (*describe)(void *user, iter_description *out, iter_error *err);
     /* Makes one worker's state. If it fails, iter_loader_next() returns its error.
-     * Call: NULL for start and stop = the state is NULL; each worker in its own thread (with
-     * `workers` 0: the creator), iter_dataset_read(); no lock; several at once; once per state; may
-     * block. */
+     * Call: NULL (then stop must be NULL, too) = get() receives NULL as its state; each worker in
+     * its own thread (with `workers` 0: the creator), iter_dataset_read(); no lock; several at
+     * once; once per state; may block. */
     iter_status (*start)(void *user, void **out_state, iter_error *err);
     /* Call: as start, in the same thread; with `workers` 0: the releaser. */
     void (*stop)(void *user, void *state);
@@ -617,9 +646,9 @@ typedef struct iter_dataset_ops {
      * field. rng[i] belongs to sample i. It must return OK or an error, with the reason in
      * err->message. After an error it is called once per row of the group to find the sample.
      * ENOMEM means that the process lacks memory: the batch then fails, whatever on_error is.
-     * Call: required unless the dataset is a stream; worker, iter_dataset_read(); with start() no
-     * lock and several at once, with `parallel` the same for workers, otherwise the turn lock; once
-     * per group of rows; may block. It must not call iter_dataset_read() on its own dataset. */
+     * Call: required unless the dataset is a stream; worker, iter_dataset_read(); turn lock, but if
+     * the table has start() or `parallel` is 1, no lock and several at once; once per group of
+     * rows; may block. It must not call iter_dataset_read() on its own dataset. */
     iter_status (*get)(void *user, void *state, uint32_t n, const uint64_t *indices,
                        const iter_tensor *rows, iter_rng *rng, iter_error *err);
     /* Streams: writes the next n samples in order; *out_n < n only at the end.
