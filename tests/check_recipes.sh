@@ -1,7 +1,7 @@
 #!/bin/sh
 # Follows the recipes of docs/extending.md in a copy of the source, builds it, and looks at what the new parts deliver: a
-# batch of the format toy through the stage negate in the order of the sampler reverse, and a training step with the layer
-# square. Usage: [CC=cc] check_recipes.sh SOURCE_DIR BINARY_DIR
+# batch of the format toy through the stages negate and threshold in the order of the sampler reverse, and a training step
+# with the layer square. Usage: [CC=cc] check_recipes.sh SOURCE_DIR BINARY_DIR
 cd "$1" || exit 2
 source=$PWD binary=$(cd "$2" && pwd) || exit 2
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$binary/CMakeCache.txt"; }
@@ -36,8 +36,8 @@ lines = open('docs/extending.md').read().split('\n')
 at = 0
 while at < len(lines):
     line, at = lines[at], at + 1
-    if line.startswith('## '):
-        section = line[3:]
+    if line.startswith(('## ', '### ')):
+        section = line.lstrip('# ')
     if not line.startswith('```'):
         continue
     end = lines.index('```', at)
@@ -60,7 +60,7 @@ for section, kind, name, body in blocks:
     files, more = counts.get(section, (0, 0))
     counts[section] = (files + (kind == 'c'), more + added)
     print(name)
-for section in 'A stage', 'A format', 'A sampler': # one new file and one line each
+for section in 'A stage', 'A stage with a loop and an option', 'A format', 'A sampler': # one new file and one line each
     assert counts.get(section) == (1, 1), f'{section}: {counts.get(section)} new files and added lines'
 assert len({name for section, kind, name, body in blocks if section == 'A layer'}) == 5, 'A layer is not in 5 files'
 PYTHON
@@ -93,10 +93,11 @@ open(sys.argv[1] + '/set.toy', 'wb').write(b'TOY1' + b''.join(rows))
 open(sys.argv[1] + '/head.toy', 'wb').write(b'TOY2' + b''.join(rows))
 open(sys.argv[1] + '/tail.toy', 'wb').write(b'TOY1' + b''.join(rows)[:-1])
 PYTHON
-for workers in 0 2; do
-    "$bench" --data "toy:$dir/set.toy" --chain negate --sampler reverse --loader dataloader --workers $workers --batch 4 \
-        --batches 1 --dump "$dir/dump$workers" >"$dir/out" 2>&1 || die "no dump: $(cat "$dir/out")"
-    python3 - "$dir/dump$workers" <<'PYTHON' || fault "the batch, with $workers workers"
+# rows CHAIN WORKERS VALUE: checks a batch; VALUE is a python expression of x, a stored number.
+rows() {
+    "$bench" --data "toy:$dir/set.toy" --chain "$1" --sampler reverse --loader dataloader --workers "$2" --batch 4 --batches 1 \
+        --dump "$dir/dump" >"$dir/out" 2>&1 || { fault "no dump of $1: $(cat "$dir/out")"; return; }
+    python3 - "$dir/dump" "$3" <<'PYTHON' || fault "the batch of $1, with $2 workers"
 import struct, sys
 def load(name, kind, n):
     raw = open(f'{sys.argv[1]}/{name}.npy', 'rb').read()
@@ -104,10 +105,18 @@ def load(name, kind, n):
 order = [6, 5, 4, 3]
 assert load('index', 'Q', 4) == tuple(order), load('index', 'Q', 4)
 assert load('label', 'B', 4) == tuple(order), load('label', 'B', 4)
-want = tuple(-x for i in order for x in (i, 3 * i, 255 - i, 7))
+want = tuple(eval(sys.argv[2]) for i in order for x in (i, 3 * i, 255 - i, 7))
 assert load('data', 'f', 16) == want, load('data', 'f', 16)
 PYTHON
+    rm -rf "$dir/dump"
+}
+for workers in 0 2; do
+    rows negate $workers "-x"
+    rows "to:f32 | threshold:limit=7" $workers "x if x >= 7 else 0"
+    rows "scale:0.0625 | threshold" $workers "x / 16 if x >= 8 else 0" # by default 0.5
 done
+"$bench" --data "toy:$dir/set.toy" --chain threshold --epochs 1 >/dev/null 2>"$dir/err" && fault "threshold takes u8"
+grep -q "threshold.*expected f32, got u8; put to:f32 before it" "$dir/err" || fault "threshold over u8: $(cat "$dir/err")"
 for broken in head tail none; do
     "$bench" --data "toy:$dir/$broken.toy" --epochs 1 >/dev/null 2>"$dir/err" && fault "$broken.toy is read"
     grep -qF "$dir/$broken.toy: " "$dir/err" || fault "$broken.toy: $(cat "$dir/err")"
