@@ -471,8 +471,11 @@ typedef struct iter_transform_ops {
     iter_status (*start)(void *state, const void *options, iter_error *err);
     /* Call: NULL = nothing to do; releaser; no lock; once, if start() succeeded; may block. */
     void (*stop)(void *state);
-    /* Must not allocate or take locks; its only randomness is `rng`. If out's dims[0] is variable,
-     * it sets it.
+    /* Makes one row. It must not allocate or take locks; its only randomness is `rng`. `in` and
+     * `out` are dense and never overlap. in->data may have any address, so load elements by
+     * memcpy(); it must not be written. out->data is aligned to its element, scratch to 64 bytes.
+     * If a dimension is variable, in->desc.dims[0] is this row's length, and apply() must set
+     * out->desc.dims[0], 0 to out->desc.capacity; else it must leave out->desc as it is.
      * Call: required unless the stage is folded or a batch stage; worker; no lock; once per row,
      * several rows at once with different states; it may block, but each microsecond counts. */
     iter_status (*apply)(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
