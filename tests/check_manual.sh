@@ -3,7 +3,7 @@
 # Usage: ITERBENCH=... ITERPACK=... check_manual.sh SOURCE_DIR
 cd "$1" || exit 2
 if [ -z "$ITERBENCH" ] || [ -z "$ITERPACK" ]; then echo "skipped: no iterbench or no iterpack"; exit 77; fi
-dir=$(mktemp -d) || exit 2
+dir=$(mktemp -d "${TMPDIR:-/tmp}/manualXXXXXXXX") || exit 2
 trap 'rm -rf "$dir"' EXIT
 bad=0
 fault() { echo "check_manual: $*"; bad=1; }
