@@ -151,7 +151,8 @@ typedef struct iter_stall {
 
 /* ---- Options ---------------------------------------------------------------------------------
  *
- * Zero in any member means its default. In C and C++20:
+ * Zero in any member means its default. In C and C++20 (where g++ -Wextra names each member that
+ * is left out; ITER_LOADER_OPTIONS_INIT works in every C++):
  *
  *     iter_loader_options opt = {
  *         .struct_size = sizeof(opt),

@@ -141,7 +141,7 @@ versus --a true --b true --pairs 5
 --data x: --memory 24MB
 --memory wants BYTES above 0 (k, M, G, KiB, MiB or GiB may follow), not '24MB'
 --data x: --workers 2000
---workers wants N from 0 to 1024 or auto, not '2000'
+--workers wants N from 0 to 64 or auto, not '2000'
 --data x: --batch 0
 --batch wants N of at least 1, not '0'
 WANTED

@@ -23,7 +23,7 @@ const option_row bench_option_rows[] = {
      "load formats, stages, samplers and decoders from this shared object; may be given several "
      "times"},
     {"batch", COUNT, AT(batch), "N", 0, 1, UINT32_MAX, LOADS, "samples a batch and rank (64)"},
-    {"workers", WORKERS, AT(workers), "N", 0, 0, 1024, LOADS,
+    {"workers", WORKERS, AT(workers), "N", 0, 0, 64, LOADS,
      "threads that make batches, or auto (0: in the caller's thread)"},
     {"source", CHOICE, AT(source), "auto|memory|ring|pread|null", 0, 0, 0, LOADS,
      "where bytes come from (auto)"},

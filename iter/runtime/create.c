@@ -112,6 +112,12 @@ static iter_status sampler_options(iter_loader *loader, iter_error *err) {
     if (spec) {
         const char *cursor = spec;
         ITER_TRY(iter__grammar_stage(spec, &cursor, &call, &text, err));
+        if (cursor) { /* a '|', and whatever follows it */
+            iter__free(text);
+            return iter__fail(err, ITER_EINVAL,
+                              "sampler: column %zu: expected one sampler, got '|'",
+                              (size_t)(cursor - spec));
+        }
         loader->sampling.ops = iter_registry_sampler(opt->sampler.registry, call.name);
         if (!loader->sampling.ops) {
             char hint[ITER_HINT_MAX];

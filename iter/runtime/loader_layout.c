@@ -234,9 +234,10 @@ static iter_status refuse(const iter__layout_in *in, const iter__layout *layout,
     return iter__fail(
         err, ITER_ENOMEM,
         "%s of %llu bytes is too small, %llu would do%s: it holds %u slots of %zu bytes "
-        "(less by batch_size or prefetch), %llu x %llu bytes of scratch (less by workers%s), an "
+        "(less by batch_size, prefetch or max_held), %llu x %llu bytes of scratch (less by "
+        "workers%s), an "
         "index of %llu bytes, books of %llu bytes, %sand %s of %llu bytes",
-        in->opt->memory.limit ? "memory_limit" : "half of the free memory",
+        in->opt->memory.limit ? "memory.limit" : "half of the free memory",
         (unsigned long long)in->limit, (unsigned long long)least_limit(layout, n, rest), pictures,
         layout->n_slots, in->plan->slot_bytes, (unsigned long long)n_threads(in),
         (unsigned long long)layout->worker_bytes, n ? " or max_sample_bytes" : "",

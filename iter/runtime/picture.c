@@ -38,7 +38,7 @@ static iter_status grow(iter_loader *loader, iter__growing *buffer, size_t bytes
         return iter__fail(
             err, ITER_ENOMEM, "%s takes %zu bytes, more than max_sample_bytes (%zu%s)", what, bytes,
             loader->layout.picture_max,
-            loader->layout.picture_share ? ", a 16th of memory_limit: raise either" : "");
+            loader->layout.picture_share ? ", a 16th of memory.limit: raise either" : "");
     if (bytes <= buffer->bytes) return ITER_OK;
     size_t wanted = buffer->bytes + buffer->bytes / 2;
     if (wanted > loader->layout.picture_max) wanted = loader->layout.picture_max;

@@ -34,7 +34,7 @@ static iter_status check_room(const iter__codec_memory *memory, size_t bytes, it
     if (memory->most == 0 || all <= memory->most) return ITER_OK;
     return iter__fail(err, ITER_ENOMEM,
                       "decoding takes %zu bytes or more, %zu are left to it: raise "
-                      "max_sample_bytes, or memory_limit",
+                      "max_sample_bytes, or memory.limit",
                       all, memory->most);
 }
 

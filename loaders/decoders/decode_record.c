@@ -170,7 +170,7 @@ static iter_status room_for_record(image_state *s, size_t bytes, iter_error *err
     if (s->most && bytes + 2 * ITER_CODEC_KEPT > s->most)
         return iter__fail(err, ITER_ENOMEM,
                           "a record of %zu bytes in pieces is put together, %zu are left for that: "
-                          "raise max_sample_bytes, or memory_limit",
+                          "raise max_sample_bytes, or memory.limit",
                           bytes, s->most);
     if (bytes <= s->capacity) return ITER_OK;
     free_joined(s);

@@ -300,7 +300,7 @@ static void mixed_pictures(const char *folder, bool limited) {
         EXPECT(got.failed[i].index % 4 == 0 || got.failed[i].index % 4 == 3);
         EXPECT(strstr(got.failed[i].message, "image: sample "));
         EXPECT(strstr(got.failed[i].message, "decoding takes "));
-        EXPECT(strstr(got.failed[i].message, "raise max_sample_bytes, or memory_limit"));
+        EXPECT(strstr(got.failed[i].message, "raise max_sample_bytes, or memory.limit"));
     }
     if (got.n_failed) printf("%s\n", got.failed[0].message);
     iter_dataset_unref(data);
@@ -326,7 +326,7 @@ static void webp_pictures(const char *folder, size_t limit, bool fit) {
     for (size_t i = 0; i < got.n_failed; i++) {
         EXPECT_EQ(got.failed[i].status, ITER_ENOMEM);
         EXPECT_EQ(got.failed[i].index % 2, 1);
-        EXPECT(strstr(got.failed[i].message, "raise max_sample_bytes, or memory_limit"));
+        EXPECT(strstr(got.failed[i].message, "raise max_sample_bytes, or memory.limit"));
     }
     iter_dataset_unref(data);
     expect_below("WebP pictures", limit);
@@ -407,7 +407,7 @@ static void large_index(const char *folder) {
     EXPECT(bytes >= TINY_RECORDS * 8 && bytes < TINY_RECORDS * 16);
     EXPECT_STATUS(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_ENOMEM, &err);
     snprintf(text, sizeof(text), "an index of %llu bytes", (unsigned long long)bytes);
-    EXPECT(strstr(err.message, "memory_limit of 4194304 bytes is too small"));
+    EXPECT(strstr(err.message, "memory.limit of 4194304 bytes is too small"));
     EXPECT(strstr(err.message, text));
     opt.memory.limit = (uint64_t)12 << 20;
     EXPECT_OK(iter_dataloader_create(data, NULL, &opt, &loader, &err), &err);

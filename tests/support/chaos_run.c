@@ -126,7 +126,7 @@ static iter_status make(chaos_run *run, const chaos_case *c, iter_error *err) {
         chaos_set_loader(c->set, run->data, c->chain, &run->opt, &run->loader, err);
     if (s != ITER_ENOMEM || !run->opt.memory.limit) return s;
     CHAOS_COUNT(refused_memory);
-    EXPECT(strstr(err->message, "memory_limit"));
+    EXPECT(strstr(err->message, "memory.limit"));
     run->opt.memory.limit = 0;
     chaos_doing("create, without a limit");
     return chaos_set_loader(c->set, run->data, c->chain, &run->opt, &run->loader, err);

@@ -228,3 +228,17 @@ Test(ndarray, strided_rows_are_read_where_they_are) {
     iter_batch_unref(batch);
     iter_loader_unref(loader);
 }
+
+Test(ndarray, a_sampler_is_one_stage) {
+    iter_error err;
+    iter_loader *loader;
+    const uint8_t rows[8] = {0};
+    const iter_array array = {"data", ITER_DATA, {ITER_U8, 2, {8, 1}, 0, ""}, rows, 0};
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    opt.sampler.spec = "block:block=4 | shuffle";
+    cr_assert_eq(iter_ndarray_create(&array, 1, NULL, &opt, &loader, &err), ITER_EINVAL);
+    cr_expect_str_eq(err.message, "sampler: column 15: expected one sampler, got '|'");
+    opt.sampler.spec = "block:block=4";
+    cr_assert_eq(iter_ndarray_create(&array, 1, NULL, &opt, &loader, &err), ITER_OK);
+    iter_loader_unref(loader);
+}

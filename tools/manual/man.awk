@@ -111,7 +111,7 @@ NR == 1 { title = substr($0, length(name) + 3); next }
 first && index($0, name ": ") == 1 { first = 0; next } # the first line of the help of a command
 /^$/ { flush_rows(); end_paragraph(); next }
 /^ / { end_paragraph(); rows[++n_rows] = $0; next }
-/:$/ { flush_rows(); end_paragraph(); if (of == "" && /brackets/) intro = $0; next }
+/:$/ && paragraph == "" { flush_rows(); end_paragraph(); if (of == "" && /brackets/) intro = $0; next }
 { flush_rows(); paragraph = paragraph (paragraph != "" ? " " : "") $0 }
 
 END {
