@@ -377,7 +377,7 @@ contents() { # FILE BYTES: of each record, 32 bytes of heads between them
     while [ $n -lt "$size" ]; do tail -c +$((n + 33)) "$1" | head -c "$2"; n=$((n + 32 + $2)); done
 }
 "$ITERPACK" pack "$dir/i.lst" "$dir/i.rec" --root "$images" --resize 16 --center-crop --encoding png >/dev/null 2>"$dir/err"
-if grep -q 'without lib' "$dir/err"; then
+if grep -qE '(without|no) lib(jpeg|png)' "$dir/err"; then
     echo "skipped: images made anew: $(cat "$dir/err")"
 else
     for threads in 1 2 4; do
