@@ -6,6 +6,7 @@
  * "label" (MXNet: "softmax_label"); several are "_0_data", "_1_data", ...
  */
 #include "iter/dataset/dataset.h"
+#include "iter/core/arith.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -379,7 +380,7 @@ static iter_status copy_arrays(iter_dataset *dataset, iter_error *err) {
     const uint64_t n = dataset->desc.n_samples;
     size_t total = 0;
     for (int32_t f = 0; f < dataset->desc.n_fields; f++) {
-        total += (iter_desc_bytes(&dataset->desc.fields[f].desc) * n + 63) & ~(size_t)63;
+        total += iter__align_up_size(iter_desc_bytes(&dataset->desc.fields[f].desc) * n, 64);
     }
     if (total == 0) return ITER_OK;
     dataset->owned = iter__map(total);
@@ -393,7 +394,7 @@ static iter_status copy_arrays(iter_dataset *dataset, iter_error *err) {
         for (uint64_t i = 0; i < n; i++)
             memcpy(to + i * row, resident->base + i * resident->stride, row);
         *resident = (iter__resident){to, row};
-        to += (row * n + 63) & ~(size_t)63;
+        to += iter__align_up_size(row * n, 64);
     }
     return ITER_OK;
 }

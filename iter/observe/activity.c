@@ -112,10 +112,6 @@ bool iter__where(const iter_loader *loader, uint64_t index, char *file, size_t c
 
 /* ---- Public ---------------------------------------------------------------------------------- */
 
-static int32_t n_shown(const iter_loader *loader) {
-    return loader->workers.n > 0 ? loader->workers.n : 1;
-}
-
 int32_t iter_loader_n_stages(const iter_loader *loader) {
     return loader->workers.n_stages;
 }
@@ -125,12 +121,12 @@ const char *iter_loader_stage_name(const iter_loader *loader, int32_t id) {
 }
 
 int32_t iter_loader_stage_now(const iter_loader *loader, int32_t worker) {
-    if (worker < 0 || worker >= n_shown(loader)) return -1;
+    if (worker < 0 || worker >= iter__n_workers_all(loader)) return -1;
     return NOW(loader->workers.all[worker].activity.stage);
 }
 
 int32_t iter_loader_activity(const iter_loader *loader, iter_activity_info *out, int32_t capacity) {
-    const int32_t n = n_shown(loader);
+    const int32_t n = iter__n_workers_all(loader);
     const int64_t now = iter__now_ns();
     for (int32_t i = 0; i < n && i < capacity; i++) {
         const iter__activity *activity = &loader->workers.all[i].activity;

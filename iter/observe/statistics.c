@@ -31,7 +31,7 @@ static uint64_t run_delay(int tid) {
 static void read_workers(iter_loader *loader, iter_loader_stats *out,
                          int tids[ITER_STATS_WORKERS]) {
     out->n_workers = loader->workers.n;
-    const int32_t n = loader->workers.n > 0 ? loader->workers.n : 1;
+    const int32_t n = iter__n_workers_all(loader);
     for (int32_t i = 0; i < n; i++) {
         const iter__worker *worker = &loader->workers.all[i];
         iter_worker_stats *stats = &out->workers[i];
@@ -68,9 +68,9 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
     out->retried_reads = LOAD(loader->reading.retried);
     out->slot_bytes = loader->slots.bytes;
     out->arena_bytes = loader->reading.arena_bytes;
-    out->scratch_bytes = iter__worker_bytes(&loader->plan, &loader->layout) *
-                             (size_t)(loader->workers.n > 0 ? loader->workers.n : 1) +
-                         atomic_load_explicit(&loader->stats.picture_bytes, memory_order_relaxed);
+    out->scratch_bytes =
+        iter__worker_bytes(&loader->plan, &loader->layout) * (size_t)iter__n_workers_all(loader) +
+        atomic_load_explicit(&loader->stats.picture_bytes, memory_order_relaxed);
     out->n_warnings = LOAD(loader->stats.n_warnings);
     if (loader->loaded.preload) {
         out->preload_bytes = loader->loaded.preload->bytes;

@@ -334,9 +334,9 @@ static void lay_out_twin(iter__plan *plan) {
         if (field->way == ITER_WAY_HOST) continue;
         if (!shared && field->owns_rows && field->way != ITER_WAY_FINISH) shared = field;
         field->device_offset = at;
-        at += (field->slot_bytes + 64 + 255) & ~(size_t)255;
+        at += iter__align_up_size(field->slot_bytes + 64, 256);
     }
-    plan->device_slot_bytes = (at + 4095) & ~(size_t)4095;
+    plan->device_slot_bytes = iter__align_up_size(at, 4096);
     for (int32_t i = 0; i < plan->n_fields; i++) {
         iter__field_plan *field = &plan->fields[i];
         if (field->way != ITER_WAY_HOST && !field->owns_rows)
@@ -355,7 +355,7 @@ static iter_status lay_out_slot(iter__plan *plan, uint32_t batch_size, iter_erro
         }
         at = lay_out_field(field, batch_size, at);
     }
-    plan->slot_bytes = (at + 4095) & ~(size_t)4095;
+    plan->slot_bytes = iter__align_up_size(at, 4096);
     lay_out_twin(plan);
     return ITER_OK;
 }

@@ -11,6 +11,7 @@
  * Small rows are not read this way: a part of a read costs as much as copying some KB. The bytes
  * after one row and before the next are one part, so a row has two parts.
  */
+#include "iter/core/arith.h"
 #include "iter/runtime/loader_state.h"
 
 #define PARTS_A_ROW 2                 /* the row, and the bytes between it and the next */
@@ -40,7 +41,7 @@ void iter__placed_find(const iter__plan *plan, const iter_description *desc, int
     if (head == 0 || head > HEAD_MAX) return;
     *out_field = found;
     *out_head = head;
-    *out_stride = (head + TAIL_MAX + 63) & ~(size_t)63;
+    *out_stride = iter__align_up_size(head + TAIL_MAX, 64);
 }
 
 /* Adds the parts of one more row; false if it does not belong to the run. */

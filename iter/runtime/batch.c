@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/time.h"
 #include "iter/observe/batch_profile.h"
@@ -17,7 +18,7 @@
 /* Takes n * size bytes, aligned to 64, from a block. A block is laid out twice: first with base
  * NULL, to count its bytes, then in its memory. */
 static void *carve(uint8_t *base, size_t *at, size_t n, size_t size) {
-    const size_t offset = (*at + 63) & ~(size_t)63;
+    const size_t offset = iter__align_up_size(*at, 64);
     *at = offset + n * size;
     return base ? base + offset : NULL;
 }

@@ -11,7 +11,7 @@
 void iter__loader_free(iter_loader *loader) {
     /* leaks on purpose: a GPU may still read it */
     if (loader->device.handle && iter__device_slots_settle(loader, NULL) < 0) return;
-    const int32_t n = loader->workers.n > 0 ? loader->workers.n : 1;
+    const int32_t n = iter__n_workers_all(loader);
     if (loader->workers.all && loader->workers.n == 0) iter__worker_end(&loader->workers.all[0]);
     for (int32_t i = 0; loader->workers.all && i < n; i++) {
         if (loader->workers.all[i].loader) iter__worker_stop(&loader->workers.all[i]);

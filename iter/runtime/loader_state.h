@@ -171,6 +171,11 @@ struct iter_loader {
     iter__failure_list failures;
 };
 
+/* How many there are in workers.all. */
+static inline int32_t iter__n_workers_all(const iter_loader *loader) {
+    return loader->workers.n > 0 ? loader->workers.n : 1;
+}
+
 /* All threads must leave. */
 static inline bool iter__is_canceled(const iter_loader *loader) {
     return atomic_load_explicit(&loader->ending.canceled, memory_order_acquire);

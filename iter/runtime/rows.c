@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/observe/activity.h"
 #include "iter/runtime/loader_state.h"
@@ -358,7 +359,7 @@ static void prepare_get(const iter__worker *worker, iter__get_rows *out) {
         out->rows[field->in] = iter_tensor_dense(&desc, field->n_made ? staging : NULL);
         if (field->n_made)
             staging +=
-                ((iter_desc_bytes(&field->source) + 63) & ~(size_t)63) * worker->staging_rows;
+                iter__align_up_size(iter_desc_bytes(&field->source), 64) * worker->staging_rows;
     }
 }
 

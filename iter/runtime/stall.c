@@ -26,10 +26,6 @@ typedef struct suspect {
     uint64_t offset, bytes;
 } suspect;
 
-static int32_t n_shown(const iter_loader *loader) {
-    return loader->workers.n > 0 ? loader->workers.n : 1;
-}
-
 /* The file of the sample that a worker has stored; NULL = none. */
 static const char *path_of(const iter_loader *loader, const iter__activity *activity) {
     const iter_description *desc = &loader->dataset->desc;
@@ -42,7 +38,7 @@ static const char *path_of(const iter_loader *loader, const iter__activity *acti
  * `stage` (-1 = in any stage that is work). */
 static suspect oldest_worker(const iter_loader *loader, int slot, int32_t stage) {
     suspect out = {.worker = -1, .stage = -1};
-    for (int32_t i = 0; i < n_shown(loader); i++) {
+    for (int32_t i = 0; i < iter__n_workers_all(loader); i++) {
         const iter__activity *activity = &loader->workers.all[i].activity;
         const int32_t in = NOW(activity->stage);
         if (in < ACTIVITY_OPEN || (stage >= 0 && in != stage)) continue;

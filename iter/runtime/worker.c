@@ -284,7 +284,7 @@ static void *worker_main(void *arg) {
 }
 
 iter_status iter__workers_create(iter_loader *loader, iter_error *err) {
-    const int32_t n = loader->workers.n > 0 ? loader->workers.n : 1;
+    const int32_t n = iter__n_workers_all(loader);
     loader->workers.all = iter__alloc((size_t)n, sizeof(*loader->workers.all));
     if (!loader->workers.all) return iter__fail(err, ITER_ENOMEM, "workers: out of memory");
     for (int32_t i = 0; i < n; i++) {

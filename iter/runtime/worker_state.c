@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/observe/activity.h"
 #include "iter/runtime/loader_state.h"
@@ -27,7 +28,7 @@ static size_t lay_out(const iter__plan *plan, const iter__layout *layout, iter__
 #define PART(member, bytes)                             \
     do {                                                \
         if (base) worker->member = (void *)(base + at); \
-        at += ((bytes) + 63 + 64) & ~(size_t)63;        \
+        at += iter__align_up_size((bytes) + 64, 64);    \
     } while (0)
     PART(step[0], plan->step_bytes);
     PART(step[1], plan->step_bytes);
