@@ -64,25 +64,12 @@ typedef struct emulation {
 
 /* ---- A sample -------------------------------------------------------------------------------- */
 
-/* Does work whose result is not used. */
-static void turn(uint64_t turns) {
-    volatile uint64_t sink;
-    uint64_t x = 88172645463325252u;
-    for (uint64_t i = 0; i < turns; i++) {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-    }
-    sink = x;
-    (void)sink;
-}
-
 /* Turns in `ns`, by the fastest of some runs: the others were disturbed. */
 static uint64_t turns_of(double ns) {
     double best = 0;
     for (int i = 0; i < CALIBRATION_PARTS; i++) {
         const uint64_t start = bench_now_ns();
-        turn(CALIBRATION_TURNS);
+        bench_spin(CALIBRATION_TURNS);
         const double took = (double)(bench_now_ns() - start);
         if (i == 0 || took < best) best = took;
     }
@@ -338,7 +325,7 @@ iter_status emulate_create(const bench_arrays *arrays, uint32_t mechanisms, uint
         e->bytes[f] = arrays->bytes[f] / arrays->n_rows;
         e->row_bytes += e->bytes[f];
     }
-    e->dispatch = turn;
+    e->dispatch = bench_spin;
     e->dispatch_turns = turns_of(EMULATE_DISPATCH_NS);
     e->inline_.samples = malloc(batch * (size_t)arrays->n_arrays * sizeof(uint8_t *));
     iter_status s = ITER_ENOMEM;

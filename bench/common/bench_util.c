@@ -92,3 +92,15 @@ void *bench_map(size_t bytes) {
 void bench_unmap(void *memory, size_t bytes) {
     if (memory != NULL) munmap(memory, mapped_bytes(bytes));
 }
+
+void bench_spin(uint64_t turns) {
+    volatile uint64_t sink;
+    uint64_t x = 88172645463325252u;
+    for (uint64_t i = 0; i < turns; i++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+    }
+    sink = x;
+    (void)sink;
+}

@@ -30,6 +30,9 @@ const char *bench_hint(const char *wanted, const char *names, const char *prefix
 uint64_t bench_now_ns(void);
 double bench_now(void);
 
+/** Does `turns` turns of arithmetic whose result is not used. */
+void bench_spin(uint64_t turns);
+
 /** CPU time of this process, all threads, user and system, in nanoseconds. */
 uint64_t bench_cpu_ns(void);
 

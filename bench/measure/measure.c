@@ -218,15 +218,7 @@ double measure_witness(void) {
     double parts[WITNESS_PARTS];
     for (int p = 0; p < WITNESS_PARTS; p++) {
         double start = bench_now();
-        volatile uint64_t sink;
-        uint64_t x = 88172645463325252u;
-        for (int i = 0; i < WITNESS_TURNS; i++) {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-        }
-        sink = x;
-        (void)sink;
+        bench_spin(WITNESS_TURNS);
         parts[p] = bench_now() - start;
     }
     return measure_median(parts, WITNESS_PARTS).median;
