@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include <iter/ops.h>
 
@@ -43,8 +44,15 @@ static inline iter_status token_check_id(const iter_desc *in, const char *option
 }
 
 static inline int64_t token_get(iter_dtype dtype, const void *row, int64_t i) {
-    if (dtype == ITER_U16) return ((const uint16_t *)row)[i];
-    return dtype == ITER_I32 ? ((const int32_t *)row)[i] : ((const int64_t *)row)[i];
+    const char *at = (const char *)row + (size_t)i * iter_dtype_bytes(dtype);
+    uint16_t u16;
+    int32_t i32;
+    int64_t i64;
+    switch (dtype) { /* memcpy: a row may begin at any address */
+    case ITER_U16: return memcpy(&u16, at, sizeof(u16)), u16;
+    case ITER_I32: return memcpy(&i32, at, sizeof(i32)), i32;
+    default: return memcpy(&i64, at, sizeof(i64)), i64;
+    }
 }
 
 static inline void token_put(iter_dtype dtype, void *row, int64_t i, int64_t id) {
