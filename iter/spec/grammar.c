@@ -99,13 +99,15 @@ static iter_status begin(scanner *s, const char *text, const char *at, char **ou
     return ITER_OK;
 }
 
-static iter_status read_name(scanner *s, const char *what, iter__grammar_call *out) {
+static iter_status read_name(scanner *s, const char *what, const char *example,
+                             iter__grammar_call *out) {
     const char *start = s->at;
     while (is_name(*s->at))
         s->at++;
     out->column = column(s, start);
     if (s->at == start)
-        return fail_at(s, start, "the name of a %s is missing (of a to z, 0 to 9 and '-')", what);
+        return fail_at(s, start, "the name of a %s is missing (of a to z, 0 to 9 and '-')%s", what,
+                       example);
     out->name = token(s, start, s->at);
     return ITER_OK;
 }
@@ -183,7 +185,7 @@ static iter_status read_args(scanner *s, const dialect *d, iter__grammar_call *o
 }
 
 static iter_status read_dataset(scanner *s, iter__grammar_call *out) {
-    ITER_TRY(read_name(s, "dataset", out));
+    ITER_TRY(read_name(s, "dataset", "; expected FORMAT:PATH, as in cifar10:data", out));
     if (*s->at != ':')
         return fail_at(s, s->at, "expected ':' after the dataset's name, as in cifar10:path");
     s->at++;
@@ -197,7 +199,7 @@ static iter_status read_dataset(scanner *s, iter__grammar_call *out) {
 
 static iter_status read_stage(scanner *s, iter__grammar_call *out) {
     skip_blanks(s);
-    ITER_TRY(read_name(s, "stage", out));
+    ITER_TRY(read_name(s, "stage", "", out));
     skip_blanks(s);
     if (!*s->at || *s->at == '|') return ITER_OK;
     if (*s->at == '(')
