@@ -12,7 +12,7 @@ consume() { # consume BINARY_DIR NAME static|shared
     cmake --install "$1" --prefix "$work/$2.staged" >/dev/null
     mv "$work/$2.staged" "$work/$2.root"
     if [ -x "$work/$2.root/bin/iterbench" ]; then
-        for file in man/man1/iterbench.1 man/man1/iterpack.1 bash-completion/completions/iterpack zsh/site-functions/_iterbench; do
+        for file in man/man1/iterbench.1 man/man1/iterpack.1 bash-completion/completions/iterpack zsh/site-functions/_iterbench doc/iter/README.md doc/iter/docs/iterbench.md; do
             [ -s "$work/$2.root/share/$file" ] || { echo "$3: share/$file is not installed"; exit 1; }
         done
     fi
