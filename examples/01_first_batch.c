@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
          step++) {
         const float *image = iter_batch_tensor(batch, 0)->data;   /* f32 [64, 3, 32, 32] "NCHW" */
         const uint8_t *label = iter_batch_tensor(batch, 1)->data; /* u8 [64] "N" */
-        if (step == 0) printf("first pixel %g, first label %d\n", image[0], label[0]);
+        if (step == 0) printf("a pixel %g, its label %d\n", image[16 * 32 + 16], label[0]);
         iter_batch_unref(batch);
     }
 out:
