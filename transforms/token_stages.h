@@ -44,14 +44,14 @@ static inline iter_status token_check_id(const iter_desc *in, const char *option
 }
 
 static inline int64_t token_get(iter_dtype dtype, const void *row, int64_t i) {
-    const char *at = (const char *)row + (size_t)i * iter_dtype_bytes(dtype);
+    const char *at = row; /* a row may begin at any address, so each id is copied out */
     uint16_t u16;
     int32_t i32;
     int64_t i64;
-    switch (dtype) { /* memcpy: a row may begin at any address */
-    case ITER_U16: return memcpy(&u16, at, sizeof(u16)), u16;
-    case ITER_I32: return memcpy(&i32, at, sizeof(i32)), i32;
-    default: return memcpy(&i64, at, sizeof(i64)), i64;
+    switch (dtype) {
+    case ITER_U16: return memcpy(&u16, at + (size_t)i * sizeof(u16), sizeof(u16)), u16;
+    case ITER_I32: return memcpy(&i32, at + (size_t)i * sizeof(i32), sizeof(i32)), i32;
+    default: return memcpy(&i64, at + (size_t)i * sizeof(i64), sizeof(i64)), i64;
     }
 }
 

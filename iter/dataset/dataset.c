@@ -6,13 +6,13 @@
  * "label" (MXNet: "softmax_label"); several are "_0_data", "_1_data", ...
  */
 #include "iter/dataset/dataset.h"
-#include "iter/core/arith.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "iter/core/alloc.h"
+#include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 #include "iter/core/machine.h"
