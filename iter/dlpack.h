@@ -17,6 +17,7 @@
 ITER_BEGIN_DECLS
 
 struct DLManagedTensorVersioned;
+struct DLManagedTensor;
 
 #define ITER_DLPACK_MAJOR 1
 #define ITER_DLPACK_MINOR 0
@@ -59,6 +60,13 @@ typedef struct iter_dlpack {
     iter_dlpack_tensor tensor;
 } iter_dlpack;
 
+/** DLManagedTensor, byte for byte: the form before 1.0, which has no version and no flags. */
+typedef struct iter_dlpack_legacy {
+    iter_dlpack_tensor tensor;
+    void *manager_ctx;
+    void (*deleter)(struct DLManagedTensor *self); /* NULL = nothing to do */
+} iter_dlpack_legacy;
+
 /**
  * Exports field `field` of a batch, in device memory if the batch is on a device. A batch may be
  * exported any number of times; consumers may write into it.
@@ -90,6 +98,19 @@ ITER_API ITER_NODISCARD iter_status iter_batch_to_dlpack(iter_batch *batch, int3
 ITER_API ITER_NODISCARD iter_status iter_tensor_to_dlpack(const iter_tensor *tensor,
                                                           void (*release)(void *user), void *user,
                                                           struct DLManagedTensorVersioned **out,
+                                                          iter_error *err);
+
+/**
+ * Wraps a versioned tensor in the form before 1.0, for libraries that know only that one.
+ *
+ * Ownership  takes `managed` over: the deleter of *out runs that of `managed`. If this call fails,
+ *            `managed` stays the caller's.
+ * Errors     EUNSUPPORTED (ITER_DLPACK_READ_ONLY is set, which the old form cannot say), EINVAL (no
+ *            tensor), ENOMEM.
+ * Threads    any.
+ */
+ITER_API ITER_NODISCARD iter_status iter_dlpack_to_legacy(struct DLManagedTensorVersioned *managed,
+                                                          struct DLManagedTensor **out,
                                                           iter_error *err);
 
 /**

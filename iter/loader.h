@@ -360,6 +360,9 @@ ITER_API ITER_NODISCARD iter_status iter_loader_next(iter_loader *loader, iter_b
  * Returns    as iter_loader_next(), and AGAIN if timeout_ms is 0 and no batch is ready. If
  *            timeout_ms and `workers` are both 0, the calling thread first makes as much of the
  *            batch as it can without waiting for a read.
+ *
+ * Calls that time out one after another count as one wait: in the watchdog, in the statistics and
+ * in the message. So a program can look for signals between two short calls.
  */
 ITER_API ITER_NODISCARD iter_status iter_loader_next_within(iter_loader *loader, int64_t timeout_ms,
                                                             iter_batch **out, iter_error *err);
@@ -429,6 +432,12 @@ ITER_API void iter_loader_unref(iter_loader *loader);
  * busy, such as a thread and its stage; the memory is left to it on purpose. ESTATE (after fork).
  * Any thread. */
 ITER_API ITER_NODISCARD iter_status iter_loader_stop(iter_loader *loader, iter_error *err);
+
+/** As iter_loader_stop(), but waits at most grace_ms if that is less than faults.grace_ms: for
+ * programs that must end soon. grace_ms < 0 = faults.grace_ms. If another call stops the loader
+ * already, its limit holds. */
+ITER_API ITER_NODISCARD iter_status iter_loader_stop_within(iter_loader *loader, int64_t grace_ms,
+                                                            iter_error *err);
 
 /** Batches of the current epoch for this rank; ITER_UNKNOWN for streams and sequential samplers. */
 ITER_API uint64_t iter_loader_n_batches(iter_loader *loader);

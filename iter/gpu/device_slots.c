@@ -440,7 +440,7 @@ static iter_status settle_batch(iter_loader *loader, iter_batch *batch, int64_t 
 
 iter_status iter__device_slots_settle(iter_loader *loader, iter_error *err) {
     iter__loader_device *device = &loader->device;
-    const int64_t deadline = iter__now_ns() + loader->opt.faults.grace_ms * 1000000;
+    const int64_t deadline = iter__now_ns() + loader->ending.grace_ms * 1000000;
     iter_status status = ITER_OK;
     if (device->last) {
         status = iter__device_mark(device->handle, device->last, NULL);
@@ -466,7 +466,7 @@ iter_status iter__device_slots_settle(iter_loader *loader, iter_error *err) {
         err, ITER_ETIMEDOUT,
         "stop: streams of %s still read batches after %lld ms; their slots, page-locked "
         "and on the device, are leaked",
-        iter__device_text(device->handle), (long long)loader->opt.faults.grace_ms);
+        iter__device_text(device->handle), (long long)loader->ending.grace_ms);
 }
 
 /* ---- Public ---------------------------------------------------------------------------------- */

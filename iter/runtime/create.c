@@ -78,6 +78,7 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
                           "options: timeout_ms, grace_ms and stall_ms must not be negative");
     if (opt->faults.timeout_ms > ITER_LONGEST_MS) opt->faults.timeout_ms = ITER_LONGEST_MS;
     if (opt->faults.grace_ms > ITER_LONGEST_MS) opt->faults.grace_ms = ITER_LONGEST_MS;
+    loader->ending.grace_ms = opt->faults.grace_ms;
     if (opt->watch.stall_ms > ITER_LONGEST_MS) opt->watch.stall_ms = ITER_LONGEST_MS;
     if (opt->last_batch == ITER_LAST_DEFAULT) opt->last_batch = default_last_batch;
     if (!opt->sampler.subset != !opt->sampler.n_subset)

@@ -28,6 +28,9 @@ _Static_assert(offsetof(iter_dlpack_tensor, shape) == 24, "as in dlpack.h");
 _Static_assert(offsetof(iter_dlpack_tensor, strides) == 32, "as in dlpack.h");
 _Static_assert(offsetof(iter_dlpack_tensor, byte_offset) == 40, "as in dlpack.h");
 _Static_assert(sizeof(iter_dlpack) == 80, "as in dlpack.h");
+_Static_assert(offsetof(iter_dlpack_legacy, manager_ctx) == 48, "as in dlpack.h");
+_Static_assert(offsetof(iter_dlpack_legacy, deleter) == 56, "as in dlpack.h");
+_Static_assert(sizeof(iter_dlpack_legacy) == 64, "as in dlpack.h");
 
 typedef struct export {
     iter_dlpack managed; /* first: the deleter gets its address */
@@ -132,6 +135,39 @@ iter_status iter_batch_to_dlpack(iter_batch *batch, int32_t field,
         managed->device_type = ITER_DLPACK_CUDA_HOST;
     }
     iter_batch_ref(batch);
+    return ITER_OK;
+}
+
+typedef struct legacy {
+    iter_dlpack_legacy managed; /* first: the deleter gets its address */
+    iter_dlpack *versioned;
+} legacy;
+
+static void delete_legacy(struct DLManagedTensor *self) {
+    if (!self) return;
+    legacy *l = (legacy *)(void *)self;
+    if (l->versioned->deleter)
+        l->versioned->deleter((struct DLManagedTensorVersioned *)(void *)l->versioned);
+    iter__free(l);
+}
+
+iter_status iter_dlpack_to_legacy(struct DLManagedTensorVersioned *managed,
+                                  struct DLManagedTensor **out, iter_error *err) {
+    if (!out) return iter__fail(err, ITER_EINVAL, "dlpack: out is NULL");
+    *out = NULL;
+    if (!managed) return iter__fail(err, ITER_EINVAL, "dlpack: no tensor given");
+    iter_dlpack *versioned = (iter_dlpack *)(void *)managed;
+    if (versioned->flags & ITER_DLPACK_READ_ONLY) {
+        return iter__fail(err, ITER_EUNSUPPORTED,
+                          "dlpack: the tensor is read-only, which the form before 1.0 cannot say");
+    }
+    legacy *l = iter__alloc(1, sizeof(*l));
+    if (!l) return iter__fail(err, ITER_ENOMEM, "dlpack: out of memory");
+    l->managed.tensor = versioned->tensor; /* shape and strides stay in `versioned` */
+    l->managed.manager_ctx = l;
+    l->managed.deleter = delete_legacy;
+    l->versioned = versioned;
+    *out = (struct DLManagedTensor *)(void *)&l->managed;
     return ITER_OK;
 }
 

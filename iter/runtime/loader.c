@@ -39,7 +39,9 @@ iter_status iter__check_call(iter_loader *loader, iter_error *err) {
 /* How long one call of next() may wait. */
 typedef struct patience {
     int64_t start_ns, limit_ns; /* limit < 0 = for ever, 0 = only take what is ready */
-    bool idle;                  /* limit 0, no workers: no work is left that needs no waiting */
+    /* when the wait began: the first of several calls in a row that timed out, or this one */
+    int64_t since_ns;
+    bool idle; /* limit 0, no workers: no work is left that needs no waiting */
 } patience;
 
 /* The answer of a call that has waited long enough; an error says what delays the batch.
@@ -47,7 +49,10 @@ typedef struct patience {
 static iter_status end_waiting(iter_loader *loader, const patience *wait, iter_error *err) {
     if (wait->limit_ns == 0) return ITER_AGAIN;
     iter_stall stall;
-    iter__stall_find(loader, wait->limit_ns, &stall);
+    const int64_t now = iter__now_ns();
+    const int64_t earlier = wait->start_ns - wait->since_ns;
+    iter__stall_find(loader, earlier > 0 ? now - wait->since_ns : wait->limit_ns, &stall);
+    loader->consumer.timed_out_since = wait->since_ns;
     return iter__fail(err, ITER_ETIMEDOUT, "next: %s", stall.message);
 }
 
@@ -184,7 +189,7 @@ static iter_status next_locked(iter_loader *loader, patience *wait, iter_batch *
         if (known != ITER_AGAIN) return known;
         const iter__entry *head = loader->queue.count ? iter__queue_at(loader, 0) : NULL;
         if (head && (!head->batch || head->batch->state == BATCH_READY))
-            return answer_head(loader, wait->start_ns, out, err);
+            return answer_head(loader, wait->since_ns, out, err);
         if (!wait_once(loader, wait, seen)) return end_waiting(loader, wait, err);
     }
 }
@@ -194,10 +199,13 @@ iter_status iter_loader_next_within(iter_loader *loader, int64_t timeout_ms, ite
     *out = NULL;
     ITER_TRY(iter__check_call(loader, err));
     if (timeout_ms > ITER_LONGEST_MS) timeout_ms = -1;
-    patience wait = {iter__now_ns(), timeout_ms < 0 ? -1 : timeout_ms * 1000000, false};
+    const int64_t now = iter__now_ns();
+    patience wait = {now, timeout_ms < 0 ? -1 : timeout_ms * 1000000, now, false};
     atomic_llong *waiting = loader->opt.watch.stall_ms ? &loader->watch.waiting_since : NULL;
-    if (waiting) atomic_store_explicit(waiting, wait.start_ns, memory_order_relaxed);
     pthread_mutex_lock(&loader->lock);
+    if (loader->consumer.timed_out_since) wait.since_ns = loader->consumer.timed_out_since;
+    loader->consumer.timed_out_since = 0; /* unless this call times out, too */
+    if (waiting) atomic_store_explicit(waiting, wait.since_ns, memory_order_relaxed);
     const iter_status status = next_locked(loader, &wait, out, err);
     pthread_mutex_unlock(&loader->lock);
     if (waiting) atomic_store_explicit(waiting, 0, memory_order_relaxed);
@@ -233,6 +241,7 @@ void iter__loader_go(iter_loader *loader, const iter__cursor *cursor, uint64_t n
     loader->consumer.number = number;
     loader->consumer.moved = cursor->ended || cursor->sample != start.sample;
     loader->consumer.ended = false;
+    loader->consumer.timed_out_since = 0;
     opener->number = opener->replay = 0;
     opener->epoch_begun = opener->any = opener->stream_ended = false;
     opener->done = loader->opt.epochs && cursor->epoch >= loader->opt.epochs;
@@ -269,6 +278,7 @@ static iter_status reset_locked(iter_loader *loader) {
         loader->consumer.number = 0;
         loader->consumer.sampler_at_bytes = 0;
         loader->consumer.ended = false;
+        loader->consumer.timed_out_since = 0;
         tell_moved(loader);
     } else {
         const iter__cursor cursor = iter__cut_epoch(&loader->cut, next);
@@ -328,7 +338,7 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
     iter_status status = ITER_OK;
     pthread_mutex_lock(&loader->lock);
     const bool own = is_worker_thread(loader);
-    const int64_t grace = own ? 0 : loader->opt.faults.grace_ms * 1000000;
+    const int64_t grace = own ? 0 : loader->ending.grace_ms * 1000000;
     struct timespec until;
     iter__deadline(grace, &until);
     uint32_t running = 0;
@@ -350,7 +360,7 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
                             "thread, the slots and the arena are left to it",
                             i, sample, loader->dataset->name,
                             loader->workers.stages[atomic_load(&worker->activity.stage)],
-                            (long long)loader->opt.faults.grace_ms);
+                            (long long)loader->ending.grace_ms);
     }
     pthread_mutex_unlock(&loader->lock);
     for (int32_t i = 0; i < loader->workers.n; i++) {
@@ -366,7 +376,7 @@ static iter_status wait_for_threads(iter_loader *loader, iter_error *err) {
 /* Without workers no thread reaps the reads in flight, so this does, for at most grace_ms. */
 static iter_status wait_for_reads(iter_loader *loader, iter_error *err) {
     if (atomic_load(&loader->reading.pending) == 0) return ITER_OK; /* options may be unchecked */
-    const int64_t until = iter__now_ns() + loader->opt.faults.grace_ms * 1000000;
+    const int64_t until = iter__now_ns() + loader->ending.grace_ms * 1000000;
     while (atomic_load(&loader->reading.pending) > 0) {
         const int64_t left = until - iter__now_ns();
         bool expected = false;
@@ -376,7 +386,7 @@ static iter_status wait_for_reads(iter_loader *loader, iter_error *err) {
             return iter__fail(
                 err, ITER_ETIMEDOUT,
                 "stop: %u reads have not ended after %lld ms; slots and arena are left to them",
-                atomic_load(&loader->reading.pending), (long long)loader->opt.faults.grace_ms);
+                atomic_load(&loader->reading.pending), (long long)loader->ending.grace_ms);
         }
         if (atomic_compare_exchange_strong(&loader->reading.has_reader, &expected, true))
             iter__reading_wait(&loader->workers.all[0], left);
@@ -406,12 +416,17 @@ static iter_status stop_now(iter_loader *loader, iter_error *err) {
 }
 
 iter_status iter_loader_stop(iter_loader *loader, iter_error *err) {
+    return iter_loader_stop_within(loader, -1, err);
+}
+
+iter_status iter_loader_stop_within(iter_loader *loader, int64_t grace_ms, iter_error *err) {
     if (iter__is_orphan(loader)) return iter__fail(err, ITER_ESTATE, "loader: made before fork()");
     iter_loader_cancel(loader);
     iter_error error = {.status = ITER_OK};
     pthread_mutex_lock(&loader->lock);
     if (loader->ending.state == LOADER_RUNS) {
         loader->ending.state = LOADER_STOPS;
+        if (grace_ms >= 0 && grace_ms < loader->ending.grace_ms) loader->ending.grace_ms = grace_ms;
         pthread_mutex_unlock(&loader->lock);
         const iter_status status = stop_now(loader, &error);
         error.status = status;

@@ -96,6 +96,8 @@ typedef struct iter__consumer {
     bool moved;      /* seek or restore went into the middle of an epoch, or to its end */
     bool finished;   /* after the last of opt.epochs */
     bool waits;      /* in next(), for the head of the queue */
+    /* The last next() timed out: when the wait began. 0 = it did not. */
+    int64_t timed_out_since;
     uint32_t n_held;
     uint8_t sampler_at[ITER_SAMPLER_BLOB];
     size_t sampler_at_bytes;
@@ -108,6 +110,7 @@ typedef enum iter__stop_state { LOADER_RUNS, LOADER_STOPS, LOADER_STOPPED } iter
 typedef struct iter__ending {
     atomic_bool canceled; /* by iter_loader_cancel(), also in a signal handler: all threads leave */
     iter__stop_state state;
+    int64_t grace_ms;    /* how long the first stop waits; faults.grace_ms or less */
     iter_error error;    /* what the first stop answered */
     uint32_t n_gone;     /* workers that left */
     pthread_cond_t left; /* a worker left its loop, or a stop ended */

@@ -29,20 +29,22 @@ typedef struct said {
     uint64_t batch, n_batches;
 } said;
 
-/* Reports a late next(), unless it has returned or its batch was reported before. */
-static void look(iter_loader *loader, int64_t since, said *last) {
+/* Reports a late next(), unless its batch was reported before. Returns false if next() is not
+ * waiting just now: it has returned, or it waits in several calls and is between two of them. */
+static bool look(iter_loader *loader, int64_t since, said *last) {
     iter__watch *watch = &loader->watch;
     iter_stall stall;
     pthread_mutex_lock(&loader->lock);
-    const bool waits = atomic_load_explicit(&watch->waiting_since, memory_order_relaxed) == since &&
-                       !atomic_load_explicit(&loader->ending.canceled, memory_order_relaxed);
+    const bool canceled = atomic_load_explicit(&loader->ending.canceled, memory_order_relaxed);
+    const bool waits =
+        !canceled && atomic_load_explicit(&watch->waiting_since, memory_order_relaxed) == since;
     if (waits) iter__stall_find(loader, iter__now_ns() - since, &stall);
     const uint64_t n_batches = atomic_load_explicit(&loader->stats.n_batches, memory_order_relaxed);
     pthread_mutex_unlock(&loader->lock);
-    if (!waits) return;
+    if (!waits) return canceled;
     if (last->any && last->epoch == stall.epoch && last->batch == stall.batch &&
         last->n_batches == n_batches)
-        return;
+        return true;
     last->any = true;
     last->epoch = stall.epoch;
     last->batch = stall.batch;
@@ -53,10 +55,11 @@ static void look(iter_loader *loader, int64_t since, said *last) {
     watch->n_stalls++;
     memcpy(watch->text, stall.message, sizeof(watch->text));
     pthread_mutex_unlock(&watch->lock);
-    if (stopping || !loader->opt.watch.on_stall) return;
+    if (stopping || !loader->opt.watch.on_stall) return true;
     iter__in_callback_of = loader;
     loader->opt.watch.on_stall(loader->opt.watch.user, &stall);
     iter__in_callback_of = NULL;
+    return true;
 }
 
 static void *watch_main(void *arg) {
@@ -75,10 +78,10 @@ static void *watch_main(void *arg) {
             pthread_cond_timedwait(&watch->changed, &watch->lock, &until);
             continue;
         }
-        last.since_ns = since;
         pthread_mutex_unlock(&watch->lock);
-        look(loader, since, &last);
+        const bool looked = look(loader, since, &last);
         pthread_mutex_lock(&watch->lock);
+        if (looked) last.since_ns = since;
     }
     watch->gone = true;
     const bool orphan = watch->detached;
@@ -127,7 +130,7 @@ iter_status iter__watch_stop(iter_loader *loader, iter_error *err) {
     if (!running) return ITER_OK;
     const bool own = pthread_equal(watch->thread, pthread_self());
     struct timespec until;
-    iter__deadline(own ? 0 : loader->opt.faults.grace_ms * 1000000, &until);
+    iter__deadline(own ? 0 : loader->ending.grace_ms * 1000000, &until);
     pthread_mutex_lock(&watch->lock);
     while (!watch->gone && !own &&
            pthread_cond_timedwait(&watch->changed, &watch->lock, &until) != ETIMEDOUT) {
@@ -143,5 +146,5 @@ iter_status iter__watch_stop(iter_loader *loader, iter_error *err) {
     if (gone || own) return ITER_OK;
     return iter__fail(err, ITER_ETIMEDOUT,
                       "stop: on_stall() has not returned after %lld ms; its thread is left running",
-                      (long long)loader->opt.faults.grace_ms);
+                      (long long)loader->ending.grace_ms);
 }

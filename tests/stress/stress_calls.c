@@ -280,8 +280,20 @@ static void next_within(int32_t workers) {
         EXPECT(batch == NULL);
         EXPECT_ERROR(iter_loader_next_within(loader, 30, &batch, &err), ITER_ETIMEDOUT, &err,
                      "batch 0 of epoch 0 is not ready");
+        /* A second call in a row goes on with the same wait. */
+        EXPECT_ERROR(iter_loader_next_within(loader, 30, &batch, &err), ITER_ETIMEDOUT, &err,
+                     "batch 0 of epoch 0 is not ready");
+        double waited = 0;
+        EXPECT(sscanf(strstr(err.message, "after "), "after %lf ms", &waited) == 1);
+        EXPECT(waited >= 59);
+        iter_loader_stats stats = {.struct_size = sizeof(stats)};
+        atomic_store(&own.block, false);
+        EXPECT_OK(iter_loader_next(loader, &batch, &err), &err);
+        iter_batch_unref(batch);
+        EXPECT_OK(iter_loader_stats_read(loader, &stats, &err), &err);
+        EXPECT(stats.next_wait_ns >= 59000000);
+        EXPECT_OK(iter_loader_seek(loader, 0, 0, &err), &err);
     }
-    atomic_store(&own.block, false);
     int n = 0;
     for (iter_status s;
          (s = iter_loader_next_within(loader, n % 3 - 1, &batch, &err)) != ITER_END;) {
@@ -296,7 +308,31 @@ static void next_within(int32_t workers) {
     iter_dataset_unref(data);
 }
 
+/* ---- A stop that waits for less time --------------------------------------------------------- */
+
+static void stop_within(void) {
+    own_dataset own = {.n = 40};
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    opt.workers = 1;
+    opt.batch_size = 10;
+    opt.faults.grace_ms = 3600 * 1000; /* a stop that took this limit would not end */
+    iter_dataset *data = own_open(&own, &own_ops);
+    iter_error err;
+    iter_batch *batch;
+    atomic_store(&own.block, true);
+    iter_loader *loader = drive_loader(data, NULL, &opt);
+    EXPECT_EQ(iter_loader_next_within(loader, 30, &batch, &err), ITER_ETIMEDOUT);
+    EXPECT_ERROR(iter_loader_stop_within(loader, 20, &err), ITER_ETIMEDOUT, &err, "after 20 ms");
+    EXPECT_ERROR(iter_loader_stop(loader, &err), ITER_ETIMEDOUT, &err, "after 20 ms");
+    iter_dataset_unref(data);
+    atomic_store(&own.block, false);
+    iter_loader_unref(loader);
+    while (!atomic_load(&own.n_closed)) /* the last thread frees the dataset */
+        bounded_sleep(0.001);
+}
+
 int main(void) {
+    stop_within();
     for (go where = 0; where < N_GOS; where++) {
         goes_elsewhere(where, ITER_LOOKAHEAD_ENDLESS);
         goes_elsewhere(where, ITER_LOOKAHEAD_EPOCH);

@@ -62,6 +62,33 @@ Test(dlpack, a_tensor_goes_out_with_its_release) {
     cr_expect_eq(iter__alloc_live(), 0);
 }
 
+/* The form before 1.0: {tensor, manager_ctx, deleter}. */
+Test(dlpack, a_tensor_goes_out_in_the_old_form) {
+    float values[6];
+    int one = 1;
+    const int64_t dims[] = {2, 3};
+    const iter_tensor tensor = tensor_of(ITER_F32, 2, dims, values);
+    struct DLManagedTensorVersioned *managed;
+    struct DLManagedTensor *old;
+    iter_error err;
+    cr_assert_eq(iter_tensor_to_dlpack(&tensor, released, &one, &managed, NULL), ITER_OK);
+    iter_dlpack *versioned = (iter_dlpack *)(void *)managed;
+    versioned->flags = ITER_DLPACK_READ_ONLY;
+    cr_expect_eq(iter_dlpack_to_legacy(managed, &old, &err), ITER_EUNSUPPORTED);
+    cr_expect_null(old);
+    versioned->flags = 0;
+    cr_assert_eq(iter_dlpack_to_legacy(managed, &old, &err), ITER_OK);
+    iter_dlpack_legacy *m = (iter_dlpack_legacy *)(void *)old;
+    cr_expect_eq(m->tensor.data, values);
+    cr_expect_eq(m->tensor.n_dims, 2);
+    cr_expect(memcmp(m->tensor.shape, dims, sizeof(dims)) == 0);
+    cr_expect_eq(n_released, 0);
+    m->deleter(old);
+    cr_expect_eq(n_released, 1);
+    cr_expect_eq(iter_dlpack_to_legacy(NULL, &old, NULL), ITER_EINVAL);
+    cr_expect_eq(iter__alloc_live(), 0);
+}
+
 static const struct {
     iter_dtype dtype;
     int code, bits;
