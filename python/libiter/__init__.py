@@ -1,0 +1,46 @@
+"""libiter: data iterators for training, from C.
+
+    import libiter
+    loader = libiter.Loader("cifar10:data/cifar-10-batches-bin", "random-flip | to:f32,nchw",
+                            batch_size=64, shuffle=True, workers=2)
+    for images, labels in loader: ...
+
+`help(libiter.Loader)` has every option.
+"""
+from __future__ import annotations
+
+from ._batch import Batch, Field
+from ._dataset import Dataset
+from ._loader import Failure, Loader
+from ._native import (
+    Canceled,
+    DeviceFailed,
+    Error,
+    InputOutput,
+    InvalidArgument,
+    Malformed,
+    OutOfMemory,
+    TimedOut,
+    Unsupported,
+    WrongState,
+)
+from ._native import version as __version__
+
+__all__ = [
+    "Batch",
+    "Canceled",
+    "Dataset",
+    "DeviceFailed",
+    "Error",
+    "Failure",
+    "Field",
+    "InputOutput",
+    "InvalidArgument",
+    "Loader",
+    "Malformed",
+    "OutOfMemory",
+    "TimedOut",
+    "Unsupported",
+    "WrongState",
+    "__version__",
+]

@@ -1,0 +1,69 @@
+"""Python functions that the library calls: collate, on_stall, and the release of arrays."""
+from __future__ import annotations
+
+import itertools
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from . import _native as n
+from ._dataset import write_error
+from ._tensors import view_rows
+
+_number = itertools.count(1)
+_kept: Dict[int, Any] = {}  # arrays that loaders borrow, until the library releases them
+
+
+def _drop(user: Optional[int]) -> None:
+    _kept.pop(user or 0, None)
+
+
+_release = n.CLOSE(_drop)
+
+
+class Callbacks:
+    """The callbacks of one loader, and what must live as long as it does."""
+
+    def __init__(
+        self, collate: Optional[Callable[[Dict[str, Any]], None]], on_stall: Optional[Callable[[Dict[str, Any]], None]]
+    ) -> None:
+        self.fields: List[str] = []
+        self.keeps: List[Any] = []
+        self.reason: Optional[BaseException] = None  # of the last collate that failed
+        self._collate, self._on_stall = collate, on_stall
+        self.collate = n.COLLATE(self._run_collate)
+        self.on_stall = n.ON_STALL(self._run_on_stall)
+
+    def keep_until_released(self) -> Tuple[Any, int]:
+        """The release function and its argument: until then `keeps` stay."""
+        user = next(_number)
+        _kept[user] = self.keeps
+        return _release, user
+
+    def released(self, user: int) -> None:
+        """The loader was not made, so the library does not release."""
+        _kept.pop(user, None)
+
+    def _run_collate(self, _user: Any, views: Any, count: int, err: Any) -> int:
+        try:
+            arrays = {}
+            for i in range(count):
+                name = self.fields[i] if i < len(self.fields) else "field%d" % i
+                arrays[name] = view_rows(views[i].tensor)
+            assert self._collate is not None
+            self._collate(arrays)
+            return n.OK
+        except BaseException as reason:  # pylint: disable=broad-except
+            self.reason = reason
+            write_error(err, reason, n.EINVAL)
+            return n.EINVAL
+
+    def _run_on_stall(self, _user: Any, stall: Any) -> None:
+        if self._on_stall is None:
+            return
+        said = stall.contents
+        told: Dict[str, Any] = {}
+        for name in n.names_of(n.Stall)[1:]:
+            value = getattr(said, name)
+            if isinstance(value, bytes):
+                value = value.decode("utf-8", "replace")
+            told[name] = None if value == n.UNKNOWN else value
+        self._on_stall(told)

@@ -1,0 +1,499 @@
+"""The loader: `for images, labels in libiter.Loader(...)`."""
+from __future__ import annotations
+
+import ctypes as c
+import dataclasses
+import os
+import time
+import types
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _exit
+from . import _native as n
+from ._batch import Batch, Field, maker
+from ._callbacks import Callbacks
+from ._dataset import Dataset, raise_with_cause, role_of
+from ._options import NAMES, Options, unknown
+from ._tensors import OUTPUTS, as_array, dtype_code, dtype_text, fill_desc
+
+SLICE_MS = 50  # how long next() waits before it looks for signals
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A sample that failed, as delivered."""
+
+    epoch: int
+    position: int  #: in the order of its epoch
+    index: int  #: in the dataset
+    status: str  #: "EFORMAT" and the like
+    message: str
+
+
+class Loader:
+    """Batches of a dataset, made by threads of the library.
+
+        loader = libiter.Loader("cifar10:data/cifar-10-batches-bin", "random-flip | to:f32,nchw",
+                                batch_size=64, shuffle=True, workers=2, seed=7)
+        for epoch in range(10):
+            for images, labels in loader:       # float32 [64, 3, 32, 32], uint8 [64]
+                train(images, labels)
+
+    A row depends on seed, epoch and position alone: another number of workers or ranks, or a resumed run, changes
+    no bit of it.
+
+    data    a spec ("cifar10:DIR", docs/grammar.md), a Dataset, an object that Dataset() accepts, or arrays: one, a
+            tuple of (data, label), or a dict {name: array}. Arrays are [n, ...], of numpy, torch or jax. They are
+            borrowed: they must not change while the loader lives, except with copy_arrays=True.
+    chain   what happens to each sample, "random-crop:size=32,pad=4 | random-flip | to:f32,nchw"; None = fields as
+            they are stored.
+    output  what a batch consists of: "numpy", "torch", "jax", or "dlpack" (exporters for any from_dlpack()).
+    copy    False: arrays are views of the loader's memory. Each keeps its batch, at most max_held at once; they may
+            be written to. True: arrays of their own, to be kept as long as wanted.
+
+    How it runs:
+      batch_size   samples per batch and rank
+      shuffle      False; True or "full": a new permutation every epoch; "once": one for all epochs; "block": blocks
+                   of neighbours (block=, buffer_blocks=), for disks; "batch": whole units of `block` samples;
+                   "replacement": independent draws
+      workers      threads that make batches; 0 = next() makes them; "auto" = one per core
+      seed         of all order and augmentation
+      prefetch     the most batches made ahead; 0 = enough for the workers
+      max_held     batches that the program may hold at once. A `for` statement holds the previous batch while the
+                   next one is made, so at least 2
+      last_batch   what becomes of samples that do not fill a batch: "keep" a shorter batch; "pad" it with the
+                   epoch's first samples; "discard"; "roll-over" into the next epoch
+      epochs       after so many an iteration is empty; 0 = endless
+      lookahead    "endless": prepares the next epoch while this one ends; "epoch": does not
+    Which samples:
+      rank, ranks, local_ranks    this process's share of each batch of ranks x batch_size samples
+      sampler      a text such as "bucket:n-buckets=8", instead of shuffle
+      subset       sample indices to use, in this order
+    Reading:
+      source       "auto", "memory" (all is loaded first), "ring" (io_uring), "pread", "null" (zeros: no reading)
+      o_direct, threads, only_reads, max_sample_bytes     as in iter/loader.h
+    Memory:
+      memory_limit bytes for everything; 0 = half of what is free
+      memory       "auto", "host", "pinned", "device" (a GPU; output "dlpack"); device, finish, resident, share as
+                   in iter/loader.h
+      copy_arrays  True = arrays given as `data` are copied
+    Faults:
+      on_error     a sample that fails: "fail" the batch's next(), "replace" it, "blank" it (zeros; batch.valid)
+      max_failures failed samples before next() gives up; 0 = no limit
+      timeout_ms   longest wait for a batch; 0 = for ever
+      grace_ms     longest wait for a busy thread in close()
+      stall_ms, on_stall    a wait longer than stall_ms is reported: on_stall({"message": ..., ...})
+    collate      called with {field: array} before a batch is delivered; changes the arrays in place
+
+    One thread at a time may take batches. Ctrl-C interrupts a wait. A child of fork() must make its own loader.
+
+    Raises InvalidArgument (an option, a spec, a chain), TypeError (an unknown option), InputOutput, Malformed,
+    Unsupported, OutOfMemory (with the numbers). All but TypeError are libiter.Error.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        chain: Optional[str] = None,
+        *,
+        batch_size: int = 32,
+        shuffle: Union[bool, str, None] = False,
+        workers: Union[int, str] = 0,
+        seed: int = 0,
+        output: str = "numpy",
+        copy: bool = False,
+        prefetch: int = 0,
+        max_held: int = 3,
+        rank: int = 0,
+        ranks: int = 0,
+        local_ranks: int = 0,
+        last_batch: str = "keep",
+        epochs: int = 0,
+        lookahead: str = "endless",
+        sampler: Optional[str] = None,
+        subset: Optional[Sequence[int]] = None,
+        block: int = 0,
+        buffer_blocks: int = 0,
+        source: str = "auto",
+        o_direct: bool = False,
+        threads: int = 0,
+        only_reads: bool = False,
+        max_sample_bytes: int = 0,
+        memory: str = "auto",
+        device: Optional[int] = None,
+        finish: str = "auto",
+        resident: str = "no",
+        share: str = "auto",
+        memory_limit: int = 0,
+        on_error: str = "fail",
+        max_failures: int = 0,
+        timeout_ms: int = 0,
+        grace_ms: int = 0,
+        stall_ms: int = 0,
+        on_stall: Optional[Callable[[Dict[str, Any]], None]] = None,
+        collate: Optional[Callable[[Dict[str, "np.ndarray[Any, Any]"]], None]] = None,
+        copy_arrays: bool = False,
+        **unknown_options: Any,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name in NAMES}
+        self._handle = 0
+        for name in unknown_options:
+            raise unknown(name, NAMES + ["output", "copy", "chain"])
+        if output not in OUTPUTS:
+            raise n.InvalidArgument("options: output is %r; expected one of %s" % (output, ", ".join(OUTPUTS)))
+        self._callbacks = Callbacks(collate, on_stall)
+        options = Options(given, self._callbacks)
+        self._timeout_ms = timeout_ms
+        self._pid = os.getpid()
+        self._dataset: Optional[Dataset] = None
+        self._arrays: Any = None
+        self._create(data, chain, options)
+        self._callbacks.fields = [field.name for field in self.fields]
+        _exit.add(self)
+        self.batch_size, self.output = batch_size, output
+        try:
+            self._make = maker(self.fields, output, copy)
+        except Exception:
+            self.close()
+            raise
+        self._python = self._dataset._python if self._dataset is not None else None
+        self._slice_ms = min(SLICE_MS, timeout_ms) if timeout_ms else SLICE_MS
+        self._pending = 0  # a batch that was taken, but not given to the program
+        self._untouched = True  # nothing was taken since it was created or moved
+        self._resumed = False  # by load_state_dict(), and nothing was taken since
+        self._next = n.blocking["iter_loader_next_within"]  # an object of its own, with the fastest types
+        self._next.restype, self._next.argtypes = c.c_int, [c.c_void_p, c.c_int64, c.c_void_p, c.c_void_p]
+        self._out, self._error = c.c_void_p(), n.ErrorStruct()
+        self._out_at, self._error_at = c.addressof(self._out), c.addressof(self._error)
+
+    # ---- Making it --------------------------------------------------------------------------------
+
+    def _create(self, data: Any, chain: Optional[str], options: Options) -> None:
+        err, out, stages = n.ErrorStruct(), c.c_void_p(), c.c_void_p()
+        if chain:
+            n.check(n.blocking.iter_chain_parse(chain.encode(), None, c.byref(stages), c.byref(err)), err)
+        try:
+            if isinstance(data, Mapping) or isinstance(data, (tuple, list)) or hasattr(data, "__array__"):
+                status = self._create_over_arrays(data, stages, options, out, err)
+            else:
+                self._dataset = data if isinstance(data, Dataset) else Dataset(data)
+                self._dataset._description()  # raises if it is closed
+                status = n.blocking.iter_dataloader_create(
+                    self._dataset._handle, stages, c.byref(options.struct), c.byref(out), c.byref(err)
+                )
+        finally:
+            n.blocking.iter_chain_unref(stages)
+        self._check(status, err)
+        self._handle = out.value or 0
+
+    def _create_over_arrays(self, data: Any, stages: Any, options: Options, out: Any, err: Any) -> int:
+        if isinstance(data, Mapping):
+            named = [(str(name), as_array(array)) for name, array in data.items()]
+        else:
+            several = list(data) if isinstance(data, (tuple, list)) else [data]
+            roles = ["data", "label"] if len(several) == 2 else ["data"] + ["data%d" % i for i in range(1, len(several))]
+            named = list(zip(roles, [as_array(array) for array in several]))
+        if not named:
+            raise n.InvalidArgument("arrays: none were given")
+        structs = (n.Array * len(named))()
+        for struct, (name, array) in zip(structs, named):
+            if array.ndim == 0 or array.dtype.kind not in "biuf" and str(array.dtype) != "bfloat16":
+                raise n.InvalidArgument(
+                    "arrays: %s is %s with %d dimensions; expected numbers, [n, ...]" % (name, array.dtype, array.ndim)
+                )
+            if not _rows_are_dense(array):
+                array = np.ascontiguousarray(array)
+            self._callbacks.keeps.append(array)
+            struct.name, struct.role = name.encode(), role_of(name)
+            fill_desc(struct.desc, dtype_code(array.dtype), array.shape)
+            struct.data = array.__array_interface__["data"][0]
+            struct.stride_bytes = array.strides[0] if len(array) > 1 else 0
+        release = self._callbacks.keep_until_released()
+        options.struct.arrays.release, options.struct.arrays.user = release
+        status: int = n.blocking.iter_ndarray_create(
+            structs, len(named), stages, c.byref(options.struct), c.byref(out), c.byref(err)
+        )
+        if status < 0:
+            self._callbacks.released(options.struct.arrays.user)
+        return status
+
+    def _check(self, status: int, err: n.ErrorStruct) -> None:
+        if status >= 0:
+            return
+        python = self._dataset._python if self._dataset is not None else None
+        if self._callbacks.reason is not None:
+            reason, self._callbacks.reason = self._callbacks.reason, None
+            raise n.error_of(status, err.message.decode("utf-8", "replace")) from reason
+        if python is not None:
+            raise_with_cause(status, err, python)
+        if status == n.ESTATE and b"batches are held" in err.message:
+            said = err.message.decode().split(";")[0]
+            raise n.WrongState(
+                said + ". Each array keeps its batch. To keep more of them, use copy=True, or a larger max_held"
+            )
+        n.check(status, err)
+
+    def _live(self) -> int:
+        if not self._handle:
+            raise n.WrongState("loader: it is closed")
+        return self._handle
+
+    # ---- Iterating --------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Begins an epoch: the first one; the rest of one, after load_state_dict() or seek(); else the next one.
+        What was left of an epoch that the program did not finish is dropped."""
+        handle = self._live()
+        if not self._untouched:
+            self._reset(handle)
+        self._untouched = True
+        return self
+
+    def _reset(self, handle: int) -> None:
+        err = n.ErrorStruct()
+        self._check(n.blocking.iter_loader_reset(handle, c.byref(err)), err)
+        self._drop_pending()
+
+    def __next__(self) -> Batch:
+        """The next batch of the epoch that iter() began."""
+        if self._python is not None:
+            return self._next_of_python(self._python)
+        status = self._next(self._handle, self._slice_ms, self._out_at, self._error_at) if self._handle else -1
+        if status != 0:
+            self._wait_on(status)
+        self._untouched = False
+        return self._make(self._out.value)  # type: ignore[arg-type]
+
+    def _next_of_python(self, python: Any) -> Batch:
+        """As __next__(), for a dataset in Python: Ctrl-C and sys.exit() in its methods are raised here, and the
+        batch that came in spite of them is kept for the next call."""
+        if not self._pending:
+            status = self._next(self._live(), self._slice_ms, self._out_at, self._error_at)
+            if status != 0 and python.interrupt is None:
+                self._wait_on(status)
+                status = 0
+            self._pending = (self._out.value or 0) if status == 0 else 0
+        if python.interrupt is not None:
+            reason, python.interrupt = python.interrupt, None
+            raise reason
+        handle, self._pending = self._pending, 0
+        self._untouched = False
+        return self._make(handle)
+
+    def _wait_on(self, status: int) -> None:
+        """What follows a call that gave no batch: more short calls, between which Python handles signals; or the
+        end; or an error. Returns when a batch is there."""
+        handle = self._live()
+        begin = time.monotonic()
+        while status == n.ETIMEDOUT:
+            left = self._slice_ms
+            if self._timeout_ms:
+                left = min(left, self._timeout_ms - left - int(1000 * (time.monotonic() - begin)))
+                if left <= 0:
+                    break
+            if self._python is not None and self._python.interrupt is not None:
+                break
+            status = self._next(handle, left, self._out_at, self._error_at)
+        if status == n.END and self._resumed:  # a position at the end of its epoch: goes on with the next one
+            self._resumed = False
+            self._reset(handle)
+            status = self._next(handle, self._slice_ms, self._out_at, self._error_at)
+            if status != 0:
+                self._wait_on(status)
+            return
+        self._untouched = self._resumed = False
+        if status == n.END:
+            raise StopIteration
+        self._check(status, self._error)
+
+    def _drop_pending(self) -> None:
+        pending, self._pending = self._pending, 0
+        if pending:
+            n.quick.iter_batch_unref(pending)
+
+    def __len__(self) -> int:
+        """Batches of an epoch for this rank. Raises TypeError if an epoch has no fixed length (a stream, a
+        sampler that draws as it goes)."""
+        batches = n.quick.iter_loader_n_batches(self._live())
+        if batches == n.UNKNOWN:
+            raise TypeError("loader: an epoch of this dataset or sampler has no fixed length")
+        return int(batches)
+
+    # ---- Position ---------------------------------------------------------------------------------
+
+    def state_dict(self) -> Dict[str, Any]:
+        """The position after the last batch taken: {"position": 96 bytes, ...}. It is the same on every rank."""
+        handle, err, size = self._live(), n.ErrorStruct(), c.c_size_t()
+        out = c.create_string_buffer(1 << 16)
+        n.check(n.quick.iter_loader_save(handle, out, len(out), c.byref(size), c.byref(err)), err)
+        return {"version": 1, "position": out.raw[: size.value]}
+
+    def load_state_dict(self, state: Union[Mapping[str, Any], bytes]) -> None:
+        """Goes to a saved position; the next iteration gives the rest of its epoch. Workers, ranks and batch size
+        may differ from those of the loader that saved; dataset, seed, chain and sampler must not.
+
+        Raises InvalidArgument (other data; or no batch of this size begins there), Malformed (no position)."""
+        handle, err = self._live(), n.ErrorStruct()
+        if isinstance(state, Mapping):
+            if state.get("version") != 1 or not isinstance(state.get("position"), (bytes, bytearray)):
+                raise n.Malformed("load_state_dict: expected what state_dict() gave, got keys %s" % sorted(state))
+            saved = bytes(state["position"])
+        elif isinstance(state, (bytes, bytearray)):
+            saved = bytes(state)
+        else:
+            raise TypeError("load_state_dict: expected what state_dict() gave, got %s" % type(state).__name__)
+        n.check(n.blocking.iter_loader_restore(handle, saved, len(saved), c.byref(err)), err)
+        self._drop_pending()
+        self._untouched = self._resumed = True
+
+    def set_epoch(self, epoch: int) -> None:
+        """Goes to the beginning of an epoch; the next iteration is that epoch."""
+        self.seek(epoch, 0)
+
+    def seek(self, epoch: int, sample: int) -> None:
+        """Goes to a sample of an epoch, a multiple of batch_size x ranks; the next iteration gives the rest."""
+        err = n.ErrorStruct()
+        n.check(n.blocking.iter_loader_seek(self._live(), epoch, sample, c.byref(err)), err)
+        self._drop_pending()
+        self._untouched, self._resumed = True, False
+
+    @property
+    def position(self) -> Tuple[int, int]:
+        """The current epoch, and how many of its samples all ranks together have taken."""
+        epoch, samples = c.c_uint32(), c.c_uint64()
+        n.quick.iter_loader_position(self._live(), c.byref(epoch), c.byref(samples))
+        return int(epoch.value), int(samples.value)
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch."""
+        return self.position[0]
+
+    # ---- Looking at it ----------------------------------------------------------------------------
+
+    @property
+    def dataset(self) -> Optional[Dataset]:
+        """What it reads; None for arrays."""
+        return self._dataset
+
+    @property
+    def fields(self) -> List[Field]:
+        """The fields of its batches, in order."""
+        handle, found = self._live(), []
+        for i in range(n.quick.iter_loader_n_fields(handle)):
+            field = n.quick.iter_loader_field(handle, i).contents
+            desc = field.desc
+            shape = tuple(None if x < 0 else int(x) for x in desc.dims[: desc.n_dims])
+            found.append(
+                Field(
+                    field.name.decode("utf-8", "replace"),
+                    "label" if field.role == 1 else "data",
+                    dtype_text(desc.dtype),
+                    shape,
+                    int(desc.capacity),
+                    desc.layout.decode(),
+                )
+            )
+        return found
+
+    def plan(self) -> str:
+        """What is done to a sample, a line per step, as `iterbench plan` prints it."""
+        return str(n.quick.iter_loader_plan_text(self._live()).decode("utf-8", "replace"))
+
+    def stats(self) -> types.SimpleNamespace:
+        """Counters since the loader was created; the names are those of iter_loader_stats. Times are in ns."""
+        out, err = n.LoaderStats(struct_size=c.sizeof(n.LoaderStats)), n.ErrorStruct()
+        n.check(n.quick.iter_loader_stats_read(self._live(), c.byref(out), c.byref(err)), err)
+        made: Dict[str, Any] = {}
+        for name in n.names_of(n.LoaderStats)[1:]:
+            value = getattr(out, name)
+            if name == "workers":
+                names = n.names_of(n.WorkerStats)
+                value = [
+                    types.SimpleNamespace(**{member: getattr(value[i], member) for member in names})
+                    for i in range(min(out.n_workers, len(value)))
+                ]
+            elif name == "fallbacks":
+                value = [value[i].value.decode("utf-8", "replace") for i in range(out.n_fallbacks)]
+            elif name == "path_bytes":
+                value = dict(zip(("ring", "pread", "memory"), value))
+            elif name == "source":
+                value = ("auto", "memory", "ring", "pread", "null")[value]
+            elif isinstance(value, bytes):
+                value = value.decode("utf-8", "replace")
+            made[name] = value
+        return types.SimpleNamespace(**made)
+
+    def failures(self) -> List[Failure]:
+        """Failed samples of delivered batches, the first 1,024."""
+        out = (n.Failure * 1024)()
+        count = min(n.quick.iter_loader_failures(self._live(), out, len(out)), len(out))
+        status = {number: kind.status for number, kind in n._errors.items()}
+        return [
+            Failure(f.epoch, f.position, f.index, status.get(f.status, "?"), f.message.decode("utf-8", "replace"))
+            for f in out[:count]
+        ]
+
+    def activity(self) -> List[Dict[str, Any]]:
+        """What each worker does just now: {"worker", "stage", "sample", "file", "offset", "since_ns"}."""
+        out = (n.ActivityInfo * 1024)()
+        count = min(n.quick.iter_loader_activity(self._live(), out, len(out)), len(out))
+        return [
+            {
+                "worker": a.worker,
+                "stage": a.stage.decode(),
+                "sample": None if a.sample == n.UNKNOWN else int(a.sample),
+                "file": a.file.decode("utf-8", "replace"),
+                "offset": int(a.offset),
+                "since_ns": int(a.since_ns),
+            }
+            for a in out[:count]
+        ]
+
+    # ---- The end ----------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Wakes a blocked next() in another thread, which raises Canceled. After it the loader gives no batch."""
+        n.quick.iter_loader_cancel(self._live())
+
+    def close(self) -> None:
+        """Stops the threads, and waits for them at most grace_ms. Batches that are held stay valid. A closed loader
+        can only be closed again."""
+        handle, self._handle = self._handle, 0
+        if not handle:
+            return
+        _exit.remove(self)
+        if os.getpid() == self._pid:
+            self._drop_pending()
+        n.blocking.iter_loader_unref(handle)
+
+    def __enter__(self) -> "Loader":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", 0):
+            self.close()
+
+    def __repr__(self) -> str:
+        if not self._handle:
+            return "Loader(closed)"
+        name = self._dataset.name if self._dataset is not None else "arrays"
+        fields = ", ".join("%s: %s %s" % (f.name, f.dtype, list(f.shape)) for f in self.fields)
+        return "Loader(%s; %s)" % (name, fields)
+
+
+def _rows_are_dense(array: "np.ndarray[Any, Any]") -> bool:
+    """Whether each row lies in one piece, in C order, and rows come one after another."""
+    if not array.size:
+        return True
+    row = array[0]
+    return bool(row.flags.c_contiguous and array.strides[0] >= 0 and array.dtype.isnative and (
+        array.strides[0] >= row.nbytes or len(array) == 1))
+
+
+__all__ = ["Failure", "Loader"]

@@ -1,0 +1,203 @@
+"""From an iter_tensor to arrays of numpy, torch and jax, and back from arrays to descriptions.
+
+Nothing here copies, except where a function says so.
+"""
+from __future__ import annotations
+
+import ctypes as c
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from . import _native as n
+
+_names = ["u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f16", "bf16", "f32", "f64", "bool"]
+_numpy_names = {
+    "u8": "uint8",
+    "i8": "int8",
+    "u16": "uint16",
+    "i16": "int16",
+    "u32": "uint32",
+    "i32": "int32",
+    "u64": "uint64",
+    "i64": "int64",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "bool": "bool",
+}
+_dtypes: Dict[int, "np.dtype[Any]"] = {
+    code: np.dtype(_numpy_names[name]) for code, name in enumerate(_names, 1) if name in _numpy_names
+}
+_codes = {dtype: code for code, dtype in _dtypes.items()}
+_itemsizes = [0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1]
+BF16 = 10
+
+OUTPUTS = ("numpy", "torch", "jax", "dlpack")
+
+
+def dtype_text(code: int) -> str:
+    """ "f32" and the like."""
+    return _names[code - 1]
+
+
+def dtype_code(dtype: Any) -> int:
+    """The iter_dtype of "f32", "float32", np.float32, ...; raises InvalidArgument for others."""
+    if isinstance(dtype, str) and dtype in _names:
+        return _names.index(dtype) + 1
+    if str(dtype) in ("bfloat16", "torch.bfloat16"):
+        return BF16
+    if str(dtype).startswith("torch."):
+        dtype = str(dtype)[len("torch.") :]
+    try:
+        found = _codes.get(np.dtype(dtype).newbyteorder("="))
+    except TypeError:
+        found = None
+    if found is None:
+        raise n.InvalidArgument("dtype %s: expected one of %s" % (dtype, ", ".join(_names)))
+    return found
+
+
+def numpy_dtype(code: int) -> "np.dtype[Any]":
+    """numpy's dtype. numpy itself has no bfloat16; ml_dtypes adds it, if it is installed."""
+    if code != BF16:
+        return _dtypes[code]
+    try:
+        import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        raise n.Unsupported(
+            'bf16: numpy has no such type. Use output="torch", or install ml_dtypes, or end the chain with to:f32'
+        ) from None
+    bfloat16: "np.dtype[Any]" = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16
+
+
+def fill_desc(desc: n.Desc, code: int, shape: Sequence[Optional[int]], capacity: int = 0) -> None:
+    """Writes dtype and shape; None = a variable first dimension of at most `capacity`."""
+    if len(shape) > n.MAX_DIMS:
+        raise n.InvalidArgument("%d dimensions: at most %d are possible" % (len(shape), n.MAX_DIMS))
+    desc.dtype, desc.n_dims, desc.capacity = code, len(shape), capacity
+    for i, extent in enumerate(shape):
+        desc.dims[i] = n.VARIABLE if extent is None else extent
+
+
+def view_rows(tensor: n.Tensor) -> "np.ndarray[Any, Any]":
+    """A writable numpy view of a tensor in memory that the library lends for a callback."""
+    desc = tensor.desc
+    code, n_dims = desc.dtype, desc.n_dims
+    size = _itemsizes[code]
+    shape = tuple(desc.capacity if extent < 0 else extent for extent in desc.dims[:n_dims])
+    strides = tuple(step * size for step in tensor.strides[:n_dims])
+    if 0 in shape:
+        return np.empty(shape, numpy_dtype(code))
+    last = sum((extent - 1) * step for extent, step in zip(shape, strides)) + size
+    memory = (c.c_ubyte * last).from_address(tensor.data)
+    return np.ndarray(shape, numpy_dtype(code), memory, 0, strides)
+
+
+def copy_of(tensor: n.Tensor) -> "np.ndarray[Any, Any]":
+    """A numpy array of its own."""
+    return view_rows(tensor).copy()
+
+
+def as_array(value: Any) -> "np.ndarray[Any, Any]":
+    """Any array on the host as numpy's, without a copy if possible: numpy, torch, jax, lists of numbers."""
+    if isinstance(value, np.ndarray):
+        return value
+    detach = getattr(value, "detach", None)
+    if detach is not None:  # a torch tensor; one that lies on a GPU says so itself
+        return np.asarray(detach())
+    return np.asarray(value)
+
+
+# ---- Arrays over a slot ---------------------------------------------------------------------------
+
+
+class Memory(c.Array):  # type: ignore[type-arg]
+    """The memory of one batch. Every array over it keeps it alive, and its end gives the batch back."""
+
+    _type_ = c.c_ubyte
+    _length_ = 0
+    batch = 0
+
+    def __del__(self, unref: Any = n.quick.iter_batch_unref) -> None:
+        if self.batch:
+            unref(self.batch)
+
+
+_memory_types: Dict[int, Any] = {}
+
+
+def memory_type(size: int) -> Any:
+    """The Memory type of that many bytes; made once."""
+    made = _memory_types.get(size)
+    if made is None:
+        made = _memory_types[size] = type("Memory", (Memory,), {"_length_": size, "_type_": c.c_ubyte})
+    return made
+
+
+class SlotView:
+    """How the arrays of one slot are made, for one state of its tensors (their shapes may change).
+
+    A slot's addresses stay the same as long as the loader lives, so the tensors are read once, and compared
+    byte by byte afterwards.
+    """
+
+    __slots__ = ("pointers", "bytes", "memory", "base", "parts")
+
+    def __init__(self, batch: int, n_fields: int) -> None:
+        self.pointers: List[int] = [n.quick.iter_batch_tensor(batch, i) for i in range(n_fields)]
+        self.bytes = [c.string_at(pointer, _tensor_bytes) for pointer in self.pointers]
+        tensors = [n.Tensor.from_buffer_copy(text) for text in self.bytes]
+        bounds: List[Tuple[int, int]] = []
+        for tensor in tensors:
+            desc, size = tensor.desc, _itemsizes[tensor.desc.dtype]
+            extent = sum((d - 1) * s for d, s in zip(desc.dims[: desc.n_dims], tensor.strides[: desc.n_dims]))
+            empty = tensor.data is None or 0 in desc.dims[: desc.n_dims]
+            if not empty:
+                bounds.append((tensor.data, tensor.data + extent * size + size))
+        self.base = min((low for low, _ in bounds), default=0)
+        self.memory = memory_type(max((high for _, high in bounds), default=self.base) - self.base)
+        # shape, dtype, offset, strides of each field
+        self.parts = []
+        for tensor in tensors:
+            desc, size = tensor.desc, _itemsizes[tensor.desc.dtype]
+            shape = tuple(desc.dims[: desc.n_dims])
+            strides = tuple(step * size for step in tensor.strides[: desc.n_dims])
+            dtype = np.dtype("uint16") if desc.dtype == BF16 else _dtypes[desc.dtype]
+            offset = 0 if 0 in shape or tensor.data is None else tensor.data - self.base
+            self.parts.append((shape, dtype, offset, strides, desc.dtype == BF16))
+
+    def is_current(self) -> bool:
+        """Whether the tensors are what they were."""
+        string_at = c.string_at
+        for pointer, text in zip(self.pointers, self.bytes):
+            if string_at(pointer, _tensor_bytes) != text:
+                return False
+        return True
+
+
+_tensor_bytes = c.sizeof(n.Tensor)
+
+Convert = Callable[["np.ndarray[Any, Any]", bool], Any]
+
+
+def converter(output: str) -> Optional[Convert]:
+    """What makes an output's array of a numpy array, without a copy; None = nothing to do. The second argument
+    says that the array holds bfloat16 as 16-bit integers."""
+    if output == "numpy":
+        return None
+    if output == "torch":
+        try:
+            import torch
+        except ImportError:
+            raise n.Unsupported('output="torch": torch is not installed') from None
+        from_numpy, bfloat16 = torch.from_numpy, torch.bfloat16
+
+        def to_torch(array: "np.ndarray[Any, Any]", is_bf16: bool) -> Any:
+            if is_bf16:
+                return from_numpy(array.view(np.int16)).view(bfloat16)
+            return from_numpy(array)
+
+        return to_torch
+    raise AssertionError(output)
