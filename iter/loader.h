@@ -610,10 +610,19 @@ typedef struct iter_loader_stats {
     uint64_t device_wait_ns;                   /* opening: waiting for a slot that a stream reads */
     uint64_t n_warnings;                       /* samples made so far that a decoder warned about */
     char warning_text[ITER_STALL_TEXT];        /* the first one's; "" = none */
+    /* Calls of next() that returned a batch, an END or an error, and the time inside them: waits,
+     * and with `workers` 0 the making of batches. What is left between two calls is the
+     * consumer's. */
+    uint64_t next_calls, next_ns;
+    /* CLOCK_MONOTONIC, ns: begin of the first such call, end of the last; 0 = there was none */
+    uint64_t next_first_ns, next_last_ns;
+    int32_t next_tid; /* the kernel's number of the thread that made the last call; 0 = none did */
+    int32_t prefetch; /* batches that it can make ahead, after defaults and memory.limit */
 } iter_loader_stats;
 
-/** Reads the counters. Any thread; members may be a batch apart from one another. Errors: EINVAL
- * (struct_size), ESTATE (after fork). */
+/** Reads the counters. Any thread; members may be a batch apart from one another. A program that
+ * was compiled with an older header gets the members that it knows. Errors: EINVAL (struct_size),
+ * ESTATE (after fork). */
 ITER_API ITER_NODISCARD iter_status iter_loader_stats_read(iter_loader *loader,
                                                            iter_loader_stats *out, iter_error *err);
 
@@ -668,6 +677,39 @@ typedef struct iter_activity_info {
  */
 ITER_API int32_t iter_loader_activity(const iter_loader *loader, iter_activity_info *out,
                                       int32_t capacity);
+
+/** Since when a call of next() has been running: CLOCK_MONOTONIC, ns; 0 = none runs. Any thread. It
+ * is one load, as iter_loader_stage_now(). */
+ITER_API int64_t iter_loader_in_next(const iter_loader *loader);
+
+/* ---- What a loader is made of ----------------------------------------------------------------
+ *
+ * For code that makes a second loader with one change, as <iter/diagnose.h> does. */
+
+/** Its dataset and its chain, borrowed for as long as the loader lives; the chain is NULL if it has
+ * none. */
+ITER_API iter_dataset *iter_loader_dataset(const iter_loader *loader);
+ITER_API iter_chain *iter_loader_chain(const iter_loader *loader);
+
+/**
+ * Reads the options that the loader runs with: defaults are filled in, `workers` is a number.
+ *
+ * The sampler is given as its table and the table's options (sampler.ops, sampler.options), however
+ * it was asked for. arrays.release and collate are as the caller passed them: a second loader must
+ * leave arrays.release out, because it runs once.
+ *
+ * Ownership  what the options point to is borrowed: strings, tables and the subset live as long as
+ *            the loader; callbacks and their data belong to the program that made it.
+ * Errors     EINVAL (struct_size).
+ * Threads    any.
+ */
+ITER_API ITER_NODISCARD iter_status iter_loader_options_read(const iter_loader *loader,
+                                                             iter_loader_options *out,
+                                                             iter_error *err);
+
+/** Cores that this process may use, at least 1: those of its affinity, but no more than the CPU
+ * time that its control groups grant, rounded up. ITER_WORKERS_AUTO is this number. */
+ITER_API int32_t iter_cores(void);
 
 ITER_END_DECLS
 

@@ -1,5 +1,6 @@
 /* statistics.c - copies the counters for the caller, and the list of failures. */
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,11 @@
 #include <unistd.h>
 
 #include "iter/core/error.h"
+#include "iter/core/machine.h"
 #include "iter/runtime/loader_state.h"
+
+/* Up to here the struct is as it was first published. */
+#define STATS_LEAST offsetof(iter_loader_stats, next_calls)
 
 #define LOAD(counter) ((uint64_t)atomic_load_explicit(&(counter), memory_order_relaxed))
 
@@ -48,11 +53,7 @@ static void read_workers(iter_loader *loader, iter_loader_stats *out,
     }
 }
 
-iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, iter_error *err) {
-    if (!out || out->struct_size != sizeof(*out)) {
-        return iter__fail(err, ITER_EINVAL, "stats: struct_size is not %zu", sizeof(*out));
-    }
-    if (iter__is_orphan(loader)) return iter__fail(err, ITER_ESTATE, "loader: made before fork()");
+static void read_all(iter_loader *loader, iter_loader_stats *out) {
     memset(out, 0, sizeof(*out));
     out->struct_size = sizeof(*out);
     out->batches = LOAD(loader->stats.n_batches);
@@ -84,6 +85,12 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
     out->n_copies = LOAD(loader->device.n_copies);
     out->copied_bytes = LOAD(loader->device.copied_bytes);
     out->device_wait_ns = LOAD(loader->device.wait_ns);
+    out->next_calls = LOAD(loader->stats.next_calls);
+    out->next_ns = LOAD(loader->stats.next_ns);
+    out->next_first_ns = LOAD(loader->stats.next_first_ns);
+    out->next_last_ns = LOAD(loader->stats.next_last_ns);
+    out->next_tid = (int32_t)LOAD(loader->stats.next_tid);
+    out->prefetch = (int32_t)loader->layout.prefetch;
     int tids[ITER_STATS_WORKERS] = {0};
     pthread_mutex_lock(&loader->lock);
     read_workers(loader, out, tids);
@@ -98,6 +105,23 @@ iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, 
     out->n_stalls = loader->watch.n_stalls;
     memcpy(out->stall_text, loader->watch.text, sizeof(out->stall_text));
     pthread_mutex_unlock(&loader->watch.lock);
+}
+
+iter_status iter_loader_stats_read(iter_loader *loader, iter_loader_stats *out, iter_error *err) {
+    const size_t size = out ? out->struct_size : 0;
+    if (size < STATS_LEAST || size > sizeof(*out)) {
+        return iter__fail(err, ITER_EINVAL, "stats: struct_size is %zu; expected %zu", size,
+                          sizeof(*out));
+    }
+    if (iter__is_orphan(loader)) return iter__fail(err, ITER_ESTATE, "loader: made before fork()");
+    if (size == sizeof(*out)) {
+        read_all(loader, out);
+        return ITER_OK;
+    }
+    iter_loader_stats all; /* the caller knows the first members alone */
+    read_all(loader, &all);
+    memcpy(out, &all, size);
+    out->struct_size = size;
     return ITER_OK;
 }
 
@@ -107,4 +131,38 @@ size_t iter_loader_failures(iter_loader *loader, iter_failure *out, size_t capac
     if (out) memcpy(out, loader->failures.list, (n < capacity ? n : capacity) * sizeof(*out));
     iter__facts_unlock(loader);
     return n;
+}
+
+/* ---- What a loader is made of ---------------------------------------------------------------- */
+
+iter_dataset *iter_loader_dataset(const iter_loader *loader) {
+    return loader->dataset;
+}
+
+iter_chain *iter_loader_chain(const iter_loader *loader) {
+    return loader->chain;
+}
+
+iter_status iter_loader_options_read(const iter_loader *loader, iter_loader_options *out,
+                                     iter_error *err) {
+    const size_t size = out ? out->struct_size : 0;
+    iter_loader_options all = loader->opt;
+    if (size < sizeof(size) || size > sizeof(all)) {
+        return iter__fail(err, ITER_EINVAL, "options: struct_size is %zu; expected %zu", size,
+                          sizeof(all));
+    }
+    /* What the caller passed may be gone: the loader has copies. */
+    all.sampler.spec = NULL;
+    all.sampler.registry = NULL;
+    all.sampler.ops = loader->sampling.ops;
+    all.sampler.options = loader->sampling.options;
+    all.sampler.subset = loader->sampling.subset;
+    memcpy(out, &all, size);
+    out->struct_size = size;
+    return ITER_OK;
+}
+
+int32_t iter_cores(void) {
+    const uint32_t cores = iter__cores("/proc", "/sys/fs/cgroup");
+    return cores > INT32_MAX ? INT32_MAX : (int32_t)cores;
 }

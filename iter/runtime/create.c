@@ -12,6 +12,7 @@
 #include "iter/core/hash.h"
 #include "iter/core/machine.h"
 #include "iter/observe/activity.h"
+#include "iter/observe/diagnose_hook.h"
 #include "iter/profile/profiler.h"
 #include "iter/runtime/loader_state.h"
 #include "iter/spec/grammar.h"
@@ -69,8 +70,8 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
                           opt->workers, WORKERS_MAX);
     }
     if (opt->workers == ITER_WORKERS_AUTO) {
-        const uint32_t cores = iter__cores("/proc", "/sys/fs/cgroup");
-        opt->workers = cores > WORKERS_MAX ? WORKERS_MAX : (int32_t)cores;
+        const int32_t cores = iter_cores();
+        opt->workers = cores > WORKERS_MAX ? WORKERS_MAX : cores;
     }
     if (opt->faults.grace_ms == 0) opt->faults.grace_ms = DEFAULT_GRACE;
     if (opt->faults.timeout_ms < 0 || opt->faults.grace_ms < 0 || opt->watch.stall_ms < 0)
@@ -418,6 +419,7 @@ static iter_status make(iter_dataset *dataset, iter_chain *chain,
         return status;
     }
     iter__profile_memory();
+    if (!once) iter__diagnose_autostart(loader);
     *out = loader;
     return ITER_OK;
 }

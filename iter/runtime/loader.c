@@ -14,6 +14,7 @@
 #include "iter/core/time.h"
 #include "iter/observe/activity.h"
 #include "iter/observe/batch_profile.h"
+#include "iter/observe/next_count.h"
 #include "iter/profile/profiler.h"
 #include "iter/runtime/loader_state.h"
 
@@ -202,12 +203,14 @@ iter_status iter_loader_next_within(iter_loader *loader, int64_t timeout_ms, ite
     const int64_t now = iter__now_ns();
     patience wait = {now, timeout_ms < 0 ? -1 : timeout_ms * 1000000, now, false};
     atomic_llong *waiting = loader->opt.watch.stall_ms ? &loader->watch.waiting_since : NULL;
+    iter__next_begins(loader, wait.start_ns);
     pthread_mutex_lock(&loader->lock);
     if (loader->consumer.timed_out_since) wait.since_ns = loader->consumer.timed_out_since;
     loader->consumer.timed_out_since = 0; /* unless this call times out, too */
     if (waiting) atomic_store_explicit(waiting, wait.since_ns, memory_order_relaxed);
     const iter_status status = next_locked(loader, &wait, out, err);
     pthread_mutex_unlock(&loader->lock);
+    iter__next_ends(loader, wait.start_ns, status);
     if (waiting) atomic_store_explicit(waiting, 0, memory_order_relaxed);
     return status;
 }
@@ -455,6 +458,7 @@ void iter_loader_unref(iter_loader *loader) {
     if (!loader || atomic_fetch_sub_explicit(&loader->refs, 1, memory_order_acq_rel) != 1) return;
     /* a child of fork() has no threads to stop and leaves everything as it is */
     if (loader->alive && iter__is_orphan(loader)) return;
+    if (loader->diagnose_hook) loader->diagnose_hook(loader, 1);
     iter_error ignored; /* a caller that needs it calls iter_loader_stop() before */
     iter_status status = loader->alive ? iter_loader_stop(loader, &ignored) : ITER_OK;
     /* Without workers, a next() in another thread may have issued reads after an earlier stop() had

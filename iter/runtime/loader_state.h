@@ -132,12 +132,20 @@ typedef struct iter__failure_list {
 typedef struct iter__statistics {
     atomic_ullong n_batches, n_samples, n_bytes;
     atomic_ullong next_wait_ns, open_ns, read_ns, transform_ns, batch_ns;
+    /* Calls of next(). `next_since`: the call that runs now began then; 0 = none runs. */
+    atomic_ullong next_calls, next_ns, next_first_ns, next_last_ns;
+    atomic_llong next_since;
+    atomic_uintptr_t next_thread; /* pthread_self() of the last call, whose number next_tid is */
+    atomic_int next_tid;
     atomic_size_t picture_bytes; /* growing buffers, all workers */
     atomic_ullong n_warnings;
     char warning_text[ITER_STALL_TEXT]; /* the first one; guarded by loader.lock */
     int32_t n_fallbacks;
     char fallbacks[ITER_STATS_FALLBACKS][160];
 } iter__statistics;
+
+/* iter_diagnose_hook() of <iter/diagnose.h>. */
+typedef void iter__diagnose_hook(iter_loader *loader, int32_t ends);
 
 struct iter_loader {
     atomic_uint refs; /* handles */
@@ -150,6 +158,7 @@ struct iter_loader {
     iter_dataset *dataset;
     iter_chain *chain;
     iter_loader_options opt;
+    iter__diagnose_hook *diagnose_hook; /* diagnose_hook.c; NULL = no diagnosis was asked for */
     iter__plan plan;
     iter__cut cut;
     iter__layout layout;
