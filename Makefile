@@ -41,7 +41,7 @@ docs: ## make deps, then the documentation with the reference: build/docs/index.
 	@scripts/docs.sh
 
 format: ## clang-format all sources in place
-	@find iter loaders transforms engine bench tools examples tests -name '*.[ch]' -not -path '*/corpus/*' 2>/dev/null | xargs clang-format -i
+	@find iter loaders transforms engine diagnose bench tools examples tests -name '*.[ch]' -not -path '*/corpus/*' 2>/dev/null | xargs clang-format -i
 
 install: all ## install the release build (PREFIX=/usr/local)
 	@cmake --install build/release $(if $(PREFIX),--prefix $(PREFIX))

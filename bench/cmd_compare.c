@@ -15,7 +15,7 @@
 #include "bench/common/bench_util.h"
 #include "bench/common/page.h"
 #include "bench/iterbench.h"
-#include "bench/measure/words.h"
+#include "diagnose/words.h"
 
 /* ---- Finding --------------------------------------------------------------------------------- */
 

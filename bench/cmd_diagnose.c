@@ -21,9 +21,9 @@
 #include "bench/iterbench.h"
 #include "bench/limits/photo_yard.h"
 #include "bench/measure/rounds.h"
-#include "bench/report/report_html.h"
 #include "bench/verdict/diagnosis.h"
 #include "bench/verdict/plant.h"
+#include "diagnose/report_html.h"
 
 #define RECORD_S   1.0 /* about so long; in batches at least RECORD_MIN, at most RECORD_MAX */
 #define RECORD_MIN 12
@@ -99,7 +99,7 @@ static iter_status open_all(diagnosis *d, iter_error *err) {
         if (d->has_feed) d->run.chain = d->feed.options.chain;
     }
     if (s == ITER_OK) s = open_arms(d, err);
-    if (s == ITER_OK) s = observer_start(d->arms[d->watched].loaders[0], &d->observer, err);
+    if (s == ITER_OK) s = observer_start(d->arms[d->watched].loaders[0], NULL, &d->observer, err);
     return s;
 }
 

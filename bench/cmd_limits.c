@@ -13,8 +13,8 @@
 #include "bench/common/bench_util.h"
 #include "bench/iterbench.h"
 #include "bench/limits/decode_limit.h"
-#include "bench/report/report_html.h"
 #include "bench/report/run_result.h"
+#include "diagnose/report_html.h"
 
 #define LOOK_BATCHES        64
 #define LOOK_BATCHES_PHOTOS 2 /* of photos: a batch takes long, and there is one slot */

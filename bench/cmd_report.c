@@ -7,7 +7,7 @@
 #include "bench/common/bench_json.h"
 #include "bench/common/bench_util.h"
 #include "bench/iterbench.h"
-#include "bench/report/report_html.h"
+#include "diagnose/report_html.h"
 
 /* A result of iterbench has at least one of these parts, and it is not null. */
 static iter_status check_result(const char *from, const json_value *value, iter_error *err) {

@@ -16,9 +16,9 @@
 #include "bench/common/bench_util.h"
 #include "bench/common/progress.h"
 #include "bench/iterbench.h"
-#include "bench/measure/words.h"
-#include "bench/report/report_html.h"
 #include "bench/report/run_result.h"
+#include "diagnose/report_html.h"
+#include "diagnose/words.h"
 
 #define DEFAULT_SECONDS 3.0
 #define SLICE_S         0.1 /* of a single loader */

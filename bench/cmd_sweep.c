@@ -18,9 +18,9 @@
 #include "bench/common/page.h"
 #include "bench/emulate.h"
 #include "bench/iterbench.h"
-#include "bench/measure/words.h"
-#include "bench/report/report_html.h"
 #include "bench/train_arms.h"
+#include "diagnose/report_html.h"
+#include "diagnose/words.h"
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 

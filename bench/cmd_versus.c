@@ -12,7 +12,7 @@
 #include "bench/common/progress.h"
 #include "bench/iterbench.h"
 #include "bench/measure/measure.h"
-#include "bench/measure/words.h"
+#include "diagnose/words.h"
 
 #define LABEL              10
 #define SLICES_A_PAIR_MOST 16.0 /* with pauses and dropped pairs, before it stops */

@@ -8,7 +8,7 @@
 #include "bench/common/bench_json.h"
 #include "bench/common/page.h"
 #include "bench/measure/feed.h"
-#include "bench/measure/words.h"
+#include "diagnose/words.h"
 
 typedef struct train_arms {
     const bench_options *options;

@@ -10,7 +10,7 @@ awk 'FNR == 1 { documented = 0 }
      END { exit bad }' iter/*.h || exit 1
 # Every source begins with a comment that describes it.
 bad=0
-for file in $(find iter loaders transforms engine bench tools examples tests -name '*.[ch]' -not -path '*/peers/*' 2>/dev/null); do
+for file in $(find iter loaders transforms engine diagnose bench tools examples tests -name '*.[ch]' -not -path '*/peers/*' 2>/dev/null); do
     case $(head -c 2 "$file") in
     '/*') ;;
     *) echo "$file: does not begin with a head comment"; bad=1 ;;

@@ -14,7 +14,7 @@ deny() { # deny WHY PATTERN PATH...: no source under PATH may match; absent path
     fi
 }
 public=$(ls iter/*.h)
-deny "the library may not know these" '#include ["<](loaders|transforms|engine|bench|tools|examples|tests)/' iter
+deny "the library may not know these" '#include ["<](loaders|transforms|engine|diagnose|bench|tools|examples|tests)/' iter
 deny "the core knows nothing above it" '#include ["<]iter/(spec|dataset|plan|observe|profile|reading|gpu|runtime|device)/' iter/core
 deny "below the runtime, only core and spec" '#include ["<]iter/(dataset|plan|observe|profile|reading|gpu|runtime|device)/' iter/spec loaders transforms
 deny "the profiler knows core and spec" '#include ["<](iter/(dataset|plan|observe|reading|gpu|runtime|device)|loaders|transforms)/' iter/profile
@@ -22,7 +22,9 @@ deny "datasets and plans know nothing of a loader" '#include ["<]iter/(observe|g
 deny "loaders know the core alone" '#include ["<](transforms|engine|bench|tools|examples|tests)/' loaders
 deny "transforms know the core alone" '#include ["<](loaders|engine|bench|tools|examples|tests)/' transforms
 deny "programs use public headers" \
-    '#include ["<](iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime)|loaders|transforms|tests)/' engine examples bench
+    '#include ["<](iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime)|loaders|transforms|tests)/' engine examples bench diagnose
+deny "the diagnosis stands on the public headers" '#include ["<](iter/device|engine|bench|tools|examples)/' diagnose
+deny "the diagnosis is a library of its own" '#include ["<]diagnose/' iter loaders transforms engine examples tools
 # The one exception: iterpack writes what the loaders read, so it uses their parsers of lists,
 # indexes and records.
 if grep -rnE --include='*.[ch]' '#include ["<](iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime)|loaders|transforms|tests)/' tools |
@@ -64,7 +66,7 @@ rooms verdict common measure limits doctor
 deny "tools and bench are apart" '#include "bench/' tools
 deny "tools and bench are apart" '#include "tools/' bench
 # shellcheck disable=SC2046 # the paths are ours and have no blanks
-deny "oneDNN is called in engine/cpu/onednn* alone" '#include [<"](oneapi/)?dnnl' iter loaders transforms bench tools examples \
+deny "oneDNN is called in engine/cpu/onednn* alone" '#include [<"](oneapi/)?dnnl' iter loaders transforms diagnose bench tools examples \
     $(find engine -name '*.[ch]' ! -path 'engine/cpu/onednn*')
 # shellcheck disable=SC2046
 deny "threads of the engine are OpenMP's, in engine/cpu" 'pthread_|#include <(pthread|threads)\.h>|#pragma omp' \
@@ -81,18 +83,19 @@ deny "no locks in the core" 'pthread_(mutex|cond|rwlock|spin)|mtx_lock' iter/cor
 deny "threads start in iter/core/thread.c" 'pthread_create' $(ls iter/*/*.[ch] | grep -v iter/core/thread.c) loaders transforms
 # Public headers with <>, the project's own with "" from the root.
 deny "public headers are included with <>" '#include "iter/[a-z_0-9]+\.h"' \
-    iter loaders transforms engine bench tools examples tests
+    iter loaders transforms engine diagnose bench tools examples tests
 deny "private headers are included with \"\"" \
     '#include <(iter/(core|spec|dataset|plan|observe|profile|reading|gpu|runtime|device)|loaders|transforms|engine|bench|tools|tests)/' \
-    iter loaders transforms engine bench tools examples tests
+    iter loaders transforms engine diagnose bench tools examples tests
 deny "nothing is printed by the library" '\b(printf|puts|perror|fputs|putchar) ?\(' \
     iter loaders transforms engine
-deny "the library does not end the program" '\b(exit|_exit|abort) ?\(' iter loaders transforms engine
+deny "the library does not end the program" '\b(exit|_exit|abort) ?\(' iter loaders transforms engine diagnose
 # shellcheck disable=SC2046
 deny "what judges a run knows of no plant" '#include "([a-z]+/)*plant' \
     $(find bench -name '*.[ch]' ! -name 'plant*' ! -name cmd_diagnose.c)
+# shellcheck disable=SC2046
 deny "what judges a run is not told of a plant" '[>.]plant(ed)?[^_a-z]' \
-    bench/verdict/verdict.c bench/verdict/verdict_words.c bench/verdict/probe.c bench/verdict/observer.c
+    diagnose/verdict.c diagnose/verdict_words.c bench/verdict/probe.c diagnose/observer.c
 # One allocator, so that tests can fail each allocation.
 if grep -rnE --include='*.[ch]' '(^|[^>._a-zA-Z0-9])(malloc|calloc|realloc|free|strdup|asprintf|aligned_alloc|posix_memalign) ?\(' \
     iter loaders transforms engine 2>/dev/null | grep -vE '^(iter/core/alloc|engine/engine_memory)\.[ch]:|^[^:]*:[0-9]*: *(/?\*|//)'; then

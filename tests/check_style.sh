@@ -2,9 +2,9 @@
 # clang-format changes no source; names are unique; files stay readable; comments have at most 100
 # columns and break no statement.
 # Usage: check_style.sh SOURCE_DIR
-comments_of=${COMMENTS_OF:-iter loaders transforms engine bench tools examples tests}
+comments_of=${COMMENTS_OF:-iter loaders transforms engine diagnose bench tools examples tests}
 cd "$1" || exit 2
-files=$(find iter loaders transforms engine bench tools examples tests -name '*.[ch]' -not -path '*/corpus/*' -not -path '*/peers/*' 2>/dev/null | sort)
+files=$(find iter loaders transforms engine diagnose bench tools examples tests -name '*.[ch]' -not -path '*/corpus/*' -not -path '*/peers/*' 2>/dev/null | sort)
 bad=0
 faults=$(mktemp) || exit 2
 trap 'rm -f "$faults"' EXIT

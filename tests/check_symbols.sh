@@ -1,8 +1,8 @@
 #!/bin/sh
 # Every symbol that a library exports starts with iter_ and is not internal (iter__), and each is
 # declared in a public header; each declared function is exported.
-# Usage: ITER_SHARED=1 ITER_LIBRARY=libiter.so [ITER_ENGINE=libiter_engine.so] check_symbols.sh
-# SOURCE_DIR
+# Usage: ITER_SHARED=1 ITER_LIBRARY=libiter.so [ITER_ENGINE=libiter_engine.so]
+# [ITER_DIAGNOSE_LIBRARY=libiter_diagnose.so] check_symbols.sh SOURCE_DIR
 if [ "$ITER_SHARED" != 1 ]; then echo "skipped: a static build hides nothing"; exit 77; fi
 cd "$1" || exit 2
 bad=0
@@ -32,5 +32,8 @@ library=$(declared iter/iter.h)
 check "$ITER_LIBRARY" "$library"
 if [ -n "${ITER_ENGINE:-}" ]; then
     check "$ITER_ENGINE" "$(declared iter/engine.h | grep -vxF "$library")"
+fi
+if [ -n "${ITER_DIAGNOSE_LIBRARY:-}" ]; then
+    check "$ITER_DIAGNOSE_LIBRARY" "$(declared iter/diagnose.h | grep -vxF "$library")"
 fi
 exit $bad

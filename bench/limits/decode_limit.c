@@ -13,7 +13,7 @@
 #include "bench/common/bench_util.h"
 #include "bench/common/page.h"
 #include "bench/common/progress.h"
-#include "bench/measure/words.h"
+#include "diagnose/words.h"
 
 #define NAME            38 /* columns of a row's name */
 #define DEFAULT_SECONDS 12.0

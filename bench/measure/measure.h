@@ -21,6 +21,8 @@
 
 #include <iter/status.h>
 
+#include "diagnose/interval.h"
+
 typedef struct measure_side {
     const char *name;
     /* Takes n batches; reports how many samples that were and how long it took. 0 samples = none
@@ -53,13 +55,6 @@ typedef struct measure_options {
     { 0.25, 15, 0, 60, 6, 0.05, NULL, NULL, 0 }
 
 #define MEASURE_SLICE_MAX_S 2.0
-
-/** Median and the interval that holds it with at least 95 %. low and high are NaN if there are
- * fewer than six values, all are NaN if there are none. */
-typedef struct measure_interval {
-    double median, low, high;
-    uint32_t n;
-} measure_interval;
 
 typedef struct measure_result {
     measure_interval ratio;             /* rate of b / rate of a, kept pairs */
@@ -103,9 +98,6 @@ void measure_rounds_free(measure_rounds *rounds);
  * itself. Errors: ENOMEM. */
 iter_status measure_rounds_ratio(const measure_rounds *rounds, int a, int b, measure_interval *out,
                                  iter_error *err);
-
-/** Order-statistics interval of the median of values[0..n), which it sorts. */
-measure_interval measure_median(double *values, uint32_t n);
 
 /** Seconds that the fixed loop takes just now. */
 double measure_witness(void);

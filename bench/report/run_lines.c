@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "bench/common/page.h"
-#include "bench/measure/words.h"
 #include "bench/report/run_result.h"
+#include "diagnose/words.h"
 
 #define LABEL 10
 #define CELL  12 /* width of one arm of two */

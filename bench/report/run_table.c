@@ -9,8 +9,8 @@
 
 #include "bench/common/bench_machine.h"
 #include "bench/common/page.h"
-#include "bench/measure/words.h"
 #include "bench/report/run_result.h"
+#include "diagnose/words.h"
 
 #define LEFT  26
 #define RIGHT 30

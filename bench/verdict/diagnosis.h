@@ -7,8 +7,8 @@
 #include "bench/common/bench_cache.h"
 #include "bench/measure/feed.h"
 #include "bench/measure/timeline.h"
-#include "bench/verdict/observer.h"
-#include "bench/verdict/verdict.h"
+#include "diagnose/observer.h"
+#include "diagnose/verdict.h"
 
 /** A change to try: the run's options with something different. */
 typedef struct probe {

@@ -10,8 +10,8 @@
 #include "bench/common/bench_json.h"
 #include "bench/common/bench_machine.h"
 #include "bench/common/bench_util.h"
-#include "bench/measure/words.h"
 #include "bench/verdict/diagnosis.h"
+#include "diagnose/words.h"
 
 const char *diagnosis_arm_name(const diagnosis *d, int arm) {
     static const char *const names[] = {"read", "decode", "loader", "consumer", "both", "resident"};

@@ -9,8 +9,8 @@
 
 #include "bench/common/bench_util.h"
 #include "bench/common/page.h"
-#include "bench/measure/words.h"
 #include "bench/verdict/diagnosis.h"
+#include "diagnose/words.h"
 
 #define LABEL 10 /* columns of the labels: of the five lines, and of all rows */
 #define WIDE  17

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "bench/verdict/verdict.h"
+#include "diagnose/verdict.h"
 
 static inline measure_interval about(double rate, double spread) {
     return (measure_interval){rate, rate * (1 - spread), rate * (1 + spread), 9};

@@ -1,5 +1,5 @@
 /*
- * test_bench_report.c - bench/report/report_html.c: no data can escape from its element, and the
+ * test_bench_report.c - diagnose/report_html.c: no data can escape from its element, and the
  * file needs no other; bench/verdict/diagnosis_text.c: the words for a proof.
  */
 #include <criterion/criterion.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/report/report_html.h"
 #include "bench/verdict/diagnosis.h"
+#include "diagnose/report_html.h"
 
 TestSuite(bench_report, .timeout = 60);
 

@@ -1,5 +1,5 @@
 /*
- * test_bench_sentences.c - bench/verdict/verdict_words.c: every sentence of a verdict, next to the
+ * test_bench_sentences.c - diagnose/verdict_words.c: every sentence of a verdict, next to the
  * evidence for it.
  *
  * Read the table at the end aloud. No sentence may state a number whose interval contains the

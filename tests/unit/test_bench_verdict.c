@@ -1,5 +1,5 @@
 /*
- * test_bench_verdict.c - bench/verdict/verdict.c: which limit follows from which evidence. The runs
+ * test_bench_verdict.c - diagnose/verdict.c: which limit follows from which evidence. The runs
  * are made up so that the answer is known.
  */
 #include <criterion/criterion.h>
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/verdict/verdict.h"
+#include "diagnose/verdict.h"
 #include "tests/support/verdict_runs.h"
 
 TestSuite(bench_verdict, .timeout = 60);

@@ -1,10 +1,10 @@
-/* test_bench_words.c - bench/measure/words.c: numbers with units that fit, and what an interval
+/* test_bench_words.c - diagnose/words.c: numbers with units that fit, and what an interval
  * allows to state. */
 #include <criterion/criterion.h>
 
 #include <math.h>
 
-#include "bench/measure/words.h"
+#include "diagnose/words.h"
 
 TestSuite(bench_words, .timeout = 60);
 

@@ -6,14 +6,15 @@
  * only inside texts, where \u003c means the same. Since every '<' is written so, no path, message
  * or chain can end the element or begin anything in it.
  */
-#include "bench/report/report_html.h"
+#include "diagnose/report_html.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/common/bench_util.h"
+#include "diagnose/diagnose_util.h"
 
 static const char marker[] = "@RESULT@";
 
@@ -34,13 +35,14 @@ iter_status report_html_write(const char *path, const char *json_text, size_t js
     const char *at = memmem(head, report_template_bytes, marker, sizeof(marker) - 1);
     assert(at != NULL);
     FILE *out = fopen(path, "w");
-    if (out == NULL) return bench_fail(err, ITER_EIO, "%s: %s", path, strerror(errno));
+    if (out == NULL) return diagnose_fail(err, ITER_EIO, "%s: %s", path, strerror(errno));
     const char *tail = at + sizeof(marker) - 1;
     fwrite(head, 1, (size_t)(at - head), out);
     write_escaped(out, json_text, json_bytes);
     fwrite(tail, 1, (size_t)(end - tail), out);
     const bool broken = ferror(out) != 0 || fflush(out) != 0;
-    if (fclose(out) != 0 || broken) return bench_fail(err, ITER_EIO, "%s: cannot be written", path);
+    if (fclose(out) != 0 || broken)
+        return diagnose_fail(err, ITER_EIO, "%s: cannot be written", path);
     return ITER_OK;
 }
 
@@ -49,12 +51,12 @@ iter_status report_html_by(const char *path, void (*write)(const void *user, FIL
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
-    if (out == NULL) return bench_fail(err, ITER_ENOMEM, "%s: no memory for a report", path);
+    if (out == NULL) return diagnose_fail(err, ITER_ENOMEM, "%s: no memory for a report", path);
     write(user, out);
     const bool whole = ferror(out) == 0 && fflush(out) == 0;
     iter_status s = fclose(out) == 0 && whole
                         ? report_html_write(path, text, bytes, err)
-                        : bench_fail(err, ITER_ENOMEM, "%s: no memory for a report", path);
+                        : diagnose_fail(err, ITER_ENOMEM, "%s: no memory for a report", path);
     free(text);
     return s;
 }

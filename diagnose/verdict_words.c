@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/measure/words.h"
-#include "bench/verdict/verdict_parts.h"
+#include "diagnose/verdict_parts.h"
+#include "diagnose/words.h"
 
 #define SMALL 0.1 /* share of the time below which feeding is not called the limit */
 /* two rates are called equal if their ratio's interval reaches less than this to each side */
@@ -23,7 +23,7 @@
 const char *verdict_limit_text(verdict_limit limit) {
     static const char *const names[] = {"none",   "consumer", "read",     "decode", "transform",
                                         "worker", "workers",  "prefetch", "layout", "batch",
-                                        "cpu",    "copy",     "turn"};
+                                        "cpu",    "copy",     "turn",     "loader"};
     return names[limit];
 }
 
@@ -260,6 +260,15 @@ static void say_copy(const evidence *e, verdict *v) {
     say_cost(e, v, ";");
 }
 
+static void say_loader(const evidence *e, verdict *v) {
+    char cost[WORDS_PHRASE], factor[WORDS_NUMBER];
+    SAY(v,
+        "The loader is the limit: feeding %s %s. A loader that never made it wait would make the "
+        "loop at most %s times as fast.",
+        consumer(e, true), cost_of_feeding(e, cost),
+        words_factor(1 / e->both_by_consumer.median, factor));
+}
+
 static void say_consumer(const evidence *e, verdict *v) {
     char cost[WORDS_PHRASE];
     SAY(v, "%s is the limit, not the loader: feeding it %s.",
@@ -336,6 +345,7 @@ static void say_limit(const evidence *e, verdict *v) {
     case LIMIT_CPU: say_cores(e, v); break;
     case LIMIT_COPY: say_copy(e, v); break;
     case LIMIT_TURN: say_turn(e, v); break;
+    case LIMIT_LOADER: say_loader(e, v); break;
     }
 }
 
@@ -379,11 +389,26 @@ static void say_unlike(const evidence *e, char *text, size_t n) {
     }
 }
 
+/* The same of a loop that was watched. */
+static void say_watched(const evidence *e, char *text, size_t n) {
+    char number[WORDS_NUMBER];
+    add(text, n, " The loop takes %s samples a second", words_count(verdict_rate_now(e), number));
+    add(text, n, "; %s could take %s if next() took no time", consumer(e, true),
+        words_count(e->rate[EVIDENCE_CONSUMER].median, number));
+    if (e->has[EVIDENCE_LOADER] && !verdict_is_opaque(e))
+        add(text, n, ", and the loader make about %s",
+            words_count(e->rate[EVIDENCE_LOADER].median, number));
+    add(text, n, ".");
+}
+
 static void say_evidence(const evidence *e, verdict *v) {
     char *t = v->text, number[WORDS_NUMBER];
     const size_t n = sizeof(v->text);
     const char *who = e->trains ? "The trainer" : "The consumer";
-    say_rates(e, t, n);
+    if (e->passive)
+        say_watched(e, t, n);
+    else
+        say_rates(e, t, n);
     if (e->consumes && e->has[EVIDENCE_BOTH])
         add(t, n, " %s spends %s of the time in next().", who,
             words_percent(e->wait_share, number));
@@ -408,13 +433,15 @@ static void say_confidence(const evidence *e, const verdict *v, char *text, size
     char worth[WORDS_NUMBER], rounds[WORDS_NUMBER];
     for (int i = 0; i < e->n_changes; i++)
         tried = tried || e->changes[i].feasible;
-    if (v->n_changes == 0 && tried)
+    if (v->n_changes == 0 && tried && !e->passive)
         add(text, n, " None of the changes that were tried would gain %s.",
             words_percent(WORTH, worth));
     if (!e->steady)
         add(text, n, " The machine's speed moved around %u of %s.", e->unsteady_rounds,
             words_plural(e->rounds, "round", rounds));
-    if (!v->high && e->rounds < MIN_ROUNDS)
+    if (!v->high && e->passive)
+        add(text, n, " Confidence: low, after %s.", words_time(e->observed_s * 1e9, rounds));
+    else if (!v->high && e->rounds < MIN_ROUNDS)
         add(text, n, " Confidence: low, after %s.", words_plural(e->rounds, "round", rounds));
     else if (!v->high)
         add(text, n, " Confidence: low.");
@@ -444,9 +471,17 @@ static void write_packed(const char *text, char *out, size_t capacity) {
     out[n] = '\0';
 }
 
-static void say_advice(const evidence_change *change, verdict_change *c) {
+/* The option by its own name: iterbench's command line has shorter ones. */
+static const char *name_of(const evidence *e, const evidence_change *change) {
+    return e->passive && strcmp(change->option, "batch") == 0 ? "batch_size" : change->option;
+}
+
+static void say_advice(const evidence *e, const evidence_change *change, verdict_change *c) {
     char value[sizeof(change->to)];
-    if (strcmp(change->option, "layout") == 0 || strncmp(change->from, "jpeg-scale", 10) == 0) {
+    if (e->passive) {
+        snprintf(c->advice, sizeof(c->advice), "%s=%.160s", name_of(e, change), change->to);
+    } else if (strcmp(change->option, "layout") == 0 ||
+               strncmp(change->from, "jpeg-scale", 10) == 0) {
         snprintf(c->advice, sizeof(c->advice), "%.160s in the chain", change->to);
     } else if (change->experiment) {
         snprintf(c->advice, sizeof(c->advice), "the chain without%.160s",
@@ -462,11 +497,11 @@ static void say_change(const evidence *e, const verdict *v, verdict_change *c) {
     char gain[WORDS_PHRASE], rate[WORDS_NUMBER], expected[WORDS_NUMBER + 16] = "";
     if (words_side_of(&c->ratio, 1) != WORDS_UNCLEAR)
         snprintf(expected, sizeof(expected), " (%s samples/s)", words_count(c->expected, rate));
-    snprintf(c->text, sizeof(c->text), "%s %.120s -> %.120s: %s%s%s; then %s", change->option,
+    snprintf(c->text, sizeof(c->text), "%s %.120s -> %.120s: %s%s%s; then %s", name_of(e, change),
              change->from, change->to, words_gain(&c->ratio, gain), expected,
              change->experiment ? ", as an experiment: the batches differ" : "",
              next_text(e, v, c->next));
-    say_advice(change, c);
+    say_advice(e, change, c);
 }
 
 void verdict_say(const evidence *e, verdict *v) {

@@ -5,7 +5,7 @@
 #ifndef VERDICT_PARTS_H
 #define VERDICT_PARTS_H
 
-#include "bench/verdict/verdict.h"
+#include "diagnose/verdict.h"
 
 #define FED_ENOUGH  0.97 /* both / consumer, from which feeding costs nothing worth mentioning */
 #define UNEXPLAINED 1.08 /* both's time / the model's, from which there must be another cause */
@@ -29,6 +29,9 @@ typedef struct verdict_odd_worker {
     double times;  /* its time per chunk / theirs */
     double larger; /* its samples' bytes per chunk / theirs; 1 if they have none */
 } verdict_odd_worker;
+
+/** Another's loader: its consumer was watched, and nothing is known of its inside. */
+bool verdict_is_opaque(const evidence *e);
 
 verdict_terms verdict_terms_now(const evidence *e);
 double verdict_rate_now(const evidence *e); /* of both; of the loader if nothing is fed */

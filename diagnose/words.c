@@ -1,7 +1,8 @@
 /* words.c - see words.h. */
-#include "bench/measure/words.h"
+#include "diagnose/words.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@ string(REGEX REPLACE "(................................)" "\\1\n   " bytes "${by
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" " 0x\\1," bytes "${bytes}")
 get_filename_component(from "${FROM}" NAME)
 file(WRITE "${TO}" "/* ${from} as bytes; made by embed.cmake. */
-#include \"bench/report/report_html.h\"
+#include \"diagnose/report_html.h\"
 
 const unsigned char ${NAME}[] = {
    ${bytes}

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bench/measure/measure.h"
+#include "diagnose/interval.h"
 
 #define EVIDENCE_STAGES  24
 #define EVIDENCE_WORKERS 64
@@ -68,6 +68,10 @@ typedef struct evidence_change {
 } evidence_change;
 
 typedef struct evidence {
+    /* One loop was watched, and no arm ran alone: the consumer's rate is that of the time outside
+     * next(), the loader's comes from how much of the time it was at work, and changes were not
+     * tried. False = arms took turns. */
+    bool passive;
     bool consumes; /* there is a consumer that takes time */
     bool trains;   /* it is a trainer on this machine's cores */
     bool reads;    /* bytes come through a source during the run */
@@ -75,7 +79,7 @@ typedef struct evidence {
      * stages' shares divide the time between decoding and chain */
     bool by_shares;
     int cores;
-    int64_t workers; /* 0 = the loader works in the consumer's thread */
+    int64_t workers; /* 0 = the loader works in the consumer's thread; -1 = nothing is known */
     uint64_t prefetch, batch, threads;
     uint32_t rounds;
     /* rounds around which the machine's speed moved; if not `steady`, they count */

@@ -9,7 +9,7 @@
  * too few workers for it. If a question can be put to the run (another worker, one batch more), the
  * measured answer decides, not the rule.
  */
-#include "bench/verdict/verdict_parts.h"
+#include "diagnose/verdict_parts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,6 +28,9 @@
 #define MIN_CHUNKS 4 /* of a worker that is called slow */
 /* factor that an interval must clear as well, if the machine was restless */
 #define RESTLESS 1.25
+/* the same of a loop that was only watched: the loader's rate alone is derived */
+#define WATCHED   1.1
+#define WATCHED_S 3.0 /* a loop that was watched for less has not shown much */
 
 /* ---- The model ------------------------------------------------------------------------------- */
 
@@ -50,7 +53,7 @@ verdict_terms verdict_terms_now(const evidence *e) {
     double cpu = or_zero(e->cpu[EVIDENCE_LOADER]) + or_zero(e->cpu[EVIDENCE_CONSUMER]);
     double copy = e->link_bytes_per_s > 0 ? or_zero(e->copy_bytes / e->link_bytes_per_s) : 0;
     return terms_of(seconds(e, EVIDENCE_LOADER), seconds(e, EVIDENCE_CONSUMER), cpu / e->cores,
-                    copy, e->workers > 0);
+                    copy, e->workers != 0);
 }
 
 /* How even loader and consumer are, 0 to 1. If they are equal, each waits for the other now and
@@ -202,6 +205,10 @@ const evidence_stage *verdict_busiest(const evidence *e, evidence_kind kind) {
     return found;
 }
 
+bool verdict_is_opaque(const evidence *e) {
+    return e->passive && e->n_stages == 0;
+}
+
 /* ---- Changes --------------------------------------------------------------------------------- */
 
 double verdict_rate_now(const evidence *e) {
@@ -293,6 +300,7 @@ bool verdict_crowded_by_threads(const evidence *e) {
 }
 
 static verdict_limit limit_of_consumer(const evidence *e) {
+    if (verdict_is_opaque(e)) return LIMIT_CONSUMER;
     if (verdict_gain_by(e, "layout") >= WORTH) return LIMIT_LAYOUT;
     if (verdict_gain_by(e, "batch") >= 5 * WORTH) return LIMIT_BATCH;
     if (verdict_gain_by(e, "threads") >= WORTH || verdict_crowded_by_threads(e)) return LIMIT_CPU;
@@ -303,6 +311,7 @@ static verdict_limit limit_of_consumer(const evidence *e) {
 
 static verdict_limit limit_of_loader(const evidence *e, const verdict_terms *now, double both) {
     double times;
+    if (verdict_is_opaque(e)) return e->workers == 0 ? LIMIT_WORKERS : LIMIT_LOADER;
     if (now->copy >= LINK_FULL * now->loader) return LIMIT_COPY;
     if (one_at_a_time(e) >= TURN_FULL) return LIMIT_TURN;
     if (verdict_slow_worker(e, &times) >= 0) return LIMIT_WORKER;
@@ -317,6 +326,13 @@ static verdict_limit limit_of_loader(const evidence *e, const verdict_terms *now
     return verdict_part_of_loader(e);
 }
 
+/* Of a loop that was watched: loader and consumer would each be faster alone, but threads wait for
+ * cores. */
+static bool starved_of_cores(const evidence *e, const verdict_terms *now, double both) {
+    return fmax(now->loader, now->consumer) < CPU_FULL * both && verdict_crowded(e, now, both) &&
+           e->wait_share < 1 - now->consumer / both;
+}
+
 static verdict_limit limit_of(const evidence *e) {
     verdict_terms now = verdict_terms_now(e);
     if (!e->consumes || !e->has[EVIDENCE_BOTH]) return limit_of_loader(e, &now, now.both);
@@ -325,7 +341,10 @@ static verdict_limit limit_of(const evidence *e) {
     double batch = verdict_gain_by(e, "batch"), threads = verdict_gain_by(e, "threads"), times;
     if (fed->median >= FED_ENOUGH || (isfinite(fed->high) && fed->high >= 1))
         return limit_of_consumer(e);
-    if (e->trains && batch >= 0.5 && batch >= 2 * verdict_gain_by(e, "workers")) return LIMIT_BATCH;
+    if (e->passive && starved_of_cores(e, &now, both)) return LIMIT_CPU;
+    if (verdict_is_opaque(e)) return limit_of_loader(e, &now, both);
+    if ((e->trains || e->passive) && batch >= 0.5 && batch >= 2 * verdict_gain_by(e, "workers"))
+        return LIMIT_BATCH;
     if (verdict_gain_by(e, "layout") >= 2 * WORTH &&
         verdict_gain_by(e, "layout") >= verdict_gain_by(e, "workers"))
         return LIMIT_LAYOUT;
@@ -369,8 +388,8 @@ static bool parts_apart(const evidence *e, verdict_limit limit) {
 }
 
 static bool is_sure(const evidence *e, verdict_limit limit) {
-    if (e->rounds < MIN_ROUNDS) return false;
-    const double margin = e->steady ? 1 : RESTLESS;
+    if (e->rounds < MIN_ROUNDS || (e->passive && e->observed_s < WATCHED_S)) return false;
+    const double margin = e->passive ? WATCHED : e->steady ? 1 : RESTLESS;
     const measure_interval *race = &e->loader_by_consumer, *fed = &e->both_by_consumer;
     const bool faster = isfinite(race->low) && race->low > margin;
     const bool slower = !e->consumes || (isfinite(race->high) && race->high < 1 / margin);
@@ -381,7 +400,11 @@ static bool is_sure(const evidence *e, verdict_limit limit) {
     int slow;
     if (both < POSSIBLE * now.both) return false;
     switch (limit) {
-    case LIMIT_CONSUMER: return faster && fed->low > 0.9 && e->threads <= (uint64_t)e->cores;
+    case LIMIT_CONSUMER:
+        if (e->passive) /* threads that wait for a core may be slow for that reason alone */
+            return fed->low > 0.9 && e->consumer_runnable < RUNNABLE &&
+                   (faster || verdict_is_opaque(e));
+        return faster && fed->low > 0.9 && e->threads <= (uint64_t)e->cores;
     case LIMIT_READ:
     case LIMIT_DECODE:
     case LIMIT_TRANSFORM:
@@ -391,7 +414,10 @@ static bool is_sure(const evidence *e, verdict_limit limit) {
         slow = verdict_slow_worker(e, &times);
         return fed_less && slow >= 0 && !verdict_may_be_unlike(e, slow) &&
                e->worker[slow].chunks >= MIN_CHUNKS && times >= 1.5 * SLOW_WORKER * margin;
-    case LIMIT_WORKERS: return fed_less && gains(e, "workers", 0.2 * margin);
+    case LIMIT_WORKERS:
+        if (e->passive) /* no worker was tried, but without one the cost is measured */
+            return fed_less && e->workers == 0 && 1 - fed->high >= 0.15;
+        return fed_less && gains(e, "workers", 0.2 * margin);
     case LIMIT_PREFETCH:
         return fed_less && faster && lost_in_waiting(e, &now, both) &&
                1 / (fed->high * e->rate[EVIDENCE_CONSUMER].median) >
@@ -403,6 +429,7 @@ static bool is_sure(const evidence *e, verdict_limit limit) {
     case LIMIT_BATCH: return gains(e, "batch", 0.5 * margin);
     case LIMIT_TURN: return slower && fed_less && one_at_a_time(e) >= TURN_FULL * margin;
     case LIMIT_COPY: return (slower || e->workers == 0) && fed_less;
+    case LIMIT_LOADER: return fed_less && e->consumer_runnable < RUNNABLE && 1 - fed->high >= 0.15;
     case LIMIT_NONE: return false;
     }
     return false;
@@ -433,6 +460,7 @@ static double share_of(const evidence *e, verdict_limit limit) {
     case LIMIT_TURN:
     case LIMIT_WORKER:
     case LIMIT_WORKERS:
+    case LIMIT_LOADER:
     case LIMIT_PREFETCH: return e->consumes ? verdict_share_of_feeding(&now, both) : 1;
     }
     return NAN;

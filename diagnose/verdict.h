@@ -9,11 +9,14 @@
  * where copies = bytes / bandwidth of the link to a GPU, and without workers both = loader +
  * consumer. The model predicts a change from the rates of loader and consumer alone with it. The
  * part of the present time that the model leaves unexplained shrinks as the two become less alike.
+ *
+ * Evidence is either measured arm by arm (iterbench), or that of a loop that was only watched
+ * (evidence.passive). Rules that hold for one of them alone say so.
  */
 #ifndef VERDICT_H
 #define VERDICT_H
 
-#include "bench/verdict/evidence.h"
+#include "diagnose/evidence.h"
 
 typedef enum verdict_limit {
     LIMIT_NONE, /* no measurable bottleneck */
@@ -27,8 +30,9 @@ typedef enum verdict_limit {
     LIMIT_LAYOUT,
     LIMIT_BATCH,
     LIMIT_CPU,
-    LIMIT_COPY, /* the link to the GPU */
-    LIMIT_TURN  /* the dataset lets in one worker at a time */
+    LIMIT_COPY,  /* the link to the GPU */
+    LIMIT_TURN,  /* the dataset lets in one worker at a time */
+    LIMIT_LOADER /* passive: the loader, of whose inside nothing is known */
 } verdict_limit;
 
 #define VERDICT_CHANGES 3
@@ -40,7 +44,9 @@ typedef struct verdict_change {
     double expected;        /* samples/s */
     verdict_limit next;     /* the limit after the change */
     char text[640];
-    char advice[256]; /* the change as options of the command line: "--workers 2" */
+    /* the change as options of the command line, "--workers 2"; passive: as a loader's, "workers=2"
+     */
+    char advice[256];
 } verdict_change;
 
 typedef struct verdict {

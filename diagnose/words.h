@@ -8,7 +8,7 @@
 #ifndef WORDS_H
 #define WORDS_H
 
-#include "bench/measure/measure.h"
+#include "diagnose/interval.h"
 
 #define WORDS_NUMBER 32
 #define WORDS_PHRASE 160

@@ -9,7 +9,7 @@
 
 #include <iter/status.h>
 
-/** bench/report/report.html, compiled in. */
+/** diagnose/report.html, compiled in. */
 extern const unsigned char report_template[];
 extern const size_t report_template_bytes;
 
