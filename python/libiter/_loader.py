@@ -248,6 +248,7 @@ class Loader:
         handle = self._live()
         if not self._untouched:
             self._reset(handle)
+            self._resumed = False
         self._untouched = True
         return self
 
@@ -296,7 +297,7 @@ class Loader:
             if self._python is not None and self._python.interrupt is not None:
                 break
             status = self._next(handle, left, self._out_at, self._error_at)
-        if status == n.END and self._resumed:  # a position at the end of its epoch: goes on with the next one
+        if status == n.END and self._resumed and self._untouched:  # restored at the end of an epoch: begins the next
             self._resumed = False
             self._reset(handle)
             status = self._next(handle, self._slice_ms, self._out_at, self._error_at)
