@@ -47,6 +47,8 @@ class Loader:
     data    a spec ("cifar10:DIR", docs/grammar.md), a Dataset, an object that Dataset() accepts, or arrays: one, a
             tuple of (data, label), or a dict {name: array}. Arrays are [n, ...], of numpy, torch or jax. They are
             borrowed: they must not change while the loader lives, except with copy_arrays=True.
+    layout  of arrays that hold images: "HWC", "CHW" or "HW" for the first one, or {name: layout}. Stages for images
+            need it.
     chain   what happens to each sample, "random-crop:size=32,pad=4 | random-flip | to:f32,nchw"; None = fields as
             they are stored.
     output  what a batch consists of: "numpy", "torch", "jax", or "dlpack" (exporters for any from_dlpack()).
@@ -135,12 +137,13 @@ class Loader:
         on_stall: Optional[Callable[[Dict[str, Any]], None]] = None,
         collate: Optional[Callable[[Dict[str, "np.ndarray[Any, Any]"]], None]] = None,
         copy_arrays: bool = False,
+        layout: Union[str, Mapping[str, str], None] = None,
         **unknown_options: Any,
     ) -> None:
         given = {name: value for name, value in locals().items() if name in NAMES}
         self._handle = 0
         for name in unknown_options:
-            raise unknown(name, NAMES + ["output", "copy", "chain"])
+            raise unknown(name, NAMES + ["output", "copy", "chain", "layout"])
         if output not in OUTPUTS:
             raise n.InvalidArgument("options: output is %r; expected one of %s" % (output, ", ".join(OUTPUTS)))
         self._callbacks = Callbacks(collate, on_stall)
@@ -149,6 +152,7 @@ class Loader:
         self._pid = os.getpid()
         self._dataset: Optional[Dataset] = None
         self._arrays: Any = None
+        self._layout = layout
         self._create(data, chain, options)
         self._callbacks.fields = [field.name for field in self.fields]
         _exit.add(self)
@@ -197,6 +201,10 @@ class Loader:
             named = list(zip(roles, [as_array(array) for array in several]))
         if not named:
             raise n.InvalidArgument("arrays: none were given")
+        layouts = {named[0][0]: self._layout} if isinstance(self._layout, str) else self._layout or {}
+        for name in layouts:
+            if name not in dict(named):
+                raise n.InvalidArgument("arrays: layout: there is no array called %s" % name)
         structs = (n.Array * len(named))()
         for struct, (name, array) in zip(structs, named):
             if array.ndim == 0 or array.dtype.kind not in "biuf" and str(array.dtype) != "bfloat16":
@@ -208,6 +216,8 @@ class Loader:
             self._callbacks.keeps.append(array)
             struct.name, struct.role = name.encode(), role_of(name)
             fill_desc(struct.desc, dtype_code(array.dtype), array.shape)
+            if layouts.get(name):
+                struct.desc.layout = ("N" + layouts[name]).encode()[:15]
             struct.data = array.__array_interface__["data"][0]
             struct.stride_bytes = array.strides[0] if len(array) > 1 else 0
         release = self._callbacks.keep_until_released()
