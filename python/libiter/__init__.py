@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from ._batch import Batch, Field
 from ._dataset import Dataset
+from ._diagnose import Change, Comparison, Proof, Verdict, Watch, diagnose
 from ._loader import Failure, Loader
 from ._native import (
     Canceled,
@@ -29,6 +30,8 @@ from ._native import version as __version__
 __all__ = [
     "Batch",
     "Canceled",
+    "Change",
+    "Comparison",
     "Dataset",
     "DeviceFailed",
     "Error",
@@ -39,8 +42,12 @@ __all__ = [
     "Loader",
     "Malformed",
     "OutOfMemory",
+    "Proof",
     "TimedOut",
     "Unsupported",
+    "Verdict",
+    "Watch",
     "WrongState",
     "__version__",
+    "diagnose",
 ]

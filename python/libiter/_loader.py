@@ -15,6 +15,7 @@ from . import _native as n
 from ._batch import Batch, Field, maker
 from ._callbacks import Callbacks
 from ._dataset import Dataset, raise_with_cause, role_of
+from ._diagnose import Verdict, Watch, watch_or_none
 from ._options import NAMES, Options, unknown
 from ._tensors import OUTPUTS, as_array, dtype_code, dtype_text, fill_desc
 
@@ -142,6 +143,7 @@ class Loader:
     ) -> None:
         given = {name: value for name, value in locals().items() if name in NAMES}
         self._handle = 0
+        self._watch: Optional[Watch] = None
         for name in unknown_options:
             raise unknown(name, NAMES + ["output", "copy", "chain", "layout"])
         if output not in OUTPUTS:
@@ -256,6 +258,8 @@ class Loader:
         """Begins an epoch: the first one; the rest of one, after load_state_dict() or seek(); else the next one.
         What was left of an epoch that the program did not finish is dropped."""
         handle = self._live()
+        if self._watch is None:
+            self._watch = watch_or_none(self)
         if not self._untouched:
             self._reset(handle)
             self._resumed = False
@@ -437,6 +441,16 @@ class Loader:
             made[name] = value
         return types.SimpleNamespace(**made)
 
+    def verdict(self) -> Verdict:
+        """What limits the loop that iterates over this loader, since its first iteration. print() shows it. See
+        libiter.diagnose() for one loop alone, for trying the proposed change, and for reports.
+
+        Raises Unsupported if libiter_diagnose.so is missing."""
+        self._live()
+        if self._watch is None:
+            self._watch = Watch(self, None)
+        return self._watch.verdict()
+
     def failures(self) -> List[Failure]:
         """Failed samples of delivered batches, the first 1,024."""
         out = (n.Failure * 1024)()
@@ -475,6 +489,8 @@ class Loader:
         handle, self._handle = self._handle, 0
         if not handle:
             return
+        if self._watch is not None:
+            self._watch.close()
         _exit.remove(self)
         if os.getpid() == self._pid:
             self._drop_pending()
