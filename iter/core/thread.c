@@ -3,6 +3,8 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 int iter__thread_start(pthread_t *out, const char *name, void *(*main)(void *), void *arg) {
     sigset_t all, before;
@@ -15,4 +17,8 @@ int iter__thread_start(pthread_t *out, const char *name, void *(*main)(void *), 
     snprintf(kept, sizeof(kept), "%s", name);
     pthread_setname_np(*out, kept);
     return 0;
+}
+
+int iter__thread_id(void) {
+    return (int)syscall(SYS_gettid);
 }

@@ -74,10 +74,10 @@ static void name_track(const thread_state *t, iter__profile_ring *ring) {
     char name[ITER_PROFILE_TRACK] = "main";
     if (t->name[0]) {
         memcpy(name, t->name, sizeof(name));
-    } else if (gettid() != getpid()) {
+    } else if (iter__thread_id() != (int)getpid()) {
         char own[32] = "";
         pthread_getname_np(pthread_self(), own, sizeof(own));
-        snprintf(name, sizeof(name), "%s %d", own, (int)gettid());
+        snprintf(name, sizeof(name), "%s %d", own, iter__thread_id());
     }
     iter__profile_clean(name, ring->name, sizeof(ring->name));
 }

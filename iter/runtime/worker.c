@@ -262,7 +262,7 @@ static void *worker_main(void *arg) {
     char track[ITER_PROFILE_TRACK];
     snprintf(track, sizeof(track), "loader %u worker %d", loader->number, worker->number);
     iter__profile_thread(track);
-    atomic_store_explicit(&worker->tid, (int)gettid(), memory_order_relaxed);
+    atomic_store_explicit(&worker->tid, iter__thread_id(), memory_order_relaxed);
     if (iter__worker_begin(worker, &error) < 0) {
         pthread_mutex_lock(&loader->lock);
         if (!loader->ending.broken) {
