@@ -3,7 +3,7 @@ FUZZ_SECONDS ?= 600
 STEP ?= build
 
 .DEFAULT_GOAL := all
-.PHONY: help all deps demo test fuzz tidy docs format install fresh clean
+.PHONY: help all deps demo test wheel fuzz tidy docs format install fresh clean
 
 help: ## this list
 	@echo "libiter: data iterators for training"
@@ -14,7 +14,7 @@ all: ## the release build, without tests, in build/release (the default; install
 	@echo "+ cmake --preset release && cmake --build build/release    (log: build/release.log)"
 	@scripts/build.sh release
 
-deps: ## install what a build needs, by apt, as root or with sudo (STEP=test, STEP=docs: what those need)
+deps: ## install what a build needs, by apt, as root or with sudo (STEP=test, docs, wheel: what those need)
 	@echo "+ scripts/need.sh $(STEP)    (installs what is missing)"
 	@scripts/need.sh $(STEP)
 
@@ -26,6 +26,10 @@ demo: ## make deps, build, then CIFAR-10 through both loaders in turns, a small 
 test: ## make deps, then all tests: gcc, clang, sanitizers, fuzz corpus, install, style
 	@$(MAKE) --no-print-directory deps STEP=test
 	@scripts/test.sh
+
+wheel: ## make deps, then the Python wheel in dist/, with the library, iterbench and iterpack
+	@$(MAKE) --no-print-directory deps STEP=wheel
+	@scripts/wheel.sh
 
 fuzz: ## make deps, then search with every fuzz target, FUZZ_SECONDS=600 each
 	@$(MAKE) --no-print-directory deps STEP=test
@@ -50,6 +54,6 @@ install: all ## install the release build (PREFIX=/usr/local)
 fresh: ## make demo and make test on a bare system, in a chroot (as root; FRESH="-s trixie -u needed demo")
 	@scripts/fresh.sh $(FRESH)
 
-clean: ## remove build/
+clean: ## remove build/ and dist/
 	@if [ -d build/fresh ]; then umount -l build/fresh/root/proc build/fresh/root/dev/shm 2>/dev/null || true; fi
-	@rm -rf --one-file-system build
+	@rm -rf --one-file-system build dist

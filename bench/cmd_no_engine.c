@@ -5,8 +5,8 @@
 
 static iter_status no_trainer(const bench_options *options, iter_error *err) {
     return bench_fail(err, ITER_EUNSUPPORTED,
-                      "--model %s: this iterbench was built without the trainer (package "
-                      "libjansson-dev)",
+                      "--model %s: this iterbench was built without the trainer; a build "
+                      "with libjansson-dev has it",
                       bench_model_text(options->model));
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what a step of the Makefile needs and this machine lacks. Usage: need.sh [-n] build|test|tidy|docs|fresh|make [must]
+# Installs what a step of the Makefile needs and this machine lacks. Usage: need.sh [-n] build|test|wheel|tidy|docs|fresh|make [must]
 #   -n     installs nothing: fails if something that the step must have is missing, and says how to get it
 #   must   only what the step must have, nothing optional
 # The script tries the compiler and the shell, so it does not matter how a thing was installed. What is missing comes from apt, as root or
@@ -39,6 +39,18 @@ test may  command:strace                strace
 test may  command:doxygen               doxygen
 test may  command:zsh                   zsh
 test may  python:venv,ensurepip         python3-venv
+wheel must command:gcc                  gcc libc6-dev
+wheel must cmake                        cmake
+wheel must header:zlib.h                zlib1g-dev
+wheel must command:pkg-config           pkg-config
+wheel must command:nm                   binutils
+wheel must header:liburing.h            liburing-dev
+wheel must header:jpeglib.h             libjpeg-dev
+wheel must header:png.h                 libpng-dev
+wheel must header:webp/decode.h         libwebp-dev
+wheel must command:python3              python3
+wheel must python:venv,ensurepip        python3-venv
+wheel may  command:ninja                ninja-build
 tidy must command:clang                 clang
 tidy must command:run-clang-tidy        clang-tidy
 tidy must command:ninja                 ninja-build
@@ -109,8 +121,8 @@ install() { # $run is sudo or empty
 }
 
 case $step in
-build | test | tidy | docs | fresh | make) ;;
-*) echo "usage: need.sh [-n] build|test|tidy|docs|fresh|make [must]" >&2; exit 2 ;;
+build | test | wheel | tidy | docs | fresh | make) ;;
+*) echo "usage: need.sh [-n] build|test|wheel|tidy|docs|fresh|make [must]" >&2; exit 2 ;;
 esac
 look
 [ -n "$must$may" ] || exit 0

@@ -72,7 +72,7 @@ for name in "$@"; do
     asan) step asan "everything that runs, under AddressSanitizer and UBSan" ;;
     fuzz) step fuzz "parsers: the corpus, then a short search from a fixed seed" ;;
     minimal) step minimal "optimised, static, without liburing and oneDNN" \
-        -E "check\.(style|words|docs|layers|cuda_programs|profile|report|need|build|reference)|$long" ;;
+        -E "check\.(style|words|docs|layers|cuda_programs|profile|report|need|build|wheel|reference)|$long" ;;
     *) echo "usage: test.sh [dev|clang|tsan|asan|fuzz|minimal...]" >&2; exit 2 ;;
     esac
 done

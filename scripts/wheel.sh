@@ -1,16 +1,20 @@
 #!/bin/bash
 # Builds the Python wheel: the package in python/, the shared libraries, iterbench and iterpack. One wheel serves every Python from 3.9 on.
 # zig compiles against the headers of glibc 2.28; the codecs, zlib and liburing come from the system's static libraries, so that the wheel
-# needs glibc alone. auditwheel decides whether the tag is true. Usage: wheel.sh [FOLDER]    (default: dist)
+# needs glibc alone. auditwheel decides whether the tag is true. Exits with 77 if this machine lacks something that it needs.
+# Usage: wheel.sh [-q] [FOLDER]    (default: dist; -q: no progress)
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
+quiet=
+if [ "${1:-}" = -q ]; then quiet=-q; shift; fi
 folder=${1:-dist}
 glibc=2.28
 platform=manylinux_${glibc/./_}_x86_64
 tools=$PWD/build/wheel-tools static=$PWD/build/wheel-tools/static project=build/wheel-project stage=build/wheel-stage
 mkdir -p build
 fail() { echo "wheel.sh: $*" >&2; exit 1; }
-[ "$(uname -m)" = x86_64 ] || fail "the wheel is for x86_64; this machine is $(uname -m)"
+lack() { echo "wheel.sh: $*" >&2; exit 77; } # this machine cannot build a wheel
+[ "$(uname -m)" = x86_64 ] || lack "the wheel is for x86_64; this machine is $(uname -m)"
 
 # ---- The tools, in a venv, with pinned versions
 if ! cmp -s scripts/wheel_tools.txt "$tools/wheel_tools.txt"; then
@@ -18,17 +22,18 @@ if ! cmp -s scripts/wheel_tools.txt "$tools/wheel_tools.txt"; then
     rm -rf "$tools"
     { python3 -m venv "$tools" && timeout 300 "$tools/bin/python" -m pip install -q --retries 1 --timeout 15 \
         --disable-pip-version-check -r scripts/wheel_tools.txt; } >build/wheel-tools.log 2>&1 ||
-        { tail -n 2 build/wheel-tools.log >&2; fail "pip could not install the tools; the whole log: build/wheel-tools.log"; }
+        { tail -n 2 build/wheel-tools.log >&2; lack "pip could not install the tools; the whole log: build/wheel-tools.log"; }
     cp scripts/wheel_tools.txt "$tools/wheel_tools.txt"
 fi
 zig=$("$tools/bin/python" -c 'import os, ziglang; print(os.path.dirname(ziglang.__file__))')
-# Unless it is told otherwise, zig keeps frame pointers and writes debug information.
-cat >"$tools/cc" <<END
+# Unless it is told otherwise, zig keeps frame pointers, writes debug information, and sanitizes what is compiled without -O.
+cat >"$tools/cc.new" <<END
 #!/bin/sh
 export ZIG_GLOBAL_CACHE_DIR="\${ZIG_GLOBAL_CACHE_DIR:-$tools/cache}"
-exec "$zig/zig" cc -target x86_64-linux-gnu.$glibc -g0 -fomit-frame-pointer "\$@"
+exec "$zig/zig" cc -target x86_64-linux-gnu.$glibc -g0 -fomit-frame-pointer -fno-sanitize=all "\$@"
 END
-chmod +x "$tools/cc"
+chmod +x "$tools/cc.new"
+cmp -s "$tools/cc.new" "$tools/cc" || { rm -rf build/wheel && mv "$tools/cc.new" "$tools/cc"; } # CMake does not look into the compiler
 
 # ---- The static libraries, in a folder that has nothing else: /usr/include would bring the headers of this system's glibc
 # Columns: name, archive, headers (under /usr/include or its folder for the architecture), the package with the licence.
@@ -50,13 +55,13 @@ __attribute__((constructor)) static void set_stderr(void) { wheel_stderr = stder
 END
 "$tools/cc" -O2 -fPIC -c "$tools/stderr.c" -o "$tools/stderr.o"
 multiarch=x86_64-linux-gnu
-system_pc() { env -u PKG_CONFIG_LIBDIR -u PKG_CONFIG_PATH pkg-config --modversion "$1" || fail "pkg-config does not find $1 (make deps STEP=wheel)"; }
+system_pc() { env -u PKG_CONFIG_LIBDIR -u PKG_CONFIG_PATH pkg-config --modversion "$1" || lack "pkg-config does not find $1 (make deps STEP=wheel)"; }
 rm -rf "$static" "$project" "$stage"
 mkdir -p "$static/include" "$static/lib/pkgconfig" "$project/licenses"
 while read -r name archive headers packages; do
     found=
     for file in "/usr/lib/$multiarch/$archive" "/usr/lib/$archive"; do if [ -z "$found" ] && [ -f "$file" ]; then found=$file; fi; done
-    [ -n "$found" ] || fail "$archive was not found (package ${packages%%|*}; make deps STEP=wheel)"
+    [ -n "$found" ] || lack "$archive was not found (package ${packages%%|*}; make deps STEP=wheel)"
     # glibc 2.38 and newer redirect these to functions that also read 0b1; older ones do not have them, and codecs do not need that.
     objcopy --redefine-sym __isoc23_strtol=strtol --redefine-sym __isoc23_strtoul=strtoul --redefine-sym __isoc23_sscanf=sscanf \
         --redefine-sym stderr=wheel_stderr "$found" "$static/lib/$archive"
@@ -65,7 +70,7 @@ while read -r name archive headers packages; do
         for place in "/usr/include/$multiarch" /usr/include /usr/include/libpng16; do
             if [ -e "$place/$header" ]; then ln -sfn "$place/$header" "$static/include/$header"; break; fi
         done
-        [ -e "$static/include/$header" ] || fail "$header was not found (package ${packages%%|*}; make deps STEP=wheel)"
+        [ -e "$static/include/$header" ] || lack "$header was not found (package ${packages%%|*}; make deps STEP=wheel)"
     done
     version=$(system_pc "$name")
     linked=${archive#lib} linked=${linked%.a}
@@ -74,14 +79,15 @@ while read -r name archive headers packages; do
     for package in ${packages//|/ }; do
         if [ -f "/usr/share/doc/$package/copyright" ]; then cp "/usr/share/doc/$package/copyright" "$project/licenses/$name-$version.txt"; fi
     done
-    [ -f "$project/licenses/$name-$version.txt" ] || fail "the licence of $name was not found (/usr/share/doc/${packages%%|*}/copyright)"
+    [ -f "$project/licenses/$name-$version.txt" ] || lack "the licence of $name was not found (/usr/share/doc/${packages%%|*}/copyright)"
 done < <(libraries)
 # zig's own runtime library is one object: with a division of 128 bits come its memcpy(), slower than glibc's, and a list of the processor's
 # features that stays empty. gcc's has an object for each function.
 cp "$(gcc -print-libgcc-file-name)" "$static/lib/libgcc.a"
 
 # ---- The libraries and programs
-scripts/build.sh wheel
+# shellcheck disable=SC2086
+scripts/build.sh $quiet wheel
 cmake --install build/wheel --prefix "$stage" --strip >build/wheel-install.log
 
 # ---- The wheel: a copy of the package, with what was built

@@ -57,7 +57,7 @@ header() { echo "\$1" >>"$dir/there"; }
 case \$1 in
 gcc) there cc 'case \$* in
 *-E*) for name in \$(sed -n "s/^#include <\(.*\)>\$/\1/p"); do [ \$name = stdio.h ] || grep -qxF "\$name" "$dir/there" || exit 1; done ;;
-esac' ;;
+esac'; there gcc ;;
 cmake) there cmake 'echo "cmake version \$(cat "$dir/cmake" 2>/dev/null || echo 3.25.1)"' ;;
 ninja-build) there ninja ;; pkg-config) there pkg-config ;; g++) there g++ ;; binutils) there nm ;;
 clang) there clang 'grep -qxF runtime "$dir/there"' ;; libclang-*) header runtime ;;
@@ -98,6 +98,10 @@ done
 case="root, everything is there"
 need 0 test
 lines 0
+case="root, what a wheel needs"
+machine "$bookworm"
+need 0 wheel
+installs "gcc libc6-dev cmake zlib1g-dev pkg-config binutils liburing-dev libjpeg-dev libpng-dev libwebp-dev python3 python3-venv ninja-build"
 
 case="root, only what a build needs"
 machine "$bookworm"
