@@ -279,12 +279,11 @@ def _subset(dataset: Any) -> Known:
     import numpy as np
 
     known = recognise(dataset.dataset)
-    try:
-        indices = np.array([int(i.__index__()) for i in dataset.indices], np.int64)
-    except (AttributeError, TypeError, ValueError):
-        raise NotKnown("Subset: indices are no whole numbers") from None
-    n = len(known)
-    if len(indices) == 0 or indices.min() < -n or indices.max() >= n:
+    indices = np.array(dataset.indices)
+    if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        raise NotKnown("Subset: indices are no whole numbers, or none")
+    indices, n = indices.astype(np.int64), len(known)
+    if indices.min() < -n or indices.max() >= n:
         raise NotKnown(f"Subset: indices are none, or not within the {n} samples")
     indices[indices < 0] += n
     known.subset = indices if known.subset is None else known.subset[indices]
