@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import ctypes as c
 import dataclasses
+import importlib
 import os
 import threading
 import time
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from . import _native as n
 
@@ -206,8 +207,9 @@ class Watch:
         self._handle: int = 0
         self._target: Any = target if keeps else None  # a loader's own watch must not keep it alive
         self._ours: bool = isinstance(getattr(target, "_handle", None), int) and hasattr(target, "state_dict")
-        loader = getattr(target, "_loader", None)  # of libiter.torch.DataLoader, when it runs on a Loader
-        if not self._ours and getattr(loader, "_handle", None):
+        inner = getattr(target, "_inner_loader", None)  # of libiter.torch.DataLoader
+        loader = inner() if callable(inner) else None
+        if loader is not None:
             self._ours, target = True, loader
         options = _Options(struct_size=c.sizeof(_Options), name=name.encode() if name else None)
         err, out = n.ErrorStruct(), c.c_void_p()
@@ -389,13 +391,30 @@ def _endless(loader: Any) -> Iterator[Any]:
             return
 
 
+def _ours_like(theirs: Any) -> Any:
+    """libiter.torch.DataLoader with the arguments of a torch DataLoader."""
+    kind = importlib.import_module("libiter.torch").DataLoader
+    batches: Dict[str, Any] = {"batch_size": theirs.batch_size, "sampler": theirs.sampler, "drop_last": theirs.drop_last}
+    if theirs.batch_size is None:
+        batches = {"batch_sampler": theirs.batch_sampler}
+    ours = kind(
+        theirs.dataset,
+        num_workers=theirs.num_workers,
+        collate_fn=theirs.collate_fn,
+        worker_init_fn=theirs.worker_init_fn,
+        generator=theirs.generator,
+        **batches,
+    )
+    if ours.way == "torch":
+        raise n.Unsupported("compare: libiter would run this by torch, too: %s" % ours.why().split("because: ")[-1])
+    return ours
+
+
 def compare(watch: Watch, theirs: Any, seconds: float) -> Comparison:
     """See Watch.compare()."""
     if not hasattr(theirs, "dataset") or not hasattr(theirs, "num_workers"):
         raise n.Unsupported("compare: %s is no torch DataLoader" % type(theirs).__name__)
-    from . import torch as ours_module
-
-    ours = ours_module.DataLoader.like(theirs)
+    ours = _ours_like(theirs)
     try:
         rounds = 4
         iterators = [_endless(theirs), _endless(ours)]
@@ -411,7 +430,7 @@ def compare(watch: Watch, theirs: Any, seconds: float) -> Comparison:
     verdict = watch.verdict()
     now_s = 1 / verdict.rate if verdict.rate == verdict.rate and verdict.rate > 0 else float("nan")
     consumer_s = 1 / verdict.consumer_rate if verdict.consumer_rate > 0 else float("nan")
-    then_s = max(consumer_s, our_s) if ours.workers_run_beside else consumer_s + our_s
+    then_s = max(consumer_s, our_s) if theirs.num_workers else consumer_s + our_s
     loop = max(1.0, now_s / then_s) if now_s == now_s and then_s == then_s else float("nan")
     text = "Alone, %s gives %.0f samples/s and libiter %.0f (%.1f times as many), %s." % (
         type(theirs).__name__,

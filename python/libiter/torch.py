@@ -310,6 +310,13 @@ class DataLoader(_data.DataLoader[Any]):
         self._current = weakref.ref(epoch)
         return epoch
 
+    def _inner_loader(self) -> Optional[Loader]:
+        """The Loader that the next epoch runs on, or None if torch runs it."""
+        plan = self._refresh()
+        if plan.way != "torch" and (self._native is None or self._is_stale):
+            self._native, self._held, self._is_stale = self._build(plan), {}, False
+        return self._native if plan.way != "torch" else None
+
     def _next_number(self, plan: _Plan) -> int:
         """Order and augmentation depend on the seed and this number."""
         order = plan.order
