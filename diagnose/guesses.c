@@ -50,7 +50,7 @@ static double share_of_turns(const evidence *e) {
 }
 
 /* Workers that would make as much as the consumer takes, and a quarter more. If they burn CPU time,
- * no more than the cores that the consumer leaves. */
+ * or wait for a core to do so, no more than the cores that the consumer leaves. */
 static int64_t enough_workers(const passive_slice *sum, const passive_facts *facts,
                               const evidence *e) {
     const int64_t now = facts->workers > 0 ? facts->workers : 1;
@@ -58,7 +58,7 @@ static int64_t enough_workers(const passive_slice *sum, const passive_facts *fac
     const double needed = ceil((double)now / race * 1.25);
     const double load = passive_load(sum, facts);
     const double busy_s = load * (double)now * sum->wall_s;
-    const double cpu_s = e->cpu[EVIDENCE_LOADER] * sum->samples;
+    const double cpu_s = e->cpu[EVIDENCE_LOADER] * sum->samples + sum->seen.worker_delay_s;
     const double consumer_cores = e->cpu[EVIDENCE_CONSUMER] * sum->samples / sum->wall_s;
     double most = WORKERS_MAX;
     if (cpu_s >= BURNS * busy_s) most = fmax(floor(facts->cores - consumer_cores + 0.5), 1);
@@ -98,15 +98,17 @@ static void guess_memory(const passive_slice *sum, const passive_facts *facts, e
     snprintf(c->to, sizeof(c->to), "memory");
 }
 
-static void guess_batch(const passive_slice *sum, evidence *e) {
+/* True if the fixed cost of a batch is much of the loader's time. */
+static bool guess_batch(const passive_slice *sum, evidence *e) {
     const observer_load *load = &sum->seen.load;
     const double fixed = load->busy > 0 ? load->other / load->busy : 0;
     const double batch_s = (double)e->batch / e->rate[EVIDENCE_LOADER].median;
-    if (fixed < PER_BATCH || batch_s > SHORT_S || e->batch >= GOOD_BATCH / 2) return;
+    if (fixed < PER_BATCH || batch_s > SHORT_S || e->batch >= GOOD_BATCH / 2) return false;
     evidence_change *c = propose(e, "batch");
-    if (c == NULL) return;
+    if (c == NULL) return false;
     c->loader_ratio = 1 / (1 - fixed + fixed * (double)e->batch / GOOD_BATCH);
     name_numbers(c, e->batch, GOOD_BATCH);
+    return true;
 }
 
 void passive_guess(const passive_run *run, const passive_facts *facts, evidence *e) {
@@ -114,10 +116,10 @@ void passive_guess(const passive_run *run, const passive_facts *facts, evidence 
     e->n_changes = 0;
     const verdict_limit look = verdict_look(e);
     if (look == LIMIT_CONSUMER || look == LIMIT_NONE || look == LIMIT_LOADER) return;
-    if (facts->is_loader) guess_batch(&sum, e);
-    guess_workers(&sum, facts, e);
+    /* Workers that hand over tiny batches hinder one another. */
+    const bool tiny = facts->is_loader && guess_batch(&sum, e);
+    if (!tiny || facts->workers == 0) guess_workers(&sum, facts, e);
     if (!facts->is_loader) return;
     guess_memory(&sum, facts, e);
-    if (look == LIMIT_PREFETCH || look == LIMIT_WORKER || look == LIMIT_CPU)
-        guess_prefetch(facts, e);
+    if (look == LIMIT_PREFETCH || look == LIMIT_WORKER) guess_prefetch(facts, e);
 }

@@ -121,6 +121,7 @@ static evidence_kind kind_of(const char *name) {
 
 static stage_class class_of(const char *name) {
     if (strcmp(name, "wait-bytes") == 0) return WAITS_FOR_BYTES;
+    if (strcmp(name, "batch") == 0) return BUSY; /* also handing over: once per batch */
     if (strcmp(name, "idle") == 0 || strcmp(name, "wait-slot") == 0) return IDLE;
     switch (kind_of(name)) {
     case EVIDENCE_OF_READ: return READS;

@@ -8,6 +8,9 @@
  *             all workers, or could do no more: a batch was waited for, or bytes were. Time that
  *             workers waited for a core is not counted. Without workers it is the time in next().
  *
+ * A wait for a core is only taken out if the process fills the cores itself. Otherwise another
+ * program has them, and loader and consumer alone would be no faster.
+ *
  * The figures of one slice come from the same half second, so their ratios are as sure as those of
  * arms that take turns, and the median over slices has an interval. What is not sure is the step to
  * the rate alone: caches and memory are shared. verdict.c therefore asks for a margin.
@@ -17,8 +20,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "diagnose/verdict_parts.h"
+
 #define LEAST_LOAD  0.005
-#define LEAST_LOOKS 5 /* of a slice; with fewer, it has the load of all slices */
+#define FULL        VERDICT_OWN_CORES /* part of the cores that the process uses itself */
+#define LEAST_LOOKS 5                 /* of a slice; with fewer, it has the load of all slices */
 
 /* ---- Slices ---------------------------------------------------------------------------------- */
 
@@ -66,10 +72,18 @@ passive_slice passive_sum(const passive_run *run) {
 
 /* ---- One slice ------------------------------------------------------------------------------- */
 
+/* Whether this process's own threads take the cores from one another. If they use few cores, what
+ * they wait for is another program's, and that holds for loader and consumer alike. */
+static bool fills_cores(const passive_slice *slice, const passive_facts *facts) {
+    return slice->cpu_s >= FULL * facts->cores * slice->wall_s;
+}
+
 double passive_load(const passive_slice *slice, const passive_facts *facts) {
     const observer_load *load = &slice->seen.load;
     if (facts->workers <= 0) return fmin(fmax(slice->next_s / slice->wall_s, LEAST_LOAD), 1);
-    const double delayed = slice->seen.worker_delay_s / ((double)facts->workers * slice->wall_s);
+    const double delayed = fills_cores(slice, facts) ? slice->seen.worker_delay_s /
+                                                           ((double)facts->workers * slice->wall_s)
+                                                     : 0;
     const double busy = load->n > 0 ? load->busy / (double)load->n : 1;
     return fmin(fmax(busy - delayed, LEAST_LOAD), 1);
 }
@@ -79,7 +93,8 @@ static double outside(const passive_slice *slice, const passive_facts *facts) {
     const double gap = slice->wall_s - slice->next_s + fmin(slice->device_s, slice->next_s);
     /* Without workers its thread may also have waited for a core inside next(). */
     const double part = facts->workers == 0 ? gap / slice->wall_s : 1;
-    return fmax(gap - part * slice->seen.own_delay_s, 0.01 * slice->wall_s);
+    const double delayed = fills_cores(slice, facts) ? part * slice->seen.own_delay_s : 0;
+    return fmax(gap - delayed, 0.01 * slice->wall_s);
 }
 
 /* ---- Evidence -------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
  * 0. */
 #include "diagnose/run_queue.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <math.h>
 #include <stdbool.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Threads of loaders are called iter-..., or iter and the loader's number: iter0-w1. */
 static bool is_consumer(const char *task) {
     char path[64], name[32] = "";
     snprintf(path, sizeof(path), "/proc/self/task/%.16s/comm", task);
@@ -17,7 +19,9 @@ static bool is_consumer(const char *task) {
     if (file == NULL) return false;
     if (fgets(name, sizeof(name), file) == NULL) name[0] = '\0';
     fclose(file);
-    return strncmp(name, "iter-", 5) != 0 && strncmp(name, "iou-", 4) != 0;
+    const bool ours =
+        strncmp(name, "iter", 4) == 0 && (name[4] == '-' || isdigit((unsigned char)name[4]));
+    return !ours && strncmp(name, "iou-", 4) != 0;
 }
 
 static uint64_t delay_of(const char *task) {

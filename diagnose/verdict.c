@@ -30,7 +30,8 @@
 #define RESTLESS 1.25
 /* the same of a loop that was only watched: the loader's rate alone is derived */
 #define WATCHED   1.1
-#define WATCHED_S 3.0 /* a loop that was watched for less has not shown much */
+#define DISTURBED 0.25 /* share of the time that a thread waits for another program's core */
+#define WATCHED_S 3.0  /* a loop that was watched for less has not shown much */
 
 /* ---- The model ------------------------------------------------------------------------------- */
 
@@ -274,7 +275,13 @@ double verdict_gain_by(const evidence *e, const char *option) {
 
 /* ---- The limit ------------------------------------------------------------------------------- */
 
+bool verdict_uses_cores(const evidence *e) {
+    return !e->passive ||
+           e->cpu[EVIDENCE_BOTH] * verdict_rate_now(e) >= VERDICT_OWN_CORES * e->cores;
+}
+
 bool verdict_crowded(const evidence *e, const verdict_terms *now, double both) {
+    if (!verdict_uses_cores(e)) return false; /* another program has them */
     double runnable = e->consumer_runnable;
     for (int i = 0; i < e->n_workers; i++)
         runnable = fmax(runnable, e->worker[i].runnable);
@@ -359,7 +366,9 @@ static verdict_limit limit_of(const evidence *e) {
                    : LIMIT_NONE;
     if (verdict_crowded(e, &now, both)) return LIMIT_CPU;
     if (both > UNEXPLAINED * now.both)
-        return lost_in_waiting(e, &now, both) ? LIMIT_PREFETCH : LIMIT_CPU;
+        return lost_in_waiting(e, &now, both) ? LIMIT_PREFETCH
+               : verdict_uses_cores(e)        ? LIMIT_CPU
+                                              : LIMIT_NONE;
     return limit_of_consumer(e);
 }
 
@@ -387,8 +396,16 @@ static bool parts_apart(const evidence *e, verdict_limit limit) {
     }
 }
 
+/* A loop that was watched for too short, or beside programs that took its cores, shows little. */
+static bool is_disturbed(const evidence *e) {
+    double runnable = e->consumer_runnable;
+    for (int i = 0; i < e->n_workers; i++)
+        runnable = fmax(runnable, e->worker[i].runnable);
+    return e->observed_s < WATCHED_S || (runnable >= DISTURBED && !verdict_uses_cores(e));
+}
+
 static bool is_sure(const evidence *e, verdict_limit limit) {
-    if (e->rounds < MIN_ROUNDS || (e->passive && e->observed_s < WATCHED_S)) return false;
+    if (e->rounds < MIN_ROUNDS || (e->passive && is_disturbed(e))) return false;
     const double margin = e->passive ? WATCHED : e->steady ? 1 : RESTLESS;
     const measure_interval *race = &e->loader_by_consumer, *fed = &e->both_by_consumer;
     const bool faster = isfinite(race->low) && race->low > margin;

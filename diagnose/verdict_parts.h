@@ -13,6 +13,8 @@
 #define SLOW_WORKER 1.8  /* seconds per chunk / the other workers' */
 #define RUNNABLE    0.10 /* share of the time that a thread waits for a core */
 #define MIN_ROUNDS  6
+/* passive: part of the cores that the process must use itself if they are to be its limit */
+#define VERDICT_OWN_CORES 0.7
 
 typedef struct verdict_terms {
     double loader, consumer, cpu, copy; /* seconds a sample */
@@ -49,6 +51,8 @@ bool verdict_may_be_unlike(const evidence *e, int worker);
 
 /** The part of the time that feeding costs; with workers = 0, at most the loader's own time. */
 double verdict_share_of_feeding(const verdict_terms *now, double both);
+/** Whether the process itself uses most of the cores; of arms that take turns: true. */
+bool verdict_uses_cores(const evidence *e);
 bool verdict_crowded(const evidence *e, const verdict_terms *now, double both);
 bool verdict_crowded_by_threads(const evidence *e);
 

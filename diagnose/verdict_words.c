@@ -402,7 +402,7 @@ static void say_watched(const evidence *e, char *text, size_t n) {
 }
 
 static void say_evidence(const evidence *e, verdict *v) {
-    char *t = v->text, number[WORDS_NUMBER];
+    char *t = v->text, number[WORDS_NUMBER], cores[WORDS_NUMBER];
     const size_t n = sizeof(v->text);
     const char *who = e->trains ? "The trainer" : "The consumer";
     if (e->passive)
@@ -422,6 +422,10 @@ static void say_evidence(const evidence *e, verdict *v) {
     if (runnable >= RUNNABLE)
         add(t, n, " A thread was ready to run but had no core for %s of the time.",
             words_percent(runnable, number));
+    if (runnable >= RUNNABLE && !verdict_uses_cores(e))
+        add(t, n, " This process used %s of %s: another program, or a limit, has the rest.",
+            words_factor(e->cpu[EVIDENCE_BOTH] * verdict_rate_now(e), number),
+            words_plural((unsigned long long)e->cores, "core", cores));
     if (e->convert_s > 0 && v->limit != LIMIT_LAYOUT)
         add(t, n,
             " %s turns the layout of every batch (%s), which takes %s; `to:` with %s avoids it.",

@@ -55,13 +55,13 @@ static iter_status stage_plan(const void *options, const iter_desc *in, iter_des
     return ITER_OK;
 }
 
-/* Workers are called iter-0, iter-1, ..., some time after they start. The caller's thread counts as
- * the first. */
+/* Workers are called iter0-w0, iter0-w1, ..., some time after they start. The caller's thread counts
+ * as the first. */
 static int64_t this_worker(stage_state *s) {
     char name[32] = "";
     long long number = 0;
     if (s->worker == 0 && pthread_getname_np(pthread_self(), name, sizeof(name)) == 0 &&
-        sscanf(name, "iter-%lld", &number) == 1)
+        sscanf(name, "iter%*u-w%lld", &number) == 1)
         s->worker = number + 1;
     return s->worker > 0 ? s->worker - 1 : 0;
 }
