@@ -65,7 +65,9 @@ static void report_text(const watched *w, const iter_diagnosis *v) {
 static void report(const watched *w) {
     const char *asked = secure_getenv("ITER_DIAGNOSE");
     iter_diagnosis v = {.struct_size = sizeof(v)};
-    if (asked == NULL || iter_diagnose_read(w->d, &v, NULL) < 0 || v.batches < LEAST_BATCHES)
+    iter_loader_stats stats = {.struct_size = sizeof(stats)};
+    if (asked == NULL || iter_loader_stats_read(w->loader, &stats, NULL) < 0 ||
+        stats.batches < LEAST_BATCHES || iter_diagnose_read(w->d, &v, NULL) < 0)
         return;
     if (strcmp(asked, "1") == 0)
         report_text(w, &v);

@@ -22,7 +22,8 @@
 #define READ_S     0.25 /* a slice that a reading may cut short */
 #define FEW_SLICES 6    /* with fewer, a reading cuts shorter ones */
 #define LEAST_S    0.02
-#define SET_SHARE  0.25 /* of the memory that is free, for a set that could be kept */
+#define SHORTEST_S 0.001 /* of the first slice */
+#define SET_SHARE  0.25  /* of the memory that is free, for a set that could be kept */
 
 _Static_assert((int)LIMIT_LOADER == (int)ITER_LIMIT_LOADER &&
                    (int)LIMIT_TURN == (int)ITER_LIMIT_TURN &&
@@ -73,19 +74,22 @@ static void cut(iter_diagnose *d, const counters *now, const iter_loader_stats *
     d->mark = *now;
 }
 
-/* Reads the loader's counters; the first batch only sets the mark. d->lock held. */
-static void look_at_loader(iter_diagnose *d, double least_s) {
+/* Reads the loader's counters. The first call only sets the mark, unless the loop was over before
+ * a look; then all of it is one slice. d->lock held. */
+static void look_at_loader(iter_diagnose *d, double least_s, bool is_last) {
     iter_loader_stats stats = {.struct_size = sizeof(stats)};
     if (iter_loader_stats_read(d->loader, &stats, NULL) < 0) return;
     const counters now = {stats.next_calls,     stats.batches,      stats.samples, stats.next_ns,
                           stats.device_wait_ns, stats.next_last_ns, cpu_ns()};
-    if (d->began) {
-        cut(d, &now, &stats, least_s);
-    } else if (now.calls > d->mark.calls) {
+    if (!d->began && now.calls > d->mark.calls) {
         d->began = true;
-        d->mark = now;
+        if (is_last && d->mark.calls == 0)
+            d->mark.last_ns = stats.next_first_ns;
+        else
+            d->mark = now;
         observer_on(d->observer);
     }
+    if (d->began) cut(d, &now, &stats, least_s);
 }
 
 static void tick(void *user) {
@@ -95,7 +99,7 @@ static void tick(void *user) {
     const bool due = !d->began || between(d->mark.last_ns, now) >= d->run.slice_s;
     if (due && now - d->checked_ns >= (d->began ? CHECK_NS : CHECK_NS / 10)) {
         d->checked_ns = now;
-        look_at_loader(d, d->run.slice_s);
+        look_at_loader(d, d->run.slice_s, false);
     }
     pthread_mutex_unlock(&d->lock);
 }
@@ -195,6 +199,7 @@ iter_status diagnose_start(iter_loader *loader, const iter_diagnose_options *opt
     d->loader = loader;
     d->workers = stats.n_workers;
     d->mark.calls = stats.next_calls;
+    d->mark.cpu_ns = cpu_ns();
     observer_options mine = how;
     mine.user = d;
     pthread_mutex_lock(&d->lock); /* a tick waits until the observer is known */
@@ -260,9 +265,9 @@ void diagnose_judge(iter_diagnose *d, evidence *out_evidence, verdict *out_verdi
     memset(out_evidence, 0, sizeof(*out_evidence));
     if (d->loader != NULL) facts_of_loader(d, &facts);
     pthread_mutex_lock(&d->lock);
-    const double least_s = d->run.n < FEW_SLICES ? LEAST_S : READ_S;
+    const double least_s = d->run.n == 0 ? SHORTEST_S : d->run.n < FEW_SLICES ? LEAST_S : READ_S;
     if (d->loader != NULL) {
-        look_at_loader(d, least_s);
+        look_at_loader(d, least_s, true);
         observer_read(d->observer, out_evidence);
     } else if (d->began && d->own.batches > d->mark.batches) {
         d->own.cpu_ns = cpu_ns();

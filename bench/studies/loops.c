@@ -7,6 +7,11 @@
  * drawn from the seed. The watch (<iter/diagnose.h>) knows nothing of the plant. One line a loop:
  * what was planted, what was found, whether that is right, and how sure it is. --quick runs each
  * loop for 0.3 s and judges nothing: it shows that every verdict can be made.
+ *
+ *     loops --cost [--seconds 30]
+ *
+ * What the watch costs: a loop over pictures whose loader is the limit, with a watch and without, in
+ * slices that take turns. Prints the ratio of the rates with its interval.
  */
 #include <iter/diagnose.h>
 #include <iter/iter.h>
@@ -15,11 +20,14 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "diagnose/interval.h"
 
 #define ROWS       4096
 #define WIDTH      256
@@ -315,6 +323,63 @@ static iter_status watch(plant *p, const char *file, double seconds, iter_diagno
     return s;
 }
 
+/* ---- What it costs --------------------------------------------------------------------------- */
+
+/* Batches a second of a slice, watched or not. */
+static iter_status cost_slice(iter_loader *loader, bool watched, double seconds, double *out_rate,
+                              iter_error *err) {
+    iter_diagnose *d = NULL;
+    iter_status s = watched ? iter_diagnose_start(loader, NULL, &d, err) : ITER_OK;
+    const double start = clock_us(CLOCK_MONOTONIC), until = start + seconds * 1e6;
+    double n = 0, now = start;
+    for (; s >= 0 && now < until; now = clock_us(CLOCK_MONOTONIC)) {
+        iter_batch *batch;
+        s = iter_loader_next(loader, &batch, err);
+        if (s == ITER_END) s = iter_loader_reset(loader, err);
+        if (batch == NULL) continue;
+        n++;
+        iter_batch_unref(batch);
+    }
+    *out_rate = n / (now - start) * 1e6;
+    iter_diagnose_stop(d);
+    return s;
+}
+
+static int cost(double seconds) {
+    enum { SLICES = 200 };
+    double ratios[SLICES];
+    iter_error err;
+    iter_dataset *data = NULL;
+    iter_chain *chain = NULL;
+    iter_loader *loader = NULL;
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    opt.batch_size = 64, opt.workers = ITER_WORKERS_AUTO, opt.shuffle = ITER_SHUFFLE_FULL;
+    iter_status s = iter_dataset_open("synthetic:cifar10", NULL, &data, &err);
+    if (s == ITER_OK)
+        s = iter_chain_parse("random-crop:32,pad=4 | random-flip | normalize | to:f32,nchw", NULL,
+                             &chain, &err);
+    if (s == ITER_OK) s = iter_dataloader_create(data, chain, &opt, &loader, &err);
+    const double until = clock_us(CLOCK_MONOTONIC) + seconds * 1e6;
+    uint32_t n = 0;
+    for (; s >= 0 && n < SLICES && clock_us(CLOCK_MONOTONIC) < until; n++) {
+        double rate[2];
+        const bool first = n % 2 == 0;
+        s = cost_slice(loader, first, 0.25, &rate[first], &err);
+        if (s >= 0) s = cost_slice(loader, !first, 0.25, &rate[!first], &err);
+        ratios[n] = rate[1] / rate[0];
+    }
+    if (s < 0) fprintf(stderr, "%s\n", err.message);
+    const measure_interval ratio = measure_median(ratios, n);
+    printf("rate watched / rate not watched: %.4f [%.4f, %.4f], %u pairs of slices\n", ratio.median,
+           ratio.low, ratio.high, n);
+    iter_loader_unref(loader);
+    iter_chain_unref(chain);
+    iter_dataset_unref(data);
+    return s < 0;
+}
+
+/* ---- All of it ------------------------------------------------------------------------------- */
+
 static int is_right(const loop *l, int32_t limit) {
     for (int i = 0; i < l->n_limits; i++)
         if ((int32_t)l->limits[i] == limit) return 1;
@@ -326,10 +391,13 @@ int main(int argc, char **argv) {
     int quick = 0, n = 0, right = 0, wrong_and_sure = 0;
     unsigned seed = 1;
     const char *only = NULL;
+    bool costs = false;
     for (int i = 1; i < argc; i++) {
         const int more = i + 1 < argc;
         if (strcmp(argv[i], "--quick") == 0)
             quick = 1;
+        else if (strcmp(argv[i], "--cost") == 0)
+            costs = true;
         else if (strcmp(argv[i], "--seconds") == 0 && more)
             seconds = atof(argv[++i]);
         else if (strcmp(argv[i], "--seed") == 0 && more)
@@ -339,6 +407,7 @@ int main(int argc, char **argv) {
         else
             return fprintf(stderr, "loops [--seconds S] [--seed N] [--only NAME] [--quick]\n"), 2;
     }
+    if (costs) return cost(seconds);
     char file[] = "/tmp/iter-loops-XXXXXX.npy";
     const int fd = mkstemps(file, 4);
     if (fd < 0 || close(fd) != 0 || write_file(file) != 0) return perror(file), 1;
