@@ -10,8 +10,8 @@
  *
  *     loops --cost [--seconds 30]
  *
- * What the watch costs: a loop over pictures whose loader is the limit, with a watch and without, in
- * slices that take turns. Prints the ratio of the rates with its interval.
+ * What the watch costs: a loop over pictures whose loader is the limit, with a watch and without,
+ * in slices that take turns. Prints the ratio of the rates with its interval.
  */
 #include <iter/diagnose.h>
 #include <iter/iter.h>

@@ -55,8 +55,8 @@ static iter_status stage_plan(const void *options, const iter_desc *in, iter_des
     return ITER_OK;
 }
 
-/* Workers are called iter0-w0, iter0-w1, ..., some time after they start. The caller's thread counts
- * as the first. */
+/* Workers are called iter0-w0, iter0-w1, ..., some time after they start. The caller's thread
+ * counts as the first. */
 static int64_t this_worker(stage_state *s) {
     char name[32] = "";
     long long number = 0;

@@ -33,6 +33,15 @@ static void *open_beside(void) {
     return n > 0 && n < (int)sizeof(path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 }
 
+/* Whether the library calls this libiter. A program with a static one may find a library that
+ * brings a shared one along, whose structs may differ. */
+static bool calls_us(void *object) {
+    Dl_info here, there;
+    const void *function = dlsym(object, "iter_loader_in_next");
+    return function && dladdr(&anchor, &here) && dladdr(function, &there) &&
+           here.dli_fbase == there.dli_fbase;
+}
+
 static iter__diagnose_hook *find(char why[160]) {
     if (iter_diagnose_hook) return iter_diagnose_hook;
     void *object = open_beside();
@@ -41,6 +50,12 @@ static iter__diagnose_hook *find(char why[160]) {
     if (!found) {
         const char *text = dlerror();
         snprintf(why, 160, "ITER_DIAGNOSE: %.140s", text ? text : LIBRARY " cannot be used");
+        return NULL;
+    }
+    if (!calls_us(object)) {
+        snprintf(why, 160,
+                 "ITER_DIAGNOSE: " LIBRARY " belongs to another libiter; link "
+                 "iter::diagnose");
         return NULL;
     }
     iter__diagnose_hook *hook; /* ISO C has no cast from object to function */

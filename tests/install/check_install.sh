@@ -34,6 +34,14 @@ consume() { # consume BINARY_DIR NAME static|shared
             $(PKG_CONFIG_PATH="$pc" pkg-config $static --cflags --libs iter-engine)
         LD_LIBRARY_PATH="$lib" "$work/$2.engine"
     fi
+    # iter::diagnose watches a program that does not call it.
+    # shellcheck disable=SC2046,SC2086
+    PKG_CONFIG_PATH="$pc" "$CC" -std=c11 "$here/consumer/watched.c" -o "$work/$2.watched" \
+        $(PKG_CONFIG_PATH="$pc" pkg-config $static --cflags --libs iter-diagnose)
+    for program in "$work/$2.watched" "$work/$2.cmake/watched"; do
+        ITER_DIAGNOSE=1 LD_LIBRARY_PATH="$lib" "$program" 2>"$work/verdict"
+        grep -q '^libiter: verdict on ' "$work/verdict" || { cat "$work/verdict"; echo "$3: no verdict"; exit 1; }
+    done
     case $3 in # the form that was asked for is the form that was linked
     shared) LD_LIBRARY_PATH="$lib" ldd "$work/$2.pc" | grep -q "$lib/libiter" ;;
     static) ! ldd "$work/$2.pc" | grep -q libiter ;;

@@ -1,6 +1,7 @@
 /*
- * stress_diagnose.c - watches start, read and stop while the loop runs, resets and ends; two watches
- * of one loader; a proof beside the loop; another's loader by several threads; calls that are wrong.
+ * stress_diagnose.c - watches start, read and stop while the loop runs, resets and ends; two
+ * watches of one loader; a proof; another's loader by several threads; calls that are wrong; whose
+ * threads count as the consumer's.
  */
 #include <iter/diagnose.h>
 
@@ -109,7 +110,7 @@ static void the_loader_goes_first(void) {
 
 /* Without a worker the loader is the limit, so a worker is proposed, and can be tried. */
 static void a_change_is_tried(void) {
-    own_dataset own = {.n = 400, .sleep_ns = 2000000};
+    own_dataset own = {.n = 400, .sleep_ns = 4000000};
     iter_loader *loader = open_loader(&own, 0);
     iter_diagnose *d = NULL;
     iter_diagnosis v = ITER_DIAGNOSIS_INIT;
@@ -120,7 +121,6 @@ static void a_change_is_tried(void) {
         iter_status s = iter_loader_next(loader, &batch, NULL);
         if (s == ITER_END) s = iter_loader_reset(loader, NULL);
         if (s == ITER_OK) iter_batch_unref(batch);
-        usleep(2000);
     }
     EXPECT_EQ(iter_diagnose_read(d, &v, NULL), ITER_OK);
     EXPECT_EQ(v.limit, ITER_LIMIT_WORKERS);
