@@ -13,11 +13,17 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* lgamma() writes a global. */
+static double log_factorial(uint32_t n) {
+    int sign;
+    return lgamma_r(n + 1.0, &sign);
+}
+
 /* The largest k with P(Bin(n, 1/2) < k) <= 0.025; 0 = none. */
 static uint32_t interval_rank(uint32_t n) {
     double log_half_n = -(double)n * log(2), below = 0;
     for (uint32_t k = 0; k <= n / 2; k++) {
-        below += exp(lgamma(n + 1.0) - lgamma(k + 1.0) - lgamma(n - k + 1.0) + log_half_n);
+        below += exp(log_factorial(n) - log_factorial(k) - log_factorial(n - k) + log_half_n);
         if (below > 0.025) return k;
     }
     return n / 2;
