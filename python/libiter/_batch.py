@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _native as n
 from ._dlpack import DlpackTensor
-from ._tensors import BF16, Memory, SlotView, converter, numpy_dtype
+from ._tensors import BF16, SlotView, converter, numpy_dtype, owner_type
 
 _taken = {"count", "index"}
 
@@ -198,14 +198,17 @@ def maker(fields: List[Field], output: str, copy: bool) -> Callable[[int], Batch
     has_bf16 = any(field.dtype == "bf16" for field in fields)
     convert = converter(output)
     views: Dict[int, SlotView] = {}
+    owners: Dict[int, Callable[[], Any]] = {}
     ndarray, new = np.ndarray, tuple.__new__
 
     def make(handle: int) -> Batch:
         view = views.get(handle)
         if view is None or not view.is_current():
             view = views[handle] = SlotView(handle, n_fields)
+            if handle not in owners:
+                owners[handle] = owner_type(handle)
         memory = view.memory.from_address(view.base)
-        memory.batch = handle
+        memory.owner = owners[handle]()
         arrays: List[Any] = [
             ndarray(shape, dtype, memory, offset, strides) for shape, dtype, offset, strides, _ in view.parts
         ]
@@ -237,10 +240,13 @@ def _dlpack_maker(fields: List[Field], kind: Type[Batch], output: str, copy: boo
     elif copy:
         raise n.InvalidArgument('copy=True: output="dlpack" only exports; copy in the library that imports')
     names, dtypes = [field.name for field in fields], [field.dtype for field in fields]
+    owners: Dict[int, Callable[[], Any]] = {}
 
     def make(handle: int) -> Batch:
-        memory: Any = _Held.from_address(handle)
-        memory.batch = handle
+        owner = owners.get(handle)
+        if owner is None:
+            owner = owners[handle] = owner_type(handle)
+        memory = owner()
         arrays: List[Any] = []
         for i, dtype in enumerate(dtypes):
             tensor = n.Tensor.from_address(n.quick.iter_batch_tensor(handle, i))
@@ -260,10 +266,3 @@ def _dlpack_maker(fields: List[Field], kind: Type[Batch], output: str, copy: boo
         return batch
 
     return make
-
-
-class _Held(Memory):
-    """Keeps a batch, without its memory."""
-
-    _length_ = 0
-    _type_ = c.c_ubyte

@@ -12,11 +12,7 @@ _number = itertools.count(1)
 _kept: Dict[int, Any] = {}  # arrays that loaders borrow, until the library releases them
 
 
-def _drop(user: Optional[int]) -> None:
-    _kept.pop(user or 0, None)
-
-
-_release = n.CLOSE(_drop)
+_release = n.CLOSE(_kept.pop)  # no Python function, in which a signal could be handled
 
 
 class Callbacks:

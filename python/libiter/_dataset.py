@@ -61,7 +61,7 @@ class Dataset:
         err, out = n.ErrorStruct(), c.c_void_p()
         if isinstance(source, (str, os.PathLike)):
             options = n.DatasetOptions(c.sizeof(n.DatasetOptions), None, memory_limit)
-            spec = os.fsencode(source)
+            spec = n.text("dataset", os.fsencode(source))
             n.check(n.blocking.iter_dataset_open_with(spec, c.byref(options), c.byref(out), c.byref(err)), err)
         else:
             self._python = _PythonDataset(source, fields, parallel)
@@ -152,6 +152,9 @@ class Dataset:
 
 _number = itertools.count(1)
 _live: Dict[int, "_PythonDataset"] = {}  # until the library calls close()
+# Belongs to no dataset: dropping one must not free the code that is running. It is no Python function, because
+# a signal that is handled in one would leave the dataset behind.
+_close = n.CLOSE(_live.pop)
 
 
 def parts_of(sample: Any) -> Tuple[List[str], List[Any]]:
@@ -223,7 +226,7 @@ class _PythonDataset:
             name=name,
             describe=n.DESCRIBE(self._describe),
             get=n.GET(self._get),
-            close=n.CLOSE(self._close),
+            close=_close,
             parallel=1 if parallel else 0,
         )
 
@@ -319,9 +322,6 @@ class _PythonDataset:
             status = _status_of(reason)
             self.reasons.append((write_error(err, reason, status), reason))
             return status
-
-    def _close(self, _user: Any) -> None:
-        _live.pop(self.number, None)
 
     # -- rows --
 

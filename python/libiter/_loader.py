@@ -16,7 +16,7 @@ from ._batch import Batch, Field, maker
 from ._callbacks import Callbacks
 from ._dataset import Dataset, raise_with_cause, role_of
 from ._diagnose import Verdict, Watch, watch_or_none
-from ._options import NAMES, Options, unknown
+from ._options import NAMES, Options, number, unknown
 from ._tensors import OUTPUTS, as_array, dtype_code, dtype_text, fill_desc
 
 SLICE_MS = 50  # how long next() waits before it looks for signals
@@ -168,7 +168,7 @@ class Loader:
         self._slice_ms = min(SLICE_MS, timeout_ms) if timeout_ms else SLICE_MS
         self._pending = 0  # a batch that was taken, but not given to the program
         self._untouched = True  # nothing was taken since it was created or moved
-        self._resumed = False  # by load_state_dict(), and nothing was taken since
+        self._resumed = False  # moved by load_state_dict()
         self._next = n.blocking["iter_loader_next_within"]  # an object of its own, with the fastest types
         self._next.restype, self._next.argtypes = c.c_int, [c.c_void_p, c.c_int64, c.c_void_p, c.c_void_p]
         self._out, self._error = c.c_void_p(), n.ErrorStruct()
@@ -179,7 +179,7 @@ class Loader:
     def _create(self, data: Any, chain: Optional[str], options: Options) -> None:
         err, out, stages = n.ErrorStruct(), c.c_void_p(), c.c_void_p()
         if chain:
-            n.check(n.blocking.iter_chain_parse(chain.encode(), None, c.byref(stages), c.byref(err)), err)
+            n.check(n.blocking.iter_chain_parse(n.text("chain", chain), None, c.byref(stages), c.byref(err)), err)
         try:
             if isinstance(data, Mapping) or isinstance(data, (tuple, list)) or hasattr(data, "__array__"):
                 status = self._create_over_arrays(data, stages, options, out, err)
@@ -369,8 +369,9 @@ class Loader:
 
     def seek(self, epoch: int, sample: int) -> None:
         """Goes to a sample of an epoch, a multiple of batch_size x ranks; the next iteration gives the rest."""
-        err = n.ErrorStruct()
-        n.check(n.blocking.iter_loader_seek(self._live(), epoch, sample, c.byref(err)), err)
+        handle, err = self._live(), n.ErrorStruct()
+        epoch, sample = number("epoch", epoch, 0, 2**32 - 1, "seek"), number("sample", sample, 0, 2**64 - 1, "seek")
+        n.check(n.blocking.iter_loader_seek(handle, epoch, sample, c.byref(err)), err)
         self._drop_pending()
         self._untouched, self._resumed = True, False
 

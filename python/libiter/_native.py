@@ -110,6 +110,16 @@ def check(status: int, err: ErrorStruct) -> int:
     return status
 
 
+def text(what: str, value: Any) -> bytes:
+    """A text for C: without a zero byte, at which C would end it."""
+    if not isinstance(value, (str, bytes)):
+        raise TypeError("%s is %r; expected a text" % (what, value))
+    encoded = value.encode() if isinstance(value, str) else value
+    if b"\0" in encoded:
+        raise InvalidArgument("%s: %r has a zero byte" % (what, value))
+    return encoded
+
+
 # ---- Structs --------------------------------------------------------------------------------------
 
 

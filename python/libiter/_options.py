@@ -68,13 +68,13 @@ def choice(name: str, value: Any, words: List[str]) -> int:
     )
 
 
-def number(name: str, value: Any, low: int, high: int) -> int:
+def number(name: str, value: Any, low: int, high: int, where: str = "options") -> int:
     """An integer in its bounds; numpy's integers count, True and 1.5 do not."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError("options: %s is %r; expected an integer" % (name, value))
+        raise TypeError("%s: %s is %r; expected an integer" % (where, name, value))
     given = int(value.__index__())
     if not low <= given <= high:
-        raise n.InvalidArgument("options: %s is %d; expected %d to %d" % (name, given, low, high))
+        raise n.InvalidArgument("%s: %s is %d; expected %d to %d" % (where, name, given, low, high))
     return given
 
 
@@ -159,9 +159,7 @@ def _made_row(path: str, make: Callable[[Any], int]) -> Callable[[Options, str, 
 
 
 def _sampler(options: Options, name: str, value: Any) -> None:
-    if not isinstance(value, str):
-        raise TypeError('options: sampler is %r; expected a text such as "bucket:n-buckets=8"' % (value,))
-    options.struct.sampler.spec = value.encode()
+    options.struct.sampler.spec = n.text("options: sampler", value)
 
 
 def _subset(options: Options, name: str, value: Any) -> None:

@@ -5,6 +5,7 @@ Nothing here copies, except where a function says so.
 from __future__ import annotations
 
 import ctypes as c
+import functools
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -114,15 +115,33 @@ def as_array(value: Any) -> "np.ndarray[Any, Any]":
 
 
 class Memory(c.Array):  # type: ignore[type-arg]
-    """The memory of one batch. Every array over it keeps it alive, and its end gives the batch back."""
+    """The memory of one batch. Every array over it keeps it alive, and its `owner` gives the batch back."""
 
     _type_ = c.c_ubyte
     _length_ = 0
-    batch = 0
+    owner: Any = None
 
-    def __del__(self, unref: Any = n.quick.iter_batch_unref) -> None:
-        if self.batch:
-            unref(self.batch)
+
+_untrack = c.pythonapi.PyObject_GC_UnTrack
+_untrack.restype, _untrack.argtypes = None, [c.py_object]
+
+
+def owner_type(batch: int) -> Callable[[], Any]:
+    """Returns a function that makes objects, each of which drops one reference on a batch when it ends.
+
+    No Python code runs then, because Python would handle a signal there, and an exception that is raised in a
+    destructor is lost: so would Ctrl-C be, and the batch. The garbage collector does not see these objects: it would
+    end one in a circle of garbage before a `__del__` of that circle, which may still read arrays.
+    """
+    drop = functools.partial(n.quick.iter_batch_unref, batch)
+    kind = type("Owner", (), {"__slots__": (), "__del__": staticmethod(drop)})
+
+    def make() -> Any:
+        owner = kind()
+        _untrack(owner)
+        return owner
+
+    return make
 
 
 _memory_types: Dict[int, Any] = {}
