@@ -10,9 +10,8 @@ from ._tensors import view_rows
 
 _number = itertools.count(1)
 _kept: Dict[int, Any] = {}  # arrays that loaders borrow, until the library releases them
-
-
-_release = n.CLOSE(_kept.pop)  # no Python function, in which a signal could be handled
+_release = n.forever(n.CLOSE(_kept.pop))  # no Python function, in which a signal could be handled
+_running: Dict[int, "Callbacks"] = {}  # until the loader is closed
 
 
 class Callbacks:
@@ -25,8 +24,13 @@ class Callbacks:
         self.keeps: List[Any] = []
         self.reason: Optional[BaseException] = None  # of the last collate that failed
         self._collate, self._on_stall = collate, on_stall
-        self.collate = n.COLLATE(self._run_collate)
-        self.on_stall = n.ON_STALL(self._run_on_stall)
+        self.number = next(_number)
+        if collate is not None or on_stall is not None:
+            _running[self.number] = self
+
+    def close(self) -> None:
+        """Nothing is called any more."""
+        _running.pop(self.number, None)
 
     def keep_until_released(self) -> Tuple[Any, int]:
         """The release function and its argument: until then `keeps` stay."""
@@ -38,7 +42,7 @@ class Callbacks:
         """The loader was not made, so the library does not release."""
         _kept.pop(user, None)
 
-    def _run_collate(self, _user: Any, views: Any, count: int, err: Any) -> int:
+    def run_collate(self, views: Any, count: int, err: Any) -> int:
         try:
             arrays = {}
             for i in range(count):
@@ -52,7 +56,7 @@ class Callbacks:
             write_error(err, reason, n.EINVAL)
             return n.EINVAL
 
-    def _run_on_stall(self, _user: Any, stall: Any) -> None:
+    def run_on_stall(self, stall: Any) -> None:
         if self._on_stall is None:
             return
         said = stall.contents
@@ -63,3 +67,17 @@ class Callbacks:
                 value = value.decode("utf-8", "replace")
             told[name] = None if value == n.UNKNOWN else value
         self._on_stall(told)
+
+
+def _collate(user: Optional[int], views: Any, count: int, err: Any) -> int:
+    callbacks = _running.get(user or 0)
+    return n.ECANCELED if callbacks is None else callbacks.run_collate(views, count, err)
+
+
+def _on_stall(user: Optional[int], stall: Any) -> None:
+    callbacks = _running.get(user or 0)
+    if callbacks is not None:
+        callbacks.run_on_stall(stall)
+
+
+COLLATE, ON_STALL = n.forever(n.COLLATE(_collate)), n.forever(n.ON_STALL(_on_stall))

@@ -152,9 +152,8 @@ class Dataset:
 
 _number = itertools.count(1)
 _live: Dict[int, "_PythonDataset"] = {}  # until the library calls close()
-# Belongs to no dataset: dropping one must not free the code that is running. It is no Python function, because
-# a signal that is handled in one would leave the dataset behind.
-_close = n.CLOSE(_live.pop)
+# No Python function: a signal that is handled in one would leave the dataset behind.
+_close = n.forever(n.CLOSE(_live.pop))
 
 
 def parts_of(sample: Any) -> Tuple[List[str], List[Any]]:
@@ -190,9 +189,9 @@ def _status_of(reason: BaseException) -> int:
 def write_error(err: Any, reason: BaseException, status: int) -> str:
     """Writes an exception into an iter_error; returns its text."""
     text = "%s: %s%s" % (type(reason).__name__, str(reason).strip() or "no reason given", _place_of(reason))
-    text = " ".join(text.split())
+    text = " ".join(text.replace("\0", "\\0").split()).encode("utf-8", "replace")[:300].decode("utf-8", "ignore")
     err.contents.status = status
-    err.contents.message = text.encode("utf-8", "replace")[:300]
+    err.contents.message = text.encode()
     return text
 
 
@@ -332,6 +331,8 @@ class _PythonDataset:
                 for f, value in enumerate(self._values_of(sample)):
                     self._write_row(views[f], f, i, as_array(value), rows)
             return
+        if len(self.names) == 1 and self.capacities[0] and isinstance(made, list):
+            made = (made,)  # a list of rows
         for f, value in enumerate(self._values_of(made)):
             if self.capacities[f]:
                 if len(value) != count:
@@ -380,7 +381,7 @@ class _PythonDataset:
     def reason_in(self, message: str) -> Optional[BaseException]:
         """The exception that a message tells of, the latest first."""
         for text, reason in reversed(self.reasons):
-            if text[:200] in message:
+            if text[:80] in message:  # C may cut it
                 return reason
         return None
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import ctypes as c
 import dataclasses
-import os
 import time
 import types
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
@@ -151,7 +150,6 @@ class Loader:
         self._callbacks = Callbacks(collate, on_stall)
         options = Options(given, self._callbacks)
         self._timeout_ms = timeout_ms
-        self._pid = os.getpid()
         self._dataset: Optional[Dataset] = None
         self._arrays: Any = None
         self._layout = layout
@@ -166,7 +164,7 @@ class Loader:
             raise
         self._python = self._dataset._python if self._dataset is not None else None
         self._slice_ms = min(SLICE_MS, timeout_ms) if timeout_ms else SLICE_MS
-        self._pending = 0  # a batch that was taken, but not given to the program
+        self._saved, self._size = c.create_string_buffer(1 << 16 if self._python else 0), c.c_size_t()
         self._untouched = True  # nothing was taken since it was created or moved
         self._resumed = False  # moved by load_state_dict()
         self._next = n.blocking["iter_loader_next_within"]  # an object of its own, with the fastest types
@@ -191,6 +189,8 @@ class Loader:
                 )
         finally:
             n.blocking.iter_chain_unref(stages)
+        if status < 0:
+            self._callbacks.close()
         self._check(status, err)
         self._handle = out.value or 0
 
@@ -269,7 +269,6 @@ class Loader:
     def _reset(self, handle: int) -> None:
         err = n.ErrorStruct()
         self._check(n.blocking.iter_loader_reset(handle, c.byref(err)), err)
-        self._drop_pending()
 
     def __next__(self) -> Batch:
         """The next batch of the epoch that iter() began."""
@@ -283,19 +282,27 @@ class Loader:
 
     def _next_of_python(self, python: Any) -> Batch:
         """As __next__(), for a dataset in Python: Ctrl-C and sys.exit() in its methods are raised here, and the
-        batch that came in spite of them is kept for the next call."""
-        if not self._pending:
-            status = self._next(self._live(), self._slice_ms, self._out_at, self._error_at)
+        loader is where it was before the call."""
+        handle, untouched = self._live(), self._untouched
+        saved = n.quick.iter_loader_save(handle, self._saved, len(self._saved), self._size, self._error)
+        status = self._next(handle, self._slice_ms, self._out_at, self._error_at)
+        try:
             if status != 0 and python.interrupt is None:
                 self._wait_on(status)
                 status = 0
-            self._pending = (self._out.value or 0) if status == 0 else 0
+        except (n.Error, StopIteration):
+            if python.interrupt is None:
+                raise
         if python.interrupt is not None:
             reason, python.interrupt = python.interrupt, None
+            if status == 0 and self._out.value:
+                n.quick.iter_batch_unref(self._out)
+            if saved == 0:
+                n.blocking.iter_loader_restore(handle, self._saved.raw[: self._size.value], self._size.value, None)
+                self._untouched = untouched
             raise reason
-        handle, self._pending = self._pending, 0
         self._untouched = False
-        return self._make(handle)
+        return self._make(self._out.value)  # type: ignore[arg-type]
 
     def _wait_on(self, status: int) -> None:
         """What follows a call that gave no batch: more short calls, between which Python handles signals; or the
@@ -322,11 +329,6 @@ class Loader:
         if status == n.END:
             raise StopIteration
         self._check(status, self._error)
-
-    def _drop_pending(self) -> None:
-        pending, self._pending = self._pending, 0
-        if pending:
-            n.quick.iter_batch_unref(pending)
 
     def __len__(self) -> int:
         """Batches of an epoch for this rank. Raises TypeError if an epoch has no fixed length (a stream, a
@@ -360,7 +362,6 @@ class Loader:
         else:
             raise TypeError("load_state_dict: expected what state_dict() gave, got %s" % type(state).__name__)
         n.check(n.blocking.iter_loader_restore(handle, saved, len(saved), c.byref(err)), err)
-        self._drop_pending()
         self._untouched = self._resumed = True
 
     def set_epoch(self, epoch: int) -> None:
@@ -372,7 +373,6 @@ class Loader:
         handle, err = self._live(), n.ErrorStruct()
         epoch, sample = number("epoch", epoch, 0, 2**32 - 1, "seek"), number("sample", sample, 0, 2**64 - 1, "seek")
         n.check(n.blocking.iter_loader_seek(handle, epoch, sample, c.byref(err)), err)
-        self._drop_pending()
         self._untouched, self._resumed = True, False
 
     @property
@@ -493,9 +493,8 @@ class Loader:
         if self._watch is not None:
             self._watch.close()
         _exit.remove(self)
-        if os.getpid() == self._pid:
-            self._drop_pending()
         n.blocking.iter_loader_unref(handle)
+        self._callbacks.close()
 
     def __enter__(self) -> "Loader":
         return self

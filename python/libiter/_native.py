@@ -512,6 +512,13 @@ class Dlpack(c.Structure):
     ]
 
 
+def forever(callback: Any) -> Any:
+    """Keeps a callback until the process ends, because C may call it while the interpreter is taken down. What C
+    calls must not belong to an object that the call may end."""
+    c.pythonapi.Py_IncRef(c.py_object(callback))
+    return callback
+
+
 def names_of(struct: Any) -> List[str]:
     """The names of a struct's members."""
     return [str(field[0]) for field in struct._fields_]

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 import numpy as np
 
 from . import _native as n
+from ._callbacks import COLLATE, ON_STALL
 
 SHUFFLES = ["none", "full", "once", "block", "batch", "replacement"]
 LAST_BATCHES = ["default", "keep", "pad", "discard", "roll-over"]
@@ -113,10 +114,9 @@ class Options:
 
     def _callbacks(self, values: Mapping[str, Any], callbacks: Any) -> None:
         if values.get("collate") is not None:
-            self.struct.collate = callbacks.collate
+            self.struct.collate, self.struct.collate_user = COLLATE, callbacks.number
         if values.get("on_stall") is not None:
-            self.struct.watch.on_stall = callbacks.on_stall
-        self.keeps.append(callbacks)
+            self.struct.watch.on_stall, self.struct.watch.user = ON_STALL, callbacks.number
 
 
 def _at(struct: Any, path: str) -> Tuple[Any, str]:
