@@ -26,12 +26,16 @@ from ._native import (
     WrongState,
 )
 from ._native import version as __version__
+from ._ndarray_iter import DataBatch, DataDesc, NDArrayIter
+from ._profile import profile, scope
 
 __all__ = [
     "Batch",
     "Canceled",
     "Change",
     "Comparison",
+    "DataBatch",
+    "DataDesc",
     "Dataset",
     "DeviceFailed",
     "Error",
@@ -41,6 +45,7 @@ __all__ = [
     "InvalidArgument",
     "Loader",
     "Malformed",
+    "NDArrayIter",
     "OutOfMemory",
     "Proof",
     "TimedOut",
@@ -50,4 +55,6 @@ __all__ = [
     "WrongState",
     "__version__",
     "diagnose",
+    "profile",
+    "scope",
 ]
