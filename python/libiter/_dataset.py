@@ -12,7 +12,7 @@ from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence
 import numpy as np
 
 from . import _native as n
-from ._tensors import as_array, copy_of, dtype_code, dtype_text, fill_desc, view_rows
+from ._tensors import Layout, as_array, check_layout, copy_of, dtype_code, dtype_text, fill_desc, layout_of, view_rows
 
 _label_names = ("label", "labels", "target", "targets", "y")
 
@@ -37,6 +37,8 @@ class Dataset:
               row's position, the same for any number of workers.
     fields    of a Python object: {name: (dtype, shape)}, or {name: (dtype, (None, ...), capacity)} for a first
               dimension that varies up to `capacity`. Without it, sample 0 is asked for, and decides.
+    layout    of a Python object: what a sample's dimensions are, "CHW" or "HWC", for stages that need an image; or
+              {field: text}
     parallel  of a Python object: True = several threads may be inside it at once. False, the default, is right
               for objects that were written for a single thread, such as those that seek in a file.
     memory_limit  of a spec: bytes that opening may take; 0 = what is free.
@@ -55,16 +57,19 @@ class Dataset:
         fields: Optional[Mapping[str, Tuple[Any, ...]]] = None,
         parallel: bool = False,
         memory_limit: int = 0,
+        layout: Layout = None,
     ) -> None:
         self._handle = 0
         self._python: Optional[_PythonDataset] = None
         err, out = n.ErrorStruct(), c.c_void_p()
         if isinstance(source, (str, os.PathLike)):
+            if layout:
+                raise n.InvalidArgument("layout: a spec has its own: %s?layout=hwc" % os.fspath(source))
             options = n.DatasetOptions(c.sizeof(n.DatasetOptions), None, memory_limit)
             spec = n.text("dataset", os.fsencode(source))
             n.check(n.blocking.iter_dataset_open_with(spec, c.byref(options), c.byref(out), c.byref(err)), err)
         else:
-            self._python = _PythonDataset(source, fields, parallel)
+            self._python = _PythonDataset(source, fields, parallel, layout)
             self._python.create(out, err)
         self._handle = out.value or 0
 
@@ -204,7 +209,9 @@ def raise_with_cause(status: int, err: n.ErrorStruct, python: "_PythonDataset") 
 class _PythonDataset:
     """The callbacks of one object, for iter_dataset_create()."""
 
-    def __init__(self, source: Any, fields: Optional[Mapping[str, Tuple[Any, ...]]], parallel: bool) -> None:
+    def __init__(
+        self, source: Any, fields: Optional[Mapping[str, Tuple[Any, ...]]], parallel: bool, layout: Layout
+    ) -> None:
         if not hasattr(source, "__len__"):
             raise TypeError("dataset: %s has no __len__" % type(source).__name__)
         self.source, self.number, self.parallel = source, next(_number), parallel
@@ -218,6 +225,10 @@ class _PythonDataset:
         self.shapes: List[Tuple[Optional[int], ...]] = []
         self.capacities: List[int] = []
         self._find_fields()
+        self.layouts = [
+            layout_of(layout, field, len(shape), role_of(field) == 1) for field, shape in zip(self.names, self.shapes)
+        ]
+        check_layout(layout, dict(zip(self.names, self.layouts)))
         name = type(source).__name__.encode("utf-8", "replace")[:60]
         self.length = len(source)
         self.ops = n.DatasetOps(
@@ -302,7 +313,7 @@ class _PythonDataset:
             field = description.fields[i]
             field.name = name.encode("utf-8", "replace")[:31]
             field.role = role_of(name)
-            fill_desc(field.desc, self.codes[i], self.shapes[i], self.capacities[i])
+            fill_desc(field.desc, self.codes[i], self.shapes[i], self.capacities[i], self.layouts[i])
         return n.OK
 
     def _get(self, _user: Any, _state: Any, count: int, indices: Any, rows: Any, rng: Any, err: Any) -> int:

@@ -11,12 +11,13 @@ import numpy as np
 
 from . import _exit
 from . import _native as n
+from ._arrays import array_structs, is_arrays
 from ._batch import Batch, Field, maker
 from ._callbacks import Callbacks
-from ._dataset import Dataset, raise_with_cause, role_of
+from ._dataset import Dataset, raise_with_cause
 from ._diagnose import Verdict, Watch, watch_or_none
 from ._options import NAMES, Options, number, unknown
-from ._tensors import OUTPUTS, as_array, dtype_code, dtype_text, fill_desc
+from ._tensors import OUTPUTS, Layout, dtype_text
 
 SLICE_MS = 50  # how long next() waits before it looks for signals
 
@@ -47,8 +48,8 @@ class Loader:
     data    a spec ("cifar10:DIR", docs/grammar.md), a Dataset, an object that Dataset() accepts, or arrays: one, a
             tuple of (data, label), or a dict {name: array}. Arrays are [n, ...], of numpy, torch or jax. They are
             borrowed: they must not change while the loader lives, except with copy_arrays=True.
-    layout  of arrays that hold images: "HWC", "CHW" or "HW" for the first one, or {name: layout}. Stages for images
-            need it.
+    layout  of arrays, or of an object: what the dimensions are, "NCHW" or "NHWC", for stages that need an image;
+            or {field: text}
     chain   what happens to each sample, "random-crop:size=32,pad=4 | random-flip | to:f32,nchw"; None = fields as
             they are stored.
     output  what a batch consists of: "numpy", "torch", "jax", or "dlpack" (exporters for any from_dlpack()).
@@ -137,7 +138,7 @@ class Loader:
         on_stall: Optional[Callable[[Dict[str, Any]], None]] = None,
         collate: Optional[Callable[[Dict[str, "np.ndarray[Any, Any]"]], None]] = None,
         copy_arrays: bool = False,
-        layout: Union[str, Mapping[str, str], None] = None,
+        layout: Layout = None,
         **unknown_options: Any,
     ) -> None:
         given = {name: value for name, value in locals().items() if name in NAMES}
@@ -152,8 +153,7 @@ class Loader:
         self._timeout_ms = timeout_ms
         self._dataset: Optional[Dataset] = None
         self._arrays: Any = None
-        self._layout = layout
-        self._create(data, chain, options)
+        self._create(data, chain, layout, options)
         self._callbacks.fields = [field.name for field in self.fields]
         _exit.add(self)
         self.batch_size, self.output = batch_size, output
@@ -174,15 +174,17 @@ class Loader:
 
     # ---- Making it --------------------------------------------------------------------------------
 
-    def _create(self, data: Any, chain: Optional[str], options: Options) -> None:
+    def _create(self, data: Any, chain: Optional[str], layout: Layout, options: Options) -> None:
         err, out, stages = n.ErrorStruct(), c.c_void_p(), c.c_void_p()
         if chain:
             n.check(n.blocking.iter_chain_parse(n.text("chain", chain), None, c.byref(stages), c.byref(err)), err)
         try:
-            if isinstance(data, Mapping) or isinstance(data, (tuple, list)) or hasattr(data, "__array__"):
-                status = self._create_over_arrays(data, stages, options, out, err)
+            if is_arrays(data):
+                status = self._create_over_arrays(data, layout, stages, options, out, err)
             else:
-                self._dataset = data if isinstance(data, Dataset) else Dataset(data)
+                if isinstance(data, Dataset) and layout:
+                    raise n.InvalidArgument("layout: a Dataset has it already; give it to Dataset()")
+                self._dataset = data if isinstance(data, Dataset) else Dataset(data, layout=layout)
                 self._dataset._description()  # raises if it is closed
                 status = n.blocking.iter_dataloader_create(
                     self._dataset._handle, stages, c.byref(options.struct), c.byref(out), c.byref(err)
@@ -194,38 +196,15 @@ class Loader:
         self._check(status, err)
         self._handle = out.value or 0
 
-    def _create_over_arrays(self, data: Any, stages: Any, options: Options, out: Any, err: Any) -> int:
-        if isinstance(data, Mapping):
-            named = [(str(name), as_array(array)) for name, array in data.items()]
-        else:
-            several = list(data) if isinstance(data, (tuple, list)) else [data]
-            roles = ["data", "label"] if len(several) == 2 else ["data"] + ["data%d" % i for i in range(1, len(several))]
-            named = list(zip(roles, [as_array(array) for array in several]))
-        if not named:
-            raise n.InvalidArgument("arrays: none were given")
-        layouts = {named[0][0]: self._layout} if isinstance(self._layout, str) else self._layout or {}
-        for name in layouts:
-            if name not in dict(named):
-                raise n.InvalidArgument("arrays: layout: there is no array called %s" % name)
-        structs = (n.Array * len(named))()
-        for struct, (name, array) in zip(structs, named):
-            if array.ndim == 0 or array.dtype.kind not in "biuf" and str(array.dtype) != "bfloat16":
-                raise n.InvalidArgument(
-                    "arrays: %s is %s with %d dimensions; expected numbers, [n, ...]" % (name, array.dtype, array.ndim)
-                )
-            if not _rows_are_dense(array):
-                array = np.ascontiguousarray(array)
-            self._callbacks.keeps.append(array)
-            struct.name, struct.role = name.encode(), role_of(name)
-            fill_desc(struct.desc, dtype_code(array.dtype), array.shape)
-            if layouts.get(name):
-                struct.desc.layout = ("N" + layouts[name]).encode()[:15]
-            struct.data = array.__array_interface__["data"][0]
-            struct.stride_bytes = array.strides[0] if len(array) > 1 else 0
+    def _create_over_arrays(
+        self, data: Any, layout: Layout, stages: Any, options: Options, out: Any, err: Any
+    ) -> int:
+        structs, keeps = array_structs(data, layout)
+        self._callbacks.keeps.extend(keeps)
         release = self._callbacks.keep_until_released()
         options.struct.arrays.release, options.struct.arrays.user = release
         status: int = n.blocking.iter_ndarray_create(
-            structs, len(named), stages, c.byref(options.struct), c.byref(out), c.byref(err)
+            structs, len(structs), stages, c.byref(options.struct), c.byref(out), c.byref(err)
         )
         if status < 0:
             self._callbacks.released(options.struct.arrays.user)
@@ -512,15 +491,6 @@ class Loader:
         name = self._dataset.name if self._dataset is not None else "arrays"
         fields = ", ".join("%s: %s %s" % (f.name, f.dtype, list(f.shape)) for f in self.fields)
         return "Loader(%s; %s)" % (name, fields)
-
-
-def _rows_are_dense(array: "np.ndarray[Any, Any]") -> bool:
-    """Whether each row lies in one piece, in C order, and rows come one after another."""
-    if not array.size:
-        return True
-    row = array[0]
-    return bool(row.flags.c_contiguous and array.strides[0] >= 0 and array.dtype.isnative and (
-        array.strides[0] >= row.nbytes or len(array) == 1))
 
 
 __all__ = ["Failure", "Loader"]

@@ -136,7 +136,9 @@ class NDArrayIter:
         self._batch: Optional[DataBatch] = None
 
     def _describe(self, arrays: List[Tuple[str, Any]]) -> List[DataDesc]:
-        return [DataDesc(name, (self.batch_size,) + array.shape[1:], array.dtype, self.layout) for name, array in arrays]
+        return [
+            DataDesc(name, (self.batch_size,) + array.shape[1:], array.dtype, self.layout) for name, array in arrays
+        ]
 
     @property
     def provide_data(self) -> List[DataDesc]:

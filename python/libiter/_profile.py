@@ -75,8 +75,9 @@ class profile:  # pylint: disable=invalid-name
 
     def _require(self, running: bool = True) -> None:
         if _latest is not self:
-            what = "it was not entered: with libiter.profile(...) as p" if _latest is None else "another profile began since"
-            raise n.WrongState("profile: " + what)
+            if _latest is None:
+                raise n.WrongState("profile: it was not entered: with libiter.profile(...) as p")
+            raise n.WrongState("profile: another profile began since")
         if running and not self._running:
             raise n.WrongState("profile: it has ended")
 
@@ -97,7 +98,9 @@ class profile:  # pylint: disable=invalid-name
         err = n.ErrorStruct()
         n.check(n.blocking.iter_profile_dump(c.byref(err)), err)
 
-    def table(self, sort_by: str = "total", format: str = "table", *, ascending: bool = False, reset: bool = False) -> str:
+    def table(
+        self, sort_by: str = "total", format: str = "table", *, ascending: bool = False, reset: bool = False
+    ) -> str:
         """Count, total, mean, minimum, maximum, median and 99th percentile of every name, during the block or after
         it, until another profile begins.
 

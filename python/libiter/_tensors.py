@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes as c
 import functools
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -73,13 +73,42 @@ def numpy_dtype(code: int) -> "np.dtype[Any]":
     return bfloat16
 
 
-def fill_desc(desc: n.Desc, code: int, shape: Sequence[Optional[int]], capacity: int = 0) -> None:
-    """Writes dtype and shape; None = a variable first dimension of at most `capacity`."""
+def fill_desc(
+    desc: n.Desc, code: int, shape: Sequence[Optional[int]], capacity: int = 0, layout: str = ""
+) -> None:
+    """Writes dtype, shape and layout; None = a variable first dimension of at most `capacity`."""
     if len(shape) > n.MAX_DIMS:
         raise n.InvalidArgument("%d dimensions: at most %d are possible" % (len(shape), n.MAX_DIMS))
-    desc.dtype, desc.n_dims, desc.capacity = code, len(shape), capacity
+    desc.dtype, desc.n_dims, desc.capacity, desc.layout = code, len(shape), capacity, layout.encode()
     for i, extent in enumerate(shape):
         desc.dims[i] = n.VARIABLE if extent is None else extent
+
+
+Layout = Union[str, Mapping[str, str], None]
+
+
+def layout_of(layout: Layout, name: str, n_dims: int, is_label: bool) -> str:
+    """The letters of a sample's dimensions, without N, or "". A text is for every data field that has so many
+    dimensions; a mapping has one for each field that it names."""
+    if layout is None:
+        return ""
+    if isinstance(layout, str):
+        text = layout[1:] if layout.startswith("N") else layout
+        return text if len(text) == n_dims and not is_label else ""
+    text = layout.get(name, "")
+    text = text[1:] if text.startswith("N") else text
+    if text and len(text) != n_dims:
+        raise n.InvalidArgument("layout of field %s: %r has %d letters; expected %d" % (name, text, len(text), n_dims))
+    return text
+
+
+def check_layout(layout: Layout, found: Mapping[str, str]) -> None:
+    """Raises InvalidArgument if a layout that was given is no field's; `found` has the layout of each field."""
+    if isinstance(layout, str) and layout and not any(found.values()):
+        raise n.InvalidArgument("layout: no data field has the dimensions of %r" % layout)
+    for name in layout if isinstance(layout, Mapping) else ():
+        if name not in found:
+            raise n.InvalidArgument("layout: there is no field %s; expected one of %s" % (name, ", ".join(found)))
 
 
 def view_rows(tensor: n.Tensor) -> "np.ndarray[Any, Any]":
