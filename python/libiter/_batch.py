@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes as c
 import keyword
 import operator
+import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 import numpy as np
@@ -266,3 +267,15 @@ def _dlpack_maker(fields: List[Field], kind: Type[Batch], output: str, copy: boo
         return batch
 
     return make
+
+
+def held_by_jax(message: bytes) -> bool:
+    """Whether the loader lacks free batches and JAX may hold some. JAX runs behind the program, and a step holds its
+    batch until it has run, so this waits for all that runs; a batch of a finished step is free a moment later."""
+    if b"batches are held" not in message:
+        return False
+    live_arrays: Any = __import__("jax").live_arrays
+    for array in live_arrays():
+        array.block_until_ready()
+    time.sleep(0.001)
+    return True

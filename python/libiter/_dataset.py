@@ -6,6 +6,7 @@ import ctypes as c
 import inspect
 import itertools
 import os
+import sys
 import traceback
 from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -138,8 +139,8 @@ class Dataset:
         if handle:
             n.blocking.iter_dataset_unref(handle)
 
-    def __del__(self) -> None:
-        if getattr(self, "_handle", 0):
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if getattr(self, "_handle", 0) and not is_finalizing():
             self.close()
 
     def __enter__(self) -> "Dataset":

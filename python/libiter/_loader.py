@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import ctypes as c
 import dataclasses
+import os
+import sys
 import time
 import types
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
@@ -12,7 +14,7 @@ import numpy as np
 from . import _exit
 from . import _native as n
 from ._arrays import array_structs, is_arrays
-from ._batch import Batch, Field, maker
+from ._batch import Batch, Field, held_by_jax, maker
 from ._callbacks import Callbacks
 from ._dataset import Dataset, raise_with_cause
 from ._diagnose import Verdict, Watch, watch_or_none
@@ -288,6 +290,10 @@ class Loader:
         end; or an error. Returns when a batch is there."""
         handle = self._live()
         begin = time.monotonic()
+        for _ in range(20):
+            if status != n.ESTATE or self.output != "jax" or not held_by_jax(self._error.message):
+                break
+            status = self._next(handle, self._slice_ms, self._out_at, self._error_at)
         while status == n.ETIMEDOUT:
             left = self._slice_ms
             if self._timeout_ms:
@@ -481,8 +487,8 @@ class Loader:
     def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if getattr(self, "_handle", 0):
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if getattr(self, "_handle", 0) and not is_finalizing():  # then modules are gone, and it was stopped before
             self.close()
 
     def __repr__(self) -> str:
