@@ -62,9 +62,7 @@ while read -r name archive headers packages; do
     found=
     for file in "/usr/lib/$multiarch/$archive" "/usr/lib/$archive"; do if [ -z "$found" ] && [ -f "$file" ]; then found=$file; fi; done
     [ -n "$found" ] || lack "$archive was not found (package ${packages%%|*}; make deps STEP=wheel)"
-    # glibc 2.38 and newer redirect these to functions that also read 0b1; older ones do not have them, and codecs do not need that.
-    objcopy --redefine-sym __isoc23_strtol=strtol --redefine-sym __isoc23_strtoul=strtoul --redefine-sym __isoc23_sscanf=sscanf \
-        --redefine-sym stderr=wheel_stderr "$found" "$static/lib/$archive"
+    objcopy --redefine-sym stderr=wheel_stderr "$found" "$static/lib/$archive"
     ar rs "$static/lib/$archive" "$tools/stderr.o" 2>/dev/null
     for header in ${headers//,/ }; do
         for place in "/usr/include/$multiarch" /usr/include /usr/include/libpng16; do

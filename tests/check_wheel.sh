@@ -102,7 +102,9 @@ done
 "$bin/iterbench" --data synthetic:cifar10 --model cnn --seconds 1 >"$dir/out" 2>&1 && fault "--model works, but was not built"
 grep -q 'without the trainer' "$dir/out" || fault "--model: $(cat "$dir/out")"
 
-# ---- The package
+# ---- The package, and the library as it opens it
+"$bin/python" -c 'import ctypes, sys; f = ctypes.CDLL(sys.argv[1]).iter_version; f.restype = ctypes.c_char_p; sys.exit(f().decode() != sys.argv[2])' \
+    "$package/lib/libiter.so" "$version" || fault "the library does not open, or has another version"
 if [ -f python/libiter/__init__.py ]; then
     if timeout 120 build/wheel-tools/bin/python -m pip --python "$bin/python" install -q --retries 1 --timeout 15 --disable-pip-version-check numpy >"$dir/out" 2>&1; then
         (cd "$dir" && "$bin/python" -c 'import libiter; print("libiter", libiter.__version__)') >"$dir/out" 2>&1 || fault "import libiter: $(cat "$dir/out")"
