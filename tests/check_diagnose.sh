@@ -8,6 +8,11 @@ folder=$(mktemp -d) || exit 2
 trap 'rm -rf "$folder"' EXIT
 bad=0
 fail() { echo "$1"; bad=1; }
+# A static library brings its names into a program.
+if command -v nm >/dev/null; then
+    foreign=$(nm -g --defined-only "$2"/diagnose/CMakeFiles/iter_diagnose_objects.dir/*.o | awk 'NF == 3 && $3 !~ /^iter_/ { print $3 }')
+    [ -z "$foreign" ] || fail "names that are missing in diagnose/names.h: $foreign"
+fi
 if [ -x "$loops" ]; then # 19 loops with planted causes; what they are is judged by hand, not here
     "$loops" --quick || fail "a loop has no verdict"
 fi
