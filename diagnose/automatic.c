@@ -23,9 +23,8 @@ typedef struct watched {
 static struct {
     pthread_mutex_t lock; /* guards all below */
     watched *first;
-    bool exits; /* the handler is registered */
+    bool is_set_up; /* the handlers are registered */
     int n_reports;
-    pid_t process;
 } list = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- Reports --------------------------------------------------------------------------------- */
@@ -78,7 +77,6 @@ static void report(const watched *w) {
 /* ---- The list -------------------------------------------------------------------------------- */
 
 static void at_exit(void) {
-    if (list.process != getpid()) return;
     pthread_mutex_lock(&list.lock);
     while (list.first != NULL) {
         watched *w = list.first;
@@ -90,6 +88,12 @@ static void at_exit(void) {
     pthread_mutex_unlock(&list.lock);
 }
 
+/* The parent's watches have no threads here, and another thread may have held the lock. */
+static void in_child(void) {
+    pthread_mutex_init(&list.lock, NULL);
+    list.first = NULL;
+}
+
 static void begin(iter_loader *loader) {
     watched *w = calloc(1, sizeof(*w));
     if (w == NULL || diagnose_start(loader, NULL, true, &w->d, NULL) < 0) {
@@ -98,11 +102,8 @@ static void begin(iter_loader *loader) {
     }
     w->loader = loader;
     pthread_mutex_lock(&list.lock);
-    if (list.process != getpid()) { /* the parent's watches have no threads here */
-        list.first = NULL;
-        list.process = getpid();
-    }
-    if (!list.exits) list.exits = atexit(at_exit) == 0;
+    if (!list.is_set_up)
+        list.is_set_up = atexit(at_exit) == 0 && pthread_atfork(NULL, NULL, in_child) == 0;
     w->next = list.first;
     list.first = w;
     pthread_mutex_unlock(&list.lock);
@@ -114,7 +115,7 @@ static void end(iter_loader *loader) {
     while (*at != NULL && (*at)->loader != loader)
         at = &(*at)->next;
     watched *w = *at;
-    if (w != NULL && list.process == getpid()) {
+    if (w != NULL) {
         *at = w->next;
         report(w);
         iter_diagnose_stop(w->d);

@@ -22,8 +22,8 @@
 #define READ_S     0.25 /* a slice that a reading may cut short */
 #define FEW_SLICES 6    /* with fewer, a reading cuts shorter ones */
 #define LEAST_S    0.02
-#define SHORTEST_S 0.001 /* of the first slice */
-#define SET_SHARE  0.25  /* of the memory that is free, for a set that could be kept */
+#define SHORTEST_S 1e-4 /* of the first slice */
+#define SET_SHARE  0.25 /* of the memory that is free, for a set that could be kept */
 
 _Static_assert((int)LIMIT_LOADER == (int)ITER_LIMIT_LOADER &&
                    (int)LIMIT_TURN == (int)ITER_LIMIT_TURN &&
@@ -279,7 +279,7 @@ void diagnose_judge(iter_diagnose *d, evidence *out_evidence, verdict *out_verdi
     if (out_evidence->rounds == 0) {
         snprintf(
             out_verdict->says, sizeof(out_verdict->says),
-            "Nothing can be told yet: the loop has taken no two batches while it was watched.");
+            "Nothing can be told: the loop has hardly taken two batches while it was watched.");
         memcpy(out_verdict->text, out_verdict->says, sizeof(out_verdict->says));
         return;
     }
