@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes as c
 import dataclasses
+import os
 import sys
 import time
 import types

@@ -257,10 +257,10 @@ class DataLoader(_data.DataLoader[Any]):
         stage or argument is in the way."""
         plan = self._refresh()
         if plan.way == "torch":
-            processes = f"{self.num_workers} worker processes" if self.num_workers else "the calling thread"
+            processes = f"{self.num_workers} processes" if self.num_workers else "the calling thread"
             return f"torch: torch's own DataLoader runs it, in {processes}.\nbecause: {plan.reason}"
         workers = self._options.get("workers", self.num_workers)
-        threads = f"{workers} C threads" if workers else "the calling thread"
+        threads = f"{workers} C thread{'s' * (workers != 1)}" if workers else "the calling thread"
         order = plan.order
         assert order is not None
         lines = [f"order: {'a new permutation every epoch' if order.shuffle else 'the order of the dataset'}"]
@@ -356,7 +356,7 @@ class DataLoader(_data.DataLoader[Any]):
         """The position after the last batch, as torchdata's StatefulDataLoader has it."""
         if self._resume is not None:
             return dict(self._resume)
-        try:  # after the last batch the next epoch is due, although the loop has not asked for its end yet
+        try:  # after the last batch the next epoch follows, even if the loop has not asked for the end yet
             unfinished = self._unfinished and self._batches < len(self)
         except TypeError:
             unfinished = self._unfinished
