@@ -33,7 +33,7 @@ def array_structs(data: Any, layout: Layout) -> Tuple[Any, List["np.ndarray[Any,
                 "arrays: %s is %s with %d dimensions; expected numbers, [n, ...]" % (name, array.dtype, array.ndim)
             )
         if not _rows_are_dense(array):
-            array = np.ascontiguousarray(array)
+            array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
         keeps.append(array)
         struct.name, struct.role = name.encode(), role_of(name)
         found[name] = layout_of(layout, name, array.ndim - 1, struct.role == 1)

@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _native as n
-from ._dataset import write_error
+from ._dataset import Reasons, write_error
 from ._tensors import view_rows
 
 _number = itertools.count(1)
@@ -20,17 +21,27 @@ class Callbacks:
     def __init__(
         self, collate: Optional[Callable[[Dict[str, Any]], None]], on_stall: Optional[Callable[[Dict[str, Any]], None]]
     ) -> None:
-        self.fields: List[str] = []
+        for name, function in (("collate", collate), ("on_stall", on_stall)):
+            if function is not None and not callable(function):
+                raise TypeError("options: %s is %r; expected a function" % (name, function))
+        self.fields: List[str] = []  # once the loader is made; its threads may be there earlier
+        self._is_made = threading.Event()
         self.keeps: List[Any] = []
-        self.reason: Optional[BaseException] = None  # of the last collate that failed
+        self.reasons = Reasons()  # why collate failed
         self._collate, self._on_stall = collate, on_stall
         self.number = next(_number)
         if collate is not None or on_stall is not None:
             _running[self.number] = self
 
+    def made(self, fields: List[str]) -> None:
+        """The loader exists and has these fields."""
+        self.fields = fields
+        self._is_made.set()
+
     def close(self) -> None:
         """Nothing is called any more."""
         _running.pop(self.number, None)
+        self._is_made.set()
 
     def keep_until_released(self) -> Tuple[Any, int]:
         """The release function and its argument: until then `keeps` stay."""
@@ -44,6 +55,7 @@ class Callbacks:
 
     def run_collate(self, views: Any, count: int, err: Any) -> int:
         try:
+            self._is_made.wait()
             arrays = {}
             for i in range(count):
                 name = self.fields[i] if i < len(self.fields) else "field%d" % i
@@ -52,9 +64,9 @@ class Callbacks:
             self._collate(arrays)
             return n.OK
         except BaseException as reason:  # pylint: disable=broad-except
-            self.reason = reason
-            write_error(err, reason, n.EINVAL)
-            return n.EINVAL
+            status = n.EINVAL if isinstance(reason, Exception) else n.ECANCELED
+            self.reasons.add(write_error(err, reason, status), reason)
+            return status
 
     def run_on_stall(self, stall: Any) -> None:
         if self._on_stall is None:

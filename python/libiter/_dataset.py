@@ -106,9 +106,9 @@ class Dataset:
             n.blocking.iter_sample_free(out)
 
     def _check(self, status: int, err: n.ErrorStruct) -> None:
-        if status < 0 and self._python is not None:
-            raise_with_cause(status, err, self._python)
-        n.check(status, err)
+        if status < 0:
+            message = err.message.decode("utf-8", "replace")
+            raise n.error_of(status, message) from self._python.reasons.find(message) if self._python else None
 
     @property
     def name(self) -> str:
@@ -201,10 +201,22 @@ def write_error(err: Any, reason: BaseException, status: int) -> str:
     return text
 
 
-def raise_with_cause(status: int, err: n.ErrorStruct, python: "_PythonDataset") -> None:
-    """Raises the error of a call, caused by the exception in Python that it tells of."""
-    message = err.message.decode("utf-8", "replace")
-    raise n.error_of(status, message) from python.reason_in(message)
+class Reasons:
+    """The latest exceptions in functions that the library called, with what was written into its errors."""
+
+    def __init__(self) -> None:
+        self._kept: Deque[Tuple[str, BaseException]] = collections.deque(maxlen=64)
+
+    def add(self, text: str, reason: BaseException) -> None:
+        """Keeps one."""
+        self._kept.append((text, reason))
+
+    def find(self, message: str) -> Optional[BaseException]:
+        """The one that a message tells of, the latest first."""
+        for text, reason in reversed(self._kept):
+            if text[:80] in message:  # C may cut it
+                return reason
+        return None
 
 
 class _PythonDataset:
@@ -216,7 +228,7 @@ class _PythonDataset:
         if not hasattr(source, "__len__"):
             raise TypeError("dataset: %s has no __len__" % type(source).__name__)
         self.source, self.number, self.parallel = source, next(_number), parallel
-        self.reasons: Deque[Tuple[str, BaseException]] = collections.deque(maxlen=64)
+        self.reasons = Reasons()
         self.interrupt: Optional[BaseException] = None  # raised in get(), but not an error of a sample
         self.wants_seeds = False
         self.get = self._find_get(source)
@@ -331,7 +343,7 @@ class _PythonDataset:
                 write_error(err, reason, n.ECANCELED)
                 return n.ECANCELED
             status = _status_of(reason)
-            self.reasons.append((write_error(err, reason, status), reason))
+            self.reasons.add(write_error(err, reason, status), reason)
             return status
 
     # -- rows --
@@ -389,13 +401,6 @@ class _PythonDataset:
         if len(values) != len(self.names):
             raise ValueError("expected %d fields, got %d" % (len(self.names), len(values)))
         return values
-
-    def reason_in(self, message: str) -> Optional[BaseException]:
-        """The exception that a message tells of, the latest first."""
-        for text, reason in reversed(self.reasons):
-            if text[:80] in message:  # C may cut it
-                return reason
-        return None
 
 
 class _Samples:

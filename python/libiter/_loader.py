@@ -16,7 +16,7 @@ from . import _native as n
 from ._arrays import array_structs, is_arrays
 from ._batch import Batch, Field, held_by_jax, maker
 from ._callbacks import Callbacks
-from ._dataset import Dataset, raise_with_cause
+from ._dataset import Dataset
 from ._diagnose import Verdict, Watch, watch_or_none
 from ._options import NAMES, Options, number, unknown
 from ._tensors import OUTPUTS, Layout, dtype_text
@@ -156,7 +156,7 @@ class Loader:
         self._dataset: Optional[Dataset] = None
         self._arrays: Any = None
         self._create(data, chain, layout, options)
-        self._callbacks.fields = [field.name for field in self.fields]
+        self._callbacks.made([field.name for field in self.fields])
         _exit.add(self)
         self.batch_size, self.output = batch_size, output
         try:
@@ -215,12 +215,14 @@ class Loader:
     def _check(self, status: int, err: n.ErrorStruct) -> None:
         if status >= 0:
             return
-        python = self._dataset._python if self._dataset is not None else None
-        if self._callbacks.reason is not None:
-            reason, self._callbacks.reason = self._callbacks.reason, None
-            raise n.error_of(status, err.message.decode("utf-8", "replace")) from reason
-        if python is not None:
-            raise_with_cause(status, err, python)
+        message = err.message.decode("utf-8", "replace")
+        reason = self._callbacks.reasons.find(message)
+        if reason is not None and not isinstance(reason, Exception):
+            raise reason  # Ctrl-C, or sys.exit()
+        if reason is None and self._dataset is not None and self._dataset._python is not None:
+            reason = self._dataset._python.reasons.find(message)
+        if reason is not None:
+            raise n.error_of(status, message) from reason
         if status == n.ESTATE and b"batches are held" in err.message:
             said = err.message.decode().split(";")[0]
             raise n.WrongState(

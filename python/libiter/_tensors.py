@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes as c
 import functools
+import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -136,7 +137,9 @@ def as_array(value: Any) -> "np.ndarray[Any, Any]":
         return value
     detach = getattr(value, "detach", None)
     if detach is not None:  # a torch tensor; one that lies on a GPU says so itself
-        return np.asarray(detach())
+        value = detach()
+        if str(value.dtype) == "torch.bfloat16":  # of the same size: torch converts no bfloat16 to numpy
+            return np.asarray(value.view(sys.modules["torch"].int16)).view(numpy_dtype(BF16))
     return np.asarray(value)
 
 

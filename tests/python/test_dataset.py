@@ -498,14 +498,14 @@ class Life(unittest.TestCase):
             def __del__(self):
                 read.append(self.batch[0].tolist())
 
-        for _ in range(20):
+        for _ in range(4):
             loader = libiter.Loader(Get(lambda i: i.astype(np.int64), 4000), batch_size=4, workers=2)
             batch = next(loader)
             trainer = Trainer()
             trainer.batch, trainer.me, trainer.loader = batch, trainer, loader
             del loader, batch, trainer
             gc.collect()
-        self.assertEqual(read, [[0, 1, 2, 3]] * 20)
+        self.assertEqual(read, [[0, 1, 2, 3]] * 4)
 
     def test_parallel(self):
         """With parallel=True two threads are inside get() at once; without it never."""
