@@ -1,8 +1,8 @@
 #!/bin/sh
-# The C in README.md is consecutive lines of the first example, character by character. The numbered
-# examples are shorter than 80 lines, run without arguments and, if real data exist, over those, and
+# The C in README.md is consecutive lines of the first example, character by character; likewise its
+# Python. The numbered examples are shorter than 80 lines, run without arguments and, if real data exist, over those, and
 # print what they should. The C of the documents compiles without warnings, and their shell commands
-# parse.
+# and Python parse.
 # Usage: [CC=cc] check_example.sh SOURCE_DIR BINARY_DIR
 cd "$1" || exit 2
 programs=$2/examples
@@ -20,6 +20,12 @@ awk '{ sub(/^    /, ""); print }' "$example" >"$dir/stripped"
 first=$(head -n 1 "$dir/shown")
 from=$(grep -nxF -- "$first" "$dir/stripped" | head -n 1 | cut -d: -f1)
 tail -n "+${from:-1}" "$dir/stripped" | head -n "$(wc -l <"$dir/shown")" | diff -u - "$dir/shown" || fault "README.md differs from $example"
+python=examples/python/first_batch.py
+awk '/^```python$/ && !done { inside = 1; next } /^```$/ && inside { inside = 0; done = 1 } inside' README.md >"$dir/shown"
+[ -s "$dir/shown" ] || fault "README.md shows no Python program"
+[ "$(wc -l <"$dir/shown")" -le 15 ] || fault "README.md shows more than 15 lines of Python"
+from=$(grep -nxF -- "$(head -n 1 "$dir/shown")" "$python" | head -n 1 | cut -d: -f1)
+tail -n "+${from:-1}" "$python" | head -n "$(wc -l <"$dir/shown")" | diff -u - "$dir/shown" || fault "README.md differs from $python"
 for file in examples/[0-9]*.c; do
     [ "$(wc -l <"$file")" -lt 80 ] || fault "$file has 80 lines or more"
 done
@@ -61,6 +67,11 @@ for file in README.md docs/*.md; do
     blocks sh "$file"
     for block in "$dir"/block.*; do
         [ ! -e "$block" ] || sh -n "$block" || fault "$file: shell block ${block##*.}"
+    done
+    blocks python "$file"
+    for block in "$dir"/block.*; do
+        [ ! -e "$block" ] || ! command -v python3 >/dev/null || python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$block" ||
+            fault "$file: Python block ${block##*.}"
     done
 done
 

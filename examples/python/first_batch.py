@@ -6,8 +6,8 @@ import sys
 
 import libiter
 
-spec = sys.argv[1] if len(sys.argv) > 1 else "synthetic:cifar10"
-loader = libiter.Loader(spec, "random-crop:size=32,pad=4 | random-flip | to:f32,nchw",
+loader = libiter.Loader(sys.argv[1] if len(sys.argv) > 1 else "synthetic:cifar10",
+                        "random-crop:size=32,pad=4 | random-flip | to:f32,nchw",
                         batch_size=64, shuffle=True, workers=2, seed=7)
 for epoch in range(2):
     for images, labels in loader:  # float32 [64, 3, 32, 32], uint8 [64]
