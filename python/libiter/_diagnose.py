@@ -93,7 +93,7 @@ class _Options(c.Structure):
 class _Change(c.Structure):
     _fields_ = [
         ("option", c.c_char * 32),
-        ("from_", c.c_char * 64),
+        ("from", c.c_char * 64),
         ("to", c.c_char * 64),
         ("advice", c.c_char * 160),
         ("text", c.c_char * 480),

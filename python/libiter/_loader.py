@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import ctypes as c
 import dataclasses
-import os
 import sys
 import time
 import types

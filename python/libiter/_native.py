@@ -453,6 +453,12 @@ class LoaderStats(c.Structure):
         ("device_wait_ns", c.c_uint64),
         ("n_warnings", c.c_uint64),
         ("warning_text", c.c_char * 480),
+        ("next_calls", c.c_uint64),
+        ("next_ns", c.c_uint64),
+        ("next_first_ns", c.c_uint64),
+        ("next_last_ns", c.c_uint64),
+        ("next_tid", c.c_int32),
+        ("prefetch", c.c_int32),
     ]
 
 
