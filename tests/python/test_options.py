@@ -76,7 +76,7 @@ class Table(unittest.TestCase):
         self.assertEqual(set(members(n.LoaderOptions)) - named, NO_OPTION)
 
     def test_every_option_is_here(self):
-        own = {"self", "data", "chain", "output", "copy", "unknown_options"}
+        own = {"self", "data", "chain", "layout", "output", "copy", "unknown_options"}
         self.assertEqual(set(inspect.signature(libiter.Loader.__init__).parameters) - own, set(TABLE) | set(CALLBACKS))
         self.assertEqual(set(_options.NAMES), set(TABLE) | set(CALLBACKS))
 
