@@ -44,6 +44,7 @@ step() {
 }
 
 # The Python tests need numpy with versioned DLPack, which Debian 12 does not have, safetensors, and a recent Pillow. They come from a venv under build/.
+# mypy and jax (about 140 MB) come in a second step: without them their tests are skipped. torch is not installed: its package for Linux brings gigabytes of CUDA.
 python_venv() {
     [ -z "${ITER_PYTHON:-}" ] && ls tests/python/*.py >/dev/null 2>&1 || return 0
     local python=$PWD/build/venv/bin/python
@@ -53,6 +54,10 @@ python_venv() {
             --disable-pip-version-check 'numpy>=2.1' safetensors pillow; } >build/venv.log 2>&1 ||
             { tail -n 2 build/venv.log; echo "   no numpy: the Python tests will be skipped"; return 0; }
     fi
+    for module in mypy jax; do
+        "$python" -c "import $module" 2>/dev/null || timeout 180 build/venv/bin/pip install -q --retries 1 --timeout 15 \
+            --disable-pip-version-check "$module" >>build/venv.log 2>&1 || echo "   no $module: its tests will be skipped"
+    done
     export ITER_PYTHON=$python
 }
 

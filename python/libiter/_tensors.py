@@ -240,7 +240,7 @@ def converter(output: str) -> Optional[Convert]:
         return None
     if output == "torch":
         try:
-            import torch
+            import torch  # type: ignore[import-not-found,unused-ignore]
         except ImportError:
             raise n.Unsupported('output="torch": torch is not installed') from None
         from_numpy, bfloat16 = torch.from_numpy, torch.bfloat16

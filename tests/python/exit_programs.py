@@ -102,6 +102,10 @@ class Programs:
 
     # -- the ends --
 
+    def nothing(self):
+        """No loader: what the end of the interpreter takes by itself."""
+        end()
+
     def normal(self):
         loader = self.loader()
         for _ in range(2):
