@@ -238,7 +238,8 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         """Begins an epoch: the first one; the rest of one, after load_state_dict() or seek(); else the next one.
-        What was left of an epoch that the program did not finish is dropped."""
+        What was left of an epoch that the program did not finish is dropped. The iterator's own iter() begins nothing,
+        so `for` and islice() go on with one that was begun."""
         handle = self._live()
         if self._watch is None:
             self._watch = watch_or_none(self)
@@ -246,7 +247,7 @@ class Loader:
             self._reset(handle)
             self._resumed = False
         self._untouched = True
-        return self
+        return iter(self.__next__, None)
 
     def _reset(self, handle: int) -> None:
         err = n.ErrorStruct()

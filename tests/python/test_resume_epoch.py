@@ -1,4 +1,5 @@
 """After load_state_dict() an iteration gives the rest of one epoch, and no more."""
+import itertools
 import unittest
 
 import numpy as np
@@ -35,6 +36,13 @@ class ResumeEpoch(unittest.TestCase):
             pass
         second.load_state_dict(first.state_dict())
         self.assertEqual([rows([batch])[0] for batch in second], self.epochs[1])
+
+    def test_an_iterator_goes_on(self):
+        epoch = iter(loader())
+        first = rows([next(epoch)])
+        second = rows(itertools.islice(epoch, 1))
+        self.assertEqual(first + second + [rows([batch])[0] for batch in epoch], self.epochs[0])
+        self.assertEqual(list(epoch), [])  # it has ended, and begins nothing
 
 
 if __name__ == "__main__":
