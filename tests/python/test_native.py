@@ -182,7 +182,7 @@ class Constants(unittest.TestCase):
                 self.assertEqual(_tensors._itemsizes[code], size)
 
     def test_words_of_options(self):
-        """The words of each choice stand in the order of the enum."""
+        """The words of each choice have the order of the enum."""
         from libiter import _options as o
 
         for enum, words in {"iter_shuffle": o.SHUFFLES, "iter_last_batch": o.LAST_BATCHES, "iter_source": o.SOURCES,

@@ -1,4 +1,4 @@
-"""Every option by its own name: what it does to the loader, which values it takes, and what is said about others."""
+"""Every option by its own name: what it does to the loader, which values it takes, and what the errors about others tell."""
 from __future__ import annotations
 
 import ctypes as c
