@@ -38,6 +38,7 @@ blocks() {
 # If a block has an #include, it is a whole file. Other blocks are put into a function, which
 # declares what they may use:
 cat >"$dir/before.c" <<'END'
+#include <iter/diagnose.h>
 #include <iter/iter.h>
 #include <iter/profile.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * c_loop.c - a loop in C that answers "run N" by "samples seconds", as `iterbench serve` does; plain,
- * or holding the previous batch while the next one is made, as Python's `for` does.
+ * c_loop.c - a loop in C that answers "run N" by "samples seconds", as `iterbench serve` does;
+ * plain, or holding the previous batch while the next one is made, as Python's `for` does.
  *
  *     c_loop SPEC CHAIN BATCH plain|hold
  *
