@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _native as n
 from ._dlpack import DlpackTensor
-from ._tensors import BF16, SlotView, converter, numpy_dtype, owner_type
+from ._tensors import BF16, Owners, SlotView, converter, numpy_dtype, untrack
 
 _taken = {"count", "index"}
 
@@ -188,8 +188,9 @@ def batch_type(names: Sequence[str]) -> Type[Batch]:
 # ---- Making them ----------------------------------------------------------------------------------
 
 
-def maker(fields: List[Field], output: str, copy: bool) -> Callable[[int], Batch]:
-    """Returns make(handle), which takes over one reference on a batch and gives the Batch."""
+def maker(fields: List[Field], output: str, copy: bool) -> Callable[[c.c_void_p], Batch]:
+    """Returns make(out), which takes one reference on a batch out of `out`, and gives the Batch. If an exception
+    leaves it, Ctrl-C for example, the batch is either still in `out`, or was given back."""
     names = [field.name for field in fields]
     kind = batch_type(names)
     if output in ("jax", "dlpack"):
@@ -199,17 +200,19 @@ def maker(fields: List[Field], output: str, copy: bool) -> Callable[[int], Batch
     has_bf16 = any(field.dtype == "bf16" for field in fields)
     convert = converter(output)
     views: Dict[int, SlotView] = {}
-    owners: Dict[int, Callable[[], Any]] = {}
+    owners = Owners()
     ndarray, new = np.ndarray, tuple.__new__
 
-    def make(handle: int) -> Batch:
+    def make(out: c.c_void_p) -> Batch:
+        handle: int = out.value  # type: ignore[assignment]
+        out.value = None  # Python handles no signal between this and the next line
+        owner = owners[handle]()
+        untrack(owner)
         view = views.get(handle)
         if view is None or not view.is_current():
             view = views[handle] = SlotView(handle, n_fields)
-            if handle not in owners:
-                owners[handle] = owner_type(handle)
         memory = view.memory.from_address(view.base)
-        memory.owner = owners[handle]()
+        memory.owner = owner
         arrays: List[Any] = [
             ndarray(shape, dtype, memory, offset, strides) for shape, dtype, offset, strides, _ in view.parts
         ]
@@ -230,7 +233,9 @@ def maker(fields: List[Field], output: str, copy: bool) -> Callable[[int], Batch
     return make
 
 
-def _dlpack_maker(fields: List[Field], kind: Type[Batch], output: str, copy: bool) -> Callable[[int], Batch]:
+def _dlpack_maker(
+    fields: List[Field], kind: Type[Batch], output: str, copy: bool
+) -> Callable[[c.c_void_p], Batch]:
     from_dlpack: Any = None
     if output == "jax":
         try:
@@ -241,13 +246,13 @@ def _dlpack_maker(fields: List[Field], kind: Type[Batch], output: str, copy: boo
     elif copy:
         raise n.InvalidArgument('copy=True: output="dlpack" only exports; copy in the library that imports')
     names, dtypes = [field.name for field in fields], [field.dtype for field in fields]
-    owners: Dict[int, Callable[[], Any]] = {}
+    owners = Owners()
 
-    def make(handle: int) -> Batch:
-        owner = owners.get(handle)
-        if owner is None:
-            owner = owners[handle] = owner_type(handle)
-        memory = owner()
+    def make(out: c.c_void_p) -> Batch:
+        handle: int = out.value  # type: ignore[assignment]
+        out.value = None  # as above
+        memory = owners[handle]()
+        untrack(memory)
         arrays: List[Any] = []
         for i, dtype in enumerate(dtypes):
             tensor = n.Tensor.from_address(n.quick.iter_batch_tensor(handle, i))

@@ -346,6 +346,19 @@ class _PythonDataset:
             self.reasons.add(write_error(err, reason, status), reason)
             return status
 
+    def unraisable(self, before: Callable[[Any], Any]) -> Callable[[Any], None]:
+        """A sys.unraisablehook for the time of a call. If Ctrl-C came while the library ran, Python raises it at the
+        very beginning of _get(), where it cannot be caught, and the library would go on with rows that were not
+        made."""
+
+        def hook(told: Any) -> None:
+            if told.object == self._get and not isinstance(told.exc_value, Exception):
+                self.interrupt = told.exc_value
+            else:
+                before(told)
+
+        return hook
+
     # -- rows --
 
     def _write(self, made: Any, count: int, rows: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes as c
 import dataclasses
 import sys
+import threading
 import time
 import types
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
@@ -165,6 +166,8 @@ class Loader:
             raise
         self._python = self._dataset._python if self._dataset is not None else None
         self._slice_ms = min(SLICE_MS, timeout_ms) if timeout_ms else SLICE_MS
+        self._global_batch = (batch_size or 32) * max(1, ranks or 0)
+        self._in_caller = workers == 0  # next() calls the dataset
         self._saved, self._size = c.create_string_buffer(1 << 16 if self._python else 0), c.c_size_t()
         self._untouched = True  # nothing was taken since it was created or moved
         self._resumed = False  # moved by load_state_dict()
@@ -257,35 +260,59 @@ class Loader:
         """The next batch of the epoch that iter() began."""
         if self._python is not None:
             return self._next_of_python(self._python)
-        status = self._next(self._handle, self._slice_ms, self._out_at, self._error_at) if self._handle else -1
-        if status != 0:
-            self._wait_on(status)
-        self._untouched = False
-        return self._make(self._out.value)  # type: ignore[arg-type]
+        try:
+            status = self._next(self._handle, self._slice_ms, self._out_at, self._error_at) if self._handle else -1
+            if status != 0:
+                self._wait_on(status)
+            self._untouched = False
+            return self._make(self._out)
+        except KeyboardInterrupt:
+            self._give_back()
+            raise
+
+    def _give_back(self) -> None:
+        """A batch that was taken, but not given to the program because of Ctrl-C, comes again if the order of samples
+        allows to go back."""
+        handle = self._out.value
+        if handle:
+            info = n.quick.iter_batch_describe(handle)
+            self._out.value = None
+            n.quick.iter_batch_unref(handle)
+            n.blocking.iter_loader_seek(self._handle, info.epoch, info.number * self._global_batch, None)
 
     def _next_of_python(self, python: Any) -> Batch:
         """As __next__(), for a dataset in Python: Ctrl-C and sys.exit() in its methods are raised here, and the
         loader is where it was before the call."""
         handle, untouched = self._live(), self._untouched
         saved = n.quick.iter_loader_save(handle, self._saved, len(self._saved), self._size, self._error)
-        status = self._next(handle, self._slice_ms, self._out_at, self._error_at)
+        status, hook = n.ETIMEDOUT, sys.unraisablehook
         try:
+            if self._in_caller and threading.current_thread() is threading.main_thread():
+                sys.unraisablehook = python.unraisable(hook)
+            status = self._next(handle, self._slice_ms, self._out_at, self._error_at)
             if status != 0 and python.interrupt is None:
                 self._wait_on(status)
-                status = 0
+            if python.interrupt is None:
+                self._untouched = False
+                return self._make(self._out)
         except (n.Error, StopIteration):
             if python.interrupt is None:
                 raise
-        if python.interrupt is not None:
-            reason, python.interrupt = python.interrupt, None
-            if status == 0 and self._out.value:
-                n.quick.iter_batch_unref(self._out)
-            if saved == 0:
-                n.blocking.iter_loader_restore(handle, self._saved.raw[: self._size.value], self._size.value, None)
-                self._untouched = untouched
-            raise reason
-        self._untouched = False
-        return self._make(self._out.value)  # type: ignore[arg-type]
+        except KeyboardInterrupt as reason:
+            python.interrupt = reason
+        finally:
+            sys.unraisablehook = hook
+        interrupt, python.interrupt = python.interrupt, None
+        if self._out.value:
+            n.quick.iter_batch_unref(self._out)
+            self._out.value = None
+        if saved == 0:
+            n.blocking.iter_loader_restore(handle, self._saved.raw[: self._size.value], self._size.value, None)
+            self._untouched = untouched
+        try:
+            raise interrupt
+        finally:
+            interrupt = None  # its traceback has this frame: no circle, which would keep the batch
 
     def _wait_on(self, status: int) -> None:
         """What follows a call that gave no batch: more short calls, between which Python handles signals; or the

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes as c
 import functools
 import sys
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 import numpy as np
 
@@ -154,26 +154,23 @@ class Memory(c.Array):  # type: ignore[type-arg]
     owner: Any = None
 
 
-_untrack = c.pythonapi.PyObject_GC_UnTrack
-_untrack.restype, _untrack.argtypes = None, [c.py_object]
+untrack = c.pythonapi.PyObject_GC_UnTrack
+untrack.restype, untrack.argtypes = None, [c.py_object]
 
 
-def owner_type(batch: int) -> Callable[[], Any]:
-    """Returns a function that makes objects, each of which drops one reference on a batch when it ends.
+class Owners(Dict[int, Type[Any]]):
+    """By batch: the type of objects, each of which drops one reference on that batch when it ends.
 
     No Python code runs then, because Python would handle a signal there, and an exception that is raised in a
-    destructor is lost: so would Ctrl-C be, and the batch. The garbage collector does not see these objects: it would
-    end one in a circle of garbage before a `__del__` of that circle, which may still read arrays.
+    destructor is lost: so would Ctrl-C be, and the batch. The maker calls untrack(), so that the garbage collector
+    does not see them: it would end one in a circle of garbage before a `__del__` of that circle, which may still
+    read arrays.
     """
-    drop = functools.partial(n.quick.iter_batch_unref, batch)
-    kind = type("Owner", (), {"__slots__": (), "__del__": staticmethod(drop)})
 
-    def make() -> Any:
-        owner = kind()
-        _untrack(owner)
-        return owner
-
-    return make
+    def __missing__(self, batch: int) -> Type[Any]:
+        drop = functools.partial(n.quick.iter_batch_unref, batch)
+        kind = self[batch] = type("Owner", (), {"__slots__": (), "__del__": staticmethod(drop)})
+        return kind
 
 
 _memory_types: Dict[int, Any] = {}

@@ -1,4 +1,4 @@
-"""Every option by its own name: what it does to the loader, which values it takes, and what the errors about others tell."""
+"""Every option by its own name: what it does to the loader, which values it takes, and the errors for others."""
 from __future__ import annotations
 
 import ctypes as c
@@ -259,20 +259,31 @@ class Effects(unittest.TestCase):
 
         def on_stall(stall):
             stalls.append(stall)
-            told.set()
+            if stall["batch"] == 1:
+                told.set()
 
         with libiter.Loader(Data(), batch_size=10, workers=1, stall_ms=30, on_stall=on_stall) as loader:
             self.assertEqual(indices_of(loader), list(range(100)))
             self.assertEqual(loader.stats().n_stalls, len(stalls))
-        self.assertEqual((stalls[0]["epoch"], stalls[0]["batch"], stalls[0]["stage"]), (0, 1, "get"))
-        self.assertIn("get", stalls[0]["message"])
+        (stall,) = [stall for stall in stalls if stall["batch"] == 1]
+        self.assertEqual((stall["epoch"], stall["stage"]), (0, "get"))
+        self.assertIn("get", stall["message"])
         told.clear()
         with libiter.Loader(Data(), batch_size=10, workers=1, timeout_ms=120) as loader:
-            next(loader)
+            self.assertEqual(self.patient(loader).number, 0)
             with self.assertRaises(libiter.TimedOut):
                 next(loader)
             told.set()
-            self.assertEqual(next(loader).number, 1)
+            self.assertEqual(self.patient(loader).number, 1)
+
+    @staticmethod
+    def patient(loader):
+        """next() on a machine that may be slow."""
+        while True:
+            try:
+                return next(loader)
+            except libiter.TimedOut:
+                pass
 
     def test_a_first_batch_that_times_out_is_not_lost(self):
         """A `for` after it begins the same epoch."""
@@ -293,8 +304,8 @@ class Effects(unittest.TestCase):
                 for _ in loader:
                     pass
             leave.set()
-            for batch in loader:
-                self.assertEqual(batch.epoch, 0)
+            self.assertEqual(self.patient(iter(loader)).index.tolist(), list(range(10)))
+            self.assertEqual(loader.epoch, 0)
 
     def test_copy_arrays(self):
         data, label = arrays()
