@@ -12,6 +12,7 @@ torchvision, and grain and spdl for their rows; LIBITER_LIBRARY and PYTHONPATH s
 import argparse
 import ctypes
 import json
+import multiprocessing
 import os
 import re
 import shlex
@@ -188,7 +189,9 @@ def serve(name, workers, folder):
             del data
         answers.write("%d %.9f\n" % (samples, time.perf_counter() - begin))
         answers.flush()
-    os._exit(0)  # workers end with it
+    for child in multiprocessing.active_children():
+        child.kill()
+    os._exit(0)
 
 
 # ---- All of them ----
@@ -203,7 +206,10 @@ def main():
     parser.add_argument("--slice", type=float, default=0.25)
     parser.add_argument("--out")
     a = parser.parse_args()
-    lines = ["| peer | workers | peer, samples/s | libiter, samples/s | libiter / peer | pairs |", "| --- | --- | --- | --- | --- | --- |"]
+    lines = [
+        "| peer | workers | peer, samples/s | libiter, samples/s | libiter / peer | pairs |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PYTHON_PEERS_TOUCH"] = os.path.join(folder, "touch.so")
         source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "peers", "touch.c")
