@@ -209,7 +209,7 @@ def maker(fields: List[Field], output: str, copy: bool) -> Callable[[c.c_void_p]
         owner = owners[handle]()
         untrack(owner)
         view = views.get(handle)
-        if view is None or not view.is_current():
+        if view is None or view.now.raw != view.then:
             view = views[handle] = SlotView(handle, n_fields)
         memory = view.memory.from_address(view.base)
         memory.owner = owner

@@ -187,16 +187,17 @@ def memory_type(size: int) -> Any:
 class SlotView:
     """How the arrays of one slot are made, for one state of its tensors (their shapes may change).
 
-    A slot's addresses stay the same as long as the loader lives, so the tensors are read once, and compared
-    byte by byte afterwards.
+    A slot's addresses stay the same as long as the loader lives, so the tensors are read once. While now.raw is
+    `then`, they are what they were.
     """
 
-    __slots__ = ("pointers", "bytes", "memory", "base", "parts")
+    __slots__ = ("now", "then", "memory", "base", "parts")
 
     def __init__(self, batch: int, n_fields: int) -> None:
-        self.pointers: List[int] = [n.quick.iter_batch_tensor(batch, i) for i in range(n_fields)]
-        self.bytes = [c.string_at(pointer, _tensor_bytes) for pointer in self.pointers]
-        tensors = [n.Tensor.from_buffer_copy(text) for text in self.bytes]
+        first: int = n.quick.iter_batch_tensor(batch, 0)  # of an array
+        self.now = (c.c_char * (n_fields * _tensor_bytes)).from_address(first)
+        self.then: bytes = self.now.raw
+        tensors = (n.Tensor * n_fields).from_buffer_copy(self.then)
         bounds: List[Tuple[int, int]] = []
         for tensor in tensors:
             desc, size = tensor.desc, _itemsizes[tensor.desc.dtype]
@@ -215,15 +216,6 @@ class SlotView:
             dtype = np.dtype("uint16") if desc.dtype == BF16 else _dtypes[desc.dtype]
             offset = 0 if 0 in shape or tensor.data is None else tensor.data - self.base
             self.parts.append((shape, dtype, offset, strides, desc.dtype == BF16))
-
-    def is_current(self) -> bool:
-        """Whether the tensors are what they were."""
-        string_at = c.string_at
-        for pointer, text in zip(self.pointers, self.bytes):
-            if string_at(pointer, _tensor_bytes) != text:
-                return False
-        return True
-
 
 _tensor_bytes = c.sizeof(n.Tensor)
 
