@@ -205,7 +205,7 @@ def maker(fields: List[Field], output: str, copy: bool) -> Callable[[c.c_void_p]
 
     def make(out: c.c_void_p) -> Batch:
         handle: int = out.value  # type: ignore[assignment]
-        out.value = None  # Python handles no signal between this and the next line
+        out.value = None  # Python (3.11 and later) handles no signal between this and the next line
         owner = owners[handle]()
         untrack(owner)
         view = views.get(handle)
