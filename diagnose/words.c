@@ -94,7 +94,8 @@ const char *words_cost(const measure_interval *share, char out[WORDS_PHRASE]) {
         if (!isfinite(share->median))
             snprintf(out, WORDS_PHRASE, "has a cost that was not measured");
         else if (share->median > 0)
-            snprintf(out, WORDS_PHRASE, "costs about %s of the time", median);
+            snprintf(out, WORDS_PHRASE, "costs %s%s of the time",
+                     share->median < 0.0005 ? "" : "about ", median);
         else
             snprintf(out, WORDS_PHRASE, "costs nothing that can be measured");
     }

@@ -5,11 +5,20 @@ import ctypes as c
 import dataclasses
 import importlib
 import os
+import textwrap
 import threading
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from . import _native as n
+
+COLUMNS = 100  # of what str() gives
+
+
+def _wrapped(text: str, first: str = "", then: str = "") -> str:
+    return textwrap.fill(
+        text, COLUMNS, initial_indent=first, subsequent_indent=then, break_long_words=False, break_on_hyphens=False
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +52,9 @@ class Verdict:
     text: str  #: with its evidence, and how sure it is
 
     def __str__(self) -> str:
-        return "\n".join([self.text] + ["  %d. %s" % (i, change.text) for i, change in enumerate(self.changes, 1)])
+        lines = [_wrapped(self.text)]
+        lines += [_wrapped(change.text, "  %d. " % i, "     ") for i, change in enumerate(self.changes, 1)]
+        return "\n".join(lines)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +71,7 @@ class Proof:
     text: str
 
     def __str__(self) -> str:
-        return self.text
+        return _wrapped(self.text)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +85,7 @@ class Comparison:
     text: str
 
     def __str__(self) -> str:
-        return self.text
+        return _wrapped(self.text)
 
 
 # ---- The library, opened when it is first needed ---------------------------------------------------
@@ -203,8 +214,10 @@ class Watch:
     """
 
     def __init__(self, target: Any, name: Optional[str], keeps: bool = True) -> None:
-        self._lib = library()
         self._handle: int = 0
+        self._lib = library()
+        self._lock = threading.Lock()  # close() in another thread waits for a call
+        self._process = os.getpid()
         self._target: Any = target if keeps else None  # a loader's own watch must not keep it alive
         self._ours: bool = isinstance(getattr(target, "_handle", None), int) and hasattr(target, "state_dict")
         inner = getattr(target, "_inner_loader", None)  # of libiter.torch.DataLoader
@@ -226,11 +239,21 @@ class Watch:
             status = self._lib.iter_diagnose_start_loop(c.byref(options), c.byref(out), c.byref(err))
         n.check(status, err)
         self._handle = out.value or 0
+        if self._ours and keeps:
+            target._watches.add(self)
 
     def _live(self) -> int:
         if not self._handle:
             raise n.WrongState("diagnose: the watch is closed")
+        if os.getpid() != self._process:
+            raise n.WrongState("diagnose: the watch is that of the parent process; a child of fork() starts its own")
         return self._handle
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        err = n.ErrorStruct()
+        with self._lock:
+            status = getattr(self._lib, name)(self._live(), *arguments, c.byref(err))
+        n.check(status, err)
 
     def __iter__(self) -> Iterator[Any]:
         if self._ours:
@@ -256,8 +279,8 @@ class Watch:
 
     def verdict(self) -> Verdict:
         """The verdict so far. With less than three seconds of the loop it is not sure, and says so."""
-        out, err = _Diagnosis(struct_size=c.sizeof(_Diagnosis)), n.ErrorStruct()
-        n.check(self._lib.iter_diagnose_read(self._live(), c.byref(out), c.byref(err)), err)
+        out = _Diagnosis(struct_size=c.sizeof(_Diagnosis))
+        self._call("iter_diagnose_read", c.byref(out))
         changes = tuple(
             Change(_text(change.option), _text(change.to), float(change.gain), _text(change.text))
             for change in out.changes[: out.n_changes]
@@ -284,8 +307,8 @@ class Watch:
         """Tries the first change: the loader alone with it and without it, in turns, for `seconds` (0 = 2). Call it
         after the loop. Raises Unsupported for a stream, a dataset in Python that must not be read twice at once, or
         a loader that is not ours (see compare())."""
-        out, err = _Proof(struct_size=c.sizeof(_Proof)), n.ErrorStruct()
-        n.check(self._lib.iter_diagnose_prove(self._live(), seconds, c.byref(out), c.byref(err)), err)
+        out = _Proof(struct_size=c.sizeof(_Proof))
+        self._call("iter_diagnose_prove", float(seconds), c.byref(out))
         return Proof(
             _text(out.advice),
             float(out.loader_rate),
@@ -293,7 +316,7 @@ class Watch:
             (float(out.loader_low), float(out.loader_high)),
             float(out.loop),
             (float(out.loop_low), float(out.loop_high)),
-            _text(out.text),
+            _text(out.text) or "Nothing was tried: the verdict proposes no change.",
         )
 
     def compare(self, seconds: float = 2) -> Comparison:
@@ -304,12 +327,14 @@ class Watch:
 
     def html(self, path: Any) -> None:
         """Writes the verdict as a report, one file. Raises InputOutput."""
-        err = n.ErrorStruct()
-        n.check(self._lib.iter_diagnose_html(self._live(), os.fsencode(path), c.byref(err)), err)
+        self._call("iter_diagnose_html", os.fsencode(path))
 
     def close(self) -> None:
         """Ends the watch."""
-        handle, self._handle = self._handle, 0
+        if not self._handle:
+            return
+        with self._lock:
+            handle, self._handle = self._handle, 0
         if handle:
             self._lib.iter_diagnose_stop(handle)
 
@@ -394,16 +419,19 @@ def _endless(loader: Any) -> Iterator[Any]:
 def _ours_like(theirs: Any) -> Any:
     """libiter.torch.DataLoader with the arguments of a torch DataLoader."""
     kind = importlib.import_module("libiter.torch").DataLoader
-    batches: Dict[str, Any] = {"batch_size": theirs.batch_size, "sampler": theirs.sampler, "drop_last": theirs.drop_last}
     if theirs.batch_size is None:
-        batches = {"batch_sampler": theirs.batch_sampler}
+        raise n.Unsupported("compare: libiter would run this by torch, too: its batch_size is None")
+    if not hasattr(theirs.dataset, "__getitem__") or not hasattr(theirs.dataset, "__len__"):
+        raise n.Unsupported("compare: libiter would run this by torch, too: the dataset is a stream")
     ours = kind(
         theirs.dataset,
+        batch_size=theirs.batch_size,
+        sampler=theirs.sampler,
+        drop_last=theirs.drop_last,
         num_workers=theirs.num_workers,
         collate_fn=theirs.collate_fn,
         worker_init_fn=theirs.worker_init_fn,
         generator=theirs.generator,
-        **batches,
     )
     if ours.way == "torch":
         raise n.Unsupported("compare: libiter would run this by torch, too: %s" % ours.why().split("because: ")[-1])

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import types
+import weakref
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -145,7 +146,8 @@ class Loader:
     ) -> None:
         given = {name: value for name, value in locals().items() if name in NAMES}
         self._handle = 0
-        self._watch: Optional[Watch] = None
+        self._watch: Optional[Watch] = None  # its own, which verdict() reads
+        self._watches: "weakref.WeakSet[Watch]" = weakref.WeakSet()  # of libiter.diagnose(); they hold the loader in C
         for name in unknown_options:
             raise unknown(name, NAMES + ["output", "copy", "chain", "layout"])
         if output not in OUTPUTS:
@@ -463,7 +465,7 @@ class Loader:
         Raises Unsupported if libiter_diagnose.so is missing."""
         self._live()
         if self._watch is None:
-            self._watch = Watch(self, None)
+            self._watch = Watch(self, None, keeps=False)
         return self._watch.verdict()
 
     def failures(self) -> List[Failure]:
@@ -507,6 +509,8 @@ class Loader:
         if self._watch is not None:
             self._watch.close()
         _exit.remove(self)
+        if self._watches:  # else the last reference stops it
+            n.blocking.iter_loader_stop_within(handle, -1, c.byref(n.ErrorStruct()))
         n.blocking.iter_loader_unref(handle)
         self._callbacks.close()
 

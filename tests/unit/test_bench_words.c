@@ -77,6 +77,7 @@ Test(bench_words, what_it_costs) {
         {{0.049, -0.46, 0.194, 9}, "costs nothing that can be measured (at most 19 % of the time)"},
         {{-0.02, -0.03, -0.01, 9}, "costs nothing"},
         {{0.44, NAN, NAN, 3}, "costs about 44 % of the time"},
+        {{0.0002, NAN, NAN, 3}, "costs under 0.1 % of the time"},
         {{-0.02, NAN, NAN, 3}, "costs nothing that can be measured"},
         {{NAN, NAN, NAN, 0}, "has a cost that was not measured"},
     };
