@@ -121,5 +121,6 @@ void passive_guess(const passive_run *run, const passive_facts *facts, evidence 
     if (!tiny || facts->workers == 0) guess_workers(&sum, facts, e);
     if (!facts->is_loader) return;
     guess_memory(&sum, facts, e);
-    if (look == LIMIT_PREFETCH || look == LIMIT_WORKER) guess_prefetch(facts, e);
+    /* Tiny batches come unevenly because each costs a wake-up or two. */
+    if (!tiny && (look == LIMIT_PREFETCH || look == LIMIT_WORKER)) guess_prefetch(facts, e);
 }

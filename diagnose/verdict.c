@@ -346,7 +346,9 @@ static verdict_limit limit_of(const evidence *e) {
     double both = seconds(e, EVIDENCE_BOTH);
     const measure_interval *fed = &e->both_by_consumer;
     double batch = verdict_gain_by(e, "batch"), threads = verdict_gain_by(e, "threads"), times;
-    if (fed->median >= FED_ENOUGH || (isfinite(fed->high) && fed->high >= 1))
+    /* Of an unknown loader, a small loss may also be work in next(), or an epoch's beginning. */
+    if (fed->median >= (verdict_is_opaque(e) ? FED_MOSTLY : FED_ENOUGH) ||
+        (isfinite(fed->high) && fed->high >= 1))
         return limit_of_consumer(e);
     if (e->passive && starved_of_cores(e, &now, both)) return LIMIT_CPU;
     if (verdict_is_opaque(e)) return limit_of_loader(e, &now, both);
@@ -365,10 +367,9 @@ static verdict_limit limit_of(const evidence *e) {
                    ? limit_of_loader(e, &now, both)
                    : LIMIT_NONE;
     if (verdict_crowded(e, &now, both)) return LIMIT_CPU;
-    if (both > UNEXPLAINED * now.both)
-        return lost_in_waiting(e, &now, both) ? LIMIT_PREFETCH
-               : verdict_uses_cores(e)        ? LIMIT_CPU
-                                              : LIMIT_NONE;
+    if (both > UNEXPLAINED * now.both && lost_in_waiting(e, &now, both))
+        return e->passive && batch >= 2 * WORTH ? LIMIT_BATCH : LIMIT_PREFETCH;
+    if (both > UNEXPLAINED * now.both) return verdict_uses_cores(e) ? LIMIT_CPU : LIMIT_NONE;
     return limit_of_consumer(e);
 }
 
@@ -420,7 +421,7 @@ static bool is_sure(const evidence *e, verdict_limit limit) {
     case LIMIT_CONSUMER:
         if (e->passive) /* threads that wait for a core may be slow for that reason alone */
             return fed->low > 0.9 && e->consumer_runnable < RUNNABLE &&
-                   (faster || verdict_is_opaque(e));
+                   (faster || (verdict_is_opaque(e) && fed->median >= FED_ENOUGH));
         return faster && fed->low > 0.9 && e->threads <= (uint64_t)e->cores;
     case LIMIT_READ:
     case LIMIT_DECODE:

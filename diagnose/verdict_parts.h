@@ -8,6 +8,7 @@
 #include "diagnose/verdict.h"
 
 #define FED_ENOUGH  0.97 /* both / consumer, from which feeding costs nothing worth mentioning */
+#define FED_MOSTLY  0.9  /* the same for a loader whose inside is unknown */
 #define UNEXPLAINED 1.08 /* both's time / the model's, from which there must be another cause */
 #define WORTH       0.03 /* gain from which a change is proposed */
 #define SLOW_WORKER 1.8  /* seconds per chunk / the other workers' */

@@ -151,6 +151,21 @@ Test(diagnose_passive, a_cost_that_comes_with_each_batch_asks_for_larger_ones) {
     cr_assert_str_eq(v.changes[0].advice, "batch_size=64");
 }
 
+Test(diagnose_passive, tiny_batches_that_come_unevenly_ask_for_larger_ones) {
+    passive_slice slice = slice_of(0.2, 0.4, 0.5);
+    slice.batches = slice.samples = 5000;
+    slice.seen.load = (observer_load){.n = 100, .busy = 40, .decode = 8, .other = 32};
+    const passive_run run = run_of(10, &slice);
+    passive_facts facts = facts_of(1, 2);
+    facts.batch = 1;
+    evidence e = watched(&run, &facts);
+    const verdict v = judged(&e, LIMIT_BATCH, false);
+    cr_assert_str_eq(v.changes[0].advice, "batch_size=64");
+    facts.batch = 100; /* no tiny one */
+    e = watched(&run, &facts);
+    judged(&e, LIMIT_PREFETCH, true);
+}
+
 /* ---- Little evidence ------------------------------------------------------------------------- */
 
 Test(diagnose_passive, little_evidence_has_low_confidence) {
@@ -208,6 +223,11 @@ Test(diagnose_passive, anothers_loader_limits_or_it_does_not) {
     run = run_of(10, &slice);
     e = watched(&run, &facts);
     judged(&e, LIMIT_CONSUMER, true);
+    slice = another(0.04); /* a small loss need not be a slower loader */
+    run = run_of(10, &slice);
+    e = watched(&run, &facts);
+    v = judged(&e, LIMIT_CONSUMER, false);
+    cr_assert(strstr(v.says, "8.0 % of the time") != NULL, "%s", v.says);
     facts.workers = 0;
     slice = another(0.25);
     run = run_of(10, &slice);
