@@ -23,6 +23,7 @@
 #include "iter/spec/options.h"
 #include "transforms/pack/elements.h"
 #include "transforms/pack/pack_kernels.h"
+#include "transforms/pack/widen.h"
 
 /* A tile: rows along the input's dense axis, columns along the output's. */
 #define TILE_ROWS    16
@@ -47,6 +48,7 @@ struct iter_convert {
     iter_dtype in_type, out_type;
     iter__kind kind;
     const iter__kernels *kernels;
+    iter__widen *widen;
     convert_mode mode;
     convert_axis outer[ITER_MAX_DIMS];
     int32_t n_outer;
@@ -280,6 +282,8 @@ static iter_status prepare(iter_convert *c, const iter_desc *in, const iter_desc
     c->n_factors = (o->scale || o->bias) ? o->n_channels : 1;
     if (c->kind == ITER__KIND_F32 || (c->kind == ITER__KIND_RAW && in->dtype == ITER_U8))
         c->kernels = iter__kernels_get(iter__cpu_level(), in->dtype, out->dtype);
+    if (c->kind == ITER__KIND_INT)
+        c->widen = iter__widen_get(iter__cpu_level(), in->dtype, out->dtype);
     int32_t n = 0;
     for (int32_t i = 0; i < out->n_dims; i++) {
         const int64_t in_stride = (o->in_strides ? o->in_strides : in_strides)[order[i]];
@@ -307,6 +311,8 @@ static void run_line(const iter_convert *c, char *out, const char *in, size_t n,
                      const char *next) {
     if (c->kind == ITER__KIND_RAW)
         memcpy(out, in, n * iter_dtype_bytes(c->in_type));
+    else if (c->widen)
+        c->widen(out, in, n, next);
     else if (c->kernels)
         c->kernels->line(out, in, n, c->scale32[channel], c->bias32[channel], next);
     else

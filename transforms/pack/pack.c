@@ -236,7 +236,7 @@ static void pack_text(const iter__pack *pack, char *out, size_t capacity) {
             append(out, capacity, "a*x+b%s, ", pass->same_factor ? "" : " per channel");
         append(out, capacity, "%s to %s, %s to %s (%s)", iter_dtype_text(pass->in.dtype),
                iter_dtype_text(pass->out.dtype), layout_text(&pass->in), layout_text(&pass->out),
-               pass->kernels ? iter__cpu_text(pack->level) : "scalar");
+               pass->kernels || pass->widen ? iter__cpu_text(pack->level) : "scalar");
     }
 }
 

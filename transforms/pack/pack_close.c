@@ -268,6 +268,7 @@ static void choose_kernels(pack_pass *pass, iter__cpu level) {
     pass->kind = iter__kind_of(in, pass->out.dtype, pass->has_affine);
     if (pass->kind == ITER__KIND_F32 || (pass->kind == ITER__KIND_RAW && in == ITER_U8))
         pass->kernels = iter__kernels_get(level, in, pass->out.dtype);
+    if (pass->kind == ITER__KIND_INT) pass->widen = iter__widen_get(level, in, pass->out.dtype);
     if (in == ITER_U8) pass->bytes_kernels = iter__kernels_get(level, ITER_U8, ITER_U8);
     pass->lookup = iter__lookup_get(level);
     pass->is_copy = pass->kind == ITER__KIND_RAW && !pass->has_geometry && !pass->table &&

@@ -21,6 +21,7 @@
 #include "transforms/pack/elements.h"
 #include "transforms/pack/lookup.h"
 #include "transforms/pack/pack_kernels.h"
+#include "transforms/pack/widen.h"
 
 #define FOLD_MAX_CUTS  8  /* cutouts kept as rectangles; if there are more, axes become tables */
 #define FOLD_MAX_FILLS 64 /* pads and cutouts of one pass: bits of a word */
@@ -97,6 +98,7 @@ typedef struct pack_pass {
     iter__kind kind;
     const iter__kernels *kernels;       /* NULL = element by element */
     const iter__kernels *bytes_kernels; /* u8 to u8 */
+    iter__widen *widen;                 /* exact, integer to integer; else NULL */
     iter__lookup *lookup;
     uint8_t *table;       /* [256] bytes are looked up here first; NULL = no table */
     bool has_tables;      /* each sample has a table of its own, or none */

@@ -82,6 +82,8 @@ convert_alike(const pack_pass *pass, const pixel_run *run, const char *next) {
     if (pass->in_hwc) {
         if (pass->kind == ITER__KIND_RAW) {
             copy_bytes(run->out, run->in, run->n * c * in_bytes, next);
+        } else if (pass->widen) {
+            pass->widen(run->out, run->in, run->n * c, next);
         } else if (pass->same_factor) {
             k->line(run->out, run->in, run->n * c, pass->a32[0], pass->b32[0], next);
         } else if (c == 3) {
@@ -102,6 +104,8 @@ convert_alike(const pack_pass *pass, const pixel_run *run, const char *next) {
         const char *ahead = next == run->in ? in : next + i * run->in_plane * in_bytes;
         if (pass->kind == ITER__KIND_RAW)
             copy_bytes(out, in, run->n * in_bytes, ahead);
+        else if (pass->widen)
+            pass->widen(out, in, run->n, ahead);
         else
             k->line(out, in, run->n, pass->a32[i], pass->b32[i], ahead);
     }
@@ -112,7 +116,7 @@ static __attribute__((noinline)) void convert_run(const pack_pass *pass, const p
     const iter__kernels *k = pass->kernels;
     if (!next) next = run->in;
     if (run->n == 0) return;
-    if (pass->in_hwc == pass->out_hwc && (k || pass->kind == ITER__KIND_RAW))
+    if (pass->in_hwc == pass->out_hwc && (k || pass->widen || pass->kind == ITER__KIND_RAW))
         convert_alike(pass, run, next);
     else if (!k || pass->channels != 3)
         convert_slowly(pass, run);
@@ -129,11 +133,13 @@ static void run_whole(const pack_pass *pass, const char *in, char *out, const ch
     const size_t n = (size_t)(pass->in_height * pass->in_width);
     const pixel_run run = {in, out, n, n, n};
     if (pass->in_hwc == pass->out_hwc && pass->same_factor &&
-        (pass->kernels || pass->kind == ITER__KIND_RAW)) {
+        (pass->kernels || pass->widen || pass->kind == ITER__KIND_RAW)) {
         const size_t all = n * (size_t)pass->channels;
         if (!next) next = in;
         if (pass->kind == ITER__KIND_RAW)
             copy_bytes(out, in, all * pass->in_element, next);
+        else if (pass->widen)
+            pass->widen(out, in, all, next);
         else
             pass->kernels->line(out, in, all, pass->a32[0], pass->b32[0], next);
         return;
