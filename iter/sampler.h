@@ -19,6 +19,7 @@
  * | block       | blocks of neighbours in random order, `buffer` blocks mixed   | pure       |
  * | batch       | units of consecutive rows in random order                     | pure       |
  * | replacement | independent draws: a sample may come twice, or not at all     | pure       |
+ * | stride      | every step-th sample, from one that each epoch draws          | pure       |
  * | bucket      | batches of samples of similar length, in random order         | sequential |
  *
  * Each order depends on the seed, the epoch and the position alone. A pure sampler can be asked for
@@ -68,6 +69,18 @@ typedef struct iter_replacement_options {
 
 #define ITER_REPLACEMENT_OPTIONS_INIT \
     { 0 }
+
+/**
+ * Every step-th sample in random order, from one that each epoch draws in 0..step - 1. So an epoch
+ * has n / step of n samples. Over windows that begin at every token (`tokens:` with stride=1), with
+ * the windows' length as step, it cuts the stream at other places in each epoch.
+ */
+typedef struct iter_stride_options {
+    int64_t step; /* at least 1 */
+} iter_stride_options;
+
+#define ITER_STRIDE_OPTIONS_INIT \
+    { 1 }
 
 /**
  * Batches of samples of similar length, so that padding them costs little. Bucket i holds the

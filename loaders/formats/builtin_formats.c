@@ -11,6 +11,7 @@
     X(folder) \
     X(recordio) \
     X(tar) \
+    X(tokens) \
     X(synthetic)
 /* clang-format on */
 

@@ -29,7 +29,8 @@ typedef struct iter__npy_header {
     bool fortran;
 } iter__npy_header;
 
-/* Reads and checks the header of a file, whose size must be what the shape says. Errors: EIO, EFORMAT, EUNSUPPORTED (structured arrays, objects, gzip), ENOMEM; messages begin with the
+/* Reads and checks the header of a file, whose size must be what the shape says. Errors: EIO,
+ * EFORMAT, EUNSUPPORTED (structured arrays, objects, gzip), ENOMEM; messages begin with the
  * path. */
 iter_status iter__npy_header_read(const char *path, iter__npy_header *out, iter_error *err);
 

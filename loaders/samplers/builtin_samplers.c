@@ -9,6 +9,7 @@
     X(block) \
     X(batch) \
     X(replacement) \
+    X(stride) \
     X(bucket)
 /* clang-format on */
 

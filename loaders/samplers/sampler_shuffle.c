@@ -1,6 +1,7 @@
 /*
  * sampler_shuffle.c - all samples in random order: `shuffle` in a new one every epoch, `once`
- * always in that of epoch 0.
+ * always in that of epoch 0; and `stride`, which takes every step-th sample, from one that each
+ * epoch draws anew.
  *
  * Position p of epoch e is the image of p under the keyed permutation of (key, e), so there is no
  * table to fill when an epoch begins and none to save. The permutation is cheaper by the hundreds
@@ -15,10 +16,19 @@
 
 #define AHEAD 512
 
+static const iter_stride_options stride_defaults = ITER_STRIDE_OPTIONS_INIT;
+
+static const iter_option options_stride[] = {
+    ITER_ROW_INT("step", "samples from one to the next", iter_stride_options, step, 1, INT32_MAX,
+                 1),
+    ITER_ROW_END,
+};
+
 typedef struct state {
     uint64_t n_samples, key;
     bool is_once, is_ready;
-    uint32_t epoch; /* of the permutation, when is_ready */
+    uint64_t step, shift, shift_key; /* of `stride`; shift: of the epoch */
+    uint32_t epoch;                  /* of the permutation, when is_ready */
     iter__permutation permutation;
     uint16_t *table;            /* [n_samples] when they are few */
     uint64_t ahead[AHEAD];      /* images of ahead_start, ahead_start + 1, ... */
@@ -27,8 +37,6 @@ typedef struct state {
 } state;
 
 static iter_status open_with(state *s, const iter_sampler_context *context, iter_error *err) {
-    ITER_TRY(iter__sampler_needs_count(context, err));
-    s->n_samples = context->n_samples;
     s->key = iter_rng_key(context->seed, "shuffle", 0);
     if (s->n_samples > ITER_PERMUTATION_TABLE) return ITER_OK;
     s->table = iter__alloc(s->n_samples, sizeof(*s->table));
@@ -37,15 +45,33 @@ static iter_status open_with(state *s, const iter_sampler_context *context, iter
 
 static iter_status shuffle_open(void *opaque, const void *options,
                                 const iter_sampler_context *context, iter_error *err) {
+    state *s = opaque;
     (void)options;
-    return open_with(opaque, context, err);
+    ITER_TRY(iter__sampler_needs_count(context, err));
+    s->n_samples = context->n_samples;
+    return open_with(s, context, err);
 }
 
 static iter_status once_open(void *opaque, const void *options, const iter_sampler_context *context,
                              iter_error *err) {
-    (void)options;
     state *s = opaque;
     s->is_once = true;
+    return shuffle_open(s, options, context, err);
+}
+
+/* Whatever the shift, n / step samples of n fit: the last one is at most at
+ * step - 1 + step * (n / step - 1), which is below n. */
+static iter_status stride_open(void *opaque, const void *options,
+                               const iter_sampler_context *context, iter_error *err) {
+    state *s = opaque;
+    const iter_stride_options *o = options ? options : &stride_defaults;
+    ITER_TRY(iter__sampler_needs_count(context, err));
+    s->step = (uint64_t)o->step;
+    s->n_samples = context->n_samples / s->step;
+    s->shift_key = iter_rng_key(context->seed, "stride", 0);
+    if (s->n_samples == 0)
+        return iter__fail(err, ITER_EINVAL, "step is %llu, there are %llu samples",
+                          (unsigned long long)s->step, (unsigned long long)context->n_samples);
     return open_with(s, context, err);
 }
 
@@ -98,6 +124,18 @@ static void shuffle_index(void *opaque, uint32_t epoch, uint64_t position, uint3
     serve_ahead(s, position, n, out);
 }
 
+static void stride_index(void *opaque, uint32_t epoch, uint64_t position, uint32_t n,
+                         uint64_t *out) {
+    state *s = opaque;
+    if (!s->is_ready || s->epoch != epoch) {
+        iter_rng rng = iter_rng_at(s->shift_key, epoch, 0);
+        s->shift = iter_rng_below(&rng, s->step);
+    }
+    shuffle_index(s, epoch, position, n, out);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = s->shift + s->step * out[i];
+}
+
 const iter_sampler_ops iter__sampler_shuffle = {
     .base = {.struct_size = sizeof(iter_sampler_ops),
              .name = "shuffle",
@@ -118,4 +156,18 @@ const iter_sampler_ops iter__sampler_once = {
     .close = shuffle_close,
     .length = shuffle_length,
     .index = shuffle_index,
+};
+
+const iter_sampler_ops iter__sampler_stride = {
+    .base = {.struct_size = sizeof(iter_sampler_ops),
+             .name = "stride",
+             .help = "every step-th sample in random order, from one that each epoch draws",
+             .options = options_stride,
+             .defaults = &stride_defaults,
+             .options_size = sizeof(iter_stride_options),
+             .state_size = sizeof(state)},
+    .open = stride_open,
+    .close = shuffle_close,
+    .length = shuffle_length,
+    .index = stride_index,
 };

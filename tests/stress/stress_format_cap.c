@@ -260,6 +260,47 @@ static uint64_t make_tar(const char *folder) {
     return PICTURES * (uint64_t)size;
 }
 
+static void put_u64(FILE *file, uint64_t value) {
+    put_u32(file, (uint32_t)value);
+    put_u32(file, (uint32_t)(value >> 32));
+}
+
+static uint64_t make_tokens(const char *folder) {
+    FILE *file = create(folder, "set.bin");
+    put_bytes(file, SET_BYTES);
+    fclose(file);
+    return SET_BYTES;
+}
+
+/* A set as Megatron writes it: documents of n tokens of one byte each. */
+static uint64_t make_indexed(const char *folder, uint32_t n) {
+    const uint32_t n_documents = (uint32_t)(SET_BYTES / n);
+    FILE *file = create(folder, "set.idx");
+    make_tokens(folder);
+    fwrite("MMIDIDX\0", 1, 9, file);
+    put_u64(file, 1);
+    fputc(1, file);
+    put_u64(file, n_documents);
+    put_u64(file, n_documents + 1);
+    for (uint32_t i = 0; i < n_documents; i++)
+        put_u32(file, n);
+    for (uint32_t i = 0; i < n_documents; i++)
+        put_u64(file, (uint64_t)i * n);
+    for (uint32_t i = 0; i <= n_documents; i++)
+        put_u64(file, i);
+    fclose(file);
+    return SET_BYTES;
+}
+
+static uint64_t make_documents(const char *folder) {
+    return make_indexed(folder, 4096);
+}
+
+/* 5 bytes of index for 2 bytes of tokens. */
+static uint64_t make_small_documents(const char *folder) {
+    return make_indexed(folder, 2);
+}
+
 #define SYNTHETIC "?n=4100&shape=4096&dtype=f32&classes=0"
 
 static uint64_t make_nothing(const char *folder) {
@@ -291,6 +332,10 @@ static const struct {
     {"folder", "folder", make_folder_of_pictures, "/set", CROP, false},
     {"recordio", "recordio", make_records, "/set.rec", CROP, false},
     {"tar", "tar", make_tar, "/set.tar", CROP, false},
+    {"tokens", "tokens", make_tokens, "/set.bin", NULL, false},
+    {"tokens", "tokens, documents", make_documents, "/set.idx\"?documents=keep", NULL, false},
+    {"tokens", "tokens, small documents", make_small_documents,
+     "/set.idx\"?documents=keep&length=1", NULL, true},
     {"synthetic", "synthetic", make_nothing, NULL, NULL, false},
 };
 
@@ -324,7 +369,7 @@ static int run_case(int i, const char *folder, uint64_t limit) {
     const char *rest = cases[i].rest;
     if (!rest)
         snprintf(spec, sizeof(spec), "%s:" SYNTHETIC, cases[i].format);
-    else if (rest[0] == '"')
+    else if (strchr(rest, '"'))
         snprintf(spec, sizeof(spec), "%s:\"%s%s", cases[i].format, folder, rest);
     else
         snprintf(spec, sizeof(spec), "%s:\"%s%s\"", cases[i].format, folder, rest);

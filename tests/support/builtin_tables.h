@@ -12,6 +12,7 @@ extern const iter_format_ops iter__format_npy;
 extern const iter_format_ops iter__format_folder;
 extern const iter_format_ops iter__format_recordio;
 extern const iter_format_ops iter__format_tar;
+extern const iter_format_ops iter__format_tokens;
 extern const iter_format_ops iter__format_synthetic;
 extern const iter_sampler_ops iter__sampler_sequential;
 extern const iter_sampler_ops iter__sampler_shuffle;
@@ -19,6 +20,7 @@ extern const iter_sampler_ops iter__sampler_once;
 extern const iter_sampler_ops iter__sampler_block;
 extern const iter_sampler_ops iter__sampler_batch;
 extern const iter_sampler_ops iter__sampler_replacement;
+extern const iter_sampler_ops iter__sampler_stride;
 extern const iter_sampler_ops iter__sampler_bucket;
 extern const iter_source_ops iter__source_uring; /* "ring"; only under ITER_HAVE_URING */
 extern const iter_source_ops iter__source_pread; /* "pread" */

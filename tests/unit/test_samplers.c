@@ -369,6 +369,32 @@ Test(samplers, replacement_draws_independently) {
     close_sampler(&s);
 }
 
+/* Each epoch has the multiples of `step` above its shift, each once; over the epochs every shift
+ * comes, so that no sample is left out for ever. */
+Test(samplers, stride_takes_every_step_th) {
+    enum { N = 107, STEP = 10, EPOCHS = 200, PIECE = 3 };
+    const iter_stride_options options = {STEP};
+    uint64_t order[N], again[N];
+    uint32_t shifts[STEP] = {0};
+    sampler s = open_sampler("stride", &options, N, 3);
+    cr_assert_eq(s.n, N / STEP);
+    for (uint32_t epoch = 0; epoch < EPOCHS; epoch++) {
+        uint8_t seen[N] = {0};
+        epoch_of(&s, epoch, N, order);
+        const uint64_t shift = order[0] % STEP;
+        for (uint64_t i = 0; i < s.n; i++) {
+            cr_assert(order[i] < N && order[i] % STEP == shift && !seen[order[i]]++);
+        }
+        shifts[shift]++;
+        epoch_of(&s, epoch ^ 1, PIECE, again); /* another epoch in between changes nothing */
+        epoch_of(&s, epoch, PIECE, again);
+        cr_assert_arr_eq(again, order, s.n * sizeof(order[0]));
+    }
+    for (int i = 0; i < STEP; i++)
+        cr_expect(shifts[i] > 3 && shifts[i] < 45, "shift %d in %u of 200 epochs", i, shifts[i]);
+    close_sampler(&s);
+}
+
 Test(samplers, options_that_cannot_be) {
     const iter_sampler_context context = {.n_samples = 0, .batch_size = 32, .ranks = 1};
     const iter_replacement_options draws = {5};
@@ -379,6 +405,8 @@ Test(samplers, options_that_cannot_be) {
     cr_expect(strstr(err.message, "without samples"), "%s", err.message);
     cr_expect_eq(try_open(&s, "block", &huge, &context, &err), ITER_EINVAL);
     cr_expect(strstr(err.message, "1048576 blocks of 2147483647"), "%s", err.message);
+    cr_expect_eq(try_open(&s, "stride", &(iter_stride_options){4}, &context, &err), ITER_EINVAL);
+    cr_expect(strstr(err.message, "step is 4, there are 0 samples"), "%s", err.message);
 }
 
 /* ---- Buckets --------------------------------------------------------------------------------- */

@@ -1,0 +1,245 @@
+/*
+ * format_tokens.c - streams of token ids for language models.
+ *
+ * A sample is a window: `length` inputs and their targets, which are the same tokens one place
+ * further on. So it is one extent of length + 1 tokens, and both fields are that memory, the
+ * targets one token later. Files are opened by the source when they are read; here each is looked
+ * at once.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include <iter/option_rows.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/core/hash.h"
+#include "loaders/decoders/decode_tokens.h"
+#include "loaders/files/file.h"
+#include "loaders/files/paths.h"
+#include "loaders/formats/megatron_index.h"
+#include "loaders/formats/token_rows.h"
+#include "loaders/formats/token_shard.h"
+
+#define TOKENS_MAX (INT32_MAX - 1)
+
+typedef struct tokens_options {
+    int64_t length, stride;
+    int32_t dtype, last, documents;
+    bool label, header;
+} tokens_options;
+
+static const tokens_options defaults = {.length = 1024, .label = true, .header = true};
+
+static const iter_option option_rows[] = {
+    ITER_ROW_INT("length", "inputs of a row", tokens_options, length, 1, TOKENS_MAX, 0),
+    ITER_ROW_INT_OR("stride", "tokens from one row's start to the next one's", tokens_options,
+                    stride, 0, TOKENS_MAX, "length", 0),
+    ITER_ROW_DTYPE("dtype", "type of the tokens in files without a head; default: u16",
+                   tokens_options, dtype, 0),
+    ITER_ROW_CHOICE("last",
+                    "tokens at the end that fill no row: dropped, a row that overlaps the one "
+                    "before, or a shorter row",
+                    tokens_options, last, "drop|overlap|short"),
+    ITER_ROW_CHOICE("documents",
+                    "whether a row may cross the documents' borders; keep wants Megatron's index",
+                    tokens_options, documents, "cross|keep"),
+    ITER_ROW_BOOL("label", "no = one field, whose rows have the last target, too", tokens_options,
+                  label),
+    ITER_ROW_BOOL("header", "no = files are tokens from the first byte on", tokens_options, header),
+    ITER_ROW_END,
+};
+
+typedef struct tokens_state {
+    iter__paths paths;
+    iter_file *files;  /* [n_files] */
+    uint64_t *offsets; /* [n_files]: where the tokens begin */
+    uint64_t n_files;
+    iter_dtype dtype;
+    size_t width; /* bytes of a token */
+    iter__token_rule rule;
+    iter__token_rows rows;
+} tokens_state;
+
+static void tokens_close(void *state) {
+    tokens_state *s = state;
+    iter__paths_free(&s->paths);
+    iter__free(s->files);
+    iter__free(s->offsets);
+    iter__token_rows_free(&s->rows);
+    memset(s, 0, sizeof(*s));
+}
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+/* Adds the rows of a shard that has an index or not; sets what the index says. */
+static iter_status add_rows(tokens_state *s, iter__token_shard *shard, const tokens_options *o,
+                            iter_error *err) {
+    if (shard->idx) {
+        iter__megatron_index index;
+        ITER_TRY(iter__megatron_index_read(shard->idx, shard->path, shard->file_bytes, &s->rows,
+                                           &index, err));
+        shard->dtype = index.dtype;
+        shard->n_tokens = index.n_tokens;
+        shard->swapped =
+            __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ && iter_dtype_bytes(index.dtype) > 1;
+        ITER_TRY(iter__token_shard_expect(shard, (iter_dtype)o->dtype, err));
+    } else if (s->rows.by_document) {
+        return iter__fail(err, ITER_EINVAL,
+                          "%s: documents=keep wants Megatron's index, which says where they begin",
+                          shard->path);
+    }
+    return iter__token_rows_end_file(&s->rows, shard->n_tokens, err);
+}
+
+/* All files must agree in what the first one has. */
+static iter_status check_alike(tokens_state *s, const iter__token_shard *shard, iter_error *err) {
+    if (s->n_files == 0) {
+        s->dtype = shard->dtype;
+        s->width = iter_dtype_bytes(shard->dtype);
+        s->rule.swapped = shard->swapped;
+    }
+    if (shard->dtype != s->dtype)
+        return iter__fail(err, ITER_EFORMAT, "%s: has tokens of %s, %s has %s", shard->path,
+                          iter_dtype_text(shard->dtype), iter__path_base(s->files[0].path),
+                          iter_dtype_text(s->dtype));
+    if (shard->swapped != s->rule.swapped)
+        return iter__fail(err, ITER_EFORMAT, "%s: has another byte order than %s", shard->path,
+                          iter__path_base(s->files[0].path));
+    return ITER_OK;
+}
+
+/* Adds file `f` of the list. "set.bin" and "set.idx", one after the other, are the same set. */
+static iter_status add_file(tokens_state *s, uint64_t f, const tokens_options *o, iter_error *err) {
+    iter__token_shard shard;
+    ITER_TRY(
+        iter__token_shard_open(s->paths.names[f], (iter_dtype)o->dtype, !o->header, &shard, err));
+    const bool again =
+        shard.idx && s->n_files && strcmp(shard.path, s->files[s->n_files - 1].path) == 0;
+    iter_status status = ITER_OK;
+    if (!again) {
+        status = add_rows(s, &shard, o, err);
+        if (status == ITER_OK) status = check_alike(s, &shard, err);
+    }
+    if (status == ITER_OK && !again) {
+        iter__free(s->paths.names[f]);
+        s->paths.names[f] = shard.path;
+        s->files[s->n_files] = (iter_file){shard.path, shard.file_bytes};
+        s->offsets[s->n_files++] = shard.offset;
+        shard.path = NULL;
+    }
+    iter__token_shard_free(&shard);
+    return status;
+}
+
+static iter_status add_files(tokens_state *s, const char *path, const tokens_options *o,
+                             iter_error *err) {
+    const iter__token_cut cut = {.length = (uint64_t)o->length,
+                                 .stride = (uint64_t)(o->stride ? o->stride : o->length),
+                                 .last = (iter__token_last)o->last};
+    ITER_TRY(iter__paths_expand(path, ".bin", &s->paths, err));
+    const uint64_t n = s->paths.n;
+    s->files = iter__alloc((size_t)n, sizeof(*s->files));
+    s->offsets = iter__alloc((size_t)n, sizeof(*s->offsets));
+    if (!s->files || !s->offsets)
+        return iter__fail(err, ITER_ENOMEM, "%s: no memory for its files", path);
+    ITER_TRY(iter__token_rows_open(&s->rows, cut, o->documents != 0, n, err));
+    for (uint64_t f = 0; f < n; f++)
+        ITER_TRY(add_file(s, f, o, err));
+    if (iter__token_rows_count(&s->rows) > 0) return ITER_OK;
+    return iter__fail(err, ITER_EFORMAT,
+                      "%s: holds no row of %" PRIu64 " tokens and their targets: the longest %s "
+                      "has %" PRIu64 " tokens",
+                      path, cut.length, s->rows.by_document ? "document" : "file", s->rows.longest);
+}
+
+/* ---- The description ------------------------------------------------------------------------- */
+
+static void describe_field(const tokens_state *s, const tokens_options *o, bool is_label,
+                           iter_field *out) {
+    const int64_t n = o->length + (o->label ? 0 : 1);
+    const bool is_short = o->last == ITER_TOKEN_LAST_SHORT;
+    memset(out, 0, sizeof(*out));
+    strcpy(out->name, is_label ? "label" : "data");
+    out->role = is_label ? ITER_LABEL : ITER_DATA;
+    out->desc = (iter_desc){.dtype = s->dtype, .n_dims = 1, .dims = {n}, .layout = "T"};
+    out->offset = is_label ? s->width : 0;
+    if (is_short) {
+        out->desc.dims[0] = ITER_VARIABLE;
+        out->desc.capacity = n;
+    }
+    if (is_short || s->rule.swapped)
+        out->decoder = is_label ? &iter__decoder_token_targets : &iter__decoder_token_inputs;
+}
+
+static uint64_t identity_of(const tokens_state *s, const tokens_options *o) {
+    const uint64_t numbers[] = {s->rows.cut.length,
+                                s->rows.cut.stride,
+                                (uint64_t)o->last,
+                                (uint64_t)o->documents,
+                                o->label,
+                                s->dtype,
+                                s->rows.n_documents,
+                                iter__token_rows_count(&s->rows)};
+    uint64_t hash = iter__fnv1a_text(ITER_FNV_START, "tokens");
+    hash = iter__fnv1a(hash, numbers, sizeof(numbers));
+    for (uint64_t f = 0; f < s->n_files; f++) {
+        hash = iter__fnv1a_text(hash, iter__path_base(s->files[f].path));
+        hash = iter__fnv1a_u64(hash, s->files[f].bytes);
+    }
+    return hash;
+}
+
+/* ---- Callbacks ------------------------------------------------------------------------------- */
+
+static iter_status tokens_open(void *state, const char *path, const void *options,
+                               iter_description *out, iter_error *err) {
+    tokens_state *s = state;
+    const tokens_options *o = options;
+    s->rule.has_targets = o->label;
+    const iter_status status = add_files(s, path, o, err);
+    if (status < 0) {
+        tokens_close(s);
+        return status;
+    }
+    out->n_samples = iter__token_rows_count(&s->rows);
+    out->n_fields = o->label ? 2 : 1;
+    for (int32_t f = 0; f < out->n_fields; f++)
+        describe_field(s, o, f == 1, &out->fields[f]);
+    out->n_extents = 1;
+    out->max_extent_bytes[0] = (s->rows.cut.length + 1) * s->width;
+    out->files = s->files;
+    out->n_files = s->n_files;
+    out->split = "";
+    out->shared = &s->rule;
+    out->identity = identity_of(s, o);
+    return ITER_OK;
+}
+
+static void tokens_locate(const void *state, uint64_t index, iter_extent *out) {
+    const tokens_state *s = state;
+    const iter__token_place place = iter__token_rows_find(&s->rows, index);
+    *out = (iter_extent){.object = place.file,
+                         .offset = s->offsets[place.file] + place.first * s->width,
+                         .size = place.n * s->width};
+}
+
+static int64_t tokens_length(const void *state, uint64_t index) {
+    const tokens_state *s = state;
+    return (int64_t)iter__token_rows_find(&s->rows, index).n - s->rule.has_targets;
+}
+
+const iter_format_ops iter__format_tokens = {
+    .base = {.struct_size = sizeof(iter_format_ops),
+             .name = "tokens",
+             .help = "token ids: raw, llm.c's and nanoGPT's .bin, .npy, Megatron's .idx; rows of "
+                     "`length`, and the same one token further on",
+             .options = option_rows,
+             .defaults = &defaults,
+             .options_size = sizeof(tokens_options),
+             .state_size = sizeof(tokens_state)},
+    .open = tokens_open,
+    .close = tokens_close,
+    .locate = tokens_locate,
+    .length = tokens_length,
+};
