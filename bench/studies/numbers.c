@@ -15,6 +15,9 @@
  *                                        BLOCK bytes
  *     numbers cold DATA CHAIN WORKERS DEPTH PAIRS [PREFETCH]
  *                                        cold, in random order, against a bare ring
+ *     numbers tokens FILE LENGTH BATCH ROUNDS
+ *                                        windows of u16 tokens to i32, without a worker, against
+ *                                        loops over a mapping and of pread
  *     numbers opening ROUNDS DATA ...    opens each in turns, after once unmeasured
  *
  * Pairs alternate. Each line is one pair, the last one the median ratio.
@@ -34,6 +37,7 @@
 #include "bench/measure/measure.h"
 #include "bench/studies/cold.h"
 #include "bench/studies/records.h"
+#include "bench/studies/token_windows.h"
 
 #define BATCH 64
 
@@ -421,12 +425,15 @@ int main(int argc, char **argv) {
     if (strcmp(what, "cold") == 0 && (argc == 7 || argc == 8))
         return cold_rows(argv[2], argv[3], atoi(argv[4]), (uint32_t)atoi(argv[5]),
                          (uint32_t)atoi(argv[6]), argc > 7 ? (uint32_t)atoi(argv[7]) : 8);
+    if (strcmp(what, "tokens") == 0 && argc == 6)
+        return tokens_warm(argv[2], (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]),
+                           (uint32_t)atoi(argv[5]));
     if (strcmp(what, "opening") == 0 && argc > 3)
         return cmd_opening((uint32_t)atoi(argv[2]), argv + 3, (uint32_t)argc - 3);
-    fprintf(
-        stderr,
-        "usage: numbers own WORKERS DATA CHAIN | hot DATA | first DATA PAIRS | files "
-        "DATA PAIRS WORKERS | records-make FILE BYTES N | records DATA WORKERS BLOCK "
-        "BATCH PAIRS | cold DATA CHAIN WORKERS DEPTH PAIRS [PREFETCH] | opening ROUNDS DATA ...\n");
+    fprintf(stderr, "usage: numbers own WORKERS DATA CHAIN | hot DATA | first DATA PAIRS | files "
+                    "DATA PAIRS WORKERS | records-make FILE BYTES N | records DATA WORKERS BLOCK "
+                    "BATCH PAIRS | cold DATA CHAIN WORKERS DEPTH PAIRS [PREFETCH] | tokens FILE "
+                    "LENGTH BATCH ROUNDS | "
+                    "opening ROUNDS DATA ...\n");
     return 2;
 }
