@@ -19,6 +19,7 @@
  * | block       | blocks of neighbours in random order, `buffer` blocks mixed   | pure       |
  * | batch       | units of consecutive rows in random order                     | pure       |
  * | replacement | independent draws: a sample may come twice, or not at all     | pure       |
+ * | weighted    | independent draws, a sample as often as its weight says       | pure       |
  * | stride      | every step-th sample, from one that each epoch draws          | pure       |
  * | bucket      | batches of samples of similar length, in random order         | sequential |
  *
@@ -69,6 +70,21 @@ typedef struct iter_replacement_options {
 
 #define ITER_REPLACEMENT_OPTIONS_INIT \
     { 0 }
+
+/**
+ * Draws with replacement, by weights. They need not add up to 1. A sample of weight 0 never comes.
+ * The sampler takes 8 bytes a sample (12 more while the loader is created), and a draw takes the
+ * same time for any number of samples below 2^32.
+ */
+typedef struct iter_weighted_options {
+    /* a .npy file of one dimension with a weight for each sample, integers, f32 or f64; read when
+     * the loader is created */
+    const char *file;
+    int64_t samples; /* draws an epoch; 0 = as many as there are samples */
+} iter_weighted_options;
+
+#define ITER_WEIGHTED_OPTIONS_INIT \
+    { 0, 0 }
 
 /**
  * Every step-th sample in random order, from one that each epoch draws in 0..step - 1. So an epoch

@@ -9,6 +9,7 @@
     X(block) \
     X(batch) \
     X(replacement) \
+    X(weighted) \
     X(stride) \
     X(bucket)
 /* clang-format on */

@@ -20,6 +20,7 @@ extern const iter_sampler_ops iter__sampler_once;
 extern const iter_sampler_ops iter__sampler_block;
 extern const iter_sampler_ops iter__sampler_batch;
 extern const iter_sampler_ops iter__sampler_replacement;
+extern const iter_sampler_ops iter__sampler_weighted;
 extern const iter_sampler_ops iter__sampler_stride;
 extern const iter_sampler_ops iter__sampler_bucket;
 extern const iter_source_ops iter__source_uring; /* "ring"; only under ITER_HAVE_URING */

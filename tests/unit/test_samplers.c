@@ -7,12 +7,14 @@
  */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/permutation.h"
 #include "iter/spec/registry.h"
+#include "tests/support/make_data.h"
 #include <iter/sampler.h>
 
 TestSuite(samplers, .timeout = 60);
@@ -80,6 +82,17 @@ static void expect_each_once(const uint64_t *order, uint64_t n, const char *what
         cr_assert(order[i] < n, "%s: %lu of %lu", what, order[i], n);
         cr_assert_eq(seen[order[i]]++, 0, "%s: %lu comes twice", what, order[i]);
     }
+}
+
+static void make_weights(const char *folder, const char *name, const char *type, const void *values,
+                         size_t n, size_t width) {
+    uint8_t bytes[4096];
+    char text[128];
+    snprintf(text, sizeof(text), "{'descr': '%s', 'fortran_order': False, 'shape': (%zu,), }", type,
+             n);
+    const size_t head = make_npy_header(bytes, text);
+    memcpy(bytes + head, values, n * width);
+    make_file(folder, name, bytes, head + n * width);
 }
 
 Test(samplers, tables_are_complete) {
@@ -204,14 +217,20 @@ static int64_t length_of(const void *user, uint64_t index) {
 Test(samplers, every_failed_allocation_is_an_error_and_no_leak) {
     const iter_sampler_context context = {
         .n_samples = 1000, .batch_size = 32, .ranks = 1, .length = length_of};
+    static const uint8_t weights[1000] = {1, 2, 3};
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    make_folder(folder);
+    make_weights(folder, "w.npy", "|u1", weights, sizeof(weights), 1);
+    const iter_weighted_options weighted = {make_path(path, folder, "w.npy"), 0};
     for (int i = 0; iter_builtin_sampler(i); i++)
         for (long n = 0;; n++) {
+            const char *name = iter_builtin_sampler(i)->base.name;
+            const void *options = strcmp(name, "weighted") == 0 ? &weighted : NULL;
             const long live = iter__alloc_live();
             iter_error err = {0};
             sampler s = {0};
             iter__alloc_fail_after = n;
-            const iter_status status =
-                try_open(&s, iter_builtin_sampler(i)->base.name, NULL, &context, &err);
+            const iter_status status = try_open(&s, name, options, &context, &err);
             const bool all_allocated = iter__alloc_fail_after >= 0;
             iter__alloc_fail_after = -1;
             if (status >= 0) close_sampler(&s);
@@ -219,6 +238,7 @@ Test(samplers, every_failed_allocation_is_an_error_and_no_leak) {
             cr_assert_eq(iter__alloc_live(), live);
             if (all_allocated) break;
         }
+    make_folder_gone(folder);
 }
 
 /* ---- One by one ------------------------------------------------------------------------------ */
@@ -368,6 +388,96 @@ Test(samplers, replacement_draws_independently) {
     cr_expect(abs((int)n_repeats - 1998) < 225, "%u", n_repeats);       /* 5 deviations */
     close_sampler(&s);
 }
+
+/* ---- Weights --------------------------------------------------------------------------------- */
+
+/* Ten million draws against the weights: chi-square below the value that it exceeds in one of a
+ * million, and no sample of weight 0. Each draw is a function of (seed, epoch, position). */
+Test(samplers, weighted_draws_as_often_as_the_weights_say) {
+    enum { N = 100, DRAWS = 10000000, PIECE = 1000 };
+    static const char *const types[] = {"<f8", "<f4", "<u2", ">i4"};
+    static const size_t widths[] = {8, 4, 2, 4};
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    double f64[N], sum = 0;
+    float f32[N];
+    uint16_t u16[N];
+    uint8_t be32[N][4] = {{0}};
+    for (int i = 0; i < N; i++) {
+        const int weight = i % 7 == 0 ? 0 : i == 50 ? 5000 : 1 + i * i % 97;
+        f64[i] = weight;
+        f32[i] = (float)weight;
+        u16[i] = (uint16_t)weight;
+        be32[i][2] = (uint8_t)(weight >> 8);
+        be32[i][3] = (uint8_t)weight;
+        sum += weight;
+    }
+    const void *values[] = {f64, f32, u16, be32};
+    uint64_t order[PIECE], first[4][PIECE];
+    make_folder(folder);
+    for (int t = 0; t < 4; t++) {
+        make_weights(folder, "w.npy", types[t], values[t], N, widths[t]);
+        const iter_weighted_options options = {make_path(path, folder, "w.npy"), DRAWS};
+        sampler s = open_sampler("weighted", &options, N, 3);
+        cr_assert_eq(s.n, DRAWS);
+        s.ops->index(s.state, 5, 777, PIECE, first[t]);
+        cr_assert_arr_eq(first[t], first[0], sizeof(first[0]));
+        s.ops->index(s.state, 5, 777 + 10, 1, order); /* any piece is the same */
+        cr_assert_eq(order[0], first[t][10]);
+        uint64_t counts[N] = {0};
+        double chi_square = 0;
+        for (uint64_t at = 0; t == 0 && at < DRAWS; at += PIECE) {
+            s.ops->index(s.state, 0, at, PIECE, order);
+            for (int i = 0; i < PIECE; i++)
+                counts[order[i]]++;
+        }
+        for (int i = 0; t == 0 && i < N; i++) {
+            const double want = f64[i] / sum * DRAWS;
+            if (f64[i] == 0)
+                cr_assert_eq(counts[i], 0);
+            else
+                chi_square += ((double)counts[i] - want) * ((double)counts[i] - want) / want;
+        }
+        /* 84 degrees: 28 and 164 are exceeded in one of a million */
+        if (t == 0) cr_expect(chi_square > 38 && chi_square < 164, "%.1f", chi_square);
+        close_sampler(&s);
+    }
+    make_folder_gone(folder);
+    cr_assert_eq(iter__alloc_live(), 0);
+}
+
+Test(samplers, weights_that_cannot_be) {
+    static const struct {
+        double weights[3];
+        size_t n;
+        iter_status status;
+        const char *reason;
+    } cases[] = {
+        {{1, -1, 1}, 3, ITER_EFORMAT, "the weight of sample 1 is -1"},
+        {{1, 1, NAN}, 3, ITER_EFORMAT, "the weight of sample 2 is nan"},
+        {{INFINITY, 1, 1}, 3, ITER_EFORMAT, "the weight of sample 0 is inf"},
+        {{0, 0, 0}, 3, ITER_EFORMAT, "the weights' sum is 0"},
+        {{1e308, 1e308, 1e308}, 3, ITER_EFORMAT, "the weights' sum is inf"},
+        {{1, 1}, 2, ITER_EINVAL, "has 2 weights, there are 3 samples"},
+    };
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
+    const iter_sampler_context context = {.n_samples = 3, .batch_size = 32, .ranks = 1};
+    sampler s;
+    iter_error err = {0};
+    make_folder(folder);
+    const iter_weighted_options options = {make_path(path, folder, "w.npy"), 0}, none = {0};
+    for (size_t i = 0; i < N_OF(cases); i++) {
+        make_weights(folder, "w.npy", "<f8", cases[i].weights, cases[i].n, 8);
+        cr_expect_eq(try_open(&s, "weighted", &options, &context, &err), cases[i].status);
+        cr_expect(strstr(err.message, cases[i].reason), "%s", err.message);
+        cr_expect(strstr(err.message, "w.npy"), "%s", err.message);
+        cr_assert_eq(iter__alloc_live(), 0);
+    }
+    cr_expect_eq(try_open(&s, "weighted", &none, &context, &err), ITER_EINVAL);
+    cr_expect(strstr(err.message, "needs file="), "%s", err.message);
+    make_folder_gone(folder);
+}
+
+/* ---- Every step-th --------------------------------------------------------------------------- */
 
 /* Each epoch has the multiples of `step` above its shift, each once; over the epochs every shift
  * comes, so that no sample is left out for ever. */
