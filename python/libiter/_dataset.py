@@ -351,8 +351,9 @@ class _PythonDataset:
         very beginning of _get(), where it cannot be caught, and the library would go on with rows that were not
         made."""
 
-        def hook(told: Any) -> None:
-            if told.object == self._get and not isinstance(told.exc_value, Exception):
+        def hook(told: Any) -> None:  # Python 3.13 no longer names the function in `object`
+            ours = told.object == self._get or told.object is None and "ctypes callback" in (told.err_msg or "")
+            if ours and not isinstance(told.exc_value, Exception):
                 self.interrupt = told.exc_value
             else:
                 before(told)

@@ -331,6 +331,7 @@ QUIET = {"exception", "ctrl_c", "ctrl_c_blocked", "daemon", "daemon_blocked"}  #
 def run(name, seed, file, delay=None):
     """Runs a program. Returns (what was wrong or "", seconds from the end of its work to its end)."""
     environment = dict(os.environ, EXIT_FILE=file, PYTHONDONTWRITEBYTECODE="1", PYTHONFAULTHANDLER="1")
+    environment["PYTHONWARNINGS"] = "ignore::DeprecationWarning"  # Python 3.12 warns of fork() beside threads
     command = [sys.executable, os.path.abspath(__file__), name, str(seed)]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     sent = None

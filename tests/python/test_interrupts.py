@@ -33,16 +33,21 @@ loader = libiter.Loader(Numbers() if sys.argv[1] == "python" else np.arange(1000
 signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0017)
 until = time.monotonic() + 30
+
+def take():
+    global wrong
+    armed[0] = True
+    while armed[0]:
+        batch = next(loader, None)
+        if batch is None:
+            loader.set_epoch(0)
+            continue
+        wrong += batch[0].tolist() != batch.index.tolist()
+        del batch
+
 while caught < 500 and time.monotonic() < until:
     try:
-        armed[0] = True
-        while armed[0]:
-            batch = next(loader, None)
-            if batch is None:
-                loader.set_epoch(0)
-                continue
-            wrong += batch[0].tolist() != batch.index.tolist()
-            del batch
+        take()
     except KeyboardInterrupt:
         caught += 1
 armed[0] = False
