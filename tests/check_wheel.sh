@@ -32,7 +32,7 @@ def expect(what, true):
         bad = True
 files = {i.filename: i for i in zipfile.ZipFile(wheel).infolist()}
 info = "libiter-%s.dist-info/" % version
-for name in ("libiter/py.typed", "libiter/_commands.py", "libiter/lib/libiter.so", "libiter/bin/iterbench", "libiter/bin/iterpack"):
+for name in ("libiter/py.typed", "libiter/_commands.py", "libiter/lib/libiter.so", "libiter/lib/libiter_diagnose.so", "libiter/bin/iterbench", "libiter/bin/iterpack"):
     expect("no " + name, name in files)
 for name in ("iterbench", "iterpack"):
     expect(name + " may not be executed", files["libiter/bin/" + name].external_attr >> 16 & 0o111)
@@ -108,6 +108,8 @@ grep -q 'without the trainer' "$dir/out" || fault "--model: $(cat "$dir/out")"
 if [ -f python/libiter/__init__.py ]; then
     if timeout 120 build/wheel-tools/bin/python -m pip --python "$bin/python" install -q --retries 1 --timeout 15 --disable-pip-version-check numpy >"$dir/out" 2>&1; then
         (cd "$dir" && "$bin/python" -c 'import libiter; print("libiter", libiter.__version__)') >"$dir/out" 2>&1 || fault "import libiter: $(cat "$dir/out")"
+        (cd "$dir" && ITER_DIAGNOSE=1 "$bin/python" -c 'import libiter; [batch.number for batch in libiter.Loader("synthetic:cifar10", epochs=1)]') >"$dir/out" 2>&1
+        grep -q 'libiter: verdict on' "$dir/out" || fault "ITER_DIAGNOSE: $(cat "$dir/out")"
     else
         echo "note: pip has no numpy, so the package was not imported"
     fi

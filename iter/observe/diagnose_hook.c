@@ -21,15 +21,15 @@ extern iter__diagnose_hook iter_diagnose_hook __attribute__((weak, visibility("d
 
 static const char anchor; /* lies in this library */
 
-/* The library beside the file that this code is in; NULL = it is not there. */
-static void *open_beside(void) {
+/* The library of that name beside the file that this code is in; NULL = it is not there. */
+static void *open_beside(const char *name) {
     char path[4096];
     Dl_info here;
     if (!dladdr(&anchor, &here) || !here.dli_fname) return NULL;
     const char *slash = strrchr(here.dli_fname, '/');
     if (!slash) return NULL;
     const int folder = (int)(slash - here.dli_fname) + 1;
-    const int n = snprintf(path, sizeof(path), "%.*s" LIBRARY, folder, here.dli_fname);
+    const int n = snprintf(path, sizeof(path), "%.*s%s", folder, here.dli_fname, name);
     return n > 0 && n < (int)sizeof(path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 }
 
@@ -44,7 +44,8 @@ static bool calls_us(void *object) {
 
 static iter__diagnose_hook *find(char why[160]) {
     if (iter_diagnose_hook) return iter_diagnose_hook;
-    void *object = open_beside();
+    void *object = open_beside(LIBRARY);
+    if (!object) object = open_beside("libiter_diagnose.so"); /* as a Python wheel has it */
     if (!object) object = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     void *found = object ? dlsym(object, "iter_diagnose_hook") : NULL;
     if (!found) {

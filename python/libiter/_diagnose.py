@@ -216,6 +216,9 @@ class Watch:
     def __init__(self, target: Any, name: Optional[str], keeps: bool = True) -> None:
         self._handle: int = 0
         self._lib = library()
+        if not hasattr(target, "__iter__") and not hasattr(target, "__getitem__"):
+            raise TypeError("diagnose: expected a loader or another iterable, got %s" % type(target).__name__)
+        self._is_iterated: bool = False
         self._lock = threading.Lock()  # close() in another thread waits for a call
         self._process = os.getpid()
         self._target: Any = target if keeps else None  # a loader's own watch must not keep it alive
@@ -259,7 +262,7 @@ class Watch:
         if self._ours:
             yield from self._target
             return
-        batches = iter(self._target)
+        batches, self._is_iterated = iter(self._target), True
         while True:
             handle = self._live()
             self._lib.iter_diagnose_next_begin(handle)
@@ -285,6 +288,9 @@ class Watch:
             Change(_text(change.option), _text(change.to), float(change.gain), _text(change.text))
             for change in out.changes[: out.n_changes]
         )
+        says, text = _text(out.says), _text(out.text)
+        if not self._ours and not self._is_iterated:
+            says = text = "Nothing can be told: the loader is not libiter's, so iterate over the watch: for batch in watch"
         return Verdict(
             _text(out.limit_text),
             _text(out.stage),
@@ -299,8 +305,8 @@ class Watch:
             float(out.wait_share),
             float(out.cores_used),
             changes,
-            _text(out.says),
-            _text(out.text),
+            says,
+            text,
         )
 
     def prove(self, seconds: float = 0) -> Proof:

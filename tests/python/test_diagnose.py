@@ -117,6 +117,18 @@ class Verdicts(unittest.TestCase):
             self.assertTrue(math.isnan(verdict.rate))
             self.assertIn("Nothing can be told", str(verdict))
 
+    def test_another_loader_is_iterated_past_its_watch(self):
+        batches = [np.zeros(4)] * 3
+        watch = libiter.diagnose(batches)
+        for _ in batches:
+            pass
+        self.assertIn("iterate over the watch", str(watch.verdict()))
+        for _ in watch:
+            pass
+        self.assertNotIn("iterate over the watch", str(watch.verdict()))
+        with self.assertRaisesRegex(TypeError, "expected a loader.*NoneType"):
+            libiter.diagnose(None)
+
     def test_text_is_wrapped_and_changes_are_numbered(self):
         changes = tuple(
             libiter.Change("workers", "2", 0.5, "workers 1 -> 2: " + "about half as fast again " * 6) for _ in range(2)
@@ -414,6 +426,15 @@ class Reports(unittest.TestCase):
     def test_environment_says_no(self):
         for value in ("", "0"):
             self.assertEqual(self.run_with(value), "")
+
+    def test_environment_in_a_wheel(self):
+        for name in ("libiter.so", "libiter_diagnose.so"):  # without the numbers that an installed library has
+            shutil.copy(os.path.realpath(_native.library_path(name)), os.path.join(self.folder, name))
+        environment = {**os.environ, "ITER_DIAGNOSE": "1", "LIBITER_LIBRARY": os.path.join(self.folder, "libiter.so")}
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM], cwd=HERE, env=environment, capture_output=True, text=True, timeout=60
+        )
+        self.assertEqual(done.stderr.count("libiter: verdict on"), 1, done.stderr)
 
     def test_missing_library(self):
         copy = os.path.join(self.folder, "libiter.so")
