@@ -400,8 +400,9 @@ class _PythonDataset:
             return
         if row.shape != expected:
             raise ValueError(
-                "field %s: expected shape %s, got %s; all samples must have the shape of sample 0, or the dataset "
-                "`fields` that say otherwise" % (self.names[f], list(expected), list(row.shape))
+                "field %s: expected shape %s, got %s; sample 0 has the first; if it varies, "
+                "state fields = {'%s': ('%s', (None,), 100)}"
+                % (self.names[f], list(expected), list(row.shape), self.names[f], view.dtype.name)
             )
         np.copyto(view[i, ...], row, casting="same_kind")
 

@@ -290,7 +290,7 @@ class Watch:
         )
         says, text = _text(out.says), _text(out.text)
         if not self._ours and not self._is_iterated:
-            says = text = "Nothing can be told: the loader is not libiter's, so iterate over the watch: for batch in watch"
+            says = text = "Nothing can be told: the loader is not libiter's, so iterate over the watch"
         return Verdict(
             _text(out.limit_text),
             _text(out.stage),

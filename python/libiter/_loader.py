@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes as c
 import dataclasses
+import re
 import sys
 import threading
 import time
@@ -232,6 +233,9 @@ class Loader:
             raise n.WrongState(
                 said + ". Each array keeps its batch. To keep more of them, use copy=True, or a larger max_held"
             )
+        of_spec = self._dataset is not None and self._dataset._python is None
+        if status == n.EINVAL and not of_spec and re.search(r"wants an image.* \[\d+, \d+, \d+\]$", message):
+            raise n.InvalidArgument(message + '; say what its dimensions are: layout="NHWC" or layout="NCHW"')
         n.check(status, err)
 
     def _live(self) -> int:

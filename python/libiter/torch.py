@@ -154,6 +154,7 @@ class DataLoader(_data.DataLoader[Any]):
         self._way, self._seed, self._copy, self._parallel = way, seed, copy, parallel
         self._options: Dict[str, Any] = {"max_held": 3, "on_error": "blank", **options}
         self._mends = "on_error" not in options
+        self._given = list(options) + ["seed"] * (seed is not None and not self._owns_sampler)  # ours, not torch's
         self._prefetch_given = prefetch_factor is not None
         self._native: Optional[Loader] = None
         self._is_stale = False  # _native was made by another plan
@@ -258,7 +259,8 @@ class DataLoader(_data.DataLoader[Any]):
         plan = self._refresh()
         if plan.way == "torch":
             processes = f"{self.num_workers} processes" if self.num_workers else "the calling thread"
-            return f"torch: torch's own DataLoader runs it, in {processes}.\nbecause: {plan.reason}"
+            ignored = f"\nwithout effect: {', '.join(self._given)}" if self._given else ""
+            return f"torch: torch's own DataLoader runs it, in {processes}.\nbecause: {plan.reason}{ignored}"
         workers = self._options.get("workers", self.num_workers)
         threads = f"{workers} C thread{'s' * (workers != 1)}" if workers else "the calling thread"
         order = plan.order

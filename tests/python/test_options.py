@@ -331,6 +331,18 @@ class Wrong(unittest.TestCase):
                 self.assertIn("no option is called %s" % name, str(raised.exception))
                 self.assertIn(hint, str(raised.exception).split("did you mean")[1])
 
+    def test_an_image_without_layout(self):
+        class Images:
+            def __len__(self):
+                return 4
+
+            def __getitem__(self, index):
+                return np.zeros((8, 8, 3), np.uint8), index
+
+        for data in (np.zeros((4, 8, 8, 3), np.uint8), Images()):
+            with self.assertRaisesRegex(libiter.InvalidArgument, 'layout="NHWC"'):
+                libiter.Loader(data, "random-flip")
+
     def test_words(self):
         for name, value, hint in (("shuffle", "ful", "full"), ("last_batch", "drop", "keep"), ("source", "momory", "memory"),
                                   ("on_error", "skip", "fail"), ("memory", "gpu", "device"), ("output", "tensorflow", "torch"),

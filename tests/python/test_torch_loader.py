@@ -153,6 +153,11 @@ class Results(Case):
             self.assertIn(text, why)
         self.assertIn("python:", DataLoader(dataset, way="python").why())
 
+    def test_why_names_what_has_no_effect(self):
+        loader = DataLoader(Squares(), 4, on_error="blank", seed=7)
+        self.assertIn("without effect: on_error, seed", loader.why())
+        self.assertNotIn("without effect", DataLoader(Squares(), 4).why())
+
     def test_arguments(self):
         with self.assertRaisesRegex(TypeError, "no option is called shufle"):
             DataLoader(labelled(), shufle=True)
