@@ -16,9 +16,11 @@ COLUMNS = 100  # of what str() gives
 
 
 def _wrapped(text: str, first: str = "", then: str = "") -> str:
-    return textwrap.fill(
-        text, COLUMNS, initial_indent=first, subsequent_indent=then, break_long_words=False, break_on_hyphens=False
+    together = text.replace(" %", "\xa0%")  # a number and its unit stay on one line
+    lines = textwrap.wrap(
+        together, COLUMNS, initial_indent=first, subsequent_indent=then, break_long_words=False, break_on_hyphens=False
     )
+    return "\n".join(lines).replace("\xa0%", " %")
 
 
 @dataclasses.dataclass(frozen=True)

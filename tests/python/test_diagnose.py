@@ -133,11 +133,12 @@ class Verdicts(unittest.TestCase):
         changes = tuple(
             libiter.Change("workers", "2", 0.5, "workers 1 -> 2: " + "about half as fast again " * 6) for _ in range(2)
         )
-        values = {"limit": "workers", "text": "words of five letters " * 20, "changes": changes}
+        values = {"limit": "workers", "text": "words of letters 12 % " * 20, "changes": changes}
         verdict = libiter.Verdict(*(values.get(name, 0) for name in libiter.Verdict.__dataclass_fields__))
         lines = str(verdict).split("\n")
         self.assertLessEqual(max(map(len, lines)), 100)
         self.assertGreater(len(lines), 6)
+        self.assertFalse([line for line in lines if line.startswith("%")])
         starts = [line[:5] for line in lines if line.startswith("  ")]
         self.assertEqual([start for start in starts if start.strip()], ["  1. ", "  2. "])
         words = str(verdict).replace("  1. ", "").replace("  2. ", "").split()
