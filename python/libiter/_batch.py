@@ -5,7 +5,7 @@ import ctypes as c
 import keyword
 import operator
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 import numpy as np
 
@@ -45,6 +45,10 @@ class Batch(Tuple[Any, ...]):
         """From arrays: for code that rebuilds a tuple after it changed the parts, as jax.tree_util does. Such a
         batch has fields alone."""
         return tuple.__new__(cls, arrays)
+
+    if TYPE_CHECKING:  # the fields by name, which a type checker does not know
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __getnewargs__(self) -> Tuple[Any, ...]:
         return tuple(self)

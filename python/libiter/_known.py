@@ -328,4 +328,6 @@ def recognise(dataset: Any) -> Known:
             raise NotKnown(f"{kind.__name__}: {reason}") from None
         except AttributeError as missing:
             raise NotKnown(f"{kind.__name__}: is not as expected: {missing}") from None
-    raise NotKnown(f"{kind.__name__}: is no dataset of torchvision that is known")
+    raise NotKnown(
+        f'{kind.__name__}: not a dataset of torchvision that is known; way="python" runs its __getitem__ in threads'
+    )

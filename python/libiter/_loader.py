@@ -528,6 +528,9 @@ class Loader:
         if getattr(self, "_handle", 0) and not is_finalizing():  # then modules are gone, and it was stopped before
             self.close()
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a Loader has threads, and cannot be pickled or copied: make one in each process")
+
     def __repr__(self) -> str:
         if not self._handle:
             return "Loader(closed)"

@@ -51,6 +51,8 @@ _elsewhere = {
 def unknown(name: str, known: List[str]) -> TypeError:
     """The error for an argument that a Loader does not have, with the one that was probably meant."""
     hint = _elsewhere.get(name)
+    if hint is not None and hint.startswith("nothing: "):
+        return TypeError("Loader: no option is called %s; leave it out: %s" % (name, hint[len("nothing: ") :]))
     if hint is None:
         near = difflib.get_close_matches(name, known, 1, 0.6) or [n.nearest(name, known)]
         hint = near[0] + "=..." if near[0] else ""
@@ -92,7 +94,7 @@ def workers_of(value: Any) -> int:
         if value != "auto":
             raise n.InvalidArgument('options: workers is %r; expected a number or "auto"' % value)
         return -1
-    return number("workers", value, -1, 2**31 - 1)
+    return number("workers", value, 0, 2**31 - 1)
 
 
 def device_of(value: Any) -> int:

@@ -396,6 +396,14 @@ class DataLoader(_data.DataLoader[Any]):
         self.__dict__.update(state, _unfinished=False)
         self._plan = self._decide()
 
+    def verdict(self) -> Any:
+        """What limits the loop over this loader, as libiter.Loader.verdict() says it. Raises Unsupported if torch
+        runs it: libiter.diagnose() watches such a loop."""
+        loader = self._inner_loader()
+        if loader is None:
+            raise _native.Unsupported("verdict: torch runs this loader; iterate over libiter.diagnose(loader)")
+        return loader.verdict()
+
     def close(self) -> None:
         """Stops the threads. The next iteration starts new ones."""
         native, self._native = self._native, None

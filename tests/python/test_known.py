@@ -435,7 +435,7 @@ class NotRecognised(unittest.TestCase):
         dataset = cifar(4)
         dataset.transform, dataset.target_transform = T.ToTensor(), int
         self.refused(dataset, "target_transform")
-        self.refused([1, 2, 3], "list: is no dataset")
+        self.refused([1, 2, 3], "list: not a dataset")
         dataset.target_transform = None
         dataset.targets = [1.0, 2.0, 3.0, 4.0]
         self.refused(dataset, "targets")

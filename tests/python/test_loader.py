@@ -1,6 +1,7 @@
 """Loader: what a `for` gives, epochs, positions, errors, batches."""
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 import pickle
@@ -331,6 +332,12 @@ class Faults(unittest.TestCase):
 
 
 class Errors(unittest.TestCase):
+    def test_no_pickle_and_no_copy(self):
+        with libiter.Loader(arrays()) as loader:
+            for take in (pickle.dumps, copy.copy, copy.deepcopy):
+                with self.assertRaisesRegex(TypeError, "make one in each process"):
+                    take(loader)
+
     def test_classes(self):
         """Each is a libiter.Error and Python's own class."""
         for kind, builtin in ((libiter.InvalidArgument, ValueError), (libiter.OutOfMemory, MemoryError),

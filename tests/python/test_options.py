@@ -320,16 +320,20 @@ class Effects(unittest.TestCase):
 
 
 class Wrong(unittest.TestCase):
+    def test_fewer_than_no_workers(self):
+        with self.assertRaisesRegex(libiter.InvalidArgument, "workers is -1"):
+            libiter.Loader(arrays(), workers=-1)
+
     def test_unknown_options(self):
         for name, hint in (("batchsize", "batch_size"), ("num_workers", "workers"), ("drop_last", 'last_batch="discard"'),
                            ("pin_memory", 'memory="pinned"'), ("world_size", "ranks"), ("suffle", "shuffle"),
-                           ("btch_size", "batch_size"), ("transform", "chain"), ("persistent_workers", "nothing"),
+                           ("btch_size", "batch_size"), ("transform", "chain"), ("persistent_workers", "threads always persist"),
                            ("collate_fn", "collate"), ("generator", "seed"), ("timeout", "timeout_ms")):  # fmt: skip
             with self.subTest(name):
                 with self.assertRaises(TypeError) as raised:
                     libiter.Loader(arrays(), **{name: 1})
                 self.assertIn("no option is called %s" % name, str(raised.exception))
-                self.assertIn(hint, str(raised.exception).split("did you mean")[1])
+                self.assertIn(hint, str(raised.exception).split("called %s" % name)[1])
 
     def test_an_image_without_layout(self):
         class Images:

@@ -118,7 +118,7 @@ class Results(Case):
 
         plain = Squares()
         for dataset, options, reason in (
-            (plain, {"batch_size": 3}, "Squares: is no dataset"),
+            (plain, {"batch_size": 3}, "Squares: not a dataset"),
             (plain, {"batch_sampler": [[1, 2], [3]]}, "batch_sampler is given"),
             (plain, {"batch_size": None}, "batch_size is None"),
             (labelled(), {"batch_size": 3, "collate_fn": lambda rows: rows[0][1]}, "collate_fn"),
