@@ -315,6 +315,7 @@ class Watch:
         """Tries the first change: the loader alone with it and without it, in turns, for `seconds` (0 = 2). Call it
         after the loop. Raises Unsupported for a stream, a dataset in Python that must not be read twice at once, or
         a loader that is not ours (see compare())."""
+        self._live()
         if not self._ours:
             raise n.Unsupported("prove: the loader is not libiter's; compare() tries ours over a torch DataLoader's data")
         out = _Proof(struct_size=c.sizeof(_Proof))
