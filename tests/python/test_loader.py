@@ -444,7 +444,7 @@ class Errors(unittest.TestCase):
     def test_no_library(self):
         """Without the C library the import says where it looked."""
         out = python("import os; os.environ['LIBITER_LIBRARY'] = 'nowhere.so'\n"
-                     "try:\n  import libiter\nexcept ImportError as e: print(e)")  # fmt: skip
+                     "try:\n  from libiter import Loader\nexcept ImportError as e: print(e)")  # fmt: skip
         self.assertIn("nowhere.so", out)
         self.assertIn("LIBITER_LIBRARY", out)
 
