@@ -8,11 +8,10 @@ import os
 import tempfile
 import unittest
 
-import PIL
-
 from vision_sets import Image, ROOT, cifar, datasets, mnist, np, photo, photos, torch, torchvision
 
 import libiter
+import PIL
 import torchvision.transforms as T
 import torchvision.transforms.functional as F
 import torchvision.transforms.v2 as V

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import unittest
 import weakref
@@ -220,7 +221,8 @@ class Leaks(unittest.TestCase):
             for workers in (0, 2):
                 data = arrays(100)[0]
                 there = weakref.ref(data)
-                before = len(_callbacks._kept)
+                gc.collect()  # what earlier tests left
+                before = set(_callbacks._kept)
                 held = {"loader": libiter.Loader(data, batch_size=10, workers=workers)}
                 held["batch"] = next(held["loader"])
                 del data
@@ -229,7 +231,7 @@ class Leaks(unittest.TestCase):
                 self.assertIsNotNone(there())
                 held.clear()
                 self.assertTrue(eventually(lambda: there() is None))
-                self.assertEqual(len(_callbacks._kept), before)
+                self.assertLessEqual(set(_callbacks._kept), before)
 
     def test_arrays_of_a_loader_that_could_not_be_made(self):
         data = arrays(100)[0]
@@ -242,6 +244,10 @@ class Leaks(unittest.TestCase):
         gc.collect()
         self.assertIsNone(there())
 
+    @unittest.skipIf(
+        sys.version_info[:2] == (3, 13) and not getattr(sys, "_is_gil_enabled", bool)(),
+        "the free-threaded Python 3.13 never frees a class",
+    )
     def test_loaders_and_batches(self):
         """2,000 loaders, some with batches that outlive them: the process does not grow."""
 

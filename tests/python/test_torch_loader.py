@@ -10,11 +10,10 @@ import sys
 import tempfile
 import unittest
 
-import PIL
-
 from vision_sets import Image, cifar, datasets, mnist, np, photos, torch
 
 import libiter
+import PIL
 import torch.utils.data as D
 import torchvision.transforms as T
 from libiter.torch import DataLoader
