@@ -6,6 +6,7 @@
 
 #include "diagnose/diagnose.h"
 #include "diagnose/diagnose_util.h"
+#include "diagnose/evidence_json.h"
 #include "diagnose/json_writer.h"
 #include "diagnose/report_html.h"
 #include <iter/version.h>
@@ -50,43 +51,6 @@ static void arms_json(json_writer *w, const evidence *e) {
     json_end(w);
 }
 
-static void stages_json(json_writer *w, const evidence *e, const double *shares) {
-    json_begin(w, "stages", '[');
-    for (int s = 0; s < e->n_stages; s++) {
-        if (shares[s] <= 0) continue;
-        json_begin(w, NULL, '{');
-        json_text(w, "stage", e->stages[s].name);
-        json_number(w, "share", shares[s]);
-        json_end(w);
-    }
-    json_end(w);
-}
-
-static void attribution_json(json_writer *w, const evidence *e) {
-    json_begin(w, "attribution", '{');
-    json_number(w, "seconds", e->observed_s);
-    json_integer(w, "cores", e->cores);
-    json_begin(w, "consumer", '{');
-    json_number(w, "busy", fmax(1 - e->wait_share, 0));
-    json_number(w, "waiting", e->wait_share);
-    json_number(w, "runnable", e->consumer_runnable);
-    json_end(w);
-    json_begin(w, "workers", '[');
-    for (int i = 0; i < e->n_workers; i++) {
-        const evidence_worker *worker = &e->worker[i];
-        json_begin(w, NULL, '{');
-        json_integer(w, "worker", i);
-        json_number(w, "busy", worker->busy);
-        json_number(w, "wait_bytes", worker->wait_bytes);
-        json_number(w, "wait_slot", worker->wait_slot);
-        json_number(w, "runnable", worker->runnable);
-        stages_json(w, e, worker->stages);
-        json_end(w);
-    }
-    json_end(w);
-    json_end(w);
-}
-
 static void verdict_json(json_writer *w, const content *c) {
     const verdict *v = &c->v;
     json_begin(w, "verdict", '{');
@@ -123,7 +87,7 @@ static void write_content(const void *user, FILE *out) {
     config_json(w, c);
     arms_json(w, &c->e);
     json_number(w, "wait_share", c->e.wait_share);
-    attribution_json(w, &c->e);
+    evidence_attribution_json(w, &c->e);
     verdict_json(w, c);
     json_text(w, "answer", c->has_proof && c->proof.text[0] != '\0' ? c->proof.text : NULL);
     json_end(w);

@@ -12,6 +12,7 @@
 #define diagnose_now_ns            iter__diagnose_now_ns
 #define diagnose_sleep             iter__diagnose_sleep
 #define diagnose_start             iter__diagnose_start
+#define evidence_attribution_json  iter__evidence_attribution_json
 #define json_begin                 iter__json_begin
 #define json_bool                  iter__json_bool
 #define json_count                 iter__json_count

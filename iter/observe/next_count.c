@@ -1,9 +1,7 @@
 /* next_count.c - see next_count.h. One clock read, and no system call after a thread's first. */
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include "iter/core/time.h"
 #include "iter/observe/next_count.h"
+#include "iter/core/thread.h"
+#include "iter/core/time.h"
 
 #define LOAD(counter)         atomic_load_explicit(&(counter), memory_order_relaxed)
 #define STORE(counter, value) atomic_store_explicit(&(counter), value, memory_order_relaxed)
@@ -22,7 +20,7 @@ void iter__next_ends(iter_loader *loader, int64_t start_ns, iter_status status) 
     const uintptr_t self = (uintptr_t)pthread_self();
     if (LOAD(stats->next_thread) != self) {
         STORE(stats->next_thread, self);
-        STORE(stats->next_tid, (int)syscall(SYS_gettid));
+        STORE(stats->next_tid, iter__thread_id());
     }
     STORE(stats->next_since, 0);
 }

@@ -166,7 +166,7 @@ def parts_of(sample: Any) -> Tuple[List[str], List[Any]]:
     """Names and values of a sample's fields."""
     if isinstance(sample, Mapping):
         return [str(key) for key in sample], list(sample.values())
-    if isinstance(sample, tuple) or isinstance(sample, list):
+    if isinstance(sample, (tuple, list)):
         names = getattr(sample, "_fields", None)
         if names is None:
             names = ["data", "label"] if len(sample) == 2 else ["data"] if len(sample) == 1 else None

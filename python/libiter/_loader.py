@@ -83,8 +83,8 @@ class Loader:
       o_direct, threads, only_reads, max_sample_bytes     as in iter/loader.h
     Memory:
       memory_limit bytes for everything; 0 = half of what is free
-      memory       "auto", "host", "pinned", "device" (a GPU; output "dlpack"); device, finish, resident, share as
-                   in iter/loader.h
+      memory       "auto", "host", "pinned"; device, share as in iter/loader.h. "device", with finish and resident,
+                   is for C: DLPack does not tell the loader when a stream has read a batch
       copy_arrays  True = arrays given as `data` are copied
     Faults:
       on_error     a sample that fails: "fail" the batch's next(), "replace" it, "blank" it (zeros; batch.valid)
@@ -153,11 +153,14 @@ class Loader:
             raise unknown(name, NAMES + ["output", "copy", "chain", "layout"])
         if output not in OUTPUTS:
             raise n.InvalidArgument("options: output is %r; expected one of %s" % (output, ", ".join(OUTPUTS)))
+        if memory == "device":
+            raise n.Unsupported(
+                'options: memory="device" is for C alone: no array tells the loader when a stream has read its batch'
+            )
         self._callbacks = Callbacks(collate, on_stall)
         options = Options(given, self._callbacks)
         self._timeout_ms = timeout_ms
         self._dataset: Optional[Dataset] = None
-        self._arrays: Any = None
         self._create(data, chain, layout, options)
         self._callbacks.made([field.name for field in self.fields])
         _exit.add(self)

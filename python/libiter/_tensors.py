@@ -217,6 +217,7 @@ class SlotView:
             offset = 0 if 0 in shape or tensor.data is None else tensor.data - self.base
             self.parts.append((shape, dtype, offset, strides, desc.dtype == BF16))
 
+
 _tensor_bytes = c.sizeof(n.Tensor)
 
 Convert = Callable[["np.ndarray[Any, Any]", bool], Any]

@@ -34,44 +34,6 @@ static iter_loader_options base(void) {
     return opt;
 }
 
-/* Runs two epochs. If `resume`, saves after every batch and goes on in a new loader. */
-static uint64_t run_resuming(iter_dataset *data, iter_chain *chain,
-                             const iter_loader_options *opt) {
-    uint64_t sum = 0;
-    uint8_t saved[1024];
-    size_t size = 0;
-    for (uint32_t epochs = 0; epochs < 2;) {
-        iter_error err;
-        iter_batch *batch;
-        iter_loader *loader = drive_loader(data, chain, opt);
-        if (size) EXPECT_OK(iter_loader_restore(loader, saved, size, &err), &err);
-        const iter_status s = iter_loader_next(loader, &batch, &err);
-        if (s == ITER_OK) {
-            sum += drive_hash(batch);
-            iter_batch_unref(batch);
-        } else {
-            EXPECT_STATUS(s, ITER_END, &err);
-            EXPECT_OK(iter_loader_reset(loader, &err), &err);
-            epochs++;
-        }
-        EXPECT_OK(iter_loader_save(loader, saved, sizeof(saved), &size, &err), &err);
-        iter_loader_unref(loader);
-    }
-    return sum;
-}
-
-static uint64_t run_ranks(iter_dataset *data, iter_chain *chain, iter_loader_options opt,
-                          uint32_t ranks) {
-    uint64_t sum = 0;
-    opt.ranks = ranks;
-    for (opt.rank = 0; opt.rank < ranks; opt.rank++) {
-        iter_loader *loader = drive_loader(data, chain, &opt);
-        sum += drive_run(loader, 2);
-        iter_loader_unref(loader);
-    }
-    return sum;
-}
-
 /* Every source and every number of workers. *want is the expected hash; 0 = not known yet, it is
  * set. */
 static void same_for_level(const char *chain_text, int32_t last_batch, int32_t shuffle,
@@ -93,9 +55,9 @@ static void same_for_level(const char *chain_text, int32_t last_batch, int32_t s
             iter_loader_unref(loader);
             if (!*want) *want = got;
             EXPECT_EQ(got, *want);
-            if (w <= most_often) EXPECT_EQ(run_resuming(own, chain, &opt), *want);
+            if (w <= most_often) EXPECT_EQ(drive_run_resuming(own, chain, &opt), *want);
             for (uint32_t ranks = 2; ranks <= 4 && w <= most_often; ranks *= 2)
-                EXPECT_EQ(run_ranks(own, chain, opt, ranks), *want);
+                EXPECT_EQ(drive_run_ranks(own, chain, opt, ranks), *want);
             opt.batch_size = 64;
             loader = drive_loader(own, chain, &opt);
             EXPECT_EQ(drive_run(loader, 2), *want);

@@ -158,42 +158,6 @@ static uint64_t run_and_compare(const struct set *set, iter_dataset *data, iter_
     return sum;
 }
 
-/* Two epochs; saves after every batch and goes on in a new loader. */
-static uint64_t run_resuming(iter_dataset *data, iter_chain *chain,
-                             const iter_loader_options *opt) {
-    uint64_t sum = 0;
-    uint8_t saved[1024];
-    size_t size = 0;
-    for (uint32_t epochs = 0; epochs < 2;) {
-        iter_error err;
-        iter_batch *batch;
-        iter_loader *loader = drive_loader(data, chain, opt);
-        if (size) EXPECT_OK(iter_loader_restore(loader, saved, size, &err), &err);
-        if (iter_loader_next(loader, &batch, &err) == ITER_OK) {
-            sum += drive_hash(batch);
-            iter_batch_unref(batch);
-        } else {
-            EXPECT_OK(iter_loader_reset(loader, &err), &err);
-            epochs++;
-        }
-        EXPECT_OK(iter_loader_save(loader, saved, sizeof(saved), &size, &err), &err);
-        iter_loader_unref(loader);
-    }
-    return sum;
-}
-
-static uint64_t run_ranks(iter_dataset *data, iter_chain *chain, iter_loader_options opt,
-                          uint32_t ranks) {
-    uint64_t sum = 0;
-    opt.ranks = ranks;
-    for (opt.rank = 0; opt.rank < ranks; opt.rank++) {
-        iter_loader *loader = drive_loader(data, chain, &opt);
-        sum += drive_run(loader, 2);
-        iter_loader_unref(loader);
-    }
-    return sum;
-}
-
 static void same_for_all(const struct set *set) {
     iter_chain *chain = drive_chain(set->chain);
     uint64_t want_sum = 0;
@@ -204,9 +168,9 @@ static void same_for_all(const struct set *set) {
             const uint64_t sum = run_and_compare(set, data, chain, &opt);
             if (!want_sum) want_sum = sum;
             EXPECT_EQ(sum, want_sum);
-            EXPECT_EQ(run_resuming(data, chain, &opt), want_sum);
+            EXPECT_EQ(drive_run_resuming(data, chain, &opt), want_sum);
             for (uint32_t ranks = 2; ranks <= 4; ranks *= 2)
-                EXPECT_EQ(run_ranks(data, chain, opt, ranks), want_sum);
+                EXPECT_EQ(drive_run_ranks(data, chain, opt, ranks), want_sum);
             iter_dataset_unref(data);
         }
     iter_chain_unref(chain);

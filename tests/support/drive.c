@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/expect.h"
 #include "tests/support/make_data.h"
 
 static void die(const char *what, const iter_error *err) {
@@ -116,4 +117,40 @@ iter_chain *drive_chain(const char *text) {
     iter_chain *chain;
     if (iter_chain_parse(text, NULL, &chain, &err) < 0) die(text, &err);
     return chain;
+}
+
+uint64_t drive_run_resuming(iter_dataset *data, iter_chain *chain, const iter_loader_options *opt) {
+    uint64_t sum = 0;
+    uint8_t saved[1024];
+    size_t size = 0;
+    for (uint32_t epochs = 0; epochs < 2;) {
+        iter_error err;
+        iter_batch *batch;
+        iter_loader *loader = drive_loader(data, chain, opt);
+        if (size) EXPECT_OK(iter_loader_restore(loader, saved, size, &err), &err);
+        const iter_status s = iter_loader_next(loader, &batch, &err);
+        if (s == ITER_OK) {
+            sum += drive_hash(batch);
+            iter_batch_unref(batch);
+        } else {
+            EXPECT_STATUS(s, ITER_END, &err);
+            EXPECT_OK(iter_loader_reset(loader, &err), &err);
+            epochs++;
+        }
+        EXPECT_OK(iter_loader_save(loader, saved, sizeof(saved), &size, &err), &err);
+        iter_loader_unref(loader);
+    }
+    return sum;
+}
+
+uint64_t drive_run_ranks(iter_dataset *data, iter_chain *chain, iter_loader_options opt,
+                         uint32_t ranks) {
+    uint64_t sum = 0;
+    opt.ranks = ranks;
+    for (opt.rank = 0; opt.rank < ranks; opt.rank++) {
+        iter_loader *loader = drive_loader(data, chain, &opt);
+        sum += drive_run(loader, 2);
+        iter_loader_unref(loader);
+    }
+    return sum;
 }

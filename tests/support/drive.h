@@ -28,6 +28,14 @@ uint32_t drive_wrong_rows(const iter_batch *batch);
  * error. */
 uint64_t drive_run(iter_loader *loader, uint32_t epochs);
 
+/* Two epochs, by a new loader for each batch, which goes on where the one before saved; returns the
+ * sum of hashes. */
+uint64_t drive_run_resuming(iter_dataset *data, iter_chain *chain, const iter_loader_options *opt);
+
+/* Two epochs of each of `ranks` ranks, one after another; returns the sum of hashes. */
+uint64_t drive_run_ranks(iter_dataset *data, iter_chain *chain, iter_loader_options opt,
+                         uint32_t ranks);
+
 /* Makes a loader, or ends the program with the error's message. */
 iter_loader *drive_loader(iter_dataset *dataset, iter_chain *chain, const iter_loader_options *opt);
 
