@@ -61,6 +61,33 @@ ITER_API ITER_NODISCARD iter_status iter_dataset_open_with(const char *spec,
 ITER_API ITER_NODISCARD iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user,
                                                         iter_dataset **out, iter_error *err);
 
+/** One source of a mix. */
+typedef struct iter_mix_source {
+    const char *name;      /* unique; NULL = the dataset's own */
+    iter_dataset *dataset; /* its reference stays the caller's */
+    /* its share of the draws, relative to the others'; either all are above 0 or none is */
+    double weight;
+} iter_mix_source;
+
+/**
+ * Several datasets as one: the samples of the first, then those of the second, and so on. All must
+ * have the same fields (names, roles, types and shapes; a variable field gets the largest
+ * capacity), and a known number of samples. As a spec:
+ * "mix:{web=0.7 tokens:a.idx?length=1024; code=0.3 tokens:b.idx?length=1024}".
+ *
+ * With weights, a loader without a sampler of its own draws by them (`mix` in <iter/sampler.h>):
+ * shuffled, if options.shuffle asks for it, or each source as it is stored. Without weights it is a
+ * union, and each sample comes once an epoch, by any sampler.
+ *
+ * Ownership  the mix holds a reference to each dataset. *out belongs to the caller.
+ * Errors     EINVAL (fields that differ, by name; weights; two sources of one name), EUNSUPPORTED
+ *            (a stream; images of any size beside sources that read no files), ENOMEM.
+ * Threads    any.
+ */
+ITER_API ITER_NODISCARD iter_status iter_mix_create(const iter_mix_source *sources,
+                                                    int32_t n_sources, iter_dataset **out,
+                                                    iter_error *err);
+
 /** One named array: row i is at data + i * stride_bytes. */
 typedef struct iter_array {
     const char *name; /* NULL = "data" / "label", with MXNet's numbering if there are several */

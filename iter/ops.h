@@ -179,6 +179,13 @@ typedef struct iter_file {
     uint64_t bytes; /* its size when the dataset was opened, or ITER_UNKNOWN */
 } iter_file;
 
+/** One of several datasets that a dataset consists of. */
+typedef struct iter_part {
+    const char *name;
+    uint64_t n_samples;
+    double weight; /* its share of the draws, relative to the others'; 0 in all = by size */
+} iter_part;
+
 /** Filled by open() and describe(), all zero before. Its pointers must stay valid until close(). */
 typedef struct iter_description {
     uint64_t n_samples; /* or ITER_UNKNOWN: a stream */
@@ -192,11 +199,18 @@ typedef struct iter_description {
     int32_t n_classes;
     const char *split;  /* "train", "test", or "" */
     const void *shared; /* passed to the decoders, e.g. a vocabulary or iter_image_options */
+    /* Bytes of `shared` that have no pointers: datasets with the same decoders and the same bytes
+     * there can share decoders in a mix. 0 = they cannot. */
+    size_t shared_bytes;
     /* For formats with get(). 1 = a row depends on its index alone, and making it costs more than
      * copying it. If all rows fit into memory, they are made once and kept. */
     int32_t keep_rows;
     /* hash of all that decides its samples (names, sizes, options); enters saved positions */
     uint64_t identity;
+    /* The datasets that it consists of: part p has the samples that follow those of part p - 1.
+     * NULL = it is one. */
+    const iter_part *parts;
+    int32_t n_parts;
     /* Memory that the open dataset holds to find its samples; counts in a loader's memory.limit. It
      * is measured for built-in formats. A format that uses malloc() must set it. 0 = next to
      * nothing. */
@@ -565,6 +579,9 @@ typedef struct iter_sampler_context {
      * sampler, until close(). NULL = lengths are unknown. */
     int64_t (*length)(const void *user, uint64_t index);
     const void *length_user;
+    /* The parts of the dataset, until close(). NULL = it has none, or a subset of it is used. */
+    const iter_part *parts;
+    int32_t n_parts;
 } iter_sampler_context;
 
 /** How samples that come together lie in the dataset. */
@@ -625,6 +642,12 @@ typedef struct iter_sampler_ops {
      * and nothing else.
      * Call: NULL = nothing is known; creator; no lock; once, after open(); may block. */
     void (*locality)(const void *state, iter_locality *out);
+    /* Pure: a hash of whatever decides the samples before this place: it takes the place of the
+     * options in what a saved position is bound to. So a position can be restored with options that
+     * differ in what comes after it.
+     * Call: NULL = a position is bound to all options; save and restore, in any thread; loader lock
+     * in save, none in restore; once each; must not block. */
+    uint64_t (*history)(const void *state, uint32_t epoch, uint64_t position);
 } iter_sampler_ops;
 
 /* ---- A user's own dataset -------------------------------------------------------------------- */

@@ -21,6 +21,7 @@
  * | replacement | independent draws: a sample may come twice, or not at all     | pure       |
  * | weighted    | independent draws, a sample as often as its weight says       | pure       |
  * | stride      | every step-th sample, from one that each epoch draws          | pure       |
+ * | mix         | sources of a mix by weights, each in an order of its own      | pure       |
  * | bucket      | batches of samples of similar length, in random order         | sequential |
  *
  * Each order depends on the seed, the epoch and the position alone. A pure sampler can be asked for
@@ -97,6 +98,31 @@ typedef struct iter_stride_options {
 
 #define ITER_STRIDE_OPTIONS_INIT \
     { 1 }
+
+/**
+ * Draws from the sources of a mix by their weights, or by their sizes if they have none. The order
+ * of sources is as even as it can be: after any number of draws, each source has had its exact
+ * share of them, rounded down or up. Each source has an order and epochs of its own: all its
+ * samples come before any of them comes again, however the loader's epochs fall.
+ *
+ * Shares are exact if weights are ratios of whole numbers that add up to at most 2^20, else they
+ * are rounded to multiples of 2^-20. The sampler takes two bytes a draw of the shortest period that
+ * has these shares, at most 2 MiB, and at most 9 KiB a source.
+ *
+ * `changes` sets weights from a draw on; draws are counted over all ranks and epochs. Sources that
+ * it does not name keep their weight. From there each source's count is exact again, and each goes
+ * on in its order: nothing is lost, nothing comes twice. A saved position has the weights that came
+ * before it, so a change may be added behind it: save, make a loader with the change, restore. It
+ * refuses a loader whose weights before the position differ.
+ */
+typedef struct iter_mix_options {
+    int64_t samples;     /* draws an epoch; 0 = as many as all sources have samples */
+    bool shuffle;        /* false = each source as it is stored */
+    const char *changes; /* "2M web=0.5 code=0.5; 4M web=0"; NULL = none */
+} iter_mix_options;
+
+#define ITER_MIX_OPTIONS_INIT \
+    { 0, 1, 0 }
 
 /**
  * Batches of samples of similar length, so that padding them costs little. Bucket i holds the

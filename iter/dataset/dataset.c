@@ -16,6 +16,7 @@
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
 #include "iter/core/machine.h"
+#include "iter/dataset/mix.h"
 #include "iter/spec/grammar.h"
 #include "iter/spec/options.h"
 #include "iter/spec/suggest.h"
@@ -50,6 +51,8 @@ void iter__dataset_adopt(iter_dataset *dataset) {
     while (owner != here) { /* 0: another thread of this process makes them */
         if (owner != 0 && atomic_compare_exchange_strong(&dataset->process, &owner, 0)) {
             init_locks(dataset);
+            if (dataset->format && dataset->format->open == iter__format_mix.open)
+                iter__mix_adopt(dataset->state);
             atomic_store(&dataset->process, here);
         }
         owner = atomic_load(&dataset->process);
@@ -76,6 +79,10 @@ static void dataset_free(iter_dataset *dataset) {
     pthread_mutex_destroy(&dataset->preload_lock);
     iter__free(dataset->name);
     iter__free(dataset);
+}
+
+bool iter__is_any_size(const iter_desc *desc) {
+    return desc->n_dims == 3 && desc->dims[0] == ITER_VARIABLE && desc->dims[1] == ITER_VARIABLE;
 }
 
 /* ---- What every description must obey -------------------------------------------------------- */
@@ -160,6 +167,22 @@ iter_status iter__dataset_got(iter_status status, iter_error *err) {
     return iter__fail(err, ITER_EINVAL, "get() answered \"%s\"", iter_status_text(status));
 }
 
+/* Sets how its samples are decoded, once it is described. */
+static void set_decoding(iter_dataset *dataset) {
+    iter__decoding *way = &dataset->decoding;
+    for (int32_t f = 0; f < dataset->desc.n_fields; f++)
+        way->decoders[f] = dataset->desc.fields[f].decoder;
+    way->shared = dataset->desc.shared;
+    dataset->decodings = way;
+    dataset->n_decodings = 1;
+}
+
+/* The same for a mix, which also chooses its table. */
+static void set_mix(iter_dataset *dataset) {
+    dataset->format = iter__mix_table(dataset->state);
+    dataset->decodings = iter__mix_decodings(dataset->state, &dataset->n_decodings);
+}
+
 /* ---- Formats --------------------------------------------------------------------------------- */
 
 /* Checks the members of a table that the description requires. */
@@ -224,6 +247,11 @@ static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops
     dataset->desc.registry = NULL; /* it may die before the dataset */
     if (status < 0) return status;
 
+    set_decoding(dataset);
+    if (ops == &iter__format_mix) {
+        set_mix(dataset);
+        ops = dataset->format;
+    }
     status = check_description(&dataset->desc, !ops->get && !ops->resident, err);
     if (status == ITER_OK) status = check_members(ops, &dataset->desc, err);
     if (status == ITER_OK && ops->resident) {
@@ -281,6 +309,32 @@ iter_status iter_dataset_open(const char *spec, const iter_registry *registry, i
     return iter_dataset_open_with(spec, &options, out, err);
 }
 
+/* ---- Mixes ----------------------------------------------------------------------------------- */
+
+iter_status iter_mix_create(const iter_mix_source *sources, int32_t n_sources, iter_dataset **out,
+                            iter_error *err) {
+    *out = NULL;
+    iter_dataset *dataset = dataset_new("mix");
+    if (!dataset) return iter__fail(err, ITER_ENOMEM, "mix: out of memory");
+    dataset->state = iter__alloc(1, iter__format_mix.base.state_size);
+    iter_status status =
+        dataset->state ? iter__mix_build(dataset->state, sources, n_sources, &dataset->desc, err)
+                       : iter__fail(err, ITER_ENOMEM, "out of memory");
+    if (status == ITER_OK) {
+        set_mix(dataset);
+        status = check_description(&dataset->desc, !dataset->format->get, err);
+        if (status < 0) dataset->format->close(dataset->state);
+    }
+    if (status < 0) {
+        dataset->format = NULL;
+        iter__free(dataset->state);
+        dataset_free(dataset);
+        return iter__fail_in(err, status, "mix");
+    }
+    *out = dataset;
+    return ITER_OK;
+}
+
 /* ---- The user's ops -------------------------------------------------------------------------- */
 
 iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user, iter_dataset **out,
@@ -314,6 +368,7 @@ iter_status iter_dataset_create(const iter_dataset_ops *ops, void *user, iter_da
         dataset_free(dataset);
         return status;
     }
+    set_decoding(dataset);
     dataset->ops = ops;
     dataset->serial = !ops->start && !ops->parallel;
     dataset->user = user;
@@ -422,6 +477,7 @@ iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, boo
     dataset->desc.identity = iter__fnv1a_u64(identity, dataset->desc.n_samples);
     if (status == ITER_OK) status = check_description(&dataset->desc, true, err);
     if (status == ITER_OK && copy) status = copy_arrays(dataset, err);
+    set_decoding(dataset);
     if (status < 0) {
         dataset_free(dataset);
         return status;

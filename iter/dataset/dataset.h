@@ -28,14 +28,29 @@ typedef struct iter__preload {
     uint64_t path_bytes[ITER_PATH_COUNT];
 } iter__preload;
 
+/* How the bytes of a sample become rows. A dataset has one way, a mix one for each source, unless
+ * sources decode alike. */
+typedef struct iter__decoding {
+    const iter_decoder_ops *decoders[ITER_MAX_FIELDS]; /* NULL = the row as it is stored */
+    const void *shared;
+} iter__decoding;
+
 /* rows.c. An integer scalar as u64; negative ones become huge. */
 uint64_t iter__scalar_value(const uint8_t *at, iter_dtype dtype);
+
+/* mix.c. All ways to decode samples of the mix that has this state; the number of one sample's. */
+extern const iter_format_ops iter__format_mix;
+const iter__decoding *iter__mix_decodings(const void *state, uint32_t *out_n);
+uint32_t iter__mix_decoding(const void *state, uint64_t index);
 
 struct iter_dataset {
     atomic_uint refs;
     char *name;
     iter_description desc;
     iter__resident resident[ITER_MAX_FIELDS];
+    iter__decoding decoding;         /* that of a dataset with one */
+    const iter__decoding *decodings; /* [n_decodings]: all ways; `decoding`, if it is one */
+    uint32_t n_decodings;
 
     /* Either a format, with its state and options: */
     const iter_format_ops *format;
@@ -70,8 +85,13 @@ iter_status iter__dataset_arrays(const iter_array *arrays, int32_t n_arrays, boo
 /* Turns what get() returned into a status: above 0 is EINVAL, because its rows were not written. */
 iter_status iter__dataset_got(iter_status status, iter_error *err);
 
-/* picture.c. Whether it is [any, any, C], an image of any size. */
+/* Whether it is [any, any, C], an image of any size. */
 bool iter__is_any_size(const iter_desc *desc);
+
+/* The number of the way to decode sample `index`. */
+static inline uint32_t iter__dataset_decoding(const iter_dataset *dataset, uint64_t index) {
+    return dataset->n_decodings == 1 ? 0 : iter__mix_decoding(dataset->state, index);
+}
 
 /* Asks the format where sample `index` lies. False if the answer is impossible: a file that does
  * not exist, or more bytes than max_extent_bytes. Like any callback it may block, so no lock may be

@@ -176,10 +176,9 @@ static iter_status set_length(iter_tensor *row, const iter_desc *planned, int64_
     return ITER_OK;
 }
 
-static iter_status decode_any_size(const iter_field *field, void *state, const void *shared,
-                                   const uint8_t *bytes, size_t size, iter_sample *sample,
-                                   int32_t i, iter_error *err) {
-    const iter_decoder_ops *ops = field->decoder;
+static iter_status decode_any_size(const iter_field *field, const iter_decoder_ops *ops,
+                                   void *state, const void *shared, const uint8_t *bytes,
+                                   size_t size, iter_sample *sample, int32_t i, iter_error *err) {
     iter_desc desc = field->desc;
     ITER_TRY(ops->header(state, shared, bytes, size, &desc, err));
     if (desc.dims[0] <= 0 || desc.dims[1] <= 0)
@@ -196,21 +195,24 @@ static iter_status decode_any_size(const iter_field *field, void *state, const v
                       (long long)desc.dims[0], (long long)desc.dims[1]);
 }
 
-static iter_status decode_with(const iter_field *field, void *state, const void *shared,
-                               const uint8_t *bytes, size_t size, iter_sample *sample, int32_t i,
-                               iter_error *err) {
+static iter_status decode_with(const iter_field *field, const iter_decoder_ops *ops, void *state,
+                               const void *shared, const uint8_t *bytes, size_t size,
+                               iter_sample *sample, int32_t i, iter_error *err) {
     if (iter__is_any_size(&field->desc))
-        return decode_any_size(field, state, shared, bytes, size, sample, i, err);
+        return decode_any_size(field, ops, state, shared, bytes, size, sample, i, err);
     ITER_TRY(row_make(sample, i, &field->desc, err));
     iter_tensor out = sample->tensors[i];
-    ITER_TRY(field->decoder->decode(state, shared, bytes, size, &out, err));
+    ITER_TRY(ops->decode(state, shared, bytes, size, &out, err));
     return set_length(&sample->tensors[i], &field->desc, out.desc.dims[0], err);
 }
 
-/* Decodes one row with a decoder state of its own. */
-static iter_status decode_row(reading *r, const iter_field *field, int32_t i, iter_error *err) {
-    const iter_decoder_ops *ops = field->decoder;
-    const void *shared = r->dataset->desc.shared;
+/* Decodes one row of field f with a decoder state of its own. */
+static iter_status decode_row(reading *r, int32_t f, int32_t i, iter_error *err) {
+    const iter_field *field = &r->dataset->desc.fields[f];
+    const iter__decoding *way =
+        &r->dataset->decodings[iter__dataset_decoding(r->dataset, r->index)];
+    const iter_decoder_ops *ops = way->decoders[f];
+    const void *shared = way->shared;
     iter_error own = {.status = ITER_OK};
     ITER_TRY(need_extent(r, field->extent, err));
     void *state = iter__alloc(1, ops->base.state_size ? ops->base.state_size : 1);
@@ -218,7 +220,7 @@ static iter_status decode_row(reading *r, const iter_field *field, int32_t i, it
     iter_status status = ops->start ? ops->start(state, shared, &own) : ITER_OK;
     if (status >= 0) {
         iter__error_clear(&own);
-        status = decode_with(field, state, shared, r->bytes[field->extent],
+        status = decode_with(field, ops, state, shared, r->bytes[field->extent],
                              r->extents[field->extent].size, r->sample, i, &own);
         if (ops->stop) ops->stop(state);
     }
@@ -259,7 +261,7 @@ static iter_status copy_row(reading *r, int32_t f, int32_t i, iter_error *err) {
 static iter_status read_field(reading *r, int32_t f, int32_t i, iter_error *err) {
     const iter_field *field = &r->dataset->desc.fields[f];
     const bool lies = r->preload.rows[f].base || r->dataset->resident[f].base;
-    return field->decoder && !lies ? decode_row(r, field, i, err) : copy_row(r, f, i, err);
+    return field->decoder && !lies ? decode_row(r, f, i, err) : copy_row(r, f, i, err);
 }
 
 /* ---- get() ----------------------------------------------------------------------------------- */

@@ -33,7 +33,7 @@ void iter__placed_find(const iter__plan *plan, const iter_description *desc, int
         found = f;
         n++;
     }
-    if (n != 1 || plan->fields[found].n_made > 0) return;
+    if (n != 1 || plan->fields[found].n_made > 0 || desc->parts) return;
     const iter__field_plan *field = &plan->fields[found];
     if (!desc->fields[field->in].decoder->find(desc->shared, &field->source, NULL,
                                                desc->max_extent_bytes[0], 0, &head, &bytes))

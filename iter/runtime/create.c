@@ -93,13 +93,25 @@ static iter_status check_options(iter_loader *loader, int32_t default_last_batch
 static const char *const shuffle_names[] = {"sequential", "shuffle", "once",
                                             "block",      "batch",   "replacement"};
 
+/* Whether its dataset has parts with weights, and all of it is used. */
+static bool has_weights(const iter_loader *loader) {
+    const iter_description *desc = &loader->dataset->desc;
+    return desc->parts && desc->parts[0].weight > 0 && !loader->opt.sampler.subset;
+}
+
 /* The sampler and its options, from any of the three ways to ask: shuffle, spec or ops. */
 static iter_status sampler_options(iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
     iter__grammar_call call;
     char *text = NULL, named[96];
     const char *spec = opt->sampler.spec;
-    if (!spec && !opt->sampler.ops) {
+    if (!spec && !opt->sampler.ops && has_weights(loader)) {
+        if (opt->shuffle > ITER_SHUFFLE_FULL)
+            return iter__fail(err, ITER_EINVAL,
+                              "options: a mix with weights is shuffled or not; other orders need a "
+                              "mix without weights, or a sampler by name");
+        spec = opt->shuffle == ITER_SHUFFLE_NONE ? "mix:shuffle=no" : "mix";
+    } else if (!spec && !opt->sampler.ops) {
         const char *name = shuffle_names[opt->shuffle];
         snprintf(named, sizeof(named), "%s", name);
         if (opt->shuffle == ITER_SHUFFLE_BLOCK) {
@@ -178,7 +190,10 @@ static iter_status identify_sampler(iter_loader *loader, iter_error *err) {
     iter__free(text);
     for (uint64_t i = 0; i < loader->opt.sampler.n_subset; i++)
         id = iter__fnv1a_u64(id, loader->sampling.subset[i]);
-    loader->sampling.id = probe_order(loader, id);
+    if (loader->sampling.ops->history) /* position.c asks it */
+        loader->sampling.id = iter__fnv1a_text(ITER_FNV_START, base->name);
+    else
+        loader->sampling.id = probe_order(loader, id);
     return ITER_OK;
 }
 
@@ -250,6 +265,7 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
     loader->sampling.order = iter__order_of(loader->sampling.ops, stream);
     if (stream) ITER_TRY(refuse_for_unknown(loader, err));
     const bool lengths = iter__dataset_has_length(loader->dataset);
+    const iter_part *parts = loader->sampling.subset ? NULL : loader->dataset->desc.parts;
     const iter_sampler_context context = {.n_samples = loader->sampling.subset
                                                            ? opt->sampler.n_subset
                                                            : loader->dataset->desc.n_samples,
@@ -257,7 +273,9 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
                                           .batch_size = opt->batch_size,
                                           .ranks = opt->ranks,
                                           .length = lengths ? subset_length : NULL,
-                                          .length_user = loader};
+                                          .length_user = loader,
+                                          .parts = parts,
+                                          .n_parts = parts ? loader->dataset->desc.n_parts : 0};
     const iter_sampler_ops *ops = loader->sampling.ops;
     if (ops->resolve) ops->resolve(loader->sampling.options, &context);
     const iter_status status =

@@ -183,6 +183,16 @@ struct iter_loader {
     iter__failure_list failures;
 };
 
+/* For field `f` of sample `index`, by this worker. */
+static inline iter__decoder_use iter__worker_decoder(const iter__worker *worker, int32_t f,
+                                                     uint64_t index) {
+    const iter_dataset *dataset = worker->loader->dataset;
+    const uint32_t way = iter__dataset_decoding(dataset, index);
+    return (iter__decoder_use){
+        dataset->decodings[way].decoders[f], dataset->decodings[way].shared,
+        worker->decoder_states[way * (uint32_t)dataset->desc.n_fields + (uint32_t)f]};
+}
+
 /* How many there are in workers.all. */
 static inline int32_t iter__n_workers_all(const iter_loader *loader) {
     return loader->workers.n > 0 ? loader->workers.n : 1;

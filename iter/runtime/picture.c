@@ -22,10 +22,6 @@
 
 #define SLACK 64 /* kernels may load, never store, past an image */
 
-bool iter__is_any_size(const iter_desc *desc) {
-    return desc->n_dims == 3 && desc->dims[0] == ITER_VARIABLE && desc->dims[1] == ITER_VARIABLE;
-}
-
 static void release(iter__growing *buffer) {
     if (buffer->data) iter__free_large(buffer->data, buffer->bytes + SLACK);
     *buffer = (iter__growing){0};
@@ -219,13 +215,11 @@ iter_status iter__picture_decode(const iter__row *at, const uint8_t *bytes, size
     const iter_batch *batch = at->batch;
     const iter__field_plan *field = at->field;
     const uint32_t row = at->row;
-    const iter_description *desc = &loader->dataset->desc;
-    const iter_decoder_ops *ops = desc->fields[field->in].decoder;
-    void *state = worker->decoder_states[field->in];
+    const iter__decoder_use use = iter__worker_decoder(worker, field->in, batch->index[row]);
     const iter__step *first = &field->steps[0];
     iter_desc image = field->source;
     iter_image_wish wish;
-    ITER_TRY(ops->header(state, desc->shared, bytes, size, &image, err));
+    ITER_TRY(use.ops->header(use.state, use.shared, bytes, size, &image, err));
     out->rng = iter__step_rng(loader, batch, row, first);
     const iter_status asked = ask(first, &image, &out->rng, &wish, err);
     if (asked < 0) return iter__fail_in(err, asked, "%s", first->stage->ops->base.name);
@@ -247,7 +241,7 @@ iter_status iter__picture_decode(const iter__row *at, const uint8_t *bytes, size
     image.dims[1] = wish.part.width;
     ITER_TRY(grow(loader, &worker->growing[0], iter_desc_bytes(&image), "an image", err));
     out->image = iter_tensor_dense(&image, worker->growing[0].data);
-    ITER_TRY(ops->decode_image(state, desc->shared, bytes, size, &wish, &out->image, err));
+    ITER_TRY(use.ops->decode_image(use.state, use.shared, bytes, size, &wish, &out->image, err));
     image.dims[0] = out->image.desc.dims[0];
     image.dims[1] = out->image.desc.dims[1];
     if (image.dims[0] <= 0 || image.dims[1] <= 0 || image.dims[0] > wish.part.height ||

@@ -39,7 +39,10 @@ typedef struct saved {
 
 static const char magic[8] = {'I', 'T', 'E', 'R', 'P', 'O', 'S', '1'};
 
-static void identify(const iter_loader *loader, uint64_t ids[ID_COUNT]) {
+/* At a place: position is t under roll_over. */
+static void identify(const iter_loader *loader, uint32_t epoch, uint64_t position,
+                     uint64_t ids[ID_COUNT]) {
+    const iter_sampler_ops *sampler = loader->sampling.ops;
     const iter_description *desc = &loader->dataset->desc;
     uint64_t id = iter__fnv1a_u64(iter__fnv1a_u64(ITER_FNV_START, desc->identity), desc->n_samples);
     for (int32_t f = 0; f < desc->n_fields; f++) {
@@ -53,6 +56,11 @@ static void identify(const iter_loader *loader, uint64_t ids[ID_COUNT]) {
     ids[ID_CHAIN] =
         iter__fnv1a_text(ITER_FNV_START, loader->chain ? iter_chain_text(loader->chain) : "");
     ids[ID_SAMPLER] = loader->sampling.id;
+    if (sampler->history) {
+        const bool rolls = loader->cut.last_batch == ITER_LAST_ROLL_OVER;
+        const uint64_t past = sampler->history(loader->sampling.state, rolls ? 0 : epoch, position);
+        ids[ID_SAMPLER] = iter__fnv1a_u64(ids[ID_SAMPLER], past);
+    }
     ids[ID_SEED] = loader->opt.seed;
     ids[ID_ROLL_OVER] = loader->cut.last_batch == ITER_LAST_ROLL_OVER;
 }
@@ -75,7 +83,7 @@ static iter_status save_locked(iter_loader *loader, uint8_t *out, size_t capacit
                .ended = loader->consumer.position.ended || loader->consumer.ended,
                .sampler_bytes = (uint32_t)loader->consumer.sampler_at_bytes};
     memcpy(s.magic, magic, sizeof(magic));
-    identify(loader, s.ids);
+    identify(loader, s.epoch, s.sample, s.ids);
     memcpy(out, &s, sizeof(s));
     memcpy(out + sizeof(s), loader->consumer.sampler_at, loader->consumer.sampler_at_bytes);
     const uint64_t sum = iter__fnv1a(ITER_FNV_START, out, size - sizeof(sum));
@@ -124,7 +132,7 @@ static iter_status parse(const uint8_t *bytes, size_t size, saved *out, iter_err
 static iter_status find_place(iter_loader *loader, const saved *s, iter__cursor *out,
                               iter_error *err) {
     uint64_t ids[ID_COUNT];
-    identify(loader, ids);
+    identify(loader, s->epoch, s->sample, ids);
     for (int k = 0; k < ID_COUNT; k++) {
         const int i = refusals[k];
         if (ids[i] == s->ids[i]) continue;

@@ -277,14 +277,15 @@ static void count_warning(iter_loader *loader, const iter_batch *batch, uint32_t
 /* Whether the row needs no decoding: it is in its place already, or it is a slice of the sample's
  * bytes, to which *out then points. */
 static bool is_found(const iter__worker *worker, const iter__field_plan *field,
-                     const iter_field *in, const uint8_t *bytes, size_t size, iter_tensor *out) {
+                     const iter__decoder_use *use, const uint8_t *bytes, size_t size,
+                     iter_tensor *out) {
     iter_loader *loader = worker->loader;
-    if (!in->decoder->find) return false;
+    if (!use->ops->find) return false;
     const bool placed = iter__is_placed(worker, bytes);
     size_t offset, n;
     if (!placed && field->n_made == 0) return false;
-    if (!in->decoder->find(loader->dataset->desc.shared, &field->source, bytes, size,
-                           placed ? loader->layout.placed_head : size, &offset, &n))
+    if (!use->ops->find(use->shared, &field->source, bytes, size,
+                        placed ? loader->layout.placed_head : size, &offset, &n))
         return false;
     if (!placed) out->data = (uint8_t *)(uintptr_t)bytes + offset;
     if (out->desc.dims[0] == ITER_VARIABLE) out->desc.dims[0] = (int64_t)n;
@@ -312,7 +313,8 @@ static void make_decoded(iter__worker *worker, iter_batch *batch, const iter__fi
             &field->source, field->n_made ? worker->step[1] : row_target(batch, field, row));
         iter__activity_row(worker, ACTIVITY_DECODE, batch, row);
         const size_t size = batch->extents[at].size;
-        if (is_found(worker, field, in, bytes, size, &out)) {
+        const iter__decoder_use use = iter__worker_decoder(worker, field->in, batch->index[row]);
+        if (is_found(worker, field, &use, bytes, size, &out)) {
             run_steps(worker, batch, field, row, out.data,
                       field->source.n_dims ? out.desc.dims[0] : 0, NULL, NULL);
             continue;
@@ -322,10 +324,9 @@ static void make_decoded(iter__worker *worker, iter_batch *batch, const iter__fi
         const iter__row here = {worker, batch, field, row};
         const iter_status status =
             field->any_size ? iter__picture_decode(&here, bytes, size, outs, &picture, &error)
-                            : in->decoder->decode(worker->decoder_states[field->in], desc->shared,
-                                                  bytes, size, &out, &error);
+                            : use.ops->decode(use.state, use.shared, bytes, size, &out, &error);
         if (status < 0) {
-            row_fail_error(worker, batch, row, status, in->decoder->base.name, &error);
+            row_fail_error(worker, batch, row, status, use.ops->base.name, &error);
             continue;
         }
         if (error.message[0]) count_warning(loader, batch, row, error.message);

@@ -79,7 +79,7 @@ struct iter__worker {
     /* the batch that it found its last chunk in; it claims chunks there without a lock */
     iter_batch *current;
     void **transform_states; /* [plan.n_states] */
-    void *decoder_states[ITER_MAX_FIELDS];
+    void **decoder_states;   /* [n_decodings * n_fields] of the dataset */
     void *user_state;
     unsigned alloc_refused; /* iter__alloc_refused() when it began these rows */
     bool begun;             /* the user's start() has run */
@@ -87,6 +87,13 @@ struct iter__worker {
     atomic_int tid; /* the kernel's number of its thread; 0 = not the loader's thread */
     atomic_ullong busy_ns, wait_bytes_ns, wait_slot_ns, chunks, bytes;
 };
+
+/* How to decode a field of one sample. */
+typedef struct iter__decoder_use {
+    const iter_decoder_ops *ops;
+    const void *shared;
+    void *state;
+} iter__decoder_use;
 
 /* ---- worker.c -------------------------------------------------------------------------------- */
 

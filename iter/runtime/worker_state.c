@@ -77,13 +77,17 @@ static iter_status start_transforms(iter__worker *worker, iter_error *err) {
 }
 
 static iter_status start_decoders(iter__worker *worker, iter_error *err) {
-    const iter_description *desc = &worker->loader->dataset->desc;
-    for (int32_t f = 0; f < desc->n_fields; f++) {
-        const iter_decoder_ops *ops = desc->fields[f].decoder;
+    const iter_dataset *dataset = worker->loader->dataset;
+    const size_t n_fields = (size_t)dataset->desc.n_fields;
+    worker->decoder_states = iter__alloc(dataset->n_decodings * n_fields, sizeof(void *));
+    if (!worker->decoder_states) return iter__fail(err, ITER_ENOMEM, "worker: out of memory");
+    for (size_t i = 0; i < dataset->n_decodings * n_fields; i++) {
+        const iter__decoding *way = &dataset->decodings[i / n_fields];
+        const iter_decoder_ops *ops = way->decoders[i % n_fields];
         if (!ops) continue;
         void *state;
         ITER_TRY(start_state(&ops->base, &state, err));
-        const iter_status status = ops->start ? ops->start(state, desc->shared, err) : ITER_OK;
+        const iter_status status = ops->start ? ops->start(state, way->shared, err) : ITER_OK;
         if (status < 0) {
             iter__free(state);
             return iter__fail_in(err, status, "%s", ops->base.name);
@@ -91,7 +95,7 @@ static iter_status start_decoders(iter__worker *worker, iter_error *err) {
         const size_t has_limit = offsetof(iter_decoder_ops, limit) + sizeof(ops->limit);
         if (ops->base.struct_size >= has_limit && ops->limit)
             ops->limit(state, worker->loader->layout.decoder_max);
-        worker->decoder_states[f] = state;
+        worker->decoder_states[i] = state;
     }
     return ITER_OK;
 }
@@ -141,12 +145,15 @@ void iter__worker_stop(iter__worker *worker) {
         }
     }
     iter__free(worker->transform_states);
-    for (int32_t f = 0; f < loader->dataset->desc.n_fields; f++) {
-        void *state = worker->decoder_states[f];
+    const iter_dataset *dataset = loader->dataset;
+    const size_t n_fields = (size_t)dataset->desc.n_fields;
+    for (size_t i = 0; worker->decoder_states && i < dataset->n_decodings * n_fields; i++) {
+        const iter_decoder_ops *ops = dataset->decodings[i / n_fields].decoders[i % n_fields];
+        void *state = worker->decoder_states[i];
         if (!state) continue;
-        if (loader->dataset->desc.fields[f].decoder->stop)
-            loader->dataset->desc.fields[f].decoder->stop(state);
+        if (ops->stop) ops->stop(state);
         iter__free(state);
     }
+    iter__free(worker->decoder_states);
     iter__free(worker->memory);
 }

@@ -184,12 +184,44 @@ static iter_status read_args(scanner *s, const dialect *d, iter__grammar_call *o
                    d->between);
 }
 
+/* After the '}' that belongs to the '{' at `at`; NULL = it is never closed. Quotes inside hide
+ * braces. */
+static const char *after_braces(const char *at) {
+    int depth = 0;
+    for (; *at; at++) {
+        if (*at == '"') {
+            for (at++; *at && *at != '"'; at++)
+                if (*at == '\\' && at[1]) at++;
+            if (!*at) return NULL;
+        }
+        depth += (*at == '{') - (*at == '}');
+        if (depth == 0) return at + 1;
+    }
+    return NULL;
+}
+
+/* A path: quoted, or up to '?'. What stands in braces belongs to it, with '?' and quotes. */
+static iter_status read_path(scanner *s, const char **out) {
+    if (*s->at == '"') return read_quoted(s, out);
+    const char *start = s->at;
+    for (; *s->at && *s->at != '?' && *s->at != '"'; s->at++) {
+        const char *after = *s->at == '{' ? after_braces(s->at) : NULL;
+        if (after) s->at = after - 1;
+        if (!after && *s->at == '{' && s->at == start)
+            return fail_at(s, start, "a '{' is opened and never closed");
+    }
+    if (*s->at == '"')
+        return fail_at(s, s->at, "a quote inside a value: put the whole value in quotes");
+    *out = token(s, start, s->at);
+    return ITER_OK;
+}
+
 static iter_status read_dataset(scanner *s, iter__grammar_call *out) {
     ITER_TRY(read_name(s, "dataset", "; expected FORMAT:PATH, as in cifar10:data", out));
     if (*s->at != ':')
         return fail_at(s, s->at, "expected ':' after the dataset's name, as in cifar10:path");
     s->at++;
-    ITER_TRY(read_value(s, "?\"", false, &out->path));
+    ITER_TRY(read_path(s, &out->path));
     if (!*s->at) return ITER_OK;
     if (*s->at != '?')
         return fail_at(s, s->at, "%s: expected '?' or the end after a quoted path", out->name);

@@ -2,6 +2,7 @@
  * grammar.h - one grammar for datasets, chains and samplers. docs/grammar.md has it as EBNF.
  *
  *   dataset  name ":" path [ "?" key "=" value { "&" key "=" value } ]
+ *            where braces in the path protect '?' and quotes: mix:{a:x?k=v; b:y}
  *   chain    stage { "|" stage }
  *   stage    name [ ":" argument { "," argument } ]
  *   argument [ key "=" ] value

@@ -212,6 +212,7 @@ static iter_status tokens_open(void *state, const char *path, const void *option
     out->n_files = s->n_files;
     out->split = "";
     out->shared = &s->rule;
+    out->shared_bytes = sizeof(s->rule);
     out->identity = identity_of(s, o);
     return ITER_OK;
 }

@@ -11,6 +11,7 @@
     X(replacement) \
     X(weighted) \
     X(stride) \
+    X(mix) \
     X(bucket)
 /* clang-format on */
 

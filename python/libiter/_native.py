@@ -209,8 +209,11 @@ class Description(c.Structure):
         ("n_classes", c.c_int32),
         ("split", c.c_char_p),
         ("shared", c.c_void_p),
+        ("shared_bytes", c.c_size_t),
         ("keep_rows", c.c_int32),
         ("identity", c.c_uint64),
+        ("parts", c.c_void_p),
+        ("n_parts", c.c_int32),
         ("index_bytes", c.c_uint64),
         ("registry", c.c_void_p),
     ]

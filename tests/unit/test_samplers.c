@@ -215,8 +215,13 @@ static int64_t length_of(const void *user, uint64_t index) {
 }
 
 Test(samplers, every_failed_allocation_is_an_error_and_no_leak) {
-    const iter_sampler_context context = {
-        .n_samples = 1000, .batch_size = 32, .ranks = 1, .length = length_of};
+    static const iter_part parts[] = {{"a", 400, 0.7}, {"b", 600, 0.3}};
+    const iter_sampler_context context = {.n_samples = 1000,
+                                          .batch_size = 32,
+                                          .ranks = 1,
+                                          .length = length_of,
+                                          .parts = parts,
+                                          .n_parts = 2};
     static const uint8_t weights[1000] = {1, 2, 3};
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
     make_folder(folder);

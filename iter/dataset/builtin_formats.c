@@ -12,6 +12,7 @@
     X(recordio) \
     X(tar) \
     X(tokens) \
+    X(mix) \
     X(synthetic)
 /* clang-format on */
 
