@@ -187,11 +187,20 @@ static iter_status run_both(run *r, iter_error *err) {
 
 /* ---- The run --------------------------------------------------------------------------------- */
 
-static iter_status describe_set(run_result *result, iter_error *err) {
+/* A mix with weights leaves the data loader alone. */
+static iter_status describe_set(run *r, iter_error *err) {
+    run_result *result = r->result;
     iter_dataset *dataset;
     iter_status s = bench_dataset_open(result->options, &dataset, err);
     if (s < 0) return s;
     const iter_description *set = iter_dataset_describe(dataset);
+    const bool draws = set->parts != NULL && set->parts[0].weight > 0;
+    if (draws && r->options.loader == BENCH_NDARRAY) {
+        iter_dataset_unref(dataset);
+        return bench_fail(err, ITER_EINVAL,
+                          "--loader ndarray: arrays have no sources to draw from by weights");
+    }
+    if (draws) r->options.loader = BENCH_DATALOADER;
     result->n_samples = set->n_samples;
     result->n_classes = set->n_classes;
     snprintf(result->split, sizeof(result->split), "%s", set->split != NULL ? set->split : "");
@@ -278,7 +287,7 @@ static iter_status look_back(run *r, iter_error *err) {
 
 static iter_status measure(run *r, iter_error *err) {
     iter_status s = bench_cache_prepare(&r->options, &r->result->cache, err);
-    if (s == ITER_OK) s = describe_set(r->result, err);
+    if (s == ITER_OK) s = describe_set(r, err);
     if (s == ITER_OK) s = open_arms(r, err);
     const double seconds = r->options.seconds; /* 0 with --epochs */
     r->line = progress_begin(seconds, r->result->n_arms == 2 ? 4 * seconds : seconds);

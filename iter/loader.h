@@ -626,6 +626,20 @@ typedef struct iter_loader_stats {
 ITER_API ITER_NODISCARD iter_status iter_loader_stats_read(iter_loader *loader,
                                                            iter_loader_stats *out, iter_error *err);
 
+/** What came from one part of the dataset so far, in this loader's batches. */
+typedef struct iter_part_stats {
+    const char *name;   /* lives as long as the dataset */
+    double weight;      /* as it was given; 0 = none was */
+    uint64_t n_samples; /* that it has */
+    uint64_t samples;   /* delivered: rows that count, failed ones too; a pad row does not */
+    uint64_t failures;  /* of them, those that failed or were replaced */
+} iter_part_stats;
+
+/** Reads the counters of each part of the dataset: out[0..capacity). Returns how many parts there
+ * are; 0 = it is no mix. Any thread. */
+ITER_API int32_t iter_loader_parts(const iter_loader *loader, iter_part_stats *out,
+                                   int32_t capacity);
+
 /** Writes the first `capacity` failures of delivered batches, in order. Returns how many the loader
  * has kept; it keeps at most 1,024. */
 ITER_API size_t iter_loader_failures(iter_loader *loader, iter_failure *out, size_t capacity);

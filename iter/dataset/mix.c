@@ -61,8 +61,10 @@ static void mix_close(void *state) {
 
 static bool same_field(const iter_field *a, const iter_field *b) {
     if (strcmp(a->name, b->name) != 0 || a->role != b->role || a->desc.dtype != b->desc.dtype ||
-        a->desc.n_dims != b->desc.n_dims || strcmp(a->desc.layout, b->desc.layout) != 0)
+        a->desc.n_dims != b->desc.n_dims)
         return false;
+    const bool both = a->desc.layout[0] && b->desc.layout[0];
+    if (both && strcmp(a->desc.layout, b->desc.layout) != 0) return false;
     return memcmp(a->desc.dims, b->desc.dims, (size_t)a->desc.n_dims * sizeof(a->desc.dims[0])) ==
            0;
 }

@@ -336,8 +336,8 @@ static iter_status read_threads(preload *p, const iter_source_ops *source, void 
 static iter_status make_rows(const preload *p, uint64_t first, uint32_t n, iter_error *err) {
     const iter_dataset *dataset = p->dataset;
     uint64_t indices[MADE_ROWS];
-    iter_rng rng[MADE_ROWS]; /* rows that are kept must not depend on them */
-    iter_tensor rows[ITER_MAX_FIELDS];
+    iter_rng rng[MADE_ROWS];                  /* rows that are kept must not depend on them */
+    iter__get_rows get = {.lengths = {NULL}}; /* rows that are kept have one length */
     for (uint32_t i = 0; i < n; i++) {
         indices[i] = first + i;
         rng[i] = iter_rng_at(0, 0, first + i);
@@ -348,9 +348,10 @@ static iter_status make_rows(const preload *p, uint64_t first, uint32_t n, iter_
         memmove(desc.dims + 1, desc.dims, (size_t)desc.n_dims * sizeof(desc.dims[0]));
         desc.dims[0] = n;
         desc.n_dims++;
-        rows[f] = iter_tensor_dense(&desc, (uint8_t *)to->base + first * to->stride);
+        get.rows[f] = iter_tensor_dense(&desc, (uint8_t *)to->base + first * to->stride);
     }
-    return iter__dataset_got(dataset->format->get(dataset->state, n, indices, rows, rng, err), err);
+    return iter__dataset_got(dataset->format->get(dataset->state, n, indices, get.rows, rng, err),
+                             err);
 }
 
 static void *make_some(void *arg) {

@@ -396,6 +396,7 @@ static iter_status set_up(iter_loader *loader, int32_t default_last_batch, iter_
     memcpy(loader->loaded.resident, loader->dataset->resident, sizeof(loader->loaded.resident));
     ITER_TRY(iter__loader_plan(loader, err));
     ITER_TRY(make_set(loader, err));
+    ITER_TRY(iter__parts_create(loader, err));
     loader->sampling.get_key = iter_rng_key(loader->opt.seed, "get", 0);
     loader->sampling.replace_key = iter_rng_key(loader->opt.seed, "replace", 0);
     ITER_TRY(make_memory(loader, err));

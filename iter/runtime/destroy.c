@@ -32,6 +32,7 @@ void iter__loader_free(iter_loader *loader) {
     iter__free(loader->sampling.state);
     iter__free(loader->opener.drawn);
     iter__free(loader->sampling.subset);
+    iter__parts_free(loader);
     if (loader->alive) munmap(loader->alive, (size_t)sysconf(_SC_PAGESIZE));
     pthread_mutex_destroy(&loader->lock);
     pthread_mutex_destroy(&loader->reading.lock);

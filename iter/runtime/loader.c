@@ -127,6 +127,7 @@ static iter_status take(iter_loader *loader, iter_batch **out, iter_error *err) 
     loader->consumer.n_held++;
     atomic_fetch_add_explicit(&loader->stats.n_batches, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&loader->stats.n_samples, batch->info.n_rows, memory_order_relaxed);
+    if (loader->parts.first) iter__parts_count(loader, batch);
     uint64_t bytes = 0;
     for (int32_t f = 0; f < loader->plan.n_fields; f++)
         bytes += iter_desc_bytes(&batch->tensors[f].desc);

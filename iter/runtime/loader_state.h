@@ -144,6 +144,13 @@ typedef struct iter__statistics {
     char fallbacks[ITER_STATS_FALLBACKS][160];
 } iter__statistics;
 
+/* What came from the parts of the dataset. Fixed by create.c, but for the counters, which take()
+ * adds to. */
+typedef struct iter__part_counts {
+    uint64_t *first; /* [n_parts + 1]: index of each part's first sample; NULL = it has no parts */
+    atomic_ullong *samples, *failures; /* [n_parts] */
+} iter__part_counts;
+
 /* iter_diagnose_hook() of <iter/diagnose.h>. */
 typedef void iter__diagnose_hook(iter_loader *loader, int32_t ends);
 
@@ -171,6 +178,7 @@ struct iter_loader {
     iter__workers workers;
     iter__watch watch;
     iter__statistics stats;
+    iter__part_counts parts;
     iter__event work; /* something to claim, open or read, or cancel */
     /* The head of the queue became READY, the loader went elsewhere, or cancel. */
     iter__event ready;
@@ -182,6 +190,13 @@ struct iter_loader {
     iter__ending ending;
     iter__failure_list failures;
 };
+
+/* ---- observe/statistics.c -------------------------------------------------------------------- */
+
+iter_status iter__parts_create(iter_loader *loader, iter_error *err);
+void iter__parts_free(iter_loader *loader);
+/* Adds a batch that is delivered. */
+void iter__parts_count(iter_loader *loader, const iter_batch *batch);
 
 /* For field `f` of sample `index`, by this worker. */
 static inline iter__decoder_use iter__worker_decoder(const iter__worker *worker, int32_t f,
