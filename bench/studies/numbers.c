@@ -18,6 +18,8 @@
  *     numbers tokens FILE LENGTH BATCH ROUNDS
  *                                        windows of u16 tokens to i32, without a worker, against
  *                                        loops over a mapping and of pread
+ *     numbers mix-even DRAWS             how even the draws of a mix are, and what they cost
+ *     numbers mix-sources FOLDER N       threads, files, memory and restores of a mix of N files
  *     numbers opening ROUNDS DATA ...    opens each in turns, after once unmeasured
  *
  * Pairs alternate. Each line is one pair, the last one the median ratio.
@@ -36,6 +38,7 @@
 #include "bench/limits/bare_read.h"
 #include "bench/measure/measure.h"
 #include "bench/studies/cold.h"
+#include "bench/studies/mix_draws.h"
 #include "bench/studies/records.h"
 #include "bench/studies/token_windows.h"
 
@@ -428,12 +431,15 @@ int main(int argc, char **argv) {
     if (strcmp(what, "tokens") == 0 && argc == 6)
         return tokens_warm(argv[2], (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]),
                            (uint32_t)atoi(argv[5]));
+    if (strcmp(what, "mix-even") == 0 && argc == 3) return mix_even(strtoull(argv[2], NULL, 10));
+    if (strcmp(what, "mix-sources") == 0 && argc == 4)
+        return mix_sources(argv[2], (uint32_t)atoi(argv[3]));
     if (strcmp(what, "opening") == 0 && argc > 3)
         return cmd_opening((uint32_t)atoi(argv[2]), argv + 3, (uint32_t)argc - 3);
     fprintf(stderr, "usage: numbers own WORKERS DATA CHAIN | hot DATA | first DATA PAIRS | files "
                     "DATA PAIRS WORKERS | records-make FILE BYTES N | records DATA WORKERS BLOCK "
                     "BATCH PAIRS | cold DATA CHAIN WORKERS DEPTH PAIRS [PREFETCH] | tokens FILE "
-                    "LENGTH BATCH ROUNDS | "
+                    "LENGTH BATCH ROUNDS | mix-even DRAWS | mix-sources FOLDER N | "
                     "opening ROUNDS DATA ...\n");
     return 2;
 }
