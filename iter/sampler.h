@@ -106,8 +106,9 @@ typedef struct iter_stride_options {
  * samples come before any of them comes again, however the loader's epochs fall.
  *
  * Shares are exact if weights are ratios of whole numbers that add up to at most 2^20, else they
- * are rounded to multiples of 2^-20. The sampler takes two bytes a draw of the shortest period that
- * has these shares, at most 2 MiB, and at most 9 KiB a source.
+ * are rounded to multiples of 2^-48, and those below 2^-20 are raised to that. The order is planned
+ * in blocks of 8,192 draws or, with shares below 2^-13, as many as the smallest needs for one; a
+ * jump plans one block. The sampler takes 14 bytes a draw of a block, and at most 9 KiB a source.
  *
  * `changes` sets weights from a draw on; draws are counted over all ranks and epochs. Sources that
  * it does not name keep their weight. From there each source's count is exact again, and each goes

@@ -1,35 +1,49 @@
 /*
- * mix_order.h - draws from several sources by weights, as evenly as can be.
+ * mix_order.h - draws from several sources by weights, as evenly as can be: after any number of
+ * draws, each source has had its exact share of them, rounded down or up (its quota).
  *
- * The weights become whole shares of a period: source s has share[s] of `period` draws. The order
- * inside a period is Tijdeman's: before and after any draw, the number of draws of s is less than 1
- * away from its exact share. After a period all are exact, so draw t is draw t % period of period t
- * / period, and needs no history.
+ * So the k-th draw of a source may come in the first slot after which its share is above k - 1, and
+ * must come by the slot after which it is k. Of all draws that may come, the one that must come
+ * first does; with unit slots that keeps every limit that any order keeps.
  *
- * The period is the shortest that has the weights exactly, if one of at most 2^20 draws has (0.7
- * and 0.3: 10). Else it has 2^20 draws, and shares are rounded to a multiple of 2^-20; a weight
- * above 0 keeps at least one draw.
+ * That order has a history. To find a draw anywhere, it is cut into blocks, and which sources are
+ * rounded up at a block's end is computed from the weights alone, so that an order exists on either
+ * side of it (mix_order.c says how). A block is then planned from one end to the other.
  *
- * Since a source's count is its share rounded down or up, a slot of the table holds one bit of it
- * beside the source, and the whole follows from the position.
+ * Shares are whole numbers of `total`. If weights are ratios of whole numbers whose sum is at most
+ * 2^20, `total` is that sum, and so is the block: it is planned once, and repeats. Else `total` is
+ * 2^48, and a block has 8,192 draws, or as many as the smallest share needs for one; a share below
+ * 2^-20 is raised to that.
  *
- * Source: R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32 (1980).
+ * Source: R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32 (1980), for
+ * orders that keep quotas; A. Horn, "Some simple scheduling algorithms", Naval Research Logistics
+ * Quarterly 21 (1974), for the earliest limit first.
  */
 #ifndef ITER_LOADERS_SAMPLERS_MIX_ORDER_H
 #define ITER_LOADERS_SAMPLERS_MIX_ORDER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <iter/status.h>
 
-#define ITER_MIX_PERIOD_MAX  (1u << 20)
 #define ITER_MIX_SOURCES_MAX 32768u
 
+typedef struct iter__mix_plan iter__mix_plan;
+
 typedef struct iter__mix_order {
-    uint32_t n, period;
-    uint32_t *share; /* [n] draws of a period; 0 = the source never comes */
-    /* [period]: 2 s + (whether s has had more draws than its share rounded down) */
-    uint16_t *slots;
+    uint32_t n;
+    uint64_t total;
+    uint64_t *share; /* [n], of `total`; 0 = the source never comes */
+    uint32_t length; /* draws of a block */
+    bool repeats;
+    /* the block that was planned last: */
+    uint64_t block; /* its number */
+    bool is_planned;
+    uint16_t *source; /* [length] of each draw */
+    uint32_t *rank;   /* [length] draws of the same source before it in the block */
+    uint64_t *before; /* [n] draws of each source before the block */
+    iter__mix_plan *plan;
 } iter__mix_order;
 
 /* weights[n]: finite, at least 0, and one of them above. Errors: ENOMEM. */
@@ -37,18 +51,20 @@ iter_status iter__mix_order_make(const double *weights, uint32_t n, iter__mix_or
                                  iter_error *err);
 void iter__mix_order_free(iter__mix_order *order);
 
-/* Draw t (from 0): its source, and in *out_k how many draws of that source come before. */
+/* Plans the block that has draw t (from 0), unless it is planned. */
+void iter__mix_order_go(iter__mix_order *order, uint64_t t);
+
+/* Draw t of the planned block: its source, and in *out_k how many draws of that source come
+ * before. */
 static inline uint32_t iter__mix_order_draw(const iter__mix_order *order, uint64_t t,
                                             uint64_t *out_k) {
-    const uint64_t turn = t / order->period;
-    const uint32_t at = (uint32_t)(t % order->period);
-    const uint32_t slot = order->slots[at], source = slot >> 1;
-    const uint64_t share = order->share[source];
-    *out_k = turn * share + share * at / order->period + (slot & 1);
+    const uint64_t at = t - order->block * order->length;
+    const uint32_t source = order->source[at];
+    *out_k = order->before[source] + order->rank[at];
     return source;
 }
 
-/* Adds to counts[n] the draws of each source among the first t. It takes a pass over a period. */
-void iter__mix_order_count(const iter__mix_order *order, uint64_t t, uint64_t *counts);
+/* Adds to counts[n] the draws of each source among the first t. */
+void iter__mix_order_count(iter__mix_order *order, uint64_t t, uint64_t *counts);
 
 #endif

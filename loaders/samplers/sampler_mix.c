@@ -84,7 +84,7 @@ static void mix_close(void *opaque) {
 
 static void count_before(const state *s, phase *now) {
     if (s->n_phases == 0) return;
-    const phase *last = &s->phases[s->n_phases - 1];
+    phase *last = &s->phases[s->n_phases - 1];
     memcpy(now->before, last->before, s->n * sizeof(*now->before));
     iter__mix_order_count(&last->order, now->start - last->start, now->before);
 }
@@ -105,7 +105,7 @@ static iter_status add_phase(state *s, uint64_t start, const double *weights, it
     count_before(s, now);
     uint64_t hash = s->n_phases ? s->phases[s->n_phases - 1].history : ITER_FNV_START;
     hash = iter__fnv1a_u64(hash, start);
-    hash = iter__fnv1a_u64(hash, now->order.period);
+    hash = iter__fnv1a_u64(hash, now->order.total);
     now->history = iter__fnv1a(hash, now->order.share, s->n * sizeof(*now->order.share));
     s->n_phases++;
     return ITER_OK;
@@ -253,7 +253,7 @@ static uint64_t mix_length(const void *opaque) {
 
 /* ---- Draws ----------------------------------------------------------------------------------- */
 
-static const phase *phase_at(const state *s, uint64_t draw) {
+static phase *phase_at(const state *s, uint64_t draw) {
     int32_t i = s->n_phases - 1;
     while (s->phases[i].start > draw)
         i--;
@@ -290,11 +290,12 @@ static void map_part(state *s, part *p, const int32_t *next, uint64_t *out) {
 static void draw_some(state *s, uint64_t draw, uint32_t n, uint64_t *out) {
     int32_t next[AHEAD];
     uint32_t sources[AHEAD];
-    const phase *now = phase_at(s, draw + n - 1);
+    phase *now = phase_at(s, draw + n - 1);
     for (uint32_t i = n; i-- > 0;) { /* backwards, so that each list is in order */
         while (now->start > draw + i)
             now--;
         uint64_t k;
+        iter__mix_order_go(&now->order, draw + i - now->start);
         const uint32_t source = iter__mix_order_draw(&now->order, draw + i - now->start, &k);
         out[i] = now->before[source] + k;
         next[i] = s->parts[source].head;

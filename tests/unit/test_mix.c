@@ -26,22 +26,25 @@ static void check_order(const double *weights, uint32_t n, uint64_t n_draws) {
     iter__mix_order order;
     cr_assert_eq(iter__mix_order_make(weights, n, &order, &err), ITER_OK);
     uint64_t *had = calloc(n, sizeof(*had)), *counts = calloc(n, sizeof(*counts)), k;
-    uint32_t total = 0, wrong = 0;
+    uint64_t total = 0;
+    uint32_t wrong = 0;
     for (uint32_t i = 0; i < n; i++)
         total += order.share[i];
-    cr_assert_eq(total, order.period);
+    cr_assert_eq(total, order.total);
     for (uint64_t t = 0; t < n_draws; t++) {
+        iter__mix_order_go(&order, t);
         const uint32_t s = iter__mix_order_draw(&order, t, &k);
         wrong += k != had[s]++;
-        const int64_t before = (int64_t)(k * order.period) - (int64_t)(order.share[s] * t);
-        const int64_t after = before + order.period - order.share[s];
-        wrong += before <= -(int64_t)order.period || before >= order.period;
-        wrong += after <= -(int64_t)order.period || after >= order.period;
+        /* modulo 2^64, which is enough for numbers near 0 */
+        const int64_t before = (int64_t)(k * total - order.share[s] * t);
+        const int64_t after = before + (int64_t)(total - order.share[s]);
+        wrong += before <= -(int64_t)total || before >= (int64_t)total;
+        wrong += after <= -(int64_t)total || after >= (int64_t)total;
     }
     cr_expect_eq(wrong, 0, "%u wrong of %llu draws from %u sources", wrong,
                  (unsigned long long)n_draws, n);
     for (uint32_t i = 0; i < n; i++) /* also of sources that were not drawn at the end */
-        cr_expect(fabs((double)had[i] - (double)order.share[i] / order.period * (double)n_draws) <
+        cr_expect(fabs((double)had[i] - (double)order.share[i] / (double)total * (double)n_draws) <
                   1);
     iter__mix_order_count(&order, n_draws, counts);
     cr_expect_arr_eq(counts, had, n * sizeof(*had));
@@ -67,6 +70,38 @@ Test(mix, every_source_is_within_one_of_its_share) {
     }
 }
 
+/* Blocks that are planned from nowhere agree with those on either side. */
+Test(mix, blocks_far_away_follow_one_another) {
+    static double weights[300];
+    static uint64_t had[300];
+    iter_rng rng = iter_rng_at(iter_rng_key(2, "test", 0), 0, 0);
+    for (int round = 0; round < 200; round++) {
+        const uint32_t n = 2 + (uint32_t)iter_rng_below(&rng, round < 190 ? 30 : 298);
+        const double width = (double)(1 + iter_rng_below(&rng, 14));
+        for (uint32_t i = 0; i < n; i++) /* many in step with one another, as at draw 0 */
+            weights[i] = exp(width * (double)iter_rng_below(&rng, 4 + (uint32_t)round % 3 * 1000) /
+                             (4 + round % 3 * 1000));
+        iter__mix_order order;
+        cr_assert_eq(iter__mix_order_make(weights, n, &order, NULL), ITER_OK);
+        const uint64_t block = round % 2 ? iter_rng_below(&rng, UINT64_C(1) << 35) : 0;
+        uint32_t wrong = 0;
+        uint64_t k;
+        for (uint64_t t = block * order.length; t < (block + 3) * order.length; t++) {
+            const bool begins = t == block * order.length;
+            iter__mix_order_go(&order, t);
+            if (begins) memcpy(had, order.before, n * sizeof(had[0]));
+            const uint32_t s = iter__mix_order_draw(&order, t, &k);
+            wrong += k != had[s]++;
+            const int64_t before = (int64_t)(k * order.total - order.share[s] * t);
+            const int64_t after = before + (int64_t)(order.total - order.share[s]);
+            wrong += before <= -(int64_t)order.total || before >= (int64_t)order.total;
+            wrong += after <= -(int64_t)order.total || after >= (int64_t)order.total;
+        }
+        cr_expect_eq(wrong, 0, "round %d: %u wrong", round, wrong);
+        iter__mix_order_free(&order);
+    }
+}
+
 Test(mix, one_source_and_one_that_has_nearly_all) {
     check_order((const double[]){5}, 1, 100);
     check_order((const double[]){0, 0, 3}, 3, 100);
@@ -85,7 +120,8 @@ Test(mix, simple_weights_are_exact) {
                  {{0.333, 0.333, 0.334}, 1000}, {{3, 5, 7}, 15}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         cr_assert_eq(iter__mix_order_make(cases[i].weights, 3, &order, NULL), ITER_OK);
-        cr_expect_eq(order.period, cases[i].period, "%zu: %u", i, order.period);
+        cr_expect_eq(order.length, cases[i].period, "%zu: %u", i, order.length);
+        cr_expect(order.repeats);
         iter__mix_order_free(&order);
     }
 }
