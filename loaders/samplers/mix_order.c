@@ -13,8 +13,8 @@
  * R and R' are whole numbers, and at least the sum over those sources alone, which grows with L; so
  * they are bounded from below without looking at each L. Sources in the order of their limits, and
  * in the order of their ages, form two chains of sets, each of which needs a number of b; b =
- * fraction fulfills all of it, and since chains are unimodular, so do whole numbers. A greedy choice
- * finds them: go through the sources from the oldest, and whenever a set lacks one, take the one of
+ * fraction fulfills all of it, and since chains are unimodular, so do whole numbers. A greedy
+ * choice finds them: go through the sources from the oldest, and whenever a set lacks one, take the one of
  * it with the nearest limit; then the same along the limits.
  */
 #include "loaders/samplers/mix_order.h"
@@ -117,7 +117,7 @@ static int compare_limits(const void *a, const void *b) {
     return x->source < y->source ? -1 : 1;
 }
 
-/* Sorts places by age, the oldest first; equal ages in any order, as they are looked at together. */
+/* Sorts places by age, the oldest first; equal ages in any order: they are looked at together. */
 static void sort_by_age(iter__mix_plan *p, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
         p->by_age[i] = i;

@@ -126,7 +126,7 @@ Test(mix, simple_weights_are_exact) {
     }
 }
 
-/* ---- The sampler: each source's samples come in its own epochs, whatever the weights do ------- */
+/* ---- The sampler: each source's samples come in its own epochs ------------------------------- */
 
 Test(mix, nothing_is_lost_or_comes_twice_when_weights_change) {
     static const iter_part parts[] = {{"a", 5000, 3}, {"b", 700, 2}, {"c", 31, 1}};
