@@ -211,10 +211,10 @@ typedef struct iter_loader_memory {
      * machine and in the process's control group, divided by local_ranks.
      *
      * Any other value limits more than those four. It also includes what the dataset holds
-     * (iter_dataset_open_with() has a limit for opening it), what pictures may take at a time in
-     * every worker, and what an image library takes for one picture. If the loader needs more,
-     * creating it fails with ENOMEM and the numbers. A few MiB may come on top of the limit:
-     * threads, a source's own tables, the C library's memory. */
+     * (iter_dataset_open_with() has a limit for opening it), the sampler's tables, what pictures
+     * may take at a time in every worker, and what an image library takes for one picture. If the
+     * loader needs more, creating it fails with ENOMEM and the numbers. A few MiB may come on top
+     * of the limit: threads, a source's own tables, the C library's memory. */
     uint64_t limit;
 } iter_loader_memory;
 

@@ -582,6 +582,15 @@ typedef struct iter_sampler_context {
     /* The parts of the dataset, until close(). NULL = it has none, or a subset of it is used. */
     const iter_part *parts;
     int32_t n_parts;
+    /* Writes the integer labels of samples first + i to out[i], i < n. `field` is the name of a
+     * field of one integer a sample; NULL = the first one with the role of a label. Labels in
+     * memory or in the format's index cost next to nothing. Others are read, several at once, so
+     * ask for many at a time. It may be called in open() alone, and it blocks. NULL = a stream.
+     * Errors: EINVAL (there is no such field; it has no integers), those of reading and decoding;
+     * the message names the sample. */
+    iter_status (*labels)(const void *user, const char *field, uint64_t first, uint64_t n,
+                          int64_t *out, iter_error *err);
+    const void *labels_user;
 } iter_sampler_context;
 
 /** How samples that come together lie in the dataset. */

@@ -138,6 +138,13 @@ uint64_t iter__description_kept_bytes(const iter_description *desc);
  * not block. */
 bool iter__dataset_is_cold(const iter_dataset *dataset, const iter_source_ops *source, void *state);
 
+/* labels.c. Writes integer labels to out[n]: those of samples subset[first + i], or of samples
+ * first + i if subset is NULL. `field` NULL = the first field with the role of a label. Errors:
+ * EINVAL (no such field, or not one integer a sample), those of reading; the message names the
+ * sample. Threads: any number at once; it starts up to three while samples are read. */
+iter_status iter__dataset_labels(iter_dataset *dataset, const char *field, const uint64_t *subset,
+                                 uint64_t first, uint64_t n, int64_t *out, iter_error *err);
+
 /* Length of sample `index` in elements, or -1. `dataset` is a void pointer as samplers pass it. */
 int64_t iter__dataset_length(const void *dataset, uint64_t index);
 bool iter__dataset_has_length(const iter_dataset *dataset);

@@ -241,6 +241,7 @@ static void begin_layout(const iter_loader *loader, iter__layout_in *out) {
         .plan = &loader->plan,
         .limit = opt->memory.limit ? opt->memory.limit : free_bytes,
         .n_rows = loader->cut.n,
+        .order_bytes = loader->sampling.bytes,
         .is_stream = loader->sampling.order->is_stream,
         .is_ordered = loader->sampling.locality.in_order != 0,
         /* without bytes there is nothing to read ahead */

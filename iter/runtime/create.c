@@ -215,6 +215,13 @@ static int64_t subset_length(const void *user, uint64_t index) {
                                 loader->sampling.subset ? loader->sampling.subset[index] : index);
 }
 
+static iter_status sampler_labels(const void *user, const char *field, uint64_t first, uint64_t n,
+                                  int64_t *out, iter_error *err) {
+    const iter_loader *loader = user;
+    return iter__dataset_labels(loader->dataset, field, loader->sampling.subset, first, n, out,
+                                err);
+}
+
 static iter_status copy_subset(iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
     if (!opt->sampler.subset) return ITER_OK;
@@ -249,6 +256,26 @@ static iter_status refuse_for_unknown(const iter_loader *loader, iter_error *err
                       what, loader->dataset->name);
 }
 
+/* Opens the sampler and measures what it allocates: its tables count in memory.limit, as the
+ * dataset's index does. */
+static iter_status open_sampler(iter_loader *loader, const iter_sampler_context *context,
+                                iter_error *err) {
+    const iter_sampler_ops *ops = loader->sampling.ops;
+    const uint64_t limit = loader->opt.memory.limit, index = loader->dataset->desc.index_bytes;
+    iter__account account = {.limit = !limit ? 0 : limit > index ? limit - index : 1};
+    iter__account_open(&account);
+    iter_status status = ops->open(loader->sampling.state, loader->sampling.options, context, err);
+    iter__account_close(&account);
+    loader->sampling.bytes = account.held;
+    loader->sampling.is_open = status >= 0;
+    if (status >= 0) return ITER_OK;
+    if (status == ITER_ENOMEM && account.wanted)
+        status = iter__fail_in(
+            err, status, "memory.limit of %llu bytes is too small, %llu or more would do",
+            (unsigned long long)limit, (unsigned long long)(account.wanted + index));
+    return iter__fail_in(err, status, "sampler %s", ops->base.name);
+}
+
 static iter_status make_cut(iter_loader *loader, iter_error *err) {
     const iter_loader_options *opt = &loader->opt;
     loader->cut = (iter__cut){.n = ITER_UNKNOWN,
@@ -275,13 +302,12 @@ static iter_status make_cut(iter_loader *loader, iter_error *err) {
                                           .length = lengths ? subset_length : NULL,
                                           .length_user = loader,
                                           .parts = parts,
-                                          .n_parts = parts ? loader->dataset->desc.n_parts : 0};
+                                          .n_parts = parts ? loader->dataset->desc.n_parts : 0,
+                                          .labels = stream ? NULL : sampler_labels,
+                                          .labels_user = loader};
     const iter_sampler_ops *ops = loader->sampling.ops;
     if (ops->resolve) ops->resolve(loader->sampling.options, &context);
-    const iter_status status =
-        ops->open(loader->sampling.state, loader->sampling.options, &context, err);
-    if (status < 0) return iter__fail_in(err, status, "sampler %s", ops->base.name);
-    loader->sampling.is_open = true;
+    ITER_TRY(open_sampler(loader, &context, err));
     find_locality(loader);
     if (ops->index) {
         loader->cut.n = ops->length(loader->sampling.state);

@@ -188,13 +188,14 @@ static void count(const iter__layout_in *in, iter__layout *out) {
     out->index_bytes =
         limit ? in->desc->index_bytes + in->opt->sampler.n_subset * sizeof(*in->opt->sampler.subset)
               : 0;
+    out->order_bytes = limit ? in->order_bytes : 0;
     out->books_bytes =
         iter__books_bytes(in->plan, in->desc, in->opt->batch_size, out) * out->n_slots;
     out->books_bytes += iter__frames_books_bytes(out->frames.n);
     out->worker_bytes = worker_bytes(in, out);
     out->fixed_bytes = (uint64_t)in->plan->slot_bytes * out->n_slots +
-                       out->worker_bytes * n_threads(in) + out->index_bytes + out->books_bytes +
-                       out->source_bytes;
+                       out->worker_bytes * n_threads(in) + out->index_bytes + out->order_bytes +
+                       out->books_bytes + out->source_bytes;
 }
 
 /* ---- A limit that is too small --------------------------------------------------------------- */
@@ -220,7 +221,7 @@ static iter_status refuse(const iter__layout_in *in, const iter__layout *layout,
     const uint64_t n = n_pictures(in);
     const uint64_t rest = layout->fixed_bytes - n * layout->picture_max + bytes;
     const uint64_t room = n && rest < in->limit ? (in->limit - rest) / n : 0;
-    char pictures[96] = "", source[64] = "";
+    char pictures[96] = "", order[64] = "", source[64] = "";
     if (bytes == ITER_UNKNOWN)
         return iter__fail(err, ITER_ENOMEM, "source memory: the size of some %s is not known",
                           what);
@@ -228,6 +229,9 @@ static iter_status refuse(const iter__layout_in *in, const iter__layout *layout,
         snprintf(pictures, sizeof(pictures), ", or this one with max_sample_bytes of %llu",
                  (unsigned long long)room);
     }
+    if (layout->order_bytes)
+        snprintf(order, sizeof(order), "an order of %llu bytes (the sampler's), ",
+                 (unsigned long long)layout->order_bytes);
     if (layout->source_bytes)
         snprintf(source, sizeof(source), "%zu bytes for blocks of the source, ",
                  layout->source_bytes);
@@ -236,13 +240,13 @@ static iter_status refuse(const iter__layout_in *in, const iter__layout *layout,
         "%s of %llu bytes is too small, %llu would do%s: it holds %u slots of %zu bytes "
         "(less by batch_size, prefetch or max_held), %llu x %llu bytes of scratch (less by "
         "workers%s), an "
-        "index of %llu bytes, books of %llu bytes, %sand %s of %llu bytes",
+        "index of %llu bytes, %sbooks of %llu bytes, %sand %s of %llu bytes",
         in->opt->memory.limit ? "memory.limit" : "half of the free memory",
         (unsigned long long)in->limit, (unsigned long long)least_limit(layout, n, rest), pictures,
         layout->n_slots, in->plan->slot_bytes, (unsigned long long)n_threads(in),
         (unsigned long long)layout->worker_bytes, n ? " or max_sample_bytes" : "",
-        (unsigned long long)layout->index_bytes, (unsigned long long)layout->books_bytes, source,
-        what, (unsigned long long)bytes);
+        (unsigned long long)layout->index_bytes, order, (unsigned long long)layout->books_bytes,
+        source, what, (unsigned long long)bytes);
 }
 
 /* ---- The arena ------------------------------------------------------------------------------- */
@@ -318,7 +322,9 @@ void iter__layout_text(const iter__layout_in *in, const iter__layout *layout, ch
                        size_t capacity) {
     const unsigned long long threads = n_threads(in);
     char busy[64] = "batches are made in the caller's thread";
-    char pictures[160] = "", shared[64] = "", limit[64] = "no limit was given";
+    char pictures[160] = "", shared[64] = "", order[48] = "", limit[64] = "no limit was given";
+    if (in->order_bytes)
+        snprintf(order, sizeof(order), "order %llu, ", (unsigned long long)in->order_bytes);
     if (in->plan->n_growing)
         snprintf(pictures, sizeof(pictures), ", pictures up to %llu x (%d x %zu + decoder %llu)",
                  threads, in->plan->n_growing, layout->picture_max,
@@ -334,13 +340,13 @@ void iter__layout_text(const iter__layout_in *in, const iter__layout *layout, ch
         out, capacity,
         "work   prefetch %u, chunks of %u rows, bytes %s; %s%s\nmemory slots %u x %zu, arena %zu, "
         "files %llu%s, scratch %llu x %zu%s, books %llu, "
-        "source %zu, index %llu bytes; %s\n",
+        "source %zu, %sindex %llu bytes; %s\n",
         layout->prefetch, layout->rows_a_chunk, path_text(layout), busy,
         in->one_at_a_time ? " (get() serves one at a time: set iter_dataset_ops.parallel if it may "
                             "run in several)"
                           : "",
         layout->n_slots, in->plan->slot_bytes, layout->arena_bytes,
         (unsigned long long)in->loaded_bytes, shared, threads, iter__worker_bytes(in->plan, layout),
-        pictures, (unsigned long long)layout->books_bytes, layout->source_bytes,
+        pictures, (unsigned long long)layout->books_bytes, layout->source_bytes, order,
         (unsigned long long)in->desc->index_bytes, limit);
 }

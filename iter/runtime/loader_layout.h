@@ -35,6 +35,7 @@ typedef struct iter__layout_in {
     uint64_t loaded_bytes; /* of the loaded set, beside everything else */
     uint32_t one_copy_for; /* processes that share the loaded set; only for the text */
     uint64_t n_rows;       /* of an epoch, or ITER_UNKNOWN */
+    uint64_t order_bytes;  /* that the sampler holds */
     iter__bytes bytes;
     bool is_stream;
     bool is_ordered;    /* rows come in the order in which they are stored: reads coalesce */
@@ -74,8 +75,9 @@ typedef struct iter__layout {
     size_t picture_max;  /* bytes that a growing buffer may have */
     bool picture_share;  /* picture_max is a share of memory_limit */
     size_t decoder_max;  /* bytes that an image decoder's state may hold */
-    uint64_t index_bytes, books_bytes, worker_bytes; /* worker: of each */
-    uint64_t fixed_bytes;                            /* all except the arena and the loaded set */
+    uint64_t index_bytes, order_bytes, books_bytes;
+    uint64_t worker_bytes; /* of each */
+    uint64_t fixed_bytes;  /* all except the arena and the loaded set */
 } iter__layout;
 
 /* Fails with ENOMEM if the limit is too small; the error says what it must hold, which limit would

@@ -45,6 +45,7 @@ typedef struct iter__sampling {
     const iter_sampler_ops *ops;
     void *state, *options;
     bool is_open;
+    uint64_t bytes; /* that the sampler holds since its open() */
     uint64_t *subset;
     uint64_t id;                   /* enters the fingerprint */
     iter_locality locality;        /* of the order */

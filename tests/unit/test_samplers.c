@@ -15,7 +15,7 @@
 #include "iter/core/permutation.h"
 #include "iter/spec/registry.h"
 #include "tests/support/make_data.h"
-#include <iter/sampler.h>
+#include <iter/iter.h>
 
 TestSuite(samplers, .timeout = 60);
 
@@ -479,6 +479,44 @@ Test(samplers, weights_that_cannot_be) {
     }
     cr_expect_eq(try_open(&s, "weighted", &none, &context, &err), ITER_EINVAL);
     cr_expect(strstr(err.message, "needs file="), "%s", err.message);
+    make_folder_gone(folder);
+}
+
+/* The table counts in memory.limit: while it is made, and as long as the loader lives. */
+Test(samplers, weights_count_in_the_memory_limit) {
+    enum { N = 1000000, HELD = 8 * N, MADE = 20 * N };
+    static float weights[N], rows[N];
+    char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX], spec[MAKE_PATH_MAX + 32], head[256];
+    iter_error err;
+    iter_loader *loader;
+    for (int i = 0; i < N; i++)
+        weights[i] = 1 + (float)(i % 7);
+    make_folder(folder);
+    uint8_t *bytes = malloc(sizeof(weights) + 1024);
+    cr_assert_not_null(bytes);
+    snprintf(head, sizeof(head), "{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }", N);
+    const size_t n_head = make_npy_header(bytes, head);
+    memcpy(bytes + n_head, weights, sizeof(weights));
+    make_file(folder, "w.npy", bytes, n_head + sizeof(weights));
+    free(bytes);
+    snprintf(spec, sizeof(spec), "weighted:\"%s\"", make_path(path, folder, "w.npy"));
+    const iter_array array = {
+        .desc = {.dtype = ITER_F32, .n_dims = 1, .dims = {N}}, .data = rows, .name = "data"};
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    opt.sampler.spec = spec;
+    opt.memory.limit = MADE;
+    cr_assert_eq(iter_ndarray_create(&array, 1, NULL, &opt, &loader, &err), ITER_ENOMEM);
+    const char *due = "sampler weighted: memory.limit of 20000000 bytes is too small, ";
+    cr_assert_eq(strncmp(err.message, due, strlen(due)), 0, "%s", err.message);
+    const unsigned long long would_do = strtoull(err.message + strlen(due), NULL, 10);
+    cr_assert_geq(would_do, MADE);
+    cr_assert_leq(would_do, MADE + (1 << 20));
+    opt.memory.limit = would_do;
+    cr_assert_eq(iter_ndarray_create(&array, 1, NULL, &opt, &loader, &err), ITER_OK, "%s",
+                 err.message);
+    const char *order = strstr(iter_loader_plan_text(loader), "order 8");
+    cr_assert(order && strtoull(order + 6, NULL, 10) >= HELD, "%s", iter_loader_plan_text(loader));
+    iter_loader_unref(loader);
     make_folder_gone(folder);
 }
 
