@@ -522,6 +522,17 @@ bool iter__dataset_locate(const iter_dataset *dataset, uint64_t index,
     return true;
 }
 
+void iter__dataset_place(const iter_dataset *dataset, uint64_t index, uint64_t offset, char *out,
+                         size_t capacity) {
+    char place[48] = "";
+    if (dataset->format && dataset->format->place) {
+        dataset->format->place(dataset->state, index, place, sizeof(place));
+        snprintf(out, capacity, ", %s", place);
+    } else {
+        snprintf(out, capacity, ":%llu", (unsigned long long)offset);
+    }
+}
+
 iter_status iter__dataset_mislocated(const iter_dataset *dataset, uint64_t index, iter_error *err) {
     return iter__fail(err, ITER_EINVAL,
                       "%s: sample %llu cannot lie where its format says (no such file, too many or "

@@ -98,6 +98,10 @@ static inline uint32_t iter__dataset_decoding(const iter_dataset *dataset, uint6
  * held. */
 bool iter__dataset_locate(const iter_dataset *dataset, uint64_t index,
                           iter_extent out[ITER_MAX_EXTENTS]);
+/* Writes what comes after a file's name in a message about a sample: ":4711", the offset of its
+ * bytes, or ", line 17" if the format says so. Asks the format, which may block. */
+void iter__dataset_place(const iter_dataset *dataset, uint64_t index, uint64_t offset, char *out,
+                         size_t capacity);
 /* Fails with EINVAL and a message about such an answer. */
 iter_status iter__dataset_mislocated(const iter_dataset *dataset, uint64_t index, iter_error *err);
 

@@ -62,10 +62,10 @@ static iter_status fail_at(const reading *r, iter_status status, const char *sta
     if (extent < 0 || !r->dataset->format || extent >= desc->n_extents)
         return iter__fail_in(err, status, "%s: sample %llu", stage, (unsigned long long)r->index);
     const iter_extent *x = &r->extents[extent];
-    return iter__fail_in(err, status, "%s: sample %llu (%s:%llu)", stage,
-                         (unsigned long long)r->index,
-                         x->object < desc->n_files ? desc->files[x->object].path : "?",
-                         (unsigned long long)x->offset);
+    char place[56];
+    iter__dataset_place(r->dataset, r->index, x->offset, place, sizeof(place));
+    return iter__fail_in(err, status, "%s: sample %llu (%s%s)", stage, (unsigned long long)r->index,
+                         x->object < desc->n_files ? desc->files[x->object].path : "?", place);
 }
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */

@@ -101,11 +101,12 @@ void iter__row_fail(iter_loader *loader, iter_batch *batch, uint32_t row, iter_s
     failure->position = batch->position[row];
     failure->index = batch->index[row];
     failure->status = status;
-    char file[81];
+    char file[81], place[56];
     uint64_t offset;
     if (iter__where(loader, failure->index, file, sizeof(file), &offset)) {
-        snprintf(failure->message, sizeof(failure->message), "%s: sample %llu (%s:%llu): %s", stage,
-                 (unsigned long long)failure->index, file, (unsigned long long)offset, reason);
+        iter__dataset_place(loader->dataset, failure->index, offset, place, sizeof(place));
+        snprintf(failure->message, sizeof(failure->message), "%s: sample %llu (%s%s): %s", stage,
+                 (unsigned long long)failure->index, file, place, reason);
     } else {
         snprintf(failure->message, sizeof(failure->message), "%s: sample %llu: %s", stage,
                  (unsigned long long)failure->index, reason);

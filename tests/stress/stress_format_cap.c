@@ -301,6 +301,27 @@ static uint64_t make_small_documents(const char *folder) {
     return make_indexed(folder, 2);
 }
 
+/* Rows of 4 KiB: 1,024 columns. */
+static uint64_t make_table(const char *folder) {
+    FILE *file = create(folder, "set.csv");
+    const uint64_t n_rows = SET_BYTES / 4096;
+    for (uint64_t row = 0; row < n_rows; row++)
+        for (int column = 0; column < 1024; column++)
+            fprintf(file, "%03d%c", (int)((row + (uint64_t)column) % 1000),
+                    column < 1023 ? ',' : '\n');
+    fclose(file);
+    return n_rows * 4096;
+}
+
+/* 8 bytes of index for 2 bytes of a row. */
+static uint64_t make_narrow_table(const char *folder) {
+    FILE *file = create(folder, "set.csv");
+    for (size_t row = 0; row < SET_BYTES / 2; row++)
+        fwrite("1\n", 1, 2, file);
+    fclose(file);
+    return SET_BYTES;
+}
+
 #define SYNTHETIC "?n=4100&shape=4096&dtype=f32&classes=0"
 
 static uint64_t make_nothing(const char *folder) {
@@ -336,6 +357,8 @@ static const struct {
     {"tokens", "tokens, documents", make_documents, "/set.idx\"?documents=keep", NULL, false},
     {"tokens", "tokens, small documents", make_small_documents,
      "/set.idx\"?documents=keep&length=1", NULL, true},
+    {"csv", "csv", make_table, "/set.csv", NULL, false},
+    {"csv", "csv, narrow rows", make_narrow_table, "/set.csv", NULL, true},
     {"synthetic", "synthetic", make_nothing, NULL, NULL, false},
 };
 

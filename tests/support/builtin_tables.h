@@ -13,6 +13,7 @@ extern const iter_format_ops iter__format_folder;
 extern const iter_format_ops iter__format_recordio;
 extern const iter_format_ops iter__format_tar;
 extern const iter_format_ops iter__format_tokens;
+extern const iter_format_ops iter__format_csv;
 extern const iter_format_ops iter__format_synthetic;
 extern const iter_sampler_ops iter__sampler_sequential;
 extern const iter_sampler_ops iter__sampler_shuffle;
