@@ -192,7 +192,7 @@ struct iter_loader {
     iter__failure_list failures;
 };
 
-/* ---- observe/statistics.c -------------------------------------------------------------------- */
+/* ---- observe/part_counts.c ------------------------------------------------------------------- */
 
 iter_status iter__parts_create(iter_loader *loader, iter_error *err);
 void iter__parts_free(iter_loader *loader);

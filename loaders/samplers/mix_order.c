@@ -12,10 +12,10 @@
  *
  * R and R' are whole numbers, and at least the sum over those sources alone, which grows with L; so
  * they are bounded from below without looking at each L. Sources in the order of their limits, and
- * in the order of their ages, form two chains of sets, each of which needs a number of b; b =
+ * in the order of their ages, form two chains of sets, each of which needs a number of b. b =
  * fraction fulfills all of it, and since chains are unimodular, so do whole numbers. A greedy
- * choice finds them: go through the sources from the oldest, and whenever a set lacks one, take the one of
- * it with the nearest limit; then the same along the limits.
+ * choice finds them: go through the sources from the oldest, and whenever a set lacks one, take the
+ * one of it with the nearest limit; then the same along the limits.
  */
 #include "loaders/samplers/mix_order.h"
 
