@@ -257,6 +257,30 @@ static iter_status list_failures(run_result *result, iter_error *err) {
     return ITER_OK;
 }
 
+/* What came from each source of a mix, summed over ranks. */
+static iter_status list_sources(run_result *result, iter_error *err) {
+    const bench_arm *arm = &result->arms[result->n_arms - 1];
+    const int32_t n = iter_loader_parts(arm->loaders[0], NULL, 0);
+    if (n == 0) return ITER_OK;
+    result->sources = calloc((size_t)n, sizeof(*result->sources));
+    iter_part_stats *one = calloc((size_t)n, sizeof(*one));
+    if (result->sources == NULL || one == NULL) {
+        free(one);
+        return bench_fail(err, ITER_ENOMEM, "no memory for %d sources", n);
+    }
+    result->n_sources = n;
+    for (uint64_t rank = 0; rank < result->options->ranks; rank++) {
+        iter_loader_parts(arm->loaders[rank], one, n);
+        for (int32_t i = 0; i < n; i++) {
+            one[i].samples += result->sources[i].samples;
+            one[i].failures += result->sources[i].failures;
+            result->sources[i] = one[i];
+        }
+    }
+    free(one);
+    return ITER_OK;
+}
+
 /* Also if the run failed: then the list is needed most. */
 static iter_status save_failures(run_result *result, iter_error *err) {
     const char *path = result->options->failures;
@@ -272,6 +296,7 @@ static iter_status look_back(run *r, iter_error *err) {
     for (int i = 0; s == ITER_OK && i < result->n_arms; i++)
         s = arm_stats(&result->arms[i], &result->stats[i], err);
     if (s == ITER_OK) s = list_failures(result, err);
+    if (s == ITER_OK) s = list_sources(result, err);
     if (s < 0) return s;
     result->has_figures =
         result->quality.n > 0 && shuffle_quality_figures(&result->quality, &result->figures);
@@ -301,6 +326,7 @@ static iter_status measure(run *r, iter_error *err) {
 
 static void clean_up(run *r) {
     run_result *result = r->result;
+    free(result->sources); /* their names are the dataset's */
     if (r->has_yard) yardstick_close(&r->yard);
     for (int i = 0; i < result->n_arms; i++) {
         arm_close(&result->arms[i]);

@@ -193,6 +193,7 @@ cp "$dir/out" "$dir/a.json"
 json "A run" --data "cifar10:$set" --loader dataloader --seconds 0.2 --workers 1 --cache hot
 cp "$dir/out" "$dir/b.json"
 json "A run" --data "cifar10:$set" --loader ndarray --hash --ranks 2 --start 3:128
+json "A run" --data "mix:{a=2 cifar10:$set; 1 synthetic:cifar10?n=99}" --epochs 1
 json "A run" --data "synthetic:imdb?variable=1&n=300" --chain "pad-batch" --loader dataloader --epochs 2
 json limits limits --data "cifar10:$set" --chain "$normalize"
 status 0 --data "cifar10:$set" --loader dataloader --seconds 0.2 --json "$dir/c.json"
@@ -373,7 +374,7 @@ python3 -c "import sys; a, b, c = (int(x, 16) for x in sys.argv[1:]); sys.exit((
 # The plan: passes, memory, and the source of the bytes.
 status 0 plan --data "cifar10:$set" --chain "$normalize"
 grep -q '^  pack  .*normalize + to' "$dir/out" || fault "plan names no pass: $(cat "$dir/out")"
-grep -qE '^memory slots 5 x 79[0-9]{4}, arena 0, files 3073[0-9]*, scratch 1 x [1-9][0-9]*, books [1-9][0-9]*, source 0, index [0-9]+ bytes; no limit' "$dir/out" || fault "plan's memory: $(cat "$dir/out")"
+grep -qE '^memory slots 5 x 79[0-9]{4}, arena 0, files 3073[0-9]*, scratch 1 x [1-9][0-9]*, books [1-9][0-9]*, source 0, order [0-9]+, index [0-9]+ bytes; no limit' "$dir/out" || fault "plan's memory: $(cat "$dir/out")"
 grep -qE "^work .*; batches are made in the caller's thread" "$dir/out" || fault "plan without workers: $(cat "$dir/out")"
 grep -q '^source memory, 0 workers$' "$dir/out" || fault "plan's source: $(cat "$dir/out")"
 status 0 plan --data "cifar10:$set" --source ring --workers 3

@@ -196,6 +196,21 @@ static void write_failures(json_writer *w, const run_result *result) {
     json_end(w);
 }
 
+static void write_sources(json_writer *w, const run_result *result) {
+    json_begin(w, "sources", '[');
+    for (int32_t i = 0; i < result->n_sources; i++) {
+        const iter_part_stats *source = &result->sources[i];
+        json_begin(w, NULL, '{');
+        json_text(w, "name", source->name);
+        json_number(w, "weight", source->weight);
+        json_count(w, "n_samples", source->n_samples);
+        json_count(w, "samples", source->samples);
+        json_count(w, "failures", source->failures);
+        json_end(w);
+    }
+    json_end(w);
+}
+
 static void write_fallbacks(json_writer *w, const run_result *result) {
     json_begin(w, "fallbacks", '[');
     for (int i = 0; i < result->n_arms; i++)
@@ -249,6 +264,7 @@ void run_result_json(const run_result *result, FILE *out) {
     write_paths(w, &result->stats[last]);
     write_setup(w, result, &result->arms[last]);
     write_failures(w, result);
+    write_sources(w, result);
     json_text(w, "cache", bench_cache_text(result->cache.state));
     json_begin(w, "cache_proof", '{');
     json_count(w, "probes", result->cache.probes);

@@ -38,6 +38,8 @@ typedef struct run_result {
     size_t n_failures;
     bench_reason reasons[BENCH_REASONS_MAX]; /* [n_reasons] of those failures */
     size_t n_reasons;
+    iter_part_stats *sources; /* [n_sources] of a mix: the last arm's, all ranks */
+    int32_t n_sources;
 } run_result;
 
 void run_result_json(const run_result *result, FILE *out);

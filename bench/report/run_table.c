@@ -12,8 +12,9 @@
 #include "bench/report/run_result.h"
 #include "diagnose/words.h"
 
-#define LEFT  26
-#define RIGHT 30
+#define SOURCES_SHOWN 16 /* of a mix */
+#define LEFT          26
+#define RIGHT         30
 
 static void in_share(double part, double whole, char out[WORDS_NUMBER]) {
     words_percent(whole > 0 ? part / whole : NAN, out);
@@ -248,6 +249,19 @@ static void notes(const page *p, const run_result *result) {
                  stats->n_failures, result->failures[0].message);
     else
         page_row(p, LEFT, "failed samples", PAGE_PLAIN, "%" PRIu64, stats->n_failures);
+    uint64_t drawn = 0;
+    for (int32_t i = 0; i < result->n_sources; i++)
+        drawn += result->sources[i].samples;
+    for (int32_t i = 0; i < result->n_sources && i < SOURCES_SHOWN; i++) {
+        const iter_part_stats *source = &result->sources[i];
+        page_row(p, LEFT, i == 0 ? "sources" : "", PAGE_PLAIN,
+                 "%.60s: %.2f %% of the samples, %.2f passes", source->name,
+                 drawn > 0 ? 100.0 * (double)source->samples / (double)drawn : 0.0,
+                 (double)source->samples / (double)source->n_samples);
+    }
+    if (result->n_sources > SOURCES_SHOWN)
+        page_row(p, LEFT, "", PAGE_PLAIN, "%d more; --json has all",
+                 result->n_sources - SOURCES_SHOWN);
     for (size_t i = 0; i < result->n_reasons; i++)
         page_row(p, LEFT, "", PAGE_PLAIN, "%zu %s", result->reasons[i].count,
                  result->reasons[i].text);
