@@ -96,7 +96,8 @@ typedef struct iter_option {
     iter_option_type type;
     size_t offset;   /* offsetof(struct <plugin>_options, field) */
     double min, max; /* bounds of INT, DOUBLE and every number of a LIST; both 0 = any */
-    /* CHOICE: words separated by '|'; INT: a word that stands for 0, or NULL */
+    /* CHOICE: words separated by '|'; INT: a word that stands for 0, or NULL; STRING: not NULL =
+     * arguments with an integer as name join here, so that 3=10,7=2 means "3=10 7=2" */
     const char *choices;
     /* 1, 2, ...: may also be given without its name, as the first, second, ... such argument */
     int32_t positional;

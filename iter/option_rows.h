@@ -45,6 +45,10 @@
 /** const char *. */
 #define ITER_ROW_STRING(name, help, type, member, place) \
     { name, help, ITER_OPTION_STRING, offsetof(type, member), 0, 0, NULL, place }
+/** const char *; also takes all arguments that have an integer as name: `name:3=10,7=2` sets it to
+ * "3=10 7=2". One row of a table may be so. */
+#define ITER_ROW_NUMBERED(name, help, type, member, place) \
+    { name, help, ITER_OPTION_STRING, offsetof(type, member), 0, 0, "#", place }
 /** iter_option_list; min and max bound every number. */
 #define ITER_ROW_LIST(name, help, type, member, min, max, place) \
     { name, help, ITER_OPTION_LIST, offsetof(type, member), min, max, NULL, place }

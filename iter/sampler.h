@@ -21,6 +21,8 @@
  * | replacement | independent draws: a sample may come twice, or not at all     | pure       |
  * | weighted    | independent draws, a sample as often as its weight says       | pure       |
  * | stride      | every step-th sample, from one that each epoch draws          | pure       |
+ * | balanced    | every class equally often, each in an order of its own        | pure       |
+ * | repeat      | random, samples of some labels several times, or not at all   | pure       |
  * | mix         | sources of a mix by weights, each in an order of its own      | pure       |
  * | bucket      | batches of samples of similar length, in random order         | sequential |
  *
@@ -86,6 +88,46 @@ typedef struct iter_weighted_options {
 
 #define ITER_WEIGHTED_OPTIONS_INIT \
     { 0, 0 }
+
+/**
+ * Every class equally often. A class is a label that samples have. C draws in a row, from a
+ * multiple of C on, have each of the C classes once, in random order; draws are counted over all
+ * ranks and epochs. Each class has an order and passes of its own: all its samples come before any
+ * of them comes again, in a new order, however the loader's epochs fall. So samples of a rare class
+ * come often, and a large class takes several epochs.
+ *
+ * Labels are asked for when the loader is created: they must be integers, one a sample. If they are
+ * neither in memory nor in the format's index, every sample's label is read. The sampler takes 4 to
+ * 6 bytes a sample and about 250 bytes a class; 4 more a sample while the loader is created.
+ */
+typedef struct iter_balanced_options {
+    /* draws an epoch; 0 = as many as there are samples, rounded down to a multiple of C */
+    int64_t samples;
+    /* labels are 0 to classes - 1, and each must have samples, or the loader is refused; 0 = the
+     * labels that there are */
+    int64_t classes;
+    const char *field; /* with the labels; NULL = the first one with that role */
+} iter_balanced_options;
+
+#define ITER_BALANCED_OPTIONS_INIT \
+    { 0, 0, 0 }
+
+/**
+ * All samples in random order, those of some labels several times an epoch: "3=10 7=0" has each
+ * sample of label 3 ten times, none of label 7, and all others `others` times. The times are spread
+ * over the epoch at random. As text the counts may be given as options: `repeat:3=10,7=0`.
+ *
+ * Labels are asked for as by `balanced`. The sampler takes 4 bytes a sample and 24 a class; 4 more
+ * a sample while the loader is created.
+ */
+typedef struct iter_repeat_options {
+    const char *counts; /* LABEL=COUNT, separated by blanks, ',' or ';'; NULL = none */
+    int64_t others;     /* count of all other labels */
+    const char *field;  /* with the labels; NULL = the first one with that role */
+} iter_repeat_options;
+
+#define ITER_REPEAT_OPTIONS_INIT \
+    { 0, 1, 0 }
 
 /**
  * Every step-th sample in random order, from one that each epoch draws in 0..step - 1. So an epoch

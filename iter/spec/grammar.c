@@ -355,15 +355,63 @@ static iter_status apply_arg(const iter__grammar_call *call, int i, const iter_o
     return iter__options_set(ops, values, arg->key, positional, arg->value, err);
 }
 
+/* ---- Arguments whose names are numbers ------------------------------------------------------- */
+
+/* The option that takes them; NULL = there is none. */
+static const iter_option *numbered_row(const iter_ops *ops) {
+    for (const iter_option *row = ops->options; row && row->name; row++)
+        if (row->type == ITER_OPTION_STRING && row->choices) return row;
+    return NULL;
+}
+
+static bool is_numbered(const iter__grammar_arg *arg) {
+    const char *digits = arg->key ? arg->key + (arg->key[0] == '-') : "";
+    return *digits && !digits[strspn(digits, "0123456789")];
+}
+
+/* Joins "3=10,7=2" to one value, "3=10 7=2". */
+static iter_status apply_numbered(const iter__grammar_call *call, const iter_ops *ops, void *values,
+                                  const char *skip, iter_error *err) {
+    const iter_option *row = numbered_row(ops);
+    size_t bytes = 1;
+    int first = -1, positional;
+    for (int i = call->n_args; row && i-- > 0;) {
+        if (!is_numbered(&call->args[i])) continue;
+        bytes += strlen(call->args[i].key) + strlen(call->args[i].value) + 2;
+        first = i;
+    }
+    if (first < 0) return ITER_OK;
+    char *joined = iter__alloc(bytes, 1);
+    if (!joined) return iter__fail(err, ITER_ENOMEM, "%s: out of memory", ops->name);
+    iter_status status = ITER_OK;
+    size_t used = 0;
+    for (int i = 0; i < call->n_args; i++) {
+        const iter__grammar_arg *arg = &call->args[i];
+        if (is_numbered(arg))
+            used += (size_t)snprintf(joined + used, bytes - used, "%s%s=%s", used ? " " : "",
+                                     arg->key, arg->value);
+        else if (target_of(call, i, ops, skip, &positional) == row)
+            status = iter__fail(err, ITER_EINVAL, "%s: option '%s' is given twice", ops->name,
+                                row->name);
+    }
+    if (status == ITER_OK) status = iter__options_set(ops, values, row->name, 0, joined, err);
+    iter__free(joined);
+    return status < 0 ? iter__fail_in(err, status, "column %d", call->args[first].column) : ITER_OK;
+}
+
 iter_status iter__grammar_apply(const iter__grammar_call *call, const iter_ops *ops, void *values,
                                 const char *skip, iter_error *err) {
+    const bool numbered = numbered_row(ops) != NULL;
     iter__options_defaults(ops, values);
     for (int i = 0; i < call->n_args; i++) {
+        if (numbered && is_numbered(&call->args[i])) continue;
         const iter_status status = apply_arg(call, i, ops, values, skip, err);
         if (status < 0) {
             iter__options_free(ops, values);
             return iter__fail_in(err, status, "column %d", call->args[i].column);
         }
     }
-    return ITER_OK;
+    const iter_status status = apply_numbered(call, ops, values, skip, err);
+    if (status < 0) iter__options_free(ops, values);
+    return status;
 }

@@ -10,6 +10,8 @@
     X(batch) \
     X(replacement) \
     X(weighted) \
+    X(balanced) \
+    X(repeat) \
     X(stride) \
     X(mix) \
     X(bucket)

@@ -23,6 +23,8 @@ extern const iter_sampler_ops iter__sampler_batch;
 extern const iter_sampler_ops iter__sampler_replacement;
 extern const iter_sampler_ops iter__sampler_weighted;
 extern const iter_sampler_ops iter__sampler_stride;
+extern const iter_sampler_ops iter__sampler_balanced;
+extern const iter_sampler_ops iter__sampler_repeat;
 extern const iter_sampler_ops iter__sampler_bucket;
 extern const iter_source_ops iter__source_uring; /* "ring"; only under ITER_HAVE_URING */
 extern const iter_source_ops iter__source_pread; /* "pread" */

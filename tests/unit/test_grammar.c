@@ -10,6 +10,7 @@
 #include "iter/spec/grammar.h"
 #include "iter/spec/options.h"
 #include "tests/support/sample_ops.h"
+#include <iter/option_rows.h>
 
 TestSuite(grammar, .timeout = 30);
 
@@ -269,6 +270,73 @@ Test(grammar, lists_take_semicolons) {
     cr_assert_eq(apply("lists:1;2,3", &ops, &l, NULL, &err), ITER_OK, "%s", err.message);
     cr_expect(l.mean.n == 2 && l.std.n == 1 && l.std.values[0] == 3);
     cr_assert_eq(apply("lists:1;2,std=3", &ops, &l, NULL, &err), ITER_OK, "%s", err.message);
+}
+
+/* Arguments that have an integer as name join in one option, which is written back by its name. */
+Test(grammar, numbered_arguments_join) {
+    typedef struct counts_options {
+        const char *counts;
+        int64_t others;
+    } counts_options;
+    static const iter_option rows[] = {
+        ITER_ROW_NUMBERED("counts", "NUMBER=COUNT", counts_options, counts, 1),
+        ITER_ROW_INT("others", "of the rest", counts_options, others, 0, 100, 0),
+        ITER_ROW_END,
+    };
+    static const counts_options defaults = {NULL, 1};
+    static const iter_ops ops = {.struct_size = sizeof(iter_ops),
+                                 .name = "counts",
+                                 .options = rows,
+                                 .defaults = &defaults,
+                                 .options_size = sizeof(counts_options)};
+    static const struct {
+        const char *text, *counts;
+        int64_t others;
+        const char *written;
+    } cases[] = {
+        {"counts:3=10,7=2", "3=10 7=2", 1, "counts=\"3=10 7=2\""},
+        {"counts: 3 = 10 ,others=4, -7=2", "3=10 -7=2", 4, "counts=\"3=10 -7=2\",others=4"},
+        {"counts:\"3=10 7=2\"", "3=10 7=2", 1, "counts=\"3=10 7=2\""},
+        {"counts:counts=3=10 7=2", "3=10 7=2", 1, "counts=\"3=10 7=2\""},
+        {"counts:others=0", NULL, 0, "others=0"},
+    };
+    static const struct {
+        const char *text, *says;
+    } bad[] = {
+        {"counts:counts=3=1,7=2", "column 19: counts: option 'counts' is given twice"},
+        {"counts:7=2,\"3=1\"", "column 8: counts: option 'counts' is given twice"},
+        {"counts:a3=1", "column 8: counts: unknown option 'a3'"},
+        {"counts:-=1", "column 8: counts: unknown option '-'"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        counts_options o;
+        iter_error err = {0};
+        char text[64];
+        cr_assert_eq(apply(cases[i].text, &ops, &o, NULL, &err), ITER_OK, "%s", err.message);
+        cr_expect(cases[i].counts ? o.counts && strcmp(o.counts, cases[i].counts) == 0 : !o.counts,
+                  "%s", o.counts);
+        cr_expect_eq(o.others, cases[i].others);
+        iter__options_text(&ops, &o, ',', text, sizeof(text));
+        cr_expect_str_eq(text, cases[i].written);
+        iter__options_free(&ops, &o);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        counts_options o;
+        iter_error err = {0};
+        cr_expect_eq(apply(bad[i].text, &ops, &o, NULL, &err), ITER_EINVAL);
+        cr_expect_eq(strncmp(err.message, bad[i].says, strlen(bad[i].says)), 0, "%s", err.message);
+    }
+    for (long n = 0;; n++) {
+        counts_options o;
+        iter_error err = {0};
+        iter__alloc_fail_after = n;
+        const iter_status status = apply("counts:3=1,4=1", &ops, &o, NULL, &err);
+        iter__alloc_fail_after = -1;
+        if (status == ITER_OK) iter__options_free(&ops, &o);
+        cr_assert_eq(iter__alloc_live(), 0, "failure %ld", n);
+        if (status == ITER_OK) break;
+        cr_assert_eq(status, ITER_ENOMEM);
+    }
 }
 
 Test(grammar, every_allocation_failure_is_clean) {

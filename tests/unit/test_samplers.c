@@ -214,6 +214,14 @@ static int64_t length_of(const void *user, uint64_t index) {
     return (int64_t)(index * 7919 % 300);
 }
 
+static iter_status labels_of(const void *user, const char *field, uint64_t first, uint64_t n,
+                             int64_t *out, iter_error *err) {
+    (void)user, (void)field, (void)err;
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = (int64_t)((first + i) * 7919 % 100);
+    return ITER_OK;
+}
+
 Test(samplers, every_failed_allocation_is_an_error_and_no_leak) {
     static const iter_part parts[] = {{"a", 400, 0.7}, {"b", 600, 0.3}};
     const iter_sampler_context context = {.n_samples = 1000,
@@ -221,7 +229,8 @@ Test(samplers, every_failed_allocation_is_an_error_and_no_leak) {
                                           .ranks = 1,
                                           .length = length_of,
                                           .parts = parts,
-                                          .n_parts = 2};
+                                          .n_parts = 2,
+                                          .labels = labels_of};
     static const uint8_t weights[1000] = {1, 2, 3};
     char folder[MAKE_PATH_MAX], path[MAKE_PATH_MAX];
     make_folder(folder);
