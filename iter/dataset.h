@@ -88,6 +88,44 @@ ITER_API ITER_NODISCARD iter_status iter_mix_create(const iter_mix_source *sourc
                                                     int32_t n_sources, iter_dataset **out,
                                                     iter_error *err);
 
+/** How documents are packed into rows. */
+typedef struct iter_pack_options {
+    int64_t length;   /* inputs of a row */
+    int64_t group;    /* documents that are packed together; 0 = 4,096 */
+    int64_t pad;      /* id in the rest of a row */
+    int64_t seed;     /* of the dealing into groups */
+    int32_t too_long; /* documents longer than a row: 0 = cut into several, 1 = an error */
+    bool label, segments, positions, mask, cu_seqlens; /* fields of a row beside `data` */
+} iter_pack_options;
+
+#define ITER_PACK_OPTIONS_INIT \
+    { 1024, 4096, 0, 0, 0, 1, 1, 1, 0, 0 }
+
+/**
+ * Rows of several documents each, planned by their lengths. A row has
+ *
+ *     data        [length], the documents' ids, then options.pad
+ *     label       i32 [length], the next token of the same document, -100 where there is none
+ *     segments    i32 [length], 1, 2, ... for the row's documents, 0 after the last
+ *     positions   i32 [length], the place of each token in its document's part of the row
+ *     mask        u8 [length], 1 where a target counts
+ *     cu_seqlens  i32 [variable], where each document begins, and where the last one ends
+ *
+ * Documents are the samples of `documents`; their tokens are its first field of integers of varying
+ * length, and its length() must be exact. With targets, a document of n tokens takes n - 1 places.
+ * One that is longer than a row is cut into whole rows and a rest, so that each of its tokens but
+ * the first is a target once. Rows are the same in every epoch. As a spec:
+ * "pack:{tokens:set.idx?documents=whole}?length=2048".
+ *
+ * Ownership  the rows hold a reference to the documents. *out belongs to the caller.
+ * Errors     EINVAL (no such field, no lengths, a document too long), EUNSUPPORTED (a stream, more
+ *            than 2^32 - 2 documents), EFORMAT (no document has a target), ENOMEM.
+ * Threads    any.
+ */
+ITER_API ITER_NODISCARD iter_status iter_pack_create(iter_dataset *documents,
+                                                     const iter_pack_options *options,
+                                                     iter_dataset **out, iter_error *err);
+
 /** One named array: row i is at data + i * stride_bytes. */
 typedef struct iter_array {
     const char *name; /* NULL = "data" / "label", with MXNet's numbering if there are several */

@@ -432,7 +432,7 @@ struct iter_decoder_ops {
     /* Finds the finished row inside the sample's bytes[size], so that the loader need not call
      * decode() and no copy is made. If the row is there, dense, of `desc` and in one piece, it
      * returns true and sets *out_offset and *out_bytes to the row's place and size. (The size says
-     * how long the row is if desc is u8 [ITER_VARIABLE].) If not, it returns false, and decode() is
+     * how long the row is if desc is [ITER_VARIABLE].) If not, it returns false, and decode() is
      * called. The bytes of other fields must come before the row.
      *
      * It must read only the first n_known bytes, because the others may not be in memory yet. If

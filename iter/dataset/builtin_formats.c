@@ -13,6 +13,7 @@
     X(tar) \
     X(tokens) \
     X(mix) \
+    X(pack) \
     X(csv) \
     X(synthetic)
 /* clang-format on */

@@ -53,6 +53,7 @@ void iter__dataset_adopt(iter_dataset *dataset) {
             init_locks(dataset);
             if (dataset->format && dataset->format->open == iter__format_mix.open)
                 iter__mix_adopt(dataset->state);
+            if (dataset->format == &iter__format_pack) iter__pack_adopt(dataset->state);
             atomic_store(&dataset->process, here);
         }
         owner = atomic_load(&dataset->process);
@@ -69,7 +70,7 @@ void iter__preload_free(iter__preload *made) {
 
 static void dataset_free(iter_dataset *dataset) {
     if (dataset->format) {
-        iter__options_free(&dataset->format->base, dataset->options);
+        if (dataset->options) iter__options_free(&dataset->format->base, dataset->options);
         iter__free(dataset->options);
         iter__free(dataset->state);
     }
@@ -309,30 +310,57 @@ iter_status iter_dataset_open(const char *spec, const iter_registry *registry, i
     return iter_dataset_open_with(spec, &options, out, err);
 }
 
-/* ---- Mixes ----------------------------------------------------------------------------------- */
+/* ---- Datasets over others -------------------------------------------------------------------- */
 
-iter_status iter_mix_create(const iter_mix_source *sources, int32_t n_sources, iter_dataset **out,
-                            iter_error *err) {
-    *out = NULL;
-    iter_dataset *dataset = dataset_new("mix");
-    if (!dataset) return iter__fail(err, ITER_ENOMEM, "mix: out of memory");
-    dataset->state = iter__alloc(1, iter__format_mix.base.state_size);
-    iter_status status =
-        dataset->state ? iter__mix_build(dataset->state, sources, n_sources, &dataset->desc, err)
-                       : iter__fail(err, ITER_ENOMEM, "out of memory");
+/* Starts a dataset of a format that is built by a call instead of a spec. */
+static iter_dataset *begin_made(const iter_format_ops *ops, iter_error *err) {
+    iter_dataset *dataset = dataset_new(ops->base.name);
+    if (dataset) dataset->state = iter__alloc(1, ops->base.state_size);
+    if (dataset && dataset->state) return dataset;
+    if (dataset) dataset_free(dataset);
+    iter__fail(err, ITER_ENOMEM, "%s: out of memory", ops->base.name);
+    return NULL;
+}
+
+/* Finishes it; status: how it was built. Frees it after an error. */
+static iter_status end_made(iter_dataset *dataset, const iter_format_ops *ops, iter_status status,
+                            iter_dataset **out, iter_error *err) {
     if (status == ITER_OK) {
-        set_mix(dataset);
+        dataset->format = ops;
+        set_decoding(dataset);
+        if (ops == &iter__format_mix) set_mix(dataset);
         status = check_description(&dataset->desc, !dataset->format->get, err);
-        if (status < 0) dataset->format->close(dataset->state);
+        if (status < 0) ops->close(dataset->state);
     }
     if (status < 0) {
         dataset->format = NULL;
         iter__free(dataset->state);
         dataset_free(dataset);
-        return iter__fail_in(err, status, "mix");
+        return iter__fail_in(err, status, "%s", ops->base.name);
     }
     *out = dataset;
     return ITER_OK;
+}
+
+iter_status iter_mix_create(const iter_mix_source *sources, int32_t n_sources, iter_dataset **out,
+                            iter_error *err) {
+    *out = NULL;
+    iter_dataset *dataset = begin_made(&iter__format_mix, err);
+    if (!dataset) return ITER_ENOMEM;
+    const iter_status status =
+        iter__mix_build(dataset->state, sources, n_sources, &dataset->desc, err);
+    return end_made(dataset, &iter__format_mix, status, out, err);
+}
+
+iter_status iter_pack_create(iter_dataset *documents, const iter_pack_options *options,
+                             iter_dataset **out, iter_error *err) {
+    *out = NULL;
+    if (!documents) return iter__fail(err, ITER_EINVAL, "pack: no documents");
+    iter_dataset *dataset = begin_made(&iter__format_pack, err);
+    if (!dataset) return ITER_ENOMEM;
+    const iter_status status =
+        iter__pack_build(dataset->state, documents, options, &dataset->desc, err);
+    return end_made(dataset, &iter__format_pack, status, out, err);
 }
 
 /* ---- The user's ops -------------------------------------------------------------------------- */

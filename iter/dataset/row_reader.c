@@ -78,33 +78,35 @@ static void bench_give_back(iter__row_reader *reader, iter__row_bench *bench) {
 
 /* ---- One row that is read -------------------------------------------------------------------- */
 
-static iter_status read_extent(const iter__row_reader *reader, iter__row_bench *bench, int e,
-                               const iter_extent *extent, iter_error *err) {
-    const iter_file *file = &reader->dataset->desc.files[extent->object];
-    if (extent->size > bench->capacity[e]) {
-        iter__free(bench->bytes[e]);
-        bench->capacity[e] = 0;
-        bench->bytes[e] = iter__alloc((size_t)extent->size + SLACK, 1);
-        if (!bench->bytes[e])
-            return iter__fail(err, ITER_ENOMEM, "no memory for %llu bytes",
-                              (unsigned long long)extent->size);
-        bench->capacity[e] = (size_t)extent->size;
-    }
-    const iter_iovec part = {bench->bytes[e], (size_t)extent->size};
-    iter_read read = {.object = extent->object,
-                      .offset = extent->offset,
-                      .parts = &part,
-                      .n_parts = 1,
-                      .size = part.size};
+iter_status iter__row_reader_bytes(iter__row_reader *reader, uint64_t object, uint64_t offset,
+                                   void *out, size_t size, iter_error *err) {
+    const iter_file *file = &reader->dataset->desc.files[object];
+    const iter_iovec part = {out, size};
+    iter_read read = {
+        .object = object, .offset = offset, .parts = &part, .n_parts = 1, .size = size};
     char text[128];
-    if (read.size > 0) reader->source->read(reader->source_state, &read);
+    if (size > 0) reader->source->read(reader->source_state, &read);
     if (read.status < 0)
         return iter__fail(err, read.status, "%s: %s", file->path,
                           read.os_error ? iter__os_error(read.os_error, text, sizeof(text))
                                         : iter_status_text(read.status));
-    if (read.done == read.size) return ITER_OK;
+    if (read.done == size) return ITER_OK;
     return iter__fail(err, ITER_EIO, "%s: ends after %zu of %zu bytes: it changed while open",
-                      file->path, read.done, read.size);
+                      file->path, read.done, size);
+}
+
+static iter_status read_extent(iter__row_reader *reader, iter__row_bench *bench, int e,
+                               const iter_extent *extent, iter_error *err) {
+    const size_t size = (size_t)extent->size;
+    if (size > bench->capacity[e]) {
+        iter__free(bench->bytes[e]);
+        bench->capacity[e] = 0;
+        bench->bytes[e] = iter__alloc(size + SLACK, 1);
+        if (!bench->bytes[e]) return iter__fail(err, ITER_ENOMEM, "no memory for %zu bytes", size);
+        bench->capacity[e] = size;
+    }
+    return iter__row_reader_bytes(reader, extent->object, extent->offset, bench->bytes[e], size,
+                                  err);
 }
 
 static iter_status decode(const iter__row_reader *reader, iter__row_bench *bench, uint64_t index,
@@ -140,7 +142,7 @@ static iter_status copy_stored(const iter__row_bench *bench, const iter_field *f
     return ITER_OK;
 }
 
-static iter_status read_row(const iter__row_reader *reader, iter__row_bench *bench, uint64_t index,
+static iter_status read_row(iter__row_reader *reader, iter__row_bench *bench, uint64_t index,
                             const iter__get_rows *get, uint32_t row, iter_error *err) {
     const iter_dataset *dataset = reader->dataset;
     const iter_description *desc = &dataset->desc;

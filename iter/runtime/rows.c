@@ -288,7 +288,8 @@ static bool is_found(const iter__worker *worker, const iter__field_plan *field,
                         placed ? loader->layout.placed_head : size, &offset, &n))
         return false;
     if (!placed) out->data = (uint8_t *)(uintptr_t)bytes + offset;
-    if (out->desc.dims[0] == ITER_VARIABLE) out->desc.dims[0] = (int64_t)n;
+    if (out->desc.dims[0] == ITER_VARIABLE)
+        out->desc.dims[0] = (int64_t)(n / iter_dtype_bytes(out->desc.dtype));
     return true;
 }
 

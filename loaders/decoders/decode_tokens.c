@@ -40,11 +40,36 @@ static iter_status targets_decode(void *state, const void *shared, const uint8_t
     return put_tokens(shared, bytes, 1, n - 1, out, err);
 }
 
+/* The tokens of a window, as bytes; `skipped` of them come before the row. */
+static bool find_tokens(const iter__token_rule *rule, const iter_desc *desc, size_t size,
+                        size_t skipped, size_t *out_offset, size_t *out_bytes) {
+    const size_t width = iter_dtype_bytes(desc->dtype), n = size / width;
+    if (rule->swapped || n < 1 || desc->dims[0] != ITER_VARIABLE) return false;
+    *out_offset = skipped * width;
+    *out_bytes = (n - (rule->has_targets ? 1 : 0)) * width;
+    return (int64_t)(*out_bytes / width) <= desc->capacity;
+}
+
+static bool inputs_find(const void *shared, const iter_desc *desc, const uint8_t *bytes,
+                        size_t size, size_t n_known, size_t *out_offset, size_t *out_bytes) {
+    (void)bytes;
+    (void)n_known;
+    return find_tokens(shared, desc, size, 0, out_offset, out_bytes);
+}
+
+static bool targets_find(const void *shared, const iter_desc *desc, const uint8_t *bytes,
+                         size_t size, size_t n_known, size_t *out_offset, size_t *out_bytes) {
+    (void)bytes;
+    (void)n_known;
+    return find_tokens(shared, desc, size, 1, out_offset, out_bytes);
+}
+
 const iter_decoder_ops iter__decoder_token_inputs = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "inputs",
              .help = "tokens of a window, without the last"},
     .decode = inputs_decode,
+    .find = inputs_find,
 };
 
 const iter_decoder_ops iter__decoder_token_targets = {
@@ -52,4 +77,5 @@ const iter_decoder_ops iter__decoder_token_targets = {
              .name = "targets",
              .help = "tokens of a window, without the first"},
     .decode = targets_decode,
+    .find = targets_find,
 };

@@ -23,6 +23,8 @@
 
 #define TOKENS_MAX (INT32_MAX - 1)
 
+enum { ITER_TOKENS_CROSS, ITER_TOKENS_KEEP, ITER_TOKENS_WHOLE }; /* documents= */
+
 typedef struct tokens_options {
     int64_t length, stride;
     int32_t dtype, last, documents;
@@ -42,8 +44,9 @@ static const iter_option option_rows[] = {
                     "before, or a shorter row",
                     tokens_options, last, "drop|overlap|short"),
     ITER_ROW_CHOICE("documents",
-                    "whether a row may cross the documents' borders; keep wants Megatron's index",
-                    tokens_options, documents, "cross|keep"),
+                    "whether a row may cross the documents' borders, or is a document; keep and "
+                    "whole want Megatron's index",
+                    tokens_options, documents, "cross|keep|whole"),
     ITER_ROW_BOOL("label", "no = one field, whose rows have the last target, too", tokens_options,
                   label),
     ITER_ROW_BOOL("header", "no = files are tokens from the first byte on", tokens_options, header),
@@ -85,9 +88,11 @@ static iter_status add_rows(tokens_state *s, iter__token_shard *shard, const tok
             __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ && iter_dtype_bytes(index.dtype) > 1;
         ITER_TRY(iter__token_shard_expect(shard, (iter_dtype)o->dtype, err));
     } else if (s->rows.by_document) {
-        return iter__fail(err, ITER_EINVAL,
-                          "%s: documents=keep wants Megatron's index, which says where they begin",
-                          shard->path);
+        return iter__fail(
+            err, ITER_EINVAL,
+            "%s: documents=keep and whole want Megatron's index, which says where they "
+            "begin",
+            shard->path);
     }
     return iter__token_rows_end_file(&s->rows, shard->n_tokens, err);
 }
@@ -195,12 +200,22 @@ static uint64_t identity_of(const tokens_state *s, const tokens_options *o) {
 static iter_status tokens_open(void *state, const char *path, const void *options,
                                iter_description *out, iter_error *err) {
     tokens_state *s = state;
-    const tokens_options *o = options;
+    tokens_options own = *(const tokens_options *)options, *o = &own;
+    const bool whole = o->documents == ITER_TOKENS_WHOLE;
+    if (whole) { /* one short row a document */
+        own.length = own.stride = TOKENS_MAX;
+        own.last = ITER_TOKEN_LAST_SHORT;
+        own.label = false;
+    }
     s->rule.has_targets = o->label;
     const iter_status status = add_files(s, path, o, err);
     if (status < 0) {
         tokens_close(s);
         return status;
+    }
+    if (whole && s->rows.longest <= TOKENS_MAX) {
+        own.length = (int64_t)s->rows.longest - 1;
+        s->rows.cut.length = s->rows.cut.stride = (uint64_t)own.length;
     }
     out->n_samples = iter__token_rows_count(&s->rows);
     out->n_fields = o->label ? 2 : 1;

@@ -26,12 +26,12 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
+#include "iter/core/slot_set.h"
 
 #define PERIOD_MAX  (1u << 20)
 #define TOTAL       ((uint64_t)1 << 48)
 #define BLOCK_LEAST 8192u
 #define BLOCK_MOST  (1u << 20)
-#define LEVELS      4 /* 64^4 is above BLOCK_MOST */
 #define NONE        UINT32_MAX
 
 __extension__ typedef unsigned __int128 uint128;
@@ -70,7 +70,7 @@ struct iter__mix_plan {
     /* lists of sources: [length + 2] whose draw may come from a slot on; [length + 1] whose draw
      * may come, by the slot in which it must */
     uint32_t *waiting, *listed;
-    uint64_t *words[LEVELS]; /* see mark() */
+    iter__slot_set due; /* slots whose `listed` is not empty */
 };
 
 /* ---- Heap ------------------------------------------------------------------------------------ */
@@ -228,27 +228,6 @@ static void round_at(const iter__mix_order *order, uint64_t t, uint8_t *up) {
 
 /* ---- One block ------------------------------------------------------------------------------- */
 
-/* The draws that may come, in lists by the slot in which they must: `words` has a bit for each list
- * that is not empty, 64 to a word, and above it a bit for each word, and so on. */
-static void mark(iter__mix_plan *p, uint32_t slot) {
-    for (int level = 0; level < LEVELS; level++, slot /= 64)
-        p->words[level][slot / 64] |= UINT64_C(1) << slot % 64;
-}
-
-static void unmark(iter__mix_plan *p, uint32_t slot) {
-    for (int level = 0; level < LEVELS; level++, slot /= 64)
-        if (p->words[level][slot / 64] &= ~(UINT64_C(1) << slot % 64)) return;
-}
-
-static uint32_t first_marked(const iter__mix_plan *p) {
-    uint32_t slot = 0;
-    for (int level = LEVELS; level-- > 0;) {
-        assert(p->words[level][slot]);
-        slot = slot * 64 + (uint32_t)__builtin_ctzll(p->words[level][slot]);
-    }
-    return slot;
-}
-
 /* Lets a source's next draw wait until it may come, from slot `now` on, or lists it by its limit.
  * Slots count from 1. */
 static void add_next(iter__mix_plan *p, uint32_t length, uint32_t s, uint32_t now) {
@@ -261,7 +240,7 @@ static void add_next(iter__mix_plan *p, uint32_t length, uint32_t s, uint32_t no
     }
     const uint64_t limit = at->whole + (at->rest > 0);
     const uint32_t by = limit < length ? (uint32_t)limit : length;
-    if (p->listed[by] == NONE) mark(p, by);
+    if (p->listed[by] == NONE) iter__slot_set_add(&p->due, by);
     p->next[s] = p->listed[by];
     p->listed[by] = s;
 }
@@ -310,10 +289,10 @@ static void plan_block(iter__mix_order *order, uint64_t start) {
             next = p->next[s];
             add_next(p, length, s, t);
         }
-        const uint32_t by = first_marked(p), s = p->listed[by];
-        assert(by >= t);
+        const uint32_t by = iter__slot_set_next(&p->due, t), s = p->listed[by];
+        assert(by != ITER_SLOT_NONE);
         p->listed[by] = p->next[s];
-        if (p->listed[by] == NONE) unmark(p, by);
+        if (p->listed[by] == NONE) iter__slot_set_remove(&p->due, by);
         order->source[t - 1] = (uint16_t)s;
         order->rank[t - 1] = p->had[s]++;
         step(&p->tracks[s], order->share[s]);
@@ -410,14 +389,9 @@ static bool make_plan(iter__mix_order *order) {
     p->next = iter__alloc(n, sizeof(*p->next));
     p->waiting = iter__alloc(length + 2, sizeof(*p->waiting));
     p->listed = iter__alloc(length + 1, sizeof(*p->listed));
-    bool has_words = true;
-    for (size_t level = 0, words = length / 64 + 1; level < LEVELS;
-         level++, words = words / 64 + 1) {
-        p->words[level] = iter__alloc(words, sizeof(*p->words[0]));
-        has_words = has_words && p->words[level];
-    }
+    const bool has_set = iter__slot_set_make(&p->due, (uint32_t)length + 1);
     return p->edges && p->by_age && p->heap && p->up[0] && p->up[1] && p->tracks && p->had &&
-           p->next && p->waiting && p->listed && has_words;
+           p->next && p->waiting && p->listed && has_set;
 }
 
 iter_status iter__mix_order_make(const double *weights, uint32_t n, iter__mix_order *out,
@@ -448,8 +422,7 @@ void iter__mix_order_free(iter__mix_order *order) {
         iter__free(p->next);
         iter__free(p->waiting);
         iter__free(p->listed);
-        for (int level = 0; level < LEVELS; level++)
-            iter__free(p->words[level]);
+        iter__slot_set_free(&p->due);
         iter__free(p);
     }
     iter__free(order->share);

@@ -21,15 +21,8 @@ static char folder[MAKE_PATH_MAX];
 static uint16_t tokens[MOST];
 static uint32_t n_tokens, lengths[DOCUMENTS];
 
-static void put(FILE *file, uint64_t value, int n) {
-    for (int i = 0; i < n; i++)
-        fputc((int)(value >> 8 * i & 255), file);
-}
-
 /* Two files of tokens, and an index of documents of the first one. */
 static void make_set(void) {
-    uint64_t place = 0;
-    char path[MAKE_PATH_MAX];
     for (uint32_t d = 0; d < DOCUMENTS; d++) {
         lengths[d] = d * 7 % 61;
         n_tokens += lengths[d];
@@ -38,21 +31,7 @@ static void make_set(void) {
         tokens[i] = (uint16_t)(i * 40503u >> 3);
     make_file(folder, "a.bin", tokens, n_tokens * sizeof(tokens[0]));
     make_file(folder, "b.bin", tokens, n_tokens); /* half of them */
-    make_file(folder, "set.bin", tokens, n_tokens * sizeof(tokens[0]));
-    FILE *file = fopen(make_path(path, folder, "set.idx"), "wb");
-    if (!file) abort();
-    fwrite("MMIDIDX\0", 1, 9, file);
-    put(file, 1, 8);
-    put(file, 8, 1);
-    put(file, DOCUMENTS, 8);
-    put(file, DOCUMENTS + 1, 8);
-    for (uint32_t d = 0; d < DOCUMENTS; d++)
-        put(file, lengths[d], 4);
-    for (uint32_t d = 0; d < DOCUMENTS; place += 2 * lengths[d++])
-        put(file, place, 8);
-    for (uint32_t d = 0; d <= DOCUMENTS; d++)
-        put(file, d, 8);
-    fclose(file);
+    make_megatron(folder, "set", tokens, lengths, DOCUMENTS);
 }
 
 /* ---- What a row must be ---------------------------------------------------------------------- */

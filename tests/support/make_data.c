@@ -212,3 +212,33 @@ const char *format_fault(const opened *format, uint64_t most) {
     }
     return NULL;
 }
+
+static void put_number(FILE *file, uint64_t value, int n_bytes) {
+    for (int i = 0; i < n_bytes; i++)
+        fputc((int)(value >> 8 * i & 255), file);
+}
+
+void make_megatron(const char *folder, const char *name, const uint16_t *tokens,
+                   const uint32_t *lengths, uint32_t n) {
+    char path[MAKE_PATH_MAX], file_name[64];
+    uint64_t place = 0, total = 0;
+    for (uint32_t d = 0; d < n; d++)
+        total += lengths[d];
+    snprintf(file_name, sizeof(file_name), "%s.bin", name);
+    make_file(folder, file_name, tokens, total * sizeof(tokens[0]));
+    snprintf(file_name, sizeof(file_name), "%s.idx", name);
+    FILE *file = fopen(make_path(path, folder, file_name), "wb");
+    if (!file) abort();
+    fwrite("MMIDIDX\0", 1, 9, file);
+    put_number(file, 1, 8);
+    put_number(file, 8, 1);
+    put_number(file, n, 8);
+    put_number(file, n + 1, 8);
+    for (uint32_t d = 0; d < n; d++)
+        put_number(file, lengths[d], 4);
+    for (uint32_t d = 0; d < n; place += 2 * lengths[d++])
+        put_number(file, place, 8);
+    for (uint32_t d = 0; d <= n; d++)
+        put_number(file, d, 8);
+    fclose(file);
+}

@@ -65,4 +65,8 @@ size_t format_read(const opened *format, uint64_t index, int e, void *out, size_
  * what is wrong. */
 const char *format_fault(const opened *format, uint64_t most);
 
+/* NAME.bin and NAME.idx as Megatron writes them: n documents of u16 tokens, one after another. */
+void make_megatron(const char *folder, const char *name, const uint16_t *tokens,
+                   const uint32_t *lengths, uint32_t n);
+
 #endif
