@@ -39,7 +39,8 @@ iter_status iter__row_reader_get(iter__row_reader *reader, uint32_t n, const uin
                                  const iter__get_rows *get, uint32_t first, iter_rng *rng,
                                  iter_error *err);
 
-/* Reads `size` bytes of a file of the dataset. Any number of threads. Errors: EIO, with the file. */
+/* Reads `size` bytes of a file of the dataset. Any number of threads. Errors: EIO, with the
+ * file. */
 iter_status iter__row_reader_bytes(iter__row_reader *reader, uint64_t object, uint64_t offset,
                                    void *out, size_t size, iter_error *err);
 

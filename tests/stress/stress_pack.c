@@ -1,7 +1,7 @@
 /*
  * stress_pack.c - packed rows are the same, bit for bit, for any number of workers, any number of
- * ranks, in memory or read, and from any saved position; alone and as sources of a mix. And an epoch
- * has every target once.
+ * ranks, in memory or read, and from any saved position; alone and as sources of a mix. And an
+ * epoch has every target once.
  */
 #include <stdlib.h>
 #include <string.h>
