@@ -24,6 +24,7 @@ int cmd_report(const bench_options *options);
 int cmd_doctor(const bench_options *options);
 int cmd_generate(const bench_options *options);
 int cmd_serve(const bench_options *options);
+int cmd_verify(const bench_options *options);
 int cmd_versus(const bench_options *options);
 
 /** Writes "iterbench: message" as one line to stderr and returns `status`. */

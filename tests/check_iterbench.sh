@@ -30,7 +30,7 @@ status 0 --help
 grep -q '^exit status: .* 130 ' "$dir/out" || fault "--help does not name the exit status of ^C"
 grep -q '^  --prove ' "$dir/out" || fault "--help has no --prove"
 [ -z "$(awk 'length > 100' "$dir/out")" ] || fault "--help is wider than 100 columns"
-for command in list plan limits compare report doctor generate serve versus; do # the options of one command are its own
+for command in list plan limits compare report doctor generate serve verify versus; do # the options of one command are its own
     status 0 $command --help
     sed -nE 's/^  (--[a-z-]+).*/\1/p' "$dir/out" >"$dir/known"
     for option in --prove --batch --data --seed --a --n --plugin; do
@@ -107,7 +107,7 @@ for arguments in "" "--data" "--wrong 1" "--data x: --batch 0" "--data x: --batc
     "--data x: --epochs 1 --seconds 1" "--data x: --hash --seconds 1" "--data x: --start 1" "--data x: --start 1:" "--data x: --start 99999999999:0" \
     "--data x: --memory 1KB" "--data x: --max-sample-bytes 1KB" "--data x: --max-sample-bytes 0" "--data x: --memory 99999999999GiB" "--data x: --seconds 0" "--data x: --seconds nan" "--data x: --hash=1" \
     "--data x: --dump d" "--data x: --batches 1" "--data x: word" "wrong" "compare a.json" "generate mnist d" "limits --data x: --seconds 1" "limits --data x: --decode --workers 1" "--data x: --decode" \
-    "versus --a true" "plan" "limits" \
+    "versus --a true" "plan" "limits" "verify" "verify --data x: --promise maybe" "verify --data x: --on-error fail" \
     "list word" "serve --data x:" "--data x: --pairs 1" "-x" \
     "versus --a true --b true --slice 0" "--data x: --ragged"; do
     # shellcheck disable=SC2086
@@ -195,6 +195,27 @@ cp "$dir/out" "$dir/b.json"
 json "A run" --data "cifar10:$set" --loader ndarray --hash --ranks 2 --start 3:128
 json "A run" --data "mix:{a=2 cifar10:$set; 1 synthetic:cifar10?n=99}" --epochs 1
 json "A run" --data "synthetic:imdb?variable=1&n=300" --chain "pad-batch" --loader dataloader --epochs 2
+json verify verify --data "cifar10:$set" --ranks 2 --epochs 2 --workers 1
+grep -q '"kept": true' "$dir/out" || fault "verify: $(cat "$dir/out")"
+[ "$(grep -c '"hash": ' "$dir/out")" = 3 ] && [ "$(grep '"hash": ' "$dir/out" | sort -u | wc -l)" = 1 ] || fault "verify: hashes differ: $(grep '"hash": ' "$dir/out")"
+for sampler in balanced repeat:3=4,7=0 stride:7 replacement block:block=32,buffer=2; do # of 1000 samples, in batches of 48
+    for last in keep pad discard roll_over; do
+        status 0 verify --data "cifar10:$set" --sampler "$sampler" --ranks 3 --batch 16 --epochs 2 --last-batch $last
+        grep -q '^kept: ' "$dir/out" || fault "verify $sampler $last: $(cat "$dir/out")"
+    done
+done
+status 0 verify --data "synthetic:imdb?variable=1&n=300" --sampler bucket --ranks 2
+for fault in repeat lose change; do # planted faults are found, and the status says so
+    "$ITERBENCH" verify --data "cifar10:$set" --ranks 2 --restart 3:4 --plant $fault >"$dir/out" 2>"$dir/err"
+    [ $? = 1 ] && grep -q '^iterbench: verify: broken promises: ' "$dir/err" && grep -q '^broken .*restarted: ' "$dir/out" || fault "verify --plant $fault: $(cat "$dir/out")"
+done
+grep -q 'rows have other contents' "$dir/out" || fault "verify --plant change: $(cat "$dir/out")"
+cp "$set/data_batch_2.bin" "$dir/bad.bin"
+printf '\377' | dd of="$dir/bad.bin" bs=1 seek=$((17 * 3073)) conv=notrunc 2>/dev/null # a label out of range: a failed sample, which still comes
+status 0 verify --data "cifar10:$dir/bad.bin" --ranks 2 --failures "$dir/failed.txt"
+grep -q '; 1 failed$' "$dir/out" && flat "$dir/out" | grep -q '^failed .*sample 17 .*label 255 is not in 0..9' || fault "verify: a failed sample: $(cat "$dir/out")"
+grep -q 'sample 17 ' "$dir/failed.txt" || fault "verify --failures: $(cat "$dir/failed.txt")"
+json verify verify --data "cifar10:$dir/bad.bin" --ranks 2
 json limits limits --data "cifar10:$set" --chain "$normalize"
 status 0 --data "cifar10:$set" --loader dataloader --seconds 0.2 --json "$dir/c.json"
 grep -q samples/s "$dir/out" || fault "a table goes to stdout where the JSON goes to a file"

@@ -8,7 +8,8 @@
 
 #define DEVICES_MAX 64
 #define AT(field)   offsetof(bench_options, field)
-#define LOADS       (BENCH_RUN | BENCH_PLAN | BENCH_LIMITS | BENCH_SERVE)
+#define MEASURES    (BENCH_RUN | BENCH_PLAN | BENCH_LIMITS | BENCH_SERVE)
+#define LOADS       (MEASURES | BENCH_VERIFY)
 #define RUNS        (BENCH_RUN | BENCH_SERVE)
 
 const option_row bench_option_rows[] = {
@@ -34,15 +35,15 @@ const option_row bench_option_rows[] = {
      "what happens to a short last batch (keep)"},
     {"prefetch", COUNT, AT(prefetch), "N", 0, 1, 4096, LOADS,
      "batches made ahead (as many as keep the workers busy)"},
-    {"ranks", COUNT, AT(ranks), "N", 0, 1, 4096, RUNS | BENCH_PLAN,
+    {"ranks", COUNT, AT(ranks), "N", 0, 1, 4096, RUNS | BENCH_PLAN | BENCH_VERIFY,
      "number of ranks, all in this process (1)"},
     {"stall-ms", COUNT, AT(stall_ms), "MS", 0, 1, UINT32_MAX, RUNS,
      "if a batch takes longer than this, report on stderr where it is stuck (never)"},
-    {"on-error", CHOICE, AT(on_error), "fail|replace|blank", 0, 0, 0, LOADS,
+    {"on-error", CHOICE, AT(on_error), "fail|replace|blank", 0, 0, 0, MEASURES,
      "what happens to a failed sample (fail)"},
     {"max-failures", COUNT, AT(max_failures), "N", 0, 1, UINT32_MAX, RUNS,
      "failed samples before the run fails (no limit)"},
-    {"failures", TEXT, AT(failures), "FILE", 0, 0, 0, BENCH_RUN | BENCH_LIMITS,
+    {"failures", TEXT, AT(failures), "FILE", 0, 0, 0, BENCH_RUN | BENCH_LIMITS | BENCH_VERIFY,
      "write the failed samples, one a line, even if the run fails (limits: with --decode)"},
     {"ragged", FLAG, AT(ragged), NULL, 0, 0, 0, BENCH_SERVE,
      "deliver rows of different lengths as they are; no stage needs to pad them"},
@@ -50,7 +51,8 @@ const option_row bench_option_rows[] = {
     {"start", START, AT(start_epoch), "EPOCH:SAMPLE", 0, 0, 0, RUNS, "position to start at"},
     {"cache", CHOICE, AT(cache), "asis|hot|cold", 0, 0, 0, RUNS | BENCH_LIMITS,
      "page cache before the run (asis)"},
-    {"epochs", COUNT, AT(epochs), "N", 0, 1, UINT32_MAX, BENCH_RUN, "run this many epochs"},
+    {"epochs", COUNT, AT(epochs), "N", 0, 1, UINT32_MAX, BENCH_RUN | BENCH_VERIFY,
+     "run this many epochs (verify: 1)"},
     {"seconds", REAL, AT(seconds), "S", 0, 0, 0, BENCH_RUN | BENCH_LIMITS,
      "run this long (3 without --epochs; with a consumer 10; limits: with --decode, 12)"},
     {"seed", COUNT, AT(seed), "N", 0, 0, UINT64_MAX, LOADS | BENCH_GENERATE,
@@ -61,7 +63,7 @@ const option_row bench_option_rows[] = {
      "largest sample read or decoded, e.g. 64MiB; a larger one fails (256MiB; decoded pixels at "
      "most a 16th of --memory)"},
     {"json", TEXT, AT(json), "FILE|-", 0, 0, 0,
-     BENCH_RUN | BENCH_LIMITS | BENCH_VERSUS | BENCH_DOCTOR,
+     BENCH_RUN | BENCH_LIMITS | BENCH_VERSUS | BENCH_DOCTOR | BENCH_VERIFY,
      "write the results as JSON; - is stdout, and nothing else goes there"},
     {"html", TEXT, AT(html), "FILE", 0, 0, 0, BENCH_RUN | BENCH_LIMITS,
      "write the results as a report: one HTML file that needs no other"},
@@ -71,12 +73,12 @@ const option_row bench_option_rows[] = {
      "touch reads a byte of every cache line of a batch, none reads nothing (touch)"},
     {"model", CHOICE, AT(model), "none|cnn|gru|mlp", 0, 0, 0, RUNS,
      "train this network on the batches, and measure what feeding it costs (none)"},
-    {"device", DEVICE, AT(device), "cpu|cuda|cuda:N", 0, 0, DEVICES_MAX, LOADS,
+    {"device", DEVICE, AT(device), "cpu|cuda|cuda:N", 0, 0, DEVICES_MAX, MEASURES,
      "where batches go, and where the model trains (cpu)"},
-    {"finish", CHOICE, AT(finish), "auto|host|device", 0, 0, 0, LOADS,
+    {"finish", CHOICE, AT(finish), "auto|host|device", 0, 0, 0, MEASURES,
      "with --device cuda: where rows of images are converted and normalised (auto: as the plan "
      "weighs)"},
-    {"resident", CHOICE, AT(resident), "no|auto|yes", 0, 0, 0, LOADS,
+    {"resident", CHOICE, AT(resident), "no|auto|yes", 0, 0, 0, MEASURES,
      "with --device cuda: keep the whole set on the GPU (no)"},
     {"precision", CHOICE, AT(precision), "f32|tf32|f16", 0, 0, 0, RUNS,
      "with --device cuda and --model: the numbers it computes with (f32)"},
@@ -97,6 +99,12 @@ const option_row bench_option_rows[] = {
      "plant a bottleneck to test the verdict: slow-disk, slow-decode, slow-transform, slow-worker, "
      "few-workers, one-at-a-time, small-prefetch, slow-consumer, layout, tiny-batch, "
      "oversubscribed"},
+    {"restart", TEXT, AT(restart), "AT:RANKS|none", 0, 0, 0, BENCH_VERIFY,
+     "save after AT batches of all ranks, and go on with RANKS ranks (drawn by the seed)"},
+    {"promise", CHOICE, AT(promise), "auto|once|at-most-once|draws", 0, 0, 0, BENCH_VERIFY,
+     "how often a sample must come in an epoch; draws: as with one rank (auto: by the sampler)"},
+    {"plant", TEXT, AT(fault), "repeat|lose|change", 0, 0, 0, BENCH_VERIFY,
+     "count a batch twice, lose it or change it, to test the counting"},
     {"sweep", CHOICE, AT(sweep), "loader", 1, 0, 0, BENCH_RUN,
      "with --model: compare every setting of the loader"},
     {"hash", FLAG, AT(hash), NULL, 0, 0, 0, BENCH_RUN,
@@ -131,6 +139,8 @@ const bench_command_row bench_command_rows[] = {
     {BENCH_GENERATE, "generate", "cifar10|photos DIR", "make data, for machines that have none"},
     {BENCH_SERVE, "serve", "--data SPEC [options]",
      "answer 'run N' on stdin by 'samples seconds' on stdout"},
+    {BENCH_VERIFY, "verify", "--data SPEC [options]",
+     "prove that each row comes as often as promised"},
     {BENCH_VERSUS, "versus", "--a COMMAND --b COMMAND", "compare two programs, in turns"},
 };
 const size_t bench_n_command_rows = sizeof(bench_command_rows) / sizeof(bench_command_rows[0]);

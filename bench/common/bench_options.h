@@ -20,7 +20,8 @@ typedef enum bench_command {
     BENCH_SERVE = 64,
     BENCH_VERSUS = 128,
     BENCH_DOCTOR = 256,
-    BENCH_REPORT = 1024
+    BENCH_REPORT = 1024,
+    BENCH_VERIFY = 2048
 } bench_command;
 
 typedef enum bench_loader { BENCH_BOTH = 0, BENCH_NDARRAY = 1, BENCH_DATALOADER = 2 } bench_loader;
@@ -90,15 +91,18 @@ typedef struct bench_options {
     int32_t finish, resident;      /* the library's enums; for a GPU */
     int32_t precision, algorithms; /* the engine's enums; for a trainer on a GPU */
     int32_t sweep;                 /* 1 = over loader settings */
-    uint64_t max_held; /* set by programs: batches held at once; 0 = the library's default */
-    uint64_t threads;  /* of the trainer; 0 = cores less workers */
-    double compute_ms; /* of an emulated accelerator, per batch; 0 = none */
-    int32_t wants;     /* the layout that it wants: 0 = any, 1 = nchw, 2 = nhwc */
-    const char *plant; /* a bottleneck to plant: KIND[:FACTOR] */
-    const char *trace; /* file for a second of both as Chrome/Perfetto events */
-    bool prove;        /* apply the first change and measure again */
-    uint64_t stall_ms; /* report a batch that is stuck for so long; 0 = never */
-    uint64_t turns;    /* set by programs: how often a layout is turned; 0 = once */
+    uint64_t max_held;   /* set by programs: batches held at once; 0 = the library's default */
+    uint64_t threads;    /* of the trainer; 0 = cores less workers */
+    double compute_ms;   /* of an emulated accelerator, per batch; 0 = none */
+    int32_t wants;       /* the layout that it wants: 0 = any, 1 = nchw, 2 = nhwc */
+    const char *restart; /* of verify: "AT:RANKS", "AT" or "none"; NULL = drawn */
+    int32_t promise;     /* of verify: verify_promise */
+    const char *fault;   /* of verify: a fault to plant */
+    const char *plant;   /* a bottleneck to plant: KIND[:FACTOR] */
+    const char *trace;   /* file for a second of both as Chrome/Perfetto events */
+    bool prove;          /* apply the first change and measure again */
+    uint64_t stall_ms;   /* report a batch that is stuck for so long; 0 = never */
+    uint64_t turns;      /* set by programs: how often a layout is turned; 0 = once */
     /* set by programs: files are dropped from the page cache before each slice */
     bool cold_slices;
     bool only_reads;                   /* set by programs: the loader reads and decodes nothing */
