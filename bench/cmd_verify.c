@@ -65,6 +65,7 @@ static void print(const bench_options *options, const verify_result *r) {
     const page p = page_of(stdout);
     page_row(&p, LABEL, "data", PAGE_PLAIN, "%s: %llu samples", options->data,
              (unsigned long long)r->n_samples);
+    if (r->left_out[0] != '\0') page_row(&p, LABEL, "left out", PAGE_WARN, "%s", r->left_out);
     page_row(&p, LABEL, "promise", PAGE_PLAIN, "%s: %s", r->sampler, promises[r->promise]);
     for (int i = 0; i < r->n_runs; i++)
         print_run(r, &r->runs[i]);
@@ -150,6 +151,8 @@ static iter_status write_json(const bench_options *options, const verify_result 
     json_text(w, "promise", verify_promise_text(r->promise));
     json_bool(w, "kept", r->n_broken == 0);
     json_count(w, "samples", r->n_samples);
+    json_count(w, "left_out", r->n_left_out);
+    json_text(w, "left_out_text", r->left_out[0] != '\0' ? r->left_out : NULL);
     json_begin(w, "runs", '[');
     for (int i = 0; i < r->n_runs; i++)
         write_run(w, r, &r->runs[i]);

@@ -219,6 +219,11 @@ typedef struct iter_description {
     /* Set by the library during a format's open(): the registry that the dataset is opened with,
      * for iter_registry_decoder() and the like. NULL = built-ins alone. */
     const struct iter_registry *registry;
+    /* How much of the files no sample has, e.g. tokens at the end that fill no row, and a sentence
+     * about it; 0 and NULL = nothing is left out. The loader's plan and `iterbench verify` say
+     * so. */
+    uint64_t n_left_out;
+    const char *left_out;
 } iter_description;
 
 /* ---- Source: bytes by (object, offset) ------------------------------------------------------- */

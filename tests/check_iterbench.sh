@@ -216,6 +216,12 @@ status 0 verify --data "cifar10:$dir/bad.bin" --ranks 2 --failures "$dir/failed.
 grep -q '; 1 failed$' "$dir/out" && flat "$dir/out" | grep -q '^failed .*sample 17 .*label 255 is not in 0..9' || fault "verify: a failed sample: $(cat "$dir/out")"
 grep -q 'sample 17 ' "$dir/failed.txt" || fault "verify --failures: $(cat "$dir/failed.txt")"
 json verify verify --data "cifar10:$dir/bad.bin" --ranks 2
+head -c 6002 /dev/zero >"$dir/t.bin"; head -c 60 /dev/zero >"$dir/u.bin" # 3001 and 30 tokens: 30 rows of 100, and one token as the last target
+json verify verify --data "tokens:$dir/{t,u}.bin?length=100"
+status 0 verify --data "tokens:$dir/{t,u}.bin?length=100" --ranks 2
+grep -q '^left out  *30 of 3031 tokens are in no row; 1 of 2 files have no row$' "$dir/out" || fault "verify: tokens left out: $(cat "$dir/out")"
+status 0 plan --loader dataloader --data "mix:{a=1 tokens:$dir/t.bin?length=96; b=1 tokens:$dir/{t,u}.bin?length=96}"
+grep -q '^left out: a: 24 of 3001 tokens are in no row; b: 54 of 3031 tokens are in no row; 1 of 2 files have no row$' "$dir/out" || fault "plan: tokens left out: $(cat "$dir/out")"
 json limits limits --data "cifar10:$set" --chain "$normalize"
 status 0 --data "cifar10:$set" --loader dataloader --seconds 0.2 --json "$dir/c.json"
 grep -q samples/s "$dir/out" || fault "a table goes to stdout where the JSON goes to a file"

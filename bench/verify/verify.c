@@ -456,6 +456,8 @@ static iter_status make(walk *w) {
     verify_result *r = w->result;
     const iter_description *set = iter_dataset_describe(w->dataset);
     r->n_samples = set->n_samples;
+    r->n_left_out = set->n_left_out;
+    if (set->left_out != NULL) snprintf(r->left_out, sizeof(r->left_out), "%s", set->left_out);
     r->n_epochs = w->options->epochs > 0 ? w->options->epochs : 1;
     name_sampler(w, r->sampler, sizeof(r->sampler));
     r->promise = promise_of(w, r->sampler);

@@ -60,6 +60,8 @@ typedef struct verify_run {
 
 typedef struct verify_result {
     uint64_t n_samples, n_epochs;
+    uint64_t n_left_out; /* as in iter_description */
+    char left_out[600];
     verify_promise promise;
     char sampler[64];
     int n_runs;

@@ -357,6 +357,10 @@ static iter_status note_layout(iter_loader *loader, iter__layout_in *in, iter_er
                            ? loader->loaded.local_ranks
                            : 1;
     iter__layout_text(in, &loader->layout, text, sizeof(text));
+    ITER_TRY(iter__plan_note(&loader->plan, text, err));
+    const char *left_out = loader->dataset->desc.left_out;
+    if (!left_out) return ITER_OK;
+    snprintf(text, sizeof(text), "left out: %.900s\n", left_out);
     return iter__plan_note(&loader->plan, text, err);
 }
 

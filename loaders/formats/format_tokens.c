@@ -7,6 +7,7 @@
  * at once.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <iter/option_rows.h>
@@ -62,6 +63,7 @@ typedef struct tokens_state {
     size_t width; /* bytes of a token */
     iter__token_rule rule;
     iter__token_rows rows;
+    char left_out[160];
 } tokens_state;
 
 static void tokens_close(void *state) {
@@ -195,6 +197,25 @@ static uint64_t identity_of(const tokens_state *s, const tokens_options *o) {
     return hash;
 }
 
+/* Counts the tokens that no row has. */
+static void describe_left_out(tokens_state *s, iter_description *out) {
+    const iter__token_rows *rows = &s->rows;
+    const uint64_t n_streams = rows->by_document ? rows->n_documents : rows->n_files;
+    uint64_t n_tokens = 0;
+    for (uint64_t f = 0; f < rows->n_files; f++)
+        n_tokens += rows->n_tokens[f];
+    out->n_left_out = n_tokens - rows->n_used;
+    if (out->n_left_out == 0) return;
+    const int n =
+        snprintf(s->left_out, sizeof(s->left_out),
+                 "%" PRIu64 " of %" PRIu64 " tokens are in no row", out->n_left_out, n_tokens);
+    if (rows->n_empty > 0)
+        snprintf(s->left_out + n, sizeof(s->left_out) - (size_t)n,
+                 "; %" PRIu64 " of %" PRIu64 " %s have no row", rows->n_empty, n_streams,
+                 rows->by_document ? "documents" : "files");
+    out->left_out = s->left_out;
+}
+
 /* ---- Callbacks ------------------------------------------------------------------------------- */
 
 static iter_status tokens_open(void *state, const char *path, const void *options,
@@ -229,6 +250,7 @@ static iter_status tokens_open(void *state, const char *path, const void *option
     out->shared = &s->rule;
     out->shared_bytes = sizeof(s->rule);
     out->identity = identity_of(s, o);
+    describe_left_out(s, out);
     return ITER_OK;
 }
 

@@ -43,6 +43,21 @@ iter__token_place iter__token_cut_row(const iter__token_cut *cut, uint64_t n, ui
     return place;
 }
 
+/* Of whole rows: each adds `stride` tokens or, if they do not touch, all of its own; the first one
+ * adds all of its own in any case. */
+static inline uint64_t used_by_whole(const iter__token_cut *cut, uint64_t whole) {
+    const uint64_t row = cut->length + 1, step = iter__min_u64(cut->stride, row);
+    return whole > 0 ? whole * step + row - step : 0;
+}
+
+uint64_t iter__token_cut_used(const iter__token_cut *cut, uint64_t n) {
+    const uint64_t whole = whole_rows(cut, n), used = used_by_whole(cut, whole);
+    if (!has_last(cut, n, whole)) return used;
+    const uint64_t end = whole > 0 ? (whole - 1) * cut->stride + cut->length + 1 : 0;
+    const uint64_t first = iter__token_cut_row(cut, n, whole).first; /* of the last row */
+    return used + n - iter__max_u64(first, end);
+}
+
 /* ---- Adding ---------------------------------------------------------------------------------- */
 
 iter_status iter__token_rows_open(iter__token_rows *rows, iter__token_cut cut, bool by_document,
@@ -97,17 +112,24 @@ iter_status iter__token_rows_reserve(iter__token_rows *rows, uint64_t n_document
 static uint64_t make_blocks(iter__token_rows *rows) {
     const iter__token_cut cut = rows->cut;
     const uint32_t *lengths = rows->lengths;
-    uint64_t n_rows = 0, n_tokens = 0, longest = rows->longest;
+    uint64_t n_rows = 0, n_tokens = 0, n_used = 0, n_filled = 0, longest = rows->longest;
     for (uint64_t d = rows->first_document[rows->n_files]; d < rows->n_documents;) {
         const uint64_t end = iter__min_u64(d + BLOCK_DOCUMENTS, rows->n_documents);
         rows->blocks[rows->n_blocks++] = (iter__token_block){n_rows, n_tokens};
         for (; d < end; d++) {
-            n_rows += iter__token_cut_rows(&cut, lengths[d]);
+            const uint64_t n = iter__token_cut_rows(&cut, lengths[d]);
+            n_rows += n;
+            n_filled += n > 0;
             n_tokens += lengths[d];
             longest = iter__max_u64(longest, lengths[d]);
+            if (cut.last != ITER_TOKEN_LAST_DROP) n_used += iter__token_cut_used(&cut, lengths[d]);
         }
     }
+    if (cut.last == ITER_TOKEN_LAST_DROP && n_filled > 0) /* each document's as used_by_whole() */
+        n_used = used_by_whole(&cut, n_rows - n_filled + 1) + (n_filled - 1) * (cut.length + 1);
     rows->longest = longest;
+    rows->n_used += n_used;
+    rows->n_empty += rows->n_documents - rows->first_document[rows->n_files] - n_filled;
     return n_rows;
 }
 
@@ -121,6 +143,8 @@ iter_status iter__token_rows_end_file(iter__token_rows *rows, uint64_t n_tokens,
     } else {
         n_rows = iter__token_cut_rows(&rows->cut, n_tokens);
         rows->longest = iter__max_u64(rows->longest, n_tokens);
+        rows->n_used += iter__token_cut_used(&rows->cut, n_tokens);
+        rows->n_empty += n_rows == 0;
     }
     rows->n_tokens[f] = n_tokens;
     if (__builtin_add_overflow(rows->first_row[f], n_rows, &rows->first_row[f + 1]) ||

@@ -46,6 +46,8 @@ typedef struct iter__token_rows {
     iter__token_block *blocks;
     uint64_t n_blocks, block_capacity;
     uint64_t longest; /* tokens of a stream */
+    uint64_t n_used;  /* tokens that a row has */
+    uint64_t n_empty; /* streams without a row */
 } iter__token_rows;
 
 typedef struct iter__token_place {
@@ -56,6 +58,8 @@ typedef struct iter__token_place {
 /* Rows of a stream of n tokens; which tokens row k of them has. */
 uint64_t iter__token_cut_rows(const iter__token_cut *cut, uint64_t n);
 iter__token_place iter__token_cut_row(const iter__token_cut *cut, uint64_t n, uint64_t k);
+/* Different tokens that its rows have. */
+uint64_t iter__token_cut_used(const iter__token_cut *cut, uint64_t n);
 
 /* Prepares for n_files files. Errors: ENOMEM. It must be freed after an error, too. */
 iter_status iter__token_rows_open(iter__token_rows *rows, iter__token_cut cut, bool by_document,

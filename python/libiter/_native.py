@@ -216,6 +216,8 @@ class Description(c.Structure):
         ("n_parts", c.c_int32),
         ("index_bytes", c.c_uint64),
         ("registry", c.c_void_p),
+        ("n_left_out", c.c_uint64),
+        ("left_out", c.c_char_p),
     ]
 
 

@@ -32,6 +32,16 @@ static void expect_rows(uint64_t length, uint64_t stride, int last, uint64_t n) 
         const iter__token_place row = iter__token_cut_row(&cut, n, k++);
         cr_assert(row.first == start && row.n == n - start);
     }
+    bool has[64] = {false}; /* tokens that some row has */
+    uint64_t n_used = 0;
+    for (uint64_t i = 0; i < k; i++) {
+        const iter__token_place row = iter__token_cut_row(&cut, n, i);
+        memset(has + row.first, true, row.n);
+    }
+    for (uint64_t i = 0; i < n; i++)
+        n_used += has[i];
+    cr_assert_eq(iter__token_cut_used(&cut, n), n_used, "length %d stride %d last %d n %d",
+                 (int)length, (int)stride, last, (int)n);
     cr_assert_eq(iter__token_cut_rows(&cut, n), k, "length %d stride %d last %d n %d", (int)length,
                  (int)stride, last, (int)n);
 }
@@ -47,33 +57,46 @@ Test(format_tokens, every_cut_of_short_streams) {
 /* Files of many documents, most of them empty or too short for a row, and files without any. */
 Test(format_tokens, rows_of_many_documents) {
     enum { FILES = 5, MOST = 100 };
-    const iter__token_cut cut = {3, 2, ITER_TOKEN_LAST_SHORT};
-    const uint64_t n_documents[FILES] = {0, 1, MOST, 16, 33};
-    iter__token_rows rows;
-    uint32_t lengths[FILES][MOST];
-    cr_assert_eq(iter__token_rows_open(&rows, cut, true, FILES, NULL), 0);
-    for (uint64_t f = 0; f < FILES; f++) {
-        uint64_t sum = 0;
-        cr_assert_eq(iter__token_rows_reserve(&rows, n_documents[f], NULL), 0);
-        for (uint64_t d = 0; d < n_documents[f]; d++) {
-            lengths[f][d] = (uint32_t)((d * d + f) % 11 < 6 ? d % 2 : d % 23);
-            iter__token_rows_document(&rows, lengths[f][d]);
-            sum += lengths[f][d];
-        }
-        cr_assert_eq(iter__token_rows_end_file(&rows, sum, NULL), 0);
-    }
-    uint64_t index = 0;
-    for (uint64_t f = 0; f < FILES; f++) {
-        uint64_t begin = 0;
-        for (uint64_t d = 0; d < n_documents[f]; begin += lengths[f][d++])
-            for (uint64_t k = 0; k < iter__token_cut_rows(&cut, lengths[f][d]); k++, index++) {
-                const iter__token_place want = iter__token_cut_row(&cut, lengths[f][d], k);
-                const iter__token_place got = iter__token_rows_find(&rows, index);
-                cr_assert(got.file == f && got.first == begin + want.first && got.n == want.n);
+    for (int last = 0; last < 3; last++) {
+        for (uint64_t stride = 1; stride < 7; stride++) {
+            const iter__token_cut cut = {3, stride, (iter__token_last)last};
+            const uint64_t n_documents[FILES] = {0, 1, MOST, 16, 33};
+            iter__token_rows rows;
+            uint32_t lengths[FILES][MOST];
+            cr_assert_eq(iter__token_rows_open(&rows, cut, true, FILES, NULL), 0);
+            for (uint64_t f = 0; f < FILES; f++) {
+                uint64_t sum = 0;
+                cr_assert_eq(iter__token_rows_reserve(&rows, n_documents[f], NULL), 0);
+                for (uint64_t d = 0; d < n_documents[f]; d++) {
+                    lengths[f][d] = (uint32_t)((d * d + f) % 11 < 6 ? d % 2 : d % 23);
+                    iter__token_rows_document(&rows, lengths[f][d]);
+                    sum += lengths[f][d];
+                }
+                cr_assert_eq(iter__token_rows_end_file(&rows, sum, NULL), 0);
             }
+            uint64_t index = 0, n_used = 0, n_empty = 0;
+            for (uint64_t f = 0; f < FILES; f++)
+                for (uint64_t d = 0; d < n_documents[f]; d++) {
+                    n_used += iter__token_cut_used(&cut, lengths[f][d]);
+                    n_empty += iter__token_cut_rows(&cut, lengths[f][d]) == 0;
+                }
+            cr_assert_eq(rows.n_used, n_used, "stride %lu last %d", stride, last);
+            cr_assert_eq(rows.n_empty, n_empty);
+            for (uint64_t f = 0; f < FILES; f++) {
+                uint64_t begin = 0;
+                for (uint64_t d = 0; d < n_documents[f]; begin += lengths[f][d++])
+                    for (uint64_t k = 0; k < iter__token_cut_rows(&cut, lengths[f][d]);
+                         k++, index++) {
+                        const iter__token_place want = iter__token_cut_row(&cut, lengths[f][d], k);
+                        const iter__token_place got = iter__token_rows_find(&rows, index);
+                        cr_assert(got.file == f && got.first == begin + want.first &&
+                                  got.n == want.n);
+                    }
+            }
+            cr_assert_eq(iter__token_rows_count(&rows), index);
+            iter__token_rows_free(&rows);
+        }
     }
-    cr_assert_eq(iter__token_rows_count(&rows), index);
-    iter__token_rows_free(&rows);
     cr_assert_eq(iter__alloc_live(), 0);
 }
 
@@ -240,6 +263,36 @@ Test(format_tokens_files, heads) {
     put(head, 20240522, 4);
     make_file(folder, "a.bin", head, sizeof(head));
     expect_fails(path_of("a.bin"), "length=3", ITER_EUNSUPPORTED, "a.bin", "questions");
+}
+
+/* Tokens that no row has are counted: at a file's end, in a file without a row, between rows. */
+Test(format_tokens_files, tokens_that_are_left_out) {
+    static const uint8_t bytes[64];
+    static const struct {
+        const char *options;
+        uint64_t n;
+        const char *says;
+    } cases[] = {
+        {"length=3", 3, "3 of 34 tokens are in no row; 1 of 2 files have no row"}, /* 10 rows: 31 */
+        {"length=3&label=no", 3, "3 of 34 tokens are in no row; 1 of 2 files have no row"},
+        {"length=3&last=overlap", 2, "2 of 34 tokens are in no row; 1 of 2 files have no row"},
+        {"length=3&last=short", 0, NULL},
+        {"length=3&stride=8", 18, "18 of 34 tokens are in no row; 1 of 2 files have no row"},
+        {"length=1", 0, NULL},
+        {"length=1&stride=2", 0, NULL},
+        {"length=1&stride=3", 10, "10 of 34 tokens are in no row"},
+    };
+    make_file(folder, "a.bin", bytes, 64);
+    make_file(folder, "b.bin", bytes, 4);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        opened f;
+        expect_open(path_of("{a.bin,b.bin}"), cases[i].options, &f);
+        cr_expect_eq(f.desc.n_left_out, cases[i].n, "%s: %lu", cases[i].options, f.desc.n_left_out);
+        cr_expect(cases[i].says ? f.desc.left_out && strcmp(f.desc.left_out, cases[i].says) == 0
+                                : !f.desc.left_out,
+                  "%s: %s", cases[i].options, f.desc.left_out);
+        format_close(&f);
+    }
 }
 
 Test(format_tokens_files, files_without_a_head) {
