@@ -3,6 +3,7 @@
  * workers and ranks, and from any saved position; every row is what its index says; a position of
  * other counts is refused.
  */
+#include <pthread.h>
 #include <string.h>
 
 #include "tests/support/drive.h"
@@ -79,6 +80,34 @@ static void positions_are_bound(iter_dataset *data, const char *spec, const char
     iter_loader_unref(b);
 }
 
+/* So many samples that several threads ask for their labels: by reads, and by get(). Loaders of one
+ * dataset do so at once. */
+static void *open_balanced(void *data) {
+    for (int i = 0; i < 5; i++) {
+        const iter_loader_options opt = with("balanced");
+        iter_loader_unref(drive_loader(data, NULL, &opt));
+    }
+    return NULL;
+}
+
+static void labels_by_threads(void) {
+    char folder[512];
+    iter_error err;
+    iter_dataset *sets[2];
+    drive_cifar(folder, 3000);
+    sets[0] = drive_open(folder);
+    EXPECT_OK(iter_dataset_open("synthetic:?n=3000&classes=7&shape=4", NULL, &sets[1], &err), &err);
+    for (int k = 0; k < 2; k++) {
+        pthread_t threads[3];
+        for (int t = 0; t < 3; t++)
+            EXPECT_EQ(pthread_create(&threads[t], NULL, open_balanced, sets[k]), 0);
+        for (int t = 0; t < 3; t++)
+            pthread_join(threads[t], NULL);
+        iter_dataset_unref(sets[k]);
+    }
+    make_folder_gone(folder);
+}
+
 int main(void) {
     static const uint32_t even[10] = {24, 24, 24, 24, 24, 24, 24, 24, 24, 24},
                           some[10] = {25, 25, 25, 240, 24, 24, 24, 0, 24, 24},
@@ -103,5 +132,6 @@ int main(void) {
     positions_are_bound(data, "balanced", "balanced:samples=230");
     iter_dataset_unref(data);
     make_folder_gone(folder);
+    labels_by_threads();
     return EXPECT_DONE();
 }
