@@ -15,6 +15,9 @@
     X(mix) \
     X(pack) \
     X(csv) \
+    X(libsvm) \
+    X(jsonl) \
+    X(text) \
     X(synthetic)
 /* clang-format on */
 

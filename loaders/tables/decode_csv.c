@@ -8,21 +8,15 @@
  */
 #include "loaders/tables/decode_csv.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-#include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "loaders/tables/csv_columns.h"
 #include "loaders/tables/number_text.h"
-
-typedef struct csv_state {
-    locale_t c;
-    uint8_t *copy; /* [max_bytes + 3] */
-} csv_state;
+#include "loaders/tables/row_text.h"
 
 /* One row while it is read. */
 typedef struct csv_row {
@@ -165,53 +159,20 @@ static iter_status read_row(csv_row *r, const uint8_t *p, bool all, iter_error *
 /* ---- Callbacks ------------------------------------------------------------------------------- */
 
 static iter_status csv_start(void *state, const void *shared, iter_error *err) {
-    csv_state *s = state;
-    const iter__csv_rule *rule = shared;
-    s->c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    s->copy = iter__alloc((size_t)rule->max_bytes + 3, 1);
-    if (s->c && s->copy) return ITER_OK;
-    if (s->c) freelocale(s->c);
-    iter__free(s->copy);
-    *s = (csv_state){0};
-    return iter__fail(err, ITER_ENOMEM, "no memory for a row");
+    return iter__row_text_start(state, ((const iter__csv_rule *)shared)->max_bytes, err);
 }
 
 static void csv_stop(void *state) {
-    csv_state *s = state;
-    freelocale(s->c);
-    iter__free(s->copy);
-    *s = (csv_state){0};
+    iter__row_text_stop(state);
 }
 
-/* The bytes of the row at the start of bytes[size], with its line feed; 0 if it has none. */
-static size_t row_bytes(const iter__csv_rule *rule, const uint8_t *bytes, size_t size) {
-    bool inside = false;
-    for (size_t i = 0; i < size; i++) {
-        inside ^= rule->quotes && bytes[i] == '"';
-        if (bytes[i] == '\n' && !inside) return i + 1;
-    }
-    return 0;
-}
-
-static iter_status decode(csv_state *s, const iter__csv_rule *rule, const iter__csv_part *part,
-                          bool all, const uint8_t *bytes, size_t size, iter_tensor *out,
-                          iter_error *err) {
-    if (size > rule->max_bytes) { /* what is too much may be blank lines after the row */
-        const size_t n = row_bytes(rule, bytes, size);
-        if (n == 0)
-            return iter__fail(err, ITER_EFORMAT, "is longer than %" PRIu64 " bytes (max-row)",
-                              rule->max_bytes);
-        size = n;
-    }
-    if (size == 0 || bytes[size - 1] != '\n') {
-        if (size) memcpy(s->copy, bytes, size);
-        s->copy[size] = '\n';
-        bytes = s->copy;
-        size++;
-    }
+static iter_status decode(iter__row_text *text, const iter__csv_rule *rule,
+                          const iter__csv_part *part, bool all, const uint8_t *bytes, size_t size,
+                          iter_tensor *out, iter_error *err) {
+    ITER_TRY(iter__row_text_get(text, bytes, size, rule->quotes, &bytes, &size, err));
     csv_row row = {.rule = rule,
                    .part = part,
-                   .c = s->c,
+                   .c = text->c,
                    .end = bytes + size,
                    .dtype = out->desc.dtype,
                    .width = iter_dtype_bytes(out->desc.dtype),
@@ -235,7 +196,7 @@ const iter_decoder_ops iter__decoder_csv_data = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "csv",
              .help = "columns of a row to numbers",
-             .state_size = sizeof(csv_state)},
+             .state_size = sizeof(iter__row_text)},
     .start = csv_start,
     .stop = csv_stop,
     .decode = data_decode,
@@ -245,7 +206,7 @@ const iter_decoder_ops iter__decoder_csv_label = {
     .base = {.struct_size = sizeof(iter_decoder_ops),
              .name = "csv-label",
              .help = "the labels' columns of a row to numbers",
-             .state_size = sizeof(csv_state)},
+             .state_size = sizeof(iter__row_text)},
     .start = csv_start,
     .stop = csv_stop,
     .decode = label_decode,

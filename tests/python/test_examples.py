@@ -73,6 +73,10 @@ class Examples(unittest.TestCase):
             batches = 2 * -(-50000 // 256) if arguments else 2 * -(-20000 // 256)
             self.assertIn("%d batches; rows and weights are those of a run that was never killed" % batches, out)
 
+    def test_tokenize_jsonl(self):
+        out = self.run_example("tokenize_jsonl.py", needs=["tokenizers"])
+        self.assertRegex(out, r"^400 lines, \d+ tokens, 0 lines cut at 48\n400 of the other 400 lines come back")
+
     def test_custom_dataset(self):
         out = self.run_example("custom_dataset.py")
         self.assertIn("the same rows with 0 and 2 workers: yes", out)

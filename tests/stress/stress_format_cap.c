@@ -313,6 +313,27 @@ static uint64_t make_table(const char *folder) {
     return n_rows * 4096;
 }
 
+/* Lines of 4 KiB, all of them `line`, filled up with blanks. */
+static uint64_t make_lines(const char *folder, const char *name, const char *line) {
+    FILE *file = create(folder, name);
+    for (size_t row = 0; row < SET_BYTES / 4096; row++)
+        fprintf(file, "%-4095s\n", line);
+    fclose(file);
+    return SET_BYTES;
+}
+
+static uint64_t make_libsvm(const char *folder) {
+    return make_lines(folder, "set.libsvm", "1 1:2 7:0.5 1000:3");
+}
+
+static uint64_t make_jsonl(const char *folder) {
+    return make_lines(folder, "set.jsonl", "{\"text\": \"some words\", \"label\": 1}");
+}
+
+static uint64_t make_text(const char *folder) {
+    return make_lines(folder, "set.txt", "some words");
+}
+
 /* 8 bytes of index for 2 bytes of a row. */
 static uint64_t make_narrow_table(const char *folder) {
     FILE *file = create(folder, "set.csv");
@@ -359,6 +380,9 @@ static const struct {
      "/set.idx\"?documents=keep&length=1", NULL, true},
     {"csv", "csv", make_table, "/set.csv", NULL, false},
     {"csv", "csv, narrow rows", make_narrow_table, "/set.csv", NULL, true},
+    {"libsvm", "libsvm", make_libsvm, "/set.libsvm\"?features=1000", NULL, false},
+    {"jsonl", "jsonl", make_jsonl, "/set.jsonl\"?label=label&maxlen=64", NULL, false},
+    {"text", "text", make_text, "/set.txt", "pad-batch:4096", false},
     {"synthetic", "synthetic", make_nothing, NULL, NULL, false},
 };
 
