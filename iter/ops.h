@@ -389,8 +389,8 @@ typedef struct iter_format_ops {
      * must not block. */
     int64_t (*length)(const void *state, uint64_t index);
     /* Writes where a person finds sample `index` in its file, such as "line 17", for messages about
-     * samples that failed. It must write a text that ends with NUL.
-     * Call: NULL = the byte at which its first extent begins; worker, iter_dataset_read(); no lock;
+     * samples that failed; "" = the byte at which its first extent begins.
+     * Call: NULL = always ""; worker, iter_dataset_read(); no lock;
      * several at once; once per failed row; may block. */
     void (*place)(const void *state, uint64_t index, char *out, size_t capacity);
 } iter_format_ops;

@@ -553,12 +553,12 @@ bool iter__dataset_locate(const iter_dataset *dataset, uint64_t index,
 void iter__dataset_place(const iter_dataset *dataset, uint64_t index, uint64_t offset, char *out,
                          size_t capacity) {
     char place[48] = "";
-    if (dataset->format && dataset->format->place) {
+    if (dataset->format && dataset->format->place)
         dataset->format->place(dataset->state, index, place, sizeof(place));
+    if (place[0])
         snprintf(out, capacity, ", %s", place);
-    } else {
+    else
         snprintf(out, capacity, ":%llu", (unsigned long long)offset);
-    }
 }
 
 iter_status iter__dataset_mislocated(const iter_dataset *dataset, uint64_t index, iter_error *err) {

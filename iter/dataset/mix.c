@@ -400,6 +400,16 @@ static int64_t mix_length(const void *state, uint64_t index) {
     return iter__dataset_length(s->sources[i].dataset, index - s->first[i]);
 }
 
+static void mix_place(const void *state, uint64_t index, char *out, size_t capacity) {
+    const mix_state *s = state;
+    const int32_t i = source_of(s, index);
+    const iter_dataset *dataset = s->sources[i].dataset;
+    if (dataset->format->place)
+        dataset->format->place(dataset->state, index - s->first[i], out, capacity);
+    else
+        out[0] = 0;
+}
+
 static iter_status mix_get(const void *state, uint32_t n, const uint64_t *indices,
                            const iter_tensor *rows, iter_rng *rng, iter_error *err) {
     const mix_state *s = state;
@@ -447,6 +457,7 @@ const iter_format_ops iter__format_mix = {
     .locate = mix_locate,
     .index_row = mix_index_row,
     .length = mix_length,
+    .place = mix_place,
 };
 
 static const iter_format_ops mix_read = {
@@ -455,6 +466,7 @@ static const iter_format_ops mix_read = {
     .close = mix_close,
     .locate = mix_locate,
     .index_row = mix_index_row,
+    .place = mix_place,
 };
 
 static const iter_format_ops mix_got = {

@@ -293,6 +293,17 @@ static bool is_found(const iter__worker *worker, const iter__field_plan *field,
     return true;
 }
 
+#define PREFETCH_BYTES 512
+
+/* Prefetches the beginning of a row's bytes. Small rows in random order cost a miss each; after the
+ * beginning the processor's own prefetcher follows. */
+static void prefetch_row(const iter_batch *batch, size_t at) {
+    const uint8_t *bytes = batch->bytes[at];
+    const uint64_t n = iter__min_u64(batch->extents[at].size, PREFETCH_BYTES);
+    for (uint64_t i = 0; bytes && i < n; i += 64)
+        __builtin_prefetch(bytes + i);
+}
+
 static void make_decoded(iter__worker *worker, iter_batch *batch, const iter__field_plan *field,
                          uint32_t first, uint32_t n) {
     iter_loader *loader = worker->loader;
@@ -306,6 +317,7 @@ static void make_decoded(iter__worker *worker, iter_batch *batch, const iter__fi
         if (iter__row_failed(batch, row)) continue;
         const size_t at = (size_t)row * desc->n_extents + in->extent;
         const uint8_t *bytes = batch->bytes[at];
+        if (row + 1 < first + n) prefetch_row(batch, at + (size_t)desc->n_extents);
         if (lies_there && iter__is_placed(worker, bytes)) continue;
         iter_error error;
         iter__picture picture;

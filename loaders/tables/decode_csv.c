@@ -12,6 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "iter/core/error.h"
 #include "loaders/tables/csv_columns.h"
@@ -113,53 +116,90 @@ static iter_status read_column(const csv_row *r, const uint8_t *p, const uint8_t
 /* Reads the number of a column that has nothing else; false if it has something else. */
 static inline bool read_plain(const csv_row *r, const uint8_t *p, int32_t place,
                               const uint8_t **out_after) {
-    iter__number answer;
     uint8_t *out = r->out + (size_t)place * r->width;
-    if (r->dtype == ITER_F32) {
-        float value;
-        answer = iter__number_f32(p, r->end, r->c, &value, out_after);
-        if (answer == ITER_NUMBER_OK) memcpy(out, &value, sizeof(value));
-    } else {
-        answer = iter__number_read(p, r->end, r->c, r->dtype, out, out_after);
-    }
+    const iter__number answer = iter__number_read(p, r->end, r->c, r->dtype, out, out_after);
     if (answer != ITER_NUMBER_OK) return false;
-    const uint8_t byte = **out_after;
-    return byte == (uint8_t)r->rule->delimiter || byte == '\n' || byte == '\r';
+    return **out_after == (uint8_t)r->rule->delimiter || **out_after == '\n';
 }
 
-/* Skips a column that has no marks; false if it has some. */
-static inline bool skip_plain(const csv_row *r, const uint8_t *p, const uint8_t **out_after) {
+#ifdef __SSE2__
+/* The bits that are set in 16. Processors without an instruction for it must run this, too. */
+static int32_t count_bits(uint32_t x) {
+    x -= x >> 1 & 0x5555;
+    x = (x & 0x3333) + (x >> 2 & 0x3333);
+    x = (x + (x >> 4)) & 0x0f0f;
+    return (int32_t)((x + (x >> 8)) & 0x1f);
+}
+#endif
+
+/* Moves past up to n columns that have no marks, and their delimiters; returns how many. */
+static int32_t skip_plain(const csv_row *r, const uint8_t **p, int32_t n) {
     const uint8_t delimiter = (uint8_t)r->rule->delimiter;
-    while (*p != delimiter && *p != '\n' && *p != '\r' && *p != '"')
-        p++;
-    *out_after = p;
-    return *p == delimiter || *p == '\n';
+    const uint8_t *q = *p;
+    int32_t skipped = 0;
+#ifdef __SSE2__
+    const __m128i commas = _mm_set1_epi8((char)delimiter), marks = _mm_set1_epi8('"');
+    const __m128i feeds = _mm_set1_epi8('\n');
+    for (; r->end - q >= 16; q += 16) {
+        const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)q);
+        const __m128i other = _mm_or_si128(_mm_cmpeq_epi8(x, marks), _mm_cmpeq_epi8(x, feeds));
+        const uint32_t found = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(x, commas));
+        const int32_t n_found = count_bits(found);
+        if (_mm_movemask_epi8(other) || skipped + n_found >= n) break;
+        if (!found) continue;
+        skipped += n_found;
+        *p = q + 32 - __builtin_clz(found);
+    }
+#endif
+    for (; skipped < n && *q != '\n' && *q != '"'; q++) {
+        if (*q != delimiter) continue;
+        *p = q + 1;
+        skipped++;
+    }
+    return skipped;
 }
 
 static iter_status read_row(csv_row *r, const uint8_t *p, bool all, iter_error *err) {
     const iter__csv_rule *rule = r->rule;
-    for (r->column = 0;; r->column++, p++) {
-        if (r->column == rule->n_columns) {
+    const iter__csv_part *part = r->part;
+    bool ended = false;
+    for (;;) {
+        if (r->column == rule->n_columns)
             return iter__fail(err, ITER_EFORMAT, "has more than %d columns", rule->n_columns);
+        const uint8_t *after = NULL;
+        const int32_t before = r->column;
+        const int32_t place = part->places[before], run = part->runs[before];
+        if (place < 0) {
+            r->column += skip_plain(r, &p, run);
+        } else if (r->dtype == ITER_F32) {
+            r->column += iter__number_row_f32(p, r->end, r->c, rule->delimiter,
+                                              r->out + (size_t)place * r->width, run, &p, &ended);
+        } else if (read_plain(r, p, place, &after)) {
+            r->column++;
+            p = after;
+            ended = *p == '\n';
+            p += !ended;
         }
-        const int32_t place = r->part->places[r->column];
-        const uint8_t *after = p;
-        const bool done = place >= 0 ? read_plain(r, p, place, &after) : skip_plain(r, p, &after);
-        if (!done || *after == '\r') ITER_TRY(read_column(r, p, &after, err));
+        if (ended) break;
+        if (!all && r->column > part->last) return ITER_OK;
+        if (r->column > before) continue;
+        ITER_TRY(read_column(r, p, &after, err));
+        r->column++;
         p = after;
-        if (iter__csv_ends(p, r->end) && *p != (uint8_t)rule->delimiter) break;
-        if (!all && r->column == r->part->last) return ITER_OK;
+        if (iter__csv_ends(p, r->end)) break;
+        p++;
+        if (!all && r->column > part->last) return ITER_OK;
     }
-    const int32_t needed = all ? rule->n_columns : r->part->last + 1;
-    if (r->column + 1 >= needed) return ITER_OK;
-    return iter__fail(err, ITER_EFORMAT, "has %d columns, expected %d", r->column + 1,
-                      rule->n_columns);
+    const int32_t needed = all ? rule->n_columns : part->last + 1;
+    if (r->column >= needed) return ITER_OK;
+    return iter__fail(err, ITER_EFORMAT, "has %d columns, expected %d", r->column, rule->n_columns);
 }
 
 /* ---- Callbacks ------------------------------------------------------------------------------- */
 
 static iter_status csv_start(void *state, const void *shared, iter_error *err) {
-    return iter__row_text_start(state, ((const iter__csv_rule *)shared)->max_bytes, err);
+    const iter__csv_rule *rule = shared;
+    return iter__row_text_start(state, rule->max_bytes, rule->room, err);
 }
 
 static void csv_stop(void *state) {

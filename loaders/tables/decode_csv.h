@@ -12,7 +12,9 @@ typedef enum iter__csv_missing { ITER_CSV_ERROR, ITER_CSV_VALUE } iter__csv_miss
 /* The columns of one field. */
 typedef struct iter__csv_part {
     int32_t *places; /* [n_columns]: where in the row the column's number goes, -1 = nowhere */
-    int32_t last;    /* the last column that is wanted */
+    /* [n_columns]: columns from here on that all go nowhere, or to places in a row */
+    int32_t *runs;
+    int32_t last; /* the last column that is wanted */
     iter__csv_missing missing;
     uint8_t fill[8]; /* one element, for missing = VALUE */
 } iter__csv_part;
@@ -22,6 +24,7 @@ typedef struct iter__csv_rule {
     char delimiter;
     bool quotes;
     uint64_t max_bytes; /* of a row */
+    uint64_t room;      /* bytes of the largest extent */
     int32_t n_columns;
     char *const *names; /* [n_columns], for messages; NULL = no header */
     iter__csv_part data, label;

@@ -101,7 +101,8 @@ static iter_status read_value(svm_row *r, iter_dtype dtype, void *out, iter_erro
 /* ---- Callbacks ------------------------------------------------------------------------------- */
 
 static iter_status svm_start(void *state, const void *shared, iter_error *err) {
-    return iter__row_text_start(state, ((const iter__libsvm_rule *)shared)->max_bytes, err);
+    const iter__libsvm_rule *rule = shared;
+    return iter__row_text_start(state, rule->max_bytes, rule->room, err);
 }
 
 static void svm_stop(void *state) {

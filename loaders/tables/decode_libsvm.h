@@ -10,6 +10,7 @@ typedef struct iter__libsvm_rule {
     int64_t base;       /* index of the first feature: 0 or 1 */
     int64_t n_features; /* 0 = any index that fits */
     uint64_t max_bytes; /* of a row */
+    uint64_t room;      /* bytes of the largest extent */
 } iter__libsvm_rule;
 
 extern const iter_decoder_ops iter__decoder_libsvm_dense;   /* [n_features], the others are 0 */

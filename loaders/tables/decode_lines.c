@@ -18,7 +18,7 @@
 
 typedef struct line_state {
     iter__row_text row;
-    uint8_t *plain;           /* [max_bytes + 3]: a string without escapes, if json */
+    uint8_t *plain;           /* [room + 1]: a string without escapes, if json */
     iter__text_reader reader; /* if words */
 } line_state;
 
@@ -33,10 +33,10 @@ static void line_stop(void *state) {
 static iter_status line_start(void *state, const void *shared, iter_error *err) {
     line_state *s = state;
     const iter__line_rule *rule = shared;
-    ITER_TRY(iter__row_text_start(&s->row, rule->max_bytes, err));
+    ITER_TRY(iter__row_text_start(&s->row, rule->max_bytes, rule->room, err));
     iter_status status = ITER_OK;
     if (rule->json) {
-        s->plain = iter__alloc((size_t)rule->max_bytes + 3, 1);
+        s->plain = iter__alloc((size_t)rule->room + 1, 1);
         if (!s->plain) status = iter__fail(err, ITER_ENOMEM, "no memory for a line");
     }
     if (status == ITER_OK && rule->words)

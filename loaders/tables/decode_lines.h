@@ -13,6 +13,7 @@ typedef struct iter__line_rule {
     bool json;
     const char *text_path, *label_path; /* if json; label_path may be NULL */
     uint64_t max_bytes;                 /* of a line */
+    uint64_t room;                      /* bytes of the largest extent */
 } iter__line_rule;
 
 /* i32 "T" if words, else u8 "T". */

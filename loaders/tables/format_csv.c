@@ -80,7 +80,9 @@ static void csv_close(void *state) {
     iter__row_set_free(&s->rows);
     iter__csv_header_free(&s->header);
     iter__free(s->rule.data.places);
+    iter__free(s->rule.data.runs);
     iter__free(s->rule.label.places);
+    iter__free(s->rule.label.runs);
     memset(s, 0, sizeof(*s));
 }
 
@@ -200,6 +202,12 @@ static int32_t put_places(const int32_t *columns, int32_t n, int32_t n_columns,
         out->places[columns[i]] = i;
         if (columns[i] > out->last) out->last = columns[i];
     }
+    for (int32_t i = n_columns; i-- > 0;) {
+        const bool more =
+            i + 1 < n_columns && (out->places[i] < 0 ? out->places[i + 1] < 0
+                                                     : out->places[i + 1] == out->places[i] + 1);
+        out->runs[i] = more ? out->runs[i + 1] + 1 : 1;
+    }
     return n;
 }
 
@@ -233,10 +241,13 @@ static iter_status find_columns(csv_state *s, const csv_options *o, iter_error *
     s->rule.n_columns = s->header.n;
     s->rule.names = s->header.named ? s->header.names : NULL;
     s->rule.data.places = iter__alloc(n, sizeof(int32_t));
+    s->rule.data.runs = iter__alloc(n, sizeof(int32_t));
     s->rule.label.places = iter__alloc(n, sizeof(int32_t));
+    s->rule.label.runs = iter__alloc(n, sizeof(int32_t));
     int32_t *columns = iter__alloc(n, sizeof(int32_t));
     iter_status status;
-    if (!s->rule.data.places || !s->rule.label.places || !columns)
+    if (!s->rule.data.places || !s->rule.data.runs || !s->rule.label.places ||
+        !s->rule.label.runs || !columns)
         status = iter__fail(err, ITER_ENOMEM, "%s: no memory for its columns",
                             s->rows.spans.files[0].path);
     else
@@ -308,7 +319,9 @@ static iter_status open_all(csv_state *s, const char *path, const csv_options *o
     ITER_TRY(find_columns(s, o, err));
     ITER_TRY(describe(s, o, err));
     rule.n_skipped = s->header.named;
-    return iter__row_set_scan(&s->rows, &rule, o->index_cache, ITER_INDEX_ROWS, err);
+    ITER_TRY(iter__row_set_scan(&s->rows, &rule, o->index_cache, ITER_INDEX_ROWS, err));
+    s->rule.room = iter__row_set_largest(&s->rows);
+    return ITER_OK;
 }
 
 static iter_status csv_open(void *state, const char *path, const void *options,

@@ -64,7 +64,8 @@ static void libsvm_close(void *state) {
 static iter_status check_options(libsvm_state *s, const libsvm_options *o, iter_error *err) {
     s->dtype = o->dtype ? (iter_dtype)o->dtype : ITER_F32;
     s->label_dtype = o->label_dtype ? (iter_dtype)o->label_dtype : ITER_F32;
-    s->rule = (iter__libsvm_rule){o->base, o->features, (uint64_t)o->max_row};
+    s->rule = (iter__libsvm_rule){
+        .base = o->base, .n_features = o->features, .max_bytes = (uint64_t)o->max_row};
     if (!iter__number_has(s->dtype) || !iter__number_has(s->label_dtype))
         return iter__fail(err, ITER_EINVAL,
                           "dtype and label-dtype: expected f32, f64 or an integer type (the stage "
@@ -137,6 +138,7 @@ static iter_status libsvm_open(void *state, const char *path, const void *option
         libsvm_close(s);
         return status;
     }
+    s->rule.room = iter__row_set_largest(&s->rows);
     fill_description(s, o, out);
     return ITER_OK;
 }

@@ -201,6 +201,7 @@ static iter_status open_all(lines_state *s, const char *path, const lines_option
         lines_close(s);
         return status;
     }
+    s->rule.room = iter__row_set_largest(&s->rows);
     fill_description(s, out);
     return ITER_OK;
 }

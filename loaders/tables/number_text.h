@@ -35,8 +35,14 @@ iter__number iter__number_f32(const uint8_t *p, const uint8_t *end, locale_t c, 
 iter__number iter__number_f64(const uint8_t *p, const uint8_t *end, locale_t c, double *out,
                               const uint8_t **out_after);
 
-/* The same for f32, f64 and every integer type: writes one element to `out`, at any address. Text
- * with a fraction is an integer if its value is one: 3.0, 2e3. */
+/* Reads up to n numbers from p on, each with `delimiter` or a line feed right after it, into
+ * out[n], at any address. Stops after a line feed and before anything else. Returns how many;
+ * *out_p is then the byte after the last delimiter, or, with *out_ended, the line feed. */
+int32_t iter__number_row_f32(const uint8_t *p, const uint8_t *end, locale_t c, char delimiter,
+                             uint8_t *out, int32_t n, const uint8_t **out_p, bool *out_ended);
+
+/* As iter__number_f32() for f32, f64 and every integer type: writes one element to `out`, at any
+ * address. Text with a fraction is an integer if its value is one: 3.0, 2e3. */
 iter__number iter__number_read(const uint8_t *p, const uint8_t *end, locale_t c, iter_dtype dtype,
                                void *out, const uint8_t **out_after);
 

@@ -7,10 +7,11 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 
-iter_status iter__row_text_start(iter__row_text *text, uint64_t max_bytes, iter_error *err) {
+iter_status iter__row_text_start(iter__row_text *text, uint64_t max_bytes, uint64_t room,
+                                 iter_error *err) {
     text->max_bytes = max_bytes;
     text->c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    text->copy = iter__alloc((size_t)max_bytes + 3, 1);
+    text->copy = iter__alloc((size_t)room + 1, 1);
     if (text->c && text->copy) return ITER_OK;
     iter__row_text_stop(text);
     return iter__fail(err, ITER_ENOMEM, "no memory for a row");

@@ -13,11 +13,13 @@
 typedef struct iter__row_text {
     uint64_t max_bytes;
     locale_t c;    /* the C locale */
-    uint8_t *copy; /* [max_bytes + 3] */
+    uint8_t *copy; /* [room + 1] */
 } iter__row_text;
 
-/* Errors: ENOMEM; then there is nothing to stop. */
-iter_status iter__row_text_start(iter__row_text *text, uint64_t max_bytes, iter_error *err);
+/* For rows of at most max_bytes, in extents of at most `room` bytes. Errors: ENOMEM; then there is
+ * nothing to stop. */
+iter_status iter__row_text_start(iter__row_text *text, uint64_t max_bytes, uint64_t room,
+                                 iter_error *err);
 void iter__row_text_stop(iter__row_text *text);
 
 /* Sets *out to the row in bytes[size], an extent of iter__row_set_locate(). Its last byte is a line
