@@ -316,6 +316,51 @@ Test(format_csv, many_files) {
     expect_fails(folder, "", ITER_EFORMAT, "d.csv", "its header is not that of");
 }
 
+/* A file that is large enough for several threads, on machines with several cores. Line ends lie in
+ * quotation marks everywhere, so that most parts begin inside; empty lines and short rows fill the
+ * lists of a part before its bytes end. */
+Test(format_csv, large_file_against_a_loop) {
+    const size_t most = (size_t)20 << 20;
+    char *text = malloc(most + 4096);
+    size_t n = 0, begin = 0;
+    for (uint64_t i = 0; n < most; i++) {
+        if (i / 1000 % 20 == 7)
+            n += (size_t)sprintf(text + n, "\n5\n\r\n");
+        else if (i % 997 == 0)
+            n += (size_t)sprintf(text + n, "\"%*s\n\"\"\n%*s\"\n", (int)(i % 3000), "",
+                                 (int)(i % 50), "");
+        else
+            n += (size_t)sprintf(text + n, "\"%d\n\"\n", (int)i);
+    }
+    make_file(folder, "t.csv", text, n);
+    opened f;
+    expect_open(path_of("t.csv"), "header=no", &f);
+    uint64_t index = 0, n_lines = 0, line = 0;
+    bool inside = false;
+    for (size_t i = 0; i < n; i++) {
+        inside ^= text[i] == '"';
+        n_lines += text[i] == '\n';
+        if (text[i] != '\n' || inside) continue;
+        if (i > begin && !(i == begin + 1 && text[begin] == '\r')) {
+            iter_extent x;
+            f.ops->locate(f.state, index, &x);
+            cr_assert_eq(x.offset, begin, "row %d", (int)index);
+            if (index % 50000 == 0) {
+                char place[48], want[48];
+                f.ops->place(f.state, index, place, sizeof(place));
+                snprintf(want, sizeof(want), "line %d", (int)line + 1);
+                cr_assert_str_eq(place, want);
+            }
+            index++;
+        }
+        begin = i + 1;
+        line = n_lines;
+    }
+    cr_assert_eq(index, f.desc.n_samples);
+    format_close(&f);
+    free(text);
+}
+
 /* The index from a cache gives the same rows and the same lines. */
 Test(format_csv, index_that_is_kept) {
     for (int i = 0; i < 3; i++) {
