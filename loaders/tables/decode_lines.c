@@ -75,7 +75,7 @@ static iter_status get_string(line_state *s, const iter__line_rule *rule, const 
     if (*value->text != '"')
         return iter__fail(err, ITER_EFORMAT, "'%s' is not a string: %.*s", rule->text_path,
                           (int)iter__min_size(value->n, 40), (const char *)value->text);
-    if (!iter__json_text(value, s->plain, n))
+    if (!iter__json_unescape(value, s->plain, n))
         return iter__fail(err, ITER_EFORMAT, "'%s' has a surrogate without its other half",
                           rule->text_path);
     *text = s->plain;

@@ -102,7 +102,7 @@ static size_t character_at(const uint8_t **p, const uint8_t *end, uint8_t out[4]
     return iter__utf8_put(out, code);
 }
 
-bool iter__json_text(const iter__json_value *value, uint8_t *out, size_t *out_n) {
+bool iter__json_unescape(const iter__json_value *value, uint8_t *out, size_t *out_n) {
     const uint8_t *p = value->text + 1, *end = value->text + value->n - 1;
     size_t n = 0;
     while (p < end) {

@@ -29,6 +29,6 @@ const char *iter__json_scan(const uint8_t *bytes, size_t size,
 
 /* Writes the text that the string `value` stands for to out[value->n]. False if a surrogate has no
  * other half. */
-bool iter__json_text(const iter__json_value *value, uint8_t *out, size_t *out_n);
+bool iter__json_unescape(const iter__json_value *value, uint8_t *out, size_t *out_n);
 
 #endif

@@ -357,7 +357,8 @@ static uint64_t make_nothing(const char *folder) {
 static const struct {
     const char *format, *title;
     uint64_t (*make)(const char *folder); /* returns the bytes of the set */
-    const char *rest;                     /* of the spec, after the folder; NULL = without it */
+    /* of the spec, after the folder; NULL = without it; in braces: all of it, and @ is the folder */
+    const char *rest;
     const char *chain;
     bool refused; /* opening must fail: the format cannot serve it in pieces */
 } cases[] = {
@@ -378,6 +379,8 @@ static const struct {
     {"tokens", "tokens, documents", make_documents, "/set.idx\"?documents=keep", NULL, false},
     {"tokens", "tokens, small documents", make_small_documents,
      "/set.idx\"?documents=keep&length=1", NULL, true},
+    {"mix", "mix", make_tokens, "{2 tokens:@/set.bin; 1 tokens:@/set.bin}", NULL, false},
+    {"pack", "pack", make_documents, "{tokens:@/set.idx?documents=whole}?length=512", NULL, false},
     {"csv", "csv", make_table, "/set.csv", NULL, false},
     {"csv", "csv, narrow rows", make_narrow_table, "/set.csv", NULL, true},
     {"libsvm", "libsvm", make_libsvm, "/set.libsvm\"?features=1000", NULL, false},
@@ -409,17 +412,22 @@ static void run_loader(iter_dataset *data, const char *chain_text, uint64_t limi
 
 static int run_case(int i, const char *folder, uint64_t limit) {
     const size_t before = resident("VmRSS:");
-    char spec[MAKE_PATH_MAX + 64], due[128];
+    char spec[2 * MAKE_PATH_MAX + 128], due[128];
     iter_dataset_options options = ITER_DATASET_OPTIONS_INIT;
     iter_error err;
     iter_dataset *data;
     const char *rest = cases[i].rest;
-    if (!rest)
+    if (rest && rest[0] == '{') {
+        char *to = spec + sprintf(spec, "%s:", cases[i].format);
+        for (; *rest; rest++)
+            to += *rest == '@' ? sprintf(to, "%s", folder) : (*to = *rest, 1);
+        *to = 0;
+    } else if (!rest) {
         snprintf(spec, sizeof(spec), "%s:" SYNTHETIC, cases[i].format);
-    else if (strchr(rest, '"'))
-        snprintf(spec, sizeof(spec), "%s:\"%s%s", cases[i].format, folder, rest);
-    else
-        snprintf(spec, sizeof(spec), "%s:\"%s%s\"", cases[i].format, folder, rest);
+    } else {
+        const char *end = strchr(rest, '"') ? "" : "\"";
+        snprintf(spec, sizeof(spec), "%s:\"%s%s%s", cases[i].format, folder, rest, end);
+    }
     options.memory_limit = limit;
     const iter_status status = iter_dataset_open_with(spec, &options, &data, &err);
     if (cases[i].refused) {
