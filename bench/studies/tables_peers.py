@@ -17,18 +17,27 @@ import json, os, subprocess, sys, time
 NAMES = ["libiter", "ring", "polars", "polars frame", "pyarrow", "pyarrow frame", "pandas"]
 
 
+class Clock:
+    def __init__(self):
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+
+    def rates(self, n, open_s=0.0):
+        return {"rows_per_s": n / (time.perf_counter() - self.wall), "open_s": open_s,
+                "rows_per_cpu_s": n / (time.process_time() - self.cpu)}
+
+
 def turn(name, path):
-    """Returns {"rows_per_s": ..., "open_s": ...}."""
+    """Returns rates by the clock and by the processor's time, and the seconds of opening."""
     if name in ("libiter", "ring"):
         import libiter
-        start = time.perf_counter()
+        start = Clock()
         source = {"libiter": "memory", "ring": "ring"}[name]
         loader = libiter.Loader("csv:%s?label=label" % path, batch_size=1024, shuffle=True, seed=1, workers=0, source=source)
-        opened = time.perf_counter() - start
+        opened = time.perf_counter() - start.wall
         n = sum(len(batch.data) for batch in loader)
-        start = time.perf_counter()
+        start = Clock()
         n = sum(len(batch.data) for batch in loader)
-        return {"rows_per_s": n / (time.perf_counter() - start), "open_s": opened}
+        return start.rates(n, opened)
     with open(path) as file:
         columns = file.readline().strip().split(",")
     frame, name = name.endswith(" frame"), name.split()[0]
@@ -37,7 +46,7 @@ def turn(name, path):
         os.environ["POLARS_MAX_THREADS"] = "1"
         import polars
         types = {c: polars.Float32 for c in columns[:-1]} | {"label": polars.Int64}
-        start = time.perf_counter()
+        start = Clock()
         table = polars.read_csv(path, schema=types)
         if not frame:
             table.select(columns[:-1]).to_numpy(order="c"), table["label"].to_numpy()
@@ -45,7 +54,7 @@ def turn(name, path):
         import pyarrow, pyarrow.csv
         pyarrow.set_cpu_count(1)
         types = {c: pyarrow.float32() for c in columns[:-1]} | {"label": pyarrow.int64()}
-        start = time.perf_counter()
+        start = Clock()
         table = pyarrow.csv.read_csv(path, pyarrow.csv.ReadOptions(use_threads=False),
                                      convert_options=pyarrow.csv.ConvertOptions(column_types=types))
         if not frame:
@@ -53,20 +62,20 @@ def turn(name, path):
     elif name == "pandas":
         import pandas
         types = {c: np.float32 for c in columns[:-1]} | {"label": np.int64}
-        start = time.perf_counter()
+        start = Clock()
         table = pandas.read_csv(path, dtype=types, engine="c")
         if not frame:
             np.ascontiguousarray(table[columns[:-1]].to_numpy())
     elif name == "mxnet":
         import mxnet
         loader = mxnet.io.CSVIter(data_csv=path + ".data", data_shape=(len(columns) - 1,), batch_size=1024, round_batch=False)
-        start = time.perf_counter()
+        start = Clock()
         n = 0
         for batch in loader:
             batch.data[0].wait_to_read()
             n += 1024 - batch.pad
-        return {"rows_per_s": n / (time.perf_counter() - start), "open_s": 0}
-    return {"rows_per_s": len(table) / (time.perf_counter() - start), "open_s": 0}
+        return start.rates(n)
+    return start.rates(len(table))
 
 
 def main():
@@ -80,13 +89,15 @@ def main():
             results[name].append(json.loads(done.stdout.splitlines()[-1]))
     size = os.path.getsize(path)
     middle = lambda values: sorted(values)[len(values) // 2]
-    for name, all_turns in results.items():
-        rates = [t["rows_per_s"] for t in all_turns]
-        text = "%-14s %6.0f k rows/s (%.0f to %.0f)" % (name, middle(rates) / 1e3, min(rates) / 1e3, max(rates) / 1e3)
-        ratios = [t["rows_per_s"] / r["rows_per_s"] for t, r in zip(results[names[0]], all_turns)]
-        text += "; %s / it: %.2f (%.2f to %.2f)" % (names[0], middle(ratios), min(ratios), max(ratios))
-        if all_turns[0]["open_s"]:
-            text += "; open %.2f s" % middle([t["open_s"] for t in all_turns])
+    for name, turns in results.items():
+        text = "%-14s" % name
+        for kind, key in ("s", "rows_per_s"), ("cpu s", "rows_per_cpu_s"):
+            rates = [t[key] for t in turns]
+            ratios = [ours[key] / t[key] for ours, t in zip(results[names[0]], turns)]
+            text += " %5.0f k rows/%s (%.0f to %.0f), %s / it %.2f (%.2f to %.2f);" % (
+                middle(rates) / 1e3, kind, min(rates) / 1e3, max(rates) / 1e3, names[0], middle(ratios), min(ratios), max(ratios))
+        if turns[0]["open_s"]:
+            text += " open %.2f s" % middle([t["open_s"] for t in turns])
         print(text)
     print("%d bytes, %d rounds" % (size, rounds))
 

@@ -96,7 +96,9 @@ static inline const uint8_t *add_digits(const uint8_t *p, const uint8_t *end, de
     return p;
 }
 
-static const uint8_t *read_exponent(const uint8_t *p, const uint8_t *end, decimal *d) {
+/* Reads "e-5"; NULL if digits are missing. It has a number of its own to write to, so that a
+ * decimal can stay in registers. */
+static const uint8_t *read_exponent(const uint8_t *p, const uint8_t *end, int64_t *out) {
     int64_t value = 0;
     p++;
     const bool negative = p < end && *p == '-';
@@ -105,7 +107,7 @@ static const uint8_t *read_exponent(const uint8_t *p, const uint8_t *end, decima
     for (; p < end && *p >= '0' && *p <= '9'; p++)
         if (value < EXPONENT_MAX) value = value * 10 + (*p - '0');
     if (p == first) return NULL;
-    d->exponent += negative ? -value : value;
+    *out = negative ? -value : value;
     return p;
 }
 
@@ -121,7 +123,11 @@ static inline const uint8_t *read_decimal(const uint8_t *p, const uint8_t *end, 
         d->exponent = -(int64_t)(p - point);
     }
     if (d->n_digits == 0) return NULL;
-    if (p < end && (*p | 0x20) == 'e') return read_exponent(p, end, d);
+    if (p < end && (*p | 0x20) == 'e') {
+        int64_t exponent = 0;
+        p = read_exponent(p, end, &exponent);
+        d->exponent += exponent;
+    }
     return p;
 }
 

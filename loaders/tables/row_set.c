@@ -38,8 +38,8 @@ typedef struct part {
     uint64_t offset;
     size_t n;          /* bytes read */
     size_t n_scanned;  /* of them; fewer if the lists are full */
-    uint8_t *bytes;    /* [PART_BYTES] */
-    uint32_t *list[2]; /* [LIST_PLACES] line feeds after an even, and an odd number of marks */
+    uint8_t *bytes;    /* [part_bytes] */
+    uint32_t *list[2]; /* [list_places] line feeds after an even, and an odd number of marks */
     size_t n_list[2];
     bool odd; /* the number of marks */
     iter_status status;
@@ -50,7 +50,8 @@ typedef struct scanner {
     iter__row_set *set;
     const char *path;
     int fd;
-    uint64_t bytes; /* of the file */
+    uint64_t bytes;                 /* of the file */
+    size_t part_bytes, list_places; /* less than PART_BYTES and LIST_PLACES if the file is small */
     uint32_t n_parts;
     part parts[PARTS_MAX];
     uint64_t at;        /* all before was searched */
@@ -73,8 +74,8 @@ static void scan_part(void *arg, uint32_t i) {
     const size_t n = (size_t)iter__min_u64(PART_BYTES, s->bytes - p->offset);
     p->status = iter__file_read_at(s->fd, s->path, p->offset, p->bytes, n, &p->n, &p->error);
     if (p->status < 0) return;
-    while (p->n_scanned < p->n && p->n_list[0] + CHUNK_BYTES <= LIST_PLACES &&
-           p->n_list[1] + CHUNK_BYTES <= LIST_PLACES) {
+    while (p->n_scanned < p->n && p->n_list[0] + CHUNK_BYTES <= s->list_places &&
+           p->n_list[1] + CHUNK_BYTES <= s->list_places) {
         const size_t from = p->n_scanned, chunk = iter__min_size(CHUNK_BYTES, p->n - from);
         uint32_t *outer = p->list[p->odd] + p->n_list[p->odd];
         uint32_t *inner = p->list[!p->odd] + p->n_list[!p->odd];
@@ -105,13 +106,15 @@ static iter_status scanner_open(scanner *s, iter__row_set *set, iter_error *err)
     const iter_file *file = &set->spans.files[set->spans.n_done];
     *s = (scanner){.set = set, .path = file->path, .n_skipped = set->rule.n_skipped};
     ITER_TRY(iter__file_open(s->path, &s->fd, &s->bytes, err));
+    s->part_bytes = (size_t)iter__min_u64(PART_BYTES, s->bytes + 1);
+    s->list_places = (size_t)iter__min_u64(LIST_PLACES, s->bytes + CHUNK_BYTES);
     const uint32_t cores = iter__cores("/proc", "/sys/fs/cgroup");
     const uint32_t n_parts = s->bytes < PARALLEL_BYTES ? 1 : iter__min_u32(cores, PARTS_MAX);
     for (; s->n_parts < n_parts; s->n_parts++) {
         part *p = &s->parts[s->n_parts];
-        p->bytes = iter__alloc(PART_BYTES, 1);
-        p->list[0] = iter__alloc(LIST_PLACES, sizeof(uint32_t));
-        p->list[1] = iter__alloc(LIST_PLACES, sizeof(uint32_t));
+        p->bytes = iter__alloc(s->part_bytes, 1);
+        p->list[0] = iter__alloc(s->list_places, sizeof(uint32_t));
+        p->list[1] = iter__alloc(s->list_places, sizeof(uint32_t));
         if (p->bytes && p->list[0] && p->list[1]) continue;
         s->n_parts++;
         scanner_close(s);
@@ -251,7 +254,7 @@ static iter_status look_back(const scanner *s, uint64_t from, uint64_t to, uint6
     uint8_t *buffer = s->parts[0].bytes;
     *out_feed = to;
     for (uint64_t at = from; at < to;) {
-        size_t n = (size_t)iter__min_u64(PART_BYTES, to - at);
+        size_t n = (size_t)iter__min_u64(s->part_bytes, to - at);
         ITER_TRY(iter__file_read_at(s->fd, s->path, at, buffer, n, &n, err));
         if (n == 0) return ITER_OK;
         const uint8_t *feed = memchr(buffer, '\n', n);
@@ -293,7 +296,7 @@ static iter_status give_up(scanner *s, bool *out_done, iter_error *err) {
         set->n_marks--;
     const iter__row_mark mark = set->marks[set->n_marks - 1];
     s->n_lines = mark.n_lines;
-    return count_lines(s->fd, s->path, mark.offset, s->at, s->parts[0].bytes, PART_BYTES,
+    return count_lines(s->fd, s->path, mark.offset, s->at, s->parts[0].bytes, s->part_bytes,
                        &s->n_lines, err);
 }
 

@@ -63,7 +63,7 @@ Test(format_libsvm, csr_rows) {
     cr_assert_str_eq(f.desc.fields[0].name, "values");
     expect_row(&f, 0, 0, values, sizeof(values));
     expect_row(&f, 0, 1, from_one, sizeof(from_one));
-    expect_row(&f, 2, 0, NULL, 0);
+    expect_row(&f, 2, 0, "", 0);
     format_close(&f);
     expect_open(rows(TEXT), "layout=csr&base=0&features=4", &f);
     expect_row(&f, 0, 1, from_zero, sizeof(from_zero));
