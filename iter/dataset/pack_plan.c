@@ -23,6 +23,7 @@ typedef struct packer {
     uint32_t *last;        /* [group] last piece of a row */
     uint32_t *before;      /* [group] the piece before it in its row; NONE = none */
     uint32_t *n_pieces;    /* [group] of a row */
+    int64_t *units;        /* [n] of all documents, in their order */
     uint16_t *table;       /* of the permutation, if documents are few */
     uint64_t room_of_plan; /* elements of plan->first */
 } packer;
@@ -38,6 +39,7 @@ static void packer_free(packer *p) {
     iter__free(p->last);
     iter__free(p->before);
     iter__free(p->n_pieces);
+    iter__free(p->units);
     iter__free(p->table);
 }
 
@@ -51,10 +53,11 @@ static bool packer_make(packer *p, uint32_t length, uint32_t group, uint64_t n) 
     p->last = iter__alloc(group, sizeof(*p->last));
     p->before = iter__alloc(group, sizeof(*p->before));
     p->n_pieces = iter__alloc(group, sizeof(*p->n_pieces));
+    p->units = iter__alloc(n > 0 ? (size_t)n : 1, sizeof(*p->units));
     p->table = iter__alloc(n <= ITER_PERMUTATION_TABLE ? (size_t)n : 1, sizeof(*p->table));
     const bool has_rooms = iter__slot_set_make(&p->rooms, length + 1);
     return p->documents && p->lengths && p->sorted && p->counts && p->with_room && p->next_row &&
-           p->last && p->before && p->n_pieces && p->table && has_rooms;
+           p->last && p->before && p->n_pieces && p->units && p->table && has_rooms;
 }
 
 /* ---- One group ------------------------------------------------------------------------------- */
@@ -80,7 +83,7 @@ static iter_status look_at(iter__pack_plan *plan, packer *p, uint32_t n, uint32_
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++) {
         const uint64_t document = p->documents[i];
-        const int64_t units = plan->units(plan->user, document);
+        const int64_t units = p->units[document];
         plan->n_empty += units <= 0;
         if (units <= 0) continue;
         if (units > length && plan->rule.refuses)
@@ -175,6 +178,9 @@ static iter_status pack(iter__pack_plan *plan, packer *p, uint64_t n, iter_error
     const uint32_t length = plan->rule.length;
     iter__permutation_init(&order, plan->rule.key, 0, n, p->table);
     memset(p->with_room, 0xff, ((size_t)length + 1) * sizeof(*p->with_room));
+    for (uint64_t d = 0; d < n;
+         d++) /* in their order: at random places it would take much longer */
+        p->units[d] = plan->units(plan->user, d);
     for (uint64_t at = 0; at < n; at += plan->rule.group) {
         uint32_t kept, dealt = (uint32_t)iter__min_u64(n - at, plan->rule.group);
         iter__permutation_run(&order, at, dealt, p->documents);
