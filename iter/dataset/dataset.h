@@ -35,11 +35,12 @@ typedef struct iter__decoding {
     const void *shared;
 } iter__decoding;
 
-/* rows.c. An integer scalar as u64; negative ones become huge. */
+/* An integer scalar as u64; negative ones become huge. */
 uint64_t iter__scalar_value(const uint8_t *at, iter_dtype dtype);
 
 extern const iter_format_ops iter__format_pack;
-/* Makes the state of packed rows (zero before). It holds a reference. After an error it is closed. */
+/* Makes the state of packed rows (zero before). It holds a reference. After an error it is
+ * closed. */
 iter_status iter__pack_build(void *state, iter_dataset *documents, const iter_pack_options *options,
                              iter_description *out, iter_error *err);
 void iter__pack_adopt(void *state); /* for iter__dataset_adopt(): makes new locks */

@@ -83,40 +83,6 @@ static inline uint8_t *row_target(const iter_batch *batch, const iter__field_pla
     return batch->memory + field->slot_offset + (size_t)row * field->made_bytes;
 }
 
-uint64_t iter__scalar_value(const uint8_t *at, iter_dtype dtype) {
-    switch (dtype) {
-    case ITER_U8: return *at;
-    case ITER_I8: return (uint64_t)(int8_t)*at;
-    case ITER_U16: {
-        uint16_t v;
-        memcpy(&v, at, 2);
-        return v;
-    }
-    case ITER_I16: {
-        int16_t v;
-        memcpy(&v, at, 2);
-        return (uint64_t)v;
-    }
-    case ITER_U32: {
-        uint32_t v;
-        memcpy(&v, at, 4);
-        return v;
-    }
-    case ITER_I32: {
-        int32_t v;
-        memcpy(&v, at, 4);
-        return (uint64_t)v;
-    }
-    case ITER_U64:
-    case ITER_I64: {
-        uint64_t v;
-        memcpy(&v, at, 8);
-        return v;
-    }
-    default: return 0;
-    }
-}
-
 static bool within_limit(iter_loader *loader, iter_batch *batch, const iter__field_plan *field,
                          uint32_t row, const uint8_t *at) {
     const iter_field *in = &loader->dataset->desc.fields[field->in];

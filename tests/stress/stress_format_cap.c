@@ -357,7 +357,7 @@ static uint64_t make_nothing(const char *folder) {
 static const struct {
     const char *format, *title;
     uint64_t (*make)(const char *folder); /* returns the bytes of the set */
-    /* of the spec, after the folder; NULL = without it; in braces: all of it, and @ is the folder */
+    /* of the spec, after the folder; NULL = without it; in braces: all of it, @ is the folder */
     const char *rest;
     const char *chain;
     bool refused; /* opening must fail: the format cannot serve it in pieces */

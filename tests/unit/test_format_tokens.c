@@ -250,7 +250,7 @@ Test(format_tokens_files, heads) {
     expect_fails(path_of("a.bin"), "length=3&dtype=u32", ITER_EINVAL, "a.bin",
                  "its head says u16, dtype is u32");
     expect_fails(path_of("a.bin"), "length=3&documents=keep", ITER_EINVAL, "a.bin",
-                 "documents=keep wants Megatron's index");
+                 "documents=keep and whole want Megatron's index");
     make_file(folder, "a.bin", head, sizeof(head) - 1);
     expect_fails(path_of("a.bin"), "length=3", ITER_EFORMAT, "a.bin",
                  "at 8: its head says 20 tokens of u16, so 1064 bytes; the file has 1063");

@@ -11,7 +11,7 @@
 #include "iter/core/alloc.h"
 #include "iter/core/permutation.h"
 #include "iter/core/slot_set.h"
-#include "iter/dataset/pack_plan.h"
+#include "iter/dataset/packing_plan.h"
 #include "tests/support/make_data.h"
 #include <iter/iter.h>
 

@@ -1,11 +1,11 @@
 /*
- * pack.c - rows of several documents each, for language models.
+ * packing.c - rows of several documents each, for language models.
  *
  * A row has room for `length` inputs. With targets, a document of n tokens takes n - 1 of it: its
  * inputs are its tokens without the last, its targets those without the first. So across all rows
  * each token but the first of its document is a target once, also where a document is cut.
  *
- * pack_plan.c says which documents share a row; what follows from that lies beside the ids:
+ * packing_plan.c says which documents share a row; what follows from that lies beside the ids:
  *
  *     data       ids; the rest of the row is `pad`
  *     label      the next token of the same document; -100 where there is none
@@ -26,7 +26,7 @@
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
-#include "iter/dataset/pack_plan.h"
+#include "iter/dataset/packing_plan.h"
 #include "iter/dataset/row_reader.h"
 
 #define LENGTH_MAX ((1 << 24) - 2)

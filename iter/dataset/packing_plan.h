@@ -1,9 +1,9 @@
 /*
- * pack_plan.h - which documents share a row: best-fit decreasing within groups.
+ * packing_plan.h - which documents share a row: best-fit decreasing within groups.
  *
  * Documents are dealt into groups of `group` by a keyed permutation. In each group the longest
- * comes first, and each goes to the row with the least room that holds it. So a row's documents come from
- * one group, and the plan depends on lengths, key and options alone.
+ * comes first, and each goes to the row with the least room that holds it. So a row's documents
+ * come from one group, and the plan depends on lengths, key and options alone.
  *
  * A document longer than a row is cut into whole rows, which come after all others, and a rest that
  * is packed like a document. Rows are numbered once, for all epochs.

@@ -1,5 +1,5 @@
-/* pack_plan.c - see pack_plan.h. */
-#include "iter/dataset/pack_plan.h"
+/* packing_plan.c - see packing_plan.h. */
+#include "iter/dataset/packing_plan.h"
 
 #include <string.h>
 
