@@ -25,6 +25,7 @@
  * | repeat      | random, samples of some labels several times, or not at all   | pure       |
  * | mix         | sources of a mix by weights, each in an order of its own      | pure       |
  * | bucket      | batches of samples of similar length, in random order         | sequential |
+ * | token-budget| batches of as many samples as fit a number of tokens          | sequential |
  *
  * Each order depends on the seed, the epoch and the position alone. A pure sampler can be asked for
  * any position directly, so restoring costs nothing.
@@ -183,6 +184,26 @@ typedef struct iter_bucket_options {
 
 #define ITER_BUCKET_OPTIONS_INIT \
     { {0, {0}}, 0, 1, 0 }
+
+/**
+ * Batches of as many samples as fit `tokens` tokens, and at most batch_size x ranks. So batches
+ * differ in size; they do not depend on how many ranks share them. A rank's part of one has a row
+ * more than its share at most, and none with `multiple` = ranks. The epoch's samples are taken in
+ * windows; each is sorted by length and cut, and its batches come in random order; a window's last
+ * batch takes what is left. The dataset must know lengths before reading; for exact budgets they
+ * must be exact. A sample above the budget is an error when the loader is created, which asks for
+ * all lengths once. The sampler takes 28 bytes a sample of a window.
+ */
+typedef struct iter_token_budget_options {
+    int64_t tokens;   /* of a batch, all ranks together; required */
+    int32_t cost;     /* 0 = rows x longest row, as padded batches take; 1 = the sum of lengths */
+    int64_t multiple; /* a batch has a multiple of so many rows, unless fewer fit */
+    int64_t window;   /* samples that are sorted together; 0 = 4,096 */
+    bool shuffle;     /* samples and batches; false = as stored, window by window */
+} iter_token_budget_options;
+
+#define ITER_TOKEN_BUDGET_OPTIONS_INIT \
+    { 0, 0, 1, 0, 1 }
 
 ITER_END_DECLS
 

@@ -361,6 +361,7 @@ static verify_promise promise_of(const walk *w, const char *sampler) {
         if (strcmp(once[i], sampler) == 0) return VERIFY_ONCE;
     if (strcmp(sampler, "bucket") == 0)
         return strstr(spec, "drop") != NULL ? VERIFY_AT_MOST_ONCE : VERIFY_ONCE;
+    if (strcmp(sampler, "token-budget") == 0) return VERIFY_ONCE;
     return strcmp(sampler, "stride") == 0 ? VERIFY_AT_MOST_ONCE : VERIFY_DRAWS;
 }
 

@@ -14,7 +14,8 @@
     X(repeat) \
     X(stride) \
     X(mix) \
-    X(bucket)
+    X(bucket) \
+    X(token_budget)
 /* clang-format on */
 
 ITER_BUILTINS(sampler, SAMPLERS)

@@ -15,74 +15,15 @@
 #include "iter/core/permutation.h"
 #include "iter/spec/registry.h"
 #include "tests/support/make_data.h"
+#include "tests/support/open_sampler.h"
 #include <iter/iter.h>
 
 TestSuite(samplers, .timeout = 60);
 
 #define N_OF(list) (sizeof(list) / sizeof(list[0]))
-#define MAX_N      20000
+#define MAX_N      SAMPLER_MAX_N
 
 static const uint64_t sizes[] = {0, 1, 2, 5, 100, 999, 4096, 4097, 10007};
-
-typedef struct sampler {
-    const iter_sampler_ops *ops;
-    void *state;
-    uint64_t n;
-} sampler;
-
-static const iter_sampler_ops *table_of(const char *name) {
-    for (int i = 0; iter_builtin_sampler(i); i++)
-        if (strcmp(iter_builtin_sampler(i)->base.name, name) == 0) return iter_builtin_sampler(i);
-    cr_assert_fail("no sampler %s", name);
-    return NULL;
-}
-
-static iter_status try_open(sampler *s, const char *name, const void *options,
-                            const iter_sampler_context *context, iter_error *err) {
-    s->ops = table_of(name);
-    s->state = iter__alloc(1, s->ops->base.state_size);
-    if (!s->state) return ITER_ENOMEM;
-    const iter_status status =
-        s->ops->open(s->state, options ? options : s->ops->base.defaults, context, err);
-    if (status < 0) {
-        iter__free(s->state);
-        s->state = NULL;
-    } else if (s->ops->length) {
-        s->n = s->ops->length(s->state);
-    }
-    return status;
-}
-
-static sampler open_sampler(const char *name, const void *options, uint64_t n, uint64_t seed) {
-    const iter_sampler_context context = {
-        .n_samples = n, .seed = seed, .batch_size = 32, .ranks = 1};
-    iter_error err = {0};
-    sampler s = {0};
-    cr_assert_eq(try_open(&s, name, options, &context, &err), ITER_OK, "%s: %s", name, err.message);
-    return s;
-}
-
-static void close_sampler(sampler *s) {
-    if (s->ops->close) s->ops->close(s->state);
-    iter__free(s->state);
-}
-
-/* Reads a whole epoch in pieces of `piece`. */
-static void epoch_of(const sampler *s, uint32_t epoch, uint32_t piece, uint64_t *out) {
-    for (uint64_t at = 0; at < s->n; at += piece) {
-        const uint64_t left = s->n - at;
-        s->ops->index(s->state, epoch, at, left < piece ? (uint32_t)left : piece, out + at);
-    }
-}
-
-static void expect_each_once(const uint64_t *order, uint64_t n, const char *what) {
-    static uint8_t seen[MAX_N];
-    memset(seen, 0, sizeof(seen));
-    for (uint64_t i = 0; i < n; i++) {
-        cr_assert(order[i] < n, "%s: %lu of %lu", what, order[i], n);
-        cr_assert_eq(seen[order[i]]++, 0, "%s: %lu comes twice", what, order[i]);
-    }
-}
 
 static void make_weights(const char *folder, const char *name, const char *type, const void *values,
                          size_t n, size_t width) {
@@ -209,11 +150,6 @@ Test(samplers, only_sequential_takes_streams) {
     }
 }
 
-static int64_t length_of(const void *user, uint64_t index) {
-    (void)user;
-    return (int64_t)(index * 7919 % 300);
-}
-
 static iter_status labels_of(const void *user, const char *field, uint64_t first, uint64_t n,
                              int64_t *out, iter_error *err) {
     (void)user, (void)field, (void)err;
@@ -236,10 +172,13 @@ Test(samplers, every_failed_allocation_is_an_error_and_no_leak) {
     make_folder(folder);
     make_weights(folder, "w.npy", "|u1", weights, sizeof(weights), 1);
     const iter_weighted_options weighted = {make_path(path, folder, "w.npy"), 0};
+    const iter_token_budget_options budget = {.tokens = 1 << 20, .multiple = 1};
     for (int i = 0; iter_builtin_sampler(i); i++)
         for (long n = 0;; n++) {
             const char *name = iter_builtin_sampler(i)->base.name;
-            const void *options = strcmp(name, "weighted") == 0 ? &weighted : NULL;
+            const void *options = strcmp(name, "weighted") == 0       ? (const void *)&weighted
+                                  : strcmp(name, "token-budget") == 0 ? (const void *)&budget
+                                                                      : NULL;
             const long live = iter__alloc_live();
             iter_error err = {0};
             sampler s = {0};
@@ -569,194 +508,4 @@ Test(samplers, options_that_cannot_be) {
     cr_expect(strstr(err.message, "1048576 blocks of 2147483647"), "%s", err.message);
     cr_expect_eq(try_open(&s, "stride", &(iter_stride_options){4}, &context, &err), ITER_EINVAL);
     cr_expect(strstr(err.message, "step is 4, there are 0 samples"), "%s", err.message);
-}
-
-/* ---- Buckets --------------------------------------------------------------------------------- */
-
-typedef struct epoch_batches {
-    uint32_t n_batches;
-    uint32_t n[MAX_N];
-    uint64_t rows[MAX_N]; /* one batch after the other */
-    uint64_t n_rows;
-} epoch_batches;
-
-static sampler open_buckets(const iter_bucket_options *options, uint64_t n, uint32_t ranks) {
-    const iter_sampler_context context = {
-        .n_samples = n, .seed = 21, .batch_size = 32, .ranks = ranks, .length = length_of};
-    iter_error err = {0};
-    sampler s = {0};
-    cr_assert_eq(try_open(&s, "bucket", options, &context, &err), ITER_OK, "%s", err.message);
-    return s;
-}
-
-/* Takes the rest of the epoch. */
-static void take_rest(sampler *s, uint32_t capacity, epoch_batches *out) {
-    iter_error err = {0};
-    out->n_batches = 0;
-    out->n_rows = 0;
-    for (;;) {
-        uint32_t n = 77;
-        cr_assert_eq(s->ops->next_batch(s->state, capacity, out->rows + out->n_rows, &n, &err),
-                     ITER_OK);
-        if (n == 0) break;
-        out->n[out->n_batches++] = n;
-        out->n_rows += n;
-    }
-}
-
-static void take_epoch(sampler *s, uint32_t epoch, uint32_t capacity, epoch_batches *out) {
-    cr_assert_eq(s->ops->begin(s->state, epoch, NULL), ITER_OK);
-    take_rest(s, capacity, out);
-}
-
-static int bucket_by_hand(const iter_option_list *bounds, int64_t length) {
-    int b = 0;
-    while (b < bounds->n && (double)length > bounds->values[b])
-        b++;
-    return b;
-}
-
-Test(samplers, buckets_by_bounds) {
-    static epoch_batches e;
-    const iter_bucket_options options = {{3, {49, 120, 250}}, 0, true, false};
-    sampler s = open_buckets(&options, 3001, 2);
-    for (uint32_t epoch = 0; epoch < 3; epoch++) {
-        take_epoch(&s, epoch, 64, &e);
-        expect_each_once(e.rows, e.n_rows, "bucket");
-        cr_expect_eq(e.n_rows, 3001);
-        uint32_t n_short[4] = {0}, n_changes = 0;
-        int before = -1;
-        for (uint64_t at = 0, k = 0; k < e.n_batches; at += e.n[k++]) {
-            const int b = bucket_by_hand(&options.buckets, length_of(NULL, e.rows[at]));
-            for (uint32_t i = 0; i < e.n[k]; i++)
-                cr_assert_eq(bucket_by_hand(&options.buckets, length_of(NULL, e.rows[at + i])), b);
-            cr_assert(e.n[k] <= 64);
-            n_short[b] += e.n[k] < 64;
-            n_changes += b != before;
-            before = b;
-        }
-        for (int b = 0; b < 4; b++)
-            cr_expect(n_short[b] <= 1);
-        cr_expect(n_changes > 10, "batches of different buckets are mixed: %u changes", n_changes);
-    }
-    close_sampler(&s);
-}
-
-Test(samplers, buckets_by_number_are_filled_alike) {
-    static epoch_batches e;
-    const iter_bucket_options options = {{0, {0}}, 5, false, false};
-    sampler s = open_buckets(&options, 3000, 1);
-    take_epoch(&s, 0, 32, &e);
-    expect_each_once(e.rows, e.n_rows, "bucket");
-    /* Without shuffle: bucket by bucket, 600 samples each, in 18 batches of 32 and one of 24;
-     * within a bucket in stored order. */
-    cr_assert_eq(e.n_batches, 5 * 19);
-    int64_t longest_before = -1;
-    for (uint32_t b = 0; b < 5; b++) {
-        int64_t shortest = INT64_MAX, longest = 0;
-        for (uint32_t k = 0; k < 19; k++)
-            cr_expect_eq(e.n[b * 19 + k], k < 18 ? 32 : 24);
-        for (uint32_t i = 0; i < 600; i++) {
-            const int64_t length = length_of(NULL, e.rows[b * 600 + i]);
-            shortest = length < shortest ? length : shortest;
-            longest = length > longest ? length : longest;
-            if (i > 0) cr_assert(e.rows[b * 600 + i] > e.rows[b * 600 + i - 1]);
-        }
-        cr_expect(shortest > longest_before);
-        longest_before = longest;
-    }
-    close_sampler(&s);
-}
-
-Test(samplers, buckets_drop_what_fills_no_batch) {
-    static epoch_batches e;
-    static uint8_t seen[3001];
-    const iter_bucket_options options = {{3, {49, 120, 250}}, 0, true, true};
-    sampler s = open_buckets(&options, 3001, 1);
-    uint64_t per_bucket[4] = {0}, expected = 0;
-    for (uint64_t i = 0; i < 3001; i++)
-        per_bucket[bucket_by_hand(&options.buckets, length_of(NULL, i))]++;
-    for (int b = 0; b < 4; b++)
-        expected += per_bucket[b] / 32 * 32;
-    for (uint32_t epoch = 0; epoch < 40; epoch++) {
-        take_epoch(&s, epoch, 32, &e);
-        cr_assert_eq(e.n_rows, expected);
-        for (uint32_t k = 0; k < e.n_batches; k++)
-            cr_assert_eq(e.n[k], 32);
-        for (uint64_t i = 0; i < e.n_rows; i++)
-            seen[e.rows[i]] = 1;
-    }
-    for (uint64_t i = 0; i < 3001; i++)
-        cr_expect(seen[i], "%lu was dropped in every epoch", i);
-    close_sampler(&s);
-}
-
-Test(samplers, buckets_restore_at_every_batch) {
-    static epoch_batches whole, rest;
-    sampler s = open_buckets(NULL, 3001, 1);
-    take_epoch(&s, 6, 32, &whole);
-    uint64_t at = 0;
-    for (uint32_t k = 0; k <= whole.n_batches; at += whole.n[k++]) {
-        uint8_t saved[256];
-        size_t size;
-        uint64_t rows[32];
-        uint32_t n;
-        sampler walked = open_buckets(NULL, 3001, 1), other = open_buckets(NULL, 3001, 1);
-        cr_assert_eq(walked.ops->begin(walked.state, 6, NULL), ITER_OK);
-        for (uint32_t i = 0; i < k; i++)
-            cr_assert_eq(walked.ops->next_batch(walked.state, 32, rows, &n, NULL), ITER_OK);
-        cr_assert_eq(walked.ops->save(walked.state, saved, sizeof(saved), &size), ITER_OK);
-        cr_assert_eq(walked.ops->save(walked.state, saved, 3, &(size_t){0}), ITER_EINVAL);
-        take_epoch(&other, 2, 32, &rest); /* an unrelated epoch before */
-        cr_assert_eq(other.ops->restore(other.state, saved, size), ITER_OK);
-        take_rest(&other, 32, &rest);
-        cr_assert_eq(rest.n_rows, whole.n_rows - at);
-        cr_assert_arr_eq(rest.rows, whole.rows + at, rest.n_rows * sizeof(*rest.rows));
-        cr_assert_eq(other.ops->restore(other.state, saved, size - 1), ITER_EINVAL);
-        saved[size - 1] ^= 1; /* the number of batches */
-        cr_assert_eq(other.ops->restore(other.state, saved, size), ITER_EINVAL);
-        close_sampler(&walked);
-        close_sampler(&other);
-    }
-    close_sampler(&s);
-}
-
-Test(samplers, buckets_of_no_samples_and_of_equal_ones) {
-    static epoch_batches e;
-    sampler none = open_buckets(NULL, 0, 1), one = open_buckets(NULL, 1, 1);
-    take_epoch(&none, 0, 32, &e);
-    cr_expect_eq(e.n_batches, 0);
-    take_epoch(&one, 0, 32, &e);
-    cr_expect_eq(e.n_rows, 1);
-    close_sampler(&none);
-    close_sampler(&one);
-}
-
-static int64_t no_length(const void *user, uint64_t index) {
-    (void)user;
-    return index == 41 ? -1 : 5;
-}
-
-Test(samplers, buckets_that_cannot_be) {
-    iter_sampler_context context = {.n_samples = 100, .batch_size = 32, .ranks = 1};
-    const iter_bucket_options descending = {{2, {50, 50}}, 0, true, false},
-                              both = {{1, {50}}, 3, true, false};
-    iter_error err = {0};
-    sampler s = {0};
-    cr_expect_eq(try_open(&s, "bucket", NULL, &context, &err), ITER_EINVAL);
-    cr_expect(strstr(err.message, "does not tell the length"), "%s", err.message);
-    context.length = no_length;
-    cr_expect_eq(try_open(&s, "bucket", NULL, &context, &err), ITER_EINVAL);
-    cr_expect(strstr(err.message, "sample 41"), "%s", err.message);
-    context.length = length_of;
-    cr_expect_eq(try_open(&s, "bucket", &descending, &context, &err), ITER_EINVAL);
-    cr_expect(strstr(err.message, "ascend"), "%s", err.message);
-    cr_expect_eq(try_open(&s, "bucket", &both, &context, &err), ITER_EINVAL);
-    uint64_t rows[32];
-    uint32_t n;
-    s = open_buckets(NULL, 100, 2);
-    cr_assert_eq(s.ops->begin(s.state, 0, NULL), ITER_OK);
-    cr_expect_eq(s.ops->next_batch(s.state, 32, rows, &n, &err), ITER_EINVAL);
-    cr_expect(strstr(err.message, "64"), "%s", err.message);
-    close_sampler(&s);
 }
