@@ -161,6 +161,18 @@ typedef struct iter_image_wish {
     iter_image_rows *rows;
 } iter_image_wish;
 
+/**
+ * The way that an image took through its stages. The edge at y, in pixels from the top of the image
+ * as it was stored, is at y * scale_y + offset_y in the result; so with x. A negative scale is a
+ * flip.
+ */
+typedef struct iter_image_view {
+    int64_t from_height, from_width; /* as it was stored, after `orient` */
+    int64_t height, width;           /* of the result */
+    double scale_y, offset_y, scale_x, offset_x;
+    double top, bottom, left, right; /* where the result shows the image; the rest is pad */
+} iter_image_view;
+
 /** One named field of a sample. */
 typedef struct iter_field {
     char name[ITER_NAME_MAX]; /* "data", "label"; unique in its dataset */
@@ -470,6 +482,7 @@ typedef struct iter_batch_view {
  *     plan, apply                 a stage that runs by itself
  *     plan, fold_plan             a stage that is folded; fold_sample if samples differ
  *     plan, apply, fold_plan      folded if the size is fixed, applied to images of any size
+ *     plan, follow                a stage that follows the images of another field
  *     plan_batch, apply_batch     a batch stage
  *     adds_lengths                a batch stage that adds a field of lengths
  *
@@ -546,6 +559,13 @@ typedef struct iter_transform_ops {
     /* 1 = a batch stage that fills up rows of different lengths. On such a field it must be the
      * first batch stage. */
     int32_t fills_rows;
+    /* Makes one row as apply() does, knowing the way that this sample's image took: that of the
+     * dataset's first field of images, with the same random numbers. The image itself need not be
+     * made first.
+     * Call: required unless the stage is of another kind; worker; no lock; once per row, several
+     * rows at once with different states; must not block. */
+    iter_status (*follow)(void *state, const void *options, const iter_tensor *in, iter_tensor *out,
+                          const iter_image_view *view, iter_error *err);
 } iter_transform_ops;
 
 typedef enum iter_edge {

@@ -333,6 +333,32 @@ typedef struct iter_one_hot_options {
 #define ITER_ONE_HOT_OPTIONS_INIT \
     { 0, ITER_DTYPE_NONE }
 
+/* ---- Boxes ----------------------------------------------------------------------------------- */
+
+/** Which boxes are kept after a crop. */
+typedef enum iter_boxes_keep {
+    ITER_BOXES_CENTER = 0, /* those whose centre is inside */
+    ITER_BOXES_OVERLAP = 1 /* those of whose area more than `overlap` is inside */
+} iter_boxes_keep;
+
+/**
+ * boxes: objects f32 [K, W], a row each, follow the image through crops, pads, flips and resizes.
+ * Columns `column` to `column` + 3 are xmin, ymin, xmax, ymax; the others stay. Boxes are cut off
+ * at the image's edges; those that are not kept, or have no area, are left out, and the others move
+ * up. A row of any number of objects then has fewer; in one of a fixed number, the places at the
+ * end become `fill`. `keep` as MXNet's crop_emit_mode. With jpeg-scale=fast a box may be off by as
+ * much as the decoder's rounding of sizes, a pixel.
+ */
+typedef struct iter_boxes_options {
+    int32_t keep;   /* (1) iter_boxes_keep: center, overlap */
+    double overlap; /* 0 .. 1 */
+    int64_t column; /* of xmin */
+    bool pixels;    /* coordinates are pixels; else parts of width and height, 0 .. 1 */
+    double fill;
+} iter_boxes_options;
+#define ITER_BOXES_OPTIONS_INIT \
+    { ITER_BOXES_CENTER, 0.3, 1, false, -1 }
+
 /* ---- Tokens ---------------------------------------------------------------------------------- */
 
 /** Which end of a sequence is kept. */

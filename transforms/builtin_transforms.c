@@ -33,6 +33,7 @@
     X(to) \
     /* Labels. */ \
     X(one_hot) \
+    X(boxes) \
     /* Tokens. */ \
     X(truncate) \
     X(pad_tokens) \

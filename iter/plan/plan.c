@@ -81,6 +81,11 @@ static iter_status add_pack(iter__plan *plan, iter__field_plan *field,
     return ITER_OK;
 }
 
+static bool is_image(const iter_desc *desc) {
+    return strcmp(desc->layout, "HWC") == 0 || strcmp(desc->layout, "CHW") == 0 ||
+           strcmp(desc->layout, "HW") == 0;
+}
+
 #define ADVICE "random-resized-crop, resize or center-crop"
 
 /* A step that is planned again for each sample, because sizes differ or the stage chooses a
@@ -101,11 +106,38 @@ static iter_status check_sized(const iter__field_plan *field, const iter__stage 
         field->row.dtype == ITER_U8 ? "layout=hwc" : "u8,hwc");
 }
 
+/* Finds the images that a stage follows. */
+static iter_status find_followed(const iter__plan *plan, iter__field_plan *field,
+                                 const iter__stage *stage, iter_error *err) {
+    int32_t f = 0;
+    while (f < plan->n_fields && (&plan->fields[f] == field || !is_image(&plan->fields[f].source)))
+        f++;
+    if (f == plan->n_fields)
+        return iter__fail(err, ITER_EINVAL, "%s: there is no field of images to follow",
+                          stage->ops->base.name);
+    const iter__field_plan *images = &plan->fields[f];
+    if (images->any_size && images->from != ITER_ROW_DECODE)
+        return iter__fail(err, ITER_EUNSUPPORTED, "%s: the sizes of '%s' are not known beforehand",
+                          stage->ops->base.name, images->out.name);
+    for (int32_t i = 0; i < images->n_steps; i++) {
+        const iter__step *step = &images->steps[i];
+        if (step->pack || step->stage->ops->wish || step->stage->ops->fold_plan) continue;
+        if (memcmp(step->in.dims, step->out.dims, sizeof(step->in.dims)) != 0)
+            return iter__fail(err, ITER_EUNSUPPORTED,
+                              "%s: cannot follow '%s' through %s, which changes shape but has "
+                              "neither wish() nor fold_plan()",
+                              stage->ops->base.name, images->out.name, step->stage->ops->base.name);
+    }
+    field->follows = f;
+    return ITER_OK;
+}
+
 static iter_status add_apply(iter__plan *plan, iter__field_plan *field, const iter__stage *stage,
                              iter_error *err) {
     iter__step *step = &field->steps[field->n_steps];
     *step = (iter__step){.stage = stage, .in = field->row};
     step->sized = iter__is_any_size(&field->row) || stage->ops->wish;
+    if (stage->ops->follow) ITER_TRY(find_followed(plan, field, stage, err));
     if (step->sized) ITER_TRY(check_sized(field, stage, err));
     step->key = iter_rng_key(0, stage->ops->base.name, stage->occurrence);
     const iter_status status =
@@ -226,7 +258,7 @@ static iter_status add_lengths(iter__plan *plan, int32_t of, const iter__stage *
                           source->out.name);
     }
     iter__field_plan *field = &plan->fields[plan->n_fields];
-    *field = (iter__field_plan){.in = source->in, .lengths_of = of};
+    *field = (iter__field_plan){.in = source->in, .follows = -1, .lengths_of = of};
     char name[ITER_NAME_MAX];
     const char *given = *(const char *const *)stage->options;
     const int length = snprintf(name, sizeof(name), given ? "%s" : "%.24s_length",
@@ -254,8 +286,8 @@ static iter_status plan_field(iter__plan *plan, const iter_dataset *dataset,
                               const iter_chain *chain, int32_t f, uint32_t batch_size,
                               bool has_collate, iter_error *err) {
     iter__field_plan *field = &plan->fields[plan->n_fields++];
-    *field =
-        (iter__field_plan){.in = f, .lengths_of = -1, .from = row_from(dataset, plan->resident, f)};
+    *field = (iter__field_plan){
+        .in = f, .lengths_of = -1, .follows = -1, .from = row_from(dataset, plan->resident, f)};
     field->source = dataset->desc.fields[f].desc;
     field->any_size = iter__is_any_size(&field->source);
     field->out.role = dataset->desc.fields[f].role;
@@ -298,7 +330,8 @@ static iter_status plan_field(iter__plan *plan, const iter_dataset *dataset,
                        "(pad-batch), or give a collate",
                        field->out.name);
     }
-    iter__free(stages);
+    field->stages = stages;
+    field->n_stages = n;
     iter__free(batch_stages);
     return status;
 }
@@ -542,6 +575,7 @@ void iter__plan_free(iter__plan *plan) {
             if (field->steps[s].pack) iter__packer.destroy(field->steps[s].pack);
         }
         iter__free(field->steps);
+        iter__free(field->stages);
         iter__free(field->batch_steps);
     }
     iter__free(plan->text);

@@ -74,6 +74,9 @@ typedef struct iter__field_plan {
     size_t device_offset;       /* in the slot's twin on a device */
     size_t lengths_offset;      /* in the slot, if the row is variable */
     bool variable;
+    const iter__stage **stages; /* [n_stages] the sample stages, as the chain has them */
+    int32_t n_stages;
+    int32_t follows;    /* the plan entry whose images this field's stages follow, else -1 */
     int32_t lengths_of; /* this field is the lengths of that plan entry, else -1 */
     iter_batch_field out;
 } iter__field_plan;

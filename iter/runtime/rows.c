@@ -105,18 +105,49 @@ static void fail_length(iter_loader *loader, iter_batch *batch, uint32_t row, co
 
 /* ---- Steps ----------------------------------------------------------------------------------- */
 
-static bool apply_step(iter__worker *worker, iter_batch *batch, const iter__step *step,
-                       uint32_t row, const void *in, void *out, int64_t *length) {
+/* The way of this row's image, of the field that `field` follows. */
+static iter_status view_image(iter__worker *worker, const iter_batch *batch, int32_t followed,
+                              uint32_t row, iter_image_view *out, iter_error *err) {
+    const iter_loader *loader = worker->loader;
+    const iter__field_plan *images = &loader->plan.fields[followed];
+    const iter__pack_sample sample = {loader->opt.seed, batch->position[row],
+                                      batch->row_epoch[row]};
+    iter_desc desc = images->source;
+    if (images->any_size) {
+        const iter_description *set = &loader->dataset->desc;
+        const size_t at = (size_t)row * set->n_extents + (size_t)set->fields[images->in].extent;
+        const iter__decoder_use use = iter__worker_decoder(worker, images->in, batch->index[row]);
+        ITER_TRY(use.ops->header(use.state, use.shared, batch->bytes[at],
+                                 (size_t)batch->extents[at].size, &desc, err));
+    }
+    return iter__packer.view(images->stages, images->n_stages, &desc, &sample, out, err);
+}
+
+static iter_status call_step(iter__worker *worker, const iter_batch *batch, const iter__step *step,
+                             int32_t followed, uint32_t row, const iter_tensor *from,
+                             iter_tensor *to, iter_error *err) {
+    const iter_transform_ops *ops = step->stage->ops;
+    void *state = worker->transform_states[step->state];
+    if (ops->follow) {
+        iter_image_view view;
+        ITER_TRY(view_image(worker, batch, followed, row, &view, err));
+        return ops->follow(state, step->stage->options, from, to, &view, err);
+    }
+    iter_rng rng = iter__step_rng(worker->loader, batch, row, step);
+    return ops->apply(state, step->stage->options, from, to, &rng, worker->scratch, err);
+}
+
+static bool apply_step(iter__worker *worker, iter_batch *batch, const iter__field_plan *field,
+                       const iter__step *step, uint32_t row, const void *in, void *out,
+                       int64_t *length) {
     iter_loader *loader = worker->loader;
     iter_error error = {.status = ITER_OK};
     const iter_transform_ops *ops = step->stage->ops;
     iter_tensor from = iter_tensor_dense(&step->in, (void *)in),
                 to = iter_tensor_dense(&step->out, out);
     if (step->in.n_dims && step->in.dims[0] == ITER_VARIABLE) from.desc.dims[0] = *length;
-    iter_rng rng = iter__step_rng(loader, batch, row, step);
     const iter_status status =
-        ops->apply(worker->transform_states[step->state], step->stage->options, &from, &to, &rng,
-                   worker->scratch, &error);
+        call_step(worker, batch, step, field->follows, row, &from, &to, &error);
     if (status < 0) {
         row_fail_error(worker, batch, row, status, ops->base.name, &error);
         return false;
@@ -172,7 +203,7 @@ static void run_steps(iter__worker *worker, iter_batch *batch, const iter__field
         } else if (step->sized) {
             if (!sized_step(worker, batch, step, row, in, out, picture)) return;
             out = picture->image.data;
-        } else if (!apply_step(worker, batch, step, row, in, out, &length)) {
+        } else if (!apply_step(worker, batch, field, step, row, in, out, &length)) {
             return;
         }
         in = out;

@@ -74,6 +74,10 @@ typedef struct iter__pack_ops {
     /* The geometry that run() would use for this sample; `source` is not changed. */
     void (*row)(const iter__pack *pack, const iter__pack_sample *sample, void *scratch,
                 iter__pack_row *out);
+    /* The way of one image of shape `in` through any stages of one field, also those that are not
+     * folded. Errors: the first stage's plan() that refuses this shape. */
+    iter_status (*view)(const iter__stage *const *stages, int32_t n, const iter_desc *in,
+                        const iter__pack_sample *sample, iter_image_view *out, iter_error *err);
     /* One line for the plan: "crop 32x32 of 40x40, flip, a*x+b per channel, u8 to f32, CHW to CHW
      * (avx512)". */
     void (*text)(const iter__pack *pack, char *out, size_t capacity);

@@ -96,15 +96,16 @@ iter_status iter__format_check(const iter_format_ops *ops, iter_error *err) {
 iter_status iter__transform_check(const iter_transform_ops *ops, iter_error *err) {
     ITER_TRY(check_base(ops ? &ops->base : NULL, sizeof(*ops), "transform", err));
     const bool batch = ops->apply_batch || ops->adds_lengths;
-    const int kinds = (ops->apply || ops->fold_plan) + batch;
+    const int kinds = (ops->apply || ops->fold_plan) + batch + (ops->follow != NULL);
     if (kinds == 0)
-        return missing(&ops->base, "apply, fold_plan, apply_batch or adds_lengths", err);
+        return missing(&ops->base, "apply, fold_plan, follow, apply_batch or adds_lengths", err);
     if (kinds > 1)
         return iter__fail(err, ITER_EINVAL,
-                          "%s: apply or fold_plan and batch stages (apply_batch, adds_lengths) "
-                          "exclude one another",
+                          "%s: apply or fold_plan, follow, and batch stages (apply_batch, "
+                          "adds_lengths) exclude one another",
                           ops->base.name);
-    if ((ops->apply || ops->fold_plan) && !ops->plan) return missing(&ops->base, "plan", err);
+    if ((ops->apply || ops->fold_plan || ops->follow) && !ops->plan)
+        return missing(&ops->base, "plan", err);
     if (ops->fold_sample && !ops->fold_plan) return missing(&ops->base, "fold_plan", err);
     if (ops->wish && !ops->apply) return missing(&ops->base, "apply", err);
     if (!ops->begin_rows != !ops->take_rows)

@@ -78,6 +78,53 @@ const iter_decoder_ops iter__decoder_record_label = {
     .decode = record_label_decode,
 };
 
+/* ---- objects --------------------------------------------------------------------------------- */
+
+/* "2" or "5" as a float; 0 if it is no whole number of at least 1. */
+static uint32_t whole(float x) {
+    return x >= 1 && x <= (float)UINT16_MAX && x == floorf(x) ? (uint32_t)x : 0;
+}
+
+static iter_status record_objects_decode(void *state, const void *shared, const uint8_t *bytes,
+                                         size_t size, iter_tensor *out, iter_error *err) {
+    const iter__record_rule *rule = shared;
+    iter__record record;
+    iter__record_header header;
+    (void)state;
+    ITER_TRY(open_record(&record, rule, bytes, size, &header, err));
+    if (header.flag < 2)
+        return iter__fail(err, ITER_EFORMAT, "record %" PRIu64 " has no list of objects",
+                          header.id);
+    const float a = iter__record_read_label(&record), b = iter__record_read_label(&record);
+    const uint32_t head = whole(a), width = whole(b);
+    if (head < 2 || head > header.flag || width != (uint32_t)rule->object_width)
+        return iter__fail(err, ITER_EFORMAT,
+                          "record %" PRIu64 ": its %u labels begin with %g and %g, the widths of "
+                          "their head and of an object; expected 2 or more and %d",
+                          header.id, header.flag, (double)a, (double)b, (int)rule->object_width);
+    if ((header.flag - head) % width != 0)
+        return iter__fail(err, ITER_EFORMAT,
+                          "record %" PRIu64 ": %u labels behind the head are no objects of %u each",
+                          header.id, header.flag - head, width);
+    const uint32_t n = (header.flag - head) / width;
+    if (n > (uint32_t)rule->objects)
+        return iter__fail(err, ITER_EFORMAT, "record %" PRIu64 " has %u objects; objects is %d",
+                          header.id, n, (int)rule->objects);
+    for (uint32_t i = 2; i < head; i++)
+        (void)iter__record_read_label(&record);
+    for (uint32_t i = 0; i < n * width; i++)
+        ((float *)out->data)[i] = iter__record_read_label(&record);
+    out->desc.dims[0] = n;
+    return ITER_OK;
+}
+
+const iter_decoder_ops iter__decoder_record_objects = {
+    .base = {.struct_size = sizeof(iter_decoder_ops),
+             .name = "record-objects",
+             .help = "the objects of a RecordIO record of a detection set"},
+    .decode = record_objects_decode,
+};
+
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 static iter_status record_bytes_decode(void *state, const void *shared, const uint8_t *bytes,

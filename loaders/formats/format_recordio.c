@@ -28,6 +28,8 @@
 #include "loaders/formats/record_index.h"
 
 #define LABELS_MAX       (1 << 20)
+#define OBJECTS_MAX      65536
+#define OBJECT_MAX       4096 /* numbers an object */
 #define FIRST_BYTES_MAX  ((uint64_t)1 << 31)
 #define FIRST_RECORDS    8 /* that are tried until one is not damaged */
 #define DIM_MAX          (1 << 20)
@@ -45,6 +47,7 @@ typedef struct recordio_options {
     int32_t label_i32;
     const char *raw;
     int64_t label_width;
+    int64_t objects;
 } recordio_options;
 
 static const iter_option option_rows[] = {
@@ -57,6 +60,10 @@ static const iter_option option_rows[] = {
                   index_cache),
     ITER_ROW_INT("label-width", "labels a record; 0 = as many as the first one has",
                  recordio_options, label_width, 0, LABELS_MAX, 0),
+    ITER_ROW_INT("objects",
+                 "labels are the objects of a detection set, at most so many a record; label is "
+                 "then [K, width of an object]",
+                 recordio_options, objects, 0, OBJECTS_MAX, 0),
     ITER_ROW_CHOICE("label-dtype", "what labels become", recordio_options, label_i32, "f32|i32"),
     ITER_ROW_CHOICE("decode", "what data is: an image, or none, the record's bytes",
                     recordio_options, decode, "image|none"),
@@ -160,13 +167,25 @@ static iter_status no_record(const recordio_state *s, const recordio_options *o,
     return status;
 }
 
+static float second_label(iter__record *record) {
+    (void)iter__record_read_label(record);
+    return iter__record_read_label(record);
+}
+
+/* What the first record's labels say of all. */
+typedef struct first_labels {
+    int32_t n;
+    float object_width; /* the second label, 0 = there are not as many */
+} first_labels;
+
 /* Counts a record's labels. Fails if there is no record at the place that the index gives. */
 static iter_status read_labels(const recordio_state *s, const recordio_options *o, uint64_t index,
-                               int32_t *out_labels, iter_error *err) {
+                               first_labels *out, iter_error *err) {
     const iter_extent x = iter__span_set_locate(&s->records, index);
     const char *path = s->records.files[x.object].path;
     iter__record record;
     iter__record_header header = {0};
+    float second = 0;
     size_t done = 0;
     int fd = -1;
     uint64_t bytes = 0;
@@ -188,25 +207,47 @@ static iter_status read_labels(const recordio_state *s, const recordio_options *
                 status = iter__record_read_header(&record, &header, err);
                 if (status < 0)
                     status = iter__fail_in(err, status, "%s: at %" PRIu64, path, x.offset);
+                else if (header.flag >= 2)
+                    second = second_label(&record);
             }
         }
     }
     iter__free(memory);
-    *out_labels = header.flag <= LABELS_MAX ? (int32_t)header.flag : LABELS_MAX;
+    out->n = header.flag <= LABELS_MAX ? (int32_t)header.flag : LABELS_MAX;
+    out->object_width = second;
     return status;
 }
 
 /* Counts the labels of the first record. If it is damaged, it will be a failed sample, and a later
  * one is tried. If none of the first few is sound, this is no such file, and the error is that of
  * the first one. */
-static iter_status read_first(const recordio_state *s, const recordio_options *o,
-                              int32_t *out_labels, iter_error *err) {
+static iter_status read_first(const recordio_state *s, const recordio_options *o, first_labels *out,
+                              iter_error *err) {
     const uint64_t n = iter__span_set_count(&s->records);
-    const iter_status status = read_labels(s, o, 0, out_labels, err);
+    const iter_status status = read_labels(s, o, 0, out, err);
     if (status != ITER_EFORMAT) return status;
     for (uint64_t i = 1; i < n && i < FIRST_RECORDS; i++)
-        if (read_labels(s, o, i, out_labels, NULL) == ITER_OK) return ITER_OK;
+        if (read_labels(s, o, i, out, NULL) == ITER_OK) return ITER_OK;
     return status;
+}
+
+static iter_status check_objects(recordio_state *s, const recordio_options *o,
+                                 const first_labels *first, iter_error *err) {
+    if (o->objects == 0) return ITER_OK;
+    const char *path = s->records.files[0].path;
+    if (!o->header || o->label_i32 || o->label_width)
+        return iter__fail(err, ITER_EINVAL,
+                          "%s: objects= goes with neither header=no, label-dtype nor label-width",
+                          path);
+    const float width = first->object_width;
+    if (!(width >= 5 && width <= OBJECT_MAX) || width != (float)(int32_t)width)
+        return iter__fail(err, ITER_EFORMAT,
+                          "%s: the first record's labels are no objects: the second of them, an "
+                          "object's width, is %g, expected 5 to %d",
+                          path, (double)width, OBJECT_MAX);
+    s->rule.objects = (int32_t)o->objects;
+    s->rule.object_width = (int32_t)width;
+    return ITER_OK;
 }
 
 /* "224x224x3" */
@@ -247,6 +288,14 @@ static void describe_label(const recordio_state *s, const recordio_options *o, i
     memset(field, 0, sizeof(*field));
     strcpy(field->name, "label");
     field->role = ITER_LABEL;
+    if (o->objects) {
+        field->decoder = &iter__decoder_record_objects;
+        field->desc = (iter_desc){.dtype = ITER_F32,
+                                  .n_dims = 2,
+                                  .dims = {ITER_VARIABLE, s->rule.object_width},
+                                  .capacity = o->objects};
+        return;
+    }
     field->decoder = &iter__decoder_record_label;
     field->desc.dtype = o->label_i32 ? ITER_I32 : ITER_F32;
     if (s->rule.label_width > 1) {
@@ -257,7 +306,8 @@ static void describe_label(const recordio_state *s, const recordio_options *o, i
 
 static uint64_t identity_of(const recordio_state *s, const recordio_options *o) {
     const int64_t numbers[] = {o->header,    o->decode,         s->rule.label_width,
-                               o->label_i32, o->image.channels, o->image.orient};
+                               o->label_i32, o->image.channels, o->image.orient,
+                               o->objects};
     uint64_t hash = iter__fnv1a_text(ITER_FNV_START, "recordio");
     hash = iter__fnv1a(hash, numbers, sizeof(numbers));
     hash = iter__fnv1a_text(hash, o->raw ? o->raw : "");
@@ -268,14 +318,15 @@ static uint64_t identity_of(const recordio_state *s, const recordio_options *o) 
 
 static iter_status open_all(recordio_state *s, const char *path, const recordio_options *o,
                             iter_description *out, iter_error *err) {
-    int32_t first = 0;
+    first_labels first = {0};
     s->rule = (iter__record_rule){.image = o->image, .header = o->header};
     ITER_TRY(add_files(s, path, o, err));
     ITER_TRY(read_first(s, o, &first, err));
-    const int32_t labels = o->label_width ? (int32_t)o->label_width : first;
+    const int32_t labels = o->label_width ? (int32_t)o->label_width : first.n;
+    ITER_TRY(check_objects(s, o, &first, err));
     s->rule.label_width = iter__max_i32(labels, 1);
     s->rule.head_bytes = ITER_RECORD_HEAD;
-    if (o->header) s->rule.head_bytes += ITER_RECORD_HEADER + 4 * (uint32_t)first;
+    if (o->header) s->rule.head_bytes += ITER_RECORD_HEADER + 4 * (uint32_t)first.n;
     ITER_TRY(describe_data(s, o, &out->fields[0], err));
     if (o->header) describe_label(s, o, &out->fields[1]);
     out->n_fields = o->header ? 2 : 1;

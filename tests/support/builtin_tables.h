@@ -58,6 +58,7 @@ extern const iter_transform_ops iter__transform_normalize;
 extern const iter_transform_ops iter__transform_cast;
 extern const iter_transform_ops iter__transform_to;
 extern const iter_transform_ops iter__transform_one_hot;
+extern const iter_transform_ops iter__transform_boxes;
 extern const iter_transform_ops iter__transform_truncate;
 extern const iter_transform_ops iter__transform_pad_tokens;
 extern const iter_transform_ops iter__transform_tokens;

@@ -225,7 +225,7 @@ Test(registry, tables_of_later_versions) {
 Test(registry, transforms_are_one_kind) {
     iter_registry *r;
     cr_assert_eq(iter_registry_create(&r, NULL), ITER_OK);
-    REFUSED(transform, sample_ops, t.apply = NULL, "apply, fold_plan, apply_batch or adds_lengths");
+    REFUSED(transform, sample_ops, t.apply = NULL, "apply, fold_plan, follow, apply_batch or adds");
     REFUSED(transform, sample_ops, t.plan = NULL, "no plan");
     REFUSED(transform, sample_ops, (t.fold_plan = fold_plan, t.apply_batch = apply_batch),
             "exclude one another");

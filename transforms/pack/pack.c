@@ -249,5 +249,6 @@ const iter__pack_ops iter__packer = {
     .is_copy = pack_is_copy,
     .program = iter__pack_program_make,
     .row = iter__pack_row_make,
+    .view = iter__pack_view,
     .text = pack_text,
 };

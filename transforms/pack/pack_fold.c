@@ -183,6 +183,11 @@ void iter_fold_pad(iter_fold *fold, int64_t top, int64_t left, int64_t bottom, i
     left = clamp(left, 0, room_x);
     right = clamp(right, 0, room_x - left);
     if (top + left + bottom + right == 0) return;
+    if (fold->is_trace) {
+        axis_pad(&fold->y, top, bottom);
+        axis_pad(&fold->x, left, right);
+        return;
+    }
     const int32_t order = edge == ITER_EDGE_CONSTANT ? next_order(fold, value) : -1;
     if (edge == ITER_EDGE_CONSTANT && order < 0) return;
     if (pad_is_simple(fold, edge)) {
@@ -236,7 +241,7 @@ void iter_fold_cutout(iter_fold *fold, int64_t y, int64_t x, int64_t height, int
         iter__builder_cutout(fold->builder, &(iter_rect){y, x, height, width}, value);
         return;
     }
-    if (!fold->pass->is_image) return;
+    if (!fold->pass->is_image || fold->is_trace) return;
     const int64_t y0 = clamp(y, 0, fold->y.n), y1 = clamp(y + height, y0, fold->y.n);
     const int64_t x0 = clamp(x, 0, fold->x.n), x1 = clamp(x + width, x0, fold->x.n);
     if (y0 == y1 || x0 == x1) return;
@@ -292,6 +297,7 @@ void iter__fold_start(iter_fold *fold, const pack_pass *pass, fold_place *y_tabl
     fold->stage = 0;
     fold->y = (fold_axis){pass->in_height, 0, 0, pass->in_height, 1};
     fold->x = (fold_axis){pass->in_width, 0, 0, pass->in_width, 1};
+    fold->is_trace = false;
     fold->pad = -1;
     fold->n_cuts = 0;
     fold->n_orders = 0;

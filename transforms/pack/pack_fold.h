@@ -141,7 +141,8 @@ struct iter_fold {
     const pack_pass *pass;
     int32_t stage; /* that makes the call, counted from the pass's first */
     fold_axis y, x;
-    int32_t pad; /* order number of the pad around y and x, -1 = none */
+    bool is_trace; /* only y and x are kept: where pixels go, not what they hold */
+    int32_t pad;   /* order number of the pad around y and x, -1 = none */
     int32_t n_cuts;
     fold_cut cuts[FOLD_MAX_CUTS];
     int32_t n_orders;
@@ -188,6 +189,10 @@ void iter__fold_start(struct iter_fold *fold, const pack_pass *pass, fold_place 
 
 /* Replays the calls that stage `stage` made in plan. */
 void iter__fold_replay(struct iter_fold *fold, int32_t stage);
+
+/* The way of an image through stages, see iter__pack_ops.view. */
+iter_status iter__pack_view(const iter__stage *const *stages, int32_t n, const iter_desc *in,
+                            const iter__pack_sample *sample, iter_image_view *out, iter_error *err);
 
 /* What the pixel at table entries y, x holds: the order number of a fill, or -1 = its source. */
 static inline int32_t iter__fold_order(const fold_place *y, const fold_place *x) {
