@@ -182,7 +182,8 @@ static iter_status pack(iter__pack_plan *plan, packer *p, uint64_t n, iter_error
          d++) /* in their order: at random places it would take much longer */
         p->units[d] = plan->units(plan->user, d);
     for (uint64_t at = 0; at < n; at += plan->rule.group) {
-        uint32_t kept, dealt = (uint32_t)iter__min_u64(n - at, plan->rule.group);
+        const uint32_t dealt = (uint32_t)iter__min_u64(n - at, plan->rule.group);
+        uint32_t kept = 0;
         iter__permutation_run(&order, at, dealt, p->documents);
         ITER_TRY(look_at(plan, p, dealt, &kept, err));
         sort(p, length, kept);

@@ -249,7 +249,7 @@ static void check_rows(iter_dataset *packed, uint32_t length) {
         const int32_t *cu = starts->data;
         uint32_t at = 0;
         for (int32_t s = 1; at < length && segments[at] == s; s++) {
-            cr_assert_eq(cu[s - 1], at);
+            cr_assert_eq(cu[s - 1], (int32_t)at);
             const int32_t document = data[at] / 100;
             for (int32_t k = 0; at < length && segments[at] == s; k++, at++) {
                 cr_assert_eq(positions[at], k);
@@ -259,7 +259,7 @@ static void check_rows(iter_dataset *packed, uint32_t length) {
                 cr_assert_eq(inputs[document][data[at] % 100]++, 0);
                 cr_assert_eq(targets[document][label[at] % 100]++, 0);
             }
-            cr_assert_eq(cu[s], at);
+            cr_assert_eq(cu[s], (int32_t)at);
             cr_assert(at == length || segments[at] != 0 || starts->desc.dims[0] == s + 1);
         }
         for (; at < length; at++)
