@@ -41,12 +41,16 @@ typedef struct engine_batch {
     /* [n_rows, ...] or [T, n_rows]; f32, f64 or u8; ids are i32 or i64. Dense unless the strides
      * say otherwise. */
     const iter_tensor *data;
-    /* [n_rows], i32, i64 or u8 (classes); [n_rows] or [n_rows, F] f32 or f64 (values). If there is
-     * a source, `data` may be NULL: all labels are zero. */
+    /* [n_rows], i32, i64 or u8 (classes); [n_rows, T] i32 or i64 (targets, or ENGINE_NO_TARGET);
+     * [n_rows] or [n_rows, F] f32 or f64 (values). If there is a source, `data` may be NULL: all
+     * labels are zero. */
     const iter_tensor *label;
     int64_t n_rows;        /* at most net->batch; fewer only at the end of an epoch */
     const uint8_t *counts; /* [n_rows] 0 = loss and gradient ignore this row */
-    int64_t n_counted;     /* rows that count; the loss is a mean over them. 0 = no update */
+    /* Rows that count, or their targets if the net has several a row; the loss is a mean over
+     * them. 0 = no update. */
+    int64_t n_counted;
+    const iter_tensor *segments; /* i32 [n_rows, T] if net->segments, in host memory; else NULL */
     /* counted from 0 over the trainer's life; for dropout and Adam's bias correction */
     uint64_t step;
     double lr; /* of this step, schedule applied */

@@ -70,6 +70,8 @@ static const iter_option gru_rows[] = {
     ITER_ROW_INT("units", "features of the state", iter_gru_options, units, 1, UNITS_MAX, 1),
     ITER_ROW_CHOICE("reset", "the reset gate works after or before the product", iter_gru_options,
                     reset, "after|before"),
+    ITER_ROW_BOOL("segments", "the state is zeros again where the batch's segments change",
+                  iter_gru_options, segments),
     INIT_ROWS(iter_gru_options),
     ITER_ROW_END,
 };
@@ -104,6 +106,8 @@ const iter_ops *const iter__layer_tables[ENGINE_N_KINDS] = {
         TABLE("softmax-cross-entropy", NULL, NULL, 0, "loss of a classifier"),
     [ENGINE_MSE] = TABLE("mse", NULL, NULL, 0, "loss: mean squared difference"),
     [ENGINE_L2] = TABLE("l2", NULL, NULL, 0, "loss: half of the mean squared difference"),
+    [ENGINE_TIED_SOFTMAX] = TABLE("tied-softmax", NULL, NULL, 0,
+                                  "loss of a language model, with the embedding's weights"),
 };
 
 static iter_status missing(engine_kind kind, const char *option, iter_error *err) {

@@ -187,6 +187,7 @@ static iter_status plan_gru(planner *p) {
     ENGINE_TRY(want_steps(p));
     const int64_t in = p->layer->in.dims[1], gates = 3 * o->units;
     p->layer->out = (engine_shape){.n_dims = 2, .dims = {p->layer->in.dims[0], o->units}};
+    p->net->segments |= o->segments;
     ENGINE_TRY(add_weight(p, "input.weight", "", 2, (int64_t[]){gates, in}, o->init, o->init_range,
                           (double)in, (double)o->units));
     ENGINE_TRY(add_weight(p, "recurrent.weight", "", 2, (int64_t[]){gates, o->units}, o->init,
@@ -213,9 +214,37 @@ static iter_status plan_classes(planner *p) {
     const iter_dtype dtype = label->dtype;
     if (label->n_dims != 1 || (dtype != ITER_I32 && dtype != ITER_I64 && dtype != ITER_U8))
         return fail_label(p, "class numbers, i32, i64 or u8 [N]");
-    p->net->n_outputs = p->layer->in.dims[0];
+    p->net->n_outputs = p->net->n_classes = p->layer->in.dims[0];
     p->layer->out = (engine_shape){.n_dims = 1, .dims = {1}};
     return ITER_OK;
+}
+
+/* Its weights are the embedding's; its own parameter is a bias. */
+static iter_status plan_tied(planner *p) {
+    engine_net *net = p->net;
+    const engine_layer *first = &net->layers[0];
+    char wants[96];
+    if (first->kind != ENGINE_EMBEDDING)
+        return iter__engine_fail(p->err, ITER_EINVAL,
+                                 "%s: takes the weights of an embedding, but the model begins with "
+                                 "%s",
+                                 p->layer->name, first->name);
+    const iter_embedding_options *o = &first->options.embedding;
+    const int64_t steps = p->layer->in.dims[0];
+    snprintf(wants, sizeof(wants), "a sequence [T, %" PRId64 "], as wide as %s", o->units,
+             first->name);
+    if (p->layer->in.n_dims != 2 || p->layer->in.dims[1] != o->units) return fail_wants(p, wants);
+    const iter_desc *label = &net->label;
+    if (label->n_dims != 2 || label->dims[1] != steps ||
+        (label->dtype != ITER_I32 && label->dtype != ITER_I64)) {
+        snprintf(wants, sizeof(wants), "an id for each step, i32 or i64 [N, %" PRId64 "],", steps);
+        return fail_label(p, wants);
+    }
+    net->n_targets = steps;
+    net->n_outputs = steps * o->units;
+    net->n_classes = o->rows;
+    p->layer->out = (engine_shape){.n_dims = 1, .dims = {1}};
+    return add_param(p, "bias", "", 1, &o->rows, NULL);
 }
 
 static iter_status plan_values(planner *p) {
@@ -251,6 +280,7 @@ static const plan_fn planners[ENGINE_N_KINDS] = {
     [ENGINE_SOFTMAX_CROSS_ENTROPY] = plan_classes,
     [ENGINE_MSE] = plan_values,
     [ENGINE_L2] = plan_values,
+    [ENGINE_TIED_SOFTMAX] = plan_tied,
 };
 
 /* ---- Data and label -------------------------------------------------------------------------- */
@@ -297,7 +327,7 @@ void iter__net_view_label(engine_kind loss, iter_tensor *tensor) {
     while (loss == ENGINE_SOFTMAX_CROSS_ENTROPY && desc->n_dims > 1 &&
            desc->dims[desc->n_dims - 1] == 1)
         desc->n_dims--;
-    set_layout(desc, desc->n_dims == 1 ? "N" : "NF");
+    set_layout(desc, desc->n_dims == 1 ? "N" : loss == ENGINE_TIED_SOFTMAX ? "NT" : "NF");
 }
 
 static iter_status check_fixed(const iter_desc *desc, const char *what, iter_error *err) {
@@ -418,7 +448,8 @@ iter_status iter__net_plan(const iter_model *model, const iter_desc *data, const
     if (!iter__kind_is_loss(last->kind))
         return iter__engine_fail(err, ITER_EINVAL,
                                  "model: it ends with %s, which is not a loss: "
-                                 "the last layer must be softmax-cross-entropy, mse or l2",
+                                 "the last layer must be softmax-cross-entropy, mse, l2 or "
+                                 "tied-softmax",
                                  last->name);
     ENGINE_TRY(check_fixed(data, "data", err));
     ENGINE_TRY(check_fixed(label, "label", err));
@@ -433,6 +464,7 @@ iter_status iter__net_plan(const iter_model *model, const iter_desc *data, const
                                  "label: its batch has %" PRId64 " rows, that of the data %" PRId64,
                                  out->label.dims[0], out->batch);
     const engine_shape *in = &out->input;
+    out->n_targets = 1;
     for (int32_t i = 0; i < out->n_layers; i++) {
         planner p = {out, &out->layers[i], err};
         p.layer->in = *in;

@@ -12,6 +12,7 @@
 
 #define ENGINE_MAX_LAYERS 64
 #define ENGINE_MAX_PARAMS 160
+#define ENGINE_NO_TARGET  (-100) /* a label that is not predicted, as in PyTorch */
 
 typedef enum engine_kind {
     ENGINE_CONV2D,
@@ -30,6 +31,7 @@ typedef enum engine_kind {
     ENGINE_SOFTMAX_CROSS_ENTROPY, /* the losses come last */
     ENGINE_MSE,
     ENGINE_L2,
+    ENGINE_TIED_SOFTMAX,
     ENGINE_N_KINDS
 } engine_kind;
 
@@ -90,10 +92,15 @@ typedef struct engine_net {
     /* Description of a batch, [N, ...] or [T, N, ...], see iter__net_view_data(). Its layout is
      * "NCHW", "NHWC", "NT", "TN", "NTF", "TNF" or "NF". */
     iter_desc data;
-    iter_desc label;    /* of a batch: classes [N]; values [N] or [N, F] */
+    iter_desc label;    /* of a batch: classes [N] or [N, T]; values [N] or [N, F] */
     engine_shape input; /* one row of data, as the first layer sees it */
-    int64_t n_outputs;  /* features of the layer before the loss */
-    int32_t n_layers;   /* the loss is layers[n_layers - 1] */
+    /* Numbers before the loss: features, or for ENGINE_TIED_SOFTMAX steps times features. */
+    int64_t n_outputs;
+    int64_t n_classes; /* labels are 0 to n_classes - 1; 0 if labels are values */
+    /* Labels of a row: 1, or T for ENGINE_TIED_SOFTMAX, where ENGINE_NO_TARGET does not count. */
+    int64_t n_targets;
+    bool segments;    /* a gru begins anew where the segment changes: batches have segments */
+    int32_t n_layers; /* the loss is layers[n_layers - 1] */
     int32_t n_params;
     engine_layer layers[ENGINE_MAX_LAYERS];
     engine_param params[ENGINE_MAX_PARAMS];

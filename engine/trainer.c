@@ -74,6 +74,31 @@ static int32_t first_field(const iter_loader *loader, iter_role role) {
     return -1;
 }
 
+/* Finds the field of segments, one for each id or step of the data. */
+static iter_status find_segments(iter_trainer *trainer, const iter_loader *loader,
+                                 iter_error *err) {
+    const engine_net *net = &trainer->net;
+    char text[TEXT_MAX];
+    int32_t i = 0;
+    while (i < iter_loader_n_fields(loader) &&
+           strcmp(iter_loader_field(loader, i)->name, ENGINE_SEGMENTS) != 0)
+        i++;
+    if (i == iter_loader_n_fields(loader))
+        return iter__engine_fail(err, ITER_EINVAL,
+                                 "gru: segments=yes, but the loader has no field '%s', as packed "
+                                 "rows have",
+                                 ENGINE_SEGMENTS);
+    const iter_desc *desc = &iter_loader_field(loader, i)->desc;
+    trainer->segments_field = i;
+    if (desc->dtype == ITER_I32 && desc->n_dims == 2 && desc->dims[0] == net->batch &&
+        desc->dims[1] == net->input.dims[0])
+        return ITER_OK;
+    return iter__engine_fail(err, ITER_EINVAL,
+                             "%s: expects i32 [%lld, %lld], as the data has rows and steps, got %s",
+                             ENGINE_SEGMENTS, (long long)net->batch, (long long)net->input.dims[0],
+                             iter_desc_text(desc, text, sizeof(text)));
+}
+
 static iter_status plan_net(iter_trainer *trainer, const iter_loader *loader, iter_error *err) {
     trainer->data_field = first_field(loader, ITER_DATA);
     trainer->label_field = first_field(loader, ITER_LABEL);
@@ -84,8 +109,9 @@ static iter_status plan_net(iter_trainer *trainer, const iter_loader *loader, it
     const iter_batch_field *label = iter_loader_field(loader, trainer->label_field);
     memcpy(trainer->data_name, data->name, sizeof(data->name));
     memcpy(trainer->label_name, label->name, sizeof(label->name));
-    return iter__net_plan(trainer->model, &data->desc, &label->desc, trainer->seed, &trainer->net,
-                          err);
+    ENGINE_TRY(iter__net_plan(trainer->model, &data->desc, &label->desc, trainer->seed,
+                              &trainer->net, err));
+    return trainer->net.segments ? find_segments(trainer, loader, err) : ITER_OK;
 }
 
 static iter_status make_buffers(iter_trainer *trainer, iter_error *err) {

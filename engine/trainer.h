@@ -4,6 +4,8 @@
 
 #include "engine/backend.h"
 
+#define ENGINE_SEGMENTS "segments" /* the field's name */
+
 /* A run whose outcome is not known yet, with what a later message about it needs. */
 typedef struct engine_pending {
     uint64_t step;
@@ -25,7 +27,7 @@ struct iter_trainer {
     bool keep_input_gradient;
     /* The loader's fields. A batch is searched for them by name, then by position. */
     char data_name[ITER_NAME_MAX], label_name[ITER_NAME_MAX];
-    int32_t data_field, label_field;
+    int32_t data_field, label_field, segments_field;
     uint8_t *counts;   /* [net.batch] */
     void *blank_label; /* one full batch of zeros: predict() needs no labels */
     /* f64 [net.batch, net.n_outputs] if the backend's `real` is f64, because predict() returns f32;

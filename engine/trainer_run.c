@@ -35,6 +35,7 @@ typedef struct checked_batch {
     iter_tensor data, label;
     /* On the device, if the backend reads them there. */
     iter_tensor far_data, far_label;
+    iter_tensor segments; /* if the net has segments */
     bool is_far;
     iter_batch_info info;
     engine_batch batch;
@@ -82,6 +83,26 @@ static int64_t integer_at(const iter_tensor *tensor, int64_t at) {
     case ITER_I32: return ((const int32_t *)tensor->data)[at];
     default: return ((const int64_t *)tensor->data)[at];
     }
+}
+
+/* The targets of a batch: labels for each step. Counts those of the rows that count. */
+static iter_status check_targets(checked_batch *c, const uint8_t *counts, int64_t n_classes,
+                                 int64_t *out_counted, iter_error *err) {
+    const iter_tensor *label = &c->label;
+    *out_counted = 0;
+    for (int64_t row = 0; row < c->batch.n_rows; row++)
+        for (int64_t t = 0; t < label->desc.dims[1]; t++) {
+            const int64_t id = integer_at(label, row * label->strides[0] + t * label->strides[1]);
+            if (id == ENGINE_NO_TARGET) continue;
+            if (id < 0 || id >= n_classes)
+                return iter__engine_fail(
+                    err, ITER_EINVAL,
+                    "label %" PRId64 " of row %" PRId64 " (sample %" PRIu64 ") is %" PRId64
+                    ", the embedding has the rows 0 to %" PRId64 "; %d is not predicted",
+                    t, row, iter_batch_index(c->source)[row], id, n_classes - 1, ENGINE_NO_TARGET);
+            *out_counted += counts[row];
+        }
+    return ITER_OK;
 }
 
 static iter_status check_classes(const checked_batch *c, int64_t n_classes, iter_error *err) {
@@ -147,6 +168,25 @@ static int64_t count_rows(iter_trainer *trainer, const checked_batch *c, bool tr
     return n;
 }
 
+static iter_status check_segments(const iter_trainer *trainer, const iter_batch *batch,
+                                  checked_batch *out, iter_error *err) {
+    const iter_tensor *far,
+        *found = find_tensor(batch, ENGINE_SEGMENTS, trainer->segments_field, &far);
+    char text[TEXT_MAX];
+    const int64_t rows = out->batch.n_rows, steps = trainer->net.input.dims[0];
+    if (!found || !found->data)
+        return iter__engine_fail(err, ITER_EINVAL, "the batch has no %s in host memory",
+                                 ENGINE_SEGMENTS);
+    out->segments = *found;
+    const iter_desc *desc = &found->desc;
+    if (desc->dtype == ITER_I32 && desc->n_dims == 2 && desc->dims[0] == rows &&
+        desc->dims[1] == steps)
+        return ITER_OK;
+    return iter__engine_fail(
+        err, ITER_EINVAL, "%s: the batch has %s, expected i32 [%" PRId64 ", %" PRId64 "]",
+        ENGINE_SEGMENTS, iter_desc_text(desc, text, sizeof(text)), rows, steps);
+}
+
 static iter_status check_data(iter_trainer *trainer, const iter_batch *batch, checked_batch *out,
                               iter_error *err) {
     const engine_net *net = &trainer->net;
@@ -173,7 +213,7 @@ static iter_status check_data(iter_trainer *trainer, const iter_batch *batch, ch
                                  out->info.n_rows, out->batch.n_rows);
     if (net->input.ids && out->data.data)
         ENGINE_TRY(check_ids(out, net->layers[0].options.embedding.rows, err));
-    return ITER_OK;
+    return net->segments ? check_segments(trainer, batch, out, err) : ITER_OK;
 }
 
 /* Checks everything that a backend relies on. */
@@ -195,9 +235,11 @@ static iter_status check_batch(iter_trainer *trainer, const iter_batch *batch, b
         return iter__engine_fail(err, ITER_EINVAL, "label: %" PRId64 " rows, the data has %" PRId64,
                                  out->far_label.desc.dims[0], out->batch.n_rows);
     if (loss == ENGINE_SOFTMAX_CROSS_ENTROPY && out->label.data)
-        ENGINE_TRY(check_classes(out, net->n_outputs, err));
+        ENGINE_TRY(check_classes(out, net->n_classes, err));
     out->batch.n_counted = count_rows(trainer, out, training);
-    return ITER_OK;
+    return loss == ENGINE_TIED_SOFTMAX
+               ? check_targets(out, trainer->counts, net->n_classes, &out->batch.n_counted, err)
+               : ITER_OK;
 }
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
@@ -272,6 +314,7 @@ static iter_status run(iter_trainer *trainer, checked_batch *c, engine_run what,
     /* so that the backend waits for it */
     if (c->is_far) c->batch.source = (iter_batch *)(uintptr_t)c->source;
     c->batch.counts = trainer->counts;
+    if (trainer->net.segments) c->batch.segments = &c->segments;
     c->batch.step = trainer->n_steps;
     c->batch.lr = iter__optimizer_rate(&trainer->optimizer, c->info.epoch);
     *out = (engine_outcome){0};
@@ -299,7 +342,7 @@ static iter_status fail_collected(const iter_trainer *trainer, const engine_coll
         return iter__engine_fail(err, ITER_EINVAL,
                                  "label of row %" PRId64 " (sample %" PRIu64 ") is %" PRId64
                                  ", the model has the classes 0 to %" PRId64,
-                                 found->row, sample, found->value, trainer->net.n_outputs - 1);
+                                 found->row, sample, found->value, trainer->net.n_classes - 1);
     case ENGINE_TROUBLE_ID:
         return iter__engine_fail(err, ITER_EINVAL,
                                  "id %" PRId64 " of row %" PRId64 " (sample %" PRIu64
@@ -567,7 +610,7 @@ iter_status iter_trainer_predict(iter_trainer *trainer, const iter_batch *batch,
     c.label = iter_tensor_dense(&trainer->net.label, trainer->blank_label);
     c.label.desc.dims[0] = n_rows;
     memset(trainer->counts, 1, (size_t)n_rows);
-    c.batch.n_counted = n_rows;
+    c.batch.n_counted = n_rows * trainer->net.n_targets;
     status = predict(trainer, &c, &outcome, err);
     const bool wide = trainer->ops->real == ITER_F64;
     if (status >= 0)

@@ -45,6 +45,12 @@ typedef struct iter_trainer iter_trainer;
  *   softmax-cross-entropy  a loss; labels are class numbers
  *   mse                    a loss: mean over rows and features of the squared difference
  *   l2                     a loss: half of mse, as Gluon's L2Loss
+ *   tied-softmax           a loss of language models: T, F and an id for each step, i32 or i64
+ *                          [N, T]; cross entropy of h W^T + b, where W is the weight of the
+ *                          embedding with which the model begins, of the same width F, and b a bias
+ *                          for each of its rows. The loss is the mean over the steps whose label is
+ *                          not -100; these are the rows that iter_result counts. A batch without
+ *                          such a step changes nothing. Not in the cuda backend.
  */
 
 /** Initial weights; biases start at zero. Source: Glorot & Bengio 2010; He et al. 2015. */
@@ -108,6 +114,10 @@ typedef enum iter_gru_reset {
 typedef struct iter_gru_options {
     int64_t units; /* (1) */
     int32_t reset; /* iter_gru_reset: after, before */
+    /* The state before a step is zeros if its segment differs from that of the step before: the
+     * loader must have a field "segments", i32 [N, T], as packed rows have. Not in the cuda
+     * backend. no */
+    bool segments;
     int32_t init;
     double init_range;
 } iter_gru_options;
@@ -239,8 +249,10 @@ ITER_API const char *iter_model_layout(const iter_model *model, const char *back
 
 /** Result of a step, an epoch or an evaluation. */
 typedef struct iter_result {
-    double loss;     /* mean over the rows that count */
-    uint64_t n_rows; /* rows that count: neither padding nor blanked */
+    double loss; /* mean over the rows that count */
+    /* Rows that count: neither padding nor blanked. With tied-softmax their steps that have a
+     * label. */
+    uint64_t n_rows;
     /* Of these, how many have label = class of the largest output; 0 if the model is no
      * classifier. */
     uint64_t n_correct;
@@ -291,9 +303,9 @@ ITER_API ITER_NODISCARD iter_status iter_trainer_test(iter_trainer *trainer,
                                                       const iter_batch *batch, iter_result *out,
                                                       iter_error *err);
 
-/** Computes the outputs of the layer before the loss: out f32 [rows, outputs]; softmax is not
- * applied. Errors: as a step (EFORMAT: an output is not finite); EINVAL if capacity (in floats) is
- * too small. */
+/** Computes the outputs of the layer before the loss: out f32 [rows, outputs], with tied-softmax
+ * [rows, T, F]; softmax is not applied. Errors: as a step (EFORMAT: an output is not finite);
+ * EINVAL if capacity (in floats) is too small. */
 ITER_API ITER_NODISCARD iter_status iter_trainer_predict(iter_trainer *trainer,
                                                          const iter_batch *batch, float *out,
                                                          size_t capacity, iter_error *err);

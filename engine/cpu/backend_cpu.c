@@ -85,12 +85,19 @@ static void clear_values(cpu_plan *plan) {
             memset(plan->places[i].values, 0, (size_t)plan->places[i].n_elements * sizeof(float));
 }
 
+/* The loss is a node, which forward and backward run as the others. */
+static bool is_tied(const cpu_plan *plan) {
+    const engine_net *net = plan->shared.net;
+    return net->layers[net->n_layers - 1].kind == ENGINE_TIED_SOFTMAX;
+}
+
 /* Forward, through the loss and, in training, backward. */
 static iter_status go(cpu_plan *plan, const cpu_run *run, iter_error *err) {
     ENGINE_TRY(go_forward(plan, run, err));
     const bool learns = run->what != ENGINE_RUN_FORWARD && plan->outputs->wants;
-    iter__cpu_loss(&plan->shared, run, plan->outputs->values,
-                   learns ? plan->outputs->gradient : NULL, plan->row_losses);
+    if (!is_tied(plan))
+        iter__cpu_loss(&plan->shared, run, plan->outputs->values,
+                       learns ? plan->outputs->gradient : NULL, plan->row_losses);
     if (!is_sound_data(plan)) run->out->loss_sum = NAN;
     if (learns && isfinite(run->out->loss_sum)) {
         ENGINE_TRY(go_backward(plan, run, err));
@@ -182,6 +189,16 @@ static iter_status convert(cpu_plan *plan, int32_t param, iter_value value, cpu_
     return ITER_OK;
 }
 
+/* The first n_rows of [T, batch, F] as dense [n_rows, T, F]. */
+static void rows_first(const float *from, int64_t batch, int64_t n_rows, const engine_shape *shape,
+                       float *out) {
+    const int64_t steps = shape->dims[0], n = shape->dims[1];
+    for (int64_t t = 0; t < steps; t++)
+        for (int64_t i = 0; i < n_rows; i++)
+            memcpy(out + (i * steps + t) * n, from + (t * batch + i) * n,
+                   (size_t)n * sizeof(float));
+}
+
 /* The data's gradient in the data's own layout. The first place has that layout already, except for
  * sequences whose rows come first. */
 static void get_input_gradient(const cpu_plan *plan, float *out) {
@@ -191,11 +208,7 @@ static void get_input_gradient(const cpu_plan *plan, float *out) {
         memcpy(out, place->gradient, (size_t)place->n_elements * sizeof(float));
         return;
     }
-    const int64_t rows = net->batch, steps = place->shape.dims[0], n = place->shape.dims[1];
-    for (int64_t t = 0; t < steps; t++)
-        for (int64_t i = 0; i < rows; i++)
-            memcpy(out + (i * steps + t) * n, place->gradient + (t * rows + i) * n,
-                   (size_t)n * sizeof(float));
+    rows_first(place->gradient, net->batch, net->batch, &place->shape, out);
 }
 
 static iter_status cpu_get(void *state, int32_t param, iter_value value, void *out,
@@ -215,9 +228,12 @@ static iter_status cpu_set(void *state, int32_t param, iter_value value, const v
 
 static iter_status cpu_outputs(void *state, int64_t n_rows, void *out, iter_error *err) {
     const cpu_plan *plan = state;
+    const cpu_place *place = plan->outputs;
     (void)err;
-    memcpy(out, plan->outputs->values,
-           (size_t)(n_rows * plan->shared.net->n_outputs) * sizeof(float));
+    if (place->shape.n_dims == 2)
+        rows_first(place->values, plan->shared.net->batch, n_rows, &place->shape, out);
+    else
+        memcpy(out, place->values, (size_t)(n_rows * plan->shared.net->n_outputs) * sizeof(float));
     return ITER_OK;
 }
 

@@ -138,6 +138,8 @@ iter_status iter__plan_node(cpu_planner *planner, size_t bytes, const cpu_node_o
  * if `gradient`, for the gradient. */
 void iter__plan_param(cpu_planner *planner, cpu_node *node, int32_t index, int64_t n_elements,
                       bool gradient);
+/* The first node; NULL if there is none yet. It is the embedding's if the net begins with one. */
+const cpu_node *iter__plan_first(const cpu_planner *planner);
 /* True for the place of the data. */
 bool iter__plan_is_data(const cpu_planner *planner, const cpu_place *place);
 cpu_shared *iter__plan_shared(const cpu_planner *planner);
@@ -151,6 +153,8 @@ cpu_make iter__node_conv, iter__node_pool, iter__node_flatten;   /* cpu_images.c
 cpu_make iter__node_elementwise;                                 /* cpu_elementwise.c */
 cpu_make iter__node_dense;                                       /* cpu_dense.c */
 cpu_make iter__node_embedding, iter__node_gru, iter__node_steps; /* cpu_sequences.c */
+/* A loss with parameters: forward() computes it and, in training, all gradients; *out = in. */
+cpu_make iter__node_tied; /* cpu_tied.c */
 
 /* The optimiser's dense pass over one parameter. */
 void iter__node_update(cpu_node *node, cpu_param *param, const cpu_run *run);

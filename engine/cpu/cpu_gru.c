@@ -51,6 +51,7 @@ struct cpu_gru {
     float *heads;                                    /* [threads, gates_ld] */
     int32_t *place_of;                               /* [steps * batch] row of `saved` of a token */
     int32_t *places;  /* [steps * batch] the same in the order of sums */
+    uint8_t *begins;  /* [steps, batch] 1 = the state before this step is zeros; else NULL */
     int32_t *numbers; /* [steps * batch + 1] 0, 1, 2, ..: tokens of a table without repetition */
     block *blocks;    /* [threads] */
     cpu_tokens all_different;
@@ -94,6 +95,7 @@ static bool allocate(cpu_gru *g) {
            (g->place_of = take(g, tokens, sizeof *g->place_of)) &&
            (g->places = take(g, tokens, sizeof *g->places)) &&
            (g->numbers = take(g, tokens + 1, sizeof *g->numbers)) &&
+           (!c->segments || (g->begins = take(g, tokens, 1))) &&
            (g->blocks = take(g, c->threads, sizeof *g->blocks));
 }
 
@@ -152,7 +154,7 @@ void iter__cpu_gru_destroy(cpu_gru *g) {
     void *const all[] = {g->w_forward, g->w_backward, g->r_forward, g->r_backward, g->gradient,
                          g->table,     g->projected,  g->states,    g->saved,      g->products,
                          g->dh,        g->partial,    g->heads,     g->place_of,   g->places,
-                         g->numbers,   g->blocks};
+                         g->numbers,   g->blocks,     g->begins};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         iter__engine_free(all[i]);
     iter__engine_free(g);
@@ -184,6 +186,25 @@ void iter__cpu_gru_unfill(const cpu_gru *g, float *dx) {
     const int64_t f = g->config.features;
     for (int64_t k = 0; k < g->all_different.n_tokens; k++)
         memcpy(dx + k * f, g->table + k * g->table_ld, (size_t)f * sizeof *dx);
+}
+
+/* ---- Segments -------------------------------------------------------------------------------- */
+
+void iter__cpu_gru_segments(cpu_gru *g, const iter_tensor *segments, int64_t n_rows) {
+    const int64_t batch = g->config.batch, *strides = segments->strides;
+    memset(g->begins, 0, (size_t)(batch * g->config.steps));
+    for (int64_t i = 0; i < n_rows; i++) {
+        const int32_t *row = (const int32_t *)segments->data + i * strides[0];
+        for (int64_t t = 1; t < g->config.steps; t++)
+            g->begins[t * batch + i] = row[t * strides[1]] != row[(t - 1) * strides[1]];
+    }
+}
+
+/* Zeroes `n` floats in those of the block's rows whose state before this step is zeros. */
+static void zero_begins(const cpu_gru *g, const block *b, int64_t step, int64_t n, float *rows) {
+    const uint8_t *begins = g->begins ? g->begins + step * g->config.batch + b->first : NULL;
+    for (int64_t i = 0; begins && i < b->rows; i++)
+        if (begins[i]) memset(rows + i * g->state_ld, 0, (size_t)n * sizeof *rows);
 }
 
 /* ---- Weights in, gradients out --------------------------------------------------------------- */
@@ -318,6 +339,7 @@ static void forward_part(void *user, uint32_t thread, uint32_t n_threads) {
                                      .h = h,
                                      .h_ld = g->state_ld,
                                      .saved = b->saved + step * b->rows * 4 * u};
+        zero_begins(g, b, step, u, h - b->rows * g->state_ld); /* its output was copied to y */
         if (!step_forward(g, b, &s)) {
             fail_part(x);
             return;
@@ -396,6 +418,7 @@ static void backward_part(void *user, uint32_t thread, uint32_t n_threads) {
         else if (step == steps - 1)
             s.dy = x->dy + b->first * u;
         bool good = step_backward(g, b, &s);
+        zero_begins(g, b, step, g->state_ld, b->dh);
         if (good && (run_end - step == run || step == 0)) {
             good = add_recurrent(g, b, (run_end - step) * b->rows, s.h_before, s.saved,
                                  run_end == steps ? 0.0f : 1.0f);

@@ -22,6 +22,7 @@ typedef struct cpu_gru_config {
     const cpu_kernels *kernels;
     int64_t batch, steps, features, units;
     bool reset_before;
+    bool segments;       /* rows have segments: see iter__cpu_gru_segments() */
     bool only_last;      /* only the last step's output is used */
     bool input_gradient; /* backward() computes it */
     uint32_t threads;    /* also used by oneDNN */
@@ -52,6 +53,10 @@ float *iter__cpu_gru_table(cpu_gru *gru, int64_t *ld);
  * the unit. The second function copies dx back from the table. */
 const cpu_tokens *iter__cpu_gru_fill(cpu_gru *gru, const float *x);
 void iter__cpu_gru_unfill(const cpu_gru *gru, float *dx);
+
+/* Before forward(), if config has segments: i32 [n_rows, steps], borrowed for the call. Where they
+ * change along a row, the state is zeros again. */
+void iter__cpu_gru_segments(cpu_gru *gru, const iter_tensor *segments, int64_t n_rows);
 
 /* y is dense: [batch, units] with only_last, else [steps, batch, units]. Errors: ENOMEM (oneDNN
  * could not allocate memory for a product); the contents of y are then undefined. */

@@ -46,6 +46,7 @@ static cpu_make *const makers[ENGINE_N_KINDS] = {
     [ENGINE_GRU] = iter__node_gru,
     [ENGINE_LAST_STEP] = iter__node_steps,
     [ENGINE_MEAN_STEPS] = iter__node_steps,
+    [ENGINE_TIED_SOFTMAX] = iter__node_tied,
 };
 
 /* ---- For nodes ------------------------------------------------------------------------------- */
@@ -61,6 +62,10 @@ void iter__plan_scratch(cpu_planner *planner, size_t bytes) {
 
 cpu_shared *iter__plan_shared(const cpu_planner *planner) {
     return &planner->plan->shared;
+}
+
+const cpu_node *iter__plan_first(const cpu_planner *planner) {
+    return planner->plan->n_nodes > 0 ? planner->plan->nodes[0] : NULL;
 }
 
 bool iter__plan_is_data(const cpu_planner *planner, const cpu_place *place) {
@@ -159,8 +164,10 @@ static iter_status make_nodes(cpu_planner *planner, bool keep_input_gradient, it
     cpu_place *place = add_place(planner, &net->input, order);
     place->kept = true;
     place->wants = keep_input_gradient && !net->input.ids;
-    for (int32_t i = 0, n = 0; i < net->n_layers - 1; i += n) {
+    const int32_t last = net->n_layers - 1;
+    for (int32_t i = 0, n = 0; i <= last; i += n) {
         cpu_make *make = makers[net->layers[i].kind];
+        if (i == last && !make) break; /* iter__cpu_loss() computes it */
         if (!make)
             return iter__engine_fail(err, ITER_EUNSUPPORTED, "%s: the backend cpu lacks this layer",
                                      net->layers[i].name);

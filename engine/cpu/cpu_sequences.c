@@ -8,7 +8,8 @@
  *
  * A table's gradient has only a few rows, and only these are kept. If the caller asks for all of
  * it, the other rows are zeros. The next run reuses their memory, even in evaluation, so that run
- * first copies them elsewhere.
+ * first copies them elsewhere. If the loss uses the table's weights, too, every row has a gradient:
+ * the loss writes it whole, the tokens' sums are added, and the update is dense.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +26,7 @@
 /* A node's embedding: its param 0. */
 typedef struct table {
     bool time_first;
+    bool dense; /* the loss, too, has a gradient for it, in the node's param 0 */
     cpu_embedding *embedding;
     cpu_rows rows;
     const cpu_tokens *tokens; /* of the run */
@@ -42,8 +44,10 @@ static void table_plan(table *t, cpu_planner *planner, cpu_node *node) {
     const int64_t tokens = net->batch * layer->in.dims[0];
     const int64_t units = layer->options.embedding.units;
     t->time_first = iter__net_time_first(net);
+    t->dense = net->layers[net->n_layers - 1].kind == ENGINE_TIED_SOFTMAX;
     iter__plan_param(planner, node, layer->first_param, layer->options.embedding.rows * units,
-                     false);
+                     t->dense);
+    if (t->dense) return;
     iter__plan_memory(planner, &t->kept_ids, (size_t)tokens * sizeof(*t->kept_ids));
     iter__plan_memory(planner, &t->kept, (size_t)(tokens * units) * sizeof(*t->kept));
 }
@@ -89,7 +93,11 @@ static void table_index(table *t, const cpu_run *run) {
     iter__cpu_rows_fetch(&t->rows, t->tokens->ids, t->tokens->n_different);
 }
 
-static void table_gradient(table *t, const float *gradient, int64_t ld) {
+static void table_gradient(table *t, cpu_node *node, const float *gradient, int64_t ld) {
+    for (int64_t i = 0; t->dense && i < t->tokens->n_different; i++)
+        t->rows.kernels->add(t->rows.units, gradient + i * ld,
+                             node->params[0].gradient + t->tokens->ids[i] * t->rows.units);
+    if (t->dense) return;
     t->ids = t->tokens->ids;
     t->n = t->tokens->n_different;
     t->gradient = gradient;
@@ -97,6 +105,10 @@ static void table_gradient(table *t, const float *gradient, int64_t ld) {
 }
 
 static void table_update(table *t, cpu_node *node, const cpu_run *run) {
+    if (t->dense) {
+        iter__node_update(node, &node->params[0], run);
+        return;
+    }
     const cpu_update update =
         iter__cpu_update(node->shared->optimizer, run->batch->step, run->batch->lr, false);
     iter__cpu_rows_step(&t->rows, &update, t->ids, t->n, t->gradient, t->ld);
@@ -106,7 +118,7 @@ static void table_convert(table *t, cpu_param *param, iter_value value, cpu_way 
                           void *canonical) {
     const int64_t units = t->rows.units;
     const size_t bytes = (size_t)param->n_elements * sizeof(float);
-    if (value == ITER_VALUE_GRADIENT) {
+    if (value == ITER_VALUE_GRADIENT && !t->dense) {
         memset(canonical, 0, bytes);
         for (int64_t i = 0; t->ids && i < t->n; i++)
             memcpy((float *)canonical + t->ids[i] * units, t->gradient + i * t->ld,
@@ -142,7 +154,7 @@ static iter_status embedding_backward(cpu_node *node, const cpu_run *run, iter_e
     (void)run, (void)err;
     embedding_node *e = (embedding_node *)node;
     iter__cpu_embedding_backward(e->table.embedding, node->out->gradient, e->sums);
-    table_gradient(&e->table, e->sums, e->table.rows.units);
+    table_gradient(&e->table, node, e->sums, e->table.rows.units);
     return ITER_OK;
 }
 
@@ -219,6 +231,7 @@ static iter_status gru_ready(cpu_node *node, iter_error *err) {
         .features = g->layer->in.dims[1],
         .units = g->layer->options.gru.units,
         .reset_before = g->layer->options.gru.reset == ITER_GRU_RESET_BEFORE,
+        .segments = g->layer->options.gru.segments,
         .only_last = g->only_last,
         .input_gradient = g->has_table || node->in->wants,
         .threads = shared->threads,
@@ -232,6 +245,8 @@ static iter_status gru_ready(cpu_node *node, iter_error *err) {
 static iter_status gru_forward(cpu_node *node, const cpu_run *run, iter_error *err) {
     gru_node *g = (gru_node *)node;
     const cpu_gru_params weights = params_of(g, ITER_VALUE_WEIGHT);
+    if (g->layer->options.gru.segments)
+        iter__cpu_gru_segments(g->gru, run->batch->segments, run->batch->n_rows);
     if (g->has_table) {
         int64_t ld;
         table_index(&g->table, run);
@@ -252,7 +267,7 @@ static iter_status gru_backward(cpu_node *node, const cpu_run *run, iter_error *
     if (g->has_table) {
         int64_t ld;
         const float *rows = iter__cpu_gru_table(g->gru, &ld);
-        table_gradient(&g->table, rows, ld);
+        table_gradient(&g->table, node, rows, ld);
     } else if (node->in->gradient) {
         iter__cpu_gru_unfill(g->gru, node->in->gradient);
     }

@@ -153,9 +153,24 @@ static int32_t add_layer(cuda_plan *plan, int32_t i) {
     }
 }
 
+/* Language models train on the processor alone. */
+static iter_status check_lacking(const engine_net *net, iter_error *err) {
+    for (int32_t i = 0; i < net->n_layers; i++) {
+        const engine_layer *layer = &net->layers[i];
+        const bool segments = layer->kind == ENGINE_GRU && layer->options.gru.segments;
+        if (segments || layer->kind == ENGINE_TIED_SOFTMAX)
+            return iter__engine_fail(err, ITER_EUNSUPPORTED,
+                                     "%s: the backend cuda lacks %s; the backends cpu and "
+                                     "reference have it",
+                                     layer->name, segments ? "segments=yes" : "this layer");
+    }
+    return ITER_OK;
+}
+
 iter_status iter__cuda_make_nodes(cuda_plan *plan, iter_error *err) {
     memset(plan->places, 0, sizeof(plan->places));
     describe_places(plan);
+    ENGINE_TRY(check_lacking(plan->net, err));
     for (int32_t i = 0, next; i < plan->net->n_layers - 1; i = next) {
         next = add_layer(plan, i);
         if (next == i)

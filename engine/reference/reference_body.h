@@ -26,7 +26,12 @@ typedef struct reference_state {
      * the outputs before the loss. NULL: token ids, or a gradient that is not needed. */
     REAL *values[ENGINE_MAX_LAYERS], *d_values[ENGINE_MAX_LAYERS];
     REAL *kept[ENGINE_MAX_LAYERS];
-    int64_t *ids; /* [batch, T] if the net begins with ids */
+    int64_t *ids;      /* [batch, T] if the net begins with ids */
+    int32_t *segments; /* [batch, T] if the net has them */
+    /* Of a tied loss: logits of one step and their gradient, [2, classes]; gradients of the
+     * embedding's weight and of the bias. */
+    REAL *logits;
+    double *tied, *tied_bias;
     REAL *weights[ENGINE_MAX_PARAMS], *gradients[ENGINE_MAX_PARAMS];
     REAL *moments[2][ENGINE_MAX_PARAMS];
     double *sums;
@@ -95,6 +100,11 @@ static void read_data(reference_state *s, const engine_batch *batch) {
             else
                 s->values[0][row * n + e] = (REAL)value;
         }
+    const int64_t steps = net->input.dims[0];
+    for (int64_t i = 0; s->segments && i < batch->n_rows * steps; i++)
+        s->segments[i] =
+            (int32_t)load_number(batch->segments, i / steps * batch->segments->strides[0] +
+                                                      i % steps * batch->segments->strides[1]);
     clock_gettime(CLOCK_MONOTONIC, &end);
     if (!is_converted(net)) return;
     s->n_converted++;
@@ -145,8 +155,52 @@ static int64_t first_largest(const REAL *outputs, int64_t n) {
     return best;
 }
 
+/* One step of a row: h [units] is its state, `d_h` where its gradient goes, NULL = not needed. */
+static void tied_step(reference_state *s, const REAL *h, int64_t label, double share, REAL *d_h,
+                      engine_outcome *out) {
+    const engine_layer *loss = &s->net->layers[s->net->n_layers - 1];
+    const int64_t units = loss->in.dims[1], n = s->net->n_classes;
+    const REAL *weight = s->weights[0], *bias = s->weights[loss->first_param];
+    REAL *logits = s->logits, *d = logits + n;
+    for (int64_t k = 0; k < n; k++)
+        logits[k] = (REAL)((double)bias[k] + dot(weight + k * units, h, units));
+    out->loss_sum += cross_entropy_row(logits, n, label, share, d_h ? d : NULL);
+    out->n_correct += first_largest(logits, n) == label;
+    if (!d_h) return;
+    memset(s->sums, 0, (size_t)units * sizeof(*s->sums));
+    for (int64_t k = 0; k < n; k++) {
+        add_scaled(s->sums, (double)d[k], weight + k * units, units);
+        add_scaled(s->tied + k * units, (double)d[k], h, units);
+        s->tied_bias[k] += (double)d[k];
+    }
+    round_sums(d_h, s->sums, units);
+}
+
+/* The loss over the steps that have a label. */
+static void run_tied(reference_state *s, const engine_batch *batch, bool gradient,
+                     engine_outcome *out) {
+    const int32_t last = s->net->n_layers - 1;
+    const engine_layer *loss = &s->net->layers[last];
+    const int64_t steps = loss->in.dims[0], units = loss->in.dims[1], n = s->net->n_classes;
+    const double share = batch->n_counted > 0 ? 1 / (double)batch->n_counted : 0;
+    memset(s->tied, 0, (size_t)(n * units) * sizeof(*s->tied));
+    memset(s->tied_bias, 0, (size_t)n * sizeof(*s->tied_bias));
+    for (int64_t i = 0; i < batch->n_rows * steps; i++) {
+        REAL *d_h = gradient ? s->d_values[last] + i * units : NULL;
+        const int64_t label = (int64_t)load_label(batch->label, i / steps, i % steps);
+        if (d_h) memset(d_h, 0, (size_t)units * sizeof(*d_h));
+        if (batch->counts[i / steps] && label != ENGINE_NO_TARGET)
+            tied_step(s, s->values[last] + i * units, label, share, d_h, out);
+    }
+    if (gradient) round_sums(s->gradients[loss->first_param], s->tied_bias, n);
+}
+
 static void run_loss(reference_state *s, const engine_batch *batch, bool gradient,
                      engine_outcome *out) {
+    if (s->tied) {
+        run_tied(s, batch, gradient, out);
+        return;
+    }
     const int32_t last = s->net->n_layers - 1;
     const engine_kind kind = s->net->layers[last].kind;
     const int64_t n = s->net->n_outputs;
@@ -195,6 +249,7 @@ static layer_work work_of(const reference_state *s, int32_t i, const engine_batc
                        .n_rows = batch->n_rows,
                        .in = s->values[i],
                        .ids = s->ids,
+                       .tied = s->tied,
                        .out = s->values[i + 1],
                        .d_out = s->d_values[i + 1],
                        .d_in = s->d_values[i],
@@ -202,6 +257,7 @@ static layer_work work_of(const reference_state *s, int32_t i, const engine_batc
                        .sums = s->sums,
                        .step = batch->step,
                        .training = what != ENGINE_RUN_FORWARD};
+    if (layer->kind == ENGINE_GRU && layer->options.gru.segments) work.segments = s->segments;
     for (int32_t p = 0; p < layer->n_params; p++) {
         work.weights[p] = s->weights[layer->first_param + p];
         work.gradients[p] = s->gradients[layer->first_param + p];
@@ -298,6 +354,11 @@ static bool take_values(reference_state *s) {
         ok = ok && take(s, &s->ids, n_input, sizeof(int64_t));
     else
         ok = ok && take(s, &s->values[0], n_input, sizeof(REAL));
+    if (net->segments) ok = ok && take(s, &s->segments, n_input, sizeof(*s->segments));
+    if (net->layers[net->n_layers - 1].kind == ENGINE_TIED_SOFTMAX)
+        ok = ok && take(s, &s->logits, 2 * net->n_classes, sizeof(REAL)) &&
+             take(s, &s->tied, net->params[0].n_elements, sizeof(double)) &&
+             take(s, &s->tied_bias, net->n_classes, sizeof(double));
     if (s->config.keep_input_gradient && !net->input.ids)
         ok = ok && take(s, &s->d_values[0], n_input, sizeof(REAL));
     for (int32_t i = 0; i < net->n_layers - 1; i++) {
@@ -334,6 +395,10 @@ static void reference_destroy(void *state) {
     reference_state *s = state;
     iter__engine_free(s->sums);
     iter__engine_free(s->ids);
+    iter__engine_free(s->segments);
+    iter__engine_free(s->logits);
+    iter__engine_free(s->tied);
+    iter__engine_free(s->tied_bias);
     for (int32_t i = 0; i < ENGINE_MAX_LAYERS; i++) {
         iter__engine_free(s->values[i]);
         iter__engine_free(s->d_values[i]);

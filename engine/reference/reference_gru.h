@@ -82,13 +82,17 @@ static void gru_step(const layer_work *w, const gru_view *g, int64_t at, const R
     }
 }
 
+/* The state before step `at`; NULL = zeros: the row or a segment begins. */
+static const REAL *state_before(const layer_work *w, const gru_view *g, int64_t at) {
+    if (at % g->steps == 0) return NULL;
+    if (w->segments && w->segments[at] != w->segments[at - 1]) return NULL;
+    return w->out + (at - 1) * g->units;
+}
+
 static void gru_forward(const layer_work *w) {
     const gru_view g = gru_open(w);
-    for (int64_t row = 0; row < w->n_rows; row++)
-        for (int64_t t = 0; t < g.steps; t++) {
-            const int64_t at = row * g.steps + t;
-            gru_step(w, &g, at, t > 0 ? w->out + (at - 1) * g.units : NULL);
-        }
+    for (int64_t at = 0; at < w->n_rows * g.steps; at++)
+        gru_step(w, &g, at, state_before(w, &g, at));
 }
 
 /* sums = transposed weights of one gate, times the gradients of its sums */
@@ -134,8 +138,8 @@ static void gru_recurrent_gradient(const layer_work *w, const gru_view *g) {
     const int64_t units = g->units;
     memset(w->sums, 0, (size_t)(3 * units * units) * sizeof(*w->sums));
     for (int64_t at = 0; at < w->n_rows * g->steps; at++) {
-        if (at % g->steps == 0) continue; /* the state is zero */
-        const REAL *h = w->out + (at - 1) * units;
+        const REAL *h = state_before(w, g, at);
+        if (!h) continue;
         const REAL *n_in_state = g->before ? g->aid + at * units : h;
         for (int64_t i = 0; i < 3 * units; i++)
             add_scaled(w->sums + i * units, (double)g->by_state[at * 3 * units + i],
@@ -151,7 +155,9 @@ static void gru_backward(const layer_work *w) {
         memset(w->sums, 0, (size_t)units * sizeof(*w->sums));
         for (int64_t t = g.steps - 1; t >= 0; t--) {
             const int64_t at = row * g.steps + t;
-            gru_step_back(w, &g, at, t > 0 ? w->out + (at - 1) * units : NULL, w->sums);
+            const REAL *h = state_before(w, &g, at);
+            gru_step_back(w, &g, at, h, w->sums);
+            if (!h) memset(w->sums, 0, (size_t)units * sizeof(*w->sums));
         }
     }
     for (int64_t at = 0; at < n_steps && w->d_in; at++) {

@@ -30,6 +30,10 @@ typedef struct layer_work {
     REAL *d_in;             /* [n_rows, in]; NULL = not needed */
     const REAL *weights[4]; /* the layer's parameters; NULL = it has fewer */
     REAL *gradients[4];
+    /* [n_rows, T] if a gru begins anew where they change; else NULL */
+    const int32_t *segments;
+    /* What a tied loss adds to the gradient of the embedding's weight; NULL = there is none. */
+    const double *tied;
     REAL *kept;    /* kept_elements() that forward leaves for backward */
     double *sums;  /* sum_elements() of scratch */
     uint64_t step; /* of training */
@@ -211,7 +215,11 @@ static void embedding_forward(const layer_work *w) {
 
 static void embedding_backward(const layer_work *w) {
     const iter_embedding_options *o = &w->layer->options.embedding;
-    memset(w->sums, 0, (size_t)(o->rows * o->units) * sizeof(*w->sums));
+    const size_t bytes = (size_t)(o->rows * o->units) * sizeof(*w->sums);
+    if (w->tied)
+        memcpy(w->sums, w->tied, bytes);
+    else
+        memset(w->sums, 0, bytes);
     for (int64_t i = 0; i < n_in(w); i++)
         add_scaled(w->sums + w->ids[i] * o->units, 1, w->d_out + i * o->units, o->units);
     round_sums(w->gradients[0], w->sums, o->rows * o->units);

@@ -13,6 +13,10 @@ A case is lines of words; numbers follow on the next line:
     case NAME / model TEXT / optimizer TEXT / key SEED-OF-THE-MASK STEP / data DTYPE LAYOUT DIMS... /
     label DTYPE DIMS... / param NAME DIMS... / output N / loss N (1, sum over the rows) / correct N /
     gradient NAME N / input-gradient N / after STEPS NAME N / end
+
+A language model's case also has "segments DIMS...", and its loss is summed over the labels that are
+not -100. Each segment goes through torch's GRU alone, and the logits are F.linear by the
+embedding's weight.
 """
 import os
 
@@ -96,7 +100,10 @@ def mask(shape, p, key, step):
 
 
 def loss_of(kind, out, label):
-    """Per row."""
+    """Per row, or per label of a language model."""
+    if kind == "tied-softmax":
+        label = torch.tensor(label).flatten()
+        return F.cross_entropy(out[label != -100], label[label != -100], reduction="none")
     if kind == "softmax-cross-entropy":
         return F.cross_entropy(out, torch.tensor(label), reduction="none")
     squares = F.mse_loss(out, torch.tensor(label).reshape(out.shape), reduction="none").mean(1)
@@ -116,7 +123,7 @@ def optimizer_of(text, params):
     return torch.optim.Adam(groups, lr=float(o["lr"]), betas=(float(o["beta1"]), float(o["beta2"])), eps=float(o["epsilon"]))
 
 
-def case(name, model, layers, data, label, params, optimizer="sgd:lr=0.1", layout="NF", steps=1, key=None, epsilon=0.0):
+def case(name, model, layers, data, label, params, optimizer="sgd:lr=0.1", layout="NF", steps=1, key=None, epsilon=0.0, segments=None):
     """layers(x, p, step) gives outputs; params = {name: array}, in the engine's order; key = (mask's key, first step)."""
     first = key[1] if key else 0
     loss_kind = model.split("|")[-1].strip()
@@ -126,19 +133,25 @@ def case(name, model, layers, data, label, params, optimizer="sgd:lr=0.1", layou
     lines.extend(["case " + name, "model " + model, "optimizer " + optimizer, "key %d %d" % (key if key else (0, 0))])
     put("data %s %s %s" % ("f64" if floats else "i64", layout, dims(data)), data)
     put("label %s %s" % ("i64" if label.dtype.kind == "i" else "f64", dims(label)), label)
+    if segments is not None:
+        put("segments %s" % dims(segments), segments)
     for n, v in params.items():
         put("param %s %s" % (n, dims(v)), v)
     opt = optimizer_of(optimizer, p) if p else None
     for i in range(steps):
         out = layers(x, p, first + i)
-        rows = loss_of(loss_kind, out, label)
+        answers, right_labels = out, label
+        if loss_kind == "tied-softmax":
+            answers = F.linear(out.flatten(0, 1), p["embedding0.weight"], p["tied-softmax0.bias"])
+            right_labels = label.flatten()
+        rows = loss_of(loss_kind, answers, label)
         if opt:
             opt.zero_grad()
         rows.mean().backward()
         if i == 0:
             put("output %d" % out.numel(), out.detach().numpy())
             put("loss 1", [rows.sum().item()])
-            right = (out.argmax(1).numpy() == label).sum() if label.dtype.kind == "i" else 0
+            right = (answers.argmax(1).numpy() == right_labels).sum() if label.dtype.kind == "i" else 0
             put("correct 1", np.array([right]))
             for n in params:
                 put("gradient %s %d" % (n, p[n].numel()), p[n].grad.numpy())
@@ -219,11 +232,37 @@ def sequences():
          "sgd:lr=0.1,momentum=0.5", layout="NT", steps=2)
 
 
+def language_models():
+    """GRUs over segments, with torch's own GRU over each of them."""
+    units, ids = 5, 13
+    params = {"embedding0.weight": numbers(ids, units, scale=0.5), "gru0.input.weight": numbers(3 * units, units, scale=0.5),
+              "gru0.recurrent.weight": numbers(3 * units, units, scale=0.5), "gru0.input.bias": numbers(3 * units, scale=0.2),
+              "gru0.recurrent.bias": numbers(3 * units, scale=0.2), "tied-softmax0.bias": numbers(ids, scale=0.2)}
+    segments = np.array([[1, 1, 1, 1, 2, 2, 2, 0], [1, 2, 2, 2, 2, 2, 3, 3], [1] * 8])
+    data, label = rng.integers(0, ids, (3, 8)), rng.integers(0, ids, (3, 8))
+    label[0, [2, 7]] = label[1, 0] = label[2, 5:] = -100
+
+    def run(x, p, starts):
+        rows = []
+        for row, row_starts in zip(F.embedding(x, p["embedding0.weight"]), starts):
+            ends = row_starts[1:] + [len(row)]
+            gru = [p["gru0." + n] for n in ("input.weight", "recurrent.weight", "input.bias", "recurrent.bias")]
+            rows.append(torch.cat([gru_after(row[None, a:b], *gru)[0] for a, b in zip(row_starts, ends)]))
+        return torch.stack(rows)
+
+    borders = [[0] + [t for t in range(1, 8) if row[t] != row[t - 1]] for row in segments]
+    case("language-model", "embedding:13,5 | gru:5,segments=yes | tied-softmax", lambda x, p, _: run(x, p, borders), data, label, params,
+         "adam:lr=0.05,beta1=0.9,beta2=0.999,epsilon=0.001", layout="NT", steps=3, epsilon=0.001, segments=segments)
+    case("language-model-whole", "embedding:13,5 | gru:5 | tied-softmax", lambda x, p, _: run(x, p, [[0]] * 3), data, label, params,
+         "sgd:lr=0.3,momentum=0.9,weight-decay=0.01", layout="NT", steps=2)
+
+
 # Known answers of Random123.
 assert philox([0] * 4, [0] * 2) == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
 assert philox([M32] * 4, [M32] * 2) == [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]
 images()
 rows()
 sequences()
+language_models()
 with open(os.path.join(FOLDER, "layers.txt"), "w") as out:
     out.write("\n".join(lines) + "\n")

@@ -63,7 +63,8 @@ static iter_desc label_desc(const layer_case *test, const layer_form *form) {
     iter_desc desc;
     const iter_dtype usual = test->classes ? ITER_I32 : ITER_F32;
     set_desc(&desc, form->label ? form->label : usual, "");
-    desc.n_dims = test->classes ? 1 : 2;
+    if (test->targets && desc.dtype == ITER_U8) desc.dtype = ITER_I64; /* bytes have no -100 */
+    desc.n_dims = test->classes && !test->targets ? 1 : 2;
     desc.dims[0] = test->spec.batch;
     desc.dims[1] = test->n_label;
     return desc;
@@ -111,6 +112,13 @@ static void plan_net(const layer_case *test, const layer_form *form, engine_net 
         net->layers[i].rng_key = test->rng_key;
 }
 
+void layer_case_count(layer_case *test) {
+    test->n_counted = 0;
+    for (int64_t i = 0; i < test->spec.n_rows * test->net.n_targets; i++)
+        test->n_counted += test->counts[i / test->net.n_targets] &&
+                           !(test->targets && test->label[i] == ENGINE_NO_TARGET);
+}
+
 static void take_numbers(layer_case *test) {
     const layer_spec *spec = &test->spec;
     test->n_elements = iter__shape_elements(&test->net.input);
@@ -120,8 +128,11 @@ static void take_numbers(layer_case *test) {
     for (int64_t row = 0; row < spec->n_rows; row++) {
         const bool out = row < 64 && (spec->rows_out >> row & 1);
         test->counts[row] = !out && (!spec->some_rows || row % 3 != 1);
-        test->n_counted += test->counts[row];
     }
+    layer_case_count(test);
+    if (test->net.segments)
+        test->segments =
+            layer_alloc(spec->batch * test->net.input.dims[0], sizeof(*test->segments));
     for (int32_t p = 0; p < test->net.n_params; p++)
         test->params[p] = layer_alloc(test->net.params[p].n_elements, sizeof(double));
 }
@@ -144,7 +155,8 @@ bool layer_case_plan(const layer_spec *spec, layer_case *out) {
     for (const char *at = text; (at = strchr(at, '|')); at++)
         n_layers++;
     out->classes = strstr(text, "softmax") != NULL;
-    out->n_label = out->classes ? 1 : count_outputs(spec, n_layers);
+    out->targets = strstr(text, "tied-softmax") != NULL;
+    out->n_label = out->targets ? spec->dims[0] : out->classes ? 1 : count_outputs(spec, n_layers);
     must(iter__optimizer_parse(out->spec.optimizer, &out->optimizer, &err), &err);
     plan_net(out, &form, &out->net);
     take_numbers(out);
@@ -178,8 +190,15 @@ void layer_case_fill(layer_case *test, uint64_t seed) {
                         : spec->bytes ? (double)iter_rng_below(&rng, 256)
                                       : draw_normal(&rng);
     for (int64_t i = 0; i < spec->batch * test->n_label; i++)
-        test->label[i] = test->classes ? (double)iter_rng_below(&rng, (uint64_t)test->net.n_outputs)
-                                       : draw_normal(&rng);
+        test->label[i] = test->targets && iter_rng_below(&rng, 4) == 0 ? ENGINE_NO_TARGET
+                         : test->classes
+                             ? (double)iter_rng_below(&rng, (uint64_t)test->net.n_classes)
+                             : draw_normal(&rng);
+    layer_case_count(test);
+    const int64_t steps = test->net.input.dims[0];
+    for (int64_t i = 0; test->segments && i < spec->batch * steps; i++)
+        test->segments[i] =
+            i % steps == 0 ? 1 : (int32_t)(test->segments[i - 1] + (iter_rng_below(&rng, 3) == 0));
     fill_params(test, seed, &rng);
 }
 
@@ -187,6 +206,7 @@ void layer_case_free(layer_case *test) {
     iter_model_unref(test->model);
     free(test->data);
     free(test->label);
+    free(test->segments);
     free(test->counts);
     for (int32_t p = 0; p < ENGINE_MAX_PARAMS; p++)
         free(test->params[p]);
@@ -280,8 +300,19 @@ static void lay_out(layer_machine *m, const layer_form *form) {
             store_number(&m->label, row * m->label.strides[0] + (f ? f * m->label.strides[1] : 0),
                          test->label[row * test->n_label + f]);
     }
+    if (test->segments) {
+        iter_desc segments = {.dtype = ITER_I32, .n_dims = 2, .dims = {spec->n_rows}};
+        segments.dims[1] = m->net.input.dims[0];
+        m->segments_memory = place_tensor(&m->segments, &segments, form->strided);
+        for (int64_t i = 0; i < spec->n_rows * segments.dims[1]; i++)
+            store_number(&m->segments,
+                         i / segments.dims[1] * m->segments.strides[0] +
+                             i % segments.dims[1] * m->segments.strides[1],
+                         test->segments[i]);
+    }
     m->batch = (engine_batch){.data = &m->data,
                               .label = &m->label,
+                              .segments = test->segments ? &m->segments : NULL,
                               .n_rows = spec->n_rows,
                               .counts = test->counts,
                               .n_counted = test->n_counted,
@@ -320,6 +351,7 @@ void layer_machine_close(layer_machine *m) {
     free(m->state);
     free(m->data_memory);
     free(m->label_memory);
+    free(m->segments_memory);
 }
 
 engine_outcome layer_machine_run(layer_machine *m, engine_run what, uint64_t step) {

@@ -46,12 +46,14 @@ typedef struct layer_case {
     uint64_t rng_key;    /* of all dropout layers; 0 = the planned ones */
     uint64_t first_step; /* of training */
     bool classes;
+    bool targets;                /* classes for each step, or ENGINE_NO_TARGET */
     int64_t n_elements, n_label; /* of a row */
     double *data;                /* [batch, n_elements] */
     double *label;               /* [batch, n_label] */
+    int32_t *segments;           /* [batch, steps] if the net has segments, else NULL */
     double *params[ENGINE_MAX_PARAMS];
-    uint8_t *counts; /* [batch] */
-    int64_t n_counted;
+    uint8_t *counts;   /* [batch] */
+    int64_t n_counted; /* as in engine_batch */
 } layer_case;
 
 /* Returns zeroed memory, or ends the program. */
@@ -61,6 +63,8 @@ void *layer_alloc(int64_t n, size_t size);
 bool layer_case_plan(const layer_spec *spec, layer_case *out);
 /* Draws weights as the engine begins them, and biases, data and labels at random. */
 void layer_case_fill(layer_case *test, uint64_t seed);
+/* Sets n_counted from counts and label, after they were changed. */
+void layer_case_count(layer_case *test);
 void layer_case_free(layer_case *test);
 
 /* The output of the first n_layers layers of a case in training, [n_rows, *out_n]; the caller must
@@ -74,8 +78,8 @@ typedef struct layer_machine {
     const engine_backend_ops *ops;
     engine_net net; /* for its form */
     void *state;
-    iter_tensor data, label;
-    void *data_memory, *label_memory;
+    iter_tensor data, label, segments;
+    void *data_memory, *label_memory, *segments_memory;
     engine_batch batch;
 } layer_machine;
 

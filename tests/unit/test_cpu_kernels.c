@@ -101,6 +101,45 @@ static void check_activation(const cpu_kernels *kernels, bool is_tanh, uint32_t 
     cr_assert(worst <= 3.0, "%s %s: %g ulp", kernels->name, is_tanh ? "tanh" : "sigmoid", worst);
 }
 
+/* exp(x - max) and its sum, for any length and any place of the largest. */
+static void check_exp_sum(const cpu_kernels *kernels, int64_t n, float scale) {
+    float *x = random_floats(n, scale), *y = copy_floats(x, n), most = x[0], got_most;
+    double sum = 0;
+    for (int64_t i = 1; i < n; i++)
+        most = fmaxf(most, x[i]);
+    const double got = kernels->exp_sum(n, y, &got_most);
+    cr_assert(got_most == most, "%s, %d: %g, not %g", kernels->name, (int)n, (double)got_most,
+              (double)most);
+    for (int64_t i = 0; i < n; i++) {
+        const double exact = exp((double)(x[i] - most));
+        cr_assert(exact < (double)FLT_MIN ? y[i] <= FLT_MIN : ulps(y[i], exact) <= 3,
+                  "%s: exp(%a) = %a", kernels->name, (double)(x[i] - most), (double)y[i]);
+        sum += exact;
+    }
+    cr_assert(fabs(got - sum) <= 1e-6 * sum, "%s, %d: %.9g, not %.9g", kernels->name, (int)n, got,
+              sum);
+    free(x);
+    free(y);
+}
+
+Test(cpu_kernels, exp_sum_is_near_exact) {
+    const float scales[] = {0, 1, 30, 200};
+    EACH_LEVEL(kernels) {
+        for (int s = 0; s < 4; s++) {
+            for (int64_t n = 1; n < 70; n++)
+                check_exp_sum(kernels, n, scales[s]);
+            check_exp_sum(kernels, 8192, scales[s]);
+            check_exp_sum(kernels, 30011, scales[s]);
+        }
+        float x[37], most;
+        for (int i = 0; i < 37; i++) { /* NaN in any place passes */
+            memset(x, 0, sizeof x);
+            x[i] = NAN;
+            cr_assert(isnan(kernels->exp_sum(37, x, &most)), "%s: NaN at %d", kernels->name, i);
+        }
+    }
+}
+
 Test(cpu_kernels, activations_are_near_exact_over_the_whole_range) {
     EACH_LEVEL(kernels) {
         check_activation(kernels, true, 4099);

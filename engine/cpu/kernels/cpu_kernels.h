@@ -73,6 +73,9 @@ typedef struct cpu_kernels {
     void (*before_backward_state)(const cpu_gates_backward *step);
     void (*before_backward_reset)(const cpu_gates_backward *step);
 
+    /* x <- exp(x - *out_most), where *out_most is the largest of x, and returns the sum; n at least
+     * 1. NaN passes into the sum; what is below exp(-87) becomes 0. */
+    double (*exp_sum)(int64_t n, float *x, float *out_most);
     /* sums[i] += x[i] */
     void (*add)(int64_t n, const float *x, float *sums);
     /* out[j] = sum over i < n of x[rows[i] * ld + j], j < columns; n at least 1. */

@@ -75,6 +75,53 @@ EACH(each_tanh, tanh_of)
 EACH(each_sigmoid, sigmoid_of)
 #undef EACH
 
+static float largest(int64_t n, const float *x) {
+    int64_t i = 0;
+    float most = x[0];
+    if (n >= LANES) {
+        vec top = load(x);
+        for (i = LANES; i + LANES <= n; i += LANES) {
+            const vec next = load(x + i);
+            top = pick(next > top, next, top);
+        }
+        for (int k = 0; k < LANES; k++)
+            most = top[k] > most ? top[k] : most;
+    }
+    for (; i < n; i++)
+        most = x[i] > most ? x[i] : most;
+    return most;
+}
+
+/* exp(a) for a <= 0 or NaN; 0 if it is below the smallest normal number. */
+static inline vec exp_of(vec a) {
+    const vec bounded = pick(a < all(-88.0f), all(-88.0f), a);
+    const power e = power_of(bounded);
+    return pick(a < all(-87.33654f), all(0.0f), fma_of(e.scale, e.rest, e.scale));
+}
+
+/* Sums of 64 vectors are added up in double, so that the error does not grow with n. */
+static double exp_sum(int64_t n, float *x, float *out_most) {
+    const float most = largest(n, x);
+    double sum = 0;
+    int64_t i = 0;
+    *out_most = most;
+    while (i + LANES <= n) {
+        const int64_t end = n - i > 64 * LANES ? i + 64 * LANES : n;
+        vec part = all(0.0f);
+        for (; i + LANES <= end; i += LANES) {
+            const vec e = exp_of(load(x + i) - most);
+            store(x + i, e);
+            part += e;
+        }
+        for (int k = 0; k < LANES; k++)
+            sum += (double)part[k];
+    }
+    if (i < n) store_some(x + i, exp_of(load_some(x + i, n - i) - most), n - i);
+    for (; i < n; i++)
+        sum += (double)x[i];
+    return sum;
+}
+
 static void each_add(int64_t n, const float *x, float *sums) {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)

@@ -12,6 +12,7 @@ const cpu_kernels TABLE(LEVEL) = {
     .before_forward_state = gates_before_forward_state,
     .before_backward_state = gates_before_backward_state,
     .before_backward_reset = gates_before_backward_reset,
+    .exp_sum = exp_sum,
     .add = each_add,
     .sum_rows = each_sum_rows,
     .update = update_any,
