@@ -80,7 +80,9 @@ static void wait_passively(char **argv) {
 /* ---- Open ------------------------------------------------------------------------------------ */
 
 static iter_status open_model(run *r, iter_error *err) {
-    iter_status s = iter_model_parse(r->program->models[r->options.model].text, &r->model, err);
+    const char *text =
+        r->options.network != NULL ? r->options.network : r->program->models[r->options.model].text;
+    iter_status s = iter_model_parse(text, &r->model, err);
     if (s < 0) return s;
     /* Uses the layout that the model needs no conversion for, unless the user chose another one. */
     const char *layouts = r->program->layouts;
@@ -160,7 +162,7 @@ static iter_status open_run(run *r, iter_error *err) {
         fprintf(r->out, ": generated, neither $ITER_DATA nor ./data has %s", r->program->folder);
     fprintf(r->out, "\n");
     s = train_open_loader(&r->options, r->train_spec, r->chain, true, &r->train, err);
-    if (s == ITER_OK)
+    if (s == ITER_OK && r->test_spec[0] != '\0')
         s = train_open_loader(&r->options, r->test_spec, r->chain, false, &r->test, err);
     if (s == ITER_OK) s = open_trainer(r, err);
     if (s < 0) return s;
@@ -207,11 +209,13 @@ static bool look(void *user, const iter_result *so_far) {
 }
 
 /* Evaluates the test split batch by batch, so that it can be interrupted. */
-static iter_status evaluate(run *r, double *out_accuracy, iter_error *err) {
+static iter_status evaluate(run *r, train_row *out, iter_error *err) {
     iter_batch *batch;
     iter_status s;
     uint64_t n = 0, n_correct = 0;
-    *out_accuracy = NAN;
+    double loss = 0;
+    out->test_accuracy = out->test_loss = NAN;
+    if (r->test == NULL) return ITER_OK;
     while ((s = iter_loader_next(r->test, &batch, err)) == ITER_OK) {
         iter_result result;
         s = iter_trainer_test(r->trainer, batch, &result, err);
@@ -219,9 +223,13 @@ static iter_status evaluate(run *r, double *out_accuracy, iter_error *err) {
         if (s < 0 || interrupted != 0) break;
         n += result.n_rows;
         n_correct += result.n_correct;
+        loss += result.loss * (double)result.n_rows;
     }
     if (s < 0 || interrupted != 0) return s;
-    if (n > 0) *out_accuracy = (double)n_correct / (double)n;
+    if (n > 0) {
+        out->test_accuracy = (double)n_correct / (double)n;
+        out->test_loss = loss / (double)n;
+    }
     return iter_loader_reset(r->test, err);
 }
 
@@ -248,6 +256,7 @@ static iter_status one_epoch(run *r, iter_error *err) {
                        result.loss,
                        (double)result.n_correct / n,
                        result.seconds > 0 ? result.wait_seconds / result.seconds : 0,
+                       NAN,
                        NAN};
     r->summary.seconds += result.seconds;
     r->summary.wait_seconds += result.wait_seconds;
@@ -256,7 +265,7 @@ static iter_status one_epoch(run *r, iter_error *err) {
     /* save at once: the user waits for the program to end */
     if (s >= 0 && interrupted != 0) save(r);
     if (s >= 0 && interrupted == 0) {
-        s = evaluate(r, &row->test_accuracy, err);
+        s = evaluate(r, row, err);
         if (s >= 0) save(r);
     }
     if (s < 0) return s;
@@ -273,10 +282,10 @@ static iter_status train(run *r, iter_error *err) {
     for (begin_epoch(r); s == ITER_OK && r->epoch < r->options.epochs; begin_epoch(r))
         s = one_epoch(r, err);
     if (s == ITER_OK && r->n_rows == 0) {
-        double accuracy;
+        train_row *row = &r->rows[r->n_rows++];
+        *row = (train_row){.epoch = r->epoch, .loss = NAN, .train_accuracy = NAN};
         fprintf(r->out, "all %" PRIu64 " epochs are done\n", r->options.epochs);
-        s = evaluate(r, &accuracy, err);
-        r->rows[r->n_rows++] = (train_row){r->epoch, 0, 0, NAN, NAN, 0, accuracy};
+        s = evaluate(r, row, err);
     }
     return s;
 }

@@ -1,6 +1,6 @@
 /*
- * train_common.h - shared by train_mnist, train_cifar and train_imdb: flags, data, the run, the
- * report. Each program is a network, its published settings and a line of data.
+ * train_common.h - shared by train_mnist, train_cifar, train_imdb and train_lm: flags, data, the
+ * run, the report. Each program is a network, its settings and a line of data.
  *
  *     train_common.c         the run: open, resume, train, evaluate, save
  *     train_common_data.c    finds the samples, and makes arrays of them
@@ -27,7 +27,12 @@ typedef struct train_program {
     } models[3]; /* the first is the default; the list ends with a NULL name */
     const char *optimizer;
     uint32_t epochs;
-    const char *format;  /* "cifar10" */
+    uint64_t batch;     /* 0 = 64 */
+    const char *format; /* "cifar10" */
+    /* Instead of a format: the spec, with the folder and the split for its two %s. Splits are then
+     * separate files, so that --data alone has no test split. NULL = none. */
+    const char *spec;
+    bool tokens;         /* rows that count are tokens */
     const char *folder;  /* folder of the real set, below $ITER_DATA or ./data */
     const char *layouts; /* values of --layout: "nchw|nhwc" */
     /* The chain for each layout, in the same order. */
@@ -46,7 +51,7 @@ typedef struct train_options {
     int32_t finish, resident, precision, algorithms; /* the libraries' enums; for a GPU only */
     int64_t workers;
     uint64_t epochs, batch, seed, threads, limit_steps;
-    const char *data, *backend, *checkpoint, *json;
+    const char *data, *test, *network, *backend, *checkpoint, *json;
     bool resume, help;
 } train_options;
 
@@ -55,7 +60,7 @@ typedef struct train_row {
     uint32_t epoch; /* counted from 1 */
     uint64_t n_rows;
     double seconds, loss, train_accuracy, wait_share;
-    double test_accuracy; /* NAN if it was not evaluated */
+    double test_accuracy, test_loss; /* NAN if it was not evaluated */
 } train_row;
 
 /** What the report contains besides the rows. */
@@ -89,9 +94,9 @@ const char *train_word(const char *words, int32_t i, char out[32]);
 
 /* ---- Data ------------------------------------------------------------------------------------ */
 
-/** Finds the specs of the two splits: --data if given; else the real set in $ITER_DATA or ./data;
- * else a set that is generated into a new folder, whose name is stored in generated[] ("" =
- * none). */
+/** Finds the specs of the two splits, test "" = none: --data and --test if given; else the real set
+ * in $ITER_DATA or ./data; else a set that is generated into a new folder, whose name is stored in
+ * generated[] ("" = none). */
 iter_status train_find_data(const train_program *program, const train_options *options,
                             char train[TRAIN_PATH_MAX], char test[TRAIN_PATH_MAX],
                             char generated[TRAIN_PATH_MAX], iter_error *err);
@@ -107,6 +112,7 @@ void train_remove_data(const char *generated);
 bool train_generate_cifar(const char *folder);
 bool train_generate_mnist(const char *folder);
 bool train_generate_imdb(const char *folder);
+bool train_generate_documents(const char *folder);
 
 /* ---- Report ---------------------------------------------------------------------------------- */
 

@@ -70,6 +70,26 @@ static bool make_test_spec(const char *train, char out[TRAIN_PATH_MAX]) {
     return n < TRAIN_PATH_MAX;
 }
 
+/* Writes the program's spec for a split of a folder. Returns false if it does not fit, or if the
+ * path cannot stand between quotes. */
+static bool make_own_spec(const train_program *program, const char *path, const char *split,
+                          char out[TRAIN_PATH_MAX]) {
+    const char *format = program->spec, *first = strstr(format, "%s");
+    const char *second = strstr(first + 2, "%s");
+    const int n = snprintf(out, TRAIN_PATH_MAX, "%.*s%s%.*s%s%s", (int)(first - format), format,
+                           path, (int)(second - first - 2), first + 2, split, second + 2);
+    return n < TRAIN_PATH_MAX && strpbrk(path, "\"\\") == NULL;
+}
+
+/* Both splits of a folder. */
+static bool make_specs(const train_program *program, const char *path, char train[TRAIN_PATH_MAX],
+                       char test[TRAIN_PATH_MAX]) {
+    if (program->spec != NULL)
+        return make_own_spec(program, path, "train", train) &&
+               make_own_spec(program, path, "test", test);
+    return make_spec(program->format, path, "train", train) && make_test_spec(train, test);
+}
+
 /* Generates a set in a new folder, whose path is stored in out. */
 static iter_status generate(const train_program *program, char out[TRAIN_PATH_MAX],
                             iter_error *err) {
@@ -104,18 +124,22 @@ iter_status train_find_data(const train_program *program, const train_options *o
     char path[TRAIN_PATH_MAX];
     bool fits = true;
     generated[0] = '\0';
+    test[0] = '\0';
     if (options->data != NULL) {
         fits = snprintf(train, TRAIN_PATH_MAX, "%s", options->data) < TRAIN_PATH_MAX;
+        if (fits && options->test == NULL && program->spec == NULL)
+            fits = make_test_spec(train, test);
     } else if (!find_folder(program->folder, path)) {
         fits = false;
     } else if (path[0] != '\0') {
-        fits = make_spec(program->format, path, "train", train);
+        fits = make_specs(program, path, train, test);
     } else {
         iter_status s = generate(program, generated, err);
         if (s < 0) return s;
-        fits = make_spec(program->format, generated, "train", train);
+        fits = make_specs(program, generated, train, test);
     }
-    if (fits) fits = make_test_spec(train, test);
+    if (options->test != NULL)
+        fits = fits && snprintf(test, TRAIN_PATH_MAX, "%s", options->test) < TRAIN_PATH_MAX;
     return fits ? ITER_OK : train_fail(err, ITER_EINVAL, "the path of the data is too long");
 }
 

@@ -1,7 +1,8 @@
 /*
  * train_common_files.c - writes small sets in the real sets' formats. If the real sets are missing,
  * the training programs still run and have something to learn. An image is its class's pattern with
- * noise; a review consists of words, some of which praise or condemn.
+ * noise; a review consists of words, some of which praise or condemn; in a document each word is
+ * one of four that may follow the word before.
  *
  * The bytes are always the same: random numbers are splitmix64 (Steele, Lea, Flood 2014).
  */
@@ -162,4 +163,55 @@ bool train_generate_imdb(const char *folder) {
     fputs("}\n", file);
     return finish(file) && write_reviews(folder, "train", N_TRAIN, 1) &&
            write_reviews(folder, "test", N_TEST, 2);
+}
+
+/* ---- Documents of word ids: Megatron's index and tokens -------------------------------------- */
+
+#define N_WORDS 200
+
+/* Little-endian. */
+static void put_number(FILE *file, uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; i++)
+        fputc((int)(value >> 8 * i & 0xff), file);
+}
+
+/* Id 1, then words of which each is one of four that may follow the word before. */
+static void write_document(FILE *file, int n, uint64_t *state) {
+    uint64_t word = 1;
+    for (int i = 0; i < n; i++) {
+        put_number(file, word, 2);
+        word = 3 + (word * 31 + next(state) % 4 * 17) % N_WORDS;
+    }
+}
+
+static bool write_documents(const char *folder, const char *split, int n, uint64_t seed) {
+    char name[32];
+    int sizes[N_TRAIN];
+    snprintf(name, sizeof(name), "%s.bin", split);
+    FILE *file = create(folder, name);
+    if (file == NULL) return false;
+    for (int i = 0; i < n; i++) {
+        sizes[i] = 10 + (int)(next(&seed) % 100);
+        write_document(file, sizes[i], &seed);
+    }
+    snprintf(name, sizeof(name), "%s.idx", split);
+    if (!finish(file) || (file = create(folder, name)) == NULL) return false;
+    fwrite("MMIDIDX\0", 1, 9, file);
+    put_number(file, 1, 8); /* version */
+    put_number(file, 8, 1); /* u16 */
+    put_number(file, (uint64_t)n, 8);
+    put_number(file, (uint64_t)n + 1, 8);
+    for (int i = 0; i < n; i++)
+        put_number(file, (uint64_t)sizes[i], 4);
+    uint64_t place = 0;
+    for (int i = 0; i < n; place += 2 * (uint64_t)sizes[i++])
+        put_number(file, place, 8);
+    for (int i = 0; i <= n; i++)
+        put_number(file, (uint64_t)i, 8);
+    return finish(file);
+}
+
+bool train_generate_documents(const char *folder) {
+    return write_documents(folder, "train", N_TRAIN, 1) &&
+           write_documents(folder, "test", N_TEST, 2);
 }

@@ -29,11 +29,13 @@ static const flag_row rows[] = {
     {"data", TEXT, AT(data), "SPEC", 0, 0,
      "training split, as format:path?split=train; the test split of the same path evaluates. "
      "Without it: the real set in $ITER_DATA or ./data, else a generated one"},
+    {"test", TEXT, AT(test), "SPEC", 0, 0, "test split, if it is not the same path's"},
     {"loader", CHOICE, AT(loader), "dataloader|ndarray", 0, 0,
      "samples read as they are needed, or all of them held as arrays"},
     {"model", MODEL, AT(model), NULL, 0, 0, "the network"},
+    {"network", TEXT, AT(network), "LAYERS", 0, 0, "layers in their text form, instead of --model"},
     {"epochs", COUNT, AT(epochs), "N", 1, 100000, "number of epochs"},
-    {"batch", COUNT, AT(batch), "N", 1, 1 << 20, "samples per step (64)"},
+    {"batch", COUNT, AT(batch), "N", 1, 1 << 20, "samples per step"},
     {"workers", WORKERS, AT(workers), "N|auto", 0, ITER_STATS_WORKERS,
      "threads that make batches (0: the training thread makes them between steps)"},
     {"threads", COUNT, AT(threads), "N", 1, 1024, "threads that train (cores minus workers)"},
@@ -159,9 +161,13 @@ const char *train_word(const char *words, int32_t i, char out[32]) {
     return out;
 }
 
+static uint64_t batch_of(const train_program *program) {
+    return program->batch != 0 ? program->batch : 64;
+}
+
 iter_status train_flags(int argc, char **argv, const train_program *program, train_options *out,
                         iter_error *err) {
-    *out = (train_options){.batch = 64, .epochs = program->epochs, .layout = -1};
+    *out = (train_options){.batch = batch_of(program), .epochs = program->epochs, .layout = -1};
     for (int i = 1; i < argc; i++) {
         const char *name = strncmp(argv[i], "--", 2) == 0 ? argv[i] + 2 : "";
         const size_t length = strcspn(name, "=");
@@ -199,6 +205,7 @@ void train_help(const train_program *program, FILE *out) {
         snprintf(left, sizeof(left), "--%s %s", rows[i].name, value != NULL ? value : "");
         fprintf(out, "  %-30s %s", left, rows[i].help);
         if (rows[i].offset == AT(epochs)) fprintf(out, " (%u)", program->epochs);
+        if (rows[i].offset == AT(batch)) fprintf(out, " (%" PRIu64 ")", batch_of(program));
         fputc('\n', out);
     }
     fputs("\nCtrl-C finishes the step, saves and prints the table; another one, at least a second "

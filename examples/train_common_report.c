@@ -66,6 +66,7 @@ void train_epoch_line(FILE *out, const train_options *options, const train_row *
         fputs("not measured", out);
     else
         fprintf(out, "%.4f", row->test_accuracy);
+    if (!isnan(row->test_loss)) fprintf(out, ", test loss %.4f", row->test_loss);
     fprintf(out, ", %.1f s, %.1f %% of them waiting\n", row->seconds, 100 * row->wait_share);
     fflush(out);
 }
@@ -105,7 +106,8 @@ static void put_device(FILE *out, const train_summary *sum) {
 }
 
 void train_table(FILE *out, const train_summary *sum, const train_row *rows, size_t n) {
-    fprintf(out, "\nepoch   seconds   samples/s      loss     train      test   waiting\n");
+    fprintf(out, "\nepoch   seconds   %9s      loss     train      test   waiting\n",
+            sum->program->tokens ? "tokens/s" : "samples/s");
     for (size_t i = 0; i < n; i++) {
         fprintf(out, "%5u  %8.2f  %10.0f  %8.4f", rows[i].epoch, rows[i].seconds,
                 share((double)rows[i].n_rows, rows[i].seconds), rows[i].loss);
@@ -161,7 +163,9 @@ static void put_json(FILE *out, const train_summary *sum, const train_row *rows,
     char device[16], word[32];
     fputs("{\n", out);
     put_text(out, "program", sum->program->name);
-    put_text(out, "model", sum->program->models[options->model].name);
+    put_text(out, "model",
+             options->network != NULL ? options->network
+                                      : sum->program->models[options->model].name);
     put_text(out, "data", sum->data);
     put_text(out, "loader", options->loader == 1 ? "ndarray" : "dataloader");
     put_text(out, "backend", sum->trainer.backend);
@@ -189,10 +193,12 @@ static void put_json(FILE *out, const train_summary *sum, const train_row *rows,
     double test_accuracy = NAN;
     for (size_t i = 0; i < n; i++) {
         fprintf(out, "%s\n    {\"epoch\": %u, ", i > 0 ? "," : "", rows[i].epoch);
+        fprintf(out, "\"rows\": %" PRIu64 ", ", rows[i].n_rows);
         put_number(out, "seconds", rows[i].seconds, ", ");
         put_number(out, "loss", rows[i].loss, ", ");
         put_number(out, "train_accuracy", rows[i].train_accuracy, ", ");
         put_number(out, "test_accuracy", rows[i].test_accuracy, ", ");
+        put_number(out, "test_loss", rows[i].test_loss, ", ");
         put_number(out, "wait_share", rows[i].wait_share, "}");
         test_accuracy = rows[i].test_accuracy;
     }

@@ -30,7 +30,7 @@ keys = {'program', 'model', 'data', 'loader', 'backend', 'layout', 'stopped', 'c
         'device', 'device_name', 'precision', 'algorithms', 'resident', 'finish', 'utilisation', 'copied_bytes'}
 assert set(j) == keys, set(j) ^ keys
 for i, e in enumerate(j['epochs']):
-    assert set(e) == {'epoch', 'seconds', 'loss', 'train_accuracy', 'test_accuracy', 'wait_share'}, e
+    assert set(e) == {'epoch', 'rows', 'seconds', 'loss', 'train_accuracy', 'test_accuracy', 'test_loss', 'wait_share'}, e
     assert e['seconds'] > 0 and math.isfinite(e['loss']) and 0 <= e['wait_share'] <= 1 and 0 <= e['train_accuracy'] <= 1, e
 assert $2, j" "$1" 2>"$dir/json" || fault "JSON of $name: $(tail -n 1 "$dir/json")"
 }
@@ -80,6 +80,28 @@ done
 json "$dir/tn.json" "abs(j['epochs'][0]['loss'] - json.load(open('$dir/nt.json'))['epochs'][0]['loss']) < 1e-3"
 status 0 train_imdb --limit-steps 1 --batch 1 --data "synthetic:imdb?n=8" # no splits: another seed is the test
 
+# ---- A language model: generated documents, in which each word is one of four that may follow
+small="embedding:256,32 | gru:32,segments=yes | tied-softmax"
+status 0 train_lm --network "$small" --epochs 5 --batch 4 --threads 1 --json "$dir/lm.json"
+json "$dir/lm.json" "j['program'] == 'train_lm' and j['model'] == '$small' and j['batch'] == 4 and j['epochs'][4]['rows'] > 110000"
+json "$dir/lm.json" "math.log(4) < j['epochs'][4]['test_loss'] < 2 and j['epochs'][0]['test_loss'] > j['epochs'][4]['test_loss']"
+json "$dir/lm.json" "0.23 < j['test_accuracy'] < 0.27"
+grep -q 'tokens/s' "$dir/out" || fault "no tokens/s: $(cat "$dir/out")"
+[ -z "$(ls "$dir/tmp")" ] || fault "the generated documents are still there: $(ls "$dir/tmp")"
+for i in 1 2 3 4; do # texts to documents, and a mix of two sets of rows
+    mkdir -p "$dir/texts/train/a" "$dir/texts/test/a"
+    echo "A film so good, good $i. It's a film<br />" >"$dir/texts/train/a/$i.txt"
+    echo "a film that it's not" >"$dir/texts/test/a/$i.txt"
+done
+python3 "$source/examples/python/tokenize_words.py" "$dir/words" "$dir/texts" --words 12 >"$dir/out" || fault "tokenize_words.py"
+grep -q '^train: 4 documents, 48 tokens, the longest has 12$' "$dir/out" || fault "tokenize_words.py: $(cat "$dir/out")"
+[ "$(sed -n 4,5p "$dir/words/words.txt" | tr '\n' ' ')" = "a film " ] || fault "words: $(cat "$dir/words/words.txt")"
+pack="pack:{tokens:$dir/words/train.idx?documents=whole}?length=16"
+status 0 train_lm --data "mix:{$pack; $pack&group=1}" --test "pack:{tokens:$dir/words/test.idx?documents=whole}?length=16" --batch 2 --json "$dir/mix.json"
+json "$dir/mix.json" "j['epochs'][0]['rows'] > 0 and j['test_accuracy'] is not None"
+status 0 train_lm --data "tokens:$dir/words/train.bin?length=4&header=no" --model stream --batch 2 --limit-steps 2 --json "$dir/stream.json"
+json "$dir/stream.json" "j['epochs'][0]['rows'] == 16 and j['test_accuracy'] is None"
+
 # ---- The folders where a set is searched: $ITER_DATA, then ./data; find_data.sh finds the same
 found() { # FOLDER
     status 0 train_cifar --batch 4 --limit-steps 1
@@ -121,6 +143,7 @@ resume() { # PROGRAM DATA
 }
 resume train_cifar "$cifar"
 resume train_imdb "$imdb"
+resume train_lm "$pack&group=1"
 
 # ---- Errors: one line on stderr, nothing on stdout
 for arguments in "--wrong" "word" "-x" "--epochs" "--epochs 0" "--epochs x" "--epochs=1x" "--epochs -1" "--batch 0" "--loader torch" "--model gru" \
@@ -139,6 +162,11 @@ fails() { # PART PROGRAM ARGUMENTS
 }
 fails missing train_cifar --data "cifar10:$dir/missing"
 fails "no-such" train_mnist --backend no-such
+fails "segments=yes, but the loader has no field 'segments'" train_lm --data "tokens:$dir/words/train.bin?length=4&header=no" --batch 2
+fails "label [0-9]* of row [01] (sample [0-9]*) is [0-9]*, the embedding has the rows 0 to 5; -100 is not predicted\|the embedding has the rows 0 to 5" \
+    train_lm --data "$pack" --batch 2 --network "embedding:6,3 | gru:3 | tied-softmax"
+fails "expects a sequence .T, 3., as wide as embedding0" train_lm --data "$pack" --batch 2 --network "embedding:12,3 | gru:5 | tied-softmax"
+fails "an id for each step, i32 or i64 .N, 150., as label, got u8" train_imdb --data "$imdb" --batch 4 --network "embedding:30000,3 | gru:3 | tied-softmax"
 fails "a batch needs 64" train_cifar --data "$cifar" --batch 64
 fails "another model" train_mnist --model cnn --threads 1 --checkpoint "$dir/whole" --resume
 fails "saved with" train_cifar --data "$cifar" --batch 4 --seed 9 --checkpoint "$dir/whole" --resume --limit-steps 1
