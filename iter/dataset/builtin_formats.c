@@ -11,6 +11,7 @@
     X(folder) \
     X(recordio) \
     X(tar) \
+    X(tfrecord) \
     X(tokens) \
     X(mix) \
     X(pack) \

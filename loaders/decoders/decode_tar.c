@@ -2,7 +2,7 @@
  * decode_tar.c - the bytes of one sample of a tar archive, headers included, to one of its fields.
  *
  * A sample's members are found by their headers in place: a few looks at 512 bytes, little beside
- * an image. A decoder does not know which field it works for, so there is one table for each.
+ * an image.
  *
  * Source: RFC 8259 for JSON.
  */
@@ -11,7 +11,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "iter/core/alloc.h"
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/spec/options.h"
@@ -193,46 +192,20 @@ static iter_status decode_json(const char *path, const uint8_t *p, size_t n, ite
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-typedef struct tar_state {
-    void *inner; /* the image decoder's */
-} tar_state;
-
-static void tar_image_stop(void *state) {
-    tar_state *s = state;
-    iter__image_stop(s->inner);
-    s->inner = NULL;
+static const iter__tar_field_rule *field_of(const iter__part_rule *part, int32_t f) {
+    return &((const iter__tar_rule *)part)->fields[f];
 }
 
-static iter_status tar_image_start(void *state, const void *shared, iter_error *err) {
-    tar_state *s = state;
-    const iter__tar_rule *rule = shared;
-    return iter__image_start(&rule->image, &s->inner, err);
+static iter_status find_image(const iter__part_rule *part, int32_t f, bool first,
+                              const uint8_t *bytes, size_t size, const uint8_t **out,
+                              size_t *out_size, iter_error *err) {
+    (void)first;
+    return find_member(field_of(part, f), bytes, size, out, out_size, err);
 }
 
-static void tar_image_limit(void *state, size_t bytes) {
-    tar_state *s = state;
-    iter__decoder_image.limit(s->inner, bytes);
-}
-
-static iter_status tar_image_header(int f, void *state, const iter__tar_rule *rule,
-                                    const uint8_t *bytes, size_t size, iter_desc *out,
-                                    iter_error *err) {
-    tar_state *s = state;
-    ITER_TRY(find_member(&rule->fields[f], bytes, size, &bytes, &size, err));
-    return iter__decoder_image.header(s->inner, &rule->image, bytes, size, out, err);
-}
-
-static iter_status tar_image_decode(int f, void *state, const iter__tar_rule *rule,
-                                    const uint8_t *bytes, size_t size, const iter_image_wish *wish,
-                                    iter_tensor *out, iter_error *err) {
-    tar_state *s = state;
-    ITER_TRY(find_member(&rule->fields[f], bytes, size, &bytes, &size, err));
-    return iter__decoder_image.decode_image(s->inner, &rule->image, bytes, size, wish, out, err);
-}
-
-static iter_status tar_value_decode(int f, const iter__tar_rule *rule, const uint8_t *bytes,
-                                    size_t size, iter_tensor *out, iter_error *err) {
-    const iter__tar_field_rule *field = &rule->fields[f];
+static iter_status read_value(const iter__part_rule *part, int32_t f, const uint8_t *bytes,
+                              size_t size, iter_tensor *out, iter_error *err) {
+    const iter__tar_field_rule *field = field_of(part, f);
     ITER_TRY(find_member(field, bytes, size, &bytes, &size, err));
     if (field->kind == ITER_TAR_INTEGER) return decode_integer(bytes, size, out, err);
     if (field->kind == ITER_TAR_JSON) return decode_json(field->json, bytes, size, out, err);
@@ -245,56 +218,7 @@ static iter_status tar_value_decode(int f, const iter__tar_rule *rule, const uin
     return ITER_OK;
 }
 
-/* The functions and tables of field f. */
-#define FIELD(f)                                                                             \
-    static iter_status header_##f(void *state, const void *shared, const uint8_t *bytes,     \
-                                  size_t size, iter_desc *out, iter_error *err) {            \
-        return tar_image_header(f, state, shared, bytes, size, out, err);                    \
-    }                                                                                        \
-    static iter_status image_##f(void *state, const void *shared, const uint8_t *bytes,      \
-                                 size_t size, const iter_image_wish *wish, iter_tensor *out, \
-                                 iter_error *err) {                                          \
-        return tar_image_decode(f, state, shared, bytes, size, wish, out, err);              \
-    }                                                                                        \
-    static iter_status value_##f(void *state, const void *shared, const uint8_t *bytes,      \
-                                 size_t size, iter_tensor *out, iter_error *err) {           \
-        (void)state;                                                                         \
-        return tar_value_decode(f, shared, bytes, size, out, err);                           \
-    }
-
-FIELD(0)
-FIELD(1)
-FIELD(2)
-FIELD(3)
-FIELD(4)
-FIELD(5)
-FIELD(6)
-FIELD(7)
-
-#define IMAGE_TABLE(f)                                                          \
-    {                                                                           \
-        .base = {.struct_size = sizeof(iter_decoder_ops),                       \
-                 .name = "tar-image",                                           \
-                 .help = "an image in a tar sample",                            \
-                 .state_size = sizeof(tar_state)},                              \
-        .start = tar_image_start, .stop = tar_image_stop, .header = header_##f, \
-        .decode_image = image_##f, .limit = tar_image_limit,                    \
-    }
-#define VALUE_TABLE(f)                                                           \
-    {                                                                            \
-        .base = {.struct_size = sizeof(iter_decoder_ops),                        \
-                 .name = "tar-value",                                            \
-                 .help = "a number, or the bytes of a member, in a tar sample"}, \
-        .decode = value_##f,                                                     \
-    }
-
-static const iter_decoder_ops image_tables[ITER_MAX_FIELDS] = {
-    IMAGE_TABLE(0), IMAGE_TABLE(1), IMAGE_TABLE(2), IMAGE_TABLE(3),
-    IMAGE_TABLE(4), IMAGE_TABLE(5), IMAGE_TABLE(6), IMAGE_TABLE(7)};
-static const iter_decoder_ops value_tables[ITER_MAX_FIELDS] = {
-    VALUE_TABLE(0), VALUE_TABLE(1), VALUE_TABLE(2), VALUE_TABLE(3),
-    VALUE_TABLE(4), VALUE_TABLE(5), VALUE_TABLE(6), VALUE_TABLE(7)};
-
-const iter_decoder_ops *iter__decoder_tar(int32_t f, iter__tar_kind kind) {
-    return kind == ITER_TAR_IMAGE ? &image_tables[f] : &value_tables[f];
+void iter__tar_rule_init(iter__tar_rule *rule, const iter_image_options *image) {
+    *rule =
+        (iter__tar_rule){.part = {.image = *image, .find_image = find_image, .read = read_value}};
 }

@@ -1,10 +1,8 @@
-/* decode_tar.h - the decoders of fields of tar samples; their `shared` is an iter__tar_rule. */
+/* decode_tar.h - fields of tar samples: the rule of decode_part.h for them. */
 #ifndef ITER_LOADERS_DECODERS_DECODE_TAR_H
 #define ITER_LOADERS_DECODERS_DECODE_TAR_H
 
-#include <iter/ops.h>
-
-#include "loaders/decoders/image.h"
+#include "loaders/decoders/decode_part.h"
 
 typedef enum iter__tar_kind {
     ITER_TAR_IMAGE,
@@ -21,7 +19,7 @@ typedef struct iter__tar_field_rule {
 } iter__tar_field_rule;
 
 typedef struct iter__tar_rule {
-    iter_image_options image;
+    iter__part_rule part; /* first, as decode_part.h says */
     int32_t n_fields;
     iter__tar_field_rule fields[ITER_MAX_FIELDS];
 } iter__tar_rule;
@@ -29,7 +27,7 @@ typedef struct iter__tar_rule {
 /* The place of a member's field name among the endings (0 = the first), or -1; case is ignored. */
 int iter__tar_match(const char *endings, const char *field);
 
-/* The decoder of field f < ITER_MAX_FIELDS, for its kind. */
-const iter_decoder_ops *iter__decoder_tar(int32_t f, iter__tar_kind kind);
+/* The rule without fields. */
+void iter__tar_rule_init(iter__tar_rule *rule, const iter_image_options *image);
 
 #endif

@@ -345,13 +345,13 @@ static iter_status describe_field(const tar_state *s, int32_t f, iter_field *fie
     const iter__tar_field_rule *rule = &s->rule.fields[f];
     memset(field, 0, sizeof(*field));
     memcpy(field->name, s->names[f], sizeof(field->name));
-    field->decoder = iter__decoder_tar(f, rule->kind);
+    field->decoder = iter__decoder_part(f, rule->kind == ITER_TAR_IMAGE);
     field->role =
         rule->kind == ITER_TAR_INTEGER || rule->kind == ITER_TAR_JSON ? ITER_LABEL : ITER_DATA;
     if (rule->kind == ITER_TAR_IMAGE) {
         field->desc = (iter_desc){.dtype = ITER_U8, .n_dims = 3, .layout = "HWC"};
         field->desc.dims[0] = field->desc.dims[1] = ITER_VARIABLE;
-        field->desc.dims[2] = iter__image_channels(&s->rule.image);
+        field->desc.dims[2] = iter__image_channels(&s->rule.part.image);
     } else if (rule->kind == ITER_TAR_BYTES) {
         if (s->largest[f] == 0) {
             return iter__fail(err, ITER_EFORMAT, "fields=: no sample has a member .%s",
@@ -367,8 +367,8 @@ static iter_status describe_field(const tar_state *s, int32_t f, iter_field *fie
 
 static uint64_t identity_of(const tar_state *s) {
     uint64_t hash = iter__fnv1a_text(ITER_FNV_START, "tar");
-    hash = iter__fnv1a_u64(hash, (uint64_t)s->rule.image.channels);
-    hash = iter__fnv1a_u64(hash, (uint64_t)s->rule.image.orient);
+    hash = iter__fnv1a_u64(hash, (uint64_t)s->rule.part.image.channels);
+    hash = iter__fnv1a_u64(hash, (uint64_t)s->rule.part.image.orient);
     for (int32_t f = 0; f < s->rule.n_fields; f++) {
         hash = iter__fnv1a_text(hash, s->rule.fields[f].endings);
         hash = iter__fnv1a_text(hash, s->rule.fields[f].json ? s->rule.fields[f].json : "");
@@ -380,7 +380,7 @@ static uint64_t identity_of(const tar_state *s) {
 
 static iter_status open_all(tar_state *s, const char *path, const tar_options *o,
                             iter_description *out, iter_error *err) {
-    s->rule.image = o->image;
+    iter__tar_rule_init(&s->rule, &o->image);
     ITER_TRY(add_archives(s, path, o, err));
     for (int32_t f = 0; f < s->rule.n_fields; f++) {
         const iter_status status = describe_field(s, f, &out->fields[f], err);

@@ -22,7 +22,7 @@
     "keep what the scan found beside each file, as FILE" ITER_INDEX_ENDING ", and use it"
 
 /* Stored in files, so never renumbered. */
-enum { ITER_INDEX_TAR = 1, ITER_INDEX_RECORDIO = 2, ITER_INDEX_ROWS = 3 };
+enum { ITER_INDEX_TAR = 1, ITER_INDEX_RECORDIO = 2, ITER_INDEX_ROWS = 3, ITER_INDEX_TFRECORD = 4 };
 
 /* Identifies the data file, without its inode and name, so that data and index may be copied and
  * moved together. */

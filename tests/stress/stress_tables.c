@@ -1,11 +1,13 @@
 /*
- * stress_tables.c - rows of text files are the same, bit for bit, for any number of workers, any
- * source, any number of ranks, and from any saved position; and a bad row is the same failed sample
- * in each run, while all others are delivered.
+ * stress_tables.c - rows of text files and of TFRecords are the same, bit for bit, for any number
+ * of workers, any source, any number of ranks, and from any saved position; and a bad row is the
+ * same failed sample in each run, while all others are delivered.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "loaders/files/byte_order.h"
+#include "loaders/files/crc32c.h"
 #include "tests/support/drive.h"
 #include "tests/support/expect.h"
 #include "tests/support/make_data.h"
@@ -24,9 +26,30 @@ static FILE *create(const char *name) {
     return file;
 }
 
+static void put_sum(uint8_t *out, const uint8_t *bytes, size_t n) {
+    const uint32_t crc = iter__crc32c_plain(bytes, n);
+    iter__put_le32(out, (crc >> 15 | crc << 17) + 0xa282ead8u);
+}
+
+/* A tf.Example: "x" has the floats {i, i / 2}, "y" the integer i % 10. */
+static void put_example(FILE *file, int i) {
+    static const uint8_t head[] = "\x0a\x20\x0a\x11\x0a\x01x\x12\x0c\x12\x0a\x0a\x08";
+    static const uint8_t tail[] = "\x0a\x0b\x0a\x01y\x12\x06\x1a\x04\x0a\x02";
+    const float x[2] = {(float)i, (float)i / 2};
+    uint8_t record[12 + 34 + 4] = {34}, *p = record + 12;
+    put_sum(record + 8, record, 8);
+    memcpy(p, head, 13);
+    memcpy(p + 13, x, 8);
+    memcpy(p + 21, tail, 11);
+    p[32] = (uint8_t)(0x80 | i % 10); /* a number of two bytes */
+    p[33] = 0;
+    put_sum(p + 34, p, 34);
+    fwrite(record, sizeof(record), 1, file);
+}
+
 static void make_sets(void) {
     FILE *csv = create("set.csv"), *bad = create("bad.csv"), *svm = create("set.libsvm");
-    FILE *json = create("set.jsonl");
+    FILE *json = create("set.jsonl"), *examples = create("set.tfrecord");
     fputs("a,b,c,y\n", csv);
     fputs("a,b,c,y\n", bad);
     for (int i = 0; i < ROWS; i++) {
@@ -34,6 +57,7 @@ static void make_sets(void) {
                 i, i % 10);
         fprintf(bad, i % BAD ? "%d.25,-%d,%de-3,%d\n" : "%d.25,-%d,x%d,%d\n", i, i * 7, i, i % 10);
         fprintf(svm, "%d %d:%d.5 %d:7\n", i % 2, i % 40 + 1, i, i % 40 + 50);
+        put_example(examples, i);
         fprintf(json, "{\"text\": \"%.*s\\u00e4\", \"label\": %d}\n", i % 30,
                 "some text of thirty characters", i);
     }
@@ -41,6 +65,7 @@ static void make_sets(void) {
     fclose(bad);
     fclose(svm);
     fclose(json);
+    fclose(examples);
 }
 
 static const struct set {
@@ -53,6 +78,8 @@ static const struct set {
     {"libsvm:\"%s/set.libsvm\"?layout=csr", "pad-batch | pad-batch:field=indices", 0},
     {"jsonl:\"%s/set.jsonl\"?label=label&maxlen=16", NULL, 0},
     {"text:\"%s/set.jsonl\"", "pad-batch:64", 0},
+    {"tfrecord:\"%s/set.tfrecord\"?fields=data:x,label:y", NULL, 0},
+    {"tfrecord:\"%s/set.tfrecord\"?fields=data:x:f32*,label:y:i64", "pad-batch", 0},
 };
 
 static iter_dataset *open_set(const struct set *set) {

@@ -12,6 +12,7 @@ extern const iter_format_ops iter__format_npy;
 extern const iter_format_ops iter__format_folder;
 extern const iter_format_ops iter__format_recordio;
 extern const iter_format_ops iter__format_tar;
+extern const iter_format_ops iter__format_tfrecord;
 extern const iter_format_ops iter__format_tokens;
 extern const iter_format_ops iter__format_csv;
 extern const iter_format_ops iter__format_libsvm;

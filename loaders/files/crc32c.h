@@ -1,0 +1,14 @@
+/* crc32c.h - CRC-32C (Castagnoli), as TFRecord files and iSCSI have it. */
+#ifndef ITER_LOADERS_FILES_CRC32C_H
+#define ITER_LOADERS_FILES_CRC32C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of bytes[n] by the processor's instruction, or by a table if it has none. */
+uint32_t iter__crc32c(const void *bytes, size_t n);
+
+/* The same, always by the table. */
+uint32_t iter__crc32c_plain(const void *bytes, size_t n);
+
+#endif
