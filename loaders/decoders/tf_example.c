@@ -148,7 +148,7 @@ iter_status iter__example_find(const uint8_t *bytes, size_t size, const char *na
                                iter__feature *out, iter_error *err) {
     const size_t n_name = strlen(name);
     entries e = entries_of(bytes, size);
-    message_field key, value;
+    message_field key = {0}, value = {0};
     bool found = false;
     for (;;) {
         const iter_status status = next_entry(&e, &key, &value, err);
@@ -162,7 +162,7 @@ iter_status iter__example_find(const uint8_t *bytes, size_t size, const char *na
 
 void iter__example_names(const uint8_t *bytes, size_t size, char *out, size_t capacity) {
     entries e = entries_of(bytes, size);
-    message_field key, value;
+    message_field key = {0}, value = {0};
     size_t used = 0;
     snprintf(out, capacity, "none");
     while (next_entry(&e, &key, &value, NULL) == ITER_OK) {
