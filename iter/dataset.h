@@ -114,7 +114,7 @@ typedef struct iter_pack_options {
  * Documents are the samples of `documents`; their tokens are its first field of integers of varying
  * length, and its length() must be exact. With targets, a document of n tokens takes n - 1 places.
  * One that is longer than a row is cut into whole rows and a rest, so that each of its tokens but
- * the first is a target once. Rows are the same in every epoch. As a spec:
+ * the first is a target once in an epoch. Each epoch has other rows, always as many. As a spec:
  * "pack:{tokens:set.idx?documents=whole}?length=2048".
  *
  * Ownership  the rows hold a reference to the documents. *out belongs to the caller.

@@ -196,8 +196,13 @@ typedef struct iter_file {
 typedef struct iter_part {
     const char *name;
     uint64_t n_samples;
-    double weight; /* its share of the draws, relative to the others'; 0 in all = by size */
+    double weight;    /* its share of the draws, relative to the others'; 0 in all = by size */
+    int32_t by_epoch; /* as in its description */
 } iter_part;
+
+/** Bits of a sample's number in a dataset that is by_epoch; above them stands the epoch. */
+#define ITER_INDEX_BITS 40
+#define ITER_INDEX_MAX  (((uint64_t)1 << ITER_INDEX_BITS) - 1)
 
 /** Filled by open() and describe(), all zero before. Its pointers must stay valid until close(). */
 typedef struct iter_description {
@@ -218,6 +223,10 @@ typedef struct iter_description {
     /* For formats with get(). 1 = a row depends on its index alone, and making it costs more than
      * copying it. If all rows fit into memory, they are made once and kept. */
     int32_t keep_rows;
+    /* For datasets with get(). 1 = the samples of each epoch are others, and always as many. get()
+     * is asked for sample i of epoch e by i | e << ITER_INDEX_BITS (24 bits of e); a caller without
+     * an epoch asks for one of epoch 0. At most ITER_INDEX_MAX samples, and no extents. */
+    int32_t by_epoch;
     /* hash of all that decides its samples (names, sizes, options); enters saved positions */
     uint64_t identity;
     /* The datasets that it consists of: part p has the samples that follow those of part p - 1.
@@ -688,6 +697,9 @@ typedef struct iter_sampler_ops {
      * Call: NULL = a position is bound to all options; save and restore, in any thread; loader lock
      * in save, none in restore; once each; must not block. */
     uint64_t (*history)(const void *state, uint32_t epoch, uint64_t position);
+    /* Pure: 1 = to the samples of a part that is by_epoch index() adds an epoch, as get() wants it
+     * (see iter_description). 0 = the library adds the loader's. */
+    int32_t adds_epochs;
 } iter_sampler_ops;
 
 /* ---- A user's own dataset -------------------------------------------------------------------- */

@@ -42,7 +42,9 @@ static void make_mix(mix *m, uint32_t n, uint64_t middle) {
         snprintf(m->names[i], sizeof(m->names[i]), "s%u", i);
         const double u = (double)iter_rng_below(&rng, 1u << 30) / (1u << 30);
         const double v = (double)iter_rng_below(&rng, 1u << 30) / (1u << 30);
-        m->parts[i] = (iter_part){m->names[i], 1000 + iter_rng_below(&rng, 100000), exp(4 * u)};
+        m->parts[i] = (iter_part){.name = m->names[i],
+                                  .n_samples = 1000 + iter_rng_below(&rng, 100000),
+                                  .weight = exp(4 * u)};
         m->later[i] = exp(4 * v);
         m->first[i + 1] = m->first[i] + m->parts[i].n_samples;
         at += sprintf(at, " s%u=%.17g", i, m->later[i]);

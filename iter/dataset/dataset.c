@@ -158,6 +158,9 @@ static iter_status check_description(const iter_description *desc, bool needs_pl
         return iter__fail(err, ITER_EINVAL, "%llu samples are too many",
                           (unsigned long long)desc->n_samples);
     }
+    if (desc->by_epoch && (desc->n_samples > ITER_INDEX_MAX || desc->n_extents > 0 || needs_place))
+        return iter__fail(err, ITER_EINVAL,
+                          "by_epoch is for get(), without extents, and at most 2^40 - 1 samples");
     for (int32_t f = 0; f < desc->n_fields; f++)
         ITER_TRY(check_field(desc, f, needs_place, err));
     return ITER_OK;

@@ -156,6 +156,11 @@ bool iter__dataset_is_cold(const iter_dataset *dataset, const iter_source_ops *s
 iter_status iter__dataset_labels(iter_dataset *dataset, const char *field, const uint64_t *subset,
                                  uint64_t first, uint64_t n, int64_t *out, iter_error *err);
 
+/* The bits of a sample's number in what get() is asked for. */
+static inline uint64_t iter__index_mask(const iter_dataset *dataset) {
+    return dataset->desc.by_epoch ? ITER_INDEX_MAX : UINT64_MAX;
+}
+
 /* Length of sample `index` in elements, or -1. `dataset` is a void pointer as samplers pass it. */
 int64_t iter__dataset_length(const void *dataset, uint64_t index);
 bool iter__dataset_has_length(const iter_dataset *dataset);

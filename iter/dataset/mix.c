@@ -27,6 +27,7 @@ typedef struct mix_state {
     uint32_t n_ways;
     iter__row_reader *readers; /* [n], if rows come by get() */
     char *left_out;            /* of all sources; NULL = nothing */
+    bool by_epoch;             /* one of them is */
 } mix_state;
 
 /* The source that has sample `index`. */
@@ -154,7 +155,7 @@ static iter_status check_weights(const iter_mix_source *sources, int32_t n, iter
 static iter_status add_part(mix_state *s, int32_t i, const iter_mix_source *source, char *name,
                             iter_error *err) {
     const iter_description *desc = &source->dataset->desc;
-    s->parts[i] = (iter_part){name, desc->n_samples, source->weight};
+    s->parts[i] = (iter_part){name, desc->n_samples, source->weight, desc->by_epoch};
     for (int32_t j = 0; j < i && source->name; j++)
         if (strcmp(s->parts[j].name, name) == 0)
             return iter__fail(err, ITER_EINVAL, "two sources are called '%s'", name);
@@ -306,7 +307,9 @@ static iter_status build(mix_state *s, const iter_mix_source *sources, iter_desc
         ITER_TRY(join_left_out(s, i, out, err));
         alike = alike && reads_alike(s->sources[0].dataset, s->sources[i].dataset);
         out->index_bytes += s->sources[i].dataset->desc.index_bytes;
+        out->by_epoch |= s->sources[i].dataset->desc.by_epoch;
     }
+    s->by_epoch = out->by_epoch;
     join_classes(s, out);
     out->parts = s->parts;
     out->n_parts = s->n;
@@ -415,12 +418,14 @@ static iter_status mix_get(const void *state, uint32_t n, const uint64_t *indice
     const mix_state *s = state;
     const iter__get_rows *get = (const iter__get_rows *)(const void *)rows;
     uint64_t local[64];
+    const uint64_t mask = s->by_epoch ? ITER_INDEX_MAX : UINT64_MAX;
     for (uint32_t row = 0, k; row < n; row += k) {
-        const int32_t i = source_of(s, indices[row]);
+        const int32_t i = source_of(s, indices[row] & mask);
+        const bool by_epoch = s->parts[i].by_epoch;
         for (k = 0; k < 64 && row + k < n; k++) {
-            const uint64_t index = indices[row + k];
+            const uint64_t index = indices[row + k] & mask;
             if (index < s->first[i] || index >= s->first[i + 1]) break;
-            local[k] = index - s->first[i];
+            local[k] = (index - s->first[i]) | (by_epoch ? indices[row + k] & ~mask : 0);
         }
         const iter_status status =
             iter__row_reader_get(&s->readers[i], k, local, get, row, rng + row, err);

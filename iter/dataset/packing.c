@@ -5,7 +5,7 @@
  * inputs are its tokens without the last, its targets those without the first. So across all rows
  * each token but the first of its document is a target once, also where a document is cut.
  *
- * packing_plan.c says which documents share a row; what follows from that lies beside the ids:
+ * packing_epochs.c says which documents share a row; what follows from that lies beside the ids:
  *
  *     data       ids; the rest of the row is `pad`
  *     label      the next token of the same document; -100 where there is none
@@ -26,7 +26,7 @@
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/hash.h"
-#include "iter/dataset/packing_plan.h"
+#include "iter/dataset/packing_epochs.h"
 #include "iter/dataset/row_reader.h"
 
 #define LENGTH_MAX ((1 << 24) - 2)
@@ -62,7 +62,7 @@ static const char *const kind_names[N_KINDS] = {"data",      "label", "segments"
 typedef struct pack_state {
     iter_dataset *documents;
     iter__row_reader reader;
-    iter__pack_plan plan;
+    iter__pack_epochs epochs;
     int32_t tokens; /* the documents' field of tokens */
     iter_dtype dtype;
     size_t width;
@@ -75,7 +75,7 @@ typedef struct pack_state {
 
 static void pack_close(void *state) {
     pack_state *s = state;
-    iter__pack_plan_free(&s->plan);
+    iter__pack_epochs_close(&s->epochs); /* first: a thread of it may ask for lengths */
     iter__row_reader_close(&s->reader);
     iter_dataset_unref(s->documents);
     *s = (pack_state){0};
@@ -246,12 +246,12 @@ static void write_part(const pack_state *s, const iter_tensor *rows, uint32_t i,
 }
 
 static void write_rest(const pack_state *s, const iter_tensor *rows, uint32_t i, uint32_t at) {
-    const uint32_t n = s->plan.rule.length - at;
+    const uint32_t n = s->epochs.rule.length - at;
     int32_t *targets = row_of(s, rows, LABEL, i), *segments = row_of(s, rows, SEGMENTS, i);
     int32_t *positions = row_of(s, rows, POSITIONS, i);
     uint8_t *mask = row_of(s, rows, MASK, i);
     fill_pad(s, (uint8_t *)row_of(s, rows, DATA, i) + at * s->width, n);
-    for (uint32_t k = at; targets && k < s->plan.rule.length; k++)
+    for (uint32_t k = at; targets && k < s->epochs.rule.length; k++)
         targets[k] = NO_TARGET;
     if (segments) memset(segments + at, 0, n * sizeof(*segments));
     if (positions) memset(positions + at, 0, n * sizeof(*positions));
@@ -259,14 +259,14 @@ static void write_rest(const pack_state *s, const iter_tensor *rows, uint32_t i,
 }
 
 /* `tokens` is room for a row and one more token. */
-static iter_status make_row(pack_state *s, whole *w, uint8_t *tokens, uint64_t row, uint32_t i,
-                            const iter_tensor *rows, iter_error *err) {
-    const uint32_t n_pieces = iter__pack_plan_count(&s->plan, row);
+static iter_status make_row(pack_state *s, const iter__pack_plan *plan, whole *w, uint8_t *tokens,
+                            uint64_t row, uint32_t i, const iter_tensor *rows, iter_error *err) {
+    const uint32_t n_pieces = iter__pack_plan_count(plan, row);
     uint8_t *data = row_of(s, rows, DATA, i);
     int32_t *starts = row_of(s, rows, CU_SEQLENS, i);
     uint32_t at = 0;
     for (uint32_t k = 0; k < n_pieces; k++) {
-        const iter__pack_piece piece = iter__pack_plan_piece(&s->plan, row, k);
+        const iter__pack_piece piece = iter__pack_plan_piece(plan, row, k);
         const uint64_t n = piece.n + s->has_targets;
         uint8_t *to = s->has_targets ? tokens : data + at * s->width;
         ITER_TRY(s->is_sliced ? read_slice(s, piece.document, piece.first, n, to, err)
@@ -288,23 +288,19 @@ static iter_status pack_get(const void *state, uint32_t n, const uint64_t *indic
     pack_state *s = (pack_state *)(uintptr_t)state; /* the reader lends its benches */
     whole w = {0};
     (void)rng;
-    uint8_t *tokens = iter__alloc(s->plan.rule.length + 1, s->width);
+    uint8_t *tokens = iter__alloc(s->epochs.rule.length + 1, s->width);
     iter_status status = tokens ? ITER_OK : iter__fail(err, ITER_ENOMEM, "out of memory");
     if (status == ITER_OK && !s->is_sliced) status = whole_make(s, &w, err);
-    for (uint32_t i = 0; i < n && status == ITER_OK; i++)
-        status = make_row(s, &w, tokens, indices[i], i, rows, err);
+    for (uint32_t i = 0; i < n && status == ITER_OK; i++) {
+        const iter__pack_plan *plan;
+        status = iter__pack_epochs_lend(&s->epochs, indices[i] >> ITER_INDEX_BITS, &plan, err);
+        if (status < 0) break;
+        status = make_row(s, plan, &w, tokens, indices[i] & ITER_INDEX_MAX, i, rows, err);
+        iter__pack_epochs_back(&s->epochs, plan);
+    }
     whole_free(s, &w);
     iter__free(tokens);
     return status;
-}
-
-static int64_t pack_length(const void *state, uint64_t index) {
-    const pack_state *s = state;
-    const uint32_t n = iter__pack_plan_count(&s->plan, index);
-    int64_t units = 0;
-    for (uint32_t k = 0; k < n; k++)
-        units += iter__pack_plan_piece(&s->plan, index, k).n;
-    return units;
 }
 
 /* ---- Open ------------------------------------------------------------------------------------ */
@@ -336,7 +332,7 @@ static void add_field(pack_state *s, const iter_pack_options *o, int kind, iter_
                               .layout = "T"};
     if (kind == CU_SEQLENS) {
         field->desc.dims[0] = ITER_VARIABLE;
-        field->desc.capacity = s->plan.most + 1;
+        field->desc.capacity = s->epochs.most + 1;
         field->desc.layout[0] = 0;
     }
     s->place[kind] = out->n_fields++;
@@ -349,13 +345,14 @@ static void describe(pack_state *s, const iter_pack_options *o, iter_description
         s->place[kind] = -1;
         if (wanted[kind]) add_field(s, o, kind, out);
     }
-    out->n_samples = s->plan.n_rows;
+    out->n_samples = s->epochs.n_rows;
+    out->by_epoch = 1;
     out->split = "";
-    out->index_bytes = s->documents->desc.index_bytes;
+    out->index_bytes = s->documents->desc.index_bytes + iter__pack_epochs_bytes(&s->epochs);
     const uint64_t numbers[] = {
         (uint64_t)o->length, (uint64_t)o->group,          (uint64_t)o->pad,
-        (uint64_t)o->seed,   (uint64_t)o->label,          s->plan.n_rows,
-        s->plan.n_units,     s->documents->desc.identity, s->documents->desc.n_samples};
+        (uint64_t)o->seed,   (uint64_t)o->label,          s->epochs.n_rows,
+        s->epochs.n_units,   s->documents->desc.identity, s->documents->desc.n_samples};
     out->identity = iter__fnv1a(iter__fnv1a_text(ITER_FNV_START, "pack"), numbers, sizeof(numbers));
 }
 
@@ -382,10 +379,15 @@ static iter_status build(pack_state *s, const iter_pack_options *o, iter_descrip
         return iter__fail(err, ITER_EINVAL, "pad=%" PRId64 " does not fit %s", o->pad,
                           iter_dtype_text(s->dtype));
     ITER_TRY(iter__row_reader_open(&s->reader, s->documents, err));
-    const iter__pack_rule rule = {(uint32_t)o->length, (uint32_t)(o->group ? o->group : GROUP),
-                                  iter_rng_key((uint64_t)o->seed, "pack", 0), o->too_long == 1};
-    ITER_TRY(iter__pack_plan_make(&s->plan, &rule, s->documents->desc.n_samples, units_of, s, err));
-    if (s->plan.n_rows == 0)
+    const iter__pack_rule rule = {(uint32_t)o->length,
+                                  (uint32_t)(o->group ? o->group : GROUP),
+                                  iter_rng_key((uint64_t)o->seed, "pack", 0),
+                                  o->too_long == 1,
+                                  0,
+                                  NULL};
+    ITER_TRY(
+        iter__pack_epochs_open(&s->epochs, &rule, s->documents->desc.n_samples, units_of, s, err));
+    if (s->epochs.n_rows == 0)
         return iter__fail(err, ITER_EFORMAT, "%s has no document of two tokens or more",
                           s->documents->name);
     describe(s, o, out);
@@ -411,7 +413,9 @@ iter_status iter__pack_build(void *state, iter_dataset *documents, const iter_pa
 }
 
 void iter__pack_adopt(void *state) {
-    iter__row_reader_adopt(&((pack_state *)state)->reader);
+    pack_state *s = state;
+    iter__row_reader_adopt(&s->reader);
+    iter__pack_epochs_adopt(&s->epochs);
 }
 
 const iter_format_ops iter__format_pack = {
@@ -426,5 +430,4 @@ const iter_format_ops iter__format_pack = {
     .open = pack_open,
     .close = pack_close,
     .get = pack_get,
-    .length = pack_length,
 };

@@ -23,7 +23,6 @@ typedef struct packer {
     uint32_t *last;        /* [group] last piece of a row */
     uint32_t *before;      /* [group] the piece before it in its row; NONE = none */
     uint32_t *n_pieces;    /* [group] of a row */
-    int64_t *units;        /* [n] of all documents, in their order */
     uint16_t *table;       /* of the permutation, if documents are few */
     uint64_t room_of_plan; /* elements of plan->first */
 } packer;
@@ -39,7 +38,6 @@ static void packer_free(packer *p) {
     iter__free(p->last);
     iter__free(p->before);
     iter__free(p->n_pieces);
-    iter__free(p->units);
     iter__free(p->table);
 }
 
@@ -53,11 +51,10 @@ static bool packer_make(packer *p, uint32_t length, uint32_t group, uint64_t n) 
     p->last = iter__alloc(group, sizeof(*p->last));
     p->before = iter__alloc(group, sizeof(*p->before));
     p->n_pieces = iter__alloc(group, sizeof(*p->n_pieces));
-    p->units = iter__alloc(n > 0 ? (size_t)n : 1, sizeof(*p->units));
     p->table = iter__alloc(n <= ITER_PERMUTATION_TABLE ? (size_t)n : 1, sizeof(*p->table));
     const bool has_rooms = iter__slot_set_make(&p->rooms, length + 1);
     return p->documents && p->lengths && p->sorted && p->counts && p->with_room && p->next_row &&
-           p->last && p->before && p->n_pieces && p->units && p->table && has_rooms;
+           p->last && p->before && p->n_pieces && p->table && has_rooms;
 }
 
 /* ---- One group ------------------------------------------------------------------------------- */
@@ -83,7 +80,7 @@ static iter_status look_at(iter__pack_plan *plan, packer *p, uint32_t n, uint32_
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++) {
         const uint64_t document = p->documents[i];
-        const int64_t units = p->units[document];
+        const int64_t units = plan->units(plan->user, document);
         plan->n_empty += units <= 0;
         if (units <= 0) continue;
         if (units > length && plan->rule.refuses)
@@ -176,14 +173,13 @@ static iter_status write_rows(iter__pack_plan *plan, packer *p, uint32_t n_rows,
 static iter_status pack(iter__pack_plan *plan, packer *p, uint64_t n, iter_error *err) {
     iter__permutation order;
     const uint32_t length = plan->rule.length;
-    iter__permutation_init(&order, plan->rule.key, 0, n, p->table);
+    iter__permutation_init(&order, plan->rule.key, plan->rule.epoch, n, p->table);
     memset(p->with_room, 0xff, ((size_t)length + 1) * sizeof(*p->with_room));
-    for (uint64_t d = 0; d < n;
-         d++) /* in their order: at random places it would take much longer */
-        p->units[d] = plan->units(plan->user, d);
     for (uint64_t at = 0; at < n; at += plan->rule.group) {
         const uint32_t dealt = (uint32_t)iter__min_u64(n - at, plan->rule.group);
         uint32_t kept = 0;
+        if (plan->rule.stop && atomic_load_explicit(plan->rule.stop, memory_order_relaxed))
+            return ITER_ECANCELED; /* it is not wanted any more */
         iter__permutation_run(&order, at, dealt, p->documents);
         ITER_TRY(look_at(plan, p, dealt, &kept, err));
         sort(p, length, kept);
@@ -214,6 +210,27 @@ iter_status iter__pack_plan_make(iter__pack_plan *plan, const iter__pack_rule *r
                                           (unsigned long long)n);
     packer_free(&p);
     return status;
+}
+
+iter_status iter__pack_plan_spread(iter__pack_plan *plan, uint64_t n_rows, iter_error *err) {
+    if (n_rows <= plan->n_rows) return ITER_OK;
+    uint64_t more = n_rows - plan->n_rows;
+    const size_t room = (size_t)(plan->n_packed + more + 1);
+    uint32_t *first = iter__realloc(plan->first, room * sizeof(*first));
+    if (!first) return iter__fail(err, ITER_ENOMEM, "no memory for %zu rows", room);
+    plan->first = first;
+    uint64_t to = plan->n_packed + more, row = plan->n_packed;
+    plan->n_packed = to;
+    plan->n_rows = n_rows;
+    for (uint64_t i = 0; i < plan->n_cuts; i++)
+        plan->cuts[i].first_row += more;
+    for (; more > 0; row--) { /* from the last row on, and `to` never below it */
+        uint32_t end = first[row];
+        first[to--] = end;
+        for (; more > 0 && end - 1 > first[row - 1]; more--)
+            first[to--] = --end;
+    }
+    return ITER_OK;
 }
 
 void iter__pack_plan_free(iter__pack_plan *plan) {

@@ -6,13 +6,14 @@
  * come from one group, and the plan depends on lengths, key and options alone.
  *
  * A document longer than a row is cut into whole rows, which come after all others, and a rest that
- * is packed like a document. Rows are numbered once, for all epochs.
+ * is packed like a document.
  *
  * The plan takes 4 bytes a document and 4 a row; a document that is cut takes 12 more.
  */
 #ifndef ITER_DATASET_PACK_PLAN_H
 #define ITER_DATASET_PACK_PLAN_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,7 +22,9 @@
 typedef struct iter__pack_rule {
     uint32_t length, group; /* units of a row (at most 2^24 - 2); documents of a group */
     uint64_t key;
-    bool refuses; /* a document longer than a row is an error */
+    bool refuses;            /* a document longer than a row is an error */
+    uint32_t epoch;          /* of the permutation */
+    const atomic_bool *stop; /* true = give up, with ECANCELED; NULL = never */
 } iter__pack_rule;
 
 /* Part of a document in a row. */
@@ -52,12 +55,16 @@ typedef struct iter__pack_plan {
 } iter__pack_plan;
 
 /* Plans documents 0..n - 1, n < 2^32. units(): how much room a document takes; at most 0 = none; it
- * is called by this thread, a few times a document. It must be freed, also after an error. Errors:
- * EINVAL (a document is too long, with its number), ENOMEM. */
+ * is called at random places, a few times a document. The plan must be freed, also after an error.
+ * Errors: EINVAL (a document is too long, with its number), ENOMEM, ECANCELED. */
 iter_status iter__pack_plan_make(iter__pack_plan *plan, const iter__pack_rule *rule, uint64_t n,
                                  int64_t (*units)(const void *user, uint64_t document),
                                  const void *user, iter_error *err);
 void iter__pack_plan_free(iter__pack_plan *plan);
+
+/* Gives a plan with fewer rows n_rows of them: the last documents of the last rows get rows of
+ * their own. There must be as many pieces. Errors: ENOMEM, then it has the rows that it had. */
+iter_status iter__pack_plan_spread(iter__pack_plan *plan, uint64_t n_rows, iter_error *err);
 
 /* How many pieces row `row` has; piece i of them. Any number of threads. */
 uint32_t iter__pack_plan_count(const iter__pack_plan *plan, uint64_t row);

@@ -29,6 +29,7 @@ static size_t lay_out(const iter__plan *plan, const iter_description *desc, uint
     const size_t extents = plan->needs_bytes ? rows * (size_t)desc->n_extents : 0;
     size_t at = 0;
     batch->index = carve(base, &at, rows, sizeof(*batch->index));
+    batch->asked = desc->by_epoch ? carve(base, &at, rows, sizeof(*batch->asked)) : batch->index;
     batch->position = carve(base, &at, rows, sizeof(*batch->position));
     batch->row_epoch = carve(base, &at, rows, sizeof(*batch->row_epoch));
     batch->valid = carve(base, &at, rows, sizeof(*batch->valid));

@@ -125,6 +125,7 @@ struct iter_batch {
 
     /* Written by the thread that opens the batch; read-only from OPEN on: */
     uint64_t *index, *position;
+    uint64_t *asked; /* what get() is asked for: `index`, or with epochs above it */
     uint32_t *row_epoch;
     atomic_uint n_chunks; /* atomic for an observer of a batch that ends meanwhile */
     int64_t opened_ns;

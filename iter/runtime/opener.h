@@ -79,11 +79,13 @@ typedef struct iter__order {
 
 /* ---- order.c --------------------------------------------------------------------------------- */
 
-/* The samples at n positions of one epoch, from a pure sampler. Takes sampler_lock. EINVAL: the
- * sampler returned one that does not exist. AGAIN: another thread is in the sampler, and the caller
- * must not wait. */
+/* The samples at n positions of one epoch, from a pure sampler, as get() is asked for them. Takes
+ * sampler_lock. EINVAL: the sampler returned one that does not exist. AGAIN: another thread is in
+ * the sampler, and the caller must not wait. */
 iter_status iter__sampler_index(iter_loader *loader, uint32_t epoch, uint64_t position, uint32_t n,
                                 uint64_t *out, bool may_wait, iter_error *err);
+/* Sets the samples of rows [row, row + n) from what get() is asked for. */
+void iter__batch_ask(const iter_loader *loader, iter_batch *batch, uint32_t row, uint32_t n);
 const iter__order *iter__order_of(const iter_sampler_ops *sampler, bool is_stream);
 
 /* ---- open.c ---------------------------------------------------------------------------------- */

@@ -27,9 +27,9 @@ static iter_status in_sampler(const iter_loader *loader, iter_status status, ite
 /* Whether all of these exist. */
 static iter_status check_indices(const iter_loader *loader, const uint64_t *indices, uint64_t n,
                                  iter_error *err) {
-    const uint64_t all = n_choices(loader);
+    const uint64_t all = n_choices(loader), mask = iter__index_mask(loader->dataset);
     for (uint64_t i = 0; i < n; i++) {
-        if (indices[i] < all) continue;
+        if ((indices[i] & mask) < all) continue;
         return iter__fail(err, ITER_EINVAL, "sampler %s: drew sample %llu of %llu",
                           loader->sampling.ops->base.name, (unsigned long long)indices[i],
                           (unsigned long long)all);
@@ -55,7 +55,17 @@ iter_status iter__sampler_index(iter_loader *loader, uint32_t epoch, uint64_t po
     ITER_TRY(check_indices(loader, out, n, err));
     for (uint32_t i = 0; loader->sampling.subset && i < n; i++)
         out[i] = loader->sampling.subset[out[i]];
+    const uint64_t above = (uint64_t)epoch << ITER_INDEX_BITS;
+    const bool adds = loader->dataset->desc.by_epoch && !loader->sampling.ops->adds_epochs;
+    for (uint32_t i = 0; adds && i < n; i++)
+        out[i] |= above;
     return ITER_OK;
+}
+
+void iter__batch_ask(const iter_loader *loader, iter_batch *batch, uint32_t row, uint32_t n) {
+    if (batch->asked == batch->index) return;
+    for (uint32_t r = row; r < row + n; r++)
+        batch->index[r] = batch->asked[r] & iter__index_mask(loader->dataset);
 }
 
 /* Sets each row's sample. Asks for runs of neighbouring positions in one call. */
@@ -67,7 +77,8 @@ static iter_status rows_by_position(iter_loader *loader, iter_batch *batch, cons
         iter__cut_row(&loader->cut, span, r, &epoch, &position);
         const uint64_t left = loader->cut.n - position;
         const uint32_t run = left < span->n_rows - r ? (uint32_t)left : span->n_rows - r;
-        ITER_TRY(iter__sampler_index(loader, epoch, position, run, batch->index + r, true, err));
+        ITER_TRY(iter__sampler_index(loader, epoch, position, run, batch->asked + r, true, err));
+        iter__batch_ask(loader, batch, r, run);
         for (uint32_t i = 0; i < run; i++) {
             batch->position[r + i] = position + i;
             batch->row_epoch[r + i] = epoch;
@@ -104,6 +115,8 @@ static void rows_as_drawn(iter_loader *loader, iter_batch *batch, const iter__sp
     for (uint32_t r = 0; r < span->n_rows; r++) {
         const uint64_t drawn = all ? all[first + r] : span->start + r;
         batch->index[r] = loader->sampling.subset && all ? loader->sampling.subset[drawn] : drawn;
+        if (batch->asked != batch->index)
+            batch->asked[r] = batch->index[r] | (uint64_t)span->epoch << ITER_INDEX_BITS;
         batch->position[r] = span->start + r;
         batch->row_epoch[r] = span->epoch;
     }

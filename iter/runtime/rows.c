@@ -398,7 +398,7 @@ static iter_status call_get(iter__worker *worker, iter_batch *batch, uint32_t ro
         worker->rng[i] = iter_rng_at(loader->sampling.get_key, batch->row_epoch[row + i],
                                      batch->position[row + i]);
     }
-    const uint64_t *indices = batch->index + row;
+    const uint64_t *indices = batch->asked + row;
     iter_status status;
     if (!dataset->serial) iter__activity_begins(worker, ACTIVITY_GET, batch->index[row]);
     if (dataset->format) {
@@ -654,7 +654,8 @@ static void replace_row(iter__worker *worker, iter_batch *batch, uint32_t row) {
         void *own = NULL;
         bool lacks = false;
         iter__row_set(batch, row, ROW_FINE);
-        iter_status status = draw_replacement(loader, batch, row, attempt, &batch->index[row]);
+        iter_status status = draw_replacement(loader, batch, row, attempt, &batch->asked[row]);
+        iter__batch_ask(loader, batch, row, 1);
         iter__activity_begins(worker, ACTIVITY_READ, batch->index[row]);
         if (status == ITER_OK && loader->plan.needs_bytes)
             status = fetch_again(loader, batch, row, &own, &lacks);

@@ -47,7 +47,7 @@ typedef struct part {
     uint64_t first, n; /* samples */
     uint64_t key;
     uint64_t epoch; /* of `permutation`, if is_ready */
-    bool is_ready;
+    bool is_ready, by_epoch;
     iter__permutation permutation;
     uint16_t *table; /* [n] when they are few */
     int32_t head;    /* of its draws in `next`, while draws are mapped; -1 = none */
@@ -212,6 +212,7 @@ static iter_status add_parts(state *s, const iter_sampler_context *context, iter
         part *p = &s->parts[i];
         p->n = context->parts[i].n_samples;
         p->first = first;
+        p->by_epoch = context->parts[i].by_epoch;
         p->key = iter_rng_key(context->seed, "mix", i);
         p->head = -1;
         first += p->n;
@@ -280,8 +281,9 @@ static void map_part(state *s, part *p, const int32_t *next, uint64_t *out) {
             }
             iter__permutation_map(&p->permutation, numbers, n, numbers);
         }
+        const uint64_t above = p->by_epoch ? epoch << ITER_INDEX_BITS : 0;
         for (uint32_t k = 0; k < n; k++)
-            out[places[k]] = p->first + numbers[k];
+            out[places[k]] = (p->first + numbers[k]) | above;
     }
     p->head = -1;
 }
@@ -354,4 +356,5 @@ const iter_sampler_ops iter__sampler_mix = {
     .length = mix_length,
     .index = mix_index,
     .history = mix_history,
+    .adds_epochs = 1,
 };

@@ -211,6 +211,7 @@ class Description(c.Structure):
         ("shared", c.c_void_p),
         ("shared_bytes", c.c_size_t),
         ("keep_rows", c.c_int32),
+        ("by_epoch", c.c_int32),
         ("identity", c.c_uint64),
         ("parts", c.c_void_p),
         ("n_parts", c.c_int32),

@@ -129,7 +129,7 @@ Test(mix, simple_weights_are_exact) {
 /* ---- The sampler: each source's samples come in its own epochs ------------------------------- */
 
 Test(mix, nothing_is_lost_or_comes_twice_when_weights_change) {
-    static const iter_part parts[] = {{"a", 5000, 3}, {"b", 700, 2}, {"c", 31, 1}};
+    static const iter_part parts[] = {{"a", 5000, 3, 0}, {"b", 700, 2, 0}, {"c", 31, 1, 0}};
     static const uint64_t first[] = {0, 5000, 5700, 5731};
     const iter_mix_options options = {1000, true,
                                       "1234 a=1 b=0;  5001 b=7 c=0.001; 20k a=0;30k a=0.2 c=0.3"};

@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/permutation.h"
 #include "iter/core/slot_set.h"
-#include "iter/dataset/packing_plan.h"
+#include "iter/dataset/packing_epochs.h"
 #include "tests/support/make_data.h"
 #include <iter/iter.h>
 
@@ -103,7 +105,7 @@ Test(pack, rows_are_those_of_best_fit_decreasing) {
     iter_rng rng = iter_rng_at(iter_rng_key(3, "test", 0), 0, 0);
     for (uint32_t i = 0; i < N; i++)
         lengths[i] = 1 + (int64_t)iter_rng_below(&rng, i % 2 ? LENGTH : 25);
-    const iter__pack_rule rule = {LENGTH, GROUP, 77, false};
+    const iter__pack_rule rule = {LENGTH, GROUP, 77, false, 0, NULL};
     iter__pack_plan plan;
     iter_error err;
     cr_assert_eq(iter__pack_plan_make(&plan, &rule, N, units_of, NULL, &err), ITER_OK);
@@ -138,7 +140,7 @@ Test(pack, each_unit_is_in_one_row) {
             total += lengths[i] > 0 ? (uint64_t)lengths[i] : 0;
             empty += lengths[i] <= 0;
         }
-        const iter__pack_rule rule = {rows[c][0], rows[c][1], 5, false};
+        const iter__pack_rule rule = {rows[c][0], rows[c][1], 5, false, 0, NULL};
         iter__pack_plan plan;
         iter_error err;
         cr_assert_eq(iter__pack_plan_make(&plan, &rule, n, units_of, NULL, &err), ITER_OK);
@@ -162,6 +164,91 @@ Test(pack, each_unit_is_in_one_row) {
         iter__pack_plan_free(&plan);
         for (uint32_t i = 0; i < n; i++)
             free(seen[i]);
+    }
+}
+
+/* Every epoch has a plan of its own, with as many rows, in which each unit is once. */
+Test(pack, plans_of_epochs) {
+    enum { N = 20000, LENGTH = 2048, EPOCHS = 30, GROUPS = 3 };
+    static const uint32_t groups[GROUPS] = {4096, 500, N};
+    static uint32_t seen[N];
+    iter_rng rng = iter_rng_at(iter_rng_key(6, "test", 0), 0, 0);
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        lengths[i] = (int64_t)exp(6 + normal(&rng));
+        total += (uint64_t)lengths[i];
+    }
+    for (int g = 0; g < GROUPS; g++) {
+        const iter__pack_rule rule = {LENGTH, groups[g], 5, false, 0, NULL};
+        iter__pack_epochs epochs = {0};
+        iter_error err;
+        cr_assert_eq(iter__pack_epochs_open(&epochs, &rule, N, units_of, NULL, &err), ITER_OK);
+        uint64_t partners = 0, last = 0;
+        for (uint64_t e = 0; e < EPOCHS; e++) {
+            const iter__pack_plan *plan;
+            cr_assert_eq(iter__pack_epochs_lend(&epochs, e, &plan, &err), ITER_OK);
+            cr_expect_eq(plan->rule.epoch, e, "the first plan in the place of epoch %d", (int)e);
+            cr_assert_eq(plan->n_rows, epochs.n_rows);
+            memset(seen, 0, sizeof(seen));
+            for (uint64_t row = 0; row < plan->n_rows; row++) {
+                const uint32_t count = iter__pack_plan_count(plan, row);
+                uint32_t used = 0;
+                cr_assert(count >= 1 && count <= epochs.most);
+                for (uint32_t i = 0; i < count; i++) {
+                    const iter__pack_piece piece = iter__pack_plan_piece(plan, row, i);
+                    seen[piece.document] += piece.n;
+                    used += piece.n;
+                    if (i > 0) partners = partners * 31 + piece.document;
+                }
+                cr_assert(used >= 1 && used <= LENGTH);
+            }
+            for (uint32_t i = 0; i < N; i++)
+                cr_assert_eq(seen[i], lengths[i]);
+            cr_expect_neq(partners, last);
+            last = partners;
+            iter__pack_epochs_back(&epochs, plan);
+        }
+        /* what the spare rows and the packing cost */
+        cr_expect_leq((double)(epochs.n_rows * LENGTH - total), 0.01 * (double)total);
+        iter__pack_epochs_close(&epochs);
+    }
+    cr_expect_eq(iter__alloc_live(), 0);
+}
+
+/* A child of fork() makes the same plans, whatever the parent was making. */
+Test(pack, plans_in_a_child) {
+    enum { N = 20000 };
+    const iter__pack_rule rule = {2048, 4096, 5, false, 0, NULL};
+    iter_rng rng = iter_rng_at(iter_rng_key(6, "test", 0), 0, 0);
+    for (uint32_t i = 0; i < N; i++)
+        lengths[i] = (int64_t)exp(6 + normal(&rng));
+    for (int round = 0; round < 20; round++) {
+        iter__pack_epochs epochs = {0};
+        const iter__pack_plan *plan = NULL;
+        iter_error err;
+        cr_assert_eq(iter__pack_epochs_open(&epochs, &rule, N, units_of, NULL, &err), ITER_OK);
+        for (int i = 0; i < 256; i++) { /* as many as begin the next plan */
+            cr_assert_eq(iter__pack_epochs_lend(&epochs, 0, &plan, &err), ITER_OK);
+            if (i > 0) iter__pack_epochs_back(&epochs, plan);
+        }
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            iter__pack_epochs_adopt(&epochs);
+            bool fine = true;
+            for (uint64_t e = 3; e-- > 0;) {
+                fine &= iter__pack_epochs_lend(&epochs, e, &plan, &err) == ITER_OK &&
+                        plan->rule.epoch == e && plan->n_rows == epochs.n_rows;
+                iter__pack_epochs_back(&epochs, plan);
+            }
+            iter__pack_epochs_close(&epochs);
+            _exit(fine ? 0 : 1);
+        }
+        int status = -1;
+        cr_assert_eq(waitpid(child, &status, 0), child);
+        cr_assert_eq(status, 0);
+        iter__pack_epochs_back(&epochs, plan);
+        iter__pack_epochs_close(&epochs);
     }
 }
 
@@ -190,7 +277,7 @@ static int64_t off; /* added to the lengths that get() gives */
 
 static iter_status own_get(void *user, void *state, uint32_t n, const uint64_t *indices,
                            const iter_tensor *rows, iter_rng *rng, iter_error *err) {
-    (void)user;
+    const uint64_t base = user ? *(const uint64_t *)user : 0; /* of the documents' numbers */
     (void)state;
     (void)rng;
     (void)err;
@@ -198,7 +285,7 @@ static iter_status own_get(void *user, void *state, uint32_t n, const uint64_t *
         const int64_t length = own_length(NULL, indices[i]);
         int32_t *row = (int32_t *)rows[0].data + i * rows[0].strides[0];
         for (int64_t k = 0; k < length; k++)
-            row[k] = (int32_t)(indices[i] * 100 + (uint64_t)k);
+            row[k] = (int32_t)((base + indices[i]) * 100 + (uint64_t)k);
         iter_rows_set_length(rows, 0, i, length + off);
     }
     return ITER_OK;
@@ -287,6 +374,112 @@ Test(pack, rows_have_each_target_once) {
         check_rows(packed, (uint32_t)row_lengths[i]);
         iter_dataset_unref(packed);
     }
+}
+
+/* Targets of packed rows, of documents first..first + DOCUMENTS - 1: each must come once before any
+ * comes again. */
+typedef struct coverage {
+    int32_t first;
+    uint32_t n_rows, rows_seen;
+    uint8_t seen[DOCUMENTS][23];
+    uint64_t rows_hash, hashes[8]; /* what shared a row, by epoch */
+    uint32_t epoch;
+} coverage;
+
+static void cover_row(coverage *c, const int32_t *data, const int32_t *label, uint32_t length) {
+    uint64_t row = 1;
+    for (uint32_t i = 0; i < length && label[i] != -100; i++) {
+        const int32_t document = label[i] / 100 - c->first;
+        cr_assert_eq(label[i], data[i] + 1);
+        cr_assert_eq(c->seen[document][label[i] % 100]++, 0, "twice in epoch %u", c->epoch);
+        row = row * 31 + (uint64_t)document;
+    }
+    c->rows_hash += row * row; /* in any order of the rows */
+    if (++c->rows_seen < c->n_rows) return;
+    for (uint64_t d = 0; d < DOCUMENTS; d++)
+        for (int64_t k = 1; k < own_length(NULL, d); k++)
+            cr_assert_eq(c->seen[d][k], 1, "not in epoch %u", c->epoch);
+    c->hashes[c->epoch++ % 8] = c->rows_hash;
+    c->rows_hash = 0;
+    c->rows_seen = 0;
+    memset(c->seen, 0, sizeof(c->seen));
+}
+
+/* Runs `epochs` epochs of a loader; rows go to the coverage of their documents. */
+static void cover(iter_dataset *data, uint32_t length, uint32_t epochs, uint32_t workers,
+                  coverage *first, coverage *second) {
+    iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
+    iter_loader *loader;
+    iter_error err;
+    opt.batch_size = 3;
+    opt.shuffle = ITER_SHUFFLE_FULL;
+    opt.workers = (int32_t)workers;
+    cr_assert_eq(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_OK, "%s",
+                 err.message);
+    for (uint32_t e = 0; e < epochs; e++) {
+        iter_batch *batch;
+        while (iter_loader_next(loader, &batch, &err) == ITER_OK) {
+            const int32_t *ids = iter_batch_find(batch, "data")->data;
+            const int32_t *labels = iter_batch_find(batch, "label")->data;
+            for (uint32_t r = 0; r < iter_batch_describe(batch).n_valid; r++) {
+                const bool is_second = second && ids[r * length] / 100 >= second->first;
+                cover_row(is_second ? second : first, ids + r * length, labels + r * length,
+                          length);
+            }
+            iter_batch_unref(batch);
+        }
+        cr_assert_eq(iter_loader_reset(loader, &err), ITER_OK);
+    }
+    iter_loader_unref(loader);
+}
+
+static void expect_other_rows(const coverage *c, uint32_t epochs) {
+    cr_expect_eq(c->epoch, epochs);
+    for (uint32_t e = 1; e < epochs && e < 8; e++)
+        cr_expect_neq(c->hashes[e], c->hashes[e - 1], "epochs %u and %u", e - 1, e);
+}
+
+Test(pack, each_epoch_deals_anew) {
+    iter_pack_options options = ITER_PACK_OPTIONS_INIT;
+    options.length = 64;
+    options.group = 16;
+    uint64_t hashes[8] = {0};
+    for (uint32_t workers = 0; workers < 3; workers++) {
+        iter_dataset *packed = pack_own(&own, &options, NULL);
+        coverage c = {.n_rows = (uint32_t)iter_dataset_describe(packed)->n_samples};
+        cover(packed, 64, 6, workers, &c, NULL);
+        expect_other_rows(&c, 6);
+        if (workers > 0) cr_expect_arr_eq(c.hashes, hashes, sizeof(hashes));
+        memcpy(hashes, c.hashes, sizeof(hashes));
+        iter_dataset_unref(packed);
+    }
+}
+
+/* A source of a mix deals anew when all its rows have come, wherever that is in the mix's epoch. */
+Test(pack, each_epoch_of_a_source_deals_anew) {
+    static uint64_t base = 1000;
+    iter_pack_options options = ITER_PACK_OPTIONS_INIT;
+    options.length = 64;
+    options.group = 16;
+    iter_dataset *documents, *mixed;
+    iter_error err = {0};
+    iter_mix_source sources[2] = {{.weight = 0.7}, {.weight = 0.3}};
+    sources[0].dataset = pack_own(&own, &options, NULL);
+    cr_assert_eq(iter_dataset_create(&own, &base, &documents, &err), ITER_OK);
+    cr_assert_eq(iter_pack_create(documents, &options, &sources[1].dataset, &err), ITER_OK);
+    sources[0].name = "a";
+    sources[1].name = "b";
+    cr_assert_eq(iter_mix_create(sources, 2, &mixed, &err), ITER_OK, "%s", err.message);
+    coverage a = {.n_rows = (uint32_t)iter_dataset_describe(sources[0].dataset)->n_samples};
+    coverage b = {.n_rows = a.n_rows, .first = 1000};
+    cover(mixed, 64, 10, 2, &a, &b);
+    cr_expect_eq(a.epoch, 14); /* 10 epochs of 2 n draws, 0.7 of them */
+    cr_expect_eq(b.epoch, 6);
+    expect_other_rows(&b, 6);
+    iter_dataset_unref(mixed);
+    iter_dataset_unref(sources[0].dataset);
+    iter_dataset_unref(sources[1].dataset);
+    iter_dataset_unref(documents);
 }
 
 Test(pack, what_cannot_be_packed_is_refused) {

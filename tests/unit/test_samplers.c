@@ -159,7 +159,7 @@ static iter_status labels_of(const void *user, const char *field, uint64_t first
 }
 
 Test(samplers, every_failed_allocation_is_an_error_and_no_leak) {
-    static const iter_part parts[] = {{"a", 400, 0.7}, {"b", 600, 0.3}};
+    static const iter_part parts[] = {{"a", 400, 0.7, 0}, {"b", 600, 0.3, 0}};
     const iter_sampler_context context = {.n_samples = 1000,
                                           .batch_size = 32,
                                           .ranks = 1,
