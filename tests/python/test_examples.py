@@ -9,6 +9,8 @@ import sys
 import tempfile
 import unittest
 
+import libiter
+
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 FOLDER = os.path.join(ROOT, "examples", "python")
 
@@ -76,6 +78,22 @@ class Examples(unittest.TestCase):
     def test_tokenize_jsonl(self):
         out = self.run_example("tokenize_jsonl.py", needs=["tokenizers"])
         self.assertRegex(out, r"^400 lines, \d+ tokens, 0 lines cut at 48\n400 of the other 400 lines come back")
+
+    def test_tokenize_words(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for split, texts in (("train", ["A good film", "a bad, bad film", "good"]), ("test", ["bad actors"])):
+                os.makedirs(os.path.join(folder, "set", split, "pos"))
+                for number, text in enumerate(texts):
+                    with open(os.path.join(folder, "set", split, "pos", "%d_1.txt" % number), "w", encoding="utf-8") as file:
+                        file.write(text)
+            out = self.run_example("tokenize_words.py", os.path.join(folder, "out"), os.path.join(folder, "set"), "--words", "7")
+            self.assertIn("train: 3 documents, 12 tokens, the longest has 6", out)
+            spec = "tokens:%s?documents=whole" % os.path.join(folder, "out", "train.idx")
+            with open(os.path.join(folder, "out", "words.txt"), encoding="utf-8") as file:
+                words = file.read().split()
+            self.assertEqual(words[3:], ["a", "bad", "film", "good"])
+            with libiter.Loader(spec, "pad-batch", batch_size=3) as loader:
+                self.assertEqual(next(loader).data.tolist(), [[1, 3, 6, 5, 0, 0], [1, 3, 4, 2, 4, 5], [1, 6, 0, 0, 0, 0]])
 
     def test_custom_dataset(self):
         out = self.run_example("custom_dataset.py")
