@@ -643,6 +643,13 @@ typedef struct iter_locality {
     uint64_t block, group;
 } iter_locality;
 
+/** Samples of a dataset that is by_epoch (see iter_description). */
+typedef enum iter_sampler_epochs {
+    ITER_EPOCHS_FIRST = 0, /* those of epoch 0, in every epoch: an order that stays as it is */
+    ITER_EPOCHS_LOADER,    /* those of the loader's epoch: an order that is new in each */
+    ITER_EPOCHS_OWN        /* pure: index() adds an epoch to each sample, as get() wants it */
+} iter_sampler_epochs;
+
 /** One state per loader. A pure sampler has length and index; a sequential one has begin and
  * next_batch. Calls of one state come one at a time. A call that blocks stops the supply of
  * batches; see the head of this file for what goes on meanwhile. */
@@ -697,9 +704,8 @@ typedef struct iter_sampler_ops {
      * Call: NULL = a position is bound to all options; save and restore, in any thread; loader lock
      * in save, none in restore; once each; must not block. */
     uint64_t (*history)(const void *state, uint32_t epoch, uint64_t position);
-    /* Pure: 1 = to the samples of a part that is by_epoch index() adds an epoch, as get() wants it
-     * (see iter_description). 0 = the library adds the loader's. */
-    int32_t adds_epochs;
+    /* Which samples of a dataset that is by_epoch it draws; with a subset always the first. */
+    iter_sampler_epochs epochs;
 } iter_sampler_ops;
 
 /* ---- A user's own dataset -------------------------------------------------------------------- */

@@ -42,6 +42,13 @@ static void fail_batch(iter__opening *opening, iter_status status, const iter_er
     opening->batch->error = *error;
 }
 
+/* The bits above samples that are drawn in this epoch. */
+static uint64_t epoch_above(const iter_loader *loader, uint32_t epoch) {
+    const bool adds = loader->dataset->desc.by_epoch && !loader->sampling.subset &&
+                      loader->sampling.ops->epochs == ITER_EPOCHS_LOADER;
+    return adds ? (uint64_t)epoch << ITER_INDEX_BITS : 0;
+}
+
 /* ---- By position ----------------------------------------------------------------------------- */
 
 iter_status iter__sampler_index(iter_loader *loader, uint32_t epoch, uint64_t position, uint32_t n,
@@ -55,9 +62,8 @@ iter_status iter__sampler_index(iter_loader *loader, uint32_t epoch, uint64_t po
     ITER_TRY(check_indices(loader, out, n, err));
     for (uint32_t i = 0; loader->sampling.subset && i < n; i++)
         out[i] = loader->sampling.subset[out[i]];
-    const uint64_t above = (uint64_t)epoch << ITER_INDEX_BITS;
-    const bool adds = loader->dataset->desc.by_epoch && !loader->sampling.ops->adds_epochs;
-    for (uint32_t i = 0; adds && i < n; i++)
+    const uint64_t above = epoch_above(loader, epoch);
+    for (uint32_t i = 0; above && i < n; i++)
         out[i] |= above;
     return ITER_OK;
 }
@@ -116,7 +122,7 @@ static void rows_as_drawn(iter_loader *loader, iter_batch *batch, const iter__sp
         const uint64_t drawn = all ? all[first + r] : span->start + r;
         batch->index[r] = loader->sampling.subset && all ? loader->sampling.subset[drawn] : drawn;
         if (batch->asked != batch->index)
-            batch->asked[r] = batch->index[r] | (uint64_t)span->epoch << ITER_INDEX_BITS;
+            batch->asked[r] = batch->index[r] | epoch_above(loader, span->epoch);
         batch->position[r] = span->start + r;
         batch->row_epoch[r] = span->epoch;
     }

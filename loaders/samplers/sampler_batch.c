@@ -89,4 +89,5 @@ const iter_sampler_ops iter__sampler_batch = {
     .length = batch_length,
     .index = batch_index,
     .resolve = batch_resolve,
+    .epochs = ITER_EPOCHS_LOADER,
 };

@@ -189,4 +189,5 @@ const iter_sampler_ops iter__sampler_block = {
     .index = block_index,
     .resolve = block_resolve,
     .locality = block_locality,
+    .epochs = ITER_EPOCHS_LOADER,
 };

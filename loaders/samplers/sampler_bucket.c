@@ -303,4 +303,5 @@ const iter_sampler_ops iter__sampler_bucket = {
     .next_batch = bucket_next_batch,
     .save = bucket_save,
     .restore = bucket_restore,
+    .epochs = ITER_EPOCHS_LOADER,
 };

@@ -212,7 +212,7 @@ static iter_status add_parts(state *s, const iter_sampler_context *context, iter
         part *p = &s->parts[i];
         p->n = context->parts[i].n_samples;
         p->first = first;
-        p->by_epoch = context->parts[i].by_epoch;
+        p->by_epoch = s->shuffles && context->parts[i].by_epoch;
         p->key = iter_rng_key(context->seed, "mix", i);
         p->head = -1;
         first += p->n;
@@ -356,5 +356,5 @@ const iter_sampler_ops iter__sampler_mix = {
     .length = mix_length,
     .index = mix_index,
     .history = mix_history,
-    .adds_epochs = 1,
+    .epochs = ITER_EPOCHS_OWN,
 };

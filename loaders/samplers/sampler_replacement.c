@@ -52,4 +52,5 @@ const iter_sampler_ops iter__sampler_replacement = {
     .open = replacement_open,
     .length = replacement_length,
     .index = replacement_index,
+    .epochs = ITER_EPOCHS_LOADER,
 };

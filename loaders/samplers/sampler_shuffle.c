@@ -145,6 +145,7 @@ const iter_sampler_ops iter__sampler_shuffle = {
     .close = shuffle_close,
     .length = shuffle_length,
     .index = shuffle_index,
+    .epochs = ITER_EPOCHS_LOADER,
 };
 
 const iter_sampler_ops iter__sampler_once = {
@@ -170,4 +171,5 @@ const iter_sampler_ops iter__sampler_stride = {
     .close = shuffle_close,
     .length = shuffle_length,
     .index = stride_index,
+    .epochs = ITER_EPOCHS_LOADER,
 };

@@ -242,4 +242,5 @@ const iter_sampler_ops iter__sampler_token_budget = {
     .next_batch = budget_next_batch,
     .save = budget_save,
     .restore = budget_restore,
+    .epochs = ITER_EPOCHS_LOADER,
 };

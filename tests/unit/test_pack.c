@@ -407,12 +407,12 @@ static void cover_row(coverage *c, const int32_t *data, const int32_t *label, ui
 
 /* Runs `epochs` epochs of a loader; rows go to the coverage of their documents. */
 static void cover(iter_dataset *data, uint32_t length, uint32_t epochs, uint32_t workers,
-                  coverage *first, coverage *second) {
+                  int32_t shuffle, coverage *first, coverage *second) {
     iter_loader_options opt = ITER_LOADER_OPTIONS_INIT;
     iter_loader *loader;
     iter_error err;
     opt.batch_size = 3;
-    opt.shuffle = ITER_SHUFFLE_FULL;
+    opt.shuffle = shuffle;
     opt.workers = (int32_t)workers;
     cr_assert_eq(iter_dataloader_create(data, NULL, &opt, &loader, &err), ITER_OK, "%s",
                  err.message);
@@ -447,10 +447,26 @@ Test(pack, each_epoch_deals_anew) {
     for (uint32_t workers = 0; workers < 3; workers++) {
         iter_dataset *packed = pack_own(&own, &options, NULL);
         coverage c = {.n_rows = (uint32_t)iter_dataset_describe(packed)->n_samples};
-        cover(packed, 64, 6, workers, &c, NULL);
+        cover(packed, 64, 6, workers, ITER_SHUFFLE_FULL, &c, NULL);
         expect_other_rows(&c, 6);
         if (workers > 0) cr_expect_arr_eq(c.hashes, hashes, sizeof(hashes));
         memcpy(hashes, c.hashes, sizeof(hashes));
+        iter_dataset_unref(packed);
+    }
+}
+
+/* An order that stays as it is has the same rows in every epoch. */
+Test(pack, rows_stay_as_the_order_does) {
+    static const int32_t orders[] = {ITER_SHUFFLE_NONE, ITER_SHUFFLE_ONCE};
+    iter_pack_options options = ITER_PACK_OPTIONS_INIT;
+    options.length = 64;
+    options.group = 16;
+    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+        iter_dataset *packed = pack_own(&own, &options, NULL);
+        coverage c = {.n_rows = (uint32_t)iter_dataset_describe(packed)->n_samples};
+        cover(packed, 64, 3, 1, orders[i], &c, NULL);
+        cr_expect_eq(c.epoch, 3);
+        cr_expect(c.hashes[0] == c.hashes[1] && c.hashes[1] == c.hashes[2]);
         iter_dataset_unref(packed);
     }
 }
@@ -472,7 +488,7 @@ Test(pack, each_epoch_of_a_source_deals_anew) {
     cr_assert_eq(iter_mix_create(sources, 2, &mixed, &err), ITER_OK, "%s", err.message);
     coverage a = {.n_rows = (uint32_t)iter_dataset_describe(sources[0].dataset)->n_samples};
     coverage b = {.n_rows = a.n_rows, .first = 1000};
-    cover(mixed, 64, 10, 2, &a, &b);
+    cover(mixed, 64, 10, 2, ITER_SHUFFLE_FULL, &a, &b);
     cr_expect_eq(a.epoch, 14); /* 10 epochs of 2 n draws, 0.7 of them */
     cr_expect_eq(b.epoch, 6);
     expect_other_rows(&b, 6);
