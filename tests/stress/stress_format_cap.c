@@ -11,6 +11,7 @@
  */
 #include <zlib.h>
 
+#include "loaders/files/crc32c.h"
 #include "tests/support/drive.h"
 #include "tests/support/expect.h"
 #include "tests/support/make_data.h"
@@ -260,6 +261,47 @@ static uint64_t make_tar(const char *folder) {
     return PICTURES * (uint64_t)size;
 }
 
+/* The head of a field of n bytes: its number, and the length in four bytes. */
+static size_t put_head(uint8_t *out, int number, size_t n) {
+    out[0] = (uint8_t)(number << 3 | 2);
+    for (int i = 0; i < 4; i++)
+        out[1 + i] = (uint8_t)((n >> 7 * i & 127) | (i < 3 ? 128 : 0));
+    return 5;
+}
+
+static void put_sum(FILE *file, const uint8_t *bytes, size_t n) {
+    const uint32_t crc = iter__crc32c(bytes, n);
+    put_u32(file, (crc >> 15 | crc << 17) + 0xa282ead8u);
+}
+
+/* tf.Examples with the one feature "image". */
+static uint64_t make_tfrecords(const char *folder) {
+    size_t size, at = 0;
+    uint8_t *picture = make_picture(&size);
+    uint8_t *example = malloc(size + 64);
+    at += put_head(example + at, 1, size + 27); /* features */
+    at += put_head(example + at, 1, size + 22); /* an entry: its key and its value */
+    memcpy(example + at, "\x0a\x05image", 7);
+    at += 7;
+    at += put_head(example + at, 2, size + 10); /* a feature */
+    at += put_head(example + at, 1, size + 5);  /* a list of strings */
+    at += put_head(example + at, 1, size);
+    memcpy(example + at, picture, size);
+    at += size;
+    FILE *file = create(folder, "set.tfrecord");
+    const uint8_t length[8] = {(uint8_t)at, (uint8_t)(at >> 8), (uint8_t)(at >> 16)};
+    for (int i = 0; i < PICTURES; i++) {
+        fwrite(length, 1, 8, file);
+        put_sum(file, length, 8);
+        fwrite(example, 1, at, file);
+        put_sum(file, example, at);
+    }
+    fclose(file);
+    free(picture);
+    free(example);
+    return PICTURES * (uint64_t)size;
+}
+
 static void put_u64(FILE *file, uint64_t value) {
     put_u32(file, (uint32_t)value);
     put_u32(file, (uint32_t)(value >> 32));
@@ -375,6 +417,7 @@ static const struct {
     {"folder", "folder", make_folder_of_pictures, "/set", CROP, false},
     {"recordio", "recordio", make_records, "/set.rec", CROP, false},
     {"tar", "tar", make_tar, "/set.tar", CROP, false},
+    {"tfrecord", "tfrecord", make_tfrecords, "/set.tfrecord\"?fields=data:image", CROP, false},
     {"tokens", "tokens", make_tokens, "/set.bin", NULL, false},
     {"tokens", "tokens, documents", make_documents, "/set.idx\"?documents=keep", NULL, false},
     {"tokens", "tokens, small documents", make_small_documents,
