@@ -252,6 +252,9 @@ static void follows(const struct geometry *g) {
 }
 
 int main(void) {
+#ifndef ITER_HAVE_PNG
+    SKIP("this build is without PNG");
+#endif
     make_folder(folder);
     make_sets();
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)

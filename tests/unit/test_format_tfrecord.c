@@ -33,7 +33,7 @@ static void expect_decodes(const opened *f, uint64_t sample, int field) {
 
 static void expect_refused(const opened *f, uint64_t sample, int field, const char *reason) {
     iter_error err = {0};
-    cr_assert_eq(format_decode(f, sample, field, &row, &err), ITER_EFORMAT, "%s", reason);
+    cr_assert_lt(format_decode(f, sample, field, &row, &err), 0, "%s", reason);
     cr_assert(strstr(err.message, reason), "no \"%s\" in \"%s\"", reason, err.message);
 }
 
@@ -72,9 +72,13 @@ static void expect_numbers(const opened *f, uint64_t i) {
     int64_t integers[3];
     float floats[9];
     char name[32];
+#ifdef ITER_HAVE_PNG
     expect_decodes(f, i, 0);
     cr_assert_eq(row.desc.dims[0], 45);
     cr_assert_eq(row.desc.dims[1], 53);
+#else
+    expect_refused(f, i, 0, "this build is without libpng");
+#endif
     expect_decodes(f, i, 1);
     memcpy(integers, row.bytes, sizeof(*integers));
     cr_assert_eq(integers[0], (int64_t)i * 1000 - 2000);
