@@ -25,18 +25,17 @@
 #include "iter/core/error.h"
 
 #define BUFFER_BYTES   ((size_t)1 << 16)
+#define SECOND_NS      1000000000u
 #define STEP_BYTES     ((size_t)1 << 30) /* the most for one call of the kernel or of zlib */
 #define DEFLATE_FACTOR 1032u
 /* Names to try: a killed process that had our number may have left some. */
 #define NAMES_MAX 1000
 
 struct iter__input {
-    const char *path; /* borrowed */
-    int fd;
+    iter__data_file file;
     bool gzip;
     bool member_ended; /* gzip: between two members, or at the end */
     bool inflating;    /* inflateInit2() was called */
-    uint64_t bytes;    /* the file's size when it was opened */
     uint64_t offset;   /* of the next byte to read from the file */
     unsigned char *buffer;
     z_stream z;
@@ -47,8 +46,9 @@ static iter_status fail_os(iter_error *err, const char *path, int os_error) {
     return iter__fail(err, ITER_EIO, "%s: %s", path, iter__os_error(os_error, text, sizeof(text)));
 }
 
-iter_status iter__file_open(const char *path, int *out_fd, uint64_t *out_bytes, iter_error *err) {
+iter_status iter__file_open(const char *path, iter__data_file *out, iter_error *err) {
     int fd;
+    *out = (iter__data_file){.path = path, .fd = -1};
     do {
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     } while (fd < 0 && errno == EINTR);
@@ -67,19 +67,29 @@ iter_status iter__file_open(const char *path, int *out_fd, uint64_t *out_bytes, 
         close(fd);
         return status;
     }
-    *out_fd = fd;
-    *out_bytes = (uint64_t)st.st_size;
+    out->fd = fd;
+    out->bytes = (uint64_t)st.st_size;
+    out->mtime_ns =
+        (int64_t)((uint64_t)st.st_mtim.tv_sec * SECOND_NS + (uint64_t)st.st_mtim.tv_nsec);
     return ITER_OK;
 }
 
-iter_status iter__file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,
+void iter__file_close(const iter__data_file *file) {
+    if (file->fd >= 0) close(file->fd);
+}
+
+void iter__file_jumps(const iter__data_file *file) {
+    (void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
+}
+
+iter_status iter__file_read_at(const iter__data_file *file, uint64_t offset, void *out, size_t n,
                                size_t *out_done, iter_error *err) {
     size_t done = 0;
     while (done < n) {
         const size_t step = iter__min_size(n - done, STEP_BYTES);
-        const ssize_t got = pread(fd, (char *)out + done, step, (off_t)(offset + done));
+        const ssize_t got = pread(file->fd, (char *)out + done, step, (off_t)(offset + done));
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return fail_os(err, path, errno);
+        if (got < 0) return fail_os(err, file->path, errno);
         if (got == 0) break;
         done += (size_t)got;
     }
@@ -105,15 +115,15 @@ static iter_status inflate_start(iter__input *input, iter_error *err) {
     input->buffer = iter__alloc(BUFFER_BYTES, 1);
     /* 15 + 16: the largest window, with a gzip header */
     if (!input->buffer || inflateInit2(&input->z, 15 + 16) != Z_OK)
-        return iter__fail(err, ITER_ENOMEM, "%s: no memory to inflate it", input->path);
+        return iter__fail(err, ITER_ENOMEM, "%s: no memory to inflate it", input->file.path);
     input->inflating = true;
     return ITER_OK;
 }
 
 static iter_status refill(iter__input *input, iter_error *err) {
     size_t got = 0;
-    ITER_TRY(iter__file_read_at(input->fd, input->path, input->offset, input->buffer, BUFFER_BYTES,
-                                &got, err));
+    ITER_TRY(
+        iter__file_read_at(&input->file, input->offset, input->buffer, BUFFER_BYTES, &got, err));
     input->offset += got;
     input->z.next_in = input->buffer;
     input->z.avail_in = (uInt)got;
@@ -130,19 +140,19 @@ static iter_status inflate_step(iter__input *input, bool *out_end, iter_error *e
             return ITER_OK;
         }
         if (inflateReset(&input->z) != Z_OK)
-            return iter__fail(err, ITER_EFORMAT, "%s: cannot be inflated", input->path);
+            return iter__fail(err, ITER_EFORMAT, "%s: cannot be inflated", input->file.path);
         input->member_ended = false;
     } else if (input->z.avail_in == 0) {
         return iter__fail(err, ITER_EFORMAT, "%s: gzip data ends early, after %" PRIu64 " bytes",
-                          input->path, input->offset);
+                          input->file.path, input->offset);
     }
     const int answer = inflate(&input->z, Z_NO_FLUSH);
     if (answer == Z_MEM_ERROR)
-        return iter__fail(err, ITER_ENOMEM, "%s: no memory to inflate it", input->path);
+        return iter__fail(err, ITER_ENOMEM, "%s: no memory to inflate it", input->file.path);
     if (answer == Z_STREAM_END) {
         input->member_ended = true;
     } else if (answer != Z_OK && answer != Z_BUF_ERROR) {
-        return iter__fail(err, ITER_EFORMAT, "%s: gzip data is corrupt: %s", input->path,
+        return iter__fail(err, ITER_EFORMAT, "%s: gzip data is corrupt: %s", input->file.path,
                           input->z.msg ? input->z.msg : "unknown reason");
     }
     return ITER_OK;
@@ -187,25 +197,22 @@ bool iter__path_is_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-void iter__file_close(int fd) {
-    close(fd);
-}
-
 iter_status iter__file_check(const char *path, uint64_t *out_bytes, iter_error *err) {
-    int fd = -1;
-    ITER_TRY(iter__file_open(path, &fd, out_bytes, err));
-    close(fd);
+    iter__data_file file;
+    ITER_TRY(iter__file_open(path, &file, err));
+    iter__file_close(&file);
+    *out_bytes = file.bytes;
     return ITER_OK;
 }
 
 iter_status iter__file_load(const char *path, uint64_t limit_bytes, char **out, size_t *out_bytes,
                             iter_error *err) {
-    int fd = -1;
-    uint64_t bytes = 0;
+    iter__data_file file;
     *out = NULL;
     *out_bytes = 0;
-    ITER_TRY(iter__file_open(path, &fd, &bytes, err));
+    ITER_TRY(iter__file_open(path, &file, err));
 
+    const uint64_t bytes = file.bytes;
     iter_status status = ITER_OK;
     size_t done = 0;
     char *text = NULL;
@@ -221,7 +228,7 @@ iter_status iter__file_load(const char *path, uint64_t limit_bytes, char **out, 
             iter__fail(err, ITER_ENOMEM, "%s: no memory for its %" PRIu64 " bytes", path, bytes);
         goto fail;
     }
-    status = iter__file_read_at(fd, path, 0, text, (size_t)bytes, &done, err);
+    status = iter__file_read_at(&file, 0, text, (size_t)bytes, &done, err);
     if (status < 0) goto fail;
     if (done != bytes) {
         status = iter__fail(err, ITER_EIO,
@@ -229,35 +236,32 @@ iter_status iter__file_load(const char *path, uint64_t limit_bytes, char **out, 
                             path, done, bytes);
         goto fail;
     }
-    close(fd);
+    iter__file_close(&file);
     *out = text;
     *out_bytes = done;
     return ITER_OK;
 
 fail:
     iter__free(text);
-    close(fd);
+    iter__file_close(&file);
     return status;
 }
 
 iter_status iter__input_open(const char *path, iter__input **out, iter_error *err) {
-    int fd = -1;
-    uint64_t bytes = 0;
+    iter__data_file file;
     *out = NULL;
-    ITER_TRY(iter__file_open(path, &fd, &bytes, err));
+    ITER_TRY(iter__file_open(path, &file, err));
 
     iter__input *input = iter__alloc(1, sizeof(*input));
     if (!input) {
-        close(fd);
+        iter__file_close(&file);
         return iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", path);
     }
-    input->path = path;
-    input->fd = fd;
-    input->bytes = bytes;
+    input->file = file;
 
     unsigned char magic[2] = {0, 0};
     size_t got = 0;
-    iter_status status = iter__file_read_at(fd, path, 0, magic, sizeof(magic), &got, err);
+    iter_status status = iter__file_read_at(&file, 0, magic, sizeof(magic), &got, err);
     input->gzip = got == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
     if (status == ITER_OK && input->gzip) status = inflate_start(input, err);
     if (status < 0) {
@@ -272,7 +276,7 @@ iter_status iter__input_read(iter__input *input, void *out, size_t n, size_t *ou
                              iter_error *err) {
     *out_done = 0;
     if (input->gzip) return read_gzip(input, out, n, out_done, err);
-    ITER_TRY(iter__file_read_at(input->fd, input->path, input->offset, out, n, out_done, err));
+    ITER_TRY(iter__file_read_at(&input->file, input->offset, out, n, out_done, err));
     input->offset += *out_done;
     return ITER_OK;
 }
@@ -282,15 +286,16 @@ bool iter__input_is_gzip(const iter__input *input) {
 }
 
 uint64_t iter__input_most_bytes(const iter__input *input) {
-    if (!input->gzip) return input->bytes;
-    return input->bytes > UINT64_MAX / DEFLATE_FACTOR ? UINT64_MAX : input->bytes * DEFLATE_FACTOR;
+    const uint64_t bytes = input->file.bytes;
+    if (!input->gzip) return bytes;
+    return bytes > UINT64_MAX / DEFLATE_FACTOR ? UINT64_MAX : bytes * DEFLATE_FACTOR;
 }
 
 void iter__input_close(iter__input *input) {
     if (!input) return;
     if (input->inflating) inflateEnd(&input->z);
     iter__free(input->buffer);
-    close(input->fd);
+    iter__file_close(&input->file);
     iter__free(input);
 }
 

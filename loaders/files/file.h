@@ -27,13 +27,25 @@ bool iter__path_is_folder(const char *path);
  * (missing, a directory, not a regular file, no permission). */
 iter_status iter__file_check(const char *path, uint64_t *out_bytes, iter_error *err);
 
-/* The same, left open: the caller owns *out_fd. */
-iter_status iter__file_open(const char *path, int *out_fd, uint64_t *out_bytes, iter_error *err);
-void iter__file_close(int fd);
+/* A file that is open for reading. */
+typedef struct iter__data_file {
+    const char *path; /* borrowed */
+    uint64_t bytes;   /* when it was opened, as is the next */
+    int64_t mtime_ns; /* since 1970 */
+    int fd;
+} iter__data_file;
 
-/* Up to n bytes at `offset`; *out_done < n only at the file's end. Errors: EIO. */
-iter_status iter__file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n,
+/* Checks the file as iter__file_check() does, and leaves it open. */
+iter_status iter__file_open(const char *path, iter__data_file *out, iter_error *err);
+void iter__file_close(const iter__data_file *file);
+
+/* Up to n bytes at `offset`; *out_done < n only at the file's end. Any number of threads. Errors:
+ * EIO. */
+iter_status iter__file_read_at(const iter__data_file *file, uint64_t offset, void *out, size_t n,
                                size_t *out_done, iter_error *err);
+
+/* Says that reads will be small and far apart, so that none reads ahead. */
+void iter__file_jumps(const iter__data_file *file);
 
 /* The whole file and a NUL after it, in *out (iter__free); *out_bytes without the NUL. Errors: EIO,
  * EFORMAT (larger than limit_bytes), ENOMEM. */

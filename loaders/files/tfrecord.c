@@ -45,29 +45,30 @@ iter_status iter__tfrecord_check(const uint8_t *data, size_t n, iter_error *err)
 }
 
 iter_status iter__tfrecord_walk(iter__window *window, uint64_t *at, iter_error *err) {
-    const uint64_t left = window->bytes - *at;
+    const uint64_t left = window->file.bytes - *at;
     const uint8_t *p = NULL;
     size_t n = 0;
     if (left == 0) return ITER_END;
     ITER_TRY(iter__window_at(window, *at, ITER_TFRECORD_HEAD, &p, &n, err));
     if (*at == 0 && n >= 2 && p[0] == 0x1f && p[1] == 0x8b)
-        return iter__fail(err, ITER_EUNSUPPORTED, "%s: is gzipped; unpack it first", window->path);
+        return iter__fail(err, ITER_EUNSUPPORTED, "%s: is gzipped; unpack it first",
+                          window->file.path);
     if (n < ITER_TFRECORD_HEAD)
         return iter__fail(err, ITER_EFORMAT,
                           "%s: ends in the head of a record, at %" PRIu64 ", after %zu bytes of it",
-                          window->path, *at, n);
+                          window->file.path, *at, n);
     if (!has_length_sum(p))
         return iter__fail(err, ITER_EFORMAT,
                           "%s: at %" PRIu64 " is no record: the checksum of its length is 0x%08x, "
                           "it says 0x%08x%s",
-                          window->path, *at, sum_of(p, 8), iter__get_le32(p + 8),
+                          window->file.path, *at, sum_of(p, 8), iter__get_le32(p + 8),
                           *at == 0 ? " (no TFRecord file, or a compressed one?)" : "");
     const uint64_t length = iter__get_le64(p);
     if (left < ITER_TFRECORD_FRAME || length > left - ITER_TFRECORD_FRAME)
         return iter__fail(err, ITER_EFORMAT,
                           "%s: the record at %" PRIu64 " has %" PRIu64
                           " bytes of data, the file ends %" PRIu64 " bytes after its beginning",
-                          window->path, *at, length, left);
+                          window->file.path, *at, length, left);
     *at += ITER_TFRECORD_FRAME + length;
     return ITER_OK;
 }

@@ -3,20 +3,17 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
-#include "loaders/files/file.h"
 
 iter_status iter__window_open(iter__window *window, const char *path, iter_error *err) {
     memset(window, 0, sizeof(*window));
-    window->path = path;
-    ITER_TRY(iter__file_open(path, &window->fd, &window->bytes, err));
+    ITER_TRY(iter__file_open(path, &window->file, err));
     window->buffer = iter__alloc(1, ITER_WINDOW_BYTES);
     if (!window->buffer) {
-        close(window->fd);
+        iter__file_close(&window->file);
         return iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", path);
     }
     return ITER_OK;
@@ -24,7 +21,7 @@ iter_status iter__window_open(iter__window *window, const char *path, iter_error
 
 void iter__window_close(iter__window *window) {
     if (!window->buffer) return;
-    close(window->fd);
+    iter__file_close(&window->file);
     iter__free(window->buffer);
     window->buffer = NULL;
 }
@@ -35,8 +32,8 @@ iter_status iter__window_at(iter__window *window, uint64_t offset, size_t n, con
                         n <= window->n - (size_t)(offset - window->offset);
     if (!inside) {
         window->n = 0;
-        ITER_TRY(iter__file_read_at(window->fd, window->path, offset, window->buffer,
-                                    ITER_WINDOW_BYTES, &window->n, err));
+        ITER_TRY(iter__file_read_at(&window->file, offset, window->buffer, ITER_WINDOW_BYTES,
+                                    &window->n, err));
         window->offset = offset;
     }
     const size_t there = window->n - (size_t)(offset - window->offset);
@@ -48,8 +45,8 @@ iter_status iter__window_at(iter__window *window, uint64_t offset, size_t n, con
 iter_status iter__window_read(const iter__window *window, uint64_t offset, void *out, size_t n,
                               iter_error *err) {
     size_t done = 0;
-    ITER_TRY(iter__file_read_at(window->fd, window->path, offset, out, n, &done, err));
+    ITER_TRY(iter__file_read_at(&window->file, offset, out, n, &done, err));
     if (done == n) return ITER_OK;
     return iter__fail(err, ITER_EFORMAT, "%s: ends after %" PRIu64 " bytes, %zu more should follow",
-                      window->path, offset + done, n - done);
+                      window->file.path, offset + done, n - done);
 }

@@ -12,12 +12,12 @@
 
 #include <iter/status.h>
 
+#include "loaders/files/file.h"
+
 #define ITER_WINDOW_BYTES 8192
 
 typedef struct iter__window {
-    const char *path; /* borrowed */
-    int fd;
-    uint64_t bytes;  /* of the file, when it was opened */
+    iter__data_file file;
     uint64_t offset; /* of buffer[0] */
     size_t n;        /* bytes in the buffer */
     uint8_t *buffer; /* [ITER_WINDOW_BYTES] */

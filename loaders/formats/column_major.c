@@ -27,7 +27,7 @@
 
 typedef struct job {
     const iter__column_major *array;
-    int fd;
+    iter__data_file file;
     uint64_t n_rows, n_columns;
     uint8_t *buffer; /* [BUFFER_BYTES] */
     uint8_t *rows;
@@ -88,8 +88,8 @@ static iter_status read_elements(const job *j, uint64_t first, uint64_t n, uint8
     const iter__column_major *array = j->array;
     const size_t bytes = (size_t)(n * array->width);
     size_t done = 0;
-    ITER_TRY(iter__file_read_at(j->fd, array->path, array->offset + first * array->width, to, bytes,
-                                &done, j->err));
+    ITER_TRY(iter__file_read_at(&j->file, array->offset + first * array->width, to, bytes, &done,
+                                j->err));
     if (done == bytes) return ITER_OK;
     return iter__fail(j->err, ITER_EIO, "%s: ends early, it shrank while it was read", array->path);
 }
@@ -135,13 +135,12 @@ static iter_status load_long_columns(const job *j) {
 /* ---- public functions ------------------------------------------------------------------------ */
 
 iter_status iter__column_major_load(const iter__column_major *array, void **out, iter_error *err) {
-    job j = {.array = array, .fd = -1, .n_rows = array->dims[0], .n_columns = 1, .err = err};
-    uint64_t file_bytes = 0;
+    job j = {.array = array, .n_rows = array->dims[0], .n_columns = 1, .err = err};
     *out = NULL;
     for (int32_t d = 1; d < array->n_dims; d++)
         j.n_columns *= array->dims[d];
     const size_t bytes = (size_t)(j.n_rows * j.n_columns * array->width);
-    ITER_TRY(iter__file_open(array->path, &j.fd, &file_bytes, err));
+    ITER_TRY(iter__file_open(array->path, &j.file, err));
     j.buffer = iter__alloc(1, BUFFER_BYTES);
     j.rows = j.buffer ? iter__map(bytes) : NULL;
     iter_status status = ITER_OK;
@@ -156,7 +155,7 @@ iter_status iter__column_major_load(const iter__column_major *array, void **out,
     else
         status = load_long_columns(&j);
     iter__free(j.buffer);
-    iter__file_close(j.fd);
+    iter__file_close(&j.file);
     if (status < 0 && j.rows) iter__unmap(j.rows, bytes);
     if (status == ITER_OK) *out = j.rows;
     return status;

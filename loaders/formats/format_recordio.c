@@ -187,18 +187,17 @@ static iter_status read_labels(const recordio_state *s, const recordio_options *
     iter__record_header header = {0};
     float second = 0;
     size_t done = 0;
-    int fd = -1;
-    uint64_t bytes = 0;
+    iter__data_file file;
     if (x.size > FIRST_BYTES_MAX) {
         return iter__fail(err, ITER_EFORMAT, "%s: the record at %" PRIu64 " has %" PRIu64 " bytes",
                           path, x.offset, x.size);
     }
     uint8_t *memory = iter__alloc((size_t)x.size, 1);
     if (!memory) return iter__fail(err, ITER_ENOMEM, "%s: no memory for a record", path);
-    iter_status status = iter__file_open(path, &fd, &bytes, err);
+    iter_status status = iter__file_open(path, &file, err);
     if (status == ITER_OK) {
-        status = iter__file_read_at(fd, path, x.offset, memory, (size_t)x.size, &done, err);
-        iter__file_close(fd);
+        status = iter__file_read_at(&file, x.offset, memory, (size_t)x.size, &done, err);
+        iter__file_close(&file);
         if (status == ITER_OK) {
             status = iter__record_open(&record, memory, done, err);
             if (status < 0) {

@@ -14,7 +14,6 @@
  *
  * Source: WebDataset, tariterators.py (base_plus_ext, group_by_keys); tar.h names the archive's.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -217,8 +216,8 @@ static iter_status scan_archive(tar_state *s, walk *w, iter_error *err) {
     size_t n = 0;
     w->key[0] = '\0';
     ITER_TRY(iter__window_open(&w->window, path, err));
-    (void)posix_fadvise(w->window.fd, 0, 0, POSIX_FADV_RANDOM); /* headers are far apart */
-    iter__tar_open(&w->tar, bytes_of_file, &w->window, w->window.bytes);
+    iter__file_jumps(&w->window.file); /* headers are far apart */
+    iter__tar_open(&w->tar, bytes_of_file, &w->window, w->window.file.bytes);
     iter_status status = iter__window_at(&w->window, 0, 2, &p, &n, err);
     if (status == ITER_OK && n == 2 && p[0] == 0x1f && p[1] == 0x8b) {
         status = iter__fail(err, ITER_EUNSUPPORTED, "%s: is gzipped; unpack it first", path);

@@ -8,7 +8,6 @@
  *
  * fields= names features of a tf.Example; without it a sample is the record's bytes.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,7 +141,7 @@ static iter_status read_fields(tfrecord_state *s, const char *text, iter_error *
 static iter_status scan(iter__span_set *records, iter__window *window, iter_error *err) {
     for (uint64_t at = 0, offset = 0;; offset = at) {
         const iter_status status = iter__tfrecord_walk(window, &at, err);
-        if (status == ITER_END) return iter__span_set_end(records, window->bytes, err);
+        if (status == ITER_END) return iter__span_set_end(records, window->file.bytes, err);
         if (status < 0) return status;
         ITER_TRY(iter__span_set_add(records, offset, err));
     }
@@ -151,7 +150,7 @@ static iter_status scan(iter__span_set *records, iter__window *window, iter_erro
 static iter_status scan_file(iter__span_set *records, iter_error *err) {
     iter__window window;
     ITER_TRY(iter__window_open(&window, records->files[records->n_done].path, err));
-    (void)posix_fadvise(window.fd, 0, 0, POSIX_FADV_RANDOM); /* no reading ahead between heads */
+    iter__file_jumps(&window.file); /* no reading ahead between heads */
     const iter_status status = scan(records, &window, err);
     iter__window_close(&window);
     return status;

@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -47,15 +46,15 @@ static uint32_t crc_of(uint32_t crc, const void *bytes, size_t n) {
 
 /* ---- the data file --------------------------------------------------------------------------- */
 
-static iter_status crc_of_places(int fd, const char *path, uint64_t bytes, uint32_t *out,
-                                 iter_error *err) {
+static iter_status crc_of_places(const iter__data_file *file, uint32_t *out, iter_error *err) {
+    const uint64_t bytes = file->bytes;
     uint8_t block[PLACE_BYTES];
     const uint64_t room = bytes < PLACE_BYTES ? 0 : bytes - PLACE_BYTES;
     uint32_t crc = 0;
     for (uint64_t i = 0; i < PLACES; i++) {
         size_t n = 0;
         const uint64_t at = room / (PLACES - 1) * i + room % (PLACES - 1) * i / (PLACES - 1);
-        ITER_TRY(iter__file_read_at(fd, path, at, block, sizeof(block), &n, err));
+        ITER_TRY(iter__file_read_at(file, at, block, sizeof(block), &n, err));
         crc = crc_of(crc, block, n);
     }
     *out = crc;
@@ -73,18 +72,13 @@ static bool is_settled(int64_t mtime_ns) {
 }
 
 static iter_status take_stamp(const char *path, iter__index_stamp *out, iter_error *err) {
-    int fd = -1;
-    struct stat st;
-    ITER_TRY(iter__file_open(path, &fd, &out->bytes, err));
-    iter_status status = crc_of_places(fd, path, out->bytes, &out->places, err);
-    if (status == ITER_OK && fstat(fd, &st) < 0)
-        status = iter__fail(err, ITER_EIO, "%s: cannot be stat'ed", path);
-    if (status == ITER_OK) {
-        out->mtime_ns =
-            (int64_t)((uint64_t)st.st_mtim.tv_sec * SECOND_NS + (uint64_t)st.st_mtim.tv_nsec);
-        out->settled = is_settled(out->mtime_ns);
-    }
-    iter__file_close(fd);
+    iter__data_file file;
+    ITER_TRY(iter__file_open(path, &file, err));
+    const iter_status status = crc_of_places(&file, &out->places, err);
+    out->bytes = file.bytes;
+    out->mtime_ns = file.mtime_ns;
+    out->settled = is_settled(out->mtime_ns);
+    iter__file_close(&file);
     return status;
 }
 
@@ -142,20 +136,19 @@ static bool check_offsets(const iter__index_cache *cache, const uint64_t *offset
 }
 
 /* Reads the open cache. One that cannot be read counts as absent. */
-static iter_status read_cache(iter__index_cache *cache, iter__span_set *set, int fd, uint64_t bytes,
-                              bool *out_found, iter_error *err) {
+static iter_status read_cache(iter__index_cache *cache, iter__span_set *set,
+                              const iter__data_file *file, bool *out_found, iter_error *err) {
     uint8_t header[HEADER_BYTES];
     uint64_t n = 0;
     size_t got = 0;
-    if (iter__file_read_at(fd, cache->path, 0, header, sizeof(header), &got, NULL) < 0 ||
-        got < sizeof(header) || !read_header(cache, header, bytes, &n))
+    if (iter__file_read_at(file, 0, header, sizeof(header), &got, NULL) < 0 ||
+        got < sizeof(header) || !read_header(cache, header, file->bytes, &n))
         return ITER_OK;
 
     ITER_TRY(iter__span_set_reserve(set, n + 1, err));
     uint64_t *offsets = set->offsets + set->n;
     const size_t size = (size_t)(n + 1) * sizeof(*offsets);
-    if (iter__file_read_at(fd, cache->path, HEADER_BYTES, offsets, size, &got, NULL) < 0 ||
-        got < size)
+    if (iter__file_read_at(file, HEADER_BYTES, offsets, size, &got, NULL) < 0 || got < size)
         return ITER_OK;
     const uint32_t crc =
         crc_of(crc_of(0, header + CRC_FROM, HEADER_BYTES - CRC_FROM), offsets, size);
@@ -209,17 +202,15 @@ static iter_status write_cache(const iter__index_cache *cache, const uint64_t *o
 iter_status iter__index_cache_load(iter__index_cache *cache, iter__span_set *set, bool *out_found,
                                    iter_error *err) {
     const iter_file *data = &set->files[set->n_done];
-    uint64_t bytes = 0;
-    int fd = -1;
+    iter__data_file file;
     *out_found = false;
     cache->path = iter__strf("%s" ITER_INDEX_ENDING, data->path);
     if (!cache->path)
         return iter__fail(err, ITER_ENOMEM, "%s: no memory for a file name", data->path);
     ITER_TRY(take_stamp(data->path, &cache->stamp, err));
-    if (cache->stamp.bytes == data->bytes &&
-        iter__file_open(cache->path, &fd, &bytes, NULL) == ITER_OK) {
-        const iter_status status = read_cache(cache, set, fd, bytes, out_found, err);
-        iter__file_close(fd);
+    if (cache->stamp.bytes == data->bytes && iter__file_open(cache->path, &file, NULL) == ITER_OK) {
+        const iter_status status = read_cache(cache, set, &file, out_found, err);
+        iter__file_close(&file);
         ITER_TRY(status);
     }
     return *out_found ? ITER_OK : check_folder(cache->path, err);

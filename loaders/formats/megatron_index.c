@@ -30,8 +30,8 @@ typedef struct table {
 } table;
 
 typedef struct reader {
-    const char *path, *bin;
-    int fd;
+    iter__data_file file;
+    const char *bin;
     uint64_t bin_bytes;
     uint8_t *pieces;
     table tokens, places, documents;
@@ -47,10 +47,10 @@ static iter_status next_piece(const reader *r, table *t, iter_error *err) {
     t->in_piece = (size_t)iter__min_u64(t->n, PIECE_BYTES / t->width);
     t->at = 0;
     const size_t bytes = t->in_piece * t->width;
-    ITER_TRY(iter__file_read_at(r->fd, r->path, t->offset, t->piece, bytes, &done, err));
+    ITER_TRY(iter__file_read_at(&r->file, t->offset, t->piece, bytes, &done, err));
     if (done < bytes)
-        return iter__fail(err, ITER_EFORMAT, "%s: ends at %" PRIu64 " while it is read", r->path,
-                          t->offset + done);
+        return iter__fail(err, ITER_EFORMAT, "%s: ends at %" PRIu64 " while it is read",
+                          r->file.path, t->offset + done);
     t->offset += bytes;
     t->n -= t->in_piece;
     return ITER_OK;
@@ -85,37 +85,37 @@ static iter_status check_size(const reader *r, uint64_t n_sequences, uint64_t n_
     return iter__fail(err, ITER_EFORMAT,
                       "%s: at %u: %" PRIu64 " sequences and %" PRIu64
                       " borders of documents do not make a file of %" PRIu64 " bytes",
-                      r->path, COUNTS_AT, n_sequences, n_documents, bytes);
+                      r->file.path, COUNTS_AT, n_sequences, n_documents, bytes);
 }
 
 /* Reads the head, and sets where the tables are. */
-static iter_status read_head(reader *r, uint64_t bytes, iter__megatron_index *out,
-                             iter_error *err) {
+static iter_status read_head(reader *r, iter__megatron_index *out, iter_error *err) {
+    const uint64_t bytes = r->file.bytes;
     uint8_t head[HEAD_BYTES];
     size_t done = 0;
-    ITER_TRY(iter__file_read_at(r->fd, r->path, 0, head, sizeof(head), &done, err));
+    ITER_TRY(iter__file_read_at(&r->file, 0, head, sizeof(head), &done, err));
     if (done < ITER_MEGATRON_MAGIC_BYTES ||
         memcmp(head, ITER_MEGATRON_MAGIC, ITER_MEGATRON_MAGIC_BYTES) != 0)
         return iter__fail(err, ITER_EFORMAT, "%s: does not begin with MMIDIDX: it is no index",
-                          r->path);
+                          r->file.path);
     if (done < sizeof(head))
         return iter__fail(err, ITER_EFORMAT, "%s: ends after %zu of the %u bytes of its head",
-                          r->path, done, HEAD_BYTES);
+                          r->file.path, done, HEAD_BYTES);
     const uint64_t version = iter__get_le64(head + ITER_MEGATRON_MAGIC_BYTES);
     if (version != VERSION)
         return iter__fail(err, ITER_EUNSUPPORTED,
-                          "%s: has version %" PRIu64 ", version %u is known", r->path, version,
+                          "%s: has version %" PRIu64 ", version %u is known", r->file.path, version,
                           VERSION);
     const unsigned type = head[TYPE_AT];
     if (type == 0 || type >= sizeof(types) / sizeof(types[0]))
         return iter__fail(err, ITER_EUNSUPPORTED, "%s: at %u: type %u of tokens is not known",
-                          r->path, TYPE_AT, type);
+                          r->file.path, TYPE_AT, type);
     out->dtype = types[type];
     const uint64_t n = iter__get_le64(head + COUNTS_AT);
     const uint64_t n_borders = iter__get_le64(head + COUNTS_AT + 8);
     ITER_TRY(check_size(r, n, n_borders, bytes, err));
     if (n_borders == 0)
-        return iter__fail(err, ITER_EFORMAT, "%s: at %u: it has no documents", r->path,
+        return iter__fail(err, ITER_EFORMAT, "%s: at %u: it has no documents", r->file.path,
                           COUNTS_AT + 8);
     out->n_sequences = n;
     out->n_documents = n_borders - 1;
@@ -145,7 +145,7 @@ static iter_status first_borders(reader *r, borders *b, iter_error *err) {
         return iter__fail(err, ITER_EFORMAT,
                           "%s: at %" PRIu64 ": the first document begins at sequence %" PRId64
                           ", expected 0",
-                          r->path, last_offset(&r->documents), b->next);
+                          r->file.path, last_offset(&r->documents), b->next);
     b->done = is_empty(&r->documents);
     return b->done ? ITER_OK : next_entry(r, &r->documents, &b->next, err);
 }
@@ -159,7 +159,7 @@ static iter_status end_documents(reader *r, iter__token_rows *rows, int64_t sequ
             return iter__fail(err, ITER_EUNSUPPORTED,
                               "%s: at %" PRIu64 ": a document of %" PRIu64
                               " tokens; below 2^32 are known",
-                              r->path, last_offset(&r->documents), length);
+                              r->file.path, last_offset(&r->documents), length);
         if (rows->by_document) iter__token_rows_document(rows, (uint32_t)length);
         b->begin = n_tokens;
         b->done = is_empty(&r->documents);
@@ -168,7 +168,7 @@ static iter_status end_documents(reader *r, iter__token_rows *rows, int64_t sequ
             return iter__fail(err, ITER_EFORMAT,
                               "%s: at %" PRIu64 ": a document begins at sequence %" PRId64
                               ", the one before it at %" PRId64,
-                              r->path, last_offset(&r->documents), b->next, sequence);
+                              r->file.path, last_offset(&r->documents), b->next, sequence);
     }
     return ITER_OK;
 }
@@ -182,12 +182,12 @@ static inline iter_status read_sequence(reader *r, uint64_t i, size_t width, uin
     if (n < 0)
         return iter__fail(err, ITER_EFORMAT,
                           "%s: at %" PRIu64 ": sequence %" PRIu64 " has %" PRId64 " tokens",
-                          r->path, last_offset(&r->tokens), i, n);
+                          r->file.path, last_offset(&r->tokens), i, n);
     if ((uint64_t)place != *n_tokens * width)
         return iter__fail(err, ITER_EFORMAT,
                           "%s: at %" PRIu64 ": sequence %" PRIu64 " begins at byte %" PRId64
                           ", those before it end at %" PRIu64,
-                          r->path, last_offset(&r->places), i, place, *n_tokens * width);
+                          r->file.path, last_offset(&r->places), i, place, *n_tokens * width);
     *n_tokens += (uint64_t)n;
     return ITER_OK;
 }
@@ -198,7 +198,7 @@ static iter_status read_tables(reader *r, iter__token_rows *rows, iter__megatron
     uint64_t n_tokens = 0;
     borders b = {0};
     if (rows->by_document && iter__token_rows_reserve(rows, out->n_documents, err) < 0)
-        return iter__fail_in(err, ITER_ENOMEM, "%s", r->path);
+        return iter__fail_in(err, ITER_ENOMEM, "%s", r->file.path);
     ITER_TRY(first_borders(r, &b, err));
     for (uint64_t i = 0; i <= out->n_sequences; i++) {
         if (b.next == (int64_t)i) ITER_TRY(end_documents(r, rows, b.next, n_tokens, &b, err));
@@ -208,26 +208,25 @@ static iter_status read_tables(reader *r, iter__token_rows *rows, iter__megatron
         return iter__fail(err, ITER_EFORMAT,
                           "%s: at %" PRIu64 ": a document ends at sequence %" PRId64
                           ", there are %" PRIu64,
-                          r->path, last_offset(&r->documents), b.next, out->n_sequences);
+                          r->file.path, last_offset(&r->documents), b.next, out->n_sequences);
     out->n_tokens = n_tokens;
     if (n_tokens * width == r->bin_bytes) return ITER_OK;
     return iter__fail(err, ITER_EFORMAT,
                       "%s: has %" PRIu64 " bytes, but %s says %" PRIu64 " tokens of %zu bytes",
-                      r->bin, r->bin_bytes, iter__path_base(r->path), n_tokens, width);
+                      r->bin, r->bin_bytes, iter__path_base(r->file.path), n_tokens, width);
 }
 
 iter_status iter__megatron_index_read(const char *path, const char *bin, uint64_t bin_bytes,
                                       iter__token_rows *rows, iter__megatron_index *out,
                                       iter_error *err) {
-    reader r = {.path = path, .bin = bin, .bin_bytes = bin_bytes};
-    uint64_t bytes;
+    reader r = {.bin = bin, .bin_bytes = bin_bytes};
     *out = (iter__megatron_index){0};
-    ITER_TRY(iter__file_open(path, &r.fd, &bytes, err));
+    ITER_TRY(iter__file_open(path, &r.file, err));
     r.pieces = iter__alloc(3, PIECE_BYTES);
-    iter_status status = r.pieces ? read_head(&r, bytes, out, err)
+    iter_status status = r.pieces ? read_head(&r, out, err)
                                   : iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", path);
     if (status == ITER_OK) status = read_tables(&r, rows, out, err);
     iter__free(r.pieces);
-    iter__file_close(r.fd);
+    iter__file_close(&r.file);
     return status;
 }

@@ -10,7 +10,6 @@
  */
 #include "loaders/formats/record_index.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -119,24 +118,24 @@ static iter_status read_piece(iter__window *window, uint64_t offset, uint32_t *o
     if (n < ITER_RECORD_HEAD) {
         return iter__fail(err, ITER_EFORMAT,
                           "%s: ends in the head of a record, at %" PRIu64 ", after %zu bytes of it",
-                          window->path, offset, n);
+                          window->file.path, offset, n);
     }
     const uint32_t magic = iter__get_le32(p), word = iter__get_le32(p + 4);
     if (magic != ITER_RECORD_MAGIC) {
         return iter__fail(err, ITER_EFORMAT,
-                          "%s: at %" PRIu64 " is 0x%08x, a record's magic is 0x%08x", window->path,
-                          offset, magic, ITER_RECORD_MAGIC);
+                          "%s: at %" PRIu64 " is 0x%08x, a record's magic is 0x%08x",
+                          window->file.path, offset, magic, ITER_RECORD_MAGIC);
     }
     const uint32_t length = iter__record_length(word);
-    if (length > window->bytes - offset - ITER_RECORD_HEAD) {
-        return iter__fail(err, ITER_EFORMAT,
-                          "%s: the record at %" PRIu64 " has %u bytes, the file ends after %" PRIu64
-                          " of them",
-                          window->path, offset, length, window->bytes - offset - ITER_RECORD_HEAD);
+    if (length > window->file.bytes - offset - ITER_RECORD_HEAD) {
+        return iter__fail(
+            err, ITER_EFORMAT,
+            "%s: the record at %" PRIu64 " has %u bytes, the file ends after %" PRIu64 " of them",
+            window->file.path, offset, length, window->file.bytes - offset - ITER_RECORD_HEAD);
     }
     const uint64_t end = offset + ITER_RECORD_HEAD + iter__align_up_u64(length, 4);
     *out_flag = iter__record_flag(word);
-    *out_end = iter__min_u64(end, window->bytes); /* the last record may lack its zeros */
+    *out_end = iter__min_u64(end, window->file.bytes); /* the last record may lack its zeros */
     return ITER_OK;
 }
 
@@ -161,19 +160,19 @@ iter_status iter__record_walk(iter__window *window, uint64_t *at, uint64_t *out_
                               iter_error *err) {
     uint32_t flag = 0;
     *out_offset = *at;
-    if (*at >= window->bytes) return ITER_END;
+    if (*at >= window->file.bytes) return ITER_END;
     for (bool first = true; first || flag == ITER_PIECE_FIRST || flag == ITER_PIECE_MIDDLE;
          first = false) {
         const uint64_t piece = *at;
-        if (!first && piece >= window->bytes)
+        if (!first && piece >= window->file.bytes)
             return iter__fail(err, ITER_EFORMAT,
                               "%s: ends in the record at %" PRIu64 ": its last piece is missing",
-                              window->path, *out_offset);
+                              window->file.path, *out_offset);
         ITER_TRY(read_piece(window, piece, &flag, at, err));
         const bool begins = flag == ITER_PIECE_WHOLE || flag == ITER_PIECE_FIRST;
         if (flag > ITER_PIECE_LAST || begins != first)
             return iter__fail(err, ITER_EFORMAT, "%s: the piece at %" PRIu64 " has flag %u, %s",
-                              window->path, piece, flag,
+                              window->file.path, piece, flag,
                               first ? "which does not begin a record"
                                     : "which does not go on with a record");
     }
@@ -193,9 +192,9 @@ static iter_status scan(iter__span_set *set, iter__window *window, iter_error *e
 iter_status iter__record_index_scan(iter__span_set *set, iter_error *err) {
     iter__window window;
     ITER_TRY(iter__window_open(&window, set->files[set->n_done].path, err));
-    (void)posix_fadvise(window.fd, 0, 0, POSIX_FADV_RANDOM); /* no reading ahead between heads */
+    iter__file_jumps(&window.file); /* no reading ahead between heads */
     iter_status status = scan(set, &window, err);
-    if (status == ITER_OK) status = iter__span_set_end(set, window.bytes, err);
+    if (status == ITER_OK) status = iter__span_set_end(set, window.file.bytes, err);
     iter__window_close(&window);
     return status;
 }

@@ -40,10 +40,11 @@ static char *sibling(const char *path, const char *ending) {
 /* Up to n bytes from the file's beginning. */
 static iter_status first_bytes(const char *path, uint8_t *out, size_t n, size_t *out_n,
                                uint64_t *out_bytes, iter_error *err) {
-    int fd;
-    ITER_TRY(iter__file_open(path, &fd, out_bytes, err));
-    const iter_status status = iter__file_read_at(fd, path, 0, out, n, out_n, err);
-    iter__file_close(fd);
+    iter__data_file file;
+    ITER_TRY(iter__file_open(path, &file, err));
+    const iter_status status = iter__file_read_at(&file, 0, out, n, out_n, err);
+    iter__file_close(&file);
+    *out_bytes = file.bytes;
     return status;
 }
 

@@ -66,8 +66,8 @@ static double weight_at(const void *bytes, iter_dtype dtype, uint64_t i) {
 }
 
 /* Reads the weights into out[n], and their sum. */
-static iter_status read_weights(const iter__npy_header *head, int fd, double *out, double *out_sum,
-                                iter_error *err) {
+static iter_status read_weights(const iter__npy_header *head, const iter__data_file *file,
+                                double *out, double *out_sum, iter_error *err) {
     double piece[PIECE]; /* as wide as the widest type, and aligned for all */
     const size_t width = iter_dtype_bytes(head->dtype);
     *out_sum = 0;
@@ -75,8 +75,8 @@ static iter_status read_weights(const iter__npy_header *head, int fd, double *ou
         const uint64_t left = head->dims[0] - at;
         const size_t n = left < PIECE ? (size_t)left : PIECE;
         size_t done = 0;
-        ITER_TRY(iter__file_read_at(fd, head->path, head->header_bytes + at * width, piece,
-                                    n * width, &done, err));
+        ITER_TRY(iter__file_read_at(file, head->header_bytes + at * width, piece, n * width, &done,
+                                    err));
         if (done < n * width)
             return iter__fail(err, ITER_EFORMAT, "%s: ends while it is read", head->path);
         if (head->swapped) iter__swap_elements(piece, piece, n, width);
@@ -143,21 +143,20 @@ static void make_table(entry *table, double *heights, double sum, uint32_t *stac
 
 static iter_status open_file(state *s, const char *path, iter_error *err) {
     iter__npy_header head;
-    uint64_t bytes;
+    iter__data_file file;
     double sum;
-    int fd;
     ITER_TRY(iter__npy_header_read(path, &head, err));
     ITER_TRY(check_header(&head, s->n_samples, err));
-    ITER_TRY(iter__file_open(path, &fd, &bytes, err));
+    ITER_TRY(iter__file_open(path, &file, err));
     const size_t n = (size_t)s->n_samples;
     double *heights = iter__alloc(n, sizeof(*heights));
     uint32_t *stacks = iter__alloc(n, sizeof(*stacks));
     s->table = iter__map(n * sizeof(*s->table)); /* large pages: entries are drawn at random */
     iter_status status =
         heights && stacks && s->table
-            ? read_weights(&head, fd, heights, &sum, err)
+            ? read_weights(&head, &file, heights, &sum, err)
             : iter__fail(err, ITER_ENOMEM, "%s: no memory for %zu weights", path, n);
-    iter__file_close(fd);
+    iter__file_close(&file);
     if (status == ITER_OK) make_table(s->table, heights, sum, stacks, n);
     iter__free(heights);
     iter__free(stacks);

@@ -48,9 +48,7 @@ typedef struct part {
 
 typedef struct scanner {
     iter__row_set *set;
-    const char *path;
-    int fd;
-    uint64_t bytes;                 /* of the file */
+    iter__data_file file;
     size_t part_bytes, list_places; /* less than PART_BYTES and LIST_PLACES if the file is small */
     uint32_t n_parts;
     part parts[PARTS_MAX];
@@ -70,9 +68,9 @@ static void scan_part(void *arg, uint32_t i) {
     p->n = p->n_scanned = p->n_list[0] = p->n_list[1] = 0;
     p->odd = false;
     p->status = ITER_OK;
-    if (p->offset >= s->bytes) return;
-    const size_t n = (size_t)iter__min_u64(PART_BYTES, s->bytes - p->offset);
-    p->status = iter__file_read_at(s->fd, s->path, p->offset, p->bytes, n, &p->n, &p->error);
+    if (p->offset >= s->file.bytes) return;
+    const size_t n = (size_t)iter__min_u64(PART_BYTES, s->file.bytes - p->offset);
+    p->status = iter__file_read_at(&s->file, p->offset, p->bytes, n, &p->n, &p->error);
     if (p->status < 0) return;
     while (p->n_scanned < p->n && p->n_list[0] + CHUNK_BYTES <= s->list_places &&
            p->n_list[1] + CHUNK_BYTES <= s->list_places) {
@@ -94,7 +92,7 @@ static void scan_part(void *arg, uint32_t i) {
 }
 
 static void scanner_close(scanner *s) {
-    iter__file_close(s->fd);
+    iter__file_close(&s->file);
     for (uint32_t i = 0; i < s->n_parts; i++) {
         iter__free(s->parts[i].bytes);
         iter__free(s->parts[i].list[0]);
@@ -104,12 +102,12 @@ static void scanner_close(scanner *s) {
 
 static iter_status scanner_open(scanner *s, iter__row_set *set, iter_error *err) {
     const iter_file *file = &set->spans.files[set->spans.n_done];
-    *s = (scanner){.set = set, .path = file->path, .n_skipped = set->rule.n_skipped};
-    ITER_TRY(iter__file_open(s->path, &s->fd, &s->bytes, err));
-    s->part_bytes = (size_t)iter__min_u64(PART_BYTES, s->bytes + 1);
-    s->list_places = (size_t)iter__min_u64(LIST_PLACES, s->bytes + CHUNK_BYTES);
+    *s = (scanner){.set = set, .n_skipped = set->rule.n_skipped};
+    ITER_TRY(iter__file_open(file->path, &s->file, err));
+    s->part_bytes = (size_t)iter__min_u64(PART_BYTES, s->file.bytes + 1);
+    s->list_places = (size_t)iter__min_u64(LIST_PLACES, s->file.bytes + CHUNK_BYTES);
     const uint32_t cores = iter__cores("/proc", "/sys/fs/cgroup");
-    const uint32_t n_parts = s->bytes < PARALLEL_BYTES ? 1 : iter__min_u32(cores, PARTS_MAX);
+    const uint32_t n_parts = s->file.bytes < PARALLEL_BYTES ? 1 : iter__min_u32(cores, PARTS_MAX);
     for (; s->n_parts < n_parts; s->n_parts++) {
         part *p = &s->parts[s->n_parts];
         p->bytes = iter__alloc(s->part_bytes, 1);
@@ -118,7 +116,7 @@ static iter_status scanner_open(scanner *s, iter__row_set *set, iter_error *err)
         if (p->bytes && p->list[0] && p->list[1]) continue;
         s->n_parts++;
         scanner_close(s);
-        return iter__fail(err, ITER_ENOMEM, "%s: no memory to find its rows", s->path);
+        return iter__fail(err, ITER_ENOMEM, "%s: no memory to find its rows", s->file.path);
     }
     return ITER_OK;
 }
@@ -126,10 +124,11 @@ static iter_status scanner_open(scanner *s, iter__row_set *set, iter_error *err)
 /* ---- Beginnings ------------------------------------------------------------------------------ */
 
 /* Sets *out to the first byte of text. Errors: EIO, EFORMAT (not text of bytes). */
-static iter_status skip_mark(int fd, const char *path, uint64_t *out, iter_error *err) {
+static iter_status skip_mark(const iter__data_file *file, uint64_t *out, iter_error *err) {
+    const char *path = file->path;
     uint8_t head[4] = {0};
     size_t n = 0;
-    ITER_TRY(iter__file_read_at(fd, path, 0, head, sizeof(head), &n, err));
+    ITER_TRY(iter__file_read_at(file, 0, head, sizeof(head), &n, err));
     *out = n >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     if (n >= 2 && (memcmp(head, "\xff\xfe", 2) == 0 || memcmp(head, "\xfe\xff", 2) == 0))
         return iter__fail(err, ITER_EFORMAT, "%s: is UTF-16, expected UTF-8 or ASCII", path);
@@ -174,18 +173,18 @@ static bool first_row(const uint8_t *text, size_t n, const iter__row_rule *rule,
     return true;
 }
 
-static iter_status read_head(int fd, const char *path, uint64_t file_bytes,
-                             const iter__row_rule *rule, char **out, size_t *out_n,
-                             iter_error *err) {
+static iter_status read_head(const iter__data_file *file, const iter__row_rule *rule, char **out,
+                             size_t *out_n, iter_error *err) {
+    const char *path = file->path;
     uint64_t from = 0;
     size_t n = 0, row = 0, n_row = 0;
-    ITER_TRY(skip_mark(fd, path, &from, err));
-    const size_t most = (size_t)iter__min_u64(rule->max_bytes + 2, file_bytes - from);
+    ITER_TRY(skip_mark(file, &from, err));
+    const size_t most = (size_t)iter__min_u64(rule->max_bytes + 2, file->bytes - from);
     uint8_t *text = iter__alloc(most + 2, 1);
     if (!text) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its first row", path);
-    iter_status status = iter__file_read_at(fd, path, from, text, most, &n, err);
+    iter_status status = iter__file_read_at(file, from, text, most, &n, err);
     if (status == ITER_OK && !first_row(text, n, rule, &row, &n_row)) {
-        if (from + n < file_bytes || (n_row && rule->quotes && memchr(text + row, '\n', n_row)))
+        if (from + n < file->bytes || (n_row && rule->quotes && memchr(text + row, '\n', n_row)))
             status = iter__fail(err, ITER_EFORMAT,
                                 "%s: its first row does not end within %" PRIu64
                                 " bytes; a quotation mark may be open, or max-row too small",
@@ -207,14 +206,12 @@ static iter_status read_head(int fd, const char *path, uint64_t file_bytes,
 
 iter_status iter__row_set_head(const iter__row_set *set, uint64_t f, const iter__row_rule *rule,
                                char **out, size_t *out_n, iter_error *err) {
-    const char *path = set->spans.files[f].path;
-    uint64_t bytes = 0;
-    int fd = -1;
+    iter__data_file file;
     *out = NULL;
     *out_n = 0;
-    ITER_TRY(iter__file_open(path, &fd, &bytes, err));
-    const iter_status status = read_head(fd, path, bytes, rule, out, out_n, err);
-    iter__file_close(fd);
+    ITER_TRY(iter__file_open(set->spans.files[f].path, &file, err));
+    const iter_status status = read_head(&file, rule, out, out_n, err);
+    iter__file_close(&file);
     return status;
 }
 
@@ -255,7 +252,7 @@ static iter_status look_back(const scanner *s, uint64_t from, uint64_t to, uint6
     *out_feed = to;
     for (uint64_t at = from; at < to;) {
         size_t n = (size_t)iter__min_u64(s->part_bytes, to - at);
-        ITER_TRY(iter__file_read_at(s->fd, s->path, at, buffer, n, &n, err));
+        ITER_TRY(iter__file_read_at(&s->file, at, buffer, n, &n, err));
         if (n == 0) return ITER_OK;
         const uint8_t *feed = memchr(buffer, '\n', n);
         if (feed) {
@@ -267,12 +264,12 @@ static iter_status look_back(const scanner *s, uint64_t from, uint64_t to, uint6
     return ITER_OK;
 }
 
-static iter_status count_lines(int fd, const char *path, uint64_t from, uint64_t to,
+static iter_status count_lines(const iter__data_file *file, uint64_t from, uint64_t to,
                                uint8_t *buffer, size_t capacity, uint64_t *n_lines,
                                iter_error *err) {
     while (from < to) {
         size_t n = (size_t)iter__min_u64(capacity, to - from);
-        ITER_TRY(iter__file_read_at(fd, path, from, buffer, n, &n, err));
+        ITER_TRY(iter__file_read_at(file, from, buffer, n, &n, err));
         if (n == 0) return ITER_OK;
         *n_lines += iter__row_scan_lines(buffer, n);
         from += n;
@@ -296,14 +293,14 @@ static iter_status give_up(scanner *s, bool *out_done, iter_error *err) {
         set->n_marks--;
     const iter__row_mark mark = set->marks[set->n_marks - 1];
     s->n_lines = mark.n_lines;
-    return count_lines(s->fd, s->path, mark.offset, s->at, s->parts[0].bytes, s->part_bytes,
-                       &s->n_lines, err);
+    return count_lines(&s->file, mark.offset, s->at, s->parts[0].bytes, s->part_bytes, &s->n_lines,
+                       err);
 }
 
 /* Takes the rows of a part, which begins at s->at. */
 static iter_status take_part(scanner *s, const part *p, iter_error *err) {
     const uint32_t *feeds = p->list[s->inside];
-    ITER_TRY(add_mark(s->set, s->at, s->n_lines, s->path, err));
+    ITER_TRY(add_mark(s->set, s->at, s->n_lines, s->file.path, err));
     if (s->row == p->offset && p->n) s->first = p->bytes[0];
     for (size_t i = 0; i < p->n_list[s->inside]; i++) {
         ITER_TRY(
@@ -319,7 +316,7 @@ static iter_status take_part(scanner *s, const part *p, iter_error *err) {
 
 /* Searches the next parts. */
 static iter_status scan_more(scanner *s, iter_error *err) {
-    const uint64_t left = (s->bytes - s->at + PART_BYTES - 1) / PART_BYTES;
+    const uint64_t left = (s->file.bytes - s->at + PART_BYTES - 1) / PART_BYTES;
     const uint32_t n = (uint32_t)iter__min_u64(s->n_parts, left);
     iter__parallel(n, scan_part, s);
     for (uint32_t i = 0; i < n; i++) {
@@ -327,7 +324,7 @@ static iter_status scan_more(scanner *s, iter_error *err) {
         if (p->status < 0) return iter__fail(err, p->status, "%s", p->error.message);
         if (p->n == 0)
             return iter__fail(err, ITER_EIO, "%s: became shorter while its rows were searched",
-                              s->path);
+                              s->file.path);
         ITER_TRY(take_part(s, p, err));
         if (p->n_scanned < PART_BYTES) return ITER_OK;
         if (s->inside && s->at - s->row > s->set->rule.max_bytes) return ITER_OK;
@@ -336,25 +333,25 @@ static iter_status scan_more(scanner *s, iter_error *err) {
 }
 
 static iter_status scan_rows(scanner *s, iter_error *err) {
-    ITER_TRY(skip_mark(s->fd, s->path, &s->at, err));
+    ITER_TRY(skip_mark(&s->file, &s->at, err));
     s->row = s->at;
     for (;;) {
-        while (s->at < s->bytes && !(s->inside && s->at - s->row > s->set->rule.max_bytes))
+        while (s->at < s->file.bytes && !(s->inside && s->at - s->row > s->set->rule.max_bytes))
             ITER_TRY(scan_more(s, err));
         if (!s->inside) break;
         bool done = false;
         ITER_TRY(give_up(s, &done, err));
         if (!done) continue;
-        if (s->at == s->bytes) break;
+        if (s->at == s->file.bytes) break;
         ITER_TRY(scan_more(s, err)); /* a long row without any line feed so far */
     }
-    if (s->row < s->bytes) {
+    if (s->row < s->file.bytes) {
         uint8_t last = 0;
         size_t n = 0;
-        ITER_TRY(iter__file_read_at(s->fd, s->path, s->bytes - 1, &last, 1, &n, err));
-        ITER_TRY(end_row(s, s->bytes, last, err));
+        ITER_TRY(iter__file_read_at(&s->file, s->file.bytes - 1, &last, 1, &n, err));
+        ITER_TRY(end_row(s, s->file.bytes, last, err));
     }
-    return iter__span_set_end(&s->set->spans, s->bytes, err);
+    return iter__span_set_end(&s->set->spans, s->file.bytes, err);
 }
 
 static iter_status scan_file(iter__row_set *set, iter_error *err) {
@@ -436,14 +433,14 @@ void iter__row_set_place(const iter__row_set *set, uint64_t index, char *out, si
     const char *path = set->spans.files[x.object].path;
     const iter__row_mark mark = mark_before(set, x.object, x.offset);
     uint8_t buffer[1 << 14];
-    uint64_t bytes = 0, n_lines = mark.n_lines;
-    int fd = -1;
+    uint64_t n_lines = mark.n_lines;
+    iter__data_file file;
     bool known = false;
     if (x.offset - mark.offset <= COUNT_BYTES_MAX &&
-        iter__file_open(path, &fd, &bytes, NULL) == ITER_OK) {
-        known = count_lines(fd, path, mark.offset, x.offset, buffer, sizeof(buffer), &n_lines,
-                            NULL) == ITER_OK;
-        iter__file_close(fd);
+        iter__file_open(path, &file, NULL) == ITER_OK) {
+        known = count_lines(&file, mark.offset, x.offset, buffer, sizeof(buffer), &n_lines, NULL) ==
+                ITER_OK;
+        iter__file_close(&file);
     }
     if (known)
         snprintf(out, capacity, "line %" PRIu64, n_lines + 1);

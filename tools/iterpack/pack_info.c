@@ -67,7 +67,7 @@ static int info_file(const char *path) {
         if (status != PACK_DONE) pack_fail("%s", err.message);
         if (status == PACK_DONE && more) count(&l, &reader);
     }
-    if (status == PACK_DONE) print_look(path, &l, reader.window.bytes);
+    if (status == PACK_DONE) print_look(path, &l, reader.window.file.bytes);
     pack_reader_close(&reader);
     return status;
 }

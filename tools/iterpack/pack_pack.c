@@ -210,7 +210,7 @@ static int find_end(const pack_run *run, shard *s, const char *rec, const pack_i
     int status = pack_reader_open(&reader, rec);
     if (status == PACK_DONE) {
         reader.next = index->offsets[index->n - 1];
-        if (reader.next >= reader.window.bytes ||
+        if (reader.next >= reader.window.file.bytes ||
             pack_reader_next(&reader, &more, &err) != PACK_DONE || !more) {
             status = pack_fail("%s: ends before its index does; --restart forgets it", rec);
         }
