@@ -329,13 +329,7 @@ static iter_status open_all(recordio_state *s, const char *path, const recordio_
     ITER_TRY(describe_data(s, o, &out->fields[0], err));
     if (o->header) describe_label(s, o, &out->fields[1]);
     out->n_fields = o->header ? 2 : 1;
-    out->n_samples = iter__span_set_count(&s->records);
-    out->n_extents = 1;
-    out->max_extent_bytes[0] = s->records.largest;
-    out->files = s->records.files;
-    out->n_files = s->records.paths.n;
-    out->split = "";
-    out->index_bytes = iter__span_set_bytes(&s->records);
+    iter__span_set_describe(&s->records, out);
     out->shared = &s->rule;
     out->identity = identity_of(s, o);
     return ITER_OK;

@@ -386,13 +386,7 @@ static iter_status open_all(tar_state *s, const char *path, const tar_options *o
         if (status < 0) return iter__fail_in(err, status, "%s", path);
     }
     out->n_fields = s->rule.n_fields;
-    out->n_samples = iter__span_set_count(&s->samples);
-    out->n_extents = 1;
-    out->max_extent_bytes[0] = s->samples.largest;
-    out->files = s->samples.files;
-    out->n_files = s->samples.paths.n;
-    out->split = "";
-    out->index_bytes = iter__span_set_bytes(&s->samples);
+    iter__span_set_describe(&s->samples, out);
     out->shared = &s->rule;
     out->identity = identity_of(s);
     return ITER_OK;

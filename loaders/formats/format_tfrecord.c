@@ -286,13 +286,7 @@ static iter_status open_all(tfrecord_state *s, const char *path, const tfrecord_
     for (int32_t f = 0; f < s->rule.n_fields; f++)
         describe_field(s, f, &out->fields[f]);
     out->n_fields = s->rule.n_fields;
-    out->n_samples = iter__span_set_count(&s->records);
-    out->n_extents = 1;
-    out->max_extent_bytes[0] = s->records.largest;
-    out->files = s->records.files;
-    out->n_files = s->records.paths.n;
-    out->split = "";
-    out->index_bytes = iter__span_set_bytes(&s->records);
+    iter__span_set_describe(&s->records, out);
     out->shared = &s->rule;
     out->identity = identity_of(s);
     return ITER_OK;

@@ -91,12 +91,23 @@ uint64_t iter__span_set_identity(const iter__span_set *set, uint64_t hash) {
     return iter__fnv1a_u64(hash, iter__span_set_count(set));
 }
 
-uint64_t iter__span_set_bytes(const iter__span_set *set) {
+/* Bytes held. */
+static uint64_t bytes_of(const iter__span_set *set) {
     uint64_t bytes = set->capacity * sizeof(*set->offsets) + set->paths.capacity * sizeof(char *) +
                      set->paths.n * (sizeof(*set->files) + sizeof(*set->first));
     for (uint64_t f = 0; f < set->paths.n; f++)
         bytes += strlen(set->paths.names[f]) + 1;
     return bytes;
+}
+
+void iter__span_set_describe(const iter__span_set *set, iter_description *out) {
+    out->n_samples = iter__span_set_count(set);
+    out->n_extents = 1;
+    out->max_extent_bytes[0] = set->largest;
+    out->files = set->files;
+    out->n_files = set->paths.n;
+    out->split = "";
+    out->index_bytes = bytes_of(set);
 }
 
 void iter__span_set_free(iter__span_set *set) {

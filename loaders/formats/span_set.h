@@ -46,8 +46,8 @@ iter_extent iter__span_set_locate(const iter__span_set *set, uint64_t index);
 /* A hash of the files' names and sizes, continued from `hash`. */
 uint64_t iter__span_set_identity(const iter__span_set *set, uint64_t hash);
 
-/* Bytes held. */
-uint64_t iter__span_set_bytes(const iter__span_set *set);
+/* Fills what the set knows of a format whose samples are its spans, each in one extent. */
+void iter__span_set_describe(const iter__span_set *set, iter_description *out);
 
 void iter__span_set_free(iter__span_set *set);
 

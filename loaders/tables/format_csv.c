@@ -289,19 +289,13 @@ static uint64_t identity_of(const csv_state *s, const csv_options *o) {
 }
 
 static void fill_description(const csv_state *s, const csv_options *o, iter_description *out) {
-    out->n_samples = iter__span_set_count(&s->rows.spans);
     out->n_fields = s->n_label ? 2 : 1;
     out->fields[0] = (iter_field){
         .name = "data", .role = ITER_DATA, .desc = s->data, .decoder = &iter__decoder_csv_data};
     out->fields[1] = (iter_field){
         .name = "label", .role = ITER_LABEL, .desc = s->label, .decoder = &iter__decoder_csv_label};
     if (!s->n_label) memset(&out->fields[1], 0, sizeof(out->fields[1]));
-    out->n_extents = 1;
-    out->max_extent_bytes[0] = iter__row_set_largest(&s->rows);
-    out->files = s->rows.spans.files;
-    out->n_files = s->rows.spans.paths.n;
-    out->split = "";
-    out->index_bytes = iter__row_set_bytes(&s->rows);
+    iter__row_set_describe(&s->rows, out);
     out->shared = &s->rule;
     out->identity = identity_of(s, o);
 }

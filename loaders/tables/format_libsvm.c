@@ -104,7 +104,6 @@ static void fill_description(const libsvm_state *s, const libsvm_options *o,
     if (o->features) most = iter__min_i64(most, o->features);
     iter_desc list = {
         .dtype = s->dtype, .n_dims = 1, .dims = {ITER_VARIABLE}, .capacity = most, .layout = "T"};
-    out->n_samples = iter__span_set_count(&s->rows.spans);
     if (o->layout == ITER_SVM_DENSE) {
         add_field(out, "data", ITER_DATA, dense, &iter__decoder_libsvm_dense);
     } else {
@@ -113,12 +112,7 @@ static void fill_description(const libsvm_state *s, const libsvm_options *o,
         add_field(out, "indices", ITER_DATA, list, &iter__decoder_libsvm_indices);
     }
     add_field(out, "label", ITER_LABEL, label, &iter__decoder_libsvm_label);
-    out->n_extents = 1;
-    out->max_extent_bytes[0] = iter__row_set_largest(&s->rows);
-    out->files = s->rows.spans.files;
-    out->n_files = s->rows.spans.paths.n;
-    out->split = "";
-    out->index_bytes = iter__row_set_bytes(&s->rows);
+    iter__row_set_describe(&s->rows, out);
     out->shared = &s->rule;
     out->identity = identity_of(s, o);
 }

@@ -176,13 +176,7 @@ static void fill_description(const lines_state *s, iter_description *out) {
                               .desc = {.dtype = s->label_dtype},
                               .decoder = &iter__decoder_line_label};
     out->n_fields = s->rule.label_path ? 2 : 1;
-    out->n_samples = iter__span_set_count(&s->rows.spans);
-    out->n_extents = 1;
-    out->max_extent_bytes[0] = largest;
-    out->files = s->rows.spans.files;
-    out->n_files = s->rows.spans.paths.n;
-    out->split = "";
-    out->index_bytes = iter__row_set_bytes(&s->rows);
+    iter__row_set_describe(&s->rows, out);
     out->shared = &s->rule;
     out->identity = identity_of(s);
 }

@@ -448,9 +448,11 @@ void iter__row_set_place(const iter__row_set *set, uint64_t index, char *out, si
         snprintf(out, capacity, "byte %" PRIu64, x.offset);
 }
 
-uint64_t iter__row_set_bytes(const iter__row_set *set) {
-    return iter__span_set_bytes(&set->spans) + set->marks_capacity * sizeof(*set->marks) +
-           (set->spans.paths.n + 1) * sizeof(*set->first_mark);
+void iter__row_set_describe(const iter__row_set *set, iter_description *out) {
+    iter__span_set_describe(&set->spans, out);
+    out->max_extent_bytes[0] = iter__row_set_largest(set);
+    out->index_bytes += set->marks_capacity * sizeof(*set->marks) +
+                        (set->spans.paths.n + 1) * sizeof(*set->first_mark);
 }
 
 void iter__row_set_free(iter__row_set *set) {

@@ -64,8 +64,8 @@ uint64_t iter__row_set_largest(const iter__row_set *set);
  * at most 64 MiB of it; beyond that it writes "byte N". */
 void iter__row_set_place(const iter__row_set *set, uint64_t index, char *out, size_t capacity);
 
-/* Bytes held. */
-uint64_t iter__row_set_bytes(const iter__row_set *set);
+/* Fills what the set knows of a format whose samples are its rows. */
+void iter__row_set_describe(const iter__row_set *set, iter_description *out);
 
 void iter__row_set_free(iter__row_set *set);
 
