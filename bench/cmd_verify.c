@@ -79,7 +79,11 @@ static void print(const bench_options *options, const verify_result *r) {
     if (r->n_broken > VERIFY_BROKEN)
         page_row(&p, LABEL, "", PAGE_PLAIN, "and %llu more",
                  (unsigned long long)(r->n_broken - VERIFY_BROKEN));
-    if (r->n_broken == 0) page_text(&p, 0, PAGE_GOOD, "kept: every row came as promised");
+    if (r->n_broken == 0)
+        page_text(&p, 0, r->n_failures ? PAGE_WARN : PAGE_GOOD,
+                  r->n_failures
+                      ? "kept: every row came as promised, but some samples cannot be made"
+                      : "kept: every row came as promised");
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
