@@ -32,7 +32,7 @@ static iter_status open_floats(void *state, const char *path, const void *option
         return err->status = ITER_EFORMAT;
     }
     snprintf(f->path, sizeof(f->path), "%s", path);
-    f->file = (iter_file){f->path, (uint64_t)info.st_size};
+    f->file = (iter_file){.path = f->path, .bytes = (uint64_t)info.st_size};
     out->n_samples = out->identity = (uint64_t)info.st_size / f->row_bytes;
     const iter_desc row = {.dtype = ITER_F32, .n_dims = 1, .dims = {o->columns}};
     out->fields[0] = (iter_field){.name = "data", .desc = row};

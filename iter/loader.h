@@ -70,7 +70,10 @@ typedef enum iter_source {
     ITER_SOURCE_PREAD = 3, /* threads that call pread */
     /* Reads nothing: rows are zeros. What is left is the loader's own cost. Decoders of images and
      * records refuse zeros. */
-    ITER_SOURCE_NULL = 4
+    ITER_SOURCE_NULL = 4,
+    /* Requests to servers: what a set with URLs is read by, unless it is loaded. Of statistics, not
+     * to be asked for. */
+    ITER_SOURCE_REMOTE = 5
 } iter_source;
 
 typedef enum iter_lookahead {

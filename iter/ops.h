@@ -188,8 +188,9 @@ typedef struct iter_field {
 
 /** A file that a dataset reads. An extent's `object` is its place in this list. */
 typedef struct iter_file {
-    const char *path;
-    uint64_t bytes; /* its size when the dataset was opened, or ITER_UNKNOWN */
+    const char *path; /* or a URL: http://, https://, s3:// */
+    uint64_t bytes;   /* its size when the dataset was opened, or ITER_UNKNOWN */
+    void *place;      /* the library's, for a URL: how it is asked for; NULL = as usual */
 } iter_file;
 
 /** One of several datasets that a dataset consists of. */
@@ -267,6 +268,7 @@ typedef struct iter_read {
     iter_status status; /* set at completion: OK, EIO, ECANCELED */
     int32_t os_error;   /* errno if status < 0 and the system gave one, else 0 */
     int32_t path;       /* set at completion: iter_path that served the bytes */
+    iter_error *why;    /* NULL, or where read() may say why it failed, in words */
     void *user;
     uint64_t reserved[6]; /* the source's, zero before the first submit */
 } iter_read;
@@ -278,6 +280,7 @@ typedef enum iter_path {
     ITER_PATH_RING,
     ITER_PATH_PREAD,
     ITER_PATH_MEMORY,
+    ITER_PATH_REMOTE, /* requests to servers */
     ITER_PATH_COUNT
 } iter_path;
 

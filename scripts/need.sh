@@ -25,6 +25,9 @@ build may  header:liburing.h            liburing-dev
 build may  header:jpeglib.h             libjpeg-dev
 build may  header:png.h                 libpng-dev
 build may  header:webp/decode.h         libwebp-dev
+build may  header:curl/curl.h           libcurl4-openssl-dev
+build may  header:openssl/evp.h         libssl-dev
+build may  header:expat.h               libexpat1-dev
 build may  header:jansson.h             libjansson-dev
 build may  header:oneapi/dnnl/dnnl.h    libdnnl-dev
 test must command:clang                 clang
@@ -36,6 +39,8 @@ test must header:criterion/criterion.h  libcriterion-dev
 test may  header:CL/cl.h                ocl-icd-opencl-dev
 test may  command:clang-format          clang-format
 test may  command:strace                strace
+test may  command:nginx                 nginx-light
+test may  command:openssl               openssl
 test may  command:doxygen               doxygen
 test may  command:zsh                   zsh
 test may  python:venv,ensurepip         python3-venv

@@ -54,8 +54,8 @@ python_venv() {
             --disable-pip-version-check 'numpy>=2.1' safetensors pillow; } >build/venv.log 2>&1 ||
             { tail -n 2 build/venv.log; echo "   no numpy: the Python tests will be skipped"; return 0; }
     fi
-    for module in mypy jax; do
-        "$python" -c "import $module" 2>/dev/null || timeout 180 build/venv/bin/pip install -q --retries 1 --timeout 15 \
+    for module in mypy jax 'moto[server,s3]'; do
+        "$python" -c "import ${module%%[*}" 2>/dev/null || timeout 180 build/venv/bin/pip install -q --retries 1 --timeout 15 \
             --disable-pip-version-check "$module" >>build/venv.log 2>&1 || echo "   no $module: its tests will be skipped"
     done
     export ITER_PYTHON=$python

@@ -23,7 +23,7 @@
 
 /* ---- Words ----------------------------------------------------------------------------------- */
 
-static const char *const sources[] = {"auto", "memory", "ring", "pread", "null"};
+static const char *const sources[] = {"auto", "memory", "ring", "pread", "null", "remote"};
 static const char *const shuffles[] = {"none", "full", "once", "block", "batch", "replacement"};
 static const char *const last_batches[] = {"default", "keep", "pad", "discard", "roll_over"};
 static const char *const finishes[] = {"auto", "host", "device"};
@@ -408,7 +408,7 @@ const char *bench_algorithms_text(int32_t algorithm) {
     return algorithm >= 0 && algorithm < 3 ? algorithms[algorithm] : "unknown";
 }
 const char *bench_source_text(int32_t source) {
-    return source >= 0 && source <= ITER_SOURCE_NULL ? sources[source] : "unknown";
+    return source >= 0 && source <= ITER_SOURCE_REMOTE ? sources[source] : "unknown";
 }
 const char *bench_shuffle_text(int32_t shuffle) {
     return shuffle >= 0 && shuffle < 6 ? shuffles[shuffle] : "unknown";

@@ -79,6 +79,7 @@ static void write_paths(json_writer *w, const iter_loader_stats *stats) {
     json_count(w, "ring", stats->path_bytes[ITER_PATH_RING]);
     json_count(w, "pread", stats->path_bytes[ITER_PATH_PREAD]);
     json_count(w, "memory", stats->path_bytes[ITER_PATH_MEMORY]);
+    json_count(w, "remote", stats->path_bytes[ITER_PATH_REMOTE]);
     json_end(w);
 }
 

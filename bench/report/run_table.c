@@ -68,7 +68,7 @@ static void cell_restore(const run_result *r, int i, char *out) {
     words_time(r->arms[i].restore_ms * 1e6, out);
 }
 static void cell_paths(const run_result *r, int i, char *out) {
-    static const char *const names[ITER_PATH_COUNT] = {"ring", "pread", "memory"};
+    static const char *const names[ITER_PATH_COUNT] = {"ring", "pread", "memory", "remote"};
     size_t n = 0;
     strcpy(out, "none");
     for (int p = 0; p < ITER_PATH_COUNT; p++) {

@@ -17,6 +17,7 @@
 #include "iter/core/hash.h"
 #include "iter/core/machine.h"
 #include "iter/dataset/mix.h"
+#include "iter/remote/url.h"
 #include "iter/spec/grammar.h"
 #include "iter/spec/options.h"
 #include "iter/spec/suggest.h"
@@ -74,6 +75,7 @@ static void dataset_free(iter_dataset *dataset) {
         iter__free(dataset->options);
         iter__free(dataset->state);
     }
+    iter__remote_unref(dataset->remote);
     iter__preload_free(&dataset->preload);
     iter__unmap(dataset->owned, dataset->owned_bytes);
     pthread_mutex_destroy(&dataset->one_at_a_time);
@@ -84,6 +86,12 @@ static void dataset_free(iter_dataset *dataset) {
 
 bool iter__is_any_size(const iter_desc *desc) {
     return desc->n_dims == 3 && desc->dims[0] == ITER_VARIABLE && desc->dims[1] == ITER_VARIABLE;
+}
+
+bool iter__dataset_is_remote(const iter_dataset *dataset) {
+    for (uint64_t i = 0; i < dataset->desc.n_files; i++)
+        if (iter__url_is(dataset->desc.files[i].path)) return true;
+    return false;
 }
 
 /* ---- What every description must obey -------------------------------------------------------- */
@@ -226,12 +234,46 @@ static iter_status open_measured(iter_dataset *dataset, const iter_format_ops *o
                                  const char *path, uint64_t limit, iter_error *err) {
     iter__account account = {.limit = limit, .find_limit = free_memory};
     iter__account_open(&account);
+    iter__remote *before = iter__remote_enter(dataset->remote);
     const iter_status status =
         ops->open(dataset->state, path, dataset->options, &dataset->desc, err);
+    (void)iter__remote_enter(before);
     iter__account_close(&account);
     if (status < 0) return open_failed(ops, &account, limit != 0, status, err);
     if (dataset->desc.index_bytes < account.held) dataset->desc.index_bytes = account.held;
     return ITER_OK;
+}
+
+static bool has_option(const iter_ops *ops, const char *name) {
+    for (const iter_option *row = ops->options; row && row->name; row++)
+        if (strcmp(row->name, name) == 0) return true;
+    return false;
+}
+
+/* Takes the keys of files elsewhere out of the call, and makes the client that has them, if there
+ * are any or the path is a URL. */
+static iter_status make_remote(iter_dataset *dataset, const iter_ops *ops, iter__grammar_call *call,
+                               iter_error *err) {
+    const iter_ops *table = iter__remote_table();
+    iter__grammar_call keys = {.name = call->name, .column = call->column};
+    int n = 0;
+    for (int i = 0; i < call->n_args; i++) {
+        const iter__grammar_arg *arg = &call->args[i];
+        if (table && arg->key && !has_option(ops, arg->key) && has_option(table, arg->key))
+            keys.args[keys.n_args++] = *arg;
+        else
+            call->args[n++] = *arg;
+    }
+    call->n_args = n;
+    if (keys.n_args == 0 && !iter__url_is(call->path)) return ITER_OK;
+    if (!table) return iter__remote_create(NULL, &dataset->remote, err);
+    iter__remote_options options;
+    iter_status status = iter__grammar_apply(&keys, table, &options, NULL, err);
+    if (status == ITER_OK) {
+        status = iter__remote_create(&options, &dataset->remote, err);
+        iter__options_free(table, &options);
+    }
+    return status;
 }
 
 static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops,
@@ -242,7 +284,9 @@ static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops
     dataset->state = iter__alloc(1, ops->base.state_size ? ops->base.state_size : 1);
     if (!dataset->options || !dataset->state)
         return iter__fail(err, ITER_ENOMEM, "%s: out of memory", call->name);
-    ITER_TRY(iter__grammar_apply(call, &ops->base, dataset->options, NULL, err));
+    iter__grammar_call rest = *call;
+    ITER_TRY(make_remote(dataset, &ops->base, &rest, err));
+    ITER_TRY(iter__grammar_apply(&rest, &ops->base, dataset->options, NULL, err));
     iter_error own; /* callbacks always get one */
     if (!err) err = &own;
     iter__error_clear(err);

@@ -9,6 +9,7 @@
 
 #include "iter/core/get_rows.h"
 #include "iter/reading/shared.h"
+#include "iter/remote/client.h"
 
 /* Memory that holds every row of one field. */
 typedef struct iter__resident {
@@ -62,6 +63,7 @@ struct iter_dataset {
     /* Either a format, with its state and options: */
     const iter_format_ops *format;
     void *state, *options;
+    iter__remote *remote; /* by which the format opened URLs, or NULL */
     /* or the user's ops: */
     const iter_dataset_ops *ops;
     void *user;
@@ -111,6 +113,9 @@ void iter__dataset_place(const iter_dataset *dataset, uint64_t index, uint64_t o
                          size_t capacity);
 /* Fails with EINVAL and a message about such an answer. */
 iter_status iter__dataset_mislocated(const iter_dataset *dataset, uint64_t index, iter_error *err);
+
+/* Whether any of its files is a URL. */
+bool iter__dataset_is_remote(const iter_dataset *dataset);
 
 /* Bytes of all files; ITER_UNKNOWN if a size is unknown or the sum overflows. */
 uint64_t iter__dataset_bytes(const iter_dataset *dataset);

@@ -15,6 +15,8 @@
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
 #include "iter/dataset/dataset.h"
+#include "iter/remote/client.h"
+#include "iter/remote/url.h"
 
 #define SLACK       64 /* kernels may load, never store, past an image */
 #define WARNING_MAX 256
@@ -76,8 +78,22 @@ static const iter_source_ops *plain_source(void) {
     return NULL;
 }
 
+static iter_status read_url(const iter_file *file, uint64_t offset, void *out, size_t n,
+                            iter_error *err) {
+    iter__remote *remote;
+    size_t done = 0;
+    ITER_TRY(iter__remote_take(file->place, &remote, err));
+    const iter_status status = iter__remote_read(remote, file->path, offset, out, n, &done, err);
+    iter__remote_unref(remote);
+    if (status == ITER_OK && done < n)
+        return iter__fail(err, ITER_EIO, "the object ends after %zu of %zu bytes: it changed", done,
+                          n);
+    return status;
+}
+
 static iter_status read_file(const iter_file *file, uint64_t offset, void *out, size_t n,
                              iter_error *err) {
+    if (iter__url_is(file->path)) return read_url(file, offset, out, n, err);
     const iter_source_ops *ops = plain_source();
     const iter_source_config config = {.files = file, .n_files = 1, .depth = 1};
     const iter_iovec part = {out, n};

@@ -90,9 +90,9 @@ void iter__reading_wake(iter_loader *loader); /* makes a waiting reader return *
 void iter__reading_cancel(iter_loader *loader);
 /* The files are cold: workers issue reads before they make rows that are ready. */
 bool iter__reading_is_ahead(const iter_loader *loader);
-/* Reads a row once more, blocking. */
+/* Reads a row once more, blocking. *why gets the source's words, or "". */
 iter_status iter__reading_row(iter_loader *loader, iter_batch *batch, uint32_t row,
-                              iter_read *out_failed);
+                              iter_read *out_failed, iter_error *why);
 /* Adds a read to the backlog. reading.lock held. */
 void iter__reading_queue(iter__reading *reading, iter__chunk_read *r);
 /* Submits the backlog, as far as the source takes it. reading.lock held. */

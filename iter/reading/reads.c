@@ -566,7 +566,7 @@ int iter__reading_issue(iter__worker *worker, iter__chunk *chunk) {
 }
 
 iter_status iter__reading_row(iter_loader *loader, iter_batch *batch, uint32_t row,
-                              iter_read *out_failed) {
+                              iter_read *out_failed, iter_error *why) {
     iter__reading *reading = &loader->reading;
     const int32_t n_extents = loader->dataset->desc.n_extents;
     const iter_source_ops *ops = reading->ops;
@@ -577,7 +577,9 @@ iter_status iter__reading_row(iter_loader *loader, iter_batch *batch, uint32_t r
                           .offset = extent->offset,
                           .parts = &part,
                           .n_parts = 1,
-                          .size = extent->size};
+                          .size = extent->size,
+                          .why = why};
+        iter__error_clear(why);
         atomic_fetch_add_explicit(&reading->retried, 1, memory_order_relaxed);
         const iter_read fresh = read;
         ops->read(reading->state, &read);

@@ -57,6 +57,11 @@ static iter_status open_ring_or_pread(iter_loader *loader, const iter_source_con
         ITER_TRY(iter__source_check(loader->opt.reading.ops, err));
         return open_source(loader, loader->opt.reading.ops, config, err);
     }
+    if (iter__dataset_is_remote(loader->dataset)) {
+        const iter_source_ops *remote = source_named("remote");
+        if (remote) return open_source(loader, remote, config, err);
+        return iter__fail(err, ITER_EUNSUPPORTED, "this build reads no URLs");
+    }
     const iter_source_ops *ring = source_named("ring");
     if (want_ring && !ring)
         iter__fallback(loader, "ring: this build has no io_uring; reading with pread");
@@ -96,7 +101,7 @@ static iter_source_config config_of(const iter_loader *loader) {
 static iter_status open_for_large(iter_loader *loader, iter_source_config *config, bool want_ring,
                                   iter_error *err) {
     ITER_TRY(open_ring_or_pread(loader, config, want_ring, err));
-    if (config->o_direct ||
+    if (config->o_direct || iter__dataset_is_remote(loader->dataset) ||
         !iter__dataset_is_cold(loader->dataset, loader->reading.ops, loader->reading.state))
         return ITER_OK;
     close_source(loader);
@@ -247,7 +252,8 @@ static void begin_layout(const iter_loader *loader, iter__layout_in *out) {
         /* without bytes there is nothing to read ahead */
         .block_rows = opt->reading.source == ITER_SOURCE_NULL ? 0 : loader->sampling.locality.block,
         .block_buffer = loader->sampling.locality.group,
-        .can_try = !opt->reading.ops || opt->reading.ops->try_read != NULL,
+        .can_try = opt->reading.ops ? opt->reading.ops->try_read != NULL
+                                    : !iter__dataset_is_remote(dataset),
         .one_at_a_time = loader->plan.needs_get && dataset->serial};
 }
 
@@ -263,6 +269,9 @@ iter_status iter__bytes_choose(iter_loader *loader, iter__layout_in *out, iter_e
     if (!loaded)
         loader->reading.source =
             wish == ITER_SOURCE_AUTO || wish == ITER_SOURCE_MEMORY ? ITER_SOURCE_RING : wish;
+    if (!loaded && wish != ITER_SOURCE_NULL && !loader->opt.reading.ops &&
+        iter__dataset_is_remote(loader->dataset))
+        loader->reading.source = ITER_SOURCE_REMOTE;
     return ITER_OK;
 }
 

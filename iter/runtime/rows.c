@@ -45,16 +45,18 @@ static void settle_row(iter__worker *worker, iter_batch *batch, uint32_t row) {
         return;
     }
     iter_read failed;
-    char reason[160], text[96];
-    const iter_status status = iter__reading_row(loader, batch, row, &failed);
+    char reason[sizeof(((iter_error *)0)->message)], text[96];
+    iter_error why;
+    const iter_status status = iter__reading_row(loader, batch, row, &failed, &why);
     if (status == ITER_OK) {
         iter__row_set(batch, row, ROW_FINE);
         return;
     }
     if (failed.status < 0) {
         snprintf(reason, sizeof(reason), "%s",
-                 failed.os_error ? iter__os_error(failed.os_error, text, sizeof(text))
-                                 : iter_status_text(status));
+                 why.message[0]    ? why.message
+                 : failed.os_error ? iter__os_error(failed.os_error, text, sizeof(text))
+                                   : iter_status_text(status));
     } else {
         snprintf(reason, sizeof(reason),
                  "the file ends after %llu of %llu bytes: it changed while open",
@@ -625,7 +627,8 @@ static iter_status fetch_again(iter_loader *loader, iter_batch *batch, uint32_t 
     *out_lacks = !*out_own;
     if (!*out_own) return ITER_ENOMEM;
     iter_read failed;
-    const iter_status status = iter__reading_row(loader, batch, row, &failed);
+    iter_error why;
+    const iter_status status = iter__reading_row(loader, batch, row, &failed, &why);
     *out_lacks = status < 0 && iter__is_lack(failed.os_error);
     return status;
 }

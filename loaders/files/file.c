@@ -11,6 +11,7 @@
  */
 #include "loaders/files/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,6 +24,8 @@
 #include "iter/core/alloc.h"
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
+#include "iter/remote/client.h"
+#include "iter/remote/url.h"
 
 #define BUFFER_BYTES   ((size_t)1 << 16)
 #define SECOND_NS      1000000000u
@@ -46,9 +49,23 @@ static iter_status fail_os(iter_error *err, const char *path, int os_error) {
     return iter__fail(err, ITER_EIO, "%s: %s", path, iter__os_error(os_error, text, sizeof(text)));
 }
 
+/* Opens a URL with this thread's client, or with one of its own. */
+static iter_status open_remote(const char *url, iter__data_file *out, iter_error *err) {
+    iter__remote *remote;
+    iter__remote_info info;
+    ITER_TRY(iter__remote_take(iter__remote_of(url), &remote, err));
+    const iter_status status = iter__remote_file_open(remote, url, &out->remote, &info, err);
+    iter__remote_unref(remote);
+    if (status < 0) return status;
+    out->bytes = info.bytes;
+    out->mtime_ns = (int64_t)(info.version >> 1);
+    return ITER_OK;
+}
+
 iter_status iter__file_open(const char *path, iter__data_file *out, iter_error *err) {
     int fd;
     *out = (iter__data_file){.path = path, .fd = -1};
+    if (iter__url_is(path)) return open_remote(path, out, err);
     do {
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     } while (fd < 0 && errno == EINTR);
@@ -76,15 +93,17 @@ iter_status iter__file_open(const char *path, iter__data_file *out, iter_error *
 
 void iter__file_close(const iter__data_file *file) {
     if (file->fd >= 0) close(file->fd);
+    iter__remote_file_close(file->remote);
 }
 
 void iter__file_jumps(const iter__data_file *file) {
-    (void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
+    if (file->fd >= 0) (void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
 }
 
 iter_status iter__file_read_at(const iter__data_file *file, uint64_t offset, void *out, size_t n,
                                size_t *out_done, iter_error *err) {
     size_t done = 0;
+    if (file->remote) return iter__remote_file_read(file->remote, offset, out, n, out_done, err);
     while (done < n) {
         const size_t step = iter__min_size(n - done, STEP_BYTES);
         const ssize_t got = pread(file->fd, (char *)out + done, step, (off_t)(offset + done));
@@ -182,23 +201,119 @@ const char *iter__path_base(const char *path) {
 }
 
 char *iter__path_join(const char *folder, const char *name) {
-    if (name[0] == '/' || folder[0] == '\0') return iter__strdup(name);
+    if (name[0] == '/' || folder[0] == '\0' || iter__url_is(name)) return iter__strdup(name);
     const bool slash = folder[strlen(folder) - 1] == '/';
     return iter__strf("%s%s%s", folder, slash ? "" : "/", name);
 }
 
+/* What is at a URL; false if nothing is, or it cannot be asked. */
+static bool look_remote(const char *url, iter__remote_info *out) {
+    iter__remote *remote;
+    if (iter__remote_take(iter__remote_of(url), &remote, NULL) < 0) return false;
+    const iter_status status = iter__remote_look(remote, url, out, NULL);
+    iter__remote_unref(remote);
+    return status == ITER_OK;
+}
+
 bool iter__path_exists(const char *path) {
     struct stat st;
+    iter__remote_info info;
+    if (iter__url_is(path)) return look_remote(path, &info);
     return stat(path, &st) == 0;
 }
 
 bool iter__path_is_folder(const char *path) {
     struct stat st;
+    iter__remote_info info;
+    if (iter__url_is(path)) return look_remote(path, &info) && info.is_folder;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+iter_file iter__file_entry(const char *path, uint64_t bytes) {
+    return (iter_file){.path = path, .bytes = bytes, .place = iter__remote_of(path)};
+}
+
+/* ---- Folders --------------------------------------------------------------------------------- */
+
+/* AT_STATX_DONT_SYNC: a network file system may answer from its cache. */
+static void look_in(int fd, const char *name, iter__entry *out) {
+    struct statx info;
+    *out = (iter__entry){.name = name, .kind = ITER_ENTRY_OTHER};
+    if (statx(fd, name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE | STATX_SIZE, &info) < 0) {
+        out->reason = errno;
+    } else if (S_ISDIR(info.stx_mode)) {
+        out->kind = ITER_ENTRY_FOLDER;
+    } else if (S_ISREG(info.stx_mode)) {
+        out->kind = ITER_ENTRY_FILE;
+        out->bytes = info.stx_size;
+    }
+}
+
+void iter__path_look(const char *path, iter__entry *out) {
+    iter__remote_info info;
+    if (!iter__url_is(path)) {
+        look_in(AT_FDCWD, path, out);
+        return;
+    }
+    *out = (iter__entry){.name = path, .kind = ITER_ENTRY_OTHER};
+    if (!look_remote(path, &info)) {
+        out->reason = ENOENT;
+    } else if (info.is_folder) {
+        out->kind = ITER_ENTRY_FOLDER;
+    } else {
+        out->kind = ITER_ENTRY_FILE;
+        out->bytes = info.bytes;
+    }
+}
+
+static iter_status list_local(const char *folder, iter__folder_visit *visit, void *user,
+                              iter_error *err) {
+    DIR *dir = opendir(folder);
+    if (!dir) return fail_os(err, folder, errno);
+    iter_status status = ITER_OK;
+    while (status == ITER_OK) {
+        errno = 0;
+        const struct dirent *one = readdir(dir); /* NOLINT(concurrency-mt-unsafe): own DIR */
+        if (!one) {
+            if (errno) status = fail_os(err, folder, errno);
+            break;
+        }
+        if (one->d_name[0] == '.') continue;
+        iter__entry entry = {.name = one->d_name, .kind = ITER_ENTRY_FOLDER};
+        if (one->d_type != DT_DIR) look_in(dirfd(dir), one->d_name, &entry);
+        status = visit(user, &entry, err);
+    }
+    closedir(dir);
+    return status;
+}
+
+typedef struct visitor {
+    iter__folder_visit *visit;
+    void *user;
+} visitor;
+
+static iter_status visit_remote(void *user, const char *name, bool is_folder, uint64_t bytes,
+                                iter_error *err) {
+    const visitor *v = user;
+    const iter__entry entry = {
+        .name = name, .kind = is_folder ? ITER_ENTRY_FOLDER : ITER_ENTRY_FILE, .bytes = bytes};
+    return name[0] == '.' ? ITER_OK : v->visit(v->user, &entry, err);
+}
+
+iter_status iter__folder_list(const char *folder, iter__folder_visit *visit, void *user,
+                              iter_error *err) {
+    if (!iter__url_is(folder)) return list_local(folder, visit, user, err);
+    visitor v = {visit, user};
+    iter__remote *remote;
+    ITER_TRY(iter__remote_take(iter__remote_of(folder), &remote, err));
+    const iter_status status = iter__remote_list(remote, folder, visit_remote, &v, err);
+    iter__remote_unref(remote);
+    return status;
 }
 
 iter_status iter__file_check(const char *path, uint64_t *out_bytes, iter_error *err) {
     iter__data_file file;
+    *out_bytes = 0;
     ITER_TRY(iter__file_open(path, &file, err));
     iter__file_close(&file);
     *out_bytes = file.bytes;

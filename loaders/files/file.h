@@ -1,6 +1,9 @@
 /*
- * file.h - files as formats read them during open: checked, read whole, or read from the beginning,
- * gzip or not; and the few files that are written.
+ * file.h - files as formats read them during open: listed, checked, read whole, or read from the
+ * beginning, gzip or not; and the few files that are written.
+ *
+ * A path is one of the file system, or a URL (<iter/remote/client.h>), except for files that are
+ * written.
  *
  * Every message names the file and the reason. Short reads and EINTR are continued inside.
  */
@@ -11,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <iter/status.h>
+#include <iter/ops.h>
 
 /* The last part of a path; never NULL. */
 const char *iter__path_base(const char *path);
@@ -23,6 +26,34 @@ char *iter__path_join(const char *folder, const char *name);
 bool iter__path_exists(const char *path);
 bool iter__path_is_folder(const char *path);
 
+typedef enum iter__entry_kind {
+    ITER_ENTRY_FILE,
+    ITER_ENTRY_FOLDER,
+    ITER_ENTRY_OTHER /* a FIFO, a device; a link that leads nowhere */
+} iter__entry_kind;
+
+/* A name in a folder. A link counts as what it leads to. */
+typedef struct iter__entry {
+    const char *name; /* borrowed for the call */
+    iter__entry_kind kind;
+    uint64_t bytes; /* of a file */
+    int32_t reason; /* why it is OTHER: an errno; 0 = it is no regular file */
+} iter__entry;
+
+/* An error ends the list. */
+typedef iter_status iter__folder_visit(void *user, const iter__entry *entry, iter_error *err);
+
+/* What is at `path`; as its name, the path. */
+void iter__path_look(const char *path, iter__entry *out);
+
+/* Calls `visit` for each name in a folder that does not begin with a dot, in any order. Errors: EIO
+ * (it cannot be read), EUNSUPPORTED (https has no lists), those of visit(). */
+iter_status iter__folder_list(const char *folder, iter__folder_visit *visit, void *user,
+                              iter_error *err);
+
+/* The path as a dataset's file. */
+iter_file iter__file_entry(const char *path, uint64_t bytes);
+
 /* Checks that `path` is a regular file that may be read. *out_bytes is its size. Errors: EIO
  * (missing, a directory, not a regular file, no permission). */
 iter_status iter__file_check(const char *path, uint64_t *out_bytes, iter_error *err);
@@ -31,8 +62,9 @@ iter_status iter__file_check(const char *path, uint64_t *out_bytes, iter_error *
 typedef struct iter__data_file {
     const char *path; /* borrowed */
     uint64_t bytes;   /* when it was opened, as is the next */
-    int64_t mtime_ns; /* since 1970 */
-    int fd;
+    int64_t mtime_ns; /* since 1970; of a URL, a number that changes with its ETag */
+    int fd;           /* -1 of a URL */
+    struct iter__remote_file *remote;
 } iter__data_file;
 
 /* Checks the file as iter__file_check() does, and leaves it open. */

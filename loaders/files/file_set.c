@@ -2,22 +2,20 @@
  * file_set.c - see file_set.h.
  *
  * Names are stored one after the other in blocks: a million allocations for a million files would
- * cost more than looking at the files. Sizes come from statx(2) with AT_STATX_DONT_SYNC: a network
- * file system may then answer from its cache.
+ * cost more than looking at the files.
  */
 #include "loaders/files/file_set.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
+#include "iter/remote/url.h"
 
 #define BLOCK_BYTES ((size_t)1 << 18)
 
@@ -44,7 +42,7 @@ static char *take(iter__file_set *set, size_t n) {
 
 char *iter__file_set_text(iter__file_set *set, const char *folder, const char *name) {
     const size_t n_name = strlen(name);
-    size_t n_folder = name[0] == '/' ? 0 : strlen(folder);
+    size_t n_folder = name[0] == '/' || iter__url_is(name) ? 0 : strlen(folder);
     const bool slash = n_folder > 0 && folder[n_folder - 1] != '/';
     char *text = take(set, n_folder + slash + n_name + 1);
     if (!text) return NULL;
@@ -63,7 +61,7 @@ iter_status iter__file_set_add(iter__file_set *set, const char *path, uint64_t b
         set->files = files;
         set->capacity = capacity;
     }
-    set->files[set->n++] = (iter_file){path, bytes};
+    set->files[set->n++] = iter__file_entry(path, bytes);
     if (bytes > set->largest) set->largest = bytes;
     return ITER_OK;
 }
@@ -71,25 +69,25 @@ iter_status iter__file_set_add(iter__file_set *set, const char *path, uint64_t b
 /* A FIFO or a device must not be opened: that might block or act on the device. So its name gets a
  * slash at the end, which only a folder may have: its read fails with ENOTDIR, a folder's with
  * EISDIR. */
-iter_status iter__file_set_add_found(iter__file_set *set, const char *path, int answer,
-                                     uint32_t mode, uint64_t bytes, iter_error *err) {
-    if (answer == 0 && S_ISREG(mode)) return iter__file_set_add(set, path, bytes, err);
+iter_status iter__file_set_add_found(iter__file_set *set, const char *path,
+                                     const iter__entry *found, iter_error *err) {
+    if (found->kind == ITER_ENTRY_FILE) return iter__file_set_add(set, path, found->bytes, err);
     set->n_missing++;
-    if (answer == 0) path = iter__file_set_text(set, path, "");
+    if (found->reason == 0) path = iter__file_set_text(set, path, "");
     if (!path) return iter__fail(err, ITER_ENOMEM, "no memory for the names of files");
     return iter__file_set_add(set, path, 1, err);
 }
 
 iter_status iter__file_set_check(const iter__file_set *set, const char *of, const char *said,
                                  iter_error *err) {
-    uint32_t mode;
-    uint64_t bytes;
+    iter__entry first;
     char text[128];
     if (set->n == 0 || set->n_missing < set->n) return ITER_OK;
-    const int answer = iter__file_look(AT_FDCWD, set->files[0].path, &mode, &bytes);
+    iter__path_look(set->files[0].path, &first);
     return iter__fail(err, ITER_EIO, "%s: none of its %" PRIu64 " files can be found: %s: %s%s", of,
                       set->n, set->files[0].path,
-                      iter__os_error(answer ? answer : ENOENT, text, sizeof(text)), said);
+                      iter__os_error(first.reason ? first.reason : ENOENT, text, sizeof(text)),
+                      said);
 }
 
 /* By the folder, then by the name: files in a folder come before those of its subfolders. */
@@ -110,15 +108,6 @@ void iter__file_set_sort(iter__file_set *set, uint64_t first) {
     if (set->n > first)
         qsort(set->files + first, (size_t)(set->n - first), sizeof(*set->files),
               by_folder_and_name);
-}
-
-int iter__file_look(int fd, const char *name, uint32_t *out_mode, uint64_t *out_bytes) {
-    struct statx info;
-    if (statx(fd, name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE | STATX_SIZE, &info) < 0)
-        return errno;
-    *out_mode = info.stx_mode;
-    *out_bytes = info.stx_size;
-    return 0;
 }
 
 uint64_t iter__file_set_bytes(const iter__file_set *set) {

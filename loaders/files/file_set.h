@@ -4,6 +4,8 @@
 
 #include <iter/ops.h>
 
+#include "loaders/files/file.h"
+
 typedef struct iter__text_block iter__text_block;
 
 typedef struct iter__file_set {
@@ -22,10 +24,10 @@ char *iter__file_set_text(iter__file_set *set, const char *folder, const char *n
 iter_status iter__file_set_add(iter__file_set *set, const char *path, uint64_t bytes,
                                iter_error *err);
 
-/* Appends the file at `path` as iter__file_look() found it. If it is missing or not a regular file,
- * it gets one byte: its read fails and says why. Errors: ENOMEM. */
-iter_status iter__file_set_add_found(iter__file_set *set, const char *path, int answer,
-                                     uint32_t mode, uint64_t bytes, iter_error *err);
+/* Appends the file at `path` as it was found. If it is missing or not a regular file, it gets one
+ * byte: its read fails and says why. Errors: ENOMEM. */
+iter_status iter__file_set_add_found(iter__file_set *set, const char *path,
+                                     const iter__entry *found, iter_error *err);
 
 /* Fails with EIO if every file is missing. The message has `of`, which names them, the first one,
  * the reason, and then `said`. */
@@ -35,10 +37,6 @@ iter_status iter__file_set_check(const iter__file_set *set, const char *of, cons
 /* Sorts files [first, n) by the bytes of their folders' paths, and those of one folder by the bytes
  * of their names. */
 void iter__file_set_sort(iter__file_set *set, uint64_t first);
-
-/* Looks up `name` in the open folder `fd` (AT_FDCWD: a path): *out_mode as st_mode, and its size.
- * Returns 0, or errno. */
-int iter__file_look(int fd, const char *name, uint32_t *out_mode, uint64_t *out_bytes);
 
 /* Bytes held: names, sizes. */
 uint64_t iter__file_set_bytes(const iter__file_set *set);

@@ -7,8 +7,8 @@
  */
 #include "loaders/files/paths.h"
 
-#include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <glob.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -16,6 +16,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
+#include "iter/remote/url.h"
 #include "loaders/files/file.h"
 #include "loaders/formats/index_cache.h"
 
@@ -64,32 +65,54 @@ static bool ends_with(const char *name, const char *ending) {
     return name[0] != '.' && n > m && strcmp(name + n - m, ending) == 0;
 }
 
+typedef struct shards {
+    iter__paths *paths;
+    const char *folder;
+    const char *ending; /* of their names; or the pattern that they match */
+} shards;
+
+static iter_status add_shard(void *user, const iter__entry *entry, iter_error *err) {
+    const shards *s = user;
+    if (!ends_with(entry->name, s->ending)) return ITER_OK;
+    return iter__paths_add(s->paths, iter__path_join(s->folder, entry->name), err);
+}
+
 static iter_status add_folder(iter__paths *paths, const char *folder, const char *ending,
                               iter_error *err) {
-    char text[128];
     const uint64_t first = paths->n;
-    iter_status status = ITER_OK;
-    DIR *dir = opendir(folder);
-    if (!dir) {
-        return iter__fail(err, ITER_EIO, "%s: %s", folder,
-                          iter__os_error(errno, text, sizeof(text)));
-    }
-    while (status == ITER_OK) {
-        errno = 0;
-        const struct dirent *entry = readdir(dir); /* NOLINT(concurrency-mt-unsafe): own DIR */
-        if (!entry) {
-            if (errno) {
-                status = iter__fail(err, ITER_EIO, "%s: %s", folder,
-                                    iter__os_error(errno, text, sizeof(text)));
-            }
-            break;
-        }
-        if (ends_with(entry->d_name, ending))
-            status = iter__paths_add(paths, iter__path_join(folder, entry->d_name), err);
-    }
-    closedir(dir);
+    shards s = {paths, folder, ending};
+    iter_status status = iter__folder_list(folder, add_shard, &s, err);
     if (status == ITER_OK && paths->n == first)
         status = iter__fail(err, ITER_EIO, "%s: has no file *%s", folder, ending);
+    sort_from(paths, first);
+    return status;
+}
+
+/* A URL whose last part is a pattern. */
+static iter_status add_match(void *user, const iter__entry *entry, iter_error *err) {
+    const shards *s = user;
+    if (entry->kind != ITER_ENTRY_FILE || ends_with(entry->name, ITER_INDEX_ENDING) ||
+        fnmatch(s->ending, entry->name, FNM_PERIOD) != 0)
+        return ITER_OK;
+    return iter__paths_add(s->paths, iter__path_join(s->folder, entry->name), err);
+}
+
+static iter_status add_remote_matches(iter__paths *paths, const char *pattern, iter_error *err) {
+    const uint64_t first = paths->n;
+    const char *base = iter__path_base(pattern);
+    char *folder = iter__strf("%.*s", (int)(base - pattern), pattern);
+    if (!folder) return iter__fail(err, ITER_ENOMEM, "no memory for the names of files");
+    iter_status status = ITER_OK;
+    if (strpbrk(folder, "*?[")) {
+        status = iter__fail(err, ITER_EINVAL,
+                            "%s: only the last part of a URL may have '*', '?' and '['", pattern);
+    } else {
+        shards s = {paths, folder, base};
+        status = iter__folder_list(folder, add_match, &s, err);
+    }
+    iter__free(folder);
+    if (status == ITER_OK && paths->n == first)
+        status = iter__fail(err, ITER_EIO, "%s: no file matches", pattern);
     sort_from(paths, first);
     return status;
 }
@@ -120,9 +143,19 @@ static iter_status add_matches(iter__paths *paths, const char *pattern, iter_err
     return status;
 }
 
+/* To ask what a URL is takes a request. One whose last part has a dot is taken for a file. */
+static iter_status add_url(iter__paths *paths, const char *url, const char *ending,
+                           iter_error *err) {
+    const char *base = iter__path_base(url);
+    if (strpbrk(base, "*?[") && iter__url_is_s3(url)) return add_remote_matches(paths, url, err);
+    if (!strchr(base, '.') && iter__path_is_folder(url)) return add_folder(paths, url, ending, err);
+    return iter__paths_add(paths, iter__strdup(url), err);
+}
+
 /* Adds a path without braces. */
 static iter_status add_plain(iter__paths *paths, const char *path, const char *ending,
                              iter_error *err) {
+    if (iter__url_is(path)) return add_url(paths, path, ending, err);
     if (iter__path_is_folder(path)) return add_folder(paths, path, ending, err);
     if (strpbrk(path, "*?[") && !iter__path_exists(path)) return add_matches(paths, path, err);
     return iter__paths_add(paths, iter__strdup(path), err);
@@ -235,6 +268,6 @@ iter_status iter__paths_expand(const char *path, const char *ending, iter__paths
                                iter_error *err) {
     if (strlen(path) > PATH_MAX_BYTES)
         return iter__fail(err, ITER_EINVAL, "a path of %zu bytes is too long", strlen(path));
-    if (iter__path_exists(path)) return add_plain(out, path, ending, err);
+    if (!iter__url_is(path) && iter__path_exists(path)) return add_plain(out, path, ending, err);
     return expand(out, path, ending, 0, err);
 }

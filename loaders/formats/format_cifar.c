@@ -91,7 +91,7 @@ static void cifar_close(void *state) {
 static iter_status add_file(cifar_state *s, const cifar_kind *kind, char *path, iter_error *err) {
     if (!path) return iter__fail(err, ITER_ENOMEM, "%s: no memory for a file name", kind->name);
     iter_file *file = &s->files[s->n_files];
-    file->path = path;
+    *file = iter__file_entry(path, 0);
     ITER_TRY(iter__file_check(path, &file->bytes, err));
     if (file->bytes == 0) return iter__fail(err, ITER_EFORMAT, "%s: is empty", path);
     if (file->bytes % s->record_bytes != 0) {

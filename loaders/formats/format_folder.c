@@ -16,14 +16,9 @@
  *
  * Source: torchvision's ImageFolder, whose order this is; image_list.h has that of lists.
  */
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <iter/option_rows.h>
 #include <iter/registry.h>
@@ -100,78 +95,49 @@ static void folder_close(void *state) {
     memset(s, 0, sizeof(*s));
 }
 
-static iter_status fail_os(iter_error *err, const char *path, int os_error) {
-    char text[128];
-    return iter__fail(err, ITER_EIO, "%s: %s", path, iter__os_error(os_error, text, sizeof(text)));
-}
-
 /* ---- folders --------------------------------------------------------------------------------- */
 
-/* Called for each name in a folder. `kind` is its d_type, looked up if it is a link or unknown. */
-typedef iter_status visit(folder_state *s, int fd, const char *folder, const char *name, int kind,
-                          int depth, const folder_options *o, iter_error *err);
-
-/* DT_DIR, DT_REG or another type. A link counts as its target, DT_UNKNOWN if that does not
- * exist. */
-static int kind_of(int fd, const struct dirent *entry) {
-    uint32_t mode = 0;
-    uint64_t bytes = 0;
-    if (entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN) return entry->d_type;
-    if (iter__file_look(fd, entry->d_name, &mode, &bytes) != 0) return DT_UNKNOWN;
-    return S_ISDIR(mode) ? DT_DIR : S_ISREG(mode) ? DT_REG : DT_FIFO;
+static iter_status no_names(const char *folder, iter_error *err) {
+    return iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", folder);
 }
 
-/* Calls `visit` for each name in the folder that does not begin with a dot. */
-static iter_status walk(folder_state *s, int at, const char *name, const char *folder, int depth,
-                        const folder_options *o, visit *visit_one, iter_error *err) {
-    if (depth > DEPTH_MAX) {
-        return iter__fail(err, ITER_EIO, "%s: is more than %d folders deep", folder, DEPTH_MAX);
-    }
-    const int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    if (!dir) {
-        const int os_error = errno;
-        if (fd >= 0) close(fd);
-        return fail_os(err, folder, os_error);
-    }
-    iter_status status = ITER_OK;
-    while (status == ITER_OK) {
-        errno = 0;
-        const struct dirent *entry = readdir(dir); /* NOLINT(concurrency-mt-unsafe): own DIR */
-        if (!entry) {
-            if (errno) status = fail_os(err, folder, errno);
-            break;
-        }
-        if (entry->d_name[0] == '.') continue;
-        status = visit_one(s, fd, folder, entry->d_name, kind_of(fd, entry), depth, o, err);
-    }
-    closedir(dir);
-    return status;
+static iter_status add_class(void *user, const iter__entry *entry, iter_error *err) {
+    folder_state *s = user;
+    if (entry->kind != ITER_ENTRY_FOLDER) return ITER_OK;
+    return iter__paths_add(&s->classes, iter__strdup(entry->name), err);
 }
 
-static iter_status add_class(folder_state *s, int fd, const char *folder, const char *name,
-                             int kind, int depth, const folder_options *o, iter_error *err) {
-    (void)fd, (void)folder, (void)depth, (void)o;
-    return kind == DT_DIR ? iter__paths_add(&s->classes, iter__strdup(name), err) : ITER_OK;
-}
+/* A folder that is walked with those below it. */
+typedef struct walk {
+    folder_state *s;
+    const char *folder, *ext;
+    int depth;
+} walk;
 
-static iter_status add_image(folder_state *s, int fd, const char *folder, const char *name,
-                             int kind, int depth, const folder_options *o, iter_error *err) {
-    iter__file_set *files = &s->list.files;
-    if (kind == DT_DIR) {
-        char *inner = iter__path_join(folder, name);
-        if (!inner) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", folder);
-        const iter_status status = walk(s, fd, name, inner, depth + 1, o, add_image, err);
+static iter_status add_image(void *user, const iter__entry *entry, iter_error *err) {
+    const walk *w = user;
+    iter__file_set *files = &w->s->list.files;
+    if (entry->kind == ITER_ENTRY_FOLDER) {
+        if (w->depth == DEPTH_MAX)
+            return iter__fail(err, ITER_EIO, "%s: is more than %d folders deep", w->folder,
+                              DEPTH_MAX);
+        char *inner = iter__path_join(w->folder, entry->name);
+        if (!inner) return no_names(w->folder, err);
+        walk deeper = {.s = w->s, .folder = inner, .ext = w->ext, .depth = w->depth + 1};
+        const iter_status status = iter__folder_list(inner, add_image, &deeper, err);
         iter__free(inner);
         return status;
     }
-    if (!iter__list_is_image(name, o->ext)) return ITER_OK;
-    uint32_t mode = 0;
-    uint64_t bytes = 0;
-    const char *path = iter__file_set_text(files, folder, name);
-    if (!path) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", folder);
-    const int answer = iter__file_look(fd, name, &mode, &bytes);
-    return iter__file_set_add_found(files, path, answer, mode, bytes, err);
+    if (!iter__list_is_image(entry->name, w->ext)) return ITER_OK;
+    const char *path = iter__file_set_text(files, w->folder, entry->name);
+    if (!path) return no_names(w->folder, err);
+    return iter__file_set_add_found(files, path, entry, err);
+}
+
+static iter_status add_images(folder_state *s, const char *folder, int depth,
+                              const folder_options *o, iter_error *err) {
+    walk w = {.s = s, .folder = folder, .ext = o->ext, .depth = depth};
+    return iter__folder_list(folder, add_image, &w, err);
 }
 
 static int by_name(const void *a, const void *b) {
@@ -181,10 +147,10 @@ static int by_name(const void *a, const void *b) {
 static iter_status add_folder(folder_state *s, const char *path, const folder_options *o,
                               iter_error *err) {
     if (!o->labels) {
-        ITER_TRY(walk(s, AT_FDCWD, path, path, 0, o, add_image, err));
+        ITER_TRY(add_images(s, path, 0, o, err));
         iter__file_set_sort(&s->list.files, 0);
     } else {
-        ITER_TRY(walk(s, AT_FDCWD, path, path, 0, o, add_class, err));
+        ITER_TRY(iter__folder_list(path, add_class, s, err));
         if (s->classes.n == 0) {
             return iter__fail(
                 err, ITER_EFORMAT,
@@ -199,8 +165,8 @@ static iter_status add_folder(folder_state *s, const char *path, const folder_op
     for (uint64_t c = 0; c < s->classes.n; c++) {
         const uint64_t first = s->list.files.n;
         char *folder = iter__path_join(path, s->classes.names[c]);
-        if (!folder) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", path);
-        const iter_status status = walk(s, AT_FDCWD, folder, folder, 1, o, add_image, err);
+        if (!folder) return no_names(path, err);
+        const iter_status status = add_images(s, folder, 1, o, err);
         iter__free(folder);
         ITER_TRY(status);
         iter__file_set_sort(&s->list.files, first);

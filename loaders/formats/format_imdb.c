@@ -13,11 +13,8 @@
  * Source: A. Maas et al., "Learning Word Vectors for Sentiment Analysis", ACL 2011, and the README
  * of aclImdb.
  */
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <iter/option_rows.h>
 
@@ -107,44 +104,34 @@ static bool is_review(const char *name) {
     return name[0] != '.' && length > 4 && strcmp(name + length - 4, ".txt") == 0;
 }
 
-static iter_status add_review(imdb_state *s, int folder_fd, const char *folder, const char *name,
-                              iter_error *err) {
-    uint32_t mode = 0;
-    uint64_t bytes = 0;
-    const char *path = iter__file_set_text(&s->reviews, folder, name);
-    if (!path) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its list", folder);
-    const int os_error = iter__file_look(folder_fd, name, &mode, &bytes);
-    if (os_error) return fail_os(err, path, os_error);
-    if (S_ISDIR(mode))
+typedef struct folder_reviews {
+    imdb_state *s;
+    const char *folder;
+} folder_reviews;
+
+static iter_status add_review(void *user, const iter__entry *entry, iter_error *err) {
+    const folder_reviews *f = user;
+    if (!is_review(entry->name)) return ITER_OK;
+    const char *path = iter__file_set_text(&f->s->reviews, f->folder, entry->name);
+    if (!path) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its list", f->folder);
+    if (entry->kind == ITER_ENTRY_FOLDER)
         return iter__fail(err, ITER_EIO, "%s: is a directory, expected a review", path);
-    if (!S_ISREG(mode)) return iter__fail(err, ITER_EIO, "%s: is not a regular file", path);
-    if (bytes > REVIEW_BYTES_MAX) {
+    if (entry->kind == ITER_ENTRY_OTHER && entry->reason) return fail_os(err, path, entry->reason);
+    if (entry->kind == ITER_ENTRY_OTHER)
+        return iter__fail(err, ITER_EIO, "%s: is not a regular file", path);
+    if (entry->bytes > REVIEW_BYTES_MAX) {
         return iter__fail(err, ITER_EFORMAT,
-                          "%s: has %" PRIu64 " bytes, a review has at most %" PRIu64, path, bytes,
-                          REVIEW_BYTES_MAX);
+                          "%s: has %" PRIu64 " bytes, a review has at most %" PRIu64, path,
+                          entry->bytes, REVIEW_BYTES_MAX);
     }
-    return iter__file_set_add(&s->reviews, path, bytes, err);
+    return iter__file_set_add(&f->s->reviews, path, entry->bytes, err);
 }
 
 /* Appends the reviews of one folder, sorted. */
 static iter_status add_folder(imdb_state *s, const char *folder, uint8_t label, iter_error *err) {
     const uint64_t first = s->reviews.n;
-    DIR *dir = opendir(folder);
-    if (!dir) return fail_os(err, folder, errno);
-    iter_status status = ITER_OK;
-    while (status == ITER_OK) {
-        errno = 0;
-        const struct dirent *entry =
-            readdir(dir); /* NOLINT(concurrency-mt-unsafe): the stream is ours alone */
-        if (!entry) {
-            if (errno) status = fail_os(err, folder, errno);
-            break;
-        }
-        if (is_review(entry->d_name))
-            status = add_review(s, dirfd(dir), folder, entry->d_name, err);
-    }
-    closedir(dir);
-    ITER_TRY(status);
+    folder_reviews f = {s, folder};
+    ITER_TRY(iter__folder_list(folder, add_review, &f, err));
     if (s->reviews.n == first)
         return iter__fail(err, ITER_EFORMAT, "%s: has no review, no file *.txt", folder);
     iter__file_set_sort(&s->reviews, first);

@@ -319,7 +319,7 @@ static void place_arrays(mnist_state *s, iter_description *out) {
         idx->extent = ITER_FROM_INDEX;
         if (idx->rows) continue;
         idx->extent = out->n_extents++;
-        s->files[idx->extent] = (iter_file){idx->path, idx->file_bytes};
+        s->files[idx->extent] = iter__file_entry(idx->path, idx->file_bytes);
         out->max_extent_bytes[idx->extent] = idx->row_bytes;
     }
     out->files = s->files;

@@ -6,8 +6,6 @@
  * Fortran order a row is scattered over the whole file, so the array is transposed into memory when
  * it is opened, and counts in memory limits.
  */
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,55 +118,38 @@ static int compare_names(const void *a, const void *b) {
     return rx != ry ? rx - ry : strcmp(x, y);
 }
 
-/* Lists the .npy files of a folder, at most as many as a sample can have extents. */
-static iter_status list_folder(const char *folder, char *names[ITER_MAX_EXTENTS], int *out_n,
-                               iter_error *err) {
-    char text[128];
-    DIR *dir = opendir(folder);
-    if (!dir) {
-        return iter__fail(err, ITER_EIO, "%s: %s", folder,
-                          iter__os_error(errno, text, sizeof(text)));
-    }
-    iter_status status = ITER_OK;
-    const struct dirent *entry = NULL;
-    errno = 0;
-    while (status == ITER_OK &&
-           (entry = readdir(dir))) { /* NOLINT(concurrency-mt-unsafe): own DIR */
-        if (stem_bytes(entry->d_name) == 0) continue;
-        if (*out_n == ITER_MAX_EXTENTS) {
-            status = iter__fail(err, ITER_EUNSUPPORTED, "%s: has more than %d .npy files", folder,
-                                ITER_MAX_EXTENTS);
-        } else {
-            names[*out_n] = iter__strdup(entry->d_name);
-            if (names[*out_n]) {
-                (*out_n)++;
-            } else {
-                status = iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", folder);
-            }
-        }
-        errno = 0;
-    }
-    if (status == ITER_OK && errno != 0) {
-        status =
-            iter__fail(err, ITER_EIO, "%s: %s", folder, iter__os_error(errno, text, sizeof(text)));
-    }
-    closedir(dir);
-    if (status == ITER_OK && *out_n == 0)
-        status = iter__fail(err, ITER_EIO, "%s: has no .npy file", folder);
-    return status;
+/* The .npy files of a folder, at most as many as a sample can have extents. */
+typedef struct folder_names {
+    const char *folder;
+    char *names[ITER_MAX_EXTENTS];
+    int n;
+} folder_names;
+
+static iter_status add_name(void *user, const iter__entry *entry, iter_error *err) {
+    folder_names *f = user;
+    if (stem_bytes(entry->name) == 0) return ITER_OK;
+    if (f->n == ITER_MAX_EXTENTS)
+        return iter__fail(err, ITER_EUNSUPPORTED, "%s: has more than %d .npy files", f->folder,
+                          ITER_MAX_EXTENTS);
+    f->names[f->n] = iter__strdup(entry->name);
+    if (!f->names[f->n])
+        return iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", f->folder);
+    f->n++;
+    return ITER_OK;
 }
 
 static iter_status add_folder(npy_state *s, const char *folder, iter_error *err) {
-    char *names[ITER_MAX_EXTENTS] = {NULL};
-    int n = 0;
-    iter_status status = list_folder(folder, names, &n, err);
-    qsort(names, (size_t)n, sizeof(names[0]), compare_names);
-    for (int i = 0; i < n; i++) {
+    folder_names f = {.folder = folder};
+    iter_status status = iter__folder_list(folder, add_name, &f, err);
+    if (status == ITER_OK && f.n == 0)
+        status = iter__fail(err, ITER_EIO, "%s: has no .npy file", folder);
+    qsort(f.names, (size_t)f.n, sizeof(f.names[0]), compare_names);
+    for (int i = 0; i < f.n; i++) {
         if (status == ITER_OK) {
-            status = add_array(s, iter__path_join(folder, names[i]), names[i], stem_bytes(names[i]),
-                               role_of(names[i]), err);
+            status = add_array(s, iter__path_join(folder, f.names[i]), f.names[i],
+                               stem_bytes(f.names[i]), role_of(f.names[i]), err);
         }
-        iter__free(names[i]);
+        iter__free(f.names[i]);
     }
     return status;
 }
@@ -186,7 +167,7 @@ static void place_array(npy_state *s, npy_array *array, iter_description *out) {
     array->extent = ITER_FROM_INDEX;
     if (array->rows) return;
     array->extent = out->n_extents++;
-    s->files[array->extent] = (iter_file){array->path, array->head.file_bytes};
+    s->files[array->extent] = iter__file_entry(array->path, array->head.file_bytes);
     out->max_extent_bytes[array->extent] = array->head.row_bytes;
 }
 

@@ -131,7 +131,7 @@ static iter_status add_file(tokens_state *s, uint64_t f, const tokens_options *o
     if (status == ITER_OK && !again) {
         iter__free(s->paths.names[f]);
         s->paths.names[f] = shard.path;
-        s->files[s->n_files] = (iter_file){shard.path, shard.file_bytes};
+        s->files[s->n_files] = iter__file_entry(shard.path, shard.file_bytes);
         s->offsets[s->n_files++] = shard.offset;
         shard.path = NULL;
     }

@@ -12,7 +12,6 @@
  */
 #include "loaders/formats/image_list.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -541,12 +540,11 @@ static iter_status add_row(reader *r, iter_error *err) {
     ITER_TRY(add_labels(r, list->files.n, err));
 
     if (r->options->items) return add_item(r, err);
-    uint32_t mode = 0;
-    uint64_t bytes = 0;
+    iter__entry found;
     const char *path = iter__file_set_text(&list->files, r->folder, r->cells[r->path_cell]);
     if (!path) return no_memory(r, err);
-    const int answer = iter__file_look(AT_FDCWD, path, &mode, &bytes);
-    return iter__file_set_add_found(&list->files, path, answer, mode, bytes, err);
+    iter__path_look(path, &found);
+    return iter__file_set_add_found(&list->files, path, &found, err);
 }
 
 static iter_status read_rows(reader *r, iter_error *err) {

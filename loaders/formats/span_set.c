@@ -16,8 +16,9 @@ iter_status iter__span_set_open(iter__span_set *set, const char *path, const cha
     if (!set->files || !set->first)
         return iter__fail(err, ITER_ENOMEM, "%s: no memory for its files", path);
     for (uint64_t f = 0; f < set->paths.n; f++) {
-        set->files[f].path = set->paths.names[f];
-        ITER_TRY(iter__file_check(set->paths.names[f], &set->files[f].bytes, err));
+        uint64_t bytes;
+        ITER_TRY(iter__file_check(set->paths.names[f], &bytes, err));
+        set->files[f] = iter__file_entry(set->paths.names[f], bytes);
     }
     return ITER_OK;
 }

@@ -7,7 +7,13 @@
 #define RING(X)
 #endif
 
-#define SOURCES(X) RING(X) X(pread) X(null)
+#ifdef ITER_HAVE_REMOTE
+#define REMOTE(X) X(remote)
+#else
+#define REMOTE(X)
+#endif
+
+#define SOURCES(X) RING(X) X(pread) X(null) REMOTE(X)
 
 ITER_BUILTIN_LIST(source, SOURCES)
 ITER_BUILTIN_NTH(source)

@@ -457,9 +457,9 @@ class Loader:
             elif name == "fallbacks":
                 value = [value[i].value.decode("utf-8", "replace") for i in range(out.n_fallbacks)]
             elif name == "path_bytes":
-                value = dict(zip(("ring", "pread", "memory"), value))
+                value = dict(zip(("ring", "pread", "memory", "remote"), value))
             elif name == "source":
-                value = ("auto", "memory", "ring", "pread", "null")[value]
+                value = ("auto", "memory", "ring", "pread", "null", "remote")[value]
             elif isinstance(value, bytes):
                 value = value.decode("utf-8", "replace")
             made[name] = value

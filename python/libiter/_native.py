@@ -431,7 +431,7 @@ class LoaderStats(c.Structure):
         ("batches", c.c_uint64),
         ("samples", c.c_uint64),
         ("bytes", c.c_uint64),
-        ("path_bytes", c.c_uint64 * 3),
+        ("path_bytes", c.c_uint64 * 4),
         ("next_wait_ns", c.c_uint64),
         ("open_ns", c.c_uint64),
         ("read_ns", c.c_uint64),

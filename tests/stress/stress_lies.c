@@ -205,7 +205,7 @@ static void make_two_files(void) {
         for (int k = 0; file && k < N * 64; k++)
             fputc(k / 64 + i, file);
         if (!file || fclose(file) != 0) abort();
-        two_files[i] = (iter_file){paths[i], (uint64_t)N * 64};
+        two_files[i] = (iter_file){.path = paths[i], .bytes = (uint64_t)N * 64};
     }
 }
 

@@ -68,7 +68,7 @@ static iter_status pairs_open(void *opaque, const char *path, const void *option
     if (failed("format", err) < 0) return ITER_EFORMAT;
     s->skip = (uint64_t)((const pairs_options *)options)->skip;
     snprintf(s->path, sizeof(s->path), "%s", path);
-    s->file = (iter_file){s->path, (uint64_t)N * RECORD};
+    s->file = (iter_file){.path = s->path, .bytes = (uint64_t)N * RECORD};
     out->n_samples = N - s->skip;
     out->n_fields = 2;
     out->fields[0] = (iter_field){.name = "data",

@@ -64,7 +64,7 @@ static void make_all(void) {
         for (size_t j = 0; j < size_of(i); j++)
             bytes[j] = byte_of(i, j);
         make_file(folder, name, bytes, size_of(i));
-        files[i] = (iter_file){make_path(paths[i], folder, name), size_of(i)};
+        files[i] = (iter_file){.path = make_path(paths[i], folder, name), .bytes = size_of(i)};
         source_make_durable(paths[i]);
     }
 }

@@ -45,7 +45,7 @@ static const iter_format_ops own_format = {
 /* The same with what its open() describes, and members that this needs left out. */
 static iter_status extents_open(void *state, const char *path, const void *options,
                                 iter_description *out, iter_error *err) {
-    static const iter_file file = {"/dev/zero", 100};
+    static const iter_file file = {.path = "/dev/zero", .bytes = 100};
     (void)own_open(state, path, options, out, err);
     if (strcmp(path, "index") == 0) {
         out->fields[0].extent = ITER_FROM_INDEX;

@@ -542,7 +542,7 @@ static iter_status boxed_open(void *state, const char *path, const void *options
     FILE *file = fopen(path, "rb");
     if (!file) return ITER_EIO;
     fseek(file, 0, SEEK_END);
-    boxed_file = (iter_file){path, (uint64_t)ftell(file)};
+    boxed_file = (iter_file){.path = path, .bytes = (uint64_t)ftell(file)};
     fclose(file);
     out->n_samples = out->n_files = 1;
     out->files = &boxed_file;

@@ -338,7 +338,7 @@ EVERY_WAY(every_allocation_failure_is_clean) {
 
 Test(source_files, direct_is_not_silent_where_it_is_missing) {
     /* procfs has no O_DIRECT. */
-    const iter_file file = {"/proc/self/maps", ITER_UNKNOWN};
+    const iter_file file = {.path = "/proc/self/maps", .bytes = ITER_UNKNOWN};
     const iter_source_config config = {.files = &file, .n_files = 1, .depth = 8, .o_direct = 1};
     if (access(file.path, R_OK) != 0) cr_skip_test("no /proc");
     source_drive d;
@@ -354,7 +354,7 @@ Test(source_files, direct_is_not_silent_where_it_is_missing) {
 }
 
 Test(source_files, null_gives_zeros_to_the_files_end) {
-    const iter_file files[2] = {{"a", 1000}, {"b", ITER_UNKNOWN}};
+    const iter_file files[2] = {{.path = "a", .bytes = 1000}, {.path = "b", .bytes = ITER_UNKNOWN}};
     const iter_source_config config = {.files = files, .n_files = 2, .depth = 8};
     source_drive d;
     cr_assert_eq(source_drive_open(&d, source_named("null"), &config), ITER_OK);

@@ -42,7 +42,8 @@ static void make_files(fixture *f) {
     static const char *names[N_FILES] = {"file", "empty", "pipe"};
     make_folder(f->folder);
     for (int i = 0; i < N_FILES; i++)
-        f->files[i] = (iter_file){make_path(f->paths[i], f->folder, names[i]), ITER_UNKNOWN};
+        f->files[i] =
+            (iter_file){.path = make_path(f->paths[i], f->folder, names[i]), .bytes = ITER_UNKNOWN};
     make_file(f->folder, "file", "0123456789", 10);
     make_file(f->folder, "empty", "", 0);
     cr_assert_eq(mkfifo(f->paths[2], 0600), 0);

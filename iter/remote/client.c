@@ -1,0 +1,397 @@
+/*
+ * client.c - see client.h: the state that requests share.
+ *
+ * No lock is held while a request runs. Asking for credentials is the one exception: requests of
+ * the same client wait for it, because none can be signed without.
+ */
+#include "iter/remote/client_state.h"
+
+#ifdef ITER_HAVE_REMOTE
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/core/hash.h"
+#include "iter/core/time.h"
+#include "iter/remote/url.h"
+
+#define IDLE_MAX           16  /* handles that are kept for further calls */
+#define REFRESH_S          300 /* before credentials expire */
+#define PAUSE_FIRST_NS     50000000
+#define PAUSE_MOST_NS      ((int64_t)10 * 1000000000)
+#define CREDENTIALS_WAIT_S 2L
+
+static const iter_option rows[] = {
+    {"endpoint", "s3: the service's URL", ITER_OPTION_STRING,
+     offsetof(iter__remote_options, endpoint), .choices = NULL},
+    {"region", "s3: where the bucket is", ITER_OPTION_STRING,
+     offsetof(iter__remote_options, region), .choices = NULL},
+    {"profile", "s3: of the shared files", ITER_OPTION_STRING,
+     offsetof(iter__remote_options, profile), .choices = NULL},
+    {"path-style", "s3: HOST/bucket instead of bucket.HOST; auto = with an endpoint",
+     ITER_OPTION_CHOICE, offsetof(iter__remote_options, path_style), .choices = "auto|yes|no"},
+    {"anonymous", "s3: without a signature", ITER_OPTION_BOOL,
+     offsetof(iter__remote_options, anonymous), .choices = NULL},
+    {"connections", "the most requests in flight", ITER_OPTION_INT,
+     offsetof(iter__remote_options, connections), 1, 1024, NULL, 0},
+    {"deadline", "seconds in which a request is tried again", ITER_OPTION_DOUBLE,
+     offsetof(iter__remote_options, deadline), 0, 86400, NULL, 0},
+    {.name = NULL},
+};
+
+static const iter__remote_options defaults = {.connections = 64, .deadline = 60};
+
+static const iter_ops table = {
+    .struct_size = sizeof(iter_ops),
+    .name = "remote",
+    .help = "files elsewhere",
+    .options = rows,
+    .defaults = &defaults,
+    .options_size = sizeof(iter__remote_options),
+};
+
+const iter_ops *iter__remote_table(void) {
+    return &table;
+}
+
+static const char *env(const char *name) {
+    const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe): nothing here sets it */
+    return value && *value ? value : NULL;
+}
+
+/* ---- Making and freeing ---------------------------------------------------------------------- */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void start_curl(void) {
+    (void)curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+static void choose_region(iter__remote *remote, const char *given) {
+    char of_profile[ITER_REGION_BYTES] = "";
+    const char *region = given ? given : env("AWS_REGION");
+    if (!region) region = env("AWS_DEFAULT_REGION");
+    if (!region) {
+        iter__credentials_setting(remote->profile ? remote->profile : "", "region", of_profile,
+                                  sizeof(of_profile));
+        region = of_profile[0] ? of_profile : "us-east-1";
+    }
+    (void)snprintf(remote->region, sizeof(remote->region), "%s", region);
+}
+
+iter_status iter__remote_create(const iter__remote_options *options, iter__remote **out,
+                                iter_error *err) {
+    const iter__remote_options *o = options ? options : &defaults;
+    *out = NULL;
+    (void)pthread_once(&once, start_curl);
+    iter__remote *remote = iter__alloc(1, sizeof(*remote));
+    if (!remote) return iter__fail(err, ITER_ENOMEM, "no memory to read URLs");
+    atomic_init(&remote->refs, 1);
+    pthread_mutex_init(&remote->lock, NULL);
+    const char *endpoint = o->endpoint;
+    if (!endpoint) endpoint = env("AWS_ENDPOINT_URL_S3");
+    if (!endpoint) endpoint = env("AWS_ENDPOINT_URL");
+    if (endpoint && (!iter__url_is(endpoint) || iter__url_is_s3(endpoint))) {
+        iter__remote_unref(remote);
+        return iter__fail(err, ITER_EINVAL,
+                          "endpoint: '%s' does not begin with http:// or https://", endpoint);
+    }
+    remote->endpoint = endpoint ? iter__strdup(endpoint) : NULL;
+    remote->profile = o->profile ? iter__strdup(o->profile) : NULL;
+    if ((endpoint && !remote->endpoint) || (o->profile && !remote->profile)) {
+        iter__remote_unref(remote);
+        return iter__fail(err, ITER_ENOMEM, "no memory to read URLs");
+    }
+    for (size_t n = endpoint ? strlen(endpoint) : 0; n > 0 && remote->endpoint[n - 1] == '/'; n--)
+        remote->endpoint[n - 1] = '\0';
+    remote->path_style = o->path_style == 0 ? endpoint != NULL : o->path_style == 1;
+    remote->anonymous = o->anonymous;
+    remote->connections = (uint32_t)o->connections;
+    remote->deadline_ns = (int64_t)(o->deadline * 1e9);
+    remote->ca_file = env("AWS_CA_BUNDLE");
+    if (!remote->ca_file) remote->ca_file = env("CURL_CA_BUNDLE");
+    if (!remote->ca_file) remote->ca_file = env("SSL_CERT_FILE");
+    choose_region(remote, o->region);
+    *out = remote;
+    return ITER_OK;
+}
+
+iter__remote *iter__remote_ref(iter__remote *remote) {
+    if (remote) atomic_fetch_add_explicit(&remote->refs, 1, memory_order_relaxed);
+    return remote;
+}
+
+void iter__remote_unref(iter__remote *remote) {
+    if (!remote || atomic_fetch_sub_explicit(&remote->refs, 1, memory_order_acq_rel) != 1) return;
+    for (uint32_t i = 0; i < remote->n_idle; i++)
+        curl_easy_cleanup(remote->idle[i]);
+    iter__free(remote->idle);
+    for (uint64_t i = 0; i < remote->versions.capacity; i++) {
+        if (remote->versions.slots[i].is_text) iter__free(remote->versions.slots[i].as.text);
+    }
+    iter__free(remote->versions.slots);
+    iter__free(remote->endpoint);
+    iter__free(remote->profile);
+    pthread_mutex_destroy(&remote->lock);
+    iter__free(remote);
+}
+
+static _Thread_local iter__remote *current;
+
+iter__remote *iter__remote_enter(iter__remote *remote) {
+    iter__remote *before = current;
+    current = remote;
+    return before;
+}
+
+iter__remote *iter__remote_of(const char *path) {
+    return iter__url_is(path) ? current : NULL;
+}
+
+iter_status iter__remote_take(iter__remote *place, iter__remote **out, iter_error *err) {
+    if (!place) return iter__remote_create(NULL, out, err);
+    *out = iter__remote_ref(place);
+    return ITER_OK;
+}
+
+int64_t iter__remote_deadline_ns(const iter__remote *remote) {
+    return remote->deadline_ns;
+}
+
+uint32_t iter__remote_connections(const iter__remote *remote) {
+    return remote->connections;
+}
+
+/* Between half of a pause that doubles and all of it: many readers that were refused at once do not
+ * come back at once. */
+int64_t iter__remote_pause_ns(unsigned n_tries) {
+    int64_t most = PAUSE_FIRST_NS;
+    for (unsigned i = 0; i < n_tries && most < PAUSE_MOST_NS; i++)
+        most *= 2;
+    if (most > PAUSE_MOST_NS) most = PAUSE_MOST_NS;
+    const uint64_t draw = iter__fnv1a_u64(ITER_FNV_START, (uint64_t)iter__now_ns());
+    return most / 2 + (int64_t)(draw % (uint64_t)(most / 2));
+}
+
+/* ---- Handles --------------------------------------------------------------------------------- */
+
+CURL *iter__remote_easy(iter__remote *remote) {
+    CURL *easy = NULL;
+    pthread_mutex_lock(&remote->lock);
+    if (remote->n_idle > 0) easy = remote->idle[--remote->n_idle];
+    pthread_mutex_unlock(&remote->lock);
+    return easy ? easy : curl_easy_init();
+}
+
+void iter__remote_easy_back(iter__remote *remote, CURL *easy) {
+    if (!easy) return;
+    curl_easy_reset(easy);
+    pthread_mutex_lock(&remote->lock);
+    if (remote->n_idle == remote->idle_capacity && remote->n_idle < IDLE_MAX) {
+        CURL **idle = iter__realloc(remote->idle, IDLE_MAX * sizeof(*idle));
+        if (idle) {
+            remote->idle = idle;
+            remote->idle_capacity = IDLE_MAX;
+        }
+    }
+    const bool keep = remote->n_idle < remote->idle_capacity;
+    if (keep) remote->idle[remote->n_idle++] = easy;
+    pthread_mutex_unlock(&remote->lock);
+    if (!keep) curl_easy_cleanup(easy);
+}
+
+/* ---- Versions -------------------------------------------------------------------------------- */
+
+static uint64_t name_of(const char *url) {
+    const uint64_t hash = iter__fnv1a_text(ITER_FNV_START, url);
+    return hash ? hash : 1;
+}
+
+/* The slot of a name, or a free one. */
+static iter__version *slot_of(const iter__versions *versions, uint64_t name) {
+    uint64_t at = name & (versions->capacity - 1);
+    while (versions->slots[at].name && versions->slots[at].name != name)
+        at = (at + 1) & (versions->capacity - 1);
+    return &versions->slots[at];
+}
+
+static bool make_room(iter__versions *versions) {
+    if (versions->n < versions->capacity / 8 * 7) return true;
+    iter__versions more = {.n = versions->n,
+                           .capacity = versions->capacity ? 2 * versions->capacity : 16};
+    more.slots = iter__alloc((size_t)more.capacity, sizeof(*more.slots));
+    if (!more.slots) return false;
+    for (uint64_t i = 0; i < versions->capacity; i++) {
+        if (versions->slots[i].name) *slot_of(&more, versions->slots[i].name) = versions->slots[i];
+    }
+    iter__free(versions->slots);
+    *versions = more;
+    return true;
+}
+
+/* Reads "0123456789abcdef0123456789abcdef-12" with its quotes. */
+static bool parse_md5(const char *etag, iter__version *out) {
+    if (strlen(etag) < 34 || etag[0] != '"') return false;
+    for (int i = 0; i < 32; i++) {
+        const char c = etag[1 + i];
+        const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        if (digit < 0) return false;
+        out->as.md5[i / 2] = (uint8_t)(i % 2 ? out->as.md5[i / 2] | digit : digit << 4);
+    }
+    const char *rest = etag + 33;
+    out->parts = 0;
+    if (*rest == '-') {
+        for (rest++; *rest >= '0' && *rest <= '9' && out->parts < 100000; rest++)
+            out->parts = 10 * out->parts + (uint32_t)(*rest - '0');
+        if (out->parts == 0) return false;
+    }
+    return strcmp(rest, "\"") == 0;
+}
+
+/* Without memory a version is not kept, so a change of that object may not show. */
+void iter__remote_version_set(iter__remote *remote, const char *url, const char *etag) {
+    if (!etag[0] || strlen(etag) >= ITER_ETAG_BYTES) return;
+    iter__version made = {.name = name_of(url)};
+    if (!parse_md5(etag, &made)) {
+        made.as.text = iter__strdup(etag);
+        made.is_text = made.as.text != NULL;
+        if (!made.is_text) return;
+    }
+    pthread_mutex_lock(&remote->lock);
+    const bool room = make_room(&remote->versions);
+    if (room) {
+        iter__version *slot = slot_of(&remote->versions, made.name);
+        if (!slot->name) remote->versions.n++;
+        if (slot->is_text) iter__free(slot->as.text);
+        *slot = made;
+    }
+    pthread_mutex_unlock(&remote->lock);
+    if (!room && made.is_text) iter__free(made.as.text);
+}
+
+void iter__remote_version_get(iter__remote *remote, const char *url, char out[ITER_ETAG_BYTES]) {
+    static const char digits[] = "0123456789abcdef";
+    out[0] = '\0';
+    pthread_mutex_lock(&remote->lock);
+    const iter__version *found =
+        remote->versions.capacity ? slot_of(&remote->versions, name_of(url)) : NULL;
+    if (found && found->name && found->is_text) {
+        strcpy(out, found->as.text);
+    } else if (found && found->name) {
+        char text[33] = "";
+        for (int i = 0; i < 16; i++) {
+            text[2 * i] = digits[found->as.md5[i] >> 4];
+            text[2 * i + 1] = digits[found->as.md5[i] & 15];
+        }
+        if (found->parts)
+            (void)snprintf(out, ITER_ETAG_BYTES, "\"%s-%u\"", text, found->parts);
+        else
+            (void)snprintf(out, ITER_ETAG_BYTES, "\"%s\"", text);
+    }
+    pthread_mutex_unlock(&remote->lock);
+}
+
+/* ---- Credentials ----------------------------------------------------------------------------- */
+
+typedef struct answer {
+    char *out;
+    size_t n, capacity;
+} answer;
+
+static size_t take_answer(char *bytes, size_t size, size_t n, void *user) {
+    answer *a = user;
+    if (size * n >= a->capacity - a->n) return 0;
+    memcpy(a->out + a->n, bytes, size * n);
+    a->n += size * n;
+    a->out[a->n] = '\0';
+    return size * n;
+}
+
+static bool ask(void *user, const char *url, bool put, const char *header, char *out,
+                size_t capacity) {
+    (void)user;
+    answer a = {.out = out, .capacity = capacity};
+    long status = 0;
+    CURL *easy = curl_easy_init();
+    struct curl_slist *headers = header ? curl_slist_append(NULL, header) : NULL;
+    out[0] = '\0';
+    if (!easy || (header && !headers)) {
+        curl_slist_free_all(headers);
+        curl_easy_cleanup(easy);
+        return false;
+    }
+    curl_easy_setopt(easy, CURLOPT_URL, url);
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_NOPROXY, "*"); /* these services are of this machine */
+    curl_easy_setopt(easy, CURLOPT_TIMEOUT, CREDENTIALS_WAIT_S);
+    if (put) curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "PUT");
+    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_answer);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, &a);
+    const CURLcode code = curl_easy_perform(easy);
+    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+    curl_slist_free_all(headers);
+    curl_easy_cleanup(easy);
+    return code == CURLE_OK && status == 200;
+}
+
+static iter_status need_credentials(iter__remote *remote, iter_error *err) {
+    const iter__credentials *c = &remote->credentials;
+    const bool old = c->expires_s && (int64_t)time(NULL) > c->expires_s - REFRESH_S;
+    if (remote->has_credentials && !old) return ITER_OK;
+    iter__credentials found;
+    const iter_status status =
+        iter__credentials_find(remote->profile ? remote->profile : "", ask, NULL, &found, err);
+    if (status == ITER_OK) {
+        remote->credentials = found;
+        remote->has_credentials = true;
+        remote->key_of[0] = '\0';
+    }
+    /* Old ones may still do until they really expire. */
+    const bool usable = remote->has_credentials && (int64_t)time(NULL) < c->expires_s;
+    return usable ? ITER_OK : status;
+}
+
+iter_status iter__remote_signer(iter__remote *remote, const char *time_text, iter__signer *out,
+                                iter_error *err) {
+    char date[9];
+    (void)snprintf(date, sizeof(date), "%.8s", time_text);
+    char key_of[sizeof(remote->key_of)];
+    pthread_mutex_lock(&remote->lock);
+    iter_status status = need_credentials(remote, err);
+    (void)snprintf(key_of, sizeof(key_of), "%s%.*s", date, ITER_REGION_BYTES - 1, remote->region);
+    if (status == ITER_OK && strcmp(key_of, remote->key_of) != 0) {
+        status = iter__sigv4_key(remote->credentials.secret, date, remote->region, "s3",
+                                 remote->key, err);
+        if (status == ITER_OK) strcpy(remote->key_of, key_of);
+    }
+    if (status == ITER_OK) {
+        strcpy(out->access_key, remote->credentials.access_key);
+        strcpy(out->token, remote->credentials.token);
+        strcpy(out->region, remote->region);
+        memcpy(out->key, remote->key, sizeof(out->key));
+    }
+    pthread_mutex_unlock(&remote->lock);
+    return status;
+}
+
+void iter__remote_forget_credentials(iter__remote *remote) {
+    pthread_mutex_lock(&remote->lock);
+    remote->has_credentials = false;
+    remote->key_of[0] = '\0';
+    pthread_mutex_unlock(&remote->lock);
+}
+
+bool iter__remote_move(iter__remote *remote, const char *region) {
+    pthread_mutex_lock(&remote->lock);
+    const bool other = strcmp(remote->region, region) != 0 && strlen(region) < ITER_REGION_BYTES;
+    if (other) strcpy(remote->region, region);
+    pthread_mutex_unlock(&remote->lock);
+    return other;
+}
+
+#endif

@@ -1,0 +1,83 @@
+/*
+ * client.h - files elsewhere as formats see them: look, list, read a range.
+ *
+ * A client has what all its requests share: the options of a dataset's spec, credentials, versions
+ * of objects that were seen, and idle handles with their connections. A dataset that is opened with
+ * a URL has one; a thread that opens files finds it by iter__remote_current().
+ *
+ * Every call below may be made by any number of threads, and blocks until it has its answer: it
+ * tries again after 429, 5xx, resets, short bodies and stalls, until the client's deadline.
+ */
+#ifndef ITER_REMOTE_CLIENT_H
+#define ITER_REMOTE_CLIENT_H
+
+#include <stdbool.h>
+
+#include <iter/ops.h>
+
+typedef struct iter__remote iter__remote;
+
+/* Keys that every dataset's spec may have. */
+typedef struct iter__remote_options {
+    const char *endpoint; /* NULL = AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, or Amazon's */
+    const char *region;   /* NULL = AWS_REGION, AWS_DEFAULT_REGION, the profile's, or us-east-1 */
+    const char *profile;  /* NULL = AWS_PROFILE, or "default" */
+    int32_t path_style;   /* 0 = if an endpoint is given, 1 = yes, 2 = no */
+    bool anonymous;
+    int64_t connections; /* the most requests in flight of one loader */
+    double deadline;     /* seconds in which a request is tried again */
+} iter__remote_options;
+
+/* The rows of the keys, as a table of options alone. NULL = this build reads no URLs. */
+const iter_ops *iter__remote_table(void);
+
+/* `options` NULL = the defaults. Errors: EINVAL, ENOMEM, EUNSUPPORTED (this build). */
+iter_status iter__remote_create(const iter__remote_options *options, iter__remote **out,
+                                iter_error *err);
+iter__remote *iter__remote_ref(iter__remote *remote);
+void iter__remote_unref(iter__remote *remote); /* NULL is ignored */
+
+/* Sets the client that files are opened with in this thread; returns the one before. */
+iter__remote *iter__remote_enter(iter__remote *remote);
+
+/* That client (NULL = none) if `path` is a URL, else NULL: what iter_file.place gets. */
+iter__remote *iter__remote_of(const char *path);
+
+/* Takes a reference to `place`, or makes a client with the defaults if it is NULL. */
+iter_status iter__remote_take(iter__remote *place, iter__remote **out, iter_error *err);
+
+typedef struct iter__remote_info {
+    uint64_t bytes;
+    uint64_t version; /* a hash of its ETag, or of its time if it has none */
+    bool is_folder;
+} iter__remote_info;
+
+/* What is at `url`. Errors: EIO (nothing; not allowed; no answer until the deadline). */
+iter_status iter__remote_look(iter__remote *remote, const char *url, iter__remote_info *out,
+                              iter_error *err);
+
+/* One name in a folder, without the folder's. */
+typedef iter_status iter__remote_visit(void *user, const char *name, bool is_folder, uint64_t bytes,
+                                       iter_error *err);
+
+/* Calls `visit` for each name in the folder `url`, in the order of their bytes. Errors:
+ * EUNSUPPORTED (https has no lists), EIO, those of visit(). */
+iter_status iter__remote_list(iter__remote *remote, const char *url, iter__remote_visit *visit,
+                              void *user, iter_error *err);
+
+/* Reads n bytes at `offset`; *out_done < n only at the object's end. Errors: EIO. */
+iter_status iter__remote_read(iter__remote *remote, const char *url, uint64_t offset, void *out,
+                              size_t n, size_t *out_done, iter_error *err);
+
+/* An object that is read in small pieces, from one place or many: it keeps the last part that it
+ * read. Any number of threads. */
+typedef struct iter__remote_file iter__remote_file;
+
+/* Errors: those of iter__remote_look(); EIO if it is a folder. `url` is borrowed until close. */
+iter_status iter__remote_file_open(iter__remote *remote, const char *url, iter__remote_file **out,
+                                   iter__remote_info *out_info, iter_error *err);
+iter_status iter__remote_file_read(iter__remote_file *file, uint64_t offset, void *out, size_t n,
+                                   size_t *out_done, iter_error *err);
+void iter__remote_file_close(iter__remote_file *file);
+
+#endif

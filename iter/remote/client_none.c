@@ -1,0 +1,86 @@
+/* client_none.c - the calls of client.h in a build without libcurl: each says so. */
+#include "iter/remote/client.h"
+
+#ifndef ITER_HAVE_REMOTE
+
+#include "iter/core/error.h"
+
+static iter_status absent(const char *url, iter_error *err) {
+    return iter__fail(err, ITER_EUNSUPPORTED,
+                      "%s: this build reads no URLs: it was made without libcurl, expat or OpenSSL",
+                      url);
+}
+
+const iter_ops *iter__remote_table(void) {
+    return NULL;
+}
+
+iter_status iter__remote_create(const iter__remote_options *options, iter__remote **out,
+                                iter_error *err) {
+    (void)options;
+    *out = NULL;
+    return absent("remote", err);
+}
+
+iter__remote *iter__remote_ref(iter__remote *remote) {
+    return remote;
+}
+
+void iter__remote_unref(iter__remote *remote) {
+    (void)remote;
+}
+
+iter__remote *iter__remote_enter(iter__remote *remote) {
+    (void)remote;
+    return NULL;
+}
+
+iter__remote *iter__remote_of(const char *path) {
+    (void)path;
+    return NULL;
+}
+
+iter_status iter__remote_take(iter__remote *place, iter__remote **out, iter_error *err) {
+    (void)place;
+    return iter__remote_create(NULL, out, err);
+}
+
+iter_status iter__remote_look(iter__remote *remote, const char *url, iter__remote_info *out,
+                              iter_error *err) {
+    (void)remote;
+    *out = (iter__remote_info){0};
+    return absent(url, err);
+}
+
+iter_status iter__remote_list(iter__remote *remote, const char *url, iter__remote_visit *visit,
+                              void *user, iter_error *err) {
+    (void)remote, (void)visit, (void)user;
+    return absent(url, err);
+}
+
+iter_status iter__remote_read(iter__remote *remote, const char *url, uint64_t offset, void *out,
+                              size_t n, size_t *out_done, iter_error *err) {
+    (void)remote, (void)offset, (void)out, (void)n;
+    *out_done = 0;
+    return absent(url, err);
+}
+
+iter_status iter__remote_file_open(iter__remote *remote, const char *url, iter__remote_file **out,
+                                   iter__remote_info *out_info, iter_error *err) {
+    (void)remote, (void)out_info;
+    *out = NULL;
+    return absent(url, err);
+}
+
+iter_status iter__remote_file_read(iter__remote_file *file, uint64_t offset, void *out, size_t n,
+                                   size_t *out_done, iter_error *err) {
+    (void)file, (void)offset, (void)out, (void)n;
+    *out_done = 0;
+    return absent("remote", err);
+}
+
+void iter__remote_file_close(iter__remote_file *file) {
+    (void)file;
+}
+
+#endif

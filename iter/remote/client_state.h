@@ -1,0 +1,72 @@
+/* client_state.h - a client's inside, for client.c and request.c. */
+#ifndef ITER_REMOTE_CLIENT_STATE_H
+#define ITER_REMOTE_CLIENT_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "iter/remote/credentials.h"
+#include "iter/remote/request.h"
+#include "iter/remote/sigv4.h"
+
+#define ITER_REGION_BYTES 64
+
+/* A version of an object that was seen. Most ETags are an MD5, and are kept as its 16 bytes. */
+typedef struct iter__version {
+    uint64_t name; /* hash of its URL; 0 = free */
+    union {
+        uint8_t md5[16];
+        char *text; /* iter__free */
+    } as;
+    uint32_t parts; /* of an upload in parts; 0 = in one */
+    bool is_text;
+} iter__version;
+
+typedef struct iter__versions {
+    iter__version *slots; /* [capacity], a power of 2 */
+    uint64_t n, capacity;
+} iter__versions;
+
+struct iter__remote {
+    atomic_uint refs;
+    char *endpoint; /* without a '/' at its end; NULL = Amazon's */
+    char *profile;  /* NULL = none was named */
+    bool path_style, anonymous;
+    uint32_t connections;
+    int64_t deadline_ns;
+    const char *ca_file; /* of the environment, or NULL */
+
+    pthread_mutex_t lock; /* guards all below */
+    char region[ITER_REGION_BYTES];
+    iter__credentials credentials;
+    bool has_credentials;
+    char key_of[8 + ITER_REGION_BYTES]; /* date and region that `key` is of */
+    uint8_t key[ITER_SHA256_BYTES];
+    iter__versions versions;
+    CURL **idle; /* [idle_capacity], n_idle in use */
+    uint32_t n_idle, idle_capacity;
+};
+
+/* Remembers an object's ETag, or writes the one that is known ("" = none). */
+void iter__remote_version_set(iter__remote *remote, const char *url, const char *etag);
+void iter__remote_version_get(iter__remote *remote, const char *url, char out[ITER_ETAG_BYTES]);
+
+/* What a signature needs at this time ("20150830T123600Z"). Errors: EINVAL (no credentials),
+ * ENOMEM. */
+typedef struct iter__signer {
+    char access_key[sizeof(((iter__credentials *)0)->access_key)];
+    char token[sizeof(((iter__credentials *)0)->token)];
+    char region[ITER_REGION_BYTES];
+    uint8_t key[ITER_SHA256_BYTES];
+} iter__signer;
+
+iter_status iter__remote_signer(iter__remote *remote, const char *time_text, iter__signer *out,
+                                iter_error *err);
+
+/* The next signer asks the chain again. */
+void iter__remote_forget_credentials(iter__remote *remote);
+
+/* The bucket lies in another region than was thought; true if that is new. */
+bool iter__remote_move(iter__remote *remote, const char *region);
+
+#endif

@@ -1,0 +1,364 @@
+/*
+ * remote_files.c - the calls of client.h that ask: look, list, read.
+ *
+ * https has no lists. There a name is a folder if it ends with '/', or if the server sends it on to
+ * one that does, as servers of files do. In S3 it is a folder if an object's name goes on after it
+ * with '/'.
+ */
+#include "iter/remote/client_state.h"
+
+#ifdef ITER_HAVE_REMOTE
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/arith.h"
+#include "iter/core/error.h"
+#include "iter/core/hash.h"
+#include "iter/core/time.h"
+#include "iter/remote/s3_xml.h"
+#include "iter/remote/url.h"
+
+#define LIST_BYTES_MAX ((size_t)64 << 20) /* of a page, which has 1000 names */
+#define BLOCK_BYTES    ((size_t)1 << 20)  /* that an open file keeps */
+#define NANO           1000000000
+
+static void sleep_ns(int64_t ns) {
+    const struct timespec pause = {.tv_sec = (time_t)(ns / NANO), .tv_nsec = (long)(ns % NANO)};
+    nanosleep(&pause, NULL);
+}
+
+static iter_status fail_request(const iter__request *r, unsigned n_tries, iter_error *err) {
+    const char *many = n_tries == 1 ? "try" : "tries";
+    if (r->kind != ITER_REQUEST_RANGE)
+        return iter__fail(err, ITER_EIO, "%s: %s (%u %s)", r->url, r->reason, n_tries, many);
+    return iter__fail(err, ITER_EIO, "%s: bytes %llu to %llu: %s (%u %s)", r->url,
+                      (unsigned long long)r->offset, (unsigned long long)(r->offset + r->size - 1),
+                      r->reason, n_tries, many);
+}
+
+iter_status iter__remote_perform(iter__remote *remote, iter__request *r,
+                                 iter__request_rewind *rewind, unsigned n_before, iter_error *err) {
+    const int64_t until = iter__now_ns() + (n_before ? 0 : iter__remote_deadline_ns(remote));
+    r->easy = iter__remote_easy(remote);
+    if (!r->easy) return iter__fail(err, ITER_ENOMEM, "%s: no memory for a request", r->url);
+    iter_status status = ITER_OK;
+    for (unsigned n = 1;; n++) {
+        iter_error why = {.status = ITER_OK};
+        if (n > 1) curl_easy_reset(r->easy);
+        status = iter__request_begin(remote, r, &why);
+        if (status < 0) {
+            status = iter__fail(err, status, "%s: %s", r->url, why.message);
+            break;
+        }
+        const iter__request_end end = iter__request_judge(remote, r, curl_easy_perform(r->easy));
+        if (end == ITER_REQUEST_DONE) break;
+        const int64_t pause = iter__remote_pause_ns(n - 1);
+        if (end == ITER_REQUEST_FAILED || iter__now_ns() + pause > until) {
+            status = fail_request(r, n_before + n, err);
+            break;
+        }
+        sleep_ns(pause);
+        if (rewind) rewind(r);
+    }
+    iter__remote_easy_back(remote, r->easy);
+    r->easy = NULL;
+    return status;
+}
+
+static iter_status perform(iter__remote *remote, iter__request *r, iter__request_rewind *rewind,
+                           iter_error *err) {
+    return iter__remote_perform(remote, r, rewind, 0, err);
+}
+
+/* ---- Lists ----------------------------------------------------------------------------------- */
+
+typedef struct page {
+    char *text;
+    size_t n, capacity;
+} page;
+
+static bool take_page(void *user, const void *bytes, size_t n) {
+    page *p = user;
+    if (n > LIST_BYTES_MAX - p->n) return false;
+    if (p->capacity - p->n < n) {
+        const size_t capacity = iter__max_size(2 * p->capacity, p->n + n);
+        char *text = iter__realloc(p->text, capacity);
+        if (!text) return false;
+        p->text = text;
+        p->capacity = capacity;
+    }
+    memcpy(p->text + p->n, bytes, n);
+    p->n += n;
+    return true;
+}
+
+static void rewind_page(iter__request *r) {
+    ((page *)r->user)->n = 0;
+}
+
+/* The query of a page; NULL without memory. Names are in the order that a signature needs. */
+static char *list_query(const char *prefix, const char *next, unsigned most) {
+    const size_t n_prefix = strlen(prefix), n_next = next ? strlen(next) : 0;
+    char *e_prefix = iter__alloc(3 * n_prefix + 1, 1), *e_next = iter__alloc(3 * n_next + 1, 1);
+    char *query = NULL;
+    if (e_prefix && e_next) {
+        iter__url_encode(prefix, n_prefix, false, e_prefix, 3 * n_prefix + 1);
+        iter__url_encode(next ? next : "", n_next, false, e_next, 3 * n_next + 1);
+        query =
+            iter__strf("%s%s%sdelimiter=%%2F&encoding-type=url&list-type=2&max-keys=%u&prefix=%s",
+                       next ? "continuation-token=" : "", e_next, next ? "&" : "", most, e_prefix);
+    }
+    iter__free(e_prefix);
+    iter__free(e_next);
+    return query;
+}
+
+typedef struct listing {
+    iter__remote *remote;
+    const char *url; /* of the folder */
+    size_t n_prefix; /* bytes of each key that are the folder's */
+    size_t n_bucket; /* bytes of url up to the bucket's end */
+    iter__remote_visit *visit;
+    void *user;
+    uint64_t n;
+} listing;
+
+static iter_status visit_entry(void *user, const iter__s3_entry *entry, iter_error *err) {
+    listing *l = user;
+    const size_t n_key = strlen(entry->key);
+    if (n_key <= l->n_prefix) return ITER_OK; /* the folder itself, as an object of no bytes */
+    l->n++;
+    if (!l->visit) return ITER_OK;
+    if (!entry->is_folder) {
+        if (entry->key[n_key - 1] == '/') return ITER_OK; /* stands for a folder */
+        char *url = iter__strf("%.*s/%s", (int)l->n_bucket, l->url, entry->key);
+        if (!url) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", l->url);
+        iter__remote_version_set(l->remote, url, entry->etag);
+        iter__free(url);
+        return l->visit(l->user, entry->key + l->n_prefix, false, entry->bytes, err);
+    }
+    char *name = iter__strf("%.*s", (int)(n_key - l->n_prefix - 1), entry->key + l->n_prefix);
+    if (!name) return iter__fail(err, ITER_ENOMEM, "%s: no memory for its names", l->url);
+    const iter_status status = l->visit(l->user, name, true, 0, err);
+    iter__free(name);
+    return status;
+}
+
+/* Lists a folder, or only asks if it has anything (visit NULL); *out_n counts the names. */
+static iter_status list(iter__remote *remote, const char *url, iter__remote_visit *visit,
+                        void *user, uint64_t *out_n, iter_error *err) {
+    size_t n_bucket;
+    const char *key = iter__url_s3_key(url, &n_bucket);
+    const size_t n_key = strlen(key);
+    const bool slash = n_key == 0 || key[n_key - 1] == '/';
+    char *prefix = iter__strf("%s%s", key, slash ? "" : "/");
+    if (!prefix) return iter__fail(err, ITER_ENOMEM, "%s: no memory to list it", url);
+    listing l = {.remote = remote,
+                 .url = url,
+                 .n_prefix = strlen(prefix),
+                 .n_bucket = strlen("s3://") + n_bucket,
+                 .visit = visit,
+                 .user = user};
+    char *next = NULL;
+    page p = {.text = NULL};
+    iter_status status = ITER_OK;
+    do {
+        char *query = list_query(prefix, next, visit ? 1000 : 2);
+        iter__free(next);
+        next = NULL;
+        if (!query) {
+            status = iter__fail(err, ITER_ENOMEM, "%s: no memory to list it", url);
+            break;
+        }
+        iter__request r = {
+            .kind = ITER_REQUEST_LIST, .url = url, .query = query, .sink = take_page, .user = &p};
+        p.n = 0;
+        status = perform(remote, &r, rewind_page, err);
+        iter__free(query);
+        if (status == ITER_OK) {
+            iter_error why = {.status = ITER_OK};
+            status = iter__s3_list_parse(p.text, p.n, visit_entry, &l, &next, &why);
+            if (status < 0)
+                status = why.message[0]
+                             ? iter__fail(err, status, "%s: the list: %s", url, why.message)
+                             : status;
+        }
+    } while (status == ITER_OK && next && visit);
+    iter__free(next);
+    iter__free(p.text);
+    iter__free(prefix);
+    *out_n = l.n;
+    return status;
+}
+
+iter_status iter__remote_list(iter__remote *remote, const char *url, iter__remote_visit *visit,
+                              void *user, iter_error *err) {
+    uint64_t n;
+    if (!iter__url_is_s3(url))
+        return iter__fail(err, ITER_EUNSUPPORTED,
+                          "%s: https has no lists of files; name them, as in "
+                          "https://host/part-{000..127}.tar",
+                          url);
+    ITER_TRY(list(remote, url, visit, user, &n, err));
+    return n > 0 ? ITER_OK : iter__fail(err, ITER_EIO, "%s: no object's name begins so", url);
+}
+
+/* ---- Looking --------------------------------------------------------------------------------- */
+
+static bool no_bytes(void *user, const void *bytes, size_t n) {
+    (void)user, (void)bytes, (void)n;
+    return true;
+}
+
+static iter_status look_head(iter__remote *remote, const char *url, iter__remote_info *out,
+                             bool *out_missing, iter_error *err) {
+    iter__request r = {.kind = ITER_REQUEST_HEAD, .url = url, .sink = no_bytes};
+    const iter_status status = perform(remote, &r, NULL, err);
+    *out_missing = r.status == 404;
+    out->is_folder = r.is_folder;
+    if (status < 0) return status;
+    if (r.total == ITER_UNKNOWN && !r.is_folder)
+        return iter__fail(err, ITER_EIO, "%s: the server does not say how long it is", url);
+    out->bytes = r.total == ITER_UNKNOWN ? 0 : r.total;
+    out->version = iter__fnv1a_text(ITER_FNV_START, r.etag[0] ? r.etag : r.modified);
+    if (!r.is_folder) iter__remote_version_set(remote, url, r.etag);
+    return ITER_OK;
+}
+
+iter_status iter__remote_look(iter__remote *remote, const char *url, iter__remote_info *out,
+                              iter_error *err) {
+    size_t n_bucket;
+    bool missing = false;
+    *out = (iter__remote_info){0};
+    const size_t n = strlen(url);
+    const bool s3 = iter__url_is_s3(url);
+    if (s3 && (!*iter__url_s3_key(url, &n_bucket) || url[n - 1] == '/')) {
+        out->is_folder = true;
+        return n_bucket > 0 ? ITER_OK : iter__fail(err, ITER_EINVAL, "%s: names no bucket", url);
+    }
+    iter_error own;
+    if (!err) err = &own;
+    const iter_status status = look_head(remote, url, out, &missing, err);
+    if (status == ITER_OK || (out->is_folder && !s3)) {
+        /* A folder's own page may be forbidden. */
+        return ITER_OK;
+    }
+    uint64_t names = 0;
+    if (s3 && missing && list(remote, url, NULL, NULL, &names, NULL) == ITER_OK && names > 0) {
+        out->is_folder = true;
+        return ITER_OK;
+    }
+    return status;
+}
+
+/* ---- Reading --------------------------------------------------------------------------------- */
+
+typedef struct target {
+    uint8_t *at;
+    size_t n;
+} target;
+
+static bool take_bytes(void *user, const void *bytes, size_t n) {
+    target *t = user;
+    memcpy(t->at, bytes, n);
+    t->at += n;
+    t->n += n;
+    return true;
+}
+
+/* A further try asks for what is missing alone. */
+static void rewind_range(iter__request *r) {
+    r->offset += r->got;
+    r->size -= r->got;
+}
+
+iter_status iter__remote_read(iter__remote *remote, const char *url, uint64_t offset, void *out,
+                              size_t n, size_t *out_done, iter_error *err) {
+    target t = {.at = out};
+    *out_done = 0;
+    if (n == 0) return ITER_OK;
+    iter__request r = {.kind = ITER_REQUEST_RANGE,
+                       .url = url,
+                       .offset = offset,
+                       .size = n,
+                       .sink = take_bytes,
+                       .user = &t};
+    const iter_status status = perform(remote, &r, rewind_range, err);
+    *out_done = t.n;
+    return status;
+}
+
+/* ---- Open files ------------------------------------------------------------------------------ */
+
+struct iter__remote_file {
+    iter__remote *remote;
+    const char *url;
+    uint64_t bytes;
+    pthread_mutex_t lock; /* guards all below */
+    uint8_t *block;       /* [BLOCK_BYTES] */
+    uint64_t block_at;
+    size_t block_n;
+};
+
+iter_status iter__remote_file_open(iter__remote *remote, const char *url, iter__remote_file **out,
+                                   iter__remote_info *out_info, iter_error *err) {
+    *out = NULL;
+    ITER_TRY(iter__remote_look(remote, url, out_info, err));
+    if (out_info->is_folder)
+        return iter__fail(err, ITER_EIO, "%s: is a folder, expected a file", url);
+    iter__remote_file *file = iter__alloc(1, sizeof(*file));
+    if (!file) return iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", url);
+    file->remote = iter__remote_ref(remote);
+    file->url = url;
+    file->bytes = out_info->bytes;
+    pthread_mutex_init(&file->lock, NULL);
+    *out = file;
+    return ITER_OK;
+}
+
+void iter__remote_file_close(iter__remote_file *file) {
+    if (!file) return;
+    iter__remote_unref(file->remote);
+    pthread_mutex_destroy(&file->lock);
+    iter__free(file->block);
+    iter__free(file);
+}
+
+/* Reads the block that holds `offset`. With the lock held. */
+static iter_status load_block(iter__remote_file *file, uint64_t offset, iter_error *err) {
+    if (offset >= file->block_at && offset < file->block_at + file->block_n) return ITER_OK;
+    if (!file->block) file->block = iter__alloc(BLOCK_BYTES, 1);
+    if (!file->block) return iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", file->url);
+    const uint64_t at = offset / BLOCK_BYTES * BLOCK_BYTES;
+    const uint64_t left = file->bytes - at;
+    file->block_n = 0;
+    file->block_at = at;
+    return iter__remote_read(file->remote, file->url, at, file->block,
+                             (size_t)iter__min_u64(left, BLOCK_BYTES), &file->block_n, err);
+}
+
+iter_status iter__remote_file_read(iter__remote_file *file, uint64_t offset, void *out, size_t n,
+                                   size_t *out_done, iter_error *err) {
+    *out_done = 0;
+    if (offset >= file->bytes) return ITER_OK;
+    n = (size_t)iter__min_u64(n, file->bytes - offset);
+    if (n >= BLOCK_BYTES)
+        return iter__remote_read(file->remote, file->url, offset, out, n, out_done, err);
+    iter_status status = ITER_OK;
+    pthread_mutex_lock(&file->lock);
+    while (status == ITER_OK && *out_done < n) {
+        const uint64_t at = offset + *out_done;
+        status = load_block(file, at, err);
+        if (status < 0 || at >= file->block_at + file->block_n) break;
+        const size_t inside = (size_t)(at - file->block_at);
+        const size_t part = iter__min_size(n - *out_done, file->block_n - inside);
+        memcpy((uint8_t *)out + *out_done, file->block + inside, part);
+        *out_done += part;
+    }
+    pthread_mutex_unlock(&file->lock);
+    return status;
+}
+
+#endif

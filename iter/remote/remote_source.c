@@ -1,0 +1,584 @@
+/*
+ * remote_source.c - the source for files elsewhere: libcurl's multi interface, driven by whichever
+ * thread is idle.
+ *
+ * A thread that takes `driver` may touch libcurl: it starts queued reads, lets curl move bytes,
+ * and settles what has ended. wait() holds it while it polls; submit() and commit() from other
+ * threads only leave a read in the queue and wake the poll. reap() and commit() drive themselves if
+ * no thread waits. `lock` guards the queues between them, and is held for moments.
+ *
+ * A read is one request. If it fails in a way that passes, it waits, and asks for what is missing;
+ * after the client's deadline, or at once if the reason does not pass, it ends with EIO. The loader
+ * then reads each of its rows by read(). What failed is remembered, so read() does not spend the
+ * deadline again: it tries once, and says how often all in all.
+ *
+ * Requests in flight: as many as bring more bytes a second, at most `connections`. The number grows
+ * by half while that raises the rate, and shrinks by a quarter if a tenth of the answers say "slow
+ * down".
+ */
+#include "iter/remote/request.h"
+
+#ifdef ITER_HAVE_REMOTE
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/arith.h"
+#include "iter/core/error.h"
+#include "iter/core/time.h"
+#include "iter/remote/url.h"
+
+#define DEPTH_MAX    1024u
+#define IN_FLIGHT    16u /* at the start */
+#define NOTES        64u /* failures that are remembered */
+#define WINDOW_MIN   32u /* answers by which a rate is measured */
+#define GAIN         1.05
+#define WAIT_MS_MAX  50
+#define NS_PER_MS    1000000
+#define REDO_WINDOWS 32u /* after so many at one number, it tries to grow again */
+
+typedef struct transfer transfer;
+struct transfer {
+    iter__request request; /* first: curl hands it back */
+    iter_read *read;
+    transfer *next; /* of the free ones, or of those that pause */
+    int32_t part;   /* where the next byte goes */
+    size_t inside;
+    size_t room; /* bytes that the parts still take */
+    unsigned n_tries;
+    int64_t until_ns;
+    int64_t not_before_ns; /* while it pauses */
+};
+
+/* A read that failed. */
+typedef struct note {
+    uint64_t object, offset, size;
+    unsigned n_tries;
+} note;
+
+typedef struct ring {
+    iter_read **reads; /* [depth] */
+    uint32_t first, n;
+} ring;
+
+typedef struct remote_source {
+    const iter_file *files;
+    iter__remote *own; /* for URLs without a place */
+    uint32_t depth;
+
+    pthread_mutex_t lock; /* guards these */
+    ring queued, done;
+    uint32_t n_taken; /* reads that were submitted and not reaped */
+    bool canceled, woken;
+    note notes[NOTES];
+    uint32_t n_notes;
+
+    pthread_mutex_t driver; /* guards these; taken before `lock` */
+    CURLM *multi;
+    transfer *transfers; /* [depth] */
+    transfer *free, *paused;
+    uint32_t n_active, limit, limit_most;
+    uint32_t n_answers, n_throttled, n_windows; /* of the window that is measured */
+    uint64_t window_bytes;
+    int64_t window_ns;
+    double best_rate; /* bytes/s at the number before */
+} remote_source;
+
+/* ---- Queues: with `lock` held ---------------------------------------------------------------- */
+
+static void push(const remote_source *s, ring *r, iter_read *read) {
+    r->reads[(r->first + r->n) % s->depth] = read;
+    r->n++;
+}
+
+static iter_read *pop(const remote_source *s, ring *r) {
+    if (r->n == 0) return NULL;
+    iter_read *read = r->reads[r->first];
+    r->first = (r->first + 1) % s->depth;
+    r->n--;
+    return read;
+}
+
+/* ---- Bytes of an answer ---------------------------------------------------------------------- */
+
+static bool take_bytes(void *user, const void *bytes, size_t n) {
+    transfer *t = user;
+    const uint8_t *from = bytes;
+    if (n > t->room) return false;
+    t->room -= n;
+    while (n > 0) {
+        const iter_iovec *part = &t->read->parts[t->part];
+        const size_t some = iter__min_size(n, part->size - t->inside);
+        memcpy((uint8_t *)part->data + t->inside, from, some);
+        from += some;
+        n -= some;
+        t->inside += some;
+        if (t->inside == part->size && t->part + 1 < t->read->n_parts) {
+            t->part++;
+            t->inside = 0;
+        }
+    }
+    return true;
+}
+
+/* Places the transfer behind the bytes that the read has. */
+static void begin_read(transfer *t, iter_read *read) {
+    size_t at = read->done;
+    *t = (transfer){.read = read, .room = read->size - read->done};
+    while (t->part + 1 < read->n_parts && at >= read->parts[t->part].size)
+        at -= read->parts[t->part++].size;
+    t->inside = at;
+}
+
+static iter__remote *client_of(const remote_source *s, uint64_t object) {
+    iter__remote *place = s->files[object].place;
+    return place ? place : s->own;
+}
+
+static void ask_for_rest(const remote_source *s, transfer *t) {
+    const iter_read *read = t->read;
+    t->request.kind = ITER_REQUEST_RANGE;
+    t->request.url = s->files[read->object].path;
+    t->request.query = NULL;
+    t->request.offset = read->offset + read->done;
+    t->request.size = read->size - read->done;
+    t->request.sink = take_bytes;
+    t->request.user = t;
+}
+
+/* ---- Driving: with `driver` held ------------------------------------------------------------- */
+
+static void hand_over(remote_source *s, transfer *t) {
+    iter_read *read = t->read;
+    t->read = NULL;
+    t->next = s->free;
+    s->free = t;
+    pthread_mutex_lock(&s->lock);
+    push(s, &s->done, read);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void end_read(iter_read *read, iter_status status, int32_t os_error) {
+    read->status = status;
+    read->os_error = os_error;
+    read->path = ITER_PATH_REMOTE;
+}
+
+static int32_t errno_of(const iter__request *r) {
+    return r->status == 404 ? ENOENT : r->status == 403 || r->status == 401 ? EACCES : EIO;
+}
+
+static void fail_read(remote_source *s, transfer *t, int32_t os_error) {
+    const iter_read *read = t->read;
+    pthread_mutex_lock(&s->lock);
+    s->notes[s->n_notes++ % NOTES] = (note){read->object, read->offset, read->size, t->n_tries};
+    pthread_mutex_unlock(&s->lock);
+    end_read(t->read, ITER_EIO, os_error);
+    hand_over(s, t);
+}
+
+/* Chooses how many requests may be in flight, when a window has enough answers. */
+static void adapt(remote_source *s, const transfer *t) {
+    s->n_answers++;
+    s->n_throttled += t->request.throttled;
+    s->window_bytes += t->request.got;
+    if (s->n_answers < iter__max_u32(WINDOW_MIN, 2 * s->limit)) return;
+    const int64_t now = iter__now_ns();
+    const double seconds = (double)(now - s->window_ns) * 1e-9;
+    const double rate = seconds > 0 ? (double)s->window_bytes / seconds : 0;
+    if (s->n_throttled * 10 > s->n_answers) {
+        s->limit = iter__max_u32(1, s->limit - s->limit / 4);
+        s->best_rate = 0;
+    } else if (rate > s->best_rate * GAIN || ++s->n_windows >= REDO_WINDOWS) {
+        s->best_rate = rate;
+        s->limit = iter__min_u32(s->limit_most, s->limit + s->limit / 2 + 1);
+        s->n_windows = 0;
+    }
+    s->n_answers = s->n_throttled = 0;
+    s->window_bytes = 0;
+    s->window_ns = now;
+}
+
+/* Sends a read's request. If that cannot be done the read fails. */
+static void start(remote_source *s, transfer *t) {
+    iter_error why = {.status = ITER_OK};
+    iter__remote *client = client_of(s, t->read->object);
+    ask_for_rest(s, t);
+    t->n_tries++;
+    t->request.easy = iter__remote_easy(client);
+    iter_status status =
+        t->request.easy ? iter__request_begin(client, &t->request, &why) : ITER_ENOMEM;
+    if (status == ITER_OK && curl_multi_add_handle(s->multi, t->request.easy) != CURLM_OK) {
+        (void)iter__request_judge(client, &t->request, CURLE_OUT_OF_MEMORY);
+        status = ITER_ENOMEM;
+    }
+    if (status == ITER_OK) {
+        s->n_active++;
+        return;
+    }
+    iter__remote_easy_back(client, t->request.easy);
+    t->request.easy = NULL;
+    fail_read(s, t, status == ITER_ENOMEM ? ENOMEM : EIO);
+}
+
+static void pause_or_fail(remote_source *s, transfer *t, iter__request_end end) {
+    const int64_t now = iter__now_ns();
+    const int64_t again = now + iter__remote_pause_ns(t->n_tries - 1);
+    if (end == ITER_REQUEST_FAILED || again > t->until_ns) {
+        fail_read(s, t, errno_of(&t->request));
+        return;
+    }
+    t->not_before_ns = again;
+    t->next = s->paused;
+    s->paused = t;
+}
+
+static void settle(remote_source *s, transfer *t, CURLcode code) {
+    iter__remote *client = client_of(s, t->read->object);
+    CURL *easy = t->request.easy;
+    const iter__request_end end = iter__request_judge(client, &t->request, code);
+    (void)curl_multi_remove_handle(s->multi, easy);
+    iter__remote_easy_back(client, easy);
+    t->request.easy = NULL;
+    s->n_active--;
+    t->read->done += (size_t)t->request.got;
+    adapt(s, t);
+    if (end != ITER_REQUEST_DONE) {
+        pause_or_fail(s, t, end);
+        return;
+    }
+    end_read(t->read, ITER_OK, 0);
+    hand_over(s, t);
+}
+
+/* Starts what may start: first reads whose pause is over, then queued ones. Returns when the next
+ * pause ends; INT64_MAX = none pauses. */
+static int64_t start_more(remote_source *s) {
+    int64_t next_ns = INT64_MAX;
+    const int64_t now = s->paused ? iter__now_ns() : 0;
+    for (transfer **at = &s->paused; *at;) {
+        transfer *t = *at;
+        if (t->not_before_ns > now || s->n_active >= s->limit) {
+            if (t->not_before_ns > now) next_ns = iter__min_i64(next_ns, t->not_before_ns);
+            at = &t->next;
+            continue;
+        }
+        *at = t->next;
+        start(s, t);
+    }
+    while (s->n_active < s->limit && s->free) {
+        pthread_mutex_lock(&s->lock);
+        iter_read *read = pop(s, &s->queued);
+        pthread_mutex_unlock(&s->lock);
+        if (!read) break;
+        transfer *t = s->free;
+        s->free = t->next;
+        begin_read(t, read);
+        t->until_ns = iter__now_ns() + iter__remote_deadline_ns(client_of(s, read->object));
+        if (t->room == 0) {
+            end_read(read, ITER_OK, 0);
+            hand_over(s, t);
+        } else {
+            start(s, t);
+        }
+    }
+    return next_ns;
+}
+
+/* Ends all that is in flight, pauses or is queued. */
+static void end_all(remote_source *s) {
+    for (uint32_t i = 0; i < s->depth; i++) {
+        transfer *t = &s->transfers[i];
+        if (!t->read) continue;
+        if (t->request.easy) {
+            iter__remote *client = client_of(s, t->read->object);
+            (void)iter__request_judge(client, &t->request, CURLE_ABORTED_BY_CALLBACK);
+            (void)curl_multi_remove_handle(s->multi, t->request.easy);
+            iter__remote_easy_back(client, t->request.easy);
+            t->request.easy = NULL;
+        }
+        end_read(t->read, ITER_ECANCELED, ECANCELED);
+        hand_over(s, t);
+    }
+    s->n_active = 0;
+    s->paused = NULL;
+    pthread_mutex_lock(&s->lock);
+    for (iter_read *read; (read = pop(s, &s->queued));) {
+        end_read(read, ITER_ECANCELED, ECANCELED);
+        push(s, &s->done, read);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Moves everything on as far as it goes without waiting. Returns when the next pause ends. */
+static int64_t drive(remote_source *s) {
+    pthread_mutex_lock(&s->lock);
+    const bool canceled = s->canceled;
+    pthread_mutex_unlock(&s->lock);
+    if (canceled) {
+        end_all(s);
+        return INT64_MAX;
+    }
+    int64_t next_ns = start_more(s);
+    int running = 0, left = 0;
+    (void)curl_multi_perform(s->multi, &running);
+    bool ended = false;
+    for (const CURLMsg *message; (message = curl_multi_info_read(s->multi, &left));) {
+        if (message->msg != CURLMSG_DONE) continue;
+        char *of = NULL;
+        const CURLcode code = message->data.result;
+        (void)curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &of);
+        settle(s, (transfer *)(void *)of, code);
+        ended = true;
+    }
+    if (ended) {
+        next_ns = start_more(s);
+        (void)curl_multi_perform(s->multi, &running); /* sends them */
+    }
+    return next_ns;
+}
+
+/* ---- The table ------------------------------------------------------------------------------- */
+
+static void remote_close(void *state) {
+    remote_source *s = state;
+    if (s->multi) {
+        if (s->transfers) end_all(s);
+        curl_multi_cleanup(s->multi);
+    }
+    iter__free(s->transfers);
+    iter__free(s->queued.reads);
+    iter__free(s->done.reads);
+    iter__remote_unref(s->own);
+    pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->driver);
+}
+
+static iter_status remote_open(void *state, const iter_source_config *config, char *fallback,
+                               size_t capacity, iter_error *err) {
+    remote_source *s = state;
+    if (capacity > 0) fallback[0] = '\0';
+    s->files = config->files;
+    s->depth = iter__max_u32(1, iter__min_u32(config->depth, DEPTH_MAX));
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->driver, NULL);
+    for (uint64_t i = 0; i < config->n_files; i++) {
+        iter__remote *place = config->files[i].place;
+        if (place) s->limit_most = iter__max_u32(s->limit_most, iter__remote_connections(place));
+        if (place || s->own || !iter__url_is(config->files[i].path)) continue;
+        const iter_status status = iter__remote_create(NULL, &s->own, err);
+        if (status < 0) {
+            remote_close(s);
+            return status;
+        }
+        s->limit_most = iter__max_u32(s->limit_most, iter__remote_connections(s->own));
+    }
+    s->limit = iter__min_u32(IN_FLIGHT, s->limit_most);
+    s->multi = curl_multi_init();
+    s->transfers = iter__alloc(s->depth, sizeof(*s->transfers));
+    s->queued.reads = iter__alloc(s->depth, sizeof(iter_read *));
+    s->done.reads = iter__alloc(s->depth, sizeof(iter_read *));
+    if (!s->multi || !s->transfers || !s->queued.reads || !s->done.reads) {
+        remote_close(s);
+        return iter__fail(err, ITER_ENOMEM, "no memory for requests");
+    }
+    for (uint32_t i = s->depth; i-- > 0;) {
+        s->transfers[i].next = s->free;
+        s->free = &s->transfers[i];
+    }
+    curl_multi_setopt(s->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
+    curl_multi_setopt(s->multi, CURLMOPT_MAXCONNECTS, (long)s->limit_most);
+    s->window_ns = iter__now_ns();
+    return ITER_OK;
+}
+
+/* A file of this machine in a set whose other files lie elsewhere. */
+static iter_status read_local(const iter_file *file, iter_read *read) {
+    read->path = ITER_PATH_PREAD;
+    const int fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    int error = fd < 0 ? errno : 0;
+    size_t before = 0;
+    for (int32_t i = 0; i < read->n_parts && !error; before += read->parts[i++].size) {
+        const iter_iovec *part = &read->parts[i];
+        while (!error && read->done < before + part->size) {
+            const size_t inside = read->done - before;
+            const ssize_t got = pread(fd, (uint8_t *)part->data + inside, part->size - inside,
+                                      (off_t)(read->offset + read->done));
+            if (got < 0 && errno != EINTR) error = errno;
+            if (got == 0) goto out;
+            if (got > 0) read->done += (size_t)got;
+        }
+    }
+out:
+    if (fd >= 0) close(fd);
+    read->status = error ? ITER_EIO : ITER_OK;
+    read->os_error = error;
+    return read->status;
+}
+
+/* How often a read that covers this one was tried before it failed; 0 = it was not. */
+static unsigned tries_before(remote_source *s, const iter_read *read) {
+    unsigned n_tries = 0;
+    pthread_mutex_lock(&s->lock);
+    for (uint32_t i = 0; i < iter__min_u32(s->n_notes, NOTES); i++) {
+        const note *one = &s->notes[i];
+        if (one->object == read->object && one->offset <= read->offset &&
+            read->offset + read->size <= one->offset + one->size)
+            n_tries = one->n_tries;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return n_tries;
+}
+
+static void rewind_transfer(iter__request *r) {
+    transfer *t = r->user;
+    t->read->done += (size_t)r->got;
+    r->offset += r->got;
+    r->size -= r->got;
+}
+
+/* A message about a sample names the file already. */
+static void drop_name(iter_error *why, const char *name) {
+    const size_t n = strlen(name);
+    if (strncmp(why->message, name, n) != 0 || strncmp(why->message + n, ": ", 2) != 0) return;
+    memmove(why->message, why->message + n + 2, strlen(why->message + n + 2) + 1);
+}
+
+static iter_status remote_read(void *state, iter_read *read) {
+    remote_source *s = state;
+    const iter_file *file = &s->files[read->object];
+    if (!iter__url_is(file->path)) return read_local(file, read);
+    iter_error own = {.status = ITER_OK};
+    transfer *t = iter__alloc(1, sizeof(*t));
+    if (!t) {
+        end_read(read, ITER_ENOMEM, ENOMEM);
+        return read->status;
+    }
+    begin_read(t, read);
+    if (t->room == 0) {
+        end_read(read, ITER_OK, 0);
+    } else {
+        ask_for_rest(s, t);
+        const unsigned before = tries_before(s, read);
+        iter_error *why = read->why ? read->why : &own;
+        const iter_status status = iter__remote_perform(client_of(s, read->object), &t->request,
+                                                        rewind_transfer, before, why);
+        if (status < 0) drop_name(why, file->path);
+        read->done += (size_t)t->request.got;
+        end_read(read, status, status < 0 ? errno_of(&t->request) : 0);
+    }
+    iter__free(t);
+    return read->status;
+}
+
+static iter_status remote_submit(void *state, iter_read *read) {
+    remote_source *s = state;
+    const iter_file *file = &s->files[read->object];
+    const bool local = !iter__url_is(file->path);
+    pthread_mutex_lock(&s->lock);
+    const bool full = s->n_taken == s->depth;
+    if (!full) {
+        s->n_taken++;
+        if (!local) push(s, &s->queued, read);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (full) return ITER_AGAIN;
+    if (local) {
+        (void)read_local(file, read);
+        pthread_mutex_lock(&s->lock);
+        push(s, &s->done, read);
+        pthread_mutex_unlock(&s->lock);
+    }
+    return ITER_PENDING;
+}
+
+static iter_status remote_commit(void *state) {
+    remote_source *s = state;
+    if (pthread_mutex_trylock(&s->driver) == 0) {
+        (void)drive(s);
+        pthread_mutex_unlock(&s->driver);
+    } else {
+        (void)curl_multi_wakeup(s->multi);
+    }
+    return ITER_OK;
+}
+
+static int32_t remote_reap(void *state, iter_read **out, int32_t max) {
+    remote_source *s = state;
+    if (pthread_mutex_trylock(&s->driver) == 0) {
+        (void)drive(s);
+        pthread_mutex_unlock(&s->driver);
+    }
+    int32_t n = 0;
+    pthread_mutex_lock(&s->lock);
+    while (n < max && s->done.n > 0)
+        out[n++] = pop(s, &s->done);
+    s->n_taken -= (uint32_t)n;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+/* Whether a wait may return now. */
+static bool is_over(remote_source *s) {
+    pthread_mutex_lock(&s->lock);
+    const bool over = s->woken || s->done.n > 0;
+    s->woken = false;
+    pthread_mutex_unlock(&s->lock);
+    return over;
+}
+
+static iter_status remote_wait(void *state, int64_t timeout_ns) {
+    remote_source *s = state;
+    const int64_t begin = iter__now_ns();
+    const int64_t most = (int64_t)WAIT_MS_MAX * NS_PER_MS;
+    if (timeout_ns < 0 || timeout_ns > most) timeout_ns = most;
+    pthread_mutex_lock(&s->driver);
+    for (;;) {
+        const int64_t next_ns = drive(s), now = iter__now_ns();
+        if (is_over(s) || now - begin >= timeout_ns) break;
+        int64_t left = iter__min_i64(begin + timeout_ns, next_ns) - now;
+        left = left < 0 ? 0 : (left + NS_PER_MS - 1) / NS_PER_MS;
+        if (curl_multi_poll(s->multi, NULL, 0, (int)left, NULL) != CURLM_OK) break;
+    }
+    pthread_mutex_unlock(&s->driver);
+    return ITER_OK;
+}
+
+static void remote_wake(void *state) {
+    remote_source *s = state;
+    pthread_mutex_lock(&s->lock);
+    s->woken = true;
+    pthread_mutex_unlock(&s->lock);
+    (void)curl_multi_wakeup(s->multi);
+}
+
+static void remote_cancel(void *state) {
+    remote_source *s = state;
+    pthread_mutex_lock(&s->lock);
+    s->canceled = true;
+    pthread_mutex_unlock(&s->lock);
+    (void)curl_multi_wakeup(s->multi);
+}
+
+const iter_source_ops iter__source_remote = {
+    .base = {.struct_size = sizeof(iter_source_ops),
+             .name = "remote",
+             .help = "requests to servers, many in flight",
+             .state_size = sizeof(remote_source)},
+    .open = remote_open,
+    .close = remote_close,
+    .read = remote_read,
+    .submit = remote_submit,
+    .commit = remote_commit,
+    .reap = remote_reap,
+    .wait = remote_wait,
+    .wake = remote_wake,
+    .cancel = remote_cancel,
+};
+
+#endif

@@ -1,0 +1,86 @@
+/* request.h - one HTTP request of a client: what it asks, and how its answer is judged. */
+#ifndef ITER_REMOTE_REQUEST_H
+#define ITER_REMOTE_REQUEST_H
+
+#include <curl/curl.h>
+
+#include "iter/remote/client.h"
+
+#define ITER_ETAG_BYTES   128
+#define ITER_REASON_BYTES 384
+
+/* Takes the body's bytes in order; false = no more are wanted. */
+typedef bool iter__request_sink(void *user, const void *bytes, size_t n);
+
+typedef enum iter__request_kind {
+    ITER_REQUEST_RANGE, /* GET of `size` bytes at `offset` */
+    ITER_REQUEST_HEAD,
+    ITER_REQUEST_LIST /* GET of a bucket with `query` */
+} iter__request_kind;
+
+typedef enum iter__request_end {
+    ITER_REQUEST_DONE,
+    ITER_REQUEST_AGAIN, /* it may succeed if it is tried again */
+    ITER_REQUEST_FAILED
+} iter__request_end;
+
+typedef struct iter__request {
+    /* Set by the caller: */
+    iter__request_kind kind;
+    const char *url;   /* as the dataset names it; borrowed */
+    const char *query; /* LIST: encoded, sorted by name */
+    uint64_t offset, size;
+    iter__request_sink *sink;
+    void *user;
+
+    /* Set while it runs: */
+    CURL *easy;
+    struct curl_slist *headers;
+    char wanted_etag[ITER_ETAG_BYTES]; /* the version that was seen before; "" = none */
+    long status;                       /* of HTTP; 0 = no answer */
+    uint64_t total;                    /* bytes of the object; ITER_UNKNOWN = the answer has none */
+    uint64_t got;                      /* bytes given to the sink */
+    uint64_t range_offset;             /* where the answer's range begins */
+    bool accepts;                      /* the body is what was asked for */
+    bool refused;                      /* the sink or a check ended the body */
+    bool is_folder;                    /* the name was sent on to one that ends with '/' */
+    char etag[ITER_ETAG_BYTES];
+    char modified[64];
+    char region[32]; /* where the bucket is, if the answer says so */
+    char body[2048]; /* the first bytes of an answer that says no */
+    size_t n_body;
+    char curl_error[CURL_ERROR_SIZE];
+    char reason[ITER_REASON_BYTES]; /* in words, after the end */
+    bool throttled;                 /* 429 or 503 */
+} iter__request;
+
+/* Prepares `request->easy` (from iter__remote_easy()) to be performed. Errors: EINVAL (no
+ * credentials), ENOMEM. */
+iter_status iter__request_begin(iter__remote *remote, iter__request *request, iter_error *err);
+
+/* Takes a line of an answer's head; it has n bytes and no NUL. */
+void iter__request_header(iter__request *request, const char *line, size_t n);
+
+/* Judges the answer, and frees what begin() took except for the handle. */
+iter__request_end iter__request_judge(iter__remote *remote, iter__request *request, CURLcode code);
+
+/* Called before a request is repeated: it takes up where it stands. */
+typedef void iter__request_rewind(iter__request *request);
+
+/* Begins, performs and judges a request, again and again until it has its answer or the client's
+ * deadline has passed; only once if it was tried `n_before` > 0 times already. Blocks. Errors: EIO
+ * (URL, range, reason, number of tries), those of begin(). */
+iter_status iter__remote_perform(iter__remote *remote, iter__request *request,
+                                 iter__request_rewind *rewind, unsigned n_before, iter_error *err);
+
+/* A handle, with its connections if it was used before. NULL without memory. */
+CURL *iter__remote_easy(iter__remote *remote);
+void iter__remote_easy_back(iter__remote *remote, CURL *easy);
+
+/* Nanoseconds to wait before try number `n_tries` + 1. */
+int64_t iter__remote_pause_ns(unsigned n_tries);
+
+int64_t iter__remote_deadline_ns(const iter__remote *remote);
+uint32_t iter__remote_connections(const iter__remote *remote);
+
+#endif

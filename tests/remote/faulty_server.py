@@ -1,0 +1,138 @@
+"""A server of files that errs as it is told.
+
+Usage: faulty_server.py FOLDER, which prints its port. A URL is http://127.0.0.1:PORT/PLAN/FILE.
+PLAN is words joined by '+', each with an optional number K: every K-th answer to a range errs so
+(1 without a number). What comes between them is right, and so is an answer with the whole file.
+
+    ok           no fault
+    slow-MS      each answer begins after MS milliseconds
+    busy-K       503          many-K     429          fail-K   500
+    reset-K      the connection is reset after half of the body
+    cut-K        the connection is closed after half of the body
+    short-K      Content-Length and Content-Range are right, the body is one byte shorter
+    garbage-K    a head that is none
+    stall-K      the body stops half way
+    other-K      another version of the file: its ETag changes
+    whole-K      Range is ignored
+    range-K      another range than was asked for
+    denied-K     403          gone-K     404
+    lost-K       404 for ranges that begin in one of K thousands of bytes
+"""
+import http.server
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+
+counts = {}
+lock = threading.Lock()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = 0
+
+    def log_message(self, *args):
+        pass
+
+    def say(self, status, headers, body=b"", message=None):
+        head = f"HTTP/1.1 {status} {message or 'x'}\r\n"
+        head += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        self.wfile.write(head.encode() + b"\r\n" + body)
+
+    def refuse(self, status):
+        body = b"<Error><Code>Planned</Code><Message>as the plan says</Message></Error>"
+        self.say(status, {"Content-Length": len(body)}, body)
+
+    def drop(self, hard):
+        if hard:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else:
+            self.connection.shutdown(socket.SHUT_RDWR)
+        self.connection.close()
+        self.close_connection = True
+
+    def do_HEAD(self):
+        self.answer(head=True)
+
+    def do_GET(self):
+        self.answer(head=False)
+
+    def answer(self, head):
+        plan, _, name = self.path.lstrip("/").partition("/")
+        path = os.path.join(sys.argv[1], name)
+        if not os.path.isfile(path):
+            return self.say(404, {"Content-Length": 0})
+        size = os.path.getsize(path)
+        tag = f'"{size:x}-1"'
+        if head:
+            return self.say(200, {"Content-Length": size, "ETag": tag, "Accept-Ranges": "bytes"})
+        first, last = 0, size - 1
+        wanted = self.headers.get("Range")
+        if wanted:
+            a, b = wanted.removeprefix("bytes=").split("-")
+            first, last = int(a), min(int(b), size - 1)
+        fault = self.fault_of(plan, first) if last - first + 1 < size else None
+        if fault in ("busy", "many", "fail", "denied", "gone"):
+            return self.refuse({"busy": 503, "many": 429, "fail": 500, "denied": 403, "gone": 404}[fault])
+        if fault == "garbage":
+            self.wfile.write(b"\x00\x01garbage\r\n\r\n")
+            return self.drop(False)
+        if fault == "other":
+            tag = f'"{size:x}-2"'
+        if self.headers.get("If-Match") not in (None, tag):
+            return self.refuse(412)
+        if first >= size:
+            return self.say(416, {"Content-Length": 0, "Content-Range": f"bytes */{size}"})
+        with open(path, "rb") as file:
+            if fault == "whole":
+                body = file.read()
+                return self.say(200, {"Content-Length": size, "ETag": tag}, body)
+            if fault == "range" and first > 0:
+                first, last = first - 1, last - 1
+            file.seek(first)
+            body = file.read(last - first + 1)
+        headers = {"Content-Length": len(body), "Content-Range": f"bytes {first}-{last}/{size}", "ETag": tag}
+        half = len(body) // 2
+        if fault in ("reset", "cut", "stall"):
+            self.say(206, headers, body[:half])
+            if fault == "stall":
+                time.sleep(30)
+            self.drop(fault == "reset")
+        elif fault == "short":
+            self.say(206, headers, body[:-1])
+            self.drop(False)
+        else:
+            self.say(206, headers, body)
+
+    def fault_of(self, plan, first):
+        for word in plan.split("+"):
+            kind, _, number = word.partition("-")
+            if kind == "slow":
+                time.sleep(int(number) / 1000)
+                continue
+            if kind == "lost":
+                if first // 1000 % int(number) == 0:
+                    return "gone"
+                continue
+            with lock:
+                counts[word] = counts.get(word, 0) + 1
+                if kind != "ok" and counts[word] % int(number or 1) == 0:
+                    return kind
+        return None
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+    def handle_error(self, request, client_address):
+        pass
+
+
+if __name__ == "__main__":
+    server = Server(("127.0.0.1", 0), Handler)
+    print(server.server_address[1], flush=True)
+    server.serve_forever()

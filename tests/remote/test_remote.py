@@ -1,0 +1,224 @@
+"""Sets that lie elsewhere deliver what they deliver from here, whatever the servers do."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import servers  # noqa: E402
+
+BENCH, PACK = os.environ["ITERBENCH"], os.environ["ITERPACK"]
+SOURCE = os.environ["ITER_SOURCE"]
+ENV = {k: v for k, v in os.environ.items() if not k.startswith("AWS_") and not k.lower().endswith("_proxy")}
+for name in ("CURL_CA_BUNDLE", "SSL_CERT_FILE"):
+    ENV.pop(name, None)
+ENV["AWS_EC2_METADATA_DISABLED"] = "true"
+ENV["HOME"] = "/nonexistent"
+
+
+def run(*args, **env):
+    more = dict(ENV, **env)
+    return subprocess.run(args, capture_output=True, text=True, env=more, timeout=240)
+
+
+def hash_of(spec, *args, **env):
+    """The hash of an epoch, or the message of the failure."""
+    done = run(BENCH, "--data", spec, "--loader", "dataloader", "--hash", *args, **env)
+    found = re.search(r"^hash +([0-9a-f]+)", done.stdout, re.M)
+    if done.returncode == 0 and found and "no sample" in done.stdout:
+        return found.group(1)
+    return done.stderr + done.stdout
+
+
+class Sets:
+    """The same files on this machine, at nginx, in S3 and at the faulty server."""
+    made = None
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="iter-remote-")
+        self.files = os.path.join(self.folder, "files")
+        os.makedirs(os.path.join(self.files, "cifar"))
+        self.make()
+        os.chmod(self.folder, 0o755)
+        self.http = self.https = self.s3 = None
+        if servers.NGINX and shutil.which("openssl"):
+            self.http, self.https = servers.start_nginx(self.folder, self.files)
+        try:
+            import boto3, moto  # noqa: F401
+        except ImportError:
+            pass
+        else:
+            with open(os.path.join(self.folder, "moto.log"), "wb") as log:
+                self.s3, client, self.key, self.secret = servers.start_moto(log)
+            client.create_bucket(Bucket="sets")
+            for root, _, names in os.walk(self.files):
+                for name in names:
+                    path = os.path.join(root, name)
+                    client.upload_file(path, "sets", os.path.relpath(path, self.files))
+            with open(os.path.join(self.files, "photos", "one", "0.png"), "rb") as picture:
+                client.put_object(Bucket="sets", Key="odd/a b+c&\u00e9 {1}%41.png", Body=picture.read())
+            self.client = client
+            servers.check_keys(self.s3)
+        self.faulty = servers.start_faulty(self.files)
+
+    def make(self):
+        """cifar-10's format, photos in folders, records with their index, a tar, tokens."""
+        cifar = os.path.join(self.files, "cifar")
+        seed = bytes((i * 7 + i // 251) & 255 for i in range(40 * 3073))
+        for name in ["data_batch_%d.bin" % i for i in range(1, 6)] + ["test_batch.bin"]:
+            body = bytearray(seed)
+            for i in range(40):
+                body[i * 3073] = i % 10
+            with open(os.path.join(cifar, name), "wb") as out:
+                out.write(body)
+        pictures = [os.path.join(SOURCE, "tests", "golden", "images", n)
+                    for n in sorted(os.listdir(os.path.join(SOURCE, "tests", "golden", "images")))
+                    if re.fullmatch("(rgb|g)(8|16)?\\.png", n)]
+        for c, name in enumerate(["one", "two"]):
+            os.makedirs(os.path.join(self.files, "photos", name))
+            for i in range(12):
+                shutil.copy(pictures[(c + i) % len(pictures)], os.path.join(self.files, "photos", name, f"{i}.png"))
+        photos = os.path.join(self.files, "photos")
+        names = os.path.join(self.files, "photos.lst")
+        subprocess.run([PACK, "list", photos, names], check=True, capture_output=True)
+        subprocess.run([PACK, "pack", names, os.path.join(self.files, "set.rec"), "--root", photos], check=True,
+                       capture_output=True)
+        subprocess.run(["tar", "-cf", os.path.join(self.files, "set-000.tar"), "-C", photos, "one"], check=True)
+        subprocess.run(["tar", "-cf", os.path.join(self.files, "set-001.tar"), "-C", photos, "two"], check=True)
+        with open(os.path.join(self.files, "tokens.bin"), "wb") as out:
+            out.write(bytes(i * 31 & 255 for i in range(200000)))
+
+    def s3_env(self, **more):
+        return dict(AWS_ACCESS_KEY_ID=self.key, AWS_SECRET_ACCESS_KEY=self.secret, AWS_ENDPOINT_URL=self.s3, **more)
+
+
+def sets():
+    if Sets.made is None:
+        Sets.made = Sets()
+    return Sets.made
+
+
+IMAGES = ("--batch", "4", "--chain", "resize:16|center-crop:16")
+SPECS = [
+    ("cifar10:{}/cifar", ("--batch", "32")),
+    ("recordio:{}/set.rec", IMAGES),
+    ("tar:{}/set-{{000..001}}.tar", IMAGES),
+    ("tokens:{}/tokens.bin?length=64", ("--batch", "16")),
+]
+
+
+def usable():
+    with tempfile.TemporaryDirectory() as folder:
+        done = run(BENCH, "--data", f"folder:http://127.0.0.1:1/{folder}?deadline=0", "--hash")
+        return "reads no URLs" not in done.stderr + done.stdout
+
+
+@unittest.skipUnless(usable(), "this build reads no URLs")
+class Remote(unittest.TestCase):
+    def same(self, template, base, args, **env):
+        local = hash_of(template.format(sets().files), *args)
+        self.assertRegex(local, "^[0-9a-f]+$")
+        for more in (("--source", "ring", "--workers", "2"), ()):
+            spec = template.format(base)
+            self.assertEqual(hash_of(spec, *args, *more, **env), local, f"{spec} {more}")
+
+    def test_https(self):
+        s = sets()
+        if not s.https:
+            self.skipTest("no nginx, or no openssl")
+        ca = dict(SSL_CERT_FILE=os.path.join(s.folder, "ca.pem"))
+        for template, args in SPECS:
+            self.same(template, f"https://127.0.0.1:{s.https}", args, **ca)
+        self.same(SPECS[1][0], f"http://127.0.0.1:{s.http}/moved", IMAGES)
+        said = hash_of(f"recordio:https://127.0.0.1:{s.https}/set.rec", *IMAGES)
+        self.assertRegex(said, "certificate")
+        said = hash_of(f"folder:https://127.0.0.1:{s.https}/photos/", *IMAGES, **ca)
+        self.assertRegex(said, "has no lists")
+
+    def test_s3(self):
+        s = sets()
+        if not s.s3:
+            self.skipTest("moto and boto3 are not installed")
+        for template, args in SPECS + [("folder:{}/photos", IMAGES), ("tar:{}/set-*.tar", IMAGES)]:
+            self.same(template, "s3://sets", args, **s.s3_env())
+        odd = hash_of("folder:s3://sets/odd?labels=no", "--batch", "1", *IMAGES[2:], **s.s3_env())
+        self.assertRegex(odd, "^[0-9a-f]+$")
+
+    def test_s3_keys(self):
+        s = sets()
+        if not s.s3:
+            self.skipTest("moto and boto3 are not installed")
+        spec = "recordio:s3://sets/set.rec"
+        said = hash_of(spec, *IMAGES, **dict(s.s3_env(), AWS_SECRET_ACCESS_KEY="wrong"))
+        self.assertRegex(said, r"s3://sets/set\.rec: HTTP 403, access denied")
+        self.assertNotIn("wrong", said)
+        self.assertRegex(hash_of(spec, *IMAGES, AWS_ENDPOINT_URL=s.s3), "no credentials")
+        self.assertRegex(hash_of("recordio:s3://sets/none.rec", *IMAGES, **s.s3_env()), "HTTP 404, not found")
+        with tempfile.TemporaryDirectory() as home:
+            os.mkdir(os.path.join(home, ".aws"))
+            with open(os.path.join(home, ".aws", "credentials"), "w", encoding="ascii") as out:
+                out.write(f"[mine]\naws_access_key_id={s.key}\naws_secret_access_key={s.secret}\n")
+            found = hash_of(f"{spec}?endpoint={s.s3}&profile=mine&region=us-east-1", *IMAGES, HOME=home)
+        self.assertRegex(found, "^[0-9a-f]+$")
+
+    def test_s3_many_names(self):
+        s = sets()
+        if not s.s3:
+            self.skipTest("moto and boto3 are not installed")
+        servers.check_keys(s.s3, after=100000)
+        for i in range(1100):
+            s.client.put_object(Bucket="sets", Key=f"many/{i:04}.bin", Body=b"x")
+        servers.check_keys(s.s3)
+        said = hash_of("folder:s3://sets/many?labels=no&ext=.bin&decoder=none", **s.s3_env())
+        self.assertRegex(said, "no decoder is called 'none'")
+        done = run(BENCH, "plan", "--data", "folder:s3://sets/many?labels=no&ext=.bin", *IMAGES, **s.s3_env())
+        self.assertRegex(done.stdout, "files 11[0-9][0-9],", done.stdout + done.stderr)
+
+    def faults(self, plan, template="recordio:{}/set.rec", args=IMAGES, more="", **env):
+        s = sets()
+        spec = template.format(f"http://127.0.0.1:{s.faulty}/{plan}") + more
+        return hash_of(spec, *args, "--source", "ring", **env)
+
+    def test_faults_that_pass(self):
+        local = hash_of(f"recordio:{sets().files}/set.rec", *IMAGES)
+        for plan, workers in (("busy-5+many-7+fail-9", "0"), ("reset-5+cut-7+short-9+garbage-11+slow-2", "2")):
+            self.assertEqual(self.faults(plan, args=IMAGES + ("--workers", workers)), local, plan)
+
+    def test_faults_that_stay(self):
+        for plan, said in (("denied", "HTTP 403, access denied .Planned: as the plan says"),
+                           ("gone", "HTTP 404, not found"),
+                           ("other", "the object changed while it was read"),
+                           ("whole", "the server ignores Range"),
+                           ("range", "another range than was asked for")):
+            got = self.faults(plan, args=IMAGES + ("--workers", "2"), more="?deadline=1")
+            self.assertRegex(got, said, plan)
+            self.assertRegex(got, r"http://127\.0\.0\.1:\d+/" + plan + r"/set\.rec", plan)
+            self.assertRegex(got, r"bytes \d+ to \d+", plan)
+            self.assertRegex(got, r"\(\d+ tr(y|ies)\)", plan)
+
+    def test_deadline(self):
+        begin = time.monotonic()
+        got = self.faults("busy", more="?deadline=1", args=IMAGES + ("--workers", "1"))
+        self.assertRegex(got, r"HTTP 503, slow down .*\(\d+ tries\)")
+        self.assertLess(time.monotonic() - begin, 30)
+
+    def test_samples_fail_alone(self):
+        s = sets()
+        done = run(BENCH, "--data", f"recordio:http://127.0.0.1:{s.faulty}/lost-5/set.rec", "--loader", "dataloader",
+                   "--source", "ring", "--epochs", "1", "--on-error", "blank", "--hash", *IMAGES)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"failed +[1-9]\d* sample")
+
+    def test_nobody_listens(self):
+        got = hash_of(f"recordio:http://127.0.0.1:{servers.free_port()}/x.rec?deadline=0.2")
+        self.assertRegex(got, "(?i)connect")
+        self.assertRegex(hash_of("recordio:s3:///x.rec"), "no credentials|names no bucket|404|bucket")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,260 @@
+/* test_remote_parts.c - URLs, lists of objects, and keys from the places where programs of AWS keep
+ * them. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/error.h"
+#include "iter/remote/credentials.h"
+#include "iter/remote/s3_xml.h"
+#include "iter/remote/url.h"
+
+/* ---- URLs ------------------------------------------------------------------------------------ */
+
+Test(remote_parts, urls) {
+    size_t n;
+    cr_expect(iter__url_is("s3://b/k") && iter__url_is("S3://b/k") && iter__url_is("https://h/x"));
+    cr_expect(iter__url_is("http://h") && !iter__url_is("/s3://b") && !iter__url_is("s3:/b") &&
+              !iter__url_is("ftp://h/x") && !iter__url_is(""));
+    cr_expect_str_eq(iter__url_s3_key("s3://bucket/a/b", &n), "a/b");
+    cr_expect_eq(n, 6u);
+    cr_expect_str_eq(iter__url_s3_key("s3://bucket", &n), "");
+    cr_expect_str_eq(iter__url_s3_key("s3://bucket/", &n), "");
+    char out[8];
+    cr_expect_eq(iter__url_encode("a b", 3, true, out, sizeof(out)), 5u);
+    cr_expect_str_eq(out, "a%20b");
+    strcpy(out, "kept");
+    cr_expect_eq(iter__url_encode("   ", 3, true, out, sizeof(out)), 9u);
+    cr_expect_str_eq(out, "kept");
+    char text[] = "%41%zz%4%";
+    iter__url_decode(text);
+    cr_expect_str_eq(text, "A%zz%4%");
+}
+
+/* ---- Lists ----------------------------------------------------------------------------------- */
+
+typedef struct seen {
+    char text[1024];
+    iter_status answer;
+} seen;
+
+static iter_status see(void *user, const iter__s3_entry *entry, iter_error *err) {
+    seen *s = user;
+    const size_t n = strlen(s->text);
+    snprintf(s->text + n, sizeof(s->text) - n, "%s %s %s %llu;", entry->is_folder ? "d" : "f",
+             entry->key, entry->etag, (unsigned long long)entry->bytes);
+    return s->answer < 0 ? iter__fail(err, s->answer, "stopped") : ITER_OK;
+}
+
+static iter_status parse(const char *xml, seen *s, char **next, iter_error *err) {
+    memset(err, 0, sizeof(*err));
+    s->text[0] = '\0';
+    return iter__s3_list_parse(xml, strlen(xml), see, s, next, err);
+}
+
+Test(remote_parts, lists) {
+    seen s = {.answer = ITER_OK};
+    iter_error err;
+    char *next;
+    cr_assert_eq(parse("<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://x\"><Name>b</Name>"
+                       "<Prefix>p/</Prefix><IsTruncated>true</IsTruncated>"
+                       "<NextContinuationToken>a&amp;b</NextContinuationToken>"
+                       "<Contents><Key>p/a%20b%26</Key><ETag>&quot;12&quot;</ETag><Size>7</Size>"
+                       "<Owner><ID>Size</ID></Owner></Contents>"
+                       "<CommonPrefixes><Prefix>p/d/</Prefix></CommonPrefixes>"
+                       "</ListBucketResult>",
+                       &s, &next, &err),
+                 ITER_OK, "%s", err.message);
+    cr_expect_str_eq(s.text, "f p/a b& \"12\" 7;d p/d/  0;");
+    cr_expect_str_eq(next, "a&b");
+    iter__free(next);
+
+    const char *const bad[] = {
+        "",
+        "no",
+        "<Error/>",
+        "<ListBucketResult>",
+        "<ListBucketResult><Contents><Key>a</Key>"
+        "<Size>-1</Size></Contents></ListBucketResult>",
+        "<ListBucketResult><Contents><Key>a</Key><Size>99999999999999999999</Size></Contents>"
+        "</ListBucketResult>",
+        "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+        "<!DOCTYPE x [<!ENTITY e \"e\">]><ListBucketResult/>",
+        "<a><b><c><d><e><f><g><h><i/></h></g></f></e></d></c></b></a>"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        cr_expect_eq(parse(bad[i], &s, &next, &err), ITER_EFORMAT, "%s", bad[i]);
+        cr_expect(err.message[0] != '\0', "%s", bad[i]);
+        cr_expect_null(next);
+    }
+    s.answer = ITER_ENOMEM;
+    cr_expect_eq(parse("<ListBucketResult><Contents><Key>a</Key></Contents></ListBucketResult>", &s,
+                       &next, &err),
+                 ITER_ENOMEM);
+}
+
+Test(remote_parts, errors) {
+    char out[64];
+    const char *xml = "<Error><Code>SlowDown</Code><Message>wait &lt;a while&gt;</Message></Error>";
+    iter__s3_error_parse(xml, strlen(xml), out, sizeof(out));
+    cr_expect_str_eq(out, "SlowDown: wait <a while>");
+    iter__s3_error_parse("<html>no</html>", 15, out, sizeof(out));
+    cr_expect_str_eq(out, "");
+    iter__s3_error_parse(xml, 30, out, sizeof(out)); /* cut */
+    cr_expect_str_eq(out, "SlowDown");
+}
+
+/* ---- Keys ------------------------------------------------------------------------------------ */
+
+static char folder[64];
+
+static void write_file(const char *name, const char *text) {
+    char path[128];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void set_up(void) {
+    static const char *const names[] = {"AWS_ACCESS_KEY_ID",
+                                        "AWS_SECRET_ACCESS_KEY",
+                                        "AWS_SESSION_TOKEN",
+                                        "AWS_PROFILE",
+                                        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+                                        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                                        "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+                                        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+                                        "AWS_EC2_METADATA_DISABLED",
+                                        "AWS_EC2_METADATA_SERVICE_ENDPOINT"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        unsetenv(names[i]);
+    strcpy(folder, "/tmp/iter-keys-XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+    char path[128];
+    snprintf(path, sizeof(path), "%s/credentials", folder);
+    setenv("AWS_SHARED_CREDENTIALS_FILE", path, 1);
+    snprintf(path, sizeof(path), "%s/config", folder);
+    setenv("AWS_CONFIG_FILE", path, 1);
+}
+
+static void tear_down(void) {
+    char path[128];
+    snprintf(path, sizeof(path), "%s/credentials", folder);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/config", folder);
+    unlink(path);
+    rmdir(folder);
+}
+
+TestSuite(remote_keys, .init = set_up, .fini = tear_down);
+
+static char asked[1024];
+
+static bool no_service(void *user, const char *url, bool put, const char *header, char *out,
+                       size_t capacity) {
+    (void)user, (void)out, (void)capacity;
+    const size_t n = strlen(asked);
+    snprintf(asked + n, sizeof(asked) - n, "%s %s %s;", put ? "PUT" : "GET", url,
+             header ? header : "-");
+    return false;
+}
+
+static const char *const answer =
+    "{\n \"Code\": \"Success\", \"AccessKeyId\" : \"AK\", \"SecretAccessKey\": \"s\\/k\",\n"
+    "\"Token\":\"t\\\"t\", \"Expiration\": \"2026-11-24T02:00:00Z\"}";
+
+static bool service(void *user, const char *url, bool put, const char *header, char *out,
+                    size_t capacity) {
+    (void)no_service(user, url, put, header, out, capacity);
+    const char *text = strstr(url, "/api/token")     ? "TOKEN\n"
+                       : url[strlen(url) - 1] == '/' ? "role\n"
+                                                     : answer;
+    snprintf(out, capacity, "%s", text);
+    return true;
+}
+
+static iter_status find(const char *profile, iter__credentials_ask *ask, iter__credentials *out,
+                        iter_error *err) {
+    memset(err, 0, sizeof(*err));
+    asked[0] = '\0';
+    return iter__credentials_find(profile, ask, NULL, out, err);
+}
+
+Test(remote_keys, environment_and_files) {
+    iter__credentials c;
+    iter_error err;
+    write_file("credentials", "[default]\naws_access_key_id = D\naws_secret_access_key=d=1\n"
+                              "# a note\n[ other ]\naws_access_key_id=O\naws_secret_access_key=o\n"
+                              "aws_session_token = T\n[empty]\n");
+    write_file("config", "[default]\nregion = eu-west-1\n[profile other]\nregion=us-west-2 \n");
+    cr_assert_eq(find("", no_service, &c, &err), ITER_OK, "%s", err.message);
+    cr_expect_str_eq(c.access_key, "D");
+    cr_expect_str_eq(c.secret, "d=1");
+    cr_expect_str_eq(c.token, "");
+    setenv("AWS_PROFILE", "other", 1);
+    cr_assert_eq(find("", no_service, &c, &err), ITER_OK);
+    cr_expect_str_eq(c.access_key, "O");
+    cr_expect_str_eq(c.token, "T");
+    setenv("AWS_ACCESS_KEY_ID", "E", 1);
+    setenv("AWS_SECRET_ACCESS_KEY", "e", 1);
+    cr_assert_eq(find("", no_service, &c, &err), ITER_OK);
+    cr_expect_str_eq(c.access_key, "E");
+    /* One that is named comes before the environment. */
+    cr_assert_eq(find("default", no_service, &c, &err), ITER_OK);
+    cr_expect_str_eq(c.access_key, "D");
+    cr_expect_eq(find("empty", no_service, &c, &err), ITER_EINVAL);
+    cr_expect(strstr(err.message, "has no keys"), "%s", err.message);
+    cr_expect_eq(find("absent", no_service, &c, &err), ITER_EINVAL);
+    cr_expect_str_eq(asked, "");
+    char region[32];
+    iter__credentials_setting("", "region", region, sizeof(region));
+    cr_expect_str_eq(region, "us-west-2"); /* of AWS_PROFILE */
+    iter__credentials_setting("default", "region", region, sizeof(region));
+    cr_expect_str_eq(region, "eu-west-1");
+    iter__credentials_setting("absent", "region", region, sizeof(region));
+    cr_expect_str_eq(region, "");
+}
+
+Test(remote_keys, services) {
+    iter__credentials c;
+    iter_error err;
+    cr_expect_eq(find("", no_service, &c, &err), ITER_EINVAL);
+    cr_expect(strstr(err.message, "no credentials") && strstr(err.message, "anonymous=yes"), "%s",
+              err.message);
+    cr_expect_str_eq(asked, "PUT http://169.254.169.254/latest/api/token "
+                            "X-aws-ec2-metadata-token-ttl-seconds: 21600;");
+    cr_assert_eq(find("", service, &c, &err), ITER_OK);
+    cr_expect_str_eq(asked,
+                     "PUT http://169.254.169.254/latest/api/token "
+                     "X-aws-ec2-metadata-token-ttl-seconds: 21600;"
+                     "GET http://169.254.169.254/latest/meta-data/iam/security-credentials/ "
+                     "X-aws-ec2-metadata-token: TOKEN;"
+                     "GET http://169.254.169.254/latest/meta-data/iam/security-credentials/role "
+                     "X-aws-ec2-metadata-token: TOKEN;");
+    cr_expect_str_eq(c.access_key, "AK");
+    cr_expect_str_eq(c.secret, "s/k");
+    cr_expect_str_eq(c.token, "t\"t");
+    cr_expect_eq(c.expires_s, 1795485600);
+    setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
+    cr_expect_eq(find("", service, &c, &err), ITER_EINVAL);
+    setenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/x", 1);
+    setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "tok", 1);
+    cr_assert_eq(find("", service, &c, &err), ITER_OK);
+    cr_expect_str_eq(asked, "GET http://169.254.170.2/v2/x Authorization: tok;");
+}
+
+Test(remote_keys, answers_cut_anywhere) {
+    iter__credentials c;
+    char text[512];
+    const size_t n = strlen(answer);
+    cr_expect(iter__credentials_parse(answer, &c));
+    for (size_t i = 0; i + 1 < n; i++) {
+        snprintf(text, sizeof(text), "%.*s", (int)i, answer);
+        if (iter__credentials_parse(text, &c)) /* the keys are whole */
+            cr_expect(i > (size_t)(strstr(answer, "s\\/k\"") - answer), "cut at %zu", i);
+    }
+}
