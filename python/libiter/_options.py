@@ -15,7 +15,7 @@ from ._callbacks import COLLATE, ON_STALL
 SHUFFLES = ["none", "full", "once", "block", "batch", "replacement"]
 LAST_BATCHES = ["default", "keep", "pad", "discard", "roll-over"]
 ON_ERRORS = ["fail", "replace", "blank"]
-SOURCES = ["auto", "memory", "ring", "pread", "null"]
+SOURCES = ["auto", "memory", "ring", "pread", "null", "remote"]
 LOOKAHEADS = ["endless", "epoch"]
 MEMORIES = ["auto", "host", "pinned", "device"]
 FINISHES = ["auto", "host", "device"]
