@@ -94,6 +94,12 @@ bool iter__dataset_is_remote(const iter_dataset *dataset) {
     return false;
 }
 
+bool iter__dataset_is_cached(const iter_dataset *dataset) {
+    for (uint64_t i = 0; i < dataset->desc.n_files; i++)
+        if (iter__remote_has_cache(dataset->desc.files[i].place)) return true;
+    return false;
+}
+
 /* ---- What every description must obey -------------------------------------------------------- */
 
 /* Images of any size need an image decoder; rows of a fixed size need decode(). */

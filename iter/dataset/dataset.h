@@ -117,6 +117,9 @@ iter_status iter__dataset_mislocated(const iter_dataset *dataset, uint64_t index
 /* Whether any of its files is a URL. */
 bool iter__dataset_is_remote(const iter_dataset *dataset);
 
+/* Whether what is read of it is kept in a folder of this machine. */
+bool iter__dataset_is_cached(const iter_dataset *dataset);
+
 /* Bytes of all files; ITER_UNKNOWN if a size is unknown or the sum overflows. */
 uint64_t iter__dataset_bytes(const iter_dataset *dataset);
 

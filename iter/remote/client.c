@@ -40,6 +40,10 @@ static const iter_option rows[] = {
      offsetof(iter__remote_options, connections), 1, 1024, NULL, 0},
     {"deadline", "seconds in which a request is tried again", ITER_OPTION_DOUBLE,
      offsetof(iter__remote_options, deadline), 0, 86400, NULL, 0},
+    {"cache", "a folder that keeps what was read", ITER_OPTION_STRING,
+     offsetof(iter__remote_options, cache), .choices = NULL},
+    {"cache-size", "bytes that the folder may have", ITER_OPTION_INT,
+     offsetof(iter__remote_options, cache_size), 0, 1e15, NULL, 0},
     {.name = NULL},
 };
 
@@ -116,6 +120,13 @@ iter_status iter__remote_create(const iter__remote_options *options, iter__remot
     if (!remote->ca_file) remote->ca_file = env("CURL_CA_BUNDLE");
     if (!remote->ca_file) remote->ca_file = env("SSL_CERT_FILE");
     choose_region(remote, o->region);
+    const iter_status status =
+        o->cache ? iter__cache_open(o->cache, (uint64_t)o->cache_size, &remote->cache, err)
+                 : ITER_OK;
+    if (status < 0) {
+        iter__remote_unref(remote);
+        return status;
+    }
     *out = remote;
     return ITER_OK;
 }
@@ -134,10 +145,24 @@ void iter__remote_unref(iter__remote *remote) {
         if (remote->versions.slots[i].is_text) iter__free(remote->versions.slots[i].as.text);
     }
     iter__free(remote->versions.slots);
+    iter__cache_close(remote->cache);
     iter__free(remote->endpoint);
     iter__free(remote->profile);
     pthread_mutex_destroy(&remote->lock);
     iter__free(remote);
+}
+
+bool iter__remote_has_cache(const iter__remote *remote) {
+    return remote && remote->cache;
+}
+
+iter__cache *iter__remote_cache(iter__remote *remote, const char *url, iter__cache_key *out) {
+    char etag[ITER_ETAG_BYTES];
+    if (!iter__remote_has_cache(remote)) return NULL;
+    iter__remote_version_get(remote, url, etag);
+    if (!etag[0]) return NULL;
+    *out = iter__cache_key_of(url, etag);
+    return remote->cache;
 }
 
 static _Thread_local iter__remote *current;

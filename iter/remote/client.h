@@ -26,6 +26,8 @@ typedef struct iter__remote_options {
     bool anonymous;
     int64_t connections; /* the most requests in flight of one loader */
     double deadline;     /* seconds in which a request is tried again */
+    const char *cache;   /* a folder for blocks that were read; NULL = none */
+    int64_t cache_size;  /* bytes that it may have; 0 = what is free, less a tenth */
 } iter__remote_options;
 
 /* The rows of the keys, as a table of options alone. NULL = this build reads no URLs. */
@@ -36,6 +38,9 @@ iter_status iter__remote_create(const iter__remote_options *options, iter__remot
                                 iter_error *err);
 iter__remote *iter__remote_ref(iter__remote *remote);
 void iter__remote_unref(iter__remote *remote); /* NULL is ignored */
+
+/* Whether it keeps what it reads in a folder. */
+bool iter__remote_has_cache(const iter__remote *remote);
 
 /* Sets the client that files are opened with in this thread; returns the one before. */
 iter__remote *iter__remote_enter(iter__remote *remote);

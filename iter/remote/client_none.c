@@ -30,6 +30,11 @@ void iter__remote_unref(iter__remote *remote) {
     (void)remote;
 }
 
+bool iter__remote_has_cache(const iter__remote *remote) {
+    (void)remote;
+    return false;
+}
+
 iter__remote *iter__remote_enter(iter__remote *remote) {
     (void)remote;
     return NULL;

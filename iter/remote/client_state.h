@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "iter/remote/cache.h"
 #include "iter/remote/credentials.h"
 #include "iter/remote/request.h"
 #include "iter/remote/sigv4.h"
@@ -35,6 +36,7 @@ struct iter__remote {
     uint32_t connections;
     int64_t deadline_ns;
     const char *ca_file; /* of the environment, or NULL */
+    iter__cache *cache;  /* NULL = none */
 
     pthread_mutex_t lock; /* guards all below */
     char region[ITER_REGION_BYTES];
@@ -50,6 +52,10 @@ struct iter__remote {
 /* Remembers an object's ETag, or writes the one that is known ("" = none). */
 void iter__remote_version_set(iter__remote *remote, const char *url, const char *etag);
 void iter__remote_version_get(iter__remote *remote, const char *url, char out[ITER_ETAG_BYTES]);
+
+/* The cache of a file's client, and the file's name in it. NULL = it is not cached: there is no
+ * cache, or the server gave no ETag. `remote` may be NULL. */
+iter__cache *iter__remote_cache(iter__remote *remote, const char *url, iter__cache_key *out);
 
 /* What a signature needs at this time ("20150830T123600Z"). Errors: EINVAL (no credentials),
  * ENOMEM. */

@@ -21,7 +21,7 @@
 #include "iter/remote/url.h"
 
 #define LIST_BYTES_MAX ((size_t)64 << 20) /* of a page, which has 1000 names */
-#define BLOCK_BYTES    ((size_t)1 << 20)  /* that an open file keeps */
+#define BLOCK_BYTES    ITER_CACHE_BLOCK   /* that an open file keeps */
 #define NANO           1000000000
 
 static void sleep_ns(int64_t ns) {
@@ -332,11 +332,21 @@ static iter_status load_block(iter__remote_file *file, uint64_t offset, iter_err
     if (!file->block) file->block = iter__alloc(BLOCK_BYTES, 1);
     if (!file->block) return iter__fail(err, ITER_ENOMEM, "%s: no memory to read it", file->url);
     const uint64_t at = offset / BLOCK_BYTES * BLOCK_BYTES;
-    const uint64_t left = file->bytes - at;
+    const size_t n = (size_t)iter__min_u64(file->bytes - at, BLOCK_BYTES);
+    iter__cache_key key;
+    iter__cache *cache = iter__remote_cache(file->remote, file->url, &key);
     file->block_n = 0;
     file->block_at = at;
-    return iter__remote_read(file->remote, file->url, at, file->block,
-                             (size_t)iter__min_u64(left, BLOCK_BYTES), &file->block_n, err);
+    if (cache && iter__cache_read(cache, &key, at / BLOCK_BYTES, 0, file->block, n)) {
+        file->block_n = n;
+        return ITER_OK;
+    }
+    ITER_TRY(iter__remote_read(file->remote, file->url, at, file->block, n, &file->block_n, err));
+    iter__cache_claim claim;
+    if (cache && file->block_n == n &&
+        iter__cache_claim_block(cache, &key, at / BLOCK_BYTES, &claim))
+        iter__cache_keep(cache, &key, at / BLOCK_BYTES, &claim, file->block, n);
+    return ITER_OK;
 }
 
 iter_status iter__remote_file_read(iter__remote_file *file, uint64_t offset, void *out, size_t n,

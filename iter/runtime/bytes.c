@@ -58,7 +58,8 @@ static iter_status open_ring_or_pread(iter_loader *loader, const iter_source_con
         return open_source(loader, loader->opt.reading.ops, config, err);
     }
     if (iter__dataset_is_remote(loader->dataset)) {
-        const iter_source_ops *remote = source_named("remote");
+        const iter_source_ops *remote =
+            source_named(iter__dataset_is_cached(loader->dataset) ? "cached" : "remote");
         if (remote) return open_source(loader, remote, config, err);
         return iter__fail(err, ITER_EUNSUPPORTED, "this build reads no URLs");
     }
@@ -252,8 +253,9 @@ static void begin_layout(const iter_loader *loader, iter__layout_in *out) {
         /* without bytes there is nothing to read ahead */
         .block_rows = opt->reading.source == ITER_SOURCE_NULL ? 0 : loader->sampling.locality.block,
         .block_buffer = loader->sampling.locality.group,
-        .can_try = opt->reading.ops ? opt->reading.ops->try_read != NULL
-                                    : !iter__dataset_is_remote(dataset),
+        .can_try = opt->reading.ops
+                       ? opt->reading.ops->try_read != NULL
+                       : !iter__dataset_is_remote(dataset) || iter__dataset_is_cached(dataset),
         .one_at_a_time = loader->plan.needs_get && dataset->serial};
 }
 

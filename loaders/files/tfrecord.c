@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <stdbool.h>
 
+#include "iter/core/crc32c.h"
 #include "iter/core/error.h"
 #include "loaders/files/byte_order.h"
-#include "loaders/files/crc32c.h"
 
 /* The sum as it is stored: of data that hold sums of their own, it would be weak otherwise. */
 static uint32_t sum_of(const uint8_t *bytes, size_t n) {

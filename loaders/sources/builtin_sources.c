@@ -8,7 +8,7 @@
 #endif
 
 #ifdef ITER_HAVE_REMOTE
-#define REMOTE(X) X(remote)
+#define REMOTE(X) X(remote) X(cached)
 #else
 #define REMOTE(X)
 #endif

@@ -6,8 +6,8 @@
  * names the file. If OK, extents follow one another within the file, and each field of each record
  * decodes or fails with a reason. Bytes that a field has lie within its record.
  */
+#include "iter/core/crc32c.h"
 #include "loaders/files/byte_order.h"
-#include "loaders/files/crc32c.h"
 #include "tests/support/builtin_tables.h"
 #include "tests/support/format_decode.h"
 #include "tests/support/fuzz_format.h"

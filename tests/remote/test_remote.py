@@ -214,6 +214,81 @@ class Remote(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"failed +[1-9]\d* sample")
 
+    def through(self, cache, *more, template="tokens:{}/tokens.bin?length=64", args=("--batch", "16"), size="", **env):
+        """The hash of an epoch through a cache, and the bytes that came from the server."""
+        s = sets()
+        spec = template.format(f"http://127.0.0.1:{s.faulty}/ok")
+        spec += ("&" if "?" in spec else "?") + f"cache={cache}" + size
+        done = run(BENCH, "--data", spec, "--loader", "dataloader", "--hash", "--epochs", "1", "--source", "ring",
+                   "--json", os.path.join(s.folder, "run.json"), *args, *more, **env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(os.path.join(s.folder, "run.json"), encoding="utf-8") as text:
+            found = re.search(r'"remote": *(\d+)', text.read())
+        return re.search(r"^hash +([0-9a-f]+)", done.stdout, re.M).group(1), int(found.group(1))
+
+    def test_cache(self):
+        s = sets()
+        for template, args in SPECS[1:]:
+            local = hash_of(template.format(s.files), *args)
+            with tempfile.TemporaryDirectory() as cache:
+                for workers in ("2", "0", "1", "8"):
+                    got, remote = self.through(cache, "--workers", workers, template=template, args=args)
+                    self.assertEqual(got, local, template)
+                    if workers != "2":
+                        self.assertEqual(remote, 0, "the second epoch sends no request")
+                blocks = [os.path.join(root, name) for root, _, names in os.walk(cache) for name in names
+                          if root != cache]
+                self.assertGreater(len(blocks), 0)
+                for path in blocks:
+                    self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+                    with open(path, "r+b") as block:
+                        block.seek(os.path.getsize(path) // 2)
+                        byte = block.read(1)
+                        block.seek(-1, 1)
+                        block.write(bytes([byte[0] ^ 4]))
+                got, remote = self.through(cache, template=template, args=args)
+                self.assertEqual(got, local, "after damage")
+
+    def test_cache_is_small(self):
+        s = sets()
+        path = os.path.join(s.files, "large.bin")
+        with open(path, "wb") as out:
+            for i in range(6):
+                out.write(bytes((i + j * 31) & 255 for j in range(1 << 20)))
+        template = "tokens:{}/large.bin?length=1000"
+        local = hash_of(template.format(s.files), "--batch", "16")
+        with tempfile.TemporaryDirectory() as cache:
+            for workers in ("1", "0", "2"):
+                got, remote = self.through(cache, "--workers", workers, template=template, size="&cache-size=3300k")
+                self.assertEqual(got, local)
+            self.assertGreater(remote, 2 << 20)
+            self.assertLess(remote, 4 << 20)
+            total = sum(os.path.getsize(os.path.join(root, name)) for root, _, names in os.walk(cache)
+                        for name in names)
+            self.assertLess(total, 3300000 + 8)
+
+    def test_cache_and_death(self):
+        """Two processes share a cache; one is killed again and again."""
+        s = sets()
+        path = os.path.join(s.files, "kill.bin")
+        with open(path, "wb") as out:
+            out.write(bytes(j * 31 + (j >> 8) & 255 for j in range(8 << 20)))
+        template = "tokens:{}/kill.bin?length=1000"
+        local = hash_of(template.format(s.files), "--batch", "16")
+        with tempfile.TemporaryDirectory() as cache:
+            spec = template.format(f"http://127.0.0.1:{s.faulty}/slow-3") + f"&cache={cache}&cache-size=7M"
+            args = [BENCH, "--data", spec, "--loader", "dataloader", "--source", "ring", "--epochs", "9"]
+            for i in range(8):
+                killed = subprocess.Popen(args, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                other = subprocess.Popen(args[:-1] + ["1", "--hash"], env=ENV, stdout=subprocess.PIPE, text=True)
+                time.sleep(0.02 + 0.03 * i)
+                killed.kill()
+                killed.wait()
+                said = other.communicate(timeout=120)[0]
+                self.assertRegex(said, "hash +" + local, f"after {i} kills")
+                if i % 2:
+                    shutil.rmtree(os.path.join(cache, sorted(n for n in os.listdir(cache) if len(n) == 2)[0]))
+
     def test_nobody_listens(self):
         got = hash_of(f"recordio:http://127.0.0.1:{servers.free_port()}/x.rec?deadline=0.2")
         self.assertRegex(got, "(?i)connect")

@@ -11,7 +11,7 @@
  */
 #include <zlib.h>
 
-#include "loaders/files/crc32c.h"
+#include "iter/core/crc32c.h"
 #include "tests/support/drive.h"
 #include "tests/support/expect.h"
 #include "tests/support/make_data.h"

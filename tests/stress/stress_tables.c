@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "iter/core/crc32c.h"
 #include "loaders/files/byte_order.h"
-#include "loaders/files/crc32c.h"
 #include "tests/support/drive.h"
 #include "tests/support/expect.h"
 #include "tests/support/make_data.h"

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "iter/core/crc32c.h"
 #include "loaders/decoders/tf_example.h"
 #include "loaders/files/byte_order.h"
-#include "loaders/files/crc32c.h"
 #include "tests/support/builtin_tables.h"
 #include "tests/support/format_decode.h"
 #include "tests/support/make_data.h"

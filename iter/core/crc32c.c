@@ -7,7 +7,7 @@
  *
  * Source: RFC 3720, 12.1 and B.4 (the polynomial 0x1edc6f41, and known sums).
  */
-#include "loaders/files/crc32c.h"
+#include "iter/core/crc32c.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* crc32c.h - CRC-32C (Castagnoli), as TFRecord files and iSCSI have it. */
-#ifndef ITER_LOADERS_FILES_CRC32C_H
-#define ITER_LOADERS_FILES_CRC32C_H
+#ifndef ITER_CORE_CRC32C_H
+#define ITER_CORE_CRC32C_H
 
 #include <stddef.h>
 #include <stdint.h>

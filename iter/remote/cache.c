@@ -1,0 +1,488 @@
+/*
+ * cache.c - see cache.h.
+ *
+ * In the folder:
+ *   ab/abcdef...-12       a block: a head, a checksum of each piece, the bytes
+ *   ab/abcdef...-12.part  one that is being written, locked by flock() by the process that does it
+ *   users                 locked shared by each process that uses the folder, and by the first
+ *                         alone while it counts
+ *   drop                  locked by the process that drops blocks
+ *   bytes                 how many bytes the blocks have, mapped by all
+ *
+ * A block's bytes are counted before it is written. A process that dies meanwhile leaves too many
+ * counted, until the next first process counts anew.
+ */
+#include "iter/remote/cache.h"
+
+#ifdef ITER_HAVE_REMOTE
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <openssl/sha.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/arith.h"
+#include "iter/core/crc32c.h"
+#include "iter/core/error.h"
+#include "iter/core/time.h"
+
+#define PIECE     ((size_t)16 << 10) /* bytes that have one checksum */
+#define PIECES    (ITER_CACHE_BLOCK / PIECE)
+#define MAGIC     "iterblk1"
+#define SHARDS    256
+#define USED_S    3600                       /* a block's time of use is kept this exactly */
+#define REST_NS   ((int64_t)30 * 1000000000) /* after a drop or a write that did not help */
+#define NAME_HASH 32                         /* digits of a block's name before the '-' */
+
+/* A block's head; `sum` is that of everything after it. */
+typedef struct head {
+    char magic[8];
+    uint32_t sum, n_pieces;
+    uint8_t key[16];
+    uint64_t block, bytes;
+    uint32_t sums[PIECES];
+} head;
+
+struct iter__cache {
+    int dir, users;
+    uint64_t limit;
+    _Atomic uint64_t *bytes; /* mapped: in the folder, of all processes */
+    _Atomic int64_t rest_until_ns;
+
+    pthread_mutex_t lock; /* guards these */
+    uint64_t *used;       /* [capacity], a power of 2: the names' first halves; 0 = free */
+    uint64_t n_used, capacity;
+};
+
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+iter__cache_key iter__cache_key_of(const char *url, const char *etag) {
+    uint8_t sum[SHA256_DIGEST_LENGTH];
+    iter__cache_key key;
+    char text[2048];
+    const int n = snprintf(text, sizeof(text), "%s\n%s", url, etag);
+    if (n >= 0 && (size_t)n < sizeof(text)) {
+        SHA256((const uint8_t *)text, (size_t)n, sum);
+    } else { /* a hash of hashes */
+        uint8_t both[2 * SHA256_DIGEST_LENGTH];
+        SHA256((const uint8_t *)url, strlen(url), both);
+        SHA256((const uint8_t *)etag, strlen(etag), both + SHA256_DIGEST_LENGTH);
+        SHA256(both, sizeof(both), sum);
+    }
+    memcpy(key.hash, sum, sizeof(key.hash));
+    return key;
+}
+
+static void name_of(const iter__cache_key *key, uint64_t block, char out[64]) {
+    static const char digits[] = "0123456789abcdef";
+    char hash[NAME_HASH + 1] = "";
+    for (int i = 0; i < NAME_HASH / 2; i++) {
+        hash[2 * i] = digits[key->hash[i] >> 4];
+        hash[2 * i + 1] = digits[key->hash[i] & 15];
+    }
+    (void)snprintf(out, 64, "%.2s/%s-%llx", hash, hash, (unsigned long long)block);
+}
+
+/* What `used` has of an object. */
+static uint64_t id_of(const iter__cache_key *key) {
+    uint64_t id;
+    memcpy(&id, key->hash, sizeof(id));
+    return id ? id : 1;
+}
+
+/* The same from a name; 0 = it is no block's. */
+static uint64_t id_of_name(const char *name) {
+    iter__cache_key key;
+    for (int i = 0; i < NAME_HASH; i++) {
+        const char c = name[i];
+        const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        if (digit < 0) return 0;
+        key.hash[i / 2] = (uint8_t)(i % 2 ? key.hash[i / 2] | digit : digit << 4);
+    }
+    return name[NAME_HASH] == '-' ? id_of(&key) : 0;
+}
+
+/* ---- Objects in use -------------------------------------------------------------------------- */
+
+static uint64_t *slot_of(uint64_t *used, uint64_t capacity, uint64_t id) {
+    uint64_t at = id & (capacity - 1);
+    while (used[at] && used[at] != id)
+        at = (at + 1) & (capacity - 1);
+    return &used[at];
+}
+
+/* Without memory the object's blocks are dropped like any other's. */
+void iter__cache_uses(iter__cache *cache, const iter__cache_key *key) {
+    const uint64_t id = id_of(key);
+    pthread_mutex_lock(&cache->lock);
+    if (cache->n_used >= cache->capacity / 4 * 3) {
+        const uint64_t capacity = cache->capacity ? 2 * cache->capacity : 64;
+        uint64_t *more = iter__alloc((size_t)capacity, sizeof(*more));
+        for (uint64_t i = 0; more && i < cache->capacity; i++)
+            if (cache->used[i]) *slot_of(more, capacity, cache->used[i]) = cache->used[i];
+        if (more) {
+            iter__free(cache->used);
+            cache->used = more;
+            cache->capacity = capacity;
+        }
+    }
+    if (cache->n_used + 1 < cache->capacity) {
+        uint64_t *slot = slot_of(cache->used, cache->capacity, id);
+        cache->n_used += *slot == 0;
+        *slot = id;
+    }
+    pthread_mutex_unlock(&cache->lock);
+}
+
+static bool is_used(iter__cache *cache, uint64_t id) {
+    pthread_mutex_lock(&cache->lock);
+    const bool found = cache->capacity && *slot_of(cache->used, cache->capacity, id) == id;
+    pthread_mutex_unlock(&cache->lock);
+    return found;
+}
+
+/* ---- Walking through the folder -------------------------------------------------------------- */
+
+typedef struct entry {
+    int64_t used_s;
+    uint64_t id, bytes;
+    char name[64]; /* "ab/..." */
+} entry;
+
+typedef void visit_entry(void *user, const entry *e, bool is_part);
+
+static void walk(const iter__cache *cache, visit_entry *visit, void *user) {
+    for (int i = 0; i < SHARDS; i++) {
+        char folder[3];
+        (void)snprintf(folder, sizeof(folder), "%02x", (unsigned)i);
+        const int fd = openat(cache->dir, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+        if (!dir) {
+            if (fd >= 0) close(fd);
+            continue;
+        }
+        /* NOLINTNEXTLINE(concurrency-mt-unsafe): the stream is this thread's alone */
+        for (const struct dirent *d; (d = readdir(dir));) {
+            struct stat st;
+            const size_t n = strlen(d->d_name);
+            entry e = {.id = n < 60 && n > NAME_HASH ? id_of_name(d->d_name) : 0};
+            if (!e.id || fstatat(fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0) continue;
+            e.used_s = (int64_t)st.st_mtime;
+            e.bytes = (uint64_t)st.st_size;
+            (void)snprintf(e.name, sizeof(e.name), "%s/%.59s", folder, d->d_name);
+            visit(user, &e, n > 5 && strcmp(d->d_name + n - 5, ".part") == 0);
+        }
+        closedir(dir);
+    }
+}
+
+typedef struct count {
+    iter__cache *cache;
+    uint64_t bytes;
+} count;
+
+static void count_entry(void *user, const entry *e, bool is_part) {
+    count *c = user;
+    if (is_part)
+        (void)unlinkat(c->cache->dir, e->name, 0);
+    else
+        c->bytes += e->bytes;
+}
+
+/* ---- Opening --------------------------------------------------------------------------------- */
+
+static int open_file(const iter__cache *cache, const char *name) {
+    return openat(cache->dir, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+/* Counts if no other process uses the folder, and says that this one does. */
+static bool join_users(iter__cache *cache) {
+    cache->users = open_file(cache, "users");
+    const int fd = open_file(cache, "bytes");
+    bool ok = cache->users >= 0 && fd >= 0 && ftruncate(fd, sizeof(uint64_t)) == 0;
+    if (ok) {
+        void *mapped = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        ok = mapped != MAP_FAILED;
+        cache->bytes = ok ? mapped : NULL;
+    }
+    if (fd >= 0) close(fd);
+    if (ok && flock(cache->users, LOCK_EX | LOCK_NB) == 0) {
+        count c = {.cache = cache};
+        walk(cache, count_entry, &c);
+        atomic_store(cache->bytes, c.bytes);
+    }
+    return ok && flock(cache->users, LOCK_SH) == 0;
+}
+
+static uint64_t free_bytes(const iter__cache *cache) {
+    struct statvfs fs;
+    if (fstatvfs(cache->dir, &fs) < 0) return 0;
+    return (uint64_t)fs.f_bavail * fs.f_frsize;
+}
+
+iter_status iter__cache_open(const char *folder, uint64_t limit, iter__cache **out,
+                             iter_error *err) {
+    char why[128];
+    const uint64_t least = ITER_CACHE_BLOCK + sizeof(head);
+    *out = NULL;
+    if (limit > 0 && limit < least)
+        return iter__fail(err, ITER_EINVAL,
+                          "cache-size: %llu bytes hold no block, which takes %llu",
+                          (unsigned long long)limit, (unsigned long long)least);
+    iter__cache *cache = iter__alloc(1, sizeof(*cache));
+    if (!cache) return iter__fail(err, ITER_ENOMEM, "cache: no memory");
+    pthread_mutex_init(&cache->lock, NULL);
+    cache->users = -1;
+    if (mkdir(folder, 0700) < 0 && errno != EEXIST) {
+        cache->dir = -1;
+    } else {
+        cache->dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    if (cache->dir < 0 || !join_users(cache)) {
+        iter__os_error(errno, why, sizeof(why));
+        iter__cache_close(cache);
+        return iter__fail(err, ITER_EIO, "cache: %s: %s", folder, why);
+    }
+    cache->limit = limit ? limit : atomic_load(cache->bytes) + free_bytes(cache) / 10 * 9;
+    *out = cache;
+    return ITER_OK;
+}
+
+void iter__cache_close(iter__cache *cache) {
+    if (!cache) return;
+    if (cache->bytes) munmap((void *)cache->bytes, sizeof(uint64_t));
+    if (cache->users >= 0) close(cache->users);
+    if (cache->dir >= 0) close(cache->dir);
+    pthread_mutex_destroy(&cache->lock);
+    iter__free(cache->used);
+    iter__free(cache);
+}
+
+/* ---- Reading --------------------------------------------------------------------------------- */
+
+static bool read_all(int fd, void *out, size_t n, uint64_t at) {
+    for (size_t done = 0; done < n;) {
+        const ssize_t got = pread(fd, (uint8_t *)out + done, n - done, (off_t)(at + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        done += (size_t)got;
+    }
+    return true;
+}
+
+static uint32_t sum_of(const head *h) {
+    return iter__crc32c(&h->n_pieces, sizeof(*h) - offsetof(head, n_pieces));
+}
+
+static bool read_head(int fd, const iter__cache_key *key, uint64_t block, head *out) {
+    return read_all(fd, out, sizeof(*out), 0) && memcmp(out->magic, MAGIC, 8) == 0 &&
+           out->sum == sum_of(out) && memcmp(out->key, key->hash, sizeof(out->key)) == 0 &&
+           out->block == block && out->bytes > 0 && out->bytes <= ITER_CACHE_BLOCK &&
+           out->n_pieces == (out->bytes + PIECE - 1) / PIECE;
+}
+
+static bool read_pieces(int fd, const head *h, size_t at, uint8_t *out, size_t n) {
+    uint8_t piece[PIECE];
+    while (n > 0) {
+        const size_t i = at / PIECE, inside = at % PIECE;
+        const size_t size = iter__min_size(PIECE, (size_t)h->bytes - i * PIECE);
+        const size_t some = iter__min_size(n, size - inside);
+        uint8_t *to = some == size ? out : piece;
+        if (!read_all(fd, to, size, sizeof(*h) + i * PIECE) || iter__crc32c(to, size) != h->sums[i])
+            return false;
+        if (to == piece) memcpy(out, piece + inside, some);
+        out += some;
+        at += some;
+        n -= some;
+    }
+    return true;
+}
+
+static void drop(iter__cache *cache, const char *name, uint64_t bytes) {
+    if (unlinkat(cache->dir, name, 0) == 0) atomic_fetch_sub(cache->bytes, bytes);
+}
+
+bool iter__cache_has(iter__cache *cache, const iter__cache_key *key, uint64_t block) {
+    char name[64];
+    name_of(key, block, name);
+    return faccessat(cache->dir, name, R_OK, 0) == 0;
+}
+
+bool iter__cache_read(iter__cache *cache, const iter__cache_key *key, uint64_t block, size_t at,
+                      void *out, size_t n) {
+    char name[64];
+    head h;
+    struct stat st = {0};
+    name_of(key, block, name);
+    const int fd = openat(cache->dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return false;
+    const bool whole = fstat(fd, &st) == 0 && read_head(fd, key, block, &h) &&
+                       (uint64_t)st.st_size == sizeof(h) + h.bytes;
+    const bool ok = whole && at + n <= h.bytes;
+    const bool damaged = !whole || (ok && !read_pieces(fd, &h, at, out, n));
+    if (damaged) {
+        drop(cache, name, (uint64_t)st.st_size);
+    } else if ((int64_t)time(NULL) > (int64_t)st.st_mtime + USED_S) {
+        (void)futimens(fd, NULL);
+    }
+    close(fd);
+    return ok && !damaged;
+}
+
+/* ---- Making room ----------------------------------------------------------------------------- */
+
+typedef struct candidates {
+    iter__cache *cache;
+    entry *entries;
+    size_t n, capacity;
+} candidates;
+
+static void add_candidate(void *user, const entry *e, bool is_part) {
+    candidates *c = user;
+    if (is_part || is_used(c->cache, e->id)) return;
+    if (c->n == c->capacity) {
+        const size_t capacity = c->capacity ? 2 * c->capacity : 256;
+        entry *more = iter__realloc(c->entries, capacity * sizeof(*more));
+        if (!more) return;
+        c->entries = more;
+        c->capacity = capacity;
+    }
+    c->entries[c->n++] = *e;
+}
+
+static int by_use(const void *a, const void *b) {
+    const int64_t x = ((const entry *)a)->used_s, y = ((const entry *)b)->used_s;
+    return x < y ? -1 : x > y;
+}
+
+/* Drops blocks of other objects until a sixteenth of the limit is free. */
+static void drop_others(iter__cache *cache) {
+    const int fd = open_file(cache, "drop");
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        candidates c = {.cache = cache};
+        walk(cache, add_candidate, &c);
+        if (c.n) qsort(c.entries, c.n, sizeof(*c.entries), by_use);
+        const uint64_t least = ITER_CACHE_BLOCK + sizeof(head);
+        const uint64_t wanted = cache->limit - iter__max_u64(cache->limit / 16, least);
+        for (size_t i = 0; i < c.n && atomic_load(cache->bytes) > wanted; i++)
+            drop(cache, c.entries[i].name, c.entries[i].bytes);
+        iter__free(c.entries);
+    }
+    if (fd >= 0) close(fd);
+}
+
+static bool fits(const iter__cache *cache, uint64_t n) {
+    const uint64_t bytes = atomic_load(cache->bytes);
+    return bytes <= cache->limit && cache->limit - bytes >= n;
+}
+
+static bool make_room(iter__cache *cache, uint64_t n) {
+    if (iter__now_ns() < atomic_load(&cache->rest_until_ns)) return false;
+    if (fits(cache, n)) return true;
+    drop_others(cache);
+    if (fits(cache, n)) return true;
+    atomic_store(&cache->rest_until_ns, iter__now_ns() + REST_NS);
+    return false;
+}
+
+bool iter__cache_has_room(iter__cache *cache) {
+    return make_room(cache, ITER_CACHE_BLOCK + sizeof(head));
+}
+
+/* ---- Writing --------------------------------------------------------------------------------- */
+
+static void part_of(const char *name, char out[72]) {
+    (void)snprintf(out, 72, "%s.part", name);
+}
+
+bool iter__cache_claim_block(iter__cache *cache, const iter__cache_key *key, uint64_t block,
+                             iter__cache_claim *out) {
+    char part[72], folder[3];
+    out->fd = -1;
+    name_of(key, block, out->name);
+    part_of(out->name, part);
+    for (int i = 0; i < 3; i++) {
+        int fd = open_file(cache, part);
+        if (fd < 0 && errno == ENOENT) {
+            (void)snprintf(folder, sizeof(folder), "%.2s", out->name);
+            (void)mkdirat(cache->dir, folder, 0700);
+            fd = open_file(cache, part);
+        }
+        if (fd < 0) return true;
+        const bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+        const bool busy = !locked && errno == EWOULDBLOCK;
+        struct stat mine, there;
+        /* Its last holder may have renamed the file meanwhile. */
+        if (locked && fstat(fd, &mine) == 0 && fstatat(cache->dir, part, &there, 0) == 0 &&
+            mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) {
+            out->fd = fd;
+            return true;
+        }
+        close(fd);
+        if (busy) return false;
+        if (!locked) return true;
+    }
+    return true;
+}
+
+static bool write_all(int fd, const void *bytes, size_t n, uint64_t at) {
+    for (size_t done = 0; done < n;) {
+        const ssize_t put = pwrite(fd, (const uint8_t *)bytes + done, n - done, (off_t)(at + done));
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return false;
+        done += (size_t)put;
+    }
+    return true;
+}
+
+static bool write_block(iter__cache *cache, const iter__cache_key *key, uint64_t block,
+                        const iter__cache_claim *claim, const uint8_t *bytes, size_t n) {
+    char part[72];
+    head h = {.n_pieces = (uint32_t)((n + PIECE - 1) / PIECE), .block = block, .bytes = n};
+    memcpy(h.magic, MAGIC, sizeof(h.magic));
+    memcpy(h.key, key->hash, sizeof(h.key));
+    for (uint32_t i = 0; i < h.n_pieces; i++)
+        h.sums[i] = iter__crc32c(bytes + i * PIECE, iter__min_size(PIECE, n - i * PIECE));
+    h.sum = sum_of(&h);
+    part_of(claim->name, part);
+    return ftruncate(claim->fd, 0) == 0 && write_all(claim->fd, &h, sizeof(h), 0) &&
+           write_all(claim->fd, bytes, n, sizeof(h)) &&
+           renameat(cache->dir, part, cache->dir, claim->name) == 0;
+}
+
+void iter__cache_keep(iter__cache *cache, const iter__cache_key *key, uint64_t block,
+                      iter__cache_claim *claim, const void *bytes, size_t n) {
+    if (claim->fd < 0) return;
+    const uint64_t size = sizeof(head) + n;
+    bool kept = false;
+    if (bytes && n > 0 && n <= ITER_CACHE_BLOCK && make_room(cache, size) &&
+        !iter__cache_has(cache, key, block)) {
+        if (atomic_fetch_add(cache->bytes, size) + size <= cache->limit) {
+            kept = write_block(cache, key, block, claim, bytes, n);
+            if (!kept) atomic_store(&cache->rest_until_ns, iter__now_ns() + REST_NS);
+        }
+        if (!kept) atomic_fetch_sub(cache->bytes, size);
+    }
+    if (!kept) {
+        char part[72];
+        part_of(claim->name, part);
+        (void)unlinkat(cache->dir, part, 0);
+    }
+    close(claim->fd); /* and so the lock ends */
+    claim->fd = -1;
+}
+
+#endif
