@@ -10,6 +10,8 @@
 #include "iter/remote/request.h"
 #include "iter/remote/sigv4.h"
 
+#ifdef ITER_HAVE_REMOTE
+
 #define ITER_REGION_BYTES 64
 
 /* A version of an object that was seen. Most ETags are an MD5, and are kept as its 16 bytes. */
@@ -75,4 +77,5 @@ void iter__remote_forget_credentials(iter__remote *remote);
 /* The bucket lies in another region than was thought; true if that is new. */
 bool iter__remote_move(iter__remote *remote, const char *region);
 
+#endif
 #endif

@@ -2,9 +2,11 @@
 #ifndef ITER_REMOTE_REQUEST_H
 #define ITER_REMOTE_REQUEST_H
 
-#include <curl/curl.h>
-
 #include "iter/remote/client.h"
+
+#ifdef ITER_HAVE_REMOTE
+
+#include <curl/curl.h>
 
 #define ITER_ETAG_BYTES   128
 #define ITER_REASON_BYTES 384
@@ -83,4 +85,5 @@ int64_t iter__remote_pause_ns(unsigned n_tries);
 int64_t iter__remote_deadline_ns(const iter__remote *remote);
 uint32_t iter__remote_connections(const iter__remote *remote);
 
+#endif
 #endif
