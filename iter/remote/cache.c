@@ -35,32 +35,20 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/arith.h"
-#include "iter/core/crc32c.h"
 #include "iter/core/error.h"
 #include "iter/core/time.h"
+#include "iter/remote/open_blocks.h"
 
-#define PIECE     ((size_t)16 << 10) /* bytes that have one checksum */
-#define PIECES    (ITER_CACHE_BLOCK / PIECE)
-#define MAGIC     "iterblk1"
 #define SHARDS    256
-#define USED_S    3600                       /* a block's time of use is kept this exactly */
 #define REST_NS   ((int64_t)30 * 1000000000) /* after a drop or a write that did not help */
 #define NAME_HASH 32                         /* digits of a block's name before the '-' */
-
-/* A block's head; `sum` is that of everything after it. */
-typedef struct head {
-    char magic[8];
-    uint32_t sum, n_pieces;
-    uint8_t key[16];
-    uint64_t block, bytes;
-    uint32_t sums[PIECES];
-} head;
 
 struct iter__cache {
     int dir, users;
     uint64_t limit;
     _Atomic uint64_t *bytes; /* mapped: in the folder, of all processes */
     _Atomic int64_t rest_until_ns;
+    iter__open_blocks *open;
 
     pthread_mutex_t lock; /* guards these */
     uint64_t *used;       /* [capacity], a power of 2: the names' first halves; 0 = free */
@@ -236,7 +224,7 @@ static uint64_t free_bytes(const iter__cache *cache) {
 iter_status iter__cache_open(const char *folder, uint64_t limit, iter__cache **out,
                              iter_error *err) {
     char why[128];
-    const uint64_t least = ITER_CACHE_BLOCK + sizeof(head);
+    const uint64_t least = ITER_CACHE_BLOCK + sizeof(iter__block_head);
     *out = NULL;
     if (limit > 0 && limit < least)
         return iter__fail(err, ITER_EINVAL,
@@ -257,12 +245,19 @@ iter_status iter__cache_open(const char *folder, uint64_t limit, iter__cache **o
         return iter__fail(err, ITER_EIO, "cache: %s: %s", folder, why);
     }
     cache->limit = limit ? limit : atomic_load(cache->bytes) + free_bytes(cache) / 10 * 9;
+    /* Blocks that others dropped stay on the disk while they are open here: a quarter at most. */
+    cache->open = iter__open_blocks_create(cache->limit / least / 4);
+    if (!cache->open) {
+        iter__cache_close(cache);
+        return iter__fail(err, ITER_ENOMEM, "cache: no memory");
+    }
     *out = cache;
     return ITER_OK;
 }
 
 void iter__cache_close(iter__cache *cache) {
     if (!cache) return;
+    iter__open_blocks_destroy(cache->open);
     if (cache->bytes) munmap((void *)cache->bytes, sizeof(uint64_t));
     if (cache->users >= 0) close(cache->users);
     if (cache->dir >= 0) close(cache->dir);
@@ -272,44 +267,6 @@ void iter__cache_close(iter__cache *cache) {
 }
 
 /* ---- Reading --------------------------------------------------------------------------------- */
-
-static bool read_all(int fd, void *out, size_t n, uint64_t at) {
-    for (size_t done = 0; done < n;) {
-        const ssize_t got = pread(fd, (uint8_t *)out + done, n - done, (off_t)(at + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        done += (size_t)got;
-    }
-    return true;
-}
-
-static uint32_t sum_of(const head *h) {
-    return iter__crc32c(&h->n_pieces, sizeof(*h) - offsetof(head, n_pieces));
-}
-
-static bool read_head(int fd, const iter__cache_key *key, uint64_t block, head *out) {
-    return read_all(fd, out, sizeof(*out), 0) && memcmp(out->magic, MAGIC, 8) == 0 &&
-           out->sum == sum_of(out) && memcmp(out->key, key->hash, sizeof(out->key)) == 0 &&
-           out->block == block && out->bytes > 0 && out->bytes <= ITER_CACHE_BLOCK &&
-           out->n_pieces == (out->bytes + PIECE - 1) / PIECE;
-}
-
-static bool read_pieces(int fd, const head *h, size_t at, uint8_t *out, size_t n) {
-    uint8_t piece[PIECE];
-    while (n > 0) {
-        const size_t i = at / PIECE, inside = at % PIECE;
-        const size_t size = iter__min_size(PIECE, (size_t)h->bytes - i * PIECE);
-        const size_t some = iter__min_size(n, size - inside);
-        uint8_t *to = some == size ? out : piece;
-        if (!read_all(fd, to, size, sizeof(*h) + i * PIECE) || iter__crc32c(to, size) != h->sums[i])
-            return false;
-        if (to == piece) memcpy(out, piece + inside, some);
-        out += some;
-        at += some;
-        n -= some;
-    }
-    return true;
-}
 
 static void drop(iter__cache *cache, const char *name, uint64_t bytes) {
     if (unlinkat(cache->dir, name, 0) == 0) atomic_fetch_sub(cache->bytes, bytes);
@@ -324,22 +281,29 @@ bool iter__cache_has(iter__cache *cache, const iter__cache_key *key, uint64_t bl
 bool iter__cache_read(iter__cache *cache, const iter__cache_key *key, uint64_t block, size_t at,
                       void *out, size_t n) {
     char name[64];
-    head h;
-    struct stat st = {0};
-    name_of(key, block, name);
-    const int fd = openat(cache->dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) return false;
-    const bool whole = fstat(fd, &st) == 0 && read_head(fd, key, block, &h) &&
-                       (uint64_t)st.st_size == sizeof(h) + h.bytes;
-    const bool ok = whole && at + n <= h.bytes;
-    const bool damaged = !whole || (ok && !read_pieces(fd, &h, at, out, n));
-    if (damaged) {
-        drop(cache, name, (uint64_t)st.st_size);
-    } else if ((int64_t)time(NULL) > (int64_t)st.st_mtime + USED_S) {
-        (void)futimens(fd, NULL);
+    iter__open_block fresh, *kept = iter__open_blocks_find(cache->open, key, block);
+    int64_t bytes;
+    if (!kept) {
+        name_of(key, block, name);
+        if (!iter__block_open(cache->dir, name, key, block, &fresh, &bytes)) {
+            if (bytes >= 0) drop(cache, name, (uint64_t)bytes);
+            return false;
+        }
     }
-    close(fd);
-    return ok && !damaged;
+    iter__open_block *b = kept ? kept : &fresh;
+    const bool has = at + n <= b->head.bytes;
+    const bool ok = has && iter__block_read(b, at, out, n);
+    if (has && !ok) {
+        name_of(key, block, name);
+        drop(cache, name, sizeof(b->head) + b->head.bytes);
+    }
+    if (kept)
+        iter__open_blocks_back(cache->open, kept, has && !ok);
+    else if (has && !ok)
+        close(fresh.fd);
+    else
+        iter__open_blocks_add(cache->open, &fresh);
+    return ok;
 }
 
 /* ---- Making room ----------------------------------------------------------------------------- */
@@ -375,7 +339,7 @@ static void drop_others(iter__cache *cache) {
         candidates c = {.cache = cache};
         walk(cache, add_candidate, &c);
         if (c.n) qsort(c.entries, c.n, sizeof(*c.entries), by_use);
-        const uint64_t least = ITER_CACHE_BLOCK + sizeof(head);
+        const uint64_t least = ITER_CACHE_BLOCK + sizeof(iter__block_head);
         const uint64_t wanted = cache->limit - iter__max_u64(cache->limit / 16, least);
         for (size_t i = 0; i < c.n && atomic_load(cache->bytes) > wanted; i++)
             drop(cache, c.entries[i].name, c.entries[i].bytes);
@@ -399,7 +363,7 @@ static bool make_room(iter__cache *cache, uint64_t n) {
 }
 
 bool iter__cache_has_room(iter__cache *cache) {
-    return make_room(cache, ITER_CACHE_BLOCK + sizeof(head));
+    return make_room(cache, ITER_CACHE_BLOCK + sizeof(iter__block_head));
 }
 
 /* ---- Writing --------------------------------------------------------------------------------- */
@@ -451,12 +415,7 @@ static bool write_all(int fd, const void *bytes, size_t n, uint64_t at) {
 static bool write_block(iter__cache *cache, const iter__cache_key *key, uint64_t block,
                         const iter__cache_claim *claim, const uint8_t *bytes, size_t n) {
     char part[72];
-    head h = {.n_pieces = (uint32_t)((n + PIECE - 1) / PIECE), .block = block, .bytes = n};
-    memcpy(h.magic, MAGIC, sizeof(h.magic));
-    memcpy(h.key, key->hash, sizeof(h.key));
-    for (uint32_t i = 0; i < h.n_pieces; i++)
-        h.sums[i] = iter__crc32c(bytes + i * PIECE, iter__min_size(PIECE, n - i * PIECE));
-    h.sum = sum_of(&h);
+    const iter__block_head h = iter__block_head_of(key, block, bytes, n);
     part_of(claim->name, part);
     return ftruncate(claim->fd, 0) == 0 && write_all(claim->fd, &h, sizeof(h), 0) &&
            write_all(claim->fd, bytes, n, sizeof(h)) &&
@@ -466,7 +425,7 @@ static bool write_block(iter__cache *cache, const iter__cache_key *key, uint64_t
 void iter__cache_keep(iter__cache *cache, const iter__cache_key *key, uint64_t block,
                       iter__cache_claim *claim, const void *bytes, size_t n) {
     if (claim->fd < 0) return;
-    const uint64_t size = sizeof(head) + n;
+    const uint64_t size = sizeof(iter__block_head) + n;
     bool kept = false;
     if (bytes && n > 0 && n <= ITER_CACHE_BLOCK && make_room(cache, size) &&
         !iter__cache_has(cache, key, block)) {

@@ -52,8 +52,15 @@ enum {
     MISSING, /* bits of the blocks from the read's first one on */
 };
 
+/* What the cache calls a file; cache NULL = not known when the source was opened. */
+typedef struct cached_file {
+    iter__cache *cache;
+    iter__cache_key key;
+} cached_file;
+
 typedef struct cached_source {
     const iter_file *files;
+    cached_file *names; /* of the files */
     void *inner;
     iter_read **done; /* [done_capacity], a ring */
     uint32_t done_first, done_capacity;
@@ -123,9 +130,12 @@ static bool copy_kept(void *user, size_t inside, void *to, size_t n) {
 static bool blocks_of(const cached_source *s, const iter_read *read, iter__cache **out_cache,
                       iter__cache_key *out_key, uint64_t *out_first, uint32_t *out_n) {
     const iter_file *file = &s->files[read->object];
+    const cached_file *name = &s->names[read->object];
     const size_t n = bytes_of(s, read);
     if (n == 0) return false;
-    *out_cache = iter__remote_cache(file->place, file->path, out_key);
+    *out_cache = name->cache;
+    *out_key = name->key;
+    if (!name->cache) *out_cache = iter__remote_cache(file->place, file->path, out_key);
     if (!*out_cache) return false;
     *out_first = read->offset / ITER_CACHE_BLOCK;
     const uint64_t blocks = (read->offset + n - 1) / ITER_CACHE_BLOCK - *out_first + 1;
@@ -297,6 +307,7 @@ static void cached_close(void *state) {
         iter__free(s->fetches[i].bytes);
     }
     iter__free(s->inner);
+    iter__free(s->names);
     iter__free(s->done);
 }
 
@@ -306,8 +317,9 @@ static iter_status cached_open(void *state, const iter_source_config *config, ch
     s->files = config->files;
     s->done_capacity = iter__max_u32(config->depth, 1) + FETCHES_MAX;
     s->done = iter__alloc(s->done_capacity, sizeof(iter_read *));
+    s->names = iter__alloc((size_t)iter__max_u64(config->n_files, 1), sizeof(*s->names));
     void *inner = iter__alloc(1, iter__source_remote.base.state_size);
-    if (!s->done || !inner) {
+    if (!s->done || !s->names || !inner) {
         iter__free(inner);
         cached_close(s);
         return iter__fail(err, ITER_ENOMEM, "no memory for requests");
@@ -325,10 +337,9 @@ static iter_status cached_open(void *state, const iter_source_config *config, ch
         s->n_fetches = iter__max_u32((uint32_t)room, FETCHES_MIN);
     s->n_free = s->n_fetches;
     for (uint64_t i = 0; i < config->n_files; i++) {
-        iter__cache_key key;
-        iter__cache *cache =
-            iter__remote_cache(config->files[i].place, config->files[i].path, &key);
-        if (cache) iter__cache_uses(cache, &key);
+        cached_file *name = &s->names[i];
+        name->cache = iter__remote_cache(config->files[i].place, config->files[i].path, &name->key);
+        if (name->cache) iter__cache_uses(name->cache, &name->key);
     }
     return ITER_OK;
 }

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "iter/core/error.h"
@@ -127,6 +129,79 @@ Test(remote_cache, damage) {
     cr_assert_eq(rename(path, other), 0);
     cr_expect(!is_right(cache, &key, 4, 0, N, 9));
     iter__cache_close(cache);
+}
+
+/* Blocks stay open. One that was written to is summed again, one that was unlinked is closed; both
+ * are looked for once a second. */
+Test(remote_cache, open_blocks) {
+    iter__cache *cache = open_cache((uint64_t)64 << 20);
+    const iter__cache_key key = iter__cache_key_of("https://h/x", "1");
+    char path[160];
+    const struct timespec second = {.tv_sec = 1, .tv_nsec = 100000000};
+    cr_assert(keep(cache, &key, 0, 50000, 1) && keep(cache, &key, 1, 50000, 2));
+    for (int i = 0; i < 3; i++) {
+        cr_expect(is_right(cache, &key, 0, 20000, 9000, 1)); /* pieces 1, then 0 and 2 as well */
+        cr_expect(is_right(cache, &key, 0, 16383, 33000, 1));
+        cr_expect(is_right(cache, &key, 1, 49999, 1, 2));
+        cr_expect(!is_right(cache, &key, 1, 49999, 2, 2));
+    }
+    path_of(&key, 0, path);
+    const int fd = open(path, O_WRONLY);
+    cr_assert(fd >= 0 && pwrite(fd, "flip", 4, HEAD + 20500) == 4);
+    close(fd);
+    path_of(&key, 1, path);
+    cr_assert_eq(unlink(path), 0);
+    nanosleep(&second, NULL);
+    cr_expect(!is_right(cache, &key, 0, 20400, 200, 1));
+    cr_expect(!is_right(cache, &key, 1, 0, 1, 2));
+    cr_expect(keep(cache, &key, 0, 50000, 1) && is_right(cache, &key, 0, 20400, 200, 1));
+    iter__cache_close(cache);
+}
+
+enum { N_MANY = 64, N_READERS = 4 };
+
+static void *read_many(void *user) {
+    iter__cache *cache = ((void **)user)[0];
+    const iter__cache_key *key = ((void **)user)[1];
+    unsigned state = (unsigned)(uintptr_t)pthread_self();
+    static _Thread_local uint8_t got[600], want[600];
+    for (int i = 0; i < 20000; i++) {
+        state = state * 1664525u + 1013904223u;
+        const unsigned block = state >> 26, at = state >> 8 & 255;
+        fill(want, 600, block);
+        if (!iter__cache_read(cache, key, block, at, got, 300) || memcmp(got, want + at, 300) != 0)
+            return user;
+    }
+    return NULL;
+}
+
+static int handles(void) {
+    int n = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n;
+}
+
+/* More blocks than may stay open, and several readers. */
+Test(remote_cache, open_blocks_change) {
+    iter__cache *cache = open_cache((uint64_t)64 << 20);
+    iter__cache_key key = iter__cache_key_of("https://h/y", "1");
+    pthread_t readers[N_READERS];
+    void *user[2] = {cache, &key}, *failed;
+    const int before = handles();
+    for (unsigned i = 0; i < N_MANY; i++)
+        cr_assert(keep(cache, &key, i, 600, i));
+    for (int i = 0; i < N_READERS; i++)
+        cr_assert_eq(pthread_create(&readers[i], NULL, read_many, user), 0);
+    for (int i = 0; i < N_READERS; i++) {
+        pthread_join(readers[i], &failed);
+        cr_expect_null(failed);
+    }
+    cr_expect(handles() - before > 8 && handles() - before <= 16, "%d", handles() - before);
+    iter__cache_close(cache);
+    cr_expect(handles() < before);
 }
 
 static uint64_t bytes_in_folder(void) {
