@@ -62,7 +62,7 @@ static iter_status report(const doctor *d, iter_error *err) {
     if (s < 0) return s;
     json_begin(w, NULL, '{');
     bench_machine_json(w);
-    json_text(w, "data", d->options->data);
+    json_text(w, "data", bench_data_text(d->options));
     json_begin(w, "doctor", '[');
     for (int i = 0; i < d->n_items; i++) {
         const doctor_item *item = &d->items[i];

@@ -56,7 +56,7 @@ static iter_status check_photos(const bench_options *options, iter_error *err) {
     if (s < 0) return s;
     if (!photo_yard_fits(iter_dataset_describe(dataset)))
         s = bench_fail(err, ITER_EUNSUPPORTED, "--decode: %s has no images of any size",
-                       options->data);
+                       bench_data_text(options));
     iter_dataset_unref(dataset);
     return s;
 }
@@ -109,7 +109,7 @@ static void write_json(const void *user, FILE *out) {
     json_writer w = {.out = out};
     json_begin(&w, NULL, '{');
     bench_machine_json(&w);
-    json_text(&w, "data", options->data);
+    json_text(&w, "data", bench_data_text(options));
     json_text(&w, "chain", options->chain);
     json_count(&w, "batch", options->batch);
     run_limits_json(&w, &r->rates, options->device != 0 ? &r->link : NULL);

@@ -63,7 +63,7 @@ static void print(const bench_options *options, const verify_result *r) {
                                            "each sample at most once an epoch",
                                            "the same draws for any ranks and restarts"};
     const page p = page_of(stdout);
-    page_row(&p, LABEL, "data", PAGE_PLAIN, "%s: %llu samples", options->data,
+    page_row(&p, LABEL, "data", PAGE_PLAIN, "%s: %llu samples", bench_data_text(options),
              (unsigned long long)r->n_samples);
     if (r->left_out[0] != '\0') page_row(&p, LABEL, "left out", PAGE_WARN, "%s", r->left_out);
     page_row(&p, LABEL, "promise", PAGE_PLAIN, "%s: %s", r->sampler, promises[r->promise]);
@@ -149,7 +149,7 @@ static iter_status write_json(const bench_options *options, const verify_result 
     if (s < 0) return s;
     json_begin(w, NULL, '{');
     bench_machine_json(w);
-    json_text(w, "data", options->data);
+    json_text(w, "data", bench_data_text(options));
     json_text(w, "chain", options->chain);
     json_text(w, "sampler", r->sampler);
     json_text(w, "promise", verify_promise_text(r->promise));

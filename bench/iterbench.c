@@ -24,7 +24,7 @@ static const struct {
     {BENCH_COMPARE, cmd_compare, false}, {BENCH_REPORT, cmd_report, false},
     {BENCH_DOCTOR, cmd_doctor, false},   {BENCH_GENERATE, cmd_generate, false},
     {BENCH_SERVE, cmd_serve, true},      {BENCH_VERSUS, cmd_versus, false},
-    {BENCH_VERIFY, cmd_verify, true},
+    {BENCH_VERIFY, cmd_verify, true},    {BENCH_FETCH, cmd_fetch, true},
 };
 
 /* NULL if there is no such command. */

@@ -22,6 +22,7 @@ int cmd_limits(const bench_options *options);
 int cmd_compare(const bench_options *options);
 int cmd_report(const bench_options *options);
 int cmd_doctor(const bench_options *options);
+int cmd_fetch(const bench_options *options);
 int cmd_generate(const bench_options *options);
 int cmd_serve(const bench_options *options);
 int cmd_verify(const bench_options *options);

@@ -120,7 +120,7 @@ void train_head_print(const train_arms *t, const page *p) {
     page_row(p, LABEL, "model", PAGE_PLAIN, "%s, batch %" PRIu64 ", %s, %s",
              bench_model_text(t->options->model), t->options->batch, info.backend,
              words_plural(info.threads, "thread", threads));
-    page_row(p, LABEL, "data", PAGE_PLAIN, "%s", t->options->data);
+    page_row(p, LABEL, "data", PAGE_PLAIN, "%s", bench_data_text(t->options));
     page_row(p, LABEL, "chain", PAGE_PLAIN, "%s",
              t->loader.chain != NULL ? t->loader.chain : "none");
     if (info.n_converted > 0)
@@ -168,7 +168,7 @@ void train_head_json(const train_arms *t, const char *loader, json_writer *w) {
     bench_machine_json(w);
     json_begin(w, "config", '{');
     json_text(w, "loader", loader);
-    json_text(w, "data", t->options->data);
+    json_text(w, "data", bench_data_text(t->options));
     json_count(w, "n_samples", t->n_samples);
     json_text(w, "chain", t->loader.chain);
     json_count(w, "batch", t->options->batch);

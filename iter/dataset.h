@@ -174,6 +174,24 @@ ITER_API ITER_NODISCARD iter_status iter_dataset_read(iter_dataset *dataset, uin
                                                       const char *field, iter_sample **out,
                                                       iter_error *err);
 
+/** Called while a cache is filled: `kept` of the set's `bytes` are in it. False = stop. */
+typedef bool iter_fetch_progress(void *user, uint64_t kept, uint64_t bytes);
+
+/**
+ * Fills the disk cache of a set at URLs (docs/datasets.md, key `cache`) with what it lacks, before
+ * anything reads. What other processes fetch meanwhile is waited for. After an error or a kill, the
+ * next call goes on where this one was.
+ *
+ *   progress  called in this thread, first with what is kept already; NULL = none
+ *
+ * Errors     EUNSUPPORTED (no file of the set has a cache), EIO (URL, bytes and reason; the cache
+ *            is full; an object without an ETag), ECANCELED (progress() said so), ENOMEM.
+ * Threads    any; blocks, and drives up to 64 requests from this thread.
+ */
+ITER_API ITER_NODISCARD iter_status iter_dataset_fetch(iter_dataset *dataset,
+                                                       iter_fetch_progress *progress, void *user,
+                                                       iter_error *err);
+
 /** Number of fields: 1 if one was asked for. They have the dataset's order. */
 ITER_API int32_t iter_sample_n_fields(const iter_sample *sample);
 

@@ -15,12 +15,12 @@
 const option_row bench_option_rows[] = {
     {"loader", CHOICE, AT(loader), "ndarray|dataloader", 1, 0, 0, RUNS | BENCH_PLAN,
      "which loader to use; without it a run measures both in turns"},
-    {"data", TEXT, AT(data), "SPEC", 0, 0, 0, LOADS | BENCH_DOCTOR,
+    {"data", TEXT, AT(data), "SPEC", 0, 0, 0, LOADS | BENCH_DOCTOR | BENCH_FETCH,
      "dataset, as format:path?key=value"},
     {"chain", TEXT, AT(chain), "STAGES", 0, 0, 0, LOADS, "what happens to a sample (nothing)"},
     {"plugin", TEXTS, AT(plugins), "FILE", 0, 0, 0,
      LOADS | BENCH_LIST | BENCH_DOCTOR | BENCH_COMPARE | BENCH_REPORT | BENCH_GENERATE |
-         BENCH_VERSUS,
+         BENCH_VERSUS | BENCH_FETCH,
      "load formats, stages, samplers and decoders from this shared object; may be given several "
      "times"},
     {"batch", COUNT, AT(batch), "N", 0, 1, UINT32_MAX, LOADS, "samples a batch and rank (64)"},
@@ -57,7 +57,7 @@ const option_row bench_option_rows[] = {
      "run this long (3 without --epochs; with a consumer 10; limits: with --decode, 12)"},
     {"seed", COUNT, AT(seed), "N", 0, 0, UINT64_MAX, LOADS | BENCH_GENERATE,
      "order and augmentation depend on it alone (0)"},
-    {"memory", SIZE, AT(memory), "BYTES", 0, 1, UINT64_MAX, LOADS,
+    {"memory", SIZE, AT(memory), "BYTES", 0, 1, UINT64_MAX, LOADS | BENCH_FETCH,
      "budget of a loader, e.g. 32MiB; k, M, G, KiB, MiB, GiB may follow (half of free memory)"},
     {"max-sample-bytes", SIZE, AT(max_sample_bytes), "BYTES", 0, 1, UINT64_MAX, LOADS,
      "largest sample read or decoded, e.g. 64MiB; a larger one fails (256MiB; decoded pixels at "
@@ -132,6 +132,7 @@ const bench_command_row bench_command_rows[] = {
     {BENCH_RUN, "", "--data SPEC [options]", "measure a loader, or both in turns"},
     {BENCH_LIST, "list", "[NAME]", "formats, stages, samplers and sources; NAME alone in full"},
     {BENCH_PLAN, "plan", "--data SPEC [options]", "how a loader would do the work"},
+    {BENCH_FETCH, "fetch", "--data SPEC?cache=DIR", "fill the cache of a set at URLs"},
     {BENCH_LIMITS, "limits", "--data SPEC [options]", "the best rates that this machine allows"},
     {BENCH_COMPARE, "compare", "A.json B.json", "compare two results"},
     {BENCH_REPORT, "report", "RESULT.json OUT.html", "draw a result as an HTML page"},

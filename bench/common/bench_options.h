@@ -21,7 +21,8 @@ typedef enum bench_command {
     BENCH_VERSUS = 128,
     BENCH_DOCTOR = 256,
     BENCH_REPORT = 1024,
-    BENCH_VERIFY = 2048
+    BENCH_VERIFY = 2048,
+    BENCH_FETCH = 4096
 } bench_command;
 
 typedef enum bench_loader { BENCH_BOTH = 0, BENCH_NDARRAY = 1, BENCH_DATALOADER = 2 } bench_loader;
@@ -143,6 +144,10 @@ bench_options bench_options_on_host(const bench_options *options);
 
 /** The library's options for one rank. */
 iter_loader_options bench_loader_options(const bench_options *options, uint32_t rank);
+
+/** --data as it may be printed: with *** for what may be secret in a URL, a user's name and all
+ * from the '?' of a quoted URL on. In one static place for all calls; not thread-safe. */
+const char *bench_data_text(const bench_options *options);
 
 /** Opens --data under --memory, with the run's own formats. */
 iter_status bench_dataset_open(const bench_options *options, iter_dataset **out, iter_error *err);

@@ -29,7 +29,7 @@ static void write_config(json_writer *w, const run_result *result) {
     char device[16];
     json_begin(w, "config", '{');
     json_text(w, "loader", loaders[o->loader]);
-    json_text(w, "data", o->data);
+    json_text(w, "data", bench_data_text(o));
     json_text(w, "split", result->split);
     if (result->n_samples == ITER_UNKNOWN)
         json_null(w, "n_samples");

@@ -121,7 +121,7 @@ static void head(const page *p, const run_result *result) {
     if (result->n_samples != ITER_UNKNOWN)
         snprintf(samples, sizeof(samples), "%" PRIu64, result->n_samples);
     page_row(p, LEFT, "iterbench", PAGE_PLAIN, "%s", iter_version());
-    page_row(p, LEFT, "data", PAGE_PLAIN, "%s", o->data);
+    page_row(p, LEFT, "data", PAGE_PLAIN, "%s", bench_data_text(o));
     page_row(p, LEFT, "samples", PAGE_PLAIN, "%s, in %d classes", samples, result->n_classes);
     page_row(p, LEFT, "chain", PAGE_PLAIN, "%s", o->chain != NULL ? o->chain : "none");
     page_row(p, LEFT, "order", PAGE_PLAIN,

@@ -17,6 +17,8 @@
 #include "iter/core/hash.h"
 #include "iter/core/machine.h"
 #include "iter/dataset/mix.h"
+#include "iter/remote/fetch.h"
+#include "iter/remote/secrets.h"
 #include "iter/remote/url.h"
 #include "iter/spec/grammar.h"
 #include "iter/spec/options.h"
@@ -35,7 +37,7 @@ static void init_locks(iter_dataset *dataset) {
 static iter_dataset *dataset_new(const char *name) {
     iter_dataset *dataset = iter__alloc(1, sizeof(*dataset));
     if (!dataset) return NULL;
-    dataset->name = iter__strdup(name);
+    dataset->name = iter__secrets_mask(name);
     if (!dataset->name) {
         iter__free(dataset);
         return NULL;
@@ -240,7 +242,7 @@ static iter_status open_measured(iter_dataset *dataset, const iter_format_ops *o
                                  const char *path, uint64_t limit, iter_error *err) {
     iter__account account = {.limit = limit, .find_limit = free_memory};
     iter__account_open(&account);
-    iter__remote *before = iter__remote_enter(dataset->remote);
+    iter__remote **before = iter__remote_enter(&dataset->remote);
     const iter_status status =
         ops->open(dataset->state, path, dataset->options, &dataset->desc, err);
     (void)iter__remote_enter(before);
@@ -282,6 +284,13 @@ static iter_status make_remote(iter_dataset *dataset, const iter_ops *ops, iter_
     return status;
 }
 
+/* The path without secrets. Braces after a '?' are expanded first, so they stay. */
+static char *hidden_path(iter_dataset *dataset, const char *path) {
+    const char *query = iter__url_is(path) ? strchr(path, '?') : NULL;
+    const bool plain = iter__url_is(path) && (!query || !strchr(query, '{'));
+    return plain ? iter__remote_hide(dataset->remote, path) : iter__strdup(path);
+}
+
 static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops,
                                const iter_dataset_options *opt, const iter__grammar_call *call,
                                iter_error *err) {
@@ -297,7 +306,10 @@ static iter_status open_format(iter_dataset *dataset, const iter_format_ops *ops
     if (!err) err = &own;
     iter__error_clear(err);
     dataset->desc.registry = opt->registry;
-    iter_status status = open_measured(dataset, ops, call->path, opt->memory_limit, err);
+    char *path = hidden_path(dataset, call->path);
+    if (!path) return iter__fail(err, ITER_ENOMEM, "%s: out of memory", call->name);
+    iter_status status = open_measured(dataset, ops, path, opt->memory_limit, err);
+    iter__free(path);
     dataset->desc.registry = NULL; /* it may die before the dataset */
     if (status < 0) return status;
 
@@ -582,6 +594,17 @@ void iter_dataset_unref(iter_dataset *dataset) {
     if (dataset->ops && dataset->ops->close) dataset->ops->close(dataset->user);
     if (dataset->release) dataset->release(dataset->release_user);
     dataset_free(dataset);
+}
+
+static bool no_progress(void *user, uint64_t kept, uint64_t bytes) {
+    (void)user, (void)kept, (void)bytes;
+    return true;
+}
+
+iter_status iter_dataset_fetch(iter_dataset *dataset, iter_fetch_progress *progress, void *user,
+                               iter_error *err) {
+    return iter__remote_fetch(dataset->desc.files, dataset->desc.n_files,
+                              progress ? progress : no_progress, user, err);
 }
 
 const iter_description *iter_dataset_describe(const iter_dataset *dataset) {

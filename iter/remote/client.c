@@ -145,6 +145,7 @@ void iter__remote_unref(iter__remote *remote) {
         if (remote->versions.slots[i].is_text) iter__free(remote->versions.slots[i].as.text);
     }
     iter__free(remote->versions.slots);
+    iter__secrets_free(&remote->secrets);
     iter__cache_close(remote->cache);
     iter__free(remote->endpoint);
     iter__free(remote->profile);
@@ -165,16 +166,33 @@ iter__cache *iter__remote_cache(iter__remote *remote, const char *url, iter__cac
     return remote->cache;
 }
 
-static _Thread_local iter__remote *current;
+static _Thread_local iter__remote **current;
 
-iter__remote *iter__remote_enter(iter__remote *remote) {
-    iter__remote *before = current;
-    current = remote;
+iter__remote **iter__remote_enter(iter__remote **place) {
+    iter__remote **before = current;
+    current = place;
     return before;
 }
 
 iter__remote *iter__remote_of(const char *path) {
-    return iter__url_is(path) ? current : NULL;
+    if (!current || !iter__url_is(path)) return NULL;
+    if (!*current && iter__remote_create(NULL, current, NULL) < 0) return NULL;
+    return *current;
+}
+
+char *iter__remote_hide(iter__remote *remote, const char *url) {
+    if (!remote) return iter__strdup(url);
+    pthread_mutex_lock(&remote->lock);
+    char *hidden = iter__secrets_hide(&remote->secrets, url);
+    pthread_mutex_unlock(&remote->lock);
+    return hidden;
+}
+
+char *iter__remote_reveal(iter__remote *remote, const char *url) {
+    pthread_mutex_lock(&remote->lock);
+    char *whole = iter__secrets_reveal(&remote->secrets, url);
+    pthread_mutex_unlock(&remote->lock);
+    return whole;
 }
 
 iter_status iter__remote_take(iter__remote *place, iter__remote **out, iter_error *err) {

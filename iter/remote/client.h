@@ -42,11 +42,17 @@ void iter__remote_unref(iter__remote *remote); /* NULL is ignored */
 /* Whether it keeps what it reads in a folder. */
 bool iter__remote_has_cache(const iter__remote *remote);
 
-/* Sets the client that files are opened with in this thread; returns the one before. */
-iter__remote *iter__remote_enter(iter__remote *remote);
+/* Sets the place of the client that files are opened with in this thread; returns the one before.
+ * A client is made there when the first URL is met. */
+iter__remote **iter__remote_enter(iter__remote **place);
 
-/* That client (NULL = none) if `path` is a URL, else NULL: what iter_file.place gets. */
+/* That client if `path` is a URL, else NULL: what iter_file.place gets. NULL also if there is none.
+ */
 iter__remote *iter__remote_of(const char *path);
+
+/* A URL as a set names it, without what may be secret (iter__free): see secrets.h. `remote` knows
+ * the rest; NULL = the URL is copied. NULL = no memory. Any thread. */
+char *iter__remote_hide(iter__remote *remote, const char *url);
 
 /* Takes a reference to `place`, or makes a client with the defaults if it is NULL. */
 iter_status iter__remote_take(iter__remote *place, iter__remote **out, iter_error *err);

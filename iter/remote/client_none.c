@@ -3,6 +3,7 @@
 
 #ifndef ITER_HAVE_REMOTE
 
+#include "iter/core/alloc.h"
 #include "iter/core/error.h"
 
 static iter_status absent(const char *url, iter_error *err) {
@@ -35,9 +36,14 @@ bool iter__remote_has_cache(const iter__remote *remote) {
     return false;
 }
 
-iter__remote *iter__remote_enter(iter__remote *remote) {
-    (void)remote;
+iter__remote **iter__remote_enter(iter__remote **place) {
+    (void)place;
     return NULL;
+}
+
+char *iter__remote_hide(iter__remote *remote, const char *url) {
+    (void)remote;
+    return iter__strdup(url);
 }
 
 iter__remote *iter__remote_of(const char *path) {

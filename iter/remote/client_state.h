@@ -8,6 +8,7 @@
 #include "iter/remote/cache.h"
 #include "iter/remote/credentials.h"
 #include "iter/remote/request.h"
+#include "iter/remote/secrets.h"
 #include "iter/remote/sigv4.h"
 
 #ifdef ITER_HAVE_REMOTE
@@ -47,6 +48,7 @@ struct iter__remote {
     char key_of[8 + ITER_REGION_BYTES]; /* date and region that `key` is of */
     uint8_t key[ITER_SHA256_BYTES];
     iter__versions versions;
+    iter__secrets secrets;
     CURL **idle; /* [idle_capacity], n_idle in use */
     uint32_t n_idle, idle_capacity;
 };
@@ -58,6 +60,9 @@ void iter__remote_version_get(iter__remote *remote, const char *url, char out[IT
 /* The cache of a file's client, and the file's name in it. NULL = it is not cached: there is no
  * cache, or the server gave no ETag. `remote` may be NULL. */
 iter__cache *iter__remote_cache(iter__remote *remote, const char *url, iter__cache_key *out);
+
+/* The URL that iter__remote_hide() was given (iter__free). NULL = no memory. */
+char *iter__remote_reveal(iter__remote *remote, const char *url);
 
 /* What a signature needs at this time ("20150830T123600Z"). Errors: EINVAL (no credentials),
  * ENOMEM. */

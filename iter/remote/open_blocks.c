@@ -281,8 +281,8 @@ void iter__open_blocks_add(iter__open_blocks *blocks, const iter__open_block *b)
     const uint64_t hash = hash_of(b->head.key, b->head.block);
     part *p = part_of(blocks, hash);
     pthread_mutex_lock(&p->lock);
-    iter__open_block *place =
-        look_up(p, hash, b->head.key, b->head.block) ? NULL : place_in(p); /* another may have it */
+    /* Another reader may have opened it meanwhile. */
+    iter__open_block *place = look_up(p, hash, b->head.key, b->head.block) ? NULL : place_in(p);
     if (place) {
         *place = *b;
         const int32_t i = (int32_t)(place - p->slots);

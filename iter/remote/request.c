@@ -296,11 +296,15 @@ static void allow_redirects(CURL *easy, bool https_only) {
 #endif
 
 /* A blank in a name is no URL; what is encoded already stays. */
-static iter_status set_plain(iter__request *r, iter_error *err) {
-    char *url = iter__alloc(strlen(r->url) * 3 + 1, 1);
-    if (!url) return iter__fail(err, ITER_ENOMEM, "no memory for a request");
+static iter_status set_plain(iter__remote *remote, iter__request *r, iter_error *err) {
+    char *whole = iter__remote_reveal(remote, r->url);
+    char *url = whole ? iter__alloc(strlen(whole) * 3 + 1, 1) : NULL;
+    if (!url) {
+        iter__free(whole);
+        return iter__fail(err, ITER_ENOMEM, "no memory for a request");
+    }
     char *out = url;
-    for (const char *p = r->url; *p; p++) {
+    for (const char *p = whole; *p; p++) {
         if ((unsigned char)*p <= ' ' || (unsigned char)*p >= 127) {
             iter__url_encode(p, 1, false, out, 4);
             out += 3;
@@ -314,6 +318,7 @@ static iter_status set_plain(iter__request *r, iter_error *err) {
     /* From https no redirect leads to http. */
     allow_redirects(r->easy, strncasecmp(r->url, "https", 5) == 0);
     iter__free(url);
+    iter__free(whole);
     return ITER_OK;
 }
 
@@ -353,7 +358,8 @@ iter_status iter__request_begin(iter__remote *remote, iter__request *r, iter_err
     r->refused = r->throttled = r->is_folder = false;
     r->curl_error[0] = r->reason[0] = r->wanted_etag[0] = '\0';
     begin_answer(r, 0);
-    iter_status status = iter__url_is_s3(r->url) ? set_s3(remote, r, err) : set_plain(r, err);
+    iter_status status =
+        iter__url_is_s3(r->url) ? set_s3(remote, r, err) : set_plain(remote, r, err);
     if (status == ITER_OK && r->kind == ITER_REQUEST_RANGE && !set_range(remote, r))
         status = iter__fail(err, ITER_ENOMEM, "no memory for a request");
     if (status < 0) {

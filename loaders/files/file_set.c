@@ -15,6 +15,7 @@
 #include "iter/core/alloc.h"
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
+#include "iter/remote/client.h"
 #include "iter/remote/url.h"
 
 #define BLOCK_BYTES ((size_t)1 << 18)
@@ -40,7 +41,7 @@ static char *take(iter__file_set *set, size_t n) {
     return text;
 }
 
-char *iter__file_set_text(iter__file_set *set, const char *folder, const char *name) {
+static char *join(iter__file_set *set, const char *folder, const char *name) {
     const size_t n_name = strlen(name);
     size_t n_folder = name[0] == '/' || iter__url_is(name) ? 0 : strlen(folder);
     const bool slash = n_folder > 0 && folder[n_folder - 1] != '/';
@@ -49,6 +50,14 @@ char *iter__file_set_text(iter__file_set *set, const char *folder, const char *n
     memcpy(text, folder, n_folder);
     if (slash) text[n_folder++] = '/';
     memcpy(text + n_folder, name, n_name + 1);
+    return text;
+}
+
+char *iter__file_set_text(iter__file_set *set, const char *folder, const char *name) {
+    if (!iter__url_is(name)) return join(set, folder, name);
+    char *hidden = iter__remote_hide(iter__remote_of(name), name);
+    char *text = hidden ? join(set, folder, hidden) : NULL;
+    iter__free(hidden);
     return text;
 }
 

@@ -16,6 +16,7 @@
 
 #include "iter/core/alloc.h"
 #include "iter/core/error.h"
+#include "iter/remote/client.h"
 #include "iter/remote/url.h"
 #include "loaders/files/file.h"
 #include "loaders/formats/index_cache.h"
@@ -149,7 +150,7 @@ static iter_status add_url(iter__paths *paths, const char *url, const char *endi
     const char *base = iter__path_base(url);
     if (strpbrk(base, "*?[") && iter__url_is_s3(url)) return add_remote_matches(paths, url, err);
     if (!strchr(base, '.') && iter__path_is_folder(url)) return add_folder(paths, url, ending, err);
-    return iter__paths_add(paths, iter__strdup(url), err);
+    return iter__paths_add(paths, iter__remote_hide(iter__remote_of(url), url), err);
 }
 
 /* Adds a path without braces. */

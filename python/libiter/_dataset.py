@@ -133,6 +133,26 @@ class Dataset:
             found[field.name.decode()] = (dtype_text(field.desc.dtype), shape)
         return found
 
+    def fetch(self, progress: Optional[Callable[[int, int], Any]] = None) -> None:
+        """Fills the disk cache of a set at URLs (key `cache=`) with what it lacks. `progress(kept, total)` gets bytes;
+        an exception that it raises ends the call, and so does False. What was fetched stays, and the next call goes on
+        there. Raises InputOutput, Unsupported (nothing is cached), Canceled."""
+        self._description()
+        raised: List[BaseException] = []
+
+        def tell(_user: Any, kept: int, total: int) -> bool:
+            try:
+                return progress is None or progress(kept, total) is not False
+            except BaseException as reason:  # it goes on where fetch() was called
+                raised.append(reason)
+                return False
+
+        err = n.ErrorStruct()
+        status = n.blocking.iter_dataset_fetch(self._handle, n.FETCH_PROGRESS(tell), None, c.byref(err))
+        if raised:
+            raise raised[0]
+        n.check(status, err)
+
     def close(self) -> None:
         """Drops this object's hold. Loaders over the dataset keep it open."""
         handle, self._handle = self._handle, 0

@@ -245,6 +245,7 @@ GET = c.CFUNCTYPE(
     c.POINTER(ErrorStruct),
 )
 CLOSE = c.CFUNCTYPE(None, c.c_void_p)
+FETCH_PROGRESS = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.c_uint64, c.c_uint64)
 NEXT = c.CFUNCTYPE(
     c.c_int, c.c_void_p, c.c_uint32, c.POINTER(Tensor), c.POINTER(c.c_uint32), c.POINTER(ErrorStruct)
 )
@@ -581,6 +582,7 @@ declare("iter_dataset_unref", None, _p)
 declare("iter_dataset_describe", c.POINTER(Description), _p)
 declare("iter_dataset_name", c.c_char_p, _p)
 declare("iter_dataset_read", c.c_int, _p, _u64, c.c_char_p, c.POINTER(_p), _err)
+declare("iter_dataset_fetch", c.c_int, _p, FETCH_PROGRESS, _p, _err)
 declare("iter_sample_n_fields", _i32, _p)
 declare("iter_sample_name", c.c_char_p, _p, _i32)
 declare("iter_sample_tensor", c.POINTER(Tensor), _p, _i32)

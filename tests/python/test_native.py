@@ -112,7 +112,7 @@ def kind_in(made):
     """The same, for a type of ctypes."""
     if made is None:
         return "v"
-    if made in (c.c_void_p, c.c_char_p) or issubclass(made, c._Pointer):
+    if made in (c.c_void_p, c.c_char_p) or issubclass(made, (c._Pointer, c._CFuncPtr)):
         return "p"
     return made._type_ if hasattr(made, "_type_") else {n.BatchInfo: "iter_batch_info"}[made]
 

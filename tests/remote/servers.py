@@ -57,7 +57,7 @@ def make_certificates(folder):
 
 
 def start_nginx(folder, files):
-    """Serves `files` at /, sends /moved/ on to it, and wants no key. Returns the ports of http and https."""
+    """Serves `files` at /, sends /moved/ on to it, and wants a password and a token at /private/. Returns the ports of http and https."""
     make_certificates(folder)
     http, https = free_port(), free_port()
     with open(os.path.join(folder, "nginx.conf"), "w", encoding="utf-8") as out:
@@ -73,10 +73,17 @@ http {{
         listen 127.0.0.1:{http}; listen 127.0.0.1:{https} ssl;
         ssl_certificate {folder}/server.pem; ssl_certificate_key {folder}/server.key;
         root {files};
+        location /private/ {{
+            auth_basic "tests"; auth_basic_user_file {folder}/users;
+            if ($arg_token != "tok-7") {{ return 403 "no such token"; }}
+            alias {files}/;
+        }}
         location /moved/ {{ rewrite ^/moved/(.*)$ /$1 redirect; }}
     }}
 }}
 """)
+    with open(os.path.join(folder, "users"), "w", encoding="ascii") as out:
+        out.write("me:{PLAIN}word-8\n")
     start(NGINX, "-c", os.path.join(folder, "nginx.conf"), "-e", os.path.join(folder, "error.log"), "-p", folder)
     wait_for(http)
     return http, https

@@ -249,6 +249,36 @@ class Remote(unittest.TestCase):
                 got, remote = self.through(cache, template=template, args=args)
                 self.assertEqual(got, local, "after damage")
 
+    def test_fetch(self):
+        """A cache that is filled beforehand, by a run that is killed and one that goes on."""
+        s = sets()
+        size = 5_300_000
+        with open(os.path.join(s.files, "fetch.bin"), "wb") as out:
+            out.write(bytes(i * 31 + (i >> 8) & 255 for i in range(size)))
+        template, args = "tokens:{}/fetch.bin?length=1000", ("--batch", "16")
+        with tempfile.TemporaryDirectory() as cache:
+            spec = template.format(f"http://127.0.0.1:{s.faulty}/ok") + f"&cache={cache}"
+            slow = template.format(f"http://127.0.0.1:{s.faulty}/slow-3") + f"&cache={cache}"
+            killed = subprocess.Popen([BENCH, "fetch", "--data", slow], env=ENV, stdout=subprocess.DEVNULL)
+            time.sleep(0.1)
+            killed.kill()
+            killed.wait()
+            done = run(BENCH, "fetch", "--data", spec)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"{size / 1e6:.1f} of {size / 1e6:.1f} MB are in the cache", done.stdout)
+            self.assertIn(" 0.0 MB came now", run(BENCH, "fetch", "--data", spec).stdout)
+            got, remote = self.through(cache, template=template, args=args)
+            self.assertEqual((got, remote), (hash_of(template.format(s.files), *args), 0))
+        with tempfile.TemporaryDirectory() as cache:
+            spec = f"tokens:http://127.0.0.1:{s.faulty}/ok/fetch.bin?length=64&cache={cache}"
+            self.assertRegex(run(BENCH, "fetch", "--data", spec.replace("/ok/", "/denied/")).stderr, "HTTP 403")
+            os.chmod(cache, 0o500)
+            if os.geteuid() != 0:
+                self.assertNotEqual(run(BENCH, "fetch", "--data", spec).returncode, 0)
+            os.chmod(cache, 0o700)
+        done = run(BENCH, "fetch", "--data", f"tokens:{s.files}/tokens.bin?length=64")
+        self.assertIn("no file of this set has a cache", done.stderr)
+
     def test_cache_is_small(self):
         s = sets()
         path = os.path.join(s.files, "large.bin")
@@ -288,6 +318,46 @@ class Remote(unittest.TestCase):
                 self.assertRegex(said, "hash +" + local, f"after {i} kills")
                 if i % 2:
                     shutil.rmtree(os.path.join(cache, sorted(n for n in os.listdir(cache) if len(n) == 2)[0]))
+
+    def test_secrets(self):
+        """A password and a token in URLs reach the server, and nothing that is printed or kept."""
+        s = sets()
+        if not s.http:
+            self.skipTest("no nginx")
+        host = f"http://me:word-8@127.0.0.1:{s.http}/private"
+        names = os.path.join(s.folder, "urls.lst")
+        with open(os.path.join(s.files, "photos.lst"), encoding="utf-8") as listed, open(names, "w") as out:
+            for i, line in enumerate(listed):
+                number, label, name = line.rstrip("\n").split("\t")
+                out.write(f"{number}\t{label}\t{host}/photos/{name}?i={i}&token=tok-7\n")
+        local = hash_of(f"folder:{s.files}/photos.lst?root={s.files}/photos", *IMAGES)
+        self.assertRegex(local, "^[0-9a-f]+$")
+        for spec, args, want in (
+                (f'recordio:"{host}/set.rec?token=tok-7"', IMAGES, hash_of(f"recordio:{s.files}/set.rec", *IMAGES)),
+                (f'tar:"{host}/set-{{000..001}}.tar?token=tok-7"', IMAGES,
+                 hash_of(f"tar:{s.files}/set-{{000..001}}.tar", *IMAGES)),
+                (f"folder:{names}", IMAGES, local),
+                (f'recordio:"{host}/set.rec?token=tok-7-wrong"', IMAGES, None),
+                (f"recordio:http://me:word-8-wrong@127.0.0.1:{s.http}/private/set.rec", IMAGES, None),
+                (f"cifar10:{host}/cifar", (), None)):
+            with tempfile.TemporaryDirectory() as cache:
+                out = os.path.join(s.folder, "run.json")
+                cached = f"{spec}{'&' if spec.endswith(chr(34)) and '?' in spec.split(chr(34))[-1] else '?'}cache={cache}"
+                done = run(BENCH, "--data", cached, "--loader", "dataloader", "--hash", "--source", "ring", "--json", out,
+                           "--on-error", "blank", *args)
+                said = done.stdout + done.stderr
+                if want:
+                    self.assertRegex(said, "hash +" + want, spec)
+                    with open(out, encoding="utf-8") as text:
+                        said += text.read()
+                else:
+                    self.assertNotEqual(done.returncode, 0)
+                    self.assertRegex(said, "40[13]", spec)
+                plan = run(BENCH, "plan", "--data", cached, *args)
+                said += plan.stdout + plan.stderr + "".join(
+                    name for _, folders, files in os.walk(cache) for name in folders + files)
+                for secret in ("word-8", "tok-7"):
+                    self.assertNotIn(secret, said, spec)
 
     def test_nobody_listens(self):
         got = hash_of(f"recordio:http://127.0.0.1:{servers.free_port()}/x.rec?deadline=0.2")

@@ -10,6 +10,7 @@
 #include "iter/core/error.h"
 #include "iter/remote/credentials.h"
 #include "iter/remote/s3_xml.h"
+#include "iter/remote/secrets.h"
 #include "iter/remote/url.h"
 
 /* ---- URLs ------------------------------------------------------------------------------------ */
@@ -32,6 +33,74 @@ Test(remote_parts, urls) {
     char text[] = "%41%zz%4%";
     iter__url_decode(text);
     cr_expect_str_eq(text, "A%zz%4%");
+}
+
+/* ---- Secrets --------------------------------------------------------------------------------- */
+
+static void hides(iter__secrets *secrets, const char *url, const char *hidden) {
+    char *name = iter__secrets_hide(secrets, url);
+    cr_assert_not_null(name);
+    const size_t n = strcspn(hidden, "#"); /* which stands for 16 digits */
+    cr_expect(strncmp(name, hidden, n) == 0 && strlen(name) == n + (hidden[n] ? 16 : 0), "%s",
+              name);
+    char *whole = iter__secrets_reveal(secrets, name);
+    cr_expect_str_eq(whole, url);
+    char *again = iter__secrets_hide(secrets, name);
+    cr_expect_str_eq(again, name);
+    iter__free(again);
+    iter__free(whole);
+    iter__free(name);
+}
+
+static void masks(const char *text, const char *want) {
+    char *masked = iter__secrets_mask(text);
+    cr_expect_str_eq(masked, want);
+    iter__free(masked);
+}
+
+Test(remote_parts, masks) {
+    masks("", "");
+    masks("npy:a?b=c@d", "npy:a?b=c@d");
+    masks("tar:https://h/a.tar?cache=/x", "tar:https://h/a.tar?cache=/x");
+    masks("tar:https://u:p@h/a.tar?cache=/x", "tar:https://***@h/a.tar?cache=/x");
+    masks("tar:\"https://h/{0..1}?t=1&u\"?cache=/x", "tar:\"https://h/{0..1}?***\"?cache=/x");
+    masks("mix:{a='http://h?1'; b=tar:http://u@h/x?k=v; c=tar:/x@y}",
+          "mix:{a='http://h?***'; b=tar:http://***@h/x?k=v; c=tar:/x@y}");
+    masks("://", "://");
+    masks("'://?", "'://?***");
+}
+
+Test(remote_parts, secrets) {
+    iter__secrets secrets = {0};
+    const long before = iter__alloc_live();
+    hides(&secrets, "https://h/a.tar", "https://h/a.tar");
+    hides(&secrets, "https://me:word@h:8/a", "https://***@h:8/a");
+    hides(&secrets, "https://h/a?x=1/2@3", "https://h/a?***-#");
+    hides(&secrets, "HTTP://u@h?y", "HTTP://***@h?***-#");
+    hides(&secrets, "https://h", "https://h");
+    hides(&secrets, "s3://b/k@z?v=1", "s3://b/k@z?v=1");
+    hides(&secrets, "https://a@b@h/c@d", "https://***@h/c@d");
+    for (int i = 0; i < 100; i++) {
+        char url[64];
+        snprintf(url, sizeof(url), "https://h/get?id=%d", i);
+        hides(&secrets, url, "https://h/get?***-#");
+    }
+    /* Names that come from a hidden one have its secrets, too. */
+    char *name = iter__secrets_reveal(&secrets, "https://***@h:8/a/b.bin");
+    cr_expect_str_eq(name, "https://me:word@h:8/a/b.bin");
+    iter__free(name);
+    char *hidden = iter__secrets_hide(&secrets, "https://h/a.rec?t=1");
+    char *index = iter__strf("%s.idx", hidden);
+    name = iter__secrets_reveal(&secrets, index);
+    cr_expect_str_eq(name, "https://h/a.rec.idx?t=1");
+    iter__free(name);
+    iter__free(index);
+    iter__free(hidden);
+    name = iter__secrets_reveal(&secrets, "https://***@other/a?***-12");
+    cr_expect_str_eq(name, "https://***@other/a?***-12");
+    iter__free(name);
+    iter__secrets_free(&secrets);
+    cr_expect_eq(iter__alloc_live(), before);
 }
 
 /* ---- Lists ----------------------------------------------------------------------------------- */

@@ -1,0 +1,152 @@
+/* secrets.c - see secrets.h. */
+#include "iter/remote/secrets.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "iter/core/alloc.h"
+#include "iter/core/arith.h"
+#include "iter/core/hash.h"
+#include "iter/remote/url.h"
+
+#define HIDDEN "***"
+
+/* The parts of "scheme://user@host/path?query"; a part that is missing has no bytes. */
+typedef struct parts {
+    const char *user, *host, *path, *query; /* `host` after '@', `query` with its '?' */
+    int n_scheme, n_user, n_host, n_path;
+} parts;
+
+static parts split(const char *url) {
+    const char *scheme_end = strstr(url, "://");
+    parts p = {.user = scheme_end ? scheme_end + 3 : url};
+    p.n_scheme = (int)(p.user - url);
+    const char *end = p.user + strcspn(p.user, "/?");
+    p.host = p.user;
+    for (const char *at = p.user; at < end; at++)
+        if (*at == '@') p.host = at + 1;
+    p.n_user = p.host > p.user ? (int)(p.host - 1 - p.user) : 0;
+    p.n_host = (int)(end - p.host);
+    p.path = end;
+    p.n_path = (int)strcspn(end, "?");
+    p.query = end + p.n_path;
+    return p;
+}
+
+static bool is_hidden(const char *text, int n) {
+    return n >= 3 && strncmp(text, HIDDEN, 3) == 0;
+}
+
+static uint64_t name_of(char kind, const char *text, size_t n) {
+    const uint64_t name = iter__fnv1a(iter__fnv1a(ITER_FNV_START, &kind, 1), text, n);
+    return name ? name : 1;
+}
+
+static iter__secret *slot_of(const iter__secrets *secrets, uint64_t name) {
+    uint64_t at = name & (secrets->capacity - 1);
+    while (secrets->slots[at].name && secrets->slots[at].name != name)
+        at = (at + 1) & (secrets->capacity - 1);
+    return &secrets->slots[at];
+}
+
+static bool make_room(iter__secrets *secrets) {
+    if (secrets->n < secrets->capacity / 4 * 3) return true;
+    iter__secrets more = {.n = secrets->n,
+                          .capacity = secrets->capacity ? 2 * secrets->capacity : 4};
+    more.slots = iter__alloc((size_t)more.capacity, sizeof(*more.slots));
+    if (!more.slots) return false;
+    for (uint64_t i = 0; i < secrets->capacity; i++)
+        if (secrets->slots[i].name) *slot_of(&more, secrets->slots[i].name) = secrets->slots[i];
+    iter__free(secrets->slots);
+    *secrets = more;
+    return true;
+}
+
+static bool keep(iter__secrets *secrets, uint64_t name, const char *text, int n) {
+    char *copy = make_room(secrets) ? iter__strf("%.*s", n, text) : NULL;
+    if (!copy) return false;
+    iter__secret *slot = slot_of(secrets, name);
+    secrets->n += slot->name == 0;
+    iter__free(slot->text);
+    *slot = (iter__secret){.name = name, .text = copy};
+    return true;
+}
+
+static const char *find(const iter__secrets *secrets, uint64_t name) {
+    return secrets->capacity ? slot_of(secrets, name)->text : NULL;
+}
+
+char *iter__secrets_mask(const char *text) {
+    const char *const ends = "\"' ;";
+    char quote = '\0';
+    size_t n = 0;
+    char *out = iter__alloc(4 * strlen(text) + 1, 1); /* a byte becomes "?***" at most */
+    for (const char *at = text; out && *at;) {
+        if (*at == quote)
+            quote = '\0';
+        else if (!quote && (*at == '"' || *at == '\''))
+            quote = *at;
+        out[n++] = *at++;
+        if (*(at - 1) != '/' || at - text < 3 || strncmp(at - 3, "://", 3) != 0) continue;
+        const parts p = split(at - 3);
+        const size_t n_user = iter__min_size((size_t)p.n_user, strcspn(at, ends));
+        if (p.n_user > 0 && n_user == (size_t)p.n_user) {
+            memcpy(out + n, HIDDEN, 3);
+            n += 3;
+            at += n_user;
+        }
+        for (; *at && !strchr(ends, *at); at++) {
+            if (quote && *at == '?') {
+                memcpy(out + n, "?" HIDDEN, 4);
+                n += 4;
+                while (at[1] && at[1] != quote)
+                    at++;
+            } else {
+                out[n++] = *at;
+            }
+        }
+    }
+    if (out) out[n] = '\0';
+    return out;
+}
+
+void iter__secrets_free(iter__secrets *secrets) {
+    for (uint64_t i = 0; i < secrets->capacity; i++)
+        iter__free(secrets->slots[i].text);
+    iter__free(secrets->slots);
+    *secrets = (iter__secrets){0};
+}
+
+char *iter__secrets_hide(iter__secrets *secrets, const char *url) {
+    const parts p = split(url);
+    const bool user = p.n_user > 0 && !is_hidden(p.user, p.n_user);
+    const bool query = p.query[0] && !is_hidden(p.query + 1, (int)strlen(p.query + 1));
+    if (iter__url_is_s3(url) || !iter__url_is(url) || (!user && !query)) return iter__strdup(url);
+    char digits[32] = "";
+    const uint64_t query_name = name_of('?', p.query, strlen(p.query));
+    if (user && !keep(secrets, name_of('@', p.host, (size_t)p.n_host), p.user, p.n_user))
+        return NULL;
+    if (query && !keep(secrets, query_name, p.query, (int)strlen(p.query))) return NULL;
+    if (query) (void)snprintf(digits, sizeof(digits), "?" HIDDEN "-%016" PRIx64, query_name);
+    return iter__strf("%.*s%s%.*s%.*s%s", p.n_scheme, url, p.n_user > 0 ? HIDDEN "@" : "", p.n_host,
+                      p.host, p.n_path, p.path, query ? digits : p.query);
+}
+
+char *iter__secrets_reveal(const iter__secrets *secrets, const char *url) {
+    const parts p = split(url);
+    const char *user = NULL, *query = NULL;
+    const char *more = ""; /* a format's own ending, as in "a.rec?***-0123456789abcdef.idx" */
+    uint64_t name;
+    if (is_hidden(p.user, p.n_user)) user = find(secrets, name_of('@', p.host, (size_t)p.n_host));
+    int n = 0;
+    if (sscanf(p.query, "?" HIDDEN "-%16" SCNx64 "%n", &name, &n) == 1) {
+        query = find(secrets, name);
+        if (query) more = p.query + n;
+    }
+    if (!user && !query) return iter__strdup(url);
+    return iter__strf("%.*s%s%.*s%.*s%s%s", user ? p.n_scheme : (int)(p.host - url), url,
+                      user ? user : "", user ? p.n_host + 1 : p.n_host, user ? p.host - 1 : p.host,
+                      p.n_path, p.path, more, query ? query : p.query);
+}
