@@ -232,6 +232,25 @@ static double bytes_a_sample(const bench_arm *arm) {
     return bytes / (double)stats.samples;
 }
 
+/* Of all arms together, which read the same. How many requests are in flight follows from how long
+ * one takes and how many come in a second while an arm reads. */
+static void gather_remote(diagnosis *d) {
+    const iter_loader_stats *stats = &d->stats;
+    evidence *e = &d->e;
+    const double n = (double)stats->answers;
+    const evidence_arm arm = e->has[EVIDENCE_READ] ? EVIDENCE_READ : EVIDENCE_LOADER;
+    e->remote = (evidence_remote){.answers = n, .connections = stats->connections};
+    if (n == 0) return;
+    e->remote.throttled = (double)stats->answers_throttled / n;
+    e->remote.again = (double)stats->answers_again / n;
+    e->remote.bytes = (double)stats->answer_bytes / n;
+    e->remote.first_s = (double)stats->answer_first_ns * 1e-9 / n;
+    e->remote.whole_s = (double)stats->answer_ns * 1e-9 / n;
+    if (e->remote.bytes > 0)
+        e->remote.in_flight =
+            e->rate[arm].median * e->sample_bytes / e->remote.bytes * e->remote.whole_s;
+}
+
 static void gather(diagnosis *d) {
     evidence *e = &d->e;
     const double allowed = doctor_cpu_limit("/proc/self/cgroup", "/sys/fs/cgroup");
@@ -243,6 +262,7 @@ static void gather(diagnosis *d) {
     e->batch = d->run.batch;
     e->in_order = d->run.shuffle == ITER_SHUFFLE_NONE && d->run.sampler == NULL;
     e->sample_bytes = e->has[EVIDENCE_READ] ? bytes_a_sample(&d->arms[EVIDENCE_READ]) : 0;
+    gather_remote(d);
     e->threads = d->e.trains ? feed_model_threads(&d->feed) : 0;
     observer_read(d->observer, e);
     if (!d->has_feed) return;

@@ -52,6 +52,16 @@ typedef struct evidence_worker {
     double stages[EVIDENCE_STAGES];
 } evidence_worker;
 
+/** Requests to servers, if the set has URLs. */
+typedef struct evidence_remote {
+    double answers;          /* 0 = there were none */
+    double throttled, again; /* shares of them: 429 or 503; all that had to be asked again */
+    double bytes;            /* of an answer, mean */
+    double first_s, whole_s; /* until an answer's first byte, and its last; means */
+    double in_flight;        /* mean */
+    int connections;         /* that may be in flight */
+} evidence_remote;
+
 /** An option that may improve the run, and rates of loader and consumer alone with it. */
 typedef struct evidence_change {
     char option[24], from[160], to[160];
@@ -102,6 +112,7 @@ typedef struct evidence {
     double convert_s; /* per batch: time the consumer spends on turning the layout; 0 = none */
     char convert_text[64], wants[8]; /* from which layout to which; the layout that costs nothing */
     double sample_bytes;             /* mean bytes read per sample; 0 = nothing is read */
+    evidence_remote remote;
     /* Batches go to a GPU: bytes of a sample that travel, and that are delivered there; the best
      * rate of the link. */
     bool to_device;

@@ -56,6 +56,8 @@
 #define verdict_parts_of           iter__verdict_parts_of
 #define verdict_rate_now           iter__verdict_rate_now
 #define verdict_ratio_of           iter__verdict_ratio_of
+#define verdict_remote_of          iter__verdict_remote_of
+#define verdict_remote_text        iter__verdict_remote_text
 #define verdict_say                iter__verdict_say
 #define verdict_share_of_feeding   iter__verdict_share_of_feeding
 #define verdict_slow_worker        iter__verdict_slow_worker

@@ -24,8 +24,13 @@
 #define LINK_FULL  0.85 /* time of the copies / the loader's, from which the link is the suspect */
 #define CLEARLY    1.4  /* the first term over the second */
 /* both's time / the model's, below which the figures contradict each other */
-#define POSSIBLE   0.8
-#define MIN_CHUNKS 4 /* of a worker that is called slow */
+#define POSSIBLE     0.8
+#define ANSWERS_MIN  20       /* of servers, to say something of them */
+#define THROTTLED    0.05     /* share of answers that refuse, from which they are the limit */
+#define DRIVER_FULL  0.8      /* cores that reading takes, from which requests are too many */
+#define SMALL_ANSWER 131072.0 /* bytes */
+#define MOSTLY_FIRST 0.6      /* share of an answer's time until its first byte */
+#define MIN_CHUNKS   4        /* of a worker that is called slow */
 /* factor that an interval must clear as well, if the machine was restless */
 #define RESTLESS 1.25
 /* the same of a loop that was only watched: the loader's rate alone is derived */
@@ -137,6 +142,17 @@ static verdict_limit part_after(const evidence *e, const evidence_change *change
         p.read = 0;
     if (arrays) p.decode = 0;
     return largest(&p);
+}
+
+verdict_remote verdict_remote_of(const evidence *e) {
+    const evidence_remote *r = &e->remote;
+    if (r->answers < ANSWERS_MIN) return REMOTE_NONE;
+    if (r->throttled >= THROTTLED) return REMOTE_THROTTLED;
+    const evidence_arm arm = e->has[EVIDENCE_READ] ? EVIDENCE_READ : EVIDENCE_LOADER;
+    /* One thread at a time drives all requests. */
+    const double busy = e->has[arm] ? or_zero(e->cpu[arm]) * e->rate[arm].median : 0;
+    if (busy >= DRIVER_FULL && r->bytes < SMALL_ANSWER) return REMOTE_REQUESTS;
+    return r->first_s >= MOSTLY_FIRST * r->whole_s ? REMOTE_LATENCY : REMOTE_BANDWIDTH;
 }
 
 /* The largest part over the second; infinite if there is only one. */
@@ -366,6 +382,8 @@ static verdict_limit limit_of(const evidence *e) {
         return verdict_share_of_feeding(&now, both) >= EXPLAINED * (1 - now.consumer / both)
                    ? limit_of_loader(e, &now, both)
                    : LIMIT_NONE;
+    /* What a server refuses comes later, and so unevenly. */
+    if (verdict_remote_of(e) == REMOTE_THROTTLED) return LIMIT_READ;
     if (verdict_crowded(e, &now, both)) return LIMIT_CPU;
     if (both > UNEXPLAINED * now.both && lost_in_waiting(e, &now, both))
         return e->passive && batch >= 2 * WORTH ? LIMIT_BATCH : LIMIT_PREFETCH;
@@ -501,7 +519,10 @@ static void name_stage(const evidence *e, verdict *v) {
     const evidence_kind kind =
         kind_of(v->limit == LIMIT_WORKERS ? verdict_part_of_loader(e) : v->limit);
     const evidence_stage *stage = kind != EVIDENCE_OF_NONE ? verdict_busiest(e, kind) : NULL;
-    if (v->limit == LIMIT_WORKER && slow >= 0)
+    const verdict_remote remote = verdict_remote_of(e);
+    if (v->limit == LIMIT_READ && remote != REMOTE_NONE)
+        snprintf(v->stage, sizeof(v->stage), "%s", verdict_remote_text(remote));
+    else if (v->limit == LIMIT_WORKER && slow >= 0)
         snprintf(v->stage, sizeof(v->stage), "worker %d%s%s", slow, stage != NULL ? ", " : "",
                  stage != NULL ? stage->name : "");
     else if (stage != NULL)

@@ -35,6 +35,15 @@ typedef enum verdict_limit {
     LIMIT_LOADER /* passive: the loader, of whose inside nothing is known */
 } verdict_limit;
 
+/** What limits reading from servers. */
+typedef enum verdict_remote {
+    REMOTE_NONE,      /* nothing comes from servers, or their part is unknown */
+    REMOTE_THROTTLED, /* they refuse some requests */
+    REMOTE_REQUESTS,  /* each request's CPU time */
+    REMOTE_LATENCY,   /* the time until an answer begins */
+    REMOTE_BANDWIDTH  /* the time that its bytes take */
+} verdict_remote;
+
 #define VERDICT_CHANGES 3
 
 typedef struct verdict_change {
@@ -71,6 +80,9 @@ verdict_limit verdict_look(const evidence *e);
 
 /** The whole verdict, from arms and measured changes. */
 verdict verdict_make(const evidence *e);
+
+/** The kind of a limit by reading, if files are at URLs. */
+verdict_remote verdict_remote_of(const evidence *e);
 
 /** The rate that the model gives for a change. */
 double verdict_expect(const evidence *e, const evidence_change *change, verdict_limit *out_next);

@@ -39,6 +39,8 @@ bool verdict_is_opaque(const evidence *e);
 verdict_terms verdict_terms_now(const evidence *e);
 double verdict_rate_now(const evidence *e); /* of both; of the loader if nothing is fed */
 
+const char *verdict_remote_text(verdict_remote remote);
+
 verdict_parts verdict_parts_of(const evidence *e);
 verdict_limit verdict_part_of_loader(const evidence *e); /* the largest */
 /** The busiest stage of a kind; NULL if none was seen. */

@@ -27,6 +27,11 @@ const char *verdict_limit_text(verdict_limit limit) {
     return names[limit];
 }
 
+const char *verdict_remote_text(verdict_remote remote) {
+    static const char *const names[] = {"", "throttled", "requests", "latency", "bandwidth"};
+    return names[remote];
+}
+
 static void add(char *text, size_t capacity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static void add(char *text, size_t capacity, const char *format, ...) {
@@ -117,6 +122,40 @@ static void say_part_alone(const evidence *e, verdict *v, const char *work) {
     }
 }
 
+/* What of reading from servers takes the time, and what helps. */
+static void say_remote(const evidence *e, verdict *v) {
+    const evidence_remote *r = &e->remote;
+    char a[WORDS_NUMBER], b[WORDS_NUMBER];
+    switch (verdict_remote_of(e)) {
+    case REMOTE_NONE: return;
+    case REMOTE_THROTTLED:
+        SAY(v,
+            " The server refuses %s of the requests (429 or 503), so fewer and larger ones help: a "
+            "block shuffle, or cache=DIR for later epochs.",
+            words_percent(r->throttled, a));
+        return;
+    case REMOTE_REQUESTS:
+        SAY(v,
+            " Each request brings %s, and its own CPU time is most of the work: a block shuffle "
+            "asks for neighbours at once, cache=DIR asks once.",
+            words_bytes(r->bytes, a));
+        return;
+    case REMOTE_LATENCY:
+        SAY(v,
+            " An answer takes %s, %s of it before its first byte, with about %.0f of at most %d "
+            "requests in flight: more of them at once help, and cache=DIR in later epochs.",
+            words_time(r->whole_s * 1e9, a), words_percent(r->first_s / r->whole_s, b),
+            fmin(r->in_flight, r->connections), r->connections);
+        return;
+    case REMOTE_BANDWIDTH:
+        SAY(v,
+            " Answers of %s take %s, most of it for their bytes: the link or the server is full. "
+            "cache=DIR reads each byte from it once.",
+            words_bytes(r->bytes, a), words_time(r->whole_s * 1e9, b));
+        return;
+    }
+}
+
 static void say_part(const evidence *e, verdict *v) {
     char work[WORDS_PHRASE], subject[WORDS_PHRASE], cost[WORDS_PHRASE], rate[WORDS_NUMBER];
     capital(work_of(v, work), subject);
@@ -132,6 +171,7 @@ static void say_part(const evidence *e, verdict *v) {
     if (v->limit == LIMIT_READ && e->has[EVIDENCE_READ] && e->sample_bytes > 0)
         SAY(v, " Reading alone gives %s.",
             words_byte_rate(e->rate[EVIDENCE_READ].median * e->sample_bytes, rate));
+    if (v->limit == LIMIT_READ) say_remote(e, v);
 }
 
 /* Adds "; feeding the consumer costs ...", or "." if nothing is fed. */
@@ -487,7 +527,9 @@ static void say_advice(const evidence *e, const evidence_change *change, verdict
     } else if (strcmp(change->option, "layout") == 0 ||
                strncmp(change->from, "jpeg-scale", 10) == 0) {
         snprintf(c->advice, sizeof(c->advice), "%.160s in the chain", change->to);
-    } else if (change->experiment) {
+    } else if (strcmp(change->option, "connections") == 0) {
+        snprintf(c->advice, sizeof(c->advice), "connections=%.160s in --data", change->to);
+    } else if (change->experiment && strcmp(change->option, "chain") == 0) {
         snprintf(c->advice, sizeof(c->advice), "the chain without%.160s",
                  change->from + strlen("with")); /* "with blur" */
     } else {

@@ -621,6 +621,12 @@ typedef struct iter_loader_stats {
     uint64_t next_first_ns, next_last_ns;
     int32_t next_tid; /* the kernel's number of the thread that made the last call; 0 = none did */
     int32_t prefetch; /* batches that it can make ahead, after defaults and memory.limit */
+    /* Answers to requests for ranges of files at URLs, by the dataset's client, so of all loaders
+     * over the dataset; of a mix, by its first source's. How many said 429 or 503, how many had to
+     * be asked again, their bytes, and until the first byte and the last one, all added. */
+    uint64_t answers, answers_throttled, answers_again, answer_bytes;
+    uint64_t answer_first_ns, answer_ns;
+    int32_t connections; /* requests that may be in flight at once; 0 = the set has no URLs */
 } iter_loader_stats;
 
 /** Reads the counters. Any thread; members may be a batch apart from one another. A program that

@@ -98,7 +98,7 @@ const option_row bench_option_rows[] = {
     {"plant", TEXT, AT(plant), "KIND[:FACTOR]", 0, 0, 0, BENCH_RUN,
      "plant a bottleneck to test the verdict: slow-disk, slow-decode, slow-transform, slow-worker, "
      "few-workers, one-at-a-time, small-prefetch, slow-consumer, layout, tiny-batch, "
-     "oversubscribed"},
+     "oversubscribed, slow-remote, throttled"},
     {"restart", TEXT, AT(restart), "AT:RANKS|none", 0, 0, 0, BENCH_VERIFY,
      "save after AT batches of all ranks, and go on with RANKS ranks (drawn by the seed)"},
     {"promise", CHOICE, AT(promise), "auto|once|at-most-once|draws", 0, 0, 0, BENCH_VERIFY,

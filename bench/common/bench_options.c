@@ -260,7 +260,8 @@ const char *bench_data_text(const bench_options *options) {
     static char text[4096];
     size_t n = 0;
     const char *at = options->data;
-    while (at != NULL && *at != '\0' && n + 8 < sizeof(text)) {
+    if (at == NULL) return NULL;
+    while (*at != '\0' && n + 8 < sizeof(text)) {
         const bool begins = strncmp(at, "://", 3) == 0;
         text[n++] = *at++;
         if (!begins) continue;

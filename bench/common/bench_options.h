@@ -146,7 +146,8 @@ bench_options bench_options_on_host(const bench_options *options);
 iter_loader_options bench_loader_options(const bench_options *options, uint32_t rank);
 
 /** --data as it may be printed: with *** for what may be secret in a URL, a user's name and all
- * from the '?' of a quoted URL on. In one static place for all calls; not thread-safe. */
+ * from the '?' of a quoted URL on. In one static place for all calls; not thread-safe. NULL
+ * without --data. */
 const char *bench_data_text(const bench_options *options);
 
 /** Opens --data under --memory, with the run's own formats. */

@@ -13,7 +13,7 @@
 /** A change to try: the run's options with something different. */
 typedef struct probe {
     bench_options options;
-    char *chain; /* of `options`, if it is a different one; owned */
+    char *chain, *data; /* of `options`, if they are different ones; owned */
     bool ndarray;
     char why_not[128];   /* reason why it is not tried; "" = it is tried */
     bool moves_consumer; /* it also changes the consumer alone */

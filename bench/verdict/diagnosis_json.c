@@ -59,8 +59,8 @@ static void write_word(FILE *out, const char *word) {
     fputc('\'', out);
 }
 
-/* Writes this process's arguments as a line that a shell can read back. */
-static void command_json(json_writer *w) {
+/* Writes this process's arguments as a line that a shell can read back, but for secrets. */
+static void command_json(json_writer *w, const bench_options *options) {
     char *raw = NULL, *text = NULL;
     size_t capacity = 0, bytes;
     FILE *file = fopen("/proc/self/cmdline", "re");
@@ -69,7 +69,8 @@ static void command_json(json_writer *w) {
     for (bool first = true;
          file != NULL && out != NULL && getdelim(&raw, &capacity, '\0', file) > 0; first = false) {
         if (!first) fputc(' ', out);
-        write_word(out, raw);
+        const bool is_data = options->data != NULL && strcmp(raw, options->data) == 0;
+        write_word(out, is_data ? bench_data_text(options) : raw);
     }
     if (file != NULL) fclose(file);
     free(raw);
@@ -86,7 +87,7 @@ static void config_json(json_writer *w, const diagnosis *d) {
     char device[16];
     json_begin(w, "config", '{');
     json_text(w, "loader", d->ndarray ? "ndarray" : "dataloader");
-    json_text(w, "data", d->asked.data);
+    json_text(w, "data", bench_data_text(&d->asked));
     json_count(w, "n_samples", iter_loader_n_samples(d->arms[d->watched].loaders[0]));
     json_text(w, "chain", d->run.chain);
     json_count(w, "batch", d->run.batch);
@@ -265,7 +266,7 @@ void diagnosis_json(const diagnosis *d, FILE *out) {
     const measure_interval cost = diagnosis_cost(d);
     json_begin(w, NULL, '{');
     bench_machine_json(w);
-    command_json(w);
+    command_json(w, &d->asked);
     json_bool(w, "interrupted", d->interrupted);
     config_json(w, d);
     model_json(w, d);

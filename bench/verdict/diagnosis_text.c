@@ -128,7 +128,7 @@ static void print_lines(const page *p, const diagnosis *d) {
 static void print_head(const page *p, const diagnosis *d) {
     const evidence *e = &d->e;
     char workers[WORDS_NUMBER], threads[WORDS_NUMBER];
-    page_row(p, WIDE, "data", PAGE_PLAIN, "%s", d->run.data);
+    page_row(p, WIDE, "data", PAGE_PLAIN, "%s", bench_data_text(&d->run));
     page_row(p, WIDE, "chain", PAGE_PLAIN, "%s", d->run.chain != NULL ? d->run.chain : "none");
     page_row(p, WIDE, "loader", PAGE_PLAIN,
              "%s, batch %" PRIu64 ", %s, prefetch %" PRIu64 ", source %s",

@@ -1,5 +1,5 @@
 /*
- * plant.c - eleven bottlenecks, each made in the way that a real one arises.
+ * plant.c - thirteen bottlenecks, each made in the way that a real one arises.
  *
  * The time of a planted stage, decoder or disk is computed from the consumer: FACTOR times the
  * consumer's time for a sample. If that is not known beforehand, it is FACTOR times 20
@@ -7,6 +7,8 @@
  */
 #include "bench/verdict/plant.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,18 +16,22 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "bench/common/bench_machine.h"
 #include "bench/common/bench_util.h"
 #include "bench/common/wrapped.h"
+#include "bench/verdict/plant_server.h"
 
 #define KINDS                                                                     \
     "slow-disk|slow-decode|slow-transform|slow-worker|few-workers|one-at-a-time|" \
-    "small-prefetch|slow-consumer|layout|tiny-batch|oversubscribed"
+    "small-prefetch|slow-consumer|layout|tiny-batch|oversubscribed|slow-remote|throttled"
 #define SAMPLE_US      20.0
 #define DEFAULT_FACTOR 3.0
 #define MAX_FACTOR     100.0
 #define SLOTS          6   /* batches in progress beside a slow worker's */
+#define CONNECTIONS    64  /* requests in flight that a client allows by itself */
+#define REFUSING       4.0 /* of throttled: times the time of a slow disk, as clients pause */
 #define BURST_LOAD     0.6 /* of small-prefetch: the loader's mean time / the consumer's */
 
 struct plant {
@@ -33,7 +39,8 @@ struct plant {
     wrapped decoded;         /* the dataset's format, with a slow decoder */
     double us;               /* time that it takes */
     iter_dataset *set;       /* a set that lets in one worker at a time */
-    char *chain;
+    plant_server *server;    /* of the set's files */
+    char *chain, *data;
 };
 
 /* ---- A slow decoder around the dataset's own ------------------------------------------------- */
@@ -129,6 +136,28 @@ static iter_status plant_slow_disk(const bench_options *options, double us, benc
     return ITER_OK;
 }
 
+/* The set by URLs of a server that begins each answer late, or that refuses what is too much. */
+static iter_status plant_remote(const bench_options *options, double latency_s, double most_a_s,
+                                plant *made, bench_options *out, iter_error *err) {
+    const size_t n_format = strcspn(options->data, ":") + 1;
+    const char *path = options->data + n_format;
+    char folder[PATH_MAX] = "";
+    if (n_format > strlen(options->data) || strchr("\"'{", path[0]) != NULL ||
+        strstr(path, "://") != NULL)
+        return bench_fail(err, ITER_EINVAL, "--plant: wants files of this machine, not '%s'",
+                          bench_data_text(options));
+    if (path[0] != '/' && getcwd(folder, sizeof(folder)) == NULL)
+        return bench_fail(err, ITER_EIO, "the current folder: %s", strerror(errno));
+    iter_status s = plant_server_start(latency_s, most_a_s, &made->server, err);
+    if (s < 0) return s;
+    if (asprintf(&made->data, "%.*s%s%s%s%s", (int)n_format, options->data,
+                 plant_server_url(made->server), folder, path[0] != '/' ? "/" : "", path) < 0)
+        return bench_fail(err, ITER_ENOMEM, "no memory for a plant");
+    out->data = made->data;
+    if (out->source == ITER_SOURCE_AUTO) out->source = ITER_SOURCE_RING;
+    return ITER_OK;
+}
+
 static iter_status plant_layout(uint64_t turns, plant *made, bench_options *out, iter_error *err) {
     const char *chain = out->chain != NULL ? out->chain : "to:f32,nchw";
     const char *at = strstr(chain, "nchw");
@@ -155,6 +184,10 @@ static iter_status plant_kind(const bench_options *options, const char *kind, do
     const double slow_us = factor * consumer_us;
     const double hands = options->workers > 1 ? (double)options->workers : 1;
     if (strcmp(kind, "slow-disk") == 0) return plant_slow_disk(options, slow_us, out, err);
+    if (strcmp(kind, "slow-remote") == 0)
+        return plant_remote(options, slow_us * 1e-6 * CONNECTIONS, 0, made, out, err);
+    if (strcmp(kind, "throttled") == 0)
+        return plant_remote(options, 0, 1e6 / (slow_us * REFUSING), made, out, err);
     if (strcmp(kind, "slow-decode") == 0)
         return plant_decoder(options, slow_us * hands, made, out, err);
     if (strcmp(kind, "slow-transform") == 0)
@@ -244,6 +277,8 @@ void plant_free(plant *made) {
     iter_registry_destroy(made->registry);
     iter_dataset_unref(made->set);
     wrapped_free(&made->decoded);
+    plant_server_stop(made->server);
+    free(made->data);
     free(made->chain);
     free(made);
 }

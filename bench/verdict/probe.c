@@ -23,6 +23,7 @@
 #define DEEPEST_PREFETCH 128
 #define ROOM_BYTES       ((uint64_t)256 << 20) /* room in a budget for slots and scratch */
 #define GOOD_BATCH       64
+#define CONNECTIONS_MAX  1024
 #define MEMORY_SHARE     0.25 /* of the machine's memory, for rows that are kept */
 #define ARRAYS_S         30.0 /* time that loading the whole set may take */
 
@@ -252,6 +253,36 @@ static void propose_jpeg_scale(diagnosis *d) {
     snprintf(change->to, sizeof(change->to), "jpeg-scale=fast");
 }
 
+/* More requests in flight, or larger ones, by what limits them. */
+static void propose_remote(diagnosis *d) {
+    const evidence_remote *r = &d->e.remote;
+    const verdict_remote kind = verdict_remote_of(&d->e);
+    evidence_change *change;
+    if (kind == REMOTE_LATENCY && r->connections < CONNECTIONS_MAX &&
+        strstr(d->run.data, "connections=") == NULL && strncmp(d->run.data, "mix:", 4) != 0) {
+        const int to = (int)fmin(4.0 * r->connections, CONNECTIONS_MAX);
+        char *data = NULL;
+        probe *p = propose(d, "connections", &change);
+        if (p == NULL || asprintf(&data, "%s%cconnections=%d", d->run.data,
+                                  strchr(d->run.data, '?') != NULL ? '&' : '?', to) < 0)
+            return;
+        p->data = data;
+        p->options.data = data;
+        p->options.dataset = NULL; /* another client */
+        write_number(change->from, sizeof(change->from), (uint64_t)r->connections);
+        write_number(change->to, sizeof(change->to), (uint64_t)to);
+    }
+    if ((kind == REMOTE_REQUESTS || kind == REMOTE_THROTTLED) &&
+        d->run.shuffle == ITER_SHUFFLE_FULL && d->run.sampler == NULL) {
+        probe *p = propose(d, "shuffle", &change);
+        if (p == NULL) return;
+        p->options.shuffle = ITER_SHUFFLE_BLOCK;
+        change->experiment = true;
+        snprintf(change->from, sizeof(change->from), "full");
+        snprintf(change->to, sizeof(change->to), "block");
+    }
+}
+
 static void propose_layout(diagnosis *d) {
     const feed_turning turning = feed_turns(&d->feed);
     evidence_change *change;
@@ -305,6 +336,7 @@ static void choose(diagnosis *d, iter_error *err) {
     propose_device(d);
     propose_workers(d);
     propose_source(d);
+    if (look == LIMIT_READ) propose_remote(d);
     if (look == LIMIT_DECODE) propose_arrays(d, err);
     if (look == LIMIT_DECODE && d->e.by_shares) propose_jpeg_scale(d);
     if (look == LIMIT_TRANSFORM) propose_without_stage(d);
@@ -411,7 +443,9 @@ iter_status probe_changes(diagnosis *d, iter_error *err) {
 }
 
 void probe_free(diagnosis *d) {
-    for (int i = 0; i < d->e.n_changes; i++)
+    for (int i = 0; i < d->e.n_changes; i++) {
         free(d->probes[i].chain);
+        free(d->probes[i].data);
+    }
     d->e.n_changes = 0;
 }

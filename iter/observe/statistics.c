@@ -9,6 +9,7 @@
 
 #include "iter/core/error.h"
 #include "iter/core/machine.h"
+#include "iter/remote/client.h"
 #include "iter/runtime/loader_state.h"
 
 /* Up to here the struct is as it was first published. */
@@ -53,6 +54,20 @@ static void read_workers(iter_loader *loader, iter_loader_stats *out,
     }
 }
 
+static void read_answers(const iter_dataset *dataset, iter_loader_stats *out) {
+    const iter_description *desc = dataset ? iter_dataset_describe(dataset) : NULL;
+    iter__remote_counts counts;
+    if (!desc || desc->n_files == 0 || !desc->files[0].place) return;
+    iter__remote_counts_read(desc->files[0].place, &counts);
+    out->answers = counts.answers;
+    out->answers_throttled = counts.throttled;
+    out->answers_again = counts.again;
+    out->answer_bytes = counts.bytes;
+    out->answer_first_ns = counts.first_ns;
+    out->answer_ns = counts.ns;
+    out->connections = (int32_t)counts.connections;
+}
+
 static void read_all(iter_loader *loader, iter_loader_stats *out) {
     memset(out, 0, sizeof(*out));
     out->struct_size = sizeof(*out);
@@ -91,6 +106,7 @@ static void read_all(iter_loader *loader, iter_loader_stats *out) {
     out->next_last_ns = LOAD(loader->stats.next_last_ns);
     out->next_tid = (int32_t)LOAD(loader->stats.next_tid);
     out->prefetch = (int32_t)loader->layout.prefetch;
+    read_answers(loader->dataset, out);
     int tids[ITER_STATS_WORKERS] = {0};
     pthread_mutex_lock(&loader->lock);
     read_workers(loader, out, tids);

@@ -195,6 +195,18 @@ char *iter__remote_reveal(iter__remote *remote, const char *url) {
     return whole;
 }
 
+void iter__remote_counts_read(iter__remote *remote, iter__remote_counts *out) {
+    *out = (iter__remote_counts){0};
+    if (!remote) return;
+    out->answers = atomic_load_explicit(&remote->answers, memory_order_relaxed);
+    out->throttled = atomic_load_explicit(&remote->throttled, memory_order_relaxed);
+    out->again = atomic_load_explicit(&remote->again, memory_order_relaxed);
+    out->bytes = atomic_load_explicit(&remote->bytes, memory_order_relaxed);
+    out->first_ns = atomic_load_explicit(&remote->first_ns, memory_order_relaxed);
+    out->ns = atomic_load_explicit(&remote->ns, memory_order_relaxed);
+    out->connections = remote->connections;
+}
+
 iter_status iter__remote_take(iter__remote *place, iter__remote **out, iter_error *err) {
     if (!place) return iter__remote_create(NULL, out, err);
     *out = iter__remote_ref(place);

@@ -54,6 +54,17 @@ iter__remote *iter__remote_of(const char *path);
  * the rest; NULL = the URL is copied. NULL = no memory. Any thread. */
 char *iter__remote_hide(iter__remote *remote, const char *url);
 
+/* What its requests for ranges took so far, all added. */
+typedef struct iter__remote_counts {
+    uint64_t answers, throttled, again; /* all; 429 or 503; those that had to be asked again */
+    uint64_t bytes;
+    uint64_t first_ns, ns; /* until the first byte came; until the last */
+    uint32_t connections;  /* the most in flight that its options allow */
+} iter__remote_counts;
+
+/* Any thread. `remote` NULL = zeros. */
+void iter__remote_counts_read(iter__remote *remote, iter__remote_counts *out);
+
 /* Takes a reference to `place`, or makes a client with the defaults if it is NULL. */
 iter_status iter__remote_take(iter__remote *place, iter__remote **out, iter_error *err);
 

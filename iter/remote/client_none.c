@@ -51,6 +51,11 @@ iter__remote *iter__remote_of(const char *path) {
     return NULL;
 }
 
+void iter__remote_counts_read(iter__remote *remote, iter__remote_counts *out) {
+    (void)remote;
+    *out = (iter__remote_counts){0};
+}
+
 iter_status iter__remote_take(iter__remote *place, iter__remote **out, iter_error *err) {
     (void)place;
     return iter__remote_create(NULL, out, err);

@@ -38,8 +38,9 @@ struct iter__remote {
     bool path_style, anonymous;
     uint32_t connections;
     int64_t deadline_ns;
-    const char *ca_file; /* of the environment, or NULL */
-    iter__cache *cache;  /* NULL = none */
+    const char *ca_file;                                          /* of the environment, or NULL */
+    iter__cache *cache;                                           /* NULL = none */
+    atomic_ullong answers, throttled, again, bytes, first_ns, ns; /* iter__remote_counts */
 
     pthread_mutex_t lock; /* guards all below */
     char region[ITER_REGION_BYTES];

@@ -449,6 +449,23 @@ static iter__request_end judge(iter__remote *remote, iter__request *r, CURLcode 
     return ITER_REQUEST_AGAIN;
 }
 
+static void add(atomic_ullong *sum, uint64_t n) {
+    atomic_fetch_add_explicit(sum, n, memory_order_relaxed);
+}
+
+static void count(iter__remote *remote, const iter__request *r, iter__request_end end) {
+    curl_off_t first_us = 0, us = 0;
+    if (r->kind != ITER_REQUEST_RANGE) return;
+    (void)curl_easy_getinfo(r->easy, CURLINFO_TOTAL_TIME_T, &us);
+    (void)curl_easy_getinfo(r->easy, CURLINFO_STARTTRANSFER_TIME_T, &first_us);
+    add(&remote->answers, 1);
+    add(&remote->throttled, r->throttled);
+    add(&remote->again, end == ITER_REQUEST_AGAIN);
+    add(&remote->bytes, r->got);
+    add(&remote->ns, (uint64_t)us * 1000);
+    add(&remote->first_ns, (uint64_t)(first_us > 0 ? first_us : us) * 1000);
+}
+
 iter__request_end iter__request_judge(iter__remote *remote, iter__request *r, CURLcode code) {
     const char *final = NULL;
     if (r->kind == ITER_REQUEST_HEAD &&
@@ -457,6 +474,7 @@ iter__request_end iter__request_judge(iter__remote *remote, iter__request *r, CU
         r->is_folder = n > 0 && final[n - 1] == '/';
     }
     const iter__request_end end = judge(remote, r, code);
+    count(remote, r, end);
     curl_slist_free_all(r->headers);
     r->headers = NULL;
     return end;

@@ -466,6 +466,13 @@ class LoaderStats(c.Structure):
         ("next_last_ns", c.c_uint64),
         ("next_tid", c.c_int32),
         ("prefetch", c.c_int32),
+        ("answers", c.c_uint64),
+        ("answers_throttled", c.c_uint64),
+        ("answers_again", c.c_uint64),
+        ("answer_bytes", c.c_uint64),
+        ("answer_first_ns", c.c_uint64),
+        ("answer_ns", c.c_uint64),
+        ("connections", c.c_int32),
     ]
 
 

@@ -319,6 +319,18 @@ class Remote(unittest.TestCase):
                 if i % 2:
                     shutil.rmtree(os.path.join(cache, sorted(n for n in os.listdir(cache) if len(n) == 2)[0]))
 
+    def test_plants(self):
+        """A set by URLs of iterbench's own server, slow or refusing: it is read, and the verdict's evidence has it."""
+        s = sets()
+        for kind in ("slow-remote:0.5", "throttled:0.2"):
+            done = run(BENCH, "--loader", "dataloader", "--data", f"tokens:{s.files}/tokens.bin?length=64", "--batch", "16",
+                       "--compute-ms", "1", "--workers", "1", "--seconds", "0.5", "--plant", kind, "--json", "-")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, '"command": ".*--plant %s' % kind)
+        done = run(BENCH, "--loader", "dataloader", "--data", f"tokens:http://127.0.0.1:{s.faulty}/ok/tokens.bin?length=64",
+                   "--plant", "slow-remote")
+        self.assertRegex(done.stderr, "files of this machine")
+
     def test_secrets(self):
         """A password and a token in URLs reach the server, and nothing that is printed or kept."""
         s = sets()
@@ -353,6 +365,9 @@ class Remote(unittest.TestCase):
                 else:
                     self.assertNotEqual(done.returncode, 0)
                     self.assertRegex(said, "40[13]", spec)
+                if want and spec.startswith("recordio"):
+                    said += run(BENCH, "--data", cached, "--loader", "dataloader", "--compute-ms", "1", "--seconds", "0.2",
+                                "--json", "-", *args).stdout
                 plan = run(BENCH, "plan", "--data", cached, *args)
                 said += plan.stdout + plan.stderr + "".join(
                     name for _, folders, files in os.walk(cache) for name in folders + files)
