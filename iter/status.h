@@ -70,6 +70,16 @@ ITER_API char *iter_text_escape(const char *text, char *out, size_t capacity);
  */
 ITER_API char *iter_text_nearest(const char *wanted, const char *names, char *out, size_t capacity);
 
+/**
+ * Writes any text with "***" for what may be secret in the URLs in it: "user:password", and all
+ * from the '?' of a quoted URL on. (After the '?' of a URL that is not quoted come a spec's keys.)
+ *
+ *   out  [capacity], cut if it is too small; 4 bytes for each of the text's are enough. Returned.
+ *
+ * Threads  any.
+ */
+ITER_API char *iter_text_mask(const char *text, char *out, size_t capacity);
+
 ITER_END_DECLS
 
 #endif

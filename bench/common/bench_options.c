@@ -257,34 +257,8 @@ static iter_status check_device(const bench_options *options, iter_error *err) {
 }
 
 const char *bench_data_text(const bench_options *options) {
-    static char text[4096];
-    size_t n = 0;
-    const char *at = options->data;
-    if (at == NULL) return NULL;
-    while (*at != '\0' && n + 8 < sizeof(text)) {
-        const bool begins = strncmp(at, "://", 3) == 0;
-        text[n++] = *at++;
-        if (!begins) continue;
-        text[n++] = *at++;
-        text[n++] = *at++;
-        const char *user_end = at + strcspn(at, "/?@\"'; ");
-        const bool quoted = at - options->data > 4 && strpbrk(options->data, "\"'") != NULL &&
-                            strpbrk(options->data, "\"'") < at;
-        if (*user_end == '@') {
-            n += (size_t)sprintf(text + n, "***");
-            at = user_end;
-        }
-        for (; *at != '\0' && strchr("\"'; ", *at) == NULL && n + 8 < sizeof(text); at++) {
-            if (*at == '?' && quoted) {
-                n += (size_t)sprintf(text + n, "?***");
-                at += strcspn(at, "\"'");
-                break;
-            }
-            text[n++] = *at;
-        }
-    }
-    text[n] = '\0';
-    return text;
+    static char text[8192];
+    return options->data != NULL ? iter_text_mask(options->data, text, sizeof(text)) : NULL;
 }
 
 iter_status bench_options_check(const bench_options *options, bench_command command,

@@ -145,9 +145,8 @@ bench_options bench_options_on_host(const bench_options *options);
 /** The library's options for one rank. */
 iter_loader_options bench_loader_options(const bench_options *options, uint32_t rank);
 
-/** --data as it may be printed: with *** for what may be secret in a URL, a user's name and all
- * from the '?' of a quoted URL on. In one static place for all calls; not thread-safe. NULL
- * without --data. */
+/** --data by iter_text_mask(), as it may be printed; NULL without it. In one static place for all
+ * calls, so for one thread. */
 const char *bench_data_text(const bench_options *options);
 
 /** Opens --data under --memory, with the run's own formats. */

@@ -297,10 +297,12 @@ static void allow_redirects(CURL *easy, bool https_only) {
 
 /* A blank in a name is no URL; what is encoded already stays. */
 static iter_status set_plain(iter__remote *remote, iter__request *r, iter_error *err) {
-    char *whole = iter__remote_reveal(remote, r->url);
+    char *revealed = NULL;
+    const char *whole = r->url;
+    if (iter__secrets_are_hidden(r->url)) whole = revealed = iter__remote_reveal(remote, r->url);
     char *url = whole ? iter__alloc(strlen(whole) * 3 + 1, 1) : NULL;
     if (!url) {
-        iter__free(whole);
+        iter__free(revealed);
         return iter__fail(err, ITER_ENOMEM, "no memory for a request");
     }
     char *out = url;
@@ -318,7 +320,7 @@ static iter_status set_plain(iter__remote *remote, iter__request *r, iter_error 
     /* From https no redirect leads to http. */
     allow_redirects(r->easy, strncasecmp(r->url, "https", 5) == 0);
     iter__free(url);
-    iter__free(whole);
+    iter__free(revealed);
     return ITER_OK;
 }
 

@@ -2,9 +2,10 @@
 #include "iter/remote/secrets.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <iter/status.h>
 
 #include "iter/core/alloc.h"
 #include "iter/core/arith.h"
@@ -78,38 +79,51 @@ static const char *find(const iter__secrets *secrets, uint64_t name) {
     return secrets->capacity ? slot_of(secrets, name)->text : NULL;
 }
 
-char *iter__secrets_mask(const char *text) {
+typedef struct masked {
+    char *out;
+    size_t n, capacity;
+} masked;
+
+static void put(masked *m, const char *text, size_t n) {
+    if (m->capacity == 0) return;
+    n = iter__min_size(n, m->capacity - 1 - m->n);
+    memcpy(m->out + m->n, text, n);
+    m->n += n;
+    m->out[m->n] = '\0';
+}
+
+char *iter_text_mask(const char *text, char *out, size_t capacity) {
     const char *const ends = "\"' ;";
     char quote = '\0';
-    size_t n = 0;
-    char *out = iter__alloc(4 * strlen(text) + 1, 1); /* a byte becomes "?***" at most */
-    for (const char *at = text; out && *at;) {
+    masked m = {.out = out, .capacity = capacity};
+    put(&m, "", 0);
+    for (const char *at = text; *at;) {
         if (*at == quote)
             quote = '\0';
         else if (!quote && (*at == '"' || *at == '\''))
             quote = *at;
-        out[n++] = *at++;
-        if (*(at - 1) != '/' || at - text < 3 || strncmp(at - 3, "://", 3) != 0) continue;
+        put(&m, at++, 1);
+        if (at - text < 3 || strncmp(at - 3, "://", 3) != 0) continue;
         const parts p = split(at - 3);
-        const size_t n_user = iter__min_size((size_t)p.n_user, strcspn(at, ends));
-        if (p.n_user > 0 && n_user == (size_t)p.n_user) {
-            memcpy(out + n, HIDDEN, 3);
-            n += 3;
-            at += n_user;
+        if (p.n_user > 0 && (size_t)p.n_user < strcspn(at, ends)) {
+            put(&m, HIDDEN, 3);
+            at += p.n_user;
         }
-        for (; *at && !strchr(ends, *at); at++) {
-            if (quote && *at == '?') {
-                memcpy(out + n, "?" HIDDEN, 4);
-                n += 4;
-                while (at[1] && at[1] != quote)
-                    at++;
-            } else {
-                out[n++] = *at;
-            }
-        }
+        const size_t n = strcspn(at, quote ? "\"' ;?" : ends);
+        put(&m, at, n);
+        at += n;
+        if (*at != '?') continue; /* of the URL: it is quoted */
+        put(&m, "?" HIDDEN, 4);
+        while (*at && *at != quote)
+            at++;
     }
-    if (out) out[n] = '\0';
     return out;
+}
+
+char *iter__secrets_mask(const char *text) {
+    const size_t room = 4 * strlen(text) + 1; /* a byte becomes "?***" at most */
+    char *out = iter__alloc(room, 1);
+    return out ? iter_text_mask(text, out, room) : NULL;
 }
 
 void iter__secrets_free(iter__secrets *secrets) {
@@ -132,6 +146,10 @@ char *iter__secrets_hide(iter__secrets *secrets, const char *url) {
     if (query) (void)snprintf(digits, sizeof(digits), "?" HIDDEN "-%016" PRIx64, query_name);
     return iter__strf("%.*s%s%.*s%.*s%s", p.n_scheme, url, p.n_user > 0 ? HIDDEN "@" : "", p.n_host,
                       p.host, p.n_path, p.path, query ? digits : p.query);
+}
+
+bool iter__secrets_are_hidden(const char *name) {
+    return strstr(name, HIDDEN) != NULL;
 }
 
 char *iter__secrets_reveal(const iter__secrets *secrets, const char *url) {

@@ -12,6 +12,7 @@
 #ifndef ITER_REMOTE_SECRETS_H
 #define ITER_REMOTE_SECRETS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct iter__secret {
@@ -25,8 +26,7 @@ typedef struct iter__secrets {
     uint64_t n, capacity;
 } iter__secrets;
 
-/* Any text with "***" for the secrets of the URLs in it (iter__free): users, and all from the '?'
- * of a quoted URL on. NULL = no memory. */
+/* iter_text_mask() into memory of its own (iter__free). NULL = no memory. */
 char *iter__secrets_mask(const char *text);
 
 void iter__secrets_free(iter__secrets *secrets);
@@ -34,6 +34,9 @@ void iter__secrets_free(iter__secrets *secrets);
 /* The URL without its secrets, which are kept (iter__free). NULL = no memory. What has none, or was
  * hidden before, is copied. */
 char *iter__secrets_hide(iter__secrets *secrets, const char *url);
+
+/* Whether a name may hide something: a look at its text. */
+bool iter__secrets_are_hidden(const char *name);
 
 /* The URL with its secrets (iter__free). NULL = no memory. */
 char *iter__secrets_reveal(const iter__secrets *secrets, const char *url);

@@ -58,6 +58,14 @@ static void masks(const char *text, const char *want) {
     iter__free(masked);
 }
 
+Test(remote_parts, masks_cut) {
+    char out[12];
+    const char *text = "a:'http://u@h/?x'";
+    cr_expect_str_eq(iter_text_mask(text, out, sizeof(out)), "a:'http://*");
+    cr_expect_str_eq(iter_text_mask(text, out, 1), "");
+    cr_expect_eq(iter_text_mask(text, NULL, 0), NULL);
+}
+
 Test(remote_parts, masks) {
     masks("", "");
     masks("npy:a?b=c@d", "npy:a?b=c@d");
