@@ -4,7 +4,6 @@
 
 #include "bench/common/bench_stop.h"
 #include "bench/common/bench_util.h"
-#include "bench/common/page.h"
 #include "bench/common/progress.h"
 #include "bench/iterbench.h"
 
@@ -29,8 +28,9 @@ static bool show(void *user, uint64_t kept, uint64_t bytes) {
 int cmd_fetch(const bench_options *options) {
     iter_error err;
     iter_dataset *dataset;
-    if (bench_dataset_open(options, &dataset, &err) < 0) return bench_say(BENCH_FAILED, &err);
     bench_stop_install();
+    if (bench_dataset_open(options, &dataset, &err) < 0)
+        return bench_stop_status(bench_say(BENCH_FAILED, &err));
     fetched f = {.line = progress_begin(0, 0)};
     const double began = (double)bench_now_ns() * 1e-9;
     const iter_status status = iter_dataset_fetch(dataset, show, &f, &err);

@@ -69,7 +69,9 @@ static void command_json(json_writer *w, const bench_options *options) {
     for (bool first = true;
          file != NULL && out != NULL && getdelim(&raw, &capacity, '\0', file) > 0; first = false) {
         if (!first) fputc(' ', out);
-        const bool is_data = options->data != NULL && strcmp(raw, options->data) == 0;
+        const size_t n = strncmp(raw, "--data=", 7) == 0 ? 7 : 0;
+        const bool is_data = options->data != NULL && strcmp(raw + n, options->data) == 0;
+        if (is_data) fwrite(raw, 1, n, out);
         write_word(out, is_data ? bench_data_text(options) : raw);
     }
     if (file != NULL) fclose(file);
@@ -170,6 +172,23 @@ static void bounds_json(json_writer *w, const diagnosis *d) {
         json_number(w, "samples_per_s", terms[i].rate);
         json_end(w);
     }
+    json_end(w);
+}
+
+static void remote_json(json_writer *w, const evidence_remote *r) {
+    if (r->answers == 0) {
+        json_null(w, "remote");
+        return;
+    }
+    json_begin(w, "remote", '{');
+    json_number(w, "answers", r->answers);
+    json_number(w, "throttled_share", r->throttled);
+    json_number(w, "again_share", r->again);
+    json_number(w, "answer_bytes", r->bytes);
+    json_number(w, "first_byte_s", r->first_s);
+    json_number(w, "whole_s", r->whole_s);
+    json_number(w, "in_flight", r->in_flight);
+    json_integer(w, "connections", r->connections);
     json_end(w);
 }
 
@@ -279,6 +298,7 @@ void diagnosis_json(const diagnosis *d, FILE *out) {
     else
         json_null(w, "cost_of_feeding");
     json_number(w, "utilisation", diagnosis_utilisation(d));
+    remote_json(w, &d->e.remote);
     device_json(w, d);
     json_number(w, "wait_share", d->e.consumes ? d->e.wait_share : NAN);
     json_number(w, "loader_cpu_share", d->e.consumes ? diagnosis_loader_cpu_share(d) : NAN);

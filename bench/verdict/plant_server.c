@@ -1,7 +1,7 @@
 /*
  * plant_server.c - see plant_server.h. HTTP/1.1 as far as the library asks: GET with a range, HEAD,
- * connections that stay open. A process of its own, so that its CPU time is not the
- * run's, with a thread for each connection.
+ * connections that stay open. A process of its own, so that its CPU time is not the run's, with a
+ * thread for each connection.
  */
 #include "bench/verdict/plant_server.h"
 
@@ -200,6 +200,7 @@ static void accept_all(plant_server *server, int listening, pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGINT, SIG_IGN); /* these are for the run, which ends the server */
     signal(SIGTERM, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN); /* sendfile() to a connection that was closed */
     while (getppid() == parent) {
         const int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
         if (fd >= 0 && !begin(server, fd)) close(fd);

@@ -261,11 +261,15 @@ static void propose_remote(diagnosis *d) {
     if (kind == REMOTE_LATENCY && r->connections < CONNECTIONS_MAX &&
         strstr(d->run.data, "connections=") == NULL && strncmp(d->run.data, "mix:", 4) != 0) {
         const int to = (int)fmin(4.0 * r->connections, CONNECTIONS_MAX);
-        char *data = NULL;
-        probe *p = propose(d, "connections", &change);
-        if (p == NULL || asprintf(&data, "%s%cconnections=%d", d->run.data,
-                                  strchr(d->run.data, '?') != NULL ? '&' : '?', to) < 0)
+        char *data;
+        if (asprintf(&data, "%s%cconnections=%d", d->run.data,
+                     strchr(d->run.data, '?') != NULL ? '&' : '?', to) < 0)
             return;
+        probe *p = propose(d, "connections", &change);
+        if (p == NULL) {
+            free(data);
+            return;
+        }
         p->data = data;
         p->options.data = data;
         p->options.dataset = NULL; /* another client */

@@ -40,6 +40,7 @@ typedef struct filler {
     iter_iovec part; /* where all bytes go */
     uint32_t n_busy;
     uint64_t kept, bytes, not_kept;
+    bool is_over; /* by an error: what ends now is not asked for again */
     iter__fetch_progress *progress;
     void *user;
 } filler;
@@ -48,10 +49,8 @@ static size_t block_bytes(const iter_file *file, uint64_t block) {
     return (size_t)iter__min_u64(ITER_CACHE_BLOCK, file->bytes - block * ITER_CACHE_BLOCK);
 }
 
-static bool is_kept(const filler *f, uint64_t object, uint64_t block) {
-    iter__cache_key key;
-    iter__cache *cache = iter__remote_cache(f->files[object].place, f->files[object].path, &key);
-    return cache && iter__cache_has(cache, &key, block);
+static bool is_cached(const iter_file *file) {
+    return iter__remote_has_cache(file->place) && file->bytes != ITER_UNKNOWN;
 }
 
 static iter_status tell(filler *f, iter_error *err) {
@@ -70,6 +69,21 @@ static iter_status submit(filler *f, fetching *one) {
     return iter__source_cached.submit(f->source, &one->read);
 }
 
+static void free_slot(filler *f, fetching *one) {
+    one->is_used = false;
+    f->n_busy--;
+}
+
+static void count(filler *f, const iter_read *read) {
+    const iter_file *file = &f->files[read->object];
+    iter__cache_key key;
+    iter__cache *cache = iter__remote_cache(file->place, file->path, &key);
+    if (cache && iter__cache_has(cache, &key, read->offset / ITER_CACHE_BLOCK))
+        f->kept += read->size;
+    else
+        f->not_kept += read->size;
+}
+
 /* A read that failed: says why, by one more try. */
 static iter_status retry(filler *f, fetching *one, iter_error *err) {
     iter_error why = {.status = ITER_OK};
@@ -81,8 +95,7 @@ static iter_status retry(filler *f, fetching *one, iter_error *err) {
         one->read.why = NULL;
         if (status == ITER_OK && submit(f, one) != ITER_AGAIN) return ITER_OK;
     }
-    one->is_used = false;
-    f->n_busy--;
+    free_slot(f, one);
     return iter__fail(err, ITER_EIO, "%s: bytes %" PRIu64 "-%" PRIu64 ": %s", file->path,
                       one->read.offset, one->read.offset + one->read.size - 1,
                       why.message[0] ? why.message : "cannot be read");
@@ -100,27 +113,18 @@ static iter_status take(filler *f, iter_error *err) {
     iter_status status = ITER_OK;
     for (int32_t i = 0; i < n; i++) {
         fetching *one = (fetching *)(void *)done[i];
-        if (one->read.status < 0) {
-            const iter_status s = status == ITER_OK ? retry(f, one, err) : one->read.status;
-            if (status < 0) { /* it is over: the first failure is told */
-                one->is_used = false;
-                f->n_busy--;
-            } else {
-                status = s;
-            }
-            continue;
+        if (one->read.status < 0 && !f->is_over) {
+            status = retry(f, one, err);
+            f->is_over = status < 0; /* the first failure is told */
+        } else {
+            if (one->read.status == ITER_OK) count(f, &one->read);
+            free_slot(f, one);
         }
-        if (is_kept(f, one->read.object, one->read.offset / ITER_CACHE_BLOCK))
-            f->kept += one->read.size;
-        else
-            f->not_kept += one->read.size;
-        one->is_used = false;
-        f->n_busy--;
     }
-    return status == ITER_OK ? tell(f, err) : status;
+    return status == ITER_OK && !f->is_over ? tell(f, err) : status;
 }
 
-static fetching *free_slot(filler *f) {
+static fetching *find_slot(filler *f) {
     for (uint32_t i = 0; i < DEPTH; i++)
         if (!f->slots[i].is_used) return &f->slots[i];
     return NULL;
@@ -128,16 +132,18 @@ static fetching *free_slot(filler *f) {
 
 static void count_kept(filler *f, uint64_t object) {
     const iter_file *file = &f->files[object];
-    if (!iter__remote_has_cache(file->place) || file->bytes == ITER_UNKNOWN) return;
+    iter__cache_key key;
+    if (!is_cached(file)) return;
     f->bytes += file->bytes;
-    for (uint64_t block = 0; block * ITER_CACHE_BLOCK < file->bytes; block++)
-        if (is_kept(f, object, block)) f->kept += block_bytes(file, block);
+    iter__cache *cache = iter__remote_cache(file->place, file->path, &key);
+    for (uint64_t block = 0; cache && block * ITER_CACHE_BLOCK < file->bytes; block++)
+        if (iter__cache_has(cache, &key, block)) f->kept += block_bytes(file, block);
 }
 
 static iter_status fetch_file(filler *f, uint64_t object, iter_error *err) {
     const iter_file *file = &f->files[object];
     iter__cache_key key;
-    if (!iter__remote_has_cache(file->place) || file->bytes == ITER_UNKNOWN) return ITER_OK;
+    if (!is_cached(file)) return ITER_OK;
     iter__cache *cache = iter__remote_cache(file->place, file->path, &key);
     if (!cache)
         return iter__fail(err, ITER_EIO, "%s: the server gives it no ETag, so it is not kept",
@@ -145,21 +151,21 @@ static iter_status fetch_file(filler *f, uint64_t object, iter_error *err) {
     for (uint64_t block = 0; block * ITER_CACHE_BLOCK < file->bytes; block++) {
         fetching *one;
         if (iter__cache_has(cache, &key, block)) continue;
-        while (!(one = free_slot(f)))
+        while (!(one = find_slot(f)))
             ITER_TRY(take(f, err));
         if (!iter__cache_has_room(cache)) {
             f->not_kept += block_bytes(file, block);
             return ITER_OK;
         }
-        *one = (fetching){.is_used = true};
-        one->read = (iter_read){.object = object,
-                                .offset = block * ITER_CACHE_BLOCK,
-                                .parts = &f->part,
-                                .n_parts = 1,
-                                .size = block_bytes(file, block)};
-        f->n_busy++;
+        *one = (fetching){.read = {.object = object,
+                                   .offset = block * ITER_CACHE_BLOCK,
+                                   .parts = &f->part,
+                                   .n_parts = 1,
+                                   .size = block_bytes(file, block)}};
         while (submit(f, one) == ITER_AGAIN)
             ITER_TRY(take(f, err));
+        one->is_used = true;
+        f->n_busy++;
     }
     return tell(f, err);
 }
@@ -172,13 +178,10 @@ static iter_status fetch_all(filler *f, iter_error *err) {
         status = fetch_file(f, i, err);
     while (f->n_busy > 0 && status == ITER_OK)
         status = take(f, err);
-    if (status < 0) iter__source_cached.cancel(f->source);
-    while (f->n_busy > 0) {
-        iter_error second;
-        const uint32_t before = f->n_busy;
-        (void)take(f, &second);
-        if (f->n_busy == before) (void)iter__source_cached.wait(f->source, WAIT_NS);
-    }
+    f->is_over = status < 0;
+    if (f->is_over) iter__source_cached.cancel(f->source);
+    while (f->n_busy > 0)
+        (void)take(f, err);
     if (status == ITER_OK && f->not_kept > 0)
         return iter__fail(err, ITER_EIO,
                           "cache: it is full, or cannot be written: %" PRIu64 " of %" PRIu64

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -272,6 +273,17 @@ class Remote(unittest.TestCase):
         with tempfile.TemporaryDirectory() as cache:
             spec = f"tokens:http://127.0.0.1:{s.faulty}/ok/fetch.bin?length=64&cache={cache}"
             self.assertRegex(run(BENCH, "fetch", "--data", spec.replace("/ok/", "/denied/")).stderr, "HTTP 403")
+            slow = spec.replace("/ok/", "/slow-3000/")  # ^C does not ask again for what is in flight
+            stopped = subprocess.Popen([BENCH, "fetch", "--data", slow], env=ENV, stderr=subprocess.PIPE, text=True,
+                                       stdout=subprocess.DEVNULL)
+            for _ in range(600):  # until several requests are in flight
+                folder = f"/proc/{stopped.pid}/fd"
+                if sum(os.path.realpath(os.path.join(folder, n)).count("socket:") for n in os.listdir(folder)) >= 5:
+                    break
+                time.sleep(0.05)
+            stopped.send_signal(signal.SIGINT)
+            self.assertIn("fetch: stopped", stopped.communicate(timeout=60)[1])
+            self.assertEqual(stopped.returncode, 130)
             os.chmod(cache, 0o500)
             if os.geteuid() != 0:
                 self.assertNotEqual(run(BENCH, "fetch", "--data", spec).returncode, 0)
