@@ -31,13 +31,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <openssl/sha.h>
-
 #include "iter/core/alloc.h"
 #include "iter/core/arith.h"
 #include "iter/core/error.h"
 #include "iter/core/time.h"
 #include "iter/remote/open_blocks.h"
+#include "iter/remote/sha256.h"
 
 #define SHARDS    256
 #define REST_NS   ((int64_t)30 * 1000000000) /* after a drop or a write that did not help */
@@ -58,17 +57,17 @@ struct iter__cache {
 /* ---- Names ----------------------------------------------------------------------------------- */
 
 iter__cache_key iter__cache_key_of(const char *url, const char *etag) {
-    uint8_t sum[SHA256_DIGEST_LENGTH];
+    uint8_t sum[ITER_SHA256_BYTES];
     iter__cache_key key;
     char text[2048];
     const int n = snprintf(text, sizeof(text), "%s\n%s", url, etag);
     if (n >= 0 && (size_t)n < sizeof(text)) {
-        SHA256((const uint8_t *)text, (size_t)n, sum);
+        iter__sha256(text, (size_t)n, sum);
     } else { /* a hash of hashes */
-        uint8_t both[2 * SHA256_DIGEST_LENGTH];
-        SHA256((const uint8_t *)url, strlen(url), both);
-        SHA256((const uint8_t *)etag, strlen(etag), both + SHA256_DIGEST_LENGTH);
-        SHA256(both, sizeof(both), sum);
+        uint8_t both[2 * ITER_SHA256_BYTES];
+        iter__sha256(url, strlen(url), both);
+        iter__sha256(etag, strlen(etag), both + ITER_SHA256_BYTES);
+        iter__sha256(both, sizeof(both), sum);
     }
     memcpy(key.hash, sum, sizeof(key.hash));
     return key;

@@ -12,8 +12,7 @@
 
 #include <iter/status.h>
 
-#define ITER_SHA256_BYTES 32
-#define ITER_SHA256_TEXT  (2 * ITER_SHA256_BYTES + 1)
+#include "iter/remote/sha256.h"
 
 /* The payload hash of a request without a body. */
 #define ITER_SHA256_EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -38,17 +37,12 @@ typedef struct iter__sigv4_request {
 } iter__sigv4_request;
 
 /* The key of a day: the same for all requests of a date (8 digits), region and service. Errors:
- * ENOMEM, EUNSUPPORTED (the cryptographic library refuses). */
+ * ENOMEM. */
 iter_status iter__sigv4_key(const char *secret, const char *date, const char *region,
                             const char *service, uint8_t out[ITER_SHA256_BYTES], iter_error *err);
 
-/* Writes the value of the header "Authorization". Errors: ENOMEM, EINVAL (it does not fit),
- * EUNSUPPORTED. */
+/* Writes the value of the header "Authorization". Errors: ENOMEM, EINVAL (it does not fit). */
 iter_status iter__sigv4_sign(const iter__sigv4_request *request, char *out, size_t capacity,
                              iter_error *err);
-
-/* SHA-256 of n bytes as text in hexadecimal. Errors: EUNSUPPORTED. */
-iter_status iter__sha256_text(const void *bytes, size_t n, char out[ITER_SHA256_TEXT],
-                              iter_error *err);
 
 #endif

@@ -105,9 +105,3 @@ Test(remote_sign, botocore) {
     cr_expect_geq(n, 40);
     cr_expect_geq(n_objects, 10);
 }
-
-Test(remote_sign, hash) {
-    char text[ITER_SHA256_TEXT];
-    cr_assert_eq(iter__sha256_text("", 0, text, NULL), ITER_OK);
-    cr_expect_str_eq(text, ITER_SHA256_EMPTY);
-}
