@@ -71,7 +71,7 @@ for name in "$@"; do
     dev)
         python_venv
         step dev "gcc, warnings are errors; everything, with style, layers, symbols, documents and install" ;;
-    clang) step clang "the same, built by clang" -LE check -E "$long" ;;
+    clang) step clang "the same, built by clang, with libcurl opened at run time" -LE check -E "$long" ;;
     tsan) step tsan "everything with threads, under ThreadSanitizer" -L '^(stress|backend)$' \
         -E 'backend_(color|convert|image|pack|pack_program|text)$' ;;
     asan) step asan "everything that runs, under AddressSanitizer and UBSan" ;;

@@ -69,12 +69,6 @@ static const char *env(const char *name) {
 
 /* ---- Making and freeing ---------------------------------------------------------------------- */
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void start_curl(void) {
-    (void)curl_global_init(CURL_GLOBAL_DEFAULT);
-}
-
 static void choose_region(iter__remote *remote, const char *given) {
     char of_profile[ITER_REGION_BYTES] = "";
     const char *region = given ? given : env("AWS_REGION");
@@ -91,7 +85,7 @@ iter_status iter__remote_create(const iter__remote_options *options, iter__remot
                                 iter_error *err) {
     const iter__remote_options *o = options ? options : &defaults;
     *out = NULL;
-    (void)pthread_once(&once, start_curl);
+    ITER_TRY(iter__curl_start(err));
     iter__remote *remote = iter__alloc(1, sizeof(*remote));
     if (!remote) return iter__fail(err, ITER_ENOMEM, "no memory to read URLs");
     atomic_init(&remote->refs, 1);

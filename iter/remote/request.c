@@ -276,25 +276,6 @@ static iter_status set_s3(iter__remote *remote, iter__request *r, iter_error *er
     return status;
 }
 
-#if LIBCURL_VERSION_NUM >= 0x075500
-static void allow_protocols(CURL *easy) {
-    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-}
-
-static void allow_redirects(CURL *easy, bool https_only) {
-    curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, https_only ? "https" : "http,https");
-}
-#else
-static void allow_protocols(CURL *easy) {
-    curl_easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-}
-
-static void allow_redirects(CURL *easy, bool https_only) {
-    curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS,
-                     (long)(https_only ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS));
-}
-#endif
-
 /* A blank in a name is no URL; what is encoded already stays. */
 static iter_status set_plain(iter__remote *remote, iter__request *r, iter_error *err) {
     char *revealed = NULL;
@@ -318,7 +299,7 @@ static iter_status set_plain(iter__remote *remote, iter__request *r, iter_error 
     curl_easy_setopt(r->easy, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(r->easy, CURLOPT_MAXREDIRS, REDIRECTS_MAX);
     /* From https no redirect leads to http. */
-    allow_redirects(r->easy, strncasecmp(r->url, "https", 5) == 0);
+    iter__curl_allow(r->easy, true, strncasecmp(r->url, "https", 5) == 0);
     iter__free(url);
     iter__free(revealed);
     return ITER_OK;
@@ -328,7 +309,7 @@ static void set_common(const iter__remote *remote, iter__request *r) {
     CURL *easy = r->easy;
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    allow_protocols(easy);
+    iter__curl_allow(easy, false, false);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, STALL_S);
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, STALL_BYTES);

@@ -6,7 +6,7 @@
 
 #ifdef ITER_HAVE_REMOTE
 
-#include <curl/curl.h>
+#include "iter/remote/curl_library.h"
 
 #define ITER_ETAG_BYTES   128
 #define ITER_REASON_BYTES 384
